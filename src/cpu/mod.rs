@@ -1,0 +1,1 @@
+//! The operations on the CPU: one file each.

@@ -1,0 +1,216 @@
+//! Pictures in host memory, their sizes and rectangles.
+
+use crate::error::{Error, Result};
+use std::fmt;
+
+/// One pixel: red, green, blue, and a fourth byte that carries nothing. Four bytes keep pixels aligned, which decoder
+/// and arithmetic both run faster on.
+pub type Pixel = [u8; 4];
+
+/// A width and a height in pixels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Size {
+    /// Pixels a row.
+    pub width: u32,
+    /// Rows.
+    pub height: u32,
+}
+
+impl Size {
+    /// A size of `width` x `height` pixels.
+    #[must_use]
+    pub const fn new(width: u32, height: u32) -> Self {
+        Self { width, height }
+    }
+
+    /// Number of pixels.
+    #[must_use]
+    pub const fn area_px(self) -> u64 {
+        self.width as u64 * self.height as u64
+    }
+
+    /// The same size lying on its side.
+    #[must_use]
+    pub const fn transposed(self) -> Self {
+        Self { width: self.height, height: self.width }
+    }
+
+    pub(crate) const fn is_empty(self) -> bool {
+        self.width == 0 || self.height == 0
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} x {}", self.width, self.height)
+    }
+}
+
+/// A rectangle of whole pixels, origin top left, within a picture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rect {
+    /// First column.
+    pub x: u32,
+    /// First row.
+    pub y: u32,
+    /// Columns.
+    pub width: u32,
+    /// Rows.
+    pub height: u32,
+}
+
+impl Rect {
+    /// The rectangle that covers a whole picture of this size.
+    #[must_use]
+    pub const fn full(size: Size) -> Self {
+        Self { x: 0, y: 0, width: size.width, height: size.height }
+    }
+
+    /// Its width and height.
+    #[must_use]
+    pub const fn size(self) -> Size {
+        Size { width: self.width, height: self.height }
+    }
+
+    /// One past its last column.
+    #[must_use]
+    pub const fn right(self) -> u32 {
+        self.x + self.width
+    }
+
+    /// One past its last row.
+    #[must_use]
+    pub const fn bottom(self) -> u32 {
+        self.y + self.height
+    }
+
+    /// Whether it lies inside a picture of this size.
+    #[must_use]
+    pub const fn fits(self, size: Size) -> bool {
+        self.x as u64 + self.width as u64 <= size.width as u64
+            && self.y as u64 + self.height as u64 <= size.height as u64
+    }
+}
+
+/// A picture, or a rectangular part of one, in host memory: rows of [`Pixel`]s without gaps.
+///
+/// A part knows where it lies in the whole: [`part`](Self::part) is its rectangle, [`whole`](Self::whole) the size of
+/// the picture that it is part of. For a complete picture the two agree.
+#[derive(Debug, Clone)]
+pub struct Picture {
+    whole: Size,
+    part: Rect,
+    pixels: Vec<Pixel>,
+}
+
+impl Default for Picture {
+    fn default() -> Self {
+        Self { whole: Size::new(0, 0), part: Rect::full(Size::new(0, 0)), pixels: Vec::new() }
+    }
+}
+
+impl Picture {
+    /// A black picture.
+    #[must_use]
+    pub fn new(size: Size) -> Self {
+        let mut picture = Self::default();
+        picture.reset(size);
+        picture
+    }
+
+    /// A picture from interleaved RGB bytes, row by row, three bytes a pixel.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] if `rgb` is not `3 * width * height` bytes long or the size is empty.
+    pub fn from_rgb(size: Size, rgb: &[u8]) -> Result<Self> {
+        if size.is_empty() || rgb.len() as u64 != 3 * size.area_px() {
+            return Err(Error::parameter(
+                "Picture::from_rgb",
+                "rgb",
+                format!("3 bytes for each of {size} pixels, at least one pixel"),
+                format!("{} bytes", rgb.len()),
+            ));
+        }
+        let pixels = rgb.chunks_exact(3).map(|p| [p[0], p[1], p[2], 255]).collect();
+        Ok(Self { whole: size, part: Rect::full(size), pixels })
+    }
+
+    /// Interleaved RGB bytes, row by row, three bytes a pixel.
+    #[must_use]
+    pub fn to_rgb(&self) -> Vec<u8> {
+        self.pixels.iter().flat_map(|p| [p[0], p[1], p[2]]).collect()
+    }
+
+    /// Width and height of what is stored.
+    #[must_use]
+    pub const fn size(&self) -> Size {
+        self.part.size()
+    }
+
+    /// Size of the picture that this is part of.
+    #[must_use]
+    pub const fn whole(&self) -> Size {
+        self.whole
+    }
+
+    /// The rectangle of the whole that is stored.
+    #[must_use]
+    pub const fn part(&self) -> Rect {
+        self.part
+    }
+
+    /// The stored pixels, row by row.
+    #[must_use]
+    pub fn pixels(&self) -> &[Pixel] {
+        &self.pixels
+    }
+
+    /// The stored pixels, row by row.
+    pub fn pixels_mut(&mut self) -> &mut [Pixel] {
+        &mut self.pixels
+    }
+
+    /// Row `y` of what is stored.
+    ///
+    /// # Panics
+    /// If `y` is not below the stored height.
+    #[must_use]
+    pub fn row(&self, y: u32) -> &[Pixel] {
+        let width = self.part.width as usize;
+        &self.pixels[y as usize * width..][..width]
+    }
+
+    /// Row `y` of what is stored.
+    ///
+    /// # Panics
+    /// If `y` is not below the stored height.
+    pub fn row_mut(&mut self, y: u32) -> &mut [Pixel] {
+        let width = self.part.width as usize;
+        &mut self.pixels[y as usize * width..][..width]
+    }
+
+    /// Makes this a complete picture of `size`. Memory is kept; what the pixels hold is unspecified until written.
+    pub fn reset(&mut self, size: Size) {
+        self.reset_part(size, Rect::full(size));
+    }
+
+    /// Makes this the part `part` of a picture of size `whole`. Memory is kept; what the pixels hold is unspecified
+    /// until written.
+    pub(crate) fn reset_part(&mut self, whole: Size, part: Rect) {
+        debug_assert!(part.fits(whole), "{part:?} outside {whole}");
+        self.whole = whole;
+        self.part = part;
+        let len = part.width as usize * part.height as usize;
+        self.pixels.truncate(len);
+        self.pixels.resize(len, [0, 0, 0, 255]);
+    }
+
+    /// Gives back memory beyond `keep_px` pixels, so that one giant picture does not hold its memory for ever.
+    pub(crate) fn shrink(&mut self, keep_px: usize) {
+        if self.pixels.capacity() > keep_px {
+            self.pixels = Vec::new();
+            self.whole = Size::new(0, 0);
+            self.part = Rect::full(self.whole);
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! Recipes: which operations, with which numbers. No pixels here.
+
+pub(crate) mod op;
+pub(crate) mod rotation;
