@@ -1,7 +1,7 @@
 //! Runs recipes on the CPU: from encoded bytes to a sample's place in the batch.
 
 use super::output::Output;
-use super::{dilate, erase, gather, gaussian_blur, resample, rotate};
+use super::{dilate, gather, gaussian_blur, resample, rotate};
 use crate::decode::{Decoder, Header};
 use crate::error::Result;
 use crate::picture::{Picture, Pixel, Rect, Size};
@@ -149,27 +149,18 @@ impl Executor {
             Work::Resample { size, interpolation } => {
                 next.reset_part(stage.size, part);
                 let mut emit = |y: u32, row: &[Pixel]| next.row_mut(y - part.y).copy_from_slice(row);
-                resample::resample(
-                    &stage.view,
-                    current,
-                    *size,
-                    part,
-                    *interpolation,
-                    &mut self.scratch,
-                    &mut emit,
-                );
+                resample::resample(&stage.view, current, *size, part, *interpolation, &mut self.scratch, &mut emit);
             }
-            Work::Affine { matrix, canvas, fill, rounding } => {
-                rotate::bilinear(current, *matrix, *canvas, part, *fill, *rounding, next);
+            Work::Affine { matrix, canvas, fill } => {
+                rotate::rotate_bilinear(current, *matrix, *canvas, *fill, part, next);
             }
             Work::Pixels(op) => match *op {
-                Op::GaussianBlur { kernel, sigma } => gaussian_blur::apply(current, part, kernel, sigma, next),
-                Op::Dilate { kernel } => dilate::dilate(current, part, kernel, next),
-                Op::Erode { kernel } => dilate::erode(current, part, kernel, next),
-                Op::Erase { x, y, width, height, value } => {
-                    erase::apply(current, Rect { x, y, width, height }, value);
-                    return Ok(());
+                Op::GaussianBlur { kernel, sigma } => {
+                    gaussian_blur::gaussian_blur(current, kernel, sigma, part, next);
                 }
+                Op::Dilate { kernel } => dilate::dilate(current, kernel, part, next),
+                Op::Erode { kernel } => dilate::erode(current, kernel, part, next),
+                // The others work in place, on whatever part there is.
                 _ => {
                     super::pointwise(op, current);
                     return Ok(());

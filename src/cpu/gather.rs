@@ -58,9 +58,8 @@ fn chain_row(view: &View, picture: &Picture, y: u32, x: u32, out: &mut [Pixel]) 
         let (mut x, mut y) = (column, y as i32);
         let outside = view.steps.iter().find(|step| {
             let a = step.a;
-            let along = |a0: i32, a1: i32, a2: i32| {
-                a0.wrapping_mul(x).wrapping_add(a1.wrapping_mul(y)).wrapping_add(a2) >> 16
-            };
+            let along =
+                |a0: i32, a1: i32, a2: i32| a0.wrapping_mul(x).wrapping_add(a1.wrapping_mul(y)).wrapping_add(a2) >> 16;
             (x, y) = (along(a[0], a[1], a[2]), along(a[3], a[4], a[5]));
             x as u32 >= step.bounds.width || y as u32 >= step.bounds.height
         });
@@ -153,12 +152,9 @@ mod avx2 {
     #[target_feature(enable = "avx2")]
     unsafe fn chain_block(view: &View, picture: &Picture, y: i32, x: i32, out: &mut [Pixel; BLOCK]) {
         let lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-        let mut walks = [Walk {
-            x: lanes,
-            y: _mm256_set1_epi32(y),
-            inside: _mm256_set1_epi32(-1),
-            color: _mm256_setzero_si256(),
-        }; VECTORS];
+        let mut walks =
+            [Walk { x: lanes, y: _mm256_set1_epi32(y), inside: _mm256_set1_epi32(-1), color: _mm256_setzero_si256() };
+                VECTORS];
         for (i, walk) in walks.iter_mut().enumerate() {
             walk.x = _mm256_add_epi32(lanes, _mm256_set1_epi32(x + (i * LANES) as i32));
         }

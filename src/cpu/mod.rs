@@ -9,11 +9,15 @@ pub(crate) mod contrast;
 pub(crate) mod crop;
 pub(crate) mod dilate;
 pub(crate) mod erase;
+pub(crate) mod executor;
 pub(crate) mod flip;
+pub(crate) mod gather;
 pub(crate) mod gaussian_blur;
 pub(crate) mod grayscale;
 pub(crate) mod hue;
 pub(crate) mod normalize;
+pub(crate) mod output;
+pub(crate) mod resample;
 pub(crate) mod resize;
 pub(crate) mod rotate;
 pub(crate) mod saturation;
@@ -66,12 +70,12 @@ pub(crate) fn apply(op: &Op, input: &mut Picture, out: &mut Picture) -> Result<(
             dilate::erode(input, kernel, whole, out);
             return Ok(());
         }
-        Op::Brightness { factor } => brightness::brightness(input, factor),
-        Op::Contrast { factor } => contrast::contrast(input, factor),
-        Op::Saturation { factor } => saturation::saturation(input, factor),
-        Op::Hue { factor } => hue::hue(input, factor),
-        Op::Grayscale => grayscale::grayscale(input),
-        Op::Erase { x, y, width, height, value } => erase::erase(input, Rect { x, y, width, height }, value),
+        Op::Brightness { .. }
+        | Op::Contrast { .. }
+        | Op::Saturation { .. }
+        | Op::Hue { .. }
+        | Op::Grayscale
+        | Op::Erase { .. } => pointwise(op, input),
         Op::Normalize { .. } => {
             return Err(Error::parameter(
                 op.name(),
@@ -91,4 +95,17 @@ pub(crate) fn apply(op: &Op, input: &mut Picture, out: &mut Picture) -> Result<(
     }
     std::mem::swap(input, out);
     Ok(())
+}
+
+/// Applies an operation that works in place, to whatever part of a picture is there (contrast: to a complete one).
+pub(crate) fn pointwise(op: &Op, picture: &mut Picture) {
+    match *op {
+        Op::Brightness { factor } => brightness::brightness(picture, factor),
+        Op::Contrast { factor } => contrast::contrast(picture, factor),
+        Op::Saturation { factor } => saturation::saturation(picture, factor),
+        Op::Hue { factor } => hue::hue(picture, factor),
+        Op::Grayscale => grayscale::grayscale(picture),
+        Op::Erase { x, y, width, height, value } => erase::erase(picture, Rect { x, y, width, height }, value),
+        _ => debug_assert!(false, "{} does not work in place", op.name()),
+    }
 }

@@ -5,7 +5,7 @@ use crate::picture::Pixel;
 use half::{bf16, f16};
 
 /// An element type of a batch.
-pub(crate) trait Element: Copy + Default + PartialEq + Send + Sync + bytemuck::Pod {
+pub(crate) trait Cast: Copy + Default + PartialEq + Send + Sync + bytemuck::Pod {
     /// Whether elements are plain bytes, not values between 0 and 1.
     const BYTES: bool = false;
 
@@ -21,14 +21,14 @@ pub(crate) trait Element: Copy + Default + PartialEq + Send + Sync + bytemuck::P
     }
 }
 
-impl Element for f32 {
+impl Cast for f32 {
     #[inline(always)]
     fn from_f32(value: f32) -> Self {
         value
     }
 }
 
-impl Element for f16 {
+impl Cast for f16 {
     fn from_f32(value: f32) -> Self {
         Self::from_f32(value)
     }
@@ -40,7 +40,7 @@ impl Element for f16 {
     }
 }
 
-impl Element for bf16 {
+impl Cast for bf16 {
     #[inline(always)]
     fn from_f32(value: f32) -> Self {
         let bits = value.to_bits();
@@ -52,7 +52,7 @@ impl Element for bf16 {
     }
 }
 
-impl Element for u8 {
+impl Cast for u8 {
     const BYTES: bool = true;
 
     #[inline(always)]
@@ -92,7 +92,7 @@ impl Arithmetic {
     }
 }
 
-impl<T: Element> Table<T> {
+impl<T: Cast> Table<T> {
     /// The table for a mean and a standard deviation of each channel, or for none.
     pub(crate) fn new(normalize: Option<([f32; 3], [f32; 3])>) -> Self {
         let exact = |byte: u8, channel: usize| {

@@ -1,42 +1,27 @@
 //! The last step on the CPU: rows of 8-bit pixels into a sample's place in the batch, normalised and cast.
 
+use super::normalize::{Cast, Table};
 use crate::picture::{Pixel, Size};
 use crate::recipe::lower::Erasure;
 use crate::tensor::{DType, Layout};
-use bytemuck::Pod;
 use half::{bf16, f16};
 
-/// What each byte value becomes, for each channel.
-type Table<T> = [[T; 256]; 3];
-
 /// What each byte value becomes, in the output's type.
-#[derive(Debug)]
 pub(crate) enum Tables {
     F32(Box<Table<f32>>),
     F16(Box<Table<f16>>),
     Bf16(Box<Table<bf16>>),
-    U8,
+    U8(Box<Table<u8>>),
 }
 
 impl Tables {
-    /// Tables for `dtype`, with normalisation by a mean and a standard deviation if given: three roundings to `f32`, as
-    /// torchvision's `to_tensor` and `normalize` make them.
+    /// Tables for `dtype`, with normalisation by a mean and a standard deviation if given.
     pub(crate) fn new(dtype: DType, normalize: Option<([f32; 3], [f32; 3])>) -> Self {
-        fn table<T: Pod>(normalize: Option<([f32; 3], [f32; 3])>, cast: fn(f32) -> T) -> Box<Table<T>> {
-            let mut table = Box::new([[T::zeroed(); 256]; 3]);
-            for (c, values) in table.iter_mut().enumerate() {
-                for (byte, value) in values.iter_mut().enumerate() {
-                    let unit = byte as f32 / 255.0;
-                    *value = cast(normalize.map_or(unit, |(mean, std)| (unit - mean[c]) / std[c]));
-                }
-            }
-            table
-        }
         match dtype {
-            DType::F32 => Self::F32(table(normalize, |value| value)),
-            DType::F16 => Self::F16(table(normalize, f16::from_f32)),
-            DType::Bf16 => Self::Bf16(table(normalize, bf16::from_f32)),
-            DType::U8 => Self::U8,
+            DType::F32 => Self::F32(Box::new(Table::new(normalize))),
+            DType::F16 => Self::F16(Box::new(Table::new(normalize))),
+            DType::Bf16 => Self::Bf16(Box::new(Table::new(normalize))),
+            DType::U8 => Self::U8(Box::new(Table::new(normalize))),
         }
     }
 }
@@ -63,7 +48,7 @@ impl<'a> Output<'a> {
             Tables::F32(table) => write(bytemuck::cast_slice_mut(self.bytes), size, layout, y, pixels, table),
             Tables::F16(table) => write(bytemuck::cast_slice_mut(self.bytes), size, layout, y, pixels, table),
             Tables::Bf16(table) => write(bytemuck::cast_slice_mut(self.bytes), size, layout, y, pixels, table),
-            Tables::U8 => write_bytes(self.bytes, size, layout, y, pixels),
+            Tables::U8(table) => write(self.bytes, size, layout, y, pixels, table),
         }
     }
 
@@ -79,7 +64,7 @@ impl<'a> Output<'a> {
             Tables::Bf16(_) => {
                 erase(bytemuck::cast_slice_mut(self.bytes), size, layout, erasure, value.map(bf16::from_f32));
             }
-            Tables::U8 => erase(self.bytes, size, layout, erasure, value.map(|v| v.round().clamp(0.0, 255.0) as u8)),
+            Tables::U8(_) => erase(self.bytes, size, layout, erasure, value.map(|v| v.round().clamp(0.0, 255.0) as u8)),
         }
     }
 }
@@ -93,32 +78,12 @@ fn plane_rows<T>(out: &mut [T], size: Size, y: u32) -> [&mut [T]; 3] {
     [red, green, blue].map(|plane| &mut plane[row..row + width])
 }
 
-fn write<T: Pod>(out: &mut [T], size: Size, layout: Layout, y: u32, pixels: &[Pixel], table: &Table<T>) {
+fn write<T: Cast>(out: &mut [T], size: Size, layout: Layout, y: u32, pixels: &[Pixel], table: &Table<T>) {
     match layout {
-        Layout::Nchw => {
-            for ((out, table), c) in plane_rows(out, size, y).into_iter().zip(table).zip(0..) {
-                out.iter_mut().zip(pixels).for_each(|(out, pixel)| *out = table[usize::from(pixel[c])]);
-            }
-        }
+        Layout::Nchw => table.planes(pixels, plane_rows(out, size, y)),
         Layout::Nhwc => {
-            let (out, _) = out[3 * y as usize * size.width as usize..].as_chunks_mut::<3>();
-            for (out, pixel) in out.iter_mut().zip(pixels) {
-                *out = [0, 1, 2].map(|c| table[c][usize::from(pixel[c])]);
-            }
-        }
-    }
-}
-
-fn write_bytes(out: &mut [u8], size: Size, layout: Layout, y: u32, pixels: &[Pixel]) {
-    match layout {
-        Layout::Nchw => {
-            for (c, out) in plane_rows(out, size, y).into_iter().enumerate() {
-                out.iter_mut().zip(pixels).for_each(|(out, pixel)| *out = pixel[c]);
-            }
-        }
-        Layout::Nhwc => {
-            let (out, _) = out[3 * y as usize * size.width as usize..].as_chunks_mut::<3>();
-            out.iter_mut().zip(pixels).for_each(|(out, pixel)| *out = [pixel[0], pixel[1], pixel[2]]);
+            let row = 3 * size.width as usize;
+            table.interleaved(pixels, &mut out[y as usize * row..][..row]);
         }
     }
 }

@@ -2,13 +2,12 @@
 //! picture. The rows that the vertical pass still needs wait in a ring.
 
 use super::gather;
+use super::resize::{horizontal_row, vertical_row};
+use super::simd::wide;
 use crate::picture::{Picture, Pixel, Rect, Size};
-use crate::recipe::filter::{Taps, WEIGHT_BITS, vertical_first};
+use crate::recipe::filter::{Taps, vertical_first};
 use crate::recipe::lower::View;
 use crate::recipe::op::Interpolation;
-
-/// Half a unit of the weights' last place: sums are rounded to the nearest.
-const HALF: i32 = 1 << (WEIGHT_BITS - 1);
 
 /// Memory of [`resample`], kept over calls.
 #[derive(Debug, Default)]
@@ -86,7 +85,7 @@ pub(crate) fn resample(
     }
 
     // What the ring holds: rows of the view, or rows that the horizontal pass has been over.
-    let horizontal_first = horizontal && !vertical_first(input.width, input.height, size.width, size.height);
+    let horizontal_first = horizontal && !vertical_first(input, size);
     let ring_width = if horizontal_first { out_width } else { width };
     let ring_rows = rows.most();
     // Where the view's rows are the picture's own, the vertical pass reads them where they are.
@@ -141,88 +140,15 @@ fn view_row<'a>(view: &View, picture: &'a Picture, y: u32, x: u32, line: &'a mut
 }
 
 fn horizontal_pass(input: &[Pixel], taps: &Taps, out: &mut [Pixel]) {
-    #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("avx2") {
-        return avx2::horizontal_pass(input, taps, out);
-    }
-    horizontal_plain(input, taps, out);
+    wide(
+        #[inline(always)]
+        || horizontal_row(input, taps, out),
+    );
 }
 
 fn vertical_pass<'a>(row: impl Fn(usize) -> &'a [Pixel], weights: &[i32], out: &mut [Pixel]) {
-    #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("avx2") {
-        return avx2::vertical_pass(row, weights, out);
-    }
-    vertical_plain(row, weights, out);
-}
-
-#[inline(always)]
-fn horizontal_plain(input: &[Pixel], taps: &Taps, out: &mut [Pixel]) {
-    for (i, out) in out.iter_mut().enumerate() {
-        let (start, weights) = taps.of(i);
-        let mut sum = [HALF; 4];
-        for (pixel, weight) in input[start..][..weights.len()].iter().zip(weights) {
-            for (sum, value) in sum.iter_mut().zip(pixel) {
-                *sum = sum.wrapping_add(weight * i32::from(*value));
-            }
-        }
-        *out = sum.map(to_byte);
-    }
-}
-
-#[inline(always)]
-fn vertical_plain<'a>(row: impl Fn(usize) -> &'a [Pixel], weights: &[i32], out: &mut [Pixel]) {
-    /// Bytes summed up side by side.
-    const BLOCK: usize = 32;
-    let out = out.as_flattened_mut();
-    let len = out.len();
-    let mut at = 0;
-    while at < len {
-        let block = BLOCK.min(len - at);
-        let mut sums = [HALF; BLOCK];
-        for (tap, weight) in weights.iter().enumerate() {
-            let values = &row(tap).as_flattened()[at..];
-            if let Some(values) = values.first_chunk::<BLOCK>() {
-                for (sum, value) in sums.iter_mut().zip(values) {
-                    *sum = sum.wrapping_add(weight * i32::from(*value));
-                }
-            } else {
-                for (sum, value) in sums.iter_mut().zip(values) {
-                    *sum = sum.wrapping_add(weight * i32::from(*value));
-                }
-            }
-        }
-        out[at..at + block].iter_mut().zip(sums).for_each(|(out, sum)| *out = to_byte(sum));
-        at += BLOCK;
-    }
-}
-
-/// A sum of 22-bit weights times bytes, rounded already, to a byte.
-#[inline(always)]
-fn to_byte(sum: i32) -> u8 {
-    (sum >> WEIGHT_BITS).clamp(0, 255) as u8
-}
-
-#[cfg(target_arch = "x86_64")]
-#[allow(unsafe_code)]
-mod avx2 {
-    use super::{Pixel, Taps};
-
-    pub(super) fn horizontal_pass(input: &[Pixel], taps: &Taps, out: &mut [Pixel]) {
-        #[target_feature(enable = "avx2")]
-        fn pass(input: &[Pixel], taps: &Taps, out: &mut [Pixel]) {
-            super::horizontal_plain(input, taps, out);
-        }
-        // SAFETY: the caller has seen that the processor has AVX2.
-        unsafe { pass(input, taps, out) }
-    }
-
-    pub(super) fn vertical_pass<'a>(row: impl Fn(usize) -> &'a [Pixel], weights: &[i32], out: &mut [Pixel]) {
-        #[target_feature(enable = "avx2")]
-        fn pass<'a>(row: impl Fn(usize) -> &'a [Pixel], weights: &[i32], out: &mut [Pixel]) {
-            super::vertical_plain(row, weights, out);
-        }
-        // SAFETY: the caller has seen that the processor has AVX2.
-        unsafe { pass(row, weights, out) }
-    }
+    wide(
+        #[inline(always)]
+        || vertical_row(row, weights, out),
+    );
 }

@@ -4,7 +4,7 @@
 //! the epoch under the lock, does all the work outside it, and writes its result to the sample's own slot of the batch's
 //! buffer. At most `prefetch` batches are being filled or ready: a consumer that stalls stalls the workers.
 
-use super::batch::{Batch, Pool};
+use super::batch::Batch;
 use super::stats::{Counters, Stats};
 use super::{Inner, LastBatch, OnError};
 use crate::cpu::executor::{Executor, Job};
@@ -288,7 +288,8 @@ impl Iterator for Epoch {
         }
         if self.workers.is_empty() && self.shared.positions > 0 {
             self.finished = true;
-            let (call, message) = ("spawn a worker thread".into(), "the system gave none; free threads or memory".into());
+            let (call, message) =
+                ("spawn a worker thread".into(), "the system gave none; free threads or memory".into());
             return Some(Err(Error::Device { call, message }));
         }
         while let Some(filling) = self.take() {
@@ -328,7 +329,9 @@ impl Shared {
             // position is marked as finished below.
             #[allow(unsafe_code)]
             let out = unsafe { task.slot.bytes() };
-            let Some(index) = self.order.get(task.position) else { unreachable!("positions are below the order's length") };
+            let Some(index) = self.order.get(task.position) else {
+                unreachable!("positions are below the order's length")
+            };
             let result = catch_unwind(AssertUnwindSafe(|| worker.position(self, index, out))).unwrap_or_else(|panic| {
                 // Whatever it was doing is half done.
                 worker.executor = Executor::new();

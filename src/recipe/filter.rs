@@ -2,6 +2,7 @@
 //! fixed point. Device-neutral: both back ends read them from here.
 
 use super::op::Interpolation;
+use crate::picture::Size;
 use std::ops::Range;
 
 /// Fractional bits of a weight.
@@ -20,7 +21,7 @@ pub(crate) struct Taps {
 
 impl Taps {
     /// The first input pixel and the weights of output pixel `i` of the window.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn of(&self, i: usize) -> (usize, &[i32]) {
         (self.starts[i] as usize, &self.weights[self.offsets[i] as usize..self.offsets[i + 1] as usize])
     }
@@ -33,6 +34,13 @@ impl Taps {
     /// The largest number of weights of any output pixel.
     pub(crate) fn most(&self) -> usize {
         self.offsets.windows(2).map(|pair| (pair[1] - pair[0]) as usize).max().unwrap_or(0)
+    }
+
+    /// All outputs of a resize from `input` to `output` pixels.
+    pub(crate) fn new(input: u32, output: u32, interpolation: Interpolation) -> Self {
+        let mut taps = Self::default();
+        taps.compute(input, output, 0..output, interpolation);
+        taps
     }
 
     /// Fills in the outputs `window` of a resize from `input` to `output` pixels. For [`Interpolation::Nearest`] each
@@ -56,9 +64,12 @@ impl Taps {
             let centre = filter.centre(i);
             let inverse = 1.0 / filter.scale.max(1.0);
             taps.clear();
-            taps.extend(range.clone().enumerate().map(|(tap, _)| {
-                (filter.weight)((tap as f64 + f64::from(range.start) - centre + 0.5) * inverse)
-            }));
+            taps.extend(
+                range
+                    .clone()
+                    .enumerate()
+                    .map(|(tap, _)| (filter.weight)((tap as f64 + f64::from(range.start) - centre + 0.5) * inverse)),
+            );
             let sum: f64 = taps.iter().sum();
             let one = f64::from(1 << WEIGHT_BITS);
             self.weights.extend(taps.iter().map(|tap| {
@@ -86,10 +97,11 @@ pub(crate) fn reach(input: u32, output: u32, window: Range<u32>, interpolation: 
     }
 }
 
-/// Whether the vertical pass comes first, from `(width, height)` to `(out_width, out_height)`: Pillow 13's rule.
-pub(crate) fn vertical_first(width: u32, height: u32, out_width: u32, out_height: u32) -> bool {
-    let shrinks = i64::from(height) - i64::from(out_height);
-    shrinks > 0 && shrinks > 2 * (i64::from(width) - i64::from(out_width))
+/// Whether the vertical pass comes first: Pillow's rule since version 13.
+pub(crate) fn vertical_first(input: Size, output: Size) -> bool {
+    let lost = |input: u32, output: u32| i64::from(input) - i64::from(output);
+    let (columns, rows) = (lost(input.width, output.width), lost(input.height, output.height));
+    rows > 0 && rows > 2 * columns
 }
 
 /// An antialiasing filter stretched over the scale of a resize.

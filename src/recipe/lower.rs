@@ -198,20 +198,11 @@ pub(crate) enum Work {
     /// Resizes to `size`.
     Resample { size: Size, interpolation: Interpolation },
     /// Samples bilinearly through an affine map from output pixel centres; the view is plain.
-    Affine { matrix: [f64; 6], canvas: Size, fill: Fill, rounding: Rounding },
+    Affine { matrix: [f64; 6], canvas: Size, fill: Fill },
     /// One pixel operation on the part needed; the view is plain.
     Pixels(Op),
     /// One operation on the complete picture, as the sequential strategy does it; the view is plain.
     Whole(Op),
-}
-
-/// How an interpolated value becomes a byte.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rounding {
-    /// Cut off, as Pillow's bilinear rotation does.
-    Down,
-    /// To the nearest.
-    Nearest,
 }
 
 /// One stage of a sample's plan: reads a picture, makes the next.
@@ -492,8 +483,7 @@ impl Lowering {
             Rotation::ThreeQuarters => (0..3).for_each(|_| self.view.quarter()),
             Rotation::Free { matrix, canvas } if interpolation == Interpolation::Bilinear => {
                 self.make_plain();
-                let rounding = if fill == Fill::EDGE { Rounding::Nearest } else { Rounding::Down };
-                self.stage(Work::Affine { matrix, canvas, fill, rounding }, canvas);
+                self.stage(Work::Affine { matrix, canvas, fill }, canvas);
             }
             Rotation::Free { matrix, canvas } => {
                 let fixed = fixed_point(matrix, canvas).filter(|_| self.view.fits_fixed());
@@ -548,7 +538,7 @@ impl Lowering {
     fn end_affine(&mut self, canvas: Size) {
         if let Some(Affine { matrix, fill }) = self.affine.take() {
             self.make_plain();
-            self.stage(Work::Affine { matrix, canvas, fill, rounding: Rounding::Nearest }, canvas);
+            self.stage(Work::Affine { matrix, canvas, fill }, canvas);
         }
     }
 }

@@ -28,12 +28,7 @@ pub enum Strategy {
 
 /// The operations that bring a picture stored with an EXIF orientation tag (1 to 8) upright.
 pub(crate) fn orientation_ops(tag: u8) -> Vec<Op> {
-    let turn = |degrees| Op::Rotate {
-        degrees,
-        interpolation: Interpolation::Nearest,
-        expand: true,
-        fill: Fill::BLACK,
-    };
+    let turn = |degrees| Op::Rotate { degrees, interpolation: Interpolation::Nearest, expand: true, fill: Fill::BLACK };
     match tag {
         2 => vec![Op::Hflip],
         3 => vec![turn(180.0)],

@@ -57,12 +57,8 @@ impl Preset {
                 vec![repeat(load, once), random_resized_crop(224, 224)]
             }
             Self::TrialB { load } => {
-                let rotate = Op::Rotate {
-                    degrees: 5.0,
-                    interpolation: Interpolation::Bilinear,
-                    expand: true,
-                    fill: Fill::EDGE,
-                };
+                let rotate =
+                    Op::Rotate { degrees: 5.0, interpolation: Interpolation::Bilinear, expand: true, fill: Fill::EDGE };
                 vec![
                     repeat(load, [Op::Hflip.into(), Op::Vflip.into(), rotate.into()]),
                     random_resized_crop(256, 256),
