@@ -1,7 +1,8 @@
 //! Runs recipes on the CPU: from encoded bytes to a sample's place in the batch.
 
+use super::gather::{Gather, plain_row};
 use super::output::Output;
-use super::{dilate, gather, gaussian_blur, resample, rotate};
+use super::{dilate, gaussian_blur, resample, rotate};
 use crate::decode::{Decoder, Header};
 use crate::error::Result;
 use crate::picture::{Picture, Pixel, Rect, Size};
@@ -123,11 +124,12 @@ impl Executor {
         } else {
             let Size { width, height } = last.size;
             self.line.resize(width as usize, [0; 4]);
+            let gather = Gather::new(&last);
             for y in 0..height {
                 if last.is_plain_rows() {
-                    output.row(y, gather::plain_row(&last, &self.current, y, 0, width));
+                    output.row(y, plain_row(&last, &self.current, y, 0, width));
                 } else {
-                    gather::row(&last, &self.current, y, 0, &mut self.line);
+                    gather.row(&self.current, y, 0, &mut self.line);
                     output.row(y, &self.line);
                 }
             }
@@ -142,8 +144,9 @@ impl Executor {
         match &stage.work {
             Work::Gather => {
                 next.reset_part(stage.size, part);
+                let gather = Gather::new(&stage.view);
                 for y in 0..part.height {
-                    gather::row(&stage.view, current, part.y + y, part.x, next.row_mut(y));
+                    gather.row(current, part.y + y, part.x, next.row_mut(y));
                 }
             }
             Work::Resample { size, interpolation } => {

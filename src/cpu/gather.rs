@@ -3,16 +3,35 @@
 use crate::picture::{Picture, Pixel};
 use crate::recipe::lower::{Exact, View};
 
-/// Row `y` of `view`, columns `x` onwards, as seen on `picture` (or the part of it that the view reaches).
-pub(crate) fn row(view: &View, picture: &Picture, y: u32, x: u32, out: &mut [Pixel]) {
-    if view.steps.is_empty() {
-        return mapped_row(view.exact, picture, y, x, out);
-    }
+/// Fetches rows of a view.
+pub(crate) struct Gather<'a> {
+    view: &'a View,
     #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("avx2") && avx2::indexable(picture) {
-        return avx2::chain_row(view, picture, y, x, out);
+    chain: Option<avx2::Chain>,
+}
+
+impl<'a> Gather<'a> {
+    pub(crate) fn new(view: &'a View) -> Self {
+        Self {
+            view,
+            #[cfg(target_arch = "x86_64")]
+            chain: avx2::Chain::new(view),
+        }
     }
-    chain_row(view, picture, y, x, out);
+
+    /// Row `y` of the view, columns `x` onwards, as seen on `picture` (or the part of it that the view reaches).
+    pub(crate) fn row(&self, picture: &Picture, y: u32, x: u32, out: &mut [Pixel]) {
+        if self.view.steps.is_empty() {
+            return mapped_row(self.view.exact, picture, y, x, out);
+        }
+        #[cfg(target_arch = "x86_64")]
+        if let Some(chain) = &self.chain
+            && avx2::indexable(picture)
+        {
+            return chain.row(self.view, picture, y, x, out);
+        }
+        chain_row(self.view, picture, y, x, out);
+    }
 }
 
 /// The row of a plain view as a slice of the picture.
@@ -51,7 +70,7 @@ fn mapped_row(exact: Exact, picture: &Picture, y: u32, x: u32, out: &mut [Pixel]
     }
 }
 
-/// The specification of [`row`] for chains with steps: walks each pixel's coordinates back, a step at a time.
+/// The specification of chains with steps: walks each pixel's coordinates back, a step at a time.
 fn chain_row(view: &View, picture: &Picture, y: u32, x: u32, out: &mut [Pixel]) {
     let part = picture.part();
     for (column, out) in (x as i32..).zip(out.iter_mut()) {
@@ -83,30 +102,112 @@ mod avx2 {
     use std::arch::x86_64::*;
 
     /// Vectors walked side by side, so that one's multiplications hide another's.
-    const VECTORS: usize = 2;
+    const VECTORS: usize = 4;
     const LANES: usize = 8;
     const BLOCK: usize = VECTORS * LANES;
+    /// The colour of what a picture shows outside, with the fourth byte of a pixel.
+    type Color = i32;
 
     /// Whether the picture's pixels can be indexed by a signed 32-bit number.
     pub(super) fn indexable(picture: &Picture) -> bool {
         i32::try_from(picture.pixels().len()).is_ok()
     }
 
-    /// As the plain `chain_row`.
-    pub(super) fn chain_row(view: &View, picture: &Picture, y: u32, x: u32, out: &mut [Pixel]) {
-        let (blocks, rest) = out.as_chunks_mut::<BLOCK>();
-        let mut column = x as i32;
-        for block in blocks {
-            // SAFETY: the caller has seen that the processor has AVX2 and that the pixels are indexable.
-            unsafe { chain_block(view, picture, y as i32, column, block) };
-            column += BLOCK as i32;
+    /// A chain of steps prepared for vectors.
+    pub(super) enum Chain {
+        /// Steps near the identity or a mirror, all with one colour.
+        Small(Vec<SmallStep>, Color),
+        /// Any steps.
+        Any,
+    }
+
+    /// A step whose linear part is a diagonal of ones, plus or minus, and a remainder that fits 16 bits.
+    ///
+    /// A coordinate pair is one 32-bit lane, x in the lower half. Multiples of 65536 pass through the shift by 16, so
+    /// `x' = +-x + ((r0 x + r1 y + a2) >> 16)`; and because `x'` fits 16 bits, it does not matter that sums wrap.
+    #[derive(Clone, Copy)]
+    pub(super) struct SmallStep {
+        /// r0 and r1, r3 and r4: the remainders, each pair as one lane.
+        remainder_x: i32,
+        remainder_y: i32,
+        /// a2 and a5.
+        offset_x: i32,
+        offset_y: i32,
+        /// The signs of the ones, as one lane.
+        signs: i32,
+        /// Last column and last row, as one lane.
+        last: i32,
+    }
+
+    fn pair(low: i32, high: i32) -> i32 {
+        low & 0xffff | high << 16
+    }
+
+    impl SmallStep {
+        /// `None` where the remainders do not fit.
+        fn new(step: &Step) -> Option<Self> {
+            let [a0, a1, a2, a3, a4, a5] = step.a;
+            let (sign_x, sign_y) = (a0.signum(), a4.signum());
+            let (r0, r4) = (a0 - (sign_x << 16), a4 - (sign_y << 16));
+            let fits = [r0, a1, a3, r4].into_iter().all(|r| i16::try_from(r).is_ok());
+            (fits && sign_x != 0 && sign_y != 0).then(|| Self {
+                remainder_x: pair(r0, a1),
+                remainder_y: pair(a3, r4),
+                offset_x: a2,
+                offset_y: a5,
+                signs: pair(sign_x, sign_y),
+                last: pair(step.bounds.width as i32 - 1, step.bounds.height as i32 - 1),
+            })
         }
-        if !rest.is_empty() {
-            let mut block = [[0; 4]; BLOCK];
-            // SAFETY: as above.
-            unsafe { chain_block(view, picture, y as i32, column, &mut block) };
-            rest.copy_from_slice(&block[..rest.len()]);
+    }
+
+    impl Chain {
+        /// `None` without AVX2.
+        pub(super) fn new(view: &View) -> Option<Self> {
+            if !crate::cpu::simd::has_avx2() {
+                return None;
+            }
+            let one_fill = view.steps.windows(2).all(|pair| pair[0].fill == pair[1].fill);
+            let small: Option<Vec<_>> = view.steps.iter().map(SmallStep::new).collect();
+            Some(match (small, view.steps.first()) {
+                (Some(steps), Some(first)) if one_fill => Self::Small(steps, color(first)),
+                _ => Self::Any,
+            })
         }
+
+        /// As the plain `chain_row`.
+        pub(super) fn row(&self, view: &View, picture: &Picture, y: u32, x: u32, out: &mut [Pixel]) {
+            let (blocks, rest) = out.as_chunks_mut::<BLOCK>();
+            let mut column = x as i32;
+            for block in blocks {
+                // SAFETY: a chain exists only where the processor has AVX2; the caller has seen that the pixels are
+                // indexable.
+                unsafe { self.block(view, picture, y as i32, column, block) };
+                column += BLOCK as i32;
+            }
+            if !rest.is_empty() {
+                let mut block = [[0; 4]; BLOCK];
+                // SAFETY: as above.
+                unsafe { self.block(view, picture, y as i32, column, &mut block) };
+                rest.copy_from_slice(&block[..rest.len()]);
+            }
+        }
+
+        /// # Safety
+        /// The picture's number of pixels must fit an `i32`.
+        #[target_feature(enable = "avx2")]
+        unsafe fn block(&self, view: &View, picture: &Picture, y: i32, x: i32, out: &mut [Pixel; BLOCK]) {
+            let walks = match self {
+                Self::Small(steps, color) => small_walk(steps, *color, y, x),
+                Self::Any => any_walk(&view.steps, y, x),
+            };
+            // SAFETY: the caller's promise.
+            unsafe { fetch(view, picture, &walks, out) };
+        }
+    }
+
+    fn color(step: &Step) -> Color {
+        i32::from_le_bytes([step.fill[0], step.fill[1], step.fill[2], 255])
     }
 
     /// Where eight pixels come from, which of them are still inside, and what the others show.
@@ -116,6 +217,43 @@ mod avx2 {
         y: __m256i,
         inside: __m256i,
         color: __m256i,
+    }
+
+    #[target_feature(enable = "avx2")]
+    fn small_walk(steps: &[SmallStep], color: Color, y: i32, x: i32) -> [Walk; VECTORS] {
+        let lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+        let first = _mm256_add_epi32(lanes, _mm256_set1_epi32(pair(x, y)));
+        let mut pairs = [first; VECTORS];
+        for (i, pair) in pairs.iter_mut().enumerate() {
+            *pair = _mm256_add_epi16(first, _mm256_set1_epi32((i * LANES) as i32));
+        }
+        let mut inside = [_mm256_set1_epi32(-1); VECTORS];
+        for step in steps {
+            let remainder_x = _mm256_set1_epi32(step.remainder_x);
+            let remainder_y = _mm256_set1_epi32(step.remainder_y);
+            let offset_x = _mm256_set1_epi32(step.offset_x);
+            let offset_y = _mm256_set1_epi32(step.offset_y);
+            let signs = _mm256_set1_epi32(step.signs);
+            let last = _mm256_set1_epi32(step.last);
+            for (pair, inside) in pairs.iter_mut().zip(&mut inside) {
+                let x = _mm256_add_epi32(_mm256_madd_epi16(*pair, remainder_x), offset_x);
+                let y = _mm256_add_epi32(_mm256_madd_epi16(*pair, remainder_y), offset_y);
+                // The upper halves of both, x's in the lower one.
+                let moved = _mm256_blend_epi16::<0b1010_1010>(_mm256_srli_epi32::<16>(x), y);
+                *pair = _mm256_add_epi16(moved, _mm256_sign_epi16(*pair, signs));
+                let at_most = _mm256_cmpeq_epi16(_mm256_min_epu16(*pair, last), *pair);
+                *inside = _mm256_and_si256(*inside, at_most);
+            }
+        }
+        let color = _mm256_set1_epi32(color);
+        let mut walks = [Walk { x: first, y: first, inside: first, color }; VECTORS];
+        for ((walk, pair), inside) in walks.iter_mut().zip(pairs).zip(inside) {
+            walk.x = _mm256_and_si256(pair, _mm256_set1_epi32(0xffff));
+            walk.y = _mm256_srli_epi32::<16>(pair);
+            // Both halves of a lane.
+            walk.inside = _mm256_cmpeq_epi32(inside, _mm256_set1_epi32(-1));
+        }
+        walks
     }
 
     /// `unsigned value <= limit`, lane by lane.
@@ -130,37 +268,39 @@ mod avx2 {
     }
 
     #[target_feature(enable = "avx2")]
-    fn step_back(step: &Step, walks: &mut [Walk; VECTORS]) {
-        let a = step.a.map(|a| _mm256_set1_epi32(a));
-        let last_column = _mm256_set1_epi32(step.bounds.width as i32 - 1);
-        let last_row = _mm256_set1_epi32(step.bounds.height as i32 - 1);
-        let fill = _mm256_set1_epi32(i32::from_le_bytes([step.fill[0], step.fill[1], step.fill[2], 255]));
-        for walk in walks {
-            let x = _mm256_srai_epi32::<16>(linear(a[0], a[1], a[2], walk.x, walk.y));
-            let y = _mm256_srai_epi32::<16>(linear(a[3], a[4], a[5], walk.x, walk.y));
-            let inside = _mm256_and_si256(at_most(x, last_column), at_most(y, last_row));
-            // The colour of the first step that a pixel leaves the picture at: later ones find it outside already.
-            let leaves = _mm256_andnot_si256(inside, walk.inside);
-            walk.color = _mm256_blendv_epi8(walk.color, fill, leaves);
-            walk.inside = _mm256_and_si256(walk.inside, inside);
-            (walk.x, walk.y) = (x, y);
-        }
-    }
-
-    /// # Safety
-    /// The picture's number of pixels must fit an `i32`.
-    #[target_feature(enable = "avx2")]
-    unsafe fn chain_block(view: &View, picture: &Picture, y: i32, x: i32, out: &mut [Pixel; BLOCK]) {
+    fn any_walk(steps: &[Step], y: i32, x: i32) -> [Walk; VECTORS] {
         let lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+        let all = _mm256_set1_epi32(-1);
         let mut walks =
-            [Walk { x: lanes, y: _mm256_set1_epi32(y), inside: _mm256_set1_epi32(-1), color: _mm256_setzero_si256() };
-                VECTORS];
+            [Walk { x: lanes, y: _mm256_set1_epi32(y), inside: all, color: _mm256_setzero_si256() }; VECTORS];
         for (i, walk) in walks.iter_mut().enumerate() {
             walk.x = _mm256_add_epi32(lanes, _mm256_set1_epi32(x + (i * LANES) as i32));
         }
-        for step in &view.steps {
-            step_back(step, &mut walks);
+        for step in steps {
+            let a = step.a.map(|a| _mm256_set1_epi32(a));
+            let last_column = _mm256_set1_epi32(step.bounds.width as i32 - 1);
+            let last_row = _mm256_set1_epi32(step.bounds.height as i32 - 1);
+            let fill = _mm256_set1_epi32(color(step));
+            for walk in &mut walks {
+                let x = _mm256_srai_epi32::<16>(linear(a[0], a[1], a[2], walk.x, walk.y));
+                let y = _mm256_srai_epi32::<16>(linear(a[3], a[4], a[5], walk.x, walk.y));
+                let inside = _mm256_and_si256(at_most(x, last_column), at_most(y, last_row));
+                // The colour of the first step that a pixel leaves the picture at: later ones find it outside.
+                let leaves = _mm256_andnot_si256(inside, walk.inside);
+                walk.color = _mm256_blendv_epi8(walk.color, fill, leaves);
+                walk.inside = _mm256_and_si256(walk.inside, inside);
+                (walk.x, walk.y) = (x, y);
+            }
         }
+        walks
+    }
+
+    /// Reads the pixels that are inside.
+    ///
+    /// # Safety
+    /// The picture's number of pixels must fit an `i32`.
+    #[target_feature(enable = "avx2")]
+    unsafe fn fetch(view: &View, picture: &Picture, walks: &[Walk; VECTORS], out: &mut [Pixel; BLOCK]) {
         let (part, e) = (picture.part(), view.exact);
         let exact = [e.xx, e.xy, e.x0 - part.x as i32, e.yx, e.yy, e.y0 - part.y as i32].map(|v| _mm256_set1_epi32(v));
         let last_column = _mm256_set1_epi32(part.width as i32 - 1);
@@ -190,37 +330,47 @@ mod tests {
     use crate::recipe::lower::{Geometry, plan};
     use crate::recipe::op::{Fill, Interpolation, Op};
 
-    #[test]
-    fn vectors_equal_the_plain_walk() {
+    fn rotate(degrees: f64, expand: bool, fill: [u8; 3]) -> Op {
+        Op::Rotate { degrees, interpolation: Interpolation::Nearest, expand, fill: Fill::Color(fill) }
+    }
+
+    /// Every row of what `ops` make of a picture, by vectors and by the plain walk.
+    fn check(ops: &[Op]) {
         let size = Size::new(53, 37);
         let mut picture = Picture::new(size);
         for (i, pixel) in picture.pixels_mut().iter_mut().enumerate() {
             *pixel = [i as u8, (i >> 8) as u8, (i * 7) as u8, 255];
         }
-        let rotate = |degrees, expand, fill| Op::Rotate {
-            degrees,
-            interpolation: Interpolation::Nearest,
-            expand,
-            fill: Fill::Color(fill),
-        };
-        let ops = [
+        let plan = plan(ops, size, 1 << 20, Geometry::Exact).unwrap();
+        assert!(plan.stages.is_empty());
+        assert_eq!(plan.decode, Rect::full(size));
+        let view = plan.last;
+        let gather = Gather::new(&view);
+        for y in 0..view.size.height {
+            let mut want = vec![[0; 4]; view.size.width as usize];
+            let mut got = want.clone();
+            chain_row(&view, &picture, y, 0, &mut want);
+            gather.row(&picture, y, 0, &mut got);
+            assert_eq!(got, want, "row {y}");
+        }
+    }
+
+    #[test]
+    fn vectors_equal_the_plain_walk_for_any_steps() {
+        check(&[
             Op::Hflip,
             rotate(17.0, false, [1, 2, 3]),
             Op::Vflip,
             rotate(-40.0, true, [4, 5, 6]),
             Op::Crop { x: -5, y: 3, width: 70, height: 50, fill: Fill::Color([7, 8, 9]) },
             rotate(3.0, false, [10, 11, 12]),
-        ];
-        let plan = plan(&ops, size, 1 << 20, Geometry::Exact).unwrap();
-        assert!(plan.stages.is_empty());
-        assert_eq!(plan.decode, Rect::full(size));
-        let view = plan.last;
-        for y in 0..view.size.height {
-            let mut want = vec![[0; 4]; view.size.width as usize];
-            let mut got = want.clone();
-            chain_row(&view, &picture, y, 0, &mut want);
-            row(&view, &picture, y, 0, &mut got);
-            assert_eq!(got, want, "row {y}");
-        }
+        ]);
+    }
+
+    #[test]
+    fn vectors_equal_the_plain_walk_for_small_steps() {
+        let fill = [9, 8, 7];
+        check(&[Op::Hflip, rotate(5.0, false, fill), Op::Vflip, rotate(-29.0, true, fill), Op::Hflip, Op::Vflip]);
+        check(&[rotate(175.0, false, fill), rotate(-2.5, false, fill), Op::Hflip, rotate(0.01, true, fill)]);
     }
 }

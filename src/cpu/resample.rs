@@ -1,7 +1,7 @@
 //! Separable, antialiased resizing of a view, row by row: equal to [`resize`](super::resize), without an intermediate
 //! picture. The rows that the vertical pass still needs wait in a ring.
 
-use super::gather;
+use super::gather::{Gather, plain_row};
 use super::resize::{horizontal_row, vertical_row};
 use super::simd::wide;
 use crate::picture::{Picture, Pixel, Rect, Size};
@@ -36,6 +36,7 @@ pub(crate) fn resample(
 ) {
     let input = view.size;
     let (horizontal, vertical) = (input.width != size.width, input.height != size.height);
+    let gather = Gather::new(view);
     let Scratch { columns, rows, line, ring, middle, output } = scratch;
     if horizontal {
         columns.compute(input.width, size.width, part.x..part.right(), interpolation);
@@ -61,7 +62,7 @@ pub(crate) fn resample(
     if interpolation == Interpolation::Nearest {
         for (i, y) in (part.y..part.bottom()).enumerate() {
             let source_y = if vertical { rows.of(i).0 as u32 } else { y };
-            let source = view_row(view, picture, source_y, left, &mut line[..width]);
+            let source = view_row(view, &gather, picture, source_y, left, &mut line[..width]);
             if horizontal {
                 output.iter_mut().zip(&columns.starts).for_each(|(out, x)| *out = source[*x as usize]);
                 emit(y, output);
@@ -73,7 +74,7 @@ pub(crate) fn resample(
     }
     if !vertical {
         for y in part.y..part.bottom() {
-            let source = view_row(view, picture, y, left, &mut line[..width]);
+            let source = view_row(view, &gather, picture, y, left, &mut line[..width]);
             if horizontal {
                 horizontal_pass(source, columns, output);
                 emit(y, output);
@@ -99,17 +100,17 @@ pub(crate) fn resample(
         let (start, weights) = rows.of(i);
         if in_place {
             let out = if horizontal { &mut middle[..ring_width] } else { &mut *output };
-            let row = |tap: usize| gather::plain_row(view, picture, (start + tap) as u32, left, width as u32);
+            let row = |tap: usize| plain_row(view, picture, (start + tap) as u32, left, width as u32);
             vertical_pass(row, weights, out);
         } else {
             ready = ready.max(start as u32);
             while (ready as usize) < start + weights.len() {
                 let slot = &mut ring[ready as usize % ring_rows * ring_width..][..ring_width];
                 if horizontal_first {
-                    let source = view_row(view, picture, ready, left, &mut line[..width]);
+                    let source = view_row(view, &gather, picture, ready, left, &mut line[..width]);
                     horizontal_pass(source, columns, slot);
                 } else {
-                    gather::row(view, picture, ready, left, slot);
+                    gather.row(picture, ready, left, slot);
                 }
                 ready += 1;
             }
@@ -131,11 +132,18 @@ fn grow(buffer: &mut Vec<Pixel>, len: usize) {
 }
 
 /// Row `y` of the view from column `x`, where it lies or gathered into `line`.
-fn view_row<'a>(view: &View, picture: &'a Picture, y: u32, x: u32, line: &'a mut [Pixel]) -> &'a [Pixel] {
+fn view_row<'a>(
+    view: &View,
+    gather: &Gather<'_>,
+    picture: &'a Picture,
+    y: u32,
+    x: u32,
+    line: &'a mut [Pixel],
+) -> &'a [Pixel] {
     if view.is_plain_rows() {
-        return gather::plain_row(view, picture, y, x, line.len() as u32);
+        return plain_row(view, picture, y, x, line.len() as u32);
     }
-    gather::row(view, picture, y, x, line);
+    gather.row(picture, y, x, line);
     line
 }
 
