@@ -1,0 +1,58 @@
+//! Pictures and random numbers that the tests share.
+
+#![allow(dead_code)]
+
+use warpfeed::{EncodedPictures, JpegOptions, Picture, Sampling, Size, encode_jpeg};
+
+/// A small generator for tests: xorshift64*.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// A whole number in a range, its end included.
+    pub fn within(&mut self, low: u32, high: u32) -> u32 {
+        low + (self.next() >> 32) as u32 % (high - low + 1)
+    }
+
+    pub fn real(&mut self, low: f64, high: f64) -> f64 {
+        low + (high - low) * (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+/// Gradients and noise.
+pub fn picture(width: u32, height: u32, seed: u64) -> Picture {
+    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut picture = Picture::new(Size::new(width, height));
+    for y in 0..height {
+        for (x, pixel) in (0..width).zip(picture.row_mut(y)) {
+            let noise = random.next();
+            let at = |v: u32| (v as u64 * (seed % 5 + 1)) as u8;
+            *pixel = [
+                at(x).wrapping_add(noise as u8 & 31),
+                at(y).wrapping_add((noise >> 8) as u8 & 31),
+                at(x + y).wrapping_add((noise >> 16) as u8 & 63),
+                255,
+            ];
+        }
+    }
+    picture
+}
+
+pub fn jpeg(width: u32, height: u32, seed: u64) -> Vec<u8> {
+    let sampling = if seed % 2 == 0 { Sampling::S420 } else { Sampling::S444 };
+    encode_jpeg(&picture(width, height, seed), &JpegOptions { quality: 90, sampling, ..JpegOptions::default() }).unwrap()
+}
+
+/// `count` small JPEGs of various sizes, ten labels.
+pub fn source(count: u64) -> EncodedPictures {
+    EncodedPictures::new((0..count).map(|i| {
+        let mut random = Random(i + 1);
+        (jpeg(random.within(30, 90), random.within(30, 90), i), (i % 10) as u32)
+    }))
+}

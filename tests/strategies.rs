@@ -1,0 +1,220 @@
+//! The fused strategy gives the bytes of the sequential one, whatever the recipe.
+
+mod common;
+
+use common::{Random, jpeg};
+use warpfeed::{
+    ApplyOptions, DType, Error, Fill, Interpolation, Op, Orientation, Preset, Resize, ResizeTo, Size, Strategy, apply,
+};
+
+/// A random recipe that fits a picture of this size.
+fn recipe(random: &mut Random, mut size: Size) -> Vec<Op> {
+    let mut ops = Vec::new();
+    for _ in 0..random.within(0, 8) {
+        let op = operation(random, size);
+        // Bounds on what grows keep the test quick.
+        match op.output_size(size) {
+            Ok(after) if after.area_px() <= 1 << 18 => size = after,
+            _ => continue,
+        }
+        ops.push(op);
+    }
+    if random.within(0, 1) == 1 {
+        ops.push(Op::Normalize { mean: [0.4, 0.5, 0.6], std: [0.2, 0.3, 0.25] });
+        if random.within(0, 2) == 0 {
+            ops.push(erase(random, size));
+        }
+    }
+    ops
+}
+
+fn inside(random: &mut Random, size: Size) -> [u32; 4] {
+    let (width, height) = (random.within(1, size.width), random.within(1, size.height));
+    [random.within(0, size.width - width), random.within(0, size.height - height), width, height]
+}
+
+fn erase(random: &mut Random, size: Size) -> Op {
+    let [x, y, width, height] = inside(random, size);
+    Op::Erase { x, y, width, height, value: [1.5, -2.0, 200.0] }
+}
+
+fn operation(random: &mut Random, size: Size) -> Op {
+    let filters =
+        [Interpolation::Nearest, Interpolation::Bilinear, Interpolation::Bicubic, Interpolation::Lanczos];
+    let interpolation = filters[random.within(0, 3) as usize];
+    let fill = if random.within(0, 3) == 0 { Fill::EDGE } else { Fill::Color([random.within(0, 255) as u8, 7, 99]) };
+    match random.within(0, 19) {
+        0 | 1 => Op::Hflip,
+        2 | 3 => Op::Vflip,
+        4..=7 => {
+            let degrees = match random.within(0, 3) {
+                0 => f64::from(random.within(0, 8)) * 90.0 - 360.0,
+                1 => random.real(-400.0, 400.0),
+                _ => random.real(-5.0, 5.0),
+            };
+            let interpolation = filters[(random.within(0, 2) / 2) as usize];
+            Op::Rotate { degrees, interpolation, expand: random.within(0, 1) == 0, fill }
+        }
+        8 => {
+            let to = match random.within(0, 1) {
+                0 => ResizeTo::Exact(Size::new(random.within(1, 120), random.within(1, 120))),
+                _ => ResizeTo::ShorterSide(random.within(1, 100)),
+            };
+            Op::Resize(Resize { to, interpolation })
+        }
+        9 | 10 => {
+            let (x, y) = (random.within(0, 60) as i32 - 30, random.within(0, 60) as i32 - 30);
+            Op::Crop { x, y, width: random.within(1, 100), height: random.within(1, 100), fill }
+        }
+        11 => Op::CenterCrop { width: random.within(1, 100), height: random.within(1, 100) },
+        12 | 13 => {
+            let [x, y, width, height] = inside(random, size);
+            let (out_width, out_height) = (random.within(1, 80), random.within(1, 80));
+            Op::ResizedCrop { x, y, width, height, out_width, out_height, interpolation }
+        }
+        14 => Op::GaussianBlur { kernel: 1 + 2 * random.within(0, 5), sigma: random.real(0.2, 3.0) },
+        15 => Op::Dilate { kernel: random.within(1, 6) },
+        16 => Op::Erode { kernel: random.within(1, 6) },
+        17 => match random.within(0, 3) {
+            0 => Op::Brightness { factor: random.real(0.2, 1.8) },
+            1 => Op::Contrast { factor: random.real(0.2, 1.8) },
+            2 => Op::Saturation { factor: random.real(0.2, 1.8) },
+            _ => Op::Hue { factor: random.real(-0.5, 0.5) },
+        },
+        18 => Op::Grayscale,
+        _ => erase(random, size),
+    }
+}
+
+#[test]
+fn fused_equals_sequential() {
+    let mut random = Random(7);
+    for case in 0..1_500 {
+        let size = Size::new(random.within(1, 110), random.within(1, 110));
+        let bytes = jpeg(size.width, size.height, case % 12);
+        let ops = recipe(&mut random, size);
+        let run = |strategy| {
+            let options = ApplyOptions { strategy, orientation: Orientation::Ignore, ..ApplyOptions::default() };
+            apply(&bytes, &ops, &options).unwrap_or_else(|error| panic!("{strategy:?} {size} {ops:?}: {error}"))
+        };
+        let (want, got) = (run(Strategy::Sequential), run(Strategy::Fused));
+        let replay = || format!("case {case}, {size}: {}", serde_json::to_string(&ops).unwrap());
+        assert_eq!(got.shape(), want.shape(), "{}", replay());
+        if got.as_bytes() != want.as_bytes() {
+            let at = got.as_bytes().iter().zip(want.as_bytes()).position(|(a, b)| a != b).unwrap();
+            panic!("first difference at byte {at}: {}", replay());
+        }
+    }
+}
+
+#[test]
+fn orientation_is_a_turn_before_everything() {
+    use warpfeed::{JpegOptions, encode_jpeg};
+    let picture = common::picture(21, 13, 3);
+    for tag in 1..=8 {
+        let bytes = encode_jpeg(&picture, &JpegOptions { orientation: Some(tag), ..JpegOptions::default() }).unwrap();
+        let ops = [Op::Crop { x: 2, y: 3, width: 8, height: 9, fill: Fill::BLACK }];
+        let run = |strategy, orientation| {
+            apply(&bytes, &ops, &ApplyOptions { strategy, orientation, ..ApplyOptions::default() }).unwrap()
+        };
+        let upright = run(Strategy::Fused, Orientation::Apply);
+        assert_eq!(upright.as_bytes(), run(Strategy::Sequential, Orientation::Apply).as_bytes(), "tag {tag}");
+        let stored = run(Strategy::Fused, Orientation::Ignore);
+        assert_eq!(stored.as_bytes() == upright.as_bytes(), tag == 1, "tag {tag}");
+    }
+}
+
+/// Composed sampling is another result, but of the same scene: near the sequential one where the picture is smooth.
+#[test]
+fn composed_is_close_and_needs_one_sampling() {
+    let size = Size::new(120, 90);
+    let mut smooth = warpfeed::Picture::new(size);
+    for y in 0..size.height {
+        for (x, pixel) in (0..size.width).zip(smooth.row_mut(y)) {
+            *pixel = [(x * 2) as u8, (y * 2) as u8, (x + y) as u8, 255];
+        }
+    }
+    let bytes = warpfeed::encode_jpeg(&smooth, &warpfeed::JpegOptions { quality: 98, ..Default::default() }).unwrap();
+    let rotate = |degrees| Op::Rotate {
+        degrees,
+        interpolation: Interpolation::Nearest,
+        expand: false,
+        fill: Fill::BLACK,
+    };
+    let ops = [
+        rotate(4.0),
+        Op::Hflip,
+        rotate(-3.0),
+        Op::Vflip,
+        rotate(2.0),
+        Op::ResizedCrop { x: 40, y: 30, width: 40, height: 30, out_width: 32, out_height: 32, interpolation: Interpolation::Bilinear },
+    ];
+    let run = |strategy| apply(&bytes, &ops, &ApplyOptions { strategy, ..ApplyOptions::default() }).unwrap();
+    let (sequential, composed) = (run(Strategy::Sequential), run(Strategy::Composed));
+    let worst = sequential.as_bytes().iter().zip(composed.as_bytes()).map(|(a, b)| a.abs_diff(*b)).max();
+    assert!(worst <= Some(6), "off by {worst:?}");
+    assert_ne!(sequential.as_bytes(), composed.as_bytes());
+    assert_eq!(composed.dtype(), DType::U8);
+}
+
+#[test]
+fn presets_have_the_size_they_promise() {
+    let bytes = jpeg(300, 200, 1);
+    for preset in [Preset::Train, Preset::Eval, Preset::TrialA { load: 12 }, Preset::TrialB { load: 2 }] {
+        let pipeline = warpfeed::Pipeline::builder(warpfeed::EncodedPictures::new([(bytes.clone(), 0)]))
+            .preset(preset)
+            .build()
+            .unwrap();
+        assert_eq!(pipeline.picture_size(), Size::new(224, 224));
+        let batch = pipeline.epoch(0).next().unwrap().unwrap();
+        assert_eq!(batch.images().shape(), [1, 3, 224, 224]);
+        // What the pipeline drew, replayed by hand.
+        let ops = pipeline.recipe(0, 0).unwrap();
+        let options = ApplyOptions { orientation: Orientation::Ignore, ..ApplyOptions::default() };
+        assert_eq!(apply(&bytes, &ops, &options).unwrap().as_bytes(), batch.images().as_bytes());
+    }
+}
+
+#[test]
+fn wrong_recipes_are_refused() {
+    let bytes = jpeg(40, 30, 1);
+    let normalize = Op::Normalize { mean: [0.0; 3], std: [1.0; 3] };
+    let outside = Op::ResizedCrop {
+        x: 30,
+        y: 0,
+        width: 20,
+        height: 10,
+        out_width: 8,
+        out_height: 8,
+        interpolation: Interpolation::Bilinear,
+    };
+    let wrong = [
+        vec![normalize.clone(), Op::Hflip],
+        vec![normalize.clone(), normalize],
+        vec![outside],
+        vec![Op::GaussianBlur { kernel: 4, sigma: 1.0 }],
+        vec![Op::Rotate {
+            degrees: f64::NAN,
+            interpolation: Interpolation::Nearest,
+            expand: false,
+            fill: Fill::BLACK,
+        }],
+    ];
+    for ops in wrong {
+        for strategy in [Strategy::Sequential, Strategy::Fused, Strategy::Composed] {
+            let result = apply(&bytes, &ops, &ApplyOptions { strategy, ..ApplyOptions::default() });
+            assert!(matches!(result, Err(Error::Parameter { .. })), "{ops:?}");
+        }
+    }
+}
+
+#[test]
+fn growing_without_end_is_refused() {
+    let bytes = jpeg(64, 64, 1);
+    let grow = Op::Rotate { degrees: 45.0, interpolation: Interpolation::Nearest, expand: true, fill: Fill::BLACK };
+    for strategy in [Strategy::Sequential, Strategy::Fused, Strategy::Composed] {
+        let options = ApplyOptions { strategy, max_pixels: 1 << 20, ..ApplyOptions::default() };
+        let result = apply(&bytes, &vec![grow.clone(); 40], &options);
+        assert!(matches!(result, Err(Error::Limits { .. })));
+    }
+}
