@@ -1,1 +1,117 @@
-//! From encoded bytes to pixels.
+//! From a file's bytes to pixels.
+
+mod jpeg;
+mod lossless;
+mod probe;
+
+pub(crate) use jpeg::simd;
+pub use probe::probe;
+
+use crate::error::{Error, Result};
+use crate::picture::{Picture, Rect, Size};
+
+/// The file formats that are decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Format {
+    /// JPEG, baseline or progressive, 8 bits a sample.
+    Jpeg,
+    /// PNG.
+    Png,
+    /// WebP, lossy or lossless; of an animation, the first picture.
+    WebP,
+}
+
+/// What a picture's header says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Header {
+    /// The file format.
+    pub format: Format,
+    /// Width and height as stored, before [`orientation`](Self::orientation) is applied.
+    pub size: Size,
+    /// EXIF orientation, 1 to 8; 1 if it is absent or absurd.
+    pub orientation: u8,
+    /// Whether a JPEG comes in scans of rising quality. `false` for other formats.
+    pub progressive: bool,
+    /// Colour components a pixel, alpha included; 3 for a palette.
+    pub components: u8,
+    /// Bits a sample, or of a palette's index.
+    pub precision_bits: u8,
+    /// A JPEG's horizontal and vertical sampling factors, one pair a component; (0, 0) where there is none.
+    pub sampling: [(u8, u8); 4],
+    /// A JPEG's restart interval in MCUs, 0 without restarts.
+    pub restart_interval_mcus: u16,
+    /// Second byte of a JPEG's frame marker.
+    process: u8,
+    /// Where the data of a JPEG's first scan start.
+    scan_offset_bytes: usize,
+}
+
+/// Decodes pictures, one after the other; one for each thread.
+///
+/// # Examples
+/// ```
+/// use warpfeed::{Decoder, JpegOptions, Picture, Rect, Size, encode_jpeg, probe};
+///
+/// let bytes = encode_jpeg(&Picture::new(Size::new(64, 48)), &JpegOptions::default())?;
+/// let header = probe(&bytes)?;
+/// let mut picture = Picture::default();
+/// let part = Rect { x: 10, y: 20, width: 30, height: 8 };
+/// Decoder::new()?.decode(&bytes, &header, part, false, &mut picture)?;
+/// assert_eq!(picture.size(), Size::new(30, 8));
+/// assert_eq!(picture.whole(), Size::new(64, 48));
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+pub struct Decoder {
+    jpeg: jpeg::JpegDecoder,
+}
+
+impl Decoder {
+    /// A decoder.
+    ///
+    /// # Errors
+    /// [`Error::Decode`] if there is no memory for it.
+    pub fn new() -> Result<Self> {
+        Ok(Self { jpeg: jpeg::JpegDecoder::new()? })
+    }
+
+    /// Decodes the rectangle `part` of a picture into `out`: the pixels that a full decode has there, at less cost.
+    /// `header` is what [`probe`] gave for these `bytes`; its orientation is not applied. What the pixels of `out` hold
+    /// after an error is unspecified.
+    ///
+    /// Missing or damaged data are an error also where they lie outside of `part`, if the file lacks its end. With
+    /// `accept_truncated` a JPEG is taken as Pillow takes it with `ImageFile.LOAD_TRUNCATED_IMAGES`: what is missing is
+    /// grey, or black where decoding could not go on.
+    ///
+    /// # Errors
+    /// [`Error::Decode`] if the picture is damaged, truncated, or of a kind that is not supported;
+    /// [`Error::Parameter`] if `part` is empty or not inside the picture.
+    pub fn decode(
+        &mut self,
+        bytes: &[u8],
+        header: &Header,
+        part: Rect,
+        accept_truncated: bool,
+        out: &mut Picture,
+    ) -> Result<()> {
+        if part.size().is_empty() || !part.fits(header.size) {
+            return Err(Error::parameter(
+                "decode",
+                "part",
+                format!("a rectangle inside the picture of {}, at least one pixel", header.size),
+                format!("{} at ({}, {})", part.size(), part.x, part.y),
+            ));
+        }
+        match header.format {
+            Format::Jpeg => self.jpeg.decode(bytes, header, part, accept_truncated, out),
+            Format::Png | Format::WebP => lossless::decode(bytes, header, part, out),
+        }
+    }
+}
+
+impl std::fmt::Debug for Decoder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Decoder").finish_non_exhaustive()
+    }
+}

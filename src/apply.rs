@@ -1,0 +1,82 @@
+//! One picture through explicit operations: for replaying a recipe and for comparing with other programs.
+
+use crate::cpu::executor::{Executor, Job};
+use crate::cpu::output::{Output, Tables};
+use crate::decode::probe;
+use crate::error::Result;
+use crate::pipeline::{Orientation, check_pixels, oriented};
+use crate::recipe::Strategy;
+use crate::recipe::lower::split_epilogue;
+use crate::recipe::op::Op;
+use crate::tensor::{DType, HostBuffer, Layout, Tensor};
+
+/// How [`apply`] works.
+#[derive(Debug, Clone, Copy)]
+pub struct ApplyOptions {
+    /// How the operations are run.
+    pub strategy: Strategy,
+    /// What to do with an EXIF orientation tag.
+    pub orientation: Orientation,
+    /// Takes a truncated JPEG as it is.
+    pub accept_truncated: bool,
+    /// Largest picture accepted, in pixels, as stored and at any point of the operations.
+    pub max_pixels: u64,
+}
+
+impl Default for ApplyOptions {
+    fn default() -> Self {
+        Self {
+            strategy: Strategy::default(),
+            orientation: Orientation::default(),
+            accept_truncated: false,
+            max_pixels: crate::pipeline::DEFAULT_MAX_PIXELS,
+        }
+    }
+}
+
+/// Decodes a picture and applies `ops` in order.
+///
+/// The result has N = 1: bytes `[1, H, W, 3]`, or, if `ops` normalise, `f32` `[1, 3, H, W]`.
+///
+/// ```
+/// use warpfeed::{ApplyOptions, JpegOptions, Op, Picture, Size, apply, encode_jpeg};
+///
+/// let jpeg = encode_jpeg(&Picture::new(Size::new(40, 30)), &JpegOptions::default())?;
+/// let crop = Op::CenterCrop { width: 16, height: 8 };
+/// let result = apply(&jpeg, &[crop], &ApplyOptions::default())?;
+/// assert_eq!(result.shape(), [1, 8, 16, 3]);
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+///
+/// # Errors
+/// [`Error::Decode`](crate::Error::Decode) for damaged bytes, [`Error::Limits`](crate::Error::Limits) for a picture that
+/// is too large, [`Error::Parameter`](crate::Error::Parameter) for an operation that is wrong or does not fit.
+pub fn apply(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Result<Tensor> {
+    let header = probe(bytes)?;
+    check_pixels(header.size, options.max_pixels)?;
+    let mut recipe = oriented(&header, options.orientation);
+    recipe.extend_from_slice(ops);
+    let (pixel_ops, epilogue) = split_epilogue(&recipe)?;
+    let mut size = header.size;
+    for op in pixel_ops {
+        size = op.output_size(size)?;
+        check_pixels(size, options.max_pixels)?;
+    }
+    let (width, height) = (size.width as usize, size.height as usize);
+    let (dtype, layout, shape) = match epilogue.normalize {
+        Some(_) => (DType::F32, Layout::Nchw, [1, 3, height, width]),
+        None => (DType::U8, Layout::Nhwc, [1, height, width, 3]),
+    };
+    let tables = Tables::new(dtype, epilogue.normalize);
+    let mut buffer = HostBuffer::new(3 * width * height * dtype.size_bytes());
+    let job = Job {
+        bytes,
+        header: &header,
+        ops: &recipe,
+        strategy: options.strategy,
+        accept_truncated: options.accept_truncated,
+        max_px: options.max_pixels,
+    };
+    Executor::new()?.run(&job, &mut Output::new(buffer.as_bytes_mut(), size, &tables, layout))?;
+    Ok(Tensor::new(buffer, shape, dtype, layout))
+}

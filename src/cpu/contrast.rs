@@ -1,0 +1,28 @@
+//! Blending with the picture's mean luma.
+
+use super::brightness::blend_with_color;
+use super::grayscale::luma;
+use super::simd::wide;
+use crate::picture::{Picture, Pixel, Rect};
+
+/// Changes the contrast of a complete picture: blends it with its mean luma.
+pub(crate) fn contrast(picture: &mut Picture, factor: f64) {
+    debug_assert_eq!(picture.part(), Rect::full(picture.whole()), "the mean is that of the complete picture");
+    let mean = mean_luma(picture.pixels());
+    blend_with_color(picture, mean, factor as f32);
+}
+
+/// The mean of the pixels' luma, halves rounded up.
+pub(crate) fn mean_luma(pixels: &[Pixel]) -> u8 {
+    // Sums of blocks fit 32 bits, which vectorise; blocks are added up in 64.
+    const BLOCK: usize = 1 << 16;
+    let sum: u64 = wide(
+        #[inline(always)]
+        || {
+            let sum = |block: &[Pixel]| block.iter().map(|&pixel| u32::from(luma(pixel))).sum::<u32>();
+            pixels.chunks(BLOCK).map(|block| u64::from(sum(block))).sum()
+        },
+    );
+    // Python: int(sum / count + 0.5), in double precision.
+    (sum as f64 / pixels.len() as f64 + 0.5) as u8
+}

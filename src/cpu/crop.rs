@@ -1,0 +1,57 @@
+//! Cutting out a rectangle, which may reach beyond the picture.
+
+use crate::picture::{Picture, Pixel, Rect, Size};
+use crate::recipe::op::Fill;
+
+/// The rectangle of `size` whose top left corner is pixel (`x`, `y`) of a complete picture.
+pub(crate) fn crop(input: &Picture, x: i32, y: i32, size: Size, fill: Fill, out: &mut Picture) {
+    debug_assert_eq!(input.part(), Rect::full(input.whole()));
+    out.reset(size);
+    let (width, height) = (i64::from(input.size().width), i64::from(input.size().height));
+    let (x, y) = (i64::from(x), i64::from(y));
+    // Of each row: `left` pixels from outside, then `inside` pixels starting at column `start`, then outside again.
+    let left = (-x).clamp(0, i64::from(size.width)) as usize;
+    let start = x.clamp(0, width) as usize;
+    let inside = ((x + i64::from(size.width)).clamp(0, width) as usize).saturating_sub(start);
+    for row in 0..size.height {
+        let line = out.row_mut(row);
+        let source = y + i64::from(row);
+        let (source, color) = match fill {
+            Fill::Color(color) if source < 0 || source >= height => {
+                line.fill(opaque(color));
+                continue;
+            }
+            Fill::Color(color) => (input.row(source as u32), Some(opaque(color))),
+            Fill::Edge(_) => (input.row(source.clamp(0, height - 1) as u32), None),
+        };
+        let right = left + inside;
+        line[left..right].copy_from_slice(&source[start..start + inside]);
+        line[..left].fill(color.unwrap_or(source[0]));
+        line[right..].fill(color.unwrap_or(source[source.len() - 1]));
+    }
+}
+
+/// The centre of a complete picture; what is missing is black.
+pub(crate) fn center_crop(input: &Picture, size: Size, out: &mut Picture) {
+    let (x, y) = center(input.size(), size);
+    crop(input, x, y, size, Fill::BLACK, out);
+}
+
+/// Top left corner of the centre of `size` in a picture of size `input`, as torchvision's `F.center_crop` places it.
+pub(crate) fn center(input: Size, size: Size) -> (i32, i32) {
+    let offset = |input: u32, size: u32| {
+        if size > input {
+            // It pads first, the smaller half on the left or top.
+            return -(((size - input) / 2) as i32);
+        }
+        // Python: int(round((input - size) / 2.0)), ties to even.
+        let twice = input - size;
+        ((twice / 2) + (twice & 1 & (twice / 2))) as i32
+    };
+    (offset(input.width, size.width), offset(input.height, size.height))
+}
+
+/// A colour as a pixel.
+pub(crate) fn opaque([red, green, blue]: [u8; 3]) -> Pixel {
+    [red, green, blue, 255]
+}

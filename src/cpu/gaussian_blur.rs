@@ -1,0 +1,154 @@
+//! Gaussian blur with reflected edges, in integers.
+//!
+//! torchvision computes `F.gaussian_blur` in single precision, in an order that its convolution library chooses, and
+//! rounds to nearest, ties to even. Here the arithmetic is exact but for three roundings, so that it is the same
+//! everywhere and nearly always gives what the real numbers would:
+//!
+//! 1. Weights `exp(-(i / sigma)^2 / 2)`, divided by their sum, in double precision, rounded to 24 fractional bits. The
+//!    centre takes what is missing to exactly `2^24`, so that a flat picture stays as it is.
+//! 2. Rows first: a 32-bit sum of bytes times weights, rounded to 16 fractional bits, halves up.
+//! 3. Then columns: a 64-bit sum of those times weights, rounded to integers, ties to even.
+
+use super::simd::wide;
+use crate::picture::{Picture, Pixel, Rect};
+
+/// Fractional bits of a weight.
+pub(crate) const WEIGHT_BITS: u32 = 24;
+/// Fractional bits of what the first pass leaves.
+pub(crate) const BETWEEN_BITS: u32 = 16;
+
+/// The weights at distances 0, 1, ... `kernel / 2` from the centre.
+pub(crate) fn weights(kernel: u32, sigma: f64) -> Vec<u32> {
+    let exact: Vec<f64> = (0..=kernel / 2)
+        .map(|distance| {
+            let x = f64::from(distance) / sigma;
+            libm::exp(-0.5 * x * x)
+        })
+        .collect();
+    let sum = exact[0] + 2.0 * exact[1..].iter().sum::<f64>();
+    let one = 1u32 << WEIGHT_BITS;
+    let mut weights: Vec<u32> = exact.iter().map(|weight| (weight / sum * f64::from(one)).round() as u32).collect();
+    weights[0] = one - 2 * weights[1..].iter().sum::<u32>();
+    weights
+}
+
+/// Position `at` of a line of `len`, reflected at both ends as often as it takes, the ends not repeated.
+pub(crate) fn reflect(at: i64, len: u32) -> u32 {
+    let last = i64::from(len) - 1;
+    if last == 0 {
+        return 0;
+    }
+    let at = at.rem_euclid(2 * last);
+    at.min(2 * last - at) as u32
+}
+
+/// Makes the rectangle `part` of the blurred picture. `input` holds it and `kernel / 2` pixels around it, as far as the
+/// whole has them.
+pub(crate) fn gaussian_blur(input: &Picture, kernel: u32, sigma: f64, part: Rect, out: &mut Picture) {
+    let (whole, stored) = (input.whole(), input.part());
+    debug_assert!(part.fits(whole));
+    out.reset_part(whole, part);
+    let weights = weights(kernel, sigma);
+    let radius = i64::from(kernel / 2);
+    let width = part.width as usize;
+    // For each column of a row with its margins, the stored column that it shows.
+    let columns: Vec<u32> = (-radius..i64::from(part.width) + radius)
+        .map(|x| reflect(i64::from(part.x) + x, whole.width) - stored.x)
+        .collect();
+    let mut margined: Vec<Pixel> = vec![[0; 4]; columns.len()];
+    // The blurred rows around the current one: row y lies in slot y % kernel.
+    let mut ring = vec![0u32; width * 4 * kernel as usize];
+    let slot = |y: u32| (y % kernel) as usize * width * 4;
+    let mut next = (i64::from(part.y) - radius).max(0) as u32;
+    for y in part.y..part.bottom() {
+        let end = (i64::from(y) + radius + 1).min(i64::from(whole.height)) as u32;
+        for y in next..end {
+            let row = input.row(y - stored.y);
+            let inner = radius as usize..radius as usize + width;
+            margined[inner.clone()].copy_from_slice(&row[(part.x - stored.x) as usize..][..width]);
+            for x in (0..inner.start).chain(inner.end..columns.len()) {
+                margined[x] = row[columns[x] as usize];
+            }
+            let between = &mut ring[slot(y)..][..width * 4];
+            wide(
+                #[inline(always)]
+                || blur_row(&margined, &weights, between),
+            );
+        }
+        next = next.max(end);
+        let rows = |distance: i64| slot(reflect(i64::from(y) + distance, whole.height));
+        let to = out.row_mut(y - part.y).as_flattened_mut();
+        wide(
+            #[inline(always)]
+            || blur_column(&ring, rows, &weights, to),
+        );
+    }
+}
+
+/// Bytes made at once: their sums stay in registers.
+const STEP: usize = 16;
+
+/// The first pass: from a row with margins to sums of 16 fractional bits.
+#[inline(always)]
+fn blur_row(margined: &[Pixel], weights: &[u32], between: &mut [u32]) {
+    let from = margined.as_flattened();
+    let radius = (weights.len() - 1) * 4;
+    let make = |at: usize, len: usize, sums: &mut [u32; STEP]| {
+        let centre = &from[at + radius..][..len];
+        for i in 0..len {
+            sums[i] = u32::from(centre[i]) * weights[0];
+        }
+        for (distance, &weight) in weights.iter().enumerate().skip(1) {
+            let (before, after) =
+                (&from[at + radius - distance * 4..][..len], &from[at + radius + distance * 4..][..len]);
+            for i in 0..len {
+                sums[i] += (u32::from(before[i]) + u32::from(after[i])) * weight;
+            }
+        }
+        // At most 255 * 2^24: half a unit more still fits.
+        for sum in sums {
+            *sum = (*sum + (1 << (WEIGHT_BITS - BETWEEN_BITS - 1))) >> (WEIGHT_BITS - BETWEEN_BITS);
+        }
+    };
+    let mut sums = [0; STEP];
+    let (steps, rest) = between.as_chunks_mut::<STEP>();
+    let mut at = 0;
+    for step in steps {
+        make(at, STEP, &mut sums);
+        *step = sums;
+        at += STEP;
+    }
+    let len = rest.len();
+    make(at, len, &mut sums);
+    rest.copy_from_slice(&sums[..len]);
+}
+
+/// The second pass: from the rows around one, found by their distance, to bytes.
+#[inline(always)]
+fn blur_column(ring: &[u32], rows: impl Fn(i64) -> usize, weights: &[u32], to: &mut [u8]) {
+    let make = |at: usize, len: usize, bytes: &mut [u8]| {
+        let mut sums = [0u64; STEP];
+        let centre = &ring[rows(0) + at..][..len];
+        for i in 0..len {
+            sums[i] = u64::from(centre[i]) * u64::from(weights[0]);
+        }
+        for (distance, &weight) in (0..).zip(weights).skip(1) {
+            let (above, below) = (&ring[rows(-distance) + at..][..len], &ring[rows(distance) + at..][..len]);
+            for i in 0..len {
+                sums[i] += u64::from(above[i] + below[i]) * u64::from(weight);
+            }
+        }
+        const BITS: u32 = WEIGHT_BITS + BETWEEN_BITS;
+        for i in 0..len {
+            // Ties to even: half a unit less the least bit, unless the integer part is odd.
+            bytes[i] = ((sums[i] + (1 << (BITS - 1)) - 1 + (sums[i] >> BITS & 1)) >> BITS) as u8;
+        }
+    };
+    let (steps, rest) = to.as_chunks_mut::<STEP>();
+    let mut at = 0;
+    for step in steps {
+        make(at, STEP, step);
+        at += STEP;
+    }
+    make(at, rest.len(), rest);
+}

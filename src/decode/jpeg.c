@@ -1,0 +1,332 @@
+/*
+ * Decodes a rectangle of a JPEG picture with libjpeg to rows of four bytes a pixel: red, green, blue, 255.
+ *
+ * libjpeg reports errors by a callback that must not return. It is left with longjmp here, so that no Rust frame is
+ * ever unwound or jumped over: each entry point sets its own jump target and all frames in between are C.
+ */
+
+#include <setjmp.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jconfig.h>
+#include <jpeglib.h>
+#include <jerror.h>
+
+/* What a call came to. The Rust side has the same numbers. */
+enum {
+  WF_OK = 0,
+  WF_FAILED = 1,      /* libjpeg gave up; its message is kept */
+  WF_MISSING = 2,     /* strict mode: pixels are missing or wrong; libjpeg's warning is kept */
+  WF_HEADER = 3,      /* the header ends early or is not the one that was probed */
+  WF_NO_MEMORY = 4
+};
+
+enum {
+  ROWS_A_CALL = 16,   /* libjpeg hands out at most one row group (1 to 4 rows) a call */
+  SCANS_MAX = 500     /* a progressive picture has about ten scans; each costs a pass over all coefficients */
+};
+
+typedef struct {
+  struct jpeg_decompress_struct cinfo;
+  struct jpeg_error_mgr errors;
+  struct jpeg_source_mgr source;
+  struct jpeg_progress_mgr progress;
+  jmp_buf failed;
+  int status;         /* what to return after a jump */
+  int strict;
+  int ran_dry;        /* how often libjpeg asked for bytes behind the end */
+  int started;        /* the header has been read and the rows below are being made */
+  uint32_t rows_done; /* rows of the rectangle that are complete */
+  char message[JMSG_LENGTH_MAX];
+} wf_decoder;
+
+/* One call's work; the Rust side has the same layout. */
+typedef struct {
+  const uint8_t *bytes;
+  size_t len_bytes;
+  uint32_t image_width, image_height; /* as probed; the stream must agree */
+  uint32_t x, y, width, height;       /* the rectangle, inside the picture */
+  int32_t strict;                     /* pixels missing are an error */
+  int32_t to_end;                     /* decode all entropy-coded data, so that missing ones are noticed */
+  uint8_t *out;                       /* height rows of width pixels of four bytes */
+  size_t stride_bytes;
+} wf_job;
+
+wf_decoder *wf_jpeg_decoder_new(void);
+void wf_jpeg_decoder_free(wf_decoder *self);
+const char *wf_jpeg_decoder_message(const wf_decoder *self);
+int wf_jpeg_decode(wf_decoder *self, const wf_job *job);
+int wf_jpeg_simd(void);
+
+/* ---- errors and warnings ---- */
+
+static void fail(wf_decoder *self, int status) {
+  self->status = status;
+  longjmp(self->failed, 1);
+}
+
+static void on_error(j_common_ptr cinfo) {
+  wf_decoder *self = cinfo->client_data;
+  (*cinfo->err->format_message)(cinfo, self->message);
+  fail(self, cinfo->err->msg_code == JERR_OUT_OF_MEMORY ? WF_NO_MEMORY : WF_FAILED);
+}
+
+/* Level -1 is a warning: corrupt data that libjpeg can go on from. */
+static void on_message(j_common_ptr cinfo, int level) {
+  wf_decoder *self = cinfo->client_data;
+  if (level >= 0)
+    return;
+  cinfo->err->num_warnings++;
+  switch (cinfo->err->msg_code) {
+  case JWRN_HIT_MARKER:
+  case JWRN_HUFF_BAD_CODE:
+  case JWRN_MUST_RESYNC:
+    if (self->strict) {
+      (*cinfo->err->format_message)(cinfo, self->message);
+      fail(self, WF_MISSING);
+    }
+    break;
+  default: /* stray bytes between segments, odd JFIF or Adobe markers: the pixels are all there */
+    break;
+  }
+}
+
+static void on_progress(j_common_ptr cinfo) {
+  wf_decoder *self = cinfo->client_data;
+  if (self->cinfo.input_scan_number > SCANS_MAX) {
+    snprintf(self->message, sizeof self->message, "more than %d scans", (int)SCANS_MAX);
+    fail(self, WF_FAILED);
+  }
+}
+
+/* ---- the bytes ---- */
+
+static void source_start(j_decompress_ptr cinfo) {}
+static void source_end(j_decompress_ptr cinfo) {}
+
+/* Behind the last byte comes one end-of-image marker, on which libjpeg ends the picture; then nothing: it suspends. */
+static boolean source_fill(j_decompress_ptr cinfo) {
+  static const JOCTET end_of_image[2] = { 0xFF, JPEG_EOI };
+  wf_decoder *self = cinfo->client_data;
+  if (self->ran_dry++)
+    return FALSE;
+  cinfo->src->next_input_byte = end_of_image;
+  cinfo->src->bytes_in_buffer = sizeof end_of_image;
+  return TRUE;
+}
+
+static void source_skip(j_decompress_ptr cinfo, long count) {
+  struct jpeg_source_mgr *src = cinfo->src;
+  if (count <= 0)
+    return;
+  while ((size_t)count > src->bytes_in_buffer) {
+    count -= (long)src->bytes_in_buffer;
+    src->next_input_byte += src->bytes_in_buffer;
+    src->bytes_in_buffer = 0;
+    if (!source_fill(cinfo))
+      return;
+  }
+  src->next_input_byte += count;
+  src->bytes_in_buffer -= (size_t)count;
+}
+
+/* ---- the handle ---- */
+
+wf_decoder *wf_jpeg_decoder_new(void) {
+  wf_decoder *self = calloc(1, sizeof *self);
+  if (!self)
+    return NULL;
+  self->cinfo.err = jpeg_std_error(&self->errors);
+  self->errors.error_exit = on_error;
+  self->errors.emit_message = on_message;
+  self->cinfo.client_data = self;
+  self->source.init_source = source_start;
+  self->source.fill_input_buffer = source_fill;
+  self->source.skip_input_data = source_skip;
+  self->source.resync_to_restart = jpeg_resync_to_restart;
+  self->source.term_source = source_end;
+  self->progress.progress_monitor = on_progress;
+  return self;
+}
+
+void wf_jpeg_decoder_free(wf_decoder *self) { free(self); }
+
+const char *wf_jpeg_decoder_message(const wf_decoder *self) { return self->message; }
+
+/* ---- pixels ---- */
+
+/* 255 - (a * b / 255, rounded), not below 0 once b's complement is taken off: Pillow's arithmetic. */
+static inline uint8_t ink(uint32_t stored, uint32_t light) {
+  uint32_t product = (255 - stored) * light + 128;
+  uint32_t taken = ((product >> 8) + product) >> 8;
+  return (uint8_t)(light > taken ? light - taken : 0);
+}
+
+/* Four inks to red, green, blue, 255, in place. The inks are stored inverted, as Adobe's programs do and Pillow
+ * assumes of every JPEG: 255 is no ink. */
+static void inks_to_rgb(uint8_t *row, uint32_t width) {
+  for (uint32_t i = 0; i < width; i++, row += 4) {
+    uint32_t light = row[3];
+    row[0] = ink(row[0], light);
+    row[1] = ink(row[1], light);
+    row[2] = ink(row[2], light);
+    row[3] = 255;
+  }
+}
+
+/* Which columns and rows to make so that those of the rectangle equal a full decode's. */
+typedef struct {
+  JDIMENSION left, width; /* columns libjpeg hands out: left is moved to an MCU's edge */
+  JDIMENSION top;         /* rows to skip */
+} window;
+
+/*
+ * Progressive pictures whose AC coefficients are incomplete are smoothed by libjpeg from the blocks around, over two
+ * blocks' distance, with special cases at the edges of what it decodes.
+ */
+static int is_smoothed(j_decompress_ptr cinfo) {
+  if (!cinfo->progressive_mode || !cinfo->coef_bits)
+    return 0;
+  for (int component = 0; component < cinfo->num_components; component++)
+    for (int coefficient = 1; coefficient < DCTSIZE2; coefficient++)
+      if (cinfo->coef_bits[component][coefficient] != 0)
+        return 1;
+  return 0;
+}
+
+static window choose_window(j_decompress_ptr cinfo, const wf_job *job) {
+  window w = { 0, cinfo->output_width, job->y };
+  if (is_smoothed(cinfo)) {
+    w.top = 0;
+    return w;
+  }
+  /* Interpolated chroma looks one chroma sample to either side, and treats the last sample of the decoded columns as
+   * the picture's edge. One pixel more on the left reaches the sample before; on the right, whole MCUs keep libjpeg's
+   * choice of upsampling routine what it is for the full width. */
+  JDIMENSION mcu = (JDIMENSION)(cinfo->max_h_samp_factor * DCTSIZE);
+  JDIMENSION margin = cinfo->max_h_samp_factor > 1 ? 1 : 0;
+  JDIMENSION left = job->x > margin ? job->x - margin : 0;
+  JDIMENSION right = job->x + job->width + margin;
+  left -= left % mcu;
+  right += (mcu - right % mcu) % mcu;
+  if (right > cinfo->output_width)
+    right = cinfo->output_width;
+  w.left = left;
+  w.width = right - left;
+  return w;
+}
+
+static int decode(wf_decoder *self, const wf_job *job) {
+  j_decompress_ptr cinfo = &self->cinfo;
+
+  /* libjpeg keeps quantisation and Huffman tables from one picture to the next, and a picture may come without its
+   * own: only a new object makes the result depend on nothing but the bytes. It costs a microsecond. */
+  jpeg_create_decompress(cinfo);
+  cinfo->src = &self->source;
+  cinfo->progress = &self->progress;
+
+  if (jpeg_read_header(cinfo, TRUE) != JPEG_HEADER_OK)
+    return WF_HEADER;
+  if (cinfo->image_width != job->image_width || cinfo->image_height != job->image_height)
+    return WF_HEADER;
+  cinfo->out_color_space = cinfo->num_components == 4 ? JCS_CMYK : JCS_EXT_RGBA;
+  cinfo->dct_method = JDCT_ISLOW;
+  cinfo->do_fancy_upsampling = TRUE;
+
+  self->started = 1;
+  if (!jpeg_start_decompress(cinfo))
+    return WF_MISSING;
+  if (self->strict && self->ran_dry && jpeg_has_multiple_scans(cinfo)) {
+    snprintf(self->message, sizeof self->message, "the data end after scan %d", cinfo->input_scan_number);
+    return WF_MISSING;
+  }
+
+  window w = choose_window(cinfo, job);
+  if (w.width < cinfo->output_width)
+    jpeg_crop_scanline(cinfo, &w.left, &w.width);
+
+  const size_t shift_bytes = 4 * (size_t)(job->x - w.left), row_bytes = 4 * (size_t)job->width;
+  const int direct = w.width == job->width;
+  JSAMPROW rows[ROWS_A_CALL];
+  JSAMPARRAY scratch =
+      (*cinfo->mem->alloc_sarray)((j_common_ptr)cinfo, JPOOL_IMAGE, 4 * w.width, ROWS_A_CALL);
+
+  if (w.top > 0)
+    jpeg_skip_scanlines(cinfo, w.top);
+  for (JDIMENSION row = w.top; row < job->y; row++)
+    if (jpeg_read_scanlines(cinfo, scratch, 1) == 0)
+      return WF_MISSING;
+
+  while (self->rows_done < job->height) {
+    JDIMENSION want = job->height - self->rows_done, got;
+    if (want > ROWS_A_CALL)
+      want = ROWS_A_CALL;
+    uint8_t *out = job->out + self->rows_done * job->stride_bytes;
+    if (direct) {
+      for (JDIMENSION i = 0; i < want; i++)
+        rows[i] = out + i * job->stride_bytes;
+      got = jpeg_read_scanlines(cinfo, rows, want);
+    } else {
+      got = jpeg_read_scanlines(cinfo, scratch, want);
+      for (JDIMENSION i = 0; i < got; i++)
+        memcpy(out + i * job->stride_bytes, scratch[i] + shift_bytes, row_bytes);
+    }
+    if (got == 0)
+      return WF_MISSING;
+    if (cinfo->out_color_space == JCS_CMYK)
+      for (JDIMENSION i = 0; i < got; i++)
+        inks_to_rgb(out + i * job->stride_bytes, job->width);
+    self->rows_done += got;
+  }
+
+  if (job->to_end && cinfo->output_scanline < cinfo->output_height) {
+    /* Skipping up to the last row decodes what is skipped; skipping that too would not. */
+    jpeg_skip_scanlines(cinfo, cinfo->output_height - cinfo->output_scanline - 1);
+    jpeg_read_scanlines(cinfo, scratch, 1);
+  }
+  return WF_OK;
+}
+
+int wf_jpeg_decode(wf_decoder *self, const wf_job *job) {
+  int status;
+  self->message[0] = 0;
+  self->status = WF_FAILED;
+  self->strict = job->strict;
+  self->ran_dry = 0;
+  self->started = 0;
+  self->rows_done = 0;
+  self->errors.num_warnings = 0;
+  self->source.next_input_byte = job->bytes;
+  self->source.bytes_in_buffer = job->len_bytes;
+  if (setjmp(self->failed) == 0)
+    status = decode(self, job);
+  else
+    status = self->status;
+  jpeg_destroy_decompress(&self->cinfo);
+
+  if (!job->strict && self->started && (status == WF_FAILED || status == WF_MISSING)) {
+    /* As Pillow with LOAD_TRUNCATED_IMAGES: what was not reached is black. */
+    for (uint32_t row = self->rows_done; row < job->height; row++) {
+      uint8_t *out = job->out + row * job->stride_bytes;
+      for (uint32_t i = 0; i < job->width; i++, out += 4) {
+        out[0] = out[1] = out[2] = 0;
+        out[3] = 255;
+      }
+    }
+    status = WF_OK;
+  }
+  return status;
+}
+
+/* Whether libjpeg was built with its assembler routines. */
+int wf_jpeg_simd(void) {
+#ifdef WITH_SIMD
+  return 1;
+#else
+  return 0;
+#endif
+}

@@ -1,0 +1,156 @@
+//! JPEG pictures, through libjpeg: the Rust side of `jpeg.c`.
+#![allow(unsafe_code)]
+
+use super::Header;
+use crate::error::{Error, Result};
+use crate::picture::{Picture, Rect};
+use std::ffi::{CStr, c_char, c_int};
+use std::ptr::NonNull;
+
+/// `wf_decoder` in `jpeg.c`.
+#[repr(C)]
+struct Handle {
+    opaque: [u8; 0],
+}
+
+/// `wf_job` in `jpeg.c`.
+#[repr(C)]
+struct Job {
+    bytes: *const u8,
+    len_bytes: usize,
+    image_width: u32,
+    image_height: u32,
+    x: u32,
+    y: u32,
+    width: u32,
+    height: u32,
+    strict: i32,
+    to_end: i32,
+    out: *mut u8,
+    stride_bytes: usize,
+}
+
+const OK: c_int = 0;
+const MISSING: c_int = 2;
+const HEADER: c_int = 3;
+const NO_MEMORY: c_int = 4;
+
+unsafe extern "C" {
+    fn wf_jpeg_decoder_new() -> *mut Handle;
+    fn wf_jpeg_decoder_free(handle: *mut Handle);
+    fn wf_jpeg_decoder_message(handle: *const Handle) -> *const c_char;
+    fn wf_jpeg_decode(handle: *mut Handle, job: *const Job) -> c_int;
+    fn wf_jpeg_simd() -> c_int;
+}
+
+/// Whether libjpeg was built with its assembler routines; without them it is several times slower.
+pub(crate) fn simd() -> bool {
+    // SAFETY: takes nothing, reads nothing.
+    unsafe { wf_jpeg_simd() != 0 }
+}
+
+/// libjpeg's state, for one thread at a time.
+pub(super) struct JpegDecoder {
+    handle: NonNull<Handle>,
+}
+
+// SAFETY: the handle is a heap object without thread-local state; `&mut self` keeps its use to one thread at a time.
+unsafe impl Send for JpegDecoder {}
+
+impl Drop for JpegDecoder {
+    fn drop(&mut self) {
+        // SAFETY: the handle came from wf_jpeg_decoder_new and is freed once.
+        unsafe { wf_jpeg_decoder_free(self.handle.as_ptr()) }
+    }
+}
+
+impl JpegDecoder {
+    pub(super) fn new() -> Result<Self> {
+        // SAFETY: takes nothing; a null pointer means that there was no memory.
+        let handle = NonNull::new(unsafe { wf_jpeg_decoder_new() });
+        let handle = handle.ok_or_else(|| Error::decode("JPEG", "out of memory for the decoder"))?;
+        Ok(Self { handle })
+    }
+
+    /// Decodes `part`, which lies inside the picture, into `out`.
+    pub(super) fn decode(
+        &mut self,
+        bytes: &[u8],
+        header: &Header,
+        part: Rect,
+        accept_truncated: bool,
+        out: &mut Picture,
+    ) -> Result<()> {
+        supported(header)?;
+        let has_end = has_end(bytes, header.scan_offset_bytes);
+        out.reset_part(header.size, part);
+        let pixels = out.pixels_mut();
+        debug_assert_eq!(pixels.len(), part.width as usize * part.height as usize);
+        let job = Job {
+            bytes: bytes.as_ptr(),
+            len_bytes: bytes.len(),
+            image_width: header.size.width,
+            image_height: header.size.height,
+            x: part.x,
+            y: part.y,
+            width: part.width,
+            height: part.height,
+            strict: i32::from(!accept_truncated),
+            to_end: i32::from(!has_end && !accept_truncated),
+            out: pixels.as_mut_ptr().cast(),
+            stride_bytes: part.width as usize * 4,
+        };
+        // SAFETY: the handle is ours alone (`&mut self`). `bytes` and `out` outlive the call. The shim reads no byte
+        // behind `len_bytes` and writes `height` rows of `4 * width` bytes, `stride_bytes` apart, which is what
+        // `pixels` holds; it refuses a stream whose size is not the one given, inside which the caller checked `part`.
+        let status = unsafe { wf_jpeg_decode(self.handle.as_ptr(), &raw const job) };
+        if status == OK {
+            return Ok(());
+        }
+        // SAFETY: the message is a zero-terminated string inside the handle, unchanged until the next call.
+        let text = unsafe { CStr::from_ptr(wf_jpeg_decoder_message(self.handle.as_ptr())) };
+        let text = text.to_string_lossy();
+        Err(Error::decode("JPEG", message(status, &text, bytes.len(), has_end)))
+    }
+}
+
+fn message(status: c_int, text: &str, len_bytes: usize, has_end: bool) -> String {
+    match status {
+        MISSING if !has_end => {
+            format!("truncated: the data end after {len_bytes} bytes, before the picture is complete ({text})")
+        }
+        MISSING if text.is_empty() => "the data end before the picture is complete".to_owned(),
+        MISSING => format!("damaged: pixels are missing or wrong ({text})"),
+        HEADER => "the header is incomplete, or not the one that was probed".to_owned(),
+        NO_MEMORY => "out of memory".to_owned(),
+        _ => text.to_owned(),
+    }
+}
+
+/// Refuses what libjpeg as built here cannot decode, with what to do about it.
+fn supported(header: &Header) -> Result<()> {
+    let kind = match header.process {
+        0xC0..=0xC2 if header.precision_bits == 8 => None,
+        0xC0..=0xC2 => Some(format!("{} bits a sample", header.precision_bits)),
+        0xC3 | 0xC7 | 0xCB | 0xCF => Some("lossless coding".to_owned()),
+        0xC9 | 0xCA | 0xCD | 0xCE => Some("arithmetic coding".to_owned()),
+        _ => Some("hierarchical coding".to_owned()),
+    };
+    let kind = kind.or_else(|| {
+        (!matches!(header.components, 1 | 3 | 4)).then(|| format!("{} colour components", header.components))
+    });
+    match kind {
+        Some(kind) => {
+            let remedy = "convert it to a baseline or progressive JPEG of 8 bits a sample";
+            Err(Error::decode("JPEG", format!("{kind} is not supported: {remedy}")))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Whether an end-of-image marker stands behind the start of the first scan. In whole files it is at the very end.
+/// Entropy-coded data hold no such pair of bytes: a 0xFF there is followed by 0.
+fn has_end(bytes: &[u8], scan_offset_bytes: usize) -> bool {
+    let data = bytes.get(scan_offset_bytes..).unwrap_or_default();
+    data.windows(2).rev().any(|pair| pair == [0xFF, 0xD9])
+}

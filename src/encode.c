@@ -1,0 +1,171 @@
+/*
+ * Encodes rows of red, green, blue, unused to a JPEG file in memory with libjpeg. See decode/jpeg.c on errors.
+ */
+
+#include <setjmp.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jconfig.h>
+#include <jpeglib.h>
+#include <jerror.h>
+
+/* The Rust side has the same numbers. */
+enum { COLOR_YCC = 0, COLOR_GRAY = 1, COLOR_CMYK = 2, COLOR_YCCK = 3, COLOR_RGB = 4 };
+
+/* The Rust side has the same layout. */
+typedef struct {
+  const uint8_t *pixels; /* height rows of width pixels of four bytes */
+  uint32_t width, height;
+  int32_t quality, h, v; /* h, v: sampling factors of the first (and fourth) component */
+  int32_t progressive, restart_rows, color;
+  const uint8_t *exif; /* content of the APP1 segment, or null */
+  size_t exif_len_bytes;
+} wf_encode_job;
+
+int wf_jpeg_encode(const wf_encode_job *job, uint8_t **out, size_t *out_len_bytes, char *message, size_t message_bytes);
+void wf_jpeg_encoded_free(uint8_t *bytes);
+
+typedef struct {
+  struct jpeg_compress_struct cinfo;
+  struct jpeg_error_mgr errors;
+  struct jpeg_destination_mgr destination;
+  jmp_buf failed;
+  uint8_t *bytes;
+  size_t capacity_bytes;
+  size_t len_bytes;
+  uint8_t *row;
+  char message[JMSG_LENGTH_MAX];
+} encoder;
+
+static void on_error(j_common_ptr cinfo) {
+  encoder *self = cinfo->client_data;
+  (*cinfo->err->format_message)(cinfo, self->message);
+  longjmp(self->failed, 1);
+}
+
+static void on_message(j_common_ptr cinfo, int level) {}
+
+static void grow(encoder *self, size_t used_bytes) {
+  size_t capacity_bytes = self->capacity_bytes ? 2 * self->capacity_bytes : 65536;
+  uint8_t *bytes = realloc(self->bytes, capacity_bytes);
+  if (!bytes)
+    ERREXIT1(&self->cinfo, JERR_OUT_OF_MEMORY, 0);
+  self->bytes = bytes;
+  self->capacity_bytes = capacity_bytes;
+  self->destination.next_output_byte = bytes + used_bytes;
+  self->destination.free_in_buffer = capacity_bytes - used_bytes;
+}
+
+static void destination_start(j_compress_ptr cinfo) { grow(cinfo->client_data, 0); }
+
+static boolean destination_full(j_compress_ptr cinfo) {
+  encoder *self = cinfo->client_data;
+  grow(self, self->capacity_bytes);
+  return TRUE;
+}
+
+static void destination_end(j_compress_ptr cinfo) {
+  encoder *self = cinfo->client_data;
+  self->len_bytes = self->capacity_bytes - self->destination.free_in_buffer;
+}
+
+/* Red, green, blue to inverted inks: black as far as it goes, the colours relative to what light is left. */
+static void rgb_to_inks(const uint8_t *in, uint8_t *out, uint32_t width) {
+  for (uint32_t i = 0; i < width; i++, in += 4, out += 4) {
+    uint32_t light = in[0] > in[1] ? in[0] : in[1];
+    if (in[2] > light)
+      light = in[2];
+    for (int c = 0; c < 3; c++)
+      out[c] = light ? (uint8_t)((255u * in[c] + light / 2) / light) : 255;
+    out[3] = (uint8_t)light;
+  }
+}
+
+static void encode(encoder *self, const wf_encode_job *job) {
+  j_compress_ptr cinfo = &self->cinfo;
+  const int inks = job->color == COLOR_CMYK || job->color == COLOR_YCCK;
+
+  jpeg_create_compress(cinfo);
+  self->destination.init_destination = destination_start;
+  self->destination.empty_output_buffer = destination_full;
+  self->destination.term_destination = destination_end;
+  cinfo->dest = &self->destination;
+
+  cinfo->image_width = job->width;
+  cinfo->image_height = job->height;
+  cinfo->input_components = 4;
+  cinfo->in_color_space = inks ? JCS_CMYK : JCS_EXT_RGBX;
+  /* Without this, mozjpeg spends its time on smaller files: trellis quantisation, scan search, other tables. */
+  jpeg_c_set_int_param(cinfo, JINT_COMPRESS_PROFILE, JCP_FASTEST);
+  jpeg_set_defaults(cinfo);
+  switch (job->color) {
+  case COLOR_GRAY: jpeg_set_colorspace(cinfo, JCS_GRAYSCALE); break;
+  case COLOR_CMYK: jpeg_set_colorspace(cinfo, JCS_CMYK); break;
+  case COLOR_YCCK: jpeg_set_colorspace(cinfo, JCS_YCCK); break;
+  case COLOR_RGB: jpeg_set_colorspace(cinfo, JCS_RGB); break;
+  default: jpeg_set_colorspace(cinfo, JCS_YCbCr); break;
+  }
+  jpeg_set_quality(cinfo, job->quality, TRUE);
+  cinfo->dct_method = JDCT_ISLOW;
+  for (int c = 0; c < cinfo->num_components; c++) {
+    cinfo->comp_info[c].h_samp_factor = c == 0 || c == 3 ? job->h : 1;
+    cinfo->comp_info[c].v_samp_factor = c == 0 || c == 3 ? job->v : 1;
+  }
+  cinfo->restart_in_rows = job->restart_rows;
+  if (job->progressive)
+    jpeg_simple_progression(cinfo);
+
+  jpeg_start_compress(cinfo, TRUE);
+  if (job->exif)
+    jpeg_write_marker(cinfo, JPEG_APP0 + 1, job->exif, (unsigned int)job->exif_len_bytes);
+  while (cinfo->next_scanline < cinfo->image_height) {
+    const uint8_t *row = job->pixels + 4 * (size_t)job->width * cinfo->next_scanline;
+    JSAMPROW rows[1] = { (JSAMPROW)row };
+    if (inks) {
+      rgb_to_inks(row, self->row, job->width);
+      rows[0] = self->row;
+    }
+    jpeg_write_scanlines(cinfo, rows, 1);
+  }
+  jpeg_finish_compress(cinfo);
+}
+
+/* Whether it went well. Nothing of this frame is changed after setjmp, so nothing is lost by the jump. */
+static int encode_or_fail(encoder *self, const wf_encode_job *job) {
+  self->cinfo.err = jpeg_std_error(&self->errors);
+  self->errors.error_exit = on_error;
+  self->errors.emit_message = on_message;
+  self->cinfo.client_data = self;
+  if (setjmp(self->failed))
+    return 0;
+  encode(self, job);
+  return 1;
+}
+
+/* 0, with *out to be freed; or 1, with a message. */
+int wf_jpeg_encode(const wf_encode_job *job, uint8_t **out, size_t *out_len_bytes, char *message, size_t message_bytes) {
+  int done = 0;
+  encoder *self = calloc(1, sizeof *self);
+  if (self && (self->row = malloc(4 * (size_t)job->width))) {
+    done = encode_or_fail(self, job);
+    jpeg_destroy_compress(&self->cinfo);
+  }
+  if (done) {
+    *out = self->bytes;
+    *out_len_bytes = self->len_bytes;
+  } else {
+    snprintf(message, message_bytes, "%s", self && self->message[0] ? self->message : "out of memory");
+    if (self)
+      free(self->bytes);
+  }
+  if (self)
+    free(self->row);
+  free(self);
+  return !done;
+}
+
+void wf_jpeg_encoded_free(uint8_t *bytes) { free(bytes); }

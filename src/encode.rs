@@ -1,0 +1,182 @@
+//! Pictures to JPEG files, through libjpeg: the Rust side of `encode.c`.
+#![allow(unsafe_code)]
+
+use crate::error::{Error, Result};
+use crate::picture::Picture;
+use std::ffi::{CStr, c_char, c_int};
+use std::ptr;
+
+/// Which components a JPEG stores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum JpegColor {
+    /// Luma and two colour differences, as nearly all JPEGs have.
+    #[default]
+    Ycc,
+    /// Luma only.
+    Gray,
+    /// Four inks, inverted, as Adobe's programs write them.
+    Cmyk,
+    /// Luma, two colour differences and black, inverted.
+    Ycck,
+    /// Red, green, blue, marked as such by an Adobe segment.
+    Rgb,
+}
+
+/// How many pixels share a sample of the components that are sampled coarsely: colour differences, or all but the
+/// first and fourth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sampling {
+    /// Pixels in a row, 1 to 4.
+    pub horizontal: u8,
+    /// Rows, 1 to 4.
+    pub vertical: u8,
+}
+
+impl Sampling {
+    /// 4:4:4, every pixel its own.
+    pub const S444: Self = Self { horizontal: 1, vertical: 1 };
+    /// 4:2:2, pairs side by side.
+    pub const S422: Self = Self { horizontal: 2, vertical: 1 };
+    /// 4:2:0, squares of two by two.
+    pub const S420: Self = Self { horizontal: 2, vertical: 2 };
+    /// 4:4:0, pairs one above the other.
+    pub const S440: Self = Self { horizontal: 1, vertical: 2 };
+    /// 4:1:1, four side by side.
+    pub const S411: Self = Self { horizontal: 4, vertical: 1 };
+}
+
+/// How a picture is written as a JPEG.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JpegOptions {
+    /// Quality as libjpeg counts it, 1 to 100.
+    pub quality: u8,
+    /// How coarsely colour is sampled.
+    pub sampling: Sampling,
+    /// Whether it comes in scans of rising quality.
+    pub progressive: bool,
+    /// A restart marker after every so many rows of MCUs, 0 for none.
+    pub restart_interval_rows: u16,
+    /// Which components are stored.
+    pub color: JpegColor,
+    /// The value of an EXIF orientation tag to be written, whether sensible (1 to 8) or not.
+    pub orientation: Option<u16>,
+}
+
+impl Default for JpegOptions {
+    /// Quality 90, 4:2:0, baseline, without restarts, YCbCr, no orientation.
+    fn default() -> Self {
+        Self {
+            quality: 90,
+            sampling: Sampling::S420,
+            progressive: false,
+            restart_interval_rows: 0,
+            color: JpegColor::Ycc,
+            orientation: None,
+        }
+    }
+}
+
+/// `wf_encode_job` in `encode.c`.
+#[repr(C)]
+struct Job {
+    pixels: *const u8,
+    width: u32,
+    height: u32,
+    quality: i32,
+    h: i32,
+    v: i32,
+    progressive: i32,
+    restart_rows: i32,
+    color: i32,
+    exif: *const u8,
+    exif_len_bytes: usize,
+}
+
+unsafe extern "C" {
+    fn wf_jpeg_encode(
+        job: *const Job,
+        out: *mut *mut u8,
+        out_len_bytes: *mut usize,
+        message: *mut c_char,
+        message_bytes: usize,
+    ) -> c_int;
+    fn wf_jpeg_encoded_free(bytes: *mut u8);
+}
+
+/// Encodes a picture, or the stored part of one, as a JPEG file.
+///
+/// # Errors
+/// [`Error::Parameter`] if an option is out of range, or the picture empty or over 65,500 pixels a side.
+///
+/// # Examples
+/// ```
+/// use warpfeed::{JpegOptions, Picture, Size, encode_jpeg, probe};
+///
+/// let options = JpegOptions { progressive: true, orientation: Some(6), ..JpegOptions::default() };
+/// let bytes = encode_jpeg(&Picture::new(Size::new(40, 30)), &options)?;
+/// let header = probe(&bytes)?;
+/// assert!(header.progressive);
+/// assert_eq!(header.orientation, 6);
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+pub fn encode_jpeg(picture: &Picture, options: &JpegOptions) -> Result<Vec<u8>> {
+    let refuse = |parameter, expected: &str, got: String| Error::parameter("encode_jpeg", parameter, expected, got);
+    let (size, sampling) = (picture.size(), options.sampling);
+    if size.is_empty() {
+        return Err(refuse("picture", "at least one pixel", size.to_string()));
+    }
+    if !(1..=100).contains(&options.quality) {
+        return Err(refuse("quality", "1 to 100", options.quality.to_string()));
+    }
+    if !(1..=4).contains(&sampling.horizontal) || !(1..=4).contains(&sampling.vertical) {
+        return Err(refuse("sampling", "1 to 4 pixels and rows", format!("{sampling:?}")));
+    }
+    let exif = options.orientation.map(exif);
+    let pixels = picture.pixels();
+    assert_eq!(pixels.len() as u64, size.area_px());
+    let job = Job {
+        pixels: pixels.as_ptr().cast(),
+        width: size.width,
+        height: size.height,
+        quality: options.quality.into(),
+        h: sampling.horizontal.into(),
+        v: sampling.vertical.into(),
+        progressive: options.progressive.into(),
+        restart_rows: options.restart_interval_rows.into(),
+        color: match options.color {
+            JpegColor::Ycc => 0,
+            JpegColor::Gray => 1,
+            JpegColor::Cmyk => 2,
+            JpegColor::Ycck => 3,
+            JpegColor::Rgb => 4,
+        },
+        exif: exif.as_ref().map_or(ptr::null(), |exif| exif.as_ptr()),
+        exif_len_bytes: exif.as_ref().map_or(0, |exif| exif.len()),
+    };
+    let (mut bytes, mut len_bytes, mut message) = (ptr::null_mut(), 0, [0 as c_char; 256]);
+    // SAFETY: `pixels` holds width * height pixels of four bytes, `exif` its length; both outlive the call, which only
+    // reads them. The out pointers are valid, and the message buffer has the length given.
+    let status = unsafe {
+        wf_jpeg_encode(&raw const job, &raw mut bytes, &raw mut len_bytes, message.as_mut_ptr(), message.len())
+    };
+    if status != 0 {
+        // SAFETY: the shim left a zero-terminated string in the buffer.
+        let text = unsafe { CStr::from_ptr(message.as_ptr()) };
+        return Err(refuse("options", "a combination that libjpeg can write", text.to_string_lossy().into_owned()));
+    }
+    // SAFETY: on success `bytes` points to `len_bytes` initialised bytes that are ours until freed, once.
+    let encoded = unsafe {
+        let encoded = std::slice::from_raw_parts(bytes, len_bytes).to_vec();
+        wf_jpeg_encoded_free(bytes);
+        encoded
+    };
+    Ok(encoded)
+}
+
+/// An APP1 segment's content with one entry: the orientation.
+fn exif(orientation: u16) -> [u8; 32] {
+    let mut exif = *b"Exif\0\0MM\0\x2a\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\0\0\0\0\0\0\0";
+    exif[24..26].copy_from_slice(&orientation.to_be_bytes());
+    exif
+}

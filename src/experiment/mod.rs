@@ -1,0 +1,3 @@
+//! Measuring pipelines, and pictures to measure them on.
+
+pub mod run;

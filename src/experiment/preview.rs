@@ -1,0 +1,54 @@
+//! What a pipeline makes of pictures, to look at.
+
+use crate::error::{Error, Result};
+use crate::picture::{Picture, Size};
+use crate::pipeline::{Builder, LastBatch, OnError};
+use crate::recipe::random::RandomOp;
+use crate::sheet::contact_sheet;
+use crate::tensor::{DType, Layout};
+
+/// Pixels between the pictures of a sheet.
+const GAP_PX: u32 = 4;
+
+/// The first `columns` x `rows` pictures of an epoch as a contact sheet, after `pixel_ops` (operations on 8-bit pictures,
+/// as of [`Preset::pixel_ops`](crate::Preset::pixel_ops)). Pictures that cannot be used are passed over.
+///
+/// # Errors
+/// [`Error::Parameter`] for a sheet without pictures; what [`Builder::build`] refuses; [`Error::Sample`] if none of the
+/// pictures can be used.
+pub fn preview(builder: Builder, pixel_ops: Vec<RandomOp>, epoch: u64, columns: u32, rows: u32) -> Result<Picture> {
+    let wanted = u64::from(columns) * u64::from(rows);
+    if !(1..=10_000).contains(&wanted) {
+        return Err(Error::parameter("preview", "columns and rows", "1 to 10000 pictures together", wanted));
+    }
+    let pipeline = pixel_ops
+        .into_iter()
+        .fold(builder, Builder::augment)
+        .output(DType::U8, Layout::Nhwc)
+        .last_batch(LastBatch::Keep)
+        .on_error(OnError::Skip)
+        .batch_size(columns as usize)
+        .build()?;
+    let Size { width, height } = pipeline.picture_size();
+    let mut pictures = Vec::new();
+    let mut batches = pipeline.epoch(epoch);
+    for batch in &mut batches {
+        let batch = batch?;
+        for i in 0..batch.len() {
+            if (pictures.len() as u64) < wanted {
+                pictures.push(Picture::from_rgb(Size { width, height }, batch.images().picture_bytes(i))?);
+            }
+        }
+        if pictures.len() as u64 == wanted {
+            break;
+        }
+    }
+    if pictures.is_empty() {
+        let error = batches.bad().into_iter().next().map_or_else(
+            || Error::parameter("preview", "source", "a source with pictures", "none"),
+            |bad| Error::decode("picture", format!("{}: {}", bad.path, bad.error)),
+        );
+        return Err(error);
+    }
+    Ok(contact_sheet(&pictures, columns, GAP_PX))
+}

@@ -1,0 +1,89 @@
+//! What an epoch did and where its time went: counted, not sampled.
+
+use serde::Serialize;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// What an epoch has done so far, and where its time went. Times of several threads add up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Samples delivered, padding not counted.
+    pub pictures: u64,
+    /// Batches delivered.
+    pub batches: u64,
+    /// Samples that could not be used.
+    pub bad: u64,
+    /// Encoded bytes read.
+    pub read_bytes: u64,
+    /// Reading encoded bytes from the source.
+    pub read: Duration,
+    /// Decoding, header included.
+    pub decode: Duration,
+    /// Drawing recipes and running them.
+    pub augment: Duration,
+    /// The consumer waiting for a batch.
+    pub consumer_wait: Duration,
+    /// Worker threads waiting for the consumer to take a batch.
+    pub worker_wait: Duration,
+}
+
+impl std::ops::AddAssign for Stats {
+    fn add_assign(&mut self, other: Self) {
+        self.pictures += other.pictures;
+        self.batches += other.batches;
+        self.bad += other.bad;
+        self.read_bytes += other.read_bytes;
+        self.read += other.read;
+        self.decode += other.decode;
+        self.augment += other.augment;
+        self.consumer_wait += other.consumer_wait;
+        self.worker_wait += other.worker_wait;
+    }
+}
+
+/// The counters that worker threads add to.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) read_bytes: AtomicU64,
+    read: AtomicU64,
+    decode: AtomicU64,
+    augment: AtomicU64,
+    worker_wait: AtomicU64,
+}
+
+impl Counters {
+    pub(super) fn add_read(&self, bytes: usize, time: Duration) {
+        self.read_bytes.fetch_add(bytes as u64, Relaxed);
+        add(&self.read, time);
+    }
+
+    pub(super) fn add_decode(&self, time: Duration) {
+        add(&self.decode, time);
+    }
+
+    pub(super) fn add_augment(&self, time: Duration) {
+        add(&self.augment, time);
+    }
+
+    pub(super) fn add_worker_wait(&self, time: Duration) {
+        add(&self.worker_wait, time);
+    }
+
+    /// The workers' share of the statistics.
+    pub(super) fn snapshot(&self) -> Stats {
+        let time = |counter: &AtomicU64| Duration::from_nanos(counter.load(Relaxed));
+        Stats {
+            read_bytes: self.read_bytes.load(Relaxed),
+            read: time(&self.read),
+            decode: time(&self.decode),
+            augment: time(&self.augment),
+            worker_wait: time(&self.worker_wait),
+            ..Stats::default()
+        }
+    }
+}
+
+fn add(counter: &AtomicU64, time: Duration) {
+    counter.fetch_add(time.as_nanos() as u64, Relaxed);
+}

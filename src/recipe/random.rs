@@ -1,0 +1,651 @@
+//! Random operations: distributions from which the explicit operations of a sample's recipe are drawn.
+
+use super::draw::Draw;
+use super::op::{Fill, Interpolation, MAX_KERNEL_PX, Op, Resize, ResizeTo};
+use crate::error::{Error, Result};
+use crate::picture::Size;
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+/// Attempts at a random rectangle before the fallback, as in torchvision.
+const RECTANGLE_ATTEMPTS: u32 = 10;
+/// Most repetitions of one [`repeat`].
+const MAX_REPEAT: u32 = 1_000;
+
+/// An augmentation of the caller's own: draws explicit operations, among them possibly [`Op::Custom`].
+pub trait Augmentation: Send + Sync {
+    /// The augmentation's name, for messages.
+    fn name(&self) -> &'static str;
+
+    /// Draws the operations for a picture of size `size`. All randomness must come from `draw`, so that a sample's
+    /// pixels do not depend on threads, batches or the machine. The picture's size must stay as it is.
+    ///
+    /// # Errors
+    /// What goes wrong ends the epoch as an error on this sample.
+    fn draw(&self, draw: &mut Draw, size: Size) -> Result<Vec<Op>>;
+}
+
+/// An operation whose parameters are drawn for each sample, or a combination of such.
+///
+/// The functions beside it ([`random_horizontal_flip`] and so on) make the usual ones.
+#[derive(Clone)]
+#[non_exhaustive]
+pub enum RandomOp {
+    /// Always this operation, with these numbers.
+    Explicit(Op),
+    /// Mirrors left and right with probability `p`.
+    HorizontalFlip {
+        /// Probability, 0 to 1.
+        p: f64,
+    },
+    /// Mirrors top and bottom with probability `p`.
+    VerticalFlip {
+        /// Probability, 0 to 1.
+        p: f64,
+    },
+    /// Rotates by an angle uniform in a range.
+    Rotation {
+        /// Counter-clockwise angle.
+        degrees: RangeInclusive<f64>,
+        /// Nearest or bilinear.
+        interpolation: Interpolation,
+        /// Whether the canvas grows.
+        expand: bool,
+        /// What shows outside the picture.
+        fill: Fill,
+    },
+    /// Pads every side, then cuts out a rectangle at a uniform place. Where the padded picture is smaller than the
+    /// rectangle, what is missing is added on both sides (torchvision's `pad_if_needed`).
+    Crop {
+        /// Size of the rectangle.
+        size: Size,
+        /// Pixels added on every side.
+        padding: u32,
+        /// What shows outside the picture.
+        fill: Fill,
+    },
+    /// Cuts out a rectangle of random area and aspect and resizes it: torchvision's `RandomResizedCrop`, with its ten
+    /// attempts and its fallback to the central crop.
+    ResizedCrop {
+        /// Size of the result.
+        size: Size,
+        /// Part of the picture's area, uniform in the range, within 0 to 1.
+        scale: RangeInclusive<f64>,
+        /// Width over height, log-uniform in the range.
+        ratio: RangeInclusive<f64>,
+        /// The filter.
+        interpolation: Interpolation,
+    },
+    /// Brightness, contrast, saturation and hue by random factors in random order: torchvision's `ColorJitter`. A range
+    /// of `1..=1` (hue: `0..=0`) leaves that one out.
+    ColorJitter {
+        /// Factors of brightness.
+        brightness: RangeInclusive<f64>,
+        /// Factors of contrast.
+        contrast: RangeInclusive<f64>,
+        /// Factors of saturation.
+        saturation: RangeInclusive<f64>,
+        /// Turns of hue, within -0.5 to 0.5.
+        hue: RangeInclusive<f64>,
+    },
+    /// Grey with probability `p`.
+    Grayscale {
+        /// Probability, 0 to 1.
+        p: f64,
+    },
+    /// Gaussian blur with a standard deviation uniform in a range.
+    GaussianBlur {
+        /// Side of the kernel in pixels, odd.
+        kernel: u32,
+        /// Standard deviation in pixels.
+        sigma: RangeInclusive<f64>,
+    },
+    /// Dilation by a square, its side uniform in a range.
+    Dilation {
+        /// Side of the square in pixels.
+        kernel: RangeInclusive<u32>,
+    },
+    /// Erosion by a square, its side uniform in a range.
+    Erosion {
+        /// Side of the square in pixels.
+        kernel: RangeInclusive<u32>,
+    },
+    /// Overwrites a random rectangle with probability `p`: torchvision's `RandomErasing`. Where ten attempts find no
+    /// rectangle smaller than the picture, nothing is erased.
+    Erasing {
+        /// Probability, 0 to 1.
+        p: f64,
+        /// Part of the picture's area, uniform in the range.
+        scale: RangeInclusive<f64>,
+        /// Height over width, log-uniform in the range.
+        ratio: RangeInclusive<f64>,
+        /// Red, green, blue: 0 to 255 before normalisation, in normalised units after it.
+        value: [f32; 3],
+    },
+    /// One of these, each as likely as the others.
+    OneOf(Vec<RandomOp>),
+    /// All of these in order with probability `p`, else none.
+    Maybe {
+        /// Probability, 0 to 1.
+        p: f64,
+        /// The operations.
+        ops: Vec<RandomOp>,
+    },
+    /// These in order, `n` times over, each time with fresh draws: the augmentation load.
+    Repeat {
+        /// How many times.
+        n: u32,
+        /// The operations.
+        ops: Vec<RandomOp>,
+    },
+    /// The caller's own.
+    Custom(Arc<dyn Augmentation>),
+}
+
+impl fmt::Debug for RandomOp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl From<Op> for RandomOp {
+    fn from(op: Op) -> Self {
+        Self::Explicit(op)
+    }
+}
+
+/// Mirrors left and right with probability `p`.
+#[must_use]
+pub fn random_horizontal_flip(p: f64) -> RandomOp {
+    RandomOp::HorizontalFlip { p }
+}
+
+/// Mirrors top and bottom with probability `p`.
+#[must_use]
+pub fn random_vertical_flip(p: f64) -> RandomOp {
+    RandomOp::VerticalFlip { p }
+}
+
+/// Rotates about the centre by an angle uniform in `degrees`, nearest pixel, same canvas, black outside.
+#[must_use]
+pub fn random_rotation(degrees: RangeInclusive<f64>) -> RandomOp {
+    RandomOp::Rotation { degrees, interpolation: Interpolation::Nearest, expand: false, fill: Fill::BLACK }
+}
+
+/// Pads every side with `padding` black pixels, then cuts out `width` x `height` at a uniform place.
+#[must_use]
+pub fn random_crop(width: u32, height: u32, padding: u32) -> RandomOp {
+    RandomOp::Crop { size: Size { width, height }, padding, fill: Fill::BLACK }
+}
+
+/// Cuts out 8 to 100 % of the area at an aspect of 3/4 to 4/3 and resizes it to `width` x `height`, bilinear.
+#[must_use]
+pub fn random_resized_crop(width: u32, height: u32) -> RandomOp {
+    RandomOp::ResizedCrop {
+        size: Size { width, height },
+        scale: 0.08..=1.0,
+        ratio: 3.0 / 4.0..=4.0 / 3.0,
+        interpolation: Interpolation::Bilinear,
+    }
+}
+
+/// torchvision's `ColorJitter(brightness, contrast, saturation, hue)`: factors from `max(0, 1 - v)` to `1 + v`, hue from
+/// `-hue` to `hue`.
+#[must_use]
+pub fn color_jitter(brightness: f64, contrast: f64, saturation: f64, hue: f64) -> RandomOp {
+    let around_1 = |v: f64| (1.0 - v).max(0.0)..=1.0 + v;
+    RandomOp::ColorJitter {
+        brightness: around_1(brightness),
+        contrast: around_1(contrast),
+        saturation: around_1(saturation),
+        hue: -hue..=hue,
+    }
+}
+
+/// Grey with probability `p`.
+#[must_use]
+pub fn random_grayscale(p: f64) -> RandomOp {
+    RandomOp::Grayscale { p }
+}
+
+/// Gaussian blur with a `kernel` of so many pixels and a standard deviation uniform in `sigma` pixels.
+#[must_use]
+pub fn gaussian_blur(kernel: u32, sigma: RangeInclusive<f64>) -> RandomOp {
+    RandomOp::GaussianBlur { kernel, sigma }
+}
+
+/// Dilation by a square of a side uniform in `kernel` pixels.
+#[must_use]
+pub fn random_dilation(kernel: RangeInclusive<u32>) -> RandomOp {
+    RandomOp::Dilation { kernel }
+}
+
+/// Erosion by a square of a side uniform in `kernel` pixels.
+#[must_use]
+pub fn random_erosion(kernel: RangeInclusive<u32>) -> RandomOp {
+    RandomOp::Erosion { kernel }
+}
+
+/// Overwrites 2 to 33 % of the area, at an aspect of 0.3 to 3.3, with 0, with probability `p`.
+#[must_use]
+pub fn random_erasing(p: f64) -> RandomOp {
+    RandomOp::Erasing { p, scale: 0.02..=0.33, ratio: 0.3..=3.3, value: [0.0; 3] }
+}
+
+/// One of `ops`, each as likely as the others.
+#[must_use]
+pub fn one_of(ops: impl IntoIterator<Item = RandomOp>) -> RandomOp {
+    RandomOp::OneOf(ops.into_iter().collect())
+}
+
+/// All of `ops` with probability `p`, else none.
+#[must_use]
+pub fn maybe(p: f64, ops: impl IntoIterator<Item = RandomOp>) -> RandomOp {
+    RandomOp::Maybe { p, ops: ops.into_iter().collect() }
+}
+
+/// `ops` in order, `n` times over, each time with fresh draws.
+#[must_use]
+pub fn repeat(n: u32, ops: impl IntoIterator<Item = RandomOp>) -> RandomOp {
+    RandomOp::Repeat { n, ops: ops.into_iter().collect() }
+}
+
+/// What an operation does to the size of any picture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SizeEffect {
+    /// Keeps it.
+    Keeps,
+    /// Makes it this one.
+    Becomes(Size),
+    /// Depends on the picture or on the draw.
+    Varies,
+}
+
+impl SizeEffect {
+    fn then(self, next: Self) -> Self {
+        match next {
+            Self::Keeps => self,
+            other => other,
+        }
+    }
+}
+
+impl RandomOp {
+    /// The operation's name, for messages.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Explicit(op) => op.name(),
+            Self::HorizontalFlip { .. } => "random_horizontal_flip",
+            Self::VerticalFlip { .. } => "random_vertical_flip",
+            Self::Rotation { .. } => "random_rotation",
+            Self::Crop { .. } => "random_crop",
+            Self::ResizedCrop { .. } => "random_resized_crop",
+            Self::ColorJitter { .. } => "color_jitter",
+            Self::Grayscale { .. } => "random_grayscale",
+            Self::GaussianBlur { .. } => "gaussian_blur",
+            Self::Dilation { .. } => "random_dilation",
+            Self::Erosion { .. } => "random_erosion",
+            Self::Erasing { .. } => "random_erasing",
+            Self::OneOf(_) => "one_of",
+            Self::Maybe { .. } => "maybe",
+            Self::Repeat { .. } => "repeat",
+            Self::Custom(custom) => custom.name(),
+        }
+    }
+
+    /// Checks every parameter.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] with what is allowed.
+    pub fn validate(&self) -> Result<()> {
+        let name = self.name();
+        let probability = |p: f64| match p {
+            0.0..=1.0 => Ok(()),
+            _ => Err(Error::parameter(name, "p", "a probability, 0 to 1", p)),
+        };
+        let range = |parameter, range: &RangeInclusive<f64>, low: f64, high: f64| {
+            let (start, end) = (*range.start(), *range.end());
+            if start.is_finite() && end.is_finite() && low <= start && start <= end && end <= high {
+                return Ok(());
+            }
+            let bounds = match (low.is_finite(), high.is_finite()) {
+                (true, true) => format!(" within {low} to {high}"),
+                (true, false) => format!(", {low} or more"),
+                _ => String::new(),
+            };
+            Err(Error::parameter(name, parameter, format!("a rising range{bounds}"), format!("{start}..={end}")))
+        };
+        let kernel = |range: &RangeInclusive<u32>| {
+            if *range.start() >= 1 && range.start() <= range.end() && *range.end() <= MAX_KERNEL_PX {
+                return Ok(());
+            }
+            let got = format!("{range:?}");
+            Err(Error::parameter(name, "kernel", format!("a rising range within 1 to {MAX_KERNEL_PX} pixels"), got))
+        };
+        // The smallest values above 0: an area or aspect of 0 has no logarithm and no pixels.
+        const ABOVE_0: f64 = 1e-6;
+        match self {
+            Self::Explicit(op) => op.validate(),
+            Self::HorizontalFlip { p } | Self::VerticalFlip { p } | Self::Grayscale { p } => probability(*p),
+            Self::Rotation { degrees, interpolation, expand, fill } => {
+                range("degrees", degrees, f64::NEG_INFINITY, f64::INFINITY)?;
+                let (degrees, interpolation, expand, fill) = (*degrees.start(), *interpolation, *expand, *fill);
+                Op::Rotate { degrees, interpolation, expand, fill }.validate()
+            }
+            Self::Crop { size, padding, fill } => {
+                let x = -i32::try_from(*padding).unwrap_or(i32::MAX);
+                Op::Crop { x, y: x, width: size.width, height: size.height, fill: *fill }.validate()
+            }
+            Self::ResizedCrop { size, scale, ratio, interpolation } => {
+                range("scale", scale, ABOVE_0, 1.0)?;
+                range("ratio", ratio, ABOVE_0, f64::INFINITY)?;
+                Op::Resize(Resize { to: ResizeTo::Exact(*size), interpolation: *interpolation }).validate()
+            }
+            Self::ColorJitter { brightness, contrast, saturation, hue } => {
+                range("brightness", brightness, 0.0, f64::INFINITY)?;
+                range("contrast", contrast, 0.0, f64::INFINITY)?;
+                range("saturation", saturation, 0.0, f64::INFINITY)?;
+                range("hue", hue, -0.5, 0.5)
+            }
+            Self::GaussianBlur { kernel, sigma } => {
+                range("sigma", sigma, ABOVE_0, f64::INFINITY)?;
+                Op::GaussianBlur { kernel: *kernel, sigma: *sigma.start() }.validate()
+            }
+            Self::Dilation { kernel: k } | Self::Erosion { kernel: k } => kernel(k),
+            Self::Erasing { p, scale, ratio, value } => {
+                probability(*p)?;
+                range("scale", scale, ABOVE_0, 1.0)?;
+                range("ratio", ratio, ABOVE_0, f64::INFINITY)?;
+                Op::Erase { x: 0, y: 0, width: 1, height: 1, value: *value }.validate()
+            }
+            Self::OneOf(ops) => {
+                if ops.is_empty() {
+                    return Err(Error::parameter(name, "ops", "at least one operation", "none"));
+                }
+                ops.iter().try_for_each(Self::validate_nested)
+            }
+            Self::Maybe { p, ops } => {
+                probability(*p)?;
+                ops.iter().try_for_each(Self::validate_nested)
+            }
+            Self::Repeat { n, ops } => {
+                if *n > MAX_REPEAT {
+                    return Err(Error::parameter(name, "n", format!("0 to {MAX_REPEAT}"), n));
+                }
+                ops.iter().try_for_each(Self::validate_nested)
+            }
+            Self::Custom(_) => Ok(()),
+        }
+    }
+
+    /// As [`validate`](Self::validate), for an operation inside a combination.
+    fn validate_nested(&self) -> Result<()> {
+        if matches!(self, Self::Explicit(Op::Normalize { .. })) {
+            return Err(Error::parameter("normalize", "place", "outside one_of, maybe and repeat", "inside"));
+        }
+        self.validate()
+    }
+
+    /// What it does to the size of any picture.
+    pub(crate) fn size_effect(&self) -> SizeEffect {
+        let all = |ops: &[Self]| ops.iter().fold(SizeEffect::Keeps, |effect, op| effect.then(op.size_effect()));
+        match self {
+            Self::Explicit(op) => match *op {
+                Op::Resize(Resize { to: ResizeTo::Exact(size), .. }) => SizeEffect::Becomes(size),
+                Op::Resize(_) | Op::Rotate { expand: true, .. } => SizeEffect::Varies,
+                Op::Crop { width, height, .. } | Op::CenterCrop { width, height } => {
+                    SizeEffect::Becomes(Size { width, height })
+                }
+                Op::ResizedCrop { out_width, out_height, .. } => SizeEffect::Becomes(Size::new(out_width, out_height)),
+                _ => SizeEffect::Keeps,
+            },
+            Self::Rotation { expand: true, .. } => SizeEffect::Varies,
+            Self::Crop { size, .. } | Self::ResizedCrop { size, .. } => SizeEffect::Becomes(*size),
+            Self::OneOf(ops) => {
+                let first = ops.first().map_or(SizeEffect::Keeps, Self::size_effect);
+                if ops.iter().all(|op| op.size_effect() == first) { first } else { SizeEffect::Varies }
+            }
+            Self::Maybe { ops, .. } => match all(ops) {
+                SizeEffect::Keeps => SizeEffect::Keeps,
+                _ => SizeEffect::Varies,
+            },
+            Self::Repeat { n: 0, .. } => SizeEffect::Keeps,
+            Self::Repeat { ops, .. } => all(ops),
+            _ => SizeEffect::Keeps,
+        }
+    }
+
+    /// Whether a recipe drawn from it can hold [`Op::Custom`], which only the CPU runs.
+    pub(crate) fn is_custom(&self) -> bool {
+        match self {
+            Self::Custom(_) | Self::Explicit(Op::Custom(_)) => true,
+            Self::OneOf(ops) | Self::Maybe { ops, .. } | Self::Repeat { ops, .. } => ops.iter().any(Self::is_custom),
+            _ => false,
+        }
+    }
+
+    /// How many places it takes in the sequence of draws, whatever is drawn: a draw never moves another's numbers.
+    fn places(&self) -> u32 {
+        let all = |ops: &[Self]| ops.iter().fold(0, |sum: u32, op| sum.saturating_add(op.places()));
+        match self {
+            Self::OneOf(ops) | Self::Maybe { ops, .. } => all(ops).saturating_add(1),
+            Self::Repeat { n, ops } => n.saturating_mul(all(ops)),
+            _ => 1,
+        }
+    }
+}
+
+/// A recipe under construction: draws operations and follows the picture's size through them.
+pub(crate) struct Drawing<'a> {
+    draw: &'a mut Draw,
+    place: u32,
+    size: Size,
+    recipe: Vec<Op>,
+}
+
+/// Draws the recipe of one sample: the explicit operations that `ops` come to for a picture of size `size`.
+///
+/// # Errors
+/// [`Error::Parameter`] where an explicit rectangle does not fit the picture, [`Error::Limits`] where it grows too large.
+pub(crate) fn draw_recipe(ops: &[RandomOp], draw: &mut Draw, size: Size) -> Result<Vec<Op>> {
+    let mut drawing = Drawing { draw, place: 0, size, recipe: Vec::with_capacity(ops.len() + 8) };
+    ops.iter().try_for_each(|op| drawing.add(op))?;
+    Ok(drawing.recipe)
+}
+
+impl Drawing<'_> {
+    fn push(&mut self, op: Op) -> Result<()> {
+        self.size = op.output_size(self.size)?;
+        self.recipe.push(op);
+        Ok(())
+    }
+
+    fn add(&mut self, op: &RandomOp) -> Result<()> {
+        let after = self.place.saturating_add(op.places());
+        // Rewinding to the place's own part of the stream is a block of the cipher: not for what draws nothing.
+        if !matches!(op, RandomOp::Explicit(_) | RandomOp::Repeat { .. }) {
+            self.draw.at(self.place);
+        }
+        match op {
+            RandomOp::Explicit(op) => self.push(op.clone())?,
+            RandomOp::HorizontalFlip { p } => {
+                if self.draw.chance(*p) {
+                    self.push(Op::Hflip)?;
+                }
+            }
+            RandomOp::VerticalFlip { p } => {
+                if self.draw.chance(*p) {
+                    self.push(Op::Vflip)?;
+                }
+            }
+            RandomOp::Rotation { degrees, interpolation, expand, fill } => {
+                let degrees = self.draw.uniform(*degrees.start(), *degrees.end());
+                self.push(Op::Rotate { degrees, interpolation: *interpolation, expand: *expand, fill: *fill })?;
+            }
+            RandomOp::Crop { size, padding, fill } => {
+                let op = random_crop_place(self.draw, self.size, *size, *padding, *fill);
+                self.push(op)?;
+            }
+            RandomOp::ResizedCrop { size, scale, ratio, interpolation } => {
+                let [x, y, width, height] = resized_crop_place(self.draw, self.size, scale, ratio);
+                let (out_width, out_height, interpolation) = (size.width, size.height, *interpolation);
+                self.push(Op::ResizedCrop { x, y, width, height, out_width, out_height, interpolation })?;
+            }
+            RandomOp::ColorJitter { brightness, contrast, saturation, hue } => {
+                let mut factor = |range: &RangeInclusive<f64>, unchanged: f64| {
+                    let factor = self.draw.uniform(*range.start(), *range.end());
+                    (*range != (unchanged..=unchanged)).then_some(factor)
+                };
+                let mut jitter = [
+                    factor(brightness, 1.0).map(|factor| Op::Brightness { factor }),
+                    factor(contrast, 1.0).map(|factor| Op::Contrast { factor }),
+                    factor(saturation, 1.0).map(|factor| Op::Saturation { factor }),
+                    factor(hue, 0.0).map(|factor| Op::Hue { factor }),
+                ];
+                self.draw.shuffle(&mut jitter);
+                jitter.into_iter().flatten().try_for_each(|op| self.push(op))?;
+            }
+            RandomOp::Grayscale { p } => {
+                if self.draw.chance(*p) {
+                    self.push(Op::Grayscale)?;
+                }
+            }
+            RandomOp::GaussianBlur { kernel, sigma } => {
+                let sigma = self.draw.uniform(*sigma.start(), *sigma.end());
+                self.push(Op::GaussianBlur { kernel: *kernel, sigma })?;
+            }
+            RandomOp::Dilation { kernel } => {
+                let kernel = integer(self.draw, kernel);
+                self.push(Op::Dilate { kernel })?;
+            }
+            RandomOp::Erosion { kernel } => {
+                let kernel = integer(self.draw, kernel);
+                self.push(Op::Erode { kernel })?;
+            }
+            RandomOp::Erasing { p, scale, ratio, value } => {
+                if self.draw.chance(*p)
+                    && let Some([x, y, width, height]) = erasing_place(self.draw, self.size, scale, ratio)
+                {
+                    self.push(Op::Erase { x, y, width, height, value: *value })?;
+                }
+            }
+            RandomOp::OneOf(ops) => {
+                let chosen = self.draw.below(ops.len() as u64) as usize;
+                self.place += 1;
+                for (i, op) in ops.iter().enumerate() {
+                    let next = self.place.saturating_add(op.places());
+                    if i == chosen {
+                        self.add(op)?;
+                    }
+                    self.place = next;
+                }
+            }
+            RandomOp::Maybe { p, ops } => {
+                if self.draw.chance(*p) {
+                    self.place += 1;
+                    ops.iter().try_for_each(|op| self.add(op))?;
+                }
+            }
+            RandomOp::Repeat { n, ops } => {
+                for _ in 0..*n {
+                    ops.iter().try_for_each(|op| self.add(op))?;
+                }
+            }
+            RandomOp::Custom(custom) => {
+                let before = self.size;
+                for op in custom.draw(self.draw, before)? {
+                    self.push(op)?;
+                }
+                if self.size != before {
+                    let got = self.size.to_string();
+                    return Err(Error::parameter(custom.name(), "size", format!("unchanged, {before}"), got));
+                }
+            }
+        }
+        self.place = after;
+        Ok(())
+    }
+}
+
+fn integer(draw: &mut Draw, range: &RangeInclusive<u32>) -> u32 {
+    range.start() + draw.below(u64::from(range.end() - range.start()) + 1) as u32
+}
+
+/// Rounds as Python's `round`: ties to even.
+fn round(value: f64) -> i64 {
+    value.round_ties_even() as i64
+}
+
+fn log_uniform(draw: &mut Draw, range: &RangeInclusive<f64>) -> f64 {
+    libm::exp(draw.uniform(libm::log(*range.start()), libm::log(*range.end())))
+}
+
+fn random_crop_place(draw: &mut Draw, picture: Size, size: Size, padding: u32, fill: Fill) -> Op {
+    let mut axis = |picture: u32, wanted: u32| {
+        let padded = i64::from(picture) + 2 * i64::from(padding);
+        let missing = (i64::from(wanted) - padded).max(0);
+        let places = padded + 2 * missing - i64::from(wanted) + 1;
+        (draw.below(places as u64) as i64 - i64::from(padding) - missing) as i32
+    };
+    let y = axis(picture.height, size.height);
+    let x = axis(picture.width, size.width);
+    Op::Crop { x, y, width: size.width, height: size.height, fill }
+}
+
+/// torchvision's `RandomResizedCrop.get_params`: x, y, width, height.
+fn resized_crop_place(
+    draw: &mut Draw,
+    picture: Size,
+    scale: &RangeInclusive<f64>,
+    ratio: &RangeInclusive<f64>,
+) -> [u32; 4] {
+    let (w, h) = (i64::from(picture.width), i64::from(picture.height));
+    let area = (w * h) as f64;
+    for _ in 0..RECTANGLE_ATTEMPTS {
+        let target_area = area * draw.uniform(*scale.start(), *scale.end());
+        let aspect = log_uniform(draw, ratio);
+        let width = round((target_area * aspect).sqrt());
+        let height = round((target_area / aspect).sqrt());
+        if (1..=w).contains(&width) && (1..=h).contains(&height) {
+            let y = draw.below((h - height + 1) as u64) as u32;
+            let x = draw.below((w - width + 1) as u64) as u32;
+            return [x, y, width as u32, height as u32];
+        }
+    }
+    let aspect = w as f64 / h as f64;
+    let (width, height) = if aspect < *ratio.start() {
+        (w, round(w as f64 / ratio.start()))
+    } else if aspect > *ratio.end() {
+        (round(h as f64 * ratio.end()), h)
+    } else {
+        (w, h)
+    };
+    // A sliver of a picture: the nearest allowed aspect may round to nothing or reach outside.
+    let (width, height) = (width.clamp(1, w), height.clamp(1, h));
+    [((w - width) / 2) as u32, ((h - height) / 2) as u32, width as u32, height as u32]
+}
+
+/// torchvision's `RandomErasing.get_params`: x, y, width, height.
+fn erasing_place(
+    draw: &mut Draw,
+    picture: Size,
+    scale: &RangeInclusive<f64>,
+    ratio: &RangeInclusive<f64>,
+) -> Option<[u32; 4]> {
+    let (w, h) = (i64::from(picture.width), i64::from(picture.height));
+    let area = (w * h) as f64;
+    for _ in 0..RECTANGLE_ATTEMPTS {
+        let erase_area = area * draw.uniform(*scale.start(), *scale.end());
+        let aspect = log_uniform(draw, ratio);
+        let height = round((erase_area * aspect).sqrt());
+        let width = round((erase_area / aspect).sqrt());
+        if (1..h).contains(&height) && (1..w).contains(&width) {
+            let y = draw.below((h - height + 1) as u64) as u32;
+            let x = draw.below((w - width + 1) as u64) as u32;
+            return Some([x, y, width as u32, height as u32]);
+        }
+    }
+    None
+}

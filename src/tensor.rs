@@ -1,0 +1,173 @@
+//! Batches of numbers in host memory.
+
+use crate::error::{Error, Result};
+use bytemuck::{Pod, Zeroable};
+use half::{bf16, f16};
+use std::fmt;
+
+/// The type of a tensor's elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DType {
+    /// 32-bit floating point. Without normalisation: `v / 255`, 0 to 1.
+    F32,
+    /// 16-bit floating point (IEEE): the `f32` value rounded to the nearest, ties to even.
+    F16,
+    /// 16-bit floating point (8-bit exponent): the `f32` value rounded to the nearest, ties to even.
+    Bf16,
+    /// Unsigned bytes, 0 to 255, not normalised.
+    U8,
+}
+
+impl DType {
+    /// Size of an element in bytes.
+    #[must_use]
+    pub const fn size_bytes(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::F16 | Self::Bf16 => 2,
+            Self::U8 => 1,
+        }
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::F32 => "f32",
+            Self::F16 => "f16",
+            Self::Bf16 => "bf16",
+            Self::U8 => "u8",
+        })
+    }
+}
+
+/// The order of a batch's dimensions: N pictures, C = 3 channels (red, green, blue), H rows, W columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Layout {
+    /// Channels as planes.
+    Nchw,
+    /// Channels interleaved.
+    Nhwc,
+}
+
+/// A Rust type that a tensor's elements can be read as.
+pub trait Element: Pod {
+    /// The matching [`DType`].
+    const DTYPE: DType;
+}
+
+impl Element for f32 {
+    const DTYPE: DType = DType::F32;
+}
+impl Element for f16 {
+    const DTYPE: DType = DType::F16;
+}
+impl Element for bf16 {
+    const DTYPE: DType = DType::Bf16;
+}
+impl Element for u8 {
+    const DTYPE: DType = DType::U8;
+}
+
+/// A cache line, so that every buffer begins on one.
+#[derive(Clone, Copy, Zeroable, Pod)]
+#[repr(C, align(64))]
+struct Line([u8; 64]);
+
+/// Bytes of host memory that begin on a cache line.
+#[derive(Default)]
+pub(crate) struct HostBuffer {
+    lines: Vec<Line>,
+    len_bytes: usize,
+}
+
+impl HostBuffer {
+    /// `len_bytes` zero bytes.
+    pub(crate) fn new(len_bytes: usize) -> Self {
+        // Zeroed by the allocator: pages that are never written cost nothing.
+        Self { lines: bytemuck::zeroed_vec(len_bytes.div_ceil(64)), len_bytes }
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &bytemuck::cast_slice(&self.lines)[..self.len_bytes]
+    }
+
+    pub(crate) fn as_bytes_mut(&mut self) -> &mut [u8] {
+        &mut bytemuck::cast_slice_mut(&mut self.lines)[..self.len_bytes]
+    }
+}
+
+impl fmt::Debug for HostBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HostBuffer({} bytes)", self.len_bytes)
+    }
+}
+
+/// A batch of pictures as numbers, contiguous, in host memory.
+#[derive(Debug)]
+pub struct Tensor {
+    buffer: HostBuffer,
+    shape: [usize; 4],
+    dtype: DType,
+    layout: Layout,
+}
+
+impl Tensor {
+    pub(crate) fn new(buffer: HostBuffer, shape: [usize; 4], dtype: DType, layout: Layout) -> Self {
+        debug_assert!(shape.iter().product::<usize>() * dtype.size_bytes() <= buffer.len_bytes);
+        Self { buffer, shape, dtype, layout }
+    }
+
+    /// Takes the memory back and leaves an empty tensor.
+    pub(crate) fn take_buffer(&mut self) -> HostBuffer {
+        self.shape[0] = 0;
+        std::mem::take(&mut self.buffer)
+    }
+
+    /// `[N, 3, H, W]` or `[N, H, W, 3]`, as the [`layout`](Self::layout) says.
+    #[must_use]
+    pub fn shape(&self) -> [usize; 4] {
+        self.shape
+    }
+
+    /// The type of the elements.
+    #[must_use]
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// The order of the dimensions.
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// All elements as bytes in the machine's byte order, first picture first.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.buffer.as_bytes()[..self.shape.iter().product::<usize>() * self.dtype.size_bytes()]
+    }
+
+    /// All elements, first picture first.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] if `T` is not what the tensor holds.
+    pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
+        if T::DTYPE != self.dtype {
+            return Err(Error::parameter("Tensor::as_slice", "T", format!("the tensor's {}", self.dtype), T::DTYPE));
+        }
+        Ok(bytemuck::cast_slice(self.as_bytes()))
+    }
+
+    /// The bytes of picture `i` of the batch.
+    ///
+    /// # Panics
+    /// If `i` is not below `shape()[0]`.
+    #[must_use]
+    pub fn picture_bytes(&self, i: usize) -> &[u8] {
+        let bytes = self.shape[1..].iter().product::<usize>() * self.dtype.size_bytes();
+        &self.as_bytes()[i * bytes..][..bytes]
+    }
+}

@@ -1,0 +1,344 @@
+//! Decoding: rectangles against the whole, damaged data, the reference pictures.
+
+use rand::rngs::ChaCha8Rng;
+use rand::{RngExt, SeedableRng};
+use warpfeed::{
+    Decoder, Error, Format, JpegColor, JpegOptions, Picture, Rect, Result, Sampling, Size, encode_jpeg, probe,
+};
+
+const SIZES: [(u32, u32); 11] =
+    [(1, 1), (1, 40), (40, 1), (2, 3), (7, 5), (16, 16), (17, 33), (64, 64), (65, 47), (131, 250), (250, 131)];
+
+const SAMPLINGS: [Sampling; 12] = [
+    Sampling::S444,
+    Sampling::S422,
+    Sampling::S420,
+    Sampling::S440,
+    Sampling::S411,
+    Sampling { horizontal: 4, vertical: 2 },
+    Sampling { horizontal: 2, vertical: 4 },
+    Sampling { horizontal: 1, vertical: 4 },
+    Sampling { horizontal: 3, vertical: 1 },
+    Sampling { horizontal: 1, vertical: 3 },
+    Sampling { horizontal: 3, vertical: 2 },
+    Sampling { horizontal: 2, vertical: 3 },
+];
+
+const COLORS: [JpegColor; 5] = [JpegColor::Ycc, JpegColor::Gray, JpegColor::Cmyk, JpegColor::Ycck, JpegColor::Rgb];
+
+/// Gradients with noise, so that neighbours differ everywhere.
+fn picture(size: Size, seed: u64) -> Picture {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut picture = Picture::new(size);
+    for y in 0..size.height {
+        for (x, pixel) in picture.row_mut(y).iter_mut().enumerate() {
+            let slope = [3 * x as u32 + y, x as u32 + 2 * y, 255 + 5 * y - (x as u32 % 256)];
+            for (value, slope) in pixel.iter_mut().zip(slope) {
+                *value = ((slope % 256) as u8).wrapping_add(rng.random_range(0..60));
+            }
+        }
+    }
+    picture
+}
+
+fn decode_part(decoder: &mut Decoder, bytes: &[u8], part: Option<Rect>, tolerant: bool) -> Result<Picture> {
+    let header = probe(bytes)?;
+    let mut out = Picture::default();
+    // What was in the buffer before must not show.
+    out.reset(header.size);
+    out.pixels_mut().fill([1, 2, 3, 4]);
+    decoder.decode(bytes, &header, part.unwrap_or(Rect::full(header.size)), tolerant, &mut out)?;
+    Ok(out)
+}
+
+fn decode(bytes: &[u8]) -> Result<Picture> {
+    decode_part(&mut Decoder::new()?, bytes, None, false)
+}
+
+fn random_part(rng: &mut ChaCha8Rng, size: Size) -> Rect {
+    let x = rng.random_range(0..size.width);
+    let y = rng.random_range(0..size.height);
+    let mut side = |rest: u32| if rng.random_bool(0.2) { rest } else { rng.random_range(1..=rest) };
+    Rect { x, y, width: side(size.width - x), height: side(size.height - y) }
+}
+
+/// Every combination of options that libjpeg writes, for one size.
+fn variants(size: Size) -> Vec<(JpegOptions, Vec<u8>)> {
+    let source = picture(size, u64::from(size.width) << 32 | u64::from(size.height));
+    let mut all = Vec::new();
+    for color in COLORS {
+        for sampling in SAMPLINGS {
+            for progressive in [false, true] {
+                for restart_interval_rows in [0, 1] {
+                    let options = JpegOptions {
+                        quality: 85,
+                        sampling,
+                        progressive,
+                        restart_interval_rows,
+                        color,
+                        orientation: None,
+                    };
+                    // Four inks at the coarsest samplings are more blocks than an MCU may have.
+                    match encode_jpeg(&source, &options) {
+                        Ok(bytes) => all.push((options, bytes)),
+                        Err(error) => assert!(error.is_parameter(), "{error}"),
+                    }
+                }
+            }
+        }
+    }
+    assert!(all.len() > 200);
+    all
+}
+
+/// The part must hold the whole's pixels.
+fn assert_part(whole: &Picture, part: &Picture, what: &dyn std::fmt::Debug) {
+    let rect = part.part();
+    assert_eq!(part.whole(), whole.size());
+    for y in 0..rect.height {
+        let want = &whole.row(rect.y + y)[rect.x as usize..][..rect.width as usize];
+        let got = part.row(y);
+        if let Some(x) = (0..want.len()).find(|&x| got[x] != want[x]) {
+            panic!("{what:?}: {rect:?}, at ({x}, {y}): got {:?}, want {:?}", got[x], want[x]);
+        }
+    }
+}
+
+#[test]
+fn a_part_has_the_pixels_of_the_whole() {
+    let mut decoder = Decoder::new().unwrap();
+    let mut rng = ChaCha8Rng::seed_from_u64(1);
+    for (width, height) in SIZES {
+        let size = Size::new(width, height);
+        for (options, bytes) in variants(size) {
+            let whole = decode_part(&mut decoder, &bytes, None, false).unwrap();
+            assert!(whole.pixels().iter().all(|p| p[3] == 255));
+            for _ in 0..12 {
+                let rect = random_part(&mut rng, size);
+                let part = decode_part(&mut decoder, &bytes, Some(rect), false)
+                    .unwrap_or_else(|error| panic!("{size} {options:?} {rect:?}: {error}"));
+                assert_part(&whole, &part, &(size, &options));
+            }
+        }
+    }
+}
+
+#[test]
+fn every_single_row_and_column() {
+    let mut decoder = Decoder::new().unwrap();
+    let size = Size::new(67, 71);
+    for (options, bytes) in variants(size) {
+        let whole = decode_part(&mut decoder, &bytes, None, false).unwrap();
+        for x in 0..size.width {
+            let rect = Rect { x, y: 5, width: 1, height: 3 };
+            assert_part(&whole, &decode_part(&mut decoder, &bytes, Some(rect), false).unwrap(), &options);
+        }
+        for y in 0..size.height {
+            let rect = Rect { x: 18, y, width: 3, height: 1 };
+            assert_part(&whole, &decode_part(&mut decoder, &bytes, Some(rect), false).unwrap(), &options);
+        }
+    }
+}
+
+#[test]
+fn what_is_encoded_comes_back_nearly() {
+    let mut source = Picture::new(Size::new(48, 40));
+    for y in 0..40 {
+        for (x, pixel) in source.row_mut(y).iter_mut().enumerate() {
+            *pixel = [(5 * x) as u8, (6 * y) as u8, 200 - (2 * x) as u8 - y as u8, 255];
+        }
+    }
+    for color in COLORS {
+        let options = JpegOptions { quality: 98, sampling: Sampling::S444, color, ..JpegOptions::default() };
+        let got = decode(&encode_jpeg(&source, &options).unwrap()).unwrap();
+        for (got, want) in got.pixels().iter().zip(source.pixels()) {
+            let grey = (0.299 * f64::from(want[0]) + 0.587 * f64::from(want[1]) + 0.114 * f64::from(want[2])) as u8;
+            for c in 0..3 {
+                let want = if color == JpegColor::Gray { grey } else { want[c] };
+                assert!(got[c].abs_diff(want) <= 16, "{color:?}: got {got:?}, want {want}");
+            }
+        }
+    }
+}
+
+/// Baseline, progressive, with restarts, grey.
+fn some_kinds() -> Vec<(JpegOptions, Vec<u8>)> {
+    let source = picture(Size::new(61, 45), 3);
+    let base = JpegOptions { quality: 60, ..JpegOptions::default() };
+    [
+        base.clone(),
+        JpegOptions { progressive: true, ..base.clone() },
+        JpegOptions { restart_interval_rows: 1, ..base.clone() },
+        JpegOptions { color: JpegColor::Gray, ..base.clone() },
+        JpegOptions { color: JpegColor::Ycck, sampling: Sampling::S422, ..base },
+    ]
+    .map(|options| (options.clone(), encode_jpeg(&source, &options).unwrap()))
+    .into()
+}
+
+#[test]
+fn truncated_at_every_byte() {
+    let mut decoder = Decoder::new().unwrap();
+    for (options, bytes) in some_kinds() {
+        let whole = decode(&bytes).unwrap();
+        for len in 0..bytes.len() {
+            let cut = &bytes[..len];
+            let top = Rect { x: 3, y: 0, width: 9, height: 2 };
+            let strict = decode_part(&mut decoder, cut, None, false);
+            let strict_top = decode_part(&mut decoder, cut, Some(top), false);
+            let tolerant = decode_part(&mut decoder, cut, None, true);
+            assert_eq!(tolerant.is_ok(), probe(cut).is_ok(), "{options:?} cut to {len}");
+            match strict {
+                // Only what is not needed for pixels may be cut off.
+                Ok(picture) => {
+                    assert!(!options.progressive, "cut to {len} of {}", bytes.len());
+                    assert_eq!(picture.pixels(), whole.pixels(), "{options:?} cut to {len} of {}", bytes.len());
+                    assert_eq!(tolerant.unwrap().pixels(), whole.pixels());
+                    assert_part(&whole, &strict_top.unwrap(), &options);
+                }
+                Err(error) => {
+                    assert!(error.is_bad_sample(), "{error}");
+                    // The cut is below these rows, and is noticed all the same.
+                    strict_top.unwrap_err();
+                }
+            }
+            if let Ok(part) = decode_part(&mut decoder, cut, Some(top), true) {
+                let tolerant = decode_part(&mut decoder, cut, None, true).unwrap();
+                assert_part(&tolerant, &part, &(&options, len));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_missing_end_marker_alone_is_no_damage() {
+    let (options, bytes) = some_kinds().swap_remove(0);
+    assert!(!options.progressive);
+    assert!(bytes.ends_with(&[0xFF, 0xD9]));
+    decode(&bytes[..bytes.len() - 2]).unwrap();
+    let error = decode(&bytes[..bytes.len() - 100]).unwrap_err().to_string();
+    assert!(error.contains("truncated: the data end after"), "{error}");
+}
+
+#[test]
+fn rubbish_never_panics_and_leaves_no_trace() {
+    let mut decoder = Decoder::new().unwrap();
+    let mut rng = ChaCha8Rng::seed_from_u64(5);
+    for (options, bytes) in some_kinds() {
+        let want = decode(&bytes).unwrap();
+        let other = Rect { x: 7, y: 11, width: 30, height: 9 };
+        for round in 0..400 {
+            let mut damaged = bytes.clone();
+            for _ in 0..rng.random_range(1..8) {
+                let at = rng.random_range(0..damaged.len());
+                damaged[at] = rng.random();
+            }
+            // Sizes that the damage made giant are the caller's to refuse.
+            if probe(&damaged).is_ok_and(|header| header.size.area_px() < 1 << 20) {
+                for tolerant in [false, true] {
+                    let part = (round % 2 == 0 && probe(&damaged).unwrap().size == want.size()).then_some(other);
+                    if let Err(error) = decode_part(&mut decoder, &damaged, part, tolerant) {
+                        assert!(error.is_bad_sample(), "{error}");
+                    }
+                }
+            }
+            if round % 20 == 0 {
+                let got = decode_part(&mut decoder, &bytes, None, false).unwrap();
+                assert_eq!(got.pixels(), want.pixels(), "{options:?}");
+            }
+        }
+    }
+    for len in 0..300 {
+        let mut bytes: Vec<u8> = (0..len).map(|_| rng.random()).collect();
+        let _ = probe(&bytes);
+        for start in [&b"\xFF\xD8\xFF"[..], b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", b"RIFF\0\0\0\0WEBPVP8X"] {
+            let len = start.len().min(bytes.len());
+            bytes[..len].copy_from_slice(&start[..len]);
+            let _ = probe(&bytes);
+        }
+    }
+}
+
+#[test]
+fn tables_do_not_pass_from_one_picture_to_the_next() {
+    // A picture without its quantisation tables is an error, whatever was decoded before.
+    let bytes = encode_jpeg(&picture(Size::new(20, 20), 9), &JpegOptions::default()).unwrap();
+    let mut stripped = bytes.clone();
+    while let Some(at) = stripped.windows(2).position(|pair| pair == [0xFF, 0xDB]) {
+        let len = usize::from(u16::from_be_bytes([stripped[at + 2], stripped[at + 3]]));
+        stripped.drain(at..at + 2 + len);
+    }
+    let mut decoder = Decoder::new().unwrap();
+    decode_part(&mut decoder, &bytes, None, false).unwrap();
+    decode_part(&mut decoder, &stripped, None, false).unwrap_err();
+}
+
+#[test]
+fn kinds_that_are_not_supported_say_what_to_do() {
+    let bytes = encode_jpeg(&picture(Size::new(20, 20), 9), &JpegOptions::default()).unwrap();
+    let frame = bytes.windows(2).position(|pair| pair == [0xFF, 0xC0]).unwrap();
+    for (marker, bits, word) in
+        [(0xC9, 8, "arithmetic"), (0xC3, 8, "lossless"), (0xC5, 8, "hierarchical"), (0xC1, 12, "12 bits")]
+    {
+        let mut bytes = bytes.clone();
+        bytes[frame + 1] = marker;
+        bytes[frame + 4] = bits;
+        let error = decode(&bytes).unwrap_err();
+        assert!(error.is_bad_sample());
+        let text = error.to_string();
+        assert!(text.contains(word) && text.contains("convert it"), "{text}");
+    }
+}
+
+#[test]
+fn too_many_scans_are_refused() {
+    let options = JpegOptions { progressive: true, color: JpegColor::Gray, ..JpegOptions::default() };
+    let bytes = encode_jpeg(&picture(Size::new(16, 16), 2), &options).unwrap();
+    // The first scan, which has its Huffman table before it, over and over.
+    let scan = probe(&bytes).unwrap();
+    assert!(scan.progressive);
+    let starts: Vec<usize> = (0..bytes.len() - 1).filter(|&at| bytes[at] == 0xFF && bytes[at + 1] == 0xDA).collect();
+    let end = (starts[0] + 2..bytes.len() - 1)
+        .find(|&at| bytes[at] == 0xFF && !matches!(bytes[at + 1], 0 | 0xD0..=0xD7))
+        .unwrap();
+    let mut bomb = bytes[..end].to_vec();
+    for _ in 0..600 {
+        bomb.extend_from_slice(&bytes[starts[0]..end]);
+    }
+    bomb.extend_from_slice(&[0xFF, 0xD9]);
+    let error = decode(&bomb).unwrap_err().to_string();
+    assert!(error.contains("more than 500 scans"), "{error}");
+}
+
+#[test]
+fn orientations_are_read_and_not_applied() {
+    let source = picture(Size::new(9, 6), 1);
+    for value in 0..=10u16 {
+        let options = JpegOptions { orientation: Some(value), ..JpegOptions::default() };
+        let header = probe(&encode_jpeg(&source, &options).unwrap()).unwrap();
+        assert_eq!(header.orientation, if (1..=8).contains(&value) { value as u8 } else { 1 });
+        assert_eq!(header.size, Size::new(9, 6));
+    }
+}
+
+#[test]
+fn headers_tell_the_layout() {
+    let source = picture(Size::new(50, 60), 1);
+    let options =
+        JpegOptions { sampling: Sampling::S422, progressive: true, restart_interval_rows: 2, ..JpegOptions::default() };
+    let header = probe(&encode_jpeg(&source, &options).unwrap()).unwrap();
+    assert_eq!(header.format, Format::Jpeg);
+    assert!(header.progressive);
+    assert_eq!((header.components, header.precision_bits), (3, 8));
+    assert_eq!(header.sampling, [(2, 1), (1, 1), (1, 1), (0, 0)]);
+}
+
+#[test]
+fn a_wrong_part_is_the_callers_fault() {
+    let bytes = encode_jpeg(&picture(Size::new(8, 8), 1), &JpegOptions::default()).unwrap();
+    for (x, width) in [(0, 0), (0, 9), (8, 1), (u32::MAX, 1), (u32::MAX, u32::MAX)] {
+        let part = Rect { x, y: 0, width, height: 1 };
+        let error = decode_part(&mut Decoder::new().unwrap(), &bytes, Some(part), false).unwrap_err();
+        assert!(matches!(error, Error::Parameter { .. }), "{error}");
+    }
+}

@@ -1,0 +1,140 @@
+//! Results of Pillow, torchvision, OpenCV and DALI, to be equalled.
+//!
+//! `tests/reference` holds cases on pictures of the project's own. Where `WARPFEED_SHARED` names a folder with
+//! `reference/` and `data/photos/`, those cases run too.
+
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use warpfeed::{ApplyOptions, DType, Op, Orientation, Strategy, Tensor, apply};
+
+#[derive(Deserialize)]
+struct Case {
+    image: String,
+    kind: String,
+    ops: Vec<Op>,
+    shape: Vec<u64>,
+    sha256: Option<String>,
+    compare: Compare,
+    array: Option<String>,
+    #[serde(default)]
+    orientation: Option<String>,
+    #[serde(default)]
+    accept_truncated: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Compare {
+    Exact(String),
+    Close { max_abs: f64 },
+}
+
+/// All files below a folder by name.
+fn files(dir: &Path, found: &mut HashMap<String, PathBuf>) {
+    for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
+        let path = entry.path();
+        if path.is_dir() {
+            files(&path, found);
+        } else {
+            found.insert(entry.file_name().into_string().unwrap(), path);
+        }
+    }
+}
+
+fn read_array(path: &Path) -> Vec<f64> {
+    fn values<R: std::io::Read>(npy: npyz::NpyFile<R>) -> Vec<f64> {
+        match npy.dtype().descr().as_str() {
+            "'|u1'" => npy.into_vec::<u8>().unwrap().into_iter().map(f64::from).collect(),
+            "'<f4'" => npy.into_vec::<f32>().unwrap().into_iter().map(f64::from).collect(),
+            other => panic!("unexpected type {other}"),
+        }
+    }
+    if path.extension().is_some_and(|e| e == "npz") {
+        let mut archive = npyz::npz::NpzArchive::open(path).unwrap();
+        let name = archive.array_names().next().unwrap().to_owned();
+        return values(archive.by_name(&name).unwrap().unwrap());
+    }
+    values(npyz::NpyFile::new(&fs::read(path).unwrap()[..]).unwrap())
+}
+
+fn values(tensor: &Tensor) -> Vec<f64> {
+    match tensor.dtype() {
+        DType::F32 => tensor.as_slice::<f32>().unwrap().iter().map(|v| f64::from(*v)).collect(),
+        _ => tensor.as_bytes().iter().map(|v| f64::from(*v)).collect(),
+    }
+}
+
+/// What is wrong with the result, if anything.
+fn difference(case: &Case, folder: &Path, got: &Tensor) -> Option<String> {
+    if got.shape()[1..].iter().map(|side| *side as u64).ne(case.shape.iter().copied()) {
+        return Some(format!("shape {:?}, want {:?}", got.shape(), case.shape));
+    }
+    match case.compare {
+        Compare::Exact(_) => {
+            let digest = Sha256::digest(got.as_bytes()).iter().fold(String::new(), |mut text, byte| {
+                write!(text, "{byte:02x}").unwrap();
+                text
+            });
+            (Some(&digest) != case.sha256.as_ref()).then(|| "other bytes".to_owned())
+        }
+        Compare::Close { max_abs } => {
+            let want = read_array(&folder.join(case.array.as_ref().unwrap()));
+            let got = values(got);
+            let worst = got.iter().zip(&want).map(|(got, want)| (got - want).abs()).fold(0.0, f64::max);
+            (worst > max_abs).then(|| format!("off by {worst}, at most {max_abs} allowed"))
+        }
+    }
+}
+
+/// Runs every case of a folder with both exact strategies; how many there were.
+fn check(cases: &Path, pictures: &Path) -> usize {
+    let mut found = HashMap::new();
+    files(pictures, &mut found);
+    let text = fs::read_to_string(cases.join("cases.jsonl")).unwrap();
+    let mut wrong = String::new();
+    let mut count = 0;
+    for line in text.lines() {
+        let case: Case = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        let path = found.get(&case.image).unwrap_or_else(|| panic!("no picture {}", case.image));
+        let bytes = fs::read(path).unwrap();
+        for strategy in [Strategy::Sequential, Strategy::Fused] {
+            let orientation = match case.orientation.as_deref() {
+                Some("apply") => Orientation::Apply,
+                _ => Orientation::Ignore,
+            };
+            let accept_truncated = case.accept_truncated;
+            let options = ApplyOptions { strategy, orientation, accept_truncated, ..ApplyOptions::default() };
+            let problem = match apply(&bytes, &case.ops, &options) {
+                Ok(got) => difference(&case, cases, &got),
+                Err(error) => Some(error.to_string()),
+            };
+            if let Some(problem) = problem {
+                writeln!(wrong, "{} {} {strategy:?}: {problem}", case.image, case.kind).unwrap();
+            }
+            count += 1;
+        }
+    }
+    assert!(wrong.is_empty(), "of {count}:\n{wrong}");
+    count
+}
+
+#[test]
+fn own_pictures() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/reference");
+    assert!(check(&here, &here.join("pictures")) > 100);
+}
+
+#[test]
+fn shared_photographs() {
+    let Some(shared) = std::env::var_os("WARPFEED_SHARED").map(PathBuf::from) else {
+        eprintln!("not run: WARPFEED_SHARED names no folder with reference/ and data/photos/");
+        return;
+    };
+    for cases in ["photos", "dali"] {
+        assert!(check(&shared.join("reference").join(cases), &shared.join("data/photos")) > 0);
+    }
+}
