@@ -8,7 +8,7 @@ use std::borrow::Cow;
 ///
 /// ```
 /// # use warpfeed::{EncodedPictures, Source};
-/// let source = EncodedPictures::new(vec![(vec![0xff, 0xd8], 3), (vec![0x89, 0x50], 4)]);
+/// let source = EncodedPictures::new([(vec![0xff, 0xd8], 3), (vec![0x89, 0x50], 4)]);
 /// assert_eq!((source.len(), source.label(1)), (2, 4));
 /// assert_eq!(source.read(1, &mut Vec::new())?, [0x89, 0x50]);
 /// # Ok::<(), warpfeed::Error>(())
@@ -22,8 +22,8 @@ pub struct EncodedPictures {
 impl EncodedPictures {
     /// The pictures in this order: their bytes (a JPEG, PNG or WebP file each) and labels.
     #[must_use]
-    pub const fn new(pictures: Vec<(Vec<u8>, u32)>) -> Self {
-        Self { pictures, classes: Vec::new() }
+    pub fn new(pictures: impl IntoIterator<Item = (Vec<u8>, u32)>) -> Self {
+        Self { pictures: pictures.into_iter().collect(), classes: Vec::new() }
     }
 
     /// Names the labels, label 0 first.
