@@ -22,10 +22,10 @@ pub(crate) fn rotate(
     out: &mut Picture,
 ) {
     match Rotation::new(input.size(), degrees, expand, fill) {
-        Rotation::None => out.clone_from(input),
+        Rotation::None => copy(input, out),
         Rotation::Quarter => flip::quarter_turn(input, out),
         Rotation::Half => {
-            out.clone_from(input);
+            copy(input, out);
             flip::half_turn(out);
         }
         Rotation::ThreeQuarters => flip::three_quarter_turn(input, out),
@@ -37,6 +37,12 @@ pub(crate) fn rotate(
             }
         }
     }
+}
+
+/// As `clone_from`, but into the memory that is there.
+fn copy(input: &Picture, out: &mut Picture) {
+    out.reset_part(input.whole(), input.part());
+    out.pixels_mut().copy_from_slice(input.pixels());
 }
 
 /// The rectangle of a picture of size `input` that [`rotate_bilinear`] and [`rotate_nearest`] read to make `part` of
