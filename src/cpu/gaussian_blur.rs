@@ -55,10 +55,12 @@ pub(crate) fn gaussian_blur(input: &Picture, kernel: u32, sigma: f64, part: Rect
     let columns: Vec<u32> = (-radius..i64::from(part.width) + radius)
         .map(|x| reflect(i64::from(part.x) + x, whole.width) - stored.x)
         .collect();
-    let mut margined: Vec<Pixel> = vec![[0; 4]; columns.len()];
+    let mut margined: Vec<Pixel> = vec![[0; 4]; columns.len() + STEP / 4];
     // The blurred rows around the current one: row y lies in slot y % kernel.
-    let mut ring = vec![0u32; width * 4 * kernel as usize];
-    let slot = |y: u32| (y % kernel) as usize * width * 4;
+    let stride = (width * 4).next_multiple_of(STEP);
+    let mut ring = vec![0u32; stride * kernel as usize];
+    let slot = |y: u32| (y % kernel) as usize * stride;
+    let mut rows = vec![[0; 2]; weights.len()];
     let mut next = (i64::from(part.y) - radius).max(0) as u32;
     for y in part.y..part.bottom() {
         let end = (i64::from(y) + radius + 1).min(i64::from(whole.height)) as u32;
@@ -69,18 +71,20 @@ pub(crate) fn gaussian_blur(input: &Picture, kernel: u32, sigma: f64, part: Rect
             for x in (0..inner.start).chain(inner.end..columns.len()) {
                 margined[x] = row[columns[x] as usize];
             }
-            let between = &mut ring[slot(y)..][..width * 4];
+            let between = &mut ring[slot(y)..][..stride];
             wide(
                 #[inline(always)]
-                || blur_row(&margined, &weights, between),
+                || blur_row(margined.as_flattened(), &weights, between),
             );
         }
         next = next.max(end);
-        let rows = |distance: i64| slot(reflect(i64::from(y) + distance, whole.height));
+        for (rows, distance) in rows.iter_mut().zip(0..) {
+            *rows = [-distance, distance].map(|distance| slot(reflect(i64::from(y) + distance, whole.height)));
+        }
         let to = out.row_mut(y - part.y).as_flattened_mut();
         wide(
             #[inline(always)]
-            || blur_column(&ring, rows, &weights, to),
+            || blur_column(&ring, &rows, &weights, to),
         );
     }
 }
@@ -88,67 +92,57 @@ pub(crate) fn gaussian_blur(input: &Picture, kernel: u32, sigma: f64, part: Rect
 /// Bytes made at once: their sums stay in registers.
 const STEP: usize = 16;
 
-/// The first pass: from a row with margins to sums of 16 fractional bits.
+/// The first pass: from a row with margins to sums of 16 fractional bits. `from` goes on for a step beyond its margins.
 #[inline(always)]
-fn blur_row(margined: &[Pixel], weights: &[u32], between: &mut [u32]) {
-    let from = margined.as_flattened();
+fn blur_row(from: &[u8], weights: &[u32], between: &mut [u32]) {
     let radius = (weights.len() - 1) * 4;
-    let make = |at: usize, len: usize, sums: &mut [u32; STEP]| {
-        let centre = &from[at + radius..][..len];
-        for i in 0..len {
+    let (steps, _) = between.as_chunks_mut::<STEP>();
+    for (step, at) in steps.iter_mut().zip((radius..).step_by(STEP)) {
+        let mut sums = [0; STEP];
+        let centre = part(from, at);
+        for i in 0..STEP {
             sums[i] = u32::from(centre[i]) * weights[0];
         }
         for (distance, &weight) in weights.iter().enumerate().skip(1) {
-            let (before, after) =
-                (&from[at + radius - distance * 4..][..len], &from[at + radius + distance * 4..][..len]);
-            for i in 0..len {
+            let (before, after) = (part(from, at - distance * 4), part(from, at + distance * 4));
+            for i in 0..STEP {
                 sums[i] += (u32::from(before[i]) + u32::from(after[i])) * weight;
             }
         }
         // At most 255 * 2^24: half a unit more still fits.
-        for sum in sums {
-            *sum = (*sum + (1 << (WEIGHT_BITS - BETWEEN_BITS - 1))) >> (WEIGHT_BITS - BETWEEN_BITS);
+        for i in 0..STEP {
+            step[i] = (sums[i] + (1 << (WEIGHT_BITS - BETWEEN_BITS - 1))) >> (WEIGHT_BITS - BETWEEN_BITS);
         }
-    };
-    let mut sums = [0; STEP];
-    let (steps, rest) = between.as_chunks_mut::<STEP>();
-    let mut at = 0;
-    for step in steps {
-        make(at, STEP, &mut sums);
-        *step = sums;
-        at += STEP;
     }
-    let len = rest.len();
-    make(at, len, &mut sums);
-    rest.copy_from_slice(&sums[..len]);
 }
 
-/// The second pass: from the rows around one, found by their distance, to bytes.
+/// The second pass: from the rows above and below at each distance, as they begin in the ring, to bytes.
 #[inline(always)]
-fn blur_column(ring: &[u32], rows: impl Fn(i64) -> usize, weights: &[u32], to: &mut [u8]) {
-    let make = |at: usize, len: usize, bytes: &mut [u8]| {
+fn blur_column(ring: &[u32], rows: &[[usize; 2]], weights: &[u32], to: &mut [u8]) {
+    for (step, at) in to.chunks_mut(STEP).zip((0..).step_by(STEP)) {
         let mut sums = [0u64; STEP];
-        let centre = &ring[rows(0) + at..][..len];
-        for i in 0..len {
+        let centre = part(ring, rows[0][0] + at);
+        for i in 0..STEP {
             sums[i] = u64::from(centre[i]) * u64::from(weights[0]);
         }
-        for (distance, &weight) in (0..).zip(weights).skip(1) {
-            let (above, below) = (&ring[rows(-distance) + at..][..len], &ring[rows(distance) + at..][..len]);
-            for i in 0..len {
+        for (&[above, below], &weight) in rows.iter().zip(weights).skip(1) {
+            let (above, below) = (part(ring, above + at), part(ring, below + at));
+            for i in 0..STEP {
                 sums[i] += u64::from(above[i] + below[i]) * u64::from(weight);
             }
         }
         const BITS: u32 = WEIGHT_BITS + BETWEEN_BITS;
-        for i in 0..len {
+        let mut made = [0; STEP];
+        for i in 0..STEP {
             // Ties to even: half a unit less the least bit, unless the integer part is odd.
-            bytes[i] = ((sums[i] + (1 << (BITS - 1)) - 1 + (sums[i] >> BITS & 1)) >> BITS) as u8;
+            made[i] = ((sums[i] + (1 << (BITS - 1)) - 1 + ((sums[i] >> BITS) & 1)) >> BITS) as u8;
         }
-    };
-    let (steps, rest) = to.as_chunks_mut::<STEP>();
-    let mut at = 0;
-    for step in steps {
-        make(at, STEP, step);
-        at += STEP;
+        step.copy_from_slice(&made[..step.len()]);
     }
-    make(at, rest.len(), rest);
+}
+
+/// One step's worth of a row.
+#[inline(always)]
+fn part<T>(row: &[T], at: usize) -> &[T; STEP] {
+    row[at..].first_chunk().expect("rows are stored in whole steps")
 }

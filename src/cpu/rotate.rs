@@ -22,10 +22,10 @@ pub(crate) fn rotate(
     out: &mut Picture,
 ) {
     match Rotation::new(input.size(), degrees, expand, fill) {
-        Rotation::None => out.clone_from(input),
+        Rotation::None => copy(input, out),
         Rotation::Quarter => flip::quarter_turn(input, out),
         Rotation::Half => {
-            out.clone_from(input);
+            copy(input, out);
             flip::half_turn(out);
         }
         Rotation::ThreeQuarters => flip::three_quarter_turn(input, out),
@@ -37,6 +37,12 @@ pub(crate) fn rotate(
             }
         }
     }
+}
+
+/// As `clone_from`, but into the memory that is there.
+fn copy(input: &Picture, out: &mut Picture) {
+    out.reset_part(input.whole(), input.part());
+    out.pixels_mut().copy_from_slice(input.pixels());
 }
 
 /// The rectangle of a picture of size `input` that [`rotate_bilinear`] and [`rotate_nearest`] read to make `part` of
@@ -82,8 +88,8 @@ pub(crate) fn rotate_nearest(
         let (mut x, mut y) = (a2 + a0 * column + a1 * line, a5 + a3 * column + a4 * line);
         match fill {
             Fill::Color(color) => {
-                let inside = inside(x, a0, whole.width, row.len());
-                let inside = intersection(inside, self::inside(y, a3, whole.height, row.len()));
+                let columns = inside::<16>(x, a0, whole.width, row.len());
+                let inside = intersection(columns, inside::<16>(y, a3, whole.height, row.len()));
                 row[..inside.start].fill(opaque(color));
                 row[inside.end..].fill(opaque(color));
                 x += a0 * inside.start as i64 - (i64::from(stored.x) << 16);
@@ -105,9 +111,9 @@ pub(crate) fn rotate_nearest(
     }
 }
 
-/// The steps `i` of `0..len` with `start + i step` inside `0..size`, 16 fractional bits.
-pub(crate) fn inside(start: i64, step: i64, size: u32, len: usize) -> Range<usize> {
-    let end = i64::from(size) << 16;
+/// The steps `i` of `0..len` with `start + i step` inside `0..size`, all with `BITS` fractional bits.
+pub(crate) fn inside<const BITS: u32>(start: i64, step: i64, size: u32, len: usize) -> Range<usize> {
+    let end = i64::from(size) << BITS;
     let len = len as i64;
     // Smallest i with start + i step >= bound, for a positive step.
     let reaches = |start: i64, step: i64, bound: i64| (bound - start + step - 1).div_euclid(step).clamp(0, len);
@@ -121,9 +127,10 @@ pub(crate) fn inside(start: i64, step: i64, size: u32, len: usize) -> Range<usiz
     from as usize..to.max(from) as usize
 }
 
+/// What both hold: if nothing, an empty range within `b`.
 fn intersection(a: Range<usize>, b: Range<usize>) -> Range<usize> {
-    let start = a.start.max(b.start);
-    start..a.end.min(b.end).max(start)
+    let start = a.start.clamp(b.start, b.end);
+    start..a.end.clamp(start, b.end)
 }
 
 /// The pixel of the whole at (`x`, `y`), or the nearest one that is stored.
@@ -181,7 +188,7 @@ pub(crate) fn rotate_bilinear(
 }
 
 /// [`rotate_bilinear`], pixel by pixel.
-fn bilinear(input: &Picture, matrix: [f64; 6], fill: Fill, part: Rect, out: &mut Picture) {
+pub(super) fn bilinear(input: &Picture, matrix: [f64; 6], fill: Fill, part: Rect, out: &mut Picture) {
     for y in 0..part.height {
         let line = Line::new(input, matrix, fill, part.y + y);
         for (x, pixel) in (part.x..).zip(out.row_mut(y)) {
@@ -249,109 +256,245 @@ impl<'a> Line<'a> {
     }
 }
 
-/// [`rotate_bilinear`] with AVX2: four points at once, then for each the four channels of its pixel at once. The
-/// operations on every number are those of [`Line::bilinear`], in the same order.
+/// [`rotate_bilinear`] with AVX2, eight pixels at once.
+///
+/// Points are 32.32 fixed point and values single precision, so a value may be off by a little, and its byte by one if
+/// it lies that close to where bytes change. Those pixels, about one in a thousand, are made again by
+/// [`Line::bilinear`]; all others are equal without. This rests on bilinear interpolation being continuous: a point off
+/// by a little, be it into the next pixel, gives a value off by a little.
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
     #![allow(unsafe_code)]
 
-    use super::{Line, opaque};
+    use super::{Line, inside, intersection, opaque};
     use crate::cpu::simd::has_avx2;
     use crate::picture::{Picture, Pixel, Rect};
     use crate::recipe::op::Fill;
     use std::arch::x86_64::*;
+    use std::ops::Range;
 
-    /// Does it and says so, or leaves it where the processor has no AVX2 or the picture is too large.
+    /// Fractional bits of a point.
+    const BITS: u32 = 32;
+    /// Pixels for which a point is carried on by addition, before it is computed anew.
+    const SEGMENT: usize = 512;
+    /// Bound of what a value can be off by. In units of 1e-5: points 3 for 512 steps off by 2^-33 and 3 for fractions
+    /// cut to 24 bits, on both axes, at 255 a pixel; arithmetic 0.8 for each of four roundings. Twice that and more.
+    const DOUBT: f32 = 1.0 / 4096.0;
+
+    /// Does it and says so, or leaves it where the processor has no AVX2 or the picture is too small or large.
     pub(super) fn bilinear(input: &Picture, matrix: [f64; 6], fill: Fill, part: Rect, out: &mut Picture) -> bool {
-        // Indices of pixels are 32-bit lanes.
-        if !has_avx2() || input.pixels().len() > i32::MAX as usize {
+        let stored = input.part();
+        // Indices of pixels are 32-bit lanes, and pixels have neighbours to the right and below.
+        if !has_avx2() || input.pixels().len() > i32::MAX as usize || stored.width < 2 || stored.height < 2 {
             return false;
         }
         for y in 0..part.height {
             let line = Line::new(input, matrix, fill, part.y + y);
-            // SAFETY: the processor has AVX2.
-            unsafe { row(&line, part.x, out.row_mut(y)) };
+            let mut first = part.x;
+            for segment in out.row_mut(y).chunks_mut(SEGMENT) {
+                make_segment(&line, first, segment);
+                first += SEGMENT as u32;
+            }
         }
         true
     }
 
-    #[target_feature(enable = "avx2")]
-    fn row(line: &Line<'_>, first: u32, out: &mut [Pixel]) {
-        let set = |v: f64| _mm256_set1_pd(v);
-        let (step, rows, origin) = (line.step.map(set), line.row.map(set), line.origin.map(set));
-        let (zero, half) = (_mm256_setzero_pd(), set(0.5));
-        let (width, height) = (set(line.width), set(line.height));
-        let (edge, color) = match line.fill {
-            Fill::Color(color) => (false, _mm_set1_epi32(i32::from_le_bytes(opaque(color)))),
-            Fill::Edge(_) => (true, _mm_setzero_si128()),
-        };
-        let rounding = if edge { half } else { zero };
-        let stride = line.stored.width as i32;
-        let start = [line.stored.x, line.stored.y].map(|v| _mm_set1_epi32(v as i32));
-        let last = [line.stored.width, line.stored.height].map(|v| _mm_set1_epi32(v as i32 - 1));
-        let clamp = |v: __m128i, axis: usize| {
-            let v = _mm_sub_epi32(v, start[axis]);
-            _mm_min_epi32(_mm_max_epi32(v, _mm_setzero_si128()), last[axis])
-        };
-        let one = _mm_set1_epi32(1);
-        let stride = _mm_set1_epi32(stride);
-
-        let mut columns = _mm256_add_pd(set(f64::from(first)), _mm256_setr_pd(0.5, 1.5, 2.5, 3.5));
-        let (quads, rest) = out.as_chunks_mut::<4>();
-        let done = first + (quads.len() * 4) as u32;
-        for quad in quads {
-            let point = |axis: usize| {
-                _mm256_add_pd(_mm256_add_pd(_mm256_mul_pd(step[axis], columns), rows[axis]), origin[axis])
-            };
-            let (x, y) = (point(0), point(1));
-            columns = _mm256_add_pd(columns, set(4.0));
-            let mut inside = _mm256_setzero_pd();
-            if !edge {
-                let inside_x =
-                    _mm256_and_pd(_mm256_cmp_pd::<_CMP_GE_OQ>(x, zero), _mm256_cmp_pd::<_CMP_LT_OQ>(x, width));
-                let inside_y =
-                    _mm256_and_pd(_mm256_cmp_pd::<_CMP_GE_OQ>(y, zero), _mm256_cmp_pd::<_CMP_LT_OQ>(y, height));
-                inside = _mm256_and_pd(inside_x, inside_y);
-                if _mm256_movemask_pd(inside) == 0 {
-                    *quad = bytemuck::cast(color);
-                    continue;
+    fn make_segment(line: &Line<'_>, first: u32, out: &mut [Pixel]) {
+        let stored = line.stored;
+        let fixed = |v: f64| (v * (1u64 << BITS) as f64).round() as i64;
+        let x = f64::from(first) + 0.5;
+        let start: [i64; 2] = std::array::from_fn(|axis| {
+            let origin = f64::from([stored.x, stored.y][axis]);
+            fixed(line.step[axis] * x + line.row[axis] + line.origin[axis] - 0.5 - origin)
+        });
+        let step = line.step.map(fixed);
+        let len = out.len();
+        // Where the point lies between the centres of four stored pixels.
+        let between = intersection(
+            inside::<BITS>(start[0], step[0], stored.width - 1, len),
+            inside::<BITS>(start[1], step[1], stored.height - 1, len),
+        );
+        let points = Points { start, step };
+        match line.fill {
+            Fill::Color(color) => {
+                // Where the point is inside the picture or within a pixel of it.
+                let margin = |axis: usize, origin: u32, size: f64| {
+                    let start = start[axis] + ((i64::from(origin) + 2) << BITS);
+                    inside::<BITS>(start, step[axis], size as u32 + 4, len)
+                };
+                let near = intersection(margin(0, stored.x, line.width), margin(1, stored.y, line.height));
+                out[..near.start].fill(opaque(color));
+                out[near.end..].fill(opaque(color));
+                let between = intersection(between, near.clone());
+                for x in (near.start..between.start).chain(between.end..near.end) {
+                    out[x] = line.bilinear(first + x as u32);
+                }
+                // SAFETY: the processor has AVX2, and `between` holds.
+                unsafe { make::<false, false>(line, points, first, between, out) };
+            }
+            Fill::Edge(_) => {
+                // SAFETY: the processor has AVX2, and where `between` does not hold, points are clamped.
+                unsafe {
+                    make::<true, true>(line, points, first, 0..between.start, out);
+                    make::<true, true>(line, points, first, between.end..len, out);
+                    make::<true, false>(line, points, first, between, out);
                 }
             }
-            let (x, y) = (_mm256_sub_pd(x, half), _mm256_sub_pd(y, half));
-            let (left, top) = (_mm256_floor_pd(x), _mm256_floor_pd(y));
-            let dx: [f64; 4] = bytemuck::cast(_mm256_sub_pd(x, left));
-            let dy: [f64; 4] = bytemuck::cast(_mm256_sub_pd(y, top));
-            let (left, top) = (_mm256_cvttpd_epi32(left), _mm256_cvttpd_epi32(top));
-            let right = clamp(_mm_add_epi32(left, one), 0);
-            let bottom = _mm_mullo_epi32(clamp(_mm_add_epi32(top, one), 1), stride);
-            let left = clamp(left, 0);
-            let top = _mm_mullo_epi32(clamp(top, 1), stride);
-            let index = |a: __m128i, b: __m128i| -> [u32; 4] { bytemuck::cast(_mm_add_epi32(a, b)) };
-            let indices = [index(top, left), index(top, right), index(bottom, left), index(bottom, right)];
-            let made: [__m128i; 4] = std::array::from_fn(|i| {
-                let load = |corner: usize| {
-                    let pixel = line.pixels[indices[corner][i] as usize];
-                    _mm256_cvtepi32_pd(_mm_cvtepu8_epi32(_mm_cvtsi32_si128(i32::from_le_bytes(pixel))))
-                };
-                let mix = |a: __m256d, b: __m256d, d: __m256d| _mm256_add_pd(a, _mm256_mul_pd(_mm256_sub_pd(b, a), d));
-                let (dx, dy) = (set(dx[i]), set(dy[i]));
-                let made = mix(mix(load(0), load(1), dx), mix(load(2), load(3), dx), dy);
-                _mm256_cvttpd_epi32(if edge { _mm256_add_pd(made, rounding) } else { made })
-            });
-            let made = _mm_packus_epi16(_mm_packs_epi32(made[0], made[1]), _mm_packs_epi32(made[2], made[3]));
-            let made = if edge {
-                made
+        }
+    }
+
+    /// The point of each pixel of a segment, less half a pixel and the origin of what is stored.
+    #[derive(Clone, Copy)]
+    struct Points {
+        start: [i64; 2],
+        step: [i64; 2],
+    }
+
+    /// Makes the pixels `range` of a segment.
+    ///
+    /// # Safety
+    /// Unless `CLAMP`, the points of all of `range` lie at 0 or more and below the stored width - 1 and height - 1. The
+    /// stored width and height are 2 or more.
+    #[target_feature(enable = "avx2,fma")]
+    unsafe fn make<const EDGE: bool, const CLAMP: bool>(
+        line: &Line<'_>,
+        points: Points,
+        first: u32,
+        range: Range<usize>,
+        out: &mut [Pixel],
+    ) {
+        let Range { mut start, end } = range;
+        let ends = [line.stored.width, line.stored.height].map(|v| ((i64::from(v) - 1) << BITS) - 1);
+        let stride = line.stored.width as usize;
+        let strides = _mm256_set1_epi32(stride as i32);
+        // In an order that makes shuffles of two vectors of four come out in the pixels' order.
+        let vectors = |axis: usize, order: [i64; 4]| {
+            let at = |i: i64| points.start[axis] + (start as i64 + i) * points.step[axis];
+            _mm256_setr_epi64x(at(order[0]), at(order[1]), at(order[2]), at(order[3]))
+        };
+        let mut at = [0, 1].map(|axis| [vectors(axis, [0, 1, 4, 5]), vectors(axis, [2, 3, 6, 7])]);
+        let eight = points.step.map(|step| _mm256_set1_epi64x(8 * step));
+        while start < end {
+            let len = (end - start).min(8);
+            let mut whole_part = [_mm256_setzero_si256(); 2];
+            let mut fraction_bits = [_mm256_setzero_si256(); 2];
+            let mut fraction = [_mm256_setzero_ps(); 2];
+            for axis in 0..2 {
+                let [low, high] = at[axis].map(|v| {
+                    // The last step may reach beyond the range: clamped, its pixels can be loaded and are dropped.
+                    let v = if CLAMP || len < 8 { clamp(v, ends[axis]) } else { v };
+                    _mm256_castsi256_ps(v)
+                });
+                whole_part[axis] = _mm256_castps_si256(_mm256_shuffle_ps::<0b11_01_11_01>(low, high));
+                let bits = _mm256_castps_si256(_mm256_shuffle_ps::<0b10_00_10_00>(low, high));
+                fraction_bits[axis] = bits;
+                let scale = _mm256_set1_ps(1.0 / (1 << 24) as f32);
+                fraction[axis] = _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_srli_epi32::<8>(bits)), scale);
+                at[axis] = at[axis].map(|v| _mm256_add_epi64(v, eight[axis]));
+            }
+            let index = _mm256_add_epi32(_mm256_mullo_epi32(whole_part[1], strides), whole_part[0]);
+            // SAFETY: each index is that of a stored pixel neither in the last column nor in the last row, by the
+            // caller's promise or because points are clamped.
+            let [top, bottom] = unsafe { [load(line.pixels, index, 0), load(line.pixels, index, stride)] };
+            let (made, mut doubt) = mix::<EDGE>(top, bottom, fraction);
+            if !EDGE {
+                doubt |= unsure_of_pixel(fraction_bits);
+            }
+            if len == 8 {
+                let pixels: &mut [Pixel; 8] = (&mut out[start..start + 8]).try_into().expect("eight pixels");
+                *pixels = bytemuck::cast(made);
             } else {
-                let inside = _mm256_castpd_si256(inside);
-                let low = _mm_castsi128_ps(_mm256_castsi256_si128(inside));
-                let high = _mm_castsi128_ps(_mm256_extracti128_si256::<1>(inside));
-                let inside = _mm_castps_si128(_mm_shuffle_ps::<0b10_00_10_00>(low, high));
-                _mm_blendv_epi8(color, made, inside)
-            };
-            *quad = bytemuck::cast(made);
+                let pixels: [Pixel; 8] = bytemuck::cast(made);
+                out[start..end].copy_from_slice(&pixels[..len]);
+            }
+            doubt &= (1 << len) - 1;
+            while doubt != 0 {
+                let x = start + doubt.trailing_zeros() as usize;
+                out[x] = line.bilinear(first + x as u32);
+                doubt &= doubt - 1;
+            }
+            start += 8;
         }
-        for (x, pixel) in (done..).zip(rest) {
-            *pixel = line.bilinear(x);
+    }
+
+    /// A bit for each of the eight points so close to a pixel's centre, by the fractions of its coordinates, that it may
+    /// in truth lie beyond it, between other pixels. That matters where a value is just below a whole number, which drops
+    /// to the one before: four equal bytes here say nothing about the bytes there.
+    #[target_feature(enable = "avx2")]
+    fn unsure_of_pixel(fraction: [__m256i; 2]) -> u32 {
+        const CLOSE: i32 = 1 << 12;
+        let [x, y] = fraction.map(|v| _mm256_add_epi32(v, _mm256_set1_epi32(CLOSE)));
+        let high = _mm256_and_si256(_mm256_min_epu32(x, y), _mm256_set1_epi32(-2 * CLOSE));
+        _mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(high, _mm256_setzero_si256()))) as u32
+    }
+
+    /// Each of the four lanes between 0 and `end`.
+    #[target_feature(enable = "avx2")]
+    fn clamp(v: __m256i, end: i64) -> __m256i {
+        let end = _mm256_set1_epi64x(end);
+        let v = _mm256_blendv_epi8(v, end, _mm256_cmpgt_epi64(v, end));
+        _mm256_andnot_si256(_mm256_cmpgt_epi64(_mm256_setzero_si256(), v), v)
+    }
+
+    /// The eight pixels at the indices plus `offset`, and the eight to the right of those.
+    ///
+    /// # Safety
+    /// Each index plus `offset`, and one more, is that of a pixel.
+    #[target_feature(enable = "avx2")]
+    unsafe fn load(pixels: &[Pixel], index: __m256i, offset: usize) -> [__m256i; 2] {
+        let index: [u32; 8] = bytemuck::cast(index);
+        let pair = |i: usize| {
+            let at = index[i] as usize + offset;
+            debug_assert!(at + 1 < pixels.len());
+            // SAFETY: `at` and `at + 1` are indices of pixels, by the caller's promise.
+            unsafe { pixels.as_ptr().add(at).cast::<f64>() }
+        };
+        let four = |i: [usize; 4]| {
+            // SAFETY: each pointer is to two pixels, 8 bytes, which need no alignment here.
+            let [low, high] =
+                unsafe { [[i[0], i[1]], [i[2], i[3]]].map(|i| _mm_loadh_pd(_mm_load_sd(pair(i[0])), pair(i[1]))) };
+            _mm256_castpd_ps(_mm256_insertf128_pd::<1>(_mm256_castpd128_pd256(low), high))
+        };
+        let (a, b) = (four([0, 1, 4, 5]), four([2, 3, 6, 7]));
+        let left = _mm256_shuffle_ps::<0b10_00_10_00>(a, b);
+        let right = _mm256_shuffle_ps::<0b11_01_11_01>(a, b);
+        [_mm256_castps_si256(left), _mm256_castps_si256(right)]
+    }
+
+    /// Eight pixels from their neighbours on the left and right, above and below; and a bit for each that is in doubt.
+    #[target_feature(enable = "avx2,fma")]
+    fn mix<const EDGE: bool>(top: [__m256i; 2], bottom: [__m256i; 2], [dx, dy]: [__m256; 2]) -> (__m256i, u32) {
+        let byte = _mm256_set1_epi32(255);
+        let sign = _mm256_set1_ps(-0.0);
+        let mut made = _mm256_set1_epi32(255 << 24);
+        let mut doubt = _mm256_setzero_si256();
+        macro_rules! channel {
+            ($shift:literal) => {{
+                let value =
+                    |pixel: __m256i| _mm256_cvtepi32_ps(_mm256_and_si256(_mm256_srli_epi32::<$shift>(pixel), byte));
+                let lerp = |a: __m256, b: __m256, d: __m256| _mm256_fmadd_ps(_mm256_sub_ps(b, a), d, a);
+                let above = lerp(value(top[0]), value(top[1]), dx);
+                let below = lerp(value(bottom[0]), value(bottom[1]), dx);
+                let mut exact = lerp(above, below, dy);
+                if EDGE {
+                    exact = _mm256_add_ps(exact, _mm256_set1_ps(0.5));
+                }
+                let nearest = _mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(exact);
+                let distance = _mm256_andnot_ps(sign, _mm256_sub_ps(exact, nearest));
+                let close = _mm256_cmp_ps::<_CMP_LT_OQ>(distance, _mm256_set1_ps(DOUBT));
+                let close = _mm256_and_si256(_mm256_castps_si256(close), _mm256_set1_epi32(255 << $shift));
+                doubt = _mm256_or_si256(doubt, close);
+                made = _mm256_or_si256(made, _mm256_slli_epi32::<$shift>(_mm256_cvttps_epi32(exact)));
+            }};
         }
+        channel!(0);
+        channel!(8);
+        channel!(16);
+        // No doubt about four equal bytes: every difference is 0.
+        let differ = |a: __m256i, b: __m256i| _mm256_xor_si256(a, b);
+        let uneven = _mm256_or_si256(differ(top[0], top[1]), differ(bottom[0], bottom[1]));
+        let uneven = _mm256_or_si256(uneven, differ(top[0], bottom[0]));
+        let sure = _mm256_cmpeq_epi32(_mm256_and_si256(doubt, uneven), _mm256_setzero_si256());
+        (made, !_mm256_movemask_ps(_mm256_castsi256_ps(sure)) as u32)
     }
 }
