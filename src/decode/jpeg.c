@@ -13,8 +13,16 @@
 #include <string.h>
 
 #include <jconfig.h>
+#define JPEG_INTERNALS /* for the entropy decoder's interface */
 #include <jpeglib.h>
 #include <jerror.h>
+
+#if defined(__GNUC__) || defined(__clang__)
+#include "huffman.h"
+#define OWN_HUFFMAN 1
+#else
+#define OWN_HUFFMAN 0
+#endif
 
 /* What a call came to. The Rust side has the same numbers. */
 enum {
@@ -42,6 +50,9 @@ typedef struct {
   int started;        /* the header has been read and the rows below are being made */
   uint32_t rows_done; /* rows of the rectangle that are complete */
   char message[JMSG_LENGTH_MAX];
+#if OWN_HUFFMAN
+  huffman_decoder huffman;
+#endif
 } wf_decoder;
 
 /* One call's work; the Rust side has the same layout. */
@@ -220,6 +231,13 @@ static window choose_window(j_decompress_ptr cinfo, const wf_job *job) {
   return w;
 }
 
+#if OWN_HUFFMAN
+static boolean decode_mcu(j_decompress_ptr cinfo, JBLOCKROW *blocks) {
+  wf_decoder *self = cinfo->client_data;
+  return huffman_decode_mcu(cinfo, &self->huffman, blocks);
+}
+#endif
+
 static int decode(wf_decoder *self, const wf_job *job) {
   j_decompress_ptr cinfo = &self->cinfo;
 
@@ -244,6 +262,12 @@ static int decode(wf_decoder *self, const wf_job *job) {
     snprintf(self->message, sizeof self->message, "the data end after scan %d", cinfo->input_scan_number);
     return WF_MISSING;
   }
+#if OWN_HUFFMAN
+  if (!cinfo->progressive_mode && !cinfo->arith_code && !jpeg_has_multiple_scans(cinfo)) {
+    huffman_start(cinfo, &self->huffman);
+    cinfo->entropy->decode_mcu = decode_mcu;
+  }
+#endif
 
   window w = choose_window(cinfo, job);
   if (w.width < cinfo->output_width)
@@ -253,7 +277,9 @@ static int decode(wf_decoder *self, const wf_job *job) {
   const int direct = w.width == job->width;
   JSAMPROW rows[ROWS_A_CALL];
   JSAMPARRAY scratch =
-      (*cinfo->mem->alloc_sarray)((j_common_ptr)cinfo, JPOOL_IMAGE, 4 * w.width, ROWS_A_CALL);
+      (*cinfo->mem->alloc_sarray)((j_common_ptr)cinfo, JPOOL_IMAGE, 4 * w.width + 16, ROWS_A_CALL);
+  for (int i = 0; i < ROWS_A_CALL; i++)
+    scratch[i] += 16;
 
   if (w.top > 0)
     jpeg_skip_scanlines(cinfo, w.top);

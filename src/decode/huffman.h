@@ -1,0 +1,366 @@
+/*
+ * A faster entropy decoder for baseline JPEG, put in the place of libjpeg's.
+ *
+ * More than two thirds of libjpeg's time on photographs of good quality goes into Huffman decoding. This one differs in
+ * that a table entry gives the length of code and coefficient bits together, so that the next look-up need not wait for
+ * the coefficient; that bits are taken eight bytes at a time; and that blocks of which nothing is needed (rows above a
+ * rectangle, columns beside it) are only walked through.
+ *
+ * What comes out is the same for damaged data too: zero bits behind the end of a segment, a zero for a code that does not
+ * exist, blocks left empty after the data have ended. Unlike libjpeg's fast path it warns of every bad code.
+ */
+
+#ifndef WF_HUFFMAN_H
+#define WF_HUFFMAN_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <jpeglib.h> /* with JPEG_INTERNALS defined */
+#include <jerror.h>
+
+enum { LOOK_BITS = 11 };
+
+/*
+ * What the next LOOK_BITS bits mean. From the low end:
+ *   6 bits   length of the code and of the coefficient's own bits together
+ *   1 bit    unused
+ *   1 bit    LOOK_MORE: this is not all
+ *   8 bits   how far the coefficient's index moves on: zeros before it, and 1; END_OF_BLOCK for the end of the block
+ *   16 bits  the coefficient; with LOOK_MORE its length in bits, or 0 if the code itself is longer, or does not exist
+ */
+enum { LOOK_MORE = 0x80, END_OF_BLOCK = 64 };
+
+typedef struct {
+  uint32_t look[1 << LOOK_BITS];
+  int32_t code_end[17];     /* of each length: one past its last code; 0 if there is none */
+  int32_t first_symbol[17]; /* of each length: index of its first code's symbol, less that code */
+  uint8_t symbols[256];
+  uint8_t counts[17];
+  int is_ac;
+} huffman_table;
+
+typedef struct {
+  uint64_t bits; /* left-aligned; zeros behind the valid ones */
+  int valid;     /* number of valid bits */
+  uint32_t restarts_to_go;
+  JDIMENSION column; /* of the next MCU */
+  int32_t dc[MAX_COMPS_IN_SCAN];
+  int block_component[D_MAX_BLOCKS_IN_MCU];
+  const huffman_table *block_dc[D_MAX_BLOCKS_IN_MCU], *block_ac[D_MAX_BLOCKS_IN_MCU];
+  huffman_table dc_tables[NUM_HUFF_TBLS], ac_tables[NUM_HUFF_TBLS];
+} huffman_decoder;
+
+/* Where the k-th coefficient of a block goes. Behind the 63rd: damaged data, and the end of a block. */
+static const uint8_t zigzag[63 + END_OF_BLOCK] = {
+  0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13, 6,
+  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46,
+  53, 60, 61, 54, 47, 55, 62, 63,
+  63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63,
+  63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63,
+  63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63,
+};
+
+/* A coefficient of `size` bits; one that starts with 0 is negative. */
+static inline __attribute__((always_inline)) int32_t coefficient(uint32_t bits, uint32_t size) {
+  return (int32_t)bits + (int32_t)(((bits >> (size - 1)) - 1) & (1 - (1u << size)));
+}
+
+/* How far a symbol moves the index on. Of a DC coefficient nothing is asked. */
+static inline uint32_t symbol_advance(const huffman_table *table, uint32_t symbol) {
+  if (!table->is_ac || ((symbol & 15) == 0 && symbol != 0xF0))
+    return END_OF_BLOCK;
+  return (symbol >> 4) + 1;
+}
+
+/* libjpeg has checked the table: at most 256 symbols, no length with more codes than it has room for. */
+static void huffman_table_make(huffman_table *table, const JHUFF_TBL *from, int is_ac) {
+  int32_t code = 0, symbol = 0;
+  if (memcmp(table->symbols, from->huffval, sizeof table->symbols) == 0 &&
+      memcmp(table->counts, from->bits, sizeof table->counts) == 0 && table->is_ac == is_ac && table->code_end[0])
+    return; /* the last picture had the same */
+  memcpy(table->symbols, from->huffval, sizeof table->symbols);
+  memcpy(table->counts, from->bits, sizeof table->counts);
+  table->is_ac = is_ac;
+  table->code_end[0] = 1;
+  for (size_t i = 0; i < 1 << LOOK_BITS; i++)
+    table->look[i] = LOOK_MORE;
+  for (int len = 1; len <= 16; len++, code <<= 1) {
+    int32_t count = from->bits[len];
+    table->first_symbol[len] = symbol - code;
+    table->code_end[len] = count ? code + count : 0;
+    for (int32_t i = 0; i < count; i++, code++, symbol++) {
+      uint32_t value = from->huffval[symbol & 255], size = value & 15;
+      if (len > LOOK_BITS)
+        continue;
+      uint32_t entry = symbol_advance(table, value) << 8 | ((uint32_t)len + size);
+      uint32_t *to = table->look + ((size_t)code << (LOOK_BITS - len));
+      size_t room = (size_t)1 << (LOOK_BITS - len);
+      if ((uint32_t)len + size > LOOK_BITS) {
+        for (size_t n = 0; n < room; n++)
+          *to++ = entry | LOOK_MORE | size << 16;
+      } else {
+        for (uint32_t bits = 0; bits < 1u << size; bits++) {
+          uint32_t filled = entry | (uint32_t)(size ? coefficient(bits, size) : 0) << 16;
+          for (size_t n = 0; n < room >> size; n++)
+            *to++ = filled;
+        }
+      }
+    }
+  }
+}
+
+/* The whole entry where the table's is not all. A code that does not exist is 17 bits long and means 0. */
+static __attribute__((noinline)) uint32_t huffman_look_further(j_decompress_ptr cinfo, const huffman_table *table,
+                                                               uint32_t entry, uint64_t bits) {
+  uint32_t size = entry >> 16, total = entry & 63;
+  if (size == 0) {
+    for (uint32_t len = LOOK_BITS + 1;; len++) {
+      if (len > 16) {
+        WARNMS(cinfo, JWRN_HUFF_BAD_CODE);
+        return END_OF_BLOCK << 8 | 17;
+      }
+      int32_t code = (int32_t)(bits >> (64 - len));
+      if (code < table->code_end[len]) {
+        uint32_t value = table->symbols[(code + table->first_symbol[len]) & 255];
+        size = value & 15;
+        total = len + size;
+        entry = symbol_advance(table, value) << 8 | total;
+        if (size == 0)
+          return entry;
+        break;
+      }
+    }
+  }
+  uint32_t value = (uint32_t)(bits << (total - size) >> (64 - size));
+  return (entry & 0xFF00) | total | (uint32_t)coefficient(value, size) << 16;
+}
+
+static void huffman_out_of_data(j_decompress_ptr cinfo, huffman_decoder *self) {
+  self->valid = 0;
+  self->bits = 0;
+  if (!cinfo->entropy->insufficient_data) {
+    WARNMS(cinfo, JWRN_HIT_MARKER);
+    cinfo->entropy->insufficient_data = TRUE;
+  }
+}
+
+/* Takes bytes one by one, up to the next marker. */
+static __attribute__((noinline)) void huffman_fill_slowly(j_decompress_ptr cinfo, huffman_decoder *self) {
+  struct jpeg_source_mgr *src = cinfo->src;
+  if (self->valid < 0)
+    huffman_out_of_data(cinfo, self);
+  while (self->valid < 56 && cinfo->unread_marker == 0) {
+    int byte = -1, escaped = 0;
+    do {
+      if (src->bytes_in_buffer == 0 && !(*src->fill_input_buffer)(cinfo)) {
+        cinfo->unread_marker = JPEG_EOI;
+        return;
+      }
+      byte = *src->next_input_byte++;
+      src->bytes_in_buffer--;
+      if (escaped && byte != 0xFF) {
+        if (byte != 0) {
+          cinfo->unread_marker = byte;
+          return;
+        }
+        byte = 0xFF;
+        break;
+      }
+      escaped = byte == 0xFF;
+    } while (escaped);
+    self->bits |= (uint64_t)byte << (56 - self->valid);
+    self->valid += 8;
+  }
+}
+
+static inline __attribute__((always_inline)) uint64_t load_big_endian(const JOCTET *from) {
+  uint64_t word;
+  memcpy(&word, from, sizeof word);
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+  word = __builtin_bswap64(word);
+#endif
+  return word;
+}
+
+static inline __attribute__((always_inline)) int has_ff(uint64_t word) {
+  const uint64_t low = UINT64_C(0x0101010101010101), high = UINT64_C(0x8080808080808080);
+  return ((~word - low) & word & high) != 0;
+}
+
+/* At least 56 bits, or all that there are: enough for five entries that are all of their coefficient. */
+#define FILL                                                                                                           \
+  do {                                                                                                                 \
+    uint64_t word_;                                                                                                    \
+    if (__builtin_expect(next <= last && !has_ff(word_ = load_big_endian(next)), 1)) {                                 \
+      bits |= word_ >> valid;                                                                                          \
+      next += (63 - valid) >> 3;                                                                                       \
+      valid |= 56;                                                                                                     \
+    } else {                                                                                                           \
+      SAVE;                                                                                                            \
+      huffman_fill_slowly(cinfo, self);                                                                                \
+      LOAD;                                                                                                            \
+    }                                                                                                                  \
+  } while (0)
+
+#define SAVE                                                                                                           \
+  do {                                                                                                                 \
+    self->bits = bits, self->valid = valid;                                                                            \
+    src->bytes_in_buffer -= (size_t)(next - src->next_input_byte);                                                     \
+    src->next_input_byte = next;                                                                                       \
+  } while (0)
+
+#define LOAD                                                                                                           \
+  do {                                                                                                                 \
+    bits = self->bits, valid = self->valid;                                                                            \
+    next = src->next_input_byte;                                                                                       \
+    /* Where eight bytes can be taken at once; nowhere once a marker has been met. */                                  \
+    last = cinfo->unread_marker == 0 && src->bytes_in_buffer >= 8 ? next + src->bytes_in_buffer - 8 : NULL;            \
+  } while (0)
+
+#define TAKE                                                                                                           \
+  do {                                                                                                                 \
+    bits <<= entry & 63;                                                                                               \
+    valid -= (int)(entry & 63);                                                                                        \
+  } while (0)
+
+static inline __attribute__((always_inline)) void huffman_mcu(j_decompress_ptr cinfo, huffman_decoder *self,
+                                                              JBLOCKROW *blocks, const int keep) {
+  struct jpeg_source_mgr *src = cinfo->src;
+  uint64_t bits;
+  int valid;
+  const JOCTET *next, *last;
+  LOAD;
+  for (int b = 0; b < cinfo->blocks_in_MCU; b++) {
+    const huffman_table *table = self->block_dc[b];
+    uint32_t entry, k = 0;
+    JCOEF *block = keep ? *blocks[b] : NULL;
+    int32_t *dc = &self->dc[self->block_component[b]];
+
+    FILL;
+    entry = table->look[bits >> (64 - LOOK_BITS)];
+    if (__builtin_expect(entry & LOOK_MORE, 0))
+      entry = huffman_look_further(cinfo, table, entry, bits);
+    TAKE;
+    *dc = (int32_t)((uint32_t)*dc + (uint32_t)(int16_t)(entry >> 16));
+    if (keep)
+      block[0] = (JCOEF)*dc;
+
+    table = self->block_ac[b];
+    do {
+      FILL;
+      for (int i = 0; i < 5; i++) {
+        entry = table->look[bits >> (64 - LOOK_BITS)];
+        if (__builtin_expect(entry & LOOK_MORE, 0)) {
+          FILL;
+          entry = huffman_look_further(cinfo, table, entry, bits);
+          i = 5;
+        }
+        TAKE;
+        k += entry >> 8 & 0xFF;
+        /* The end of the block writes a zero where nothing has been written yet: cheaper than to ask. */
+        if (keep)
+          block[zigzag[k]] = (JCOEF)(entry >> 16);
+        if (k >= DCTSIZE2 - 1)
+          break;
+      }
+    } while (k < DCTSIZE2 - 1);
+  }
+  SAVE;
+  if (self->valid < 0)
+    huffman_out_of_data(cinfo, self);
+}
+
+#undef FILL
+#undef SAVE
+#undef LOAD
+#undef TAKE
+
+#if defined(__x86_64__)
+/* Shifts by a variable amount are one instruction instead of three there. */
+__attribute__((target("bmi,bmi2"))) static void huffman_mcu_keep_bmi2(j_decompress_ptr cinfo, huffman_decoder *self,
+                                                                      JBLOCKROW *blocks) {
+  huffman_mcu(cinfo, self, blocks, 1);
+}
+__attribute__((target("bmi,bmi2"))) static void huffman_mcu_pass_bmi2(j_decompress_ptr cinfo, huffman_decoder *self) {
+  huffman_mcu(cinfo, self, NULL, 0);
+}
+#endif
+
+static void huffman_mcu_keep(j_decompress_ptr cinfo, huffman_decoder *self, JBLOCKROW *blocks) {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("bmi2")) {
+    huffman_mcu_keep_bmi2(cinfo, self, blocks);
+    return;
+  }
+#endif
+  huffman_mcu(cinfo, self, blocks, 1);
+}
+
+static void huffman_mcu_pass(j_decompress_ptr cinfo, huffman_decoder *self) {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("bmi2")) {
+    huffman_mcu_pass_bmi2(cinfo, self);
+    return;
+  }
+#endif
+  huffman_mcu(cinfo, self, NULL, 0);
+}
+
+/* A restart marker is due. FALSE: no more bytes. */
+static boolean huffman_restart(j_decompress_ptr cinfo, huffman_decoder *self) {
+  cinfo->marker->discarded_bytes += (unsigned int)self->valid / 8;
+  self->valid = 0;
+  self->bits = 0;
+  if (!(*cinfo->marker->read_restart_marker)(cinfo))
+    return FALSE;
+  memset(self->dc, 0, sizeof self->dc);
+  self->restarts_to_go = cinfo->restart_interval;
+  if (cinfo->unread_marker == 0)
+    cinfo->entropy->insufficient_data = FALSE;
+  return TRUE;
+}
+
+/* One MCU. Without blocks, or outside of the columns that are wanted, it is only passed over. */
+static boolean huffman_decode_mcu(j_decompress_ptr cinfo, huffman_decoder *self, JBLOCKROW *blocks) {
+  JDIMENSION column = self->column;
+  self->column = column + 1 < cinfo->MCUs_per_row ? column + 1 : 0;
+  if (cinfo->restart_interval) {
+    if (self->restarts_to_go == 0 && !huffman_restart(cinfo, self))
+      return FALSE;
+    self->restarts_to_go--;
+  }
+  if (cinfo->entropy->insufficient_data)
+    return TRUE;
+  if (blocks && column >= cinfo->master->first_iMCU_col && column <= cinfo->master->last_iMCU_col)
+    huffman_mcu_keep(cinfo, self, blocks);
+  else
+    huffman_mcu_pass(cinfo, self);
+  return TRUE;
+}
+
+/* Call when libjpeg has started the one scan of a baseline picture, and so checked its tables. */
+static void huffman_start(j_decompress_ptr cinfo, huffman_decoder *self) {
+  int dc_made = 0, ac_made = 0;
+  self->bits = 0;
+  self->valid = 0;
+  self->column = 0;
+  self->restarts_to_go = cinfo->restart_interval;
+  memset(self->dc, 0, sizeof self->dc);
+  for (int b = 0; b < cinfo->blocks_in_MCU; b++) {
+    const jpeg_component_info *component = cinfo->cur_comp_info[cinfo->MCU_membership[b]];
+    int dc = component->dc_tbl_no, ac = component->ac_tbl_no;
+    if (!(dc_made >> dc & 1))
+      huffman_table_make(&self->dc_tables[dc], cinfo->dc_huff_tbl_ptrs[dc], 0);
+    if (!(ac_made >> ac & 1))
+      huffman_table_make(&self->ac_tables[ac], cinfo->ac_huff_tbl_ptrs[ac], 1);
+    dc_made |= 1 << dc;
+    ac_made |= 1 << ac;
+    self->block_component[b] = cinfo->MCU_membership[b];
+    self->block_dc[b] = &self->dc_tables[dc];
+    self->block_ac[b] = &self->ac_tables[ac];
+  }
+}
+
+#endif
