@@ -100,6 +100,7 @@ impl Rect {
 pub struct Picture {
     whole: Size,
     part: Rect,
+    /// The pixels stored, and behind them memory that a larger picture has left.
     pixels: Vec<Pixel>,
 }
 
@@ -138,7 +139,7 @@ impl Picture {
     /// Interleaved RGB bytes, row by row, three bytes a pixel.
     #[must_use]
     pub fn to_rgb(&self) -> Vec<u8> {
-        self.pixels.iter().flat_map(|p| [p[0], p[1], p[2]]).collect()
+        self.pixels().iter().flat_map(|p| [p[0], p[1], p[2]]).collect()
     }
 
     /// Width and height of what is stored.
@@ -162,12 +163,17 @@ impl Picture {
     /// The stored pixels, row by row.
     #[must_use]
     pub fn pixels(&self) -> &[Pixel] {
-        &self.pixels
+        &self.pixels[..self.len_px()]
     }
 
     /// The stored pixels, row by row.
     pub fn pixels_mut(&mut self) -> &mut [Pixel] {
-        &mut self.pixels
+        let len = self.len_px();
+        &mut self.pixels[..len]
+    }
+
+    const fn len_px(&self) -> usize {
+        self.part.width as usize * self.part.height as usize
     }
 
     /// Row `y` of what is stored.
@@ -200,9 +206,10 @@ impl Picture {
         debug_assert!(part.fits(whole), "{part:?} outside {whole}");
         self.whole = whole;
         self.part = part;
-        let len = part.width as usize * part.height as usize;
-        self.pixels.truncate(len);
-        self.pixels.resize(len, [0, 0, 0, 255]);
+        let len = self.len_px();
+        if self.pixels.len() < len {
+            self.pixels.resize(len, [0, 0, 0, 255]);
+        }
     }
 
     /// Gives back memory beyond `keep_px` pixels, so that one giant picture does not hold its memory for ever.
