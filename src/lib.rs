@@ -5,7 +5,11 @@ mod decode;
 mod error;
 mod picture;
 mod recipe;
+mod sampler;
+mod source;
 
 pub use error::{Error, Result};
 pub use picture::{Picture, Pixel, Rect, Size};
 pub use recipe::op::{CustomOp, Edge, Fill, Interpolation, Op, Resize, ResizeTo};
+pub use sampler::{Order, Sampler, Shard};
+pub use source::{EncodedPictures, ImageFolder, ListFile, MAX_ENCODED_BYTES, Source, open};

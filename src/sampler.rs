@@ -1,0 +1,313 @@
+//! The order of an epoch: every sample exactly once, the same on every machine.
+
+use crate::error::{Error, Result};
+use crate::recipe::draw::{Domain, Draw};
+use std::fmt;
+use std::str::FromStr;
+
+/// One of `count` equal parts of an epoch: what one rank of several reads.
+///
+/// ```
+/// # use warpfeed::Shard;
+/// let shard: Shard = "1/4".parse()?;
+/// assert_eq!(shard, Shard::new(1, 4)?);
+/// assert!(Shard::new(4, 4).is_err());
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Shard {
+    index: u32,
+    count: u32,
+}
+
+impl Shard {
+    /// The whole epoch: shard 0 of 1.
+    pub const WHOLE: Self = Self { index: 0, count: 1 };
+
+    /// Shard `index` of `count`, counted from 0.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] unless `index` is below `count`.
+    pub fn new(index: u32, count: u32) -> Result<Self> {
+        if index < count { Ok(Self { index, count }) } else { Err(Self::wrong(format!("{index}/{count}"))) }
+    }
+
+    /// Which part, from 0.
+    #[must_use]
+    pub const fn index(self) -> u32 {
+        self.index
+    }
+
+    /// Of how many parts.
+    #[must_use]
+    pub const fn count(self) -> u32 {
+        self.count
+    }
+
+    /// How many of `len` samples it holds. The shards of a set differ by one at most.
+    #[must_use]
+    pub const fn share(self, len: u64) -> u64 {
+        let (index, count) = (self.index as u64, self.count as u64);
+        len / count + (index < len % count) as u64
+    }
+
+    fn wrong(got: String) -> Error {
+        Error::parameter("shard", "index/count", "two whole numbers, the index (from 0) below the count", got)
+    }
+}
+
+impl Default for Shard {
+    fn default() -> Self {
+        Self::WHOLE
+    }
+}
+
+impl fmt::Display for Shard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.index, self.count)
+    }
+}
+
+impl FromStr for Shard {
+    type Err = Error;
+
+    /// Reads `index/count`, as in `0/4`.
+    fn from_str(text: &str) -> Result<Self> {
+        let parts = text.split_once('/').and_then(|(index, count)| Some((index.parse().ok()?, count.parse().ok()?)));
+        let (index, count) = parts.ok_or_else(|| Self::wrong(format!("{text:?}")))?;
+        Self::new(index, count)
+    }
+}
+
+/// Decides which samples an epoch gives, in which order.
+///
+/// The order of a shuffled epoch depends on the number of samples, the seed and the epoch alone. It is a Fisher-Yates
+/// shuffle of all samples by ChaCha8 with a fixed mapping to whole numbers, so it is the same on every machine and in
+/// every version. Shard *i* of *n* takes positions *i*, *i* + *n*, *i* + 2*n*, ... of it: together the shards hold
+/// every sample once, whatever *n* is.
+///
+/// ```
+/// # use warpfeed::{Sampler, Shard};
+/// let sampler = Sampler::shuffled(10, 42);
+/// let mut all: Vec<u64> = sampler.epoch(0).iter().collect();
+/// assert_ne!(all, sampler.epoch(1).iter().collect::<Vec<_>>());
+///
+/// let half = sampler.shard(Shard::new(1, 2)?).epoch(0);
+/// assert_eq!(half.iter().collect::<Vec<_>>(), [all[1], all[3], all[5], all[7], all[9]]);
+///
+/// all.sort_unstable();
+/// assert_eq!(all, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sampler {
+    len: u64,
+    seed: u64,
+    shuffle: bool,
+    shard: Shard,
+}
+
+impl Sampler {
+    /// `len` samples in their own order.
+    #[must_use]
+    pub const fn sequential(len: u64) -> Self {
+        Self { len, seed: 0, shuffle: false, shard: Shard::WHOLE }
+    }
+
+    /// `len` samples, shuffled anew each epoch.
+    #[must_use]
+    pub const fn shuffled(len: u64, seed: u64) -> Self {
+        Self { len, seed, shuffle: true, shard: Shard::WHOLE }
+    }
+
+    /// The same order, of which only this shard's positions are given.
+    #[must_use]
+    pub const fn shard(self, shard: Shard) -> Self {
+        Self { shard, ..self }
+    }
+
+    /// Samples an epoch, this shard only.
+    #[must_use]
+    pub const fn len(&self) -> u64 {
+        self.shard.share(self.len)
+    }
+
+    /// Whether this shard has no samples at all.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The order of epoch `epoch`.
+    ///
+    /// A shuffled order takes 4 bytes a sample (8 where there are more than 2^32), while it is made for all samples,
+    /// afterwards for the shard's own; a sequential one takes none.
+    #[must_use]
+    pub fn epoch(&self, epoch: u64) -> Order {
+        let mut draw = Draw::new(self.seed, epoch, Domain::Order, 0);
+        let indices = match u32::try_from(self.len) {
+            _ if !self.shuffle => Indices::Stride(self.shard),
+            Ok(len) => Indices::Narrow(self.shuffled_share((0..len).collect(), &mut draw)),
+            Err(_) => Indices::Wide(self.shuffled_share((0..self.len).collect(), &mut draw)),
+        };
+        Order { indices, len: self.len() }
+    }
+
+    fn shuffled_share<T: Copy>(&self, mut all: Vec<T>, draw: &mut Draw) -> Vec<T> {
+        draw.shuffle(&mut all);
+        if self.shard.count == 1 {
+            return all;
+        }
+        all.into_iter().skip(self.shard.index as usize).step_by(self.shard.count as usize).collect::<Box<[T]>>().into()
+    }
+
+    /// Another sample in place of the bad sample `index`: any of all samples but itself, drawn anew for each
+    /// `attempt`. `None` where there is no other.
+    #[must_use]
+    pub fn substitute(&self, epoch: u64, index: u64, attempt: u32) -> Option<u64> {
+        let others = self.len.checked_sub(1).filter(|&n| n > 0)?;
+        let draw = Draw::new(self.seed, epoch, Domain::Substitute, index).at(attempt).below(others);
+        Some(draw + u64::from(draw >= index))
+    }
+}
+
+/// The samples of one epoch in order, one shard's share.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Order {
+    indices: Indices,
+    len: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Indices {
+    Stride(Shard),
+    Narrow(Vec<u32>),
+    Wide(Vec<u64>),
+}
+
+impl Order {
+    /// Number of positions.
+    #[must_use]
+    pub const fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether it has no positions.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The index of the sample at `position`; `None` past the end.
+    #[must_use]
+    pub fn get(&self, position: u64) -> Option<u64> {
+        if position >= self.len {
+            return None;
+        }
+        Some(match &self.indices {
+            Indices::Stride(shard) => position * u64::from(shard.count) + u64::from(shard.index),
+            Indices::Narrow(indices) => u64::from(indices[position as usize]),
+            Indices::Wide(indices) => indices[position as usize],
+        })
+    }
+
+    /// The sample indices in order.
+    pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
+        (0..self.len).map_while(|position| self.get(position))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(sampler: Sampler, epoch: u64) -> Vec<u64> {
+        sampler.epoch(epoch).iter().collect()
+    }
+
+    #[test]
+    fn every_sample_exactly_once_in_another_order_each_epoch() {
+        for len in [0, 1, 2, 3, 10, 1000, 4099] {
+            let mut seen = Vec::new();
+            for epoch in 0..4 {
+                let mut indices = order(Sampler::shuffled(len, 7), epoch);
+                seen.push(indices.clone());
+                indices.sort_unstable();
+                assert_eq!(indices, (0..len).collect::<Vec<_>>());
+            }
+            if len >= 10 {
+                seen.push(order(Sampler::shuffled(len, 8), 0));
+                seen.push((0..len).collect());
+                seen.sort();
+                seen.dedup();
+                assert_eq!(seen.len(), 6, "{len} samples: two orders alike");
+            }
+        }
+    }
+
+    /// These orders are a promise: a seed means the same in every version. Never change them.
+    #[test]
+    fn golden_orders() {
+        assert_eq!(order(Sampler::shuffled(10, 42), 0), GOLDEN_EPOCH_0);
+        assert_eq!(order(Sampler::shuffled(10, 42), 1), GOLDEN_EPOCH_1);
+        let substitutes = [(0, 5, 0), (0, 5, 1), (1, 5, 0), (0, 6, 0)]
+            .map(|(epoch, index, attempt)| Sampler::shuffled(10, 42).substitute(epoch, index, attempt).unwrap());
+        assert_eq!(substitutes, GOLDEN_SUBSTITUTES);
+    }
+
+    const GOLDEN_EPOCH_0: [u64; 10] = [3, 6, 5, 9, 2, 0, 1, 8, 7, 4];
+    const GOLDEN_EPOCH_1: [u64; 10] = [6, 0, 1, 9, 8, 2, 7, 4, 5, 3];
+    const GOLDEN_SUBSTITUTES: [u64; 4] = [8, 3, 9, 2];
+
+    #[test]
+    fn shards_are_disjoint_complete_and_even() {
+        for base in [Sampler::sequential(103), Sampler::shuffled(103, 1), Sampler::shuffled(2, 1)] {
+            let whole = order(base, 3);
+            for count in [1, 2, 3, 7, 103, 104, 250] {
+                let mut merged = vec![None; whole.len()];
+                for index in 0..count {
+                    let shard = base.shard(Shard::new(index, count).unwrap());
+                    let own = order(shard, 3);
+                    assert_eq!(own.len() as u64, shard.len());
+                    assert_eq!(shard.is_empty(), own.is_empty());
+                    assert!(own.len().abs_diff(whole.len() / count as usize) <= 1);
+                    for (turn, &sample) in own.iter().enumerate() {
+                        assert_eq!(merged[turn * count as usize + index as usize].replace(sample), None);
+                    }
+                }
+                assert_eq!(merged, whole.iter().map(|&s| Some(s)).collect::<Vec<_>>());
+            }
+        }
+    }
+
+    #[test]
+    fn sequential_orders_store_nothing_however_long() {
+        let sampler = Sampler::sequential(u64::MAX).shard(Shard::new(u32::MAX - 1, u32::MAX).unwrap());
+        let order = sampler.epoch(9);
+        assert_eq!(order.get(order.len() - 1), Some(u64::MAX - 1));
+        assert_eq!(order.get(order.len()), None);
+        let last = Sampler::sequential(10).epoch(0);
+        assert_eq!((last.get(9), last.get(10)), (Some(9), None));
+    }
+
+    #[test]
+    fn a_substitute_is_any_other_sample() {
+        let sampler = Sampler::shuffled(5, 3);
+        for bad in 0..5 {
+            let drawn: std::collections::BTreeSet<u64> =
+                (0..200).map(|attempt| sampler.substitute(0, bad, attempt).unwrap()).collect();
+            assert_eq!(drawn.into_iter().collect::<Vec<_>>(), (0..5).filter(|&i| i != bad).collect::<Vec<_>>());
+        }
+        assert_eq!(Sampler::shuffled(1, 3).substitute(0, 0, 0), None);
+        assert_eq!(Sampler::sequential(0).substitute(0, 0, 0), None);
+    }
+
+    #[test]
+    fn shards_are_written_index_of_count() {
+        assert_eq!("3/8".parse::<Shard>().unwrap().to_string(), "3/8");
+        for wrong in ["", "3", "8/8", "9/8", "0/0", "-1/2", "1/2/3", "a/b", "1 /2"] {
+            let error = wrong.parse::<Shard>().unwrap_err();
+            assert!(error.is_parameter() && error.to_string().contains("below the count"), "{wrong}: {error}");
+        }
+    }
+}

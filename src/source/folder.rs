@@ -1,0 +1,506 @@
+//! A folder of class folders.
+
+use super::{Source, no_such_sample, path_from_bytes, read_file};
+use crate::error::{Error, Result};
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const ENDINGS: [&[u8]; 4] = [b".jpg", b".jpeg", b".png", b".webp"];
+
+/// File names of one folder are counted in `u32`; more become another [`Folder`] of the same path.
+const FOLDER_NAMES_BYTES: u64 = if cfg!(test) { 64 } else { u32::MAX as u64 };
+
+/// Pictures in class folders: `root/cat/1.jpg`, `root/dog/old/2.png`, ...
+///
+/// Samples and labels come in the order of torchvision's `ImageFolder`: the class folders sorted by name give the
+/// labels 0, 1, 2, ...; within a class, folders are sorted by their whole path, and within a folder file names; all by
+/// Unicode code points. Pictures are the files that end in `.jpg`, `.jpeg`, `.png` or `.webp`, in upper or lower case;
+/// others are passed over and, unless their name starts with a dot, counted. Symbolic links are followed; one that
+/// leads back to a folder it lies in is passed over and counted.
+///
+/// Where it differs from torchvision:
+/// - a class folder without pictures keeps its label and has no samples, which torchvision refuses;
+/// - a folder that has pictures only directly in it is one class, named after the folder;
+/// - of torchvision's endings, `.ppm`, `.pgm`, `.bmp`, `.tif` and `.tiff` are not pictures here;
+/// - a folder that cannot be listed is an error, not an empty folder.
+///
+/// The files are not opened until they are read, and take the length of their name and 4 bytes each.
+///
+/// ```
+/// # use warpfeed::{ImageFolder, Source};
+/// let root = tempfile::tempdir().unwrap();
+/// for name in ["dog/2.JPG", "cat/1.png", "cat/notes.txt"] {
+///     let path = root.path().join(name);
+///     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+///     std::fs::write(path, "").unwrap();
+/// }
+/// let source = ImageFolder::open(root.path())?;
+/// assert_eq!(source.classes(), ["cat", "dog"]);
+/// assert_eq!(source.path(0), root.path().join("cat/1.png"));
+/// assert_eq!((source.len(), source.label(1), source.passed_over()), (2, 1, 1));
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct ImageFolder {
+    root: PathBuf,
+    classes: Vec<String>,
+    /// All file names in one piece: a million allocations would cost more than the names.
+    names: Vec<u8>,
+    /// Where each name ends, counted from where its folder's names start.
+    ends: Vec<u32>,
+    /// The folders that hold pictures, in order.
+    folders: Vec<Folder>,
+    passed_over: u64,
+}
+
+/// A folder that holds pictures.
+#[derive(Debug, Clone)]
+struct Folder {
+    /// From the root; the slash between parts is `/` whatever the system's.
+    path: Box<[u8]>,
+    label: u32,
+    /// Index of its first picture.
+    first: u64,
+    /// Where its names start in `names`.
+    names: u64,
+}
+
+impl ImageFolder {
+    /// Lists the pictures below `root`.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if a folder cannot be listed, [`Error::Parameter`] if there is not one picture.
+    pub fn open(root: impl AsRef<Path>) -> Result<Self> {
+        let root = root.as_ref();
+        let mut walk = Walk { passed_over: 0, ancestors: vec![identity(root)?], listings: Vec::new() };
+        let (top, mut class_folders) = walk.list(root)?;
+        class_folders.sort_unstable_by(|a, b| by_code_points(a, b));
+        let mut found = Self {
+            root: root.to_owned(),
+            classes: class_folders.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect(),
+            names: Vec::new(),
+            ends: Vec::new(),
+            folders: Vec::new(),
+            passed_over: 0,
+        };
+        for (label, class) in class_folders.into_iter().enumerate() {
+            let label = u32::try_from(label).map_err(|_| too_many("class folders", root))?;
+            walk.descend(root, class)?;
+            walk.listings.sort_unstable_by(|a, b| by_code_points(&a.path, &b.path));
+            for listing in walk.listings.drain(..) {
+                found.add(&listing, label);
+            }
+        }
+        if found.ends.is_empty() && !top.spans.is_empty() {
+            found.classes = vec![own_name(root)];
+            found.add(&top, 0);
+        } else {
+            // In a folder of class folders, torchvision does not look at files beside them.
+            walk.passed_over += top.spans.len() as u64;
+        }
+        if found.ends.is_empty() {
+            let others = walk.passed_over;
+            return Err(Error::parameter(
+                "ImageFolder::open",
+                "root",
+                "a folder of class folders with pictures in them: files ending in .jpg, .jpeg, .png or .webp",
+                format!("{} with {} folders and {others} other files", root.display(), found.classes.len()),
+            ));
+        }
+        found.passed_over = walk.passed_over;
+        found.names.shrink_to_fit();
+        found.ends.shrink_to_fit();
+        Ok(found)
+    }
+
+    fn add(&mut self, listing: &Listing, label: u32) {
+        self.names.reserve(listing.names.len());
+        self.ends.reserve(listing.spans.len());
+        let mut room = 0;
+        for name in listing.spans.iter().map(|&span| listing.name(span)) {
+            if room < name.len() as u64 {
+                let (first, names) = (self.ends.len() as u64, self.names.len() as u64);
+                self.folders.push(Folder { path: listing.path.as_slice().into(), label, first, names });
+                room = FOLDER_NAMES_BYTES.max(name.len() as u64);
+            }
+            room -= name.len() as u64;
+            self.names.extend_from_slice(name);
+            let start = self.folders.last().map_or(0, |folder| folder.names);
+            self.ends.push((self.names.len() as u64 - start) as u32);
+        }
+    }
+
+    fn folder(&self, index: u64) -> &Folder {
+        assert!(index < self.len(), "no sample {index} in {}", self.root.display());
+        &self.folders[self.folders.partition_point(|folder| folder.first <= index) - 1]
+    }
+
+    /// Where the picture `index` lies.
+    ///
+    /// # Panics
+    /// If `index` is not below the number of samples.
+    #[must_use]
+    pub fn path(&self, index: u64) -> PathBuf {
+        let folder = self.folder(index);
+        let start = if index == folder.first { 0 } else { self.ends[index as usize - 1] };
+        let (start, end) = (folder.names + u64::from(start), folder.names + u64::from(self.ends[index as usize]));
+        let name = &self.names[start as usize..end as usize];
+        let mut path = PathBuf::with_capacity(self.root.as_os_str().len() + folder.path.len() + name.len() + 2);
+        path.push(&self.root);
+        if !folder.path.is_empty() {
+            path.push(path_from_bytes(&folder.path));
+        }
+        path.push(path_from_bytes(name));
+        path
+    }
+}
+
+impl Source for ImageFolder {
+    fn len(&self) -> u64 {
+        self.ends.len() as u64
+    }
+
+    fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+        if index >= self.len() {
+            return Err(no_such_sample("ImageFolder::read", index, self.len()));
+        }
+        read_file(&self.path(index), buffer)
+    }
+
+    fn label(&self, index: u64) -> u32 {
+        self.folder(index).label
+    }
+
+    fn name(&self, index: u64) -> Cow<'_, str> {
+        self.path(index).to_string_lossy().into_owned().into()
+    }
+
+    fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    fn passed_over(&self) -> u64 {
+        self.passed_over
+    }
+}
+
+/// The pictures directly in one folder, sorted, while the tree is walked.
+struct Listing {
+    path: Vec<u8>,
+    names: Vec<u8>,
+    /// Start and length of each name.
+    spans: Vec<(u32, u16)>,
+}
+
+impl Listing {
+    fn name(&self, (start, len): (u32, u16)) -> &[u8] {
+        &self.names[start as usize..][..usize::from(len)]
+    }
+}
+
+struct Walk {
+    passed_over: u64,
+    /// The folders from the root to the present one, to see when a link leads back to one of them.
+    ancestors: Vec<Identity>,
+    listings: Vec<Listing>,
+}
+
+impl Walk {
+    /// Lists the folder `path` (from the root) and all below it.
+    fn descend(&mut self, root: &Path, path: Vec<u8>) -> Result<()> {
+        let folder = root.join(path_from_bytes(&path));
+        let identity = identity(&folder)?;
+        if self.ancestors.contains(&identity) {
+            self.passed_over += 1;
+            return Ok(());
+        }
+        let (listing, folders) = self.list(&folder)?;
+        self.ancestors.push(identity);
+        for name in folders {
+            self.descend(root, [&path, &b"/"[..], &name].concat())?;
+        }
+        self.ancestors.pop();
+        if !listing.spans.is_empty() {
+            self.listings.push(Listing { path, ..listing });
+        }
+        Ok(())
+    }
+
+    /// The pictures and the names of the folders directly in `folder`.
+    fn list(&mut self, folder: &Path) -> Result<(Listing, Vec<Vec<u8>>)> {
+        let mut listing = Listing { path: Vec::new(), names: Vec::new(), spans: Vec::new() };
+        let mut folders = Vec::new();
+        for entry in fs::read_dir(folder).map_err(Error::io("list", folder))? {
+            let entry = entry.map_err(Error::io("list", folder))?;
+            let name = entry.file_name();
+            let name = name.as_encoded_bytes();
+            // Most systems tell the type with the name; only links need another call.
+            let kind = entry.file_type().map_err(|error| Error::io("look at", entry.path())(error))?;
+            // A link that leads nowhere stays in the list by its name, as in torchvision: reading it says what is wrong.
+            let target =
+                if kind.is_symlink() { fs::metadata(entry.path()).ok().map(|m| m.file_type()) } else { Some(kind) };
+            if target.is_some_and(|kind| kind.is_dir()) {
+                folders.push(name.to_vec());
+            } else if is_picture(name) && target.is_none_or(|kind| kind.is_file()) {
+                let start = u32::try_from(listing.names.len()).map_err(|_| too_many("bytes of file names", folder))?;
+                let len = u16::try_from(name.len()).map_err(|_| too_many("bytes in a file name", folder))?;
+                listing.names.extend_from_slice(name);
+                listing.spans.push((start, len));
+            } else if !name.starts_with(b".") {
+                self.passed_over += 1;
+            }
+        }
+        let mut spans = std::mem::take(&mut listing.spans);
+        spans.sort_unstable_by(|&a, &b| by_code_points(listing.name(a), listing.name(b)));
+        listing.spans = spans;
+        Ok((listing, folders))
+    }
+}
+
+fn is_picture(name: &[u8]) -> bool {
+    ENDINGS.iter().any(|ending| {
+        name.len().checked_sub(ending.len()).is_some_and(|start| name[start..].eq_ignore_ascii_case(ending))
+    })
+}
+
+fn too_many(what: &str, folder: &Path) -> Error {
+    Error::parameter("ImageFolder::open", "root", format!("a folder with fewer {what}"), folder.display())
+}
+
+/// How Python sorts file names: by code points, where bytes that are no UTF-8 count as U+DC80 to U+DCFF. For UTF-8
+/// that is the order of the bytes.
+fn by_code_points(a: &[u8], b: &[u8]) -> Ordering {
+    if std::str::from_utf8(a).is_ok() && std::str::from_utf8(b).is_ok() {
+        return a.cmp(b);
+    }
+    let code_points = |name: &'_ [u8]| -> Vec<u32> {
+        let escaped = |chunk: std::str::Utf8Chunk<'_>| {
+            let valid: Vec<u32> = chunk.valid().chars().map(u32::from).collect();
+            valid.into_iter().chain(chunk.invalid().iter().map(|&byte| 0xdc00 + u32::from(byte)).collect::<Vec<_>>())
+        };
+        name.utf8_chunks().flat_map(escaped).collect()
+    };
+    code_points(a).cmp(&code_points(b))
+}
+
+/// The last part of a folder's path, also where it was given as `.` or `..`.
+fn own_name(folder: &Path) -> String {
+    let whole = fs::canonicalize(folder).unwrap_or_default();
+    let name = folder.file_name().or(whole.file_name()).unwrap_or(OsStr::new("pictures"));
+    name.to_string_lossy().into_owned()
+}
+
+/// What tells a folder from all others, whichever path leads to it.
+#[cfg(unix)]
+type Identity = (u64, u64);
+#[cfg(not(unix))]
+type Identity = PathBuf;
+
+fn identity(folder: &Path) -> Result<Identity> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        let metadata = fs::metadata(folder).map_err(Error::io("open", folder))?;
+        Ok((metadata.dev(), metadata.ino()))
+    }
+    #[cfg(not(unix))]
+    fs::canonicalize(folder).map_err(Error::io("open", folder))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(files: &[&str]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for file in files {
+            let path = root.path().join(file);
+            if file.ends_with('/') {
+                fs::create_dir_all(path).unwrap();
+            } else {
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, file).unwrap();
+            }
+        }
+        root
+    }
+
+    fn samples(root: &Path) -> Vec<(String, u32)> {
+        let source = ImageFolder::open(root).unwrap();
+        let all = 0..source.len();
+        all.map(|i| (source.path(i).strip_prefix(root).unwrap().to_str().unwrap().to_owned(), source.label(i)))
+            .collect()
+    }
+
+    fn paths(root: &Path) -> Vec<String> {
+        samples(root).into_iter().map(|(path, _)| path).collect()
+    }
+
+    /// The expected order is what torchvision 0.29 gave for this tree.
+    #[test]
+    fn the_order_is_torchvisions() {
+        let root = tree(&[
+            "b/2.jpg",
+            "b/10.jpg",
+            "b/a/1.jpg",
+            "b/a-b/1.jpg",
+            "b/a/z/1.png",
+            "b/a b/1.webp",
+            "b/a.jpg/1.jpg",
+            "b/Z.JPG",
+            "b/ä.jpeg",
+            "b/z.JpEg",
+            "b/.jpg",
+            "b/.hidden.jpg",
+            "b/x.jpg.txt",
+            "b/x.gif",
+            "B/1.Png",
+            "é/1.jpg",
+            "日本/1.jpg",
+            "日本/\u{10000}.jpg",
+            "日本/\u{ff5e}.jpg",
+            "10/1.WEBP",
+            "9/1.jpg",
+            ".dot/1.jpg",
+            "readme.md",
+            "beside.jpg",
+        ]);
+        let want = [
+            (".dot/1.jpg", 0),
+            ("10/1.WEBP", 1),
+            ("9/1.jpg", 2),
+            ("B/1.Png", 3),
+            ("b/.hidden.jpg", 4),
+            ("b/.jpg", 4),
+            ("b/10.jpg", 4),
+            ("b/2.jpg", 4),
+            ("b/Z.JPG", 4),
+            ("b/z.JpEg", 4),
+            ("b/ä.jpeg", 4),
+            ("b/a/1.jpg", 4),
+            ("b/a b/1.webp", 4),
+            ("b/a-b/1.jpg", 4),
+            ("b/a.jpg/1.jpg", 4),
+            ("b/a/z/1.png", 4),
+            ("é/1.jpg", 5),
+            ("日本/1.jpg", 6),
+            ("日本/\u{ff5e}.jpg", 6),
+            ("日本/\u{10000}.jpg", 6),
+        ];
+        let want: Vec<(String, u32)> = want.into_iter().map(|(path, label)| (path.to_owned(), label)).collect();
+        assert_eq!(samples(root.path()), want);
+        let source = ImageFolder::open(root.path()).unwrap();
+        assert_eq!(source.classes(), [".dot", "10", "9", "B", "b", "é", "日本"]);
+        // x.jpg.txt, x.gif, readme.md and the picture beside the class folders.
+        assert_eq!(source.passed_over(), 4);
+        assert_eq!(source.read(1, &mut Vec::new()).unwrap(), b"10/1.WEBP");
+        assert!(source.name(1).ends_with("10/1.WEBP"));
+        assert!(source.read(source.len(), &mut Vec::new()).unwrap_err().is_parameter());
+    }
+
+    #[test]
+    fn empty_class_folders_keep_their_labels() {
+        let root = tree(&["a/", "b/1.jpg", "c/d/e/", "d/1.jpg"]);
+        assert_eq!(samples(root.path()), [("b/1.jpg".into(), 1), ("d/1.jpg".into(), 3)]);
+        assert_eq!(ImageFolder::open(root.path()).unwrap().classes(), ["a", "b", "c", "d"]);
+    }
+
+    #[test]
+    fn a_folder_of_pictures_is_one_class() {
+        let root = tree(&["holiday/2.jpg", "holiday/1.jpg", "holiday/list.txt", "holiday/empty/"]);
+        let folder = root.path().join("holiday");
+        assert_eq!(samples(&folder), [("1.jpg".into(), 0), ("2.jpg".into(), 0)]);
+        let source = ImageFolder::open(folder.join("../holiday/.")).unwrap();
+        assert_eq!((source.classes(), source.passed_over()), (&["holiday".to_owned()][..], 1));
+        assert_eq!(ImageFolder::open(folder.join("empty/..")).unwrap().classes(), ["holiday"]);
+    }
+
+    #[test]
+    fn no_pictures_is_an_error_that_says_what_was_looked_for() {
+        let root = tree(&["a/1.txt", "b/", ".DS_Store"]);
+        let error = ImageFolder::open(root.path()).unwrap_err();
+        let message = error.to_string();
+        assert!(error.is_parameter() && message.contains(".webp"), "{message}");
+        assert!(message.ends_with(&format!("{} with 2 folders and 1 other files", root.path().display())), "{message}");
+        let missing = ImageFolder::open(root.path().join("missing")).unwrap_err();
+        assert!(matches!(missing, Error::Io { .. }) && missing.to_string().contains("missing"));
+    }
+
+    #[test]
+    fn long_folders_are_held_in_pieces() {
+        // Under test a piece holds 64 bytes of names.
+        let names: Vec<String> = (0..50).map(|i| format!("a/{:0>1$}.jpg", i, 1 + i * 3)).collect();
+        let root = tree(&names.iter().map(String::as_str).collect::<Vec<_>>());
+        let mut want = names.clone();
+        want.sort();
+        assert_eq!(paths(root.path()), want);
+        assert!(ImageFolder::open(root.path()).unwrap().folders.len() > 20);
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn links_are_followed_and_cycles_passed_over() {
+        use std::os::unix::fs::symlink;
+        let elsewhere = tree(&["pictures/1.jpg", "pictures/sub/2.jpg", "one.jpg"]);
+        let root = tree(&["a/0.jpg", "a/deep/3.jpg"]);
+        symlink(elsewhere.path().join("pictures"), root.path().join("linked")).unwrap();
+        symlink(elsewhere.path().join("one.jpg"), root.path().join("a/one.jpg")).unwrap();
+        symlink("deep", root.path().join("a/twice")).unwrap();
+        symlink("nowhere", root.path().join("a/broken.jpg")).unwrap();
+        symlink("nowhere", root.path().join("a/broken.txt")).unwrap();
+        symlink("..", root.path().join("a/deep/up")).unwrap();
+        symlink("../..", root.path().join("a/deep/root")).unwrap();
+        symlink("self", root.path().join("a/self")).unwrap();
+        symlink(elsewhere.path(), elsewhere.path().join("pictures/sub/out")).unwrap();
+        assert_eq!(
+            paths(root.path()),
+            [
+                "a/0.jpg",
+                "a/broken.jpg",
+                "a/one.jpg",
+                "a/deep/3.jpg",
+                "a/twice/3.jpg",
+                "linked/1.jpg",
+                "linked/sub/2.jpg",
+                "linked/sub/out/one.jpg",
+            ]
+        );
+        let source = ImageFolder::open(root.path()).unwrap();
+        // broken.txt, self, up and root (each by way of deep and of twice), and out/pictures.
+        assert_eq!(source.passed_over(), 7);
+        let error = source.read(1, &mut Vec::new()).unwrap_err();
+        assert!(error.is_bad_sample() && error.to_string().contains("broken.jpg"));
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn names_that_are_not_utf8_work_in_pythons_order() {
+        use std::os::unix::ffi::OsStrExt;
+        let root = tree(&["a/\u{e000}.jpg", "a/\u{d7ff}.jpg", "a/z.jpg"]);
+        for name in [&b"a/\xff.jpg"[..], b"a/\x80.jpg", b"caf\xe9"] {
+            let path = root.path().join(OsStr::from_bytes(name));
+            if name.ends_with(b".jpg") {
+                fs::write(path, name).unwrap();
+            } else {
+                fs::create_dir(&path).unwrap();
+                fs::write(path.join("1.jpg"), name).unwrap();
+            }
+        }
+        let source = ImageFolder::open(root.path()).unwrap();
+        let mut buffer = Vec::new();
+        let read: Vec<Vec<u8>> = (0..source.len()).map(|i| source.read(i, &mut buffer).unwrap().to_vec()).collect();
+        let want: [&[u8]; 6] = [
+            b"a/z.jpg",
+            "a/\u{d7ff}.jpg".as_bytes(),
+            b"a/\x80.jpg",
+            b"a/\xff.jpg",
+            "a/\u{e000}.jpg".as_bytes(),
+            b"caf\xe9",
+        ];
+        assert_eq!(read, want);
+        assert_eq!(source.classes()[1], "caf\u{fffd}");
+    }
+}

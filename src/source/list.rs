@@ -1,0 +1,227 @@
+//! A list file: a path and a label a line.
+
+use super::{Source, no_such_sample, path_from_bytes, read_file};
+use crate::error::{Error, Result};
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+/// Longer lines are not paths: a file without line ends must not be read whole into one.
+const MAX_LINE_BYTES: u64 = 64 << 10;
+
+/// Pictures named by a list file: lines of path, tab, label.
+///
+/// The label is a whole number from 0 to 4,294,967,295. Relative paths start at the folder of the list. Blank lines
+/// and lines that start with `#` are skipped, and lines may end in CR LF. The label follows the last tab, so a path may
+/// hold tabs; on Unix it may hold any bytes.
+///
+/// ```
+/// # use warpfeed::{ListFile, Source};
+/// let folder = tempfile::tempdir().unwrap();
+/// let list = folder.path().join("train.tsv");
+/// std::fs::write(&list, "# path, label\ncats/1.jpg\t0\n/data/dogs/1.jpg\t1\n").unwrap();
+/// let source = ListFile::open(&list)?;
+/// assert_eq!((source.len(), source.label(1)), (2, 1));
+/// assert_eq!(source.path(0), folder.path().join("cats/1.jpg"));
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct ListFile {
+    folder: PathBuf,
+    /// All paths in one piece, and where each ends: a million allocations would cost more than the paths.
+    paths: Vec<u8>,
+    ends: Vec<u64>,
+    labels: Vec<u32>,
+}
+
+impl ListFile {
+    /// Reads the list at `path`. The pictures themselves are not looked at.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if it cannot be read, [`Error::Parameter`] with file and line number if a line is not path, tab,
+    /// label, or if there is no such line at all.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let mut reader = BufReader::new(File::open(path).map_err(Error::io("open", path))?);
+        let mut list = Self {
+            folder: path.parent().unwrap_or(Path::new("")).to_owned(),
+            paths: Vec::new(),
+            ends: Vec::new(),
+            labels: Vec::new(),
+        };
+        let mut line = Vec::new();
+        for number in 1_u64.. {
+            line.clear();
+            let read = (&mut reader).take(MAX_LINE_BYTES).read_until(b'\n', &mut line);
+            if read.map_err(Error::io("read", path))? == 0 {
+                break;
+            }
+            let cut_off = read_whole_limit(&line);
+            while let [rest @ .., b'\n' | b'\r'] = &line[..] {
+                line.truncate(rest.len());
+            }
+            let line = if number == 1 { line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&line) } else { &line[..] };
+            if line.trim_ascii().is_empty() || line[0] == b'#' {
+                continue;
+            }
+            let entry = if cut_off { None } else { parse(line) };
+            let (name, label) = entry.ok_or_else(|| {
+                Error::parameter(
+                    "ListFile::open",
+                    "each line",
+                    "a path, a tab, and a label from 0 to 4294967295",
+                    format!("{} in {} line {number}", shown(line), path.display()),
+                )
+            })?;
+            list.paths.extend_from_slice(name);
+            list.ends.push(list.paths.len() as u64);
+            list.labels.push(label);
+        }
+        if list.labels.is_empty() {
+            let expected = "a file with lines of path, tab, label";
+            return Err(Error::parameter(
+                "ListFile::open",
+                "path",
+                expected,
+                format!("{} without any", path.display()),
+            ));
+        }
+        list.paths.shrink_to_fit();
+        list.ends.shrink_to_fit();
+        list.labels.shrink_to_fit();
+        Ok(list)
+    }
+
+    /// Where the picture `index` lies.
+    ///
+    /// # Panics
+    /// If `index` is not below the number of samples.
+    #[must_use]
+    pub fn path(&self, index: u64) -> PathBuf {
+        let index = index as usize;
+        let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
+        self.folder.join(path_from_bytes(&self.paths[start as usize..self.ends[index] as usize]))
+    }
+}
+
+/// Whether the reader stopped in the middle of a line that is too long.
+fn read_whole_limit(line: &[u8]) -> bool {
+    line.len() as u64 == MAX_LINE_BYTES && line.last() != Some(&b'\n')
+}
+
+fn parse(line: &[u8]) -> Option<(&[u8], u32)> {
+    let tab = line.iter().rposition(|&byte| byte == b'\t')?;
+    let (path, label) = (&line[..tab], line[tab + 1..].trim_ascii());
+    // `u32::from_str` would take a plus sign.
+    if path.is_empty() || path.contains(&0) || !label.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    if cfg!(not(unix)) {
+        std::str::from_utf8(path).ok()?;
+    }
+    Some((path, std::str::from_utf8(label).ok()?.parse().ok()?))
+}
+
+/// The start of a line, fit for a message.
+fn shown(line: &[u8]) -> String {
+    let start = String::from_utf8_lossy(&line[..line.len().min(80)]).into_owned();
+    format!("{start:?}{}", if line.len() > 80 { "..." } else { "" })
+}
+
+impl Source for ListFile {
+    fn len(&self) -> u64 {
+        self.labels.len() as u64
+    }
+
+    fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+        if index >= self.len() {
+            return Err(no_such_sample("ListFile::read", index, self.len()));
+        }
+        read_file(&self.path(index), buffer)
+    }
+
+    fn label(&self, index: u64) -> u32 {
+        self.labels[index as usize]
+    }
+
+    fn name(&self, index: u64) -> Cow<'_, str> {
+        self.path(index).to_string_lossy().into_owned().into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(text: &[u8]) -> (tempfile::TempDir, Result<ListFile>) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("list.tsv");
+        std::fs::write(&path, text).unwrap();
+        let list = ListFile::open(path);
+        (folder, list)
+    }
+
+    #[test]
+    fn comments_blank_lines_crlf_and_a_mark_are_tolerated() {
+        let text =
+            b"\xef\xbb\xbfa.jpg\t0\r\n\r\n# a comment\twith tab\n  \t \nsub dir/b.jpg\t17\r\n/abs/c.png\t4294967295";
+        let (folder, list) = open(text);
+        let list = list.unwrap();
+        let paths: Vec<PathBuf> = (0..list.len()).map(|i| list.path(i)).collect();
+        assert_eq!(paths, [folder.path().join("a.jpg"), folder.path().join("sub dir/b.jpg"), "/abs/c.png".into()]);
+        assert_eq!([0, 1, 2].map(|i| list.label(i)), [0, 17, u32::MAX]);
+        assert_eq!(list.name(2), "/abs/c.png");
+        assert!(list.classes().is_empty());
+    }
+
+    #[test]
+    fn files_are_read_beside_the_list() {
+        let (folder, list) = open(b"x\ty.jpg\t3\nmissing.jpg\t3\n");
+        std::fs::write(folder.path().join("x\ty.jpg"), "bytes").unwrap();
+        let list = list.unwrap();
+        let mut buffer = Vec::new();
+        assert_eq!(list.read(0, &mut buffer).unwrap(), b"bytes");
+        assert!(list.read(1, &mut buffer).unwrap_err().to_string().contains("missing.jpg"));
+        assert!(list.read(2, &mut buffer).unwrap_err().is_parameter());
+    }
+
+    #[test]
+    fn bad_lines_are_named_by_file_and_number() {
+        let long = [&b"ok\t1\n"[..], &[b'x'; 100_000], b"\t1\n"].concat();
+        for (text, line) in [
+            (&b"a.jpg 0\n"[..], 1),
+            (b"ok\t1\n\n#\na.jpg\t-1\n", 4),
+            (b"ok\t1\na.jpg\t+1\n", 2),
+            (b"a.jpg\t\n", 1),
+            (b"a.jpg\t1.5\n", 1),
+            (b"a.jpg\tcat\n", 1),
+            (b"a.jpg\t4294967296\n", 1),
+            (b"\t5\n", 1),
+            (b"a\0b.jpg\t5\n", 1),
+            (b"\xff\xd8\xff\xe0\0\x10JFIF\0", 1),
+            (&long, 2),
+        ] {
+            let (_folder, list) = open(text);
+            let error = list.unwrap_err();
+            let message = error.to_string();
+            assert!(error.is_parameter() && message.ends_with(&format!("list.tsv line {line}")), "{message}");
+            assert!(message.len() < 400, "{message}");
+        }
+        for empty in [&b""[..], b"\n\n", b"# nothing\n"] {
+            assert!(open(empty).1.unwrap_err().to_string().contains("without any"));
+        }
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn paths_may_hold_any_bytes() {
+        use std::os::unix::ffi::OsStrExt;
+        let (folder, list) = open(b"caf\xe9.jpg\t1\n");
+        let list = list.unwrap();
+        let name = std::ffi::OsStr::from_bytes(b"caf\xe9.jpg");
+        std::fs::write(folder.path().join(name), "bytes").unwrap();
+        assert_eq!(list.read(0, &mut Vec::new()).unwrap(), b"bytes");
+        assert!(list.name(0).ends_with("caf\u{fffd}.jpg"));
+    }
+}

@@ -1,0 +1,295 @@
+//! Where encoded samples come from.
+
+mod folder;
+mod list;
+mod memory;
+
+pub use folder::ImageFolder;
+pub use list::ListFile;
+pub use memory::EncodedPictures;
+
+use crate::error::{Error, Result};
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::Arc;
+
+/// The largest encoded picture that is read, in bytes: 256 MiB.
+pub const MAX_ENCODED_BYTES: u64 = 256 << 20;
+
+/// A buffer that has grown beyond this for one giant file is given back at the next.
+const KEEP_BUFFER_BYTES: usize = 16 << 20;
+
+/// Where encoded samples come from: a number of pictures (JPEG, PNG, WebP), each with a label, that can be read in any
+/// order and from several threads at once.
+///
+/// Implement it to feed pictures from anywhere:
+///
+/// ```
+/// use std::borrow::Cow;
+/// use warpfeed::{Result, Source};
+///
+/// /// One picture under many labels.
+/// struct Same(Vec<u8>);
+///
+/// impl Source for Same {
+///     fn len(&self) -> u64 {
+///         1000
+///     }
+///     fn read<'a>(&'a self, _index: u64, _buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+///         Ok(&self.0)
+///     }
+///     fn label(&self, index: u64) -> u32 {
+///         (index % 10) as u32
+///     }
+///     fn name(&self, index: u64) -> Cow<'_, str> {
+///         format!("the same, time {index}").into()
+///     }
+/// }
+///
+/// let source: Box<dyn Source> = Box::new(Same(vec![0xff, 0xd8]));
+/// assert_eq!(source.read(999, &mut Vec::new())?, [0xff, 0xd8]);
+/// assert_eq!(source.label(999), 9);
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+pub trait Source: Send + Sync {
+    /// Number of samples.
+    fn len(&self) -> u64;
+
+    /// Whether there are none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The encoded bytes of sample `index`: borrowed from the source where they are in memory, otherwise read into
+    /// `buffer`, whose contents are replaced and whose memory serves again at the next call.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if it cannot be read, [`Error::Limits`] if it is larger than the source's limit,
+    /// [`Error::Parameter`] if there is no such sample.
+    fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]>;
+
+    /// The label of sample `index`. May panic if there is no such sample.
+    fn label(&self, index: u64) -> u32;
+
+    /// The path or key of sample `index`, for messages. May panic if there is no such sample.
+    fn name(&self, index: u64) -> Cow<'_, str>;
+
+    /// The names of the labels, label 0 first; empty where labels have no names.
+    fn classes(&self) -> &[String] {
+        &[]
+    }
+
+    /// How many files lie among the samples that are not pictures by their name and were passed over.
+    fn passed_over(&self) -> u64 {
+        0
+    }
+}
+
+macro_rules! forward {
+    ($($pointer:ty),*) => {$(
+        impl<S: Source + ?Sized> Source for $pointer {
+            fn len(&self) -> u64 {
+                (**self).len()
+            }
+            fn is_empty(&self) -> bool {
+                (**self).is_empty()
+            }
+            fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+                (**self).read(index, buffer)
+            }
+            fn label(&self, index: u64) -> u32 {
+                (**self).label(index)
+            }
+            fn name(&self, index: u64) -> Cow<'_, str> {
+                (**self).name(index)
+            }
+            fn classes(&self) -> &[String] {
+                (**self).classes()
+            }
+            fn passed_over(&self) -> u64 {
+                (**self).passed_over()
+            }
+        }
+    )*};
+}
+
+forward!(Box<S>, Arc<S>, &S);
+
+/// Opens whatever lies at `path`: a folder as [`ImageFolder`], a file as [`ListFile`].
+///
+/// # Errors
+/// [`Error::Io`] if there is nothing or it cannot be read, and those of [`ImageFolder::open`] and [`ListFile::open`].
+///
+/// ```
+/// let folder = tempfile::tempdir().unwrap();
+/// std::fs::create_dir(folder.path().join("cat")).unwrap();
+/// std::fs::write(folder.path().join("cat/1.jpg"), [0xff, 0xd8]).unwrap();
+/// let source = warpfeed::open(folder.path())?;
+/// assert_eq!((source.len(), source.label(0), source.classes()), (1, 0, &["cat".to_owned()][..]));
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+pub fn open(path: impl AsRef<Path>) -> Result<Box<dyn Source>> {
+    let path = path.as_ref();
+    let metadata = std::fs::metadata(path).map_err(Error::io("open", path))?;
+    if metadata.is_dir() { Ok(Box::new(ImageFolder::open(path)?)) } else { Ok(Box::new(ListFile::open(path)?)) }
+}
+
+/// The error for an index beyond the last sample.
+fn no_such_sample(operation: &'static str, index: u64, len: u64) -> Error {
+    Error::parameter(operation, "index", format!("below {len}, the number of samples"), index)
+}
+
+/// Reads a whole file of at most [`MAX_ENCODED_BYTES`] into `buffer`, replacing what it holds.
+fn read_file<'a>(path: &Path, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+    read_file_within(path, buffer, MAX_ENCODED_BYTES)
+}
+
+fn read_file_within<'a>(path: &Path, buffer: &'a mut Vec<u8>, limit: u64) -> Result<&'a [u8]> {
+    let too_large = |got| Error::Limits {
+        what: "an encoded picture, in bytes,",
+        got,
+        limit,
+        remedy: "files of this size are not pictures for training; shrink it or leave it out",
+    };
+    let failed = |error: io::Error| Error::io("read", path)(error);
+    let mut file = File::open(path).map_err(Error::io("open", path))?;
+    let expected = file.metadata().map_err(failed)?.len();
+    if expected > limit {
+        return Err(too_large(expected));
+    }
+    if buffer.capacity() > KEEP_BUFFER_BYTES && expected < KEEP_BUFFER_BYTES as u64 {
+        *buffer = Vec::new();
+    }
+    // One byte more than expected, so that the end shows without another buffer. What a longer file left in the buffer
+    // is overwritten or cut off, so it need not be cleared.
+    let wanted = expected as usize + 1;
+    if buffer.len() < wanted {
+        buffer.clear();
+        buffer.resize(wanted, 0);
+    }
+    let mut filled = 0;
+    loop {
+        if filled as u64 > limit {
+            return Err(too_large(filled as u64));
+        }
+        if filled == buffer.len() {
+            // It has grown since its size was asked.
+            buffer.resize(filled + (filled / 2).max(64 << 10), 0);
+        }
+        match file.read(&mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    buffer.truncate(filled);
+    Ok(buffer)
+}
+
+/// The path whose bytes were stored, as they came from the operating system.
+fn path_from_bytes(bytes: &[u8]) -> Cow<'_, Path> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::ffi::OsStrExt;
+        Cow::Borrowed(Path::new(std::ffi::OsStr::from_bytes(bytes)))
+    }
+    #[cfg(not(unix))]
+    match String::from_utf8_lossy(bytes) {
+        Cow::Borrowed(text) => Cow::Borrowed(Path::new(text)),
+        Cow::Owned(text) => Cow::Owned(text.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_serves_many_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let mut buffer = b"left over from before".to_vec();
+        for len in [5, 0, 100_000, 70_000, 1, 100_001] {
+            let bytes: Vec<u8> = (0..len).map(|i| (i * 7 % 251) as u8).collect();
+            std::fs::write(&path, &bytes).unwrap();
+            assert_eq!(read_file(&path, &mut buffer).unwrap(), bytes);
+        }
+        buffer.reserve(KEEP_BUFFER_BYTES * 2);
+        read_file(&path, &mut buffer).unwrap();
+        assert!(buffer.capacity() < 1 << 20, "a giant file's memory is given back");
+    }
+
+    #[test]
+    fn too_large_files_are_refused_before_they_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("huge.jpg");
+        // A sparse file: nothing is written.
+        File::create(&path).unwrap().set_len(MAX_ENCODED_BYTES + 1).unwrap();
+        let mut buffer = Vec::new();
+        let error = read_file(&path, &mut buffer).unwrap_err();
+        assert!(matches!(error, Error::Limits { got: 268_435_457, limit: 268_435_456, .. }), "{error}");
+        assert!(error.is_bad_sample());
+        assert_eq!(buffer.capacity(), 0);
+        std::fs::write(&path, [1; 100]).unwrap();
+        assert!(read_file_within(&path, &mut buffer, 99).is_err());
+        assert_eq!(read_file_within(&path, &mut buffer, 100).unwrap(), [1; 100]);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_file_may_hold_more_than_its_size_says() {
+        // Files of /proc have size 0 and contents, as a file that grows while it is read.
+        let path = Path::new("/proc/self/status");
+        let mut buffer = Vec::new();
+        assert!(read_file(path, &mut buffer).unwrap().starts_with(b"Name:"));
+        assert!(matches!(read_file_within(Path::new("/dev/zero"), &mut buffer, 1 << 20), Err(Error::Limits { .. })));
+    }
+
+    #[test]
+    fn missing_files_and_folders_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let missing = folder.path().join("missing.jpg");
+        let error = read_file(&missing, &mut Vec::new()).unwrap_err();
+        assert!(error.to_string().contains("missing.jpg") && error.is_bad_sample(), "{error}");
+        let error = read_file(folder.path(), &mut Vec::new()).unwrap_err();
+        assert!(error.to_string().contains(folder.path().to_str().unwrap()), "{error}");
+        assert!(matches!(open(&missing), Err(Error::Io { action: "open", .. })));
+    }
+
+    #[test]
+    fn pointers_to_sources_are_sources() {
+        fn all(source: impl Source) -> (u64, bool, Vec<u8>, u32, String, Vec<String>, u64) {
+            let bytes = source.read(0, &mut Vec::new()).unwrap().to_vec();
+            let name = source.name(0).into_owned();
+            (
+                source.len(),
+                source.is_empty(),
+                bytes,
+                source.label(0),
+                name,
+                source.classes().to_vec(),
+                source.passed_over(),
+            )
+        }
+        let source = EncodedPictures::new(vec![(vec![1, 2], 7)]).with_classes(["a", "b"]);
+        let want = all(&source);
+        assert_eq!(want.2, [1, 2]);
+        let shared: Arc<dyn Source> = Arc::new(source);
+        assert_eq!(all(Arc::clone(&shared)), want);
+        assert_eq!(all(Box::new(shared) as Box<dyn Source>), want);
+    }
+
+    #[test]
+    fn open_tells_folders_from_lists() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("cat")).unwrap();
+        std::fs::write(folder.path().join("cat/1.jpg"), "one").unwrap();
+        std::fs::write(folder.path().join("list.tsv"), "cat/1.jpg\t9\n").unwrap();
+        assert_eq!(open(folder.path()).unwrap().label(0), 0);
+        let list = open(folder.path().join("list.tsv")).unwrap();
+        assert_eq!((list.label(0), list.read(0, &mut Vec::new()).unwrap()), (9, &b"one"[..]));
+    }
+}
