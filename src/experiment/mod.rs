@@ -1,0 +1,3 @@
+//! Measuring: what the comparisons run on.
+
+pub mod synth;
