@@ -132,6 +132,13 @@ impl Error {
         move |source| Self::Io { action, path, source }
     }
 
+    /// What a caught panic said.
+    pub(crate) fn panic(panic: &(dyn std::any::Any + Send)) -> Self {
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let message = text.or_else(|| panic.downcast_ref::<String>().cloned());
+        Self::Panic { message: message.unwrap_or_else(|| "no message".to_owned()) }
+    }
+
     pub(crate) fn decode(format: &'static str, message: impl Into<String>) -> Self {
         Self::Decode { format, message: message.into() }
     }

@@ -1,16 +1,19 @@
 //! Feeds pictures to GPUs: decoding, augmentation and batching for Rust trainers.
 
 mod apply;
+mod atomic;
 mod cpu;
 mod decode;
 mod doctor;
 mod encode;
 mod error;
 pub mod experiment;
+mod npy;
 mod picture;
 mod pipeline;
 mod recipe;
 mod sampler;
+mod sheet;
 mod source;
 mod tensor;
 
@@ -22,6 +25,7 @@ pub use decode::{Decoder, Format, Header, probe};
 pub use doctor::{Check, doctor};
 pub use encode::{JpegColor, JpegOptions, Sampling, encode_jpeg};
 pub use error::{Error, Result};
+pub use npy::write_npy;
 pub use picture::{Picture, Pixel, Rect, Size};
 pub use pipeline::{
     BadSample, Batch, Builder, Device, Epoch, LastBatch, MemoryBound, OnError, Orientation, Pipeline, Stats,
@@ -36,5 +40,6 @@ pub use recipe::random::{
     random_vertical_flip, repeat,
 };
 pub use sampler::{Order, Sampler, Shard};
+pub use sheet::{contact_sheet, write_png};
 pub use source::{EncodedPictures, ImageFolder, ListFile, MAX_ENCODED_BYTES, Source, open};
 pub use tensor::{DType, Element, Layout, Tensor};

@@ -39,8 +39,7 @@ fn erase(random: &mut Random, size: Size) -> Op {
 }
 
 fn operation(random: &mut Random, size: Size) -> Op {
-    let filters =
-        [Interpolation::Nearest, Interpolation::Bilinear, Interpolation::Bicubic, Interpolation::Lanczos];
+    let filters = [Interpolation::Nearest, Interpolation::Bilinear, Interpolation::Bicubic, Interpolation::Lanczos];
     let interpolation = filters[random.within(0, 3) as usize];
     let fill = if random.within(0, 3) == 0 { Fill::EDGE } else { Fill::Color([random.within(0, 255) as u8, 7, 99]) };
     match random.within(0, 19) {
@@ -135,19 +134,23 @@ fn composed_is_close_and_needs_one_sampling() {
         }
     }
     let bytes = warpfeed::encode_jpeg(&smooth, &warpfeed::JpegOptions { quality: 98, ..Default::default() }).unwrap();
-    let rotate = |degrees| Op::Rotate {
-        degrees,
-        interpolation: Interpolation::Nearest,
-        expand: false,
-        fill: Fill::BLACK,
-    };
+    let rotate =
+        |degrees| Op::Rotate { degrees, interpolation: Interpolation::Nearest, expand: false, fill: Fill::BLACK };
     let ops = [
         rotate(4.0),
         Op::Hflip,
         rotate(-3.0),
         Op::Vflip,
         rotate(2.0),
-        Op::ResizedCrop { x: 40, y: 30, width: 40, height: 30, out_width: 32, out_height: 32, interpolation: Interpolation::Bilinear },
+        Op::ResizedCrop {
+            x: 40,
+            y: 30,
+            width: 40,
+            height: 30,
+            out_width: 32,
+            out_height: 32,
+            interpolation: Interpolation::Bilinear,
+        },
     ];
     let run = |strategy| apply(&bytes, &ops, &ApplyOptions { strategy, ..ApplyOptions::default() }).unwrap();
     let (sequential, composed) = (run(Strategy::Sequential), run(Strategy::Composed));
@@ -193,12 +196,7 @@ fn wrong_recipes_are_refused() {
         vec![normalize.clone(), normalize],
         vec![outside],
         vec![Op::GaussianBlur { kernel: 4, sigma: 1.0 }],
-        vec![Op::Rotate {
-            degrees: f64::NAN,
-            interpolation: Interpolation::Nearest,
-            expand: false,
-            fill: Fill::BLACK,
-        }],
+        vec![Op::Rotate { degrees: f64::NAN, interpolation: Interpolation::Nearest, expand: false, fill: Fill::BLACK }],
     ];
     for ops in wrong {
         for strategy in [Strategy::Sequential, Strategy::Fused, Strategy::Composed] {

@@ -118,11 +118,6 @@ impl<T: Cast> Table<T> {
         Self { values, arithmetic: holds.then_some(arithmetic) }
     }
 
-    /// What `byte` becomes in `channel`.
-    pub(crate) fn value(&self, channel: usize, byte: u8) -> T {
-        self.values[channel][usize::from(byte)]
-    }
-
     /// Writes a row into three planes' rows, each of the row's length.
     pub(crate) fn planes(&self, row: &[Pixel], planes: [&mut [T]; 3]) {
         wide(

@@ -1,3 +1,5 @@
 //! Measuring pipelines, and pictures to measure them on.
 
+pub mod preview;
 pub mod run;
+pub mod synth;

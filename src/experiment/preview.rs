@@ -50,5 +50,5 @@ pub fn preview(builder: Builder, pixel_ops: Vec<RandomOp>, epoch: u64, columns: 
         );
         return Err(error);
     }
-    Ok(contact_sheet(&pictures, columns, GAP_PX))
+    contact_sheet(&pictures, columns, GAP_PX)
 }

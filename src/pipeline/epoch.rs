@@ -335,7 +335,7 @@ impl Shared {
             let result = catch_unwind(AssertUnwindSafe(|| worker.position(self, index, out))).unwrap_or_else(|panic| {
                 // Whatever it was doing is half done.
                 worker.executor = Executor::new();
-                Slot::Failed(self.sample_error(index, panic_error(panic.as_ref())))
+                Slot::Failed(self.sample_error(index, Error::panic(panic.as_ref())))
             });
             self.finish(task.position, result);
         }
@@ -482,14 +482,4 @@ impl Worker {
         counters.add_augment(drawing + times.augment);
         Ok(inner.source.label(index))
     }
-}
-
-/// What a panic said, as an error.
-fn panic_error(panic: &(dyn std::any::Any + Send)) -> Error {
-    let message = panic
-        .downcast_ref::<&str>()
-        .map(|message| (*message).to_owned())
-        .or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "no message".to_owned());
-    Error::Panic { message }
 }

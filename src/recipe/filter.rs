@@ -178,3 +178,36 @@ fn nearest(input: u32, output: u32, window: Range<u32>) -> impl Iterator<Item = 
         })
         .skip(window.start as usize)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Interpolation::{Bicubic, Bilinear, Lanczos, Nearest};
+
+    #[test]
+    fn a_window_has_the_taps_of_the_whole() {
+        for (input, output) in [(1, 7), (500, 224), (224, 500), (3, 100), (100, 3), (65_535, 1)] {
+            for interpolation in [Nearest, Bilinear, Bicubic, Lanczos] {
+                let whole = Taps::new(input, output, interpolation);
+                assert_eq!(whole.len(), output as usize);
+                let mut window = Taps::default();
+                window.compute(input, output, output / 3..output, interpolation);
+                for i in 0..window.len() {
+                    assert_eq!(window.of(i), whole.of(output as usize / 3 + i), "{input} to {output}");
+                }
+                let reach = reach(input, output, output / 3..output, interpolation);
+                let (last, weights) = whole.of(output as usize - 1);
+                assert_eq!(reach, window.starts[0]..(last + weights.len()) as u32);
+            }
+        }
+    }
+
+    #[test]
+    fn weights_add_up_to_one() {
+        let taps = Taps::new(333, 97, Lanczos);
+        for i in 0..taps.len() {
+            let sum: i32 = taps.of(i).1.iter().sum();
+            assert!((sum - (1 << WEIGHT_BITS)).abs() <= taps.most() as i32);
+        }
+    }
+}

@@ -417,15 +417,6 @@ impl RandomOp {
         }
     }
 
-    /// Whether a recipe drawn from it can hold [`Op::Custom`], which only the CPU runs.
-    pub(crate) fn is_custom(&self) -> bool {
-        match self {
-            Self::Custom(_) | Self::Explicit(Op::Custom(_)) => true,
-            Self::OneOf(ops) | Self::Maybe { ops, .. } | Self::Repeat { ops, .. } => ops.iter().any(Self::is_custom),
-            _ => false,
-        }
-    }
-
     /// How many places it takes in the sequence of draws, whatever is drawn: a draw never moves another's numbers.
     fn places(&self) -> u32 {
         let all = |ops: &[Self]| ops.iter().fold(0, |sum: u32, op| sum.saturating_add(op.places()));

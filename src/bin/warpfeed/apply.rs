@@ -1,0 +1,87 @@
+//! `warpfeed apply`: one picture through explicit operations.
+
+use super::options::{OrientationName, StrategyName, device};
+use clap::Args;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use warpfeed::{ApplyOptions, DType, Device, Error, Op, Picture, Result, Size};
+
+/// Put one picture through explicit operations
+///
+/// The operations are a JSON list, as in [{"op": "rotate", "degrees": 5}, {"op": "center_crop", "width": 224,
+/// "height": 224}].
+#[derive(Args)]
+pub struct Apply {
+    /// The picture: JPEG, PNG or WebP.
+    picture: PathBuf,
+    /// File with the operations; - for standard input.
+    #[arg(long, value_name = "FILE")]
+    ops: PathBuf,
+    /// Where the result goes: .png, or .npy (u8 [H, W, 3]; f32 [3, H, W] after normalize).
+    #[arg(short, long, value_name = "OUT")]
+    output: PathBuf,
+    /// How operations are run.
+    #[arg(long, value_enum, default_value_t)]
+    strategy: StrategyName,
+    /// EXIF orientation.
+    #[arg(long, value_enum, default_value_t)]
+    orientation: OrientationName,
+    /// Take a truncated JPEG as it is.
+    #[arg(long)]
+    accept_truncated: bool,
+    /// Where operations run: auto, cpu, cuda, cuda:I.
+    #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
+    device: Device,
+}
+
+impl Apply {
+    pub fn run(self) -> Result<()> {
+        let extension = self.output.extension().map(|e| e.to_string_lossy().to_lowercase());
+        let npy = match extension.as_deref() {
+            Some("npy") => true,
+            Some("png") => false,
+            _ => return Err(wrong_use("output", "a file ending in .png or .npy", &self.output.display().to_string())),
+        };
+        self.device.available()?;
+        let ops = read_ops(&self.ops)?;
+        let bytes = std::fs::read(&self.picture).map_err(|source| Error::Io {
+            action: "read",
+            path: self.picture.clone(),
+            source,
+        })?;
+        let options = ApplyOptions {
+            strategy: self.strategy.into(),
+            orientation: self.orientation.into(),
+            accept_truncated: self.accept_truncated,
+            ..ApplyOptions::default()
+        };
+        let result = warpfeed::apply(&bytes, &ops, &options).map_err(|source| match source {
+            // Wrong operations are not the picture's fault.
+            wrong if wrong.is_parameter() => wrong,
+            source => Error::Sample { index: 0, name: self.picture.display().to_string(), source: Box::new(source) },
+        })?;
+        match (npy, result.dtype()) {
+            (true, _) => warpfeed::write_npy(&result, &self.output),
+            (false, DType::U8) => {
+                let [_, height, width, _] = result.shape().map(|side| side as u32);
+                warpfeed::write_png(&Picture::from_rgb(Size { width, height }, result.as_bytes())?, &self.output)
+            }
+            (false, _) => Err(wrong_use("output", "a .npy file after normalize: a PNG holds bytes", "a .png file")),
+        }
+    }
+}
+
+fn read_ops(path: &Path) -> Result<Vec<Op>> {
+    let io = |source| Error::Io { action: "read", path: path.to_owned(), source };
+    let mut text = String::new();
+    if path == Path::new("-") {
+        std::io::stdin().lock().read_to_string(&mut text).map_err(io)?;
+    } else {
+        text = std::fs::read_to_string(path).map_err(io)?;
+    }
+    serde_json::from_str(&text).map_err(|error| wrong_use("--ops", "a JSON list of operations", &error.to_string()))
+}
+
+fn wrong_use(parameter: &'static str, expected: &str, got: &str) -> Error {
+    Error::Parameter { operation: "apply", parameter, expected: expected.to_owned(), got: got.to_owned() }
+}

@@ -1,0 +1,139 @@
+//! `warpfeed demo`: the main job, on pictures of its own or a folder.
+
+use super::options::device;
+use super::output::{bytes, print, print_json, progress};
+use clap::Args;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::time::Instant;
+use warpfeed::experiment::run::{RunReport, run};
+use warpfeed::experiment::{preview, synth};
+use warpfeed::{Device, OnError, Pipeline, Preset, Result};
+
+/// Pictures made where no folder is given.
+const MADE: u64 = 200;
+/// Their classes.
+const CLASSES: u32 = 10;
+/// Pictures that each pipeline runs over, in as many epochs as that takes.
+const PICTURES: u64 = 600;
+/// The augmentation loads of the published comparison.
+const LOADS: [u32; 4] = [1, 4, 8, 12];
+const SEED: u64 = 42;
+
+/// Run the standard training pipeline and the augmentation load 1, 4, 8, 12, and show what they make
+#[derive(Args)]
+pub struct Demo {
+    /// Folder of class folders [default: made pictures in the system's temporary folder]
+    dir: Option<PathBuf>,
+    /// Where the contact sheet goes [default: in the system's temporary folder]
+    #[arg(short, long, value_name = "SHEET.png")]
+    output: Option<PathBuf>,
+    /// Worker threads [default: one for each processor]
+    #[arg(long, value_name = "T")]
+    threads: Option<usize>,
+    /// Where augmentations run: auto, cpu, cuda, cuda:I.
+    #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
+    device: Device,
+    /// One JSON object instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// One line of the table.
+#[derive(Serialize)]
+struct Row {
+    pipeline: String,
+    #[serde(flatten)]
+    report: RunReport,
+}
+
+impl Demo {
+    pub fn run(self, started: Instant) -> Result<()> {
+        self.device.available()?;
+        let dir = self.pictures()?;
+        let mut rows = Vec::new();
+        let pipelines = std::iter::once(("train".to_owned(), Preset::Train))
+            .chain(LOADS.map(|load| (format!("trial-a, load {load}"), Preset::TrialA { load })));
+        for (name, preset) in pipelines {
+            let started = if rows.is_empty() { started } else { Instant::now() };
+            rows.push(self.measure(name, preset, &dir, started)?);
+        }
+        let sheet = self.output.clone().unwrap_or_else(|| std::env::temp_dir().join("warpfeed-demo.png"));
+        let builder = Pipeline::builder(warpfeed::open(&dir)?).shuffle(SEED);
+        let pixel_ops = Preset::TrialA { load: 1 }.pixel_ops();
+        warpfeed::write_png(&preview::preview(builder, pixel_ops, 0, 6, 4)?, &sheet)?;
+        if self.json {
+            return print_json(&serde_json::json!({ "source": dir, "sheet": sheet, "runs": rows }));
+        }
+        let first = &rows[0].report;
+        print(&format!(
+            "{} on {} with {} threads, pictures from {}\n\n{}\nBatch of augmented pictures: {}\n",
+            format_args!("warpfeed {}", env!("CARGO_PKG_VERSION")),
+            first.device,
+            first.threads,
+            dir.display(),
+            table(&rows),
+            sheet.display()
+        ))
+    }
+
+    /// The folder given, or one of made pictures, kept for the next time.
+    fn pictures(&self) -> Result<PathBuf> {
+        if let Some(dir) = &self.dir {
+            return Ok(dir.clone());
+        }
+        let dir = std::env::temp_dir().join(format!("warpfeed-demo-{}", env!("CARGO_PKG_VERSION")));
+        let bar = progress(MADE, "making pictures");
+        let made = synth::write_folder(&dir, MADE, CLASSES, SEED, |done| bar.set_position(done));
+        bar.finish_and_clear();
+        made.map(|_| dir)
+    }
+
+    fn measure(&self, name: String, preset: Preset, dir: &std::path::Path, started: Instant) -> Result<Row> {
+        let mut builder = Pipeline::builder(warpfeed::open(dir)?)
+            .shuffle(SEED)
+            .device(self.device)
+            .on_error(OnError::Skip)
+            .preset(preset);
+        if let Some(threads) = self.threads {
+            builder = builder.threads(threads);
+        }
+        let pipeline = builder.build()?;
+        let epochs = PICTURES.div_ceil(pipeline.len().max(1)).max(1);
+        let bar = progress(pipeline.len() * epochs, &name);
+        let report = run(&pipeline, 0..epochs, false, started, &mut |pictures| bar.inc(pictures));
+        bar.finish_and_clear();
+        Ok(Row { pipeline: name, report: report? })
+    }
+}
+
+/// The reports side by side. Shares are of the worker threads' time.
+fn table(rows: &[Row]) -> String {
+    let mut text = format!(
+        "{:18} {:>10} {:>12} {:>11} {:>6} {:>7} {:>8} {:>7} {:>12}\n",
+        "pipeline", "pictures", "pictures/s", "1st batch", "read", "decode", "augment", "waits", "peak memory"
+    );
+    for Row { pipeline, report } in rows {
+        let stages = &report.stages;
+        let total = stages.read + stages.decode + stages.augment + stages.worker_wait;
+        let share = |seconds: f64| format!("{:.0} %", 100.0 * seconds / total.max(f64::MIN_POSITIVE));
+        text += &format!(
+            "{pipeline:18} {:>10} {:>12.1} {:>11} {:>6} {:>7} {:>8} {:>7} {:>12}\n",
+            report.pictures,
+            report.pictures_per_s,
+            report.first_batch_s.map_or_else(String::new, |s| format!("{:.0} ms", 1e3 * s)),
+            share(stages.read),
+            share(stages.decode),
+            share(stages.augment),
+            share(stages.worker_wait),
+            report.peak_rss_bytes.map_or_else(String::new, bytes),
+        );
+        if report.bad_count > 0 {
+            text += &format!(
+                "  {} pictures could not be used, the first: {}: {}\n",
+                report.bad_count, report.bad[0].path, report.bad[0].error
+            );
+        }
+    }
+    text
+}

@@ -1,0 +1,55 @@
+//! The command `warpfeed`: parses, calls the library, sets the exit code.
+
+mod apply;
+mod demo;
+mod doctor;
+mod options;
+mod output;
+mod preview;
+mod run;
+mod synth;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+use std::time::Instant;
+
+/// Feeds pictures to GPUs: decodes, augments and batches them, and measures how fast.
+#[derive(Parser)]
+#[command(
+    version,
+    about,
+    after_help = "Exit codes: 0 done, 1 the work failed, 2 wrong use, 3 the device asked for is not there."
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Demo(demo::Demo),
+    Run(run::Run),
+    Apply(apply::Apply),
+    Preview(preview::Preview),
+    Synth(synth::Synth),
+    Doctor(doctor::Doctor),
+}
+
+fn main() -> ExitCode {
+    let started = Instant::now();
+    let result = match Cli::parse().command {
+        Command::Demo(demo) => demo.run(started),
+        Command::Run(run) => run.run(started),
+        Command::Apply(apply) => apply.run(),
+        Command::Preview(preview) => preview.run(),
+        Command::Synth(synth) => synth.run(),
+        Command::Doctor(doctor) => doctor.run(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("warpfeed: {error}");
+            output::exit_code(&error)
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Options that several commands share, and what they mean to the library.
+
+use clap::{Args, ValueEnum};
+use std::path::Path;
+use warpfeed::{
+    Builder, DType, Device, LastBatch, Layout, OnError, Orientation, Pipeline, Preset, Result, Shard, Strategy,
+};
+
+/// Reads a device: `auto`, `cpu`, `cuda`, `cuda:I`.
+pub fn device(text: &str) -> std::result::Result<Device, String> {
+    text.parse().map_err(|error: warpfeed::Error| error.to_string())
+}
+
+#[derive(Clone, Copy, Default, ValueEnum)]
+pub enum PresetName {
+    /// Random resized crop 224, horizontal flip, normalise.
+    #[default]
+    Train,
+    /// Shorter side 256, centre crop 224, normalise.
+    Eval,
+    /// Load x [flips, rotation by -5 to 5 degrees], random resized crop 224, normalise.
+    TrialA,
+    /// Load x [both flips, rotation by 5 degrees on a growing canvas], random resized crop 256, centre crop 224, normalise.
+    TrialB,
+}
+
+/// Which operations.
+#[derive(Args)]
+pub struct PresetOptions {
+    /// The pipeline.
+    #[arg(long, value_enum, default_value_t)]
+    preset: PresetName,
+    /// How many times over trial-a and trial-b rotate and flip.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=1000))]
+    load: u32,
+}
+
+impl PresetOptions {
+    pub fn preset(&self) -> Preset {
+        match self.preset {
+            PresetName::Train => Preset::Train,
+            PresetName::Eval => Preset::Eval,
+            PresetName::TrialA => Preset::TrialA { load: self.load },
+            PresetName::TrialB => Preset::TrialB { load: self.load },
+        }
+    }
+}
+
+#[derive(Clone, Copy, Default, ValueEnum)]
+pub enum StrategyName {
+    /// Operations in a row in one pass, only what the output needs; the bytes of sequential.
+    #[default]
+    Fused,
+    /// One pass an operation.
+    Sequential,
+    /// One bilinear sampling for all rotations and flips: another, sharper result.
+    Composed,
+}
+
+impl From<StrategyName> for Strategy {
+    fn from(name: StrategyName) -> Self {
+        match name {
+            StrategyName::Fused => Self::Fused,
+            StrategyName::Sequential => Self::Sequential,
+            StrategyName::Composed => Self::Composed,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Default, ValueEnum)]
+pub enum OrientationName {
+    /// Turn pictures as their EXIF tag says.
+    #[default]
+    Apply,
+    /// Take pictures as they are stored.
+    Ignore,
+}
+
+impl From<OrientationName> for Orientation {
+    fn from(name: OrientationName) -> Self {
+        match name {
+            OrientationName::Apply => Self::Apply,
+            OrientationName::Ignore => Self::Ignore,
+        }
+    }
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum DTypeName {
+    F32,
+    F16,
+    Bf16,
+    U8,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum LayoutName {
+    Nchw,
+    Nhwc,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum LastName {
+    Keep,
+    Drop,
+    Pad,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum OnErrorName {
+    Fail,
+    Skip,
+    Substitute,
+}
+
+/// How a pipeline runs.
+#[derive(Args)]
+pub struct PipelineOptions {
+    #[command(flatten)]
+    pub preset: PresetOptions,
+    /// How operations are run.
+    #[arg(long, value_enum, default_value_t)]
+    strategy: StrategyName,
+    /// Pictures a batch.
+    #[arg(long, value_name = "B", default_value_t = 32)]
+    batch_size: usize,
+    /// Worker threads [default: one for each processor]
+    #[arg(long, value_name = "T")]
+    threads: Option<usize>,
+    /// Batches being filled or ready ahead of the consumer [default: 2]
+    #[arg(long, value_name = "P")]
+    prefetch: Option<usize>,
+    /// Seed of order and augmentations.
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    seed: u64,
+    /// Only positions I, I + N, I + 2N, ... of each epoch's order.
+    #[arg(long, value_name = "I/N", default_value = "0/1")]
+    shard: Shard,
+    /// End each epoch after K pictures.
+    #[arg(long, value_name = "K")]
+    limit: Option<u64>,
+    /// Keep the source's order.
+    #[arg(long)]
+    no_shuffle: bool,
+    /// Type of the output [u8 leaves normalisation out].
+    #[arg(long, value_enum, default_value = "f32")]
+    dtype: DTypeName,
+    /// Layout of the output.
+    #[arg(long, value_enum, default_value = "nchw")]
+    layout: LayoutName,
+    /// What to do with a last batch that is not full.
+    #[arg(long, value_enum, default_value = "keep")]
+    last: LastName,
+    /// What to do with a picture that cannot be used.
+    #[arg(long, value_enum, default_value = "fail")]
+    on_error: OnErrorName,
+    /// EXIF orientation.
+    #[arg(long, value_enum, default_value_t)]
+    orientation: OrientationName,
+    /// Take truncated JPEGs as they are.
+    #[arg(long)]
+    accept_truncated: bool,
+    /// Where augmentations run: auto, cpu, cuda, cuda:I.
+    #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
+    device: Device,
+}
+
+impl PipelineOptions {
+    pub fn build(&self, source: &Path) -> Result<Pipeline> {
+        // The device first: whoever asks for one that is not there learns it before a large folder is listed.
+        self.device.available()?;
+        let builder = Pipeline::builder(warpfeed::open(source)?);
+        let builder = if self.no_shuffle { builder.seed(self.seed) } else { builder.shuffle(self.seed) };
+        let mut builder = builder
+            .batch_size(self.batch_size)
+            .shard(self.shard)
+            .strategy(self.strategy.into())
+            .orientation(self.orientation.into())
+            .accept_truncated(self.accept_truncated)
+            .device(self.device)
+            .on_error(match self.on_error {
+                OnErrorName::Fail => OnError::Fail,
+                OnErrorName::Skip => OnError::Skip,
+                OnErrorName::Substitute => OnError::Substitute,
+            })
+            .last_batch(match self.last {
+                LastName::Keep => LastBatch::Keep,
+                LastName::Drop => LastBatch::Drop,
+                LastName::Pad => LastBatch::Pad,
+            });
+        builder = self.threads.into_iter().fold(builder, Builder::threads);
+        builder = self.prefetch.into_iter().fold(builder, Builder::prefetch);
+        builder = self.limit.into_iter().fold(builder, Builder::limit);
+        let layout = match self.layout {
+            LayoutName::Nchw => Layout::Nchw,
+            LayoutName::Nhwc => Layout::Nhwc,
+        };
+        let preset = self.preset.preset();
+        match self.dtype {
+            DTypeName::F32 => builder.preset(preset).output(DType::F32, layout),
+            DTypeName::F16 => builder.preset(preset).output(DType::F16, layout),
+            DTypeName::Bf16 => builder.preset(preset).output(DType::Bf16, layout),
+            DTypeName::U8 => preset.pixel_ops().into_iter().fold(builder, Builder::augment).output(DType::U8, layout),
+        }
+        .build()
+    }
+}

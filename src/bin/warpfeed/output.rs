@@ -1,0 +1,63 @@
+//! What people and programs see: results on standard output, progress on a terminal, exit codes.
+
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use warpfeed::{Error, Result};
+
+/// The exit code that an error ends the command with.
+pub fn exit_code(error: &Error) -> ExitCode {
+    ExitCode::from(if error.is_device() {
+        3
+    } else if error.is_parameter() {
+        2
+    } else {
+        1
+    })
+}
+
+/// Writes text to standard output. A reader that has gone (`| head`) is no error.
+pub fn print(text: &str) -> Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(source) if source.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Error::Io { action: "write", path: PathBuf::from("standard output"), source })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes one JSON object to standard output.
+pub fn print_json(value: &impl Serialize) -> Result<()> {
+    let text = serde_json::to_string_pretty(value).map_err(|error| Error::Io {
+        action: "write",
+        path: PathBuf::from("standard output"),
+        source: error.into(),
+    })?;
+    print(&format!("{text}\n"))
+}
+
+/// A progress bar on standard error, where that is a terminal; elsewhere nothing shows.
+pub fn progress(total: u64, what: &str) -> ProgressBar {
+    if !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(total);
+    if let Ok(style) = ProgressStyle::with_template("{msg:24} {wide_bar} {pos}/{len} pictures {per_sec:>12} {eta:>4}") {
+        bar.set_style(style);
+    }
+    bar.set_message(what.to_owned());
+    bar
+}
+
+/// Bytes for people.
+pub fn bytes(bytes: u64) -> String {
+    match bytes {
+        0..1_000 => format!("{bytes} B"),
+        1_000..1_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
+        _ => format!("{:.2} GB", bytes as f64 / 1e9),
+    }
+}

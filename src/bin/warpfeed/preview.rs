@@ -1,0 +1,41 @@
+//! `warpfeed preview`: a contact sheet of what a pipeline makes.
+
+use super::options::PresetOptions;
+use super::output::print;
+use clap::Args;
+use std::path::PathBuf;
+use warpfeed::{Pipeline, Result, experiment};
+
+/// Write a contact sheet of augmented pictures
+#[derive(Args)]
+pub struct Preview {
+    /// Folder of class folders, or a list file.
+    dir: PathBuf,
+    /// Where the sheet goes.
+    #[arg(short, long, value_name = "SHEET.png")]
+    output: PathBuf,
+    #[command(flatten)]
+    preset: PresetOptions,
+    /// Seed of order and augmentations.
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    seed: u64,
+    /// Which epoch.
+    #[arg(long, value_name = "E", default_value_t = 0)]
+    epoch: u64,
+    /// Pictures side by side.
+    #[arg(long, value_name = "C", default_value_t = 6)]
+    columns: u32,
+    /// Rows of pictures.
+    #[arg(long, value_name = "R", default_value_t = 4)]
+    rows: u32,
+}
+
+impl Preview {
+    pub fn run(self) -> Result<()> {
+        let builder = Pipeline::builder(warpfeed::open(&self.dir)?).shuffle(self.seed);
+        let ops = self.preset.preset().pixel_ops();
+        let sheet = experiment::preview::preview(builder, ops, self.epoch, self.columns, self.rows)?;
+        warpfeed::write_png(&sheet, &self.output)?;
+        print(&format!("{} pixels: {}\n", sheet.size(), self.output.display()))
+    }
+}

@@ -1,0 +1,79 @@
+//! `warpfeed run`: whole epochs over a folder or list, measured.
+
+use super::options::PipelineOptions;
+use super::output::{bytes, print, print_json, progress};
+use clap::Args;
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::time::Instant;
+use warpfeed::Result;
+use warpfeed::experiment::run::{RunReport, run};
+
+/// Run a pipeline over a folder of class folders (or a list file) and measure it
+#[derive(Args)]
+pub struct Run {
+    /// Folder of class folders, or a list file (path, tab, label).
+    dir: PathBuf,
+    #[command(flatten)]
+    pipeline: PipelineOptions,
+    /// How many epochs.
+    #[arg(long, value_name = "E", default_value_t = 1)]
+    epochs: u64,
+    /// SHA-256 over every sample's label and output.
+    #[arg(long)]
+    digest: bool,
+    /// One JSON object instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Run {
+    pub fn run(self, started: Instant) -> Result<()> {
+        let pipeline = self.pipeline.build(&self.dir)?;
+        let bar = progress(pipeline.len() * self.epochs, "pictures");
+        let report = run(&pipeline, 0..self.epochs, self.digest, started, &mut |pictures| bar.inc(pictures));
+        bar.finish_and_clear();
+        let report = report?;
+        if self.json { print_json(&report) } else { print(&text(&report)) }
+    }
+}
+
+/// A report for people.
+fn text(report: &RunReport) -> String {
+    let mut text = String::new();
+    let stages = &report.stages;
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        text,
+        "{} pictures in {} batches, {:.3} s: {:.1} pictures/s ({} threads, {}, {})",
+        report.pictures,
+        report.batches,
+        report.seconds,
+        report.pictures_per_s,
+        report.threads,
+        report.device,
+        format!("{:?}", report.strategy).to_lowercase(),
+    );
+    if let Some(first) = report.first_batch_s {
+        let _ = writeln!(text, "first batch   {first:.3} s after start");
+    }
+    let _ = writeln!(
+        text,
+        "threads' time read {:.3} s, decode {:.3} s, augment {:.3} s, waiting {:.3} s",
+        stages.read, stages.decode, stages.augment, stages.worker_wait
+    );
+    let _ = writeln!(text, "consumer      waited {:.3} s for batches", stages.consumer_wait);
+    if let Some(peak) = report.peak_rss_bytes {
+        let _ = writeln!(text, "peak memory   {}", bytes(peak));
+    }
+    if let Some(digest) = &report.digest {
+        let _ = writeln!(text, "digest        {digest}");
+    }
+    if report.bad_count > 0 {
+        let _ = writeln!(text, "not usable    {} pictures:", report.bad_count);
+        for bad in &report.bad {
+            let _ = writeln!(text, "  {}: {}", bad.path, bad.error);
+        }
+    }
+    text
+}

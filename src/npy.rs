@@ -1,0 +1,96 @@
+//! NumPy's file format for arrays, version 1.0.
+//!
+//! <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>
+
+use crate::atomic;
+use crate::error::{Error, Result};
+use crate::tensor::{DType, Tensor};
+use std::io::{self, Write};
+use std::path::Path;
+
+/// Writes a tensor as an `.npy` file in C order: `u8`, `f32` or `f16`. A batch of one loses its first dimension, so that
+/// one picture is `[H, W, 3]` or `[3, H, W]`.
+///
+/// The file appears whole or not at all.
+///
+/// # Errors
+/// [`Error::Unsupported`] for `bf16`, which the format does not know; [`Error::Io`] if the file cannot be written.
+pub fn write_npy(tensor: &Tensor, path: impl AsRef<Path>) -> Result<()> {
+    let descr = match tensor.dtype() {
+        DType::U8 => "|u1",
+        DType::F32 => "<f4",
+        DType::F16 => "<f2",
+        DType::Bf16 => {
+            let remedy = "use f32 or f16".to_owned();
+            return Err(Error::Unsupported { feature: "bf16 in an .npy file".to_owned(), remedy });
+        }
+    };
+    let shape = tensor.shape();
+    let shape = if shape[0] == 1 { &shape[1..] } else { &shape[..] };
+    let element = tensor.dtype().size_bytes();
+    write(path.as_ref(), descr, shape, |file| {
+        if cfg!(target_endian = "little") {
+            return file.write_all(tensor.as_bytes());
+        }
+        tensor.as_bytes().chunks_exact(element).try_for_each(|value| {
+            let value: Vec<u8> = value.iter().rev().copied().collect();
+            file.write_all(&value)
+        })
+    })
+}
+
+fn write(path: &Path, descr: &str, shape: &[usize], data: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+    // Python's notation: a comma after every number, which a tuple of one needs and the others allow.
+    let sides: String = shape.iter().map(|side| format!("{side},")).collect();
+    let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({sides}), }}");
+    // Magic, version, length and header fill a multiple of 64 bytes and end in a line end.
+    let padded = (10 + header.len() + 1).next_multiple_of(64) - 10;
+    let length = u16::try_from(padded).map_err(|_| {
+        Error::parameter("write_npy", "shape", "a few numbers, as a header of 64 KiB holds", shape.len())
+    })?;
+    atomic::write(path, |file| {
+        file.write_all(b"\x93NUMPY\x01\x00")?;
+        file.write_all(&length.to_le_bytes())?;
+        writeln!(file, "{header:<width$}", width = padded - 1)?;
+        data(file)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tensor::{HostBuffer, Layout};
+
+    fn tensor(shape: [usize; 4], dtype: DType) -> Tensor {
+        let mut buffer = HostBuffer::new(shape.iter().product::<usize>() * dtype.size_bytes());
+        buffer.as_bytes_mut().iter_mut().zip(0..).for_each(|(byte, i)| *byte = i);
+        Tensor::new(buffer, shape, dtype, Layout::Nhwc)
+    }
+
+    #[test]
+    fn the_bytes_are_numpys() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.npy");
+        for (tensor, descr, shape) in [
+            (tensor([1, 2, 4, 3], DType::U8), "|u1", "2,4,3,"),
+            (tensor([1, 3, 1, 2], DType::F32), "<f4", "3,1,2,"),
+            (tensor([2, 3, 1, 1], DType::F16), "<f2", "2,3,1,1,"),
+        ] {
+            write_npy(&tensor, &path).unwrap();
+            let bytes = std::fs::read(&path).unwrap();
+            let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({shape}), }}");
+            assert_eq!(bytes[..10], *b"\x93NUMPY\x01\x00\x76\x00");
+            assert_eq!(bytes[10..128], *format!("{header:<117}\n").as_bytes());
+            assert_eq!(&bytes[128..], tensor.as_bytes());
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_refused() {
+        let missing = tempfile::tempdir().unwrap().path().join("missing/x.npy");
+        let error = write_npy(&tensor([1, 1, 1, 3], DType::U8), &missing).unwrap_err();
+        assert!(error.to_string().contains("missing/x.npy"));
+        let error = write_npy(&tensor([1, 1, 1, 3], DType::Bf16), &missing).unwrap_err();
+        assert!(matches!(error, Error::Unsupported { .. }));
+    }
+}
