@@ -58,7 +58,7 @@ fn vectors() -> Check {
     {
         let remedy = (!crate::cpu::simd::has_avx2())
             .then_some("use a processor with AVX2 (2013 or later): resizing and rotation run without it, more slowly");
-        return Check::new("vector instructions", if remedy.is_none() { "AVX2" } else { "SSE2" }, remedy);
+        Check::new("vector instructions", if remedy.is_none() { "AVX2" } else { "SSE2" }, remedy)
     }
     #[cfg(not(target_arch = "x86_64"))]
     Check::new("vector instructions", std::env::consts::ARCH, None)

@@ -45,28 +45,9 @@ fn copy(input: &Picture, out: &mut Picture) {
     out.pixels_mut().copy_from_slice(input.pixels());
 }
 
-/// The rectangle of a picture of size `input` that [`rotate_bilinear`] and [`rotate_nearest`] read to make `part` of
-/// their canvas. Never empty.
-pub(crate) fn source(input: Size, matrix: [f64; 6], part: Rect) -> Rect {
-    let m = matrix;
-    let (left, right) = (f64::from(part.x), f64::from(part.right()));
-    let (top, bottom) = (f64::from(part.y), f64::from(part.bottom()));
-    let corners = [(left, top), (right, top), (left, bottom), (right, bottom)];
-    // Two pixels of margin: half a pixel to the neighbour's centre, the neighbour, and what fixed point rounds.
-    let extent = |values: [f64; 4], size: u32| {
-        let min = values.into_iter().fold(f64::INFINITY, f64::min).floor() - 2.0;
-        let max = values.into_iter().fold(f64::NEG_INFINITY, f64::max).ceil() + 2.0;
-        let start = min.clamp(0.0, f64::from(size - 1)) as u32;
-        (start, (max.clamp(1.0, f64::from(size)) as u32).max(start + 1) - start)
-    };
-    let (x, width) = extent(corners.map(|(x, y)| m[0] * x + m[1] * y + m[2]), input.width);
-    let (y, height) = extent(corners.map(|(x, y)| m[3] * x + m[4] * y + m[5]), input.height);
-    Rect { x, y, width, height }
-}
-
 /// Makes the rectangle `part` of the canvas, each pixel the one whose area holds its point.
 ///
-/// `input` may be a part of its whole that holds what [`source`] names.
+/// `input` may be a part of its whole that holds what [`affine_reach`](crate::recipe::lower::affine_reach) names.
 pub(crate) fn rotate_nearest(
     input: &Picture,
     matrix: [f64; 6],
@@ -170,7 +151,7 @@ fn nearest_double(input: &Picture, matrix: [f64; 6], fill: Fill, part: Rect, out
 
 /// Makes the rectangle `part` of the canvas, each pixel from the four around its point.
 ///
-/// `input` may be a part of its whole that holds what [`source`] names.
+/// `input` may be a part of its whole that holds what [`affine_reach`](crate::recipe::lower::affine_reach) names.
 pub(crate) fn rotate_bilinear(
     input: &Picture,
     matrix: [f64; 6],

@@ -122,7 +122,7 @@ pub fn run(
     let count = epochs.end.saturating_sub(epochs.start);
     for number in epochs {
         let mut epoch = pipeline.epoch(number);
-        while let Some(batch) = epoch.next() {
+        for batch in epoch.by_ref() {
             let batch = batch?;
             first_batch.get_or_insert_with(|| started.elapsed());
             if let Some(hash) = &mut hash {

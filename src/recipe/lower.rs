@@ -344,8 +344,8 @@ impl Stage {
     }
 }
 
-/// The pixels that bilinear sampling of `part` can read from a picture of size `input`.
-fn affine_reach(m: &[f64; 6], part: Rect, input: Size) -> Rect {
+/// The pixels that sampling of `part` through an affine map can read from a picture of size `input`. Never empty.
+pub(crate) fn affine_reach(m: &[f64; 6], part: Rect, input: Size) -> Rect {
     let xs = [f64::from(part.x) + 0.5, f64::from(part.right()) - 0.5];
     let ys = [f64::from(part.y) + 0.5, f64::from(part.bottom()) - 0.5];
     let axis = |a: f64, b: f64, c: f64, side: u32| {

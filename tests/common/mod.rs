@@ -45,7 +45,7 @@ pub fn picture(width: u32, height: u32, seed: u64) -> Picture {
 }
 
 pub fn jpeg(width: u32, height: u32, seed: u64) -> Vec<u8> {
-    let sampling = if seed % 2 == 0 { Sampling::S420 } else { Sampling::S444 };
+    let sampling = if seed.is_multiple_of(2) { Sampling::S420 } else { Sampling::S444 };
     encode_jpeg(&picture(width, height, seed), &JpegOptions { quality: 90, sampling, ..JpegOptions::default() })
         .unwrap()
 }
