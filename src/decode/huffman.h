@@ -7,7 +7,8 @@
  * rectangle, columns beside it) are only walked through.
  *
  * What comes out is the same for damaged data too: zero bits behind the end of a segment, a zero for a code that does not
- * exist, blocks left empty after the data have ended. Unlike libjpeg's fast path it warns of every bad code.
+ * exist, blocks left empty after the data have ended. Unlike libjpeg's fast path it warns of every bad code, and leaves
+ * no rests of a first attempt in the block where a marker interrupts the data.
  */
 
 #ifndef WF_HUFFMAN_H
