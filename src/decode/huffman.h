@@ -35,6 +35,9 @@ enum { LOOK_MORE = 0x80, END_OF_BLOCK = 64 };
 
 typedef struct {
   uint32_t look[1 << LOOK_BITS];
+  /* For blocks that are only passed over: as many AC codes as fit, taken at once. As above, but in place of the
+   * coefficient how far the index moves on before the last of them, which is there only if the block goes on to it. */
+  uint32_t pass[1 << LOOK_BITS];
   int32_t code_end[17];     /* of each length: one past its last code; 0 if there is none */
   int32_t first_symbol[17]; /* of each length: index of its first code's symbol, less that code */
   uint8_t symbols[256];
@@ -42,7 +45,9 @@ typedef struct {
   int is_ac;
 } huffman_table;
 
-typedef struct {
+typedef struct huffman_decoder {
+  void (*keep)(j_decompress_ptr cinfo, struct huffman_decoder *self, JBLOCKROW *blocks);
+  void (*pass)(j_decompress_ptr cinfo, struct huffman_decoder *self, JBLOCKROW *unused);
   uint64_t bits; /* left-aligned; zeros behind the valid ones */
   int valid;     /* number of valid bits */
   uint32_t restarts_to_go;
@@ -73,6 +78,25 @@ static inline uint32_t symbol_advance(const huffman_table *table, uint32_t symbo
   if (!table->is_ac || ((symbol & 15) == 0 && symbol != 0xF0))
     return END_OF_BLOCK;
   return (symbol >> 4) + 1;
+}
+
+static void huffman_table_make_pass(huffman_table *table) {
+  const uint32_t mask = (1u << LOOK_BITS) - 1;
+  for (uint32_t at = 0; at <= mask; at++) {
+    uint32_t entry = table->look[at], total = entry & 63, advance = entry >> 8 & 0xFF, before = 0;
+    if (!(entry & LOOK_MORE)) {
+      while (total < LOOK_BITS && advance < DCTSIZE2 - 1) {
+        uint32_t next = table->look[at << total & mask];
+        if (next & LOOK_MORE || total + (next & 63) > LOOK_BITS)
+          break;
+        before = advance;
+        advance += next >> 8 & 0xFF;
+        total += next & 63;
+      }
+      entry = before << 16 | advance << 8 | total;
+    }
+    table->pass[at] = entry;
+  }
 }
 
 /* libjpeg has checked the table: at most 256 symbols, no length with more codes than it has room for. */
@@ -110,6 +134,8 @@ static void huffman_table_make(huffman_table *table, const JHUFF_TBL *from, int 
       }
     }
   }
+  if (is_ac)
+    huffman_table_make_pass(table);
 }
 
 /* The whole entry where the table's is not all. A code that does not exist is 17 bits long and means 0. */
@@ -252,7 +278,9 @@ static inline __attribute__((always_inline)) void huffman_mcu(j_decompress_ptr c
     do {
       FILL;
       for (int i = 0; i < 5; i++) {
-        entry = table->look[bits >> (64 - LOOK_BITS)];
+        entry = (keep ? table->look : table->pass)[bits >> (64 - LOOK_BITS)];
+        if (!keep && __builtin_expect(k + (entry >> 16) >= DCTSIZE2 - 1, 0))
+          entry = table->look[bits >> (64 - LOOK_BITS)];
         if (__builtin_expect(entry & LOOK_MORE, 0)) {
           FILL;
           entry = huffman_look_further(cinfo, table, entry, bits);
@@ -278,36 +306,26 @@ static inline __attribute__((always_inline)) void huffman_mcu(j_decompress_ptr c
 #undef LOAD
 #undef TAKE
 
+static void huffman_mcu_keep(j_decompress_ptr cinfo, huffman_decoder *self, JBLOCKROW *blocks) {
+  huffman_mcu(cinfo, self, blocks, 1);
+}
+
+static void huffman_mcu_pass(j_decompress_ptr cinfo, huffman_decoder *self, JBLOCKROW *blocks) {
+  huffman_mcu(cinfo, self, NULL, 0);
+}
+
 #if defined(__x86_64__)
 /* Shifts by a variable amount are one instruction instead of three there. */
 __attribute__((target("bmi,bmi2"))) static void huffman_mcu_keep_bmi2(j_decompress_ptr cinfo, huffman_decoder *self,
                                                                       JBLOCKROW *blocks) {
   huffman_mcu(cinfo, self, blocks, 1);
 }
-__attribute__((target("bmi,bmi2"))) static void huffman_mcu_pass_bmi2(j_decompress_ptr cinfo, huffman_decoder *self) {
+
+__attribute__((target("bmi,bmi2"))) static void huffman_mcu_pass_bmi2(j_decompress_ptr cinfo, huffman_decoder *self,
+                                                                      JBLOCKROW *blocks) {
   huffman_mcu(cinfo, self, NULL, 0);
 }
 #endif
-
-static void huffman_mcu_keep(j_decompress_ptr cinfo, huffman_decoder *self, JBLOCKROW *blocks) {
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("bmi2")) {
-    huffman_mcu_keep_bmi2(cinfo, self, blocks);
-    return;
-  }
-#endif
-  huffman_mcu(cinfo, self, blocks, 1);
-}
-
-static void huffman_mcu_pass(j_decompress_ptr cinfo, huffman_decoder *self) {
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("bmi2")) {
-    huffman_mcu_pass_bmi2(cinfo, self);
-    return;
-  }
-#endif
-  huffman_mcu(cinfo, self, NULL, 0);
-}
 
 /* A restart marker is due. FALSE: no more bytes. */
 static boolean huffman_restart(j_decompress_ptr cinfo, huffman_decoder *self) {
@@ -335,15 +353,23 @@ static boolean huffman_decode_mcu(j_decompress_ptr cinfo, huffman_decoder *self,
   if (cinfo->entropy->insufficient_data)
     return TRUE;
   if (blocks && column >= cinfo->master->first_iMCU_col && column <= cinfo->master->last_iMCU_col)
-    huffman_mcu_keep(cinfo, self, blocks);
+    (*self->keep)(cinfo, self, blocks);
   else
-    huffman_mcu_pass(cinfo, self);
+    (*self->pass)(cinfo, self, NULL);
   return TRUE;
 }
 
 /* Call when libjpeg has started the one scan of a baseline picture, and so checked its tables. */
 static void huffman_start(j_decompress_ptr cinfo, huffman_decoder *self) {
   int dc_made = 0, ac_made = 0;
+  self->keep = huffman_mcu_keep;
+  self->pass = huffman_mcu_pass;
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("bmi2")) {
+    self->keep = huffman_mcu_keep_bmi2;
+    self->pass = huffman_mcu_pass_bmi2;
+  }
+#endif
   self->bits = 0;
   self->valid = 0;
   self->column = 0;
