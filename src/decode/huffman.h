@@ -21,7 +21,9 @@
 #include <jpeglib.h> /* with JPEG_INTERNALS defined */
 #include <jerror.h>
 
-enum { LOOK_BITS = 11 };
+/* Wider tables cost more cache than they save, and five entries must fit in what one FILL is sure to give. */
+enum { LOOK_BITS = 11, LOOKS_A_FILL = 5 };
+_Static_assert(LOOKS_A_FILL * LOOK_BITS <= 56, "a fill must last for all look-ups before the next");
 
 /*
  * What the next LOOK_BITS bits mean. From the low end:
@@ -216,7 +218,7 @@ static inline __attribute__((always_inline)) int has_ff(uint64_t word) {
   return ((~word - low) & word & high) != 0;
 }
 
-/* At least 56 bits, or all that there are: enough for five entries that are all of their coefficient. */
+/* At least 56 bits, or all that there are: enough for LOOKS_A_FILL entries that are all of their coefficient. */
 #define FILL                                                                                                           \
   do {                                                                                                                 \
     uint64_t word_;                                                                                                    \
@@ -277,14 +279,14 @@ static inline __attribute__((always_inline)) void huffman_mcu(j_decompress_ptr c
     table = self->block_ac[b];
     do {
       FILL;
-      for (int i = 0; i < 5; i++) {
+      for (int i = 0; i < LOOKS_A_FILL; i++) {
         entry = (keep ? table->look : table->pass)[bits >> (64 - LOOK_BITS)];
         if (!keep && __builtin_expect(k + (entry >> 16) >= DCTSIZE2 - 1, 0))
           entry = table->look[bits >> (64 - LOOK_BITS)];
         if (__builtin_expect(entry & LOOK_MORE, 0)) {
           FILL;
           entry = huffman_look_further(cinfo, table, entry, bits);
-          i = 5;
+          i = LOOKS_A_FILL;
         }
         TAKE;
         k += entry >> 8 & 0xFF;
