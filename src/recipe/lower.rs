@@ -176,17 +176,42 @@ impl View {
     }
 
     /// The part of the picture that `part` of the view shows. Where it shows nothing but fill: one pixel.
+    ///
+    /// Two bounds, of which the tighter counts on each side: step by step, a box of whatever box came before, clipped to
+    /// the step's picture; and the corners followed through all steps together, which does not grow with every turn.
     fn reach(&self, part: Rect) -> Rect {
-        let mut reach =
+        const NOTHING: Rect = Rect { x: 0, y: 0, width: 1, height: 1 };
+        let mut boxed =
             [i64::from(part.x), i64::from(part.y), i64::from(part.right()) - 1, i64::from(part.bottom()) - 1];
+        let [left, top, right, bottom] = boxed.map(|v| v as f64);
+        let mut corners = [(left, top), (right, top), (left, bottom), (right, bottom)];
         for step in &self.steps {
-            match step.reach(reach) {
-                Some(next) => reach = next,
-                None => return Rect { x: 0, y: 0, width: 1, height: 1 },
+            match step.reach(boxed) {
+                Some(next) => boxed = next,
+                None => return NOTHING,
             }
+            // The step rounds down: on average by half a pixel, by half a pixel more or less.
+            let a = step.a.map(|a| f64::from(a) / 65536.0);
+            corners = corners.map(|(x, y)| (a[0] * x + a[1] * y + a[2] - 0.5, a[3] * x + a[4] * y + a[5] - 0.5));
         }
-        let [x0, y0, x1, y1] = reach.map(|v| v as u32);
-        self.exact.rect(Rect { x: x0, y: y0, width: x1 - x0 + 1, height: y1 - y0 + 1 })
+        if !self.steps.is_empty() {
+            // Rotations keep the length of what earlier steps have rounded off: half a diagonal each, at most. The
+            // hundredth is for fixed-point matrices that are not quite rotations, the pixel for everything else.
+            let margin = 1.01 * std::f64::consts::FRAC_1_SQRT_2 * self.steps.len() as f64 + 1.0;
+            let extent = |values: [f64; 4]| {
+                let low = values.into_iter().fold(f64::INFINITY, f64::min) - margin;
+                let high = values.into_iter().fold(f64::NEG_INFINITY, f64::max) + margin;
+                (low.floor() as i64, high.ceil() as i64)
+            };
+            let (x, y) = (extent(corners.map(|c| c.0)), extent(corners.map(|c| c.1)));
+            boxed = [boxed[0].max(x.0), boxed[1].max(y.0), boxed[2].min(x.1), boxed[3].min(y.1)];
+        }
+        let [x0, y0, x1, y1] = boxed;
+        if x0 > x1 || y0 > y1 {
+            return NOTHING;
+        }
+        let (width, height) = ((x1 - x0 + 1) as u32, (y1 - y0 + 1) as u32);
+        self.exact.rect(Rect { x: x0 as u32, y: y0 as u32, width, height })
     }
 }
 
