@@ -1,13 +1,21 @@
 //! Decoding: rectangles against the whole, damaged data, the reference pictures.
 
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::fs;
+use std::path::{Path, PathBuf};
+
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 use warpfeed::{
     Decoder, Error, Format, JpegColor, JpegOptions, Picture, Rect, Result, Sampling, Size, encode_jpeg, probe,
 };
 
-const SIZES: [(u32, u32); 11] =
-    [(1, 1), (1, 40), (40, 1), (2, 3), (7, 5), (16, 16), (17, 33), (64, 64), (65, 47), (131, 250), (250, 131)];
+#[rustfmt::skip]
+const SIZES: [(u32, u32); 15] = [
+    (1, 1), (1, 40), (40, 1), (2, 3), (7, 5), (16, 16), (17, 33), (18, 18), (34, 50), (64, 64), (65, 47), (66, 34),
+    (100, 36), (131, 250), (250, 131),
+];
 
 const SAMPLINGS: [Sampling; 12] = [
     Sampling::S444,
@@ -126,8 +134,8 @@ fn a_part_has_the_pixels_of_the_whole() {
 #[test]
 fn every_single_row_and_column() {
     let mut decoder = Decoder::new().unwrap();
-    let size = Size::new(67, 71);
-    for (options, bytes) in variants(size) {
+    for (options, bytes) in [(66, 65), (67, 71), (36, 34)].into_iter().flat_map(|(w, h)| variants(Size::new(w, h))) {
+        let size = probe(&bytes).unwrap().size;
         let whole = decode_part(&mut decoder, &bytes, None, false).unwrap();
         for x in 0..size.width {
             let rect = Rect { x, y: 5, width: 1, height: 3 };
@@ -340,5 +348,110 @@ fn a_wrong_part_is_the_callers_fault() {
         let part = Rect { x, y: 0, width, height: 1 };
         let error = decode_part(&mut Decoder::new().unwrap(), &bytes, Some(part), false).unwrap_err();
         assert!(matches!(error, Error::Parameter { .. }), "{error}");
+    }
+}
+
+fn reference() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/reference")
+}
+
+/// What Pillow made of the pictures in `tests/reference/pictures`; `tests/reference/make.py` wrote it down.
+#[test]
+fn reference_pictures_decode_as_in_pillow() {
+    let cases = fs::read_to_string(reference().join("cases.jsonl")).unwrap();
+    let mut decoder = Decoder::new().unwrap();
+    let (mut pictures, mut failed) = (0, Vec::new());
+    for case in cases.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()) {
+        let kind = case["kind"].as_str().unwrap();
+        if !matches!(kind, "decode" | "decode-truncated") {
+            continue;
+        }
+        pictures += 1;
+        let name = case["image"].as_str().unwrap();
+        let bytes = fs::read(reference().join("pictures").join(name)).unwrap();
+        let tolerant = kind == "decode-truncated";
+        if tolerant {
+            decode(&bytes).unwrap_err();
+        }
+        let picture = decode_part(&mut decoder, &bytes, None, tolerant).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let shape = [picture.size().height, picture.size().width, 3];
+        assert_eq!(case["shape"], serde_json::json!(shape), "{name}");
+        let sha256: String = Sha256::digest(picture.to_rgb()).iter().map(|byte| format!("{byte:02x}")).collect();
+        if case["sha256"] != sha256 {
+            failed.push(name.to_owned());
+        }
+        // And its parts are those of the whole.
+        let mut rng = ChaCha8Rng::seed_from_u64(pictures);
+        for _ in 0..20 {
+            let rect = random_part(&mut rng, picture.size());
+            assert_part(&picture, &decode_part(&mut decoder, &bytes, Some(rect), tolerant).unwrap(), &name);
+        }
+    }
+    assert!(pictures > 30, "{pictures}");
+    assert!(failed.is_empty(), "not the pixels that Pillow has: {failed:?}");
+}
+
+/// Soft colours with a sharp-edged disc and a noisy corner.
+fn scene(size: Size, seed: u64) -> Picture {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut picture = Picture::new(size);
+    let (w, h) = (f64::from(size.width), f64::from(size.height));
+    for y in 0..size.height {
+        for (x, pixel) in picture.row_mut(y).iter_mut().enumerate() {
+            let (u, v) = (x as f64 / w, f64::from(y) / h);
+            let disc = (u - 0.6).hypot(v - 0.4) < 0.25;
+            let noise = if u < 0.4 && v > 0.6 { rng.random_range(-40.0..40.0) } else { 0.0 };
+            let color = if disc { [230.0, 60.0 + 100.0 * v, 40.0] } else { [255.0 * u, 255.0 * v, 255.0 * (1.0 - u)] };
+            for (value, color) in pixel.iter_mut().zip(color) {
+                *value = (color + noise) as u8;
+            }
+        }
+    }
+    picture
+}
+
+/// Writes the JPEGs of `tests/reference/pictures`. After it, `tests/reference/make.py`.
+#[test]
+#[ignore = "writes the reference pictures, which are committed"]
+fn make_reference_pictures() {
+    let write = |name: &str, width, height, options: JpegOptions| {
+        let bytes = encode_jpeg(&scene(Size::new(width, height), 1), &options).unwrap();
+        fs::write(reference().join("pictures").join(name).with_extension("jpg"), &bytes).unwrap();
+        bytes
+    };
+    let base = JpegOptions { quality: 80, ..JpegOptions::default() };
+    for (name, sampling, width, height) in [
+        ("baseline-444", Sampling::S444, 96, 64),
+        ("baseline-422", Sampling::S422, 97, 75),
+        ("baseline-420", Sampling::S420, 161, 120),
+        ("baseline-440", Sampling::S440, 75, 97),
+        ("baseline-411", Sampling::S411, 101, 43),
+        ("baseline-3x2", Sampling { horizontal: 3, vertical: 2 }, 61, 53),
+        ("size-1x1", Sampling::S420, 1, 1),
+        ("size-2x1", Sampling::S420, 2, 1),
+        ("size-1x37", Sampling::S422, 1, 37),
+        ("size-33x1", Sampling::S420, 33, 1),
+        ("size-7x5", Sampling::S420, 7, 5),
+    ] {
+        write(name, width, height, JpegOptions { sampling, ..base.clone() });
+    }
+    write("quality-100", 48, 40, JpegOptions { quality: 100, ..base.clone() });
+    write("quality-5", 120, 90, JpegOptions { quality: 5, ..base.clone() });
+    let restart = write("restart", 120, 90, JpegOptions { restart_interval_rows: 1, ..base.clone() });
+    let progressive = write("progressive", 131, 99, JpegOptions { progressive: true, ..base.clone() });
+    write("grey", 64, 48, JpegOptions { color: JpegColor::Gray, sampling: Sampling::S444, ..base.clone() });
+    write("grey-2x2", 51, 45, JpegOptions { color: JpegColor::Gray, ..base.clone() });
+    write("grey-progressive", 51, 45, JpegOptions { color: JpegColor::Gray, progressive: true, ..base.clone() });
+    write("cmyk", 60, 44, JpegOptions { color: JpegColor::Cmyk, sampling: Sampling::S444, ..base.clone() });
+    write("ycck", 61, 43, JpegOptions { color: JpegColor::Ycck, ..base.clone() });
+    write("rgb", 50, 40, JpegOptions { color: JpegColor::Rgb, sampling: Sampling::S444, ..base.clone() });
+    for orientation in 1..=8 {
+        let options = JpegOptions { orientation: Some(orientation), ..base.clone() };
+        write(&format!("orientation-{orientation}"), 18, 11, options);
+    }
+    let baseline = write("baseline-420", 161, 120, base);
+    for (name, bytes) in [("baseline", baseline), ("restart", restart), ("progressive", progressive)] {
+        let name = format!("truncated-{name}.jpg");
+        fs::write(reference().join("pictures").join(name), &bytes[..bytes.len() * 6 / 10]).unwrap();
     }
 }

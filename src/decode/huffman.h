@@ -7,7 +7,8 @@
  * rectangle, columns beside it) are only walked through.
  *
  * What comes out is the same for damaged data too: zero bits behind the end of a segment, a zero for a code that does not
- * exist, blocks left empty after the data have ended. Unlike libjpeg's fast path it warns of every bad code.
+ * exist, blocks left empty after the data have ended. Unlike libjpeg's fast path it warns of every bad code, and leaves
+ * no rests of a first attempt in the block where a marker interrupts the data.
  */
 
 #ifndef WF_HUFFMAN_H
@@ -20,7 +21,9 @@
 #include <jpeglib.h> /* with JPEG_INTERNALS defined */
 #include <jerror.h>
 
-enum { LOOK_BITS = 11 };
+/* Wider tables cost more cache than they save, and five entries must fit in what one FILL is sure to give. */
+enum { LOOK_BITS = 11, LOOKS_A_FILL = 5 };
+_Static_assert(LOOKS_A_FILL * LOOK_BITS <= 56, "a fill must last for all look-ups before the next");
 
 /*
  * What the next LOOK_BITS bits mean. From the low end:
@@ -34,6 +37,9 @@ enum { LOOK_MORE = 0x80, END_OF_BLOCK = 64 };
 
 typedef struct {
   uint32_t look[1 << LOOK_BITS];
+  /* For blocks that are only passed over: as many AC codes as fit, taken at once. As above, but in place of the
+   * coefficient how far the index moves on before the last of them, which is there only if the block goes on to it. */
+  uint32_t pass[1 << LOOK_BITS];
   int32_t code_end[17];     /* of each length: one past its last code; 0 if there is none */
   int32_t first_symbol[17]; /* of each length: index of its first code's symbol, less that code */
   uint8_t symbols[256];
@@ -41,7 +47,9 @@ typedef struct {
   int is_ac;
 } huffman_table;
 
-typedef struct {
+typedef struct huffman_decoder {
+  void (*keep)(j_decompress_ptr cinfo, struct huffman_decoder *self, JBLOCKROW *blocks);
+  void (*pass)(j_decompress_ptr cinfo, struct huffman_decoder *self, JBLOCKROW *unused);
   uint64_t bits; /* left-aligned; zeros behind the valid ones */
   int valid;     /* number of valid bits */
   uint32_t restarts_to_go;
@@ -72,6 +80,25 @@ static inline uint32_t symbol_advance(const huffman_table *table, uint32_t symbo
   if (!table->is_ac || ((symbol & 15) == 0 && symbol != 0xF0))
     return END_OF_BLOCK;
   return (symbol >> 4) + 1;
+}
+
+static void huffman_table_make_pass(huffman_table *table) {
+  const uint32_t mask = (1u << LOOK_BITS) - 1;
+  for (uint32_t at = 0; at <= mask; at++) {
+    uint32_t entry = table->look[at], total = entry & 63, advance = entry >> 8 & 0xFF, before = 0;
+    if (!(entry & LOOK_MORE)) {
+      while (total < LOOK_BITS && advance < DCTSIZE2 - 1) {
+        uint32_t next = table->look[at << total & mask];
+        if (next & LOOK_MORE || total + (next & 63) > LOOK_BITS)
+          break;
+        before = advance;
+        advance += next >> 8 & 0xFF;
+        total += next & 63;
+      }
+      entry = before << 16 | advance << 8 | total;
+    }
+    table->pass[at] = entry;
+  }
 }
 
 /* libjpeg has checked the table: at most 256 symbols, no length with more codes than it has room for. */
@@ -109,6 +136,8 @@ static void huffman_table_make(huffman_table *table, const JHUFF_TBL *from, int 
       }
     }
   }
+  if (is_ac)
+    huffman_table_make_pass(table);
 }
 
 /* The whole entry where the table's is not all. A code that does not exist is 17 bits long and means 0. */
@@ -189,7 +218,7 @@ static inline __attribute__((always_inline)) int has_ff(uint64_t word) {
   return ((~word - low) & word & high) != 0;
 }
 
-/* At least 56 bits, or all that there are: enough for five entries that are all of their coefficient. */
+/* At least 56 bits, or all that there are: enough for LOOKS_A_FILL entries that are all of their coefficient. */
 #define FILL                                                                                                           \
   do {                                                                                                                 \
     uint64_t word_;                                                                                                    \
@@ -250,12 +279,14 @@ static inline __attribute__((always_inline)) void huffman_mcu(j_decompress_ptr c
     table = self->block_ac[b];
     do {
       FILL;
-      for (int i = 0; i < 5; i++) {
-        entry = table->look[bits >> (64 - LOOK_BITS)];
+      for (int i = 0; i < LOOKS_A_FILL; i++) {
+        entry = (keep ? table->look : table->pass)[bits >> (64 - LOOK_BITS)];
+        if (!keep && __builtin_expect(k + (entry >> 16) >= DCTSIZE2 - 1, 0))
+          entry = table->look[bits >> (64 - LOOK_BITS)];
         if (__builtin_expect(entry & LOOK_MORE, 0)) {
           FILL;
           entry = huffman_look_further(cinfo, table, entry, bits);
-          i = 5;
+          i = LOOKS_A_FILL;
         }
         TAKE;
         k += entry >> 8 & 0xFF;
@@ -277,36 +308,26 @@ static inline __attribute__((always_inline)) void huffman_mcu(j_decompress_ptr c
 #undef LOAD
 #undef TAKE
 
+static void huffman_mcu_keep(j_decompress_ptr cinfo, huffman_decoder *self, JBLOCKROW *blocks) {
+  huffman_mcu(cinfo, self, blocks, 1);
+}
+
+static void huffman_mcu_pass(j_decompress_ptr cinfo, huffman_decoder *self, JBLOCKROW *blocks) {
+  huffman_mcu(cinfo, self, NULL, 0);
+}
+
 #if defined(__x86_64__)
 /* Shifts by a variable amount are one instruction instead of three there. */
 __attribute__((target("bmi,bmi2"))) static void huffman_mcu_keep_bmi2(j_decompress_ptr cinfo, huffman_decoder *self,
                                                                       JBLOCKROW *blocks) {
   huffman_mcu(cinfo, self, blocks, 1);
 }
-__attribute__((target("bmi,bmi2"))) static void huffman_mcu_pass_bmi2(j_decompress_ptr cinfo, huffman_decoder *self) {
+
+__attribute__((target("bmi,bmi2"))) static void huffman_mcu_pass_bmi2(j_decompress_ptr cinfo, huffman_decoder *self,
+                                                                      JBLOCKROW *blocks) {
   huffman_mcu(cinfo, self, NULL, 0);
 }
 #endif
-
-static void huffman_mcu_keep(j_decompress_ptr cinfo, huffman_decoder *self, JBLOCKROW *blocks) {
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("bmi2")) {
-    huffman_mcu_keep_bmi2(cinfo, self, blocks);
-    return;
-  }
-#endif
-  huffman_mcu(cinfo, self, blocks, 1);
-}
-
-static void huffman_mcu_pass(j_decompress_ptr cinfo, huffman_decoder *self) {
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("bmi2")) {
-    huffman_mcu_pass_bmi2(cinfo, self);
-    return;
-  }
-#endif
-  huffman_mcu(cinfo, self, NULL, 0);
-}
 
 /* A restart marker is due. FALSE: no more bytes. */
 static boolean huffman_restart(j_decompress_ptr cinfo, huffman_decoder *self) {
@@ -334,15 +355,23 @@ static boolean huffman_decode_mcu(j_decompress_ptr cinfo, huffman_decoder *self,
   if (cinfo->entropy->insufficient_data)
     return TRUE;
   if (blocks && column >= cinfo->master->first_iMCU_col && column <= cinfo->master->last_iMCU_col)
-    huffman_mcu_keep(cinfo, self, blocks);
+    (*self->keep)(cinfo, self, blocks);
   else
-    huffman_mcu_pass(cinfo, self);
+    (*self->pass)(cinfo, self, NULL);
   return TRUE;
 }
 
 /* Call when libjpeg has started the one scan of a baseline picture, and so checked its tables. */
 static void huffman_start(j_decompress_ptr cinfo, huffman_decoder *self) {
   int dc_made = 0, ac_made = 0;
+  self->keep = huffman_mcu_keep;
+  self->pass = huffman_mcu_pass;
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("bmi2")) {
+    self->keep = huffman_mcu_keep_bmi2;
+    self->pass = huffman_mcu_pass_bmi2;
+  }
+#endif
   self->bits = 0;
   self->valid = 0;
   self->column = 0;

@@ -63,6 +63,7 @@ typedef struct {
   uint32_t x, y, width, height;       /* the rectangle, inside the picture */
   int32_t strict;                     /* pixels missing are an error */
   int32_t to_end;                     /* decode all entropy-coded data, so that missing ones are noticed */
+  int32_t plain;                      /* libjpeg's own entropy decoder: what ours is tested against */
   uint8_t *out;                       /* height rows of width pixels of four bytes */
   size_t stride_bytes;
 } wf_job;
@@ -226,6 +227,9 @@ static window choose_window(j_decompress_ptr cinfo, const wf_job *job) {
   right += (mcu - right % mcu) % mcu;
   if (right > cinfo->output_width)
     right = cinfo->output_width;
+  /* A window of a single chroma sample makes libjpeg choose again, and differently. */
+  if (right - left <= (JDIMENSION)cinfo->max_h_samp_factor && left > 0)
+    left -= mcu;
   w.left = left;
   w.width = right - left;
   return w;
@@ -263,7 +267,7 @@ static int decode(wf_decoder *self, const wf_job *job) {
     return WF_MISSING;
   }
 #if OWN_HUFFMAN
-  if (!cinfo->progressive_mode && !cinfo->arith_code && !jpeg_has_multiple_scans(cinfo)) {
+  if (!job->plain && !cinfo->progressive_mode && !cinfo->arith_code && !jpeg_has_multiple_scans(cinfo)) {
     huffman_start(cinfo, &self->huffman);
     cinfo->entropy->decode_mcu = decode_mcu;
   }

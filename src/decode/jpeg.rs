@@ -26,6 +26,7 @@ struct Job {
     height: u32,
     strict: i32,
     to_end: i32,
+    plain: i32,
     out: *mut u8,
     stride_bytes: usize,
 }
@@ -52,6 +53,8 @@ pub(crate) fn simd() -> bool {
 /// libjpeg's state, for one thread at a time.
 pub(super) struct JpegDecoder {
     handle: NonNull<Handle>,
+    /// Whether libjpeg's own entropy decoder is used, which ours is tested against.
+    plain: bool,
 }
 
 // SAFETY: the handle is a heap object without thread-local state; `&mut self` keeps its use to one thread at a time.
@@ -69,7 +72,7 @@ impl JpegDecoder {
         // SAFETY: takes nothing; a null pointer means that there was no memory.
         let handle = NonNull::new(unsafe { wf_jpeg_decoder_new() });
         let handle = handle.ok_or_else(|| Error::decode("JPEG", "out of memory for the decoder"))?;
-        Ok(Self { handle })
+        Ok(Self { handle, plain: false })
     }
 
     /// Decodes `part`, which lies inside the picture, into `out`.
@@ -97,6 +100,7 @@ impl JpegDecoder {
             height: part.height,
             strict: i32::from(!accept_truncated),
             to_end: i32::from(!has_end && !accept_truncated),
+            plain: i32::from(self.plain),
             out: pixels.as_mut_ptr().cast(),
             stride_bytes: part.width as usize * 4,
         };
@@ -153,4 +157,84 @@ fn supported(header: &Header) -> Result<()> {
 fn has_end(bytes: &[u8], scan_offset_bytes: usize) -> bool {
     let data = bytes.get(scan_offset_bytes..).unwrap_or_default();
     data.windows(2).rev().any(|pair| pair == [0xFF, 0xD9])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{JpegColor, JpegOptions, Sampling, Size, encode_jpeg, probe};
+    use rand::rngs::ChaCha8Rng;
+    use rand::{RngExt, SeedableRng};
+
+    /// Decodes with libjpeg's entropy decoder and with ours.
+    fn both(plain: &mut JpegDecoder, fast: &mut JpegDecoder, bytes: &[u8], tolerant: bool) -> [Option<Picture>; 2] {
+        let Ok(header) = probe(bytes) else { return [None, None] };
+        if header.size.area_px() > 1 << 20 {
+            return [None, None];
+        }
+        [plain, fast].map(|decoder| {
+            let mut out = Picture::default();
+            decoder.decode(bytes, &header, Rect::full(header.size), tolerant, &mut out).ok().map(|()| out)
+        })
+    }
+
+    /// Whether a marker stands in the middle of the data. libjpeg's fast path then decodes zero bits, notices, starts
+    /// again from the same place, and leaves what it wrote at first where the second attempt writes nothing. That is
+    /// the one case in which ours differs.
+    fn has_stray_marker(data: &[u8]) -> bool {
+        data.windows(2).any(|pair| pair[0] == 0xFF && !matches!(pair[1], 0 | 0xD9))
+    }
+
+    #[test]
+    fn damaged_data_decode_as_libjpeg_decodes_them() {
+        let mut plain = JpegDecoder::new().unwrap();
+        plain.plain = true;
+        let mut fast = JpegDecoder::new().unwrap();
+        let mut rng = ChaCha8Rng::seed_from_u64(11);
+        let mut source = Picture::new(Size::new(93, 71));
+        for pixel in source.pixels_mut() {
+            *pixel = rng.random();
+        }
+        let (mut decoded, mut refused) = (0, 0);
+        for color in [JpegColor::Ycc, JpegColor::Gray, JpegColor::Cmyk] {
+            for sampling in [Sampling::S444, Sampling::S420, Sampling::S440] {
+                for restart_interval_rows in [0, 1] {
+                    for quality in [10, 75, 100] {
+                        let options =
+                            JpegOptions { quality, sampling, restart_interval_rows, color, ..JpegOptions::default() };
+                        let bytes = encode_jpeg(&source, &options).unwrap();
+                        let scan = probe(&bytes).unwrap().scan_offset_bytes;
+                        for round in 0..60 {
+                            let mut bytes = bytes.clone();
+                            // Round 0 is undamaged; some damage the tables, most the data.
+                            for _ in 0..round.min(3) {
+                                let from = if round % 10 == 9 { 2 } else { scan };
+                                let at = rng.random_range(from..bytes.len());
+                                bytes[at] = if rng.random_bool(0.3) { 0xFF } else { rng.random() };
+                            }
+                            if round % 3 == 2 {
+                                bytes.truncate(rng.random_range(scan..bytes.len()));
+                            }
+                            let [want, got] = both(&mut plain, &mut fast, &bytes, true);
+                            assert_eq!(want.is_some(), got.is_some());
+                            if let (Some(want), Some(got)) = (want, got) {
+                                if restart_interval_rows == 0 && has_stray_marker(&bytes[scan..]) {
+                                    continue;
+                                }
+                                assert!(want.pixels() == got.pixels(), "{options:?}, round {round}");
+                                decoded += 1;
+                            }
+                            // Of bad codes libjpeg's fast path says nothing: ours may refuse more, never less.
+                            let [want, got] = both(&mut plain, &mut fast, &bytes, false);
+                            refused += u32::from(got.is_none());
+                            if let Some(got) = got {
+                                assert!(want.unwrap().pixels() == got.pixels(), "{options:?}, round {round}");
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        assert!(decoded > 2000 && refused > 500, "{decoded} decoded, {refused} refused");
+    }
 }

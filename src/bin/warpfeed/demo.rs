@@ -4,7 +4,7 @@ use super::options::device;
 use super::output::{bytes, print, print_json, progress};
 use clap::Args;
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 use warpfeed::experiment::run::{RunReport, run};
 use warpfeed::experiment::{preview, synth};
@@ -48,15 +48,14 @@ struct Row {
 }
 
 impl Demo {
-    pub fn run(self, started: Instant) -> Result<()> {
+    pub fn run(self) -> Result<()> {
         self.device.available()?;
         let dir = self.pictures()?;
         let mut rows = Vec::new();
         let pipelines = std::iter::once(("train".to_owned(), Preset::Train))
             .chain(LOADS.map(|load| (format!("trial-a, load {load}"), Preset::TrialA { load })));
         for (name, preset) in pipelines {
-            let started = if rows.is_empty() { started } else { Instant::now() };
-            rows.push(self.measure(name, preset, &dir, started)?);
+            rows.push(self.measure(name, preset, &dir)?);
         }
         let sheet = self.output.clone().unwrap_or_else(|| std::env::temp_dir().join("warpfeed-demo.png"));
         let builder = Pipeline::builder(warpfeed::open(&dir)?).shuffle(SEED);
@@ -89,7 +88,8 @@ impl Demo {
         made.map(|_| dir)
     }
 
-    fn measure(&self, name: String, preset: Preset, dir: &std::path::Path, started: Instant) -> Result<Row> {
+    fn measure(&self, name: String, preset: Preset, dir: &Path) -> Result<Row> {
+        let started = Instant::now();
         let mut builder = Pipeline::builder(warpfeed::open(dir)?)
             .shuffle(SEED)
             .device(self.device)

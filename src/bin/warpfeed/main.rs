@@ -38,7 +38,7 @@ enum Command {
 fn main() -> ExitCode {
     let started = Instant::now();
     let result = match Cli::parse().command {
-        Command::Demo(demo) => demo.run(started),
+        Command::Demo(demo) => demo.run(),
         Command::Run(run) => run.run(started),
         Command::Apply(apply) => apply.run(),
         Command::Preview(preview) => preview.run(),

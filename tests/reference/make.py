@@ -1,0 +1,235 @@
+#!/usr/bin/env python3
+"""Writes down what Pillow, torchvision and OpenCV make of the reference pictures.
+
+    python tests/reference/make.py
+
+Needs Pillow 13, torch, torchvision, numpy and opencv-python-headless; a GPU is of no use. The JPEGs in pictures/ come
+from `cargo test --test decode -- --ignored make_reference_pictures`; the PNG and WebP files are made here if missing.
+
+cases.jsonl has one case a line:
+  image        file name in pictures/
+  kind         what is tried, for choosing cases and for messages
+  ops          the operations, as in a written recipe
+  orientation  "apply": the EXIF orientation is applied before the operations; otherwise it is ignored
+  dtype, shape of the result: uint8 [height, width, 3], or float32 [3, height, width] after normalize
+  sha256       of the result's bytes in C order, little endian
+  compare      "exact", or {"max_abs": n}: no element differs by more than n
+  array        the result itself, in arrays/, where compare is not exact
+"""
+
+import hashlib
+import json
+import pathlib
+import random
+
+import cv2
+import numpy
+import torch
+import torchvision.transforms.functional as tv
+from PIL import Image, ImageFile, ImageOps
+
+HERE = pathlib.Path(__file__).resolve().parent
+PICTURES = HERE / "pictures"
+ARRAYS = HERE / "arrays"
+IMAGENET = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
+FILTERS = ("nearest", "bilinear", "bicubic", "lanczos")
+
+
+def make_lossless():
+    """PNG and WebP pictures from the pixels of a JPEG, with what PNG and WebP can have besides."""
+    rgb = Image.open(PICTURES / "baseline-444.jpg").convert("RGB").resize((53, 37))
+    alpha = Image.linear_gradient("L").resize(rgb.size)
+    rgba = rgb.copy()
+    rgba.putalpha(alpha)
+    grey_alpha = rgb.convert("L").convert("LA")
+    grey_alpha.putalpha(alpha)
+    palette = rgb.quantize(60)
+    deep = cv2.cvtColor(numpy.asarray(rgb), cv2.COLOR_RGB2BGR).astype(numpy.uint16) * 257 + 3
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    made = {
+        "rgb.png": lambda path: rgb.save(path),
+        "rgba.png": lambda path: rgba.save(path),
+        "palette.png": lambda path: palette.save(path),
+        "palette-transparent.png": lambda path: palette.save(path, transparency=bytes(range(0, 240, 4))),
+        "grey.png": lambda path: rgb.convert("L").save(path),
+        "grey-alpha.png": lambda path: grey_alpha.save(path),
+        "one-bit.png": lambda path: rgb.convert("1").save(path),
+        "rgb16.png": lambda path: cv2.imwrite(str(path), numpy.clip(deep, 0, 65535).astype(numpy.uint16)),
+        "orientation-6.png": lambda path: rgb.save(path, exif=exif),
+        "lossy.webp": lambda path: rgb.save(path, quality=70),
+        "lossless.webp": lambda path: rgb.save(path, lossless=True),
+        "alpha.webp": lambda path: rgba.save(path, lossless=True, exact=True),
+        "orientation-6.webp": lambda path: rgb.save(path, quality=70, exif=exif),
+    }
+    for name, save in made.items():
+        if not (PICTURES / name).exists():
+            save(PICTURES / name)
+
+
+def interpolation(op, default):
+    return tv.InterpolationMode(op.get("interpolation", default))
+
+
+def square(op):
+    return numpy.ones((op["kernel"], op["kernel"]), numpy.uint8)
+
+
+OPERATIONS = {
+    "hflip": lambda p, o: tv.hflip(p),
+    "vflip": lambda p, o: tv.vflip(p),
+    "rotate": lambda p, o: tv.rotate(
+        p, o["degrees"], interpolation(o, "nearest"), o.get("expand", False), fill=o.get("fill", [0, 0, 0])
+    ),
+    "resize": lambda p, o: tv.resize(
+        p, o["size"] if "size" in o else [o["height"], o["width"]], interpolation(o, "bilinear")
+    ),
+    "crop": lambda p, o: tv.crop(p, o["y"], o["x"], o["height"], o["width"]),
+    "center_crop": lambda p, o: tv.center_crop(p, [o["height"], o["width"]]),
+    "resized_crop": lambda p, o: tv.resized_crop(
+        p, o["y"], o["x"], o["height"], o["width"], [o["out_height"], o["out_width"]], interpolation(o, "bilinear")
+    ),
+    "gaussian_blur": lambda p, o: tv.gaussian_blur(p, o["kernel"], o["sigma"]),
+    "dilate": lambda p, o: Image.fromarray(cv2.dilate(numpy.asarray(p), square(o))),
+    "erode": lambda p, o: Image.fromarray(cv2.erode(numpy.asarray(p), square(o))),
+    "brightness": lambda p, o: tv.adjust_brightness(p, o["factor"]),
+    "contrast": lambda p, o: tv.adjust_contrast(p, o["factor"]),
+    "saturation": lambda p, o: tv.adjust_saturation(p, o["factor"]),
+    "hue": lambda p, o: tv.adjust_hue(p, o["factor"]),
+    "grayscale": lambda p, o: tv.rgb_to_grayscale(p, 3),
+    "normalize": lambda p, o: tv.normalize(tv.to_tensor(p), o["mean"], o["std"]),
+}
+
+
+def result(name, ops, orientation=None, truncated=False):
+    ImageFile.LOAD_TRUNCATED_IMAGES = truncated
+    picture = Image.open(PICTURES / name)
+    if orientation == "apply":
+        picture = ImageOps.exif_transpose(picture)
+    picture = picture.convert("RGB")
+    for op in ops:
+        picture = OPERATIONS[op["op"]](picture, op)
+    array = picture.numpy() if isinstance(picture, torch.Tensor) else numpy.asarray(picture)
+    return numpy.ascontiguousarray(array)
+
+
+def rectangle(draw, width, height, least=0.3):
+    w = draw.randint(max(1, int(least * width)), width)
+    h = draw.randint(max(1, int(least * height)), height)
+    return {"x": draw.randint(0, width - w), "y": draw.randint(0, height - h), "width": w, "height": h}
+
+
+def geometry(draw, width, height):
+    """(kind, operations) for a picture of this size: everything that moves pixels."""
+    normalize = {"op": "normalize", **IMAGENET}
+
+    def resized_crop(interpolation="bilinear", out=(48, 40)):
+        size = {"out_width": out[0], "out_height": out[1]}
+        return {"op": "resized_crop", **rectangle(draw, width, height), **size, "interpolation": interpolation}
+
+    def load(count):
+        for _ in range(count):
+            yield from ({"op": flip} for flip in ("hflip", "vflip") if draw.random() < 0.5)
+            yield {"op": "rotate", "degrees": draw.uniform(-5, 5), "interpolation": "nearest"}
+
+    yield "hflip", [{"op": "hflip"}]
+    yield "vflip", [{"op": "vflip"}]
+    yield "crop", [{"op": "crop", **rectangle(draw, width, height)}]
+    yield "crop-outside", [{"op": "crop", "x": -3, "y": height - 2, "width": width + 5, "height": 9}]
+    yield "center-crop", [{"op": "center_crop", "width": max(1, width // 2), "height": max(1, height // 2)}]
+    yield "center-crop-larger", [{"op": "center_crop", "width": width + 5, "height": height + 2}]
+    for name in FILTERS:
+        to = {"width": draw.randint(1, 2 * width), "height": draw.randint(1, 2 * height)}
+        yield f"resize-{name}", [{"op": "resize", **to, "interpolation": name}]
+        to = {"width": 5 * width + 3, "height": 4 * height + 1}
+        yield f"upscale-{name}", [{"op": "resize", **to, "interpolation": name}]
+        to = {"width": max(1, width // 9), "height": max(1, height // 7)}
+        yield f"downscale-{name}", [{"op": "resize", **to, "interpolation": name}]
+        yield f"resized-crop-{name}", [resized_crop(name)]
+    yield "resize-width-only", [{"op": "resize", "width": 2 * width + 1, "height": height}]
+    yield "resize-height-only", [{"op": "resize", "width": width, "height": 3 * height + 1}]
+    yield "resize-shorter-side", [{"op": "resize", "size": 31}]
+    yield "eval", [{"op": "resize", "size": 64}, {"op": "center_crop", "width": 56, "height": 56}, normalize]
+    yield "train", [{"op": "hflip"}, resized_crop(), normalize]
+    for name in ("nearest", "bilinear"):
+        turn = {"op": "rotate", "degrees": draw.uniform(-180, 180), "interpolation": name}
+        yield f"rotate-{name}", [turn]
+        yield f"rotate-{name}-fill", [{**turn, "degrees": draw.uniform(-45, 45), "fill": [9, 99, 199]}]
+        yield f"rotate-{name}-expand", [{**turn, "expand": True}]
+        for degrees in (0, 90, 180, 270, 360, -90, 450):
+            for expand in (False, True):
+                quarter = {"op": "rotate", "degrees": degrees, "interpolation": name, "expand": expand}
+                yield f"rotate-{name}-quarter", [quarter]
+    for count in (1, 4, 12):
+        yield f"load-{count}", [*load(count), resized_crop(), normalize]
+    yield "normalize", [normalize]
+
+
+def color(draw):
+    """(kind, operations): everything that changes values."""
+    for kernel in (1, 2, 3, 5):
+        yield "dilate", [{"op": "dilate", "kernel": kernel}]
+        yield "erode", [{"op": "erode", "kernel": kernel}]
+    for name in ("brightness", "contrast", "saturation"):
+        for factor in (0, 1, draw.uniform(0.2, 0.9), draw.uniform(1.1, 2.5)):
+            yield name, [{"op": name, "factor": factor}]
+    for factor in (-0.5, -0.1, 0, 0.5, draw.uniform(-0.4, 0.4), draw.uniform(-0.4, 0.4)):
+        yield "hue", [{"op": "hue", "factor": factor}]
+    yield "grayscale", [{"op": "grayscale"}]
+
+
+def blur(draw):
+    for kernel in (3, 5, 9):
+        yield "gaussian-blur", [{"op": "gaussian_blur", "kernel": kernel, "sigma": draw.uniform(0.3, 3)}]
+
+
+def cases():
+    """(picture, kind, operations, orientation, tolerance)."""
+    names = sorted(path.name for path in PICTURES.iterdir())
+    for name in names:
+        yield name, "decode-truncated" if name.startswith("truncated") else "decode", [], None, 0
+        if name.startswith("orientation"):
+            yield name, "orientation", [], "apply", 0
+    draw = random.Random(20)
+    everything = ("baseline-420.jpg", "baseline-422.jpg", "baseline-440.jpg", "size-1x1.jpg", "size-7x5.jpg",
+                  "size-1x37.jpg", "size-33x1.jpg")
+    for name in everything:
+        for kind, ops in geometry(draw, *Image.open(PICTURES / name).size):
+            yield name, kind, ops, None, 0
+        for kind, ops in color(draw):
+            yield name, kind, ops, None, 0
+    for name in ("orientation-5.jpg", "orientation-6.jpg", "orientation-7.jpg", "orientation-3.jpg"):
+        transposed = ImageOps.exif_transpose(Image.open(PICTURES / name)).size
+        for kind, ops in geometry(draw, *transposed):
+            if kind in ("crop", "resized-crop-bilinear", "train", "load-4"):
+                yield name, "orientation-" + kind, ops, "apply", 0
+    for name in ("quality-100.jpg", "baseline-3x2.jpg", "orientation-1.jpg"):
+        for kind, ops in blur(draw):
+            yield name, kind, ops, None, 1
+
+
+def main():
+    make_lossless()
+    ARRAYS.mkdir(exist_ok=True)
+    for old in ARRAYS.glob("*.npy"):
+        old.unlink()
+    count = 0
+    with open(HERE / "cases.jsonl", "w") as out:
+        for name, kind, ops, orientation, tolerance in cases():
+            array = result(name, ops, orientation, truncated=kind == "decode-truncated")
+            case = {"image": name, "kind": kind, "ops": ops}
+            if orientation:
+                case["orientation"] = orientation
+            case |= {"dtype": str(array.dtype), "shape": list(array.shape)}
+            case["sha256"] = hashlib.sha256(array.tobytes()).hexdigest()
+            case["compare"] = {"max_abs": tolerance} if tolerance else "exact"
+            if tolerance:
+                case["array"] = f"{count:03}-{kind}.npy"
+                numpy.save(ARRAYS / case["array"], array)
+            out.write(json.dumps(case) + "\n")
+            count += 1
+    print(f"{count} cases")
+
+
+if __name__ == "__main__":
+    main()
