@@ -42,10 +42,7 @@ impl Augmentation for Jigger {
     fn draw(&self, draw: &mut Draw, Size { width, height }: Size) -> Result<Vec<Op>> {
         let (x, y) = (draw.below(9) as i32 - 4, draw.below(9) as i32 - 4);
         let (degrees, interpolation, fill) = (draw.uniform(-3.0, 3.0), Interpolation::Nearest, Fill::BLACK);
-        Ok(vec![
-            Op::Crop { x, y, width, height, fill },
-            Op::Rotate { degrees, interpolation, expand: false, fill },
-        ])
+        Ok(vec![Op::Crop { x, y, width, height, fill }, Op::Rotate { degrees, interpolation, expand: false, fill }])
     }
 }
 

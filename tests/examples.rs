@@ -9,7 +9,13 @@ static BUILT: Once = Once::new();
 /// Builds all examples beside this test: `cargo test` has done so before unless it was told which test to build.
 fn build(profile: &Path) {
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--quiet", "--examples", "--manifest-path", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")]);
+    cargo.args([
+        "build",
+        "--quiet",
+        "--examples",
+        "--manifest-path",
+        concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"),
+    ]);
     cargo.arg("--target-dir").arg(profile.parent().unwrap());
     if profile.ends_with("release") {
         cargo.arg("--release");
