@@ -48,13 +48,14 @@ pub(crate) fn resample(
     let (left, right) = if horizontal {
         let last = columns.len() - 1;
         let (start, weights) = columns.of(last);
-        (columns.starts[0], (start + weights.len()) as u32)
+        let (left, right) = (columns.starts[0], (start + weights.len()) as u32);
+        columns.starts.iter_mut().for_each(|start| *start -= left);
+        (left, right)
     } else {
         (part.x, part.right())
     };
     let width = (right - left) as usize;
     let out_width = part.width as usize;
-    columns.starts.iter_mut().for_each(|start| *start -= left);
     grow(line, width);
     grow(output, out_width);
     let output = &mut output[..out_width];
