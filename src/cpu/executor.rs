@@ -5,7 +5,7 @@ use super::output::Output;
 use super::{dilate, gaussian_blur, resample, rotate};
 use crate::decode::{Decoder, Header};
 use crate::error::Result;
-use crate::picture::{Picture, Pixel, Rect, Size};
+use crate::picture::{Picture, Pixel, Rect, Size, check_pixels};
 use crate::recipe::Strategy;
 use crate::recipe::lower::{Epilogue, Geometry, Plan, Stage, Work, plan, split_epilogue};
 use crate::recipe::op::Op;
@@ -77,6 +77,11 @@ impl Executor {
     /// One pass an operation, every intermediate picture made: the specification of the other strategies.
     fn sequential(&mut self, job: &Job<'_>, output: &mut Output<'_>) -> Result<Times> {
         let (ops, epilogue) = split_epilogue(job.ops)?;
+        // Before any of these pictures is made.
+        ops.iter().try_fold(job.header.size, |size, op| {
+            let size = op.output_size(size)?;
+            check_pixels(size, job.max_px).map(|()| size)
+        })?;
         let decode = self.decode(job, Rect::full(job.header.size))?;
         let start = Instant::now();
         for op in ops {

@@ -451,7 +451,10 @@ impl Worker {
             return Slot::Skipped;
         }
         for attempt in 0..SUBSTITUTES {
-            let Some(other) = shared.inner.sampler.substitute(shared.epoch, index, attempt) else { break };
+            let Some(other) = shared.inner.sampler.substitute(shared.epoch, index, attempt) else {
+                let error = Error::decode("picture", format!("{error}; there is no other sample to take its place"));
+                return Slot::Failed(shared.sample_error(index, error));
+            };
             match self.sample(shared, other, out) {
                 Ok(label) => return Slot::Done { index: other, label },
                 Err(error) if error.is_bad_sample() => {}
@@ -460,7 +463,7 @@ impl Worker {
         }
         let error = Error::decode(
             "picture",
-            format!("{error}; and so were {SUBSTITUTES} others drawn in its place: check the data set"),
+            format!("{error}; nor could {SUBSTITUTES} others drawn in its place be used: check the data set"),
         );
         Slot::Failed(shared.sample_error(index, error))
     }

@@ -8,7 +8,7 @@ use crate::cpu::executor::Executor;
 use crate::cpu::output::{Output, Tables};
 use crate::decode::{Header, probe};
 use crate::error::{Error, Result};
-use crate::picture::Size;
+use crate::picture::{Size, check_pixels};
 use crate::recipe::draw::{Domain, Draw};
 use crate::recipe::lower::split_epilogue;
 use crate::recipe::op::{Interpolation, Op, Resize, ResizeTo};
@@ -32,6 +32,8 @@ pub(crate) const DEFAULT_MAX_PIXELS: u64 = 128_000_000;
 const DEFAULT_PREFETCH: usize = 2;
 /// Most worker threads.
 const MAX_THREADS: usize = 1_024;
+/// Most operations a sample: repetitions in repetitions multiply, and a worker that draws them cannot be stopped.
+const MAX_OPERATIONS: u64 = 100_000;
 /// Largest batch in bytes.
 const MAX_BATCH_BYTES: u64 = 1 << 36;
 
@@ -427,6 +429,11 @@ type Normalization = Option<([f32; 3], [f32; 3])>;
 /// Checks the operations one by one and together; the size they all end in, and the normalisation.
 fn check_ops(ops: &[RandomOp]) -> Result<(Size, Normalization)> {
     ops.iter().try_for_each(RandomOp::validate)?;
+    let steps = ops.iter().fold(0, |sum: u64, op| sum.saturating_add(op.most_steps()));
+    if steps > MAX_OPERATIONS {
+        let expected = format!("at most {MAX_OPERATIONS} operations together, counted as often as repeat repeats them");
+        return Err(Error::parameter("pipeline", "operations", expected, steps));
+    }
     let mut normalize = None;
     let mut size = None;
     for op in ops {
@@ -562,19 +569,6 @@ pub(crate) fn oriented(header: &Header, orientation: Orientation) -> Vec<Op> {
         Orientation::Apply => orientation_ops(header.orientation),
         Orientation::Ignore => Vec::new(),
     }
-}
-
-/// Refuses a picture over the limit.
-pub(crate) fn check_pixels(size: Size, max_px: u64) -> Result<()> {
-    if size.area_px() <= max_px {
-        return Ok(());
-    }
-    Err(Error::Limits {
-        what: "a picture in pixels",
-        got: size.area_px(),
-        limit: max_px,
-        remedy: "raise max_pixels, or shrink the picture",
-    })
 }
 
 impl Pipeline {

@@ -9,7 +9,7 @@ use super::filter;
 use super::op::{Fill, Interpolation, Op};
 use super::rotation::{Rotation, fixed_point};
 use crate::error::{Error, Result};
-use crate::picture::{Rect, Size};
+use crate::picture::{Rect, Size, check_pixels};
 
 /// Sides above this do not fit 16.16 fixed point; such pictures go through whole-picture stages.
 const MAX_FIXED_SIDE_PX: u32 = 32_767;
@@ -428,14 +428,7 @@ impl Lowering {
     fn add(&mut self, op: &Op) -> Result<()> {
         let input = self.size;
         let size = op.output_size(input)?;
-        if size.area_px() > self.max_px {
-            return Err(Error::Limits {
-                what: "an intermediate picture in pixels",
-                got: size.area_px(),
-                limit: self.max_px,
-                remedy: "raise max_pixels, or use a smaller picture or fewer growing rotations",
-            });
-        }
+        check_pixels(size, self.max_px)?;
         self.size = size;
         if self.geometry == Geometry::Composed && self.compose(op, input) {
             return Ok(());

@@ -461,6 +461,16 @@ impl RandomOp {
         }
     }
 
+    /// Most steps that drawing it takes, however it is nested.
+    pub(crate) fn most_steps(&self) -> u64 {
+        let all = |ops: &[Self]| ops.iter().fold(1, |sum: u64, op| sum.saturating_add(op.most_steps()));
+        match self {
+            Self::OneOf(ops) | Self::Maybe { ops, .. } => all(ops),
+            Self::Repeat { n, ops } => u64::from(*n).saturating_mul(all(ops)),
+            _ => 1,
+        }
+    }
+
     /// How many places it takes in the sequence of draws, whatever is drawn: a draw never moves another's numbers.
     fn places(&self) -> u32 {
         let all = |ops: &[Self]| ops.iter().fold(0, |sum: u32, op| sum.saturating_add(op.places()));
@@ -591,6 +601,11 @@ impl Drawing<'_> {
             RandomOp::Custom(custom) => {
                 let before = self.size;
                 for op in custom.draw(self.draw, before)? {
+                    // The batch's type is settled when the pipeline is built, and by the pipeline's own normalize.
+                    if matches!(op, Op::Normalize { .. }) {
+                        let expected = "only 8-bit operations: normalize belongs to the pipeline";
+                        return Err(Error::parameter(custom.name(), "operations", expected, op.name()));
+                    }
                     self.push(op)?;
                 }
                 if self.size != before {
