@@ -62,7 +62,10 @@ fn operation(random: &mut Random, size: Size) -> Op {
             Op::Resize(Resize { to, interpolation })
         }
         9 | 10 => {
-            let (x, y) = (random.within(0, 60) as i32 - 30, random.within(0, 60) as i32 - 30);
+            let (x, y) = match random.within(0, 2) {
+                0 => (0, 0),
+                _ => (random.within(0, 60) as i32 - 30, random.within(0, 60) as i32 - 30),
+            };
             Op::Crop { x, y, width: random.within(1, 100), height: random.within(1, 100), fill }
         }
         11 => Op::CenterCrop { width: random.within(1, 100), height: random.within(1, 100) },
@@ -214,6 +217,25 @@ fn growing_without_end_is_refused() {
         let options = ApplyOptions { strategy, max_pixels: 1 << 20, ..ApplyOptions::default() };
         let result = apply(&bytes, &vec![grow.clone(); 40], &options);
         assert!(matches!(result, Err(Error::Limits { .. })));
+    }
+}
+
+/// A crop at the origin changes no coordinate, yet what follows must not see beyond it.
+#[test]
+fn a_corner_is_a_picture_of_its_own() {
+    let bytes = jpeg(60, 40, 2);
+    let crop = Op::Crop { x: 0, y: 0, width: 23, height: 17, fill: Fill::BLACK };
+    for op in [
+        Op::Contrast { factor: 0.5 },
+        Op::GaussianBlur { kernel: 9, sigma: 2.0 },
+        Op::Dilate { kernel: 5 },
+        Op::Rotate { degrees: 20.0, interpolation: Interpolation::Bilinear, expand: false, fill: Fill::EDGE },
+        Op::Resize(Resize { to: ResizeTo::ShorterSide(9), interpolation: Interpolation::Lanczos }),
+    ] {
+        let ops = [crop.clone(), op];
+        let run = |strategy| apply(&bytes, &ops, &ApplyOptions { strategy, ..ApplyOptions::default() }).unwrap();
+        let same = run(Strategy::Sequential).as_bytes() == run(Strategy::Fused).as_bytes();
+        assert!(same, "{ops:?}");
     }
 }
 

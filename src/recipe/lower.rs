@@ -106,7 +106,9 @@ impl Step {
 /// A picture seen through a coordinate chain.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct View {
-    /// Size of what is seen.
+    /// Size of the picture.
+    pub(crate) input: Size,
+    /// Size of what is seen of it.
     pub(crate) size: Size,
     /// In walking order: the step nearest the output first.
     pub(crate) steps: Vec<Step>,
@@ -117,7 +119,7 @@ pub(crate) struct View {
 impl View {
     /// A picture as it is.
     fn plain(size: Size) -> Self {
-        Self { size, steps: Vec::new(), exact: Exact::IDENTITY }
+        Self { input: size, size, steps: Vec::new(), exact: Exact::IDENTITY }
     }
 
     /// Puts an exact map before everything else (it is the operation done last).
@@ -415,7 +417,8 @@ impl Lowering {
 
     /// Makes the view plain, for stages that read a picture.
     fn make_plain(&mut self) {
-        if self.view != View::plain(self.view.size) {
+        // A corner of the picture is not the picture, though its coordinates are the same.
+        if self.view != View::plain(self.view.input) {
             self.stage(Work::Gather, self.view.size);
         }
     }
