@@ -283,8 +283,15 @@ pub(crate) enum Geometry {
 /// picture of more than `max_px` pixels.
 pub(crate) fn plan(ops: &[Op], input: Size, max_px: u64, geometry: Geometry) -> Result<Plan> {
     let (ops, epilogue) = split_epilogue(ops)?;
-    let mut lowering =
-        Lowering { view: View::plain(input), stages: Vec::new(), affine: None, max_px, size: input, geometry };
+    let mut lowering = Lowering {
+        view: View::plain(input),
+        picture: input,
+        stages: Vec::new(),
+        affine: None,
+        max_px,
+        size: input,
+        geometry,
+    };
     for op in ops {
         lowering.add(op)?;
     }
@@ -372,6 +379,8 @@ struct Affine {
 struct Lowering {
     /// The picture so far, as seen from where the next operation stands.
     view: View,
+    /// Size of the complete picture under the view.
+    picture: Size,
     stages: Vec<Stage>,
     /// In the composed strategy, what is not yet in a stage: maps on top of the view.
     affine: Option<Affine>,
@@ -385,12 +394,14 @@ impl Lowering {
     /// Ends the view with a stage; the next operations see its result.
     fn stage(&mut self, work: Work, size: Size) {
         let view = std::mem::replace(&mut self.view, View::plain(size));
+        self.picture = size;
         self.stages.push(Stage { view, work, size, part: Rect::full(size) });
     }
 
     /// Makes the view plain, for stages that read a picture.
     fn make_plain(&mut self) {
-        if self.view != View::plain(self.view.size) {
+        // A crop at the origin leaves the coordinates as they are and is not plain all the same.
+        if self.view != View::plain(self.picture) {
             self.stage(Work::Gather, self.view.size);
         }
     }
