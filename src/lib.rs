@@ -69,6 +69,7 @@ mod apply;
 mod atomic;
 mod cpu;
 mod decode;
+mod device;
 mod doctor;
 mod encode;
 mod error;
@@ -87,14 +88,13 @@ use mozjpeg_sys as _;
 
 pub use apply::{ApplyOptions, apply};
 pub use decode::{Decoder, Format, Header, probe};
+pub use device::Device;
 pub use doctor::{Check, doctor};
 pub use encode::{JpegColor, JpegOptions, Sampling, encode_jpeg};
 pub use error::{Error, Result};
 pub use npy::write_npy;
 pub use picture::{Picture, Pixel, Rect, Size};
-pub use pipeline::{
-    BadSample, Batch, Builder, Device, Epoch, LastBatch, MemoryBound, OnError, Orientation, Pipeline, Stats,
-};
+pub use pipeline::{BadSample, Batch, Builder, Epoch, LastBatch, MemoryBound, OnError, Orientation, Pipeline, Stats};
 pub use recipe::Strategy;
 pub use recipe::draw::Draw;
 pub use recipe::op::{CustomOp, Edge, Fill, Interpolation, Op, Resize, ResizeTo};
