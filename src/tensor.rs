@@ -1,7 +1,7 @@
 //! Batches of numbers in host memory.
 
 use crate::error::{Error, Result};
-use bytemuck::{Pod, Zeroable};
+use bytemuck::Pod;
 use half::{bf16, f16};
 use std::fmt;
 
@@ -71,31 +71,32 @@ impl Element for u8 {
     const DTYPE: DType = DType::U8;
 }
 
-/// A cache line, so that every buffer begins on one.
-#[derive(Clone, Copy, Zeroable, Pod)]
-#[repr(C, align(64))]
-struct Line([u8; 64]);
-
 /// Bytes of host memory that begin on a cache line.
 #[derive(Default)]
 pub(crate) struct HostBuffer {
-    lines: Vec<Line>,
+    /// Not cache lines: memory aligned to more than 16 bytes does not come zeroed from the system, page by page as it is
+    /// first touched, but is zeroed by hand.
+    words: Vec<u128>,
+    /// Where the first whole cache line begins.
+    start: usize,
     len_bytes: usize,
 }
 
 impl HostBuffer {
     /// `len_bytes` zero bytes.
     pub(crate) fn new(len_bytes: usize) -> Self {
-        // Zeroed by the allocator: pages that are never written cost nothing.
-        Self { lines: bytemuck::zeroed_vec(len_bytes.div_ceil(64)), len_bytes }
+        const LINE_BYTES: usize = 64;
+        let words: Vec<u128> = bytemuck::zeroed_vec((len_bytes + LINE_BYTES).div_ceil(size_of::<u128>()));
+        let start = words.as_ptr().addr().wrapping_neg() % LINE_BYTES;
+        Self { words, start, len_bytes }
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8] {
-        &bytemuck::cast_slice(&self.lines)[..self.len_bytes]
+        &bytemuck::cast_slice(&self.words)[self.start..][..self.len_bytes]
     }
 
     pub(crate) fn as_bytes_mut(&mut self) -> &mut [u8] {
-        &mut bytemuck::cast_slice_mut(&mut self.lines)[..self.len_bytes]
+        &mut bytemuck::cast_slice_mut(&mut self.words)[self.start..][..self.len_bytes]
     }
 }
 
@@ -106,6 +107,17 @@ impl fmt::Debug for HostBuffer {
 }
 
 /// A batch of pictures as numbers, contiguous, in host memory.
+///
+/// ```
+/// use warpfeed::*;
+///
+/// let jpeg = encode_jpeg(&Picture::new(Size::new(4, 2)), &JpegOptions::default())?;
+/// let tensor = apply(&jpeg, &[Op::Normalize { mean: [0.5; 3], std: [0.5; 3] }], &ApplyOptions::default())?;
+/// assert_eq!((tensor.shape(), tensor.dtype(), tensor.layout()), ([1, 3, 2, 4], DType::F32, Layout::Nchw));
+/// assert_eq!(tensor.as_slice::<f32>()?, [-1.0; 24]);
+/// assert!(tensor.as_slice::<u8>().is_err());
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Tensor {
     buffer: HostBuffer,

@@ -248,3 +248,31 @@ fn growing_without_end_is_refused() {
         assert!(matches!(result, Err(Error::Limits { .. })));
     }
 }
+
+/// The published load: what must be decoded is bounded through all rotations together, to the pixel.
+#[test]
+fn many_rotations_in_a_row() {
+    let mut random = Random(11);
+    for case in 0..400 {
+        let size = Size::new(random.within(20, 260), random.within(20, 260));
+        let bytes = jpeg(size.width, size.height, case % 6);
+        let mut ops = Vec::new();
+        for _ in 0..random.within(1, 30) {
+            match random.within(0, 3) {
+                0 => ops.push(Op::Hflip),
+                1 => ops.push(Op::Vflip),
+                _ => {}
+            }
+            let most = if case % 3 == 0 { 180.0 } else { 5.0 };
+            let degrees = random.real(-most, most);
+            let fill = Fill::Color([1, 2, random.within(3, 4) as u8]);
+            ops.push(Op::Rotate { degrees, interpolation: Interpolation::Nearest, expand: false, fill });
+        }
+        let [x, y, width, height] = inside(&mut random, size);
+        let interpolation = Interpolation::Bilinear;
+        ops.push(Op::ResizedCrop { x, y, width, height, out_width: 31, out_height: 29, interpolation });
+        let run = |strategy| apply(&bytes, &ops, &ApplyOptions { strategy, ..ApplyOptions::default() }).unwrap();
+        let same = run(Strategy::Sequential).as_bytes() == run(Strategy::Fused).as_bytes();
+        assert!(same, "case {case}, {size}: {}", serde_json::to_string(&ops).unwrap());
+    }
+}

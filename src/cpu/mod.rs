@@ -14,6 +14,8 @@ pub(crate) mod flip;
 pub(crate) mod gather;
 pub(crate) mod gaussian_blur;
 pub(crate) mod grayscale;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod horizontal;
 pub(crate) mod hue;
 pub(crate) mod normalize;
 pub(crate) mod output;

@@ -12,7 +12,7 @@ use crate::recipe::op::Interpolation;
 /// Memory of [`resample`], kept over calls.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
-    columns: Taps,
+    columns: Columns,
     rows: Taps,
     /// A row of the view.
     line: Vec<Pixel>,
@@ -21,6 +21,30 @@ pub(crate) struct Scratch {
     /// A row between the passes, or of the output.
     middle: Vec<Pixel>,
     output: Vec<Pixel>,
+}
+
+/// The horizontal pass's weights.
+#[derive(Debug, Default)]
+struct Columns {
+    taps: Taps,
+    #[cfg(target_arch = "x86_64")]
+    prepared: super::horizontal::Prepared,
+    /// Whether the prepared ones serve.
+    vectors: bool,
+}
+
+impl Columns {
+    /// Resizes one row of the columns that the weights reach.
+    fn row(&self, from: &[Pixel], to: &mut [Pixel]) {
+        #[cfg(target_arch = "x86_64")]
+        if self.vectors {
+            return self.prepared.row(from, to);
+        }
+        wide(
+            #[inline(always)]
+            || horizontal_row(from, &self.taps, to),
+        );
+    }
 }
 
 /// Resizes what `view` shows of `picture` to `size`, and gives `part` of the result to `emit`, row by row (the row's
@@ -39,23 +63,29 @@ pub(crate) fn resample(
     let gather = Gather::new(view);
     let Scratch { columns, rows, line, ring, middle, output } = scratch;
     if horizontal {
-        columns.compute(input.width, size.width, part.x..part.right(), interpolation);
+        columns.taps.compute(input.width, size.width, part.x..part.right(), interpolation);
     }
     if vertical {
         rows.compute(input.height, size.height, part.y..part.bottom(), interpolation);
     }
     // The columns of the view that are read.
     let (left, right) = if horizontal {
-        let last = columns.len() - 1;
-        let (start, weights) = columns.of(last);
-        let (left, right) = (columns.starts[0], (start + weights.len()) as u32);
-        columns.starts.iter_mut().for_each(|start| *start -= left);
-        (left, right)
+        let last = columns.taps.len() - 1;
+        let (start, weights) = columns.taps.of(last);
+        (columns.taps.starts[0], (start + weights.len()) as u32)
     } else {
         (part.x, part.right())
     };
     let width = (right - left) as usize;
     let out_width = part.width as usize;
+    if horizontal {
+        columns.taps.starts.iter_mut().for_each(|start| *start -= left);
+        columns.vectors = false;
+        #[cfg(target_arch = "x86_64")]
+        if interpolation != Interpolation::Nearest {
+            columns.vectors = columns.prepared.prepare(&columns.taps, width);
+        }
+    }
     grow(line, width);
     grow(output, out_width);
     let output = &mut output[..out_width];
@@ -65,7 +95,7 @@ pub(crate) fn resample(
             let source_y = if vertical { rows.of(i).0 as u32 } else { y };
             let source = view_row(view, &gather, picture, source_y, left, &mut line[..width]);
             if horizontal {
-                output.iter_mut().zip(&columns.starts).for_each(|(out, x)| *out = source[*x as usize]);
+                output.iter_mut().zip(&columns.taps.starts).for_each(|(out, x)| *out = source[*x as usize]);
                 emit(y, output);
             } else {
                 emit(y, source);
@@ -77,7 +107,7 @@ pub(crate) fn resample(
         for y in part.y..part.bottom() {
             let source = view_row(view, &gather, picture, y, left, &mut line[..width]);
             if horizontal {
-                horizontal_pass(source, columns, output);
+                columns.row(source, output);
                 emit(y, output);
             } else {
                 emit(y, source);
@@ -109,7 +139,7 @@ pub(crate) fn resample(
                 let slot = &mut ring[ready as usize % ring_rows * ring_width..][..ring_width];
                 if horizontal_first {
                     let source = view_row(view, &gather, picture, ready, left, &mut line[..width]);
-                    horizontal_pass(source, columns, slot);
+                    columns.row(source, slot);
                 } else {
                     gather.row(picture, ready, left, slot);
                 }
@@ -120,7 +150,7 @@ pub(crate) fn resample(
             vertical_pass(row, weights, out);
         }
         if horizontal && !horizontal_first {
-            horizontal_pass(&middle[..ring_width], columns, output);
+            columns.row(&middle[..ring_width], output);
         }
         emit(y, output);
     }
@@ -146,13 +176,6 @@ fn view_row<'a>(
     }
     gather.row(picture, y, x, line);
     line
-}
-
-fn horizontal_pass(input: &[Pixel], taps: &Taps, out: &mut [Pixel]) {
-    wide(
-        #[inline(always)]
-        || horizontal_row(input, taps, out),
-    );
 }
 
 fn vertical_pass<'a>(row: impl Fn(usize) -> &'a [Pixel], weights: &[i32], out: &mut [Pixel]) {

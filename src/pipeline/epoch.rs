@@ -35,6 +35,25 @@ pub struct BadSample {
 }
 
 /// An iterator over the batches of one epoch. Dropping it stops and joins its worker threads.
+///
+/// ```
+/// # use warpfeed::*;
+/// # fn source(n: u32) -> Result<EncodedPictures> {
+/// #     let jpeg = encode_jpeg(&Picture::new(Size::new(40, 30)), &JpegOptions::default())?;
+/// #     Ok(EncodedPictures::new((0..n).map(|label| (jpeg.clone(), label))))
+/// # }
+/// let pipeline = Pipeline::builder(source(10)?).batch_size(4).center_crop(8).build()?;
+/// let mut epoch = pipeline.epoch(3);
+/// assert_eq!((epoch.number(), epoch.pictures()), (3, 10));
+/// let mut sizes = Vec::new();
+/// for batch in epoch.by_ref() {
+///     sizes.push(batch?.len());
+/// }
+/// assert_eq!(sizes, [4, 4, 2]);
+/// assert_eq!((epoch.stats().pictures, epoch.stats().batches), (10, 3));
+/// assert!(epoch.bad().is_empty());
+/// # Ok::<(), Error>(())
+/// ```
 pub struct Epoch {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,

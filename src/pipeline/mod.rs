@@ -8,7 +8,7 @@ use crate::cpu::executor::Executor;
 use crate::cpu::output::{Output, Tables};
 use crate::decode::{Header, probe};
 use crate::error::{Error, Result};
-use crate::picture::Size;
+use crate::picture::{Size, check_pixels};
 use crate::recipe::draw::{Domain, Draw};
 use crate::recipe::lower::split_epilogue;
 use crate::recipe::op::{Interpolation, Op, Resize, ResizeTo};
@@ -38,6 +38,25 @@ const MAX_OPERATIONS: u64 = 100_000;
 const MAX_BATCH_BYTES: u64 = 1 << 36;
 
 /// What to do with a sample that cannot be read or decoded, or is over a limit.
+///
+/// ```
+/// use warpfeed::*;
+///
+/// let jpeg = encode_jpeg(&Picture::new(Size::new(40, 30)), &JpegOptions::default())?;
+/// let cut = jpeg[..jpeg.len() / 2].to_vec();
+/// let source = EncodedPictures::new([(jpeg.clone(), 0), (cut, 1), (jpeg, 2)]);
+/// let builder = |policy| Pipeline::builder(source.clone()).on_error(policy).center_crop(8).build();
+///
+/// let mut epoch = builder(OnError::Skip)?.epoch(0);
+/// for batch in epoch.by_ref() {
+///     assert_eq!(batch?.labels(), [0, 2]);
+/// }
+/// assert_eq!((epoch.bad().len(), epoch.bad()[0].index), (1, 1));
+///
+/// let error = builder(OnError::Fail)?.epoch(0).next().unwrap().unwrap_err();
+/// assert!(error.is_bad_sample() && error.to_string().contains("truncated"));
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnError {
     /// The batches before it are delivered, then its error, and the epoch ends.
@@ -88,6 +107,13 @@ impl FromStr for Device {
     type Err = Error;
 
     /// Reads `auto`, `cpu`, `cuda` (device 0) or `cuda:I`.
+    ///
+    /// ```
+    /// # use warpfeed::Device;
+    /// assert_eq!("cuda:1".parse::<Device>()?, Device::Cuda(1));
+    /// assert!("gpu".parse::<Device>().is_err());
+    /// # Ok::<(), warpfeed::Error>(())
+    /// ```
     fn from_str(text: &str) -> Result<Self> {
         match text {
             "auto" => Some(Self::Auto),
@@ -131,6 +157,18 @@ pub struct MemoryBound {
 }
 
 /// Describes a pipeline; [`build`](Self::build) checks everything and makes it.
+///
+/// ```
+/// use warpfeed::*;
+///
+/// let builder = || Pipeline::builder(EncodedPictures::default());
+/// let error = builder().batch_size(0).center_crop(8).build().unwrap_err();
+/// assert!(error.is_parameter());
+/// assert_eq!(error.to_string(), "pipeline: batch_size must be 1 to 1048576, got 0");
+/// // Pictures of a batch must have one size.
+/// assert!(builder().augment(Op::Hflip).build().is_err());
+/// assert!(builder().resize_shorter(10).center_crop(8).build().is_ok());
+/// ```
 pub struct Builder {
     source: Arc<dyn Source>,
     ops: Vec<RandomOp>,
@@ -533,19 +571,6 @@ pub(crate) fn oriented(header: &Header, orientation: Orientation) -> Vec<Op> {
     }
 }
 
-/// Refuses a picture over the limit.
-pub(crate) fn check_pixels(size: Size, max_px: u64) -> Result<()> {
-    if size.area_px() <= max_px {
-        return Ok(());
-    }
-    Err(Error::Limits {
-        what: "a picture in pixels",
-        got: size.area_px(),
-        limit: max_px,
-        remedy: "raise max_pixels, or shrink the picture",
-    })
-}
-
 impl Pipeline {
     /// Begins the description of a pipeline that reads from `source`.
     ///
@@ -664,6 +689,26 @@ impl Pipeline {
     ///
     /// # Errors
     /// Those of reading the sample and its header, and of drawing its recipe.
+    ///
+    /// ```
+    /// use warpfeed::*;
+    ///
+    /// let jpeg = encode_jpeg(&Picture::new(Size::new(40, 30)), &JpegOptions::default())?;
+    /// let pipeline = Pipeline::builder(EncodedPictures::new([(jpeg.clone(), 0)]))
+    ///     .seed(7)
+    ///     .augment(random_rotation(-5.0..=5.0))
+    ///     .center_crop(8)
+    ///     .output(DType::U8, Layout::Nhwc)
+    ///     .build()?;
+    /// let recipe = pipeline.recipe(0, 0)?;
+    /// assert!(matches!(recipe[..], [Op::Rotate { .. }, Op::CenterCrop { .. }]));
+    /// let options = ApplyOptions { orientation: Orientation::Ignore, ..ApplyOptions::default() };
+    /// let replayed = apply(&jpeg, &recipe, &options)?;
+    /// for batch in pipeline.epoch(0) {
+    ///     assert_eq!(batch?.images().as_bytes(), replayed.as_bytes());
+    /// }
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn recipe(&self, epoch: u64, index: u64) -> Result<Vec<Op>> {
         let mut buffer = Vec::new();
         if index >= self.inner.source.len() {
