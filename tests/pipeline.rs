@@ -431,10 +431,12 @@ fn a_panicking_source_is_an_error() {
     }
 }
 
+type DrawOps = fn() -> Vec<Op>;
+
 /// An augmentation of the caller's own that does something wrong while it is armed.
 struct Wrong {
     armed: Arc<AtomicBool>,
-    ops: fn() -> Vec<Op>,
+    ops: DrawOps,
 }
 
 impl Augmentation for Wrong {
@@ -454,7 +456,7 @@ fn custom(apply: fn(&mut Picture)) -> Op {
 fn a_wrong_custom_operation_is_an_error() {
     let good = source(9);
     let want = delivered(&small(good.clone()).build().unwrap(), 0);
-    let cases: [(&str, fn() -> Vec<Op>); 7] = [
+    let cases: [(&str, DrawOps); 7] = [
         ("drawn badly", || panic!("drawn badly")),
         ("size must be unchanged", || vec![Op::CenterCrop { width: 3, height: 4 }]),
         ("made badly", || vec![custom(|_| panic!("made badly"))]),
@@ -712,7 +714,7 @@ fn wrong_parameters_are_refused_with_what_is_allowed() {
         (|b| b.random_resized_crop(0), "width", "1 to 65535"),
     ];
     for (number, (change, what, allowed)) in cases.into_iter().enumerate() {
-        let builder = change(if number < 5 || number > 8 { blank().resize(8, 8) } else { blank() });
+        let builder = change(if (5..=8).contains(&number) { blank() } else { blank().resize(8, 8) });
         let error = builder.build().expect_err(what);
         assert!(error.is_parameter(), "{error}");
         let text = error.to_string();
