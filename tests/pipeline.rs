@@ -12,10 +12,11 @@ use std::time::{Duration, Instant};
 use warpfeed::experiment::run::{RunReport, run};
 use warpfeed::{
     ApplyOptions, Augmentation, Batch, Builder, CustomOp, DType, Device, Draw, EncodedPictures, Error, Fill,
-    IMAGENET_MEAN, IMAGENET_STD, Interpolation, JpegOptions, LastBatch, Layout, OnError, Op, Orientation, Picture,
-    Pipeline, RandomOp, Result, Sampling, Shard, Size, Source, Strategy, Tensor, apply, color_jitter, encode_jpeg,
-    gaussian_blur, maybe, one_of, random_crop, random_dilation, random_erasing, random_erosion, random_grayscale,
-    random_horizontal_flip, random_resized_crop, random_rotation, random_vertical_flip, repeat,
+    IMAGENET_MEAN, IMAGENET_STD, Interpolation, JpegOptions, LastBatch, Layout, MAX_ENCODED_BYTES, OnError, Op,
+    Orientation, Picture, Pipeline, RandomOp, Result, Sampling, Shard, Size, Source, Strategy, Tensor, apply,
+    color_jitter, encode_jpeg, gaussian_blur, maybe, one_of, random_crop, random_dilation, random_erasing,
+    random_erosion, random_grayscale, random_horizontal_flip, random_resized_crop, random_rotation,
+    random_vertical_flip, repeat,
 };
 
 fn report(pipeline: &Pipeline, epochs: std::ops::Range<u64>) -> RunReport {
@@ -743,7 +744,9 @@ fn memory_is_stated_exactly() {
         let memory = pipeline.memory();
         assert_eq!(memory.batch_bytes, 7 * 31 * 17 * 3 * bytes);
         assert_eq!(memory.batches_bytes, 4 * memory.batch_bytes);
-        assert_eq!(memory.pictures_bytes, 2 * 2 * 4 * 1000);
+        // Of each thread: two pictures of four bytes a pixel, coefficients of eight, and one encoded file.
+        assert_eq!(memory.pictures_bytes, 2 * (2 * 4 + 8) * 1000);
+        assert_eq!(memory.encoded_bytes, 2 * MAX_ENCODED_BYTES);
         assert_eq!(memory.order_bytes, 40);
     }
     let builder = Pipeline::builder(source(10)).resize(31, 17).batch_size(7);
