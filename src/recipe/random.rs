@@ -1,7 +1,7 @@
 //! Random operations: distributions from which the explicit operations of a sample's recipe are drawn.
 
 use super::draw::Draw;
-use super::op::{Fill, Interpolation, MAX_KERNEL_PX, Op, Resize, ResizeTo};
+use super::op::{Fill, Interpolation, MAX_KERNEL_PX, MAX_SIDE_PX, Op, Resize, ResizeTo};
 use crate::error::{Error, Result};
 use crate::picture::Size;
 use std::fmt;
@@ -379,7 +379,12 @@ impl RandomOp {
                 Op::Rotate { degrees, interpolation, expand, fill }.validate()
             }
             Self::Crop { size, padding, fill } => {
-                let x = -i32::try_from(*padding).unwrap_or(i32::MAX);
+                let most = MAX_SIDE_PX.saturating_sub(size.width.max(size.height));
+                if *padding > most {
+                    let expected = format!("0 to {most}: with the rectangle's side, {MAX_SIDE_PX} pixels");
+                    return Err(Error::parameter(name, "padding", expected, padding));
+                }
+                let x = -(*padding as i32);
                 Op::Crop { x, y: x, width: size.width, height: size.height, fill: *fill }.validate()
             }
             Self::ResizedCrop { size, scale, ratio, interpolation } => {
