@@ -37,18 +37,37 @@ impl FromStr for Device {
     }
 }
 
+/// The names that the CUDA driver goes by.
+const DRIVER_NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
+
 impl Device {
     /// Says whether this device can run a pipeline, and if not, why.
     ///
     /// # Errors
     /// [`Error::Device`] with what was looked for.
     pub fn available(self) -> Result<()> {
-        match self {
-            Self::Auto | Self::Cpu => Ok(()),
-            Self::Cuda(index) => Err(Error::Device {
-                call: format!("open CUDA device {index}"),
-                message: "this version of warpfeed has no GPU back end yet: use --device cpu".into(),
-            }),
-        }
+        let Self::Cuda(index) = self else { return Ok(()) };
+        let call = format!("open CUDA device {index}");
+        let looked_for = DRIVER_NAMES.join(" and ");
+        let message = if driver_is_there() {
+            "found the NVIDIA driver, but this version of warpfeed has no GPU back end yet: use the device cpu"
+                .to_owned()
+        } else {
+            format!(
+                "no NVIDIA driver on this machine (looked for {looked_for} where the system's loader looks, \
+                 LD_LIBRARY_PATH included), and this version of warpfeed has no GPU back end yet: use the device cpu"
+            )
+        };
+        Err(Error::Device { call, message })
     }
+}
+
+fn driver_is_there() -> bool {
+    DRIVER_NAMES.iter().any(|name| {
+        // SAFETY: loading NVIDIA's driver library runs its initialisers, which any program may run at any time, and
+        // nothing of it is called here.
+        #[allow(unsafe_code)]
+        let library = unsafe { libloading::Library::new(*name) };
+        library.is_ok()
+    })
 }
