@@ -50,12 +50,12 @@ impl Device {
         let call = format!("open CUDA device {index}");
         let looked_for = DRIVER_NAMES.join(" and ");
         let message = if driver_is_there() {
-            "found the NVIDIA driver, but this version of warpfeed has no GPU back end yet: use the device cpu"
+            "found the NVIDIA driver, but this version of warpfeed has no GPU back end yet: use Device::Cpu (--device cpu)"
                 .to_owned()
         } else {
             format!(
                 "no NVIDIA driver on this machine (looked for {looked_for} where the system's loader looks, \
-                 LD_LIBRARY_PATH included), and this version of warpfeed has no GPU back end yet: use the device cpu"
+                 LD_LIBRARY_PATH included), and this version of warpfeed has no GPU back end yet: use Device::Cpu (--device cpu)"
             )
         };
         Err(Error::Device { call, message })
