@@ -56,7 +56,7 @@ pub enum OnError {
     /// The batches before it are delivered, then its error, and the epoch ends.
     #[default]
     Fail,
-    /// It is left out, counted and reported ([`Epoch::bad`]); its batch is that much shorter.
+    /// It is left out, counted and reported ([`Epoch::bad`](crate::Epoch::bad)); its batch is that much shorter.
     Skip,
     /// Another sample, drawn from the same seed, takes its place; it is counted and reported.
     Substitute,
@@ -70,7 +70,7 @@ pub enum LastBatch {
     Keep,
     /// It is left out.
     Drop,
-    /// It is filled with repetitions of its last picture ([`Batch::padding`] says how many). So is a batch that
+    /// It is filled with repetitions of its last picture ([`Batch::padding`](crate::Batch::padding) says how many). So is a batch that
     /// [`OnError::Skip`] has made shorter.
     Pad,
 }
