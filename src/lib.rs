@@ -97,6 +97,7 @@ pub use picture::{Picture, Pixel, Rect, Size};
 pub use pipeline::{BadSample, Batch, Builder, Epoch, LastBatch, MemoryBound, OnError, Orientation, Pipeline, Stats};
 pub use recipe::Strategy;
 pub use recipe::draw::Draw;
+pub use recipe::filter::PassOrder;
 pub use recipe::op::{CustomOp, Edge, Fill, Interpolation, Op, Resize, ResizeTo};
 pub use recipe::preset::{IMAGENET_MEAN, IMAGENET_STD, Preset};
 pub use recipe::random::{

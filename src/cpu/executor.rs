@@ -7,6 +7,7 @@ use crate::decode::{Decoder, Header};
 use crate::error::Result;
 use crate::picture::{Picture, Pixel, Rect, Size, check_pixels};
 use crate::recipe::Strategy;
+use crate::recipe::filter::PassOrder;
 use crate::recipe::lower::{Epilogue, Geometry, Plan, Stage, Work, plan, split_epilogue};
 use crate::recipe::op::Op;
 use std::time::{Duration, Instant};
@@ -21,6 +22,7 @@ pub(crate) struct Job<'a> {
     /// The recipe, orientation included.
     pub(crate) ops: &'a [Op],
     pub(crate) strategy: Strategy,
+    pub(crate) order: PassOrder,
     pub(crate) accept_truncated: bool,
     /// Limit of every picture on the way, in pixels.
     pub(crate) max_px: u64,
@@ -85,7 +87,7 @@ impl Executor {
         let decode = self.decode(job, Rect::full(job.header.size))?;
         let start = Instant::now();
         for op in ops {
-            super::apply(op, &mut self.current, &mut self.next)?;
+            super::apply(op, job.order, &mut self.current, &mut self.next)?;
             std::mem::swap(&mut self.current, &mut self.next);
         }
         for y in 0..self.current.size().height {
@@ -97,22 +99,22 @@ impl Executor {
 
     fn planned(&mut self, job: &Job<'_>, geometry: Geometry, output: &mut Output<'_>) -> Result<Times> {
         let planning = Instant::now();
-        let Plan { decode, stages, last, epilogue } = plan(job.ops, job.header.size, job.max_px, geometry)?;
+        let Plan { decode, stages, last, epilogue } = plan(job.ops, job.header.size, job.max_px, geometry, job.order)?;
         let planning = planning.elapsed();
         let decode = self.decode(job, decode)?;
         let start = Instant::now();
         // A resize at the end gives its rows straight to the output, mirrored as the last view says.
         let direct = last.steps.is_empty() && last.exact.xy == 0;
         let (before, resize) = match stages.split_last() {
-            Some((Stage { view, work: Work::Resample { size, interpolation }, part, .. }, before)) if direct => {
-                (before, Some((view, *size, *part, *interpolation)))
+            Some((Stage { view, work: Work::Resample(resampling), part, .. }, before)) if direct => {
+                (before, Some((view, resampling, *part)))
             }
             _ => (&stages[..], None),
         };
         for stage in before {
             self.stage(stage)?;
         }
-        if let Some((view, size, part, interpolation)) = resize {
+        if let Some((view, resampling, part)) = resize {
             let exact = last.exact;
             let mirrored = &mut self.line;
             let mut emit = |y: u32, row: &[Pixel]| {
@@ -125,7 +127,7 @@ impl Executor {
                     output.row(y as u32, row);
                 }
             };
-            resample::resample(view, &self.current, size, part, interpolation, &mut self.scratch, &mut emit);
+            resample::resample(view, &self.current, resampling, part, &mut self.scratch, &mut emit);
         } else {
             let Size { width, height } = last.size;
             self.line.resize(width as usize, [0; 4]);
@@ -154,10 +156,10 @@ impl Executor {
                     gather.row(current, part.y + y, part.x, next.row_mut(y));
                 }
             }
-            Work::Resample { size, interpolation } => {
+            Work::Resample(resampling) => {
                 next.reset_part(stage.size, part);
                 let mut emit = |y: u32, row: &[Pixel]| next.row_mut(y - part.y).copy_from_slice(row);
-                resample::resample(&stage.view, current, *size, part, *interpolation, &mut self.scratch, &mut emit);
+                resample::resample(&stage.view, current, resampling, part, &mut self.scratch, &mut emit);
             }
             Work::Affine { matrix, canvas, fill } => {
                 rotate::rotate_bilinear(current, *matrix, *canvas, *fill, part, next);
@@ -174,7 +176,8 @@ impl Executor {
                     return Ok(());
                 }
             },
-            Work::Whole(op) => super::apply(op, current, next)?,
+            // No whole-picture stage resizes.
+            Work::Whole(op) => super::apply(op, PassOrder::default(), current, next)?,
         }
         std::mem::swap(&mut self.current, &mut self.next);
         Ok(())

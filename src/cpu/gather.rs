@@ -338,6 +338,7 @@ mod avx2 {
 mod tests {
     use super::*;
     use crate::picture::{Rect, Size};
+    use crate::recipe::filter::PassOrder;
     use crate::recipe::lower::{Geometry, plan};
     use crate::recipe::op::{Fill, Interpolation, Op};
 
@@ -352,7 +353,7 @@ mod tests {
         for (i, pixel) in picture.pixels_mut().iter_mut().enumerate() {
             *pixel = [i as u8, (i >> 8) as u8, (i * 7) as u8, 255];
         }
-        let plan = plan(ops, size, 1 << 20, Geometry::Exact).unwrap();
+        let plan = plan(ops, size, 1 << 20, Geometry::Exact, PassOrder::default()).unwrap();
         assert!(plan.stages.is_empty());
         assert_eq!(plan.decode, Rect::full(size));
         let view = plan.last;

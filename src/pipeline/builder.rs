@@ -7,6 +7,7 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::picture::Size;
 use crate::recipe::Strategy;
+use crate::recipe::filter::PassOrder;
 use crate::recipe::op::{Interpolation, Op, Resize, ResizeTo};
 use crate::recipe::preset::Preset;
 use crate::recipe::random::{RandomOp, SizeEffect, random_resized_crop, repeat};
@@ -129,6 +130,7 @@ pub struct Builder {
     on_error: OnError,
     orientation: Orientation,
     strategy: Strategy,
+    pass_order: PassOrder,
     device: Device,
     accept_truncated: bool,
     max_px: u64,
@@ -152,6 +154,7 @@ impl Builder {
             on_error: OnError::default(),
             orientation: Orientation::default(),
             strategy: Strategy::default(),
+            pass_order: PassOrder::default(),
             device: Device::default(),
             accept_truncated: false,
             max_px: DEFAULT_MAX_PIXELS,
@@ -236,6 +239,13 @@ impl Builder {
     #[must_use]
     pub fn strategy(mut self, strategy: Strategy) -> Self {
         self.strategy = strategy;
+        self
+    }
+
+    /// Which pass of a resize comes first, where it shows; [`PassOrder::Pillow13`] if not given.
+    #[must_use]
+    pub fn pass_order(mut self, order: PassOrder) -> Self {
+        self.pass_order = order;
         self
     }
 
@@ -383,6 +393,7 @@ impl Builder {
                 on_error: self.on_error,
                 orientation: self.orientation,
                 strategy: self.strategy,
+                pass_order: self.pass_order,
                 accept_truncated: self.accept_truncated,
                 max_px: self.max_px,
                 dtype: self.dtype,

@@ -495,6 +495,7 @@ impl Worker {
             header: &header,
             ops: &ops,
             strategy: inner.strategy,
+            order: inner.pass_order,
             accept_truncated: inner.accept_truncated,
             max_px: inner.max_px,
         };

@@ -11,6 +11,7 @@ use crate::decode::{Header, probe};
 use crate::error::{Error, Result};
 use crate::picture::{Size, check_pixels};
 use crate::recipe::draw::{Domain, Draw};
+use crate::recipe::filter::PassOrder;
 use crate::recipe::lower::split_epilogue;
 use crate::recipe::op::Op;
 use crate::recipe::random::{RandomOp, draw_recipe};
@@ -64,6 +65,7 @@ struct Inner {
     on_error: OnError,
     orientation: Orientation,
     strategy: Strategy,
+    pass_order: PassOrder,
     accept_truncated: bool,
     max_px: u64,
     dtype: DType,

@@ -5,7 +5,7 @@
 //! operations are stages that read a view. Working backwards from the output, each stage is told which part of its
 //! result the next one reads, down to the part of the encoded picture that must be decoded.
 
-use super::filter;
+use super::filter::{self, PassOrder};
 use super::op::{Fill, Interpolation, Op};
 use super::rotation::{Rotation, fixed_point};
 use crate::error::{Error, Result};
@@ -222,14 +222,23 @@ impl View {
 pub(crate) enum Work {
     /// Writes the view out, for a stage that reads pixels of a picture.
     Gather,
-    /// Resizes to `size`.
-    Resample { size: Size, interpolation: Interpolation },
+    /// Resizes.
+    Resample(Resampling),
     /// Samples bilinearly through an affine map from output pixel centres; the view is plain.
     Affine { matrix: [f64; 6], canvas: Size, fill: Fill },
     /// One pixel operation on the part needed; the view is plain.
     Pixels(Op),
     /// One operation on the complete picture, as the sequential strategy does it; the view is plain.
     Whole(Op),
+}
+
+/// A resize, settled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Resampling {
+    pub(crate) size: Size,
+    pub(crate) interpolation: Interpolation,
+    /// Whether the vertical pass comes before the horizontal one.
+    pub(crate) vertical_first: bool,
 }
 
 /// One stage of a sample's plan: reads a picture, makes the next.
@@ -308,10 +317,10 @@ pub(crate) enum Geometry {
 /// # Errors
 /// [`Error::Parameter`] for a parameter that is wrong or does not fit the picture, [`Error::Limits`] for an intermediate
 /// picture of more than `max_px` pixels.
-pub(crate) fn plan(ops: &[Op], input: Size, max_px: u64, geometry: Geometry) -> Result<Plan> {
+pub(crate) fn plan(ops: &[Op], input: Size, max_px: u64, geometry: Geometry, order: PassOrder) -> Result<Plan> {
     let (ops, epilogue) = split_epilogue(ops)?;
     let mut lowering =
-        Lowering { view: View::plain(input), stages: Vec::new(), affine: None, max_px, size: input, geometry };
+        Lowering { view: View::plain(input), stages: Vec::new(), affine: None, max_px, size: input, geometry, order };
     for op in ops {
         lowering.add(op)?;
     }
@@ -343,7 +352,7 @@ impl Stage {
         match &self.work {
             Work::Gather => part,
             Work::Whole(_) => Rect::full(view),
-            Work::Resample { size, interpolation } => {
+            Work::Resample(Resampling { size, interpolation, .. }) => {
                 let columns = filter::reach(view.width, size.width, part.x..part.right(), *interpolation);
                 let rows = filter::reach(view.height, size.height, part.y..part.bottom(), *interpolation);
                 Rect {
@@ -406,6 +415,7 @@ struct Lowering {
     /// Size of the picture so far.
     size: Size,
     geometry: Geometry,
+    order: PassOrder,
 }
 
 impl Lowering {
@@ -473,7 +483,8 @@ impl Lowering {
 
     fn resample(&mut self, size: Size, interpolation: Interpolation) {
         if size != self.view.size {
-            self.stage(Work::Resample { size, interpolation }, size);
+            let vertical_first = self.order.vertical_first(self.view.size, size);
+            self.stage(Work::Resample(Resampling { size, interpolation, vertical_first }), size);
         }
     }
 
