@@ -4,6 +4,9 @@
 //! The functions are called through C, by programs that believe they talk to a driver, so their contract is the CUDA
 //! driver API's: pointers are null or point at what the API says they do, for as long as it says.
 
+// Elsewhere programs look for the driver under another name, and the workspace must build all the same.
+#![cfg(target_os = "linux")]
+
 #[macro_use]
 mod api;
 mod call;

@@ -1,5 +1,7 @@
 //! That the simulation catches what it is for: each mistake shows for some seed, and a right program never fails.
 
+#![cfg(target_os = "linux")]
+
 mod common;
 
 use common::{Mistake, Pinned, Sim, code, device_address, expected, kernel, launch, loader};
@@ -154,7 +156,9 @@ fn accesses_out_of_bounds_are_caught() {
         }),
         ("cuMemcpyHtoDAsync_v2", "past the end of pinned memory", |data, _| {
             let pinned = Pinned::new(10)?;
+            // SAFETY: only its address and length are used.
             let longer = unsafe { std::slice::from_raw_parts(pinned.address, 11) };
+            // SAFETY: refused before a byte is read.
             unsafe { result::memcpy_htod_async(device_address(data), longer, data.stream().cu_stream()) }
         }),
         ("cuLaunchKernel", "kernel add_one touched", |data, context| {
@@ -162,8 +166,10 @@ fn accesses_out_of_bounds_are_caught() {
             data.stream().synchronize()
         }),
         ("cuMemFree_v2", "1 bytes past the end of 100 bytes", |data, context| {
+            // SAFETY: freed below.
             let address = unsafe { result::malloc_sync(100) }?;
             launch(data.stream(), &kernel(context, "write_unguarded")?, address, 101)?;
+            // SAFETY: allocated above.
             unsafe { result::free_sync(address) }
         }),
     ];

@@ -1,5 +1,7 @@
 //! The simulated driver as cudarc sees it.
 
+#![cfg(target_os = "linux")]
+
 mod common;
 
 use common::{Pinned, Sim, code, device_address, has_symbol, kernel, launch, library_path, one_block};

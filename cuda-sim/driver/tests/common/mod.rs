@@ -239,6 +239,8 @@ pub fn loader(mistake: Mistake) -> Result<Vec<Vec<u8>>, DriverError> {
         let device: CudaSlice<u8> = unsafe { up.alloc(BATCH_BYTES) }?;
         slots.push((device, Pinned::new(BATCH_BYTES)?, None::<(CudaEvent, CudaEvent)>));
     }
+    // From here on the buffers are there for every stream.
+    up.synchronize()?;
     let results: Vec<Pinned> = (0..BATCHES).map(|_| Pinned::new(BATCH_BYTES)).collect::<Result<_, _>>()?;
     let flags = Some(CUevent_flags::CU_EVENT_DISABLE_TIMING);
     let outcome = (|| {
