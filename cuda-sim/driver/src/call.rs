@@ -247,6 +247,7 @@ impl Session {
         while let Some(&(stream, _)) = points.iter().find(|&&point| !self.reached(point)) {
             let moved = if only_needed || self.random.coin() { self.step_toward(stream) } else { self.step_any() };
             if !moved {
+                assert!(self.streams.values().any(|stream| stream.busy), "queued operations wait for each other");
                 self.wait_for_return(None);
             }
         }
@@ -301,7 +302,10 @@ impl Session {
         std::thread::spawn(move || {
             IN_HOST_FUNCTION.set(true);
             function(data as *mut std::ffi::c_void);
-            let mut session = Session::open("host function");
+            let mut session = Session::open("cuLaunchHostFunc");
+            if take_check_failure() {
+                session.illegal("cuLaunchHostFunc", "the function touched memory that it may not");
+            }
             if let Some(stream) = session.streams.get_mut(&stream) {
                 stream.busy = false;
             }

@@ -155,6 +155,9 @@ pub fn load_from_environment() -> Result<()> {
         return Ok(());
     };
     let c_path = CString::new(path.as_encoded_bytes()).map_err(|_| Code::INVALID_VALUE)?;
+    // Programs load drivers for themselves alone. Kernels find cuda_sim_check and the like once it is there for all.
+    // SAFETY: a C string; nothing is loaded that is not already.
+    unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL | libc::RTLD_NOLOAD) };
     // SAFETY: a C string, and the library is one made to be loaded into this process; it is never unloaded.
     let library = unsafe { libc::dlopen(c_path.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
     let entry = match library.is_null() {

@@ -263,6 +263,7 @@ impl Memory {
         }
         GENERATION.fetch_add(1, Ordering::Release);
         match damage {
+            _ if !live => Err("freed before its stream-ordered allocation, made on another stream".into()),
             Some(offset) => {
                 Err(format!("{offset} bytes past the end of {size} bytes at {} were written", hex(base as u64)))
             }

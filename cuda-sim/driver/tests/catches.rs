@@ -119,6 +119,32 @@ fn memory_freed_while_another_stream_uses_it_is_caught() {
 }
 
 #[test]
+fn a_synchronous_upload_from_pageable_memory_is_not_done_when_it_returns() {
+    let sim = Sim::start();
+    let run = |wait: bool| {
+        let context = CudaContext::new(0).unwrap();
+        let other = context.new_stream().unwrap();
+        let data: CudaSlice<u8> = other.alloc_zeros(32).unwrap();
+        other.synchronize().unwrap();
+        // SAFETY: the sizes agree.
+        unsafe { result::memcpy_htod_sync(device_address(&data), &[5u8; 32]) }.unwrap();
+        if wait {
+            context.default_stream().synchronize().unwrap();
+        }
+        // A stream that does not block with the default one, as all that cudarc makes.
+        other.clone_dtoh(&data).unwrap() == [5; 32]
+    };
+    let mut stale = 0;
+    for seed in 0..100 {
+        sim.reset(seed);
+        assert!(run(true), "seed {seed}");
+        sim.reset(seed);
+        stale += usize::from(!run(false));
+    }
+    assert!(stale > 0);
+}
+
+#[test]
 fn memory_used_before_its_allocation_on_another_stream_is_caught() {
     let sim = Sim::start();
     let mut caught = 0;
@@ -144,7 +170,7 @@ fn accesses_out_of_bounds_are_caught() {
     let sim = Sim::start();
     type Program = fn(&CudaSlice<u8>, &std::sync::Arc<CudaContext>) -> Result<(), DriverError>;
     // SAFETY: in each, the mistake is the test; the memory that is touched in the end is the fence of the allocation.
-    let programs: [(&str, &str, Program); 6] = [
+    let programs: [(&str, &str, Program); 7] = [
         ("cuMemcpyHtoDAsync_v2", "run past the end", |data, _| unsafe {
             result::memcpy_htod_async(device_address(data) + 60, &[0u8; 41], data.stream().cu_stream())
         }),
@@ -163,6 +189,14 @@ fn accesses_out_of_bounds_are_caught() {
         }),
         ("cuLaunchKernel", "kernel add_one touched", |data, context| {
             launch(data.stream(), &kernel(context, "add_one")?, device_address(data), 101)?;
+            data.stream().synchronize()
+        }),
+        ("cuMemFreeAsync", "3 bytes past the end of 100 bytes", |data, context| {
+            // SAFETY: freed below.
+            let address = unsafe { result::malloc_async(data.stream().cu_stream(), 100) }?;
+            launch(data.stream(), &kernel(context, "write_unguarded")?, address, 103)?;
+            // SAFETY: allocated above.
+            unsafe { result::free_async(address, data.stream().cu_stream()) }?;
             data.stream().synchronize()
         }),
         ("cuMemFree_v2", "1 bytes past the end of 100 bytes", |data, context| {

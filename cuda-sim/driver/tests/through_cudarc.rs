@@ -281,7 +281,7 @@ fn kernels_come_from_a_shared_object() {
     });
     let output = std::process::Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/run"))
         .arg(std::env::current_exe().unwrap())
-        .args(["--ignored", "--exact", "store_seven", "--nocapture"])
+        .args(["--ignored", "--exact", "store_and_load", "--nocapture"])
         .env("CUDA_SIM_DRIVER", library_path())
         .env("CUDA_SIM_KERNELS", kernels.expect("cargo test builds the example sim_kernels"))
         .output()
@@ -293,13 +293,18 @@ fn kernels_come_from_a_shared_object() {
 /// Does not load the driver: cudarc finds it as `run` sets things up.
 #[test]
 #[ignore = "needs CUDA_SIM_KERNELS and the script run; kernels_come_from_a_shared_object runs it"]
-fn store_seven() {
+fn store_and_load() {
     let context = CudaContext::new(0).unwrap();
     println!("on {}", context.name().unwrap());
     let stream = context.default_stream();
-    let function = context.load_module(Ptx::from_binary(vec![0])).unwrap().load_function("store_seven").unwrap();
-    let mut out: CudaSlice<i32> = stream.alloc_zeros(1).unwrap();
-    // SAFETY: the kernel takes one address.
-    unsafe { stream.launch_builder(&function).arg(&mut out).launch(one_block()) }.unwrap();
-    assert_eq!(stream.clone_dtoh(&out).unwrap(), [7]);
+    let module = context.load_module(Ptx::from_binary(vec![0])).unwrap();
+    let (seven, store) = (module.load_function("store_seven").unwrap(), module.load_function("store").unwrap());
+    let mut out: CudaSlice<i32> = stream.alloc_zeros(2).unwrap();
+    // SAFETY: the kernels take these parameters.
+    unsafe {
+        stream.launch_builder(&seven).arg(&mut out).launch(one_block()).unwrap();
+        let mut second = out.slice_mut(1..);
+        stream.launch_builder(&store).arg(&mut second).arg(&8i32).launch(one_block()).unwrap();
+    }
+    assert_eq!(stream.clone_dtoh(&out).unwrap(), [7, 8]);
 }
