@@ -390,11 +390,13 @@ impl Session {
             }
             Work::Kernel { kernel, grid, block, shared_bytes, arguments } if healthy => {
                 take_check_failure();
-                let name = kernels::run(kernel, grid, block, shared_bytes, &arguments);
+                let (name, status) = kernels::run(kernel, grid, block, shared_bytes, &arguments);
                 self.clock_ns += 1_000;
                 self.counts.kernels_run += 1;
                 if take_check_failure() {
                     self.illegal(call, &format!("kernel {name} touched memory that it may not"));
+                } else if status != 0 {
+                    self.fail(Code::LAUNCH_FAILED, format!("{call}: kernel {name} failed with status {status}"));
                 }
             }
             Work::Copy { .. } | Work::CopyStaged { .. } | Work::Fill { .. } | Work::Kernel { .. } => {}

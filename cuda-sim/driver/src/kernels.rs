@@ -1,7 +1,7 @@
 //! The kernels that may be launched: host functions under the names of the device functions they stand for.
 
 use crate::error::{Code, Result};
-use std::ffi::{CStr, CString, c_char, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
@@ -9,9 +9,25 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 /// Runs a whole launch: `grid` and `block` point at three numbers each, `params` at a pointer for each parameter.
 pub type Launch = extern "C" fn(grid: *const u32, block: *const u32, shared_bytes: u32, params: *const *mut c_void);
 
+/// The same for many kernels behind one function: `data` is as it was registered. Returns 0, or a number that says why
+/// the kernel failed.
+pub type LaunchWith = extern "C" fn(
+    data: *mut c_void,
+    grid: *const u32,
+    block: *const u32,
+    shared_bytes: u32,
+    params: *const *mut c_void,
+) -> c_int;
+
+#[derive(Clone, Copy)]
+enum Function {
+    Own(Launch),
+    Shared(LaunchWith, usize),
+}
+
 struct Kernel {
     name: String,
-    launch: Launch,
+    function: Function,
     /// Sizes of the parameters in bytes, where they were given.
     sizes: Option<Vec<usize>>,
 }
@@ -103,22 +119,35 @@ fn capture_unknown(params: *const *mut c_void) -> Arguments {
     Arguments(copies)
 }
 
-/// Runs a launch and returns the kernel's name.
-pub fn run(kernel: usize, grid: [u32; 3], block: [u32; 3], shared_bytes: u32, arguments: &Arguments) -> String {
-    let (launch, name) = {
+/// Runs a launch, and returns the kernel's name and its status, 0 where all went well.
+pub fn run(
+    kernel: usize,
+    grid: [u32; 3],
+    block: [u32; 3],
+    shared_bytes: u32,
+    arguments: &Arguments,
+) -> (String, c_int) {
+    let (function, name) = {
         let kernels = kernels();
-        (kernels[kernel].launch, kernels[kernel].name.clone())
+        (kernels[kernel].function, kernels[kernel].name.clone())
     };
     let pointers: Vec<*mut c_void> = arguments.0.iter().map(|copy| copy.as_ptr() as *mut c_void).collect();
-    launch(grid.as_ptr(), block.as_ptr(), shared_bytes, pointers.as_ptr());
-    name
+    let (grid, block, params) = (grid.as_ptr(), block.as_ptr(), pointers.as_ptr());
+    let status = match function {
+        Function::Own(launch) => {
+            launch(grid, block, shared_bytes, params);
+            0
+        }
+        Function::Shared(launch, data) => launch(data as *mut c_void, grid, block, shared_bytes, params),
+    };
+    (name, status)
 }
 
-fn register(name: *const c_char, launch: Launch, sizes: Option<Vec<usize>>) {
+fn register(name: *const c_char, function: Function, sizes: Option<Vec<usize>>) {
     // SAFETY: callers pass a C string.
     let name = unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
     let mut kernels = kernels();
-    let kernel = Kernel { name, launch, sizes };
+    let kernel = Kernel { name, function, sizes };
     // Functions are known by their place, so a kernel registered again keeps it.
     match kernels.iter_mut().find(|known| known.name == kernel.name) {
         Some(known) => *known = kernel,
@@ -126,9 +155,17 @@ fn register(name: *const c_char, launch: Launch, sizes: Option<Vec<usize>>) {
     }
 }
 
+fn given_sizes(count: usize, sizes: *const usize) -> Option<Vec<usize>> {
+    Some(match count {
+        0 => Vec::new(),
+        // SAFETY: callers pass `count` sizes.
+        _ => unsafe { std::slice::from_raw_parts(sizes, count) }.to_vec(),
+    })
+}
+
 #[unsafe(no_mangle)]
 pub extern "C" fn cuda_sim_register_kernel(name: *const c_char, launch: Launch) {
-    register(name, launch, None);
+    register(name, Function::Own(launch), None);
 }
 
 /// As above, for a kernel with `count` parameters of these sizes in bytes: exact, and cheaper to launch.
@@ -139,12 +176,20 @@ pub extern "C" fn cuda_sim_register_kernel_sized(
     count: usize,
     sizes: *const usize,
 ) {
-    let sizes = match count {
-        0 => Vec::new(),
-        // SAFETY: callers pass `count` sizes.
-        _ => unsafe { std::slice::from_raw_parts(sizes, count) }.to_vec(),
-    };
-    register(name, launch, Some(sizes));
+    register(name, Function::Own(launch), given_sizes(count, sizes));
+}
+
+/// As above, for kernels behind one function, told apart by `data`. A status other than 0 fails the context with
+/// CUDA_ERROR_LAUNCH_FAILED.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuda_sim_register_kernel_with(
+    name: *const c_char,
+    launch: LaunchWith,
+    data: *mut c_void,
+    count: usize,
+    sizes: *const usize,
+) {
+    register(name, Function::Shared(launch, data as usize), given_sizes(count, sizes));
 }
 
 /// Loads the shared object named by CUDA_SIM_KERNELS, once, and has it register its kernels.

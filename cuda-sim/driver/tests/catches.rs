@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Mistake, Pinned, Sim, code, device_address, expected, kernel, launch, loader};
+use common::{Mistake, Pinned, Sim, code, device_address, expected, kernel, launch, loader, one_block};
 use cudarc::driver::sys::CUresult;
 use cudarc::driver::{CudaContext, CudaSlice, DriverError, result};
 
@@ -218,6 +218,21 @@ fn accesses_out_of_bounds_are_caught() {
         assert!(message.starts_with(call) && message.contains(what), "{what}: {message}");
         assert_eq!(sim.report().illegal_accesses, 1);
     }
+}
+
+#[test]
+fn a_kernel_that_fails_is_reported_at_a_later_call() {
+    let sim = Sim::start();
+    let context = CudaContext::new(0).unwrap();
+    let stream = context.new_stream().unwrap();
+    let (well, ill) = (kernel(&context, "status_0").unwrap(), kernel(&context, "status_2").unwrap());
+    for function in [&well, &ill] {
+        // SAFETY: the kernels take nothing.
+        unsafe { stream.launch_builder(function).launch(one_block()) }.unwrap();
+    }
+    assert_eq!(code(stream.synchronize()), CUresult::CUDA_ERROR_LAUNCH_FAILED);
+    assert_eq!(sim.message(), "cuLaunchKernel: kernel status_2 failed with status 2");
+    assert_eq!(code(context.new_stream()), CUresult::CUDA_ERROR_LAUNCH_FAILED);
 }
 
 #[test]

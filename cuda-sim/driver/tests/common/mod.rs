@@ -8,7 +8,7 @@ use cudarc::driver::{
 };
 use cudarc::nvrtc::Ptx;
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -38,6 +38,7 @@ impl Report {
     }
 }
 
+type LaunchWith = extern "C" fn(*mut c_void, *const u32, *const u32, u32, *const *mut c_void) -> c_int;
 type Launch = extern "C" fn(*const u32, *const u32, u32, *const *mut c_void);
 
 struct Driver {
@@ -79,6 +80,10 @@ fn driver() -> &'static Driver {
                 *driver.library.get::<extern "C" fn(*const c_char, Launch)>(b"cuda_sim_register_kernel").unwrap();
             sized(c"add_one".as_ptr(), add_one, 2, [8usize, 8].as_ptr());
             sized(c"write_unguarded".as_ptr(), write_unguarded, 2, [8usize, 8].as_ptr());
+            type With = extern "C" fn(*const c_char, LaunchWith, *mut c_void, usize, *const usize);
+            let with = *driver.library.get::<With>(b"cuda_sim_register_kernel_with").unwrap();
+            with(c"status_0".as_ptr(), status, std::ptr::null_mut(), 0, std::ptr::null());
+            with(c"status_2".as_ptr(), status, std::ptr::without_provenance_mut(2), 0, std::ptr::null());
             unsized_(c"add_one_unsized".as_ptr(), add_one);
             driver
         }
@@ -110,6 +115,17 @@ extern "C" fn write_unguarded(_grid: *const u32, _block: *const u32, _shared_byt
         let (data, bytes) = ((*params).cast::<*mut u8>().read(), (*params.add(1)).cast::<usize>().read());
         std::ptr::write_bytes(data, 0x11, bytes);
     }
+}
+
+/// Returns what it was registered with.
+extern "C" fn status(
+    data: *mut c_void,
+    _grid: *const u32,
+    _block: *const u32,
+    _shared_bytes: u32,
+    _params: *const *mut c_void,
+) -> c_int {
+    data.addr() as c_int
 }
 
 /// The simulation, for one test at a time.
