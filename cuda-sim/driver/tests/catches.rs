@@ -144,6 +144,26 @@ fn a_synchronous_upload_from_pageable_memory_is_not_done_when_it_returns() {
     assert!(stale > 0);
 }
 
+/// A hole in cudarc 0.19.10: a slice keeps an event for its last reader only, so of two streams that read it a writer
+/// waits for one.
+#[test]
+fn a_reader_that_cudarc_forgets_is_caught() {
+    let sim = Sim::start();
+    let mut wrong = 0;
+    for seed in 0..100 {
+        sim.reset(seed);
+        let context = CudaContext::new(0).unwrap();
+        let streams: Vec<_> = (0..3).map(|_| context.new_stream().unwrap()).collect();
+        let mut data = streams[0].clone_htod(&[1u8; 16]).unwrap();
+        let copies = [streams[1].clone_dtod(&data).unwrap(), streams[2].clone_dtod(&data).unwrap()];
+        streams[0].memset_zeros(&mut data).unwrap();
+        let second = streams[2].clone_dtoh(&copies[1]).unwrap();
+        assert_eq!(second, [1; 16], "the last reader is waited for");
+        wrong += usize::from(streams[1].clone_dtoh(&copies[0]).unwrap() != [1; 16]);
+    }
+    assert!(wrong > 0);
+}
+
 #[test]
 fn memory_used_before_its_allocation_on_another_stream_is_caught() {
     let sim = Sim::start();
