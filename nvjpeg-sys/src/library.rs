@@ -160,8 +160,7 @@ impl std::fmt::Display for Version {
     }
 }
 
-/// nvJPEG, loaded. Clones are of the same library, which stays loaded until the last of them, and of what was made with
-/// them, is dropped.
+/// nvJPEG, loaded; it stays so until the process ends. Clones are of the same library.
 #[derive(Debug, Clone)]
 pub struct Library {
     inner: Arc<Inner>,
@@ -171,8 +170,6 @@ pub struct Library {
 struct Inner {
     functions: Functions,
     path: PathBuf,
-    /// Keeps the functions valid.
-    _library: libloading::Library,
 }
 
 impl Library {
@@ -184,8 +181,8 @@ impl Library {
     ///
     /// # Errors
     ///
-    /// [`Error::NotLoaded`] says where it was looked for and what to do; [`Error::MissingFunctions`] if what was found is
-    /// no nvJPEG of CUDA 11 or later.
+    /// [`Error::NotLoaded`] says where it was looked for and what to do; [`Error::MissingFunctions`] if all that was found
+    /// is no nvJPEG of CUDA 11 or later.
     ///
     /// ```
     /// match nvjpeg_sys::Library::load() {
@@ -213,7 +210,7 @@ impl Library {
     }
 
     fn load_first(candidates: Vec<PathBuf>) -> Result<Self> {
-        let mut attempts = Vec::new();
+        let (mut attempts, mut unfit) = (Vec::new(), None);
         for path in candidates {
             // Says it shorter than the loader, for the many places where there is nothing. A bare name is the loader's.
             if path.components().count() > 1 && !path.is_file() {
@@ -223,17 +220,30 @@ impl Library {
             // SAFETY: nvJPEG's initialisers have no conditions. That the file is nvJPEG is for whoever installed it
             // under that name, or named it, to see to, as with any library that the system's loader finds.
             match unsafe { libloading::Library::new(&path) } {
-                Ok(library) => return Self::resolve(library, path),
-                Err(error) => attempts.push(Attempt { path, reason: in_full(&error) }),
+                Ok(library) => match Self::resolve(library, path) {
+                    Ok(library) => return Ok(library),
+                    // One too old must not stand before a good one elsewhere.
+                    Err(error) => unfit = unfit.or(Some(error)),
+                },
+                Err(error) => {
+                    let reason = in_full(&error);
+                    let reason = reason.strip_prefix(&format!("{}: ", path.display())).unwrap_or(&reason).to_owned();
+                    attempts.push(Attempt { path, reason });
+                }
             }
         }
-        Err(Error::NotLoaded { library: "nvJPEG", attempts, remedy: REMEDY })
+        Err(unfit.unwrap_or(Error::NotLoaded { library: "nvJPEG", attempts, remedy: REMEDY }))
     }
 
     fn resolve(library: libloading::Library, path: PathBuf) -> Result<Self> {
         // SAFETY: the library is nvJPEG as argued where it is loaded; no other exports these names.
         match unsafe { Functions::resolve(&library) } {
-            Ok(functions) => Ok(Self { inner: Arc::new(Inner { functions, path, _library: library }) }),
+            Ok(functions) => {
+                // Never unloaded: the CUDA runtime inside it has threads and exit handlers of its own. So the functions
+                // stay valid, whoever copies them.
+                std::mem::forget(library);
+                Ok(Self { inner: Arc::new(Inner { functions, path }) })
+            }
             Err(functions) => Err(Error::MissingFunctions { library: path, functions }),
         }
     }
@@ -244,7 +254,7 @@ impl Library {
         &self.inner.path
     }
 
-    /// nvJPEG's functions, to be called only while this library is loaded.
+    /// nvJPEG's functions, which stay valid until the process ends.
     #[must_use]
     pub fn functions(&self) -> &Functions {
         &self.inner.functions
@@ -281,8 +291,8 @@ impl Library {
     }
 }
 
-fn version(mut get: impl FnMut(libraryPropertyType_t, *mut c_int) -> Result<()>) -> Result<Version> {
-    let mut number = |property| {
+fn version(get: impl Fn(libraryPropertyType_t, *mut c_int) -> Result<()>) -> Result<Version> {
+    let number = |property| {
         let mut value = 0;
         get(property, &raw mut value).map(|()| value.unsigned_abs())
     };
@@ -459,7 +469,7 @@ mod tests {
         let error = Library::load_first(vec![folder.path().join("libnvjpeg.so.13"), broken]).unwrap_err();
         let text = error.to_string();
         assert!(text.contains("libnvjpeg.so.13: no such file"), "{text}");
-        assert!(text.contains("libnvjpeg.so.12: ") && text.contains("file too short"), "{text}");
+        assert!(text.contains("libnvjpeg.so.12: file too short"), "{text}");
         assert!(text.contains("pip install nvidia-nvjpeg"), "{text}");
     }
 }

@@ -109,6 +109,23 @@ fn missing_required_functions_are_named() {
 }
 
 #[test]
+fn a_later_place_is_used_when_the_library_of_an_earlier_one_is_too_old() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str, flags: &[&str]| {
+        let environment = folder.path().join(name);
+        let lib = environment.join("lib");
+        std::fs::create_dir_all(&lib).unwrap();
+        (compile(&lib, flags), environment)
+    };
+    let (_, old) = place("old", &["-DWITHOUT_DECODER"]);
+    let (good, conda) = place("good", &[]);
+    let output = load_in_a_child(&[("VIRTUAL_ENV", old.as_path()), ("CONDA_PREFIX", conda.as_path())]);
+    // A machine that has nvJPEG finds that one first.
+    let installed = output.contains("/usr/local/cuda") || output.contains("loaded libnvjpeg.so");
+    assert!(installed || output.contains(&format!("loaded {} 12.3.4", good.display())), "{output}");
+}
+
+#[test]
 fn every_status_becomes_an_error_with_call_name_and_code() {
     let fake = Fake::new(&[]);
     for (code, status, name) in [
@@ -373,18 +390,19 @@ fn workers_share_a_handle_and_a_decoder() {
     });
 }
 
-/// In a process of its own, as it changes the environment: `load_in_a_child` with the variable set.
-fn load_in_a_child(value: &Path) -> String {
+/// What `child_that_loads` prints in a process of its own with these variables.
+fn load_in_a_child(variables: &[(&str, &Path)]) -> String {
     let output = Command::new(env::current_exe().unwrap())
         .args(["child_that_loads", "--exact", "--ignored", "--nocapture"])
-        .env("WARPFEED_NVJPEG", value)
+        .env_remove("WARPFEED_NVJPEG")
+        .envs(variables.iter().copied())
         .output()
         .unwrap();
     String::from_utf8(output.stdout).unwrap()
 }
 
 #[test]
-#[ignore = "a part of the_variable_names_the_library, which runs it"]
+#[ignore = "run by other tests, in a process with other variables"]
 fn child_that_loads() {
     match Library::load() {
         Ok(library) => println!("loaded {} {}", library.path().display(), library.version().unwrap()),
@@ -398,10 +416,10 @@ fn the_variable_names_the_library() {
     let path = compile(folder.path(), &[]);
     let expected = format!("loaded {} 12.3.4", path.display());
     for value in [path.as_path(), folder.path()] {
-        let output = load_in_a_child(value);
+        let output = load_in_a_child(&[("WARPFEED_NVJPEG", value)]);
         assert!(output.contains(&expected), "{output}");
     }
-    let output = load_in_a_child(Path::new("/nowhere/libnvjpeg.so.13"));
+    let output = load_in_a_child(&[("WARPFEED_NVJPEG", Path::new("/nowhere/libnvjpeg.so.13"))]);
     assert!(output.contains("failed nvJPEG cannot be loaded"), "{output}");
     assert!(output.contains("/nowhere/libnvjpeg.so.13: no such file"), "{output}");
     assert!(!output.contains("/usr/local"), "nothing else is tried: {output}");
