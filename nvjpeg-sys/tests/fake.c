@@ -29,13 +29,13 @@ typedef struct {
 enum { SUCCESS = 0, INVALID_PARAMETER = 2, BAD_JPEG = 3 };
 
 static char events[1 << 16];
-static const char *failing = "";
+static char failing[64];
 static int failing_status;
 
 const char *fake_log(void) { return events; }
 
 void fake_fail(const char *function, int with) {
-    failing = function;
+    snprintf(failing, sizeof failing, "%s", function);
     failing_status = with;
 }
 
@@ -48,7 +48,7 @@ static void log_event(const char *what) {
 static status injected(const char *function) {
     if (strcmp(function, failing) != 0)
         return SUCCESS;
-    failing = "";
+    failing[0] = 0;
     return failing_status;
 }
 

@@ -63,10 +63,10 @@ impl Fake {
 
     /// The next call of a function fails.
     fn fail(&self, function: &str, status: c_int) {
-        let name = CString::new(function).unwrap().into_raw(); // kept by the stand-in
+        let name = CString::new(function).unwrap();
         // SAFETY: fake.c declares it so.
         unsafe {
-            self.exports.get::<unsafe extern "C" fn(*const c_char, c_int)>("fake_fail").unwrap()(name, status);
+            self.exports.get::<unsafe extern "C" fn(*const c_char, c_int)>("fake_fail").unwrap()(name.as_ptr(), status);
         }
     }
 }
