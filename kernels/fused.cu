@@ -103,7 +103,8 @@ __device__ inline void fused(const Launch& launch) {
         }
     } else {
         const Taps across = taps_of(sample.columns, result_x(x));
-        const Taps down[2] = {taps_of(sample.rows, result_y(y)), taps_of(sample.rows, result_y(y + kOther))};
+        // Fetched where they are used: kept, they would take registers that there are not.
+        const auto down = [&](uint32_t y) { return taps_of(sample.rows, result_y(y)); };
         const Range columns = reach(sample.columns, result_x(0), result_x(kTileWidth - 1));
         const Range rows = reach(sample.rows, result_y(0), result_y(kTileHeight - 1));
         Sums sums[2];
@@ -121,8 +122,8 @@ __device__ inline void fused(const Launch& launch) {
                 between[y * kTileWidth + x] = first[0].pixel();
                 between[(y + kOther) * kTileWidth + x] = first[1].pixel();
                 __syncthreads();
-                add<kTileWidth>(sums[0], down[0], piece_rows, between + x);
-                add<kTileWidth>(sums[1], down[1], piece_rows, between + x);
+                add<kTileWidth>(sums[0], down(y), piece_rows, between + x);
+                add<kTileWidth>(sums[1], down(y + kOther), piece_rows, between + x);
             }
         } else {
             for (int32_t column = columns.begin; column < columns.end; column += kPieceColumns) {
@@ -133,8 +134,8 @@ __device__ inline void fused(const Launch& launch) {
                     __syncthreads();
                     gather<kPieceColumns>(sample, piece_columns, piece_rows, piece);
                     __syncthreads();
-                    add<kPieceColumns>(first[0], down[0], piece_rows, piece + x);
-                    add<kPieceColumns>(first[1], down[1], piece_rows, piece + x);
+                    add<kPieceColumns>(first[0], down(y), piece_rows, piece + x);
+                    add<kPieceColumns>(first[1], down(y + kOther), piece_rows, piece + x);
                 }
                 between[y * kPieceColumns + x] = first[0].pixel();
                 between[(y + kOther) * kPieceColumns + x] = first[1].pixel();
