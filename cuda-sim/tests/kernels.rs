@@ -63,7 +63,7 @@ impl Random {
 /// Gradients and noise; some are noise at the extremes.
 fn rgb(size: Size, seed: u64) -> Vec<u8> {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    let (extreme, width) = (seed % 3 == 0, size.width as usize);
+    let (extreme, width) = (seed.is_multiple_of(3), size.width as usize);
     (0..3 * size.area_px() as usize)
         .map(|i| {
             let noise = random.next() >> 32;

@@ -9,7 +9,7 @@ use cuda_sim::{Kernel, LAUNCH_BYTES};
 /// What fresh memory and everything around it holds.
 const POISON: u8 = 0xa5;
 /// Poisoned bytes on either side.
-const GUARD_BYTES: usize = 64;
+const GUARD_BYTES: usize = 4096;
 
 /// A piece of device memory. That nothing was written around it is checked when it goes.
 pub struct Memory {
