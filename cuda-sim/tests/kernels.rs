@@ -375,6 +375,20 @@ fn a_training_batch() {
 }
 
 #[test]
+fn the_readme_has_a_line_for_every_kernel() {
+    let readme = include_str!("../../kernels/README.md");
+    for kernel in cuda_sim::Kernel::all() {
+        let mut line = kernel.name().to_owned();
+        for family in ["fused", "finish"] {
+            if line.starts_with(family) {
+                line = format!("{family}_{{u8,f16,bf16,f32}}_{{nchw,nhwc}}");
+            }
+        }
+        assert!(readme.contains(&format!("| `{line}` |")), "{line} is missing");
+    }
+}
+
+#[test]
 fn every_kernel_is_found_by_name() {
     for kernel in cuda_sim::Kernel::all() {
         assert_eq!(cuda_sim::Kernel::find(kernel.name()), Some(kernel));
