@@ -23,7 +23,6 @@ struct Place {
 
     // Whether there is such a pixel in a picture of this size.
     __device__ bool inside(uint32_t width, uint32_t height) const { return x < width && y < height; }
-
 };
 
 // Writes what `make` gives for each pixel of a target: `make(sample, x, y)`, of the complete result.
