@@ -8,6 +8,7 @@
 
 #include <sys/mman.h>
 #include <ucontext.h>
+#include <unistd.h>
 
 #include "cuda.h"
 
@@ -172,6 +173,28 @@ int cuda_sim_launch(size_t kernel, const uint32_t* grid, const uint32_t* block, 
         }
     }
     return 0;
+}
+
+// Whole pages for `bytes` bytes between two that no one may touch: beyond them a kernel ends with a fault. The end of
+// the pages is returned, or null.
+unsigned char* cuda_sim_map(size_t bytes) {
+    const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE)), usable = (bytes + page - 1) / page * page;
+    void* all = mmap(nullptr, usable + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (all == MAP_FAILED) {
+        return nullptr;
+    }
+    unsigned char* first = static_cast<unsigned char*>(all) + page;
+    if (usable > 0 && mprotect(first, usable, PROT_READ | PROT_WRITE) != 0) {
+        munmap(all, usable + 2 * page);
+        return nullptr;
+    }
+    return first + usable;
+}
+
+// Gives them back; `end` and `bytes` as above.
+void cuda_sim_unmap(unsigned char* end, size_t bytes) {
+    const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE)), usable = (bytes + page - 1) / page * page;
+    munmap(end - usable - page, usable + 2 * page);
 }
 
 }  // extern "C"

@@ -4,57 +4,13 @@
 
 use crate::params::Launch;
 use crate::picture::{Rect, Size};
-use cuda_sim::{Kernel, LAUNCH_BYTES};
+use cuda_sim::{Kernel, LAUNCH_BYTES, Memory};
 
-/// What fresh memory and everything around it holds.
-const POISON: u8 = 0xa5;
-/// Poisoned bytes on either side.
-const GUARD_BYTES: usize = 4096;
-
-/// A piece of device memory. That nothing was written around it is checked when it goes.
-pub struct Memory {
-    words: Vec<u128>,
-    start: usize,
-    len: usize,
-}
-
-impl Memory {
-    /// Fresh memory, `misaligned` bytes beyond an address that is a multiple of 16.
-    pub fn new(len: usize, misaligned: usize) -> Self {
-        let words = vec![u128::from_ne_bytes([POISON; 16]); (len + misaligned + 2 * GUARD_BYTES).div_ceil(16)];
-        Self { words, start: GUARD_BYTES + misaligned, len }
-    }
-
-    pub fn of<T: Copy>(values: &[T]) -> Self {
-        let mut memory = Self::new(size_of_val(values), 0);
-        memory.bytes_mut().copy_from_slice(bytes_of(values));
-        memory
-    }
-
-    pub fn address(&self) -> u64 {
-        self.words.as_ptr() as u64 + self.start as u64
-    }
-
-    fn all(&self) -> &[u8] {
-        bytes_of(&self.words)
-    }
-
-    pub fn bytes(&self) -> &[u8] {
-        &self.all()[self.start..][..self.len]
-    }
-
-    pub fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: the words' own memory, as long as `new` made it; any bytes are words.
-        unsafe { std::slice::from_raw_parts_mut(self.words.as_mut_ptr().cast::<u8>().add(self.start), self.len) }
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        let (before, after) = (&self.all()[..self.start], &self.all()[self.start + self.len..]);
-        let whole = before.iter().chain(after).all(|byte| *byte == POISON);
-        assert!(whole || std::thread::panicking(), "a kernel wrote beside its memory");
-    }
+/// Memory with these values.
+pub fn upload<T: Copy>(values: &[T]) -> Memory {
+    let mut memory = Memory::new(size_of_val(values), 0);
+    memory.bytes_mut().copy_from_slice(bytes_of(values));
+    memory
 }
 
 /// The bytes of values without padding.
@@ -126,7 +82,7 @@ pub fn run(mut pictures: Vec<Vec<Call>>) {
 
 fn launch(calls: &[Call]) {
     let samples: Vec<u8> = calls.iter().flat_map(|call| call.sample.iter().copied()).collect();
-    let samples = Memory::of(&samples);
+    let samples = upload(&samples);
     let count = calls.len() as u32;
     let most = |of: fn(&Call) -> u32| calls.iter().map(of).max().unwrap_or(0);
     let (grid, block) = match calls[0].grid {

@@ -1,6 +1,6 @@
 //! From recipes to launches, as the GPU path will do it: the host's half of each kernel.
 
-use super::device::{Call, Grid, Image, Memory, bytes_of, run};
+use super::device::{Call, Grid, Image, bytes_of, run, upload};
 use crate::filter::{Taps, vertical_first};
 use crate::lower::{Epilogue, Geometry, Stage, View, Work, center_crop_place, plan, split_epilogue};
 use crate::op::{Fill, Interpolation, Op};
@@ -10,6 +10,7 @@ use crate::params::{
 };
 use crate::picture::{Rect, Size};
 use crate::rotation::{Rotation, fixed_point};
+use cuda_sim::Memory;
 use half::{bf16, f16};
 
 /// An output's type: its name, and a value as bits.
@@ -128,7 +129,7 @@ impl Sample {
     }
 
     fn upload<T: Copy>(&mut self, values: &[T]) -> u64 {
-        self.keep.push(Memory::of(values));
+        self.keep.push(upload(values));
         self.keep[self.keep.len() - 1].address()
     }
 
@@ -402,7 +403,7 @@ fn table(format: Format, normalize: Option<([f32; 3], [f32; 3])>) -> Memory {
         .flat_map(|channel| (0..=255).map(move |byte| element.bits(normalized(byte, channel, normalize))))
         .flat_map(|bits| element.stored(bits))
         .collect();
-    Memory::of(&elements)
+    upload(&elements)
 }
 
 fn last_call<T: Copy>(kernel: &str, sample: &T, size: Size, format: Format, table: &Memory) -> Vec<Call> {
