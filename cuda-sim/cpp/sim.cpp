@@ -3,6 +3,8 @@
 // threads of a block wait and others have ended is refused.
 
 #include <csetjmp>
+#include <csignal>
+#include <cstdio>
 #include <memory>
 #include <vector>
 
@@ -49,6 +51,7 @@ struct Machine {
     jmp_buf scheduler;
     const Kernel* kernel = nullptr;
     warpfeed::Launch launch = {};
+    bool running = false;
 
     ~Machine() {
         for (const auto& fiber : fibers) {
@@ -132,6 +135,24 @@ struct Machine {
 
 }  // namespace
 
+namespace {
+
+// Says where a kernel touched memory that is not there; then the fault takes its course.
+void report_fault(int signal) {
+    if (machine && machine->running) {
+        char text[160];
+        const int len = snprintf(
+            text, sizeof(text), "cuda-sim: %s: illegal access by thread (%u, %u) of block (%u, %u, %u)\n",
+            machine->kernel->name, here.thread.x, here.thread.y, here.block.x, here.block.y, here.block.z);
+        if (write(STDERR_FILENO, text, static_cast<size_t>(len)) < 0) {
+            // There is nowhere to say it.
+        }
+    }
+    ::signal(signal, SIG_DFL);
+}
+
+}  // namespace
+
 void synchronize() {
     machine->leave(State::waiting);
 }
@@ -157,6 +178,8 @@ int cuda_sim_launch(size_t kernel, const uint32_t* grid, const uint32_t* block, 
         grid[2] > 65535 || !own.grow(static_cast<uint32_t>(threads))) {
         return 1;
     }
+    static const auto unreported = std::signal(SIGSEGV, report_fault);
+    static_cast<void>(unreported);
     machine = &own;
     own.kernel = &kernels[kernel];
     own.launch = *launch;
@@ -166,7 +189,10 @@ int cuda_sim_launch(size_t kernel, const uint32_t* grid, const uint32_t* block, 
         for (uint32_t y = 0; y < grid[1]; y++) {
             for (uint32_t x = 0; x < grid[0]; x++) {
                 here.block = {x, y, z};
-                if (!own.block(static_cast<uint32_t>(threads), x + y)) {
+                own.running = true;
+                const bool done = own.block(static_cast<uint32_t>(threads), x + y);
+                own.running = false;
+                if (!done) {
                     return 2;
                 }
             }
