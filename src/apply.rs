@@ -4,8 +4,10 @@ use crate::cpu::executor::{Executor, Job};
 use crate::cpu::output::{Output, Tables};
 use crate::decode::probe;
 use crate::error::Result;
-use crate::pipeline::{Orientation, check_pixels, oriented};
+use crate::picture::check_pixels;
+use crate::pipeline::{Orientation, oriented};
 use crate::recipe::Strategy;
+use crate::recipe::filter::PassOrder;
 use crate::recipe::lower::split_epilogue;
 use crate::recipe::op::Op;
 use crate::tensor::{DType, HostBuffer, Layout, Tensor};
@@ -15,6 +17,8 @@ use crate::tensor::{DType, HostBuffer, Layout, Tensor};
 pub struct ApplyOptions {
     /// How the operations are run.
     pub strategy: Strategy,
+    /// Which pass of a resize comes first.
+    pub pass_order: PassOrder,
     /// What to do with an EXIF orientation tag.
     pub orientation: Orientation,
     /// Takes a truncated JPEG as it is.
@@ -27,6 +31,7 @@ impl Default for ApplyOptions {
     fn default() -> Self {
         Self {
             strategy: Strategy::default(),
+            pass_order: PassOrder::default(),
             orientation: Orientation::default(),
             accept_truncated: false,
             max_pixels: crate::pipeline::DEFAULT_MAX_PIXELS,
@@ -74,6 +79,7 @@ pub fn apply(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Result<Tensor>
         header: &header,
         ops: &recipe,
         strategy: options.strategy,
+        order: options.pass_order,
         accept_truncated: options.accept_truncated,
         max_px: options.max_pixels,
     };

@@ -1,6 +1,7 @@
 //! What this machine has for warpfeed, what it lacks, and the remedy for each lack.
 
 use crate::decode;
+use crate::error::Error;
 use serde::Serialize;
 use std::num::NonZero;
 
@@ -94,7 +95,7 @@ fn memory() -> Check {
 
 fn gpu() -> Check {
     match crate::Device::Cuda(0).available() {
-        Ok(()) => Check::new("GPU", "CUDA device 0", None),
-        Err(error) => Check::new("GPU", error.to_string(), Some("none yet: everything runs on the CPU")),
+        Err(Error::Device { message, .. }) => Check::new("GPU", message, Some("none yet: everything runs on the CPU")),
+        _ => Check::new("GPU", "CUDA device 0", None),
     }
 }

@@ -1,9 +1,75 @@
 //! Feeds pictures to GPUs: decoding, augmentation and batching for Rust trainers.
+//!
+//! A [`Pipeline`] reads encoded pictures (JPEG, PNG, WebP) from a [`Source`], decodes the parts that are needed,
+//! augments them, and delivers batches in order from worker threads. Results equal those of Pillow and torchvision byte
+//! for byte. Everything runs on the CPU today; the GPU path is the next step, and [`Device::Cuda`] is refused until then.
+//!
+//! ```
+//! use warpfeed::*;
+//!
+//! // Ten pictures in memory. `ImageFolder::open("imagenette2/train")?` reads a folder of class folders.
+//! let picture = |i: u64| encode_jpeg(&experiment::synth::picture(1, i, 0, 1), &JpegOptions::default());
+//! let pictures = (0..10).map(|i| Ok((picture(i)?, i as u32 % 2))).collect::<Result<Vec<_>>>()?;
+//!
+//! let train = Pipeline::builder(EncodedPictures::new(pictures))
+//!     .batch_size(4)
+//!     .shuffle(42)
+//!     .repeat(2, [random_horizontal_flip(0.5), random_rotation(-5.0..=5.0)])
+//!     .random_resized_crop(64)
+//!     .normalize(IMAGENET_MEAN, IMAGENET_STD)
+//!     .output(DType::F32, Layout::Nchw)
+//!     .build()?;
+//!
+//! let mut pictures = 0;
+//! for batch in train.epoch(0) {
+//!     let batch = batch?;
+//!     assert_eq!(batch.images().shape(), [batch.len(), 3, 64, 64]);
+//!     assert_eq!(batch.images().as_slice::<f32>()?.len(), batch.len() * 3 * 64 * 64);
+//!     assert_eq!(batch.labels().len(), batch.len());
+//!     pictures += batch.len();
+//! }
+//! assert_eq!(pictures, 10);
+//! # Ok::<(), Error>(())
+//! ```
+//!
+//! # Where things are
+//!
+//! | for | see |
+//! | --- | --- |
+//! | reading samples | [`ImageFolder`], [`ListFile`], [`EncodedPictures`], [`open`], [`Source`] for your own |
+//! | describing a pipeline | [`Pipeline::builder`], [`Builder`], [`Preset`], [`Strategy`] |
+//! | random operations | [`random_resized_crop`] and the other functions, [`RandomOp`], [`Augmentation`] for your own |
+//! | explicit operations | [`Op`], [`Pipeline::recipe`], [`apply`] |
+//! | running it | [`Pipeline::epoch`], [`Epoch`], [`Batch`], [`Tensor`], [`Stats`] |
+//! | the order of samples | [`Sampler`], [`Shard`] |
+//! | single pictures | [`probe`], [`Decoder`], [`Picture`], [`encode_jpeg`], [`contact_sheet`], [`write_png`], [`write_npy`] |
+//! | measuring | [`experiment`], [`doctor`](doctor()) |
+//!
+//! # What is promised
+//!
+//! - A sample's pixels depend on the source, the operations, the seed, the epoch and the sample's index. They do not
+//!   depend on threads, batch size, prefetch, shards or the machine, and a seed keeps its meaning in later versions.
+//! - [`Strategy::Fused`] gives the bytes of [`Strategy::Sequential`].
+//! - Every sample comes once an epoch, whatever the number of shards.
+//! - Wrong parameters are refused by [`Builder::build`]. Memory is bounded then: [`Pipeline::memory`].
+//! - Dropping an [`Epoch`] joins its threads.
+//!
+//! # Errors
+//!
+//! There is one [`Error`], by who is at fault. What concerns a sample carries its index and name. What becomes of a bad
+//! sample is the pipeline's policy, [`OnError`]; [`Error::is_bad_sample`] says which errors are meant. A panic in a
+//! source or an operation becomes [`Error::Panic`].
+//!
+//! # Features
+//!
+//! `cli` (default) builds the command `warpfeed`. Without it (`default-features = false`) the crate needs no argument
+//! parser and no progress bar; the library is the same.
 
 mod apply;
 mod atomic;
 mod cpu;
 mod decode;
+mod device;
 mod doctor;
 mod encode;
 mod error;
@@ -22,16 +88,16 @@ use mozjpeg_sys as _;
 
 pub use apply::{ApplyOptions, apply};
 pub use decode::{Decoder, Format, Header, probe};
+pub use device::Device;
 pub use doctor::{Check, doctor};
 pub use encode::{JpegColor, JpegOptions, Sampling, encode_jpeg};
 pub use error::{Error, Result};
 pub use npy::write_npy;
 pub use picture::{Picture, Pixel, Rect, Size};
-pub use pipeline::{
-    BadSample, Batch, Builder, Device, Epoch, LastBatch, MemoryBound, OnError, Orientation, Pipeline, Stats,
-};
+pub use pipeline::{BadSample, Batch, Builder, Epoch, LastBatch, MemoryBound, OnError, Orientation, Pipeline, Stats};
 pub use recipe::Strategy;
 pub use recipe::draw::Draw;
+pub use recipe::filter::PassOrder;
 pub use recipe::op::{CustomOp, Edge, Fill, Interpolation, Op, Resize, ResizeTo};
 pub use recipe::preset::{IMAGENET_MEAN, IMAGENET_STD, Preset};
 pub use recipe::random::{
@@ -43,3 +109,8 @@ pub use sampler::{Order, Sampler, Shard};
 pub use sheet::{contact_sheet, write_png};
 pub use source::{EncodedPictures, ImageFolder, ListFile, MAX_ENCODED_BYTES, Source, open};
 pub use tensor::{DType, Element, Layout, Tensor};
+
+/// The Rust code of the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

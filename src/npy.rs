@@ -15,6 +15,17 @@ use std::path::Path;
 ///
 /// # Errors
 /// [`Error::Unsupported`] for `bf16`, which the format does not know; [`Error::Io`] if the file cannot be written.
+///
+/// ```
+/// use warpfeed::*;
+///
+/// let jpeg = encode_jpeg(&Picture::new(Size::new(4, 2)), &JpegOptions::default())?;
+/// let tensor = apply(&jpeg, &[], &ApplyOptions::default())?;
+/// let folder = tempfile::tempdir().unwrap();
+/// write_npy(&tensor, folder.path().join("picture.npy"))?;
+/// assert!(std::fs::read(folder.path().join("picture.npy")).unwrap().starts_with(b"\x93NUMPY"));
+/// # Ok::<(), Error>(())
+/// ```
 pub fn write_npy(tensor: &Tensor, path: impl AsRef<Path>) -> Result<()> {
     let descr = match tensor.dtype() {
         DType::U8 => "|u1",

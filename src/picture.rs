@@ -46,6 +46,19 @@ impl fmt::Display for Size {
     }
 }
 
+/// Refuses a picture over the limit.
+pub(crate) fn check_pixels(size: Size, max_px: u64) -> Result<()> {
+    if size.area_px() <= max_px {
+        return Ok(());
+    }
+    Err(Error::Limits {
+        what: "a picture in pixels",
+        got: size.area_px(),
+        limit: max_px,
+        remedy: "raise max_pixels, or use smaller pictures or fewer growing rotations",
+    })
+}
+
 /// A rectangle of whole pixels, origin top left, within a picture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rect {

@@ -107,6 +107,17 @@ impl fmt::Debug for HostBuffer {
 }
 
 /// A batch of pictures as numbers, contiguous, in host memory.
+///
+/// ```
+/// use warpfeed::*;
+///
+/// let jpeg = encode_jpeg(&Picture::new(Size::new(4, 2)), &JpegOptions::default())?;
+/// let tensor = apply(&jpeg, &[Op::Normalize { mean: [0.5; 3], std: [0.5; 3] }], &ApplyOptions::default())?;
+/// assert_eq!((tensor.shape(), tensor.dtype(), tensor.layout()), ([1, 3, 2, 4], DType::F32, Layout::Nchw));
+/// assert_eq!(tensor.as_slice::<f32>()?, [-1.0; 24]);
+/// assert!(tensor.as_slice::<u8>().is_err());
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Tensor {
     buffer: HostBuffer,

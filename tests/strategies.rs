@@ -62,7 +62,9 @@ fn operation(random: &mut Random, size: Size) -> Op {
             Op::Resize(Resize { to, interpolation })
         }
         9 | 10 => {
-            let (x, y) = (random.within(0, 60) as i32 - 30, random.within(0, 60) as i32 - 30);
+            // The origin is a place of its own.
+            let mut place = || (random.within(0, 60) as i32 - 30) * i32::from(random.within(0, 2) > 0);
+            let (x, y) = (place(), place());
             Op::Crop { x, y, width: random.within(1, 100), height: random.within(1, 100), fill }
         }
         11 => Op::CenterCrop { width: random.within(1, 100), height: random.within(1, 100) },
@@ -102,6 +104,36 @@ fn fused_equals_sequential() {
         if got.as_bytes() != want.as_bytes() {
             let at = got.as_bytes().iter().zip(want.as_bytes()).position(|(a, b)| a != b).unwrap();
             panic!("first difference at byte {at}: {}", replay());
+        }
+    }
+}
+
+/// A crop at the origin moves no coordinate: what comes after it must see its edges all the same.
+#[test]
+fn a_crop_at_the_origin_is_a_crop() {
+    let bytes = jpeg(41, 37, 4);
+    let rotate = |interpolation, fill| Op::Rotate { degrees: 10.0, interpolation, expand: false, fill };
+    for op in [
+        Op::GaussianBlur { kernel: 7, sigma: 2.0 },
+        Op::Dilate { kernel: 5 },
+        Op::Erode { kernel: 4 },
+        Op::Contrast { factor: 0.5 },
+        Op::Grayscale,
+        rotate(Interpolation::Bilinear, Fill::BLACK),
+        rotate(Interpolation::Bilinear, Fill::EDGE),
+        rotate(Interpolation::Nearest, Fill::EDGE),
+        rotate(Interpolation::Nearest, Fill::BLACK),
+        Op::Crop { x: -3, y: -2, width: 40, height: 30, fill: Fill::EDGE },
+    ] {
+        for (width, height) in [(20, 37), (41, 11), (13, 17)] {
+            for before in [vec![], vec![Op::Hflip, Op::Hflip], vec![Op::Grayscale]] {
+                let crop = Op::Crop { x: 0, y: 0, width, height, fill: Fill::BLACK };
+                let ops = [before, vec![crop, op.clone(), Op::CenterCrop { width: 9, height: 9 }]].concat();
+                let run =
+                    |strategy| apply(&bytes, &ops, &ApplyOptions { strategy, ..ApplyOptions::default() }).unwrap();
+                let (want, got) = (run(Strategy::Sequential), run(Strategy::Fused));
+                assert!(got.as_bytes() == want.as_bytes(), "{}", serde_json::to_string(&ops).unwrap());
+            }
         }
     }
 }
@@ -214,5 +246,57 @@ fn growing_without_end_is_refused() {
         let options = ApplyOptions { strategy, max_pixels: 1 << 20, ..ApplyOptions::default() };
         let result = apply(&bytes, &vec![grow.clone(); 40], &options);
         assert!(matches!(result, Err(Error::Limits { .. })));
+    }
+}
+
+/// The published load: what must be decoded is bounded through all rotations together, to the pixel.
+#[test]
+fn many_rotations_in_a_row() {
+    let mut random = Random(11);
+    for case in 0..400 {
+        let size = Size::new(random.within(20, 260), random.within(20, 260));
+        let bytes = jpeg(size.width, size.height, case % 6);
+        let mut ops = Vec::new();
+        for _ in 0..random.within(1, 30) {
+            match random.within(0, 3) {
+                0 => ops.push(Op::Hflip),
+                1 => ops.push(Op::Vflip),
+                _ => {}
+            }
+            let most = if case % 3 == 0 { 180.0 } else { 5.0 };
+            let degrees = random.real(-most, most);
+            let fill = Fill::Color([1, 2, random.within(3, 4) as u8]);
+            ops.push(Op::Rotate { degrees, interpolation: Interpolation::Nearest, expand: false, fill });
+        }
+        let [x, y, width, height] = inside(&mut random, size);
+        let interpolation = Interpolation::Bilinear;
+        ops.push(Op::ResizedCrop { x, y, width, height, out_width: 31, out_height: 29, interpolation });
+        let run = |strategy| apply(&bytes, &ops, &ApplyOptions { strategy, ..ApplyOptions::default() }).unwrap();
+        let same = run(Strategy::Sequential).as_bytes() == run(Strategy::Fused).as_bytes();
+        assert!(same, "case {case}, {size}: {}", serde_json::to_string(&ops).unwrap());
+    }
+}
+
+/// Which pass of a resize comes first shows in some bytes; these are what Pillow 12.1 and 13.0 make.
+#[test]
+fn both_pass_orders_equal_their_pillow() {
+    use sha2::{Digest, Sha256};
+    use warpfeed::PassOrder;
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/reference/pictures/baseline-420.jpg");
+    let bytes = std::fs::read(path).unwrap();
+    for (size, interpolation, pillow_12, pillow_13) in [
+        (Size::new(154, 40), Interpolation::Bilinear, "99a6be0a95b5e8bb", "946a9c6a9d8ffa4e"),
+        (Size::new(166, 60), Interpolation::Bicubic, "b13ef581108586fe", "df31d717d57d6238"),
+        (Size::new(158, 11), Interpolation::Lanczos, "6b3834ec472d3a3f", "423381822928a393"),
+    ] {
+        let ops = [Op::Resize(Resize { to: ResizeTo::Exact(size), interpolation })];
+        for (pass_order, want) in [(PassOrder::HorizontalFirst, pillow_12), (PassOrder::Pillow13, pillow_13)] {
+            for strategy in [Strategy::Sequential, Strategy::Fused] {
+                let options = ApplyOptions { strategy, pass_order, ..ApplyOptions::default() };
+                let hash = Sha256::digest(apply(&bytes, &ops, &options).unwrap().as_bytes());
+                let start: String = hash[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+                assert_eq!(start, want, "{size} {interpolation:?} {pass_order:?} {strategy:?}");
+            }
+        }
     }
 }

@@ -5,8 +5,9 @@ use super::output::Output;
 use super::{dilate, gaussian_blur, resample, rotate};
 use crate::decode::{Decoder, Header};
 use crate::error::Result;
-use crate::picture::{Picture, Pixel, Rect, Size};
+use crate::picture::{Picture, Pixel, Rect, Size, check_pixels};
 use crate::recipe::Strategy;
+use crate::recipe::filter::PassOrder;
 use crate::recipe::lower::{Epilogue, Geometry, Plan, Stage, Work, plan, split_epilogue};
 use crate::recipe::op::Op;
 use std::time::{Duration, Instant};
@@ -21,6 +22,7 @@ pub(crate) struct Job<'a> {
     /// The recipe, orientation included.
     pub(crate) ops: &'a [Op],
     pub(crate) strategy: Strategy,
+    pub(crate) order: PassOrder,
     pub(crate) accept_truncated: bool,
     /// Limit of every picture on the way, in pixels.
     pub(crate) max_px: u64,
@@ -77,10 +79,15 @@ impl Executor {
     /// One pass an operation, every intermediate picture made: the specification of the other strategies.
     fn sequential(&mut self, job: &Job<'_>, output: &mut Output<'_>) -> Result<Times> {
         let (ops, epilogue) = split_epilogue(job.ops)?;
+        // Before any of these pictures is made.
+        ops.iter().try_fold(job.header.size, |size, op| {
+            let size = op.output_size(size)?;
+            check_pixels(size, job.max_px).map(|()| size)
+        })?;
         let decode = self.decode(job, Rect::full(job.header.size))?;
         let start = Instant::now();
         for op in ops {
-            super::apply(op, &mut self.current, &mut self.next)?;
+            super::apply(op, job.order, &mut self.current, &mut self.next)?;
             std::mem::swap(&mut self.current, &mut self.next);
         }
         for y in 0..self.current.size().height {
@@ -92,22 +99,22 @@ impl Executor {
 
     fn planned(&mut self, job: &Job<'_>, geometry: Geometry, output: &mut Output<'_>) -> Result<Times> {
         let planning = Instant::now();
-        let Plan { decode, stages, last, epilogue } = plan(job.ops, job.header.size, job.max_px, geometry)?;
+        let Plan { decode, stages, last, epilogue } = plan(job.ops, job.header.size, job.max_px, geometry, job.order)?;
         let planning = planning.elapsed();
         let decode = self.decode(job, decode)?;
         let start = Instant::now();
         // A resize at the end gives its rows straight to the output, mirrored as the last view says.
         let direct = last.steps.is_empty() && last.exact.xy == 0;
         let (before, resize) = match stages.split_last() {
-            Some((Stage { view, work: Work::Resample { size, interpolation }, part, .. }, before)) if direct => {
-                (before, Some((view, *size, *part, *interpolation)))
+            Some((Stage { view, work: Work::Resample(resampling), part, .. }, before)) if direct => {
+                (before, Some((view, resampling, *part)))
             }
             _ => (&stages[..], None),
         };
         for stage in before {
             self.stage(stage)?;
         }
-        if let Some((view, size, part, interpolation)) = resize {
+        if let Some((view, resampling, part)) = resize {
             let exact = last.exact;
             let mirrored = &mut self.line;
             let mut emit = |y: u32, row: &[Pixel]| {
@@ -120,7 +127,7 @@ impl Executor {
                     output.row(y as u32, row);
                 }
             };
-            resample::resample(view, &self.current, size, part, interpolation, &mut self.scratch, &mut emit);
+            resample::resample(view, &self.current, resampling, part, &mut self.scratch, &mut emit);
         } else {
             let Size { width, height } = last.size;
             self.line.resize(width as usize, [0; 4]);
@@ -149,10 +156,10 @@ impl Executor {
                     gather.row(current, part.y + y, part.x, next.row_mut(y));
                 }
             }
-            Work::Resample { size, interpolation } => {
+            Work::Resample(resampling) => {
                 next.reset_part(stage.size, part);
                 let mut emit = |y: u32, row: &[Pixel]| next.row_mut(y - part.y).copy_from_slice(row);
-                resample::resample(&stage.view, current, *size, part, *interpolation, &mut self.scratch, &mut emit);
+                resample::resample(&stage.view, current, resampling, part, &mut self.scratch, &mut emit);
             }
             Work::Affine { matrix, canvas, fill } => {
                 rotate::rotate_bilinear(current, *matrix, *canvas, *fill, part, next);
@@ -169,7 +176,8 @@ impl Executor {
                     return Ok(());
                 }
             },
-            Work::Whole(op) => super::apply(op, current, next)?,
+            // No whole-picture stage resizes.
+            Work::Whole(op) => super::apply(op, PassOrder::default(), current, next)?,
         }
         std::mem::swap(&mut self.current, &mut self.next);
         Ok(())

@@ -29,11 +29,12 @@ mod tests;
 
 use crate::error::{Error, Result};
 use crate::picture::{Picture, Rect, Size};
+use crate::recipe::filter::PassOrder;
 use crate::recipe::op::Op;
 
 /// Applies one operation to a complete picture. The result is in `out`; what `input` holds afterwards is unspecified,
 /// because operations that work in place swap the two.
-pub(crate) fn apply(op: &Op, input: &mut Picture, out: &mut Picture) -> Result<()> {
+pub(crate) fn apply(op: &Op, order: PassOrder, input: &mut Picture, out: &mut Picture) -> Result<()> {
     debug_assert_eq!(input.part(), Rect::full(input.whole()), "apply takes complete pictures");
     let size = op.output_size(input.size())?;
     let whole = Rect::full(input.size());
@@ -45,7 +46,7 @@ pub(crate) fn apply(op: &Op, input: &mut Picture, out: &mut Picture) -> Result<(
             return Ok(());
         }
         Op::Resize(resize) => {
-            resize::resize(input, size, resize.interpolation, out);
+            resize::resize(input, size, resize.interpolation, order, out);
             return Ok(());
         }
         Op::Crop { x, y, width, height, fill } => {
@@ -57,7 +58,7 @@ pub(crate) fn apply(op: &Op, input: &mut Picture, out: &mut Picture) -> Result<(
             return Ok(());
         }
         Op::ResizedCrop { x, y, width, height, interpolation, .. } => {
-            resize::resized_crop(input, Rect { x, y, width, height }, size, interpolation, out);
+            resize::resized_crop(input, Rect { x, y, width, height }, size, interpolation, order, out);
             return Ok(());
         }
         Op::GaussianBlur { kernel, sigma } => {

@@ -4,9 +4,9 @@
 use super::gather::{Gather, plain_row};
 use super::resize::{horizontal_row, vertical_row};
 use super::simd::wide;
-use crate::picture::{Picture, Pixel, Rect, Size};
-use crate::recipe::filter::{Taps, vertical_first};
-use crate::recipe::lower::View;
+use crate::picture::{Picture, Pixel, Rect};
+use crate::recipe::filter::Taps;
+use crate::recipe::lower::{Resampling, View};
 use crate::recipe::op::Interpolation;
 
 /// Memory of [`resample`], kept over calls.
@@ -47,18 +47,17 @@ impl Columns {
     }
 }
 
-/// Resizes what `view` shows of `picture` to `size`, and gives `part` of the result to `emit`, row by row (the row's
+/// Resizes what `view` shows of `picture`, and gives `part` of the result to `emit`, row by row (the row's
 /// place in the result, and its pixels).
 pub(crate) fn resample(
     view: &View,
     picture: &Picture,
-    size: Size,
+    resampling: &Resampling,
     part: Rect,
-    interpolation: Interpolation,
     scratch: &mut Scratch,
     emit: &mut dyn FnMut(u32, &[Pixel]),
 ) {
-    let input = view.size;
+    let (input, &Resampling { size, interpolation, vertical_first }) = (view.size, resampling);
     let (horizontal, vertical) = (input.width != size.width, input.height != size.height);
     let gather = Gather::new(view);
     let Scratch { columns, rows, line, ring, middle, output } = scratch;
@@ -117,7 +116,7 @@ pub(crate) fn resample(
     }
 
     // What the ring holds: rows of the view, or rows that the horizontal pass has been over.
-    let horizontal_first = horizontal && !vertical_first(input, size);
+    let horizontal_first = horizontal && !vertical_first;
     let ring_width = if horizontal_first { out_width } else { width };
     let ring_rows = rows.most();
     // Where the view's rows are the picture's own, the vertical pass reads them where they are.

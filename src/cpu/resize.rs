@@ -2,16 +2,23 @@
 
 use super::simd::wide;
 use crate::picture::{Picture, Pixel, Rect, Size};
-use crate::recipe::filter::{Taps, WEIGHT_BITS, vertical_first};
+use crate::recipe::filter::{PassOrder, Taps, WEIGHT_BITS};
 use crate::recipe::op::{Fill, Interpolation};
 
 /// Resizes a complete picture.
-pub(crate) fn resize(input: &Picture, size: Size, interpolation: Interpolation, out: &mut Picture) {
-    resized_crop(input, Rect::full(input.size()), size, interpolation, out);
+pub(crate) fn resize(input: &Picture, size: Size, interpolation: Interpolation, order: PassOrder, out: &mut Picture) {
+    resized_crop(input, Rect::full(input.size()), size, interpolation, order, out);
 }
 
 /// Resizes the rectangle `window` of a complete picture as if it were a picture of its own.
-pub(crate) fn resized_crop(input: &Picture, window: Rect, size: Size, interpolation: Interpolation, out: &mut Picture) {
+pub(crate) fn resized_crop(
+    input: &Picture,
+    window: Rect,
+    size: Size,
+    interpolation: Interpolation,
+    order: PassOrder,
+    out: &mut Picture,
+) {
     debug_assert_eq!(input.part(), Rect::full(input.whole()));
     debug_assert!(window.fits(input.size()));
     if window.size() == size {
@@ -28,7 +35,7 @@ pub(crate) fn resized_crop(input: &Picture, window: Rect, size: Size, interpolat
         (None, None) => {}
         (Some(columns), Some(rows)) => {
             let mut between = Picture::default();
-            if vertical_first(window.size(), size) {
+            if order.vertical_first(window.size(), size) {
                 vertical(input, window, &rows, &mut between);
                 horizontal(&between, Rect::full(between.size()), &columns, out);
             } else {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::picture::Pixel;
+use crate::recipe::filter::PassOrder;
 use crate::recipe::lower::affine_reach;
 use crate::recipe::op::{CustomOp, Fill, Interpolation, Resize, ResizeTo};
 use crate::recipe::rotation::Rotation;
@@ -49,7 +50,7 @@ fn picture(size: Size, seed: u32) -> Picture {
 fn applied(op: &Op, input: &Picture) -> Picture {
     // An output picture that was used before: nothing of it may show.
     let mut out = picture(Size::new(13, 77), 99);
-    apply(op, &mut input.clone(), &mut out).unwrap();
+    apply(op, PassOrder::Pillow13, &mut input.clone(), &mut out).unwrap();
     assert_eq!(out.size(), op.output_size(input.size()).unwrap());
     out
 }
@@ -269,7 +270,7 @@ fn erase_finds_its_place_in_a_part() {
 #[test]
 fn what_cannot_be_applied_is_refused() {
     let mut out = Picture::default();
-    let mut apply = |op: &Op| apply(op, &mut picture(Size::new(7, 5), 7), &mut out);
+    let mut apply = |op: &Op| apply(op, PassOrder::Pillow13, &mut picture(Size::new(7, 5), 7), &mut out);
     let crop = Op::ResizedCrop {
         x: 1,
         y: 0,

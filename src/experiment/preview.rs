@@ -14,8 +14,18 @@ const GAP_PX: u32 = 4;
 /// as of [`Preset::pixel_ops`](crate::Preset::pixel_ops)). Pictures that cannot be used are passed over.
 ///
 /// # Errors
-/// [`Error::Parameter`] for a sheet without pictures; what [`Builder::build`] refuses; [`Error::Sample`] if none of the
-/// pictures can be used.
+/// [`Error::Parameter`] for a sheet without pictures; what [`Builder::build`] refuses; [`Error::Decode`] with the first
+/// picture's name if none can be used.
+///
+/// ```
+/// use warpfeed::{experiment::preview::preview, *};
+///
+/// let jpeg = encode_jpeg(&Picture::new(Size::new(40, 30)), &JpegOptions::default())?;
+/// let source = EncodedPictures::new((0..5).map(|label| (jpeg.clone(), label)));
+/// let sheet = preview(Pipeline::builder(source), vec![random_resized_crop(16, 16)], 0, 2, 2)?;
+/// assert_eq!(sheet.size(), Size::new(2 * 16 + 3 * 4, 2 * 16 + 3 * 4));
+/// # Ok::<(), Error>(())
+/// ```
 pub fn preview(builder: Builder, pixel_ops: Vec<RandomOp>, epoch: u64, columns: u32, rows: u32) -> Result<Picture> {
     let wanted = u64::from(columns) * u64::from(rows);
     if !(1..=10_000).contains(&wanted) {

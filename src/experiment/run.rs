@@ -108,6 +108,19 @@ pub struct RunReport {
 ///
 /// # Errors
 /// The first error that an epoch ends with.
+///
+/// ```
+/// use std::time::Instant;
+/// use warpfeed::*;
+///
+/// let jpeg = encode_jpeg(&Picture::new(Size::new(40, 30)), &JpegOptions::default())?;
+/// let pipeline = Pipeline::builder(EncodedPictures::new((0..5).map(|label| (jpeg.clone(), label))));
+/// let pipeline = pipeline.center_crop(8).build()?;
+/// let report = experiment::run::run(&pipeline, 0..2, true, Instant::now(), &mut |_pictures| {})?;
+/// assert_eq!((report.pictures, report.batches, report.bad_count), (10, 2, 0));
+/// assert_eq!(report.digest.unwrap().len(), 64);
+/// # Ok::<(), Error>(())
+/// ```
 pub fn run(
     pipeline: &Pipeline,
     epochs: Range<u64>,

@@ -4,6 +4,23 @@ use crate::tensor::{HostBuffer, Tensor};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Pictures ready for a training step, with their labels. Dropping it gives its memory back to the pipeline.
+///
+/// ```
+/// # use warpfeed::*;
+/// # fn source(n: u32) -> Result<EncodedPictures> {
+/// #     let jpeg = encode_jpeg(&Picture::new(Size::new(40, 30)), &JpegOptions::default())?;
+/// #     Ok(EncodedPictures::new((0..n).map(|label| (jpeg.clone(), label))))
+/// # }
+/// let pipeline = Pipeline::builder(source(3)?).batch_size(4).last_batch(LastBatch::Pad).center_crop(8).build()?;
+/// for batch in pipeline.epoch(0) {
+///     let batch = batch?;
+///     assert_eq!(batch.images().shape(), [4, 3, 8, 8]);
+///     assert_eq!(batch.labels(), [0, 1, 2, 2]);
+///     assert_eq!(batch.indices(), [0, 1, 2, 2]);
+///     assert_eq!(batch.padding(), 1);
+/// }
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Batch {
     images: Tensor,

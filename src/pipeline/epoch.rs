@@ -35,6 +35,25 @@ pub struct BadSample {
 }
 
 /// An iterator over the batches of one epoch. Dropping it stops and joins its worker threads.
+///
+/// ```
+/// # use warpfeed::*;
+/// # fn source(n: u32) -> Result<EncodedPictures> {
+/// #     let jpeg = encode_jpeg(&Picture::new(Size::new(40, 30)), &JpegOptions::default())?;
+/// #     Ok(EncodedPictures::new((0..n).map(|label| (jpeg.clone(), label))))
+/// # }
+/// let pipeline = Pipeline::builder(source(10)?).batch_size(4).center_crop(8).build()?;
+/// let mut epoch = pipeline.epoch(3);
+/// assert_eq!((epoch.number(), epoch.pictures()), (3, 10));
+/// let mut sizes = Vec::new();
+/// for batch in epoch.by_ref() {
+///     sizes.push(batch?.len());
+/// }
+/// assert_eq!(sizes, [4, 4, 2]);
+/// assert_eq!((epoch.stats().pictures, epoch.stats().batches), (10, 3));
+/// assert!(epoch.bad().is_empty());
+/// # Ok::<(), Error>(())
+/// ```
 pub struct Epoch {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
@@ -432,7 +451,10 @@ impl Worker {
             return Slot::Skipped;
         }
         for attempt in 0..SUBSTITUTES {
-            let Some(other) = shared.inner.sampler.substitute(shared.epoch, index, attempt) else { break };
+            let Some(other) = shared.inner.sampler.substitute(shared.epoch, index, attempt) else {
+                let error = Error::decode("picture", format!("{error}; there is no other sample to take its place"));
+                return Slot::Failed(shared.sample_error(index, error));
+            };
             match self.sample(shared, other, out) {
                 Ok(label) => return Slot::Done { index: other, label },
                 Err(error) if error.is_bad_sample() => {}
@@ -441,7 +463,7 @@ impl Worker {
         }
         let error = Error::decode(
             "picture",
-            format!("{error}; and so were {SUBSTITUTES} others drawn in its place: check the data set"),
+            format!("{error}; nor could {SUBSTITUTES} others drawn in its place be used: check the data set"),
         );
         Slot::Failed(shared.sample_error(index, error))
     }
@@ -473,6 +495,7 @@ impl Worker {
             header: &header,
             ops: &ops,
             strategy: inner.strategy,
+            order: inner.pass_order,
             accept_truncated: inner.accept_truncated,
             max_px: inner.max_px,
         };

@@ -97,11 +97,25 @@ pub(crate) fn reach(input: u32, output: u32, window: Range<u32>, interpolation: 
     }
 }
 
-/// Whether the vertical pass comes first: Pillow's rule since version 13.
-pub(crate) fn vertical_first(input: Size, output: Size) -> bool {
-    let lost = |input: u32, output: u32| i64::from(input) - i64::from(output);
-    let (columns, rows) = (lost(input.width, output.width), lost(input.height, output.height));
-    rows > 0 && rows > 2 * columns
+/// Which pass of a resize comes first. Values are rounded to bytes between the passes, so it shows: by 1 of 255 in some
+/// bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PassOrder {
+    /// As Pillow since version 13: columns first where they shrink by more than twice what rows shrink by, else rows.
+    #[default]
+    Pillow13,
+    /// Rows first, always: as Pillow up to version 12, which published accuracies were reached with.
+    HorizontalFirst,
+}
+
+impl PassOrder {
+    /// Whether the vertical pass comes first.
+    pub(crate) fn vertical_first(self, input: Size, output: Size) -> bool {
+        let lost = |input: u32, output: u32| i64::from(input) - i64::from(output);
+        let (columns, rows) = (lost(input.width, output.width), lost(input.height, output.height));
+        self == Self::Pillow13 && rows > 0 && rows > 2 * columns
+    }
 }
 
 /// An antialiasing filter stretched over the scale of a resize.

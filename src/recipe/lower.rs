@@ -5,11 +5,11 @@
 //! operations are stages that read a view. Working backwards from the output, each stage is told which part of its
 //! result the next one reads, down to the part of the encoded picture that must be decoded.
 
-use super::filter;
+use super::filter::{self, PassOrder};
 use super::op::{Fill, Interpolation, Op};
 use super::rotation::{Rotation, fixed_point};
 use crate::error::{Error, Result};
-use crate::picture::{Rect, Size};
+use crate::picture::{Rect, Size, check_pixels};
 
 /// Sides above this do not fit 16.16 fixed point; such pictures go through whole-picture stages.
 const MAX_FIXED_SIDE_PX: u32 = 32_767;
@@ -106,7 +106,9 @@ impl Step {
 /// A picture seen through a coordinate chain.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct View {
-    /// Size of what is seen.
+    /// Size of the picture.
+    pub(crate) input: Size,
+    /// Size of what is seen of it.
     pub(crate) size: Size,
     /// In walking order: the step nearest the output first.
     pub(crate) steps: Vec<Step>,
@@ -117,7 +119,7 @@ pub(crate) struct View {
 impl View {
     /// A picture as it is.
     fn plain(size: Size) -> Self {
-        Self { size, steps: Vec::new(), exact: Exact::IDENTITY }
+        Self { input: size, size, steps: Vec::new(), exact: Exact::IDENTITY }
     }
 
     /// Puts an exact map before everything else (it is the operation done last).
@@ -176,17 +178,42 @@ impl View {
     }
 
     /// The part of the picture that `part` of the view shows. Where it shows nothing but fill: one pixel.
+    ///
+    /// Two bounds, of which the tighter counts on each side: step by step, a box of whatever box came before, clipped to
+    /// the step's picture; and the corners followed through all steps together, which does not grow with every turn.
     fn reach(&self, part: Rect) -> Rect {
-        let mut reach =
+        const NOTHING: Rect = Rect { x: 0, y: 0, width: 1, height: 1 };
+        let mut boxed =
             [i64::from(part.x), i64::from(part.y), i64::from(part.right()) - 1, i64::from(part.bottom()) - 1];
+        let [left, top, right, bottom] = boxed.map(|v| v as f64);
+        let mut corners = [(left, top), (right, top), (left, bottom), (right, bottom)];
         for step in &self.steps {
-            match step.reach(reach) {
-                Some(next) => reach = next,
-                None => return Rect { x: 0, y: 0, width: 1, height: 1 },
+            match step.reach(boxed) {
+                Some(next) => boxed = next,
+                None => return NOTHING,
             }
+            // The step rounds down: on average by half a pixel, by half a pixel more or less.
+            let a = step.a.map(|a| f64::from(a) / 65536.0);
+            corners = corners.map(|(x, y)| (a[0] * x + a[1] * y + a[2] - 0.5, a[3] * x + a[4] * y + a[5] - 0.5));
         }
-        let [x0, y0, x1, y1] = reach.map(|v| v as u32);
-        self.exact.rect(Rect { x: x0, y: y0, width: x1 - x0 + 1, height: y1 - y0 + 1 })
+        if !self.steps.is_empty() {
+            // Rotations keep the length of what earlier steps have rounded off: half a diagonal each, at most. The
+            // hundredth is for fixed-point matrices that are not quite rotations, the pixel for everything else.
+            let margin = 1.01 * std::f64::consts::FRAC_1_SQRT_2 * self.steps.len() as f64 + 1.0;
+            let extent = |values: [f64; 4]| {
+                let low = values.into_iter().fold(f64::INFINITY, f64::min) - margin;
+                let high = values.into_iter().fold(f64::NEG_INFINITY, f64::max) + margin;
+                (low.floor() as i64, high.ceil() as i64)
+            };
+            let (x, y) = (extent(corners.map(|c| c.0)), extent(corners.map(|c| c.1)));
+            boxed = [boxed[0].max(x.0), boxed[1].max(y.0), boxed[2].min(x.1), boxed[3].min(y.1)];
+        }
+        let [x0, y0, x1, y1] = boxed;
+        if x0 > x1 || y0 > y1 {
+            return NOTHING;
+        }
+        let (width, height) = ((x1 - x0 + 1) as u32, (y1 - y0 + 1) as u32);
+        self.exact.rect(Rect { x: x0 as u32, y: y0 as u32, width, height })
     }
 }
 
@@ -195,14 +222,23 @@ impl View {
 pub(crate) enum Work {
     /// Writes the view out, for a stage that reads pixels of a picture.
     Gather,
-    /// Resizes to `size`.
-    Resample { size: Size, interpolation: Interpolation },
+    /// Resizes.
+    Resample(Resampling),
     /// Samples bilinearly through an affine map from output pixel centres; the view is plain.
     Affine { matrix: [f64; 6], canvas: Size, fill: Fill },
     /// One pixel operation on the part needed; the view is plain.
     Pixels(Op),
     /// One operation on the complete picture, as the sequential strategy does it; the view is plain.
     Whole(Op),
+}
+
+/// A resize, settled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Resampling {
+    pub(crate) size: Size,
+    pub(crate) interpolation: Interpolation,
+    /// Whether the vertical pass comes before the horizontal one.
+    pub(crate) vertical_first: bool,
 }
 
 /// One stage of a sample's plan: reads a picture, makes the next.
@@ -281,10 +317,10 @@ pub(crate) enum Geometry {
 /// # Errors
 /// [`Error::Parameter`] for a parameter that is wrong or does not fit the picture, [`Error::Limits`] for an intermediate
 /// picture of more than `max_px` pixels.
-pub(crate) fn plan(ops: &[Op], input: Size, max_px: u64, geometry: Geometry) -> Result<Plan> {
+pub(crate) fn plan(ops: &[Op], input: Size, max_px: u64, geometry: Geometry, order: PassOrder) -> Result<Plan> {
     let (ops, epilogue) = split_epilogue(ops)?;
     let mut lowering =
-        Lowering { view: View::plain(input), stages: Vec::new(), affine: None, max_px, size: input, geometry };
+        Lowering { view: View::plain(input), stages: Vec::new(), affine: None, max_px, size: input, geometry, order };
     for op in ops {
         lowering.add(op)?;
     }
@@ -316,7 +352,7 @@ impl Stage {
         match &self.work {
             Work::Gather => part,
             Work::Whole(_) => Rect::full(view),
-            Work::Resample { size, interpolation } => {
+            Work::Resample(Resampling { size, interpolation, .. }) => {
                 let columns = filter::reach(view.width, size.width, part.x..part.right(), *interpolation);
                 let rows = filter::reach(view.height, size.height, part.y..part.bottom(), *interpolation);
                 Rect {
@@ -379,6 +415,7 @@ struct Lowering {
     /// Size of the picture so far.
     size: Size,
     geometry: Geometry,
+    order: PassOrder,
 }
 
 impl Lowering {
@@ -390,7 +427,8 @@ impl Lowering {
 
     /// Makes the view plain, for stages that read a picture.
     fn make_plain(&mut self) {
-        if self.view != View::plain(self.view.size) {
+        // A corner of the picture is not the picture, though its coordinates are the same.
+        if self.view != View::plain(self.view.input) {
             self.stage(Work::Gather, self.view.size);
         }
     }
@@ -403,14 +441,7 @@ impl Lowering {
     fn add(&mut self, op: &Op) -> Result<()> {
         let input = self.size;
         let size = op.output_size(input)?;
-        if size.area_px() > self.max_px {
-            return Err(Error::Limits {
-                what: "an intermediate picture in pixels",
-                got: size.area_px(),
-                limit: self.max_px,
-                remedy: "raise max_pixels, or use a smaller picture or fewer growing rotations",
-            });
-        }
+        check_pixels(size, self.max_px)?;
         self.size = size;
         if self.geometry == Geometry::Composed && self.compose(op, input) {
             return Ok(());
@@ -452,7 +483,8 @@ impl Lowering {
 
     fn resample(&mut self, size: Size, interpolation: Interpolation) {
         if size != self.view.size {
-            self.stage(Work::Resample { size, interpolation }, size);
+            let vertical_first = self.order.vertical_first(self.view.size, size);
+            self.stage(Work::Resample(Resampling { size, interpolation, vertical_first }), size);
         }
     }
 

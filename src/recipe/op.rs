@@ -112,6 +112,15 @@ impl From<Resize> for ResizeFields {
 ///
 /// Applied to a picture of RGB pixels with 8 bits a channel. [`Normalize`](Self::Normalize) turns it into `f32` and may
 /// be followed by [`Erase`](Self::Erase) only.
+///
+/// ```
+/// use warpfeed::{Fill, Interpolation, Op};
+///
+/// let ops: Vec<Op> = serde_json::from_str(r#"[{"op": "hflip"}, {"op": "rotate", "degrees": 5, "fill": "edge"}]"#)?;
+/// let (degrees, interpolation, expand) = (5.0, Interpolation::Nearest, false);
+/// assert_eq!(ops, [Op::Hflip, Op::Rotate { degrees, interpolation, expand, fill: Fill::EDGE }]);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]

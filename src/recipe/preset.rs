@@ -11,6 +11,14 @@ pub const IMAGENET_MEAN: [f32; 3] = [0.485, 0.456, 0.406];
 pub const IMAGENET_STD: [f32; 3] = [0.229, 0.224, 0.225];
 
 /// A usual pipeline. All end in 224 x 224 pixels, normalised with ImageNet's mean and standard deviation.
+///
+/// ```
+/// use warpfeed::{EncodedPictures, Pipeline, Preset, Size};
+///
+/// let pipeline = Pipeline::builder(EncodedPictures::default()).preset(Preset::TrialA { load: 12 }).build()?;
+/// assert_eq!(pipeline.picture_size(), Size::new(224, 224));
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Preset {
     /// For training: random resized crop, horizontal flip with probability 0.5.

@@ -1,7 +1,7 @@
 //! Random operations: distributions from which the explicit operations of a sample's recipe are drawn.
 
 use super::draw::Draw;
-use super::op::{Fill, Interpolation, MAX_KERNEL_PX, Op, Resize, ResizeTo};
+use super::op::{Fill, Interpolation, MAX_KERNEL_PX, MAX_SIDE_PX, Op, Resize, ResizeTo};
 use crate::error::{Error, Result};
 use crate::picture::Size;
 use std::fmt;
@@ -14,6 +14,31 @@ const RECTANGLE_ATTEMPTS: u32 = 10;
 const MAX_REPEAT: u32 = 1_000;
 
 /// An augmentation of the caller's own: draws explicit operations, among them possibly [`Op::Custom`].
+///
+/// ```
+/// use std::sync::Arc;
+/// use warpfeed::*;
+///
+/// /// Darker at random, never brighter.
+/// struct Dusk;
+///
+/// impl Augmentation for Dusk {
+///     fn name(&self) -> &'static str {
+///         "dusk"
+///     }
+///     fn draw(&self, draw: &mut Draw, _size: Size) -> Result<Vec<Op>> {
+///         Ok(vec![Op::Brightness { factor: draw.uniform(0.2, 1.0) }])
+///     }
+/// }
+///
+/// let jpeg = encode_jpeg(&Picture::new(Size::new(40, 30)), &JpegOptions::default())?;
+/// let pipeline = Pipeline::builder(EncodedPictures::new([(jpeg, 0)]))
+///     .augment(RandomOp::Custom(Arc::new(Dusk)))
+///     .center_crop(8)
+///     .build()?;
+/// assert!(matches!(pipeline.recipe(0, 0)?[0], Op::Brightness { factor } if factor < 1.0));
+/// # Ok::<(), Error>(())
+/// ```
 pub trait Augmentation: Send + Sync {
     /// The augmentation's name, for messages.
     fn name(&self) -> &'static str;
@@ -28,7 +53,26 @@ pub trait Augmentation: Send + Sync {
 
 /// An operation whose parameters are drawn for each sample, or a combination of such.
 ///
-/// The functions beside it ([`random_horizontal_flip`] and so on) make the usual ones.
+/// The functions beside it ([`random_horizontal_flip`] and so on) make the usual ones. Every field can be set:
+///
+/// ```
+/// use warpfeed::*;
+///
+/// let load = repeat(4, [random_vertical_flip(0.5), random_rotation(-5.0..=5.0)]);
+/// let sometimes = maybe(0.1, [one_of([gaussian_blur(9, 0.1..=2.0), random_dilation(2..=3), random_grayscale(1.0)])]);
+/// let jitter = color_jitter(0.4, 0.4, 0.4, 0.1);
+/// let square = RandomOp::ResizedCrop {
+///     size: Size::new(224, 224),
+///     scale: 0.5..=1.0,
+///     ratio: 1.0..=1.0,
+///     interpolation: Interpolation::Bicubic,
+/// };
+/// for op in [&load, &sometimes, &jitter, &square, &random_erasing(0.25), &random_crop(32, 32, 4)] {
+///     op.validate()?;
+/// }
+/// assert!(random_horizontal_flip(1.5).validate().is_err());
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum RandomOp {
@@ -335,7 +379,12 @@ impl RandomOp {
                 Op::Rotate { degrees, interpolation, expand, fill }.validate()
             }
             Self::Crop { size, padding, fill } => {
-                let x = -i32::try_from(*padding).unwrap_or(i32::MAX);
+                let most = MAX_SIDE_PX.saturating_sub(size.width.max(size.height));
+                if *padding > most {
+                    let expected = format!("0 to {most}: with the rectangle's side, {MAX_SIDE_PX} pixels");
+                    return Err(Error::parameter(name, "padding", expected, padding));
+                }
+                let x = -(*padding as i32);
                 Op::Crop { x, y: x, width: size.width, height: size.height, fill: *fill }.validate()
             }
             Self::ResizedCrop { size, scale, ratio, interpolation } => {
@@ -414,6 +463,16 @@ impl RandomOp {
             Self::Repeat { n: 0, .. } => SizeEffect::Keeps,
             Self::Repeat { ops, .. } => all(ops),
             _ => SizeEffect::Keeps,
+        }
+    }
+
+    /// Most steps that drawing it takes, however it is nested.
+    pub(crate) fn most_steps(&self) -> u64 {
+        let all = |ops: &[Self]| ops.iter().fold(1, |sum: u64, op| sum.saturating_add(op.most_steps()));
+        match self {
+            Self::OneOf(ops) | Self::Maybe { ops, .. } => all(ops),
+            Self::Repeat { n, ops } => u64::from(*n).saturating_mul(all(ops)),
+            _ => 1,
         }
     }
 
@@ -547,6 +606,11 @@ impl Drawing<'_> {
             RandomOp::Custom(custom) => {
                 let before = self.size;
                 for op in custom.draw(self.draw, before)? {
+                    // The batch's type is settled when the pipeline is built, and by the pipeline's own normalize.
+                    if matches!(op, Op::Normalize { .. }) {
+                        let expected = "only 8-bit operations: normalize belongs to the pipeline";
+                        return Err(Error::parameter(custom.name(), "operations", expected, op.name()));
+                    }
                     self.push(op)?;
                 }
                 if self.size != before {

@@ -57,3 +57,61 @@ pub fn source(count: u64) -> EncodedPictures {
         (jpeg(random.within(30, 90), random.within(30, 90), i), (i % 10) as u32)
     }))
 }
+
+/// A pipeline over `source` that exercises order, random draws and pixels at little cost: 24 x 20 pixels.
+pub fn small(source: impl warpfeed::Source + 'static) -> warpfeed::Builder {
+    use warpfeed::{Pipeline, random_horizontal_flip, random_resized_crop, random_rotation};
+    Pipeline::builder(source)
+        .shuffle(7)
+        .threads(2)
+        .batch_size(5)
+        .augment(random_horizontal_flip(0.5))
+        .augment(random_rotation(-20.0..=20.0))
+        .augment(random_resized_crop(24, 20))
+}
+
+/// A sample as it was delivered.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Delivered {
+    pub index: u64,
+    pub label: u32,
+    pub bytes: Vec<u8>,
+}
+
+/// The samples of a batch, padding left out.
+pub fn samples(batch: &warpfeed::Batch) -> Vec<Delivered> {
+    (0..batch.len() - batch.padding())
+        .map(|i| Delivered {
+            index: batch.indices()[i],
+            label: batch.labels()[i],
+            bytes: batch.images().picture_bytes(i).to_vec(),
+        })
+        .collect()
+}
+
+/// Every sample of an epoch, in order.
+pub fn delivered(pipeline: &warpfeed::Pipeline, epoch: u64) -> Vec<Delivered> {
+    pipeline.epoch(epoch).flat_map(|batch| samples(&batch.unwrap())).collect()
+}
+
+/// A source whose samples at some positions cannot be decoded.
+pub struct WithBad {
+    pub good: EncodedPictures,
+    pub bad: Vec<u64>,
+}
+
+impl warpfeed::Source for WithBad {
+    fn len(&self) -> u64 {
+        self.good.len()
+    }
+    fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> warpfeed::Result<&'a [u8]> {
+        let bytes = self.good.read(index, buffer)?;
+        Ok(if self.bad.contains(&index) { &bytes[..bytes.len() / 2] } else { bytes })
+    }
+    fn label(&self, index: u64) -> u32 {
+        self.good.label(index)
+    }
+    fn name(&self, index: u64) -> std::borrow::Cow<'_, str> {
+        format!("folder/{index}.jpg").into()
+    }
+}

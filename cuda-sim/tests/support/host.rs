@@ -1,8 +1,8 @@
 //! From recipes to launches, as the GPU path will do it: the host's half of each kernel.
 
 use super::device::{Call, Grid, Image, bytes_of, run, upload};
-use crate::filter::{Taps, vertical_first};
-use crate::lower::{Epilogue, Geometry, Stage, View, Work, center_crop_place, plan, split_epilogue};
+use crate::filter::{PassOrder, Taps};
+use crate::lower::{Epilogue, Geometry, Resampling, Stage, View, Work, center_crop_place, plan, split_epilogue};
 use crate::op::{Fill, Interpolation, Op};
 use crate::params::{
     Axis, BlurSample, ColorSample, CropSample, EraseSample, Erasure, FinishSample, FlipSample, FusedSample, Output,
@@ -182,7 +182,7 @@ impl Sample {
         }
         let mut calls = Vec::new();
         let mut passes = vec![true, false];
-        if vertical_first(input, size) {
+        if PassOrder::default().vertical_first(input, size) {
             passes.reverse();
         }
         let mut source = self.source();
@@ -304,7 +304,7 @@ impl Sample {
     }
 
     /// What the fused kernel needs to know of a view and a resize of which `part` is needed.
-    fn fused(&mut self, view: &View, resize: Option<(Size, Interpolation)>, part: Rect) -> FusedSample {
+    fn fused(&mut self, view: &View, resize: Option<Resampling>, part: Rect) -> FusedSample {
         let steps: Vec<Step> = view
             .steps
             .iter()
@@ -324,7 +324,7 @@ impl Sample {
             step_count: steps.len() as u32,
             ..FusedSample::default()
         };
-        if let Some((size, interpolation)) = resize {
+        if let Some(Resampling { size, interpolation, vertical_first }) = resize {
             let input = view.size;
             if input.width != size.width {
                 sample.columns = self.axis(input.width, size.width, part.x..part.right(), interpolation);
@@ -332,7 +332,7 @@ impl Sample {
             if input.height != size.height {
                 sample.rows = self.axis(input.height, size.height, part.y..part.bottom(), interpolation);
             }
-            sample.vertical_first = u32::from(vertical_first(input, size));
+            sample.vertical_first = u32::from(vertical_first);
         }
         sample
     }
@@ -342,7 +342,7 @@ impl Sample {
         let part = stage.part;
         let resize = match &stage.work {
             Work::Gather => None,
-            Work::Resample { size, interpolation } => Some((*size, *interpolation)),
+            Work::Resample(resampling) => Some(*resampling),
             Work::Affine { matrix, canvas, fill } => {
                 return self.rotate("rotate_bilinear", *matrix, *canvas, *fill, part);
             }
@@ -445,8 +445,10 @@ pub fn sequential(jobs: &[Job], format: Format) -> Vec<Vec<u8>> {
 
 /// As planned: fused or composed. All jobs normalise alike.
 pub fn planned(jobs: &[Job], geometry: Geometry, format: Format) -> Vec<Vec<u8>> {
-    let plans: Vec<_> =
-        jobs.iter().map(|job| plan(&job.ops, job.size, 1 << 27, geometry).expect("recipes fit")).collect();
+    let plans: Vec<_> = jobs
+        .iter()
+        .map(|job| plan(&job.ops, job.size, 1 << 27, geometry, PassOrder::default()).expect("recipes fit"))
+        .collect();
     let mut samples: Vec<Sample> = jobs
         .iter()
         .zip(&plans)
@@ -461,15 +463,15 @@ pub fn planned(jobs: &[Job], geometry: Geometry, format: Format) -> Vec<Vec<u8>>
         let last = &plan.last;
         let direct = last.steps.is_empty() && last.exact.xy == 0;
         let (before, resize) = match plan.stages.split_last() {
-            Some((Stage { view, work: Work::Resample { size, interpolation }, part, .. }, before)) if direct => {
-                (before, Some((view, *size, *part, *interpolation)))
+            Some((Stage { view, work: Work::Resample(resampling), part, .. }, before)) if direct => {
+                (before, Some((view, *resampling, *part)))
             }
             _ => (&plan.stages[..], None),
         };
         let mut calls: Vec<Call> = before.iter().flat_map(|stage| sample.stage(stage)).collect();
         let mut fused = match resize {
-            Some((view, size, part, interpolation)) => {
-                let mut fused = sample.fused(view, Some((size, interpolation)), part);
+            Some((view, resampling, part)) => {
+                let mut fused = sample.fused(view, Some(resampling), part);
                 (fused.mirror_x, fused.x0) = (last.exact.xx, last.exact.x0);
                 (fused.mirror_y, fused.y0) = (last.exact.yy, last.exact.y0);
                 fused

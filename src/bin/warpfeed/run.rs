@@ -30,7 +30,7 @@ pub struct Run {
 impl Run {
     pub fn run(self, started: Instant) -> Result<()> {
         let pipeline = self.pipeline.build(&self.dir)?;
-        let bar = progress(pipeline.len() * self.epochs, "pictures");
+        let bar = progress(pipeline.len().saturating_mul(self.epochs), "pictures");
         let report = run(&pipeline, 0..self.epochs, self.digest, started, &mut |pictures| bar.inc(pictures));
         bar.finish_and_clear();
         let report = report?;

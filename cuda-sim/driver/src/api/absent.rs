@@ -1,0 +1,71 @@
+//! What a loader may ask for and the simulation does not have. An error is better than a missing symbol, at which
+//! bindings that load at run time panic.
+
+use crate::error::Code;
+use std::ffi::{c_int, c_uint, c_void};
+
+api! {
+    Init fn cuCtxCreate_v3(sim, _out: *mut u64, _affinity: *mut c_void, _count: c_int, _flags: c_uint, _device: c_int) {
+        Err(Code::NOT_SUPPORTED)
+    }
+    Init fn cuCtxCreate_v4(sim, _out: *mut u64, _params: *mut c_void, _flags: c_uint, _device: c_int) {
+        Err(Code::NOT_SUPPORTED)
+    }
+    Init fn cuCtxDestroy_v2(sim, _context: u64) {
+        Err(Code::INVALID_CONTEXT)
+    }
+    Context fn cuMemAllocManaged(sim, _out: *mut u64, _bytes: usize, _flags: c_uint) {
+        Err(Code::NOT_SUPPORTED)
+    }
+    Context fn cuMemAdvise_v2(sim, _address: u64, _bytes: usize, _advice: c_uint, _location: u64) {
+        Err(Code::NOT_SUPPORTED)
+    }
+    Context fn cuMemPrefetchAsync_v2(sim, _address: u64, _bytes: usize, _location: u64, _flags: c_uint, _stream: u64) {
+        Err(Code::NOT_SUPPORTED)
+    }
+    Context fn cuStreamAttachMemAsync(sim, _stream: u64, _address: u64, _bytes: usize, _flags: c_uint) {
+        Err(Code::NOT_SUPPORTED)
+    }
+    Context fn cuStreamBeginCapture_v2(sim, _stream: u64, _mode: c_uint) {
+        Err(Code::NOT_SUPPORTED)
+    }
+    Context fn cuStreamEndCapture(sim, _stream: u64, _graph: *mut u64) {
+        Err(Code::ILLEGAL_STATE)
+    }
+    Context fn cuGraphInstantiateWithFlags(sim, _out: *mut u64, _graph: u64, _flags: u64) {
+        Err(Code::NOT_SUPPORTED)
+    }
+    Context fn cuGraphLaunch(sim, _graph: u64, _stream: u64) {
+        Err(Code::NOT_SUPPORTED)
+    }
+    Context fn cuGraphUpload(sim, _graph: u64, _stream: u64) {
+        Err(Code::NOT_SUPPORTED)
+    }
+    Context fn cuGraphExecDestroy(sim, _graph: u64) {
+        Err(Code::INVALID_HANDLE)
+    }
+    Context fn cuGraphDestroy(sim, _graph: u64) {
+        Err(Code::INVALID_HANDLE)
+    }
+    Context fn cuImportExternalMemory(sim, _out: *mut u64, _description: *const c_void) {
+        Err(Code::NOT_SUPPORTED)
+    }
+    Context fn cuExternalMemoryGetMappedBuffer(sim, _out: *mut u64, _memory: u64, _description: *const c_void) {
+        Err(Code::NOT_SUPPORTED)
+    }
+    Context fn cuDestroyExternalMemory(sim, _memory: u64) {
+        Err(Code::INVALID_HANDLE)
+    }
+    Context fn cuOccupancyMaxActiveClusters(sim, _out: *mut c_int, _function: u64, _config: *const c_void) {
+        Err(Code::NOT_SUPPORTED)
+    }
+    Context fn cuOccupancyMaxPotentialClusterSize(sim, _out: *mut c_int, _function: u64, _config: *const c_void) {
+        Err(Code::NOT_SUPPORTED)
+    }
+    Init fn cuProfilerStart(sim) {
+        Ok(())
+    }
+    Init fn cuProfilerStop(sim) {
+        Ok(())
+    }
+}

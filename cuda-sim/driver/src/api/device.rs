@@ -1,0 +1,153 @@
+//! Initialisation and the one device.
+
+use crate::call::{Out, Session};
+use crate::error::{Code, Result};
+use std::ffi::{CStr, c_char, c_int, c_uint};
+
+const NAME: &CStr = c"simulated device";
+/// CUDA 13.0.
+const DRIVER_VERSION: c_int = 13_000;
+const COMPUTE_CAPABILITY: (c_int, c_int) = (9, 0);
+pub const MULTIPROCESSORS: c_int = 132;
+pub const MAX_THREADS_PER_BLOCK: u32 = 1024;
+pub const SHARED_BYTES_PER_BLOCK: u32 = 48 << 10;
+pub const SHARED_BYTES_PER_BLOCK_OPTIN: u32 = 227 << 10;
+pub const SHARED_BYTES_PER_MULTIPROCESSOR: u32 = 228 << 10;
+pub const THREADS_PER_MULTIPROCESSOR: u32 = 2048;
+pub const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
+pub const MAX_BLOCK: [u32; 3] = [1024, 1024, 64];
+
+pub fn known(device: c_int) -> Result<()> {
+    if device == 0 { Ok(()) } else { Err(Code::INVALID_DEVICE) }
+}
+
+/// An attribute by its number in cuda.h. Those not named are 0, which is "no" where it is a question.
+fn attribute(number: c_int) -> c_int {
+    match number {
+        1 => MAX_THREADS_PER_BLOCK as c_int,
+        2..=4 => MAX_BLOCK[number as usize - 2] as c_int,
+        5..=7 => MAX_GRID[number as usize - 5] as c_int,
+        8 => SHARED_BYTES_PER_BLOCK as c_int,
+        9 => 64 << 10,       // constant memory
+        10 => 32,            // warp
+        11 => i32::MAX,      // pitch
+        12 | 82 => 64 << 10, // registers of a block, of a multiprocessor
+        13 => 1_000_000,     // clock in kHz
+        14 => 512,           // texture alignment
+        15 | 31 => 1,        // copies beside kernels, kernels beside kernels
+        16 => MULTIPROCESSORS,
+        19 => 1,         // maps host memory
+        36 => 1_000_000, // memory clock in kHz
+        37 => 512,       // memory bus in bits
+        38 => 50 << 20,  // L2 cache
+        39 => THREADS_PER_MULTIPROCESSOR as c_int,
+        40 => 3,  // copy engines
+        41 => 1,  // one address space with pinned memory
+        51 => 32, // pitch alignment
+        75 => COMPUTE_CAPABILITY.0,
+        76 => COMPUTE_CAPABILITY.1,
+        78 => 1,      // stream priorities
+        79 | 80 => 1, // L1 caches
+        81 => SHARED_BYTES_PER_MULTIPROCESSOR as c_int,
+        91 => 1, // registered memory keeps its address
+        97 => SHARED_BYTES_PER_BLOCK_OPTIN as c_int,
+        99 => 1,        // host memory can be registered
+        106 => 32,      // blocks of a multiprocessor
+        111 => 1 << 10, // shared memory reserved of each block
+        115 => 1,       // memory pools
+        _ => 0,
+    }
+}
+
+/// Has what is alive reported as the process ends.
+extern "C" fn at_exit() {
+    let status = Session::try_open("exit").and_then(|session| session.at_exit());
+    if let Some(status) = status {
+        // SAFETY: writes out what C's streams hold, then ends the process at once.
+        unsafe {
+            libc::fflush(std::ptr::null_mut());
+            libc::_exit(status);
+        }
+    }
+}
+
+api! {
+    Nothing fn cuInit(sim, flags: c_uint) {
+        if flags != 0 {
+            return Err(Code::INVALID_VALUE);
+        }
+        static ONCE: std::sync::Once = std::sync::Once::new();
+        // SAFETY: the function has the type that atexit wants and lives as long as the library, which is not unloaded
+        // before handlers run.
+        ONCE.call_once(|| unsafe {
+            libc::atexit(at_exit);
+        });
+        sim.initialised = true;
+        Ok(())
+    }
+    Nothing fn cuDriverGetVersion(sim, out: Out<c_int>) {
+        out.set(DRIVER_VERSION)
+    }
+    Init fn cuDeviceGetCount(sim, out: Out<c_int>) {
+        out.set(1)
+    }
+    Init fn cuDeviceGet(sim, out: Out<c_int>, ordinal: c_int) {
+        known(ordinal)?;
+        out.set(ordinal)
+    }
+    Init fn cuDeviceGetName(sim, out: *mut c_char, bytes: c_int, device: c_int) {
+        known(device)?;
+        if out.is_null() || bytes < 1 {
+            return Err(Code::INVALID_VALUE);
+        }
+        let name = NAME.to_bytes();
+        let kept = name.len().min(bytes as usize - 1);
+        // SAFETY: the caller gives `bytes` writable bytes; at most bytes - 1 and the end mark are written.
+        unsafe {
+            std::ptr::copy_nonoverlapping(name.as_ptr(), out.cast::<u8>(), kept);
+            out.add(kept).write(0);
+        }
+        Ok(())
+    }
+    Init fn cuDeviceGetAttribute(sim, out: Out<c_int>, number: c_int, device: c_int) {
+        known(device)?;
+        out.set(attribute(number))
+    }
+    Init fn cuDeviceComputeCapability(sim, major: Out<c_int>, minor: Out<c_int>, device: c_int) {
+        known(device)?;
+        major.set(COMPUTE_CAPABILITY.0)?;
+        minor.set(COMPUTE_CAPABILITY.1)
+    }
+    Init fn cuDeviceTotalMem_v2(sim, out: Out<usize>, device: c_int) {
+        known(device)?;
+        out.set(sim.config.memory_bytes)
+    }
+    Init fn cuDeviceGetUuid(sim, out: Out<[u8; 16]>, device: c_int) {
+        known(device)?;
+        out.set(*b"simulated device")
+    }
+    Init fn cuDeviceGetUuid_v2(sim, out: Out<[u8; 16]>, device: c_int) {
+        known(device)?;
+        out.set(*b"simulated device")
+    }
+    Init fn cuDeviceGetPCIBusId(sim, out: *mut c_char, bytes: c_int, device: c_int) {
+        known(device)?;
+        let id = c"0000:00:00.0".to_bytes_with_nul();
+        if out.is_null() || (bytes as usize) < id.len() {
+            return Err(Code::INVALID_VALUE);
+        }
+        // SAFETY: the caller gives `bytes` writable bytes, which are enough.
+        unsafe { std::ptr::copy_nonoverlapping(id.as_ptr(), out.cast::<u8>(), id.len()) };
+        Ok(())
+    }
+    Init fn cuDeviceCanAccessPeer(sim, out: Out<c_int>, device: c_int, peer: c_int) {
+        known(device)?;
+        known(peer)?;
+        out.set(0)
+    }
+    Init fn cuDeviceGetP2PAttribute(sim, out: Out<c_int>, _attribute: c_int, device: c_int, peer: c_int) {
+        known(device)?;
+        known(peer)?;
+        out.set(0)
+    }
+}

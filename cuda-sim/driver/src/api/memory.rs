@@ -1,0 +1,336 @@
+//! Allocation, copies and fills.
+
+use super::pool::DEFAULT_POOL;
+use crate::call::{Out, Session};
+use crate::error::{Code, Result};
+use crate::memory::memory;
+use crate::state::{Place, Point, Work};
+use std::ffi::{c_int, c_uchar, c_uint, c_ushort, c_void};
+
+/// Reserves addresses, after waiting for queued frees where there is no room without.
+fn reserve(sim: &mut Session, bytes: usize, stream: Option<u64>) -> Result<(u64, u64)> {
+    if sim.draw_failure() {
+        let call = sim.call;
+        return Err(sim.injected(call, Code::OUT_OF_MEMORY));
+    }
+    for last_try in [false, true] {
+        let found = memory().reserve(bytes, stream, &mut sim.random);
+        if let Some(found) = found {
+            return Ok(found);
+        }
+        if !last_try {
+            sim.wait_for_all()?;
+        }
+    }
+    Err(Code::OUT_OF_MEMORY)
+}
+
+fn allocate_async(sim: &mut Session, bytes: usize, handle: u64) -> Result<u64> {
+    let stream = sim.stream(handle)?;
+    if bytes == 0 {
+        return Ok(0);
+    }
+    let (id, address) = reserve(sim, bytes, Some(stream))?;
+    sim.submit(handle, Work::Allocate { id })?;
+    Ok(address)
+}
+
+/// Frees of what is no allocation are the caller's mistake, and leave the context whole as they do in CUDA.
+fn retire(sim: &mut Session, address: u64, stream: Option<u64>) -> Result<u64> {
+    let retired = memory().retire(address, stream);
+    retired.map_err(|what| {
+        sim.counts.illegal_accesses += 1;
+        let message = format!("{}: {what} (CUDA_SIM_SEED={})", sim.call, sim.config.seed);
+        sim.log(&message);
+        sim.remember(message);
+        Code::INVALID_VALUE
+    })
+}
+
+fn device_place(sim: &mut Session, address: u64, bytes: usize) -> Result<Place> {
+    let found = memory().find(address, bytes);
+    match found {
+        Ok(id) => Ok(Place::Device { address, id }),
+        Err(what) => {
+            let call = sim.call;
+            Err(sim.illegal(call, &what))
+        }
+    }
+}
+
+fn host_place(sim: &mut Session, address: usize, bytes: usize) -> Result<Place> {
+    if address == 0 {
+        return Err(Code::INVALID_VALUE);
+    }
+    let call = sim.call;
+    let memory = memory();
+    if memory.is_device_address(address) {
+        drop(memory);
+        return Err(sim.illegal(call, "a device address was given for a host address"));
+    }
+    let Some((base, block)) = memory.host_block(address) else { return Ok(Place::Pageable { address }) };
+    let left = block.size - (address - base);
+    if bytes > left {
+        drop(memory);
+        return Err(sim.illegal(call, &format!("{bytes} bytes run past the end of pinned memory with {left} left")));
+    }
+    Ok(Place::Pinned { address, id: block.id })
+}
+
+/// What a failed copy looks like: refused at once, or a fault found while it ran.
+fn draw_copy_failure(sim: &mut Session) -> Result<Option<Code>> {
+    if !sim.draw_failure() {
+        return Ok(None);
+    }
+    if sim.fail_random.coin() {
+        let call = sim.call;
+        return Err(sim.injected(call, Code::OPERATING_SYSTEM));
+    }
+    Ok(Some(Code::ECC_UNCORRECTABLE))
+}
+
+fn submit(sim: &mut Session, stream: u64, work: Work, injected: Option<Code>) -> Result<Point> {
+    sim.submit_after(stream, work, Vec::new(), injected)
+}
+
+fn to_device(sim: &mut Session, to: u64, from: *const c_void, bytes: usize, stream: u64, wait: bool) -> Result<()> {
+    let id = sim.stream(stream)?;
+    if bytes == 0 {
+        return Ok(());
+    }
+    let to = device_place(sim, to, bytes)?;
+    let from = host_place(sim, from as usize, bytes)?;
+    let injected = draw_copy_failure(sim)?;
+    let work = match from {
+        // CUDA copies pageable memory to a buffer of its own before it returns, and only that: the copy to the device
+        // may come later, of the synchronous call too.
+        Place::Pageable { address } => {
+            if wait {
+                let point = (id, sim.streams[&id].enqueued);
+                sim.wait_for(&[point])?;
+            }
+            let mut staged = vec![0; bytes];
+            // SAFETY: by the API's contract the caller's memory is readable for this many bytes.
+            unsafe { std::ptr::copy_nonoverlapping(address as *const u8, staged.as_mut_ptr(), bytes) };
+            submit(sim, stream, Work::CopyStaged { to, bytes: staged }, injected)?;
+            return Ok(());
+        }
+        _ => Work::Copy { to, from, bytes },
+    };
+    let point = submit(sim, stream, work, injected)?;
+    if wait { sim.wait_for(&[point]) } else { Ok(()) }
+}
+
+fn to_host(sim: &mut Session, to: *mut c_void, from: u64, bytes: usize, stream: u64, wait: bool) -> Result<()> {
+    sim.stream(stream)?;
+    if bytes == 0 {
+        return Ok(());
+    }
+    let from = device_place(sim, from, bytes)?;
+    let to = host_place(sim, to as usize, bytes)?;
+    let injected = draw_copy_failure(sim)?;
+    let point = submit(sim, stream, Work::Copy { to, from, bytes }, injected)?;
+    // CUDA returns only when the copy is done where the memory is pageable.
+    if wait || matches!(to, Place::Pageable { .. }) { sim.wait_for(&[point]) } else { Ok(()) }
+}
+
+/// The host does not wait for copies within the device, of the synchronous call either.
+fn within_device(sim: &mut Session, to: u64, from: u64, bytes: usize, stream: u64) -> Result<()> {
+    sim.stream(stream)?;
+    if bytes == 0 {
+        return Ok(());
+    }
+    let to = device_place(sim, to, bytes)?;
+    let from = device_place(sim, from, bytes)?;
+    let injected = draw_copy_failure(sim)?;
+    submit(sim, stream, Work::Copy { to, from, bytes }, injected).map(drop)
+}
+
+/// As copies within the device, of the synchronous call too.
+fn fill(sim: &mut Session, to: u64, value: u32, width: usize, count: usize, stream: u64) -> Result<()> {
+    sim.stream(stream)?;
+    if count == 0 {
+        return Ok(());
+    }
+    if !to.is_multiple_of(width as u64) {
+        return Err(Code::INVALID_VALUE);
+    }
+    let bytes = count.checked_mul(width).ok_or(Code::INVALID_VALUE)?;
+    let to = device_place(sim, to, bytes)?;
+    let injected = draw_copy_failure(sim)?;
+    submit(sim, stream, Work::Fill { to, value, width, count }, injected).map(drop)
+}
+
+fn allocate_host(sim: &mut Session, bytes: usize, flags: c_uint) -> Result<*mut c_void> {
+    if bytes == 0 || flags & !7 != 0 {
+        return Err(Code::INVALID_VALUE);
+    }
+    if sim.draw_failure() {
+        let call = sim.call;
+        return Err(sim.injected(call, Code::OUT_OF_MEMORY));
+    }
+    let found = memory().allocate_host(bytes, flags);
+    found.map(|base| base as *mut c_void).ok_or(Code::OUT_OF_MEMORY)
+}
+
+const MEMORY_TYPE_HOST: c_uint = 1;
+const MEMORY_TYPE_DEVICE: c_uint = 2;
+
+fn pointer_attribute(sim: &Session, data: *mut c_void, attribute: c_uint, address: u64) -> Result<()> {
+    let memory = memory();
+    let device = memory.extent(address);
+    let host = memory.host_block(address as usize).map(|(base, block)| (base as u64, block.size));
+    let (base, size) = device.or(host).ok_or(Code::INVALID_VALUE)?;
+    match attribute {
+        1 => Out::<u64>::untyped(data).set(sim.context_handle()),
+        2 => Out::<c_uint>::untyped(data).set(if device.is_some() { MEMORY_TYPE_DEVICE } else { MEMORY_TYPE_HOST }),
+        3 => Out::<u64>::untyped(data).set(address),
+        4 if host.is_some() => Out::<u64>::untyped(data).set(address),
+        8 => Out::<u8>::untyped(data).set(0),    // managed
+        9 => Out::<c_int>::untyped(data).set(0), // device ordinal
+        11 => Out::<u64>::untyped(data).set(base),
+        12 => Out::<usize>::untyped(data).set(size),
+        13 => Out::<u8>::untyped(data).set(1), // mapped
+        17 => Out::<u64>::untyped(data).set(if device.is_some() { DEFAULT_POOL } else { 0 }),
+        _ => Err(Code::INVALID_VALUE),
+    }
+}
+
+api! {
+    Context fn cuMemGetInfo_v2(sim, free: Out<usize>, total: Out<usize>) {
+        let memory = memory();
+        free.set(memory.capacity_bytes() - memory.used_bytes())?;
+        total.set(memory.capacity_bytes())
+    }
+    Context fn cuMemAlloc_v2(sim, out: Out<u64>, bytes: usize) {
+        if bytes == 0 {
+            return Err(Code::INVALID_VALUE);
+        }
+        let (id, address) = reserve(sim, bytes, None)?;
+        memory().activate(id);
+        out.set(address)
+    }
+    Release fn cuMemFree_v2(sim, address: u64) {
+        if address == 0 {
+            return Ok(());
+        }
+        let id = retire(sim, address, None)?;
+        // As drivers do, though the manual does not promise it.
+        let waited = sim.wait_for_all();
+        let released = memory().release(id);
+        if let Err(damage) = released {
+            return Err(sim.illegal("cuMemFree_v2", &damage));
+        }
+        waited
+    }
+    Context fn cuMemAllocAsync(sim, out: Out<u64>, bytes: usize, stream: u64) {
+        out.set(allocate_async(sim, bytes, stream)?)
+    }
+    Context fn cuMemAllocFromPoolAsync(sim, out: Out<u64>, bytes: usize, pool: u64, stream: u64) {
+        if pool == 0 {
+            return Err(Code::INVALID_VALUE);
+        }
+        out.set(allocate_async(sim, bytes, stream)?)
+    }
+    Release fn cuMemFreeAsync(sim, address: u64, stream: u64) {
+        let id = sim.stream(stream)?;
+        if address == 0 {
+            return Ok(());
+        }
+        let id = retire(sim, address, Some(id))?;
+        sim.submit(stream, Work::Free { id }).map(drop)
+    }
+    Context fn cuMemGetAddressRange_v2(sim, base: Out<u64>, bytes: Out<usize>, address: u64) {
+        let (start, size) = memory().extent(address).ok_or(Code::NOT_FOUND)?;
+        base.set_if_given(start);
+        bytes.set_if_given(size);
+        Ok(())
+    }
+    Context fn cuPointerGetAttribute(sim, data: *mut c_void, attribute: c_uint, address: u64) {
+        pointer_attribute(sim, data, attribute, address)
+    }
+
+    Context fn cuMemHostAlloc(sim, out: Out<*mut c_void>, bytes: usize, flags: c_uint) {
+        out.set(allocate_host(sim, bytes, flags)?)
+    }
+    Context fn cuMemAllocHost_v2(sim, out: Out<*mut c_void>, bytes: usize) {
+        out.set(allocate_host(sim, bytes, 0)?)
+    }
+    Release fn cuMemFreeHost(sim, address: *mut c_void) {
+        if !memory().remove_host(address as usize, true) {
+            return Err(Code::INVALID_VALUE);
+        }
+        if sim.counts.pending == 0 {
+            memory().drain_quarantine();
+        }
+        Ok(())
+    }
+    Context fn cuMemHostRegister_v2(sim, address: *mut c_void, bytes: usize, flags: c_uint) {
+        if address.is_null() || bytes == 0 {
+            return Err(Code::INVALID_VALUE);
+        }
+        if sim.draw_failure() {
+            return Err(sim.injected("cuMemHostRegister_v2", Code::OUT_OF_MEMORY));
+        }
+        let registered = memory().register_host(address as usize, bytes, flags);
+        if registered { Ok(()) } else { Err(Code::HOST_MEMORY_ALREADY_REGISTERED) }
+    }
+    Release fn cuMemHostUnregister(sim, address: *mut c_void) {
+        let removed = memory().remove_host(address as usize, false);
+        if removed { Ok(()) } else { Err(Code::HOST_MEMORY_NOT_REGISTERED) }
+    }
+    Context fn cuMemHostGetDevicePointer_v2(sim, out: Out<u64>, address: *mut c_void, _flags: c_uint) {
+        memory().host_block(address as usize).ok_or(Code::INVALID_VALUE)?;
+        out.set(address as u64)
+    }
+    Context fn cuMemHostGetFlags(sim, out: Out<c_uint>, address: *mut c_void) {
+        let flags = memory().host_block(address as usize).ok_or(Code::INVALID_VALUE)?.1.flags;
+        out.set(flags)
+    }
+
+    Context fn cuMemcpyHtoD_v2(sim, to: u64, from: *const c_void, bytes: usize) {
+        to_device(sim, to, from, bytes, 0, true)
+    }
+    Context fn cuMemcpyHtoDAsync_v2(sim, to: u64, from: *const c_void, bytes: usize, stream: u64) {
+        to_device(sim, to, from, bytes, stream, false)
+    }
+    Context fn cuMemcpyDtoH_v2(sim, to: *mut c_void, from: u64, bytes: usize) {
+        to_host(sim, to, from, bytes, 0, true)
+    }
+    Context fn cuMemcpyDtoHAsync_v2(sim, to: *mut c_void, from: u64, bytes: usize, stream: u64) {
+        to_host(sim, to, from, bytes, stream, false)
+    }
+    Context fn cuMemcpyDtoD_v2(sim, to: u64, from: u64, bytes: usize) {
+        within_device(sim, to, from, bytes, 0)
+    }
+    Context fn cuMemcpyDtoDAsync_v2(sim, to: u64, from: u64, bytes: usize, stream: u64) {
+        within_device(sim, to, from, bytes, stream)
+    }
+    Context fn cuMemcpyPeerAsync(
+        sim, to: u64, to_context: u64, from: u64, from_context: u64, bytes: usize, stream: u64,
+    ) {
+        if to_context != sim.context_handle() || from_context != sim.context_handle() {
+            return Err(Code::INVALID_CONTEXT);
+        }
+        within_device(sim, to, from, bytes, stream)
+    }
+
+    Context fn cuMemsetD8_v2(sim, to: u64, value: c_uchar, count: usize) {
+        fill(sim, to, value.into(), 1, count, 0)
+    }
+    Context fn cuMemsetD8Async(sim, to: u64, value: c_uchar, count: usize, stream: u64) {
+        fill(sim, to, value.into(), 1, count, stream)
+    }
+    Context fn cuMemsetD16_v2(sim, to: u64, value: c_ushort, count: usize) {
+        fill(sim, to, value.into(), 2, count, 0)
+    }
+    Context fn cuMemsetD16Async(sim, to: u64, value: c_ushort, count: usize, stream: u64) {
+        fill(sim, to, value.into(), 2, count, stream)
+    }
+    Context fn cuMemsetD32_v2(sim, to: u64, value: c_uint, count: usize) {
+        fill(sim, to, value, 4, count, 0)
+    }
+    Context fn cuMemsetD32Async(sim, to: u64, value: c_uint, count: usize, stream: u64) {
+        fill(sim, to, value, 4, count, stream)
+    }
+}

@@ -1,0 +1,26 @@
+//! The exported functions, by the chapters of CUDA's manual.
+
+/// Defines exported functions: what each needs to be in place, its name, a name for the session, its arguments.
+macro_rules! api {
+    ($($needs:ident fn $name:ident($session:ident $(, $argument:ident: $type:ty)* $(,)?) $body:block)*) => {$(
+        #[unsafe(no_mangle)]
+        #[allow(clippy::too_many_arguments, reason = "the signature is CUDA's")]
+        pub extern "C" fn $name($($argument: $type),*) -> u32 {
+            $crate::call::call(stringify!($name), $crate::call::Needs::$needs, |$session| {
+                let _ = &$session;
+                $body
+            })
+        }
+    )*};
+}
+
+mod absent;
+mod context;
+mod device;
+mod event;
+mod launch;
+mod memory;
+mod module;
+mod pool;
+mod sim;
+mod stream;

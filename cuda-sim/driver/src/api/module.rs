@@ -1,0 +1,168 @@
+//! Modules and functions. An image is not looked at: names are resolved among the registered kernels.
+
+use super::device::{
+    MAX_THREADS_PER_BLOCK, MULTIPROCESSORS, SHARED_BYTES_PER_BLOCK, SHARED_BYTES_PER_BLOCK_OPTIN,
+    SHARED_BYTES_PER_MULTIPROCESSOR, THREADS_PER_MULTIPROCESSOR,
+};
+use crate::call::{Out, Session};
+use crate::error::{Code, Result};
+use crate::kernels;
+use crate::state::Function;
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+
+fn load(sim: &mut Session, image_given: bool) -> Result<u64> {
+    if !image_given {
+        return Err(Code::INVALID_VALUE);
+    }
+    if sim.draw_failure() {
+        let call = sim.call;
+        return Err(sim.injected(call, Code::OUT_OF_MEMORY));
+    }
+    kernels::load_from_environment()?;
+    let handle = sim.new_handle();
+    sim.modules.insert(handle, ());
+    Ok(handle)
+}
+
+pub fn function(sim: &Session, handle: u64) -> Result<Function> {
+    sim.functions.get(&handle).copied().ok_or(Code::INVALID_HANDLE)
+}
+
+const MAX_DYNAMIC_SHARED_SIZE_BYTES: c_int = 8;
+
+/// Blocks of one multiprocessor: as many as its threads and shared memory allow.
+fn blocks_per_multiprocessor(threads: c_int, shared_bytes: usize) -> Result<c_int> {
+    if threads < 1 {
+        return Err(Code::INVALID_VALUE);
+    }
+    if threads as u32 > MAX_THREADS_PER_BLOCK || shared_bytes > SHARED_BYTES_PER_BLOCK_OPTIN as usize {
+        return Ok(0);
+    }
+    let by_threads = THREADS_PER_MULTIPROCESSOR / (threads as u32).next_multiple_of(32);
+    let by_shared = SHARED_BYTES_PER_MULTIPROCESSOR as usize / (shared_bytes + 1024);
+    Ok(by_threads.min(32).min(by_shared as u32) as c_int)
+}
+
+fn potential_block(sim: &Session, handle: u64, limit: c_int) -> Result<(c_int, c_int)> {
+    function(sim, handle)?;
+    let block = if limit > 0 { limit.min(MAX_THREADS_PER_BLOCK as c_int) } else { MAX_THREADS_PER_BLOCK as c_int };
+    Ok((MULTIPROCESSORS * blocks_per_multiprocessor(block, 0)?, block))
+}
+
+api! {
+    Context fn cuModuleLoadData(sim, out: Out<u64>, image: *const c_void) {
+        out.set(load(sim, !image.is_null())?)
+    }
+    Context fn cuModuleLoadDataEx(
+        sim, out: Out<u64>, image: *const c_void, _count: c_uint, _options: *mut c_uint, _values: *mut *mut c_void,
+    ) {
+        out.set(load(sim, !image.is_null())?)
+    }
+    Context fn cuModuleLoadFatBinary(sim, out: Out<u64>, image: *const c_void) {
+        out.set(load(sim, !image.is_null())?)
+    }
+    Context fn cuModuleLoad(sim, out: Out<u64>, path: *const c_char) {
+        if path.is_null() {
+            return Err(Code::INVALID_VALUE);
+        }
+        // SAFETY: not null, so by the API's contract a C string.
+        let path = unsafe { CStr::from_ptr(path) };
+        if !std::path::Path::new(&*path.to_string_lossy()).exists() {
+            return Err(Code::FILE_NOT_FOUND);
+        }
+        out.set(load(sim, true)?)
+    }
+    Release fn cuModuleUnload(sim, handle: u64) {
+        if sim.modules.remove(&handle).is_none() {
+            return Err(Code::INVALID_HANDLE);
+        }
+        sim.functions.retain(|_, function| function.module != handle);
+        sim.wait_for_all()
+    }
+    Context fn cuModuleGetFunction(sim, out: Out<u64>, module: u64, name: *const c_char) {
+        if !sim.modules.contains_key(&module) {
+            return Err(Code::INVALID_HANDLE);
+        }
+        if name.is_null() {
+            return Err(Code::INVALID_VALUE);
+        }
+        // SAFETY: not null, so by the API's contract a C string.
+        let name = unsafe { CStr::from_ptr(name) };
+        let kernel = kernels::find(name).ok_or(Code::NOT_FOUND)?;
+        let handle = sim.new_handle();
+        let max_dynamic_shared_bytes = SHARED_BYTES_PER_BLOCK;
+        sim.functions.insert(handle, Function { module, kernel, max_dynamic_shared_bytes });
+        out.set(handle)
+    }
+    Context fn cuModuleGetGlobal_v2(sim, _address: *mut u64, _bytes: *mut usize, module: u64, _name: *const c_char) {
+        let known = sim.modules.contains_key(&module);
+        Err(if known { Code::NOT_FOUND } else { Code::INVALID_HANDLE })
+    }
+    Context fn cuFuncGetAttribute(sim, out: Out<c_int>, attribute: c_int, handle: u64) {
+        let function = function(sim, handle)?;
+        out.set(match attribute {
+            0 => MAX_THREADS_PER_BLOCK as c_int,
+            4 => 32, // registers of a thread
+            5 | 6 => 90, // versions of PTX and of the binary
+            MAX_DYNAMIC_SHARED_SIZE_BYTES => function.max_dynamic_shared_bytes as c_int,
+            _ => 0,
+        })
+    }
+    Context fn cuFuncSetAttribute(sim, handle: u64, attribute: c_int, value: c_int) {
+        let function = sim.functions.get_mut(&handle).ok_or(Code::INVALID_HANDLE)?;
+        if attribute == MAX_DYNAMIC_SHARED_SIZE_BYTES {
+            if !(0..=SHARED_BYTES_PER_BLOCK_OPTIN as c_int).contains(&value) {
+                return Err(Code::INVALID_VALUE);
+            }
+            function.max_dynamic_shared_bytes = value as u32;
+        }
+        Ok(())
+    }
+    Context fn cuFuncSetCacheConfig(sim, handle: u64, _config: c_uint) {
+        function(sim, handle).map(drop)
+    }
+    Context fn cuFuncGetModule(sim, out: Out<u64>, handle: u64) {
+        out.set(function(sim, handle)?.module)
+    }
+    Context fn cuFuncLoad(sim, handle: u64) {
+        function(sim, handle).map(drop)
+    }
+    Context fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
+        sim, out: Out<c_int>, handle: u64, threads: c_int, shared_bytes: usize,
+    ) {
+        function(sim, handle)?;
+        out.set(blocks_per_multiprocessor(threads, shared_bytes)?)
+    }
+    Context fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+        sim, out: Out<c_int>, handle: u64, threads: c_int, shared_bytes: usize, _flags: c_uint,
+    ) {
+        function(sim, handle)?;
+        out.set(blocks_per_multiprocessor(threads, shared_bytes)?)
+    }
+    Context fn cuOccupancyMaxPotentialBlockSize(
+        sim, min_grid: Out<c_int>, block: Out<c_int>, handle: u64, _shared_of_block: *const c_void,
+        _shared_bytes: usize, limit: c_int,
+    ) {
+        let found = potential_block(sim, handle, limit)?;
+        min_grid.set(found.0)?;
+        block.set(found.1)
+    }
+    Context fn cuOccupancyMaxPotentialBlockSizeWithFlags(
+        sim, min_grid: Out<c_int>, block: Out<c_int>, handle: u64, _shared_of_block: *const c_void,
+        _shared_bytes: usize, limit: c_int, _flags: c_uint,
+    ) {
+        let found = potential_block(sim, handle, limit)?;
+        min_grid.set(found.0)?;
+        block.set(found.1)
+    }
+    Context fn cuOccupancyAvailableDynamicSMemPerBlock(
+        sim, out: Out<usize>, handle: u64, blocks: c_int, _threads: c_int,
+    ) {
+        function(sim, handle)?;
+        if blocks < 1 {
+            return Err(Code::INVALID_VALUE);
+        }
+        let share = (SHARED_BYTES_PER_MULTIPROCESSOR / blocks as u32).saturating_sub(1024);
+        out.set(share.min(SHARED_BYTES_PER_BLOCK_OPTIN) as usize)
+    }
+}

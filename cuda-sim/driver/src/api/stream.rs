@@ -1,0 +1,103 @@
+//! Streams.
+
+use crate::call::{Out, Session};
+use crate::error::{Code, Result};
+use crate::state::{Kind, LEGACY, PER_THREAD, Work};
+use std::ffi::{c_int, c_uint, c_void};
+
+const NON_BLOCKING: c_uint = 1;
+const NOT_CAPTURING: c_uint = 0;
+
+fn create(sim: &mut Session, flags: c_uint, priority: c_int) -> Result<u64> {
+    if flags & !NON_BLOCKING != 0 {
+        return Err(Code::INVALID_VALUE);
+    }
+    if sim.draw_failure() {
+        let call = sim.call;
+        return Err(sim.injected(call, Code::OUT_OF_MEMORY));
+    }
+    let kind = if flags & NON_BLOCKING != 0 { Kind::NonBlocking } else { Kind::Blocking };
+    let handle = sim.new_handle();
+    let stream = sim.new_stream(kind, flags, priority.clamp(-5, 0));
+    sim.streams.insert(handle, stream);
+    Ok(handle)
+}
+
+api! {
+    Context fn cuStreamCreate(sim, out: Out<u64>, flags: c_uint) {
+        out.set(create(sim, flags, 0)?)
+    }
+    Context fn cuStreamCreateWithPriority(sim, out: Out<u64>, flags: c_uint, priority: c_int) {
+        out.set(create(sim, flags, priority)?)
+    }
+    Release fn cuStreamDestroy_v2(sim, handle: u64) {
+        if handle <= PER_THREAD {
+            return Err(Code::INVALID_HANDLE);
+        }
+        let id = sim.stream(handle)?;
+        let stream = sim.streams.get_mut(&id).ok_or(Code::INVALID_HANDLE)?;
+        // Returns at once; what is queued still runs.
+        stream.destroyed = true;
+        if stream.queue.is_empty() && !stream.busy {
+            sim.streams.remove(&id);
+        }
+        Ok(())
+    }
+    Context fn cuStreamSynchronize(sim, handle: u64) {
+        let stream = sim.stream(handle)?;
+        let point = match stream {
+            // The legacy stream waits for the blocking streams whenever something is queued on it.
+            LEGACY => sim.submit(handle, Work::Wait)?,
+            _ => (stream, sim.streams[&stream].enqueued),
+        };
+        sim.wait_for(&[point])
+    }
+    Context fn cuStreamQuery(sim, handle: u64) {
+        let stream = sim.stream(handle)?;
+        let point = (stream, sim.streams[&stream].enqueued);
+        sim.poll(point)
+    }
+    Context fn cuStreamWaitEvent(sim, handle: u64, event: u64, _flags: c_uint) {
+        let point = sim.events.get(&event).ok_or(Code::INVALID_HANDLE)?.point;
+        sim.stream(handle)?;
+        // An event that was never recorded is no wait.
+        if let Some(point) = point {
+            sim.submit_after(handle, Work::Wait, vec![point], None)?;
+        }
+        Ok(())
+    }
+    Context fn cuStreamGetPriority(sim, handle: u64, out: Out<c_int>) {
+        let stream = sim.stream(handle)?;
+        out.set(sim.streams[&stream].priority)
+    }
+    Context fn cuStreamGetFlags(sim, handle: u64, out: Out<c_uint>) {
+        let stream = sim.stream(handle)?;
+        out.set(sim.streams[&stream].flags)
+    }
+    Context fn cuStreamGetCtx(sim, handle: u64, out: Out<u64>) {
+        sim.stream(handle)?;
+        out.set(sim.context_handle())
+    }
+    Context fn cuStreamGetId(sim, handle: u64, out: Out<u64>) {
+        let stream = sim.stream(handle)?;
+        out.set(stream)
+    }
+    Context fn cuStreamIsCapturing(sim, handle: u64, out: Out<c_uint>) {
+        sim.stream(handle)?;
+        out.set(NOT_CAPTURING)
+    }
+    Context fn cuStreamGetCaptureInfo_v3(
+        sim, handle: u64, status: Out<c_uint>, _id: *mut u64, _graph: *mut c_void, _dependencies: *mut c_void,
+        _edges: *mut c_void, _count: *mut usize,
+    ) {
+        sim.stream(handle)?;
+        status.set(NOT_CAPTURING)
+    }
+    Context fn cuLaunchHostFunc(
+        sim, handle: u64, function: Option<extern "C" fn(*mut c_void)>, data: *mut c_void,
+    ) {
+        let function = function.ok_or(Code::INVALID_VALUE)?;
+        sim.submit(handle, Work::Host { function, data: data as usize })?;
+        Ok(())
+    }
+}

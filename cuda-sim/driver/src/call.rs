@@ -1,0 +1,410 @@
+//! What every call of the driver API goes through, and the scheduler, which runs queued operations inside of calls.
+
+use crate::config::Config;
+use crate::error::{self, Code, Result};
+use crate::kernels;
+use crate::memory::{memory, take_check_failure};
+use crate::state::{Kind, LEGACY, Operation, PER_THREAD, Place, Point, State, Work};
+use std::cell::{Cell, RefCell};
+use std::ops::{Deref, DerefMut};
+use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| Mutex::new(State::new(Config::from_environment())));
+/// Signalled when a host function has returned.
+static RETURNED: Condvar = Condvar::new();
+
+thread_local! {
+    /// This thread is running a host function, in which CUDA forbids its calls.
+    static IN_HOST_FUNCTION: Cell<bool> = const { Cell::new(false) };
+    /// The stack of contexts, by handle.
+    pub static CONTEXTS: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+    /// The context and handle of this thread's default stream.
+    static OWN_STREAM: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+}
+
+/// An argument through which a call returns something: null, or memory for a T, which is the API's contract.
+#[repr(transparent)]
+pub struct Out<T>(*mut T);
+
+impl<T> Out<T> {
+    /// An argument whose type depends on what was asked for: the caller matches it to the API.
+    pub fn untyped(pointer: *mut std::ffi::c_void) -> Self {
+        Out(pointer.cast())
+    }
+
+    pub fn set(&self, value: T) -> Result<()> {
+        if self.0.is_null() {
+            return Err(Code::INVALID_VALUE);
+        }
+        // SAFETY: not null, so by the contract of the API that the caller keeps, memory for a T, which need not be
+        // initialised.
+        unsafe { self.0.write(value) };
+        Ok(())
+    }
+
+    pub fn set_if_given(&self, value: T) {
+        let _ = self.set(value);
+    }
+}
+
+/// What a call needs to be in place.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Needs {
+    Nothing,
+    Init,
+    /// A current context that has not failed.
+    Context,
+    /// A current context. If it has failed the call still does its work, so that what the host gives back counts as
+    /// given back, and then returns the failure.
+    Release,
+}
+
+pub fn call(name: &'static str, needs: Needs, body: impl FnOnce(&mut Session) -> Result<()>) -> u32 {
+    if IN_HOST_FUNCTION.get() {
+        return Code::NOT_PERMITTED.0;
+    }
+    let mut session = Session::open(name);
+    let result = session.admit(needs).and_then(|()| {
+        let result = body(&mut session);
+        match (needs, session.sticky) {
+            (Needs::Release, Some(code)) => result.and(Err(code)),
+            _ => result,
+        }
+    });
+    if matches!(needs, Needs::Context | Needs::Release) {
+        session.progress();
+    }
+    match result {
+        Ok(()) => 0,
+        Err(code) => {
+            if code != Code::NOT_READY {
+                session.log(&format!("{name} returns {}", error::name(code.0)));
+            }
+            code.0
+        }
+    }
+}
+
+/// The state, locked for one call.
+pub struct Session {
+    /// Always there, except inside of a wait.
+    guard: Option<MutexGuard<'static, State>>,
+    pub call: &'static str,
+}
+
+impl Deref for Session {
+    type Target = State;
+    fn deref(&self) -> &State {
+        self.guard.as_ref().expect("the guard is only away inside of wait_for_return")
+    }
+}
+
+impl DerefMut for Session {
+    fn deref_mut(&mut self) -> &mut State {
+        self.guard.as_mut().expect("the guard is only away inside of wait_for_return")
+    }
+}
+
+impl Session {
+    pub fn open(call: &'static str) -> Self {
+        Session { guard: Some(STATE.lock().unwrap_or_else(PoisonError::into_inner)), call }
+    }
+
+    /// For the end of the process, when another thread may hold the lock for ever.
+    pub fn try_open(call: &'static str) -> Option<Self> {
+        Some(Session { guard: Some(STATE.try_lock().ok()?), call })
+    }
+
+    fn admit(&mut self, needs: Needs) -> Result<()> {
+        if needs == Needs::Nothing {
+            return Ok(());
+        }
+        if !self.initialised {
+            return Err(Code::NOT_INITIALIZED);
+        }
+        if needs == Needs::Init {
+            return Ok(());
+        }
+        let current = CONTEXTS.with_borrow(|stack| stack.last().copied());
+        if self.context_references == 0 || current != Some(self.context_handle()) {
+            return Err(Code::INVALID_CONTEXT);
+        }
+        if needs == Needs::Context { self.healthy() } else { Ok(()) }
+    }
+
+    /// The device works on while the host is between calls: on what is queued, some way, or not at all.
+    fn progress(&mut self) {
+        let eagerness = self.eagerness;
+        if self.random.chance(eagerness) {
+            for _ in 0..=self.random.below(3) {
+                self.step_any();
+            }
+        }
+    }
+
+    pub fn healthy(&self) -> Result<()> {
+        self.sticky.map_or(Ok(()), Err)
+    }
+
+    /// The stream that a handle names, for this thread.
+    pub fn stream(&mut self, handle: u64) -> Result<u64> {
+        match handle {
+            0 | LEGACY => Ok(LEGACY),
+            PER_THREAD => {
+                let context = self.context_handle();
+                let (of, own) = OWN_STREAM.get();
+                if of == context {
+                    return Ok(own);
+                }
+                // Below the handles given out, so that it is not taken for a stream that somebody made.
+                self.next_handle += 1;
+                let own = 0x1000 + self.next_handle;
+                let stream = self.new_stream(Kind::Blocking, 0, 0);
+                self.streams.insert(own, stream);
+                OWN_STREAM.set((context, own));
+                Ok(own)
+            }
+            _ if self.streams.get(&handle).is_some_and(|stream| !stream.destroyed) => Ok(handle),
+            _ => Err(Code::INVALID_HANDLE),
+        }
+    }
+
+    /// Queues an operation on the stream that a handle names.
+    pub fn submit(&mut self, handle: u64, work: Work) -> Result<Point> {
+        self.submit_after(handle, work, Vec::new(), None)
+    }
+
+    pub fn submit_after(
+        &mut self,
+        handle: u64,
+        work: Work,
+        after: Vec<Point>,
+        injected: Option<Code>,
+    ) -> Result<Point> {
+        let stream = self.stream(handle)?;
+        let call = self.call;
+        self.enqueue(stream, Operation { call, after, work, injected })
+    }
+
+    // The scheduler.
+
+    fn blocked_by(&self, operation: &Operation) -> Option<Point> {
+        operation.after.iter().copied().find(|&point| !self.reached(point))
+    }
+
+    fn is_runnable(&self, stream: u64) -> bool {
+        let Some(stream) = self.streams.get(&stream) else { return false };
+        !stream.busy && stream.queue.front().is_some_and(|operation| self.blocked_by(operation).is_none())
+    }
+
+    /// Runs one operation of any stream that can run one; false if none can.
+    fn step_any(&mut self) -> bool {
+        let runnable: Vec<u64> = self.streams.keys().copied().filter(|&id| self.is_runnable(id)).collect();
+        if runnable.is_empty() {
+            return false;
+        }
+        // Mostly the stream with the highest weight, so that some streams run far ahead of others, as evenly drawn
+        // steps seldom let them.
+        let chosen = if self.random.chance(64) {
+            runnable[self.random.below(runnable.len())]
+        } else {
+            runnable.into_iter().max_by_key(|id| self.streams[id].weight).unwrap_or(LEGACY)
+        };
+        if self.random.chance(16) {
+            let weight = self.random.next();
+            if let Some(stream) = self.streams.get_mut(&chosen) {
+                stream.weight = weight;
+            }
+        }
+        self.run_next(chosen);
+        true
+    }
+
+    /// Runs one operation that the stream's next one needs, or that one itself; false if a host function is what it
+    /// waits for.
+    fn step_toward(&mut self, mut stream: u64) -> bool {
+        while let Some(next) = self.streams.get(&stream) {
+            if next.busy {
+                return false;
+            }
+            let Some(operation) = next.queue.front() else { return false };
+            match self.blocked_by(operation) {
+                // Points are only taken of work queued earlier, so this ends.
+                Some((other, _)) => stream = other,
+                None => {
+                    self.run_next(stream);
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// Runs operations until all points are reached: only what must, or others as well, as the dice fall.
+    pub fn wait_for(&mut self, points: &[Point]) -> Result<()> {
+        let only_needed = self.random.coin();
+        while let Some(&(stream, _)) = points.iter().find(|&&point| !self.reached(point)) {
+            let moved = if only_needed || self.random.coin() { self.step_toward(stream) } else { self.step_any() };
+            if !moved {
+                assert!(self.streams.values().any(|stream| stream.busy), "queued operations wait for each other");
+                self.wait_for_return(None);
+            }
+        }
+        self.healthy()
+    }
+
+    /// One step towards a point, most times, so that a caller who polls gets there.
+    pub fn poll(&mut self, point: Point) -> Result<()> {
+        if !self.reached(point) && self.random.coin() {
+            self.step_toward(point.0);
+        }
+        self.healthy()?;
+        if self.reached(point) { Ok(()) } else { Err(Code::NOT_READY) }
+    }
+
+    pub fn wait_for_all(&mut self) -> Result<()> {
+        let points: Vec<Point> = self.streams.iter().map(|(&id, stream)| (id, stream.enqueued)).collect();
+        self.wait_for(&points)
+    }
+
+    fn wait_for_return(&mut self, limit: Option<Duration>) {
+        let guard = self.guard.take().expect("the guard is only away inside of this function");
+        self.guard = Some(match limit {
+            None => RETURNED.wait(guard).unwrap_or_else(PoisonError::into_inner),
+            Some(limit) => RETURNED.wait_timeout(guard, limit).unwrap_or_else(PoisonError::into_inner).0,
+        });
+    }
+
+    fn run_next(&mut self, stream: u64) {
+        let Some(operation) = self.streams.get_mut(&stream).and_then(|stream| stream.queue.pop_front()) else {
+            return;
+        };
+        if let Work::Host { function, data } = operation.work {
+            if self.sticky.is_none() {
+                self.run_host_function(stream, function, data);
+            } else {
+                self.finish(stream);
+            }
+            return;
+        }
+        self.run(operation);
+        self.finish(stream);
+    }
+
+    /// A host function runs on a thread of its own and without the lock, as it does in CUDA: it may wait for a lock
+    /// that the thread inside of this call holds. Mostly it returns at once, and waiting a little keeps the order of
+    /// things the same from run to run.
+    fn run_host_function(&mut self, stream: u64, function: extern "C" fn(*mut std::ffi::c_void), data: usize) {
+        let Some(running) = self.streams.get_mut(&stream) else { return };
+        running.busy = true;
+        let done = running.done;
+        std::thread::spawn(move || {
+            IN_HOST_FUNCTION.set(true);
+            function(data as *mut std::ffi::c_void);
+            let mut session = Session::open("cuLaunchHostFunc");
+            if take_check_failure() {
+                session.illegal("cuLaunchHostFunc", "the function touched memory that it may not");
+            }
+            if let Some(stream) = session.streams.get_mut(&stream) {
+                stream.busy = false;
+            }
+            session.finish(stream);
+            RETURNED.notify_all();
+        });
+        let patience = std::time::Instant::now() + Duration::from_millis(200);
+        while self.streams.get(&stream).is_some_and(|stream| stream.busy && stream.done == done) {
+            let Some(left) = patience.checked_duration_since(std::time::Instant::now()) else { break };
+            self.wait_for_return(Some(left));
+        }
+    }
+
+    fn finish(&mut self, id: u64) {
+        self.clock_ns += 1_000;
+        self.counts.operations_run += 1;
+        self.counts.pending -= 1;
+        if let Some(stream) = self.streams.get_mut(&id) {
+            stream.done += 1;
+            if stream.destroyed && stream.queue.is_empty() {
+                self.streams.remove(&id);
+            }
+        }
+        if self.counts.pending == 0 {
+            memory().drain_quarantine();
+        }
+    }
+
+    fn run(&mut self, operation: Operation) {
+        let call = operation.call;
+        if let Some(code) = operation.injected
+            && self.sticky.is_none()
+        {
+            let seed = self.config.fail_seed;
+            self.fail(code, format!("{call}: injected {} (CUDA_SIM_FAIL_SEED={seed})", error::name(code.0)));
+        }
+        // In a failed context only the books are kept.
+        let healthy = self.sticky.is_none();
+        match operation.work {
+            Work::Wait | Work::Host { .. } => {}
+            Work::Record { event, recording } => {
+                let now = self.clock_ns;
+                if let Some(event) = self.events.get_mut(&event)
+                    && event.recording == recording
+                {
+                    event.at_ns = Some(now);
+                }
+            }
+            Work::Allocate { id } => memory().activate(id),
+            Work::Free { id } => {
+                let freed = memory().release(id);
+                if let Err(damage) = freed {
+                    self.illegal(call, &damage);
+                }
+            }
+            Work::Copy { to, from, bytes } if healthy => {
+                if self.require_live(call, to) && self.require_live(call, from) {
+                    self.clock_ns += bytes as u64;
+                    // SAFETY: both ranges were checked against their blocks when the call was made, and that the
+                    // blocks are there just now; pageable memory is the caller's, who waits for this. They may
+                    // overlap.
+                    unsafe { std::ptr::copy(from.address() as *const u8, to.address() as *mut u8, bytes) };
+                }
+            }
+            Work::CopyStaged { to, bytes } if healthy => {
+                if self.require_live(call, to) {
+                    self.clock_ns += bytes.len() as u64;
+                    // SAFETY: the range was checked when the call was made and is there, as above.
+                    unsafe { std::ptr::copy(bytes.as_ptr(), to.address() as *mut u8, bytes.len()) };
+                }
+            }
+            Work::Fill { to, value, width, count } if healthy => {
+                if self.require_live(call, to) {
+                    self.clock_ns += (width * count) as u64;
+                    let value = value.to_le_bytes();
+                    for i in 0..count {
+                        // SAFETY: element i is within width * count bytes, which were checked when the call was
+                        // made; width is at most 4.
+                        unsafe { std::ptr::copy(value.as_ptr(), (to.address() + i * width) as *mut u8, width) };
+                    }
+                }
+            }
+            Work::Kernel { kernel, grid, block, shared_bytes, arguments } if healthy => {
+                take_check_failure();
+                let (name, status) = kernels::run(kernel, grid, block, shared_bytes, &arguments);
+                self.clock_ns += 1_000;
+                self.counts.kernels_run += 1;
+                if take_check_failure() {
+                    self.illegal(call, &format!("kernel {name} touched memory that it may not"));
+                } else if status != 0 {
+                    self.fail(Code::LAUNCH_FAILED, format!("{call}: kernel {name} failed with status {status}"));
+                }
+            }
+            Work::Copy { .. } | Work::CopyStaged { .. } | Work::Fill { .. } | Work::Kernel { .. } => {}
+        }
+    }
+
+    fn require_live(&mut self, call: &str, place: Place) -> bool {
+        let found = place.require_live();
+        found.map_err(|what| self.illegal(call, &what)).is_ok()
+    }
+}

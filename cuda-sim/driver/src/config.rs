@@ -1,0 +1,54 @@
+//! Settings from the environment.
+
+use std::str::FromStr;
+
+/// What to do at process exit with objects that are still alive.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Leaks {
+    Ignore,
+    Report,
+    Fail,
+}
+
+#[derive(Clone)]
+pub struct Config {
+    pub seed: u64,
+    pub fail_seed: u64,
+    /// Probability in [0, 1] that a call which can fail is made to.
+    pub fail_rate: f64,
+    pub memory_bytes: usize,
+    pub verbose: bool,
+    pub leaks: Leaks,
+}
+
+impl Config {
+    pub fn from_environment() -> Self {
+        let fail_seed = number::<u64>("CUDA_SIM_FAIL_SEED");
+        let fail_rate = number::<f64>("CUDA_SIM_FAIL_RATE");
+        Config {
+            seed: number("CUDA_SIM_SEED").unwrap_or(0),
+            // Either variable alone turns failures on.
+            fail_rate: fail_rate.unwrap_or(if fail_seed.is_some() { 0.01 } else { 0.0 }),
+            fail_seed: fail_seed.unwrap_or(0),
+            memory_bytes: number("CUDA_SIM_MEMORY_BYTES").unwrap_or(1 << 30),
+            verbose: std::env::var_os("CUDA_SIM_VERBOSE").is_some_and(|v| !v.is_empty() && v != "0"),
+            leaks: match std::env::var("CUDA_SIM_LEAKS").as_deref() {
+                Err(_) | Ok("" | "ignore") => Leaks::Ignore,
+                Ok("report") => Leaks::Report,
+                Ok("fail") => Leaks::Fail,
+                Ok(other) => refuse("CUDA_SIM_LEAKS", other, "ignore, report or fail"),
+            },
+        }
+    }
+}
+
+fn number<T: FromStr>(name: &str) -> Option<T> {
+    let text = std::env::var(name).ok().filter(|text| !text.is_empty())?;
+    Some(text.parse().unwrap_or_else(|_| refuse(name, &text, "a number")))
+}
+
+/// A setting that is ignored would make a test pass that tests nothing, so the process ends.
+fn refuse(name: &str, value: &str, wanted: &str) -> ! {
+    eprintln!("cuda-sim: {name}={value}: expected {wanted}");
+    std::process::exit(2);
+}

@@ -1,0 +1,224 @@
+//! The kernels that may be launched: host functions under the names of the device functions they stand for.
+
+use crate::error::{Code, Result};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+
+/// Runs a whole launch: `grid` and `block` point at three numbers each, `params` at a pointer for each parameter.
+pub type Launch = extern "C" fn(grid: *const u32, block: *const u32, shared_bytes: u32, params: *const *mut c_void);
+
+/// The same for many kernels behind one function: `data` is as it was registered. Returns 0, or a number that says why
+/// the kernel failed.
+pub type LaunchWith = extern "C" fn(
+    data: *mut c_void,
+    grid: *const u32,
+    block: *const u32,
+    shared_bytes: u32,
+    params: *const *mut c_void,
+) -> c_int;
+
+#[derive(Clone, Copy)]
+enum Function {
+    Own(Launch),
+    Shared(LaunchWith, usize),
+}
+
+struct Kernel {
+    name: String,
+    function: Function,
+    /// Sizes of the parameters in bytes, where they were given.
+    sizes: Option<Vec<usize>>,
+}
+
+static KERNELS: Mutex<Vec<Kernel>> = Mutex::new(Vec::new());
+
+fn kernels() -> MutexGuard<'static, Vec<Kernel>> {
+    KERNELS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Parameters of one launch, copied when the call was made, each 16-byte aligned.
+pub struct Arguments(Vec<Vec<u128>>);
+
+/// Parameters looked for when their number is not known, and the bytes taken of each: the most that CUDA passes.
+const UNKNOWN_COUNT: usize = 16;
+const UNKNOWN_BYTES: usize = 4096;
+
+pub fn find(name: &CStr) -> Option<usize> {
+    let name = name.to_str().ok()?;
+    kernels().iter().position(|kernel| kernel.name == name)
+}
+
+/// Copies the parameters that `params` points at.
+pub fn capture(kernel: usize, params: *const *mut c_void) -> Result<Arguments> {
+    let sizes = kernels()[kernel].sizes.clone();
+    let Some(sizes) = sizes else { return Ok(capture_unknown(params)) };
+    if sizes.is_empty() {
+        return Ok(Arguments(Vec::new()));
+    }
+    if params.is_null() {
+        return Err(Code::INVALID_VALUE);
+    }
+    let mut copies = Vec::new();
+    for (i, &size) in sizes.iter().enumerate() {
+        let mut copy = vec![0u128; size.div_ceil(16)];
+        // SAFETY: by the contract of cuLaunchKernel there is a pointer for each parameter of the kernel, and behind
+        // it the parameter, whose size whoever registered the kernel vouches for.
+        unsafe {
+            let from = *params.add(i);
+            if from.is_null() {
+                return Err(Code::INVALID_VALUE);
+            }
+            std::ptr::copy_nonoverlapping(from.cast::<u8>(), copy.as_mut_ptr().cast(), size);
+        }
+        copies.push(copy);
+    }
+    Ok(Arguments(copies))
+}
+
+/// The driver learns a kernel's parameters from its image; here nothing may be known of them. They must be copied
+/// before the launch returns all the same, so as much is taken as can be read where they could be. What is read
+/// beyond them is never looked at. Reading through the kernel reports memory that is not there, instead of faulting.
+fn capture_unknown(params: *const *mut c_void) -> Arguments {
+    static OWN: LazyLock<Option<File>> = LazyLock::new(|| File::open("/proc/self/mem").ok());
+    let Some(own) = OWN.as_ref() else {
+        eprintln!("cuda-sim: /proc/self/mem cannot be read: register kernels with cuda_sim_register_kernel_sized");
+        std::process::exit(2);
+    };
+    let read = |address: usize, into: &mut [u8]| {
+        let mut taken = 0;
+        while taken < into.len() {
+            match own.read_at(&mut into[taken..], (address + taken) as u64) {
+                Ok(bytes) if bytes > 0 => taken += bytes,
+                _ => break,
+            }
+        }
+        taken
+    };
+    let mut copies = Vec::new();
+    let mut bytes = [0; UNKNOWN_BYTES];
+    for i in 0..UNKNOWN_COUNT {
+        let mut pointer = [0; size_of::<usize>()];
+        let slot = (params as usize).wrapping_add(i * pointer.len());
+        if params.is_null() || read(slot, &mut pointer) < pointer.len() {
+            break;
+        }
+        let taken = match usize::from_ne_bytes(pointer) {
+            // Addresses of the upper half are not a process's.
+            address if address as isize > 0 => read(address, &mut bytes),
+            _ => 0,
+        };
+        let words = bytes[..taken].chunks(16).map(|chunk| {
+            let mut word = [0; 16];
+            word[..chunk.len()].copy_from_slice(chunk);
+            u128::from_ne_bytes(word)
+        });
+        copies.push(words.collect());
+    }
+    Arguments(copies)
+}
+
+/// Runs a launch, and returns the kernel's name and its status, 0 where all went well.
+pub fn run(
+    kernel: usize,
+    grid: [u32; 3],
+    block: [u32; 3],
+    shared_bytes: u32,
+    arguments: &Arguments,
+) -> (String, c_int) {
+    let (function, name) = {
+        let kernels = kernels();
+        (kernels[kernel].function, kernels[kernel].name.clone())
+    };
+    let pointers: Vec<*mut c_void> = arguments.0.iter().map(|copy| copy.as_ptr() as *mut c_void).collect();
+    let (grid, block, params) = (grid.as_ptr(), block.as_ptr(), pointers.as_ptr());
+    let status = match function {
+        Function::Own(launch) => {
+            launch(grid, block, shared_bytes, params);
+            0
+        }
+        Function::Shared(launch, data) => launch(data as *mut c_void, grid, block, shared_bytes, params),
+    };
+    (name, status)
+}
+
+fn register(name: *const c_char, function: Function, sizes: Option<Vec<usize>>) {
+    // SAFETY: callers pass a C string.
+    let name = unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
+    let mut kernels = kernels();
+    let kernel = Kernel { name, function, sizes };
+    // Functions are known by their place, so a kernel registered again keeps it.
+    match kernels.iter_mut().find(|known| known.name == kernel.name) {
+        Some(known) => *known = kernel,
+        None => kernels.push(kernel),
+    }
+}
+
+fn given_sizes(count: usize, sizes: *const usize) -> Option<Vec<usize>> {
+    Some(match count {
+        0 => Vec::new(),
+        // SAFETY: callers pass `count` sizes.
+        _ => unsafe { std::slice::from_raw_parts(sizes, count) }.to_vec(),
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuda_sim_register_kernel(name: *const c_char, launch: Launch) {
+    register(name, Function::Own(launch), None);
+}
+
+/// As above, for a kernel with `count` parameters of these sizes in bytes: exact, and cheaper to launch.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuda_sim_register_kernel_sized(
+    name: *const c_char,
+    launch: Launch,
+    count: usize,
+    sizes: *const usize,
+) {
+    register(name, Function::Own(launch), given_sizes(count, sizes));
+}
+
+/// As above, for kernels behind one function, told apart by `data`. A status other than 0 fails the context with
+/// CUDA_ERROR_LAUNCH_FAILED.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuda_sim_register_kernel_with(
+    name: *const c_char,
+    launch: LaunchWith,
+    data: *mut c_void,
+    count: usize,
+    sizes: *const usize,
+) {
+    register(name, Function::Shared(launch, data as usize), given_sizes(count, sizes));
+}
+
+/// Loads the shared object named by CUDA_SIM_KERNELS, once, and has it register its kernels.
+pub fn load_from_environment() -> Result<()> {
+    static LOADED: Mutex<bool> = Mutex::new(false);
+    let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(path) = std::env::var_os("CUDA_SIM_KERNELS").filter(|path| !path.is_empty() && !*loaded) else {
+        return Ok(());
+    };
+    let c_path = CString::new(path.as_encoded_bytes()).map_err(|_| Code::INVALID_VALUE)?;
+    // Programs load drivers for themselves alone. Kernels find cuda_sim_check and the like once it is there for all.
+    // SAFETY: a C string; nothing is loaded that is not already.
+    unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL | libc::RTLD_NOLOAD) };
+    // SAFETY: a C string, and the library is one made to be loaded into this process; it is never unloaded.
+    let library = unsafe { libc::dlopen(c_path.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
+    let entry = match library.is_null() {
+        true => std::ptr::null_mut(),
+        // SAFETY: a handle that dlopen returned, and a C string.
+        false => unsafe { libc::dlsym(library, c"cuda_sim_kernels".as_ptr()) },
+    };
+    if entry.is_null() {
+        // SAFETY: dlerror returns null or a C string that stays until this thread's next call of the loader.
+        let reason = unsafe { libc::dlerror().as_ref().map(|text| CStr::from_ptr(text)) };
+        eprintln!("cuda-sim: CUDA_SIM_KERNELS={}: {}", path.display(), reason.unwrap_or(c"?").to_string_lossy());
+        return Err(Code::SHARED_OBJECT_INIT_FAILED);
+    }
+    // SAFETY: the library's contract gives the symbol this type.
+    let entry: extern "C" fn(extern "C" fn(*const c_char, Launch)) = unsafe { std::mem::transmute(entry) };
+    entry(cuda_sim_register_kernel);
+    *loaded = true;
+    Ok(())
+}

@@ -1,0 +1,440 @@
+//! Device memory: one reserved range of host addresses with an allocator of its own, and the table of what in it may
+//! be touched. Also the table of pinned host memory.
+//!
+//! Two views are kept. The *host's* view changes when a call is made: an address may be used in calls from the
+//! allocating call to the freeing one. The *device's* view changes when the queued operation runs: before a
+//! stream-ordered allocation has run, and after a free has, the memory is not there.
+//!
+//! It has a lock apart from the scheduler's, always taken after it, because kernels ask `cuda_sim_check` while the
+//! scheduler runs them.
+
+use crate::random::Random;
+use std::cell::Cell;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What memory holds before anything is written to it.
+const FRESH: u8 = 0xCB;
+/// What memory holds once it is freed.
+const FREED: u8 = 0xDF;
+/// What lies behind each allocation.
+const FENCE: u8 = 0xFE;
+const FENCE_BYTES: usize = 512;
+/// As CUDA's allocator aligns.
+const ALIGN: usize = 512;
+const PAGE: usize = 4096;
+
+static MEMORY: Mutex<Memory> = Mutex::new(Memory::new());
+/// Counts changes of the device's view, for the caches of `check`.
+static GENERATION: AtomicU64 = AtomicU64::new(1);
+/// Whether a check has failed since it was last asked.
+static CHECK_FAILED: AtomicBool = AtomicBool::new(false);
+
+pub fn memory() -> MutexGuard<'static, Memory> {
+    MEMORY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct Allocation {
+    base: usize,
+    size: usize,
+    /// With the fence, and rounded up.
+    span: usize,
+    /// On the device: the allocation has run, the free has not.
+    live: bool,
+    /// The stream whose queue holds its free, while the span can still be taken over in that stream's order.
+    freeing_on: Option<u64>,
+    /// The span went to a later allocation of the same stream, so its free does not give it back.
+    taken_over: bool,
+}
+
+pub struct HostBlock {
+    pub size: usize,
+    pub id: u64,
+    pub flags: u32,
+    /// Allocated here, rather than registered by its owner.
+    pub owned: bool,
+}
+
+pub struct Memory {
+    arena_base: usize,
+    arena_bytes: usize,
+    capacity_bytes: usize,
+    used_bytes: usize,
+    peak_bytes: usize,
+    next_id: u64,
+    allocations: BTreeMap<u64, Allocation>,
+    /// Base address to allocation, as the host sees it.
+    usable: BTreeMap<usize, u64>,
+    /// Base address to allocation, as the device sees it.
+    live: BTreeMap<usize, u64>,
+    /// Free spans by address.
+    free: BTreeMap<usize, usize>,
+    cursor: usize,
+    /// Address ranges freed lately, for messages.
+    freed: VecDeque<(usize, usize)>,
+    host: BTreeMap<usize, HostBlock>,
+    /// Pinned memory freed while operations were queued, which may still read it.
+    quarantine: Vec<(usize, usize)>,
+}
+
+impl Memory {
+    const fn new() -> Self {
+        Memory {
+            arena_base: 0,
+            arena_bytes: 0,
+            capacity_bytes: 0,
+            used_bytes: 0,
+            peak_bytes: 0,
+            next_id: 1,
+            allocations: BTreeMap::new(),
+            usable: BTreeMap::new(),
+            live: BTreeMap::new(),
+            free: BTreeMap::new(),
+            cursor: 0,
+            freed: VecDeque::new(),
+            host: BTreeMap::new(),
+            quarantine: Vec::new(),
+        }
+    }
+
+    /// Forgets everything. The queues must be empty.
+    pub fn reset(&mut self, capacity_bytes: usize) {
+        // Room for fences and for holes between allocations; pages not touched cost nothing.
+        let arena_bytes = capacity_bytes.saturating_mul(4).next_multiple_of(PAGE);
+        if arena_bytes > self.arena_bytes {
+            self.map(arena_bytes);
+        }
+        let host = std::mem::take(&mut self.host);
+        self.quarantine.extend(host.into_iter().filter(|(_, block)| block.owned).map(|(base, b)| (base, b.size)));
+        self.drain_quarantine();
+        self.allocations.clear();
+        self.usable.clear();
+        self.live.clear();
+        self.freed.clear();
+        self.free = BTreeMap::from([(self.arena_base, arena_bytes)]);
+        self.cursor = 0;
+        self.capacity_bytes = capacity_bytes;
+        self.used_bytes = 0;
+        self.peak_bytes = 0;
+        GENERATION.fetch_add(1, Ordering::Release);
+        CHECK_FAILED.store(false, Ordering::Relaxed);
+    }
+
+    fn map(&mut self, bytes: usize) {
+        if self.arena_bytes > 0 {
+            // SAFETY: the range is the one mapped below, and no operation that could touch it is queued.
+            unsafe { libc::munmap(self.arena_base as *mut libc::c_void, self.arena_bytes) };
+        }
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: an anonymous mapping at an address of the system's choice touches no existing memory.
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+        if base == libc::MAP_FAILED {
+            eprintln!("cuda-sim: cannot reserve {bytes} bytes of addresses for CUDA_SIM_MEMORY_BYTES");
+            std::process::exit(2);
+        }
+        self.arena_base = base as usize;
+        self.arena_bytes = bytes;
+    }
+
+    pub fn capacity_bytes(&self) -> usize {
+        self.capacity_bytes
+    }
+
+    pub fn used_bytes(&self) -> usize {
+        self.used_bytes
+    }
+
+    pub fn peak_bytes(&self) -> usize {
+        self.peak_bytes
+    }
+
+    /// Allocations that the host has not freed, and their bytes.
+    pub fn usable(&self) -> (usize, usize) {
+        (self.usable.len(), self.usable.values().map(|id| self.allocations[id].size).sum())
+    }
+
+    /// Pinned blocks that the host has not freed or unregistered.
+    pub fn host_blocks(&self) -> usize {
+        self.host.len()
+    }
+
+    /// Finds addresses for an allocation, which is not on the device until `activate`. In the order of `stream`, a
+    /// span whose free is queued there may be taken over.
+    pub fn reserve(&mut self, size: usize, stream: Option<u64>, random: &mut Random) -> Option<(u64, u64)> {
+        let charge = size.checked_next_multiple_of(ALIGN)?;
+        let need = charge.checked_add(FENCE_BYTES)?;
+        if charge > self.capacity_bytes {
+            return None;
+        }
+        let reuse = stream.filter(|_| random.coin()).and_then(|stream| {
+            let fits = |a: &Allocation| a.freeing_on == Some(stream) && a.span >= need && a.span <= need * 2;
+            self.allocations.iter().find(|(_, allocation)| fits(allocation)).map(|(&id, _)| id)
+        });
+        let released = reuse.map_or(0, |id| charge_of(self.allocations[&id].size));
+        if self.used_bytes - released + charge > self.capacity_bytes {
+            return None;
+        }
+        let (base, span) = match reuse {
+            Some(id) => {
+                let old = self.allocations.get_mut(&id)?;
+                old.freeing_on = None;
+                old.taken_over = true;
+                (old.base, old.span)
+            }
+            None => (self.take_span(need, random)?, need),
+        };
+        self.used_bytes = self.used_bytes - released + charge;
+        self.peak_bytes = self.peak_bytes.max(self.used_bytes);
+        let id = self.next_id;
+        self.next_id += 1;
+        let allocation = Allocation { base, size, span, live: false, freeing_on: None, taken_over: false };
+        self.allocations.insert(id, allocation);
+        self.usable.insert(base, id);
+        Some((id, base as u64))
+    }
+
+    /// The lowest free span, so that addresses come back soon, or one further on, so that stale ones stay stale.
+    fn take_span(&mut self, need: usize, random: &mut Random) -> Option<usize> {
+        let from = if random.coin() { 0 } else { self.cursor };
+        let fits = |&(_, &bytes): &(&usize, &usize)| bytes >= need;
+        let found = self.free.range(from..).find(fits).or_else(|| self.free.iter().find(fits));
+        let (base, bytes) = found.map(|(&base, &bytes)| (base, bytes))?;
+        self.free.remove(&base);
+        if bytes > need {
+            self.free.insert(base + need, bytes - need);
+        }
+        self.cursor = base + need;
+        Some(base)
+    }
+
+    fn give_span(&mut self, mut base: usize, mut bytes: usize) {
+        if let Some(next) = self.free.remove(&(base + bytes)) {
+            bytes += next;
+        }
+        if let Some((&before, &length)) = self.free.range(..base).next_back()
+            && before + length == base
+        {
+            base = before;
+            bytes += length;
+        }
+        self.free.insert(base, bytes);
+    }
+
+    /// The allocation runs on the device: its memory is there, poisoned.
+    pub fn activate(&mut self, id: u64) {
+        if let Some(allocation) = self.allocations.get_mut(&id) {
+            allocation.live = true;
+            let (base, size, span) = (allocation.base, allocation.size, allocation.span);
+            fill(base, FRESH, size);
+            fill(base + size, FENCE, span - size);
+            self.live.insert(base, id);
+            GENERATION.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// The host gives an allocation up; on the device it is there until `release`.
+    pub fn retire(&mut self, address: u64, stream: Option<u64>) -> Result<u64, String> {
+        let Some(id) = self.usable.remove(&(address as usize)) else {
+            return Err(format!("{} is not the start of an allocation{}", hex(address), self.history(address, 1)));
+        };
+        if let Some(allocation) = self.allocations.get_mut(&id) {
+            allocation.freeing_on = stream;
+            if self.freed.len() == 4096 {
+                self.freed.pop_front();
+            }
+            self.freed.push_back((allocation.base, allocation.size));
+        }
+        Ok(id)
+    }
+
+    /// The free runs on the device.
+    pub fn release(&mut self, id: u64) -> Result<(), String> {
+        let Some(allocation) = self.allocations.remove(&id) else { return Ok(()) };
+        let Allocation { base, size, span, live, taken_over, .. } = allocation;
+        let damage = if live { fence_damage(base + size, span - size) } else { None };
+        if live {
+            self.live.remove(&base);
+            fill(base, FREED, span);
+        }
+        if !taken_over {
+            self.used_bytes -= charge_of(size);
+            self.give_span(base, span);
+        }
+        GENERATION.fetch_add(1, Ordering::Release);
+        match damage {
+            _ if !live => Err("freed before its stream-ordered allocation, made on another stream".into()),
+            Some(offset) => {
+                Err(format!("{offset} bytes past the end of {size} bytes at {} were written", hex(base as u64)))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The allocation that holds the range, as the host sees it.
+    pub fn find(&self, address: u64, bytes: usize) -> Result<u64, String> {
+        if let Some((&base, id)) = self.usable.range(..=address as usize).next_back() {
+            let size = self.allocations[id].size;
+            let offset = address as usize - base;
+            if offset < size && bytes <= size - offset {
+                return Ok(*id);
+            }
+            if offset < size {
+                return Err(format!(
+                    "{bytes} bytes at {} run past the end of an allocation of {size} bytes at offset {offset}",
+                    hex(address)
+                ));
+            }
+        }
+        Err(format!("{bytes} bytes at {} are not device memory{}", hex(address), self.history(address, bytes)))
+    }
+
+    /// Whether an allocation found by `find` is on the device now.
+    pub fn require_live(&self, id: u64) -> Result<(), String> {
+        match self.allocations.get(&id) {
+            Some(allocation) if allocation.live => Ok(()),
+            Some(_) => Err("used before its stream-ordered allocation, made on another stream".into()),
+            None => Err("used after it was freed".into()),
+        }
+    }
+
+    /// Base address and size of the allocation that holds an address.
+    pub fn extent(&self, address: u64) -> Option<(u64, usize)> {
+        let id = self.find(address, 1).ok()?;
+        let allocation = self.allocations.get(&id)?;
+        Some((allocation.base as u64, allocation.size))
+    }
+
+    fn history(&self, address: u64, bytes: usize) -> &'static str {
+        let (start, end) = (address as usize, (address as usize).saturating_add(bytes));
+        if self.freed.iter().any(|&(base, size)| start < base + size && base < end) { " (it was freed)" } else { "" }
+    }
+
+    /// Whether an address is in the device's range, whatever lies there.
+    pub fn is_device_address(&self, address: usize) -> bool {
+        (self.arena_base..self.arena_base + self.arena_bytes).contains(&address)
+    }
+
+    pub fn allocate_host(&mut self, size: usize, flags: u32) -> Option<usize> {
+        let layout = std::alloc::Layout::from_size_align(size, PAGE).ok()?;
+        // SAFETY: the caller refuses a size of 0.
+        let base = unsafe { std::alloc::alloc(layout) } as usize;
+        if base == 0 {
+            return None;
+        }
+        fill(base, FRESH, size);
+        self.insert_host(base, size, flags, true);
+        Some(base)
+    }
+
+    /// Registers memory of the host's; false where some of it is registered.
+    pub fn register_host(&mut self, base: usize, size: usize, flags: u32) -> bool {
+        let end = base.saturating_add(size);
+        if self.host.range(..end).next_back().is_some_and(|(&other, block)| other + block.size > base) {
+            return false;
+        }
+        self.insert_host(base, size, flags, false);
+        true
+    }
+
+    fn insert_host(&mut self, base: usize, size: usize, flags: u32, owned: bool) {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.host.insert(base, HostBlock { size, id, flags, owned });
+        GENERATION.fetch_add(1, Ordering::Release);
+    }
+
+    /// Takes a block that starts at `base` out of the table, if it is of the kind meant.
+    pub fn remove_host(&mut self, base: usize, owned: bool) -> bool {
+        if self.host.get(&base).is_none_or(|block| block.owned != owned) {
+            return false;
+        }
+        if let Some(block) = self.host.remove(&base)
+            && owned
+        {
+            fill(base, FREED, block.size);
+            self.quarantine.push((base, block.size));
+        }
+        GENERATION.fetch_add(1, Ordering::Release);
+        true
+    }
+
+    /// Gives freed pinned memory back to the system, once no queued operation can read it.
+    pub fn drain_quarantine(&mut self) {
+        for (base, size) in self.quarantine.drain(..) {
+            if let Ok(layout) = std::alloc::Layout::from_size_align(size, PAGE) {
+                // SAFETY: allocated in `allocate_host` with this layout, and out of the table since.
+                unsafe { std::alloc::dealloc(base as *mut u8, layout) };
+            }
+        }
+    }
+
+    /// The pinned block that an address lies in.
+    pub fn host_block(&self, address: usize) -> Option<(usize, &HostBlock)> {
+        let (&base, block) = self.host.range(..=address).next_back()?;
+        (address - base < block.size).then_some((base, block))
+    }
+
+    /// The range, live on the device or pinned, that holds an address: what a kernel may touch.
+    fn reachable(&self, address: usize) -> Option<(usize, usize)> {
+        if let Some((&base, id)) = self.live.range(..=address).next_back() {
+            let size = self.allocations[id].size;
+            if address - base < size {
+                return Some((base, base + size));
+            }
+        }
+        self.host_block(address).map(|(base, block)| (base, base + block.size))
+    }
+}
+
+fn charge_of(size: usize) -> usize {
+    size.next_multiple_of(ALIGN)
+}
+
+fn hex(address: u64) -> String {
+    format!("{address:#x}")
+}
+
+fn fill(base: usize, byte: u8, bytes: usize) {
+    // SAFETY: callers pass ranges of the arena or of a host block, both writable. Nothing borrows from either: they
+    // are only ever reached through raw pointers.
+    unsafe { std::ptr::write_bytes(base as *mut u8, byte, bytes) };
+}
+
+/// How far behind the end the last wrong byte of a fence lies, counted from 1.
+fn fence_damage(base: usize, bytes: usize) -> Option<usize> {
+    // SAFETY: a fence is inside the arena; a byte is copied out, no reference is made.
+    (0..bytes).rev().find(|&i| unsafe { ((base + i) as *const u8).read_volatile() } != FENCE).map(|i| i + 1)
+}
+
+thread_local! {
+    /// Generation, start and end of the range that this thread last found.
+    static LAST: Cell<(u64, usize, usize)> = const { Cell::new((0, 0, 0)) };
+}
+
+/// Whether a kernel may touch the range now. A failure is remembered for the kernel's launch to report.
+pub fn check(address: usize, bytes: usize) -> bool {
+    if bytes == 0 {
+        return true;
+    }
+    let generation = GENERATION.load(Ordering::Acquire);
+    let (seen, mut start, mut end) = LAST.get();
+    if seen != generation || address < start || address >= end {
+        let Some(range) = memory().reachable(address) else {
+            CHECK_FAILED.store(true, Ordering::Relaxed);
+            return false;
+        };
+        (start, end) = range;
+        LAST.set((generation, start, end));
+    }
+    let within = bytes <= end - address;
+    if !within {
+        CHECK_FAILED.store(true, Ordering::Relaxed);
+    }
+    within
+}
+
+/// Whether a check failed since the last call of this.
+pub fn take_check_failure() -> bool {
+    CHECK_FAILED.swap(false, Ordering::Relaxed)
+}

@@ -1,0 +1,398 @@
+//! What the driver knows: its context, streams, events, modules and functions, and the fault that failed it.
+
+use crate::config::{Config, Leaks};
+use crate::error::{self, Code, Result};
+use crate::kernels::Arguments;
+use crate::memory::memory;
+use crate::random::Random;
+use std::collections::{BTreeMap, VecDeque};
+use std::ffi::c_void;
+
+/// The handle of the legacy default stream, and what the null stream stands for.
+pub const LEGACY: u64 = 1;
+/// The handle by which each thread names its own default stream.
+pub const PER_THREAD: u64 = 2;
+
+/// Failures remembered.
+const MESSAGES: usize = 64;
+
+#[derive(Clone, Copy, PartialEq)]
+pub enum Kind {
+    /// The one default stream: waits for all blocking streams, and they for it.
+    Legacy,
+    Blocking,
+    NonBlocking,
+}
+
+/// "So many operations of this stream are done."
+pub type Point = (u64, u64);
+
+/// An operation in a stream's queue.
+pub struct Operation {
+    pub call: &'static str,
+    /// Points of other streams to be reached first.
+    pub after: Vec<Point>,
+    pub work: Work,
+    /// The failure that was drawn for it.
+    pub injected: Option<Code>,
+}
+
+pub enum Work {
+    /// Only the wait for the points.
+    Wait,
+    Record {
+        event: u64,
+        recording: u64,
+    },
+    /// Both ends are read and written when it runs.
+    Copy {
+        to: Place,
+        from: Place,
+        bytes: usize,
+    },
+    /// The source was pageable, so its bytes were taken when the call was made.
+    CopyStaged {
+        to: Place,
+        bytes: Vec<u8>,
+    },
+    Fill {
+        to: Place,
+        value: u32,
+        width: usize,
+        count: usize,
+    },
+    Allocate {
+        id: u64,
+    },
+    Free {
+        id: u64,
+    },
+    Kernel {
+        kernel: usize,
+        grid: [u32; 3],
+        block: [u32; 3],
+        shared_bytes: u32,
+        arguments: Arguments,
+    },
+    Host {
+        function: extern "C" fn(*mut c_void),
+        data: usize,
+    },
+}
+
+/// An end of a copy.
+#[derive(Clone, Copy)]
+pub enum Place {
+    Device {
+        address: u64,
+        id: u64,
+    },
+    Pinned {
+        address: usize,
+        id: u64,
+    },
+    /// Only where the call itself waits until the operation has run.
+    Pageable {
+        address: usize,
+    },
+}
+
+impl Place {
+    pub fn address(self) -> usize {
+        match self {
+            Place::Device { address, .. } => address as usize,
+            Place::Pinned { address, .. } | Place::Pageable { address } => address,
+        }
+    }
+
+    /// Whether the memory is still, and already, there when the operation runs.
+    pub fn require_live(self) -> std::result::Result<(), String> {
+        match self {
+            Place::Device { id, .. } => memory().require_live(id),
+            Place::Pinned { address, id } => match memory().host_block(address) {
+                Some((_, block)) if block.id == id => Ok(()),
+                _ => Err("pinned memory was freed before the copy ran".into()),
+            },
+            Place::Pageable { .. } => Ok(()),
+        }
+    }
+}
+
+pub struct Stream {
+    pub kind: Kind,
+    pub flags: u32,
+    pub priority: i32,
+    /// The scheduler's preference, drawn at random.
+    pub weight: u64,
+    pub queue: VecDeque<Operation>,
+    pub enqueued: u64,
+    pub done: u64,
+    /// A host function of this stream is running.
+    pub busy: bool,
+    /// Destroyed by the host; it goes when its queue is empty.
+    pub destroyed: bool,
+}
+
+#[derive(Default)]
+pub struct Event {
+    pub timed: bool,
+    /// The point that the last record stands for; none if it was never recorded.
+    pub point: Option<Point>,
+    pub recording: u64,
+    /// Simulated time at which that recording ran.
+    pub at_ns: Option<u64>,
+}
+
+#[derive(Clone, Copy)]
+pub struct Function {
+    pub module: u64,
+    pub kernel: usize,
+    pub max_dynamic_shared_bytes: u32,
+}
+
+/// Counts for `cuda_sim_report`. The layout is part of the interface.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct Report {
+    /// Device allocations that were not freed, and their bytes.
+    pub allocations: u64,
+    pub allocation_bytes: u64,
+    /// Pinned blocks that were not freed or unregistered.
+    pub host_allocations: u64,
+    /// Streams made and not destroyed.
+    pub streams: u64,
+    pub events: u64,
+    pub modules: u64,
+    /// References to the primary context.
+    pub contexts: u64,
+    /// Objects of all these kinds that were alive when the context was destroyed under them.
+    pub lost: u64,
+    /// Operations queued and not run.
+    pub pending: u64,
+    pub operations_run: u64,
+    pub kernels_run: u64,
+    pub injected_failures: u64,
+    /// Accesses outside of what was allocated at the time.
+    pub illegal_accesses: u64,
+    /// Device memory in use at most.
+    pub peak_bytes: u64,
+}
+
+pub struct State {
+    pub config: Config,
+    pub random: Random,
+    pub fail_random: Random,
+    /// After how many of 256 calls queued work progresses unasked. Drawn from the seed.
+    pub eagerness: u64,
+    pub initialised: bool,
+    pub context_references: u64,
+    pub context_flags: u32,
+    /// Counts contexts made, so that handles of destroyed ones and of earlier runs are known for what they are.
+    pub incarnation: u64,
+    pub next_handle: u64,
+    pub streams: BTreeMap<u64, Stream>,
+    pub events: BTreeMap<u64, Event>,
+    pub modules: BTreeMap<u64, ()>,
+    pub functions: BTreeMap<u64, Function>,
+    pub pool_attributes: BTreeMap<(u64, u32), u64>,
+    pub limits: BTreeMap<u32, usize>,
+    pub clock_ns: u64,
+    pub sticky: Option<Code>,
+    /// What failed, first to last, as far as MESSAGES goes.
+    pub messages: Vec<String>,
+    pub counts: Report,
+}
+
+impl State {
+    pub fn new(config: Config) -> Self {
+        let mut state = State {
+            random: Random::new(0),
+            fail_random: Random::new(0),
+            eagerness: 0,
+            initialised: false,
+            context_references: 0,
+            context_flags: 0,
+            incarnation: 0,
+            next_handle: 0,
+            streams: BTreeMap::new(),
+            events: BTreeMap::new(),
+            modules: BTreeMap::new(),
+            functions: BTreeMap::new(),
+            pool_attributes: BTreeMap::new(),
+            limits: BTreeMap::new(),
+            clock_ns: 0,
+            sticky: None,
+            messages: Vec::new(),
+            counts: Report::default(),
+            config,
+        };
+        state.restart();
+        state
+    }
+
+    /// Back to the state before cuInit, with the settings in `config`.
+    pub fn restart(&mut self) {
+        self.random = Random::new(self.config.seed);
+        self.fail_random = Random::new(self.config.fail_seed ^ 0xFA11_FA11_FA11_FA11);
+        // Some seeds run nothing before they must, some nearly all at once: both find mistakes the other does not.
+        self.eagerness = [0, 0, 8, 64, 160, 256][self.random.below(6)];
+        self.initialised = false;
+        self.context_references = 0;
+        self.counts = Report::default();
+        self.messages.clear();
+        self.clear_context();
+    }
+
+    /// Drops all that belongs to the context.
+    pub fn clear_context(&mut self) {
+        self.streams.clear();
+        self.events.clear();
+        self.modules.clear();
+        self.functions.clear();
+        self.pool_attributes.clear();
+        self.limits.clear();
+        self.sticky = None;
+        self.context_flags = 0;
+        self.incarnation += 1;
+        let peak = memory().peak_bytes() as u64;
+        self.counts.peak_bytes = self.counts.peak_bytes.max(peak);
+        memory().reset(self.config.memory_bytes);
+        let legacy = self.new_stream(Kind::Legacy, 0, 0);
+        self.streams.insert(LEGACY, legacy);
+    }
+
+    pub fn context_handle(&self) -> u64 {
+        0xC000_0000 + self.incarnation * 16
+    }
+
+    /// Handles look like pointers, and none is ever used twice.
+    pub fn new_handle(&mut self) -> u64 {
+        self.next_handle += 1;
+        0x1_0000_0000 + self.next_handle * 16
+    }
+
+    pub fn new_stream(&mut self, kind: Kind, flags: u32, priority: i32) -> Stream {
+        Stream {
+            kind,
+            flags,
+            priority,
+            weight: self.random.next(),
+            queue: VecDeque::new(),
+            enqueued: 0,
+            done: 0,
+            busy: false,
+            destroyed: false,
+        }
+    }
+
+    pub fn reached(&self, point: Point) -> bool {
+        // A stream that is gone had run everything.
+        self.streams.get(&point.0).is_none_or(|stream| stream.done >= point.1)
+    }
+
+    /// Puts an operation at the end of a stream's queue and returns the point at which it is done.
+    pub fn enqueue(&mut self, stream: u64, mut operation: Operation) -> Result<Point> {
+        let kind = self.streams.get(&stream).ok_or(Code::INVALID_HANDLE)?.kind;
+        match kind {
+            Kind::Legacy => {
+                let blocking = self.streams.iter().filter(|(_, other)| other.kind == Kind::Blocking);
+                operation.after.extend(blocking.map(|(&id, other)| (id, other.enqueued)));
+            }
+            Kind::Blocking => operation.after.push((LEGACY, self.streams[&LEGACY].enqueued)),
+            Kind::NonBlocking => {}
+        }
+        let stream_id = stream;
+        let stream = self.streams.get_mut(&stream_id).ok_or(Code::INVALID_HANDLE)?;
+        stream.queue.push_back(operation);
+        stream.enqueued += 1;
+        self.counts.pending += 1;
+        Ok((stream_id, stream.enqueued))
+    }
+
+    /// Fails the context, as CUDA does: every later call returns the code, until the context is destroyed.
+    pub fn fail(&mut self, code: Code, message: String) {
+        self.log(&format!("{} {message}", error::name(code.0)));
+        if self.sticky.is_none() {
+            self.sticky = Some(code);
+            self.remember(message);
+        }
+    }
+
+    pub fn illegal(&mut self, call: &str, what: &str) -> Code {
+        self.counts.illegal_accesses += 1;
+        let seed = self.config.seed;
+        self.fail(Code::ILLEGAL_ADDRESS, format!("{call}: {what} (CUDA_SIM_SEED={seed})"));
+        Code::ILLEGAL_ADDRESS
+    }
+
+    pub fn remember(&mut self, message: String) {
+        if self.messages.len() < MESSAGES {
+            self.messages.push(message);
+        }
+    }
+
+    pub fn log(&self, text: &str) {
+        if self.config.verbose {
+            eprintln!("cuda-sim: {text}");
+        }
+    }
+
+    /// Whether a failure is drawn for this call.
+    pub fn draw_failure(&mut self) -> bool {
+        if self.config.fail_rate <= 0.0 || self.fail_random.unit() >= self.config.fail_rate {
+            return false;
+        }
+        self.counts.injected_failures += 1;
+        true
+    }
+
+    /// Fails the call at once and leaves the context as it is.
+    pub fn injected(&mut self, call: &str, code: Code) -> Code {
+        let message =
+            format!("{call}: injected {} (CUDA_SIM_FAIL_SEED={})", error::name(code.0), self.config.fail_seed);
+        self.log(&message);
+        self.remember(message);
+        code
+    }
+
+    pub fn report(&self) -> Report {
+        let memory = memory();
+        let (allocations, bytes) = memory.usable();
+        Report {
+            allocations: allocations as u64,
+            allocation_bytes: bytes as u64,
+            host_allocations: memory.host_blocks() as u64,
+            streams: self.made_streams(),
+            events: self.events.len() as u64,
+            modules: self.modules.len() as u64,
+            contexts: self.context_references,
+            peak_bytes: self.counts.peak_bytes.max(memory.peak_bytes() as u64),
+            ..self.counts
+        }
+    }
+
+    fn made_streams(&self) -> u64 {
+        self.streams.iter().filter(|(id, stream)| **id >= 0x1_0000_0000 && !stream.destroyed).count() as u64
+    }
+
+    /// Says what is still alive as the process ends; the exit status where that fails the process.
+    pub fn at_exit(&self) -> Option<i32> {
+        let report = self.report();
+        let live = report.allocations + report.host_allocations + report.streams + report.events + report.modules;
+        if self.config.leaks == Leaks::Ignore || live + report.lost == 0 {
+            return None;
+        }
+        eprintln!(
+            "cuda-sim: alive at exit: {} device allocations ({} bytes), {} pinned, {} streams, {} events, {} modules; \
+             {} objects were alive when the context was destroyed",
+            report.allocations,
+            report.allocation_bytes,
+            report.host_allocations,
+            report.streams,
+            report.events,
+            report.modules,
+            report.lost
+        );
+        (self.config.leaks == Leaks::Fail).then_some(86)
+    }
+}

@@ -1,0 +1,312 @@
+//! Loads the simulated driver before cudarc looks for one, and holds the kernels and programs of the tests.
+
+#![allow(dead_code, reason = "each test file uses some of this")]
+
+use cudarc::driver::sys::{CUevent_flags, CUresult};
+use cudarc::driver::{
+    CudaContext, CudaEvent, CudaFunction, CudaSlice, CudaStream, DriverError, LaunchConfig, PushKernelArg, result,
+};
+use cudarc::nvrtc::Ptx;
+use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// As `cuda_sim_report` fills it.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug, PartialEq)]
+pub struct Report {
+    pub allocations: u64,
+    pub allocation_bytes: u64,
+    pub host_allocations: u64,
+    pub streams: u64,
+    pub events: u64,
+    pub modules: u64,
+    pub contexts: u64,
+    pub lost: u64,
+    pub pending: u64,
+    pub operations_run: u64,
+    pub kernels_run: u64,
+    pub injected_failures: u64,
+    pub illegal_accesses: u64,
+    pub peak_bytes: u64,
+}
+
+impl Report {
+    pub fn alive(&self) -> u64 {
+        self.allocations + self.host_allocations + self.streams + self.events + self.modules + self.lost
+    }
+}
+
+type LaunchWith = extern "C" fn(*mut c_void, *const u32, *const u32, u32, *const *mut c_void) -> c_int;
+type Launch = extern "C" fn(*const u32, *const u32, u32, *const *mut c_void);
+
+struct Driver {
+    library: Library,
+    reset: extern "C" fn(u64, u64, f64, usize),
+    report: extern "C" fn(*mut Report),
+    message: extern "C" fn(*mut c_char, usize) -> usize,
+    check: extern "C" fn(*const u8, usize) -> bool,
+}
+
+/// The built library lies beside the test's executable, or, for an uplifted one, a folder above.
+pub fn library_path() -> PathBuf {
+    let exe = std::env::current_exe().unwrap();
+    exe.ancestors()
+        .skip(1)
+        .take(2)
+        .map(|folder| folder.join("libcuda_sim_driver.so"))
+        .find(|path| path.exists())
+        .expect("libcuda_sim_driver.so lies in cargo's target folder")
+}
+
+fn driver() -> &'static Driver {
+    static DRIVER: OnceLock<Driver> = OnceLock::new();
+    DRIVER.get_or_init(|| {
+        // SAFETY: the library is the one this package builds; its symbols have the types given to them here. It stays
+        // loaded as long as the static.
+        unsafe {
+            let library = Library::open(Some(library_path()), RTLD_NOW | RTLD_GLOBAL).unwrap();
+            let driver = Driver {
+                reset: *library.get(b"cuda_sim_reset").unwrap(),
+                report: *library.get(b"cuda_sim_report").unwrap(),
+                message: *library.get(b"cuda_sim_message").unwrap(),
+                check: *library.get(b"cuda_sim_check").unwrap(),
+                library,
+            };
+            type Sized = extern "C" fn(*const c_char, Launch, usize, *const usize);
+            let sized = *driver.library.get::<Sized>(b"cuda_sim_register_kernel_sized").unwrap();
+            let unsized_ =
+                *driver.library.get::<extern "C" fn(*const c_char, Launch)>(b"cuda_sim_register_kernel").unwrap();
+            sized(c"add_one".as_ptr(), add_one, 2, [8usize, 8].as_ptr());
+            sized(c"write_unguarded".as_ptr(), write_unguarded, 2, [8usize, 8].as_ptr());
+            type With = extern "C" fn(*const c_char, LaunchWith, *mut c_void, usize, *const usize);
+            let with = *driver.library.get::<With>(b"cuda_sim_register_kernel_with").unwrap();
+            with(c"status_0".as_ptr(), status, std::ptr::null_mut(), 0, std::ptr::null());
+            with(c"status_2".as_ptr(), status, std::ptr::without_provenance_mut(2), 0, std::ptr::null());
+            unsized_(c"add_one_unsized".as_ptr(), add_one);
+            driver
+        }
+    })
+}
+
+pub fn has_symbol(name: &str) -> bool {
+    // SAFETY: only asks whether the symbol is there.
+    unsafe { driver().library.get::<*const c_void>(name.as_bytes()).is_ok() }
+}
+
+/// `add_one(unsigned char *data, size_t bytes)`, which asks before it touches memory, as kernels built for the host do.
+extern "C" fn add_one(_grid: *const u32, _block: *const u32, _shared_bytes: u32, params: *const *mut c_void) {
+    // SAFETY: the launch passes these two parameters.
+    let (data, bytes) = unsafe { ((*params).cast::<*mut u8>().read(), (*params.add(1)).cast::<usize>().read()) };
+    if !(driver().check)(data, bytes) {
+        return;
+    }
+    for i in 0..bytes {
+        // SAFETY: checked just now.
+        unsafe { *data.add(i) = (*data.add(i)).wrapping_add(1) };
+    }
+}
+
+/// `write_unguarded(unsigned char *data, size_t bytes)`: a kernel without a bounds guard.
+extern "C" fn write_unguarded(_grid: *const u32, _block: *const u32, _shared_bytes: u32, params: *const *mut c_void) {
+    // SAFETY: the launch passes these two parameters. The tests go past an allocation by less than its fence.
+    unsafe {
+        let (data, bytes) = ((*params).cast::<*mut u8>().read(), (*params.add(1)).cast::<usize>().read());
+        std::ptr::write_bytes(data, 0x11, bytes);
+    }
+}
+
+/// Returns what it was registered with.
+extern "C" fn status(
+    data: *mut c_void,
+    _grid: *const u32,
+    _block: *const u32,
+    _shared_bytes: u32,
+    _params: *const *mut c_void,
+) -> c_int {
+    data.addr() as c_int
+}
+
+/// The simulation, for one test at a time.
+pub struct Sim(#[allow(dead_code, reason = "held")] MutexGuard<'static, ()>);
+
+impl Sim {
+    pub fn start() -> Self {
+        static ONE: Mutex<()> = Mutex::new(());
+        let sim = Sim(ONE.lock().unwrap_or_else(PoisonError::into_inner));
+        sim.reset(0);
+        let name = CudaContext::new(0).and_then(|context| context.name()).unwrap();
+        assert_eq!(name, "simulated device", "cudarc found another driver: run the tests through cuda-sim/driver/run");
+        sim.reset(0);
+        sim
+    }
+
+    pub fn reset(&self, seed: u64) {
+        (driver().reset)(seed, 0, 0.0, 64 << 20);
+    }
+
+    pub fn reset_with_failures(&self, seed: u64, rate: f64) {
+        (driver().reset)(seed, seed, rate, 64 << 20);
+    }
+
+    pub fn report(&self) -> Report {
+        let mut report = Report::default();
+        (driver().report)(&mut report);
+        report
+    }
+
+    /// What has failed, a line each.
+    pub fn message(&self) -> String {
+        let mut bytes = [0u8; 8192];
+        (driver().message)(bytes.as_mut_ptr().cast(), bytes.len());
+        CStr::from_bytes_until_nul(&bytes).unwrap().to_str().unwrap().to_owned()
+    }
+}
+
+/// Code of an error, for comparing.
+pub fn code<T: std::fmt::Debug>(result: Result<T, DriverError>) -> CUresult {
+    result.expect_err("an error was expected").0
+}
+
+pub fn kernel(context: &Arc<CudaContext>, name: &str) -> Result<CudaFunction, DriverError> {
+    context.load_module(Ptx::from_binary(vec![0; 4]))?.load_function(name)
+}
+
+pub fn one_block() -> LaunchConfig {
+    LaunchConfig { grid_dim: (1, 1, 1), block_dim: (1, 1, 1), shared_mem_bytes: 0 }
+}
+
+pub fn launch(stream: &CudaStream, function: &CudaFunction, data: u64, bytes: usize) -> Result<(), DriverError> {
+    // SAFETY: the kernels of these tests take an address and a size.
+    unsafe { stream.launch_builder(function).arg(&data).arg(&bytes).launch(one_block()) }.map(drop)
+}
+
+/// Pinned memory that nothing watches over, as a loader's staging buffers are.
+pub struct Pinned {
+    pub address: *mut u8,
+    pub bytes: usize,
+}
+
+impl Pinned {
+    pub fn new(bytes: usize) -> Result<Self, DriverError> {
+        // SAFETY: freed once, in drop.
+        let address = unsafe { result::malloc_host(bytes, 0) }?.cast();
+        Ok(Pinned { address, bytes })
+    }
+
+    pub fn fill(&self, value: u8) {
+        // SAFETY: the block has this size. The queue may read it at any time, which is what the tests are about; it
+        // does so through raw pointers within calls of this thread.
+        unsafe { std::ptr::write_bytes(self.address, value, self.bytes) };
+    }
+
+    pub fn bytes(&self) -> Vec<u8> {
+        // SAFETY: as above.
+        unsafe { std::slice::from_raw_parts(self.address, self.bytes) }.to_vec()
+    }
+
+    /// # Safety
+    ///
+    /// Nothing may change the memory while the slice lives; it is for passing to a call.
+    pub unsafe fn slice(&self) -> &'static mut [u8] {
+        // SAFETY: by the function's contract.
+        unsafe { std::slice::from_raw_parts_mut(self.address, self.bytes) }
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // SAFETY: allocated in new.
+        let _ = unsafe { result::free_host(self.address.cast()) };
+    }
+}
+
+/// Waits that a program of the tests may leave out.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Mistake {
+    None,
+    /// The kernel does not wait for the upload.
+    NoUploadWait,
+    /// The download does not wait for the kernel.
+    NoKernelWait,
+    /// The upload does not wait until its device buffer has been downloaded.
+    NoReuseWait,
+    /// The host refills the staging buffer without waiting for its upload.
+    NoStagingWait,
+    /// The host reads the result without waiting for the download.
+    NoResultWait,
+}
+
+pub const BATCHES: u8 = 5;
+const BATCH_BYTES: usize = 64;
+
+/// A loader in small: batches go up on one stream, through a kernel on a second, and down on a third, by way of two
+/// device buffers and two staging buffers. Returns what came down.
+pub fn loader(mistake: Mistake) -> Result<Vec<Vec<u8>>, DriverError> {
+    let context = CudaContext::new(0)?;
+    // SAFETY: the program's own events order the streams, unless it is to be wrong.
+    unsafe { context.disable_event_tracking() };
+    let function = kernel(&context, "add_one")?;
+    let (up, compute, down) = (context.new_stream()?, context.new_stream()?, context.new_stream()?);
+    let mut slots = Vec::new();
+    for _ in 0..2 {
+        // SAFETY: written before it is read.
+        let device: CudaSlice<u8> = unsafe { up.alloc(BATCH_BYTES) }?;
+        slots.push((device, Pinned::new(BATCH_BYTES)?, None::<(CudaEvent, CudaEvent)>));
+    }
+    // From here on the buffers are there for every stream.
+    up.synchronize()?;
+    let results: Vec<Pinned> = (0..BATCHES).map(|_| Pinned::new(BATCH_BYTES)).collect::<Result<_, _>>()?;
+    let flags = Some(CUevent_flags::CU_EVENT_DISABLE_TIMING);
+    let outcome = (|| {
+        for batch in 0..BATCHES {
+            let (device, staging, used) = &mut slots[usize::from(batch) % 2];
+            let address = device_address(device);
+            if let Some((uploaded, downloaded)) = used {
+                if mistake != Mistake::NoStagingWait {
+                    uploaded.synchronize()?;
+                }
+                if mistake != Mistake::NoReuseWait {
+                    up.wait(downloaded)?;
+                }
+            }
+            staging.fill(batch * 10);
+            // SAFETY: the buffers outlive the queue, which is drained below.
+            unsafe { result::memcpy_htod_async(address, staging.slice(), up.cu_stream()) }?;
+            let uploaded = up.record_event(flags)?;
+            if mistake != Mistake::NoUploadWait {
+                compute.wait(&uploaded)?;
+            }
+            launch(&compute, &function, address, BATCH_BYTES)?;
+            let computed = compute.record_event(flags)?;
+            if mistake != Mistake::NoKernelWait {
+                down.wait(&computed)?;
+            }
+            let result = &results[usize::from(batch)];
+            // SAFETY: as above.
+            unsafe { result::memcpy_dtoh_async(result.slice(), address, down.cu_stream()) }?;
+            *used = Some((uploaded, down.record_event(flags)?));
+        }
+        if mistake != Mistake::NoResultWait {
+            down.synchronize()?;
+        }
+        Ok(results.iter().map(Pinned::bytes).collect())
+    })();
+    // Nothing may be freed under the queue's hands, of a program that failed either.
+    let drained = context.synchronize();
+    outcome.and_then(|bytes| drained.map(|()| bytes))
+}
+
+/// What `loader` returns when it is right.
+pub fn expected() -> Vec<Vec<u8>> {
+    (0..BATCHES).map(|batch| vec![batch * 10 + 1; BATCH_BYTES]).collect()
+}
+
+/// The address of a slice, without the waits that cudarc would add.
+pub fn device_address<T>(slice: &CudaSlice<T>) -> u64 {
+    use cudarc::driver::DevicePtr;
+    let (address, guard) = slice.device_ptr(slice.stream());
+    std::mem::drop(guard);
+    address
+}

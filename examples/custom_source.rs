@@ -1,0 +1,75 @@
+//! A source of one's own: many pictures packed into one block of memory, as from one large file.
+
+use std::borrow::Cow;
+use std::ops::Range;
+use warpfeed::{DType, Error, JpegOptions, Layout, Pipeline, Result, Source, encode_jpeg, experiment::synth};
+
+/// Encoded pictures one after the other, and where each lies.
+struct Packed {
+    bytes: Vec<u8>,
+    places: Vec<(Range<usize>, u32)>,
+    classes: Vec<String>,
+}
+
+impl Packed {
+    fn push(&mut self, picture: &[u8], label: u32) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(picture);
+        self.places.push((start..self.bytes.len(), label));
+    }
+}
+
+impl Source for Packed {
+    fn len(&self) -> u64 {
+        self.places.len() as u64
+    }
+
+    /// Borrowed from the block: `buffer` is for sources that must read into something.
+    fn read<'a>(&'a self, index: u64, _buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+        let (place, _) = self.places.get(index as usize).ok_or_else(|| Error::Parameter {
+            operation: "Packed::read",
+            parameter: "index",
+            expected: format!("below {}", self.len()),
+            got: index.to_string(),
+        })?;
+        Ok(&self.bytes[place.clone()])
+    }
+
+    fn label(&self, index: u64) -> u32 {
+        self.places[index as usize].1
+    }
+
+    fn name(&self, index: u64) -> Cow<'_, str> {
+        format!("packed picture {index}").into()
+    }
+
+    fn classes(&self) -> &[String] {
+        &self.classes
+    }
+}
+
+fn main() -> Result<()> {
+    let classes = ["disc", "box", "triangle"];
+    let mut packed = Packed { bytes: Vec::new(), places: Vec::new(), classes: classes.map(str::to_owned).into() };
+    for index in 0..12 {
+        let label = index % 3;
+        let picture = synth::picture(7, index.into(), label, 3);
+        packed.push(&encode_jpeg(&picture, &JpegOptions::default())?, label);
+    }
+    let pipeline = Pipeline::builder(packed)
+        .batch_size(4)
+        .shuffle(1)
+        .random_resized_crop(96)
+        .output(DType::U8, Layout::Nhwc)
+        .build()?;
+    let mut seen = 0;
+    for batch in pipeline.epoch(0) {
+        let batch = batch?;
+        for (index, &label) in batch.indices().iter().zip(batch.labels()) {
+            println!("packed picture {index} is a {}", pipeline.classes()[label as usize]);
+        }
+        seen += batch.len();
+    }
+    println!("{seen} pictures of {}", pipeline.picture_size());
+    Ok(())
+}

@@ -1,0 +1,127 @@
+//! Memory that a decoder state works in.
+
+use std::ptr;
+
+use crate::bindings::{
+    cudaStream_t, nvjpegBufferDevice_t, nvjpegBufferPinned_t, nvjpegDevAllocatorV2_t, nvjpegPinnedAllocatorV2_t,
+};
+use crate::error::Result;
+use crate::handle::{Allocator, Handle, call, call_optional};
+
+macro_rules! buffer {
+    (
+        $(#[$doc:meta])* $name:ident, $raw:ty, $allocator:ty, $as_allocator:ident, $create:ident, $create_v2:ident,
+        $resize:ident, $destroy:ident
+    ) => {
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub struct $name {
+            raw: $raw,
+            handle: Handle,
+            /// nvJPEG was given the address.
+            _allocator: Option<Box<$allocator>>,
+        }
+
+        // SAFETY: nvJPEG's documentation asks for one for each thread that decodes, not for one thread for each; an
+        // allocator's context is for every thread by the contract of `with_allocator`.
+        unsafe impl Send for $name {}
+
+        impl $name {
+            /// An empty buffer, which grows as pictures need it, with memory from CUDA itself.
+            ///
+            /// # Synchronization
+            ///
+            /// Complete on return.
+            ///
+            /// # Errors
+            ///
+            /// [`Error::Status`](crate::Error::Status).
+            pub fn new(handle: &Handle) -> Result<Self> {
+                handle.report_drop_error()?;
+                let mut raw = ptr::null_mut();
+                // SAFETY: the handle is valid; a null allocator stands for CUDA's; `raw` is written to before the call
+                // returns.
+                unsafe { call!(handle.functions(), $create(handle.as_raw(), ptr::null_mut(), &raw mut raw))? };
+                Ok(Self { raw, handle: handle.clone(), _allocator: None })
+            }
+
+            /// An empty buffer with memory from the caller.
+            ///
+            /// # Safety
+            ///
+            /// That of [`Handle::with_allocators`], until the buffer is dropped.
+            ///
+            /// # Synchronization
+            ///
+            /// Complete on return.
+            ///
+            /// # Errors
+            ///
+            /// [`Error::MissingFunction`](crate::Error::MissingFunction) before CUDA 11.7, or
+            /// [`Error::Status`](crate::Error::Status).
+            pub unsafe fn with_allocator(handle: &Handle, allocator: Allocator) -> Result<Self> {
+                handle.report_drop_error()?;
+                let mut raw = ptr::null_mut();
+                let mut kept = Box::new(allocator.$as_allocator());
+                // SAFETY: the handle is valid; the allocator is as nvJPEG wants it by this function's contract, and at
+                // an address that stays the same until the buffer is destroyed; `raw` is written to before the call
+                // returns.
+                unsafe {
+                    call_optional!(
+                        handle.library(),
+                        $create_v2(handle.as_raw(), &raw mut *kept, &raw mut raw)
+                    )?;
+                }
+                Ok(Self { raw, handle: handle.clone(), _allocator: Some(kept) })
+            }
+
+            /// Makes it hold at least so many bytes, so that decoding need not allocate.
+            ///
+            /// # Safety
+            ///
+            /// `stream` must be a live stream of the handle's device, or null, and no work that uses this buffer may be
+            /// under way on another stream.
+            ///
+            /// # Synchronization
+            ///
+            /// The old memory is given back in the order of `stream`; the new is for work queued there afterwards.
+            ///
+            /// # Errors
+            ///
+            /// [`Error::MissingFunction`](crate::Error::MissingFunction) before CUDA 12.3, or
+            /// [`Error::Status`](crate::Error::Status).
+            pub unsafe fn reserve(&mut self, size_bytes: usize, stream: cudaStream_t) -> Result<()> {
+                // SAFETY: the buffer is valid; the stream is by this function's contract.
+                unsafe { call_optional!(self.handle.library(), $resize(self.raw, size_bytes, stream)) }
+            }
+
+            pub(crate) fn as_raw(&self) -> $raw {
+                self.raw
+            }
+
+            pub(crate) fn handle(&self) -> &Handle {
+                &self.handle
+            }
+        }
+
+        impl Drop for $name {
+            fn drop(&mut self) {
+                // SAFETY: the buffer is valid and owned here; a state that it is attached to owns it, and is destroyed
+                // before it.
+                self.handle.note_drop(unsafe { call!(self.handle.functions(), $destroy(self.raw)) });
+            }
+        }
+    };
+}
+
+buffer! {
+    /// Pinned memory of the host, which the host phase writes and the transfer reads.
+    PinnedBuffer, nvjpegBufferPinned_t, nvjpegPinnedAllocatorV2_t, pinned, nvjpegBufferPinnedCreate,
+    nvjpegBufferPinnedCreateV2, nvjpegBufferPinnedResize, nvjpegBufferPinnedDestroy
+}
+
+buffer! {
+    /// Device memory, which the transfer writes and the device phase works in.
+    DeviceBuffer, nvjpegBufferDevice_t, nvjpegDevAllocatorV2_t, device, nvjpegBufferDeviceCreate,
+    nvjpegBufferDeviceCreateV2, nvjpegBufferDeviceResize, nvjpegBufferDeviceDestroy
+}

@@ -1,0 +1,309 @@
+//! Decoding one picture, in phases.
+
+use std::ptr;
+use std::sync::Arc;
+
+use crate::bindings::{NVJPEG_MAX_COMPONENT, cudaStream_t, nvjpegImage_t, nvjpegJpegDecoder_t, nvjpegJpegState_t};
+use crate::buffer::{DeviceBuffer, PinnedBuffer};
+use crate::error::{Error, Result};
+use crate::handle::{Backend, Handle, call};
+use crate::params::DecodeParams;
+use crate::stream::{Header, Jpeg};
+
+/// Device memory that a picture is decoded to: up to four planes, by address and row pitch.
+#[derive(Debug, Clone, Copy)]
+#[repr(transparent)]
+pub struct Image(pub(crate) nvjpegImage_t);
+
+// SAFETY: addresses of the device, which this crate never reads through; to use them is what the unsafe functions that
+// take an image have contracts for.
+unsafe impl Send for Image {}
+// SAFETY: as above.
+unsafe impl Sync for Image {}
+
+impl Image {
+    /// One plane, for the interleaved formats: rows of 3 bytes a pixel.
+    #[must_use]
+    pub fn interleaved(address: *mut u8, pitch_bytes: usize) -> Self {
+        Self::planes(&[(address, pitch_bytes)])
+    }
+
+    /// Up to four planes, each an address and the bytes from one row to the next; those beyond the fourth are ignored.
+    #[must_use]
+    pub fn planes(planes: &[(*mut u8, usize)]) -> Self {
+        const N: usize = NVJPEG_MAX_COMPONENT as usize;
+        let mut image = nvjpegImage_t { channel: [ptr::null_mut(); N], pitch: [0; N] };
+        for (index, (address, pitch_bytes)) in planes.iter().take(N).enumerate() {
+            (image.channel[index], image.pitch[index]) = (*address, *pitch_bytes);
+        }
+        Self(image)
+    }
+}
+
+/// A way of decoding single pictures; it holds nothing of them, and all workers may share it. Clones are of the same one.
+#[derive(Debug, Clone)]
+pub struct Decoder {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    raw: nvjpegJpegDecoder_t,
+    handle: Handle,
+}
+
+// SAFETY: nvJPEG's documentation keeps what belongs to a decode in the state, and does not count the decoder among the
+// objects that each thread needs one of its own of.
+unsafe impl Send for Inner {}
+// SAFETY: as above.
+unsafe impl Sync for Inner {}
+
+impl Decoder {
+    /// A decoder of the kind.
+    ///
+    /// # Synchronization
+    ///
+    /// Complete on return.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Status`]: the device or the library lacks the back end.
+    pub fn new(handle: &Handle, backend: Backend) -> Result<Self> {
+        handle.report_drop_error()?;
+        let mut raw = ptr::null_mut();
+        // SAFETY: the handle is valid; `raw` is written to before the call returns.
+        unsafe { call!(handle.functions(), nvjpegDecoderCreate(handle.as_raw(), backend.raw(), &raw mut raw))? };
+        Ok(Self { inner: Arc::new(Inner { raw, handle: handle.clone() }) })
+    }
+
+    /// Whether it decodes this picture in this way.
+    ///
+    /// # Synchronization
+    ///
+    /// The host's work alone, complete on return.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Parameter`] for objects of another handle, or [`Error::Status`].
+    pub fn supports(&self, jpeg: &Header<'_>, params: &DecodeParams) -> Result<bool> {
+        const CALL: &str = "nvjpegDecoderJpegSupported";
+        self.handle().require_same(jpeg.handle(), CALL, "jpeg")?;
+        self.handle().require_same(params.handle(), CALL, "params")?;
+        let mut unsupported = -1;
+        // SAFETY: all objects are valid and of one handle; the number is written to before the call returns.
+        unsafe {
+            call!(
+                self.handle().functions(),
+                nvjpegDecoderJpegSupported(self.inner.raw, jpeg.as_raw(), params.as_raw(), &raw mut unsupported)
+            )?;
+        }
+        // As nvjpeg.h has it, 0 stands for yes.
+        Ok(unsupported == 0)
+    }
+
+    fn handle(&self) -> &Handle {
+        &self.inner.handle
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // SAFETY: the decoder is valid; states hold a clone of it, so they are destroyed.
+        self.handle.note_drop(unsafe { call!(self.handle.functions(), nvjpegDecoderDestroy(self.raw)) });
+    }
+}
+
+/// What one worker needs to decode pictures one after the other, in three phases: on the host, the transfer, and on the
+/// device. It wants a pinned and a device buffer first.
+#[derive(Debug)]
+pub struct DecoderState {
+    raw: nvjpegJpegState_t,
+    // Dropped after the state is destroyed, and in this order: the state refers to the buffers and the decoder.
+    pinned: Option<PinnedBuffer>,
+    device: Option<DeviceBuffer>,
+    decoder: Decoder,
+}
+
+// SAFETY: nvJPEG's documentation asks for one for each thread, not for one thread for each.
+unsafe impl Send for DecoderState {}
+
+impl DecoderState {
+    /// A state of a decoder, without buffers.
+    ///
+    /// # Synchronization
+    ///
+    /// Complete on return.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Status`].
+    pub fn new(decoder: &Decoder) -> Result<Self> {
+        let handle = decoder.handle();
+        handle.report_drop_error()?;
+        let mut raw = ptr::null_mut();
+        // SAFETY: handle and decoder are valid; `raw` is written to before the call returns.
+        unsafe {
+            call!(handle.functions(), nvjpegDecoderStateCreate(handle.as_raw(), decoder.inner.raw, &raw mut raw))?;
+        }
+        Ok(Self { raw, pinned: None, device: None, decoder: decoder.clone() })
+    }
+
+    /// Gives it a pinned buffer, and returns the one that it had. With two of them in turn, the next host phase may
+    /// write one while the transfer still reads the other.
+    ///
+    /// # Synchronization
+    ///
+    /// Does not wait. A buffer that comes back may still be read by a transfer: see
+    /// [`transfer_to_device`](Self::transfer_to_device).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Parameter`] for a buffer of another handle, or [`Error::Status`]; the old one then stays.
+    pub fn attach_pinned(&mut self, buffer: PinnedBuffer) -> Result<Option<PinnedBuffer>> {
+        let handle = self.decoder.handle();
+        handle.require_same(buffer.handle(), "nvjpegStateAttachPinnedBuffer", "buffer")?;
+        // SAFETY: state and buffer are valid and of one handle; the buffer is kept as long as it is attached.
+        unsafe { call!(handle.functions(), nvjpegStateAttachPinnedBuffer(self.raw, buffer.as_raw()))? };
+        Ok(self.pinned.replace(buffer))
+    }
+
+    /// Gives it a device buffer, and returns the one that it had.
+    ///
+    /// # Synchronization
+    ///
+    /// Does not wait. A buffer that comes back may still be in use: see [`decode_device`](Self::decode_device).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Parameter`] for a buffer of another handle, or [`Error::Status`]; the old one then stays.
+    pub fn attach_device(&mut self, buffer: DeviceBuffer) -> Result<Option<DeviceBuffer>> {
+        let handle = self.decoder.handle();
+        handle.require_same(buffer.handle(), "nvjpegStateAttachDeviceBuffer", "buffer")?;
+        // SAFETY: state and buffer are valid and of one handle; the buffer is kept as long as it is attached.
+        unsafe { call!(handle.functions(), nvjpegStateAttachDeviceBuffer(self.raw, buffer.as_raw()))? };
+        Ok(self.device.replace(buffer))
+    }
+
+    /// Takes the buffers out, to attach them to a state of another decoder. This one decodes no more until it is given
+    /// others.
+    pub fn detach(&mut self) -> (Option<PinnedBuffer>, Option<DeviceBuffer>) {
+        (self.pinned.take(), self.device.take())
+    }
+
+    /// The first phase, into the pinned buffer: all of the Huffman decoding with [`Backend::Hybrid`].
+    ///
+    /// # Synchronization
+    ///
+    /// The host's work alone, complete on return. It does not wait for the transfer of an earlier picture.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Parameter`] without buffers or for objects of another handle; [`Error::Status`] for pictures that are
+    /// damaged or that the decoder does not take.
+    pub fn decode_host(&mut self, params: &DecodeParams, jpeg: &Jpeg<'_>) -> Result<()> {
+        const CALL: &str = "nvjpegDecodeJpegHost";
+        let handle = self.decoder.handle();
+        self.require_buffers(CALL)?;
+        handle.require_same(params.handle(), CALL, "params")?;
+        handle.require_same(jpeg.handle(), CALL, "jpeg")?;
+        // SAFETY: all objects are valid and of one handle, and the buffers are attached. That no transfer reads the
+        // pinned buffer is in the contract of `transfer_to_device`.
+        unsafe {
+            call!(
+                handle.functions(),
+                nvjpegDecodeJpegHost(handle.as_raw(), self.decoder.inner.raw, self.raw, params.as_raw(), jpeg.as_raw())
+            )
+        }
+    }
+
+    /// The second phase: queues the copy from the pinned buffer to the device buffer.
+    ///
+    /// # Safety
+    ///
+    /// - The last call on this state was a [`decode_host`](Self::decode_host) that succeeded, of this `jpeg`, and the
+    ///   parameters given to it have been neither changed nor dropped.
+    /// - `stream` is a live stream of the handle's device, or null. The device buffer is in no use by work that `stream`
+    ///   does not wait for.
+    /// - Until the copy has been done, which the caller learns by an event or by synchronising, the pinned buffer is
+    ///   neither written by another host phase nor dropped, and the picture's bytes and the state are not dropped.
+    ///
+    /// # Synchronization
+    ///
+    /// Nothing is complete on return: the copy runs on `stream`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Parameter`] without buffers or for objects of another handle, or [`Error::Status`].
+    pub unsafe fn transfer_to_device(&mut self, jpeg: &Jpeg<'_>, stream: cudaStream_t) -> Result<()> {
+        const CALL: &str = "nvjpegDecodeJpegTransferToDevice";
+        let handle = self.decoder.handle();
+        self.require_buffers(CALL)?;
+        handle.require_same(jpeg.handle(), CALL, "jpeg")?;
+        // SAFETY: all objects are valid and of one handle, and the buffers are attached; the rest is the contract.
+        unsafe {
+            call!(
+                handle.functions(),
+                nvjpegDecodeJpegTransferToDevice(
+                    handle.as_raw(),
+                    self.decoder.inner.raw,
+                    self.raw,
+                    jpeg.as_raw(),
+                    stream,
+                )
+            )
+        }
+    }
+
+    /// The third phase: queues the decoding on the device, into `destination`.
+    ///
+    /// # Safety
+    ///
+    /// - The last call on this state was a [`transfer_to_device`](Self::transfer_to_device) that succeeded, on the same
+    ///   `stream`, and the parameters given to [`decode_host`](Self::decode_host) have been neither changed nor dropped.
+    /// - Each plane of `destination` that the output format has is device memory of at least its rows times its pitch,
+    ///   the pitch at least a row, and it stays allocated until the work is done.
+    /// - Nothing else uses the destination before the work is done. With [`Backend::Hardware`] it must be idle already
+    ///   when this is called, known by an event or by synchronising: the engines of Hopper do not keep the order of the
+    ///   stream.
+    /// - Until the work is done the state is not used again, and neither it nor its buffers are dropped.
+    ///
+    /// # Synchronization
+    ///
+    /// Nothing is complete on return: `destination` is written on `stream`, and may be read by work queued there
+    /// afterwards.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Parameter`] without buffers, or [`Error::Status`].
+    pub unsafe fn decode_device(&mut self, destination: &Image, stream: cudaStream_t) -> Result<()> {
+        let handle = self.decoder.handle();
+        self.require_buffers("nvjpegDecodeJpegDevice")?;
+        // nvJPEG takes it mutable.
+        let mut image = destination.0;
+        // SAFETY: all objects are valid and of one handle, and the buffers are attached; the rest is the contract.
+        unsafe {
+            call!(
+                handle.functions(),
+                nvjpegDecodeJpegDevice(handle.as_raw(), self.decoder.inner.raw, self.raw, &raw mut image, stream)
+            )
+        }
+    }
+
+    fn require_buffers(&self, call: &'static str) -> Result<()> {
+        let lacking = match (&self.pinned, &self.device) {
+            (Some(_), Some(_)) => return Ok(()),
+            (None, Some(_)) => "no pinned buffer",
+            (Some(_), None) => "no device buffer",
+            (None, None) => "neither",
+        };
+        Err(Error::parameter(call, "state", "given a pinned and a device buffer", lacking))
+    }
+}
+
+impl Drop for DecoderState {
+    fn drop(&mut self) {
+        let handle = self.decoder.handle();
+        // SAFETY: the state is valid and owned here; that no work uses it any more is in the contract of the phases.
+        handle.note_drop(unsafe { call!(handle.functions(), nvjpegJpegStateDestroy(self.raw)) });
+    }
+}

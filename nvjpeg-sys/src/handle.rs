@@ -1,0 +1,359 @@
+//! The library handle, which everything else is made from.
+
+use std::ffi::{c_int, c_void};
+use std::ops::BitOr;
+use std::ptr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::bindings::{
+    self, cudaStream_t, nvjpegBackend_t, nvjpegDevAllocatorV2_t, nvjpegHandle_t, nvjpegPinnedAllocatorV2_t,
+};
+use crate::error::{Error, Result, check};
+use crate::library::{Functions, Library};
+use crate::stream::{ComponentSize, ImageInfo, Subsampling};
+
+/// Calls a function of nvJPEG and turns its status into a `Result`: for use in an unsafe block.
+macro_rules! call {
+    ($functions:expr, $name:ident($($argument:expr),* $(,)?)) => {
+        $crate::error::check(stringify!($name), ($functions.$name)($($argument),*))
+    };
+}
+
+/// The same for a function that not every version has.
+macro_rules! call_optional {
+    ($library:expr, $name:ident($($argument:expr),* $(,)?)) => {
+        match $library.functions().$name {
+            Some(function) => $crate::error::check(stringify!($name), function($($argument),*)),
+            None => Err($library.missing(stringify!($name))),
+        }
+    };
+}
+
+pub(crate) use {call, call_optional};
+
+/// Where a picture is decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Backend {
+    /// nvJPEG's choice.
+    Default,
+    /// Huffman decoding on the CPU, the rest on the device.
+    Hybrid,
+    /// Huffman decoding on the device too, for baseline pictures; in batches only from 51 pictures on.
+    GpuHybrid,
+    /// The device's JPEG engines: baseline, a single scan.
+    Hardware,
+    /// Like `GpuHybrid`, with the compressed pictures in device memory.
+    GpuHybridDevice,
+    /// Like `Hardware`, with the compressed pictures in device memory.
+    HardwareDevice,
+    /// Lossless JPEG.
+    Lossless,
+}
+
+impl Backend {
+    pub(crate) fn raw(self) -> nvjpegBackend_t {
+        match self {
+            Self::Default => nvjpegBackend_t::NVJPEG_BACKEND_DEFAULT,
+            Self::Hybrid => nvjpegBackend_t::NVJPEG_BACKEND_HYBRID,
+            Self::GpuHybrid => nvjpegBackend_t::NVJPEG_BACKEND_GPU_HYBRID,
+            Self::Hardware => nvjpegBackend_t::NVJPEG_BACKEND_HARDWARE,
+            Self::GpuHybridDevice => nvjpegBackend_t::NVJPEG_BACKEND_GPU_HYBRID_DEVICE,
+            Self::HardwareDevice => nvjpegBackend_t::NVJPEG_BACKEND_HARDWARE_DEVICE,
+            Self::Lossless => nvjpegBackend_t::NVJPEG_BACKEND_LOSSLESS_JPEG,
+        }
+    }
+}
+
+/// How a handle behaves; combined with `|`.
+///
+/// ```
+/// use nvjpeg_sys::Flags;
+/// let flags = Flags::UPSAMPLING_WITH_INTERPOLATION | Flags::BITSTREAM_STRICT;
+/// assert_eq!(flags.bits(), 32 | 4);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Flags(u32);
+
+impl Flags {
+    /// None.
+    pub const NONE: Self = Self(bindings::NVJPEG_FLAGS_DEFAULT);
+    /// The hardware decoders do not overlap pictures, and take less memory.
+    pub const HARDWARE_NO_PIPELINE: Self = Self(bindings::NVJPEG_FLAGS_HW_DECODE_NO_PIPELINE);
+    /// Memory comes from the device's pools (cudaMallocAsync), in the order of the stream.
+    pub const MEMORY_POOLS: Self = Self(bindings::NVJPEG_FLAGS_ENABLE_MEMORY_POOLS);
+    /// Pictures that violate the standard are refused.
+    pub const BITSTREAM_STRICT: Self = Self(bindings::NVJPEG_FLAGS_BITSTREAM_STRICT);
+    /// Less memory, decoding in parts. CUDA 12.0.
+    pub const REDUCED_MEMORY: Self = Self(bindings::NVJPEG_FLAGS_REDUCED_MEMORY_DECODE);
+    /// Less memory, decoding in parts without copying. CUDA 12.0.
+    pub const REDUCED_MEMORY_ZERO_COPY: Self = Self(bindings::NVJPEG_FLAGS_REDUCED_MEMORY_DECODE_ZERO_COPY);
+    /// Chroma is interpolated, which is what libjpeg does, not repeated. CUDA 12.1.
+    pub const UPSAMPLING_WITH_INTERPOLATION: Self = Self(bindings::NVJPEG_FLAGS_UPSAMPLING_WITH_INTERPOLATION);
+
+    /// nvJPEG's number for it.
+    #[must_use]
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+}
+
+impl BitOr for Flags {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// Memory from elsewhere: two functions and what is passed to them.
+///
+/// nvJPEG calls them from every thread that decodes, with the stream on whose work the memory depends: memory given
+/// back may still be in use by what was queued on it before.
+#[derive(Debug, Clone, Copy)]
+pub struct Allocator {
+    /// `allocate(context, out, size_bytes, stream)`: writes the address to `out` and returns 0, or returns another
+    /// number if there is no memory. It must not unwind.
+    pub allocate: unsafe extern "C" fn(*mut c_void, *mut *mut c_void, usize, cudaStream_t) -> c_int,
+    /// `free(context, address, size_bytes, stream)`: returns 0, or another number if it failed. It must not unwind.
+    pub free: unsafe extern "C" fn(*mut c_void, *mut c_void, usize, cudaStream_t) -> c_int,
+    /// The first argument of both.
+    pub context: *mut c_void,
+}
+
+impl Allocator {
+    pub(crate) fn device(self) -> nvjpegDevAllocatorV2_t {
+        nvjpegDevAllocatorV2_t { dev_malloc: Some(self.allocate), dev_free: Some(self.free), dev_ctx: self.context }
+    }
+
+    pub(crate) fn pinned(self) -> nvjpegPinnedAllocatorV2_t {
+        nvjpegPinnedAllocatorV2_t {
+            pinned_malloc: Some(self.allocate),
+            pinned_free: Some(self.free),
+            pinned_ctx: self.context,
+        }
+    }
+}
+
+/// Where a handle takes memory from.
+#[derive(Debug, Clone, Copy)]
+pub struct Allocators {
+    /// Device memory.
+    pub device: Allocator,
+    /// Pinned memory of the host.
+    pub pinned: Allocator,
+}
+
+/// The device's JPEG engines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HardwareDecoders {
+    /// How many there are: 0 without hardware decoding.
+    pub engines: u32,
+    /// How many pictures each decodes at a time.
+    pub cores_per_engine: u32,
+}
+
+/// nvJPEG on one device: the object from which all others are made. Clones are of the same handle, which is destroyed
+/// when the last of them, and of what was made from it, is dropped.
+#[derive(Debug, Clone)]
+pub struct Handle {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    raw: nvjpegHandle_t,
+    library: Library,
+    /// What destroying an object of this handle first failed with.
+    drop_error: Mutex<Option<Error>>,
+    /// nvJPEG was given the addresses.
+    _allocators: Option<Box<(nvjpegDevAllocatorV2_t, nvjpegPinnedAllocatorV2_t)>>,
+}
+
+// SAFETY: nvJPEG's documentation ("Thread Safety") names the objects that each thread needs one of its own of, and the
+// handle is not among them; the allocators' contexts are for every thread by the contract of `with_allocators`. It is
+// bound to no thread, only to the context current there.
+unsafe impl Send for Inner {}
+// SAFETY: as above.
+unsafe impl Sync for Inner {}
+
+impl Handle {
+    /// A handle on the device that is current on this thread, with memory from CUDA itself.
+    ///
+    /// # Synchronization
+    ///
+    /// Complete on return. It may allocate, which waits for the device.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Status`] with [`ExecutionFailed`](crate::Status::ExecutionFailed) where there is no driver or device,
+    /// [`ImplementationNotSupported`](crate::Status::ImplementationNotSupported) or
+    /// [`ArchMismatch`](crate::Status::ArchMismatch) where the device lacks the back end.
+    ///
+    /// ```
+    /// use nvjpeg_sys::{Backend, Flags, Handle, Library, Status};
+    /// if let Ok(library) = Library::load() {
+    ///     match Handle::new(&library, Backend::Default, Flags::NONE) {
+    ///         Ok(handle) => assert!(handle.library().version()?.major >= 11),
+    ///         Err(error) => assert_eq!(error.status(), Some(Status::ExecutionFailed)), // no driver
+    ///     }
+    /// }
+    /// # Ok::<(), nvjpeg_sys::Error>(())
+    /// ```
+    pub fn new(library: &Library, backend: Backend, flags: Flags) -> Result<Self> {
+        let mut raw = ptr::null_mut();
+        // SAFETY: null allocators stand for CUDA's; `raw` is written to before the call returns.
+        unsafe {
+            call!(
+                library.functions(),
+                nvjpegCreateEx(backend.raw(), ptr::null_mut(), ptr::null_mut(), flags.bits(), &raw mut raw)
+            )?;
+        }
+        Ok(Self::from_raw(raw, library, None))
+    }
+
+    /// A handle whose memory, and that of the states made from it, comes from the caller. Buffers have allocators of
+    /// their own.
+    ///
+    /// # Safety
+    ///
+    /// Until the handle and everything made from it is destroyed, the functions must be callable with their contexts
+    /// from every thread at once, and what they return must be memory of the size asked for, aligned to 256 bytes, of
+    /// the device or pinned, that nothing else uses before it is freed.
+    ///
+    /// # Synchronization
+    ///
+    /// Complete on return.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Handle::new`]; [`Error::MissingFunction`] before CUDA 11.7.
+    pub unsafe fn with_allocators(
+        library: &Library,
+        backend: Backend,
+        flags: Flags,
+        allocators: Allocators,
+    ) -> Result<Self> {
+        let mut raw = ptr::null_mut();
+        let mut kept = Box::new((allocators.device.device(), allocators.pinned.pinned()));
+        let (device, pinned) = (&raw mut kept.0, &raw mut kept.1);
+        // SAFETY: the allocators are as nvJPEG wants them by this function's contract, and at an address that stays the
+        // same until the handle is destroyed; `raw` is written to before the call returns.
+        unsafe {
+            call_optional!(library, nvjpegCreateExV2(backend.raw(), device, pinned, flags.bits(), &raw mut raw))?;
+        }
+        Ok(Self::from_raw(raw, library, Some(kept)))
+    }
+
+    fn from_raw(
+        raw: nvjpegHandle_t,
+        library: &Library,
+        allocators: Option<Box<(nvjpegDevAllocatorV2_t, nvjpegPinnedAllocatorV2_t)>>,
+    ) -> Self {
+        let (library, drop_error) = (library.clone(), Mutex::new(None));
+        Self { inner: Arc::new(Inner { raw, library, drop_error, _allocators: allocators }) }
+    }
+
+    /// The library that it is of.
+    #[must_use]
+    pub fn library(&self) -> &Library {
+        &self.inner.library
+    }
+
+    /// For calls that the safe layer lacks; valid while this handle is.
+    #[must_use]
+    pub fn as_raw(&self) -> nvjpegHandle_t {
+        self.inner.raw
+    }
+
+    /// The device's JPEG engines. A back end other than [`Backend::Hardware`] may answer that there are none.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::MissingFunction`] before CUDA 11.8, or [`Error::Status`].
+    pub fn hardware_decoders(&self) -> Result<HardwareDecoders> {
+        let mut found = HardwareDecoders { engines: 0, cores_per_engine: 0 };
+        let (engines, cores) = (&raw mut found.engines, &raw mut found.cores_per_engine);
+        // SAFETY: the handle is valid; both numbers are written to before the call returns.
+        unsafe {
+            call_optional!(self.library(), nvjpegGetHardwareDecoderInfo(self.as_raw(), engines, cores))?;
+        }
+        Ok(found)
+    }
+
+    /// What a picture's header says, in one call and on any thread; see [`JpegStream`](crate::JpegStream) for more.
+    ///
+    /// # Synchronization
+    ///
+    /// The host's work alone, complete on return.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Status`]: a damaged header, or a kind of JPEG that nvJPEG does not know.
+    pub fn image_info(&self, jpeg: &[u8]) -> Result<ImageInfo> {
+        const N: usize = bindings::NVJPEG_MAX_COMPONENT as usize;
+        let (mut count, mut widths, mut heights) = (0, [0; N], [0; N]);
+        let mut subsampling = bindings::nvjpegChromaSubsampling_t::NVJPEG_CSS_UNKNOWN;
+        // SAFETY: `jpeg` is readable for its length, and the arrays have the length that nvJPEG writes to, all for the
+        // length of the call; the handle is valid.
+        unsafe {
+            call!(
+                self.functions(),
+                nvjpegGetImageInfo(
+                    self.as_raw(),
+                    jpeg.as_ptr(),
+                    jpeg.len(),
+                    &raw mut count,
+                    &raw mut subsampling,
+                    widths.as_mut_ptr(),
+                    heights.as_mut_ptr(),
+                )
+            )?;
+        }
+        let count = usize::try_from(count).unwrap_or(0).min(N);
+        let mut components = [ComponentSize::default(); N];
+        for (component, (width, height)) in components.iter_mut().zip(widths.into_iter().zip(heights)).take(count) {
+            *component = ComponentSize { width_px: width.unsigned_abs(), height_px: height.unsigned_abs() };
+        }
+        Ok(ImageInfo::new(components, count, Subsampling::from_raw(subsampling)))
+    }
+
+    /// What destroying an object of this handle first failed with since this was last asked.
+    #[must_use]
+    pub fn take_drop_error(&self) -> Option<Error> {
+        self.inner.drop_error.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    pub(crate) fn functions(&self) -> &Functions {
+        self.library().functions()
+    }
+
+    /// An error unless an object given to `call` was made from this very handle: nvJPEG does not check that.
+    pub(crate) fn require_same(&self, other: &Self, call: &'static str, parameter: &'static str) -> Result<()> {
+        if Arc::ptr_eq(&self.inner, &other.inner) {
+            return Ok(());
+        }
+        Err(Error::parameter(call, parameter, "made from the same handle", "one of another handle"))
+    }
+
+    /// An error if an earlier destruction failed: to be called where objects are made.
+    pub(crate) fn report_drop_error(&self) -> Result<()> {
+        self.take_drop_error().map_or(Ok(()), Err)
+    }
+
+    /// Keeps what a destruction failed with, if it is the first.
+    pub(crate) fn note_drop(&self, result: Result<()>) {
+        if let Err(error) = result {
+            self.inner.drop_error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // SAFETY: what was made from this handle holds a clone of it, so it is all destroyed.
+        let status = unsafe { (self.library.functions().nvjpegDestroy)(self.raw) };
+        // Nobody is left to tell.
+        let _ = check("nvjpegDestroy", status);
+    }
+}

@@ -1,0 +1,426 @@
+//! The loader and the safe layer against a stand-in for nvJPEG, which the tests compile from fake.c.
+#![cfg(unix)]
+
+use std::env;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use nvjpeg_sys::{
+    Allocator, Allocators, Backend, BatchState, DecodeParams, Decoder, DecoderState, DeviceBuffer, Encoding, Error,
+    Flags, Handle, Image, JpegStream, Library, Orientation, OutputFormat, PinnedBuffer, Roi, Scale, Status,
+    Subsampling,
+};
+
+/// A picture as the stand-in knows them: 5 x 3, three components, all bytes 42.
+const PICTURE: &[u8] = &[b'J', 5, 3, 3, 42];
+
+/// A stand-in of its own, so that tests do not see each other's events.
+struct Fake {
+    folder: tempfile::TempDir,
+    library: Library,
+    exports: libloading::Library,
+}
+
+fn compile(folder: &Path, flags: &[&str]) -> PathBuf {
+    let path = folder.join("libnvjpeg.so.12");
+    let compiler = env::var("CC").unwrap_or_else(|_| "cc".to_owned());
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fake.c");
+    let status = Command::new(compiler)
+        .args(["-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-o"])
+        .arg(&path)
+        .args(flags)
+        .arg(source)
+        .status();
+    assert!(status.expect("the tests need a C compiler: cc, or $CC").success());
+    path
+}
+
+impl Fake {
+    fn new(flags: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = compile(folder.path(), flags);
+        let library = Library::load_from(&path).unwrap();
+        // SAFETY: fake.c has no initialisers.
+        let exports = unsafe { libloading::Library::new(&path) }.unwrap();
+        Self { folder, library, exports }
+    }
+
+    fn handle(&self) -> Handle {
+        Handle::new(&self.library, Backend::Default, Flags::NONE).unwrap()
+    }
+
+    fn log(&self) -> Vec<String> {
+        // SAFETY: fake.c declares it so, and its string is never freed.
+        let text = unsafe {
+            let log = self.exports.get::<unsafe extern "C" fn() -> *const c_char>("fake_log").unwrap();
+            CStr::from_ptr(log())
+        };
+        text.to_str().unwrap().lines().map(str::to_owned).collect()
+    }
+
+    /// The next call of a function fails.
+    fn fail(&self, function: &str, status: c_int) {
+        let name = CString::new(function).unwrap();
+        // SAFETY: fake.c declares it so.
+        unsafe {
+            self.exports.get::<unsafe extern "C" fn(*const c_char, c_int)>("fake_fail").unwrap()(name.as_ptr(), status);
+        }
+    }
+}
+
+#[test]
+fn version_and_path_are_those_of_the_file() {
+    let fake = Fake::new(&[]);
+    assert_eq!(fake.library.version().unwrap().to_string(), "12.3.4");
+    assert_eq!(fake.library.cuda_runtime_version().unwrap().to_string(), "12.9.1");
+    assert_eq!(fake.library.path(), fake.folder.path().join("libnvjpeg.so.12"));
+}
+
+#[test]
+fn missing_optional_functions_are_errors_only_when_they_are_called() {
+    let fake = Fake::new(&["-DWITHOUT_OPTIONAL"]);
+    assert!(fake.library.functions().nvjpegDecodeBatchedEx.is_none());
+    let handle = fake.handle();
+
+    let error = handle.hardware_decoders().unwrap_err();
+    assert!(matches!(error, Error::MissingFunction { function: "nvjpegGetHardwareDecoderInfo", since: "11.8", .. }));
+    let text = error.to_string();
+    assert!(text.contains("libnvjpeg.so.12 has no nvjpegGetHardwareDecoderInfo: those since CUDA 11.8 do"), "{text}");
+
+    let mut params = DecodeParams::new(&handle).unwrap();
+    assert!(matches!(params.set_scale(Scale::Half), Err(Error::MissingFunction { .. })));
+    assert!(matches!(params.set_orientation(Orientation::Rotate90), Err(Error::MissingFunction { .. })));
+    let mut stream = JpegStream::new(&handle).unwrap();
+    assert!(matches!(stream.parse_header(PICTURE), Err(Error::MissingFunction { .. })));
+    assert!(stream.parse(PICTURE).is_ok());
+}
+
+#[test]
+fn missing_required_functions_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = compile(folder.path(), &["-DWITHOUT_DECODER"]);
+    let error = Library::load_from(&path).unwrap_err();
+    assert_eq!(error, Error::MissingFunctions { library: path.clone(), functions: vec!["nvjpegDecoderCreate"] });
+    let expected = "is no nvJPEG of CUDA 11 or later: it lacks nvjpegDecoderCreate";
+    assert_eq!(error.to_string(), format!("{} {expected}", path.display()));
+}
+
+#[test]
+fn a_later_place_is_used_when_the_library_of_an_earlier_one_is_too_old() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str, flags: &[&str]| {
+        let environment = folder.path().join(name);
+        let lib = environment.join("lib");
+        std::fs::create_dir_all(&lib).unwrap();
+        (compile(&lib, flags), environment)
+    };
+    let (_, old) = place("old", &["-DWITHOUT_DECODER"]);
+    let (good, conda) = place("good", &[]);
+    let output = load_in_a_child(&[("VIRTUAL_ENV", old.as_path()), ("CONDA_PREFIX", conda.as_path())]);
+    // A machine that has nvJPEG finds that one first.
+    let installed = output.contains("/usr/local/cuda") || output.contains("loaded libnvjpeg.so");
+    assert!(installed || output.contains(&format!("loaded {} 12.3.4", good.display())), "{output}");
+}
+
+#[test]
+fn every_status_becomes_an_error_with_call_name_and_code() {
+    let fake = Fake::new(&[]);
+    for (code, status, name) in [
+        (1, Status::NotInitialized, "NVJPEG_STATUS_NOT_INITIALIZED"),
+        (2, Status::InvalidParameter, "NVJPEG_STATUS_INVALID_PARAMETER"),
+        (3, Status::BadJpeg, "NVJPEG_STATUS_BAD_JPEG"),
+        (4, Status::JpegNotSupported, "NVJPEG_STATUS_JPEG_NOT_SUPPORTED"),
+        (5, Status::AllocatorFailure, "NVJPEG_STATUS_ALLOCATOR_FAILURE"),
+        (6, Status::ExecutionFailed, "NVJPEG_STATUS_EXECUTION_FAILED"),
+        (7, Status::ArchMismatch, "NVJPEG_STATUS_ARCH_MISMATCH"),
+        (8, Status::InternalError, "NVJPEG_STATUS_INTERNAL_ERROR"),
+        (9, Status::ImplementationNotSupported, "NVJPEG_STATUS_IMPLEMENTATION_NOT_SUPPORTED"),
+        (10, Status::IncompleteBitstream, "NVJPEG_STATUS_INCOMPLETE_BITSTREAM"),
+        (77, Status::Unknown(77), "a status that this crate does not know"),
+    ] {
+        fake.fail("nvjpegCreateEx", code);
+        let error = Handle::new(&fake.library, Backend::Default, Flags::NONE).unwrap_err();
+        assert_eq!(error, Error::Status { call: "nvjpegCreateEx", status });
+        assert!(error.to_string().starts_with(&format!("nvjpegCreateEx: {name} ({code}): ")), "{error}");
+    }
+    assert!(!fake.log().iter().any(|event| event == "nvjpegDestroy"), "what was not made is not destroyed");
+}
+
+#[test]
+fn backend_and_flags_arrive() {
+    let fake = Fake::new(&[]);
+    let flags = Flags::UPSAMPLING_WITH_INTERPOLATION | Flags::REDUCED_MEMORY;
+    drop(Handle::new(&fake.library, Backend::GpuHybrid, flags).unwrap());
+    assert_eq!(fake.log(), ["backend 2 flags 40 allocators 0", "nvjpegCreateEx", "nvjpegDestroy"]);
+}
+
+#[test]
+fn owners_are_destroyed_after_what_they_own_whatever_the_order_of_drops() {
+    let fake = Fake::new(&[]);
+    let handle = fake.handle();
+    let decoder = Decoder::new(&handle, Backend::Hybrid).unwrap();
+    let mut state = DecoderState::new(&decoder).unwrap();
+    state.attach_pinned(PinnedBuffer::new(&handle).unwrap()).unwrap();
+    state.attach_device(DeviceBuffer::new(&handle).unwrap()).unwrap();
+    let stream = JpegStream::new(&handle).unwrap();
+    let params = DecodeParams::new(&handle).unwrap();
+    let batch = BatchState::new(&handle).unwrap();
+    let created = fake.log().len();
+
+    drop(handle);
+    drop(decoder);
+    assert_eq!(fake.log().len(), created, "they are still needed");
+    drop(state);
+    drop(params);
+    drop(stream);
+    drop(batch);
+    assert_eq!(
+        fake.log()[created..],
+        [
+            "nvjpegJpegStateDestroy",
+            "nvjpegBufferPinnedDestroy",
+            "nvjpegBufferDeviceDestroy",
+            "nvjpegDecoderDestroy",
+            "nvjpegDecodeParamsDestroy",
+            "nvjpegJpegStreamDestroy",
+            "nvjpegJpegStateDestroy",
+            "nvjpegDestroy",
+        ]
+    );
+}
+
+#[test]
+fn a_failing_destruction_is_reported_by_the_next_creation_the_first_one_first() {
+    let fake = Fake::new(&[]);
+    let handle = fake.handle();
+    let (stream, params) = (JpegStream::new(&handle).unwrap(), DecodeParams::new(&handle).unwrap());
+    fake.fail("nvjpegJpegStreamDestroy", 6);
+    drop(stream);
+    fake.fail("nvjpegDecodeParamsDestroy", 8);
+    drop(params);
+    let error = BatchState::new(&handle).unwrap_err();
+    assert_eq!(error, Error::Status { call: "nvjpegJpegStreamDestroy", status: Status::ExecutionFailed });
+    assert!(BatchState::new(&handle).is_ok(), "once");
+    assert_eq!(handle.take_drop_error(), None);
+}
+
+#[test]
+fn headers_are_read_in_one_call_and_in_steps() {
+    let fake = Fake::new(&[]);
+    let handle = fake.handle();
+    let quick = handle.image_info(PICTURE).unwrap();
+    let mut stream = JpegStream::new(&handle).unwrap();
+    let header = stream.parse_header(PICTURE).unwrap();
+    assert_eq!(header.info().unwrap(), quick);
+    assert_eq!((quick.width_px, quick.height_px, quick.subsampling), (5, 3, Subsampling::S420));
+    let sizes: Vec<_> = quick.components().iter().map(|size| (size.width_px, size.height_px)).collect();
+    assert_eq!(sizes, [(5, 3), (3, 2), (3, 2)]);
+    assert_eq!(header.encoding().unwrap(), Encoding::Progressive);
+    assert_eq!(header.orientation().unwrap(), Orientation::Rotate90);
+
+    // More components than there is room for.
+    let five = stream.parse(&[b'J', 5, 3, 5, 0]).unwrap().info().unwrap();
+    assert_eq!((five.components().len(), five.subsampling), (4, Subsampling::Unknown));
+    assert_eq!(handle.image_info(&[b'J', 5, 3, 200, 0]).unwrap().components().len(), 4);
+
+    // A picture decodes after rubbish.
+    for rubbish in [&b""[..], b"J", b"rubbish"] {
+        assert_eq!(handle.image_info(rubbish).unwrap_err().status(), Some(Status::BadJpeg));
+        assert!(stream.parse(rubbish).unwrap_err().is_picture());
+    }
+    assert!(stream.parse(PICTURE).is_ok());
+}
+
+#[test]
+fn a_picture_is_decoded_in_phases() {
+    let fake = Fake::new(&[]);
+    let handle = fake.handle();
+    let decoder = Decoder::new(&handle, Backend::Hybrid).unwrap();
+    let mut state = DecoderState::new(&decoder).unwrap();
+    let mut stream = JpegStream::new(&handle).unwrap();
+    let mut params = DecodeParams::new(&handle).unwrap();
+    params.set_output_format(OutputFormat::RgbInterleaved).unwrap();
+    let jpeg = stream.parse(PICTURE).unwrap();
+    assert!(decoder.supports(&jpeg, &params).unwrap(), "nvJPEG's 0 is yes");
+
+    let error = state.decode_host(&params, &jpeg).unwrap_err();
+    let expected = "nvjpegDecodeJpegHost: state must be given a pinned and a device buffer, got neither";
+    assert_eq!(error.to_string(), expected);
+    assert!(state.attach_pinned(PinnedBuffer::new(&handle).unwrap()).unwrap().is_none());
+    assert!(state.attach_device(DeviceBuffer::new(&handle).unwrap()).unwrap().is_none());
+    let spare = state.attach_pinned(PinnedBuffer::new(&handle).unwrap()).unwrap();
+    assert!(spare.is_some(), "the first one comes back");
+
+    let mut pixels = vec![0; 15 * 3];
+    state.decode_host(&params, &jpeg).unwrap();
+    // SAFETY: the stand-in decodes to host memory, in the call; the destination has 3 rows of 15 bytes.
+    unsafe {
+        state.transfer_to_device(&jpeg, ptr::null_mut()).unwrap();
+        state.decode_device(&Image::interleaved(pixels.as_mut_ptr(), 15), ptr::null_mut()).unwrap();
+    }
+    assert_eq!(pixels, [42; 45]);
+
+    fake.fail("nvjpegDecodeJpegHost", 4);
+    assert_eq!(state.decode_host(&params, &jpeg).unwrap_err().status(), Some(Status::JpegNotSupported));
+    let (pinned, device) = state.detach();
+    assert!(pinned.is_some() && device.is_some());
+    assert!(matches!(state.decode_host(&params, &jpeg), Err(Error::Parameter { .. })));
+
+    let gray = [b'J', 5, 3, 1, 0];
+    let mut other = JpegStream::new(&handle).unwrap();
+    assert!(!decoder.supports(&other.parse(&gray).unwrap(), &params).unwrap());
+}
+
+#[test]
+fn objects_of_another_handle_are_refused() {
+    let fake = Fake::new(&[]);
+    let (one, two) = (fake.handle(), fake.handle());
+    let decoder = Decoder::new(&one, Backend::Hybrid).unwrap();
+    let mut state = DecoderState::new(&decoder).unwrap();
+    let error = state.attach_pinned(PinnedBuffer::new(&two).unwrap()).unwrap_err();
+    let expected = "nvjpegStateAttachPinnedBuffer: buffer must be made from the same handle, got one of another handle";
+    assert_eq!(error.to_string(), expected);
+    let mut stream = JpegStream::new(&two).unwrap();
+    let jpeg = stream.parse(PICTURE).unwrap();
+    let params = DecodeParams::new(&one).unwrap();
+    assert!(matches!(decoder.supports(&jpeg, &params), Err(Error::Parameter { parameter: "jpeg", .. })));
+    assert!(DecoderState::new(&Decoder::new(&one.clone(), Backend::Hybrid).unwrap()).is_ok());
+}
+
+#[test]
+fn a_part_of_a_picture_is_asked_for_in_pixels() {
+    let fake = Fake::new(&[]);
+    let handle = fake.handle();
+    let mut params = DecodeParams::new(&handle).unwrap();
+    let roi = Roi { left_px: 1, top_px: 2, width_px: 3, height_px: 4 };
+    params.set_roi(Some(roi)).unwrap();
+    params.set_roi(None).unwrap();
+    assert!(fake.log().ends_with(&["roi 1 2 3 4".to_owned(), "roi 0 0 -1 -1".to_owned()]));
+    for wrong in [Roi { width_px: 0, ..roi }, Roi { height_px: 0, ..roi }, Roi { left_px: u32::MAX, ..roi }] {
+        assert!(matches!(params.set_roi(Some(wrong)), Err(Error::Parameter { parameter: "roi", .. })));
+    }
+}
+
+#[test]
+fn batches_have_the_size_that_they_were_initialized_for() {
+    let fake = Fake::new(&[]);
+    let handle = fake.handle();
+    let mut state = BatchState::new(&handle).unwrap();
+    let params = DecodeParams::new(&handle).unwrap();
+    let second = &[b'J', 5, 3, 3, 7][..];
+    let mut pixels = [vec![0; 45], vec![0; 45]];
+    let destinations = pixels.each_mut().map(|pixels| Image::interleaved(pixels.as_mut_ptr(), 15));
+    let stream = ptr::null_mut();
+    // SAFETY: the stand-in decodes to host memory, in the call; the destinations have 3 rows of 15 bytes.
+    unsafe {
+        let error = state.decode(&[PICTURE, second], &destinations, None, stream).unwrap_err();
+        assert!(error.to_string().contains("state must be initialized for a batch size"), "{error}");
+        assert!(state.initialize(0, 1, OutputFormat::RgbInterleaved).is_err());
+        state.initialize(2, 1, OutputFormat::RgbInterleaved).unwrap();
+        let error = state.decode(&[PICTURE], &destinations, None, stream).unwrap_err();
+        assert_eq!(error.to_string(), "nvjpegDecodeBatched: jpegs must be as many as initialized for (2), got 1");
+        assert!(state.decode(&[PICTURE, second], &destinations[..1], None, stream).is_err());
+        assert!(state.decode(&[PICTURE, second], &destinations, Some(&[&params]), stream).is_err());
+
+        state.decode(&[PICTURE, second], &destinations, None, stream).unwrap();
+        state.decode(&[PICTURE, second], &destinations, Some(&[&params, &params]), stream).unwrap();
+        let error = state.decode(&[PICTURE, b"rubbish"], &destinations, None, stream).unwrap_err();
+        assert!(error.is_picture());
+    }
+    assert_eq!(pixels, [vec![42; 45], vec![7; 45]]);
+
+    let mut parser = JpegStream::new(&handle).unwrap();
+    let jpeg = parser.parse(PICTURE).unwrap();
+    assert!(state.supports(&jpeg, Some(&params)).unwrap());
+    assert!(matches!(state.supports(&jpeg, None), Err(Error::MissingFunction { .. })), "fake.c has only the other");
+}
+
+unsafe extern "C" fn allocate(
+    context: *mut c_void,
+    out: *mut *mut c_void,
+    size: usize,
+    _: *mut CudaStreamTag,
+) -> c_int {
+    // SAFETY: the context is the counter of the test below, `out` the caller's pointer.
+    unsafe {
+        (*context.cast::<AtomicUsize>()).fetch_add(size, Ordering::Relaxed);
+        *out = context;
+    }
+    0
+}
+
+unsafe extern "C" fn free(_: *mut c_void, _: *mut c_void, _: usize, _: *mut CudaStreamTag) -> c_int {
+    0
+}
+
+type CudaStreamTag = nvjpeg_sys::bindings::CUstream_st;
+
+#[test]
+fn allocators_are_called_with_their_contexts() {
+    let fake = Fake::new(&[]);
+    let (device, pinned) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let allocator =
+        |counter: &AtomicUsize| Allocator { allocate, free, context: ptr::from_ref(counter).cast_mut().cast() };
+    let allocators = Allocators { device: allocator(&device), pinned: allocator(&pinned) };
+    // SAFETY: the stand-in does not use the memory; the counters live as long as the handle.
+    let handle = unsafe { Handle::with_allocators(&fake.library, Backend::Default, Flags::NONE, allocators) }.unwrap();
+    assert_eq!((device.load(Ordering::Relaxed), pinned.load(Ordering::Relaxed)), (256, 512));
+    assert_eq!(handle.hardware_decoders().unwrap().engines, 7);
+
+    let old = Fake::new(&["-DWITHOUT_OPTIONAL"]);
+    // SAFETY: as above.
+    let result = unsafe { Handle::with_allocators(&old.library, Backend::Default, Flags::NONE, allocators) };
+    assert!(matches!(result, Err(Error::MissingFunction { function: "nvjpegCreateExV2", .. })));
+}
+
+#[test]
+fn workers_share_a_handle_and_a_decoder() {
+    let fake = Fake::new(&[]);
+    let handle = fake.handle();
+    let decoder = Decoder::new(&handle, Backend::Hybrid).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| assert_eq!(handle.image_info(PICTURE).unwrap().width_px, 5));
+        }
+        let state = DecoderState::new(&decoder).unwrap();
+        scope.spawn(move || drop(state));
+    });
+}
+
+/// What `child_that_loads` prints in a process of its own with these variables.
+fn load_in_a_child(variables: &[(&str, &Path)]) -> String {
+    let output = Command::new(env::current_exe().unwrap())
+        .args(["child_that_loads", "--exact", "--ignored", "--nocapture"])
+        .env_remove("WARPFEED_NVJPEG")
+        .envs(variables.iter().copied())
+        .output()
+        .unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+#[ignore = "run by other tests, in a process with other variables"]
+fn child_that_loads() {
+    match Library::load() {
+        Ok(library) => println!("loaded {} {}", library.path().display(), library.version().unwrap()),
+        Err(error) => println!("failed {error}"),
+    }
+}
+
+#[test]
+fn the_variable_names_the_library() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = compile(folder.path(), &[]);
+    let expected = format!("loaded {} 12.3.4", path.display());
+    for value in [path.as_path(), folder.path()] {
+        let output = load_in_a_child(&[("WARPFEED_NVJPEG", value)]);
+        assert!(output.contains(&expected), "{output}");
+    }
+    let output = load_in_a_child(&[("WARPFEED_NVJPEG", Path::new("/nowhere/libnvjpeg.so.13"))]);
+    assert!(output.contains("failed nvJPEG cannot be loaded"), "{output}");
+    assert!(output.contains("/nowhere/libnvjpeg.so.13: no such file"), "{output}");
+    assert!(!output.contains("/usr/local"), "nothing else is tried: {output}");
+}

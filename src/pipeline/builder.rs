@@ -1,0 +1,452 @@
+//! The description of a pipeline, and the checks that it goes through before it runs.
+
+use super::batch::Pool;
+use super::{Inner, Pipeline};
+use crate::cpu::output::Tables;
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::picture::Size;
+use crate::recipe::Strategy;
+use crate::recipe::filter::PassOrder;
+use crate::recipe::op::{Interpolation, Op, Resize, ResizeTo};
+use crate::recipe::preset::Preset;
+use crate::recipe::random::{RandomOp, SizeEffect, random_resized_crop, repeat};
+use crate::sampler::{Sampler, Shard};
+use crate::source::{MAX_ENCODED_BYTES, Source};
+use crate::tensor::{DType, Layout};
+use std::num::NonZero;
+use std::sync::{Arc, Mutex};
+
+/// Largest picture accepted unless the builder says otherwise.
+pub(crate) const DEFAULT_MAX_PIXELS: u64 = 128_000_000;
+/// Batches being filled or ready unless the builder says otherwise: one ready, one being filled.
+const DEFAULT_PREFETCH: usize = 2;
+/// Most worker threads.
+const MAX_THREADS: usize = 1_024;
+/// Most operations a sample: repetitions in repetitions multiply, and a worker that draws them cannot be stopped.
+const MAX_OPERATIONS: u64 = 100_000;
+/// Memory of a decoded pixel.
+const PIXEL_BYTES: u64 = 4;
+/// Memory of a pixel's coefficients in a progressive picture: four components, 16 bits each, at most.
+const COEFFICIENT_BYTES: u64 = 8;
+/// Largest batch in bytes.
+const MAX_BATCH_BYTES: u64 = 1 << 36;
+
+/// What to do with a sample that cannot be read or decoded, or is over a limit.
+///
+/// ```
+/// use warpfeed::*;
+///
+/// let jpeg = encode_jpeg(&Picture::new(Size::new(40, 30)), &JpegOptions::default())?;
+/// let cut = jpeg[..jpeg.len() / 2].to_vec();
+/// let source = EncodedPictures::new([(jpeg.clone(), 0), (cut, 1), (jpeg, 2)]);
+/// let builder = |policy| Pipeline::builder(source.clone()).on_error(policy).center_crop(8).build();
+///
+/// let mut epoch = builder(OnError::Skip)?.epoch(0);
+/// for batch in epoch.by_ref() {
+///     assert_eq!(batch?.labels(), [0, 2]);
+/// }
+/// assert_eq!((epoch.bad().len(), epoch.bad()[0].index), (1, 1));
+///
+/// let error = builder(OnError::Fail)?.epoch(0).next().unwrap().unwrap_err();
+/// assert!(error.is_bad_sample() && error.to_string().contains("truncated"));
+/// # Ok::<(), Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnError {
+    /// The batches before it are delivered, then its error, and the epoch ends.
+    #[default]
+    Fail,
+    /// It is left out, counted and reported ([`Epoch::bad`](crate::Epoch::bad)); its batch is that much shorter.
+    Skip,
+    /// Another sample, drawn from the same seed, takes its place; it is counted and reported.
+    Substitute,
+}
+
+/// What to do with a last batch that is not full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LastBatch {
+    /// It is delivered, shorter than the others.
+    #[default]
+    Keep,
+    /// It is left out.
+    Drop,
+    /// It is filled with repetitions of its last picture ([`Batch::padding`](crate::Batch::padding) says how many). So is a batch that
+    /// [`OnError::Skip`] has made shorter.
+    Pad,
+}
+
+/// What to do with a picture's EXIF orientation tag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Orientation {
+    /// The picture is turned as the tag says, before anything else.
+    #[default]
+    Apply,
+    /// The picture is taken as it is stored.
+    Ignore,
+}
+
+/// Memory that a pipeline takes, known before it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryBound {
+    /// Bytes of batches being filled or ready, and of one held by the consumer. Each further batch that the consumer
+    /// keeps is one more [`batch_bytes`](Self::batch_bytes).
+    pub batches_bytes: u64,
+    /// Bytes of one batch.
+    pub batch_bytes: u64,
+    /// Most bytes of pictures, over all threads: two buffers of the largest accepted picture each, and the coefficients
+    /// of a progressive one. Photographs of ordinary size take a small part of it, and what a larger one took is given
+    /// back after it.
+    pub pictures_bytes: u64,
+    /// Most encoded bytes, over all threads: one file of the largest accepted size each.
+    pub encoded_bytes: u64,
+    /// Bytes of the order of an epoch while it is shuffled.
+    pub order_bytes: u64,
+}
+
+/// Describes a pipeline; [`build`](Self::build) checks everything and makes it.
+///
+/// ```
+/// use warpfeed::*;
+///
+/// let builder = || Pipeline::builder(EncodedPictures::default());
+/// let error = builder().batch_size(0).center_crop(8).build().unwrap_err();
+/// assert!(error.is_parameter());
+/// assert_eq!(error.to_string(), "pipeline: batch_size must be 1 to 1048576, got 0");
+/// // Pictures of a batch must have one size.
+/// assert!(builder().augment(Op::Hflip).build().is_err());
+/// assert!(builder().resize_shorter(10).center_crop(8).build().is_ok());
+/// ```
+pub struct Builder {
+    source: Arc<dyn Source>,
+    ops: Vec<RandomOp>,
+    batch_size: usize,
+    shuffle: bool,
+    seed: u64,
+    shard: Shard,
+    last: LastBatch,
+    threads: Option<usize>,
+    prefetch: Option<usize>,
+    on_error: OnError,
+    orientation: Orientation,
+    strategy: Strategy,
+    pass_order: PassOrder,
+    device: Device,
+    accept_truncated: bool,
+    max_px: u64,
+    limit: Option<u64>,
+    dtype: DType,
+    layout: Layout,
+}
+
+impl Builder {
+    pub(super) fn new(source: Arc<dyn Source>) -> Self {
+        Self {
+            source,
+            ops: Vec::new(),
+            batch_size: 32,
+            shuffle: false,
+            seed: 0,
+            shard: Shard::WHOLE,
+            last: LastBatch::default(),
+            threads: None,
+            prefetch: None,
+            on_error: OnError::default(),
+            orientation: Orientation::default(),
+            strategy: Strategy::default(),
+            pass_order: PassOrder::default(),
+            device: Device::default(),
+            accept_truncated: false,
+            max_px: DEFAULT_MAX_PIXELS,
+            limit: None,
+            dtype: DType::F32,
+            layout: Layout::Nchw,
+        }
+    }
+
+    /// Pictures a batch; 32 if not given.
+    #[must_use]
+    pub fn batch_size(mut self, pictures: usize) -> Self {
+        self.batch_size = pictures;
+        self
+    }
+
+    /// Shuffles every epoch anew, by this seed, which also becomes the seed of the augmentations.
+    #[must_use]
+    pub fn shuffle(mut self, seed: u64) -> Self {
+        self.shuffle = true;
+        self.seed = seed;
+        self
+    }
+
+    /// The seed of the augmentations, without shuffling; 0 if not given.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// Delivers one shard of the epoch's order only: positions i, i + n, i + 2n, ... for shard i of n.
+    #[must_use]
+    pub fn shard(mut self, shard: Shard) -> Self {
+        self.shard = shard;
+        self
+    }
+
+    /// Ends every epoch after this many samples of its order.
+    #[must_use]
+    pub fn limit(mut self, samples: u64) -> Self {
+        self.limit = Some(samples);
+        self
+    }
+
+    /// What to do with a last batch that is not full; kept if not given.
+    #[must_use]
+    pub fn last_batch(mut self, last: LastBatch) -> Self {
+        self.last = last;
+        self
+    }
+
+    /// Worker threads; one for each processor that this process may use if not given.
+    #[must_use]
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = Some(threads);
+        self
+    }
+
+    /// Batches being filled or ready ahead of the consumer; 2 if not given.
+    #[must_use]
+    pub fn prefetch(mut self, batches: usize) -> Self {
+        self.prefetch = Some(batches);
+        self
+    }
+
+    /// What to do with a sample that cannot be used; [`OnError::Fail`] if not given.
+    #[must_use]
+    pub fn on_error(mut self, policy: OnError) -> Self {
+        self.on_error = policy;
+        self
+    }
+
+    /// What to do with EXIF orientation; applied if not given.
+    #[must_use]
+    pub fn orientation(mut self, orientation: Orientation) -> Self {
+        self.orientation = orientation;
+        self
+    }
+
+    /// How recipes are run; [`Strategy::Fused`] if not given.
+    #[must_use]
+    pub fn strategy(mut self, strategy: Strategy) -> Self {
+        self.strategy = strategy;
+        self
+    }
+
+    /// Which pass of a resize comes first, where it shows; [`PassOrder::Pillow13`] if not given.
+    #[must_use]
+    pub fn pass_order(mut self, order: PassOrder) -> Self {
+        self.pass_order = order;
+        self
+    }
+
+    /// Where recipes are run; [`Device::Auto`] if not given.
+    #[must_use]
+    pub fn device(mut self, device: Device) -> Self {
+        self.device = device;
+        self
+    }
+
+    /// Takes truncated JPEGs as they are, the missing part filled by the decoder, as Pillow does with
+    /// `LOAD_TRUNCATED_IMAGES`. Otherwise they are bad samples.
+    #[must_use]
+    pub fn accept_truncated(mut self, accept: bool) -> Self {
+        self.accept_truncated = accept;
+        self
+    }
+
+    /// Largest picture accepted, in pixels, as stored and at any point of its recipe; 128 million if not given.
+    #[must_use]
+    pub fn max_pixels(mut self, pixels: u64) -> Self {
+        self.max_px = pixels;
+        self
+    }
+
+    /// Adds an operation: a random one, one with fixed parameters ([`Op`]), or a combination.
+    #[must_use]
+    pub fn augment(mut self, op: impl Into<RandomOp>) -> Self {
+        self.ops.push(op.into());
+        self
+    }
+
+    /// Adds `ops`, `n` times over with fresh draws each time: the augmentation load.
+    #[must_use]
+    pub fn repeat(self, n: u32, ops: impl IntoIterator<Item = RandomOp>) -> Self {
+        self.augment(repeat(n, ops))
+    }
+
+    /// Adds torchvision's `RandomResizedCrop(side)` with its defaults.
+    #[must_use]
+    pub fn random_resized_crop(self, side: u32) -> Self {
+        self.augment(random_resized_crop(side, side))
+    }
+
+    /// Adds a bilinear resize to a width and height.
+    #[must_use]
+    pub fn resize(self, width: u32, height: u32) -> Self {
+        let to = ResizeTo::Exact(Size { width, height });
+        self.augment(Op::Resize(Resize { to, interpolation: Interpolation::Bilinear }))
+    }
+
+    /// Adds a bilinear resize of the shorter side, aspect kept.
+    #[must_use]
+    pub fn resize_shorter(self, side: u32) -> Self {
+        let to = ResizeTo::ShorterSide(side);
+        self.augment(Op::Resize(Resize { to, interpolation: Interpolation::Bilinear }))
+    }
+
+    /// Adds the cut of a centred square.
+    #[must_use]
+    pub fn center_crop(self, side: u32) -> Self {
+        self.augment(Op::CenterCrop { width: side, height: side })
+    }
+
+    /// Adds normalisation: `(v / 255 - mean) / std` for each channel.
+    #[must_use]
+    pub fn normalize(self, mean: [f32; 3], std: [f32; 3]) -> Self {
+        self.augment(Op::Normalize { mean, std })
+    }
+
+    /// Adds the operations of a preset.
+    #[must_use]
+    pub fn preset(mut self, preset: Preset) -> Self {
+        self.ops.extend(preset.ops());
+        self
+    }
+
+    /// Type and layout of the batches; `f32` and NCHW if not given.
+    #[must_use]
+    pub fn output(mut self, dtype: DType, layout: Layout) -> Self {
+        self.dtype = dtype;
+        self.layout = layout;
+        self
+    }
+
+    /// Checks everything and makes the pipeline.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for a parameter that is out of range or does not fit the others, with what is allowed;
+    /// [`Error::Device`] if the device asked for is not there.
+    pub fn build(self) -> Result<Pipeline> {
+        self.device.available()?;
+        let at_least_1 = |parameter, value: usize, most: usize| {
+            if (1..=most).contains(&value) {
+                return Ok(value);
+            }
+            Err(Error::parameter("pipeline", parameter, format!("1 to {most}"), value))
+        };
+        let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let threads = at_least_1("threads", self.threads.unwrap_or(processors), MAX_THREADS)?;
+        let prefetch = at_least_1("prefetch", self.prefetch.unwrap_or(DEFAULT_PREFETCH), 1 << 20)?;
+        let batch_size = at_least_1("batch_size", self.batch_size, 1 << 20)?;
+        if self.max_px == 0 {
+            return Err(Error::parameter("pipeline", "max_pixels", "1 or more", 0));
+        }
+        let (size, normalize) = check_ops(&self.ops)?;
+        if normalize.is_some() && self.dtype == DType::U8 {
+            return Err(Error::parameter("output", "dtype", "f32, f16 or bf16 after normalize", "u8"));
+        }
+        let len = self.source.len();
+        let sampler =
+            if self.shuffle { Sampler::shuffled(len, self.seed) } else { Sampler::sequential(len) }.shard(self.shard);
+        let slot_bytes = 3 * size.area_px() * self.dtype.size_bytes() as u64;
+        let batch_bytes = slot_bytes * batch_size as u64;
+        if batch_bytes > MAX_BATCH_BYTES {
+            return Err(Error::Limits {
+                what: "a batch in bytes",
+                got: batch_bytes,
+                limit: MAX_BATCH_BYTES,
+                remedy: "use a smaller batch_size or picture",
+            });
+        }
+        let order_record = if u32::try_from(len).is_ok() { 4 } else { 8 };
+        let memory = MemoryBound {
+            batches_bytes: batch_bytes * (prefetch as u64 + 1),
+            batch_bytes,
+            pictures_bytes: ((2 * PIXEL_BYTES + COEFFICIENT_BYTES) * threads as u64).saturating_mul(self.max_px),
+            encoded_bytes: MAX_ENCODED_BYTES * threads as u64,
+            order_bytes: if self.shuffle { len.saturating_mul(order_record) } else { 0 },
+        };
+        Ok(Pipeline {
+            memory,
+            inner: Arc::new(Inner {
+                source: self.source,
+                sampler,
+                seed: self.seed,
+                ops: self.ops,
+                size,
+                tables: Tables::new(self.dtype, normalize),
+                batch_size,
+                last: self.last,
+                limit: self.limit.unwrap_or(u64::MAX),
+                threads,
+                prefetch,
+                on_error: self.on_error,
+                orientation: self.orientation,
+                strategy: self.strategy,
+                pass_order: self.pass_order,
+                accept_truncated: self.accept_truncated,
+                max_px: self.max_px,
+                dtype: self.dtype,
+                layout: self.layout,
+                pool: Arc::new(Pool::new(batch_bytes as usize, prefetch + 1)),
+                executors: Mutex::default(),
+            }),
+        })
+    }
+}
+
+/// Mean and standard deviation of each channel.
+type Normalization = Option<([f32; 3], [f32; 3])>;
+
+/// Checks the operations one by one and together; the size they all end in, and the normalisation.
+fn check_ops(ops: &[RandomOp]) -> Result<(Size, Normalization)> {
+    ops.iter().try_for_each(RandomOp::validate)?;
+    let steps = ops.iter().fold(0, |sum: u64, op| sum.saturating_add(op.most_steps()));
+    if steps > MAX_OPERATIONS {
+        let expected = format!("at most {MAX_OPERATIONS} operations together, counted as often as repeat repeats them");
+        return Err(Error::parameter("pipeline", "operations", expected, steps));
+    }
+    let mut normalize = None;
+    let mut size = None;
+    for op in ops {
+        match op {
+            RandomOp::Explicit(Op::Normalize { mean, std }) => {
+                if normalize.is_some() {
+                    return Err(Error::parameter("normalize", "place", "once, at the end", "twice"));
+                }
+                normalize = Some((*mean, *std));
+            }
+            RandomOp::Explicit(Op::Erase { .. }) | RandomOp::Erasing { .. } => {}
+            _ if normalize.is_some() => {
+                let expected = "before normalize (only erasing may follow it)";
+                return Err(Error::parameter("pipeline", "place of an operation", expected, op.name()));
+            }
+            _ => {}
+        }
+        match op.size_effect() {
+            SizeEffect::Keeps => {}
+            SizeEffect::Becomes(new) => size = Some(new),
+            SizeEffect::Varies => size = None,
+        }
+    }
+    let size = size.ok_or_else(|| {
+        Error::parameter(
+            "pipeline",
+            "operations",
+            "such that every picture ends in the same size: end with a resize to a width and height, a crop, or a random \
+             resized crop",
+            "operations that leave the size to the picture",
+        )
+    })?;
+    Ok((size, normalize))
+}

@@ -1,0 +1,579 @@
+//! The command `warpfeed`, run as a user runs it.
+
+#![cfg(feature = "cli")]
+
+mod common;
+
+use serde_json::{Value, json};
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+use warpfeed::{JpegOptions, encode_jpeg};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_warpfeed");
+
+fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.args(args).stdin(Stdio::null());
+    command
+}
+
+fn output(args: &[&str]) -> Output {
+    command(args).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// What a command that succeeds prints. It says nothing else: standard error is no terminal here.
+fn stdout(args: &[&str]) -> String {
+    let output = output(args);
+    assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
+    assert_eq!(text(&output.stderr), "", "{args:?}");
+    text(&output.stdout)
+}
+
+/// What a command that fails says, with this exit code. It prints no results.
+fn failure(args: &[&str], code: i32) -> String {
+    let output = output(args);
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{args:?}: {message}");
+    assert_eq!(text(&output.stdout), "", "{args:?}");
+    assert!(!message.contains("panicked"), "{args:?}: {message}");
+    message
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// 23 pictures in four classes, small enough to be quick, one turned by its EXIF tag.
+fn pictures() -> &'static str {
+    static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
+    let folder = FOLDER.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        for i in 0..23_u64 {
+            let class = folder.path().join(format!("class-{}", i % 4));
+            fs::create_dir_all(&class).unwrap();
+            let orientation = (i == 5).then_some(6);
+            let options = JpegOptions { orientation, ..JpegOptions::default() };
+            let picture = common::picture(90 + 3 * i as u32, 120 - i as u32, i);
+            fs::write(class.join(format!("{i:02}.jpg")), encode_jpeg(&picture, &options).unwrap()).unwrap();
+        }
+        folder
+    });
+    path(folder.path())
+}
+
+/// `warpfeed run` over the pictures, as JSON, with a digest.
+fn run(options: &[&str]) -> Value {
+    let args = [&["run", pictures(), "--json", "--digest"], options].concat();
+    serde_json::from_str(&stdout(&args)).unwrap()
+}
+
+fn digest(options: &[&str]) -> String {
+    let report = run(options);
+    let digest = report["digest"].as_str().unwrap();
+    assert!(digest.len() == 64 && digest.bytes().all(|b| b.is_ascii_hexdigit()));
+    digest.to_owned()
+}
+
+#[test]
+fn run_reports_what_it_did() {
+    let report = run(&["--threads", "2", "--batch-size", "5"]);
+    assert_eq!((&report["pictures"], &report["batches"], &report["epochs"]), (&json!(23), &json!(5), &json!(1)));
+    assert_eq!(
+        (&report["threads"], &report["strategy"], &report["device"]),
+        (&json!(2), &json!("fused"), &json!("cpu"))
+    );
+    assert_eq!((&report["bad"], &report["bad_count"]), (&json!([]), &json!(0)));
+    for field in ["seconds", "pictures_per_s", "first_batch_s", "peak_rss_bytes", "read_bytes", "prefetch"] {
+        assert!(report[field].as_f64().unwrap() > 0.0, "{field}");
+    }
+    for stage in ["read", "decode", "augment", "consumer_wait", "worker_wait"] {
+        assert!(report["stages"][stage].as_f64().unwrap() >= 0.0, "{stage}");
+    }
+    assert!(report["stages"]["decode"].as_f64().unwrap() > 0.0);
+    let rate = report["pictures"].as_f64().unwrap() / report["seconds"].as_f64().unwrap();
+    assert!((report["pictures_per_s"].as_f64().unwrap() / rate - 1.0).abs() < 1e-6);
+    // Without --digest there is none, and without --json the same in words.
+    let plain: Value = serde_json::from_str(&stdout(&["run", pictures(), "--json"])).unwrap();
+    assert!(plain.get("digest").is_none());
+    let words = stdout(&["run", pictures(), "--digest"]);
+    assert!(words.starts_with("23 pictures in 1 batches") && words.contains(&digest(&[])), "{words}");
+}
+
+#[test]
+fn digests_depend_on_what_is_made_alone() {
+    let want = digest(&[]);
+    for same in [
+        &["--threads", "1"][..],
+        &["--threads", "7", "--prefetch", "1"],
+        &["--prefetch", "5", "--batch-size", "1"],
+        &["--batch-size", "100"],
+        &["--last", "pad"],
+        &["--strategy", "sequential"],
+        &["--preset", "train", "--epochs", "1", "--seed", "0", "--shard", "0/1", "--limit", "23", "--dtype", "f32"],
+        &["--layout", "nchw", "--on-error", "skip", "--orientation", "apply", "--device", "cpu", "--load", "1"],
+        &["--device", "auto", "--accept-truncated"],
+    ] {
+        assert_eq!(digest(same), want, "{same:?}");
+    }
+    let mut seen = std::collections::BTreeSet::from([want]);
+    for other in [
+        &["--seed", "1"][..],
+        &["--epochs", "2"],
+        &["--no-shuffle"],
+        &["--no-shuffle", "--seed", "1"],
+        &["--limit", "22"],
+        &["--last", "drop", "--batch-size", "5"],
+        &["--shard", "0/2"],
+        &["--shard", "1/2"],
+        &["--dtype", "f16"],
+        &["--dtype", "bf16"],
+        &["--dtype", "u8"],
+        &["--layout", "nhwc"],
+        &["--orientation", "ignore"],
+        &["--preset", "eval"],
+        &["--preset", "trial-a"],
+        &["--preset", "trial-a", "--load", "3"],
+        &["--preset", "trial-a", "--strategy", "composed"],
+        &["--preset", "trial-b"],
+    ] {
+        assert!(seen.insert(digest(other)), "{other:?} makes no difference");
+    }
+    assert_eq!(digest(&["--preset", "trial-b"]), digest(&["--preset", "trial-b", "--strategy", "sequential"]));
+    // Evaluation draws nothing.
+    let eval = |options: &[&str]| digest(&[&["--preset", "eval", "--no-shuffle"], options].concat());
+    assert_eq!(eval(&["--seed", "1"]), eval(&["--seed", "2"]));
+}
+
+#[test]
+fn counts_follow_the_options() {
+    let counts = |options: &[&str]| {
+        let report = run(options);
+        (report["pictures"].as_u64().unwrap(), report["batches"].as_u64().unwrap())
+    };
+    assert_eq!(counts(&["--batch-size", "5", "--last", "keep"]), (23, 5));
+    assert_eq!(counts(&["--batch-size", "5", "--last", "drop"]), (20, 4));
+    assert_eq!(counts(&["--batch-size", "5", "--last", "pad"]), (23, 5));
+    assert_eq!(counts(&["--batch-size", "5", "--epochs", "3"]), (69, 15));
+    assert_eq!(counts(&["--limit", "7", "--batch-size", "5"]), (7, 2));
+    assert_eq!(counts(&["--shard", "0/3"]).0 + counts(&["--shard", "1/3"]).0 + counts(&["--shard", "2/3"]).0, 23);
+    assert_eq!(counts(&["--epochs", "0"]), (0, 0));
+    assert_eq!(counts(&["--limit", "0", "--epochs", "2"]), (0, 0));
+}
+
+/// The same samples as a list file, in the same order, have the same digest.
+#[test]
+fn a_list_is_as_good_as_a_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let list = folder.path().join("list.tsv");
+    let mut lines = String::new();
+    for class in 0..4 {
+        let mut names: Vec<_> = fs::read_dir(Path::new(pictures()).join(format!("class-{class}")))
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .collect();
+        names.sort();
+        names.iter().for_each(|name| lines += &format!("{}\t{class}\n", name.display()));
+    }
+    fs::write(&list, lines).unwrap();
+    let report: Value = serde_json::from_str(&stdout(&["run", path(&list), "--json", "--digest"])).unwrap();
+    assert_eq!(report["digest"], digest(&[]));
+}
+
+/// The pictures, one of them cut short; and that one's path.
+fn with_a_truncated_one() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    for class in fs::read_dir(pictures()).unwrap().map(Result::unwrap) {
+        fs::create_dir(folder.path().join(class.file_name())).unwrap();
+        for file in fs::read_dir(class.path()).unwrap().map(Result::unwrap) {
+            fs::copy(file.path(), folder.path().join(class.file_name()).join(file.file_name())).unwrap();
+        }
+    }
+    let bad = folder.path().join("class-2/10.jpg");
+    let bytes = fs::read(&bad).unwrap();
+    fs::write(&bad, &bytes[..bytes.len() / 2]).unwrap();
+    (folder, bad)
+}
+
+#[test]
+fn bad_pictures_follow_the_policy() {
+    let (folder, bad) = with_a_truncated_one();
+    let folder = path(folder.path());
+    for options in [&[][..], &["--on-error", "fail"], &["--json", "--digest"]] {
+        let message = failure(&[&["run", folder], options].concat(), 1);
+        assert!(message.starts_with("warpfeed: ") && message.contains(path(&bad)), "{message}");
+        assert!(message.contains("truncated"), "{message}");
+    }
+    for (policy, pictures) in [("skip", 22), ("substitute", 23)] {
+        let args = ["run", folder, "--json", "--digest", "--on-error", policy, "--epochs", "2", "--threads"];
+        let report = |threads| -> Value { serde_json::from_str(&stdout(&[&args[..], &[threads]].concat())).unwrap() };
+        let (one, three) = (report("1"), report("3"));
+        assert_eq!(one["digest"], three["digest"]);
+        assert_eq!((&one["pictures"], &one["bad_count"]), (&json!(2 * pictures), &json!(2)));
+        let listed = one["bad"].as_array().unwrap();
+        assert_eq!(listed.len(), 2);
+        for entry in listed {
+            assert_eq!((&entry["path"], &entry["index"]), (&json!(path(&bad)), &json!(14)));
+            assert!(entry["error"].as_str().unwrap().contains("truncated"));
+        }
+        let words = stdout(&["run", folder, "--on-error", policy]);
+        assert!(words.contains("not usable    1 pictures") && words.contains(path(&bad)), "{words}");
+    }
+    let accepted: Value = serde_json::from_str(&stdout(&["run", folder, "--json", "--accept-truncated"])).unwrap();
+    assert_eq!((&accepted["pictures"], &accepted["bad_count"]), (&json!(23), &json!(0)));
+}
+
+// ---- apply ----
+
+/// An array from an .npy file: its type, its shape, its values.
+fn npy(path: &Path) -> (String, Vec<u64>, Vec<f32>) {
+    let bytes = fs::read(path).unwrap();
+    let npy = npyz::NpyFile::new(&bytes[..]).unwrap();
+    let (kind, shape) = (npy.dtype().descr(), npy.shape().to_vec());
+    let values = match kind.as_str() {
+        "'|u1'" => npy.into_vec::<u8>().unwrap().into_iter().map(f32::from).collect(),
+        _ => npy.into_vec::<f32>().unwrap(),
+    };
+    (kind, shape, values)
+}
+
+struct Applied {
+    folder: tempfile::TempDir,
+    picture: PathBuf,
+}
+
+impl Applied {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let picture = folder.path().join("picture.jpg");
+        let options = JpegOptions { orientation: Some(6), ..JpegOptions::default() };
+        fs::write(&picture, encode_jpeg(&common::picture(50, 40, 3), &options).unwrap()).unwrap();
+        Self { folder, picture }
+    }
+
+    fn out(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Runs `apply` with the operations on standard input.
+    fn run(&self, ops: &str, out: &str, options: &[&str]) -> Output {
+        let out = self.out(out);
+        let args = [&["apply", path(&self.picture), "--ops", "-", "-o", path(&out)], options].concat();
+        let mut child =
+            command(&args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // A command that refuses its options reads nothing.
+        let _ = child.stdin.take().unwrap().write_all(ops.as_bytes());
+        child.wait_with_output().unwrap()
+    }
+
+    fn array(&self, ops: &str, options: &[&str]) -> (String, Vec<u64>, Vec<f32>) {
+        let output = self.run(ops, "out.npy", options);
+        assert!(output.status.success(), "{ops}: {}", text(&output.stderr));
+        assert_eq!((text(&output.stdout), text(&output.stderr)), (String::new(), String::new()));
+        npy(&self.out("out.npy"))
+    }
+}
+
+#[test]
+fn apply_knows_every_operation() {
+    let applied = Applied::new();
+    let plain = applied.array("[]", &[]);
+    assert_eq!((plain.0.as_str(), &plain.1[..]), ("'|u1'", &[50, 40, 3][..]), "upright: 40 wide, 50 high");
+    let mut seen = Vec::new();
+    for (op, shape) in [
+        (r#"{"op": "hflip"}"#, [50, 40, 3]),
+        (r#"{"op": "vflip"}"#, [50, 40, 3]),
+        (r#"{"op": "rotate", "degrees": 5}"#, [50, 40, 3]),
+        (r#"{"op": "rotate", "degrees": 5, "interpolation": "bilinear", "fill": [1, 2, 3]}"#, [50, 40, 3]),
+        (r#"{"op": "rotate", "degrees": 90, "expand": true, "fill": "edge"}"#, [40, 50, 3]),
+        (r#"{"op": "resize", "width": 10, "height": 20, "interpolation": "bicubic"}"#, [20, 10, 3]),
+        (r#"{"op": "resize", "size": 20, "interpolation": "lanczos"}"#, [25, 20, 3]),
+        (r#"{"op": "resize", "size": 20, "interpolation": "nearest"}"#, [25, 20, 3]),
+        (r#"{"op": "crop", "x": 3, "y": 4, "width": 10, "height": 20}"#, [20, 10, 3]),
+        (r#"{"op": "center_crop", "width": 10, "height": 20}"#, [20, 10, 3]),
+        (
+            r#"{"op": "resized_crop", "x": 1, "y": 2, "width": 30, "height": 31, "out_width": 8, "out_height": 9}"#,
+            [9, 8, 3],
+        ),
+        (r#"{"op": "gaussian_blur", "kernel": 5, "sigma": 1.5}"#, [50, 40, 3]),
+        (r#"{"op": "dilate", "kernel": 3}"#, [50, 40, 3]),
+        (r#"{"op": "erode", "kernel": 3}"#, [50, 40, 3]),
+        (r#"{"op": "brightness", "factor": 0.5}"#, [50, 40, 3]),
+        (r#"{"op": "contrast", "factor": 0.5}"#, [50, 40, 3]),
+        (r#"{"op": "saturation", "factor": 0.5}"#, [50, 40, 3]),
+        (r#"{"op": "hue", "factor": 0.2}"#, [50, 40, 3]),
+        (r#"{"op": "grayscale"}"#, [50, 40, 3]),
+        (r#"{"op": "erase", "x": 1, "y": 2, "width": 5, "height": 6, "value": [9, 8, 7]}"#, [50, 40, 3]),
+    ] {
+        let ops = format!("[{op}]");
+        let got = applied.array(&ops, &[]);
+        assert_eq!(got.1, shape, "{op}");
+        assert_eq!(applied.array(&ops, &["--strategy", "sequential", "--device", "cpu"]), got, "{op}");
+        assert_ne!(got, plain, "{op} does nothing");
+        assert!(!seen.contains(&got), "{op} does what another does");
+        seen.push(got);
+    }
+    let normalized = applied.array(r#"[{"op": "normalize", "mean": [0.5, 0, 0], "std": [2, 1, 0.5]}]"#, &[]);
+    assert_eq!((normalized.0.as_str(), &normalized.1[..]), ("'<f4'", &[3, 50, 40][..]));
+    for (i, value) in normalized.2.iter().enumerate() {
+        let (c, at) = (i / 2000, i % 2000);
+        let v = plain.2[3 * at + c] / 255.0;
+        assert_eq!(*value, (v - [0.5, 0.0, 0.0][c]) / [2.0, 1.0, 0.5][c]);
+    }
+    let two = r#"[{"op": "rotate", "degrees": 3}, {"op": "rotate", "degrees": 4}]"#;
+    assert_ne!(applied.array(two, &["--strategy", "composed"]), applied.array(two, &[]));
+    assert_eq!(applied.array("[]", &["--orientation", "ignore"]).1, [40, 50, 3]);
+    assert_eq!(applied.array("[]", &["--orientation", "apply"]), plain);
+}
+
+#[test]
+fn apply_reads_files_and_writes_pictures() {
+    let applied = Applied::new();
+    let ops = applied.out("ops.json");
+    fs::write(&ops, r#"[{"op": "center_crop", "width": 20, "height": 10}]"#).unwrap();
+    let (png, picture) = (applied.out("out.PNG"), path(&applied.picture));
+    assert_eq!(stdout(&["apply", picture, "--ops", path(&ops), "--output", path(&png)]), "");
+    let array = applied.array(&fs::read_to_string(&ops).unwrap(), &[]);
+    // A PNG is a picture that can be read again.
+    let again = Applied { picture: png, ..applied };
+    assert_eq!(again.array("[]", &[]), array);
+    let cut = again.out("cut.jpg");
+    let bytes = fs::read(again.out("picture.jpg")).unwrap();
+    fs::write(&cut, &bytes[..bytes.len() * 2 / 3]).unwrap();
+    let truncated = Applied { picture: cut.clone(), ..again };
+    let refused = truncated.run("[]", "no.npy", &[]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(text(&refused.stderr).contains(path(&cut)) && text(&refused.stderr).contains("truncated"));
+    assert!(!truncated.out("no.npy").exists());
+    assert_eq!(truncated.array("[]", &["--accept-truncated"]).1, [50, 40, 3]);
+}
+
+#[test]
+fn apply_says_what_is_wrong_with_the_operations() {
+    let applied = Applied::new();
+    for (ops, words) in [
+        ("", &["--ops", "JSON list"][..]),
+        ("{}", &["JSON list"]),
+        ("[{}]", &["missing field `op`"]),
+        (r#"[{"op": "turn"}]"#, &["unknown variant `turn`", "rotate", "center_crop"]),
+        (r#"[{"op": "rotate"}]"#, &["missing field `degrees`"]),
+        (r#"[{"op": "rotate", "degrees": 5, "speed": 1}]"#, &["unknown field `speed`", "interpolation"]),
+        (r#"[{"op": "rotate", "degrees": 5, "interpolation": "cubic"}]"#, &["`cubic`", "nearest"]),
+        (r#"[{"op": "rotate", "degrees": 5, "interpolation": "lanczos"}]"#, &["nearest or bilinear"]),
+        (r#"[{"op": "rotate", "degrees": 5, "fill": [1, 2, 300]}]"#, &["0 to 255", "edge"]),
+        (r#"[{"op": "resize", "width": 5}]"#, &["width and height, or size"]),
+        (r#"[{"op": "resize", "width": 0, "height": 5}]"#, &["1 to 65535"]),
+        (r#"[{"op": "gaussian_blur", "kernel": 4, "sigma": 1}]"#, &["odd"]),
+        (r#"[{"op": "hue", "factor": 0.7}]"#, &["-0.5 to 0.5"]),
+        (r#"[{"op": "normalize", "mean": [0, 0, 0], "std": [1, 1, 1]}, {"op": "hflip"}]"#, &["before normalize"]),
+        (r#"[{"op": "erase", "x": 39, "y": 0, "width": 5, "height": 5}]"#, &["inside the picture of 40 x 50"]),
+    ] {
+        let output = applied.run(ops, "out.npy", &[]);
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{ops}: {message}");
+        assert!(words.iter().all(|word| message.contains(word)), "{ops}: {message}");
+        assert!(!applied.out("out.npy").exists());
+    }
+    let normalize = r#"[{"op": "normalize", "mean": [0, 0, 0], "std": [1, 1, 1]}]"#;
+    for (ops, out, words) in [(normalize, "out.png", ".npy"), ("[]", "out.gif", ".png or .npy"), ("[]", "out", ".npy")]
+    {
+        let output = applied.run(ops, out, &[]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(text(&output.stderr).contains(words), "{}", text(&output.stderr));
+    }
+}
+
+// ---- the others ----
+
+#[test]
+fn preview_writes_a_sheet() {
+    let folder = tempfile::tempdir().unwrap();
+    let sheet = |name: &str, options: &[&str]| {
+        let out = folder.path().join(name);
+        let words = stdout(&[&["preview", pictures(), "-o", path(&out)], options].concat());
+        assert!(words.contains(path(&out)), "{words}");
+        let bytes = fs::read(out).unwrap();
+        assert!(bytes.starts_with(b"\x89PNG"));
+        (warpfeed::probe(&bytes).unwrap().size, bytes)
+    };
+    let few = ["--columns", "3", "--rows", "2"];
+    let (size, want) = sheet("a.png", &few);
+    // 224 pixels a picture, gaps between them.
+    assert!((3 * 224..3 * 224 + 40).contains(&size.width) && (2 * 224..2 * 224 + 40).contains(&size.height), "{size}");
+    assert_eq!(sheet("b.png", &[&few[..], &["--preset", "train", "--seed", "0", "--epoch", "0"]].concat()).1, want);
+    for other in [&["--seed", "1"][..], &["--epoch", "1"], &["--preset", "trial-a", "--load", "2"]] {
+        assert_ne!(sheet("c.png", &[&few[..], other].concat()).1, want, "{other:?}");
+    }
+    let (wide, _) = sheet("d.png", &["--columns", "1", "--rows", "1", "--preset", "eval"]);
+    assert!(wide.width < 300);
+    let message = failure(&["preview", pictures(), "-o", "/no/such/folder/s.png", "--columns", "1", "--rows", "1"], 1);
+    assert!(message.contains("/no/such/folder/s.png"), "{message}");
+    let message = failure(&["preview", pictures(), "-o", path(&folder.path().join("e.png")), "--rows", "0"], 2);
+    assert!(message.contains("rows"), "{message}");
+}
+
+#[test]
+fn synth_makes_the_same_pictures_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let [one, two, three] = ["one", "two", "three"].map(|name| folder.path().join(name));
+    let make = |dir: &Path, options: &[&str]| stdout(&[&["synth", path(dir), "--count", "5"], options].concat());
+    let words = make(&one, &["--classes", "2"]);
+    assert!(words.contains("5 pictures made") && words.contains("2 classes"), "{words}");
+    make(&two, &["--classes", "2", "--seed", "0"]);
+    make(&three, &["--classes", "2", "--seed", "9"]);
+    let digest = |dir: &Path| {
+        let report: Value = serde_json::from_str(&stdout(&["run", path(dir), "--json", "--digest"])).unwrap();
+        assert_eq!(report["pictures"], 5);
+        report["digest"].clone()
+    };
+    assert_eq!(digest(&one), digest(&two));
+    assert_ne!(digest(&one), digest(&three));
+    let words = make(&one, &["--classes", "2"]);
+    assert!(words.contains("0 pictures made, 5 were there already"), "{words}");
+    // Another folder's pictures stay untouched.
+    let foreign = folder.path().join("foreign");
+    fs::create_dir(&foreign).unwrap();
+    fs::write(foreign.join("mine.txt"), "mine").unwrap();
+    let output = output(&["synth", path(&foreign), "--count", "5"]);
+    assert!(matches!(output.status.code(), Some(1 | 2)) && text(&output.stderr).contains("foreign"));
+    assert_eq!(fs::read_dir(&foreign).unwrap().count(), 1);
+}
+
+#[test]
+fn doctor_and_demo_report() {
+    let report: Value = serde_json::from_str(&stdout(&["doctor", "--json"])).unwrap();
+    let checks = report["checks"].as_array().unwrap();
+    for name in ["warpfeed", "processors", "JPEG decoder", "GPU"] {
+        let check = checks.iter().find(|check| check["name"] == name).unwrap_or_else(|| panic!("no {name}"));
+        assert_eq!(check["ok"] == true, check.get("remedy").is_none(), "{check}");
+    }
+    assert!(stdout(&["doctor"]).lines().count() >= checks.len());
+
+    let sheet = tempfile::tempdir().unwrap();
+    let sheet = sheet.path().join("sheet.png");
+    let args = ["demo", pictures(), "-o", path(&sheet), "--threads", "2", "--device", "cpu", "--json"];
+    let report: Value = serde_json::from_str(&stdout(&args)).unwrap();
+    assert_eq!((&report["source"], &report["sheet"]), (&json!(pictures()), &json!(path(&sheet))));
+    let runs = report["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 5);
+    assert!(runs.iter().all(|run| run["pictures_per_s"].as_f64().unwrap() > 0.0 && run["threads"] == 2));
+    assert!(fs::read(&sheet).unwrap().starts_with(b"\x89PNG"));
+}
+
+#[test]
+fn wrong_use_is_told_from_failed_work() {
+    for args in [
+        &[][..],
+        &["fly"],
+        &["run"],
+        &["run", pictures(), "--wings", "2"],
+        &["run", pictures(), "--threads", "many"],
+        &["run", pictures(), "--preset", "best"],
+        &["run", pictures(), "--dtype", "f64"],
+        &["run", pictures(), "--load", "1001"],
+        &["apply", "x.jpg", "-o", "y.png"],
+        &["synth", "/tmp/never-made"],
+        &["synth", "/tmp/never-made", "--count", "1", "--classes", "0"],
+    ] {
+        assert!(failure(args, 2).contains("Usage") || failure(args, 2).contains("invalid value"), "{args:?}");
+    }
+    for (args, words) in [
+        (&["--threads", "0"][..], "threads must be 1 to 1024"),
+        (&["--batch-size", "0"], "batch_size must be 1 to"),
+        (&["--prefetch", "0"], "prefetch must be 1 to"),
+        (&["--shard", "2/2"], "the index (from 0) below the count"),
+        (&["--device", "gpu"], "auto, cpu, cuda or cuda:I"),
+    ] {
+        let message = failure(&[&["run", pictures()], args].concat(), 2);
+        assert!(message.contains(words), "{message}");
+    }
+    for args in
+        [&["run", "/no/such/folder"][..], &["preview", "/no/such/folder", "-o", "x.png"], &["demo", "/no/such/folder"]]
+    {
+        assert!(failure(args, 1).contains("/no/such/folder"));
+    }
+    let empty = tempfile::tempdir().unwrap();
+    let message = failure(&["run", path(empty.path())], 2);
+    assert!(message.contains(path(empty.path())) && message.contains("class folders"), "{message}");
+    let applied = Applied::new();
+    for (picture, ops, word) in [
+        ("/no/such.jpg", path(&applied.picture), "picture.jpg"),
+        (path(&applied.picture), "/no/such.json", "/no/such.json"),
+    ] {
+        let output = output(&["apply", picture, "--ops", ops, "-o", path(&applied.out("x.png"))]);
+        assert!(matches!(output.status.code(), Some(1 | 2)) && text(&output.stderr).contains(word));
+    }
+    let ops = applied.out("none.json");
+    fs::write(&ops, "[]").unwrap();
+    assert!(failure(&["apply", "/no/such.jpg", "--ops", path(&ops), "-o", "x.png"], 1).contains("/no/such.jpg"));
+    let unwritable = ["apply", path(&applied.picture), "--ops", path(&ops), "-o", "/no/such/folder/x.npy"];
+    assert!(failure(&unwritable, 1).contains("/no/such/folder/x.npy"));
+    assert!(stdout(&["--version"]).starts_with("warpfeed "));
+    assert!(stdout(&["--help"]).contains("Exit codes"));
+}
+
+#[test]
+fn a_device_that_is_not_there_has_its_own_exit_code() {
+    let applied = Applied::new();
+    let ops = applied.out("ops.json");
+    fs::write(&ops, "[]").unwrap();
+    let out = applied.out("out.npy");
+    for device in ["cuda", "cuda:0", "cuda:7"] {
+        for args in [
+            &["run", pictures()][..],
+            &["run", "/no/such/folder"],
+            &["demo", pictures()],
+            &["apply", path(&applied.picture), "--ops", path(&ops), "-o", path(&out)],
+        ] {
+            let output = output(&[args, &["--device", device]].concat());
+            if output.status.success() {
+                continue; // There is such a device.
+            }
+            let message = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(3), "{args:?} {device}: {message}");
+            assert!(message.contains("CUDA") && message.contains("--device cpu"), "{message}");
+            assert!(!out.exists());
+        }
+    }
+}
+
+// ---- where the output goes ----
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_full_disk_is_a_clear_error() {
+    let full = || fs::File::options().write(true).open("/dev/full").unwrap();
+    for args in [&["run", pictures(), "--json"][..], &["run", pictures()], &["doctor"], &["doctor", "--json"]] {
+        let output = command(args).stdout(full()).output().unwrap();
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{message}");
+        assert!(message.contains("cannot write standard output") && message.contains("No space left"), "{message}");
+    }
+    let applied = Applied::new();
+    for name in ["full.png", "full.npy"] {
+        std::os::unix::fs::symlink("/dev/full", applied.out(name)).unwrap();
+        let output = applied.run("[]", name, &[]);
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{message}");
+        assert!(message.contains(name) && message.contains("No space left"), "{message}");
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn a_reader_that_has_gone_is_no_error() {
+    for args in ["run \"$1\" --json", "run \"$1\"", "doctor", "--help"] {
+        let script = format!("set -o pipefail; \"$0\" {args} | true");
+        let output = Command::new("bash").args(["-c", &script, PROGRAM, pictures()]).output().unwrap();
+        assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""), "{args}");
+    }
+    let output = Command::new("bash").args(["-c", "\"$0\" doctor | head -1", PROGRAM]).output().unwrap();
+    assert_eq!(text(&output.stdout).lines().count(), 1);
+    assert_eq!(text(&output.stderr), "");
+}

@@ -1,0 +1,64 @@
+//! The examples run and print what they say.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Once;
+
+static BUILT: Once = Once::new();
+
+/// Builds all examples beside this test: `cargo test` has done so before unless it was told which test to build.
+fn build(profile: &Path) {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args([
+        "build",
+        "--quiet",
+        "--examples",
+        "--manifest-path",
+        concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"),
+    ]);
+    cargo.arg("--target-dir").arg(profile.parent().unwrap());
+    if profile.ends_with("release") {
+        cargo.arg("--release");
+    }
+    assert!(cargo.status().unwrap().success(), "{cargo:?}");
+}
+
+/// What an example prints.
+fn run(name: &str) -> String {
+    // target/PROFILE/deps/examples-HASH is this; the examples are in target/PROFILE/examples.
+    let this = std::env::current_exe().unwrap();
+    let profile = this.ancestors().nth(2).unwrap();
+    BUILT.call_once(|| build(profile));
+    let output = Command::new(profile.join("examples").join(name)).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && errors.is_empty(), "{name}: {errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn quick_start() {
+    let text = run("quick_start");
+    assert_eq!(text.lines().count(), 6, "{text}");
+    assert_eq!(text.matches("[16, 3, 224, 224]").count(), 4, "{text}");
+    assert_eq!(text.matches("[8, 3, 224, 224]").count(), 2, "{text}");
+    assert_eq!(text, run("quick_start"), "the same at every run");
+}
+
+#[test]
+fn custom_source() {
+    let text = run("custom_source");
+    assert!(text.ends_with("12 pictures of 96 x 96\n"), "{text}");
+    for class in ["disc", "box", "triangle"] {
+        assert_eq!(text.matches(class).count(), 4, "{text}");
+    }
+}
+
+#[test]
+fn custom_operation() {
+    let text = run("custom_operation");
+    assert_eq!(text.lines().count(), 6, "{text}");
+    assert!(text.matches("CustomOp(salt)").count() == 6 && text.matches("Rotate").count() == 6, "{text}");
+    let grains = |line: &str| line.split(' ').nth(2).unwrap().parse::<u32>().unwrap();
+    assert!(text.lines().map(grains).sum::<u32>() > 100, "{text}");
+    assert_eq!(text, run("custom_operation"), "the same at every run");
+}
