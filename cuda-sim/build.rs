@@ -1,0 +1,68 @@
+//! Compiles kernels/*.cu for the host, in one translation unit, with a registry of what they declare `__global__`.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+fn main() {
+    let member = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
+    let kernels = member.join("../kernels");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-changed=cpp");
+    println!("cargo:rerun-if-changed={}", kernels.display());
+    println!("cargo:rerun-if-env-changed=CUDA_SIM_CXXFLAGS");
+
+    let mut includes = String::new();
+    let mut entries = String::new();
+    for source in sources(&kernels) {
+        println!("cargo:rerun-if-changed={}", source.display());
+        let text = fs::read_to_string(&source).expect("kernels are UTF-8");
+        writeln!(includes, "#include \"{}\"", source.display()).expect("strings take everything");
+        for name in global_functions(&text) {
+            writeln!(entries, "    {{\"{name}\", {name}}},").expect("strings take everything");
+        }
+    }
+    let registry = format!("{includes}\nstatic const Kernel kernels[] = {{\n{entries}}};\n");
+    fs::write(out.join("registry.inc"), registry).expect("OUT_DIR can be written");
+
+    let mut build = cc::Build::new();
+    build
+        .cpp(true)
+        .std("c++17")
+        .file("cpp/sim.cpp")
+        .include(&out)
+        .opt_level(2)
+        .warnings(true)
+        .warnings_into_errors(true)
+        // As nvcc's -fmad=false.
+        .flag("-ffp-contract=off")
+        .flag("-Wall")
+        // `#pragma unroll` is for the device's compiler.
+        .flag("-Wno-unknown-pragmas")
+        // Threads are switched by longjmp from one stack to another, which the fortified one takes for an error.
+        .flag("-U_FORTIFY_SOURCE");
+    // For instance -fsanitize=undefined.
+    for flag in env::var("CUDA_SIM_CXXFLAGS").unwrap_or_default().split_whitespace() {
+        build.flag(flag);
+    }
+    build.compile("cuda_sim");
+}
+
+/// kernels/*.cu, in the order of their names.
+fn sources(kernels: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(kernels).expect("kernels/ is there");
+    let paths = entries.map(|entry| entry.expect("kernels/ can be listed").path());
+    let mut sources: Vec<_> =
+        paths.filter(|path| path.extension().is_some_and(|extension| extension == "cu")).collect();
+    sources.sort();
+    sources
+}
+
+/// Names of a source's `extern "C" __global__` functions.
+fn global_functions(text: &str) -> impl Iterator<Item = &str> {
+    text.split("extern \"C\" __global__ ").skip(1).filter_map(|rest| {
+        let (head, _) = rest.split_once("(const ")?;
+        head.rsplit(char::is_whitespace).next()
+    })
+}

@@ -1,0 +1,44 @@
+// What CUDA C++ has and C++ has not, for kernels that are compiled for the host. A block's threads take turns on one
+// thread of the system, which is switched from one to the next at each __syncthreads; so `__shared__` is a static of
+// that thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#define __host__
+#define __device__
+#define __global__
+#define __shared__ static thread_local
+#define __launch_bounds__(...)
+
+namespace cuda_sim {
+
+struct Coordinates {
+    uint32_t x, y, z;
+};
+
+// Where the current thread is in its grid.
+struct Here {
+    Coordinates thread, block, block_size, grid_size;
+};
+
+extern thread_local Here here;
+
+// Waits for the other threads of the block.
+void synchronize();
+
+}  // namespace cuda_sim
+
+#define threadIdx (::cuda_sim::here.thread)
+#define blockIdx (::cuda_sim::here.block)
+#define blockDim (::cuda_sim::here.block_size)
+#define gridDim (::cuda_sim::here.grid_size)
+
+inline void __syncthreads() {
+    cuda_sim::synchronize();
+}
+
+inline unsigned long long atomicAdd(unsigned long long* at, unsigned long long value) {
+    return __atomic_fetch_add(at, value, __ATOMIC_RELAXED);
+}

@@ -1,0 +1,195 @@
+//! A simulated CUDA device over host memory, for warpfeed's tests: its kernels, compiled for the host. Nothing here says
+//! anything about speed.
+
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::fmt;
+
+unsafe extern "C" {
+    fn cuda_sim_kernel_count() -> usize;
+    fn cuda_sim_kernel_name(i: usize) -> *const c_char;
+    fn cuda_sim_map(bytes: usize) -> *mut u8;
+    fn cuda_sim_unmap(end: *mut u8, bytes: usize);
+    fn cuda_sim_launch(kernel: usize, grid: *const u32, block: *const u32, launch: *const c_void) -> c_int;
+}
+
+/// The parameter of every kernel (`Launch` in kernels/params.cuh), as bytes.
+pub const LAUNCH_BYTES: usize = 24;
+
+/// Why a launch failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LaunchError {
+    /// A grid or block that no device takes, or no memory for the threads' stacks.
+    Configuration,
+    /// Some threads of a block wait in `__syncthreads` for others that have ended.
+    Divergence,
+}
+
+impl fmt::Display for LaunchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Configuration => "no device takes this grid and block",
+            Self::Divergence => "some threads of a block wait for others that have ended",
+        })
+    }
+}
+
+impl std::error::Error for LaunchError {}
+
+/// A kernel of kernels/*.cu.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kernel(usize);
+
+impl Kernel {
+    /// All of them, in the order of their sources.
+    pub fn all() -> impl Iterator<Item = Self> {
+        // SAFETY: takes nothing and reads a constant.
+        (0..unsafe { cuda_sim_kernel_count() }).map(Self)
+    }
+
+    /// The one of this name.
+    #[must_use]
+    pub fn find(name: &str) -> Option<Self> {
+        Self::all().find(|kernel| kernel.name() == name)
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        // SAFETY: the index is below the count, and names are constants that end in 0.
+        unsafe { CStr::from_ptr(cuda_sim_kernel_name(self.0)) }.to_str().unwrap_or_default()
+    }
+
+    /// Runs it to its end.
+    ///
+    /// # Errors
+    /// [`LaunchError`].
+    ///
+    /// # Safety
+    /// `launch` must hold what kernels/params.cuh asks for, and all that it points to must be there.
+    pub unsafe fn launch(
+        self,
+        grid: [u32; 3],
+        block: [u32; 3],
+        launch: &[u8; LAUNCH_BYTES],
+    ) -> Result<(), LaunchError> {
+        #[repr(align(8))]
+        struct Aligned([u8; LAUNCH_BYTES]);
+        let launch = Aligned(*launch);
+        // SAFETY: the index is below the count, both arrays have three numbers, the parameter is as long as the struct
+        // and aligned; the rest is the caller's promise.
+        match unsafe { cuda_sim_launch(self.0, grid.as_ptr(), block.as_ptr(), launch.0.as_ptr().cast()) } {
+            0 => Ok(()),
+            1 => Err(LaunchError::Configuration),
+            _ => Err(LaunchError::Divergence),
+        }
+    }
+}
+
+/// What fresh memory, and what lies between a piece's bytes and its pages' ends, holds.
+const POISON: u8 = 0xa5;
+
+/// A piece of device memory. It ends less than 16 bytes before a page that must not be touched, so a kernel that reads
+/// or writes beyond it ends with a fault; what was written around it within its pages is noticed when it goes.
+#[derive(Debug)]
+pub struct Memory {
+    end: *mut u8,
+    /// Bytes of the pages that were asked for.
+    mapped: usize,
+    /// Its first byte, so many before the pages' end.
+    start: usize,
+    len: usize,
+}
+
+// SAFETY: it owns its pages, which belong to no thread.
+unsafe impl Send for Memory {}
+
+impl Memory {
+    /// `len` poisoned bytes, `misaligned` bytes beyond an address that is a multiple of 16.
+    ///
+    /// # Panics
+    /// If the system has no memory.
+    #[must_use]
+    pub fn new(len: usize, misaligned: usize) -> Self {
+        let mapped = len + 16;
+        // SAFETY: takes any number.
+        let end = unsafe { cuda_sim_map(mapped) };
+        assert!(!end.is_null(), "no memory for {len} bytes");
+        // The end is a multiple of 16, being one of the page's size.
+        let start = len + (misaligned.wrapping_neg().wrapping_sub(len)) % 16;
+        let mut memory = Self { end, mapped, start, len };
+        memory.bytes_mut().fill(POISON);
+        let (before, after) = memory.around();
+        // SAFETY: all of `mapped` bytes before the end are ours, and nobody else has them yet.
+        unsafe {
+            before.0.write_bytes(POISON, before.1);
+            after.0.write_bytes(POISON, after.1);
+        }
+        memory
+    }
+
+    /// Where the rest of the memory before and after the bytes begins, and its length.
+    fn around(&self) -> ((*mut u8, usize), (*mut u8, usize)) {
+        let before = self.mapped - self.start;
+        let after = self.start - self.len;
+        ((self.end.wrapping_sub(self.mapped), before), (self.end.wrapping_sub(after), after))
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn address(&self) -> u64 {
+        self.end.wrapping_sub(self.start) as u64
+    }
+
+    /// What it holds.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: `start` and `len` lie within the pages, and all of it was written by `new`.
+        unsafe { std::slice::from_raw_parts(self.end.sub(self.start), self.len) }
+    }
+
+    /// What it holds.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above; fresh pages hold zeros.
+        unsafe { std::slice::from_raw_parts_mut(self.end.sub(self.start), self.len) }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        let (before, after) = self.around();
+        let whole = [before, after].into_iter().all(|(start, len)| {
+            // SAFETY: as in `new`, which has written it.
+            unsafe { std::slice::from_raw_parts(start, len) }.iter().all(|byte| *byte == POISON)
+        });
+        // SAFETY: as it was mapped; nobody has a reference any more.
+        unsafe { cuda_sim_unmap(self.end, self.mapped) };
+        assert!(whole || std::thread::panicking(), "a kernel wrote beside its memory");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Memory;
+
+    #[test]
+    fn memory_is_aligned_as_asked() {
+        for len in [0, 1, 15, 16, 17, 4095, 4096, 5000] {
+            for misaligned in 0..16 {
+                let mut memory = Memory::new(len, misaligned);
+                assert_eq!(memory.address() % 16, misaligned as u64);
+                memory.bytes_mut().fill(1);
+                assert_eq!(memory.bytes(), vec![1; len]);
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic = "wrote beside"]
+    fn a_byte_written_before_it_is_noticed() {
+        let memory = Memory::new(16, 0);
+        // SAFETY: the pages have a byte before the first of the piece.
+        unsafe { (memory.address() as *mut u8).sub(1).write(0) };
+    }
+}

@@ -1,0 +1,24 @@
+// erase: overwrites a rectangle.
+//
+// Inputs: EraseSample a picture (params.cuh), changed in place. Pixels are those of the rectangle.
+// Grid: one pixel a thread, as grid.cuh has it.
+// Reference: src/cpu/erase.rs; byte for byte.
+
+#include "grid.cuh"
+
+namespace warpfeed {
+
+__device__ inline void erase(const Launch& launch) {
+    const Place<EraseSample> here(launch);
+    if (!here.sample || !here.inside(here.sample->width, here.sample->height)) {
+        return;
+    }
+    const EraseSample& sample = *here.sample;
+    store(sample.pixels + place(sample.pitch_bytes, sample.x + here.x, sample.y + here.y), sample.value);
+}
+
+}  // namespace warpfeed
+
+extern "C" __global__ void __launch_bounds__(256) erase_u8_nhwc(const warpfeed::Launch launch) {
+    warpfeed::erase(launch);
+}

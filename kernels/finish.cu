@@ -1,0 +1,69 @@
+// finish: the end of the sequential strategy: normalisation, cast, layout and erasures.
+//
+// Inputs: FinishSample a picture (params.cuh): complete, interleaved RGB bytes with a row pitch, of the output's size.
+// Output: elements of the type, NCHW or NHWC.
+// Grid: 256 threads a block; blockIdx.x is the tile of 32 x 16 output pixels, as many as the largest sample has,
+// blockIdx.y the sample. Two output pixels a thread.
+// Reference: src/cpu/output.rs; byte for byte.
+
+#include "store.cuh"
+
+namespace warpfeed {
+
+template <typename T, Layout kLayout>
+__device__ inline void finish(const Launch& launch) {
+    if (blockIdx.y >= launch.count) {
+        return;
+    }
+    const FinishSample& sample = static_cast<const FinishSample*>(launch.samples)[blockIdx.y];
+    if (blockIdx.x >= tiles(sample.output)) {
+        return;
+    }
+    __shared__ uint32_t made[kTilePixels];
+    const Tile tile = tile_of(sample.output, blockIdx.x);
+    for (uint32_t i = threadIdx.x; i < kTilePixels; i += kThreads) {
+        const uint32_t x = i % kTileWidth, y = i / kTileWidth;
+        if (x < tile.width && y < tile.height) {
+            made[i] = load(sample.source.pixels + place(sample.source.pitch_bytes, tile.x + x, tile.y + y));
+        }
+    }
+    __syncthreads();
+    store_tile<T, kLayout>(sample.output, launch.table, tile, made);
+}
+
+}  // namespace warpfeed
+
+using warpfeed::Launch;
+using warpfeed::Layout;
+
+extern "C" __global__ void __launch_bounds__(256, 4) finish_u8_nchw(const Launch launch) {
+    warpfeed::finish<warpfeed::Bits8, Layout::nchw>(launch);
+}
+
+extern "C" __global__ void __launch_bounds__(256, 4) finish_u8_nhwc(const Launch launch) {
+    warpfeed::finish<warpfeed::Bits8, Layout::nhwc>(launch);
+}
+
+extern "C" __global__ void __launch_bounds__(256, 4) finish_f16_nchw(const Launch launch) {
+    warpfeed::finish<warpfeed::Bits16, Layout::nchw>(launch);
+}
+
+extern "C" __global__ void __launch_bounds__(256, 4) finish_f16_nhwc(const Launch launch) {
+    warpfeed::finish<warpfeed::Bits16, Layout::nhwc>(launch);
+}
+
+extern "C" __global__ void __launch_bounds__(256, 4) finish_bf16_nchw(const Launch launch) {
+    warpfeed::finish<warpfeed::Bits16, Layout::nchw>(launch);
+}
+
+extern "C" __global__ void __launch_bounds__(256, 4) finish_bf16_nhwc(const Launch launch) {
+    warpfeed::finish<warpfeed::Bits16, Layout::nhwc>(launch);
+}
+
+extern "C" __global__ void __launch_bounds__(256, 4) finish_f32_nchw(const Launch launch) {
+    warpfeed::finish<warpfeed::Bits32, Layout::nchw>(launch);
+}
+
+extern "C" __global__ void __launch_bounds__(256, 4) finish_f32_nhwc(const Launch launch) {
+    warpfeed::finish<warpfeed::Bits32, Layout::nhwc>(launch);
+}

@@ -1,0 +1,52 @@
+// The grid of kernels that make one pixel a thread: blocks of 32 x 8 threads; blockIdx.x and .y are the place in the
+// largest picture of the batch, blockIdx.z the sample.
+#pragma once
+
+#include "pixel.cuh"
+
+namespace warpfeed {
+
+constexpr int kPixelThreads = 32 * 8;
+
+// A thread's pixel, if the picture has it.
+template <typename Sample>
+struct Place {
+    const Sample* sample = nullptr;
+    uint32_t x, y;
+
+    __device__ explicit Place(const Launch& launch)
+        : x(blockIdx.x * blockDim.x + threadIdx.x), y(blockIdx.y * blockDim.y + threadIdx.y) {
+        if (blockIdx.z < launch.count) {
+            sample = static_cast<const Sample*>(launch.samples) + blockIdx.z;
+        }
+    }
+
+    // Whether there is such a pixel in a picture of this size.
+    __device__ bool inside(uint32_t width, uint32_t height) const { return x < width && y < height; }
+};
+
+// Writes what `make` gives for each pixel of a target: `make(sample, x, y)`, of the complete result.
+template <typename Sample, typename Make>
+__device__ inline void each_target_pixel(const Launch& launch, Make make) {
+    const Place<Sample> here(launch);
+    if (!here.sample || !here.inside(here.sample->target.width, here.sample->target.height)) {
+        return;
+    }
+    const Target& target = here.sample->target;
+    const uint32_t pixel =
+        make(*here.sample, static_cast<int32_t>(here.x + target.x), static_cast<int32_t>(here.y + target.y));
+    store(target.pixels + place(target.pitch_bytes, here.x, here.y), pixel);
+}
+
+// Replaces each pixel of a picture by what `make(sample, pixel)` gives.
+template <typename Make>
+__device__ inline void each_color(const Launch& launch, Make make) {
+    const Place<ColorSample> here(launch);
+    if (!here.sample || !here.inside(here.sample->width, here.sample->height)) {
+        return;
+    }
+    uint8_t* pixel = here.sample->pixels + place(here.sample->pitch_bytes, here.x, here.y);
+    store(pixel, make(*here.sample, load(pixel)));
+}
+
+}  // namespace warpfeed

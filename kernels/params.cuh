@@ -1,0 +1,180 @@
+// What the host hands to kernels: one `Launch` a kernel, which points to an array of one sample descriptor a picture.
+// src/cuda/params.rs has the same structs; sizes and offsets are asserted on both sides.
+//
+// Pictures are interleaved RGB, 3 bytes a pixel, with a row pitch in bytes. A picture may be a stored rectangle of a
+// larger whole. Strides are in elements, offsets and sizes in pixels. All pointers are to device memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace warpfeed {
+
+// The parameter of every kernel.
+struct Launch {
+    const void* samples;  // descriptors of the kernel's type
+    const void* table;    // fused, finish: 3 x 256 elements of the output's type, what each byte of a channel becomes
+    uint32_t count;       // samples
+    uint32_t reserved;
+};
+
+// A picture to read: the rectangle of `width` x `height` pixels at (`x`, `y`) of a whole.
+struct Source {
+    const uint8_t* pixels;
+    uint32_t pitch_bytes;
+    uint32_t x, y, width, height;
+    uint32_t whole_width, whole_height;
+    uint32_t reserved;
+};
+
+// A picture to write: the rectangle of `width` x `height` pixels at (`x`, `y`) of the complete result.
+struct Target {
+    uint8_t* pixels;
+    uint32_t pitch_bytes;
+    uint32_t x, y, width, height;
+    uint32_t reserved;
+};
+
+// A step of a coordinate chain: `x' = (a0 x + a1 y + a2) >> 16`, `y' = (a3 x + a4 y + a5) >> 16`, sums wrap; outside
+// `width` x `height` it shows `fill` (red in the lowest byte). Loaded in three vectors of 16 bytes.
+struct alignas(16) Step {
+    int32_t a[6];
+    uint32_t width, height;
+    uint32_t fill;
+    uint32_t reserved[3];
+};
+
+// A resize along one axis: for the outputs from `first` onwards, the first input pixel and the weights with 22
+// fractional bits, which begin at `weights[offsets[i]]`. No `starts`: this axis is not resized. No `weights`: nearest.
+struct Axis {
+    const int32_t* starts;
+    const int32_t* offsets;
+    const int32_t* weights;
+    int32_t first;
+    uint32_t reserved;
+};
+
+// A rectangle overwritten after normalisation with bits of the output's type.
+struct Erasure {
+    uint32_t left, top, right, bottom;
+    uint32_t value[3];
+    uint32_t reserved;
+};
+
+// A sample's place in the batch. `plane_stride` counts in NCHW only.
+struct Output {
+    void* elements;
+    const Erasure* erasures;
+    uint64_t plane_stride;
+    uint32_t row_stride;
+    uint32_t width, height;
+    uint32_t erasure_count;
+};
+
+// fused: output pixel (x, y) is pixel (mirror_x x + x0, mirror_y y + y0) of the resized view; the view's pixel comes
+// through the steps, then the exact map `exact` (xx, xy, x0, yx, yy, y0), from the picture.
+struct FusedSample {
+    Source source;
+    Output output;
+    const Step* steps;
+    Axis columns, rows;
+    int32_t exact[6];
+    int32_t mirror_x, x0, mirror_y, y0;
+    uint32_t step_count;
+    uint32_t vertical_first;
+};
+
+struct FinishSample {
+    Source source;
+    Output output;
+};
+
+// flip and quarter turns: result (x, y) comes from (xx x + xy y + x0, yx x + yy y + y0) of the whole.
+struct FlipSample {
+    Source source;
+    Target target;
+    int32_t exact[6];
+};
+
+struct CropSample {
+    Source source;
+    Target target;
+    int32_t x, y;
+    uint32_t fill;
+    uint32_t edge;  // not 0: the edge instead of the fill
+};
+
+struct RotateSample {
+    Source source;
+    Target target;
+    double matrix[6];  // output to input, from pixel centres
+    int32_t fixed[6];  // the same in 16.16 fixed point (nearest)
+    uint32_t fill;
+    uint32_t edge;  // not 0: the edge instead of the fill
+};
+
+struct ResizeSample {
+    Source source;
+    Target target;
+    Axis axis;
+};
+
+struct BlurSample {
+    Source source;
+    Target target;
+    uint32_t* between;        // source.height rows of 3 * target.width sums with 16 fractional bits
+    const uint32_t* weights;  // of distances 0 to kernel / 2, 24 fractional bits
+    uint32_t kernel;
+    uint32_t reserved;
+};
+
+// dilate, erode: one axis a launch.
+struct RankSample {
+    Source source;
+    Target target;
+    uint32_t kernel;
+    uint32_t reserved;
+};
+
+// brightness, contrast, saturation, hue, grayscale: in place.
+struct ColorSample {
+    uint8_t* pixels;
+    unsigned long long* luma_sum;  // contrast: 0 before, the sum of all pixels' luma after luma_sum_u8_nhwc
+    uint32_t pitch_bytes;
+    uint32_t width, height;
+    float factor;
+    uint32_t hue_shift;  // 0 to 255
+    uint32_t reserved;
+};
+
+// erase: in place, the rectangle lies inside what is stored.
+struct EraseSample {
+    uint8_t* pixels;
+    uint32_t pitch_bytes;
+    uint32_t x, y, width, height;
+    uint32_t value;
+};
+
+static_assert(sizeof(Launch) == 24 && offsetof(Launch, count) == 16, "as in params.rs");
+static_assert(sizeof(Source) == 40 && offsetof(Source, whole_width) == 28, "as in params.rs");
+static_assert(sizeof(Target) == 32 && offsetof(Target, width) == 20, "as in params.rs");
+static_assert(sizeof(Step) == 48 && alignof(Step) == 16 && offsetof(Step, fill) == 32, "as in params.rs");
+static_assert(sizeof(Axis) == 32 && offsetof(Axis, first) == 24, "as in params.rs");
+static_assert(sizeof(Erasure) == 32 && offsetof(Erasure, value) == 16, "as in params.rs");
+static_assert(sizeof(Output) == 40 && offsetof(Output, row_stride) == 24, "as in params.rs");
+static_assert(sizeof(FusedSample) == 200, "as in params.rs");
+static_assert(offsetof(FusedSample, output) == 40 && offsetof(FusedSample, steps) == 80, "as in params.rs");
+static_assert(offsetof(FusedSample, columns) == 88 && offsetof(FusedSample, rows) == 120, "as in params.rs");
+static_assert(offsetof(FusedSample, exact) == 152 && offsetof(FusedSample, mirror_x) == 176, "as in params.rs");
+static_assert(offsetof(FusedSample, step_count) == 192, "as in params.rs");
+static_assert(sizeof(FinishSample) == 80, "as in params.rs");
+static_assert(sizeof(FlipSample) == 96 && offsetof(FlipSample, exact) == 72, "as in params.rs");
+static_assert(sizeof(CropSample) == 88 && offsetof(CropSample, x) == 72, "as in params.rs");
+static_assert(sizeof(RotateSample) == 152 && offsetof(RotateSample, fixed) == 120, "as in params.rs");
+static_assert(sizeof(ResizeSample) == 104 && offsetof(ResizeSample, axis) == 72, "as in params.rs");
+static_assert(sizeof(BlurSample) == 96 && offsetof(BlurSample, kernel) == 88, "as in params.rs");
+static_assert(sizeof(RankSample) == 80 && offsetof(RankSample, kernel) == 72, "as in params.rs");
+static_assert(sizeof(ColorSample) == 40 && offsetof(ColorSample, factor) == 28, "as in params.rs");
+static_assert(sizeof(EraseSample) == 32 && offsetof(EraseSample, value) == 28, "as in params.rs");
+
+}  // namespace warpfeed

@@ -1,0 +1,38 @@
+// resize: one axis a launch, any filter; pixels have 8 bits between the two.
+//
+// Inputs: ResizeSample a picture (params.cuh): weights made by the host.
+// The host leaves out the axis that does not change, and orders the two by Pillow's rule.
+// Grid: one pixel a thread, as grid.cuh has it.
+// Reference: src/cpu/resize.rs; byte for byte.
+
+#include "grid.cuh"
+
+namespace warpfeed {
+
+__device__ inline uint32_t across(const ResizeSample& sample, int32_t x, int32_t y) {
+    const Taps taps = taps_of(sample.axis, x);
+    Sums sums;
+    for (int32_t tap = taps.start; tap < taps.end; tap++) {
+        sums.add(at(sample.source, tap, y), taps.weight(tap));
+    }
+    return sums.pixel();
+}
+
+__device__ inline uint32_t down(const ResizeSample& sample, int32_t x, int32_t y) {
+    const Taps taps = taps_of(sample.axis, y);
+    Sums sums;
+    for (int32_t tap = taps.start; tap < taps.end; tap++) {
+        sums.add(at(sample.source, x, tap), taps.weight(tap));
+    }
+    return sums.pixel();
+}
+
+}  // namespace warpfeed
+
+extern "C" __global__ void __launch_bounds__(256) resize_horizontal_u8_nhwc(const warpfeed::Launch launch) {
+    warpfeed::each_target_pixel<warpfeed::ResizeSample>(launch, warpfeed::across);
+}
+
+extern "C" __global__ void __launch_bounds__(256) resize_vertical_u8_nhwc(const warpfeed::Launch launch) {
+    warpfeed::each_target_pixel<warpfeed::ResizeSample>(launch, warpfeed::down);
+}

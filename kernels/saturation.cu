@@ -1,0 +1,19 @@
+// saturation: blends each pixel with its luma.
+//
+// Inputs: ColorSample a picture (params.cuh), changed in place.
+// Grid: one pixel a thread, as grid.cuh has it.
+// Reference: src/cpu/saturation.rs; byte for byte.
+
+#include "grid.cuh"
+
+namespace warpfeed {
+
+__device__ inline uint32_t saturation(const ColorSample& sample, uint32_t pixel) {
+    return blend_pixel(luma(pixel), pixel, sample.factor);
+}
+
+}  // namespace warpfeed
+
+extern "C" __global__ void __launch_bounds__(256) saturation_u8_nhwc(const warpfeed::Launch launch) {
+    warpfeed::each_color(launch, warpfeed::saturation);
+}

@@ -1,0 +1,108 @@
+// The last step: a tile of 8-bit pixels in shared memory to a sample's place in the batch, normalised and cast by
+// table, in the batch's layout, 16 bytes a store where alignment allows. Reference: src/cpu/output.rs.
+#pragma once
+
+#include "pixel.cuh"
+
+namespace warpfeed {
+
+constexpr int kThreads = 256;
+constexpr int kTileWidth = 32;
+constexpr int kTileHeight = 16;
+constexpr int kTilePixels = kTileWidth * kTileHeight;
+
+enum class Layout { nchw, nhwc };
+
+// The bits of f32, of f16 and bf16, of u8.
+using Bits32 = uint32_t;
+using Bits16 = uint16_t;
+using Bits8 = uint8_t;
+
+// A tile of an output.
+struct Tile {
+    uint32_t x, y, width, height;
+};
+
+__host__ __device__ inline uint32_t tiles_across(const Output& output) {
+    return (output.width + kTileWidth - 1) / kTileWidth;
+}
+
+__host__ __device__ inline uint32_t tiles(const Output& output) {
+    return tiles_across(output) * ((output.height + kTileHeight - 1) / kTileHeight);
+}
+
+__host__ __device__ inline Tile tile_of(const Output& output, uint32_t i) {
+    const uint32_t across = tiles_across(output);
+    const uint32_t x = i % across * kTileWidth, y = i / across * kTileHeight;
+    return {x, y, smaller<uint32_t>(kTileWidth, output.width - x), smaller<uint32_t>(kTileHeight, output.height - y)};
+}
+
+// What a byte of a channel becomes at (x, y).
+template <typename T>
+__host__ __device__ inline T element(const Output& output, const T* __restrict__ table, uint32_t x, uint32_t y, int c,
+                                     uint32_t byte) {
+    for (uint32_t i = output.erasure_count; i > 0; i--) {
+        const Erasure& erasure = output.erasures[i - 1];
+        if (x >= erasure.left && x < erasure.right && y >= erasure.top && y < erasure.bottom) {
+            return static_cast<T>(erasure.value[c]);
+        }
+    }
+    // Bytes stay bytes.
+    if constexpr (sizeof(T) == 1) {
+        return static_cast<T>(byte);
+    } else {
+        return table[c * 256 + static_cast<int>(byte)];
+    }
+}
+
+// Elements stored at once.
+template <typename T>
+struct alignas(16) Group {
+    static constexpr int kLength = 16 / sizeof(T);
+    T elements[kLength];
+};
+
+// Writes a tile, `pixels[y * kTileWidth + x]`, with all threads of the block.
+template <typename T, Layout kLayout>
+__device__ inline void store_tile(const Output& output, const void* launch_table, const Tile& tile,
+                                  const uint32_t* pixels) {
+    constexpr int kLength = Group<T>::kLength;
+    // A run: the elements of one row of the tile that lie one after the other.
+    constexpr int kRun = kLayout == Layout::nchw ? kTileWidth : 3 * kTileWidth;
+    constexpr int kGroups = kRun / kLength;
+    constexpr int kPlanes = kLayout == Layout::nchw ? 3 : 1;
+    static_assert(kRun % kLength == 0, "groups do not cross rows");
+    const T* __restrict__ table = static_cast<const T*>(launch_table);
+    const int run = static_cast<int>(kLayout == Layout::nchw ? tile.width : 3 * tile.width);
+    for (int i = static_cast<int>(threadIdx.x); i < kPlanes * kTileHeight * kGroups; i += kThreads) {
+        const int first = i % kGroups * kLength;
+        const int row = i / kGroups % kTileHeight;
+        const int plane = i / (kGroups * kTileHeight);
+        if (row >= static_cast<int>(tile.height) || first >= run) {
+            continue;
+        }
+        const uint32_t y = tile.y + row;
+        const size_t column = kLayout == Layout::nchw ? tile.x : size_t{3} * tile.x;
+        T* to = static_cast<T*>(output.elements) + plane * output.plane_stride +
+                static_cast<size_t>(y) * output.row_stride + column + first;
+        const auto make = [&](int at) {
+            const int x = kLayout == Layout::nchw ? at : at / 3;
+            const int c = kLayout == Layout::nchw ? plane : at % 3;
+            return element<T>(output, table, tile.x + x, y, c, channel(pixels[row * kTileWidth + x], c));
+        };
+        if (first + kLength <= run && reinterpret_cast<uintptr_t>(to) % 16 == 0) {
+            Group<T> group;
+#pragma unroll
+            for (int k = 0; k < kLength; k++) {
+                group.elements[k] = make(first + k);
+            }
+            *reinterpret_cast<Group<T>*>(to) = group;
+        } else {
+            for (int k = 0; k < smaller(kLength, run - first); k++) {
+                to[k] = make(first + k);
+            }
+        }
+    }
+}
+
+}  // namespace warpfeed
