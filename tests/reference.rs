@@ -96,11 +96,12 @@ fn difference(case: &Case, folder: &Path, got: &Tensor) -> Option<String> {
     }
 }
 
-/// Runs every case of a folder with both exact strategies; how many there were.
+/// Runs every case of a file with both exact strategies; how many runs there were.
 fn check(cases: &Path, pictures: &Path) -> usize {
+    let folder = cases.parent().unwrap();
     let mut found = HashMap::new();
     files(pictures, &mut found);
-    let text = fs::read_to_string(cases.join("cases.jsonl")).unwrap();
+    let text = fs::read_to_string(cases).unwrap();
     let mut wrong = String::new();
     let mut count = 0;
     for line in text.lines() {
@@ -115,7 +116,7 @@ fn check(cases: &Path, pictures: &Path) -> usize {
             let accept_truncated = case.kind.ends_with("truncated");
             let options = ApplyOptions { strategy, orientation, accept_truncated, ..ApplyOptions::default() };
             let problem = match apply(&bytes, &case.ops, &options) {
-                Ok(got) => difference(&case, cases, &got),
+                Ok(got) => difference(&case, folder, &got),
                 Err(error) => Some(error.to_string()),
             };
             if let Some(problem) = problem {
@@ -131,7 +132,8 @@ fn check(cases: &Path, pictures: &Path) -> usize {
 #[test]
 fn own_pictures() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/reference");
-    assert!(check(&here, &here.join("pictures")) > 100);
+    assert!(check(&here.join("cases.jsonl"), &here.join("pictures")) > 1_000);
+    assert!(check(&here.join("dali.jsonl"), &here.join("pictures")) > 10);
 }
 
 #[test]
@@ -141,6 +143,6 @@ fn shared_photographs() {
         return;
     };
     for cases in ["photos", "dali"] {
-        assert!(check(&shared.join("reference").join(cases), &shared.join("data/photos")) > 0);
+        assert!(check(&shared.join("reference").join(cases).join("cases.jsonl"), &shared.join("data/photos")) > 0);
     }
 }

@@ -1,6 +1,7 @@
 //! Cutting out a rectangle, which may reach beyond the picture.
 
 use crate::picture::{Picture, Pixel, Rect, Size};
+use crate::recipe::lower::center_crop_place;
 use crate::recipe::op::Fill;
 
 /// The rectangle of `size` whose top left corner is pixel (`x`, `y`) of a complete picture.
@@ -33,22 +34,8 @@ pub(crate) fn crop(input: &Picture, x: i32, y: i32, size: Size, fill: Fill, out:
 
 /// The centre of a complete picture; what is missing is black.
 pub(crate) fn center_crop(input: &Picture, size: Size, out: &mut Picture) {
-    let (x, y) = center(input.size(), size);
+    let (x, y) = center_crop_place(input.size(), size);
     crop(input, x, y, size, Fill::BLACK, out);
-}
-
-/// Top left corner of the centre of `size` in a picture of size `input`, as torchvision's `F.center_crop` places it.
-pub(crate) fn center(input: Size, size: Size) -> (i32, i32) {
-    let offset = |input: u32, size: u32| {
-        if size > input {
-            // It pads first, the smaller half on the left or top.
-            return -(((size - input) / 2) as i32);
-        }
-        // Python: int(round((input - size) / 2.0)), ties to even.
-        let twice = input - size;
-        ((twice / 2) + (twice & 1 & (twice / 2))) as i32
-    };
-    (offset(input.width, size.width), offset(input.height, size.height))
 }
 
 /// A colour as a pixel.

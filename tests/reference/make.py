@@ -211,7 +211,7 @@ def cases():
 def main():
     make_lossless()
     ARRAYS.mkdir(exist_ok=True)
-    for old in ARRAYS.glob("*.npy"):
+    for old in ARRAYS.glob("[0-9]*.npy"):
         old.unlink()
     count = 0
     with open(HERE / "cases.jsonl", "w") as out:
