@@ -1,7 +1,8 @@
 //! What people and programs see: results on standard output, progress on a terminal, exit codes.
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use serde::Serialize;
+use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -45,8 +46,12 @@ pub fn progress(total: u64, what: &str) -> ProgressBar {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::new(total);
-    if let Ok(style) = ProgressStyle::with_template("{msg:24} {wide_bar} {pos}/{len} pictures {per_sec:>12} {eta:>4}") {
-        bar.set_style(style);
+    if let Ok(style) = ProgressStyle::with_template("{msg:24} {wide_bar} {pos}/{len} pictures {rate:>8} {eta:>4}") {
+        let rate = |state: &ProgressState, out: &mut dyn fmt::Write| {
+            // A rate that cannot be shown is left out.
+            let _ = write!(out, "{:.0}/s", state.per_sec());
+        };
+        bar.set_style(style.with_key("rate", rate));
     }
     bar.set_message(what.to_owned());
     bar
