@@ -22,7 +22,9 @@ pub enum Strategy {
     #[default]
     Fused,
     /// Flips, crops and rotations in a row are multiplied into one affine map and the picture is sampled once,
-    /// bilinearly. Cheaper and sharper, and a different result.
+    /// bilinearly: sharper than sampling it for each rotation, and a different result. Its cost does not grow with the
+    /// number of rotations: on the CPU it is half of [`Fused`](Self::Fused)'s for four bilinear ones, and no less for up
+    /// to a dozen nearest ones.
     Composed,
 }
 
