@@ -72,7 +72,7 @@ fn jpeg() -> Check {
         if simd { "libjpeg-turbo with SIMD" } else { "libjpeg-turbo without SIMD" },
         (!simd).then_some(
             "install nasm (apt-get install nasm) and rebuild (cargo clean -p mozjpeg-sys -p warpfeed): decoding gives the \
-             same bytes at about a third of the speed",
+             same bytes in nearly twice the time",
         ),
     )
 }
