@@ -336,6 +336,8 @@ impl Drop for Epoch {
 /// A position to work on, and where its result goes.
 struct Task {
     position: u64,
+    /// The sample there.
+    index: u64,
     slot: SlotPointer,
 }
 
@@ -348,9 +350,7 @@ impl Shared {
             // position is marked as finished below.
             #[allow(unsafe_code)]
             let out = unsafe { task.slot.bytes() };
-            let Some(index) = self.order.get(task.position) else {
-                unreachable!("positions are below the order's length")
-            };
+            let index = task.index;
             let result = catch_unwind(AssertUnwindSafe(|| worker.position(self, index, out))).unwrap_or_else(|panic| {
                 // Whatever it was doing is half done.
                 worker.executor = Executor::new();
@@ -380,6 +380,7 @@ impl Shared {
             self.counters.add_worker_wait(start.elapsed());
         }
         let position = state.next;
+        let index = self.order.get(position)?;
         state.next += 1;
         let (batch, slot) = (position / batch_size - state.front, (position % batch_size) as usize);
         if batch as usize == state.batches.len() {
@@ -389,7 +390,7 @@ impl Shared {
             state.batches.push_back(Filling { slots, samples, remaining: len });
         }
         let slot = state.batches[batch as usize].slots.slot(slot);
-        Some(Task { position, slot })
+        Some(Task { position, index, slot })
     }
 
     /// Marks a position as finished.
