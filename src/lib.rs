@@ -68,6 +68,7 @@
 mod apply;
 mod atomic;
 mod cpu;
+mod cuda;
 mod decode;
 mod device;
 mod doctor;
@@ -88,7 +89,8 @@ use mozjpeg_sys as _;
 
 pub use apply::{ApplyOptions, apply};
 pub use decode::{Decoder, Format, Header, probe};
-pub use device::Device;
+pub use cuda::CudaBuffer;
+pub use device::{DecodePath, Device};
 pub use doctor::{Check, doctor};
 pub use encode::{JpegColor, JpegOptions, Sampling, encode_jpeg};
 pub use error::{Error, Result};

@@ -219,7 +219,9 @@ impl Builder {
         self
     }
 
-    /// Worker threads; one for each processor that this process may use if not given.
+    /// Worker threads; one for each processor that this process may use if not given. With 0 the thread that asks for a
+    /// batch makes it, and none is made ahead: [`Stats::consumer_wait`](crate::Stats::consumer_wait) is then all of the
+    /// work.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads);
@@ -350,16 +352,16 @@ impl Builder {
     /// [`Error::Device`] if the device asked for is not there.
     pub fn build(self) -> Result<Pipeline> {
         self.device.available()?;
-        let at_least_1 = |parameter, value: usize, most: usize| {
-            if (1..=most).contains(&value) {
+        let within = |parameter, value: usize, least: usize, most: usize| {
+            if (least..=most).contains(&value) {
                 return Ok(value);
             }
-            Err(Error::parameter("pipeline", parameter, format!("1 to {most}"), value))
+            Err(Error::parameter("pipeline", parameter, format!("{least} to {most}"), value))
         };
         let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
-        let threads = at_least_1("threads", self.threads.unwrap_or(processors), MAX_THREADS)?;
-        let prefetch = at_least_1("prefetch", self.prefetch.unwrap_or(DEFAULT_PREFETCH), 1 << 20)?;
-        let batch_size = at_least_1("batch_size", self.batch_size, 1 << 20)?;
+        let threads = within("threads", self.threads.unwrap_or(processors), 0, MAX_THREADS)?;
+        let prefetch = within("prefetch", self.prefetch.unwrap_or(DEFAULT_PREFETCH), 1, 1 << 20)?;
+        let batch_size = within("batch_size", self.batch_size, 1, 1 << 20)?;
         if self.max_px == 0 {
             return Err(Error::parameter("pipeline", "max_pixels", "1 or more", 0));
         }
@@ -388,11 +390,13 @@ impl Builder {
             });
         }
         let order_record = if u32::try_from(len).is_ok() { 4 } else { 8 };
+        // Without worker threads the consumer's does their work.
+        let working = threads.max(1) as u64;
         let memory = MemoryBound {
             batches_bytes: batch_bytes * (prefetch as u64 + 1),
             batch_bytes,
-            pictures_bytes: ((2 * PIXEL_BYTES + COEFFICIENT_BYTES) * threads as u64).saturating_mul(self.max_px),
-            encoded_bytes: MAX_ENCODED_BYTES * threads as u64,
+            pictures_bytes: ((2 * PIXEL_BYTES + COEFFICIENT_BYTES) * working).saturating_mul(self.max_px),
+            encoded_bytes: MAX_ENCODED_BYTES * working,
             order_bytes: if self.shuffle { len.saturating_mul(order_record) } else { 0 },
         };
         Ok(Pipeline {

@@ -240,6 +240,9 @@ impl Epoch {
     fn take(&mut self) -> Option<Filling> {
         let shared = &self.shared;
         let start = Instant::now();
+        if shared.inner.threads == 0 {
+            shared.fill_front();
+        }
         let mut state = lock(&shared.state);
         let filling = loop {
             if state.front * shared.inner.batch_size as u64 >= shared.positions {
@@ -322,7 +325,7 @@ impl Iterator for Epoch {
         if self.finished {
             return None;
         }
-        if self.workers.is_empty() && self.shared.positions > 0 {
+        if self.workers.is_empty() && self.shared.inner.threads > 0 && self.shared.positions > 0 {
             self.finished = true;
             let (call, message) =
                 ("spawn a worker thread".into(), "the system gave none; free threads or memory".into());
@@ -361,23 +364,47 @@ struct Task {
 impl Shared {
     /// A worker thread's life.
     fn work(&self) {
-        let mut worker = Worker { executor: self.inner.executor(), read_buffer: Vec::new() };
+        let mut worker = self.worker();
         while let Some(task) = self.next_task() {
-            // SAFETY: `next_task` gives out each position, and so each slot, once; the batch stays in `batches` until this
-            // position is marked as finished below.
-            #[allow(unsafe_code)]
-            let out = unsafe { task.slot.bytes() };
-            let index = task.index;
-            let result = catch_unwind(AssertUnwindSafe(|| worker.position(self, index, out))).unwrap_or_else(|panic| {
-                // Whatever it was doing is half done.
-                worker.executor = Executor::new();
-                Slot::Failed(self.sample_error(index, Error::panic(panic.as_ref())))
-            });
-            self.finish(task.position, result);
+            self.run(task, &mut worker);
         }
+        self.give_back(worker);
+    }
+
+    /// Without worker threads: the consumer's own fills the batch at the front.
+    fn fill_front(&self) {
+        let mut worker = self.worker();
+        // Positions are begun in order, so the batch at the front is the only one begun.
+        while lock(&self.state).batches.front().is_none_or(|front| front.remaining > 0) {
+            let Some(task) = self.next_task() else { break };
+            self.run(task, &mut worker);
+        }
+        self.give_back(worker);
+    }
+
+    fn worker(&self) -> Worker {
+        Worker { executor: self.inner.executor(), read_buffer: Vec::new() }
+    }
+
+    fn give_back(&self, worker: Worker) {
         if let Ok(executor) = worker.executor {
             self.inner.give_executor(executor);
         }
+    }
+
+    /// Does the work on one position.
+    fn run(&self, task: Task, worker: &mut Worker) {
+        // SAFETY: `next_task` gives out each position, and so each slot, once; the batch stays in `batches` until this
+        // position is marked as finished below.
+        #[allow(unsafe_code)]
+        let out = unsafe { task.slot.bytes() };
+        let index = task.index;
+        let result = catch_unwind(AssertUnwindSafe(|| worker.position(self, index, out))).unwrap_or_else(|panic| {
+            // Whatever it was doing is half done.
+            worker.executor = Executor::new();
+            Slot::Failed(self.sample_error(index, Error::panic(panic.as_ref())))
+        });
+        self.finish(task.position, result);
     }
 
     /// Waits for room and takes the next position; `None` when there is none left or the epoch was stopped.

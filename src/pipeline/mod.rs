@@ -121,7 +121,7 @@ impl Inner {
 
     fn give_executor(&self, executor: Executor) {
         let mut executors = self.executors.lock().unwrap_or_else(PoisonError::into_inner);
-        if executors.len() < self.threads {
+        if executors.len() < self.threads.max(1) {
             executors.push(executor);
         }
     }
@@ -224,7 +224,7 @@ impl Pipeline {
         self.inner.size
     }
 
-    /// Number of worker threads.
+    /// Number of worker threads; 0 if the consumer's thread makes the batches.
     #[must_use]
     pub fn threads(&self) -> usize {
         self.inner.threads
