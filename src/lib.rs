@@ -96,7 +96,9 @@ pub use encode::{JpegColor, JpegOptions, Sampling, encode_jpeg};
 pub use error::{Error, Result};
 pub use npy::write_npy;
 pub use picture::{Picture, Pixel, Rect, Size};
-pub use pipeline::{BadSample, Batch, Builder, Epoch, LastBatch, MemoryBound, OnError, Orientation, Pipeline, Stats};
+pub use pipeline::{
+    BadSample, Batch, Builder, Epoch, EpochState, LastBatch, MemoryBound, OnError, Orientation, Pipeline, Stats,
+};
 pub use recipe::Strategy;
 pub use recipe::draw::Draw;
 pub use recipe::filter::PassOrder;
@@ -107,7 +109,7 @@ pub use recipe::random::{
     random_erosion, random_grayscale, random_horizontal_flip, random_resized_crop, random_rotation,
     random_vertical_flip, repeat,
 };
-pub use sampler::{Order, Sampler, Shard};
+pub use sampler::{Even, Order, Sampler, Shard};
 pub use sheet::{contact_sheet, write_png};
 pub use source::{EncodedPictures, ImageFolder, ListFile, MAX_ENCODED_BYTES, Source, open};
 pub use tensor::{DType, Element, Layout, Tensor};

@@ -11,11 +11,11 @@ use crate::recipe::filter::PassOrder;
 use crate::recipe::op::{Interpolation, Op, Resize, ResizeTo};
 use crate::recipe::preset::Preset;
 use crate::recipe::random::{RandomOp, SizeEffect, random_resized_crop, repeat};
-use crate::sampler::{Sampler, Shard};
+use crate::sampler::{Even, Sampler, Shard};
 use crate::source::{MAX_ENCODED_BYTES, Source};
 use crate::tensor::{DType, Layout};
 use std::num::NonZero;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// Largest picture accepted unless the builder says otherwise.
 pub(crate) const DEFAULT_MAX_PIXELS: u64 = 128_000_000;
@@ -124,6 +124,7 @@ pub struct Builder {
     shuffle: bool,
     seed: u64,
     shard: Shard,
+    even_shards: bool,
     last: LastBatch,
     threads: Option<usize>,
     prefetch: Option<usize>,
@@ -148,6 +149,7 @@ impl Builder {
             shuffle: false,
             seed: 0,
             shard: Shard::WHOLE,
+            even_shards: false,
             last: LastBatch::default(),
             threads: None,
             prefetch: None,
@@ -190,6 +192,16 @@ impl Builder {
     #[must_use]
     pub fn shard(mut self, shard: Shard) -> Self {
         self.shard = shard;
+        self
+    }
+
+    /// Whether all shards give the same number of batches, which trainers that exchange gradients after every batch need;
+    /// not if not given. Where a shard has one sample fewer than others, it repeats one from the start of the order, which
+    /// [`Batch::padding`](crate::Batch::padding) counts; with [`LastBatch::Drop`] the sample more is dropped.
+    /// It does not go with [`OnError::Skip`], by which a whole batch may be missing.
+    #[must_use]
+    pub fn even_shards(mut self, even: bool) -> Self {
+        self.even_shards = even;
         self
     }
 
@@ -358,8 +370,15 @@ impl Builder {
             return Err(Error::parameter("output", "dtype", "f32, f16 or bf16 after normalize", "u8"));
         }
         let len = self.source.len();
-        let sampler =
+        let mut sampler =
             if self.shuffle { Sampler::shuffled(len, self.seed) } else { Sampler::sequential(len) }.shard(self.shard);
+        if self.even_shards {
+            if self.on_error == OnError::Skip {
+                let expected = "fail or substitute with even_shards";
+                return Err(Error::parameter("pipeline", "on_error", expected, "skip"));
+            }
+            sampler = sampler.even(if self.last == LastBatch::Drop { Even::Cut } else { Even::Padded });
+        }
         let slot_bytes = 3 * size.area_px() * self.dtype.size_bytes() as u64;
         let batch_bytes = slot_bytes * batch_size as u64;
         if batch_bytes > MAX_BATCH_BYTES {
@@ -384,6 +403,7 @@ impl Builder {
             memory,
             inner: Arc::new(Inner {
                 source: self.source,
+                fingerprint: OnceLock::new(),
                 sampler,
                 seed: self.seed,
                 ops: self.ops,
