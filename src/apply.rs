@@ -10,7 +10,7 @@ use crate::recipe::Strategy;
 use crate::recipe::filter::PassOrder;
 use crate::recipe::lower::split_epilogue;
 use crate::recipe::op::Op;
-use crate::tensor::{DType, HostBuffer, Layout, Tensor};
+use crate::tensor::{DType, HostBuffer, Layout, Storage, Tensor};
 
 /// How [`apply`] works.
 #[derive(Debug, Clone, Copy)]
@@ -73,7 +73,7 @@ pub fn apply(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Result<Tensor>
         None => (DType::U8, Layout::Nhwc, [1, height, width, 3]),
     };
     let tables = Tables::new(dtype, epilogue.normalize);
-    let mut buffer = HostBuffer::new(3 * width * height * dtype.size_bytes());
+    let mut buffer = HostBuffer::new(dtype, 3 * width * height * dtype.size_bytes());
     let job = Job {
         bytes,
         header: &header,
@@ -84,5 +84,5 @@ pub fn apply(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Result<Tensor>
         max_px: options.max_pixels,
     };
     Executor::new()?.run(&job, &mut Output::new(buffer.as_bytes_mut(), size, &tables, layout))?;
-    Ok(Tensor::new(buffer, shape, dtype, layout))
+    Ok(Tensor::new(Storage::Host(buffer), shape, dtype, layout))
 }

@@ -18,11 +18,15 @@ pub struct Digest {
 
 impl Digest {
     /// Takes up the samples of a batch.
-    pub fn add(&mut self, batch: &Batch) {
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if the batch is on a device.
+    pub fn add(&mut self, batch: &Batch) -> Result<()> {
         for (i, label) in batch.labels()[..batch.len() - batch.padding()].iter().enumerate() {
             self.hash.update(label.to_le_bytes());
-            self.hash.update(batch.images().picture_bytes(i));
+            self.hash.update(batch.images().picture_bytes(i)?);
         }
+        Ok(())
     }
 
     /// The digest as 64 hexadecimal digits.
@@ -139,7 +143,7 @@ pub fn run(
             let batch = batch?;
             first_batch.get_or_insert_with(|| started.elapsed());
             if let Some(hash) = &mut hash {
-                hash.add(&batch);
+                hash.add(&batch)?;
             }
             progress((batch.len() - batch.padding()) as u64);
         }

@@ -10,7 +10,7 @@ use super::{Inner, LastBatch, OnError};
 use crate::cpu::executor::{Executor, Job};
 use crate::error::{Error, Result};
 use crate::sampler::Order;
-use crate::tensor::{HostBuffer, Tensor};
+use crate::tensor::{HostBuffer, Storage, Tensor};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -260,16 +260,12 @@ impl Epoch {
                     labels.push(label);
                     indices.push(index);
                 }
-                Slot::Failed(error) => {
-                    inner.pool.give(buffer);
-                    return Err(error);
-                }
+                Slot::Failed(error) => return Err(error),
                 Slot::Skipped | Slot::Pending => {}
             }
         }
         let pictures = labels.len();
         let (Some(&label), Some(&index)) = (labels.last(), indices.last()) else {
-            inner.pool.give(buffer);
             return Ok(None);
         };
         if inner.last == LastBatch::Pad {
@@ -283,8 +279,8 @@ impl Epoch {
         self.stats.batches += 1;
         self.stats.pictures += pictures as u64;
         let padding = labels.len() - pictures;
-        let images = Tensor::new(buffer, inner.shape(labels.len()), inner.dtype, inner.layout);
-        Ok(Some(Batch::new(images, labels, indices, padding, Arc::clone(&inner.pool))))
+        let images = Tensor::new(Storage::Host(buffer), inner.shape(labels.len()), inner.dtype, inner.layout);
+        Ok(Some(Batch::new(images, labels, indices, padding)))
     }
 
     fn stop(&mut self) {
