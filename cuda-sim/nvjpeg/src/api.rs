@@ -652,7 +652,8 @@ api! {
         if *NOOP {
             return Ok(());
         }
-        host_phase(call, &decoder, &state, parsed(stream)?, &*lock(&PARAMETERS.get(parameters)?.values))?;
+        let parameters = *lock(&PARAMETERS.get(parameters)?.values);
+        host_phase(call, &decoder, &state, parsed(stream)?, &parameters)?;
         transfer_phase(call, &state, cuda_stream)?;
         device_phase(call, &decoder, &state, destination, cuda_stream)
     }
