@@ -477,18 +477,14 @@ impl Shared {
         flight: &mut Flight,
         samples: &mut [Slot],
     ) -> Result<()> {
-        loop {
-            let (bad, decoded) = gpu.decode_on_engines(flight)?;
-            self.counters.add_decoded(decoded);
-            if bad.is_empty() {
-                return Ok(());
-            }
-            for (i, error) in bad {
-                if let Slot::Done { index, .. } = samples[i] {
-                    samples[i] = worker.instead(self, index, error, &mut Target::Cuda(flight, i));
-                }
+        let (bad, decoded) = gpu.decode_on_engines(flight)?;
+        self.counters.add_decoded(decoded);
+        for (i, error) in bad {
+            if let Slot::Done { index, .. } = samples[i] {
+                samples[i] = worker.instead(self, index, error, &mut Target::Cuda(flight, i));
             }
         }
+        Ok(())
     }
 
     /// Gives back what a batch was to be made of.
