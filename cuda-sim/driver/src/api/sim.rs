@@ -92,10 +92,14 @@ pub extern "C" fn cuda_sim_draw_failure(name: *const c_char, status: *const c_ch
     drawn
 }
 
-/// Fails the context for a use of another library that it does not allow. `what` is a C string.
+/// Fails the context for a use of another library that it does not allow. `what` is a C string. In a failed context
+/// nothing can be waited for, so what is queued is no mistake there.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuda_sim_misuse(name: *const c_char, what: *const c_char) {
     let mut sim = Session::open(static_name(name));
+    if sim.healthy().is_err() {
+        return;
+    }
     // SAFETY: the caller's contract.
     let what = unsafe { CStr::from_ptr(what) }.to_string_lossy();
     eprintln!("cuda-sim: {}: {what}", sim.call);
