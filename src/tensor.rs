@@ -6,6 +6,7 @@ mod candle;
 mod dlpack;
 mod host;
 
+use crate::cuda::CudaBuffer;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use bytemuck::Pod;
@@ -86,6 +87,8 @@ impl Element for u8 {
 pub(crate) enum Storage {
     /// In host memory, from the buffer's beginning on.
     Host(HostBuffer),
+    /// In device memory.
+    Cuda(CudaBuffer),
 }
 
 /// A batch of pictures as numbers, contiguous, in host memory or on a device.
@@ -116,6 +119,7 @@ impl Tensor {
         let tensor = Self { storage, shape, dtype, layout };
         match &tensor.storage {
             Storage::Host(buffer) => debug_assert!(tensor.len_bytes() <= buffer.as_bytes().len()),
+            Storage::Cuda(buffer) => debug_assert!(tensor.len_bytes() <= buffer.len_bytes()),
         }
         tensor
     }
@@ -150,7 +154,29 @@ impl Tensor {
     pub fn device(&self) -> Device {
         match self.storage {
             Storage::Host(_) => Device::Cpu,
+            Storage::Cuda(ref buffer) => Device::Cuda(buffer.ordinal()),
         }
+    }
+
+    /// The device memory that the elements lie in, if they do.
+    #[must_use]
+    pub fn cuda(&self) -> Option<&CudaBuffer> {
+        match &self.storage {
+            Storage::Host(_) => None,
+            Storage::Cuda(buffer) => Some(buffer),
+        }
+    }
+
+    /// Waits until the elements are complete. In host memory they always are.
+    ///
+    /// # Synchronization
+    /// What the tensor holds is complete when this returns. A trainer on the same device need not call it: its stream
+    /// waits for the batch ([`CudaBuffer::on_stream`]).
+    ///
+    /// # Errors
+    /// [`Error::Device`] if the device fails at it.
+    pub fn synchronize(&self) -> Result<()> {
+        self.cuda().map_or(Ok(()), CudaBuffer::synchronize)
     }
 
     /// All elements as bytes in the machine's byte order, first picture first.
@@ -160,6 +186,10 @@ impl Tensor {
     pub fn as_bytes(&self) -> Result<&[u8]> {
         match &self.storage {
             Storage::Host(buffer) => Ok(&buffer.as_bytes()[..self.len_bytes()]),
+            Storage::Cuda(_) => Err(Error::Unsupported {
+                feature: format!("reading a tensor on {} in place", self.device()),
+                remedy: "copy it with to_host() first".to_owned(),
+            }),
         }
     }
 
@@ -197,6 +227,7 @@ impl Tensor {
         let mut copy = HostBuffer::new(self.dtype, self.len_bytes());
         match &self.storage {
             Storage::Host(buffer) => copy.as_bytes_mut().copy_from_slice(&buffer.as_bytes()[..self.len_bytes()]),
+            Storage::Cuda(buffer) => buffer.read(copy.as_bytes_mut())?,
         }
         Ok(Self::new(Storage::Host(copy), self.shape, self.dtype, self.layout))
     }

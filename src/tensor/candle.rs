@@ -33,7 +33,10 @@ impl Tensor {
         let (shape, element_bytes) = (self.shape, self.dtype.size_bytes());
         let tensor = if device.is_cpu() {
             let len = shape.iter().product();
-            let Storage::Host(buffer) = self.storage;
+            let buffer = match self.storage {
+                Storage::Host(buffer) => buffer,
+                Storage::Cuda(_) => return self.to_host()?.into_candle(device),
+            };
             let (elements, start_bytes) = buffer.into_elements();
             match elements {
                 Elements::F32(vector) => adopt(vector),

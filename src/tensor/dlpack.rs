@@ -18,10 +18,13 @@ impl Tensor {
     ///
     /// # Synchronization
     /// Host memory is complete before the batch is delivered, and there is no stream to wait on: a consumer's `stream`
-    /// argument is `None` here.
+    /// argument is `None` here. For a tensor on a CUDA device, call [`CudaBuffer::on_stream`](crate::CudaBuffer::on_stream)
+    /// with the stream that the consumer names (1: the legacy default stream; 2: the thread's own; else a handle): work
+    /// queued there finds the batch complete, and the deleter gives the memory back behind what is queued there by then.
+    /// Without it this waits until the batch is complete, and the consumer must be done when it calls the deleter.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if DLPack cannot express the shape.
+    /// [`Error::Unsupported`] if DLPack cannot express the shape; [`Error::Device`] if a device fails at the batch.
     ///
     /// ```
     /// # use warpfeed::*;
@@ -47,6 +50,10 @@ impl Tensor {
         let mut owner = Box::new(self);
         let (data, device) = match &mut owner.storage {
             Storage::Host(buffer) => (buffer.as_bytes_mut().as_mut_ptr(), DLDevice::CPU),
+            Storage::Cuda(buffer) => {
+                let device = DLDevice::cuda(i32::try_from(buffer.ordinal()).unwrap_or(i32::MAX));
+                (buffer.address_for_consumer()? as *mut u8, device)
+            }
         };
         let mut managed = prepared.initialize(owner);
         managed.set_data(data.cast()).set_device(device).set_dtype(dtype);
