@@ -2,4 +2,5 @@
 
 pub mod preview;
 pub mod run;
+pub mod step;
 pub mod synth;
