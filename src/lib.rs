@@ -68,6 +68,7 @@
 mod apply;
 mod atomic;
 mod cpu;
+mod cuda;
 mod decode;
 mod device;
 mod doctor;
