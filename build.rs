@@ -104,7 +104,9 @@ fn find_nvcc() -> Result<Result<Nvcc, String>, String> {
                 OLDEST_NVCC.0,
                 OLDEST_NVCC.1
             )),
-            Err(error) => unfit.push(format!("{} does not run: {}", path.display(), error.replace('\n', " "))),
+            Err(error) => {
+                unfit.push(format!("{} does not run: {}", path.display(), error.lines().next().unwrap_or_default()));
+            }
         }
     }
     for line in &unfit {
@@ -143,7 +145,7 @@ fn version(nvcc: &Path) -> Result<(u32, u32), String> {
     let numbers = release.and_then(|release| release.split_once('.'));
     numbers
         .and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)))
-        .ok_or_else(|| format!("it gives no version but {text:?}"))
+        .ok_or_else(|| "it does not say its version".to_owned())
 }
 
 /// WARPFEED_CUDA_ARCHS as numbers, sorted; the default where it is not set.
