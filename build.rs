@@ -56,7 +56,7 @@ fn shims() {
 }
 
 /// Makes `kernels.fatbin` in OUT_DIR for src/cuda/image.rs: all of kernels/*.cu, or nothing where there is no nvcc. Then
-/// WARPFEED_WITHOUT_KERNELS says why; else WARPFEED_ARCHITECTURES what is in it.
+/// WARPFEED_WITHOUT_KERNELS says why; else WARPFEED_ARCHITECTURES what is in it, and WARPFEED_CUDA_VERSION by whom.
 fn kernels() -> Result<(), String> {
     println!("cargo::rerun-if-changed=kernels");
     for name in VARIABLES {
@@ -64,14 +64,18 @@ fn kernels() -> Result<(), String> {
     }
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
     let wanted = wanted_architectures()?;
-    let (architectures, lack) = match find_nvcc()? {
-        Ok(nvcc) => (nvcc.compile(&wanted, &out)?, String::new()),
+    let (architectures, version, lack) = match find_nvcc()? {
+        Ok(nvcc) => {
+            let (major, minor) = nvcc.version;
+            (nvcc.compile(&wanted, &out)?, format!("{major}.{minor}"), String::new())
+        }
         Err(lack) => {
             fs::write(out.join("kernels.fatbin"), []).map_err(|error| format!("kernels.fatbin: {error}"))?;
-            (Vec::new(), lack)
+            (Vec::new(), String::new(), lack)
         }
     };
     println!("cargo::rustc-env=WARPFEED_ARCHITECTURES={}", words(&architectures));
+    println!("cargo::rustc-env=WARPFEED_CUDA_VERSION={version}");
     println!("cargo::rustc-env=WARPFEED_WITHOUT_KERNELS={lack}");
     Ok(())
 }

@@ -40,6 +40,11 @@ pub(crate) fn architectures() -> impl Iterator<Item = u32> {
     env!("WARPFEED_ARCHITECTURES").split(' ').filter_map(|number| number.parse().ok())
 }
 
+/// The version of the compiler that made what is embedded, as `"13.0"`; empty where no kernels are.
+pub(crate) fn compiler() -> &'static str {
+    env!("WARPFEED_CUDA_VERSION")
+}
+
 /// Why no kernels are embedded, where none are.
 pub(crate) fn lack() -> Option<&'static str> {
     Some(env!("WARPFEED_WITHOUT_KERNELS")).filter(|lack| !lack.is_empty())
@@ -71,6 +76,7 @@ mod tests {
     fn what_is_embedded_is_a_fat_binary_for_these_architectures_or_the_reason_is_known() {
         assert_eq!(EMBEDDED.is_empty(), lack().is_some());
         assert_eq!(EMBEDDED.is_empty(), architectures().next().is_none());
+        assert_eq!(EMBEDDED.is_empty(), compiler().is_empty());
         assert!(architectures().is_sorted());
         if !EMBEDDED.is_empty() {
             assert_eq!(EMBEDDED[..4], 0xBA55_ED50_u32.to_le_bytes(), "a fat binary's first word");
