@@ -124,7 +124,7 @@ fn on_gpu(gpu: &Gpu, bytes: &[u8], header: &Header, ops: &[Op], out: &mut [u8]) 
     let (mut worker, mut flight) = (gpu.worker()?, gpu.begin(1)?);
     let sample = Sample { place: 0, header, ops };
     let prepared = gpu.prepare(&mut worker, &flight, encoded, &sample).and_then(|_| {
-        let bad = gpu.decode_on_engines(&mut worker, &mut flight)?;
+        let (bad, _) = gpu.decode_on_engines(&mut flight)?;
         bad.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
     });
     // Whatever it has under way is waited for before it goes.

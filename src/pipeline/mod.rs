@@ -5,9 +5,12 @@ mod builder;
 mod epoch;
 mod state;
 mod stats;
+mod store;
+mod worker;
 
 use crate::cpu::executor::Executor;
 use crate::cpu::output::{Output, Tables};
+use crate::cuda::gpu::Gpu;
 use crate::decode::{Header, probe};
 use crate::error::{Error, Result};
 use crate::picture::{Size, check_pixels};
@@ -75,6 +78,8 @@ struct Inner {
     dtype: DType,
     layout: Layout,
     pool: Arc<Pool>,
+    /// The device that recipes run on, if it is not the CPU.
+    gpu: Option<Arc<Gpu>>,
     /// Decoders and scratch memory of threads that have ended, for the next epoch's.
     executors: Mutex<Vec<Executor>>,
 }
@@ -239,7 +244,7 @@ impl Pipeline {
     /// The device that recipes run on, in words.
     #[must_use]
     pub fn device_name(&self) -> String {
-        "cpu".to_owned()
+        self.inner.gpu.as_ref().map_or_else(|| "cpu".to_owned(), |gpu| gpu.name().to_owned())
     }
 
     /// How recipes are run.
