@@ -14,7 +14,7 @@ use crate::recipe::filter::PassOrder;
 use crate::recipe::lower::split_epilogue;
 use crate::recipe::op::Op;
 use crate::source::{EncodedPictures, Source};
-use crate::tensor::{DType, HostBuffer, Layout, Tensor};
+use crate::tensor::{DType, HostBuffer, Layout, Storage, Tensor};
 use std::sync::Arc;
 
 /// How [`apply`] works.
@@ -84,7 +84,7 @@ pub fn apply(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Result<Tensor>
         None => (DType::U8, Layout::Nhwc, [1, height, width, 3]),
     };
     let tables = Tables::new(dtype, epilogue.normalize);
-    let mut buffer = HostBuffer::new(3 * width * height * dtype.size_bytes());
+    let mut buffer = HostBuffer::new(dtype, 3 * width * height * dtype.size_bytes());
     if let Some(ordinal) = options.device.resolve()? {
         let settings = Settings {
             size,
@@ -102,7 +102,7 @@ pub fn apply(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Result<Tensor>
             memory_bytes: None,
         };
         on_gpu(&Gpu::open(ordinal, settings, &tables)?, bytes, &header, &recipe, buffer.as_bytes_mut())?;
-        return Ok(Tensor::new(buffer, shape, dtype, layout));
+        return Ok(Tensor::new(Storage::Host(buffer), shape, dtype, layout));
     }
     let job = Job {
         bytes,
@@ -114,7 +114,7 @@ pub fn apply(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Result<Tensor>
         max_px: options.max_pixels,
     };
     Executor::new()?.run(&job, &mut Output::new(buffer.as_bytes_mut(), size, &tables, layout))?;
-    Ok(Tensor::new(buffer, shape, dtype, layout))
+    Ok(Tensor::new(Storage::Host(buffer), shape, dtype, layout))
 }
 
 /// A batch of one.

@@ -463,7 +463,7 @@ impl Gpu {
         let engines = self.nvjpeg.as_ref().and_then(|nvjpeg| nvjpeg.engines.as_ref());
         let Some(engines) = engines.filter(|_| !jobs.is_empty()) else { return Ok(Default::default()) };
         flight.engines_began.record(&engines.stream)?;
-        let batch = match &mut flight.engines {
+        let batch = match flight.engines_mut() {
             Some(batch) => batch,
             none => none.insert(engines.batch()?),
         };

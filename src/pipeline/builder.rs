@@ -1,6 +1,5 @@
 //! The description of a pipeline, and the checks that it goes through before it runs.
 
-use super::batch::Pool;
 use super::{Inner, Pipeline};
 use crate::cpu::output::Tables;
 use crate::cuda::gpu::{Gpu, Settings};
@@ -14,7 +13,7 @@ use crate::recipe::preset::Preset;
 use crate::recipe::random::{RandomOp, SizeEffect, random_resized_crop, repeat};
 use crate::sampler::{Even, Sampler, Shard};
 use crate::source::{MAX_ENCODED_BYTES, Source};
-use crate::tensor::{DType, Layout};
+use crate::tensor::{DType, Layout, Pool};
 use std::num::NonZero;
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -467,7 +466,7 @@ impl Builder {
                 max_px: self.max_px,
                 dtype: self.dtype,
                 layout: self.layout,
-                pool: Arc::new(Pool::new(batch_bytes as usize, prefetch + 1)),
+                pool: Arc::new(Pool::new(self.dtype, batch_bytes as usize, prefetch + 1)),
                 executors: Mutex::default(),
             }),
         })

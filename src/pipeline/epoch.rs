@@ -75,7 +75,7 @@ impl std::fmt::Debug for Epoch {
 /// What the workers and the consumer share.
 pub(super) struct Shared {
     pub(super) inner: Arc<Inner>,
-    epoch: u64,
+    pub(super) epoch: u64,
     order: Order,
     /// Where in the order it begins: position 0 everywhere else in here is this one.
     first: u64,

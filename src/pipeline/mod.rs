@@ -22,9 +22,8 @@ use crate::recipe::random::{RandomOp, draw_recipe};
 use crate::recipe::{Strategy, orientation_ops};
 use crate::sampler::Sampler;
 use crate::source::Source;
-use crate::tensor::{DType, Layout};
+use crate::tensor::{DType, Layout, Pool};
 pub use batch::Batch;
-use batch::Pool;
 pub(crate) use builder::DEFAULT_MAX_PIXELS;
 pub use builder::{Builder, LastBatch, MemoryBound, OnError, Orientation};
 pub use epoch::{BadSample, Epoch};
@@ -280,7 +279,7 @@ impl Pipeline {
     /// let options = ApplyOptions { orientation: Orientation::Ignore, ..ApplyOptions::default() };
     /// let replayed = apply(&jpeg, &recipe, &options)?;
     /// for batch in pipeline.epoch(0) {
-    ///     assert_eq!(batch?.images().as_bytes(), replayed.as_bytes());
+    ///     assert_eq!(batch?.images().as_bytes()?, replayed.as_bytes()?);
     /// }
     /// # Ok::<(), Error>(())
     /// ```
