@@ -68,6 +68,7 @@
 mod apply;
 mod atomic;
 mod cpu;
+mod cuda;
 mod decode;
 mod device;
 mod doctor;
@@ -88,13 +89,16 @@ use mozjpeg_sys as _;
 
 pub use apply::{ApplyOptions, apply};
 pub use decode::{Decoder, Format, Header, probe};
-pub use device::Device;
+pub use cuda::CudaBuffer;
+pub use device::{DecodePath, Device};
 pub use doctor::{Check, doctor};
 pub use encode::{JpegColor, JpegOptions, Sampling, encode_jpeg};
 pub use error::{Error, Result};
 pub use npy::write_npy;
 pub use picture::{Picture, Pixel, Rect, Size};
-pub use pipeline::{BadSample, Batch, Builder, Epoch, LastBatch, MemoryBound, OnError, Orientation, Pipeline, Stats};
+pub use pipeline::{
+    BadSample, Batch, Builder, Epoch, EpochState, LastBatch, MemoryBound, OnError, Orientation, Pipeline, Stats,
+};
 pub use recipe::Strategy;
 pub use recipe::draw::Draw;
 pub use recipe::filter::PassOrder;
@@ -105,7 +109,7 @@ pub use recipe::random::{
     random_erosion, random_grayscale, random_horizontal_flip, random_resized_crop, random_rotation,
     random_vertical_flip, repeat,
 };
-pub use sampler::{Order, Sampler, Shard};
+pub use sampler::{Even, Order, Sampler, Shard};
 pub use sheet::{contact_sheet, write_png};
 pub use source::{
     EncodedPictures, ImageFolder, ListFile, MAX_ENCODED_BYTES, OpenOptions, RecordFormat, RecordOptions, RecordShards,

@@ -484,7 +484,7 @@ fn wrong_use_is_told_from_failed_work() {
         assert!(failure(args, 2).contains("Usage") || failure(args, 2).contains("invalid value"), "{args:?}");
     }
     for (args, words) in [
-        (&["--threads", "0"][..], "threads must be 1 to 1024"),
+        (&["--threads", "5000"][..], "threads must be 0 to 1024"),
         (&["--batch-size", "0"], "batch_size must be 1 to"),
         (&["--prefetch", "0"], "prefetch must be 1 to"),
         (&["--shard", "2/2"], "the index (from 0) below the count"),

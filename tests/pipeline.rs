@@ -33,7 +33,7 @@ fn digest(pipeline: &Pipeline, epoch: u64) -> String {
 fn the_machinery_leaves_no_mark() {
     let pictures = source(37);
     let want = digest(&small(pictures.clone()).threads(1).batch_size(1).prefetch(1).build().unwrap(), 3);
-    for threads in [1, 2, 3, 8] {
+    for threads in [0, 1, 2, 3, 8] {
         for batch_size in [1, 5, 32] {
             for prefetch in [1, 2, 5] {
                 let builder = small(pictures.clone()).threads(threads).batch_size(batch_size).prefetch(prefetch);
@@ -218,7 +218,7 @@ fn with_bad(positions: &[usize]) -> (Vec<Delivered>, WithBad, BTreeSet<u64>) {
 #[test]
 fn failing_delivers_what_comes_before() {
     for positions in BAD_POSITIONS {
-        for threads in [1, 3] {
+        for threads in [0, 1, 3] {
             let (whole, source, _) = with_bad(positions);
             let pipeline = small(source).threads(threads).build().unwrap();
             let mut epoch = pipeline.epoch(0);
@@ -273,7 +273,7 @@ fn skipping_leaves_out_the_bad_alone() {
 fn substitutes_are_the_same_for_any_number_of_threads() {
     for positions in BAD_POSITIONS {
         let mut first: Option<Vec<Delivered>> = None;
-        for (threads, batch_size) in [(1, 5), (2, 23), (8, 1), (3, 5)] {
+        for (threads, batch_size) in [(1, 5), (2, 23), (8, 1), (3, 5), (0, 5)] {
             let (whole, source, bad) = with_bad(positions);
             let builder = small(source).threads(threads).batch_size(batch_size).on_error(OnError::Substitute);
             let pipeline = builder.build().unwrap();
@@ -404,7 +404,7 @@ fn a_panicking_source_is_an_error() {
     let good = source(17);
     let want = delivered(&small(good.clone()).build().unwrap(), 0);
     for panic in [Panic::Read, Panic::Label, Panic::Name] {
-        for (threads, policy) in [(1, OnError::Fail), (3, OnError::Skip), (2, OnError::Substitute)] {
+        for (threads, policy) in [(0, OnError::Fail), (1, OnError::Fail), (3, OnError::Skip), (2, OnError::Substitute)] {
             if panic == Panic::Name && policy == OnError::Skip {
                 continue; // No error then: the reports lack their names, see below.
             }
@@ -669,6 +669,26 @@ fn statistics_add_up() {
     assert!(stages.read + stages.decode + stages.augment + stages.worker_wait <= 2.0 * report.seconds + 0.05);
 }
 
+#[test]
+fn without_threads_the_consumer_makes_each_batch_when_it_asks() {
+    let source = Watched::new(7, Duration::ZERO);
+    let (reads, readers) = (Arc::clone(&source.reads), Arc::clone(&source.readers));
+    let pipeline = small(source).threads(0).batch_size(5).prefetch(4).limit(13).build().unwrap();
+    assert_eq!(pipeline.threads(), 0);
+    let mut epoch = pipeline.epoch(0);
+    for (pictures, read) in [(5, 5), (5, 10), (3, 13)] {
+        assert_eq!(epoch.next().unwrap().unwrap().len(), pictures);
+        assert_eq!(reads.load(SeqCst), read, "nothing is made ahead");
+    }
+    assert!(epoch.next().is_none());
+    if let Ok(own) = std::fs::read_link("/proc/thread-self") {
+        assert_eq!(*readers.lock().unwrap(), BTreeSet::from([std::path::Path::new("/proc").join(own)]));
+    }
+    let stats = epoch.stats();
+    assert!(stats.consumer_wait >= stats.read + stats.decode + stats.augment, "{stats:?}");
+    assert_eq!(stats.worker_wait, Duration::ZERO);
+}
+
 // ---- what build() refuses ----
 
 /// A change to a builder, and a word of what is refused and of what is allowed.
@@ -678,9 +698,8 @@ type Refused = (fn(Builder) -> Builder, &'static str, &'static str);
 fn wrong_parameters_are_refused_with_what_is_allowed() {
     const NAN: f64 = f64::NAN;
     let blank = || Pipeline::builder(source(3));
-    let cases: [Refused; 34] = [
-        (|b| b.threads(0), "threads", "1 to 1024"),
-        (|b| b.threads(5000), "threads", "1 to 1024"),
+    let cases: [Refused; 33] = [
+        (|b| b.threads(5000), "threads", "0 to 1024"),
         (|b| b.batch_size(0), "batch_size", "1 to 1048576"),
         (|b| b.prefetch(0), "prefetch", "1 to "),
         (|b| b.max_pixels(0), "max_pixels", "1 or more"),
@@ -715,7 +734,7 @@ fn wrong_parameters_are_refused_with_what_is_allowed() {
         (|b| b.random_resized_crop(0), "width", "1 to 65535"),
     ];
     for (number, (change, what, allowed)) in cases.into_iter().enumerate() {
-        let builder = change(if (5..=8).contains(&number) { blank() } else { blank().resize(8, 8) });
+        let builder = change(if (4..=7).contains(&number) { blank() } else { blank().resize(8, 8) });
         let error = builder.build().expect_err(what);
         assert!(error.is_parameter(), "{error}");
         let text = error.to_string();

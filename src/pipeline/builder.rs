@@ -11,11 +11,11 @@ use crate::recipe::filter::PassOrder;
 use crate::recipe::op::{Interpolation, Op, Resize, ResizeTo};
 use crate::recipe::preset::Preset;
 use crate::recipe::random::{RandomOp, SizeEffect, random_resized_crop, repeat};
-use crate::sampler::{Sampler, Shard};
+use crate::sampler::{Even, Sampler, Shard};
 use crate::source::{MAX_ENCODED_BYTES, Source};
 use crate::tensor::{DType, Layout};
 use std::num::NonZero;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// Largest picture accepted unless the builder says otherwise.
 pub(crate) const DEFAULT_MAX_PIXELS: u64 = 128_000_000;
@@ -124,6 +124,7 @@ pub struct Builder {
     shuffle: bool,
     seed: u64,
     shard: Shard,
+    even_shards: bool,
     last: LastBatch,
     threads: Option<usize>,
     prefetch: Option<usize>,
@@ -148,6 +149,7 @@ impl Builder {
             shuffle: false,
             seed: 0,
             shard: Shard::WHOLE,
+            even_shards: false,
             last: LastBatch::default(),
             threads: None,
             prefetch: None,
@@ -193,6 +195,16 @@ impl Builder {
         self
     }
 
+    /// Whether all shards give the same number of batches, which trainers that exchange gradients after every batch need;
+    /// not if not given. Where a shard has one sample fewer than others, it repeats one from the start of the order, which
+    /// [`Batch::padding`](crate::Batch::padding) counts; with [`LastBatch::Drop`] the sample more is dropped.
+    /// It does not go with [`OnError::Skip`], by which a whole batch may be missing.
+    #[must_use]
+    pub fn even_shards(mut self, even: bool) -> Self {
+        self.even_shards = even;
+        self
+    }
+
     /// Ends every epoch after this many samples of its order.
     #[must_use]
     pub fn limit(mut self, samples: u64) -> Self {
@@ -207,7 +219,9 @@ impl Builder {
         self
     }
 
-    /// Worker threads; one for each processor that this process may use if not given.
+    /// Worker threads; one for each processor that this process may use if not given. With 0 the thread that asks for a
+    /// batch makes it, and none is made ahead: [`Stats::consumer_wait`](crate::Stats::consumer_wait) is then all of the
+    /// work.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads);
@@ -338,16 +352,16 @@ impl Builder {
     /// [`Error::Device`] if the device asked for is not there.
     pub fn build(self) -> Result<Pipeline> {
         self.device.available()?;
-        let at_least_1 = |parameter, value: usize, most: usize| {
-            if (1..=most).contains(&value) {
+        let within = |parameter, value: usize, least: usize, most: usize| {
+            if (least..=most).contains(&value) {
                 return Ok(value);
             }
-            Err(Error::parameter("pipeline", parameter, format!("1 to {most}"), value))
+            Err(Error::parameter("pipeline", parameter, format!("{least} to {most}"), value))
         };
         let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
-        let threads = at_least_1("threads", self.threads.unwrap_or(processors), MAX_THREADS)?;
-        let prefetch = at_least_1("prefetch", self.prefetch.unwrap_or(DEFAULT_PREFETCH), 1 << 20)?;
-        let batch_size = at_least_1("batch_size", self.batch_size, 1 << 20)?;
+        let threads = within("threads", self.threads.unwrap_or(processors), 0, MAX_THREADS)?;
+        let prefetch = within("prefetch", self.prefetch.unwrap_or(DEFAULT_PREFETCH), 1, 1 << 20)?;
+        let batch_size = within("batch_size", self.batch_size, 1, 1 << 20)?;
         if self.max_px == 0 {
             return Err(Error::parameter("pipeline", "max_pixels", "1 or more", 0));
         }
@@ -356,8 +370,15 @@ impl Builder {
             return Err(Error::parameter("output", "dtype", "f32, f16 or bf16 after normalize", "u8"));
         }
         let len = self.source.len();
-        let sampler =
+        let mut sampler =
             if self.shuffle { Sampler::shuffled(len, self.seed) } else { Sampler::sequential(len) }.shard(self.shard);
+        if self.even_shards {
+            if self.on_error == OnError::Skip {
+                let expected = "fail or substitute with even_shards";
+                return Err(Error::parameter("pipeline", "on_error", expected, "skip"));
+            }
+            sampler = sampler.even(if self.last == LastBatch::Drop { Even::Cut } else { Even::Padded });
+        }
         let slot_bytes = 3 * size.area_px() * self.dtype.size_bytes() as u64;
         let batch_bytes = slot_bytes * batch_size as u64;
         if batch_bytes > MAX_BATCH_BYTES {
@@ -369,17 +390,20 @@ impl Builder {
             });
         }
         let order_record = if u32::try_from(len).is_ok() { 4 } else { 8 };
+        // Without worker threads the consumer's does their work.
+        let working = threads.max(1) as u64;
         let memory = MemoryBound {
             batches_bytes: batch_bytes * (prefetch as u64 + 1),
             batch_bytes,
-            pictures_bytes: ((2 * PIXEL_BYTES + COEFFICIENT_BYTES) * threads as u64).saturating_mul(self.max_px),
-            encoded_bytes: MAX_ENCODED_BYTES * threads as u64,
+            pictures_bytes: ((2 * PIXEL_BYTES + COEFFICIENT_BYTES) * working).saturating_mul(self.max_px),
+            encoded_bytes: MAX_ENCODED_BYTES * working,
             order_bytes: if self.shuffle { len.saturating_mul(order_record) } else { 0 },
         };
         Ok(Pipeline {
             memory,
             inner: Arc::new(Inner {
                 source: self.source,
+                fingerprint: OnceLock::new(),
                 sampler,
                 seed: self.seed,
                 ops: self.ops,

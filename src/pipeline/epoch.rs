@@ -5,6 +5,7 @@
 //! buffer. At most `prefetch` batches are being filled or ready: a consumer that stalls stalls the workers.
 
 use super::batch::Batch;
+use super::state::EpochState;
 use super::stats::{Counters, Stats};
 use super::{Inner, LastBatch, OnError};
 use crate::cpu::executor::{Executor, Job};
@@ -59,6 +60,8 @@ pub struct Epoch {
     workers: Vec<JoinHandle<()>>,
     /// What the consumer counts.
     stats: Stats,
+    /// Positions that the consumer has been given.
+    given: u64,
     finished: bool,
 }
 
@@ -73,8 +76,12 @@ struct Shared {
     inner: Arc<Inner>,
     epoch: u64,
     order: Order,
-    /// Positions of the order that are delivered: fewer than its length if the last batch is dropped.
+    /// Where in the order it begins: position 0 everywhere else in here is this one.
+    first: u64,
+    /// Positions that are delivered: fewer than the order's if the last batch is dropped.
     positions: u64,
+    /// How many of them, at the end, are padding.
+    padding: u64,
     counters: Counters,
     state: Mutex<State>,
     /// Workers wait here for room.
@@ -161,18 +168,17 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 }
 
 impl Epoch {
-    pub(super) fn start(inner: Arc<Inner>, epoch: u64) -> Self {
+    /// Begins an epoch at position `first` of its order.
+    pub(super) fn start(inner: Arc<Inner>, epoch: u64, first: u64) -> Self {
         let order = inner.sampler.epoch(epoch);
-        let samples = order.len().min(inner.limit);
-        let batch = inner.batch_size as u64;
-        let positions = match inner.last {
-            LastBatch::Drop => samples / batch * batch,
-            LastBatch::Keep | LastBatch::Pad => samples,
-        };
+        let positions = inner.positions(first);
+        let padding = (first + positions).saturating_sub(order.len() - order.padding());
         let shared = Arc::new(Shared {
             epoch,
             order,
+            first,
             positions,
+            padding,
             counters: Counters::default(),
             state: Mutex::new(State { limit: positions, ..State::default() }),
             room: Condvar::new(),
@@ -189,7 +195,7 @@ impl Epoch {
                 Err(_) => break,
             }
         }
-        Self { shared, workers, stats: Stats::default(), finished: false }
+        Self { shared, workers, stats: Stats::default(), given: 0, finished: false }
     }
 
     /// Which epoch this is.
@@ -198,10 +204,18 @@ impl Epoch {
         self.shared.epoch
     }
 
-    /// Number of samples this epoch delivers if none is skipped, padding not counted.
+    /// Number of samples this epoch delivers if none is skipped, padding not counted. One that was resumed has only what
+    /// was left.
     #[must_use]
     pub fn pictures(&self) -> u64 {
-        self.shared.positions
+        self.shared.positions - self.shared.padding
+    }
+
+    /// Where it stands: after the batches that [`next`](Iterator::next) has given, whatever the threads have prepared
+    /// beyond them. A batch that ended in an error counts as not given.
+    #[must_use]
+    pub fn state(&self) -> EpochState {
+        EpochState::new(&self.shared.inner, self.shared.epoch, self.shared.first + self.given)
     }
 
     /// What has been done so far and where the time went.
@@ -226,6 +240,9 @@ impl Epoch {
     fn take(&mut self) -> Option<Filling> {
         let shared = &self.shared;
         let start = Instant::now();
+        if shared.inner.threads == 0 {
+            shared.fill_front();
+        }
         let mut state = lock(&shared.state);
         let filling = loop {
             if state.front * shared.inner.batch_size as u64 >= shared.positions {
@@ -247,6 +264,7 @@ impl Epoch {
     fn batch(&mut self, filling: Filling) -> Result<Option<Batch>> {
         let inner = &self.shared.inner;
         let Filling { slots, samples, .. } = filling;
+        let end = self.given + samples.len() as u64;
         let (mut buffer, slot_bytes) = (slots.buffer, slots.slot_bytes);
         let (mut labels, mut indices) = (Vec::with_capacity(samples.len()), Vec::with_capacity(samples.len()));
         for (i, sample) in samples.into_iter().enumerate() {
@@ -267,14 +285,16 @@ impl Epoch {
                 Slot::Skipped | Slot::Pending => {}
             }
         }
-        let pictures = labels.len();
+        self.given = end;
+        let filled = labels.len();
         let (Some(&label), Some(&index)) = (labels.last(), indices.last()) else {
             inner.pool.give(buffer);
             return Ok(None);
         };
+        let pictures = filled - end.saturating_sub(self.pictures()) as usize;
         if inner.last == LastBatch::Pad {
-            let last = (pictures - 1) * slot_bytes;
-            for i in pictures..inner.batch_size {
+            let last = (filled - 1) * slot_bytes;
+            for i in filled..inner.batch_size {
                 buffer.as_bytes_mut().copy_within(last..last + slot_bytes, i * slot_bytes);
             }
             labels.resize(inner.batch_size, label);
@@ -305,7 +325,7 @@ impl Iterator for Epoch {
         if self.finished {
             return None;
         }
-        if self.workers.is_empty() && self.shared.positions > 0 {
+        if self.workers.is_empty() && self.shared.inner.threads > 0 && self.shared.positions > 0 {
             self.finished = true;
             let (call, message) =
                 ("spawn a worker thread".into(), "the system gave none; free threads or memory".into());
@@ -344,23 +364,47 @@ struct Task {
 impl Shared {
     /// A worker thread's life.
     fn work(&self) {
-        let mut worker = Worker { executor: self.inner.executor(), read_buffer: Vec::new() };
+        let mut worker = self.worker();
         while let Some(task) = self.next_task() {
-            // SAFETY: `next_task` gives out each position, and so each slot, once; the batch stays in `batches` until this
-            // position is marked as finished below.
-            #[allow(unsafe_code)]
-            let out = unsafe { task.slot.bytes() };
-            let index = task.index;
-            let result = catch_unwind(AssertUnwindSafe(|| worker.position(self, index, out))).unwrap_or_else(|panic| {
-                // Whatever it was doing is half done.
-                worker.executor = Executor::new();
-                Slot::Failed(self.sample_error(index, Error::panic(panic.as_ref())))
-            });
-            self.finish(task.position, result);
+            self.run(task, &mut worker);
         }
+        self.give_back(worker);
+    }
+
+    /// Without worker threads: the consumer's own fills the batch at the front.
+    fn fill_front(&self) {
+        let mut worker = self.worker();
+        // Positions are begun in order, so the batch at the front is the only one begun.
+        while lock(&self.state).batches.front().is_none_or(|front| front.remaining > 0) {
+            let Some(task) = self.next_task() else { break };
+            self.run(task, &mut worker);
+        }
+        self.give_back(worker);
+    }
+
+    fn worker(&self) -> Worker {
+        Worker { executor: self.inner.executor(), read_buffer: Vec::new() }
+    }
+
+    fn give_back(&self, worker: Worker) {
         if let Ok(executor) = worker.executor {
             self.inner.give_executor(executor);
         }
+    }
+
+    /// Does the work on one position.
+    fn run(&self, task: Task, worker: &mut Worker) {
+        // SAFETY: `next_task` gives out each position, and so each slot, once; the batch stays in `batches` until this
+        // position is marked as finished below.
+        #[allow(unsafe_code)]
+        let out = unsafe { task.slot.bytes() };
+        let index = task.index;
+        let result = catch_unwind(AssertUnwindSafe(|| worker.position(self, index, out))).unwrap_or_else(|panic| {
+            // Whatever it was doing is half done.
+            worker.executor = Executor::new();
+            Slot::Failed(self.sample_error(index, Error::panic(panic.as_ref())))
+        });
+        self.finish(task.position, result);
     }
 
     /// Waits for room and takes the next position; `None` when there is none left or the epoch was stopped.
@@ -380,7 +424,7 @@ impl Shared {
             self.counters.add_worker_wait(start.elapsed());
         }
         let position = state.next;
-        let index = self.order.get(position)?;
+        let index = self.order.get(self.first + position)?;
         state.next += 1;
         let (batch, slot) = (position / batch_size - state.front, (position % batch_size) as usize);
         if batch as usize == state.batches.len() {

@@ -3,6 +3,7 @@
 mod batch;
 mod builder;
 mod epoch;
+mod state;
 mod stats;
 
 use crate::cpu::executor::Executor;
@@ -24,8 +25,9 @@ use batch::Pool;
 pub(crate) use builder::DEFAULT_MAX_PIXELS;
 pub use builder::{Builder, LastBatch, MemoryBound, OnError, Orientation};
 pub use epoch::{BadSample, Epoch};
+pub use state::EpochState;
 pub use stats::Stats;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// A pipeline: built once, asked for epochs.
 ///
@@ -50,6 +52,8 @@ impl std::fmt::Debug for Pipeline {
 /// What the builder has settled.
 struct Inner {
     source: Arc<dyn Source>,
+    /// Of the source, once it has been asked for.
+    fingerprint: OnceLock<u64>,
     sampler: Sampler,
     seed: u64,
     ops: Vec<RandomOp>,
@@ -76,6 +80,24 @@ struct Inner {
 }
 
 impl Inner {
+    fn fingerprint(&self) -> u64 {
+        *self.fingerprint.get_or_init(|| self.source.fingerprint())
+    }
+
+    /// Positions of an epoch's order, padding included, whatever becomes of a last batch that is not full.
+    fn all_positions(&self) -> u64 {
+        (self.sampler.len() + self.sampler.padding()).min(self.limit)
+    }
+
+    /// Positions that an epoch delivers from its position `first` on.
+    fn positions(&self, first: u64) -> u64 {
+        let (rest, batch) = (self.all_positions().saturating_sub(first), self.batch_size as u64);
+        match self.last {
+            LastBatch::Drop => rest / batch * batch,
+            LastBatch::Keep | LastBatch::Pad => rest,
+        }
+    }
+
     fn shape(&self, pictures: usize) -> [usize; 4] {
         let (width, height) = (self.size.width as usize, self.size.height as usize);
         match self.layout {
@@ -99,7 +121,7 @@ impl Inner {
 
     fn give_executor(&self, executor: Executor) {
         let mut executors = self.executors.lock().unwrap_or_else(PoisonError::into_inner);
-        if executors.len() < self.threads {
+        if executors.len() < self.threads.max(1) {
             executors.push(executor);
         }
     }
@@ -157,10 +179,22 @@ impl Pipeline {
     /// The batches of one epoch. Worker threads start now and end with the epoch, or when it is dropped.
     #[must_use]
     pub fn epoch(&self, epoch: u64) -> Epoch {
-        Epoch::start(Arc::clone(&self.inner), epoch)
+        Epoch::start(Arc::clone(&self.inner), epoch, 0)
     }
 
-    /// Samples an epoch, in this shard.
+    /// The rest of an epoch, from where [`Epoch::state`] was taken, to the very sample: what is delivered before and after
+    /// is together what one undisturbed epoch delivers. Another batch size goes on in other batches, and with
+    /// [`LastBatch::Drop`] another rest is dropped.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] with what differs, if the state was taken of another source, seed, order or shard, or by a
+    /// version of this crate whose states mean something else.
+    pub fn resume(&self, state: &EpochState) -> Result<Epoch> {
+        state.check(&self.inner, self.inner.all_positions())?;
+        Ok(Epoch::start(Arc::clone(&self.inner), state.epoch(), state.position()))
+    }
+
+    /// Samples an epoch, in this shard, padding not counted.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.inner.sampler.len().min(self.inner.limit)
@@ -175,11 +209,7 @@ impl Pipeline {
     /// Batches an epoch, if no sample is skipped.
     #[must_use]
     pub fn batches(&self) -> u64 {
-        let batch = self.inner.batch_size as u64;
-        match self.inner.last {
-            LastBatch::Drop => self.len() / batch,
-            LastBatch::Keep | LastBatch::Pad => self.len().div_ceil(batch),
-        }
+        self.inner.positions(0).div_ceil(self.inner.batch_size as u64)
     }
 
     /// Names of the classes, by label; empty if the source has none.
@@ -194,7 +224,7 @@ impl Pipeline {
         self.inner.size
     }
 
-    /// Number of worker threads.
+    /// Number of worker threads; 0 if the consumer's thread makes the batches.
     #[must_use]
     pub fn threads(&self) -> usize {
         self.inner.threads

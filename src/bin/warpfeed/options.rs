@@ -3,11 +3,16 @@
 use clap::{Args, ValueEnum};
 use std::path::Path;
 use warpfeed::{
-    Builder, DType, Device, LastBatch, Layout, OnError, Orientation, Pipeline, Preset, Result, Shard, Strategy,
+    Builder, DType, DecodePath, Device, LastBatch, Layout, OnError, Orientation, Pipeline, Preset, Result, Shard, Strategy,
 };
 
 /// Reads a device: `auto`, `cpu`, `cuda`, `cuda:I`.
 pub fn device(text: &str) -> std::result::Result<Device, String> {
+    text.parse().map_err(|error: warpfeed::Error| error.to_string())
+}
+
+/// Reads a decode path: `auto`, `cpu`, `hybrid`, `hardware`.
+pub fn decode_path(text: &str) -> std::result::Result<DecodePath, String> {
     text.parse().map_err(|error: warpfeed::Error| error.to_string())
 }
 
