@@ -107,9 +107,8 @@ impl OpenOptions {
             Some(format) => format,
             None => common_format(&files)?,
         };
-        let records = |format| -> Result<Box<dyn Source>> {
-            Ok(Box::new(RecordShards::open(format, &files, &self.records)?))
-        };
+        let records =
+            |format| -> Result<Box<dyn Source>> { Ok(Box::new(RecordShards::open(format, &files, &self.records)?)) };
         match format {
             SourceFormat::WebDataset => records(RecordFormat::WebDataset),
             SourceFormat::RecordIo => records(RecordFormat::RecordIo),

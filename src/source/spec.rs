@@ -55,10 +55,8 @@ fn expand(pattern: &str) -> Result<Vec<String>> {
             (None, false) => vec![format!("{{{inside}}}")],
         };
         check_count(names.len().saturating_mul(choices.len()), pattern)?;
-        names = names
-            .iter()
-            .flat_map(|name| choices.iter().map(move |choice| format!("{name}{before}{choice}")))
-            .collect();
+        names =
+            names.iter().flat_map(|name| choices.iter().map(move |choice| format!("{name}{before}{choice}"))).collect();
     }
     Ok(names.into_iter().map(|name| name + rest).collect())
 }
@@ -75,7 +73,11 @@ fn numbers(range: &str, pattern: &str) -> Result<Option<Vec<String>>> {
     let (Ok(first), Ok(last)) = (first.parse::<u64>(), last.parse::<u64>()) else { return Ok(None) };
     check_count(usize::try_from(first.abs_diff(last)).unwrap_or(usize::MAX).saturating_add(1), pattern)?;
     let number = |i: u64| format!("{i:0width$}");
-    Ok(Some(if first <= last { (first..=last).map(number).collect() } else { (last..=first).rev().map(number).collect() }))
+    Ok(Some(if first <= last {
+        (first..=last).map(number).collect()
+    } else {
+        (last..=first).rev().map(number).collect()
+    }))
 }
 
 #[cfg(test)]

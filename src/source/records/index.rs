@@ -119,8 +119,7 @@ fn parse(bytes: &[u8], counts: &Counts, key: &Key) -> Option<Found> {
     }
     let read = |record: &[u8; RECORD_BYTES]| {
         let mut rest = &record[..];
-        let record =
-            Record { offset: u64_le(&mut rest)?, len_and_kind: u32_le(&mut rest)?, label: u32_le(&mut rest)? };
+        let record = Record { offset: u64_le(&mut rest)?, len_and_kind: u32_le(&mut rest)?, label: u32_le(&mut rest)? };
         let end = record.offset.checked_add(record.len_bytes().into())?;
         let inside = record.is_split() || record.label_kind() == FAULT || end <= key.len_bytes;
         let named = record.label_kind() != NAME || (record.label as usize) < names.list.len();

@@ -10,6 +10,7 @@ use super::window::{Window, read_exact_at};
 use super::{KEEP_BUFFER_BYTES, MAX_ENCODED_BYTES, Source, no_such_sample};
 use crate::error::{Error, Result};
 use label::Label;
+use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::fs::File;
 use std::ops::Deref;
@@ -447,6 +448,20 @@ impl Source for RecordShards {
 
     fn passed_over(&self) -> u64 {
         self.passed_over
+    }
+
+    /// Over the lengths and labels of all samples: the same for the same records in other shards.
+    fn fingerprint(&self) -> u64 {
+        let mut hash = Sha256::new();
+        for class in &self.classes {
+            hash.update((class.len() as u64).to_le_bytes());
+            hash.update(class);
+        }
+        for record in &self.records {
+            hash.update(record.len_and_kind.to_le_bytes());
+            hash.update(record.label.to_le_bytes());
+        }
+        hash.finalize().first_chunk().map_or(0, |start| u64::from_le_bytes(*start))
     }
 }
 

@@ -66,9 +66,12 @@ pub(super) fn scan(window: &mut Window, found: &mut Found) -> Result<()> {
             Ok(next) => at = next,
             Err(message) => {
                 found.fault(at, &format!("{message}; the rest of the file cannot be read"));
-                break;
+                return Ok(());
             }
         }
+    }
+    if at > window.len_bytes() {
+        found.fault(window.len_bytes(), "the file ends in the filling of a record");
     }
     Ok(())
 }
@@ -105,8 +108,7 @@ fn record(window: &mut Window, at: u64, found: &mut Found) -> Result<Result<u64,
         Ok((label, picture)) => found.sample(first.start + picture, len_bytes - picture, false, label),
         Err(message) => found.fault(at, &message),
     }
-    // The last record's filling may be missing.
-    Ok(Ok(next.min(window.len_bytes())))
+    Ok(Ok(next))
 }
 
 /// Adds a part's first bytes to those of its record.

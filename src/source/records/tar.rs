@@ -61,9 +61,8 @@ fn text(field: &[u8]) -> &[u8] {
 /// An octal number, or, marked by the first bit, a binary one.
 fn number(field: &[u8]) -> Option<u64> {
     if field[0] & 0x80 != 0 {
-        let (value, rest) = field.split_at(field.len() - 8);
-        let positive = value[0] == 0x80 && value[1..].iter().all(|&byte| byte == 0);
-        return positive.then(|| rest.iter().fold(0, |number, &byte| number << 8 | u64::from(byte)));
+        let digits = [&[field[0] & 0x7f], &field[1..]].concat();
+        return digits.iter().try_fold(0_u64, |number, &byte| number.checked_mul(256)?.checked_add(byte.into()));
     }
     let digits = text(field).trim_ascii();
     digits.iter().try_fold(0_u64, |number, &digit| match digit {
@@ -200,7 +199,7 @@ fn member(
     let mut place = *at;
     loop {
         let Some(block) = window.array(place)? else {
-            // Without the blocks of zeros that should end it, as some programs leave it.
+            // Some programs leave out the blocks of zeros that should end it.
             let whole = place == window.len_bytes() && place == *at;
             return Ok(if whole { Ok(false) } else { Err("the archive ends in the middle of a header".to_owned()) });
         };
@@ -220,7 +219,6 @@ fn member(
             let left = window.len_bytes() - content;
             return Ok(Err(format!("a member of {len_bytes} bytes is followed by only {left}")));
         }
-        // The last member's filling may be missing; then the next header is.
         place = content + len_bytes.div_ceil(BLOCK_BYTES) * BLOCK_BYTES;
         match header.kind {
             b'x' | b'L' => {
@@ -238,7 +236,7 @@ fn member(
             b'g' | b'K' => {}
             b'S' => return Ok(Err(SPARSE.to_owned())),
             b'0' | b'7' => {
-                *at = place.min(window.len_bytes());
+                *at = place;
                 let name = long_name.unwrap_or(header.name);
                 file(window, parts, (&name, content, len_bytes), sample, found)?;
                 return Ok(Ok(true));
@@ -246,7 +244,7 @@ fn member(
             kind => {
                 // Links are not followed, whatever they name; of a folder there is nothing to miss.
                 found.passed_over += u64::from(kind != b'5');
-                *at = place.min(window.len_bytes());
+                *at = place;
                 return Ok(Ok(true));
             }
         }
@@ -348,7 +346,8 @@ mod tests {
             pax(lines, &mut name, &mut len_bytes).map(|()| (name, len_bytes))
         };
         assert_eq!(read(b"12 path=abc\n11 size=12\n15 mtime=1.23\n"), Ok((Some(b"abc".to_vec()), Some(12))));
-        for bad in [&b"12 path=ab\n"[..], b"99 path=abc\n", b"0 path=abc\n", b"x", b"7 path\n", b"10 size=x\n", b"3 \n"] {
+        for bad in [&b"12 path=ab\n"[..], b"99 path=abc\n", b"0 path=abc\n", b"x", b"7 path\n", b"10 size=x\n", b"3 \n"]
+        {
             assert!(read(bad).is_err(), "{bad:?}");
         }
         assert_eq!(read(b"22 GNU.sparse.major=1\n"), Err(SPARSE.to_owned()));
