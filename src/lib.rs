@@ -76,6 +76,7 @@ mod encode;
 mod error;
 pub mod experiment;
 mod npy;
+pub mod pack;
 mod picture;
 mod pipeline;
 mod recipe;
@@ -112,8 +113,8 @@ pub use recipe::random::{
 pub use sampler::{Even, Order, Sampler, Shard};
 pub use sheet::{contact_sheet, write_png};
 pub use source::{
-    EncodedPictures, ImageFolder, ListFile, MAX_ENCODED_BYTES, OpenOptions, RecordFormat, RecordOptions, RecordShards,
-    Source, SourceFormat, open,
+    EncodedPictures, IdxFile, ImageFolder, ListFile, MAX_ENCODED_BYTES, OpenOptions, RecordFormat, RecordOptions,
+    RecordShards, Source, SourceFormat, open,
 };
 pub use tensor::{DType, Element, Layout, Tensor};
 

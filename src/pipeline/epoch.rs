@@ -24,7 +24,7 @@ const KEPT_BAD_SAMPLES: usize = 1_000;
 const SUBSTITUTES: u32 = 16;
 
 /// A sample that could not be used.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct BadSample {
     /// Its path or name.

@@ -1,7 +1,8 @@
 //! From the name of a source to the source.
 
-use super::{ImageFolder, ListFile, RecordFormat, RecordOptions, RecordShards, Source, spec};
+use super::{IdxFile, ImageFolder, ListFile, RecordFormat, RecordOptions, RecordShards, Source, spec};
 use crate::error::{Error, Result};
+use crate::pack::Manifest;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -20,15 +21,18 @@ pub enum SourceFormat {
     RecordIo,
     /// TFRecord: [`RecordShards`].
     TfRecord,
+    /// An IDX file of raw pictures: [`IdxFile`].
+    Idx,
 }
 
 impl SourceFormat {
-    const NAMES: [(&str, Self); 5] = [
+    const NAMES: [(&str, Self); 6] = [
         ("folder", Self::Folder),
         ("list", Self::List),
         ("webdataset", Self::WebDataset),
         ("recordio", Self::RecordIo),
         ("tfrecord", Self::TfRecord),
+        ("idx", Self::Idx),
     ];
 
     /// What a file's name tells; `None` if it tells nothing.
@@ -39,6 +43,7 @@ impl SourceFormat {
             "tar" => Some(Self::WebDataset),
             "rec" => Some(Self::RecordIo),
             "tfrecord" | "tfrecords" => Some(Self::TfRecord),
+            _ if name.contains("idx3-ubyte") || name.contains("idx4-ubyte") => Some(Self::Idx),
             // TensorFlow's own way: train-00000-of-01024, train.tfrecord-00000-of-01024.
             _ => shard_of(&name).map(|_| Self::TfRecord),
         }
@@ -48,7 +53,7 @@ impl SourceFormat {
 impl FromStr for SourceFormat {
     type Err = Error;
 
-    /// Reads `folder`, `list`, `webdataset`, `recordio` or `tfrecord`.
+    /// Reads `folder`, `list`, `webdataset`, `recordio`, `tfrecord` or `idx`.
     fn from_str(text: &str) -> Result<Self> {
         let found = Self::NAMES.iter().find(|(name, _)| *name == text);
         let names = || Self::NAMES.map(|(name, _)| name).join(", ");
@@ -107,15 +112,18 @@ impl OpenOptions {
             Some(format) => format,
             None => common_format(&files)?,
         };
-        let records =
-            |format| -> Result<Box<dyn Source>> { Ok(Box::new(RecordShards::open(format, &files, &self.records)?)) };
+        let records = |format| -> Result<Box<dyn Source>> {
+            let source = RecordShards::open(format, &files, &self.records)?;
+            Ok(Box::new(source.with_classes(classes_of(&files))))
+        };
         match format {
             SourceFormat::WebDataset => records(RecordFormat::WebDataset),
             SourceFormat::RecordIo => records(RecordFormat::RecordIo),
             SourceFormat::TfRecord => records(RecordFormat::TfRecord),
-            _ if !one => Err(refuse("one folder or list, or shards of one format", spec.display())),
+            _ if !one => Err(refuse("one folder, list or IDX file, or shards of one format", spec.display())),
             SourceFormat::Folder => Ok(Box::new(ImageFolder::open(&files[0])?)),
             SourceFormat::List => Ok(Box::new(ListFile::open(&files[0])?)),
+            SourceFormat::Idx => Ok(Box::new(IdxFile::open(&files[0])?)),
         }
     }
 }
@@ -123,8 +131,9 @@ impl OpenOptions {
 /// Opens the source that `spec` names:
 ///
 /// - a folder: of class folders as [`ImageFolder`]; one that holds no folders but shards of one format as these shards,
-///   sorted by name;
+///   sorted by name; one that `warpfeed pack` has not finished is refused;
 /// - files that end in `.tar`, `.rec`, `.tfrecord`, `.tfrecords` or `-00000-of-00008` as [`RecordShards`];
+/// - a file that has `idx3-ubyte` or `idx4-ubyte` in its name as [`IdxFile`];
 /// - any other file as [`ListFile`].
 ///
 /// Shards may be named by a pattern: `train-{000000..000146}.tar`, `{train,extra}-*.tar`, `part-?[0-4].rec`.
@@ -168,6 +177,16 @@ fn common_format(files: &[PathBuf]) -> Result<SourceFormat> {
     Ok(first)
 }
 
+/// The names of the classes, where `warpfeed pack` made all these shards. A damaged manifest only lacks them.
+fn classes_of(shards: &[PathBuf]) -> Vec<String> {
+    let manifest = shards[0].parent().and_then(|folder| Manifest::read(folder).ok().flatten());
+    let packed = |path: &PathBuf, manifest: &Manifest| {
+        path.parent() == shards[0].parent() && path.file_name().is_some_and(|name| manifest.names(name))
+    };
+    let ours = manifest.filter(|manifest| shards.iter().all(|path| packed(path, manifest)));
+    ours.map_or_else(Vec::new, |manifest| manifest.classes)
+}
+
 /// The shards in a folder, sorted by name, if it holds shards of one format and no folders.
 fn shards_in(folder: &Path, format: Option<SourceFormat>) -> Result<Option<Vec<PathBuf>>> {
     let mut shards = Vec::new();
@@ -180,12 +199,17 @@ fn shards_in(folder: &Path, format: Option<SourceFormat>) -> Result<Option<Vec<P
             return Ok(None);
         }
         if let Some(found) = SourceFormat::by_name(&path)
+            && found != SourceFormat::Idx
             && format.is_none_or(|format| format == found)
         {
             shards.push(path);
         }
     }
     shards.sort_unstable();
+    if Manifest::read(folder)?.is_some_and(|manifest| !manifest.complete) {
+        let got = format!("{}, which is not: run it again", folder.display());
+        return Err(refuse("a folder that `warpfeed pack` has finished", got));
+    }
     let Some(first) = shards.first() else { return Ok(None) };
     common_format(&shards)?;
     let of = shard_of(&first.file_name().unwrap_or_default().to_string_lossy());
