@@ -25,7 +25,7 @@ use std::time::Instant;
 const KEPT_BAD_SAMPLES: usize = 1_000;
 
 /// A sample that could not be used.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct BadSample {
     /// Its path or name.

@@ -1,12 +1,20 @@
 //! Where encoded samples come from.
 
 mod folder;
+mod idx;
 mod list;
 mod memory;
+mod open;
+pub(crate) mod records;
+mod spec;
+mod window;
 
 pub use folder::ImageFolder;
+pub use idx::IdxFile;
 pub use list::ListFile;
 pub use memory::EncodedPictures;
+pub use open::{OpenOptions, SourceFormat, open};
+pub use records::{RecordFormat, RecordOptions, RecordShards};
 
 use crate::error::{Error, Result};
 use sha2::{Digest, Sha256};
@@ -22,7 +30,7 @@ pub const MAX_ENCODED_BYTES: u64 = 256 << 20;
 /// A buffer that has grown beyond this for one giant file is given back at the next.
 const KEEP_BUFFER_BYTES: usize = 16 << 20;
 
-/// Where encoded samples come from: a number of pictures (JPEG, PNG, WebP), each with a label, that can be read in any
+/// Where encoded samples come from: a number of pictures (JPEG, PNG, WebP, PNM), each with a label, that can be read in any
 /// order and from several threads at once.
 ///
 /// Implement it to feed pictures from anywhere:
@@ -152,25 +160,6 @@ macro_rules! forward {
 }
 
 forward!(Box<S>, Arc<S>, &S);
-
-/// Opens whatever lies at `path`: a folder as [`ImageFolder`], a file as [`ListFile`].
-///
-/// # Errors
-/// [`Error::Io`] if there is nothing or it cannot be read, and those of [`ImageFolder::open`] and [`ListFile::open`].
-///
-/// ```
-/// let folder = tempfile::tempdir().unwrap();
-/// std::fs::create_dir(folder.path().join("cat")).unwrap();
-/// std::fs::write(folder.path().join("cat/1.jpg"), [0xff, 0xd8]).unwrap();
-/// let source = warpfeed::open(folder.path())?;
-/// assert_eq!((source.len(), source.label(0), source.classes()), (1, 0, &["cat".to_owned()][..]));
-/// # Ok::<(), warpfeed::Error>(())
-/// ```
-pub fn open(path: impl AsRef<Path>) -> Result<Box<dyn Source>> {
-    let path = path.as_ref();
-    let metadata = std::fs::metadata(path).map_err(Error::io("open", path))?;
-    if metadata.is_dir() { Ok(Box::new(ImageFolder::open(path)?)) } else { Ok(Box::new(ListFile::open(path)?)) }
-}
 
 /// The error for an index beyond the last sample.
 fn no_such_sample(operation: &'static str, index: u64, len: u64) -> Error {

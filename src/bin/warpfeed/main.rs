@@ -5,8 +5,10 @@ mod demo;
 mod doctor;
 mod options;
 mod output;
+mod pack;
 mod preview;
 mod run;
+mod source;
 mod synth;
 
 use clap::{Parser, Subcommand};
@@ -31,6 +33,7 @@ enum Command {
     Run(run::Run),
     Apply(apply::Apply),
     Preview(preview::Preview),
+    Pack(pack::Pack),
     Synth(synth::Synth),
     Doctor(doctor::Doctor),
 }
@@ -42,6 +45,7 @@ fn main() -> ExitCode {
         Command::Run(run) => run.run(started),
         Command::Apply(apply) => apply.run(),
         Command::Preview(preview) => preview.run(),
+        Command::Pack(pack) => pack.run(),
         Command::Synth(synth) => synth.run(),
         Command::Doctor(doctor) => doctor.run(),
     };

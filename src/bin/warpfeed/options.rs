@@ -1,7 +1,7 @@
 //! Options that several commands share, and what they mean to the library.
 
+use super::source::SourceArgs;
 use clap::{Args, ValueEnum};
-use std::path::Path;
 use warpfeed::{
     Builder, DType, DecodePath, Device, LastBatch, Layout, OnError, Orientation, Pipeline, Preset, Result, Shard,
     Strategy,
@@ -178,10 +178,10 @@ pub struct PipelineOptions {
 }
 
 impl PipelineOptions {
-    pub fn build(&self, source: &Path) -> Result<Pipeline> {
+    pub fn build(&self, source: &SourceArgs) -> Result<Pipeline> {
         // The device first: whoever asks for one that is not there learns it before a large folder is listed.
         self.device.available()?;
-        let builder = Pipeline::builder(warpfeed::open(source)?);
+        let builder = Pipeline::builder(source.open()?);
         let builder = if self.no_shuffle { builder.seed(self.seed) } else { builder.shuffle(self.seed) };
         let mut builder = builder
             .batch_size(self.batch_size)
