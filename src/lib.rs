@@ -41,7 +41,8 @@
 //! | random operations | [`random_resized_crop`] and the other functions, [`RandomOp`], [`Augmentation`] for your own |
 //! | explicit operations | [`Op`], [`Pipeline::recipe`], [`apply`] |
 //! | running it | [`Pipeline::epoch`], [`Epoch`], [`Batch`], [`Tensor`], [`Stats`] |
-//! | the order of samples | [`Sampler`], [`Shard`] |
+//! | the order of samples | [`Sampler`], [`Shard`], [`Rank`] for processes that train together |
+//! | going on after an end | [`EpochState`], [`Pipeline::resume`] |
 //! | single pictures | [`probe`], [`Decoder`], [`Picture`], [`encode_jpeg`], [`contact_sheet`], [`write_png`], [`write_npy`] |
 //! | measuring | [`experiment`], [`doctor`](doctor()) |
 //!
@@ -78,6 +79,7 @@ pub mod experiment;
 mod npy;
 mod picture;
 mod pipeline;
+mod rank;
 mod recipe;
 mod sampler;
 mod sheet;
@@ -88,8 +90,8 @@ mod tensor;
 use mozjpeg_sys as _;
 
 pub use apply::{ApplyOptions, apply};
-pub use decode::{Decoder, Format, Header, probe};
 pub use cuda::CudaBuffer;
+pub use decode::{Decoder, Format, Header, probe};
 pub use device::{DecodePath, Device};
 pub use doctor::{Check, doctor};
 pub use encode::{JpegColor, JpegOptions, Sampling, encode_jpeg};
@@ -99,6 +101,7 @@ pub use picture::{Picture, Pixel, Rect, Size};
 pub use pipeline::{
     BadSample, Batch, Builder, Epoch, EpochState, LastBatch, MemoryBound, OnError, Orientation, Pipeline, Stats,
 };
+pub use rank::Rank;
 pub use recipe::Strategy;
 pub use recipe::draw::Draw;
 pub use recipe::filter::PassOrder;
