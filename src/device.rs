@@ -49,6 +49,15 @@ impl Device {
             Self::Cuda(ordinal) => cuda::available(ordinal),
         }
     }
+
+    /// The CUDA device to use, if any.
+    pub(crate) fn resolve(self) -> Result<Option<u32>> {
+        match self {
+            Self::Cpu => Ok(None),
+            Self::Auto => Ok(cuda::available(0).is_ok().then_some(0)),
+            Self::Cuda(ordinal) => cuda::available(ordinal).map(|()| Some(ordinal)),
+        }
+    }
 }
 
 /// Who decodes JPEGs where recipes run on a GPU. Other formats, and JPEGs of a kind that a decoder does not take, go to

@@ -114,7 +114,10 @@ pub use recipe::random::{
 };
 pub use sampler::{Even, Order, Sampler, Shard};
 pub use sheet::{contact_sheet, write_png};
-pub use source::{EncodedPictures, ImageFolder, ListFile, MAX_ENCODED_BYTES, Source, open};
+pub use source::{
+    EncodedPictures, ImageFolder, ListFile, MAX_ENCODED_BYTES, OpenOptions, RecordFormat, RecordOptions, RecordShards,
+    Source, SourceFormat, open,
+};
 pub use tensor::{DType, Element, Layout, Tensor};
 
 /// The Rust code of the README compiles.

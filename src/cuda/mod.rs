@@ -16,8 +16,8 @@ mod output;
 mod params;
 mod route;
 
-pub(crate) use driver::driver_is_there;
 pub(crate) use flight::Flight;
+pub(crate) use nvjpeg::Encoded;
 pub use output::CudaBuffer;
 
 use crate::error::Result;

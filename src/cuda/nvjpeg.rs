@@ -17,7 +17,7 @@ use std::sync::Arc;
 const RING: usize = 3;
 
 /// Encoded bytes that stay where they are until the device has read them.
-pub(super) struct Encoded {
+pub(crate) struct Encoded {
     bytes: *const u8,
     len_bytes: usize,
     buffer: Vec<u8>,
@@ -30,13 +30,13 @@ unsafe impl Send for Encoded {}
 
 impl Encoded {
     /// Reads sample `index`, into `buffer` if the source does not lend its own memory.
-    pub(super) fn read(source: &Arc<dyn Source>, index: u64, mut buffer: Vec<u8>) -> Result<Self> {
+    pub(crate) fn read(source: &Arc<dyn Source>, index: u64, mut buffer: Vec<u8>) -> Result<Self> {
         let bytes = source.read(index, &mut buffer)?;
         let (bytes, len_bytes) = (bytes.as_ptr(), bytes.len());
         Ok(Self { bytes, len_bytes, buffer, _source: Arc::clone(source) })
     }
 
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         // SAFETY: `Source::read` lends the bytes for as long as source and buffer are both borrowed. Both are kept here
         // and neither is changed: the source is only ever borrowed, and the buffer, whose contents do not move with it,
         // is given away with the last use of the bytes.

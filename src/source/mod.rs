@@ -3,10 +3,16 @@
 mod folder;
 mod list;
 mod memory;
+mod open;
+mod records;
+mod spec;
+mod window;
 
 pub use folder::ImageFolder;
 pub use list::ListFile;
 pub use memory::EncodedPictures;
+pub use open::{OpenOptions, SourceFormat, open};
+pub use records::{RecordFormat, RecordOptions, RecordShards};
 
 use crate::error::{Error, Result};
 use sha2::{Digest, Sha256};
@@ -152,25 +158,6 @@ macro_rules! forward {
 }
 
 forward!(Box<S>, Arc<S>, &S);
-
-/// Opens whatever lies at `path`: a folder as [`ImageFolder`], a file as [`ListFile`].
-///
-/// # Errors
-/// [`Error::Io`] if there is nothing or it cannot be read, and those of [`ImageFolder::open`] and [`ListFile::open`].
-///
-/// ```
-/// let folder = tempfile::tempdir().unwrap();
-/// std::fs::create_dir(folder.path().join("cat")).unwrap();
-/// std::fs::write(folder.path().join("cat/1.jpg"), [0xff, 0xd8]).unwrap();
-/// let source = warpfeed::open(folder.path())?;
-/// assert_eq!((source.len(), source.label(0), source.classes()), (1, 0, &["cat".to_owned()][..]));
-/// # Ok::<(), warpfeed::Error>(())
-/// ```
-pub fn open(path: impl AsRef<Path>) -> Result<Box<dyn Source>> {
-    let path = path.as_ref();
-    let metadata = std::fs::metadata(path).map_err(Error::io("open", path))?;
-    if metadata.is_dir() { Ok(Box::new(ImageFolder::open(path)?)) } else { Ok(Box::new(ListFile::open(path)?)) }
-}
 
 /// The error for an index beyond the last sample.
 fn no_such_sample(operation: &'static str, index: u64, len: u64) -> Error {

@@ -7,6 +7,7 @@ mod options;
 mod output;
 mod preview;
 mod run;
+mod source;
 mod synth;
 
 use clap::{Parser, Subcommand};

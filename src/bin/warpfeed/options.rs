@@ -1,9 +1,11 @@
 //! Options that several commands share, and what they mean to the library.
 
+use super::source::SourceArgs;
 use clap::{Args, ValueEnum};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use warpfeed::{
-    Builder, DType, Device, LastBatch, Layout, OnError, Orientation, Pipeline, Preset, Rank, Result, Shard, Strategy,
+    Builder, DType, DecodePath, Device, LastBatch, Layout, OnError, Orientation, Pipeline, Preset, Rank, Result, Shard,
+    Strategy,
 };
 
 /// Reads a device: `auto`, `cpu`, `cuda`, `cuda:I`.
@@ -29,6 +31,11 @@ fn rank(text: &str) -> std::result::Result<RankName, String> {
 /// The word that stands for a choice on the command line.
 fn word(choice: &impl ValueEnum) -> String {
     choice.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
+/// Reads a decode path: `auto`, `cpu`, `hybrid`, `hardware`.
+pub fn decode_path(text: &str) -> std::result::Result<DecodePath, String> {
+    text.parse().map_err(|error: warpfeed::Error| error.to_string())
 }
 
 #[derive(Clone, Copy, Default, ValueEnum)]
@@ -193,7 +200,7 @@ pub struct PipelineOptions {
 }
 
 impl PipelineOptions {
-    pub fn build(&self, source: &Path) -> Result<Pipeline> {
+    pub fn build(&self, source: &SourceArgs) -> Result<Pipeline> {
         let rank = self.rank()?;
         let device = match (self.device, rank) {
             (Device::Auto, Some(rank)) if rank.device().available().is_ok() => rank.device(),
@@ -201,7 +208,7 @@ impl PipelineOptions {
         };
         // The device first: whoever asks for one that is not there learns it before a large folder is listed.
         device.available()?;
-        let builder = Pipeline::builder(warpfeed::open(source)?);
+        let builder = Pipeline::builder(source.open()?);
         let builder = if self.no_shuffle { builder.seed(self.seed) } else { builder.shuffle(self.seed) };
         let mut builder = builder
             .batch_size(self.batch_size)

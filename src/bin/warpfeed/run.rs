@@ -1,19 +1,19 @@
-//! `warpfeed run`: whole epochs over a folder or list, measured.
+//! `warpfeed run`: whole epochs over a source, measured.
 
 use super::options::PipelineOptions;
 use super::output::{bytes, print, print_json, progress};
+use super::source::SourceArgs;
 use clap::Args;
 use std::fmt::Write;
-use std::path::PathBuf;
 use std::time::Instant;
 use warpfeed::Result;
 use warpfeed::experiment::run::{RunReport, StateFile, run, run_with_state};
 
-/// Run a pipeline over a folder of class folders (or a list file) and measure it
+/// Run a pipeline over a source of pictures and measure it
 #[derive(Args)]
 pub struct Run {
-    /// Folder of class folders, or a list file (path, tab, label).
-    dir: PathBuf,
+    #[command(flatten)]
+    source: SourceArgs,
     #[command(flatten)]
     pipeline: PipelineOptions,
     /// How many epochs.
@@ -33,7 +33,7 @@ pub struct Run {
 
 impl Run {
     pub fn run(self, started: Instant) -> Result<()> {
-        let pipeline = self.pipeline.build(&self.dir)?;
+        let pipeline = self.pipeline.build(&self.source)?;
         let bar = progress(pipeline.len().saturating_mul(self.epochs), "pictures");
         let epochs = 0..self.epochs;
         let mut progress = |pictures| bar.inc(pictures);

@@ -1,0 +1,35 @@
+//! Where a command's pictures come from.
+
+use clap::Args;
+use std::path::PathBuf;
+use warpfeed::{OpenOptions, RecordOptions, Result, Source, SourceFormat};
+
+fn format(text: &str) -> std::result::Result<SourceFormat, String> {
+    text.parse().map_err(|error: warpfeed::Error| error.to_string())
+}
+
+/// The pictures.
+#[derive(Args)]
+pub struct SourceArgs {
+    /// Folder of class folders, list file (path, tab, label), or shards: .tar, .rec, .tfrecord, a folder of them, or a
+    /// pattern like train-{000..146}.tar or '*.tar'.
+    #[arg(value_name = "SOURCE")]
+    spec: PathBuf,
+    /// The source's form, where its name does not tell: folder, list, webdataset, recordio, tfrecord.
+    #[arg(long, value_name = "FORMAT", value_parser = format)]
+    format: Option<SourceFormat>,
+    /// Which part of a record is the picture: an ending in WebDataset, a feature in TFRecord.
+    #[arg(long, value_name = "NAME")]
+    picture_field: Option<String>,
+    /// Which part of a record is the label: an ending, or json.FIELD, in WebDataset; a feature in TFRecord.
+    #[arg(long, value_name = "NAME")]
+    label_field: Option<String>,
+}
+
+impl SourceArgs {
+    pub fn open(&self) -> Result<Box<dyn Source>> {
+        let (picture, label) = (self.picture_field.clone(), self.label_field.clone());
+        let records = RecordOptions { picture, label, ..RecordOptions::default() };
+        OpenOptions { format: self.format, records }.open(&self.spec)
+    }
+}
