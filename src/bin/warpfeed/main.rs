@@ -1,13 +1,17 @@
 //! The command `warpfeed`: parses, calls the library, sets the exit code.
 
 mod apply;
+mod bench;
 mod demo;
+mod diagnose;
 mod doctor;
+mod models;
 mod options;
 mod output;
 mod preview;
 mod run;
 mod synth;
+mod tune;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -33,6 +37,8 @@ enum Command {
     Preview(preview::Preview),
     Synth(synth::Synth),
     Doctor(doctor::Doctor),
+    Bench(bench::Bench),
+    Tune(tune::Tune),
 }
 
 fn main() -> ExitCode {
@@ -44,6 +50,8 @@ fn main() -> ExitCode {
         Command::Preview(preview) => preview.run(),
         Command::Synth(synth) => synth.run(),
         Command::Doctor(doctor) => doctor.run(),
+        Command::Bench(bench) => bench.run(),
+        Command::Tune(tune) => tune.run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
