@@ -127,8 +127,13 @@ pub fn augment_load(
     models: &mut [Model],
     progress: &mut dyn FnMut(&str),
 ) -> Result<Report> {
-    if settings.loads.is_empty() || settings.epochs == 0 || models.is_empty() {
-        return Err(Error::parameter("augment-load", "loads, epochs and models", "one or more of each", "none"));
+    if settings.loads.is_empty() || settings.strategies.is_empty() || settings.epochs == 0 || models.is_empty() {
+        return Err(Error::parameter(
+            "augment-load",
+            "loads, strategies, epochs and models",
+            "one or more of each",
+            "none",
+        ));
     }
     let mut report =
         subject.report("augment-load", "What does augmentation cost a training, on the CPU and on the GPU?")?;
@@ -221,24 +226,25 @@ type Seconds<'a> = &'a dyn Fn(usize, u32, Trial) -> Option<f64>;
 
 /// Seconds per epoch side by side, the published ones beside them.
 fn summary(settings: &Settings, models: &[Model], seconds: Seconds<'_>) -> Table {
-    let mut columns = vec!["model".to_owned(), "load".to_owned()];
     let trials: Vec<Trial> =
-        settings.strategies.iter().map(|&s| Trial::A(s)).chain([Trial::BGpu, Trial::AGpu]).collect();
+        settings.strategies.iter().map(|&strategy| Trial::A(strategy)).chain([Trial::BGpu, Trial::AGpu]).collect();
+    let (first, others) = (trials[0], &trials[1..]);
+    let mut columns = vec!["model".to_owned(), "load".to_owned()];
     columns.extend(trials.iter().map(|trial| format!("{}, s", trial.name())));
-    let names = ["B saves, %", "A, GPU saves, %", "published A, s", "published B, s", "published B saves, %"];
-    columns.extend(names.map(str::to_owned));
+    columns.extend(others.iter().map(|trial| format!("{} saves, %", trial.name())));
+    columns.extend(["published A, s", "published B, s", "B saves, %"].map(str::to_owned));
     let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
-    let mut table = Table::new("seconds-per-epoch", "Seconds per epoch", &columns);
+    let title = format!("Seconds per epoch, and the time saved against {}", first.name());
+    let mut table = Table::new("seconds-per-epoch", title, &columns);
     for (number, model) in models.iter().enumerate() {
         for &load in &settings.loads {
             let mut row = vec![model.name.as_str().into(), Cell::number(f64::from(load), 0)];
             row.extend(trials.iter().map(|&trial| Cell::number(seconds(number, load, trial), 3)));
-            let cpu = settings.strategies.first().and_then(|&strategy| seconds(number, load, Trial::A(strategy)));
-            let saves = |trial| Cell::number(improvement(cpu, seconds(number, load, trial)), 1);
+            let against = seconds(number, load, first);
+            row.extend(others.iter().map(|&trial| Cell::number(improvement(against, seconds(number, load, trial)), 1)));
             let published = PUBLISHED.iter().find(|p| p.model == model.name && p.load == load);
             let (a, b) = (published.map(|p| p.trial_a_s), published.map(|p| p.trial_b_s));
-            row.extend([saves(Trial::BGpu), saves(Trial::AGpu), Cell::number(a, 2), Cell::number(b, 2)]);
-            row.push(Cell::number(improvement(a, b), 1));
+            row.extend([Cell::number(a, 2), Cell::number(b, 2), Cell::number(improvement(a, b), 1)]);
             table.rows.push(row);
         }
     }
@@ -275,6 +281,7 @@ fn details(models: &[Model], cases: &[Case]) -> Table {
             "JPEG dec. p99, %",
         ],
     );
+    table.in_files_only = true;
     for case in cases {
         let run = &case.run;
         let mut row = vec![models[case.model].name.as_str().into(), Cell::number(f64::from(case.load), 0)];
@@ -299,28 +306,28 @@ fn answer(report: &mut Report, settings: &Settings, models: &[Model], cases: &[C
     let (Some(&low), Some(&high)) = (settings.loads.iter().min(), settings.loads.iter().max()) else { return };
     for (number, model) in models.iter().enumerate() {
         let mut parts = Vec::new();
+        let at = |load, trial| {
+            let found = cases.iter().find(|case| (case.model, case.load, case.trial) == (number, load, trial));
+            found.and_then(Case::seconds)
+        };
         for case in cases.iter().filter(|case| case.model == number && case.load == high) {
-            let at_low = cases.iter().find(|other| (other.model, other.load, other.trial) == (number, low, case.trial));
-            let (Some(from), Some(to)) = (at_low.and_then(Case::seconds), case.seconds()) else { continue };
-            parts.push(format!("{} {from:.2} to {to:.2} s ({:.2} x)", case.trial.name(), to / from));
+            let (Some(from), Some(to)) = (at(low, case.trial), case.seconds()) else { continue };
+            let busy = 100.0 * case.run.accelerator_use().unwrap_or(0.0);
+            let busy = if model.name == "none" { String::new() } else { format!(", accelerator use {busy:.0} %") };
+            parts.push(format!("{} {:.2} times ({from:.2} to {to:.2} s{busy})", case.trial.name(), to / from));
         }
-        report.answer.push(format!("{}, load {low} to {high}, seconds per epoch: {}.", model.name, parts.join("; ")));
+        let model = if model.name == "none" { "The pipeline alone" } else { &model.name };
+        report
+            .answer
+            .push(format!("{model}: from load {low} to {high} an epoch takes, with {}.", parts.join("; with ")));
+        if let Some(saved) =
+            settings.strategies.first().and_then(|&first| improvement(at(high, Trial::A(first)), at(high, Trial::BGpu)))
+        {
+            report.answer.push(format!("{model}: at load {high} trial B on the GPU saves {saved:.1} %."));
+        }
     }
-    match no_gpu {
-        Some(reason) => report.answer.push(format!("The GPU's columns are blank: {reason}.")),
-        None => {
-            for (number, model) in models.iter().enumerate() {
-                let seconds = |trial| {
-                    cases.iter().find(|c| (c.model, c.load, c.trial) == (number, high, trial)).and_then(Case::seconds)
-                };
-                let cpu = settings.strategies.first().and_then(|&strategy| seconds(Trial::A(strategy)));
-                if let Some(saved) = improvement(cpu, seconds(Trial::BGpu)) {
-                    report
-                        .answer
-                        .push(format!("{}: at load {high} trial B on the GPU saves {saved:.1} %.", model.name));
-                }
-            }
-        }
+    if let Some(reason) = no_gpu {
+        report.answer.push(format!("The GPU's columns are blank: {reason}."));
     }
 }
 
@@ -340,7 +347,7 @@ fn plots(report: &mut Report, settings: &Settings, models: &[Model], cases: &[Ca
             values: settings.loads.iter().map(|&load| seconds(number, load, trial)).collect(),
         };
         let bars: Vec<Series> = trials.iter().map(series).collect();
-        let svg = grouped_bars(&format!("{}: seconds per epoch", model.name), "s", &groups, &bars);
+        let svg = grouped_bars(&format!("{}: seconds per epoch", title(model)), "s", &groups, &bars);
         report.plot(format!("seconds-{}", file_name(&model.name)), format!("Seconds per epoch of {}", model.name), svg);
         let Some((first, others)) = trials.split_first() else { continue };
         let of = |trial: Trial| {
@@ -384,6 +391,11 @@ fn plots(report: &mut Report, settings: &Settings, models: &[Model], cases: &[Ca
             report.plot(format!("timeline-{file}"), format!("Set-up, fetch and train of each batch: {name}"), svg);
         }
     }
+}
+
+/// What a model is called in titles.
+fn title(model: &Model) -> &str {
+    if model.name == "none" { "pipeline alone" } else { &model.name }
 }
 
 /// A name fit for a file.

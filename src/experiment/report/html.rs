@@ -1,6 +1,6 @@
 //! A report as one page: no other files, no network, no scripts.
 
-use super::{Cell, Report, Table};
+use super::{Cell, Plot, Report, Table};
 use crate::experiment::report::plot::escape;
 
 const STYLE: &str = "\
@@ -13,8 +13,8 @@ h1{font-size:1.5rem;margin:0}h2{font-size:1.15rem;margin:2rem 0 .5rem}\
 table{border-collapse:collapse;font-size:.9rem;white-space:nowrap}\
 th,td{padding:.25rem .7rem;border-bottom:1px solid #d0d0d0;text-align:left}th{border-bottom:2px solid #555}\
 td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}\
-figure{margin:1.5rem 0}figcaption{color:#333;margin-bottom:.3rem}\
-svg{display:block;min-width:36rem;max-width:100%;height:auto}\
+figure{margin:1.5rem 0}\
+svg{display:block;min-width:30rem;max-width:100%;height:auto}\
 dl{display:grid;grid-template-columns:max-content 1fr;gap:.1rem 1rem;font-size:.9rem}dd{margin:0;overflow-wrap:anywhere}\
 dt{color:#444}pre{overflow-x:auto;font-size:.85rem;background:#f4f4f4;padding:.6rem}";
 
@@ -22,15 +22,10 @@ dt{color:#444}pre{overflow-x:auto;font-size:.85rem;background:#f4f4f4;padding:.6
 pub(super) fn page(report: &Report) -> String {
     let title = escape(&format!("warpfeed bench {}", report.experiment));
     let sentences: String = report.answer.iter().map(|sentence| format!("<p>{}</p>", escape(sentence))).collect();
-    let plots: String = report
-        .plots
-        .iter()
-        .map(|plot| {
-            let caption = escape(&plot.caption);
-            format!("<figure><figcaption>{caption}</figcaption><div class=\"wide\">{}</div></figure>\n", plot.svg)
-        })
-        .collect();
-    let tables: String = report.tables.iter().map(table).collect();
+    let plot = |plot: &Plot| format!("<figure><div class=\"wide\">{}</div></figure>\n", plot.svg);
+    let plots: String = report.plots.iter().map(plot).collect();
+    let (first, others) = report.tables.split_at(report.tables.len().min(1));
+    let [first, others]: [String; 2] = [first, others].map(|tables| tables.iter().map(table).collect());
     let notes: String = report.notes.iter().map(|note| format!("<li>{}</li>", escape(note))).collect();
     let notes = if notes.is_empty() { notes } else { format!("<h2>How to read it</h2><ul>{notes}</ul>\n") };
     let data = report.data_set.iter().map(|data| ("Pictures", data.line()));
@@ -46,7 +41,7 @@ pub(super) fn page(report: &Report) -> String {
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><title>{title}</title>\
          <style>{STYLE}</style></head><body>\n<h1>{title}</h1><p class=\"question\">{question}</p>\n\
-         <div class=\"answer\">{sentences}</div>\n{plots}{tables}{notes}\
+         <div class=\"answer\">{sentences}</div>\n{first}{plots}{others}{notes}\
          <h2>Where the figures come from</h2><dl>{about}</dl>\n<h2>Settings</h2><pre>{settings}</pre>\n</body></html>\n",
         question = escape(report.question),
     )

@@ -50,6 +50,9 @@ pub struct Table {
     pub columns: Vec<String>,
     /// The rows, each as long as `columns`.
     pub rows: Vec<Vec<Cell>>,
+    /// Whether it is left out of the text for terminals: for wide ones.
+    #[serde(skip)]
+    pub in_files_only: bool,
 }
 
 /// A picture of figures.
@@ -114,7 +117,7 @@ impl Table {
     #[must_use]
     pub fn new(name: &'static str, title: impl Into<String>, columns: &[&str]) -> Self {
         let columns = columns.iter().map(|&column| column.to_owned()).collect();
-        Self { name, title: title.into(), columns, rows: Vec::new() }
+        Self { name, title: title.into(), columns, rows: Vec::new(), in_files_only: false }
     }
 
     /// The table as comma-separated values (RFC 4180).
@@ -184,7 +187,7 @@ impl Report {
             environment.cpu, environment.cores, environment.warpfeed, environment.build
         );
         text += &self.data_set.as_ref().map_or_else(String::new, |data| data.line() + "\n");
-        for table in &self.tables {
+        for table in self.tables.iter().filter(|table| !table.in_files_only) {
             text += &format!("\n{}", table.text());
         }
         if !self.notes.is_empty() {

@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-const WIDTH: f64 = 760.0;
+const WIDTH: f64 = 640.0;
 const LEFT: f64 = 64.0;
 const RIGHT: f64 = 16.0;
 const TOP: f64 = 40.0;
@@ -68,10 +68,10 @@ impl Drawing {
         );
     }
 
-    fn line(&mut self, from: (f64, f64), to: (f64, f64), stroke: &str) {
+    fn line(&mut self, from: (f64, f64), to: (f64, f64), stroke: &str, width: f64) {
         let _ = write!(
             self.body,
-            "<path d=\"M{:.1} {:.1}L{:.1} {:.1}\" stroke=\"{stroke}\" fill=\"none\"/>",
+            "<path d=\"M{:.1} {:.1}L{:.1} {:.1}\" stroke=\"{stroke}\" stroke-width=\"{width}\" fill=\"none\"/>",
             from.0, from.1, to.0, to.1
         );
     }
@@ -107,7 +107,7 @@ impl Drawing {
         let decimals = if step >= 1.0 { 0 } else { (-step.log10()).ceil() as usize };
         for i in (low / step).round() as i64..=(high / step).round() as i64 {
             let value = i as f64 * step;
-            self.line((LEFT, y(value)), (WIDTH - RIGHT, y(value)), if i == 0 { "#555" } else { "#ddd" });
+            self.line((LEFT, y(value)), (WIDTH - RIGHT, y(value)), if i == 0 { "#555" } else { "#ddd" }, 1.0);
             self.text(LEFT - 6.0, y(value) + 4.0, "end", 12.0, &format!("{value:.decimals$}"));
         }
         self.text(LEFT - 6.0, TOP - 9.0, "end", 12.0, unit);
@@ -198,7 +198,7 @@ pub fn lines(title: &str, unit: &str, x_name: &str, xs: &[f64], series: &[Series
             xs.iter().zip(&series.values).map(|(&place, value)| value.map(|value| (x(place), y(value)))).collect();
         for pair in points.windows(2) {
             if let [Some(from), Some(to)] = *pair {
-                drawing.line(from, to, color(number));
+                drawing.line(from, to, color(number), 2.0);
             }
         }
         for &(x, y) in points.iter().flatten() {
@@ -262,7 +262,7 @@ pub fn timeline(title: &str, lanes: &[&str], stretches: &[Stretch]) -> String {
     for (i, lane) in lanes.iter().enumerate() {
         let top = TOP + i as f64 * LANE;
         drawing.text(LEFT - 8.0, top + LANE / 2.0 + 4.0, "end", 12.0, lane);
-        drawing.line((LEFT, top + LANE - 2.0), (WIDTH - RIGHT, top + LANE - 2.0), "#ddd");
+        drawing.line((LEFT, top + LANE - 2.0), (WIDTH - RIGHT, top + LANE - 2.0), "#ddd", 1.0);
     }
     for stretch in stretches {
         let (left, right) = (x(stretch.start_s), x(stretch.end_s));
