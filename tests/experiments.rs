@@ -249,10 +249,7 @@ fn a_sequential_load_costs_and_a_fused_one_hardly_does() {
     // The threads' own time, which other programs disturb less than the wall's.
     let time = |load: u32, trial: &str| {
         let case = cases.iter().find(|case| case["load"] == load && case["trial"] == trial).unwrap();
-        let of = |stage: &str| {
-            let time = &case["run"]["stats"][stage];
-            time["secs"].as_f64().unwrap() + 1e-9 * time["nanos"].as_f64().unwrap()
-        };
+        let of = |stage: &str| case["run"]["stages"][stage].as_f64().unwrap();
         of("decode") + of("augment")
     };
     assert!(time(12, "A, CPU, sequential") > 1.8 * time(1, "A, CPU, sequential"));

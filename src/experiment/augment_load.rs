@@ -7,7 +7,7 @@
 use super::report::plot::{Series, grouped_bars, heat_map, lines, timeline};
 use super::report::{Cell, Report, Table};
 use super::subject::{Model, Subject, no_gpu};
-use super::train::{LANES, Run, RunTimes};
+use super::train::{LANES, Run, RunTimes, skipped};
 use super::usage::{Percentiles, Sampling, Usage};
 use crate::device::Device;
 use crate::error::{Error, Result};
@@ -170,6 +170,7 @@ pub fn augment_load(
     report.tables = vec![summary(settings, models, &seconds), details(models, &cases)];
     answer(&mut report, settings, models, &cases, no_gpu.as_deref());
     plots(&mut report, settings, models, &cases, &seconds);
+    report.notes.extend(skipped(cases.iter().map(|case| &case.run)));
     for model in models.iter() {
         report.notes.push(format!("Step of {}: {}.", model.name, model.about));
     }

@@ -5,7 +5,7 @@ use super::events::Event;
 use super::report::plot::{Series, grouped_bars, histogram, timeline};
 use super::report::{Cell, Report, Table};
 use super::subject::{Model, Subject, no_gpu};
-use super::train::{LANES, Run, RunTimes};
+use super::train::{LANES, Run, RunTimes, skipped};
 use super::usage::Percentiles;
 use crate::error::{Error, Result};
 use crate::pipeline::{Builder, Pipeline};
@@ -111,9 +111,20 @@ struct Case {
     configuration: Configuration,
     build_s: f64,
     run: RunTimes,
+    /// By how much its rounds differ, as a share.
+    spread: f64,
 }
 
 impl Case {
+    fn take_better(&mut self, other: Self) {
+        let (own, others) = (self.pictures_per_s(), other.pictures_per_s());
+        let spread = self.spread.max(1.0 - own.min(others) / own.max(others));
+        if others > own {
+            *self = other;
+        }
+        self.spread = spread;
+    }
+
     fn pictures_per_s(&self) -> f64 {
         self.run.pictures() as f64 / self.run.seconds.max(f64::MIN_POSITIVE)
     }
@@ -148,8 +159,7 @@ pub fn configurations(
             done += 1;
             progress(&format!("{done}/{all} {}: {:.0} pictures/s", configuration.name(), case.pictures_per_s()));
             match cases.get_mut(number) {
-                Some(kept) if kept.pictures_per_s() < case.pictures_per_s() => *kept = case,
-                Some(_) => {}
+                Some(kept) => kept.take_better(case),
                 None => cases.push(case),
             }
         }
@@ -182,7 +192,8 @@ pub fn configurations(
         "rounds": settings.rounds, "step": model.about, "pictures_per_epoch": subject.len(), "seed": subject.seed,
     });
     report.tables = vec![ranking(&cases)];
-    report.notes = [
+    let spread = cases.iter().map(|case| case.spread).fold(0.0, f64::max);
+    let notes = [
         Some(format!("Training step: {}: {}.", model.name, model.about)),
         Some(format!("Each was measured {} times, in turn with the others; its best round counts.", settings.rounds.max(1))),
         Some("Set-up is building the pipeline and waiting for the first batch of each epoch; it counts, told apart from waits.".to_owned()),
@@ -191,10 +202,16 @@ pub fn configurations(
             no_gpu().unwrap_or_else(|| "the GPU path always pins what it copies, so there is no choice to measure".to_owned())
         )),
         too_large,
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
+        skipped(cases.iter().map(|case| &case.run)),
+        (spread > WITHIN).then(|| {
+            format!(
+                "Rounds of one configuration differed by up to {:.0} %: differences below that mean nothing. Measure longer \
+                 (--seconds), or on a quiet machine.",
+                100.0 * spread
+            )
+        }),
+    ];
+    report.notes.extend(notes.into_iter().flatten());
     plots(&mut report, &cases, smallest);
     report.figures = json!({
         "best": best.configuration, "smallest": smallest.configuration,
@@ -265,7 +282,7 @@ fn case(
     }
     let run = run.finish();
     on_event(&Event::RunEnd { run: name, seconds: run.seconds })?;
-    Ok(Case { configuration, build_s, run })
+    Ok(Case { configuration, build_s, run, spread: 0.0 })
 }
 
 fn ranking(cases: &[Case]) -> Table {

@@ -4,7 +4,7 @@ use super::environment::cores;
 use super::report::plot::{Series, grouped_bars};
 use super::report::{Cell, Report, Table};
 use super::subject::{Model, Subject, no_gpu};
-use super::train::{Run, RunTimes};
+use super::train::{Run, RunTimes, skipped};
 use crate::decode::{Decoder, probe};
 use crate::error::{Error, Result};
 use crate::picture::{Picture, Rect, Size, check_pixels};
@@ -26,6 +26,9 @@ const BLOCKED: f64 = 0.5;
 const TINY_PX: f64 = 64.0 * 64.0;
 /// Encoded pictures of fewer bytes each are better packed.
 const SMALL_BYTES: f64 = 16e3;
+
+/// A step that takes fewer seconds is none.
+const NO_STEP_S: f64 = 20e-6;
 
 /// What to run.
 #[derive(Debug, Clone)]
@@ -161,7 +164,7 @@ pub fn diagnose(
     let together = run.finish();
     progress(&format!("6/6 the whole: {:.0} pictures/s", rate(&together)));
 
-    let stats = pipeline.stats;
+    let stages = pipeline.stages;
     let pictures = pipeline.pictures().max(1) as f64;
     let findings = Findings {
         rates: Rates {
@@ -173,9 +176,9 @@ pub fn diagnose(
             whole: rate(&together),
         },
         per_picture: PerPicture {
-            read: stats.read.as_secs_f64() / pictures,
-            decode: stats.decode.as_secs_f64() / pictures,
-            augment: stats.augment.as_secs_f64() / pictures,
+            read: stages.read / pictures,
+            decode: stages.decode / pictures,
+            augment: stages.augment / pictures,
         },
         blocked: read.blocked(),
         accelerator_use: together.accelerator_use().unwrap_or(0.0),
@@ -198,7 +201,8 @@ pub fn diagnose(
     let series = [Series { name: "pictures per second".to_owned(), values }];
     let svg = grouped_bars("Pictures per second of each part", "1/s", &groups, &series);
     report.plot("parts", "How fast each part would be alone, and the whole", svg);
-    report.notes = vec![
+    report.notes.extend(skipped([&bare, &pipeline, &together].into_iter()));
+    report.notes.extend([
         format!("Training step: {}: {}.", model.name, model.about),
         "Read and decode: whole pictures; the pipeline decodes only what its operations need, so it may be faster."
             .to_owned(),
@@ -207,7 +211,7 @@ pub fn diagnose(
             "Transfer is not told apart: {}.",
             no_gpu().unwrap_or_else(|| "the parts here run on the CPU; see bench augment-load for the GPU".to_owned())
         ),
-    ];
+    ]);
     report.figures = json!({ "bottleneck": bottleneck, "gain": gain, "findings": findings });
     Ok(Diagnosis { report, bottleneck, gain })
 }
@@ -270,11 +274,12 @@ impl Findings {
     fn sentence(&self, bottleneck: Bottleneck) -> String {
         let PerPicture { read, decode, augment } = self.per_picture;
         let all = (read + decode + augment).max(1e-12);
-        let waits = format!(
-            "the whole runs at {:.0} pictures/s and the trainer computes {:.0} % of the time",
-            self.rates.whole,
-            100.0 * self.accelerator_use
-        );
+        let trainer = if self.rates.step.is_finite() {
+            format!("and the trainer computes {:.0} % of the time", 100.0 * self.accelerator_use)
+        } else {
+            "without a training step".to_owned()
+        };
+        let waits = format!("the whole runs at {:.0} pictures/s {trainer}", self.rates.whole);
         let of_worker = |what: &str, seconds: f64| {
             format!(
                 "{what} takes {:.2} of the {:.2} ms that a worker spends on a picture ({:.0} %)",
@@ -406,7 +411,7 @@ fn alone(pipeline: &Pipeline, time: Duration) -> Result<RunTimes> {
     Ok(run.finish())
 }
 
-/// Pictures per second of a training step on one batch, again and again.
+/// Pictures per second of a training step on one batch, again and again; infinite if it does nothing.
 fn cached(pipeline: &Pipeline, model: &mut Model, time: Duration) -> Result<f64> {
     let batch = pipeline.epoch(0).next().transpose()?;
     let batch = batch.ok_or_else(|| Error::parameter("diagnose", "source", "pictures that can be used", "none"))?;
@@ -416,7 +421,8 @@ fn cached(pipeline: &Pipeline, model: &mut Model, time: Duration) -> Result<f64>
         model.step.step(&batch)?;
         steps += 1;
     }
-    Ok((steps * batch.len()) as f64 / begin.elapsed().as_secs_f64())
+    let seconds = begin.elapsed().as_secs_f64() / steps as f64;
+    Ok(if seconds < NO_STEP_S { f64::INFINITY } else { batch.len() as f64 / seconds })
 }
 
 /// What threads did that read, and decoded if told to.

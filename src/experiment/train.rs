@@ -2,6 +2,7 @@
 
 use super::events::Event;
 use super::report::plot::Stretch;
+use super::run::StageSeconds;
 use super::step::Step;
 use super::usage::{Percentiles, percentiles};
 use crate::error::Result;
@@ -78,8 +79,10 @@ pub struct RunTimes {
     /// Its first 100,000 batches.
     #[serde(skip)]
     pub batches: Vec<BatchTimes>,
-    /// The pipelines' own account.
-    pub stats: Stats,
+    /// Where the pipelines' time went.
+    pub stages: StageSeconds,
+    /// Samples that could not be used and were skipped.
+    pub bad: u64,
 }
 
 impl<'a> Run<'a> {
@@ -173,8 +176,14 @@ impl<'a> Run<'a> {
     #[must_use]
     pub fn finish(self) -> RunTimes {
         let seconds = self.begin.elapsed().as_secs_f64();
-        RunTimes { seconds, epochs: self.epochs, batches: self.batches, stats: self.stats }
+        RunTimes { seconds, epochs: self.epochs, batches: self.batches, stages: self.stats.into(), bad: self.stats.bad }
     }
+}
+
+/// What to say about samples that runs skipped, if there were any.
+pub(super) fn skipped<'a>(runs: impl Iterator<Item = &'a RunTimes>) -> Option<String> {
+    let bad = runs.map(|run| run.bad).sum::<u64>();
+    (bad > 0).then(|| format!("Pictures that could not be used were skipped {bad} times: warpfeed run names them."))
 }
 
 impl RunTimes {

@@ -5,7 +5,7 @@ use super::environment::available_memory_bytes;
 use super::report::plot::{Series, grouped_bars};
 use super::report::{Cell, Report, Table};
 use super::subject::{Model, Subject};
-use super::train::{Run, RunTimes};
+use super::train::{Run, RunTimes, skipped};
 use crate::error::{Error, Result};
 use crate::pipeline::{Builder, Pipeline};
 use crate::recipe::random::RandomOp;
@@ -101,8 +101,9 @@ pub fn workers(
     for &batch_size in &settings.batch_sizes {
         report.answer.extend(answer(batch_size, &cases));
         let reason = cases.iter().find_map(|case| (case.batch_size == batch_size).then_some(case.run.as_ref().err()?));
-        report.notes.extend(reason.map(|reason| format!("Batches of {batch_size} were not all run: {reason}.")));
+        report.notes.extend(reason.map(|reason| format!("Batches of {batch_size} were not run: {reason}.")));
     }
+    report.notes.extend(skipped(cases.iter().filter_map(|case| case.run.as_ref().ok())));
     report.notes.push(format!("Training step: {step}."));
     if cases.iter().filter_map(|case| case.run.as_ref().ok()).all(|run| run.epochs.iter().all(|e| e.loss.is_none())) {
         report.notes.push("Loss and accuracy are blank: this step trains nothing (see --step).".to_owned());
@@ -140,7 +141,8 @@ fn answer(batch_size: usize, cases: &[Case]) -> Option<String> {
     let against = without.map_or_else(String::new, |(_, own)| {
         format!("; {:.2} times as fast as without workers ({own:.2} s)", own / seconds)
     });
-    Some(format!("Batches of {batch_size}: {best} workers are fastest, {seconds:.2} s per epoch{against}."))
+    let workers = if best == 1 { "worker" } else { "workers" };
+    Some(format!("Batches of {batch_size}: fastest with {best} {workers}, {seconds:.2} s per epoch{against}."))
 }
 
 /// Seconds per epoch, a row a number of workers.
