@@ -1,4 +1,5 @@
-//! Compiles kernels/*.cu for the host, in one translation unit, with a registry of what they declare `__global__`.
+//! Compiles kernels/*.cu for the host, in one translation unit, with a registry of what they declare `__global__`, and
+//! a call before each access to memory.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -23,30 +24,41 @@ fn main() {
             writeln!(entries, "    {{\"{name}\", {name}}},").expect("strings take everything");
         }
     }
-    let registry = format!("{includes}\nstatic const Kernel kernels[] = {{\n{entries}}};\n");
+    let registry = format!(
+        "{includes}
+namespace cuda_sim {{
+const Kernel kernels[] = {{
+{entries}}};
+const size_t kernel_count = sizeof(kernels) / sizeof(kernels[0]);
+}}
+"
+    );
     fs::write(out.join("registry.inc"), registry).expect("OUT_DIR can be written");
 
+    // Threads are switched by longjmp from one stack to another, which the fortified one takes for an error.
+    compiler(&out).file("cpp/sim.cpp").flag("-U_FORTIFY_SOURCE").compile("cuda_sim");
+    let mut kernels = compiler(&out);
+    // As nvcc's -fmad=false; `#pragma unroll` is for the device's compiler.
+    kernels.file("cpp/kernels.cpp").flag("-ffp-contract=off").flag("-Wno-unknown-pragmas");
+    if kernels.get_compiler().is_like_gnu() {
+        // The kernel's AddressSanitizer leaves it to others what its calls do. They come before each access, in place of
+        // code that looks into shadow memory, and nothing is put between variables.
+        kernels.flag("-fsanitize=kernel-address");
+        for parameter in ["instrumentation-with-call-threshold", "stack", "globals"] {
+            kernels.flag(format!("--param=asan-{parameter}=0"));
+        }
+    }
+    kernels.compile("cuda_sim_device_code");
+}
+
+fn compiler(out: &Path) -> cc::Build {
     let mut build = cc::Build::new();
-    build
-        .cpp(true)
-        .std("c++17")
-        .file("cpp/sim.cpp")
-        .include(&out)
-        .opt_level(2)
-        .warnings(true)
-        .warnings_into_errors(true)
-        // As nvcc's -fmad=false.
-        .flag("-ffp-contract=off")
-        .flag("-Wall")
-        // `#pragma unroll` is for the device's compiler.
-        .flag("-Wno-unknown-pragmas")
-        // Threads are switched by longjmp from one stack to another, which the fortified one takes for an error.
-        .flag("-U_FORTIFY_SOURCE");
+    build.cpp(true).std("c++17").include(out).opt_level(2).warnings(true).warnings_into_errors(true).flag("-Wall");
     // For instance -fsanitize=undefined.
     for flag in env::var("CUDA_SIM_CXXFLAGS").unwrap_or_default().split_whitespace() {
         build.flag(flag);
     }
-    build.compile("cuda_sim");
+    build
 }
 
 /// kernels/*.cu, in the order of their names.

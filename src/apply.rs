@@ -2,7 +2,10 @@
 
 use crate::cpu::executor::{Executor, Job};
 use crate::cpu::output::{Output, Tables};
-use crate::decode::probe;
+use crate::cuda::Encoded;
+use crate::cuda::gpu::{Gpu, Sample, Settings};
+use crate::decode::{Header, probe};
+use crate::device::{DecodePath, Device};
 use crate::error::Result;
 use crate::picture::check_pixels;
 use crate::pipeline::{Orientation, oriented};
@@ -10,7 +13,9 @@ use crate::recipe::Strategy;
 use crate::recipe::filter::PassOrder;
 use crate::recipe::lower::split_epilogue;
 use crate::recipe::op::Op;
-use crate::tensor::{DType, HostBuffer, Layout, Tensor};
+use crate::source::{EncodedPictures, Source};
+use crate::tensor::{DType, HostBuffer, Layout, Storage, Tensor};
+use std::sync::Arc;
 
 /// How [`apply`] works.
 #[derive(Debug, Clone, Copy)]
@@ -25,6 +30,10 @@ pub struct ApplyOptions {
     pub accept_truncated: bool,
     /// Largest picture accepted, in pixels, as stored and at any point of the operations.
     pub max_pixels: u64,
+    /// Where the operations run. The result comes to host memory in any case.
+    pub device: Device,
+    /// Who decodes where they run on a GPU.
+    pub decode: DecodePath,
 }
 
 impl Default for ApplyOptions {
@@ -35,6 +44,8 @@ impl Default for ApplyOptions {
             orientation: Orientation::default(),
             accept_truncated: false,
             max_pixels: crate::pipeline::DEFAULT_MAX_PIXELS,
+            device: Device::Cpu,
+            decode: DecodePath::Cpu,
         }
     }
 }
@@ -73,7 +84,26 @@ pub fn apply(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Result<Tensor>
         None => (DType::U8, Layout::Nhwc, [1, height, width, 3]),
     };
     let tables = Tables::new(dtype, epilogue.normalize);
-    let mut buffer = HostBuffer::new(3 * width * height * dtype.size_bytes());
+    let mut buffer = HostBuffer::new(dtype, 3 * width * height * dtype.size_bytes());
+    if let Some(ordinal) = options.device.resolve()? {
+        let settings = Settings {
+            size,
+            dtype,
+            layout,
+            strategy: options.strategy,
+            order: options.pass_order,
+            decode: options.decode,
+            accept_truncated: options.accept_truncated,
+            max_px: options.max_pixels,
+            batch_size: 1,
+            flights: 1,
+            outputs: 0,
+            threads: 1,
+            memory_bytes: None,
+        };
+        on_gpu(&Gpu::open(ordinal, settings, &tables)?, bytes, &header, &recipe, buffer.as_bytes_mut())?;
+        return Ok(Tensor::new(Storage::Host(buffer), shape, dtype, layout));
+    }
     let job = Job {
         bytes,
         header: &header,
@@ -84,5 +114,24 @@ pub fn apply(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Result<Tensor>
         max_px: options.max_pixels,
     };
     Executor::new()?.run(&job, &mut Output::new(buffer.as_bytes_mut(), size, &tables, layout))?;
-    Ok(Tensor::new(buffer, shape, dtype, layout))
+    Ok(Tensor::new(Storage::Host(buffer), shape, dtype, layout))
+}
+
+/// A batch of one.
+fn on_gpu(gpu: &Gpu, bytes: &[u8], header: &Header, ops: &[Op], out: &mut [u8]) -> Result<()> {
+    let source: Arc<dyn Source> = Arc::new(EncodedPictures::new([(bytes.to_vec(), 0)]));
+    let encoded = Encoded::read(&source, 0, Vec::new())?;
+    let (mut worker, mut flight) = (gpu.worker()?, gpu.begin(1)?);
+    let sample = Sample { place: 0, header, ops };
+    let prepared = gpu.prepare(&mut worker, &flight, encoded, &sample).and_then(|_| {
+        let (bad, _) = gpu.decode_on_engines(&mut flight)?;
+        bad.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
+    });
+    // Whatever it has under way is waited for before it goes.
+    gpu.give_worker(worker);
+    if let Err(error) = prepared {
+        gpu.abandon(flight);
+        return Err(error);
+    }
+    gpu.submit(flight, &[0], &[0], 0)?.read(out)
 }

@@ -1,6 +1,8 @@
 //! Where recipes run.
 
+use crate::cuda;
 use crate::error::{Error, Result};
+use std::fmt;
 use std::str::FromStr;
 
 /// Where the augmentations run.
@@ -13,6 +15,16 @@ pub enum Device {
     Cpu,
     /// On the CUDA device of this number.
     Cuda(u32),
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Cpu => f.write_str("cpu"),
+            Self::Cuda(ordinal) => write!(f, "cuda:{ordinal}"),
+        }
+    }
 }
 
 impl FromStr for Device {
@@ -37,37 +49,65 @@ impl FromStr for Device {
     }
 }
 
-/// The names that the CUDA driver goes by.
-const DRIVER_NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
-
 impl Device {
     /// Says whether this device can run a pipeline, and if not, why.
     ///
     /// # Errors
     /// [`Error::Device`] with what was looked for.
     pub fn available(self) -> Result<()> {
-        let Self::Cuda(index) = self else { return Ok(()) };
-        let call = format!("open CUDA device {index}");
-        let looked_for = DRIVER_NAMES.join(" and ");
-        let message = if driver_is_there() {
-            "found the NVIDIA driver, but this version of warpfeed has no GPU back end yet: use Device::Cpu (--device cpu)"
-                .to_owned()
-        } else {
-            format!(
-                "no NVIDIA driver on this machine (looked for {looked_for} where the system's loader looks, \
-                 LD_LIBRARY_PATH included), and this version of warpfeed has no GPU back end yet: use Device::Cpu (--device cpu)"
-            )
-        };
-        Err(Error::Device { call, message })
+        match self {
+            Self::Auto | Self::Cpu => Ok(()),
+            Self::Cuda(ordinal) => cuda::available(ordinal),
+        }
+    }
+
+    /// The CUDA device to use, if any.
+    pub(crate) fn resolve(self) -> Result<Option<u32>> {
+        match self {
+            Self::Cpu => Ok(None),
+            Self::Auto => Ok(cuda::available(0).is_ok().then_some(0)),
+            Self::Cuda(ordinal) => cuda::available(ordinal).map(|()| Some(ordinal)),
+        }
     }
 }
 
-fn driver_is_there() -> bool {
-    DRIVER_NAMES.iter().any(|name| {
-        // SAFETY: loading NVIDIA's driver library runs its initialisers, which any program may run at any time, and
-        // nothing of it is called here.
-        #[allow(unsafe_code)]
-        let library = unsafe { libloading::Library::new(*name) };
-        library.is_ok()
-    })
+/// Who decodes JPEGs where recipes run on a GPU. Other formats, and JPEGs of a kind that a decoder does not take, go to
+/// one that does; so does a picture that it fails on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DecodePath {
+    /// Each picture where it will be done first, by what the decoders were measured to take. nvJPEG's pixels differ a
+    /// little from the CPU's, and which picture goes where differs from run to run.
+    #[default]
+    Auto,
+    /// The CPU, and only the part that is needed: the bytes of [`Device::Cpu`].
+    Cpu,
+    /// nvJPEG: Huffman codes on the CPU, the rest on the device.
+    Hybrid,
+    /// nvJPEG on the device's JPEG engines, which data-centre cards since the A100 have; what they do not take goes the
+    /// hybrid way.
+    Hardware,
+}
+
+impl FromStr for DecodePath {
+    type Err = Error;
+
+    /// Reads `auto`, `cpu`, `hybrid` or `hardware`.
+    ///
+    /// ```
+    /// # use warpfeed::DecodePath;
+    /// assert_eq!("hybrid".parse::<DecodePath>()?, DecodePath::Hybrid);
+    /// assert!("gpu".parse::<DecodePath>().is_err());
+    /// # Ok::<(), warpfeed::Error>(())
+    /// ```
+    fn from_str(text: &str) -> Result<Self> {
+        Ok(match text {
+            "auto" => Self::Auto,
+            "cpu" => Self::Cpu,
+            "hybrid" => Self::Hybrid,
+            "hardware" => Self::Hardware,
+            _ => {
+                return Err(Error::parameter("decode", "path", "auto, cpu, hybrid or hardware", format!("{text:?}")));
+            }
+        })
+    }
 }

@@ -64,10 +64,14 @@
 //!
 //! `cli` (default) builds the command `warpfeed`. Without it (`default-features = false`) the crate needs no argument
 //! parser and no progress bar; the library is the same.
+//!
+//! `candle` gives batches to candle 0.11 ([`Tensor::into_candle`], [`Batch::into_candle`]), `dlpack` to whatever speaks
+//! DLPack ([`Tensor::into_dlpack`]), both without a copy.
 
 mod apply;
 mod atomic;
 mod cpu;
+mod cuda;
 mod decode;
 mod device;
 mod doctor;
@@ -87,14 +91,17 @@ mod tensor;
 use mozjpeg_sys as _;
 
 pub use apply::{ApplyOptions, apply};
+pub use cuda::CudaBuffer;
 pub use decode::{Decoder, Format, Header, probe};
-pub use device::Device;
+pub use device::{DecodePath, Device};
 pub use doctor::{Check, doctor};
 pub use encode::{JpegColor, JpegOptions, Sampling, encode_jpeg};
 pub use error::{Error, Result};
 pub use npy::write_npy;
 pub use picture::{Picture, Pixel, Rect, Size};
-pub use pipeline::{BadSample, Batch, Builder, Epoch, LastBatch, MemoryBound, OnError, Orientation, Pipeline, Stats};
+pub use pipeline::{
+    BadSample, Batch, Builder, Epoch, EpochState, LastBatch, MemoryBound, OnError, Orientation, Pipeline, Stats,
+};
 pub use recipe::Strategy;
 pub use recipe::draw::Draw;
 pub use recipe::filter::PassOrder;
@@ -105,7 +112,7 @@ pub use recipe::random::{
     random_erosion, random_grayscale, random_horizontal_flip, random_resized_crop, random_rotation,
     random_vertical_flip, repeat,
 };
-pub use sampler::{Order, Sampler, Shard};
+pub use sampler::{Even, Order, Sampler, Shard};
 pub use sheet::{contact_sheet, write_png};
 pub use source::{EncodedPictures, ImageFolder, ListFile, MAX_ENCODED_BYTES, Source, open};
 pub use tensor::{DType, Element, Layout, Tensor};

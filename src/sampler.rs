@@ -105,19 +105,30 @@ pub struct Sampler {
     seed: u64,
     shuffle: bool,
     shard: Shard,
+    even: Option<Even>,
+}
+
+/// What makes all shards of an epoch equally long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Even {
+    /// Where a shard has one sample fewer than others, a sample from the start of the order follows at its end, as
+    /// padding ([`Order::padding`]).
+    Padded,
+    /// Where a shard has one sample more than others, it is left out of the epoch.
+    Cut,
 }
 
 impl Sampler {
     /// `len` samples in their own order.
     #[must_use]
     pub const fn sequential(len: u64) -> Self {
-        Self { len, seed: 0, shuffle: false, shard: Shard::WHOLE }
+        Self { len, seed: 0, shuffle: false, shard: Shard::WHOLE, even: None }
     }
 
     /// `len` samples, shuffled anew each epoch.
     #[must_use]
     pub const fn shuffled(len: u64, seed: u64) -> Self {
-        Self { len, seed, shuffle: true, shard: Shard::WHOLE }
+        Self { len, seed, shuffle: true, shard: Shard::WHOLE, even: None }
     }
 
     /// The same order, of which only this shard's positions are given.
@@ -126,10 +137,51 @@ impl Sampler {
         Self { shard, ..self }
     }
 
-    /// Samples an epoch, this shard only.
+    /// The same order, its shards made equally long.
+    ///
+    /// ```
+    /// # use warpfeed::{Even, Sampler, Shard};
+    /// let order = |shard, even| Sampler::sequential(5).shard(shard).even(even).epoch(0);
+    /// let (first, second) = (Shard::new(0, 2)?, Shard::new(1, 2)?);
+    /// let padded = order(second, Even::Padded);
+    /// assert_eq!((padded.iter().collect::<Vec<_>>(), padded.padding()), (vec![1, 3, 0], 1));
+    /// assert_eq!(order(first, Even::Padded).iter().collect::<Vec<_>>(), [0, 2, 4]);
+    /// assert_eq!(order(first, Even::Cut).iter().collect::<Vec<_>>(), [0, 2]);
+    /// # Ok::<(), warpfeed::Error>(())
+    /// ```
+    #[must_use]
+    pub const fn even(self, even: Even) -> Self {
+        Self { even: Some(even), ..self }
+    }
+
+    /// Samples an epoch, this shard only, padding not counted.
     #[must_use]
     pub const fn len(&self) -> u64 {
-        self.shard.share(self.len)
+        match self.even {
+            Some(Even::Cut) => self.len / self.shard.count as u64,
+            Some(Even::Padded) | None => self.shard.share(self.len),
+        }
+    }
+
+    /// How many positions of this shard's order are padding: 0 or 1.
+    #[must_use]
+    pub const fn padding(&self) -> u64 {
+        match self.even {
+            Some(Even::Padded) => self.len.div_ceil(self.shard.count as u64) - self.shard.share(self.len),
+            Some(Even::Cut) | None => 0,
+        }
+    }
+
+    pub(crate) const fn own_shard(&self) -> Shard {
+        self.shard
+    }
+
+    pub(crate) const fn is_shuffled(&self) -> bool {
+        self.shuffle
+    }
+
+    pub(crate) const fn is_even(&self) -> bool {
+        self.even.is_some()
     }
 
     /// Whether this shard has no samples at all.
@@ -145,20 +197,34 @@ impl Sampler {
     #[must_use]
     pub fn epoch(&self, epoch: u64) -> Order {
         let mut draw = Draw::new(self.seed, epoch, Domain::Order, 0);
-        let indices = match u32::try_from(self.len) {
-            _ if !self.shuffle => Indices::Stride(self.shard),
-            Ok(len) => Indices::Narrow(self.shuffled_share((0..len).collect(), &mut draw)),
-            Err(_) => Indices::Wide(self.shuffled_share((0..self.len).collect(), &mut draw)),
+        let (indices, padding) = match u32::try_from(self.len) {
+            _ if !self.shuffle => (Indices::Stride(self.shard), self.padding_from()),
+            Ok(len) => {
+                let (share, padding) = self.shuffled_share((0..len).collect(), &mut draw);
+                (Indices::Narrow(share), padding.map(u64::from))
+            }
+            Err(_) => {
+                let (share, padding) = self.shuffled_share((0..self.len).collect(), &mut draw);
+                (Indices::Wide(share), padding)
+            }
         };
-        Order { indices, len: self.len() }
+        Order { indices, len: self.len(), padding }
     }
 
-    fn shuffled_share<T: Copy>(&self, mut all: Vec<T>, draw: &mut Draw) -> Vec<T> {
+    fn shuffled_share<T: Copy>(&self, mut all: Vec<T>, draw: &mut Draw) -> (Vec<T>, Option<T>) {
         draw.shuffle(&mut all);
         if self.shard.count == 1 {
-            return all;
+            return (all, None);
         }
-        all.into_iter().skip(self.shard.index as usize).step_by(self.shard.count as usize).collect::<Box<[T]>>().into()
+        let padding = self.padding_from().map(|position| all[position as usize]);
+        let share = all.into_iter().skip(self.shard.index as usize).step_by(self.shard.count as usize);
+        (share.take(self.len() as usize).collect::<Box<[T]>>().into(), padding)
+    }
+
+    /// Which position of the whole order this shard's padding repeats: the order goes on from its start.
+    fn padding_from(&self) -> Option<u64> {
+        let position = u64::from(self.shard.index).checked_sub(self.len % u64::from(self.shard.count))?;
+        (self.padding() > 0).then(|| position.checked_rem(self.len)).flatten()
     }
 
     /// Another sample in place of the bad sample `index`: any of all samples but itself, drawn anew for each
@@ -175,7 +241,9 @@ impl Sampler {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Order {
     indices: Indices,
+    /// Positions, padding not counted.
     len: u64,
+    padding: Option<u64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -186,23 +254,30 @@ enum Indices {
 }
 
 impl Order {
-    /// Number of positions.
+    /// Number of positions, padding included.
     #[must_use]
     pub const fn len(&self) -> u64 {
-        self.len
+        self.len + self.padding()
     }
 
     /// Whether it has no positions.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len() == 0
+    }
+
+    /// How many positions at the end repeat a sample of another shard, so that all shards are equally long
+    /// ([`Even::Padded`]): 0 or 1.
+    #[must_use]
+    pub const fn padding(&self) -> u64 {
+        self.padding.is_some() as u64
     }
 
     /// The index of the sample at `position`; `None` past the end.
     #[must_use]
     pub fn get(&self, position: u64) -> Option<u64> {
         if position >= self.len {
-            return None;
+            return self.padding.filter(|_| position == self.len);
         }
         Some(match &self.indices {
             Indices::Stride(shard) => position * u64::from(shard.count) + u64::from(shard.index),
@@ -213,7 +288,7 @@ impl Order {
 
     /// The sample indices in order.
     pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
-        (0..self.len).map_while(|position| self.get(position))
+        (0..self.len()).map_while(|position| self.get(position))
     }
 }
 
@@ -276,6 +351,37 @@ mod tests {
                     }
                 }
                 assert_eq!(merged, whole.iter().map(|&s| Some(s)).collect::<Vec<_>>());
+            }
+        }
+    }
+
+    #[test]
+    fn even_shards_have_one_length() {
+        for base in
+            [Sampler::sequential(103), Sampler::shuffled(103, 1), Sampler::shuffled(2, 1), Sampler::shuffled(0, 1)]
+        {
+            let whole = order(base, 3);
+            for count in [1, 2, 3, 7, 103, 104, 250] {
+                for even in [Even::Padded, Even::Cut] {
+                    let (mut seen, mut positions) = (Vec::new(), std::collections::BTreeSet::new());
+                    for index in 0..count {
+                        let shard = base.shard(Shard::new(index, count).unwrap());
+                        let (own, plain) = (shard.even(even).epoch(3), order(shard, 3));
+                        let indices: Vec<u64> = own.iter().collect();
+                        assert_eq!(indices.len() as u64, own.len());
+                        assert_eq!(own.len() - own.padding(), shard.even(even).len());
+                        assert_eq!(own.padding(), shard.even(even).padding());
+                        positions.insert(own.len());
+                        let real = &indices[..indices.len() - own.padding() as usize];
+                        assert!(plain.starts_with(real) && indices.iter().all(|index| whole.contains(index)));
+                        seen.extend_from_slice(real);
+                    }
+                    assert_eq!(positions.len(), 1, "{even:?}, {count} shards");
+                    seen.sort_unstable();
+                    seen.dedup();
+                    let left_out = if even == Even::Cut { whole.len() % count as usize } else { 0 };
+                    assert_eq!(seen.len(), whole.len() - left_out, "{even:?}, {count} shards");
+                }
             }
         }
     }

@@ -12,7 +12,7 @@ use warpfeed::experiment::augment_load::{self, augment_load};
 use warpfeed::experiment::configurations::{self, configurations};
 use warpfeed::experiment::diagnose::{self, Bottleneck, Diagnosis, diagnose};
 use warpfeed::experiment::events::Event;
-use warpfeed::experiment::step::{Step, StepResult};
+use warpfeed::experiment::step::{Outcome, Step};
 use warpfeed::experiment::subject::{Model, Subject};
 use warpfeed::experiment::train::Run;
 use warpfeed::experiment::usage::Sampling;
@@ -31,19 +31,31 @@ struct Sleeping {
 }
 
 impl Step for Sleeping {
-    fn step(&mut self, batch: &Batch) -> Result<StepResult> {
-        assert!(!batch.is_empty());
+    fn name(&self) -> String {
+        format!("sleeping {:?}", self.length)
+    }
+
+    fn train(&mut self, batch: Batch) -> Result<Outcome> {
         let start = Instant::now();
+        assert!(!batch.is_empty());
         std::thread::sleep(self.length);
+        drop(batch);
         self.slept += start.elapsed();
         self.steps += 1;
-        Ok(StepResult::default())
+        Ok(Outcome { loss: Some(1.0 / self.steps as f64), accuracy: None })
+    }
+
+    fn learning_rate(&self) -> Option<f64> {
+        Some(0.01)
     }
 }
 
 fn model(ms: u64) -> Model {
+    if ms == 0 {
+        return Model::none();
+    }
     let step = Box::new(Sleeping { length: Duration::from_millis(ms), ..Sleeping::default() });
-    Model { name: format!("{ms} ms"), about: format!("sleeps {ms} ms"), step }
+    Model { name: format!("{ms} ms"), step }
 }
 
 fn crop(side: u32) -> RandomOp {
@@ -175,7 +187,7 @@ fn figures_agree_with_a_stopwatch() {
     let count = |is: fn(&Event) -> bool| events.iter().filter(|event| is(event)).count();
     assert_eq!(count(|event| matches!(event, Event::Batch { pictures: 4, .. })), 18);
     assert_eq!(count(|event| matches!(event, Event::SetUp { .. })), 3);
-    assert_eq!(count(|event| matches!(event, Event::Epoch { pictures: 24, loss: None, .. })), 3);
+    assert_eq!(count(|event| matches!(event, Event::Epoch { pictures: 24, loss: Some(_), accuracy: None, .. })), 3);
 }
 
 /// A run of a stated time ends in time, in the midst of an epoch.
@@ -266,18 +278,16 @@ fn a_sequential_load_costs_and_a_fused_one_hardly_does() {
 #[test]
 fn the_workers_grid_has_every_epoch_and_says_what_it_left_out() {
     let subject = Subject::new("made", source(20));
-    let settings = workers::Settings {
-        workers: vec![0, 2],
-        batch_sizes: vec![4, 1000],
-        epochs: 2,
-        ops: vec![crop(16)],
-        learning_rate: Some(0.01),
-    };
+    let settings =
+        workers::Settings { workers: vec![0, 2], batch_sizes: vec![4, 1000], epochs: 2, ops: vec![crop(16)] };
     let report = workers(&subject, &settings, &mut || Ok(model(1)), &mut |_| ()).unwrap();
     let grid = &report.json()["tables"][1];
     let rows = grid["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 4, "two epochs each of 0 and 2 workers");
     assert_eq!((&rows[0][7], &rows[0][8], &rows[3][8]), (&4.0.into(), &0.0.into(), &2.0.into()));
+    // The step tells 1, 1/2, ... 1/5 in the first epoch.
+    assert!((rows[0][2].as_f64().unwrap() - 137.0 / 300.0).abs() < 1e-9, "{}", rows[0][2]);
+    assert_eq!((&rows[0][3], &rows[0][6]), (&Value::Null, &"0.01".into()));
     assert!(rows[0][5].as_f64() < rows[1][5].as_f64(), "the run's duration grows");
     assert!(
         report.notes.iter().any(|note| note.contains("1000") && note.contains("20 pictures")),
@@ -357,7 +367,7 @@ fn the_command_writes_reports_and_whole_lines_of_events() {
     assert!(text.contains("Code:    .threads(1).prefetch("), "{text}");
 
     for (args, words) in [
-        (&["bench", "workers", &pictures, "--step", "resnet-9000"][..], "resnet-18"),
+        (&["bench", "workers", &pictures, "--step", "resnet9000"][..], "resnet18"),
         (&["bench", "diagnose", &path("nowhere")], "nowhere"),
         (&["bench", "peers", "--from", &path("nothing.json")], "nothing.json"),
     ] {

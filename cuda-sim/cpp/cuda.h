@@ -23,7 +23,8 @@ struct Here {
     Coordinates thread, block, block_size, grid_size;
 };
 
-extern thread_local Here here;
+// No `thread_local`, for which another file would call a function.
+extern __thread Here here;
 
 // Waits for the other threads of the block.
 void synchronize();

@@ -1,6 +1,7 @@
 // Runs kernels on the host: a block's threads are fibers, each with a stack of its own, and go on from one
 // __syncthreads to the next, in an order that changes from phase to phase, so that a missing one is noticed. That some
-// threads of a block wait and others have ended is refused.
+// threads of a block wait and others have ended is refused. Each access of a kernel to memory is checked where somebody
+// says what memory there is.
 
 #include <csetjmp>
 #include <csignal>
@@ -8,31 +9,71 @@
 #include <memory>
 #include <vector>
 
+#include <link.h>
 #include <sys/mman.h>
 #include <ucontext.h>
 #include <unistd.h>
 
 #include "cuda.h"
-
-#include "../../kernels/params.cuh"
-
-struct Kernel {
-    const char* name;
-    void (*function)(warpfeed::Launch);
-};
-
-#include "registry.inc"
+#include "kernel.h"
 
 namespace cuda_sim {
 
-thread_local Here here;
+__thread Here here;
 
 namespace {
+
+// What a kernel may touch, asked of whoever has the memory. Null: everything.
+struct Memory {
+    // The range, its end excluded, that holds an address. False if there is none.
+    bool (*range)(uintptr_t address, uintptr_t* start, uintptr_t* end) = nullptr;
+    // Is told of an access that is refused: `what` says who did what.
+    void (*illegal)(uintptr_t address, size_t bytes, const char* what) = nullptr;
+};
+Memory memory;
+
+struct Range {
+    uintptr_t start = 0, end = 0;
+
+    bool holds(uintptr_t address, size_t bytes) const {
+        return address >= start && address < end && bytes <= end - address;
+    }
+};
+
+// Constants, and this thread's statics, which are shared memory: what the library or program that has the kernels was
+// loaded to.
+std::vector<Range> own_ranges() {
+    std::vector<Range> ranges;
+    dl_iterate_phdr(
+        [](dl_phdr_info* info, size_t, void* found) {
+            auto& ranges = *static_cast<std::vector<Range>*>(found);
+            const size_t before = ranges.size();
+            bool own = false;
+            for (int i = 0; i < info->dlpi_phnum; i++) {
+                const auto& header = info->dlpi_phdr[i];
+                const uintptr_t start = header.p_type == PT_TLS ? reinterpret_cast<uintptr_t>(info->dlpi_tls_data)
+                                                                : info->dlpi_addr + header.p_vaddr;
+                if ((header.p_type == PT_TLS && start != 0) || header.p_type == PT_LOAD) {
+                    ranges.push_back({start, start + header.p_memsz});
+                    own |= ranges.back().holds(reinterpret_cast<uintptr_t>(kernels), 1);
+                }
+            }
+            if (!own) {
+                ranges.resize(before);
+            }
+            return own ? 1 : 0;
+        },
+        &ranges);
+    return ranges;
+}
 
 constexpr size_t kStackBytes = 64 << 10;
 constexpr uint32_t kMaxThreads = 1024;
 
-enum class State { ready, waiting, ended };
+enum class State { ready, waiting, ended, faulted };
+
+// What becomes of a launch; `cuda_sim_launch` returns it.
+enum Status { done = 0, refused = 1, diverged = 2, faulted = 3 };
 
 struct Machine;
 thread_local Machine* machine = nullptr;
@@ -52,6 +93,10 @@ struct Machine {
     const Kernel* kernel = nullptr;
     warpfeed::Launch launch = {};
     bool running = false;
+    // Ranges found lately, of which a kernel uses few at a time, and the place for the next.
+    Range known[4];
+    size_t next = 0;
+    std::vector<Range> own = own_ranges();
 
     ~Machine() {
         for (const auto& fiber : fibers) {
@@ -105,8 +150,41 @@ struct Machine {
         setcontext(&context);
     }
 
-    // Runs a block. False if some of its threads wait for others that have ended.
-    bool block(uint32_t threads, uint32_t seed) {
+    // Whether a kernel may touch this.
+    bool allowed(uintptr_t address, size_t bytes) {
+        for (const Range& range : known) {
+            if (range.holds(address, bytes)) {
+                return true;
+            }
+        }
+        const uintptr_t stack = reinterpret_cast<uintptr_t>(current->stack);
+        if (Range{stack, stack + kStackBytes}.holds(address, bytes)) {
+            return true;
+        }
+        for (const Range& range : own) {
+            if (range.holds(address, bytes)) {
+                return true;
+            }
+        }
+        Range found;
+        if (!memory.range(address, &found.start, &found.end) || !found.holds(address, bytes)) {
+            return false;
+        }
+        known[next++ % 4] = found;
+        return true;
+    }
+
+    // The stacks of threads that have not ended are given up.
+    Status abandon(Status status) {
+        for (auto& fiber : fibers) {
+            fiber->started = false;
+        }
+        return status;
+    }
+
+    // Runs a block, until all threads have ended, one has touched what it may not, or some wait for others that have
+    // ended.
+    Status block(uint32_t threads, uint32_t seed) {
         for (uint32_t i = 0; i < threads; i++) {
             fibers[i]->state = State::ready;
         }
@@ -117,25 +195,20 @@ struct Machine {
                 const uint32_t thread = phase % 2 == 0 ? i : threads - 1 - i;
                 here.thread = {thread % across, thread / across % down, thread / (across * down)};
                 enter(*fibers[thread]);
+                if (fibers[thread]->state == State::faulted) {
+                    return abandon(faulted);
+                }
                 waiting += fibers[thread]->state == State::waiting ? 1 : 0;
             }
             if (waiting == 0) {
-                return true;
+                return done;
             }
             if (waiting != threads) {
-                // The stacks of those that wait are given up.
-                for (auto& fiber : fibers) {
-                    fiber->started = false;
-                }
-                return false;
+                return abandon(diverged);
             }
         }
     }
 };
-
-}  // namespace
-
-namespace {
 
 // Says where a kernel touched memory that is not there; then the fault takes its course.
 void report_fault(int signal) {
@@ -151,6 +224,19 @@ void report_fault(int signal) {
     ::signal(signal, SIG_DFL);
 }
 
+// Before each access of a kernel. One that is refused is not made: the thread never returns.
+void check(uintptr_t address, size_t bytes, const char* access) {
+    if (!memory.range || machine->allowed(address, bytes)) {
+        return;
+    }
+    char text[160];
+    snprintf(
+        text, sizeof(text), "%s of %zu bytes by thread (%u, %u, %u) of block (%u, %u, %u)", access, bytes,
+        here.thread.x, here.thread.y, here.thread.z, here.block.x, here.block.y, here.block.z);
+    memory.illegal(address, bytes, text);
+    machine->leave(State::faulted);
+}
+
 }  // namespace
 
 void synchronize() {
@@ -159,30 +245,65 @@ void synchronize() {
 
 }  // namespace cuda_sim
 
+// The compiler's calls.
+#define CUDA_SIM_ACCESS(bytes)                                       \
+    extern "C" void __asan_load##bytes##_noabort(uintptr_t address) { \
+        cuda_sim::check(address, bytes, "a load");                    \
+    }                                                                 \
+    extern "C" void __asan_store##bytes##_noabort(uintptr_t address) { \
+        cuda_sim::check(address, bytes, "a store");                    \
+    }
+CUDA_SIM_ACCESS(1)
+CUDA_SIM_ACCESS(2)
+CUDA_SIM_ACCESS(4)
+CUDA_SIM_ACCESS(8)
+CUDA_SIM_ACCESS(16)
+
 extern "C" {
 
+void __asan_loadN_noabort(uintptr_t address, size_t bytes) {
+    cuda_sim::check(address, bytes, "a load");
+}
+
+void __asan_storeN_noabort(uintptr_t address, size_t bytes) {
+    cuda_sim::check(address, bytes, "a store");
+}
+
+void __asan_handle_no_return() {}
+
+// Has each access of kernels checked, before the first launch.
+void cuda_sim_check_with(
+    bool (*range)(uintptr_t, uintptr_t*, uintptr_t*), void (*illegal)(uintptr_t, size_t, const char*)) {
+    cuda_sim::memory = {range, illegal};
+}
+
 size_t cuda_sim_kernel_count() {
-    return sizeof(kernels) / sizeof(kernels[0]);
+    return cuda_sim::kernel_count;
 }
 
 const char* cuda_sim_kernel_name(size_t i) {
-    return kernels[i].name;
+    return cuda_sim::kernels[i].name;
 }
 
-// Runs a kernel to its end. 0, or 1: no such grid or memory, 2: not all threads of a block reach a __syncthreads.
+// Runs a kernel to its end. 0, or 1: no such grid or memory, 2: not all threads of a block reach a __syncthreads, 3: an
+// access was refused.
 int cuda_sim_launch(size_t kernel, const uint32_t* grid, const uint32_t* block, const warpfeed::Launch* launch) {
     using namespace cuda_sim;
     static thread_local Machine own;
     const uint64_t threads = uint64_t{block[0]} * block[1] * block[2];
     if (threads == 0 || threads > kMaxThreads || uint64_t{grid[0]} * grid[1] * grid[2] == 0 || grid[1] > 65535 ||
         grid[2] > 65535 || !own.grow(static_cast<uint32_t>(threads))) {
-        return 1;
+        return refused;
     }
     static const auto unreported = std::signal(SIGSEGV, report_fault);
     static_cast<void>(unreported);
     machine = &own;
     own.kernel = &kernels[kernel];
     own.launch = *launch;
+    // What was there may be gone.
+    for (Range& range : own.known) {
+        range = {};
+    }
     here.block_size = {block[0], block[1], block[2]};
     here.grid_size = {grid[0], grid[1], grid[2]};
     for (uint32_t z = 0; z < grid[2]; z++) {
@@ -190,15 +311,15 @@ int cuda_sim_launch(size_t kernel, const uint32_t* grid, const uint32_t* block, 
             for (uint32_t x = 0; x < grid[0]; x++) {
                 here.block = {x, y, z};
                 own.running = true;
-                const bool done = own.block(static_cast<uint32_t>(threads), x + y);
+                const Status status = own.block(static_cast<uint32_t>(threads), x + y);
                 own.running = false;
-                if (!done) {
-                    return 2;
+                if (status != done) {
+                    return status;
                 }
             }
         }
     }
-    return 0;
+    return done;
 }
 
 // Whole pages for `bytes` bytes between two that no one may touch: beyond them a kernel ends with a fault. The end of

@@ -7,6 +7,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fmt;
 
 unsafe extern "C" {
+    fn cuda_sim_check_with(range: Range, illegal: Illegal);
     fn cuda_sim_kernel_count() -> usize;
     fn cuda_sim_kernel_name(i: usize) -> *const c_char;
     fn cuda_sim_map(bytes: usize) -> *mut u8;
@@ -17,13 +18,30 @@ unsafe extern "C" {
 /// The parameter of every kernel (`Launch` in kernels/params.cuh), as bytes.
 pub const LAUNCH_BYTES: usize = 24;
 
+/// Finds the range of memory, its end excluded, that holds an address. False if there is none.
+pub type Range = extern "C" fn(address: usize, start: *mut usize, end: *mut usize) -> bool;
+
+/// Is told of an access that is refused: its address and bytes, and who did what, as a C string.
+pub type Illegal = extern "C" fn(address: usize, bytes: usize, what: *const c_char);
+
+/// Has each access of kernels to memory checked before it is made, from now on. One that is refused ends the launch.
+///
+/// # Safety
+/// No kernel is running.
+pub unsafe fn check_with(range: Range, illegal: Illegal) {
+    // SAFETY: the caller's promise; functions stay where they are.
+    unsafe { cuda_sim_check_with(range, illegal) };
+}
+
 /// Why a launch failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LaunchError {
     /// A grid or block that no device takes, or no memory for the threads' stacks.
-    Configuration,
+    Configuration = 1,
     /// Some threads of a block wait in `__syncthreads` for others that have ended.
-    Divergence,
+    Divergence = 2,
+    /// An access to memory that the check of [`check_with`] refused.
+    IllegalAccess = 3,
 }
 
 impl fmt::Display for LaunchError {
@@ -31,6 +49,7 @@ impl fmt::Display for LaunchError {
         f.write_str(match self {
             Self::Configuration => "no device takes this grid and block",
             Self::Divergence => "some threads of a block wait for others that have ended",
+            Self::IllegalAccess => "an access to memory was refused",
         })
     }
 }
@@ -82,7 +101,8 @@ impl Kernel {
         match unsafe { cuda_sim_launch(self.0, grid.as_ptr(), block.as_ptr(), launch.0.as_ptr().cast()) } {
             0 => Ok(()),
             1 => Err(LaunchError::Configuration),
-            _ => Err(LaunchError::Divergence),
+            2 => Err(LaunchError::Divergence),
+            _ => Err(LaunchError::IllegalAccess),
         }
     }
 }

@@ -93,6 +93,11 @@ impl Arithmetic {
 }
 
 impl<T: Cast> Table<T> {
+    /// What each byte of each channel becomes.
+    pub(crate) fn values(&self) -> &[[T; 256]; 3] {
+        &self.values
+    }
+
     /// The table for a mean and a standard deviation of each channel, or for none.
     pub(crate) fn new(normalize: Option<([f32; 3], [f32; 3])>) -> Self {
         let exact = |byte: u8, channel: usize| {

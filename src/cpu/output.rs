@@ -24,6 +24,16 @@ impl Tables {
             DType::U8 => Self::U8(Box::new(Table::new(normalize))),
         }
     }
+
+    /// The elements of all bytes of the first channel, then of the others, as they lie in memory.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::F32(table) => bytemuck::cast_slice(table.values()),
+            Self::F16(table) => bytemuck::cast_slice(table.values()),
+            Self::Bf16(table) => bytemuck::cast_slice(table.values()),
+            Self::U8(table) => table.values().as_flattened(),
+        }
+    }
 }
 
 /// One sample's place in a batch, written row by row.

@@ -42,8 +42,10 @@ pub struct Header {
     pub sampling: [(u8, u8); 4],
     /// A JPEG's restart interval in MCUs, 0 without restarts.
     pub restart_interval_mcus: u16,
+    /// Whether a JPEG of three components says that they are red, green and blue, and not luma and chroma.
+    pub(crate) rgb: bool,
     /// Second byte of a JPEG's frame marker.
-    process: u8,
+    pub(crate) process: u8,
     /// Where the data of a JPEG's first scan start.
     scan_offset_bytes: usize,
 }

@@ -73,6 +73,7 @@ fn header(format: Format, width: u32, height: u32) -> Header {
         precision_bits: 8,
         sampling: [(0, 0); 4],
         restart_interval_mcus: 0,
+        rgb: false,
         process: 0,
         scan_offset_bytes: 0,
     }
@@ -84,6 +85,8 @@ fn jpeg(bytes: &[u8]) -> Option<Result<Header>> {
     let mut found: Option<Header> = None;
     let mut exif = None;
     let mut restart_interval_mcus = 0;
+    // Whether there is a JFIF segment, and what Adobe's says: libjpeg goes by them before it looks at the names.
+    let (mut jfif, mut adobe_transform) = (false, None);
     let mut at = 2;
     loop {
         // As libjpeg: whatever stands before a marker is passed over, and 0xFF may be repeated.
@@ -126,6 +129,7 @@ fn jpeg(bytes: &[u8]) -> Option<Result<Header>> {
                 if segment.len() != 6 + 3 * usize::from(this.components) {
                     return bad("the frame header's length does not fit its number of components");
                 }
+                this.rgb = segment[6..].chunks_exact(3).map(|component| component[0]).eq(*b"RGB");
                 for (factors, component) in this.sampling.iter_mut().zip(segment[6..].chunks_exact(3)) {
                     *factors = (component[1] >> 4, component[1] & 15);
                 }
@@ -137,10 +141,14 @@ fn jpeg(bytes: &[u8]) -> Option<Result<Header>> {
                 };
                 this.orientation = exif.unwrap_or(1);
                 this.restart_interval_mcus = restart_interval_mcus;
+                this.rgb =
+                    this.components == 3 && !jfif && adobe_transform.map_or(this.rgb, |transform| transform == 0);
                 this.scan_offset_bytes = next;
                 return Some(Ok(this));
             }
             0xDD => restart_interval_mcus = be16(segment, 0).unwrap_or(0),
+            0xE0 if segment.starts_with(b"JFIF\0") => jfif = true,
+            0xEE if segment.starts_with(b"Adobe") => adobe_transform = segment.get(11).copied(),
             0xE1 if exif.is_none() && segment.starts_with(b"Exif\0\0") => exif = Some(orientation(segment)),
             _ => {}
         }

@@ -61,18 +61,18 @@ const fn published(model: &'static str, load: u32, trial_a_s: f64, trial_b_s: f6
 
 /// The published table: one V100, 8 CPUs, 9,469 pictures, batches of 32.
 pub const PUBLISHED: [Published; 12] = [
-    published("resnet-18", 1, 41.67, 21.30),
-    published("resnet-18", 4, 49.95, 21.37),
-    published("resnet-18", 8, 61.92, 21.08),
-    published("resnet-18", 12, 77.82, 21.33),
-    published("resnet-50", 1, 72.64, 46.94),
-    published("resnet-50", 4, 75.21, 45.02),
-    published("resnet-50", 8, 81.22, 46.29),
-    published("resnet-50", 12, 88.89, 46.43),
-    published("resnet-152", 1, 166.96, 119.96),
-    published("resnet-152", 4, 169.68, 115.23),
-    published("resnet-152", 8, 169.03, 117.73),
-    published("resnet-152", 12, 173.18, 114.38),
+    published("resnet18", 1, 41.67, 21.30),
+    published("resnet18", 4, 49.95, 21.37),
+    published("resnet18", 8, 61.92, 21.08),
+    published("resnet18", 12, 77.82, 21.33),
+    published("resnet50", 1, 72.64, 46.94),
+    published("resnet50", 4, 75.21, 45.02),
+    published("resnet50", 8, 81.22, 46.29),
+    published("resnet50", 12, 88.89, 46.43),
+    published("resnet152", 1, 166.96, 119.96),
+    published("resnet152", 4, 169.68, 115.23),
+    published("resnet152", 8, 169.03, 117.73),
+    published("resnet152", 12, 173.18, 114.38),
 ];
 
 /// One way to do the augmentation.
@@ -165,14 +165,14 @@ pub fn augment_load(
     report.settings = json!({
         "loads": settings.loads, "batch_size": settings.batch_size, "epochs": settings.epochs,
         "pictures_per_epoch": subject.len(), "threads": subject.threads, "seed": subject.seed,
-        "models": models.iter().map(|model| json!({ "name": model.name, "step": model.about })).collect::<Vec<_>>(),
+        "models": models.iter().map(|model| json!({ "name": model.name, "step": model.about() })).collect::<Vec<_>>(),
     });
     report.tables = vec![summary(settings, models, &seconds), details(models, &cases)];
     answer(&mut report, settings, models, &cases, no_gpu.as_deref());
     plots(&mut report, settings, models, &cases, &seconds);
     report.notes.extend(skipped(cases.iter().map(|case| &case.run)));
     for model in models.iter() {
-        report.notes.push(format!("Step of {}: {}.", model.name, model.about));
+        report.notes.push(format!("Step of {}: {}.", model.name, model.about()));
     }
     report.notes.extend([
         "Seconds per epoch are the mean of the epochs after the first, set-up included; improvement is the share of the \
@@ -208,7 +208,7 @@ fn case(
 ) -> Result<Case> {
     let builder = subject.builder().batch_size(settings.batch_size);
     let builder = match trial {
-        Trial::A(strategy) => builder.strategy(strategy).preset(Preset::TrialA { load }),
+        Trial::A(strategy) => builder.device(Device::Cpu).strategy(strategy).preset(Preset::TrialA { load }),
         Trial::BGpu => builder.device(Device::Cuda(0)).preset(Preset::TrialB { load }),
         Trial::AGpu => builder.device(Device::Cuda(0)).preset(Preset::TrialA { load }),
     };
@@ -367,7 +367,7 @@ fn plots(report: &mut Report, settings: &Settings, models: &[Model], cases: &[Ca
             report.plot(format!("improvement-{}", number + 1), "Improvement against load".to_owned(), svg);
         }
     }
-    let published: Vec<Series> = ["resnet-18", "resnet-50", "resnet-152"]
+    let published: Vec<Series> = ["resnet18", "resnet50", "resnet152"]
         .map(|model| Series {
             name: format!("{model}, published"),
             values: PUBLISHED

@@ -189,12 +189,12 @@ pub fn configurations(
     report.settings = json!({
         "threads": settings.threads, "prefetch": settings.prefetch, "persistent": settings.persistent,
         "batch_size": settings.batch_size, "strategy": settings.strategy, "seconds": settings.time.as_secs_f64(),
-        "rounds": settings.rounds, "step": model.about, "pictures_per_epoch": subject.len(), "seed": subject.seed,
+        "rounds": settings.rounds, "step": model.about(), "pictures_per_epoch": subject.len(), "seed": subject.seed,
     });
     report.tables = vec![ranking(&cases)];
     let spread = cases.iter().map(|case| case.spread).fold(0.0, f64::max);
     let notes = [
-        Some(format!("Training step: {}: {}.", model.name, model.about)),
+        Some(format!("Training step: {}.", model.about())),
         Some(format!("Each was measured {} times, in turn with the others; its best round counts.", settings.rounds.max(1))),
         Some("Set-up is building the pipeline and waiting for the first batch of each epoch; it counts, told apart from waits.".to_owned()),
         Some(format!(

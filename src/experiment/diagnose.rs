@@ -87,7 +87,7 @@ pub struct Rates {
     pub no_augmentation: f64,
     /// The pipeline without a training step.
     pub pipeline: f64,
-    /// The training step on one batch, again and again.
+    /// The training step on batches that are there when it asks; infinite if it does nothing.
     pub step: f64,
     /// The whole: pipeline and training step.
     pub whole: f64,
@@ -156,8 +156,8 @@ pub fn diagnose(
     progress(&format!("3/6 without augmentation: {:.0} pictures/s", rate(&bare)));
     let pipeline = alone(&whole, settings.time)?;
     progress(&format!("4/6 the pipeline alone: {:.0} pictures/s", rate(&pipeline)));
-    let step = cached(&whole, model, settings.time)?;
-    progress(&format!("5/6 the step on one batch: {step:.0} pictures/s"));
+    let step = ready(subject, settings, model)?;
+    progress(&format!("5/6 the step alone: {step:.0} pictures/s"));
     let mut ignore = |_: &_| Ok(());
     let mut run = Run::start(model.step.as_mut(), &mut ignore);
     run.for_time(&whole, settings.time)?;
@@ -192,7 +192,7 @@ pub fn diagnose(
     report.answer = vec![findings.sentence(bottleneck), findings.next(bottleneck), findings.remedy(bottleneck)];
     report.settings = json!({
         "threads": threads, "cores": settings.cores, "batch_size": settings.batch_size, "strategy": settings.strategy,
-        "seconds_a_part": settings.time.as_secs_f64(), "step": model.about, "seed": subject.seed,
+        "seconds_a_part": settings.time.as_secs_f64(), "step": model.about(), "seed": subject.seed,
     });
     report.tables = vec![findings.table(), findings.stages()];
     let rates = findings.rates;
@@ -203,13 +203,14 @@ pub fn diagnose(
     report.plot("parts", "How fast each part would be alone, and the whole", svg);
     report.notes.extend(skipped([&bare, &pipeline, &together].into_iter()));
     report.notes.extend([
-        format!("Training step: {}: {}.", model.name, model.about),
+        format!("Training step: {}.", model.about()),
         "Read and decode: whole pictures; the pipeline decodes only what its operations need, so it may be faster."
             .to_owned(),
         "Without augmentation: a centre crop in the place of all operations.".to_owned(),
+        "Step alone: every batch is there when the step asks, and no worker runs beside it.".to_owned(),
         format!(
             "Transfer is not told apart: {}.",
-            no_gpu().unwrap_or_else(|| "the parts here run on the CPU; see bench augment-load for the GPU".to_owned())
+            no_gpu().unwrap_or_else(|| "it runs beside the kernels; a worker's time here is the host's".to_owned())
         ),
     ]);
     report.figures = json!({ "bottleneck": bottleneck, "gain": gain, "findings": findings });
@@ -383,9 +384,12 @@ impl Findings {
 }
 
 fn build(subject: &Subject, settings: &Settings, ops: Vec<RandomOp>) -> Result<Pipeline> {
-    let builder =
-        subject.builder().batch_size(settings.batch_size).threads(settings.threads).strategy(settings.strategy);
-    ops.into_iter().fold(builder, Builder::augment).build()
+    builder(subject, settings, ops).build()
+}
+
+fn builder(subject: &Subject, settings: &Settings, ops: Vec<RandomOp>) -> Builder {
+    let builder = subject.builder().batch_size(settings.batch_size).threads(settings.threads);
+    ops.into_iter().fold(builder.strategy(settings.strategy), Builder::augment)
 }
 
 /// A centre crop to the size of a pipeline's batches, and its normalisation.
@@ -398,31 +402,33 @@ fn without_augmentation(pipeline: &Pipeline, ops: &[RandomOp]) -> Vec<RandomOp> 
 
 /// A pipeline without a training step.
 fn alone(pipeline: &Pipeline, time: Duration) -> Result<RunTimes> {
-    struct None;
-    impl super::step::Step for None {
-        fn step(&mut self, _batch: &crate::pipeline::Batch) -> Result<super::step::StepResult> {
-            Ok(super::step::StepResult::default())
-        }
-    }
-    let mut ignore = |_: &_| Ok(());
-    let mut step = None;
-    let mut run = Run::start(&mut step, &mut ignore);
+    let (mut none, mut ignore) = (Model::none(), |_: &_| Ok(()));
+    let mut run = Run::start(none.step.as_mut(), &mut ignore);
     run.for_time(pipeline, time)?;
     Ok(run.finish())
 }
 
-/// Pictures per second of a training step on one batch, again and again; infinite if it does nothing.
-fn cached(pipeline: &Pipeline, model: &mut Model, time: Duration) -> Result<f64> {
-    let batch = pipeline.epoch(0).next().transpose()?;
-    let batch = batch.ok_or_else(|| Error::parameter("diagnose", "source", "pictures that can be used", "none"))?;
+/// Pictures per second of a training step whose batches are there when it asks, and with nothing else at work; infinite
+/// if it does nothing. The step keeps what it is given, so each batch is made while the clock stands still.
+fn ready(subject: &Subject, settings: &Settings, model: &mut Model) -> Result<f64> {
+    let builder = builder(subject, settings, settings.ops.clone()).threads(0).prefetch(1);
+    let (mut step, mut pictures) = (Duration::ZERO, 0);
     let begin = Instant::now();
-    let mut steps = 0;
-    while steps == 0 || begin.elapsed() < time {
-        model.step.step(&batch)?;
-        steps += 1;
+    for batch in builder.build()?.epoch(0) {
+        let batch = batch?;
+        let (start, len) = (Instant::now(), batch.len());
+        model.step.train(batch)?;
+        model.step.finish()?;
+        (step, pictures) = (step + start.elapsed(), pictures + len);
+        if begin.elapsed() >= settings.time {
+            break;
+        }
     }
-    let seconds = begin.elapsed().as_secs_f64() / steps as f64;
-    Ok(if seconds < NO_STEP_S { f64::INFINITY } else { batch.len() as f64 / seconds })
+    if pictures == 0 {
+        return Err(Error::parameter("diagnose", "source", "pictures that can be used", "none"));
+    }
+    let a_batch_s = step.as_secs_f64() * settings.batch_size as f64 / pictures as f64;
+    Ok(if a_batch_s < NO_STEP_S { f64::INFINITY } else { settings.batch_size as f64 / a_batch_s })
 }
 
 /// What threads did that read, and decoded if told to.

@@ -1,5 +1,6 @@
 //! Runs a pipeline over whole epochs and measures it.
 
+use crate::device::Device;
 use crate::error::Result;
 use crate::pipeline::{BadSample, Batch, Pipeline, Stats};
 use serde::Serialize;
@@ -18,11 +19,23 @@ pub struct Digest {
 
 impl Digest {
     /// Takes up the samples of a batch.
-    pub fn add(&mut self, batch: &Batch) {
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if the batch is on a device.
+    pub fn add(&mut self, batch: &Batch) -> Result<()> {
+        let copy;
+        let images = match batch.images().device() {
+            Device::Cpu => batch.images(),
+            _ => {
+                copy = batch.images().to_host()?;
+                &copy
+            }
+        };
         for (i, label) in batch.labels()[..batch.len() - batch.padding()].iter().enumerate() {
             self.hash.update(label.to_le_bytes());
-            self.hash.update(batch.images().picture_bytes(i));
+            self.hash.update(images.picture_bytes(i)?);
         }
+        Ok(())
     }
 
     /// The digest as 64 hexadecimal digits.
@@ -64,6 +77,18 @@ impl From<Stats> for StageSeconds {
     }
 }
 
+/// How many pictures each decoder decoded.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct DecodedPictures {
+    /// The CPU.
+    pub cpu: u64,
+    /// nvJPEG, half on the CPU.
+    pub hybrid: u64,
+    /// A GPU's JPEG engines.
+    pub hardware: u64,
+}
+
 /// What a run did and how fast.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
@@ -92,6 +117,8 @@ pub struct RunReport {
     pub strategy: crate::Strategy,
     /// The largest amount of memory that the process has had resident, in bytes; `None` where the system does not say.
     pub peak_rss_bytes: Option<u64>,
+    /// Pictures that each decoder decoded.
+    pub decoded: DecodedPictures,
     /// Where the time went.
     pub stages: StageSeconds,
     /// Number of samples that could not be used.
@@ -131,20 +158,29 @@ pub fn run(
     let mut stats = Stats::default();
     let (mut bad, mut first_batch) = (Vec::new(), None);
     let mut hash = digest.then(Digest::default);
+    // The one before the current, until the device is done with the last.
+    let mut last: Option<Batch> = None;
     let begin = Instant::now();
     let count = epochs.end.saturating_sub(epochs.start);
     for number in epochs {
         let mut epoch = pipeline.epoch(number);
         for batch in epoch.by_ref() {
             let batch = batch?;
-            first_batch.get_or_insert_with(|| started.elapsed());
+            if first_batch.is_none() {
+                batch.images().synchronize()?;
+                first_batch = Some(started.elapsed());
+            }
             if let Some(hash) = &mut hash {
-                hash.add(&batch);
+                hash.add(&batch)?;
             }
             progress((batch.len() - batch.padding()) as u64);
+            last = Some(batch);
         }
         stats += epoch.stats();
         bad.append(&mut epoch.bad());
+    }
+    if let Some(last) = last {
+        last.images().synchronize()?;
     }
     let seconds = begin.elapsed().as_secs_f64();
     Ok(RunReport {
@@ -160,6 +196,11 @@ pub fn run(
         device: pipeline.device_name(),
         strategy: pipeline.strategy(),
         peak_rss_bytes: peak_rss_bytes(),
+        decoded: DecodedPictures {
+            cpu: stats.decoded_cpu,
+            hybrid: stats.decoded_hybrid,
+            hardware: stats.decoded_hardware,
+        },
         stages: stats.into(),
         bad_count: stats.bad,
         bad,

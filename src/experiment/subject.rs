@@ -2,10 +2,10 @@
 
 use super::environment::{DataSet, Environment};
 use super::report::Report;
-use super::step::Step;
+use super::step::{Outcome, Step};
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::pipeline::{Builder, OnError, Pipeline};
+use crate::pipeline::{Batch, Builder, OnError, Pipeline};
 use crate::source::Source;
 use std::sync::Arc;
 
@@ -22,29 +22,54 @@ pub struct Subject {
     pub threads: Option<usize>,
     /// Seed of order and augmentations.
     pub seed: u64,
+    /// Where the operations run; `augment-load` runs its trials where they belong instead.
+    pub device: Device,
 }
 
 /// A model that is trained, with its training step.
 pub struct Model {
-    /// Its name.
+    /// A short name, for tables.
     pub name: String,
-    /// What its step is, in words.
-    pub about: String,
     /// Its training step.
     pub step: Box<dyn Step>,
+}
+
+impl Model {
+    /// No training: the pipeline alone.
+    #[must_use]
+    pub fn none() -> Self {
+        Self { name: "none".to_owned(), step: Box::new(NoStep) }
+    }
+
+    /// What its step is, in words.
+    pub(super) fn about(&self) -> String {
+        self.step.name()
+    }
+}
+
+struct NoStep;
+
+impl Step for NoStep {
+    fn name(&self) -> String {
+        "no training".to_owned()
+    }
+
+    fn train(&mut self, _batch: Batch) -> Result<Outcome> {
+        Ok(Outcome::default())
+    }
 }
 
 impl Subject {
     /// All pictures of a source.
     pub fn new(name: impl Into<String>, source: impl Source + 'static) -> Self {
-        Self { name: name.into(), source: Arc::new(source), limit: None, threads: None, seed: 42 }
+        Self { name: name.into(), source: Arc::new(source), limit: None, threads: None, seed: 42, device: Device::Auto }
     }
 
     /// A pipeline over the pictures, shuffled; those that cannot be used are skipped and counted.
     pub(super) fn builder(&self) -> Builder {
         let builder = Pipeline::builder(Arc::clone(&self.source)).shuffle(self.seed).on_error(OnError::Skip);
         let builder = self.limit.into_iter().fold(builder, Builder::limit);
-        self.threads.into_iter().fold(builder.device(Device::Cpu), Builder::threads)
+        self.threads.into_iter().fold(builder.device(self.device), Builder::threads)
     }
 
     /// Pictures an epoch.

@@ -97,6 +97,7 @@ impl<'a> Run<'a> {
     /// # Errors
     /// Those of the pipeline, the step and `on_event`.
     pub fn epoch(&mut self, pipeline: &Pipeline, number: u64, deadline: Option<Instant>) -> Result<()> {
+        self.step.begin_epoch(number)?;
         let begin = Instant::now();
         let start_s = (begin - self.begin).as_secs_f64();
         let mut times = EpochTimes {
@@ -116,9 +117,10 @@ impl<'a> Run<'a> {
         while let Some(batch) = epoch.next() {
             let batch = batch?;
             let there = Instant::now();
-            let result = self.step.step(&batch)?;
             let pictures = (batch.len() - batch.padding()) as u64;
-            drop(batch);
+            let result = self.step.train(batch)?;
+            // What a device still does belongs to this batch's step; the pipeline goes on meanwhile.
+            self.step.finish()?;
             let trained = Instant::now();
             let (fetch_s, train_s) = ((there - asked).as_secs_f64(), (trained - there).as_secs_f64());
             let first = times.batches == 0;

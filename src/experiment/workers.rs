@@ -22,8 +22,6 @@ pub struct Settings {
     pub epochs: u64,
     /// The operations, ending in one size.
     pub ops: Vec<RandomOp>,
-    /// The step's learning rate, for its column.
-    pub learning_rate: Option<f64>,
 }
 
 /// One cell of the grid.
@@ -54,11 +52,12 @@ pub fn workers(
     }
     let mut report = subject.report("workers", "How many workers, and how large a batch?")?;
     let mut cases = Vec::new();
-    let mut step = String::new();
+    let (mut step, mut learning_rate) = (String::new(), None);
     for &batch_size in &settings.batch_sizes {
         for &workers in &settings.workers {
             let mut model = model()?;
-            step = format!("{}: {}", model.name, model.about);
+            step = model.about();
+            learning_rate = model.step.learning_rate().or(learning_rate);
             let builder = subject.builder().threads(workers).batch_size(batch_size);
             let pipeline = settings.ops.iter().cloned().fold(builder, Builder::augment).build()?;
             let run = match cannot(&pipeline, batch_size, subject.len()) {
@@ -84,9 +83,9 @@ pub fn workers(
     }
     report.settings = json!({
         "workers": settings.workers, "batch_sizes": settings.batch_sizes, "epochs": settings.epochs, "step": step,
-        "pictures_per_epoch": subject.len(), "seed": subject.seed, "learning_rate": settings.learning_rate,
+        "pictures_per_epoch": subject.len(), "seed": subject.seed, "learning_rate": learning_rate,
     });
-    report.tables = vec![summary(settings, &cases), grid(settings, &cases)];
+    report.tables = vec![summary(settings, &cases), grid(learning_rate, &cases)];
     let groups: Vec<String> = settings.workers.iter().map(|workers| format!("{workers} workers")).collect();
     let find = |workers, batch_size| cases.iter().find(|case| (case.workers, case.batch_size) == (workers, batch_size));
     let series: Vec<Series> = (settings.batch_sizes.iter())
@@ -160,7 +159,7 @@ fn summary(settings: &Settings, cases: &[Case]) -> Table {
 }
 
 /// The published grid's columns: a row an epoch.
-fn grid(settings: &Settings, cases: &[Case]) -> Table {
+fn grid(learning_rate: Option<f64>, cases: &[Case]) -> Table {
     let mut table = Table::new(
         "grid",
         "Every epoch",
@@ -186,7 +185,7 @@ fn grid(settings: &Settings, cases: &[Case]) -> Table {
                 Cell::number(epoch.accuracy, 4),
                 Cell::number(epoch.seconds, 3),
                 Cell::number(epoch.start_s + epoch.seconds, 3),
-                settings.learning_rate.map_or(Cell::Blank, |rate| Cell::Text(rate.to_string())),
+                learning_rate.map_or(Cell::Blank, |rate| Cell::Text(rate.to_string())),
                 Cell::number(case.batch_size as f64, 0),
                 Cell::number(case.workers as f64, 0),
             ]);

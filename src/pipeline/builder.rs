@@ -1,9 +1,9 @@
 //! The description of a pipeline, and the checks that it goes through before it runs.
 
-use super::batch::Pool;
 use super::{Inner, Pipeline};
 use crate::cpu::output::Tables;
-use crate::device::Device;
+use crate::cuda::gpu::{Gpu, Settings};
+use crate::device::{DecodePath, Device};
 use crate::error::{Error, Result};
 use crate::picture::Size;
 use crate::recipe::Strategy;
@@ -11,11 +11,11 @@ use crate::recipe::filter::PassOrder;
 use crate::recipe::op::{Interpolation, Op, Resize, ResizeTo};
 use crate::recipe::preset::Preset;
 use crate::recipe::random::{RandomOp, SizeEffect, random_resized_crop, repeat};
-use crate::sampler::{Sampler, Shard};
+use crate::sampler::{Even, Sampler, Shard};
 use crate::source::{MAX_ENCODED_BYTES, Source};
-use crate::tensor::{DType, Layout};
+use crate::tensor::{DType, Layout, Pool};
 use std::num::NonZero;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// Largest picture accepted unless the builder says otherwise.
 pub(crate) const DEFAULT_MAX_PIXELS: u64 = 128_000_000;
@@ -102,6 +102,10 @@ pub struct MemoryBound {
     pub encoded_bytes: u64,
     /// Bytes of the order of an epoch while it is shuffled.
     pub order_bytes: u64,
+    /// Bytes of a GPU's memory for batches that are being filled or under way there, and as many of pinned host memory
+    /// at most; 0 on the CPU. What nvJPEG allocates for itself is not in it. On a GPU the batches themselves
+    /// ([`batches_bytes`](Self::batches_bytes)) lie in its memory.
+    pub device_bytes: u64,
 }
 
 /// Describes a pipeline; [`build`](Self::build) checks everything and makes it.
@@ -124,6 +128,7 @@ pub struct Builder {
     shuffle: bool,
     seed: u64,
     shard: Shard,
+    even_shards: bool,
     last: LastBatch,
     threads: Option<usize>,
     prefetch: Option<usize>,
@@ -132,6 +137,8 @@ pub struct Builder {
     strategy: Strategy,
     pass_order: PassOrder,
     device: Device,
+    decode: DecodePath,
+    device_memory_bytes: Option<u64>,
     accept_truncated: bool,
     max_px: u64,
     limit: Option<u64>,
@@ -148,6 +155,7 @@ impl Builder {
             shuffle: false,
             seed: 0,
             shard: Shard::WHOLE,
+            even_shards: false,
             last: LastBatch::default(),
             threads: None,
             prefetch: None,
@@ -156,6 +164,8 @@ impl Builder {
             strategy: Strategy::default(),
             pass_order: PassOrder::default(),
             device: Device::default(),
+            decode: DecodePath::default(),
+            device_memory_bytes: None,
             accept_truncated: false,
             max_px: DEFAULT_MAX_PIXELS,
             limit: None,
@@ -190,6 +200,16 @@ impl Builder {
     #[must_use]
     pub fn shard(mut self, shard: Shard) -> Self {
         self.shard = shard;
+        self
+    }
+
+    /// Whether all shards give the same number of batches, which trainers that exchange gradients after every batch need;
+    /// not if not given. Where a shard has one sample fewer than others, it repeats one from the start of the order, which
+    /// [`Batch::padding`](crate::Batch::padding) counts; with [`LastBatch::Drop`] the sample more is dropped.
+    /// It does not go with [`OnError::Skip`], by which a whole batch may be missing.
+    #[must_use]
+    pub fn even_shards(mut self, even: bool) -> Self {
+        self.even_shards = even;
         self
     }
 
@@ -255,6 +275,22 @@ impl Builder {
     #[must_use]
     pub fn device(mut self, device: Device) -> Self {
         self.device = device;
+        self
+    }
+
+    /// Who decodes JPEGs where recipes run on a GPU; [`DecodePath::Auto`] if not given.
+    #[must_use]
+    pub fn decode(mut self, path: DecodePath) -> Self {
+        self.decode = path;
+        self
+    }
+
+    /// Most memory of a GPU, in bytes, for the batches that are being filled or under way on it; half of what is free
+    /// when the pipeline is built if not given. A batch that needs more than its share ends with
+    /// [`Error::Limits`] on the sample that no longer fits.
+    #[must_use]
+    pub fn device_memory(mut self, bytes: u64) -> Self {
+        self.device_memory_bytes = Some(bytes);
         self
     }
 
@@ -339,7 +375,7 @@ impl Builder {
     /// [`Error::Parameter`] for a parameter that is out of range or does not fit the others, with what is allowed;
     /// [`Error::Device`] if the device asked for is not there.
     pub fn build(self) -> Result<Pipeline> {
-        self.device.available()?;
+        let ordinal = self.device.resolve()?;
         let within = |parameter, value: usize, least: usize, most: usize| {
             if (least..=most).contains(&value) {
                 return Ok(value);
@@ -358,8 +394,15 @@ impl Builder {
             return Err(Error::parameter("output", "dtype", "f32, f16 or bf16 after normalize", "u8"));
         }
         let len = self.source.len();
-        let sampler =
+        let mut sampler =
             if self.shuffle { Sampler::shuffled(len, self.seed) } else { Sampler::sequential(len) }.shard(self.shard);
+        if self.even_shards {
+            if self.on_error == OnError::Skip {
+                let expected = "fail or substitute with even_shards";
+                return Err(Error::parameter("pipeline", "on_error", expected, "skip"));
+            }
+            sampler = sampler.even(if self.last == LastBatch::Drop { Even::Cut } else { Even::Padded });
+        }
         let slot_bytes = 3 * size.area_px() * self.dtype.size_bytes() as u64;
         let batch_bytes = slot_bytes * batch_size as u64;
         if batch_bytes > MAX_BATCH_BYTES {
@@ -373,22 +416,43 @@ impl Builder {
         let order_record = if u32::try_from(len).is_ok() { 4 } else { 8 };
         // Without worker threads the consumer's does their work.
         let working = threads.max(1) as u64;
+        let tables = Tables::new(self.dtype, normalize);
+        let settings = Settings {
+            size,
+            dtype: self.dtype,
+            layout: self.layout,
+            strategy: self.strategy,
+            order: self.pass_order,
+            decode: self.decode,
+            accept_truncated: self.accept_truncated,
+            max_px: self.max_px,
+            batch_size,
+            // Those being filled or ready, and one that the device is still at work on when it has been taken.
+            flights: prefetch + 1,
+            outputs: prefetch + 1,
+            threads,
+            memory_bytes: self.device_memory_bytes,
+        };
+        let gpu = ordinal.map(|ordinal| Gpu::open(ordinal, settings, &tables)).transpose()?;
         let memory = MemoryBound {
             batches_bytes: batch_bytes * (prefetch as u64 + 1),
             batch_bytes,
             pictures_bytes: ((2 * PIXEL_BYTES + COEFFICIENT_BYTES) * working).saturating_mul(self.max_px),
             encoded_bytes: MAX_ENCODED_BYTES * working,
             order_bytes: if self.shuffle { len.saturating_mul(order_record) } else { 0 },
+            device_bytes: gpu.as_ref().map_or(0, Gpu::memory_bytes),
         };
         Ok(Pipeline {
             memory,
             inner: Arc::new(Inner {
                 source: self.source,
+                fingerprint: OnceLock::new(),
                 sampler,
                 seed: self.seed,
                 ops: self.ops,
                 size,
-                tables: Tables::new(self.dtype, normalize),
+                tables,
+                gpu: gpu.map(Arc::new),
                 batch_size,
                 last: self.last,
                 limit: self.limit.unwrap_or(u64::MAX),
@@ -402,7 +466,7 @@ impl Builder {
                 max_px: self.max_px,
                 dtype: self.dtype,
                 layout: self.layout,
-                pool: Arc::new(Pool::new(batch_bytes as usize, prefetch + 1)),
+                pool: Arc::new(Pool::new(self.dtype, batch_bytes as usize, prefetch + 1)),
                 executors: Mutex::default(),
             }),
         })

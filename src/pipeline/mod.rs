@@ -3,10 +3,14 @@
 mod batch;
 mod builder;
 mod epoch;
+mod state;
 mod stats;
+mod store;
+mod worker;
 
 use crate::cpu::executor::Executor;
 use crate::cpu::output::{Output, Tables};
+use crate::cuda::gpu::Gpu;
 use crate::decode::{Header, probe};
 use crate::error::{Error, Result};
 use crate::picture::{Size, check_pixels};
@@ -18,14 +22,14 @@ use crate::recipe::random::{RandomOp, draw_recipe};
 use crate::recipe::{Strategy, orientation_ops};
 use crate::sampler::Sampler;
 use crate::source::Source;
-use crate::tensor::{DType, Layout};
+use crate::tensor::{DType, Layout, Pool};
 pub use batch::Batch;
-use batch::Pool;
 pub(crate) use builder::DEFAULT_MAX_PIXELS;
 pub use builder::{Builder, LastBatch, MemoryBound, OnError, Orientation};
 pub use epoch::{BadSample, Epoch};
+pub use state::EpochState;
 pub use stats::Stats;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// A pipeline: built once, asked for epochs.
 ///
@@ -50,6 +54,8 @@ impl std::fmt::Debug for Pipeline {
 /// What the builder has settled.
 struct Inner {
     source: Arc<dyn Source>,
+    /// Of the source, once it has been asked for.
+    fingerprint: OnceLock<u64>,
     sampler: Sampler,
     seed: u64,
     ops: Vec<RandomOp>,
@@ -71,11 +77,31 @@ struct Inner {
     dtype: DType,
     layout: Layout,
     pool: Arc<Pool>,
+    /// The device that recipes run on, if it is not the CPU.
+    gpu: Option<Arc<Gpu>>,
     /// Decoders and scratch memory of threads that have ended, for the next epoch's.
     executors: Mutex<Vec<Executor>>,
 }
 
 impl Inner {
+    fn fingerprint(&self) -> u64 {
+        *self.fingerprint.get_or_init(|| self.source.fingerprint())
+    }
+
+    /// Positions of an epoch's order, padding included, whatever becomes of a last batch that is not full.
+    fn all_positions(&self) -> u64 {
+        (self.sampler.len() + self.sampler.padding()).min(self.limit)
+    }
+
+    /// Positions that an epoch delivers from its position `first` on.
+    fn positions(&self, first: u64) -> u64 {
+        let (rest, batch) = (self.all_positions().saturating_sub(first), self.batch_size as u64);
+        match self.last {
+            LastBatch::Drop => rest / batch * batch,
+            LastBatch::Keep | LastBatch::Pad => rest,
+        }
+    }
+
     fn shape(&self, pictures: usize) -> [usize; 4] {
         let (width, height) = (self.size.width as usize, self.size.height as usize);
         match self.layout {
@@ -157,10 +183,22 @@ impl Pipeline {
     /// The batches of one epoch. Worker threads start now and end with the epoch, or when it is dropped.
     #[must_use]
     pub fn epoch(&self, epoch: u64) -> Epoch {
-        Epoch::start(Arc::clone(&self.inner), epoch)
+        Epoch::start(Arc::clone(&self.inner), epoch, 0)
     }
 
-    /// Samples an epoch, in this shard.
+    /// The rest of an epoch, from where [`Epoch::state`] was taken, to the very sample: what is delivered before and after
+    /// is together what one undisturbed epoch delivers. Another batch size goes on in other batches, and with
+    /// [`LastBatch::Drop`] another rest is dropped.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] with what differs, if the state was taken of another source, seed, order or shard, or by a
+    /// version of this crate whose states mean something else.
+    pub fn resume(&self, state: &EpochState) -> Result<Epoch> {
+        state.check(&self.inner, self.inner.all_positions())?;
+        Ok(Epoch::start(Arc::clone(&self.inner), state.epoch(), state.position()))
+    }
+
+    /// Samples an epoch, in this shard, padding not counted.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.inner.sampler.len().min(self.inner.limit)
@@ -175,11 +213,7 @@ impl Pipeline {
     /// Batches an epoch, if no sample is skipped.
     #[must_use]
     pub fn batches(&self) -> u64 {
-        let batch = self.inner.batch_size as u64;
-        match self.inner.last {
-            LastBatch::Drop => self.len() / batch,
-            LastBatch::Keep | LastBatch::Pad => self.len().div_ceil(batch),
-        }
+        self.inner.positions(0).div_ceil(self.inner.batch_size as u64)
     }
 
     /// Names of the classes, by label; empty if the source has none.
@@ -209,7 +243,7 @@ impl Pipeline {
     /// The device that recipes run on, in words.
     #[must_use]
     pub fn device_name(&self) -> String {
-        "cpu".to_owned()
+        self.inner.gpu.as_ref().map_or_else(|| "cpu".to_owned(), |gpu| gpu.name().to_owned())
     }
 
     /// How recipes are run.
@@ -245,7 +279,7 @@ impl Pipeline {
     /// let options = ApplyOptions { orientation: Orientation::Ignore, ..ApplyOptions::default() };
     /// let replayed = apply(&jpeg, &recipe, &options)?;
     /// for batch in pipeline.epoch(0) {
-    ///     assert_eq!(batch?.images().as_bytes(), replayed.as_bytes());
+    ///     assert_eq!(batch?.images().as_bytes()?, replayed.as_bytes()?);
     /// }
     /// # Ok::<(), Error>(())
     /// ```

@@ -26,6 +26,11 @@ impl Taps {
         (self.starts[i] as usize, &self.weights[self.offsets[i] as usize..self.offsets[i + 1] as usize])
     }
 
+    /// First input pixels, where weights begin, and weights, as they lie in memory.
+    pub(crate) fn tables(&self) -> (&[u32], &[u32], &[i32]) {
+        (&self.starts, &self.offsets, &self.weights)
+    }
+
     /// Number of output pixels.
     pub(crate) fn len(&self) -> usize {
         self.starts.len()

@@ -84,7 +84,7 @@ pub fn samples(batch: &warpfeed::Batch) -> Vec<Delivered> {
         .map(|i| Delivered {
             index: batch.indices()[i],
             label: batch.labels()[i],
-            bytes: batch.images().picture_bytes(i).to_vec(),
+            bytes: batch.images().picture_bytes(i).unwrap().to_vec(),
         })
         .collect()
 }

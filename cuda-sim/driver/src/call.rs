@@ -3,7 +3,7 @@
 use crate::config::Config;
 use crate::error::{self, Code, Result};
 use crate::kernels;
-use crate::memory::{memory, take_check_failure};
+use crate::memory::{memory, take_refusal};
 use crate::state::{Kind, LEGACY, Operation, PER_THREAD, Place, Point, State, Work};
 use std::cell::{Cell, RefCell};
 use std::ops::{Deref, DerefMut};
@@ -303,8 +303,8 @@ impl Session {
             IN_HOST_FUNCTION.set(true);
             function(data as *mut std::ffi::c_void);
             let mut session = Session::open("cuLaunchHostFunc");
-            if take_check_failure() {
-                session.illegal("cuLaunchHostFunc", "the function touched memory that it may not");
+            if let Some(what) = take_refusal() {
+                session.illegal("cuLaunchHostFunc", &format!("the function touched memory that it may not: {what}"));
             }
             if let Some(stream) = session.streams.get_mut(&stream) {
                 stream.busy = false;
@@ -389,12 +389,12 @@ impl Session {
                 }
             }
             Work::Kernel { kernel, grid, block, shared_bytes, arguments } if healthy => {
-                take_check_failure();
+                take_refusal();
                 let (name, status) = kernels::run(kernel, grid, block, shared_bytes, &arguments);
                 self.clock_ns += 1_000;
                 self.counts.kernels_run += 1;
-                if take_check_failure() {
-                    self.illegal(call, &format!("kernel {name} touched memory that it may not"));
+                if let Some(what) = take_refusal() {
+                    self.illegal(call, &format!("kernel {name} touched memory that it may not: {what}"));
                 } else if status != 0 {
                     self.fail(Code::LAUNCH_FAILED, format!("{call}: kernel {name} failed with status {status}"));
                 }

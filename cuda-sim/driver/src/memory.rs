@@ -11,7 +11,7 @@
 use crate::random::Random;
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What memory holds before anything is written to it.
@@ -28,8 +28,8 @@ const PAGE: usize = 4096;
 static MEMORY: Mutex<Memory> = Mutex::new(Memory::new());
 /// Counts changes of the device's view, for the caches of `check`.
 static GENERATION: AtomicU64 = AtomicU64::new(1);
-/// Whether a check has failed since it was last asked.
-static CHECK_FAILED: AtomicBool = AtomicBool::new(false);
+/// The check that failed first since it was last asked.
+static REFUSED: Mutex<Option<String>> = Mutex::new(None);
 
 pub fn memory() -> MutexGuard<'static, Memory> {
     MEMORY.lock().unwrap_or_else(PoisonError::into_inner)
@@ -118,7 +118,7 @@ impl Memory {
         self.used_bytes = 0;
         self.peak_bytes = 0;
         GENERATION.fetch_add(1, Ordering::Release);
-        CHECK_FAILED.store(false, Ordering::Relaxed);
+        take_refusal();
     }
 
     fn map(&mut self, bytes: usize) {
@@ -376,7 +376,7 @@ impl Memory {
     }
 
     /// The range, live on the device or pinned, that holds an address: what a kernel may touch.
-    fn reachable(&self, address: usize) -> Option<(usize, usize)> {
+    pub fn reachable(&self, address: usize) -> Option<(usize, usize)> {
         if let Some((&base, id)) = self.live.range(..=address).next_back() {
             let size = self.allocations[id].size;
             if address - base < size {
@@ -384,6 +384,25 @@ impl Memory {
             }
         }
         self.host_block(address).map(|(base, block)| (base, base + block.size))
+    }
+
+    /// Where a range that a kernel may not touch lies: beside the nearest allocation that is on the device.
+    fn place(&self, address: usize, bytes: usize) -> String {
+        let size_of = |id: &u64| self.allocations.get(id).map_or(0, |allocation| allocation.size);
+        let before = self.live.range(..=address).next_back().map(|(&base, id)| (base, size_of(id)));
+        let after = self.live.range(address..).next().map(|(&base, id)| (base, size_of(id)));
+        let past = before.map(|(base, size)| (address.saturating_add(bytes) - base).saturating_sub(size));
+        let nearest = match (before, after) {
+            (Some((base, size)), after) if after.is_none_or(|(next, _)| past <= Some(next - address)) => {
+                let offset = address - base;
+                format!("at offset {offset} of an allocation of {size} bytes at {base:#x}")
+            }
+            (_, Some((base, size))) => {
+                format!("{} bytes before an allocation of {size} bytes at {base:#x}", base - address)
+            }
+            (_, None) => "with nothing allocated".into(),
+        };
+        format!("{address:#x}{}, {nearest}", self.history(address as u64, bytes))
     }
 }
 
@@ -420,8 +439,9 @@ pub fn check(address: usize, bytes: usize) -> bool {
     let generation = GENERATION.load(Ordering::Acquire);
     let (seen, mut start, mut end) = LAST.get();
     if seen != generation || address < start || address >= end {
-        let Some(range) = memory().reachable(address) else {
-            CHECK_FAILED.store(true, Ordering::Relaxed);
+        let range = memory().reachable(address);
+        let Some(range) = range else {
+            refuse(address, bytes, &format!("an access of {bytes} bytes"));
             return false;
         };
         (start, end) = range;
@@ -429,12 +449,22 @@ pub fn check(address: usize, bytes: usize) -> bool {
     }
     let within = bytes <= end - address;
     if !within {
-        CHECK_FAILED.store(true, Ordering::Relaxed);
+        refuse(address, bytes, &format!("an access of {bytes} bytes"));
     }
     within
 }
 
-/// Whether a check failed since the last call of this.
-pub fn take_check_failure() -> bool {
-    CHECK_FAILED.swap(false, Ordering::Relaxed)
+/// Remembers an access that may not be, if it is the first.
+pub fn refuse(address: usize, bytes: usize, what: &str) {
+    let place = memory().place(address, bytes);
+    refused().get_or_insert_with(|| format!("{what} at {place}"));
+}
+
+/// What check failed first since the last call of this.
+pub fn take_refusal() -> Option<String> {
+    refused().take()
+}
+
+fn refused() -> MutexGuard<'static, Option<String>> {
+    REFUSED.lock().unwrap_or_else(PoisonError::into_inner)
 }

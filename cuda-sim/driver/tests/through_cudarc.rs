@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Pinned, Sim, code, device_address, has_symbol, kernel, launch, library_path, one_block};
+use common::{IMAGE, Pinned, Sim, code, device_address, has_symbol, kernel, launch, library_path, one_block};
 use cudarc::driver::sys::{self, CUevent_flags, CUresult};
 use cudarc::driver::{CudaContext, CudaSlice, LaunchConfig, PushKernelArg, result};
 use cudarc::nvrtc::Ptx;
@@ -279,10 +279,10 @@ fn kernels_come_from_a_shared_object() {
         let path = folder.join("examples/libsim_kernels.so");
         path.exists().then_some(path)
     });
-    let output = std::process::Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/run"))
+    let output = std::process::Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../run"))
         .arg(std::env::current_exe().unwrap())
         .args(["--ignored", "--exact", "store_and_load", "--nocapture"])
-        .env("CUDA_SIM_DRIVER", library_path())
+        .env("CUDA_SIM_LIBRARIES", library_path().parent().unwrap())
         .env("CUDA_SIM_KERNELS", kernels.expect("cargo test builds the example sim_kernels"))
         .output()
         .unwrap();
@@ -297,7 +297,7 @@ fn store_and_load() {
     let context = CudaContext::new(0).unwrap();
     println!("on {}", context.name().unwrap());
     let stream = context.default_stream();
-    let module = context.load_module(Ptx::from_binary(vec![0])).unwrap();
+    let module = context.load_module(Ptx::from_binary(IMAGE.to_vec())).unwrap();
     let (seven, store) = (module.load_function("store_seven").unwrap(), module.load_function("store").unwrap());
     let mut out: CudaSlice<i32> = stream.alloc_zeros(2).unwrap();
     // SAFETY: the kernels take these parameters.

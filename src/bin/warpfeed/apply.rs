@@ -1,10 +1,10 @@
 //! `warpfeed apply`: one picture through explicit operations.
 
-use super::options::{OrientationName, StrategyName, device};
+use super::options::{OrientationName, StrategyName, decode_path, device};
 use clap::Args;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use warpfeed::{ApplyOptions, DType, Device, Error, Op, Picture, Result, Size};
+use warpfeed::{ApplyOptions, DType, DecodePath, Device, Error, Op, Picture, Result, Size};
 
 /// Put one picture through explicit operations
 ///
@@ -32,6 +32,9 @@ pub struct Apply {
     /// Where operations run: auto, cpu, cuda, cuda:I.
     #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
     device: Device,
+    /// Who decodes where they run on a GPU: auto, cpu, hybrid, hardware.
+    #[arg(long, value_name = "PATH", default_value = "cpu", value_parser = decode_path)]
+    decode: DecodePath,
 }
 
 impl Apply {
@@ -53,6 +56,8 @@ impl Apply {
             strategy: self.strategy.into(),
             orientation: self.orientation.into(),
             accept_truncated: self.accept_truncated,
+            device: self.device,
+            decode: self.decode,
             ..ApplyOptions::default()
         };
         let result = warpfeed::apply(&bytes, &ops, &options).map_err(|source| match source {
@@ -64,7 +69,7 @@ impl Apply {
             (true, _) => warpfeed::write_npy(&result, &self.output),
             (false, DType::U8) => {
                 let [_, height, width, _] = result.shape().map(|side| side as u32);
-                warpfeed::write_png(&Picture::from_rgb(Size { width, height }, result.as_bytes())?, &self.output)
+                warpfeed::write_png(&Picture::from_rgb(Size { width, height }, result.as_bytes()?)?, &self.output)
             }
             (false, _) => Err(wrong_use("output", "a .npy file after normalize: a PNG holds bytes", "a .png file")),
         }

@@ -1,8 +1,8 @@
 //! `warpfeed bench`: the experiments, each with its report.
 
 use super::diagnose::Diagnose;
-use super::models::StepOptions;
-use super::options::{PresetOptions, StrategyName};
+use super::models::{ModelOptions, StepOptions};
+use super::options::{PresetOptions, StrategyName, device};
 use super::output::{print, print_json};
 use clap::{Args, Subcommand};
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use warpfeed::experiment::peers::peers;
 use warpfeed::experiment::report::Report;
 use warpfeed::experiment::subject::Subject;
 use warpfeed::experiment::workers::{self, workers};
-use warpfeed::{Error, IMAGENET_MEAN, IMAGENET_STD, Op, RandomOp, Resize, ResizeTo, Result, Size};
+use warpfeed::{Device, Error, IMAGENET_MEAN, IMAGENET_STD, Op, RandomOp, Resize, ResizeTo, Result, Size};
 
 /// Pictures of fewer pixels are trained on at their own size.
 const SMALL_PX: f64 = 64.0 * 64.0;
@@ -63,8 +63,25 @@ pub struct SubjectOptions {
     seed: u64,
 }
 
+/// Where the operations run.
+#[derive(Args)]
+pub struct DeviceOptions {
+    /// Where augmentations run: auto, cpu, cuda, cuda:I.
+    #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
+    device: Device,
+}
+
+impl DeviceOptions {
+    /// The pictures, on this device.
+    pub fn on(&self, subject: &SubjectOptions) -> Result<Subject> {
+        // The device first: whoever asks for one that is not there learns it before a large folder is listed.
+        self.device.available()?;
+        Ok(Subject { device: self.device, ..subject.subject()? })
+    }
+}
+
 impl SubjectOptions {
-    pub fn subject(&self) -> Result<Subject> {
+    fn subject(&self) -> Result<Subject> {
         let mut subject = Subject::new(self.dir.display().to_string(), warpfeed::open(&self.dir)?);
         (subject.limit, subject.seed) = (self.limit, self.seed);
         Ok(subject)
@@ -114,11 +131,11 @@ struct AugmentLoad {
     /// Loads: how often the flips and the rotation are repeated.
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [1, 4, 8, 12], value_parser = clap::value_parser!(u32).range(0..=1000))]
     loads: Vec<u32>,
-    /// Models: names of steps [default: none, resnet-18, resnet-50, resnet-152]
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    /// Models: none (the pipeline alone), resnet18, resnet50, resnet152 (steps as published on a V100), or milliseconds.
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_values = ["none", "resnet18", "resnet50", "resnet152"])]
     models: Vec<String>,
     #[command(flatten)]
-    step: StepOptions,
+    step: ModelOptions,
     /// How the CPU runs trial A.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [StrategyName::Sequential, StrategyName::Fused])]
     strategies: Vec<StrategyName>,
@@ -137,12 +154,7 @@ struct AugmentLoad {
 
 impl AugmentLoad {
     fn run(self) -> Result<()> {
-        let names = if self.models.is_empty() {
-            ["none", "resnet-18", "resnet-50", "resnet-152"].map(str::to_owned).to_vec()
-        } else {
-            self.models
-        };
-        let mut models = names.iter().map(|name| self.step.model(name)).collect::<Result<Vec<_>>>()?;
+        let mut models = self.models.iter().map(|name| self.step.model(name)).collect::<Result<Vec<_>>>()?;
         let mut subject = self.subject.subject()?;
         subject.threads = self.threads;
         let settings = augment_load::Settings {
@@ -162,6 +174,8 @@ impl AugmentLoad {
 struct Workers {
     #[command(flatten)]
     subject: SubjectOptions,
+    #[command(flatten)]
+    device: DeviceOptions,
     /// Numbers of workers.
     #[arg(long, value_name = "W,...", value_delimiter = ',', default_values_t = [0, 1, 2, 4, 8, 16])]
     workers: Vec<usize>,
@@ -184,7 +198,7 @@ struct Workers {
 
 impl Workers {
     fn run(self) -> Result<()> {
-        let subject = self.subject.subject()?;
+        let subject = self.device.on(&self.subject)?;
         let size = match self.size {
             Some(size) => Some(size),
             None => {
@@ -197,7 +211,6 @@ impl Workers {
             batch_sizes: self.batch_sizes,
             epochs: self.epochs,
             ops: size.map_or_else(|| self.preset.preset().ops(), plain),
-            learning_rate: self.step.learning_rate(),
         };
         self.report.finish(&workers(&subject, &settings, &mut || self.step.chosen(), &mut progress)?)
     }
@@ -269,6 +282,8 @@ struct Configurations {
     #[command(flatten)]
     grid: GridOptions,
     #[command(flatten)]
+    device: DeviceOptions,
+    #[command(flatten)]
     step: StepOptions,
     #[command(flatten)]
     report: ReportOptions,
@@ -277,7 +292,7 @@ struct Configurations {
 impl Configurations {
     fn run(self) -> Result<()> {
         let settings = self.grid.settings(&[true, false]);
-        let (subject, mut model) = (self.subject.subject()?, self.step.chosen()?);
+        let (subject, mut model) = (self.device.on(&self.subject)?, self.step.chosen()?);
         let mut log = match &self.report.out {
             Some(folder) => {
                 std::fs::create_dir_all(folder).map_err(|source| Error::Io {

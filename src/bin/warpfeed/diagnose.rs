@@ -1,6 +1,6 @@
 //! `warpfeed bench diagnose`: what holds a training up.
 
-use super::bench::{ReportOptions, SubjectOptions, progress, seconds};
+use super::bench::{DeviceOptions, ReportOptions, SubjectOptions, progress, seconds};
 use super::models::StepOptions;
 use super::options::{PresetOptions, StrategyName};
 use clap::Args;
@@ -16,6 +16,8 @@ use warpfeed::experiment::diagnose::{Settings, diagnose};
 pub struct Diagnose {
     #[command(flatten)]
     subject: SubjectOptions,
+    #[command(flatten)]
+    device: DeviceOptions,
     #[command(flatten)]
     preset: PresetOptions,
     /// How operations are run.
@@ -42,7 +44,7 @@ impl Diagnose {
         settings.threads = self.threads.unwrap_or(settings.threads);
         (settings.batch_size, settings.time) = (self.batch_size, self.seconds);
         settings.strategy = self.strategy.into();
-        let (subject, mut model) = (self.subject.subject()?, self.step.chosen()?);
+        let (subject, mut model) = (self.device.on(&self.subject)?, self.step.chosen()?);
         self.report.finish(&diagnose(&subject, &settings, &mut model, &mut progress)?.report)
     }
 }

@@ -3,11 +3,17 @@
 use clap::{Args, ValueEnum};
 use std::path::Path;
 use warpfeed::{
-    Builder, DType, Device, LastBatch, Layout, OnError, Orientation, Pipeline, Preset, Result, Shard, Strategy,
+    Builder, DType, DecodePath, Device, LastBatch, Layout, OnError, Orientation, Pipeline, Preset, Result, Shard,
+    Strategy,
 };
 
 /// Reads a device: `auto`, `cpu`, `cuda`, `cuda:I`.
 pub fn device(text: &str) -> std::result::Result<Device, String> {
+    text.parse().map_err(|error: warpfeed::Error| error.to_string())
+}
+
+/// Reads a decode path: `auto`, `cpu`, `hybrid`, `hardware`.
+pub fn decode_path(text: &str) -> std::result::Result<DecodePath, String> {
     text.parse().map_err(|error: warpfeed::Error| error.to_string())
 }
 
@@ -163,6 +169,12 @@ pub struct PipelineOptions {
     /// Where augmentations run: auto, cpu, cuda, cuda:I.
     #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
     device: Device,
+    /// Who decodes where they run on a GPU: auto, cpu, hybrid, hardware.
+    #[arg(long, value_name = "PATH", default_value = "auto", value_parser = decode_path)]
+    decode: DecodePath,
+    /// Most memory of a GPU for batches under way, in bytes [default: half of what is free]
+    #[arg(long, value_name = "BYTES")]
+    device_memory: Option<u64>,
 }
 
 impl PipelineOptions {
@@ -178,6 +190,7 @@ impl PipelineOptions {
             .orientation(self.orientation.into())
             .accept_truncated(self.accept_truncated)
             .device(self.device)
+            .decode(self.decode)
             .on_error(match self.on_error {
                 OnErrorName::Fail => OnError::Fail,
                 OnErrorName::Skip => OnError::Skip,
@@ -190,6 +203,7 @@ impl PipelineOptions {
             });
         builder = self.threads.into_iter().fold(builder, Builder::threads);
         builder = self.prefetch.into_iter().fold(builder, Builder::prefetch);
+        builder = self.device_memory.into_iter().fold(builder, Builder::device_memory);
         builder = self.limit.into_iter().fold(builder, Builder::limit);
         let layout = match self.layout {
             LayoutName::Nchw => Layout::Nchw,

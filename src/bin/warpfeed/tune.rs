@@ -1,6 +1,6 @@
 //! `warpfeed tune`: the smallest configuration that is as fast as any.
 
-use super::bench::{GridOptions, ReportOptions, SubjectOptions, progress};
+use super::bench::{DeviceOptions, GridOptions, ReportOptions, SubjectOptions, progress};
 use super::models::StepOptions;
 use super::output::print;
 use clap::Args;
@@ -15,6 +15,8 @@ pub struct Tune {
     #[command(flatten)]
     subject: SubjectOptions,
     #[command(flatten)]
+    device: DeviceOptions,
+    #[command(flatten)]
     grid: GridOptions,
     #[command(flatten)]
     step: StepOptions,
@@ -25,7 +27,7 @@ pub struct Tune {
 impl Tune {
     pub fn run(self) -> Result<()> {
         let settings = self.grid.settings(&[true]);
-        let (subject, mut model) = (self.subject.subject()?, self.step.chosen()?);
+        let (subject, mut model) = (self.device.on(&self.subject)?, self.step.chosen()?);
         let found = configurations(&subject, &settings, &mut model, &mut |_| Ok(()), &mut progress)?;
         self.report.finish(&found.report)?;
         if self.report.json {

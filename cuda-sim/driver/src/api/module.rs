@@ -1,4 +1,4 @@
-//! Modules and functions. An image is not looked at: names are resolved among the registered kernels.
+//! Modules and functions. Of an image only the kind is looked at: names are resolved among the registered kernels.
 
 use super::device::{
     MAX_THREADS_PER_BLOCK, MULTIPROCESSORS, SHARED_BYTES_PER_BLOCK, SHARED_BYTES_PER_BLOCK_OPTIN,
@@ -10,9 +10,42 @@ use crate::kernels;
 use crate::state::Function;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
-fn load(sim: &mut Session, image_given: bool) -> Result<u64> {
-    if !image_given {
+/// How images begin: one that stands for the registered kernels (cuda-sim/kernels.image), a fat binary, the wrapper that
+/// nvcc embeds one with, and a cubin or other ELF file.
+const KINDS: [&[u8]; 4] = [b"cuda-sim kernels\n", &[0x50, 0xed, 0x55, 0xba], &[0xb1, 0x43, 0x62, 0x46], b"\x7fELF"];
+
+/// Whether an image is of a kind that drivers load: one of these, or PTX, a text that says its version before anything
+/// but comments.
+fn known_kind(image: *const c_void) -> bool {
+    // SAFETY: by the API's contract the image is readable up to its end, which nothing here goes beyond: texts end in 0,
+    // at which reading stops, and of others no more is read than is like a kind that is longer.
+    let byte = |i: usize| unsafe { image.cast::<u8>().add(i).read() };
+    if KINDS.iter().any(|kind| (0..kind.len()).all(|i| byte(i) == kind[i])) {
+        return true;
+    }
+    let starts = |i: usize, with: &[u8]| (0..with.len()).all(|j| byte(i + j) == with[j]);
+    let mut i = 0;
+    loop {
+        if starts(i, b".version") {
+            return true;
+        } else if starts(i, b"//") {
+            while !matches!(byte(i), b'\n' | 0) {
+                i += 1;
+            }
+        } else if !byte(i).is_ascii_whitespace() {
+            return false;
+        } else {
+            i += 1;
+        }
+    }
+}
+
+fn load(sim: &mut Session, image: *const c_void) -> Result<u64> {
+    if image.is_null() {
         return Err(Code::INVALID_VALUE);
+    }
+    if !known_kind(image) {
+        return Err(Code::INVALID_IMAGE);
     }
     if sim.draw_failure() {
         let call = sim.call;
@@ -51,15 +84,15 @@ fn potential_block(sim: &Session, handle: u64, limit: c_int) -> Result<(c_int, c
 
 api! {
     Context fn cuModuleLoadData(sim, out: Out<u64>, image: *const c_void) {
-        out.set(load(sim, !image.is_null())?)
+        out.set(load(sim, image)?)
     }
     Context fn cuModuleLoadDataEx(
         sim, out: Out<u64>, image: *const c_void, _count: c_uint, _options: *mut c_uint, _values: *mut *mut c_void,
     ) {
-        out.set(load(sim, !image.is_null())?)
+        out.set(load(sim, image)?)
     }
     Context fn cuModuleLoadFatBinary(sim, out: Out<u64>, image: *const c_void) {
-        out.set(load(sim, !image.is_null())?)
+        out.set(load(sim, image)?)
     }
     Context fn cuModuleLoad(sim, out: Out<u64>, path: *const c_char) {
         if path.is_null() {
@@ -67,10 +100,9 @@ api! {
         }
         // SAFETY: not null, so by the API's contract a C string.
         let path = unsafe { CStr::from_ptr(path) };
-        if !std::path::Path::new(&*path.to_string_lossy()).exists() {
-            return Err(Code::FILE_NOT_FOUND);
-        }
-        out.set(load(sim, true)?)
+        let mut image = std::fs::read(&*path.to_string_lossy()).map_err(|_| Code::FILE_NOT_FOUND)?;
+        image.push(0);
+        out.set(load(sim, image.as_ptr().cast())?)
     }
     Release fn cuModuleUnload(sim, handle: u64) {
         if sim.modules.remove(&handle).is_none() {

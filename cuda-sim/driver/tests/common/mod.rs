@@ -38,6 +38,9 @@ impl Report {
     }
 }
 
+/// Stands for the kernels registered here.
+pub const IMAGE: &[u8] = b"cuda-sim kernels\n";
+
 type LaunchWith = extern "C" fn(*mut c_void, *const u32, *const u32, u32, *const *mut c_void) -> c_int;
 type Launch = extern "C" fn(*const u32, *const u32, u32, *const *mut c_void);
 
@@ -137,7 +140,7 @@ impl Sim {
         let sim = Sim(ONE.lock().unwrap_or_else(PoisonError::into_inner));
         sim.reset(0);
         let name = CudaContext::new(0).and_then(|context| context.name()).unwrap();
-        assert_eq!(name, "simulated device", "cudarc found another driver: run the tests through cuda-sim/driver/run");
+        assert_eq!(name, "simulated device", "cudarc found another driver: run the tests through cuda-sim/run");
         sim.reset(0);
         sim
     }
@@ -170,7 +173,7 @@ pub fn code<T: std::fmt::Debug>(result: Result<T, DriverError>) -> CUresult {
 }
 
 pub fn kernel(context: &Arc<CudaContext>, name: &str) -> Result<CudaFunction, DriverError> {
-    context.load_module(Ptx::from_binary(vec![0; 4]))?.load_function(name)
+    context.load_module(Ptx::from_binary(IMAGE.to_vec()))?.load_function(name)
 }
 
 pub fn one_block() -> LaunchConfig {

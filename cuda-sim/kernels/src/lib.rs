@@ -1,0 +1,74 @@
+//! warpfeed's kernels, compiled for the host, as what `CUDA_SIM_KERNELS` names: the simulated driver loads this with the
+//! first module and has it register them. Each access of theirs to memory is checked by the driver.
+
+// Where there is no simulated driver the workspace must build all the same.
+#![cfg(target_os = "linux")]
+
+use cuda_sim::{Kernel, LAUNCH_BYTES, LaunchError};
+use std::ffi::{CString, c_char, c_int, c_void};
+
+type LaunchWith = extern "C" fn(*mut c_void, *const u32, *const u32, u32, *const *mut c_void) -> c_int;
+
+// The driver's own.
+unsafe extern "C" {
+    fn cuda_sim_register_kernel_with(
+        name: *const c_char,
+        launch: LaunchWith,
+        data: *mut c_void,
+        count: usize,
+        sizes: *const usize,
+    );
+    safe fn cuda_sim_range(address: usize, start: *mut usize, end: *mut usize) -> bool;
+    safe fn cuda_sim_illegal(address: usize, bytes: usize, what: *const c_char);
+}
+
+extern "C" fn range(address: usize, start: *mut usize, end: *mut usize) -> bool {
+    cuda_sim_range(address, start, end)
+}
+
+extern "C" fn illegal(address: usize, bytes: usize, what: *const c_char) {
+    cuda_sim_illegal(address, bytes, what);
+}
+
+extern "C" fn launch(
+    kernel: *mut c_void,
+    grid: *const u32,
+    block: *const u32,
+    _shared_bytes: u32,
+    params: *const *mut c_void,
+) -> c_int {
+    // SAFETY: `kernel` is what it was registered with; grid and block have three numbers and there is the one parameter,
+    // of the size given, all by the driver's contract. What a launch points to that is not there is refused when a kernel
+    // touches it.
+    let result = unsafe {
+        let kernel = &*kernel.cast::<Kernel>();
+        let launch = (*params).cast::<[u8; LAUNCH_BYTES]>().read();
+        kernel.launch(grid.cast::<[u32; 3]>().read(), block.cast::<[u32; 3]>().read(), &launch)
+    };
+    match result {
+        // The driver was told of the access.
+        Ok(()) | Err(LaunchError::IllegalAccess) => 0,
+        Err(error) => {
+            eprintln!("cuda-sim: {error}");
+            error as c_int
+        }
+    }
+}
+
+/// Called once by the driver as it loads the first module.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuda_sim_kernels(_register: *const c_void) {
+    if std::env::var_os("CUDA_SIM_CHECK").is_none_or(|value| value != "0") {
+        // SAFETY: no kernel has been registered, so none is running.
+        unsafe { cuda_sim::check_with(range, illegal) };
+    }
+    for kernel in Kernel::all() {
+        let name = CString::new(kernel.name()).unwrap_or_default();
+        // Registered for as long as the process lives.
+        let data = std::ptr::from_mut(Box::leak(Box::new(kernel))).cast();
+        // SAFETY: the name is a C string, which is copied, and there is one size.
+        unsafe { cuda_sim_register_kernel_with(name.as_ptr(), launch, data, 1, &raw const LAUNCH) };
+    }
+}
+
+static LAUNCH: usize = LAUNCH_BYTES;

@@ -1,0 +1,406 @@
+//! The driver's objects, each given back when it is dropped: streams, events, memory, and errors that keep the call's
+//! name.
+//!
+//! What cudarc's own safe layer tracks about memory is its last reader, which is not enough where one buffer has several
+//! (DESIGN.md); here the owners of memory order its users by events of their own.
+#![allow(unsafe_code)]
+
+use crate::error::{Error, Result};
+use cudarc::driver::result::{self, DriverError};
+use cudarc::driver::{CudaContext, sys};
+use std::ffi::{CString, c_void};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// The names that the CUDA driver goes by.
+const DRIVER_NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
+
+/// A CUDA context that several owners share; the device's primary one.
+pub(crate) type Context = Arc<CudaContext>;
+
+/// Whether there is a driver to load. cudarc panics where there is none, so nothing of it may be called before.
+pub(crate) fn driver_is_there() -> bool {
+    DRIVER_NAMES.iter().any(|name| {
+        // SAFETY: loading NVIDIA's driver library runs its initialisers, which any program may run at any time, and
+        // nothing of it is called here.
+        let library = unsafe { libloading::Library::new(*name) };
+        library.is_ok()
+    })
+}
+
+/// The context of device `ordinal`, current on this thread.
+pub(crate) fn context(ordinal: u32) -> Result<Context> {
+    let open = || format!("open CUDA device {ordinal}");
+    if !driver_is_there() {
+        let message = format!(
+            "no NVIDIA driver on this machine (looked for {} where the system's loader looks, LD_LIBRARY_PATH \
+             included): install it, or use Device::Cpu (--device cpu)",
+            DRIVER_NAMES.join(" and ")
+        );
+        return Err(Error::Device { call: open(), message });
+    }
+    check("cuInit", result::init())?;
+    let devices = check("cuDeviceGetCount", result::device::get_count())?;
+    if i64::from(ordinal) >= i64::from(devices) {
+        let message = format!("the driver sees {devices} devices, numbered from 0 (CUDA_VISIBLE_DEVICES hides some)");
+        return Err(Error::Device { call: open(), message });
+    }
+    check("cuDevicePrimaryCtxRetain", CudaContext::new(ordinal as usize))
+}
+
+/// Makes the context current on this thread.
+pub(crate) fn bind(context: &Context) -> Result<()> {
+    check("cuCtxSetCurrent", context.bind_to_thread())
+}
+
+/// An error with the call's name and the driver's name and sentence for it.
+pub(crate) fn check<T>(call: &str, result: std::result::Result<T, DriverError>) -> Result<T> {
+    result.map_err(|error| {
+        let text = |text: std::result::Result<&std::ffi::CStr, DriverError>| {
+            text.map_or_else(
+                |_| "an error that the driver does not know".to_owned(),
+                |t| t.to_string_lossy().into_owned(),
+            )
+        };
+        let mut message = format!("{}: {}", text(error.error_name()), text(error.error_string()));
+        match error.0 {
+            sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
+                message += "; use a smaller batch_size or prefetch, or free memory of the device";
+            }
+            sys::CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU | sys::CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION => {
+                message += "; build with WARPFEED_CUDA_ARCHS naming this device's architecture (`warpfeed doctor`)";
+            }
+            _ => {}
+        }
+        Error::Device { call: call.to_owned(), message }
+    })
+}
+
+/// A stream of the context, which does not wait for the default stream.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    raw: sys::CUstream,
+    context: Context,
+}
+
+// SAFETY: streams belong to a context, not to a thread; the driver's functions on them are thread-safe.
+unsafe impl Send for Stream {}
+// SAFETY: as above.
+unsafe impl Sync for Stream {}
+
+impl Stream {
+    pub(crate) fn new(context: &Context) -> Result<Self> {
+        bind(context)?;
+        let raw = check("cuStreamCreate", result::stream::create(result::stream::StreamKind::NonBlocking))?;
+        Ok(Self { raw, context: Arc::clone(context) })
+    }
+
+    pub(crate) fn raw(&self) -> sys::CUstream {
+        self.raw
+    }
+
+    /// Makes work queued here later wait for what the event has recorded.
+    pub(crate) fn wait(&self, event: &Event) -> Result<()> {
+        // SAFETY: both are alive.
+        unsafe { wait(self.raw, event) }
+    }
+
+    /// Waits for all work queued here.
+    pub(crate) fn synchronize(&self) -> Result<()> {
+        // SAFETY: the stream is alive.
+        check("cuStreamSynchronize", unsafe { result::stream::synchronize(self.raw) })
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        // A context that has failed gives nothing back; there is nothing to do about it here.
+        if bind(&self.context).is_ok() {
+            // SAFETY: the stream is alive and its owner is gone; work that is queued on it goes on to its end.
+            let _ = unsafe { result::stream::destroy(self.raw) };
+        }
+    }
+}
+
+/// Makes work queued later on `stream` wait for what the event has recorded.
+///
+/// # Safety
+/// `stream` is a live stream, or one of the default streams.
+pub(crate) unsafe fn wait(stream: sys::CUstream, event: &Event) -> Result<()> {
+    let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
+    // SAFETY: the event is alive, the stream by contract.
+    check("cuStreamWaitEvent", unsafe { result::stream::wait_event(stream, event.raw, flags) })
+}
+
+/// A point in a stream's work. One that was never recorded counts as passed.
+#[derive(Debug)]
+pub(crate) struct Event {
+    raw: sys::CUevent,
+    context: Context,
+}
+
+// SAFETY: as for streams.
+unsafe impl Send for Event {}
+// SAFETY: as above.
+unsafe impl Sync for Event {}
+
+impl Event {
+    pub(crate) fn new(context: &Context) -> Result<Self> {
+        Self::create(context, sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)
+    }
+
+    /// One whose time can be asked for.
+    pub(crate) fn timed(context: &Context) -> Result<Self> {
+        Self::create(context, sys::CUevent_flags::CU_EVENT_DEFAULT)
+    }
+
+    fn create(context: &Context, flags: sys::CUevent_flags) -> Result<Self> {
+        bind(context)?;
+        let raw = check("cuEventCreate", result::event::create(flags))?;
+        Ok(Self { raw, context: Arc::clone(context) })
+    }
+
+    /// Records the work queued on `stream` so far.
+    pub(crate) fn record(&self, stream: &Stream) -> Result<()> {
+        // SAFETY: the stream is alive.
+        unsafe { self.record_raw(stream.raw) }
+    }
+
+    /// Records the work queued on `stream` so far.
+    ///
+    /// # Safety
+    /// `stream` is a live stream, or one of the default streams.
+    pub(crate) unsafe fn record_raw(&self, stream: sys::CUstream) -> Result<()> {
+        // SAFETY: the event is alive, the stream by contract.
+        check("cuEventRecord", unsafe { result::event::record(self.raw, stream) })
+    }
+
+    /// Makes its context current on this thread.
+    pub(crate) fn bind(&self) -> Result<()> {
+        bind(&self.context)
+    }
+
+    /// Waits until what it recorded is done.
+    pub(crate) fn synchronize(&self) -> Result<()> {
+        // SAFETY: the event is alive.
+        check("cuEventSynchronize", unsafe { result::event::synchronize(self.raw) })
+    }
+
+    /// Whether what it recorded is done. Errors count as done: the next call meets them.
+    pub(crate) fn is_done(&self) -> bool {
+        // SAFETY: the event is alive.
+        let state = unsafe { result::event::query(self.raw) };
+        !matches!(state, Err(DriverError(sys::CUresult::CUDA_ERROR_NOT_READY)))
+    }
+
+    /// Milliseconds from `start` to this; both timed, recorded and done.
+    pub(crate) fn since_ms(&self, start: &Self) -> Option<f32> {
+        // SAFETY: both are alive.
+        unsafe { result::event::elapsed(start.raw, self.raw) }.ok()
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        if bind(&self.context).is_ok() {
+            // SAFETY: the event is alive and its owner is gone.
+            let _ = unsafe { result::event::destroy(self.raw) };
+        }
+    }
+}
+
+/// Device memory. Its owner sees to it that nothing uses it any more when it is dropped.
+#[derive(Debug)]
+pub(crate) struct DeviceMemory {
+    address: sys::CUdeviceptr,
+    len_bytes: usize,
+    context: Context,
+}
+
+impl DeviceMemory {
+    /// `len_bytes` bytes, aligned to 256, that hold nothing in particular.
+    ///
+    /// # Synchronization
+    /// It may wait for the device; what it gives is idle.
+    pub(crate) fn new(context: &Context, len_bytes: usize) -> Result<Self> {
+        bind(context)?;
+        // SAFETY: what it holds is written before it is read.
+        let address = check("cuMemAlloc", unsafe { result::malloc_sync(len_bytes.max(1)) })?;
+        Ok(Self { address, len_bytes, context: Arc::clone(context) })
+    }
+
+    pub(crate) fn address(&self) -> u64 {
+        self.address
+    }
+
+    pub(crate) fn len_bytes(&self) -> usize {
+        self.len_bytes
+    }
+
+    /// Gives the memory to somebody who frees it.
+    pub(crate) fn leak(self) -> u64 {
+        let mut this = std::mem::ManuallyDrop::new(self);
+        // SAFETY: the context is dropped once: `this` is never used again.
+        unsafe { std::ptr::drop_in_place(&raw mut this.context) };
+        this.address
+    }
+}
+
+impl Drop for DeviceMemory {
+    fn drop(&mut self) {
+        if bind(&self.context).is_ok() {
+            // SAFETY: it was allocated by `new` and is freed once.
+            let _ = unsafe { result::free_sync(self.address) };
+        }
+    }
+}
+
+/// Pinned memory of the host, which copies read while the host goes on.
+#[derive(Debug)]
+pub(crate) struct PinnedMemory {
+    start: NonNull<u8>,
+    len_bytes: usize,
+    context: Context,
+}
+
+// SAFETY: plain memory, owned.
+unsafe impl Send for PinnedMemory {}
+// SAFETY: through a shared reference only its address can be had.
+unsafe impl Sync for PinnedMemory {}
+
+impl PinnedMemory {
+    /// `len_bytes` bytes of zeros. Not write-combined: the host may read it too.
+    pub(crate) fn new(context: &Context, len_bytes: usize) -> Result<Self> {
+        bind(context)?;
+        let len_bytes = len_bytes.max(1);
+        // SAFETY: it is written right below.
+        let start = check("cuMemHostAlloc", unsafe { result::malloc_host(len_bytes, 0) })?;
+        let start = NonNull::new(start.cast::<u8>()).ok_or_else(|| Error::Device {
+            call: "cuMemHostAlloc".to_owned(),
+            message: "the driver gave no memory and no error".to_owned(),
+        })?;
+        // SAFETY: as long as was asked for, and nobody else's.
+        unsafe { start.write_bytes(0, len_bytes) };
+        Ok(Self { start, len_bytes, context: Arc::clone(context) })
+    }
+
+    /// Its first byte. Valid for reads and writes of `len_bytes` while this lives.
+    pub(crate) fn start(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
+    pub(crate) fn len_bytes(&self) -> usize {
+        self.len_bytes
+    }
+}
+
+impl Drop for PinnedMemory {
+    fn drop(&mut self) {
+        if bind(&self.context).is_ok() {
+            // SAFETY: it was allocated by `new` and is freed once.
+            let _ = unsafe { result::free_host(self.start.as_ptr().cast::<c_void>()) };
+        }
+    }
+}
+
+/// A loaded image with kernels.
+#[derive(Debug)]
+pub(crate) struct Module {
+    raw: sys::CUmodule,
+    context: Context,
+}
+
+// SAFETY: as for streams.
+unsafe impl Send for Module {}
+// SAFETY: as above.
+unsafe impl Sync for Module {}
+
+/// A kernel of a module.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Function(sys::CUfunction);
+
+// SAFETY: as for streams.
+unsafe impl Send for Function {}
+// SAFETY: as above.
+unsafe impl Sync for Function {}
+
+impl Module {
+    /// Loads a fat binary, a cubin, or PTX that ends in a zero byte.
+    pub(crate) fn load(context: &Context, image: &[u8]) -> Result<Self> {
+        bind(context)?;
+        // The driver finds the length in the image: behind one that is cut off it would read on.
+        let mut padded = image.to_vec();
+        padded.resize(image.len() + 4096, 0);
+        // SAFETY: the image is the crate's own or one that the user has named, and zeros follow it.
+        let raw = check("cuModuleLoadData", unsafe { result::module::load_data(padded.as_ptr().cast()) })?;
+        Ok(Self { raw, context: Arc::clone(context) })
+    }
+
+    /// The kernel of this name. Valid while the module is.
+    pub(crate) fn function(&self, name: &str) -> Result<Function> {
+        let c_name = CString::new(name).unwrap_or_default();
+        // SAFETY: the module is alive.
+        let raw = unsafe { result::module::get_function(self.raw, c_name) };
+        check(&format!("cuModuleGetFunction({name})"), raw).map(Function)
+    }
+}
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        if bind(&self.context).is_ok() {
+            // SAFETY: the module is alive and its owner is gone, the streams that ran its kernels with it.
+            let _ = unsafe { result::module::unload(self.raw) };
+        }
+    }
+}
+
+/// Queues a launch of a kernel that takes one parameter.
+///
+/// # Safety
+/// `P` is the kernel's parameter, everything that it points to is valid for the kernel's grid until the launch is done,
+/// and the function's module is alive.
+pub(crate) unsafe fn launch<P>(
+    name: &str,
+    function: Function,
+    [grid_x, grid_y, grid_z]: [u32; 3],
+    [block_x, block_y, block_z]: [u32; 3],
+    stream: &Stream,
+    parameter: &P,
+) -> Result<()> {
+    let mut parameters = [std::ptr::from_ref(parameter).cast_mut().cast::<c_void>()];
+    let (grid, block) = ((grid_x, grid_y, grid_z), (block_x, block_y, block_z));
+    // SAFETY: the driver copies the parameter before it returns; the rest is the contract.
+    let launched = unsafe { result::launch_kernel(function.0, grid, block, 0, stream.raw, &mut parameters) };
+    // The name is made only where it is needed.
+    launched.or_else(|error| check(&format!("cuLaunchKernel({name})"), Err(error)))
+}
+
+/// Queues a copy of `len_bytes` bytes to the device.
+///
+/// # Safety
+/// Both ranges are valid until the copy is done; nobody writes `from`, or uses `to`, before that.
+pub(crate) unsafe fn upload(to: u64, from: *const u8, len_bytes: usize, stream: &Stream) -> Result<()> {
+    // SAFETY: readable for the length, by contract.
+    let from = unsafe { std::slice::from_raw_parts(from, len_bytes) };
+    // SAFETY: the contract.
+    check("cuMemcpyHtoDAsync", unsafe { result::memcpy_htod_async(to, from, stream.raw) })
+}
+
+/// Queues a copy within the device.
+///
+/// # Safety
+/// Both ranges are valid until the copy is done and do not overlap; nobody writes `from`, or uses `to`, before that.
+pub(crate) unsafe fn copy(to: u64, from: u64, len_bytes: usize, stream: &Stream) -> Result<()> {
+    // SAFETY: the contract.
+    check("cuMemcpyDtoDAsync", unsafe { result::memcpy_dtod_async(to, from, len_bytes, stream.raw) })
+}
+
+/// Queues a copy to the host and waits for it.
+///
+/// # Safety
+/// The device's range is valid, and nothing writes it that the stream does not wait for.
+pub(crate) unsafe fn download(to: &mut [u8], from: u64, stream: &Stream) -> Result<()> {
+    // SAFETY: the contract; `to` is borrowed until the stream has been waited for.
+    check("cuMemcpyDtoHAsync", unsafe { result::memcpy_dtoh_async(to, from, stream.raw) })?;
+    stream.synchronize()
+}

@@ -1,0 +1,647 @@
+//! The GPU back end: the device with what a pipeline needs of it, and the way of a batch through it.
+//!
+//! A sample is read, its recipe drawn and lowered to calls, and its tables and (if the CPU decodes) its pixels are written
+//! to pinned memory by the worker thread that has taken it. The worker that finishes a batch sends all of that in one
+//! copy, queues the launches behind it and behind what nvJPEG decodes, and hands the batch over with an event: nobody
+//! waits for the device but for memory that is to be used again.
+#![allow(unsafe_code)]
+
+use super::arena::{Chunk, Piece};
+use super::driver::{self, Context, DeviceMemory, Stream};
+use super::flight::{Flight, Prepared};
+use super::image;
+use super::kernel::{self, Call, Kernels};
+use super::lower::{self, Form, Image, Lowering, packed_bytes};
+use super::nvjpeg::{Encoded, EngineJob, HybridDecoder, Nvjpeg};
+use super::output::{Buffer, CudaBuffer, Pool};
+use super::route::{Route, Router};
+use crate::cpu::executor::{Executor, Job};
+use crate::cpu::output::{Output, Tables};
+use crate::decode::{Decoder, Header};
+use crate::device::DecodePath;
+use crate::error::{Error, Result};
+use crate::picture::{Picture, Pixel, Rect, Size, check_pixels};
+use crate::recipe::Strategy;
+use crate::recipe::filter::{PassOrder, Taps};
+use crate::recipe::lower::{Geometry, plan, split_epilogue};
+use crate::recipe::op::Op;
+use crate::source::Source;
+use crate::tensor::{DType, Layout};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Pictures above this many pixels give their memory back after use: 16 Mpx, 64 MiB.
+const KEEP_PX: usize = 16 << 20;
+/// Buffers for encoded bytes above this are given back after use.
+const KEEP_ENCODED_BYTES: usize = 4 << 20;
+
+/// What a pipeline asks of the device.
+pub(crate) struct Settings {
+    pub(crate) size: Size,
+    pub(crate) dtype: DType,
+    pub(crate) layout: Layout,
+    pub(crate) strategy: Strategy,
+    pub(crate) order: PassOrder,
+    pub(crate) decode: DecodePath,
+    pub(crate) accept_truncated: bool,
+    /// Limit of every picture on the way, in pixels.
+    pub(crate) max_px: u64,
+    pub(crate) batch_size: usize,
+    /// Batches being filled or under way on the device at a time.
+    pub(crate) flights: usize,
+    /// Batches that are kept for reuse when their consumer drops them.
+    pub(crate) outputs: usize,
+    pub(crate) threads: usize,
+    /// Most device memory of all flights together; a share of what is free if not given.
+    pub(crate) memory_bytes: Option<u64>,
+}
+
+/// A device, set up for one pipeline.
+pub(crate) struct Gpu {
+    settings: Settings,
+    name: String,
+    /// Most device memory of one flight.
+    flight_bytes: usize,
+    idle: Mutex<Idle>,
+    workers: Mutex<Vec<Worker>>,
+    /// For encoded bytes.
+    buffers: Mutex<Vec<Vec<u8>>>,
+    numbers: AtomicU64,
+    outputs: Arc<Pool>,
+    router: Router,
+    nvjpeg: Option<Nvjpeg>,
+    /// What each byte becomes, for the kernels that write the batch.
+    table: DeviceMemory,
+    kernels: Kernels,
+    compute: Stream,
+    copy: Stream,
+    context: Context,
+}
+
+/// Flights that no batch is being filled in: the one submitted first is the first to be done.
+#[derive(Default)]
+struct Idle {
+    flights: VecDeque<Flight>,
+    /// How many there are, idle or not.
+    made: usize,
+}
+
+/// What a sample's way to the device took.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Times {
+    pub(crate) decode: Duration,
+    pub(crate) augment: Duration,
+}
+
+/// How many pictures each decoder has decoded.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Decoded {
+    pub(crate) cpu: u64,
+    pub(crate) hybrid: u64,
+    pub(crate) engines: u64,
+}
+
+/// One sample's work.
+pub(crate) struct Sample<'a> {
+    /// Its place among the samples of the flight.
+    pub(crate) place: usize,
+    pub(crate) header: &'a Header,
+    /// The recipe, orientation included.
+    pub(crate) ops: &'a [Op],
+}
+
+/// A worker thread's decoders and memory, kept over samples.
+pub(crate) struct Worker {
+    executor: Executor,
+    decoder: Decoder,
+    picture: Picture,
+    taps: Taps,
+    chunk: Chunk,
+    /// The flight that the chunk is of.
+    chunk_of: u64,
+    hybrid: Option<HybridDecoder>,
+    decoded: Decoded,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether a recipe has an operation that only the CPU can run.
+fn needs_cpu(ops: &[Op]) -> bool {
+    ops.iter().any(|op| matches!(op, Op::Custom(_)))
+}
+
+impl Gpu {
+    /// Sets a device up.
+    ///
+    /// # Errors
+    /// [`Error::Device`] with what is missing and the remedy.
+    pub(crate) fn open(ordinal: u32, settings: Settings, tables: &Tables) -> Result<Self> {
+        let image = image::image()?;
+        let context = driver::context(ordinal)?;
+        let name = driver::check("cuDeviceGetName", context.name())?;
+        let kernels = Kernels::load(&context, &image, settings.dtype, settings.layout)?;
+        let (compute, copy) = (Stream::new(&context)?, Stream::new(&context)?);
+        let bytes = tables.bytes();
+        let table = DeviceMemory::new(&context, bytes.len())?;
+        // SAFETY: both are as long as the bytes; the stream is waited for before anything else happens to either.
+        unsafe { driver::upload(table.address(), bytes.as_ptr(), bytes.len(), &copy)? };
+        copy.synchronize()?;
+        let nvjpeg = Nvjpeg::open(&context, settings.decode)?;
+        let engines = nvjpeg.as_ref().is_some_and(|nvjpeg| nvjpeg.engines.is_some());
+        let router = Router::new(settings.decode, nvjpeg.is_some(), engines, settings.threads);
+        let picture_bytes = packed_bytes(settings.size) * settings.dtype.size_bytes();
+        let outputs = Pool::new(&context, ordinal, picture_bytes, settings.batch_size, settings.outputs)?;
+        let (free, _) = driver::check("cuMemGetInfo", context.mem_get_info())?;
+        // Half of what is free is left to the trainer, and to nvJPEG's own memory.
+        let memory_bytes = settings.memory_bytes.map_or(free / 2, |bytes| bytes as usize);
+        Ok(Self {
+            flight_bytes: memory_bytes / settings.flights.max(1),
+            settings,
+            name: format!("cuda:{ordinal} ({name})"),
+            idle: Mutex::default(),
+            workers: Mutex::default(),
+            buffers: Mutex::default(),
+            numbers: AtomicU64::new(0),
+            outputs: Arc::new(outputs),
+            router,
+            nvjpeg,
+            table,
+            kernels,
+            compute,
+            copy,
+            context,
+        })
+    }
+
+    /// The device in words.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Most device memory of the batches under way together; the batches that are delivered come on top.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        (self.flight_bytes * self.settings.flights) as u64
+    }
+
+    fn form(&self) -> Form {
+        let Settings { size, dtype, layout, .. } = self.settings;
+        Form { size, dtype, layout }
+    }
+
+    /// Takes up the work of a thread, on the thread itself.
+    pub(crate) fn worker(&self) -> Result<Worker> {
+        driver::bind(&self.context)?;
+        if let Some(worker) = lock(&self.workers).pop() {
+            return Ok(worker);
+        }
+        let hybrid = self.nvjpeg.as_ref().map(|nvjpeg| nvjpeg.hybrid_decoder(&self.context)).transpose()?;
+        Ok(Worker {
+            executor: Executor::new()?,
+            decoder: Decoder::new()?,
+            picture: Picture::default(),
+            taps: Taps::default(),
+            chunk: Chunk::default(),
+            chunk_of: 0,
+            hybrid,
+            decoded: Decoded::default(),
+        })
+    }
+
+    /// Keeps a worker for the next epoch.
+    pub(crate) fn give_worker(&self, worker: Worker) {
+        let mut workers = lock(&self.workers);
+        if workers.len() < self.settings.threads.max(1) {
+            workers.push(worker);
+        }
+    }
+
+    /// Reads a sample's encoded bytes.
+    pub(crate) fn read(&self, source: &Arc<dyn Source>, index: u64) -> Result<Encoded> {
+        let buffer = lock(&self.buffers).pop();
+        Encoded::read(source, index, buffer.unwrap_or_default())
+    }
+
+    fn give_buffer(&self, buffer: Vec<u8>) {
+        let mut buffers = lock(&self.buffers);
+        if buffer.capacity() <= KEEP_ENCODED_BYTES && buffers.len() < self.settings.batch_size * self.settings.flights {
+            buffers.push(buffer);
+        }
+    }
+
+    /// Begins a batch of so many samples.
+    ///
+    /// # Synchronization
+    /// Waits until the device is done with the memory, which it is unless it is behind by all batches in flight.
+    pub(crate) fn begin(&self, samples: usize) -> Result<Flight> {
+        driver::bind(&self.context)?;
+        let idle = {
+            let mut idle = lock(&self.idle);
+            let more = idle.made < self.settings.flights;
+            let ready = idle.flights.front().is_some_and(|flight| !more || flight.done.is_done());
+            let flight = if ready { idle.flights.pop_front() } else { None };
+            idle.made += usize::from(flight.is_none());
+            flight
+        };
+        let begun = match idle {
+            Some(flight) => Ok(flight),
+            None => Flight::new(&self.context, self.flight_bytes),
+        }
+        .and_then(|flight| self.recycle(flight, samples));
+        if begun.is_err() {
+            lock(&self.idle).made -= 1;
+        }
+        begun
+    }
+
+    /// Makes a flight ready for another batch.
+    fn recycle(&self, mut flight: Flight, samples: usize) -> Result<Flight> {
+        flight.done.synchronize()?;
+        if !flight.engine_jobs.is_empty() {
+            flight.engines_ended.synchronize()?;
+            if let Some(time_ms) = flight.engines_ended.since_ms(&flight.engines_began) {
+                self.router.engines_took(flight.engine_jobs.len(), time_ms);
+            }
+            flight.engine_jobs.drain(..).for_each(|job| self.give_buffer(job.encoded.into_buffer()));
+        }
+        // SAFETY: all of its work has just been waited for; pieces live no longer than the call that writes them, but
+        // for workers' chunks, which are of an earlier number and so never written again.
+        unsafe { flight.arena.reset()? };
+        flight.begin(1 + self.numbers.fetch_add(1, Relaxed), samples);
+        Ok(flight)
+    }
+
+    /// Gives a batch up: waits for whatever of it is under way.
+    pub(crate) fn abandon(&self, mut flight: Flight) {
+        // Where that fails, the context has, and its work with it: the flight is not used again.
+        if driver::bind(&self.context).and_then(|()| self.settle(&flight)).is_ok() {
+            flight.engine_jobs.clear();
+            flight.begin(0, 0);
+            lock(&self.idle).flights.push_back(flight);
+        } else {
+            lock(&self.idle).made -= 1;
+        }
+    }
+
+    /// Waits for all that a flight may have queued.
+    fn settle(&self, flight: &Flight) -> Result<()> {
+        flight.decoding().iter().try_for_each(|event| event.synchronize())?;
+        if let Some(engines) = self.nvjpeg.as_ref().and_then(|nvjpeg| nvjpeg.engines.as_ref()) {
+            engines.stream.synchronize()?;
+        }
+        self.copy.synchronize()?;
+        self.compute.synchronize()
+    }
+
+    /// Reads, decodes and lowers one sample into its place of the flight.
+    pub(crate) fn prepare(
+        &self,
+        worker: &mut Worker,
+        flight: &Flight,
+        encoded: Encoded,
+        sample: &Sample<'_>,
+    ) -> Result<Times> {
+        let Sample { place, header, ops } = *sample;
+        if worker.chunk_of != flight.number {
+            (worker.chunk, worker.chunk_of) = (Chunk::default(), flight.number);
+        }
+        let start = Instant::now();
+        if needs_cpu(ops) {
+            let (prepared, times) = self.on_cpu(worker, flight, &encoded, sample)?;
+            self.give_buffer(encoded.into_buffer());
+            flight.put(place, prepared);
+            return Ok(times);
+        }
+        let (pixel_ops, epilogue) = split_epilogue(ops)?;
+        let plan = match self.settings.strategy {
+            Strategy::Sequential => {
+                pixel_ops.iter().try_fold(header.size, |size, op| {
+                    let size = op.output_size(size)?;
+                    check_pixels(size, self.settings.max_px).map(|()| size)
+                })?;
+                None
+            }
+            Strategy::Fused => Some(Geometry::Exact),
+            Strategy::Composed => Some(Geometry::Composed),
+        }
+        .map(|geometry| plan(ops, header.size, self.settings.max_px, geometry, self.settings.order))
+        .transpose()?;
+        let part = plan.as_ref().map_or(Rect::full(header.size), |plan| plan.decode);
+        let planning = start.elapsed();
+
+        let start = Instant::now();
+        let (image, engine_job) = self.decode(worker, flight, encoded, header, part)?;
+        let decode = start.elapsed();
+
+        let start = Instant::now();
+        let Worker { chunk, taps, .. } = worker;
+        let lowering = Lowering::new(&flight.arena, chunk, taps, self.settings.order, image, Vec::new());
+        let calls = match &plan {
+            Some(plan) => lowering.planned(plan, self.form())?,
+            None => lowering.sequential(pixel_ops, &epilogue, self.form())?,
+        };
+        flight.put(place, Prepared { calls, engine_job });
+        Ok(Times { decode, augment: planning + start.elapsed() })
+    }
+
+    /// Decodes, or sees to it that the engines will.
+    fn decode(
+        &self,
+        worker: &mut Worker,
+        flight: &Flight,
+        encoded: Encoded,
+        header: &Header,
+        part: Rect,
+    ) -> Result<(Image, Option<EngineJob>)> {
+        let size = header.size;
+        let whole = |address| Image { address, pitch_bytes: 3 * size.width, whole: size, part: Rect::full(size) };
+        let mut encoded = encoded;
+        let mut route = self.router.route(header);
+        let len_bytes = encoded.bytes().len();
+        if route == Route::Engines && worker.hybrid.as_mut().is_some_and(|h| h.agrees(&encoded, size).unwrap_or(false))
+        {
+            let destination = flight.arena.scratch(packed_bytes(size))?;
+            return Ok((whole(destination), Some(EngineJob { encoded, destination, size })));
+        }
+        if route == Route::Engines {
+            route = Route::Hybrid;
+        }
+        if let (Route::Hybrid, Some(hybrid)) = (route, &mut worker.hybrid) {
+            let destination = flight.arena.scratch(packed_bytes(size))?;
+            let start = Instant::now();
+            match hybrid.decode(encoded, destination, size) {
+                Ok((event, buffer)) => {
+                    self.router.measured(Route::Hybrid, len_bytes, start.elapsed());
+                    worker.decoded.hybrid += 1;
+                    buffer.into_iter().for_each(|buffer| self.give_buffer(buffer));
+                    flight.is_decoding(event);
+                    return Ok((whole(destination), None));
+                }
+                // Whatever nvJPEG has against it, the CPU says whether the picture is bad.
+                Err((_, back)) => encoded = back,
+            }
+        }
+        let start = Instant::now();
+        let piece = self.decode_on_cpu(worker, flight, encoded.bytes(), header, part)?;
+        let image = Image { address: piece.address(), pitch_bytes: 3 * part.width, whole: size, part };
+        self.router.measured(Route::Cpu, len_bytes, start.elapsed());
+        self.give_buffer(encoded.into_buffer());
+        Ok((image, None))
+    }
+
+    fn decode_on_cpu(
+        &self,
+        worker: &mut Worker,
+        flight: &Flight,
+        bytes: &[u8],
+        header: &Header,
+        part: Rect,
+    ) -> Result<Piece> {
+        worker.decoder.decode(bytes, header, part, self.settings.accept_truncated, &mut worker.picture)?;
+        let mut piece = flight.arena.piece(packed_bytes(part.size()))?;
+        pack(worker.picture.pixels(), piece.bytes_mut());
+        worker.picture.shrink(KEEP_PX);
+        worker.decoded.cpu += 1;
+        Ok(piece)
+    }
+
+    /// Runs a recipe on the CPU but for its end: operations of the caller's own have no kernel.
+    fn on_cpu(
+        &self,
+        worker: &mut Worker,
+        flight: &Flight,
+        encoded: &Encoded,
+        sample: &Sample<'_>,
+    ) -> Result<(Prepared, Times)> {
+        let (pixel_ops, epilogue) = split_epilogue(sample.ops)?;
+        let form = self.form();
+        let mut piece = flight.arena.piece(packed_bytes(form.size))?;
+        let job = Job {
+            bytes: encoded.bytes(),
+            header: sample.header,
+            ops: pixel_ops,
+            strategy: self.settings.strategy,
+            order: self.settings.order,
+            accept_truncated: self.settings.accept_truncated,
+            max_px: self.settings.max_px,
+        };
+        let tables = Tables::new(DType::U8, None);
+        let mut output = Output::new(piece.bytes_mut(), form.size, &tables, Layout::Nhwc);
+        let times = worker.executor.run(&job, &mut output)?;
+        worker.decoded.cpu += 1;
+        let start = Instant::now();
+        let image = Image {
+            address: piece.address(),
+            pitch_bytes: 3 * form.size.width,
+            whole: form.size,
+            part: Rect::full(form.size),
+        };
+        let Worker { chunk, taps, .. } = worker;
+        let lowering = Lowering::new(&flight.arena, chunk, taps, self.settings.order, image, Vec::new());
+        let calls = lowering.sequential(&[], &epilogue, form)?;
+        let times = Times { decode: times.decode, augment: times.augment + start.elapsed() };
+        Ok((Prepared { calls, engine_job: None }, times))
+    }
+
+    /// Has the engines decode what was left to them; the places of samples that nothing can decode, with their errors.
+    ///
+    /// # Errors
+    /// [`Error::Device`], after which the flight is to be abandoned.
+    pub(crate) fn decode_on_engines(&self, flight: &mut Flight) -> Result<(Vec<(usize, Error)>, Decoded)> {
+        let mut jobs = Vec::new();
+        for (place, sample) in flight.samples_mut().iter_mut().enumerate() {
+            if let Some(job) = sample.as_mut().and_then(|sample| sample.engine_job.take()) {
+                jobs.push((place, job));
+            }
+        }
+        let engines = self.nvjpeg.as_ref().and_then(|nvjpeg| nvjpeg.engines.as_ref());
+        let Some(engines) = engines.filter(|_| !jobs.is_empty()) else { return Ok(Default::default()) };
+        flight.engines_began.record(&engines.stream)?;
+        let batch = match flight.engines_mut() {
+            Some(batch) => batch,
+            none => none.insert(engines.batch()?),
+        };
+        let borrowed: Vec<&EngineJob> = jobs.iter().map(|(_, job)| job).collect();
+        // SAFETY: the flight's last batch has been waited for. The jobs stay with the flight until its next use, which
+        // waits for the engines; their destinations are the flight's, idle since it began.
+        let queued = unsafe { batch.decode(engines, &borrowed) };
+        flight.engines_ended.record(&engines.stream)?;
+        if queued.is_ok() {
+            let decoded = Decoded { engines: jobs.len() as u64, ..Decoded::default() };
+            flight.engine_jobs = jobs.into_iter().map(|(_, job)| job).collect();
+            return Ok((Vec::new(), decoded));
+        }
+        // One of them, and nvJPEG does not say which; some may be under way.
+        engines.stream.synchronize()?;
+        let mut bad = Vec::new();
+        let mut worker = self.worker()?;
+        for (place, job) in jobs {
+            if let Err(error) = self.instead_of_engines(&mut worker, flight, &job) {
+                bad.push((place, error));
+            }
+            self.give_buffer(job.encoded.into_buffer());
+        }
+        let decoded = worker.take_decoded();
+        self.give_worker(worker);
+        Ok((bad, decoded))
+    }
+
+    /// Decodes on the CPU what the engines have refused, to where they would have.
+    fn instead_of_engines(&self, worker: &mut Worker, flight: &Flight, job: &EngineJob) -> Result<()> {
+        let header = crate::decode::probe(job.encoded.bytes())?;
+        let mut piece = self.decode_on_cpu(worker, flight, job.encoded.bytes(), &header, Rect::full(job.size))?;
+        let bytes = piece.bytes_mut();
+        // SAFETY: the destination is the flight's and as large as the picture, the engines have been waited for, and the
+        // piece is not written again before the flight's next use.
+        unsafe { driver::upload(job.destination, bytes.as_ptr(), bytes.len(), &self.copy) }
+    }
+
+    /// Queues all that is left to be done for a batch: the samples at `places`, in this order, and after them `padding`
+    /// repetitions of the last.
+    ///
+    /// # Synchronization
+    /// Returns at once; what it gives is complete when the device gets there.
+    ///
+    /// # Errors
+    /// [`Error::Device`]; the flight is given up.
+    pub(crate) fn submit(
+        &self,
+        mut flight: Flight,
+        places: &[usize],
+        labels: &[u32],
+        padding: usize,
+    ) -> Result<CudaBuffer> {
+        let buffer = match self.outputs.take() {
+            Ok(buffer) => buffer,
+            Err(error) => {
+                self.abandon(flight);
+                return Err(error);
+            }
+        };
+        match self.queue(&mut flight, &buffer, places, labels, padding) {
+            Ok(len_bytes) => {
+                lock(&self.idle).flights.push_back(flight);
+                Ok(CudaBuffer::new(buffer, Arc::clone(&self.outputs), len_bytes))
+            }
+            Err(error) => {
+                // Before the buffer goes: some of what was queued may write it.
+                self.abandon(flight);
+                drop(buffer);
+                Err(error)
+            }
+        }
+    }
+
+    /// The bytes of the batch's pictures.
+    fn queue(
+        &self,
+        flight: &mut Flight,
+        buffer: &Buffer,
+        places: &[usize],
+        labels: &[u32],
+        padding: usize,
+    ) -> Result<usize> {
+        driver::bind(&self.context)?;
+        let picture_bytes = packed_bytes(self.settings.size) * self.settings.dtype.size_bytes();
+        let mut calls: Vec<Vec<Call>> = Vec::with_capacity(places.len());
+        for (i, place) in places.iter().enumerate() {
+            let sample = flight.samples_mut().get_mut(*place).and_then(Option::take);
+            let Some(mut sample) = sample else {
+                let message = "a sample of the batch is missing".to_owned();
+                return Err(Error::Device { call: "submit a batch".to_owned(), message });
+            };
+            lower::place(&mut sample.calls, buffer.address() + (i * picture_bytes) as u64);
+            calls.push(sample.calls);
+        }
+        let mut chunk = Chunk::default();
+        let mut groups = Vec::new();
+        kernel::group(&calls, |mut group, calls| {
+            let bytes = calls.iter().map(|call| call.sample.bytes().len()).sum();
+            group.samples = chunk.put_bytes(&flight.arena, bytes, |to| {
+                let mut at = 0;
+                for call in calls {
+                    let bytes = call.sample.bytes();
+                    to[at..at + bytes.len()].copy_from_slice(bytes);
+                    at += bytes.len();
+                }
+            })?;
+            groups.push(group);
+            Ok(())
+        })?;
+        let staged_labels = chunk.put(&flight.arena, labels)?;
+
+        // SAFETY: the batch is filled; its flight is neither reset nor dropped before `done` has passed (`begin`), or
+        // the streams have been waited for (`abandon`).
+        unsafe { flight.arena.upload(&self.copy)? };
+        flight.uploaded.record(&self.copy)?;
+        self.compute.wait(&flight.uploaded)?;
+        flight.decoding().iter().try_for_each(|event| self.compute.wait(event))?;
+        if !flight.engine_jobs.is_empty() {
+            self.compute.wait(&flight.engines_ended)?;
+        }
+        buffer.users.iter().try_for_each(|user| self.compute.wait(user))?;
+        for group in &groups {
+            // SAFETY: descriptors and all that they point to lie in the flight, uploaded or decoded before, or in the
+            // batch's buffer, whose earlier users the stream has been made to wait for.
+            unsafe { self.kernels.launch(group, self.table.address(), &self.compute)? };
+        }
+        let last = buffer.address() + ((places.len() - 1) * picture_bytes) as u64;
+        for i in 0..padding {
+            let to = last + ((i + 1) * picture_bytes) as u64;
+            // SAFETY: both lie in the batch's buffer, a picture apart.
+            unsafe { driver::copy(to, last, picture_bytes, &self.compute)? };
+        }
+        let to = buffer.address() + self.outputs.labels_offset() as u64;
+        // SAFETY: the buffer has room for the labels of a full batch.
+        unsafe { driver::copy(to, staged_labels, size_of_val(labels), &self.compute)? };
+        flight.done.record(&self.compute)?;
+        buffer.ready.record(&self.compute)?;
+        Ok(labels.len() * picture_bytes)
+    }
+}
+
+impl Drop for Gpu {
+    fn drop(&mut self) {
+        // Where that fails, the context has, and its work with it.
+        let _ = driver::bind(&self.context)
+            .and_then(|()| lock(&self.workers).iter().try_for_each(Worker::synchronize))
+            .and_then(|()| match self.nvjpeg.as_ref().and_then(|nvjpeg| nvjpeg.engines.as_ref()) {
+                Some(engines) => engines.stream.synchronize(),
+                None => Ok(()),
+            })
+            .and_then(|()| self.copy.synchronize())
+            .and_then(|()| self.compute.synchronize());
+    }
+}
+
+impl Worker {
+    /// What the decoders have decoded since this was asked last.
+    pub(crate) fn take_decoded(&mut self) -> Decoded {
+        std::mem::take(&mut self.decoded)
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        self.hybrid.as_ref().map_or(Ok(()), HybridDecoder::synchronize)
+    }
+}
+
+/// Pixels without their fourth byte.
+fn pack(pixels: &[Pixel], out: &mut [u8]) {
+    debug_assert_eq!(out.len(), 3 * pixels.len());
+    // Four pixels at a time: twelve bytes are three whole words.
+    let (fours, rest) = pixels.as_chunks::<4>();
+    let (words, _) = out.as_chunks_mut::<12>();
+    for (four, out) in fours.iter().zip(words) {
+        let [a, b, c, d] = four.map(u32::from_le_bytes);
+        let packed = [(a & 0xFF_FFFF) | b << 24, (b >> 8 & 0xFFFF) | c << 16, (c >> 16 & 0xFF) | d << 8];
+        for (out, word) in out.as_chunks_mut::<4>().0.iter_mut().zip(packed) {
+            *out = word.to_le_bytes();
+        }
+    }
+    for (pixel, out) in rest.iter().zip(out[12 * fours.len()..].as_chunks_mut::<3>().0) {
+        *out = [pixel[0], pixel[1], pixel[2]];
+    }
+}

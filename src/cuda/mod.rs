@@ -1,0 +1,29 @@
+//! The GPU back end: kernels of kernels/*.cu, nvJPEG, and the memory and streams between them.
+//!
+//! `gpu` is what a pipeline uses; `flight` one batch on its way; `lower` turns plans into calls and `kernel` calls into
+//! launches; `nvjpeg` and `route` decode; `arena` and `output` are memory; `driver` is CUDA's driver, `image` where the
+//! kernels come from, `params` what they are handed.
+
+mod arena;
+mod driver;
+mod flight;
+pub(crate) mod gpu;
+mod image;
+mod kernel;
+mod lower;
+mod nvjpeg;
+mod output;
+mod params;
+mod route;
+
+pub(crate) use flight::Flight;
+pub(crate) use nvjpeg::Encoded;
+pub use output::CudaBuffer;
+
+use crate::error::Result;
+
+/// Whether a CUDA device can run pipelines, and if not, why.
+pub(crate) fn available(ordinal: u32) -> Result<()> {
+    driver::context(ordinal)?;
+    image::image().map(drop)
+}

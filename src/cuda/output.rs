@@ -1,0 +1,271 @@
+//! Batches in device memory: the buffers, who waits for whom, and the pool that they come from and go back to.
+#![allow(unsafe_code)]
+
+use super::driver::{self, Context, DeviceMemory, Event, Stream};
+use crate::error::{Error, Result};
+use cudarc::driver::{CudaStream, sys};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Memory of one batch: its pictures, then its labels.
+#[derive(Debug)]
+pub(super) struct Buffer {
+    memory: DeviceMemory,
+    /// The batch is complete.
+    pub(super) ready: Event,
+    /// The streams that used it last have got so far; recorded when the last batch in it was dropped.
+    pub(super) users: Vec<Event>,
+}
+
+impl Buffer {
+    pub(super) fn address(&self) -> u64 {
+        self.memory.address()
+    }
+
+    /// Waits until nothing uses it any more.
+    fn settle(&self) -> Result<()> {
+        self.ready.bind()?;
+        self.users.iter().try_for_each(Event::synchronize)?;
+        self.ready.synchronize()
+    }
+
+    /// Frees it, once it is idle.
+    fn free(self) {
+        // Where that fails, the context has, and its work with it.
+        let _ = self.settle();
+    }
+}
+
+/// Buffers of one batch each, for reuse.
+#[derive(Debug)]
+pub(super) struct Pool {
+    context: Context,
+    ordinal: u32,
+    /// For copies to the host.
+    reader: Stream,
+    /// Where the labels begin, behind a full batch's pictures.
+    labels_offset: usize,
+    buffer_bytes: usize,
+    keep: usize,
+    free: Mutex<Vec<Buffer>>,
+}
+
+impl Pool {
+    /// A pool of buffers for batches of up to `pictures`, each of `picture_bytes`, that keeps at most `keep` of them.
+    pub(super) fn new(
+        context: &Context,
+        ordinal: u32,
+        picture_bytes: usize,
+        pictures: usize,
+        keep: usize,
+    ) -> Result<Self> {
+        let labels_offset = (picture_bytes * pictures).next_multiple_of(256);
+        let buffer_bytes = labels_offset + pictures * size_of::<u32>();
+        let (context, reader) = (Arc::clone(context), Stream::new(context)?);
+        Ok(Self { context, ordinal, reader, labels_offset, buffer_bytes, keep, free: Mutex::default() })
+    }
+
+    /// Where in a buffer the labels begin.
+    pub(super) fn labels_offset(&self) -> usize {
+        self.labels_offset
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Buffer>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A buffer; its users may not be done with it yet.
+    pub(super) fn take(&self) -> Result<Buffer> {
+        if let Some(buffer) = self.lock().pop() {
+            return Ok(buffer);
+        }
+        let memory = DeviceMemory::new(&self.context, self.buffer_bytes)?;
+        Ok(Buffer { memory, ready: Event::new(&self.context)?, users: Vec::new() })
+    }
+
+    pub(super) fn give(&self, buffer: Buffer) {
+        let mut free = self.lock();
+        if free.len() < self.keep {
+            free.push(buffer);
+        } else {
+            drop(free);
+            buffer.free();
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let free = self.free.get_mut().unwrap_or_else(PoisonError::into_inner);
+        free.drain(..).for_each(Buffer::free);
+    }
+}
+
+/// A stream that was made to wait for a batch.
+enum User {
+    Cudarc(Arc<CudaStream>),
+    Raw(sys::CUstream),
+}
+
+impl User {
+    fn raw(&self) -> sys::CUstream {
+        match self {
+            Self::Cudarc(stream) => stream.cu_stream(),
+            Self::Raw(stream) => *stream,
+        }
+    }
+}
+
+/// The memory of a tensor on a CUDA device. Dropping it gives the memory back to the pipeline, which uses it again only
+/// after the work that was queued, until then, on the streams that were made to wait for it.
+pub struct CudaBuffer {
+    /// Taken out when it is dropped or given away.
+    buffer: Option<Buffer>,
+    pool: Arc<Pool>,
+    len_bytes: usize,
+    users: Mutex<Vec<User>>,
+}
+
+// SAFETY: streams belong to a context, not to a thread.
+unsafe impl Send for CudaBuffer {}
+// SAFETY: as above; what changes is behind a lock.
+unsafe impl Sync for CudaBuffer {}
+
+impl fmt::Debug for CudaBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CudaBuffer({} bytes on cuda:{})", self.len_bytes, self.pool.ordinal)
+    }
+}
+
+impl CudaBuffer {
+    /// A batch of `len_bytes` in a buffer whose `ready` has been recorded.
+    pub(super) fn new(buffer: Buffer, pool: Arc<Pool>, len_bytes: usize) -> Self {
+        Self { buffer: Some(buffer), pool, len_bytes, users: Mutex::default() }
+    }
+
+    /// Bytes of the batch's pictures.
+    #[must_use]
+    pub fn len_bytes(&self) -> usize {
+        self.len_bytes
+    }
+
+    /// Waits until the batch is complete.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if the device has failed at it.
+    pub fn synchronize(&self) -> Result<()> {
+        driver::bind(&self.pool.context)?;
+        self.buffer()?.ready.synchronize()
+    }
+
+    /// The number of the device.
+    #[must_use]
+    pub fn ordinal(&self) -> u32 {
+        self.pool.ordinal
+    }
+
+    /// The context that the memory belongs to: the device's primary one.
+    #[must_use]
+    pub fn context(&self) -> &Context {
+        &self.pool.context
+    }
+
+    /// Makes `stream` wait for the batch; the address of its first element, in device memory, a multiple of 256.
+    ///
+    /// # Synchronization
+    /// Returns at once. Work queued on `stream` after this call finds the batch complete. The memory is not used again
+    /// before the work that is queued there until this buffer is dropped.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if the driver refuses, or if an earlier call on the device has failed.
+    pub fn on_stream(&self, stream: &Arc<CudaStream>) -> Result<u64> {
+        // SAFETY: the stream is alive, and kept so.
+        unsafe { self.wait(User::Cudarc(Arc::clone(stream))) }
+    }
+
+    /// The same for a stream by its handle: of another library, or null for the legacy default stream.
+    ///
+    /// # Safety
+    /// `stream` is a stream of this buffer's context, or a default stream, and lives until this buffer has been dropped.
+    ///
+    /// # Synchronization
+    /// As [`on_stream`](Self::on_stream).
+    ///
+    /// # Errors
+    /// As [`on_stream`](Self::on_stream).
+    pub unsafe fn on_raw_stream(&self, stream: sys::CUstream) -> Result<u64> {
+        // SAFETY: the contract.
+        unsafe { self.wait(User::Raw(stream)) }
+    }
+
+    /// # Safety
+    /// The user's stream lives until this has been dropped.
+    unsafe fn wait(&self, user: User) -> Result<u64> {
+        driver::bind(&self.pool.context)?;
+        let buffer = self.buffer()?;
+        // SAFETY: the contract.
+        unsafe { driver::wait(user.raw(), &buffer.ready)? };
+        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        if !users.iter().any(|known| known.raw() == user.raw()) {
+            users.push(user);
+        }
+        Ok(buffer.address())
+    }
+
+    /// The address of the batch's labels in device memory: as many 32-bit unsigned numbers as pictures. To be called
+    /// with a stream that [`on_stream`](Self::on_stream) has been called with.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if the memory has been given away.
+    pub fn labels_address(&self) -> Result<u64> {
+        Ok(self.buffer()?.address() + self.pool.labels_offset as u64)
+    }
+
+    /// Waits for the batch and copies its first `to.len()` bytes.
+    pub(crate) fn read(&self, to: &mut [u8]) -> Result<()> {
+        driver::bind(&self.pool.context)?;
+        let buffer = self.buffer()?;
+        debug_assert!(to.len() <= self.len_bytes);
+        self.pool.reader.wait(&buffer.ready)?;
+        // SAFETY: the buffer is longer than `to`; what writes it is the batch, which the stream waits for.
+        unsafe { driver::download(to, buffer.address(), &self.pool.reader) }
+    }
+
+    /// The address for a consumer that will not be heard of again: the batch is complete for the streams that were made
+    /// to wait for it, or, if there were none, when this returns.
+    #[cfg(feature = "dlpack")]
+    pub(crate) fn address_for_consumer(&mut self) -> Result<u64> {
+        if self.users.get_mut().unwrap_or_else(PoisonError::into_inner).is_empty() {
+            self.synchronize()?;
+        }
+        Ok(self.buffer()?.address())
+    }
+
+    fn buffer(&self) -> Result<&Buffer> {
+        self.buffer.as_ref().ok_or_else(|| Error::Device {
+            call: "use a batch".to_owned(),
+            message: "its memory has been given away".to_owned(),
+        })
+    }
+}
+
+impl Drop for CudaBuffer {
+    fn drop(&mut self) {
+        let Some(mut buffer) = self.buffer.take() else { return };
+        let users = std::mem::take(self.users.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let record = |user: &User| -> Result<Event> {
+            let event = Event::new(&self.pool.context)?;
+            // SAFETY: the stream is alive: kept so, or by the contract of `on_raw_stream`.
+            unsafe { event.record_raw(user.raw())? };
+            Ok(event)
+        };
+        match users.iter().map(record).collect::<Result<Vec<_>>>() {
+            Ok(events) => {
+                buffer.users = events;
+                self.pool.give(buffer);
+            }
+            // The context has failed, and its work with it.
+            Err(_) => drop(buffer),
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! An epoch goes on where it stood: in another pipeline, with other threads, to the very next sample.
+
+mod common;
+
+use common::{Delivered, WithBad, samples, small, source};
+use warpfeed::{Batch, Builder, Epoch, EpochState, LastBatch, OnError, Result, Shard};
+
+/// A state as it comes back from a file.
+fn written(state: &EpochState) -> EpochState {
+    let text = serde_json::to_string(state).unwrap();
+    assert!(text.len() < 300, "{text}");
+    serde_json::from_str(&text).unwrap()
+}
+
+fn all(epoch: Epoch) -> Vec<Delivered> {
+    epoch.flat_map(|batch| samples(&batch.unwrap())).collect()
+}
+
+/// Takes an epoch batch by batch, each in a pipeline of its own that goes on from the one before.
+fn in_pieces(builder: impl Fn(usize) -> Builder, take: impl Fn(&Batch) -> Vec<Delivered>) -> Vec<Delivered> {
+    let mut delivered = Vec::new();
+    let mut state: Option<EpochState> = None;
+    for piece in 0.. {
+        let pipeline = builder(piece).build().unwrap();
+        let mut epoch = match &state {
+            Some(state) => pipeline.resume(state).unwrap(),
+            None => pipeline.epoch(4),
+        };
+        let before = epoch.state();
+        assert!(state.is_none_or(|state| state == before), "an epoch begins where the state says");
+        let Some(batch) = epoch.next() else { break };
+        delivered.extend(take(&batch.unwrap()));
+        let after = written(&epoch.state());
+        // What the threads have prepared meanwhile does not count.
+        std::thread::yield_now();
+        assert_eq!(epoch.state(), after);
+        assert!(after.position() > before.position() && after.epoch() == 4);
+        state = Some(after);
+    }
+    delivered
+}
+
+#[test]
+fn pieces_make_the_whole() {
+    for (last, policy) in [
+        (LastBatch::Keep, OnError::Fail),
+        (LastBatch::Keep, OnError::Skip),
+        (LastBatch::Keep, OnError::Substitute),
+        (LastBatch::Drop, OnError::Fail),
+        (LastBatch::Drop, OnError::Skip),
+        (LastBatch::Pad, OnError::Fail),
+        (LastBatch::Pad, OnError::Skip),
+    ] {
+        for shard in [Shard::WHOLE, Shard::new(1, 2).unwrap()] {
+            let builder = |piece: usize| {
+                // In one batch all are bad.
+                let bad = if policy == OnError::Fail { vec![] } else { vec![0, 3, 9, 11, 17, 21] };
+                let builder = small(WithBad { good: source(23), bad });
+                builder
+                    .shard(shard)
+                    .last_batch(last)
+                    .on_error(policy)
+                    .batch_size(2)
+                    .threads(1 + piece % 3)
+                    .prefetch(1 + piece)
+            };
+            let whole = builder(1).build().unwrap();
+            let whole: Vec<Delivered> = all(whole.epoch(4));
+            assert!(whole.len() > 3);
+            assert_eq!(in_pieces(builder, samples), whole, "{last:?}, {policy:?}, shard {shard}");
+        }
+    }
+}
+
+#[test]
+fn another_batch_size_goes_on_at_the_same_sample() {
+    let builder = |batch_size| small(source(23)).batch_size(batch_size).build().unwrap();
+    let whole = all(builder(5).epoch(4));
+    let got = in_pieces(|piece| small(source(23)).batch_size([3, 1, 7, 2][piece % 4]), samples);
+    assert_eq!(got, whole);
+    // A last batch is dropped by what is left.
+    let mut epoch = builder(5).epoch(4);
+    epoch.next().unwrap().unwrap();
+    let rest = small(source(23)).batch_size(4).last_batch(LastBatch::Drop).build().unwrap();
+    let rest = rest.resume(&epoch.state()).unwrap();
+    assert_eq!(rest.pictures(), 16);
+    assert_eq!(all(rest), whole[5..21]);
+}
+
+#[test]
+fn an_error_leaves_the_state_before_its_batch() {
+    let order = small(source(23)).build().unwrap().epoch(0).next().unwrap().unwrap().indices().to_vec();
+    let builder = || small(WithBad { good: source(23), bad: vec![order[3]] }).batch_size(2);
+    let mut epoch = builder().build().unwrap().epoch(0);
+    assert!(epoch.next().unwrap().is_ok() && epoch.next().unwrap().is_err() && epoch.next().is_none());
+    assert_eq!(epoch.state().position(), 2);
+    // Whoever wants to go on all the same may.
+    let rest = builder().on_error(OnError::Skip).build().unwrap();
+    let rest = all(rest.resume(&epoch.state()).unwrap());
+    assert_eq!((rest.len(), rest[0].index), (20, order[2]));
+}
+
+#[test]
+fn an_epoch_at_its_end_gives_nothing_more() {
+    for last in [LastBatch::Keep, LastBatch::Drop, LastBatch::Pad] {
+        let pipeline = small(source(23)).last_batch(last).build().unwrap();
+        let mut epoch = pipeline.epoch(2);
+        let batches = epoch.by_ref().map(Result::unwrap).count() as u64;
+        assert_eq!((batches, epoch.next().is_none()), (pipeline.batches(), true));
+        let mut rest = pipeline.resume(&written(&epoch.state())).unwrap();
+        assert_eq!((rest.pictures(), rest.next().is_none()), (0, true), "{last:?}");
+        assert_eq!(rest.state(), epoch.state());
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused_with_what_differs() {
+    let mut epoch = small(source(23)).build().unwrap().epoch(0);
+    epoch.next().unwrap().unwrap();
+    let state = epoch.state();
+    let refused = |builder: Builder, state: &EpochState| {
+        let error = builder.build().unwrap().resume(state).unwrap_err();
+        assert!(error.is_parameter());
+        error.to_string()
+    };
+    let other_labels = || {
+        let mut n = 0;
+        warpfeed::EncodedPictures::new(
+            std::iter::repeat_with(move || {
+                n += 1;
+                (common::jpeg(40, 40, n), n as u32 % 3)
+            })
+            .take(23),
+        )
+    };
+    for (builder, words) in [
+        (small(source(24)), &["24 samples", "23 samples", "fingerprint"][..]),
+        (small(other_labels()), &["fingerprint"]),
+        (small(source(23)).shuffle(8), &["seed 8", "seed 7"]),
+        (small(source(23)).shard(Shard::new(0, 2).unwrap()), &["shard 0/2", "shard 0/1"]),
+        (small(source(23)).even_shards(true), &["even shards", "shards as they are"]),
+        (small(source(23)).limit(4), &["up to 4", "got 5"]),
+    ] {
+        let message = refused(builder, &state);
+        assert!(words.iter().all(|word| message.contains(word)), "{message}");
+        assert!(message.contains("seed") == words.contains(&"seed 8"), "what agrees is not named: {message}");
+    }
+    let unshuffled = warpfeed::Pipeline::builder(source(23)).seed(7).resize(8, 8);
+    assert!(refused(unshuffled, &state).contains("(not shuffled), got shuffled"));
+    let edited = |field: &str, value: u64| {
+        let mut json = serde_json::to_value(&state).unwrap();
+        json[field] = value.into();
+        serde_json::from_value::<EpochState>(json).unwrap()
+    };
+    assert!(refused(small(source(23)), &edited("version", 2)).contains("version 1, got version 2"));
+    assert!(refused(small(source(23)), &edited("position", u64::MAX)).contains("up to 23"));
+    // Operations, policies and output are the caller's to change.
+    let other = small(source(23)).on_error(OnError::Skip).output(warpfeed::DType::U8, warpfeed::Layout::Nhwc);
+    assert_eq!(all(other.build().unwrap().resume(&state).unwrap()).len(), 18);
+}
