@@ -227,6 +227,36 @@ impl DeviceMemory {
         Ok(Self { address, len_bytes, context: Arc::clone(context) })
     }
 
+    /// The same in the order of `stream`: for work that is queued there, or waits for it. Where the device can, it comes
+    /// from its default pool, which then keeps what is given back, so that this costs little.
+    pub(crate) fn queued(stream: &Stream, len_bytes: usize) -> Result<Self> {
+        let context = &stream.context;
+        if !context.has_async_alloc() {
+            return Self::new(context, len_bytes);
+        }
+        bind(context)?;
+        // SAFETY: the device is the context's; the threshold is a 64-bit number.
+        unsafe {
+            let pool = check("cuDeviceGetDefaultMemPool", result::device::get_default_mem_pool(context.cu_device()))?;
+            let mut threshold_bytes = u64::MAX;
+            let threshold = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
+            let value = (&raw mut threshold_bytes).cast::<c_void>();
+            check("cuMemPoolSetAttribute", result::mem_pool::set_attribute(pool, threshold, value))?;
+        }
+        // SAFETY: what it holds is written before it is read.
+        let address = check("cuMemAllocAsync", unsafe { result::malloc_async(stream.raw, len_bytes.max(1)) })?;
+        Ok(Self { address, len_bytes, context: Arc::clone(context) })
+    }
+
+    /// Gives the memory to somebody who frees it.
+    #[cfg(feature = "candle-cuda")]
+    pub(crate) fn leak(self) -> u64 {
+        let mut this = std::mem::ManuallyDrop::new(self);
+        // SAFETY: the context is dropped once: `this` is never used again.
+        unsafe { std::ptr::drop_in_place(&raw mut this.context) };
+        this.address
+    }
+
     pub(crate) fn address(&self) -> u64 {
         self.address
     }

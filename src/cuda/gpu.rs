@@ -517,7 +517,7 @@ impl Gpu {
         labels: &[u32],
         padding: usize,
     ) -> Result<CudaBuffer> {
-        let buffer = match self.outputs.take() {
+        let buffer = match self.outputs.take(&self.compute) {
             Ok(buffer) => buffer,
             Err(error) => {
                 self.abandon(flight);

@@ -8,6 +8,7 @@
 #[path = "../../tests/support/sim.rs"]
 mod sim;
 
+use cudarc::driver::{CudaContext, result};
 use sim::{Sim, folder};
 use std::path::Path;
 use warpfeed::{
@@ -113,6 +114,58 @@ fn no_order_of_the_devices_work_gives_a_wrong_byte() {
         let report = sim.report();
         assert_eq!((report.alive(), report.contexts), (0, 0), "seed {seed}: {report:?}");
         assert_eq!((report.illegal_accesses, sim.message()), (0, String::new()), "seed {seed}");
+    }
+}
+
+/// A trainer: queues its reading of each batch on a stream of its own, drops the batch at once, and never waits.
+#[test]
+fn a_consumers_stream_is_waited_for() {
+    let (sim, source) = (start(), pictures());
+    for seed in 0..seeds() {
+        sim.reset(seed);
+        let pipeline = pipeline(&source, seed, Device::Cuda(0)).unwrap();
+        let context = CudaContext::new(0).unwrap();
+        let stream = context.new_stream().unwrap();
+        let mut copies = Vec::new();
+        for epoch in 0..2 {
+            for batch in pipeline.epoch(epoch) {
+                let batch = batch.unwrap();
+                let images = batch.images().cuda().unwrap();
+                let len_bytes = images.len_bytes();
+                let (labels_bytes, from) = (4 * batch.len(), images.on_stream(&stream).unwrap());
+                let labels_from = images.labels_address().unwrap();
+                // SAFETY: allocated on the stream that uses it; the ranges are the batch's, which `stream` waits for, and
+                // which is not used again before what is queued there.
+                let copy = unsafe {
+                    let copy = result::malloc_async(stream.cu_stream(), len_bytes + labels_bytes).unwrap();
+                    result::memcpy_dtod_async(copy, from, len_bytes, stream.cu_stream()).unwrap();
+                    let to = copy + len_bytes as u64;
+                    result::memcpy_dtod_async(to, labels_from, labels_bytes, stream.cu_stream()).unwrap();
+                    copy
+                };
+                copies.push((epoch, batch.indices().to_vec(), copy, len_bytes, labels_bytes));
+            }
+        }
+        let cpu = self::pipeline(&source, seed, Device::Cpu).unwrap();
+        let wanted = (0..2).flat_map(|epoch| cpu.epoch(epoch).map(move |batch| (epoch, batch.unwrap())));
+        let mut wanted: Vec<_> = wanted.collect();
+        for (epoch, indices, copy, len_bytes, labels_bytes) in copies {
+            let mut got = vec![0; len_bytes + labels_bytes];
+            // SAFETY: the copy is that long; freed once, behind its reading.
+            unsafe {
+                result::memcpy_dtoh_async(&mut got, copy, stream.cu_stream()).unwrap();
+                result::free_async(copy, stream.cu_stream()).unwrap();
+            }
+            stream.synchronize().unwrap();
+            let (want_epoch, want) = wanted.remove(0);
+            assert_eq!((epoch, &indices[..]), (want_epoch, want.indices()), "seed {seed}");
+            let (images, labels) = got.split_at(len_bytes);
+            assert!(images == want.images().as_bytes().unwrap(), "seed {seed}, pictures {indices:?}");
+            let want: Vec<u8> = want.labels().iter().flat_map(|label| label.to_le_bytes()).collect();
+            assert!(labels == want, "seed {seed}, labels of {indices:?}");
+        }
+        drop((pipeline, stream, context));
+        assert_eq!((sim.report().alive(), sim.message()), (0, String::new()), "seed {seed}");
     }
 }
 
