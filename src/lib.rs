@@ -91,8 +91,8 @@ mod tensor;
 use mozjpeg_sys as _;
 
 pub use apply::{ApplyOptions, apply};
-pub use decode::{Decoder, Format, Header, probe};
 pub use cuda::CudaBuffer;
+pub use decode::{Decoder, Format, Header, probe};
 pub use device::{DecodePath, Device};
 pub use doctor::{Check, doctor};
 pub use encode::{JpegColor, JpegOptions, Sampling, encode_jpeg};

@@ -450,10 +450,7 @@ impl Gpu {
     ///
     /// # Errors
     /// [`Error::Device`], after which the flight is to be abandoned.
-    pub(crate) fn decode_on_engines(
-        &self,
-        flight: &mut Flight,
-    ) -> Result<(Vec<(usize, Error)>, Decoded)> {
+    pub(crate) fn decode_on_engines(&self, flight: &mut Flight) -> Result<(Vec<(usize, Error)>, Decoded)> {
         let mut jobs = Vec::new();
         for (place, sample) in flight.samples_mut().iter_mut().enumerate() {
             if let Some(job) = sample.as_mut().and_then(|sample| sample.engine_job.take()) {

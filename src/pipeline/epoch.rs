@@ -7,9 +7,9 @@
 use super::batch::Batch;
 use super::state::EpochState;
 use super::stats::{Counters, Stats};
-use super::{Inner, LastBatch};
 use super::store::{Place, Slots, Store, Target};
 use super::worker::Worker;
+use super::{Inner, LastBatch};
 use crate::cuda::Flight;
 use crate::cuda::gpu::Gpu;
 use crate::error::{Error, Result};
@@ -362,7 +362,13 @@ impl Shared {
                 None => Store::Host(Slots::new(self.inner.pool.take(), self.inner.slot_bytes())),
             };
             let samples = (0..positions).map(|_| Slot::Pending).collect();
-            state.batches.push_back(Filling { store: Some(store), samples, positions, remaining: positions, made: None });
+            state.batches.push_back(Filling {
+                store: Some(store),
+                samples,
+                positions,
+                remaining: positions,
+                made: None,
+            });
         }
         let filling = &state.batches[batch];
         let place = filling.store.as_ref()?.place(i);
