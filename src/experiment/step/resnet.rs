@@ -207,13 +207,30 @@ mod tests {
             let (_, vars) = ResNet::new(model, 64, classes, 1, &Device::Cpu).unwrap();
             assert_eq!(vars.iter().map(|var| var.elem_count()).sum::<usize>(), parameters, "{model:?}");
         }
-        let images = ramp(&[2, 3, 64, 64]);
+    }
+
+    /// Along the gradient the loss rises by the gradient's length for each unit of way.
+    #[test]
+    fn gradients_are_those_of_the_loss() {
+        let images = (ramp(&[4, 3, 64, 64]).as_tensor() / 49_152.0).unwrap();
         for model in [Model::ResNet18, Model::ResNet50] {
             let (network, vars) = ResNet::new(model, 4, 5, 1, &Device::Cpu).unwrap();
-            let logits = network.forward(&(images.as_tensor() / 24_576.0).unwrap()).unwrap();
-            assert_eq!(logits.dims(), [2, 5]);
-            let gradients = logits.sqr().unwrap().sum_all().unwrap().backward().unwrap();
-            assert!(vars.iter().all(|var| gradients.get(var).is_some_and(|gradient| gradient.dims() == var.dims())));
+            let loss = || network.forward(&images).unwrap().sqr().unwrap().sum_all().unwrap();
+            let gradients = loss().backward().unwrap();
+            let gradients: Vec<Tensor> = vars.iter().map(|var| gradients.get(var).unwrap().clone()).collect();
+            let square: f32 =
+                gradients.iter().map(|g| g.sqr().unwrap().sum_all().unwrap().to_scalar::<f32>().unwrap()).sum();
+            let at = |way: f64| {
+                for (var, gradient) in vars.iter().zip(&gradients) {
+                    let step = (gradient * (way / f64::from(square.sqrt()))).unwrap();
+                    var.set(&(var.as_detached_tensor() + step).unwrap()).unwrap();
+                }
+                f64::from(loss().to_scalar::<f32>().unwrap())
+            };
+            let way = 1e-4;
+            let rise = (at(way) - at(-2.0 * way)) / (2.0 * way);
+            let want = f64::from(square.sqrt());
+            assert!((rise - want).abs() < 0.03 * want, "{model:?}: {rise} {want}");
         }
     }
 }
