@@ -1,5 +1,6 @@
 //! Measuring pipelines, and pictures to measure them on.
 
+pub mod gpu_check;
 pub mod preview;
 pub mod run;
 pub mod synth;

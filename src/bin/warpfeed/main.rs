@@ -1,6 +1,7 @@
 //! The command `warpfeed`: parses, calls the library, sets the exit code.
 
 mod apply;
+mod check_gpu;
 mod demo;
 mod doctor;
 mod options;
@@ -33,6 +34,7 @@ enum Command {
     Preview(preview::Preview),
     Synth(synth::Synth),
     Doctor(doctor::Doctor),
+    CheckGpu(check_gpu::CheckGpu),
 }
 
 fn main() -> ExitCode {
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
         Command::Preview(preview) => preview.run(),
         Command::Synth(synth) => synth.run(),
         Command::Doctor(doctor) => doctor.run(),
+        Command::CheckGpu(check) => check.run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
