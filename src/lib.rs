@@ -64,6 +64,9 @@
 //!
 //! `cli` (default) builds the command `warpfeed`. Without it (`default-features = false`) the crate needs no argument
 //! parser and no progress bar; the library is the same.
+//!
+//! `candle` gives batches to candle 0.11 ([`Tensor::into_candle`], [`Batch::into_candle`]), `dlpack` to whatever speaks
+//! DLPack ([`Tensor::into_dlpack`]), both without a copy.
 
 mod apply;
 mod atomic;

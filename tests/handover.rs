@@ -21,10 +21,9 @@ fn sides(n: usize, layout: Layout) -> [usize; 4] {
 
 #[test]
 fn a_tensor_outlives_its_batch_and_can_be_copied() {
-    for layout in [Layout::Nchw, Layout::Nhwc] {
-        let bytes: Vec<Vec<u8>> =
-            batches(DType::F16, layout).map(|b| b.images().as_bytes().unwrap().to_vec()).collect();
-        for ((batch, bytes), n) in batches(DType::F16, layout).zip(bytes).zip([3, 3, 1]) {
+    for (dtype, layout) in DTYPES.into_iter().flat_map(|dtype| [(dtype, Layout::Nchw), (dtype, Layout::Nhwc)]) {
+        let bytes: Vec<Vec<u8>> = batches(dtype, layout).map(|b| b.images().as_bytes().unwrap().to_vec()).collect();
+        for ((batch, bytes), n) in batches(dtype, layout).zip(bytes).zip([3, 3, 1]) {
             let copy = batch.images().to_host().unwrap();
             let place = batch.images().as_bytes().unwrap().as_ptr();
             let (images, labels, indices) = batch.into_parts();

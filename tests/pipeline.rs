@@ -404,7 +404,8 @@ fn a_panicking_source_is_an_error() {
     let good = source(17);
     let want = delivered(&small(good.clone()).build().unwrap(), 0);
     for panic in [Panic::Read, Panic::Label, Panic::Name] {
-        for (threads, policy) in [(0, OnError::Fail), (1, OnError::Fail), (3, OnError::Skip), (2, OnError::Substitute)] {
+        for (threads, policy) in [(0, OnError::Fail), (1, OnError::Fail), (3, OnError::Skip), (2, OnError::Substitute)]
+        {
             if panic == Panic::Name && policy == OnError::Skip {
                 continue; // No error then: the reports lack their names, see below.
             }

@@ -86,8 +86,7 @@ impl Arena {
         let last = blocks.staging.last().map_or((0, 0), |block| (block.host.len_bytes(), block.used));
         if last.0 - last.1 < len {
             let size = blocks.next_size(last.0, len, self.limit_bytes)?;
-            let (host, device) =
-                (PinnedMemory::new(&self.context, size)?, DeviceMemory::new(&self.context, size)?);
+            let (host, device) = (PinnedMemory::new(&self.context, size)?, DeviceMemory::new(&self.context, size)?);
             blocks.staging.push(Staging { host: Arc::new(host), device, used: 0 });
         }
         let Some(block) = blocks.staging.last_mut() else { return Err(no_block()) };

@@ -57,7 +57,10 @@ pub(crate) fn bind(context: &Context) -> Result<()> {
 pub(crate) fn check<T>(call: &str, result: std::result::Result<T, DriverError>) -> Result<T> {
     result.map_err(|error| {
         let text = |text: std::result::Result<&std::ffi::CStr, DriverError>| {
-            text.map_or_else(|_| "an error that the driver does not know".to_owned(), |t| t.to_string_lossy().into_owned())
+            text.map_or_else(
+                |_| "an error that the driver does not know".to_owned(),
+                |t| t.to_string_lossy().into_owned(),
+            )
         };
         let mut message = format!("{}: {}", text(error.error_name()), text(error.error_string()));
         match error.0 {
@@ -232,14 +235,6 @@ impl DeviceMemory {
 
     pub(crate) fn len_bytes(&self) -> usize {
         self.len_bytes
-    }
-
-    /// Gives the memory to somebody who frees it.
-    pub(crate) fn leak(self) -> u64 {
-        let mut this = std::mem::ManuallyDrop::new(self);
-        // SAFETY: the context is dropped once: `this` is never used again.
-        unsafe { std::ptr::drop_in_place(&raw mut this.context) };
-        this.address
     }
 }
 

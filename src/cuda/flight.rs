@@ -53,7 +53,6 @@ impl Flight {
         })
     }
 
-
     /// Makes it the next batch, of so many samples. Whoever calls it has waited for what it did before.
     pub(super) fn begin(&mut self, number: u64, samples: usize) {
         self.number = number;

@@ -141,7 +141,8 @@ fn jpeg(bytes: &[u8]) -> Option<Result<Header>> {
                 };
                 this.orientation = exif.unwrap_or(1);
                 this.restart_interval_mcus = restart_interval_mcus;
-                this.rgb = this.components == 3 && !jfif && adobe_transform.map_or(this.rgb, |transform| transform == 0);
+                this.rgb =
+                    this.components == 3 && !jfif && adobe_transform.map_or(this.rgb, |transform| transform == 0);
                 this.scan_offset_bytes = next;
                 return Some(Ok(this));
             }

@@ -3,4 +3,5 @@
 pub mod gpu_check;
 pub mod preview;
 pub mod run;
+pub mod step;
 pub mod synth;

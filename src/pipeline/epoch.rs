@@ -7,9 +7,9 @@
 use super::batch::Batch;
 use super::state::EpochState;
 use super::stats::{Counters, Stats};
-use super::{Inner, LastBatch};
 use super::store::{Place, Slots, Store, Target};
 use super::worker::Worker;
+use super::{Inner, LastBatch};
 use crate::cuda::Flight;
 use crate::cuda::gpu::Gpu;
 use crate::error::{Error, Result};
@@ -362,7 +362,13 @@ impl Shared {
                 None => Store::Host(Slots::new(self.inner.pool.take(), self.inner.slot_bytes())),
             };
             let samples = (0..positions).map(|_| Slot::Pending).collect();
-            state.batches.push_back(Filling { store: Some(store), samples, positions, remaining: positions, made: None });
+            state.batches.push_back(Filling {
+                store: Some(store),
+                samples,
+                positions,
+                remaining: positions,
+                made: None,
+            });
         }
         let filling = &state.batches[batch];
         let place = filling.store.as_ref()?.place(i);
@@ -477,18 +483,14 @@ impl Shared {
         flight: &mut Flight,
         samples: &mut [Slot],
     ) -> Result<()> {
-        loop {
-            let (bad, decoded) = gpu.decode_on_engines(flight)?;
-            self.counters.add_decoded(decoded);
-            if bad.is_empty() {
-                return Ok(());
-            }
-            for (i, error) in bad {
-                if let Slot::Done { index, .. } = samples[i] {
-                    samples[i] = worker.instead(self, index, error, &mut Target::Cuda(flight, i));
-                }
+        let (bad, decoded) = gpu.decode_on_engines(flight)?;
+        self.counters.add_decoded(decoded);
+        for (i, error) in bad {
+            if let Slot::Done { index, .. } = samples[i] {
+                samples[i] = worker.instead(self, index, error, &mut Target::Cuda(flight, i));
             }
         }
+        Ok(())
     }
 
     /// Gives back what a batch was to be made of.

@@ -3,7 +3,8 @@
 use clap::{Args, ValueEnum};
 use std::path::Path;
 use warpfeed::{
-    Builder, DType, DecodePath, Device, LastBatch, Layout, OnError, Orientation, Pipeline, Preset, Result, Shard, Strategy,
+    Builder, DType, DecodePath, Device, LastBatch, Layout, OnError, Orientation, Pipeline, Preset, Result, Shard,
+    Strategy,
 };
 
 /// Reads a device: `auto`, `cpu`, `cuda`, `cuda:I`.
