@@ -114,11 +114,10 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // A context that has failed gives nothing back; there is nothing to do about it here.
-        if bind(&self.context).is_ok() {
-            // SAFETY: the stream is alive and its owner is gone; work that is queued on it goes on to its end.
-            let _ = unsafe { result::stream::destroy(self.raw) };
-        }
+        // A context that has failed may refuse; there is nothing to do about it here, nor in the drops below.
+        let _ = bind(&self.context);
+        // SAFETY: the stream is alive and its owner is gone; work that is queued on it goes on to its end.
+        let _ = unsafe { result::stream::destroy(self.raw) };
     }
 }
 
@@ -202,10 +201,9 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        if bind(&self.context).is_ok() {
-            // SAFETY: the event is alive and its owner is gone.
-            let _ = unsafe { result::event::destroy(self.raw) };
-        }
+        let _ = bind(&self.context);
+        // SAFETY: the event is alive and its owner is gone.
+        let _ = unsafe { result::event::destroy(self.raw) };
     }
 }
 
@@ -240,10 +238,9 @@ impl DeviceMemory {
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
-        if bind(&self.context).is_ok() {
-            // SAFETY: it was allocated by `new` and is freed once.
-            let _ = unsafe { result::free_sync(self.address) };
-        }
+        let _ = bind(&self.context);
+        // SAFETY: it was allocated by `new` and is freed once.
+        let _ = unsafe { result::free_sync(self.address) };
     }
 }
 
@@ -288,10 +285,9 @@ impl PinnedMemory {
 
 impl Drop for PinnedMemory {
     fn drop(&mut self) {
-        if bind(&self.context).is_ok() {
-            // SAFETY: it was allocated by `new` and is freed once.
-            let _ = unsafe { result::free_host(self.start.as_ptr().cast::<c_void>()) };
-        }
+        let _ = bind(&self.context);
+        // SAFETY: it was allocated by `new` and is freed once.
+        let _ = unsafe { result::free_host(self.start.as_ptr().cast::<c_void>()) };
     }
 }
 
@@ -339,10 +335,9 @@ impl Module {
 
 impl Drop for Module {
     fn drop(&mut self) {
-        if bind(&self.context).is_ok() {
-            // SAFETY: the module is alive and its owner is gone, the streams that ran its kernels with it.
-            let _ = unsafe { result::module::unload(self.raw) };
-        }
+        let _ = bind(&self.context);
+        // SAFETY: the module is alive and its owner is gone, the streams that ran its kernels with it.
+        let _ = unsafe { result::module::unload(self.raw) };
     }
 }
 

@@ -1,6 +1,7 @@
 //! The GPU path against the CPU path, on a device: that its kernels give the CPU's bytes, and how far nvJPEG's decoding is
 //! from the CPU's.
 
+use crate::cuda::decode_only::decode_only;
 use crate::{
     DType, DecodePath, Device, EncodedPictures, Error, Fill, IMAGENET_MEAN, IMAGENET_STD, Interpolation, JpegOptions,
     Layout, OnError, Op, Picture, Pipeline, Preset, RandomOp, Resize, ResizeTo, Result, Sampling, Size, Source,
@@ -8,6 +9,7 @@ use crate::{
 };
 use serde::Serialize;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Sides of the pictures of a batch: single pixels, single rows and columns, and sides beside powers of two and beyond a
 /// tile.
@@ -266,4 +268,36 @@ pub fn differences(device: Device, decode: DecodePath, pictures: &Arc<dyn Source
     };
     found.mean = sum as f64 / found.histogram.iter().sum::<u64>().max(1) as f64;
     Ok(found)
+}
+
+/// How many pictures a second nvJPEG decodes, whole, when nothing else is done: what bounds a pipeline that leaves
+/// decoding to it. `decode` is [`DecodePath::Hybrid`], on `threads` threads, or [`DecodePath::Hardware`]. The first
+/// `limit` pictures are read before the clock starts, and decoded again and again for `duration`.
+///
+/// # Errors
+/// [`Error::Device`] if `device` is no GPU or has no such decoder, or fails; what reading a picture fails with.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use warpfeed::{DecodePath, Device, experiment::gpu_check::decoding_bound, open};
+///
+/// let photos = open("photos")?;
+/// let per_s = decoding_bound(Device::Cuda(0), DecodePath::Hybrid, &*photos, 200, 16, Duration::from_secs(2))?;
+/// println!("{per_s:.0} pictures/s");
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+pub fn decoding_bound(
+    device: Device,
+    decode: DecodePath,
+    pictures: &dyn Source,
+    limit: u64,
+    threads: usize,
+    duration: Duration,
+) -> Result<f64> {
+    let ordinal = device.resolve()?.ok_or_else(|| Error::parameter("decoding_bound", "device", "a GPU", "the CPU"))?;
+    let mut buffer = Vec::new();
+    let encoded = (0..pictures.len().min(limit))
+        .map(|index| Ok((pictures.read(index, &mut buffer)?.to_vec(), 0)))
+        .collect::<Result<Vec<_>>>()?;
+    decode_only(ordinal, decode, EncodedPictures::new(encoded), threads, duration)
 }

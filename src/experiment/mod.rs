@@ -1,7 +1,19 @@
 //! Measuring pipelines, and pictures to measure them on.
 
+pub mod augment_load;
+pub mod configurations;
+pub mod diagnose;
+pub mod environment;
+pub mod events;
 pub mod gpu_check;
+mod nvml;
+pub mod peers;
 pub mod preview;
+pub mod report;
 pub mod run;
 pub mod step;
+pub mod subject;
 pub mod synth;
+pub mod train;
+pub mod usage;
+pub mod workers;

@@ -6,7 +6,8 @@ use clap::Args;
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
-use warpfeed::experiment::gpu_check::{Differences, differences, equality};
+use std::time::Duration;
+use warpfeed::experiment::gpu_check::{Differences, decoding_bound, differences, equality};
 use warpfeed::{DecodePath, Device, Error, Result, Source, open};
 
 /// Compare a GPU's bytes with the CPU's, operation by operation, and nvJPEG's pictures with the CPU's
@@ -20,6 +21,12 @@ pub struct CheckGpu {
     /// Compare no more than this many photographs.
     #[arg(long, value_name = "N", default_value_t = 200)]
     limit: u64,
+    /// Threads for nvJPEG alone.
+    #[arg(long, value_name = "T", default_value_t = 16)]
+    threads: usize,
+    /// How long to measure what nvJPEG alone decodes, by each of its ways, in milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = 2000)]
+    bound_ms: u64,
     /// One batch for each operation and strategy, for running under tools that slow it down.
     #[arg(long)]
     quick: bool,
@@ -31,11 +38,14 @@ pub struct CheckGpu {
 impl CheckGpu {
     pub fn run(self) -> Result<()> {
         self.device.available()?;
-        let mut decoded = Vec::new();
+        let (mut decoded, mut bounds) = (Vec::new(), Vec::new());
         if let Some(pictures) = &self.pictures {
             let source: Arc<dyn Source> = Arc::from(open(pictures)?);
             for path in [DecodePath::Hybrid, DecodePath::Hardware] {
                 decoded.push((path, differences(self.device, path, &source, self.limit)));
+                let duration = Duration::from_millis(self.bound_ms);
+                let bound = decoding_bound(self.device, path, &*source, self.limit, self.threads, duration);
+                bounds.push((path, bound));
             }
         }
         let found = equality(self.device, !self.quick, &mut |_case| {})?;
@@ -48,7 +58,14 @@ impl CheckGpu {
                     Err(error) => serde_json::json!({ "decode": name(*path), "error": error.to_string() }),
                 })
                 .collect();
-            print_json(&serde_json::json!({ "equality": found, "decoding": decoded }))?;
+            let bounds: Vec<_> = bounds
+                .iter()
+                .map(|(path, result)| match result {
+                    Ok(per_s) => serde_json::json!({ "decode": name(*path), "pictures_per_s": per_s }),
+                    Err(error) => serde_json::json!({ "decode": name(*path), "error": error.to_string() }),
+                })
+                .collect();
+            print_json(&serde_json::json!({ "equality": found, "decoding": decoded, "decoding_bound": bounds }))?;
         } else {
             let mut text = format!("{} of {} batches are equal\n", found.cases - different, found.cases);
             for case in &found.different {
@@ -58,6 +75,12 @@ impl CheckGpu {
                 let _ = match result {
                     Ok(found) => writeln!(text, "{}", line(found)),
                     Err(error) => writeln!(text, "decode {}: {error}", name(*path)),
+                };
+            }
+            for (path, result) in &bounds {
+                let _ = match result {
+                    Ok(per_s) => writeln!(text, "nvJPEG alone, {}: {per_s:.0} pictures/s", name(*path)),
+                    Err(error) => writeln!(text, "nvJPEG alone, {}: {error}", name(*path)),
                 };
             }
             print(&text)?;

@@ -1,14 +1,20 @@
 //! The command `warpfeed`: parses, calls the library, sets the exit code.
 
 mod apply;
+mod bench;
 mod check_gpu;
 mod demo;
+mod diagnose;
 mod doctor;
+mod models;
 mod options;
 mod output;
+mod pack;
 mod preview;
 mod run;
+mod source;
 mod synth;
+mod tune;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -32,8 +38,11 @@ enum Command {
     Run(run::Run),
     Apply(apply::Apply),
     Preview(preview::Preview),
+    Pack(pack::Pack),
     Synth(synth::Synth),
     Doctor(doctor::Doctor),
+    Bench(bench::Bench),
+    Tune(tune::Tune),
     CheckGpu(check_gpu::CheckGpu),
 }
 
@@ -44,8 +53,11 @@ fn main() -> ExitCode {
         Command::Run(run) => run.run(started),
         Command::Apply(apply) => apply.run(),
         Command::Preview(preview) => preview.run(),
+        Command::Pack(pack) => pack.run(),
         Command::Synth(synth) => synth.run(),
         Command::Doctor(doctor) => doctor.run(),
+        Command::Bench(bench) => bench.run(),
+        Command::Tune(tune) => tune.run(),
         Command::CheckGpu(check) => check.run(),
     };
     match result {
