@@ -5,9 +5,12 @@ mod builder;
 mod epoch;
 mod state;
 mod stats;
+mod store;
+mod worker;
 
 use crate::cpu::executor::Executor;
 use crate::cpu::output::{Output, Tables};
+use crate::cuda::gpu::Gpu;
 use crate::decode::{Header, probe};
 use crate::error::{Error, Result};
 use crate::picture::{Size, check_pixels};
@@ -19,9 +22,8 @@ use crate::recipe::random::{RandomOp, draw_recipe};
 use crate::recipe::{Strategy, orientation_ops};
 use crate::sampler::Sampler;
 use crate::source::Source;
-use crate::tensor::{DType, Layout};
+use crate::tensor::{DType, Layout, Pool};
 pub use batch::Batch;
-use batch::Pool;
 pub(crate) use builder::DEFAULT_MAX_PIXELS;
 pub use builder::{Builder, LastBatch, MemoryBound, OnError, Orientation};
 pub use epoch::{BadSample, Epoch};
@@ -75,6 +77,8 @@ struct Inner {
     dtype: DType,
     layout: Layout,
     pool: Arc<Pool>,
+    /// The device that recipes run on, if it is not the CPU.
+    gpu: Option<Arc<Gpu>>,
     /// Decoders and scratch memory of threads that have ended, for the next epoch's.
     executors: Mutex<Vec<Executor>>,
 }
@@ -239,7 +243,7 @@ impl Pipeline {
     /// The device that recipes run on, in words.
     #[must_use]
     pub fn device_name(&self) -> String {
-        "cpu".to_owned()
+        self.inner.gpu.as_ref().map_or_else(|| "cpu".to_owned(), |gpu| gpu.name().to_owned())
     }
 
     /// How recipes are run.
@@ -275,7 +279,7 @@ impl Pipeline {
     /// let options = ApplyOptions { orientation: Orientation::Ignore, ..ApplyOptions::default() };
     /// let replayed = apply(&jpeg, &recipe, &options)?;
     /// for batch in pipeline.epoch(0) {
-    ///     assert_eq!(batch?.images().as_bytes(), replayed.as_bytes());
+    ///     assert_eq!(batch?.images().as_bytes()?, replayed.as_bytes()?);
     /// }
     /// # Ok::<(), Error>(())
     /// ```

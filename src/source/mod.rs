@@ -290,7 +290,7 @@ mod tests {
 
     #[test]
     fn pointers_to_sources_are_sources() {
-        fn all(source: impl Source) -> (u64, bool, Vec<u8>, u32, String, Vec<String>, u64) {
+        fn all(source: impl Source) -> (u64, bool, Vec<u8>, u32, String, Vec<String>, u64, u64) {
             let bytes = source.read(0, &mut Vec::new()).unwrap().to_vec();
             let name = source.name(0).into_owned();
             (
@@ -301,6 +301,7 @@ mod tests {
                 name,
                 source.classes().to_vec(),
                 source.passed_over(),
+                source.fingerprint(),
             )
         }
         let source = EncodedPictures::new(vec![(vec![1, 2], 7)]).with_classes(["a", "b"]);
@@ -310,6 +311,35 @@ mod tests {
         assert_eq!(all(Arc::clone(&shared)), want);
         assert_eq!(all(Box::new(shared) as Box<dyn Source>), want);
     }
+
+    #[test]
+    fn fingerprints_tell_sources_apart_wherever_they_lie() {
+        let fingerprint = |names: &[&str]| {
+            let folder = tempfile::tempdir().unwrap();
+            for name in names {
+                std::fs::create_dir_all(folder.path().join(name).parent().unwrap()).unwrap();
+                std::fs::write(folder.path().join(name), "").unwrap();
+            }
+            ImageFolder::open(folder.path()).unwrap().fingerprint()
+        };
+        let one = fingerprint(&["cat/1.jpg", "cat/2.jpg", "dog/1.jpg"]);
+        assert_eq!(fingerprint(&["cat/1.jpg", "cat/2.jpg", "dog/1.jpg"]), one);
+        for other in [
+            &["cat/1.jpg", "cat/2.jpg"][..],
+            &["cat/1.jpg", "cat/3.jpg", "dog/1.jpg"],
+            &["cat/1.jpg", "dog/2.jpg", "dog/1.jpg"],
+            &["cat/1.jpg", "cat/2.jpg", "elk/1.jpg"],
+        ] {
+            assert_ne!(fingerprint(other), one, "{other:?}");
+        }
+        let many = |len: u32| EncodedPictures::new((0..len).map(|label| (Vec::new(), label))).fingerprint();
+        assert!(many(5000) != many(5001) && many(5000) == many(5000));
+        assert_eq!(many(0), EncodedPictures::default().fingerprint());
+        // A promise: states that were written down stay valid. Never change it.
+        assert_eq!(many(3), GOLDEN_FINGERPRINT);
+    }
+
+    const GOLDEN_FINGERPRINT: u64 = 0x3eed_d3fd_bf68_d857;
 
     #[test]
     fn open_tells_folders_from_lists() {

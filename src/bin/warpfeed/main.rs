@@ -1,8 +1,11 @@
 //! The command `warpfeed`: parses, calls the library, sets the exit code.
 
 mod apply;
+mod bench;
 mod demo;
+mod diagnose;
 mod doctor;
+mod models;
 mod options;
 mod output;
 mod pack;
@@ -10,6 +13,7 @@ mod preview;
 mod run;
 mod source;
 mod synth;
+mod tune;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -36,6 +40,8 @@ enum Command {
     Pack(pack::Pack),
     Synth(synth::Synth),
     Doctor(doctor::Doctor),
+    Bench(bench::Bench),
+    Tune(tune::Tune),
 }
 
 fn main() -> ExitCode {
@@ -48,6 +54,8 @@ fn main() -> ExitCode {
         Command::Pack(pack) => pack.run(),
         Command::Synth(synth) => synth.run(),
         Command::Doctor(doctor) => doctor.run(),
+        Command::Bench(bench) => bench.run(),
+        Command::Tune(tune) => tune.run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
