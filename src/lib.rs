@@ -120,6 +120,8 @@ pub use recipe::random::{
 };
 pub use sampler::{Even, Order, Sampler, Shard};
 pub use sheet::{contact_sheet, write_png};
+#[cfg(feature = "parquet")]
+pub use source::ParquetFiles;
 pub use source::{
     EncodedPictures, IdxFile, ImageFolder, ListFile, MAX_ENCODED_BYTES, OpenOptions, RecordFormat, RecordOptions,
     RecordShards, Source, SourceFormat, open,
