@@ -115,8 +115,7 @@ pub use recipe::random::{
 pub use sampler::{Even, Order, Sampler, Shard};
 pub use sheet::{contact_sheet, write_png};
 pub use source::{
-    EncodedPictures, ImageFolder, ListFile, MAX_ENCODED_BYTES, OpenOptions, RecordFormat, RecordOptions, RecordShards,
-    Source, SourceFormat, open,
+    EncodedPictures, ImageFolder, ListFile, MAX_ENCODED_BYTES, OpenOptions, RecordFormat, RecordOptions, RecordShards, RecordStream, Samples, Source, SourceFormat, Stream, StreamOptions, StreamSample, StreamStart, open,
 };
 pub use tensor::{DType, Element, Layout, Tensor};
 

@@ -23,6 +23,10 @@ pub(crate) enum Domain {
     Recipe,
     /// Synthetic pictures.
     Synth,
+    /// The order of a stream's shards.
+    Shards,
+    /// Which sample leaves a stream's window.
+    Window,
 }
 
 impl Domain {
@@ -32,6 +36,8 @@ impl Domain {
             Self::Substitute => b"substitu",
             Self::Recipe => b"recipe\0\0",
             Self::Synth => b"synth\0\0\0",
+            Self::Shards => b"shards\0\0",
+            Self::Window => b"window\0\0",
         }
     }
 }

@@ -6,6 +6,7 @@ mod memory;
 mod open;
 mod records;
 mod spec;
+pub(crate) mod stream;
 mod window;
 
 pub use folder::ImageFolder;
@@ -13,6 +14,7 @@ pub use list::ListFile;
 pub use memory::EncodedPictures;
 pub use open::{OpenOptions, SourceFormat, open};
 pub use records::{RecordFormat, RecordOptions, RecordShards};
+pub use stream::{RecordStream, Samples, Stream, StreamOptions, StreamSample, StreamStart};
 
 use crate::error::{Error, Result};
 use sha2::{Digest, Sha256};
@@ -101,6 +103,12 @@ pub trait Source: Send + Sync {
     fn fingerprint(&self) -> u64 {
         fingerprint(self)
     }
+
+    /// The stream that gives the samples, where they can only be had one after the other: [`read`](Self::read) is not
+    /// called then, and [`len`](Self::len) is [`u64::MAX`].
+    fn stream(&self) -> Option<Arc<dyn Stream>> {
+        None
+    }
 }
 
 /// Samples that a fingerprint looks at: names of 10 million are not all made.
@@ -152,6 +160,9 @@ macro_rules! forward {
             }
             fn fingerprint(&self) -> u64 {
                 (**self).fingerprint()
+            }
+            fn stream(&self) -> Option<Arc<dyn Stream>> {
+                (**self).stream()
             }
         }
     )*};

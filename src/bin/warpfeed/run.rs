@@ -5,6 +5,7 @@ use super::output::{bytes, print, print_json, progress};
 use super::source::SourceArgs;
 use clap::Args;
 use std::fmt::Write;
+use std::path::PathBuf;
 use std::time::Instant;
 use warpfeed::Result;
 use warpfeed::experiment::run::{RunReport, StateFile, run, run_with_state};
