@@ -58,7 +58,7 @@ fn main() -> Result<()> {
     for batch in pipeline.epoch(0) {
         let batch = batch?;
         for (i, index) in batch.indices().iter().enumerate() {
-            let grains = batch.images().picture_bytes(i).chunks(3).filter(|pixel| pixel == &[255; 3]).count();
+            let grains = batch.images().picture_bytes(i)?.chunks(3).filter(|pixel| pixel == &[255; 3]).count();
             println!("picture {index}: {grains} grains of salt, by {:?}", pipeline.recipe(0, *index)?);
         }
     }

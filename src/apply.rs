@@ -14,7 +14,7 @@ use crate::recipe::filter::PassOrder;
 use crate::recipe::lower::split_epilogue;
 use crate::recipe::op::Op;
 use crate::source::{EncodedPictures, Source};
-use crate::tensor::{DType, HostBuffer, Layout, Tensor};
+use crate::tensor::{DType, HostBuffer, Layout, Storage, Tensor};
 use std::sync::Arc;
 
 /// How [`apply`] works.
@@ -84,7 +84,7 @@ pub fn apply(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Result<Tensor>
         None => (DType::U8, Layout::Nhwc, [1, height, width, 3]),
     };
     let tables = Tables::new(dtype, epilogue.normalize);
-    let mut buffer = HostBuffer::new(3 * width * height * dtype.size_bytes());
+    let mut buffer = HostBuffer::new(dtype, 3 * width * height * dtype.size_bytes());
     if let Some(ordinal) = options.device.resolve()? {
         let settings = Settings {
             size,
@@ -102,7 +102,7 @@ pub fn apply(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Result<Tensor>
             memory_bytes: None,
         };
         on_gpu(&Gpu::open(ordinal, settings, &tables)?, bytes, &header, &recipe, buffer.as_bytes_mut())?;
-        return Ok(Tensor::new(buffer, shape, dtype, layout));
+        return Ok(Tensor::new(Storage::Host(buffer), shape, dtype, layout));
     }
     let job = Job {
         bytes,
@@ -114,7 +114,7 @@ pub fn apply(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Result<Tensor>
         max_px: options.max_pixels,
     };
     Executor::new()?.run(&job, &mut Output::new(buffer.as_bytes_mut(), size, &tables, layout))?;
-    Ok(Tensor::new(buffer, shape, dtype, layout))
+    Ok(Tensor::new(Storage::Host(buffer), shape, dtype, layout))
 }
 
 /// A batch of one.
@@ -122,9 +122,9 @@ fn on_gpu(gpu: &Gpu, bytes: &[u8], header: &Header, ops: &[Op], out: &mut [u8]) 
     let source: Arc<dyn Source> = Arc::new(EncodedPictures::new([(bytes.to_vec(), 0)]));
     let encoded = Encoded::read(&source, 0, Vec::new())?;
     let (mut worker, mut flight) = (gpu.worker()?, gpu.begin(1)?);
-    let sample = Sample { place: 0, header, ops };
+    let sample = Sample { place: 0, header, ops, engines: true };
     let prepared = gpu.prepare(&mut worker, &flight, encoded, &sample).and_then(|_| {
-        let bad = gpu.decode_on_engines(&mut worker, &mut flight)?;
+        let (bad, _) = gpu.decode_on_engines(&mut flight)?;
         bad.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
     });
     // Whatever it has under way is waited for before it goes.

@@ -2,6 +2,7 @@
 
 use crate::cuda;
 use crate::error::{Error, Result};
+use std::fmt;
 use std::str::FromStr;
 
 /// Where the augmentations run.
@@ -14,6 +15,16 @@ pub enum Device {
     Cpu,
     /// On the CUDA device of this number.
     Cuda(u32),
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Cpu => f.write_str("cpu"),
+            Self::Cuda(ordinal) => write!(f, "cuda:{ordinal}"),
+        }
+    }
 }
 
 impl FromStr for Device {

@@ -65,6 +65,9 @@
 //!
 //! `cli` (default) builds the command `warpfeed`. Without it (`default-features = false`) the crate needs no argument
 //! parser and no progress bar; the library is the same.
+//!
+//! `candle` gives batches to candle 0.11 ([`Tensor::into_candle`], [`Batch::into_candle`]), `dlpack` to whatever speaks
+//! DLPack ([`Tensor::into_dlpack`]), both without a copy.
 
 mod apply;
 mod atomic;
@@ -77,6 +80,7 @@ mod encode;
 mod error;
 pub mod experiment;
 mod npy;
+pub mod pack;
 mod picture;
 mod pipeline;
 mod rank;
@@ -114,8 +118,10 @@ pub use recipe::random::{
 };
 pub use sampler::{Even, Order, Sampler, Shard};
 pub use sheet::{contact_sheet, write_png};
+#[cfg(feature = "cloud")]
+pub use source::StreamCache;
 pub use source::{
-    EncodedPictures, ImageFolder, ListFile, MAX_ENCODED_BYTES, OpenOptions, RecordFormat, RecordOptions, RecordShards, RecordStream, Samples, Source, SourceFormat, Stream, StreamOptions, StreamSample, StreamStart, open,
+    EncodedPictures, IdxFile, ImageFolder, ListFile, MAX_ENCODED_BYTES, OpenOptions, RecordFormat, RecordOptions, RecordShards, RecordStream, Samples, Source, SourceFormat, Stream, StreamOptions, StreamSample, StreamStart, open,
 };
 pub use tensor::{DType, Element, Layout, Tensor};
 

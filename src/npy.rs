@@ -38,12 +38,12 @@ pub fn write_npy(tensor: &Tensor, path: impl AsRef<Path>) -> Result<()> {
     };
     let shape = tensor.shape();
     let shape = if shape[0] == 1 { &shape[1..] } else { &shape[..] };
-    let element = tensor.dtype().size_bytes();
+    let (bytes, element) = (tensor.as_bytes()?, tensor.dtype().size_bytes());
     write(path.as_ref(), descr, shape, |file| {
         if cfg!(target_endian = "little") {
-            return file.write_all(tensor.as_bytes());
+            return file.write_all(bytes);
         }
-        tensor.as_bytes().chunks_exact(element).try_for_each(|value| {
+        bytes.chunks_exact(element).try_for_each(|value| {
             let value: Vec<u8> = value.iter().rev().copied().collect();
             file.write_all(&value)
         })
@@ -70,12 +70,12 @@ fn write(path: &Path, descr: &str, shape: &[usize], data: impl FnOnce(&mut dyn W
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tensor::{HostBuffer, Layout};
+    use crate::tensor::{HostBuffer, Layout, Storage};
 
     fn tensor(shape: [usize; 4], dtype: DType) -> Tensor {
-        let mut buffer = HostBuffer::new(shape.iter().product::<usize>() * dtype.size_bytes());
+        let mut buffer = HostBuffer::new(dtype, shape.iter().product::<usize>() * dtype.size_bytes());
         buffer.as_bytes_mut().iter_mut().zip(0..).for_each(|(byte, i)| *byte = i);
-        Tensor::new(buffer, shape, dtype, Layout::Nhwc)
+        Tensor::new(Storage::Host(buffer), shape, dtype, Layout::Nhwc)
     }
 
     #[test]
@@ -92,7 +92,7 @@ mod tests {
             let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({shape}), }}");
             assert_eq!(bytes[..10], *b"\x93NUMPY\x01\x00\x76\x00");
             assert_eq!(bytes[10..128], *format!("{header:<117}\n").as_bytes());
-            assert_eq!(&bytes[128..], tensor.as_bytes());
+            assert_eq!(&bytes[128..], tensor.as_bytes().unwrap());
         }
     }
 

@@ -1,8 +1,19 @@
-//! Batches of numbers in host memory.
+//! Batches of numbers, and how they are handed over to trainers.
 
+#[cfg(feature = "candle")]
+mod candle;
+#[cfg(feature = "dlpack")]
+mod dlpack;
+mod host;
+
+use crate::cuda::CudaBuffer;
+use crate::device::Device;
 use crate::error::{Error, Result};
 use bytemuck::Pod;
+#[cfg(feature = "candle")]
+pub(crate) use candle::failed as candle_failed;
 use half::{bf16, f16};
+pub(crate) use host::{HostBuffer, Pool};
 use std::fmt;
 
 /// The type of a tensor's elements.
@@ -71,42 +82,18 @@ impl Element for u8 {
     const DTYPE: DType = DType::U8;
 }
 
-/// Bytes of host memory that begin on a cache line.
-#[derive(Default)]
-pub(crate) struct HostBuffer {
-    /// Not cache lines: memory aligned to more than 16 bytes does not come zeroed from the system, page by page as it is
-    /// first touched, but is zeroed by hand.
-    words: Vec<u128>,
-    /// Where the first whole cache line begins.
-    start: usize,
-    len_bytes: usize,
+/// Where a tensor's elements lie.
+#[derive(Debug)]
+pub(crate) enum Storage {
+    /// In host memory, from the buffer's beginning on.
+    Host(HostBuffer),
+    /// In device memory.
+    Cuda(CudaBuffer),
 }
 
-impl HostBuffer {
-    /// `len_bytes` zero bytes.
-    pub(crate) fn new(len_bytes: usize) -> Self {
-        const LINE_BYTES: usize = 64;
-        let words: Vec<u128> = bytemuck::zeroed_vec((len_bytes + LINE_BYTES).div_ceil(size_of::<u128>()));
-        let start = words.as_ptr().addr().wrapping_neg() % LINE_BYTES;
-        Self { words, start, len_bytes }
-    }
-
-    pub(crate) fn as_bytes(&self) -> &[u8] {
-        &bytemuck::cast_slice(&self.words)[self.start..][..self.len_bytes]
-    }
-
-    pub(crate) fn as_bytes_mut(&mut self) -> &mut [u8] {
-        &mut bytemuck::cast_slice_mut(&mut self.words)[self.start..][..self.len_bytes]
-    }
-}
-
-impl fmt::Debug for HostBuffer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "HostBuffer({} bytes)", self.len_bytes)
-    }
-}
-
-/// A batch of pictures as numbers, contiguous, in host memory.
+/// A batch of pictures as numbers, contiguous, in host memory or on a device.
+///
+/// Its memory goes back to the pipeline that it came from when it is dropped, wherever it went.
 ///
 /// ```
 /// use warpfeed::*;
@@ -114,34 +101,40 @@ impl fmt::Debug for HostBuffer {
 /// let jpeg = encode_jpeg(&Picture::new(Size::new(4, 2)), &JpegOptions::default())?;
 /// let tensor = apply(&jpeg, &[Op::Normalize { mean: [0.5; 3], std: [0.5; 3] }], &ApplyOptions::default())?;
 /// assert_eq!((tensor.shape(), tensor.dtype(), tensor.layout()), ([1, 3, 2, 4], DType::F32, Layout::Nchw));
+/// assert_eq!((tensor.strides(), tensor.device()), ([24, 8, 4, 1], Device::Cpu));
 /// assert_eq!(tensor.as_slice::<f32>()?, [-1.0; 24]);
 /// assert!(tensor.as_slice::<u8>().is_err());
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(Debug)]
 pub struct Tensor {
-    buffer: HostBuffer,
+    storage: Storage,
     shape: [usize; 4],
     dtype: DType,
     layout: Layout,
 }
 
 impl Tensor {
-    pub(crate) fn new(buffer: HostBuffer, shape: [usize; 4], dtype: DType, layout: Layout) -> Self {
-        debug_assert!(shape.iter().product::<usize>() * dtype.size_bytes() <= buffer.len_bytes);
-        Self { buffer, shape, dtype, layout }
-    }
-
-    /// Takes the memory back and leaves an empty tensor.
-    pub(crate) fn take_buffer(&mut self) -> HostBuffer {
-        self.shape[0] = 0;
-        std::mem::take(&mut self.buffer)
+    pub(crate) fn new(storage: Storage, shape: [usize; 4], dtype: DType, layout: Layout) -> Self {
+        let tensor = Self { storage, shape, dtype, layout };
+        match &tensor.storage {
+            Storage::Host(buffer) => debug_assert!(tensor.len_bytes() <= buffer.as_bytes().len()),
+            Storage::Cuda(buffer) => debug_assert!(tensor.len_bytes() <= buffer.len_bytes()),
+        }
+        tensor
     }
 
     /// `[N, 3, H, W]` or `[N, H, W, 3]`, as the [`layout`](Self::layout) says.
     #[must_use]
     pub fn shape(&self) -> [usize; 4] {
         self.shape
+    }
+
+    /// For each dimension, how many elements lie between one place and the next.
+    #[must_use]
+    pub fn strides(&self) -> [usize; 4] {
+        let [_, a, b, c] = self.shape;
+        [a * b * c, b * c, c, 1]
     }
 
     /// The type of the elements.
@@ -156,30 +149,120 @@ impl Tensor {
         self.layout
     }
 
-    /// All elements as bytes in the machine's byte order, first picture first.
+    /// Where the elements lie: [`Device::Cpu`] is host memory.
     #[must_use]
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.buffer.as_bytes()[..self.shape.iter().product::<usize>() * self.dtype.size_bytes()]
+    pub fn device(&self) -> Device {
+        match self.storage {
+            Storage::Host(_) => Device::Cpu,
+            Storage::Cuda(ref buffer) => Device::Cuda(buffer.ordinal()),
+        }
+    }
+
+    /// The device memory that the elements lie in, if they do.
+    #[must_use]
+    pub fn cuda(&self) -> Option<&CudaBuffer> {
+        match &self.storage {
+            Storage::Host(_) => None,
+            Storage::Cuda(buffer) => Some(buffer),
+        }
+    }
+
+    /// Waits until the elements are complete. In host memory they always are.
+    ///
+    /// # Synchronization
+    /// What the tensor holds is complete when this returns. A trainer on the same device need not call it: its stream
+    /// waits for the batch ([`CudaBuffer::on_stream`]).
+    ///
+    /// # Errors
+    /// [`Error::Device`] if the device fails at it.
+    pub fn synchronize(&self) -> Result<()> {
+        self.cuda().map_or(Ok(()), CudaBuffer::synchronize)
+    }
+
+    /// All elements as bytes in the machine's byte order, first picture first.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if the tensor is on a device: [`to_host`](Self::to_host) copies it.
+    pub fn as_bytes(&self) -> Result<&[u8]> {
+        match &self.storage {
+            Storage::Host(buffer) => Ok(&buffer.as_bytes()[..self.len_bytes()]),
+            Storage::Cuda(_) => Err(Error::Unsupported {
+                feature: format!("reading a tensor on {} in place", self.device()),
+                remedy: "copy it with to_host() first".to_owned(),
+            }),
+        }
     }
 
     /// All elements, first picture first.
     ///
     /// # Errors
-    /// [`Error::Parameter`] if `T` is not what the tensor holds.
+    /// [`Error::Parameter`] if `T` is not what the tensor holds; [`Error::Unsupported`] if the tensor is on a device:
+    /// [`to_host`](Self::to_host) copies it.
     pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
         if T::DTYPE != self.dtype {
             return Err(Error::parameter("Tensor::as_slice", "T", format!("the tensor's {}", self.dtype), T::DTYPE));
         }
-        Ok(bytemuck::cast_slice(self.as_bytes()))
+        Ok(bytemuck::cast_slice(self.as_bytes()?))
     }
 
     /// The bytes of picture `i` of the batch.
     ///
-    /// # Panics
-    /// If `i` is not below `shape()[0]`.
-    #[must_use]
-    pub fn picture_bytes(&self, i: usize) -> &[u8] {
-        let bytes = self.shape[1..].iter().product::<usize>() * self.dtype.size_bytes();
-        &self.as_bytes()[i * bytes..][..bytes]
+    /// # Errors
+    /// [`Error::Parameter`] if `i` is not below `shape()[0]`; [`Error::Unsupported`] if the tensor is on a device:
+    /// [`to_host`](Self::to_host) copies it.
+    pub fn picture_bytes(&self, i: usize) -> Result<&[u8]> {
+        let pictures = self.shape[0];
+        if i >= pictures {
+            return Err(Error::parameter("Tensor::picture_bytes", "i", format!("below {pictures}"), i));
+        }
+        let bytes = self.len_bytes() / pictures;
+        Ok(&self.as_bytes()?[i * bytes..][..bytes])
+    }
+
+    /// A copy in host memory, complete when this returns.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if a device fails to copy it.
+    pub fn to_host(&self) -> Result<Self> {
+        let mut copy = HostBuffer::new(self.dtype, self.len_bytes());
+        match &self.storage {
+            Storage::Host(buffer) => copy.as_bytes_mut().copy_from_slice(&buffer.as_bytes()[..self.len_bytes()]),
+            Storage::Cuda(buffer) => buffer.read(copy.as_bytes_mut())?,
+        }
+        Ok(Self::new(Storage::Host(copy), self.shape, self.dtype, self.layout))
+    }
+
+    fn len_bytes(&self) -> usize {
+        self.shape.iter().product::<usize>() * self.dtype.size_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn memory_comes_back_wherever_the_tensor_went() {
+        type GiveAway = fn(Tensor);
+        let ways: [(&str, GiveAway, bool); _] = [
+            ("dropped", drop, true),
+            ("to another thread", |tensor| std::thread::spawn(|| drop(tensor)).join().unwrap(), true),
+            #[cfg(feature = "dlpack")]
+            ("legacy DLPack", |tensor| drop(tensor.into_dlpack::<dlpark::ffi::DLManagedTensor>().unwrap()), true),
+            #[cfg(feature = "dlpack")]
+            ("DLPack", |tensor| drop(tensor.into_dlpack::<dlpark::ffi::DLManagedTensorVersioned>().unwrap()), true),
+            #[cfg(feature = "candle")]
+            ("candle", |tensor| drop(tensor.into_candle(&candle_core::Device::Cpu).unwrap()), false),
+        ];
+        for (name, give_away, comes_back) in ways {
+            let pool = Arc::new(Pool::new(DType::F32, 240, 1));
+            let mut buffer = pool.take();
+            buffer.as_bytes_mut().fill(7);
+            give_away(Tensor::new(Storage::Host(buffer), [1, 3, 4, 5], DType::F32, Layout::Nchw));
+            assert_eq!(Arc::strong_count(&pool), 1, "{name}");
+            let want = if comes_back { 7 } else { 0 };
+            assert!(pool.take().as_bytes().iter().all(|byte| *byte == want), "{name}");
+        }
     }
 }

@@ -68,7 +68,7 @@ fn read_array(path: &Path) -> Vec<f64> {
 fn values(tensor: &Tensor) -> Vec<f64> {
     match tensor.dtype() {
         DType::F32 => tensor.as_slice::<f32>().unwrap().iter().map(|v| f64::from(*v)).collect(),
-        _ => tensor.as_bytes().iter().map(|v| f64::from(*v)).collect(),
+        _ => tensor.as_bytes().unwrap().iter().map(|v| f64::from(*v)).collect(),
     }
 }
 
@@ -79,7 +79,7 @@ fn difference(case: &Case, folder: &Path, got: &Tensor) -> Option<String> {
     }
     match case.compare {
         Compare::Exact(Exact::Exact) => {
-            let digest = Sha256::digest(got.as_bytes()).iter().fold(String::new(), |mut text, byte| {
+            let digest = Sha256::digest(got.as_bytes().unwrap()).iter().fold(String::new(), |mut text, byte| {
                 write!(text, "{byte:02x}").unwrap();
                 text
             });

@@ -100,7 +100,7 @@ fn expected(job: &Job, strategy: Strategy, format: Format) -> Vec<u8> {
     let bits = |x: usize, channel: usize| match tensor.as_slice::<f32>() {
         Ok(values) => format.element.bits(values[channel * area + x]),
         Err(_) => {
-            let byte = tensor.as_bytes()[3 * x + channel];
+            let byte = tensor.as_bytes().expect("it is in host memory")[3 * x + channel];
             match format.element {
                 Element::U8 => u32::from(byte),
                 element => element.bits(normalized(byte, channel, epilogue.normalize)),

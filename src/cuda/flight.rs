@@ -30,7 +30,7 @@ pub(crate) struct Flight {
     pub(super) done: Event,
     /// The pieces have arrived on the device.
     pub(super) uploaded: Event,
-    pub(super) engines: Option<EngineBatch>,
+    engines: Mutex<Option<EngineBatch>>,
     pub(super) engines_began: Event,
     pub(super) engines_ended: Event,
     /// What the engines are at work on.
@@ -46,7 +46,7 @@ impl Flight {
             decoding: Mutex::default(),
             done: Event::new(context)?,
             uploaded: Event::new(context)?,
-            engines: None,
+            engines: Mutex::default(),
             engines_began: Event::timed(context)?,
             engines_ended: Event::timed(context)?,
             engine_jobs: Vec::new(),
@@ -79,6 +79,11 @@ impl Flight {
         if let Some(place) = lock(&self.samples).get_mut(sample) {
             *place = Some(prepared);
         }
+    }
+
+    /// The engines' state for this batch.
+    pub(super) fn engines_mut(&mut self) -> &mut Option<EngineBatch> {
+        self.engines.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn samples_mut(&mut self) -> &mut Vec<Option<Prepared>> {

@@ -27,6 +27,7 @@ use crate::recipe::lower::{Geometry, plan, split_epilogue};
 use crate::recipe::op::Op;
 use crate::source::Source;
 use crate::tensor::{DType, Layout};
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -63,7 +64,7 @@ pub(crate) struct Gpu {
     name: String,
     /// Most device memory of one flight.
     flight_bytes: usize,
-    idle: Mutex<Vec<Flight>>,
+    idle: Mutex<Idle>,
     workers: Mutex<Vec<Worker>>,
     /// For encoded bytes.
     buffers: Mutex<Vec<Vec<u8>>>,
@@ -77,6 +78,14 @@ pub(crate) struct Gpu {
     compute: Stream,
     copy: Stream,
     context: Context,
+}
+
+/// Flights that no batch is being filled in: the one submitted first is the first to be done.
+#[derive(Default)]
+struct Idle {
+    flights: VecDeque<Flight>,
+    /// How many there are, idle or not.
+    made: usize,
 }
 
 /// What a sample's way to the device took.
@@ -101,6 +110,8 @@ pub(crate) struct Sample<'a> {
     pub(crate) header: &'a Header,
     /// The recipe, orientation included.
     pub(crate) ops: &'a [Op],
+    /// Whether the engines may decode it, which shows only with the whole batch whether they can.
+    pub(crate) engines: bool,
 }
 
 /// A worker thread's decoders and memory, kept over samples.
@@ -229,11 +240,27 @@ impl Gpu {
     /// Waits until the device is done with the memory, which it is unless it is behind by all batches in flight.
     pub(crate) fn begin(&self, samples: usize) -> Result<Flight> {
         driver::bind(&self.context)?;
-        let idle = lock(&self.idle).pop();
-        let mut flight = match idle {
-            Some(flight) => flight,
-            None => Flight::new(&self.context, self.flight_bytes)?,
+        let idle = {
+            let mut idle = lock(&self.idle);
+            let more = idle.made < self.settings.flights;
+            let ready = idle.flights.front().is_some_and(|flight| !more || flight.done.is_done());
+            let flight = if ready { idle.flights.pop_front() } else { None };
+            idle.made += usize::from(flight.is_none());
+            flight
         };
+        let begun = match idle {
+            Some(flight) => Ok(flight),
+            None => Flight::new(&self.context, self.flight_bytes),
+        }
+        .and_then(|flight| self.recycle(flight, samples));
+        if begun.is_err() {
+            lock(&self.idle).made -= 1;
+        }
+        begun
+    }
+
+    /// Makes a flight ready for another batch.
+    fn recycle(&self, mut flight: Flight, samples: usize) -> Result<Flight> {
         flight.done.synchronize()?;
         if !flight.engine_jobs.is_empty() {
             flight.engines_ended.synchronize()?;
@@ -255,7 +282,9 @@ impl Gpu {
         if driver::bind(&self.context).and_then(|()| self.settle(&flight)).is_ok() {
             flight.engine_jobs.clear();
             flight.begin(0, 0);
-            lock(&self.idle).push(flight);
+            lock(&self.idle).flights.push_back(flight);
+        } else {
+            lock(&self.idle).made -= 1;
         }
     }
 
@@ -277,7 +306,7 @@ impl Gpu {
         encoded: Encoded,
         sample: &Sample<'_>,
     ) -> Result<Times> {
-        let Sample { place, header, ops } = *sample;
+        let Sample { place, header, ops, engines } = *sample;
         if worker.chunk_of != flight.number {
             (worker.chunk, worker.chunk_of) = (Chunk::default(), flight.number);
         }
@@ -306,7 +335,7 @@ impl Gpu {
         let planning = start.elapsed();
 
         let start = Instant::now();
-        let (image, engine_job) = self.decode(worker, flight, encoded, header, part)?;
+        let (image, engine_job) = self.decode(worker, flight, encoded, header, part, engines)?;
         let decode = start.elapsed();
 
         let start = Instant::now();
@@ -328,11 +357,12 @@ impl Gpu {
         encoded: Encoded,
         header: &Header,
         part: Rect,
+        engines: bool,
     ) -> Result<(Image, Option<EngineJob>)> {
         let size = header.size;
         let whole = |address| Image { address, pitch_bytes: 3 * size.width, whole: size, part: Rect::full(size) };
         let mut encoded = encoded;
-        let mut route = self.router.route(header);
+        let mut route = self.router.route(header, engines);
         let len_bytes = encoded.bytes().len();
         if route == Route::Engines && worker.hybrid.as_mut().is_some_and(|h| h.agrees(&encoded, size).unwrap_or(false))
         {
@@ -423,7 +453,7 @@ impl Gpu {
     ///
     /// # Errors
     /// [`Error::Device`], after which the flight is to be abandoned.
-    pub(crate) fn decode_on_engines(&self, worker: &mut Worker, flight: &mut Flight) -> Result<Vec<(usize, Error)>> {
+    pub(crate) fn decode_on_engines(&self, flight: &mut Flight) -> Result<(Vec<(usize, Error)>, Decoded)> {
         let mut jobs = Vec::new();
         for (place, sample) in flight.samples_mut().iter_mut().enumerate() {
             if let Some(job) = sample.as_mut().and_then(|sample| sample.engine_job.take()) {
@@ -431,9 +461,9 @@ impl Gpu {
             }
         }
         let engines = self.nvjpeg.as_ref().and_then(|nvjpeg| nvjpeg.engines.as_ref());
-        let Some(engines) = engines.filter(|_| !jobs.is_empty()) else { return Ok(Vec::new()) };
+        let Some(engines) = engines.filter(|_| !jobs.is_empty()) else { return Ok(Default::default()) };
         flight.engines_began.record(&engines.stream)?;
-        let batch = match &mut flight.engines {
+        let batch = match flight.engines_mut() {
             Some(batch) => batch,
             none => none.insert(engines.batch()?),
         };
@@ -443,20 +473,23 @@ impl Gpu {
         let queued = unsafe { batch.decode(engines, &borrowed) };
         flight.engines_ended.record(&engines.stream)?;
         if queued.is_ok() {
-            worker.decoded.engines += jobs.len() as u64;
+            let decoded = Decoded { engines: jobs.len() as u64, ..Decoded::default() };
             flight.engine_jobs = jobs.into_iter().map(|(_, job)| job).collect();
-            return Ok(Vec::new());
+            return Ok((Vec::new(), decoded));
         }
         // One of them, and nvJPEG does not say which; some may be under way.
         engines.stream.synchronize()?;
         let mut bad = Vec::new();
+        let mut worker = self.worker()?;
         for (place, job) in jobs {
-            if let Err(error) = self.instead_of_engines(worker, flight, &job) {
+            if let Err(error) = self.instead_of_engines(&mut worker, flight, &job) {
                 bad.push((place, error));
             }
             self.give_buffer(job.encoded.into_buffer());
         }
-        Ok(bad)
+        let decoded = worker.take_decoded();
+        self.give_worker(worker);
+        Ok((bad, decoded))
     }
 
     /// Decodes on the CPU what the engines have refused, to where they would have.
@@ -493,7 +526,7 @@ impl Gpu {
         };
         match self.queue(&mut flight, &buffer, places, labels, padding) {
             Ok(len_bytes) => {
-                lock(&self.idle).push(flight);
+                lock(&self.idle).flights.push_back(flight);
                 Ok(CudaBuffer::new(buffer, Arc::clone(&self.outputs), len_bytes))
             }
             Err(error) => {

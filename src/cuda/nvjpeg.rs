@@ -27,6 +27,8 @@ pub(crate) struct Encoded {
 
 // SAFETY: the bytes are plain memory that only this reads, and its owners may both be sent.
 unsafe impl Send for Encoded {}
+// SAFETY: as above; through a shared reference they are only read.
+unsafe impl Sync for Encoded {}
 
 impl Encoded {
     /// Reads sample `index`, into `buffer` if the source does not lend its own memory.

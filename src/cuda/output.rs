@@ -143,6 +143,21 @@ impl CudaBuffer {
         Self { buffer: Some(buffer), pool, len_bytes, users: Mutex::default() }
     }
 
+    /// Bytes of the batch's pictures.
+    #[must_use]
+    pub fn len_bytes(&self) -> usize {
+        self.len_bytes
+    }
+
+    /// Waits until the batch is complete.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if the device has failed at it.
+    pub fn synchronize(&self) -> Result<()> {
+        driver::bind(&self.pool.context)?;
+        self.buffer()?.ready.synchronize()
+    }
+
     /// The number of the device.
     #[must_use]
     pub fn ordinal(&self) -> u32 {
@@ -214,6 +229,16 @@ impl CudaBuffer {
         self.pool.reader.wait(&buffer.ready)?;
         // SAFETY: the buffer is longer than `to`; what writes it is the batch, which the stream waits for.
         unsafe { driver::download(to, buffer.address(), &self.pool.reader) }
+    }
+
+    /// The address for a consumer that will not be heard of again: the batch is complete for the streams that were made
+    /// to wait for it, or, if there were none, when this returns.
+    #[cfg(feature = "dlpack")]
+    pub(crate) fn address_for_consumer(&mut self) -> Result<u64> {
+        if self.users.get_mut().unwrap_or_else(PoisonError::into_inner).is_empty() {
+            self.synchronize()?;
+        }
+        Ok(self.buffer()?.address())
     }
 
     fn buffer(&self) -> Result<&Buffer> {

@@ -46,7 +46,7 @@ pub fn preview(builder: Builder, pixel_ops: Vec<RandomOp>, epoch: u64, columns: 
         let batch = batch?;
         for i in 0..batch.len() {
             if (pictures.len() as u64) < wanted {
-                pictures.push(Picture::from_rgb(Size { width, height }, batch.images().picture_bytes(i))?);
+                pictures.push(Picture::from_rgb(Size { width, height }, batch.images().picture_bytes(i)?)?);
             }
         }
         if pictures.len() as u64 == wanted {

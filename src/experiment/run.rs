@@ -1,6 +1,7 @@
 //! Runs a pipeline over whole epochs and measures it.
 
 use crate::atomic;
+use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::pipeline::{BadSample, Batch, EpochState, Pipeline, Stats};
 use serde::{Deserialize, Serialize};
@@ -22,11 +23,23 @@ pub struct Digest {
 
 impl Digest {
     /// Takes up the samples of a batch.
-    pub fn add(&mut self, batch: &Batch) {
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if the batch is on a device.
+    pub fn add(&mut self, batch: &Batch) -> Result<()> {
+        let copy;
+        let images = match batch.images().device() {
+            Device::Cpu => batch.images(),
+            _ => {
+                copy = batch.images().to_host()?;
+                &copy
+            }
+        };
         for (i, label) in batch.labels()[..batch.len() - batch.padding()].iter().enumerate() {
             self.hash.update(label.to_le_bytes());
-            self.hash.update(batch.images().picture_bytes(i));
+            self.hash.update(images.picture_bytes(i)?);
         }
+        Ok(())
     }
 
     /// The digest as 64 hexadecimal digits.
@@ -84,6 +97,18 @@ impl From<Stats> for StageSeconds {
     }
 }
 
+/// How many pictures each decoder decoded.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct DecodedPictures {
+    /// The CPU.
+    pub cpu: u64,
+    /// nvJPEG, half on the CPU.
+    pub hybrid: u64,
+    /// A GPU's JPEG engines.
+    pub hardware: u64,
+}
+
 /// What a run did and how fast.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
@@ -112,12 +137,20 @@ pub struct RunReport {
     pub strategy: crate::Strategy,
     /// The largest amount of memory that the process has had resident, in bytes; `None` where the system does not say.
     pub peak_rss_bytes: Option<u64>,
+    /// Pictures that each decoder decoded.
+    pub decoded: DecodedPictures,
     /// Where the time went.
     pub stages: StageSeconds,
     /// Number of samples that could not be used.
     pub bad_count: u64,
     /// The first 1,000 of them of each epoch.
     pub bad: Vec<BadSample>,
+    /// How far samples moved from their places in a stream, on average; `None` where none did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub moved_mean: Option<f64>,
+    /// How far the one moved that moved most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub moved_most: Option<u64>,
     /// What earlier processes of the same run had delivered before; everything else in here but the digest is this
     /// process's.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -269,6 +302,8 @@ fn run_epochs(
     let mut stats = Stats::default();
     let (mut bad, mut first_batch) = (Vec::new(), None);
     let mut hash = digest.then(Digest::default);
+    // The one before the current, until the device is done with the last.
+    let mut last: Option<Batch> = None;
     let begin = Instant::now();
     let found = file.map(StateFile::read).transpose()?.flatten();
     let earlier = found.as_ref().map(|found| found.delivered);
@@ -301,19 +336,26 @@ fn run_epochs(
         };
         while let Some(batch) = epoch.next() {
             let batch = batch?;
-            first_batch.get_or_insert_with(|| started.elapsed());
+            if first_batch.is_none() {
+                batch.images().synchronize()?;
+                first_batch = Some(started.elapsed());
+            }
             if let Some(hash) = &mut hash {
-                hash.add(&batch);
+                hash.add(&batch)?;
             }
             let pictures = (batch.len() - batch.padding()) as u64;
             delivered = Earlier { pictures: delivered.pictures + pictures, batches: delivered.batches + 1 };
             save(epoch.state(), delivered, &hash)?;
             progress(pictures);
+            last = Some(batch);
         }
         // At the end all of a batch may have been skipped.
         save(epoch.state(), delivered, &hash)?;
         stats += epoch.stats();
         bad.append(&mut epoch.bad());
+    }
+    if let Some(last) = last {
+        last.images().synchronize()?;
     }
     let seconds = begin.elapsed().as_secs_f64();
     Ok(RunReport {
@@ -329,9 +371,16 @@ fn run_epochs(
         device: pipeline.device_name(),
         strategy: pipeline.strategy(),
         peak_rss_bytes: peak_rss_bytes(),
+        decoded: DecodedPictures {
+            cpu: stats.decoded_cpu,
+            hybrid: stats.decoded_hybrid,
+            hardware: stats.decoded_hardware,
+        },
         stages: stats.into(),
         bad_count: stats.bad,
         bad,
+        moved_mean: (stats.moved > 0).then(|| stats.moved as f64 / stats.pictures.max(1) as f64),
+        moved_most: (stats.moved > 0).then_some(stats.moved_most),
         earlier,
         digest: hash.map(Digest::finish),
     })

@@ -1,7 +1,8 @@
-//! Batches, and the pool that their memory comes from and goes back to.
+//! Batches.
 
-use crate::tensor::{HostBuffer, Tensor};
-use std::sync::{Arc, Mutex, PoisonError};
+#[cfg(feature = "candle")]
+use crate::error::Result;
+use crate::tensor::Tensor;
 
 /// Pictures ready for a training step, with their labels. Dropping it gives its memory back to the pipeline.
 ///
@@ -27,12 +28,11 @@ pub struct Batch {
     labels: Vec<u32>,
     indices: Vec<u64>,
     padding: usize,
-    pool: Arc<Pool>,
 }
 
 impl Batch {
-    pub(super) fn new(images: Tensor, labels: Vec<u32>, indices: Vec<u64>, padding: usize, pool: Arc<Pool>) -> Self {
-        Self { images, labels, indices, padding, pool }
+    pub(super) fn new(images: Tensor, labels: Vec<u32>, indices: Vec<u64>, padding: usize) -> Self {
+        Self { images, labels, indices, padding }
     }
 
     /// The pictures: `[N, 3, H, W]` or `[N, H, W, 3]`, in the order of the epoch.
@@ -71,37 +71,33 @@ impl Batch {
     pub fn padding(&self) -> usize {
         self.padding
     }
-}
 
-impl Drop for Batch {
-    fn drop(&mut self) {
-        self.pool.give(self.images.take_buffer());
-    }
-}
-
-/// Buffers of one batch each, for reuse: fresh memory costs the operating system a page fault every 4 KiB.
-#[derive(Debug)]
-pub(super) struct Pool {
-    free: Mutex<Vec<HostBuffer>>,
-    buffer_bytes: usize,
-    keep: usize,
-}
-
-impl Pool {
-    /// A pool of buffers of `buffer_bytes` that keeps at most `keep` of them.
-    pub(super) fn new(buffer_bytes: usize, keep: usize) -> Self {
-        Self { free: Mutex::default(), buffer_bytes, keep }
+    /// The pictures alone, to be given away. Their memory goes back to the pipeline when the tensor is dropped.
+    #[must_use]
+    pub fn into_images(self) -> Tensor {
+        self.images
     }
 
-    pub(super) fn take(&self) -> HostBuffer {
-        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        free.unwrap_or_else(|| HostBuffer::new(self.buffer_bytes))
+    /// Pictures and labels (`[N]`, u32) as tensors of candle 0.11 on `device`, to candle's CPU without a copy: see
+    /// [`Tensor::into_candle`].
+    ///
+    /// # Synchronization
+    /// As of [`Tensor::into_candle`].
+    ///
+    /// # Errors
+    /// [`Error::Device`](crate::Error::Device) if candle cannot copy them to `device`.
+    #[cfg(feature = "candle")]
+    pub fn into_candle(self, device: &candle_core::Device) -> Result<(candle_core::Tensor, candle_core::Tensor)> {
+        let labels = self.labels.len();
+        let labels = candle_core::Tensor::from_vec(self.labels, labels, device)
+            .map_err(|error| crate::tensor::candle_failed("Batch::into_candle", &error))?;
+        Ok((self.images.into_candle(device)?, labels))
     }
 
-    pub(super) fn give(&self, buffer: HostBuffer) {
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        if free.len() < self.keep {
-            free.push(buffer);
-        }
+    /// Pictures, labels and indices, to be given away. The pictures' memory goes back to the pipeline when the tensor is
+    /// dropped.
+    #[must_use]
+    pub fn into_parts(self) -> (Tensor, Vec<u32>, Vec<u64>) {
+        (self.images, self.labels, self.indices)
     }
 }

@@ -1,9 +1,9 @@
 //! The description of a pipeline, and the checks that it goes through before it runs.
 
-use super::batch::Pool;
 use super::{Inner, Pipeline};
 use crate::cpu::output::Tables;
-use crate::device::Device;
+use crate::cuda::gpu::{Gpu, Settings};
+use crate::device::{DecodePath, Device};
 use crate::error::{Error, Result};
 use crate::picture::Size;
 use crate::recipe::Strategy;
@@ -13,7 +13,7 @@ use crate::recipe::preset::Preset;
 use crate::recipe::random::{RandomOp, SizeEffect, random_resized_crop, repeat};
 use crate::sampler::{Even, Sampler, Shard};
 use crate::source::{MAX_ENCODED_BYTES, Source};
-use crate::tensor::{DType, Layout};
+use crate::tensor::{DType, Layout, Pool};
 use std::num::NonZero;
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -98,10 +98,14 @@ pub struct MemoryBound {
     /// of a progressive one. Photographs of ordinary size take a small part of it, and what a larger one took is given
     /// back after it.
     pub pictures_bytes: u64,
-    /// Most encoded bytes, over all threads: one file of the largest accepted size each.
+    /// Most encoded bytes, over all threads: one file of the largest accepted size each; and what a stream holds.
     pub encoded_bytes: u64,
     /// Bytes of the order of an epoch while it is shuffled.
     pub order_bytes: u64,
+    /// Bytes of a GPU's memory for batches that are being filled or under way there, and as many of pinned host memory
+    /// at most; 0 on the CPU. What nvJPEG allocates for itself is not in it. On a GPU the batches themselves
+    /// ([`batches_bytes`](Self::batches_bytes)) lie in its memory.
+    pub device_bytes: u64,
 }
 
 /// Describes a pipeline; [`build`](Self::build) checks everything and makes it.
@@ -133,6 +137,8 @@ pub struct Builder {
     strategy: Strategy,
     pass_order: PassOrder,
     device: Device,
+    decode: DecodePath,
+    device_memory_bytes: Option<u64>,
     accept_truncated: bool,
     max_px: u64,
     limit: Option<u64>,
@@ -158,6 +164,8 @@ impl Builder {
             strategy: Strategy::default(),
             pass_order: PassOrder::default(),
             device: Device::default(),
+            decode: DecodePath::default(),
+            device_memory_bytes: None,
             accept_truncated: false,
             max_px: DEFAULT_MAX_PIXELS,
             limit: None,
@@ -270,6 +278,22 @@ impl Builder {
         self
     }
 
+    /// Who decodes JPEGs where recipes run on a GPU; [`DecodePath::Auto`] if not given.
+    #[must_use]
+    pub fn decode(mut self, path: DecodePath) -> Self {
+        self.decode = path;
+        self
+    }
+
+    /// Most memory of a GPU, in bytes, for the batches that are being filled or under way on it; half of what is free
+    /// when the pipeline is built if not given. A batch that needs more than its share ends with
+    /// [`Error::Limits`] on the sample that no longer fits.
+    #[must_use]
+    pub fn device_memory(mut self, bytes: u64) -> Self {
+        self.device_memory_bytes = Some(bytes);
+        self
+    }
+
     /// Takes truncated JPEGs as they are, the missing part filled by the decoder, as Pillow does with
     /// `LOAD_TRUNCATED_IMAGES`. Otherwise they are bad samples.
     #[must_use]
@@ -351,7 +375,7 @@ impl Builder {
     /// [`Error::Parameter`] for a parameter that is out of range or does not fit the others, with what is allowed;
     /// [`Error::Device`] if the device asked for is not there.
     pub fn build(self) -> Result<Pipeline> {
-        self.device.available()?;
+        let ordinal = self.device.resolve()?;
         let within = |parameter, value: usize, least: usize, most: usize| {
             if (least..=most).contains(&value) {
                 return Ok(value);
@@ -370,8 +394,18 @@ impl Builder {
             return Err(Error::parameter("output", "dtype", "f32, f16 or bf16 after normalize", "u8"));
         }
         let len = self.source.len();
+        let stream = self.source.stream().map(|stream| (stream, self.shuffle));
+        // A stream shuffles by itself.
+        let shuffled = self.shuffle && stream.is_none();
         let mut sampler =
-            if self.shuffle { Sampler::shuffled(len, self.seed) } else { Sampler::sequential(len) }.shard(self.shard);
+            if shuffled { Sampler::shuffled(len, self.seed) } else { Sampler::sequential(len) }.shard(self.shard);
+        if stream.is_some() && (self.even_shards || self.on_error == OnError::Substitute) {
+            let feature = if self.even_shards { "even_shards" } else { "OnError::Substitute" };
+            return Err(Error::Unsupported {
+                feature: format!("{feature} over a stream"),
+                remedy: "a stream's samples are known when they come: use a source of random access".to_owned(),
+            });
+        }
         if self.even_shards {
             if self.on_error == OnError::Skip {
                 let expected = "fail or substitute with even_shards";
@@ -392,23 +426,44 @@ impl Builder {
         let order_record = if u32::try_from(len).is_ok() { 4 } else { 8 };
         // Without worker threads the consumer's does their work.
         let working = threads.max(1) as u64;
+        let tables = Tables::new(self.dtype, normalize);
+        let settings = Settings {
+            size,
+            dtype: self.dtype,
+            layout: self.layout,
+            strategy: self.strategy,
+            order: self.pass_order,
+            decode: self.decode,
+            accept_truncated: self.accept_truncated,
+            max_px: self.max_px,
+            batch_size,
+            // Those being filled or ready, and one that the device is still at work on when it has been taken.
+            flights: prefetch + 1,
+            outputs: prefetch + 1,
+            threads,
+            memory_bytes: self.device_memory_bytes,
+        };
+        let gpu = ordinal.map(|ordinal| Gpu::open(ordinal, settings, &tables)).transpose()?;
         let memory = MemoryBound {
             batches_bytes: batch_bytes * (prefetch as u64 + 1),
             batch_bytes,
             pictures_bytes: ((2 * PIXEL_BYTES + COEFFICIENT_BYTES) * working).saturating_mul(self.max_px),
-            encoded_bytes: MAX_ENCODED_BYTES * working,
-            order_bytes: if self.shuffle { len.saturating_mul(order_record) } else { 0 },
+            encoded_bytes: MAX_ENCODED_BYTES * working + stream.as_ref().map_or(0, |(stream, _)| stream.memory_bytes()),
+            order_bytes: if shuffled { len.saturating_mul(order_record) } else { 0 },
+            device_bytes: gpu.as_ref().map_or(0, Gpu::memory_bytes),
         };
         Ok(Pipeline {
             memory,
             inner: Arc::new(Inner {
                 source: self.source,
                 fingerprint: OnceLock::new(),
+                stream,
                 sampler,
                 seed: self.seed,
                 ops: self.ops,
                 size,
-                tables: Tables::new(self.dtype, normalize),
+                tables,
+                gpu: gpu.map(Arc::new),
                 batch_size,
                 last: self.last,
                 limit: self.limit.unwrap_or(u64::MAX),
@@ -422,7 +477,7 @@ impl Builder {
                 max_px: self.max_px,
                 dtype: self.dtype,
                 layout: self.layout,
-                pool: Arc::new(Pool::new(batch_bytes as usize, prefetch + 1)),
+                pool: Arc::new(Pool::new(self.dtype, batch_bytes as usize, prefetch + 1)),
                 executors: Mutex::default(),
             }),
         })

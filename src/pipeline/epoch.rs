@@ -7,24 +7,27 @@
 use super::batch::Batch;
 use super::state::EpochState;
 use super::stats::{Counters, Stats};
-use super::{Inner, LastBatch, OnError};
-use crate::cpu::executor::{Executor, Job};
+use super::store::{Place, Slots, Store, Target};
+use super::worker::Worker;
+use super::{Inner, LastBatch};
+use crate::cuda::Flight;
+use crate::cuda::gpu::Gpu;
 use crate::error::{Error, Result};
 use crate::sampler::Order;
-use crate::tensor::{HostBuffer, Tensor};
+use crate::source::Source;
+use crate::source::stream::Feed;
+use crate::tensor::{HostBuffer, Storage, Tensor};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
 /// Most bad samples that are kept with their errors; all are counted.
 const KEPT_BAD_SAMPLES: usize = 1_000;
-/// Samples tried in the place of a bad one before the epoch ends with an error.
-const SUBSTITUTES: u32 = 16;
 
 /// A sample that could not be used.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct BadSample {
     /// Its path or name.
@@ -72,9 +75,13 @@ impl std::fmt::Debug for Epoch {
 }
 
 /// What the workers and the consumer share.
-struct Shared {
-    inner: Arc<Inner>,
-    epoch: u64,
+pub(super) struct Shared {
+    pub(super) inner: Arc<Inner>,
+    /// Where this epoch's samples are read.
+    pub(super) source: Arc<dyn Source>,
+    /// The same, if it is a stream, whose end is not known beforehand.
+    feed: Option<Arc<Feed>>,
+    pub(super) epoch: u64,
     order: Order,
     /// Where in the order it begins: position 0 everywhere else in here is this one.
     first: u64,
@@ -82,7 +89,7 @@ struct Shared {
     positions: u64,
     /// How many of them, at the end, are padding.
     padding: u64,
-    counters: Counters,
+    pub(super) counters: Counters,
     state: Mutex<State>,
     /// Workers wait here for room.
     room: Condvar,
@@ -102,64 +109,31 @@ struct State {
     bad_count: u64,
     /// Positions from here on are not begun: the end of the epoch, of a batch that failed, or 0 once stopped.
     limit: u64,
+    /// Where a stream has ended, once it has.
+    end: Option<u64>,
 }
 
-/// A batch being filled.
+/// A batch being filled, or ready.
 struct Filling {
-    slots: Slots,
+    /// Where its samples go; taken by whoever makes the batch of them.
+    store: Option<Store>,
     samples: Vec<Slot>,
+    /// How many positions it has.
+    positions: usize,
+    /// How many of them are not finished.
     remaining: usize,
+    /// The batch; `None` inside if every sample was skipped.
+    made: Option<Result<Option<Batch>>>,
 }
 
 /// What became of one position of a batch.
-enum Slot {
+pub(super) enum Slot {
     Pending,
     Done { index: u64, label: u32 },
     Skipped,
+    /// The stream has ended before it.
+    Ended,
     Failed(Error),
-}
-
-/// The buffer of a batch, written by several workers at once, each to slots of its own.
-struct Slots {
-    buffer: HostBuffer,
-    start: *mut u8,
-    slot_bytes: usize,
-}
-
-// SAFETY: `start` points into `buffer`, which is owned and never reallocated while in here; see `Slots::slot`.
-#[allow(unsafe_code)]
-unsafe impl Send for Slots {}
-
-impl Slots {
-    fn new(mut buffer: HostBuffer, slot_bytes: usize) -> Self {
-        let start = buffer.as_bytes_mut().as_mut_ptr();
-        Self { buffer, start, slot_bytes }
-    }
-
-    /// Where slot `i` lies.
-    fn slot(&self, i: usize) -> SlotPointer {
-        debug_assert!((i + 1) * self.slot_bytes <= self.buffer.as_bytes().len());
-        SlotPointer { start: self.start.wrapping_add(i * self.slot_bytes), len_bytes: self.slot_bytes }
-    }
-}
-
-/// One slot of a batch on its way to the worker that fills it.
-struct SlotPointer {
-    start: *mut u8,
-    len_bytes: usize,
-}
-
-impl SlotPointer {
-    /// The slot's bytes.
-    ///
-    /// # Safety
-    /// The batch must still be filling, and no one else may use the slot meanwhile.
-    #[allow(unsafe_code)]
-    unsafe fn bytes<'a>(&self) -> &'a mut [u8] {
-        // SAFETY: the slot lies inside the batch's buffer (`Slots::slot`), which lives and stays in place while the batch
-        // is filling, and the caller is the slot's only user.
-        unsafe { std::slice::from_raw_parts_mut(self.start, self.len_bytes) }
-    }
 }
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
@@ -173,7 +147,14 @@ impl Epoch {
         let order = inner.sampler.epoch(epoch);
         let positions = inner.positions(first);
         let padding = (first + positions).saturating_sub(order.len() - order.padding());
+        let feed = inner.feed(epoch, first).map(Arc::new);
+        let source = match &feed {
+            Some(feed) => Arc::clone(feed) as Arc<dyn Source>,
+            None => Arc::clone(&inner.source),
+        };
         let shared = Arc::new(Shared {
+            source,
+            feed,
             epoch,
             order,
             first,
@@ -223,6 +204,9 @@ impl Epoch {
     pub fn stats(&self) -> Stats {
         let mut stats = self.stats;
         stats += self.shared.counters.snapshot();
+        if let Some(feed) = &self.shared.feed {
+            (stats.moved, stats.moved_most) = feed.moved();
+        }
         stats.bad = lock(&self.shared.state).bad_count;
         stats
     }
@@ -245,11 +229,11 @@ impl Epoch {
         }
         let mut state = lock(&shared.state);
         let filling = loop {
-            if state.front * shared.inner.batch_size as u64 >= shared.positions {
+            if state.front * shared.inner.batch_size as u64 >= state.end.unwrap_or(shared.positions) {
                 return None;
             }
             match state.batches.front() {
-                Some(front) if front.remaining == 0 => break state.batches.pop_front(),
+                Some(front) if front.made.is_some() => break state.batches.pop_front(),
                 _ => state = shared.ready.wait(state).unwrap_or_else(PoisonError::into_inner),
             }
         };
@@ -260,53 +244,6 @@ impl Epoch {
         filling
     }
 
-    /// Makes a batch of what the workers left.
-    fn batch(&mut self, filling: Filling) -> Result<Option<Batch>> {
-        let inner = &self.shared.inner;
-        let Filling { slots, samples, .. } = filling;
-        let end = self.given + samples.len() as u64;
-        let (mut buffer, slot_bytes) = (slots.buffer, slots.slot_bytes);
-        let (mut labels, mut indices) = (Vec::with_capacity(samples.len()), Vec::with_capacity(samples.len()));
-        for (i, sample) in samples.into_iter().enumerate() {
-            match sample {
-                Slot::Done { index, label } => {
-                    // Close the gap that skipped samples left.
-                    if labels.len() < i {
-                        let from = i * slot_bytes;
-                        buffer.as_bytes_mut().copy_within(from..from + slot_bytes, labels.len() * slot_bytes);
-                    }
-                    labels.push(label);
-                    indices.push(index);
-                }
-                Slot::Failed(error) => {
-                    inner.pool.give(buffer);
-                    return Err(error);
-                }
-                Slot::Skipped | Slot::Pending => {}
-            }
-        }
-        self.given = end;
-        let filled = labels.len();
-        let (Some(&label), Some(&index)) = (labels.last(), indices.last()) else {
-            inner.pool.give(buffer);
-            return Ok(None);
-        };
-        let pictures = filled - end.saturating_sub(self.pictures()) as usize;
-        if inner.last == LastBatch::Pad {
-            let last = (filled - 1) * slot_bytes;
-            for i in filled..inner.batch_size {
-                buffer.as_bytes_mut().copy_within(last..last + slot_bytes, i * slot_bytes);
-            }
-            labels.resize(inner.batch_size, label);
-            indices.resize(inner.batch_size, index);
-        }
-        self.stats.batches += 1;
-        self.stats.pictures += pictures as u64;
-        let padding = labels.len() - pictures;
-        let images = Tensor::new(buffer, inner.shape(labels.len()), inner.dtype, inner.layout);
-        Ok(Some(Batch::new(images, labels, indices, padding, Arc::clone(&inner.pool))))
-    }
-
     fn stop(&mut self) {
         self.finished = true;
         lock(&self.shared.state).limit = 0;
@@ -314,6 +251,10 @@ impl Epoch {
         for worker in self.workers.drain(..) {
             // A worker's panic has been turned into an error of its sample.
             let _ = worker.join();
+        }
+        // What was begun and will not be delivered.
+        for filling in lock(&self.shared.state).batches.drain(..) {
+            self.shared.give_up(filling.store);
         }
     }
 }
@@ -331,15 +272,23 @@ impl Iterator for Epoch {
                 ("spawn a worker thread".into(), "the system gave none; free threads or memory".into());
             return Some(Err(Error::Device { call, message }));
         }
-        while let Some(filling) = self.take() {
-            match self.batch(filling) {
-                Ok(Some(batch)) => return Some(Ok(batch)),
-                // Every sample of it was skipped.
-                Ok(None) => {}
-                Err(error) => {
+        while let Some(Filling { positions, made, .. }) = self.take() {
+            match made {
+                Some(Ok(batch)) => {
+                    let end = lock(&self.shared.state).end.unwrap_or(u64::MAX);
+                    self.given = (self.given + positions as u64).min(end);
+                    // None: every sample of it was skipped.
+                    if let Some(batch) = batch {
+                        self.stats.batches += 1;
+                        self.stats.pictures += (batch.len() - batch.padding()) as u64;
+                        return Some(Ok(batch));
+                    }
+                }
+                Some(Err(error)) => {
                     self.stop();
                     return Some(Err(error));
                 }
+                None => debug_assert!(false, "only made batches are taken"),
             }
         }
         self.stop();
@@ -358,53 +307,53 @@ struct Task {
     position: u64,
     /// The sample there.
     index: u64,
-    slot: SlotPointer,
+    place: Place,
+    /// How many samples its batch has.
+    samples: usize,
 }
 
 impl Shared {
     /// A worker thread's life.
     fn work(&self) {
-        let mut worker = self.worker();
+        let mut worker = Worker::new(&self.inner);
         while let Some(task) = self.next_task() {
             self.run(task, &mut worker);
         }
-        self.give_back(worker);
+        worker.end(&self.inner);
     }
 
     /// Without worker threads: the consumer's own fills the batch at the front.
     fn fill_front(&self) {
-        let mut worker = self.worker();
+        let mut worker = Worker::new(&self.inner);
         // Positions are begun in order, so the batch at the front is the only one begun.
-        while lock(&self.state).batches.front().is_none_or(|front| front.remaining > 0) {
+        while lock(&self.state).batches.front().is_none_or(|front| front.made.is_none()) {
             let Some(task) = self.next_task() else { break };
             self.run(task, &mut worker);
         }
-        self.give_back(worker);
-    }
-
-    fn worker(&self) -> Worker {
-        Worker { executor: self.inner.executor(), read_buffer: Vec::new() }
-    }
-
-    fn give_back(&self, worker: Worker) {
-        if let Ok(executor) = worker.executor {
-            self.inner.give_executor(executor);
-        }
+        worker.end(&self.inner);
     }
 
     /// Does the work on one position.
     fn run(&self, task: Task, worker: &mut Worker) {
-        // SAFETY: `next_task` gives out each position, and so each slot, once; the batch stays in `batches` until this
-        // position is marked as finished below.
-        #[allow(unsafe_code)]
-        let out = unsafe { task.slot.bytes() };
-        let index = task.index;
-        let result = catch_unwind(AssertUnwindSafe(|| worker.position(self, index, out))).unwrap_or_else(|panic| {
+        let Task { position, index, place, samples } = task;
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            // SAFETY: `next_task` gives out each position, and so each place, once; the batch stays in `batches` until
+            // this position is marked as finished below.
+            #[allow(unsafe_code)]
+            let target = unsafe { place.target(self.inner.gpu.as_deref(), samples) };
+            match target {
+                Ok(mut target) => worker.position(self, index, &mut target),
+                Err(error) => Slot::Failed(self.sample_error(index, error)),
+            }
+        }));
+        let result = result.unwrap_or_else(|panic| {
             // Whatever it was doing is half done.
-            worker.executor = Executor::new();
+            worker.reset();
             Slot::Failed(self.sample_error(index, Error::panic(panic.as_ref())))
         });
-        self.finish(task.position, result);
+        // Who makes the batch needs the flight for itself.
+        drop(place);
+        self.finish(position, result, worker);
     }
 
     /// Waits for room and takes the next position; `None` when there is none left or the epoch was stopped.
@@ -426,45 +375,187 @@ impl Shared {
         let position = state.next;
         let index = self.order.get(self.first + position)?;
         state.next += 1;
-        let (batch, slot) = (position / batch_size - state.front, (position % batch_size) as usize);
-        if batch as usize == state.batches.len() {
-            let len = (self.positions - position).min(batch_size) as usize;
-            let slots = Slots::new(self.inner.pool.take(), self.inner.slot_bytes());
-            let samples = (0..len).map(|_| Slot::Pending).collect();
-            state.batches.push_back(Filling { slots, samples, remaining: len });
+        let (batch, i) = ((position / batch_size - state.front) as usize, (position % batch_size) as usize);
+        if batch == state.batches.len() {
+            let positions = (self.positions - position).min(batch_size) as usize;
+            let store = match &self.inner.gpu {
+                Some(_) => Store::Cuda(Arc::default()),
+                None => Store::Host(Slots::new(self.inner.pool.take(), self.inner.slot_bytes())),
+            };
+            let samples = (0..positions).map(|_| Slot::Pending).collect();
+            state.batches.push_back(Filling {
+                store: Some(store),
+                samples,
+                positions,
+                remaining: positions,
+                made: None,
+            });
         }
-        let slot = state.batches[batch as usize].slots.slot(slot);
-        Some(Task { position, index, slot })
+        let filling = &state.batches[batch];
+        let place = filling.store.as_ref()?.place(i);
+        Some(Task { position, index, place, samples: filling.positions })
     }
 
-    /// Marks a position as finished.
-    fn finish(&self, position: u64, result: Slot) {
+    /// Marks a position as finished; if its batch was waiting for it alone, makes the batch.
+    fn finish(&self, position: u64, result: Slot, worker: &mut Worker) {
         let batch_size = self.inner.batch_size as u64;
+        let (batch, i) = (position / batch_size, (position % batch_size) as usize);
         let mut state = lock(&self.state);
         if matches!(result, Slot::Failed(_)) {
             // Nothing after this batch will be delivered: no need to begin more.
-            state.limit = state.limit.min((position / batch_size + 1) * batch_size);
+            state.limit = state.limit.min((batch + 1) * batch_size);
         }
-        let front = state.front;
-        let filling = &mut state.batches[(position / batch_size - front) as usize];
-        filling.samples[(position % batch_size) as usize] = result;
+        if matches!(result, Slot::Ended) {
+            // The rest of this batch is begun all the same, so that the batch can be made.
+            state.limit = state.limit.min((batch + 1) * batch_size);
+            state.end = Some(state.end.map_or(position, |end| end.min(position)));
+        }
+        // A batch that is not made is not taken, so `front` has not passed it.
+        let at = (batch - state.front) as usize;
+        let filling = &mut state.batches[at];
+        filling.samples[i] = result;
         filling.remaining -= 1;
-        if filling.remaining == 0 {
-            self.ready.notify_one();
+        if filling.remaining > 0 {
+            return;
+        }
+        let (store, samples) = (filling.store.take(), std::mem::take(&mut filling.samples));
+        drop(state);
+        let made = catch_unwind(AssertUnwindSafe(|| self.make(batch, store, samples, worker)));
+        let made = made.unwrap_or_else(|panic| {
+            worker.reset();
+            Err(Error::panic(panic.as_ref()))
+        });
+        let mut state = lock(&self.state);
+        if made.is_err() {
+            state.limit = state.limit.min((batch + 1) * batch_size);
+        }
+        let at = (batch - state.front) as usize;
+        state.batches[at].made = Some(made);
+        self.ready.notify_one();
+    }
+
+    /// Makes a batch of what the workers left; `None` if every sample was skipped.
+    fn make(
+        &self,
+        batch: u64,
+        store: Option<Store>,
+        mut samples: Vec<Slot>,
+        worker: &mut Worker,
+    ) -> Result<Option<Batch>> {
+        let inner = &self.inner;
+        let mut store = match store {
+            Some(Store::Host(slots)) => Filled::Host(slots.into_buffer()),
+            Some(Store::Cuda(takeoff)) => match Arc::into_inner(takeoff).and_then(OnceLock::into_inner) {
+                Some(Ok(flight)) => Filled::Cuda(flight),
+                // Its error is every sample's; or no sample got so far.
+                Some(Err(_)) | None => Filled::Nothing,
+            },
+            None => Filled::Nothing,
+        };
+        if let (Filled::Cuda(flight), Some(gpu)) = (&mut store, &inner.gpu)
+            && let Err(error) = self.decode_on_engines(gpu, worker, flight, &mut samples)
+        {
+            self.give_up_filled(store);
+            return Err(error);
+        }
+        let end = batch * inner.batch_size as u64 + samples.len() as u64;
+        let (mut labels, mut indices) = (Vec::with_capacity(samples.len()), Vec::with_capacity(samples.len()));
+        let mut places = Vec::with_capacity(samples.len());
+        let mut ended = false;
+        for (i, sample) in samples.into_iter().enumerate() {
+            match sample {
+                Slot::Done { index, label } => {
+                    places.push(i);
+                    labels.push(label);
+                    indices.push(index);
+                }
+                Slot::Failed(error) => {
+                    self.give_up_filled(store);
+                    return Err(error);
+                }
+                Slot::Skipped | Slot::Pending => {}
+                Slot::Ended => ended = true,
+            }
+        }
+        if ended && inner.last == LastBatch::Drop {
+            self.give_up_filled(store);
+            return Ok(None);
+        }
+        let filled = labels.len();
+        let (Some(&label), Some(&index)) = (labels.last(), indices.last()) else {
+            self.give_up_filled(store);
+            return Ok(None);
+        };
+        if inner.last == LastBatch::Pad {
+            labels.resize(inner.batch_size, label);
+            indices.resize(inner.batch_size, index);
+        }
+        // Positions that even shards have been filled up with are padding too.
+        let pictures = filled - (end.saturating_sub(self.positions - self.padding) as usize).min(filled);
+        let repeated = labels.len() - filled;
+        let storage = match (store, &inner.gpu) {
+            (Filled::Host(mut buffer), _) => {
+                compact(buffer.as_bytes_mut(), inner.slot_bytes(), &places, repeated);
+                Storage::Host(buffer)
+            }
+            (Filled::Cuda(flight), Some(gpu)) => Storage::Cuda(gpu.submit(flight, &places, &labels, repeated)?),
+            _ => return Err(Error::Device { call: "make a batch".into(), message: "it has no memory".into() }),
+        };
+        let padding = labels.len() - pictures;
+        let images = Tensor::new(storage, inner.shape(labels.len()), inner.dtype, inner.layout);
+        Ok(Some(Batch::new(images, labels, indices, padding)))
+    }
+
+    /// Has a device's engines decode what was left to them; what they and the CPU cannot decode is dealt with as the
+    /// policy says.
+    fn decode_on_engines(
+        &self,
+        gpu: &Gpu,
+        worker: &mut Worker,
+        flight: &mut Flight,
+        samples: &mut [Slot],
+    ) -> Result<()> {
+        let (bad, decoded) = gpu.decode_on_engines(flight)?;
+        self.counters.add_decoded(decoded);
+        for (i, error) in bad {
+            if let Slot::Done { index, .. } = samples[i] {
+                samples[i] = worker.instead(self, index, error, &mut Target::Cuda(flight, i));
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives back what a batch was to be made of.
+    fn give_up(&self, store: Option<Store>) {
+        if let Some(Store::Cuda(takeoff)) = store
+            && let Some(Ok(flight)) = Arc::into_inner(takeoff).and_then(OnceLock::into_inner)
+        {
+            self.give_up_filled(Filled::Cuda(flight));
         }
     }
 
-    fn sample_error(&self, index: u64, error: Error) -> Error {
+    fn give_up_filled(&self, filled: Filled) {
+        if let (Filled::Cuda(flight), Some(gpu)) = (filled, &self.inner.gpu) {
+            gpu.abandon(flight);
+        }
+    }
+
+    /// Whether a stream has ended before sample `index`.
+    pub(super) fn ended_before(&self, index: u64) -> bool {
+        self.feed.as_ref().is_some_and(|feed| feed.ended_before(index))
+    }
+
+    pub(super) fn sample_error(&self, index: u64, error: Error) -> Error {
         Error::Sample { index, name: self.name(index), source: Box::new(error) }
     }
 
     fn name(&self, index: u64) -> String {
         // The source may be the caller's code: not even its panic may keep an error from being delivered.
-        catch_unwind(AssertUnwindSafe(|| self.inner.source.name(index).into_owned()))
+        catch_unwind(AssertUnwindSafe(|| self.source.name(index).into_owned()))
             .unwrap_or_else(|_| "its name cannot be had".to_owned())
     }
 
-    fn record_bad(&self, index: u64, error: &Error) {
+    pub(super) fn record_bad(&self, index: u64, error: &Error) {
         let bad = BadSample { path: self.name(index), index, error: error.to_string() };
         let mut state = lock(&self.state);
         state.bad_count += 1;
@@ -474,80 +565,22 @@ impl Shared {
     }
 }
 
-/// One thread's decoder and memory.
-struct Worker {
-    executor: Result<Executor>,
-    read_buffer: Vec<u8>,
+/// All samples of a batch, each in its place.
+enum Filled {
+    Host(HostBuffer),
+    Cuda(Flight),
+    Nothing,
 }
 
-impl Worker {
-    /// Works on the sample at one position, or on what stands in for it.
-    fn position(&mut self, shared: &Shared, index: u64, out: &mut [u8]) -> Slot {
-        let error = match self.sample(shared, index, out) {
-            Ok(label) => return Slot::Done { index, label },
-            Err(error) => error,
-        };
-        let policy = shared.inner.on_error;
-        if policy == OnError::Fail || !error.is_bad_sample() {
-            return Slot::Failed(shared.sample_error(index, error));
+/// Closes the gaps that skipped samples have left, and repeats the last one.
+fn compact(bytes: &mut [u8], slot_bytes: usize, places: &[usize], repeated: usize) {
+    for (to, from) in places.iter().enumerate() {
+        if to < *from {
+            bytes.copy_within(from * slot_bytes..(from + 1) * slot_bytes, to * slot_bytes);
         }
-        shared.record_bad(index, &error);
-        if policy == OnError::Skip {
-            return Slot::Skipped;
-        }
-        for attempt in 0..SUBSTITUTES {
-            let Some(other) = shared.inner.sampler.substitute(shared.epoch, index, attempt) else {
-                let error = Error::decode("picture", format!("{error}; there is no other sample to take its place"));
-                return Slot::Failed(shared.sample_error(index, error));
-            };
-            match self.sample(shared, other, out) {
-                Ok(label) => return Slot::Done { index: other, label },
-                Err(error) if error.is_bad_sample() => {}
-                Err(error) => return Slot::Failed(shared.sample_error(other, error)),
-            }
-        }
-        let error = Error::decode(
-            "picture",
-            format!("{error}; nor could {SUBSTITUTES} others drawn in its place be used: check the data set"),
-        );
-        Slot::Failed(shared.sample_error(index, error))
     }
-
-    /// Reads, decodes and augments one sample into its slot; its label.
-    fn sample(&mut self, shared: &Shared, index: u64, out: &mut [u8]) -> Result<u32> {
-        let (inner, counters) = (&shared.inner, &shared.counters);
-        let executor = match &mut self.executor {
-            Ok(executor) => executor,
-            Err(_) => {
-                self.executor = Executor::new();
-                return Err(Error::Device {
-                    call: "create a decoder".into(),
-                    message: "the decoder library gave none; free memory".into(),
-                });
-            }
-        };
-        let start = Instant::now();
-        let bytes = inner.source.read(index, &mut self.read_buffer)?;
-        counters.add_read(bytes.len(), start.elapsed());
-        let start = Instant::now();
-        let header = inner.header(bytes)?;
-        counters.add_decode(start.elapsed());
-        let start = Instant::now();
-        let ops = inner.recipe(shared.epoch, index, &header)?;
-        let drawing = start.elapsed();
-        let job = Job {
-            bytes,
-            header: &header,
-            ops: &ops,
-            strategy: inner.strategy,
-            order: inner.pass_order,
-            accept_truncated: inner.accept_truncated,
-            max_px: inner.max_px,
-        };
-        let mut output = inner.output(out);
-        let times = executor.run(&job, &mut output)?;
-        counters.add_decode(times.decode);
-        counters.add_augment(drawing + times.augment);
-        Ok(inner.source.label(index))
+    let last = places.len().saturating_sub(1) * slot_bytes;
+    for i in 0..repeated {
+        bytes.copy_within(last..last + slot_bytes, (places.len() + i) * slot_bytes);
     }
 }

@@ -1,5 +1,6 @@
 //! What an epoch did and where its time went: counted, not sampled.
 
+use crate::cuda::gpu::Decoded;
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -22,6 +23,16 @@ pub struct Stats {
     pub decode: Duration,
     /// Drawing recipes and running them.
     pub augment: Duration,
+    /// Pictures that the CPU decoded.
+    pub decoded_cpu: u64,
+    /// Pictures that nvJPEG's hybrid decoder decoded.
+    pub decoded_hybrid: u64,
+    /// Pictures that the device's JPEG engines decoded.
+    pub decoded_hardware: u64,
+    /// How far the samples of a stream moved from their places in it, all together.
+    pub moved: u64,
+    /// How far the one moved that moved most.
+    pub moved_most: u64,
     /// The consumer waiting for a batch.
     pub consumer_wait: Duration,
     /// Worker threads waiting for the consumer to take a batch.
@@ -37,6 +48,11 @@ impl std::ops::AddAssign for Stats {
         self.read += other.read;
         self.decode += other.decode;
         self.augment += other.augment;
+        self.decoded_cpu += other.decoded_cpu;
+        self.decoded_hybrid += other.decoded_hybrid;
+        self.decoded_hardware += other.decoded_hardware;
+        self.moved += other.moved;
+        self.moved_most = self.moved_most.max(other.moved_most);
         self.consumer_wait += other.consumer_wait;
         self.worker_wait += other.worker_wait;
     }
@@ -49,6 +65,9 @@ pub(super) struct Counters {
     read: AtomicU64,
     decode: AtomicU64,
     augment: AtomicU64,
+    decoded_cpu: AtomicU64,
+    decoded_hybrid: AtomicU64,
+    decoded_hardware: AtomicU64,
     worker_wait: AtomicU64,
 }
 
@@ -66,6 +85,12 @@ impl Counters {
         add(&self.augment, time);
     }
 
+    pub(super) fn add_decoded(&self, decoded: Decoded) {
+        self.decoded_cpu.fetch_add(decoded.cpu, Relaxed);
+        self.decoded_hybrid.fetch_add(decoded.hybrid, Relaxed);
+        self.decoded_hardware.fetch_add(decoded.engines, Relaxed);
+    }
+
     pub(super) fn add_worker_wait(&self, time: Duration) {
         add(&self.worker_wait, time);
     }
@@ -78,6 +103,9 @@ impl Counters {
             read: time(&self.read),
             decode: time(&self.decode),
             augment: time(&self.augment),
+            decoded_cpu: self.decoded_cpu.load(Relaxed),
+            decoded_hybrid: self.decoded_hybrid.load(Relaxed),
+            decoded_hardware: self.decoded_hardware.load(Relaxed),
             worker_wait: time(&self.worker_wait),
             ..Stats::default()
         }

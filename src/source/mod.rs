@@ -1,19 +1,23 @@
 //! Where encoded samples come from.
 
 mod folder;
+mod idx;
 mod list;
 mod memory;
 mod open;
-mod records;
+pub(crate) mod records;
 mod spec;
 pub(crate) mod stream;
 mod window;
 
 pub use folder::ImageFolder;
+pub use idx::IdxFile;
 pub use list::ListFile;
 pub use memory::EncodedPictures;
 pub use open::{OpenOptions, SourceFormat, open};
 pub use records::{RecordFormat, RecordOptions, RecordShards};
+#[cfg(feature = "cloud")]
+pub use stream::StreamCache;
 pub use stream::{RecordStream, Samples, Stream, StreamOptions, StreamSample, StreamStart};
 
 use crate::error::{Error, Result};
@@ -30,7 +34,7 @@ pub const MAX_ENCODED_BYTES: u64 = 256 << 20;
 /// A buffer that has grown beyond this for one giant file is given back at the next.
 const KEEP_BUFFER_BYTES: usize = 16 << 20;
 
-/// Where encoded samples come from: a number of pictures (JPEG, PNG, WebP), each with a label, that can be read in any
+/// Where encoded samples come from: a number of pictures (JPEG, PNG, WebP, PNM), each with a label, that can be read in any
 /// order and from several threads at once.
 ///
 /// Implement it to feed pictures from anywhere:

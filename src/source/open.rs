@@ -1,7 +1,12 @@
 //! From the name of a source to the source.
 
-use super::{ImageFolder, ListFile, RecordFormat, RecordOptions, RecordShards, Source, spec};
+#[cfg(feature = "cloud")]
+use super::stream::Shards;
+#[cfg(feature = "cloud")]
+use super::stream::cloud::{Remote, StreamCache};
+use super::{IdxFile, ImageFolder, ListFile, RecordFormat, RecordOptions, RecordShards, RecordStream, Source, StreamOptions, spec};
 use crate::error::{Error, Result};
+use crate::pack::Manifest;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -20,15 +25,18 @@ pub enum SourceFormat {
     RecordIo,
     /// TFRecord: [`RecordShards`].
     TfRecord,
+    /// An IDX file of raw pictures: [`IdxFile`].
+    Idx,
 }
 
 impl SourceFormat {
-    const NAMES: [(&str, Self); 5] = [
+    const NAMES: [(&str, Self); 6] = [
         ("folder", Self::Folder),
         ("list", Self::List),
         ("webdataset", Self::WebDataset),
         ("recordio", Self::RecordIo),
         ("tfrecord", Self::TfRecord),
+        ("idx", Self::Idx),
     ];
 
     /// What a file's name tells; `None` if it tells nothing.
@@ -39,6 +47,7 @@ impl SourceFormat {
             "tar" => Some(Self::WebDataset),
             "rec" => Some(Self::RecordIo),
             "tfrecord" | "tfrecords" => Some(Self::TfRecord),
+            _ if name.contains("idx3-ubyte") || name.contains("idx4-ubyte") => Some(Self::Idx),
             // TensorFlow's own way: train-00000-of-01024, train.tfrecord-00000-of-01024.
             _ => shard_of(&name).map(|_| Self::TfRecord),
         }
@@ -48,7 +57,7 @@ impl SourceFormat {
 impl FromStr for SourceFormat {
     type Err = Error;
 
-    /// Reads `folder`, `list`, `webdataset`, `recordio` or `tfrecord`.
+    /// Reads `folder`, `list`, `webdataset`, `recordio`, `tfrecord` or `idx`.
     fn from_str(text: &str) -> Result<Self> {
         let found = Self::NAMES.iter().find(|(name, _)| *name == text);
         let names = || Self::NAMES.map(|(name, _)| name).join(", ");
@@ -83,6 +92,12 @@ pub struct OpenOptions {
     pub format: Option<SourceFormat>,
     /// How shards are read.
     pub records: RecordOptions,
+    /// Reads shards from front to back as [`RecordStream`]s, with a window of so many samples to shuffle in. What has no
+    /// random access is read so anyhow, with a window of 1,000 where this says nothing.
+    pub window: Option<usize>,
+    /// Where what was fetched from far away is kept; nowhere if not given.
+    #[cfg(feature = "cloud")]
+    pub cache: Option<StreamCache>,
 }
 
 impl OpenOptions {
@@ -92,6 +107,12 @@ impl OpenOptions {
     /// Those of [`open`].
     pub fn open(&self, spec: impl AsRef<Path>) -> Result<Box<dyn Source>> {
         let spec = spec.as_ref();
+        if spec == Path::new("-") {
+            return Ok(Box::new(RecordStream::standard_input(self.stream_format(None)?, self.stream_options())?));
+        }
+        if let Some(url) = spec.to_str().filter(|spec| spec.contains("://")) {
+            return self.open_url(url);
+        }
         let mut files = spec::files(spec)?;
         let one = files.len() == 1;
         if one && self.format != Some(SourceFormat::Folder) {
@@ -107,25 +128,99 @@ impl OpenOptions {
             Some(format) => format,
             None => common_format(&files)?,
         };
-        let records =
-            |format| -> Result<Box<dyn Source>> { Ok(Box::new(RecordShards::open(format, &files, &self.records)?)) };
+        if self.window.is_some() || files.iter().any(|path| is_pipe(path)) {
+            let format = self.stream_format(Some(format))?;
+            return Ok(Box::new(RecordStream::open(format, files, self.stream_options())?));
+        }
+        let records = |format| -> Result<Box<dyn Source>> {
+            let source = RecordShards::open(format, &files, &self.records)?;
+            Ok(Box::new(source.with_classes(classes_of(&files))))
+        };
         match format {
             SourceFormat::WebDataset => records(RecordFormat::WebDataset),
             SourceFormat::RecordIo => records(RecordFormat::RecordIo),
             SourceFormat::TfRecord => records(RecordFormat::TfRecord),
-            _ if !one => Err(refuse("one folder or list, or shards of one format", spec.display())),
+            _ if !one => Err(refuse("one folder, list or IDX file, or shards of one format", spec.display())),
             SourceFormat::Folder => Ok(Box::new(ImageFolder::open(&files[0])?)),
             SourceFormat::List => Ok(Box::new(ListFile::open(&files[0])?)),
+            SourceFormat::Idx => Ok(Box::new(IdxFile::open(&files[0])?)),
         }
+    }
+
+    /// The format of a stream, which was given or `told` by its name.
+    fn stream_format(&self, told: Option<SourceFormat>) -> Result<RecordFormat> {
+        match self.format.or(told) {
+            Some(SourceFormat::WebDataset) => Ok(RecordFormat::WebDataset),
+            Some(SourceFormat::RecordIo) => Ok(RecordFormat::RecordIo),
+            Some(SourceFormat::TfRecord) => Ok(RecordFormat::TfRecord),
+            other => {
+                let name = |format| SourceFormat::NAMES.iter().find(|(_, other)| *other == format).map(|(name, _)| *name);
+                let got = other.and_then(name).unwrap_or("a stream whose name does not tell it");
+                Err(Error::parameter("open", "format", "webdataset, recordio or tfrecord for a stream", got))
+            }
+        }
+    }
+
+    fn stream_options(&self) -> StreamOptions {
+        let usual = StreamOptions::default();
+        StreamOptions { records: self.records.clone(), window: self.window.unwrap_or(usual.window) }
+    }
+
+    #[cfg(feature = "cloud")]
+    fn open_url(&self, url: &str) -> Result<Box<dyn Source>> {
+        let by_name = |name: &str| SourceFormat::by_name(Path::new(name));
+        let (folder, pattern) = url.rsplit_once('/').unwrap_or((url, ""));
+        // A folder means all shards in it.
+        let pattern = if pattern.is_empty() { "*" } else { pattern };
+        let remote = if pattern.contains(['*', '?', '[']) {
+            let wrong = |error: glob::PatternError| refuse("a pattern of *, ? and [a-z]", format!("{url}: {error}"));
+            let pattern = glob::Pattern::new(pattern).map_err(wrong)?;
+            let fits = |name: &str| pattern.matches(name) && (self.format.is_some() || by_name(name).is_some());
+            Remote::list(folder, fits, self.cache.clone())?
+        } else {
+            Remote::new(spec::expand(url)?, self.cache.clone())?
+        };
+        if remote.count() == 0 {
+            return Err(refuse("a pattern that some shard's name fits", url));
+        }
+        let names: Vec<PathBuf> = (0..remote.count()).map(|shard| remote.name(shard).into()).collect();
+        let told = if self.format.is_none() { Some(common_format(&names)?) } else { None };
+        let (format, options) = (self.stream_format(told)?, self.stream_options());
+        Ok(Box::new(RecordStream::new(format, Box::new(remote), options)?))
+    }
+
+    #[cfg(not(feature = "cloud"))]
+    fn open_url(&self, url: &str) -> Result<Box<dyn Source>> {
+        Err(Error::Unsupported {
+            feature: format!("reading {url} by this build"),
+            remedy: "build warpfeed with the feature cloud (cargo install warpfeed --features cloud)".to_owned(),
+        })
+    }
+}
+
+/// Whether a file can only be read from front to back.
+fn is_pipe(path: &Path) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt;
+        fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo())
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = path;
+        false
     }
 }
 
 /// Opens the source that `spec` names:
 ///
 /// - a folder: of class folders as [`ImageFolder`]; one that holds no folders but shards of one format as these shards,
-///   sorted by name;
+///   sorted by name; one that `warpfeed pack` has not finished is refused;
 /// - files that end in `.tar`, `.rec`, `.tfrecord`, `.tfrecords` or `-00000-of-00008` as [`RecordShards`];
-/// - any other file as [`ListFile`].
+/// - a file that has `idx3-ubyte` or `idx4-ubyte` in its name as [`IdxFile`];
+/// - any other file as [`ListFile`];
+/// - pipes, and `-` for standard input, as [`RecordStream`]; with the feature `cloud` so are shards at `http://`,
+///   `https://`, `s3://`, `gs://` and `az://`, or all of a folder there that can be listed.
 ///
 /// Shards may be named by a pattern: `train-{000000..000146}.tar`, `{train,extra}-*.tar`, `part-?[0-4].rec`.
 /// [`OpenOptions`] has more.
@@ -168,6 +263,16 @@ fn common_format(files: &[PathBuf]) -> Result<SourceFormat> {
     Ok(first)
 }
 
+/// The names of the classes, where `warpfeed pack` made all these shards. A damaged manifest only lacks them.
+fn classes_of(shards: &[PathBuf]) -> Vec<String> {
+    let manifest = shards[0].parent().and_then(|folder| Manifest::read(folder).ok().flatten());
+    let packed = |path: &PathBuf, manifest: &Manifest| {
+        path.parent() == shards[0].parent() && path.file_name().is_some_and(|name| manifest.names(name))
+    };
+    let ours = manifest.filter(|manifest| shards.iter().all(|path| packed(path, manifest)));
+    ours.map_or_else(Vec::new, |manifest| manifest.classes)
+}
+
 /// The shards in a folder, sorted by name, if it holds shards of one format and no folders.
 fn shards_in(folder: &Path, format: Option<SourceFormat>) -> Result<Option<Vec<PathBuf>>> {
     let mut shards = Vec::new();
@@ -180,12 +285,17 @@ fn shards_in(folder: &Path, format: Option<SourceFormat>) -> Result<Option<Vec<P
             return Ok(None);
         }
         if let Some(found) = SourceFormat::by_name(&path)
+            && found != SourceFormat::Idx
             && format.is_none_or(|format| format == found)
         {
             shards.push(path);
         }
     }
     shards.sort_unstable();
+    if Manifest::read(folder)?.is_some_and(|manifest| !manifest.complete) {
+        let got = format!("{}, which is not: run it again", folder.display());
+        return Err(refuse("a folder that `warpfeed pack` has finished", got));
+    }
     let Some(first) = shards.first() else { return Ok(None) };
     common_format(&shards)?;
     let of = shard_of(&first.file_name().unwrap_or_default().to_string_lossy());

@@ -2,6 +2,8 @@
 
 #![allow(dead_code)]
 
+pub mod recipes;
+
 use warpfeed::{EncodedPictures, JpegOptions, Picture, Sampling, Size, encode_jpeg};
 
 /// A small generator for tests: xorshift64*.
@@ -84,7 +86,7 @@ pub fn samples(batch: &warpfeed::Batch) -> Vec<Delivered> {
         .map(|i| Delivered {
             index: batch.indices()[i],
             label: batch.labels()[i],
-            bytes: batch.images().picture_bytes(i).to_vec(),
+            bytes: batch.images().picture_bytes(i).unwrap().to_vec(),
         })
         .collect()
 }

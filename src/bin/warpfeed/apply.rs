@@ -69,7 +69,7 @@ impl Apply {
             (true, _) => warpfeed::write_npy(&result, &self.output),
             (false, DType::U8) => {
                 let [_, height, width, _] = result.shape().map(|side| side as u32);
-                warpfeed::write_png(&Picture::from_rgb(Size { width, height }, result.as_bytes())?, &self.output)
+                warpfeed::write_png(&Picture::from_rgb(Size { width, height }, result.as_bytes()?)?, &self.output)
             }
             (false, _) => Err(wrong_use("output", "a .npy file after normalize: a PNG holds bytes", "a .png file")),
         }

@@ -197,6 +197,12 @@ pub struct PipelineOptions {
     /// Where augmentations run: auto, cpu, cuda, cuda:I.
     #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
     device: Device,
+    /// Who decodes where they run on a GPU: auto, cpu, hybrid, hardware.
+    #[arg(long, value_name = "PATH", default_value = "auto", value_parser = decode_path)]
+    decode: DecodePath,
+    /// Most memory of a GPU for batches under way, in bytes [default: half of what is free]
+    #[arg(long, value_name = "BYTES")]
+    device_memory: Option<u64>,
 }
 
 impl PipelineOptions {
@@ -218,6 +224,7 @@ impl PipelineOptions {
             .orientation(self.orientation.into())
             .accept_truncated(self.accept_truncated)
             .device(device)
+            .decode(self.decode)
             .on_error(match self.on_error {
                 OnErrorName::Fail => OnError::Fail,
                 OnErrorName::Skip => OnError::Skip,
@@ -230,6 +237,7 @@ impl PipelineOptions {
             });
         builder = self.threads.or(rank.map(Rank::threads)).into_iter().fold(builder, Builder::threads);
         builder = self.prefetch.into_iter().fold(builder, Builder::prefetch);
+        builder = self.device_memory.into_iter().fold(builder, Builder::device_memory);
         builder = self.limit.into_iter().fold(builder, Builder::limit);
         let layout = match self.layout {
             LayoutName::Nchw => Layout::Nchw,

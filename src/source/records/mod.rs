@@ -329,6 +329,15 @@ impl RecordShards {
         Ok(this)
     }
 
+    /// Names the classes, unless the labels did, where there is a name for every label.
+    pub(super) fn with_classes(mut self, classes: Vec<String>) -> Self {
+        let labels = self.records.iter().filter(|record| record.label_kind() != FAULT).map(|record| record.label);
+        if self.classes.is_empty() && labels.max().is_none_or(|last| (last as usize) < classes.len()) {
+            self.classes = classes;
+        }
+        self
+    }
+
     /// The error for shards without one sample: the first damage, or what was looked for.
     fn no_samples(&self) -> Error {
         if !self.records.is_empty() {

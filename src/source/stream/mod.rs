@@ -6,7 +6,11 @@ mod feed;
 mod records;
 mod shuffle;
 
+#[cfg(feature = "cloud")]
+pub use cloud::StreamCache;
 pub(crate) use feed::Feed;
+#[cfg(feature = "cloud")]
+pub(super) use records::Shards;
 pub use records::{RecordStream, StreamOptions};
 
 use crate::error::Result;

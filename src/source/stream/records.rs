@@ -142,7 +142,11 @@ impl std::fmt::Debug for RecordStream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Inner { format, shards, options } = &*self.inner;
         let shards = shards.count();
-        f.debug_struct("RecordStream").field("format", format).field("shards", &shards).field("options", options).finish()
+        f.debug_struct("RecordStream")
+            .field("format", format)
+            .field("shards", &shards)
+            .field("options", options)
+            .finish()
     }
 }
 
@@ -242,7 +246,8 @@ impl Stream for RecordStream {
             samples = Box::new(Strided { samples, part: start.shard, at: 0 });
         }
         if let (Some(seed), 2..) = (start.shuffle, self.inner.options.window) {
-            samples = Box::new(Shuffled::new(samples, self.inner.options.window, seed, start.epoch, start.shard.index()));
+            samples =
+                Box::new(Shuffled::new(samples, self.inner.options.window, seed, start.epoch, start.shard.index()));
         }
         Ok(samples)
     }
@@ -418,7 +423,8 @@ impl Input {
             return Ok(None);
         };
         let before = if self.pending.as_ref().is_some_and(|pending| pending.key == key) { None } else { self.finish() };
-        let mut pending = self.pending.take().unwrap_or_else(|| Pending { key: key.to_vec(), picture: None, label: None });
+        let mut pending =
+            self.pending.take().unwrap_or_else(|| Pending { key: key.to_vec(), picture: None, label: None });
         if parts.is_picture(&ending) && pending.picture.is_none() {
             pending.picture = Some((ending, self.picture(len_bytes)?));
         } else if let Some(place) = parts.label_place(&ending).filter(|_| !parts.is_picture(&ending))
@@ -573,12 +579,14 @@ impl Records {
 
     /// A sample of what was found, or why it is none.
     fn sample(&mut self, Found { name, picture, label }: Found) -> Result<StreamSample> {
-        let bad = |message: String| Error::decode(self.format(), format!("{name}: {message}"));
+        let format = self.format();
+        let bad = |message: String| Error::decode(format, format!("{name}: {message}"));
         let bytes = picture.map_err(bad)?;
         let label = label.map_err(bad)?;
         let labelled = label != Label::None;
         if *self.labelled.get_or_insert(labelled) != labelled {
-            let message = if labelled { "it has a label, and others have none" } else { "it has no label, and others have" };
+            let message =
+                if labelled { "it has a label, and others have none" } else { "it has no label, and others have" };
             return Err(bad(message.to_owned()));
         }
         match label {
@@ -601,9 +609,11 @@ impl Samples for Records {
                     let Some(shard) = self.order.next() else { return Ok(None) };
                     let name = self.inner.shards.name(shard);
                     let read = self.inner.shards.open(shard).map_err(|error| match error {
-                        Error::Io { source, .. } => {
-                            Error::Stream { shard: name.clone(), offset: 0, message: format!("cannot open it: {source}") }
-                        }
+                        Error::Io { source, .. } => Error::Stream {
+                            shard: name.clone(),
+                            offset: 0,
+                            message: format!("cannot open it: {source}"),
+                        },
                         other => other,
                     })?;
                     none.insert(Input { name, read, at: 0, pending: None })

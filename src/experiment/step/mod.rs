@@ -1,0 +1,82 @@
+//! Training steps to measure a pipeline against: one's own, or one of stated length.
+
+mod stated;
+
+use crate::error::Result;
+use crate::pipeline::Batch;
+pub use stated::{Pace, StatedStep, published, read_lengths};
+
+/// A training step: what takes the batches.
+///
+/// ```
+/// use warpfeed::experiment::step::{Outcome, Step};
+/// use warpfeed::*;
+///
+/// /// Counts pictures by label, and calls that training.
+/// struct Counts(Vec<u64>);
+///
+/// impl Step for Counts {
+///     fn name(&self) -> String {
+///         "counting labels on the CPU".to_owned()
+///     }
+///
+///     fn train(&mut self, batch: Batch) -> Result<Outcome> {
+///         batch.labels().iter().for_each(|label| self.0[*label as usize] += 1);
+///         Ok(Outcome::default())
+///     }
+/// }
+///
+/// let jpeg = encode_jpeg(&Picture::new(Size::new(40, 30)), &JpegOptions::default())?;
+/// let pictures = EncodedPictures::new((0..7).map(|i| (jpeg.clone(), i % 2)));
+/// let pipeline = Pipeline::builder(pictures).batch_size(4).center_crop(8).build()?;
+/// let mut step = Counts(vec![0; 2]);
+/// step.begin_epoch(0)?;
+/// for batch in pipeline.epoch(0) {
+///     step.train(batch?)?;
+/// }
+/// step.finish()?;
+/// assert_eq!(step.0, [4, 3]);
+/// # Ok::<(), Error>(())
+/// ```
+pub trait Step {
+    /// What it is, as reports print it: the model, and on what it runs.
+    fn name(&self) -> String;
+
+    /// Trains on one batch. On a device it may return before the work is done.
+    ///
+    /// # Errors
+    /// Whatever keeps it from training; it ends the run.
+    fn train(&mut self, batch: Batch) -> Result<Outcome>;
+
+    /// Called before the first batch of each epoch, for schedules.
+    ///
+    /// # Errors
+    /// Whatever keeps it from training; it ends the run.
+    fn begin_epoch(&mut self, epoch: u64) -> Result<()> {
+        let _ = epoch;
+        Ok(())
+    }
+
+    /// Waits until everything given to [`train`](Self::train) is done. Called after the last batch of each epoch, before
+    /// the clock is read.
+    ///
+    /// # Errors
+    /// What went wrong on a device since it was last asked.
+    fn finish(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// The learning rate in use, if there is one.
+    fn learning_rate(&self) -> Option<f64> {
+        None
+    }
+}
+
+/// What a step knows of the batch that it trained on.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Outcome {
+    /// The mean loss of its pictures.
+    pub loss: Option<f64>,
+    /// The share of its pictures that were classified rightly, 0 to 1, before this step's change.
+    pub accuracy: Option<f64>,
+}

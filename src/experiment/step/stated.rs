@@ -1,0 +1,173 @@
+//! Steps of stated length, which stand in for training where no trainer can run.
+
+use super::{Outcome, Step};
+use crate::error::{Error, Result};
+use crate::pipeline::Batch;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How much of the end of a step is spun through: what the system's sleep may take too long.
+const SLEEP_MARGIN: Duration = Duration::from_micros(200);
+
+/// How a stated step passes its time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Pace {
+    /// The thread sleeps, as it does while a device computes, and leaves its core to the pipeline.
+    #[default]
+    Sleep,
+    /// The thread computes, as it does where training runs on the CPU: one core less for the pipeline.
+    Spin,
+}
+
+/// A step that does nothing for as long as it was told to.
+///
+/// ```
+/// # use std::time::{Duration, Instant};
+/// use warpfeed::experiment::step::{Pace, StatedStep, Step};
+/// use warpfeed::*;
+///
+/// let jpeg = encode_jpeg(&Picture::new(Size::new(40, 30)), &JpegOptions::default())?;
+/// let pipeline = Pipeline::builder(EncodedPictures::new([(jpeg, 0)])).center_crop(8).build()?;
+/// let mut step = StatedStep::new("small", Duration::from_millis(20), Pace::Sleep)?;
+/// assert_eq!(step.name(), "small, a stated 20.00 ms a batch");
+/// let batch = pipeline.epoch(0).next().unwrap()?;
+/// let start = Instant::now();
+/// step.train(batch)?;
+/// assert!(start.elapsed() >= Duration::from_millis(20));
+/// # Ok::<(), Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct StatedStep {
+    name: String,
+    length: Duration,
+    /// The batch size that the length is for; any if `None`.
+    pictures: Option<u32>,
+    pace: Pace,
+}
+
+impl StatedStep {
+    /// A step that takes `length` for every batch, whatever its size.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] if `length` is zero.
+    pub fn new(name: impl Into<String>, length: Duration, pace: Pace) -> Result<Self> {
+        if length.is_zero() {
+            return Err(Error::parameter("StatedStep::new", "length", "more than zero", "zero"));
+        }
+        Ok(Self { name: name.into(), length, pictures: None, pace })
+    }
+
+    /// A [`published`] step: its length is that of 32 pictures, and in proportion for batches of other sizes.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] if nothing was published for `model`.
+    pub fn published(model: &str, pace: Pace) -> Result<Self> {
+        let length = published(model).ok_or_else(|| {
+            Error::parameter("StatedStep::published", "model", "resnet18, resnet50 or resnet152", format!("{model:?}"))
+        })?;
+        Ok(Self { name: format!("{model} as published on a V100"), length, pictures: Some(PUBLISHED_BATCH), pace })
+    }
+
+    /// How long a batch of so many pictures takes.
+    #[must_use]
+    pub fn length(&self, pictures: usize) -> Duration {
+        match self.pictures {
+            None => self.length,
+            Some(stated) => self.length.mul_f64(pictures as f64 / f64::from(stated)),
+        }
+    }
+}
+
+impl Step for StatedStep {
+    fn name(&self) -> String {
+        let of = self.pictures.map_or_else(|| "batch".to_owned(), |pictures| format!("batch of {pictures}"));
+        format!("{}, a stated {:.2} ms a {of}", self.name, self.length.as_secs_f64() * 1e3)
+    }
+
+    fn train(&mut self, batch: Batch) -> Result<Outcome> {
+        let start = Instant::now();
+        let length = self.length(batch.len());
+        if self.pace == Pace::Sleep {
+            std::thread::sleep(length.saturating_sub(SLEEP_MARGIN));
+        }
+        while start.elapsed() < length {
+            std::hint::spin_loop();
+        }
+        // The memory of its pictures is in use to the end of a step.
+        drop(batch);
+        Ok(Outcome::default())
+    }
+}
+
+/// Pictures a batch, and an epoch, of the published runs: Imagenette.
+const PUBLISHED_BATCH: u32 = 32;
+const PUBLISHED_PICTURES: u32 = 9_469;
+/// Seconds an epoch of the published trial B at load 1, one V100.
+const PUBLISHED_SECONDS: [(&str, f64); 3] = [("resnet18", 21.30), ("resnet50", 46.94), ("resnet152", 119.96)];
+
+/// How long a training step of `resnet18`, `resnet50` or `resnet152` took for 32 pictures on a V100, as far as published
+/// figures tell: 72, 159 and 405 ms.
+///
+/// They are the seconds per epoch of the published augment-load experiment with augmentation on the GPU (trial B) at the
+/// lowest load, over the 295.9 batches of Imagenette's 9,469 pictures. At that load the epoch was bound by the GPU, and
+/// stayed within 5 % up to load 12. So these are upper bounds: all that an epoch did beside training is in them too.
+#[must_use]
+pub fn published(model: &str) -> Option<Duration> {
+    let (_, seconds) = PUBLISHED_SECONDS.into_iter().find(|(name, _)| *name == model)?;
+    Some(Duration::from_secs_f64(seconds * f64::from(PUBLISHED_BATCH) / f64::from(PUBLISHED_PICTURES)))
+}
+
+/// Reads lengths of steps from a TOML file of names and milliseconds a batch: `"my model" = 12.5`.
+///
+/// # Errors
+/// [`Error::Io`] if the file cannot be read; [`Error::Parameter`] if it is not such a file, or a length is not more than
+/// zero.
+pub fn read_lengths(path: impl AsRef<Path>) -> Result<BTreeMap<String, Duration>> {
+    let path = path.as_ref();
+    let text = std::fs::read_to_string(path).map_err(Error::io("read", path))?;
+    let wrong = |got: String| {
+        let expected = "a TOML file of names and milliseconds, more than zero: resnet50 = 12.5";
+        Error::parameter("step", "file", expected, format!("{}: {got}", path.display()))
+    };
+    let lengths: BTreeMap<String, f64> = toml::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+    let duration = |(name, milliseconds): (String, f64)| match Duration::try_from_secs_f64(milliseconds / 1e3) {
+        Ok(length) if !length.is_zero() => Ok((name, length)),
+        _ => Err(wrong(format!("{name} = {milliseconds}"))),
+    };
+    lengths.into_iter().map(duration).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn published_lengths_make_published_epochs() {
+        for (model, seconds) in PUBLISHED_SECONDS {
+            let step = StatedStep::published(model, Pace::Sleep).unwrap();
+            let epoch = step.length(32) * (9_469 / 32) + step.length(9_469 % 32);
+            assert!((epoch.as_secs_f64() - seconds).abs() < 1e-3, "{model}");
+        }
+        assert!(StatedStep::published("vgg", Pace::Sleep).unwrap_err().is_parameter());
+    }
+
+    #[test]
+    fn lengths_are_read_and_nonsense_is_refused() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let read = |text: &str| {
+            std::fs::write(file.path(), text).unwrap();
+            read_lengths(file.path())
+        };
+        let lengths = read("vit = 12.5 # ViT-B/16\n\"my model\" = 3").unwrap();
+        assert_eq!(lengths["vit"], Duration::from_micros(12_500));
+        assert_eq!(lengths["my model"], Duration::from_millis(3));
+        for wrong in
+            ["vit = 0", "vit = -1.0", "vit = nan", "vit = inf", "vit = 1e300", "vit = \"12\"", "vit", "[vit]\nms = 1"]
+        {
+            assert!(read(wrong).unwrap_err().is_parameter(), "{wrong}");
+        }
+        assert!(matches!(read_lengths("missing.toml"), Err(Error::Io { .. })));
+        assert!(StatedStep::new("none", Duration::ZERO, Pace::Spin).unwrap_err().is_parameter());
+    }
+}

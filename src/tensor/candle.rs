@@ -1,0 +1,69 @@
+//! Hand-over to candle.
+
+use super::host::Elements;
+use super::{DType, Storage, Tensor};
+use crate::error::{Error, Result};
+use candle_core::{Device, WithDType};
+use half::{bf16, f16};
+
+impl Tensor {
+    /// The tensor as one of candle 0.11, of the same shape, on `device`.
+    ///
+    /// To candle's CPU nothing is copied: the vector that the pipeline filled becomes the candle tensor's storage. So it
+    /// does not come back to the pipeline, which makes a new one for a later batch. A copy would cost the same page
+    /// faults, as its destination is a new vector too, and the copying. To another device the elements are copied once,
+    /// and the memory goes back to the pipeline.
+    ///
+    /// # Synchronization
+    /// The tensor given may be used, and its memory be filled again, as soon as this returns: a copy is ordered before
+    /// candle's later work on `device`.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if candle cannot copy it to `device`.
+    ///
+    /// ```
+    /// # use warpfeed::*;
+    /// # let jpeg = encode_jpeg(&Picture::new(Size::new(4, 2)), &JpegOptions::default())?;
+    /// let tensor = apply(&jpeg, &[Op::Normalize { mean: [0.5; 3], std: [0.5; 3] }], &ApplyOptions::default())?;
+    /// let images = tensor.into_candle(&candle_core::Device::Cpu)?;
+    /// assert_eq!((images.dims(), images.dtype()), (&[1, 3, 2, 4][..], candle_core::DType::F32));
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn into_candle(self, device: &Device) -> Result<candle_core::Tensor> {
+        let (shape, element_bytes) = (self.shape, self.dtype.size_bytes());
+        let tensor = if device.is_cpu() {
+            let len = shape.iter().product();
+            let buffer = match self.storage {
+                Storage::Host(buffer) => buffer,
+                Storage::Cuda(_) => return self.to_host()?.into_candle(device),
+            };
+            let (elements, start_bytes) = buffer.into_elements();
+            match elements {
+                Elements::F32(vector) => adopt(vector),
+                Elements::F16(vector) => adopt(vector),
+                Elements::Bf16(vector) => adopt(vector),
+                Elements::U8(vector) => adopt(vector),
+            }
+            .and_then(|vector| vector.narrow(0, start_bytes / element_bytes, len)?.reshape(&shape[..]))
+        } else {
+            match self.dtype {
+                DType::F32 => candle_core::Tensor::from_slice(self.as_slice::<f32>()?, &shape[..], device),
+                DType::F16 => candle_core::Tensor::from_slice(self.as_slice::<f16>()?, &shape[..], device),
+                DType::Bf16 => candle_core::Tensor::from_slice(self.as_slice::<bf16>()?, &shape[..], device),
+                DType::U8 => candle_core::Tensor::from_slice(self.as_slice::<u8>()?, &shape[..], device),
+            }
+        };
+        tensor.map_err(|error| failed("Tensor::into_candle", &error))
+    }
+}
+
+/// The vector as a tensor of one dimension, without a copy.
+fn adopt<T: WithDType>(vector: Vec<T>) -> candle_core::Result<candle_core::Tensor> {
+    let len = vector.len();
+    candle_core::Tensor::from_vec(vector, len, &Device::Cpu)
+}
+
+/// What candle says of a failed call.
+pub(crate) fn failed(call: &str, error: &candle_core::Error) -> Error {
+    Error::Device { call: call.to_owned(), message: error.to_string() }
+}

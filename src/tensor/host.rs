@@ -1,0 +1,156 @@
+//! Host memory of batches, and the pool that it comes from and goes back to.
+
+use super::DType;
+use bytemuck::{cast_slice, cast_slice_mut, zeroed_vec};
+use half::{bf16, f16};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Elements in host memory that begin on a cache line. Dropped, it goes back to the pool that it came from.
+pub(crate) struct HostBuffer {
+    elements: Elements,
+    /// Where the first whole cache line begins.
+    start_bytes: usize,
+    len_bytes: usize,
+    home: Option<Arc<Pool>>,
+}
+
+/// Vectors of the very type, so that a trainer whose tensors are vectors can take them as they are. Not of cache lines:
+/// memory aligned to more than 16 bytes does not come zeroed from the system, page by page as it is first touched, but
+/// is zeroed by hand.
+pub(super) enum Elements {
+    F32(Vec<f32>),
+    F16(Vec<f16>),
+    Bf16(Vec<bf16>),
+    U8(Vec<u8>),
+}
+
+impl HostBuffer {
+    /// `len_bytes` zero bytes, a whole number of elements.
+    pub(crate) fn new(dtype: DType, len_bytes: usize) -> Self {
+        const LINE_BYTES: usize = 64;
+        let len = (len_bytes + LINE_BYTES).div_ceil(dtype.size_bytes());
+        let elements = match dtype {
+            DType::F32 => Elements::F32(zeroed_vec(len)),
+            DType::F16 => Elements::F16(zeroed_vec(len)),
+            DType::Bf16 => Elements::Bf16(zeroed_vec(len)),
+            DType::U8 => Elements::U8(zeroed_vec(len)),
+        };
+        let start_bytes = elements.as_bytes().as_ptr().addr().wrapping_neg() % LINE_BYTES;
+        Self { elements, start_bytes, len_bytes, home: None }
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.elements.as_bytes()[self.start_bytes..][..self.len_bytes]
+    }
+
+    pub(crate) fn as_bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.elements.as_bytes_mut()[self.start_bytes..][..self.len_bytes]
+    }
+
+    /// Gives the vector away, so that it never goes back to its pool, and where in it the buffer begins, in bytes.
+    #[cfg(feature = "candle")]
+    pub(super) fn into_elements(mut self) -> (Elements, usize) {
+        self.home = None;
+        (self.elements.take(), self.start_bytes)
+    }
+}
+
+impl Drop for HostBuffer {
+    fn drop(&mut self) {
+        if let Some(pool) = self.home.take() {
+            pool.give(Self { elements: self.elements.take(), home: None, ..*self });
+        }
+    }
+}
+
+impl fmt::Debug for HostBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HostBuffer({} bytes)", self.len_bytes)
+    }
+}
+
+impl Elements {
+    fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::F32(elements) => cast_slice(elements),
+            Self::F16(elements) => cast_slice(elements),
+            Self::Bf16(elements) => cast_slice(elements),
+            Self::U8(elements) => elements,
+        }
+    }
+
+    fn as_bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::F32(elements) => cast_slice_mut(elements),
+            Self::F16(elements) => cast_slice_mut(elements),
+            Self::Bf16(elements) => cast_slice_mut(elements),
+            Self::U8(elements) => elements,
+        }
+    }
+
+    fn take(&mut self) -> Self {
+        std::mem::replace(self, Self::U8(Vec::new()))
+    }
+}
+
+/// Buffers of one batch each, for reuse: fresh memory costs the operating system a page fault every 4 KiB.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    free: Mutex<Vec<HostBuffer>>,
+    dtype: DType,
+    buffer_bytes: usize,
+    keep: usize,
+}
+
+impl Pool {
+    /// A pool of buffers of `buffer_bytes` that keeps at most `keep` of them.
+    pub(crate) fn new(dtype: DType, buffer_bytes: usize, keep: usize) -> Self {
+        Self { free: Mutex::default(), dtype, buffer_bytes, keep }
+    }
+
+    /// A buffer that comes back by itself. What it held before is still in it.
+    pub(crate) fn take(self: &Arc<Self>) -> HostBuffer {
+        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut buffer = free.unwrap_or_else(|| HostBuffer::new(self.dtype, self.buffer_bytes));
+        buffer.home = Some(Arc::clone(self));
+        buffer
+    }
+
+    /// Takes a buffer back. It must not know its pool, which would otherwise own itself.
+    fn give(&self, buffer: HostBuffer) {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        if free.len() < self.keep {
+            free.push(buffer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_begin_on_a_cache_line_and_are_zero() {
+        for dtype in [DType::F32, DType::F16, DType::Bf16, DType::U8] {
+            for len in [0, 1, 7, 100, 100_000] {
+                let buffer = HostBuffer::new(dtype, len * dtype.size_bytes());
+                assert!(buffer.as_bytes().as_ptr().addr().is_multiple_of(64));
+                assert_eq!(buffer.as_bytes(), vec![0; len * dtype.size_bytes()]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_pool_keeps_so_many_and_no_more() {
+        let pool = Arc::new(Pool::new(DType::U8, 10, 2));
+        let mut held: Vec<HostBuffer> = (0..3).map(|_| pool.take()).collect();
+        held.iter_mut().for_each(|buffer| buffer.as_bytes_mut().fill(7));
+        drop(held);
+        let again: Vec<HostBuffer> = (0..3).map(|_| pool.take()).collect();
+        assert_eq!(again.iter().filter(|buffer| buffer.as_bytes() == [7; 10]).count(), 2);
+        assert_eq!(Arc::strong_count(&pool), 4);
+        drop(again);
+        assert_eq!(Arc::strong_count(&pool), 1);
+    }
+}
