@@ -41,7 +41,8 @@
 //! | random operations | [`random_resized_crop`] and the other functions, [`RandomOp`], [`Augmentation`] for your own |
 //! | explicit operations | [`Op`], [`Pipeline::recipe`], [`apply`] |
 //! | running it | [`Pipeline::epoch`], [`Epoch`], [`Batch`], [`Tensor`], [`Stats`] |
-//! | the order of samples | [`Sampler`], [`Shard`] |
+//! | the order of samples | [`Sampler`], [`Shard`], [`Rank`] for processes that train together |
+//! | going on after an end | [`EpochState`], [`Pipeline::resume`] |
 //! | single pictures | [`probe`], [`Decoder`], [`Picture`], [`encode_jpeg`], [`contact_sheet`], [`write_png`], [`write_npy`] |
 //! | measuring | [`experiment`], [`doctor`](doctor()) |
 //!
@@ -79,8 +80,10 @@ mod encode;
 mod error;
 pub mod experiment;
 mod npy;
+pub mod pack;
 mod picture;
 mod pipeline;
+mod rank;
 mod recipe;
 mod sampler;
 mod sheet;
@@ -102,6 +105,7 @@ pub use picture::{Picture, Pixel, Rect, Size};
 pub use pipeline::{
     BadSample, Batch, Builder, Epoch, EpochState, LastBatch, MemoryBound, OnError, Orientation, Pipeline, Stats,
 };
+pub use rank::Rank;
 pub use recipe::Strategy;
 pub use recipe::draw::Draw;
 pub use recipe::filter::PassOrder;
@@ -114,7 +118,10 @@ pub use recipe::random::{
 };
 pub use sampler::{Even, Order, Sampler, Shard};
 pub use sheet::{contact_sheet, write_png};
-pub use source::{EncodedPictures, ImageFolder, ListFile, MAX_ENCODED_BYTES, Source, open};
+pub use source::{
+    EncodedPictures, IdxFile, ImageFolder, ListFile, MAX_ENCODED_BYTES, OpenOptions, RecordFormat, RecordOptions,
+    RecordShards, Source, SourceFormat, open,
+};
 pub use tensor::{DType, Element, Layout, Tensor};
 
 /// The Rust code of the README compiles.

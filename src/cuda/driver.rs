@@ -236,14 +236,6 @@ impl DeviceMemory {
     pub(crate) fn len_bytes(&self) -> usize {
         self.len_bytes
     }
-
-    /// Gives the memory to somebody who frees it.
-    pub(crate) fn leak(self) -> u64 {
-        let mut this = std::mem::ManuallyDrop::new(self);
-        // SAFETY: the context is dropped once: `this` is never used again.
-        unsafe { std::ptr::drop_in_place(&raw mut this.context) };
-        this.address
-    }
 }
 
 impl Drop for DeviceMemory {

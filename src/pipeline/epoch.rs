@@ -25,7 +25,7 @@ use std::time::Instant;
 const KEPT_BAD_SAMPLES: usize = 1_000;
 
 /// A sample that could not be used.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct BadSample {
     /// Its path or name.
@@ -483,18 +483,14 @@ impl Shared {
         flight: &mut Flight,
         samples: &mut [Slot],
     ) -> Result<()> {
-        loop {
-            let (bad, decoded) = gpu.decode_on_engines(flight)?;
-            self.counters.add_decoded(decoded);
-            if bad.is_empty() {
-                return Ok(());
-            }
-            for (i, error) in bad {
-                if let Slot::Done { index, .. } = samples[i] {
-                    samples[i] = worker.instead(self, index, error, &mut Target::Cuda(flight, i));
-                }
+        let (bad, decoded) = gpu.decode_on_engines(flight)?;
+        self.counters.add_decoded(decoded);
+        for (i, error) in bad {
+            if let Slot::Done { index, .. } = samples[i] {
+                samples[i] = worker.instead(self, index, error, &mut Target::Cuda(flight, i));
             }
         }
+        Ok(())
     }
 
     /// Gives back what a batch was to be made of.

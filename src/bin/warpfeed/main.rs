@@ -8,8 +8,10 @@ mod doctor;
 mod models;
 mod options;
 mod output;
+mod pack;
 mod preview;
 mod run;
+mod source;
 mod synth;
 mod tune;
 
@@ -35,6 +37,7 @@ enum Command {
     Run(run::Run),
     Apply(apply::Apply),
     Preview(preview::Preview),
+    Pack(pack::Pack),
     Synth(synth::Synth),
     Doctor(doctor::Doctor),
     Bench(bench::Bench),
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
         Command::Run(run) => run.run(started),
         Command::Apply(apply) => apply.run(),
         Command::Preview(preview) => preview.run(),
+        Command::Pack(pack) => pack.run(),
         Command::Synth(synth) => synth.run(),
         Command::Doctor(doctor) => doctor.run(),
         Command::Bench(bench) => bench.run(),
