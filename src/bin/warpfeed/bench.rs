@@ -4,6 +4,7 @@ use super::diagnose::Diagnose;
 use super::models::{ModelOptions, StepOptions};
 use super::options::{PresetOptions, StrategyName, device};
 use super::output::{print, print_json};
+use super::source::SourceArgs;
 use clap::{Args, Subcommand};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -53,8 +54,8 @@ impl Bench {
 /// Which pictures.
 #[derive(Args)]
 pub struct SubjectOptions {
-    /// Folder of class folders, or a list file.
-    dir: PathBuf,
+    #[command(flatten)]
+    source: SourceArgs,
     /// End each epoch after K pictures.
     #[arg(long, value_name = "K")]
     limit: Option<u64>,
@@ -82,7 +83,7 @@ impl DeviceOptions {
 
 impl SubjectOptions {
     fn subject(&self) -> Result<Subject> {
-        let mut subject = Subject::new(self.dir.display().to_string(), warpfeed::open(&self.dir)?);
+        let mut subject = Subject::new(self.source.name(), self.source.open()?);
         (subject.limit, subject.seed) = (self.limit, self.seed);
         Ok(subject)
     }

@@ -45,4 +45,9 @@ impl SourceArgs {
     pub fn open(&self) -> Result<Box<dyn Source>> {
         self.fields.open(&self.spec, self.format)
     }
+
+    /// What reports call it.
+    pub fn name(&self) -> String {
+        self.spec.display().to_string()
+    }
 }
