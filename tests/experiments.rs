@@ -401,6 +401,7 @@ fn the_command_writes_reports_and_whole_lines_of_events() {
         (&["bench", "workers", &pictures, "--step", "resnet9000"][..], "resnet18"),
         (&["bench", "diagnose", &path("nowhere")], "nowhere"),
         (&["bench", "peers", "--from", &path("nothing.json")], "nothing.json"),
+        (&["bench", "peers", &pictures, "--script", &path("no-script")], "give --script"),
     ] {
         let failed = command(args);
         let message = String::from_utf8_lossy(&failed.stderr).into_owned();

@@ -350,8 +350,8 @@ impl Peers {
 
     /// Runs the script; what it wrote.
     fn measure(&self, dir: &Path) -> Result<String> {
-        let failed = |message: String| Error::Device { call: self.script.display().to_string(), message };
-        let own = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
+        let failed = |source| Error::Io { action: "run", path: self.script.clone(), source };
+        let own = std::env::current_exe().map_err(failed)?;
         let out = std::env::temp_dir().join(format!("warpfeed-peers-{}.json", std::process::id()));
         let mut command = std::process::Command::new(&self.script);
         command.arg(dir).arg("--out").arg(&out).arg("--warpfeed").arg(own);
@@ -360,12 +360,12 @@ impl Peers {
             command.arg("--python").arg(python);
         }
         // Its table is the report's; its progress is on standard error.
-        let status = command.stdout(std::process::Stdio::null()).status();
-        let status = status.map_err(|error| {
-            failed(format!("{error}: give --script, the benches/peers/run of warpfeed's repository"))
+        let status = command.stdout(std::process::Stdio::null()).status().map_err(|error| {
+            let message = format!("{error}: give --script, the benches/peers/run of warpfeed's repository");
+            failed(std::io::Error::new(error.kind(), message))
         })?;
         if !status.success() {
-            return Err(failed(format!("it failed with {status}; what it said is above")));
+            return Err(failed(std::io::Error::other(format!("it ended with {status}; what it said is above"))));
         }
         let json = read(&out);
         // It was only on its way here.
