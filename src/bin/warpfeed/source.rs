@@ -73,4 +73,9 @@ impl SourceArgs {
         };
         options.open(&self.spec)
     }
+
+    /// What reports call it.
+    pub fn name(&self) -> String {
+        self.spec.display().to_string()
+    }
 }
