@@ -1,11 +1,46 @@
-//! Builds the C shims around libjpeg, against the headers that mozjpeg-sys exports.
+//! Builds the C shims around libjpeg, and the CUDA kernels where there is a compiler for them.
 
-use std::env;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+/// The compute capabilities that kernels are compiled for, unless WARPFEED_CUDA_ARCHS says otherwise. A card runs code
+/// made for its own major number and a minor number not above its own, so these serve all cards from Turing (2018) on
+/// that CUDA 13 knows, but for Thor. Never those of the building machine, whose card is not the user's.
+const ARCHITECTURES: [u32; 7] = [75, 80, 86, 89, 90, 100, 120];
+
+/// CUDA 11.8, the first that knows sm_89 and sm_90.
+const OLDEST_NVCC: (u32, u32) = (11, 8);
+
+/// The variables that decide whether and how kernels are compiled. Not PATH, which differs between shell and editor, so
+/// that each would undo the other's build.
+const VARIABLES: [&str; 10] = [
+    "NVCC",
+    "CUDA_HOME",
+    "CUDA_PATH",
+    "VIRTUAL_ENV",
+    "CONDA_PREFIX",
+    "WARPFEED_NVCC",
+    "WARPFEED_CUDA_ARCHS",
+    "NVCC_CCBIN",
+    "NVCC_PREPEND_FLAGS",
+    "NVCC_APPEND_FLAGS",
+];
 
 fn main() {
-    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=build.rs");
+    shims();
+    if let Err(message) = kernels() {
+        for line in message.lines() {
+            println!("cargo::error={line}");
+        }
+    }
+}
+
+fn shims() {
     for file in ["src/decode/jpeg.c", "src/decode/huffman.h", "src/encode.c"] {
-        println!("cargo:rerun-if-changed={file}");
+        println!("cargo::rerun-if-changed={file}");
     }
     let include = env::var_os("DEP_JPEG_INCLUDE").expect("mozjpeg-sys exports its include folders");
     cc::Build::new()
@@ -18,4 +53,219 @@ fn main() {
         // libjpeg's headers: callbacks that need not look at every argument.
         .flag_if_supported("-Wno-unused-parameter")
         .compile("warpfeed_jpeg");
+}
+
+/// Makes `kernels.fatbin` in OUT_DIR for src/cuda/image.rs: all of kernels/*.cu, or nothing where there is no nvcc. Then
+/// WARPFEED_WITHOUT_KERNELS says why; else WARPFEED_ARCHITECTURES what is in it, and WARPFEED_CUDA_VERSION by whom.
+fn kernels() -> Result<(), String> {
+    println!("cargo::rerun-if-changed=kernels");
+    for name in VARIABLES {
+        println!("cargo::rerun-if-env-changed={name}");
+    }
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
+    let wanted = wanted_architectures()?;
+    let (architectures, version, lack) = match find_nvcc()? {
+        Ok(nvcc) => {
+            let (major, minor) = nvcc.version;
+            (nvcc.compile(&wanted, &out)?, format!("{major}.{minor}"), String::new())
+        }
+        Err(lack) => {
+            fs::write(out.join("kernels.fatbin"), []).map_err(|error| format!("kernels.fatbin: {error}"))?;
+            (Vec::new(), String::new(), lack)
+        }
+    };
+    println!("cargo::rustc-env=WARPFEED_ARCHITECTURES={}", words(&architectures));
+    println!("cargo::rustc-env=WARPFEED_CUDA_VERSION={version}");
+    println!("cargo::rustc-env=WARPFEED_WITHOUT_KERNELS={lack}");
+    Ok(())
+}
+
+struct Nvcc {
+    path: PathBuf,
+    version: (u32, u32),
+}
+
+/// The first compiler that runs and is new enough, or why there is none.
+fn find_nvcc() -> Result<Result<Nvcc, String>, String> {
+    match set("WARPFEED_NVCC") {
+        Some(value) if value == "off" => return Ok(Err("WARPFEED_NVCC=off".to_owned())),
+        Some(value) => {
+            let value = value.display();
+            return Err(format!("WARPFEED_NVCC can only be off, not {value}: a compiler is named by NVCC"));
+        }
+        None => {}
+    }
+    if env::var_os("DOCS_RS").is_some() {
+        return Ok(Err("docs.rs".to_owned()));
+    }
+    let mut unfit = Vec::new();
+    for path in candidates() {
+        match version(&path) {
+            Ok(version) if version >= OLDEST_NVCC => return Ok(Ok(Nvcc { path, version })),
+            Ok((major, minor)) => unfit.push(format!(
+                "{} is of CUDA {major}.{minor}, and {}.{} is the oldest that will do",
+                path.display(),
+                OLDEST_NVCC.0,
+                OLDEST_NVCC.1
+            )),
+            Err(error) => {
+                unfit.push(format!("{} does not run: {}", path.display(), error.lines().next().unwrap_or_default()));
+            }
+        }
+    }
+    for line in &unfit {
+        println!("cargo::warning=built without CUDA kernels: {line}");
+    }
+    Ok(Err(if unfit.is_empty() { "no nvcc was found".to_owned() } else { unfit.join("; ") }))
+}
+
+/// Where nvcc may be: what NVCC names and nothing else, or the toolkit that the environment names, PATH, the usual
+/// folder, the active Python environment, and the folder that scripts/setup makes. Only files that are there.
+fn candidates() -> Vec<PathBuf> {
+    if let Some(nvcc) = set("NVCC") {
+        return vec![nvcc.into()];
+    }
+    let name = format!("nvcc{}", env::consts::EXE_SUFFIX);
+    let mut folders: Vec<_> =
+        ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(set).map(|home| Path::new(&home).join("bin")).collect();
+    folders.extend(env::split_paths(&env::var_os("PATH").unwrap_or_default()));
+    folders.push("/usr/local/cuda/bin".into());
+    let project = Path::new(&env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join(".cuda");
+    let environments = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(set).map(PathBuf::from);
+    for environment in environments.chain([project]) {
+        // Conda's own package is in its bin, and so in PATH; PyPI's is below site-packages.
+        for python in children(&environment.join("lib"), "python3") {
+            let wheels = children(&python.join("site-packages/nvidia"), "");
+            folders.extend(wheels.into_iter().map(|wheel| wheel.join("bin")));
+        }
+    }
+    folders.into_iter().map(|folder| folder.join(&name)).filter(|path| path.is_file()).collect()
+}
+
+/// What `nvcc --version` says behind "release".
+fn version(nvcc: &Path) -> Result<(u32, u32), String> {
+    let text = run(Command::new(nvcc).arg("--version"))?;
+    let release = text.split("release ").nth(1).and_then(|rest| rest.split(',').next());
+    let numbers = release.and_then(|release| release.split_once('.'));
+    numbers
+        .and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)))
+        .ok_or_else(|| "it does not say its version".to_owned())
+}
+
+/// WARPFEED_CUDA_ARCHS as numbers, sorted; the default where it is not set.
+fn wanted_architectures() -> Result<Vec<u32>, String> {
+    let Some(value) = set("WARPFEED_CUDA_ARCHS") else { return Ok(ARCHITECTURES.to_vec()) };
+    let value = value.to_string_lossy();
+    let numbers: Option<Vec<u32>> = value
+        .split([' ', ',', ';'])
+        .filter(|word| !word.is_empty())
+        .map(|word| word.parse().ok().filter(|number| (50..1000).contains(number)))
+        .collect();
+    let mut numbers = numbers.filter(|numbers| !numbers.is_empty()).ok_or_else(|| {
+        format!(
+            "WARPFEED_CUDA_ARCHS must be compute capabilities without a dot, with spaces between, for example \"{}\", \
+             not {value:?}",
+            words(&ARCHITECTURES)
+        )
+    })?;
+    numbers.sort_unstable();
+    numbers.dedup();
+    Ok(numbers)
+}
+
+impl Nvcc {
+    /// Compiles all kernels in one translation unit, so that one image has them all; returns what for.
+    fn compile(&self, wanted: &[u32], out: &Path) -> Result<Vec<u32>, String> {
+        let architectures = self.known_of(wanted)?;
+        let sources = children(Path::new("kernels"), "");
+        let names = sources
+            .iter()
+            .filter(|path| path.extension() == Some(OsStr::new("cu")))
+            .filter_map(|path| path.file_name());
+        let unit: String = names.map(|name| format!("#include \"{}\"\n", name.display())).collect();
+        fs::write(out.join("kernels.cu"), unit).map_err(|error| format!("kernels.cu: {error}"))?;
+
+        let mut command = Command::new(&self.path);
+        // Not contracted to fused multiply-adds, as the CPU path is not: equal bytes rest on it. The architectures'
+        // compilers run side by side.
+        command.args(["-fatbin", "--threads", "0", "-std=c++17", "-O3", "-fmad=false", "-Wno-deprecated-gpu-targets"]);
+        // Only device code is made, so a host compiler newer than nvcc knows is no matter.
+        command.arg("-allow-unsupported-compiler");
+        for architecture in &architectures {
+            command.arg(format!("-gencode=arch=compute_{architecture},code=sm_{architecture}"));
+        }
+        // Cards that none of these serves get the PTX compiled by their driver. That of the lowest architecture, as PTX
+        // runs on its own and all later ones, and nothing here gains by a higher one.
+        if let Some(lowest) = architectures.first() {
+            command.arg(format!("-gencode=arch=compute_{lowest},code=compute_{lowest}"));
+        }
+        // A tenth of the size. CUDA 12's drivers know this compression only from 12.4 on, CUDA 13's all do.
+        if self.version >= (13, 0) {
+            command.arg("--compress-mode=size");
+        }
+        command.arg("-I").arg(fs::canonicalize("kernels").map_err(|error| format!("kernels: {error}"))?);
+        command.arg("-o").arg(out.join("kernels.fatbin")).arg(out.join("kernels.cu"));
+        let said = run(&mut command).map_err(|error| {
+            format!(
+                "{} (CUDA {}.{}) fails: WARPFEED_NVCC=off builds without kernels, NVCC names another compiler\n{error}",
+                self.path.display(),
+                self.version.0,
+                self.version.1
+            )
+        })?;
+        for line in said.lines() {
+            println!("cargo::warning={line}");
+        }
+        Ok(architectures)
+    }
+
+    /// Those of the architectures that this compiler knows. The default list gets shorter by what it does not; what was
+    /// asked for by name is an error.
+    fn known_of(&self, wanted: &[u32]) -> Result<Vec<u32>, String> {
+        let listed = run(Command::new(&self.path).arg("--list-gpu-code"))
+            .map_err(|error| format!("{} --list-gpu-code: {error}", self.path.display()))?;
+        let all: Vec<u32> =
+            listed.split_whitespace().filter_map(|name| name.strip_prefix("sm_")?.parse().ok()).collect();
+        let (known, unknown): (Vec<u32>, Vec<u32>) = wanted.iter().partition(|wanted| all.contains(wanted));
+        let (path, (major, minor)) = (self.path.display(), self.version);
+        if known.is_empty() || !unknown.is_empty() && set("WARPFEED_CUDA_ARCHS").is_some() {
+            return Err(format!(
+                "WARPFEED_CUDA_ARCHS: {path} (CUDA {major}.{minor}) knows {}, not {}",
+                words(&all),
+                words(&unknown)
+            ));
+        }
+        if !unknown.is_empty() {
+            println!("cargo::warning={path} (CUDA {major}.{minor}) does not know {}: left out", words(&unknown));
+        }
+        Ok(known)
+    }
+}
+
+/// What a command says, on both streams. The error says how it failed.
+fn run(command: &mut Command) -> Result<String, String> {
+    let output = command.output().map_err(|error| error.to_string())?;
+    let text = [output.stderr, output.stdout].concat();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    if output.status.success() { Ok(text) } else { Err(format!("{}\n{text}", output.status)) }
+}
+
+/// An environment variable that is set to something.
+fn set(name: &str) -> Option<OsString> {
+    env::var_os(name).filter(|value| !value.is_empty())
+}
+
+fn words(numbers: &[u32]) -> String {
+    numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
+}
+
+/// What is in a folder under names that begin so, in their order; nothing if it cannot be read.
+fn children(folder: &Path, prefix: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut paths: Vec<_> = entries
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix))
+        .map(|entry| entry.path())
+        .collect();
+    paths.sort();
+    paths
 }

@@ -122,7 +122,7 @@ fn on_gpu(gpu: &Gpu, bytes: &[u8], header: &Header, ops: &[Op], out: &mut [u8]) 
     let source: Arc<dyn Source> = Arc::new(EncodedPictures::new([(bytes.to_vec(), 0)]));
     let encoded = Encoded::read(&source, 0, Vec::new())?;
     let (mut worker, mut flight) = (gpu.worker()?, gpu.begin(1)?);
-    let sample = Sample { place: 0, header, ops };
+    let sample = Sample { place: 0, header, ops, engines: true };
     let prepared = gpu.prepare(&mut worker, &flight, encoded, &sample).and_then(|_| {
         let (bad, _) = gpu.decode_on_engines(&mut flight)?;
         bad.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))

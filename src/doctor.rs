@@ -1,7 +1,6 @@
 //! What this machine has for warpfeed, what it lacks, and the remedy for each lack.
 
-use crate::decode;
-use crate::error::Error;
+use crate::{cuda, decode};
 use serde::Serialize;
 use std::num::NonZero;
 
@@ -17,12 +16,12 @@ pub struct Check {
     pub ok: bool,
     /// What to do about it, where something is.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub remedy: Option<&'static str>,
+    pub remedy: Option<String>,
 }
 
 impl Check {
-    fn new(name: &'static str, found: impl Into<String>, lack: Option<&'static str>) -> Self {
-        Self { name, found: found.into(), ok: lack.is_none(), remedy: lack }
+    pub(crate) fn new(name: &'static str, found: impl Into<String>, lack: Option<&str>) -> Self {
+        Self { name, found: found.into(), ok: lack.is_none(), remedy: lack.map(str::to_owned) }
     }
 }
 
@@ -34,7 +33,9 @@ impl Check {
 /// ```
 #[must_use]
 pub fn doctor() -> Vec<Check> {
-    vec![version(), processors(), vectors(), jpeg(), memory(), gpu()]
+    let mut checks = vec![version(), processors(), vectors(), jpeg(), memory()];
+    checks.extend(cuda::doctor::checks());
+    checks
 }
 
 fn version() -> Check {
@@ -90,12 +91,5 @@ fn memory() -> Check {
         ),
         Some(kib) => Check::new("memory", format!("{:.1} GB available", kib as f64 * 1024.0 / 1e9), None),
         None => Check::new("memory", "the system does not say", None),
-    }
-}
-
-fn gpu() -> Check {
-    match crate::Device::Cuda(0).available() {
-        Err(Error::Device { message, .. }) => Check::new("GPU", message, Some("none yet: everything runs on the CPU")),
-        _ => Check::new("GPU", "CUDA device 0", None),
     }
 }

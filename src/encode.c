@@ -1,5 +1,6 @@
 /*
- * Encodes rows of red, green, blue, unused to a JPEG file in memory with libjpeg. See decode/jpeg.c on errors.
+ * Encodes rows of red, green, blue, unused to a JPEG file in memory with libjpeg, and progressive JPEG files to
+ * baseline ones. See decode/jpeg.c on errors.
  */
 
 #include <setjmp.h>
@@ -16,6 +17,8 @@
 /* The Rust side has the same numbers. */
 enum { COLOR_YCC = 0, COLOR_GRAY = 1, COLOR_CMYK = 2, COLOR_YCCK = 3, COLOR_RGB = 4 };
 
+enum { SCANS_MAX = 500 }; /* as in decode/jpeg.c */
+
 /* The Rust side has the same layout. */
 typedef struct {
   const uint8_t *pixels; /* height rows of width pixels of four bytes */
@@ -27,6 +30,8 @@ typedef struct {
 } wf_encode_job;
 
 int wf_jpeg_encode(const wf_encode_job *job, uint8_t **out, size_t *out_len_bytes, char *message, size_t message_bytes);
+int wf_jpeg_to_baseline(
+    const uint8_t *bytes, size_t len_bytes, uint8_t **out, size_t *out_len_bytes, char *message, size_t message_bytes);
 void wf_jpeg_encoded_free(uint8_t *bytes);
 
 typedef struct {
@@ -169,3 +174,112 @@ int wf_jpeg_encode(const wf_encode_job *job, uint8_t **out, size_t *out_len_byte
 }
 
 void wf_jpeg_encoded_free(uint8_t *bytes) { free(bytes); }
+
+/* ---- progressive to baseline, without loss ---- */
+
+typedef struct {
+  encoder out;
+  struct jpeg_decompress_struct in;
+  struct jpeg_error_mgr in_errors;
+  struct jpeg_progress_mgr progress;
+} transcoder;
+
+/* Warnings that mean missing or wrong coefficients end it, as those of a strict decode do. */
+static void on_warning(j_common_ptr cinfo, int level) {
+  if (level >= 0)
+    return;
+  switch (cinfo->err->msg_code) {
+  case JWRN_HIT_MARKER:
+  case JWRN_HUFF_BAD_CODE:
+  case JWRN_MUST_RESYNC:
+  case JWRN_JPEG_EOF:
+    on_error(cinfo);
+    break;
+  default:
+    break;
+  }
+}
+
+static void on_scan(j_common_ptr cinfo) {
+  encoder *self = cinfo->client_data;
+  if (((j_decompress_ptr)cinfo)->input_scan_number > SCANS_MAX) {
+    snprintf(self->message, sizeof self->message, "more than %d scans", (int)SCANS_MAX);
+    longjmp(self->failed, 1);
+  }
+}
+
+/* All segments but those that libjpeg writes itself: EXIF, colour profiles, comments. */
+static void copy_segments(transcoder *self) {
+  j_compress_ptr out = &self->out.cinfo;
+  for (jpeg_saved_marker_ptr m = self->in.marker_list; m; m = m->next) {
+    if (out->write_JFIF_header && m->marker == JPEG_APP0 && m->data_length >= 5 && !memcmp(m->data, "JFIF", 5))
+      continue;
+    if (out->write_Adobe_marker && m->marker == JPEG_APP0 + 14 && m->data_length >= 5 && !memcmp(m->data, "Adobe", 5))
+      continue;
+    jpeg_write_marker(out, m->marker, m->data, m->data_length);
+  }
+}
+
+static void transcode(transcoder *self, const uint8_t *bytes, size_t len_bytes) {
+  j_decompress_ptr in = &self->in;
+  j_compress_ptr out = &self->out.cinfo;
+
+  jpeg_create_decompress(in);
+  in->progress = &self->progress;
+  jpeg_mem_src(in, bytes, len_bytes);
+  jpeg_save_markers(in, JPEG_COM, 0xFFFF);
+  for (int i = 0; i < 16; i++)
+    jpeg_save_markers(in, JPEG_APP0 + i, 0xFFFF);
+  jpeg_read_header(in, TRUE);
+  jvirt_barray_ptr *coefficients = jpeg_read_coefficients(in);
+
+  jpeg_create_compress(out);
+  self->out.destination.init_destination = destination_start;
+  self->out.destination.empty_output_buffer = destination_full;
+  self->out.destination.term_destination = destination_end;
+  out->dest = &self->out.destination;
+  jpeg_c_set_int_param(out, JINT_COMPRESS_PROFILE, JCP_FASTEST);
+  jpeg_copy_critical_parameters(in, out);
+  out->optimize_coding = TRUE;
+  jpeg_write_coefficients(out, coefficients);
+  copy_segments(self);
+  jpeg_finish_compress(out);
+  jpeg_finish_decompress(in);
+}
+
+static int transcode_or_fail(transcoder *self, const uint8_t *bytes, size_t len_bytes) {
+  self->out.cinfo.err = jpeg_std_error(&self->out.errors);
+  self->out.errors.error_exit = on_error;
+  self->out.errors.emit_message = on_message;
+  self->out.cinfo.client_data = &self->out;
+  self->in.err = jpeg_std_error(&self->in_errors);
+  self->in_errors.error_exit = on_error;
+  self->in_errors.emit_message = on_warning;
+  self->in.client_data = &self->out;
+  self->progress.progress_monitor = on_scan;
+  if (setjmp(self->out.failed))
+    return 0;
+  transcode(self, bytes, len_bytes);
+  return 1;
+}
+
+/* Writes the coefficients of a JPEG as a baseline one. 0, with *out to be freed; or 1, with a message. */
+int wf_jpeg_to_baseline(
+    const uint8_t *bytes, size_t len_bytes, uint8_t **out, size_t *out_len_bytes, char *message, size_t message_bytes) {
+  transcoder *self = calloc(1, sizeof *self);
+  int done = self && transcode_or_fail(self, bytes, len_bytes);
+  if (self) {
+    jpeg_destroy_compress(&self->out.cinfo);
+    jpeg_destroy_decompress(&self->in);
+  }
+  if (done) {
+    *out = self->out.bytes;
+    *out_len_bytes = self->out.len_bytes;
+  } else {
+    snprintf(message, message_bytes, "%s", self && self->out.message[0] ? self->out.message : "out of memory");
+    if (self)
+      free(self->out.bytes);
+  }
+  free(self);
+  return !done;
+}

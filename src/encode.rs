@@ -101,6 +101,14 @@ unsafe extern "C" {
         message: *mut c_char,
         message_bytes: usize,
     ) -> c_int;
+    fn wf_jpeg_to_baseline(
+        bytes: *const u8,
+        len_bytes: usize,
+        out: *mut *mut u8,
+        out_len_bytes: *mut usize,
+        message: *mut c_char,
+        message_bytes: usize,
+    ) -> c_int;
     fn wf_jpeg_encoded_free(bytes: *mut u8);
 }
 
@@ -165,13 +173,46 @@ pub fn encode_jpeg(picture: &Picture, options: &JpegOptions) -> Result<Vec<u8>> 
         let text = unsafe { CStr::from_ptr(message.as_ptr()) };
         return Err(refuse("options", "a combination that libjpeg can write", text.to_string_lossy().into_owned()));
     }
-    // SAFETY: on success `bytes` points to `len_bytes` initialised bytes that are ours until freed, once.
-    let encoded = unsafe {
-        let encoded = std::slice::from_raw_parts(bytes, len_bytes).to_vec();
+    // SAFETY: the shim has handed this memory over.
+    Ok(unsafe { taken(bytes, len_bytes) })
+}
+
+/// Copies what the shim has written and frees it.
+///
+/// # Safety
+/// `bytes` points to `len_bytes` initialised bytes that the shim has handed over, which nothing else uses.
+unsafe fn taken(bytes: *mut u8, len_bytes: usize) -> Vec<u8> {
+    // SAFETY: as the caller promises; the memory is freed once, after the copy.
+    unsafe {
+        let copy = std::slice::from_raw_parts(bytes, len_bytes).to_vec();
         wf_jpeg_encoded_free(bytes);
-        encoded
+        copy
+    }
+}
+
+/// A progressive JPEG as a baseline one: the same coefficients, so the same pixels, and all segments. The caller has
+/// checked its size, since all coefficients are in memory at once.
+pub(crate) fn to_baseline(jpeg: &[u8]) -> Result<Vec<u8>> {
+    let (mut bytes, mut len_bytes, mut message) = (ptr::null_mut(), 0, [0 as c_char; 256]);
+    // SAFETY: `jpeg` outlives the call, which reads no byte behind its length. The out pointers are valid, and the
+    // message buffer has the length given.
+    let status = unsafe {
+        wf_jpeg_to_baseline(
+            jpeg.as_ptr(),
+            jpeg.len(),
+            &raw mut bytes,
+            &raw mut len_bytes,
+            message.as_mut_ptr(),
+            message.len(),
+        )
     };
-    Ok(encoded)
+    if status != 0 {
+        // SAFETY: the shim left a zero-terminated string in the buffer.
+        let text = unsafe { CStr::from_ptr(message.as_ptr()) };
+        return Err(Error::decode("JPEG", text.to_string_lossy()));
+    }
+    // SAFETY: the shim has handed this memory over.
+    Ok(unsafe { taken(bytes, len_bytes) })
 }
 
 /// An APP1 segment's content with one entry: the orientation.

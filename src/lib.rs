@@ -2,7 +2,8 @@
 //!
 //! A [`Pipeline`] reads encoded pictures (JPEG, PNG, WebP) from a [`Source`], decodes the parts that are needed,
 //! augments them, and delivers batches in order from worker threads. Results equal those of Pillow and torchvision byte
-//! for byte. Everything runs on the CPU today; the GPU path is the next step, and [`Device::Cuda`] is refused until then.
+//! for byte. It runs on the CPU, or on a CUDA device ([`Device::Cuda`]), where batches stay for a trainer on the same
+//! device; with [`DecodePath::Cpu`] the bytes are the same.
 //!
 //! ```
 //! use warpfeed::*;
@@ -41,7 +42,9 @@
 //! | random operations | [`random_resized_crop`] and the other functions, [`RandomOp`], [`Augmentation`] for your own |
 //! | explicit operations | [`Op`], [`Pipeline::recipe`], [`apply`] |
 //! | running it | [`Pipeline::epoch`], [`Epoch`], [`Batch`], [`Tensor`], [`Stats`] |
-//! | the order of samples | [`Sampler`], [`Shard`] |
+//! | a GPU | [`Device`], [`DecodePath`], [`CudaBuffer`] |
+//! | the order of samples | [`Sampler`], [`Shard`], [`Rank`] for processes that train together |
+//! | going on after an end | [`EpochState`], [`Pipeline::resume`] |
 //! | single pictures | [`probe`], [`Decoder`], [`Picture`], [`encode_jpeg`], [`contact_sheet`], [`write_png`], [`write_npy`] |
 //! | measuring | [`experiment`], [`doctor`](doctor()) |
 //!
@@ -79,8 +82,10 @@ mod encode;
 mod error;
 pub mod experiment;
 mod npy;
+pub mod pack;
 mod picture;
 mod pipeline;
+mod rank;
 mod recipe;
 mod sampler;
 mod sheet;
@@ -102,6 +107,7 @@ pub use picture::{Picture, Pixel, Rect, Size};
 pub use pipeline::{
     BadSample, Batch, Builder, Epoch, EpochState, LastBatch, MemoryBound, OnError, Orientation, Pipeline, Stats,
 };
+pub use rank::Rank;
 pub use recipe::Strategy;
 pub use recipe::draw::Draw;
 pub use recipe::filter::PassOrder;
@@ -114,7 +120,10 @@ pub use recipe::random::{
 };
 pub use sampler::{Even, Order, Sampler, Shard};
 pub use sheet::{contact_sheet, write_png};
-pub use source::{EncodedPictures, ImageFolder, ListFile, MAX_ENCODED_BYTES, Source, open};
+pub use source::{
+    EncodedPictures, IdxFile, ImageFolder, ListFile, MAX_ENCODED_BYTES, OpenOptions, RecordFormat, RecordOptions,
+    RecordShards, Source, SourceFormat, open,
+};
 pub use tensor::{DType, Element, Layout, Tensor};
 
 /// The Rust code of the README compiles.

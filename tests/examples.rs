@@ -16,6 +16,12 @@ fn build(profile: &Path) {
         "--manifest-path",
         concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"),
     ]);
+    // With the features of this test, so that nothing is built twice.
+    for (feature, on) in [("candle", cfg!(feature = "candle")), ("dlpack", cfg!(feature = "dlpack"))] {
+        if on {
+            cargo.args(["--features", feature]);
+        }
+    }
     cargo.arg("--target-dir").arg(profile.parent().unwrap());
     if profile.ends_with("release") {
         cargo.arg("--release");
@@ -45,6 +51,24 @@ fn quick_start() {
 }
 
 #[test]
+fn own_step() {
+    let text = run("own_step");
+    let losses: Vec<f64> = text.lines().filter_map(|line| line.split("loss ").nth(1)?.parse().ok()).collect();
+    assert_eq!(losses.len(), 4, "{text}");
+    assert!(losses[3] < 0.2 * losses[0], "{text}");
+    assert!(text.ends_with(" % of the time\n"), "{text}");
+}
+
+#[test]
+#[cfg(feature = "candle")]
+fn train_cnn() {
+    let text = run("train_cnn");
+    let losses: Vec<f64> = text.lines().map(|line| line.split([' ', ',']).nth(3).unwrap().parse().unwrap()).collect();
+    assert_eq!(losses.len(), 8, "{text}");
+    assert!(losses[7] < 0.8 * losses[0], "{text}");
+}
+
+#[test]
 fn custom_source() {
     let text = run("custom_source");
     assert!(text.ends_with("12 pictures of 96 x 96\n"), "{text}");
@@ -61,4 +85,40 @@ fn custom_operation() {
     let grains = |line: &str| line.split(' ').nth(2).unwrap().parse::<u32>().unwrap();
     assert!(text.lines().map(grains).sum::<u32>() > 100, "{text}");
     assert_eq!(text, run("custom_operation"), "the same at every run");
+}
+
+#[test]
+fn ranks() {
+    let text = run("ranks");
+    assert!(text.starts_with("rank 0 of 1, cuda:0, 6 batches of 2, 2, 2, 2, 2, 1, 0 repeated, samples "), "{text}");
+    assert_eq!(text, run("ranks"), "the same at every run");
+}
+
+#[test]
+#[ignore = "needs mpirun (Debian's openmpi-bin): cargo test --test examples -- --ignored"]
+fn ranks_under_open_mpi_are_disjoint_complete_and_repeatable() {
+    let this = std::env::current_exe().unwrap();
+    let profile = this.ancestors().nth(2).unwrap();
+    BUILT.call_once(|| build(profile));
+    let launch = || {
+        let mut command = Command::new("mpirun");
+        command.args(["-n", "4", "--oversubscribe", "--allow-run-as-root", "--bind-to", "none"]);
+        let output = command.arg(profile.join("examples/ranks")).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let mut lines: Vec<String> = String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let lines = launch();
+    assert_eq!(lines.len(), 4, "{lines:?}");
+    let mut all = Vec::new();
+    for (rank, line) in lines.iter().enumerate() {
+        let (last, repeated) = if rank == 3 { (0, 1) } else { (1, 0) };
+        let start = format!("rank {rank} of 4, cuda:{rank}, 2 batches of 2, {last}, {repeated} repeated, samples ");
+        let indices = line.strip_prefix(&start).unwrap_or_else(|| panic!("{line}"));
+        all.extend(indices.split(' ').map(|index| index.parse::<u64>().unwrap()));
+    }
+    all.sort_unstable();
+    assert_eq!(all, (0..11).collect::<Vec<_>>(), "every sample in one rank");
+    assert_eq!(launch(), lines, "the same at every run");
 }

@@ -61,7 +61,7 @@ fn pieces_make_the_whole() {
                     .last_batch(last)
                     .on_error(policy)
                     .batch_size(2)
-                    .threads(1 + piece % 3)
+                    .threads(piece % 3)
                     .prefetch(1 + piece)
             };
             let whole = builder(1).build().unwrap();
@@ -157,4 +157,123 @@ fn what_does_not_fit_is_refused_with_what_differs() {
     // Operations, policies and output are the caller's to change.
     let other = small(source(23)).on_error(OnError::Skip).output(warpfeed::DType::U8, warpfeed::Layout::Nhwc);
     assert_eq!(all(other.build().unwrap().resume(&state).unwrap()).len(), 18);
+}
+
+/// `warpfeed run --state`, killed and started again.
+#[cfg(feature = "cli")]
+mod command {
+    use super::common::{Random, picture};
+    use serde_json::Value;
+    use std::fs;
+    use std::path::Path;
+    use std::process::{Command, Output, Stdio};
+    use std::time::{Duration, Instant};
+    use warpfeed::{JpegOptions, encode_jpeg};
+
+    fn pictures() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for i in 0..23_u64 {
+            let class = folder.path().join(format!("class-{}", i % 3));
+            fs::create_dir_all(&class).unwrap();
+            let mut bytes = encode_jpeg(&picture(60 + i as u32, 80, i), &JpegOptions::default()).unwrap();
+            if i % 11 == 7 {
+                bytes.truncate(bytes.len() / 2);
+            }
+            fs::write(class.join(format!("{i:02}.jpg")), bytes).unwrap();
+        }
+        folder
+    }
+
+    fn run(folder: &Path, options: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_warpfeed"));
+        command.arg("run").arg(folder).args(["--json", "--digest", "--batch-size", "3"]).args(options);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn report(output: &Output) -> Value {
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// Kills the run `kills` times at random moments after it got on; its digest is that of an undisturbed one.
+    fn killed(kills: u32, epochs: &str, policy: &str) {
+        let folder = pictures();
+        let settings = ["--on-error", policy, "--epochs", epochs, "--seed", "5"];
+        let undisturbed = report(&run(folder.path(), &settings).output().unwrap());
+        let state = folder.path().join("state.json");
+        let with_state = [&settings[..], &["--state", state.to_str().unwrap()]].concat();
+        let mut random = Random(u64::from(kills) << 8 | epochs.len() as u64 + 1);
+        for kill in 0..kills {
+            let before = fs::read(&state).ok();
+            let threads = random.within(0, 4).to_string();
+            let prefetch = random.within(1, 5).to_string();
+            let options = [&with_state[..], &["--threads", &threads, "--prefetch", &prefetch]].concat();
+            let mut child = run(folder.path(), &options).spawn().unwrap();
+            let start = Instant::now();
+            while fs::read(&state).ok() == before {
+                assert!(child.try_wait().unwrap().is_none(), "kill {kill}: it ended by itself: more epochs are needed");
+                assert!(start.elapsed() < Duration::from_secs(60), "kill {kill}: it does not get on");
+            }
+            std::thread::sleep(Duration::from_micros(random.within(0, 8_000).into()));
+            child.kill().unwrap();
+            assert!(!child.wait().unwrap().success(), "kill {kill}: it ended by itself: more epochs are needed");
+        }
+        let resumed = report(&run(folder.path(), &with_state).output().unwrap());
+        assert_eq!(resumed["digest"], undisturbed["digest"]);
+        for count in ["pictures", "batches"] {
+            let together = resumed[count].as_u64().unwrap() + resumed["earlier"][count].as_u64().unwrap();
+            assert_eq!(together, undisturbed[count].as_u64().unwrap(), "{count}");
+            assert!(resumed["earlier"][count].as_u64().unwrap() > 0);
+        }
+        // Done is done.
+        let again = report(&run(folder.path(), &with_state).output().unwrap());
+        assert_eq!((&again["digest"], &again["pictures"]), (&undisturbed["digest"], &0.into()));
+    }
+
+    #[test]
+    fn a_killed_run_goes_on() {
+        killed(3, "20", "skip");
+        killed(2, "20", "substitute");
+    }
+
+    #[test]
+    #[ignore = "fifty kills take a minute: cargo test --test resume -- --ignored"]
+    fn a_run_killed_fifty_times_goes_on() {
+        killed(50, "300", "skip");
+    }
+
+    #[test]
+    fn a_file_of_another_run_is_refused_and_left_alone() {
+        let folder = pictures();
+        let state = folder.path().join("state.json");
+        let state = state.to_str().unwrap();
+        let options = |more: &[&'static str]| [&["--on-error", "skip", "--state", state], more].concat();
+        report(&run(folder.path(), &options(&["--epochs", "2"])).output().unwrap());
+        let written = fs::read(state).unwrap();
+        for (more, words) in [
+            (&["--preset", "eval"][..], &["preset train", "preset eval"][..]),
+            (&["--seed", "1", "--epochs", "3"], &["seed 0", "seed 1"]),
+            (&["--no-shuffle", "--epochs", "3"], &["not shuffled"]),
+            (&["--shard", "1/2", "--epochs", "3"], &["shard 0/1", "shard 1/2"]),
+            (&["--dtype", "u8"], &["dtype f32", "dtype u8"]),
+            (&["--last", "drop"], &["last keep", "last drop, ", "batch-size 3"]),
+            (&["--epochs", "1"], &["below 1, got epoch 1"]),
+        ] {
+            let output = run(folder.path(), &options(more)).output().unwrap();
+            let message = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(2), "{more:?}: {message}");
+            assert!(words.iter().all(|word| message.contains(word)), "{more:?}: {message}");
+            assert_eq!(fs::read(state).unwrap(), written);
+        }
+        // More of the same is no other run.
+        report(&run(folder.path(), &options(&["--epochs", "3", "--strategy", "sequential"])).output().unwrap());
+        for rubbish in ["", "{}", "[1, 2]", "\u{0}"] {
+            fs::write(state, rubbish).unwrap();
+            let output = run(folder.path(), &options(&[])).output().unwrap();
+            let message = String::from_utf8(output.stderr).unwrap();
+            assert!(output.status.code() == Some(2) && message.contains("an earlier run wrote"), "{message}");
+            assert_eq!(fs::read_to_string(state).unwrap(), rubbish);
+        }
+    }
 }

@@ -36,7 +36,8 @@ struct Range {
     uintptr_t start = 0, end = 0;
 
     bool holds(uintptr_t address, size_t bytes) const {
-        return address >= start && address < end && bytes <= end - address;
+        const uintptr_t offset = address - start, length = end - start;
+        return offset < length && bytes <= length - offset;
     }
 };
 
@@ -69,6 +70,8 @@ std::vector<Range> own_ranges() {
 
 constexpr size_t kStackBytes = 64 << 10;
 constexpr uint32_t kMaxThreads = 1024;
+// More ranges than a kernel uses at a time.
+constexpr size_t kKnown = 8;
 
 enum class State { ready, waiting, ended, faulted };
 
@@ -77,6 +80,8 @@ enum Status { done = 0, refused = 1, diverged = 2, faulted = 3 };
 
 struct Machine;
 thread_local Machine* machine = nullptr;
+// The one whose accesses are checked. No `thread_local`: to find those takes longer than the check.
+Machine* checked = nullptr;
 
 // One thread of a block. It runs kernel after kernel and never returns.
 struct Fiber {
@@ -94,7 +99,7 @@ struct Machine {
     warpfeed::Launch launch = {};
     bool running = false;
     // Ranges found lately, of which a kernel uses few at a time, and the place for the next.
-    Range known[4];
+    Range known[kKnown];
     size_t next = 0;
     std::vector<Range> own = own_ranges();
 
@@ -161,16 +166,17 @@ struct Machine {
         if (Range{stack, stack + kStackBytes}.holds(address, bytes)) {
             return true;
         }
+        Range found;
         for (const Range& range : own) {
             if (range.holds(address, bytes)) {
-                return true;
+                found = range;
             }
         }
-        Range found;
-        if (!memory.range(address, &found.start, &found.end) || !found.holds(address, bytes)) {
+        if (found.end == 0 &&
+            !(memory.range(address, &found.start, &found.end) && found.holds(address, bytes))) {
             return false;
         }
-        known[next++ % 4] = found;
+        known[next++ % kKnown] = found;
         return true;
     }
 
@@ -226,7 +232,7 @@ void report_fault(int signal) {
 
 // Before each access of a kernel. One that is refused is not made: the thread never returns.
 void check(uintptr_t address, size_t bytes, const char* access) {
-    if (!memory.range || machine->allowed(address, bytes)) {
+    if (!memory.range || checked->allowed(address, bytes)) {
         return;
     }
     char text[160];
@@ -234,7 +240,7 @@ void check(uintptr_t address, size_t bytes, const char* access) {
         text, sizeof(text), "%s of %zu bytes by thread (%u, %u, %u) of block (%u, %u, %u)", access, bytes,
         here.thread.x, here.thread.y, here.thread.z, here.block.x, here.block.y, here.block.z);
     memory.illegal(address, bytes, text);
-    machine->leave(State::faulted);
+    checked->leave(State::faulted);
 }
 
 }  // namespace
@@ -271,7 +277,7 @@ void __asan_storeN_noabort(uintptr_t address, size_t bytes) {
 
 void __asan_handle_no_return() {}
 
-// Has each access of kernels checked, before the first launch.
+// Has each access of kernels checked, before the first launch. Launches then run one at a time.
 void cuda_sim_check_with(
     bool (*range)(uintptr_t, uintptr_t*, uintptr_t*), void (*illegal)(uintptr_t, size_t, const char*)) {
     cuda_sim::memory = {range, illegal};
@@ -298,6 +304,7 @@ int cuda_sim_launch(size_t kernel, const uint32_t* grid, const uint32_t* block, 
     static const auto unreported = std::signal(SIGSEGV, report_fault);
     static_cast<void>(unreported);
     machine = &own;
+    checked = memory.range ? &own : nullptr;
     own.kernel = &kernels[kernel];
     own.launch = *launch;
     // What was there may be gone.

@@ -27,7 +27,7 @@ pub type Illegal = extern "C" fn(address: usize, bytes: usize, what: *const c_ch
 /// Has each access of kernels to memory checked before it is made, from now on. One that is refused ends the launch.
 ///
 /// # Safety
-/// No kernel is running.
+/// No kernel is running, and from now on never two at a time.
 pub unsafe fn check_with(range: Range, illegal: Illegal) {
     // SAFETY: the caller's promise; functions stay where they are.
     unsafe { cuda_sim_check_with(range, illegal) };

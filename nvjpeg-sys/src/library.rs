@@ -25,6 +25,9 @@ const ANY: &str = if cfg!(windows) { "nvjpeg64_*.dll" } else { "libnvjpeg.so*" }
 /// The folder of CUDA's packages for this processor, below the toolkit's `targets`.
 const TARGET: &str = if cfg!(target_arch = "aarch64") { "sbsa-linux" } else { "x86_64-linux" };
 
+/// Environments in the working folder: the usual one, and the one that warpfeed's scripts/setup makes.
+const LOCAL: [&str; 2] = [".venv", ".cuda"];
+
 const REMEDY: &str = "install the CUDA toolkit, or run `pip install nvidia-nvjpeg` in the active Python environment, \
                       or set WARPFEED_NVJPEG to the path of libnvjpeg.so.13";
 
@@ -175,7 +178,7 @@ struct Inner {
 impl Library {
     /// Finds and loads nvJPEG: what `$WARPFEED_NVJPEG` names, and nothing else if it is set; or else the first in the
     /// loader's path, the usual CUDA folders, and the active Python environment (`$VIRTUAL_ENV`, `$CONDA_PREFIX`,
-    /// `./.venv`).
+    /// `./.venv`, `./.cuda`).
     ///
     /// No driver and no device are needed for this.
     ///
@@ -344,7 +347,7 @@ fn candidates(variable: &dyn Fn(&str) -> Option<OsString>, local: &Path) -> Vec<
             paths.extend(in_folder(&folder));
         }
     }
-    for environment in ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(set).chain([PathBuf::from(".venv")]) {
+    for environment in ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(set).chain(LOCAL.map(PathBuf::from)) {
         // Conda's own packages are in its lib, PyPI's below site-packages.
         paths.extend(in_folder(&environment.join("lib")));
         let wheels = wheel_folders(&environment);

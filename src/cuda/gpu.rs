@@ -12,7 +12,7 @@ use super::flight::{Flight, Prepared};
 use super::image;
 use super::kernel::{self, Call, Kernels};
 use super::lower::{self, Form, Image, Lowering, packed_bytes};
-use super::nvjpeg::{Encoded, EngineJob, HybridDecoder, Nvjpeg};
+use super::nvjpeg::{Encoded, EngineJob, HybridDecoder, Nvjpeg, Queued};
 use super::output::{Buffer, CudaBuffer, Pool};
 use super::route::{Route, Router};
 use crate::cpu::executor::{Executor, Job};
@@ -110,6 +110,8 @@ pub(crate) struct Sample<'a> {
     pub(crate) header: &'a Header,
     /// The recipe, orientation included.
     pub(crate) ops: &'a [Op],
+    /// Whether the engines may decode it, which shows only with the whole batch whether they can.
+    pub(crate) engines: bool,
 }
 
 /// A worker thread's decoders and memory, kept over samples.
@@ -304,7 +306,7 @@ impl Gpu {
         encoded: Encoded,
         sample: &Sample<'_>,
     ) -> Result<Times> {
-        let Sample { place, header, ops } = *sample;
+        let Sample { place, header, ops, engines } = *sample;
         if worker.chunk_of != flight.number {
             (worker.chunk, worker.chunk_of) = (Chunk::default(), flight.number);
         }
@@ -333,7 +335,7 @@ impl Gpu {
         let planning = start.elapsed();
 
         let start = Instant::now();
-        let (image, engine_job) = self.decode(worker, flight, encoded, header, part)?;
+        let (image, engine_job) = self.decode(worker, flight, encoded, header, part, engines)?;
         let decode = start.elapsed();
 
         let start = Instant::now();
@@ -355,11 +357,12 @@ impl Gpu {
         encoded: Encoded,
         header: &Header,
         part: Rect,
+        engines: bool,
     ) -> Result<(Image, Option<EngineJob>)> {
         let size = header.size;
         let whole = |address| Image { address, pitch_bytes: 3 * size.width, whole: size, part: Rect::full(size) };
         let mut encoded = encoded;
-        let mut route = self.router.route(header);
+        let mut route = self.router.route(header, engines);
         let len_bytes = encoded.bytes().len();
         if route == Route::Engines && worker.hybrid.as_mut().is_some_and(|h| h.agrees(&encoded, size).unwrap_or(false))
         {
@@ -373,7 +376,7 @@ impl Gpu {
             let destination = flight.arena.scratch(packed_bytes(size))?;
             let start = Instant::now();
             match hybrid.decode(encoded, destination, size) {
-                Ok((event, buffer)) => {
+                Ok(Queued { event, buffer }) => {
                     self.router.measured(Route::Hybrid, len_bytes, start.elapsed());
                     worker.decoded.hybrid += 1;
                     buffer.into_iter().for_each(|buffer| self.give_buffer(buffer));
@@ -381,7 +384,7 @@ impl Gpu {
                     return Ok((whole(destination), None));
                 }
                 // Whatever nvJPEG has against it, the CPU says whether the picture is bad.
-                Err((_, back)) => encoded = back,
+                Err(back) => encoded = back,
             }
         }
         let start = Instant::now();
@@ -514,7 +517,7 @@ impl Gpu {
         labels: &[u32],
         padding: usize,
     ) -> Result<CudaBuffer> {
-        let buffer = match self.outputs.take() {
+        let buffer = match self.outputs.take(&self.compute) {
             Ok(buffer) => buffer,
             Err(error) => {
                 self.abandon(flight);

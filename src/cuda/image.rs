@@ -1,9 +1,105 @@
-//! Where the kernels come from.
+//! The compiled kernels: one fat binary of all of kernels/*.cu, which build.rs makes and this embeds.
+
 use crate::error::{Error, Result};
 use std::borrow::Cow;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
+use std::path::PathBuf;
+
+/// Names a file to load instead of what is embedded: a fat binary, or a cubin for the device.
+pub(crate) const PATH_VARIABLE: &str = "WARPFEED_KERNELS";
+
+/// What build.rs made; empty where it found no compiler.
+static EMBEDDED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/kernels.fatbin"));
+
+/// Many times the size of all kernels for all cards: what is longer is another file.
+const LIMIT_BYTES: u64 = 64 << 20;
+
+/// How kernels get in.
+pub(crate) const REMEDY: &str = "get NVIDIA's compiler and rebuild: scripts/setup in a checkout, the CUDA toolkit \
+    anywhere (cargo clean -p warpfeed makes cargo look again); or name a compiled image by WARPFEED_KERNELS";
+
+/// The image to load: the file that `$WARPFEED_KERNELS` names if it is set, else what is embedded.
+///
+/// # Errors
+/// [`Error::Device`] if nothing is embedded, with the reason and the remedy, or if the file cannot be read or has more
+/// than 64 MiB.
 pub(crate) fn image() -> Result<Cow<'static, [u8]>> {
-    match std::env::var_os("WARPFEED_KERNELS") {
-        Some(path) => std::fs::read(&path).map(Cow::Owned).map_err(Error::io("read", path)),
-        None => Err(Error::Device { call: "load the kernels".into(), message: "none".into() }),
+    choose(path(), EMBEDDED)
+}
+
+/// The file that `$WARPFEED_KERNELS` names.
+pub(crate) fn path() -> Option<PathBuf> {
+    std::env::var_os(PATH_VARIABLE).filter(|path: &OsString| !path.is_empty()).map(PathBuf::from)
+}
+
+/// The compute capabilities that machine code is embedded for, ascending, as 90 for 9.0; PTX is that of the first. None
+/// where no kernels are embedded.
+pub(crate) fn architectures() -> impl Iterator<Item = u32> {
+    env!("WARPFEED_ARCHITECTURES").split(' ').filter_map(|number| number.parse().ok())
+}
+
+/// The version of the compiler that made what is embedded, as `"13.0"`; empty where no kernels are.
+pub(crate) fn compiler() -> &'static str {
+    env!("WARPFEED_CUDA_VERSION")
+}
+
+/// Why no kernels are embedded, where none are.
+pub(crate) fn lack() -> Option<&'static str> {
+    Some(env!("WARPFEED_WITHOUT_KERNELS")).filter(|lack| !lack.is_empty())
+}
+
+fn choose(path: Option<PathBuf>, embedded: &'static [u8]) -> Result<Cow<'static, [u8]>> {
+    let error = |message| Error::Device { call: "load the CUDA kernels".to_owned(), message };
+    let Some(path) = path else {
+        return match lack() {
+            _ if !embedded.is_empty() => Ok(Cow::Borrowed(embedded)),
+            lack => Err(error(format!("warpfeed was built without them ({}): {REMEDY}", lack.unwrap_or("none")))),
+        };
+    };
+    let mut bytes = Vec::new();
+    let read = File::open(&path).and_then(|file| file.take(LIMIT_BYTES + 1).read_to_end(&mut bytes));
+    let named = || format!("{}, which {PATH_VARIABLE} names,", path.display());
+    read.map_err(|reason| error(format!("{} cannot be read: {reason}", named())))?;
+    if bytes.len() as u64 > LIMIT_BYTES {
+        return Err(error(format!("{} has more than {LIMIT_BYTES} bytes: it is no image of kernels/*.cu", named())));
+    }
+    Ok(Cow::Owned(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_embedded_is_a_fat_binary_for_these_architectures_or_the_reason_is_known() {
+        assert_eq!(EMBEDDED.is_empty(), lack().is_some());
+        assert_eq!(EMBEDDED.is_empty(), architectures().next().is_none());
+        assert_eq!(EMBEDDED.is_empty(), compiler().is_empty());
+        assert!(architectures().is_sorted());
+        if !EMBEDDED.is_empty() {
+            assert_eq!(EMBEDDED[..4], 0xBA55_ED50_u32.to_le_bytes(), "a fat binary's first word");
+        }
+    }
+
+    #[test]
+    fn a_build_without_kernels_says_how_to_get_them() {
+        let error = choose(None, &[]).unwrap_err();
+        assert!(error.is_device());
+        assert!(error.to_string().contains("scripts/setup"), "{error}");
+    }
+
+    #[test]
+    fn the_file_named_comes_before_what_is_embedded() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("image");
+        let refused = |file: &PathBuf| choose(Some(file.clone()), b"embedded").unwrap_err().to_string();
+        assert!(refused(&file).contains(PATH_VARIABLE));
+        std::fs::write(&file, b"named").unwrap();
+        assert_eq!(*choose(Some(file.clone()), b"embedded").unwrap(), *b"named");
+        File::create(&file).unwrap().set_len(LIMIT_BYTES + 1).unwrap(); // sparse
+        assert!(refused(&file).contains("67108864"));
+        assert_eq!(*choose(None, b"embedded").unwrap(), *b"embedded");
     }
 }

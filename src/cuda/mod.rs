@@ -2,9 +2,10 @@
 //!
 //! `gpu` is what a pipeline uses; `flight` one batch on its way; `lower` turns plans into calls and `kernel` calls into
 //! launches; `nvjpeg` and `route` decode; `arena` and `output` are memory; `driver` is CUDA's driver, `image` where the
-//! kernels come from, `params` what they are handed.
+//! kernels come from, `params` what they are handed; `doctor` says what a machine has of all this.
 
 mod arena;
+pub(crate) mod doctor;
 mod driver;
 mod flight;
 pub(crate) mod gpu;

@@ -53,12 +53,12 @@ impl Router {
         Self { path, hybrid, engines, threads: threads as f64, balance: Mutex::default() }
     }
 
-    /// Where this picture goes.
-    pub(super) fn route(&self, header: &Header) -> Route {
+    /// Where this picture goes; to the engines only if it may.
+    pub(super) fn route(&self, header: &Header, engines: bool) -> Route {
         if !self.hybrid || !header.is_jpeg_for_nvjpeg() {
             return Route::Cpu;
         }
-        let engines = self.engines && header.is_jpeg_for_engines();
+        let engines = engines && self.engines && header.is_jpeg_for_engines();
         match self.path {
             DecodePath::Cpu => Route::Cpu,
             DecodePath::Hybrid => Route::Hybrid,
@@ -111,7 +111,7 @@ impl Balance {
             }
         }
         self.host = self.host.wrapping_add(1);
-        let explore = self.host % EXPLORE == 0;
+        let explore = self.host.is_multiple_of(EXPLORE);
         match (self.cpu_ns, self.hybrid_ns) {
             (_, None) => Route::Hybrid,
             (None, _) => Route::Cpu,
@@ -161,15 +161,15 @@ mod tests {
         let cmyk = jpeg(&JpegOptions { color: crate::JpegColor::Cmyk, ..JpegOptions::default() });
         let routes = |path, engines| {
             let router = Router::new(path, true, engines, 2);
-            [&baseline, &progressive, &cmyk].map(|header| router.route(header))
+            [&baseline, &progressive, &cmyk].map(|header| router.route(header, true))
         };
         assert_eq!(routes(DecodePath::Cpu, true), [Route::Cpu; 3]);
         assert_eq!(routes(DecodePath::Hybrid, true), [Route::Hybrid, Route::Hybrid, Route::Cpu]);
         assert_eq!(routes(DecodePath::Hardware, true), [Route::Engines, Route::Hybrid, Route::Cpu]);
         assert_eq!(routes(DecodePath::Hardware, false), [Route::Hybrid, Route::Hybrid, Route::Cpu]);
-        assert_eq!(Router::new(DecodePath::Auto, false, false, 2).route(&baseline), Route::Cpu);
+        assert_eq!(Router::new(DecodePath::Auto, false, false, 2).route(&baseline, true), Route::Cpu);
         let odd = jpeg(&JpegOptions { sampling: Sampling::S440, ..JpegOptions::default() });
-        assert_eq!(Router::new(DecodePath::Hardware, true, true, 2).route(&odd), Route::Engines);
+        assert_eq!(Router::new(DecodePath::Hardware, true, true, 2).route(&odd, true), Route::Engines);
     }
 
     /// Of 1,000 pictures, how many go where once these times are known.
@@ -181,7 +181,7 @@ mod tests {
         router.engines_took(1, engine_us / 1e3);
         let mut counts = [0; 3];
         for _ in 0..1_000 {
-            let route = router.route(&header);
+            let route = router.route(&header, true);
             counts[route as usize] += 1;
             let time = if route == Route::Cpu { cpu_us } else { hybrid_us };
             router.measured(route, 1_000, Duration::from_micros(time));

@@ -154,7 +154,7 @@ fn supported(header: &Header) -> Result<()> {
 
 /// Whether an end-of-image marker stands behind the start of the first scan. In whole files it is at the very end.
 /// Entropy-coded data hold no such pair of bytes: a 0xFF there is followed by 0.
-fn has_end(bytes: &[u8], scan_offset_bytes: usize) -> bool {
+pub(crate) fn has_end(bytes: &[u8], scan_offset_bytes: usize) -> bool {
     let data = bytes.get(scan_offset_bytes..).unwrap_or_default();
     data.windows(2).rev().any(|pair| pair == [0xFF, 0xD9])
 }

@@ -2,9 +2,11 @@
 
 mod jpeg;
 mod lossless;
+mod pnm;
 mod probe;
 
-pub(crate) use jpeg::simd;
+pub(crate) use jpeg::{has_end, simd};
+pub(crate) use pnm::written as pnm_header;
 pub use probe::probe;
 
 use crate::error::{Error, Result};
@@ -20,6 +22,8 @@ pub enum Format {
     Png,
     /// WebP, lossy or lossless; of an animation, the first picture.
     WebP,
+    /// PNM, binary, with one or three channels of 8 bits: .pgm and .ppm.
+    Pnm,
 }
 
 /// What a picture's header says.
@@ -46,8 +50,8 @@ pub struct Header {
     pub(crate) rgb: bool,
     /// Second byte of a JPEG's frame marker.
     pub(crate) process: u8,
-    /// Where the data of a JPEG's first scan start.
-    scan_offset_bytes: usize,
+    /// Where the data of a JPEG's first scan start, or the pixels of a PNM.
+    pub(crate) scan_offset_bytes: usize,
 }
 
 /// Decodes pictures, one after the other; one for each thread.
@@ -108,6 +112,7 @@ impl Decoder {
         match header.format {
             Format::Jpeg => self.jpeg.decode(bytes, header, part, accept_truncated, out),
             Format::Png | Format::WebP => lossless::decode(bytes, header, part, out),
+            Format::Pnm => pnm::decode(bytes, header, part, out),
         }
     }
 }

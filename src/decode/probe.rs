@@ -1,6 +1,6 @@
 //! Headers: size, orientation and layout of a picture, without decoding it.
 
-use super::{Format, Header};
+use super::{Format, Header, pnm};
 use crate::error::{Error, Result};
 use crate::picture::Size;
 use image::metadata::Orientation;
@@ -8,7 +8,7 @@ use image::metadata::Orientation;
 /// Reads a picture's header: its format, size, orientation and layout. Allocates nothing.
 ///
 /// # Errors
-/// [`Error::Decode`] if the bytes are no JPEG, PNG or WebP picture, or end inside the header.
+/// [`Error::Decode`] if the bytes are no JPEG, PNG, WebP or PNM picture, or end inside the header.
 ///
 /// # Examples
 /// ```
@@ -28,11 +28,13 @@ pub fn probe(bytes: &[u8]) -> Result<Header> {
         png(bytes).ok_or_else(|| incomplete("PNG"))?
     } else if bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP") {
         webp(bytes).ok_or_else(|| incomplete("WebP"))?
+    } else if bytes.starts_with(b"P5") || bytes.starts_with(b"P6") {
+        pnm(bytes).ok_or_else(|| incomplete("PNM"))?
     } else if bytes.is_empty() {
         Err(Error::decode("picture", "there are no bytes"))
     } else {
         let start = &bytes[..bytes.len().min(4)];
-        Err(Error::decode("picture", format!("no JPEG, PNG or WebP: the bytes start with {start:02x?}")))
+        Err(Error::decode("picture", format!("no JPEG, PNG, WebP or PNM: the bytes start with {start:02x?}")))
     }
 }
 
@@ -187,6 +189,15 @@ fn png(bytes: &[u8]) -> Option<Result<Header>> {
         }
     }
     Some(Ok(this))
+}
+
+fn pnm(bytes: &[u8]) -> Option<Result<Header>> {
+    let found = pnm::header(bytes)?;
+    Some(found.map(|(size, components, start)| Header {
+        components,
+        scan_offset_bytes: start,
+        ..header(Format::Pnm, size.width, size.height)
+    }))
 }
 
 /// Reads the size from whichever of the three kinds of first chunk there is; then passes on to an EXIF chunk.

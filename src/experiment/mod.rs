@@ -1,6 +1,18 @@
 //! Measuring pipelines, and pictures to measure them on.
 
+pub mod augment_load;
+pub mod configurations;
+pub mod diagnose;
+pub mod environment;
+pub mod events;
+mod nvml;
+pub mod peers;
 pub mod preview;
+pub mod report;
 pub mod run;
 pub mod step;
+pub mod subject;
 pub mod synth;
+pub mod train;
+pub mod usage;
+pub mod workers;

@@ -1,12 +1,16 @@
 //! Runs a pipeline over whole epochs and measures it.
 
+use crate::atomic;
 use crate::device::Device;
-use crate::error::Result;
-use crate::pipeline::{BadSample, Batch, Pipeline, Stats};
-use serde::Serialize;
+use crate::error::{Error, Result};
+use crate::pipeline::{BadSample, Batch, EpochState, Pipeline, Stats};
+use serde::{Deserialize, Serialize};
+use sha2::digest::common::hazmat::SerializableState;
 use sha2::{Digest as _, Sha256};
 use std::fmt::Write as _;
+use std::io;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// SHA-256 over samples in delivery order: each sample's label (`u32`, little endian) and output bytes, padding left
@@ -41,12 +45,28 @@ impl Digest {
     /// The digest as 64 hexadecimal digits.
     #[must_use]
     pub fn finish(self) -> String {
-        self.hash.finalize().iter().fold(String::with_capacity(64), |mut text, byte| {
-            // Writing to a string cannot fail.
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
+        hexadecimal(&self.hash.finalize())
     }
+
+    /// SHA-256 in the middle of its work, to be written down.
+    fn unfinished(&self) -> String {
+        hexadecimal(&self.hash.serialize())
+    }
+
+    fn from_unfinished(text: &str) -> Option<Self> {
+        let byte = |i| u8::from_str_radix(text.get(i..i + 2)?, 16).ok();
+        let bytes = (0..text.len()).step_by(2).map(byte).collect::<Option<Vec<u8>>>()?;
+        let hash = Sha256::deserialize(&bytes.as_slice().try_into().ok()?).ok()?;
+        Some(Self { hash })
+    }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 /// Seconds spent in each stage. Those of several threads add up.
@@ -125,9 +145,77 @@ pub struct RunReport {
     pub bad_count: u64,
     /// The first 1,000 of them of each epoch.
     pub bad: Vec<BadSample>,
+    /// What earlier processes of the same run had delivered before; everything else in here but the digest is this
+    /// process's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub earlier: Option<Earlier>,
     /// [`Digest`] of everything delivered, if asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
+}
+
+/// What a run had delivered when it was ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Earlier {
+    /// Samples, padding not counted.
+    pub pictures: u64,
+    /// Batches.
+    pub batches: u64,
+}
+
+/// Where a run writes down how far it is, after every batch, and goes on from.
+#[derive(Debug, Clone)]
+pub struct StateFile {
+    /// The file. It appears with the first batch and stays at the end, when it says that all is done.
+    pub path: PathBuf,
+    /// What else must be as it was: compared as text with what the run began with.
+    pub settings: String,
+}
+
+/// The version of the files that are written and read.
+const STATE_VERSION: u32 = 1;
+
+/// What a state file holds.
+#[derive(Debug, Serialize, Deserialize)]
+struct RunState {
+    version: u32,
+    settings: String,
+    epoch: EpochState,
+    delivered: Earlier,
+    /// SHA-256 in the middle of its work, in hexadecimal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    digest: Option<String>,
+}
+
+impl StateFile {
+    /// What an earlier process left; `None` if there is no file.
+    fn read(&self) -> Result<Option<RunState>> {
+        let text = match std::fs::read_to_string(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            other => other.map_err(Error::io("read", &self.path))?,
+        };
+        let refused = |expected: String, got: String| {
+            let got =
+                format!("{got} in {}: go on with the same, or remove the file to begin anew", self.path.display());
+            Err(Error::parameter("run", "state", expected, got))
+        };
+        let state: RunState = match serde_json::from_str(&text) {
+            Ok(state) => state,
+            Err(error) => return refused("a file that an earlier run wrote".to_owned(), error.to_string()),
+        };
+        if state.version != STATE_VERSION {
+            return refused(format!("of version {STATE_VERSION}"), format!("version {}", state.version));
+        }
+        if state.settings != self.settings {
+            return refused(format!("of a run with {}", self.settings), state.settings);
+        }
+        Ok(Some(state))
+    }
+
+    fn write(&self, state: &RunState) -> Result<()> {
+        atomic::write(&self.path, |file| serde_json::to_writer(file, state).map_err(io::Error::from))
+    }
 }
 
 /// Runs `epochs` of a pipeline to their ends. `started` is when [`RunReport::first_batch_s`] begins to count;
@@ -155,16 +243,92 @@ pub fn run(
     started: Instant,
     progress: &mut dyn FnMut(u64),
 ) -> Result<RunReport> {
+    run_epochs(pipeline, epochs, digest, None, started, progress)
+}
+
+/// The same, but going on from where `file` says that an earlier process ended, be it by a signal, and keeping it up to
+/// date: what all processes deliver together is what one undisturbed run delivers, and so is the digest. A process
+/// that ends after a batch was delivered and before that is written down delivers this batch again.
+///
+/// # Errors
+/// Those of [`run`]; [`Error::Parameter`] with what differs if the file is of another run; [`Error::Io`] if it cannot be
+/// read or written.
+///
+/// ```
+/// use std::time::Instant;
+/// use warpfeed::*;
+/// use warpfeed::experiment::run::{StateFile, run, run_with_state};
+///
+/// let jpeg = encode_jpeg(&Picture::new(Size::new(40, 30)), &JpegOptions::default())?;
+/// let pipeline = Pipeline::builder(EncodedPictures::new((0..5).map(|label| (jpeg.clone(), label))));
+/// let pipeline = pipeline.batch_size(2).center_crop(8).build()?;
+/// let folder = tempfile::tempdir().unwrap();
+/// let file = StateFile { path: folder.path().join("state.json"), settings: "crop of 8".into() };
+///
+/// let first = run_with_state(&pipeline, 0..1, true, &file, Instant::now(), &mut |_pictures| {})?;
+/// assert_eq!((first.pictures, first.earlier), (5, None));
+/// // A second epoch more.
+/// let second = run_with_state(&pipeline, 0..2, true, &file, Instant::now(), &mut |_pictures| {})?;
+/// assert_eq!((second.pictures, second.earlier.unwrap().pictures), (5, 5));
+/// let undisturbed = run(&pipeline, 0..2, true, Instant::now(), &mut |_pictures| {})?;
+/// assert_eq!(second.digest, undisturbed.digest);
+/// # Ok::<(), Error>(())
+/// ```
+pub fn run_with_state(
+    pipeline: &Pipeline,
+    epochs: Range<u64>,
+    digest: bool,
+    file: &StateFile,
+    started: Instant,
+    progress: &mut dyn FnMut(u64),
+) -> Result<RunReport> {
+    run_epochs(pipeline, epochs, digest, Some(file), started, progress)
+}
+
+fn run_epochs(
+    pipeline: &Pipeline,
+    epochs: Range<u64>,
+    digest: bool,
+    file: Option<&StateFile>,
+    started: Instant,
+    progress: &mut dyn FnMut(u64),
+) -> Result<RunReport> {
     let mut stats = Stats::default();
     let (mut bad, mut first_batch) = (Vec::new(), None);
     let mut hash = digest.then(Digest::default);
     // The one before the current, until the device is done with the last.
     let mut last: Option<Batch> = None;
     let begin = Instant::now();
-    let count = epochs.end.saturating_sub(epochs.start);
-    for number in epochs {
-        let mut epoch = pipeline.epoch(number);
-        for batch in epoch.by_ref() {
+    let found = file.map(StateFile::read).transpose()?.flatten();
+    let earlier = found.as_ref().map(|found| found.delivered);
+    if let (Some(hash), Some(found)) = (&mut hash, &found) {
+        let unfinished = found.digest.as_deref().and_then(Digest::from_unfinished);
+        *hash = unfinished.ok_or_else(|| {
+            let got = "one without it: leave the digest out, or remove the file to begin anew";
+            Error::parameter("run", "state", "of a run with a digest", got)
+        })?;
+    }
+    let mut resumed = found.map(|found| found.epoch);
+    let mut delivered = earlier.unwrap_or_default();
+    if delivered.pictures > 0 {
+        progress(delivered.pictures);
+    }
+    let start = resumed.as_ref().map_or(epochs.start, EpochState::epoch);
+    if resumed.is_some() && !epochs.contains(&start) {
+        let expected = format!("in one of the epochs from {} to below {}", epochs.start, epochs.end);
+        return Err(Error::parameter("run", "state", expected, format!("epoch {start}")));
+    }
+    for number in start..epochs.end {
+        let mut epoch = match resumed.take() {
+            Some(state) => pipeline.resume(&state)?,
+            None => pipeline.epoch(number),
+        };
+        let save = |epoch: EpochState, delivered: Earlier, hash: &Option<Digest>| {
+            let Some(file) = file else { return Ok(()) };
+            let (settings, digest) = (file.settings.clone(), hash.as_ref().map(Digest::unfinished));
+            file.write(&RunState { version: STATE_VERSION, settings, epoch, delivered, digest })
+        };
+        while let Some(batch) = epoch.next() {
             let batch = batch?;
             if first_batch.is_none() {
                 batch.images().synchronize()?;
@@ -173,9 +337,14 @@ pub fn run(
             if let Some(hash) = &mut hash {
                 hash.add(&batch)?;
             }
-            progress((batch.len() - batch.padding()) as u64);
+            let pictures = (batch.len() - batch.padding()) as u64;
+            delivered = Earlier { pictures: delivered.pictures + pictures, batches: delivered.batches + 1 };
+            save(epoch.state(), delivered, &hash)?;
+            progress(pictures);
             last = Some(batch);
         }
+        // At the end all of a batch may have been skipped.
+        save(epoch.state(), delivered, &hash)?;
         stats += epoch.stats();
         bad.append(&mut epoch.bad());
     }
@@ -186,7 +355,7 @@ pub fn run(
     Ok(RunReport {
         pictures: stats.pictures,
         batches: stats.batches,
-        epochs: count,
+        epochs: epochs.end.saturating_sub(epochs.start),
         seconds,
         pictures_per_s: stats.pictures as f64 / seconds.max(f64::MIN_POSITIVE),
         first_batch_s: first_batch.map(|time: Duration| time.as_secs_f64()),
@@ -204,6 +373,7 @@ pub fn run(
         stages: stats.into(),
         bad_count: stats.bad,
         bad,
+        earlier,
         digest: hash.map(Digest::finish),
     })
 }

@@ -25,7 +25,7 @@ use std::time::Instant;
 const KEPT_BAD_SAMPLES: usize = 1_000;
 
 /// A sample that could not be used.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct BadSample {
     /// Its path or name.
@@ -420,7 +420,7 @@ impl Shared {
         let mut store = match store {
             Some(Store::Host(slots)) => Filled::Host(slots.into_buffer()),
             Some(Store::Cuda(takeoff)) => match Arc::into_inner(takeoff).and_then(OnceLock::into_inner) {
-                Some(Ok(flight)) => Filled::Cuda(flight),
+                Some(Ok(flight)) => Filled::Cuda(Box::new(flight)),
                 // Its error is every sample's; or no sample got so far.
                 Some(Err(_)) | None => Filled::Nothing,
             },
@@ -466,7 +466,7 @@ impl Shared {
                 compact(buffer.as_bytes_mut(), inner.slot_bytes(), &places, repeated);
                 Storage::Host(buffer)
             }
-            (Filled::Cuda(flight), Some(gpu)) => Storage::Cuda(gpu.submit(flight, &places, &labels, repeated)?),
+            (Filled::Cuda(flight), Some(gpu)) => Storage::Cuda(gpu.submit(*flight, &places, &labels, repeated)?),
             _ => return Err(Error::Device { call: "make a batch".into(), message: "it has no memory".into() }),
         };
         let padding = labels.len() - pictures;
@@ -483,18 +483,14 @@ impl Shared {
         flight: &mut Flight,
         samples: &mut [Slot],
     ) -> Result<()> {
-        loop {
-            let (bad, decoded) = gpu.decode_on_engines(flight)?;
-            self.counters.add_decoded(decoded);
-            if bad.is_empty() {
-                return Ok(());
-            }
-            for (i, error) in bad {
-                if let Slot::Done { index, .. } = samples[i] {
-                    samples[i] = worker.instead(self, index, error, &mut Target::Cuda(flight, i));
-                }
+        let (bad, decoded) = gpu.decode_on_engines(flight)?;
+        self.counters.add_decoded(decoded);
+        for (i, error) in bad {
+            if let Slot::Done { index, .. } = samples[i] {
+                samples[i] = worker.instead(self, index, error, &mut Target::Cuda(flight, i));
             }
         }
+        Ok(())
     }
 
     /// Gives back what a batch was to be made of.
@@ -502,13 +498,13 @@ impl Shared {
         if let Some(Store::Cuda(takeoff)) = store
             && let Some(Ok(flight)) = Arc::into_inner(takeoff).and_then(OnceLock::into_inner)
         {
-            self.give_up_filled(Filled::Cuda(flight));
+            self.give_up_filled(Filled::Cuda(Box::new(flight)));
         }
     }
 
     fn give_up_filled(&self, filled: Filled) {
         if let (Filled::Cuda(flight), Some(gpu)) = (filled, &self.inner.gpu) {
-            gpu.abandon(flight);
+            gpu.abandon(*flight);
         }
     }
 
@@ -535,7 +531,7 @@ impl Shared {
 /// All samples of a batch, each in its place.
 enum Filled {
     Host(HostBuffer),
-    Cuda(Flight),
+    Cuda(Box<Flight>),
     Nothing,
 }
 

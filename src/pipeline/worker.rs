@@ -16,6 +16,7 @@ use std::time::Instant;
 const SUBSTITUTES: u32 = 16;
 
 /// One thread's decoder and memory.
+#[allow(clippy::large_enum_variant, reason = "there is one a thread, and it stays where it is")]
 pub(super) enum Worker {
     /// Runs recipes itself.
     Cpu { executor: Result<Executor>, read_buffer: Vec<u8> },
@@ -51,7 +52,7 @@ impl Worker {
 
     /// Works on the sample at one position, or on what stands in for it.
     pub(super) fn position(&mut self, shared: &Shared, index: u64, target: &mut Target<'_>) -> Slot {
-        match self.sample(shared, index, target) {
+        match self.sample(shared, index, target, true) {
             Ok(label) => Slot::Done { index, label },
             Err(error) => self.instead(shared, index, error, target),
         }
@@ -72,7 +73,7 @@ impl Worker {
                 let error = Error::decode("picture", format!("{error}; there is no other sample to take its place"));
                 return Slot::Failed(shared.sample_error(index, error));
             };
-            match self.sample(shared, other, target) {
+            match self.sample(shared, other, target, false) {
                 Ok(label) => return Slot::Done { index: other, label },
                 Err(error) if error.is_bad_sample() => {}
                 Err(error) => return Slot::Failed(shared.sample_error(other, error)),
@@ -85,8 +86,9 @@ impl Worker {
         Slot::Failed(shared.sample_error(index, error))
     }
 
-    /// Reads one sample and does the work on it, down to its place in the batch; its label.
-    fn sample(&mut self, shared: &Shared, index: u64, target: &mut Target<'_>) -> Result<u32> {
+    /// Reads one sample and does the work on it, down to its place in the batch; its label. `later`: whether part of the
+    /// work may be left to be done with the whole batch, which may then show that the sample is bad.
+    fn sample(&mut self, shared: &Shared, index: u64, target: &mut Target<'_>, later: bool) -> Result<u32> {
         match (self, target) {
             (Self::Cpu { executor, read_buffer }, Target::Host(out)) => {
                 let executor = match executor {
@@ -106,7 +108,7 @@ impl Worker {
                     Some(worker) => worker,
                     none => none.insert(gpu.worker()?),
                 };
-                on_gpu(gpu, worker, shared, index, flight, *place)?;
+                on_gpu(gpu, worker, shared, index, flight, *place, later)?;
             }
             _ => {
                 debug_assert!(false, "workers and batches are of one device");
@@ -153,13 +155,15 @@ fn on_gpu(
     index: u64,
     flight: &Flight,
     place: usize,
+    later: bool,
 ) -> Result<()> {
     let (inner, counters) = (&shared.inner, &shared.counters);
     let start = Instant::now();
     let encoded = gpu.read(&inner.source, index)?;
     counters.add_read(encoded.bytes().len(), start.elapsed());
     let (header, ops) = draw(shared, index, encoded.bytes())?;
-    let times = gpu.prepare(worker, flight, encoded, &gpu::Sample { place, header: &header, ops: &ops })?;
+    let sample = gpu::Sample { place, header: &header, ops: &ops, engines: later };
+    let times = gpu.prepare(worker, flight, encoded, &sample)?;
     counters.add_decode(times.decode);
     counters.add_augment(times.augment);
     counters.add_decoded(worker.take_decoded());

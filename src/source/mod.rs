@@ -1,12 +1,20 @@
 //! Where encoded samples come from.
 
 mod folder;
+mod idx;
 mod list;
 mod memory;
+mod open;
+pub(crate) mod records;
+mod spec;
+mod window;
 
 pub use folder::ImageFolder;
+pub use idx::IdxFile;
 pub use list::ListFile;
 pub use memory::EncodedPictures;
+pub use open::{OpenOptions, SourceFormat, open};
+pub use records::{RecordFormat, RecordOptions, RecordShards};
 
 use crate::error::{Error, Result};
 use sha2::{Digest, Sha256};
@@ -22,7 +30,7 @@ pub const MAX_ENCODED_BYTES: u64 = 256 << 20;
 /// A buffer that has grown beyond this for one giant file is given back at the next.
 const KEEP_BUFFER_BYTES: usize = 16 << 20;
 
-/// Where encoded samples come from: a number of pictures (JPEG, PNG, WebP), each with a label, that can be read in any
+/// Where encoded samples come from: a number of pictures (JPEG, PNG, WebP, PNM), each with a label, that can be read in any
 /// order and from several threads at once.
 ///
 /// Implement it to feed pictures from anywhere:
@@ -153,25 +161,6 @@ macro_rules! forward {
 
 forward!(Box<S>, Arc<S>, &S);
 
-/// Opens whatever lies at `path`: a folder as [`ImageFolder`], a file as [`ListFile`].
-///
-/// # Errors
-/// [`Error::Io`] if there is nothing or it cannot be read, and those of [`ImageFolder::open`] and [`ListFile::open`].
-///
-/// ```
-/// let folder = tempfile::tempdir().unwrap();
-/// std::fs::create_dir(folder.path().join("cat")).unwrap();
-/// std::fs::write(folder.path().join("cat/1.jpg"), [0xff, 0xd8]).unwrap();
-/// let source = warpfeed::open(folder.path())?;
-/// assert_eq!((source.len(), source.label(0), source.classes()), (1, 0, &["cat".to_owned()][..]));
-/// # Ok::<(), warpfeed::Error>(())
-/// ```
-pub fn open(path: impl AsRef<Path>) -> Result<Box<dyn Source>> {
-    let path = path.as_ref();
-    let metadata = std::fs::metadata(path).map_err(Error::io("open", path))?;
-    if metadata.is_dir() { Ok(Box::new(ImageFolder::open(path)?)) } else { Ok(Box::new(ListFile::open(path)?)) }
-}
-
 /// The error for an index beyond the last sample.
 fn no_such_sample(operation: &'static str, index: u64, len: u64) -> Error {
     Error::parameter(operation, "index", format!("below {len}, the number of samples"), index)
@@ -297,7 +286,7 @@ mod tests {
 
     #[test]
     fn pointers_to_sources_are_sources() {
-        fn all(source: impl Source) -> (u64, bool, Vec<u8>, u32, String, Vec<String>, u64) {
+        fn all(source: impl Source) -> (u64, bool, Vec<u8>, u32, String, Vec<String>, u64, u64) {
             let bytes = source.read(0, &mut Vec::new()).unwrap().to_vec();
             let name = source.name(0).into_owned();
             (
@@ -308,6 +297,7 @@ mod tests {
                 name,
                 source.classes().to_vec(),
                 source.passed_over(),
+                source.fingerprint(),
             )
         }
         let source = EncodedPictures::new(vec![(vec![1, 2], 7)]).with_classes(["a", "b"]);
@@ -317,6 +307,35 @@ mod tests {
         assert_eq!(all(Arc::clone(&shared)), want);
         assert_eq!(all(Box::new(shared) as Box<dyn Source>), want);
     }
+
+    #[test]
+    fn fingerprints_tell_sources_apart_wherever_they_lie() {
+        let fingerprint = |names: &[&str]| {
+            let folder = tempfile::tempdir().unwrap();
+            for name in names {
+                std::fs::create_dir_all(folder.path().join(name).parent().unwrap()).unwrap();
+                std::fs::write(folder.path().join(name), "").unwrap();
+            }
+            ImageFolder::open(folder.path()).unwrap().fingerprint()
+        };
+        let one = fingerprint(&["cat/1.jpg", "cat/2.jpg", "dog/1.jpg"]);
+        assert_eq!(fingerprint(&["cat/1.jpg", "cat/2.jpg", "dog/1.jpg"]), one);
+        for other in [
+            &["cat/1.jpg", "cat/2.jpg"][..],
+            &["cat/1.jpg", "cat/3.jpg", "dog/1.jpg"],
+            &["cat/1.jpg", "dog/2.jpg", "dog/1.jpg"],
+            &["cat/1.jpg", "cat/2.jpg", "elk/1.jpg"],
+        ] {
+            assert_ne!(fingerprint(other), one, "{other:?}");
+        }
+        let many = |len: u32| EncodedPictures::new((0..len).map(|label| (Vec::new(), label))).fingerprint();
+        assert!(many(5000) != many(5001) && many(5000) == many(5000));
+        assert_eq!(many(0), EncodedPictures::default().fingerprint());
+        // A promise: states that were written down stay valid. Never change it.
+        assert_eq!(many(3), GOLDEN_FINGERPRINT);
+    }
+
+    const GOLDEN_FINGERPRINT: u64 = 0x3eed_d3fd_bf68_d857;
 
     #[test]
     fn open_tells_folders_from_lists() {

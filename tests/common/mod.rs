@@ -2,6 +2,8 @@
 
 #![allow(dead_code)]
 
+pub mod recipes;
+
 use warpfeed::{EncodedPictures, JpegOptions, Picture, Sampling, Size, encode_jpeg};
 
 /// A small generator for tests: xorshift64*.

@@ -1,6 +1,11 @@
 //! Settings from the environment.
 
 use std::str::FromStr;
+use std::sync::LazyLock;
+
+/// Kernels, copies and fills do nothing, and all is complete at once: what is left is the cost of the calls, for looking
+/// at a program's own.
+pub static NOOP: LazyLock<bool> = LazyLock::new(|| is_on("CUDA_SIM_NOOP"));
 
 /// What to do at process exit with objects that are still alive.
 #[derive(Clone, Copy, PartialEq)]
@@ -31,7 +36,7 @@ impl Config {
             fail_rate: fail_rate.unwrap_or(if fail_seed.is_some() { 0.01 } else { 0.0 }),
             fail_seed: fail_seed.unwrap_or(0),
             memory_bytes: number("CUDA_SIM_MEMORY_BYTES").unwrap_or(1 << 30),
-            verbose: std::env::var_os("CUDA_SIM_VERBOSE").is_some_and(|v| !v.is_empty() && v != "0"),
+            verbose: is_on("CUDA_SIM_VERBOSE"),
             leaks: match std::env::var("CUDA_SIM_LEAKS").as_deref() {
                 Err(_) | Ok("" | "ignore") => Leaks::Ignore,
                 Ok("report") => Leaks::Report,
@@ -40,6 +45,10 @@ impl Config {
             },
         }
     }
+}
+
+fn is_on(name: &str) -> bool {
+    std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0")
 }
 
 fn number<T: FromStr>(name: &str) -> Option<T> {

@@ -8,6 +8,7 @@
 //! It has a lock apart from the scheduler's, always taken after it, because kernels ask `cuda_sim_check` while the
 //! scheduler runs them.
 
+use crate::config::NOOP;
 use crate::random::Random;
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
@@ -18,6 +19,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const FRESH: u8 = 0xCB;
 /// What memory holds once it is freed.
 const FREED: u8 = 0xDF;
+/// What hardware leaves that writes ahead of its stream's order.
+const SCRIBBLE: u8 = 0x5C;
 /// What lies behind each allocation.
 const FENCE: u8 = 0xFE;
 const FENCE_BYTES: usize = 512;
@@ -167,7 +170,7 @@ impl Memory {
         if charge > self.capacity_bytes {
             return None;
         }
-        let reuse = stream.filter(|_| random.coin()).and_then(|stream| {
+        let reuse = stream.filter(|_| !*NOOP && random.coin()).and_then(|stream| {
             let fits = |a: &Allocation| a.freeing_on == Some(stream) && a.span >= need && a.span <= need * 2;
             self.allocations.iter().find(|(_, allocation)| fits(allocation)).map(|(&id, _)| id)
         });
@@ -226,8 +229,10 @@ impl Memory {
         if let Some(allocation) = self.allocations.get_mut(&id) {
             allocation.live = true;
             let (base, size, span) = (allocation.base, allocation.size, allocation.span);
-            fill(base, FRESH, size);
-            fill(base + size, FENCE, span - size);
+            if !*NOOP {
+                fill(base, FRESH, size);
+                fill(base + size, FENCE, span - size);
+            }
             self.live.insert(base, id);
             GENERATION.fetch_add(1, Ordering::Release);
         }
@@ -252,10 +257,12 @@ impl Memory {
     pub fn release(&mut self, id: u64) -> Result<(), String> {
         let Some(allocation) = self.allocations.remove(&id) else { return Ok(()) };
         let Allocation { base, size, span, live, taken_over, .. } = allocation;
-        let damage = if live { fence_damage(base + size, span - size) } else { None };
+        let damage = if live && !*NOOP { fence_damage(base + size, span - size) } else { None };
         if live {
             self.live.remove(&base);
-            fill(base, FREED, span);
+            if !*NOOP {
+                fill(base, FREED, span);
+            }
         }
         if !taken_over {
             self.used_bytes -= charge_of(size);
@@ -412,6 +419,11 @@ fn charge_of(size: usize) -> usize {
 
 fn hex(address: u64) -> String {
     format!("{address:#x}")
+}
+
+/// Spoils a range that is there.
+pub fn scribble(base: usize, bytes: usize) {
+    fill(base, SCRIBBLE, bytes);
 }
 
 fn fill(base: usize, byte: u8, bytes: usize) {

@@ -78,7 +78,16 @@ pub enum Work {
         function: extern "C" fn(*mut c_void),
         data: usize,
     },
+    /// Another library's work on memory.
+    External {
+        function: External,
+        data: usize,
+        places: Vec<Place>,
+    },
 }
+
+/// Does another library's work, or, told false, gives up what it has for it. Called once, with what it was queued with.
+pub type External = extern "C" fn(data: *mut c_void, run: bool);
 
 /// An end of a copy.
 #[derive(Clone, Copy)]

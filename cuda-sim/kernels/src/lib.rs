@@ -59,7 +59,7 @@ extern "C" fn launch(
 #[unsafe(no_mangle)]
 pub extern "C" fn cuda_sim_kernels(_register: *const c_void) {
     if std::env::var_os("CUDA_SIM_CHECK").is_none_or(|value| value != "0") {
-        // SAFETY: no kernel has been registered, so none is running.
+        // SAFETY: no kernel has been registered, so none is running; the driver runs one at a time.
         unsafe { cuda_sim::check_with(range, illegal) };
     }
     for kernel in Kernel::all() {

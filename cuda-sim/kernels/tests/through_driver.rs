@@ -5,6 +5,9 @@
 #[path = "../../../src/cuda/params.rs"]
 #[allow(dead_code)]
 mod params;
+#[path = "../../tests/support/sim.rs"]
+#[allow(dead_code)]
+mod sim;
 
 use cuda_sim::{Kernel, LAUNCH_BYTES, Memory};
 use cudarc::driver::sys::CUresult;
@@ -12,66 +15,22 @@ use cudarc::driver::{
     CudaContext, CudaSlice, CudaStream, DevicePtr, DeviceRepr, DriverError, LaunchConfig, PushKernelArg,
 };
 use cudarc::nvrtc::Ptx;
-use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use params::{Axis, ColorSample, FusedSample, Launch, Output, Source};
-use std::ffi::{CStr, c_char, c_void};
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use sim::{Sim, folder, open};
+use std::ffi::c_void;
+use std::sync::{Arc, OnceLock};
 
-/// Where cargo has put the libraries: beside the test, or, uplifted, a folder above.
-fn libraries() -> PathBuf {
-    let exe = std::env::current_exe().unwrap();
-    let mut folders = exe.ancestors().skip(1).take(2);
-    let holds = |folder: &&std::path::Path| {
-        ["libcuda_sim_driver.so", "libcuda_sim_kernels.so"].iter().all(|name| folder.join(name).exists())
-    };
-    folders.find(holds).expect("cargo builds the libraries before the test").to_owned()
-}
-
-struct Driver {
-    reset: extern "C" fn(u64, u64, f64, usize),
-    message: extern "C" fn(*mut c_char, usize) -> usize,
-}
-
-/// The simulated driver with the kernels, for one test at a time.
-struct Sim(&'static Driver, #[allow(dead_code, reason = "held")] MutexGuard<'static, ()>);
-
-impl Sim {
-    fn start() -> Self {
-        static ONE: Mutex<()> = Mutex::new(());
-        static DRIVER: OnceLock<Driver> = OnceLock::new();
-        let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let driver = DRIVER.get_or_init(|| {
-            // SAFETY: the libraries are those of this workspace; their symbols have the types given to them here. They
-            // stay loaded.
-            unsafe {
-                let open = |name| Library::open(Some(libraries().join(name)), RTLD_NOW | RTLD_GLOBAL).unwrap();
-                let (driver, kernels) = (open("libcuda_sim_driver.so"), open("libcuda_sim_kernels.so"));
-                let register = *kernels.get::<extern "C" fn(*const c_void)>(b"cuda_sim_kernels").unwrap();
-                register(std::ptr::null());
-                std::mem::forget(kernels);
-                let symbols = Driver {
-                    reset: *driver.get(b"cuda_sim_reset").unwrap(),
-                    message: *driver.get(b"cuda_sim_message").unwrap(),
-                };
-                std::mem::forget(driver);
-                symbols
-            }
-        });
-        let sim = Sim(driver, one);
-        sim.reset(0);
-        sim
-    }
-
-    fn reset(&self, seed: u64) {
-        (self.0.reset)(seed, 0, 0.0, 64 << 20);
-    }
-
-    fn message(&self) -> String {
-        let mut bytes = [0u8; 8192];
-        (self.0.message)(bytes.as_mut_ptr().cast(), bytes.len());
-        CStr::from_bytes_until_nul(&bytes).unwrap().to_str().unwrap().to_owned()
-    }
+fn start() -> Sim {
+    let sim = Sim::start();
+    static REGISTERED: OnceLock<()> = OnceLock::new();
+    REGISTERED.get_or_init(|| {
+        let kernels = open("libcuda_sim_kernels.so");
+        // SAFETY: the library is this package's, and the function has this type.
+        let register = unsafe { kernels.get::<extern "C" fn(*const c_void)>(b"cuda_sim_kernels") };
+        register.unwrap()(std::ptr::null());
+        std::mem::forget(kernels);
+    });
+    sim
 }
 
 // SAFETY: numbers without padding.
@@ -201,13 +160,17 @@ impl Halving {
 
 #[test]
 fn a_kernel_gives_through_the_driver_what_it_gives_directly() {
-    let sim = Sim::start();
+    let sim = start();
     let halving = Halving::new();
     let want = halving.directly();
     for seed in 0..20 {
         sim.reset(seed);
-        let got = halving.through_driver().unwrap_or_else(|error| panic!("seed {seed}: {error}, {}", sim.message()));
-        assert!(got == want, "seed {seed}");
+        // On a thread of its own every other time, where shared memory is elsewhere.
+        let got = match seed % 2 {
+            0 => halving.through_driver(),
+            _ => std::thread::scope(|scope| scope.spawn(|| halving.through_driver()).join().unwrap()),
+        };
+        assert!(got.unwrap_or_else(|error| panic!("{seed}: {error}, {}", sim.message())) == want, "seed {seed}");
     }
 }
 
@@ -241,7 +204,7 @@ fn is_illegal(sim: &Sim, result: Result<Vec<u8>, DriverError>, expected: &[&str]
 
 #[test]
 fn an_access_beyond_an_allocation_is_refused_and_named() {
-    let sim = Sim::start();
+    let sim = start();
     for seed in 0..20 {
         sim.reset(seed);
         assert_eq!(gray(96, false).unwrap(), [9; 96]);
@@ -253,7 +216,7 @@ fn an_access_beyond_an_allocation_is_refused_and_named() {
 
 #[test]
 fn an_access_to_freed_memory_is_refused_and_named() {
-    let sim = Sim::start();
+    let sim = start();
     for seed in 0..20 {
         sim.reset(seed);
         is_illegal(&sim, gray(96, true), &["kernel grayscale_u8_nhwc", "a load of ", "it was freed"]);
@@ -262,7 +225,7 @@ fn an_access_to_freed_memory_is_refused_and_named() {
 
 #[test]
 fn what_is_no_image_is_refused() {
-    let _sim = Sim::start();
+    let _sim = start();
     let context = CudaContext::new(0).unwrap();
     for image in ["cuda-sim kernels\n", "// by hand\n.version 9.0\n", "\u{7f}ELF"] {
         context.load_module(Ptx::from_binary([image.as_bytes(), &[0]].concat())).unwrap();
@@ -278,7 +241,7 @@ fn run_gives_a_program_the_driver_and_the_kernels() {
     let output = std::process::Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../run"))
         .arg(std::env::current_exe().unwrap())
         .args(["--ignored", "--exact", "as_run_sets_it_up", "--nocapture"])
-        .env("CUDA_SIM_LIBRARIES", libraries())
+        .env("CUDA_SIM_LIBRARIES", folder())
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);

@@ -23,7 +23,7 @@ const SEED: u64 = 42;
 /// Run the standard training pipeline and the augmentation load 1, 4, 8, 12, and show what they make
 #[derive(Args)]
 pub struct Demo {
-    /// Folder of class folders [default: made pictures in the system's temporary folder]
+    /// Folder of class folders, list file, or shards [default: made pictures in the system's temporary folder]
     dir: Option<PathBuf>,
     /// Where the contact sheet goes [default: in the system's temporary folder]
     #[arg(short, long, value_name = "SHEET.png")]

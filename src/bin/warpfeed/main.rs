@@ -1,13 +1,19 @@
 //! The command `warpfeed`: parses, calls the library, sets the exit code.
 
 mod apply;
+mod bench;
 mod demo;
+mod diagnose;
 mod doctor;
+mod models;
 mod options;
 mod output;
+mod pack;
 mod preview;
 mod run;
+mod source;
 mod synth;
+mod tune;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -31,8 +37,11 @@ enum Command {
     Run(run::Run),
     Apply(apply::Apply),
     Preview(preview::Preview),
+    Pack(pack::Pack),
     Synth(synth::Synth),
     Doctor(doctor::Doctor),
+    Bench(bench::Bench),
+    Tune(tune::Tune),
 }
 
 fn main() -> ExitCode {
@@ -42,8 +51,11 @@ fn main() -> ExitCode {
         Command::Run(run) => run.run(started),
         Command::Apply(apply) => apply.run(),
         Command::Preview(preview) => preview.run(),
+        Command::Pack(pack) => pack.run(),
         Command::Synth(synth) => synth.run(),
         Command::Doctor(doctor) => doctor.run(),
+        Command::Bench(bench) => bench.run(),
+        Command::Tune(tune) => tune.run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,15 +1,36 @@
 //! Options that several commands share, and what they mean to the library.
 
+use super::source::SourceArgs;
 use clap::{Args, ValueEnum};
-use std::path::Path;
+use std::path::PathBuf;
 use warpfeed::{
-    Builder, DType, DecodePath, Device, LastBatch, Layout, OnError, Orientation, Pipeline, Preset, Result, Shard,
+    Builder, DType, DecodePath, Device, LastBatch, Layout, OnError, Orientation, Pipeline, Preset, Rank, Result, Shard,
     Strategy,
 };
 
 /// Reads a device: `auto`, `cpu`, `cuda`, `cuda:I`.
 pub fn device(text: &str) -> std::result::Result<Device, String> {
     text.parse().map_err(|error: warpfeed::Error| error.to_string())
+}
+
+/// Which process of several.
+#[derive(Clone, Copy)]
+enum RankName {
+    Auto,
+    Given(Rank),
+}
+
+/// Reads a rank: `auto`, `R/W`.
+fn rank(text: &str) -> std::result::Result<RankName, String> {
+    match text {
+        "auto" => Ok(RankName::Auto),
+        _ => text.parse().map(RankName::Given).map_err(|error: warpfeed::Error| error.to_string()),
+    }
+}
+
+/// The word that stands for a choice on the command line.
+fn word(choice: &impl ValueEnum) -> String {
+    choice.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 /// Reads a decode path: `auto`, `cpu`, `hybrid`, `hardware`.
@@ -142,6 +163,13 @@ pub struct PipelineOptions {
     /// Only positions I, I + N, I + 2N, ... of each epoch's order.
     #[arg(long, value_name = "I/N", default_value = "0/1")]
     shard: Shard,
+    /// Read what is rank R's of W, leave the other ranks of the machine their processors, and take the GPU of its number
+    /// there: R/W, or auto for what torchrun, Open MPI, PMI or Slurm says (alone: 0/1).
+    #[arg(long, value_name = "R/W", value_parser = rank, conflicts_with = "shard")]
+    rank: Option<RankName>,
+    /// As many batches in every shard: where one has a picture fewer it repeats one, as padding; dropped with --last drop.
+    #[arg(long)]
+    even_shards: bool,
     /// End each epoch after K pictures.
     #[arg(long, value_name = "K")]
     limit: Option<u64>,
@@ -178,18 +206,24 @@ pub struct PipelineOptions {
 }
 
 impl PipelineOptions {
-    pub fn build(&self, source: &Path) -> Result<Pipeline> {
+    pub fn build(&self, source: &SourceArgs) -> Result<Pipeline> {
+        let rank = self.rank()?;
+        let device = match (self.device, rank) {
+            (Device::Auto, Some(rank)) if rank.device().available().is_ok() => rank.device(),
+            (device, _) => device,
+        };
         // The device first: whoever asks for one that is not there learns it before a large folder is listed.
-        self.device.available()?;
-        let builder = Pipeline::builder(warpfeed::open(source)?);
+        device.available()?;
+        let builder = Pipeline::builder(source.open()?);
         let builder = if self.no_shuffle { builder.seed(self.seed) } else { builder.shuffle(self.seed) };
         let mut builder = builder
             .batch_size(self.batch_size)
-            .shard(self.shard)
+            .shard(rank.map_or(self.shard, Rank::shard))
+            .even_shards(self.even_shards)
             .strategy(self.strategy.into())
             .orientation(self.orientation.into())
             .accept_truncated(self.accept_truncated)
-            .device(self.device)
+            .device(device)
             .decode(self.decode)
             .on_error(match self.on_error {
                 OnErrorName::Fail => OnError::Fail,
@@ -201,7 +235,7 @@ impl PipelineOptions {
                 LastName::Drop => LastBatch::Drop,
                 LastName::Pad => LastBatch::Pad,
             });
-        builder = self.threads.into_iter().fold(builder, Builder::threads);
+        builder = self.threads.or(rank.map(Rank::threads)).into_iter().fold(builder, Builder::threads);
         builder = self.prefetch.into_iter().fold(builder, Builder::prefetch);
         builder = self.device_memory.into_iter().fold(builder, Builder::device_memory);
         builder = self.limit.into_iter().fold(builder, Builder::limit);
@@ -217,5 +251,44 @@ impl PipelineOptions {
             DTypeName::U8 => preset.pixel_ops().into_iter().fold(builder, Builder::augment).output(DType::U8, layout),
         }
         .build()
+    }
+    fn rank(&self) -> Result<Option<Rank>> {
+        Ok(match self.rank {
+            Some(RankName::Auto) => Some(Rank::from_environment()?.unwrap_or_default()),
+            Some(RankName::Given(rank)) => Some(rank),
+            None => None,
+        })
+    }
+
+    /// The name that a file has where each rank needs one of its own.
+    pub fn own_file(&self, path: PathBuf) -> Result<PathBuf> {
+        let Some(rank) = self.rank()?.filter(|rank| rank.count() > 1) else { return Ok(path) };
+        let mut name = path.into_os_string();
+        name.push(format!(".{}", rank.index()));
+        Ok(name.into())
+    }
+
+    /// What decides about the output beside the source and what [`EpochState`](warpfeed::EpochState) holds, in words.
+    pub fn settings(&self) -> String {
+        let mut settings = format!(
+            "preset {}, load {}, dtype {}, layout {}, orientation {}, last {}, on-error {}",
+            word(&self.preset.preset),
+            self.preset.load,
+            word(&self.dtype),
+            word(&self.layout),
+            word(&self.orientation),
+            word(&self.last),
+            word(&self.on_error),
+        );
+        if matches!(self.last, LastName::Drop) {
+            settings += &format!(", batch-size {}", self.batch_size);
+        }
+        if matches!(self.strategy, StrategyName::Composed) {
+            settings += ", strategy composed";
+        }
+        if self.accept_truncated {
+            settings += ", accept-truncated";
+        }
+        settings
     }
 }

@@ -2,6 +2,7 @@
 
 use super::options::PresetOptions;
 use super::output::print;
+use super::source::SourceArgs;
 use clap::Args;
 use std::path::PathBuf;
 use warpfeed::{Pipeline, Result, experiment};
@@ -9,8 +10,8 @@ use warpfeed::{Pipeline, Result, experiment};
 /// Write a contact sheet of augmented pictures
 #[derive(Args)]
 pub struct Preview {
-    /// Folder of class folders, or a list file.
-    dir: PathBuf,
+    #[command(flatten)]
+    source: SourceArgs,
     /// Where the sheet goes.
     #[arg(short, long, value_name = "SHEET.png")]
     output: PathBuf,
@@ -32,7 +33,7 @@ pub struct Preview {
 
 impl Preview {
     pub fn run(self) -> Result<()> {
-        let builder = Pipeline::builder(warpfeed::open(&self.dir)?).shuffle(self.seed);
+        let builder = Pipeline::builder(self.source.open()?).shuffle(self.seed);
         let ops = self.preset.preset().pixel_ops();
         let sheet = experiment::preview::preview(builder, ops, self.epoch, self.columns, self.rows)?;
         warpfeed::write_png(&sheet, &self.output)?;

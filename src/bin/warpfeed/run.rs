@@ -1,24 +1,29 @@
-//! `warpfeed run`: whole epochs over a folder or list, measured.
+//! `warpfeed run`: whole epochs over a source, measured.
 
 use super::options::PipelineOptions;
 use super::output::{bytes, print, print_json, progress};
+use super::source::SourceArgs;
 use clap::Args;
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::Instant;
 use warpfeed::Result;
-use warpfeed::experiment::run::{RunReport, run};
+use warpfeed::experiment::run::{RunReport, StateFile, run, run_with_state};
 
-/// Run a pipeline over a folder of class folders (or a list file) and measure it
+/// Run a pipeline over a source of pictures and measure it
 #[derive(Args)]
 pub struct Run {
-    /// Folder of class folders, or a list file (path, tab, label).
-    dir: PathBuf,
+    #[command(flatten)]
+    source: SourceArgs,
     #[command(flatten)]
     pipeline: PipelineOptions,
     /// How many epochs.
     #[arg(long, value_name = "E", default_value_t = 1)]
     epochs: u64,
+    /// Write down after every batch how far the run is, and go on from there where the file is from an earlier one that
+    /// was ended [with --rank on several processes, each has a file of its own: FILE.RANK].
+    #[arg(long, value_name = "FILE")]
+    state: Option<PathBuf>,
     /// SHA-256 over every sample's label and output.
     #[arg(long)]
     digest: bool,
@@ -29,9 +34,17 @@ pub struct Run {
 
 impl Run {
     pub fn run(self, started: Instant) -> Result<()> {
-        let pipeline = self.pipeline.build(&self.dir)?;
+        let pipeline = self.pipeline.build(&self.source)?;
         let bar = progress(pipeline.len().saturating_mul(self.epochs), "pictures");
-        let report = run(&pipeline, 0..self.epochs, self.digest, started, &mut |pictures| bar.inc(pictures));
+        let epochs = 0..self.epochs;
+        let mut progress = |pictures| bar.inc(pictures);
+        let report = match self.state {
+            Some(path) => {
+                let file = StateFile { path: self.pipeline.own_file(path)?, settings: self.pipeline.settings() };
+                run_with_state(&pipeline, epochs, self.digest, &file, started, &mut progress)
+            }
+            None => run(&pipeline, epochs, self.digest, started, &mut progress),
+        };
         bar.finish_and_clear();
         let report = report?;
         if self.json { print_json(&report) } else { print(&text(&report)) }
@@ -54,6 +67,9 @@ fn text(report: &RunReport) -> String {
         report.device,
         format!("{:?}", report.strategy).to_lowercase(),
     );
+    if let Some(earlier) = report.earlier {
+        let _ = writeln!(text, "resumed after {} pictures in {} batches", earlier.pictures, earlier.batches);
+    }
     if let Some(first) = report.first_batch_s {
         let _ = writeln!(text, "first batch   {first:.3} s after start");
     }

@@ -11,11 +11,11 @@ const INTERPROCESS: c_uint = 4;
 fn record(sim: &mut Session, handle: u64, stream: u64) -> Result<()> {
     let event = sim.events.get_mut(&handle).ok_or(Code::INVALID_HANDLE)?;
     event.recording += 1;
+    event.at_ns = None;
     let recording = event.recording;
     let point = sim.submit(stream, Work::Record { event: handle, recording })?;
     if let Some(event) = sim.events.get_mut(&handle) {
         event.point = Some(point);
-        event.at_ns = None;
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 use super::device::{MAX_BLOCK, MAX_GRID, MAX_THREADS_PER_BLOCK};
 use super::module::function;
 use crate::call::Session;
+use crate::config::NOOP;
 use crate::error::{Code, Result};
 use crate::kernels;
 use crate::state::Work;
@@ -26,6 +27,10 @@ fn launch(
     // More than 48 KiB only after cuFuncSetAttribute has allowed it.
     if shared_bytes > function.max_dynamic_shared_bytes {
         return Err(Code::INVALID_VALUE);
+    }
+    if *NOOP {
+        sim.stream(stream)?;
+        return Ok(());
     }
     let kernel = function.kernel;
     let arguments = kernels::capture(kernel, params)?;

@@ -2,6 +2,7 @@
 
 use super::pool::DEFAULT_POOL;
 use crate::call::{Out, Session};
+use crate::config::NOOP;
 use crate::error::{Code, Result};
 use crate::memory::memory;
 use crate::state::{Place, Point, Work};
@@ -45,6 +46,12 @@ fn retire(sim: &mut Session, address: u64, stream: Option<u64>) -> Result<u64> {
         sim.remember(message);
         Code::INVALID_VALUE
     })
+}
+
+/// Where an address of either kind is.
+pub fn any_place(sim: &mut Session, address: usize, bytes: usize) -> Result<Place> {
+    let of_device = memory().is_device_address(address);
+    if of_device { device_place(sim, address as u64, bytes) } else { host_place(sim, address, bytes) }
 }
 
 fn device_place(sim: &mut Session, address: u64, bytes: usize) -> Result<Place> {
@@ -95,7 +102,7 @@ fn submit(sim: &mut Session, stream: u64, work: Work, injected: Option<Code>) ->
 
 fn to_device(sim: &mut Session, to: u64, from: *const c_void, bytes: usize, stream: u64, wait: bool) -> Result<()> {
     let id = sim.stream(stream)?;
-    if bytes == 0 {
+    if bytes == 0 || *NOOP {
         return Ok(());
     }
     let to = device_place(sim, to, bytes)?;
@@ -123,7 +130,7 @@ fn to_device(sim: &mut Session, to: u64, from: *const c_void, bytes: usize, stre
 
 fn to_host(sim: &mut Session, to: *mut c_void, from: u64, bytes: usize, stream: u64, wait: bool) -> Result<()> {
     sim.stream(stream)?;
-    if bytes == 0 {
+    if bytes == 0 || *NOOP {
         return Ok(());
     }
     let from = device_place(sim, from, bytes)?;
@@ -137,7 +144,7 @@ fn to_host(sim: &mut Session, to: *mut c_void, from: u64, bytes: usize, stream: 
 /// The host does not wait for copies within the device, of the synchronous call either.
 fn within_device(sim: &mut Session, to: u64, from: u64, bytes: usize, stream: u64) -> Result<()> {
     sim.stream(stream)?;
-    if bytes == 0 {
+    if bytes == 0 || *NOOP {
         return Ok(());
     }
     let to = device_place(sim, to, bytes)?;
@@ -149,7 +156,7 @@ fn within_device(sim: &mut Session, to: u64, from: u64, bytes: usize, stream: u6
 /// As copies within the device, of the synchronous call too.
 fn fill(sim: &mut Session, to: u64, value: u32, width: usize, count: usize, stream: u64) -> Result<()> {
     sim.stream(stream)?;
-    if count == 0 {
+    if count == 0 || *NOOP {
         return Ok(());
     }
     if !to.is_multiple_of(width as u64) {

@@ -1,10 +1,12 @@
 //! Control of the simulation itself, for tests and for kernels.
 
 use super::context::destroy;
-use crate::call::{Out, Session};
-use crate::memory::{check, memory, refuse, take_refusal};
-use crate::state::Report;
-use std::ffi::{CStr, c_char};
+use super::memory::any_place;
+use crate::call::{Needs, Out, Session, call};
+use crate::error::Result;
+use crate::memory::{check, memory, refuse, scribble, take_refusal};
+use crate::state::{External, Report, Work};
+use std::ffi::{CStr, c_char, c_void};
 
 /// Whether device code may touch `bytes` bytes at `address` now: device memory that is allocated, or pinned memory.
 /// A kernel that asks and is told no fails its launch with CUDA_ERROR_ILLEGAL_ADDRESS, and should return.
@@ -28,6 +30,81 @@ pub extern "C" fn cuda_sim_illegal(address: usize, bytes: usize, what: *const c_
     // SAFETY: the caller's contract.
     let what = unsafe { CStr::from_ptr(what) };
     refuse(address, bytes, &what.to_string_lossy());
+}
+
+/// Memory that another library's operation touches.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Touch {
+    /// Device memory, pinned memory, or any other memory of the host's, which is not checked.
+    address: usize,
+    bytes: usize,
+    /// It is spoiled during the call, ahead of what is queued, as some hardware does.
+    ahead: bool,
+}
+
+/// What a library calls itself in messages: a C string that stays.
+fn static_name(name: *const c_char) -> &'static str {
+    // SAFETY: the caller's contract.
+    unsafe { CStr::from_ptr(name) }.to_str().unwrap_or("?")
+}
+
+/// Queues an operation of another library on a stream: `function` runs with `data` when it is its turn, and then touches
+/// the ranges given, which are checked now and when it runs. It must call no function of the driver. It is called once,
+/// or never if this returns an error. `name` stays for ever.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuda_sim_enqueue(
+    name: *const c_char,
+    stream: u64,
+    function: External,
+    data: *mut c_void,
+    touches: *const Touch,
+    count: usize,
+) -> u32 {
+    let touches = match count {
+        0 => &[],
+        // SAFETY: the caller passes `count` of them.
+        _ => unsafe { std::slice::from_raw_parts(touches, count) },
+    };
+    call(static_name(name), Needs::Context, |sim| {
+        let name = sim.call;
+        let found = touches.iter().map(|touch| any_place(sim, touch.address, touch.bytes));
+        let places = found.collect::<Result<Vec<_>>>()?;
+        for (touch, place) in touches.iter().zip(&places).filter(|(touch, _)| touch.ahead) {
+            place.require_live().map_err(|what| sim.illegal(name, &format!("ahead of the stream's order, {what}")))?;
+            scribble(touch.address, touch.bytes);
+        }
+        sim.submit(stream, Work::External { function, data: data as usize, places }).map(drop)
+    })
+}
+
+/// Whether a failure is drawn for another library's call, which then returns what `status` names.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuda_sim_draw_failure(name: *const c_char, status: *const c_char) -> bool {
+    let mut sim = Session::open(static_name(name));
+    let drawn = sim.draw_failure();
+    if drawn {
+        let seed = sim.config.fail_seed;
+        let message = format!("{}: injected {} (CUDA_SIM_FAIL_SEED={seed})", sim.call, static_name(status));
+        sim.log(&message);
+        sim.remember(message);
+    }
+    drawn
+}
+
+/// Fails the context for a use of another library that it does not allow. `what` is a C string. In a failed context
+/// nothing can be waited for, so what is queued is no mistake there.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuda_sim_misuse(name: *const c_char, what: *const c_char) {
+    let mut sim = Session::open(static_name(name));
+    if sim.healthy().is_err() {
+        return;
+    }
+    // SAFETY: the caller's contract.
+    let what = unsafe { CStr::from_ptr(what) }.to_string_lossy();
+    eprintln!("cuda-sim: {}: {what}", sim.call);
+    let call = sim.call;
+    sim.illegal(call, &what);
 }
 
 /// Starts again as a fresh process would, with these settings; a rate of 0 injects no failures, and 0 bytes of memory

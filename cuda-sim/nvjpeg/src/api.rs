@@ -1,0 +1,692 @@
+//! The exported functions, in the order of nvjpeg.h.
+
+use crate::buffer::{Allocator, Buffer};
+use crate::driver::driver;
+use crate::jpeg::{Parameters, PictureLayout, Result, Source, checksum, decode};
+use crate::object::{
+    DECODERS, DEVICE, DecodeParams, Decoder, Flight, HANDLES, Handle, JpegStream, PARAMETERS, PINNED, Phase, STATES,
+    STREAMS, State, StateInner, Table, lock,
+};
+use crate::work::{Decoded, Destination, Work};
+use nvjpeg_sys::bindings::{
+    cudaStream_t, functions, libraryPropertyType, nvjpegBackend_t, nvjpegBufferDevice_t, nvjpegBufferPinned_t,
+    nvjpegChromaSubsampling_t, nvjpegDecodeParams_t, nvjpegDevAllocator_t, nvjpegDevAllocatorV2_t,
+    nvjpegExifOrientation_t, nvjpegHandle_t, nvjpegImage_t, nvjpegJpegDecoder_t, nvjpegJpegEncoding_t,
+    nvjpegJpegState_t, nvjpegJpegStream_t, nvjpegOutputFormat_t, nvjpegPinnedAllocator_t, nvjpegPinnedAllocatorV2_t,
+    nvjpegScaleFactor_t, nvjpegStatus_t,
+};
+use std::ffi::{CStr, c_int, c_uchar, c_uint, c_void};
+use std::sync::{Arc, LazyLock};
+
+const INVALID: nvjpegStatus_t = nvjpegStatus_t::NVJPEG_STATUS_INVALID_PARAMETER;
+const NOT_HERE: nvjpegStatus_t = nvjpegStatus_t::NVJPEG_STATUS_IMPLEMENTATION_NOT_SUPPORTED;
+const HARDWARE: nvjpegBackend_t = nvjpegBackend_t::NVJPEG_BACKEND_HARDWARE;
+
+/// Nothing is decoded and nothing queued.
+static NOOP: LazyLock<bool> =
+    LazyLock::new(|| std::env::var_os("CUDA_SIM_NOOP").is_some_and(|value| !value.is_empty() && value != "0"));
+
+/// The hardware's JPEG engines.
+static ENGINES: LazyLock<c_uint> = LazyLock::new(|| match std::env::var("CUDA_SIM_NVJPEG_ENGINES") {
+    Ok(text) if !text.is_empty() => text.parse().unwrap_or_else(|_| {
+        // As the driver has it: a setting that is ignored would make a test pass that tests nothing.
+        eprintln!("cuda-sim: CUDA_SIM_NVJPEG_ENGINES={text}: expected a number");
+        std::process::exit(2);
+    }),
+    _ => 7,
+});
+
+/// Defines exported functions, of the types that nvJPEG gives them; the name is there as a C string.
+macro_rules! api {
+    ($(fn $name:ident($call:ident $(, $argument:ident: $type:ty)* $(,)?) $body:block)*) => {$(
+        #[unsafe(no_mangle)]
+        #[allow(clippy::too_many_arguments, reason = "the signature is nvJPEG's")]
+        pub extern "C" fn $name($($argument: $type),*) -> nvjpegStatus_t {
+            const NAME: &CStr = match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                Ok(name) => name,
+                Err(_) => panic!(),
+            };
+            let $call = Call(NAME);
+            let _ = &$call;
+            let run = || -> Result<()> { $body };
+            run().err().unwrap_or(nvjpegStatus_t::NVJPEG_STATUS_SUCCESS)
+        }
+        const _: functions::$name = $name;
+    )*};
+}
+
+/// A call under way.
+#[derive(Clone, Copy)]
+struct Call(&'static CStr);
+
+impl Call {
+    /// Fails if it is drawn, as a call that makes something.
+    fn may_lack_memory(self) -> Result<()> {
+        driver()?.may_fail(self.0, nvjpegStatus_t::NVJPEG_STATUS_ALLOCATOR_FAILURE, c"NVJPEG_STATUS_ALLOCATOR_FAILURE")
+    }
+
+    /// Fails if it is drawn, as a call that decodes.
+    fn may_fail(self) -> Result<()> {
+        driver()?.may_fail(self.0, nvjpegStatus_t::NVJPEG_STATUS_EXECUTION_FAILED, c"NVJPEG_STATUS_EXECUTION_FAILED")
+    }
+
+    fn misuse(self, what: &str) -> nvjpegStatus_t {
+        driver().map_or_else(|status| status, |driver| driver.misuse(self.0, what))
+    }
+
+    /// Refuses to go on while queued work uses something.
+    fn require_idle(self, flight: &Flight, what: &str) -> Result<()> {
+        if flight.is_under_way() {
+            Err(self.misuse(&format!("{what} is in use by work that has not run")))
+        } else {
+            Ok(())
+        }
+    }
+
+    fn enqueue(self, stream: cudaStream_t, work: Work) -> Result<()> {
+        driver()?.enqueue(self.0, stream, work)
+    }
+}
+
+fn set<T>(out: *mut T, value: T) -> Result<()> {
+    if out.is_null() {
+        return Err(INVALID);
+    }
+    // SAFETY: not null, so by nvJPEG's contract memory for a T.
+    unsafe { out.write(value) };
+    Ok(())
+}
+
+fn create(
+    call: Call,
+    backend: nvjpegBackend_t,
+    device: Allocator,
+    pinned: Allocator,
+    out: *mut nvjpegHandle_t,
+) -> Result<()> {
+    require_backend(backend)?;
+    call.may_lack_memory()?;
+    HANDLES.insert(Handle { backend, device, pinned }, out)
+}
+
+fn require_backend(backend: nvjpegBackend_t) -> Result<()> {
+    match backend {
+        HARDWARE if *ENGINES == 0 => Err(nvjpegStatus_t::NVJPEG_STATUS_ARCH_MISMATCH),
+        nvjpegBackend_t::NVJPEG_BACKEND_DEFAULT
+        | nvjpegBackend_t::NVJPEG_BACKEND_HYBRID
+        | nvjpegBackend_t::NVJPEG_BACKEND_GPU_HYBRID
+        | HARDWARE => Ok(()),
+        _ => Err(NOT_HERE),
+    }
+}
+
+/// A source's picture, for a call that decodes it in a batch or alone.
+fn decoded(
+    source: Source,
+    backend: nvjpegBackend_t,
+    parameters: &Parameters,
+    destination: *const nvjpegImage_t,
+) -> Result<Decoded> {
+    let checksum = checksum(&source);
+    let (layout, pixels) = decode(&source, backend, parameters)?;
+    let destination = to(destination, layout, backend)?;
+    Ok(Decoded { source, checksum, pixels, destination })
+}
+
+fn to(image: *const nvjpegImage_t, layout: PictureLayout, backend: nvjpegBackend_t) -> Result<Destination> {
+    // SAFETY: null, or by nvJPEG's contract an image.
+    let image = unsafe { image.as_ref() }.ok_or(INVALID)?;
+    Destination::new(image, layout, backend == HARDWARE).ok_or(INVALID)
+}
+
+/// Decodes pictures that belong to one call.
+fn submit(call: Call, state: &State, pictures: Vec<Decoded>, stream: cudaStream_t) -> Result<()> {
+    call.enqueue(stream, Work::Decode { pictures, tokens: vec![state.flight.begin()] })
+}
+
+fn decode_batch(
+    call: Call,
+    state: &State,
+    data: *const *const c_uchar,
+    lengths: *const usize,
+    destinations: *mut nvjpegImage_t,
+    parameters: *mut nvjpegDecodeParams_t,
+    stream: cudaStream_t,
+) -> Result<()> {
+    if *NOOP {
+        return Ok(());
+    }
+    let (count, format, scratch) = {
+        let inner = lock(&state.inner);
+        (inner.batch_size, inner.format.ok_or(nvjpegStatus_t::NVJPEG_STATUS_NOT_INITIALIZED)?, inner.scratch.is_some())
+    };
+    if data.is_null() || lengths.is_null() || destinations.is_null() {
+        return Err(INVALID);
+    }
+    call.require_idle(&state.flight, "the state")?;
+    call.may_fail()?;
+    if !scratch {
+        reserve_scratch(state, count)?;
+    }
+    let backend = state.handle.backend;
+    let mut pictures = Vec::with_capacity(count);
+    for i in 0..count {
+        // SAFETY: the arrays have as many elements as the state was initialised for, by nvJPEG's contract.
+        let (data, len, destination) = unsafe { (*data.add(i), *lengths.add(i), destinations.add(i)) };
+        let mut values = Parameters::default();
+        if !parameters.is_null() {
+            // SAFETY: as above.
+            let own = unsafe { *parameters.add(i) };
+            values = *lock(&PARAMETERS.get(own)?.values);
+        }
+        values.format = format;
+        pictures.push(decoded(Source::parse(data, len, false)?, backend, &values, destination)?);
+    }
+    submit(call, state, pictures, stream)
+}
+
+fn reserve_scratch(state: &State, batch_size: usize) -> Result<()> {
+    let handle = &state.handle;
+    let scratch = [handle.device, handle.pinned].map(|allocator| Buffer::new(handle.clone(), allocator));
+    for i in 0..scratch.len() {
+        if let Err(status) = scratch[i].reserve(batch_size.max(1), std::ptr::null_mut()) {
+            return free_all(&scratch[..i]).and(Err(status));
+        }
+    }
+    lock(&state.inner).scratch = Some(scratch);
+    Ok(())
+}
+
+/// In a failed context each says that it failed, and is freed.
+fn free_all(buffers: &[Buffer]) -> Result<()> {
+    buffers.iter().map(Buffer::free).fold(Ok(()), Result::and)
+}
+
+fn parse(
+    call: Call,
+    handle: nvjpegHandle_t,
+    data: *const c_uchar,
+    len: usize,
+    copy: bool,
+    stream: nvjpegJpegStream_t,
+) -> Result<()> {
+    let stream = STREAMS.get(stream)?;
+    if !Arc::ptr_eq(&stream.handle, &HANDLES.get(handle)?) {
+        return Err(call.misuse("the stream was made of another handle"));
+    }
+    *lock(&stream.source) = None;
+    let source = Source::parse(data, len, copy)?;
+    *lock(&stream.source) = Some(source);
+    Ok(())
+}
+
+fn parsed(stream: nvjpegJpegStream_t) -> Result<Source> {
+    lock(&STREAMS.get(stream)?.source).clone().ok_or(nvjpegStatus_t::NVJPEG_STATUS_NOT_INITIALIZED)
+}
+
+fn insert_buffer<H>(
+    call: Call,
+    table: &Table<Buffer>,
+    handle: nvjpegHandle_t,
+    allocator: Allocator,
+    out: *mut *mut H,
+) -> Result<()> {
+    let handle = HANDLES.get(handle)?;
+    call.may_lack_memory()?;
+    table.insert(Buffer::new(handle, allocator), out)
+}
+
+fn resize_buffer(call: Call, buffer: &Buffer, bytes: usize, stream: cudaStream_t) -> Result<()> {
+    if *NOOP {
+        return Ok(());
+    }
+    call.require_idle(&buffer.flight, "the buffer")?;
+    call.may_lack_memory()?;
+    buffer.reserve(bytes, stream).map(drop)
+}
+
+fn destroy_buffer(call: Call, buffer: &Buffer) -> Result<()> {
+    let idle = call.require_idle(&buffer.flight, "the buffer");
+    buffer.free().and(idle)
+}
+
+fn retrieve_buffer(buffer: &Buffer, bytes: *mut usize, address: *mut *mut c_void) -> Result<()> {
+    let memory = buffer.memory();
+    set(bytes, memory.1)?;
+    set(address, memory.0 as *mut c_void)
+}
+
+fn new_state(handle: Arc<Handle>, decoder: Option<Arc<Decoder>>) -> State {
+    State { handle, decoder, inner: Default::default(), flight: Flight::default() }
+}
+
+/// The state of a decoder, as the phases want it.
+fn decoder_state(
+    call: Call,
+    decoder: nvjpegJpegDecoder_t,
+    state: nvjpegJpegState_t,
+) -> Result<(Arc<Decoder>, Arc<State>)> {
+    let (decoder, state) = (DECODERS.get(decoder)?, STATES.get(state)?);
+    if !state.decoder.as_ref().is_some_and(|own| Arc::ptr_eq(own, &decoder)) {
+        return Err(call.misuse("the state was made of another decoder"));
+    }
+    Ok((decoder, state))
+}
+
+fn host_phase(call: Call, decoder: &Decoder, state: &State, source: Source, parameters: &Parameters) -> Result<()> {
+    let pinned = lock(&state.inner).pinned.clone().ok_or(INVALID)?;
+    call.require_idle(&pinned.flight, "the pinned buffer")?;
+    call.may_fail()?;
+    let checksum = checksum(&source);
+    lock(&state.inner).picture = None;
+    let (layout, pixels) = decode(&source, decoder.backend, parameters)?;
+    let address = pinned.reserve(pixels.len(), std::ptr::null_mut())?;
+    // SAFETY: the buffer has room for so many bytes, and no queued work uses it, as seen above.
+    unsafe { std::ptr::copy_nonoverlapping(pixels.as_ptr(), address as *mut u8, pixels.len()) };
+    lock(&state.inner).picture = Some(Phase { source, checksum, layout, transferred_to: None });
+    Ok(())
+}
+
+fn transfer_phase(call: Call, state: &State, stream: cudaStream_t) -> Result<()> {
+    call.require_idle(&state.flight, "the state")?;
+    call.may_fail()?;
+    let (picture, pinned, device) = {
+        let inner = lock(&state.inner);
+        (inner.picture.clone(), inner.pinned.clone().ok_or(INVALID)?, inner.device.clone().ok_or(INVALID)?)
+    };
+    let Some(picture) = picture else { return Err(call.misuse("there was no host phase")) };
+    let bytes = picture.layout.bytes();
+    let (from, held) = pinned.memory();
+    if held < bytes {
+        return Err(call.misuse("the pinned buffer is not the one of the host phase"));
+    }
+    let to = device.reserve(bytes, stream)?;
+    let tokens = vec![pinned.flight.begin(), device.flight.begin()];
+    let Phase { source, checksum, .. } = picture;
+    call.enqueue(stream, Work::Transfer { source, checksum, from, to, bytes, tokens })?;
+    if let Some(picture) = &mut lock(&state.inner).picture {
+        picture.transferred_to = Some(device);
+    }
+    Ok(())
+}
+
+fn device_phase(
+    call: Call,
+    decoder: &Decoder,
+    state: &State,
+    destination: *const nvjpegImage_t,
+    stream: cudaStream_t,
+) -> Result<()> {
+    call.may_fail()?;
+    let picture = lock(&state.inner).picture.take();
+    let Some(Phase { layout, transferred_to: Some(device), .. }) = picture else {
+        return Err(call.misuse("there was no transfer"));
+    };
+    let destination = to(destination, layout, decoder.backend)?;
+    let (from, bytes) = (device.memory().0, layout.bytes());
+    let tokens = vec![state.flight.begin(), device.flight.begin()];
+    call.enqueue(stream, Work::Finish { from, bytes, destination, tokens })
+}
+
+fn is_supported(source: &Source, backend: nvjpegBackend_t, out: *mut c_int) -> Result<()> {
+    set(out, c_int::from(!source.info.is_taken_by(backend)))
+}
+
+fn version(property: libraryPropertyType, out: *mut c_int) -> Result<()> {
+    // 13.0.0, whatever it is of.
+    match property.0 {
+        0 => set(out, 13),
+        1 | 2 => set(out, 0),
+        _ => Err(INVALID),
+    }
+}
+
+api! {
+    fn nvjpegGetProperty(call, property: libraryPropertyType, out: *mut c_int) {
+        version(property, out)
+    }
+    fn nvjpegGetCudartProperty(call, property: libraryPropertyType, out: *mut c_int) {
+        version(property, out)
+    }
+    fn nvjpegCreateEx(
+        call, backend: nvjpegBackend_t, device: *mut nvjpegDevAllocator_t, pinned: *mut nvjpegPinnedAllocator_t,
+        _flags: c_uint, out: *mut nvjpegHandle_t,
+    ) {
+        create(call, backend, Allocator::device(device), Allocator::pinned(pinned), out)
+    }
+    fn nvjpegCreateExV2(
+        call, backend: nvjpegBackend_t, device: *mut nvjpegDevAllocatorV2_t, pinned: *mut nvjpegPinnedAllocatorV2_t,
+        _flags: c_uint, out: *mut nvjpegHandle_t,
+    ) {
+        create(call, backend, Allocator::device_on_stream(device), Allocator::pinned_on_stream(pinned), out)
+    }
+    fn nvjpegDestroy(call, handle: nvjpegHandle_t) {
+        let handle = HANDLES.remove(handle)?;
+        match Arc::strong_count(&handle) {
+            1 => Ok(()),
+            users => Err(call.misuse(&format!("{} objects made of the handle are alive", users - 1))),
+        }
+    }
+    fn nvjpegGetHardwareDecoderInfo(call, handle: nvjpegHandle_t, engines: *mut c_uint, cores: *mut c_uint) {
+        HANDLES.get(handle)?;
+        set(engines, *ENGINES)?;
+        set(cores, u32::from(*ENGINES > 0))
+    }
+
+    fn nvjpegJpegStateCreate(call, handle: nvjpegHandle_t, out: *mut nvjpegJpegState_t) {
+        let handle = HANDLES.get(handle)?;
+        call.may_lack_memory()?;
+        STATES.insert(new_state(handle, None), out)
+    }
+    fn nvjpegJpegStateDestroy(call, state: nvjpegJpegState_t) {
+        let state = STATES.remove(state)?;
+        let idle = call.require_idle(&state.flight, "the state");
+        let scratch = lock(&state.inner).scratch.take();
+        free_all(scratch.as_ref().map_or(&[], |scratch| scratch)).and(idle)
+    }
+    fn nvjpegGetImageInfo(
+        call, handle: nvjpegHandle_t, data: *const c_uchar, len: usize, components: *mut c_int,
+        subsampling: *mut nvjpegChromaSubsampling_t, widths: *mut c_int, heights: *mut c_int,
+    ) {
+        HANDLES.get(handle)?;
+        let info = Source::parse(data, len, false)?.info;
+        if widths.is_null() || heights.is_null() {
+            return Err(INVALID);
+        }
+        for i in 0..4 {
+            let size = info.component(i).map_or((0, 0), |size| (size.width as c_int, size.height as c_int));
+            // SAFETY: not null, so by nvJPEG's contract arrays of four.
+            unsafe {
+                widths.add(i).write(size.0);
+                heights.add(i).write(size.1);
+            }
+        }
+        set(components, info.header.components.into())?;
+        set(subsampling, info.subsampling())
+    }
+    fn nvjpegDecode(
+        call, handle: nvjpegHandle_t, state: nvjpegJpegState_t, data: *const c_uchar, len: usize,
+        format: nvjpegOutputFormat_t, destination: *mut nvjpegImage_t, stream: cudaStream_t,
+    ) {
+        let (handle, state) = (HANDLES.get(handle)?, STATES.get(state)?);
+        if *NOOP {
+            return Ok(());
+        }
+        call.require_idle(&state.flight, "the state")?;
+        call.may_fail()?;
+        let parameters = Parameters { format, ..Parameters::default() };
+        let picture = decoded(Source::parse(data, len, false)?, handle.backend, &parameters, destination)?;
+        submit(call, &state, vec![picture], stream)
+    }
+    fn nvjpegDecodeBatchedInitialize(
+        call, handle: nvjpegHandle_t, state: nvjpegJpegState_t, batch_size: c_int, threads: c_int,
+        format: nvjpegOutputFormat_t,
+    ) {
+        HANDLES.get(handle)?;
+        let state = STATES.get(state)?;
+        let batch_size = usize::try_from(batch_size).map_err(|_| INVALID)?;
+        if batch_size == 0 || threads < 1 {
+            return Err(INVALID);
+        }
+        call.require_idle(&state.flight, "the state")?;
+        call.may_lack_memory()?;
+        let mut inner = lock(&state.inner);
+        let StateInner { batch_size: size, format: of, .. } = &mut *inner;
+        (*size, *of) = (batch_size, Some(format));
+        Ok(())
+    }
+    fn nvjpegDecodeBatched(
+        call, handle: nvjpegHandle_t, state: nvjpegJpegState_t, data: *const *const c_uchar, lengths: *const usize,
+        destinations: *mut nvjpegImage_t, stream: cudaStream_t,
+    ) {
+        HANDLES.get(handle)?;
+        let none = std::ptr::null_mut();
+        decode_batch(call, &*STATES.get(state)?, data, lengths, destinations, none, stream)
+    }
+    fn nvjpegDecodeBatchedPreAllocate(
+        call, handle: nvjpegHandle_t, state: nvjpegJpegState_t, batch_size: c_int, width: c_int, height: c_int,
+        _subsampling: nvjpegChromaSubsampling_t, _format: nvjpegOutputFormat_t,
+    ) {
+        HANDLES.get(handle)?;
+        let state = STATES.get(state)?;
+        if batch_size < 1 || width < 1 || height < 1 {
+            return Err(INVALID);
+        }
+        call.require_idle(&state.flight, "the state")?;
+        call.may_lack_memory()?;
+        let reserved = lock(&state.inner).scratch.is_some();
+        if reserved || *NOOP { Ok(()) } else { reserve_scratch(&state, batch_size as usize) }
+    }
+    fn nvjpegDecodeBatchedParseJpegTables(
+        call, _handle: nvjpegHandle_t, _state: nvjpegJpegState_t, _data: *const c_uchar, _len: usize,
+    ) {
+        Err(NOT_HERE)
+    }
+
+    fn nvjpegBufferPinnedCreate(
+        call, handle: nvjpegHandle_t, allocator: *mut nvjpegPinnedAllocator_t, out: *mut nvjpegBufferPinned_t,
+    ) {
+        insert_buffer(call, &PINNED, handle, Allocator::pinned(allocator), out)
+    }
+    fn nvjpegBufferPinnedCreateV2(
+        call, handle: nvjpegHandle_t, allocator: *mut nvjpegPinnedAllocatorV2_t, out: *mut nvjpegBufferPinned_t,
+    ) {
+        insert_buffer(call, &PINNED, handle, Allocator::pinned_on_stream(allocator), out)
+    }
+    fn nvjpegBufferPinnedResize(call, buffer: nvjpegBufferPinned_t, bytes: usize, stream: cudaStream_t) {
+        resize_buffer(call, &*PINNED.get(buffer)?, bytes, stream)
+    }
+    fn nvjpegBufferPinnedDestroy(call, buffer: nvjpegBufferPinned_t) {
+        destroy_buffer(call, &*PINNED.remove(buffer)?)
+    }
+    fn nvjpegBufferDeviceCreate(
+        call, handle: nvjpegHandle_t, allocator: *mut nvjpegDevAllocator_t, out: *mut nvjpegBufferDevice_t,
+    ) {
+        insert_buffer(call, &DEVICE, handle, Allocator::device(allocator), out)
+    }
+    fn nvjpegBufferDeviceCreateV2(
+        call, handle: nvjpegHandle_t, allocator: *mut nvjpegDevAllocatorV2_t, out: *mut nvjpegBufferDevice_t,
+    ) {
+        insert_buffer(call, &DEVICE, handle, Allocator::device_on_stream(allocator), out)
+    }
+    fn nvjpegBufferDeviceResize(call, buffer: nvjpegBufferDevice_t, bytes: usize, stream: cudaStream_t) {
+        resize_buffer(call, &*DEVICE.get(buffer)?, bytes, stream)
+    }
+    fn nvjpegBufferDeviceDestroy(call, buffer: nvjpegBufferDevice_t) {
+        destroy_buffer(call, &*DEVICE.remove(buffer)?)
+    }
+    fn nvjpegBufferPinnedRetrieve(call, buffer: nvjpegBufferPinned_t, bytes: *mut usize, address: *mut *mut c_void) {
+        retrieve_buffer(&*PINNED.get(buffer)?, bytes, address)
+    }
+    fn nvjpegBufferDeviceRetrieve(call, buffer: nvjpegBufferDevice_t, bytes: *mut usize, address: *mut *mut c_void) {
+        retrieve_buffer(&*DEVICE.get(buffer)?, bytes, address)
+    }
+    fn nvjpegStateAttachPinnedBuffer(call, state: nvjpegJpegState_t, buffer: nvjpegBufferPinned_t) {
+        let buffer = PINNED.get(buffer)?;
+        lock(&STATES.get(state)?.inner).pinned = Some(buffer);
+        Ok(())
+    }
+    fn nvjpegStateAttachDeviceBuffer(call, state: nvjpegJpegState_t, buffer: nvjpegBufferDevice_t) {
+        let buffer = DEVICE.get(buffer)?;
+        lock(&STATES.get(state)?.inner).device = Some(buffer);
+        Ok(())
+    }
+
+    fn nvjpegJpegStreamCreate(call, handle: nvjpegHandle_t, out: *mut nvjpegJpegStream_t) {
+        let handle = HANDLES.get(handle)?;
+        call.may_lack_memory()?;
+        STREAMS.insert(JpegStream { handle, source: Default::default() }, out)
+    }
+    fn nvjpegJpegStreamDestroy(call, stream: nvjpegJpegStream_t) {
+        STREAMS.remove(stream).map(drop)
+    }
+    fn nvjpegJpegStreamParse(
+        call, handle: nvjpegHandle_t, data: *const c_uchar, len: usize, _save_metadata: c_int, save_stream: c_int,
+        stream: nvjpegJpegStream_t,
+    ) {
+        parse(call, handle, data, len, save_stream != 0, stream)
+    }
+    fn nvjpegJpegStreamParseHeader(
+        call, handle: nvjpegHandle_t, data: *const c_uchar, len: usize, stream: nvjpegJpegStream_t,
+    ) {
+        parse(call, handle, data, len, false, stream)
+    }
+    fn nvjpegJpegStreamParseTables(
+        call, _handle: nvjpegHandle_t, _data: *const c_uchar, _len: usize, _stream: nvjpegJpegStream_t,
+    ) {
+        Err(NOT_HERE)
+    }
+    fn nvjpegJpegStreamGetJpegEncoding(call, stream: nvjpegJpegStream_t, out: *mut nvjpegJpegEncoding_t) {
+        let process = parsed(stream)?.info.process;
+        let known = matches!(process, 0xC0..=0xC3);
+        let unknown = nvjpegJpegEncoding_t::NVJPEG_ENCODING_UNKNOWN;
+        set(out, if known { nvjpegJpegEncoding_t(process.into()) } else { unknown })
+    }
+    fn nvjpegJpegStreamGetFrameDimensions(
+        call, stream: nvjpegJpegStream_t, width: *mut c_uint, height: *mut c_uint,
+    ) {
+        let size = parsed(stream)?.info.size();
+        set(width, size.width)?;
+        set(height, size.height)
+    }
+    fn nvjpegJpegStreamGetComponentsNum(call, stream: nvjpegJpegStream_t, out: *mut c_uint) {
+        set(out, parsed(stream)?.info.header.components.into())
+    }
+    fn nvjpegJpegStreamGetComponentDimensions(
+        call, stream: nvjpegJpegStream_t, component: c_uint, width: *mut c_uint, height: *mut c_uint,
+    ) {
+        let size = parsed(stream)?.info.component(component as usize).ok_or(INVALID)?;
+        set(width, size.width)?;
+        set(height, size.height)
+    }
+    fn nvjpegJpegStreamGetExifOrientation(call, stream: nvjpegJpegStream_t, out: *mut nvjpegExifOrientation_t) {
+        set(out, nvjpegExifOrientation_t(parsed(stream)?.info.header.orientation.into()))
+    }
+    fn nvjpegJpegStreamGetSamplePrecision(call, stream: nvjpegJpegStream_t, out: *mut c_uint) {
+        set(out, parsed(stream)?.info.header.precision_bits.into())
+    }
+    fn nvjpegJpegStreamGetChromaSubsampling(
+        call, stream: nvjpegJpegStream_t, out: *mut nvjpegChromaSubsampling_t,
+    ) {
+        set(out, parsed(stream)?.info.subsampling())
+    }
+
+    fn nvjpegDecodeParamsCreate(call, handle: nvjpegHandle_t, out: *mut nvjpegDecodeParams_t) {
+        let handle = HANDLES.get(handle)?;
+        call.may_lack_memory()?;
+        PARAMETERS.insert(DecodeParams { _handle: handle, values: Default::default() }, out)
+    }
+    fn nvjpegDecodeParamsDestroy(call, parameters: nvjpegDecodeParams_t) {
+        PARAMETERS.remove(parameters).map(drop)
+    }
+    fn nvjpegDecodeParamsSetOutputFormat(call, parameters: nvjpegDecodeParams_t, format: nvjpegOutputFormat_t) {
+        lock(&PARAMETERS.get(parameters)?.values).format = format;
+        Ok(())
+    }
+    fn nvjpegDecodeParamsSetROI(
+        call, parameters: nvjpegDecodeParams_t, left: c_int, top: c_int, width: c_int, height: c_int,
+    ) {
+        lock(&PARAMETERS.get(parameters)?.values).roi = [left, top, width, height];
+        Ok(())
+    }
+    fn nvjpegDecodeParamsSetAllowCMYK(call, parameters: nvjpegDecodeParams_t, _allow: c_int) {
+        // None are taken.
+        PARAMETERS.get(parameters).map(drop)
+    }
+    fn nvjpegDecodeParamsSetScaleFactor(call, parameters: nvjpegDecodeParams_t, scale: nvjpegScaleFactor_t) {
+        lock(&PARAMETERS.get(parameters)?.values).scale = scale;
+        Ok(())
+    }
+    fn nvjpegDecodeParamsSetExifOrientation(
+        call, parameters: nvjpegDecodeParams_t, orientation: nvjpegExifOrientation_t,
+    ) {
+        lock(&PARAMETERS.get(parameters)?.values).orientation = orientation;
+        Ok(())
+    }
+
+    fn nvjpegDecoderCreate(
+        call, handle: nvjpegHandle_t, backend: nvjpegBackend_t, out: *mut nvjpegJpegDecoder_t,
+    ) {
+        let handle = HANDLES.get(handle)?;
+        require_backend(backend)?;
+        call.may_lack_memory()?;
+        DECODERS.insert(Decoder { handle, backend }, out)
+    }
+    fn nvjpegDecoderDestroy(call, decoder: nvjpegJpegDecoder_t) {
+        DECODERS.remove(decoder).map(drop)
+    }
+    fn nvjpegDecoderJpegSupported(
+        call, decoder: nvjpegJpegDecoder_t, stream: nvjpegJpegStream_t, parameters: nvjpegDecodeParams_t,
+        out: *mut c_int,
+    ) {
+        PARAMETERS.get(parameters)?;
+        is_supported(&parsed(stream)?, DECODERS.get(decoder)?.backend, out)
+    }
+    fn nvjpegDecodeBatchedSupported(
+        call, handle: nvjpegHandle_t, stream: nvjpegJpegStream_t, out: *mut c_int,
+    ) {
+        is_supported(&parsed(stream)?, HANDLES.get(handle)?.backend, out)
+    }
+    fn nvjpegDecodeBatchedSupportedEx(
+        call, handle: nvjpegHandle_t, stream: nvjpegJpegStream_t, parameters: nvjpegDecodeParams_t, out: *mut c_int,
+    ) {
+        PARAMETERS.get(parameters)?;
+        is_supported(&parsed(stream)?, HANDLES.get(handle)?.backend, out)
+    }
+    fn nvjpegDecoderStateCreate(
+        call, handle: nvjpegHandle_t, decoder: nvjpegJpegDecoder_t, out: *mut nvjpegJpegState_t,
+    ) {
+        let (handle, decoder) = (HANDLES.get(handle)?, DECODERS.get(decoder)?);
+        if !Arc::ptr_eq(&handle, &decoder.handle) {
+            return Err(call.misuse("the decoder was made of another handle"));
+        }
+        call.may_lack_memory()?;
+        STATES.insert(new_state(handle, Some(decoder)), out)
+    }
+    fn nvjpegDecodeJpeg(
+        call, _handle: nvjpegHandle_t, decoder: nvjpegJpegDecoder_t, state: nvjpegJpegState_t,
+        stream: nvjpegJpegStream_t, destination: *mut nvjpegImage_t, parameters: nvjpegDecodeParams_t,
+        cuda_stream: cudaStream_t,
+    ) {
+        let (decoder, state) = decoder_state(call, decoder, state)?;
+        if *NOOP {
+            return Ok(());
+        }
+        let parameters = *lock(&PARAMETERS.get(parameters)?.values);
+        host_phase(call, &decoder, &state, parsed(stream)?, &parameters)?;
+        transfer_phase(call, &state, cuda_stream)?;
+        device_phase(call, &decoder, &state, destination, cuda_stream)
+    }
+    fn nvjpegDecodeJpegHost(
+        call, _handle: nvjpegHandle_t, decoder: nvjpegJpegDecoder_t, state: nvjpegJpegState_t,
+        parameters: nvjpegDecodeParams_t, stream: nvjpegJpegStream_t,
+    ) {
+        let (decoder, state) = decoder_state(call, decoder, state)?;
+        if *NOOP {
+            return Ok(());
+        }
+        let parameters = *lock(&PARAMETERS.get(parameters)?.values);
+        host_phase(call, &decoder, &state, parsed(stream)?, &parameters)
+    }
+    fn nvjpegDecodeJpegTransferToDevice(
+        call, _handle: nvjpegHandle_t, decoder: nvjpegJpegDecoder_t, state: nvjpegJpegState_t,
+        _jpeg: nvjpegJpegStream_t, stream: cudaStream_t,
+    ) {
+        let (_, state) = decoder_state(call, decoder, state)?;
+        if *NOOP { Ok(()) } else { transfer_phase(call, &state, stream) }
+    }
+    fn nvjpegDecodeJpegDevice(
+        call, _handle: nvjpegHandle_t, decoder: nvjpegJpegDecoder_t, state: nvjpegJpegState_t,
+        destination: *mut nvjpegImage_t, stream: cudaStream_t,
+    ) {
+        let (decoder, state) = decoder_state(call, decoder, state)?;
+        if *NOOP { Ok(()) } else { device_phase(call, &decoder, &state, destination, stream) }
+    }
+    fn nvjpegDecodeBatchedEx(
+        call, handle: nvjpegHandle_t, state: nvjpegJpegState_t, data: *const *const c_uchar, lengths: *const usize,
+        destinations: *mut nvjpegImage_t, parameters: *mut nvjpegDecodeParams_t, stream: cudaStream_t,
+    ) {
+        HANDLES.get(handle)?;
+        decode_batch(call, &*STATES.get(state)?, data, lengths, destinations, parameters, stream)
+    }
+}

@@ -1,0 +1,276 @@
+//! Compressed pictures: what their headers say, which back end takes them, and decoding them.
+
+use nvjpeg_sys::bindings::{
+    nvjpegBackend_t as Backend, nvjpegChromaSubsampling_t as Subsampling, nvjpegExifOrientation_t as Orientation,
+    nvjpegOutputFormat_t as Format, nvjpegScaleFactor_t as Scale, nvjpegStatus_t as Status,
+};
+use std::cell::RefCell;
+use std::hash::{DefaultHasher, Hasher};
+use std::sync::Arc;
+use warpfeed::{Decoder, Header, Picture, Rect, Size, probe};
+
+pub type Result<T> = std::result::Result<T, Status>;
+
+const BAD: Status = Status::NVJPEG_STATUS_BAD_JPEG;
+const UNSUPPORTED: Status = Status::NVJPEG_STATUS_JPEG_NOT_SUPPORTED;
+const NOT_HERE: Status = Status::NVJPEG_STATUS_IMPLEMENTATION_NOT_SUPPORTED;
+
+/// The longest side that the hardware takes, in pixels.
+const MAX_HARDWARE_SIDE: u32 = 16_000;
+
+/// A compressed picture, where its owner has it or copied.
+#[derive(Clone)]
+pub struct Source {
+    bytes: Bytes,
+    pub info: Arc<Info>,
+}
+
+#[derive(Clone)]
+enum Bytes {
+    Borrowed { address: usize, len: usize },
+    Copied(Arc<[u8]>),
+}
+
+impl Source {
+    /// Reads the header.
+    pub fn parse(data: *const u8, len: usize, copy: bool) -> Result<Self> {
+        if data.is_null() || len == 0 || len > isize::MAX as usize {
+            return Err(Status::NVJPEG_STATUS_INVALID_PARAMETER);
+        }
+        // SAFETY: by nvJPEG's contract the data are readable for their length.
+        let bytes = unsafe { std::slice::from_raw_parts(data, len) };
+        let info = Arc::new(Info::of(bytes)?);
+        let bytes = if copy { Bytes::Copied(bytes.into()) } else { Bytes::Borrowed { address: data as usize, len } };
+        Ok(Self { bytes, info })
+    }
+
+    /// Where its owner has it.
+    pub fn borrowed(&self) -> Option<(usize, usize)> {
+        match self.bytes {
+            Bytes::Borrowed { address, len } => Some((address, len)),
+            Bytes::Copied(_) => None,
+        }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match &self.bytes {
+            // SAFETY: by nvJPEG's contract the data stay readable until the picture is decoded.
+            Bytes::Borrowed { address, len } => unsafe { std::slice::from_raw_parts(*address as *const u8, *len) },
+            Bytes::Copied(bytes) => bytes,
+        }
+    }
+}
+
+/// A number that tells changed bytes.
+pub fn checksum(source: &Source) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(source.bytes());
+    hasher.finish()
+}
+
+/// What a header says.
+pub struct Info {
+    pub header: Header,
+    /// Second byte of the frame's marker.
+    pub process: u8,
+    /// Components of the first scan.
+    scan_components: u8,
+}
+
+impl Info {
+    fn of(bytes: &[u8]) -> Result<Self> {
+        let header = probe(bytes).map_err(|_| BAD)?;
+        if header.format != warpfeed::Format::Jpeg {
+            return Err(BAD);
+        }
+        let (process, scan_components) = markers(bytes).ok_or(BAD)?;
+        Ok(Self { header, process, scan_components })
+    }
+
+    pub fn size(&self) -> Size {
+        self.header.size
+    }
+
+    pub fn subsampling(&self) -> Subsampling {
+        let [luma, first, second, _] = self.header.sampling;
+        match self.header.components {
+            1 => Subsampling::NVJPEG_CSS_GRAY,
+            3 if first == second && first.0 > 0 && first.1 > 0 => {
+                let whole = luma.0.is_multiple_of(first.0) && luma.1.is_multiple_of(first.1);
+                match (luma.0 / first.0, luma.1 / first.1) {
+                    _ if !whole => Subsampling::NVJPEG_CSS_UNKNOWN,
+                    (1, 1) => Subsampling::NVJPEG_CSS_444,
+                    (2, 1) => Subsampling::NVJPEG_CSS_422,
+                    (2, 2) => Subsampling::NVJPEG_CSS_420,
+                    (1, 2) => Subsampling::NVJPEG_CSS_440,
+                    (4, 1) => Subsampling::NVJPEG_CSS_411,
+                    (4, 2) => Subsampling::NVJPEG_CSS_410,
+                    (2, 4) => Subsampling::NVJPEG_CSS_410V,
+                    _ => Subsampling::NVJPEG_CSS_UNKNOWN,
+                }
+            }
+            _ => Subsampling::NVJPEG_CSS_UNKNOWN,
+        }
+    }
+
+    /// The size of a component's plane.
+    pub fn component(&self, index: usize) -> Option<Size> {
+        let count = usize::from(self.header.components).min(4);
+        let most = |of: fn(&(u8, u8)) -> u8| self.header.sampling[..count].iter().map(of).max().unwrap_or(1).max(1);
+        let (across, down) = (most(|factors| factors.0), most(|factors| factors.1));
+        let &(h, v) = self.header.sampling[..count].get(index)?;
+        let side = |side: u32, factor: u8, most: u8| (side * u32::from(factor)).div_ceil(u32::from(most));
+        Some(Size::new(side(self.size().width, h, across), side(self.size().height, v, down)))
+    }
+
+    /// Whether a back end takes it.
+    pub fn is_taken_by(&self, backend: Backend) -> bool {
+        let css = self.subsampling();
+        let color = matches!(self.header.components, 1 | 3) && css != Subsampling::NVJPEG_CSS_UNKNOWN;
+        let sequential = matches!(self.process, 0xC0 | 0xC1);
+        let common = color && self.header.precision_bits == 8;
+        match backend {
+            Backend::NVJPEG_BACKEND_HARDWARE => {
+                let sampling = !matches!(
+                    css,
+                    Subsampling::NVJPEG_CSS_411 | Subsampling::NVJPEG_CSS_410 | Subsampling::NVJPEG_CSS_410V
+                );
+                let single_scan = self.scan_components == self.header.components;
+                let size = self.size().width.max(self.size().height) <= MAX_HARDWARE_SIDE;
+                common && sequential && sampling && single_scan && size
+            }
+            Backend::NVJPEG_BACKEND_GPU_HYBRID => common && sequential,
+            _ => common && (sequential || self.process == 0xC2),
+        }
+    }
+}
+
+/// The frame's marker, and how many components the first scan has.
+fn markers(bytes: &[u8]) -> Option<(u8, u8)> {
+    let (mut at, mut process) = (2, 0);
+    loop {
+        while *bytes.get(at)? != 0xFF {
+            at += 1;
+        }
+        while *bytes.get(at)? == 0xFF {
+            at += 1;
+        }
+        let marker = bytes[at];
+        at += 1;
+        match marker {
+            0x00 | 0x01 | 0xD0..=0xD8 => continue,
+            0xC0..=0xC3 | 0xC5..=0xC7 | 0xC9..=0xCB | 0xCD..=0xCF => process = marker,
+            0xDA => return Some((process, *bytes.get(at + 2)?)),
+            _ => {}
+        }
+        at += usize::from(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
+    }
+}
+
+/// What a picture is decoded to.
+#[derive(Clone, Copy)]
+pub struct Parameters {
+    pub format: Format,
+    /// Left, top, width, height; the whole picture where the sizes are negative.
+    pub roi: [i32; 4],
+    pub scale: Scale,
+    pub orientation: Orientation,
+}
+
+impl Default for Parameters {
+    fn default() -> Self {
+        Self {
+            format: Format::NVJPEG_OUTPUT_UNCHANGED,
+            roi: [0, 0, -1, -1],
+            scale: Scale::NVJPEG_SCALE_NONE,
+            orientation: Orientation::NVJPEG_ORIENTATION_NORMAL,
+        }
+    }
+}
+
+impl Parameters {
+    fn part(&self, size: Size) -> Result<Rect> {
+        let [x, y, width, height] = self.roi;
+        if (width, height) == (-1, -1) {
+            return Ok(Rect { x: 0, y: 0, width: size.width, height: size.height });
+        }
+        let number = |value: i32| u32::try_from(value).map_err(|_| Status::NVJPEG_STATUS_INVALID_PARAMETER);
+        let part = Rect { x: number(x)?, y: number(y)?, width: number(width)?, height: number(height)? };
+        let fits = |start: u32, length: u32, whole: u32| length > 0 && start < whole && length <= whole - start;
+        let inside = fits(part.x, part.width, size.width) && fits(part.y, part.height, size.height);
+        if inside { Ok(part) } else { Err(Status::NVJPEG_STATUS_INVALID_PARAMETER) }
+    }
+}
+
+/// How decoded pixels lie: planes one after the other, rows without gaps.
+#[derive(Clone, Copy)]
+pub struct PictureLayout {
+    size: Size,
+    format: Format,
+}
+
+impl PictureLayout {
+    fn is_interleaved(self) -> bool {
+        matches!(self.format, Format::NVJPEG_OUTPUT_RGBI | Format::NVJPEG_OUTPUT_BGRI)
+    }
+
+    pub fn planes(self) -> usize {
+        if self.is_interleaved() { 1 } else { 3 }
+    }
+
+    pub fn rows(self) -> usize {
+        self.size.height as usize
+    }
+
+    pub fn row_bytes(self) -> usize {
+        self.size.width as usize * if self.is_interleaved() { 3 } else { 1 }
+    }
+
+    pub fn bytes(self) -> usize {
+        self.planes() * self.rows() * self.row_bytes()
+    }
+}
+
+thread_local! {
+    static DECODER: RefCell<Option<(Decoder, Picture)>> = const { RefCell::new(None) };
+}
+
+/// Decodes a picture as the back end would.
+pub fn decode(source: &Source, backend: Backend, parameters: &Parameters) -> Result<(PictureLayout, Vec<u8>)> {
+    let info = &source.info;
+    if !info.is_taken_by(backend) {
+        return Err(UNSUPPORTED);
+    }
+    let (rgb, bgr) = match parameters.format {
+        Format::NVJPEG_OUTPUT_RGB | Format::NVJPEG_OUTPUT_RGBI => (true, false),
+        Format::NVJPEG_OUTPUT_BGR | Format::NVJPEG_OUTPUT_BGRI => (false, true),
+        _ => (false, false),
+    };
+    let upright = [Orientation::NVJPEG_ORIENTATION_UNKNOWN, Orientation::NVJPEG_ORIENTATION_NORMAL];
+    if !(rgb || bgr) || parameters.scale != Scale::NVJPEG_SCALE_NONE || !upright.contains(&parameters.orientation) {
+        return Err(NOT_HERE);
+    }
+    let part = parameters.part(info.size())?;
+    DECODER.with_borrow_mut(|decoder| {
+        if decoder.is_none() {
+            let made = Decoder::new().map_err(|_| Status::NVJPEG_STATUS_ALLOCATOR_FAILURE)?;
+            *decoder = Some((made, Picture::default()));
+        }
+        let (decoder, picture) = decoder.as_mut().ok_or(Status::NVJPEG_STATUS_INTERNAL_ERROR)?;
+        let bytes = source.bytes();
+        decoder.decode(bytes, &info.header, part, false, picture).map_err(|_| {
+            let ended = bytes.windows(2).rev().any(|pair| pair == [0xFF, 0xD9]);
+            if ended { BAD } else { Status::NVJPEG_STATUS_INCOMPLETE_BITSTREAM }
+        })?;
+        let layout = PictureLayout { size: Size::new(part.width, part.height), format: parameters.format };
+        let channels = if rgb { [0, 1, 2] } else { [2, 1, 0] };
+        let pixels = picture.pixels();
+        let mut out = Vec::with_capacity(layout.bytes());
+        if layout.is_interleaved() {
+            out.extend(pixels.iter().flat_map(|pixel| channels.map(|channel| pixel[channel])));
+        } else {
+            channels.iter().for_each(|&channel| out.extend(pixels.iter().map(|pixel| pixel[channel])));
+        }
+        Ok((layout, out))
+    })
+}

@@ -1,0 +1,129 @@
+//! What is queued on streams.
+
+use crate::jpeg::{PictureLayout, Source, checksum};
+use crate::object::Token;
+use nvjpeg_sys::bindings::nvjpegImage_t;
+
+/// Memory that an operation touches: the driver's `Touch`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Touch {
+    address: usize,
+    bytes: usize,
+    /// It is spoiled during the call.
+    ahead: bool,
+}
+
+/// Planes to write: addresses and row pitches.
+pub struct Destination {
+    planes: Vec<(usize, usize)>,
+    layout: PictureLayout,
+    /// The back end writes ahead of the stream's order.
+    ahead: bool,
+}
+
+impl Destination {
+    /// `None` if a plane is missing or its rows overlap.
+    pub fn new(image: &nvjpegImage_t, layout: PictureLayout, ahead: bool) -> Option<Self> {
+        let planes: Vec<_> = (0..layout.planes()).map(|i| (image.channel[i] as usize, image.pitch[i])).collect();
+        let fits = planes.iter().all(|&(address, pitch)| address != 0 && pitch >= layout.row_bytes());
+        fits.then_some(Self { planes, layout, ahead })
+    }
+
+    fn touches(&self) -> impl Iterator<Item = Touch> {
+        let (rows, row_bytes) = (self.layout.rows(), self.layout.row_bytes());
+        self.planes.iter().map(move |&(address, pitch)| {
+            let bytes = ((rows - 1).saturating_mul(pitch)).saturating_add(row_bytes);
+            Touch { address, bytes, ahead: self.ahead }
+        })
+    }
+
+    /// # Safety
+    /// The planes may be written now, and all of a picture of the layout may be read at `from`.
+    unsafe fn write(&self, from: *const u8) {
+        let (rows, row_bytes) = (self.layout.rows(), self.layout.row_bytes());
+        for (plane, &(address, pitch)) in self.planes.iter().enumerate() {
+            for row in 0..rows {
+                let at = (plane * rows + row) * row_bytes;
+                // SAFETY: rows lie within what the caller vouches for, as `touches` counts it.
+                unsafe { std::ptr::copy(from.add(at), (address + row * pitch) as *mut u8, row_bytes) };
+            }
+        }
+    }
+}
+
+/// A picture decoded when the call was made, and what to compare to know that its bytes stayed as they were.
+pub struct Decoded {
+    pub source: Source,
+    pub checksum: u64,
+    pub pixels: Vec<u8>,
+    pub destination: Destination,
+}
+
+pub enum Work {
+    /// From a pinned buffer to a device buffer.
+    Transfer { source: Source, checksum: u64, from: usize, to: usize, bytes: usize, tokens: Vec<Token> },
+    /// From a device buffer to the destination.
+    Finish { from: usize, bytes: usize, destination: Destination, tokens: Vec<Token> },
+    /// The whole way, of a batch.
+    Decode { pictures: Vec<Decoded>, tokens: Vec<Token> },
+}
+
+impl Work {
+    pub fn touches(&self) -> Vec<Touch> {
+        let touch = |address, bytes| Touch { address, bytes, ahead: false };
+        match self {
+            Self::Transfer { source, from, to, bytes, .. } => {
+                let mut touches = vec![touch(*from, *bytes), touch(*to, *bytes)];
+                touches.extend(source.borrowed().map(|(address, bytes)| touch(address, bytes)));
+                touches
+            }
+            Self::Finish { from, bytes, destination, .. } => {
+                std::iter::once(touch(*from, *bytes)).chain(destination.touches()).collect()
+            }
+            Self::Decode { pictures, .. } => pictures
+                .iter()
+                .flat_map(|picture| {
+                    let read = picture.source.borrowed().map(|(address, bytes)| touch(address, bytes));
+                    picture.destination.touches().chain(read)
+                })
+                .collect(),
+        }
+    }
+
+    /// Does it. The driver has checked all that `touches` names.
+    pub fn run(self) {
+        match self {
+            Self::Transfer { source, checksum: expected, from, to, bytes, tokens } => {
+                // SAFETY: both buffers have so many bytes, which the driver has checked to be there, and nobody else
+                // runs.
+                unsafe { std::ptr::copy(from as *const u8, to as *mut u8, bytes) };
+                if checksum(&source) != expected {
+                    // SAFETY: as above.
+                    spoil(unsafe { std::slice::from_raw_parts_mut(to as *mut u8, bytes) });
+                }
+                drop(tokens);
+            }
+            Self::Finish { from, destination, tokens, .. } => {
+                // SAFETY: the driver has checked the buffer and the planes.
+                unsafe { destination.write(from as *const u8) };
+                drop(tokens);
+            }
+            Self::Decode { pictures, tokens } => {
+                for mut picture in pictures {
+                    if checksum(&picture.source) != picture.checksum {
+                        spoil(&mut picture.pixels);
+                    }
+                    // SAFETY: the driver has checked the planes; the pixels are of the same layout.
+                    unsafe { picture.destination.write(picture.pixels.as_ptr()) };
+                }
+                drop(tokens);
+            }
+        }
+    }
+}
+
+/// What comes of compressed bytes that changed before they were read: another picture.
+fn spoil(pixels: &mut [u8]) {
+    pixels.iter_mut().for_each(|byte| *byte ^= 0x5A);
+}

@@ -1,0 +1,503 @@
+//! The simulated nvJPEG through the safe layer of nvjpeg-sys: the bytes of warpfeed's decoder, and mistakes that show.
+
+#![cfg(target_os = "linux")]
+
+#[path = "../../tests/support/sim.rs"]
+mod sim;
+
+use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr, DriverError};
+use nvjpeg_sys::{
+    Backend, BatchState, CudaStream as Stream, DecodeParams, Decoder, DecoderState, DeviceBuffer, Error, Flags, Handle,
+    Image, JpegStream, Library, OutputFormat, PinnedBuffer, Roi, Status,
+};
+use sim::{Sim, folder};
+use std::sync::Arc;
+use warpfeed::{JpegColor, JpegOptions, Picture, Rect, Sampling, Size, encode_jpeg, probe};
+
+#[derive(Debug)]
+enum Failure {
+    Nvjpeg(Error),
+    Driver(#[allow(dead_code, reason = "shown")] DriverError),
+}
+
+impl Failure {
+    fn status(&self) -> Option<Status> {
+        match self {
+            Self::Nvjpeg(error) => error.status(),
+            Self::Driver(_) => None,
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Nvjpeg(error)
+    }
+}
+
+impl From<DriverError> for Failure {
+    fn from(error: DriverError) -> Self {
+        Self::Driver(error)
+    }
+}
+
+type Result<T> = std::result::Result<T, Failure>;
+
+fn jpeg(size: Size, options: &JpegOptions) -> Vec<u8> {
+    let mut picture = Picture::new(size);
+    for (i, pixel) in picture.pixels_mut().iter_mut().enumerate() {
+        let (x, y) = (i as u32 % size.width, i as u32 / size.width);
+        *pixel = [(3 * x + y) as u8, (x * y / 7) as u8, (5 * y) as u8, 0];
+    }
+    encode_jpeg(&picture, options).unwrap()
+}
+
+/// Pictures of all kinds that the hardware takes, and, if asked for, of those that only hybrid decoding does.
+fn pictures(progressive: bool) -> Vec<Vec<u8>> {
+    let mut pictures = Vec::new();
+    for (i, sampling) in [Sampling::S444, Sampling::S422, Sampling::S420, Sampling::S440].into_iter().enumerate() {
+        let size = Size::new(33 + 20 * i as u32, 61 - 9 * i as u32);
+        pictures.push(jpeg(size, &JpegOptions { sampling, ..JpegOptions::default() }));
+        if progressive {
+            pictures.push(jpeg(size, &JpegOptions { sampling, progressive, ..JpegOptions::default() }));
+        }
+    }
+    pictures.push(jpeg(Size::new(1, 1), &JpegOptions { color: JpegColor::Gray, ..JpegOptions::default() }));
+    pictures
+}
+
+fn size(jpeg: &[u8]) -> Size {
+    probe(jpeg).unwrap().size
+}
+
+/// What warpfeed's decoder makes of a part, as RGB.
+fn expected(jpeg: &[u8], part: Rect) -> Vec<u8> {
+    let (header, mut picture) = (probe(jpeg).unwrap(), Picture::default());
+    warpfeed::Decoder::new().unwrap().decode(jpeg, &header, part, false, &mut picture).unwrap();
+    picture.pixels().iter().flat_map(|pixel| [pixel[0], pixel[1], pixel[2]]).collect()
+}
+
+fn whole(jpeg: &[u8]) -> Rect {
+    let Size { width, height } = size(jpeg);
+    Rect { x: 0, y: 0, width, height }
+}
+
+fn library() -> Library {
+    Library::load_from(folder().join("libcuda_sim_nvjpeg.so")).unwrap()
+}
+
+fn handle(backend: Backend) -> nvjpeg_sys::Result<Handle> {
+    Handle::new(&library(), backend, Flags::UPSAMPLING_WITH_INTERPOLATION)
+}
+
+fn raw(stream: &CudaStream) -> Stream {
+    stream.cu_stream().cast()
+}
+
+/// Memory for an RGB picture, rows without gaps.
+fn image(memory: &CudaSlice<u8>, width: u32) -> Image {
+    Image::interleaved(memory.device_ptr(memory.stream()).0 as *mut u8, 3 * width as usize)
+}
+
+/// A stream that blocks none, without the waits that cudarc would add.
+fn stream() -> Result<Arc<CudaStream>> {
+    let context = CudaContext::new(0)?;
+    // SAFETY: the tests order their streams, or are about not doing so.
+    unsafe { context.disable_event_tracking() };
+    Ok(context.new_stream()?)
+}
+
+struct Worker {
+    handle: Handle,
+    state: DecoderState,
+    parser: JpegStream,
+    params: DecodeParams,
+}
+
+impl Worker {
+    fn new(backend: Backend) -> Result<Self> {
+        let handle = handle(backend)?;
+        let mut state = DecoderState::new(&Decoder::new(&handle, backend)?)?;
+        state.attach_pinned(PinnedBuffer::new(&handle)?)?;
+        state.attach_device(DeviceBuffer::new(&handle)?)?;
+        let mut params = DecodeParams::new(&handle)?;
+        params.set_output_format(OutputFormat::RgbInterleaved)?;
+        Ok(Self { state, parser: JpegStream::new(&handle)?, params, handle })
+    }
+
+    /// Queues the decoding of a picture.
+    fn decode(&mut self, bytes: &[u8], to: &CudaSlice<u8>, width: u32, stream: &CudaStream) -> nvjpeg_sys::Result<()> {
+        let jpeg = self.parser.parse(bytes)?;
+        self.state.decode_host(&self.params, &jpeg)?;
+        // SAFETY: the tests keep all of it until they have synchronised, unless they are about not doing so.
+        unsafe {
+            self.state.transfer_to_device(&jpeg, raw(stream))?;
+            self.state.decode_device(&image(to, width), raw(stream))
+        }
+    }
+}
+
+/// Decodes pictures one after the other; of each the whole, then a part.
+fn one_by_one(pictures: &[Vec<u8>], backend: Backend) -> Result<()> {
+    let stream = stream()?;
+    let mut worker = Worker::new(backend)?;
+    for jpeg in pictures {
+        let whole = whole(jpeg);
+        let part = Rect { x: whole.width / 3, y: whole.height / 4, width: whole.width.div_ceil(2), height: 1 };
+        for part in [whole, part] {
+            let roi = Roi { left_px: part.x, top_px: part.y, width_px: part.width, height_px: part.height };
+            worker.params.set_roi((part != whole).then_some(roi))?;
+            let memory = stream.alloc_zeros::<u8>(3 * (part.width * part.height) as usize)?;
+            // The hardware does not wait for it.
+            stream.synchronize()?;
+            worker.decode(jpeg, &memory, part.width, &stream)?;
+            assert!(stream.clone_dtoh(&memory)? == expected(jpeg, part), "{part:?} of {whole:?}");
+            stream.synchronize()?;
+        }
+    }
+    Ok(())
+}
+
+/// Decodes pictures in one batch; `before_sync` is called with their compressed bytes while they are decoded.
+fn batch(pictures: &mut [Vec<u8>], backend: Backend, before_sync: impl FnOnce(&mut [Vec<u8>])) -> Result<Vec<Vec<u8>>> {
+    let stream = stream()?;
+    let mut state = BatchState::new(&handle(backend)?)?;
+    // SAFETY: the state is new.
+    unsafe { state.initialize(pictures.len(), 1, OutputFormat::RgbInterleaved)? };
+    let sizes: Vec<Size> = pictures.iter().map(|jpeg| size(jpeg)).collect();
+    let memory = sizes.iter().map(|size| stream.alloc_zeros::<u8>(3 * size.area_px() as usize));
+    let memory = memory.collect::<std::result::Result<Vec<_>, _>>()?;
+    stream.synchronize()?;
+    let images: Vec<Image> = memory.iter().zip(&sizes).map(|(memory, size)| image(memory, size.width)).collect();
+    let jpegs: Vec<&[u8]> = pictures.iter().map(Vec::as_slice).collect();
+    // SAFETY: the destinations are idle; all is kept until the stream is synchronised.
+    unsafe { state.decode(&jpegs, &images, None, raw(&stream))? };
+    before_sync(pictures);
+    stream.synchronize()?;
+    Ok(memory.iter().map(|memory| stream.clone_dtoh(memory)).collect::<std::result::Result<_, _>>()?)
+}
+
+#[track_caller]
+fn is_clean(sim: &Sim, seed: u64) {
+    let report = sim.report();
+    assert_eq!((report.alive(), report.pending, report.illegal_accesses), (0, 0, 0), "seed {seed}: {}", sim.message());
+}
+
+#[test]
+fn pictures_have_the_bytes_of_warpfeeds_decoder() {
+    let sim = Sim::start();
+    for seed in 0..20 {
+        for (backend, progressive) in [(Backend::Hybrid, true), (Backend::GpuHybrid, false), (Backend::Hardware, false)]
+        {
+            sim.reset(seed);
+            let mut pictures = pictures(progressive);
+            one_by_one(&pictures, backend).unwrap_or_else(|error| panic!("{seed}: {error:?}, {}", sim.message()));
+            is_clean(&sim, seed);
+            let want: Vec<_> = pictures.iter().map(|jpeg| expected(jpeg, whole(jpeg))).collect();
+            assert!(batch(&mut pictures, backend, |_| ()).unwrap() == want, "seed {seed}, {backend:?}");
+            is_clean(&sim, seed);
+        }
+    }
+}
+
+#[test]
+fn planes_have_the_bytes_of_interleaved_pictures() {
+    let _sim = Sim::start();
+    let stream = stream().unwrap();
+    let jpeg = jpeg(Size::new(20, 10), &JpegOptions::default());
+    let mut worker = Worker::new(Backend::Hybrid).unwrap();
+    worker.params.set_output_format(OutputFormat::Rgb).unwrap();
+    let memory = stream.alloc_zeros::<u8>(600).unwrap();
+    let first = memory.device_ptr(&stream).0 as *mut u8;
+    let planes = [0, 200, 400].map(|offset| (first.wrapping_add(offset), 20));
+    let parsed = worker.parser.parse(&jpeg).unwrap();
+    worker.state.decode_host(&worker.params, &parsed).unwrap();
+    // SAFETY: all of it is kept until the stream is synchronised, by the copy.
+    unsafe {
+        worker.state.transfer_to_device(&parsed, raw(&stream)).unwrap();
+        worker.state.decode_device(&Image::planes(&planes), raw(&stream)).unwrap();
+    }
+    let (want, got) = (expected(&jpeg, whole(&jpeg)), stream.clone_dtoh(&memory).unwrap());
+    assert!((0..200).all(|i| (0..3).all(|channel| got[200 * channel + i] == want[3 * i + channel])));
+}
+
+#[test]
+fn each_back_end_refuses_what_it_cannot_decode() {
+    let _sim = Sim::start();
+    let plain = JpegOptions::default();
+    let size = Size::new(40, 30);
+    let progressive = jpeg(size, &JpegOptions { progressive: true, ..plain.clone() });
+    let cmyk = jpeg(size, &JpegOptions { color: JpegColor::Cmyk, ..plain.clone() });
+    let s411 = jpeg(size, &JpegOptions { sampling: Sampling::S411, ..plain.clone() });
+    let baseline = jpeg(size, &plain);
+    let mut arithmetic = baseline.clone();
+    let frame = baseline.windows(2).position(|pair| pair == [0xFF, 0xC0]).unwrap();
+    arithmetic[frame + 1] = 0xC9;
+    for (name, bytes, hybrid, hardware) in [
+        ("baseline", &baseline, true, true),
+        ("progressive", &progressive, true, false),
+        ("CMYK", &cmyk, false, false),
+        ("4:1:1", &s411, true, false),
+        ("arithmetic", &arithmetic, false, false),
+    ] {
+        for (backend, taken) in [(Backend::Hybrid, hybrid), (Backend::Hardware, hardware)] {
+            let handle = handle(backend).unwrap();
+            let params = DecodeParams::new(&handle).unwrap();
+            let mut parser = JpegStream::new(&handle).unwrap();
+            let header = parser.parse_header(bytes).unwrap();
+            let decoder = Decoder::new(&handle, backend).unwrap();
+            assert_eq!(decoder.supports(&header, &params).unwrap(), taken, "{name}, {backend:?}");
+            let batches = BatchState::new(&handle).unwrap();
+            assert_eq!(batches.supports(&header, None).unwrap(), taken, "{name}, {backend:?}");
+            let decoded = batch(&mut [bytes.clone()], backend, |_| ());
+            let status = decoded.as_ref().err().and_then(Failure::status);
+            assert_eq!(status, (!taken).then_some(Status::JpegNotSupported), "{name}, {backend:?}");
+        }
+    }
+}
+
+#[test]
+fn damaged_pictures_are_refused() {
+    let sim = Sim::start();
+    let bytes = jpeg(Size::new(40, 30), &JpegOptions::default());
+    let stream = stream().unwrap();
+    let memory = stream.alloc_zeros::<u8>(3 * 40 * 30).unwrap();
+    let mut worker = Worker::new(Backend::Hybrid).unwrap();
+    let mut status = |bytes: &[u8]| worker.decode(bytes, &memory, 40, &stream).unwrap_err().status();
+    assert_eq!(status(b"no picture"), Some(Status::BadJpeg));
+    assert_eq!(status(&bytes[..40]), Some(Status::BadJpeg));
+    assert_eq!(status(&bytes[..bytes.len() - 20]), Some(Status::IncompleteBitstream));
+    // A good one decodes afterwards.
+    worker.decode(&bytes, &memory, 40, &stream).unwrap();
+    assert!(stream.clone_dtoh(&memory).unwrap() == expected(&bytes, whole(&bytes)));
+    stream.synchronize().unwrap();
+    assert_eq!(sim.message(), "");
+}
+
+/// For how many of 100 seeds a mistake shows.
+fn caught(sim: &Sim, shows: impl Fn() -> bool) -> usize {
+    let seeds = (0..100).filter(|&seed| {
+        sim.reset(seed);
+        shows()
+    });
+    let seeds = seeds.count();
+    println!("{seeds} of 100 seeds");
+    seeds
+}
+
+#[test]
+fn compressed_bytes_changed_too_early_show() {
+    let sim = Sim::start();
+    let spoil = |pictures: &mut [Vec<u8>]| pictures.iter_mut().for_each(|bytes| bytes.fill(0));
+    let want: Vec<_> = pictures(false).iter().map(|jpeg| expected(jpeg, whole(jpeg))).collect();
+    for backend in [Backend::Hardware, Backend::Hybrid] {
+        assert!(caught(&sim, || batch(&mut pictures(false), backend, spoil).unwrap() != want) > 0, "{backend:?}");
+    }
+    // Of single pictures too, between the phases and the end.
+    let wrong = || {
+        let stream = stream().unwrap();
+        let mut bytes = pictures(false).remove(0);
+        let (part, want) = (whole(&bytes), expected(&bytes, whole(&bytes)));
+        let memory = stream.alloc_zeros::<u8>(want.len()).unwrap();
+        let mut worker = Worker::new(Backend::Hybrid).unwrap();
+        worker.decode(&bytes, &memory, part.width, &stream).unwrap();
+        bytes.fill(0);
+        stream.synchronize().unwrap();
+        stream.clone_dtoh(&memory).unwrap() != want
+    };
+    assert!(caught(&sim, wrong) > 0);
+}
+
+/// Decodes two pictures with one state, and what happens between them.
+fn two(between: impl Fn(&CudaStream, &mut Worker) -> Option<PinnedBuffer>) -> Result<()> {
+    let stream = stream()?;
+    let mut worker = Worker::new(Backend::Hybrid)?;
+    let bytes = jpeg(Size::new(30, 10), &JpegOptions::default());
+    let memory = [stream.alloc_zeros::<u8>(900)?, stream.alloc_zeros::<u8>(900)?];
+    worker.decode(&bytes, &memory[0], 30, &stream)?;
+    let replaced = between(&stream, &mut worker);
+    let second = worker.decode(&bytes, &memory[1], 30, &stream);
+    let waited = stream.synchronize();
+    drop(replaced);
+    second?;
+    waited?;
+    for memory in &memory {
+        assert!(stream.clone_dtoh(memory)? == expected(&bytes, whole(&bytes)));
+    }
+    stream.synchronize()?;
+    Ok(())
+}
+
+#[test]
+fn a_state_and_a_pinned_buffer_used_too_early_are_reported() {
+    let sim = Sim::start();
+    let with_wait = |stream: &CudaStream, _: &mut Worker| {
+        stream.synchronize().unwrap();
+        None
+    };
+    let other_buffer = |_: &CudaStream, worker: &mut Worker| {
+        let other = PinnedBuffer::new(&worker.handle).unwrap();
+        worker.state.attach_pinned(other).unwrap()
+    };
+    for seed in 0..100 {
+        sim.reset(seed);
+        two(with_wait).unwrap_or_else(|error| panic!("seed {seed}: {error:?}, {}", sim.message()));
+        is_clean(&sim, seed);
+    }
+    let reported = |result: Result<()>, what: &str| {
+        let message = sim.message();
+        assert_eq!(result.is_err(), !message.is_empty(), "{message}");
+        message.contains(what)
+    };
+    let pinned = "nvjpegDecodeJpegHost: the pinned buffer is in use by work that has not run";
+    assert!(caught(&sim, || reported(two(|_, _| None), pinned)) > 0);
+    let state = "nvjpegDecodeJpegTransferToDevice: the state is in use by work that has not run";
+    assert!(caught(&sim, || reported(two(other_buffer), state)) > 0);
+}
+
+#[test]
+fn what_is_destroyed_while_work_uses_it_is_reported() {
+    let sim = Sim::start();
+    let reported = || {
+        let stream = stream().unwrap();
+        let mut worker = Worker::new(Backend::Hybrid).unwrap();
+        let bytes = jpeg(Size::new(30, 10), &JpegOptions::default());
+        let memory = stream.alloc_zeros::<u8>(900).unwrap();
+        worker.decode(&bytes, &memory, 30, &stream).unwrap();
+        drop(worker);
+        sim.message().contains("nvjpegJpegStateDestroy: the state is in use by work that has not run")
+    };
+    assert!(caught(&sim, reported) > 0);
+}
+
+/// A picture's memory is read by a copy, and a picture decoded to it, in the order of a stream alone. Whether the copy
+/// saw what was there before.
+fn recycled_in_stream_order(backend: Backend) -> bool {
+    let stream = stream().unwrap();
+    let bytes = [jpeg(Size::new(30, 10), &JpegOptions::default())];
+    let mut state = BatchState::new(&handle(backend).unwrap()).unwrap();
+    // SAFETY: the state is new.
+    unsafe { state.initialize(1, 1, OutputFormat::RgbInterleaved).unwrap() };
+    let memory = stream.clone_htod(&[7u8; 900]).unwrap();
+    let mut seen = stream.alloc_zeros::<u8>(900).unwrap();
+    stream.synchronize().unwrap();
+    stream.memcpy_dtod(&memory, &mut seen).unwrap();
+    // SAFETY: all is kept until the stream is synchronised; that the destination is in use is what this is about.
+    unsafe { state.decode(&[&bytes[0]], &[image(&memory, 30)], None, raw(&stream)).unwrap() };
+    stream.synchronize().unwrap();
+    assert!(stream.clone_dtoh(&memory).unwrap() == expected(&bytes[0], whole(&bytes[0])));
+    stream.clone_dtoh(&seen).unwrap() == [7; 900]
+}
+
+#[test]
+fn the_hardware_writes_ahead_of_its_stream() {
+    let sim = Sim::start();
+    assert!(caught(&sim, || !recycled_in_stream_order(Backend::Hardware)) > 0);
+    assert_eq!(caught(&sim, || !recycled_in_stream_order(Backend::Hybrid)), 0);
+}
+
+#[test]
+fn a_destination_that_is_too_small_is_refused() {
+    let sim = Sim::start();
+    let stream = stream().unwrap();
+    let bytes = jpeg(Size::new(30, 10), &JpegOptions::default());
+    let memory = stream.alloc_zeros::<u8>(899).unwrap();
+    let mut worker = Worker::new(Backend::Hybrid).unwrap();
+    let status = worker.decode(&bytes, &memory, 30, &stream).unwrap_err().status();
+    assert_eq!(status, Some(Status::ExecutionFailed));
+    assert!(sim.message().contains("nvjpegDecodeJpegDevice: 900 bytes"), "{}", sim.message());
+}
+
+#[test]
+fn statuses_are_injected_by_seed_and_nothing_leaks() {
+    let sim = Sim::start();
+    let mut statuses = 0;
+    for seed in 0..200 {
+        let outcome = || {
+            sim.reset_with_failures(seed, 0.02);
+            let outcomes = [
+                one_by_one(&pictures(true), Backend::Hybrid),
+                batch(&mut pictures(false), Backend::Hardware, |_| ()).map(drop),
+            ];
+            let report = sim.report();
+            assert_eq!((report.alive(), report.pending), (0, 0), "seed {seed}: {report:?}, {}", sim.message());
+            (outcomes.map(|outcome| outcome.err().and_then(|error| error.status())), sim.message())
+        };
+        let first = outcome();
+        assert_eq!(first, outcome(), "seed {seed}");
+        if first.1.contains(": injected NVJPEG_STATUS_") {
+            assert!(first.1.contains("nvjpeg") && first.0.iter().any(Option::is_some), "seed {seed}: {first:?}");
+            statuses += 1;
+        }
+    }
+    assert!(statuses > 20, "{statuses} of 200 seeds");
+}
+
+#[test]
+fn memory_that_is_not_given_back_is_counted() {
+    let sim = Sim::start();
+    let stream = stream().unwrap();
+    let bytes = jpeg(Size::new(30, 10), &JpegOptions::default());
+    let memory = stream.alloc_zeros::<u8>(900).unwrap();
+    let mut worker = Worker::new(Backend::Hybrid).unwrap();
+    worker.decode(&bytes, &memory, 30, &stream).unwrap();
+    stream.synchronize().unwrap();
+    let before = sim.report();
+    std::mem::forget(worker);
+    drop(memory);
+    stream.synchronize().unwrap();
+    let after = sim.report();
+    assert_eq!((after.allocations, after.host_allocations), (before.allocations - 1, 1));
+    assert_eq!(after.allocations, 1);
+}
+
+/// Runs an ignored test in a process of its own, through the script.
+fn through_run(test: &str, variable: &str, value: &str) {
+    let output = std::process::Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../run"))
+        .arg(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", test, "--nocapture"])
+        .env("CUDA_SIM_LIBRARIES", folder())
+        .env(variable, value)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("1 passed"), "{output:?}");
+}
+
+#[test]
+fn a_card_without_engines_has_no_hardware_back_end() {
+    through_run("without_engines", "CUDA_SIM_NVJPEG_ENGINES", "0");
+}
+
+#[test]
+#[ignore = "needs CUDA_SIM_NVJPEG_ENGINES=0; a_card_without_engines_has_no_hardware_back_end runs it"]
+fn without_engines() {
+    let library = Library::load().unwrap();
+    let handle = |backend| Handle::new(&library, backend, Flags::NONE);
+    assert_eq!(handle(Backend::Hardware).unwrap_err().status(), Some(Status::ArchMismatch));
+    assert_eq!(handle(Backend::Hybrid).unwrap().hardware_decoders().unwrap().engines, 0);
+}
+
+#[test]
+fn without_work_nothing_is_written() {
+    through_run("noop", "CUDA_SIM_NOOP", "1");
+}
+
+#[test]
+#[ignore = "needs CUDA_SIM_NOOP=1; without_work_nothing_is_written runs it"]
+fn noop() {
+    let bytes = pictures(false);
+    let stream = stream().unwrap();
+    let mut worker = Worker {
+        handle: Handle::new(&Library::load().unwrap(), Backend::Hybrid, Flags::NONE).unwrap(),
+        ..Worker::new(Backend::Hybrid).unwrap()
+    };
+    let memory = stream.alloc_zeros::<u8>(1 << 16).unwrap();
+    let event = stream.record_event(None).unwrap();
+    worker.decode(&bytes[0], &memory, size(&bytes[0]).width, &stream).unwrap();
+    assert!(event.is_complete());
+    stream.synchronize().unwrap();
+    let mut bytes = [9; 1 << 16];
+    stream.memcpy_dtoh(&memory, &mut bytes).unwrap();
+    assert!(bytes == [9; 1 << 16]);
+}

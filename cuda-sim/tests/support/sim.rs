@@ -1,0 +1,99 @@
+//! The simulated driver, loaded before anything looks for one. For tests of the members that work with it.
+
+use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
+use std::ffi::{CStr, c_char};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// As `cuda_sim_report` fills it.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug, PartialEq)]
+pub struct Report {
+    pub allocations: u64,
+    pub allocation_bytes: u64,
+    pub host_allocations: u64,
+    pub streams: u64,
+    pub events: u64,
+    pub modules: u64,
+    pub contexts: u64,
+    pub lost: u64,
+    pub pending: u64,
+    pub operations_run: u64,
+    pub kernels_run: u64,
+    pub injected_failures: u64,
+    pub illegal_accesses: u64,
+    pub peak_bytes: u64,
+}
+
+impl Report {
+    pub fn alive(&self) -> u64 {
+        self.allocations + self.host_allocations + self.streams + self.events + self.modules + self.lost
+    }
+}
+
+/// Where cargo has put the libraries: beside the test, or, uplifted, a folder above.
+pub fn folder() -> PathBuf {
+    let exe = std::env::current_exe().unwrap();
+    let found = exe.ancestors().skip(1).take(2).find(|folder| folder.join("libcuda_sim_driver.so").exists());
+    found.map(Path::to_owned).expect("cargo builds the libraries before the test")
+}
+
+/// One of them, for all.
+pub fn open(name: &str) -> Library {
+    // SAFETY: the libraries are those of this workspace, whose initialisers have no conditions.
+    unsafe { Library::open(Some(folder().join(name)), RTLD_NOW | RTLD_GLOBAL) }.unwrap()
+}
+
+struct Driver {
+    reset: extern "C" fn(u64, u64, f64, usize),
+    report: extern "C" fn(*mut Report),
+    message: extern "C" fn(*mut c_char, usize) -> usize,
+}
+
+/// The simulation, for one test at a time.
+pub struct Sim(&'static Driver, #[allow(dead_code, reason = "held")] MutexGuard<'static, ()>);
+
+impl Sim {
+    pub fn start() -> Self {
+        static ONE: Mutex<()> = Mutex::new(());
+        static DRIVER: OnceLock<Driver> = OnceLock::new();
+        let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let driver = DRIVER.get_or_init(|| {
+            let library = open("libcuda_sim_driver.so");
+            // SAFETY: the symbols have the types given to them here, and the library stays loaded.
+            let driver = unsafe {
+                Driver {
+                    reset: *library.get(b"cuda_sim_reset").unwrap(),
+                    report: *library.get(b"cuda_sim_report").unwrap(),
+                    message: *library.get(b"cuda_sim_message").unwrap(),
+                }
+            };
+            std::mem::forget(library);
+            driver
+        });
+        let sim = Sim(driver, one);
+        sim.reset(0);
+        sim
+    }
+
+    pub fn reset(&self, seed: u64) {
+        (self.0.reset)(seed, 0, 0.0, 64 << 20);
+    }
+
+    pub fn reset_with_failures(&self, seed: u64, rate: f64) {
+        (self.0.reset)(seed, seed, rate, 64 << 20);
+    }
+
+    pub fn report(&self) -> Report {
+        let mut report = Report::default();
+        (self.0.report)(&mut report);
+        report
+    }
+
+    /// What has failed, a line each.
+    pub fn message(&self) -> String {
+        let mut bytes = [0u8; 8192];
+        (self.0.message)(bytes.as_mut_ptr().cast(), bytes.len());
+        CStr::from_bytes_until_nul(&bytes).unwrap().to_str().unwrap().to_owned()
+    }
+}

@@ -1,0 +1,378 @@
+//! `warpfeed bench`: the experiments, each with its report.
+
+use super::diagnose::Diagnose;
+use super::models::{ModelOptions, StepOptions};
+use super::options::{PresetOptions, StrategyName, device};
+use super::output::{print, print_json};
+use clap::{Args, Subcommand};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use warpfeed::experiment::augment_load::{self, augment_load};
+use warpfeed::experiment::configurations::{self, configurations, worker_counts};
+use warpfeed::experiment::environment::{DataSet, Environment};
+use warpfeed::experiment::events::EventLog;
+use warpfeed::experiment::peers::peers;
+use warpfeed::experiment::report::Report;
+use warpfeed::experiment::subject::Subject;
+use warpfeed::experiment::workers::{self, workers};
+use warpfeed::{Device, Error, IMAGENET_MEAN, IMAGENET_STD, Op, RandomOp, Resize, ResizeTo, Result, Size};
+
+/// Pictures of fewer pixels are trained on at their own size.
+const SMALL_PX: f64 = 64.0 * 64.0;
+
+/// Run an experiment and report it
+///
+/// Results go to standard output, progress to standard error. --out writes report.html, report.json, CSV and SVG files.
+#[derive(Args)]
+pub struct Bench {
+    #[command(subcommand)]
+    experiment: Experiment,
+}
+
+#[derive(Subcommand)]
+enum Experiment {
+    AugmentLoad(AugmentLoad),
+    Workers(Workers),
+    Configurations(Configurations),
+    Diagnose(Diagnose),
+    Peers(Peers),
+}
+
+impl Bench {
+    pub fn run(self) -> Result<()> {
+        match self.experiment {
+            Experiment::AugmentLoad(augment_load) => augment_load.run(),
+            Experiment::Workers(workers) => workers.run(),
+            Experiment::Configurations(configurations) => configurations.run(),
+            Experiment::Diagnose(diagnose) => diagnose.run(),
+            Experiment::Peers(peers) => peers.run(),
+        }
+    }
+}
+
+/// Which pictures.
+#[derive(Args)]
+pub struct SubjectOptions {
+    /// Folder of class folders, or a list file.
+    dir: PathBuf,
+    /// End each epoch after K pictures.
+    #[arg(long, value_name = "K")]
+    limit: Option<u64>,
+    /// Seed of order and augmentations.
+    #[arg(long, value_name = "S", default_value_t = 42)]
+    seed: u64,
+}
+
+/// Where the operations run.
+#[derive(Args)]
+pub struct DeviceOptions {
+    /// Where augmentations run: auto, cpu, cuda, cuda:I.
+    #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
+    device: Device,
+}
+
+impl DeviceOptions {
+    /// The pictures, on this device.
+    pub fn on(&self, subject: &SubjectOptions) -> Result<Subject> {
+        // The device first: whoever asks for one that is not there learns it before a large folder is listed.
+        self.device.available()?;
+        Ok(Subject { device: self.device, ..subject.subject()? })
+    }
+}
+
+impl SubjectOptions {
+    fn subject(&self) -> Result<Subject> {
+        let mut subject = Subject::new(self.dir.display().to_string(), warpfeed::open(&self.dir)?);
+        (subject.limit, subject.seed) = (self.limit, self.seed);
+        Ok(subject)
+    }
+}
+
+/// Where the report goes.
+#[derive(Args)]
+pub struct ReportOptions {
+    /// Write report.html, report.json, CSV and SVG files into this folder.
+    #[arg(long, value_name = "FOLDER")]
+    pub out: Option<PathBuf>,
+    /// One JSON object instead of text.
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl ReportOptions {
+    pub fn finish(&self, report: &Report) -> Result<()> {
+        if let Some(folder) = &self.out {
+            report.write(folder)?;
+            eprintln!("Report: {}", folder.join("report.html").display());
+        }
+        if self.json { print_json(&report.json()) } else { print(&report.text()) }
+    }
+}
+
+/// A line of progress.
+pub fn progress(line: &str) {
+    eprintln!("{line}");
+}
+
+/// A time given in seconds.
+pub fn seconds(text: &str) -> std::result::Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "seconds, such as 2.5".to_owned())?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+}
+
+/// Seconds per epoch as augmentation grows, on the CPU and on the GPU, for several models
+///
+/// Trial A augments on the CPU (N times flips and a rotation, random resized crop), trial B on the GPU. Both are run as
+/// published, and trial A's operations also on the GPU. What cannot run here is left blank.
+#[derive(Args)]
+struct AugmentLoad {
+    #[command(flatten)]
+    subject: SubjectOptions,
+    /// Loads: how often the flips and the rotation are repeated.
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [1, 4, 8, 12], value_parser = clap::value_parser!(u32).range(0..=1000))]
+    loads: Vec<u32>,
+    /// Models: none (the pipeline alone), resnet18, resnet50, resnet152 (steps as published on a V100), or milliseconds.
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_values = ["none", "resnet18", "resnet50", "resnet152"])]
+    models: Vec<String>,
+    #[command(flatten)]
+    step: ModelOptions,
+    /// How the CPU runs trial A.
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [StrategyName::Sequential, StrategyName::Fused])]
+    strategies: Vec<StrategyName>,
+    /// Pictures a batch.
+    #[arg(long, value_name = "B", default_value_t = 32)]
+    batch_size: usize,
+    /// Epochs of each case; the first is reported apart.
+    #[arg(long, value_name = "E", default_value_t = 3)]
+    epochs: u64,
+    /// Worker threads [default: one for each processor]
+    #[arg(long, value_name = "T")]
+    threads: Option<usize>,
+    #[command(flatten)]
+    report: ReportOptions,
+}
+
+impl AugmentLoad {
+    fn run(self) -> Result<()> {
+        let mut models = self.models.iter().map(|name| self.step.model(name)).collect::<Result<Vec<_>>>()?;
+        let mut subject = self.subject.subject()?;
+        subject.threads = self.threads;
+        let settings = augment_load::Settings {
+            loads: self.loads,
+            batch_size: self.batch_size,
+            epochs: self.epochs,
+            strategies: self.strategies.into_iter().map(Into::into).collect(),
+        };
+        self.report.finish(&augment_load(&subject, &settings, &mut models, &mut progress)?)
+    }
+}
+
+/// Seconds per epoch for so many workers and batches so large
+///
+/// With 0 workers the trainer's thread makes the batches.
+#[derive(Args)]
+struct Workers {
+    #[command(flatten)]
+    subject: SubjectOptions,
+    #[command(flatten)]
+    device: DeviceOptions,
+    /// Numbers of workers.
+    #[arg(long, value_name = "W,...", value_delimiter = ',', default_values_t = [0, 1, 2, 4, 8, 16])]
+    workers: Vec<usize>,
+    /// Pictures a batch.
+    #[arg(long, value_name = "B,...", value_delimiter = ',', default_values_t = [64, 100, 1000, 10000])]
+    batch_sizes: Vec<usize>,
+    /// Epochs of each run.
+    #[arg(long, value_name = "E", default_value_t = 2)]
+    epochs: u64,
+    /// Sides of the pictures in pixels; no augmentation then [default: small pictures at their size, others by --preset]
+    #[arg(long, value_name = "S")]
+    size: Option<u32>,
+    #[command(flatten)]
+    preset: PresetOptions,
+    #[command(flatten)]
+    step: StepOptions,
+    #[command(flatten)]
+    report: ReportOptions,
+}
+
+impl Workers {
+    fn run(self) -> Result<()> {
+        let subject = self.device.on(&self.subject)?;
+        let size = match self.size {
+            Some(size) => Some(size),
+            None => {
+                let mean_px = DataSet::of(&*subject.name, subject.source.as_ref())?.mean_px;
+                (mean_px < SMALL_PX).then(|| mean_px.sqrt().round().max(1.0) as u32)
+            }
+        };
+        let settings = workers::Settings {
+            workers: self.workers,
+            batch_sizes: self.batch_sizes,
+            epochs: self.epochs,
+            ops: size.map_or_else(|| self.preset.preset().ops(), plain),
+        };
+        self.report.finish(&workers(&subject, &settings, &mut || self.step.chosen(), &mut progress)?)
+    }
+}
+
+/// Pictures of this size, normalised, without augmentation.
+fn plain(side: u32) -> Vec<RandomOp> {
+    let to = ResizeTo::Exact(Size::new(side, side));
+    let resize = Op::Resize(Resize { to, interpolation: warpfeed::Interpolation::Bilinear });
+    vec![resize.into(), Op::Normalize { mean: IMAGENET_MEAN, std: IMAGENET_STD }.into()]
+}
+
+/// What configurations are tried.
+#[derive(Args)]
+pub struct GridOptions {
+    /// Numbers of worker threads [default: 1, 2, 3, 4, 6, 8, ... and all processors but those of the trainers]
+    #[arg(long, value_name = "T,...", value_delimiter = ',')]
+    threads: Vec<usize>,
+    /// Batches ahead.
+    #[arg(long, value_name = "P,...", value_delimiter = ',', default_values_t = [1, 2, 4])]
+    prefetch: Vec<usize>,
+    /// GPUs that train, each of which keeps a core or two to its trainer [default: those of this machine]
+    #[arg(long, value_name = "G")]
+    gpus: Option<usize>,
+    /// Pictures a batch.
+    #[arg(long, value_name = "B", default_value_t = 32)]
+    batch_size: usize,
+    /// How operations are run.
+    #[arg(long, value_enum, default_value_t)]
+    strategy: StrategyName,
+    #[command(flatten)]
+    preset: PresetOptions,
+    /// Seconds for each configuration and round.
+    #[arg(long, value_name = "S", default_value = "2", value_parser = seconds)]
+    seconds: Duration,
+    /// How often each is measured; its best round counts.
+    #[arg(long, value_name = "R", default_value_t = 2)]
+    rounds: u32,
+}
+
+impl GridOptions {
+    pub fn settings(&self, persistent: &[bool]) -> configurations::Settings {
+        let threads = if self.threads.is_empty() {
+            let here = Environment::here();
+            worker_counts(here.cores, self.gpus.unwrap_or(here.gpus.len()))
+        } else {
+            self.threads.clone()
+        };
+        configurations::Settings {
+            threads,
+            prefetch: self.prefetch.clone(),
+            persistent: persistent.to_vec(),
+            batch_size: self.batch_size,
+            ops: self.preset.preset().ops(),
+            strategy: self.strategy.into(),
+            time: self.seconds,
+            rounds: self.rounds,
+        }
+    }
+}
+
+/// Rank configurations of the pipeline against a training step
+///
+/// With --out every batch is logged as a JSON line to events.jsonl while it runs.
+#[derive(Args)]
+struct Configurations {
+    #[command(flatten)]
+    subject: SubjectOptions,
+    #[command(flatten)]
+    grid: GridOptions,
+    #[command(flatten)]
+    device: DeviceOptions,
+    #[command(flatten)]
+    step: StepOptions,
+    #[command(flatten)]
+    report: ReportOptions,
+}
+
+impl Configurations {
+    fn run(self) -> Result<()> {
+        let settings = self.grid.settings(&[true, false]);
+        let (subject, mut model) = (self.device.on(&self.subject)?, self.step.chosen()?);
+        let mut log = match &self.report.out {
+            Some(folder) => {
+                std::fs::create_dir_all(folder).map_err(|source| Error::Io {
+                    action: "create",
+                    path: folder.clone(),
+                    source,
+                })?;
+                Some(EventLog::create(&folder.join("events.jsonl"))?)
+            }
+            None => None,
+        };
+        let mut on_event = |event: &_| log.as_mut().map_or(Ok(()), |log| log.write(event));
+        let found = configurations(&subject, &settings, &mut model, &mut on_event, &mut progress)?;
+        self.report.finish(&found.report)
+    }
+}
+
+/// warpfeed beside DALI and torchvision, on the same pictures and operations
+///
+/// Runs benches/peers/run of warpfeed's repository, which needs Python and installs several gigabytes into an environment
+/// beside it; or reports what it wrote earlier.
+#[derive(Args)]
+struct Peers {
+    /// Folder of class folders with JPEGs.
+    #[arg(required_unless_present = "from")]
+    dir: Option<PathBuf>,
+    /// Report this file, which benches/peers/run --out wrote.
+    #[arg(long, value_name = "FILE.json", conflicts_with = "dir")]
+    from: Option<PathBuf>,
+    /// The script.
+    #[arg(long, value_name = "FILE", default_value = "benches/peers/run")]
+    script: PathBuf,
+    /// A Python that has the peers installed [default: an environment that the script makes]
+    #[arg(long, value_name = "FILE")]
+    python: Option<PathBuf>,
+    /// Worker threads of each contender.
+    #[arg(long, value_name = "T", default_value_t = 2)]
+    threads: usize,
+    /// How often each row is measured; medians count.
+    #[arg(long, value_name = "R", default_value_t = 3)]
+    rounds: u32,
+    #[command(flatten)]
+    report: ReportOptions,
+}
+
+impl Peers {
+    fn run(self) -> Result<()> {
+        let json = match (&self.from, &self.dir) {
+            (Some(file), _) => read(file)?,
+            (None, dir) => self.measure(dir.as_deref().unwrap_or(Path::new(".")))?,
+        };
+        self.report.finish(&peers(&json)?)
+    }
+
+    /// Runs the script; what it wrote.
+    fn measure(&self, dir: &Path) -> Result<String> {
+        let failed = |message: String| Error::Device { call: self.script.display().to_string(), message };
+        let own = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
+        let out = std::env::temp_dir().join(format!("warpfeed-peers-{}.json", std::process::id()));
+        let mut command = std::process::Command::new(&self.script);
+        command.arg(dir).arg("--out").arg(&out).arg("--warpfeed").arg(own);
+        command.args(["--threads", &self.threads.to_string(), "--rounds", &self.rounds.to_string()]);
+        if let Some(python) = &self.python {
+            command.arg("--python").arg(python);
+        }
+        // Its table is the report's; its progress is on standard error.
+        let status = command.stdout(std::process::Stdio::null()).status();
+        let status = status.map_err(|error| {
+            failed(format!("{error}: give --script, the benches/peers/run of warpfeed's repository"))
+        })?;
+        if !status.success() {
+            return Err(failed(format!("it failed with {status}; what it said is above")));
+        }
+        let json = read(&out);
+        // It was only on its way here.
+        let _ = std::fs::remove_file(&out);
+        json
+    }
+}
+
+fn read(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).map_err(|source| Error::Io { action: "read", path: path.to_owned(), source })
+}

@@ -1,0 +1,50 @@
+//! `warpfeed bench diagnose`: what holds a training up.
+
+use super::bench::{DeviceOptions, ReportOptions, SubjectOptions, progress, seconds};
+use super::models::StepOptions;
+use super::options::{PresetOptions, StrategyName};
+use clap::Args;
+use std::time::Duration;
+use warpfeed::Result;
+use warpfeed::experiment::diagnose::{Settings, diagnose};
+
+/// Find the bottleneck: disk, decoding, augmentation, threads or the training step
+///
+/// Measures reading alone, reading and decoding, the pipeline without augmentation, the pipeline, the training step alone
+/// and the whole, and says what to change.
+#[derive(Args)]
+pub struct Diagnose {
+    #[command(flatten)]
+    subject: SubjectOptions,
+    #[command(flatten)]
+    device: DeviceOptions,
+    #[command(flatten)]
+    preset: PresetOptions,
+    /// How operations are run.
+    #[arg(long, value_enum, default_value_t)]
+    strategy: StrategyName,
+    /// Pictures a batch.
+    #[arg(long, value_name = "B", default_value_t = 32)]
+    batch_size: usize,
+    /// Worker threads [default: one for each processor]
+    #[arg(long, value_name = "T")]
+    threads: Option<usize>,
+    #[command(flatten)]
+    step: StepOptions,
+    /// Seconds for each part.
+    #[arg(long, value_name = "S", default_value = "3", value_parser = seconds)]
+    seconds: Duration,
+    #[command(flatten)]
+    report: ReportOptions,
+}
+
+impl Diagnose {
+    pub fn run(self) -> Result<()> {
+        let mut settings = Settings::new(self.preset.preset().ops());
+        settings.threads = self.threads.unwrap_or(settings.threads);
+        (settings.batch_size, settings.time) = (self.batch_size, self.seconds);
+        settings.strategy = self.strategy.into();
+        let (subject, mut model) = (self.device.on(&self.subject)?, self.step.chosen()?);
+        self.report.finish(&diagnose(&subject, &settings, &mut model, &mut progress)?.report)
+    }
+}

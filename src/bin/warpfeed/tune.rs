@@ -1,0 +1,38 @@
+//! `warpfeed tune`: the smallest configuration that is as fast as any.
+
+use super::bench::{DeviceOptions, GridOptions, ReportOptions, SubjectOptions, progress};
+use super::models::StepOptions;
+use super::output::print;
+use clap::Args;
+use warpfeed::Result;
+use warpfeed::experiment::configurations::configurations;
+
+/// Find the smallest number of threads and batches ahead within 2 % of the fastest
+///
+/// Prints it as options of the command and as calls of the builder. A core or two per GPU are left to the trainer.
+#[derive(Args)]
+pub struct Tune {
+    #[command(flatten)]
+    subject: SubjectOptions,
+    #[command(flatten)]
+    device: DeviceOptions,
+    #[command(flatten)]
+    grid: GridOptions,
+    #[command(flatten)]
+    step: StepOptions,
+    #[command(flatten)]
+    report: ReportOptions,
+}
+
+impl Tune {
+    pub fn run(self) -> Result<()> {
+        let settings = self.grid.settings(&[true]);
+        let (subject, mut model) = (self.device.on(&self.subject)?, self.step.chosen()?);
+        let found = configurations(&subject, &settings, &mut model, &mut |_| Ok(()), &mut progress)?;
+        self.report.finish(&found.report)?;
+        if self.report.json {
+            return Ok(());
+        }
+        print(&format!("\nOptions: {}\nCode:    {}\n", found.smallest.options(), found.smallest.code()))
+    }
+}

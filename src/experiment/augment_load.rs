@@ -1,0 +1,405 @@
+//! How long an epoch takes as augmentation grows, on the CPU and on the GPU, for training steps of several lengths.
+//!
+//! After the comparison that Amazon and NVIDIA published for SageMaker and DALI (a V100 and 8 CPUs, Imagenette's 9,469
+//! pictures, batches of 32). Trial A augments on the CPU, trial B on the GPU; their operations are not the same work, so
+//! trial A's are also run on the GPU.
+
+use super::report::plot::{Series, grouped_bars, heat_map, lines, timeline};
+use super::report::{Cell, Report, Table};
+use super::subject::{Model, Subject, no_gpu};
+use super::train::{LANES, Run, RunTimes, skipped};
+use super::usage::{Percentiles, Sampling, Usage};
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::recipe::Strategy;
+use crate::recipe::preset::Preset;
+use serde::Serialize;
+use serde_json::json;
+
+/// What to run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// How often the flips and the rotation are repeated.
+    pub loads: Vec<u32>,
+    /// Pictures a batch.
+    pub batch_size: usize,
+    /// Epochs of each case; the first is reported apart unless it is the only one.
+    pub epochs: u64,
+    /// How the CPU runs trial A.
+    pub strategies: Vec<Strategy>,
+}
+
+impl Default for Settings {
+    /// The published loads and batches, three epochs, sequential and fused.
+    fn default() -> Self {
+        Self {
+            loads: vec![1, 4, 8, 12],
+            batch_size: 32,
+            epochs: 3,
+            strategies: vec![Strategy::Sequential, Strategy::Fused],
+        }
+    }
+}
+
+/// Published seconds per epoch at one load.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Published {
+    /// The model.
+    pub model: &'static str,
+    /// The load.
+    pub load: u32,
+    /// Trial A, on the CPU.
+    pub trial_a_s: f64,
+    /// Trial B, on the GPU.
+    pub trial_b_s: f64,
+}
+
+const fn published(model: &'static str, load: u32, trial_a_s: f64, trial_b_s: f64) -> Published {
+    Published { model, load, trial_a_s, trial_b_s }
+}
+
+/// The published table: one V100, 8 CPUs, 9,469 pictures, batches of 32.
+pub const PUBLISHED: [Published; 12] = [
+    published("resnet18", 1, 41.67, 21.30),
+    published("resnet18", 4, 49.95, 21.37),
+    published("resnet18", 8, 61.92, 21.08),
+    published("resnet18", 12, 77.82, 21.33),
+    published("resnet50", 1, 72.64, 46.94),
+    published("resnet50", 4, 75.21, 45.02),
+    published("resnet50", 8, 81.22, 46.29),
+    published("resnet50", 12, 88.89, 46.43),
+    published("resnet152", 1, 166.96, 119.96),
+    published("resnet152", 4, 169.68, 115.23),
+    published("resnet152", 8, 169.03, 117.73),
+    published("resnet152", 12, 173.18, 114.38),
+];
+
+/// One way to do the augmentation.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Trial {
+    A(Strategy),
+    BGpu,
+    AGpu,
+}
+
+impl Trial {
+    fn name(self) -> String {
+        match self {
+            Self::A(strategy) => format!("A, CPU, {}", format!("{strategy:?}").to_lowercase()),
+            Self::BGpu => "B, GPU".to_owned(),
+            Self::AGpu => "A, GPU".to_owned(),
+        }
+    }
+
+    fn file(self) -> String {
+        self.name().to_lowercase().replace(", ", "-")
+    }
+}
+
+/// What one case gave.
+struct Case {
+    model: usize,
+    load: u32,
+    trial: Trial,
+    run: RunTimes,
+    usage: Usage,
+}
+
+impl Case {
+    fn seconds(&self) -> Option<f64> {
+        self.run.later_mean(|epoch| epoch.seconds)
+    }
+}
+
+/// How much shorter `new` is than `old`, in percent.
+fn improvement(old: Option<f64>, new: Option<f64>) -> Option<f64> {
+    Some(100.0 * (1.0 - new? / old?))
+}
+
+/// Runs every model with every load and trial. `progress` hears of each case.
+///
+/// # Errors
+/// [`Error::Parameter`] for settings without a load or an epoch; errors of pipelines and steps.
+pub fn augment_load(
+    subject: &Subject,
+    settings: &Settings,
+    models: &mut [Model],
+    progress: &mut dyn FnMut(&str),
+) -> Result<Report> {
+    if settings.loads.is_empty() || settings.strategies.is_empty() || settings.epochs == 0 || models.is_empty() {
+        return Err(Error::parameter(
+            "augment-load",
+            "loads, strategies, epochs and models",
+            "one or more of each",
+            "none",
+        ));
+    }
+    let mut report =
+        subject.report("augment-load", "What does augmentation cost a training, on the CPU and on the GPU?")?;
+    let no_gpu = no_gpu();
+    let mut trials: Vec<Trial> = settings.strategies.iter().map(|&strategy| Trial::A(strategy)).collect();
+    if no_gpu.is_none() {
+        trials.extend([Trial::BGpu, Trial::AGpu]);
+    }
+    let mut cases = Vec::new();
+    let all = models.len() * settings.loads.len() * trials.len();
+    for (number, model) in models.iter_mut().enumerate() {
+        for &load in &settings.loads {
+            for &trial in &trials {
+                let case = case(subject, settings, (number, model), load, trial)?;
+                let (done, seconds) = (cases.len() + 1, case.seconds().unwrap_or(0.0));
+                progress(&format!(
+                    "{done}/{all} {}, load {load}, {}: {seconds:.2} s per epoch",
+                    model.name,
+                    trial.name()
+                ));
+                cases.push(case);
+            }
+        }
+    }
+    let find = |model: usize, load: u32, trial: Trial| {
+        cases.iter().find(|case| (case.model, case.load, case.trial) == (model, load, trial))
+    };
+    let seconds = |model, load, trial| find(model, load, trial).and_then(Case::seconds);
+    report.settings = json!({
+        "loads": settings.loads, "batch_size": settings.batch_size, "epochs": settings.epochs,
+        "pictures_per_epoch": subject.len(), "threads": subject.threads, "seed": subject.seed,
+        "models": models.iter().map(|model| json!({ "name": model.name, "step": model.about() })).collect::<Vec<_>>(),
+    });
+    report.tables = vec![summary(settings, models, &seconds), details(models, &cases)];
+    answer(&mut report, settings, models, &cases, no_gpu.as_deref());
+    plots(&mut report, settings, models, &cases, &seconds);
+    report.notes.extend(skipped(cases.iter().map(|case| &case.run)));
+    for model in models.iter() {
+        report.notes.push(format!("Step of {}: {}.", model.name, model.about()));
+    }
+    report.notes.extend([
+        "Seconds per epoch are the mean of the epochs after the first, set-up included; improvement is the share of the \
+         time that is saved."
+            .to_owned(),
+        "Accelerator use is the time in the training step over the time of the epochs.".to_owned(),
+        "Published figures are of one V100 with 8 CPUs over 9,469 pictures: compare how they grow and what is saved, not \
+         the seconds."
+            .to_owned(),
+        "B's operations are those published: flips both ways, 5 degrees bilinear on a growing canvas; they are more work \
+         than A's. A on the GPU is the matched comparison."
+            .to_owned(),
+    ]);
+    report.figures = json!({
+        "cases": cases.iter().map(|case| json!({
+            "model": models[case.model].name, "load": case.load, "trial": case.trial.name(),
+            "seconds_per_epoch": case.seconds(), "accelerator_use": case.run.accelerator_use(),
+            "pictures_per_s": case.run.pictures_per_s(), "wait_s": case.run.wait_percentiles(),
+            "run": case.run, "cpu": case.usage.cpu(), "gpu": case.usage.gpu(), "jpeg_decoder": case.usage.jpeg_decoder(),
+        })).collect::<Vec<_>>(),
+        "published": PUBLISHED,
+        "gpu_not_run": no_gpu,
+    });
+    Ok(report)
+}
+
+fn case(
+    subject: &Subject,
+    settings: &Settings,
+    (number, model): (usize, &mut Model),
+    load: u32,
+    trial: Trial,
+) -> Result<Case> {
+    let builder = subject.builder().batch_size(settings.batch_size);
+    let builder = match trial {
+        Trial::A(strategy) => builder.device(Device::Cpu).strategy(strategy).preset(Preset::TrialA { load }),
+        Trial::BGpu => builder.device(Device::Cuda(0)).preset(Preset::TrialB { load }),
+        Trial::AGpu => builder.device(Device::Cuda(0)).preset(Preset::TrialA { load }),
+    };
+    let pipeline = builder.build()?;
+    let sampling = Sampling::start();
+    let mut ignore = |_: &_| Ok(());
+    let mut run = Run::start(model.step.as_mut(), &mut ignore);
+    for epoch in 0..settings.epochs {
+        run.epoch(&pipeline, epoch, None)?;
+    }
+    let run = run.finish();
+    Ok(Case { model: number, load, trial, run, usage: sampling.stop() })
+}
+
+type Seconds<'a> = &'a dyn Fn(usize, u32, Trial) -> Option<f64>;
+
+/// Seconds per epoch side by side, the published ones beside them.
+fn summary(settings: &Settings, models: &[Model], seconds: Seconds<'_>) -> Table {
+    let trials: Vec<Trial> =
+        settings.strategies.iter().map(|&strategy| Trial::A(strategy)).chain([Trial::BGpu, Trial::AGpu]).collect();
+    let (first, others) = (trials[0], &trials[1..]);
+    let mut columns = vec!["model".to_owned(), "load".to_owned()];
+    columns.extend(trials.iter().map(|trial| format!("{}, s", trial.name())));
+    columns.extend(others.iter().map(|trial| format!("{} saves, %", trial.name())));
+    columns.extend(["published A, s", "published B, s", "B saves, %"].map(str::to_owned));
+    let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
+    let title = format!("Seconds per epoch, and the time saved against {}", first.name());
+    let mut table = Table::new("seconds-per-epoch", title, &columns);
+    for (number, model) in models.iter().enumerate() {
+        for &load in &settings.loads {
+            let mut row = vec![model.name.as_str().into(), Cell::number(f64::from(load), 0)];
+            row.extend(trials.iter().map(|&trial| Cell::number(seconds(number, load, trial), 3)));
+            let against = seconds(number, load, first);
+            row.extend(others.iter().map(|&trial| Cell::number(improvement(against, seconds(number, load, trial)), 1)));
+            let published = PUBLISHED.iter().find(|p| p.model == model.name && p.load == load);
+            let (a, b) = (published.map(|p| p.trial_a_s), published.map(|p| p.trial_b_s));
+            row.extend([Cell::number(a, 2), Cell::number(b, 2), Cell::number(improvement(a, b), 1)]);
+            table.rows.push(row);
+        }
+    }
+    table
+}
+
+/// Every case with its times and utilisation.
+fn details(models: &[Model], cases: &[Case]) -> Table {
+    let mut table = Table::new(
+        "cases",
+        "Every case",
+        &[
+            "model",
+            "load",
+            "trial",
+            "first epoch, s",
+            "per epoch, s",
+            "pictures/s",
+            "accelerator use, %",
+            "wait p50, ms",
+            "wait p95, ms",
+            "wait p99, ms",
+            "CPU p50, %",
+            "CPU p90, %",
+            "CPU p95, %",
+            "CPU p99, %",
+            "GPU p50, %",
+            "GPU p90, %",
+            "GPU p95, %",
+            "GPU p99, %",
+            "JPEG dec. p50, %",
+            "JPEG dec. p90, %",
+            "JPEG dec. p95, %",
+            "JPEG dec. p99, %",
+        ],
+    );
+    table.in_files_only = true;
+    for case in cases {
+        let run = &case.run;
+        let mut row = vec![models[case.model].name.as_str().into(), Cell::number(f64::from(case.load), 0)];
+        row.push(case.trial.name().into());
+        row.push(Cell::number(run.epochs.first().map(|epoch| epoch.seconds), 3));
+        row.push(Cell::number(case.seconds(), 3));
+        row.push(Cell::number(run.pictures_per_s(), 0));
+        row.push(Cell::number(run.accelerator_use().map(|share| 100.0 * share), 1));
+        let wait = run.wait_percentiles();
+        let ms = |of: fn(Percentiles) -> f64| Cell::number(wait.map(|p| 1e3 * of(p)), 2);
+        row.extend([ms(|p| p.p50), ms(|p| p.p95), ms(|p| p.p99)]);
+        for usage in [case.usage.cpu(), case.usage.gpu(), case.usage.jpeg_decoder()] {
+            let percent = |of: fn(Percentiles) -> f64| Cell::number(usage.map(|p| 100.0 * of(p)), 0);
+            row.extend([percent(|p| p.p50), percent(|p| p.p90), percent(|p| p.p95), percent(|p| p.p99)]);
+        }
+        table.rows.push(row);
+    }
+    table
+}
+
+fn answer(report: &mut Report, settings: &Settings, models: &[Model], cases: &[Case], no_gpu: Option<&str>) {
+    let (Some(&low), Some(&high)) = (settings.loads.iter().min(), settings.loads.iter().max()) else { return };
+    for (number, model) in models.iter().enumerate() {
+        let mut parts = Vec::new();
+        let at = |load, trial| {
+            let found = cases.iter().find(|case| (case.model, case.load, case.trial) == (number, load, trial));
+            found.and_then(Case::seconds)
+        };
+        for case in cases.iter().filter(|case| case.model == number && case.load == high) {
+            let (Some(from), Some(to)) = (at(low, case.trial), case.seconds()) else { continue };
+            let busy = 100.0 * case.run.accelerator_use().unwrap_or(0.0);
+            let busy = if model.name == "none" { String::new() } else { format!(", accelerator use {busy:.0} %") };
+            parts.push(format!("{} {:.2} times ({from:.2} to {to:.2} s{busy})", case.trial.name(), to / from));
+        }
+        let model = if model.name == "none" { "The pipeline alone" } else { &model.name };
+        report
+            .answer
+            .push(format!("{model}: from load {low} to {high} an epoch takes, with {}.", parts.join("; with ")));
+        if let Some(saved) =
+            settings.strategies.first().and_then(|&first| improvement(at(high, Trial::A(first)), at(high, Trial::BGpu)))
+        {
+            report.answer.push(format!("{model}: at load {high} trial B on the GPU saves {saved:.1} %."));
+        }
+    }
+    if let Some(reason) = no_gpu {
+        report.answer.push(format!("The GPU's columns are blank: {reason}."));
+    }
+}
+
+fn plots(report: &mut Report, settings: &Settings, models: &[Model], cases: &[Case], seconds: Seconds<'_>) {
+    let groups: Vec<String> = settings.loads.iter().map(|load| format!("load {load}")).collect();
+    let xs: Vec<f64> = settings.loads.iter().map(|&load| f64::from(load)).collect();
+    let mut trials: Vec<Trial> = Vec::new();
+    for case in cases {
+        if !trials.contains(&case.trial) {
+            trials.push(case.trial);
+        }
+    }
+    let mut saved = Vec::new();
+    for (number, model) in models.iter().enumerate() {
+        let series = |&trial: &Trial| Series {
+            name: trial.name(),
+            values: settings.loads.iter().map(|&load| seconds(number, load, trial)).collect(),
+        };
+        let bars: Vec<Series> = trials.iter().map(series).collect();
+        let svg = grouped_bars(&format!("{}: seconds per epoch", title(model)), "s", &groups, &bars);
+        report.plot(format!("seconds-{}", file_name(&model.name)), format!("Seconds per epoch of {}", model.name), svg);
+        let Some((first, others)) = trials.split_first() else { continue };
+        let of = |trial: Trial| {
+            let at = |&load: &u32| improvement(seconds(number, load, *first), seconds(number, load, trial));
+            settings.loads.iter().map(at).collect()
+        };
+        saved.extend(
+            others.iter().map(|&trial| Series { name: format!("{}: {}", model.name, trial.name()), values: of(trial) }),
+        );
+    }
+    // More lines than there are colours and marks would not be told apart.
+    if let Some(first) = trials.first() {
+        for (number, series) in saved.chunks(4).enumerate() {
+            let title = format!("Time saved against {}", first.name());
+            let svg = lines(&title, "%", "load", &xs, series);
+            report.plot(format!("improvement-{}", number + 1), "Improvement against load".to_owned(), svg);
+        }
+    }
+    let published: Vec<Series> = ["resnet18", "resnet50", "resnet152"]
+        .map(|model| Series {
+            name: format!("{model}, published"),
+            values: PUBLISHED
+                .iter()
+                .filter(|p| p.model == model)
+                .map(|p| improvement(Some(p.trial_a_s), Some(p.trial_b_s)))
+                .collect(),
+        })
+        .into();
+    let svg =
+        lines("Published: time saved by trial B against trial A", "%", "load", &[1.0, 4.0, 8.0, 12.0], &published);
+    report.plot("improvement-published", "Published improvement against load (V100, 8 CPUs)", svg);
+    let high = settings.loads.iter().max().copied().unwrap_or(0);
+    let last_model = models.len().saturating_sub(1);
+    for case in cases.iter().filter(|case| case.load == high && (case.model == 0 || case.model == last_model)) {
+        let name = format!("{}, load {high}, {}", models[case.model].name, case.trial.name());
+        let file = format!("{}-{}", file_name(&models[case.model].name), case.trial.file());
+        let svg = heat_map(&format!("Utilisation: {name}"), &case.usage.rows(), case.usage.interval_s);
+        report.plot(format!("utilisation-{file}"), format!("Every core over time: {name}"), svg);
+        if case.model == 0 {
+            let svg = timeline(&format!("Batches: {name}"), &LANES, &case.run.stretches());
+            report.plot(format!("timeline-{file}"), format!("Set-up, fetch and train of each batch: {name}"), svg);
+        }
+    }
+}
+
+/// What a model is called in titles.
+fn title(model: &Model) -> &str {
+    if model.name == "none" { "pipeline alone" } else { &model.name }
+}
+
+/// A name fit for a file.
+pub(super) fn file_name(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c.to_ascii_lowercase() } else { '-' }).collect()
+}

@@ -1,0 +1,516 @@
+//! Why a trainer waits: the pipeline with parts left out, measured one after the other, and what follows from it.
+
+use super::environment::cores;
+use super::report::plot::{Series, grouped_bars};
+use super::report::{Cell, Report, Table};
+use super::subject::{Model, Subject, no_gpu};
+use super::train::{Run, RunTimes, skipped};
+use crate::decode::{Decoder, probe};
+use crate::error::{Error, Result};
+use crate::picture::{Picture, Rect, Size, check_pixels};
+use crate::pipeline::{Builder, DEFAULT_MAX_PIXELS, Pipeline};
+use crate::recipe::Strategy;
+use crate::recipe::op::Op;
+use crate::recipe::random::RandomOp;
+use crate::sampler::{Order, Sampler};
+use serde::Serialize;
+use serde_json::json;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// From this share of its time on that a trainer computes, it is itself the bottleneck.
+const BUSY: f64 = 0.9;
+/// From this share of the workers' time on that they wait for bytes, the storage is the bottleneck.
+const BLOCKED: f64 = 0.5;
+/// Pictures of fewer pixels cost what a picture costs, not what pixels cost.
+const TINY_PX: f64 = 64.0 * 64.0;
+/// Encoded pictures of fewer bytes each are better packed.
+const SMALL_BYTES: f64 = 16e3;
+
+/// A step that takes fewer seconds is none.
+const NO_STEP_S: f64 = 20e-6;
+
+/// What to run.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Pictures a batch.
+    pub batch_size: usize,
+    /// Worker threads; with fewer than `cores` more of them are the first remedy.
+    pub threads: usize,
+    /// Processors that workers may have.
+    pub cores: usize,
+    /// The operations, ending in one size.
+    pub ops: Vec<RandomOp>,
+    /// How they are run.
+    pub strategy: Strategy,
+    /// Time for each part.
+    pub time: Duration,
+}
+
+impl Settings {
+    /// These operations with a worker thread for each processor, batches of 32, and three seconds a part.
+    #[must_use]
+    pub fn new(ops: impl IntoIterator<Item = RandomOp>) -> Self {
+        let (cores, time) = (cores(), Duration::from_secs(3));
+        Self { batch_size: 32, threads: cores, cores, ops: ops.into_iter().collect(), strategy: Strategy::Fused, time }
+    }
+}
+
+/// What holds a training up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Bottleneck {
+    /// The storage: workers wait for bytes.
+    Disk,
+    /// Fewer worker threads than processors.
+    Threads,
+    /// What each picture costs whatever its size: opening a file, beginning to decode.
+    PerPicture,
+    /// Decoding.
+    Decode,
+    /// The operations.
+    Augmentation,
+    /// The training step: the pipeline is fast enough.
+    Step,
+}
+
+/// Rates, in pictures per second.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Rates {
+    /// Reading alone.
+    pub read: f64,
+    /// Reading and decoding whole pictures.
+    pub read_decode: f64,
+    /// The pipeline with a centre crop in the place of its operations, without a training step.
+    pub no_augmentation: f64,
+    /// The pipeline without a training step.
+    pub pipeline: f64,
+    /// The training step on batches that are there when it asks; infinite if it does nothing.
+    pub step: f64,
+    /// The whole: pipeline and training step.
+    pub whole: f64,
+}
+
+/// Where a worker's time goes for one picture, in seconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct PerPicture {
+    /// Reading, waiting included.
+    pub read: f64,
+    /// Decoding.
+    pub decode: f64,
+    /// Drawing and running the operations.
+    pub augment: f64,
+}
+
+/// What was found.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Diagnosis {
+    /// The report.
+    pub report: Report,
+    /// What holds the training up.
+    pub bottleneck: Bottleneck,
+    /// How many times as fast the next bottleneck would allow it to be; `None` if nothing else is near.
+    pub gain: Option<f64>,
+}
+
+/// Everything that the verdict rests on.
+#[derive(Debug, Clone, Copy, Serialize)]
+struct Findings {
+    rates: Rates,
+    per_picture: PerPicture,
+    /// Share of reading that is waiting for bytes, not computing, 0 to 1.
+    blocked: f64,
+    /// Share of the whole's time in the training step.
+    accelerator_use: f64,
+    threads: usize,
+    cores: usize,
+    mean_px: f64,
+    mean_bytes: f64,
+}
+
+/// Measures the parts and says what the bottleneck is. `progress` hears of each part.
+///
+/// # Errors
+/// [`Error::Parameter`] for a subject without usable pictures; errors of pipelines and the step.
+pub fn diagnose(
+    subject: &Subject,
+    settings: &Settings,
+    model: &mut Model,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Diagnosis> {
+    let mut report = subject.report("diagnose", "What is the bottleneck, and what would be gained without it?")?;
+    let (mean_px, mean_bytes) = report.data_set.as_ref().map_or((0.0, 0.0), |data| (data.mean_px, data.mean_bytes));
+    let threads = settings.threads.max(1);
+    let order = Sampler::shuffled(subject.source.len(), subject.seed).epoch(0);
+    let read = read(subject, &order, threads, settings.time, false)?;
+    progress(&format!("1/6 read: {:.0} pictures/s", read.pictures_per_s()));
+    let decode = self::read(subject, &order, threads, settings.time, true)?;
+    progress(&format!("2/6 read and decode: {:.0} pictures/s", decode.pictures_per_s()));
+    let whole = build(subject, settings, settings.ops.clone())?;
+    let crop = build(subject, settings, without_augmentation(&whole, &settings.ops))?;
+    let bare = alone(&crop, settings.time)?;
+    progress(&format!("3/6 without augmentation: {:.0} pictures/s", rate(&bare)));
+    let pipeline = alone(&whole, settings.time)?;
+    progress(&format!("4/6 the pipeline alone: {:.0} pictures/s", rate(&pipeline)));
+    let step = ready(subject, settings, model)?;
+    progress(&format!("5/6 the step alone: {step:.0} pictures/s"));
+    let mut ignore = |_: &_| Ok(());
+    let mut run = Run::start(model.step.as_mut(), &mut ignore);
+    run.for_time(&whole, settings.time)?;
+    let together = run.finish();
+    progress(&format!("6/6 the whole: {:.0} pictures/s", rate(&together)));
+
+    let stages = pipeline.stages;
+    let pictures = pipeline.pictures().max(1) as f64;
+    let findings = Findings {
+        rates: Rates {
+            read: read.pictures_per_s(),
+            read_decode: decode.pictures_per_s(),
+            no_augmentation: rate(&bare),
+            pipeline: rate(&pipeline),
+            step,
+            whole: rate(&together),
+        },
+        per_picture: PerPicture {
+            read: stages.read / pictures,
+            decode: stages.decode / pictures,
+            augment: stages.augment / pictures,
+        },
+        blocked: read.blocked(),
+        accelerator_use: together.accelerator_use().unwrap_or(0.0),
+        threads,
+        cores: settings.cores,
+        mean_px,
+        mean_bytes,
+    };
+    let bottleneck = findings.bottleneck();
+    let gain = findings.without(bottleneck).map(|rate| rate / findings.rates.whole);
+    report.answer = vec![findings.sentence(bottleneck), findings.next(bottleneck), findings.remedy(bottleneck)];
+    report.settings = json!({
+        "threads": threads, "cores": settings.cores, "batch_size": settings.batch_size, "strategy": settings.strategy,
+        "seconds_a_part": settings.time.as_secs_f64(), "step": model.about(), "seed": subject.seed,
+    });
+    report.tables = vec![findings.table(), findings.stages()];
+    let rates = findings.rates;
+    let groups = PARTS.map(|(name, _)| name.to_owned());
+    let values = PARTS.map(|(_, of)| Some(of(rates)).filter(|rate| rate.is_finite())).to_vec();
+    let series = [Series { name: "pictures per second".to_owned(), values }];
+    let svg = grouped_bars("Pictures per second of each part", "1/s", &groups, &series);
+    report.plot("parts", "How fast each part would be alone, and the whole", svg);
+    report.notes.extend(skipped([&bare, &pipeline, &together].into_iter()));
+    report.notes.extend([
+        format!("Training step: {}.", model.about()),
+        "Read and decode: whole pictures; the pipeline decodes only what its operations need, so it may be faster."
+            .to_owned(),
+        "Without augmentation: a centre crop in the place of all operations.".to_owned(),
+        "Step alone: every batch is there when the step asks, and no worker runs beside it.".to_owned(),
+        format!(
+            "Transfer is not told apart: {}.",
+            no_gpu().unwrap_or_else(|| "it runs beside the kernels; a worker's time here is the host's".to_owned())
+        ),
+    ]);
+    report.figures = json!({ "bottleneck": bottleneck, "gain": gain, "findings": findings });
+    Ok(Diagnosis { report, bottleneck, gain })
+}
+
+type Of = fn(Rates) -> f64;
+
+const PARTS: [(&str, Of); 6] = [
+    ("read", |rates| rates.read),
+    ("read, decode", |rates| rates.read_decode),
+    ("no augmentation", |rates| rates.no_augmentation),
+    ("pipeline alone", |rates| rates.pipeline),
+    ("step alone", |rates| rates.step),
+    ("whole", |rates| rates.whole),
+];
+
+fn rate(run: &RunTimes) -> f64 {
+    run.pictures_per_s().unwrap_or(0.0)
+}
+
+impl Findings {
+    /// The rate that the workers could reach if a picture took so many seconds of one of them, or that of the step.
+    fn capped(&self, seconds: f64) -> f64 {
+        (self.threads as f64 / seconds.max(1e-9)).min(self.rates.step)
+    }
+
+    fn bottleneck(&self) -> Bottleneck {
+        let PerPicture { read, decode, augment } = self.per_picture;
+        let all = read + decode + augment;
+        if self.accelerator_use >= BUSY {
+            Bottleneck::Step
+        } else if self.blocked * read > BLOCKED * all {
+            Bottleneck::Disk
+        } else if self.threads < self.cores {
+            Bottleneck::Threads
+        } else if self.mean_px < TINY_PX && augment < read + decode {
+            Bottleneck::PerPicture
+        } else if augment > decode {
+            Bottleneck::Augmentation
+        } else if read > decode {
+            Bottleneck::PerPicture
+        } else {
+            Bottleneck::Decode
+        }
+    }
+
+    /// Pictures per second if a bottleneck were not there; `None` if that is not bounded by anything measured.
+    fn without(&self, bottleneck: Bottleneck) -> Option<f64> {
+        let PerPicture { read, decode, augment } = self.per_picture;
+        let rate = match bottleneck {
+            Bottleneck::Step => self.rates.pipeline,
+            Bottleneck::Disk => self.capped(read * (1.0 - self.blocked) + decode + augment),
+            Bottleneck::Threads => (self.rates.pipeline * self.cores as f64 / self.threads as f64).min(self.rates.step),
+            Bottleneck::PerPicture => self.capped(augment),
+            Bottleneck::Decode => self.capped(read + augment),
+            Bottleneck::Augmentation => self.capped(read + decode),
+        };
+        (rate.is_finite() && self.rates.whole > 0.0).then_some(rate)
+    }
+
+    fn sentence(&self, bottleneck: Bottleneck) -> String {
+        let PerPicture { read, decode, augment } = self.per_picture;
+        let all = (read + decode + augment).max(1e-12);
+        let trainer = if self.rates.step.is_finite() {
+            format!("and the trainer computes {:.0} % of the time", 100.0 * self.accelerator_use)
+        } else {
+            "without a training step".to_owned()
+        };
+        let waits = format!("the whole runs at {:.0} pictures/s {trainer}", self.rates.whole);
+        let of_worker = |what: &str, seconds: f64| {
+            format!(
+                "{what} takes {:.2} of the {:.2} ms that a worker spends on a picture ({:.0} %)",
+                1e3 * seconds,
+                1e3 * all,
+                100.0 * seconds / all
+            )
+        };
+        match bottleneck {
+            Bottleneck::Step => format!(
+                "The training step is the bottleneck: the trainer computes {:.0} % of the time, and the pipeline alone would make {:.0} pictures/s where the step takes {:.0}.",
+                100.0 * self.accelerator_use,
+                self.rates.pipeline,
+                self.rates.step
+            ),
+            Bottleneck::Disk => format!(
+                "The disk is the bottleneck: workers wait for bytes {:.0} % of the time ({:.2} ms a picture); {waits}.",
+                100.0 * self.blocked * read / all,
+                1e3 * self.blocked * read
+            ),
+            Bottleneck::Threads => format!(
+                "Too few worker threads are the bottleneck: {} for {} processors; {waits}.",
+                self.threads, self.cores
+            ),
+            Bottleneck::PerPicture => format!(
+                "The cost of each picture, whatever its size, is the bottleneck: pictures of {:.0} pixels and {:.1} kB; {}; {waits}.",
+                self.mean_px,
+                self.mean_bytes / 1e3,
+                of_worker("opening, reading and beginning to decode", read + decode)
+            ),
+            Bottleneck::Decode => format!("Decoding is the bottleneck: {}; {waits}.", of_worker("it", decode)),
+            Bottleneck::Augmentation => {
+                format!("Augmentation is the bottleneck: {}; {waits}.", of_worker("it", augment))
+            }
+        }
+    }
+
+    fn next(&self, bottleneck: Bottleneck) -> String {
+        let Some(rate) = self.without(bottleneck) else {
+            return "Without it nothing that was measured would hold the training up.".to_owned();
+        };
+        let next = if rate >= self.rates.step { "the training step" } else { "the rest of the pipeline" };
+        let gain = rate / self.rates.whole;
+        match bottleneck {
+            Bottleneck::Step => {
+                format!("A faster step would gain up to {gain:.1} times, until the pipeline is the bottleneck.")
+            }
+            _ => format!("Without it {next} would allow {rate:.0} pictures/s, {gain:.1} times as many."),
+        }
+    }
+
+    fn remedy(&self, bottleneck: Bottleneck) -> String {
+        let change = match bottleneck {
+            Bottleneck::Step => {
+                "nothing in the pipeline; a faster accelerator, lower precision or a larger batch. Fewer worker threads may do (warpfeed tune)"
+            }
+            Bottleneck::Disk if self.mean_bytes < SMALL_BYTES => {
+                "pack the small files into large ones, so that they are read in a row; more worker threads hide latency; a faster or local disk"
+            }
+            Bottleneck::Disk => {
+                "keep the pictures on a faster or local disk, or in memory; store them smaller; more worker threads hide latency, not lack of bandwidth"
+            }
+            Bottleneck::Threads => "give it more worker threads (--threads; warpfeed tune finds how many)",
+            Bottleneck::PerPicture => {
+                "pack the pictures into large files, so that none is opened by itself, and give the pipeline more cores"
+            }
+            Bottleneck::Decode => {
+                "store the pictures smaller (their sides near what the training uses), give the pipeline more cores, or decode on a GPU"
+            }
+            Bottleneck::Augmentation => {
+                "use strategy fused or composed, cheaper operations, more cores, or a GPU for the operations"
+            }
+        };
+        format!("What to change: {change}.")
+    }
+
+    fn table(&self) -> Table {
+        let mut table =
+            Table::new("parts", "How fast each part would be alone", &["part", "pictures/s", "of the whole, times"]);
+        for (name, of) in PARTS {
+            let rate = of(self.rates);
+            let rate = rate.is_finite().then_some(rate);
+            let times = rate.map(|rate| rate / self.rates.whole.max(1e-9));
+            table.rows.push(vec![name.into(), Cell::number(rate, 0), Cell::number(times, 2)]);
+        }
+        table
+    }
+
+    fn stages(&self) -> Table {
+        let mut table = Table::new("stages", "A worker's time for one picture", &["stage", "ms", "share, %"]);
+        let PerPicture { read, decode, augment } = self.per_picture;
+        let all = (read + decode + augment).max(1e-12);
+        let (waiting, reading) = (read * self.blocked, read * (1.0 - self.blocked));
+        for (name, seconds) in
+            [("waiting for bytes", waiting), ("reading", reading), ("decode", decode), ("augment", augment)]
+        {
+            table.rows.push(vec![name.into(), Cell::number(1e3 * seconds, 3), Cell::number(100.0 * seconds / all, 1)]);
+        }
+        table
+    }
+}
+
+fn build(subject: &Subject, settings: &Settings, ops: Vec<RandomOp>) -> Result<Pipeline> {
+    builder(subject, settings, ops).build()
+}
+
+fn builder(subject: &Subject, settings: &Settings, ops: Vec<RandomOp>) -> Builder {
+    let builder = subject.builder().batch_size(settings.batch_size).threads(settings.threads);
+    ops.into_iter().fold(builder.strategy(settings.strategy), Builder::augment)
+}
+
+/// A centre crop to the size of a pipeline's batches, and its normalisation.
+fn without_augmentation(pipeline: &Pipeline, ops: &[RandomOp]) -> Vec<RandomOp> {
+    let size = pipeline.picture_size();
+    let normalize = ops.iter().filter(|op| matches!(op, RandomOp::Explicit(Op::Normalize { .. })));
+    let crop = Op::CenterCrop { width: size.width, height: size.height };
+    std::iter::once(crop.into()).chain(normalize.cloned()).collect()
+}
+
+/// A pipeline without a training step.
+fn alone(pipeline: &Pipeline, time: Duration) -> Result<RunTimes> {
+    let (mut none, mut ignore) = (Model::none(), |_: &_| Ok(()));
+    let mut run = Run::start(none.step.as_mut(), &mut ignore);
+    run.for_time(pipeline, time)?;
+    Ok(run.finish())
+}
+
+/// Pictures per second of a training step whose batches are there when it asks, and with nothing else at work; infinite
+/// if it does nothing. The step keeps what it is given, so each batch is made while the clock stands still.
+fn ready(subject: &Subject, settings: &Settings, model: &mut Model) -> Result<f64> {
+    let builder = builder(subject, settings, settings.ops.clone()).threads(0).prefetch(1);
+    let (mut step, mut pictures) = (Duration::ZERO, 0);
+    let begin = Instant::now();
+    for batch in builder.build()?.epoch(0) {
+        let batch = batch?;
+        let (start, len) = (Instant::now(), batch.len());
+        model.step.train(batch)?;
+        model.step.finish()?;
+        (step, pictures) = (step + start.elapsed(), pictures + len);
+        if begin.elapsed() >= settings.time {
+            break;
+        }
+    }
+    if pictures == 0 {
+        return Err(Error::parameter("diagnose", "source", "pictures that can be used", "none"));
+    }
+    let a_batch_s = step.as_secs_f64() * settings.batch_size as f64 / pictures as f64;
+    Ok(if a_batch_s < NO_STEP_S { f64::INFINITY } else { settings.batch_size as f64 / a_batch_s })
+}
+
+/// What threads did that read, and decoded if told to.
+#[derive(Debug, Clone, Copy, Default)]
+struct Reading {
+    pictures: u64,
+    /// From the start of the first to the end of the last.
+    wall: Duration,
+    /// The threads' time in `read`, together.
+    reading: Duration,
+    /// Of it neither computing nor ready to compute; as much as `reading` where the system does not say.
+    blocked: Duration,
+}
+
+impl Reading {
+    fn pictures_per_s(&self) -> f64 {
+        self.pictures as f64 / self.wall.as_secs_f64().max(f64::MIN_POSITIVE)
+    }
+
+    fn blocked(&self) -> f64 {
+        (self.blocked.as_secs_f64() / self.reading.as_secs_f64().max(f64::MIN_POSITIVE)).min(1.0)
+    }
+}
+
+/// Reads pictures in an epoch's order, round and round, on `threads` threads, and decodes them as a whole if told to.
+/// Those that cannot be used are passed over.
+fn read(subject: &Subject, order: &Order, threads: usize, time: Duration, decode: bool) -> Result<Reading> {
+    let next = AtomicU64::new(0);
+    let begin = Instant::now();
+    let work = || -> Result<Reading> {
+        let mut sum = Reading::default();
+        let (mut buffer, mut decoder, mut picture) = (Vec::new(), Decoder::new()?, Picture::new(Size::new(1, 1)));
+        let (cpu_begin, thread_begin) = (scheduled(), Instant::now());
+        loop {
+            let position = next.fetch_add(1, Relaxed);
+            let Some(index) = order.get(position % order.len().max(1)) else { break };
+            let start = Instant::now();
+            let bytes = subject.source.read(index, &mut buffer);
+            sum.reading += start.elapsed();
+            let done = bytes.and_then(|bytes| {
+                if decode {
+                    let header = probe(bytes)?;
+                    check_pixels(header.size, DEFAULT_MAX_PIXELS)?;
+                    decoder.decode(bytes, &header, Rect::full(header.size), false, &mut picture)?;
+                }
+                Ok(())
+            });
+            match done {
+                Ok(()) => sum.pictures += 1,
+                Err(error) if error.is_bad_sample() => {}
+                Err(error) => return Err(error),
+            }
+            // Every picture once at most without end: a source of bad ones alone must not hold it for ever.
+            if begin.elapsed() >= time {
+                break;
+            }
+        }
+        let elapsed = thread_begin.elapsed();
+        sum.blocked = match (cpu_begin, scheduled()) {
+            (Some(from), Some(to)) => elapsed.saturating_sub(to.saturating_sub(from)),
+            _ => sum.reading,
+        };
+        Ok(sum)
+    };
+    let parts: Vec<Result<Reading>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let panicked = |panic: Box<dyn std::any::Any + Send>| Err(Error::panic(panic.as_ref()));
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect()
+    });
+    let mut sum = Reading { wall: begin.elapsed(), ..Reading::default() };
+    for part in parts {
+        let part = part?;
+        sum.pictures += part.pictures;
+        sum.reading += part.reading;
+        sum.blocked += part.blocked;
+    }
+    Ok(sum)
+}
+
+/// Time that this thread has computed or been ready to compute, if the system says.
+fn scheduled() -> Option<Duration> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    let mut fields = text.split_whitespace().map(|field| field.parse::<u64>().ok());
+    Some(Duration::from_nanos(fields.next()?? + fields.next()??))
+}

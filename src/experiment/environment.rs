@@ -1,0 +1,235 @@
+//! Where figures come from: the machine, the build and the data set, which every report names.
+
+use super::nvml::Nvml;
+use crate::decode::{probe, simd};
+use crate::error::{Error, Result};
+use crate::source::Source;
+use serde::Serialize;
+use std::fs::read_to_string;
+use std::num::NonZero;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Most pictures that are looked at for the summary of a data set.
+const LOOKED_AT: u64 = 1_000;
+
+/// The machine and the build.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Environment {
+    /// When the report was begun, UTC.
+    pub date: String,
+    /// Name of the processor.
+    pub cpu: String,
+    /// Processors that this process may use.
+    pub cores: usize,
+    /// Memory of the machine, in bytes.
+    pub memory_bytes: Option<u64>,
+    /// Operating system and kernel.
+    pub system: String,
+    /// Load average of the last minute when the report was begun: what else the machine was doing.
+    pub load_average_1min: Option<f64>,
+    /// Names of the GPUs.
+    pub gpus: Vec<String>,
+    /// Version of NVIDIA's driver.
+    pub driver: Option<String>,
+    /// Why there is no GPU, if none is named.
+    pub no_gpu: Option<String>,
+    /// Version of warpfeed.
+    pub warpfeed: String,
+    /// Commit that it was built from, where the build knew it.
+    pub commit: Option<String>,
+    /// `release` or `debug`.
+    pub build: &'static str,
+    /// The JPEG decoder, where it is known.
+    pub jpeg: Option<String>,
+}
+
+impl Environment {
+    /// Looks at this machine.
+    ///
+    /// ```
+    /// let here = warpfeed::experiment::environment::Environment::here();
+    /// assert!(here.cores >= 1 && here.gpus.is_empty() == here.no_gpu.is_some());
+    /// ```
+    #[must_use]
+    pub fn here() -> Self {
+        let nvml = Nvml::open();
+        let (gpus, driver, no_gpu) = match &nvml {
+            Ok(nvml) => (nvml.names(), nvml.driver(), None),
+            Err(reason) => (Vec::new(), None, Some(reason.clone())),
+        };
+        let no_gpu = no_gpu.or_else(|| gpus.is_empty().then(|| "NVIDIA's driver counts no GPU".to_owned()));
+        Self {
+            date: utc(SystemTime::now()),
+            cpu: field("/proc/cpuinfo", "model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
+            cores: cores(),
+            memory_bytes: kib("/proc/meminfo", "MemTotal"),
+            system: read_to_string("/proc/sys/kernel/osrelease")
+                .map_or_else(|_| std::env::consts::OS.to_owned(), |release| format!("Linux {}", release.trim())),
+            load_average_1min: read_to_string("/proc/loadavg")
+                .ok()
+                .and_then(|text| text.split(' ').next()?.parse().ok()),
+            gpus,
+            driver,
+            no_gpu,
+            warpfeed: env!("CARGO_PKG_VERSION").to_owned(),
+            commit: option_env!("WARPFEED_COMMIT").map(str::to_owned),
+            build: if cfg!(debug_assertions) { "debug" } else { "release" },
+            jpeg: Some(format!("libjpeg-turbo {} SIMD", if simd() { "with" } else { "without" })),
+        }
+    }
+
+    /// Names and values, in words.
+    #[must_use]
+    pub fn lines(&self) -> Vec<(&'static str, String)> {
+        let gpu = self.no_gpu.as_ref().map_or_else(|| self.gpus.join(", "), |reason| format!("none: {reason}"));
+        let mut lines = vec![
+            ("Processor", format!("{}, {} cores for this process", self.cpu, self.cores)),
+            ("Memory", self.memory_bytes.map_or_else(String::new, |b| format!("{:.1} GB", b as f64 / 1e9))),
+            ("GPU", gpu),
+            ("Driver", self.driver.clone().unwrap_or_default()),
+            ("System", self.system.clone()),
+            (
+                "warpfeed",
+                format!(
+                    "{} ({} build), commit {}",
+                    self.warpfeed,
+                    self.build,
+                    self.commit.as_deref().unwrap_or("not known")
+                ),
+            ),
+            ("JPEG decoder", self.jpeg.clone().unwrap_or_default()),
+            ("Date", self.date.clone()),
+            ("Load before", self.load_average_1min.map_or_else(String::new, |load| format!("{load:.2}"))),
+        ];
+        lines.retain(|(_, value)| !value.is_empty());
+        lines
+    }
+}
+
+/// What a data set is made of.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct DataSet {
+    /// Its path, or what else it is called.
+    pub name: String,
+    /// Number of pictures.
+    pub pictures: u64,
+    /// Number of classes; 0 if the source does not name them.
+    pub classes: usize,
+    /// How many pictures the means are of, spread evenly over the source.
+    pub looked_at: u64,
+    /// How many of those looked at could not be read.
+    pub bad: u64,
+    /// Mean of the encoded pictures, in bytes.
+    pub mean_bytes: f64,
+    /// Mean of the pictures, in pixels.
+    pub mean_px: f64,
+}
+
+impl DataSet {
+    /// Looks at up to 1,000 pictures of a source.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for a source without pictures; errors of the source that are not of one sample.
+    pub fn of(name: impl Into<String>, source: &dyn Source) -> Result<Self> {
+        let pictures = source.len();
+        if pictures == 0 {
+            return Err(Error::parameter("bench", "source", "a source with pictures", "none"));
+        }
+        let looked_at = pictures.min(LOOKED_AT);
+        let (mut bad, mut bytes, mut pixels, mut buffer) = (0, 0, 0, Vec::new());
+        for i in 0..looked_at {
+            // Of 2^53 and more pictures the places are rounded.
+            let index = (i as f64 / looked_at as f64 * pictures as f64) as u64;
+            match source.read(index, &mut buffer).and_then(|encoded| Ok((encoded.len(), probe(encoded)?.size))) {
+                Ok((encoded, size)) => (bytes, pixels) = (bytes + encoded as u64, pixels + size.area_px()),
+                Err(error) if error.is_bad_sample() => bad += 1,
+                Err(error) => return Err(error),
+            }
+        }
+        let good = (looked_at - bad).max(1) as f64;
+        Ok(Self {
+            name: name.into(),
+            pictures,
+            classes: source.classes().len(),
+            looked_at,
+            bad,
+            mean_bytes: bytes as f64 / good,
+            mean_px: pixels as f64 / good,
+        })
+    }
+
+    /// The summary in a line.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let classes = if self.classes == 0 { String::new() } else { format!(" in {} classes", self.classes) };
+        let bad = if self.bad == 0 { String::new() } else { format!(", {} cannot be used", self.bad) };
+        let (kb, mpx) = (self.mean_bytes / 1e3, self.mean_px / 1e6);
+        format!(
+            "{}: {} pictures{classes}, mean {kb:.1} kB and {mpx:.3} Mpx (of {}{bad})",
+            self.name, self.pictures, self.looked_at
+        )
+    }
+}
+
+/// Processors that this process may use.
+pub(crate) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZero::get)
+}
+
+/// Memory that could be taken now, in bytes.
+pub(crate) fn available_memory_bytes() -> Option<u64> {
+    kib("/proc/meminfo", "MemAvailable")
+}
+
+fn field(path: &str, name: &str) -> Option<String> {
+    let text = read_to_string(path).ok()?;
+    let line = text.lines().find(|line| line.starts_with(name))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+fn kib(path: &str, name: &str) -> Option<u64> {
+    field(path, name)?.strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
+}
+
+/// `2026-11-21 05:32 UTC`.
+fn utc(time: SystemTime) -> String {
+    let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let (mut day, minute) = (seconds / 86_400, seconds % 86_400 / 60);
+    let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let mut year = 1970;
+    while day >= 365 + u64::from(leap(year)) {
+        day -= 365 + u64::from(leap(year));
+        year += 1;
+    }
+    let mut month = 1;
+    for days in [31, 28 + u64::from(leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
+        if day < days {
+            break;
+        }
+        day -= days;
+        month += 1;
+    }
+    format!("{year}-{month:02}-{:02} {:02}:{:02} UTC", day + 1, minute / 60, minute % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        // As GNU date -u says.
+        for (seconds, want) in [
+            (0, "1970-01-01 00:00 UTC"),
+            (951_782_399, "2000-02-28 23:59 UTC"),
+            (951_868_799, "2000-02-29 23:59 UTC"),
+            (1_798_761_599, "2026-12-31 23:59 UTC"),
+            (4_107_542_400, "2100-03-01 00:00 UTC"),
+        ] {
+            assert_eq!(utc(UNIX_EPOCH + Duration::from_secs(seconds)), want);
+        }
+    }
+}

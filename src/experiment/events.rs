@@ -1,0 +1,117 @@
+//! What happens in a run, as it happens, and its log as JSON lines.
+
+use crate::error::{Error, Result};
+use serde::Serialize;
+use serde_json::Value;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Something that happened. Times are seconds since the run began.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Event {
+    /// A run begins.
+    RunStart {
+        /// Its name.
+        run: String,
+        /// What it was told to do.
+        settings: Value,
+    },
+    /// An epoch has its first batch.
+    SetUp {
+        /// Which epoch.
+        epoch: u64,
+        /// When the epoch was asked for.
+        start_s: f64,
+        /// Seconds until the first batch was there.
+        seconds: f64,
+    },
+    /// A batch went through the training step.
+    Batch {
+        /// Which epoch.
+        epoch: u64,
+        /// Which batch of it, from 0.
+        batch: u64,
+        /// When it was asked for.
+        start_s: f64,
+        /// Seconds until it was there; 0 for the first of an epoch, whose wait is the set-up.
+        fetch_s: f64,
+        /// Seconds of the training step.
+        train_s: f64,
+        /// Pictures in it, padding not counted.
+        pictures: u64,
+    },
+    /// An epoch is over.
+    Epoch {
+        /// Which epoch.
+        epoch: u64,
+        /// When it was asked for.
+        start_s: f64,
+        /// Seconds that it took, set-up included.
+        seconds: f64,
+        /// Pictures in it, padding not counted.
+        pictures: u64,
+        /// Mean loss, if the step tells it.
+        loss: Option<f64>,
+        /// Mean accuracy, 0 to 1, if the step tells it.
+        accuracy: Option<f64>,
+    },
+    /// A run is over.
+    RunEnd {
+        /// Its name.
+        run: String,
+        /// Seconds that it took.
+        seconds: f64,
+    },
+}
+
+/// A file of events: one JSON object a line. Each line goes to the system in one piece, so that whoever reads the file
+/// meanwhile, or after the process was killed, finds whole lines.
+#[derive(Debug)]
+pub struct EventLog {
+    file: File,
+    path: PathBuf,
+    line: Vec<u8>,
+}
+
+impl EventLog {
+    /// Makes the file anew.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if it cannot be made.
+    pub fn create(path: &Path) -> Result<Self> {
+        // Cut off first, then appended to: no hole is left where something else cuts it off meanwhile.
+        File::create(path).map_err(Error::io("create", path))?;
+        let file = File::options().append(true).open(path).map_err(Error::io("open", path))?;
+        Ok(Self { file, path: path.to_owned(), line: Vec::new() })
+    }
+
+    /// Writes an event.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the file cannot be written.
+    ///
+    /// ```
+    /// use warpfeed::experiment::events::{Event, EventLog};
+    ///
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("events.jsonl");
+    /// let mut log = EventLog::create(&path)?;
+    /// log.write(&Event::RunEnd { run: "2 threads".into(), seconds: 1.5 })?;
+    /// let text = std::fs::read_to_string(&path).unwrap();
+    /// assert_eq!(text, "{\"event\":\"run_end\",\"run\":\"2 threads\",\"seconds\":1.5}\n");
+    /// # Ok::<(), warpfeed::Error>(())
+    /// ```
+    pub fn write(&mut self, event: &Event) -> Result<()> {
+        self.line.clear();
+        serde_json::to_writer(&mut self.line, event)
+            .map_err(std::io::Error::from)
+            .and_then(|()| {
+                self.line.push(b'\n');
+                self.file.write_all(&self.line)
+            })
+            .map_err(Error::io("write", &self.path))
+    }
+}

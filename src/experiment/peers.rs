@@ -1,0 +1,121 @@
+//! warpfeed beside DALI and torchvision: the report of what `benches/peers/run` measured.
+
+use super::environment::Environment;
+use super::report::plot::{Series, grouped_bars};
+use super::report::{Cell, Report, Table};
+use crate::error::{Error, Result};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+/// The contenders, by their names in the file and in words.
+const CONTENDERS: [(&str, &str); 4] =
+    [("warpfeed", "warpfeed"), ("dali", "DALI"), ("dali-full", "DALI, full decode"), ("torchvision", "torchvision")];
+
+/// What is read of the file.
+#[derive(Deserialize)]
+struct Measured {
+    machine: Machine,
+    settings: Value,
+    /// By pipeline and contender.
+    medians: Map<String, Value>,
+    equal_bytes: bool,
+}
+
+#[derive(Deserialize)]
+struct Machine {
+    date: String,
+    cpu: String,
+    cores: usize,
+    memory_bytes: u64,
+    system: String,
+    load_average_1min: f64,
+    versions: Map<String, Value>,
+}
+
+/// Makes the report of a file that `benches/peers/run --out` wrote.
+///
+/// # Errors
+/// [`Error::Parameter`] if that is not what the text is.
+pub fn peers(json: &str) -> Result<Report> {
+    let measured: Measured = serde_json::from_str(json)
+        .map_err(|error| Error::parameter("peers", "file", "what benches/peers/run --out wrote", error))?;
+    let figures = serde_json::to_value(&measured.medians).unwrap_or(Value::Null);
+    let mut report =
+        Report::new("peers", "How fast is warpfeed beside DALI and torchvision?", environment(&measured.machine));
+    let figure = |row: &Value, contender: &str, field: &str| row[contender][field].as_f64();
+    let mut table = Table::new(
+        "peers",
+        "Side by side on the CPU",
+        &["pipeline", "contender", "pictures/s", "warpfeed against it, times", "first batch, s", "peak memory, MB"],
+    );
+    let mut series: Vec<Series> =
+        CONTENDERS.map(|(_, name)| Series { name: name.to_owned(), values: Vec::new() }).into();
+    for (pipeline, row) in &measured.medians {
+        let own = figure(row, "warpfeed", "pictures_per_s");
+        let mut against = Vec::new();
+        for ((contender, name), series) in CONTENDERS.into_iter().zip(&mut series) {
+            let rate = figure(row, contender, "pictures_per_s");
+            series.values.push(rate);
+            let Some(rate) = rate else { continue };
+            let ratio = own.filter(|_| contender != "warpfeed").map(|own| own / rate);
+            against.extend(ratio.map(|ratio| format!("{ratio:.1} times {name}")));
+            table.rows.push(vec![
+                pipeline.as_str().into(),
+                name.into(),
+                Cell::number(rate, 0),
+                Cell::number(ratio, 2),
+                Cell::number(figure(row, contender, "first_batch_s"), 3),
+                Cell::number(figure(row, contender, "peak_rss_bytes").map(|bytes| bytes / 1e6), 0),
+            ]);
+        }
+        let rate = own.map_or_else(|| "no".to_owned(), |own| format!("{own:.0}"));
+        report.answer.push(format!("{pipeline}: {rate} pictures/s, {}.", against.join(", ")));
+    }
+    let groups: Vec<String> = measured.medians.keys().cloned().collect();
+    report.plot(
+        "peers",
+        "Pictures per second side by side",
+        grouped_bars("Pictures per second", "1/s", &groups, &series),
+    );
+    report.tables.push(table);
+    report.notes = vec![
+        "Each contender's figure is the median of its rounds, measured in turn with the others.".to_owned(),
+        format!(
+            "Fused and sequential strategy at N = 12 gave {} bytes.",
+            if measured.equal_bytes { "equal" } else { "DIFFERENT" }
+        ),
+        format!(
+            "Versions: {}.",
+            measured
+                .machine
+                .versions
+                .iter()
+                .map(|(name, v)| format!("{name} {}", v.as_str().unwrap_or("?")))
+                .collect::<Vec<_>>()
+                .join(", ")
+        ),
+    ];
+    report.settings = measured.settings;
+    report.figures = figures;
+    Ok(report)
+}
+
+/// The machine that the file names, which need not be this one.
+fn environment(machine: &Machine) -> Environment {
+    let version = |name: &str| machine.versions.get(name).and_then(Value::as_str).map(str::to_owned);
+    Environment {
+        date: machine.date.clone(),
+        cpu: machine.cpu.clone(),
+        cores: machine.cores,
+        memory_bytes: Some(machine.memory_bytes),
+        system: machine.system.clone(),
+        load_average_1min: Some(machine.load_average_1min),
+        gpus: Vec::new(),
+        driver: None,
+        no_gpu: Some("this comparison is of the CPU paths".to_owned()),
+        warpfeed: version("warpfeed").unwrap_or_default(),
+        commit: version("commit"),
+        build: "release",
+        jpeg: None,
+    }
+}

@@ -1,0 +1,67 @@
+//! A report as one page: no other files, no network, no scripts.
+
+use super::{Cell, Plot, Report, Table};
+use crate::experiment::report::plot::escape;
+
+const STYLE: &str = "\
+:root{color-scheme:light}\
+body{font:16px/1.5 system-ui,sans-serif;color:#1a1a1a;background:#fff;margin:0 auto;padding:1rem;max-width:60rem}\
+h1{font-size:1.5rem;margin:0}h2{font-size:1.15rem;margin:2rem 0 .5rem}\
+.question{color:#444;margin:.2rem 0 1rem}\
+.answer{background:#eef4fb;border-left:.3rem solid #0072b2;padding:.6rem 1rem}.answer p{margin:.3rem 0}\
+.wide{overflow-x:auto}\
+table{border-collapse:collapse;font-size:.9rem;white-space:nowrap}\
+th,td{padding:.25rem .7rem;border-bottom:1px solid #d0d0d0;text-align:left}th{border-bottom:2px solid #555}\
+td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}\
+figure{margin:1.5rem 0}\
+svg{display:block;min-width:30rem;max-width:100%;height:auto}\
+dl{display:grid;grid-template-columns:max-content 1fr;gap:.1rem 1rem;font-size:.9rem}dd{margin:0;overflow-wrap:anywhere}\
+dt{color:#444}pre{overflow-x:auto;font-size:.85rem;background:#f4f4f4;padding:.6rem}";
+
+/// The page.
+pub(super) fn page(report: &Report) -> String {
+    let title = escape(&format!("warpfeed bench {}", report.experiment));
+    let sentences: String = report.answer.iter().map(|sentence| format!("<p>{}</p>", escape(sentence))).collect();
+    let plot = |plot: &Plot| format!("<figure><div class=\"wide\">{}</div></figure>\n", plot.svg);
+    let plots: String = report.plots.iter().map(plot).collect();
+    let (first, others) = report.tables.split_at(report.tables.len().min(1));
+    let [first, others]: [String; 2] = [first, others].map(|tables| tables.iter().map(table).collect());
+    let notes: String = report.notes.iter().map(|note| format!("<li>{}</li>", escape(note))).collect();
+    let notes = if notes.is_empty() { notes } else { format!("<h2>How to read it</h2><ul>{notes}</ul>\n") };
+    let data = report.data_set.iter().map(|data| ("Pictures", data.line()));
+    let about: String = report
+        .environment
+        .lines()
+        .into_iter()
+        .chain(data)
+        .map(|(name, value)| format!("<dt>{name}</dt><dd>{}</dd>", escape(&value)))
+        .collect();
+    let settings = escape(&format!("{:#}", report.settings));
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><title>{title}</title>\
+         <style>{STYLE}</style></head><body>\n<h1>{title}</h1><p class=\"question\">{question}</p>\n\
+         <div class=\"answer\">{sentences}</div>\n{first}{plots}{others}{notes}\
+         <h2>Where the figures come from</h2><dl>{about}</dl>\n<h2>Settings</h2><pre>{settings}</pre>\n</body></html>\n",
+        question = escape(report.question),
+    )
+}
+
+fn table(table: &Table) -> String {
+    let is_number = |column: usize| table.rows.iter().any(|row| matches!(row[column], Cell::Number(..)));
+    let class = |column| if is_number(column) { " class=\"n\"" } else { "" };
+    let head: String = (table.columns.iter().enumerate())
+        .map(|(column, name)| format!("<th scope=\"col\"{}>{}</th>", class(column), escape(name)))
+        .collect();
+    let row = |row: &Vec<Cell>| {
+        let cells: String = (row.iter().enumerate())
+            .map(|(column, cell)| format!("<td{}>{}</td>", class(column), escape(&cell.text())))
+            .collect();
+        format!("<tr>{cells}</tr>")
+    };
+    let rows: String = table.rows.iter().map(row).collect();
+    let title = escape(&table.title);
+    format!(
+        "<h2>{title}</h2><div class=\"wide\"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>\n"
+    )
+}

@@ -1,0 +1,277 @@
+//! What an experiment has to say: the answer, tables and plots, for the terminal and as files.
+
+mod html;
+pub mod plot;
+
+use super::environment::{DataSet, Environment};
+use crate::atomic;
+use crate::error::{Error, Result};
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::path::Path;
+
+/// The result of an experiment.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct Report {
+    /// The experiment's name, as on the command line.
+    pub experiment: &'static str,
+    /// What it asks.
+    pub question: &'static str,
+    /// The answer, in sentences with figures.
+    pub answer: Vec<String>,
+    /// The machine and the build.
+    pub environment: Environment,
+    /// The pictures it ran on.
+    pub data_set: Option<DataSet>,
+    /// What it was told to do.
+    pub settings: Value,
+    /// Its figures, as tables.
+    pub tables: Vec<Table>,
+    /// What to know when reading them: how figures came about, and why others are missing.
+    pub notes: Vec<String>,
+    /// All figures as the experiment has them.
+    pub figures: Value,
+    /// Its plots, which go into files of their own.
+    #[serde(skip)]
+    pub plots: Vec<Plot>,
+}
+
+/// Figures in rows and columns.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct Table {
+    /// Name of its CSV file, without the ending.
+    pub name: &'static str,
+    /// What it shows.
+    pub title: String,
+    /// Names of the columns, with units.
+    pub columns: Vec<String>,
+    /// The rows, each as long as `columns`.
+    pub rows: Vec<Vec<Cell>>,
+    /// Whether it is left out of the text for terminals: for wide ones.
+    #[serde(skip)]
+    pub in_files_only: bool,
+}
+
+/// A picture of figures.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Plot {
+    /// Name of its file, without the ending.
+    pub name: String,
+    /// What it shows.
+    pub caption: String,
+    /// The picture.
+    pub svg: String,
+}
+
+/// One cell of a table.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Cell {
+    /// Words.
+    Text(String),
+    /// A number and the decimals that it is shown with.
+    Number(f64, usize),
+    /// Not run, or not known.
+    Blank,
+}
+
+impl Cell {
+    /// A number, or blank if there is none.
+    #[must_use]
+    pub fn number(value: impl Into<Option<f64>>, decimals: usize) -> Self {
+        value.into().filter(|value| value.is_finite()).map_or(Self::Blank, |value| Self::Number(value, decimals))
+    }
+
+    /// The cell for people; blank is empty.
+    #[must_use]
+    pub fn text(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Number(value, decimals) => format!("{value:.decimals$}"),
+            Self::Blank => String::new(),
+        }
+    }
+}
+
+impl<T: Into<String>> From<T> for Cell {
+    fn from(text: T) -> Self {
+        Self::Text(text.into())
+    }
+}
+
+impl Serialize for Cell {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        match self {
+            Self::Text(text) => serializer.serialize_str(text),
+            Self::Number(value, _) => serializer.serialize_f64(*value),
+            Self::Blank => serializer.serialize_none(),
+        }
+    }
+}
+
+impl Table {
+    /// A table without rows.
+    #[must_use]
+    pub fn new(name: &'static str, title: impl Into<String>, columns: &[&str]) -> Self {
+        let columns = columns.iter().map(|&column| column.to_owned()).collect();
+        Self { name, title: title.into(), columns, rows: Vec::new(), in_files_only: false }
+    }
+
+    /// The table as comma-separated values (RFC 4180).
+    #[must_use]
+    pub fn csv(&self) -> String {
+        let quoted = |field: String| {
+            if field.contains([',', '"', '\n', '\r']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field }
+        };
+        // Numbers in full, not as they are shown.
+        let field = |cell: &Cell| match cell {
+            Cell::Number(value, _) => value.to_string(),
+            cell => quoted(cell.text()),
+        };
+        let header = self.columns.iter().cloned().map(quoted).collect::<Vec<_>>().join(",");
+        let rows = self.rows.iter().map(|row| row.iter().map(field).collect::<Vec<_>>().join(","));
+        std::iter::once(header).chain(rows).map(|line| line + "\r\n").collect()
+    }
+
+    /// The table for a terminal.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let cells: Vec<Vec<String>> = self.rows.iter().map(|row| row.iter().map(Cell::text).collect()).collect();
+        let width = |column: usize| {
+            let widest = cells.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+            widest.max(self.columns[column].chars().count())
+        };
+        let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
+        let is_number = |column: usize| self.rows.iter().any(|row| matches!(row[column], Cell::Number(..)));
+        let line = |fields: &[String]| {
+            let padded = fields.iter().enumerate().map(|(column, field)| {
+                let width = widths[column];
+                if is_number(column) { format!("{field:>width$}") } else { format!("{field:width$}") }
+            });
+            padded.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
+        };
+        let body: String = cells.iter().map(|row| line(row)).collect();
+        format!("{}\n{}{body}", self.title, line(&self.columns))
+    }
+}
+
+impl Report {
+    pub(super) fn new(experiment: &'static str, question: &'static str, environment: Environment) -> Self {
+        Self {
+            experiment,
+            question,
+            answer: Vec::new(),
+            environment,
+            data_set: None,
+            settings: Value::Null,
+            tables: Vec::new(),
+            notes: Vec::new(),
+            figures: Value::Null,
+            plots: Vec::new(),
+        }
+    }
+
+    pub(super) fn plot(&mut self, name: impl Into<String>, caption: impl Into<String>, svg: String) {
+        self.plots.push(Plot { name: name.into(), caption: caption.into(), svg });
+    }
+
+    /// The report for a terminal: tables, notes, then the answer.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let environment = &self.environment;
+        let mut text = format!(
+            "{}, {} cores, warpfeed {} ({})\n",
+            environment.cpu, environment.cores, environment.warpfeed, environment.build
+        );
+        text += &self.data_set.as_ref().map_or_else(String::new, |data| data.line() + "\n");
+        for table in self.tables.iter().filter(|table| !table.in_files_only) {
+            text += &format!("\n{}", table.text());
+        }
+        if !self.notes.is_empty() {
+            text += "\n";
+        }
+        text += &self.notes.iter().map(|note| format!("- {note}\n")).collect::<String>();
+        text + "\n" + &self.answer.iter().map(|sentence| format!("{sentence}\n")).collect::<String>()
+    }
+
+    /// The report as one JSON object.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        // Maps with names and numbers: nothing that JSON cannot say.
+        let mut value = serde_json::to_value(self).unwrap_or(Value::Null);
+        value["plots"] = self
+            .plots
+            .iter()
+            .map(|plot| json!({ "file": format!("{}.svg", plot.name), "caption": plot.caption }))
+            .collect();
+        value
+    }
+
+    /// Writes `report.html`, `report.json`, a CSV file for each table and an SVG file for each plot into a folder, which
+    /// is made if it is missing. Files of those names are replaced, each as a whole.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the folder or a file cannot be written.
+    pub fn write(&self, folder: &Path) -> Result<()> {
+        std::fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
+        let write =
+            |name: String, text: &str| atomic::write(&folder.join(name), |file| file.write_all(text.as_bytes()));
+        for table in &self.tables {
+            write(format!("{}.csv", table.name), &table.csv())?;
+        }
+        for plot in &self.plots {
+            write(format!("{}.svg", plot.name), &plot.svg)?;
+        }
+        write("report.json".into(), &format!("{:#}\n", self.json()))?;
+        write("report.html".into(), &html::page(self))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        let mut table = Table::new("times", "Seconds", &["model", "s, \"all\"", "note"]);
+        table.rows.push(vec!["ResNet-18".into(), Cell::number(1.23456, 2), "a,b".into()]);
+        table.rows.push(vec!["x".into(), Cell::number(None, 2), Cell::Blank]);
+        table.rows.push(vec!["y".into(), Cell::number(f64::NAN, 2), Cell::Blank]);
+        table
+    }
+
+    #[test]
+    fn csv_is_quoted_and_has_numbers_in_full() {
+        let want = "model,\"s, \"\"all\"\"\",note\r\nResNet-18,1.23456,\"a,b\"\r\nx,,\r\ny,,\r\n";
+        assert_eq!(table().csv(), want);
+    }
+
+    #[test]
+    fn columns_of_numbers_end_together() {
+        assert_eq!(table().text(), "Seconds\nmodel      s, \"all\"  note\nResNet-18      1.23  a,b\nx\ny\n");
+    }
+
+    #[test]
+    fn a_page_needs_nothing_else_and_escapes_what_it_shows() {
+        let mut report = Report::new("test", "Does it?", Environment::here());
+        report.answer.push("1 < 2 & <script>".into());
+        report.tables.push(table());
+        report.plot("p", "a plot", plot::histogram("waits", &[0.5]));
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("new/folder");
+        report.write(&out).unwrap();
+        let page = std::fs::read_to_string(out.join("report.html")).unwrap();
+        assert!(page.contains("1 &lt; 2 &amp; &lt;script&gt;") && !page.contains("<script"));
+        let links = page.matches("http").count() - page.matches("xmlns=\"http://www.w3.org/2000/svg\"").count();
+        assert_eq!((links, page.matches("src=").count()), (0, 0));
+        assert!(page.contains("<svg") && page.contains("viewport"));
+        let json: Value = serde_json::from_slice(&std::fs::read(out.join("report.json")).unwrap()).unwrap();
+        assert_eq!(json["tables"][0]["rows"][0], json!(["ResNet-18", 1.23456, "a,b"]));
+        assert_eq!(json["tables"][0]["rows"][1][1], Value::Null);
+        assert_eq!(json["plots"][0]["file"], "p.svg");
+        assert!(std::fs::read(out.join("p.svg")).unwrap().starts_with(b"<svg"));
+        assert!(out.join("times.csv").exists());
+    }
+}

@@ -1,0 +1,97 @@
+//! What experiments run on: pictures, and the choices that all of them share.
+
+use super::environment::{DataSet, Environment};
+use super::report::Report;
+use super::step::{Outcome, Step};
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::pipeline::{Batch, Builder, OnError, Pipeline};
+use crate::source::Source;
+use std::sync::Arc;
+
+/// Pictures, and how pipelines over them are built.
+#[derive(Clone)]
+pub struct Subject {
+    /// What the pictures are called in reports.
+    pub name: String,
+    /// The pictures.
+    pub source: Arc<dyn Source>,
+    /// Most pictures an epoch.
+    pub limit: Option<u64>,
+    /// Worker threads; one for each processor if not given.
+    pub threads: Option<usize>,
+    /// Seed of order and augmentations.
+    pub seed: u64,
+    /// Where the operations run; `augment-load` runs its trials where they belong instead.
+    pub device: Device,
+}
+
+/// A model that is trained, with its training step.
+pub struct Model {
+    /// A short name, for tables.
+    pub name: String,
+    /// Its training step.
+    pub step: Box<dyn Step>,
+}
+
+impl Model {
+    /// No training: the pipeline alone.
+    #[must_use]
+    pub fn none() -> Self {
+        Self { name: "none".to_owned(), step: Box::new(NoStep) }
+    }
+
+    /// What its step is, in words.
+    pub(super) fn about(&self) -> String {
+        self.step.name()
+    }
+}
+
+struct NoStep;
+
+impl Step for NoStep {
+    fn name(&self) -> String {
+        "no training".to_owned()
+    }
+
+    fn train(&mut self, _batch: Batch) -> Result<Outcome> {
+        Ok(Outcome::default())
+    }
+}
+
+impl Subject {
+    /// All pictures of a source.
+    pub fn new(name: impl Into<String>, source: impl Source + 'static) -> Self {
+        Self { name: name.into(), source: Arc::new(source), limit: None, threads: None, seed: 42, device: Device::Auto }
+    }
+
+    /// A pipeline over the pictures, shuffled; those that cannot be used are skipped and counted.
+    pub(super) fn builder(&self) -> Builder {
+        let builder = Pipeline::builder(Arc::clone(&self.source)).shuffle(self.seed).on_error(OnError::Skip);
+        let builder = self.limit.into_iter().fold(builder, Builder::limit);
+        self.threads.into_iter().fold(builder.device(self.device), Builder::threads)
+    }
+
+    /// Pictures an epoch.
+    pub(super) fn len(&self) -> u64 {
+        self.source.len().min(self.limit.unwrap_or(u64::MAX))
+    }
+
+    /// An empty report about these pictures on this machine.
+    pub(super) fn report(&self, experiment: &'static str, question: &'static str) -> Result<Report> {
+        let mut report = Report::new(experiment, question, Environment::here());
+        report.data_set = Some(DataSet::of(self.name.clone(), self.source.as_ref())?);
+        if cfg!(debug_assertions) {
+            report.notes.push("This is a debug build, several times slower: no figure for anybody else.".to_owned());
+        }
+        Ok(report)
+    }
+}
+
+/// Why there is nothing to run on a GPU; `None` if there is.
+pub(super) fn no_gpu() -> Option<String> {
+    Device::Cuda(0).available().err().map(|error| match error {
+        Error::Device { message, .. } => message,
+        error => error.to_string(),
+    })
+}

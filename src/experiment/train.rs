@@ -1,0 +1,247 @@
+//! The loop that every experiment runs: fetch a batch, train on it, with the clock read in between.
+
+use super::events::Event;
+use super::report::plot::Stretch;
+use super::run::StageSeconds;
+use super::step::Step;
+use super::usage::{Percentiles, percentiles};
+use crate::error::Result;
+use crate::pipeline::{Pipeline, Stats};
+use serde::Serialize;
+use std::time::{Duration, Instant};
+
+/// Most batches of a run whose times are kept one by one; sums are over all.
+const KEPT_BATCHES: usize = 100_000;
+/// Most batches of a timeline: more are no longer seen apart.
+const SHOWN_BATCHES: usize = 400;
+
+/// Lanes of a timeline of batches: [`RunTimes::stretches`].
+pub(super) const LANES: [&str; 4] = ["set-up", "fetch", "train", "epoch"];
+
+/// Times of one epoch, in seconds; `seconds` is `setup_s + fetch_s + train_s` and the loop's own small cost.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct EpochTimes {
+    /// Which epoch.
+    pub epoch: u64,
+    /// When it was asked for, since the run began.
+    pub start_s: f64,
+    /// From asking for the epoch until its end.
+    pub seconds: f64,
+    /// From asking for the epoch until its first batch.
+    pub setup_s: f64,
+    /// Waiting for all further batches.
+    pub fetch_s: f64,
+    /// In the training step.
+    pub train_s: f64,
+    /// Pictures delivered, padding not counted.
+    pub pictures: u64,
+    /// Batches delivered.
+    pub batches: u64,
+    /// Mean loss over the batches, if the step tells it.
+    pub loss: Option<f64>,
+    /// Mean accuracy over the batches, 0 to 1, if the step tells it.
+    pub accuracy: Option<f64>,
+}
+
+/// Times of one batch, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct BatchTimes {
+    /// When it was asked for, since the run began.
+    pub start_s: f64,
+    /// Whether it is the first of an epoch, so that `fetch_s` is the set-up.
+    pub first: bool,
+    /// Until it was there.
+    pub fetch_s: f64,
+    /// In the training step.
+    pub train_s: f64,
+}
+
+/// A run under way: epochs of one pipeline, or of several, through one training step.
+pub struct Run<'a> {
+    step: &'a mut dyn Step,
+    on_event: &'a mut dyn FnMut(&Event) -> Result<()>,
+    begin: Instant,
+    epochs: Vec<EpochTimes>,
+    batches: Vec<BatchTimes>,
+    stats: Stats,
+}
+
+/// What a run did.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct RunTimes {
+    /// From the start of the run to its end.
+    pub seconds: f64,
+    /// Its epochs.
+    pub epochs: Vec<EpochTimes>,
+    /// Its first 100,000 batches.
+    #[serde(skip)]
+    pub batches: Vec<BatchTimes>,
+    /// Where the pipelines' time went.
+    pub stages: StageSeconds,
+    /// Samples that could not be used and were skipped.
+    pub bad: u64,
+}
+
+impl<'a> Run<'a> {
+    /// Begins a run; its clock starts now. `on_event` hears of every batch and epoch.
+    #[must_use]
+    pub fn start(step: &'a mut dyn Step, on_event: &'a mut dyn FnMut(&Event) -> Result<()>) -> Self {
+        Self { step, on_event, begin: Instant::now(), epochs: Vec::new(), batches: Vec::new(), stats: Stats::default() }
+    }
+
+    /// Runs one epoch, to its end or until `deadline` has passed.
+    ///
+    /// # Errors
+    /// Those of the pipeline, the step and `on_event`.
+    pub fn epoch(&mut self, pipeline: &Pipeline, number: u64, deadline: Option<Instant>) -> Result<()> {
+        self.step.begin_epoch(number)?;
+        let begin = Instant::now();
+        let start_s = (begin - self.begin).as_secs_f64();
+        let mut times = EpochTimes {
+            epoch: number,
+            start_s,
+            seconds: 0.0,
+            setup_s: 0.0,
+            fetch_s: 0.0,
+            train_s: 0.0,
+            pictures: 0,
+            batches: 0,
+            loss: None,
+            accuracy: None,
+        };
+        let mut asked = begin;
+        let mut epoch = pipeline.epoch(number);
+        while let Some(batch) = epoch.next() {
+            let batch = batch?;
+            let there = Instant::now();
+            let pictures = (batch.len() - batch.padding()) as u64;
+            let result = self.step.train(batch)?;
+            // What a device still does belongs to this batch's step; the pipeline goes on meanwhile.
+            self.step.finish()?;
+            let trained = Instant::now();
+            let (fetch_s, train_s) = ((there - asked).as_secs_f64(), (trained - there).as_secs_f64());
+            let first = times.batches == 0;
+            let start_s = (asked - self.begin).as_secs_f64();
+            if first {
+                times.setup_s = fetch_s;
+                (self.on_event)(&Event::SetUp { epoch: number, start_s, seconds: fetch_s })?;
+            } else {
+                times.fetch_s += fetch_s;
+            }
+            if self.batches.len() < KEPT_BATCHES {
+                self.batches.push(BatchTimes { start_s, first, fetch_s, train_s });
+            }
+            let (batch, fetch_s) = (times.batches, if first { 0.0 } else { fetch_s });
+            (self.on_event)(&Event::Batch { epoch: number, batch, start_s, fetch_s, train_s, pictures })?;
+            times.train_s += train_s;
+            times.pictures += pictures;
+            times.batches += 1;
+            // Means so far.
+            let mean = |mean: Option<f64>, value: Option<f64>| {
+                value.map(|value| mean.map_or(value, |mean| mean + (value - mean) / times.batches as f64))
+            };
+            (times.loss, times.accuracy) = (mean(times.loss, result.loss), mean(times.accuracy, result.accuracy));
+            if deadline.is_some_and(|deadline| trained >= deadline) {
+                break;
+            }
+            asked = Instant::now();
+        }
+        self.stats += epoch.stats();
+        drop(epoch);
+        times.seconds = begin.elapsed().as_secs_f64();
+        let EpochTimes { seconds, pictures, loss, accuracy, .. } = times;
+        (self.on_event)(&Event::Epoch { epoch: number, start_s, seconds, pictures, loss, accuracy })?;
+        self.epochs.push(times);
+        Ok(())
+    }
+
+    /// Runs epochs, 0 and on, until `time` has passed; at least one batch.
+    ///
+    /// # Errors
+    /// As of [`epoch`](Self::epoch).
+    pub fn for_time(&mut self, pipeline: &Pipeline, time: Duration) -> Result<()> {
+        let deadline = Instant::now() + time;
+        for number in 0.. {
+            self.epoch(pipeline, number, Some(deadline))?;
+            let nothing = self.epochs.last().is_none_or(|epoch| epoch.pictures == 0);
+            if nothing || Instant::now() >= deadline {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the run.
+    #[must_use]
+    pub fn finish(self) -> RunTimes {
+        let seconds = self.begin.elapsed().as_secs_f64();
+        RunTimes { seconds, epochs: self.epochs, batches: self.batches, stages: self.stats.into(), bad: self.stats.bad }
+    }
+}
+
+/// What to say about samples that runs skipped, if there were any.
+pub(super) fn skipped<'a>(runs: impl Iterator<Item = &'a RunTimes>) -> Option<String> {
+    let bad = runs.map(|run| run.bad).sum::<u64>();
+    (bad > 0).then(|| format!("Pictures that could not be used were skipped {bad} times: warpfeed run names them."))
+}
+
+impl RunTimes {
+    /// Pictures delivered, padding not counted.
+    #[must_use]
+    pub fn pictures(&self) -> u64 {
+        self.epochs.iter().map(|epoch| epoch.pictures).sum()
+    }
+
+    /// Pictures over the time of the epochs; `None` if there were none.
+    #[must_use]
+    pub fn pictures_per_s(&self) -> Option<f64> {
+        let seconds: f64 = self.epochs.iter().map(|epoch| epoch.seconds).sum();
+        (self.pictures() > 0).then(|| self.pictures() as f64 / seconds)
+    }
+
+    /// Share of the epochs' time that the training step ran, 0 to 1.
+    #[must_use]
+    pub fn accelerator_use(&self) -> Option<f64> {
+        let seconds: f64 = self.epochs.iter().map(|epoch| epoch.seconds).sum();
+        (seconds > 0.0).then(|| self.epochs.iter().map(|epoch| epoch.train_s).sum::<f64>() / seconds)
+    }
+
+    /// Seconds that batches were waited for, the first of each epoch left out.
+    #[must_use]
+    pub fn waits(&self) -> Vec<f64> {
+        self.batches.iter().filter(|batch| !batch.first).map(|batch| batch.fetch_s).collect()
+    }
+
+    /// Percentiles of [`waits`](Self::waits), in seconds.
+    #[must_use]
+    pub fn wait_percentiles(&self) -> Option<Percentiles> {
+        percentiles(&self.waits())
+    }
+
+    /// Mean of a figure over the epochs after the first, which also warms caches up; of the first if it is the only one.
+    #[must_use]
+    pub fn later_mean(&self, figure: impl Fn(&EpochTimes) -> f64) -> Option<f64> {
+        let later = if self.epochs.len() > 1 { &self.epochs[1..] } else { &self.epochs[..] };
+        (!later.is_empty()).then(|| later.iter().map(figure).sum::<f64>() / later.len() as f64)
+    }
+
+    /// The first batches, and their epochs, as stretches of time in [`LANES`].
+    pub(super) fn stretches(&self) -> Vec<Stretch> {
+        let mut stretches = Vec::new();
+        for batch in &self.batches[..self.batches.len().min(SHOWN_BATCHES)] {
+            let there = batch.start_s + batch.fetch_s;
+            stretches.push(Stretch { lane: usize::from(!batch.first), start_s: batch.start_s, end_s: there });
+            stretches.push(Stretch { lane: 2, start_s: there, end_s: there + batch.train_s });
+        }
+        let end = stretches.last().map_or(0.0, |last| last.end_s);
+        let epochs = self.epochs.iter().filter(|epoch| epoch.start_s < end);
+        stretches.extend(epochs.map(|epoch| {
+            let end_s = (epoch.start_s + epoch.seconds).min(end);
+            Stretch { lane: 3, start_s: epoch.start_s, end_s }
+        }));
+        stretches
+    }
+}

@@ -1,0 +1,276 @@
+//! How busy the processors and the GPU are, sampled by a thread of its own while something else runs.
+
+use super::nvml::{GpuUse, Nvml};
+use serde::Serialize;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Time between two samples at first.
+const INTERVAL: Duration = Duration::from_millis(100);
+/// Samples kept: at twice as many, neighbours are merged and the interval doubles.
+const SAMPLES: usize = 1_000;
+
+/// Utilisation over time. Every row has the same number of samples, each from 0 to 1.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Usage {
+    /// Seconds between two samples.
+    pub interval_s: f64,
+    /// One row a core, everything that the machine ran included; no row where the system does not say.
+    pub cores: Vec<Vec<f32>>,
+    /// This process, in cores (so up to their number).
+    pub process: Vec<f32>,
+    /// One row a GPU.
+    pub gpus: Vec<Vec<f32>>,
+    /// One row a GPU: its video decoder; no row where the driver does not say.
+    pub decoders: Vec<Vec<f32>>,
+    /// One row a GPU: its JPEG decoder; no row where the driver does not say.
+    pub jpeg_decoders: Vec<Vec<f32>>,
+}
+
+/// Percentiles of a utilisation, 0 to 1.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Percentiles {
+    /// Half of the samples are below.
+    pub p50: f64,
+    /// Nine tenths are below.
+    pub p90: f64,
+    /// 95 % are below.
+    pub p95: f64,
+    /// 99 % are below.
+    pub p99: f64,
+}
+
+/// Percentiles of values by nearest rank; `None` of none.
+///
+/// ```
+/// use warpfeed::experiment::usage::percentiles;
+/// let values: Vec<f64> = (1..=100).map(f64::from).collect();
+/// let p = percentiles(&values).unwrap();
+/// assert_eq!((p.p50, p.p90, p.p95, p.p99), (50.0, 90.0, 95.0, 99.0));
+/// assert!(percentiles(&[]).is_none());
+/// ```
+#[must_use]
+pub fn percentiles(values: &[f64]) -> Option<Percentiles> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let at = |share: f64| {
+        let rank = (share * sorted.len() as f64).ceil() as usize;
+        sorted.get(rank.saturating_sub(1)).copied()
+    };
+    Some(Percentiles { p50: at(0.50)?, p90: at(0.90)?, p95: at(0.95)?, p99: at(0.99)? })
+}
+
+impl Usage {
+    /// Percentiles of the mean over all cores; `None` where nothing was sampled.
+    #[must_use]
+    pub fn cpu(&self) -> Option<Percentiles> {
+        means(&self.cores)
+    }
+
+    /// Percentiles of the mean over all GPUs; `None` where nothing was sampled.
+    #[must_use]
+    pub fn gpu(&self) -> Option<Percentiles> {
+        means(&self.gpus)
+    }
+
+    /// Percentiles of the mean over all GPUs' JPEG decoders; `None` where nothing was sampled.
+    #[must_use]
+    pub fn jpeg_decoder(&self) -> Option<Percentiles> {
+        means(&self.jpeg_decoders)
+    }
+
+    /// Every row with its name, for a heat map.
+    #[must_use]
+    pub fn rows(&self) -> Vec<(String, &[f32])> {
+        let mut all = Vec::new();
+        for (rows, name) in [
+            (&self.cores, "core"),
+            (&self.gpus, "GPU"),
+            (&self.decoders, "video dec."),
+            (&self.jpeg_decoders, "JPEG dec."),
+        ] {
+            all.extend(rows.iter().enumerate().map(|(i, row)| (format!("{name} {i}"), &row[..])));
+        }
+        all
+    }
+
+    fn push(&mut self, cores: &[f32], process: f32, gpus: &[GpuUse]) {
+        let add = |rows: &mut Vec<Vec<f32>>, values: Vec<f32>| {
+            rows.resize(values.len().max(rows.len()), Vec::new());
+            rows.iter_mut().zip(values).for_each(|(row, value)| row.push(value));
+        };
+        add(&mut self.cores, cores.to_vec());
+        self.process.push(process);
+        add(&mut self.gpus, gpus.iter().map(|gpu| gpu.gpu).collect());
+        add(&mut self.decoders, gpus.iter().filter_map(|gpu| gpu.decoder).collect());
+        add(&mut self.jpeg_decoders, gpus.iter().filter_map(|gpu| gpu.jpeg).collect());
+    }
+
+    /// Merges neighbours, so that half of the samples remain.
+    fn halve(&mut self) {
+        let merge =
+            |row: &mut Vec<f32>| *row = row.chunks_exact(2).map(|pair| f32::midpoint(pair[0], pair[1])).collect();
+        let rows = [&mut self.cores, &mut self.gpus, &mut self.decoders, &mut self.jpeg_decoders];
+        rows.into_iter().flatten().for_each(merge);
+        merge(&mut self.process);
+        self.interval_s *= 2.0;
+    }
+}
+
+fn means(rows: &[Vec<f32>]) -> Option<Percentiles> {
+    let samples = rows.iter().map(Vec::len).min()?;
+    let mean = |i: usize| rows.iter().map(|row| f64::from(row[i])).sum::<f64>() / rows.len() as f64;
+    percentiles(&(0..samples).map(mean).collect::<Vec<_>>())
+}
+
+/// A thread that samples until it is stopped. Dropping it stops it too.
+pub struct Sampling {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<Usage>>,
+}
+
+impl Sampling {
+    /// Begins to sample, every tenth of a second at first. Where no thread is to be had, nothing is sampled.
+    ///
+    /// ```
+    /// let sampling = warpfeed::experiment::usage::Sampling::start();
+    /// std::thread::sleep(std::time::Duration::from_millis(250));
+    /// let usage = sampling.stop();
+    /// assert!(usage.cores.iter().flatten().all(|share| (0.0..=1.0).contains(share)));
+    /// ```
+    #[must_use]
+    pub fn start() -> Self {
+        let (stop, stopped) = channel();
+        let sample = move || {
+            let nvml = Nvml::open().ok();
+            let mut usage = Usage { interval_s: INTERVAL.as_secs_f64(), ..Usage::default() };
+            let mut before = Ticks::now();
+            let mut due = Instant::now();
+            loop {
+                due += Duration::from_secs_f64(usage.interval_s);
+                let stopping = stopped.recv_timeout(due.saturating_duration_since(Instant::now()));
+                if stopping != Err(RecvTimeoutError::Timeout) {
+                    return usage;
+                }
+                let now = Ticks::now();
+                let (cores, process) = now.since(&before);
+                before = now;
+                let gpus: Vec<GpuUse> =
+                    nvml.iter().flat_map(|nvml| (0..nvml.len()).map(|i| nvml.usage(i).unwrap_or_default())).collect();
+                usage.push(&cores, process, &gpus);
+                if usage.process.len() >= 2 * SAMPLES {
+                    usage.halve();
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("warpfeed-usage".into()).spawn(sample).ok();
+        Self { stop: Some(stop), thread }
+    }
+
+    /// Ends sampling; what was sampled.
+    #[must_use]
+    pub fn stop(mut self) -> Usage {
+        self.join()
+    }
+
+    fn join(&mut self) -> Usage {
+        drop(self.stop.take());
+        self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
+    }
+}
+
+impl Drop for Sampling {
+    fn drop(&mut self) {
+        self.join();
+    }
+}
+
+/// The system's counters, in ticks of 10 ms.
+struct Ticks {
+    at: Instant,
+    /// Of each core: busy and all.
+    cores: Vec<(u64, u64)>,
+    process: u64,
+}
+
+impl Ticks {
+    fn now() -> Self {
+        let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+        let own = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+        Self { at: Instant::now(), cores: stat.lines().filter_map(core).collect(), process: process(&own).unwrap_or(0) }
+    }
+
+    /// Shares of the time since an earlier look: of each core, and of the process in cores.
+    fn since(&self, before: &Self) -> (Vec<f32>, f32) {
+        let share = |(now, before): (&(u64, u64), &(u64, u64))| {
+            let (busy, all) = (now.0.saturating_sub(before.0), now.1.saturating_sub(before.1));
+            (busy as f32 / all.max(1) as f32).min(1.0)
+        };
+        let cores = self.cores.iter().zip(&before.cores).map(share).collect();
+        let ticks = (self.at - before.at).as_secs_f32() * 100.0;
+        (cores, self.process.saturating_sub(before.process) as f32 / ticks.max(1.0))
+    }
+}
+
+/// Busy and all ticks of a line `cpuN user nice system idle iowait irq softirq steal guest guest_nice` of /proc/stat.
+/// Time that the hypervisor took is neither; guests' time is in user and nice already.
+fn core(line: &str) -> Option<(u64, u64)> {
+    let (name, ticks) = line.split_once(' ')?;
+    if !name.strip_prefix("cpu")?.starts_with(|c: char| c.is_ascii_digit()) {
+        return None;
+    }
+    let ticks: Vec<u64> = ticks.split_whitespace().map_while(|field| field.parse().ok()).collect();
+    let [user, nice, system, idle, iowait, irq, softirq, ..] = ticks[..] else { return None };
+    let busy = user + nice + system + irq + softirq;
+    Some((busy, busy + idle + iowait))
+}
+
+/// User and system ticks of /proc/self/stat; the name in parentheses may hold anything.
+fn process(stat: &str) -> Option<u64> {
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+    Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_the_system_are_read() {
+        assert_eq!(core("cpu3 10 1 5 80 4 2 1 7 0 0"), Some((19, 103)));
+        assert_eq!(core("cpu  10 1 5 80 4 2 1 7 0 0"), None, "the sum of all");
+        assert_eq!(core("intr 1 2 3"), None);
+        let stat = "42 (a) b) R 1 42 42 0 -1 4194560 100 0 0 0 250 31 0 0 20 0 3 0 1000 1 1";
+        assert_eq!(process(stat), Some(281));
+        assert_eq!(process("nothing"), None);
+    }
+
+    #[test]
+    fn shares_are_of_the_time_between() {
+        let at = Instant::now();
+        let before = Ticks { at, cores: vec![(100, 1000), (0, 1000)], process: 5 };
+        let now = Ticks { at: at + Duration::from_secs(1), cores: vec![(175, 1100), (0, 1100)], process: 155 };
+        assert_eq!(now.since(&before), (vec![0.75, 0.0], 1.5));
+        assert_eq!(before.since(&Ticks { at, ..now }), (vec![0.0, 0.0], 0.0), "counters that run backwards");
+    }
+
+    #[test]
+    fn long_runs_keep_a_bounded_number_of_samples() {
+        let mut usage = Usage { interval_s: 0.1, ..Usage::default() };
+        let gpu = GpuUse { gpu: 0.5, decoder: None, jpeg: Some(1.0) };
+        for i in 0..4 {
+            usage.push(&[i as f32 / 4.0, 1.0], i as f32, &[gpu]);
+        }
+        usage.halve();
+        assert_eq!(usage.interval_s, 0.2);
+        assert_eq!(usage.cores, [[0.125, 0.625], [1.0, 1.0]]);
+        assert_eq!(usage.process, [0.5, 2.5]);
+        assert_eq!((usage.gpus.len(), usage.decoders.len(), &usage.jpeg_decoders[0][..]), (1, 0, &[1.0, 1.0][..]));
+        let names: Vec<String> = usage.rows().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["core 0", "core 1", "GPU 0", "JPEG dec. 0"]);
+        assert_eq!(usage.cpu().unwrap().p99, f64::midpoint(0.625, 1.0));
+    }
+}

@@ -1,0 +1,139 @@
+//! From a sample of the source to the bytes that are packed.
+
+use super::PackOptions;
+use crate::cpu;
+use crate::decode::{Decoder, Format, Header, has_end, probe};
+use crate::encode::{JpegColor, JpegOptions, Sampling, encode_jpeg, to_baseline};
+use crate::error::Result;
+use crate::picture::{Picture, Rect, Size, check_pixels};
+use crate::pipeline::{DEFAULT_MAX_PIXELS, Orientation, oriented};
+use crate::recipe::filter::PassOrder;
+use crate::recipe::op::Interpolation;
+use crate::source::Source;
+
+/// What became of a picture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Done {
+    Copied,
+    Shrunk,
+    MadeBaseline,
+    MadeYcc,
+}
+
+/// A picture to be packed.
+pub(super) struct Sample {
+    pub bytes: Vec<u8>,
+    pub label: u32,
+    /// The ending of its file name.
+    pub ending: &'static str,
+    pub done: Done,
+}
+
+/// What one worker needs.
+pub(super) struct Work {
+    decoder: Decoder,
+    picture: Picture,
+    other: Picture,
+}
+
+impl Work {
+    pub fn new() -> Result<Self> {
+        Ok(Self { decoder: Decoder::new()?, picture: Picture::default(), other: Picture::default() })
+    }
+
+    /// Decodes a picture as it is stored, all of it.
+    fn decode(&mut self, bytes: &[u8], header: &Header) -> Result<()> {
+        self.decoder.decode(bytes, header, Rect::full(header.size), false, &mut self.picture)
+    }
+}
+
+/// Reads samples and makes of them what the options ask for.
+pub(super) struct Preparer<'a> {
+    source: &'a dyn Source,
+    options: &'a PackOptions,
+}
+
+impl<'a> Preparer<'a> {
+    pub fn new(source: &'a dyn Source, options: &'a PackOptions) -> Self {
+        Self { source, options }
+    }
+
+    /// The source's name of a sample.
+    pub fn name(&self, index: u64) -> String {
+        self.source.name(index).into_owned()
+    }
+
+    pub fn sample(&self, index: u64, work: &mut Work) -> Result<Sample> {
+        let (mut buffer, label) = (Vec::new(), self.source.label(index));
+        let bytes = self.source.read(index, &mut buffer)?;
+        let header = probe(bytes)?;
+        check_pixels(header.size, DEFAULT_MAX_PIXELS)?;
+        let longer = header.size.width.max(header.size.height);
+        let jpeg = |bytes, done| Ok(Sample { bytes, label, ending: "jpg", done });
+        if let Some(side) = self.options.max_side_px.filter(|&side| longer > side) {
+            work.decode(bytes, &header)?;
+            for op in oriented(&header, Orientation::Apply) {
+                cpu::apply(&op, PassOrder::default(), &mut work.picture, &mut work.other)?;
+                std::mem::swap(&mut work.picture, &mut work.other);
+            }
+            let size = shrunk(work.picture.size(), side);
+            let (bilinear, order) = (Interpolation::Bilinear, PassOrder::default());
+            cpu::resize::resize(&work.picture, size, bilinear, order, &mut work.other);
+            let color = if header.components == 1 { JpegColor::Gray } else { JpegColor::Ycc };
+            let options = JpegOptions { quality: self.options.quality, color, ..JpegOptions::default() };
+            return jpeg(encode_jpeg(&work.other, &options)?, Done::Shrunk);
+        }
+        if header.format == Format::Jpeg {
+            if self.options.baseline && header.components == 4 {
+                work.decode(bytes, &header)?;
+                let options = JpegOptions {
+                    quality: self.options.quality,
+                    sampling: Sampling::S444,
+                    orientation: (header.orientation != 1).then_some(header.orientation.into()),
+                    ..JpegOptions::default()
+                };
+                return jpeg(encode_jpeg(&work.picture, &options)?, Done::MadeYcc);
+            }
+            if self.options.baseline && header.progressive {
+                return jpeg(to_baseline(bytes)?, Done::MadeBaseline);
+            }
+            if !has_end(bytes, header.scan_offset_bytes) {
+                work.decode(bytes, &header)?;
+            }
+        }
+        let ending = match (header.format, header.components) {
+            (Format::Jpeg, _) => "jpg",
+            (Format::Png, _) => "png",
+            (Format::WebP, _) => "webp",
+            (Format::Pnm, 1) => "pgm",
+            (Format::Pnm, _) => "ppm",
+        };
+        let bytes = bytes.to_vec();
+        Ok(Sample { bytes, label, ending, done: Done::Copied })
+    }
+}
+
+/// The size whose longer side is `side`, as torchvision's `max_size` computes it.
+fn shrunk(size: Size, side: u32) -> Size {
+    let scaled = |short: u32, long: u32| {
+        let scaled = u64::from(side) * u64::from(short) / u64::from(long);
+        (scaled as u32).max(1)
+    };
+    if size.width >= size.height {
+        Size::new(side, scaled(size.height, size.width))
+    } else {
+        Size::new(scaled(size.width, size.height), side)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longer_side_is_what_was_asked_for() {
+        for (size, want) in [((1000, 500), (512, 256)), ((300, 999), (153, 512)), ((9000, 1), (512, 1))] {
+            assert_eq!(shrunk(Size::new(size.0, size.1), 512), Size::new(want.0, want.1));
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Workers prepare samples side by side; they come out in order.
+
+use super::prepare::{Preparer, Sample, Work};
+use crate::error::{Error, Result};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Samples for each worker that may be prepared before they are written.
+const AHEAD: u64 = 4;
+
+pub(super) struct Queue {
+    end: u64,
+    workers: usize,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    /// The next sample that a worker takes.
+    take: u64,
+    /// The next sample that comes out.
+    give: u64,
+    ready: BTreeMap<u64, Result<Sample>>,
+    stopped: bool,
+}
+
+impl Queue {
+    pub fn new(samples: Range<u64>, workers: usize) -> Self {
+        let state = State { take: samples.start, give: samples.start, ready: BTreeMap::new(), stopped: false };
+        Self { end: samples.end, workers, state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    /// Runs the workers while `write` takes what they prepare.
+    pub fn run(&self, prepare: &Preparer, write: impl FnOnce(&Self) -> Result<()>) -> Result<()> {
+        let mut work = Vec::with_capacity(self.workers);
+        for _ in 0..self.workers {
+            work.push(Work::new()?);
+        }
+        std::thread::scope(|scope| {
+            for work in work {
+                scope.spawn(|| self.work(prepare, work));
+            }
+            // Also when `write` panics, or the workers would be waited for.
+            let _stop = Stop(self);
+            write(self)
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self, prepare: &Preparer, mut work: Work) {
+        let ahead = AHEAD * self.workers as u64;
+        loop {
+            let mut state = self.lock();
+            while !state.stopped && state.take < self.end && state.take - state.give >= ahead {
+                state = self.wait(state);
+            }
+            if state.stopped || state.take >= self.end {
+                return;
+            }
+            let index = state.take;
+            state.take += 1;
+            drop(state);
+            // A source is often the caller's.
+            let outcome = catch_unwind(AssertUnwindSafe(|| prepare.sample(index, &mut work)));
+            let outcome = outcome.unwrap_or_else(|panic| Err(Error::panic(&*panic)));
+            self.lock().ready.insert(index, outcome);
+            self.changed.notify_all();
+        }
+    }
+
+    /// The next sample in order, with its index, once it is prepared; `None` behind the last.
+    pub fn next(&self) -> Option<(u64, Result<Sample>)> {
+        let mut state = self.lock();
+        if state.give >= self.end {
+            return None;
+        }
+        loop {
+            let index = state.give;
+            if let Some(outcome) = state.ready.remove(&index) {
+                state.give += 1;
+                drop(state);
+                self.changed.notify_all();
+                return Some((index, outcome));
+            }
+            state = self.wait(state);
+        }
+    }
+
+    /// Whether all samples have come out.
+    pub fn is_done(&self) -> bool {
+        self.lock().give >= self.end
+    }
+}
+
+struct Stop<'a>(&'a Queue);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.lock().stopped = true;
+        self.0.changed.notify_all();
+    }
+}

@@ -1,0 +1,329 @@
+//! IDX files, as MNIST comes in: raw pixels.
+
+use super::window::read_exact_at;
+use super::{MAX_ENCODED_BYTES, Source, no_such_sample};
+use crate::decode::pnm_header;
+use crate::error::{Error, Result};
+use crate::picture::Size;
+use flate2::read::GzDecoder;
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// The largest file that is unpacked into memory, in bytes: 4 GiB.
+const MAX_UNPACKED_BYTES: u64 = 4 << 30;
+
+/// Raw pictures of 8 bits in an IDX file, such as MNIST's `train-images-idx3-ubyte`, with the labels in another.
+///
+/// The file has the pictures as `[N, H, W]`, as `[N, H, W, 1]` or `[N, H, W, 3]`, or as `[N, 1, H, W]` or
+/// `[N, 3, H, W]`. The labels are in the file whose name has `labels` for `images` and `idx1` for `idx3` or `idx4`. Either
+/// may be compressed (`.gz`); what is compressed is unpacked into memory.
+///
+/// [`read`](Source::read) gives a picture as PNM, which is its pixels behind a short header.
+///
+/// ```
+/// # use warpfeed::{IdxFile, Source};
+/// let folder = tempfile::tempdir().unwrap();
+/// let images = folder.path().join("t10k-images-idx3-ubyte");
+/// // Two pictures, one row of three pixels each.
+/// std::fs::write(&images, [0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 3, 10, 20, 30, 40, 50, 60]).unwrap();
+/// std::fs::write(folder.path().join("t10k-labels-idx1-ubyte"), [0, 0, 8, 1, 0, 0, 0, 2, 7, 9]).unwrap();
+/// let source = IdxFile::open(&images)?;
+/// assert_eq!((source.len(), source.label(1)), (2, 9));
+/// assert_eq!(source.read(1, &mut Vec::new())?, b"P5\n3 1\n255\n\x28\x32\x3c");
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct IdxFile {
+    path: PathBuf,
+    pixels: Pixels,
+    /// The PNM header that all pictures share.
+    header: String,
+    channels: u8,
+    /// Channel after channel, not pixel after pixel.
+    planar: bool,
+    picture_bytes: usize,
+    labels: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum Pixels {
+    /// In the file, from this offset on.
+    File(File, u64),
+    /// Unpacked, from this offset on.
+    Memory(Vec<u8>, usize),
+}
+
+/// The sizes that a file begins with.
+struct Dimensions {
+    sizes: Vec<u32>,
+    /// Bytes of the header.
+    start: u64,
+    /// Bytes of header and contents.
+    total: u64,
+}
+
+fn damaged(path: &Path, message: &str) -> Error {
+    Error::decode("IDX", format!("{}: {message}", path.display()))
+}
+
+/// Reads the sizes of a file of unsigned bytes.
+fn dimensions(path: &Path, reader: &mut impl Read) -> Result<Dimensions> {
+    let mut read = |bytes: &mut [u8]| match reader.read_exact(bytes) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+            Err(damaged(path, "the file ends inside its header"))
+        }
+        Err(error) => Err(Error::io("read", path)(error)),
+    };
+    let mut magic = [0; 4];
+    read(&mut magic)?;
+    let count = match magic {
+        [0, 0, 8, count @ 1..=4] => count,
+        [0, 0, 8..=14, _] => return Err(damaged(path, "only unsigned bytes in one to four dimensions are supported")),
+        _ => return Err(damaged(path, &format!("no IDX file: the bytes start with {magic:02x?}"))),
+    };
+    let mut sizes = Vec::with_capacity(count.into());
+    for _ in 0..count {
+        let mut size = [0; 4];
+        read(&mut size)?;
+        sizes.push(u32::from_be_bytes(size));
+    }
+    let start = 4 + 4 * u64::from(count);
+    let content = sizes.iter().try_fold(1_u64, |product, &size| product.checked_mul(size.into()));
+    let total = content.and_then(|content| content.checked_add(start));
+    let total = total.ok_or_else(|| damaged(path, &format!("impossible sizes {sizes:?}")))?;
+    Ok(Dimensions { sizes, start, total })
+}
+
+fn is_gz(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("gz"))
+}
+
+/// Unpacks a file that says how long it is, and is neither shorter nor longer.
+fn unpack(path: &Path, file: &File) -> Result<(Dimensions, Vec<u8>)> {
+    let found = dimensions(path, &mut GzDecoder::new(file))?;
+    if found.total > MAX_UNPACKED_BYTES {
+        return Err(Error::Limits {
+            what: "an unpacked IDX file, in bytes,",
+            got: found.total,
+            limit: MAX_UNPACKED_BYTES,
+            remedy: "unpack it with gunzip: uncompressed files are not held in memory",
+        });
+    }
+    use std::io::{Seek, SeekFrom};
+    let failed = Error::io("read", path);
+    let mut bytes = Vec::new();
+    let mut file = file;
+    let read = file.seek(SeekFrom::Start(0)).and_then(|_| {
+        // Grows with what is there, whatever the header says.
+        GzDecoder::new(file).take(found.total + 1).read_to_end(&mut bytes)
+    });
+    match read {
+        Ok(_) => check_len(path, bytes.len() as u64, &found)?,
+        Err(error) => return Err(failed(error)),
+    }
+    Ok((found, bytes))
+}
+
+fn check_len(path: &Path, len_bytes: u64, found: &Dimensions) -> Result<()> {
+    if len_bytes == found.total {
+        return Ok(());
+    }
+    let than = if len_bytes < found.total { "fewer" } else { "more" };
+    Err(damaged(path, &format!("{than} bytes than the {} of its sizes {:?}", found.total, found.sizes)))
+}
+
+/// The file of labels that belongs to a file of pictures.
+fn labels_of(images: &Path) -> Result<PathBuf> {
+    let name = images.file_name().unwrap_or_default().to_string_lossy();
+    let plain = name.strip_suffix(".gz").unwrap_or(&name);
+    let labels = plain.replace("images", "labels").replace("idx3", "idx1").replace("idx4", "idx1");
+    let candidates = [images.with_file_name(&labels), images.with_file_name(format!("{labels}.gz"))];
+    if labels != plain
+        && let Some(found) = candidates.iter().find(|path| path.is_file())
+    {
+        return Ok(found.clone());
+    }
+    let expected = "a file of pictures whose name has `images`, with the labels beside it";
+    let got = format!("{} without {labels} or {labels}.gz", images.display());
+    Err(Error::parameter("IdxFile::open", "path", expected, got))
+}
+
+impl IdxFile {
+    /// Opens the pictures at `images` and the labels that belong to them.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if a file cannot be read, [`Error::Decode`] if it is no such file or not as long as it says,
+    /// [`Error::Parameter`] if there are no labels, not as many as pictures, or no pictures,
+    /// [`Error::Limits`] if a compressed file unpacks to more than 4 GiB.
+    pub fn open(images: impl AsRef<Path>) -> Result<Self> {
+        let path = images.as_ref();
+        let file = File::open(path).map_err(Error::io("open", path))?;
+        let (found, pixels) = if is_gz(path) {
+            let (found, bytes) = unpack(path, &file)?;
+            let start = found.start as usize;
+            (found, Pixels::Memory(bytes, start))
+        } else {
+            let found = dimensions(path, &mut &file)?;
+            check_len(path, file.metadata().map_err(Error::io("read", path))?.len(), &found)?;
+            let start = found.start;
+            (found, Pixels::File(file, start))
+        };
+        let (height, width, channels, planar) = match found.sizes[..] {
+            [_, height, width] => (height, width, 1, false),
+            [_, height, width, channels @ (1 | 3)] => (height, width, channels as u8, false),
+            [_, channels @ (1 | 3), height, width] => (height, width, channels as u8, true),
+            _ => return Err(damaged(path, &format!("sizes {:?} are no pictures of 1 or 3 channels", found.sizes))),
+        };
+        let picture_bytes = u64::from(width) * u64::from(height) * u64::from(channels);
+        if found.sizes[0] == 0 || !(1..=MAX_ENCODED_BYTES).contains(&picture_bytes) {
+            return Err(damaged(path, &format!("sizes {:?} are no pictures for training", found.sizes)));
+        }
+        let labels = labels(&labels_of(path)?)?;
+        if labels.len() as u64 != u64::from(found.sizes[0]) {
+            let got = format!("{} labels and {} pictures in {}", labels.len(), found.sizes[0], path.display());
+            return Err(Error::parameter("IdxFile::open", "labels", "as many as pictures", got));
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            pixels,
+            header: pnm_header(Size::new(width, height), channels),
+            channels,
+            planar: planar && channels > 1,
+            picture_bytes: picture_bytes as usize,
+            labels,
+        })
+    }
+}
+
+fn labels(path: &Path) -> Result<Vec<u8>> {
+    let file = File::open(path).map_err(Error::io("open", path))?;
+    let (found, mut bytes) = if is_gz(path) {
+        unpack(path, &file)?
+    } else {
+        let found = dimensions(path, &mut &file)?;
+        check_len(path, file.metadata().map_err(Error::io("read", path))?.len(), &found)?;
+        (found, std::fs::read(path).map_err(Error::io("read", path))?)
+    };
+    if found.sizes.len() != 1 {
+        return Err(damaged(path, &format!("sizes {:?} are no labels", found.sizes)));
+    }
+    bytes.drain(..(found.start as usize).min(bytes.len()));
+    Ok(bytes)
+}
+
+impl Source for IdxFile {
+    fn len(&self) -> u64 {
+        self.labels.len() as u64
+    }
+
+    fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+        if index >= self.len() {
+            return Err(no_such_sample("IdxFile::read", index, self.len()));
+        }
+        buffer.clear();
+        buffer.extend(self.header.as_bytes());
+        let (head, at) = (buffer.len(), index * self.picture_bytes as u64);
+        match &self.pixels {
+            Pixels::File(file, start) => {
+                buffer.resize(head + self.picture_bytes, 0);
+                read_exact_at(file, &mut buffer[head..], start + at).map_err(Error::io("read", &self.path))?;
+            }
+            Pixels::Memory(bytes, start) => buffer.extend(&bytes[start + at as usize..][..self.picture_bytes]),
+        }
+        if self.planar {
+            let planes = buffer.split_off(head);
+            let plane_bytes = self.picture_bytes / usize::from(self.channels);
+            for i in 0..plane_bytes {
+                buffer.extend(planes[i..].iter().step_by(plane_bytes));
+            }
+        }
+        Ok(buffer)
+    }
+
+    fn label(&self, index: u64) -> u32 {
+        self.labels[index as usize].into()
+    }
+
+    fn name(&self, index: u64) -> Cow<'_, str> {
+        format!("{} picture {index}", self.path.display()).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flate2::{Compression, write::GzEncoder};
+    use std::fs;
+    use std::io::Write;
+
+    fn idx(sizes: &[u32], content: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![0, 0, 8, sizes.len() as u8];
+        sizes.iter().for_each(|size| bytes.extend(size.to_be_bytes()));
+        [&bytes, content].concat()
+    }
+
+    fn gz(bytes: &[u8]) -> Vec<u8> {
+        let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+        packed.write_all(bytes).unwrap();
+        packed.finish().unwrap()
+    }
+
+    fn open(images: &[u8], labels: &[u8], ending: &str) -> Result<IdxFile> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(format!("train-images-idx3-ubyte{ending}"));
+        fs::write(&path, images).unwrap();
+        fs::write(folder.path().join(format!("train-labels-idx1-ubyte{ending}")), labels).unwrap();
+        IdxFile::open(path)
+    }
+
+    #[test]
+    fn grey_and_colour_plain_and_compressed() {
+        let content: Vec<u8> = (0..24).collect();
+        let labels = idx(&[2], &[3, 4]);
+        let cases: [(&[u32], &[u8], &[u8]); 4] = [
+            (&[2, 3, 4], b"P5\n4 3\n255\n", &content[12..]),
+            (&[2, 3, 4, 1], b"P5\n4 3\n255\n", &content[12..]),
+            (&[2, 2, 2, 3], b"P6\n2 2\n255\n", &content[12..]),
+            (&[2, 3, 2, 2], b"P6\n2 2\n255\n", &[12, 16, 20, 13, 17, 21, 14, 18, 22, 15, 19, 23]),
+        ];
+        for (sizes, header, pixels) in cases {
+            let images = idx(sizes, &content);
+            for source in [open(&images, &labels, ""), open(&gz(&images), &gz(&labels), ".gz")] {
+                let source = source.unwrap();
+                assert_eq!(source.read(1, &mut vec![9; 100]).unwrap(), [header, pixels].concat(), "{sizes:?}");
+                assert_eq!((source.len(), source.label(0), source.label(1)), (2, 3, 4));
+                assert!(source.read(2, &mut Vec::new()).unwrap_err().is_parameter());
+            }
+        }
+    }
+
+    #[test]
+    fn files_that_lie_are_refused() {
+        let labels = idx(&[2], &[3, 4]);
+        let good = idx(&[2, 2, 2], &[0; 8]);
+        for (images, says) in [
+            (good[..20].to_vec(), "fewer bytes"),
+            ([&good[..], &[0]].concat(), "more bytes"),
+            (good[..9].to_vec(), "inside its header"),
+            (idx(&[u32::MAX; 4], &[]), "impossible sizes"),
+            (idx(&[u32::MAX, 2, 2], &[0; 8]), "fewer bytes"),
+            (idx(&[0, 2, 2], &[]), "no pictures for training"),
+            (idx(&[2, 2, 2, 2], &[0; 16]), "no pictures of 1 or 3"),
+            (idx(&[2], &[0; 2]), "no pictures of 1 or 3"),
+            (b"\x89PNG....".to_vec(), "no IDX file"),
+            (vec![0, 0, 13, 3, 0, 0, 0, 0], "only unsigned bytes"),
+        ] {
+            for (images, labels, ending) in [(images.clone(), labels.clone(), ""), (gz(&images), gz(&labels), ".gz")] {
+                let error = open(&images, &labels, ending).unwrap_err().to_string();
+                // A compressed file that claims 16 GiB is refused for that.
+                assert!(error.contains(says) || error.contains("over the limit"), "{error}");
+            }
+        }
+        let error = open(&good, &idx(&[3], &[0; 3]), "").unwrap_err();
+        assert!(error.is_parameter() && error.to_string().contains("3 labels and 2 pictures"), "{error}");
+        assert!(open(b"\x1f\x8b\x08rubbish", &labels, ".gz").is_err());
+    }
+}

@@ -1,0 +1,221 @@
+//! From the name of a source to the source.
+
+use super::{IdxFile, ImageFolder, ListFile, RecordFormat, RecordOptions, RecordShards, Source, spec};
+use crate::error::{Error, Result};
+use crate::pack::Manifest;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// The forms in which pictures are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum SourceFormat {
+    /// A folder of class folders: [`ImageFolder`].
+    Folder,
+    /// A list file: [`ListFile`].
+    List,
+    /// WebDataset tar archives: [`RecordShards`].
+    WebDataset,
+    /// MXNet's RecordIO: [`RecordShards`].
+    RecordIo,
+    /// TFRecord: [`RecordShards`].
+    TfRecord,
+    /// An IDX file of raw pictures: [`IdxFile`].
+    Idx,
+}
+
+impl SourceFormat {
+    const NAMES: [(&str, Self); 6] = [
+        ("folder", Self::Folder),
+        ("list", Self::List),
+        ("webdataset", Self::WebDataset),
+        ("recordio", Self::RecordIo),
+        ("tfrecord", Self::TfRecord),
+        ("idx", Self::Idx),
+    ];
+
+    /// What a file's name tells; `None` if it tells nothing.
+    fn by_name(path: &Path) -> Option<Self> {
+        let name = path.file_name()?.to_string_lossy().to_ascii_lowercase();
+        let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
+        match ending {
+            "tar" => Some(Self::WebDataset),
+            "rec" => Some(Self::RecordIo),
+            "tfrecord" | "tfrecords" => Some(Self::TfRecord),
+            _ if name.contains("idx3-ubyte") || name.contains("idx4-ubyte") => Some(Self::Idx),
+            // TensorFlow's own way: train-00000-of-01024, train.tfrecord-00000-of-01024.
+            _ => shard_of(&name).map(|_| Self::TfRecord),
+        }
+    }
+}
+
+impl FromStr for SourceFormat {
+    type Err = Error;
+
+    /// Reads `folder`, `list`, `webdataset`, `recordio`, `tfrecord` or `idx`.
+    fn from_str(text: &str) -> Result<Self> {
+        let found = Self::NAMES.iter().find(|(name, _)| *name == text);
+        let names = || Self::NAMES.map(|(name, _)| name).join(", ");
+        found.map(|&(_, format)| format).ok_or_else(|| Error::parameter("open", "format", names(), text))
+    }
+}
+
+/// The N of `...-00003-of-0000N`, with or without an ending behind it.
+fn shard_of(name: &str) -> Option<usize> {
+    let stem = name.strip_suffix(".tfrecord").unwrap_or(name);
+    let (before, count) = stem.rsplit_once("-of-")?;
+    let (_, number) = before.rsplit_once('-')?;
+    let digits = |text: &str| text.len() >= 5 && text.bytes().all(|byte| byte.is_ascii_digit());
+    if digits(number) && digits(count) { count.parse().ok() } else { None }
+}
+
+/// How a source is opened: what its name alone does not tell. The default is for names that tell all.
+///
+/// ```
+/// use warpfeed::{OpenOptions, Source, SourceFormat};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("pictures.rec");
+/// std::fs::write(&path, "1.jpg\t3\n").unwrap(); // a list, whatever its name says
+/// let source = OpenOptions { format: Some(SourceFormat::List), ..OpenOptions::default() }.open(&path)?;
+/// assert_eq!(source.label(0), 3);
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OpenOptions {
+    /// The form, where its name does not tell it.
+    pub format: Option<SourceFormat>,
+    /// How shards are read.
+    pub records: RecordOptions,
+}
+
+impl OpenOptions {
+    /// Opens the source that `spec` names: see [`open`].
+    ///
+    /// # Errors
+    /// Those of [`open`].
+    pub fn open(&self, spec: impl AsRef<Path>) -> Result<Box<dyn Source>> {
+        let spec = spec.as_ref();
+        let mut files = spec::files(spec)?;
+        let one = files.len() == 1;
+        if one && self.format != Some(SourceFormat::Folder) {
+            let metadata = fs::metadata(&files[0]).map_err(Error::io("open", &files[0]))?;
+            if metadata.is_dir() {
+                match shards_in(&files[0], self.format)? {
+                    Some(shards) => files = shards,
+                    None => return Ok(Box::new(ImageFolder::open(&files[0])?)),
+                }
+            }
+        }
+        let format = match self.format {
+            Some(format) => format,
+            None => common_format(&files)?,
+        };
+        let records = |format| -> Result<Box<dyn Source>> {
+            let source = RecordShards::open(format, &files, &self.records)?;
+            Ok(Box::new(source.with_classes(classes_of(&files))))
+        };
+        match format {
+            SourceFormat::WebDataset => records(RecordFormat::WebDataset),
+            SourceFormat::RecordIo => records(RecordFormat::RecordIo),
+            SourceFormat::TfRecord => records(RecordFormat::TfRecord),
+            _ if !one => Err(refuse("one folder, list or IDX file, or shards of one format", spec.display())),
+            SourceFormat::Folder => Ok(Box::new(ImageFolder::open(&files[0])?)),
+            SourceFormat::List => Ok(Box::new(ListFile::open(&files[0])?)),
+            SourceFormat::Idx => Ok(Box::new(IdxFile::open(&files[0])?)),
+        }
+    }
+}
+
+/// Opens the source that `spec` names:
+///
+/// - a folder: of class folders as [`ImageFolder`]; one that holds no folders but shards of one format as these shards,
+///   sorted by name; one that `warpfeed pack` has not finished is refused;
+/// - files that end in `.tar`, `.rec`, `.tfrecord`, `.tfrecords` or `-00000-of-00008` as [`RecordShards`];
+/// - a file that has `idx3-ubyte` or `idx4-ubyte` in its name as [`IdxFile`];
+/// - any other file as [`ListFile`].
+///
+/// Shards may be named by a pattern: `train-{000000..000146}.tar`, `{train,extra}-*.tar`, `part-?[0-4].rec`.
+/// [`OpenOptions`] has more.
+///
+/// # Errors
+/// [`Error::Io`] if there is nothing or it cannot be read, [`Error::Parameter`] if a pattern fits no file or files of
+/// different formats, or a set of shards is not complete; and those of the source.
+///
+/// ```
+/// let folder = tempfile::tempdir().unwrap();
+/// std::fs::create_dir(folder.path().join("cat")).unwrap();
+/// std::fs::write(folder.path().join("cat/1.jpg"), [0xff, 0xd8]).unwrap();
+/// let source = warpfeed::open(folder.path())?;
+/// assert_eq!((source.len(), source.label(0), source.classes()), (1, 0, &["cat".to_owned()][..]));
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+pub fn open(spec: impl AsRef<Path>) -> Result<Box<dyn Source>> {
+    OpenOptions::default().open(spec)
+}
+
+fn refuse(expected: &str, got: impl ToString) -> Error {
+    Error::parameter("open", "source", expected, got)
+}
+
+/// The format that all names tell.
+fn common_format(files: &[PathBuf]) -> Result<SourceFormat> {
+    let format = |path: &PathBuf| SourceFormat::by_name(path).unwrap_or(SourceFormat::List);
+    let first = format(&files[0]);
+    if let Some(other) = files.iter().find(|path| format(path) != first) {
+        let got = format!("{} and {}", files[0].display(), other.display());
+        return Err(refuse("files of one format", got));
+    }
+    let name = files[0].to_string_lossy().to_ascii_lowercase();
+    if let Some(ending) = [".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz"].iter().find(|e| name.ends_with(*e)) {
+        return Err(Error::Unsupported {
+            feature: format!("reading pictures in any order from a {ending} file"),
+            remedy: "unpack it to a .tar: pictures are compressed already".to_owned(),
+        });
+    }
+    Ok(first)
+}
+
+/// The names of the classes, where `warpfeed pack` made all these shards. A damaged manifest only lacks them.
+fn classes_of(shards: &[PathBuf]) -> Vec<String> {
+    let manifest = shards[0].parent().and_then(|folder| Manifest::read(folder).ok().flatten());
+    let packed = |path: &PathBuf, manifest: &Manifest| {
+        path.parent() == shards[0].parent() && path.file_name().is_some_and(|name| manifest.names(name))
+    };
+    let ours = manifest.filter(|manifest| shards.iter().all(|path| packed(path, manifest)));
+    ours.map_or_else(Vec::new, |manifest| manifest.classes)
+}
+
+/// The shards in a folder, sorted by name, if it holds shards of one format and no folders.
+fn shards_in(folder: &Path, format: Option<SourceFormat>) -> Result<Option<Vec<PathBuf>>> {
+    let mut shards = Vec::new();
+    for entry in fs::read_dir(folder).map_err(Error::io("list", folder))? {
+        let path = entry.map_err(Error::io("list", folder))?.path();
+        if path.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b".")) {
+            continue;
+        }
+        if path.is_dir() {
+            return Ok(None);
+        }
+        if let Some(found) = SourceFormat::by_name(&path)
+            && found != SourceFormat::Idx
+            && format.is_none_or(|format| format == found)
+        {
+            shards.push(path);
+        }
+    }
+    shards.sort_unstable();
+    if Manifest::read(folder)?.is_some_and(|manifest| !manifest.complete) {
+        let got = format!("{}, which is not: run it again", folder.display());
+        return Err(refuse("a folder that `warpfeed pack` has finished", got));
+    }
+    let Some(first) = shards.first() else { return Ok(None) };
+    common_format(&shards)?;
+    let of = shard_of(&first.file_name().unwrap_or_default().to_string_lossy());
+    if let Some(count) = of.filter(|&count| count != shards.len()) {
+        let got = format!("{} with {} of them", folder.display(), shards.len());
+        return Err(refuse(&format!("a folder with all {count} shards"), got));
+    }
+    Ok(Some(shards))
+}

@@ -1,0 +1,239 @@
+//! The index of a shard, kept so that it need not be scanned again.
+//!
+//! All numbers are little endian: [`MAGIC`], the [`Key`] (three `u64`), the number of records passed over (`u64`), of
+//! records (`u64`), of names and of faults (`u32` each); then names and faults, each its length in bytes (`u32`) and
+//! UTF-8; then the records, offset (`u64`), length and kind, label (`u32` each); then the CRC-32C of all before (`u32`).
+
+use super::{FAULT, Found, NAME, Record, RecordFormat, RecordOptions, Texts};
+use crate::atomic;
+use sha2::{Digest, Sha256};
+use std::ffi::OsString;
+use std::fs::{self, File, Metadata};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+/// The last byte is the version of this format and of what scanning makes of shards.
+const MAGIC: &[u8; 8] = b"wfindex\x01";
+const HEADER_BYTES: usize = 8 + 3 * 8 + 8 + 8 + 4 + 4;
+const RECORD_BYTES: usize = 16;
+
+/// What an index was made from.
+#[derive(Debug, PartialEq)]
+pub(super) struct Key {
+    len_bytes: u64,
+    /// Time of the last change, in nanoseconds since 1970.
+    modified_ns: u64,
+    /// Start of the SHA-256 of format and options.
+    options: u64,
+}
+
+impl Key {
+    pub fn new(format: RecordFormat, options: &RecordOptions, shard: &Metadata) -> Self {
+        let since = shard.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        let text = format!("{format:?}\0{:?}\0{:?}", options.picture, options.label);
+        let hash: [u8; 32] = Sha256::digest(text).into();
+        Self {
+            len_bytes: shard.len(),
+            modified_ns: since.map_or(0, |since| since.as_nanos() as u64),
+            options: hash.first_chunk().map_or(0, |start| u64::from_le_bytes(*start)),
+        }
+    }
+}
+
+/// The places where a shard's index may lie: beside it, and in the user's cache folder.
+fn places(shard: &Path) -> impl Iterator<Item = PathBuf> {
+    let mut name = OsString::from(".");
+    name.push(shard.file_name().unwrap_or_default());
+    name.push(".warpfeed-index");
+    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
+    let in_cache = cache.zip(fs::canonicalize(shard).ok()).map(|(cache, shard)| {
+        let hash = Sha256::digest(shard.as_os_str().as_encoded_bytes());
+        let name: String = hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        cache.join("warpfeed").join("index").join(name)
+    });
+    std::iter::once(shard.with_file_name(name)).chain(in_cache)
+}
+
+/// The kept index of a shard, if it is there, undamaged, and made from this.
+pub(super) fn load(shard: &Path, key: &Key) -> Option<Found> {
+    places(shard).find_map(|place| {
+        let mut file = File::open(place).ok()?;
+        let len_bytes = file.metadata().ok().filter(|metadata| metadata.is_file())?.len();
+        let mut header = [0; HEADER_BYTES];
+        file.read_exact(&mut header).ok()?;
+        let counts = Counts::read(&header, key)?;
+        // A record takes no less than 8 bytes of its shard: an index that claims more is not read.
+        if counts.records > key.len_bytes / 8 + 1 || counts.records.checked_mul(RECORD_BYTES as u64)? > len_bytes {
+            return None;
+        }
+        let mut bytes = Vec::with_capacity(HEADER_BYTES + counts.records as usize * RECORD_BYTES);
+        bytes.extend(header);
+        file.take(len_bytes).read_to_end(&mut bytes).ok()?;
+        parse(&bytes, &counts, key)
+    })
+}
+
+/// The numbers in an index's header, behind its key.
+struct Counts {
+    passed_over: u64,
+    records: u64,
+    names: u32,
+    faults: u32,
+}
+
+impl Counts {
+    fn read(header: &[u8; HEADER_BYTES], key: &Key) -> Option<Self> {
+        let mut rest = header.strip_prefix(MAGIC)?;
+        let found = Key { len_bytes: u64_le(&mut rest)?, modified_ns: u64_le(&mut rest)?, options: u64_le(&mut rest)? };
+        let counts = Self {
+            passed_over: u64_le(&mut rest)?,
+            records: u64_le(&mut rest)?,
+            names: u32_le(&mut rest)?,
+            faults: u32_le(&mut rest)?,
+        };
+        (found == *key).then_some(counts)
+    }
+}
+
+fn parse(bytes: &[u8], counts: &Counts, key: &Key) -> Option<Found> {
+    let (contents, crc) = bytes.split_last_chunk::<4>()?;
+    if crc32c::crc32c(contents) != u32::from_le_bytes(*crc) {
+        return None;
+    }
+    let mut rest = &contents[HEADER_BYTES..];
+    let mut texts = |count: u32| -> Option<Texts> {
+        let mut texts = Texts::default();
+        for _ in 0..count {
+            let (text, after) = { u32_le(&mut rest).and_then(|len| rest.split_at_checked(len as usize))? };
+            rest = after;
+            texts.number(std::str::from_utf8(text).ok()?)?;
+        }
+        Some(texts)
+    };
+    let (names, faults) = (texts(counts.names)?, texts(counts.faults)?);
+    let (records, left) = rest.as_chunks::<RECORD_BYTES>();
+    if !left.is_empty() || records.len() as u64 != counts.records {
+        return None;
+    }
+    let read = |record: &[u8; RECORD_BYTES]| {
+        let mut rest = &record[..];
+        let record = Record { offset: u64_le(&mut rest)?, len_and_kind: u32_le(&mut rest)?, label: u32_le(&mut rest)? };
+        let end = record.offset.checked_add(record.len_bytes().into())?;
+        let inside = record.is_split() || record.label_kind() == FAULT || end <= key.len_bytes;
+        let named = record.label_kind() != NAME || (record.label as usize) < names.list.len();
+        (inside && named).then_some(record)
+    };
+    let records = records.iter().map(read).collect::<Option<_>>()?;
+    Some(Found { records, names, faults, passed_over: counts.passed_over })
+}
+
+fn u64_le(rest: &mut &[u8]) -> Option<u64> {
+    let (number, after) = rest.split_first_chunk()?;
+    *rest = after;
+    Some(u64::from_le_bytes(*number))
+}
+
+fn u32_le(rest: &mut &[u8]) -> Option<u32> {
+    let (number, after) = rest.split_first_chunk()?;
+    *rest = after;
+    Some(u32::from_le_bytes(*number))
+}
+
+/// Keeps what a scan found. Where neither place can be written, the next one scans again.
+pub(super) fn keep(shard: &Path, key: &Key, found: &Found) {
+    let bytes = bytes(key, found);
+    for place in places(shard) {
+        // The second place is a folder of ours.
+        let folder = place.parent().filter(|folder| Some(*folder) != shard.parent());
+        if folder.is_none_or(|folder| fs::create_dir_all(folder).is_ok())
+            && atomic::write(&place, |file| file.write_all(&bytes)).is_ok()
+        {
+            break;
+        }
+    }
+}
+
+fn bytes(key: &Key, found: &Found) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(HEADER_BYTES + found.records.len() * RECORD_BYTES + 4);
+    bytes.extend(MAGIC);
+    for number in [key.len_bytes, key.modified_ns, key.options, found.passed_over, found.records.len() as u64] {
+        bytes.extend(number.to_le_bytes());
+    }
+    for texts in [&found.names, &found.faults] {
+        bytes.extend((texts.list.len() as u32).to_le_bytes());
+    }
+    for text in found.names.list.iter().chain(&found.faults.list) {
+        bytes.extend((text.len() as u32).to_le_bytes());
+        bytes.extend(text.as_bytes());
+    }
+    for record in &found.records {
+        bytes.extend(record.offset.to_le_bytes());
+        bytes.extend(record.len_and_kind.to_le_bytes());
+        bytes.extend(record.label.to_le_bytes());
+    }
+    bytes.extend(crc32c::crc32c(&bytes).to_le_bytes());
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::label::Label;
+    use super::*;
+
+    fn found() -> Found {
+        let mut found = Found { passed_over: 3, ..Found::default() };
+        found.sample(512, 100, false, Ok(Label::Number(7)));
+        found.sample(1024, 200, true, Ok(Label::Name("Größe".to_owned())));
+        found.sample(2048, 10, false, Ok(Label::None));
+        found.fault(4000, "torn");
+        found
+    }
+
+    #[test]
+    fn an_index_is_taken_only_whole_and_of_the_same_shard() {
+        let folder = tempfile::tempdir().unwrap();
+        let shard = folder.path().join("a.tar");
+        fs::write(&shard, [0; 5000]).unwrap();
+        let key = Key::new(RecordFormat::WebDataset, &RecordOptions::default(), &fs::metadata(&shard).unwrap());
+        keep(&shard, &key, &found());
+        assert_eq!(load(&shard, &key), Some(found()));
+        for other in [
+            Key { len_bytes: 5001, ..key },
+            Key { modified_ns: key.modified_ns + 1, ..key },
+            Key { options: key.options ^ 1, ..key },
+        ] {
+            assert_eq!(load(&shard, &other), None);
+        }
+        let place = places(&shard).next().unwrap();
+        let whole = fs::read(&place).unwrap();
+        for i in 0..whole.len() {
+            let mut damaged = whole.clone();
+            damaged[i] ^= 0x10;
+            fs::write(&place, &damaged).unwrap();
+            assert_eq!(load(&shard, &key), None, "byte {i}");
+            fs::write(&place, &whole[..i]).unwrap();
+            assert_eq!(load(&shard, &key), None, "{i} bytes");
+        }
+    }
+
+    #[test]
+    fn an_index_that_lies_with_a_right_checksum_is_refused() {
+        let key = Key { len_bytes: 5000, modified_ns: 1, options: 2 };
+        let take = |found: &Found| {
+            let bytes = bytes(&key, found);
+            let counts = Counts::read(bytes.first_chunk().unwrap(), &key).unwrap();
+            parse(&bytes, &counts, &key)
+        };
+        assert!(take(&found()).is_some());
+        let with = |change: fn(&mut Record)| {
+            let mut found = found();
+            change(&mut found.records[1]);
+            found
+        };
+        assert_eq!(take(&with(|record| record.label = 1)), None, "a name that is not there");
+        assert_eq!(take(&with(|record| record.offset = u64::MAX)), None, "an offset that overflows");
+        assert_eq!(take(&with(|record| (record.offset, record.len_and_kind) = (4999, 2))), None, "beyond the end");
+    }
+}

@@ -1,0 +1,537 @@
+//! Pictures in shards: files that hold many records each.
+
+mod index;
+pub(crate) mod label;
+pub(crate) mod recordio;
+pub(crate) mod tar;
+pub(crate) mod tfrecord;
+
+use super::window::{Window, read_exact_at};
+use super::{KEEP_BUFFER_BYTES, MAX_ENCODED_BYTES, Source, no_such_sample};
+use crate::error::{Error, Result};
+use label::Label;
+use sha2::{Digest, Sha256};
+use std::borrow::Cow;
+use std::fs::File;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// Shards beyond these are opened anew at each read: processes may often open no more than 1,024 files.
+const MAX_OPEN_FILES: usize = 256;
+
+/// Different texts (names of labels, kinds of damage) that are kept of one shard.
+const MAX_TEXTS: usize = 100_000;
+
+/// The formats of shards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum RecordFormat {
+    /// Tar archives in the manner of WebDataset: consecutive files whose names agree up to the first dot are the parts
+    /// of one sample. Of each sample the first part that ends in .jpg, .jpeg, .png, .webp, .pgm or .ppm is its picture,
+    /// and its label is in the part .cls (a number or a name), otherwise in the field `label` of .json. POSIX pax
+    /// headers and GNU long names are understood. Links and devices inside are passed over.
+    WebDataset,
+    /// MXNet's RecordIO, as its im2rec writes it. Of several labels the first counts. Records come in the order of the
+    /// .rec file; the .idx beside it is not needed.
+    RecordIo,
+    /// TensorFlow's TFRecord files of `tf.train.Example`: the picture is the feature `image/encoded`, the label
+    /// `image/class/label`, taken as it stands (some data sets count from 1). The checksums are checked.
+    TfRecord,
+}
+
+impl RecordFormat {
+    /// The name in messages.
+    fn name(self) -> &'static str {
+        match self {
+            Self::WebDataset => "tar",
+            Self::RecordIo => "RecordIO",
+            Self::TfRecord => "TFRecord",
+        }
+    }
+}
+
+/// How shards are read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordOptions {
+    /// Which part of a sample is its picture: an ending (`left.jpg`) in WebDataset, a feature's name in TFRecord. `None`
+    /// for the usual one.
+    pub picture: Option<String>,
+    /// Which part is its label: an ending (`cls`), or an ending and a field (`json.species`), in WebDataset; a feature's
+    /// name in TFRecord. `None` for the usual one.
+    pub label: Option<String>,
+    /// Whether an index is kept for the next time, in a hidden file beside each shard or, where that cannot be written,
+    /// in the user's cache folder (`$XDG_CACHE_HOME/warpfeed`).
+    pub keep_index: bool,
+}
+
+impl Default for RecordOptions {
+    /// The usual picture and label; the index is kept.
+    fn default() -> Self {
+        Self { picture: None, label: None, keep_index: true }
+    }
+}
+
+/// Where a sample lies in its shard: 16 bytes, which a million samples in memory are multiplied with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Record {
+    /// Where its picture starts; where the record starts if it is in several parts; what the fault is about.
+    offset: u64,
+    /// The length in bytes, below 2^29; [`SPLIT`]; what `label` is, from [`LABEL_SHIFT`] on.
+    len_and_kind: u32,
+    /// The label, or the number of its name or of the fault among the texts.
+    label: u32,
+}
+
+/// The record is in several parts.
+const SPLIT: u32 = 1 << 31;
+const LABEL_SHIFT: u32 = 29;
+const LEN_MASK: u32 = (1 << LABEL_SHIFT) - 1;
+
+const NUMBER: u32 = 0;
+const NAME: u32 = 1;
+const UNLABELLED: u32 = 2;
+const FAULT: u32 = 3;
+
+/// The number of a text beyond [`MAX_TEXTS`].
+const NO_TEXT: u32 = u32::MAX;
+
+const _: () = assert!(MAX_ENCODED_BYTES <= LEN_MASK as u64);
+
+impl Record {
+    fn len_bytes(self) -> u32 {
+        self.len_and_kind & LEN_MASK
+    }
+
+    fn is_split(self) -> bool {
+        self.len_and_kind & SPLIT != 0
+    }
+
+    fn label_kind(self) -> u32 {
+        self.len_and_kind >> LABEL_SHIFT & 3
+    }
+
+    fn set_label(&mut self, kind: u32, label: u32) {
+        self.len_and_kind = self.len_and_kind & !(3 << LABEL_SHIFT) | kind << LABEL_SHIFT;
+        self.label = label;
+    }
+}
+
+/// Different texts, numbered.
+#[derive(Debug, Default, PartialEq)]
+struct Texts {
+    list: Vec<String>,
+    numbers: std::collections::HashMap<String, u32>,
+}
+
+impl Texts {
+    /// The text's number; `None` once there are too many.
+    fn number(&mut self, text: &str) -> Option<u32> {
+        if let Some(&number) = self.numbers.get(text) {
+            return Some(number);
+        }
+        let number = u32::try_from(self.list.len()).ok().filter(|_| self.list.len() < MAX_TEXTS)?;
+        self.list.push(text.to_owned());
+        self.numbers.insert(text.to_owned(), number);
+        Some(number)
+    }
+}
+
+/// What a scan finds in a shard. Damage is a sample too, one that gives an error when it is read, so that the
+/// pipeline's policy decides about it and it is counted and named as every bad sample is.
+#[derive(Debug, Default, PartialEq)]
+struct Found {
+    records: Vec<Record>,
+    names: Texts,
+    faults: Texts,
+    passed_over: u64,
+}
+
+impl Found {
+    /// A sample of `len_bytes` at `offset`.
+    fn sample(&mut self, offset: u64, len_bytes: u64, split: bool, label: Result<Label, String>) {
+        if len_bytes > MAX_ENCODED_BYTES {
+            return self.fault(offset, &too_long(len_bytes));
+        }
+        let (kind, label) = match label {
+            Ok(Label::Number(label)) => (NUMBER, label),
+            Ok(Label::None) => (UNLABELLED, 0),
+            Ok(Label::Name(name)) => match self.names.number(&name) {
+                Some(number) => (NAME, number),
+                None => return self.fault(offset, &format!("it has more than {MAX_TEXTS} different labels")),
+            },
+            Err(message) => return self.fault(offset, &message),
+        };
+        let split = if split { SPLIT } else { 0 };
+        self.records.push(Record { offset, len_and_kind: len_bytes as u32 | split | kind << LABEL_SHIFT, label });
+    }
+
+    /// A sample that cannot be had, or the rest of a shard that cannot be made out.
+    fn fault(&mut self, offset: u64, message: &str) {
+        let number = self.faults.number(message).unwrap_or(NO_TEXT);
+        self.records.push(Record { offset, len_and_kind: FAULT << LABEL_SHIFT, label: number });
+    }
+}
+
+fn too_long(len_bytes: u64) -> String {
+    format!("its length of {len_bytes} bytes is over the limit of {MAX_ENCODED_BYTES}")
+}
+
+/// A file of records.
+struct Shard {
+    path: PathBuf,
+    len_bytes: u64,
+    /// Index of its first sample.
+    first: u64,
+    file: OnceLock<File>,
+}
+
+impl Shard {
+    /// Opens the file, which must be as long as it was when it was listed.
+    fn open(&self) -> Result<File> {
+        let file = File::open(&self.path).map_err(Error::io("open", &self.path))?;
+        let len_bytes = file.metadata().map_err(Error::io("read", &self.path))?.len();
+        if len_bytes != self.len_bytes {
+            let changed = format!("the file had {} bytes when it was listed and has {len_bytes} now", self.len_bytes);
+            return Err(Error::Io { action: "read", path: self.path.clone(), source: std::io::Error::other(changed) });
+        }
+        Ok(file)
+    }
+}
+
+/// A file that stays open, or one for this read.
+enum Handle<'a> {
+    Kept(&'a File),
+    Own(File),
+}
+
+impl Deref for Handle<'_> {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        match self {
+            Self::Kept(file) => file,
+            Self::Own(file) => file,
+        }
+    }
+}
+
+/// Pictures in shards of records: WebDataset tar archives, MXNet's RecordIO, TFRecord.
+///
+/// Samples come in the order of the shards as given, and in each in the order of the file. An index of 16 bytes a sample
+/// is in memory. It is made by passing over all shards, in parallel, and kept for the next time (see
+/// [`RecordOptions::keep_index`]); an index whose shard has another size or time of change is made anew.
+///
+/// Labels that are names are numbered in the order of the sorted names, which are then the [`classes`](Source::classes).
+/// Where no sample has a label, all labels are 0; where only some have none, these cannot be read.
+///
+/// Damage does not prevent opening. A record that cannot be made out, and the rest of a shard behind it, count as one
+/// sample whose [`read`](Source::read) gives [`Error::Decode`] with shard and offset: a pipeline's
+/// [`OnError`](crate::OnError) decides about it. Files are read by position and not mapped into memory, since a mapped
+/// file that is truncated meanwhile ends the process.
+///
+/// ```
+/// # use warpfeed::{RecordFormat, RecordOptions, RecordShards, Source};
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let shard = folder.path().join("train-000000.tar");
+/// # let pictures = warpfeed::EncodedPictures::new([(vec![0xff, 0xd8, 0xff], 7)]);
+/// # let member = |name: &str, content: &[u8]| {
+/// #     let mut block = vec![0; 512];
+/// #     block[..name.len()].copy_from_slice(name.as_bytes());
+/// #     block[124..135].copy_from_slice(format!("{:011o}", content.len()).as_bytes());
+/// #     block[148..156].fill(b' ');
+/// #     let sum: u32 = block.iter().map(|&byte| u32::from(byte)).sum();
+/// #     block[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
+/// #     block.extend(content);
+/// #     block.resize(1024, 0);
+/// #     block
+/// # };
+/// # let end = vec![0; 1024];
+/// # std::fs::write(&shard, [member("000.jpg", &[0xff, 0xd8, 0xff]), member("000.cls", b"7"), end].concat()).unwrap();
+/// // A shard with the files 000.jpg and 000.cls.
+/// let source = RecordShards::open(RecordFormat::WebDataset, &[shard], &RecordOptions::default())?;
+/// assert_eq!((source.len(), source.label(0)), (1, 7));
+/// assert_eq!(source.read(0, &mut Vec::new())?, [0xff, 0xd8, 0xff]);
+/// assert!(source.name(0).ends_with("train-000000.tar/000.jpg"));
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+pub struct RecordShards {
+    format: RecordFormat,
+    options: RecordOptions,
+    shards: Vec<Shard>,
+    kept_open: AtomicUsize,
+    records: Vec<Record>,
+    faults: Vec<String>,
+    classes: Vec<String>,
+    passed_over: u64,
+}
+
+impl RecordShards {
+    /// Opens `shards`, in this order.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if a shard or its index cannot be read, [`Error::Parameter`] if there is no shard or no sample in
+    /// any of them, or some labels are numbers and some names.
+    pub fn open(format: RecordFormat, shards: &[PathBuf], options: &RecordOptions) -> Result<Self> {
+        let mut found = scan_all(format, shards, options)?;
+        let mut this = Self {
+            format,
+            options: options.clone(),
+            shards: Vec::with_capacity(shards.len()),
+            kept_open: AtomicUsize::new(0),
+            records: Vec::new(),
+            faults: Vec::new(),
+            classes: sorted_names(&found),
+            passed_over: 0,
+        };
+        this.records.reserve_exact(found.iter().map(|(found, _)| found.records.len()).sum());
+        let kinds = found.iter().flat_map(|(found, _)| &found.records).fold([0_u64; 4], |mut kinds, record| {
+            kinds[record.label_kind() as usize] += 1;
+            kinds
+        });
+        if kinds[NUMBER as usize] > 0 && kinds[NAME as usize] > 0 {
+            let got = format!("{} numbers and {} names", kinds[NUMBER as usize], kinds[NAME as usize]);
+            return Err(Error::parameter("RecordShards::open", "labels", "all numbers or all names", got));
+        }
+        let labelled = kinds[NUMBER as usize] + kinds[NAME as usize] > 0;
+        let mut faults = Texts::default();
+        for (path, (found, len_bytes)) in shards.iter().zip(found.drain(..)) {
+            this.shards.push(Shard {
+                path: path.clone(),
+                len_bytes,
+                first: this.records.len() as u64,
+                file: OnceLock::new(),
+            });
+            this.passed_over += found.passed_over;
+            // The texts of all shards share their numbers.
+            let number = |name: &String| this.classes.binary_search(name).map_or(0, |number| number as u32);
+            let names: Vec<u32> = found.names.list.iter().map(number).collect();
+            let kept: Vec<u32> = found.faults.list.iter().map(|text| faults.number(text).unwrap_or(NO_TEXT)).collect();
+            for mut record in found.records {
+                match record.label_kind() {
+                    NAME => record.set_label(NUMBER, names[record.label as usize]),
+                    FAULT => {
+                        record.set_label(FAULT, kept.get(record.label as usize).copied().unwrap_or(NO_TEXT));
+                    }
+                    UNLABELLED if labelled => {
+                        record.set_label(FAULT, faults.number("it has no label, and others have").unwrap_or(NO_TEXT));
+                    }
+                    _ => {}
+                }
+                this.records.push(record);
+            }
+        }
+        this.faults = faults.list;
+        if kinds[NUMBER as usize] + kinds[NAME as usize] + kinds[UNLABELLED as usize] == 0 {
+            return Err(this.no_samples());
+        }
+        Ok(this)
+    }
+
+    /// Names the classes, unless the labels did, where there is a name for every label.
+    pub(super) fn with_classes(mut self, classes: Vec<String>) -> Self {
+        let labels = self.records.iter().filter(|record| record.label_kind() != FAULT).map(|record| record.label);
+        if self.classes.is_empty() && labels.max().is_none_or(|last| (last as usize) < classes.len()) {
+            self.classes = classes;
+        }
+        self
+    }
+
+    /// The error for shards without one sample: the first damage, or what was looked for.
+    fn no_samples(&self) -> Error {
+        if !self.records.is_empty() {
+            return self.damaged(0);
+        }
+        let picture = match (self.format, &self.options.picture) {
+            (RecordFormat::WebDataset, None) => "parts ending in .jpg, .jpeg, .png, .webp, .pgm or .ppm".to_owned(),
+            (RecordFormat::WebDataset, Some(ending)) => format!("parts ending in .{ending}"),
+            (RecordFormat::RecordIo, _) => "records that hold a picture".to_owned(),
+            (RecordFormat::TfRecord, name) => {
+                format!("examples with the feature {}", name.as_deref().unwrap_or(tfrecord::PICTURE))
+            }
+        };
+        let first = self.shards.first().map_or(String::new(), |shard| format!(", the first {}", shard.path.display()));
+        let got = format!("{} shards{first}, with {} other records", self.shards.len(), self.passed_over);
+        Error::parameter("RecordShards::open", "shards", format!("{} files with {picture}", self.format.name()), got)
+    }
+
+    fn shard(&self, index: u64) -> &Shard {
+        assert!(index < self.len(), "no sample {index} among {}", self.len());
+        &self.shards[self.shards.partition_point(|shard| shard.first <= index) - 1]
+    }
+
+    fn file<'a>(&self, shard: &'a Shard) -> Result<Handle<'a>> {
+        if let Some(file) = shard.file.get() {
+            return Ok(Handle::Kept(file));
+        }
+        let file = shard.open()?;
+        if self.kept_open.fetch_add(1, Ordering::Relaxed) < MAX_OPEN_FILES {
+            // Another thread may have been first; then this one's file is closed again.
+            return Ok(Handle::Kept(shard.file.get_or_init(|| file)));
+        }
+        self.kept_open.fetch_sub(1, Ordering::Relaxed);
+        Ok(Handle::Own(file))
+    }
+
+    /// The error of a record that is a fault.
+    fn damaged(&self, index: u64) -> Error {
+        let record = self.records[index as usize];
+        let message = self.faults.get(record.label as usize).map_or("it is damaged", String::as_str);
+        damaged(self.format, &self.shard(index).path, record.offset, message)
+    }
+}
+
+/// The error for damage in a shard.
+fn damaged(format: RecordFormat, shard: &Path, offset: u64, message: &str) -> Error {
+    Error::decode(format.name(), format!("{} at byte {offset}: {message}", shard.display()))
+}
+
+/// Makes `buffer` `len_bytes` long without clearing what will be overwritten, and gives a giant one back.
+fn sized(buffer: &mut Vec<u8>, len_bytes: usize) -> &mut [u8] {
+    if buffer.capacity() > KEEP_BUFFER_BYTES && len_bytes < KEEP_BUFFER_BYTES {
+        *buffer = Vec::new();
+    }
+    buffer.resize(len_bytes, 0);
+    buffer
+}
+
+impl Source for RecordShards {
+    fn len(&self) -> u64 {
+        self.records.len() as u64
+    }
+
+    fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+        let found = usize::try_from(index).ok().and_then(|index| self.records.get(index));
+        let record = *found.ok_or_else(|| no_such_sample("RecordShards::read", index, self.len()))?;
+        if record.label_kind() == FAULT {
+            return Err(self.damaged(index));
+        }
+        let shard = self.shard(index);
+        let file = self.file(shard)?;
+        let len_bytes = record.len_bytes() as usize;
+        let wrong = |message: String| damaged(self.format, &shard.path, record.offset, &message);
+        match self.format {
+            RecordFormat::RecordIo if record.is_split() => {
+                let mut window = Window::new(&file, &shard.path, shard.len_bytes);
+                recordio::read_split(&mut window, record.offset, len_bytes, buffer)?.map_err(wrong)?;
+                Ok(buffer)
+            }
+            RecordFormat::WebDataset | RecordFormat::RecordIo => {
+                read_exact_at(&file, sized(buffer, len_bytes), record.offset)
+                    .map_err(Error::io("read", &shard.path))?;
+                Ok(buffer)
+            }
+            RecordFormat::TfRecord => {
+                read_exact_at(&file, sized(buffer, len_bytes + 4), record.offset)
+                    .map_err(Error::io("read", &shard.path))?;
+                let picture = tfrecord::checked_picture(buffer, self.options.picture.as_deref()).map_err(wrong)?;
+                Ok(&buffer[picture])
+            }
+        }
+    }
+
+    fn label(&self, index: u64) -> u32 {
+        let record = self.records[index as usize];
+        if record.label_kind() == FAULT { 0 } else { record.label }
+    }
+
+    /// Shard and file name in WebDataset, shard and offset in the others. Reads the file name from the shard.
+    fn name(&self, index: u64) -> Cow<'_, str> {
+        let (shard, record) = (self.shard(index), self.records[index as usize]);
+        let member = match self.format {
+            RecordFormat::WebDataset if record.label_kind() != FAULT => {
+                self.file(shard).ok().and_then(|file| tar::name_before(&file, record.offset))
+            }
+            _ => None,
+        };
+        match member {
+            Some(member) => format!("{}/{member}", shard.path.display()).into(),
+            None => format!("{} at byte {}", shard.path.display(), record.offset).into(),
+        }
+    }
+
+    fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    fn passed_over(&self) -> u64 {
+        self.passed_over
+    }
+
+    /// Over the lengths and labels of all samples: the same for the same records in other shards.
+    fn fingerprint(&self) -> u64 {
+        let mut hash = Sha256::new();
+        for class in &self.classes {
+            hash.update((class.len() as u64).to_le_bytes());
+            hash.update(class);
+        }
+        for record in &self.records {
+            hash.update(record.len_and_kind.to_le_bytes());
+            hash.update(record.label.to_le_bytes());
+        }
+        hash.finalize().first_chunk().map_or(0, |start| u64::from_le_bytes(*start))
+    }
+}
+
+impl std::fmt::Debug for RecordShards {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RecordShards")
+            .field("format", &self.format)
+            .field("shards", &self.shards.len())
+            .field("len", &self.records.len())
+            .finish_non_exhaustive()
+    }
+}
+
+fn sorted_names(found: &[(Found, u64)]) -> Vec<String> {
+    let mut names: Vec<String> = found.iter().flat_map(|(found, _)| found.names.list.iter().cloned()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// Scans all shards, or takes their indices, on all processors. With each, the shard's length in bytes.
+fn scan_all(format: RecordFormat, shards: &[PathBuf], options: &RecordOptions) -> Result<Vec<(Found, u64)>> {
+    let next = AtomicUsize::new(0);
+    let results: Vec<Mutex<Option<Result<(Found, u64)>>>> = shards.iter().map(|_| Mutex::default()).collect();
+    let work = || loop {
+        let i = next.fetch_add(1, Ordering::Relaxed);
+        let Some(path) = shards.get(i) else { break };
+        let outcome = scan(format, path, options);
+        *results[i].lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(shards.len());
+    std::thread::scope(|scope| {
+        for _ in 1..threads {
+            scope.spawn(work);
+        }
+        work();
+    });
+    results.into_iter().filter_map(|result| result.into_inner().unwrap_or_else(PoisonError::into_inner)).collect()
+}
+
+/// Scans one shard, or takes its index where that is right.
+fn scan(format: RecordFormat, path: &Path, options: &RecordOptions) -> Result<(Found, u64)> {
+    let file = File::open(path).map_err(Error::io("open", path))?;
+    let metadata = file.metadata().map_err(Error::io("read", path))?;
+    if !metadata.is_file() {
+        let expected = "regular files, which can be read in any order";
+        return Err(Error::parameter("RecordShards::open", "shards", expected, path.display()));
+    }
+    let key = index::Key::new(format, options, &metadata);
+    if let Some(found) = options.keep_index.then(|| index::load(path, &key)).flatten() {
+        return Ok((found, metadata.len()));
+    }
+    let mut window = Window::new(&file, path, metadata.len());
+    let mut found = Found::default();
+    match format {
+        RecordFormat::WebDataset => tar::scan(&mut window, options, &mut found)?,
+        RecordFormat::RecordIo => recordio::scan(&mut window, &mut found)?,
+        RecordFormat::TfRecord => tfrecord::scan(&mut window, options, &mut found)?,
+    }
+    if options.keep_index {
+        index::keep(path, &key, &found);
+    }
+    Ok((found, metadata.len()))
+}

@@ -1,0 +1,392 @@
+//! The experiments: their verdicts on made situations, their figures against another clock, and the command.
+
+mod common;
+
+use common::source;
+use serde_json::Value;
+use std::borrow::Cow;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+use warpfeed::experiment::augment_load::{self, augment_load};
+use warpfeed::experiment::configurations::{self, configurations};
+use warpfeed::experiment::diagnose::{self, Bottleneck, Diagnosis, diagnose};
+use warpfeed::experiment::events::Event;
+use warpfeed::experiment::step::{Outcome, Step};
+use warpfeed::experiment::subject::{Model, Subject};
+use warpfeed::experiment::train::Run;
+use warpfeed::experiment::usage::Sampling;
+use warpfeed::experiment::workers::{self, workers};
+use warpfeed::{
+    Batch, EncodedPictures, Op, Pipeline, RandomOp, Result, Source, Strategy, random_horizontal_flip,
+    random_resized_crop, random_rotation, repeat,
+};
+
+/// A training step that sleeps, and keeps its own account of it.
+#[derive(Default)]
+struct Sleeping {
+    length: Duration,
+    slept: Duration,
+    steps: u64,
+}
+
+impl Step for Sleeping {
+    fn name(&self) -> String {
+        format!("sleeping {:?}", self.length)
+    }
+
+    fn train(&mut self, batch: Batch) -> Result<Outcome> {
+        let start = Instant::now();
+        assert!(!batch.is_empty());
+        std::thread::sleep(self.length);
+        drop(batch);
+        self.slept += start.elapsed();
+        self.steps += 1;
+        Ok(Outcome { loss: Some(1.0 / self.steps as f64), accuracy: None })
+    }
+
+    fn learning_rate(&self) -> Option<f64> {
+        Some(0.01)
+    }
+}
+
+fn model(ms: u64) -> Model {
+    if ms == 0 {
+        return Model::none();
+    }
+    let step = Box::new(Sleeping { length: Duration::from_millis(ms), ..Sleeping::default() });
+    Model { name: format!("{ms} ms"), step }
+}
+
+fn crop(side: u32) -> RandomOp {
+    random_resized_crop(side, side)
+}
+
+/// Pictures that come slowly.
+struct Slow {
+    pictures: EncodedPictures,
+    delay: Duration,
+}
+
+impl Source for Slow {
+    fn len(&self) -> u64 {
+        self.pictures.len()
+    }
+    fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+        std::thread::sleep(self.delay);
+        self.pictures.read(index, buffer)
+    }
+    fn label(&self, index: u64) -> u32 {
+        self.pictures.label(index)
+    }
+    fn name(&self, index: u64) -> Cow<'_, str> {
+        self.pictures.name(index)
+    }
+}
+
+// ---- diagnose ----
+
+fn diagnosed(source: impl Source + 'static, change: impl FnOnce(&mut diagnose::Settings), step_ms: u64) -> Diagnosis {
+    let mut settings = diagnose::Settings::new([crop(64)]);
+    (settings.threads, settings.cores, settings.batch_size) = (2, 2, 8);
+    settings.time = Duration::from_millis(200);
+    change(&mut settings);
+    let found = diagnose(&Subject::new("made", source), &settings, &mut model(step_ms), &mut |_| ()).unwrap();
+    assert_eq!(found.report.figures["bottleneck"], serde_json::to_value(found.bottleneck).unwrap());
+    assert_eq!((found.report.answer.len(), found.report.plots.len()), (3, 1));
+    found
+}
+
+/// Photographs' sizes, so that decoding costs something.
+fn large() -> EncodedPictures {
+    EncodedPictures::new((0..8).map(|i| (common::jpeg(500, 375, i), 0)))
+}
+
+#[test]
+fn a_slow_disk_is_found() {
+    let source = Slow { pictures: source(16), delay: Duration::from_millis(30) };
+    let found = diagnosed(source, |_| (), 1);
+    assert_eq!(found.bottleneck, Bottleneck::Disk, "{:?}", found.report.answer);
+    assert!(found.gain.unwrap() > 2.0, "{:?}", found.report.answer);
+    assert!(found.report.answer[0].contains("wait for bytes"), "{:?}", found.report.answer);
+}
+
+#[test]
+fn few_threads_are_found() {
+    let found = diagnosed(large(), |settings| (settings.threads, settings.cores) = (1, 8), 1);
+    assert_eq!(found.bottleneck, Bottleneck::Threads, "{:?}", found.report.answer);
+    assert!(found.report.answer[2].contains("--threads"), "{:?}", found.report.answer);
+}
+
+#[test]
+fn heavy_augmentation_is_found() {
+    let heavy = |settings: &mut diagnose::Settings| {
+        settings.ops = vec![repeat(200, [random_horizontal_flip(0.5), random_rotation(-5.0..=5.0)]), crop(64)];
+        settings.strategy = Strategy::Sequential;
+    };
+    let found = diagnosed(source(16), heavy, 1);
+    assert_eq!(found.bottleneck, Bottleneck::Augmentation, "{:?}", found.report.answer);
+    assert!(found.gain.unwrap() > 2.0, "{:?}", found.report.answer);
+    assert!(found.report.answer[2].contains("fused"), "{:?}", found.report.answer);
+}
+
+#[test]
+fn a_slow_step_is_found() {
+    let found = diagnosed(source(16), |settings| settings.time = Duration::from_secs(2), 400);
+    assert_eq!(found.bottleneck, Bottleneck::Step, "{:?}", found.report.answer);
+    assert!(found.gain.unwrap() > 2.0, "{:?}", found.report.answer);
+}
+
+#[test]
+fn tiny_pictures_are_found() {
+    let tiny = EncodedPictures::new((0..16).map(|i| (common::jpeg(8, 8, i), 0)));
+    let found = diagnosed(tiny, |settings| settings.ops = vec![Op::CenterCrop { width: 8, height: 8 }.into()], 0);
+    assert_eq!(found.bottleneck, Bottleneck::PerPicture, "{:?}", found.report.answer);
+    assert!(found.report.answer[2].contains("pack"), "{:?}", found.report.answer);
+}
+
+#[test]
+fn decoding_is_found() {
+    let found = diagnosed(large(), |settings| settings.ops = vec![crop(8)], 0);
+    assert_eq!(found.bottleneck, Bottleneck::Decode, "{:?}", found.report.answer);
+}
+
+// ---- clocks ----
+
+/// What the run says must be what another clock says: of the whole, of the step, and of what is left.
+#[test]
+fn figures_agree_with_a_stopwatch() {
+    let pipeline = Pipeline::builder(source(24)).batch_size(4).random_resized_crop(32).build().unwrap();
+    let mut step = Sleeping { length: Duration::from_millis(25), ..Sleeping::default() };
+    let mut events = Vec::new();
+    let mut on_event = |event: &Event| {
+        events.push(event.clone());
+        Ok(())
+    };
+    let start = Instant::now();
+    let mut run = Run::start(&mut step, &mut on_event);
+    for epoch in 0..3 {
+        run.epoch(&pipeline, epoch, None).unwrap();
+    }
+    let times = run.finish();
+    let whole = start.elapsed().as_secs_f64();
+    let within = |got: f64, want: f64, what: &str| {
+        assert!((got - want).abs() <= 0.03 * want, "{what}: {got} against {want} by the stopwatch");
+    };
+    within(times.seconds, whole, "the run");
+    within(times.epochs.iter().map(|epoch| epoch.seconds).sum(), whole, "its epochs");
+    let train: f64 = times.epochs.iter().map(|epoch| epoch.train_s).sum();
+    within(train, step.slept.as_secs_f64(), "the step");
+    within(times.accelerator_use().unwrap(), step.slept.as_secs_f64() / whole, "accelerator use");
+    within(times.pictures_per_s().unwrap(), 72.0 / whole, "pictures per second");
+    for epoch in &times.epochs {
+        within(epoch.setup_s + epoch.fetch_s + epoch.train_s, epoch.seconds, "an epoch's parts");
+        assert_eq!((epoch.pictures, epoch.batches), (24, 6));
+    }
+    assert_eq!((step.steps, times.batches.len(), times.waits().len()), (18, 18, 15));
+    let count = |is: fn(&Event) -> bool| events.iter().filter(|event| is(event)).count();
+    assert_eq!(count(|event| matches!(event, Event::Batch { pictures: 4, .. })), 18);
+    assert_eq!(count(|event| matches!(event, Event::SetUp { .. })), 3);
+    assert_eq!(count(|event| matches!(event, Event::Epoch { pictures: 24, loss: Some(_), accuracy: None, .. })), 3);
+}
+
+/// A run of a stated time ends in time, in the midst of an epoch.
+#[test]
+fn a_run_for_a_time_takes_that_time() {
+    let pipeline = Pipeline::builder(source(100)).batch_size(1).random_resized_crop(8).build().unwrap();
+    let mut step = Sleeping { length: Duration::from_millis(20), ..Sleeping::default() };
+    let mut ignore = |_: &Event| Ok(());
+    let mut run = Run::start(&mut step, &mut ignore);
+    run.for_time(&pipeline, Duration::from_millis(300)).unwrap();
+    let times = run.finish();
+    assert!(times.seconds >= 0.3 && times.pictures() < 20, "{} s, {} pictures", times.seconds, times.pictures());
+    assert_eq!(times.epochs.len(), 1);
+    // Without a picture there is nothing to go round and round.
+    let empty = Pipeline::builder(EncodedPictures::default()).random_resized_crop(8).build().unwrap();
+    let mut run = Run::start(&mut step, &mut ignore);
+    run.for_time(&empty, Duration::from_secs(60)).unwrap();
+    assert_eq!(run.finish().pictures_per_s(), None);
+}
+
+/// CPU time of the calling thread's children in this process that have ended, and of the rest of it.
+#[cfg(target_os = "linux")]
+fn thread_time(name: &str) -> Option<Duration> {
+    let tasks = std::fs::read_dir("/proc/self/task").ok()?;
+    let of = |task: &Path| {
+        let comm = std::fs::read_to_string(task.join("comm")).ok()?;
+        let schedstat = std::fs::read_to_string(task.join("schedstat")).ok()?;
+        let ns = schedstat.split(' ').next()?.parse().ok()?;
+        (comm.trim() == name).then(|| Duration::from_nanos(ns))
+    };
+    tasks.filter_map(|task| of(&task.ok()?.path())).max()
+}
+
+/// Under 1 % of one core: the sampling thread's own CPU time, which other programs do not change much.
+#[test]
+#[cfg(target_os = "linux")]
+fn sampling_costs_little() {
+    let sampling = Sampling::start();
+    std::thread::sleep(Duration::from_secs(2));
+    let cost = thread_time("warpfeed-usage").expect("the system says what threads have used");
+    let usage = sampling.stop();
+    assert!(cost < Duration::from_millis(20), "{cost:?} of 2 s");
+    assert!(usage.process.len() >= 10, "{} samples", usage.process.len());
+    assert!(usage.cores.iter().all(|core| core.len() == usage.process.len()));
+}
+
+/// A thread that spins is seen: the process's share is about one core.
+#[test]
+#[cfg(target_os = "linux")]
+fn work_is_seen() {
+    let sampling = Sampling::start();
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(1) {
+        std::hint::spin_loop();
+    }
+    let usage = sampling.stop();
+    let busiest = usage.process.iter().copied().fold(0.0, f32::max);
+    assert!(busiest > 0.3, "{usage:?}");
+    assert!(usage.cpu().unwrap().p99 > 0.1, "{usage:?}");
+}
+
+// ---- the experiments ----
+
+#[test]
+fn a_sequential_load_costs_and_a_fused_one_hardly_does() {
+    let subject = Subject { threads: Some(1), ..Subject::new("made", large()) };
+    let settings = augment_load::Settings { loads: vec![1, 12], epochs: 2, ..augment_load::Settings::default() };
+    let mut lines = 0;
+    let report = augment_load(&subject, &settings, &mut [model(0)], &mut |_| lines += 1).unwrap();
+    let cases = report.figures["cases"].as_array().unwrap();
+    // The threads' own time, which other programs disturb less than the wall's.
+    let time = |load: u32, trial: &str| {
+        let case = cases.iter().find(|case| case["load"] == load && case["trial"] == trial).unwrap();
+        let of = |stage: &str| case["run"]["stages"][stage].as_f64().unwrap();
+        of("decode") + of("augment")
+    };
+    assert!(time(12, "A, CPU, sequential") > 1.8 * time(1, "A, CPU, sequential"));
+    assert!(time(12, "A, CPU, fused") < 1.6 * time(1, "A, CPU, fused"));
+    if report.environment.no_gpu.is_some() {
+        assert_eq!((lines, cases.len()), (4, 4));
+        let summary = &report.json()["tables"][0];
+        let blank = summary["columns"].as_array().unwrap().iter().position(|name| name == "B, GPU, s").unwrap();
+        assert!(summary["rows"].as_array().unwrap().iter().all(|row| row[blank] == Value::Null));
+        assert!(report.answer.last().unwrap().contains("blank"), "{:?}", report.answer);
+    }
+}
+
+#[test]
+fn the_workers_grid_has_every_epoch_and_says_what_it_left_out() {
+    let subject = Subject::new("made", source(20));
+    let settings =
+        workers::Settings { workers: vec![0, 2], batch_sizes: vec![4, 1000], epochs: 2, ops: vec![crop(16)] };
+    let report = workers(&subject, &settings, &mut || Ok(model(1)), &mut |_| ()).unwrap();
+    let grid = &report.json()["tables"][1];
+    let rows = grid["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 4, "two epochs each of 0 and 2 workers");
+    assert_eq!((&rows[0][7], &rows[0][8], &rows[3][8]), (&4.0.into(), &0.0.into(), &2.0.into()));
+    // The step tells 1, 1/2, ... 1/5 in the first epoch.
+    assert!((rows[0][2].as_f64().unwrap() - 137.0 / 300.0).abs() < 1e-9, "{}", rows[0][2]);
+    assert_eq!((&rows[0][3], &rows[0][6]), (&Value::Null, &"0.01".into()));
+    assert!(rows[0][5].as_f64() < rows[1][5].as_f64(), "the run's duration grows");
+    assert!(
+        report.notes.iter().any(|note| note.contains("1000") && note.contains("20 pictures")),
+        "{:?}",
+        report.notes
+    );
+    assert!(report.answer[0].contains("without workers"));
+}
+
+#[test]
+fn the_smallest_configuration_that_is_as_good_is_chosen() {
+    let subject = Subject::new("made", source(16));
+    let settings = configurations::Settings {
+        threads: vec![1, 2],
+        prefetch: vec![1, 2],
+        persistent: vec![true, false],
+        batch_size: 4,
+        ops: vec![crop(8)],
+        strategy: Strategy::Fused,
+        time: Duration::from_millis(250),
+        rounds: 2,
+    };
+    let (mut starts, mut ends, mut batches) = (0, 0, 0);
+    let mut on_event = |event: &Event| {
+        match event {
+            Event::RunStart { .. } => starts += 1,
+            Event::RunEnd { .. } => ends += 1,
+            Event::Batch { .. } => batches += 1,
+            _ => {}
+        }
+        Ok(())
+    };
+    // The step is so slow that one thread is enough.
+    let found = configurations(&subject, &settings, &mut model(60), &mut on_event, &mut |_| ()).unwrap();
+    assert_eq!((starts, ends), (16, 16));
+    assert!(batches >= 16 * 4);
+    assert_eq!(found.report.figures["ranking"].as_array().unwrap().len(), 8);
+    assert!(found.smallest.threads <= found.best.threads);
+    assert!(found.report.answer[1].ends_with(&found.smallest.options()));
+    let none = configurations::Settings { threads: Vec::new(), ..settings };
+    assert!(configurations(&subject, &none, &mut model(0), &mut |_| Ok(()), &mut |_| ()).unwrap_err().is_parameter());
+}
+
+// ---- the command ----
+
+fn command(args: &[&str]) -> std::process::Output {
+    Command::new(env!("CARGO_BIN_EXE_warpfeed")).args(args).output().unwrap()
+}
+
+#[test]
+fn the_command_writes_reports_and_whole_lines_of_events() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (pictures, out) = (path("pictures"), path("out"));
+    assert!(command(&["synth", &pictures, "--count", "12", "--classes", "2"]).status.success());
+    let grid = ["--threads", "1", "--prefetch", "1,2", "--batch-size", "4", "--seconds", "0.1", "--rounds", "1"];
+    let run = command(&[&["bench", "configurations", &pictures, "--out", &out], &grid[..]].concat());
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let text = String::from_utf8(run.stdout).unwrap();
+    assert!(text.contains("Smallest within 2 %") && text.contains("12 pictures in 2 classes"), "{text}");
+    let report: Value = serde_json::from_slice(&std::fs::read(folder.path().join("out/report.json")).unwrap()).unwrap();
+    assert_eq!((&report["experiment"], &report["data_set"]["pictures"]), (&"configurations".into(), &12.into()));
+    for file in ["report.html", "ranking.csv", "ranking.svg", "timeline.svg", "waits.svg"] {
+        assert!(std::fs::metadata(folder.path().join("out").join(file)).unwrap().len() > 100, "{file}");
+    }
+    let events = std::fs::read_to_string(folder.path().join("out/events.jsonl")).unwrap();
+    assert!(events.ends_with('\n'));
+    let names: Vec<String> = (events.lines())
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["event"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!((&names[0][..], &names[names.len() - 1][..]), ("run_start", "run_end"));
+    assert!(names.iter().any(|name| name == "batch"));
+
+    let tuned = command(&[&["tune", &pictures], &grid[..]].concat());
+    let text = String::from_utf8(tuned.stdout).unwrap();
+    assert!(text.contains("Options: --threads 1 --prefetch "), "{text}");
+    assert!(text.contains("Code:    .threads(1).prefetch("), "{text}");
+
+    for (args, words) in [
+        (&["bench", "workers", &pictures, "--step", "resnet9000"][..], "resnet18"),
+        (&["bench", "diagnose", &path("nowhere")], "nowhere"),
+        (&["bench", "peers", "--from", &path("nothing.json")], "nothing.json"),
+    ] {
+        let failed = command(args);
+        let message = String::from_utf8_lossy(&failed.stderr).into_owned();
+        assert!(!failed.status.success() && message.contains(words), "{args:?}: {message}");
+    }
+}
+
+/// The committed results are the report of the peers too.
+#[test]
+fn results_of_the_peers_are_reported() {
+    let results = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/results/2026-11-21-cpu-amd-epyc-2-cores.json");
+    let run = command(&["bench", "peers", "--from", results, "--json"]);
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let report: Value = serde_json::from_slice(&run.stdout).unwrap();
+    let given: Value = serde_json::from_str(&std::fs::read_to_string(results).unwrap()).unwrap();
+    let row = &report["tables"][0]["rows"][1];
+    assert_eq!((&row[0], &row[1]), (&"train".into(), &"DALI".into()));
+    assert_eq!(row[2], given["medians"]["train"]["dali"]["pictures_per_s"]);
+    assert_eq!(report["environment"]["cpu"], given["machine"]["cpu"]);
+}

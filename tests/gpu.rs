@@ -1,0 +1,239 @@
+//! The GPU path gives what the CPU path gives. These tests need a device, real or simulated:
+//! `cuda-sim/run cargo test --test gpu -- --ignored`.
+
+mod common;
+
+use common::recipes::recipe;
+use common::{Delivered, Random, WithBad, jpeg, small, source};
+use sha2::{Digest, Sha256};
+use warpfeed::{
+    ApplyOptions, Batch, Builder, CustomOp, DType, DecodePath, Device, EncodedPictures, Error, IMAGENET_MEAN,
+    IMAGENET_STD, JpegColor, JpegOptions, LastBatch, Layout, OnError, Op, Orientation, Pipeline, Preset, Sampling,
+    Size, Strategy, apply, encode_jpeg,
+};
+
+const GPU: Device = Device::Cuda(0);
+
+fn samples(batch: &Batch) -> Vec<Delivered> {
+    let images = batch.images().to_host().unwrap();
+    (0..batch.len() - batch.padding())
+        .map(|i| Delivered {
+            index: batch.indices()[i],
+            label: batch.labels()[i],
+            bytes: images.picture_bytes(i).unwrap().to_vec(),
+        })
+        .collect()
+}
+
+fn delivered(pipeline: &Pipeline, epoch: u64) -> Vec<Delivered> {
+    pipeline.epoch(epoch).flat_map(|batch| samples(&batch.unwrap())).collect()
+}
+
+/// What `builder` makes on the CPU, and on the GPU with pictures decoded by the CPU.
+fn both(builder: impl Fn() -> Builder) -> [Vec<Delivered>; 2] {
+    let gpu = || builder().device(GPU).decode(DecodePath::Cpu);
+    [builder().device(Device::Cpu), gpu()].map(|builder| delivered(&builder.build().unwrap(), 1))
+}
+
+#[test]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+fn types_layouts_and_strategies_equal_the_cpu() {
+    let pictures = source(17);
+    for strategy in [Strategy::Fused, Strategy::Sequential, Strategy::Composed] {
+        for dtype in [DType::F32, DType::F16, DType::Bf16, DType::U8] {
+            for layout in [Layout::Nchw, Layout::Nhwc] {
+                let builder = || {
+                    let builder = small(pictures.clone()).strategy(strategy).output(dtype, layout);
+                    if dtype == DType::U8 { builder } else { builder.normalize(IMAGENET_MEAN, IMAGENET_STD) }
+                };
+                let [want, got] = both(builder);
+                assert_eq!(want.len(), 17);
+                assert!(want == got, "{strategy:?} {dtype} {layout:?}");
+            }
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+fn presets_equal_the_cpu() {
+    let pictures = EncodedPictures::new((0..6).map(|i| (jpeg(140 + 9 * i, 120 + 7 * i, i.into()), i)));
+    for preset in [Preset::Train, Preset::Eval, Preset::TrialA { load: 4 }, Preset::TrialB { load: 1 }] {
+        for strategy in [Strategy::Fused, Strategy::Sequential] {
+            let builder = || Pipeline::builder(pictures.clone()).shuffle(3).batch_size(4).preset(preset);
+            let [want, got] = both(|| builder().strategy(strategy).threads(2));
+            assert!(want == got, "{preset:?} {strategy:?}");
+        }
+    }
+}
+
+/// Every operation, on pictures of odd sizes, some of one pixel.
+#[test]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+fn random_recipes_equal_the_cpu() {
+    let mut random = Random(19);
+    for case in 0..400 {
+        let size = Size::new(random.within(1, 110), random.within(1, 110));
+        let bytes = jpeg(size.width, size.height, case % 12);
+        let ops = recipe(&mut random, size);
+        for strategy in [Strategy::Sequential, Strategy::Fused, Strategy::Composed] {
+            let options = ApplyOptions { strategy, orientation: Orientation::Ignore, ..ApplyOptions::default() };
+            let want = apply(&bytes, &ops, &options).unwrap();
+            let replay = || format!("case {case}, {strategy:?}, {size}: {}", serde_json::to_string(&ops).unwrap());
+            let got = apply(&bytes, &ops, &ApplyOptions { device: GPU, ..options })
+                .unwrap_or_else(|error| panic!("{error}: {}", replay()));
+            assert_eq!(got.shape(), want.shape(), "{}", replay());
+            assert!(got.as_bytes().unwrap() == want.as_bytes().unwrap(), "{}", replay());
+        }
+    }
+}
+
+/// Baseline in all samplings, progressive, grey, CMYK; and PNG.
+fn kinds() -> EncodedPictures {
+    let picture = |i: u32| common::picture(61 + i, 47 + 2 * i, i.into());
+    let mut encoded = Vec::new();
+    for (i, sampling) in [Sampling::S444, Sampling::S422, Sampling::S420, Sampling::S440].into_iter().enumerate() {
+        for progressive in [false, true] {
+            let options = JpegOptions { sampling, progressive, ..JpegOptions::default() };
+            encoded.push(encode_jpeg(&picture(i as u32), &options).unwrap());
+        }
+    }
+    for color in [JpegColor::Gray, JpegColor::Cmyk] {
+        encoded.push(encode_jpeg(&picture(9), &JpegOptions { color, ..JpegOptions::default() }).unwrap());
+    }
+    let png = tempfile::Builder::new().suffix(".png").tempfile().unwrap();
+    warpfeed::write_png(&picture(5), png.path()).unwrap();
+    encoded.push(std::fs::read(png.path()).unwrap());
+    EncodedPictures::new(encoded.into_iter().zip(0..))
+}
+
+#[test]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+fn every_kind_of_picture_gets_through_on_every_path() {
+    let want = delivered(&small(kinds()).device(Device::Cpu).build().unwrap(), 0);
+    for path in [DecodePath::Cpu, DecodePath::Hybrid, DecodePath::Hardware, DecodePath::Auto] {
+        let pipeline = match small(kinds()).device(GPU).decode(path).build() {
+            // A device without JPEG engines.
+            Err(Error::Device { .. }) if path == DecodePath::Hardware => continue,
+            pipeline => pipeline.unwrap(),
+        };
+        let mut epoch = pipeline.epoch(0);
+        let got: Vec<_> = epoch.by_ref().flat_map(|batch| samples(&batch.unwrap())).collect();
+        let stats = epoch.stats();
+        let decoded = [stats.decoded_cpu, stats.decoded_hybrid, stats.decoded_hardware];
+        match path {
+            DecodePath::Cpu => assert_eq!(decoded, [11, 0, 0]),
+            DecodePath::Hybrid => assert_eq!(decoded, [2, 9, 0]),
+            DecodePath::Hardware => assert_eq!(decoded, [2, 4, 5]),
+            DecodePath::Auto => assert_eq!(decoded.iter().sum::<u64>(), 11),
+        }
+        assert_eq!(got.len(), want.len());
+        for (got, want) in got.iter().zip(&want) {
+            assert_eq!((got.index, got.label), (want.index, want.label));
+            // nvJPEG's arithmetic is not libjpeg's.
+            let worst = got.bytes.iter().zip(&want.bytes).map(|(a, b)| a.abs_diff(*b)).max();
+            let most = if pipeline.device_name().contains("simulated") { 0 } else { 24 };
+            assert!(worst.is_some_and(|worst| worst <= most), "{path:?}, sample {}: {worst:?}", got.index);
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+fn bad_pictures_are_dealt_with_as_the_policy_says() {
+    let bad = || WithBad { good: source(23), bad: vec![0, 3, 4, 5, 6, 7, 14, 22] };
+    for path in [DecodePath::Cpu, DecodePath::Hybrid, DecodePath::Hardware] {
+        for policy in [OnError::Skip, OnError::Substitute] {
+            for last in [LastBatch::Keep, LastBatch::Pad] {
+                let builder = |device| small(bad()).on_error(policy).last_batch(last).device(device).decode(path);
+                let run = |device| {
+                    let mut epoch = builder(device).build().unwrap().epoch(2);
+                    let samples: Vec<_> = epoch.by_ref().flat_map(|batch| samples(&batch.unwrap())).collect();
+                    let bad: Vec<_> = epoch.bad().iter().map(|bad| bad.index).collect();
+                    (samples, bad)
+                };
+                let ((want, want_bad), (got, got_bad)) = (run(Device::Cpu), run(GPU));
+                assert_eq!(got_bad, want_bad);
+                let keys = |samples: &[Delivered]| samples.iter().map(|s| (s.index, s.label)).collect::<Vec<_>>();
+                assert_eq!(keys(&got), keys(&want), "{path:?} {policy:?} {last:?}");
+                assert!(path != DecodePath::Cpu || got == want, "{policy:?} {last:?}");
+            }
+        }
+        let mut epoch = small(bad()).device(GPU).decode(path).build().unwrap().epoch(2);
+        let error = epoch.find_map(Result::err).unwrap();
+        assert!(error.is_bad_sample(), "{error}");
+        assert!(epoch.next().is_none());
+    }
+}
+
+#[test]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+fn padding_repeats_the_last_picture() {
+    let pipeline = small(source(7)).last_batch(LastBatch::Pad).device(GPU).decode(DecodePath::Cpu).build().unwrap();
+    let batches: Vec<_> = pipeline.epoch(0).map(Result::unwrap).collect();
+    assert_eq!((batches.len(), batches[1].len(), batches[1].padding()), (2, 5, 3));
+    let images = batches[1].images().to_host().unwrap();
+    for i in 2..5 {
+        assert_eq!(images.picture_bytes(i).unwrap(), images.picture_bytes(1).unwrap());
+    }
+}
+
+#[test]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+fn threads_batches_and_prefetch_do_not_matter() {
+    let want = delivered(&small(source(31)).device(Device::Cpu).build().unwrap(), 4);
+    for (threads, batch_size, prefetch) in [(0, 5, 1), (1, 1, 1), (3, 4, 3), (4, 40, 2)] {
+        let builder = small(source(31)).threads(threads).batch_size(batch_size).prefetch(prefetch);
+        let pipeline = builder.device(GPU).decode(DecodePath::Cpu).build().unwrap();
+        assert!(delivered(&pipeline, 4) == want, "{threads} {batch_size} {prefetch}");
+        // Two epochs at a time, one of them dropped midway.
+        let mut dropped = pipeline.epoch(0);
+        dropped.next().unwrap().unwrap();
+        let kept: Vec<_> = pipeline.epoch(4).map(Result::unwrap).collect();
+        drop(dropped);
+        assert!(kept.iter().flat_map(samples).collect::<Vec<_>>() == want);
+    }
+}
+
+#[test]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+fn batches_outlive_their_pipeline() {
+    let pipeline = small(source(12)).device(GPU).decode(DecodePath::Cpu).build().unwrap();
+    let hash = |pipeline: &Pipeline| -> Vec<[u8; 32]> {
+        delivered(pipeline, 0).iter().map(|sample| Sha256::digest(&sample.bytes).into()).collect()
+    };
+    let want = hash(&pipeline);
+    let batches: Vec<_> = pipeline.epoch(0).map(Result::unwrap).collect();
+    drop(pipeline);
+    let got: Vec<[u8; 32]> = batches.iter().flat_map(samples).map(|s| Sha256::digest(&s.bytes).into()).collect();
+    assert_eq!(got, want);
+    assert!(batches[0].images().as_bytes().is_err() && batches[0].images().device() == GPU);
+}
+
+#[test]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+fn operations_of_the_caller_run_on_the_cpu() {
+    let invert = |picture: &mut warpfeed::Picture| {
+        picture.pixels_mut().iter_mut().flatten().for_each(|byte| *byte = !*byte);
+    };
+    let custom = CustomOp { name: "invert", apply: std::sync::Arc::new(invert) };
+    let [want, got] = both(|| small(source(9)).augment(Op::Custom(custom.clone())).normalize([0.5; 3], [0.2; 3]));
+    assert!(want == got);
+}
+
+#[test]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+fn a_batch_that_needs_more_memory_than_it_may_is_an_error() {
+    let builder = || small(source(9)).device(GPU).decode(DecodePath::Cpu);
+    let error = builder().device_memory(3 << 10).build().unwrap().epoch(0).find_map(Result::err).unwrap();
+    assert!(error.is_bad_sample() && error.to_string().contains("device_memory"), "{error}");
+    let bound = builder().device_memory(3 << 24).build().unwrap().memory();
+    assert_eq!(bound.device_bytes, 3 << 24);
+}
+
+#[test]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+fn a_device_that_is_not_there_is_refused() {
+    let error = small(source(1)).device(Device::Cuda(99)).build().unwrap_err();
+    assert!(error.is_device() && error.to_string().contains("numbered from 0"), "{error}");
+}

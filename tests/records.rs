@@ -1,0 +1,449 @@
+//! Shards of records: whole, damaged, and lying.
+
+mod common;
+
+use common::Random;
+use std::fs;
+use std::path::{Path, PathBuf};
+use warpfeed::{Error, RecordFormat, RecordOptions, RecordShards, Result, Source, open};
+
+const MAGIC: u32 = 0xced7_230a;
+
+/// A tar header and its content, filled up to whole blocks.
+fn member(name: &str, kind: u8, content: &[u8]) -> Vec<u8> {
+    let mut block = vec![0; 512];
+    block[..name.len().min(100)].copy_from_slice(&name.as_bytes()[..name.len().min(100)]);
+    block[124..135].copy_from_slice(format!("{:011o}", content.len()).as_bytes());
+    block[156] = kind;
+    block[257..263].copy_from_slice(b"ustar\0");
+    seal(&mut block);
+    block.extend(content);
+    block.resize(block.len().next_multiple_of(512), 0);
+    block
+}
+
+/// Puts in a header's checksum.
+fn seal(block: &mut [u8]) {
+    block[148..156].fill(b' ');
+    let sum: u32 = block[..512].iter().map(|&byte| u32::from(byte)).sum();
+    block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+}
+
+fn tar(members: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut archive: Vec<u8> = members.iter().flat_map(|(name, content)| member(name, b'0', content)).collect();
+    archive.extend([0; 1024]);
+    archive
+}
+
+/// A record of MXNet, cut where the magic number stands in it.
+fn recordio(labels: &[f32], picture: &[u8]) -> Vec<u8> {
+    let mut data = Vec::new();
+    let flag = if labels.len() == 1 { 0 } else { labels.len() as u32 };
+    data.extend(flag.to_le_bytes());
+    data.extend(if flag == 0 { labels[0] } else { 0.0 }.to_le_bytes());
+    data.extend([0; 16]);
+    if flag > 0 {
+        labels.iter().for_each(|label| data.extend(label.to_le_bytes()));
+    }
+    data.extend(picture);
+    let cuts: Vec<usize> =
+        (0..data.len() / 4).map(|i| 4 * i).filter(|&at| data[at..at + 4] == MAGIC.to_le_bytes()).collect();
+    let mut record = Vec::new();
+    let mut start = 0;
+    for i in 0..=cuts.len() {
+        let end = cuts.get(i).copied().unwrap_or(data.len());
+        let place: u32 = match (cuts.len(), i) {
+            (0, _) => 0,
+            (_, 0) => 1,
+            (count, i) if i == count => 3,
+            _ => 2,
+        };
+        record.extend(MAGIC.to_le_bytes());
+        record.extend((place << 29 | (end - start) as u32).to_le_bytes());
+        record.extend(&data[start..end]);
+        record.resize(record.len().next_multiple_of(4), 0);
+        start = end + 4;
+    }
+    record
+}
+
+/// CRC-32C bit by bit, masked as TensorFlow does.
+fn masked_crc(data: &[u8]) -> u32 {
+    let crc = !data.iter().fold(!0_u32, |crc, &byte| {
+        (0..8).fold(crc ^ u32::from(byte), |crc, _| crc >> 1 ^ if crc & 1 == 1 { 0x82f6_3b78 } else { 0 })
+    });
+    crc.rotate_right(15).wrapping_add(0xa282_ead8)
+}
+
+fn tfrecord(data: &[u8]) -> Vec<u8> {
+    let len = (data.len() as u64).to_le_bytes();
+    [&len[..], &masked_crc(&len).to_le_bytes(), data, &masked_crc(data).to_le_bytes()].concat()
+}
+
+fn varint(mut number: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while number >= 0x80 {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+    bytes
+}
+
+/// A field of a protobuf message that holds bytes.
+fn field(number: u8, content: &[u8]) -> Vec<u8> {
+    [&[number << 3 | 2][..], &varint(content.len() as u64), content].concat()
+}
+
+fn feature(name: &str, kind: u8, list: &[u8]) -> Vec<u8> {
+    field(1, &[field(1, name.as_bytes()), field(2, &field(kind, list))].concat())
+}
+
+fn bytes_feature(name: &str, content: &[u8]) -> Vec<u8> {
+    feature(name, 1, &field(1, content))
+}
+
+fn int_feature(name: &str, number: u64) -> Vec<u8> {
+    feature(name, 3, &field(1, &varint(number)))
+}
+
+fn example(features: &[Vec<u8>]) -> Vec<u8> {
+    tfrecord(&field(1, &features.concat()))
+}
+
+fn shard(folder: &Path, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+    let path = folder.join(name);
+    fs::write(&path, bytes).unwrap();
+    path
+}
+
+/// Each sample's bytes and label, or why it cannot be read.
+fn contents(source: &dyn Source) -> Vec<Result<(Vec<u8>, u32), String>> {
+    let mut buffer = Vec::new();
+    let read = |i| match source.read(i, &mut buffer) {
+        Ok(bytes) => Ok((bytes.to_vec(), source.label(i))),
+        Err(error) => {
+            assert!(error.is_bad_sample(), "{error}");
+            Err(error.to_string())
+        }
+    };
+    (0..source.len()).map(read).collect()
+}
+
+fn sample(bytes: &[u8], label: u32) -> Result<(Vec<u8>, u32), String> {
+    Ok((bytes.to_vec(), label))
+}
+
+/// Opens one shard, without an index to be kept.
+fn one(format: RecordFormat, path: &Path) -> Result<RecordShards> {
+    RecordShards::open(format, &[path.to_owned()], &RecordOptions { keep_index: false, ..RecordOptions::default() })
+}
+
+#[test]
+fn tar_parts_become_samples() {
+    let folder = tempfile::tempdir().unwrap();
+    let long = format!("{}/one.jpg", "long/".repeat(40));
+    let pax = format!("path={}/two.jpg\n", "pax/".repeat(40));
+    let pax = format!("{} {pax}", pax.len() + 4);
+    let archive = [
+        member("pax_global_header", b'g', b"16 comment=hello\n"),
+        member("a", b'5', b""),
+        member("a/1.cls", b'0', b"3\n"),
+        member("a/1.jpg", b'0', b"first"),
+        member("a/1.txt", b'0', b"a caption"),
+        member("a/2.left.jpg", b'0', b"not by this ending"),
+        member("a/2.PNG", b'0', b"second"),
+        member("a/2.json", b'0', br#"{"label": 4, "other": [1, {}]}"#),
+        member("a/2.webp", b'0', b"a second picture"),
+        member("a/link.jpg", b'2', b""),
+        member("././@LongLink", b'L', format!("{long}\0").as_bytes()),
+        member(&long, b'0', b"third"),
+        member("././@LongLink", b'L', format!("{}.cls\0", long.strip_suffix(".jpg").unwrap()).as_bytes()),
+        member(&long, b'0', b"5"),
+        member("x", b'x', pax.as_bytes()),
+        member("cut", b'0', b"fourth"),
+        member("x", b'x', pax.replace("jpg", "cls").as_bytes()),
+        member("cut", b'0', b"6"),
+        member("no picture.cls", b'0', b"7"),
+        member("no-ending", b'0', b""),
+        vec![0; 1024],
+    ];
+    let path = shard(folder.path(), "a.tar", archive.concat());
+    let source = one(RecordFormat::WebDataset, &path).unwrap();
+    let want = [sample(b"first", 3), sample(b"second", 4), sample(b"third", 5), sample(b"fourth", 6)];
+    assert_eq!(contents(&source), want);
+    // The second picture, the link, and what has no picture or no ending.
+    assert_eq!(source.passed_over(), 4);
+    assert!(source.name(1).ends_with("a.tar/a/2.PNG"), "{}", source.name(1));
+    let options =
+        RecordOptions { picture: Some("left.jpg".into()), label: Some("json.label".into()), keep_index: false };
+    let source = RecordShards::open(RecordFormat::WebDataset, &[path], &options).unwrap();
+    assert_eq!(contents(&source), [sample(b"not by this ending", 4)]);
+}
+
+#[test]
+fn labels_may_be_names_and_missing_ones_are_no_zeros() {
+    let folder = tempfile::tempdir().unwrap();
+    let names =
+        shard(folder.path(), "a.tar", tar(&[("1.jpg", b"1"), ("1.cls", b"dog"), ("2.jpg", b"2"), ("2.cls", b"cat")]));
+    let more = shard(folder.path(), "b.tar", tar(&[("3.jpg", b"3"), ("3.cls", b"ant"), ("4.jpg", b"4")]));
+    let both = open(folder.path().join("{a,b}.tar")).unwrap();
+    assert_eq!(both.classes(), ["ant", "cat", "dog"]);
+    let [first, second, third, Err(fourth)] = &contents(&both)[..] else { panic!() };
+    assert_eq!([first, second, third], [&sample(b"1", 2), &sample(b"2", 1), &sample(b"3", 0)]);
+    assert!(fourth.contains("b.tar at byte") && fourth.contains("no label"), "{fourth}");
+    let none = shard(folder.path(), "c.tar", tar(&[("1.jpg", b"1"), ("2.jpg", b"2")]));
+    assert_eq!(contents(&one(RecordFormat::WebDataset, &none).unwrap()), [sample(b"1", 0), sample(b"2", 0)]);
+    let number = shard(folder.path(), "d.tar", tar(&[("1.jpg", b"1"), ("1.cls", b"0")]));
+    let mixed = RecordShards::open(RecordFormat::WebDataset, &[names, more, number], &RecordOptions::default());
+    assert!(mixed.unwrap_err().to_string().contains("1 numbers and 3 names"));
+}
+
+#[test]
+fn recordio_joins_parts_and_takes_the_first_label() {
+    let folder = tempfile::tempdir().unwrap();
+    let magic = MAGIC.to_le_bytes();
+    let torn = [&b"1234"[..], &magic, b"5678", &magic, &magic, b"9"].concat();
+    let unaligned = [&b"12"[..], &magic, b"34"].concat();
+    let as_label = f32::from_le_bytes(magic);
+    let records = [
+        recordio(&[3.0], b"whole"),
+        recordio(&[5.0, 6.0, 7.0], b"many labels"),
+        recordio(&[4.0], &torn),
+        recordio(&[9.0], &unaligned),
+        recordio(&[1.0, as_label, 2.0], &torn),
+        recordio(&[10.0, 20.0], b""),
+        recordio(&[0.5], b"no class"),
+    ];
+    let path = shard(folder.path(), "a.rec", records.concat());
+    let source = one(RecordFormat::RecordIo, &path).unwrap();
+    let read = contents(&source);
+    let want =
+        [sample(b"whole", 3), sample(b"many labels", 5), sample(&torn, 4), sample(&unaligned, 9), sample(&torn, 1)];
+    assert_eq!(read[..5], want);
+    assert_eq!((source.len(), source.passed_over()), (6, 1));
+    assert!(read[5].as_ref().unwrap_err().contains("label is 0.5"), "{:?}", read[5]);
+}
+
+#[test]
+fn tfrecord_finds_features_in_any_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let records = [
+        example(&[bytes_feature("image/encoded", b"first"), int_feature("image/class/label", 3)]),
+        example(&[
+            int_feature("image/class/label", 300),
+            feature("image/object/bbox", 2, &field(1, &[0; 400])),
+            bytes_feature("image/encoded", &[7; 20_000]),
+            bytes_feature("image/filename", b"x.jpg"),
+        ]),
+        // A number that is not packed, and an unknown field.
+        example(&[
+            feature("image/class/label", 3, &[0x08, 4]),
+            bytes_feature("image/encoded", b"third"),
+            vec![0x78, 1],
+        ]),
+        example(&[int_feature("image/class/label", 9)]),
+        example(&[bytes_feature("image/encoded", b"minus"), int_feature("image/class/label", u64::MAX)]),
+        example(&[bytes_feature("image", b"other names"), bytes_feature("label", b"2")]),
+    ];
+    let path = shard(folder.path(), "a.tfrecord", records.concat());
+    let source = one(RecordFormat::TfRecord, &path).unwrap();
+    let read = contents(&source);
+    assert_eq!(read[..3], [sample(b"first", 3), sample(&[7; 20_000], 300), sample(b"third", 4)]);
+    assert!(read[3].as_ref().unwrap_err().contains("label is -1"), "{:?}", read[3]);
+    assert_eq!((source.len(), source.passed_over()), (4, 2));
+    let options = RecordOptions { picture: Some("image".into()), label: Some("label".into()), keep_index: false };
+    let source = RecordShards::open(RecordFormat::TfRecord, &[path], &options).unwrap();
+    assert_eq!(contents(&source), [sample(b"other names", 2)]);
+    assert_eq!(masked_crc(b"123456789"), 0xe306_9283_u32.rotate_right(15).wrapping_add(0xa282_ead8));
+}
+
+/// Small shards of each format with the samples `count`, `label`.
+fn formats(count: u8) -> [(RecordFormat, Vec<u8>); 3] {
+    let picture = |i: u8| vec![i; 40 + 13 * usize::from(i)];
+    let cls = |i: u8| i.to_string().into_bytes();
+    let mut archive: Vec<u8> = (0..count)
+        .flat_map(|i| {
+            let name = |ending| format!("{i:03}.{ending}");
+            [member(&name("jpg"), b'0', &picture(i)), member(&name("cls"), b'0', &cls(i))].concat()
+        })
+        .collect();
+    archive.extend([0; 1024]);
+    let records = (0..count).flat_map(|i| recordio(&[f32::from(i)], &picture(i))).collect();
+    let examples = (0..count).flat_map(|i| {
+        example(&[bytes_feature("image/encoded", &picture(i)), int_feature("image/class/label", i.into())])
+    });
+    [
+        (RecordFormat::WebDataset, archive),
+        (RecordFormat::RecordIo, records),
+        (RecordFormat::TfRecord, examples.collect()),
+    ]
+}
+
+#[test]
+fn truncated_shards_keep_what_is_whole_and_say_where_they_end() {
+    let folder = tempfile::tempdir().unwrap();
+    for (format, whole) in formats(4) {
+        let path = shard(folder.path(), "whole", &whole);
+        let want = contents(&one(format, &path).unwrap());
+        assert!(want.iter().all(Result::is_ok) && want.len() == 4);
+        for len in (0..whole.len()).step_by(7) {
+            let path = shard(folder.path(), "cut", &whole[..len]);
+            let Ok(source) = one(format, &path) else { continue };
+            let read = contents(&source);
+            let good = read.iter().filter(|read| read.is_ok()).count();
+            assert_eq!(read[..good], want[..good], "{format:?} cut to {len}: the first are whole");
+            for error in &read[good..] {
+                let error = error.as_ref().unwrap_err();
+                assert!(error.contains("cut at byte"), "{error}");
+            }
+            // Nothing is lost in silence, unless the cut is between two members.
+            let said = read.len() > good || good == 4 || source.passed_over() > 0;
+            assert!(said || fs::read(&path).unwrap().len() % 512 == 0 || ends_whole(format, len), "{format:?} {len}");
+        }
+    }
+}
+
+/// Whether a shard of [`formats`] has a record that ends at `len`.
+fn ends_whole(format: RecordFormat, len: usize) -> bool {
+    (0..4).any(|count| formats(count).into_iter().any(|(other, bytes)| other == format && bytes.len() == len))
+}
+
+#[test]
+fn damaged_bytes_never_panic_or_invent_samples() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut random = Random(5);
+    for (format, whole) in formats(5) {
+        for round in 0..300 {
+            let mut bytes = whole.clone();
+            for _ in 0..random.within(1, 4) {
+                let at = random.within(0, bytes.len() as u32 - 1) as usize;
+                match random.within(0, 3) {
+                    0 => bytes[at] ^= 1 << random.within(0, 7),
+                    1 => bytes[at] = random.next() as u8,
+                    2 => bytes[at..].iter_mut().take(8).for_each(|byte| *byte = 0xff),
+                    _ => drop(bytes.drain(at..(at + random.within(1, 40) as usize).min(whole.len() - 40).max(at))),
+                }
+            }
+            let path = shard(folder.path(), "damaged", &bytes);
+            let Ok(source) = one(format, &path) else { continue };
+            let read = contents(&source);
+            assert!(read.len() <= 8, "{format:?}, round {round}: {} samples", read.len());
+            for i in 0..source.len() {
+                source.name(i);
+            }
+        }
+    }
+}
+
+#[test]
+fn lies_about_lengths_allocate_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut huge = member("1.jpg", b'0', b"x");
+    // Binary, and 2^62 bytes.
+    huge[124..136].copy_from_slice(b"\x80\0\0\0\x40\0\0\0\0\0\0\0");
+    seal(&mut huge);
+    let mut name = member("././@LongLink", b'L', &[b'a'; 2000]);
+    name[124..135].copy_from_slice(b"77777777777");
+    seal(&mut name);
+    let len = (1_u64 << 62).to_le_bytes();
+    let head = [&len[..], &masked_crc(&len).to_le_bytes()].concat();
+    let cases: [(RecordFormat, Vec<u8>, &str); 6] = [
+        (RecordFormat::WebDataset, huge, "followed by only"),
+        (RecordFormat::WebDataset, name, "followed by only"),
+        (RecordFormat::WebDataset, [tar(&[]), tar(&[("1.jpg", b"1")])].concat(), "another archive"),
+        (RecordFormat::RecordIo, [MAGIC.to_le_bytes(), 0x1fff_ffff_u32.to_le_bytes()].concat(), "followed by only"),
+        (RecordFormat::TfRecord, [head, vec![0; 100]].concat(), "followed by only"),
+        (RecordFormat::TfRecord, vec![0x1f; 100], "compressed"),
+    ];
+    for (format, bytes, says) in cases {
+        let path = shard(folder.path(), "lie", bytes);
+        let error = one(format, &path).unwrap_err();
+        assert!(error.is_bad_sample() && error.to_string().contains(says), "{error}");
+        assert!(error.to_string().contains("lie at byte 0"), "{error}");
+    }
+}
+
+#[test]
+fn a_wrong_checksum_costs_one_sample() {
+    let folder = tempfile::tempdir().unwrap();
+    let [_, _, (format, mut bytes)] = formats(3);
+    let first = bytes.windows(2).position(|pair| pair == [1, 1]).unwrap();
+    bytes[first] ^= 4;
+    let source = one(format, &shard(folder.path(), "a.tfrecord", bytes)).unwrap();
+    let read = contents(&source);
+    assert!(read[0].is_ok() && read[2].is_ok());
+    assert!(read[1].as_ref().unwrap_err().contains("checksum of the record's data is wrong"));
+}
+
+#[test]
+fn an_index_is_kept_beside_the_shard_and_made_anew_when_it_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = shard(folder.path(), "a.tar", tar(&[("1.jpg", b"1"), ("1.cls", b"1")]));
+    let index = folder.path().join(".a.tar.warpfeed-index");
+    assert_eq!(contents(&open(&path).unwrap()), [sample(b"1", 1)]);
+    let kept = fs::read(&index).unwrap();
+    // An index that says otherwise is believed as long as the shard is the same, so it is what is read.
+    let modified = fs::metadata(&index).unwrap().modified().unwrap();
+    assert_eq!(contents(&open(&path).unwrap()), [sample(b"1", 1)]);
+    assert_eq!(fs::metadata(&index).unwrap().modified().unwrap(), modified, "not written again");
+    shard(folder.path(), "a.tar", tar(&[("1.jpg", b"1"), ("1.cls", b"1"), ("2.jpg", b"2"), ("2.cls", b"2")]));
+    assert_eq!(contents(&open(&path).unwrap()), [sample(b"1", 1), sample(b"2", 2)]);
+    assert_ne!(fs::read(&index).unwrap(), kept);
+    fs::write(&index, b"rubbish").unwrap();
+    assert_eq!(open(&path).unwrap().len(), 2);
+}
+
+#[test]
+fn a_shard_that_shrinks_while_it_is_used_is_an_error_of_its_samples() {
+    let folder = tempfile::tempdir().unwrap();
+    for (format, whole) in formats(4) {
+        let path = shard(folder.path(), "shrinks", &whole);
+        let source = one(format, &path).unwrap();
+        assert!(source.read(0, &mut Vec::new()).is_ok());
+        fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(100).unwrap();
+        let error = source.read(3, &mut Vec::new()).unwrap_err();
+        assert!(matches!(error, Error::Io { .. }) && error.to_string().contains("shrinks"), "{error}");
+        fs::remove_file(&path).unwrap();
+    }
+}
+
+#[test]
+fn open_tells_shards_by_their_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let names = [
+        (RecordFormat::WebDataset, ["a-1.tar", "a-0.tar"]),
+        (RecordFormat::RecordIo, ["a.rec", "b.REC"]),
+        (RecordFormat::TfRecord, ["t-00000-of-00002", "t-00001-of-00002"]),
+    ];
+    for (format, names) in names {
+        let set = folder.path().join(format!("{format:?}"));
+        fs::create_dir(&set).unwrap();
+        let bytes = formats(3).into_iter().find(|(other, _)| *other == format).unwrap().1;
+        for name in names {
+            shard(&set, name, &bytes);
+            assert_eq!(open(set.join(name)).unwrap().len(), 3);
+        }
+        shard(&set, "a.idx", "0\t0\n");
+        assert_eq!(open(&set).unwrap().len(), 6, "a folder of shards");
+        assert_eq!(open(set.join("*[012]")).is_ok(), format == RecordFormat::TfRecord);
+    }
+    let set = folder.path().join("TfRecord");
+    fs::remove_file(set.join("t-00000-of-00002")).unwrap();
+    let error = open(&set).err().unwrap();
+    assert!(error.is_parameter() && error.to_string().contains("all 2 shards"), "{error}");
+    let mixed = open(folder.path().join("{WebDataset/a-0.tar,RecordIo/a.rec}")).err().unwrap();
+    assert!(mixed.to_string().contains("files of one format"), "{mixed}");
+    let packed = shard(folder.path(), "a.tar.gz", [0x1f, 0x8b]);
+    assert!(matches!(open(packed).err().unwrap(), Error::Unsupported { .. }));
+}
+
+#[test]
+#[cfg(unix)]
+fn links_in_circles_are_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("b.tar", folder.path().join("a.tar")).unwrap();
+    std::os::unix::fs::symlink("a.tar", folder.path().join("b.tar")).unwrap();
+    assert!(matches!(open(folder.path().join("a.tar")).err().unwrap(), Error::Io { .. }));
+    assert!(open(folder.path().join("*.tar")).is_err());
+}
