@@ -16,6 +16,12 @@ fn build(profile: &Path) {
         "--manifest-path",
         concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"),
     ]);
+    // With the features of this test, so that nothing is built twice.
+    for (feature, on) in [("candle", cfg!(feature = "candle")), ("dlpack", cfg!(feature = "dlpack"))] {
+        if on {
+            cargo.args(["--features", feature]);
+        }
+    }
     cargo.arg("--target-dir").arg(profile.parent().unwrap());
     if profile.ends_with("release") {
         cargo.arg("--release");
@@ -42,6 +48,24 @@ fn quick_start() {
     assert_eq!(text.matches("[16, 3, 224, 224]").count(), 4, "{text}");
     assert_eq!(text.matches("[8, 3, 224, 224]").count(), 2, "{text}");
     assert_eq!(text, run("quick_start"), "the same at every run");
+}
+
+#[test]
+fn own_step() {
+    let text = run("own_step");
+    let losses: Vec<f64> = text.lines().filter_map(|line| line.split("loss ").nth(1)?.parse().ok()).collect();
+    assert_eq!(losses.len(), 4, "{text}");
+    assert!(losses[3] < 0.2 * losses[0], "{text}");
+    assert!(text.ends_with(" % of the time\n"), "{text}");
+}
+
+#[test]
+#[cfg(feature = "candle")]
+fn train_cnn() {
+    let text = run("train_cnn");
+    let losses: Vec<f64> = text.lines().map(|line| line.split([' ', ',']).nth(3).unwrap().parse().unwrap()).collect();
+    assert_eq!(losses.len(), 8, "{text}");
+    assert!(losses[7] < 0.8 * losses[0], "{text}");
 }
 
 #[test]

@@ -52,7 +52,7 @@ impl Tensor {
             let len = shape.iter().product();
             let buffer = match self.storage {
                 Storage::Host(buffer) => buffer,
-                Storage::Cuda(_) => return self.to_host()?.into_candle(device),
+                Storage::Cuda(_) => return self.to_host()?.into_candle_through_host(device),
             };
             let (elements, start_bytes) = buffer.into_elements();
             match elements {
@@ -62,6 +62,8 @@ impl Tensor {
                 Elements::U8(vector) => adopt(vector),
             }
             .and_then(|vector| vector.narrow(0, start_bytes / element_bytes, len)?.reshape(&shape[..]))
+        } else if let Storage::Cuda(_) = self.storage {
+            return self.to_host()?.into_candle_through_host(device);
         } else {
             match self.dtype {
                 DType::F32 => candle_core::Tensor::from_slice(self.as_slice::<f32>()?, &shape[..], device),
@@ -90,7 +92,6 @@ mod cuda {
     //! Without a copy on a CUDA device.
     #![allow(unsafe_code)]
 
-    use super::failed;
     use crate::cuda::CudaBuffer;
     use crate::error::Result;
     use crate::tensor::DType;
@@ -121,7 +122,6 @@ mod cuda {
         // where the stream stands then; the stream has been made to wait for whatever wrote or read it before.
         let slice = unsafe { stream.upgrade_device_ptr::<T>(address, shape.iter().product()) };
         let storage = CudaStorage::wrap_cuda_slice(slice, device.clone());
-        Tensor::from_storage(Storage::Cuda(storage), &shape[..], BackpropOp::none(), false)
-            .map_err(|error| failed("Tensor::into_candle", &error))
+        Ok(Tensor::from_storage(Storage::Cuda(storage), &shape[..], BackpropOp::none(), false))
     }
 }

@@ -11,7 +11,7 @@ mod stated;
 use crate::error::Result;
 use crate::pipeline::Batch;
 #[cfg(feature = "candle")]
-pub use candle::{CandleStep, Model};
+pub use candle::{Architecture, CandleStep};
 #[cfg(feature = "candle")]
 pub use sgd::Sgd;
 pub use stated::{Pace, StatedStep, published, read_lengths};

@@ -1,6 +1,6 @@
 //! ResNet in candle, trainable: torchvision's ResNet-18 and ResNet-50 (v1.5), of any width.
 
-use super::Model;
+use super::Architecture;
 use crate::recipe::draw::{Domain, Draw};
 use candle_core::{Device, Result, Tensor, Var};
 use candle_nn::{BatchNorm, ModuleT};
@@ -18,7 +18,7 @@ pub(super) struct ResNet {
 impl ResNet {
     /// The model, and its weights to be trained, which are drawn from `seed`.
     pub(super) fn new(
-        model: Model,
+        model: Architecture,
         width: usize,
         classes: usize,
         seed: u64,
@@ -202,7 +202,8 @@ mod tests {
 
     #[test]
     fn models_are_torchvisions() {
-        for (model, classes, parameters) in [(Model::ResNet18, 1_000, 11_689_512), (Model::ResNet50, 1_000, 25_557_032)]
+        for (model, classes, parameters) in
+            [(Architecture::ResNet18, 1_000, 11_689_512), (Architecture::ResNet50, 1_000, 25_557_032)]
         {
             let (_, vars) = ResNet::new(model, 64, classes, 1, &Device::Cpu).unwrap();
             assert_eq!(vars.iter().map(|var| var.elem_count()).sum::<usize>(), parameters, "{model:?}");
@@ -213,7 +214,7 @@ mod tests {
     #[test]
     fn gradients_are_those_of_the_loss() {
         let images = (ramp(&[4, 3, 64, 64]).as_tensor() / 49_152.0).unwrap();
-        for model in [Model::ResNet18, Model::ResNet50] {
+        for model in [Architecture::ResNet18, Architecture::ResNet50] {
             let (network, vars) = ResNet::new(model, 4, 5, 1, &Device::Cpu).unwrap();
             let loss = || network.forward(&images).unwrap().sqr().unwrap().sum_all().unwrap();
             let gradients = loss().backward().unwrap();

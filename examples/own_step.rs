@@ -1,0 +1,38 @@
+//! A training step of one's own, measured: how much of an epoch does it spend in training, how much waiting?
+
+use std::time::{Duration, Instant};
+use warpfeed::experiment::step::{Outcome, Step};
+use warpfeed::{Batch, EncodedPictures, JpegOptions, Pipeline, Result, encode_jpeg, experiment::synth::picture};
+
+/// Learns the mean of all values that it sees.
+struct Mean(f64);
+
+impl Step for Mean {
+    fn name(&self) -> String {
+        "the mean of all values, on the CPU".to_owned()
+    }
+
+    fn train(&mut self, batch: Batch) -> Result<Outcome> {
+        let values = batch.images().as_slice::<f32>()?;
+        let mean = values.iter().map(|value| f64::from(*value)).sum::<f64>() / values.len() as f64;
+        let loss = Some((mean - self.0).powi(2));
+        self.0 += 0.5 * (mean - self.0);
+        Ok(Outcome { loss, accuracy: None })
+    }
+}
+
+fn main() -> Result<()> {
+    let jpeg = |i: u32| encode_jpeg(&picture(1, i.into(), i % 4, 4), &JpegOptions::default());
+    let pictures = (0..32).map(|i| Ok((jpeg(i)?, i % 4))).collect::<Result<Vec<_>>>()?;
+    let pipeline = Pipeline::builder(EncodedPictures::new(pictures)).batch_size(8).random_resized_crop(64).build()?;
+    let (mut step, start, mut training) = (Mean(0.0), Instant::now(), Duration::ZERO);
+    for batch in pipeline.epoch(0) {
+        let (batch, start) = (batch?, Instant::now());
+        let outcome = step.train(batch)?;
+        training += start.elapsed();
+        println!("{}: loss {:.4}", step.name(), outcome.loss.unwrap_or_default());
+    }
+    let share = training.as_secs_f64() / start.elapsed().as_secs_f64();
+    println!("in training {:.1} % of the time", 100.0 * share);
+    Ok(())
+}
