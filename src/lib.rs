@@ -122,9 +122,11 @@ pub use sampler::{Even, Order, Sampler, Shard};
 pub use sheet::{contact_sheet, write_png};
 #[cfg(feature = "parquet")]
 pub use source::ParquetFiles;
+#[cfg(feature = "cloud")]
+pub use source::StreamCache;
 pub use source::{
     EncodedPictures, IdxFile, ImageFolder, ListFile, MAX_ENCODED_BYTES, OpenOptions, RecordFormat, RecordOptions,
-    RecordShards, Source, SourceFormat, open,
+    RecordShards, RecordStream, Samples, Source, SourceFormat, Stream, StreamOptions, StreamSample, StreamStart, open,
 };
 pub use tensor::{DType, Element, Layout, Tensor};
 

@@ -9,6 +9,7 @@ mod open;
 mod parquet;
 pub(crate) mod records;
 mod spec;
+pub(crate) mod stream;
 mod window;
 
 pub use folder::ImageFolder;
@@ -19,6 +20,9 @@ pub use open::{OpenOptions, SourceFormat, open};
 #[cfg(feature = "parquet")]
 pub use parquet::ParquetFiles;
 pub use records::{RecordFormat, RecordOptions, RecordShards};
+#[cfg(feature = "cloud")]
+pub use stream::StreamCache;
+pub use stream::{RecordStream, Samples, Stream, StreamOptions, StreamSample, StreamStart};
 
 use crate::error::{Error, Result};
 use sha2::{Digest, Sha256};
@@ -107,6 +111,12 @@ pub trait Source: Send + Sync {
     fn fingerprint(&self) -> u64 {
         fingerprint(self)
     }
+
+    /// The stream that gives the samples, where they can only be had one after the other: [`read`](Self::read) is not
+    /// called then, and [`len`](Self::len) is [`u64::MAX`].
+    fn stream(&self) -> Option<Arc<dyn Stream>> {
+        None
+    }
 }
 
 /// Samples that a fingerprint looks at: names of 10 million are not all made.
@@ -158,6 +168,9 @@ macro_rules! forward {
             }
             fn fingerprint(&self) -> u64 {
                 (**self).fingerprint()
+            }
+            fn stream(&self) -> Option<Arc<dyn Stream>> {
+                (**self).stream()
             }
         }
     )*};

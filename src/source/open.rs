@@ -1,6 +1,13 @@
 //! From the name of a source to the source.
 
-use super::{IdxFile, ImageFolder, ListFile, RecordFormat, RecordOptions, RecordShards, Source, spec};
+#[cfg(feature = "cloud")]
+use super::stream::Shards;
+#[cfg(feature = "cloud")]
+use super::stream::cloud::{Remote, StreamCache};
+use super::{
+    IdxFile, ImageFolder, ListFile, RecordFormat, RecordOptions, RecordShards, RecordStream, Source, StreamOptions,
+    spec,
+};
 use crate::error::{Error, Result};
 use crate::pack::Manifest;
 use std::fs;
@@ -92,6 +99,12 @@ pub struct OpenOptions {
     pub format: Option<SourceFormat>,
     /// How shards are read.
     pub records: RecordOptions,
+    /// Reads shards from front to back as [`RecordStream`]s, with a window of so many samples to shuffle in. What has no
+    /// random access is read so anyhow, with a window of 1,000 where this says nothing.
+    pub window: Option<usize>,
+    /// Where what was fetched from far away is kept; nowhere if not given.
+    #[cfg(feature = "cloud")]
+    pub cache: Option<StreamCache>,
 }
 
 impl OpenOptions {
@@ -101,6 +114,12 @@ impl OpenOptions {
     /// Those of [`open`].
     pub fn open(&self, spec: impl AsRef<Path>) -> Result<Box<dyn Source>> {
         let spec = spec.as_ref();
+        if spec == Path::new("-") {
+            return Ok(Box::new(RecordStream::standard_input(self.stream_format(None)?, self.stream_options())?));
+        }
+        if let Some(url) = spec.to_str().filter(|spec| spec.contains("://")) {
+            return self.open_url(url);
+        }
         let mut files = spec::files(spec)?;
         let one = files.len() == 1;
         if one && self.format != Some(SourceFormat::Folder) {
@@ -116,6 +135,10 @@ impl OpenOptions {
             Some(format) => format,
             None => common_format(&files)?,
         };
+        if self.window.is_some() || files.iter().any(|path| is_pipe(path)) {
+            let format = self.stream_format(Some(format))?;
+            return Ok(Box::new(RecordStream::open(format, files, self.stream_options())?));
+        }
         let records = |format| -> Result<Box<dyn Source>> {
             let source = RecordShards::open(format, &files, &self.records)?;
             Ok(Box::new(source.with_classes(classes_of(&files))))
@@ -137,6 +160,71 @@ impl OpenOptions {
             SourceFormat::Idx => Ok(Box::new(IdxFile::open(&files[0])?)),
         }
     }
+
+    /// The format of a stream, which was given or `told` by its name.
+    fn stream_format(&self, told: Option<SourceFormat>) -> Result<RecordFormat> {
+        match self.format.or(told) {
+            Some(SourceFormat::WebDataset) => Ok(RecordFormat::WebDataset),
+            Some(SourceFormat::RecordIo) => Ok(RecordFormat::RecordIo),
+            Some(SourceFormat::TfRecord) => Ok(RecordFormat::TfRecord),
+            other => {
+                let name =
+                    |format| SourceFormat::NAMES.iter().find(|(_, other)| *other == format).map(|(name, _)| *name);
+                let got = other.and_then(name).unwrap_or("a stream whose name does not tell it");
+                Err(Error::parameter("open", "format", "webdataset, recordio or tfrecord for a stream", got))
+            }
+        }
+    }
+
+    fn stream_options(&self) -> StreamOptions {
+        let usual = StreamOptions::default();
+        StreamOptions { records: self.records.clone(), window: self.window.unwrap_or(usual.window) }
+    }
+
+    #[cfg(feature = "cloud")]
+    fn open_url(&self, url: &str) -> Result<Box<dyn Source>> {
+        let by_name = |name: &str| SourceFormat::by_name(Path::new(name));
+        let (folder, pattern) = url.rsplit_once('/').unwrap_or((url, ""));
+        // A folder means all shards in it.
+        let pattern = if pattern.is_empty() { "*" } else { pattern };
+        let remote = if pattern.contains(['*', '?', '[']) {
+            let wrong = |error: glob::PatternError| refuse("a pattern of *, ? and [a-z]", format!("{url}: {error}"));
+            let pattern = glob::Pattern::new(pattern).map_err(wrong)?;
+            let fits = |name: &str| pattern.matches(name) && (self.format.is_some() || by_name(name).is_some());
+            Remote::list(folder, fits, self.cache.clone())?
+        } else {
+            Remote::new(spec::expand(url)?, self.cache.clone())?
+        };
+        if remote.count() == 0 {
+            return Err(refuse("a pattern that some shard's name fits", url));
+        }
+        let names: Vec<PathBuf> = (0..remote.count()).map(|shard| remote.name(shard).into()).collect();
+        let told = if self.format.is_none() { Some(common_format(&names)?) } else { None };
+        let (format, options) = (self.stream_format(told)?, self.stream_options());
+        Ok(Box::new(RecordStream::new(format, Box::new(remote), options)?))
+    }
+
+    #[cfg(not(feature = "cloud"))]
+    fn open_url(&self, url: &str) -> Result<Box<dyn Source>> {
+        Err(Error::Unsupported {
+            feature: format!("reading {url} by this build"),
+            remedy: "build warpfeed with the feature cloud (cargo install warpfeed --features cloud)".to_owned(),
+        })
+    }
+}
+
+/// Whether a file can only be read from front to back.
+fn is_pipe(path: &Path) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt;
+        fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo())
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = path;
+        false
+    }
 }
 
 /// Opens the source that `spec` names:
@@ -146,7 +234,9 @@ impl OpenOptions {
 /// - files that end in `.tar`, `.rec`, `.tfrecord`, `.tfrecords` or `-00000-of-00008` as [`RecordShards`];
 /// - files that end in `.parquet`, with the feature `parquet`;
 /// - a file that has `idx3-ubyte` or `idx4-ubyte` in its name as [`IdxFile`];
-/// - any other file as [`ListFile`].
+/// - any other file as [`ListFile`];
+/// - pipes, and `-` for standard input, as [`RecordStream`]; with the feature `cloud` so are shards at `http://`,
+///   `https://`, `s3://`, `gs://` and `az://`, or all of a folder there that can be listed.
 ///
 /// Shards may be named by a pattern: `train-{000000..000146}.tar`, `{train,extra}-*.tar`, `part-?[0-4].rec`.
 /// [`OpenOptions`] has more.

@@ -23,9 +23,12 @@ pub struct FieldArgs {
 
 impl FieldArgs {
     pub fn open(&self, spec: &Path, format: Option<SourceFormat>) -> Result<Box<dyn Source>> {
+        OpenOptions { format, records: self.records(), ..OpenOptions::default() }.open(spec)
+    }
+
+    fn records(&self) -> RecordOptions {
         let (picture, label) = (self.picture_field.clone(), self.label_field.clone());
-        let records = RecordOptions { picture, label, ..RecordOptions::default() };
-        OpenOptions { format, records }.open(spec)
+        RecordOptions { picture, label, ..RecordOptions::default() }
     }
 }
 
@@ -41,10 +44,38 @@ pub struct SourceArgs {
     format: Option<SourceFormat>,
     #[command(flatten)]
     fields: FieldArgs,
+    /// Read shards from front to back and shuffle in a window of W pictures; pipes, standard input (-) and shards far
+    /// away are read so anyhow [there 1000 if not given]
+    #[arg(long, value_name = "W")]
+    window: Option<usize>,
+    /// Keep what was fetched from far away in this folder.
+    #[cfg(feature = "cloud")]
+    #[arg(long, value_name = "FOLDER", requires = "cache_size")]
+    cache: Option<PathBuf>,
+    /// How much of it, in megabytes.
+    #[cfg(feature = "cloud")]
+    #[arg(long, value_name = "MB", requires = "cache")]
+    cache_size: Option<u64>,
 }
 
 impl SourceArgs {
     pub fn open(&self) -> Result<Box<dyn Source>> {
-        self.fields.open(&self.spec, self.format)
+        let options = OpenOptions {
+            format: self.format,
+            records: self.fields.records(),
+            window: self.window,
+            #[cfg(feature = "cloud")]
+            cache: self
+                .cache
+                .clone()
+                .zip(self.cache_size)
+                .map(|(folder, size)| warpfeed::StreamCache { folder, size_bytes: size.saturating_mul(1_000_000) }),
+        };
+        options.open(&self.spec)
+    }
+
+    /// What reports call it.
+    pub fn name(&self) -> String {
+        self.spec.display().to_string()
     }
 }
