@@ -494,7 +494,8 @@ fn sorted_names(found: &[(Found, u64)]) -> Vec<String> {
 /// Scans all shards, or takes their indices, on all processors. With each, the shard's length in bytes.
 fn scan_all(format: RecordFormat, shards: &[PathBuf], options: &RecordOptions) -> Result<Vec<(Found, u64)>> {
     let next = AtomicUsize::new(0);
-    let results: Vec<Mutex<Option<Result<(Found, u64)>>>> = shards.iter().map(|_| Mutex::default()).collect();
+    type Scanned = Option<Result<(Found, u64)>>;
+    let results: Vec<Mutex<Scanned>> = shards.iter().map(|_| Mutex::default()).collect();
     let work = || loop {
         let i = next.fetch_add(1, Ordering::Relaxed);
         let Some(path) = shards.get(i) else { break };
