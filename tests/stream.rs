@@ -13,7 +13,7 @@ use warpfeed::{
 
 /// Pictures that fill three shards of 1 MB.
 fn pictures() -> EncodedPictures {
-    EncodedPictures::new((0..50).map(|i| (common::jpeg(200 + i as u32, 160, i), i as u32 % 7)))
+    EncodedPictures::new((0..50).map(|i| (common::jpeg(310 + i as u32, 230, i), i as u32 % 7)))
 }
 
 fn packed(format: RecordFormat) -> (tempfile::TempDir, PathBuf) {

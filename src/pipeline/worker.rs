@@ -157,7 +157,7 @@ fn on_gpu(
     place: usize,
     later: bool,
 ) -> Result<()> {
-    let (inner, counters) = (&shared.inner, &shared.counters);
+    let counters = &shared.counters;
     let start = Instant::now();
     let encoded = gpu.read(&shared.source, index)?;
     counters.add_read(encoded.bytes().len(), start.elapsed());
