@@ -114,11 +114,10 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // A context that has failed gives nothing back; there is nothing to do about it here.
-        if bind(&self.context).is_ok() {
-            // SAFETY: the stream is alive and its owner is gone; work that is queued on it goes on to its end.
-            let _ = unsafe { result::stream::destroy(self.raw) };
-        }
+        // A context that has failed may refuse; there is nothing to do about it here, nor in the drops below.
+        let _ = bind(&self.context);
+        // SAFETY: the stream is alive and its owner is gone; work that is queued on it goes on to its end.
+        let _ = unsafe { result::stream::destroy(self.raw) };
     }
 }
 
@@ -202,10 +201,9 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        if bind(&self.context).is_ok() {
-            // SAFETY: the event is alive and its owner is gone.
-            let _ = unsafe { result::event::destroy(self.raw) };
-        }
+        let _ = bind(&self.context);
+        // SAFETY: the event is alive and its owner is gone.
+        let _ = unsafe { result::event::destroy(self.raw) };
     }
 }
 
@@ -229,6 +227,36 @@ impl DeviceMemory {
         Ok(Self { address, len_bytes, context: Arc::clone(context) })
     }
 
+    /// The same in the order of `stream`: for work that is queued there, or waits for it. Where the device can, it comes
+    /// from its default pool, which then keeps what is given back, so that this costs little.
+    pub(crate) fn queued(stream: &Stream, len_bytes: usize) -> Result<Self> {
+        let context = &stream.context;
+        if !context.has_async_alloc() {
+            return Self::new(context, len_bytes);
+        }
+        bind(context)?;
+        // SAFETY: the device is the context's; the threshold is a 64-bit number.
+        unsafe {
+            let pool = check("cuDeviceGetDefaultMemPool", result::device::get_default_mem_pool(context.cu_device()))?;
+            let mut threshold_bytes = u64::MAX;
+            let threshold = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
+            let value = (&raw mut threshold_bytes).cast::<c_void>();
+            check("cuMemPoolSetAttribute", result::mem_pool::set_attribute(pool, threshold, value))?;
+        }
+        // SAFETY: what it holds is written before it is read.
+        let address = check("cuMemAllocAsync", unsafe { result::malloc_async(stream.raw, len_bytes.max(1)) })?;
+        Ok(Self { address, len_bytes, context: Arc::clone(context) })
+    }
+
+    /// Gives the memory to somebody who frees it.
+    #[cfg(feature = "candle-cuda")]
+    pub(crate) fn leak(self) -> u64 {
+        let mut this = std::mem::ManuallyDrop::new(self);
+        // SAFETY: the context is dropped once: `this` is never used again.
+        unsafe { std::ptr::drop_in_place(&raw mut this.context) };
+        this.address
+    }
+
     pub(crate) fn address(&self) -> u64 {
         self.address
     }
@@ -240,10 +268,9 @@ impl DeviceMemory {
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
-        if bind(&self.context).is_ok() {
-            // SAFETY: it was allocated by `new` and is freed once.
-            let _ = unsafe { result::free_sync(self.address) };
-        }
+        let _ = bind(&self.context);
+        // SAFETY: it was allocated by `new` and is freed once.
+        let _ = unsafe { result::free_sync(self.address) };
     }
 }
 
@@ -288,10 +315,9 @@ impl PinnedMemory {
 
 impl Drop for PinnedMemory {
     fn drop(&mut self) {
-        if bind(&self.context).is_ok() {
-            // SAFETY: it was allocated by `new` and is freed once.
-            let _ = unsafe { result::free_host(self.start.as_ptr().cast::<c_void>()) };
-        }
+        let _ = bind(&self.context);
+        // SAFETY: it was allocated by `new` and is freed once.
+        let _ = unsafe { result::free_host(self.start.as_ptr().cast::<c_void>()) };
     }
 }
 
@@ -339,10 +365,9 @@ impl Module {
 
 impl Drop for Module {
     fn drop(&mut self) {
-        if bind(&self.context).is_ok() {
-            // SAFETY: the module is alive and its owner is gone, the streams that ran its kernels with it.
-            let _ = unsafe { result::module::unload(self.raw) };
-        }
+        let _ = bind(&self.context);
+        // SAFETY: the module is alive and its owner is gone, the streams that ran its kernels with it.
+        let _ = unsafe { result::module::unload(self.raw) };
     }
 }
 

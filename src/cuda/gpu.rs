@@ -12,7 +12,7 @@ use super::flight::{Flight, Prepared};
 use super::image;
 use super::kernel::{self, Call, Kernels};
 use super::lower::{self, Form, Image, Lowering, packed_bytes};
-use super::nvjpeg::{Encoded, EngineJob, HybridDecoder, Nvjpeg};
+use super::nvjpeg::{Encoded, EngineJob, HybridDecoder, Nvjpeg, Queued};
 use super::output::{Buffer, CudaBuffer, Pool};
 use super::route::{Route, Router};
 use crate::cpu::executor::{Executor, Job};
@@ -376,7 +376,7 @@ impl Gpu {
             let destination = flight.arena.scratch(packed_bytes(size))?;
             let start = Instant::now();
             match hybrid.decode(encoded, destination, size) {
-                Ok((event, buffer)) => {
+                Ok(Queued { event, buffer }) => {
                     self.router.measured(Route::Hybrid, len_bytes, start.elapsed());
                     worker.decoded.hybrid += 1;
                     buffer.into_iter().for_each(|buffer| self.give_buffer(buffer));
@@ -384,7 +384,7 @@ impl Gpu {
                     return Ok((whole(destination), None));
                 }
                 // Whatever nvJPEG has against it, the CPU says whether the picture is bad.
-                Err((_, back)) => encoded = back,
+                Err(back) => encoded = back,
             }
         }
         let start = Instant::now();
@@ -517,7 +517,7 @@ impl Gpu {
         labels: &[u32],
         padding: usize,
     ) -> Result<CudaBuffer> {
-        let buffer = match self.outputs.take() {
+        let buffer = match self.outputs.take(&self.compute) {
             Ok(buffer) => buffer,
             Err(error) => {
                 self.abandon(flight);

@@ -2,7 +2,6 @@
 #![allow(unsafe_code)]
 
 use super::driver::{self, Context, Event, Stream};
-use super::lower::packed_bytes;
 use crate::device::DecodePath;
 use crate::error::{Error, Result};
 use crate::picture::Size;
@@ -14,7 +13,7 @@ use nvjpeg_sys::{
 use std::sync::Arc;
 
 /// Pictures that a worker has under way on the device while it works on the next one's Huffman codes.
-const RING: usize = 3;
+pub(super) const RING: usize = 3;
 
 /// Encoded bytes that stay where they are until the device has read them.
 pub(crate) struct Encoded {
@@ -232,8 +231,8 @@ impl HybridDecoder {
         Ok(info.width_px == size.width && info.height_px == size.height)
     }
 
-    /// Decodes a picture to device memory: its Huffman codes now, the rest queued. What the batch has to wait for, and
-    /// a buffer that is no longer needed. With an error the bytes come back, for another decoder.
+    /// Decodes a picture to device memory: its Huffman codes now, the rest queued. If nvJPEG cannot, for whatever reason,
+    /// the bytes come back, for another decoder.
     ///
     /// `destination` has room for the whole picture and is in no use by work that the host has not waited for.
     pub(super) fn decode(
@@ -241,30 +240,28 @@ impl HybridDecoder {
         encoded: Encoded,
         destination: u64,
         size: Size,
-    ) -> std::result::Result<(Arc<Event>, Option<Vec<u8>>), (Error, Encoded)> {
+    ) -> std::result::Result<Queued, Encoded> {
         let at = self.next;
         self.next = (at + 1) % RING;
         let mut slot = match self.slots[at].take() {
             Some(slot) => slot,
             None => match Slot::new(&self.context, &self.handle, &self.decoder) {
                 Ok(slot) => slot,
-                Err(error) => return Err((error, encoded)),
+                Err(_) => return Err(encoded),
             },
         };
         // As a rule it is done; if not, the device is behind, and there is nothing better to do than to wait for it.
-        if !slot.done.is_done()
-            && let Err(error) = slot.done.synchronize()
-        {
-            return Err((error, encoded));
+        if !slot.done.is_done() && slot.done.synchronize().is_err() {
+            return Err(encoded);
         }
-        let free = slot.encoded.take().map(Encoded::into_buffer);
+        let buffer = slot.encoded.take().map(Encoded::into_buffer);
         match self.queue(&mut slot, &encoded, destination, size) {
             Ok(()) => {
                 slot.encoded = Some(encoded);
                 self.slots[at] = Some(slot);
-                Ok((Arc::clone(&self.queued), free))
+                Ok(Queued { event: Arc::clone(&self.queued), buffer })
             }
-            Err(Failure { error, queued }) => {
+            Err(Failure { queued, .. }) => {
                 // What is queued of it may still read the slot's memory, or be half done: the slot ends with it. Where
                 // waiting fails, the context has, and its work with it.
                 if queued {
@@ -272,32 +269,30 @@ impl HybridDecoder {
                 } else {
                     self.slots[at] = Some(slot);
                 }
-                Err((error, encoded))
+                Err(encoded)
             }
         }
     }
 
     fn queue(&self, slot: &mut Slot, encoded: &Encoded, destination: u64, size: Size) -> Result<(), Failure> {
-        let host = |error: nvjpeg_sys::Error| Failure { error: error.into(), queued: false };
-        let device = |error: Error| Failure { error, queued: true };
+        let host = |_| Failure { queued: false };
+        let device = |_| Failure { queued: true };
         let jpeg = slot.parser.parse(encoded.bytes()).map_err(host)?;
         let info = jpeg.info().map_err(host)?;
         if (info.width_px, info.height_px) != (size.width, size.height) {
-            let error = Error::decode("JPEG", "nvJPEG reads another size from the header");
-            return Err(Failure { error, queued: false });
+            return Err(Failure { queued: false });
         }
         slot.state.decode_host(&slot.params, &jpeg).map_err(host)?;
-        debug_assert!(packed_bytes(size) > 0);
         let image = Image::interleaved(destination as *mut u8, 3 * size.width as usize);
         let stream = self.stream.raw().cast();
         // SAFETY: the host phase of this picture has just succeeded. Buffers, parameters and bytes stay in the slot,
         // which is not used again before its event has passed. The destination is as large as the picture, and idle.
         unsafe {
-            slot.state.transfer_to_device(&jpeg, stream).map_err(|error| device(error.into()))?;
-            slot.state.decode_device(&image, stream).map_err(|error| device(error.into()))?;
+            slot.state.transfer_to_device(&jpeg, stream).map_err(device)?;
+            slot.state.decode_device(&image, stream).map_err(device)?;
         }
-        slot.done.record(&self.stream).map_err(device)?;
-        self.queued.record(&self.stream).map_err(device)
+        let recorded = slot.done.record(&self.stream).and_then(|()| self.queued.record(&self.stream));
+        recorded.map_err(|_| Failure { queued: true })
     }
 
     /// Waits for all that was queued.
@@ -306,9 +301,16 @@ impl HybridDecoder {
     }
 }
 
-/// Why a picture was not decoded, and whether any of it has been queued.
+/// A picture that nvJPEG will decode.
+pub(super) struct Queued {
+    /// What the batch has to wait for.
+    pub(super) event: Arc<Event>,
+    /// Of an earlier picture, no longer needed.
+    pub(super) buffer: Option<Vec<u8>>,
+}
+
+/// A picture was not decoded; whether any of it has been queued.
 struct Failure {
-    error: Error,
     queued: bool,
 }
 

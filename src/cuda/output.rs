@@ -74,12 +74,12 @@ impl Pool {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A buffer; its users may not be done with it yet.
-    pub(super) fn take(&self) -> Result<Buffer> {
+    /// A buffer for work that is queued on `stream`; its users may not be done with it yet.
+    pub(super) fn take(&self, stream: &Stream) -> Result<Buffer> {
         if let Some(buffer) = self.lock().pop() {
             return Ok(buffer);
         }
-        let memory = DeviceMemory::new(&self.context, self.buffer_bytes)?;
+        let memory = DeviceMemory::queued(stream, self.buffer_bytes)?;
         Ok(Buffer { memory, ready: Event::new(&self.context)?, users: Vec::new() })
     }
 
@@ -229,6 +229,25 @@ impl CudaBuffer {
         self.pool.reader.wait(&buffer.ready)?;
         // SAFETY: the buffer is longer than `to`; what writes it is the batch, which the stream waits for.
         unsafe { driver::download(to, buffer.address(), &self.pool.reader) }
+    }
+
+    /// Gives the memory, which begins with the batch's pictures, to the owner of `stream`, who frees it there.
+    #[cfg(feature = "candle-cuda")]
+    pub(crate) fn give_away(mut self, stream: &Arc<CudaStream>) -> Result<u64> {
+        self.on_stream(stream)?;
+        let users = std::mem::take(self.users.get_mut().unwrap_or_else(PoisonError::into_inner));
+        for user in users {
+            let event = Event::new(&self.pool.context)?;
+            // SAFETY: both streams are alive: kept so, or by the contract of `on_raw_stream`.
+            unsafe {
+                event.record_raw(user.raw())?;
+                driver::wait(stream.cu_stream(), &event)?;
+            }
+        }
+        match self.buffer.take() {
+            Some(buffer) => Ok(buffer.memory.leak()),
+            None => self.buffer().map(Buffer::address),
+        }
     }
 
     /// The address for a consumer that will not be heard of again: the batch is complete for the streams that were made

@@ -111,7 +111,7 @@ impl Balance {
             }
         }
         self.host = self.host.wrapping_add(1);
-        let explore = self.host % EXPLORE == 0;
+        let explore = self.host.is_multiple_of(EXPLORE);
         match (self.cpu_ns, self.hybrid_ns) {
             (_, None) => Route::Hybrid,
             (None, _) => Route::Cpu,

@@ -114,7 +114,7 @@ impl<'a> Run<'a> {
         };
         let mut asked = begin;
         let mut epoch = pipeline.epoch(number);
-        while let Some(batch) = epoch.next() {
+        for batch in epoch.by_ref() {
             let batch = batch?;
             let there = Instant::now();
             let pictures = (batch.len() - batch.padding()) as u64;

@@ -136,12 +136,14 @@ fn answer(batch_size: usize, cases: &[Case]) -> Option<String> {
         cases.iter().filter(move |case| case.batch_size == batch_size).filter_map(|c| Some((c.workers, c.seconds()?)))
     };
     let (best, seconds) = ran().min_by(|a, b| a.1.total_cmp(&b.1))?;
-    let without = ran().find(|(workers, _)| *workers == 0);
-    let against = without.map_or_else(String::new, |(_, own)| {
-        format!("; {:.2} times as fast as without workers ({own:.2} s)", own / seconds)
+    if best == 0 {
+        return Some(format!("Batches of {batch_size}: workers gain nothing, {seconds:.3} s per epoch without them."));
+    }
+    let without = ran().find(|(workers, _)| *workers == 0).map_or_else(String::new, |(_, own)| {
+        format!("; {:.2} times as fast as without workers ({own:.3} s)", own / seconds)
     });
     let workers = if best == 1 { "worker" } else { "workers" };
-    Some(format!("Batches of {batch_size}: fastest with {best} {workers}, {seconds:.2} s per epoch{against}."))
+    Some(format!("Batches of {batch_size}: fastest with {best} {workers}, {seconds:.3} s per epoch{without}."))
 }
 
 /// Seconds per epoch, a row a number of workers.

@@ -129,7 +129,10 @@ struct Filling {
 /// What became of one position of a batch.
 pub(super) enum Slot {
     Pending,
-    Done { index: u64, label: u32 },
+    Done {
+        index: u64,
+        label: u32,
+    },
     Skipped,
     /// The stream has ended before it.
     Ended,
@@ -446,7 +449,7 @@ impl Shared {
         let mut store = match store {
             Some(Store::Host(slots)) => Filled::Host(slots.into_buffer()),
             Some(Store::Cuda(takeoff)) => match Arc::into_inner(takeoff).and_then(OnceLock::into_inner) {
-                Some(Ok(flight)) => Filled::Cuda(flight),
+                Some(Ok(flight)) => Filled::Cuda(Box::new(flight)),
                 // Its error is every sample's; or no sample got so far.
                 Some(Err(_)) | None => Filled::Nothing,
             },
@@ -498,7 +501,7 @@ impl Shared {
                 compact(buffer.as_bytes_mut(), inner.slot_bytes(), &places, repeated);
                 Storage::Host(buffer)
             }
-            (Filled::Cuda(flight), Some(gpu)) => Storage::Cuda(gpu.submit(flight, &places, &labels, repeated)?),
+            (Filled::Cuda(flight), Some(gpu)) => Storage::Cuda(gpu.submit(*flight, &places, &labels, repeated)?),
             _ => return Err(Error::Device { call: "make a batch".into(), message: "it has no memory".into() }),
         };
         let padding = labels.len() - pictures;
@@ -530,13 +533,13 @@ impl Shared {
         if let Some(Store::Cuda(takeoff)) = store
             && let Some(Ok(flight)) = Arc::into_inner(takeoff).and_then(OnceLock::into_inner)
         {
-            self.give_up_filled(Filled::Cuda(flight));
+            self.give_up_filled(Filled::Cuda(Box::new(flight)));
         }
     }
 
     fn give_up_filled(&self, filled: Filled) {
         if let (Filled::Cuda(flight), Some(gpu)) = (filled, &self.inner.gpu) {
-            gpu.abandon(flight);
+            gpu.abandon(*flight);
         }
     }
 
@@ -568,7 +571,7 @@ impl Shared {
 /// All samples of a batch, each in its place.
 enum Filled {
     Host(HostBuffer),
-    Cuda(Flight),
+    Cuda(Box<Flight>),
     Nothing,
 }
 

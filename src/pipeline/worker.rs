@@ -16,6 +16,7 @@ use std::time::Instant;
 const SUBSTITUTES: u32 = 16;
 
 /// One thread's decoder and memory.
+#[allow(clippy::large_enum_variant, reason = "there is one a thread, and it stays where it is")]
 pub(super) enum Worker {
     /// Runs recipes itself.
     Cpu { executor: Result<Executor>, read_buffer: Vec<u8> },

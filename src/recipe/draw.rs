@@ -23,6 +23,9 @@ pub(crate) enum Domain {
     Recipe,
     /// Synthetic pictures.
     Synth,
+    /// A network's first weights.
+    #[cfg(feature = "candle")]
+    Weights,
     /// The order of a stream's shards.
     Shards,
     /// Which sample leaves a stream's window.
@@ -36,6 +39,8 @@ impl Domain {
             Self::Substitute => b"substitu",
             Self::Recipe => b"recipe\0\0",
             Self::Synth => b"synth\0\0\0",
+            #[cfg(feature = "candle")]
+            Self::Weights => b"weights\0",
             Self::Shards => b"shards\0\0",
             Self::Window => b"window\0\0",
         }

@@ -5,6 +5,8 @@ mod idx;
 mod list;
 mod memory;
 mod open;
+#[cfg(feature = "parquet")]
+mod parquet;
 pub(crate) mod records;
 mod spec;
 pub(crate) mod stream;
@@ -15,6 +17,8 @@ pub use idx::IdxFile;
 pub use list::ListFile;
 pub use memory::EncodedPictures;
 pub use open::{OpenOptions, SourceFormat, open};
+#[cfg(feature = "parquet")]
+pub use parquet::ParquetFiles;
 pub use records::{RecordFormat, RecordOptions, RecordShards};
 #[cfg(feature = "cloud")]
 pub use stream::StreamCache;

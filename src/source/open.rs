@@ -4,7 +4,10 @@
 use super::stream::Shards;
 #[cfg(feature = "cloud")]
 use super::stream::cloud::{Remote, StreamCache};
-use super::{IdxFile, ImageFolder, ListFile, RecordFormat, RecordOptions, RecordShards, RecordStream, Source, StreamOptions, spec};
+use super::{
+    IdxFile, ImageFolder, ListFile, RecordFormat, RecordOptions, RecordShards, RecordStream, Source, StreamOptions,
+    spec,
+};
 use crate::error::{Error, Result};
 use crate::pack::Manifest;
 use std::fs;
@@ -27,16 +30,19 @@ pub enum SourceFormat {
     TfRecord,
     /// An IDX file of raw pictures: [`IdxFile`].
     Idx,
+    /// Parquet files, with the feature `parquet`.
+    Parquet,
 }
 
 impl SourceFormat {
-    const NAMES: [(&str, Self); 6] = [
+    const NAMES: [(&str, Self); 7] = [
         ("folder", Self::Folder),
         ("list", Self::List),
         ("webdataset", Self::WebDataset),
         ("recordio", Self::RecordIo),
         ("tfrecord", Self::TfRecord),
         ("idx", Self::Idx),
+        ("parquet", Self::Parquet),
     ];
 
     /// What a file's name tells; `None` if it tells nothing.
@@ -45,6 +51,7 @@ impl SourceFormat {
         let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
         match ending {
             "tar" => Some(Self::WebDataset),
+            "parquet" => Some(Self::Parquet),
             "rec" => Some(Self::RecordIo),
             "tfrecord" | "tfrecords" => Some(Self::TfRecord),
             _ if name.contains("idx3-ubyte") || name.contains("idx4-ubyte") => Some(Self::Idx),
@@ -57,7 +64,7 @@ impl SourceFormat {
 impl FromStr for SourceFormat {
     type Err = Error;
 
-    /// Reads `folder`, `list`, `webdataset`, `recordio`, `tfrecord` or `idx`.
+    /// Reads `folder`, `list`, `webdataset`, `recordio`, `tfrecord`, `idx` or `parquet`.
     fn from_str(text: &str) -> Result<Self> {
         let found = Self::NAMES.iter().find(|(name, _)| *name == text);
         let names = || Self::NAMES.map(|(name, _)| name).join(", ");
@@ -140,6 +147,13 @@ impl OpenOptions {
             SourceFormat::WebDataset => records(RecordFormat::WebDataset),
             SourceFormat::RecordIo => records(RecordFormat::RecordIo),
             SourceFormat::TfRecord => records(RecordFormat::TfRecord),
+            #[cfg(feature = "parquet")]
+            SourceFormat::Parquet => Ok(Box::new(super::ParquetFiles::open(&files, &self.records)?)),
+            #[cfg(not(feature = "parquet"))]
+            SourceFormat::Parquet => Err(Error::Unsupported {
+                feature: "reading Parquet files in this build".to_owned(),
+                remedy: "build with the feature `parquet`".to_owned(),
+            }),
             _ if !one => Err(refuse("one folder, list or IDX file, or shards of one format", spec.display())),
             SourceFormat::Folder => Ok(Box::new(ImageFolder::open(&files[0])?)),
             SourceFormat::List => Ok(Box::new(ListFile::open(&files[0])?)),
@@ -154,7 +168,8 @@ impl OpenOptions {
             Some(SourceFormat::RecordIo) => Ok(RecordFormat::RecordIo),
             Some(SourceFormat::TfRecord) => Ok(RecordFormat::TfRecord),
             other => {
-                let name = |format| SourceFormat::NAMES.iter().find(|(_, other)| *other == format).map(|(name, _)| *name);
+                let name =
+                    |format| SourceFormat::NAMES.iter().find(|(_, other)| *other == format).map(|(name, _)| *name);
                 let got = other.and_then(name).unwrap_or("a stream whose name does not tell it");
                 Err(Error::parameter("open", "format", "webdataset, recordio or tfrecord for a stream", got))
             }
@@ -217,6 +232,7 @@ fn is_pipe(path: &Path) -> bool {
 /// - a folder: of class folders as [`ImageFolder`]; one that holds no folders but shards of one format as these shards,
 ///   sorted by name; one that `warpfeed pack` has not finished is refused;
 /// - files that end in `.tar`, `.rec`, `.tfrecord`, `.tfrecords` or `-00000-of-00008` as [`RecordShards`];
+/// - files that end in `.parquet`, with the feature `parquet`;
 /// - a file that has `idx3-ubyte` or `idx4-ubyte` in its name as [`IdxFile`];
 /// - any other file as [`ListFile`];
 /// - pipes, and `-` for standard input, as [`RecordStream`]; with the feature `cloud` so are shards at `http://`,

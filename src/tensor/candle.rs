@@ -11,12 +11,16 @@ impl Tensor {
     ///
     /// To candle's CPU nothing is copied: the vector that the pipeline filled becomes the candle tensor's storage. So it
     /// does not come back to the pipeline, which makes a new one for a later batch. A copy would cost the same page
-    /// faults, as its destination is a new vector too, and the copying. To another device the elements are copied once,
-    /// and the memory goes back to the pipeline.
+    /// faults, as its destination is a new vector too, and the copying.
+    ///
+    /// Nor is anything copied from a CUDA device to candle's tensor on the same one, with feature `candle-cuda`: the
+    /// batch's memory becomes the candle tensor's, and the pipeline takes other memory from the device's pool.
+    ///
+    /// Between devices the elements are copied, through host memory, and the batch's memory goes back to the pipeline.
     ///
     /// # Synchronization
     /// The tensor given may be used, and its memory be filled again, as soon as this returns: a copy is ordered before
-    /// candle's later work on `device`.
+    /// candle's later work on `device`. Without a copy candle's stream is made to wait for the batch.
     ///
     /// # Errors
     /// [`Error::Device`] if candle cannot copy it to `device`.
@@ -30,6 +34,19 @@ impl Tensor {
     /// # Ok::<(), Error>(())
     /// ```
     pub fn into_candle(self, device: &Device) -> Result<candle_core::Tensor> {
+        #[cfg(feature = "candle-cuda")]
+        let this = match (self.storage, device) {
+            (Storage::Cuda(buffer), Device::Cuda(candle)) if cuda::is_same(&buffer, candle) => {
+                return cuda::adopt(buffer, self.shape, self.dtype, candle);
+            }
+            (storage, _) => Self { storage, ..self },
+        };
+        #[cfg(not(feature = "candle-cuda"))]
+        let this = self;
+        this.into_candle_through_host(device)
+    }
+
+    fn into_candle_through_host(self, device: &Device) -> Result<candle_core::Tensor> {
         let (shape, element_bytes) = (self.shape, self.dtype.size_bytes());
         let tensor = if device.is_cpu() {
             let len = shape.iter().product();
@@ -66,4 +83,45 @@ fn adopt<T: WithDType>(vector: Vec<T>) -> candle_core::Result<candle_core::Tenso
 /// What candle says of a failed call.
 pub(crate) fn failed(call: &str, error: &candle_core::Error) -> Error {
     Error::Device { call: call.to_owned(), message: error.to_string() }
+}
+
+#[cfg(feature = "candle-cuda")]
+mod cuda {
+    //! Without a copy on a CUDA device.
+    #![allow(unsafe_code)]
+
+    use super::failed;
+    use crate::cuda::CudaBuffer;
+    use crate::error::Result;
+    use crate::tensor::DType;
+    use candle_core::cuda_backend::CudaDType;
+    use candle_core::op::BackpropOp;
+    use candle_core::{CudaDevice, CudaStorage, Storage, Tensor};
+    use half::{bf16, f16};
+
+    /// Whether candle's device is the one that the buffer lies on.
+    pub(super) fn is_same(buffer: &CudaBuffer, device: &CudaDevice) -> bool {
+        device.cuda_stream().context().ordinal() == buffer.ordinal() as usize
+    }
+
+    /// A candle tensor in the buffer's memory.
+    pub(super) fn adopt(buffer: CudaBuffer, shape: [usize; 4], dtype: DType, device: &CudaDevice) -> Result<Tensor> {
+        match dtype {
+            DType::F32 => adopt_as::<f32>(buffer, shape, device),
+            DType::F16 => adopt_as::<f16>(buffer, shape, device),
+            DType::Bf16 => adopt_as::<bf16>(buffer, shape, device),
+            DType::U8 => adopt_as::<u8>(buffer, shape, device),
+        }
+    }
+
+    fn adopt_as<T: CudaDType>(buffer: CudaBuffer, shape: [usize; 4], device: &CudaDevice) -> Result<Tensor> {
+        let stream = device.cuda_stream();
+        let address = buffer.give_away(&stream)?;
+        // SAFETY: the memory is the slice's from here on, holds at least as many elements of this type, and is freed
+        // where the stream stands then; the stream has been made to wait for whatever wrote or read it before.
+        let slice = unsafe { stream.upgrade_device_ptr::<T>(address, shape.iter().product()) };
+        let storage = CudaStorage::wrap_cuda_slice(slice, device.clone());
+        Tensor::from_storage(Storage::Cuda(storage), &shape[..], BackpropOp::none(), false)
+            .map_err(|error| failed("Tensor::into_candle", &error))
+    }
 }

@@ -4,6 +4,7 @@ use super::diagnose::Diagnose;
 use super::models::{ModelOptions, StepOptions};
 use super::options::{PresetOptions, StrategyName, device};
 use super::output::{print, print_json};
+use super::source::SourceArgs;
 use clap::{Args, Subcommand};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -53,8 +54,8 @@ impl Bench {
 /// Which pictures.
 #[derive(Args)]
 pub struct SubjectOptions {
-    /// Folder of class folders, or a list file.
-    dir: PathBuf,
+    #[command(flatten)]
+    source: SourceArgs,
     /// End each epoch after K pictures.
     #[arg(long, value_name = "K")]
     limit: Option<u64>,
@@ -82,7 +83,7 @@ impl DeviceOptions {
 
 impl SubjectOptions {
     fn subject(&self) -> Result<Subject> {
-        let mut subject = Subject::new(self.dir.display().to_string(), warpfeed::open(&self.dir)?);
+        let mut subject = Subject::new(self.source.name(), self.source.open()?);
         (subject.limit, subject.seed) = (self.limit, self.seed);
         Ok(subject)
     }
@@ -349,8 +350,8 @@ impl Peers {
 
     /// Runs the script; what it wrote.
     fn measure(&self, dir: &Path) -> Result<String> {
-        let failed = |message: String| Error::Device { call: self.script.display().to_string(), message };
-        let own = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
+        let failed = |source| Error::Io { action: "run", path: self.script.clone(), source };
+        let own = std::env::current_exe().map_err(failed)?;
         let out = std::env::temp_dir().join(format!("warpfeed-peers-{}.json", std::process::id()));
         let mut command = std::process::Command::new(&self.script);
         command.arg(dir).arg("--out").arg(&out).arg("--warpfeed").arg(own);
@@ -359,12 +360,12 @@ impl Peers {
             command.arg("--python").arg(python);
         }
         // Its table is the report's; its progress is on standard error.
-        let status = command.stdout(std::process::Stdio::null()).status();
-        let status = status.map_err(|error| {
-            failed(format!("{error}: give --script, the benches/peers/run of warpfeed's repository"))
+        let status = command.stdout(std::process::Stdio::null()).status().map_err(|error| {
+            let message = format!("{error}: give --script, the benches/peers/run of warpfeed's repository");
+            failed(std::io::Error::new(error.kind(), message))
         })?;
         if !status.success() {
-            return Err(failed(format!("it failed with {status}; what it said is above")));
+            return Err(failed(std::io::Error::other(format!("it ended with {status}; what it said is above"))));
         }
         let json = read(&out);
         // It was only on its way here.

@@ -11,10 +11,12 @@ pub fn format(text: &str) -> std::result::Result<SourceFormat, String> {
 /// Which parts of records count.
 #[derive(Args)]
 pub struct FieldArgs {
-    /// Which part of a record is the picture: an ending in WebDataset, a feature in TFRecord.
+    /// Which part of a record is the picture: an ending in WebDataset, a feature in TFRecord, a column in
+    /// Parquet.
     #[arg(long, value_name = "NAME")]
     picture_field: Option<String>,
-    /// Which part of a record is the label: an ending, or json.FIELD, in WebDataset; a feature in TFRecord.
+    /// Which part of a record is the label: an ending, or json.FIELD, in WebDataset; a feature in TFRecord, a
+    /// column in Parquet.
     #[arg(long, value_name = "NAME")]
     label_field: Option<String>,
 }
@@ -33,11 +35,11 @@ impl FieldArgs {
 /// The pictures.
 #[derive(Args)]
 pub struct SourceArgs {
-    /// Folder of class folders, list file (path, tab, label), IDX file, or shards: .tar, .rec, .tfrecord, a folder of them, or a
+    /// Folder of class folders, list file (path, tab, label), IDX file, or shards: .tar, .rec, .tfrecord, .parquet, a folder of them, or a
     /// pattern like train-{000..146}.tar or '*.tar'.
     #[arg(value_name = "SOURCE")]
     spec: PathBuf,
-    /// The source's form, where its name does not tell: folder, list, webdataset, recordio, tfrecord, idx.
+    /// The source's form, where its name does not tell: folder, list, webdataset, recordio, tfrecord, idx, parquet.
     #[arg(long, value_name = "FORMAT", value_parser = format)]
     format: Option<SourceFormat>,
     #[command(flatten)]
@@ -63,11 +65,17 @@ impl SourceArgs {
             records: self.fields.records(),
             window: self.window,
             #[cfg(feature = "cloud")]
-            cache: self.cache.clone().zip(self.cache_size).map(|(folder, size)| warpfeed::StreamCache {
-                folder,
-                size_bytes: size.saturating_mul(1_000_000),
-            }),
+            cache: self
+                .cache
+                .clone()
+                .zip(self.cache_size)
+                .map(|(folder, size)| warpfeed::StreamCache { folder, size_bytes: size.saturating_mul(1_000_000) }),
         };
         options.open(&self.spec)
+    }
+
+    /// What reports call it.
+    pub fn name(&self) -> String {
+        self.spec.display().to_string()
     }
 }

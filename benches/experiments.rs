@@ -1,0 +1,65 @@
+//! The experiments of `warpfeed bench`, on pictures in memory: `cargo bench --bench experiments -- augment-load`.
+//!
+//! The command does the same over folders and writes reports; docs/experiments.md says what each of them asks. `peers`
+//! reports the file that `WARPFEED_PEERS` names, made by `benches/peers/run --out`; without it, it is left out.
+
+mod common;
+
+use std::time::Duration;
+use warpfeed::experiment::augment_load::{self, augment_load};
+use warpfeed::experiment::configurations::{self, configurations, worker_counts};
+use warpfeed::experiment::diagnose::{self, diagnose};
+use warpfeed::experiment::peers::peers;
+use warpfeed::experiment::report::Report;
+use warpfeed::experiment::step::{Pace, StatedStep};
+use warpfeed::experiment::subject::{Model, Subject};
+use warpfeed::experiment::workers::{self, workers};
+use warpfeed::{EncodedPictures, Preset, Result, Strategy};
+
+fn main() -> Result<()> {
+    let asked: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
+    let is_asked = |name: &str| asked.is_empty() || asked.iter().any(|asked| name.contains(&asked[..]));
+    let pictures = common::pictures().iter().map(|bytes| (bytes.clone(), 0));
+    let subject = Subject::new("pictures in memory", EncodedPictures::new(pictures));
+    for name in ["augment-load", "workers", "configurations", "diagnose"].into_iter().filter(|name| is_asked(name)) {
+        println!("== {name}\n{}", report(name, &subject)?.text());
+    }
+    if let Some(file) = std::env::var_os("WARPFEED_PEERS").filter(|_| is_asked("peers")) {
+        let json = std::fs::read_to_string(file).expect("WARPFEED_PEERS names a file");
+        println!("== peers\n{}", peers(&json)?.text());
+    }
+    Ok(())
+}
+
+fn report(name: &str, subject: &Subject) -> Result<Report> {
+    let resnet18 = || -> Result<Model> {
+        let step = Box::new(StatedStep::published("resnet18", Pace::Sleep)?);
+        Ok(Model { name: "resnet18".to_owned(), step })
+    };
+    let progress = &mut |line: &str| eprintln!("{line}");
+    let ops = Preset::Train.ops();
+    match name {
+        "augment-load" => {
+            augment_load(subject, &augment_load::Settings::default(), &mut [Model::none(), resnet18()?], progress)
+        }
+        "workers" => {
+            let settings = workers::Settings { workers: vec![0, 1, 2, 4], batch_sizes: vec![8, 32], epochs: 2, ops };
+            workers(subject, &settings, &mut || Ok(Model::none()), progress)
+        }
+        "configurations" => {
+            let cores = std::thread::available_parallelism().map_or(1, usize::from);
+            let settings = configurations::Settings {
+                threads: worker_counts(cores, 0),
+                prefetch: vec![1, 2, 4],
+                persistent: vec![true, false],
+                batch_size: 32,
+                ops,
+                strategy: Strategy::Fused,
+                time: Duration::from_secs(1),
+                rounds: 2,
+            };
+            Ok(configurations(subject, &settings, &mut resnet18()?, &mut |_| Ok(()), progress)?.report)
+        }
+        _ => Ok(diagnose(subject, &diagnose::Settings::new(ops), &mut resnet18()?, progress)?.report),
+    }
+}

@@ -1,0 +1,208 @@
+//! warpfeed's pipeline on the simulated device: whatever the order of the device's work and whatever fails, no wrong
+//! byte, no deadlock, no leak, no panic, and each failure an error that names its call.
+//!
+//! `CUDA_SIM_SEEDS` says how many seeds are tried.
+
+#![cfg(target_os = "linux")]
+
+#[path = "../../tests/support/sim.rs"]
+mod sim;
+
+use cudarc::driver::{CudaContext, result};
+use sim::{Sim, folder};
+use std::path::Path;
+use warpfeed::{
+    DecodePath, Device, EncodedPictures, Error, JpegColor, JpegOptions, OnError, Op, Picture, Pipeline, Result,
+    Sampling, Size, Strategy, encode_jpeg, random_horizontal_flip, random_resized_crop, random_rotation,
+};
+
+const PICTURES: u32 = 13;
+
+fn seeds() -> u64 {
+    std::env::var("CUDA_SIM_SEEDS").map_or(100, |seeds| seeds.parse().expect("CUDA_SIM_SEEDS is a number"))
+}
+
+fn start() -> Sim {
+    let sim = Sim::start();
+    let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).join("../kernels.image");
+    for (name, value) in [
+        ("WARPFEED_KERNELS", kernels),
+        ("WARPFEED_NVJPEG", folder().join("libcuda_sim_nvjpeg.so")),
+        ("CUDA_SIM_KERNELS", folder().join("libcuda_sim_kernels.so")),
+    ] {
+        // SAFETY: the tests of this file hold `sim`, so no other thread of them reads the environment meanwhile.
+        unsafe { std::env::set_var(name, value) };
+    }
+    sim
+}
+
+/// Baseline pictures, progressive and grey ones, one that no GPU takes.
+fn pictures() -> EncodedPictures {
+    EncodedPictures::new((0..PICTURES).map(|i| {
+        let mut picture = Picture::new(Size::new(17 + i, 31 - i));
+        for (j, pixel) in (0..).zip(picture.pixels_mut()) {
+            *pixel = [(7 * i + 3 * j) as u8, (j * j / 5) as u8, (i * j) as u8, 255];
+        }
+        let options = JpegOptions {
+            sampling: if i % 2 == 0 { Sampling::S420 } else { Sampling::S444 },
+            progressive: i % 5 == 4,
+            color: [JpegColor::Ycc, JpegColor::Ycc, JpegColor::Gray, JpegColor::Cmyk][i as usize % 4],
+            ..JpegOptions::default()
+        };
+        (encode_jpeg(&picture, &options).unwrap(), i)
+    }))
+}
+
+/// What a seed stands for beside the order of the device's work.
+fn pipeline(source: &EncodedPictures, seed: u64, device: Device) -> Result<Pipeline> {
+    let paths = [DecodePath::Auto, DecodePath::Hardware, DecodePath::Hybrid, DecodePath::Cpu];
+    let strategies = [Strategy::Fused, Strategy::Fused, Strategy::Sequential];
+    Pipeline::builder(source.clone())
+        .shuffle(seed)
+        .threads(seed as usize % 3)
+        .prefetch(1 + seed as usize % 2)
+        .batch_size(3 + seed as usize % 3)
+        .augment(random_horizontal_flip(0.5))
+        .augment(random_rotation(-20.0..=20.0))
+        .augment(Op::GaussianBlur { kernel: 3, sigma: 0.8 })
+        .augment(random_resized_crop(9, 7))
+        .strategy(strategies[seed as usize % 3])
+        .on_error(OnError::Skip)
+        .decode(paths[seed as usize % 4])
+        .device(device)
+        .build()
+}
+
+type Batches = Vec<(Vec<u64>, Vec<u8>)>;
+
+/// An epoch's batches, read late or early, given back in this order or another, as the seed says.
+fn batches(pipeline: &Pipeline, seed: u64) -> Result<Batches> {
+    let mut read = Vec::new();
+    let mut held = Vec::new();
+    let mut copy = |batch: warpfeed::Batch| -> Result<()> {
+        read.push((batch.indices().to_vec(), batch.images().to_host()?.as_bytes()?.to_vec()));
+        Ok(())
+    };
+    for batch in pipeline.epoch(0) {
+        held.push(batch?);
+        if seed % 4 == 1 || held.len() > 2 {
+            let at = if seed % 8 < 4 { 0 } else { held.len() - 1 };
+            copy(held.remove(at))?;
+        }
+    }
+    held.into_iter().try_for_each(copy)?;
+    read.sort();
+    Ok(read)
+}
+
+fn expected(source: &EncodedPictures, seed: u64) -> Batches {
+    batches(&pipeline(source, seed, Device::Cpu).unwrap(), seed).unwrap()
+}
+
+#[test]
+fn no_order_of_the_devices_work_gives_a_wrong_byte() {
+    let (sim, source) = (start(), pictures());
+    for seed in 0..seeds() {
+        sim.reset(seed);
+        let pipeline = pipeline(&source, seed, Device::Cuda(0)).unwrap();
+        let got = batches(&pipeline, seed).unwrap_or_else(|error| panic!("seed {seed}: {error}\n{}", sim.message()));
+        // What a second epoch finds is what the first has left.
+        let again = batches(&pipeline, seed + 1).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        assert!(got == expected(&source, seed), "seed {seed}");
+        assert!(again == got, "seed {seed}, second time");
+        drop(pipeline);
+        let report = sim.report();
+        assert_eq!((report.alive(), report.contexts), (0, 0), "seed {seed}: {report:?}");
+        assert_eq!((report.illegal_accesses, sim.message()), (0, String::new()), "seed {seed}");
+    }
+}
+
+/// A trainer: queues its reading of each batch on a stream of its own, drops the batch at once, and never waits.
+#[test]
+fn a_consumers_stream_is_waited_for() {
+    let (sim, source) = (start(), pictures());
+    for seed in 0..seeds() {
+        sim.reset(seed);
+        let pipeline = pipeline(&source, seed, Device::Cuda(0)).unwrap();
+        let context = CudaContext::new(0).unwrap();
+        let stream = context.new_stream().unwrap();
+        let mut copies = Vec::new();
+        for epoch in 0..2 {
+            for batch in pipeline.epoch(epoch) {
+                let batch = batch.unwrap();
+                let images = batch.images().cuda().unwrap();
+                let len_bytes = images.len_bytes();
+                let (labels_bytes, from) = (4 * batch.len(), images.on_stream(&stream).unwrap());
+                let labels_from = images.labels_address().unwrap();
+                // SAFETY: allocated on the stream that uses it; the ranges are the batch's, which `stream` waits for, and
+                // which is not used again before what is queued there.
+                let copy = unsafe {
+                    let copy = result::malloc_async(stream.cu_stream(), len_bytes + labels_bytes).unwrap();
+                    result::memcpy_dtod_async(copy, from, len_bytes, stream.cu_stream()).unwrap();
+                    let to = copy + len_bytes as u64;
+                    result::memcpy_dtod_async(to, labels_from, labels_bytes, stream.cu_stream()).unwrap();
+                    copy
+                };
+                copies.push((epoch, batch.indices().to_vec(), copy, len_bytes, labels_bytes));
+            }
+        }
+        let cpu = self::pipeline(&source, seed, Device::Cpu).unwrap();
+        let wanted = (0..2).flat_map(|epoch| cpu.epoch(epoch).map(move |batch| (epoch, batch.unwrap())));
+        let mut wanted: Vec<_> = wanted.collect();
+        for (epoch, indices, copy, len_bytes, labels_bytes) in copies {
+            let mut got = vec![0; len_bytes + labels_bytes];
+            // SAFETY: the copy is that long; freed once, behind its reading.
+            unsafe {
+                result::memcpy_dtoh_async(&mut got, copy, stream.cu_stream()).unwrap();
+                result::free_async(copy, stream.cu_stream()).unwrap();
+            }
+            stream.synchronize().unwrap();
+            let (want_epoch, want) = wanted.remove(0);
+            assert_eq!((epoch, &indices[..]), (want_epoch, want.indices()), "seed {seed}");
+            let (images, labels) = got.split_at(len_bytes);
+            assert!(images == want.images().as_bytes().unwrap(), "seed {seed}, pictures {indices:?}");
+            let want: Vec<u8> = want.labels().iter().flat_map(|label| label.to_le_bytes()).collect();
+            assert!(labels == want, "seed {seed}, labels of {indices:?}");
+        }
+        drop((pipeline, stream, context));
+        assert_eq!((sim.report().alive(), sim.message()), (0, String::new()), "seed {seed}");
+    }
+}
+
+#[test]
+fn whatever_fails_is_an_error_that_names_its_call() {
+    let (sim, source) = (start(), pictures());
+    let (mut failed, mut injected) = (0, 0);
+    for seed in 0..seeds() {
+        sim.reset_with_failures(seed, [0.003, 0.01, 0.05][seed as usize % 3]);
+        let result = pipeline(&source, seed, Device::Cuda(0)).and_then(|pipeline| {
+            // Leaving in the middle is a way out too.
+            if seed % 7 == 6 {
+                drop(pipeline.epoch(0).next().transpose()?);
+            }
+            batches(&pipeline, seed)
+        });
+        match result {
+            // nvJPEG failing loses nothing.
+            Ok(got) => assert!(got == expected(&source, seed), "seed {seed}: {}", sim.message()),
+            Err(error) => {
+                failed += 1;
+                let error = match error {
+                    Error::Sample { source, .. } => *source,
+                    error => error,
+                };
+                let Error::Device { call, message } = &error else { panic!("seed {seed}: {error:?}") };
+                let named = call.starts_with("cu") || call.starts_with("nvjpeg") || call.starts_with("open ");
+                assert!(named && message.contains("CUDA_ERROR") || message.contains("NVJPEG"), "seed {seed}: {error}");
+            }
+        }
+        let report = sim.report();
+        injected += u64::from(report.injected_failures > 0);
+        assert_eq!((report.alive(), report.contexts), (0, 0), "seed {seed}: {report:?}\n{}", sim.message());
+        assert_eq!(report.illegal_accesses, 0, "seed {seed}: {}", sim.message());
+        // As the next pipeline of the same process would find it.
+        sim.reset(seed);
+        assert!(batches(&pipeline(&source, seed, Device::Cuda(0)).unwrap(), seed).is_ok(), "seed {seed}, afterwards");
+    }
+    assert!(failed > seeds() / 10 && injected > seeds() / 4, "{failed} failed of {injected} with failures");
+}
