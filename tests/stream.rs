@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Delivered, delivered, samples, source};
+use common::{Delivered, delivered, samples};
 use std::fs;
 use std::path::{Path, PathBuf};
 use warpfeed::pack::{PackOptions, pack};
@@ -244,6 +244,7 @@ fn the_command_reads_standard_input() {
 /// A web server that has its moods.
 #[cfg(feature = "cloud")]
 mod far {
+    use super::common::source;
     use super::*;
     use std::io::{BufRead, BufReader, Write};
     use std::net::{TcpListener, TcpStream};
