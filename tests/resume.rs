@@ -203,7 +203,7 @@ mod command {
         let undisturbed = report(&run(folder.path(), &settings).output().unwrap());
         let state = folder.path().join("state.json");
         let with_state = [&settings[..], &["--state", state.to_str().unwrap()]].concat();
-        let mut random = Random(u64::from(kills) << 8 | epochs.len() as u64 + 1);
+        let mut random = Random(u64::from(kills) + 1);
         for kill in 0..kills {
             let before = fs::read(&state).ok();
             let threads = random.within(0, 4).to_string();

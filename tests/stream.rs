@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Delivered, delivered, samples, source};
+use common::{Delivered, delivered, samples};
 use std::fs;
 use std::path::{Path, PathBuf};
 use warpfeed::pack::{PackOptions, pack};
@@ -13,7 +13,7 @@ use warpfeed::{
 
 /// Pictures that fill three shards of 1 MB.
 fn pictures() -> EncodedPictures {
-    EncodedPictures::new((0..50).map(|i| (common::jpeg(200 + i as u32, 160, i), i as u32 % 7)))
+    EncodedPictures::new((0..50).map(|i| (common::jpeg(310 + i as u32, 230, i), i as u32 % 7)))
 }
 
 fn packed(format: RecordFormat) -> (tempfile::TempDir, PathBuf) {
@@ -244,6 +244,7 @@ fn the_command_reads_standard_input() {
 /// A web server that has its moods.
 #[cfg(feature = "cloud")]
 mod far {
+    use super::common::source;
     use super::*;
     use std::io::{BufRead, BufReader, Write};
     use std::net::{TcpListener, TcpStream};

@@ -216,10 +216,11 @@ impl Pipeline {
     }
 
     /// Samples an epoch, in this shard, padding not counted. Of a stream no more is known than the
-    /// [`limit`](Builder::limit).
+    /// [`limit`](Builder::limit): [`u64::MAX`] without one.
     #[must_use]
     pub fn len(&self) -> u64 {
-        self.inner.sampler.len().min(self.inner.limit)
+        let len = if self.inner.stream.is_some() { u64::MAX } else { self.inner.sampler.len() };
+        len.min(self.inner.limit)
     }
 
     /// Whether an epoch has no sample.

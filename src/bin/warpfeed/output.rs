@@ -45,7 +45,8 @@ pub fn progress(total: u64, what: &str) -> ProgressBar {
     if !io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    let bar = ProgressBar::new(total);
+    // Nobody knows how long a stream is.
+    let bar = if total == u64::MAX { ProgressBar::no_length() } else { ProgressBar::new(total) };
     if let Ok(style) = ProgressStyle::with_template("{msg:24} {wide_bar} {pos}/{len} pictures {rate:>8} {eta:>4}") {
         let rate = |state: &ProgressState, out: &mut dyn fmt::Write| {
             // A rate that cannot be shown is left out.
