@@ -233,7 +233,7 @@ fn summary(settings: &Settings, models: &[Model], seconds: Seconds<'_>) -> Table
     let mut columns = vec!["model".to_owned(), "load".to_owned()];
     columns.extend(trials.iter().map(|trial| format!("{}, s", trial.name())));
     columns.extend(others.iter().map(|trial| format!("{} saves, %", trial.name())));
-    columns.extend(["published A, s", "published B, s", "B saves, %"].map(str::to_owned));
+    columns.extend(["published A, s", "published B, s", "published B saves, %"].map(str::to_owned));
     let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
     let title = format!("Seconds per epoch, and the time saved against {}", first.name());
     let mut table = Table::new("seconds-per-epoch", title, &columns);

@@ -23,6 +23,9 @@ pub(crate) enum Domain {
     Recipe,
     /// Synthetic pictures.
     Synth,
+    /// A network's first weights.
+    #[cfg(feature = "candle")]
+    Weights,
 }
 
 impl Domain {
@@ -32,6 +35,8 @@ impl Domain {
             Self::Substitute => b"substitu",
             Self::Recipe => b"recipe\0\0",
             Self::Synth => b"synth\0\0\0",
+            #[cfg(feature = "candle")]
+            Self::Weights => b"weights\0",
         }
     }
 }

@@ -1,9 +1,19 @@
-//! Training steps to measure a pipeline against: one's own, or one of stated length.
+//! Training steps to measure a pipeline against: one's own, one of stated length, or real training.
 
+#[cfg(feature = "candle")]
+mod candle;
+#[cfg(feature = "candle")]
+mod resnet;
+#[cfg(feature = "candle")]
+mod sgd;
 mod stated;
 
 use crate::error::Result;
 use crate::pipeline::Batch;
+#[cfg(feature = "candle")]
+pub use candle::{CandleStep, Model};
+#[cfg(feature = "candle")]
+pub use sgd::Sgd;
 pub use stated::{Pace, StatedStep, published, read_lengths};
 
 /// A training step: what takes the batches.

@@ -1,0 +1,173 @@
+//! Training a ResNet with candle.
+
+use super::resnet::ResNet;
+use super::sgd::Descent;
+use super::{Outcome, Sgd, Step};
+use crate::error::{Error, Result};
+use crate::pipeline::Batch;
+use crate::tensor::{DType, Layout, candle_failed};
+use candle_core::{D, Device, Tensor};
+use candle_nn::loss::cross_entropy;
+
+/// The networks that [`CandleStep`] trains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Model {
+    /// 18 layers, in blocks of two convolutions.
+    ResNet18,
+    /// 50 layers, in blocks of three convolutions, the stride in the 3 x 3 one (v1.5).
+    ResNet50,
+}
+
+impl Model {
+    pub(super) fn blocks(self) -> [usize; 4] {
+        match self {
+            Self::ResNet18 => [2, 2, 2, 2],
+            Self::ResNet50 => [3, 4, 6, 3],
+        }
+    }
+
+    pub(super) fn bottleneck(self) -> bool {
+        self == Self::ResNet50
+    }
+}
+
+/// Trains a ResNet from random weights with candle, straight from the batches: cross-entropy, stochastic gradient descent.
+///
+/// Batches may be of any type and layout; they are trained on as f32, bytes as `v / 255`. Pictures are square, their side
+/// a multiple of 32. Padding is left out. On candle's CPU an f32 NCHW batch is used where the pipeline put it.
+pub struct CandleStep {
+    name: String,
+    network: ResNet,
+    descent: Descent,
+    classes: usize,
+    device: Device,
+}
+
+impl std::fmt::Debug for CandleStep {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CandleStep").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl CandleStep {
+    /// A `model` whose first stage has `width` channels (64 as published; fewer for CPUs), for labels 0 to `classes` - 1,
+    /// its weights drawn from `seed`, on a device of candle's.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] if `width` or `classes` is not 1 to 4,096; [`Error::Device`] if candle cannot make the
+    /// weights.
+    pub fn new(model: Model, width: usize, classes: usize, sgd: Sgd, seed: u64, device: &Device) -> Result<Self> {
+        for (parameter, value) in [("width", width), ("classes", classes)] {
+            if !(1..=4_096).contains(&value) {
+                return Err(Error::parameter("CandleStep::new", parameter, "1 to 4096", value));
+            }
+        }
+        let (network, vars) = ResNet::new(model, width, classes, seed, device)
+            .map_err(|error| candle_failed("make a ResNet's weights with candle", &error))?;
+        let place = if device.is_cpu() { "CPU" } else { "GPU" };
+        let name = format!("{model:?} of width {width}, trained with candle on the {place}");
+        Ok(Self { name, network, descent: Descent::new(sgd, vars), classes, device: device.clone() })
+    }
+
+    fn descend(&mut self, images: &Tensor, labels: &Tensor) -> candle_core::Result<Outcome> {
+        let logits = self.network.forward(images)?;
+        let loss = cross_entropy(&logits, labels)?;
+        self.descent.step(&loss.backward()?)?;
+        let right = logits.argmax(D::Minus1)?.eq(labels)?.to_dtype(candle_core::DType::F32)?.mean_all()?;
+        let (loss, right) = (loss.to_scalar::<f32>()?, right.to_scalar::<f32>()?);
+        Ok(Outcome { loss: Some(loss.into()), accuracy: Some(right.into()) })
+    }
+}
+
+impl Step for CandleStep {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn train(&mut self, batch: Batch) -> Result<Outcome> {
+        let pictures = batch.len() - batch.padding();
+        if let Some(label) = batch.labels().iter().find(|label| **label as usize >= self.classes) {
+            return Err(Error::parameter("CandleStep::train", "labels", format!("below {}", self.classes), label));
+        }
+        let (dtype, layout) = (batch.images().dtype(), batch.images().layout());
+        let (images, labels) = batch.into_candle(&self.device)?;
+        let ready = || {
+            let images = images.narrow(0, 0, pictures)?.to_dtype(candle_core::DType::F32)?;
+            let images = if dtype == DType::U8 { (images / 255.0)? } else { images };
+            let images = if layout == Layout::Nhwc { images.permute((0, 3, 1, 2))?.contiguous()? } else { images };
+            Ok((images, labels.narrow(0, 0, pictures)?))
+        };
+        ready()
+            .and_then(|(images, labels)| self.descend(&images, &labels))
+            .map_err(|error| candle_failed("train with candle", &error))
+    }
+
+    fn begin_epoch(&mut self, epoch: u64) -> Result<()> {
+        self.descent.begin_epoch(epoch);
+        Ok(())
+    }
+
+    fn learning_rate(&self) -> Option<f64> {
+        Some(self.descent.learning_rate)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::encode::{JpegOptions, encode_jpeg};
+    use crate::experiment::synth::picture;
+    use crate::pipeline::{LastBatch, Pipeline};
+    use crate::source::EncodedPictures;
+
+    /// Mean loss and accuracy of each epoch: `count` pictures of three classes, in batches of 16.
+    fn learn(model: Model, count: u32, epochs: u64, dtype: DType, layout: Layout) -> Vec<(f64, f64)> {
+        let jpeg = |i: u32| encode_jpeg(&picture(3, i.into(), i % 3, 3), &JpegOptions::default()).unwrap();
+        let builder = Pipeline::builder(EncodedPictures::new((0..count).map(|i| (jpeg(i), i % 3))));
+        let builder = builder.batch_size(16).last_batch(LastBatch::Pad).shuffle(1).resize(64, 64);
+        let pipeline = builder.output(dtype, layout).build().unwrap();
+        let sgd = Sgd { learning_rate: 0.01, ..Sgd::default() };
+        let mut step = CandleStep::new(model, 8, 3, sgd, 1, &Device::Cpu).unwrap();
+        let mut means = Vec::new();
+        for epoch in 0..epochs {
+            step.begin_epoch(epoch).unwrap();
+            let outcomes: Vec<Outcome> =
+                pipeline.epoch(epoch).map(|batch| step.train(batch.unwrap()).unwrap()).collect();
+            let mean = |of: fn(&Outcome) -> Option<f64>| {
+                outcomes.iter().map(|outcome| of(outcome).unwrap()).sum::<f64>() / outcomes.len() as f64
+            };
+            means.push((mean(|outcome| outcome.loss), mean(|outcome| outcome.accuracy)));
+        }
+        means
+    }
+
+    #[test]
+    fn networks_learn() {
+        for (model, epochs) in [(Model::ResNet18, 6), (Model::ResNet50, 12)] {
+            let means = learn(model, 48, epochs, DType::F32, Layout::Nchw);
+            let (first, last) = (means[0], means[means.len() - 1]);
+            assert!(last.0 < 0.7 * first.0, "{model:?}: loss {means:?}");
+            assert!(last.1 > 0.65, "{model:?}: accuracy {means:?}, of which chance is 0.33");
+        }
+    }
+
+    /// Padding, type and layout of a batch change nothing but by rounding: 18 pictures, 2 of them in the second batch.
+    #[test]
+    fn batches_of_any_format_are_the_same_to_it() {
+        let want = learn(Model::ResNet18, 18, 1, DType::F32, Layout::Nchw)[0].0;
+        for (dtype, layout) in [(DType::F32, Layout::Nhwc), (DType::U8, Layout::Nhwc), (DType::U8, Layout::Nchw)] {
+            let got = learn(Model::ResNet18, 18, 1, dtype, layout)[0].0;
+            assert!((got - want).abs() < 1e-3 * want, "{dtype} {layout:?}: {got} {want}");
+        }
+    }
+
+    #[test]
+    fn a_label_beyond_the_classes_is_refused() {
+        let jpeg = encode_jpeg(&picture(3, 0, 0, 1), &JpegOptions::default()).unwrap();
+        let pipeline = Pipeline::builder(EncodedPictures::new([(jpeg, 4)])).resize(32, 32).build().unwrap();
+        let mut step = CandleStep::new(Model::ResNet18, 4, 4, Sgd::default(), 1, &Device::Cpu).unwrap();
+        let batch = pipeline.epoch(0).next().unwrap().unwrap();
+        assert!(step.train(batch).unwrap_err().is_parameter());
+        assert!(CandleStep::new(Model::ResNet18, 0, 4, Sgd::default(), 1, &Device::Cpu).unwrap_err().is_parameter());
+    }
+}

@@ -1,0 +1,236 @@
+//! ResNet in candle, trainable: torchvision's ResNet-18 and ResNet-50 (v1.5), of any width.
+
+use super::Model;
+use crate::recipe::draw::{Domain, Draw};
+use candle_core::{Device, Result, Tensor, Var};
+use candle_nn::{BatchNorm, ModuleT};
+
+/// Channels that a bottleneck's last convolution has more than its others.
+const EXPANSION: usize = 4;
+
+pub(super) struct ResNet {
+    stem: ConvNorm,
+    blocks: Vec<Block>,
+    /// `[classes, features]`, and a bias of `[classes]`.
+    head: [Tensor; 2],
+}
+
+impl ResNet {
+    /// The model, and its weights to be trained, which are drawn from `seed`.
+    pub(super) fn new(
+        model: Model,
+        width: usize,
+        classes: usize,
+        seed: u64,
+        device: &Device,
+    ) -> Result<(Self, Vec<Var>)> {
+        let draw = Draw::new(seed, 0, Domain::Weights, 0);
+        let mut weights = Weights { draw, device: device.clone(), vars: Vec::new() };
+        let stem = ConvNorm::new(&mut weights, 3, width, 7, 2)?;
+        let (mut blocks, mut channels) = (Vec::new(), width);
+        for (stage, count) in model.blocks().into_iter().enumerate() {
+            for i in 0..count {
+                let stride = if stage > 0 && i == 0 { 2 } else { 1 };
+                let block = Block::new(&mut weights, model.bottleneck(), channels, width << stage, stride)?;
+                channels = block.channels;
+                blocks.push(block);
+            }
+        }
+        // As torchvision draws them: uniform, up to one over the root of the features.
+        let bound = (channels as f64).powf(-0.5);
+        let head = [weights.uniform(&[classes, channels], bound)?, weights.uniform(&[classes], bound)?];
+        Ok((Self { stem, blocks, head }, weights.vars))
+    }
+
+    /// `[N, 3, H, W]` to logits `[N, classes]`, with the batch's own mean and variance in the normalisations.
+    pub(super) fn forward(&self, images: &Tensor) -> Result<Tensor> {
+        let mut x = max_pool_3_2(&self.stem.forward(images)?.relu()?)?;
+        for block in &self.blocks {
+            x = block.forward(&x)?;
+        }
+        let [weight, bias] = &self.head;
+        x.mean((2, 3))?.matmul(&weight.t()?)?.broadcast_add(bias)
+    }
+}
+
+/// Two convolutions of 3 x 3, or three of 1 x 1, 3 x 3 and 1 x 1, around which the input is added.
+struct Block {
+    convolutions: Vec<ConvNorm>,
+    /// Where the input has another shape than the output.
+    shortcut: Option<ConvNorm>,
+    /// Of the output.
+    channels: usize,
+}
+
+impl Block {
+    fn new(weights: &mut Weights, bottleneck: bool, from: usize, width: usize, stride: usize) -> Result<Self> {
+        let (channels, convolutions) = if bottleneck {
+            let channels = width * EXPANSION;
+            let first = ConvNorm::new(weights, from, width, 1, 1)?;
+            let second = ConvNorm::new(weights, width, width, 3, stride)?;
+            (channels, vec![first, second, ConvNorm::new(weights, width, channels, 1, 1)?])
+        } else {
+            let first = ConvNorm::new(weights, from, width, 3, stride)?;
+            (width, vec![first, ConvNorm::new(weights, width, width, 3, 1)?])
+        };
+        let shortcut = if from != channels || stride != 1 {
+            Some(ConvNorm::new(weights, from, channels, 1, stride)?)
+        } else {
+            None
+        };
+        Ok(Self { convolutions, shortcut, channels })
+    }
+
+    fn forward(&self, input: &Tensor) -> Result<Tensor> {
+        let mut x = input.clone();
+        for (i, convolution) in self.convolutions.iter().enumerate() {
+            x = if i == 0 { convolution.forward(&x)? } else { convolution.forward(&x.relu()?)? };
+        }
+        match &self.shortcut {
+            Some(shortcut) => (x + shortcut.forward(input)?)?.relu(),
+            None => (x + input)?.relu(),
+        }
+    }
+}
+
+/// A convolution without bias that keeps the sides but for its stride, and batch normalisation.
+struct ConvNorm {
+    weight: Tensor,
+    stride: usize,
+    norm: BatchNorm,
+}
+
+impl ConvNorm {
+    fn new(weights: &mut Weights, from: usize, to: usize, side: usize, stride: usize) -> Result<Self> {
+        // He et al. 2015: variance 2 / (outputs that an input reaches), here of a uniform distribution.
+        let bound = (6.0 / (to * side * side) as f64).sqrt();
+        let weight = weights.uniform(&[to, from, side, side], bound)?;
+        let [mean, variance] = [0_f32, 1.0].map(|value| Tensor::full(value, to, &weights.device));
+        let (scale, shift) = (weights.constant(to, 1.0)?, weights.constant(to, 0.0)?);
+        Ok(Self { weight, stride, norm: BatchNorm::new(to, mean?, variance?, scale, shift, 1e-5)? })
+    }
+
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let padding = self.weight.dim(2)? / 2;
+        self.norm.forward_t(&x.conv2d(&self.weight, padding, self.stride, 1, 1)?, true)
+    }
+}
+
+/// The greatest of each 3 x 3, every second row and column, of values that are not negative.
+///
+/// candle has no gradient for pooling whose windows overlap, so it is made of what has one: of three neighbours, with
+/// every second taken, first down, then across. Zeros around stand for what is outside, as no value is less.
+fn max_pool_3_2(x: &Tensor) -> Result<Tensor> {
+    let mut x = x.clone();
+    for dim in [2, 3] {
+        let half = x.dim(dim)?.div_ceil(2);
+        let padded = x.pad_with_zeros(dim, 1, 2)?;
+        // Positions `offset`, `offset + 2`, ...
+        let every_second = |offset: usize| {
+            let mut shape = x.dims().to_vec();
+            shape[dim] = half;
+            shape.insert(dim + 1, 2);
+            padded
+                .narrow(dim, offset / 2 * 2, 2 * half)?
+                .reshape(shape)?
+                .narrow(dim + 1, offset % 2, 1)?
+                .squeeze(dim + 1)
+        };
+        x = every_second(0)?.maximum(&every_second(1)?)?.maximum(&every_second(2)?)?;
+    }
+    Ok(x)
+}
+
+/// Makes weights and keeps those that are to be trained.
+struct Weights {
+    draw: Draw,
+    device: Device,
+    vars: Vec<Var>,
+}
+
+impl Weights {
+    fn uniform(&mut self, shape: &[usize], bound: f64) -> Result<Tensor> {
+        let values = (0..shape.iter().product()).map(|_| self.draw.uniform(-bound, bound) as f32).collect();
+        self.keep(values, shape)
+    }
+
+    fn constant(&mut self, len: usize, value: f32) -> Result<Tensor> {
+        self.keep(vec![value; len], &[len])
+    }
+
+    fn keep(&mut self, values: Vec<f32>, shape: &[usize]) -> Result<Tensor> {
+        let var = Var::from_vec(values, shape, &self.device)?;
+        let tensor = var.as_tensor().clone();
+        self.vars.push(var);
+        Ok(tensor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ramp(shape: &[usize]) -> Var {
+        let len = shape.iter().product::<usize>();
+        let values = (0..len).map(|i| (i * 37 % len) as f32 + 1.0).collect();
+        Var::from_vec(values, shape, &Device::Cpu).unwrap()
+    }
+
+    #[test]
+    fn pooling_takes_the_greatest_and_hands_its_gradient_back_to_it() {
+        for (height, width) in [(1, 1), (2, 3), (5, 4), (8, 8), (7, 7)] {
+            let x = ramp(&[2, 3, height, width]);
+            let pooled = max_pool_3_2(x.as_tensor()).unwrap();
+            let padded = x.pad_with_zeros(2, 1, 1).unwrap().pad_with_zeros(3, 1, 1).unwrap();
+            let want = padded.max_pool2d_with_stride(3, 2).unwrap();
+            let flat = |tensor: &Tensor| tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+            assert_eq!((pooled.dims(), flat(&pooled)), (want.dims(), flat(&want)), "{height} x {width}");
+            // No value is there twice in a picture: each output's gradient goes to one input.
+            let gradients = pooled.sum_all().unwrap().backward().unwrap();
+            let mut counts = vec![0.0; x.elem_count()];
+            let values = flat(x.as_tensor());
+            for (n, plane) in flat(&pooled).chunks(pooled.dim(2).unwrap() * pooled.dim(3).unwrap()).enumerate() {
+                let area = height * width;
+                for value in plane {
+                    let at = values[n * area..][..area].iter().position(|v| v == value).unwrap();
+                    counts[n * area + at] += 1.0;
+                }
+            }
+            assert_eq!(flat(gradients.get(&x).unwrap()), counts, "{height} x {width}");
+        }
+    }
+
+    #[test]
+    fn models_are_torchvisions() {
+        for (model, classes, parameters) in [(Model::ResNet18, 1_000, 11_689_512), (Model::ResNet50, 1_000, 25_557_032)]
+        {
+            let (_, vars) = ResNet::new(model, 64, classes, 1, &Device::Cpu).unwrap();
+            assert_eq!(vars.iter().map(|var| var.elem_count()).sum::<usize>(), parameters, "{model:?}");
+        }
+    }
+
+    /// Along the gradient the loss rises by the gradient's length for each unit of way.
+    #[test]
+    fn gradients_are_those_of_the_loss() {
+        let images = (ramp(&[4, 3, 64, 64]).as_tensor() / 49_152.0).unwrap();
+        for model in [Model::ResNet18, Model::ResNet50] {
+            let (network, vars) = ResNet::new(model, 4, 5, 1, &Device::Cpu).unwrap();
+            let loss = || network.forward(&images).unwrap().sqr().unwrap().sum_all().unwrap();
+            let gradients = loss().backward().unwrap();
+            let gradients: Vec<Tensor> = vars.iter().map(|var| gradients.get(var).unwrap().clone()).collect();
+            let square: f32 =
+                gradients.iter().map(|g| g.sqr().unwrap().sum_all().unwrap().to_scalar::<f32>().unwrap()).sum();
+            let at = |way: f64| {
+                for (var, gradient) in vars.iter().zip(&gradients) {
+                    let step = (gradient * (way / f64::from(square.sqrt()))).unwrap();
+                    var.set(&(var.as_detached_tensor() + step).unwrap()).unwrap();
+                }
+                f64::from(loss().to_scalar::<f32>().unwrap())
+            };
+            let way = 1e-4;
+            let rise = (at(way) - at(-2.0 * way)) / (2.0 * way);
+            let want = f64::from(square.sqrt());
+            assert!((rise - want).abs() < 0.03 * want, "{model:?}: {rise} {want}");
+        }
+    }
+}
