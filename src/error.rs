@@ -60,6 +60,16 @@ pub enum Error {
         /// What to do instead.
         remedy: String,
     },
+    /// A stream broke off and could not be taken up again.
+    #[error("{shard} broke off at byte {offset}: {message}")]
+    Stream {
+        /// The shard's path or address.
+        shard: String,
+        /// How many bytes of it had been read.
+        offset: u64,
+        /// What went wrong.
+        message: String,
+    },
     /// The device, its driver or its libraries are missing or have failed.
     #[error("{call}: {message}")]
     Device {

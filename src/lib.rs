@@ -2,7 +2,8 @@
 //!
 //! A [`Pipeline`] reads encoded pictures (JPEG, PNG, WebP) from a [`Source`], decodes the parts that are needed,
 //! augments them, and delivers batches in order from worker threads. Results equal those of Pillow and torchvision byte
-//! for byte. Everything runs on the CPU today; the GPU path is the next step, and [`Device::Cuda`] is refused until then.
+//! for byte. It runs on the CPU, or on a CUDA device ([`Device::Cuda`]), where batches stay for a trainer on the same
+//! device; with [`DecodePath::Cpu`] the bytes are the same.
 //!
 //! ```
 //! use warpfeed::*;
@@ -41,6 +42,7 @@
 //! | random operations | [`random_resized_crop`] and the other functions, [`RandomOp`], [`Augmentation`] for your own |
 //! | explicit operations | [`Op`], [`Pipeline::recipe`], [`apply`] |
 //! | running it | [`Pipeline::epoch`], [`Epoch`], [`Batch`], [`Tensor`], [`Stats`] |
+//! | a GPU | [`Device`], [`DecodePath`], [`CudaBuffer`] |
 //! | the order of samples | [`Sampler`], [`Shard`], [`Rank`] for processes that train together |
 //! | going on after an end | [`EpochState`], [`Pipeline::resume`] |
 //! | single pictures | [`probe`], [`Decoder`], [`Picture`], [`encode_jpeg`], [`contact_sheet`], [`write_png`], [`write_npy`] |
@@ -118,9 +120,13 @@ pub use recipe::random::{
 };
 pub use sampler::{Even, Order, Sampler, Shard};
 pub use sheet::{contact_sheet, write_png};
+#[cfg(feature = "parquet")]
+pub use source::ParquetFiles;
+#[cfg(feature = "cloud")]
+pub use source::StreamCache;
 pub use source::{
     EncodedPictures, IdxFile, ImageFolder, ListFile, MAX_ENCODED_BYTES, OpenOptions, RecordFormat, RecordOptions,
-    RecordShards, Source, SourceFormat, open,
+    RecordShards, RecordStream, Samples, Source, SourceFormat, Stream, StreamOptions, StreamSample, StreamStart, open,
 };
 pub use tensor::{DType, Element, Layout, Tensor};
 

@@ -1,5 +1,8 @@
 //! Results of Pillow, torchvision, OpenCV and DALI, to be equalled.
 //!
+//! On the CPU, or on the device that `WARPFEED_TEST_DEVICE` names, as in
+//! `cuda-sim/run env WARPFEED_TEST_DEVICE=cuda cargo test --test reference`.
+//!
 //! `tests/reference` holds cases on pictures of the project's own. `scripts/test` also runs
 //! those in the folder that `WARPFEED_SHARED` names (`reference/` and `data/photos/`).
 
@@ -9,7 +12,7 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
-use warpfeed::{ApplyOptions, DType, Op, Orientation, Strategy, Tensor, apply};
+use warpfeed::{ApplyOptions, DType, Device, Op, Orientation, Strategy, Tensor, apply};
 
 #[derive(Deserialize)]
 struct Case {
@@ -102,6 +105,7 @@ fn check(cases: &Path, pictures: &Path) -> usize {
     let mut found = HashMap::new();
     files(pictures, &mut found);
     let text = fs::read_to_string(cases).unwrap();
+    let device = std::env::var("WARPFEED_TEST_DEVICE").map_or(Device::Cpu, |name| name.parse().unwrap());
     let mut wrong = String::new();
     let mut count = 0;
     for line in text.lines() {
@@ -114,7 +118,7 @@ fn check(cases: &Path, pictures: &Path) -> usize {
                 _ => Orientation::Ignore,
             };
             let accept_truncated = case.kind.ends_with("truncated");
-            let options = ApplyOptions { strategy, orientation, accept_truncated, ..ApplyOptions::default() };
+            let options = ApplyOptions { strategy, orientation, accept_truncated, device, ..ApplyOptions::default() };
             let problem = match apply(&bytes, &case.ops, &options) {
                 Ok(got) => difference(&case, folder, &got),
                 Err(error) => Some(error.to_string()),

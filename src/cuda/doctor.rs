@@ -219,27 +219,23 @@ fn nvjpeg(driver: Option<Version>) -> (Check, Option<Library>) {
 /// The hardware decoders of device 0.
 fn engines(library: &Library) -> Check {
     const NAME: &str = "JPEG engines";
-    if let Err(error) = nvjpeg_sys::probe_nvcuvid() {
-        let remedy = match error {
-            nvjpeg_sys::Error::NotLoaded { remedy, .. } => remedy,
-            _ => "install the driver anew",
-        };
-        return Check::new(NAME, "none, as libnvcuvid.so.1 is missing: CUDA cores decode", Some(remedy));
-    }
-    // The default back end, which any card has: the hardware's is refused where there is none.
-    let handle = Handle::new(library, Backend::Default, Flags::UPSAMPLING_WITH_INTERPOLATION);
-    match handle.and_then(|handle| handle.hardware_decoders()) {
-        Ok(found) if found.engines > 0 => {
+    // Refused where there are none, and where nvJPEG has no libnvcuvid to reach them by.
+    let handle = Handle::new(library, Backend::Hardware, Flags::UPSAMPLING_WITH_INTERPOLATION);
+    match (handle.and_then(|handle| handle.hardware_decoders()), nvjpeg_sys::probe_nvcuvid()) {
+        (Ok(found), _) if found.engines > 0 => {
             Check::new(NAME, format!("{}, of {} pictures each", found.engines, found.cores_per_engine), None)
         }
-        // A100, A30, H100, H200, B200, Jetson Orin and the like have them.
-        Ok(_) => Check::new(NAME, "none on this card: CUDA cores decode", None),
-        Err(nvjpeg_sys::Error::MissingFunction { .. }) => Check::new(
+        (Err(nvjpeg_sys::Error::MissingFunction { .. }), Ok(())) => Check::new(
             NAME,
             "unknown: this nvJPEG does not tell",
             Some("install the nvJPEG of CUDA 11.8 or later (pip install nvidia-nvjpeg)"),
         ),
-        Err(error) => Check::new(NAME, error.to_string(), Some("see what nvidia-smi says of the device")),
+        // A100, A30, H100, H200, B200, Jetson Orin and the like have them.
+        (_, Ok(())) => Check::new(NAME, "none on this card: CUDA cores decode", None),
+        (_, Err(nvjpeg_sys::Error::NotLoaded { remedy, .. })) => {
+            Check::new(NAME, "none, as libnvcuvid.so.1 is missing: CUDA cores decode", Some(remedy))
+        }
+        (_, Err(error)) => Check::new(NAME, error.to_string(), Some("install the driver anew")),
     }
 }
 

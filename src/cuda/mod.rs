@@ -2,9 +2,11 @@
 //!
 //! `gpu` is what a pipeline uses; `flight` one batch on its way; `lower` turns plans into calls and `kernel` calls into
 //! launches; `nvjpeg` and `route` decode; `arena` and `output` are memory; `driver` is CUDA's driver, `image` where the
-//! kernels come from, `params` what they are handed; `doctor` says what a machine has of all this.
+//! kernels come from, `params` what they are handed; `doctor` says what a machine has of all this, `decode_only`
+//! how fast nvJPEG alone is.
 
 mod arena;
+pub(crate) mod decode_only;
 pub(crate) mod doctor;
 mod driver;
 mod flight;

@@ -13,7 +13,7 @@ use nvjpeg_sys::{
 use std::sync::Arc;
 
 /// Pictures that a worker has under way on the device while it works on the next one's Huffman codes.
-const RING: usize = 3;
+pub(super) const RING: usize = 3;
 
 /// Encoded bytes that stay where they are until the device has read them.
 pub(crate) struct Encoded {

@@ -5,6 +5,7 @@ pub mod configurations;
 pub mod diagnose;
 pub mod environment;
 pub mod events;
+pub mod gpu_check;
 mod nvml;
 pub mod peers;
 pub mod preview;

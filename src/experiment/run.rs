@@ -145,6 +145,12 @@ pub struct RunReport {
     pub bad_count: u64,
     /// The first 1,000 of them of each epoch.
     pub bad: Vec<BadSample>,
+    /// How far samples moved from their places in a stream, on average; `None` where none did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub moved_mean: Option<f64>,
+    /// How far the one moved that moved most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub moved_most: Option<u64>,
     /// What earlier processes of the same run had delivered before; everything else in here but the digest is this
     /// process's.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -373,6 +379,8 @@ fn run_epochs(
         stages: stats.into(),
         bad_count: stats.bad,
         bad,
+        moved_mean: (stats.moved > 0).then(|| stats.moved as f64 / stats.pictures.max(1) as f64),
+        moved_most: (stats.moved > 0).then_some(stats.moved_most),
         earlier,
         digest: hash.map(Digest::finish),
     })

@@ -98,7 +98,7 @@ pub struct MemoryBound {
     /// of a progressive one. Photographs of ordinary size take a small part of it, and what a larger one took is given
     /// back after it.
     pub pictures_bytes: u64,
-    /// Most encoded bytes, over all threads: one file of the largest accepted size each.
+    /// Most encoded bytes, over all threads: one file of the largest accepted size each; and what a stream holds.
     pub encoded_bytes: u64,
     /// Bytes of the order of an epoch while it is shuffled.
     pub order_bytes: u64,
@@ -394,8 +394,18 @@ impl Builder {
             return Err(Error::parameter("output", "dtype", "f32, f16 or bf16 after normalize", "u8"));
         }
         let len = self.source.len();
+        let stream = self.source.stream().map(|stream| (stream, self.shuffle));
+        // A stream shuffles by itself.
+        let shuffled = self.shuffle && stream.is_none();
         let mut sampler =
-            if self.shuffle { Sampler::shuffled(len, self.seed) } else { Sampler::sequential(len) }.shard(self.shard);
+            if shuffled { Sampler::shuffled(len, self.seed) } else { Sampler::sequential(len) }.shard(self.shard);
+        if stream.is_some() && (self.even_shards || self.on_error == OnError::Substitute) {
+            let feature = if self.even_shards { "even_shards" } else { "OnError::Substitute" };
+            return Err(Error::Unsupported {
+                feature: format!("{feature} over a stream"),
+                remedy: "a stream's samples are known when they come: use a source of random access".to_owned(),
+            });
+        }
         if self.even_shards {
             if self.on_error == OnError::Skip {
                 let expected = "fail or substitute with even_shards";
@@ -438,8 +448,8 @@ impl Builder {
             batches_bytes: batch_bytes * (prefetch as u64 + 1),
             batch_bytes,
             pictures_bytes: ((2 * PIXEL_BYTES + COEFFICIENT_BYTES) * working).saturating_mul(self.max_px),
-            encoded_bytes: MAX_ENCODED_BYTES * working,
-            order_bytes: if self.shuffle { len.saturating_mul(order_record) } else { 0 },
+            encoded_bytes: MAX_ENCODED_BYTES * working + stream.as_ref().map_or(0, |(stream, _)| stream.memory_bytes()),
+            order_bytes: if shuffled { len.saturating_mul(order_record) } else { 0 },
             device_bytes: gpu.as_ref().map_or(0, Gpu::memory_bytes),
         };
         Ok(Pipeline {
@@ -447,6 +457,7 @@ impl Builder {
             inner: Arc::new(Inner {
                 source: self.source,
                 fingerprint: OnceLock::new(),
+                stream,
                 sampler,
                 seed: self.seed,
                 ops: self.ops,

@@ -14,6 +14,8 @@ use crate::cuda::Flight;
 use crate::cuda::gpu::Gpu;
 use crate::error::{Error, Result};
 use crate::sampler::Order;
+use crate::source::Source;
+use crate::source::stream::Feed;
 use crate::tensor::{HostBuffer, Storage, Tensor};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -75,6 +77,10 @@ impl std::fmt::Debug for Epoch {
 /// What the workers and the consumer share.
 pub(super) struct Shared {
     pub(super) inner: Arc<Inner>,
+    /// Where this epoch's samples are read.
+    pub(super) source: Arc<dyn Source>,
+    /// The same, if it is a stream, whose end is not known beforehand.
+    feed: Option<Arc<Feed>>,
     pub(super) epoch: u64,
     order: Order,
     /// Where in the order it begins: position 0 everywhere else in here is this one.
@@ -103,6 +109,8 @@ struct State {
     bad_count: u64,
     /// Positions from here on are not begun: the end of the epoch, of a batch that failed, or 0 once stopped.
     limit: u64,
+    /// Where a stream has ended, once it has.
+    end: Option<u64>,
 }
 
 /// A batch being filled, or ready.
@@ -121,8 +129,13 @@ struct Filling {
 /// What became of one position of a batch.
 pub(super) enum Slot {
     Pending,
-    Done { index: u64, label: u32 },
+    Done {
+        index: u64,
+        label: u32,
+    },
     Skipped,
+    /// The stream has ended before it.
+    Ended,
     Failed(Error),
 }
 
@@ -137,7 +150,14 @@ impl Epoch {
         let order = inner.sampler.epoch(epoch);
         let positions = inner.positions(first);
         let padding = (first + positions).saturating_sub(order.len() - order.padding());
+        let feed = inner.feed(epoch, first).map(Arc::new);
+        let source = match &feed {
+            Some(feed) => Arc::clone(feed) as Arc<dyn Source>,
+            None => Arc::clone(&inner.source),
+        };
         let shared = Arc::new(Shared {
+            source,
+            feed,
             epoch,
             order,
             first,
@@ -187,6 +207,9 @@ impl Epoch {
     pub fn stats(&self) -> Stats {
         let mut stats = self.stats;
         stats += self.shared.counters.snapshot();
+        if let Some(feed) = &self.shared.feed {
+            (stats.moved, stats.moved_most) = feed.moved();
+        }
         stats.bad = lock(&self.shared.state).bad_count;
         stats
     }
@@ -209,7 +232,7 @@ impl Epoch {
         }
         let mut state = lock(&shared.state);
         let filling = loop {
-            if state.front * shared.inner.batch_size as u64 >= shared.positions {
+            if state.front * shared.inner.batch_size as u64 >= state.end.unwrap_or(shared.positions) {
                 return None;
             }
             match state.batches.front() {
@@ -255,7 +278,8 @@ impl Iterator for Epoch {
         while let Some(Filling { positions, made, .. }) = self.take() {
             match made {
                 Some(Ok(batch)) => {
-                    self.given += positions as u64;
+                    let end = lock(&self.shared.state).end.unwrap_or(u64::MAX);
+                    self.given = (self.given + positions as u64).min(end);
                     // None: every sample of it was skipped.
                     if let Some(batch) = batch {
                         self.stats.batches += 1;
@@ -384,6 +408,11 @@ impl Shared {
             // Nothing after this batch will be delivered: no need to begin more.
             state.limit = state.limit.min((batch + 1) * batch_size);
         }
+        if matches!(result, Slot::Ended) {
+            // The rest of this batch is begun all the same, so that the batch can be made.
+            state.limit = state.limit.min((batch + 1) * batch_size);
+            state.end = Some(state.end.map_or(position, |end| end.min(position)));
+        }
         // A batch that is not made is not taken, so `front` has not passed it.
         let at = (batch - state.front) as usize;
         let filling = &mut state.batches[at];
@@ -435,6 +464,7 @@ impl Shared {
         let end = batch * inner.batch_size as u64 + samples.len() as u64;
         let (mut labels, mut indices) = (Vec::with_capacity(samples.len()), Vec::with_capacity(samples.len()));
         let mut places = Vec::with_capacity(samples.len());
+        let mut ended = false;
         for (i, sample) in samples.into_iter().enumerate() {
             match sample {
                 Slot::Done { index, label } => {
@@ -447,7 +477,12 @@ impl Shared {
                     return Err(error);
                 }
                 Slot::Skipped | Slot::Pending => {}
+                Slot::Ended => ended = true,
             }
+        }
+        if ended && inner.last == LastBatch::Drop {
+            self.give_up_filled(store);
+            return Ok(None);
         }
         let filled = labels.len();
         let (Some(&label), Some(&index)) = (labels.last(), indices.last()) else {
@@ -508,13 +543,18 @@ impl Shared {
         }
     }
 
+    /// Whether a stream has ended before sample `index`.
+    pub(super) fn ended_before(&self, index: u64) -> bool {
+        self.feed.as_ref().is_some_and(|feed| feed.ended_before(index))
+    }
+
     pub(super) fn sample_error(&self, index: u64, error: Error) -> Error {
         Error::Sample { index, name: self.name(index), source: Box::new(error) }
     }
 
     fn name(&self, index: u64) -> String {
         // The source may be the caller's code: not even its panic may keep an error from being delivered.
-        catch_unwind(AssertUnwindSafe(|| self.inner.source.name(index).into_owned()))
+        catch_unwind(AssertUnwindSafe(|| self.source.name(index).into_owned()))
             .unwrap_or_else(|_| "its name cannot be had".to_owned())
     }
 

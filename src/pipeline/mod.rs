@@ -21,7 +21,8 @@ use crate::recipe::op::Op;
 use crate::recipe::random::{RandomOp, draw_recipe};
 use crate::recipe::{Strategy, orientation_ops};
 use crate::sampler::Sampler;
-use crate::source::Source;
+use crate::source::stream::Feed;
+use crate::source::{Source, Stream, StreamStart};
 use crate::tensor::{DType, Layout, Pool};
 pub use batch::Batch;
 pub(crate) use builder::DEFAULT_MAX_PIXELS;
@@ -56,6 +57,8 @@ struct Inner {
     source: Arc<dyn Source>,
     /// Of the source, once it has been asked for.
     fingerprint: OnceLock<u64>,
+    /// The source's stream, if it is one, and whether that is to be shuffled.
+    stream: Option<(Arc<dyn Stream>, bool)>,
     sampler: Sampler,
     seed: u64,
     ops: Vec<RandomOp>,
@@ -84,6 +87,20 @@ struct Inner {
 }
 
 impl Inner {
+    /// The stream of an epoch from its position `first` on, if that is what the source is.
+    fn feed(&self, epoch: u64, first: u64) -> Option<Feed> {
+        let (stream, shuffle) = self.stream.as_ref()?;
+        let (shuffle, shard) = (shuffle.then_some(self.seed), self.sampler.own_shard());
+        // A device's engines may ask for the name of a sample of any batch that is on its way.
+        let keep = self.batch_size.saturating_mul(self.prefetch + 2).saturating_add(self.threads);
+        Some(Feed::new(Arc::clone(stream), StreamStart { epoch, shuffle, shard }, first, keep))
+    }
+
+    /// Whether epochs are shuffled.
+    fn is_shuffled(&self) -> bool {
+        self.stream.as_ref().map_or(self.sampler.is_shuffled(), |(_, shuffle)| *shuffle)
+    }
+
     fn fingerprint(&self) -> u64 {
         *self.fingerprint.get_or_init(|| self.source.fingerprint())
     }
@@ -198,7 +215,8 @@ impl Pipeline {
         Ok(Epoch::start(Arc::clone(&self.inner), state.epoch(), state.position()))
     }
 
-    /// Samples an epoch, in this shard, padding not counted.
+    /// Samples an epoch, in this shard, padding not counted. Of a stream no more is known than the
+    /// [`limit`](Builder::limit).
     #[must_use]
     pub fn len(&self) -> u64 {
         self.inner.sampler.len().min(self.inner.limit)

@@ -61,7 +61,7 @@ impl EpochState {
             epoch,
             position,
             seed: inner.seed,
-            shuffled: sampler.is_shuffled(),
+            shuffled: inner.is_shuffled(),
             shard: (shard.index(), shard.count()),
             even_shards: sampler.is_even(),
             samples: inner.source.len(),

@@ -29,6 +29,10 @@ pub struct Stats {
     pub decoded_hybrid: u64,
     /// Pictures that the device's JPEG engines decoded.
     pub decoded_hardware: u64,
+    /// How far the samples of a stream moved from their places in it, all together.
+    pub moved: u64,
+    /// How far the one moved that moved most.
+    pub moved_most: u64,
     /// The consumer waiting for a batch.
     pub consumer_wait: Duration,
     /// Worker threads waiting for the consumer to take a batch.
@@ -47,6 +51,8 @@ impl std::ops::AddAssign for Stats {
         self.decoded_cpu += other.decoded_cpu;
         self.decoded_hybrid += other.decoded_hybrid;
         self.decoded_hardware += other.decoded_hardware;
+        self.moved += other.moved;
+        self.moved_most = self.moved_most.max(other.moved_most);
         self.consumer_wait += other.consumer_wait;
         self.worker_wait += other.worker_wait;
     }

@@ -54,6 +54,7 @@ impl Worker {
     pub(super) fn position(&mut self, shared: &Shared, index: u64, target: &mut Target<'_>) -> Slot {
         match self.sample(shared, index, target, true) {
             Ok(label) => Slot::Done { index, label },
+            Err(_) if shared.ended_before(index) => Slot::Ended,
             Err(error) => self.instead(shared, index, error, target),
         }
     }
@@ -114,7 +115,7 @@ impl Worker {
                 debug_assert!(false, "workers and batches are of one device");
             }
         }
-        Ok(shared.inner.source.label(index))
+        Ok(shared.source.label(index))
     }
 }
 
@@ -128,7 +129,7 @@ fn on_cpu(
 ) -> Result<()> {
     let (inner, counters) = (&shared.inner, &shared.counters);
     let start = Instant::now();
-    let bytes = inner.source.read(index, read_buffer)?;
+    let bytes = shared.source.read(index, read_buffer)?;
     counters.add_read(bytes.len(), start.elapsed());
     let (header, ops) = draw(shared, index, bytes)?;
     let job = Job {
@@ -159,7 +160,7 @@ fn on_gpu(
 ) -> Result<()> {
     let (inner, counters) = (&shared.inner, &shared.counters);
     let start = Instant::now();
-    let encoded = gpu.read(&inner.source, index)?;
+    let encoded = gpu.read(&shared.source, index)?;
     counters.add_read(encoded.bytes().len(), start.elapsed());
     let (header, ops) = draw(shared, index, encoded.bytes())?;
     let sample = gpu::Sample { place, header: &header, ops: &ops, engines: later };

@@ -26,6 +26,10 @@ pub(crate) enum Domain {
     /// A network's first weights.
     #[cfg(feature = "candle")]
     Weights,
+    /// The order of a stream's shards.
+    Shards,
+    /// Which sample leaves a stream's window.
+    Window,
 }
 
 impl Domain {
@@ -37,6 +41,8 @@ impl Domain {
             Self::Synth => b"synth\0\0\0",
             #[cfg(feature = "candle")]
             Self::Weights => b"weights\0",
+            Self::Shards => b"shards\0\0",
+            Self::Window => b"window\0\0",
         }
     }
 }

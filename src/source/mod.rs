@@ -5,8 +5,11 @@ mod idx;
 mod list;
 mod memory;
 mod open;
+#[cfg(feature = "parquet")]
+mod parquet;
 pub(crate) mod records;
 mod spec;
+pub(crate) mod stream;
 mod window;
 
 pub use folder::ImageFolder;
@@ -14,7 +17,12 @@ pub use idx::IdxFile;
 pub use list::ListFile;
 pub use memory::EncodedPictures;
 pub use open::{OpenOptions, SourceFormat, open};
+#[cfg(feature = "parquet")]
+pub use parquet::ParquetFiles;
 pub use records::{RecordFormat, RecordOptions, RecordShards};
+#[cfg(feature = "cloud")]
+pub use stream::StreamCache;
+pub use stream::{RecordStream, Samples, Stream, StreamOptions, StreamSample, StreamStart};
 
 use crate::error::{Error, Result};
 use sha2::{Digest, Sha256};
@@ -103,6 +111,12 @@ pub trait Source: Send + Sync {
     fn fingerprint(&self) -> u64 {
         fingerprint(self)
     }
+
+    /// The stream that gives the samples, where they can only be had one after the other: [`read`](Self::read) is not
+    /// called then, and [`len`](Self::len) is [`u64::MAX`].
+    fn stream(&self) -> Option<Arc<dyn Stream>> {
+        None
+    }
 }
 
 /// Samples that a fingerprint looks at: names of 10 million are not all made.
@@ -154,6 +168,9 @@ macro_rules! forward {
             }
             fn fingerprint(&self) -> u64 {
                 (**self).fingerprint()
+            }
+            fn stream(&self) -> Option<Arc<dyn Stream>> {
+                (**self).stream()
             }
         }
     )*};

@@ -1,6 +1,13 @@
 //! From the name of a source to the source.
 
-use super::{IdxFile, ImageFolder, ListFile, RecordFormat, RecordOptions, RecordShards, Source, spec};
+#[cfg(feature = "cloud")]
+use super::stream::Shards;
+#[cfg(feature = "cloud")]
+use super::stream::cloud::{Remote, StreamCache};
+use super::{
+    IdxFile, ImageFolder, ListFile, RecordFormat, RecordOptions, RecordShards, RecordStream, Source, StreamOptions,
+    spec,
+};
 use crate::error::{Error, Result};
 use crate::pack::Manifest;
 use std::fs;
@@ -23,16 +30,19 @@ pub enum SourceFormat {
     TfRecord,
     /// An IDX file of raw pictures: [`IdxFile`].
     Idx,
+    /// Parquet files, with the feature `parquet`.
+    Parquet,
 }
 
 impl SourceFormat {
-    const NAMES: [(&str, Self); 6] = [
+    const NAMES: [(&str, Self); 7] = [
         ("folder", Self::Folder),
         ("list", Self::List),
         ("webdataset", Self::WebDataset),
         ("recordio", Self::RecordIo),
         ("tfrecord", Self::TfRecord),
         ("idx", Self::Idx),
+        ("parquet", Self::Parquet),
     ];
 
     /// What a file's name tells; `None` if it tells nothing.
@@ -41,6 +51,7 @@ impl SourceFormat {
         let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
         match ending {
             "tar" => Some(Self::WebDataset),
+            "parquet" => Some(Self::Parquet),
             "rec" => Some(Self::RecordIo),
             "tfrecord" | "tfrecords" => Some(Self::TfRecord),
             _ if name.contains("idx3-ubyte") || name.contains("idx4-ubyte") => Some(Self::Idx),
@@ -53,7 +64,7 @@ impl SourceFormat {
 impl FromStr for SourceFormat {
     type Err = Error;
 
-    /// Reads `folder`, `list`, `webdataset`, `recordio`, `tfrecord` or `idx`.
+    /// Reads `folder`, `list`, `webdataset`, `recordio`, `tfrecord`, `idx` or `parquet`.
     fn from_str(text: &str) -> Result<Self> {
         let found = Self::NAMES.iter().find(|(name, _)| *name == text);
         let names = || Self::NAMES.map(|(name, _)| name).join(", ");
@@ -88,6 +99,12 @@ pub struct OpenOptions {
     pub format: Option<SourceFormat>,
     /// How shards are read.
     pub records: RecordOptions,
+    /// Reads shards from front to back as [`RecordStream`]s, with a window of so many samples to shuffle in. What has no
+    /// random access is read so anyhow, with a window of 1,000 where this says nothing.
+    pub window: Option<usize>,
+    /// Where what was fetched from far away is kept; nowhere if not given.
+    #[cfg(feature = "cloud")]
+    pub cache: Option<StreamCache>,
 }
 
 impl OpenOptions {
@@ -97,6 +114,12 @@ impl OpenOptions {
     /// Those of [`open`].
     pub fn open(&self, spec: impl AsRef<Path>) -> Result<Box<dyn Source>> {
         let spec = spec.as_ref();
+        if spec == Path::new("-") {
+            return Ok(Box::new(RecordStream::standard_input(self.stream_format(None)?, self.stream_options())?));
+        }
+        if let Some(url) = spec.to_str().filter(|spec| spec.contains("://")) {
+            return self.open_url(url);
+        }
         let mut files = spec::files(spec)?;
         let one = files.len() == 1;
         if one && self.format != Some(SourceFormat::Folder) {
@@ -112,6 +135,10 @@ impl OpenOptions {
             Some(format) => format,
             None => common_format(&files)?,
         };
+        if self.window.is_some() || files.iter().any(|path| is_pipe(path)) {
+            let format = self.stream_format(Some(format))?;
+            return Ok(Box::new(RecordStream::open(format, files, self.stream_options())?));
+        }
         let records = |format| -> Result<Box<dyn Source>> {
             let source = RecordShards::open(format, &files, &self.records)?;
             Ok(Box::new(source.with_classes(classes_of(&files))))
@@ -120,11 +147,83 @@ impl OpenOptions {
             SourceFormat::WebDataset => records(RecordFormat::WebDataset),
             SourceFormat::RecordIo => records(RecordFormat::RecordIo),
             SourceFormat::TfRecord => records(RecordFormat::TfRecord),
+            #[cfg(feature = "parquet")]
+            SourceFormat::Parquet => Ok(Box::new(super::ParquetFiles::open(&files, &self.records)?)),
+            #[cfg(not(feature = "parquet"))]
+            SourceFormat::Parquet => Err(Error::Unsupported {
+                feature: "reading Parquet files in this build".to_owned(),
+                remedy: "build with the feature `parquet`".to_owned(),
+            }),
             _ if !one => Err(refuse("one folder, list or IDX file, or shards of one format", spec.display())),
             SourceFormat::Folder => Ok(Box::new(ImageFolder::open(&files[0])?)),
             SourceFormat::List => Ok(Box::new(ListFile::open(&files[0])?)),
             SourceFormat::Idx => Ok(Box::new(IdxFile::open(&files[0])?)),
         }
+    }
+
+    /// The format of a stream, which was given or `told` by its name.
+    fn stream_format(&self, told: Option<SourceFormat>) -> Result<RecordFormat> {
+        match self.format.or(told) {
+            Some(SourceFormat::WebDataset) => Ok(RecordFormat::WebDataset),
+            Some(SourceFormat::RecordIo) => Ok(RecordFormat::RecordIo),
+            Some(SourceFormat::TfRecord) => Ok(RecordFormat::TfRecord),
+            other => {
+                let name =
+                    |format| SourceFormat::NAMES.iter().find(|(_, other)| *other == format).map(|(name, _)| *name);
+                let got = other.and_then(name).unwrap_or("a stream whose name does not tell it");
+                Err(Error::parameter("open", "format", "webdataset, recordio or tfrecord for a stream", got))
+            }
+        }
+    }
+
+    fn stream_options(&self) -> StreamOptions {
+        let usual = StreamOptions::default();
+        StreamOptions { records: self.records.clone(), window: self.window.unwrap_or(usual.window) }
+    }
+
+    #[cfg(feature = "cloud")]
+    fn open_url(&self, url: &str) -> Result<Box<dyn Source>> {
+        let by_name = |name: &str| SourceFormat::by_name(Path::new(name));
+        let (folder, pattern) = url.rsplit_once('/').unwrap_or((url, ""));
+        // A folder means all shards in it.
+        let pattern = if pattern.is_empty() { "*" } else { pattern };
+        let remote = if pattern.contains(['*', '?', '[']) {
+            let wrong = |error: glob::PatternError| refuse("a pattern of *, ? and [a-z]", format!("{url}: {error}"));
+            let pattern = glob::Pattern::new(pattern).map_err(wrong)?;
+            let fits = |name: &str| pattern.matches(name) && (self.format.is_some() || by_name(name).is_some());
+            Remote::list(folder, fits, self.cache.clone())?
+        } else {
+            Remote::new(spec::expand(url)?, self.cache.clone())?
+        };
+        if remote.count() == 0 {
+            return Err(refuse("a pattern that some shard's name fits", url));
+        }
+        let names: Vec<PathBuf> = (0..remote.count()).map(|shard| remote.name(shard).into()).collect();
+        let told = if self.format.is_none() { Some(common_format(&names)?) } else { None };
+        let (format, options) = (self.stream_format(told)?, self.stream_options());
+        Ok(Box::new(RecordStream::new(format, Box::new(remote), options)?))
+    }
+
+    #[cfg(not(feature = "cloud"))]
+    fn open_url(&self, url: &str) -> Result<Box<dyn Source>> {
+        Err(Error::Unsupported {
+            feature: format!("reading {url} by this build"),
+            remedy: "build warpfeed with the feature cloud (cargo install warpfeed --features cloud)".to_owned(),
+        })
+    }
+}
+
+/// Whether a file can only be read from front to back.
+fn is_pipe(path: &Path) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt;
+        fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo())
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = path;
+        false
     }
 }
 
@@ -133,8 +232,11 @@ impl OpenOptions {
 /// - a folder: of class folders as [`ImageFolder`]; one that holds no folders but shards of one format as these shards,
 ///   sorted by name; one that `warpfeed pack` has not finished is refused;
 /// - files that end in `.tar`, `.rec`, `.tfrecord`, `.tfrecords` or `-00000-of-00008` as [`RecordShards`];
+/// - files that end in `.parquet`, with the feature `parquet`;
 /// - a file that has `idx3-ubyte` or `idx4-ubyte` in its name as [`IdxFile`];
-/// - any other file as [`ListFile`].
+/// - any other file as [`ListFile`];
+/// - pipes, and `-` for standard input, as [`RecordStream`]; with the feature `cloud` so are shards at `http://`,
+///   `https://`, `s3://`, `gs://` and `az://`, or all of a folder there that can be listed.
 ///
 /// Shards may be named by a pattern: `train-{000000..000146}.tar`, `{train,extra}-*.tar`, `part-?[0-4].rec`.
 /// [`OpenOptions`] has more.

@@ -42,7 +42,7 @@ fn check_count(count: usize, pattern: &str) -> Result<()> {
 }
 
 /// What the braces of `pattern` stand for, as in a shell: the first varies slowest. A brace that is none stays.
-fn expand(pattern: &str) -> Result<Vec<String>> {
+pub(super) fn expand(pattern: &str) -> Result<Vec<String>> {
     let mut names = vec![String::new()];
     let mut rest = pattern;
     while let Some(open) = rest.find('{') {

@@ -2,6 +2,7 @@
 
 mod apply;
 mod bench;
+mod check_gpu;
 mod demo;
 mod diagnose;
 mod doctor;
@@ -42,6 +43,7 @@ enum Command {
     Doctor(doctor::Doctor),
     Bench(bench::Bench),
     Tune(tune::Tune),
+    CheckGpu(check_gpu::CheckGpu),
 }
 
 fn main() -> ExitCode {
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
         Command::Doctor(doctor) => doctor.run(),
         Command::Bench(bench) => bench.run(),
         Command::Tune(tune) => tune.run(),
+        Command::CheckGpu(check) => check.run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -31,7 +31,7 @@ pub struct Pack {
     /// The format of the shards.
     #[arg(long, value_enum, value_name = "FORMAT")]
     format: ShardFormat,
-    /// The source's form, where its name does not tell: folder, list, webdataset, recordio, tfrecord, idx.
+    /// The source's form, where its name does not tell: folder, list, webdataset, recordio, tfrecord, idx, parquet.
     #[arg(long, value_name = "FORMAT", value_parser = format)]
     from: Option<SourceFormat>,
     #[command(flatten)]

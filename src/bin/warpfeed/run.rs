@@ -79,6 +79,9 @@ fn text(report: &RunReport) -> String {
         stages.read, stages.decode, stages.augment, stages.worker_wait
     );
     let _ = writeln!(text, "consumer      waited {:.3} s for batches", stages.consumer_wait);
+    if let (Some(mean), Some(most)) = (report.moved_mean, report.moved_most) {
+        let _ = writeln!(text, "shuffling     moved pictures by {mean:.1} places on average, {most} at most");
+    }
     if let Some(peak) = report.peak_rss_bytes {
         let _ = writeln!(text, "peak memory   {}", bytes(peak));
     }

@@ -11,39 +11,67 @@ pub fn format(text: &str) -> std::result::Result<SourceFormat, String> {
 /// Which parts of records count.
 #[derive(Args)]
 pub struct FieldArgs {
-    /// Which part of a record is the picture: an ending in WebDataset, a feature in TFRecord.
+    /// Which part of a record is the picture: an ending in WebDataset, a feature in TFRecord, a column in
+    /// Parquet.
     #[arg(long, value_name = "NAME")]
     picture_field: Option<String>,
-    /// Which part of a record is the label: an ending, or json.FIELD, in WebDataset; a feature in TFRecord.
+    /// Which part of a record is the label: an ending, or json.FIELD, in WebDataset; a feature in TFRecord, a
+    /// column in Parquet.
     #[arg(long, value_name = "NAME")]
     label_field: Option<String>,
 }
 
 impl FieldArgs {
     pub fn open(&self, spec: &Path, format: Option<SourceFormat>) -> Result<Box<dyn Source>> {
+        OpenOptions { format, records: self.records(), ..OpenOptions::default() }.open(spec)
+    }
+
+    fn records(&self) -> RecordOptions {
         let (picture, label) = (self.picture_field.clone(), self.label_field.clone());
-        let records = RecordOptions { picture, label, ..RecordOptions::default() };
-        OpenOptions { format, records }.open(spec)
+        RecordOptions { picture, label, ..RecordOptions::default() }
     }
 }
 
 /// The pictures.
 #[derive(Args)]
 pub struct SourceArgs {
-    /// Folder of class folders, list file (path, tab, label), IDX file, or shards: .tar, .rec, .tfrecord, a folder of them, or a
+    /// Folder of class folders, list file (path, tab, label), IDX file, or shards: .tar, .rec, .tfrecord, .parquet, a folder of them, or a
     /// pattern like train-{000..146}.tar or '*.tar'.
     #[arg(value_name = "SOURCE")]
     spec: PathBuf,
-    /// The source's form, where its name does not tell: folder, list, webdataset, recordio, tfrecord, idx.
+    /// The source's form, where its name does not tell: folder, list, webdataset, recordio, tfrecord, idx, parquet.
     #[arg(long, value_name = "FORMAT", value_parser = format)]
     format: Option<SourceFormat>,
     #[command(flatten)]
     fields: FieldArgs,
+    /// Read shards from front to back and shuffle in a window of W pictures; pipes, standard input (-) and shards far
+    /// away are read so anyhow [there 1000 if not given]
+    #[arg(long, value_name = "W")]
+    window: Option<usize>,
+    /// Keep what was fetched from far away in this folder.
+    #[cfg(feature = "cloud")]
+    #[arg(long, value_name = "FOLDER", requires = "cache_size")]
+    cache: Option<PathBuf>,
+    /// How much of it, in megabytes.
+    #[cfg(feature = "cloud")]
+    #[arg(long, value_name = "MB", requires = "cache")]
+    cache_size: Option<u64>,
 }
 
 impl SourceArgs {
     pub fn open(&self) -> Result<Box<dyn Source>> {
-        self.fields.open(&self.spec, self.format)
+        let options = OpenOptions {
+            format: self.format,
+            records: self.fields.records(),
+            window: self.window,
+            #[cfg(feature = "cloud")]
+            cache: self
+                .cache
+                .clone()
+                .zip(self.cache_size)
+                .map(|(folder, size)| warpfeed::StreamCache { folder, size_bytes: size.saturating_mul(1_000_000) }),
+        };
+        options.open(&self.spec)
     }
 
     /// What reports call it.

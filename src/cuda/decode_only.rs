@@ -1,0 +1,147 @@
+//! How many pictures nvJPEG decodes when it has nothing else to do: the bound of pipelines that leave decoding to it.
+#![allow(unsafe_code)]
+
+use super::driver::{self, Context, DeviceMemory, Event};
+use super::lower::packed_bytes;
+use super::nvjpeg::{Encoded, EngineBatch, EngineJob, Engines, HybridDecoder, Nvjpeg, RING};
+use crate::decode::probe;
+use crate::device::DecodePath;
+use crate::error::{Error, Result};
+use crate::picture::Size;
+use crate::source::{EncodedPictures, Source};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Pictures in a batch for the engines; two batches are under way.
+const BATCH: usize = 64;
+
+/// Decodes the pictures again and again for `duration`, whole, and says how many a second: on `threads` threads by the
+/// hybrid decoder, or on the device's engines. What this decoder does not take is left out.
+pub(crate) fn decode_only(
+    ordinal: u32,
+    path: DecodePath,
+    pictures: EncodedPictures,
+    threads: usize,
+    duration: Duration,
+) -> Result<f64> {
+    let context = driver::context(ordinal)?;
+    let nvjpeg = Nvjpeg::open(&context, path)?;
+    let nothing = || Error::Device {
+        call: "decode".to_owned(),
+        message: format!("no nvJPEG, or none of the pictures is for the {path:?} decoder"),
+    };
+    let nvjpeg = nvjpeg.ok_or_else(nothing)?;
+    let run = Run { context, source: Arc::new(pictures), duration };
+    let pictures_per_s = match &nvjpeg.engines {
+        Some(engines) if path == DecodePath::Hardware => run.engines(engines)?,
+        _ => run.hybrid(&nvjpeg, threads)?,
+    };
+    pictures_per_s.ok_or_else(nothing)
+}
+
+struct Run {
+    context: Context,
+    source: Arc<dyn Source>,
+    duration: Duration,
+}
+
+impl Run {
+    fn read(&self, index: u64, buffer: Vec<u8>) -> Result<(Encoded, Size)> {
+        let encoded = Encoded::read(&self.source, index, buffer)?;
+        let size = probe(encoded.bytes())?.size;
+        Ok((encoded, size))
+    }
+
+    fn hybrid(&self, nvjpeg: &Nvjpeg, threads: usize) -> Result<Option<f64>> {
+        let mut decoder = nvjpeg.hybrid_decoder(&self.context)?;
+        let (mut taken, mut largest) = (Vec::new(), 0);
+        for index in 0..self.source.len() {
+            let (encoded, size) = self.read(index, Vec::new())?;
+            let memory = DeviceMemory::new(&self.context, packed_bytes(size))?;
+            let fits = decoder.agrees(&encoded, size).unwrap_or(false);
+            if fits && decoder.decode(encoded, memory.address(), size).is_ok() {
+                taken.push(index);
+                largest = largest.max(packed_bytes(size));
+            }
+            decoder.synchronize()?;
+        }
+        if taken.is_empty() {
+            return Ok(None);
+        }
+        let next = AtomicU64::new(0);
+        let begin = Instant::now();
+        std::thread::scope(|scope| {
+            let work = || -> Result<()> {
+                driver::bind(&self.context)?;
+                let mut decoder: HybridDecoder = nvjpeg.hybrid_decoder(&self.context)?;
+                // The decoder waits for the picture of as many calls ago.
+                let memory: Vec<_> =
+                    (0..RING).map(|_| DeviceMemory::new(&self.context, largest)).collect::<Result<_>>()?;
+                let mut buffer = Vec::new();
+                for target in memory.iter().cycle() {
+                    if begin.elapsed() >= self.duration {
+                        break;
+                    }
+                    let index = next.fetch_add(1, Ordering::Relaxed) as usize % taken.len();
+                    let (encoded, size) = self.read(taken[index], std::mem::take(&mut buffer))?;
+                    let decoded = decoder.decode(encoded, target.address(), size);
+                    let lost = || Error::Device {
+                        call: "decode by nvJPEG".to_owned(),
+                        message: format!("picture {} is refused, which was decoded before", taken[index]),
+                    };
+                    buffer = decoded.map_err(|_| lost())?.buffer.unwrap_or_default();
+                }
+                decoder.synchronize()
+            };
+            let workers: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(work)).collect();
+            workers.into_iter().try_for_each(|worker| worker.join().map_err(|panic| Error::panic(&*panic))?)
+        })?;
+        Ok(Some(next.into_inner() as f64 / begin.elapsed().as_secs_f64()))
+    }
+
+    fn engines(&self, engines: &Engines) -> Result<Option<f64>> {
+        let mut jobs: [Vec<EngineJob>; 2] = [Vec::new(), Vec::new()];
+        let mut memory = Vec::new();
+        let mut probe = engines.batch()?;
+        for round in 0..2 * BATCH as u64 {
+            let at = usize::from(round >= BATCH as u64);
+            let (encoded, size) = self.read(round % self.source.len().max(1), Vec::new())?;
+            let target = DeviceMemory::new(&self.context, packed_bytes(size))?;
+            let job = EngineJob { encoded, destination: target.address(), size };
+            // SAFETY: one at a time, each waited for.
+            let taken = unsafe { probe.decode(engines, &[&job]) };
+            engines.stream.synchronize()?;
+            memory.push(target);
+            if taken.is_ok() {
+                jobs[at].push(job);
+            }
+        }
+        if jobs.iter().any(Vec::is_empty) {
+            return Ok(None);
+        }
+        let mut batches: Vec<(EngineBatch, Event)> =
+            (0..2).map(|_| Ok((engines.batch()?, Event::new(&self.context)?))).collect::<Result<_>>()?;
+        let mut decoded = 0;
+        let begin = Instant::now();
+        let outcome = (0..).map(|turn| turn % 2).try_for_each(|at| {
+            if begin.elapsed() >= self.duration {
+                return Err(None);
+            }
+            let (batch, done) = &mut batches[at];
+            done.synchronize().map_err(Some)?;
+            let borrowed: Vec<&EngineJob> = jobs[at].iter().collect();
+            // SAFETY: this state's last batch has just been waited for; jobs and memory outlive the work, which is waited
+            // for below.
+            unsafe { batch.decode(engines, &borrowed) }.map_err(Some)?;
+            done.record(&engines.stream).map_err(Some)?;
+            decoded += borrowed.len();
+            Ok(())
+        });
+        engines.stream.synchronize()?;
+        if let Err(Some(error)) = outcome {
+            return Err(error);
+        }
+        Ok(Some(decoded as f64 / begin.elapsed().as_secs_f64()))
+    }
+}

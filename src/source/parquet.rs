@@ -1,0 +1,478 @@
+//! Parquet files with pictures, as data sets come from Hugging Face.
+
+use super::records::label::{self, Label};
+use super::{MAX_ENCODED_BYTES, RecordOptions, Source, no_such_sample};
+use crate::error::{Error, Result};
+use parquet::basic::Type;
+use parquet::column::reader::ColumnReaderImpl;
+use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
+use parquet::file::metadata::ParquetMetaData;
+use parquet::file::reader::FileReader;
+use parquet::file::serialized_reader::{SerializedFileReader, SerializedPageReader};
+use parquet::schema::types::ColumnDescriptor;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Places in files that are kept to read on from; each holds a decompressed page.
+const MAX_CURSORS: usize = 32;
+
+/// Labels that cannot be used, of all files.
+const MAX_FAULTS: usize = 100_000;
+
+/// Pictures in Parquet files: a column of structs `{bytes, path}`, as Hugging Face stores its `Image`, or of binary
+/// values. Needs the feature `parquet`.
+///
+/// Unless [`RecordOptions`] name columns, the pictures are in `image` (or `image.bytes`), `img`, or `bytes`, and the labels
+/// in `label` or `labels`: numbers, or names, which are then numbered in sorted order. The names of Hugging Face's
+/// `ClassLabel` are the [`classes`](Source::classes). Rows come in the order of the files as given. A row whose picture is
+/// null, or whose label is no class, gives [`Error::Decode`] when it is read.
+///
+/// All labels are in memory, 4 bytes each. A page of a column is decompressed to read one picture of it, and kept for
+/// the next one: files are read fast in their order, and at the cost of a page (usually 1 MB) for each picture otherwise.
+pub struct ParquetFiles {
+    files: Vec<PathBuf>,
+    metadata: Vec<ParquetMetaData>,
+    /// The column of pictures in each file.
+    pictures: Vec<usize>,
+    groups: Vec<Group>,
+    labels: Vec<u32>,
+    /// Rows that cannot be used, and why.
+    faults: BTreeMap<u64, String>,
+    classes: Vec<String>,
+    cursors: Mutex<Vec<Cursor>>,
+}
+
+/// A row group.
+struct Group {
+    file: usize,
+    /// Its number in the file.
+    number: usize,
+    /// Index of its first row.
+    first: u64,
+}
+
+/// A place in a row group to read on from.
+struct Cursor {
+    group: usize,
+    /// The row that comes next, counted in the group.
+    next: u64,
+    reader: ColumnReaderImpl<ByteArrayType>,
+}
+
+fn damaged(path: &Path, message: impl std::fmt::Display) -> Error {
+    Error::decode("Parquet", format!("{}: {message}", path.display()))
+}
+
+/// Calls into the library, which on damaged files may also panic.
+fn guarded<T>(path: &Path, call: impl FnOnce() -> parquet::errors::Result<T>) -> Result<T> {
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(result) => result.map_err(|error| damaged(path, error)),
+        Err(panic) => Err(damaged(path, Error::panic(&*panic))),
+    }
+}
+
+/// The column named by `wanted`, or the first of `usual` that is there. Of a struct, its `bytes`.
+fn column(metadata: &ParquetMetaData, wanted: Option<&str>, usual: &[&str]) -> Option<usize> {
+    let schema = metadata.file_metadata().schema_descr();
+    let find = |name: &str| {
+        let bytes = format!("{name}.bytes");
+        let is = |column: &ColumnDescriptor| [name, bytes.as_str()].contains(&column.path().string().as_str());
+        (0..schema.num_columns()).find(|&i| is(&schema.column(i)))
+    };
+    wanted.map_or_else(|| usual.iter().find_map(|name| find(name)), find)
+}
+
+fn column_names(metadata: &ParquetMetaData) -> String {
+    let columns = metadata.file_metadata().schema_descr().columns();
+    columns.iter().map(|column| column.path().string()).collect::<Vec<_>>().join(", ")
+}
+
+/// A reader of one column of a row group.
+fn reader<T: DataType>(
+    path: &Path,
+    metadata: &ParquetMetaData,
+    group: usize,
+    column: usize,
+) -> Result<ColumnReaderImpl<T>> {
+    let file = Arc::new(File::open(path).map_err(Error::io("open", path))?);
+    guarded(path, || {
+        let group = metadata.row_group(group);
+        let rows = usize::try_from(group.num_rows())?;
+        let pages = SerializedPageReader::new(file, group.column(column), rows, None)?;
+        Ok(ColumnReaderImpl::new(metadata.file_metadata().schema_descr().column(column), Box::new(pages)))
+    })
+}
+
+impl ParquetFiles {
+    /// Opens `files`, in this order.
+    ///
+    /// # Errors
+    /// [`Error::Io`] or [`Error::Decode`] if a file cannot be read, [`Error::Parameter`] if it has no such columns, or
+    /// there is no row.
+    pub fn open(files: &[PathBuf], options: &RecordOptions) -> Result<Self> {
+        let mut this = Self {
+            files: files.to_vec(),
+            metadata: Vec::with_capacity(files.len()),
+            pictures: Vec::with_capacity(files.len()),
+            groups: Vec::new(),
+            labels: Vec::new(),
+            faults: BTreeMap::new(),
+            classes: Vec::new(),
+            cursors: Mutex::default(),
+        };
+        let mut names: Vec<(u64, String)> = Vec::new();
+        let mut labelled = None;
+        for (number, path) in files.iter().enumerate() {
+            let file = File::open(path).map_err(Error::io("open", path))?;
+            let metadata = guarded(path, || Ok(SerializedFileReader::new(file)?.metadata().clone()))?;
+            let missing = |what, expected: String| {
+                let got = format!("{} with the columns {}", path.display(), column_names(&metadata));
+                Error::parameter("ParquetFiles::open", what, expected, got)
+            };
+            let wanted = options.picture.as_deref();
+            let picture = column(&metadata, wanted, &["image", "img", "bytes"]);
+            let picture = picture.filter(|&i| {
+                let column = metadata.file_metadata().schema_descr().column(i);
+                column.physical_type() == Type::BYTE_ARRAY && column.max_rep_level() == 0
+            });
+            let expected = || format!("a column of binary values, {}", wanted.unwrap_or("image, img or bytes"));
+            this.pictures.push(picture.ok_or_else(|| missing("picture", expected()))?);
+            let label = column(&metadata, options.label.as_deref(), &["label", "labels"]);
+            if label.is_none() && options.label.is_some() || label.is_some() != *labelled.get_or_insert(label.is_some())
+            {
+                return Err(missing("label", "a column of labels in each file".to_owned()));
+            }
+            if let Some(label) = label.filter(|_| this.classes.is_empty()) {
+                this.classes = class_names(&metadata, label);
+            }
+            for group in 0..metadata.num_row_groups() {
+                let first = this.labels.len() as u64;
+                this.groups.push(Group { file: number, number: group, first });
+                let rows =
+                    u64::try_from(metadata.row_group(group).num_rows()).map_err(|_| damaged(path, "negative rows"))?;
+                match label {
+                    Some(label) => this.read_labels(path, &metadata, (group, label, rows), &mut names)?,
+                    None if rows > metadata.row_group(group).total_byte_size().unsigned_abs() => {
+                        return Err(damaged(path, format!("{rows} rows in fewer bytes")));
+                    }
+                    None => this.labels.resize(this.labels.len() + rows as usize, 0),
+                }
+            }
+            this.metadata.push(metadata);
+        }
+        if !names.is_empty() {
+            this.classes = names.iter().map(|(_, name)| name.clone()).collect();
+            this.classes.sort_unstable();
+            this.classes.dedup();
+            for (index, name) in names {
+                this.labels[index as usize] = this.classes.binary_search(&name).map_or(0, |label| label as u32);
+            }
+        }
+        if this.labels.is_empty() {
+            let got = files.first().map_or_else(String::new, |path| path.display().to_string());
+            return Err(Error::parameter("ParquetFiles::open", "files", "files with at least one row", got));
+        }
+        Ok(this)
+    }
+
+    /// Reads all labels of a row group: its number, the column, and how many rows it says that it has.
+    fn read_labels(
+        &mut self,
+        path: &Path,
+        metadata: &ParquetMetaData,
+        (group, label, rows): (usize, usize, u64),
+        names: &mut Vec<(u64, String)>,
+    ) -> Result<()> {
+        let column = metadata.file_metadata().schema_descr().column(label);
+        let refuse = |got: String| {
+            Err(Error::parameter("ParquetFiles::open", "label", "a column of whole numbers or texts, one a row", got))
+        };
+        if column.max_rep_level() > 0 {
+            return refuse(format!("lists in {}", column.path()));
+        }
+        let place = (path, metadata, group, label);
+        let found: Vec<Option<Result<Label, String>>> = match column.physical_type() {
+            Type::INT32 => values::<Int32Type, _>(place, rows, |&number| label::from_integer(number.into()))?,
+            Type::INT64 => values::<Int64Type, _>(place, rows, |&number| label::from_integer(number))?,
+            Type::BYTE_ARRAY => {
+                values::<ByteArrayType, _>(place, rows, |text: &ByteArray| label::from_text(text.data()))?
+            }
+            other => return refuse(format!("{other} in {}", column.path())),
+        };
+        for found in found {
+            let index = self.labels.len() as u64;
+            let (label, fault) = match found {
+                Some(Ok(Label::Number(label))) => (label, None),
+                Some(Ok(Label::Name(name))) => {
+                    names.push((index, name));
+                    (0, None)
+                }
+                Some(Err(message)) => (0, Some(message)),
+                None | Some(Ok(Label::None)) => (0, Some("its label is null".to_owned())),
+            };
+            self.labels.push(label);
+            if let Some(fault) = fault {
+                if self.faults.len() == MAX_FAULTS {
+                    return refuse(format!("more than {MAX_FAULTS} labels that are none, such as: {fault}"));
+                }
+                self.faults.insert(index, fault);
+            }
+        }
+        Ok(())
+    }
+
+    fn group(&self, index: u64) -> usize {
+        self.groups.partition_point(|group| group.first <= index) - 1
+    }
+
+    /// The place to read on from that is nearest before a row, or the beginning of its group.
+    fn cursor(&self, group: usize, row: u64) -> Result<Cursor> {
+        let mut cursors = self.cursors.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = |cursor: &Cursor| cursor.group == group && cursor.next <= row;
+        let nearest = (0..cursors.len()).filter(|&i| before(&cursors[i])).max_by_key(|&i| cursors[i].next);
+        if let Some(nearest) = nearest {
+            return Ok(cursors.remove(nearest));
+        }
+        drop(cursors);
+        let Group { file, number, .. } = self.groups[group];
+        let reader = reader(&self.files[file], &self.metadata[file], number, self.pictures[file])?;
+        Ok(Cursor { group, next: 0, reader })
+    }
+}
+
+/// The values of a column in a row group, `None` where one is null.
+fn values<T: DataType, V>(
+    (path, metadata, group, column): (&Path, &ParquetMetaData, usize, usize),
+    rows: u64,
+    value: impl Fn(&T::T) -> V,
+) -> Result<Vec<Option<V>>> {
+    const AT_ONCE: usize = 4096;
+    let mut reader = reader::<T>(path, metadata, group, column)?;
+    let defined = metadata.file_metadata().schema_descr().column(column).max_def_level();
+    let mut all = Vec::new();
+    while (all.len() as u64) < rows {
+        let (mut found, mut levels) = (Vec::new(), Vec::new());
+        let wanted = (rows - all.len() as u64).min(AT_ONCE as u64) as usize;
+        let read = guarded(path, || reader.read_records(wanted, Some(&mut levels), None, &mut found))?.0;
+        if read == 0 {
+            return Err(damaged(path, format!("a row group of {rows} rows has only {}", all.len())));
+        }
+        let mut found = found.iter();
+        for i in 0..read {
+            let is_null = defined > 0 && levels.get(i) != Some(&defined);
+            all.push(if is_null { None } else { found.next().map(&value) });
+        }
+    }
+    Ok(all)
+}
+
+/// The names of the classes from Hugging Face's description of the columns.
+fn class_names(metadata: &ParquetMetaData, label: usize) -> Vec<String> {
+    let file = metadata.file_metadata();
+    let column = file.schema_descr().column(label).path().string();
+    let entry = file.key_value_metadata().and_then(|entries| entries.iter().find(|entry| entry.key == "huggingface"));
+    let read = || -> Option<Vec<String>> {
+        let description: serde_json::Value = serde_json::from_str(entry?.value.as_ref()?).ok()?;
+        serde_json::from_value(description["info"]["features"][&column]["names"].clone()).ok()
+    };
+    read().unwrap_or_default()
+}
+
+impl Source for ParquetFiles {
+    fn len(&self) -> u64 {
+        self.labels.len() as u64
+    }
+
+    fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+        if index >= self.len() {
+            return Err(no_such_sample("ParquetFiles::read", index, self.len()));
+        }
+        let group = self.group(index);
+        let (path, row) = (&self.files[self.groups[group].file], index - self.groups[group].first);
+        let wrong = |message: &str| damaged(path, format!("row {index}: {message}"));
+        if let Some(fault) = self.faults.get(&index) {
+            return Err(wrong(fault));
+        }
+        let mut cursor = self.cursor(group, row)?;
+        let (mut found, mut levels) = (Vec::new(), Vec::new());
+        let read = guarded(path, || {
+            let before = (row - cursor.next) as usize;
+            if cursor.reader.skip_records(before)? < before {
+                return Ok(0);
+            }
+            Ok(cursor.reader.read_records(1, Some(&mut levels), None, &mut found)?.0)
+        })?;
+        if read == 0 {
+            return Err(wrong("its row group ends before"));
+        }
+        cursor.next = row + 1;
+        {
+            let mut cursors = self.cursors.lock().unwrap_or_else(PoisonError::into_inner);
+            if cursors.len() == MAX_CURSORS {
+                cursors.remove(0);
+            }
+            cursors.push(cursor);
+        }
+        let picture: &ByteArray = found.first().ok_or_else(|| wrong("its picture is null"))?;
+        let picture = picture.data();
+        if picture.len() as u64 > MAX_ENCODED_BYTES {
+            return Err(wrong(&format!("its picture has {} bytes", picture.len())));
+        }
+        buffer.clear();
+        buffer.extend(picture);
+        Ok(buffer)
+    }
+
+    fn label(&self, index: u64) -> u32 {
+        self.labels[index as usize]
+    }
+
+    fn name(&self, index: u64) -> Cow<'_, str> {
+        let group = &self.groups[self.group(index)];
+        let path = self.files[group.file].display();
+        let first = self.groups.iter().find(|first| first.file == group.file).map_or(0, |first| first.first);
+        format!("{path} row {}", index - first).into()
+    }
+
+    fn classes(&self) -> &[String] {
+        &self.classes
+    }
+}
+
+impl std::fmt::Debug for ParquetFiles {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ParquetFiles")
+            .field("files", &self.files)
+            .field("len", &self.labels.len())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use parquet::file::metadata::KeyValue;
+    use parquet::file::properties::WriterProperties;
+    use parquet::file::writer::SerializedFileWriter;
+    use parquet::schema::parser::parse_message_type;
+
+    const SCHEMA: &str = "message rows {
+        optional group image { optional binary bytes; optional binary path (STRING); }
+        optional int64 label;
+        required binary species (STRING);
+    }";
+
+    fn picture(i: usize) -> Vec<u8> {
+        vec![i as u8; 500 + 37 * i]
+    }
+
+    /// Rows in groups of 10 and pages of about 2 kB; picture 7 and label 9 are null.
+    fn file(path: &Path, rows: usize) {
+        let names = r#"{"info": {"features": {"label": {"names": ["ant", "bee", "cow"], "_type": "ClassLabel"}}}}"#;
+        let properties = WriterProperties::builder()
+            .set_compression(parquet::basic::Compression::SNAPPY)
+            .set_data_page_size_limit(2000)
+            .set_write_batch_size(1)
+            .set_key_value_metadata(Some(vec![KeyValue::new("huggingface".to_owned(), names.to_owned())]))
+            .build();
+        let schema = Arc::new(parse_message_type(SCHEMA).unwrap());
+        let mut writer = SerializedFileWriter::new(File::create(path).unwrap(), schema, properties.into()).unwrap();
+        for start in (0..rows).step_by(10) {
+            let rows: Vec<usize> = (start..rows.min(start + 10)).collect();
+            let mut group = writer.next_row_group().unwrap();
+            let bytes: Vec<ByteArray> = rows.iter().filter(|&&i| i != 7).map(|&i| picture(i).into()).collect();
+            let levels: Vec<i16> = rows.iter().map(|&i| if i == 7 { 1 } else { 2 }).collect();
+            let mut column = group.next_column().unwrap().unwrap();
+            column.typed::<ByteArrayType>().write_batch(&bytes, Some(&levels), None).unwrap();
+            column.close().unwrap();
+            let mut column = group.next_column().unwrap().unwrap();
+            column.typed::<ByteArrayType>().write_batch(&[], Some(&vec![1; rows.len()]), None).unwrap();
+            column.close().unwrap();
+            let labels: Vec<i64> = rows.iter().filter(|&&i| i != 9).map(|&i| i as i64 % 3).collect();
+            let levels: Vec<i16> = rows.iter().map(|&i| i16::from(i != 9)).collect();
+            let mut column = group.next_column().unwrap().unwrap();
+            column.typed::<Int64Type>().write_batch(&labels, Some(&levels), None).unwrap();
+            column.close().unwrap();
+            let species: Vec<ByteArray> = rows.iter().map(|&i| ["dog", "cat"][i % 2].into()).collect();
+            let mut column = group.next_column().unwrap().unwrap();
+            column.typed::<ByteArrayType>().write_batch(&species, None, None).unwrap();
+            column.close().unwrap();
+            group.close().unwrap();
+        }
+        writer.close().unwrap();
+    }
+
+    #[test]
+    fn rows_are_read_in_any_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = ["a.parquet", "b.parquet"].map(|name| folder.path().join(name));
+        files.iter().for_each(|path| file(path, 25));
+        let source = ParquetFiles::open(&files, &RecordOptions::default()).unwrap();
+        assert_eq!((source.len(), source.classes()), (50, &["ant", "bee", "cow"].map(str::to_owned)[..]));
+        let mut buffer = Vec::new();
+        for index in (0..50).chain((0..50).rev()).chain((0..50).map(|i| i * 7 % 50)) {
+            let row = index as usize % 25;
+            match source.read(index, &mut buffer) {
+                Ok(bytes) => assert_eq!((bytes, source.label(index)), (&picture(row)[..], row as u32 % 3)),
+                Err(error) => {
+                    let says = if row == 7 { "picture is null" } else { "label is null" };
+                    assert!(row == 7 || row == 9, "{error}");
+                    assert!(error.is_bad_sample() && error.to_string().contains(says), "{error}");
+                }
+            }
+        }
+        assert!(source.name(30).ends_with("b.parquet row 5"));
+        assert!(source.cursors.lock().unwrap().len() <= MAX_CURSORS);
+    }
+
+    #[test]
+    fn columns_may_be_named_and_labels_be_texts() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.parquet");
+        file(&path, 5);
+        let named = |picture: &str, label: &str| {
+            let options = RecordOptions { picture: Some(picture.into()), label: Some(label.into()), keep_index: false };
+            ParquetFiles::open(std::slice::from_ref(&path), &options)
+        };
+        let source = named("image", "species").unwrap();
+        assert_eq!(source.classes(), ["cat", "dog"]);
+        assert_eq!([source.label(0), source.label(1)], [1, 0]);
+        for (picture, label) in [("pixels", "label"), ("label", "label"), ("image", "species.name")] {
+            let error = named(picture, label).unwrap_err();
+            assert!(error.is_parameter() && error.to_string().contains("image.bytes, image.path"), "{error}");
+        }
+    }
+
+    #[test]
+    fn damaged_files_are_errors() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.parquet");
+        file(&path, 12);
+        let whole = std::fs::read(&path).unwrap();
+        let (mut random, mut refused) = (1_u64, 0);
+        for round in 0..400 {
+            let mut bytes = whole.clone();
+            for _ in 0..1 + round % 3 {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let at = (random >> 33) as usize % bytes.len();
+                bytes[at] ^= 1 << (random >> 20 & 7);
+            }
+            if round % 10 == 0 {
+                bytes.truncate((random >> 33) as usize % bytes.len());
+            }
+            std::fs::write(&path, &bytes).unwrap();
+            match ParquetFiles::open(std::slice::from_ref(&path), &RecordOptions::default()) {
+                Ok(source) => {
+                    let read = |i| source.read(i, &mut Vec::new()).is_err_and(|error| error.is_bad_sample());
+                    refused += (0..source.len().min(100)).filter(|&i| read(i)).count();
+                }
+                Err(_) => refused += 1,
+            }
+        }
+        assert!(refused > 100, "{refused}");
+    }
+}

@@ -1,0 +1,71 @@
+//! Samples that come one after the other: from a pipe, or from shards that lie far away.
+
+#[cfg(feature = "cloud")]
+pub(super) mod cloud;
+mod feed;
+mod records;
+mod shuffle;
+
+#[cfg(feature = "cloud")]
+pub use cloud::StreamCache;
+pub(crate) use feed::Feed;
+#[cfg(feature = "cloud")]
+pub(super) use records::Shards;
+pub use records::{RecordStream, StreamOptions};
+
+use crate::error::Result;
+use crate::sampler::Shard;
+
+/// One sample of a [`Stream`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamSample {
+    /// The encoded picture.
+    pub bytes: Vec<u8>,
+    /// Its label.
+    pub label: u32,
+    /// Its path or key, for messages.
+    pub name: String,
+}
+
+/// What a stream is to begin with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StreamStart {
+    /// Which epoch.
+    pub epoch: u64,
+    /// The seed to shuffle by; `None` for the stream's own order.
+    pub shuffle: Option<u64>,
+    /// The part that is asked for; the parts of all ranks together must be the whole.
+    pub shard: Shard,
+}
+
+/// A source whose samples come one after the other, and whose number nobody knows before its end. It becomes a
+/// [`Source`](crate::Source) by [`Source::stream`](crate::Source::stream).
+pub trait Stream: Send + Sync {
+    /// Begins an epoch: the same samples in the same order whenever `start` is the same.
+    ///
+    /// # Errors
+    /// Whatever prevents it; the epoch then ends with this error.
+    fn begin(&self, start: &StreamStart) -> Result<Box<dyn Samples>>;
+
+    /// Encoded bytes that one epoch holds at most, beside those of the sample that is handed over.
+    fn memory_bytes(&self) -> u64 {
+        0
+    }
+}
+
+/// The samples of one epoch of a [`Stream`].
+pub trait Samples: Send {
+    /// The next sample; `None` at the end.
+    ///
+    /// # Errors
+    /// An error with [`is_bad_sample`](crate::Error::is_bad_sample) stands for one sample, after which others may follow;
+    /// what becomes of it is the pipeline's [`OnError`](crate::OnError). Any other ends the epoch.
+    fn next(&mut self) -> Result<Option<StreamSample>>;
+
+    /// How many samples came in before the last one that was given: where it stood in the stream's own order, as far as
+    /// this part of it goes. `None` where samples keep their places.
+    fn origin(&self) -> Option<u64> {
+        None
+    }
+}

@@ -1,0 +1,248 @@
+#!/usr/bin/env python3
+"""Shards against programs that are not ours: they read what `warpfeed pack` wrote, and warpfeed reads what they wrote;
+the same number of samples, labels and bytes. For every form the digest of a run is that over the folder.
+
+    check.py WARPFEED [--need PROGRAM]...
+
+What is not installed is reported as ignored, or, if it is needed, a failure. Exit code 0: everything agrees."""
+
+import argparse
+import importlib
+import json
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+
+PICTURES = 40
+CLASSES = 4
+
+
+def warpfeed(*args):
+    done = subprocess.run([PROGRAM, *map(str, args)], capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"warpfeed {' '.join(map(str, args))}: exit code {done.returncode}: {done.stderr}")
+    return done.stdout
+
+
+def digest(source, *options):
+    report = json.loads(warpfeed("run", source, *options, "--preset", "eval", "--seed", 3, "--digest", "--json"))
+    return report["pictures"], report["digest"]
+
+
+def expect(what, got, want):
+    got, want = list(got), list(want)
+    if got != want:
+        at = next((i for i, (g, w) in enumerate(zip(got, want)) if g != w), min(len(got), len(want)))
+        sys.exit(f"{what}: {len(got)} samples, {len(want)} wanted; they differ from sample {at} on")
+    print(f"{what}: {len(got)} samples, equal bytes and labels")
+
+
+def same_run(what, source, want):
+    got = digest(source)
+    if got != want:
+        sys.exit(f"{what}: {got[0]} pictures with the digest {got[1]}, wanted {want[0]} with {want[1]}")
+    print(f"{what}: {got[0]} pictures, equal digest")
+
+
+def dali_pipeline(reader, count=PICTURES):
+    """The bytes and labels that a reader of DALI gives, on the CPU. `reader` is called inside the pipeline."""
+    from nvidia.dali import Pipeline
+
+    pipeline = Pipeline(batch_size=count, num_threads=2, device_id=None)
+    with pipeline:
+        pipeline.set_outputs(*reader())
+    pipeline.build()
+    pictures, labels = pipeline.run()
+    return [(pictures.at(i).tobytes(), labels.at(i)) for i in range(count)]
+
+
+class WebDataset:
+    format, needs = "webdataset", "webdataset"
+
+    def read(self, shards):
+        import webdataset
+
+        data = webdataset.WebDataset([str(path) for path in shards], shardshuffle=False)
+        return [(sample["jpg"], int(sample["cls"])) for sample in data]
+
+    def write(self, samples, folder):
+        import webdataset
+
+        with webdataset.ShardWriter(str(folder / "theirs-%03d.tar"), maxcount=15, verbose=0) as writer:
+            for i, (picture, label) in enumerate(samples):
+                # Longer than a header has room for.
+                key = "/".join(["a folder with a name", "ä" * 60, f"{i:050}"])
+                writer.write({"__key__": key, "jpg": picture, "cls": label})
+        return folder / "theirs-{000..002}.tar"
+
+    def dali(self, shards):
+        from nvidia.dali import fn
+
+        paths = [str(path) for path in shards]
+        return [
+            (picture, int(label.tobytes()))
+            for picture, label in dali_pipeline(lambda: fn.readers.webdataset(paths=paths, ext=["jpg", "cls"]))
+        ]
+
+
+class TfRecord:
+    format, needs = "tfrecord", "tfrecord"
+
+    def read(self, shards):
+        from tfrecord import tfrecord_loader
+
+        names = {"image/encoded": "byte", "image/class/label": "int"}
+        for path in shards:
+            for sample in tfrecord_loader(str(path), None, names):
+                yield bytes(sample["image/encoded"]), int(sample["image/class/label"][0])
+
+    def write(self, samples, folder):
+        from tfrecord import TFRecordWriter
+
+        writer = TFRecordWriter(str(folder / "theirs.tfrecord"))
+        for i, (picture, label) in enumerate(samples):
+            name = (f"{i}.jpg".encode(), "byte")
+            box = ([0.25, 0.5], "float")
+            features = {"image/filename": name, "image/encoded": (picture, "byte"), "image/class/label": (label, "int")}
+            writer.write(features | {"image/box": box})
+        writer.close()
+        return folder / "theirs.tfrecord"
+
+    def dali(self, shards):
+        from nvidia.dali import fn, tfrecord
+        from tfrecord.tools import tfrecord2idx
+
+        indices = [f"{path}.idx" for path in shards]
+        for path, index in zip(shards, indices):
+            tfrecord2idx.create_index(str(path), index)
+
+        def reader():
+            read = fn.readers.tfrecord(
+                path=[str(path) for path in shards],
+                index_path=indices,
+                features={
+                    "image/encoded": tfrecord.FixedLenFeature((), tfrecord.string, ""),
+                    "image/class/label": tfrecord.FixedLenFeature([1], tfrecord.int64, -1),
+                },
+            )
+            return read["image/encoded"], read["image/class/label"]
+
+        samples = [(picture, int(label[0])) for picture, label in dali_pipeline(reader)]
+        for index in indices:
+            pathlib.Path(index).unlink()
+        return samples
+
+
+class RecordIo:
+    format, needs = "recordio", "mxnet"
+
+    def read(self, shards):
+        from mxnet import recordio
+
+        for path in shards:
+            records = recordio.MXIndexedRecordIO(str(path.with_suffix(".idx")), str(path), "r")
+            for key in records.keys:
+                header, picture = recordio.unpack(records.read_idx(key))
+                yield picture, int(header.label)
+
+    def write(self, samples, folder):
+        from mxnet import recordio
+
+        records = recordio.MXIndexedRecordIO(str(folder / "theirs.idx"), str(folder / "theirs.rec"), "w")
+        for i, (picture, label) in enumerate(samples):
+            several = [label, 0.5, 7.0] if i % 2 else float(label)
+            records.write_idx(i, recordio.pack(recordio.IRHeader(0, several, i, 0), picture))
+        records.close()
+        return folder / "theirs.rec"
+
+    def dali(self, shards):
+        from nvidia.dali import fn
+
+        # It takes one index a pipeline.
+        for path in shards:
+            index = path.with_suffix(".idx")
+            count = len(index.read_text().splitlines())
+            read = dali_pipeline(lambda: fn.readers.mxnet(path=[str(path)], index_path=[str(index)]), count)
+            yield from ((picture, int(label[0])) for picture, label in read)
+
+
+def write_parquet(samples, folder):
+    import pyarrow
+    from pyarrow import parquet
+
+    images = [{"bytes": picture, "path": f"{i}.jpg"} for i, (picture, _) in enumerate(samples)]
+    table = pyarrow.table({"image": images, "label": [label for _, label in samples]})
+    parquet.write_table(table, folder / "theirs.parquet", row_group_size=15)
+    return folder / "theirs.parquet"
+
+
+def write_idx(folder):
+    """Raw pictures as MNIST has them, and what a run gives over the same pixels in PNG files."""
+    from PIL import Image
+
+    images, labels = folder / "t10k-images-idx3-ubyte", bytes([0, 0, 1])
+    pixels = [bytes((i * 7 + j * j) % 251 for j in range(28 * 28)) for i in range(len(labels))]
+    images.write_bytes(struct.pack(">IIII", 0x803, len(labels), 28, 28) + b"".join(pixels))
+    (folder / "t10k-labels-idx1-ubyte").write_bytes(struct.pack(">II", 0x801, len(labels)) + labels)
+    for i, label in enumerate(labels):
+        (folder / "png" / str(label)).mkdir(parents=True, exist_ok=True)
+        Image.frombytes("L", (28, 28), pixels[i]).save(folder / "png" / str(label) / f"{i}.png")
+    return images, digest(folder / "png")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("warpfeed")
+    parser.add_argument("--need", action="append", default=[], metavar="PROGRAM")
+    options = parser.parse_args()
+    global PROGRAM
+    PROGRAM = options.warpfeed
+
+    def there(program, what):
+        try:
+            importlib.import_module({"dali": "nvidia.dali"}.get(program, program))
+            return True
+        except ImportError as error:
+            if program in options.need:
+                sys.exit(f"{program} is needed: {error}")
+            print(f"ignored: {what}: {error}")
+            return False
+
+    with tempfile.TemporaryDirectory() as temporary:
+        temporary = pathlib.Path(temporary)
+        folder = temporary / "pictures"
+        warpfeed("synth", folder, "--count", PICTURES, "--classes", CLASSES, "--seed", 1)
+        classes = sorted(path.name for path in folder.iterdir() if path.is_dir())
+        files = [path for name in classes for path in sorted((folder / name).iterdir())]
+        samples = [(path.read_bytes(), classes.index(path.parent.name)) for path in files]
+        want = digest(folder)
+        assert want[0] == PICTURES, want
+        for kind in [WebDataset(), TfRecord(), RecordIo()]:
+            ours, theirs = temporary / kind.format / "ours", temporary / kind.format / "theirs"
+            warpfeed("pack", folder, "-o", ours, "--format", kind.format, "--shard-size", "1MB")
+            same_run(f"a run over our {kind.format}", ours, want)
+            shards = sorted(path for path in ours.iterdir() if path.suffix in (".tar", ".rec", ".tfrecord"))
+            if there(kind.needs, f"our {kind.format} read by {kind.needs}, and the reverse"):
+                expect(f"our {kind.format} read by {kind.needs}", kind.read(shards), samples)
+                theirs.mkdir()
+                written = kind.write(samples, theirs)
+                same_run(f"a run over {kind.needs}'s {kind.format}", written, want)
+            if there("dali", f"our {kind.format} read by DALI"):
+                expect(f"our {kind.format} read by DALI", kind.dali(shards), samples)
+        if there("pyarrow", "a run over pyarrow's Parquet"):
+            written = write_parquet(samples, temporary)
+            run = subprocess.run([PROGRAM, "run", written], capture_output=True, text=True)
+            if "build with the feature" in run.stderr:
+                print("ignored: a run over pyarrow's Parquet: this build lacks the feature parquet")
+            else:
+                same_run("a run over pyarrow's Parquet", written, want)
+        # As PNG files in a folder, the same pixels.
+        if there("PIL", "a run over an IDX pair"):
+            same_run("a run over an IDX pair", *write_idx(temporary))
+    print("Everything agrees.")
+
+
+if __name__ == "__main__":
+    main()
