@@ -233,7 +233,7 @@ fn summary(settings: &Settings, models: &[Model], seconds: Seconds<'_>) -> Table
     let mut columns = vec!["model".to_owned(), "load".to_owned()];
     columns.extend(trials.iter().map(|trial| format!("{}, s", trial.name())));
     columns.extend(others.iter().map(|trial| format!("{} saves, %", trial.name())));
-    columns.extend(["published A, s", "published B, s", "B saves, %"].map(str::to_owned));
+    columns.extend(["published A, s", "published B, s", "published B saves, %"].map(str::to_owned));
     let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
     let title = format!("Seconds per epoch, and the time saved against {}", first.name());
     let mut table = Table::new("seconds-per-epoch", title, &columns);
@@ -315,12 +315,10 @@ fn answer(report: &mut Report, settings: &Settings, models: &[Model], cases: &[C
             let (Some(from), Some(to)) = (at(low, case.trial), case.seconds()) else { continue };
             let busy = 100.0 * case.run.accelerator_use().unwrap_or(0.0);
             let busy = if model.name == "none" { String::new() } else { format!(", accelerator use {busy:.0} %") };
-            parts.push(format!("{} {:.2} times ({from:.2} to {to:.2} s{busy})", case.trial.name(), to / from));
+            parts.push(format!("{:.2} times with {} ({from:.2} to {to:.2} s{busy})", to / from, case.trial.name()));
         }
         let model = if model.name == "none" { "The pipeline alone" } else { &model.name };
-        report
-            .answer
-            .push(format!("{model}: from load {low} to {high} an epoch takes, with {}.", parts.join("; with ")));
+        report.answer.push(format!("{model}: from load {low} to {high} an epoch grows {}.", parts.join("; ")));
         if let Some(saved) =
             settings.strategies.first().and_then(|&first| improvement(at(high, Trial::A(first)), at(high, Trial::BGpu)))
         {

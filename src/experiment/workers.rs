@@ -137,7 +137,7 @@ fn answer(batch_size: usize, cases: &[Case]) -> Option<String> {
     };
     let (best, seconds) = ran().min_by(|a, b| a.1.total_cmp(&b.1))?;
     if best == 0 {
-        return Some(format!("Batches of {batch_size}: workers gain nothing, {seconds:.3} s per epoch without them."));
+        return Some(format!("Batches of {batch_size}: fastest without workers, {seconds:.3} s per epoch."));
     }
     let without = ran().find(|(workers, _)| *workers == 0).map_or_else(String::new, |(_, own)| {
         format!("; {:.2} times as fast as without workers ({own:.3} s)", own / seconds)

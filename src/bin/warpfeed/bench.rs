@@ -1,7 +1,7 @@
 //! `warpfeed bench`: the experiments, each with its report.
 
 use super::diagnose::Diagnose;
-use super::models::{ModelOptions, StepOptions};
+use super::models::{ModelOptions, StepOptions, classes};
 use super::options::{PresetOptions, StrategyName, device};
 use super::output::{print, print_json};
 use super::source::SourceArgs;
@@ -155,8 +155,9 @@ struct AugmentLoad {
 
 impl AugmentLoad {
     fn run(self) -> Result<()> {
-        let mut models = self.models.iter().map(|name| self.step.model(name)).collect::<Result<Vec<_>>>()?;
         let mut subject = self.subject.subject()?;
+        let of_name = |name: &String| self.step.model(name, classes(&subject));
+        let mut models = self.models.iter().map(of_name).collect::<Result<Vec<_>>>()?;
         subject.threads = self.threads;
         let settings = augment_load::Settings {
             loads: self.loads,
@@ -213,7 +214,7 @@ impl Workers {
             epochs: self.epochs,
             ops: size.map_or_else(|| self.preset.preset().ops(), plain),
         };
-        self.report.finish(&workers(&subject, &settings, &mut || self.step.chosen(), &mut progress)?)
+        self.report.finish(&workers(&subject, &settings, &mut || self.step.chosen(&subject), &mut progress)?)
     }
 }
 
@@ -293,7 +294,8 @@ struct Configurations {
 impl Configurations {
     fn run(self) -> Result<()> {
         let settings = self.grid.settings(&[true, false]);
-        let (subject, mut model) = (self.device.on(&self.subject)?, self.step.chosen()?);
+        let subject = self.device.on(&self.subject)?;
+        let mut model = self.step.chosen(&subject)?;
         let mut log = match &self.report.out {
             Some(folder) => {
                 std::fs::create_dir_all(folder).map_err(|source| Error::Io {

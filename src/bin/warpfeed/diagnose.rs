@@ -44,7 +44,8 @@ impl Diagnose {
         settings.threads = self.threads.unwrap_or(settings.threads);
         (settings.batch_size, settings.time) = (self.batch_size, self.seconds);
         settings.strategy = self.strategy.into();
-        let (subject, mut model) = (self.device.on(&self.subject)?, self.step.chosen()?);
+        let subject = self.device.on(&self.subject)?;
+        let mut model = self.step.chosen(&subject)?;
         self.report.finish(&diagnose(&subject, &settings, &mut model, &mut progress)?.report)
     }
 }

@@ -4,8 +4,12 @@ use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
 use warpfeed::experiment::step::{Pace, StatedStep, published, read_lengths};
-use warpfeed::experiment::subject::Model;
+use warpfeed::experiment::subject::{Model, Subject};
 use warpfeed::{Error, Result};
+
+/// Seed of the weights.
+#[cfg(feature = "candle")]
+const SEED: u64 = 42;
 
 #[derive(Clone, Copy, Default, ValueEnum)]
 enum PaceName {
@@ -25,11 +29,41 @@ pub struct ModelOptions {
     /// How steps of stated length pass their time.
     #[arg(long, value_enum, default_value_t)]
     pace: PaceName,
+    /// Channels of the first stage of candle's networks [64 as published; fewer train faster]
+    #[cfg(feature = "candle")]
+    #[arg(long, value_name = "W", default_value_t = 64)]
+    width: usize,
+    /// Learning rate of candle's training.
+    #[cfg(feature = "candle")]
+    #[arg(long, value_name = "R", default_value_t = 0.1)]
+    learning_rate: f64,
+}
+
+#[cfg(feature = "candle")]
+impl ModelOptions {
+    /// A network that candle trains on the CPU.
+    fn candle(&self, name: &str, network: &str, classes: usize) -> Result<Model> {
+        use warpfeed::experiment::step::{CandleStep, Model as Network, Sgd};
+        let network = match network {
+            "resnet18" => Network::ResNet18,
+            "resnet50" => Network::ResNet50,
+            _ => return Err(unknown(name)),
+        };
+        let sgd = Sgd { learning_rate: self.learning_rate, ..Sgd::default() };
+        let step = CandleStep::new(network, self.width, classes, sgd, SEED, &candle_core::Device::Cpu)?;
+        Ok(Model { name: name.to_owned(), step: Box::new(step) })
+    }
 }
 
 impl ModelOptions {
-    /// A model by name.
-    pub fn model(&self, name: &str) -> Result<Model> {
+    /// A model by name, for pictures of so many classes.
+    pub fn model(&self, name: &str, classes: usize) -> Result<Model> {
+        #[cfg(feature = "candle")]
+        if let Some(network) = name.strip_prefix("candle-") {
+            return self.candle(name, network, classes);
+        }
+        #[cfg(not(feature = "candle"))]
+        let _ = classes;
         if name == "none" {
             return Ok(Model::none());
         }
@@ -45,24 +79,34 @@ impl ModelOptions {
         let step = match length {
             Some(length) => StatedStep::new(name, length, pace)?,
             None if published(name).is_some() => StatedStep::published(name, pace)?,
-            None => {
-                return Err(Error::Parameter {
-                    operation: "bench",
-                    parameter: "step",
-                    expected: "none, resnet18, resnet50, resnet152, milliseconds, or a name in the file of --steps"
-                        .to_owned(),
-                    got: name.to_owned(),
-                });
-            }
+            None => return Err(unknown(name)),
         };
         Ok(Model { name: name.to_owned(), step: Box::new(step) })
     }
 }
 
+fn unknown(name: &str) -> Error {
+    let candle = if cfg!(feature = "candle") { "candle-resnet18, candle-resnet50, " } else { "" };
+    Error::Parameter {
+        operation: "bench",
+        parameter: "step",
+        expected: format!(
+            "none, resnet18, resnet50, resnet152, {candle}milliseconds, or a name in the file of --steps"
+        ),
+        got: name.to_owned(),
+    }
+}
+
+/// How many classes pictures have; ImageNet's number where they do not say.
+pub fn classes(subject: &Subject) -> usize {
+    Some(subject.source.classes().len()).filter(|&classes| classes > 0).unwrap_or(1_000)
+}
+
 /// Which training step.
 #[derive(Args)]
 pub struct StepOptions {
-    /// The training step: none, resnet18, resnet50, resnet152 (as published on a V100), or milliseconds.
+    /// The training step: none; resnet18, resnet50, resnet152 (as long as published of a V100); milliseconds; with feature
+    /// candle, candle-resnet18 and candle-resnet50, which train on the CPU.
     #[arg(long, value_name = "STEP", default_value = "none")]
     step: String,
     #[command(flatten)]
@@ -71,7 +115,7 @@ pub struct StepOptions {
 
 impl StepOptions {
     /// The model of the option, as new.
-    pub fn chosen(&self) -> Result<Model> {
-        self.models.model(&self.step)
+    pub fn chosen(&self, subject: &Subject) -> Result<Model> {
+        self.models.model(&self.step, classes(subject))
     }
 }

@@ -27,7 +27,8 @@ pub struct Tune {
 impl Tune {
     pub fn run(self) -> Result<()> {
         let settings = self.grid.settings(&[true]);
-        let (subject, mut model) = (self.device.on(&self.subject)?, self.step.chosen()?);
+        let subject = self.device.on(&self.subject)?;
+        let mut model = self.step.chosen(&subject)?;
         let found = configurations(&subject, &settings, &mut model, &mut |_| Ok(()), &mut progress)?;
         self.report.finish(&found.report)?;
         if self.report.json {
