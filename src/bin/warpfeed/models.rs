@@ -43,10 +43,10 @@ pub struct ModelOptions {
 impl ModelOptions {
     /// A network that candle trains on the CPU.
     fn candle(&self, name: &str, network: &str, classes: usize) -> Result<Model> {
-        use warpfeed::experiment::step::{CandleStep, Model as Network, Sgd};
+        use warpfeed::experiment::step::{Architecture, CandleStep, Sgd};
         let network = match network {
-            "resnet18" => Network::ResNet18,
-            "resnet50" => Network::ResNet50,
+            "resnet18" => Architecture::ResNet18,
+            "resnet50" => Architecture::ResNet50,
             _ => return Err(unknown(name)),
         };
         let sgd = Sgd { learning_rate: self.learning_rate, ..Sgd::default() };
