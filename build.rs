@@ -55,8 +55,8 @@ fn shims() {
         .compile("warpfeed_jpeg");
 }
 
-/// Makes `kernels.fatbin` in OUT_DIR for src/cuda/image.rs: all of kernels/*.cu, or nothing where there is no nvcc. Then
-/// WARPFEED_WITHOUT_KERNELS says why; else WARPFEED_ARCHITECTURES what is in it, and WARPFEED_CUDA_VERSION by whom.
+/// Makes `kernels.fatbin` in OUT_DIR for src/cuda/image.rs: all of kernels/*.cu, or nothing where there is no nvcc.
+/// Then WARPFEED_WITHOUT_KERNELS says why; else WARPFEED_ARCHITECTURES what is in it, and WARPFEED_CUDA_VERSION by whom.
 fn kernels() -> Result<(), String> {
     println!("cargo::rerun-if-changed=kernels");
     for name in VARIABLES {
