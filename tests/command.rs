@@ -449,7 +449,7 @@ fn synth_makes_the_same_pictures_again() {
 fn doctor_and_demo_report() {
     let report: Value = serde_json::from_str(&stdout(&["doctor", "--json"])).unwrap();
     let checks = report["checks"].as_array().unwrap();
-    for name in ["warpfeed", "processors", "JPEG decoder", "GPU"] {
+    for name in ["warpfeed", "processors", "JPEG decoder", "NVIDIA driver", "CUDA kernels"] {
         let check = checks.iter().find(|check| check["name"] == name).unwrap_or_else(|| panic!("no {name}"));
         assert_eq!(check["ok"] == true, check.get("remedy").is_none(), "{check}");
     }
