@@ -13,11 +13,18 @@ fn build(profile: &Path) {
         "build",
         "--quiet",
         "--examples",
+        "--workspace",
         "--manifest-path",
         concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"),
     ]);
     // With the features of this test, so that nothing is built twice.
-    for (feature, on) in [("candle", cfg!(feature = "candle")), ("dlpack", cfg!(feature = "dlpack"))] {
+    for (feature, on) in [
+        ("warpfeed/candle", cfg!(feature = "candle")),
+        ("warpfeed/cloud", cfg!(feature = "cloud")),
+        ("warpfeed/dlpack", cfg!(feature = "dlpack")),
+        ("warpfeed/full", cfg!(feature = "full")),
+        ("warpfeed/parquet", cfg!(feature = "parquet")),
+    ] {
         if on {
             cargo.args(["--features", feature]);
         }
