@@ -109,7 +109,7 @@ fn ranks() {
 fn ranks_under_open_mpi_are_disjoint_complete_and_repeatable() {
     let this = std::env::current_exe().unwrap();
     let profile = this.ancestors().nth(2).unwrap();
-    BUILT.call_once(|| build(profile, name));
+    BUILT.call_once(|| build(profile, "ranks"));
     let launch = || {
         let mut command = Command::new("mpirun");
         command.args(["-n", "4", "--oversubscribe", "--allow-run-as-root", "--bind-to", "none"]);
