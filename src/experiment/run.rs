@@ -25,7 +25,7 @@ impl Digest {
     /// Takes up the samples of a batch.
     ///
     /// # Errors
-    /// [`Error::Unsupported`](crate::Error::Unsupported) if the batch is on a device.
+    /// [`Error::Device`] if the batch is on a device that fails to copy it.
     pub fn add(&mut self, batch: &Batch) -> Result<()> {
         let copy;
         let images = match batch.images().device() {
