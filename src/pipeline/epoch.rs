@@ -215,7 +215,8 @@ impl Epoch {
     }
 
     /// The samples that could not be used so far, by policy [`OnError::Skip`](crate::OnError::Skip) or
-    /// [`OnError::Substitute`](crate::OnError::Substitute): the first 1,000 in the order of the source; [`Stats::bad`] counts all.
+    /// [`OnError::Substitute`](crate::OnError::Substitute): the first 1,000 in the order of the source; [`Stats::bad`]
+    /// counts all.
     #[must_use]
     pub fn bad(&self) -> Vec<BadSample> {
         let mut bad = lock(&self.shared.state).bad.clone();
