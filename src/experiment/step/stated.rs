@@ -1,7 +1,7 @@
 //! Steps of stated length, which stand in for training where no trainer can run.
 
 use super::{Outcome, Step};
-use crate::cuda::Spin;
+use crate::cuda::{CudaBuffer, Spin};
 use crate::error::{Error, Result};
 use crate::pipeline::Batch;
 use std::collections::BTreeMap;
@@ -86,14 +86,13 @@ impl StatedStep {
         }
     }
 
-    /// Queues the step behind the batch, on its device.
-    fn queue(&mut self, batch: Batch, length: Duration) -> Result<()> {
-        let Some(buffer) = batch.images().cuda() else { return Ok(()) };
+    /// What passes time on the device of a batch.
+    fn spin_beside(&mut self, batch: &CudaBuffer) -> Result<&mut Spin> {
         let spin = match self.spin.take() {
-            Some(spin) if spin.ordinal() == buffer.ordinal() => spin,
-            _ => Spin::on_device_of(buffer)?,
+            Some(spin) if spin.ordinal() == batch.ordinal() => spin,
+            _ => Spin::on_device_of(batch)?,
         };
-        self.spin.insert(spin).queue(batch.into_images(), length)
+        Ok(self.spin.insert(spin))
     }
 }
 
@@ -101,17 +100,19 @@ impl Step for StatedStep {
     fn name(&self) -> String {
         let of = self.pictures.map_or_else(|| "batch".to_owned(), |pictures| format!("batch of {pictures}"));
         let stated = format!("{}, a stated {:.2} ms a {of}", self.name, self.length.as_secs_f64() * 1e3);
-        let kernel = self.spin.as_ref().and_then(|spin| Some((spin.ordinal(), spin.mean_ms()?)));
-        kernel.map_or(stated.clone(), |(ordinal, ms)| {
-            format!("{stated}; on cuda:{ordinal} a kernel, on average {ms:.2} ms by its events")
-        })
+        match self.spin.as_ref().and_then(|spin| Some((spin.ordinal(), spin.mean_ms()?))) {
+            Some((ordinal, ms)) => format!("{stated}; on cuda:{ordinal} a kernel, on average {ms:.2} ms by its events"),
+            None => stated,
+        }
     }
 
     fn train(&mut self, batch: Batch) -> Result<Outcome> {
         let start = Instant::now();
         let length = self.length(batch.len());
-        if self.pace == Pace::Device && batch.images().cuda().is_some() {
-            self.queue(batch, length)?;
+        if self.pace == Pace::Device
+            && let Some(buffer) = batch.images().cuda()
+        {
+            self.spin_beside(buffer)?.queue(batch.into_images(), length)?;
             return Ok(Outcome::default());
         }
         if self.pace != Pace::Spin {
