@@ -93,7 +93,7 @@ fn diagnosed(source: impl Source + 'static, change: impl FnOnce(&mut diagnose::S
     change(&mut settings);
     let found = diagnose(&Subject::new("made", source), &settings, &mut model(step_ms), &mut |_| ()).unwrap();
     assert_eq!(found.report.figures["bottleneck"], serde_json::to_value(found.bottleneck).unwrap());
-    assert_eq!((found.report.answer.len(), found.report.plots.len()), (3, 1));
+    assert_eq!((found.report.answer.len(), found.report.plots.len()), (3, 2));
     found
 }
 
@@ -298,10 +298,11 @@ fn every_case_of_augment_load_is_reported_and_what_cannot_run_is_blank() {
     if Device::Cuda(0).available().is_err() {
         assert_eq!(cases.len(), 8);
         assert!(rows.iter().all(|row| row[column("B, GPU, s")] == Value::Null));
-        assert!(report.answer.last().unwrap().contains("blank"), "{:?}", report.answer);
+        assert!(report.answer.last().unwrap().contains("not run"), "{:?}", report.answer);
+        assert!(report.tables.iter().all(|table| table.blank[0].contains("GPU")), "{:?}", report.tables);
     }
     let svgs: Vec<&str> = report.plots.iter().map(|plot| &plot.name[..]).collect();
-    for name in ["seconds-none", "improvement-1", "utilisation-none-a-cpu-fused", "timeline-none-a-cpu-sequential"] {
+    for name in ["seconds-none", "improvement-1", "utilisation-none-a-cpu-fused", "timeline-5-ms-a-cpu-sequential"] {
         assert!(svgs.contains(&name), "{name} of {svgs:?}");
     }
 }
@@ -320,11 +321,8 @@ fn the_workers_grid_has_every_epoch_and_says_what_it_left_out() {
     assert!((rows[0][2].as_f64().unwrap() - 137.0 / 300.0).abs() < 1e-9, "{}", rows[0][2]);
     assert_eq!((&rows[0][3], &rows[0][6]), (&Value::Null, &"0.01".into()));
     assert!(rows[0][5].as_f64() < rows[1][5].as_f64(), "the run's duration grows");
-    assert!(
-        report.notes.iter().any(|note| note.contains("1000") && note.contains("20 pictures")),
-        "{:?}",
-        report.notes
-    );
+    let blank = &report.tables[0].blank;
+    assert!(blank.len() == 1 && blank[0].contains("1000") && blank[0].contains("20 pictures"), "{blank:?}");
     assert!(report.answer[0].contains("without workers"));
 }
 

@@ -2,7 +2,7 @@
 
 use super::environment::available_memory_bytes;
 use super::events::Event;
-use super::report::plot::{Series, grouped_bars, histogram, timeline};
+use super::report::plot::{Bar, bars, histogram, timeline};
 use super::report::{Cell, Report, Table};
 use super::subject::{Model, Subject, no_gpu};
 use super::train::{LANES, Run, RunTimes, skipped};
@@ -329,12 +329,15 @@ fn ranking(cases: &[Case]) -> Table {
 
 fn plots(report: &mut Report, cases: &[Case], smallest: &Case) {
     let shown = &cases[..cases.len().min(SHOWN)];
-    let short = |c: Configuration| format!("{}t {}p{}", c.threads, c.prefetch, if c.persistent { "" } else { " new" });
-    let groups: Vec<String> = shown.iter().map(|case| short(case.configuration)).collect();
-    let values = shown.iter().map(|case| Some(case.pictures_per_s())).collect();
-    let series = [Series { name: "t: threads, p: prefetch, new: built anew each epoch".to_owned(), values }];
+    let bar = |case: &Case| Bar {
+        name: case.configuration.name().replace("built anew", "anew"),
+        value: case.pictures_per_s(),
+        marked: case.configuration == smallest.configuration,
+    };
+    let shown: Vec<Bar> = shown.iter().map(bar).collect();
     let caption = format!("Pictures per second, the best {} of {}", shown.len(), cases.len());
-    report.plot("ranking", caption, grouped_bars("Pictures per second", "1/s", &groups, &series));
+    let title = format!("{caption}; the smallest as good in orange");
+    report.plot("ranking", caption, bars(&title, "1/s", &shown));
     let name = smallest.configuration.name();
     let svg = timeline(&format!("Batches: {name}"), &LANES, &smallest.run.stretches());
     report.plot("timeline", format!("Set-up, fetch and train of each batch: {name}"), svg);

@@ -75,7 +75,7 @@ pub fn peers(json: &str) -> Result<Report> {
     report.plot(
         "peers",
         "Pictures per second side by side",
-        grouped_bars("Pictures per second", "1/s", &groups, &series),
+        grouped_bars("Pictures per second", "1/s", "", &groups, &series),
     );
     report.tables.push(table);
     report.notes = vec![
