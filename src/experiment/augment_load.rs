@@ -327,7 +327,7 @@ fn answer(report: &mut Report, settings: &Settings, models: &[Model], cases: &[C
         }
     }
     if let Some(reason) = no_gpu {
-        report.answer.push("Trial B, and A on the GPU, were not run: there is none.".to_owned());
+        report.answer.push("Trial B, and trial A on the GPU, were not run: there is no GPU to run them on.".to_owned());
         for table in &mut report.tables {
             table.blank.push(format!("the GPU's columns: {reason}."));
         }

@@ -157,7 +157,8 @@ pub fn diagnose(
     let pipeline = alone(&whole, settings.time)?;
     progress(&format!("4/6 the pipeline alone: {:.0} pictures/s", rate(&pipeline)));
     let step = ready(subject, settings, model)?;
-    progress(&format!("5/6 the step alone: {step:.0} pictures/s"));
+    let stated = if step.is_finite() { format!("{step:.0} pictures/s") } else { "no time".to_owned() };
+    progress(&format!("5/6 the step alone: {stated}"));
     let mut ignore = |_: &_| Ok(());
     let mut run = Run::start(model.step.as_mut(), &mut ignore);
     run.for_time(&whole, settings.time)?;

@@ -102,6 +102,9 @@ pub fn workers(
         let reason = cases.iter().find_map(|case| (case.batch_size == batch_size).then_some(case.run.as_ref().err()?));
         report.tables[0].blank.extend(reason.map(|reason| format!("batches of {batch_size}: {reason}.")));
     }
+    if report.answer.is_empty() {
+        report.answer.push("Nothing was run; the table says why.".to_owned());
+    }
     report.notes.extend(skipped(cases.iter().filter_map(|case| case.run.as_ref().ok())));
     if learning_rate.is_none() {
         report.tables[1].blank.push("learning rate: this step has none.".to_owned());

@@ -16,7 +16,7 @@ figure{margin:0}svg{display:block;width:100%;max-width:36rem;height:auto}\
 .wide{overflow-x:auto}\
 table{border-collapse:collapse;font-size:.9rem}\
 th,td{padding:.25rem .7rem;border-bottom:1px solid #d0d0d0;text-align:left}td{white-space:nowrap}\
-th{border-bottom:2px solid #555555;vertical-align:bottom;overflow-wrap:normal}\
+th{border-bottom:2px solid #555555;vertical-align:bottom;overflow-wrap:normal;min-width:3.5rem}\
 td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}\
 .blank{color:#444444;font-size:.9rem;margin:.4rem 0}\
 ul{padding-left:1.2rem}\
@@ -58,7 +58,8 @@ fn plots(plots: &[Plot]) -> String {
 }
 
 fn table(table: &Table) -> String {
-    let is_number = |column: usize| table.rows.iter().any(|row| matches!(row[column], Cell::Number(..)));
+    // A column without a figure stands like those with one.
+    let is_number = |column: usize| !table.rows.iter().any(|row| matches!(row[column], Cell::Text(_)));
     let class = |column| if is_number(column) { " class=\"n\"" } else { "" };
     let head: String = (table.columns.iter().enumerate())
         .map(|(column, name)| format!("<th scope=\"col\"{}>{}</th>", class(column), escape(name)))

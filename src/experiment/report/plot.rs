@@ -278,6 +278,7 @@ fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
 fn short(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
+        0.0..0.001 => "< 0.001".to_owned(),
         0.0..0.1 => format!("{value:.3}"),
         0.1..10.0 => format!("{value:.2}"),
         10.0..100.0 => format!("{value:.1}"),
