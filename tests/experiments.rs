@@ -607,6 +607,13 @@ fn the_command_writes_reports_and_whole_lines_of_events() {
         let message = String::from_utf8_lossy(&failed.stderr).into_owned();
         assert!(!failed.status.success() && message.contains(words), "{args:?}: {message}");
     }
+    // Known before anything is measured.
+    let a_file = path("out/ranking.csv");
+    for (args, words) in [(["--out", &a_file], "cannot create"), (["--seconds", "0"], "more than 0")] {
+        let failed = command(&[&["bench", "diagnose", &pictures], &args[..]].concat());
+        let message = String::from_utf8_lossy(&failed.stderr).into_owned();
+        assert!(!failed.status.success() && message.contains(words) && !message.contains("1/6"), "{message}");
+    }
 }
 
 /// The committed results are the report of the peers too.
