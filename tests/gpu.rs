@@ -6,6 +6,9 @@ mod common;
 use common::recipes::recipe;
 use common::{Delivered, Random, WithBad, jpeg, small, source};
 use sha2::{Digest, Sha256};
+use std::time::{Duration, Instant};
+use warpfeed::experiment::step::{Pace, StatedStep, Step};
+use warpfeed::experiment::train::Run;
 use warpfeed::{
     ApplyOptions, Batch, Builder, CustomOp, DType, DecodePath, Device, EncodedPictures, Error, IMAGENET_MEAN,
     IMAGENET_STD, JpegColor, JpegOptions, LastBatch, Layout, OnError, Op, Orientation, PictureCache, Pipeline, Preset,
@@ -235,6 +238,32 @@ fn batches_outlive_their_pipeline() {
     let got: Vec<[u8; 32]> = batches.iter().flat_map(samples).map(|s| Sha256::digest(&s.bytes).into()).collect();
     assert_eq!(got, want);
     assert!(batches[0].images().as_bytes().is_err() && batches[0].images().device() == GPU);
+}
+
+/// A stated step is a kernel behind the batch, which does not keep the host; the batch's memory comes round again.
+#[test]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+fn a_stated_step_passes_its_time_on_the_device() {
+    let length = Duration::from_millis(20);
+    let pipeline = small(source(17)).device(GPU).prefetch(1).build().unwrap();
+    let mut step = StatedStep::new("small", length, Pace::Device).unwrap();
+    for batch in pipeline.epoch(0) {
+        let batch = batch.unwrap();
+        batch.images().synchronize().unwrap();
+        let start = Instant::now();
+        step.train(batch).unwrap();
+        step.finish().unwrap();
+        assert!(start.elapsed() >= length, "{:?}", start.elapsed());
+    }
+    assert!(step.name().starts_with("small, a stated 20.00 ms a batch; on cuda:0 a kernel"), "{}", step.name());
+    let mut ignore = |_: &_| Ok(());
+    let mut run = Run::start(&mut step, &mut ignore);
+    run.epoch(&pipeline, 1, None).unwrap();
+    let times = run.finish();
+    assert!(times.epochs[0].train_s >= 4.0 * length.as_secs_f64(), "{:?}", times.epochs[0]);
+    let batch = pipeline.epoch(0).next().unwrap().unwrap();
+    let mut endless = StatedStep::new("endless", Duration::from_secs(5_000), Pace::Device).unwrap();
+    assert!(endless.train(batch).unwrap_err().is_parameter());
 }
 
 #[test]

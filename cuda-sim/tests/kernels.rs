@@ -375,6 +375,14 @@ fn a_training_batch() {
 }
 
 #[test]
+fn spin_takes_as_long_as_it_is_told() {
+    let start = std::time::Instant::now();
+    support::device::spin(5_000);
+    let took = start.elapsed();
+    assert!((5..500).contains(&took.as_millis()), "{took:?}");
+}
+
+#[test]
 fn the_readme_has_a_line_for_every_kernel() {
     let readme = include_str!("../../kernels/README.md");
     for kernel in cuda_sim::Kernel::all() {

@@ -97,8 +97,18 @@ fn launch(calls: &[Call]) {
         }
     };
     let launch = Launch { samples: samples.address(), table: calls[0].table, count, reserved: 0 };
+    // The samples point to memory that the caller keeps.
+    launch_one(&calls[0].kernel, grid, block, launch);
+}
+
+/// Runs the kernel that passes time.
+pub fn spin(microseconds: u32) {
+    launch_one("spin", [1; 3], [1; 3], Launch { count: microseconds, ..Launch::default() });
+}
+
+fn launch_one(name: &str, grid: [u32; 3], block: [u32; 3], launch: Launch) {
     let launch: &[u8; LAUNCH_BYTES] = bytes_of(std::slice::from_ref(&launch)).try_into().expect("24 bytes");
-    let kernel = Kernel::find(&calls[0].kernel).unwrap_or_else(|| panic!("there is no kernel {}", calls[0].kernel));
-    // SAFETY: the samples point to memory that the caller keeps.
-    unsafe { kernel.launch(grid, block, launch) }.unwrap_or_else(|error| panic!("{}: {error}", kernel.name()));
+    let kernel = Kernel::find(name).unwrap_or_else(|| panic!("there is no kernel {name}"));
+    // SAFETY: the callers, both above, give what the kernel asks for.
+    unsafe { kernel.launch(grid, block, launch) }.unwrap_or_else(|error| panic!("{name}: {error}"));
 }
