@@ -2,7 +2,7 @@
 
 use super::environment::available_memory_bytes;
 use super::events::Event;
-use super::report::plot::{Series, grouped_bars, histogram, timeline};
+use super::report::plot::{Bar, bars, histogram, timeline};
 use super::report::{Cell, Report, Table};
 use super::subject::{Model, Subject, no_gpu};
 use super::train::{LANES, Run, RunTimes, skipped};
@@ -56,7 +56,8 @@ pub struct Configuration {
 impl Configuration {
     fn name(self) -> String {
         let kept = if self.persistent { "" } else { ", built anew" };
-        format!("{} threads, prefetch {}{kept}", self.threads, self.prefetch)
+        let threads = if self.threads == 1 { "thread" } else { "threads" };
+        format!("{} {threads}, prefetch {}{kept}", self.threads, self.prefetch)
     }
 
     /// The configuration as options of the command.
@@ -170,8 +171,9 @@ pub fn configurations(
         return Err(Error::parameter("configurations", "threads, prefetch and persistent", "one that fits", got));
     };
     let good = cases.iter().filter(|case| case.pictures_per_s() >= (1.0 - WITHIN) * best.pictures_per_s());
-    let size = |case: &&Case| (case.configuration.threads, case.configuration.prefetch, !case.configuration.persistent);
-    let smallest = good.min_by_key(size).unwrap_or(best);
+    // Building the pipeline anew is nothing to choose: it shows what keeping it is worth.
+    let kept = good.filter(|case| case.configuration.persistent);
+    let smallest = kept.min_by_key(|case| (case.configuration.threads, case.configuration.prefetch)).unwrap_or(best);
     report.answer = vec![
         format!(
             "Fastest: {}, {:.0} pictures/s, accelerator use {:.1} %.",
@@ -329,12 +331,15 @@ fn ranking(cases: &[Case]) -> Table {
 
 fn plots(report: &mut Report, cases: &[Case], smallest: &Case) {
     let shown = &cases[..cases.len().min(SHOWN)];
-    let short = |c: Configuration| format!("{}t {}p{}", c.threads, c.prefetch, if c.persistent { "" } else { " new" });
-    let groups: Vec<String> = shown.iter().map(|case| short(case.configuration)).collect();
-    let values = shown.iter().map(|case| Some(case.pictures_per_s())).collect();
-    let series = [Series { name: "t: threads, p: prefetch, new: built anew each epoch".to_owned(), values }];
+    let bar = |case: &Case| Bar {
+        name: case.configuration.name().replace("built anew", "anew"),
+        value: case.pictures_per_s(),
+        marked: case.configuration == smallest.configuration,
+    };
+    let shown: Vec<Bar> = shown.iter().map(bar).collect();
     let caption = format!("Pictures per second, the best {} of {}", shown.len(), cases.len());
-    report.plot("ranking", caption, grouped_bars("Pictures per second", "1/s", &groups, &series));
+    let title = format!("{caption}; the smallest as good in orange");
+    report.plot("ranking", caption, bars(&title, "1/s", &shown));
     let name = smallest.configuration.name();
     let svg = timeline(&format!("Batches: {name}"), &LANES, &smallest.run.stretches());
     report.plot("timeline", format!("Set-up, fetch and train of each batch: {name}"), svg);

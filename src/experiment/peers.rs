@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 /// The contenders, by their names in the file and in words.
 const CONTENDERS: [(&str, &str); 4] =
-    [("warpfeed", "warpfeed"), ("dali", "DALI"), ("dali-full", "DALI, full decode"), ("torchvision", "torchvision")];
+    [("warpfeed", "warpfeed"), ("dali", "DALI"), ("dali-full", "DALI (full decode)"), ("torchvision", "torchvision")];
 
 /// What is read of the file.
 #[derive(Deserialize)]
@@ -71,11 +71,12 @@ pub fn peers(json: &str) -> Result<Report> {
         let rate = own.map_or_else(|| "no".to_owned(), |own| format!("{own:.0}"));
         report.answer.push(format!("{pipeline}: {rate} pictures/s, {}.", against.join(", ")));
     }
-    let groups: Vec<String> = measured.medians.keys().cloned().collect();
+    // Kept together where a line ends.
+    let groups: Vec<String> = measured.medians.keys().map(|name| name.replace(" = ", "\u{a0}=\u{a0}")).collect();
     report.plot(
         "peers",
         "Pictures per second side by side",
-        grouped_bars("Pictures per second", "1/s", &groups, &series),
+        grouped_bars("Pictures per second", "1/s", "", &groups, &series),
     );
     report.tables.push(table);
     report.notes = vec![

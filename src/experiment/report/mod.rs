@@ -36,6 +36,9 @@ pub struct Report {
     /// Its plots, which go into files of their own.
     #[serde(skip)]
     pub plots: Vec<Plot>,
+    /// How many of the plots, from the first on, show the answer: the page has them above the first table.
+    #[serde(skip)]
+    pub leading_plots: usize,
 }
 
 /// Figures in rows and columns.
@@ -50,6 +53,8 @@ pub struct Table {
     pub columns: Vec<String>,
     /// The rows, each as long as `columns`.
     pub rows: Vec<Vec<Cell>>,
+    /// Which cells are blank, and why.
+    pub blank: Vec<String>,
     /// Whether it is left out of the text for terminals: for wide ones.
     #[serde(skip)]
     pub in_files_only: bool,
@@ -117,7 +122,7 @@ impl Table {
     #[must_use]
     pub fn new(name: &'static str, title: impl Into<String>, columns: &[&str]) -> Self {
         let columns = columns.iter().map(|&column| column.to_owned()).collect();
-        Self { name, title: title.into(), columns, rows: Vec::new(), in_files_only: false }
+        Self { name, title: title.into(), columns, rows: Vec::new(), blank: Vec::new(), in_files_only: false }
     }
 
     /// The table as comma-separated values (RFC 4180).
@@ -136,7 +141,7 @@ impl Table {
         std::iter::once(header).chain(rows).map(|line| line + "\r\n").collect()
     }
 
-    /// The table for a terminal.
+    /// The table for a terminal, without the columns that have no figure.
     #[must_use]
     pub fn text(&self) -> String {
         let cells: Vec<Vec<String>> = self.rows.iter().map(|row| row.iter().map(Cell::text).collect()).collect();
@@ -144,17 +149,21 @@ impl Table {
             let widest = cells.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
             widest.max(self.columns[column].chars().count())
         };
-        let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
+        let is_blank = |column: usize| self.rows.iter().all(|row| row[column] == Cell::Blank);
+        // With no rows at all every column would be.
+        let shown: Vec<usize> =
+            (0..self.columns.len()).filter(|&column| self.rows.is_empty() || !is_blank(column)).collect();
         let is_number = |column: usize| self.rows.iter().any(|row| matches!(row[column], Cell::Number(..)));
         let line = |fields: &[String]| {
-            let padded = fields.iter().enumerate().map(|(column, field)| {
-                let width = widths[column];
+            let padded = shown.iter().map(|&column| {
+                let (field, width) = (&fields[column], width(column));
                 if is_number(column) { format!("{field:>width$}") } else { format!("{field:width$}") }
             });
             padded.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
         };
         let body: String = cells.iter().map(|row| line(row)).collect();
-        format!("{}\n{}{body}", self.title, line(&self.columns))
+        let blank: String = self.blank.iter().map(|reason| format!("Blank: {reason}\n")).collect();
+        format!("{}\n{}{body}{blank}", self.title, line(&self.columns))
     }
 }
 
@@ -171,6 +180,7 @@ impl Report {
             notes: Vec::new(),
             figures: Value::Null,
             plots: Vec::new(),
+            leading_plots: 1,
         }
     }
 
