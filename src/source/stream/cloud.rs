@@ -77,7 +77,7 @@ impl Remote {
     pub fn list(url: &str, fits: impl Fn(&str) -> bool, cache: Option<StreamCache>) -> Result<Self> {
         let mut this = Self::new(vec![url.to_owned()], cache)?;
         let folder = this.shards.remove(0);
-        let found = this.runtime.block_on(folder.store.list_with_delimiter(Some(&folder.path)));
+        let found = this.runtime.block_on(patiently(|| folder.store.list_with_delimiter(Some(&folder.path))));
         let found = found.map_err(|error| broken(url, 0, &error))?;
         let mut paths: Vec<ObjectPath> = found.objects.into_iter().map(|object| object.location).collect();
         paths.retain(|path| path.filename().is_some_and(&fits));
