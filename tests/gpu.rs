@@ -8,8 +8,8 @@ use common::{Delivered, Random, WithBad, jpeg, small, source};
 use sha2::{Digest, Sha256};
 use warpfeed::{
     ApplyOptions, Batch, Builder, CustomOp, DType, DecodePath, Device, EncodedPictures, Error, IMAGENET_MEAN,
-    IMAGENET_STD, JpegColor, JpegOptions, LastBatch, Layout, OnError, Op, Orientation, Pipeline, Preset, Sampling,
-    Size, Strategy, apply, encode_jpeg,
+    IMAGENET_STD, JpegColor, JpegOptions, LastBatch, Layout, OnError, Op, Orientation, PictureCache, Pipeline, Preset,
+    Sampling, Size, Strategy, apply, encode_jpeg,
 };
 
 const GPU: Device = Device::Cuda(0);
@@ -135,6 +135,33 @@ fn every_kind_of_picture_gets_through_on_every_path() {
             let most = if pipeline.device_name().contains("simulated") { 0 } else { 24 };
             assert!(worst.is_some_and(|worst| worst <= most), "{path:?}, sample {}: {worst:?}", got.index);
         }
+    }
+}
+
+#[test]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+fn kept_pictures_are_those_of_the_cpu() {
+    let folder = tempfile::tempdir().unwrap();
+    // The second holds some only.
+    let caches = [(1 << 30, 11), (20_000, 1), (1 << 30, 11)];
+    for (i, (size_bytes, least)) in caches.into_iter().enumerate() {
+        let cache = match i {
+            2 => PictureCache::disk(folder.path(), size_bytes),
+            _ => PictureCache::memory(size_bytes),
+        };
+        let builder = |device| small(kinds()).device(device).decode(DecodePath::Cpu);
+        let cpu = builder(Device::Cpu).build().unwrap();
+        let gpu = builder(GPU).cache(cache).build().unwrap();
+        for number in 0..3 {
+            let mut epoch = gpu.epoch(number);
+            let got: Vec<_> = epoch.by_ref().flat_map(|batch| samples(&batch.unwrap())).collect();
+            assert!(got == delivered(&cpu, number), "cache {i}, epoch {number}");
+            let stats = epoch.stats();
+            assert_eq!(stats.cached + stats.decoded_cpu, 11);
+            assert_eq!(stats.cached, if number == 0 { 0 } else { gpu.cache_usage().unwrap().pictures });
+        }
+        let usage = gpu.cache_usage().unwrap();
+        assert!(usage.pictures >= least && usage.full == (i == 1), "{usage:?}");
     }
 }
 

@@ -2,13 +2,14 @@
 
 mod batch;
 mod builder;
+mod cache;
 mod epoch;
 mod state;
 mod stats;
 mod store;
 mod worker;
 
-use crate::cpu::executor::Executor;
+use crate::cpu::executor::{Executor, Job};
 use crate::cpu::output::{Output, Tables};
 use crate::cuda::gpu::Gpu;
 use crate::decode::{Header, probe};
@@ -27,6 +28,9 @@ use crate::tensor::{DType, Layout, Pool};
 pub use batch::Batch;
 pub(crate) use builder::DEFAULT_MAX_PIXELS;
 pub use builder::{Builder, LastBatch, MemoryBound, OnError, Orientation};
+use cache::Cache;
+pub(crate) use cache::KeptBytes;
+pub use cache::{CacheUsage, PictureCache};
 pub use epoch::{BadSample, Epoch};
 pub use state::EpochState;
 pub use stats::Stats;
@@ -80,6 +84,8 @@ struct Inner {
     dtype: DType,
     layout: Layout,
     pool: Arc<Pool>,
+    /// Decoded pictures that are kept, if any are to be.
+    cache: Option<Cache>,
     /// The device that recipes run on, if it is not the CPU.
     gpu: Option<Arc<Gpu>>,
     /// Decoders and scratch memory of threads that have ended, for the next epoch's.
@@ -134,6 +140,19 @@ impl Inner {
         Output::new(slot, self.size, &self.tables, self.layout)
     }
 
+    /// What is to be done with one encoded picture.
+    fn job<'a>(&self, bytes: &'a [u8], header: &'a Header, ops: &'a [Op]) -> Job<'a> {
+        Job {
+            bytes,
+            header,
+            ops,
+            strategy: self.strategy,
+            order: self.pass_order,
+            accept_truncated: self.accept_truncated,
+            max_px: self.max_px,
+        }
+    }
+
     fn executor(&self) -> Result<Executor> {
         let kept = self.executors.lock().unwrap_or_else(PoisonError::into_inner).pop();
         kept.map_or_else(Executor::new, Ok)
@@ -154,20 +173,34 @@ impl Inner {
     }
 
     /// The explicit operations for a sample in an epoch.
-    fn recipe(&self, epoch: u64, index: u64, header: &Header) -> Result<Vec<Op>> {
+    fn recipe(&self, epoch: u64, index: u64, stored: Stored) -> Result<Vec<Op>> {
         let mut draw = Draw::new(self.seed, epoch, Domain::Recipe, index);
-        let mut recipe = oriented(header, self.orientation);
-        let size = recipe.iter().try_fold(header.size, |size, op| op.output_size(size))?;
+        let mut recipe = oriented(stored.orientation, self.orientation);
+        let size = recipe.iter().try_fold(stored.size, |size, op| op.output_size(size))?;
         recipe.append(&mut draw_recipe(&self.ops, &mut draw, size)?);
         debug_assert!(split_epilogue(&recipe).is_ok());
         Ok(recipe)
     }
 }
 
+/// What a recipe is drawn for: a picture as it is stored.
+#[derive(Debug, Clone, Copy)]
+struct Stored {
+    size: Size,
+    /// Its orientation tag.
+    orientation: u8,
+}
+
+impl From<&Header> for Stored {
+    fn from(header: &Header) -> Self {
+        Self { size: header.size, orientation: header.orientation }
+    }
+}
+
 /// The operations that an orientation tag asks for, if it is to be applied.
-pub(crate) fn oriented(header: &Header, orientation: Orientation) -> Vec<Op> {
+pub(crate) fn oriented(tag: u8, orientation: Orientation) -> Vec<Op> {
     match orientation {
-        Orientation::Apply => orientation_ops(header.orientation),
+        Orientation::Apply => orientation_ops(tag),
         Orientation::Ignore => Vec::new(),
     }
 }
@@ -270,6 +303,12 @@ impl Pipeline {
         self.inner.strategy
     }
 
+    /// How full its [`PictureCache`] is; `None` without one.
+    #[must_use]
+    pub fn cache_usage(&self) -> Option<CacheUsage> {
+        self.inner.cache.as_ref().map(Cache::usage)
+    }
+
     /// The memory it takes at most.
     #[must_use]
     pub fn memory(&self) -> MemoryBound {
@@ -309,6 +348,6 @@ impl Pipeline {
         }
         let bytes = self.inner.source.read(index, &mut buffer)?;
         let header = self.inner.header(bytes)?;
-        self.inner.recipe(epoch, index, &header)
+        self.inner.recipe(epoch, index, Stored::from(&header))
     }
 }
