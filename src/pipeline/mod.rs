@@ -93,13 +93,12 @@ struct Inner {
 }
 
 impl Inner {
-    /// The stream of an epoch from its position `first` on, if that is what the source is.
-    fn feed(&self, epoch: u64, first: u64) -> Option<Feed> {
+    /// The stream of an epoch from its position `first` on, which is at `place`, if that is what the source is.
+    fn feed(&self, epoch: u64, first: u64, place: Option<Vec<u8>>) -> Option<Feed> {
         let (stream, shuffle) = self.stream.as_ref()?;
         let (shuffle, shard) = (shuffle.then_some(self.seed), self.sampler.own_shard());
-        // A device's engines may ask for the name of a sample of any batch that is on its way.
-        let keep = self.batch_size.saturating_mul(self.prefetch + 2).saturating_add(self.threads);
-        Some(Feed::new(Arc::clone(stream), StreamStart { epoch, shuffle, shard }, first, keep))
+        let start = StreamStart { epoch, shuffle, shard, place, stopped: Arc::default() };
+        Some(Feed::new(Arc::clone(stream), start, first, (self.batch_size, self.prefetch, self.threads)))
     }
 
     /// Whether epochs are shuffled.
@@ -233,7 +232,7 @@ impl Pipeline {
     /// The batches of one epoch. Worker threads start now and end with the epoch, or when it is dropped.
     #[must_use]
     pub fn epoch(&self, epoch: u64) -> Epoch {
-        Epoch::start(Arc::clone(&self.inner), epoch, 0)
+        Epoch::start(Arc::clone(&self.inner), epoch, 0, None)
     }
 
     /// The rest of an epoch, from where [`Epoch::state`] was taken, to the very sample: what is delivered before and after
@@ -245,7 +244,7 @@ impl Pipeline {
     /// version of this crate whose states mean something else.
     pub fn resume(&self, state: &EpochState) -> Result<Epoch> {
         state.check(&self.inner, self.inner.all_positions())?;
-        Ok(Epoch::start(Arc::clone(&self.inner), state.epoch(), state.position()))
+        Ok(Epoch::start(Arc::clone(&self.inner), state.epoch(), state.position(), state.place()?))
     }
 
     /// Samples an epoch, in this shard, padding not counted. Of a stream no more is known than the

@@ -4,6 +4,7 @@
 use super::stream::Shards;
 #[cfg(feature = "cloud")]
 use super::stream::cloud::{Remote, StreamCache};
+use super::stream::is_pipe;
 use super::{
     IdxFile, ImageFolder, ListFile, RecordFormat, RecordOptions, RecordShards, RecordStream, Source, StreamOptions,
     spec,
@@ -210,20 +211,6 @@ impl OpenOptions {
             feature: format!("reading {url} by this build"),
             remedy: "build warpfeed with the feature cloud (cargo install warpfeed --features cloud)".to_owned(),
         })
-    }
-}
-
-/// Whether a file can only be read from front to back.
-fn is_pipe(path: &Path) -> bool {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::FileTypeExt;
-        fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo())
-    }
-    #[cfg(not(unix))]
-    {
-        let _ = path;
-        false
     }
 }
 

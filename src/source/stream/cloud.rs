@@ -3,18 +3,20 @@
 //! A shard is fetched in ranges of [`RANGE_BYTES`], [`AHEAD`] of them at once. A range that does not come is asked for
 //! again, with growing pauses; what came before it is kept. A shard that changes meanwhile is noticed by its tag.
 
-use super::records::Shards;
+use super::shards::{Shard, Shards};
 use crate::atomic;
 use crate::error::{Error, Result};
 use object_store::path::Path as ObjectPath;
 use object_store::{GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt, parse_url_opts};
 use sha2::{Digest, Sha256};
 use std::collections::{HashMap, VecDeque};
-use std::fs;
 use std::io::{self, Read, Write};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
+use std::{fmt, fs};
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use url::Url;
@@ -77,7 +79,7 @@ impl Remote {
     pub fn list(url: &str, fits: impl Fn(&str) -> bool, cache: Option<StreamCache>) -> Result<Self> {
         let mut this = Self::new(vec![url.to_owned()], cache)?;
         let folder = this.shards.remove(0);
-        let found = this.runtime.block_on(folder.store.list_with_delimiter(Some(&folder.path)));
+        let found = this.runtime.block_on(patiently(|| folder.store.list_with_delimiter(Some(&folder.path))));
         let found = found.map_err(|error| broken(url, 0, &error))?;
         let mut paths: Vec<ObjectPath> = found.objects.into_iter().map(|object| object.location).collect();
         paths.retain(|path| path.filename().is_some_and(&fits));
@@ -131,20 +133,21 @@ impl Shards for Remote {
         self.shards[shard].url.clone()
     }
 
-    fn open(&self, shard: usize) -> Result<Box<dyn Read + Send>> {
+    fn find(&self, shard: usize, stopped: &Arc<AtomicBool>) -> Result<Box<dyn Shard>> {
         let object = self.shards[shard].clone();
-        let meta = self.runtime.block_on(patiently(|| object.store.head(&object.path)));
-        let meta = meta.map_err(|error| broken(&object.url, 0, &error))?;
-        let (runtime, cache) = (Arc::clone(&self.runtime), self.cache.clone());
-        let mut ranges = Ranges {
-            fetch: Arc::new(Fetch { object, meta, cache }),
-            runtime,
-            asked: 0,
-            coming: VecDeque::new(),
-            current: io::Cursor::default(),
+        let head = unless(stopped, patiently(|| object.store.head(&object.path)));
+        let gone = |error: &dyn fmt::Display| Error::Stream {
+            shard: object.url.clone(),
+            offset: 0,
+            message: error.to_string(),
         };
-        ranges.ask();
-        Ok(Box::new(ranges))
+        let meta = self.runtime.block_on(head).map_err(|error| gone(&error))?.map_err(|error| gone(&error))?;
+        let (runtime, cache) = (Arc::clone(&self.runtime), self.cache.clone());
+        Ok(Box::new(FarShard { fetch: Arc::new(Fetch { object, meta, cache }), runtime, stopped: Arc::clone(stopped) }))
+    }
+
+    fn seekable(&self) -> bool {
+        true
     }
 
     fn memory_bytes(&self) -> u64 {
@@ -169,12 +172,58 @@ where
     }
 }
 
-/// One shard on its way.
+/// How often those who wait look whether they are to go on.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What comes of `work`, unless it is `stopped` before.
+async fn unless<T>(stopped: &AtomicBool, work: impl Future<Output = T>) -> io::Result<T> {
+    let mut work = std::pin::pin!(work);
+    loop {
+        match tokio::time::timeout(LOOK, &mut work).await {
+            Ok(done) => return Ok(done),
+            Err(_) if stopped.load(Relaxed) => return Err(io::Error::other("the epoch was dropped")),
+            Err(_) => {}
+        }
+    }
+}
+
+/// One shard.
+struct FarShard {
+    fetch: Arc<Fetch>,
+    runtime: Arc<Runtime>,
+    stopped: Arc<AtomicBool>,
+}
+
+impl Shard for FarShard {
+    fn version(&self) -> u64 {
+        let hash = Sha256::digest(self.fetch.version());
+        hash.first_chunk().map_or(0, |start| u64::from_le_bytes(*start))
+    }
+
+    fn read(&self, part: Range<u64>) -> Result<Box<dyn Read + Send>> {
+        let mut ranges = Ranges {
+            fetch: Arc::clone(&self.fetch),
+            runtime: Arc::clone(&self.runtime),
+            stopped: Arc::clone(&self.stopped),
+            asked: part.start,
+            end: part.end.min(self.fetch.meta.size),
+            coming: VecDeque::new(),
+            current: io::Cursor::default(),
+        };
+        ranges.ask();
+        Ok(Box::new(ranges))
+    }
+}
+
+/// Bytes of a shard on their way.
 struct Ranges {
     fetch: Arc<Fetch>,
     runtime: Arc<Runtime>,
+    stopped: Arc<AtomicBool>,
     /// Where the range begins that is asked for next.
     asked: u64,
+    /// Where the last one ends.
+    end: u64,
     coming: VecDeque<JoinHandle<io::Result<Vec<u8>>>>,
     current: io::Cursor<Vec<u8>>,
 }
@@ -182,8 +231,9 @@ struct Ranges {
 impl Ranges {
     /// Has as many ranges on their way as may be.
     fn ask(&mut self) {
-        while self.coming.len() < AHEAD && self.asked < self.fetch.meta.size {
-            let end = (self.asked + RANGE_BYTES).min(self.fetch.meta.size);
+        while self.coming.len() < AHEAD && self.asked < self.end {
+            // Ranges begin at the same bytes wherever reading begins, so that those in the cache serve.
+            let end = (self.asked + 1).next_multiple_of(RANGE_BYTES).min(self.end);
             let (fetch, start) = (Arc::clone(&self.fetch), self.asked);
             self.coming.push_back(self.runtime.spawn(async move { fetch.range(start, end).await }));
             self.asked = end;
@@ -200,7 +250,7 @@ impl Read for Ranges {
             }
             let Some(coming) = self.coming.pop_front() else { return Ok(0) };
             self.ask();
-            let range = self.runtime.block_on(coming).map_err(io::Error::other)??;
+            let range = self.runtime.block_on(unless(&self.stopped, coming))?.map_err(io::Error::other)??;
             self.current = io::Cursor::new(range);
         }
     }
@@ -221,7 +271,7 @@ struct Fetch {
 
 impl Fetch {
     async fn range(&self, start: u64, end: u64) -> io::Result<Vec<u8>> {
-        if let Some(bytes) = self.cache.as_ref().and_then(|cache| cache.get(&self.key(start), end - start)) {
+        if let Some(bytes) = self.cache.as_ref().and_then(|cache| cache.get(&self.key(start, end), end - start)) {
             return Ok(bytes);
         }
         let bytes = patiently(|| async {
@@ -236,16 +286,20 @@ impl Fetch {
         });
         let bytes = bytes.await.map_err(io::Error::other)?;
         if let Some(cache) = &self.cache {
-            cache.put(&self.key(start), &bytes);
+            cache.put(&self.key(start, end), &bytes);
         }
         Ok(bytes)
     }
 
+    /// By what a shard is known from one that was at its address before.
+    fn version(&self) -> String {
+        let changed = self.meta.last_modified.timestamp_millis();
+        format!("{:?}\n{changed}\n{}", self.meta.e_tag, self.meta.size)
+    }
+
     /// What a range is called in the cache: by where it is from, and which version of that.
-    fn key(&self, start: u64) -> String {
-        let meta = &self.meta;
-        let changed = meta.last_modified.timestamp_millis();
-        let text = format!("{}\n{:?}\n{changed}\n{}\n{start}", self.object.url, meta.e_tag, meta.size);
+    fn key(&self, start: u64, end: u64) -> String {
+        let text = format!("{}\n{}\n{start}\n{end}", self.object.url, self.version());
         let mut name: String = Sha256::digest(text).iter().take(16).map(|byte| format!("{byte:02x}")).collect();
         name.push_str(ENDING);
         name
