@@ -171,9 +171,8 @@ pub fn configurations(
         return Err(Error::parameter("configurations", "threads, prefetch and persistent", "one that fits", got));
     };
     let good = cases.iter().filter(|case| case.pictures_per_s() >= (1.0 - WITHIN) * best.pictures_per_s());
-    // Building the pipeline anew is nothing to choose: it shows what keeping it is worth.
-    let kept = good.filter(|case| case.configuration.persistent);
-    let smallest = kept.min_by_key(|case| (case.configuration.threads, case.configuration.prefetch)).unwrap_or(best);
+    let size = |case: &&Case| (case.configuration.threads, case.configuration.prefetch, !case.configuration.persistent);
+    let smallest = good.min_by_key(size).unwrap_or(best);
     report.answer = vec![
         format!(
             "Fastest: {}, {:.0} pictures/s, accelerator use {:.1} %.",

@@ -17,7 +17,7 @@ use warpfeed::experiment::peers::peers;
 use warpfeed::experiment::report::Report;
 use warpfeed::experiment::subject::Subject;
 use warpfeed::experiment::workers::{self, workers};
-use warpfeed::{Device, Error, IMAGENET_MEAN, IMAGENET_STD, Op, RandomOp, Resize, ResizeTo, Result, Size};
+use warpfeed::{Device, Error, IMAGENET_MEAN, IMAGENET_STD, ImageFolder, Op, RandomOp, Resize, ResizeTo, Result, Size};
 
 /// Pictures of fewer pixels are trained on at their own size.
 const SMALL_PX: f64 = 64.0 * 64.0;
@@ -362,11 +362,20 @@ struct Peers {
 
 impl Peers {
     fn run(self) -> Result<()> {
-        let json = match (&self.from, &self.dir) {
-            (Some(file), _) => read(file)?,
-            (None, dir) => self.measure(dir.as_deref().unwrap_or(Path::new(".")))?,
+        // The script tells its progress itself.
+        self.report.begin()?.end();
+        let report = match (&self.from, &self.dir) {
+            (Some(file), _) => peers(&read(file)?)?,
+            (None, dir) => {
+                let dir = dir.as_deref().unwrap_or(Path::new("."));
+                // First of all, so that a folder without pictures is known before anything is installed.
+                let data_set = DataSet::of(dir.display().to_string(), &ImageFolder::open(dir)?)?;
+                let mut report = peers(&self.measure(dir)?)?;
+                report.data_set = Some(data_set);
+                report
+            }
         };
-        self.report.finish(&peers(&json)?)
+        self.report.finish(&report)
     }
 
     /// Runs the script; what it wrote.

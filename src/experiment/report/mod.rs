@@ -264,11 +264,22 @@ mod tests {
     }
 
     #[test]
+    fn a_column_without_a_figure_is_not_printed_but_why_is() {
+        let mut table = Table::new("times", "Seconds", &["load", "GPU, s"]);
+        table.rows.push(vec![Cell::number(1.0, 0), Cell::Blank]);
+        table.blank.push("GPU: there is none.".to_owned());
+        assert_eq!(table.text(), "Seconds\nload\n   1\nBlank: GPU: there is none.\n");
+        assert_eq!(table.csv(), "load,\"GPU, s\"\r\n1,\r\n");
+    }
+
+    #[test]
     fn a_page_needs_nothing_else_and_escapes_what_it_shows() {
         let mut report = Report::new("test", "Does it?", Environment::here());
         report.answer.push("1 < 2 & <script>".into());
         report.tables.push(table());
+        report.tables[0].blank.push("all <b> cells".to_owned());
         report.plot("p", "a plot", plot::histogram("waits", &[0.5]));
+        report.plot("q", "another plot", plot::histogram("more waits", &[0.5]));
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path().join("new/folder");
         report.write(&out).unwrap();
@@ -276,7 +287,10 @@ mod tests {
         assert!(page.contains("1 &lt; 2 &amp; &lt;script&gt;") && !page.contains("<script"));
         let links = page.matches("http").count() - page.matches("xmlns=\"http://www.w3.org/2000/svg\"").count();
         assert_eq!((links, page.matches("src=").count()), (0, 0));
-        assert!(page.contains("<svg") && page.contains("viewport"));
+        assert!(page.contains("viewport") && page.contains("<td class=\"n\">–</td>"), "{page}");
+        let at = |words: &str| page.find(words).unwrap_or_else(|| panic!("{words} in {page}"));
+        let order = [at("1 &lt; 2"), at(">waits<"), at("<table>"), at("– all &lt;b&gt; cells"), at(">more waits<")];
+        assert!(order.is_sorted(), "answer, its plot, table, reason, further plots: {order:?}");
         let json: Value = serde_json::from_slice(&std::fs::read(out.join("report.json")).unwrap()).unwrap();
         assert_eq!(json["tables"][0]["rows"][0], json!(["ResNet-18", 1.23456, "a,b"]));
         assert_eq!(json["tables"][0]["rows"][1][1], Value::Null);
