@@ -1,28 +1,35 @@
 //! Shards that lie far away: at web servers that know ranges, in S3 and stores like it, at Google and in Azure.
 //!
-//! A shard is fetched in ranges of [`RANGE_BYTES`], [`AHEAD`] of them at once. A range that does not come is asked for
+//! Read from front to back, a shard is fetched in ranges of [`RANGE_BYTES`], [`AHEAD`] of them at once. A range that does not come is asked for
 //! again, with growing pauses; what came before it is kept. A shard that changes meanwhile is noticed by its tag.
 
+use super::cache::{Cache, StreamCache};
 use super::shards::{Shard, Shards};
-use crate::atomic;
 use crate::error::{Error, Result};
+use crate::source::records;
+use crate::source::window::ReadAt;
 use object_store::path::Path as ObjectPath;
 use object_store::{GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt, parse_url_opts};
 use sha2::{Digest, Sha256};
 use std::collections::{HashMap, VecDeque};
-use std::io::{self, Read, Write};
+use std::fmt::Display;
+use std::io::{self, Read};
 use std::ops::Range;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::{Duration, SystemTime};
-use std::{fmt, fs};
+use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use url::Url;
 
 /// Bytes that are fetched at once: long enough that a request's delay does not count, as S3's makers advise (8 to 16 MB).
 const RANGE_BYTES: u64 = 8 << 20;
+
+/// What a request's delay costs beside its bytes: 10 to 20 ms at the 2 MB/s that each of so many gets of a fast line.
+const DELAY_BYTES: u64 = 32 << 10;
+
+/// Shards whose headers are read side by side where an index is made.
+pub(in crate::source) const SCANS: usize = 64;
 
 /// Ranges of a shard that are fetched side by side.
 const AHEAD: usize = 4;
@@ -33,20 +40,11 @@ const ATTEMPTS: u32 = 5;
 /// The first pause before a range is asked for again; each is twice the one before.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Where fetched ranges are kept on disk.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StreamCache {
-    /// The folder, which is made if it is missing. Several processes may share it.
-    pub folder: PathBuf,
-    /// Bytes that the ranges in it take at most; the oldest make room.
-    pub size_bytes: u64,
-}
-
 /// Shards at URLs.
 pub(in crate::source) struct Remote {
     shards: Vec<Object>,
     runtime: Arc<Runtime>,
-    cache: Option<StreamCache>,
+    cache: Option<Arc<Cache>>,
 }
 
 /// A shard in its store.
@@ -62,9 +60,7 @@ impl Remote {
     pub fn new(urls: Vec<String>, cache: Option<StreamCache>) -> Result<Self> {
         // Whoever has chosen another provider already keeps it.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        if let Some(cache) = &cache {
-            fs::create_dir_all(&cache.folder).map_err(Error::io("make the folder", &cache.folder))?;
-        }
+        let cache = cache.map(Cache::open).transpose()?.map(Arc::new);
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.map_err(|error| Error::Device {
             call: "start the thread that fetches shards".into(),
@@ -90,6 +86,25 @@ impl Remote {
             path,
         }));
         Ok(this)
+    }
+}
+
+impl Remote {
+    /// How the ranges of a shard are had, as it is now.
+    fn fetch(&self, shard: usize, stopped: &AtomicBool) -> Result<Fetch> {
+        let object = self.shards[shard].clone();
+        let head = unless(stopped, patiently(|| object.store.head(&object.path)));
+        let head = self.runtime.block_on(head).and_then(|head| head.map_err(io::Error::other));
+        let meta = head.map_err(|error| broken(&object.url, 0, &error))?;
+        Ok(Fetch { object, meta, cache: self.cache.clone() })
+    }
+
+    /// A shard as it is now, for reading at any position.
+    pub fn shard(&self, shard: usize) -> Result<records::Shard> {
+        let fetch = self.fetch(shard, &AtomicBool::new(false))?;
+        let (name, len_bytes, version) = (fetch.object.url.clone(), fetch.meta.size, fetch.version_number());
+        let bytes = FarBytes { fetch, runtime: Arc::clone(&self.runtime) };
+        Ok(records::Shard::far(&name, len_bytes, version, Box::new(bytes)))
     }
 }
 
@@ -120,7 +135,7 @@ fn object(url: String, stores: &mut HashMap<String, Arc<dyn ObjectStore>>) -> Re
     Ok(Object { url, store, path })
 }
 
-fn broken(url: &str, offset: u64, error: &object_store::Error) -> Error {
+fn broken(url: &str, offset: u64, error: &dyn Display) -> Error {
     Error::Stream { shard: url.to_owned(), offset, message: error.to_string() }
 }
 
@@ -134,16 +149,8 @@ impl Shards for Remote {
     }
 
     fn find(&self, shard: usize, stopped: &Arc<AtomicBool>) -> Result<Box<dyn Shard>> {
-        let object = self.shards[shard].clone();
-        let head = unless(stopped, patiently(|| object.store.head(&object.path)));
-        let gone = |error: &dyn fmt::Display| Error::Stream {
-            shard: object.url.clone(),
-            offset: 0,
-            message: error.to_string(),
-        };
-        let meta = self.runtime.block_on(head).map_err(|error| gone(&error))?.map_err(|error| gone(&error))?;
-        let (runtime, cache) = (Arc::clone(&self.runtime), self.cache.clone());
-        Ok(Box::new(FarShard { fetch: Arc::new(Fetch { object, meta, cache }), runtime, stopped: Arc::clone(stopped) }))
+        let (fetch, runtime) = (Arc::new(self.fetch(shard, stopped)?), Arc::clone(&self.runtime));
+        Ok(Box::new(FarShard { fetch, runtime, stopped: Arc::clone(stopped) }))
     }
 
     fn seekable(&self) -> bool {
@@ -196,8 +203,7 @@ struct FarShard {
 
 impl Shard for FarShard {
     fn version(&self) -> u64 {
-        let hash = Sha256::digest(self.fetch.version());
-        hash.first_chunk().map_or(0, |start| u64::from_le_bytes(*start))
+        self.fetch.version_number()
     }
 
     fn read(&self, part: Range<u64>) -> Result<Box<dyn Read + Send>> {
@@ -212,6 +218,36 @@ impl Shard for FarShard {
         };
         ranges.ask();
         Ok(Box::new(ranges))
+    }
+}
+
+/// The bytes of a shard at any position.
+struct FarBytes {
+    fetch: Fetch,
+    runtime: Arc<Runtime>,
+}
+
+impl FarBytes {
+    fn take(&self, bytes: io::Result<Vec<u8>>, buffer: &mut [u8], offset: u64) -> Result<()> {
+        let bytes = bytes.map_err(|error| broken(&self.fetch.object.url, offset, &error))?;
+        buffer.copy_from_slice(&bytes);
+        Ok(())
+    }
+}
+
+impl ReadAt for FarBytes {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
+        let bytes = self.runtime.block_on(self.fetch.ask(offset, offset + buffer.len() as u64));
+        self.take(bytes, buffer, offset)
+    }
+
+    fn read_sample(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
+        let bytes = self.runtime.block_on(self.fetch.range(offset, offset + buffer.len() as u64));
+        self.take(bytes, buffer, offset)
+    }
+
+    fn delay_bytes(&self) -> u64 {
+        DELAY_BYTES
     }
 }
 
@@ -266,29 +302,45 @@ impl Drop for Ranges {
 struct Fetch {
     object: Object,
     meta: ObjectMeta,
-    cache: Option<StreamCache>,
+    cache: Option<Arc<Cache>>,
 }
 
 impl Fetch {
+    /// From the cache, or from the store and then kept.
     async fn range(&self, start: u64, end: u64) -> io::Result<Vec<u8>> {
         if let Some(bytes) = self.cache.as_ref().and_then(|cache| cache.get(&self.key(start, end), end - start)) {
             return Ok(bytes);
         }
+        let bytes = self.ask(start, end).await?;
+        if let Some(cache) = &self.cache {
+            cache.put(&self.key(start, end), &bytes);
+        }
+        Ok(bytes)
+    }
+
+    /// From the store.
+    async fn ask(&self, start: u64, end: u64) -> io::Result<Vec<u8>> {
         let bytes = patiently(|| async {
             let options = GetOptions { if_match: self.meta.e_tag.clone(), ..GetOptions::default() };
             let options = GetOptions { range: Some((start..end).into()), ..options };
-            let bytes = self.object.store.get_opts(&self.object.path, options).await?.bytes().await?;
+            let answer = self.object.store.get_opts(&self.object.path, options).await?;
+            // Not every server heeds the condition.
+            let tags = answer.meta.e_tag.as_ref().zip(self.meta.e_tag.as_ref());
+            if tags.is_some_and(|(now, then)| now != then) || answer.meta.size != self.meta.size {
+                let path = self.object.path.to_string();
+                return Err(object_store::Error::Precondition { path, source: "it has changed".into() });
+            }
+            let bytes = answer.bytes().await?;
             if bytes.len() as u64 == end - start {
                 return Ok(Vec::from(bytes));
             }
             let short = format!("{} bytes came instead of {}", bytes.len(), end - start);
             Err(object_store::Error::Generic { store: "range", source: short.into() })
         });
-        let bytes = bytes.await.map_err(io::Error::other)?;
-        if let Some(cache) = &self.cache {
-            cache.put(&self.key(start, end), &bytes);
-        }
-        Ok(bytes)
+        bytes.await.map_err(|error| match error {
+            object_store::Error::Precondition { .. } => io::Error::other("it has changed since it was opened"),
+            other => io::Error::other(other),
+        })
     }
 
     /// By what a shard is known from one that was at its address before.
@@ -297,66 +349,15 @@ impl Fetch {
         format!("{:?}\n{changed}\n{}", self.meta.e_tag, self.meta.size)
     }
 
+    /// The same as a number.
+    fn version_number(&self) -> u64 {
+        let hash = Sha256::digest(self.version());
+        hash.first_chunk().map_or(0, |start| u64::from_le_bytes(*start))
+    }
+
     /// What a range is called in the cache: by where it is from, and which version of that.
     fn key(&self, start: u64, end: u64) -> String {
         let text = format!("{}\n{}\n{start}\n{end}", self.object.url, self.version());
-        let mut name: String = Sha256::digest(text).iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-        name.push_str(ENDING);
-        name
-    }
-}
-
-/// The ending of the cache's files, by which it knows them from others.
-const ENDING: &str = ".warpfeed-range";
-
-/// A cache that cannot be read or written is none: the range is fetched.
-impl StreamCache {
-    fn get(&self, key: &str, len_bytes: u64) -> Option<Vec<u8>> {
-        let path = self.folder.join(key);
-        let mut file = fs::File::options().read(true).append(true).open(path).ok()?;
-        if file.metadata().ok()?.len() != len_bytes + 4 {
-            return None;
-        }
-        let mut bytes = Vec::with_capacity(len_bytes as usize + 4);
-        file.read_to_end(&mut bytes).ok()?;
-        let crc = u32::from_le_bytes(*bytes.last_chunk()?);
-        bytes.truncate(len_bytes as usize);
-        // What was used lately goes last.
-        let _ = file.set_modified(SystemTime::now());
-        (crc32c::crc32c(&bytes) == crc).then_some(bytes)
-    }
-
-    fn put(&self, key: &str, bytes: &[u8]) {
-        let needed = bytes.len() as u64 + 4;
-        if self.make_room(needed).is_some() {
-            let crc = crc32c::crc32c(bytes).to_le_bytes();
-            let _ =
-                atomic::write(&self.folder.join(key), |file| file.write_all(bytes).and_then(|()| file.write_all(&crc)));
-        }
-    }
-
-    /// Removes the oldest ranges until `needed` bytes have room; `None` if they cannot.
-    fn make_room(&self, needed: u64) -> Option<()> {
-        let room = self.size_bytes.checked_sub(needed)?;
-        let mut ranges = Vec::new();
-        for entry in fs::read_dir(&self.folder).ok()? {
-            let entry = entry.ok()?;
-            // What a killed process has left half written counts too.
-            if entry.file_name().to_str().is_some_and(|name| name.contains(ENDING))
-                && let Ok(metadata) = entry.metadata()
-            {
-                ranges.push((metadata.modified().ok()?, metadata.len(), entry.path()));
-            }
-        }
-        ranges.sort_unstable();
-        let mut taken: u64 = ranges.iter().map(|(_, len_bytes, _)| len_bytes).sum();
-        for (_, len_bytes, path) in ranges {
-            if taken <= room {
-                break;
-            }
-            fs::remove_file(path).ok()?;
-            taken -= len_bytes;
-        }
-        (taken <= room).then_some(())
+        Sha256::digest(text).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
     }
 }

@@ -1,6 +1,8 @@
 //! Samples that come one after the other: from a pipe, or from shards that lie far away.
 
 #[cfg(feature = "cloud")]
+mod cache;
+#[cfg(feature = "cloud")]
 pub(super) mod cloud;
 mod feed;
 mod pipe;
@@ -10,7 +12,7 @@ mod shards;
 mod shuffle;
 
 #[cfg(feature = "cloud")]
-pub use cloud::StreamCache;
+pub use cache::StreamCache;
 pub(crate) use feed::Feed;
 pub use records::{RecordStream, StreamOptions};
 #[cfg(feature = "cloud")]

@@ -7,11 +7,11 @@ use super::{Samples, Stream, StreamSample, StreamStart};
 use crate::error::{Error, Result};
 use crate::recipe::draw::{Domain, Draw};
 use crate::source::records::label::Label;
-use crate::source::records::{recordio, tar, tfrecord};
+use crate::source::records::{no_class, recordio, tar, tfrecord};
 use crate::source::{MAX_ENCODED_BYTES, RecordFormat, RecordOptions, Source};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io::{self, Read};
 use std::ops::Range;
 use std::path::PathBuf;
@@ -43,7 +43,8 @@ impl Default for StreamOptions {
 /// ([`StreamOptions::window`]). Several ranks take whole shards where there are as many, otherwise every n-th sample of
 /// all. A sample's random operations are drawn by its place in the order of delivery.
 ///
-/// Labels are numbers; a stream does not know all names before its end.
+/// Labels are numbers, or names of the [`classes`](RecordOptions::classes) that are given: a stream does not know all names
+/// before its end.
 ///
 /// ```
 /// # use warpfeed::{Pipeline, RecordFormat, RecordStream, StreamOptions};
@@ -78,11 +79,13 @@ struct Inner {
     format: RecordFormat,
     shards: Box<dyn Shards>,
     options: StreamOptions,
+    /// Labels by the names of the classes.
+    classes: HashMap<String, u32>,
 }
 
 impl std::fmt::Debug for RecordStream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Inner { format, shards, options } = &*self.inner;
+        let Inner { format, shards, options, .. } = &*self.inner;
         let shards = shards.count();
         f.debug_struct("RecordStream")
             .field("format", format)
@@ -124,7 +127,8 @@ impl RecordStream {
         if options.window == 0 {
             return Err(Error::parameter("stream", "window", "1 or more samples", 0));
         }
-        Ok(Self { inner: Arc::new(Inner { format, shards, options }) })
+        let classes = options.records.numbers()?;
+        Ok(Self { inner: Arc::new(Inner { format, shards, options, classes }) })
     }
 }
 
@@ -149,16 +153,23 @@ impl Source for RecordStream {
 
     /// Over the shards' names, their format and how they are read.
     fn fingerprint(&self) -> u64 {
-        let Inner { format, shards, options } = &*self.inner;
+        let Inner { format, shards, options, .. } = &*self.inner;
         let mut hash = Sha256::new();
         let (picture, label) = (&options.records.picture, &options.records.label);
         hash.update(format!("{format:?} {picture:?} {label:?} {}", options.window));
+        for class in &options.records.classes {
+            hash.update(format!("\0{class}"));
+        }
         for shard in 0..shards.count() {
             let name = shards.name(shard);
             hash.update("\n");
             hash.update(name.rsplit(['/', '\\']).next().unwrap_or(&name));
         }
         hash.finalize().iter().take(8).fold(0, |value, &byte| value << 8 | u64::from(byte))
+    }
+
+    fn classes(&self) -> &[String] {
+        &self.inner.options.records.classes
     }
 
     fn stream(&self) -> Option<Arc<dyn Stream>> {
@@ -622,12 +633,22 @@ impl Records {
             return Err(bad(message.to_owned()));
         }
         match label {
-            Label::Number(label) => Ok(StreamSample { bytes, label, name }),
+            Label::Number(label) => {
+                let label = self.inner.options.records.check_class(label).map_err(bad)?;
+                Ok(StreamSample { bytes, label, name })
+            }
             Label::None => Ok(StreamSample { bytes, label: 0, name }),
-            Label::Name(label) => Err(Error::Unsupported {
+            Label::Name(label) if self.inner.classes.is_empty() => Err(Error::Unsupported {
                 feature: format!("the label {label:?} of {name} in a stream"),
-                remedy: "write labels as numbers: a stream does not know all names before its end".to_owned(),
+                remedy:
+                    "give the names of the classes, as a stream does not know them all before its end, or write labels \
+                         as numbers"
+                        .to_owned(),
             }),
+            Label::Name(label) => {
+                let number = self.inner.classes.get(&label).copied().ok_or_else(|| bad(no_class(&label)))?;
+                Ok(StreamSample { bytes, label: number, name })
+            }
         }
     }
 
