@@ -117,6 +117,10 @@ fn shard(folder: &Path, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
     path
 }
 
+fn no_index() -> RecordOptions {
+    RecordOptions { keep_index: false, ..RecordOptions::default() }
+}
+
 /// Each sample's bytes and label, or why it cannot be read.
 fn contents(source: &dyn Source) -> Vec<Result<(Vec<u8>, u32), String>> {
     let mut buffer = Vec::new();
@@ -136,7 +140,7 @@ fn sample(bytes: &[u8], label: u32) -> Result<(Vec<u8>, u32), String> {
 
 /// Opens one shard, without an index to be kept.
 fn one(format: RecordFormat, path: &Path) -> Result<RecordShards> {
-    RecordShards::open(format, &[path.to_owned()], &RecordOptions { keep_index: false, ..RecordOptions::default() })
+    RecordShards::open(format, &[path.to_owned()], &no_index())
 }
 
 #[test]
@@ -175,8 +179,7 @@ fn tar_parts_become_samples() {
     // The second picture, the link, and what has no picture or no ending.
     assert_eq!(source.passed_over(), 4);
     assert!(source.name(1).ends_with("a.tar/a/2.PNG"), "{}", source.name(1));
-    let options =
-        RecordOptions { picture: Some("left.jpg".into()), label: Some("json.label".into()), keep_index: false };
+    let options = RecordOptions { picture: Some("left.jpg".into()), label: Some("json.label".into()), ..no_index() };
     let source = RecordShards::open(RecordFormat::WebDataset, &[path], &options).unwrap();
     assert_eq!(contents(&source), [sample(b"not by this ending", 4)]);
 }
@@ -252,7 +255,7 @@ fn tfrecord_finds_features_in_any_order() {
     assert_eq!(read[..3], [sample(b"first", 3), sample(&[7; 20_000], 300), sample(b"third", 4)]);
     assert!(read[3].as_ref().unwrap_err().contains("label is -1"), "{:?}", read[3]);
     assert_eq!((source.len(), source.passed_over()), (4, 2));
-    let options = RecordOptions { picture: Some("image".into()), label: Some("label".into()), keep_index: false };
+    let options = RecordOptions { picture: Some("image".into()), label: Some("label".into()), ..no_index() };
     let source = RecordShards::open(RecordFormat::TfRecord, &[path], &options).unwrap();
     assert_eq!(contents(&source), [sample(b"other names", 2)]);
     assert_eq!(masked_crc(b"123456789"), 0xe306_9283_u32.rotate_right(15).wrapping_add(0xa282_ead8));

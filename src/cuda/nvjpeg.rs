@@ -5,6 +5,7 @@ use super::driver::{self, Context, Event, Stream};
 use crate::device::DecodePath;
 use crate::error::{Error, Result};
 use crate::picture::Size;
+use crate::pipeline::KeptBytes;
 use crate::source::Source;
 use nvjpeg_sys::{
     Backend, BatchState, DecodeParams, Decoder, DecoderState, DeviceBuffer, Flags, Handle, Image, JpegStream, Library,
@@ -20,8 +21,15 @@ pub(crate) struct Encoded {
     bytes: *const u8,
     len_bytes: usize,
     buffer: Vec<u8>,
-    /// What may have lent the bytes.
-    _source: Arc<dyn Source>,
+    _owner: Owner,
+}
+
+/// What the bytes are of, where they are not the buffer's.
+enum Owner {
+    Buffer,
+    /// A source, which may have lent its own.
+    Source(#[expect(dead_code, reason = "kept alive")] Arc<dyn Source>),
+    Cache(#[expect(dead_code, reason = "kept alive")] Arc<[u8]>),
 }
 
 // SAFETY: the bytes are plain memory that only this reads, and its owners may both be sent.
@@ -34,19 +42,30 @@ impl Encoded {
     pub(crate) fn read(source: &Arc<dyn Source>, index: u64, mut buffer: Vec<u8>) -> Result<Self> {
         let bytes = source.read(index, &mut buffer)?;
         let (bytes, len_bytes) = (bytes.as_ptr(), bytes.len());
-        Ok(Self { bytes, len_bytes, buffer, _source: Arc::clone(source) })
+        Ok(Self { bytes, len_bytes, buffer, _owner: Owner::Source(Arc::clone(source)) })
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
         // SAFETY: `Source::read` lends the bytes for as long as source and buffer are both borrowed. Both are kept here
         // and neither is changed: the source is only ever borrowed, and the buffer, whose contents do not move with it,
-        // is given away with the last use of the bytes.
+        // is given away with the last use of the bytes. The cache's are kept here as well, and never change.
         unsafe { std::slice::from_raw_parts(self.bytes, self.len_bytes) }
     }
 
     /// Ends the use of the bytes; the buffer, for the next sample.
-    pub(super) fn into_buffer(self) -> Vec<u8> {
+    pub(crate) fn into_buffer(self) -> Vec<u8> {
         self.buffer
+    }
+}
+
+impl From<KeptBytes> for Encoded {
+    fn from(kept: KeptBytes) -> Self {
+        let (bytes, len_bytes) = (kept.as_ptr(), kept.len());
+        let (buffer, _owner) = match kept {
+            KeptBytes::Shared(shared) => (Vec::new(), Owner::Cache(shared)),
+            KeptBytes::Own(buffer) => (buffer, Owner::Buffer),
+        };
+        Self { bytes, len_bytes, buffer, _owner }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The description of a pipeline, and the checks that it goes through before it runs.
 
+use super::cache::{Cache, PictureCache};
 use super::{Inner, Pipeline};
 use crate::cpu::output::Tables;
 use crate::cuda::gpu::{Gpu, Settings};
@@ -27,6 +28,8 @@ const MAX_THREADS: usize = 1_024;
 const MAX_OPERATIONS: u64 = 100_000;
 /// Memory of a decoded pixel.
 const PIXEL_BYTES: u64 = 4;
+/// Memory of a pixel in the cache.
+const KEPT_PIXEL_BYTES: u64 = 3;
 /// Memory of a pixel's coefficients in a progressive picture: four components, 16 bits each, at most.
 const COEFFICIENT_BYTES: u64 = 8;
 /// Largest batch in bytes.
@@ -102,6 +105,8 @@ pub struct MemoryBound {
     pub encoded_bytes: u64,
     /// Bytes of the order of an epoch while it is shuffled.
     pub order_bytes: u64,
+    /// Most bytes of pictures that a [`PictureCache`](crate::PictureCache) in memory keeps.
+    pub cache_bytes: u64,
     /// Bytes of a GPU's memory for batches that are being filled or under way there, and as many of pinned host memory
     /// at most; 0 on the CPU. What nvJPEG allocates for itself is not in it. On a GPU the batches themselves
     /// ([`batches_bytes`](Self::batches_bytes)) lie in its memory.
@@ -139,6 +144,7 @@ pub struct Builder {
     device: Device,
     decode: DecodePath,
     device_memory_bytes: Option<u64>,
+    cache: Option<PictureCache>,
     accept_truncated: bool,
     max_px: u64,
     limit: Option<u64>,
@@ -166,6 +172,7 @@ impl Builder {
             device: Device::default(),
             decode: DecodePath::default(),
             device_memory_bytes: None,
+            cache: None,
             accept_truncated: false,
             max_px: DEFAULT_MAX_PIXELS,
             limit: None,
@@ -294,6 +301,14 @@ impl Builder {
         self
     }
 
+    /// Keeps decoded pictures from one epoch to the next; none if not given. The CPU decodes them, whatever
+    /// [`decode`](Self::decode) says.
+    #[must_use]
+    pub fn cache(mut self, cache: PictureCache) -> Self {
+        self.cache = Some(cache);
+        self
+    }
+
     /// Takes truncated JPEGs as they are, the missing part filled by the decoder, as Pillow does with
     /// `LOAD_TRUNCATED_IMAGES`. Otherwise they are bad samples.
     #[must_use]
@@ -373,7 +388,8 @@ impl Builder {
     ///
     /// # Errors
     /// [`Error::Parameter`] for a parameter that is out of range or does not fit the others, with what is allowed;
-    /// [`Error::Device`] if the device asked for is not there.
+    /// [`Error::Device`] if the device asked for is not there; [`Error::Io`] if the folder of a [`PictureCache`] cannot be
+    /// made or listed.
     pub fn build(self) -> Result<Pipeline> {
         let ordinal = self.device.resolve()?;
         let within = |parameter, value: usize, least: usize, most: usize| {
@@ -444,12 +460,17 @@ impl Builder {
             memory_bytes: self.device_memory_bytes,
         };
         let gpu = ordinal.map(|ordinal| Gpu::open(ordinal, settings, &tables)).transpose()?;
+        let is_stream = stream.is_some();
+        let cache = self.cache.as_ref().map(|cache| Cache::open(cache, is_stream)).transpose()?;
+        // A kept picture is made and read beside the others.
+        let kept_bytes = if cache.is_some() { KEPT_PIXEL_BYTES } else { 0 };
         let memory = MemoryBound {
             batches_bytes: batch_bytes * (prefetch as u64 + 1),
             batch_bytes,
-            pictures_bytes: ((2 * PIXEL_BYTES + COEFFICIENT_BYTES) * working).saturating_mul(self.max_px),
+            pictures_bytes: ((2 * PIXEL_BYTES + COEFFICIENT_BYTES + kept_bytes) * working).saturating_mul(self.max_px),
             encoded_bytes: MAX_ENCODED_BYTES * working + stream.as_ref().map_or(0, |(stream, _)| stream.memory_bytes()),
             order_bytes: if shuffled { len.saturating_mul(order_record) } else { 0 },
+            cache_bytes: self.cache.as_ref().map_or(0, PictureCache::memory_bytes),
             device_bytes: gpu.as_ref().map_or(0, Gpu::memory_bytes),
         };
         Ok(Pipeline {
@@ -463,6 +484,7 @@ impl Builder {
                 ops: self.ops,
                 size,
                 tables,
+                cache,
                 gpu: gpu.map(Arc::new),
                 batch_size,
                 last: self.last,

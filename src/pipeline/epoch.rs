@@ -145,12 +145,12 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 }
 
 impl Epoch {
-    /// Begins an epoch at position `first` of its order.
-    pub(super) fn start(inner: Arc<Inner>, epoch: u64, first: u64) -> Self {
+    /// Begins an epoch at position `first` of its order, which in a stream is at `place`.
+    pub(super) fn start(inner: Arc<Inner>, epoch: u64, first: u64, place: Option<Vec<u8>>) -> Self {
         let order = inner.sampler.epoch(epoch);
         let positions = inner.positions(first);
         let padding = (first + positions).saturating_sub(order.len() - order.padding());
-        let feed = inner.feed(epoch, first).map(Arc::new);
+        let feed = inner.feed(epoch, first, place).map(Arc::new);
         let source = match &feed {
             Some(feed) => Arc::clone(feed) as Arc<dyn Source>,
             None => Arc::clone(&inner.source),
@@ -199,7 +199,9 @@ impl Epoch {
     /// beyond them. A batch that ended in an error counts as not given.
     #[must_use]
     pub fn state(&self) -> EpochState {
-        EpochState::new(&self.shared.inner, self.shared.epoch, self.shared.first + self.given)
+        let position = self.shared.first + self.given;
+        let place = self.shared.feed.as_ref().and_then(|feed| feed.place(position));
+        EpochState::new(&self.shared.inner, self.shared.epoch, position, place.as_deref())
     }
 
     /// What has been done so far and where the time went.
@@ -252,6 +254,9 @@ impl Epoch {
         self.finished = true;
         lock(&self.shared.state).limit = 0;
         self.shared.room.notify_all();
+        if let Some(feed) = &self.shared.feed {
+            feed.stop();
+        }
         for worker in self.workers.drain(..) {
             // A worker's panic has been turned into an error of its sample.
             let _ = worker.join();
