@@ -17,7 +17,7 @@ use super::output::{Buffer, CudaBuffer, Pool};
 use super::route::{Route, Router};
 use crate::cpu::executor::{Executor, Job};
 use crate::cpu::output::{Output, Tables};
-use crate::decode::{Decoder, Format, Header};
+use crate::decode::{Decoder, Format, Header, pnm_rows};
 use crate::device::DecodePath;
 use crate::error::{Error, Result};
 use crate::picture::{Picture, Pixel, Rect, Size, check_pixels};
@@ -407,10 +407,19 @@ impl Gpu {
         header: &Header,
         part: Rect,
     ) -> Result<Piece> {
-        worker.decoder.decode(bytes, header, part, self.settings.accept_truncated, &mut worker.picture)?;
-        let mut piece = flight.arena.piece(packed_bytes(part.size()))?;
-        pack(worker.picture.pixels(), piece.bytes_mut());
-        worker.picture.shrink(KEEP_PX);
+        let room = || flight.arena.piece(packed_bytes(part.size()));
+        let mut piece;
+        if header.format == Format::Pnm && header.components == 3 {
+            let rows = pnm_rows(bytes, header, part)?;
+            piece = room()?;
+            let places = piece.bytes_mut().chunks_exact_mut(3 * part.width as usize);
+            places.zip(rows).for_each(|(to, row)| to.copy_from_slice(row));
+        } else {
+            worker.decoder.decode(bytes, header, part, self.settings.accept_truncated, &mut worker.picture)?;
+            piece = room()?;
+            pack(worker.picture.pixels(), piece.bytes_mut());
+            worker.picture.shrink(KEEP_PX);
+        }
         worker.decoded.cpu += 1;
         Ok(piece)
     }
