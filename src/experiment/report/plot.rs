@@ -593,7 +593,7 @@ mod tests {
     fn neighbours_of_one_shade_are_one_shape() {
         let values = [0.5; 200];
         let svg = heat_map("t", &[("core 0".into(), &values)], 0.1);
-        assert_eq!(svg.matches('M').count(), 2, "the title's and one more: {svg}");
+        assert_eq!(svg.matches('M').count(), 2, "one of the words and one of a path: {svg}");
         assert!(svg.contains("core 0 50 %") && svg.contains(">20.0 s<"), "{svg}");
     }
 
