@@ -324,6 +324,7 @@ fn the_runs_of_configurations_agree_with_a_stopwatch() {
         threads: vec![1, 2],
         prefetch: vec![2],
         persistent: vec![true, false],
+        pinned: vec![true],
         batch_size: 4,
         ops: vec![crop(16)],
         strategy: Strategy::Fused,
