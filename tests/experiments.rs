@@ -324,6 +324,7 @@ fn the_runs_of_configurations_agree_with_a_stopwatch() {
         threads: vec![1, 2],
         prefetch: vec![2],
         persistent: vec![true, false],
+        pinned: vec![true],
         batch_size: 4,
         ops: vec![crop(16)],
         strategy: Strategy::Fused,
@@ -535,6 +536,7 @@ fn the_smallest_configuration_that_is_as_good_is_chosen() {
         threads: vec![1, 2],
         prefetch: vec![1, 2],
         persistent: vec![true, false],
+        pinned: vec![true],
         batch_size: 4,
         ops: vec![crop(8)],
         strategy: Strategy::Fused,
@@ -614,6 +616,36 @@ fn the_command_writes_reports_and_whole_lines_of_events() {
         let message = String::from_utf8_lossy(&failed.stderr).into_owned();
         assert!(!failed.status.success() && message.contains(words) && !message.contains("1/6"), "{message}");
     }
+}
+
+/// Networks that candle trains, through the command: reports name them, and say what they lost and how well they did.
+#[test]
+#[cfg(feature = "candle")]
+fn the_command_trains_with_candle() {
+    let folder = tempfile::tempdir().unwrap();
+    let pictures = folder.path().join("pictures").to_str().unwrap().to_owned();
+    assert!(command(&["synth", &pictures, "--count", "8", "--classes", "2"]).status.success());
+    let report = |args: &str| -> Value {
+        let args: Vec<&str> = args.split(' ').collect();
+        let run = command(&[&["bench", args[0], &pictures, "--width", "2", "--json"], &args[1..]].concat());
+        assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+        serde_json::from_slice(&run.stdout).unwrap()
+    };
+    let options = "--loads 1 --strategies fused --epochs 2 --batch-size 4";
+    let trained = report(&format!("augment-load --models candle-resnet18,candle-resnet50 {options}"));
+    for (number, network) in ["ResNet18", "ResNet50"].into_iter().enumerate() {
+        let step = &trained["settings"]["models"][number]["step"];
+        assert_eq!(step, &format!("{network} of width 2, trained with candle on the CPU"), "{trained}");
+        let epoch = &trained["figures"]["cases"][number]["run"]["epochs"][1];
+        assert!(epoch["loss"].as_f64().unwrap() > 0.0, "{epoch}");
+        assert!((0.0..=1.0).contains(&epoch["accuracy"].as_f64().unwrap()), "{epoch}");
+    }
+    let options = "--workers 1 --batch-sizes 4 --size 32 --epochs 1 --learning-rate 0.05";
+    let grid = report(&format!("workers --step candle-resnet50 {options}"));
+    let row = &grid["tables"][1]["rows"][0];
+    assert!(row[2].as_f64().unwrap() > 0.0 && row[3].as_f64().is_some() && row[6] == "0.05", "{grid}");
+    let wrong = command(&["bench", "workers", &pictures, "--step", "candle-resnet101"]);
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("candle-resnet50"));
 }
 
 /// The committed results are the report of the peers too.

@@ -8,7 +8,9 @@ use common::{Delivered, Random, WithBad, jpeg, small, source};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::time::{Duration, Instant};
+use warpfeed::experiment::configurations::{self, configurations};
 use warpfeed::experiment::step::{Pace, StatedStep, Step};
+use warpfeed::experiment::subject::{Model, Subject};
 use warpfeed::experiment::train::Run;
 use warpfeed::{
     ApplyOptions, Batch, Builder, CustomOp, DType, DecodePath, Device, EncodedPictures, Error, IMAGENET_MEAN,
@@ -308,6 +310,35 @@ fn a_stated_step_passes_its_time_on_the_device() {
     let batch = pipeline.epoch(0).next().unwrap().unwrap();
     let mut endless = StatedStep::new("endless", Duration::from_secs(5_000), Pace::Device).unwrap();
     assert!(endless.train(batch).unwrap_err().is_parameter());
+}
+
+#[test]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+fn pageable_memory_gives_the_same_and_is_a_configuration() {
+    let builder = || small(source(17)).device(GPU).decode(DecodePath::Cpu);
+    let [pinned, pageable] = [true, false].map(|pinned| delivered(&builder().pinned(pinned).build().unwrap(), 1));
+    assert!(pinned == pageable);
+    let settings = configurations::Settings {
+        threads: vec![1],
+        prefetch: vec![1],
+        persistent: vec![true],
+        pinned: vec![true, false],
+        batch_size: 4,
+        ops: vec![random_resized_crop(8, 8)],
+        strategy: Strategy::Fused,
+        time: Duration::from_millis(100),
+        rounds: 1,
+    };
+    let subject = Subject { device: GPU, ..Subject::new("made", source(8)) };
+    let (mut model, mut ignore) = (Model::none(), |_: &_| Ok(()));
+    let found = configurations(&subject, &settings, &mut model, &mut ignore, &mut |_| ()).unwrap();
+    let report = found.report.json();
+    let rows = report["tables"][0]["rows"].as_array().unwrap();
+    let mut column: Vec<&str> = rows.iter().map(|row| row[3].as_str().unwrap()).collect();
+    column.sort_unstable();
+    assert_eq!((column, report["tables"][0]["columns"][3].as_str()), (vec!["no", "yes"], Some("pinned")));
+    assert!(found.report.answer[2].starts_with("Pinned memory: "), "{:?}", found.report.answer);
+    assert_eq!(found.best.options().contains("--pageable"), found.best.pinned == Some(false));
 }
 
 #[test]

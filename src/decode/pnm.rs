@@ -38,8 +38,8 @@ pub(crate) fn written(size: Size, channels: u8) -> String {
     format!("P{}\n{} {}\n255\n", if channels == 1 { 5 } else { 6 }, size.width, size.height)
 }
 
-/// Copies `part` out of the pixels.
-pub(super) fn decode(bytes: &[u8], header: &Header, part: Rect, out: &mut Picture) -> Result<()> {
+/// The rows of `part`, one or three bytes a pixel.
+pub(crate) fn rows<'a>(bytes: &'a [u8], header: &Header, part: Rect) -> Result<impl Iterator<Item = &'a [u8]>> {
     debug_assert_eq!(header.format, Format::Pnm);
     let channels = usize::from(header.components);
     let row_bytes = header.size.width as usize * channels;
@@ -47,10 +47,16 @@ pub(super) fn decode(bytes: &[u8], header: &Header, part: Rect, out: &mut Pictur
     if pixels.len() as u64 / (row_bytes as u64).max(1) < u64::from(header.size.height) {
         return Err(Error::decode("PNM", format!("truncated: the data end after {} bytes", bytes.len())));
     }
+    let rows = pixels.chunks_exact(row_bytes.max(1)).skip(part.y as usize).take(part.height as usize);
+    Ok(rows.map(move |row| &row[part.x as usize * channels..part.right() as usize * channels]))
+}
+
+/// Copies `part` out of the pixels.
+pub(super) fn decode(bytes: &[u8], header: &Header, part: Rect, out: &mut Picture) -> Result<()> {
+    let rows = rows(bytes, header, part)?;
     out.reset_part(header.size, part);
-    for y in 0..part.height {
-        let row = &pixels[(part.y + y) as usize * row_bytes..][part.x as usize * channels..];
-        match channels {
+    for (y, row) in (0..).zip(rows) {
+        match header.components {
             3 => unpack(row, out.row_mut(y)),
             _ => out.row_mut(y).iter_mut().zip(row).for_each(|(to, grey)| *to = [*grey, *grey, *grey, 255]),
         }

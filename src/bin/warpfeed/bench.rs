@@ -277,7 +277,7 @@ pub struct GridOptions {
 }
 
 impl GridOptions {
-    pub fn settings(&self, persistent: &[bool]) -> configurations::Settings {
+    pub fn settings(&self, persistent: &[bool], pinned: &[bool]) -> configurations::Settings {
         let threads = if self.threads.is_empty() {
             let here = Environment::here();
             worker_counts(here.cores, self.gpus.unwrap_or(here.gpus.len()))
@@ -288,6 +288,7 @@ impl GridOptions {
             threads,
             prefetch: self.prefetch.clone(),
             persistent: persistent.to_vec(),
+            pinned: pinned.to_vec(),
             batch_size: self.batch_size,
             ops: self.preset.preset().ops(),
             strategy: self.strategy.into(),
@@ -316,7 +317,7 @@ struct Configurations {
 
 impl Configurations {
     fn run(self) -> Result<()> {
-        let settings = self.grid.settings(&[true, false]);
+        let settings = self.grid.settings(&[true, false], &[true, false]);
         let subject = self.device.on(&self.subject)?;
         let mut model = self.step.chosen(&subject)?;
         let mut progress = self.report.begin()?;
