@@ -74,7 +74,7 @@ fn table(table: &Table) -> String {
     let rows: String = table.rows.iter().map(row).collect();
     let title = escape(&table.title);
     let blank: String =
-        table.blank.iter().map(|reason| format!("<p class=\"blank\">– {}</p>\n", escape(reason))).collect();
+        table.blank.iter().map(|reason| format!("<p class=\"blank\">Blank (–): {}</p>\n", escape(reason))).collect();
     // What scrolls must be reached by the keyboard too.
     format!(
         "<h2>{title}</h2><div class=\"wide\" role=\"region\" aria-label=\"{title}\" tabindex=\"0\"><table><thead>\
