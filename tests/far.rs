@@ -407,39 +407,38 @@ fn a_killed_run_goes_on_over_http() {
     assert!(server.shared.sent.load(SeqCst) - before < 1_000_000);
 }
 
-/// S3 as moto plays it, in good and bad moods: `scripts/moto` starts it and sets the variables.
+/// Stores as other programs play them: `scripts/moto` and `scripts/stores` start these and set the variables.
 #[test]
-#[ignore = "needs a server of S3 at AWS_ENDPOINT_URL with the bucket warpfeed: scripts/moto"]
-fn s3_gives_what_memory_gives() {
-    let store = std::env::var("AWS_ENDPOINT_URL").expect("AWS_ENDPOINT_URL names the server");
-    // What is there already moto lets only its owner replace.
-    let run = std::process::id();
+#[ignore = "needs a store that WARPFEED_STORE names, as s3://bucket: scripts/moto, scripts/stores"]
+fn a_store_gives_what_memory_gives() {
+    let store = std::env::var("WARPFEED_STORE").expect("WARPFEED_STORE names the store");
+    let folder = format!("{store}/{}/data", std::process::id());
     for (name, bytes) in shards() {
-        put(&store, &format!("warpfeed/{run}/{name}"), &bytes);
+        put(&format!("{folder}/{}", name.rsplit('/').next().unwrap()), bytes);
     }
     let want = epoch(in_order(source(24)), 0);
+    let shuffled = epoch(in_order(source(24)).shuffle(3), 0);
     for shards in ["train-{0..1}.tar", "*.tar", ""] {
-        let url = format!("s3://warpfeed/{run}/data/{shards}");
-        let folder = tempfile::tempdir().unwrap();
-        let cache = StreamCache { folder: folder.path().to_owned(), size_bytes: 100 << 20 };
+        let url = format!("{folder}/{shards}");
+        let kept = tempfile::tempdir().unwrap();
+        let cache = Some(StreamCache { folder: kept.path().to_owned(), size_bytes: 100 << 20 });
         for _ in 0..2 {
-            let source = OpenOptions { cache: Some(cache.clone()), ..OpenOptions::default() }.open(&url).unwrap();
+            let source = OpenOptions { cache: cache.clone(), ..OpenOptions::default() }.open(&url).unwrap();
             assert_eq!(epoch(in_order(source), 0), want, "{url}");
+            let records = RecordOptions { keep_index: false, ..RecordOptions::default() };
+            let source = OpenOptions { cache: cache.clone(), records, ..any_order() }.open(&url).unwrap();
+            assert_eq!(epoch(in_order(source).shuffle(3), 0), shuffled, "{url}");
         }
     }
-    assert!(open("s3://warpfeed/nothing/*.tar").is_err());
+    assert!(open(format!("{folder}/nothing/*.tar")).is_err());
 }
 
-/// moto takes requests without a signature.
-fn put(store: &str, path: &str, bytes: &[u8]) {
-    let address = store.trim_start_matches("http://");
-    let mut stream = TcpStream::connect(address).unwrap();
-    let head = format!(
-        "PUT /{path} HTTP/1.1\r\nhost: {address}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
-        bytes.len()
-    );
-    stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(bytes)).unwrap();
-    let mut status = String::new();
-    BufReader::new(stream).read_line(&mut status).unwrap();
-    assert!(status.contains("200"), "{status}");
+fn put(url: &str, bytes: Vec<u8>) {
+    use object_store::ObjectStoreExt;
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let options = std::env::vars().map(|(name, value)| (name.to_ascii_lowercase(), value));
+    let options = options.chain([("allow_http".to_owned(), "true".to_owned())]);
+    let (store, path) = object_store::parse_url_opts(&url::Url::parse(url).unwrap(), options).unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    runtime.block_on(store.put(&path, bytes.into())).unwrap();
 }

@@ -125,8 +125,10 @@ fn object(url: String, stores: &mut HashMap<String, Arc<dyn ObjectStore>>) -> Re
         Some((name, value.to_str()?.to_owned())).filter(|_| ours)
     });
     let mut options: Vec<(String, String)> = variables.collect();
-    let endpoint = options.iter().any(|(name, value)| name.starts_with("aws_endpoint") && value.starts_with("http://"));
-    if parsed.scheme() == "http" || endpoint {
+    // Of a server that plays the store.
+    let endpoint = |name: &str| name.contains("endpoint") || name == "google_base_url";
+    let plain = options.iter().any(|(name, value)| endpoint(name) && value.starts_with("http://"));
+    if parsed.scheme() == "http" || plain {
         options.push(("allow_http".to_owned(), "true".to_owned()));
     }
     let (store, path) = parse_url_opts(&parsed, options).map_err(|error| wrong(error.to_string()))?;
