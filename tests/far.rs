@@ -434,6 +434,22 @@ fn a_store_gives_what_memory_gives() {
 }
 
 fn put(url: &str, bytes: Vec<u8>) {
+    // Whoever plays Google's store takes only what comes by its other interface.
+    if let Some((bucket, name)) = url.strip_prefix("gs://").and_then(|path| path.split_once('/')) {
+        let store = std::env::var("GOOGLE_BASE_URL").expect("GOOGLE_BASE_URL names the server");
+        let address = store.trim_start_matches("http://");
+        let (name, len) = (name.replace('/', "%2F"), bytes.len());
+        let mut stream = TcpStream::connect(address).unwrap();
+        let head = format!(
+            "POST /upload/storage/v1/b/{bucket}/o?uploadType=media&name={name} HTTP/1.1\r\nhost: {address}\r\n\
+             content-length: {len}\r\nconnection: close\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&bytes)).unwrap();
+        let mut status = String::new();
+        BufReader::new(stream).read_line(&mut status).unwrap();
+        assert!(status.contains("200"), "{status}");
+        return;
+    }
     use object_store::ObjectStoreExt;
     let _ = rustls::crypto::ring::default_provider().install_default();
     let options = std::env::vars().map(|(name, value)| (name.to_ascii_lowercase(), value));
