@@ -47,6 +47,9 @@ struct Shared {
     /// How long it takes to begin an answer.
     delay: Duration,
     requests: AtomicU64,
+    /// Requests that are under way, and how many there were at most.
+    open: AtomicU64,
+    most_open: AtomicU64,
     ranges: AtomicU64,
     /// Bytes of ranges that it has sent.
     sent: AtomicU64,
@@ -62,9 +65,9 @@ impl Server {
     fn slow(files: Vec<(String, Vec<u8>)>, moody: u64, delay: Duration) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
-        let (requests, ranges, sent) = Default::default();
+        let (requests, open, most_open, ranges, sent) = Default::default();
         let (gone, changed) = Default::default();
-        let shared = Arc::new(Shared { files, moody, delay, requests, ranges, sent, gone, changed });
+        let shared = Arc::new(Shared { files, moody, delay, requests, open, most_open, ranges, sent, gone, changed });
         let server = Arc::clone(&shared);
         // It ends with the test's process.
         std::thread::spawn(move || {
@@ -116,7 +119,9 @@ impl Shared {
                 _ => {}
             }
             let status = if range.is_some() { "206 Partial Content" } else { "200 OK" };
+            self.most_open.fetch_max(self.open.fetch_add(1, SeqCst) + 1, SeqCst);
             std::thread::sleep(self.delay);
+            self.open.fetch_sub(1, SeqCst);
             let tag = if self.changed.load(SeqCst) { "two" } else { "one" };
             let head = format!(
                 "HTTP/1.1 {status}\r\ncontent-length: {}\r\ncontent-range: bytes {start}-{}/{}\r\netag: \"{tag}\"\r\n\
@@ -309,6 +314,20 @@ fn random_access_fetches_what_is_read_and_a_cache_keeps_it() {
         assert_eq!(server.shared.sent.load(SeqCst) - before, sent);
         assert_eq!(server.shared.requests.load(SeqCst) - requests, if sent > 0 { 200 } else { 0 });
     }
+}
+
+#[test]
+fn samples_are_fetched_ahead_side_by_side() {
+    let (server, _, _folder) = packed(RecordFormat::RecordIo, NEVER, Duration::from_millis(10));
+    let source: Arc<dyn Source> = all(&server, any_order()).into();
+    server.shared.most_open.store(0, SeqCst);
+    let requests = server.shared.requests.load(SeqCst);
+    let pipeline = in_order(source).shuffle(1).threads(1).build().unwrap();
+    assert!(pipeline.memory().encoded_bytes >= 64 << 20);
+    assert_eq!(delivered(&pipeline, 0), epoch(in_order(many()).shuffle(1), 0));
+    let most = server.shared.most_open.load(SeqCst);
+    assert!(most >= 8, "{most} requests at once");
+    assert_eq!(server.shared.requests.load(SeqCst) - requests, 200, "none is fetched twice");
 }
 
 #[test]
