@@ -52,6 +52,7 @@ fn report(name: &str, subject: &Subject) -> Result<Report> {
                 threads: worker_counts(cores, 0),
                 prefetch: vec![1, 2, 4],
                 persistent: vec![true, false],
+                pinned: vec![true, false],
                 batch_size: 32,
                 ops,
                 strategy: Strategy::Fused,

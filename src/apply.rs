@@ -3,7 +3,7 @@
 use crate::cpu::executor::{Executor, Job};
 use crate::cpu::output::{Output, Tables};
 use crate::cuda::Encoded;
-use crate::cuda::gpu::{Gpu, Sample, Settings};
+use crate::cuda::gpu::{Again, Gpu, Sample, Settings};
 use crate::decode::{Header, probe};
 use crate::device::{DecodePath, Device};
 use crate::error::Result;
@@ -100,6 +100,8 @@ pub fn apply(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Result<Tensor>
             outputs: 0,
             threads: 1,
             memory_bytes: None,
+            pinned: true,
+            again: Again::Nothing,
         };
         on_gpu(&Gpu::open(ordinal, settings, &tables)?, bytes, &header, &recipe, buffer.as_bytes_mut())?;
         return Ok(Tensor::new(Storage::Host(buffer), shape, dtype, layout));

@@ -5,11 +5,17 @@ mod common;
 
 use common::recipes::recipe;
 use common::{Delivered, Random, WithBad, jpeg, small, source};
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use std::time::{Duration, Instant};
+use warpfeed::experiment::configurations::{self, configurations};
+use warpfeed::experiment::step::{Pace, StatedStep, Step};
+use warpfeed::experiment::subject::{Model, Subject};
+use warpfeed::experiment::train::Run;
 use warpfeed::{
     ApplyOptions, Batch, Builder, CustomOp, DType, DecodePath, Device, EncodedPictures, Error, IMAGENET_MEAN,
     IMAGENET_STD, JpegColor, JpegOptions, LastBatch, Layout, OnError, Op, Orientation, PictureCache, Pipeline, Preset,
-    Sampling, Size, Strategy, apply, encode_jpeg,
+    Sampling, Size, Strategy, apply, encode_jpeg, random_resized_crop,
 };
 
 const GPU: Device = Device::Cuda(0);
@@ -42,13 +48,17 @@ fn types_layouts_and_strategies_equal_the_cpu() {
     for strategy in [Strategy::Fused, Strategy::Sequential, Strategy::Composed] {
         for dtype in [DType::F32, DType::F16, DType::Bf16, DType::U8] {
             for layout in [Layout::Nchw, Layout::Nhwc] {
-                let builder = || {
-                    let builder = small(pictures.clone()).strategy(strategy).output(dtype, layout);
-                    if dtype == DType::U8 { builder } else { builder.normalize(IMAGENET_MEAN, IMAGENET_STD) }
-                };
-                let [want, got] = both(builder);
-                assert_eq!(want.len(), 17);
-                assert!(want == got, "{strategy:?} {dtype} {layout:?}");
+                // A width that is a multiple of every store, and one that is not.
+                for (width, height) in [(64, 32), (37, 29)] {
+                    let builder = || {
+                        let builder = small(pictures.clone()).augment(random_resized_crop(width, height));
+                        let builder = builder.strategy(strategy).output(dtype, layout);
+                        if dtype == DType::U8 { builder } else { builder.normalize(IMAGENET_MEAN, IMAGENET_STD) }
+                    };
+                    let [want, got] = both(builder);
+                    assert_eq!(want.len(), 17);
+                    assert!(want == got, "{strategy:?} {dtype} {layout:?} {width} x {height}");
+                }
             }
         }
     }
@@ -86,6 +96,45 @@ fn random_recipes_equal_the_cpu() {
             assert!(got.as_bytes().unwrap() == want.as_bytes().unwrap(), "{}", replay());
         }
     }
+}
+
+/// What ordinary pictures and parameters do not reach.
+#[test]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+fn rare_paths_equal_the_cpu() {
+    let (odd, long) = (Size::new(250, 131), Size::new(33_000, 3));
+    let cases = [
+        // Coordinates of 32,768 and more.
+        (long, json!([{"op": "rotate", "degrees": 0.5, "fill": [9, 8, 7]}])),
+        (long, json!([{"op": "rotate", "degrees": 0.5, "fill": "edge"}])),
+        (odd, json!([{"op": "rotate", "degrees": -33.3, "fill": "edge"}])),
+        // More weights than fit in shared memory.
+        (Size::new(900, 40), json!([{"op": "resize", "width": 3, "height": 2, "interpolation": "lanczos"}])),
+        (Size::new(30, 700), json!([{"op": "resize", "width": 3, "height": 2, "interpolation": "bilinear"}])),
+        // Reaches beyond the picture on all sides.
+        (odd, json!([{"op": "gaussian_blur", "kernel": 101, "sigma": 30.0}])),
+        (Size::new(7, 5), json!([{"op": "gaussian_blur", "kernel": 23, "sigma": 1.7}])),
+        (Size::new(17, 33), json!([{"op": "dilate", "kernel": 45}, {"op": "erode", "kernel": 8}])),
+        (odd, json!([{"op": "crop", "x": -60, "y": -70, "width": 20, "height": 30, "fill": "edge"}])),
+        (odd, json!([{"op": "crop", "x": 300, "y": 0, "width": 5, "height": 5, "fill": [1, 200, 77]}])),
+        (Size::new(1, 1), json!([{"op": "resize", "width": 300, "height": 131, "interpolation": "bicubic"}])),
+        (odd, json!([{"op": "saturation", "factor": 20.0}, {"op": "contrast", "factor": 0.0}])),
+    ];
+    let compare = |bytes: &[u8], ops: Value| {
+        let ops: Vec<Op> = serde_json::from_value(ops).unwrap();
+        for strategy in [Strategy::Sequential, Strategy::Fused] {
+            let options = ApplyOptions { strategy, ..ApplyOptions::default() };
+            let [want, got] = [Device::Cpu, GPU].map(|device| apply(bytes, &ops, &ApplyOptions { device, ..options }));
+            assert!(want.unwrap().as_bytes().unwrap() == got.unwrap().as_bytes().unwrap(), "{strategy:?} {ops:?}");
+        }
+    };
+    for (seed, (size, ops)) in (1..).zip(cases) {
+        compare(&jpeg(size.width, size.height, seed), ops);
+    }
+    // Every fifth value of each channel.
+    let colors = (0..52_u32.pow(3)).flat_map(|i| [i / (52 * 52), i / 52 % 52, i % 52].map(|v| (v * 5) as u8));
+    let colors: Vec<u8> = b"P6 2704 52 255\n".iter().copied().chain(colors).collect();
+    compare(&colors, json!([{"op": "hue", "factor": 0.22}]));
 }
 
 /// Baseline in all samplings, progressive, grey, CMYK; and PNG.
@@ -235,6 +284,61 @@ fn batches_outlive_their_pipeline() {
     let got: Vec<[u8; 32]> = batches.iter().flat_map(samples).map(|s| Sha256::digest(&s.bytes).into()).collect();
     assert_eq!(got, want);
     assert!(batches[0].images().as_bytes().is_err() && batches[0].images().device() == GPU);
+}
+
+/// A stated step is a kernel behind the batch, which does not keep the host; the batch's memory comes round again.
+#[test]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+fn a_stated_step_passes_its_time_on_the_device() {
+    let length = Duration::from_millis(20);
+    let pipeline = small(source(17)).device(GPU).prefetch(1).build().unwrap();
+    let mut step = StatedStep::new("small", length, Pace::Device).unwrap();
+    for batch in pipeline.epoch(0) {
+        let batch = batch.unwrap();
+        batch.images().synchronize().unwrap();
+        let start = Instant::now();
+        step.train(batch).unwrap();
+        step.finish().unwrap();
+        assert!(start.elapsed() >= length, "{:?}", start.elapsed());
+    }
+    assert!(step.name().starts_with("small, a stated 20.00 ms a batch; on cuda:0 a kernel"), "{}", step.name());
+    let mut ignore = |_: &_| Ok(());
+    let mut run = Run::start(&mut step, &mut ignore);
+    run.epoch(&pipeline, 1, None).unwrap();
+    let times = run.finish();
+    assert!(times.epochs[0].train_s >= 4.0 * length.as_secs_f64(), "{:?}", times.epochs[0]);
+    let batch = pipeline.epoch(0).next().unwrap().unwrap();
+    let mut endless = StatedStep::new("endless", Duration::from_secs(5_000), Pace::Device).unwrap();
+    assert!(endless.train(batch).unwrap_err().is_parameter());
+}
+
+#[test]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+fn pageable_memory_gives_the_same_and_is_a_configuration() {
+    let builder = || small(source(17)).device(GPU).decode(DecodePath::Cpu);
+    let [pinned, pageable] = [true, false].map(|pinned| delivered(&builder().pinned(pinned).build().unwrap(), 1));
+    assert!(pinned == pageable);
+    let settings = configurations::Settings {
+        threads: vec![1],
+        prefetch: vec![1],
+        persistent: vec![true],
+        pinned: vec![true, false],
+        batch_size: 4,
+        ops: vec![random_resized_crop(8, 8)],
+        strategy: Strategy::Fused,
+        time: Duration::from_millis(100),
+        rounds: 1,
+    };
+    let subject = Subject { device: GPU, ..Subject::new("made", source(8)) };
+    let (mut model, mut ignore) = (Model::none(), |_: &_| Ok(()));
+    let found = configurations(&subject, &settings, &mut model, &mut ignore, &mut |_| ()).unwrap();
+    let report = found.report.json();
+    let rows = report["tables"][0]["rows"].as_array().unwrap();
+    let mut column: Vec<&str> = rows.iter().map(|row| row[3].as_str().unwrap()).collect();
+    column.sort_unstable();
+    assert_eq!((column, report["tables"][0]["columns"][3].as_str()), (vec!["no", "yes"], Some("pinned")));
+    assert!(found.report.answer[2].starts_with("Pinned memory: "), "{:?}", found.report.answer);
+    assert_eq!(found.best.options().contains("--pageable"), found.best.pinned == Some(false));
 }
 
 #[test]

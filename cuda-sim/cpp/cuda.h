@@ -29,6 +29,10 @@ extern __thread Here here;
 // Waits for the other threads of the block.
 void synchronize();
 
+// The host's clock, and a sleep.
+uint64_t clock_ns();
+void sleep_ns(uint32_t ns);
+
 }  // namespace cuda_sim
 
 #define threadIdx (::cuda_sim::here.thread)
@@ -38,6 +42,10 @@ void synchronize();
 
 inline void __syncthreads() {
     cuda_sim::synchronize();
+}
+
+inline void __nanosleep(uint32_t ns) {
+    cuda_sim::sleep_ns(ns);
 }
 
 inline unsigned long long atomicAdd(unsigned long long* at, unsigned long long value) {

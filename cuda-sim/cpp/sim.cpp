@@ -6,6 +6,7 @@
 #include <csetjmp>
 #include <csignal>
 #include <cstdio>
+#include <ctime>
 #include <memory>
 #include <vector>
 
@@ -247,6 +248,17 @@ void check(uintptr_t address, size_t bytes, const char* access) {
 
 void synchronize() {
     machine->leave(State::waiting);
+}
+
+uint64_t clock_ns() {
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return static_cast<uint64_t>(now.tv_sec) * 1000000000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+void sleep_ns(uint32_t ns) {
+    const timespec length = {static_cast<time_t>(ns / 1000000000), static_cast<long>(ns % 1000000000)};
+    nanosleep(&length, nullptr);
 }
 
 }  // namespace cuda_sim

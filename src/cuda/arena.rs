@@ -5,7 +5,7 @@
 //! that the host wrote goes to the device in one copy.
 #![allow(unsafe_code)]
 
-use super::driver::{self, Context, DeviceMemory, PinnedMemory, Stream};
+use super::driver::{self, Context, DeviceMemory, HostMemory, Stream};
 use crate::error::{Error, Result};
 use bytemuck::NoUninit;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,6 +23,8 @@ pub(super) struct Arena {
     context: Context,
     /// Most device memory of all blocks together.
     limit_bytes: usize,
+    /// Whether the host's memory is.
+    pinned: bool,
     blocks: Mutex<Blocks>,
 }
 
@@ -32,12 +34,19 @@ struct Blocks {
     scratch: Vec<Scratch>,
 }
 
-/// Pinned memory, and as much of the device's, which it is copied to.
+/// Memory of the host, and as much of the device's, which it is copied to.
 #[derive(Debug)]
 struct Staging {
-    host: Arc<PinnedMemory>,
+    host: Arc<HostMemory>,
     device: DeviceMemory,
     used: usize,
+}
+
+impl Staging {
+    fn new(context: &Context, len_bytes: usize, pinned: bool) -> Result<Self> {
+        let host = Arc::new(HostMemory::new(context, len_bytes, pinned)?);
+        Ok(Self { host, device: DeviceMemory::new(context, len_bytes)?, used: 0 })
+    }
 }
 
 #[derive(Debug)]
@@ -49,7 +58,7 @@ struct Scratch {
 /// A piece of staging memory: the host writes it, and the device has it after [`Arena::upload`].
 #[derive(Debug)]
 pub(super) struct Piece {
-    host: Arc<PinnedMemory>,
+    host: Arc<HostMemory>,
     offset: usize,
     len_bytes: usize,
     device: u64,
@@ -71,8 +80,8 @@ impl Piece {
 
 impl Arena {
     /// An arena without memory as yet, of at most `limit_bytes` on the device.
-    pub(super) fn new(context: &Context, limit_bytes: usize) -> Self {
-        Self { context: Arc::clone(context), limit_bytes, blocks: Mutex::default() }
+    pub(super) fn new(context: &Context, limit_bytes: usize, pinned: bool) -> Self {
+        Self { context: Arc::clone(context), limit_bytes, pinned, blocks: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Blocks> {
@@ -86,8 +95,7 @@ impl Arena {
         let last = blocks.staging.last().map_or((0, 0), |block| (block.host.len_bytes(), block.used));
         if last.0 - last.1 < len {
             let size = blocks.next_size(last.0, len, self.limit_bytes)?;
-            let (host, device) = (PinnedMemory::new(&self.context, size)?, DeviceMemory::new(&self.context, size)?);
-            blocks.staging.push(Staging { host: Arc::new(host), device, used: 0 });
+            blocks.staging.push(Staging::new(&self.context, size, self.pinned)?);
         }
         let Some(block) = blocks.staging.last_mut() else { return Err(no_block()) };
         let offset = block.used;
@@ -134,9 +142,7 @@ impl Arena {
         let used: usize = blocks.staging.iter().map(|block| block.used).sum();
         if blocks.staging.len() > 1 {
             blocks.staging.clear();
-            let size = roomy(used);
-            let (host, device) = (PinnedMemory::new(context, size)?, DeviceMemory::new(context, size)?);
-            blocks.staging.push(Staging { host: Arc::new(host), device, used: 0 });
+            blocks.staging.push(Staging::new(context, roomy(used), self.pinned)?);
         }
         let used: usize = blocks.scratch.iter().map(|block| block.used).sum();
         if blocks.scratch.len() > 1 {

@@ -274,24 +274,30 @@ impl Drop for DeviceMemory {
     }
 }
 
-/// Pinned memory of the host, which copies read while the host goes on.
+/// Memory of the host that copies read: pinned, so that they read it while the host goes on, or pageable, from which the
+/// driver copies it to a buffer of its own first.
 #[derive(Debug)]
-pub(crate) struct PinnedMemory {
+pub(crate) struct HostMemory {
     start: NonNull<u8>,
     len_bytes: usize,
-    context: Context,
+    /// Of pinned memory, which the driver frees.
+    context: Option<Context>,
 }
 
 // SAFETY: plain memory, owned.
-unsafe impl Send for PinnedMemory {}
+unsafe impl Send for HostMemory {}
 // SAFETY: through a shared reference only its address can be had.
-unsafe impl Sync for PinnedMemory {}
+unsafe impl Sync for HostMemory {}
 
-impl PinnedMemory {
-    /// `len_bytes` bytes of zeros. Not write-combined: the host may read it too.
-    pub(crate) fn new(context: &Context, len_bytes: usize) -> Result<Self> {
-        bind(context)?;
+impl HostMemory {
+    /// `len_bytes` bytes of zeros. Not write-combined where pinned: the host may read it too.
+    pub(crate) fn new(context: &Context, len_bytes: usize, pinned: bool) -> Result<Self> {
         let len_bytes = len_bytes.max(1);
+        if !pinned {
+            let memory = Box::leak(vec![0_u8; len_bytes].into_boxed_slice());
+            return Ok(Self { start: NonNull::from(memory).cast(), len_bytes, context: None });
+        }
+        bind(context)?;
         // SAFETY: it is written right below.
         let start = check("cuMemHostAlloc", unsafe { result::malloc_host(len_bytes, 0) })?;
         let start = NonNull::new(start.cast::<u8>()).ok_or_else(|| Error::Device {
@@ -300,7 +306,7 @@ impl PinnedMemory {
         })?;
         // SAFETY: as long as was asked for, and nobody else's.
         unsafe { start.write_bytes(0, len_bytes) };
-        Ok(Self { start, len_bytes, context: Arc::clone(context) })
+        Ok(Self { start, len_bytes, context: Some(Arc::clone(context)) })
     }
 
     /// Its first byte. Valid for reads and writes of `len_bytes` while this lives.
@@ -313,9 +319,15 @@ impl PinnedMemory {
     }
 }
 
-impl Drop for PinnedMemory {
+impl Drop for HostMemory {
     fn drop(&mut self) {
-        let _ = bind(&self.context);
+        let Some(context) = &self.context else {
+            let memory = NonNull::slice_from_raw_parts(self.start, self.len_bytes);
+            // SAFETY: it is the box that `new` leaked, of this length, and goes once.
+            drop(unsafe { Box::from_raw(memory.as_ptr()) });
+            return;
+        };
+        let _ = bind(context);
         // SAFETY: it was allocated by `new` and is freed once.
         let _ = unsafe { result::free_host(self.start.as_ptr().cast::<c_void>()) };
     }

@@ -38,10 +38,10 @@ pub(crate) struct Flight {
 }
 
 impl Flight {
-    pub(super) fn new(context: &Context, limit_bytes: usize) -> Result<Self> {
+    pub(super) fn new(context: &Context, limit_bytes: usize, pinned: bool) -> Result<Self> {
         Ok(Self {
             number: 0,
-            arena: Arena::new(context, limit_bytes),
+            arena: Arena::new(context, limit_bytes, pinned),
             samples: Mutex::default(),
             decoding: Mutex::default(),
             done: Event::new(context)?,

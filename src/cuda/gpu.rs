@@ -17,7 +17,7 @@ use super::output::{Buffer, CudaBuffer, Pool};
 use super::route::{Route, Router};
 use crate::cpu::executor::{Executor, Job};
 use crate::cpu::output::{Output, Tables};
-use crate::decode::{Decoder, Format, Header};
+use crate::decode::{Decoder, Format, Header, pnm_rows};
 use crate::device::DecodePath;
 use crate::error::{Error, Result};
 use crate::picture::{Picture, Pixel, Rect, Size, check_pixels};
@@ -55,6 +55,20 @@ pub(crate) struct Settings {
     pub(crate) threads: usize,
     /// Most device memory of all flights together; a share of what is free if not given.
     pub(crate) memory_bytes: Option<u64>,
+    /// Whether what is copied to the device is staged in pinned memory.
+    pub(crate) pinned: bool,
+    pub(crate) again: Again,
+}
+
+/// What a batch's way over the device does twice, so that it shows in the time of the whole what it costs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Again {
+    #[default]
+    Nothing,
+    /// The copy to the device.
+    Transfer,
+    /// The kernels. Those that work in place make other pixels then.
+    Kernels,
 }
 
 /// A device, set up for one pipeline.
@@ -188,6 +202,10 @@ impl Gpu {
         (self.flight_bytes * self.settings.flights) as u64
     }
 
+    fn times(&self, what: Again) -> usize {
+        if self.settings.again == what { 2 } else { 1 }
+    }
+
     fn form(&self) -> Form {
         let Settings { size, dtype, layout, .. } = self.settings;
         Form { size, dtype, layout }
@@ -252,7 +270,7 @@ impl Gpu {
         };
         let begun = match idle {
             Some(flight) => Ok(flight),
-            None => Flight::new(&self.context, self.flight_bytes),
+            None => Flight::new(&self.context, self.flight_bytes, self.settings.pinned),
         }
         .and_then(|flight| self.recycle(flight, samples));
         if begun.is_err() {
@@ -407,10 +425,19 @@ impl Gpu {
         header: &Header,
         part: Rect,
     ) -> Result<Piece> {
-        worker.decoder.decode(bytes, header, part, self.settings.accept_truncated, &mut worker.picture)?;
-        let mut piece = flight.arena.piece(packed_bytes(part.size()))?;
-        pack(worker.picture.pixels(), piece.bytes_mut());
-        worker.picture.shrink(KEEP_PX);
+        let room = || flight.arena.piece(packed_bytes(part.size()));
+        let mut piece;
+        if header.format == Format::Pnm && header.components == 3 {
+            let rows = pnm_rows(bytes, header, part)?;
+            piece = room()?;
+            let places = piece.bytes_mut().chunks_exact_mut(3 * part.width as usize);
+            places.zip(rows).for_each(|(to, row)| to.copy_from_slice(row));
+        } else {
+            worker.decoder.decode(bytes, header, part, self.settings.accept_truncated, &mut worker.picture)?;
+            piece = room()?;
+            pack(worker.picture.pixels(), piece.bytes_mut());
+            worker.picture.shrink(KEEP_PX);
+        }
         worker.decoded.cpu += 1;
         Ok(piece)
     }
@@ -580,9 +607,11 @@ impl Gpu {
         })?;
         let staged_labels = chunk.put(&flight.arena, labels)?;
 
-        // SAFETY: the batch is filled; its flight is neither reset nor dropped before `done` has passed (`begin`), or
-        // the streams have been waited for (`abandon`).
-        unsafe { flight.arena.upload(&self.copy)? };
+        for _ in 0..self.times(Again::Transfer) {
+            // SAFETY: the batch is filled; its flight is neither reset nor dropped before `done` has passed (`begin`), or
+            // the streams have been waited for (`abandon`).
+            unsafe { flight.arena.upload(&self.copy)? };
+        }
         flight.uploaded.record(&self.copy)?;
         self.compute.wait(&flight.uploaded)?;
         flight.decoding().iter().try_for_each(|event| self.compute.wait(event))?;
@@ -590,7 +619,7 @@ impl Gpu {
             self.compute.wait(&flight.engines_ended)?;
         }
         buffer.users.iter().try_for_each(|user| self.compute.wait(user))?;
-        for group in &groups {
+        for group in std::iter::repeat_n(&groups, self.times(Again::Kernels)).flatten() {
             // SAFETY: descriptors and all that they point to lie in the flight, uploaded or decoded before, or in the
             // batch's buffer, whose earlier users the stream has been made to wait for.
             unsafe { self.kernels.launch(group, self.table.address(), &self.compute)? };

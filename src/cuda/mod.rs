@@ -3,7 +3,7 @@
 //! `gpu` is what a pipeline uses; `flight` one batch on its way; `lower` turns plans into calls and `kernel` calls into
 //! launches; `nvjpeg` and `route` decode; `arena` and `output` are memory; `driver` is CUDA's driver, `image` where the
 //! kernels come from, `params` what they are handed; `doctor` says what a machine has of all this, `decode_only`
-//! how fast nvJPEG alone is.
+//! how fast nvJPEG alone is; `spin` is a training step of stated length.
 
 mod arena;
 pub(crate) mod decode_only;
@@ -18,10 +18,12 @@ mod nvjpeg;
 mod output;
 mod params;
 mod route;
+mod spin;
 
 pub(crate) use flight::Flight;
 pub(crate) use nvjpeg::Encoded;
 pub use output::CudaBuffer;
+pub(crate) use spin::Spin;
 
 use crate::error::Result;
 

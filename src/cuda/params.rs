@@ -16,7 +16,7 @@ pub(crate) struct Launch {
     pub(crate) samples: DevicePointer,
     /// fused, finish: 3 x 256 elements of the output's type, what each byte of a channel becomes.
     pub(crate) table: DevicePointer,
-    /// Number of samples.
+    /// Number of samples; spin: microseconds.
     pub(crate) count: u32,
     pub(crate) reserved: u32,
 }

@@ -2,7 +2,7 @@
 
 use super::environment::available_memory_bytes;
 use super::events::Event;
-use super::report::plot::{Series, grouped_bars, histogram, timeline};
+use super::report::plot::{Bar, bars, histogram, timeline};
 use super::report::{Cell, Report, Table};
 use super::subject::{Model, Subject, no_gpu};
 use super::train::{LANES, Run, RunTimes, skipped};
@@ -29,6 +29,8 @@ pub struct Settings {
     pub prefetch: Vec<usize>,
     /// Whether the pipeline is kept from epoch to epoch, with its decoders and memory, or built anew for each.
     pub persistent: Vec<bool>,
+    /// Whether what is copied to a GPU is staged in pinned memory ([`Builder::pinned`]); on the CPU nothing is.
+    pub pinned: Vec<bool>,
     /// Pictures a batch.
     pub batch_size: usize,
     /// The operations, ending in one size.
@@ -51,24 +53,34 @@ pub struct Configuration {
     pub prefetch: usize,
     /// Whether the pipeline is kept from epoch to epoch.
     pub persistent: bool,
+    /// Whether what is copied to the GPU is staged in pinned memory; `None` on the CPU.
+    pub pinned: Option<bool>,
 }
 
 impl Configuration {
     fn name(self) -> String {
         let kept = if self.persistent { "" } else { ", built anew" };
-        format!("{} threads, prefetch {}{kept}", self.threads, self.prefetch)
+        let threads = if self.threads == 1 { "thread" } else { "threads" };
+        let staged = if self.pageable() { ", pageable" } else { "" };
+        format!("{} {threads}, prefetch {}{staged}{kept}", self.threads, self.prefetch)
+    }
+
+    fn pageable(self) -> bool {
+        self.pinned == Some(false)
     }
 
     /// The configuration as options of the command.
     #[must_use]
     pub fn options(self) -> String {
-        format!("--threads {} --prefetch {}", self.threads, self.prefetch)
+        let staged = if self.pageable() { " --pageable" } else { "" };
+        format!("--threads {} --prefetch {}{staged}", self.threads, self.prefetch)
     }
 
     /// The configuration as calls of [`Builder`].
     #[must_use]
     pub fn code(self) -> String {
-        format!(".threads({}).prefetch({})", self.threads, self.prefetch)
+        let staged = if self.pageable() { ".pinned(false)" } else { "" };
+        format!(".threads({}).prefetch({}){staged}", self.threads, self.prefetch)
     }
 }
 
@@ -167,10 +179,18 @@ pub fn configurations(
     cases.sort_by(|a, b| b.pictures_per_s().total_cmp(&a.pictures_per_s()));
     let Some(best) = cases.first() else {
         let got = too_large.unwrap_or_else(|| "none".to_owned());
-        return Err(Error::parameter("configurations", "threads, prefetch and persistent", "one that fits", got));
+        return Err(Error::parameter(
+            "configurations",
+            "threads, prefetch, persistent and pinned",
+            "one that fits",
+            got,
+        ));
     };
     let good = cases.iter().filter(|case| case.pictures_per_s() >= (1.0 - WITHIN) * best.pictures_per_s());
-    let size = |case: &&Case| (case.configuration.threads, case.configuration.prefetch, !case.configuration.persistent);
+    let size = |case: &&Case| {
+        let Configuration { threads, prefetch, persistent, .. } = case.configuration;
+        (threads, prefetch, !persistent, case.configuration.pageable())
+    };
     let smallest = good.min_by_key(size).unwrap_or(best);
     report.answer = vec![
         format!(
@@ -186,8 +206,17 @@ pub fn configurations(
             smallest.configuration.options()
         ),
     ];
+    let best_of =
+        |pinned| cases.iter().find(|case| case.configuration.pinned == Some(pinned)).map(Case::pictures_per_s);
+    if let (Some(pinned), Some(pageable)) = (best_of(true), best_of(false)) {
+        report.answer.push(format!(
+            "Pinned memory: {pinned:.0} pictures/s at best; pageable memory: {pageable:.0} ({:+.1} %).",
+            100.0 * (pageable / pinned.max(f64::MIN_POSITIVE) - 1.0)
+        ));
+    }
     report.settings = json!({
         "threads": settings.threads, "prefetch": settings.prefetch, "persistent": settings.persistent,
+        "pinned": settings.pinned,
         "batch_size": settings.batch_size, "strategy": settings.strategy, "seconds": settings.time.as_secs_f64(),
         "rounds": settings.rounds, "step": model.about(), "pictures_per_epoch": subject.len(), "seed": subject.seed,
     });
@@ -197,10 +226,13 @@ pub fn configurations(
         Some(format!("Training step: {}.", model.about())),
         Some(format!("Each was measured {} times, in turn with the others; its best round counts.", settings.rounds.max(1))),
         Some("Set-up is building the pipeline and waiting for the first batch of each epoch; it counts, told apart from waits.".to_owned()),
-        Some(format!(
-            "Pinned memory is blank: {}.",
-            no_gpu().unwrap_or_else(|| "the GPU path always pins what it copies, so there is no choice to measure".to_owned())
-        )),
+        Some(match best.configuration.pinned {
+            Some(_) => "Pinned: what is copied to the GPU is staged in pinned memory, or in pageable memory.".to_owned(),
+            None => {
+                let reason = no_gpu().unwrap_or_else(|| "the operations run on the CPU".to_owned());
+                format!("Pinned is blank: nothing is copied to a GPU ({reason}).")
+            }
+        }),
         too_large,
         skipped(cases.iter().map(|case| &case.run)),
         (spread > WITHIN).then(|| {
@@ -226,6 +258,7 @@ pub fn configurations(
 fn build(subject: &Subject, settings: &Settings, configuration: Configuration) -> Result<Pipeline> {
     let builder = subject.builder().batch_size(settings.batch_size).strategy(settings.strategy);
     let builder = builder.threads(configuration.threads).prefetch(configuration.prefetch);
+    let builder = configuration.pinned.into_iter().fold(builder, Builder::pinned);
     settings.ops.iter().cloned().fold(builder, Builder::augment).build()
 }
 
@@ -233,14 +266,20 @@ fn build(subject: &Subject, settings: &Settings, configuration: Configuration) -
 fn grid(subject: &Subject, settings: &Settings) -> Result<(Vec<Configuration>, Option<String>)> {
     let (mut grid, mut left_out) = (Vec::new(), 0);
     let free = available_memory_bytes().unwrap_or(u64::MAX);
+    let pinned = match subject.device.resolve()? {
+        Some(_) => settings.pinned.iter().copied().map(Some).collect(),
+        None => vec![None],
+    };
     for &threads in &settings.threads {
         for &prefetch in &settings.prefetch {
             for &persistent in &settings.persistent {
-                let configuration = Configuration { threads, prefetch, persistent };
-                if build(subject, settings, configuration)?.memory().batches_bytes > free / 10 * 8 {
-                    left_out += 1;
-                } else {
-                    grid.push(configuration);
+                for &pinned in &pinned {
+                    let configuration = Configuration { threads, prefetch, persistent, pinned };
+                    if build(subject, settings, configuration)?.memory().batches_bytes > free / 10 * 8 {
+                        left_out += 1;
+                    } else {
+                        grid.push(configuration);
+                    }
                 }
             }
         }
@@ -306,14 +345,15 @@ fn ranking(cases: &[Case]) -> Table {
     );
     let best = cases.first().map_or(1.0, Case::pictures_per_s);
     for case in cases {
-        let Configuration { threads, prefetch, persistent } = case.configuration;
+        let Configuration { threads, prefetch, persistent, pinned } = case.configuration;
+        let yes_or_no = |value| Cell::from(if value { "yes" } else { "no" });
         let wait = case.run.wait_percentiles();
         let ms = |of: fn(Percentiles) -> f64| Cell::number(wait.map(|p| 1e3 * of(p)), 2);
         table.rows.push(vec![
             Cell::number(threads as f64, 0),
             Cell::number(prefetch as f64, 0),
-            if persistent { "yes" } else { "no" }.into(),
-            Cell::Blank,
+            yes_or_no(persistent),
+            pinned.map_or(Cell::Blank, yes_or_no),
             Cell::number(case.pictures_per_s(), 0),
             Cell::number(100.0 * case.pictures_per_s() / best, 1),
             Cell::number(case.run.accelerator_use().map(|share| 100.0 * share), 1),
@@ -329,12 +369,15 @@ fn ranking(cases: &[Case]) -> Table {
 
 fn plots(report: &mut Report, cases: &[Case], smallest: &Case) {
     let shown = &cases[..cases.len().min(SHOWN)];
-    let short = |c: Configuration| format!("{}t {}p{}", c.threads, c.prefetch, if c.persistent { "" } else { " new" });
-    let groups: Vec<String> = shown.iter().map(|case| short(case.configuration)).collect();
-    let values = shown.iter().map(|case| Some(case.pictures_per_s())).collect();
-    let series = [Series { name: "t: threads, p: prefetch, new: built anew each epoch".to_owned(), values }];
+    let bar = |case: &Case| Bar {
+        name: case.configuration.name().replace("built anew", "anew"),
+        value: case.pictures_per_s(),
+        marked: case.configuration == smallest.configuration,
+    };
+    let shown: Vec<Bar> = shown.iter().map(bar).collect();
     let caption = format!("Pictures per second, the best {} of {}", shown.len(), cases.len());
-    report.plot("ranking", caption, grouped_bars("Pictures per second", "1/s", &groups, &series));
+    let title = format!("{caption}; the smallest as good in orange");
+    report.plot("ranking", caption, bars(&title, "1/s", &shown));
     let name = smallest.configuration.name();
     let svg = timeline(&format!("Batches: {name}"), &LANES, &smallest.run.stretches());
     report.plot("timeline", format!("Set-up, fetch and train of each batch: {name}"), svg);

@@ -1,10 +1,11 @@
 //! Why a trainer waits: the pipeline with parts left out, measured one after the other, and what follows from it.
 
 use super::environment::cores;
-use super::report::plot::{Series, grouped_bars};
+use super::report::plot::{Bar, bars};
 use super::report::{Cell, Report, Table};
 use super::subject::{Model, Subject, no_gpu};
 use super::train::{Run, RunTimes, skipped};
+use crate::cuda::gpu::Again;
 use crate::decode::{Decoder, probe};
 use crate::error::{Error, Result};
 use crate::picture::{Picture, Rect, Size, check_pixels};
@@ -22,6 +23,8 @@ use std::time::{Duration, Instant};
 const BUSY: f64 = 0.9;
 /// From this share of the workers' time on that they wait for bytes, the storage is the bottleneck.
 const BLOCKED: f64 = 0.5;
+/// From this share of its time on that a pipeline takes longer with a part of it done twice, this part is the bottleneck.
+const LONGER: f64 = 0.7;
 /// Pictures of fewer pixels cost what a picture costs, not what pixels cost.
 const TINY_PX: f64 = 64.0 * 64.0;
 /// Encoded pictures of fewer bytes each are better packed.
@@ -71,6 +74,10 @@ pub enum Bottleneck {
     Decode,
     /// The operations.
     Augmentation,
+    /// Copying to the GPU.
+    Transfer,
+    /// The GPU's kernels.
+    Kernels,
     /// The training step: the pipeline is fast enough.
     Step,
 }
@@ -87,6 +94,10 @@ pub struct Rates {
     pub no_augmentation: f64,
     /// The pipeline without a training step.
     pub pipeline: f64,
+    /// The same with each batch copied to the GPU twice; infinite on the CPU.
+    pub transfer_twice: f64,
+    /// The same with the GPU's kernels run twice; infinite on the CPU.
+    pub kernels_twice: f64,
     /// The training step on batches that are there when it asks; infinite if it does nothing.
     pub step: f64,
     /// The whole: pipeline and training step.
@@ -143,26 +154,40 @@ pub fn diagnose(
     progress: &mut dyn FnMut(&str),
 ) -> Result<Diagnosis> {
     let mut report = subject.report("diagnose", "What is the bottleneck, and what would be gained without it?")?;
+    let on_gpu = subject.device.resolve()?.is_some();
+    let parts = if on_gpu { 8 } else { 6 };
     let (mean_px, mean_bytes) = report.data_set.as_ref().map_or((0.0, 0.0), |data| (data.mean_px, data.mean_bytes));
     let threads = settings.threads.max(1);
     let order = Sampler::shuffled(subject.source.len(), subject.seed).epoch(0);
     let read = read(subject, &order, threads, settings.time, false)?;
-    progress(&format!("1/6 read: {:.0} pictures/s", read.pictures_per_s()));
+    progress(&format!("1/{parts} read: {:.0} pictures/s", read.pictures_per_s()));
     let decode = self::read(subject, &order, threads, settings.time, true)?;
-    progress(&format!("2/6 read and decode: {:.0} pictures/s", decode.pictures_per_s()));
+    progress(&format!("2/{parts} read and decode: {:.0} pictures/s", decode.pictures_per_s()));
     let whole = build(subject, settings, settings.ops.clone())?;
-    let crop = build(subject, settings, without_augmentation(&whole, &settings.ops))?;
-    let bare = alone(&crop, settings.time)?;
-    progress(&format!("3/6 without augmentation: {:.0} pictures/s", rate(&bare)));
+    // Gone before the next is measured, with its memory on the device.
+    let bare = alone(&build(subject, settings, without_augmentation(&whole, &settings.ops))?, settings.time)?;
+    progress(&format!("3/{parts} without augmentation: {:.0} pictures/s", rate(&bare)));
     let pipeline = alone(&whole, settings.time)?;
-    progress(&format!("4/6 the pipeline alone: {:.0} pictures/s", rate(&pipeline)));
+    progress(&format!("4/{parts} the pipeline alone: {:.0} pictures/s", rate(&pipeline)));
+    let mut twice = |number: u32, name: &str, again| -> Result<f64> {
+        if !on_gpu {
+            return Ok(f64::INFINITY);
+        }
+        let pipeline = builder(subject, settings, settings.ops.clone()).again(again).build()?;
+        let rate = rate(&alone(&pipeline, settings.time)?);
+        progress(&format!("{number}/{parts} {name}: {rate:.0} pictures/s"));
+        Ok(rate)
+    };
+    let transfer_twice = twice(5, "copied to the GPU twice", Again::Transfer)?;
+    let kernels_twice = twice(6, "the kernels twice", Again::Kernels)?;
     let step = ready(subject, settings, model)?;
-    progress(&format!("5/6 the step alone: {step:.0} pictures/s"));
+    let stated = if step.is_finite() { format!("{step:.0} pictures/s") } else { "no time".to_owned() };
+    progress(&format!("{}/{parts} the step alone: {stated}", parts - 1));
     let mut ignore = |_: &_| Ok(());
     let mut run = Run::start(model.step.as_mut(), &mut ignore);
     run.for_time(&whole, settings.time)?;
     let together = run.finish();
-    progress(&format!("6/6 the whole: {:.0} pictures/s", rate(&together)));
+    progress(&format!("{parts}/{parts} the whole: {:.0} pictures/s", rate(&together)));
 
     let stages = pipeline.stages;
     let pictures = pipeline.pictures().max(1) as f64;
@@ -172,6 +197,8 @@ pub fn diagnose(
             read_decode: decode.pictures_per_s(),
             no_augmentation: rate(&bare),
             pipeline: rate(&pipeline),
+            transfer_twice,
+            kernels_twice,
             step,
             whole: rate(&together),
         },
@@ -195,12 +222,17 @@ pub fn diagnose(
         "seconds_a_part": settings.time.as_secs_f64(), "step": model.about(), "seed": subject.seed,
     });
     report.tables = vec![findings.table(), findings.stages()];
-    let rates = findings.rates;
-    let groups = PARTS.map(|(name, _)| name.to_owned());
-    let values = PARTS.map(|(_, of)| Some(of(rates)).filter(|rate| rate.is_finite())).to_vec();
-    let series = [Series { name: "pictures per second".to_owned(), values }];
-    let svg = grouped_bars("Pictures per second of each part", "1/s", &groups, &series);
+    let bar = |(name, of): (&str, Of)| {
+        let rate = of(findings.rates);
+        rate.is_finite().then(|| Bar { name: name.to_owned(), value: rate, marked: name == "whole" })
+    };
+    let rates: Vec<Bar> = PARTS.into_iter().filter_map(bar).collect();
+    let svg = bars("Pictures per second: each part alone, and the whole", "1/s", &rates);
     report.plot("parts", "How fast each part would be alone, and the whole", svg);
+    let stage = |(name, seconds): (&str, f64)| Bar { name: name.to_owned(), value: 1e3 * seconds, marked: false };
+    let svg = bars("A worker's time for one picture", "ms", &findings.of_worker().map(stage));
+    report.plot("stages", "What a worker spends its time on", svg);
+    report.leading_plots = 2;
     report.notes.extend(skipped([&bare, &pipeline, &together].into_iter()));
     report.notes.extend([
         format!("Training step: {}.", model.about()),
@@ -208,10 +240,14 @@ pub fn diagnose(
             .to_owned(),
         "Without augmentation: a centre crop in the place of all operations.".to_owned(),
         "Step alone: every batch is there when the step asks, and no worker runs beside it.".to_owned(),
-        format!(
-            "Transfer is not told apart: {}.",
-            no_gpu().unwrap_or_else(|| "it runs beside the kernels; a worker's time here is the host's".to_owned())
-        ),
+        if on_gpu {
+            "Sent twice, kernels twice: the pipeline with each batch copied to the GPU once more, and with the GPU's kernels \
+             run once more. What takes time beside something slower does not show."
+                .to_owned()
+        } else {
+            let reason = no_gpu().unwrap_or_else(|| "the operations run on the CPU".to_owned());
+            format!("Sent twice and kernels twice are blank: {reason}.")
+        },
     ]);
     report.figures = json!({ "bottleneck": bottleneck, "gain": gain, "findings": findings });
     Ok(Diagnosis { report, bottleneck, gain })
@@ -219,11 +255,13 @@ pub fn diagnose(
 
 type Of = fn(Rates) -> f64;
 
-const PARTS: [(&str, Of); 6] = [
+const PARTS: [(&str, Of); 8] = [
     ("read", |rates| rates.read),
     ("read, decode", |rates| rates.read_decode),
     ("no augmentation", |rates| rates.no_augmentation),
     ("pipeline alone", |rates| rates.pipeline),
+    ("sent twice", |rates| rates.transfer_twice),
+    ("kernels twice", |rates| rates.kernels_twice),
     ("step alone", |rates| rates.step),
     ("whole", |rates| rates.whole),
 ];
@@ -238,11 +276,21 @@ impl Findings {
         (self.threads as f64 / seconds.max(1e-9)).min(self.rates.step)
     }
 
+    /// By what share of its time the pipeline takes longer at such a rate.
+    fn longer(&self, rate: f64) -> f64 {
+        if rate.is_finite() && rate > 0.0 { self.rates.pipeline / rate - 1.0 } else { 0.0 }
+    }
+
     fn bottleneck(&self) -> Bottleneck {
+        let (transfer, kernels) = (self.longer(self.rates.transfer_twice), self.longer(self.rates.kernels_twice));
         let PerPicture { read, decode, augment } = self.per_picture;
         let all = read + decode + augment;
         if self.accelerator_use >= BUSY {
             Bottleneck::Step
+        } else if transfer >= LONGER && transfer >= kernels {
+            Bottleneck::Transfer
+        } else if kernels >= LONGER {
+            Bottleneck::Kernels
         } else if self.blocked * read > BLOCKED * all {
             Bottleneck::Disk
         } else if self.threads < self.cores {
@@ -261,6 +309,7 @@ impl Findings {
     /// Pictures per second if a bottleneck were not there; `None` if that is not bounded by anything measured.
     fn without(&self, bottleneck: Bottleneck) -> Option<f64> {
         let PerPicture { read, decode, augment } = self.per_picture;
+        let all = read + decode + augment;
         let rate = match bottleneck {
             Bottleneck::Step => self.rates.pipeline,
             Bottleneck::Disk => self.capped(read * (1.0 - self.blocked) + decode + augment),
@@ -268,6 +317,8 @@ impl Findings {
             Bottleneck::PerPicture => self.capped(augment),
             Bottleneck::Decode => self.capped(read + augment),
             Bottleneck::Augmentation => self.capped(read + decode),
+            // What the workers could do.
+            Bottleneck::Transfer | Bottleneck::Kernels => self.capped(all),
         };
         (rate.is_finite() && self.rates.whole > 0.0).then_some(rate)
     }
@@ -311,6 +362,14 @@ impl Findings {
                 self.mean_bytes / 1e3,
                 of_worker("opening, reading and beginning to decode", read + decode)
             ),
+            Bottleneck::Transfer => format!(
+                "Copying to the GPU is the bottleneck: with each batch sent twice the pipeline takes {:.0} % longer; {waits}.",
+                100.0 * self.longer(self.rates.transfer_twice)
+            ),
+            Bottleneck::Kernels => format!(
+                "The GPU's kernels are the bottleneck: with each run twice the pipeline takes {:.0} % longer; {waits}.",
+                100.0 * self.longer(self.rates.kernels_twice)
+            ),
             Bottleneck::Decode => format!("Decoding is the bottleneck: {}; {waits}.", of_worker("it", decode)),
             Bottleneck::Augmentation => {
                 format!("Augmentation is the bottleneck: {}; {waits}.", of_worker("it", augment))
@@ -353,6 +412,12 @@ impl Findings {
             Bottleneck::Augmentation => {
                 "use strategy fused or composed, cheaper operations, more cores, or a GPU for the operations"
             }
+            Bottleneck::Transfer => {
+                "have nvJPEG decode, so that encoded pictures are sent and not pixels (--decode auto); store them smaller; see that the GPU has its full link, and pinned memory"
+            }
+            Bottleneck::Kernels => {
+                "use strategy fused or composed, cheaper operations, or a faster GPU; training shares the GPU with them"
+            }
         };
         format!("What to change: {change}.")
     }
@@ -366,17 +431,24 @@ impl Findings {
             let times = rate.map(|rate| rate / self.rates.whole.max(1e-9));
             table.rows.push(vec![name.into(), Cell::number(rate, 0), Cell::number(times, 2)]);
         }
+        if self.rates.step.is_infinite() {
+            table.blank.push("the step alone: it does nothing.".to_owned());
+        }
         table
+    }
+
+    /// What a worker spends its time on, in seconds a picture.
+    fn of_worker(&self) -> [(&'static str, f64); 4] {
+        let PerPicture { read, decode, augment } = self.per_picture;
+        let (waiting, reading) = (read * self.blocked, read * (1.0 - self.blocked));
+        [("waiting for bytes", waiting), ("reading", reading), ("decode", decode), ("augment", augment)]
     }
 
     fn stages(&self) -> Table {
         let mut table = Table::new("stages", "A worker's time for one picture", &["stage", "ms", "share, %"]);
         let PerPicture { read, decode, augment } = self.per_picture;
         let all = (read + decode + augment).max(1e-12);
-        let (waiting, reading) = (read * self.blocked, read * (1.0 - self.blocked));
-        for (name, seconds) in
-            [("waiting for bytes", waiting), ("reading", reading), ("decode", decode), ("augment", augment)]
-        {
+        for (name, seconds) in self.of_worker() {
             table.rows.push(vec![name.into(), Cell::number(1e3 * seconds, 3), Cell::number(100.0 * seconds / all, 1)]);
         }
         table
@@ -416,6 +488,7 @@ fn ready(subject: &Subject, settings: &Settings, model: &mut Model) -> Result<f6
     let begin = Instant::now();
     for batch in builder.build()?.epoch(0) {
         let batch = batch?;
+        batch.images().synchronize()?;
         let (start, len) = (Instant::now(), batch.len());
         model.step.train(batch)?;
         model.step.finish()?;
@@ -513,4 +586,32 @@ fn scheduled() -> Option<Duration> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     let mut fields = text.split_whitespace().map(|field| field.parse::<u64>().ok());
     Some(Duration::from_nanos(fields.next()?? + fields.next()??))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Workers that wait for the device seem to wait for nothing of their own.
+    #[test]
+    fn what_takes_longer_when_done_twice_is_the_bottleneck() {
+        let found = |transfer_twice, kernels_twice, accelerator_use| {
+            let rates =
+                Rates { pipeline: 1_000.0, whole: 900.0, transfer_twice, kernels_twice, step: 5e3, ..Rates::default() };
+            let per_picture = PerPicture { read: 1e-4, decode: 3e-4, augment: 1e-4 };
+            let (mean_px, mean_bytes, blocked) = (2e5, 1e5, 0.0);
+            let findings =
+                Findings { rates, per_picture, blocked, accelerator_use, threads: 2, cores: 2, mean_px, mean_bytes };
+            let bottleneck = findings.bottleneck();
+            (bottleneck, findings.without(bottleneck))
+        };
+        let workers = Some(4_000.0);
+        assert_eq!(found(510.0, 990.0, 0.5), (Bottleneck::Transfer, workers));
+        assert_eq!(found(900.0, 505.0, 0.5), (Bottleneck::Kernels, workers));
+        assert_eq!(found(510.0, 550.0, 0.95).0, Bottleneck::Step);
+        assert_eq!(found(900.0, 850.0, 0.5).0, Bottleneck::Decode);
+        assert_eq!(found(f64::INFINITY, f64::INFINITY, 0.5).0, Bottleneck::Decode);
+        // Nothing was delivered: nothing is known.
+        assert_eq!(found(0.0, 0.0, 0.5).0, Bottleneck::Decode);
+    }
 }

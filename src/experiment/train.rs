@@ -116,6 +116,8 @@ impl<'a> Run<'a> {
         let mut epoch = pipeline.epoch(number);
         for batch in epoch.by_ref() {
             let batch = batch?;
+            // What a device still has to do for the batch is waiting for it, not training.
+            batch.images().synchronize()?;
             let there = Instant::now();
             let pictures = (batch.len() - batch.padding()) as u64;
             let result = self.step.train(batch)?;

@@ -3,7 +3,7 @@
 use super::cache::{Cache, PictureCache};
 use super::{Inner, Pipeline};
 use crate::cpu::output::Tables;
-use crate::cuda::gpu::{Gpu, Settings};
+use crate::cuda::gpu::{Again, Gpu, Settings};
 use crate::device::{DecodePath, Device};
 use crate::error::{Error, Result};
 use crate::picture::Size;
@@ -108,8 +108,8 @@ pub struct MemoryBound {
     pub order_bytes: u64,
     /// Most bytes of pictures that a [`PictureCache`](crate::PictureCache) in memory keeps.
     pub cache_bytes: u64,
-    /// Bytes of a GPU's memory for batches that are being filled or under way there, and as many of pinned host memory
-    /// at most; 0 on the CPU. What nvJPEG allocates for itself is not in it. On a GPU the batches themselves
+    /// Bytes of a GPU's memory for batches that are being filled or under way there, and as many of host memory at most,
+    /// pinned unless told otherwise ([`Builder::pinned`]); 0 on the CPU. What nvJPEG allocates for itself is not in it. On a GPU the batches themselves
     /// ([`batches_bytes`](Self::batches_bytes)) lie in its memory.
     pub device_bytes: u64,
 }
@@ -146,6 +146,8 @@ pub struct Builder {
     decode: DecodePath,
     device_memory_bytes: Option<u64>,
     cache: Option<PictureCache>,
+    pinned: bool,
+    again: Again,
     accept_truncated: bool,
     max_px: u64,
     limit: Option<u64>,
@@ -174,6 +176,8 @@ impl Builder {
             decode: DecodePath::default(),
             device_memory_bytes: None,
             cache: None,
+            pinned: true,
+            again: Again::Nothing,
             accept_truncated: false,
             max_px: DEFAULT_MAX_PIXELS,
             limit: None,
@@ -307,6 +311,22 @@ impl Builder {
     #[must_use]
     pub fn cache(mut self, cache: PictureCache) -> Self {
         self.cache = Some(cache);
+        self
+    }
+
+    /// Whether what is copied to a GPU is staged in pinned memory, from which it is copied while the host goes on; true if
+    /// not given. Pinned memory is lost to all other programs, and some machines have little of it to give: what is
+    /// pageable the driver first copies to a buffer of its own, and the thread that ends a batch waits for that. nvJPEG's
+    /// own buffers are pinned anyhow.
+    #[must_use]
+    pub fn pinned(mut self, pinned: bool) -> Self {
+        self.pinned = pinned;
+        self
+    }
+
+    /// What the device does twice, for experiments.
+    pub(crate) fn again(mut self, again: Again) -> Self {
+        self.again = again;
         self
     }
 
@@ -459,6 +479,8 @@ impl Builder {
             outputs: prefetch + 1,
             threads,
             memory_bytes: self.device_memory_bytes,
+            pinned: self.pinned,
+            again: self.again,
         };
         let gpu = ordinal.map(|ordinal| Gpu::open(ordinal, settings, &tables)).transpose()?;
         let is_stream = stream.is_some();

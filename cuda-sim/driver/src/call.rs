@@ -384,6 +384,7 @@ impl Session {
             Work::Copy { to, from, bytes } if healthy => {
                 if self.require_live(call, to) && self.require_live(call, from) {
                     self.clock_ns += bytes as u64;
+                    self.take_time(bytes);
                     // SAFETY: both ranges were checked against their blocks when the call was made, and that the
                     // blocks are there just now; pageable memory is the caller's, who waits for this. They may
                     // overlap.
@@ -393,6 +394,7 @@ impl Session {
             Work::CopyStaged { to, bytes } if healthy => {
                 if self.require_live(call, to) {
                     self.clock_ns += bytes.len() as u64;
+                    self.take_time(bytes.len());
                     // SAFETY: the range was checked when the call was made and is there, as above.
                     unsafe { std::ptr::copy(bytes.as_ptr(), to.address() as *mut u8, bytes.len()) };
                 }
@@ -431,6 +433,13 @@ impl Session {
                 }
             }
             Work::Copy { .. } | Work::CopyStaged { .. } | Work::Fill { .. } | Work::Kernel { .. } => {}
+        }
+    }
+
+    /// What a copy takes over a slow link.
+    fn take_time(&self, bytes: usize) {
+        if self.config.copy_bytes_per_s > 0 {
+            std::thread::sleep(Duration::from_secs_f64(bytes as f64 / self.config.copy_bytes_per_s as f64));
         }
     }
 

@@ -22,6 +22,8 @@ pub struct Config {
     /// Probability in [0, 1] that a call which can fail is made to.
     pub fail_rate: f64,
     pub memory_bytes: usize,
+    /// How fast copies are at most; as fast as memory if 0.
+    pub copy_bytes_per_s: u64,
     pub verbose: bool,
     pub leaks: Leaks,
 }
@@ -36,6 +38,7 @@ impl Config {
             fail_rate: fail_rate.unwrap_or(if fail_seed.is_some() { 0.01 } else { 0.0 }),
             fail_seed: fail_seed.unwrap_or(0),
             memory_bytes: number("CUDA_SIM_MEMORY_BYTES").unwrap_or(1 << 30),
+            copy_bytes_per_s: 0,
             verbose: is_on("CUDA_SIM_VERBOSE"),
             leaks: match std::env::var("CUDA_SIM_LEAKS").as_deref() {
                 Err(_) | Ok("" | "ignore") => Leaks::Ignore,

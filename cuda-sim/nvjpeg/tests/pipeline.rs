@@ -11,6 +11,9 @@ mod sim;
 use cudarc::driver::{CudaContext, result};
 use sim::{Sim, folder};
 use std::path::Path;
+use std::time::Duration;
+use warpfeed::experiment::diagnose::{self, Bottleneck, diagnose};
+use warpfeed::experiment::subject::{Model, Subject};
 use warpfeed::{
     DecodePath, Device, EncodedPictures, Error, JpegColor, JpegOptions, OnError, Op, Picture, Pipeline, Result,
     Sampling, Size, Strategy, encode_jpeg, random_horizontal_flip, random_resized_crop, random_rotation,
@@ -205,4 +208,18 @@ fn whatever_fails_is_an_error_that_names_its_call() {
         assert!(batches(&pipeline(&source, seed, Device::Cuda(0)).unwrap(), seed).is_ok(), "seed {seed}, afterwards");
     }
     assert!(failed > seeds() / 10 && injected > seeds() / 4, "{failed} failed of {injected} with failures");
+}
+
+/// A slow link to the device is found to be what holds a pipeline up.
+#[test]
+fn a_slow_link_is_found() {
+    let sim = start();
+    sim.slow_copies(1_000_000);
+    let mut settings = diagnose::Settings::new([random_horizontal_flip(0.5), random_resized_crop(64, 64)]);
+    (settings.threads, settings.cores, settings.batch_size) = (2, 2, 4);
+    settings.time = Duration::from_millis(500);
+    let subject = Subject { device: Device::Cuda(0), ..Subject::new("made", pictures()) };
+    let found = diagnose(&subject, &settings, &mut Model::none(), &mut |_| ()).unwrap();
+    assert_eq!(found.bottleneck, Bottleneck::Transfer, "{:?}", found.report.figures);
+    assert!(found.gain.unwrap() > 1.5 && found.report.answer[2].contains("nvJPEG"), "{:?}", found.report.answer);
 }

@@ -46,6 +46,7 @@ pub fn open(name: &str) -> Library {
 
 struct Driver {
     reset: extern "C" fn(u64, u64, f64, usize),
+    slow_copies: extern "C" fn(u64),
     report: extern "C" fn(*mut Report),
     message: extern "C" fn(*mut c_char, usize) -> usize,
 }
@@ -64,6 +65,7 @@ impl Sim {
             let driver = unsafe {
                 Driver {
                     reset: *library.get(b"cuda_sim_reset").unwrap(),
+                    slow_copies: *library.get(b"cuda_sim_slow_copies").unwrap(),
                     report: *library.get(b"cuda_sim_report").unwrap(),
                     message: *library.get(b"cuda_sim_message").unwrap(),
                 }
@@ -82,6 +84,11 @@ impl Sim {
 
     pub fn reset_with_failures(&self, seed: u64, rate: f64) {
         (self.0.reset)(seed, seed, rate, 64 << 20);
+    }
+
+    #[allow(dead_code, reason = "not every test needs it")]
+    pub fn slow_copies(&self, bytes_per_s: u64) {
+        (self.0.slow_copies)(bytes_per_s);
     }
 
     pub fn report(&self) -> Report {

@@ -13,8 +13,10 @@ const SEED: u64 = 42;
 
 #[derive(Clone, Copy, Default, ValueEnum)]
 enum PaceName {
-    /// The thread sleeps, as it does while a GPU computes.
+    /// A kernel of that length on the GPU that the batches are on; where they are on the CPU, as sleep.
     #[default]
+    Device,
+    /// The thread sleeps, as it does while a GPU computes.
     Sleep,
     /// The thread computes, as it does where training runs on the CPU.
     Spin,
@@ -68,6 +70,7 @@ impl ModelOptions {
             return Ok(Model::none());
         }
         let pace = match self.pace {
+            PaceName::Device => Pace::Device,
             PaceName::Sleep => Pace::Sleep,
             PaceName::Spin => Pace::Spin,
         };

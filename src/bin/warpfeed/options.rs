@@ -212,6 +212,9 @@ pub struct PipelineOptions {
     /// Most memory of a GPU for batches under way, in bytes [default: half of what is free]
     #[arg(long, value_name = "BYTES")]
     device_memory: Option<u64>,
+    /// Stage what is copied to a GPU in pageable memory, where pinned memory is scarce.
+    #[arg(long)]
+    pageable: bool,
 }
 
 impl PipelineOptions {
@@ -234,6 +237,7 @@ impl PipelineOptions {
             .accept_truncated(self.accept_truncated)
             .device(device)
             .decode(self.decode)
+            .pinned(!self.pageable)
             .on_error(match self.on_error {
                 OnErrorName::Fail => OnError::Fail,
                 OnErrorName::Skip => OnError::Skip,

@@ -3,8 +3,9 @@
 #[cfg(feature = "candle")]
 mod candle;
 #[cfg(feature = "candle")]
-mod resnet;
+mod descent;
 #[cfg(feature = "candle")]
+mod resnet;
 mod sgd;
 mod stated;
 
@@ -12,7 +13,6 @@ use crate::error::Result;
 use crate::pipeline::Batch;
 #[cfg(feature = "candle")]
 pub use candle::{Architecture, CandleStep};
-#[cfg(feature = "candle")]
 pub use sgd::Sgd;
 pub use stated::{Pace, StatedStep, published, read_lengths};
 

@@ -1,6 +1,7 @@
 //! Steps of stated length, which stand in for training where no trainer can run.
 
 use super::{Outcome, Step};
+use crate::cuda::Spin;
 use crate::error::{Error, Result};
 use crate::pipeline::Batch;
 use std::collections::BTreeMap;
@@ -13,8 +14,12 @@ const SLEEP_MARGIN: Duration = Duration::from_micros(200);
 /// How a stated step passes its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Pace {
-    /// The thread sleeps, as it does while a device computes, and leaves its core to the pipeline.
+    /// A kernel of that length runs on the GPU that the batch is on, on a stream that waits for the batch. It takes one
+    /// thread of the GPU and leaves the others to the pipeline, which training would not. A batch in host memory: as
+    /// `Sleep`.
     #[default]
+    Device,
+    /// The thread sleeps, as it does while a device computes, and leaves its core to the pipeline.
     Sleep,
     /// The thread computes, as it does where training runs on the CPU: one core less for the pipeline.
     Spin,
@@ -37,13 +42,15 @@ pub enum Pace {
 /// assert!(start.elapsed() >= Duration::from_millis(20));
 /// # Ok::<(), Error>(())
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct StatedStep {
     name: String,
     length: Duration,
     /// The batch size that the length is for; any if `None`.
     pictures: Option<u32>,
     pace: Pace,
+    /// On the GPU of the last batch, if that was on one.
+    spin: Option<Spin>,
 }
 
 impl StatedStep {
@@ -55,7 +62,7 @@ impl StatedStep {
         if length.is_zero() {
             return Err(Error::parameter("StatedStep::new", "length", "more than zero", "zero"));
         }
-        Ok(Self { name: name.into(), length, pictures: None, pace })
+        Ok(Self { name: name.into(), length, pictures: None, pace, spin: None })
     }
 
     /// A [`published`] step: its length is that of 32 pictures, and in proportion for batches of other sizes.
@@ -66,7 +73,8 @@ impl StatedStep {
         let length = published(model).ok_or_else(|| {
             Error::parameter("StatedStep::published", "model", "resnet18, resnet50 or resnet152", format!("{model:?}"))
         })?;
-        Ok(Self { name: format!("{model} as published on a V100"), length, pictures: Some(PUBLISHED_BATCH), pace })
+        let name = format!("{model} as published on a V100");
+        Ok(Self { name, length, pictures: Some(PUBLISHED_BATCH), pace, spin: None })
     }
 
     /// How long a batch of so many pictures takes.
@@ -77,18 +85,36 @@ impl StatedStep {
             Some(stated) => self.length.mul_f64(pictures as f64 / f64::from(stated)),
         }
     }
+
+    /// Queues the step behind the batch, on its device.
+    fn queue(&mut self, batch: Batch, length: Duration) -> Result<()> {
+        let Some(buffer) = batch.images().cuda() else { return Ok(()) };
+        let spin = match self.spin.take() {
+            Some(spin) if spin.ordinal() == buffer.ordinal() => spin,
+            _ => Spin::on_device_of(buffer)?,
+        };
+        self.spin.insert(spin).queue(batch.into_images(), length)
+    }
 }
 
 impl Step for StatedStep {
     fn name(&self) -> String {
         let of = self.pictures.map_or_else(|| "batch".to_owned(), |pictures| format!("batch of {pictures}"));
-        format!("{}, a stated {:.2} ms a {of}", self.name, self.length.as_secs_f64() * 1e3)
+        let stated = format!("{}, a stated {:.2} ms a {of}", self.name, self.length.as_secs_f64() * 1e3);
+        let kernel = self.spin.as_ref().and_then(|spin| Some((spin.ordinal(), spin.mean_ms()?)));
+        kernel.map_or(stated.clone(), |(ordinal, ms)| {
+            format!("{stated}; on cuda:{ordinal} a kernel, on average {ms:.2} ms by its events")
+        })
     }
 
     fn train(&mut self, batch: Batch) -> Result<Outcome> {
         let start = Instant::now();
         let length = self.length(batch.len());
-        if self.pace == Pace::Sleep {
+        if self.pace == Pace::Device && batch.images().cuda().is_some() {
+            self.queue(batch, length)?;
+            return Ok(Outcome::default());
+        }
+        if self.pace != Pace::Spin {
             std::thread::sleep(length.saturating_sub(SLEEP_MARGIN));
         }
         while start.elapsed() < length {
@@ -97,6 +123,10 @@ impl Step for StatedStep {
         // The memory of its pictures is in use to the end of a step.
         drop(batch);
         Ok(Outcome::default())
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.spin.as_mut().map_or(Ok(()), Spin::finish)
     }
 }
 

@@ -116,11 +116,18 @@ pub extern "C" fn cuda_sim_reset(seed: u64, fail_seed: u64, fail_rate: f64, memo
     sim.config.seed = seed;
     sim.config.fail_seed = fail_seed;
     sim.config.fail_rate = fail_rate;
+    sim.config.copy_bytes_per_s = 0;
     if memory_bytes > 0 {
         sim.config.memory_bytes = memory_bytes;
     }
     sim.restart();
     take_refusal();
+}
+
+/// Has copies take as long as at this rate, until the next reset; 0: as fast as memory.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuda_sim_slow_copies(bytes_per_s: u64) {
+    Session::open("cuda_sim_slow_copies").config.copy_bytes_per_s = bytes_per_s;
 }
 
 /// Counts of what is alive and of what has happened since the start or the last reset.

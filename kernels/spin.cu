@@ -1,0 +1,29 @@
+// spin: passes time, as a training step of stated length does.
+//
+// Inputs: none; launch.count is how many microseconds.
+// Grid: one thread, which leaves the device to the pipeline's kernels.
+// Reference: the device's clock; nothing is read or written.
+
+#include "params.cuh"
+
+namespace warpfeed {
+
+// The device's clock. It moves in steps of a microsecond or so, by device.
+__device__ inline uint64_t clock_ns() {
+#ifdef __CUDACC__
+    uint64_t ns;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns));
+    return ns;
+#else
+    return cuda_sim::clock_ns();
+#endif
+}
+
+}  // namespace warpfeed
+
+extern "C" __global__ void __launch_bounds__(1) spin(const warpfeed::Launch launch) {
+    const uint64_t begin = warpfeed::clock_ns();
+    while (warpfeed::clock_ns() - begin < launch.count * uint64_t{1000}) {
+        __nanosleep(1000);
+    }
+}

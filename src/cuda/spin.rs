@@ -1,0 +1,78 @@
+//! A stretch of time on a device: what stands in for training there.
+#![allow(unsafe_code)]
+
+use super::driver::{Event, Stream};
+use super::kernel::SpinKernel;
+use super::{CudaBuffer, image};
+use crate::error::{Error, Result};
+use crate::tensor::Tensor;
+use std::time::Duration;
+
+/// Kernels of stated length on one device, one after the other, each behind the batch that it is for.
+#[derive(Debug)]
+pub(crate) struct Spin {
+    ordinal: u32,
+    kernel: SpinKernel,
+    stream: Stream,
+    began: Event,
+    ended: Event,
+    /// Whether one was queued since it was last waited for.
+    queued: bool,
+    /// Of the kernels that were waited for.
+    count: u64,
+    sum_ms: f64,
+}
+
+impl Spin {
+    pub(crate) fn on_device_of(batch: &CudaBuffer) -> Result<Self> {
+        let context = batch.context();
+        let kernel = SpinKernel::load(context, &image::image()?)?;
+        let (stream, began, ended) = (Stream::new(context)?, Event::timed(context)?, Event::timed(context)?);
+        Ok(Self { ordinal: batch.ordinal(), kernel, stream, began, ended, queued: false, count: 0, sum_ms: 0.0 })
+    }
+
+    /// The number of the device.
+    pub(crate) fn ordinal(&self) -> u32 {
+        self.ordinal
+    }
+
+    /// Queues one behind a batch on this device, whose memory is in use to its end.
+    pub(crate) fn queue(&mut self, images: Tensor, length: Duration) -> Result<()> {
+        let length_us = u32::try_from(length.as_nanos().div_ceil(1_000)).map_err(|_| {
+            Error::parameter("StatedStep::train", "length", "at most 4294 s on a GPU", format!("{length:?}"))
+        })?;
+        let Some(buffer) = images.cuda() else { return Ok(()) };
+        // SAFETY: a stream of the device's one primary context; the tensor is dropped before this returns.
+        unsafe { buffer.on_raw_stream(self.stream.raw())? };
+        self.began.record(&self.stream)?;
+        self.kernel.launch(length_us, &self.stream)?;
+        self.queued = true;
+        self.ended.record(&self.stream)
+    }
+
+    /// Waits for the last one.
+    pub(crate) fn finish(&mut self) -> Result<()> {
+        if !std::mem::take(&mut self.queued) {
+            return Ok(());
+        }
+        self.ended.bind()?;
+        self.ended.synchronize()?;
+        if let Some(ms) = self.ended.since_ms(&self.began) {
+            self.count += 1;
+            self.sum_ms += f64::from(ms);
+        }
+        Ok(())
+    }
+
+    /// How long the kernels took that were waited for, on average.
+    pub(crate) fn mean_ms(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum_ms / self.count as f64)
+    }
+}
+
+impl Drop for Spin {
+    fn drop(&mut self) {
+        // The kernel's code goes with this.
+        let _ = self.ended.bind().and_then(|()| self.stream.synchronize());
+    }
+}

@@ -1,0 +1,208 @@
+//! warpfeed's experiments and a training loop, with ResNets on libtorch.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use warpfeed::experiment::augment_load::{Settings, augment_load};
+use warpfeed::experiment::step::{Sgd, Step};
+use warpfeed::experiment::subject::{Model, Subject};
+use warpfeed::experiment::train::Run;
+use warpfeed::{
+    DType, Device, Error, IMAGENET_MEAN, IMAGENET_STD, Layout, OnError, Pipeline, Result, Strategy, open,
+    random_horizontal_flip,
+};
+use warpfeed_tch::{Network, Precision, TchStep};
+
+/// Trains ResNets with libtorch on warpfeed's batches.
+#[derive(Parser)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    AugmentLoad(AugmentLoad),
+    Train(Train),
+}
+
+/// Which pictures, and how networks are trained.
+#[derive(Args)]
+struct Common {
+    /// Folder of class folders, list, IDX file or shards.
+    source: String,
+    /// End each epoch after K pictures.
+    #[arg(long, value_name = "K")]
+    limit: Option<u64>,
+    /// Pictures a batch.
+    #[arg(long, value_name = "B", default_value_t = 32)]
+    batch_size: usize,
+    /// Worker threads [default: one for each processor]
+    #[arg(long, value_name = "T")]
+    threads: Option<usize>,
+    /// Seed of order, augmentations and weights.
+    #[arg(long, value_name = "S", default_value_t = 42)]
+    seed: u32,
+    /// Where libtorch trains: auto, cpu, cuda:I. Where libtorch has CUDA, auto is cuda:0.
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    device: Device,
+    /// In what numbers is trained.
+    #[arg(long, value_enum, default_value_t)]
+    precision: Precision,
+    /// Learning rate of the first epoch.
+    #[arg(long, value_name = "R", default_value_t = 0.1)]
+    learning_rate: f64,
+}
+
+impl Common {
+    fn subject(&self) -> Result<Subject> {
+        let mut subject = Subject::new(self.source.as_str(), open(&self.source)?);
+        (subject.limit, subject.threads, subject.seed) = (self.limit, self.threads, self.seed.into());
+        Ok(subject)
+    }
+
+    fn device(&self) -> tch::Device {
+        match self.device {
+            Device::Auto => tch::Device::cuda_if_available(),
+            Device::Cpu => tch::Device::Cpu,
+            Device::Cuda(ordinal) => tch::Device::Cuda(ordinal as usize),
+        }
+    }
+
+    /// The network as new; ImageNet's number of classes where the pictures do not say.
+    fn step(&self, network: Network, subject: &Subject) -> Result<TchStep> {
+        let classes = match subject.source.classes().len() {
+            0 => 1_000,
+            classes => u32::try_from(classes).unwrap_or(u32::MAX),
+        };
+        let sgd = Sgd { learning_rate: self.learning_rate, ..Sgd::default() };
+        TchStep::new(network, self.precision, classes, sgd, self.seed.into(), self.device())
+    }
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum StrategyName {
+    Fused,
+    Sequential,
+}
+
+/// Seconds per epoch as augmentation grows, on the CPU and on the GPU, for several networks
+///
+/// `warpfeed bench augment-load` with real training.
+#[derive(Args)]
+struct AugmentLoad {
+    #[command(flatten)]
+    common: Common,
+    /// Loads: how often the flips and the rotation are repeated.
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [1, 4, 8, 12], value_parser = clap::value_parser!(u32).range(0..=1000))]
+    loads: Vec<u32>,
+    /// Networks.
+    #[arg(long, value_name = "NAME,...", value_enum, value_delimiter = ',', default_values_t = [Network::Resnet18, Network::Resnet50, Network::Resnet152])]
+    models: Vec<Network>,
+    /// How the CPU runs trial A.
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [StrategyName::Sequential, StrategyName::Fused])]
+    strategies: Vec<StrategyName>,
+    /// Epochs of each case; the first is reported apart.
+    #[arg(long, value_name = "E", default_value_t = 3)]
+    epochs: u64,
+    /// Write report.html, report.json, CSV and SVG files into this folder.
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+}
+
+impl AugmentLoad {
+    fn run(self) -> Result<()> {
+        let subject = self.common.subject()?;
+        let of = |&network: &Network| -> Result<Model> {
+            let step = Box::new(self.common.step(network, &subject)?);
+            Ok(Model { name: network.name().to_owned(), step })
+        };
+        let mut models = self.models.iter().map(of).collect::<Result<Vec<_>>>()?;
+        let strategies = self.strategies.iter().map(|name| match name {
+            StrategyName::Fused => Strategy::Fused,
+            StrategyName::Sequential => Strategy::Sequential,
+        });
+        let settings = Settings {
+            loads: self.loads,
+            batch_size: self.common.batch_size,
+            epochs: self.epochs,
+            strategies: strategies.collect(),
+        };
+        let report = augment_load(&subject, &settings, &mut models, &mut |line| eprintln!("{line}"))?;
+        if let Some(folder) = &self.out {
+            report.write(folder)?;
+        }
+        print!("{}", report.text());
+        Ok(())
+    }
+}
+
+/// Train a network, and say loss and accuracy of each epoch
+#[derive(Args)]
+struct Train {
+    #[command(flatten)]
+    common: Common,
+    /// The network.
+    #[arg(long, value_enum, default_value = "resnet18")]
+    model: Network,
+    /// Epochs.
+    #[arg(long, value_name = "E", default_value_t = 10)]
+    epochs: u64,
+    /// Sides of the pictures, in pixels.
+    #[arg(long, value_name = "PX", default_value_t = 224)]
+    size: u32,
+    /// Where the pipeline decodes and augments: auto, cpu, cuda:I.
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    pipeline_device: Device,
+}
+
+impl Train {
+    fn run(self) -> Result<()> {
+        let subject = self.common.subject()?;
+        let mut step = self.common.step(self.model, &subject)?;
+        let builder = Pipeline::builder(subject.source.clone()).shuffle(subject.seed).on_error(OnError::Skip);
+        let builder = subject.threads.into_iter().fold(builder, warpfeed::Builder::threads);
+        let builder = subject.limit.into_iter().fold(builder, warpfeed::Builder::limit);
+        let builder = builder.device(self.pipeline_device).batch_size(self.common.batch_size);
+        let builder = builder.random_resized_crop(self.size).augment(random_horizontal_flip(0.5));
+        let pipeline = builder.normalize(IMAGENET_MEAN, IMAGENET_STD).output(DType::F32, Layout::Nchw).build()?;
+        println!("{}", step.name());
+        println!("Pipeline on {}, {} pictures an epoch", pipeline.device_name(), pipeline.len());
+        println!("epoch      loss  accuracy  pictures/s");
+        let mut say = |event: &_| {
+            if let warpfeed::experiment::events::Event::Epoch { epoch, seconds, pictures, loss, accuracy, .. } = event {
+                let number = |value: &Option<f64>| value.map_or_else(String::new, |value| format!("{value:.4}"));
+                let (loss, accuracy, speed) = (number(loss), number(accuracy), *pictures as f64 / seconds);
+                println!("{epoch:>5}  {loss:>8}  {accuracy:>8}  {speed:>10.1}");
+            }
+            Ok(())
+        };
+        let mut run = Run::start(&mut step, &mut say);
+        for epoch in 0..self.epochs {
+            run.epoch(&pipeline, epoch, None)?;
+        }
+        let times = run.finish();
+        if times.bad > 0 {
+            eprintln!("Pictures that could not be used were skipped {} times.", times.bad);
+        }
+        Ok(())
+    }
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::AugmentLoad(augment_load) => augment_load.run(),
+        Command::Train(train) => train.run(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("warpfeed-tch: {error}");
+            ExitCode::from(match error {
+                Error::Device { .. } => 3,
+                Error::Parameter { .. } => 2,
+                _ => 1,
+            })
+        }
+    }
+}
