@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 use warpfeed::pack::{PackOptions, pack};
 use warpfeed::{
-    Builder, EncodedPictures, OnError, OpenOptions, Pipeline, RecordFormat, RecordOptions, Source, SourceFormat,
-    StreamCache, open, random_horizontal_flip, random_resized_crop,
+    Builder, EncodedPictures, OnError, OpenOptions, PictureCache, Pipeline, RecordFormat, RecordOptions, Source,
+    SourceFormat, StreamCache, open, random_horizontal_flip, random_resized_crop,
 };
 
 /// A cheap pipeline with random draws, in the source's own order.
@@ -328,6 +328,12 @@ fn samples_are_fetched_ahead_side_by_side() {
     let most = server.shared.most_open.load(SeqCst);
     assert!(most >= 8, "{most} requests at once");
     assert_eq!(server.shared.requests.load(SeqCst) - requests, 200, "none is fetched twice");
+    // What is kept decoded is not fetched at all.
+    let kept = in_order(all(&server, any_order())).cache(PictureCache::memory(100 << 20)).build().unwrap();
+    let first = delivered(&kept, 0);
+    let requests = server.shared.requests.load(SeqCst);
+    assert_eq!(delivered(&kept, 0), first);
+    assert_eq!(server.shared.requests.load(SeqCst), requests);
 }
 
 #[test]

@@ -349,7 +349,9 @@ impl Shared {
     fn announce(&self, position: u64) {
         let first = if position == 0 { 1 } else { position + ANNOUNCED };
         for later in first..(position + ANNOUNCED + 1).min(self.positions) {
-            if let Some(index) = self.order.get(self.first + later) {
+            if let Some(index) = self.order.get(self.first + later)
+                && !self.inner.cache.as_ref().is_some_and(|cache| cache.is_known(index))
+            {
                 self.source.soon(index);
             }
         }
