@@ -241,6 +241,12 @@ impl Cache {
         }
     }
 
+    /// Whether it is known that a sample's picture was kept, so that it is hardly read.
+    pub(super) fn is_known(&self, index: u64) -> bool {
+        let known = self.known.as_ref();
+        known.is_some_and(|known| known.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&index))
+    }
+
     /// The picture of a sample of which is known that it was kept: the source need not be asked. `buffer` may be taken.
     pub(super) fn known(&self, shared: &Shared, index: u64, buffer: &mut Vec<u8>) -> Option<Kept> {
         let start = Instant::now();
