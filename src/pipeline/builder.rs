@@ -101,7 +101,8 @@ pub struct MemoryBound {
     /// of a progressive one. Photographs of ordinary size take a small part of it, and what a larger one took is given
     /// back after it.
     pub pictures_bytes: u64,
-    /// Most encoded bytes, over all threads: one file of the largest accepted size each; and what a stream holds.
+    /// Most encoded bytes, over all threads: one file of the largest accepted size each; and what a stream holds, or
+    /// a source that fetches ahead.
     pub encoded_bytes: u64,
     /// Bytes of the order of an epoch while it is shuffled.
     pub order_bytes: u64,
@@ -490,7 +491,8 @@ impl Builder {
             batches_bytes: batch_bytes * (prefetch as u64 + 1),
             batch_bytes,
             pictures_bytes: ((2 * PIXEL_BYTES + COEFFICIENT_BYTES + kept_bytes) * working).saturating_mul(self.max_px),
-            encoded_bytes: MAX_ENCODED_BYTES * working + stream.as_ref().map_or(0, |(stream, _)| stream.memory_bytes()),
+            encoded_bytes: MAX_ENCODED_BYTES * working
+                + stream.as_ref().map_or(self.source.ahead_bytes(), |(stream, _)| stream.memory_bytes()),
             order_bytes: if shuffled { len.saturating_mul(order_record) } else { 0 },
             cache_bytes: self.cache.as_ref().map_or(0, PictureCache::memory_bytes),
             device_bytes: gpu.as_ref().map_or(0, Gpu::memory_bytes),

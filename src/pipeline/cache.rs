@@ -143,7 +143,7 @@ pub(super) struct Kept {
     pub(super) stored: Stored,
 }
 
-pub(crate) enum KeptBytes {
+pub(super) enum KeptBytes {
     Shared(Arc<[u8]>),
     Own(Vec<u8>),
 }
@@ -161,7 +161,7 @@ impl std::ops::Deref for KeptBytes {
 
 impl KeptBytes {
     /// A buffer for the next picture, if this one's is of no more use.
-    pub(crate) fn into_buffer(self) -> Option<Vec<u8>> {
+    pub(super) fn into_buffer(self) -> Option<Vec<u8>> {
         match self {
             Self::Shared(_) => None,
             Self::Own(bytes) => Some(bytes),
@@ -239,6 +239,12 @@ impl Cache {
             full: self.full.load(Relaxed),
             failed: self.failed.get().cloned(),
         }
+    }
+
+    /// Whether it is known that a sample's picture was kept, so that it is hardly read.
+    pub(super) fn is_known(&self, index: u64) -> bool {
+        let known = self.known.as_ref();
+        known.is_some_and(|known| known.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&index))
     }
 
     /// The picture of a sample of which is known that it was kept: the source need not be asked. `buffer` may be taken.

@@ -26,6 +26,9 @@ use std::time::Instant;
 /// Most bad samples that are kept with their errors; all are counted.
 const KEPT_BAD_SAMPLES: usize = 1_000;
 
+/// Positions from one that is worked on to one whose sample is announced to its source.
+const ANNOUNCED: u64 = 64;
+
 /// A sample that could not be used.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
@@ -342,6 +345,18 @@ impl Shared {
         worker.end(&self.inner);
     }
 
+    /// Says which samples will be read soon.
+    fn announce(&self, position: u64) {
+        let first = if position == 0 { 1 } else { position + ANNOUNCED };
+        for later in first..(position + ANNOUNCED + 1).min(self.positions) {
+            if let Some(index) = self.order.get(self.first + later)
+                && !self.inner.cache.as_ref().is_some_and(|cache| cache.is_known(index))
+            {
+                self.source.soon(index);
+            }
+        }
+    }
+
     /// Does the work on one position.
     fn run(&self, task: Task, worker: &mut Worker) {
         let Task { position, index, place, samples } = task;
@@ -350,6 +365,7 @@ impl Shared {
             // this position is marked as finished below.
             #[allow(unsafe_code)]
             let target = unsafe { place.target(self.inner.gpu.as_deref(), samples) };
+            self.announce(position);
             match target {
                 Ok(mut target) => worker.position(self, index, &mut target),
                 Err(error) => Slot::Failed(self.sample_error(index, error)),

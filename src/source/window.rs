@@ -40,6 +40,9 @@ pub(super) trait ReadAt: Send + Sync {
         self.read_at(buffer, offset)
     }
 
+    /// Says that a sample will be read.
+    fn soon(&self, _offset: u64, _len_bytes: u64) {}
+
     /// So many bytes take as long to read as one more request takes beside its bytes.
     fn delay_bytes(&self) -> u64 {
         0

@@ -19,6 +19,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+/// Bytes of samples of far shards that are fetched before they are read.
+pub(super) const AHEAD_BYTES: u64 = 64 << 20;
+
 /// Different texts (names of labels, kinds of damage) that are kept of one shard.
 const MAX_TEXTS: usize = 100_000;
 
@@ -380,6 +383,11 @@ impl RecordShards {
         &self.shards[self.shards.partition_point(|shard| shard.first <= index) - 1]
     }
 
+    /// How many bytes are read of a record: in TFRecord their checksum as well.
+    fn read_bytes(&self, record: Record) -> usize {
+        record.len_bytes() as usize + if self.format == RecordFormat::TfRecord { 4 } else { 0 }
+    }
+
     /// The error of a record that is a fault.
     fn damaged(&self, index: u64) -> Error {
         let record = self.records[index as usize];
@@ -415,7 +423,7 @@ impl Source for RecordShards {
         }
         let shard = self.shard(index);
         let file = shard.open(&self.kept_open)?;
-        let len_bytes = record.len_bytes() as usize;
+        let len_bytes = self.read_bytes(record);
         let wrong = |message: String| damaged(self.format, &shard.name, record.offset, &message);
         match self.format {
             RecordFormat::RecordIo if record.is_split() => {
@@ -428,11 +436,24 @@ impl Source for RecordShards {
                 Ok(buffer)
             }
             RecordFormat::TfRecord => {
-                file.read_sample(sized(buffer, len_bytes + 4), record.offset)?;
+                file.read_sample(sized(buffer, len_bytes), record.offset)?;
                 let picture = tfrecord::checked_picture(buffer, self.options.picture.as_deref()).map_err(wrong)?;
                 Ok(&buffer[picture])
             }
         }
+    }
+
+    fn soon(&self, index: u64) {
+        if let Some(&record) = self.records.get(index as usize)
+            && record.label_kind() != FAULT
+            && !record.is_split()
+        {
+            self.shard(index).soon(record.offset, self.read_bytes(record) as u64);
+        }
+    }
+
+    fn ahead_bytes(&self) -> u64 {
+        if self.shards.iter().any(Shard::is_far) { AHEAD_BYTES } else { 0 }
     }
 
     fn label(&self, index: u64) -> u32 {

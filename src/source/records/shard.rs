@@ -27,6 +27,7 @@ pub(in crate::source) struct Shard {
 
 enum Content {
     File(OnceLock<File>),
+    #[cfg_attr(not(feature = "cloud"), allow(dead_code, reason = "without it nothing is far away"))]
     Far(Box<dyn ReadAt>),
 }
 
@@ -67,6 +68,13 @@ impl Shard {
                 kept_open.fetch_sub(1, Ordering::Relaxed);
                 Ok(handle)
             }
+        }
+    }
+
+    /// Says that a sample will be read, to what lies far away.
+    pub(super) fn soon(&self, offset: u64, len_bytes: u64) {
+        if let Content::Far(bytes) = &self.content {
+            bytes.soon(offset, len_bytes);
         }
     }
 

@@ -6,7 +6,7 @@
 use super::cache::{Cache, StreamCache};
 use super::shards::{Shard, Shards};
 use crate::error::{Error, Result};
-use crate::source::records;
+use crate::source::records::{self, AHEAD_BYTES};
 use crate::source::window::ReadAt;
 use object_store::path::Path as ObjectPath;
 use object_store::{GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt, parse_url_opts};
@@ -15,8 +15,8 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt::Display;
 use std::io::{self, Read};
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
@@ -31,6 +31,9 @@ const DELAY_BYTES: u64 = 32 << 10;
 /// Shards whose headers are read side by side where an index is made.
 pub(in crate::source) const SCANS: usize = 64;
 
+/// So many samples that were announced are fetched before they are read.
+const AHEAD_SAMPLES: usize = 256;
+
 /// Ranges of a shard that are fetched side by side.
 const AHEAD: usize = 4;
 
@@ -44,6 +47,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(in crate::source) struct Remote {
     shards: Vec<Object>,
     runtime: Arc<Runtime>,
+    ahead: Arc<Mutex<Ahead>>,
     cache: Option<Arc<Cache>>,
 }
 
@@ -68,7 +72,7 @@ impl Remote {
         })?;
         let mut stores = HashMap::new();
         let shards = urls.into_iter().map(|url| object(url, &mut stores)).collect::<Result<_>>()?;
-        Ok(Self { shards, runtime: Arc::new(runtime), cache })
+        Ok(Self { shards, runtime: Arc::new(runtime), ahead: Arc::default(), cache })
     }
 
     /// The shards whose names begin with `url`, sorted, as far as `fits` takes their names.
@@ -103,7 +107,8 @@ impl Remote {
     pub fn shard(&self, shard: usize) -> Result<records::Shard> {
         let fetch = self.fetch(shard, &AtomicBool::new(false))?;
         let (name, len_bytes, version) = (fetch.object.url.clone(), fetch.meta.size, fetch.version_number());
-        let bytes = FarBytes { fetch, runtime: Arc::clone(&self.runtime) };
+        let (fetch, runtime, ahead) = (Arc::new(fetch), Arc::clone(&self.runtime), Arc::clone(&self.ahead));
+        let bytes = FarBytes { number: shard, fetch, runtime, ahead };
         Ok(records::Shard::far(&name, len_bytes, version, Box::new(bytes)))
     }
 }
@@ -125,8 +130,10 @@ fn object(url: String, stores: &mut HashMap<String, Arc<dyn ObjectStore>>) -> Re
         Some((name, value.to_str()?.to_owned())).filter(|_| ours)
     });
     let mut options: Vec<(String, String)> = variables.collect();
-    let endpoint = options.iter().any(|(name, value)| name.starts_with("aws_endpoint") && value.starts_with("http://"));
-    if parsed.scheme() == "http" || endpoint {
+    // Of a server that plays the store.
+    let endpoint = |name: &str| name.contains("endpoint") || name == "google_base_url";
+    let plain = options.iter().any(|(name, value)| endpoint(name) && value.starts_with("http://"));
+    if parsed.scheme() == "http" || plain {
         options.push(("allow_http".to_owned(), "true".to_owned()));
     }
     let (store, path) = parse_url_opts(&parsed, options).map_err(|error| wrong(error.to_string()))?;
@@ -221,10 +228,48 @@ impl Shard for FarShard {
     }
 }
 
+/// Samples that are fetched before they are read, by shard and offset, the oldest first.
+#[derive(Default)]
+struct Ahead {
+    coming: VecDeque<Coming>,
+    len_bytes: u64,
+}
+
+struct Coming {
+    sample: (usize, u64),
+    len_bytes: u64,
+    bytes: JoinHandle<io::Result<Vec<u8>>>,
+}
+
+impl Ahead {
+    /// Makes room, by giving up samples that nobody has read.
+    fn make_room(&mut self, len_bytes: u64) {
+        while (self.len_bytes + len_bytes > AHEAD_BYTES || self.coming.len() == AHEAD_SAMPLES)
+            && let Some(oldest) = self.coming.pop_front()
+        {
+            oldest.bytes.abort();
+            self.len_bytes -= oldest.len_bytes;
+        }
+    }
+
+    fn position(&self, sample: (usize, u64)) -> Option<usize> {
+        self.coming.iter().position(|coming| coming.sample == sample)
+    }
+
+    fn take(&mut self, sample: (usize, u64)) -> Option<JoinHandle<io::Result<Vec<u8>>>> {
+        let coming = self.position(sample).and_then(|at| self.coming.remove(at))?;
+        self.len_bytes -= coming.len_bytes;
+        Some(coming.bytes)
+    }
+}
+
 /// The bytes of a shard at any position.
 struct FarBytes {
-    fetch: Fetch,
+    /// Which of the shards it is.
+    number: usize,
+    fetch: Arc<Fetch>,
     runtime: Arc<Runtime>,
+    ahead: Arc<Mutex<Ahead>>,
 }
 
 impl FarBytes {
@@ -232,6 +277,10 @@ impl FarBytes {
         let bytes = bytes.map_err(|error| broken(&self.fetch.object.url, offset, &error))?;
         buffer.copy_from_slice(&bytes);
         Ok(())
+    }
+
+    fn ahead(&self) -> MutexGuard<'_, Ahead> {
+        self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -242,8 +291,24 @@ impl ReadAt for FarBytes {
     }
 
     fn read_sample(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
-        let bytes = self.runtime.block_on(self.fetch.range(offset, offset + buffer.len() as u64));
+        let coming = self.ahead().take((self.number, offset));
+        let bytes = match coming {
+            Some(coming) => self.runtime.block_on(coming).map_err(io::Error::other).and_then(|bytes| bytes),
+            None => self.runtime.block_on(self.fetch.range(offset, offset + buffer.len() as u64)),
+        };
         self.take(bytes, buffer, offset)
+    }
+
+    fn soon(&self, offset: u64, len_bytes: u64) {
+        let (mut ahead, sample) = (self.ahead(), (self.number, offset));
+        if len_bytes > AHEAD_BYTES || ahead.position(sample).is_some() {
+            return;
+        }
+        ahead.make_room(len_bytes);
+        let fetch = Arc::clone(&self.fetch);
+        let bytes = self.runtime.spawn(async move { fetch.range(offset, offset + len_bytes).await });
+        ahead.len_bytes += len_bytes;
+        ahead.coming.push_back(Coming { sample, len_bytes, bytes });
     }
 
     fn delay_bytes(&self) -> u64 {
