@@ -70,7 +70,7 @@ impl Default for ApplyOptions {
 pub fn apply(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Result<Tensor> {
     let header = probe(bytes)?;
     check_pixels(header.size, options.max_pixels)?;
-    let mut recipe = oriented(&header, options.orientation);
+    let mut recipe = oriented(header.orientation, options.orientation);
     recipe.extend_from_slice(ops);
     let (pixel_ops, epilogue) = split_epilogue(&recipe)?;
     let mut size = header.size;

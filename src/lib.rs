@@ -105,7 +105,8 @@ pub use error::{Error, Result};
 pub use npy::write_npy;
 pub use picture::{Picture, Pixel, Rect, Size};
 pub use pipeline::{
-    BadSample, Batch, Builder, Epoch, EpochState, LastBatch, MemoryBound, OnError, Orientation, Pipeline, Stats,
+    BadSample, Batch, Builder, CacheUsage, Epoch, EpochState, LastBatch, MemoryBound, OnError, Orientation,
+    PictureCache, Pipeline, Stats,
 };
 pub use rank::Rank;
 pub use recipe::Strategy;

@@ -229,6 +229,86 @@ fn bad_pictures_follow_the_policy() {
     assert_eq!((&accepted["pictures"], &accepted["bad_count"]), (&json!(23), &json!(0)));
 }
 
+/// Shards damaged at random: whatever is left of them comes, the rest is counted and named with shard and place.
+#[test]
+fn damaged_shards_are_told_from_whole_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut skipped, mut refused) = (0, 0);
+    for (format, ending) in [("webdataset", "tar"), ("recordio", "rec"), ("tfrecord", "tfrecord")] {
+        let packed = folder.path().join(format);
+        stdout(&["pack", pictures(), "-o", path(&packed), "--format", format]);
+        let shards = fs::read_dir(&packed).unwrap().map(|entry| entry.unwrap().path());
+        let [shard] =
+            &shards.filter(|path| path.extension().is_some_and(|found| found == ending)).collect::<Vec<_>>()[..]
+        else {
+            panic!("one shard")
+        };
+        let whole = fs::read(shard).unwrap();
+        let damaged = folder.path().join(format!("damaged.{ending}"));
+        for seed in 1..=12_u64 {
+            let mut random = common::Random(seed);
+            let mut bytes = whole.clone();
+            let at = random.next() as usize % bytes.len();
+            match seed % 3 {
+                0 => bytes.truncate(at),
+                1 => bytes[at] ^= 1 << (random.next() % 8),
+                // A block of nothing, longer than any header.
+                _ => bytes[at..].iter_mut().take(3000).for_each(|byte| *byte = 0xff),
+            }
+            fs::write(&damaged, bytes).unwrap();
+            let damaged = path(&damaged);
+            let args = ["run", damaged, "--json", "--no-shuffle", "--on-error", "skip"];
+            let output = output(&args);
+            let message = text(&output.stderr);
+            if output.status.success() {
+                let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+                let (pictures, bad) = (report["pictures"].as_u64().unwrap(), report["bad_count"].as_u64().unwrap());
+                assert!(
+                    pictures + bad <= 24 && (seed % 3 == 0 || pictures + bad > 0),
+                    "{format}, seed {seed}: {report}"
+                );
+                for entry in report["bad"].as_array().unwrap() {
+                    let named = entry["path"].as_str().unwrap().contains(damaged);
+                    assert!(named && !entry["error"].as_str().unwrap().is_empty(), "{format}, seed {seed}: {entry}");
+                }
+                if bad > 0 {
+                    let message = failure(&[&args[..4], &["--on-error", "fail"]].concat(), 1);
+                    assert!(message.contains(damaged), "{format}, seed {seed}: {message}");
+                }
+                skipped += bad;
+            } else {
+                assert_eq!(output.status.code(), Some(1), "{format}, seed {seed}: {message}");
+                assert!(message.contains(damaged) && !message.contains("panicked"), "{format}, seed {seed}: {message}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(skipped > 10, "{skipped} bad, {refused} refused");
+}
+
+#[test]
+fn pictures_are_kept_decoded() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = path(folder.path());
+    let args = ["--epochs", "2", "--resize-first", "64"];
+    let want = digest(&args);
+    assert_ne!(want, digest(&args[..2]));
+    let in_memory = run(&[&args[..], &["--keep-decoded", "100"]].concat());
+    assert_eq!((&in_memory["digest"], &in_memory["cached"]), (&json!(want), &json!(23)));
+    let on_disk = [&args[..], &["--keep-decoded", "100", "--keep-decoded-in", cache]].concat();
+    for cached in [23, 46] {
+        let report = run(&on_disk);
+        assert_eq!((&report["digest"], &report["cached"]), (&json!(want), &json!(cached)));
+        assert_eq!((&report["cache"]["pictures"], &report["cache"]["full"]), (&json!(23), &json!(false)));
+    }
+    let words = stdout(&["run", pictures(), "--keep-decoded", "0"]);
+    assert!(
+        words.contains("kept decoded  0 of 23 pictures came from the cache") && words.contains("no room"),
+        "{words}"
+    );
+    assert!(failure(&["run", pictures(), "--keep-decoded-in", cache], 2).contains("--keep-decoded"));
+}
+
 // ---- apply ----
 
 /// An array from an .npy file: its type, its shape, its values.

@@ -5,6 +5,7 @@ mod common;
 
 use common::recipes::recipe;
 use common::{Delivered, Random, WithBad, jpeg, small, source};
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::time::{Duration, Instant};
 use warpfeed::experiment::configurations::{self, configurations};
@@ -13,8 +14,8 @@ use warpfeed::experiment::subject::{Model, Subject};
 use warpfeed::experiment::train::Run;
 use warpfeed::{
     ApplyOptions, Batch, Builder, CustomOp, DType, DecodePath, Device, EncodedPictures, Error, IMAGENET_MEAN,
-    IMAGENET_STD, JpegColor, JpegOptions, LastBatch, Layout, OnError, Op, Orientation, Pipeline, Preset, Sampling,
-    Size, Strategy, apply, encode_jpeg, random_resized_crop,
+    IMAGENET_STD, JpegColor, JpegOptions, LastBatch, Layout, OnError, Op, Orientation, PictureCache, Pipeline, Preset,
+    Sampling, Size, Strategy, apply, encode_jpeg, random_resized_crop,
 };
 
 const GPU: Device = Device::Cuda(0);
@@ -47,13 +48,17 @@ fn types_layouts_and_strategies_equal_the_cpu() {
     for strategy in [Strategy::Fused, Strategy::Sequential, Strategy::Composed] {
         for dtype in [DType::F32, DType::F16, DType::Bf16, DType::U8] {
             for layout in [Layout::Nchw, Layout::Nhwc] {
-                let builder = || {
-                    let builder = small(pictures.clone()).strategy(strategy).output(dtype, layout);
-                    if dtype == DType::U8 { builder } else { builder.normalize(IMAGENET_MEAN, IMAGENET_STD) }
-                };
-                let [want, got] = both(builder);
-                assert_eq!(want.len(), 17);
-                assert!(want == got, "{strategy:?} {dtype} {layout:?}");
+                // A width that is a multiple of every store, and one that is not.
+                for (width, height) in [(64, 32), (37, 29)] {
+                    let builder = || {
+                        let builder = small(pictures.clone()).augment(random_resized_crop(width, height));
+                        let builder = builder.strategy(strategy).output(dtype, layout);
+                        if dtype == DType::U8 { builder } else { builder.normalize(IMAGENET_MEAN, IMAGENET_STD) }
+                    };
+                    let [want, got] = both(builder);
+                    assert_eq!(want.len(), 17);
+                    assert!(want == got, "{strategy:?} {dtype} {layout:?} {width} x {height}");
+                }
             }
         }
     }
@@ -91,6 +96,45 @@ fn random_recipes_equal_the_cpu() {
             assert!(got.as_bytes().unwrap() == want.as_bytes().unwrap(), "{}", replay());
         }
     }
+}
+
+/// What ordinary pictures and parameters do not reach.
+#[test]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+fn rare_paths_equal_the_cpu() {
+    let (odd, long) = (Size::new(250, 131), Size::new(33_000, 3));
+    let cases = [
+        // Coordinates of 32,768 and more.
+        (long, json!([{"op": "rotate", "degrees": 0.5, "fill": [9, 8, 7]}])),
+        (long, json!([{"op": "rotate", "degrees": 0.5, "fill": "edge"}])),
+        (odd, json!([{"op": "rotate", "degrees": -33.3, "fill": "edge"}])),
+        // More weights than fit in shared memory.
+        (Size::new(900, 40), json!([{"op": "resize", "width": 3, "height": 2, "interpolation": "lanczos"}])),
+        (Size::new(30, 700), json!([{"op": "resize", "width": 3, "height": 2, "interpolation": "bilinear"}])),
+        // Reaches beyond the picture on all sides.
+        (odd, json!([{"op": "gaussian_blur", "kernel": 101, "sigma": 30.0}])),
+        (Size::new(7, 5), json!([{"op": "gaussian_blur", "kernel": 23, "sigma": 1.7}])),
+        (Size::new(17, 33), json!([{"op": "dilate", "kernel": 45}, {"op": "erode", "kernel": 8}])),
+        (odd, json!([{"op": "crop", "x": -60, "y": -70, "width": 20, "height": 30, "fill": "edge"}])),
+        (odd, json!([{"op": "crop", "x": 300, "y": 0, "width": 5, "height": 5, "fill": [1, 200, 77]}])),
+        (Size::new(1, 1), json!([{"op": "resize", "width": 300, "height": 131, "interpolation": "bicubic"}])),
+        (odd, json!([{"op": "saturation", "factor": 20.0}, {"op": "contrast", "factor": 0.0}])),
+    ];
+    let compare = |bytes: &[u8], ops: Value| {
+        let ops: Vec<Op> = serde_json::from_value(ops).unwrap();
+        for strategy in [Strategy::Sequential, Strategy::Fused] {
+            let options = ApplyOptions { strategy, ..ApplyOptions::default() };
+            let [want, got] = [Device::Cpu, GPU].map(|device| apply(bytes, &ops, &ApplyOptions { device, ..options }));
+            assert!(want.unwrap().as_bytes().unwrap() == got.unwrap().as_bytes().unwrap(), "{strategy:?} {ops:?}");
+        }
+    };
+    for (seed, (size, ops)) in (1..).zip(cases) {
+        compare(&jpeg(size.width, size.height, seed), ops);
+    }
+    // Every fifth value of each channel.
+    let colors = (0..52_u32.pow(3)).flat_map(|i| [i / (52 * 52), i / 52 % 52, i % 52].map(|v| (v * 5) as u8));
+    let colors: Vec<u8> = b"P6 2704 52 255\n".iter().copied().chain(colors).collect();
+    compare(&colors, json!([{"op": "hue", "factor": 0.22}]));
 }
 
 /// Baseline in all samplings, progressive, grey, CMYK; and PNG.
@@ -140,6 +184,33 @@ fn every_kind_of_picture_gets_through_on_every_path() {
             let most = if pipeline.device_name().contains("simulated") { 0 } else { 24 };
             assert!(worst.is_some_and(|worst| worst <= most), "{path:?}, sample {}: {worst:?}", got.index);
         }
+    }
+}
+
+#[test]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+fn kept_pictures_are_those_of_the_cpu() {
+    let folder = tempfile::tempdir().unwrap();
+    // The second holds some only.
+    let caches = [(1 << 30, 11), (20_000, 1), (1 << 30, 11)];
+    for (i, (size_bytes, least)) in caches.into_iter().enumerate() {
+        let cache = match i {
+            2 => PictureCache::disk(folder.path(), size_bytes),
+            _ => PictureCache::memory(size_bytes),
+        };
+        let builder = |device| small(kinds()).device(device).decode(DecodePath::Cpu);
+        let cpu = builder(Device::Cpu).build().unwrap();
+        let gpu = builder(GPU).cache(cache).build().unwrap();
+        for number in 0..3 {
+            let mut epoch = gpu.epoch(number);
+            let got: Vec<_> = epoch.by_ref().flat_map(|batch| samples(&batch.unwrap())).collect();
+            assert!(got == delivered(&cpu, number), "cache {i}, epoch {number}");
+            let stats = epoch.stats();
+            assert_eq!(stats.cached + stats.decoded_cpu, 11);
+            assert_eq!(stats.cached, if number == 0 { 0 } else { gpu.cache_usage().unwrap().pictures });
+        }
+        let usage = gpu.cache_usage().unwrap();
+        assert!(usage.pictures >= least && usage.full == (i == 1), "{usage:?}");
     }
 }
 

@@ -5,7 +5,9 @@ mod common;
 use common::Random;
 use std::fs;
 use std::path::{Path, PathBuf};
-use warpfeed::{Error, RecordFormat, RecordOptions, RecordShards, Result, Source, open};
+use warpfeed::{
+    Error, OnError, OpenOptions, Pipeline, RecordFormat, RecordOptions, RecordShards, Result, Source, open,
+};
 
 const MAGIC: u32 = 0xced7_230a;
 
@@ -117,6 +119,10 @@ fn shard(folder: &Path, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
     path
 }
 
+fn no_index() -> RecordOptions {
+    RecordOptions { keep_index: false, ..RecordOptions::default() }
+}
+
 /// Each sample's bytes and label, or why it cannot be read.
 fn contents(source: &dyn Source) -> Vec<Result<(Vec<u8>, u32), String>> {
     let mut buffer = Vec::new();
@@ -136,7 +142,7 @@ fn sample(bytes: &[u8], label: u32) -> Result<(Vec<u8>, u32), String> {
 
 /// Opens one shard, without an index to be kept.
 fn one(format: RecordFormat, path: &Path) -> Result<RecordShards> {
-    RecordShards::open(format, &[path.to_owned()], &RecordOptions { keep_index: false, ..RecordOptions::default() })
+    RecordShards::open(format, &[path.to_owned()], &no_index())
 }
 
 #[test]
@@ -175,8 +181,7 @@ fn tar_parts_become_samples() {
     // The second picture, the link, and what has no picture or no ending.
     assert_eq!(source.passed_over(), 4);
     assert!(source.name(1).ends_with("a.tar/a/2.PNG"), "{}", source.name(1));
-    let options =
-        RecordOptions { picture: Some("left.jpg".into()), label: Some("json.label".into()), keep_index: false };
+    let options = RecordOptions { picture: Some("left.jpg".into()), label: Some("json.label".into()), ..no_index() };
     let source = RecordShards::open(RecordFormat::WebDataset, &[path], &options).unwrap();
     assert_eq!(contents(&source), [sample(b"not by this ending", 4)]);
 }
@@ -197,6 +202,42 @@ fn labels_may_be_names_and_missing_ones_are_no_zeros() {
     let number = shard(folder.path(), "d.tar", tar(&[("1.jpg", b"1"), ("1.cls", b"0")]));
     let mixed = RecordShards::open(RecordFormat::WebDataset, &[names, more, number], &RecordOptions::default());
     assert!(mixed.unwrap_err().to_string().contains("1 numbers and 3 names"));
+}
+
+#[test]
+fn classes_that_are_given_number_names_in_any_order_and_in_streams() {
+    let folder = tempfile::tempdir().unwrap();
+    let jpeg = common::jpeg(20, 20, 1);
+    let members: [(&str, &[u8]); 6] =
+        [("1.jpg", &jpeg), ("1.cls", b"dog"), ("2.jpg", &jpeg), ("2.cls", b"cat"), ("3.jpg", &jpeg), ("3.cls", b"ant")];
+    let path = shard(folder.path(), "a.tar", tar(&members));
+    let numbers =
+        shard(folder.path(), "n.tar", tar(&[("1.jpg", &jpeg), ("1.cls", b"1"), ("2.jpg", &jpeg), ("2.cls", b"2")]));
+    let labels = |path: &Path, classes: &[&str], window| {
+        let classes = classes.iter().map(|&class| class.to_owned()).collect();
+        let records = RecordOptions { classes, ..no_index() };
+        let source = OpenOptions { records, window, ..OpenOptions::default() }.open(path)?;
+        let pipeline = Pipeline::builder(source).resize(8, 8).on_error(OnError::Skip).build()?;
+        let mut epoch = pipeline.epoch(0);
+        let mut labels = Vec::new();
+        for batch in epoch.by_ref() {
+            labels.extend(batch?.labels().to_vec());
+        }
+        let bad: Vec<String> = epoch.bad().into_iter().map(|bad| bad.error).collect();
+        Ok::<_, warpfeed::Error>((labels, bad, pipeline.classes().to_vec()))
+    };
+    for window in [None, Some(1)] {
+        let (found, bad, classes) = labels(&path, &["dog", "cat"], window).unwrap();
+        assert_eq!((found, classes), (vec![0, 1], vec!["dog".to_owned(), "cat".to_owned()]));
+        assert!(bad.len() == 1 && bad[0].contains(r#"its label "ant" is not among the classes"#), "{bad:?}");
+        let (found, bad, _) = labels(&numbers, &["dog", "cat"], window).unwrap();
+        assert_eq!(found, [1]);
+        assert!(bad.len() == 1 && bad[0].contains("label 2 has no name among the 2 classes"), "{bad:?}");
+        assert!(labels(&path, &["dog", "dog"], window).unwrap_err().to_string().contains("dog twice"));
+    }
+    assert_eq!(labels(&path, &[], None).unwrap().0, [2, 1, 0]);
+    assert!(labels(&path, &[], Some(1)).unwrap_err().to_string().contains("give the names of the classes"));
+    assert!(labels(folder.path().join("a.txt").as_path(), &["a"], None).is_err());
 }
 
 #[test]
@@ -252,7 +293,7 @@ fn tfrecord_finds_features_in_any_order() {
     assert_eq!(read[..3], [sample(b"first", 3), sample(&[7; 20_000], 300), sample(b"third", 4)]);
     assert!(read[3].as_ref().unwrap_err().contains("label is -1"), "{:?}", read[3]);
     assert_eq!((source.len(), source.passed_over()), (4, 2));
-    let options = RecordOptions { picture: Some("image".into()), label: Some("label".into()), keep_index: false };
+    let options = RecordOptions { picture: Some("image".into()), label: Some("label".into()), ..no_index() };
     let source = RecordShards::open(RecordFormat::TfRecord, &[path], &options).unwrap();
     assert_eq!(contents(&source), [sample(b"other names", 2)]);
     assert_eq!(masked_crc(b"123456789"), 0xe306_9283_u32.rotate_right(15).wrapping_add(0xa282_ead8));

@@ -1,4 +1,4 @@
-//! Shards read from front to back, from files, pipes and web servers: what random access gives, nothing lost, nothing twice.
+//! Shards read from front to back, from files and pipes: what random access gives, nothing lost, nothing twice.
 
 mod common;
 
@@ -7,8 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use warpfeed::pack::{PackOptions, pack};
 use warpfeed::{
-    Builder, EncodedPictures, EpochState, Error, LastBatch, OnError, OpenOptions, Pipeline, RecordFormat, Shard,
-    Source, StreamOptions, open, random_horizontal_flip, random_resized_crop,
+    Builder, EncodedPictures, EpochState, Error, LastBatch, OnError, OpenOptions, Pipeline, RecordFormat, RecordStream,
+    Shard, Source, StreamOptions, open, random_horizontal_flip, random_resized_crop,
 };
 
 /// Pictures that fill three shards of 1 MB.
@@ -23,6 +23,15 @@ fn packed(format: RecordFormat) -> (tempfile::TempDir, PathBuf) {
     let report = pack(&pictures(), &out, &options, &mut |_| {}).unwrap();
     assert!((3..6).contains(&report.shards.len()), "{} shards of {} bytes", report.shards.len(), report.bytes);
     (folder, out)
+}
+
+/// The shards in a folder.
+fn shards(folder: &Path) -> Vec<PathBuf> {
+    let mut shards: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    shards
+        .retain(|path| path.extension().is_some_and(|ending| ["tar", "rec", "tfrecord"].iter().any(|e| ending == *e)));
+    shards.sort();
+    shards
 }
 
 /// A cheap pipeline with random draws, in the source's own order.
@@ -108,39 +117,88 @@ fn shuffled_streams_are_repeatable_and_complete() {
     assert!(stats.moved > 50 && (8..50).contains(&stats.moved_most), "{stats:?}");
 }
 
-#[test]
-fn a_stream_is_resumed_at_the_very_sample() {
-    let (_folder, out) = packed(RecordFormat::RecordIo);
-    let pipeline = |piece: usize| in_order(streamed(&out, 8)).shuffle(5).threads(piece % 3).build().unwrap();
-    let whole = delivered(&pipeline(1), 2);
-    let (mut got, mut state): (Vec<Delivered>, Option<EpochState>) = (Vec::new(), None);
+/// Takes an epoch in pieces of one batch, each in a pipeline of its own.
+fn in_pieces(pipeline: impl Fn(usize) -> Pipeline, epoch: u64) -> (Vec<Delivered>, EpochState) {
+    let mut got = Vec::new();
+    let mut state: Option<EpochState> = None;
     for piece in 0.. {
         let pipeline = pipeline(piece);
-        let mut epoch = state.as_ref().map_or_else(|| pipeline.epoch(2), |state| pipeline.resume(state).unwrap());
-        let Some(batch) = epoch.next() else { break };
+        let mut rest = state.as_ref().map_or_else(|| pipeline.epoch(epoch), |state| pipeline.resume(state).unwrap());
+        let before = rest.state();
+        assert!(state.as_ref().is_none_or(|state| *state == before), "an epoch begins where the state says");
+        let Some(batch) = rest.next() else { break };
         got.extend(samples(&batch.unwrap()));
-        assert_eq!(epoch.state().position(), got.len() as u64);
-        state = Some(serde_json::from_str(&serde_json::to_string(&epoch.state()).unwrap()).unwrap());
+        state = Some(serde_json::from_str(&serde_json::to_string(&rest.state()).unwrap()).unwrap());
     }
-    assert_eq!(got, whole);
-    let refused = |source| in_order(source).shuffle(5).build().unwrap().resume(state.as_ref().unwrap()).unwrap_err();
-    assert!(refused(streamed(&out, 9)).to_string().contains("fingerprint"));
-    assert!(in_order(streamed(&out, 8)).build().unwrap().resume(state.as_ref().unwrap()).is_err(), "not shuffled");
+    (got, state.unwrap())
+}
+
+#[test]
+fn a_stream_is_resumed_at_the_very_sample() {
+    for format in [RecordFormat::WebDataset, RecordFormat::RecordIo, RecordFormat::TfRecord] {
+        let (_folder, out) = packed(format);
+        for (window, shard, damaged) in
+            [(8, "0/1", false), (1, "0/1", false), (8, "1/2", false), (100, "0/1", true), (8, "6/7", false)]
+        {
+            if damaged {
+                let mut paths = shards(&out);
+                let second = paths.remove(1);
+                let bytes = fs::read(&second).unwrap();
+                fs::write(second, &bytes[..bytes.len() / 2]).unwrap();
+            }
+            let pipeline = |piece: usize| {
+                let stream = RecordStream::open(format, shards(&out), StreamOptions { window, ..Default::default() });
+                let builder = in_order(stream.unwrap()).shard(shard.parse().unwrap()).on_error(OnError::Skip);
+                let builder = if window > 1 { builder.shuffle(5) } else { builder };
+                builder.threads(piece % 3).batch_size(1 + piece % 4).build().unwrap()
+            };
+            let whole = delivered(&pipeline(1), 2);
+            assert!(whole.len() > 5);
+            let (got, _) = in_pieces(pipeline, 2);
+            assert_eq!(got, whole, "{format:?}, window {window}, shard {shard}");
+        }
+    }
+}
+
+#[test]
+fn a_state_of_another_stream_is_refused() {
+    let (_folder, out) = packed(RecordFormat::RecordIo);
+    let pipeline = |window| in_order(streamed(&out, window)).shuffle(5).build().unwrap();
+    let (_, state) = {
+        let pipeline = pipeline(8);
+        let mut epoch = pipeline.epoch(2);
+        (epoch.next().unwrap().unwrap(), epoch.state())
+    };
+    let refused = |pipeline: Pipeline| pipeline.resume(&state).unwrap_err().to_string();
+    assert!(refused(pipeline(9)).contains("fingerprint"));
+    assert!(refused(in_order(streamed(&out, 8)).build().unwrap()).contains("not shuffled"));
+    let edited = |place: &str| {
+        let mut json = serde_json::to_value(&state).unwrap();
+        json["place"] = place.into();
+        serde_json::from_value::<EpochState>(json).unwrap()
+    };
+    assert!(pipeline(8).resume(&edited("!")).unwrap_err().is_parameter());
+    for place in ["", "AAAA", "CAiA"] {
+        assert!(pipeline(8).resume(&edited(place)).unwrap().next().unwrap().is_err(), "{place:?}");
+    }
+    // Shards that have changed are not gone on with.
+    for path in shards(&out) {
+        let bytes = fs::read(&path).unwrap();
+        fs::write(&path, [&bytes[..], &bytes[..]].concat()).unwrap();
+    }
+    let error = pipeline(8).resume(&state).unwrap().next().unwrap().unwrap_err().to_string();
+    assert!(error.contains(".rec broke off at byte 0: it is not what it was when the epoch began"), "{error}");
 }
 
 #[test]
 fn damage_is_a_bad_sample_with_shard_and_offset() {
     for format in [RecordFormat::WebDataset, RecordFormat::RecordIo, RecordFormat::TfRecord] {
         let (_folder, out) = packed(format);
-        let mut shards: Vec<PathBuf> = fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().path()).collect();
-        shards.retain(|path| {
-            path.extension().is_some_and(|ending| ["tar", "rec", "tfrecord"].iter().any(|e| ending == *e))
-        });
-        shards.sort();
+        let shards = shards(&out);
         let whole = epoch(in_order(open(&out).unwrap()), 0);
         let bytes = fs::read(&shards[1]).unwrap();
         let stream = || {
-            let stream = warpfeed::RecordStream::open(format, shards.clone(), StreamOptions::default()).unwrap();
+            let stream = RecordStream::open(format, shards.clone(), StreamOptions::default()).unwrap();
             in_order(stream).on_error(OnError::Skip)
         };
         for cut in [bytes.len() / 2, bytes.len() / 2 + 1, 700, 3] {
@@ -183,7 +241,7 @@ fn what_streams_cannot_do_is_refused() {
     assert!(OpenOptions::default().open("-").err().unwrap().to_string().contains("format"));
     assert!(in_order(streamed(&out, 8)).build().unwrap().recipe(0, 0).is_err());
     // A shard that is missing ends the epoch, whatever the policy.
-    let stream = warpfeed::RecordStream::open(RecordFormat::WebDataset, ["gone.tar".into()], StreamOptions::default());
+    let stream = RecordStream::open(RecordFormat::WebDataset, ["gone.tar".into()], StreamOptions::default());
     let pipeline = in_order(stream.unwrap()).on_error(OnError::Skip).build().unwrap();
     let error = pipeline.epoch(0).next().unwrap().unwrap_err();
     assert!(!error.is_bad_sample() && error.to_string().contains("gone.tar broke off at byte 0"), "{error}");
@@ -194,10 +252,7 @@ fn what_streams_cannot_do_is_refused() {
 fn a_pipe_is_a_stream() {
     let folder = tempfile::tempdir().unwrap();
     let (_packed, out) = packed(RecordFormat::TfRecord);
-    let mut shards: Vec<PathBuf> = fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().path()).collect();
-    shards.retain(|path| path.extension().is_some_and(|ending| ending == "tfrecord"));
-    shards.sort();
-    let bytes: Vec<u8> = shards.iter().flat_map(|path| fs::read(path).unwrap()).collect();
+    let bytes: Vec<u8> = shards(&out).iter().flat_map(|path| fs::read(path).unwrap()).collect();
     let pipe = folder.path().join("pipe.tfrecord");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let writer = std::thread::spawn({
@@ -210,14 +265,38 @@ fn a_pipe_is_a_stream() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn a_writer_that_stalls_does_not_hold_up_the_end() {
+    use std::io::Write;
+    use std::time::{Duration, Instant};
+    let (folder, out) = packed(RecordFormat::TfRecord);
+    let pipe = folder.path().join("pipe.tfrecord");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let pipeline = in_order(open(&pipe).unwrap()).batch_size(1).build().unwrap();
+    let dropped = |epoch: warpfeed::Epoch| {
+        // The threads are to wait.
+        std::thread::sleep(Duration::from_millis(100));
+        let start = Instant::now();
+        drop(epoch);
+        assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+    };
+    // Before it has come.
+    dropped(pipeline.epoch(0));
+    // When it has written some and does not go away.
+    let mut epoch = pipeline.epoch(0);
+    let mut writer = fs::File::options().write(true).open(&pipe).unwrap();
+    let bytes = fs::read(&shards(&out)[0]).unwrap();
+    writer.write_all(&bytes[..60_000]).unwrap();
+    assert_eq!(epoch.next().unwrap().unwrap().len(), 1);
+    dropped(epoch);
+}
+
+#[test]
 #[cfg(feature = "cli")]
 fn the_command_reads_standard_input() {
     use std::process::{Command, Stdio};
     let (_folder, out) = packed(RecordFormat::RecordIo);
-    let mut shards: Vec<PathBuf> = fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().path()).collect();
-    shards.retain(|path| path.extension().is_some_and(|ending| ending == "rec"));
-    shards.sort();
-    let bytes: Vec<u8> = shards.iter().flat_map(|path| fs::read(path).unwrap()).collect();
+    let bytes: Vec<u8> = shards(&out).iter().flat_map(|path| fs::read(path).unwrap()).collect();
     let all = out.with_file_name("all.rec");
     fs::write(&all, bytes).unwrap();
     let run = |args: &[&str], input: Stdio| {
@@ -238,242 +317,5 @@ fn the_command_reads_standard_input() {
     assert_eq!(digest(&[all.to_str().unwrap(), "--window", "5"], Stdio::null()), want);
     for (args, code) in [(&["-"][..], 2), (&["-", "--format", "recordio", "--epochs", "2"], 2)] {
         assert_eq!(run(args, input()).status.code(), Some(code), "{args:?}");
-    }
-}
-
-/// A web server that has its moods.
-#[cfg(feature = "cloud")]
-mod far {
-    use super::common::source;
-    use super::*;
-    use std::io::{BufRead, BufReader, Write};
-    use std::net::{TcpListener, TcpStream};
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-    use warpfeed::StreamCache;
-
-    struct Server {
-        address: String,
-        shared: Arc<Shared>,
-    }
-
-    struct Shared {
-        files: Vec<(String, Vec<u8>)>,
-        /// Whether one request of two goes wrong, each time in another way.
-        moody: bool,
-        requests: AtomicU64,
-        ranges: AtomicU64,
-        gone: AtomicBool,
-    }
-
-    impl Server {
-        fn start(files: Vec<(String, Vec<u8>)>, moody: bool) -> Self {
-            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-            let address = format!("http://{}", listener.local_addr().unwrap());
-            let (requests, ranges, gone) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
-            let shared = Arc::new(Shared { files, moody, requests, ranges, gone });
-            let server = Arc::clone(&shared);
-            // It ends with the test's process.
-            std::thread::spawn(move || {
-                for stream in listener.incoming().flatten() {
-                    let server = Arc::clone(&server);
-                    std::thread::spawn(move || server.serve(stream));
-                }
-            });
-            Self { address, shared }
-        }
-    }
-
-    impl Shared {
-        fn serve(&self, mut stream: TcpStream) -> Option<()> {
-            let mut reader = BufReader::new(stream.try_clone().ok()?);
-            loop {
-                let mut lines = Vec::new();
-                loop {
-                    let mut line = String::new();
-                    if reader.read_line(&mut line).ok()? == 0 {
-                        return None;
-                    }
-                    if line.trim().is_empty() {
-                        break;
-                    }
-                    lines.push(line.trim().to_ascii_lowercase());
-                }
-                let request = self.requests.fetch_add(1, SeqCst);
-                let trouble = if self.moody && request % 2 == 1 { request / 2 % 4 } else { 9 };
-                let mut words = lines[0].split(' ');
-                let (method, path) = (words.next()?, words.next()?.trim_start_matches('/').to_owned());
-                let Some((_, bytes)) = self.files.iter().find(|(name, _)| *name == path && !self.gone.load(SeqCst))
-                else {
-                    stream.write_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n").ok()?;
-                    continue;
-                };
-                let range = lines.iter().find_map(|line| line.strip_prefix("range: bytes="));
-                let (start, end) = match range.and_then(|range| range.split_once('-')) {
-                    Some((start, end)) => (start.parse::<usize>().ok()?, end.parse::<usize>().ok()? + 1),
-                    None => (0, bytes.len()),
-                };
-                match trouble {
-                    // Not a word.
-                    0 => return None,
-                    1 | 2 => {
-                        let status = if trouble == 1 { "500 Internal Server Error" } else { "503 Service Unavailable" };
-                        stream.write_all(format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n").as_bytes()).ok()?;
-                        continue;
-                    }
-                    _ => {}
-                }
-                let status = if range.is_some() { "206 Partial Content" } else { "200 OK" };
-                let head = format!(
-                    "HTTP/1.1 {status}\r\ncontent-length: {}\r\ncontent-range: bytes {start}-{}/{}\r\netag: \"one\"\r\n\
-                     last-modified: Sat, 21 Nov 2026 00:00:00 GMT\r\naccept-ranges: bytes\r\n\r\n",
-                    end - start,
-                    end - 1,
-                    bytes.len(),
-                );
-                stream.write_all(head.as_bytes()).ok()?;
-                if method == "head" {
-                    continue;
-                }
-                self.ranges.fetch_add(1, SeqCst);
-                if trouble == 3 {
-                    // Half of it.
-                    stream.write_all(&bytes[start..(start + end) / 2]).ok()?;
-                    return None;
-                }
-                stream.write_all(&bytes[start..end]).ok()?;
-            }
-        }
-    }
-
-    fn member(name: &str, content: &[u8]) -> Vec<u8> {
-        let mut block = vec![0; 512];
-        block[..name.len()].copy_from_slice(name.as_bytes());
-        block[124..135].copy_from_slice(format!("{:011o}", content.len()).as_bytes());
-        block[156] = b'0';
-        block[257..263].copy_from_slice(b"ustar\0");
-        block[148..156].fill(b' ');
-        let sum: u32 = block.iter().map(|&byte| u32::from(byte)).sum();
-        block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
-        block.extend(content);
-        block.resize(block.len().next_multiple_of(512), 0);
-        block
-    }
-
-    /// Two shards of 21 MB, three ranges each, most of it what nobody reads.
-    fn shards() -> Vec<(String, Vec<u8>)> {
-        let pictures = source(24);
-        let filler = vec![0xa5; 5 << 20];
-        (0..2)
-            .map(|shard| {
-                let mut bytes = Vec::new();
-                for i in 12 * shard..12 * (shard + 1) {
-                    bytes.extend(member(&format!("{i:03}.jpg"), pictures.read(i, &mut Vec::new()).unwrap()));
-                    bytes.extend(member(&format!("{i:03}.cls"), pictures.label(i).to_string().as_bytes()));
-                    if i % 3 == 0 {
-                        bytes.extend(member(&format!("{i:03}.bin"), &filler));
-                    }
-                }
-                bytes.extend([0; 1024]);
-                (format!("data/train-{shard}.tar"), bytes)
-            })
-            .collect()
-    }
-
-    fn at(server: &Server, cache: Option<StreamCache>) -> Box<dyn Source> {
-        let url = format!("{}/data/train-{{0..1}}.tar", server.address);
-        OpenOptions { cache, ..OpenOptions::default() }.open(url).unwrap()
-    }
-
-    #[test]
-    fn a_web_server_gives_what_memory_gives_in_good_and_bad_moods() {
-        let want = epoch(in_order(source(24)), 0);
-        for moody in [false, true] {
-            let server = Server::start(shards(), moody);
-            let pipeline = in_order(at(&server, None)).build().unwrap();
-            assert_eq!(delivered(&pipeline, 0), want, "moody: {moody}");
-            assert_eq!(delivered(&pipeline, 0), want, "moody: {moody}");
-            let ranges = server.shared.ranges.load(SeqCst);
-            assert!(if moody { ranges > 12 } else { ranges == 12 }, "{ranges} ranges for 2 epochs");
-        }
-    }
-
-    #[test]
-    fn what_was_fetched_is_kept_within_the_size() {
-        let want = epoch(in_order(source(24)), 0);
-        let folder = tempfile::tempdir().unwrap();
-        let server = Server::start(shards(), false);
-        let kept = || -> u64 {
-            fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum()
-        };
-        for (size_bytes, second) in [(10 << 20, 6), (100 << 20, 0)] {
-            let cache = StreamCache { folder: folder.path().join(""), size_bytes };
-            for wanted in [6, second] {
-                let before = server.shared.ranges.load(SeqCst);
-                assert_eq!(epoch(in_order(at(&server, Some(cache.clone()))), 0), want);
-                let fetched = server.shared.ranges.load(SeqCst) - before;
-                assert!(fetched <= wanted && fetched + 3 > wanted, "{fetched} of 6 ranges with {size_bytes} bytes");
-                assert!(kept() <= size_bytes, "{} bytes", kept());
-            }
-        }
-        // Damage in the cache is fetched anew.
-        for entry in fs::read_dir(folder.path()).unwrap() {
-            let path = entry.unwrap().path();
-            let mut bytes = fs::read(&path).unwrap();
-            let middle = bytes.len() / 2;
-            bytes[middle] ^= 1;
-            fs::write(&path, bytes).unwrap();
-        }
-        let cache = StreamCache { folder: folder.path().to_owned(), size_bytes: 100 << 20 };
-        assert_eq!(epoch(in_order(at(&server, Some(cache))), 0), want);
-    }
-
-    #[test]
-    fn a_shard_that_goes_away_ends_the_epoch_with_its_name_and_offset() {
-        let server = Server::start(shards(), false);
-        let source = OpenOptions { format: None, ..OpenOptions::default() };
-        let pipeline = in_order(source.open(format!("{}/data/gone.tar", server.address)).unwrap()).build().unwrap();
-        let error = pipeline.epoch(0).next().unwrap().unwrap_err().to_string();
-        assert!(error.contains("/data/gone.tar broke off at byte 0"), "{error}");
-        let pipeline = in_order(at(&server, None)).on_error(OnError::Skip).batch_size(1).prefetch(1).build().unwrap();
-        let mut epoch = pipeline.epoch(0);
-        assert!(epoch.next().unwrap().is_ok());
-        server.shared.gone.store(true, SeqCst);
-        let error = epoch.find_map(Result::err).expect("the second shard is gone");
-        assert!(!error.is_bad_sample() && error.to_string().contains(".tar broke off at byte "), "{error}");
-    }
-
-    /// S3 as moto plays it: `scripts/moto` starts it and sets the variables.
-    #[test]
-    #[ignore = "needs a server of S3 at AWS_ENDPOINT_URL with the bucket warpfeed: scripts/moto"]
-    fn s3_gives_what_memory_gives() {
-        let store = std::env::var("AWS_ENDPOINT_URL").expect("AWS_ENDPOINT_URL names the server");
-        for (name, bytes) in shards() {
-            put(&store, &format!("warpfeed/{name}"), &bytes);
-        }
-        let want = epoch(in_order(source(24)), 0);
-        for url in ["s3://warpfeed/data/train-{0..1}.tar", "s3://warpfeed/data/*.tar", "s3://warpfeed/data/"] {
-            let folder = tempfile::tempdir().unwrap();
-            let cache = StreamCache { folder: folder.path().to_owned(), size_bytes: 100 << 20 };
-            for _ in 0..2 {
-                let source = OpenOptions { cache: Some(cache.clone()), ..OpenOptions::default() }.open(url).unwrap();
-                assert_eq!(epoch(in_order(source), 0), want, "{url}");
-            }
-        }
-        assert!(open("s3://warpfeed/nothing/*.tar").is_err());
-    }
-
-    /// moto takes requests without a signature.
-    fn put(store: &str, path: &str, bytes: &[u8]) {
-        let address = store.trim_start_matches("http://");
-        let mut stream = TcpStream::connect(address).unwrap();
-        let head = format!(
-            "PUT /{path} HTTP/1.1\r\nhost: {address}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
-            bytes.len()
-        );
-        stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(bytes)).unwrap();
-        let mut status = String::new();
-        BufReader::new(stream).read_line(&mut status).unwrap();
-        assert!(status.contains("200"), "{status}");
     }
 }

@@ -17,7 +17,7 @@ use super::output::{Buffer, CudaBuffer, Pool};
 use super::route::{Route, Router};
 use crate::cpu::executor::{Executor, Job};
 use crate::cpu::output::{Output, Tables};
-use crate::decode::{Decoder, Header};
+use crate::decode::{Decoder, Format, Header, pnm_rows};
 use crate::device::DecodePath;
 use crate::error::{Error, Result};
 use crate::picture::{Picture, Pixel, Rect, Size, check_pixels};
@@ -25,7 +25,6 @@ use crate::recipe::Strategy;
 use crate::recipe::filter::{PassOrder, Taps};
 use crate::recipe::lower::{Geometry, plan, split_epilogue};
 use crate::recipe::op::Op;
-use crate::source::Source;
 use crate::tensor::{DType, Layout};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -239,15 +238,18 @@ impl Gpu {
         }
     }
 
-    /// Reads a sample's encoded bytes.
-    pub(crate) fn read(&self, source: &Arc<dyn Source>, index: u64) -> Result<Encoded> {
-        let buffer = lock(&self.buffers).pop();
-        Encoded::read(source, index, buffer.unwrap_or_default())
+    /// A buffer for encoded bytes.
+    pub(crate) fn buffer(&self) -> Vec<u8> {
+        lock(&self.buffers).pop().unwrap_or_default()
     }
 
-    fn give_buffer(&self, buffer: Vec<u8>) {
+    /// Keeps a buffer for the next sample.
+    pub(crate) fn give_buffer(&self, buffer: Vec<u8>) {
         let mut buffers = lock(&self.buffers);
-        if buffer.capacity() <= KEEP_ENCODED_BYTES && buffers.len() < self.settings.batch_size * self.settings.flights {
+        if buffer.capacity() > 0
+            && buffer.capacity() <= KEEP_ENCODED_BYTES
+            && buffers.len() < self.settings.batch_size * self.settings.flights
+        {
             buffers.push(buffer);
         }
     }
@@ -408,7 +410,9 @@ impl Gpu {
         let start = Instant::now();
         let piece = self.decode_on_cpu(worker, flight, encoded.bytes(), header, part)?;
         let image = Image { address: piece.address(), pitch_bytes: 3 * part.width, whole: size, part };
-        self.router.measured(Route::Cpu, len_bytes, start.elapsed());
+        if header.format == Format::Jpeg {
+            self.router.measured(Route::Cpu, len_bytes, start.elapsed());
+        }
         self.give_buffer(encoded.into_buffer());
         Ok((image, None))
     }
@@ -421,10 +425,19 @@ impl Gpu {
         header: &Header,
         part: Rect,
     ) -> Result<Piece> {
-        worker.decoder.decode(bytes, header, part, self.settings.accept_truncated, &mut worker.picture)?;
-        let mut piece = flight.arena.piece(packed_bytes(part.size()))?;
-        pack(worker.picture.pixels(), piece.bytes_mut());
-        worker.picture.shrink(KEEP_PX);
+        let room = || flight.arena.piece(packed_bytes(part.size()));
+        let mut piece;
+        if header.format == Format::Pnm && header.components == 3 {
+            let rows = pnm_rows(bytes, header, part)?;
+            piece = room()?;
+            let places = piece.bytes_mut().chunks_exact_mut(3 * part.width as usize);
+            places.zip(rows).for_each(|(to, row)| to.copy_from_slice(row));
+        } else {
+            worker.decoder.decode(bytes, header, part, self.settings.accept_truncated, &mut worker.picture)?;
+            piece = room()?;
+            pack(worker.picture.pixels(), piece.bytes_mut());
+            worker.picture.shrink(KEEP_PX);
+        }
         worker.decoded.cpu += 1;
         Ok(piece)
     }
@@ -641,6 +654,11 @@ impl Drop for Gpu {
 }
 
 impl Worker {
+    /// What runs recipes on the CPU.
+    pub(crate) fn executor(&mut self) -> &mut Executor {
+        &mut self.executor
+    }
+
     /// What the decoders have decoded since this was asked last.
     pub(crate) fn take_decoded(&mut self) -> Decoded {
         std::mem::take(&mut self.decoded)

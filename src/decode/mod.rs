@@ -6,7 +6,7 @@ mod pnm;
 mod probe;
 
 pub(crate) use jpeg::{has_end, simd};
-pub(crate) use pnm::written as pnm_header;
+pub(crate) use pnm::{rows as pnm_rows, written as pnm_header};
 pub use probe::probe;
 
 use crate::error::{Error, Result};

@@ -2,7 +2,7 @@
 
 use super::{Format, Header};
 use crate::error::{Error, Result};
-use crate::picture::{Picture, Rect, Size};
+use crate::picture::{Picture, Pixel, Rect, Size};
 
 /// Width, height, channels (1 or 3) and where the pixels start. `None`: the bytes end inside the header.
 pub(super) fn header(bytes: &[u8]) -> Option<Result<(Size, u8, usize)>> {
@@ -38,8 +38,8 @@ pub(crate) fn written(size: Size, channels: u8) -> String {
     format!("P{}\n{} {}\n255\n", if channels == 1 { 5 } else { 6 }, size.width, size.height)
 }
 
-/// Copies `part` out of the pixels.
-pub(super) fn decode(bytes: &[u8], header: &Header, part: Rect, out: &mut Picture) -> Result<()> {
+/// The rows of `part`, one or three bytes a pixel.
+pub(crate) fn rows<'a>(bytes: &'a [u8], header: &Header, part: Rect) -> Result<impl Iterator<Item = &'a [u8]>> {
     debug_assert_eq!(header.format, Format::Pnm);
     let channels = usize::from(header.components);
     let row_bytes = header.size.width as usize * channels;
@@ -47,14 +47,34 @@ pub(super) fn decode(bytes: &[u8], header: &Header, part: Rect, out: &mut Pictur
     if pixels.len() as u64 / (row_bytes as u64).max(1) < u64::from(header.size.height) {
         return Err(Error::decode("PNM", format!("truncated: the data end after {} bytes", bytes.len())));
     }
+    let rows = pixels.chunks_exact(row_bytes.max(1)).skip(part.y as usize).take(part.height as usize);
+    Ok(rows.map(move |row| &row[part.x as usize * channels..part.right() as usize * channels]))
+}
+
+/// Copies `part` out of the pixels.
+pub(super) fn decode(bytes: &[u8], header: &Header, part: Rect, out: &mut Picture) -> Result<()> {
+    let rows = rows(bytes, header, part)?;
     out.reset_part(header.size, part);
-    for y in 0..part.height {
-        let row = &pixels[(part.y + y) as usize * row_bytes..][part.x as usize * channels..];
-        for (to, from) in out.row_mut(y).iter_mut().zip(row.chunks_exact(channels)) {
-            *to = [from[0], from[channels / 2], from[channels - 1], 255];
+    for (y, row) in (0..).zip(rows) {
+        match header.components {
+            3 => unpack(row, out.row_mut(y)),
+            _ => out.row_mut(y).iter_mut().zip(row).for_each(|(to, grey)| *to = [*grey, *grey, *grey, 255]),
         }
     }
     Ok(())
+}
+
+/// Spreads as many RGB pixels as `to` has: four at a time, as three words that become four.
+fn unpack(rgb: &[u8], to: &mut [Pixel]) {
+    let (fours, rest) = to.as_chunks_mut::<4>();
+    let (twelves, _) = rgb.as_chunks::<12>();
+    for (to, from) in fours.iter_mut().zip(twelves) {
+        let word = |i: usize| u32::from_le_bytes([from[i], from[i + 1], from[i + 2], from[i + 3]]);
+        let (a, b, c) = (word(0), word(4), word(8));
+        *to = [a, a >> 24 | b << 8, b >> 16 | c << 16, c >> 8].map(|pixel| (pixel | 0xff00_0000).to_le_bytes());
+    }
+    let (threes, _) = rgb[12 * fours.len()..].as_chunks::<3>();
+    rest.iter_mut().zip(threes).for_each(|(to, &[r, g, b])| *to = [r, g, b, 255]);
 }
 
 #[cfg(test)]
@@ -73,6 +93,10 @@ mod tests {
         let colour = [&b"P6 # a comment\n3\t# and\r\n2 255\n"[..], &rgb].concat();
         assert_eq!(decode(&colour, Rect::full(Size::new(3, 2))).unwrap(), rgb);
         assert_eq!(decode(&colour, Rect { x: 1, y: 1, width: 2, height: 1 }).unwrap(), rgb[12..]);
+        let rgb: Vec<u8> = (0..11 * 3 * 2).map(|i| (i * 7) as u8).collect();
+        let wide = [written(Size::new(11, 2), 3).as_bytes(), &rgb].concat();
+        assert_eq!(decode(&wide, Rect::full(Size::new(11, 2))).unwrap(), rgb);
+        assert_eq!(decode(&wide, Rect { x: 2, y: 1, width: 9, height: 1 }).unwrap(), rgb[39..]);
         let grey = [written(Size::new(2, 2), 1).as_bytes(), &[1, 2, 3, 4]].concat();
         assert_eq!(decode(&grey, Rect { x: 1, y: 0, width: 1, height: 2 }).unwrap(), [2, 2, 2, 4, 4, 4]);
         assert!(decode(&grey[..grey.len() - 1], Rect::full(Size::new(2, 2))).unwrap_err().is_bad_sample());

@@ -315,10 +315,11 @@ fn answer(report: &mut Report, settings: &Settings, models: &[Model], cases: &[C
             let (Some(from), Some(to)) = (at(low, case.trial), case.seconds()) else { continue };
             let busy = 100.0 * case.run.accelerator_use().unwrap_or(0.0);
             let busy = if model.name == "none" { String::new() } else { format!(", accelerator use {busy:.0} %") };
-            parts.push(format!("{:.2} times with {} ({from:.2} to {to:.2} s{busy})", to / from, case.trial.name()));
+            parts.push(format!("{} with {} ({from:.2} to {to:.2} s{busy})", change(to / from), case.trial.name()));
         }
         let model = if model.name == "none" { "The pipeline alone" } else { &model.name };
-        report.answer.push(format!("{model}: from load {low} to {high} an epoch grows {}.", parts.join("; ")));
+        let parts = parts.join("; ");
+        report.answer.push(format!("{model}: from load {low} to {high} an epoch takes {parts}."));
         if let Some(saved) =
             settings.strategies.first().and_then(|&first| improvement(at(high, Trial::A(first)), at(high, Trial::BGpu)))
         {
@@ -326,12 +327,25 @@ fn answer(report: &mut Report, settings: &Settings, models: &[Model], cases: &[C
         }
     }
     if let Some(reason) = no_gpu {
-        report.answer.push(format!("The GPU's columns are blank: {reason}."));
+        report.answer.push("Trial B, and trial A on the GPU, were not run: there is no GPU to run them on.".to_owned());
+        for table in &mut report.tables {
+            table.blank.push(format!("the GPU's columns: {reason}."));
+        }
+    }
+}
+
+/// By how much a time changes, in words.
+fn change(ratio: f64) -> String {
+    match 100.0 * (ratio - 1.0) {
+        100.0.. => format!("{ratio:.2} times as long"),
+        percent @ 0.5.. => format!("{percent:.0} % longer"),
+        percent @ ..-0.5 => format!("{:.0} % less", -percent),
+        _ => "as long".to_owned(),
     }
 }
 
 fn plots(report: &mut Report, settings: &Settings, models: &[Model], cases: &[Case], seconds: Seconds<'_>) {
-    let groups: Vec<String> = settings.loads.iter().map(|load| format!("load {load}")).collect();
+    let groups: Vec<String> = settings.loads.iter().map(u32::to_string).collect();
     let xs: Vec<f64> = settings.loads.iter().map(|&load| f64::from(load)).collect();
     let mut trials: Vec<Trial> = Vec::new();
     for case in cases {
@@ -346,7 +360,7 @@ fn plots(report: &mut Report, settings: &Settings, models: &[Model], cases: &[Ca
             values: settings.loads.iter().map(|&load| seconds(number, load, trial)).collect(),
         };
         let bars: Vec<Series> = trials.iter().map(series).collect();
-        let svg = grouped_bars(&format!("{}: seconds per epoch", title(model)), "s", &groups, &bars);
+        let svg = grouped_bars(&format!("{}: seconds per epoch", title(model)), "s", "load", &groups, &bars);
         report.plot(format!("seconds-{}", file_name(&model.name)), format!("Seconds per epoch of {}", model.name), svg);
         let Some((first, others)) = trials.split_first() else { continue };
         let of = |trial: Trial| {
@@ -357,6 +371,7 @@ fn plots(report: &mut Report, settings: &Settings, models: &[Model], cases: &[Ca
             others.iter().map(|&trial| Series { name: format!("{}: {}", model.name, trial.name()), values: of(trial) }),
         );
     }
+    report.leading_plots = models.len();
     // More lines than there are colours and marks would not be told apart.
     if let Some(first) = trials.first() {
         for (number, series) in saved.chunks(4).enumerate() {
@@ -380,12 +395,16 @@ fn plots(report: &mut Report, settings: &Settings, models: &[Model], cases: &[Ca
     report.plot("improvement-published", "Published improvement against load (V100, 8 CPUs)", svg);
     let high = settings.loads.iter().max().copied().unwrap_or(0);
     let last_model = models.len().saturating_sub(1);
-    for case in cases.iter().filter(|case| case.load == high && (case.model == 0 || case.model == last_model)) {
+    // The first that trains, where one does: alone the pipeline only fetches.
+    let timed = models.iter().position(|model| model.name != "none").unwrap_or(0);
+    for case in cases.iter().filter(|case| case.load == high) {
         let name = format!("{}, load {high}, {}", models[case.model].name, case.trial.name());
         let file = format!("{}-{}", file_name(&models[case.model].name), case.trial.file());
-        let svg = heat_map(&format!("Utilisation: {name}"), &case.usage.rows(), case.usage.interval_s);
-        report.plot(format!("utilisation-{file}"), format!("Every core over time: {name}"), svg);
-        if case.model == 0 {
+        if case.model == 0 || case.model == last_model {
+            let svg = heat_map(&format!("Utilisation: {name}"), &case.usage.rows(), case.usage.interval_s);
+            report.plot(format!("utilisation-{file}"), format!("Every core over time: {name}"), svg);
+        }
+        if case.model == timed {
             let svg = timeline(&format!("Batches: {name}"), &LANES, &case.run.stretches());
             report.plot(format!("timeline-{file}"), format!("Set-up, fetch and train of each batch: {name}"), svg);
         }

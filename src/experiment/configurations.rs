@@ -2,7 +2,7 @@
 
 use super::environment::available_memory_bytes;
 use super::events::Event;
-use super::report::plot::{Series, grouped_bars, histogram, timeline};
+use super::report::plot::{Bar, bars, histogram, timeline};
 use super::report::{Cell, Report, Table};
 use super::subject::{Model, Subject, no_gpu};
 use super::train::{LANES, Run, RunTimes, skipped};
@@ -60,8 +60,9 @@ pub struct Configuration {
 impl Configuration {
     fn name(self) -> String {
         let kept = if self.persistent { "" } else { ", built anew" };
+        let threads = if self.threads == 1 { "thread" } else { "threads" };
         let staged = if self.pageable() { ", pageable" } else { "" };
-        format!("{} threads, prefetch {}{staged}{kept}", self.threads, self.prefetch)
+        format!("{} {threads}, prefetch {}{staged}{kept}", self.threads, self.prefetch)
     }
 
     fn pageable(self) -> bool {
@@ -220,17 +221,17 @@ pub fn configurations(
         "rounds": settings.rounds, "step": model.about(), "pictures_per_epoch": subject.len(), "seed": subject.seed,
     });
     report.tables = vec![ranking(&cases)];
+    if best.configuration.pinned.is_none() {
+        let reason = no_gpu().unwrap_or_else(|| "the operations run on the CPU".to_owned());
+        report.tables[0].blank.push(format!("pinned: nothing is copied to a GPU ({reason})."));
+    }
     let spread = cases.iter().map(|case| case.spread).fold(0.0, f64::max);
     let notes = [
         Some(format!("Training step: {}.", model.about())),
         Some(format!("Each was measured {} times, in turn with the others; its best round counts.", settings.rounds.max(1))),
         Some("Set-up is building the pipeline and waiting for the first batch of each epoch; it counts, told apart from waits.".to_owned()),
-        Some(match best.configuration.pinned {
-            Some(_) => "Pinned: what is copied to the GPU is staged in pinned memory, or in pageable memory.".to_owned(),
-            None => {
-                let reason = no_gpu().unwrap_or_else(|| "the operations run on the CPU".to_owned());
-                format!("Pinned is blank: nothing is copied to a GPU ({reason}).")
-            }
+        best.configuration.pinned.map(|_| {
+            "Pinned: what is copied to the GPU is staged in pinned memory, or in pageable memory.".to_owned()
         }),
         too_large,
         skipped(cases.iter().map(|case| &case.run)),
@@ -368,18 +369,15 @@ fn ranking(cases: &[Case]) -> Table {
 
 fn plots(report: &mut Report, cases: &[Case], smallest: &Case) {
     let shown = &cases[..cases.len().min(SHOWN)];
-    let short = |c: Configuration| {
-        let (new, pageable) = (if c.persistent { "" } else { " new" }, if c.pageable() { " pg" } else { "" });
-        format!("{}t {}p{new}{pageable}", c.threads, c.prefetch)
+    let bar = |case: &Case| Bar {
+        name: case.configuration.name().replace("built anew", "anew"),
+        value: case.pictures_per_s(),
+        marked: case.configuration == smallest.configuration,
     };
-    let groups: Vec<String> = shown.iter().map(|case| short(case.configuration)).collect();
-    let values = shown.iter().map(|case| Some(case.pictures_per_s())).collect();
-    let series = [Series {
-        name: "t: threads, p: prefetch, new: built anew each epoch, pg: pageable memory".to_owned(),
-        values,
-    }];
+    let shown: Vec<Bar> = shown.iter().map(bar).collect();
     let caption = format!("Pictures per second, the best {} of {}", shown.len(), cases.len());
-    report.plot("ranking", caption, grouped_bars("Pictures per second", "1/s", &groups, &series));
+    let title = format!("{caption}; the smallest as good in orange");
+    report.plot("ranking", caption, bars(&title, "1/s", &shown));
     let name = smallest.configuration.name();
     let svg = timeline(&format!("Batches: {name}"), &LANES, &smallest.run.stretches());
     report.plot("timeline", format!("Set-up, fetch and train of each batch: {name}"), svg);

@@ -1,7 +1,7 @@
 //! Why a trainer waits: the pipeline with parts left out, measured one after the other, and what follows from it.
 
 use super::environment::cores;
-use super::report::plot::{Series, grouped_bars};
+use super::report::plot::{Bar, bars};
 use super::report::{Cell, Report, Table};
 use super::subject::{Model, Subject, no_gpu};
 use super::train::{Run, RunTimes, skipped};
@@ -181,7 +181,8 @@ pub fn diagnose(
     let transfer_twice = twice(5, "copied to the GPU twice", Again::Transfer)?;
     let kernels_twice = twice(6, "the kernels twice", Again::Kernels)?;
     let step = ready(subject, settings, model)?;
-    progress(&format!("{}/{parts} the step alone: {step:.0} pictures/s", parts - 1));
+    let stated = if step.is_finite() { format!("{step:.0} pictures/s") } else { "no time".to_owned() };
+    progress(&format!("{}/{parts} the step alone: {stated}", parts - 1));
     let mut ignore = |_: &_| Ok(());
     let mut run = Run::start(model.step.as_mut(), &mut ignore);
     run.for_time(&whole, settings.time)?;
@@ -221,12 +222,17 @@ pub fn diagnose(
         "seconds_a_part": settings.time.as_secs_f64(), "step": model.about(), "seed": subject.seed,
     });
     report.tables = vec![findings.table(), findings.stages()];
-    let rates = findings.rates;
-    let groups = PARTS.map(|(name, _)| name.to_owned());
-    let values = PARTS.map(|(_, of)| Some(of(rates)).filter(|rate| rate.is_finite())).to_vec();
-    let series = [Series { name: "pictures per second".to_owned(), values }];
-    let svg = grouped_bars("Pictures per second of each part", "1/s", &groups, &series);
+    let bar = |(name, of): (&str, Of)| {
+        let rate = of(findings.rates);
+        rate.is_finite().then(|| Bar { name: name.to_owned(), value: rate, marked: name == "whole" })
+    };
+    let rates: Vec<Bar> = PARTS.into_iter().filter_map(bar).collect();
+    let svg = bars("Pictures per second: each part alone, and the whole", "1/s", &rates);
     report.plot("parts", "How fast each part would be alone, and the whole", svg);
+    let stage = |(name, seconds): (&str, f64)| Bar { name: name.to_owned(), value: 1e3 * seconds, marked: false };
+    let svg = bars("A worker's time for one picture", "ms", &findings.of_worker().map(stage));
+    report.plot("stages", "What a worker spends its time on", svg);
+    report.leading_plots = 2;
     report.notes.extend(skipped([&bare, &pipeline, &together].into_iter()));
     report.notes.extend([
         format!("Training step: {}.", model.about()),
@@ -234,15 +240,17 @@ pub fn diagnose(
             .to_owned(),
         "Without augmentation: a centre crop in the place of all operations.".to_owned(),
         "Step alone: every batch is there when the step asks, and no worker runs beside it.".to_owned(),
-        if on_gpu {
+    ]);
+    if on_gpu {
+        report.notes.push(
             "Sent twice, kernels twice: the pipeline with each batch copied to the GPU once more, and with the GPU's kernels \
              run once more. What takes time beside something slower does not show."
-                .to_owned()
-        } else {
-            let reason = no_gpu().unwrap_or_else(|| "the operations run on the CPU".to_owned());
-            format!("Sent twice and kernels twice are blank: {reason}.")
-        },
-    ]);
+                .to_owned(),
+        );
+    } else {
+        let reason = no_gpu().unwrap_or_else(|| "the operations run on the CPU".to_owned());
+        report.tables[0].blank.push(format!("sent twice, kernels twice: {reason}."));
+    }
     report.figures = json!({ "bottleneck": bottleneck, "gain": gain, "findings": findings });
     Ok(Diagnosis { report, bottleneck, gain })
 }
@@ -425,17 +433,24 @@ impl Findings {
             let times = rate.map(|rate| rate / self.rates.whole.max(1e-9));
             table.rows.push(vec![name.into(), Cell::number(rate, 0), Cell::number(times, 2)]);
         }
+        if self.rates.step.is_infinite() {
+            table.blank.push("the step alone: it does nothing.".to_owned());
+        }
         table
+    }
+
+    /// What a worker spends its time on, in seconds a picture.
+    fn of_worker(&self) -> [(&'static str, f64); 4] {
+        let PerPicture { read, decode, augment } = self.per_picture;
+        let (waiting, reading) = (read * self.blocked, read * (1.0 - self.blocked));
+        [("waiting for bytes", waiting), ("reading", reading), ("decode", decode), ("augment", augment)]
     }
 
     fn stages(&self) -> Table {
         let mut table = Table::new("stages", "A worker's time for one picture", &["stage", "ms", "share, %"]);
         let PerPicture { read, decode, augment } = self.per_picture;
         let all = (read + decode + augment).max(1e-12);
-        let (waiting, reading) = (read * self.blocked, read * (1.0 - self.blocked));
-        for (name, seconds) in
-            [("waiting for bytes", waiting), ("reading", reading), ("decode", decode), ("augment", augment)]
-        {
+        for (name, seconds) in self.of_worker() {
             table.rows.push(vec![name.into(), Cell::number(1e3 * seconds, 3), Cell::number(100.0 * seconds / all, 1)]);
         }
         table

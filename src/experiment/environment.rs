@@ -101,7 +101,7 @@ impl Environment {
             ),
             ("JPEG decoder", self.jpeg.clone().unwrap_or_default()),
             ("Date", self.date.clone()),
-            ("Load before", self.load_average_1min.map_or_else(String::new, |load| format!("{load:.2}"))),
+            ("Load average", self.load_average_1min.map_or_else(String::new, |load| format!("{load:.2}"))),
         ];
         lines.retain(|(_, value)| !value.is_empty());
         lines

@@ -3,7 +3,7 @@
 use crate::atomic;
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::pipeline::{BadSample, Batch, EpochState, Pipeline, Stats};
+use crate::pipeline::{BadSample, Batch, CacheUsage, EpochState, Pipeline, Stats};
 use serde::{Deserialize, Serialize};
 use sha2::digest::common::hazmat::SerializableState;
 use sha2::{Digest as _, Sha256};
@@ -139,6 +139,11 @@ pub struct RunReport {
     pub peak_rss_bytes: Option<u64>,
     /// Pictures that each decoder decoded.
     pub decoded: DecodedPictures,
+    /// Pictures that came decoded from the cache.
+    pub cached: u64,
+    /// How full the cache of decoded pictures is at the end; `None` without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache: Option<CacheUsage>,
     /// Where the time went.
     pub stages: StageSeconds,
     /// Number of samples that could not be used.
@@ -376,6 +381,8 @@ fn run_epochs(
             hybrid: stats.decoded_hybrid,
             hardware: stats.decoded_hardware,
         },
+        cached: stats.cached,
+        cache: pipeline.cache_usage(),
         stages: stats.into(),
         bad_count: stats.bad,
         bad,

@@ -86,7 +86,7 @@ pub fn workers(
         "pictures_per_epoch": subject.len(), "seed": subject.seed, "learning_rate": learning_rate,
     });
     report.tables = vec![summary(settings, &cases), grid(learning_rate, &cases)];
-    let groups: Vec<String> = settings.workers.iter().map(|workers| format!("{workers} workers")).collect();
+    let groups: Vec<String> = settings.workers.iter().map(usize::to_string).collect();
     let find = |workers, batch_size| cases.iter().find(|case| (case.workers, case.batch_size) == (workers, batch_size));
     let series: Vec<Series> = (settings.batch_sizes.iter())
         .filter(|&&batch_size| cases.iter().any(|case| case.batch_size == batch_size && case.run.is_ok()))
@@ -95,17 +95,23 @@ pub fn workers(
             values: settings.workers.iter().map(|&workers| find(workers, batch_size)?.seconds()).collect(),
         })
         .collect();
-    let svg = grouped_bars("Seconds per epoch", "s", &groups, &series);
+    let svg = grouped_bars("Seconds per epoch", "s", "workers", &groups, &series);
     report.plot("seconds-per-epoch", "Seconds per epoch for each number of workers and batch size", svg);
     for &batch_size in &settings.batch_sizes {
         report.answer.extend(answer(batch_size, &cases));
         let reason = cases.iter().find_map(|case| (case.batch_size == batch_size).then_some(case.run.as_ref().err()?));
-        report.notes.extend(reason.map(|reason| format!("Batches of {batch_size} were not run: {reason}.")));
+        report.tables[0].blank.extend(reason.map(|reason| format!("batches of {batch_size}: {reason}.")));
+    }
+    if report.answer.is_empty() {
+        report.answer.push("Nothing was run; the table says why.".to_owned());
     }
     report.notes.extend(skipped(cases.iter().filter_map(|case| case.run.as_ref().ok())));
+    if learning_rate.is_none() {
+        report.tables[1].blank.push("learning rate: this step has none.".to_owned());
+    }
     report.notes.push(format!("Training step: {step}."));
     if cases.iter().filter_map(|case| case.run.as_ref().ok()).all(|run| run.epochs.iter().all(|e| e.loss.is_none())) {
-        report.notes.push("Loss and accuracy are blank: this step trains nothing (see --step).".to_owned());
+        report.tables[1].blank.push("loss, accuracy: this step trains nothing (see --step).".to_owned());
     }
     report.notes.push(
         "With 0 workers the trainer's thread makes each batch when it asks. Seconds per epoch are the mean of the epochs \

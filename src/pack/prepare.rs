@@ -72,7 +72,7 @@ impl<'a> Preparer<'a> {
         let jpeg = |bytes, done| Ok(Sample { bytes, label, ending: "jpg", done });
         if let Some(side) = self.options.max_side_px.filter(|&side| longer > side) {
             work.decode(bytes, &header)?;
-            for op in oriented(&header, Orientation::Apply) {
+            for op in oriented(header.orientation, Orientation::Apply) {
                 cpu::apply(&op, PassOrder::default(), &mut work.picture, &mut work.other)?;
                 std::mem::swap(&mut work.picture, &mut work.other);
             }

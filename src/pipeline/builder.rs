@@ -1,5 +1,6 @@
 //! The description of a pipeline, and the checks that it goes through before it runs.
 
+use super::cache::{Cache, PictureCache};
 use super::{Inner, Pipeline};
 use crate::cpu::output::Tables;
 use crate::cuda::gpu::{Again, Gpu, Settings};
@@ -27,6 +28,8 @@ const MAX_THREADS: usize = 1_024;
 const MAX_OPERATIONS: u64 = 100_000;
 /// Memory of a decoded pixel.
 const PIXEL_BYTES: u64 = 4;
+/// Memory of a pixel in the cache.
+const KEPT_PIXEL_BYTES: u64 = 3;
 /// Memory of a pixel's coefficients in a progressive picture: four components, 16 bits each, at most.
 const COEFFICIENT_BYTES: u64 = 8;
 /// Largest batch in bytes.
@@ -98,10 +101,13 @@ pub struct MemoryBound {
     /// of a progressive one. Photographs of ordinary size take a small part of it, and what a larger one took is given
     /// back after it.
     pub pictures_bytes: u64,
-    /// Most encoded bytes, over all threads: one file of the largest accepted size each; and what a stream holds.
+    /// Most encoded bytes, over all threads: one file of the largest accepted size each; and what a stream holds, or
+    /// a source that fetches ahead.
     pub encoded_bytes: u64,
     /// Bytes of the order of an epoch while it is shuffled.
     pub order_bytes: u64,
+    /// Most bytes of pictures that a [`PictureCache`](crate::PictureCache) in memory keeps.
+    pub cache_bytes: u64,
     /// Bytes of a GPU's memory for batches that are being filled or under way there, and as many of host memory at most,
     /// pinned unless told otherwise ([`Builder::pinned`]); 0 on the CPU. What nvJPEG allocates for itself is not in it. On a GPU the batches themselves
     /// ([`batches_bytes`](Self::batches_bytes)) lie in its memory.
@@ -139,6 +145,7 @@ pub struct Builder {
     device: Device,
     decode: DecodePath,
     device_memory_bytes: Option<u64>,
+    cache: Option<PictureCache>,
     pinned: bool,
     again: Again,
     accept_truncated: bool,
@@ -168,6 +175,7 @@ impl Builder {
             device: Device::default(),
             decode: DecodePath::default(),
             device_memory_bytes: None,
+            cache: None,
             pinned: true,
             again: Again::Nothing,
             accept_truncated: false,
@@ -298,6 +306,14 @@ impl Builder {
         self
     }
 
+    /// Keeps decoded pictures from one epoch to the next; none if not given. The CPU decodes them, whatever
+    /// [`decode`](Self::decode) says.
+    #[must_use]
+    pub fn cache(mut self, cache: PictureCache) -> Self {
+        self.cache = Some(cache);
+        self
+    }
+
     /// Whether what is copied to a GPU is staged in pinned memory, from which it is copied while the host goes on; true if
     /// not given. Pinned memory is lost to all other programs, and some machines have little of it to give: what is
     /// pageable the driver first copies to a buffer of its own, and the thread that ends a batch waits for that. nvJPEG's
@@ -393,7 +409,8 @@ impl Builder {
     ///
     /// # Errors
     /// [`Error::Parameter`] for a parameter that is out of range or does not fit the others, with what is allowed;
-    /// [`Error::Device`] if the device asked for is not there.
+    /// [`Error::Device`] if the device asked for is not there; [`Error::Io`] if the folder of a [`PictureCache`] cannot be
+    /// made or listed.
     pub fn build(self) -> Result<Pipeline> {
         let ordinal = self.device.resolve()?;
         let within = |parameter, value: usize, least: usize, most: usize| {
@@ -466,12 +483,18 @@ impl Builder {
             again: self.again,
         };
         let gpu = ordinal.map(|ordinal| Gpu::open(ordinal, settings, &tables)).transpose()?;
+        let is_stream = stream.is_some();
+        let cache = self.cache.as_ref().map(|cache| Cache::open(cache, is_stream)).transpose()?;
+        // A kept picture is made and read beside the others.
+        let kept_bytes = if cache.is_some() { KEPT_PIXEL_BYTES } else { 0 };
         let memory = MemoryBound {
             batches_bytes: batch_bytes * (prefetch as u64 + 1),
             batch_bytes,
-            pictures_bytes: ((2 * PIXEL_BYTES + COEFFICIENT_BYTES) * working).saturating_mul(self.max_px),
-            encoded_bytes: MAX_ENCODED_BYTES * working + stream.as_ref().map_or(0, |(stream, _)| stream.memory_bytes()),
+            pictures_bytes: ((2 * PIXEL_BYTES + COEFFICIENT_BYTES + kept_bytes) * working).saturating_mul(self.max_px),
+            encoded_bytes: MAX_ENCODED_BYTES * working
+                + stream.as_ref().map_or(self.source.ahead_bytes(), |(stream, _)| stream.memory_bytes()),
             order_bytes: if shuffled { len.saturating_mul(order_record) } else { 0 },
+            cache_bytes: self.cache.as_ref().map_or(0, PictureCache::memory_bytes),
             device_bytes: gpu.as_ref().map_or(0, Gpu::memory_bytes),
         };
         Ok(Pipeline {
@@ -485,6 +508,7 @@ impl Builder {
                 ops: self.ops,
                 size,
                 tables,
+                cache,
                 gpu: gpu.map(Arc::new),
                 batch_size,
                 last: self.last,

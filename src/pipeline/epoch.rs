@@ -26,6 +26,9 @@ use std::time::Instant;
 /// Most bad samples that are kept with their errors; all are counted.
 const KEPT_BAD_SAMPLES: usize = 1_000;
 
+/// Positions from one that is worked on to one whose sample is announced to its source.
+const ANNOUNCED: u64 = 64;
+
 /// A sample that could not be used.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
@@ -145,12 +148,12 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 }
 
 impl Epoch {
-    /// Begins an epoch at position `first` of its order.
-    pub(super) fn start(inner: Arc<Inner>, epoch: u64, first: u64) -> Self {
+    /// Begins an epoch at position `first` of its order, which in a stream is at `place`.
+    pub(super) fn start(inner: Arc<Inner>, epoch: u64, first: u64, place: Option<Vec<u8>>) -> Self {
         let order = inner.sampler.epoch(epoch);
         let positions = inner.positions(first);
         let padding = (first + positions).saturating_sub(order.len() - order.padding());
-        let feed = inner.feed(epoch, first).map(Arc::new);
+        let feed = inner.feed(epoch, first, place).map(Arc::new);
         let source = match &feed {
             Some(feed) => Arc::clone(feed) as Arc<dyn Source>,
             None => Arc::clone(&inner.source),
@@ -199,7 +202,9 @@ impl Epoch {
     /// beyond them. A batch that ended in an error counts as not given.
     #[must_use]
     pub fn state(&self) -> EpochState {
-        EpochState::new(&self.shared.inner, self.shared.epoch, self.shared.first + self.given)
+        let position = self.shared.first + self.given;
+        let place = self.shared.feed.as_ref().and_then(|feed| feed.place(position));
+        EpochState::new(&self.shared.inner, self.shared.epoch, position, place.as_deref())
     }
 
     /// What has been done so far and where the time went.
@@ -252,6 +257,9 @@ impl Epoch {
         self.finished = true;
         lock(&self.shared.state).limit = 0;
         self.shared.room.notify_all();
+        if let Some(feed) = &self.shared.feed {
+            feed.stop();
+        }
         for worker in self.workers.drain(..) {
             // A worker's panic has been turned into an error of its sample.
             let _ = worker.join();
@@ -337,6 +345,18 @@ impl Shared {
         worker.end(&self.inner);
     }
 
+    /// Says which samples will be read soon.
+    fn announce(&self, position: u64) {
+        let first = if position == 0 { 1 } else { position + ANNOUNCED };
+        for later in first..(position + ANNOUNCED + 1).min(self.positions) {
+            if let Some(index) = self.order.get(self.first + later)
+                && !self.inner.cache.as_ref().is_some_and(|cache| cache.is_known(index))
+            {
+                self.source.soon(index);
+            }
+        }
+    }
+
     /// Does the work on one position.
     fn run(&self, task: Task, worker: &mut Worker) {
         let Task { position, index, place, samples } = task;
@@ -345,6 +365,7 @@ impl Shared {
             // this position is marked as finished below.
             #[allow(unsafe_code)]
             let target = unsafe { place.target(self.inner.gpu.as_deref(), samples) };
+            self.announce(position);
             match target {
                 Ok(mut target) => worker.position(self, index, &mut target),
                 Err(error) => Slot::Failed(self.sample_error(index, error)),

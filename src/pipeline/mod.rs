@@ -2,13 +2,14 @@
 
 mod batch;
 mod builder;
+mod cache;
 mod epoch;
 mod state;
 mod stats;
 mod store;
 mod worker;
 
-use crate::cpu::executor::Executor;
+use crate::cpu::executor::{Executor, Job};
 use crate::cpu::output::{Output, Tables};
 use crate::cuda::gpu::Gpu;
 use crate::decode::{Header, probe};
@@ -27,6 +28,8 @@ use crate::tensor::{DType, Layout, Pool};
 pub use batch::Batch;
 pub(crate) use builder::DEFAULT_MAX_PIXELS;
 pub use builder::{Builder, LastBatch, MemoryBound, OnError, Orientation};
+use cache::Cache;
+pub use cache::{CacheUsage, PictureCache};
 pub use epoch::{BadSample, Epoch};
 pub use state::EpochState;
 pub use stats::Stats;
@@ -80,6 +83,8 @@ struct Inner {
     dtype: DType,
     layout: Layout,
     pool: Arc<Pool>,
+    /// Decoded pictures that are kept, if any are to be.
+    cache: Option<Cache>,
     /// The device that recipes run on, if it is not the CPU.
     gpu: Option<Arc<Gpu>>,
     /// Decoders and scratch memory of threads that have ended, for the next epoch's.
@@ -87,13 +92,12 @@ struct Inner {
 }
 
 impl Inner {
-    /// The stream of an epoch from its position `first` on, if that is what the source is.
-    fn feed(&self, epoch: u64, first: u64) -> Option<Feed> {
+    /// The stream of an epoch from its position `first` on, which is at `place`, if that is what the source is.
+    fn feed(&self, epoch: u64, first: u64, place: Option<Vec<u8>>) -> Option<Feed> {
         let (stream, shuffle) = self.stream.as_ref()?;
         let (shuffle, shard) = (shuffle.then_some(self.seed), self.sampler.own_shard());
-        // A device's engines may ask for the name of a sample of any batch that is on its way.
-        let keep = self.batch_size.saturating_mul(self.prefetch + 2).saturating_add(self.threads);
-        Some(Feed::new(Arc::clone(stream), StreamStart { epoch, shuffle, shard }, first, keep))
+        let start = StreamStart { epoch, shuffle, shard, place, stopped: Arc::default() };
+        Some(Feed::new(Arc::clone(stream), start, first, (self.batch_size, self.prefetch, self.threads)))
     }
 
     /// Whether epochs are shuffled.
@@ -135,6 +139,19 @@ impl Inner {
         Output::new(slot, self.size, &self.tables, self.layout)
     }
 
+    /// What is to be done with one encoded picture.
+    fn job<'a>(&self, bytes: &'a [u8], header: &'a Header, ops: &'a [Op]) -> Job<'a> {
+        Job {
+            bytes,
+            header,
+            ops,
+            strategy: self.strategy,
+            order: self.pass_order,
+            accept_truncated: self.accept_truncated,
+            max_px: self.max_px,
+        }
+    }
+
     fn executor(&self) -> Result<Executor> {
         let kept = self.executors.lock().unwrap_or_else(PoisonError::into_inner).pop();
         kept.map_or_else(Executor::new, Ok)
@@ -155,20 +172,34 @@ impl Inner {
     }
 
     /// The explicit operations for a sample in an epoch.
-    fn recipe(&self, epoch: u64, index: u64, header: &Header) -> Result<Vec<Op>> {
+    fn recipe(&self, epoch: u64, index: u64, stored: Stored) -> Result<Vec<Op>> {
         let mut draw = Draw::new(self.seed, epoch, Domain::Recipe, index);
-        let mut recipe = oriented(header, self.orientation);
-        let size = recipe.iter().try_fold(header.size, |size, op| op.output_size(size))?;
+        let mut recipe = oriented(stored.orientation, self.orientation);
+        let size = recipe.iter().try_fold(stored.size, |size, op| op.output_size(size))?;
         recipe.append(&mut draw_recipe(&self.ops, &mut draw, size)?);
         debug_assert!(split_epilogue(&recipe).is_ok());
         Ok(recipe)
     }
 }
 
+/// What a recipe is drawn for: a picture as it is stored.
+#[derive(Debug, Clone, Copy)]
+struct Stored {
+    size: Size,
+    /// Its orientation tag.
+    orientation: u8,
+}
+
+impl From<&Header> for Stored {
+    fn from(header: &Header) -> Self {
+        Self { size: header.size, orientation: header.orientation }
+    }
+}
+
 /// The operations that an orientation tag asks for, if it is to be applied.
-pub(crate) fn oriented(header: &Header, orientation: Orientation) -> Vec<Op> {
+pub(crate) fn oriented(tag: u8, orientation: Orientation) -> Vec<Op> {
     match orientation {
-        Orientation::Apply => orientation_ops(header.orientation),
+        Orientation::Apply => orientation_ops(tag),
         Orientation::Ignore => Vec::new(),
     }
 }
@@ -200,7 +231,7 @@ impl Pipeline {
     /// The batches of one epoch. Worker threads start now and end with the epoch, or when it is dropped.
     #[must_use]
     pub fn epoch(&self, epoch: u64) -> Epoch {
-        Epoch::start(Arc::clone(&self.inner), epoch, 0)
+        Epoch::start(Arc::clone(&self.inner), epoch, 0, None)
     }
 
     /// The rest of an epoch, from where [`Epoch::state`] was taken, to the very sample: what is delivered before and after
@@ -212,7 +243,7 @@ impl Pipeline {
     /// version of this crate whose states mean something else.
     pub fn resume(&self, state: &EpochState) -> Result<Epoch> {
         state.check(&self.inner, self.inner.all_positions())?;
-        Ok(Epoch::start(Arc::clone(&self.inner), state.epoch(), state.position()))
+        Ok(Epoch::start(Arc::clone(&self.inner), state.epoch(), state.position(), state.place()?))
     }
 
     /// Samples an epoch, in this shard, padding not counted. Of a stream no more is known than the
@@ -271,6 +302,12 @@ impl Pipeline {
         self.inner.strategy
     }
 
+    /// How full its [`PictureCache`] is; `None` without one.
+    #[must_use]
+    pub fn cache_usage(&self) -> Option<CacheUsage> {
+        self.inner.cache.as_ref().map(Cache::usage)
+    }
+
     /// The memory it takes at most.
     #[must_use]
     pub fn memory(&self) -> MemoryBound {
@@ -310,6 +347,6 @@ impl Pipeline {
         }
         let bytes = self.inner.source.read(index, &mut buffer)?;
         let header = self.inner.header(bytes)?;
-        self.inner.recipe(epoch, index, &header)
+        self.inner.recipe(epoch, index, Stored::from(&header))
     }
 }

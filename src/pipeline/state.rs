@@ -2,17 +2,19 @@
 
 use super::Inner;
 use crate::error::{Error, Result};
+use base64::prelude::{BASE64_STANDARD_NO_PAD, Engine};
 use serde::{Deserialize, Serialize};
 
 /// The version of states that this crate writes and reads.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Where an epoch stands: taken by [`Epoch::state`](crate::Epoch::state) at any batch, gone on from by
 /// [`Pipeline::resume`](crate::Pipeline::resume), in another process, with other threads, prefetch or batch size.
 ///
 /// It holds what decides which samples come and what is drawn for them (seed, order, shard, source), which must be the
 /// same where it is resumed. The operations, the output and the policies are not in it: they are the caller's to keep.
-/// Written as JSON it has some 200 bytes.
+/// Written as JSON it has some 200 bytes. That of a shuffled stream also says where the samples of the window lie, about 15
+/// bytes each, so that these are read again and nothing else is.
 ///
 /// ```
 /// # use warpfeed::*;
@@ -51,10 +53,13 @@ pub struct EpochState {
     samples: u64,
     /// [`Source::fingerprint`](crate::Source::fingerprint), 16 hexadecimal digits: not every reader of JSON keeps 64 bits.
     source: String,
+    /// Of a stream, [`Samples::place`](crate::Samples::place) in base 64.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    place: Option<String>,
 }
 
 impl EpochState {
-    pub(super) fn new(inner: &Inner, epoch: u64, position: u64) -> Self {
+    pub(super) fn new(inner: &Inner, epoch: u64, position: u64, place: Option<&[u8]>) -> Self {
         let (sampler, shard) = (&inner.sampler, inner.sampler.own_shard());
         Self {
             version: VERSION,
@@ -66,6 +71,7 @@ impl EpochState {
             even_shards: sampler.is_even(),
             samples: inner.source.len(),
             source: format!("{:016x}", inner.fingerprint()),
+            place: place.map(|place| BASE64_STANDARD_NO_PAD.encode(place)),
         }
     }
 
@@ -81,13 +87,19 @@ impl EpochState {
         self.position
     }
 
+    /// Where in its stream it is.
+    pub(super) fn place(&self) -> Result<Option<Vec<u8>>> {
+        let place = self.place.as_ref().map(|place| BASE64_STANDARD_NO_PAD.decode(place)).transpose();
+        place.map_err(|error| Error::parameter("resume", "state", "with a place in base 64", error))
+    }
+
     /// Holds the state against the pipeline that is to go on from it, whose epoch has `positions`.
     pub(super) fn check(&self, inner: &Inner, positions: u64) -> Result<()> {
         let refused = |expected: String, got: String| Err(Error::parameter("resume", "state", expected, got));
         if self.version != VERSION {
             return refused(format!("of version {VERSION}"), format!("version {}", self.version));
         }
-        let own = Self::new(inner, self.epoch, self.position);
+        let own = Self::new(inner, self.epoch, self.position, None);
         let (mut expected, mut got) = (Vec::new(), Vec::new());
         for (own, other) in own.words().into_iter().zip(self.words()) {
             if own != other {

@@ -29,6 +29,8 @@ pub struct Stats {
     pub decoded_hybrid: u64,
     /// Pictures that the device's JPEG engines decoded.
     pub decoded_hardware: u64,
+    /// Pictures that came decoded from the cache.
+    pub cached: u64,
     /// How far the samples of a stream moved from their places in it, all together.
     pub moved: u64,
     /// How far the one moved that moved most.
@@ -51,6 +53,7 @@ impl std::ops::AddAssign for Stats {
         self.decoded_cpu += other.decoded_cpu;
         self.decoded_hybrid += other.decoded_hybrid;
         self.decoded_hardware += other.decoded_hardware;
+        self.cached += other.cached;
         self.moved += other.moved;
         self.moved_most = self.moved_most.max(other.moved_most);
         self.consumer_wait += other.consumer_wait;
@@ -68,6 +71,7 @@ pub(super) struct Counters {
     decoded_cpu: AtomicU64,
     decoded_hybrid: AtomicU64,
     decoded_hardware: AtomicU64,
+    cached: AtomicU64,
     worker_wait: AtomicU64,
 }
 
@@ -91,6 +95,12 @@ impl Counters {
         self.decoded_hardware.fetch_add(decoded.engines, Relaxed);
     }
 
+    /// A picture that was found in the cache, which took that long.
+    pub(super) fn add_cached(&self, time: Duration) {
+        self.cached.fetch_add(1, Relaxed);
+        add(&self.read, time);
+    }
+
     pub(super) fn add_worker_wait(&self, time: Duration) {
         add(&self.worker_wait, time);
     }
@@ -106,6 +116,7 @@ impl Counters {
             decoded_cpu: self.decoded_cpu.load(Relaxed),
             decoded_hybrid: self.decoded_hybrid.load(Relaxed),
             decoded_hardware: self.decoded_hardware.load(Relaxed),
+            cached: self.cached.load(Relaxed),
             worker_wait: time(&self.worker_wait),
             ..Stats::default()
         }

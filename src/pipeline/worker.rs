@@ -1,11 +1,12 @@
 //! A thread's work on samples: reading, decoding, augmenting, and what the policy says of those that cannot be used.
 
+use super::cache::{Kept, KeptBytes};
 use super::epoch::{Shared, Slot};
 use super::store::Target;
-use super::{Inner, OnError};
-use crate::cpu::executor::{Executor, Job};
-use crate::cuda::Flight;
+use super::{Inner, OnError, Stored};
+use crate::cpu::executor::Executor;
 use crate::cuda::gpu::{self, Decoded, Gpu};
+use crate::cuda::{Encoded, Flight};
 use crate::decode::Header;
 use crate::error::{Error, Result};
 use crate::recipe::op::Op;
@@ -127,24 +128,45 @@ fn on_cpu(
     index: u64,
     out: &mut [u8],
 ) -> Result<()> {
-    let (inner, counters) = (&shared.inner, &shared.counters);
+    let cache = shared.inner.cache.as_ref();
+    if let Some(kept) = cache.and_then(|cache| cache.known(shared, index, read_buffer)) {
+        run_kept(executor, shared, index, &kept, out)?;
+        kept.bytes.into_buffer().into_iter().for_each(|buffer| *read_buffer = buffer);
+        return Ok(());
+    }
     let start = Instant::now();
     let bytes = shared.source.read(index, read_buffer)?;
-    counters.add_read(bytes.len(), start.elapsed());
-    let (header, ops) = draw(shared, index, bytes)?;
-    let job = Job {
-        bytes,
-        header: &header,
-        ops: &ops,
-        strategy: inner.strategy,
-        order: inner.pass_order,
-        accept_truncated: inner.accept_truncated,
-        max_px: inner.max_px,
-    };
-    let times = executor.run(&job, &mut inner.output(out))?;
+    shared.counters.add_read(bytes.len(), start.elapsed());
+    let header = header(shared, bytes)?;
+    if let Some(cache) = cache
+        && let Some(kept) = cache.picture(shared, executor, index, bytes, &header)?
+    {
+        return run_kept(executor, shared, index, &kept, out);
+    }
+    let ops = draw(shared, index, &header)?;
+    run(executor, shared, bytes, &header, &ops, out)?;
+    shared.counters.add_decoded(Decoded { cpu: 1, ..Decoded::default() });
+    Ok(())
+}
+
+/// Augments a picture from the cache.
+fn run_kept(executor: &mut Executor, shared: &Shared, index: u64, kept: &Kept, out: &mut [u8]) -> Result<()> {
+    let ops = draw_for_kept(shared, index, kept.stored)?;
+    run(executor, shared, &kept.bytes, &kept.header, &ops, out)
+}
+
+fn run(
+    executor: &mut Executor,
+    shared: &Shared,
+    bytes: &[u8],
+    header: &Header,
+    ops: &[Op],
+    out: &mut [u8],
+) -> Result<()> {
+    let (inner, counters) = (&shared.inner, &shared.counters);
+    let times = executor.run(&inner.job(bytes, header, ops), &mut inner.output(out))?;
     counters.add_decode(times.decode);
     counters.add_augment(times.augment);
-    counters.add_decoded(Decoded { cpu: 1, ..Decoded::default() });
     Ok(())
 }
 
@@ -158,26 +180,62 @@ fn on_gpu(
     place: usize,
     later: bool,
 ) -> Result<()> {
-    let counters = &shared.counters;
+    let (counters, cache) = (&shared.counters, shared.inner.cache.as_ref());
+    let prepare = |worker: &mut gpu::Worker, encoded: Encoded, header: &Header, ops: &[Op]| {
+        let sample = gpu::Sample { place, header, ops, engines: later };
+        let times = gpu.prepare(worker, flight, encoded, &sample)?;
+        counters.add_decode(times.decode);
+        counters.add_augment(times.augment);
+        Ok(worker.take_decoded())
+    };
+    let prepare_kept = |worker: &mut gpu::Worker, kept: Kept| {
+        let ops = draw_for_kept(shared, index, kept.stored)?;
+        // It was decoded when it was kept.
+        let encoded = match kept.bytes {
+            KeptBytes::Shared(bytes) => Encoded::shared(bytes),
+            KeptBytes::Own(buffer) => Encoded::owned(buffer),
+        };
+        prepare(worker, encoded, &kept.header, &ops).map(drop)
+    };
+    let mut buffer = gpu.buffer();
+    if let Some(kept) = cache.and_then(|cache| cache.known(shared, index, &mut buffer)) {
+        gpu.give_buffer(buffer);
+        return prepare_kept(worker, kept);
+    }
     let start = Instant::now();
-    let encoded = gpu.read(&shared.source, index)?;
+    let encoded = Encoded::read(&shared.source, index, buffer)?;
     counters.add_read(encoded.bytes().len(), start.elapsed());
-    let (header, ops) = draw(shared, index, encoded.bytes())?;
-    let sample = gpu::Sample { place, header: &header, ops: &ops, engines: later };
-    let times = gpu.prepare(worker, flight, encoded, &sample)?;
-    counters.add_decode(times.decode);
-    counters.add_augment(times.augment);
-    counters.add_decoded(worker.take_decoded());
+    let header = header(shared, encoded.bytes())?;
+    if let Some(cache) = cache
+        && let Some(kept) = cache.picture(shared, worker.executor(), index, encoded.bytes(), &header)?
+    {
+        gpu.give_buffer(encoded.into_buffer());
+        return prepare_kept(worker, kept);
+    }
+    let ops = draw(shared, index, &header)?;
+    counters.add_decoded(prepare(worker, encoded, &header, &ops)?);
     Ok(())
 }
 
-/// A sample's header and recipe.
-fn draw(shared: &Shared, index: u64, bytes: &[u8]) -> Result<(Header, Vec<Op>)> {
+fn header(shared: &Shared, bytes: &[u8]) -> Result<Header> {
     let start = Instant::now();
     let header = shared.inner.header(bytes)?;
     shared.counters.add_decode(start.elapsed());
+    Ok(header)
+}
+
+/// A sample's recipe.
+fn draw(shared: &Shared, index: u64, header: &Header) -> Result<Vec<Op>> {
     let start = Instant::now();
-    let ops = shared.inner.recipe(shared.epoch, index, &header)?;
+    let ops = shared.inner.recipe(shared.epoch, index, Stored::from(header))?;
     shared.counters.add_augment(start.elapsed());
-    Ok((header, ops))
+    Ok(ops)
+}
+
+/// What is left of a sample's recipe for a picture from the cache.
+fn draw_for_kept(shared: &Shared, index: u64, stored: Stored) -> Result<Vec<Op>> {
+    let start = Instant::now();
+    let ops = shared.inner.recipe_for_kept(shared.epoch, index, stored)?;
+    shared.counters.add_augment(start.elapsed());
+    Ok(ops)
 }

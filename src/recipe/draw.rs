@@ -72,6 +72,11 @@ impl Draw {
         self
     }
 
+    /// Passes over the next `numbers` numbers.
+    pub(crate) fn skip(&mut self, numbers: u64) {
+        self.words.set_word_pos(self.words.get_word_pos() + 2 * u128::from(numbers));
+    }
+
     /// The next 64 bits: two keystream words, the lower half first.
     pub fn bits(&mut self) -> u64 {
         let low = u64::from(self.words.next_u32());

@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const ENDINGS: [&[u8]; 4] = [b".jpg", b".jpeg", b".png", b".webp"];
+const ENDINGS: [&[u8]; 6] = [b".jpg", b".jpeg", b".png", b".webp", b".pgm", b".ppm"];
 
 /// File names of one folder are counted in `u32`; more become another [`Folder`] of the same path.
 const FOLDER_NAMES_BYTES: u64 = if cfg!(test) { 64 } else { u32::MAX as u64 };
@@ -17,14 +17,14 @@ const FOLDER_NAMES_BYTES: u64 = if cfg!(test) { 64 } else { u32::MAX as u64 };
 ///
 /// Samples and labels come in the order of torchvision's `ImageFolder`: the class folders sorted by name give the
 /// labels 0, 1, 2, ...; within a class, folders are sorted by their whole path, and within a folder file names; all by
-/// Unicode code points. Pictures are the files that end in `.jpg`, `.jpeg`, `.png` or `.webp`, in upper or lower case;
-/// others are passed over and, unless their name starts with a dot, counted. Symbolic links are followed; one that
+/// Unicode code points. Pictures are the files that end in `.jpg`, `.jpeg`, `.png`, `.webp`, `.pgm` or `.ppm`, in upper or
+/// lower case; others are passed over and, unless their name starts with a dot, counted. Symbolic links are followed; one that
 /// leads back to a folder it lies in is passed over and counted.
 ///
 /// Where it differs from torchvision:
 /// - a class folder without pictures keeps its label and has no samples, which torchvision refuses;
 /// - a folder that has pictures only directly in it is one class, named after the folder;
-/// - of torchvision's endings, `.ppm`, `.pgm`, `.bmp`, `.tif` and `.tiff` are not pictures here;
+/// - of torchvision's endings, `.bmp`, `.tif` and `.tiff` are not pictures here;
 /// - a folder that cannot be listed is an error, not an empty folder.
 ///
 /// The files are not opened until they are read, and take the length of their name and 4 bytes each.
@@ -106,7 +106,7 @@ impl ImageFolder {
             return Err(Error::parameter(
                 "ImageFolder::open",
                 "root",
-                "a folder of class folders with pictures in them: files ending in .jpg, .jpeg, .png or .webp",
+                "a folder of class folders with pictures in them: files ending in .jpg, .jpeg, .png, .webp, .pgm or .ppm",
                 format!("{} with {} folders and {others} other files", root.display(), found.classes.len()),
             ));
         }
@@ -357,6 +357,8 @@ mod tests {
             "b/.hidden.jpg",
             "b/x.jpg.txt",
             "b/x.gif",
+            "b/x.PGM",
+            "b/y.ppm",
             "B/1.Png",
             "é/1.jpg",
             "日本/1.jpg",
@@ -378,6 +380,8 @@ mod tests {
             ("b/10.jpg", 4),
             ("b/2.jpg", 4),
             ("b/Z.JPG", 4),
+            ("b/x.PGM", 4),
+            ("b/y.ppm", 4),
             ("b/z.JpEg", 4),
             ("b/ä.jpeg", 4),
             ("b/a/1.jpg", 4),

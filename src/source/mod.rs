@@ -87,6 +87,15 @@ pub trait Source: Send + Sync {
     /// [`Error::Parameter`] if there is no such sample.
     fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]>;
 
+    /// Says that sample `index` will be read soon, if nothing comes between, to those that have to fetch it. It returns at
+    /// once.
+    fn soon(&self, _index: u64) {}
+
+    /// Bytes that are held at most of what was fetched by [`soon`](Self::soon) and has not been read.
+    fn ahead_bytes(&self) -> u64 {
+        0
+    }
+
     /// The label of sample `index`. May panic if there is no such sample.
     fn label(&self, index: u64) -> u32;
 
@@ -153,6 +162,12 @@ macro_rules! forward {
             }
             fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
                 (**self).read(index, buffer)
+            }
+            fn soon(&self, index: u64) {
+                (**self).soon(index);
+            }
+            fn ahead_bytes(&self) -> u64 {
+                (**self).ahead_bytes()
             }
             fn label(&self, index: u64) -> u32 {
                 (**self).label(index)

@@ -3,7 +3,10 @@
 #[cfg(feature = "cloud")]
 use super::stream::Shards;
 #[cfg(feature = "cloud")]
-use super::stream::cloud::{Remote, StreamCache};
+use super::stream::StreamCache;
+#[cfg(feature = "cloud")]
+use super::stream::cloud::{Remote, SCANS};
+use super::stream::is_pipe;
 use super::{
     IdxFile, ImageFolder, ListFile, RecordFormat, RecordOptions, RecordShards, RecordStream, Source, StreamOptions,
     spec,
@@ -102,6 +105,9 @@ pub struct OpenOptions {
     /// Reads shards from front to back as [`RecordStream`]s, with a window of so many samples to shuffle in. What has no
     /// random access is read so anyhow, with a window of 1,000 where this says nothing.
     pub window: Option<usize>,
+    /// Reads shards far away in any order as [`RecordShards`], each sample by a request of its own. An index is made first,
+    /// by reading the headers of all records, and kept. What has no random access is refused.
+    pub random_access: bool,
     /// Where what was fetched from far away is kept; nowhere if not given.
     #[cfg(feature = "cloud")]
     pub cache: Option<StreamCache>,
@@ -114,6 +120,10 @@ impl OpenOptions {
     /// Those of [`open`].
     pub fn open(&self, spec: impl AsRef<Path>) -> Result<Box<dyn Source>> {
         let spec = spec.as_ref();
+        if self.random_access && (self.window.is_some() || spec == Path::new("-")) {
+            let got = if self.window.is_some() { "a window" } else { "standard input" };
+            return Err(Error::parameter("open", "random_access", "without a window, of what is no pipe", got));
+        }
         if spec == Path::new("-") {
             return Ok(Box::new(RecordStream::standard_input(self.stream_format(None)?, self.stream_options())?));
         }
@@ -127,7 +137,10 @@ impl OpenOptions {
             if metadata.is_dir() {
                 match shards_in(&files[0], self.format)? {
                     Some(shards) => files = shards,
-                    None => return Ok(Box::new(ImageFolder::open(&files[0])?)),
+                    None => {
+                        self.records.without_classes("a folder of class folders")?;
+                        return Ok(Box::new(ImageFolder::open(&files[0])?));
+                    }
                 }
             }
         }
@@ -135,7 +148,7 @@ impl OpenOptions {
             Some(format) => format,
             None => common_format(&files)?,
         };
-        if self.window.is_some() || files.iter().any(|path| is_pipe(path)) {
+        if self.window.is_some() || (!self.random_access && files.iter().any(|path| is_pipe(path))) {
             let format = self.stream_format(Some(format))?;
             return Ok(Box::new(RecordStream::open(format, files, self.stream_options())?));
         }
@@ -143,6 +156,9 @@ impl OpenOptions {
             let source = RecordShards::open(format, &files, &self.records)?;
             Ok(Box::new(source.with_classes(classes_of(&files))))
         };
+        if let SourceFormat::Folder | SourceFormat::List | SourceFormat::Idx = format {
+            self.records.without_classes(&spec.to_string_lossy())?;
+        }
         match format {
             SourceFormat::WebDataset => records(RecordFormat::WebDataset),
             SourceFormat::RecordIo => records(RecordFormat::RecordIo),
@@ -201,6 +217,11 @@ impl OpenOptions {
         let names: Vec<PathBuf> = (0..remote.count()).map(|shard| remote.name(shard).into()).collect();
         let told = if self.format.is_none() { Some(common_format(&names)?) } else { None };
         let (format, options) = (self.stream_format(told)?, self.stream_options());
+        if self.random_access {
+            let open = |shard| remote.shard(shard);
+            let source = RecordShards::open_each(format, remote.count(), &open, SCANS, &self.records)?;
+            return Ok(Box::new(source));
+        }
         Ok(Box::new(RecordStream::new(format, Box::new(remote), options)?))
     }
 
@@ -210,20 +231,6 @@ impl OpenOptions {
             feature: format!("reading {url} by this build"),
             remedy: "build warpfeed with the feature cloud (cargo install warpfeed --features cloud)".to_owned(),
         })
-    }
-}
-
-/// Whether a file can only be read from front to back.
-fn is_pipe(path: &Path) -> bool {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::FileTypeExt;
-        fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo())
-    }
-    #[cfg(not(unix))]
-    {
-        let _ = path;
-        false
     }
 }
 

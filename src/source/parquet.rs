@@ -114,6 +114,7 @@ impl ParquetFiles {
     /// [`Error::Io`] or [`Error::Decode`] if a file cannot be read, [`Error::Parameter`] if it has no such columns, or
     /// there is no row.
     pub fn open(files: &[PathBuf], options: &RecordOptions) -> Result<Self> {
+        options.without_classes("Parquet files")?;
         let mut this = Self {
             files: files.to_vec(),
             metadata: Vec::with_capacity(files.len()),
@@ -439,7 +440,8 @@ mod tests {
         let path = folder.path().join("a.parquet");
         file(&path, 5);
         let named = |picture: &str, label: &str| {
-            let options = RecordOptions { picture: Some(picture.into()), label: Some(label.into()), keep_index: false };
+            let options =
+                RecordOptions { picture: Some(picture.into()), label: Some(label.into()), ..RecordOptions::default() };
             ParquetFiles::open(std::slice::from_ref(&path), &options)
         };
         let source = named("image", "species").unwrap();

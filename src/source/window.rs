@@ -1,12 +1,14 @@
 //! Positional reading of a file, with bounds.
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use std::fs::File;
 use std::io;
-use std::path::Path;
 
 /// Read at once while a shard is scanned. Small enough that pictures of 100 kB are passed over, not read.
 const WINDOW_BYTES: usize = 8 << 10;
+
+/// What it grows to where small pictures lie far away.
+const MAX_WINDOW_BYTES: usize = 1 << 20;
 
 /// Reads `buffer.len()` bytes from `offset` on.
 pub(super) fn read_exact_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
@@ -28,19 +30,39 @@ pub(super) fn read_exact_at(file: &File, buffer: &mut [u8], offset: u64) -> io::
     }
 }
 
+/// Bytes that can be read at any position.
+pub(super) trait ReadAt: Send + Sync {
+    /// Fills `buffer` with what lies from `offset` on.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<()>;
+
+    /// The same for a whole sample, which a cache may keep.
+    fn read_sample(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
+        self.read_at(buffer, offset)
+    }
+
+    /// Says that a sample will be read.
+    fn soon(&self, _offset: u64, _len_bytes: u64) {}
+
+    /// So many bytes take as long to read as one more request takes beside its bytes.
+    fn delay_bytes(&self) -> u64 {
+        0
+    }
+}
+
 /// A file seen through a small buffer, from front to back.
 pub(super) struct Window<'a> {
-    file: &'a File,
-    path: &'a Path,
+    file: &'a dyn ReadAt,
     len_bytes: u64,
     buffer: Vec<u8>,
     /// Where in the file the buffer starts.
     start: u64,
+    /// How much is read at once.
+    ahead: usize,
 }
 
 impl<'a> Window<'a> {
-    pub fn new(file: &'a File, path: &'a Path, len_bytes: u64) -> Self {
-        Self { file, path, len_bytes, buffer: Vec::new(), start: 0 }
+    pub fn new(file: &'a dyn ReadAt, len_bytes: u64) -> Self {
+        Self { file, len_bytes, buffer: Vec::new(), start: 0, ahead: WINDOW_BYTES }
     }
 
     /// The file's length in bytes when it was opened.
@@ -58,14 +80,17 @@ impl<'a> Window<'a> {
         if !self.holds(offset, len_bytes as u64) {
             return Ok(None);
         }
-        let end = offset + len_bytes as u64;
-        if offset < self.start || end > self.start + self.buffer.len() as u64 {
-            let wanted = WINDOW_BYTES.max(len_bytes) as u64;
+        let (end, read_to) = (offset + len_bytes as u64, self.start + self.buffer.len() as u64);
+        if offset < self.start || end > read_to {
+            // Where what is passed over is less than a request costs, it is read as well, more and more at once.
+            let near = self.file.delay_bytes() > offset.saturating_sub(read_to);
+            self.ahead = if near { (2 * self.ahead).min(MAX_WINDOW_BYTES) } else { WINDOW_BYTES };
+            let wanted = self.ahead.max(len_bytes) as u64;
             self.buffer.resize(wanted.min(self.len_bytes - offset) as usize, 0);
             self.start = offset;
-            if let Err(error) = read_exact_at(self.file, &mut self.buffer, offset) {
+            if let Err(error) = self.file.read_at(&mut self.buffer, offset) {
                 self.buffer.clear();
-                return Err(Error::io("read", self.path)(error));
+                return Err(error);
             }
         }
         Ok(Some(&self.buffer[(offset - self.start) as usize..][..len_bytes]))

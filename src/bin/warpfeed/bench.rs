@@ -3,9 +3,10 @@
 use super::diagnose::Diagnose;
 use super::models::{ModelOptions, StepOptions, classes};
 use super::options::{PresetOptions, StrategyName, device};
-use super::output::{print, print_json};
+use super::output::{Progress, print, print_json};
 use super::source::SourceArgs;
 use clap::{Args, Subcommand};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use warpfeed::experiment::augment_load::{self, augment_load};
@@ -16,7 +17,7 @@ use warpfeed::experiment::peers::peers;
 use warpfeed::experiment::report::Report;
 use warpfeed::experiment::subject::Subject;
 use warpfeed::experiment::workers::{self, workers};
-use warpfeed::{Device, Error, IMAGENET_MEAN, IMAGENET_STD, Op, RandomOp, Resize, ResizeTo, Result, Size};
+use warpfeed::{Device, Error, IMAGENET_MEAN, IMAGENET_STD, ImageFolder, Op, RandomOp, Resize, ResizeTo, Result, Size};
 
 /// Pictures of fewer pixels are trained on at their own size.
 const SMALL_PX: f64 = 64.0 * 64.0;
@@ -101,24 +102,38 @@ pub struct ReportOptions {
 }
 
 impl ReportOptions {
-    pub fn finish(&self, report: &Report) -> Result<()> {
+    /// Whoever names a folder that cannot be written learns it before anything is measured.
+    pub fn begin(&self) -> Result<Progress> {
         if let Some(folder) = &self.out {
-            report.write(folder)?;
-            eprintln!("Report: {}", folder.join("report.html").display());
+            std::fs::create_dir_all(folder).map_err(io("create", folder))?;
+            let probe = folder.join(format!(".warpfeed-{}.tmp", std::process::id()));
+            File::create(&probe).and_then(|_| std::fs::remove_file(&probe)).map_err(io("write into", folder))?;
         }
-        if self.json { print_json(&report.json()) } else { print(&report.text()) }
+        Ok(Progress::start())
+    }
+
+    /// Prints the report, then writes it: a disk that is full by then takes no figures away.
+    pub fn finish(&self, report: &Report) -> Result<()> {
+        if self.json {
+            print_json(&report.json())?
+        } else {
+            print(&report.text())?
+        }
+        let Some(folder) = &self.out else { return Ok(()) };
+        report.write(folder)?;
+        eprintln!("Report: {}", folder.join("report.html").display());
+        Ok(())
     }
 }
 
-/// A line of progress.
-pub fn progress(line: &str) {
-    eprintln!("{line}");
+fn io<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(std::io::Error) -> Error + 'a {
+    move |source| Error::Io { action, path: path.to_owned(), source }
 }
 
 /// A time given in seconds.
 pub fn seconds(text: &str) -> std::result::Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "seconds, such as 2.5".to_owned())?;
-    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+    let time = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    time.filter(|time| !time.is_zero()).ok_or_else(|| "expected seconds, more than 0, such as 2.5".to_owned())
 }
 
 /// Seconds per epoch as augmentation grows, on the CPU and on the GPU, for several models
@@ -132,7 +147,8 @@ struct AugmentLoad {
     /// Loads: how often the flips and the rotation are repeated.
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [1, 4, 8, 12], value_parser = clap::value_parser!(u32).range(0..=1000))]
     loads: Vec<u32>,
-    /// Models: none (the pipeline alone), resnet18, resnet50, resnet152 (steps as published on a V100), or milliseconds.
+    /// Models: none (the pipeline alone), resnet18, resnet50, resnet152 (steps as published on a V100), milliseconds, or, with
+    /// feature candle, candle-resnet18 and candle-resnet50, which train on the CPU.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_values = ["none", "resnet18", "resnet50", "resnet152"])]
     models: Vec<String>,
     #[command(flatten)]
@@ -165,7 +181,10 @@ impl AugmentLoad {
             epochs: self.epochs,
             strategies: self.strategies.into_iter().map(Into::into).collect(),
         };
-        self.report.finish(&augment_load(&subject, &settings, &mut models, &mut progress)?)
+        let mut progress = self.report.begin()?;
+        let report = augment_load(&subject, &settings, &mut models, &mut |line| progress.line(line))?;
+        progress.end();
+        self.report.finish(&report)
     }
 }
 
@@ -214,7 +233,11 @@ impl Workers {
             epochs: self.epochs,
             ops: size.map_or_else(|| self.preset.preset().ops(), plain),
         };
-        self.report.finish(&workers(&subject, &settings, &mut || self.step.chosen(&subject), &mut progress)?)
+        let mut progress = self.report.begin()?;
+        let mut model = || self.step.chosen(&subject);
+        let report = workers(&subject, &settings, &mut model, &mut |line| progress.line(line))?;
+        progress.end();
+        self.report.finish(&report)
     }
 }
 
@@ -297,19 +320,15 @@ impl Configurations {
         let settings = self.grid.settings(&[true, false], &[true, false]);
         let subject = self.device.on(&self.subject)?;
         let mut model = self.step.chosen(&subject)?;
+        let mut progress = self.report.begin()?;
         let mut log = match &self.report.out {
-            Some(folder) => {
-                std::fs::create_dir_all(folder).map_err(|source| Error::Io {
-                    action: "create",
-                    path: folder.clone(),
-                    source,
-                })?;
-                Some(EventLog::create(&folder.join("events.jsonl"))?)
-            }
+            Some(folder) => Some(EventLog::create(&folder.join("events.jsonl"))?),
             None => None,
         };
         let mut on_event = |event: &_| log.as_mut().map_or(Ok(()), |log| log.write(event));
-        let found = configurations(&subject, &settings, &mut model, &mut on_event, &mut progress)?;
+        let progressed = &mut |line: &str| progress.line(line);
+        let found = configurations(&subject, &settings, &mut model, &mut on_event, progressed)?;
+        progress.end();
         self.report.finish(&found.report)
     }
 }
@@ -344,11 +363,20 @@ struct Peers {
 
 impl Peers {
     fn run(self) -> Result<()> {
-        let json = match (&self.from, &self.dir) {
-            (Some(file), _) => read(file)?,
-            (None, dir) => self.measure(dir.as_deref().unwrap_or(Path::new(".")))?,
+        // The script tells its progress itself.
+        self.report.begin()?.end();
+        let report = match (&self.from, &self.dir) {
+            (Some(file), _) => peers(&read(file)?)?,
+            (None, dir) => {
+                let dir = dir.as_deref().unwrap_or(Path::new("."));
+                // First of all, so that a folder without pictures is known before anything is installed.
+                let data_set = DataSet::of(dir.display().to_string(), &ImageFolder::open(dir)?)?;
+                let mut report = peers(&self.measure(dir)?)?;
+                report.data_set = Some(data_set);
+                report
+            }
         };
-        self.report.finish(&peers(&json)?)
+        self.report.finish(&report)
     }
 
     /// Runs the script; what it wrote.

@@ -1,6 +1,6 @@
 //! `warpfeed bench diagnose`: what holds a training up.
 
-use super::bench::{DeviceOptions, ReportOptions, SubjectOptions, progress, seconds};
+use super::bench::{DeviceOptions, ReportOptions, SubjectOptions, seconds};
 use super::models::StepOptions;
 use super::options::{PresetOptions, StrategyName};
 use clap::Args;
@@ -46,6 +46,9 @@ impl Diagnose {
         settings.strategy = self.strategy.into();
         let subject = self.device.on(&self.subject)?;
         let mut model = self.step.chosen(&subject)?;
-        self.report.finish(&diagnose(&subject, &settings, &mut model, &mut progress)?.report)
+        let mut progress = self.report.begin()?;
+        let found = diagnose(&subject, &settings, &mut model, &mut |line| progress.line(line))?;
+        progress.end();
+        self.report.finish(&found.report)
     }
 }

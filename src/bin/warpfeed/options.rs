@@ -4,8 +4,8 @@ use super::source::SourceArgs;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use warpfeed::{
-    Builder, DType, DecodePath, Device, LastBatch, Layout, OnError, Orientation, Pipeline, Preset, Rank, Result, Shard,
-    Strategy,
+    Builder, DType, DecodePath, Device, LastBatch, Layout, OnError, Orientation, PictureCache, Pipeline, Preset, Rank,
+    Result, Shard, Strategy,
 };
 
 /// Reads a device: `auto`, `cpu`, `cuda`, `cuda:I`.
@@ -194,6 +194,15 @@ pub struct PipelineOptions {
     /// Take truncated JPEGs as they are.
     #[arg(long)]
     accept_truncated: bool,
+    /// Keep up to MB megabytes of decoded pictures in memory from one epoch to the next.
+    #[arg(long, value_name = "MB")]
+    keep_decoded: Option<u64>,
+    /// Keep them in this folder, from one run to the next.
+    #[arg(long, value_name = "FOLDER", requires = "keep_decoded")]
+    keep_decoded_in: Option<PathBuf>,
+    /// Resize the shorter side to PX pixels before anything else; with --keep-decoded once and for all.
+    #[arg(long, value_name = "PX")]
+    resize_first: Option<u32>,
     /// Where augmentations run: auto, cpu, cuda, cuda:I.
     #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
     device: Device,
@@ -243,6 +252,8 @@ impl PipelineOptions {
         builder = self.prefetch.into_iter().fold(builder, Builder::prefetch);
         builder = self.device_memory.into_iter().fold(builder, Builder::device_memory);
         builder = self.limit.into_iter().fold(builder, Builder::limit);
+        builder = self.cache().into_iter().fold(builder, Builder::cache);
+        builder = self.resize_first.into_iter().fold(builder, Builder::resize_shorter);
         let layout = match self.layout {
             LayoutName::Nchw => Layout::Nchw,
             LayoutName::Nhwc => Layout::Nhwc,
@@ -256,6 +267,15 @@ impl PipelineOptions {
         }
         .build()
     }
+
+    fn cache(&self) -> Option<PictureCache> {
+        let size_bytes = self.keep_decoded?.saturating_mul(1_000_000);
+        Some(match &self.keep_decoded_in {
+            Some(folder) => PictureCache::disk(folder, size_bytes),
+            None => PictureCache::memory(size_bytes),
+        })
+    }
+
     fn rank(&self) -> Result<Option<Rank>> {
         Ok(match self.rank {
             Some(RankName::Auto) => Some(Rank::from_environment()?.unwrap_or_default()),
@@ -289,6 +309,9 @@ impl PipelineOptions {
         }
         if matches!(self.strategy, StrategyName::Composed) {
             settings += ", strategy composed";
+        }
+        if let Some(side) = self.resize_first {
+            settings += &format!(", resize-first {side}");
         }
         if self.accept_truncated {
             settings += ", accept-truncated";

@@ -6,6 +6,7 @@ use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 use warpfeed::{Error, Result};
 
 /// The exit code that an error ends the command with.
@@ -56,6 +57,34 @@ pub fn progress(total: u64, what: &str) -> ProgressBar {
     }
     bar.set_message(what.to_owned());
     bar
+}
+
+/// What an experiment has done so far, line by line on standard error; on a terminal also how long it has been at what it
+/// does now.
+pub struct Progress(ProgressBar);
+
+impl Progress {
+    pub fn start() -> Self {
+        if !io::stderr().is_terminal() {
+            return Self(ProgressBar::hidden());
+        }
+        let bar = ProgressBar::new_spinner();
+        if let Ok(style) = ProgressStyle::with_template("{elapsed} at the next") {
+            bar.set_style(style);
+        }
+        // Seldom, so as not to disturb what is measured.
+        bar.enable_steady_tick(Duration::from_secs(1));
+        Self(bar)
+    }
+
+    pub fn line(&mut self, line: &str) {
+        self.0.suspend(|| eprintln!("{line}"));
+        self.0.reset_elapsed();
+    }
+
+    pub fn end(self) {
+        self.0.finish_and_clear();
+    }
 }
 
 /// Bytes for people.

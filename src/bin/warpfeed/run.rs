@@ -79,6 +79,21 @@ fn text(report: &RunReport) -> String {
         stages.read, stages.decode, stages.augment, stages.worker_wait
     );
     let _ = writeln!(text, "consumer      waited {:.3} s for batches", stages.consumer_wait);
+    if let Some(cache) = &report.cache {
+        let _ = writeln!(
+            text,
+            "kept decoded  {} of {} pictures came from the cache; it has {} pictures, {} of {}{}",
+            report.cached,
+            report.pictures,
+            cache.pictures,
+            bytes(cache.bytes),
+            bytes(cache.limit_bytes),
+            if cache.full { ", and no room for more" } else { "" },
+        );
+        if let Some(failed) = &cache.failed {
+            let _ = writeln!(text, "              nothing more was kept: {failed}");
+        }
+    }
     if let (Some(mean), Some(most)) = (report.moved_mean, report.moved_most) {
         let _ = writeln!(text, "shuffling     moved pictures by {mean:.1} places on average, {most} at most");
     }

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use std::path::{Path, PathBuf};
-use warpfeed::{OpenOptions, RecordOptions, Result, Source, SourceFormat};
+use warpfeed::{Error, OpenOptions, RecordOptions, Result, Source, SourceFormat};
 
 pub fn format(text: &str) -> std::result::Result<SourceFormat, String> {
     text.parse().map_err(|error: warpfeed::Error| error.to_string())
@@ -19,16 +19,26 @@ pub struct FieldArgs {
     /// column in Parquet.
     #[arg(long, value_name = "NAME")]
     label_field: Option<String>,
+    /// The names of the classes, one a line, label 0 first, where labels are names: shards that are read from front to
+    /// back need them, others are sorted by name if not given.
+    #[arg(long, value_name = "FILE")]
+    classes: Option<PathBuf>,
 }
 
 impl FieldArgs {
     pub fn open(&self, spec: &Path, format: Option<SourceFormat>) -> Result<Box<dyn Source>> {
-        OpenOptions { format, records: self.records(), ..OpenOptions::default() }.open(spec)
+        OpenOptions { format, records: self.records()?, ..OpenOptions::default() }.open(spec)
     }
 
-    fn records(&self) -> RecordOptions {
+    fn records(&self) -> Result<RecordOptions> {
         let (picture, label) = (self.picture_field.clone(), self.label_field.clone());
-        RecordOptions { picture, label, ..RecordOptions::default() }
+        let read = |path: &PathBuf| {
+            let unreadable = |source| Error::Io { action: "read", path: path.clone(), source };
+            std::fs::read_to_string(path).map_err(unreadable)
+        };
+        let classes = self.classes.as_ref().map(read).transpose()?.unwrap_or_default();
+        let classes = classes.lines().map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        Ok(RecordOptions { picture, label, classes, ..RecordOptions::default() })
     }
 }
 
@@ -48,6 +58,9 @@ pub struct SourceArgs {
     /// away are read so anyhow [there 1000 if not given]
     #[arg(long, value_name = "W")]
     window: Option<usize>,
+    /// Read shards far away in any order, each picture by a request of its own, after an index has been made of them.
+    #[arg(long, conflicts_with = "window")]
+    random_access: bool,
     /// Keep what was fetched from far away in this folder.
     #[cfg(feature = "cloud")]
     #[arg(long, value_name = "FOLDER", requires = "cache_size")]
@@ -62,8 +75,9 @@ impl SourceArgs {
     pub fn open(&self) -> Result<Box<dyn Source>> {
         let options = OpenOptions {
             format: self.format,
-            records: self.fields.records(),
+            records: self.fields.records()?,
             window: self.window,
+            random_access: self.random_access,
             #[cfg(feature = "cloud")]
             cache: self
                 .cache

@@ -1,6 +1,6 @@
 //! `warpfeed tune`: the smallest configuration that is as fast as any.
 
-use super::bench::{DeviceOptions, GridOptions, ReportOptions, SubjectOptions, progress};
+use super::bench::{DeviceOptions, GridOptions, ReportOptions, SubjectOptions};
 use super::models::StepOptions;
 use super::output::print;
 use clap::Args;
@@ -29,7 +29,10 @@ impl Tune {
         let settings = self.grid.settings(&[true], &[true]);
         let subject = self.device.on(&self.subject)?;
         let mut model = self.step.chosen(&subject)?;
-        let found = configurations(&subject, &settings, &mut model, &mut |_| Ok(()), &mut progress)?;
+        let mut progress = self.report.begin()?;
+        let progressed = &mut |line: &str| progress.line(line);
+        let found = configurations(&subject, &settings, &mut model, &mut |_| Ok(()), progressed)?;
+        progress.end();
         self.report.finish(&found.report)?;
         if self.report.json {
             return Ok(());

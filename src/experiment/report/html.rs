@@ -5,25 +5,30 @@ use crate::experiment::report::plot::escape;
 
 const STYLE: &str = "\
 :root{color-scheme:light}\
-body{font:16px/1.5 system-ui,sans-serif;color:#1a1a1a;background:#fff;margin:0 auto;padding:1rem;max-width:60rem}\
-h1{font-size:1.5rem;margin:0}h2{font-size:1.15rem;margin:2rem 0 .5rem}\
-.question{color:#444;margin:.2rem 0 1rem}\
-.answer{background:#eef4fb;border-left:.3rem solid #0072b2;padding:.6rem 1rem}.answer p{margin:.3rem 0}\
+body{font:16px/1.5 system-ui,sans-serif;color:#1a1a1a;background:#ffffff;margin:0 auto;padding:.75rem;max-width:64rem;\
+overflow-wrap:anywhere}\
+h1{font-size:1.5rem;line-height:1.2;margin:0}h2{font-size:1.15rem;margin:2rem 0 .5rem}\
+.question{color:#444444;margin:.2rem 0 1rem}\
+.answer{background:#eef4fb;border-left:.3rem solid #0060b0;padding:.6rem 1rem}.answer p{margin:.3rem 0}\
+.answer p:first-child{font-weight:600}\
+.plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,28rem),1fr));gap:1.5rem;margin:1.5rem 0}\
+figure{margin:0}svg{display:block;width:100%;max-width:36rem;height:auto}\
 .wide{overflow-x:auto}\
-table{border-collapse:collapse;font-size:.9rem;white-space:nowrap}\
-th,td{padding:.25rem .7rem;border-bottom:1px solid #d0d0d0;text-align:left}th{border-bottom:2px solid #555}\
+table{border-collapse:collapse;font-size:.9rem}\
+th,td{padding:.25rem .5rem;border-bottom:1px solid #d0d0d0;text-align:left}td{white-space:nowrap}\
+th{border-bottom:2px solid #555555;vertical-align:bottom;overflow-wrap:normal;min-width:3.5rem}\
 td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}\
-figure{margin:1.5rem 0}\
-svg{display:block;min-width:30rem;max-width:100%;height:auto}\
-dl{display:grid;grid-template-columns:max-content 1fr;gap:.1rem 1rem;font-size:.9rem}dd{margin:0;overflow-wrap:anywhere}\
-dt{color:#444}pre{overflow-x:auto;font-size:.85rem;background:#f4f4f4;padding:.6rem}";
+.blank{color:#444444;font-size:.9rem;margin:.4rem 0}\
+ul{padding-left:1.2rem}\
+dl{display:grid;grid-template-columns:max-content 1fr;gap:.1rem 1rem;font-size:.9rem}dd{margin:0}\
+dt{color:#444444}summary{cursor:pointer}pre{white-space:pre-wrap;font-size:.85rem;background:#f4f4f4;padding:.6rem}";
 
 /// The page.
 pub(super) fn page(report: &Report) -> String {
     let title = escape(&format!("warpfeed bench {}", report.experiment));
     let sentences: String = report.answer.iter().map(|sentence| format!("<p>{}</p>", escape(sentence))).collect();
-    let plot = |plot: &Plot| format!("<figure><div class=\"wide\">{}</div></figure>\n", plot.svg);
-    let plots: String = report.plots.iter().map(plot).collect();
+    let (leading, further) = report.plots.split_at(report.leading_plots.min(report.plots.len()));
+    let [leading, further] = [leading, further].map(plots);
     let (first, others) = report.tables.split_at(report.tables.len().min(1));
     let [first, others]: [String; 2] = [first, others].map(|tables| tables.iter().map(table).collect());
     let notes: String = report.notes.iter().map(|note| format!("<li>{}</li>", escape(note))).collect();
@@ -41,27 +46,38 @@ pub(super) fn page(report: &Report) -> String {
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><title>{title}</title>\
          <style>{STYLE}</style></head><body>\n<h1>{title}</h1><p class=\"question\">{question}</p>\n\
-         <div class=\"answer\">{sentences}</div>\n{first}{plots}{others}{notes}\
-         <h2>Where the figures come from</h2><dl>{about}</dl>\n<h2>Settings</h2><pre>{settings}</pre>\n</body></html>\n",
+         <div class=\"answer\">{sentences}</div>\n{leading}{first}{further}{others}{notes}\
+         <h2>Where the figures come from</h2><dl>{about}</dl>\n<details><summary>Settings</summary><pre>{settings}</pre></details>\n</body></html>\n",
         question = escape(report.question),
     )
 }
 
+fn plots(plots: &[Plot]) -> String {
+    let figures: String = plots.iter().map(|plot| format!("<figure>{}</figure>\n", plot.svg)).collect();
+    if figures.is_empty() { figures } else { format!("<div class=\"plots\">{figures}</div>\n") }
+}
+
 fn table(table: &Table) -> String {
-    let is_number = |column: usize| table.rows.iter().any(|row| matches!(row[column], Cell::Number(..)));
+    // A column without a figure stands like those with one.
+    let is_number = |column: usize| !table.rows.iter().any(|row| matches!(row[column], Cell::Text(_)));
     let class = |column| if is_number(column) { " class=\"n\"" } else { "" };
     let head: String = (table.columns.iter().enumerate())
         .map(|(column, name)| format!("<th scope=\"col\"{}>{}</th>", class(column), escape(name)))
         .collect();
     let row = |row: &Vec<Cell>| {
+        let text = |cell: &Cell| if *cell == Cell::Blank { "–".to_owned() } else { escape(&cell.text()) };
         let cells: String = (row.iter().enumerate())
-            .map(|(column, cell)| format!("<td{}>{}</td>", class(column), escape(&cell.text())))
+            .map(|(column, cell)| format!("<td{}>{}</td>", class(column), text(cell)))
             .collect();
         format!("<tr>{cells}</tr>")
     };
     let rows: String = table.rows.iter().map(row).collect();
     let title = escape(&table.title);
+    let blank: String =
+        table.blank.iter().map(|reason| format!("<p class=\"blank\">Blank (–): {}</p>\n", escape(reason))).collect();
+    // What scrolls must be reached by the keyboard too.
     format!(
-        "<h2>{title}</h2><div class=\"wide\"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>\n"
+        "<h2>{title}</h2><div class=\"wide\" role=\"region\" aria-label=\"{title}\" tabindex=\"0\"><table><thead>\
+         <tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>\n{blank}"
     )
 }

@@ -36,6 +36,9 @@ pub struct Report {
     /// Its plots, which go into files of their own.
     #[serde(skip)]
     pub plots: Vec<Plot>,
+    /// How many of the plots, from the first on, show the answer: the page has them above the first table.
+    #[serde(skip)]
+    pub leading_plots: usize,
 }
 
 /// Figures in rows and columns.
@@ -50,6 +53,8 @@ pub struct Table {
     pub columns: Vec<String>,
     /// The rows, each as long as `columns`.
     pub rows: Vec<Vec<Cell>>,
+    /// Which cells are blank, and why.
+    pub blank: Vec<String>,
     /// Whether it is left out of the text for terminals: for wide ones.
     #[serde(skip)]
     pub in_files_only: bool,
@@ -117,7 +122,7 @@ impl Table {
     #[must_use]
     pub fn new(name: &'static str, title: impl Into<String>, columns: &[&str]) -> Self {
         let columns = columns.iter().map(|&column| column.to_owned()).collect();
-        Self { name, title: title.into(), columns, rows: Vec::new(), in_files_only: false }
+        Self { name, title: title.into(), columns, rows: Vec::new(), blank: Vec::new(), in_files_only: false }
     }
 
     /// The table as comma-separated values (RFC 4180).
@@ -136,7 +141,7 @@ impl Table {
         std::iter::once(header).chain(rows).map(|line| line + "\r\n").collect()
     }
 
-    /// The table for a terminal.
+    /// The table for a terminal, without the columns that have no figure.
     #[must_use]
     pub fn text(&self) -> String {
         let cells: Vec<Vec<String>> = self.rows.iter().map(|row| row.iter().map(Cell::text).collect()).collect();
@@ -144,17 +149,21 @@ impl Table {
             let widest = cells.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
             widest.max(self.columns[column].chars().count())
         };
-        let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
+        let is_blank = |column: usize| self.rows.iter().all(|row| row[column] == Cell::Blank);
+        // With no rows at all every column would be.
+        let shown: Vec<usize> =
+            (0..self.columns.len()).filter(|&column| self.rows.is_empty() || !is_blank(column)).collect();
         let is_number = |column: usize| self.rows.iter().any(|row| matches!(row[column], Cell::Number(..)));
         let line = |fields: &[String]| {
-            let padded = fields.iter().enumerate().map(|(column, field)| {
-                let width = widths[column];
+            let padded = shown.iter().map(|&column| {
+                let (field, width) = (&fields[column], width(column));
                 if is_number(column) { format!("{field:>width$}") } else { format!("{field:width$}") }
             });
             padded.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
         };
         let body: String = cells.iter().map(|row| line(row)).collect();
-        format!("{}\n{}{body}", self.title, line(&self.columns))
+        let blank: String = self.blank.iter().map(|reason| format!("Blank: {reason}\n")).collect();
+        format!("{}\n{}{body}{blank}", self.title, line(&self.columns))
     }
 }
 
@@ -171,6 +180,7 @@ impl Report {
             notes: Vec::new(),
             figures: Value::Null,
             plots: Vec::new(),
+            leading_plots: 1,
         }
     }
 
@@ -254,11 +264,22 @@ mod tests {
     }
 
     #[test]
+    fn a_column_without_a_figure_is_not_printed_but_why_is() {
+        let mut table = Table::new("times", "Seconds", &["load", "GPU, s"]);
+        table.rows.push(vec![Cell::number(1.0, 0), Cell::Blank]);
+        table.blank.push("GPU: there is none.".to_owned());
+        assert_eq!(table.text(), "Seconds\nload\n   1\nBlank: GPU: there is none.\n");
+        assert_eq!(table.csv(), "load,\"GPU, s\"\r\n1,\r\n");
+    }
+
+    #[test]
     fn a_page_needs_nothing_else_and_escapes_what_it_shows() {
         let mut report = Report::new("test", "Does it?", Environment::here());
         report.answer.push("1 < 2 & <script>".into());
         report.tables.push(table());
+        report.tables[0].blank.push("all <b> cells".to_owned());
         report.plot("p", "a plot", plot::histogram("waits", &[0.5]));
+        report.plot("q", "another plot", plot::histogram("more waits", &[0.5]));
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path().join("new/folder");
         report.write(&out).unwrap();
@@ -266,7 +287,11 @@ mod tests {
         assert!(page.contains("1 &lt; 2 &amp; &lt;script&gt;") && !page.contains("<script"));
         let links = page.matches("http").count() - page.matches("xmlns=\"http://www.w3.org/2000/svg\"").count();
         assert_eq!((links, page.matches("src=").count()), (0, 0));
-        assert!(page.contains("<svg") && page.contains("viewport"));
+        assert!(page.contains("viewport") && page.contains("<td class=\"n\">–</td>"), "{page}");
+        let at = |words: &str| page.find(words).unwrap_or_else(|| panic!("{words} in {page}"));
+        let order =
+            [at("1 &lt; 2"), at(">waits<"), at("<table>"), at("Blank (–): all &lt;b&gt; cells"), at(">more waits<")];
+        assert!(order.is_sorted(), "answer, its plot, table, reason, further plots: {order:?}");
         let json: Value = serde_json::from_slice(&std::fs::read(out.join("report.json")).unwrap()).unwrap();
         assert_eq!(json["tables"][0]["rows"][0], json!(["ResNet-18", 1.23456, "a,b"]));
         assert_eq!(json["tables"][0]["rows"][1][1], Value::Null);

@@ -1,18 +1,27 @@
-//! Plots as SVG: plain shapes and text, no scripts, no other files.
+//! Plots as SVG: plain shapes and text, no scripts, no other files; each names what it shows and its figures in words for
+//! those who do not see it.
 //!
-//! Colours are of Okabe and Ito's set for all kinds of colour vision, those with a contrast of 3 to 1 against white; what
-//! is told apart by colour is told apart by a label or a mark as well. Text is dark on white.
+//! They are narrow enough to be read on a phone without being moved about. Colours are after Okabe and Ito's set for all
+//! kinds of colour vision, darkened for contrast with white; what is told apart by colour is told apart by a label or a
+//! mark as well. Text is dark on white.
 
 use std::fmt::Write;
 
-const WIDTH: f64 = 640.0;
-const LEFT: f64 = 64.0;
-const RIGHT: f64 = 16.0;
-const TOP: f64 = 40.0;
-const HEIGHT: f64 = 240.0;
-/// Blue, vermilion, green, purple, grey.
-const COLORS: [&str; 5] = ["#0072b2", "#d55e00", "#009e73", "#a8578c", "#5a5a5a"];
+const WIDTH: f64 = 440.0;
+const RIGHT: f64 = 12.0;
+const HEIGHT: f64 = 200.0;
+/// Blue, vermilion, green, plum, black.
+const COLORS: [&str; 5] = ["#0060b0", "#d55e00", "#00a078", "#8a1a55", "#1a1a1a"];
 const TEXT: &str = "#1a1a1a";
+const AXIS: &str = "#555555";
+const GRID: &str = "#dddddd";
+/// Sizes of text: on a phone of 360 pixels the smaller one has 9.
+const NORMAL: f64 = 13.0;
+const SMALL: f64 = 12.0;
+/// Width of a character over the size of the text, as of the wider fonts.
+const ADVANCE: f64 = 0.61;
+/// A bar more than so many times as long as the next is cut.
+const CUT: f64 = 4.0;
 
 /// Named values: one for each group or place, `None` where there is none.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,6 +30,17 @@ pub struct Series {
     pub name: String,
     /// The values.
     pub values: Vec<Option<f64>>,
+}
+
+/// A bar with a name of its own.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Bar {
+    /// What stands before it.
+    pub name: String,
+    /// Its length, 0 or more.
+    pub value: f64,
+    /// Whether it stands out.
+    pub marked: bool,
 }
 
 /// A stretch of time in a lane of a timeline.
@@ -40,15 +60,59 @@ pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// A drawing under way.
+/// About the width of text.
+fn width(text: &str, size: f64) -> f64 {
+    ADVANCE * size * text.chars().count() as f64
+}
+
+/// The widest of texts.
+fn widest<'a>(texts: impl IntoIterator<Item = &'a str>, size: f64) -> f64 {
+    texts.into_iter().map(|text| width(text, size)).fold(0.0, f64::max)
+}
+
+/// Text, or as much of it as a width has room for.
+fn cut_off(text: &str, size: f64, most: f64) -> String {
+    let room = (most / (ADVANCE * size)) as usize;
+    if text.chars().count() <= room { text.to_owned() } else { text.chars().take(room - 1).chain(['…']).collect() }
+}
+
+/// Text in lines of no more than a width, where its words allow.
+fn wrapped(text: &str, size: f64, most: f64) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if width(line, size) + width(" ", size) + width(word, size) <= most => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+/// A drawing under way, from the top to the bottom.
 struct Drawing {
+    title: String,
     body: String,
-    height: f64,
+    /// Where what follows may begin.
+    top: f64,
 }
 
 impl Drawing {
-    fn new(height: f64) -> Self {
-        Self { body: String::new(), height }
+    fn new(title: &str) -> Self {
+        let mut drawing = Self { title: title.to_owned(), body: String::new(), top: 4.0 };
+        for line in wrapped(title, 14.0 * 1.06, WIDTH - 8.0) {
+            let y = drawing.top + 13.0;
+            let line = escape(&line);
+            let _ = write!(
+                drawing.body,
+                "<text x=\"4\" y=\"{y}\" font-size=\"14\" font-weight=\"600\" fill=\"{TEXT}\">{line}</text>"
+            );
+            drawing.top += 18.0;
+        }
+        drawing.top += 4.0;
+        drawing
     }
 
     // Writing to a string cannot fail, here and below.
@@ -60,12 +124,36 @@ impl Drawing {
         );
     }
 
+    /// The value on top of a bar, upright where it would be too wide, and nowhere where that would be too.
+    fn on_bar(&mut self, middle: f64, y: f64, width: f64, upright: bool, value: &str) {
+        if !upright {
+            self.text(middle, y, "middle", SMALL, value);
+        } else if width >= SMALL * 0.9 {
+            let x = middle + SMALL / 3.0;
+            let _ = write!(
+                self.body,
+                "<text transform=\"translate({x:.1} {y:.1})rotate(-90)\" font-size=\"{SMALL}\" fill=\"{TEXT}\">{value}</text>"
+            );
+        }
+    }
+
     fn rect(&mut self, x: f64, y: f64, width: f64, height: f64, fill: &str) {
         let (width, height) = (width.max(0.0), height.max(0.0));
         let _ = write!(
             self.body,
-            "<rect x=\"{x:.2}\" y=\"{y:.2}\" width=\"{width:.2}\" height=\"{height:.2}\" fill=\"{fill}\"/>"
+            "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"{fill}\"/>"
         );
+    }
+
+    /// Many rectangles of one colour and height: left, top and width of each.
+    fn rects(&mut self, height: f64, fill: &str, rects: &[(f64, f64, f64)]) {
+        let mut path = String::new();
+        for (x, y, width) in rects {
+            let _ = write!(path, "M{x:.1} {y:.1}h{width:.1}v{height:.1}h-{width:.1}z");
+        }
+        if !path.is_empty() {
+            let _ = write!(self.body, "<path d=\"{path}\" fill=\"{fill}\"/>");
+        }
     }
 
     fn line(&mut self, from: (f64, f64), to: (f64, f64), stroke: &str, width: f64) {
@@ -79,48 +167,89 @@ impl Drawing {
     /// A mark of series `number`: a circle, square, diamond or triangle.
     fn mark(&mut self, x: f64, y: f64, number: usize) {
         let path = match number % 4 {
-            0 => format!("M{} {y}a4 4 0 1 0 8 0a4 4 0 1 0 -8 0", x - 4.0),
-            1 => format!("M{} {}h8v8h-8z", x - 4.0, y - 4.0),
-            2 => format!("M{x} {}l5 5l-5 5l-5 -5z", y - 5.0),
-            _ => format!("M{x} {}l5 9h-10z", y - 5.0),
+            0 => format!("M{:.1} {y:.1}a4 4 0 1 0 8 0a4 4 0 1 0 -8 0", x - 4.0),
+            1 => format!("M{:.1} {:.1}h8v8h-8z", x - 4.0, y - 4.0),
+            2 => format!("M{x:.1} {:.1}l5 5l-5 5l-5 -5z", y - 5.0),
+            _ => format!("M{x:.1} {:.1}l5 9h-10z", y - 5.0),
         };
         let _ = write!(self.body, "<path d=\"{path}\" fill=\"{}\"/>", color(number));
     }
 
-    fn legend(&mut self, names: &[String], marks: bool) {
-        let mut x = LEFT;
-        for (number, name) in names.iter().enumerate() {
-            if marks {
-                self.mark(x + 5.0, 26.0, number);
-            } else {
-                self.rect(x, 21.0, 11.0, 11.0, color(number));
+    /// What the colours, or marks, stand for, in as many lines as it takes; left out where there is nothing to tell apart.
+    fn legend(&mut self, series: &[Series], marks: bool) {
+        if series.len() < 2 {
+            return;
+        }
+        let mut x = 4.0;
+        for (number, Series { name, .. }) in series.iter().enumerate() {
+            let needs = 16.0 + width(name, NORMAL);
+            if x > 4.0 && x + needs > WIDTH - 4.0 {
+                (x, self.top) = (4.0, self.top + 18.0);
             }
-            self.text(x + 16.0, 31.0, "start", 12.0, name);
-            x += 34.0 + 6.6 * name.chars().count() as f64;
+            if marks {
+                self.mark(x + 5.0, self.top + 7.0, number);
+            } else {
+                self.rect(x, self.top + 2.0, 11.0, 11.0, color(number));
+            }
+            self.text(x + 16.0, self.top + 12.0, "start", NORMAL, name);
+            x += needs + 14.0;
         }
+        self.top += 24.0;
     }
 
-    /// Horizontal lines with their values from `low` to `high`.
-    fn scale(&mut self, low: f64, high: f64, unit: &str) -> impl Fn(f64) -> f64 + use<> {
-        let step = step(high - low);
-        let y = move |value: f64| TOP + HEIGHT * (1.0 - (value - low) / (high - low));
+    /// Horizontal lines with their values from `low` to `high`: how high a value stands, and where the lines begin.
+    fn scale(&mut self, low: f64, high: f64, unit: &str) -> (impl Fn(f64) -> f64 + use<>, f64) {
+        let (step, top) = (step(high - low), self.top + 6.0);
+        let y = move |value: f64| top + HEIGHT * (1.0 - (value - low) / (high - low));
         let decimals = if step >= 1.0 { 0 } else { (-step.log10()).ceil() as usize };
-        for i in (low / step).round() as i64..=(high / step).round() as i64 {
-            let value = i as f64 * step;
-            self.line((LEFT, y(value)), (WIDTH - RIGHT, y(value)), if i == 0 { "#555" } else { "#ddd" }, 1.0);
-            self.text(LEFT - 6.0, y(value) + 4.0, "end", 12.0, &format!("{value:.decimals$}"));
+        let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
+        let ticks: Vec<f64> =
+            ((low / step).round() as i64..=(high / step).round() as i64).map(|i| i as f64 * step).collect();
+        let labels: Vec<String> = ticks.iter().map(|tick| format!("{tick:.decimals$}{unit}")).collect();
+        let left = widest(labels.iter().map(String::as_str), SMALL) + 10.0;
+        for (tick, label) in ticks.iter().zip(&labels) {
+            let stroke = if tick.abs() < step / 2.0 { AXIS } else { GRID };
+            self.line((left, y(*tick)), (WIDTH - RIGHT, y(*tick)), stroke, 1.0);
+            self.text(left - 6.0, y(*tick) + 4.0, "end", SMALL, label);
         }
-        self.text(LEFT - 6.0, TOP - 9.0, "end", 12.0, unit);
-        y
+        self.top = top + HEIGHT;
+        (y, left)
     }
 
-    fn finish(self, title: &str) -> String {
-        let (height, body, title) = (self.height, self.body, escape(title));
+    /// Names below the middles of places, and below them what they are names of.
+    fn places(&mut self, names: impl Iterator<Item = (f64, String)>, place_width: f64, of: &str) {
+        let mut lines = 0;
+        for (middle, name) in names {
+            let name = wrapped(&name, SMALL, place_width);
+            for (i, line) in name.iter().enumerate() {
+                self.text(middle, self.top + 16.0 + 14.0 * i as f64, "middle", SMALL, line);
+            }
+            lines = lines.max(name.len());
+        }
+        self.top += 8.0 + 14.0 * lines as f64;
+        if !of.is_empty() {
+            self.text(WIDTH / 2.0, self.top + 14.0, "middle", NORMAL, of);
+            self.top += 18.0;
+        }
+    }
+
+    /// The start, the middle and the end of a time.
+    fn times(&mut self, left: f64, seconds: f64) {
+        for (share, anchor) in [(0.0, "start"), (0.5, "middle"), (1.0, "end")] {
+            let x = left + (WIDTH - left - RIGHT) * share;
+            self.text(x, self.top + 14.0, anchor, SMALL, &format!("{} s", short(seconds * share)));
+        }
+        self.top += 20.0;
+    }
+
+    /// The picture; `words` say its figures.
+    fn finish(self, words: &str) -> String {
+        let (height, body, title, words) = (self.top + 6.0, self.body, escape(&self.title), escape(words));
         format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" \
-             font-family=\"system-ui,sans-serif\" role=\"img\" aria-label=\"{title}\"><title>{title}</title>\
-             <rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#fff\"/>\
-             <text x=\"{LEFT}\" y=\"14\" font-size=\"13\" font-weight=\"600\" fill=\"{TEXT}\">{title}</text>{body}</svg>"
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height:.0}\" width=\"{WIDTH}\" \
+             height=\"{height:.0}\" font-family=\"system-ui,sans-serif\" role=\"img\" aria-label=\"{title}\">\
+             <title>{title}</title><desc>{words}</desc>\
+             <rect width=\"{WIDTH}\" height=\"{height:.0}\" fill=\"#ffffff\"/>{body}</svg>"
         )
     }
 }
@@ -145,54 +274,108 @@ fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
     ((low / step).floor() * step, (high / step).ceil() * step)
 }
 
-/// A number short enough to stand on a bar.
+/// A number in three digits or a few more.
 fn short(value: f64) -> String {
     match value.abs() {
-        0.0..10.0 => format!("{value:.2}"),
+        0.0 => "0".to_owned(),
+        0.0..0.001 => "< 0.001".to_owned(),
+        0.0..0.1 => format!("{value:.3}"),
+        0.1..10.0 => format!("{value:.2}"),
         10.0..100.0 => format!("{value:.1}"),
         _ => format!("{value:.0}"),
     }
 }
 
-/// Bars in groups, one of each series, with their values on top. Where there is no value there is no bar.
+/// Series with their values at named places, in words.
+fn in_words(places: &[String], of: &str, series: &[Series], unit: &str) -> String {
+    let of = if of.is_empty() { String::new() } else { format!("{of} ") };
+    let one = |series: &Series| {
+        let values = places.iter().zip(&series.values).map(|(place, value)| {
+            let value = value.map_or_else(|| "none".to_owned(), |value| format!("{} {unit}", short(value)));
+            format!("{of}{place}: {}", value.trim_end())
+        });
+        format!("{}: {}.", series.name, values.collect::<Vec<_>>().join("; "))
+    };
+    series.iter().map(one).collect::<Vec<_>>().join(" ")
+}
+
+/// Bars in groups, one of each series, with their values on top. Where there is no value there is no bar. `of` says what
+/// the groups' names are.
 #[must_use]
-pub fn grouped_bars(title: &str, unit: &str, groups: &[String], series: &[Series]) -> String {
-    let mut drawing = Drawing::new(TOP + HEIGHT + 28.0);
-    let (low, high) = range(series.iter().flat_map(|series| series.values.iter().flatten().copied()));
-    let y = drawing.scale(low, high, unit);
-    let names: Vec<String> = series.iter().map(|series| series.name.clone()).collect();
-    drawing.legend(&names, false);
-    let group_width = (WIDTH - LEFT - RIGHT) / groups.len().max(1) as f64;
+pub fn grouped_bars(title: &str, unit: &str, of: &str, groups: &[String], series: &[Series]) -> String {
+    let mut drawing = Drawing::new(title);
+    drawing.legend(series, false);
+    let values = || series.iter().flat_map(|series| series.values.iter().flatten().copied());
+    let labels: Vec<String> = values().map(short).collect();
+    let longest = widest(labels.iter().map(String::as_str), SMALL);
+    // The scale's own labels take about a tenth.
+    let about = (WIDTH * 0.88 - RIGHT) / groups.len().max(1) as f64 * 0.84 / series.len().max(1) as f64;
+    let upright = longest > about;
+    drawing.top += if upright { longest } else { 12.0 };
+    let (low, high) = range(values());
+    let (y, left) = drawing.scale(low, high, unit);
+    let group_width = (WIDTH - left - RIGHT) / groups.len().max(1) as f64;
     let bar_width = group_width * 0.84 / series.len().max(1) as f64;
-    for (i, group) in groups.iter().enumerate() {
-        let left = LEFT + i as f64 * group_width;
-        drawing.text(left + group_width / 2.0, TOP + HEIGHT + 18.0, "middle", 12.0, group);
+    for i in 0..groups.len() {
         for (number, series) in series.iter().enumerate() {
             let Some(&Some(value)) = series.values.get(i) else { continue };
-            let x = left + group_width * 0.08 + number as f64 * bar_width;
+            let x = left + group_width * (i as f64 + 0.08) + number as f64 * bar_width;
             let (top, bottom) = (y(value.max(0.0)), y(value.min(0.0)));
-            drawing.rect(x + 1.0, top, bar_width - 2.0, bottom - top, color(number));
-            let size = (bar_width / 3.2).clamp(7.0, 11.0);
-            drawing.text(x + bar_width / 2.0, top - 3.0, "middle", size, &short(value));
+            let gap = (bar_width / 10.0).min(1.0);
+            drawing.rect(x + gap, top, bar_width - 2.0 * gap, bottom - top, color(number));
+            drawing.on_bar(x + bar_width / 2.0, top - 3.0, bar_width, upright, &short(value));
         }
     }
-    drawing.finish(title)
+    let middle = |i: usize| left + group_width * (i as f64 + 0.5);
+    drawing.places(groups.iter().enumerate().map(|(i, group)| (middle(i), group.clone())), group_width, of);
+    drawing.finish(&in_words(groups, of, series, unit))
+}
+
+/// Bars below each other, their names before them and their values behind. One that would dwarf all others is cut, and
+/// says so.
+#[must_use]
+pub fn bars(title: &str, unit: &str, bars: &[Bar]) -> String {
+    const ROW: f64 = 24.0;
+    let mut drawing = Drawing::new(title);
+    let mut values: Vec<f64> = bars.iter().map(|bar| bar.value).collect();
+    values.sort_by(f64::total_cmp);
+    // From the second largest on: at least one is as long as the scale.
+    let limit = match values[..] {
+        [.., second, largest] if second > 0.0 && largest > CUT * second => second * 1.2,
+        [.., largest] => largest,
+        [] => 0.0,
+    };
+    let label = |bar: &Bar| {
+        let cut = if bar.value > limit { ", cut" } else { "" };
+        format!("{} {unit}{cut}", short(bar.value))
+    };
+    let labels: Vec<String> = bars.iter().map(label).collect();
+    let names: Vec<String> = bars.iter().map(|bar| cut_off(&bar.name, SMALL, 0.62 * WIDTH)).collect();
+    let left = widest(names.iter().map(String::as_str), SMALL) + 10.0;
+    let room = WIDTH - RIGHT - left - widest(labels.iter().map(String::as_str), SMALL) - 6.0;
+    for ((bar, name), label) in bars.iter().zip(&names).zip(&labels) {
+        let (top, length) = (drawing.top, room * bar.value.min(limit) / limit.max(f64::MIN_POSITIVE));
+        drawing.text(left - 6.0, top + 16.0, "end", SMALL, name);
+        drawing.rect(left, top + 3.0, length.max(1.0), ROW - 6.0, color(usize::from(bar.marked)));
+        if bar.value > limit {
+            drawing.line((left + length - 14.0, top + ROW - 2.0), (left + length - 8.0, top + 2.0), "#ffffff", 3.0);
+        }
+        drawing.text(left + length + 6.0, top + 16.0, "start", SMALL, label);
+        drawing.top += ROW;
+    }
+    let words = bars.iter().zip(&labels).map(|(bar, label)| format!("{}: {label}.", bar.name));
+    drawing.finish(&words.collect::<Vec<_>>().join(" "))
 }
 
 /// A line for each series over the places of `xs`, with marks. A gap where there is no value.
 #[must_use]
-pub fn lines(title: &str, unit: &str, x_name: &str, xs: &[f64], series: &[Series]) -> String {
-    let mut drawing = Drawing::new(TOP + HEIGHT + 44.0);
+pub fn lines(title: &str, unit: &str, of: &str, xs: &[f64], series: &[Series]) -> String {
+    let mut drawing = Drawing::new(title);
+    drawing.legend(series, true);
     let (low, high) = range(series.iter().flat_map(|series| series.values.iter().flatten().copied()));
-    let y = drawing.scale(low, high, unit);
-    let names: Vec<String> = series.iter().map(|series| series.name.clone()).collect();
-    drawing.legend(&names, true);
+    let (y, left) = drawing.scale(low, high, unit);
     let last = xs.iter().copied().fold(1.0, f64::max);
-    let x = |value: f64| LEFT + 12.0 + (WIDTH - LEFT - RIGHT - 24.0) * value / last;
-    for &place in xs {
-        drawing.text(x(place), TOP + HEIGHT + 18.0, "middle", 12.0, &place.to_string());
-    }
-    drawing.text(WIDTH / 2.0, TOP + HEIGHT + 36.0, "middle", 12.0, x_name);
+    let x = |value: f64| left + 12.0 + (WIDTH - left - RIGHT - 24.0) * value / last;
     for (number, series) in series.iter().enumerate() {
         let points: Vec<Option<(f64, f64)>> =
             xs.iter().zip(&series.values).map(|(&place, value)| value.map(|value| (x(place), y(value)))).collect();
@@ -205,43 +388,68 @@ pub fn lines(title: &str, unit: &str, x_name: &str, xs: &[f64], series: &[Series
             drawing.mark(x, y, number);
         }
     }
-    drawing.finish(title)
+    // Of places too close to be named, the later ones are not.
+    let mut named: Vec<f64> = Vec::new();
+    for &place in xs {
+        let needs = width(&place.to_string(), SMALL) + 4.0;
+        if named.iter().all(|&other| (x(place) - x(other)).abs() >= needs) {
+            named.push(place);
+        }
+    }
+    drawing.places(named.iter().map(|&place| (x(place), place.to_string())), WIDTH, of);
+    let places: Vec<String> = xs.iter().map(f64::to_string).collect();
+    drawing.finish(&in_words(&places, of, series, unit))
 }
 
 /// Rows of values from 0 to 1 over time, as colours from light to dark.
 #[must_use]
 pub fn heat_map(title: &str, rows: &[(String, &[f32])], interval_s: f64) -> String {
+    const MOST_CELLS: usize = 6_000;
     const MOST_COLUMNS: usize = 240;
+    const SHADES: usize = 20;
+    let mut drawing = Drawing::new(title);
     let row_height = (480.0 / rows.len().max(1) as f64).clamp(4.0, 22.0);
-    let bottom = TOP + rows.len() as f64 * row_height;
-    let mut drawing = Drawing::new(bottom + 42.0);
-    let left = LEFT + 20.0;
+    let left = widest(rows.iter().map(|(name, _)| &**name), SMALL) + 10.0;
     let samples = rows.iter().map(|(_, values)| values.len()).max().unwrap_or(0);
     // Neighbours share a column where there are more samples than columns.
-    let chunk = samples.div_ceil(MOST_COLUMNS).max(1);
-    let width = (WIDTH - left - RIGHT) / samples.div_ceil(chunk).max(1) as f64;
+    let columns = (MOST_CELLS / rows.len().max(1)).clamp(60, MOST_COLUMNS);
+    let chunk = samples.div_ceil(columns).max(1);
+    let column_width = (WIDTH - left - RIGHT) / samples.div_ceil(chunk).max(1) as f64;
+    let mut shaded: [Vec<(f64, f64, f64)>; SHADES + 1] = Default::default();
+    let mut words = String::from("Means:");
     for (i, (name, values)) in rows.iter().enumerate() {
-        let top = TOP + i as f64 * row_height;
+        let top = drawing.top + i as f64 * row_height;
         // Names of every row only where they have room.
-        if row_height >= 10.0 || i.is_multiple_of(8) {
-            drawing.text(left - 6.0, top + row_height / 2.0 + 4.0, "end", 11.0, name);
+        if row_height >= 13.0 || i.is_multiple_of((14.0 / row_height).ceil() as usize) {
+            drawing.text(left - 6.0, top + row_height / 2.0 + 4.0, "end", SMALL, name);
         }
+        let mean = |values: &[f32]| values.iter().map(|&value| f64::from(value)).sum::<f64>() / values.len() as f64;
+        let mut before = SHADES + 1;
         for (column, chunk) in values.chunks(chunk).enumerate() {
-            let mean = chunk.iter().sum::<f32>() / chunk.len() as f32;
-            drawing.rect(left + column as f64 * width, top, width + 0.3, row_height - 1.0, &shade(f64::from(mean)));
+            let level = (mean(chunk).clamp(0.0, 1.0) * SHADES as f64).round() as usize;
+            match shaded[level].last_mut() {
+                // A column of its neighbour's shade makes that one wider.
+                Some((_, _, wide)) if level == before => *wide += column_width,
+                _ => shaded[level].push((left + column as f64 * column_width, top, column_width + 0.3)),
+            }
+            before = level;
+        }
+        if !values.is_empty() {
+            let _ = write!(words, " {name} {:.0} %,", 100.0 * mean(values));
         }
     }
-    let seconds = samples as f64 * interval_s;
-    for (share, anchor) in [(0.0, "start"), (0.5, "middle"), (1.0, "end")] {
-        let x = left + (WIDTH - left - RIGHT) * share;
-        drawing.text(x, bottom + 16.0, anchor, 12.0, &format!("{} s", short(seconds * share)));
+    for (level, rects) in shaded.iter().enumerate() {
+        drawing.rects(row_height - 1.0, &shade(level as f64 / SHADES as f64), rects);
     }
+    drawing.top += rows.len() as f64 * row_height;
+    drawing.times(left, samples as f64 * interval_s);
     for i in 0..=10 {
-        drawing.rect(left + 44.0 + f64::from(i) * 14.0, bottom + 24.0, 14.0, 12.0, &shade(f64::from(i) / 10.0));
+        drawing.rect(left + 34.0 + f64::from(i) * 14.0, drawing.top + 4.0, 14.3, 12.0, &shade(f64::from(i) / 10.0));
     }
-    drawing.text(left + 38.0, bottom + 34.0, "end", 12.0, "idle");
-    drawing.text(left + 206.0, bottom + 34.0, "start", 12.0, "busy");
-    drawing.finish(title)
+    drawing.text(left + 28.0, drawing.top + 14.0, "end", SMALL, "0 %");
+    drawing.text(left + 194.0, drawing.top + 14.0, "start", SMALL, "100 % busy");
+    drawing.top += 18.0;
+    drawing.finish(words.trim_end_matches([',', ':']))
 }
 
 /// From nearly white to a dark blue, darkening evenly, so that it reads without colour too.
@@ -251,30 +459,32 @@ fn shade(value: f64) -> String {
     format!("#{:02x}{:02x}{:02x}", mix(238.0, 8.0), mix(243.0, 48.0), mix(248.0, 107.0))
 }
 
-/// Stretches of time in named lanes, from 0 to the last end.
+/// Stretches of time in named lanes, from 0 to the last end; below a lane's name the sum of its stretches.
 #[must_use]
 pub fn timeline(title: &str, lanes: &[&str], stretches: &[Stretch]) -> String {
-    const LANE: f64 = 30.0;
-    let bottom = TOP + lanes.len() as f64 * LANE;
-    let mut drawing = Drawing::new(bottom + 24.0);
+    const LANE: f64 = 36.0;
+    let mut drawing = Drawing::new(title);
     let end = stretches.iter().map(|stretch| stretch.end_s).fold(0.0, f64::max).max(1e-9);
-    let x = |seconds: f64| LEFT + (WIDTH - LEFT - RIGHT) * seconds / end;
+    let sum = |lane| stretches.iter().filter(|s| s.lane == lane).map(|s| s.end_s - s.start_s).sum::<f64>();
+    let sums: Vec<String> = (0..lanes.len()).map(|lane| format!("{} s", short(sum(lane)))).collect();
+    let left = widest(lanes.iter().copied().chain(sums.iter().map(String::as_str)), NORMAL) + 10.0;
+    let x = |seconds: f64| left + (WIDTH - left - RIGHT) * seconds / end;
     for (i, lane) in lanes.iter().enumerate() {
-        let top = TOP + i as f64 * LANE;
-        drawing.text(LEFT - 8.0, top + LANE / 2.0 + 4.0, "end", 12.0, lane);
-        drawing.line((LEFT, top + LANE - 2.0), (WIDTH - RIGHT, top + LANE - 2.0), "#ddd", 1.0);
+        let top = drawing.top + i as f64 * LANE;
+        drawing.text(left - 8.0, top + 15.0, "end", NORMAL, lane);
+        drawing.text(left - 8.0, top + 29.0, "end", SMALL, &sums[i]);
+        drawing.line((left, top + LANE - 2.0), (WIDTH - RIGHT, top + LANE - 2.0), GRID, 1.0);
+        let rects = stretches.iter().filter(|stretch| stretch.lane == i).map(|stretch| {
+            let (from, to) = (x(stretch.start_s), x(stretch.end_s));
+            // A gap between neighbours, unless that would leave nothing.
+            (from, top + 5.0, if to - from > 3.0 { to - from - 0.8 } else { (to - from).max(0.4) })
+        });
+        drawing.rects(LANE - 11.0, color(i), &rects.collect::<Vec<_>>());
     }
-    for stretch in stretches {
-        let (left, right) = (x(stretch.start_s), x(stretch.end_s));
-        let top = TOP + stretch.lane as f64 * LANE + 4.0;
-        // A gap between neighbours, unless that would leave nothing.
-        let width = if right - left > 3.0 { right - left - 0.8 } else { (right - left).max(0.4) };
-        drawing.rect(left, top, width, LANE - 8.0, color(stretch.lane));
-    }
-    for (share, anchor) in [(0.0, "start"), (0.5, "middle"), (1.0, "end")] {
-        drawing.text(x(end * share), bottom + 16.0, anchor, 12.0, &format!("{} s", short(end * share)));
-    }
-    drawing.finish(title)
+    drawing.top += lanes.len() as f64 * LANE;
+    drawing.times(left, end);
+    let words = lanes.iter().zip(&sums).map(|(lane, sum)| format!("{lane} {sum}"));
+    drawing.finish(&format!("Sums: {}.", words.collect::<Vec<_>>().join(", ")))
 }
 
 /// How many waits were how long: seconds, in classes that double from 0.1 ms.
@@ -287,22 +497,31 @@ pub fn histogram(title: &str, seconds: &[f64]) -> String {
         counts[class.min(CLASSES - 1)] += 1;
     }
     let last = counts.iter().rposition(|&count| count > 0).unwrap_or(0).max(3);
-    let mut drawing = Drawing::new(TOP + HEIGHT + 44.0);
-    let (low, high) = range(counts.iter().map(|&count| f64::from(count)));
-    let y = drawing.scale(low, high, "batches");
-    let width = (WIDTH - LEFT - RIGHT) / (last + 1) as f64;
+    let mut drawing = Drawing::new(title);
+    let longest = width(&counts.iter().max().copied().unwrap_or(0).to_string(), SMALL);
+    let upright = longest > WIDTH * 0.88 / (last + 1) as f64;
+    drawing.top += if upright { longest } else { 12.0 };
+    // From 5 on the scale's steps are whole batches.
+    let (low, high) = range(counts.iter().map(|&count| f64::from(count)).chain([5.0]));
+    let (y, left) = drawing.scale(low, high, "");
+    let class_width = (WIDTH - left - RIGHT) / (last + 1) as f64;
+    let ends = |class: usize| short_ms(0.1 * f64::from(1_u32 << class));
+    let mut words = format!("{} waits.", seconds.len());
     for (class, &count) in counts[..=last].iter().enumerate() {
-        let x = LEFT + class as f64 * width;
-        drawing.rect(x + 2.0, y(f64::from(count)), width - 4.0, y(0.0) - y(f64::from(count)), color(0));
+        let x = left + class as f64 * class_width;
+        drawing.rect(x + 1.0, y(f64::from(count)), class_width - 2.0, y(0.0) - y(f64::from(count)), color(0));
         if count > 0 {
-            drawing.text(x + width / 2.0, y(f64::from(count)) - 3.0, "middle", 11.0, &count.to_string());
+            drawing.on_bar(x + class_width / 2.0, y(f64::from(count)) - 3.0, class_width, upright, &count.to_string());
+            let bounds = if class + 1 < CLASSES { ("below", class) } else { ("above", class - 1) };
+            let _ = write!(words, " {} {} ms: {count}.", bounds.0, ends(bounds.1));
         }
-        let to_ms = 0.1 * f64::from(1_u32 << class);
-        let label = if class + 1 == CLASSES { "more".to_owned() } else { format!("< {}", short_ms(to_ms)) };
-        drawing.text(x + width / 2.0, TOP + HEIGHT + 18.0, "middle", 11.0, &label);
     }
-    drawing.text(WIDTH / 2.0, TOP + HEIGHT + 36.0, "middle", 12.0, "wait for a batch, ms");
-    drawing.finish(title)
+    // Bounds between the classes; every other one where there are many.
+    let every = if last > 8 { 2 } else { 1 };
+    let bounds = (0..last).step_by(every).map(|class| (left + (class + 1) as f64 * class_width, ends(class)));
+    let of = "wait for a batch, ms; the bars count batches";
+    drawing.places(bounds, WIDTH, of);
+    drawing.finish(&words)
 }
 
 fn short_ms(ms: f64) -> String {
@@ -315,6 +534,18 @@ mod tests {
 
     fn series(name: &str, values: &[Option<f64>]) -> Series {
         Series { name: name.to_owned(), values: values.to_vec() }
+    }
+
+    fn bar(name: &str, value: f64) -> Bar {
+        Bar { name: name.to_owned(), value, marked: false }
+    }
+
+    /// The attribute's numbers, of every element of a kind.
+    fn numbers(svg: &str, element: &str, attribute: &str) -> Vec<f64> {
+        let start = format!("<{element} ");
+        let elements = svg.split(&start[..]).skip(1);
+        let value = |element: &str| element.split(&format!("{attribute}=\"")).nth(1)?.split('"').next()?.parse().ok();
+        elements.filter_map(value).collect()
     }
 
     #[test]
@@ -334,37 +565,156 @@ mod tests {
     #[test]
     fn bars_are_as_high_as_their_values_and_missing_ones_are_not_there() {
         let groups = ["1".to_owned(), "12".to_owned()];
-        let svg =
-            grouped_bars("t", "s", &groups, &[series("a", &[Some(10.0), Some(5.0)]), series("b", &[None, Some(2.5)])]);
-        let heights: Vec<f64> = svg
-            .split("<rect ")
-            .skip(2) // What comes before, and the background.
-            .filter(|rect| !rect.contains("y=\"21.00\""))
-            .map(|rect| rect.split("height=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap())
-            .collect();
-        assert_eq!(heights, [HEIGHT, HEIGHT / 2.0, HEIGHT / 4.0]);
+        let both = [series("a", &[Some(10.0), Some(5.0)]), series("b", &[None, Some(2.5)])];
+        let svg = grouped_bars("t", "s", "load", &groups, &both);
+        // After the background and the legend's.
+        assert_eq!(numbers(&svg, "rect", "height")[3..], [HEIGHT, HEIGHT / 2.0, HEIGHT / 4.0]);
+        assert!(svg.contains("<desc>a: load 1: 10.0 s; load 12: 5.00 s. b: load 1: none; load 12: 2.50 s.</desc>"));
+    }
+
+    #[test]
+    fn a_bar_that_would_dwarf_the_others_is_cut_and_says_so() {
+        let svg = bars("t", "1/s", &[bar("read", 180_000.0), bar("whole", 400.0), bar("step", 200.0)]);
+        let widths = numbers(&svg, "rect", "width");
+        assert!((widths[2] / widths[3] - 2.0).abs() < 0.01 && widths[1] < 1.5 * widths[2], "{widths:?}");
+        assert_eq!((svg.matches("180000 1/s, cut<").count(), svg.matches(", cut<").count()), (1, 1));
+        assert!(!bars("t", "ms", &[bar("a", 3.0), bar("b", 1.0)]).contains("cut"));
     }
 
     #[test]
     fn waits_are_counted_in_doubling_classes() {
         let svg = histogram("t", &[0.00005, 0.00015, 0.00015, 0.0003, 9999.0]);
-        for label in ["&lt; 0.1<", "&lt; 0.2<", ">more<"] {
-            assert!(svg.contains(label), "{label}");
+        for words in [" below 0.1 ms: 1.", " below 0.2 ms: 2.", " above 1638 ms: 1.", ">0.1<", ">6.4<"] {
+            assert!(svg.contains(words), "{words} in {svg}");
         }
-        assert_eq!(svg.matches(">1</text>").count(), 3, "three classes of one");
+    }
+
+    #[test]
+    fn neighbours_of_one_shade_are_one_shape() {
+        let values = [0.5; 200];
+        let svg = heat_map("t", &[("core 0".into(), &values)], 0.1);
+        assert_eq!(svg.matches('M').count(), 2, "one of the words and one of a path: {svg}");
+        assert!(svg.contains("core 0 50 %") && svg.contains(">20.0 s<"), "{svg}");
     }
 
     #[test]
     fn nothing_to_show_is_shown_as_nothing() {
         for svg in [
-            grouped_bars("t", "s", &[], &[]),
+            grouped_bars("t", "s", "", &[], &[]),
+            bars("t", "s", &[]),
+            bars("t", "s", &[bar("none", 0.0)]),
             lines("t", "%", "load", &[], &[]),
             heat_map("t", &[], 0.1),
             timeline("t", &[], &[]),
             histogram("t", &[]),
         ] {
-            assert!(svg.starts_with("<svg") && svg.ends_with("</svg>") && !svg.contains("NaN"), "{svg}");
+            assert!(svg.starts_with("<svg") && svg.ends_with("</svg>"), "{svg}");
+            assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
         }
         assert!(heat_map("<&>", &[("x".into(), &[])], 0.1).contains("&lt;&amp;&gt;"));
+    }
+
+    /// Names and values as long and as many as they get stay within the picture.
+    #[test]
+    fn all_text_is_inside() {
+        let groups: Vec<String> = (0..6).map(|i| format!("a group with a long name {i}")).collect();
+        let many: Vec<Series> =
+            (0..5).map(|i| series(&format!("candle-resnet50: A, CPU, sequential {i}"), &[Some(0.1234); 6])).collect();
+        let long = "How often the trainer waited how long, with 16 threads and prefetch 4, built anew";
+        let row = [0.3; 700];
+        let rows: Vec<(String, &[f32])> = (0..200).map(|i| (format!("video dec. {i}"), &row[..])).collect();
+        for svg in [
+            grouped_bars(long, "ms", "workers", &groups, &many),
+            bars(long, "pictures/s", &[bar("16 threads, prefetch 4 (anew)", 180_000.0), bar("b", 1.0)]),
+            lines(long, "%", "load", &[1.0, 2.0, 4.0, 8.0, 12.0, 1000.0], &many),
+            heat_map(long, &rows, 0.1),
+            timeline(long, &["set-up", "train"], &[Stretch { lane: 1, start_s: 0.0, end_s: 123_456.0 }]),
+            histogram(long, &[0.2; 40_000]),
+        ] {
+            for text in svg.split("<text ").skip(1) {
+                let number =
+                    |name: &str| text.split(&format!("{name}=\"")).nth(1)?.split('"').next()?.parse::<f64>().ok();
+                let (Some(x), Some(size)) = (number("x"), number("font-size")) else { continue };
+                let words = text.split('>').nth(1).unwrap().trim_end_matches("</text");
+                let share = if text.contains("\"end\"") { 1.0 } else { 0.5 * f64::from(text.contains("\"middle\"")) };
+                let left = x - share * width(words, size);
+                assert!(left >= 0.0 && left + width(words, size) <= WIDTH, "{words} at {left} of {svg}");
+            }
+        }
+    }
+
+    /// Linear red, green and blue of a colour.
+    fn linear(color: &str) -> [f64; 3] {
+        [1, 3, 5].map(|at| {
+            let value = f64::from(u8::from_str_radix(&color[at..at + 2], 16).unwrap()) / 255.0;
+            if value <= 0.040_45 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
+        })
+    }
+
+    fn times(matrix: [[f64; 3]; 3], vector: [f64; 3]) -> [f64; 3] {
+        matrix.map(|row| row.iter().zip(vector).map(|(a, b)| a * b).sum())
+    }
+
+    /// As WCAG 2.2 defines it.
+    fn contrast(a: &str, b: &str) -> f64 {
+        let [a, b] = [a, b].map(|color| times([[0.2126, 0.7152, 0.0722]; 3], linear(color))[0] + 0.05);
+        a.max(b) / a.min(b)
+    }
+
+    /// CIELAB (D65) of linear red, green and blue.
+    fn lab(rgb: [f64; 3]) -> [f64; 3] {
+        let xyz = times([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]], rgb);
+        let f = |t: f64| if t > 216.0 / 24_389.0 { t.cbrt() } else { (24_389.0 / 27.0 * t + 16.0) / 116.0 };
+        let [x, y, z] = [f(xyz[0] / 0.950_47), f(xyz[1]), f(xyz[2] / 1.088_83)];
+        [116.0 * y - 16.0, 500.0 * (x - y), 200.0 * (y - z)]
+    }
+
+    /// Contrasts as WCAG 2.2 asks for, and the colours' distances in CIELAB as the colour-blind see them, simulated with
+    /// the matrices of Machado, Oliveira and Fernandes (2009) at full severity.
+    #[test]
+    fn colours_stand_out_and_are_told_apart_with_any_colour_vision() {
+        for color in COLORS {
+            assert!(contrast(color, "#ffffff") >= 3.0, "{color}");
+        }
+        for (text, ground) in [(TEXT, "#ffffff"), (TEXT, "#eef4fb"), (TEXT, "#f4f4f4"), ("#444444", "#ffffff")] {
+            assert!(contrast(text, ground) >= 4.5, "{text} on {ground}");
+        }
+        assert!(contrast(AXIS, "#ffffff") >= 3.0);
+        let visions = [
+            ("all", [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]),
+            (
+                "protanopia",
+                [
+                    [0.152_286, 1.052_583, -0.204_868],
+                    [0.114_503, 0.786_281, 0.099_216],
+                    [-0.003_882, -0.048_116, 1.051_998],
+                ],
+            ),
+            (
+                "deuteranopia",
+                [
+                    [0.367_322, 0.860_646, -0.227_968],
+                    [0.280_085, 0.672_501, 0.047_413],
+                    [-0.011_820, 0.042_940, 0.968_881],
+                ],
+            ),
+            (
+                "tritanopia",
+                [
+                    [1.255_528, -0.076_749, -0.178_779],
+                    [-0.078_411, 0.930_809, 0.147_602],
+                    [0.004_733, 0.691_367, 0.303_900],
+                ],
+            ),
+        ];
+        for (vision, matrix) in visions {
+            let seen = COLORS.map(|color| lab(times(matrix, linear(color)).map(|value| value.clamp(0.0, 1.0))));
+            for (i, a) in seen.iter().enumerate() {
+                for (j, b) in seen.iter().enumerate().skip(i + 1) {
+                    let distance = a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum::<f64>().sqrt();
+                    assert!(distance >= 20.0, "{} and {} with {vision}: {distance:.1}", COLORS[i], COLORS[j]);
+                }
+            }
+        }
     }
 }

@@ -4,14 +4,14 @@
 //! records (`u64`), of names and of faults (`u32` each); then names and faults, each its length in bytes (`u32`) and
 //! UTF-8; then the records, offset (`u64`), length and kind, label (`u32` each); then the CRC-32C of all before (`u32`).
 
+use super::shard::Shard;
 use super::{FAULT, Found, NAME, Record, RecordFormat, RecordOptions, Texts};
 use crate::atomic;
 use sha2::{Digest, Sha256};
 use std::ffi::OsString;
-use std::fs::{self, File, Metadata};
+use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
+use std::path::PathBuf;
 
 /// The last byte is the version of this format and of what scanning makes of shards.
 const MAGIC: &[u8; 8] = b"wfindex\x01";
@@ -22,42 +22,45 @@ const RECORD_BYTES: usize = 16;
 #[derive(Debug, PartialEq)]
 pub(super) struct Key {
     len_bytes: u64,
-    /// Time of the last change, in nanoseconds since 1970.
-    modified_ns: u64,
+    /// The shard's version.
+    version: u64,
     /// Start of the SHA-256 of format and options.
     options: u64,
 }
 
 impl Key {
-    pub fn new(format: RecordFormat, options: &RecordOptions, shard: &Metadata) -> Self {
-        let since = shard.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    pub fn new(format: RecordFormat, options: &RecordOptions, shard: &Shard) -> Self {
         let text = format!("{format:?}\0{:?}\0{:?}", options.picture, options.label);
         let hash: [u8; 32] = Sha256::digest(text).into();
         Self {
-            len_bytes: shard.len(),
-            modified_ns: since.map_or(0, |since| since.as_nanos() as u64),
+            len_bytes: shard.len_bytes,
+            version: shard.version,
             options: hash.first_chunk().map_or(0, |start| u64::from_le_bytes(*start)),
         }
     }
 }
 
-/// The places where a shard's index may lie: beside it, and in the user's cache folder.
-fn places(shard: &Path) -> impl Iterator<Item = PathBuf> {
-    let mut name = OsString::from(".");
-    name.push(shard.file_name().unwrap_or_default());
-    name.push(".warpfeed-index");
+/// The places where a shard's index may lie: beside it if it is a file, and in the user's cache folder.
+fn places(shard: &Shard) -> impl Iterator<Item = PathBuf> {
+    let beside = (!shard.is_far()).then(|| {
+        let mut name = OsString::from(".");
+        name.push(shard.name.file_name().unwrap_or_default());
+        name.push(".warpfeed-index");
+        shard.name.with_file_name(name)
+    });
     let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
-    let in_cache = cache.zip(fs::canonicalize(shard).ok()).map(|(cache, shard)| {
-        let hash = Sha256::digest(shard.as_os_str().as_encoded_bytes());
+    let name = if shard.is_far() { Some(shard.name.clone()) } else { fs::canonicalize(&shard.name).ok() };
+    let in_cache = cache.zip(name).map(|(cache, name)| {
+        let hash = Sha256::digest(name.as_os_str().as_encoded_bytes());
         let name: String = hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
         cache.join("warpfeed").join("index").join(name)
     });
-    std::iter::once(shard.with_file_name(name)).chain(in_cache)
+    beside.into_iter().chain(in_cache)
 }
 
 /// The kept index of a shard, if it is there, undamaged, and made from this.
-pub(super) fn load(shard: &Path, key: &Key) -> Option<Found> {
+pub(super) fn load(shard: &Shard, key: &Key) -> Option<Found> {
     places(shard).find_map(|place| {
         let mut file = File::open(place).ok()?;
         let len_bytes = file.metadata().ok().filter(|metadata| metadata.is_file())?.len();
@@ -86,7 +89,7 @@ struct Counts {
 impl Counts {
     fn read(header: &[u8; HEADER_BYTES], key: &Key) -> Option<Self> {
         let mut rest = header.strip_prefix(MAGIC)?;
-        let found = Key { len_bytes: u64_le(&mut rest)?, modified_ns: u64_le(&mut rest)?, options: u64_le(&mut rest)? };
+        let found = Key { len_bytes: u64_le(&mut rest)?, version: u64_le(&mut rest)?, options: u64_le(&mut rest)? };
         let counts = Self {
             passed_over: u64_le(&mut rest)?,
             records: u64_le(&mut rest)?,
@@ -142,11 +145,11 @@ fn u32_le(rest: &mut &[u8]) -> Option<u32> {
 }
 
 /// Keeps what a scan found. Where neither place can be written, the next one scans again.
-pub(super) fn keep(shard: &Path, key: &Key, found: &Found) {
+pub(super) fn keep(shard: &Shard, key: &Key, found: &Found) {
     let bytes = bytes(key, found);
     for place in places(shard) {
-        // The second place is a folder of ours.
-        let folder = place.parent().filter(|folder| Some(*folder) != shard.parent());
+        // A place in the cache is in a folder of ours.
+        let folder = place.parent().filter(|folder| shard.is_far() || Some(*folder) != shard.name.parent());
         if folder.is_none_or(|folder| fs::create_dir_all(folder).is_ok())
             && atomic::write(&place, |file| file.write_all(&bytes)).is_ok()
         {
@@ -158,7 +161,7 @@ pub(super) fn keep(shard: &Path, key: &Key, found: &Found) {
 fn bytes(key: &Key, found: &Found) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEADER_BYTES + found.records.len() * RECORD_BYTES + 4);
     bytes.extend(MAGIC);
-    for number in [key.len_bytes, key.modified_ns, key.options, found.passed_over, found.records.len() as u64] {
+    for number in [key.len_bytes, key.version, key.options, found.passed_over, found.records.len() as u64] {
         bytes.extend(number.to_le_bytes());
     }
     for texts in [&found.names, &found.faults] {
@@ -196,12 +199,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let shard = folder.path().join("a.tar");
         fs::write(&shard, [0; 5000]).unwrap();
-        let key = Key::new(RecordFormat::WebDataset, &RecordOptions::default(), &fs::metadata(&shard).unwrap());
+        let shard = Shard::file(&shard).unwrap();
+        let key = Key::new(RecordFormat::WebDataset, &RecordOptions::default(), &shard);
         keep(&shard, &key, &found());
         assert_eq!(load(&shard, &key), Some(found()));
         for other in [
             Key { len_bytes: 5001, ..key },
-            Key { modified_ns: key.modified_ns + 1, ..key },
+            Key { version: key.version + 1, ..key },
             Key { options: key.options ^ 1, ..key },
         ] {
             assert_eq!(load(&shard, &other), None);
@@ -220,7 +224,7 @@ mod tests {
 
     #[test]
     fn an_index_that_lies_with_a_right_checksum_is_refused() {
-        let key = Key { len_bytes: 5000, modified_ns: 1, options: 2 };
+        let key = Key { len_bytes: 5000, version: 1, options: 2 };
         let take = |found: &Found| {
             let bytes = bytes(&key, found);
             let counts = Counts::read(bytes.first_chunk().unwrap(), &key).unwrap();

@@ -3,23 +3,24 @@
 mod index;
 pub(crate) mod label;
 pub(crate) mod recordio;
+mod shard;
 pub(crate) mod tar;
 pub(crate) mod tfrecord;
 
-use super::window::{Window, read_exact_at};
+use super::window::{ReadAt, Window};
 use super::{KEEP_BUFFER_BYTES, MAX_ENCODED_BYTES, Source, no_such_sample};
 use crate::error::{Error, Result};
 use label::Label;
 use sha2::{Digest, Sha256};
+pub(super) use shard::Shard;
 use std::borrow::Cow;
-use std::fs::File;
-use std::ops::Deref;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
-/// Shards beyond these are opened anew at each read: processes may often open no more than 1,024 files.
-const MAX_OPEN_FILES: usize = 256;
+/// Bytes of samples of far shards that are fetched before they are read.
+pub(super) const AHEAD_BYTES: u64 = 64 << 20;
 
 /// Different texts (names of labels, kinds of damage) that are kept of one shard.
 const MAX_TEXTS: usize = 100_000;
@@ -61,16 +62,58 @@ pub struct RecordOptions {
     /// Which part is its label: an ending (`cls`), or an ending and a field (`json.species`), in WebDataset; a feature's
     /// name in TFRecord. `None` for the usual one.
     pub label: Option<String>,
-    /// Whether an index is kept for the next time, in a hidden file beside each shard or, where that cannot be written,
-    /// in the user's cache folder (`$XDG_CACHE_HOME/warpfeed`).
+    /// The names of the classes, label 0 first, by which labels that are names become numbers. Without them
+    /// [`RecordShards`] sorts the names that there are, and a stream, which cannot know them all, refuses names.
+    pub classes: Vec<String>,
+    /// Whether an index is kept for the next time, in a hidden file beside each shard or, where that cannot be written
+    /// and for shards far away, in the user's cache folder (`$XDG_CACHE_HOME/warpfeed`).
     pub keep_index: bool,
 }
 
 impl Default for RecordOptions {
     /// The usual picture and label; the index is kept.
     fn default() -> Self {
-        Self { picture: None, label: None, keep_index: true }
+        Self { picture: None, label: None, classes: Vec::new(), keep_index: true }
     }
+}
+
+impl RecordOptions {
+    /// The labels of the classes that are named.
+    pub(super) fn numbers(&self) -> Result<HashMap<String, u32>> {
+        numbers(&self.classes)
+    }
+
+    /// Refuses names of classes for what has its own.
+    pub(super) fn without_classes(&self, source: &str) -> Result<()> {
+        if self.classes.is_empty() {
+            return Ok(());
+        }
+        Err(Error::parameter("open", "classes", "given for tar, RecordIO or TFRecord shards", source))
+    }
+
+    /// A label that is a number, unless classes are named and it is beyond them.
+    pub(super) fn check_class(&self, label: u32) -> Result<u32, String> {
+        if self.classes.is_empty() || (label as usize) < self.classes.len() {
+            return Ok(label);
+        }
+        Err(format!("its label {label} has no name among the {} classes that were given", self.classes.len()))
+    }
+}
+
+/// The labels of classes by their names.
+fn numbers(classes: &[String]) -> Result<HashMap<String, u32>> {
+    let mut numbers = HashMap::with_capacity(classes.len());
+    for (label, name) in (0..).zip(classes) {
+        if numbers.insert(name.clone(), label).is_some() {
+            return Err(Error::parameter("open", "classes", "different names", format!("{name} twice")));
+        }
+    }
+    Ok(numbers)
+}
+
+/// Why a name is no label.
+pub(super) fn no_class(name: &str) -> String {
+    format!("its label {name:?} is not among the classes that were given")
 }
 
 /// Where a sample lies in its shard: 16 bytes, which a million samples in memory are multiplied with.
@@ -122,7 +165,7 @@ impl Record {
 #[derive(Debug, Default, PartialEq)]
 struct Texts {
     list: Vec<String>,
-    numbers: std::collections::HashMap<String, u32>,
+    numbers: HashMap<String, u32>,
 }
 
 impl Texts {
@@ -176,45 +219,6 @@ impl Found {
 
 fn too_long(len_bytes: u64) -> String {
     format!("its length of {len_bytes} bytes is over the limit of {MAX_ENCODED_BYTES}")
-}
-
-/// A file of records.
-struct Shard {
-    path: PathBuf,
-    len_bytes: u64,
-    /// Index of its first sample.
-    first: u64,
-    file: OnceLock<File>,
-}
-
-impl Shard {
-    /// Opens the file, which must be as long as it was when it was listed.
-    fn open(&self) -> Result<File> {
-        let file = File::open(&self.path).map_err(Error::io("open", &self.path))?;
-        let len_bytes = file.metadata().map_err(Error::io("read", &self.path))?.len();
-        if len_bytes != self.len_bytes {
-            let changed = format!("the file had {} bytes when it was listed and has {len_bytes} now", self.len_bytes);
-            return Err(Error::Io { action: "read", path: self.path.clone(), source: std::io::Error::other(changed) });
-        }
-        Ok(file)
-    }
-}
-
-/// A file that stays open, or one for this read.
-enum Handle<'a> {
-    Kept(&'a File),
-    Own(File),
-}
-
-impl Deref for Handle<'_> {
-    type Target = File;
-
-    fn deref(&self) -> &File {
-        match self {
-            Self::Kept(file) => file,
-            Self::Own(file) => file,
-        }
-    }
 }
 
 /// Pictures in shards of records: WebDataset tar archives, MXNet's RecordIO, TFRecord.
@@ -274,19 +278,33 @@ impl RecordShards {
     /// [`Error::Io`] if a shard or its index cannot be read, [`Error::Parameter`] if there is no shard or no sample in
     /// any of them, or some labels are numbers and some names.
     pub fn open(format: RecordFormat, shards: &[PathBuf], options: &RecordOptions) -> Result<Self> {
-        let mut found = scan_all(format, shards, options)?;
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        Self::open_each(format, shards.len(), &|shard| Shard::file(&shards[shard]), threads, options)
+    }
+
+    /// Opens `count` shards that `open` gives, scanned by as many `threads`.
+    pub(super) fn open_each(
+        format: RecordFormat,
+        count: usize,
+        open: &(impl Fn(usize) -> Result<Shard> + Sync),
+        threads: usize,
+        options: &RecordOptions,
+    ) -> Result<Self> {
+        let mut found = scan_all(format, count, open, threads, options)?;
+        let classes = if options.classes.is_empty() { sorted_names(&found) } else { options.classes.clone() };
+        let numbers = numbers(&classes)?;
         let mut this = Self {
             format,
             options: options.clone(),
-            shards: Vec::with_capacity(shards.len()),
+            shards: Vec::with_capacity(count),
             kept_open: AtomicUsize::new(0),
             records: Vec::new(),
             faults: Vec::new(),
-            classes: sorted_names(&found),
+            classes: Vec::new(),
             passed_over: 0,
         };
-        this.records.reserve_exact(found.iter().map(|(found, _)| found.records.len()).sum());
-        let kinds = found.iter().flat_map(|(found, _)| &found.records).fold([0_u64; 4], |mut kinds, record| {
+        this.records.reserve_exact(found.iter().map(|(_, found)| found.records.len()).sum());
+        let kinds = found.iter().flat_map(|(_, found)| &found.records).fold([0_u64; 4], |mut kinds, record| {
             kinds[record.label_kind() as usize] += 1;
             kinds
         });
@@ -296,32 +314,36 @@ impl RecordShards {
         }
         let labelled = kinds[NUMBER as usize] + kinds[NAME as usize] > 0;
         let mut faults = Texts::default();
-        for (path, (found, len_bytes)) in shards.iter().zip(found.drain(..)) {
-            this.shards.push(Shard {
-                path: path.clone(),
-                len_bytes,
-                first: this.records.len() as u64,
-                file: OnceLock::new(),
-            });
+        for (mut shard, found) in found.drain(..) {
+            shard.first = this.records.len() as u64;
+            this.shards.push(shard);
             this.passed_over += found.passed_over;
             // The texts of all shards share their numbers.
-            let number = |name: &String| this.classes.binary_search(name).map_or(0, |number| number as u32);
-            let names: Vec<u32> = found.names.list.iter().map(number).collect();
+            let names: Vec<Option<u32>> = found.names.list.iter().map(|name| numbers.get(name).copied()).collect();
             let kept: Vec<u32> = found.faults.list.iter().map(|text| faults.number(text).unwrap_or(NO_TEXT)).collect();
             for mut record in found.records {
-                match record.label_kind() {
-                    NAME => record.set_label(NUMBER, names[record.label as usize]),
+                let label = match record.label_kind() {
+                    NAME => {
+                        names[record.label as usize].ok_or_else(|| no_class(&found.names.list[record.label as usize]))
+                    }
+                    NUMBER => options.check_class(record.label),
+                    UNLABELLED if labelled => Err("it has no label, and others have".to_owned()),
                     FAULT => {
                         record.set_label(FAULT, kept.get(record.label as usize).copied().unwrap_or(NO_TEXT));
+                        this.records.push(record);
+                        continue;
                     }
-                    UNLABELLED if labelled => {
-                        record.set_label(FAULT, faults.number("it has no label, and others have").unwrap_or(NO_TEXT));
-                    }
-                    _ => {}
+                    _ => Ok(record.label),
+                };
+                match label {
+                    Ok(label) if record.label_kind() == UNLABELLED => record.set_label(UNLABELLED, label),
+                    Ok(label) => record.set_label(NUMBER, label),
+                    Err(message) => record.set_label(FAULT, faults.number(&message).unwrap_or(NO_TEXT)),
                 }
                 this.records.push(record);
             }
         }
+        this.classes = classes;
         this.faults = faults.list;
         if kinds[NUMBER as usize] + kinds[NAME as usize] + kinds[UNLABELLED as usize] == 0 {
             return Err(this.no_samples());
@@ -351,7 +373,7 @@ impl RecordShards {
                 format!("examples with the feature {}", name.as_deref().unwrap_or(tfrecord::PICTURE))
             }
         };
-        let first = self.shards.first().map_or(String::new(), |shard| format!(", the first {}", shard.path.display()));
+        let first = self.shards.first().map_or(String::new(), |shard| format!(", the first {}", shard.name.display()));
         let got = format!("{} shards{first}, with {} other records", self.shards.len(), self.passed_over);
         Error::parameter("RecordShards::open", "shards", format!("{} files with {picture}", self.format.name()), got)
     }
@@ -361,24 +383,16 @@ impl RecordShards {
         &self.shards[self.shards.partition_point(|shard| shard.first <= index) - 1]
     }
 
-    fn file<'a>(&self, shard: &'a Shard) -> Result<Handle<'a>> {
-        if let Some(file) = shard.file.get() {
-            return Ok(Handle::Kept(file));
-        }
-        let file = shard.open()?;
-        if self.kept_open.fetch_add(1, Ordering::Relaxed) < MAX_OPEN_FILES {
-            // Another thread may have been first; then this one's file is closed again.
-            return Ok(Handle::Kept(shard.file.get_or_init(|| file)));
-        }
-        self.kept_open.fetch_sub(1, Ordering::Relaxed);
-        Ok(Handle::Own(file))
+    /// How many bytes are read of a record: in TFRecord their checksum as well.
+    fn read_bytes(&self, record: Record) -> usize {
+        record.len_bytes() as usize + if self.format == RecordFormat::TfRecord { 4 } else { 0 }
     }
 
     /// The error of a record that is a fault.
     fn damaged(&self, index: u64) -> Error {
         let record = self.records[index as usize];
         let message = self.faults.get(record.label as usize).map_or("it is damaged", String::as_str);
-        damaged(self.format, &self.shard(index).path, record.offset, message)
+        damaged(self.format, &self.shard(index).name, record.offset, message)
     }
 }
 
@@ -408,27 +422,38 @@ impl Source for RecordShards {
             return Err(self.damaged(index));
         }
         let shard = self.shard(index);
-        let file = self.file(shard)?;
-        let len_bytes = record.len_bytes() as usize;
-        let wrong = |message: String| damaged(self.format, &shard.path, record.offset, &message);
+        let file = shard.open(&self.kept_open)?;
+        let len_bytes = self.read_bytes(record);
+        let wrong = |message: String| damaged(self.format, &shard.name, record.offset, &message);
         match self.format {
             RecordFormat::RecordIo if record.is_split() => {
-                let mut window = Window::new(&file, &shard.path, shard.len_bytes);
+                let mut window = Window::new(&file, shard.len_bytes);
                 recordio::read_split(&mut window, record.offset, len_bytes, buffer)?.map_err(wrong)?;
                 Ok(buffer)
             }
             RecordFormat::WebDataset | RecordFormat::RecordIo => {
-                read_exact_at(&file, sized(buffer, len_bytes), record.offset)
-                    .map_err(Error::io("read", &shard.path))?;
+                file.read_sample(sized(buffer, len_bytes), record.offset)?;
                 Ok(buffer)
             }
             RecordFormat::TfRecord => {
-                read_exact_at(&file, sized(buffer, len_bytes + 4), record.offset)
-                    .map_err(Error::io("read", &shard.path))?;
+                file.read_sample(sized(buffer, len_bytes), record.offset)?;
                 let picture = tfrecord::checked_picture(buffer, self.options.picture.as_deref()).map_err(wrong)?;
                 Ok(&buffer[picture])
             }
         }
+    }
+
+    fn soon(&self, index: u64) {
+        if let Some(&record) = self.records.get(index as usize)
+            && record.label_kind() != FAULT
+            && !record.is_split()
+        {
+            self.shard(index).soon(record.offset, self.read_bytes(record) as u64);
+        }
+    }
+
+    fn ahead_bytes(&self) -> u64 {
+        if self.shards.iter().any(Shard::is_far) { AHEAD_BYTES } else { 0 }
     }
 
     fn label(&self, index: u64) -> u32 {
@@ -441,13 +466,13 @@ impl Source for RecordShards {
         let (shard, record) = (self.shard(index), self.records[index as usize]);
         let member = match self.format {
             RecordFormat::WebDataset if record.label_kind() != FAULT => {
-                self.file(shard).ok().and_then(|file| tar::name_before(&file, record.offset))
+                shard.open(&self.kept_open).ok().and_then(|file| tar::name_before(&file, record.offset))
             }
             _ => None,
         };
         match member {
-            Some(member) => format!("{}/{member}", shard.path.display()).into(),
-            None => format!("{} at byte {}", shard.path.display(), record.offset).into(),
+            Some(member) => format!("{}/{member}", shard.name.display()).into(),
+            None => format!("{} at byte {}", shard.name.display(), record.offset).into(),
         }
     }
 
@@ -484,27 +509,39 @@ impl std::fmt::Debug for RecordShards {
     }
 }
 
-fn sorted_names(found: &[(Found, u64)]) -> Vec<String> {
-    let mut names: Vec<String> = found.iter().flat_map(|(found, _)| found.names.list.iter().cloned()).collect();
+fn sorted_names(found: &[(Shard, Found)]) -> Vec<String> {
+    let mut names: Vec<String> = found.iter().flat_map(|(_, found)| found.names.list.iter().cloned()).collect();
     names.sort_unstable();
     names.dedup();
     names
 }
 
-/// Scans all shards, or takes their indices, on all processors. With each, the shard's length in bytes.
-fn scan_all(format: RecordFormat, shards: &[PathBuf], options: &RecordOptions) -> Result<Vec<(Found, u64)>> {
+/// Scans all shards, or takes their indices, on `threads` threads at most.
+fn scan_all(
+    format: RecordFormat,
+    count: usize,
+    open: &(impl Fn(usize) -> Result<Shard> + Sync),
+    threads: usize,
+    options: &RecordOptions,
+) -> Result<Vec<(Shard, Found)>> {
     let next = AtomicUsize::new(0);
-    type Scanned = Option<Result<(Found, u64)>>;
-    let results: Vec<Mutex<Scanned>> = shards.iter().map(|_| Mutex::default()).collect();
-    let work = || loop {
-        let i = next.fetch_add(1, Ordering::Relaxed);
-        let Some(path) = shards.get(i) else { break };
-        let outcome = scan(format, path, options);
-        *results[i].lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+    type Scanned = Option<Result<(Shard, Found)>>;
+    let results: Vec<Mutex<Scanned>> = (0..count).map(|_| Mutex::default()).collect();
+    let work = || {
+        while let i = next.fetch_add(1, Ordering::Relaxed)
+            && i < count
+        {
+            let outcome = open(i).and_then(|shard| scan(format, &shard, options).map(|found| (shard, found)));
+            let failed = outcome.is_err();
+            *results[i].lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+            if failed {
+                // The rest would be scanned for nothing.
+                next.store(count, Ordering::Relaxed);
+            }
+        }
     };
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(shards.len());
     std::thread::scope(|scope| {
-        for _ in 1..threads {
+        for _ in 1..threads.min(count) {
             scope.spawn(work);
         }
         work();
@@ -513,18 +550,13 @@ fn scan_all(format: RecordFormat, shards: &[PathBuf], options: &RecordOptions) -
 }
 
 /// Scans one shard, or takes its index where that is right.
-fn scan(format: RecordFormat, path: &Path, options: &RecordOptions) -> Result<(Found, u64)> {
-    let file = File::open(path).map_err(Error::io("open", path))?;
-    let metadata = file.metadata().map_err(Error::io("read", path))?;
-    if !metadata.is_file() {
-        let expected = "regular files, which can be read in any order";
-        return Err(Error::parameter("RecordShards::open", "shards", expected, path.display()));
+fn scan(format: RecordFormat, shard: &Shard, options: &RecordOptions) -> Result<Found> {
+    let key = index::Key::new(format, options, shard);
+    if let Some(found) = options.keep_index.then(|| index::load(shard, &key)).flatten() {
+        return Ok(found);
     }
-    let key = index::Key::new(format, options, &metadata);
-    if let Some(found) = options.keep_index.then(|| index::load(path, &key)).flatten() {
-        return Ok((found, metadata.len()));
-    }
-    let mut window = Window::new(&file, path, metadata.len());
+    let file = shard.open_once()?;
+    let mut window = Window::new(&file, shard.len_bytes);
     let mut found = Found::default();
     match format {
         RecordFormat::WebDataset => tar::scan(&mut window, options, &mut found)?,
@@ -532,7 +564,7 @@ fn scan(format: RecordFormat, path: &Path, options: &RecordOptions) -> Result<(F
         RecordFormat::TfRecord => tfrecord::scan(&mut window, options, &mut found)?,
     }
     if options.keep_index {
-        index::keep(path, &key, &found);
+        index::keep(shard, &key, &found);
     }
-    Ok((found, metadata.len()))
+    Ok(found)
 }

@@ -3,8 +3,7 @@
 use super::label::{self, Label};
 use super::{Found, RecordOptions};
 use crate::error::Result;
-use crate::source::window::{Window, read_exact_at};
-use std::fs::File;
+use crate::source::window::{ReadAt, Window};
 
 pub(crate) const BLOCK_BYTES: u64 = 512;
 
@@ -301,9 +300,9 @@ fn file(
 }
 
 /// The name in the header before the content at `offset`; of a long one, its beginning.
-pub(super) fn name_before(file: &File, offset: u64) -> Option<String> {
+pub(super) fn name_before(file: &dyn ReadAt, offset: u64) -> Option<String> {
     let mut block = [0; BLOCK_BYTES as usize];
-    read_exact_at(file, &mut block, offset.checked_sub(BLOCK_BYTES)?).ok()?;
+    file.read_at(&mut block, offset.checked_sub(BLOCK_BYTES)?).ok()?;
     let header = header(&block).ok()??;
     Some(String::from_utf8_lossy(&header.name).into_owned())
 }

@@ -4,7 +4,7 @@ use super::{Samples, Stream, StreamSample, StreamStart};
 use crate::error::{Error, Result};
 use crate::source::Source;
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -17,6 +17,9 @@ pub(crate) struct Feed {
     first: u64,
     /// How many samples' names and labels are kept after they were read.
     keep: usize,
+    /// Samples from one place to the next that is kept, and how many are kept.
+    every: u64,
+    keep_places: usize,
     state: Mutex<State>,
     moved: AtomicU64,
     moved_most: AtomicU64,
@@ -32,6 +35,8 @@ struct State {
     early: BTreeMap<u64, Result<StreamSample>>,
     /// Label and name, by position.
     known: BTreeMap<u64, (u32, String)>,
+    /// Where the stream stood before the sample at a position.
+    places: VecDeque<(u64, Option<Vec<u8>>)>,
     end: Option<Ending>,
 }
 
@@ -42,9 +47,32 @@ enum Ending {
 }
 
 impl Feed {
-    pub fn new(stream: Arc<dyn Stream>, start: StreamStart, first: u64, keep: usize) -> Self {
+    /// The samples from position `first` on, in batches of `batch_size`, of which the consumer has at most `ahead` still to
+    /// come when the next one is begun. `threads` ask for samples.
+    pub fn new(
+        stream: Arc<dyn Stream>,
+        start: StreamStart,
+        first: u64,
+        (batch_size, ahead, threads): (usize, usize, usize),
+    ) -> Self {
         let (moved, moved_most) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { stream, start, first, keep, state: Mutex::default(), moved, moved_most }
+        // Without a place, what was given before is passed over.
+        let next = if start.place.is_some() { first } else { 0 };
+        let places = VecDeque::from([(first, start.place.clone())]);
+        let state = Mutex::new(State { next, places, ..State::default() });
+        // A device's engines may ask for the name of a sample of any batch that is on its way.
+        let keep = batch_size.saturating_mul(ahead + 2).saturating_add(threads);
+        Self { stream, start, first, keep, every: batch_size as u64, keep_places: ahead + 2, state, moved, moved_most }
+    }
+
+    /// What is to be known to go on from `position`, where a batch begins; `None` if the stream has to be read again.
+    pub fn place(&self, position: u64) -> Option<Vec<u8>> {
+        self.lock().places.iter().find(|(at, _)| *at == position)?.1.clone()
+    }
+
+    /// Has whoever waits for the stream give up.
+    pub fn stop(&self) {
+        self.start.stopped.store(true, Relaxed);
     }
 
     /// Whether the stream has ended before sample `index`.
@@ -96,9 +124,22 @@ impl Feed {
                 self.moved_most.fetch_max(moved, Relaxed);
             }
             state.next += 1;
+            if state.next > self.first && (state.next - self.first).is_multiple_of(self.every) {
+                self.keep_place(state, &*samples);
+            }
             state.samples = Some(samples);
+        } else if matches!(state.end, Some(Ending::Done)) && state.places.back().is_none_or(|(at, _)| *at < state.next)
+        {
+            self.keep_place(state, &*samples);
         }
         sample
+    }
+
+    fn keep_place(&self, state: &mut State, samples: &dyn Samples) {
+        state.places.push_back((state.next, samples.place()));
+        if state.places.len() > self.keep_places {
+            state.places.pop_front();
+        }
     }
 
     /// The sample at `position`.

@@ -1,20 +1,28 @@
 //! Samples that come one after the other: from a pipe, or from shards that lie far away.
 
 #[cfg(feature = "cloud")]
+mod cache;
+#[cfg(feature = "cloud")]
 pub(super) mod cloud;
 mod feed;
+mod pipe;
+mod place;
 mod records;
+mod shards;
 mod shuffle;
 
 #[cfg(feature = "cloud")]
-pub use cloud::StreamCache;
+pub use cache::StreamCache;
 pub(crate) use feed::Feed;
-#[cfg(feature = "cloud")]
-pub(super) use records::Shards;
 pub use records::{RecordStream, StreamOptions};
+#[cfg(feature = "cloud")]
+pub(super) use shards::Shards;
+pub(super) use shards::is_pipe;
 
 use crate::error::Result;
 use crate::sampler::Shard;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// One sample of a [`Stream`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +36,7 @@ pub struct StreamSample {
 }
 
 /// What a stream is to begin with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct StreamStart {
     /// Which epoch.
@@ -37,6 +45,11 @@ pub struct StreamStart {
     pub shuffle: Option<u64>,
     /// The part that is asked for; the parts of all ranks together must be the whole.
     pub shard: Shard,
+    /// Where to go on: what [`Samples::place`] gave of such an epoch; `None` for the beginning.
+    pub place: Option<Vec<u8>>,
+    /// Becomes true when the epoch is dropped, which waits for [`Samples::next`]: whoever waits in there for more should
+    /// then give an error, which nobody sees.
+    pub stopped: Arc<AtomicBool>,
 }
 
 /// A source whose samples come one after the other, and whose number nobody knows before its end. It becomes a
@@ -66,6 +79,13 @@ pub trait Samples: Send {
     /// How many samples came in before the last one that was given: where it stood in the stream's own order, as far as
     /// this part of it goes. `None` where samples keep their places.
     fn origin(&self) -> Option<u64> {
+        None
+    }
+
+    /// Where it stands: what must be known to go on behind the last sample that was given, as bytes that mean something to
+    /// this stream alone ([`StreamStart::place`]). It is asked for once a batch, and is part of the epoch's state. `None`
+    /// if there is no way but to read again from the start, and to pass over what was given.
+    fn place(&self) -> Option<Vec<u8>> {
         None
     }
 }

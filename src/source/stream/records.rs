@@ -1,23 +1,22 @@
-//! Shards of records read from front to back: local files, pipes, standard input, and what lies far away.
+//! Shards of records read from front to back.
 
-use super::shuffle::{Shuffled, Strided, WINDOW_BYTES};
+use super::place::{InOrder, Place, Placed, put, take};
+use super::shards::{Files, Shard, Shards, StandardInput};
+use super::shuffle::{Shuffled, Strided, Unshuffled, WINDOW_BYTES};
 use super::{Samples, Stream, StreamSample, StreamStart};
 use crate::error::{Error, Result};
 use crate::recipe::draw::{Domain, Draw};
 use crate::source::records::label::Label;
-use crate::source::records::{recordio, tar, tfrecord};
+use crate::source::records::{no_class, recordio, tar, tfrecord};
 use crate::source::{MAX_ENCODED_BYTES, RecordFormat, RecordOptions, Source};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
-use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::io::{self, Read};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-
-/// Local files are read in pieces of this size.
-const READ_BYTES: usize = 256 << 10;
+use std::sync::atomic::AtomicBool;
 
 /// Names and labels inside of shards are no longer than this.
 const MAX_PART_BYTES: u64 = 1 << 20;
@@ -38,70 +37,14 @@ impl Default for StreamOptions {
     }
 }
 
-/// Where the bytes of shards come from.
-pub(in crate::source) trait Shards: Send + Sync {
-    /// How many shards there are.
-    fn count(&self) -> usize;
-
-    /// A shard's path or address.
-    fn name(&self, shard: usize) -> String;
-
-    /// A shard from its first byte on.
-    fn open(&self, shard: usize) -> Result<Box<dyn Read + Send>>;
-
-    /// Bytes that reading holds at most.
-    fn memory_bytes(&self) -> u64 {
-        READ_BYTES as u64
-    }
-}
-
-/// Local files, which may be pipes.
-struct Files(Vec<PathBuf>);
-
-impl Shards for Files {
-    fn count(&self) -> usize {
-        self.0.len()
-    }
-
-    fn name(&self, shard: usize) -> String {
-        self.0[shard].display().to_string()
-    }
-
-    fn open(&self, shard: usize) -> Result<Box<dyn Read + Send>> {
-        let path = &self.0[shard];
-        Ok(Box::new(BufReader::with_capacity(READ_BYTES, File::open(path).map_err(Error::io("open", path))?)))
-    }
-}
-
-/// Standard input, which can be read once.
-struct StandardInput {
-    taken: AtomicBool,
-}
-
-impl Shards for StandardInput {
-    fn count(&self) -> usize {
-        1
-    }
-
-    fn name(&self, _shard: usize) -> String {
-        "standard input".to_owned()
-    }
-
-    fn open(&self, _shard: usize) -> Result<Box<dyn Read + Send>> {
-        if self.taken.swap(true, Relaxed) {
-            return Err(Error::parameter("stream", "epochs", "1, as standard input can be read once", "another"));
-        }
-        Ok(Box::new(BufReader::with_capacity(READ_BYTES, io::stdin())))
-    }
-}
-
 /// Shards of records as a [`Stream`]: WebDataset tar archives, MXNet's RecordIO, TFRecord, read from front to back.
 ///
 /// Shuffled epochs take the shards in a random order, and draw samples from a window that the stream passes through
 /// ([`StreamOptions::window`]). Several ranks take whole shards where there are as many, otherwise every n-th sample of
 /// all. A sample's random operations are drawn by its place in the order of delivery.
 ///
-/// Labels are numbers; a stream does not know all names before its end.
+/// Labels are numbers, or names of the [`classes`](RecordOptions::classes) that are given: a stream does not know all names
+/// before its end.
 ///
 /// ```
 /// # use warpfeed::{Pipeline, RecordFormat, RecordStream, StreamOptions};
@@ -136,11 +79,13 @@ struct Inner {
     format: RecordFormat,
     shards: Box<dyn Shards>,
     options: StreamOptions,
+    /// Labels by the names of the classes.
+    classes: HashMap<String, u32>,
 }
 
 impl std::fmt::Debug for RecordStream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Inner { format, shards, options } = &*self.inner;
+        let Inner { format, shards, options, .. } = &*self.inner;
         let shards = shards.count();
         f.debug_struct("RecordStream")
             .field("format", format)
@@ -168,7 +113,7 @@ impl RecordStream {
     /// # Errors
     /// [`Error::Parameter`] if there is no place in the window.
     pub fn standard_input(format: RecordFormat, options: StreamOptions) -> Result<Self> {
-        Self::new(format, Box::new(StandardInput { taken: AtomicBool::new(false) }), options)
+        Self::new(format, Box::new(StandardInput::default()), options)
     }
 
     pub(in crate::source) fn new(
@@ -182,7 +127,8 @@ impl RecordStream {
         if options.window == 0 {
             return Err(Error::parameter("stream", "window", "1 or more samples", 0));
         }
-        Ok(Self { inner: Arc::new(Inner { format, shards, options }) })
+        let classes = options.records.numbers()?;
+        Ok(Self { inner: Arc::new(Inner { format, shards, options, classes }) })
     }
 }
 
@@ -207,16 +153,23 @@ impl Source for RecordStream {
 
     /// Over the shards' names, their format and how they are read.
     fn fingerprint(&self) -> u64 {
-        let Inner { format, shards, options } = &*self.inner;
+        let Inner { format, shards, options, .. } = &*self.inner;
         let mut hash = Sha256::new();
         let (picture, label) = (&options.records.picture, &options.records.label);
         hash.update(format!("{format:?} {picture:?} {label:?} {}", options.window));
+        for class in &options.records.classes {
+            hash.update(format!("\0{class}"));
+        }
         for shard in 0..shards.count() {
             let name = shards.name(shard);
             hash.update("\n");
             hash.update(name.rsplit(['/', '\\']).next().unwrap_or(&name));
         }
         hash.finalize().iter().take(8).fold(0, |value, &byte| value << 8 | u64::from(byte))
+    }
+
+    fn classes(&self) -> &[String] {
+        &self.inner.options.records.classes
     }
 
     fn stream(&self) -> Option<Arc<dyn Stream>> {
@@ -235,21 +188,32 @@ impl Stream for RecordStream {
         if by_shard {
             order = order.into_iter().skip(index).step_by(count).collect();
         }
-        let mut samples: Box<dyn Samples> = Box::new(Records {
+        let mut samples: Box<dyn InOrder> = Box::new(Records {
             parts: tar::Parts::new(&self.inner.options.records),
             inner: Arc::clone(&self.inner),
-            order: order.into_iter(),
+            order,
+            turn: 0,
+            from: 0,
             current: None,
             labelled: None,
+            versions: BTreeMap::new(),
+            seekable: self.inner.shards.seekable(),
+            stopped: Arc::clone(&start.stopped),
         });
         if !by_shard {
             samples = Box::new(Strided { samples, part: start.shard, at: 0 });
         }
+        let place = start.place.as_deref();
+        let damaged = || Error::parameter("stream", "place", "one that such a stream has given", "another");
+        let goes_on = |outcome: Option<Option<()>>| if outcome == Some(None) { Err(damaged()) } else { Ok(()) };
         if let (Some(seed), 2..) = (start.shuffle, self.inner.options.window) {
-            samples =
-                Box::new(Shuffled::new(samples, self.inner.options.window, seed, start.epoch, start.shard.index()));
+            let (window, rank) = (self.inner.options.window, start.shard.index());
+            let mut shuffled = Shuffled::new(samples, window, seed, start.epoch, rank);
+            goes_on(place.map(|mut place| shuffled.go_on(&mut place)))?;
+            return Ok(Box::new(shuffled));
         }
-        Ok(samples)
+        goes_on(place.map(|mut place| samples.go_on(&mut place)))?;
+        Ok(Box::new(Unshuffled(samples)))
     }
 
     fn memory_bytes(&self) -> u64 {
@@ -261,16 +225,26 @@ impl Stream for RecordStream {
 /// A shard that is being read.
 struct Input {
     name: String,
+    /// Which it is in the order of the epoch.
+    turn: u32,
     read: Box<dyn Read + Send>,
-    /// How many bytes of it have been read.
+    /// Where in the shard it stands, in bytes.
     at: u64,
+    /// Where the record or the tar archive's member starts that was read last.
+    last: u64,
     /// What of a tar archive belongs to a sample that may have more parts.
     pending: Option<Pending>,
+    /// What was found behind the last sample.
+    fault: Option<Fault>,
+    /// Whether its rest is lost.
+    lost: bool,
 }
 
 /// The parts of a sample of a tar archive, as far as they have come.
 struct Pending {
     key: Vec<u8>,
+    /// Where the first of them starts.
+    start: u64,
     /// Its file's ending, and what it holds or why not.
     picture: Option<(String, Result<Vec<u8>, String>)>,
     label: Option<(usize, Result<Label, String>)>,
@@ -279,6 +253,8 @@ struct Pending {
 /// What a record gives.
 struct Found {
     name: String,
+    /// Where it lies.
+    part: Range<u64>,
     picture: Result<Vec<u8>, String>,
     label: Result<Label, String>,
 }
@@ -304,6 +280,15 @@ impl From<&str> for Fault {
 }
 
 impl Input {
+    fn new(name: String, turn: u32, read: Box<dyn Read + Send>, at: u64) -> Self {
+        Self { name, turn, read, at, last: at, pending: None, fault: None, lost: false }
+    }
+
+    /// Where the next sample starts, as far as it is known.
+    fn rest(&self) -> u64 {
+        self.pending.as_ref().map_or(if self.fault.is_some() { self.last } else { self.at }, |pending| pending.start)
+    }
+
     /// Fills `buffer`. `false` if the shard is at its end.
     fn fill(&mut self, buffer: &mut [u8]) -> Result<bool, Fault> {
         let mut filled = 0;
@@ -364,17 +349,36 @@ impl Input {
 
     /// The next sample of a tar archive.
     fn tar(&mut self, parts: &tar::Parts) -> Result<Option<Found>, Fault> {
+        if let Some(fault) = self.fault.take() {
+            return Err(fault);
+        }
+        match self.members(parts) {
+            // What is whole is not lost with what is behind it.
+            Err(Fault::Damaged(message)) => match self.finish(self.last) {
+                Some(found) => {
+                    self.fault = Some(message.into());
+                    Ok(Some(found))
+                }
+                None => Err(message.into()),
+            },
+            other => other,
+        }
+    }
+
+    /// Takes up members of a tar archive until a sample is whole.
+    fn members(&mut self, parts: &tar::Parts) -> Result<Option<Found>, Fault> {
         let (mut long_name, mut long_len_bytes): (Option<Vec<u8>>, Option<u64>) = (None, None);
+        self.last = self.at;
         loop {
             let Some(block) = self.array()? else {
                 if long_name.is_some() || long_len_bytes.is_some() {
                     return Err("a long name is followed by no member".into());
                 }
-                return Ok(self.finish());
+                return Ok(self.finish(self.last));
             };
             let Some(header) = tar::header(&block)? else {
                 self.end_of_archive()?;
-                return Ok(self.finish());
+                return Ok(self.finish(self.last));
             };
             let extends = matches!(header.kind, b'x' | b'g' | b'L' | b'K');
             let len_bytes = if extends { header.len_bytes } else { long_len_bytes.unwrap_or(header.len_bytes) };
@@ -404,8 +408,7 @@ impl Input {
                 b'S' => return Err("sparse files are not supported".into()),
                 b'0' | b'7' => {
                     let name = long_name.take().unwrap_or(header.name);
-                    let before = self.file(parts, &name, len_bytes)?;
-                    self.skip(padding)?;
+                    let before = self.file(parts, &name, len_bytes, padding)?;
                     if before.is_some() {
                         return Ok(before);
                     }
@@ -413,21 +416,34 @@ impl Input {
                 _ => self.skip(len_bytes + padding)?,
             }
             (long_name, long_len_bytes) = (None, None);
+            self.last = self.at;
         }
     }
 
     /// Takes up a file of a tar archive; the sample before it, if this begins another.
-    fn file(&mut self, parts: &tar::Parts, name: &[u8], len_bytes: u64) -> Result<Option<Found>, Fault> {
+    fn file(&mut self, parts: &tar::Parts, name: &[u8], len_bytes: u64, padding: u64) -> Result<Option<Found>, Fault> {
         let Some((key, ending)) = tar::key_and_ending(name) else {
-            self.skip(len_bytes)?;
+            self.skip(len_bytes + padding)?;
             return Ok(None);
         };
-        let before = if self.pending.as_ref().is_some_and(|pending| pending.key == key) { None } else { self.finish() };
-        let mut pending =
-            self.pending.take().unwrap_or_else(|| Pending { key: key.to_vec(), picture: None, label: None });
-        if parts.is_picture(&ending) && pending.picture.is_none() {
-            pending.picture = Some((ending, self.picture(len_bytes)?));
-        } else if let Some(place) = parts.label_place(&ending).filter(|_| !parts.is_picture(&ending))
+        let same = self.pending.as_ref().is_some_and(|pending| pending.key == key);
+        let before = if same { None } else { self.finish(self.last) };
+        let start = self.last;
+        let new = || Pending { key: key.to_vec(), start, picture: None, label: None };
+        let mut pending = self.pending.take().unwrap_or_else(new);
+        match self.part(parts, &ending, len_bytes, &mut pending).and_then(|()| self.skip(padding)) {
+            Ok(()) => self.pending = Some(pending),
+            Err(fault) if before.is_some() => self.fault = Some(fault),
+            Err(fault) => return Err(fault),
+        }
+        Ok(before)
+    }
+
+    /// Takes what is in a file of a tar archive.
+    fn part(&mut self, parts: &tar::Parts, ending: &str, len_bytes: u64, pending: &mut Pending) -> Result<(), Fault> {
+        if parts.is_picture(ending) && pending.picture.is_none() {
+            pending.picture = Some((ending.to_owned(), self.picture(len_bytes)?));
+        } else if let Some(place) = parts.label_place(ending).filter(|_| !parts.is_picture(ending))
             && pending.label.as_ref().is_none_or(|&(other, _)| place < other)
         {
             let label = if len_bytes > MAX_PART_BYTES {
@@ -443,16 +459,16 @@ impl Input {
         } else {
             self.skip(len_bytes)?;
         }
-        self.pending = Some(pending);
-        Ok(before)
+        Ok(())
     }
 
-    /// The sample whose last part has come, if it has a picture.
-    fn finish(&mut self) -> Option<Found> {
-        let Pending { key, picture, label } = self.pending.take()?;
+    /// The sample whose last part has come, which ends at byte `end`, if it has a picture.
+    fn finish(&mut self, end: u64) -> Option<Found> {
+        let Pending { key, start, picture, label } = self.pending.take()?;
         let (ending, picture) = picture?;
         let name = format!("{}/{}.{ending}", self.name, String::from_utf8_lossy(&key));
-        Some(Found { name, picture, label: label.map_or(Ok(Label::None), |(_, label)| label) })
+        let label = label.map_or(Ok(Label::None), |(_, label)| label);
+        Some(Found { name, part: start..end, picture, label })
     }
 
     /// Reads what follows the end of an archive: nothing but zeros, or another archive would be lost in silence.
@@ -473,6 +489,7 @@ impl Input {
     fn record_io(&mut self) -> Result<Option<Found>, Fault> {
         loop {
             let start = self.at;
+            self.last = start;
             let Some(head) = self.array()? else { return Ok(None) };
             let mut record = Vec::new();
             let mut too_long_by = 0;
@@ -499,22 +516,22 @@ impl Input {
                 }
                 record.extend(recordio::MAGIC);
             }
-            let name = format!("{} at byte {start}", self.name);
+            let (name, part) = (format!("{} at byte {start}", self.name), start..self.at);
             if too_long_by > 0 {
-                return Ok(Some(Found { name, picture: Err(too_long(too_long_by)), label: Ok(Label::None) }));
+                return Ok(Some(Found { name, part, picture: Err(too_long(too_long_by)), label: Ok(Label::None) }));
             }
             return Ok(Some(match recordio::image_header(&record) {
                 // Indices of other programs begin with a record that has labels only.
                 Ok((_, picture)) if picture == record.len() as u64 => continue,
                 Ok((label, picture)) if picture < record.len() as u64 => {
                     record.drain(..picture as usize);
-                    Found { name, picture: Ok(record), label }
+                    Found { name, part, picture: Ok(record), label }
                 }
                 Ok(_) => {
                     let message = "it has more labels than it has room for".to_owned();
-                    Found { name, picture: Err(message), label: Ok(Label::None) }
+                    Found { name, part, picture: Err(message), label: Ok(Label::None) }
                 }
-                Err(message) => Found { name, picture: Err(message), label: Ok(Label::None) },
+                Err(message) => Found { name, part, picture: Err(message), label: Ok(Label::None) },
             }));
         }
     }
@@ -523,11 +540,17 @@ impl Input {
     fn tf_record(&mut self, options: &RecordOptions) -> Result<Option<Found>, Fault> {
         loop {
             let start = self.at;
+            self.last = start;
             let Some(head) = self.array()? else { return Ok(None) };
             let wrong = "the checksum of a record's length is wrong (compressed files are not supported)";
             let len_bytes = tfrecord::head(&head).ok_or(wrong)?;
+            // Behind the data comes their checksum.
+            let part = start..start.saturating_add(tfrecord::HEAD_BYTES + 4).saturating_add(len_bytes);
             let name = format!("{} at byte {start}", self.name);
-            let bad = |message: String| Found { name: name.clone(), picture: Err(message), label: Ok(Label::None) };
+            let bad = |message: String| {
+                let (name, part) = (name.clone(), part.clone());
+                Found { name, part, picture: Err(message), label: Ok(Label::None) }
+            };
             if len_bytes > MAX_ENCODED_BYTES - 4 {
                 self.skip(len_bytes)?;
                 self.skip(4)?;
@@ -546,7 +569,7 @@ impl Input {
                 Ok(tfrecord::Example { picture: Some(Range { start, end }), label }) => {
                     data.truncate(end as usize);
                     data.drain(..start as usize);
-                    Found { name, picture: Ok(data), label }
+                    Found { name, part, picture: Ok(data), label }
                 }
                 Err(message) => bad(message.to_owned()),
             }));
@@ -562,11 +585,31 @@ fn too_long(len_bytes: u64) -> String {
 struct Records {
     inner: Arc<Inner>,
     parts: tar::Parts,
-    order: std::vec::IntoIter<usize>,
+    order: Vec<usize>,
+    /// Which of the order is opened next, and at which byte.
+    turn: u32,
+    from: u64,
     current: Option<Input>,
     /// Whether samples have labels, as the first one says.
     labelled: Option<bool>,
+    /// Of the shards that were read, by turn.
+    versions: BTreeMap<u32, u64>,
+    seekable: bool,
+    stopped: Arc<AtomicBool>,
 }
+
+/// Damage shows in what was read and no more than this behind it.
+const SEEN_BYTES: u64 = 4096;
+
+/// Samples that are read once more are read together if no more than this is between them: what else a request's delay
+/// costs.
+const GAP_BYTES: u64 = 256 << 10;
+
+/// As much is read together at most, but for a sample that is longer by itself.
+const RUN_BYTES: u64 = 2 << 20;
+
+/// So many such runs are under way at once.
+const RUNS_AHEAD: usize = 16;
 
 impl Records {
     fn format(&self) -> &'static str {
@@ -578,7 +621,7 @@ impl Records {
     }
 
     /// A sample of what was found, or why it is none.
-    fn sample(&mut self, Found { name, picture, label }: Found) -> Result<StreamSample> {
+    fn sample(&mut self, Found { name, picture, label, .. }: Found) -> Result<StreamSample> {
         let format = self.format();
         let bad = |message: String| Error::decode(format, format!("{name}: {message}"));
         let bytes = picture.map_err(bad)?;
@@ -590,55 +633,180 @@ impl Records {
             return Err(bad(message.to_owned()));
         }
         match label {
-            Label::Number(label) => Ok(StreamSample { bytes, label, name }),
+            Label::Number(label) => {
+                let label = self.inner.options.records.check_class(label).map_err(bad)?;
+                Ok(StreamSample { bytes, label, name })
+            }
             Label::None => Ok(StreamSample { bytes, label: 0, name }),
-            Label::Name(label) => Err(Error::Unsupported {
+            Label::Name(label) if self.inner.classes.is_empty() => Err(Error::Unsupported {
                 feature: format!("the label {label:?} of {name} in a stream"),
-                remedy: "write labels as numbers: a stream does not know all names before its end".to_owned(),
+                remedy:
+                    "give the names of the classes, as a stream does not know them all before its end, or write labels \
+                         as numbers"
+                        .to_owned(),
             }),
+            Label::Name(label) => {
+                let number = self.inner.classes.get(&label).copied().ok_or_else(|| bad(no_class(&label)))?;
+                Ok(StreamSample { bytes, label: number, name })
+            }
+        }
+    }
+
+    /// The shard whose turn it is, in the version that was seen before, if any was.
+    fn find(&mut self, turn: u32) -> Result<Box<dyn Shard>> {
+        let number = self.order[turn as usize];
+        let shard = self.inner.shards.find(number, &self.stopped)?;
+        if *self.versions.entry(turn).or_insert_with(|| shard.version()) != shard.version() {
+            let message = "it is not what it was when the epoch began".to_owned();
+            return Err(Error::Stream { shard: self.inner.shards.name(number), offset: 0, message });
+        }
+        Ok(shard)
+    }
+
+    fn input(&self, turn: u32, shard: &dyn Shard, part: Range<u64>) -> Result<Input> {
+        let (name, offset) = (self.inner.shards.name(self.order[turn as usize]), part.start);
+        let read = shard.read(part).map_err(|error| match error {
+            Error::Io { source, .. } => {
+                Error::Stream { shard: name.clone(), offset, message: format!("cannot open it: {source}") }
+            }
+            other => other,
+        })?;
+        Ok(Input::new(name, turn, read, offset))
+    }
+
+    /// The next sample of a shard, which is at its end if there is none and after damage.
+    fn placed(&mut self, input: &mut Input) -> Result<Option<Placed>> {
+        if input.lost {
+            return Ok(None);
+        }
+        let found = match self.inner.format {
+            RecordFormat::WebDataset => input.tar(&self.parts),
+            RecordFormat::RecordIo => input.record_io(),
+            RecordFormat::TfRecord => input.tf_record(&self.inner.options.records),
+        };
+        let turn = input.turn;
+        match found {
+            Ok(Some(found)) => {
+                let place = Place { turn, start: found.part.start, end: found.part.end };
+                match self.sample(found) {
+                    Err(error) if !error.is_bad_sample() => Err(error),
+                    sample => Ok(Some(Placed { place, sample })),
+                }
+            }
+            Ok(None) => Ok(None),
+            Err(Fault::Broken(message)) => Err(Error::Stream { shard: input.name.clone(), offset: input.at, message }),
+            Err(Fault::Damaged(message)) => {
+                let (shard, at) = (&input.name, input.at);
+                let message = format!("{shard} at byte {at}: {message}; the rest of the shard cannot be read");
+                let place = Place { turn, start: input.last, end: at.saturating_add(SEEN_BYTES) };
+                input.lost = true;
+                Ok(Some(Placed { place, sample: Err(Error::decode(self.format(), message)) }))
+            }
         }
     }
 }
 
-impl Samples for Records {
-    fn next(&mut self) -> Result<Option<StreamSample>> {
+impl InOrder for Records {
+    fn next(&mut self) -> Result<Option<Placed>> {
         loop {
-            let input = match &mut self.current {
+            let mut input = match self.current.take() {
                 Some(input) => input,
-                none => {
-                    let Some(shard) = self.order.next() else { return Ok(None) };
-                    let name = self.inner.shards.name(shard);
-                    let read = self.inner.shards.open(shard).map_err(|error| match error {
-                        Error::Io { source, .. } => Error::Stream {
-                            shard: name.clone(),
-                            offset: 0,
-                            message: format!("cannot open it: {source}"),
-                        },
-                        other => other,
-                    })?;
-                    none.insert(Input { name, read, at: 0, pending: None })
+                None => {
+                    if self.turn as usize == self.order.len() {
+                        return Ok(None);
+                    }
+                    let shard = self.find(self.turn)?;
+                    let input = self.input(self.turn, &*shard, self.from..u64::MAX)?;
+                    (self.turn, self.from) = (self.turn + 1, 0);
+                    input
                 }
             };
-            let found = match self.inner.format {
-                RecordFormat::WebDataset => input.tar(&self.parts),
-                RecordFormat::RecordIo => input.record_io(),
-                RecordFormat::TfRecord => input.tf_record(&self.inner.options.records),
+            if let Some(placed) = self.placed(&mut input)? {
+                self.current = Some(input).filter(|input| !input.lost);
+                return Ok(Some(placed));
+            }
+        }
+    }
+
+    fn again(&mut self, places: &[Place]) -> Result<Vec<Result<StreamSample>>> {
+        let mut runs: VecDeque<Vec<usize>> = VecDeque::new();
+        let mut order: Vec<usize> = (0..places.len()).collect();
+        order.sort_unstable_by_key(|&i| (places[i].turn, places[i].start));
+        for i in order {
+            let near = |run: &&mut Vec<usize>| {
+                let (first, last) = (places[run[0]], places[run[run.len() - 1]]);
+                let together = first.turn == places[i].turn && places[i].end.saturating_sub(first.start) <= RUN_BYTES;
+                together && places[i].start.saturating_sub(last.end) <= GAP_BYTES
             };
-            match found {
-                Ok(Some(found)) => return self.sample(found).map(Some),
-                Ok(None) => self.current = None,
-                Err(fault) => {
-                    let (shard, offset) = (input.name.clone(), input.at);
-                    self.current = None;
-                    return Err(match fault {
-                        Fault::Broken(message) => Error::Stream { shard, offset, message },
-                        Fault::Damaged(message) => {
-                            let rest = "the rest of the shard cannot be read";
-                            Error::decode(self.format(), format!("{shard} at byte {offset}: {message}; {rest}"))
-                        }
-                    });
+            match runs.back_mut().filter(near) {
+                Some(run) => run.push(i),
+                None => runs.push_back(vec![i]),
+            }
+        }
+        let mut samples: Vec<Option<Result<StreamSample>>> = places.iter().map(|_| None).collect();
+        let (mut found, mut coming): (Option<(u32, Box<dyn Shard>)>, _) = (None, VecDeque::new());
+        loop {
+            while coming.len() < RUNS_AHEAD
+                && let Some(run) = runs.pop_front()
+            {
+                let (first, last) = (places[run[0]], places[run[run.len() - 1]]);
+                let shard = match &mut found {
+                    Some((turn, shard)) if *turn == first.turn => shard,
+                    other => &mut other.insert((first.turn, self.find(first.turn)?)).1,
+                };
+                let input = self.input(first.turn, &**shard, first.start..last.end)?;
+                coming.push_back((input, run));
+            }
+            let Some((mut input, run)) = coming.pop_front() else { break };
+            for i in run {
+                let placed = loop {
+                    match self.placed(&mut input)? {
+                        Some(placed) if placed.place.start < places[i].start => {}
+                        other => break other,
+                    }
+                };
+                match placed {
+                    Some(Placed { place, sample }) if place.start == places[i].start => samples[i] = Some(sample),
+                    _ => {
+                        let message = "there is no sample as there was when the state was written".to_owned();
+                        return Err(Error::Stream { shard: input.name, offset: places[i].start, message });
+                    }
                 }
             }
         }
+        Ok(samples.into_iter().flatten().collect())
+    }
+
+    fn write(&self, turns: &[u32], place: &mut Vec<u8>) -> Option<()> {
+        if !self.seekable {
+            return None;
+        }
+        let (turn, from) = self.current.as_ref().map_or((self.turn, self.from), |input| (input.turn, input.rest()));
+        put(place, turn.into());
+        put(place, from);
+        put(place, self.labelled.map_or(2, u64::from));
+        // The shard that is read on from counts too, where it has been begun.
+        let last = Some(turn).filter(|turn| turns.last() != Some(turn) && self.versions.contains_key(turn));
+        put(place, turns.len() as u64 + u64::from(last.is_some()));
+        for turn in turns.iter().copied().chain(last) {
+            put(place, turn.into());
+            put(place, self.versions.get(&turn).copied().unwrap_or(0));
+        }
+        Some(())
+    }
+
+    fn go_on(&mut self, place: &mut &[u8]) -> Option<()> {
+        let turns = self.order.len() as u64;
+        self.turn = take(place).filter(|&turn| turn <= turns)?.try_into().ok()?;
+        self.from = take(place)?;
+        self.labelled = match take(place)? {
+            2 => None,
+            labelled => Some(labelled == 1),
+        };
+        for _ in 0..take(place)? {
+            let turn = take(place).filter(|&turn| turn < turns)?.try_into().ok()?;
+            self.versions.insert(turn, take(place)?);
+        }
+        place.is_empty().then_some(())
     }
 }

@@ -1,24 +1,48 @@
 //! What changes the order of a stream, or leaves out what is another rank's.
 
+use super::place::{InOrder, Place, Placed, put, take};
 use super::{Samples, StreamSample};
 use crate::error::Result;
 use crate::recipe::draw::{Domain, Draw};
 use crate::sampler::Shard;
+
+/// Samples as they come.
+pub(super) struct Unshuffled(pub Box<dyn InOrder>);
+
+impl Samples for Unshuffled {
+    fn next(&mut self) -> Result<Option<StreamSample>> {
+        self.0.next()?.map(|placed| placed.sample).transpose()
+    }
+
+    fn place(&self) -> Option<Vec<u8>> {
+        let mut place = Vec::new();
+        self.0.write(&[], &mut place)?;
+        Some(place)
+    }
+}
 
 /// The samples that stand in a window are drawn one by one, each making room for the next of the stream.
 ///
 /// The window is full at `window` samples or [`WINDOW_BYTES`], whichever comes first, so what it makes of a stream
 /// depends on the seed and the stream alone.
 pub(super) struct Shuffled {
-    samples: Box<dyn Samples>,
+    samples: Box<dyn InOrder>,
     window: usize,
-    /// Each with its number in the stream.
-    held: Vec<(u64, Result<StreamSample>)>,
+    held: Vec<Held>,
     held_bytes: u64,
     came_in: u64,
     ended: bool,
     draw: Draw,
     origin: u64,
+    /// What stood in the window where it goes on, by number and place, until it has been read again.
+    stood: Vec<(u64, Place)>,
+}
+
+/// A sample in the window.
+struct Held {
+    /// Its number in the stream.
+    origin: u64,
+    placed: Placed,
 }
 
 /// Encoded bytes in a window at which it counts as full. A sample more may stand in it.
@@ -26,68 +50,115 @@ pub(super) const WINDOW_BYTES: u64 = 256 << 20;
 
 impl Shuffled {
     /// `rank` has draws of its own.
-    pub fn new(samples: Box<dyn Samples>, window: usize, seed: u64, epoch: u64, rank: u32) -> Self {
+    pub fn new(samples: Box<dyn InOrder>, window: usize, seed: u64, epoch: u64, rank: u32) -> Self {
         let draw = Draw::new(seed, epoch, Domain::Window, rank.into());
-        Self { samples, window, held: Vec::new(), held_bytes: 0, came_in: 0, ended: false, draw, origin: 0 }
+        let (held, stood) = (Vec::new(), Vec::new());
+        Self { samples, window, held, held_bytes: 0, came_in: 0, ended: false, draw, origin: 0, stood }
+    }
+
+    /// Goes to a place, before the first sample. `None` if it is damaged.
+    pub fn go_on(&mut self, place: &mut &[u8]) -> Option<()> {
+        self.came_in = take(place)?;
+        let held = take(place)?;
+        // Nothing came out that was not drawn: two words of the keystream each.
+        self.draw.skip(self.came_in.checked_sub(held)?);
+        for _ in 0..held {
+            let origin = self.came_in.checked_sub(take(place)?)?;
+            let (turn, start) = (take(place)?.try_into().ok()?, take(place)?);
+            self.stood.push((origin, Place { turn, start, end: start.checked_add(take(place)?)? }));
+        }
+        self.samples.go_on(place)
+    }
+
+    fn hold(&mut self, origin: u64, placed: Placed) {
+        self.held_bytes += bytes(&placed);
+        self.held.push(Held { origin, placed });
     }
 }
 
-fn bytes(sample: &Result<StreamSample>) -> u64 {
-    sample.as_ref().map_or(0, |sample| sample.bytes.len() as u64)
+fn bytes(placed: &Placed) -> u64 {
+    placed.sample.as_ref().map_or(0, |sample| sample.bytes.len() as u64)
 }
 
 impl Samples for Shuffled {
     fn next(&mut self) -> Result<Option<StreamSample>> {
+        if !self.stood.is_empty() {
+            let stood = std::mem::take(&mut self.stood);
+            let places: Vec<Place> = stood.iter().map(|&(_, place)| place).collect();
+            for ((origin, place), sample) in stood.into_iter().zip(self.samples.again(&places)?) {
+                self.hold(origin, Placed { place, sample });
+            }
+        }
         while !self.ended && self.held.len() < self.window && self.held_bytes < WINDOW_BYTES {
-            let sample = match self.samples.next() {
-                Ok(None) => {
-                    self.ended = true;
-                    break;
-                }
-                Ok(Some(sample)) => Ok(sample),
-                // Bad samples stand in line as others do; what ends the stream ends it now.
-                Err(error) if error.is_bad_sample() => Err(error),
-                Err(error) => return Err(error),
+            // Bad samples stand in line as others do; what ends the stream ends it now.
+            let Some(placed) = self.samples.next()? else {
+                self.ended = true;
+                break;
             };
-            self.held_bytes += bytes(&sample);
-            self.held.push((self.came_in, sample));
+            self.hold(self.came_in, placed);
             self.came_in += 1;
         }
         if self.held.is_empty() {
             return Ok(None);
         }
-        let (origin, sample) = self.held.swap_remove(self.draw.below(self.held.len() as u64) as usize);
-        self.held_bytes -= bytes(&sample);
+        let Held { origin, placed } = self.held.swap_remove(self.draw.below(self.held.len() as u64) as usize);
+        self.held_bytes -= bytes(&placed);
         self.origin = origin;
-        sample.map(Some)
+        placed.sample.map(Some)
     }
 
     fn origin(&self) -> Option<u64> {
         Some(self.origin)
     }
+
+    fn place(&self) -> Option<Vec<u8>> {
+        let mut place = Vec::with_capacity(16 * self.held.len());
+        put(&mut place, self.came_in);
+        put(&mut place, self.held.len() as u64);
+        for Held { origin, placed: Placed { place: Place { turn, start, end }, .. } } in &self.held {
+            for number in [self.came_in - origin, (*turn).into(), *start, end - start] {
+                put(&mut place, number);
+            }
+        }
+        let mut turns: Vec<u32> = self.held.iter().map(|held| held.placed.place.turn).collect();
+        turns.sort_unstable();
+        turns.dedup();
+        self.samples.write(&turns, &mut place)?;
+        Some(place)
+    }
 }
 
 /// Every n-th sample of a stream: one rank's, where there are fewer shards than ranks.
 pub(super) struct Strided {
-    pub samples: Box<dyn Samples>,
+    pub samples: Box<dyn InOrder>,
     pub part: Shard,
     pub at: u64,
 }
 
-impl Samples for Strided {
-    fn next(&mut self) -> Result<Option<StreamSample>> {
+impl InOrder for Strided {
+    fn next(&mut self) -> Result<Option<Placed>> {
         loop {
-            let sample = self.samples.next();
-            let ends = match &sample {
-                Ok(sample) => sample.is_none(),
-                Err(error) => !error.is_bad_sample(),
-            };
+            let placed = self.samples.next()?;
             let own = self.at % u64::from(self.part.count()) == u64::from(self.part.index());
             self.at += 1;
-            if ends || own {
-                return sample;
+            if placed.is_none() || own {
+                return Ok(placed);
             }
         }
+    }
+
+    fn again(&mut self, places: &[Place]) -> Result<Vec<Result<StreamSample>>> {
+        self.samples.again(places)
+    }
+
+    fn write(&self, turns: &[u32], place: &mut Vec<u8>) -> Option<()> {
+        put(place, self.at);
+        self.samples.write(turns, place)
+    }
+
+    fn go_on(&mut self, place: &mut &[u8]) -> Option<()> {
+        self.at = take(place)?;
+        self.samples.go_on(place)
     }
 }
 
@@ -98,13 +169,35 @@ mod tests {
 
     struct Numbers(std::ops::Range<u64>);
 
-    impl Samples for Numbers {
-        fn next(&mut self) -> Result<Option<StreamSample>> {
+    fn sample(n: u64) -> Result<StreamSample> {
+        if n == 7 {
+            return Err(Error::decode("picture", "seven"));
+        }
+        Ok(StreamSample { bytes: vec![0; 10], label: n as u32, name: n.to_string() })
+    }
+
+    impl InOrder for Numbers {
+        fn next(&mut self) -> Result<Option<Placed>> {
             match self.0.next() {
-                Some(7) => Err(Error::decode("picture", "seven")),
                 Some(90) => Err(Error::Stream { shard: "numbers".into(), offset: 90, message: "broken".into() }),
-                number => Ok(number.map(|n| StreamSample { bytes: vec![0; 10], label: n as u32, name: n.to_string() })),
+                number => Ok(number
+                    .map(|n| Placed { place: Place { turn: n as u32 / 10, start: n, end: n + 1 }, sample: sample(n) })),
             }
+        }
+
+        fn again(&mut self, places: &[Place]) -> Result<Vec<Result<StreamSample>>> {
+            Ok(places.iter().map(|place| sample(place.start)).collect())
+        }
+
+        fn write(&self, turns: &[u32], place: &mut Vec<u8>) -> Option<()> {
+            assert!(turns.is_sorted());
+            put(place, self.0.start);
+            Some(())
+        }
+
+        fn go_on(&mut self, place: &mut &[u8]) -> Option<()> {
+            self.0.start = take(place)?;
+            place.is_empty().then_some(())
         }
     }
 
@@ -155,11 +248,32 @@ mod tests {
     const GOLDEN: [u32; 7] = [1, 4, 0, 2, 5, 3, 6];
 
     #[test]
+    fn a_window_goes_on_as_it_stood() {
+        let whole = all(shuffled(60, 10, 1));
+        let mut samples = shuffled(60, 10, 1);
+        for given in 1..=60 {
+            assert!(samples.next().is_ok_and(|sample| sample.is_some()) || whole[given - 1] == 1000);
+            let place = samples.place().unwrap();
+            let mut rest = shuffled(60, 10, 1);
+            rest.go_on(&mut &place[..]).unwrap();
+            assert_eq!(all(rest), whole[given..], "after {given}");
+            for len in 0..place.len() {
+                assert!(shuffled(60, 10, 1).go_on(&mut &place[..len]).is_none());
+            }
+        }
+    }
+
+    #[test]
     fn what_ends_a_stream_passes_by_the_window_and_the_stride() {
         let order = all(shuffled(100, 10, 1));
         assert_eq!((order.len(), order.last()), (82, Some(&2000)));
-        let part =
-            |index| all(Strided { samples: Box::new(Numbers(0..100)), part: Shard::new(index, 4).unwrap(), at: 0 });
+        let part = |index| {
+            all(Unshuffled(Box::new(Strided {
+                samples: Box::new(Numbers(0..100)),
+                part: Shard::new(index, 4).unwrap(),
+                at: 0,
+            })))
+        };
         assert_eq!(part(3)[..3], [3, 1000, 11]);
         for index in 0..4 {
             assert_eq!(part(index).last(), Some(&2000));

@@ -1,0 +1,460 @@
+//! Decoded pictures, kept from one epoch to the next.
+//!
+//! What is kept of a picture is what the operations at the front of the pipeline that draw nothing make of it: decoded,
+//! turned as its tag says, and for a pipeline that begins with a resize, resized. It is kept as a PNM file, so that for
+//! all that follows it is one more encoded picture, of which only the needed part is read. The pixels that a pipeline
+//! delivers are the same with a cache and without.
+
+use super::epoch::Shared;
+use super::{Inner, Stored, oriented};
+use crate::atomic;
+use crate::cpu::executor::Executor;
+use crate::cpu::output::{Output, Tables};
+use crate::cuda::gpu::Decoded;
+use crate::decode::{Header, pnm_header, probe};
+use crate::error::{Error, Result};
+use crate::picture::{Size, check_pixels};
+use crate::recipe::Strategy;
+use crate::recipe::op::Op;
+use crate::recipe::random::RandomOp;
+use crate::tensor::{DType, Layout};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
+
+/// The version of what is kept: part of every key.
+const VERSION: u32 = 1;
+/// What a kept picture takes beside its pixels, counted generously: its places in two tables.
+const ENTRY_BYTES: u64 = 256;
+
+/// Where decoded pictures are kept from one epoch to the next, and how many bytes of them.
+///
+/// Kept is what the operations at the front of a pipeline that draw nothing make of a picture: with `resize_shorter(256)`
+/// first, the resized one ("resize once"); with a random operation first, the whole decoded one. That is 3 bytes a pixel.
+/// Batches are the same as without.
+///
+/// Pictures are kept until there is no more room; none makes room for another, since in shuffled epochs each is as
+/// likely to come next. They are known by the SHA-256 of their encoded bytes and of what was done to them, so that
+/// changed files and other operations never find an old picture. A source of random access is asked once for a picture
+/// that is kept: it must not change while the pipeline is in use.
+///
+/// ```
+/// use warpfeed::*;
+///
+/// let picture = experiment::synth::picture(1, 0, 0, 1);
+/// let jpeg = encode_jpeg(&picture, &JpegOptions::default())?;
+/// let source = || EncodedPictures::new((0..4).map(|label| (jpeg.clone(), label)));
+/// let builder = || Pipeline::builder(source()).resize_shorter(40).random_resized_crop(32);
+/// let cached = builder().cache(PictureCache::memory(1 << 20)).build()?;
+/// let plain = builder().build()?;
+/// for epoch in 0..2 {
+///     for (a, b) in cached.epoch(epoch).zip(plain.epoch(epoch)) {
+///         assert_eq!(a?.images().as_bytes()?, b?.images().as_bytes()?);
+///     }
+/// }
+/// // All four are the same picture, kept once.
+/// assert_eq!(cached.cache_usage().unwrap().pictures, 1);
+/// # Ok::<(), Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PictureCache {
+    /// In memory if there is none.
+    folder: Option<PathBuf>,
+    size_bytes: u64,
+}
+
+impl PictureCache {
+    /// In memory, for as long as the pipeline lives.
+    #[must_use]
+    pub fn memory(size_bytes: u64) -> Self {
+        Self { folder: None, size_bytes }
+    }
+
+    /// In a folder, which is made if it is missing and may be removed at any time. What earlier processes kept there
+    /// counts and is used. Processes that fill it at the same time do not count each other's new pictures.
+    #[must_use]
+    pub fn disk(folder: impl Into<PathBuf>, size_bytes: u64) -> Self {
+        Self { folder: Some(folder.into()), size_bytes }
+    }
+
+    /// Bytes of memory that it takes at most.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        if self.folder.is_none() { self.size_bytes } else { 0 }
+    }
+}
+
+/// How full a [`PictureCache`] is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct CacheUsage {
+    /// Pictures in it.
+    pub pictures: u64,
+    /// Bytes that they take.
+    pub bytes: u64,
+    /// Bytes that they may take.
+    pub limit_bytes: u64,
+    /// Whether a picture found no room.
+    pub full: bool,
+    /// Why no more pictures are written to its folder, if one could not be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
+}
+
+/// Start of the SHA-256 of a picture's encoded bytes and of what is done to it.
+type Key = [u8; 16];
+
+/// What is known of a sample whose picture is kept.
+#[derive(Clone, Copy)]
+struct Known {
+    key: Key,
+    stored: Stored,
+}
+
+/// A pipeline's kept pictures.
+pub(super) struct Cache {
+    store: Store,
+    limit_bytes: u64,
+    pictures: AtomicU64,
+    bytes: AtomicU64,
+    full: AtomicBool,
+    failed: OnceLock<String>,
+    /// Of samples whose pictures are kept, by index: the source need not be asked for them. A stream's samples have no
+    /// index of their own.
+    known: Option<Mutex<HashMap<u64, Known>>>,
+    tables: Tables,
+}
+
+enum Store {
+    Memory(Mutex<HashMap<Key, Arc<[u8]>>>),
+    Disk(PathBuf),
+}
+
+/// A picture from the cache.
+pub(super) struct Kept {
+    pub(super) bytes: KeptBytes,
+    /// Of these bytes.
+    pub(super) header: Header,
+    pub(super) stored: Stored,
+}
+
+pub(super) enum KeptBytes {
+    Shared(Arc<[u8]>),
+    Own(Vec<u8>),
+}
+
+impl std::ops::Deref for KeptBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Shared(bytes) => bytes,
+            Self::Own(bytes) => bytes,
+        }
+    }
+}
+
+impl KeptBytes {
+    /// A buffer for the next picture, if this one's is of no more use.
+    pub(super) fn into_buffer(self) -> Option<Vec<u8>> {
+        match self {
+            Self::Shared(_) => None,
+            Self::Own(bytes) => Some(bytes),
+        }
+    }
+}
+
+impl Inner {
+    /// What is done to a picture before it is kept: the operations from the first one on that draw nothing.
+    fn kept_ops(&self, stored: Stored) -> Vec<Op> {
+        let mut ops = oriented(stored.orientation, self.orientation);
+        let fixed = self.ops.iter().map_while(|op| match op {
+            RandomOp::Explicit(Op::Normalize { .. } | Op::Erase { .. } | Op::Custom(_)) => None,
+            RandomOp::Explicit(op) => Some(op.clone()),
+            _ => None,
+        });
+        ops.extend(fixed);
+        if self.strategy == Strategy::Composed {
+            // What is multiplied with later operations must stay with them.
+            let is_multiplied = |op: &Op| {
+                matches!(op, Op::Hflip | Op::Vflip | Op::Rotate { .. } | Op::Crop { .. } | Op::CenterCrop { .. })
+            };
+            ops.truncate(ops.iter().rposition(|op| !is_multiplied(op)).map_or(0, |last| last + 1));
+        }
+        ops
+    }
+
+    /// The size of a picture as it is kept.
+    fn kept_size(&self, stored: Stored) -> Result<Size> {
+        self.kept_ops(stored).iter().try_fold(stored.size, |size, op| {
+            let size = op.output_size(size)?;
+            check_pixels(size, self.max_px).map(|()| size)
+        })
+    }
+
+    /// What is left to do for a sample in an epoch when its picture comes from the cache.
+    pub(super) fn recipe_for_kept(&self, epoch: u64, index: u64, stored: Stored) -> Result<Vec<Op>> {
+        let mut recipe = self.recipe(epoch, index, stored)?;
+        Ok(recipe.split_off(self.kept_ops(stored).len()))
+    }
+}
+
+impl Cache {
+    /// Opens what `options` describe. `stream`: whether the source's samples have no fixed index.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the folder can neither be made nor listed.
+    pub(super) fn open(options: &PictureCache, stream: bool) -> Result<Self> {
+        let (mut pictures, mut bytes) = (0, 0);
+        let store = match &options.folder {
+            None => Store::Memory(Mutex::default()),
+            Some(folder) => {
+                fs::create_dir_all(folder).map_err(Error::io("make the folder", folder))?;
+                (pictures, bytes) = count(folder).map_err(Error::io("list", folder))?;
+                Store::Disk(folder.clone())
+            }
+        };
+        Ok(Self {
+            store,
+            limit_bytes: options.size_bytes,
+            pictures: pictures.into(),
+            bytes: bytes.into(),
+            full: AtomicBool::new(false),
+            failed: OnceLock::new(),
+            known: (!stream).then(Mutex::default),
+            tables: Tables::new(DType::U8, None),
+        })
+    }
+
+    pub(super) fn usage(&self) -> CacheUsage {
+        CacheUsage {
+            pictures: self.pictures.load(Relaxed),
+            bytes: self.bytes.load(Relaxed),
+            limit_bytes: self.limit_bytes,
+            full: self.full.load(Relaxed),
+            failed: self.failed.get().cloned(),
+        }
+    }
+
+    /// Whether it is known that a sample's picture was kept, so that it is hardly read.
+    pub(super) fn is_known(&self, index: u64) -> bool {
+        let known = self.known.as_ref();
+        known.is_some_and(|known| known.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&index))
+    }
+
+    /// The picture of a sample of which is known that it was kept: the source need not be asked. `buffer` may be taken.
+    pub(super) fn known(&self, shared: &Shared, index: u64, buffer: &mut Vec<u8>) -> Option<Kept> {
+        let start = Instant::now();
+        let known = *self.known.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner).get(&index)?;
+        let kept = self.find(&shared.inner, known, buffer)?;
+        shared.counters.add_cached(start.elapsed());
+        Some(kept)
+    }
+
+    /// The picture of a sample that was read, decoded and kept now if it was not; `None` if there is no room for it.
+    ///
+    /// # Errors
+    /// Those of decoding it, and of the operations before it is kept.
+    pub(super) fn picture(
+        &self,
+        shared: &Shared,
+        executor: &mut Executor,
+        index: u64,
+        bytes: &[u8],
+        header: &Header,
+    ) -> Result<Option<Kept>> {
+        let inner = &shared.inner;
+        // Memory that is full has nothing of samples that are not known.
+        let all_known = matches!(self.store, Store::Memory(_)) && self.known.is_some();
+        if all_known && self.full.load(Relaxed) {
+            return Ok(None);
+        }
+        let start = Instant::now();
+        let stored = Stored::from(header);
+        let ops = inner.kept_ops(stored);
+        let known = Known { key: key(inner, &ops, bytes), stored };
+        let kept = match self.find(inner, known, &mut Vec::new()) {
+            Some(kept) => {
+                shared.counters.add_cached(start.elapsed());
+                kept
+            }
+            None => match self.make(shared, executor, bytes, header, &ops)? {
+                Some(picture) => self.keep(inner, known, picture)?,
+                None => return Ok(None),
+            },
+        };
+        if let Some(all) = &self.known {
+            all.lock().unwrap_or_else(PoisonError::into_inner).insert(index, known);
+        }
+        Ok(Some(kept))
+    }
+
+    /// A kept picture. What does not look like one, or not like this one, is none.
+    fn find(&self, inner: &Inner, known: Known, buffer: &mut Vec<u8>) -> Option<Kept> {
+        let bytes = match &self.store {
+            Store::Memory(pictures) => {
+                let pictures = pictures.lock().unwrap_or_else(PoisonError::into_inner);
+                KeptBytes::Shared(Arc::clone(pictures.get(&known.key)?))
+            }
+            Store::Disk(folder) => KeptBytes::Own(read(folder, &known.key, std::mem::take(buffer))?),
+        };
+        let header = probe(&bytes).ok()?;
+        let is_it = inner.kept_size(known.stored).is_ok_and(|size| bytes.len() as u64 == len_bytes(size));
+        is_it.then_some(Kept { bytes, header, stored: known.stored })
+    }
+
+    /// Decodes a picture as it is to be kept, if there is room for it.
+    fn make(
+        &self,
+        shared: &Shared,
+        executor: &mut Executor,
+        bytes: &[u8],
+        header: &Header,
+        ops: &[Op],
+    ) -> Result<Option<Vec<u8>>> {
+        let (inner, counters) = (&shared.inner, &shared.counters);
+        let size = inner.kept_size(Stored::from(header))?;
+        if !self.reserve(len_bytes(size) + ENTRY_BYTES) {
+            return Ok(None);
+        }
+        let mut picture = pnm_header(size, 3).into_bytes();
+        let start = picture.len();
+        picture.resize(len_bytes(size) as usize, 0);
+        let output = &mut Output::new(&mut picture[start..], size, &self.tables, Layout::Nhwc);
+        match executor.run(&inner.job(bytes, header, ops), output) {
+            Ok(times) => {
+                counters.add_decode(times.decode);
+                counters.add_augment(times.augment);
+                counters.add_decoded(Decoded { cpu: 1, ..Decoded::default() });
+                Ok(Some(picture))
+            }
+            Err(error) => {
+                self.bytes.fetch_sub(len_bytes(size) + ENTRY_BYTES, Relaxed);
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes room for so many bytes, if there is as much.
+    fn reserve(&self, needed: u64) -> bool {
+        let more = |bytes: u64| bytes.checked_add(needed).filter(|bytes| *bytes <= self.limit_bytes);
+        let has_room = self.failed.get().is_none() && self.bytes.fetch_update(Relaxed, Relaxed, more).is_ok();
+        if !has_room {
+            self.full.store(true, Relaxed);
+        }
+        has_room
+    }
+
+    /// Keeps a picture for which room was taken.
+    fn keep(&self, inner: &Inner, known: Known, picture: Vec<u8>) -> Result<Kept> {
+        let header = inner.header(&picture)?;
+        let needed = picture.len() as u64 + ENTRY_BYTES;
+        let (bytes, is_new) = match &self.store {
+            Store::Memory(pictures) => {
+                let mut pictures = pictures.lock().unwrap_or_else(PoisonError::into_inner);
+                let before = pictures.len();
+                let kept = Arc::clone(pictures.entry(known.key).or_insert_with(|| picture.into()));
+                (KeptBytes::Shared(kept), pictures.len() > before)
+            }
+            Store::Disk(folder) => {
+                let written = write(folder, &known.key, &picture);
+                let is_new = written.as_ref().is_ok_and(|is_new| *is_new);
+                if let Err(error) = written {
+                    // The epoch goes on without it; the remedy is the user's.
+                    let _ = self.failed.set(error.to_string());
+                    self.full.store(true, Relaxed);
+                }
+                (KeptBytes::Own(picture), is_new)
+            }
+        };
+        // Two threads may have made the same picture.
+        if is_new {
+            self.pictures.fetch_add(1, Relaxed);
+        } else {
+            self.bytes.fetch_sub(needed, Relaxed);
+        }
+        Ok(Kept { bytes, header, stored: known.stored })
+    }
+}
+
+/// How many bytes a kept picture has.
+fn len_bytes(size: Size) -> u64 {
+    pnm_header(size, 3).len() as u64 + 3 * size.area_px()
+}
+
+/// By which name a picture is known.
+fn key(inner: &Inner, ops: &[Op], bytes: &[u8]) -> Key {
+    let mut hash = Sha256::new();
+    let what = (VERSION, ops, format!("{:?}", inner.pass_order), inner.accept_truncated);
+    // Composed arithmetic differs from the others', which agree.
+    let composed = inner.strategy == Strategy::Composed;
+    let text = serde_json::to_vec(&(what, composed)).unwrap_or_default();
+    hash.update((text.len() as u64).to_le_bytes());
+    hash.update(text);
+    hash.update(bytes);
+    let hash: [u8; 32] = hash.finalize().into();
+    *hash.first_chunk().unwrap_or(&[0; 16])
+}
+
+fn place(folder: &Path, key: &Key) -> PathBuf {
+    let name = key.iter().fold(String::new(), |name, byte| name + &format!("{byte:02x}"));
+    folder.join(&name[..2]).join(name + ENDING)
+}
+
+/// The files are pictures that other programs show too; four bytes of checksum follow the pixels.
+const ENDING: &str = ".ppm";
+
+/// It covers the name, so that no picture is taken for another.
+fn checksum(key: &Key, picture: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(key), picture)
+}
+
+fn read(folder: &Path, key: &Key, mut buffer: Vec<u8>) -> Option<Vec<u8>> {
+    let mut file = File::open(place(folder, key)).ok()?;
+    let len = file.metadata().ok()?.len();
+    buffer.clear();
+    buffer.reserve_exact(usize::try_from(len).ok()?);
+    file.read_to_end(&mut buffer).ok()?;
+    let (picture, crc) = buffer.split_last_chunk::<4>()?;
+    if checksum(key, picture) != u32::from_le_bytes(*crc) {
+        return None;
+    }
+    buffer.truncate(buffer.len() - 4);
+    Some(buffer)
+}
+
+/// Whether there was none before.
+fn write(folder: &Path, key: &Key, picture: &[u8]) -> Result<bool> {
+    let path = &place(folder, key);
+    let is_new = !path.exists();
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).map_err(Error::io("make the folder", folder))?;
+    }
+    let crc = checksum(key, picture).to_le_bytes();
+    atomic::write(path, |file| file.write_all(picture).and_then(|()| file.write_all(&crc)))?;
+    Ok(is_new)
+}
+
+/// How many pictures a folder has, and the bytes of all that is in it, half written files included.
+fn count(folder: &Path) -> io::Result<(u64, u64)> {
+    let (mut pictures, mut bytes) = (0, 0);
+    for part in fs::read_dir(folder)? {
+        let part = part?;
+        if !part.file_type()?.is_dir() {
+            continue;
+        }
+        for entry in fs::read_dir(part.path())? {
+            let entry = entry?;
+            // What another process removes meanwhile is gone.
+            let Ok(metadata) = entry.metadata() else { continue };
+            bytes += metadata.len() + ENTRY_BYTES;
+            pictures += u64::from(entry.path().extension().is_some_and(|ending| ending == &ENDING[1..]));
+        }
+    }
+    Ok((pictures, bytes))
+}

@@ -1,0 +1,102 @@
+//! A folder of what was fetched from far away.
+
+use crate::atomic;
+use crate::error::{Error, Result};
+use std::fs;
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
+
+/// Where fetched ranges are kept on disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamCache {
+    /// The folder, which is made if it is missing. Several processes may share it.
+    pub folder: PathBuf,
+    /// Bytes that the ranges in it take at most; the oldest make room.
+    pub size_bytes: u64,
+}
+
+/// The ending of the cache's files, by which it knows them from others.
+const ENDING: &str = ".warpfeed-range";
+
+/// So many processes may fill a cache at once without it outgrowing its size.
+const SHARERS: u64 = 16;
+
+/// One process's hand on a cache.
+pub(super) struct Cache {
+    at: StreamCache,
+    /// Bytes that may come in before the folder is looked through again: where samples are kept one by one, it has a
+    /// million files.
+    free_bytes: Mutex<u64>,
+}
+
+/// A cache that cannot be read or written is none: the range is fetched.
+impl Cache {
+    pub fn open(at: StreamCache) -> Result<Self> {
+        fs::create_dir_all(&at.folder).map_err(Error::io("make the folder", &at.folder))?;
+        Ok(Self { at, free_bytes: Mutex::new(0) })
+    }
+
+    fn path(&self, key: &str) -> PathBuf {
+        self.at.folder.join(format!("{key}{ENDING}"))
+    }
+
+    pub fn get(&self, key: &str, len_bytes: u64) -> Option<Vec<u8>> {
+        let mut file = fs::File::options().read(true).append(true).open(self.path(key)).ok()?;
+        if file.metadata().ok()?.len() != len_bytes + 4 {
+            return None;
+        }
+        let mut bytes = Vec::with_capacity(len_bytes as usize + 4);
+        file.read_to_end(&mut bytes).ok()?;
+        let crc = u32::from_le_bytes(*bytes.last_chunk()?);
+        bytes.truncate(len_bytes as usize);
+        // What was used lately goes last.
+        let _ = file.set_modified(SystemTime::now());
+        (crc32c::crc32c(&bytes) == crc).then_some(bytes)
+    }
+
+    pub fn put(&self, key: &str, bytes: &[u8]) {
+        if self.make_room(bytes.len() as u64 + 4).is_some() {
+            let crc = crc32c::crc32c(bytes).to_le_bytes();
+            let _ = atomic::write(&self.path(key), |file| file.write_all(bytes).and_then(|()| file.write_all(&crc)));
+        }
+    }
+
+    /// Removes the oldest ranges if `needed` bytes have no room otherwise; `None` if they cannot have it.
+    fn make_room(&self, needed: u64) -> Option<()> {
+        let mut free = self.free_bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(rest) = free.checked_sub(needed) {
+            *free = rest;
+            return Some(());
+        }
+        *free = 0;
+        let size = self.at.size_bytes;
+        let room = size.checked_sub(needed)?;
+        let mut ranges = Vec::new();
+        for entry in fs::read_dir(&self.at.folder).ok()? {
+            let entry = entry.ok()?;
+            // What a killed process has left half written counts too.
+            if entry.file_name().to_str().is_some_and(|name| name.contains(ENDING))
+                && let Ok(metadata) = entry.metadata()
+            {
+                ranges.push((metadata.modified().ok()?, metadata.len(), entry.path()));
+            }
+        }
+        let mut taken: u64 = ranges.iter().map(|(_, len_bytes, _)| len_bytes).sum();
+        if taken > room {
+            ranges.sort_unstable();
+            // Some more goes, so that it need not be done again at once.
+            let enough = room.saturating_sub(size / 8);
+            for (_, len_bytes, path) in ranges {
+                if taken <= enough {
+                    break;
+                }
+                fs::remove_file(path).ok()?;
+                taken -= len_bytes;
+            }
+        }
+        *free = room.checked_sub(taken)? / SHARERS;
+        Some(())
+    }
+}

@@ -1,0 +1,76 @@
+//! Where samples lie in a stream, by which it goes on in another process without reading what it has given.
+
+use super::StreamSample;
+use crate::error::Result;
+
+/// Where a sample lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    /// Its shard, counted in the order of the epoch.
+    pub turn: u32,
+    /// Where all that belongs to it starts in the shard, in bytes.
+    pub start: u64,
+    /// Where that ends. Of damage: no less than what showed it.
+    pub end: u64,
+}
+
+/// A sample and where it lies.
+pub(super) struct Placed {
+    pub place: Place,
+    /// Or why there is none: an error of a bad sample.
+    pub sample: Result<StreamSample>,
+}
+
+/// Samples in the order in which they lie.
+pub(super) trait InOrder: Send {
+    /// The next one; `None` at the end. An error ends the stream.
+    fn next(&mut self) -> Result<Option<Placed>>;
+
+    /// Samples that were given before, once more.
+    fn again(&mut self, places: &[Place]) -> Result<Vec<Result<StreamSample>>>;
+
+    /// Writes down where it stands, and which versions of the shards `turns` it has seen. `None` if it cannot go on from
+    /// there.
+    fn write(&self, turns: &[u32], place: &mut Vec<u8>) -> Option<()>;
+
+    /// Goes to what [`write`](Self::write) has written. `None` if that is damaged.
+    fn go_on(&mut self, place: &mut &[u8]) -> Option<()>;
+}
+
+/// Writes a number: seven bits a byte, the lowest first; all but the last byte have the upper bit.
+pub(super) fn put(bytes: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+}
+
+/// Reads what [`put`] has written.
+pub(super) fn take(bytes: &mut &[u8]) -> Option<u64> {
+    let mut number = 0;
+    for shift in (0..64).step_by(7) {
+        let (&byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        number |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_come_back() {
+        let numbers = [0, 1, 127, 128, 16_383, 16_384, u64::MAX >> 1, u64::MAX];
+        let mut bytes = Vec::new();
+        numbers.iter().for_each(|&number| put(&mut bytes, number));
+        let mut rest = &bytes[..];
+        assert_eq!(numbers.map(|_| take(&mut rest).unwrap()), numbers);
+        assert_eq!((take(&mut rest), take(&mut &[0x80; 20][..])), (None, None));
+    }
+}

@@ -1,0 +1,142 @@
+//! Where the bytes of a stream's shards come from: local files, pipes, standard input.
+
+use super::pipe::Pipe;
+use crate::error::{Error, Result};
+use std::fs::{self, File};
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Local files are read in pieces of this size.
+const READ_BYTES: usize = 256 << 10;
+
+/// The shards of a stream.
+pub(in crate::source) trait Shards: Send + Sync {
+    /// How many shards there are.
+    fn count(&self) -> usize;
+
+    /// A shard's path or address.
+    fn name(&self, shard: usize) -> String;
+
+    /// A shard as it is now. Who waits for its bytes gives up once `stopped` is set.
+    fn find(&self, shard: usize, stopped: &Arc<AtomicBool>) -> Result<Box<dyn Shard>>;
+
+    /// Whether shards can be read from any byte on, and more than once.
+    fn seekable(&self) -> bool;
+
+    /// Bytes that reading holds at most.
+    fn memory_bytes(&self) -> u64 {
+        READ_BYTES as u64
+    }
+}
+
+/// One shard.
+pub(in crate::source) trait Shard: Send {
+    /// Changes with the shard.
+    fn version(&self) -> u64;
+
+    /// Its bytes in `part`, as far as there are.
+    fn read(&self, part: Range<u64>) -> Result<Box<dyn Read + Send>>;
+}
+
+/// Whether a file can only be read from front to back.
+#[cfg(unix)]
+pub(in crate::source) fn is_pipe(path: &std::path::Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo())
+}
+
+#[cfg(not(unix))]
+pub(in crate::source) fn is_pipe(_path: &std::path::Path) -> bool {
+    false
+}
+
+/// Local files, which may be pipes.
+pub(super) struct Files(pub Vec<PathBuf>);
+
+struct LocalFile {
+    path: PathBuf,
+    stopped: Arc<AtomicBool>,
+}
+
+impl Shards for Files {
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    fn name(&self, shard: usize) -> String {
+        self.0[shard].display().to_string()
+    }
+
+    fn find(&self, shard: usize, stopped: &Arc<AtomicBool>) -> Result<Box<dyn Shard>> {
+        Ok(Box::new(LocalFile { path: self.0[shard].clone(), stopped: Arc::clone(stopped) }))
+    }
+
+    fn seekable(&self) -> bool {
+        !self.0.iter().any(|path| is_pipe(path))
+    }
+}
+
+impl Shard for LocalFile {
+    /// The size: the time of the last change is another where files were copied.
+    fn version(&self) -> u64 {
+        fs::metadata(&self.path).map_or(0, |metadata| metadata.len())
+    }
+
+    fn read(&self, part: Range<u64>) -> Result<Box<dyn Read + Send>> {
+        if is_pipe(&self.path) {
+            let pipe = Pipe::open(&self.path, Arc::clone(&self.stopped)).map_err(Error::io("open", &self.path))?;
+            return Ok(Box::new(BufReader::with_capacity(READ_BYTES, pipe)));
+        }
+        let mut file = File::open(&self.path).map_err(Error::io("open", &self.path))?;
+        if part.start > 0 {
+            file.seek(SeekFrom::Start(part.start)).map_err(Error::io("read", &self.path))?;
+        }
+        Ok(Box::new(BufReader::with_capacity(READ_BYTES, file).take(part.end - part.start)))
+    }
+}
+
+/// Standard input, which can be read once.
+#[derive(Default)]
+pub(super) struct StandardInput {
+    taken: Arc<AtomicBool>,
+}
+
+struct TheInput {
+    taken: Arc<AtomicBool>,
+    stopped: Arc<AtomicBool>,
+}
+
+impl Shards for StandardInput {
+    fn count(&self) -> usize {
+        1
+    }
+
+    fn name(&self, _shard: usize) -> String {
+        "standard input".to_owned()
+    }
+
+    fn find(&self, _shard: usize, stopped: &Arc<AtomicBool>) -> Result<Box<dyn Shard>> {
+        Ok(Box::new(TheInput { taken: Arc::clone(&self.taken), stopped: Arc::clone(stopped) }))
+    }
+
+    fn seekable(&self) -> bool {
+        false
+    }
+}
+
+impl Shard for TheInput {
+    fn version(&self) -> u64 {
+        0
+    }
+
+    fn read(&self, _part: Range<u64>) -> Result<Box<dyn Read + Send>> {
+        if self.taken.swap(true, Relaxed) {
+            return Err(Error::parameter("stream", "epochs", "1, as standard input can be read once", "another"));
+        }
+        let input = Pipe::over(io::stdin(), Arc::clone(&self.stopped));
+        Ok(Box::new(BufReader::with_capacity(READ_BYTES, input)))
+    }
+}

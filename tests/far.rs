@@ -1,0 +1,485 @@
+//! Shards that lie far away: what files give, from front to back and in any order, in good and bad moods of the server.
+#![cfg(feature = "cloud")]
+
+mod common;
+
+use common::{Delivered, delivered, samples, source};
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
+use warpfeed::pack::{PackOptions, pack};
+use warpfeed::{
+    Builder, EncodedPictures, OnError, OpenOptions, PictureCache, Pipeline, RecordFormat, RecordOptions, Source,
+    SourceFormat, StreamCache, open, random_horizontal_flip, random_resized_crop,
+};
+
+/// A cheap pipeline with random draws, in the source's own order.
+fn in_order(source: impl Source + 'static) -> Builder {
+    Pipeline::builder(source)
+        .seed(7)
+        .threads(2)
+        .batch_size(4)
+        .augment(random_horizontal_flip(0.5))
+        .augment(random_resized_crop(24, 20))
+}
+
+fn epoch(builder: Builder, epoch: u64) -> Vec<Delivered> {
+    delivered(&builder.build().unwrap(), epoch)
+}
+
+/// A web server that has its moods.
+struct Server {
+    address: String,
+    shared: Arc<Shared>,
+}
+
+/// For a server that is always in good moods.
+const NEVER: u64 = u64::MAX;
+
+struct Shared {
+    files: Vec<(String, Vec<u8>)>,
+    /// One request of so many goes wrong, each time in another way.
+    moody: u64,
+    /// How long it takes to begin an answer.
+    delay: Duration,
+    requests: AtomicU64,
+    /// Requests that are under way, and how many there were at most.
+    open: AtomicU64,
+    most_open: AtomicU64,
+    ranges: AtomicU64,
+    /// Bytes of ranges that it has sent.
+    sent: AtomicU64,
+    gone: AtomicBool,
+    changed: AtomicBool,
+}
+
+impl Server {
+    fn start(files: Vec<(String, Vec<u8>)>, moody: u64) -> Self {
+        Self::slow(files, moody, Duration::ZERO)
+    }
+
+    fn slow(files: Vec<(String, Vec<u8>)>, moody: u64, delay: Duration) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let (requests, open, most_open, ranges, sent) = Default::default();
+        let (gone, changed) = Default::default();
+        let shared = Arc::new(Shared { files, moody, delay, requests, open, most_open, ranges, sent, gone, changed });
+        let server = Arc::clone(&shared);
+        // It ends with the test's process.
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let server = Arc::clone(&server);
+                std::thread::spawn(move || server.serve(stream));
+            }
+        });
+        Self { address, shared }
+    }
+}
+
+impl Shared {
+    fn serve(&self, mut stream: TcpStream) -> Option<()> {
+        let mut reader = BufReader::new(stream.try_clone().ok()?);
+        loop {
+            let mut lines = Vec::new();
+            loop {
+                let mut line = String::new();
+                if reader.read_line(&mut line).ok()? == 0 {
+                    return None;
+                }
+                if line.trim().is_empty() {
+                    break;
+                }
+                lines.push(line.trim().to_ascii_lowercase());
+            }
+            let request = self.requests.fetch_add(1, SeqCst);
+            let trouble = if (request + 1).is_multiple_of(self.moody) { request / self.moody % 4 } else { 9 };
+            let mut words = lines[0].split(' ');
+            let (method, path) = (words.next()?, words.next()?.trim_start_matches('/').to_owned());
+            let Some((_, bytes)) = self.files.iter().find(|(name, _)| *name == path && !self.gone.load(SeqCst)) else {
+                stream.write_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n").ok()?;
+                continue;
+            };
+            let range = lines.iter().find_map(|line| line.strip_prefix("range: bytes="));
+            let (start, end) = match range.and_then(|range| range.split_once('-')) {
+                Some((start, end)) => (start.parse::<usize>().ok()?, end.parse::<usize>().ok()? + 1),
+                None => (0, bytes.len()),
+            };
+            match trouble {
+                // Not a word.
+                0 => return None,
+                1 | 2 => {
+                    let status = if trouble == 1 { "500 Internal Server Error" } else { "503 Service Unavailable" };
+                    stream.write_all(format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n").as_bytes()).ok()?;
+                    continue;
+                }
+                _ => {}
+            }
+            let status = if range.is_some() { "206 Partial Content" } else { "200 OK" };
+            self.most_open.fetch_max(self.open.fetch_add(1, SeqCst) + 1, SeqCst);
+            std::thread::sleep(self.delay);
+            self.open.fetch_sub(1, SeqCst);
+            let tag = if self.changed.load(SeqCst) { "two" } else { "one" };
+            let head = format!(
+                "HTTP/1.1 {status}\r\ncontent-length: {}\r\ncontent-range: bytes {start}-{}/{}\r\netag: \"{tag}\"\r\n\
+                 last-modified: Sat, 21 Nov 2026 00:00:00 GMT\r\naccept-ranges: bytes\r\n\r\n",
+                end - start,
+                end - 1,
+                bytes.len(),
+            );
+            stream.write_all(head.as_bytes()).ok()?;
+            if method == "head" {
+                continue;
+            }
+            self.ranges.fetch_add(1, SeqCst);
+            self.sent.fetch_add((end - start) as u64, SeqCst);
+            if trouble == 3 {
+                // Half of it.
+                stream.write_all(&bytes[start..(start + end) / 2]).ok()?;
+                return None;
+            }
+            stream.write_all(&bytes[start..end]).ok()?;
+        }
+    }
+}
+
+fn member(name: &str, content: &[u8]) -> Vec<u8> {
+    let mut block = vec![0; 512];
+    block[..name.len()].copy_from_slice(name.as_bytes());
+    block[124..135].copy_from_slice(format!("{:011o}", content.len()).as_bytes());
+    block[156] = b'0';
+    block[257..263].copy_from_slice(b"ustar\0");
+    block[148..156].fill(b' ');
+    let sum: u32 = block.iter().map(|&byte| u32::from(byte)).sum();
+    block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    block.extend(content);
+    block.resize(block.len().next_multiple_of(512), 0);
+    block
+}
+
+/// Two shards of 21 MB, three ranges each, most of it what nobody reads.
+fn shards() -> Vec<(String, Vec<u8>)> {
+    let pictures = source(24);
+    let filler = vec![0xa5; 5 << 20];
+    (0..2)
+        .map(|shard| {
+            let mut bytes = Vec::new();
+            for i in 12 * shard..12 * (shard + 1) {
+                bytes.extend(member(&format!("{i:03}.jpg"), pictures.read(i, &mut Vec::new()).unwrap()));
+                bytes.extend(member(&format!("{i:03}.cls"), pictures.label(i).to_string().as_bytes()));
+                if i % 3 == 0 {
+                    bytes.extend(member(&format!("{i:03}.bin"), &filler));
+                }
+            }
+            bytes.extend([0; 1024]);
+            (format!("data/train-{shard}.tar"), bytes)
+        })
+        .collect()
+}
+
+fn at(server: &Server, cache: Option<StreamCache>) -> Box<dyn Source> {
+    let url = format!("{}/data/train-{{0..1}}.tar", server.address);
+    OpenOptions { cache, ..OpenOptions::default() }.open(url).unwrap()
+}
+
+#[test]
+fn a_web_server_gives_what_memory_gives_in_good_and_bad_moods() {
+    let want = epoch(in_order(source(24)), 0);
+    for moody in [NEVER, 2] {
+        let server = Server::start(shards(), moody);
+        let pipeline = in_order(at(&server, None)).build().unwrap();
+        assert_eq!(delivered(&pipeline, 0), want, "moody: {moody}");
+        assert_eq!(delivered(&pipeline, 0), want, "moody: {moody}");
+        let ranges = server.shared.ranges.load(SeqCst);
+        assert!(if moody == 2 { ranges > 12 } else { ranges == 12 }, "{ranges} ranges for 2 epochs");
+    }
+}
+
+#[test]
+fn what_was_fetched_is_kept_within_the_size() {
+    let want = epoch(in_order(source(24)), 0);
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(shards(), NEVER);
+    let kept =
+        || -> u64 { fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum() };
+    for (size_bytes, second) in [(10 << 20, 6), (100 << 20, 0)] {
+        let cache = StreamCache { folder: folder.path().join(""), size_bytes };
+        for wanted in [6, second] {
+            let before = server.shared.ranges.load(SeqCst);
+            assert_eq!(epoch(in_order(at(&server, Some(cache.clone()))), 0), want);
+            let fetched = server.shared.ranges.load(SeqCst) - before;
+            assert!(fetched <= wanted && fetched + 3 > wanted, "{fetched} of 6 ranges with {size_bytes} bytes");
+            assert!(kept() <= size_bytes, "{} bytes", kept());
+        }
+    }
+    // Damage in the cache is fetched anew.
+    for entry in fs::read_dir(folder.path()).unwrap() {
+        let path = entry.unwrap().path();
+        let mut bytes = fs::read(&path).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        fs::write(&path, bytes).unwrap();
+    }
+    let cache = StreamCache { folder: folder.path().to_owned(), size_bytes: 100 << 20 };
+    assert_eq!(epoch(in_order(at(&server, Some(cache))), 0), want);
+}
+
+#[test]
+fn a_shard_that_goes_away_ends_the_epoch_with_its_name_and_offset() {
+    let server = Server::start(shards(), NEVER);
+    let source = OpenOptions { format: None, ..OpenOptions::default() };
+    let pipeline = in_order(source.open(format!("{}/data/gone.tar", server.address)).unwrap()).build().unwrap();
+    let error = pipeline.epoch(0).next().unwrap().unwrap_err().to_string();
+    assert!(error.contains("/data/gone.tar broke off at byte 0"), "{error}");
+    let pipeline = in_order(at(&server, None)).on_error(OnError::Skip).batch_size(1).prefetch(1).build().unwrap();
+    let mut epoch = pipeline.epoch(0);
+    assert!(epoch.next().unwrap().is_ok());
+    server.shared.gone.store(true, SeqCst);
+    let error = epoch.find_map(Result::err).expect("the second shard is gone");
+    assert!(!error.is_bad_sample() && error.to_string().contains(".tar broke off at byte "), "{error}");
+}
+
+/// Pictures that fill 12 shards of 1 MB.
+fn many() -> EncodedPictures {
+    let pictures: Vec<Vec<u8>> = (0..8).map(|i| common::jpeg(310 + i, 230, i.into())).collect();
+    EncodedPictures::new((0..200).map(|i| (pictures[i * 5 % 8].clone(), i as u32 % 7)))
+}
+
+/// A server of what `pack` makes of them, and the pattern of their names.
+fn packed(format: RecordFormat, moody: u64, delay: Duration) -> (Server, PathBuf, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("train");
+    let options = PackOptions { shard_bytes: 1_000_000, ..PackOptions::new(format) };
+    let report = pack(&many(), &out, &options, &mut |_| {}).unwrap();
+    let read = |name: &String| (name.clone(), fs::read(out.join(name)).unwrap());
+    let names: Vec<String> =
+        report.shards.iter().map(|path| path.file_name().unwrap().to_str().unwrap().to_owned()).collect();
+    assert!((10..16).contains(&names.len()), "{} shards", names.len());
+    (Server::slow(names.iter().map(read).collect(), moody, delay), out, folder)
+}
+
+/// All of the server's shards, in any order or from front to back.
+fn all(server: &Server, options: OpenOptions) -> Box<dyn Source> {
+    let names: Vec<&str> = server.shared.files.iter().map(|(name, _)| &**name).collect();
+    let records = RecordOptions { keep_index: false, ..RecordOptions::default() };
+    let url = format!("{}/{{{}}}", server.address, names.join(","));
+    OpenOptions { records, ..options }.open(url).unwrap()
+}
+
+fn any_order() -> OpenOptions {
+    OpenOptions { random_access: true, ..OpenOptions::default() }
+}
+
+#[test]
+fn random_access_gives_the_same_far_away() {
+    let shards = ["0/1", "0/2", "1/2"];
+    let part = |source: &Arc<dyn Source>, shard: &str| {
+        let builder = in_order(Arc::clone(source)).shuffle(5).shard(shard.parse().unwrap());
+        epoch(builder.threads(5), 1)
+    };
+    let pictures: Arc<dyn Source> = Arc::new(many());
+    let want = shards.map(|shard| part(&pictures, shard));
+    for format in [RecordFormat::WebDataset, RecordFormat::RecordIo, RecordFormat::TfRecord] {
+        let moody = if format == RecordFormat::TfRecord { 50 } else { NEVER };
+        let (server, out, _folder) = packed(format, moody, Duration::ZERO);
+        let far: Arc<dyn Source> = all(&server, any_order()).into();
+        let local: Arc<dyn Source> = open(&out).unwrap().into();
+        assert_eq!((far.len(), far.fingerprint()), (200, local.fingerprint()));
+        assert!(far.name(3).starts_with("http://") && far.name(3).ends_with(local.name(3).rsplit('/').next().unwrap()));
+        // The headers and what is read with them, not the pictures.
+        let headers = server.shared.sent.load(SeqCst);
+        let all: usize = server.shared.files.iter().map(|(_, bytes)| bytes.len()).sum();
+        assert!(headers < all as u64 / 2, "{headers} of {all} bytes");
+        for (shard, want) in shards.iter().zip(&want) {
+            assert_eq!(&part(&local, shard), want, "{format:?}");
+            assert_eq!(&part(&far, shard), want, "{format:?}");
+        }
+    }
+}
+
+#[test]
+fn random_access_fetches_what_is_read_and_a_cache_keeps_it() {
+    let (server, _, _folder) = packed(RecordFormat::RecordIo, NEVER, Duration::ZERO);
+    let folder = tempfile::tempdir().unwrap();
+    let cache = Some(StreamCache { folder: folder.path().to_owned(), size_bytes: 100 << 20 });
+    let source = Arc::new(all(&server, OpenOptions { cache, ..any_order() }));
+    let all_pictures = many();
+    let pictures: u64 = (0..200).map(|i| all_pictures.read(i, &mut Vec::new()).unwrap().len() as u64).sum();
+    for sent in [pictures, 0] {
+        let (requests, before) = (server.shared.requests.load(SeqCst), server.shared.sent.load(SeqCst));
+        assert_eq!(epoch(in_order(Arc::clone(&source)).shuffle(1), 0).len(), 200);
+        assert_eq!(server.shared.sent.load(SeqCst) - before, sent);
+        assert_eq!(server.shared.requests.load(SeqCst) - requests, if sent > 0 { 200 } else { 0 });
+    }
+}
+
+#[test]
+fn samples_are_fetched_ahead_side_by_side() {
+    let (server, _, _folder) = packed(RecordFormat::RecordIo, NEVER, Duration::from_millis(10));
+    let source: Arc<dyn Source> = all(&server, any_order()).into();
+    server.shared.most_open.store(0, SeqCst);
+    let requests = server.shared.requests.load(SeqCst);
+    let pipeline = in_order(source).shuffle(1).threads(1).build().unwrap();
+    assert!(pipeline.memory().encoded_bytes >= 64 << 20);
+    assert_eq!(delivered(&pipeline, 0), epoch(in_order(many()).shuffle(1), 0));
+    let most = server.shared.most_open.load(SeqCst);
+    assert!(most >= 8, "{most} requests at once");
+    assert_eq!(server.shared.requests.load(SeqCst) - requests, 200, "none is fetched twice");
+    // What is kept decoded is not fetched at all.
+    let kept = in_order(all(&server, any_order())).cache(PictureCache::memory(100 << 20)).build().unwrap();
+    let first = delivered(&kept, 0);
+    let requests = server.shared.requests.load(SeqCst);
+    assert_eq!(delivered(&kept, 0), first);
+    assert_eq!(server.shared.requests.load(SeqCst), requests);
+}
+
+#[test]
+fn a_shard_that_changes_meanwhile_is_named() {
+    let (server, _, _folder) = packed(RecordFormat::RecordIo, NEVER, Duration::ZERO);
+    let pipeline = in_order(all(&server, any_order())).shuffle(1).on_error(OnError::Skip).build().unwrap();
+    let stream = in_order(all(&server, OpenOptions::default())).shuffle(1).batch_size(1).build().unwrap();
+    assert!(pipeline.epoch(0).next().unwrap().is_ok());
+    let state = {
+        let mut epoch = stream.epoch(0);
+        epoch.next().unwrap().unwrap();
+        epoch.state()
+    };
+    server.shared.changed.store(true, SeqCst);
+    let error = pipeline.epoch(0).next().unwrap().unwrap_err();
+    assert!(!error.is_bad_sample(), "the whole shard is at fault");
+    assert!(error.to_string().contains(".rec broke off at byte ") && error.to_string().contains("changed"), "{error}");
+    let error = stream.resume(&state).unwrap().next().unwrap().unwrap_err().to_string();
+    assert!(error.contains(".rec broke off at byte 0: it is not what it was"), "{error}");
+    server.shared.gone.store(true, SeqCst);
+    let gone = OpenOptions { format: Some(SourceFormat::RecordIo), ..any_order() };
+    let error = gone.open(format!("{}/gone.rec", server.address)).err().unwrap().to_string();
+    assert!(error.contains("gone.rec broke off at byte 0"), "{error}");
+}
+
+#[test]
+fn a_resumed_stream_fetches_no_more_than_it_has_to() {
+    let (server, ..) = packed(RecordFormat::WebDataset, NEVER, Duration::ZERO);
+    let pictures = many();
+    let picture = (0..8).map(|i| pictures.read(i, &mut Vec::new()).unwrap().len() as u64).max().unwrap() + 4096;
+    for window in [1, 8] {
+        let options = OpenOptions { window: Some(window), ..OpenOptions::default() };
+        let builder = in_order(all(&server, options)).batch_size(5).prefetch(1);
+        let pipeline = if window > 1 { builder.shuffle(5) } else { builder }.build().unwrap();
+        let whole = delivered(&pipeline, 0);
+        for position in [5, 100, 150, 195] {
+            let mut epoch = pipeline.epoch(0);
+            let first: Vec<_> = epoch.by_ref().take(position / 5).flat_map(|batch| samples(&batch.unwrap())).collect();
+            let state = epoch.state();
+            drop(epoch);
+            let before = server.shared.sent.load(SeqCst);
+            let rest: Vec<_> = pipeline.resume(&state).unwrap().flat_map(|batch| samples(&batch.unwrap())).collect();
+            assert_eq!([first, rest].concat(), whole, "at {position}");
+            let sent = server.shared.sent.load(SeqCst) - before;
+            // What is to come; the window with what may lie between; the archives' ends.
+            let again = if window > 1 { window as u64 * (picture + (256 << 10)) } else { 0 };
+            let bound = (200 - position as u64) * picture + again + 13 * 20_480;
+            assert!(sent <= bound, "{sent} of {bound} bytes, window {window}, at {position}");
+        }
+    }
+}
+
+/// `warpfeed run --state` over HTTP, killed again and again.
+#[test]
+#[cfg(feature = "cli")]
+fn a_killed_run_goes_on_over_http() {
+    use std::process::{Command, Stdio};
+    let (server, out, folder) = packed(RecordFormat::WebDataset, 50, Duration::from_millis(2));
+    let names: Vec<&str> = server.shared.files.iter().map(|(name, _)| &**name).collect();
+    let url = format!("{}/{{{}}}", server.address, names.join(","));
+    let run = |source: &str, options: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_warpfeed"));
+        command.env("XDG_CACHE_HOME", folder.path().join("cache"));
+        command.args(["run", source, "--json", "--digest", "--batch-size", "4", "--epochs", "2"]).args(options);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    };
+    let report = |mut command: Command| -> serde_json::Value {
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let local = out.to_str().unwrap();
+    for (far, near) in [(&["--window", "20"][..], &["--window", "20"][..]), (&["--random-access"], &[])] {
+        let undisturbed = report(run(local, near));
+        let state = folder.path().join(format!("{}.json", far[0]));
+        let with_state = [far, &["--state", state.to_str().unwrap()]].concat();
+        for kill in 0..5 {
+            let before = fs::read(&state).ok();
+            let mut child = run(&url, &with_state).spawn().unwrap();
+            while fs::read(&state).ok() == before {
+                assert!(child.try_wait().unwrap().is_none(), "kill {kill}: it ended by itself");
+            }
+            std::thread::sleep(Duration::from_millis(7 * kill));
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        let resumed = report(run(&url, &with_state));
+        assert_eq!(resumed["digest"], undisturbed["digest"], "{far:?}");
+        let together = resumed["pictures"].as_u64().unwrap() + resumed["earlier"]["pictures"].as_u64().unwrap();
+        assert_eq!(together, 400);
+    }
+    // The index was kept: headers are not read again.
+    let before = server.shared.sent.load(SeqCst);
+    report(run(&url, &["--random-access", "--limit", "1"]));
+    assert!(server.shared.sent.load(SeqCst) - before < 1_000_000);
+}
+
+/// Stores as other programs play them: `scripts/moto` and `scripts/stores` start these and set the variables.
+#[test]
+#[ignore = "needs a store that WARPFEED_STORE names, as s3://bucket: scripts/moto, scripts/stores"]
+fn a_store_gives_what_memory_gives() {
+    let store = std::env::var("WARPFEED_STORE").expect("WARPFEED_STORE names the store");
+    let folder = format!("{store}/{}/data", std::process::id());
+    for (name, bytes) in shards() {
+        put(&format!("{folder}/{}", name.rsplit('/').next().unwrap()), bytes);
+    }
+    let want = epoch(in_order(source(24)), 0);
+    let shuffled = epoch(in_order(source(24)).shuffle(3), 0);
+    for shards in ["train-{0..1}.tar", "*.tar", ""] {
+        let url = format!("{folder}/{shards}");
+        let kept = tempfile::tempdir().unwrap();
+        let cache = Some(StreamCache { folder: kept.path().to_owned(), size_bytes: 100 << 20 });
+        for _ in 0..2 {
+            let source = OpenOptions { cache: cache.clone(), ..OpenOptions::default() }.open(&url).unwrap();
+            assert_eq!(epoch(in_order(source), 0), want, "{url}");
+            let records = RecordOptions { keep_index: false, ..RecordOptions::default() };
+            let source = OpenOptions { cache: cache.clone(), records, ..any_order() }.open(&url).unwrap();
+            assert_eq!(epoch(in_order(source).shuffle(3), 0), shuffled, "{url}");
+        }
+    }
+    assert!(open(format!("{folder}/nothing/*.tar")).is_err());
+}
+
+fn put(url: &str, bytes: Vec<u8>) {
+    // Whoever plays Google's store takes only what comes by its other interface.
+    if let Some((bucket, name)) = url.strip_prefix("gs://").and_then(|path| path.split_once('/')) {
+        let store = std::env::var("GOOGLE_BASE_URL").expect("GOOGLE_BASE_URL names the server");
+        let address = store.trim_start_matches("http://");
+        let (name, len) = (name.replace('/', "%2F"), bytes.len());
+        let mut stream = TcpStream::connect(address).unwrap();
+        let head = format!(
+            "POST /upload/storage/v1/b/{bucket}/o?uploadType=media&name={name} HTTP/1.1\r\nhost: {address}\r\n\
+             content-length: {len}\r\nconnection: close\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&bytes)).unwrap();
+        let mut status = String::new();
+        BufReader::new(stream).read_line(&mut status).unwrap();
+        assert!(status.contains("200"), "{status}");
+        return;
+    }
+    use object_store::ObjectStoreExt;
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let options = std::env::vars().map(|(name, value)| (name.to_ascii_lowercase(), value));
+    let options = options.chain([("allow_http".to_owned(), "true".to_owned())]);
+    let (store, path) = object_store::parse_url_opts(&url::Url::parse(url).unwrap(), options).unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    runtime.block_on(store.put(&path, bytes.into())).unwrap();
+}
