@@ -31,6 +31,7 @@ const VARIABLES: [&str; 10] = [
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     shims();
+    commit();
     if let Err(message) = kernels() {
         for line in message.lines() {
             println!("cargo::error={line}");
@@ -53,6 +54,29 @@ fn shims() {
         // libjpeg's headers: callbacks that need not look at every argument.
         .flag_if_supported("-Wno-unused-parameter")
         .compile("warpfeed_jpeg");
+}
+
+/// Sets WARPFEED_COMMIT, which reports print, to the commit of a git checkout, `-dirty` if what is compiled differs from
+/// it; unless it is set already, or there is no checkout, as of a crate from crates.io. In release builds alone: those
+/// are the ones that are measured, and every other one would be made anew after each commit.
+fn commit() {
+    println!("cargo::rerun-if-env-changed=WARPFEED_COMMIT");
+    if env::var("PROFILE").as_deref() != Ok("release")
+        || set("WARPFEED_COMMIT").is_some()
+        || !Path::new(".git").exists()
+    {
+        return;
+    }
+    let git = |args: &[&str]| run(Command::new("git").args(args)).map(|said| said.trim().to_owned());
+    let Ok(head) = git(&["rev-parse", "--short=12", "HEAD"]) else { return };
+    // What HEAD is, and what it has been: that changes with each commit, a branch's name does not.
+    let files = ["HEAD", "logs/HEAD"].map(|file| git(&["rev-parse", "--git-path", file]));
+    for file in files.into_iter().flatten().filter(|file| Path::new(file).exists()) {
+        println!("cargo::rerun-if-changed={file}");
+    }
+    println!("cargo::rerun-if-changed=src");
+    let clean = git(&["diff", "--quiet", "HEAD", "--", "src", "kernels", "build.rs", "Cargo.toml", "Cargo.lock"]);
+    println!("cargo::rustc-env=WARPFEED_COMMIT={head}{}", if clean.is_ok() { "" } else { "-dirty" });
 }
 
 /// Makes `kernels.fatbin` in OUT_DIR for src/cuda/image.rs: all of kernels/*.cu, or nothing where there is no nvcc.

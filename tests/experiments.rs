@@ -99,7 +99,8 @@ fn diagnosed(source: impl Source + 'static, change: impl FnOnce(&mut diagnose::S
     (settings.threads, settings.cores, settings.batch_size) = (2, 2, 8);
     settings.time = Duration::from_millis(200);
     change(&mut settings);
-    let found = diagnose(&Subject::new("made", source), &settings, &mut model(step_ms), &mut |_| ()).unwrap();
+    let subject = Subject { device: Device::Cpu, ..Subject::new("made", source) };
+    let found = diagnose(&subject, &settings, &mut model(step_ms), &mut |_| ()).unwrap();
     assert_eq!(found.report.figures["bottleneck"], serde_json::to_value(found.bottleneck).unwrap());
     assert_eq!((found.report.answer.len(), found.report.plots.len()), (3, 2));
     found

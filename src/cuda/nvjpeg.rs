@@ -5,7 +5,6 @@ use super::driver::{self, Context, Event, Stream};
 use crate::device::DecodePath;
 use crate::error::{Error, Result};
 use crate::picture::Size;
-use crate::pipeline::KeptBytes;
 use crate::source::Source;
 use nvjpeg_sys::{
     Backend, BatchState, DecodeParams, Decoder, DecoderState, DeviceBuffer, Flags, Handle, Image, JpegStream, Library,
@@ -29,7 +28,7 @@ enum Owner {
     Buffer,
     /// A source, which may have lent its own.
     Source(#[expect(dead_code, reason = "kept alive")] Arc<dyn Source>),
-    Cache(#[expect(dead_code, reason = "kept alive")] Arc<[u8]>),
+    Others(#[expect(dead_code, reason = "kept alive")] Arc<[u8]>),
 }
 
 // SAFETY: the bytes are plain memory that only this reads, and its owners may both be sent.
@@ -45,27 +44,26 @@ impl Encoded {
         Ok(Self { bytes, len_bytes, buffer, _owner: Owner::Source(Arc::clone(source)) })
     }
 
+    /// Bytes that others use too.
+    pub(crate) fn shared(bytes: Arc<[u8]>) -> Self {
+        Self { bytes: bytes.as_ptr(), len_bytes: bytes.len(), buffer: Vec::new(), _owner: Owner::Others(bytes) }
+    }
+
+    /// All of a buffer.
+    pub(crate) fn owned(buffer: Vec<u8>) -> Self {
+        Self { bytes: buffer.as_ptr(), len_bytes: buffer.len(), buffer, _owner: Owner::Buffer }
+    }
+
     pub(crate) fn bytes(&self) -> &[u8] {
         // SAFETY: `Source::read` lends the bytes for as long as source and buffer are both borrowed. Both are kept here
         // and neither is changed: the source is only ever borrowed, and the buffer, whose contents do not move with it,
-        // is given away with the last use of the bytes. The cache's are kept here as well, and never change.
+        // is given away with the last use of the bytes. Shared bytes are kept here as well, and never change.
         unsafe { std::slice::from_raw_parts(self.bytes, self.len_bytes) }
     }
 
     /// Ends the use of the bytes; the buffer, for the next sample.
     pub(crate) fn into_buffer(self) -> Vec<u8> {
         self.buffer
-    }
-}
-
-impl From<KeptBytes> for Encoded {
-    fn from(kept: KeptBytes) -> Self {
-        let (bytes, len_bytes) = (kept.as_ptr(), kept.len());
-        let (buffer, _owner) = match kept {
-            KeptBytes::Shared(shared) => (Vec::new(), Owner::Cache(shared)),
-            KeptBytes::Own(buffer) => (buffer, Owner::Buffer),
-        };
-        Self { bytes, len_bytes, buffer, _owner }
     }
 }
 

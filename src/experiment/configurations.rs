@@ -221,17 +221,17 @@ pub fn configurations(
         "rounds": settings.rounds, "step": model.about(), "pictures_per_epoch": subject.len(), "seed": subject.seed,
     });
     report.tables = vec![ranking(&cases)];
+    if best.configuration.pinned.is_none() {
+        let reason = no_gpu().unwrap_or_else(|| "the operations run on the CPU".to_owned());
+        report.tables[0].blank.push(format!("pinned: nothing is copied to a GPU ({reason})."));
+    }
     let spread = cases.iter().map(|case| case.spread).fold(0.0, f64::max);
     let notes = [
         Some(format!("Training step: {}.", model.about())),
         Some(format!("Each was measured {} times, in turn with the others; its best round counts.", settings.rounds.max(1))),
         Some("Set-up is building the pipeline and waiting for the first batch of each epoch; it counts, told apart from waits.".to_owned()),
-        Some(match best.configuration.pinned {
-            Some(_) => "Pinned: what is copied to the GPU is staged in pinned memory, or in pageable memory.".to_owned(),
-            None => {
-                let reason = no_gpu().unwrap_or_else(|| "the operations run on the CPU".to_owned());
-                format!("Pinned is blank: nothing is copied to a GPU ({reason}).")
-            }
+        best.configuration.pinned.map(|_| {
+            "Pinned: what is copied to the GPU is staged in pinned memory, or in pageable memory.".to_owned()
         }),
         too_large,
         skipped(cases.iter().map(|case| &case.run)),

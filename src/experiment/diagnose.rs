@@ -240,15 +240,17 @@ pub fn diagnose(
             .to_owned(),
         "Without augmentation: a centre crop in the place of all operations.".to_owned(),
         "Step alone: every batch is there when the step asks, and no worker runs beside it.".to_owned(),
-        if on_gpu {
+    ]);
+    if on_gpu {
+        report.notes.push(
             "Sent twice, kernels twice: the pipeline with each batch copied to the GPU once more, and with the GPU's kernels \
              run once more. What takes time beside something slower does not show."
-                .to_owned()
-        } else {
-            let reason = no_gpu().unwrap_or_else(|| "the operations run on the CPU".to_owned());
-            format!("Sent twice and kernels twice are blank: {reason}.")
-        },
-    ]);
+                .to_owned(),
+        );
+    } else {
+        let reason = no_gpu().unwrap_or_else(|| "the operations run on the CPU".to_owned());
+        report.tables[0].blank.push(format!("sent twice, kernels twice: {reason}."));
+    }
     report.figures = json!({ "bottleneck": bottleneck, "gain": gain, "findings": findings });
     Ok(Diagnosis { report, bottleneck, gain })
 }

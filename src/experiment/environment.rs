@@ -36,7 +36,8 @@ pub struct Environment {
     pub no_gpu: Option<String>,
     /// Version of warpfeed.
     pub warpfeed: String,
-    /// Commit that it was built from, where the build knew it.
+    /// Commit that it was built from, where the build knew it: a release build in a git checkout does, or one with
+    /// `WARPFEED_COMMIT` in its environment.
     pub commit: Option<String>,
     /// `release` or `debug`.
     pub build: &'static str,

@@ -143,7 +143,7 @@ pub(super) struct Kept {
     pub(super) stored: Stored,
 }
 
-pub(crate) enum KeptBytes {
+pub(super) enum KeptBytes {
     Shared(Arc<[u8]>),
     Own(Vec<u8>),
 }
@@ -161,7 +161,7 @@ impl std::ops::Deref for KeptBytes {
 
 impl KeptBytes {
     /// A buffer for the next picture, if this one's is of no more use.
-    pub(crate) fn into_buffer(self) -> Option<Vec<u8>> {
+    pub(super) fn into_buffer(self) -> Option<Vec<u8>> {
         match self {
             Self::Shared(_) => None,
             Self::Own(bytes) => Some(bytes),

@@ -29,7 +29,6 @@ pub use batch::Batch;
 pub(crate) use builder::DEFAULT_MAX_PIXELS;
 pub use builder::{Builder, LastBatch, MemoryBound, OnError, Orientation};
 use cache::Cache;
-pub(crate) use cache::KeptBytes;
 pub use cache::{CacheUsage, PictureCache};
 pub use epoch::{BadSample, Epoch};
 pub use state::EpochState;

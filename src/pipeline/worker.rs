@@ -1,6 +1,6 @@
 //! A thread's work on samples: reading, decoding, augmenting, and what the policy says of those that cannot be used.
 
-use super::cache::Kept;
+use super::cache::{Kept, KeptBytes};
 use super::epoch::{Shared, Slot};
 use super::store::Target;
 use super::{Inner, OnError, Stored};
@@ -191,7 +191,11 @@ fn on_gpu(
     let prepare_kept = |worker: &mut gpu::Worker, kept: Kept| {
         let ops = draw_for_kept(shared, index, kept.stored)?;
         // It was decoded when it was kept.
-        prepare(worker, kept.bytes.into(), &kept.header, &ops).map(drop)
+        let encoded = match kept.bytes {
+            KeptBytes::Shared(bytes) => Encoded::shared(bytes),
+            KeptBytes::Own(buffer) => Encoded::owned(buffer),
+        };
+        prepare(worker, encoded, &kept.header, &ops).map(drop)
     };
     let mut buffer = gpu.buffer();
     if let Some(kept) = cache.and_then(|cache| cache.known(shared, index, &mut buffer)) {

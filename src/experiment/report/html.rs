@@ -15,7 +15,7 @@ h1{font-size:1.5rem;line-height:1.2;margin:0}h2{font-size:1.15rem;margin:2rem 0 
 figure{margin:0}svg{display:block;width:100%;max-width:36rem;height:auto}\
 .wide{overflow-x:auto}\
 table{border-collapse:collapse;font-size:.9rem}\
-th,td{padding:.25rem .7rem;border-bottom:1px solid #d0d0d0;text-align:left}td{white-space:nowrap}\
+th,td{padding:.25rem .5rem;border-bottom:1px solid #d0d0d0;text-align:left}td{white-space:nowrap}\
 th{border-bottom:2px solid #555555;vertical-align:bottom;overflow-wrap:normal;min-width:3.5rem}\
 td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}\
 .blank{color:#444444;font-size:.9rem;margin:.4rem 0}\
@@ -74,7 +74,7 @@ fn table(table: &Table) -> String {
     let rows: String = table.rows.iter().map(row).collect();
     let title = escape(&table.title);
     let blank: String =
-        table.blank.iter().map(|reason| format!("<p class=\"blank\">– {}</p>\n", escape(reason))).collect();
+        table.blank.iter().map(|reason| format!("<p class=\"blank\">Blank (–): {}</p>\n", escape(reason))).collect();
     // What scrolls must be reached by the keyboard too.
     format!(
         "<h2>{title}</h2><div class=\"wide\" role=\"region\" aria-label=\"{title}\" tabindex=\"0\"><table><thead>\

@@ -350,7 +350,7 @@ pub fn bars(title: &str, unit: &str, bars: &[Bar]) -> String {
         format!("{} {unit}{cut}", short(bar.value))
     };
     let labels: Vec<String> = bars.iter().map(label).collect();
-    let names: Vec<String> = bars.iter().map(|bar| cut_off(&bar.name, SMALL, WIDTH / 2.0)).collect();
+    let names: Vec<String> = bars.iter().map(|bar| cut_off(&bar.name, SMALL, 0.62 * WIDTH)).collect();
     let left = widest(names.iter().map(String::as_str), SMALL) + 10.0;
     let room = WIDTH - RIGHT - left - widest(labels.iter().map(String::as_str), SMALL) - 6.0;
     for ((bar, name), label) in bars.iter().zip(&names).zip(&labels) {
