@@ -91,9 +91,7 @@ impl Remote {
         }));
         Ok(this)
     }
-}
 
-impl Remote {
     /// How the ranges of a shard are had, as it is now.
     fn fetch(&self, shard: usize, stopped: &AtomicBool) -> Result<Fetch> {
         let object = self.shards[shard].clone();
@@ -385,6 +383,9 @@ impl Fetch {
 
     /// From the store.
     async fn ask(&self, start: u64, end: u64) -> io::Result<Vec<u8>> {
+        if start == end {
+            return Ok(Vec::new());
+        }
         let bytes = patiently(|| async {
             let options = GetOptions { if_match: self.meta.e_tag.clone(), ..GetOptions::default() };
             let options = GetOptions { range: Some((start..end).into()), ..options };

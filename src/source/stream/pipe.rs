@@ -39,7 +39,7 @@ impl<R: Read> Read for Pipe<R> {
 /// differently.
 #[cfg(target_os = "linux")]
 mod polled {
-    use super::*;
+    use super::{Arc, AtomicBool, File, Path, Pipe, Read, io};
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use rustix::fs::OFlags;
     use std::fs::OpenOptions;

@@ -218,7 +218,7 @@ impl Stream for RecordStream {
 
     fn memory_bytes(&self) -> u64 {
         // A sample more than fills the window may stand in it, and one is being read.
-        WINDOW_BYTES + 2 * MAX_ENCODED_BYTES + self.inner.shards.memory_bytes()
+        WINDOW_BYTES + 2 * MAX_ENCODED_BYTES + AHEAD_BYTES + self.inner.shards.memory_bytes()
     }
 }
 
@@ -608,8 +608,9 @@ const GAP_BYTES: u64 = 256 << 10;
 /// As much is read together at most, but for a sample that is longer by itself.
 const RUN_BYTES: u64 = 2 << 20;
 
-/// So many such runs are under way at once.
+/// So many such runs are under way at once, while they have no more bytes than this together.
 const RUNS_AHEAD: usize = 16;
+const AHEAD_BYTES: u64 = RUNS_AHEAD as u64 * RUN_BYTES;
 
 impl Records {
     fn format(&self) -> &'static str {
@@ -745,8 +746,10 @@ impl InOrder for Records {
         }
         let mut samples: Vec<Option<Result<StreamSample>>> = places.iter().map(|_| None).collect();
         let (mut found, mut coming): (Option<(u32, Box<dyn Shard>)>, _) = (None, VecDeque::new());
+        let mut ahead_bytes = 0;
         loop {
             while coming.len() < RUNS_AHEAD
+                && ahead_bytes < AHEAD_BYTES
                 && let Some(run) = runs.pop_front()
             {
                 let (first, last) = (places[run[0]], places[run[run.len() - 1]]);
@@ -755,9 +758,12 @@ impl InOrder for Records {
                     other => &mut other.insert((first.turn, self.find(first.turn)?)).1,
                 };
                 let input = self.input(first.turn, &**shard, first.start..last.end)?;
-                coming.push_back((input, run));
+                let run_bytes = last.end.saturating_sub(first.start);
+                ahead_bytes = run_bytes.saturating_add(ahead_bytes);
+                coming.push_back((input, run, run_bytes));
             }
-            let Some((mut input, run)) = coming.pop_front() else { break };
+            let Some((mut input, run, run_bytes)) = coming.pop_front() else { break };
+            ahead_bytes = ahead_bytes.saturating_sub(run_bytes);
             for i in run {
                 let placed = loop {
                     match self.placed(&mut input)? {
