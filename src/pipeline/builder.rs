@@ -109,8 +109,8 @@ pub struct MemoryBound {
     /// Most bytes of pictures that a [`PictureCache`](crate::PictureCache) in memory keeps.
     pub cache_bytes: u64,
     /// Bytes of a GPU's memory for batches that are being filled or under way there, and as many of host memory at most,
-    /// pinned unless told otherwise ([`Builder::pinned`]); 0 on the CPU. What nvJPEG allocates for itself is not in it. On a GPU the batches themselves
-    /// ([`batches_bytes`](Self::batches_bytes)) lie in its memory.
+    /// pinned unless told otherwise ([`Builder::pinned`]); 0 on the CPU. What nvJPEG allocates for itself is not in it. On a
+    /// GPU the batches themselves ([`batches_bytes`](Self::batches_bytes)) lie in its memory.
     pub device_bytes: u64,
 }
 
