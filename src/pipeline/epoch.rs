@@ -172,6 +172,8 @@ impl Epoch {
             ready: Condvar::new(),
             inner,
         });
+        // Before there is anybody who could read one first. A panic of the caller's comes again with a sample's work.
+        let _ = catch_unwind(AssertUnwindSafe(|| (0..ANNOUNCED).for_each(|position| shared.announce(position))));
         let mut workers = Vec::new();
         for i in 0..shared.inner.threads.min(positions.try_into().unwrap_or(usize::MAX)) {
             let worker = Arc::clone(&shared);
@@ -345,15 +347,13 @@ impl Shared {
         worker.end(&self.inner);
     }
 
-    /// Says which samples will be read soon.
+    /// Says that the sample at a position will be read soon, unless the cache is known to have it.
     fn announce(&self, position: u64) {
-        let first = if position == 0 { 1 } else { position + ANNOUNCED };
-        for later in first..(position + ANNOUNCED + 1).min(self.positions) {
-            if let Some(index) = self.order.get(self.first + later)
-                && !self.inner.cache.as_ref().is_some_and(|cache| cache.is_known(index))
-            {
-                self.source.soon(index);
-            }
+        if position < self.positions
+            && let Some(index) = self.order.get(self.first + position)
+            && !self.inner.cache.as_ref().is_some_and(|cache| cache.is_known(index))
+        {
+            self.source.soon(index);
         }
     }
 
@@ -365,7 +365,7 @@ impl Shared {
             // this position is marked as finished below.
             #[allow(unsafe_code)]
             let target = unsafe { place.target(self.inner.gpu.as_deref(), samples) };
-            self.announce(position);
+            self.announce(position + ANNOUNCED);
             match target {
                 Ok(mut target) => worker.position(self, index, &mut target),
                 Err(error) => Slot::Failed(self.sample_error(index, error)),
