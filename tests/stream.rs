@@ -272,7 +272,8 @@ fn a_writer_that_stalls_does_not_hold_up_the_end() {
     let (folder, out) = packed(RecordFormat::TfRecord);
     let pipe = folder.path().join("pipe.tfrecord");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    let pipeline = in_order(open(&pipe).unwrap()).batch_size(1).build().unwrap();
+    // With two, the one that reads may hold up the other, which has its sample already.
+    let pipeline = in_order(open(&pipe).unwrap()).batch_size(1).threads(1).build().unwrap();
     let dropped = |epoch: warpfeed::Epoch| {
         // The threads are to wait.
         std::thread::sleep(Duration::from_millis(100));
