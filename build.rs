@@ -79,7 +79,7 @@ fn commit() {
     println!("cargo::rustc-env=WARPFEED_COMMIT={head}{}", if clean.is_ok() { "" } else { "-dirty" });
 }
 
-/// Makes `kernels.fatbin` in OUT_DIR for src/cuda/image.rs: all of kernels/*.cu, or nothing where there is no nvcc.
+/// Makes `kernels.fatbin` in OUT_DIR for src/cuda/fatbin.rs: all of kernels/*.cu, or nothing where there is no nvcc.
 /// Then WARPFEED_WITHOUT_KERNELS says why; else WARPFEED_ARCHITECTURES what is in it, and WARPFEED_CUDA_VERSION by whom.
 fn kernels() -> Result<(), String> {
     println!("cargo::rerun-if-changed=kernels");

@@ -1,10 +1,10 @@
-//! JPEG decoding on one thread: whole pictures, and centred rectangles of half and a quarter of the sides.
+//! JPEG decoding on one thread: whole images, and centred rectangles of half and a quarter of the sides.
 
 mod common;
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
-use warpfeed::{Decoder, Picture, Rect, Size, probe};
+use warpfeed::{Decoder, Image, Rect, Size, probe};
 
 fn main() {
     divan::main();
@@ -26,7 +26,7 @@ fn quarter_of_the_sides(bencher: Bencher<'_, '_>) {
 }
 
 fn decode(bencher: Bencher<'_, '_>, divisor: u32) {
-    let jobs: Vec<_> = common::pictures()
+    let jobs: Vec<_> = common::images()
         .iter()
         .map(|bytes| {
             let header = probe(bytes).expect("a header");
@@ -36,11 +36,11 @@ fn decode(bencher: Bencher<'_, '_>, divisor: u32) {
         })
         .collect();
     let mut decoder = Decoder::new().expect("a decoder");
-    let mut picture = Picture::default();
+    let mut image = Image::default();
     bencher.counter(ItemsCount::new(jobs.len())).bench_local(|| {
         for (bytes, header, part) in &jobs {
-            decoder.decode(bytes, header, *part, false, &mut picture).expect("it decodes");
+            decoder.decode(bytes, header, *part, false, &mut image).expect("it decodes");
         }
-        divan::black_box(&picture);
+        divan::black_box(&image);
     });
 }

@@ -1,4 +1,4 @@
-//! The experiments of `warpfeed bench`, on pictures in memory: `cargo bench --bench experiments -- augment-load`.
+//! The experiments of `warpfeed bench`, on images in memory: `cargo bench --bench experiments -- augment-load`.
 //!
 //! The command does the same over folders and writes reports; docs/experiments.md says what each of them asks. `peers`
 //! reports the file that `WARPFEED_PEERS` names, made by `benches/peers/run --out`; without it, it is left out.
@@ -14,13 +14,13 @@ use warpfeed::experiment::report::Report;
 use warpfeed::experiment::step::{Pace, StatedStep};
 use warpfeed::experiment::subject::{Model, Subject};
 use warpfeed::experiment::workers::{self, workers};
-use warpfeed::{EncodedPictures, Preset, Result, Strategy};
+use warpfeed::{EncodedImages, Preset, Result, Strategy};
 
 fn main() -> Result<()> {
     let asked: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
     let is_asked = |name: &str| asked.is_empty() || asked.iter().any(|asked| name.contains(&asked[..]));
-    let pictures = common::pictures().iter().map(|bytes| (bytes.clone(), 0));
-    let subject = Subject::new("pictures in memory", EncodedPictures::new(pictures));
+    let images = common::images().iter().map(|bytes| (bytes.clone(), 0));
+    let subject = Subject::new("images in memory", EncodedImages::new(images));
     for name in ["augment-load", "workers", "configurations", "diagnose"].into_iter().filter(|name| is_asked(name)) {
         println!("== {name}\n{}", report(name, &subject)?.text());
     }

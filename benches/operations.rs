@@ -1,6 +1,6 @@
 //! Each operation on one thread, through `apply`: decoding is in every figure, and alone in the first (`[]`).
 //!
-//! `sequential` decodes the whole picture and makes every pixel of the result; `fused` only what is asked for.
+//! `sequential` decodes the whole image and makes every pixel of the result; `fused` only what is asked for.
 
 mod common;
 
@@ -8,8 +8,8 @@ use divan::Bencher;
 use divan::counter::ItemsCount;
 use warpfeed::{ApplyOptions, Op, Strategy, apply};
 
-/// Pictures a sample.
-const PICTURES: usize = 8;
+/// Images a sample.
+const IMAGES: usize = 8;
 
 const RECIPES: [&str; 22] = [
     "[]",
@@ -53,10 +53,10 @@ fn fused(bencher: Bencher<'_, '_>, recipe: &str) {
 fn run(bencher: Bencher<'_, '_>, recipe: &str, strategy: Strategy) {
     let ops: Vec<Op> = serde_json::from_str(recipe).expect("a recipe");
     let options = ApplyOptions { strategy, ..ApplyOptions::default() };
-    let pictures = &common::pictures()[..PICTURES.min(common::pictures().len())];
-    bencher.counter(ItemsCount::new(pictures.len())).bench_local(|| {
-        for bytes in pictures {
-            divan::black_box(apply(bytes, &ops, &options).expect("it fits the picture"));
+    let images = &common::images()[..IMAGES.min(common::images().len())];
+    bencher.counter(ItemsCount::new(images.len())).bench_local(|| {
+        for bytes in images {
+            divan::black_box(apply(bytes, &ops, &options).expect("it fits the image"));
         }
     });
 }

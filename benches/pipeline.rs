@@ -1,4 +1,4 @@
-//! Whole epochs over pictures in memory: presets, loads and strategies, on one thread and on all.
+//! Whole epochs over images in memory: presets, loads and strategies, on one thread and on all.
 
 mod common;
 
@@ -6,7 +6,7 @@ use divan::Bencher;
 use divan::counter::ItemsCount;
 use std::fmt;
 use std::num::NonZero;
-use warpfeed::{EncodedPictures, Pipeline, Preset, Strategy};
+use warpfeed::{EncodedImages, Pipeline, Preset, Strategy};
 
 struct Case {
     preset: Preset,
@@ -60,7 +60,7 @@ fn main() {
 
 #[divan::bench(args = cases(), sample_count = 5, sample_size = 1)]
 fn epoch(bencher: Bencher<'_, '_>, case: &Case) {
-    let source = EncodedPictures::new(common::pictures().iter().map(|bytes| (bytes.clone(), 0)));
+    let source = EncodedImages::new(common::images().iter().map(|bytes| (bytes.clone(), 0)));
     let pipeline = Pipeline::builder(source)
         .shuffle(1)
         .threads(case.threads)
@@ -71,7 +71,7 @@ fn epoch(bencher: Bencher<'_, '_>, case: &Case) {
     let mut number = 0;
     bencher.counter(ItemsCount::new(pipeline.len())).bench_local(|| {
         for batch in pipeline.epoch(number) {
-            divan::black_box(batch.expect("the pictures are whole"));
+            divan::black_box(batch.expect("the images are whole"));
         }
         number += 1;
     });

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 use warpfeed::{
-    Augmentation, CustomOp, DType, Draw, EncodedPictures, Fill, Interpolation, JpegOptions, Layout, Op, Picture,
-    Pipeline, RandomOp, Result, Size, encode_jpeg,
+    Augmentation, CustomOp, DType, EncodedImages, Fill, Image, Interpolation, JpegOptions, Layout, Op, Pipeline,
+    Result, SampleRng, Size, Transform, encode_jpeg,
 };
 
 /// Turns single pixels white.
@@ -18,12 +18,12 @@ impl Augmentation for Salt {
     }
 
     /// Everything random is drawn here, from `draw` alone; the closure that runs later only does what was drawn.
-    fn draw(&self, draw: &mut Draw, size: Size) -> Result<Vec<Op>> {
+    fn draw(&self, draw: &mut SampleRng, size: Size) -> Result<Vec<Op>> {
         let grains = (size.area_px() as f64 * draw.uniform(0.0, self.most)) as u64;
         let places: Vec<u64> = (0..grains).map(|_| draw.below(size.area_px())).collect();
-        let apply = move |picture: &mut Picture| {
+        let apply = move |image: &mut Image| {
             for &place in &places {
-                picture.pixels_mut()[place as usize] = [255; 4];
+                image.pixels_mut()[place as usize] = [255; 4];
             }
         };
         Ok(vec![Op::Custom(CustomOp { name: "salt", apply: Arc::new(apply) })])
@@ -39,7 +39,7 @@ impl Augmentation for Jigger {
         "jigger"
     }
 
-    fn draw(&self, draw: &mut Draw, Size { width, height }: Size) -> Result<Vec<Op>> {
+    fn draw(&self, draw: &mut SampleRng, Size { width, height }: Size) -> Result<Vec<Op>> {
         let (x, y) = (draw.below(9) as i32 - 4, draw.below(9) as i32 - 4);
         let (degrees, interpolation, fill) = (draw.uniform(-3.0, 3.0), Interpolation::Nearest, Fill::BLACK);
         Ok(vec![Op::Crop { x, y, width, height, fill }, Op::Rotate { degrees, interpolation, expand: false, fill }])
@@ -47,19 +47,19 @@ impl Augmentation for Jigger {
 }
 
 fn main() -> Result<()> {
-    let black = encode_jpeg(&Picture::new(Size::new(80, 60)), &JpegOptions::default())?;
-    let pipeline = Pipeline::builder(EncodedPictures::new((0..6).map(|label| (black.clone(), label))))
+    let black = encode_jpeg(&Image::new(Size::new(80, 60)), &JpegOptions::default())?;
+    let pipeline = Pipeline::builder(EncodedImages::new((0..6).map(|label| (black.clone(), label))))
         .shuffle(3)
-        .augment(RandomOp::Custom(Arc::new(Jigger)))
+        .augment(Transform::Custom(Arc::new(Jigger)))
         .resize(64, 64)
-        .augment(RandomOp::Custom(Arc::new(Salt { most: 0.1 })))
+        .augment(Transform::Custom(Arc::new(Salt { most: 0.1 })))
         .output(DType::U8, Layout::Nhwc)
         .build()?;
     for batch in pipeline.epoch(0) {
         let batch = batch?;
         for (i, index) in batch.indices().iter().enumerate() {
-            let grains = batch.images().picture_bytes(i)?.chunks(3).filter(|pixel| pixel == &[255; 3]).count();
-            println!("picture {index}: {grains} grains of salt, by {:?}", pipeline.recipe(0, *index)?);
+            let grains = batch.images().image_bytes(i)?.chunks(3).filter(|pixel| pixel == &[255; 3]).count();
+            println!("image {index}: {grains} grains of salt, by {:?}", pipeline.recipe(0, *index)?);
         }
     }
     Ok(())

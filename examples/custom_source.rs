@@ -1,10 +1,10 @@
-//! A source of one's own: many pictures packed into one block of memory, as from one large file.
+//! A source of one's own: many images packed into one block of memory, as from one large file.
 
 use std::borrow::Cow;
 use std::ops::Range;
 use warpfeed::{DType, Error, JpegOptions, Layout, Pipeline, Result, Source, encode_jpeg, experiment::synth};
 
-/// Encoded pictures one after the other, and where each lies.
+/// Encoded images one after the other, and where each lies.
 struct Packed {
     bytes: Vec<u8>,
     places: Vec<(Range<usize>, u32)>,
@@ -12,9 +12,9 @@ struct Packed {
 }
 
 impl Packed {
-    fn push(&mut self, picture: &[u8], label: u32) {
+    fn push(&mut self, image: &[u8], label: u32) {
         let start = self.bytes.len();
-        self.bytes.extend_from_slice(picture);
+        self.bytes.extend_from_slice(image);
         self.places.push((start..self.bytes.len(), label));
     }
 }
@@ -40,7 +40,7 @@ impl Source for Packed {
     }
 
     fn name(&self, index: u64) -> Cow<'_, str> {
-        format!("packed picture {index}").into()
+        format!("packed image {index}").into()
     }
 
     fn classes(&self) -> &[String] {
@@ -53,8 +53,8 @@ fn main() -> Result<()> {
     let mut packed = Packed { bytes: Vec::new(), places: Vec::new(), classes: classes.map(str::to_owned).into() };
     for index in 0..12 {
         let label = index % 3;
-        let picture = synth::picture(7, index.into(), label, 3);
-        packed.push(&encode_jpeg(&picture, &JpegOptions::default())?, label);
+        let image = synth::image(7, index.into(), label, 3);
+        packed.push(&encode_jpeg(&image, &JpegOptions::default())?, label);
     }
     let pipeline = Pipeline::builder(packed)
         .batch_size(4)
@@ -66,10 +66,10 @@ fn main() -> Result<()> {
     for batch in pipeline.epoch(0) {
         let batch = batch?;
         for (index, &label) in batch.indices().iter().zip(batch.labels()) {
-            println!("packed picture {index} is a {}", pipeline.classes()[label as usize]);
+            println!("packed image {index} is a {}", pipeline.classes()[label as usize]);
         }
         seen += batch.len();
     }
-    println!("{seen} pictures of {}", pipeline.picture_size());
+    println!("{seen} images of {}", pipeline.image_size());
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 use warpfeed::experiment::step::{Outcome, Step};
-use warpfeed::{Batch, EncodedPictures, JpegOptions, Pipeline, Result, encode_jpeg, experiment::synth::picture};
+use warpfeed::{Batch, EncodedImages, JpegOptions, Pipeline, Result, encode_jpeg, experiment::synth::image};
 
 /// Learns the mean of all values that it sees.
 struct Mean(f64);
@@ -22,9 +22,9 @@ impl Step for Mean {
 }
 
 fn main() -> Result<()> {
-    let jpeg = |i: u32| encode_jpeg(&picture(1, i.into(), i % 4, 4), &JpegOptions::default());
-    let pictures = (0..32).map(|i| Ok((jpeg(i)?, i % 4))).collect::<Result<Vec<_>>>()?;
-    let pipeline = Pipeline::builder(EncodedPictures::new(pictures)).batch_size(8).random_resized_crop(64).build()?;
+    let jpeg = |i: u32| encode_jpeg(&image(1, i.into(), i % 4, 4), &JpegOptions::default());
+    let images = (0..32).map(|i| Ok((jpeg(i)?, i % 4))).collect::<Result<Vec<_>>>()?;
+    let pipeline = Pipeline::builder(EncodedImages::new(images)).batch_size(8).random_resized_crop(64).build()?;
     let (mut step, start, mut training) = (Mean(0.0), Instant::now(), Duration::ZERO);
     for batch in pipeline.epoch(0) {
         let (batch, start) = (batch?, Instant::now());

@@ -1,7 +1,7 @@
 //! Trains a small network with candle, straight from the pipeline: `train_cnn [DIR]`, with feature `candle`.
 //!
 //! On the CPU, or on a GPU where there is one and the feature `candle-cuda` is on. DIR is a folder of class folders;
-//! without one it makes pictures of four classes.
+//! without one it makes images of four classes.
 
 use candle_core::{D, DType as CandleType, Device, Tensor};
 use candle_nn::{AdamW, Conv2d, Conv2dConfig, Linear, Module, Optimizer, VarBuilder, VarMap, conv2d, linear, loss};
@@ -13,7 +13,7 @@ use warpfeed::{
 const SIDE_PX: u32 = 64;
 const EPOCHS: u64 = 8;
 
-/// Three convolutions, each of which halves the sides, and a linear layer over what is left of the picture.
+/// Three convolutions, each of which halves the sides, and a linear layer over what is left of the image.
 struct Cnn {
     convolutions: [Conv2d; 3],
     head: Linear,
@@ -73,13 +73,13 @@ fn main() -> Result<()> {
         .output(DType::F32, Layout::Nchw)
         .build()?;
     for number in 0..EPOCHS {
-        let (mut sum, mut right, mut pictures, mut batches) = (0.0, 0.0, 0, 0);
+        let (mut sum, mut right, mut seen, mut batches) = (0.0, 0.0, 0, 0);
         for batch in pipeline.epoch(number) {
             let (images, labels) = batch?.into_candle(&device)?;
             let (loss, count) = train(&cnn, &mut optimizer, &images, &labels).map_err(candle)?;
-            (sum, right, pictures, batches) = (sum + loss, right + count, pictures + labels.elem_count(), batches + 1);
+            (sum, right, seen, batches) = (sum + loss, right + count, seen + labels.elem_count(), batches + 1);
         }
-        println!("epoch {number}: loss {:.3}, accuracy {:.2}", sum / batches as f32, right / pictures as f32);
+        println!("epoch {number}: loss {:.3}, accuracy {:.2}", sum / batches as f32, right / seen as f32);
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
-// contrast: blends with the mean luma of the complete picture, which luma_sum adds up first: integers, so that the
+// contrast: blends with the mean luma of the complete image, which luma_sum adds up first: integers, so that the
 // order of additions does not matter.
 //
-// Inputs: ColorSample a picture (params.cuh), changed in place.
+// Inputs: ColorSample an image (params.cuh), changed in place.
 // Grid: one pixel a thread, as grid.cuh has it.
 // Reference: src/cpu/contrast.rs; byte for byte.
 

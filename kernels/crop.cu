@@ -1,6 +1,6 @@
-// crop: a rectangle of a picture; beyond the picture a colour or its edge.
+// crop: a rectangle of an image; beyond the image a colour or its edge.
 //
-// Inputs: CropSample a picture (params.cuh).
+// Inputs: CropSample an image (params.cuh).
 // Grid: one pixel a thread, as grid.cuh has it.
 // Reference: src/cpu/crop.rs; byte for byte.
 

@@ -1,6 +1,6 @@
 // dilate: the largest value of a square of pixels, for each channel: rows, then columns.
 //
-// Inputs: RankSample a picture (params.cuh), one for each launch.
+// Inputs: RankSample an image (params.cuh), one for each launch.
 // Grid: one pixel a thread, as grid.cuh has it.
 // Reference: src/cpu/dilate.rs; byte for byte.
 

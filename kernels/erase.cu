@@ -1,6 +1,6 @@
 // erase: overwrites a rectangle.
 //
-// Inputs: EraseSample a picture (params.cuh), changed in place. Pixels are those of the rectangle.
+// Inputs: EraseSample an image (params.cuh), changed in place. Pixels are those of the rectangle.
 // Grid: one pixel a thread, as grid.cuh has it.
 // Reference: src/cpu/erase.rs; byte for byte.
 

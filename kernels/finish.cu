@@ -1,6 +1,6 @@
 // finish: the end of the sequential strategy: normalisation, cast, layout and erasures.
 //
-// Inputs: FinishSample a picture (params.cuh): complete, interleaved RGB bytes with a row pitch, of the output's size.
+// Inputs: FinishSample an image (params.cuh): complete, interleaved RGB bytes with a row pitch, of the output's size.
 // Output: elements of the type, NCHW or NHWC.
 // Grid: 256 threads a block; blockIdx.x is the tile of 32 x 16 output pixels, as many as the largest sample has,
 // blockIdx.y the sample. Two output pixels a thread.

@@ -1,6 +1,6 @@
 // flip: mirrors and quarter turns: any exact map of whole coordinates.
 //
-// Inputs: FlipSample a picture (params.cuh).
+// Inputs: FlipSample an image (params.cuh).
 // Grid: one pixel a thread, as grid.cuh has it.
 // Reference: src/cpu/flip.rs; byte for byte.
 

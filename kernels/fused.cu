@@ -1,10 +1,10 @@
 // fused: a coordinate chain, a separable antialiased resize, the last view, normalisation, cast and layout, in one
-// launch for a batch of unequal pictures.
+// launch for a batch of unequal images.
 //
-// Inputs: FusedSample a picture (params.cuh). Interleaved RGB bytes with a row pitch, a stored rectangle of a whole;
+// Inputs: FusedSample an image (params.cuh). Interleaved RGB bytes with a row pitch, a stored rectangle of a whole;
 // weights made by the host, in doubles, once a sample: a few kilobytes, and equal to the CPU's by being the same.
 // Output: elements of the type, NCHW or NHWC. Without a resize it writes a view out; as u8 NHWC that is also how
-// intermediate pictures are made.
+// intermediate images are made.
 // Grid: 256 threads a block; blockIdx.x is the tile of 32 x 16 output pixels, as many as the largest sample has,
 // blockIdx.y the sample. Two output pixels a thread.
 // Reference: src/cpu/gather.rs, src/cpu/resample.rs, src/cpu/output.rs; byte for byte.

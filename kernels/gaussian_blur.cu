@@ -1,6 +1,6 @@
 // gaussian_blur: rows, then columns, in integers, with reflected edges.
 //
-// Inputs: BlurSample a picture (params.cuh): weights made by the host; the first launch writes `between`.
+// Inputs: BlurSample an image (params.cuh): weights made by the host; the first launch writes `between`.
 // Blocks of the first launch cover source.height rows of target.width.
 // Grid: one pixel a thread, as grid.cuh has it.
 // Reference: src/cpu/gaussian_blur.rs; byte for byte.

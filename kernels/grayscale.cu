@@ -1,6 +1,6 @@
 // grayscale: luma in all three channels.
 //
-// Inputs: ColorSample a picture (params.cuh), changed in place.
+// Inputs: ColorSample an image (params.cuh), changed in place.
 // Grid: one pixel a thread, as grid.cuh has it.
 // Reference: src/cpu/grayscale.rs; byte for byte.
 

@@ -1,5 +1,5 @@
 // The grid of kernels that make one pixel a thread: blocks of 32 x 8 threads; blockIdx.x and .y are the place in the
-// largest picture of the batch, blockIdx.z the sample.
+// largest image of the batch, blockIdx.z the sample.
 #pragma once
 
 #include "pixel.cuh"
@@ -8,7 +8,7 @@ namespace warpfeed {
 
 constexpr int kPixelThreads = 32 * 8;
 
-// A thread's pixel, if the picture has it.
+// A thread's pixel, if the image has it.
 template <typename Sample>
 struct Place {
     const Sample* sample = nullptr;
@@ -21,7 +21,7 @@ struct Place {
         }
     }
 
-    // Whether there is such a pixel in a picture of this size.
+    // Whether there is such a pixel in an image of this size.
     __device__ bool inside(uint32_t width, uint32_t height) const { return x < width && y < height; }
 };
 
@@ -38,7 +38,7 @@ __device__ inline void each_target_pixel(const Launch& launch, Make make) {
     store(target.pixels + place(target.pitch_bytes, here.x, here.y), pixel);
 }
 
-// Replaces each pixel of a picture by what `make(sample, pixel)` gives.
+// Replaces each pixel of an image by what `make(sample, pixel)` gives.
 template <typename Make>
 __device__ inline void each_color(const Launch& launch, Make make) {
     const Place<ColorSample> here(launch);

@@ -1,6 +1,6 @@
 // hue: turns the hue, by way of 8-bit HSV.
 //
-// Inputs: ColorSample a picture (params.cuh), changed in place.
+// Inputs: ColorSample an image (params.cuh), changed in place.
 // Grid: one pixel a thread, as grid.cuh has it.
 // Reference: src/cpu/hue.rs; byte for byte.
 

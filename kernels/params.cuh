@@ -1,7 +1,7 @@
-// What the host hands to kernels: one `Launch` a kernel, which points to an array of one sample descriptor a picture.
+// What the host hands to kernels: one `Launch` a kernel, which points to an array of one sample descriptor an image.
 // src/cuda/params.rs has the same structs; sizes and offsets are asserted on both sides.
 //
-// Pictures are interleaved RGB, 3 bytes a pixel, with a row pitch in bytes. A picture may be a stored rectangle of a
+// Images are interleaved RGB, 3 bytes a pixel, with a row pitch in bytes. An image may be a stored rectangle of a
 // larger whole. Strides are in elements, offsets and sizes in pixels. All pointers are to device memory.
 #pragma once
 
@@ -18,7 +18,7 @@ struct Launch {
     uint32_t reserved;
 };
 
-// A picture to read: the rectangle of `width` x `height` pixels at (`x`, `y`) of a whole.
+// An image to read: the rectangle of `width` x `height` pixels at (`x`, `y`) of a whole.
 struct Source {
     const uint8_t* pixels;
     uint32_t pitch_bytes;
@@ -27,7 +27,7 @@ struct Source {
     uint32_t reserved;
 };
 
-// A picture to write: the rectangle of `width` x `height` pixels at (`x`, `y`) of the complete result.
+// An image to write: the rectangle of `width` x `height` pixels at (`x`, `y`) of the complete result.
 struct Target {
     uint8_t* pixels;
     uint32_t pitch_bytes;
@@ -72,7 +72,7 @@ struct Output {
 };
 
 // fused: output pixel (x, y) is pixel (mirror_x x + x0, mirror_y y + y0) of the resized view; the view's pixel comes
-// through the steps, then the exact map `exact` (xx, xy, x0, yx, yy, y0), from the picture.
+// through the steps, then the exact map `exact` (xx, xy, x0, yx, yy, y0), from the image.
 struct FusedSample {
     Source source;
     Output output;

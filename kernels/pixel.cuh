@@ -140,7 +140,7 @@ __host__ __device__ inline int32_t truncate(float value) {
     return static_cast<int32_t>(value < 255.0f ? value : 255.0f);
 }
 
-// The pixel around a point of a rotated picture, from the four around it. Reference: src/cpu/rotate.rs, `bilinear`.
+// The pixel around a point of a rotated image, from the four around it. Reference: src/cpu/rotate.rs, `bilinear`.
 __host__ __device__ inline uint32_t bilinear(const RotateSample& sample, uint32_t column, uint32_t row) {
     const Source& source = sample.source;
     const double* m = sample.matrix;

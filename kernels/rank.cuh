@@ -16,7 +16,7 @@ __device__ inline uint32_t pick(uint32_t a, uint32_t b) {
     return result;
 }
 
-// The pick of a window along one axis, of that only what the picture has.
+// The pick of a window along one axis, of that only what the image has.
 template <bool kLargest, bool kRows>
 __device__ inline uint32_t rank(const RankSample& sample, int32_t x, int32_t y) {
     const Source& source = sample.source;

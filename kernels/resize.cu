@@ -1,6 +1,6 @@
 // resize: one axis a launch, any filter; pixels have 8 bits between the two.
 //
-// Inputs: ResizeSample a picture (params.cuh): weights made by the host.
+// Inputs: ResizeSample an image (params.cuh): weights made by the host.
 // The host leaves out the axis that does not change, and orders the two by Pillow's rule.
 // Grid: one pixel a thread, as grid.cuh has it.
 // Reference: src/cpu/resize.rs; byte for byte.

@@ -1,7 +1,7 @@
 // rotate: turning by any angle, nearest and bilinear; bilinear serves any affine map, so composed sampling too.
 //
-// Inputs: RotateSample a picture (params.cuh): the matrix in doubles and in 16.16 fixed point.
-// rotate_nearest_double is for pictures whose coordinates do not fit fixed point: it adds up doubles along rows, so it
+// Inputs: RotateSample an image (params.cuh): the matrix in doubles and in 16.16 fixed point.
+// rotate_nearest_double is for images whose coordinates do not fit fixed point: it adds up doubles along rows, so it
 // takes one thread a row (blocks of 256 x 1, blockIdx.x the row's place, blockIdx.y the sample).
 // Grid: one pixel a thread, as grid.cuh has it.
 // Reference: src/cpu/rotate.rs; byte for byte.

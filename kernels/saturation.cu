@@ -1,6 +1,6 @@
 // saturation: blends each pixel with its luma.
 //
-// Inputs: ColorSample a picture (params.cuh), changed in place.
+// Inputs: ColorSample an image (params.cuh), changed in place.
 // Grid: one pixel a thread, as grid.cuh has it.
 // Reference: src/cpu/saturation.rs; byte for byte.
 

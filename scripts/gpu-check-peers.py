@@ -2,9 +2,9 @@
 
     python3 peers.py dali|torchvision train|trial-a|trial-b FOLDER [--load N] [--epochs E] [--threads T] [--batch-size B]
 
-The clock (`seconds`) runs over all epochs after one warm-up batch, and stops when the device is done. Pictures are decoded
+The clock (`seconds`) runs over all epochs after one warm-up batch, and stops when the device is done. Images are decoded
 on the device (torchvision by `decode_jpeg`, DALI by "mixed" decoding); the operations are those of the presets, the
-augmentations of torchvision run picture by picture on the device, as its users write them.
+augmentations of torchvision run image by image on the device, as its users write them.
 """
 
 import argparse
@@ -38,8 +38,8 @@ def torchvision_batches(args):
     while True:
         for start in range(0, len(encoded), args.batch_size):
             some = encoded[start : start + args.batch_size]
-            pictures = decode_jpeg(some, mode=ImageReadMode.RGB, device="cuda")
-            torch.stack([transform(picture) for picture in pictures])
+            images = decode_jpeg(some, mode=ImageReadMode.RGB, device="cuda")
+            torch.stack([transform(image) for image in images])
             if start + args.batch_size >= len(encoded):
                 torch.cuda.synchronize()
             yield len(some)
@@ -111,9 +111,9 @@ def main():
     total = args.epochs * sum(path.suffix.lower() in (".jpg", ".jpeg") for path in pathlib.Path(args.folder).rglob("*"))
     next(batches)
     start = time.perf_counter()
-    pictures = 0
-    while pictures < total and time.perf_counter() - start < args.limit_s:
-        pictures += next(batches)
+    images = 0
+    while images < total and time.perf_counter() - start < args.limit_s:
+        images += next(batches)
     if args.peer == "torchvision":
         import torch
 
@@ -127,9 +127,9 @@ def main():
                 "pipeline": args.pipeline,
                 "load": args.load,
                 "threads": args.threads,
-                "pictures": pictures,
+                "images": images,
                 "seconds": seconds,
-                "pictures_per_s": pictures / seconds,
+                "images_per_s": images / seconds,
             }
         )
     )

@@ -1,19 +1,19 @@
-//! One picture through explicit operations: for replaying a recipe and for comparing with other programs.
+//! One image through explicit operations: for replaying a recipe and for comparing with other programs.
 
 use crate::cpu::executor::{Executor, Job};
 use crate::cpu::output::{Output, Tables};
 use crate::cuda::Encoded;
-use crate::cuda::gpu::{Again, Gpu, Sample, Settings};
+use crate::cuda::gpu::{Ablation, Gpu, Sample, Settings};
 use crate::decode::{Header, probe};
 use crate::device::{DecodePath, Device};
 use crate::error::Result;
-use crate::picture::check_pixels;
+use crate::image::check_pixels;
 use crate::pipeline::{Orientation, oriented};
 use crate::recipe::Strategy;
 use crate::recipe::filter::PassOrder;
 use crate::recipe::lower::split_epilogue;
 use crate::recipe::op::Op;
-use crate::source::{EncodedPictures, Source};
+use crate::source::{EncodedImages, Source};
 use crate::tensor::{DType, HostBuffer, Layout, Storage, Tensor};
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub struct ApplyOptions {
     pub orientation: Orientation,
     /// Takes a truncated JPEG as it is.
     pub accept_truncated: bool,
-    /// Largest picture accepted, in pixels, as stored and at any point of the operations.
+    /// Largest image accepted, in pixels, as stored and at any point of the operations.
     pub max_pixels: u64,
     /// Where the operations run. The result comes to host memory in any case.
     pub device: Device,
@@ -50,14 +50,14 @@ impl Default for ApplyOptions {
     }
 }
 
-/// Decodes a picture and applies `ops` in order.
+/// Decodes an image and applies `ops` in order.
 ///
 /// The result has N = 1: bytes `[1, H, W, 3]`, or, if `ops` normalise, `f32` `[1, 3, H, W]`.
 ///
 /// ```
-/// use warpfeed::{ApplyOptions, JpegOptions, Op, Picture, Size, apply, encode_jpeg};
+/// use warpfeed::{ApplyOptions, JpegOptions, Op, Image, Size, apply, encode_jpeg};
 ///
-/// let jpeg = encode_jpeg(&Picture::new(Size::new(40, 30)), &JpegOptions::default())?;
+/// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
 /// let crop = Op::CenterCrop { width: 16, height: 8 };
 /// let result = apply(&jpeg, &[crop], &ApplyOptions::default())?;
 /// assert_eq!(result.shape(), [1, 8, 16, 3]);
@@ -65,7 +65,7 @@ impl Default for ApplyOptions {
 /// ```
 ///
 /// # Errors
-/// [`Error::Decode`](crate::Error::Decode) for damaged bytes, [`Error::Limits`](crate::Error::Limits) for a picture that
+/// [`Error::Decode`](crate::Error::Decode) for damaged bytes, [`Error::Limits`](crate::Error::Limits) for an image that
 /// is too large, [`Error::Parameter`](crate::Error::Parameter) for an operation that is wrong or does not fit.
 pub fn apply(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Result<Tensor> {
     let header = probe(bytes)?;
@@ -101,7 +101,7 @@ pub fn apply(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Result<Tensor>
             threads: 1,
             memory_bytes: None,
             pinned: true,
-            again: Again::Nothing,
+            again: Ablation::Nothing,
         };
         on_gpu(&Gpu::open(ordinal, settings, &tables)?, bytes, &header, &recipe, buffer.as_bytes_mut())?;
         return Ok(Tensor::new(Storage::Host(buffer), shape, dtype, layout));
@@ -121,12 +121,12 @@ pub fn apply(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Result<Tensor>
 
 /// A batch of one.
 fn on_gpu(gpu: &Gpu, bytes: &[u8], header: &Header, ops: &[Op], out: &mut [u8]) -> Result<()> {
-    let source: Arc<dyn Source> = Arc::new(EncodedPictures::new([(bytes.to_vec(), 0)]));
+    let source: Arc<dyn Source> = Arc::new(EncodedImages::new([(bytes.to_vec(), 0)]));
     let encoded = Encoded::read(&source, 0, Vec::new())?;
     let (mut worker, mut flight) = (gpu.worker()?, gpu.begin(1)?);
-    let sample = Sample { place: 0, header, ops, engines: true };
+    let sample = Sample { place: 0, header, ops, hardware: true };
     let prepared = gpu.prepare(&mut worker, &flight, encoded, &sample).and_then(|_| {
-        let (bad, _) = gpu.decode_on_engines(&mut flight)?;
+        let (bad, _) = gpu.decode_on_hardware(&mut flight)?;
         bad.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
     });
     // Whatever it has under way is waited for before it goes.

@@ -72,18 +72,18 @@ impl Device {
 }
 
 /// Who decodes JPEGs where recipes run on a GPU. Other formats, and JPEGs of a kind that a decoder does not take, go to
-/// one that does; so does a picture that it fails on.
+/// one that does; so does an image that it fails on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DecodePath {
-    /// Each picture where it will be done first, by what the decoders were measured to take. nvJPEG's pixels differ a
-    /// little from the CPU's, and which picture goes where differs from run to run.
+    /// Each image where it will be done first, by what the decoders were measured to take. nvJPEG's pixels differ a
+    /// little from the CPU's, and which image goes where differs from run to run.
     #[default]
     Auto,
     /// The CPU, and only the part that is needed: the bytes of [`Device::Cpu`].
     Cpu,
     /// nvJPEG: Huffman codes on the CPU, the rest on the device.
     Hybrid,
-    /// nvJPEG on the device's JPEG engines, which data-centre cards since the A100 have; what they do not take goes the
+    /// nvJPEG on the device's hardware decoder, which data-centre cards since the A100 have; what they do not take goes the
     /// hybrid way.
     Hardware,
 }

@@ -1,8 +1,8 @@
-//! Pictures to JPEG files, through libjpeg: the Rust side of `encode.c`.
+//! Images to JPEG files, through libjpeg: the Rust side of `encode.c`.
 #![allow(unsafe_code)]
 
 use crate::error::{Error, Result};
-use crate::picture::Picture;
+use crate::image::Image;
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr;
 
@@ -46,7 +46,7 @@ impl Sampling {
     pub const S411: Self = Self { horizontal: 4, vertical: 1 };
 }
 
-/// How a picture is written as a JPEG.
+/// How an image is written as a JPEG.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JpegOptions {
     /// Quality as libjpeg counts it, 1 to 100.
@@ -112,27 +112,27 @@ unsafe extern "C" {
     fn wf_jpeg_encoded_free(bytes: *mut u8);
 }
 
-/// Encodes a picture, or the stored part of one, as a JPEG file.
+/// Encodes an image, or the stored part of one, as a JPEG file.
 ///
 /// # Errors
-/// [`Error::Parameter`] if an option is out of range, or the picture empty or over 65,500 pixels a side.
+/// [`Error::Parameter`] if an option is out of range, or the image empty or over 65,500 pixels a side.
 ///
 /// # Examples
 /// ```
-/// use warpfeed::{JpegOptions, Picture, Size, encode_jpeg, probe};
+/// use warpfeed::{JpegOptions, Image, Size, encode_jpeg, probe};
 ///
 /// let options = JpegOptions { progressive: true, orientation: Some(6), ..JpegOptions::default() };
-/// let bytes = encode_jpeg(&Picture::new(Size::new(40, 30)), &options)?;
+/// let bytes = encode_jpeg(&Image::new(Size::new(40, 30)), &options)?;
 /// let header = probe(&bytes)?;
 /// assert!(header.progressive);
 /// assert_eq!(header.orientation, 6);
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
-pub fn encode_jpeg(picture: &Picture, options: &JpegOptions) -> Result<Vec<u8>> {
+pub fn encode_jpeg(image: &Image, options: &JpegOptions) -> Result<Vec<u8>> {
     let refuse = |parameter, expected: &str, got: String| Error::parameter("encode_jpeg", parameter, expected, got);
-    let (size, sampling) = (picture.size(), options.sampling);
+    let (size, sampling) = (image.size(), options.sampling);
     if size.is_empty() {
-        return Err(refuse("picture", "at least one pixel", size.to_string()));
+        return Err(refuse("image", "at least one pixel", size.to_string()));
     }
     if !(1..=100).contains(&options.quality) {
         return Err(refuse("quality", "1 to 100", options.quality.to_string()));
@@ -141,7 +141,7 @@ pub fn encode_jpeg(picture: &Picture, options: &JpegOptions) -> Result<Vec<u8>> 
         return Err(refuse("sampling", "1 to 4 pixels and rows", format!("{sampling:?}")));
     }
     let exif = options.orientation.map(exif);
-    let pixels = picture.pixels();
+    let pixels = image.pixels();
     assert_eq!(pixels.len() as u64, size.area_px());
     let job = Job {
         pixels: pixels.as_ptr().cast(),

@@ -20,10 +20,10 @@ pub enum Error {
         /// The operating system's answer.
         source: io::Error,
     },
-    /// The picture's bytes are damaged, truncated, or not a picture.
+    /// The image's bytes are damaged, truncated, or not an image.
     #[error("cannot decode {format}: {message}")]
     Decode {
-        /// The format as far as it was recognised: `"JPEG"`, `"PNG"`, `"WebP"`, `"picture"`.
+        /// The format as far as it was recognised: `"JPEG"`, `"PNG"`, `"WebP"`, `"image"`.
         format: &'static str,
         /// What the decoder met.
         message: String,
@@ -40,7 +40,7 @@ pub enum Error {
         /// What came.
         got: String,
     },
-    /// A picture or file is larger than the configured limit.
+    /// An image or file is larger than the configured limit.
     #[error("{what} of {got} is over the limit of {limit}: {remedy}")]
     Limits {
         /// What is too large, with its unit.

@@ -1,6 +1,6 @@
-//! Feeds pictures to GPUs: decoding, augmentation and batching for Rust trainers.
+//! Feeds images to GPUs: decoding, augmentation and batching for Rust trainers.
 //!
-//! A [`Pipeline`] reads encoded pictures (JPEG, PNG, WebP) from a [`Source`], decodes the parts that are needed,
+//! A [`Pipeline`] reads encoded images (JPEG, PNG, WebP) from a [`Source`], decodes the parts that are needed,
 //! augments them, and delivers batches in order from worker threads. Results equal those of Pillow and torchvision byte
 //! for byte. It runs on the CPU, or on a CUDA device ([`Device::Cuda`]), where batches stay for a trainer on the same
 //! device; with [`DecodePath::Cpu`] the bytes are the same.
@@ -8,11 +8,11 @@
 //! ```
 //! use warpfeed::*;
 //!
-//! // Ten pictures in memory. `ImageFolder::open("imagenette2/train")?` reads a folder of class folders.
-//! let picture = |i: u64| encode_jpeg(&experiment::synth::picture(1, i, 0, 1), &JpegOptions::default());
-//! let pictures = (0..10).map(|i| Ok((picture(i)?, i as u32 % 2))).collect::<Result<Vec<_>>>()?;
+//! // Ten images in memory. `ImageFolder::open("imagenette2/train")?` reads a folder of class folders.
+//! let image = |i: u64| encode_jpeg(&experiment::synth::image(1, i, 0, 1), &JpegOptions::default());
+//! let images = (0..10).map(|i| Ok((image(i)?, i as u32 % 2))).collect::<Result<Vec<_>>>()?;
 //!
-//! let train = Pipeline::builder(EncodedPictures::new(pictures))
+//! let train = Pipeline::builder(EncodedImages::new(images))
 //!     .batch_size(4)
 //!     .shuffle(42)
 //!     .repeat(2, [random_horizontal_flip(0.5), random_rotation(-5.0..=5.0)])
@@ -21,15 +21,15 @@
 //!     .output(DType::F32, Layout::Nchw)
 //!     .build()?;
 //!
-//! let mut pictures = 0;
+//! let mut images = 0;
 //! for batch in train.epoch(0) {
 //!     let batch = batch?;
 //!     assert_eq!(batch.images().shape(), [batch.len(), 3, 64, 64]);
 //!     assert_eq!(batch.images().as_slice::<f32>()?.len(), batch.len() * 3 * 64 * 64);
 //!     assert_eq!(batch.labels().len(), batch.len());
-//!     pictures += batch.len();
+//!     images += batch.len();
 //! }
-//! assert_eq!(pictures, 10);
+//! assert_eq!(images, 10);
 //! # Ok::<(), Error>(())
 //! ```
 //!
@@ -37,15 +37,15 @@
 //!
 //! | for | see |
 //! | --- | --- |
-//! | reading samples | [`ImageFolder`], [`ListFile`], [`EncodedPictures`], [`open`], [`Source`] for your own |
+//! | reading samples | [`ImageFolder`], [`ListFile`], [`EncodedImages`], [`open`], [`Source`] for your own |
 //! | describing a pipeline | [`Pipeline::builder`], [`Builder`], [`Preset`], [`Strategy`] |
-//! | random operations | [`random_resized_crop`] and the other functions, [`RandomOp`], [`Augmentation`] for your own |
+//! | random operations | [`random_resized_crop`] and the other functions, [`Transform`], [`Augmentation`] for your own |
 //! | explicit operations | [`Op`], [`Pipeline::recipe`], [`apply`] |
 //! | running it | [`Pipeline::epoch`], [`Epoch`], [`Batch`], [`Tensor`], [`Stats`] |
 //! | a GPU | [`Device`], [`DecodePath`], [`CudaBuffer`] |
-//! | the order of samples | [`Sampler`], [`Shard`], [`Rank`] for processes that train together |
+//! | the order of samples | [`Sampler`], [`Partition`], [`Rank`] for processes that train together |
 //! | going on after an end | [`EpochState`], [`Pipeline::resume`] |
-//! | single pictures | [`probe`], [`Decoder`], [`Picture`], [`encode_jpeg`], [`contact_sheet`], [`write_png`], [`write_npy`] |
+//! | single images | [`probe`], [`Decoder`], [`Image`], [`encode_jpeg`], [`contact_sheet`], [`write_png`], [`write_npy`] |
 //! | measuring | [`experiment`], [`doctor`](doctor()) |
 //!
 //! # What is promised
@@ -81,9 +81,9 @@ mod doctor;
 mod encode;
 mod error;
 pub mod experiment;
+mod image;
 mod npy;
 pub mod pack;
-mod picture;
 mod pipeline;
 mod rank;
 mod recipe;
@@ -95,6 +95,7 @@ mod tensor;
 // The C library behind `decode` and `encode`: named so that it is linked.
 use mozjpeg_sys as _;
 
+pub use self::image::{Image, Pixel, Rect, Size};
 pub use apply::{ApplyOptions, apply};
 pub use cuda::CudaBuffer;
 pub use decode::{Decoder, Format, Header, probe};
@@ -103,30 +104,29 @@ pub use doctor::{Check, doctor};
 pub use encode::{JpegColor, JpegOptions, Sampling, encode_jpeg};
 pub use error::{Error, Result};
 pub use npy::write_npy;
-pub use picture::{Picture, Pixel, Rect, Size};
 pub use pipeline::{
-    BadSample, Batch, Builder, CacheUsage, Epoch, EpochState, LastBatch, MemoryBound, OnError, Orientation,
-    PictureCache, Pipeline, Stats,
+    BadSample, Batch, Builder, CacheUsage, Epoch, EpochState, ImageCache, LastBatch, MemoryBound, OnError, Orientation,
+    Pipeline, Stats,
 };
 pub use rank::Rank;
 pub use recipe::Strategy;
-pub use recipe::draw::Draw;
 pub use recipe::filter::PassOrder;
 pub use recipe::op::{CustomOp, Edge, Fill, Interpolation, Op, Resize, ResizeTo};
 pub use recipe::preset::{IMAGENET_MEAN, IMAGENET_STD, Preset};
 pub use recipe::random::{
-    Augmentation, RandomOp, color_jitter, gaussian_blur, maybe, one_of, random_crop, random_dilation, random_erasing,
+    Augmentation, Transform, color_jitter, gaussian_blur, maybe, one_of, random_crop, random_dilation, random_erasing,
     random_erosion, random_grayscale, random_horizontal_flip, random_resized_crop, random_rotation,
     random_vertical_flip, repeat,
 };
-pub use sampler::{Even, Order, Sampler, Shard};
+pub use recipe::rng::SampleRng;
+pub use sampler::{Even, Order, Partition, Sampler};
 pub use sheet::{contact_sheet, write_png};
 #[cfg(feature = "parquet")]
 pub use source::ParquetFiles;
 #[cfg(feature = "cloud")]
 pub use source::StreamCache;
 pub use source::{
-    EncodedPictures, IdxFile, ImageFolder, ListFile, MAX_ENCODED_BYTES, OpenOptions, RecordFormat, RecordOptions,
+    EncodedImages, IdxFile, ImageFolder, ListFile, MAX_ENCODED_BYTES, OpenOptions, RecordFormat, RecordOptions,
     RecordShards, RecordStream, Samples, Source, SourceFormat, Stream, StreamOptions, StreamSample, StreamStart, open,
 };
 pub use tensor::{DType, Element, Layout, Tensor};

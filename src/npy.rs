@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 /// Writes a tensor as an `.npy` file in C order: `u8`, `f32` or `f16`. A batch of one loses its first dimension, so that
-/// one picture is `[H, W, 3]` or `[3, H, W]`.
+/// one image is `[H, W, 3]` or `[3, H, W]`.
 ///
 /// The file appears whole or not at all.
 ///
@@ -19,11 +19,11 @@ use std::path::Path;
 /// ```
 /// use warpfeed::*;
 ///
-/// let jpeg = encode_jpeg(&Picture::new(Size::new(4, 2)), &JpegOptions::default())?;
+/// let jpeg = encode_jpeg(&Image::new(Size::new(4, 2)), &JpegOptions::default())?;
 /// let tensor = apply(&jpeg, &[], &ApplyOptions::default())?;
 /// let folder = tempfile::tempdir().unwrap();
-/// write_npy(&tensor, folder.path().join("picture.npy"))?;
-/// assert!(std::fs::read(folder.path().join("picture.npy")).unwrap().starts_with(b"\x93NUMPY"));
+/// write_npy(&tensor, folder.path().join("image.npy"))?;
+/// assert!(std::fs::read(folder.path().join("image.npy")).unwrap().starts_with(b"\x93NUMPY"));
 /// # Ok::<(), Error>(())
 /// ```
 pub fn write_npy(tensor: &Tensor, path: impl AsRef<Path>) -> Result<()> {

@@ -2,35 +2,35 @@
 
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::sampler::Shard;
+use crate::sampler::Partition;
 use std::num::NonZero;
 use std::str::FromStr;
 
 /// One process of several that train together: its rank, of how many, and which of those on its own machine.
 ///
 /// ```
-/// use warpfeed::{Device, Rank, Shard};
+/// use warpfeed::{Device, Rank, Partition};
 ///
 /// // What `warpfeed` finds under mpirun, torchrun or srun; alone, there is one rank.
 /// let rank = Rank::from_environment()?.unwrap_or_default();
-/// assert_eq!(rank.shard().count(), rank.count());
+/// assert_eq!(rank.partition().world_size(), rank.world_size());
 ///
 /// let rank: Rank = "5/8".parse()?;
-/// assert_eq!((rank.shard(), rank.device()), (Shard::new(5, 8)?, Device::Cuda(5)));
+/// assert_eq!((rank.partition(), rank.device()), (Partition::new(5, 8)?, Device::Cuda(5)));
 /// // Two machines of four GPUs.
 /// assert_eq!(rank.on_machine(1, 4)?.device(), Device::Cuda(1));
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rank {
-    shard: Shard,
-    local: Shard,
+    partition: Partition,
+    local: Partition,
 }
 
 impl Default for Rank {
     /// The only one.
     fn default() -> Self {
-        Self { shard: Shard::WHOLE, local: Shard::WHOLE }
+        Self { partition: Partition::WHOLE, local: Partition::WHOLE }
     }
 }
 
@@ -89,13 +89,13 @@ const LAUNCHERS: [Launcher; 4] = [
 ];
 
 impl Rank {
-    /// Rank `index` of `count`, counted from 0, all on one machine ([`on_machine`](Self::on_machine) says otherwise).
+    /// Rank `rank` of `world_size`, counted from 0, all on one machine ([`on_machine`](Self::on_machine) says otherwise).
     ///
     /// # Errors
-    /// [`Error::Parameter`] unless `index` is below `count`.
-    pub fn new(index: u32, count: u32) -> Result<Self> {
-        let shard = Shard::new(index, count)?;
-        Ok(Self { shard, local: shard })
+    /// [`Error::Parameter`] unless `rank` is below `world_size`.
+    pub fn new(rank: u32, world_size: u32) -> Result<Self> {
+        let partition = Partition::new(rank, world_size)?;
+        Ok(Self { partition, local: partition })
     }
 
     /// The same rank, process `index` of `count` on its machine, counted from 0.
@@ -103,11 +103,11 @@ impl Rank {
     /// # Errors
     /// [`Error::Parameter`] unless `index` is below `count`, and `count` at most that of all.
     pub fn on_machine(self, index: u32, count: u32) -> Result<Self> {
-        if count > self.count() {
-            let expected = format!("at most {}, the number of all processes", self.count());
+        if count > self.world_size() {
+            let expected = format!("at most {}, the number of all processes", self.world_size());
             return Err(Error::parameter("rank", "processes on this machine", expected, count));
         }
-        Ok(Self { local: Shard::new(index, count)?, ..self })
+        Ok(Self { local: Partition::new(index, count)?, ..self })
     }
 
     /// What the launcher's environment variables say: those of torchrun, Open MPI, PMI (MPICH, Intel MPI) or Slurm, in
@@ -151,26 +151,26 @@ impl Rank {
 
     /// Which rank, from 0.
     #[must_use]
-    pub const fn index(self) -> u32 {
-        self.shard.index()
+    pub const fn rank(self) -> u32 {
+        self.partition.rank()
     }
 
     /// Of how many.
     #[must_use]
-    pub const fn count(self) -> u32 {
-        self.shard.count()
+    pub const fn world_size(self) -> u32 {
+        self.partition.world_size()
     }
 
-    /// The part of an epoch that is this rank's: for [`Builder::shard`](crate::Builder::shard).
+    /// The part of an epoch that is this rank's: for [`Builder::partition`](crate::Builder::partition).
     #[must_use]
-    pub const fn shard(self) -> Shard {
-        self.shard
+    pub const fn partition(self) -> Partition {
+        self.partition
     }
 
     /// The GPU that is this rank's: each process of a machine has the one of its number there.
     #[must_use]
     pub const fn device(self) -> Device {
-        Device::Cuda(self.local.index())
+        Device::Cuda(self.local.rank())
     }
 
     /// Worker threads for this rank, for [`Builder::threads`](crate::Builder::threads): the processors that this process
@@ -184,7 +184,7 @@ impl Rank {
     }
 
     fn threads_of(self, processors: usize) -> usize {
-        (processors / self.local.count() as usize).saturating_sub(1).max(1)
+        (processors / self.local.world_size() as usize).saturating_sub(1).max(1)
     }
 }
 
@@ -193,8 +193,8 @@ impl FromStr for Rank {
 
     /// Reads `index/count`, as in `0/4`.
     fn from_str(text: &str) -> Result<Self> {
-        let shard: Shard = text.parse()?;
-        Self::new(shard.index(), shard.count())
+        let partition: Partition = text.parse()?;
+        Self::new(partition.rank(), partition.world_size())
     }
 }
 
@@ -257,12 +257,12 @@ mod tests {
 
     #[test]
     fn the_inner_launcher_counts() {
-        let all = |order: &[&[(&'static str, &'static str)]]| rank(&order.concat()).unwrap().unwrap().index();
+        let all = |order: &[&[(&'static str, &'static str)]]| rank(&order.concat()).unwrap().unwrap().rank();
         assert_eq!(all(&[SLURM, PMI, OPEN_MPI, TORCHRUN]), 5);
         assert_eq!(all(&[SLURM, PMI, OPEN_MPI]), 6);
         assert_eq!(all(&[SLURM, PMI]), 7);
         // One process a step, in a job of eight tasks.
-        assert_eq!(rank(&[SLURM, &[("SLURM_STEP_NUM_TASKS", "5")]].concat()).unwrap().unwrap().count(), 5);
+        assert_eq!(rank(&[SLURM, &[("SLURM_STEP_NUM_TASKS", "5")]].concat()).unwrap().unwrap().world_size(), 5);
     }
 
     #[test]

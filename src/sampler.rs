@@ -1,81 +1,86 @@
 //! The order of an epoch: every sample exactly once, the same on every machine.
 
 use crate::error::{Error, Result};
-use crate::recipe::draw::{Domain, Draw};
+use crate::recipe::rng::{Domain, SampleRng};
 use std::fmt;
 use std::str::FromStr;
 
-/// One of `count` equal parts of an epoch: what one rank of several reads.
+/// One of `world_size` equal parts of an epoch: what one rank of several reads.
 ///
 /// ```
-/// # use warpfeed::Shard;
-/// let shard: Shard = "1/4".parse()?;
-/// assert_eq!(shard, Shard::new(1, 4)?);
-/// assert!(Shard::new(4, 4).is_err());
+/// # use warpfeed::Partition;
+/// let partition: Partition = "1/4".parse()?;
+/// assert_eq!(partition, Partition::new(1, 4)?);
+/// assert!(Partition::new(4, 4).is_err());
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Shard {
-    index: u32,
-    count: u32,
+pub struct Partition {
+    rank: u32,
+    world_size: u32,
 }
 
-impl Shard {
-    /// The whole epoch: shard 0 of 1.
-    pub const WHOLE: Self = Self { index: 0, count: 1 };
+impl Partition {
+    /// The whole epoch: partition 0 of 1.
+    pub const WHOLE: Self = Self { rank: 0, world_size: 1 };
 
-    /// Shard `index` of `count`, counted from 0.
+    /// Partition `rank` of `world_size`, counted from 0.
     ///
     /// # Errors
-    /// [`Error::Parameter`] unless `index` is below `count`.
-    pub fn new(index: u32, count: u32) -> Result<Self> {
-        if index < count { Ok(Self { index, count }) } else { Err(Self::wrong(format!("{index}/{count}"))) }
+    /// [`Error::Parameter`] unless `rank` is below `world_size`.
+    pub fn new(rank: u32, world_size: u32) -> Result<Self> {
+        if rank < world_size { Ok(Self { rank, world_size }) } else { Err(Self::wrong(format!("{rank}/{world_size}"))) }
     }
 
     /// Which part, from 0.
     #[must_use]
-    pub const fn index(self) -> u32 {
-        self.index
+    pub const fn rank(self) -> u32 {
+        self.rank
     }
 
     /// Of how many parts.
     #[must_use]
-    pub const fn count(self) -> u32 {
-        self.count
+    pub const fn world_size(self) -> u32 {
+        self.world_size
     }
 
-    /// How many of `len` samples it holds. The shards of a set differ by one at most.
+    /// How many of `len` samples it holds. The partitions of a set differ by one at most.
     #[must_use]
     pub const fn share(self, len: u64) -> u64 {
-        let (index, count) = (self.index as u64, self.count as u64);
-        len / count + (index < len % count) as u64
+        let (rank, world_size) = (self.rank as u64, self.world_size as u64);
+        len / world_size + (rank < len % world_size) as u64
     }
 
     fn wrong(got: String) -> Error {
-        Error::parameter("shard", "index/count", "two whole numbers, the index (from 0) below the count", got)
+        Error::parameter(
+            "partition",
+            "rank/world_size",
+            "two whole numbers, the rank (from 0) below the world size",
+            got,
+        )
     }
 }
 
-impl Default for Shard {
+impl Default for Partition {
     fn default() -> Self {
         Self::WHOLE
     }
 }
 
-impl fmt::Display for Shard {
+impl fmt::Display for Partition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.index, self.count)
+        write!(f, "{}/{}", self.rank, self.world_size)
     }
 }
 
-impl FromStr for Shard {
+impl FromStr for Partition {
     type Err = Error;
 
-    /// Reads `index/count`, as in `0/4`.
+    /// Reads `rank/world_size`, as in `0/4`.
     fn from_str(text: &str) -> Result<Self> {
-        let parts = text.split_once('/').and_then(|(index, count)| Some((index.parse().ok()?, count.parse().ok()?)));
-        let (index, count) = parts.ok_or_else(|| Self::wrong(format!("{text:?}")))?;
-        Self::new(index, count)
+        let parts = text.split_once('/').and_then(|(rank, size)| Some((rank.parse().ok()?, size.parse().ok()?)));
+        let (rank, world_size) = parts.ok_or_else(|| Self::wrong(format!("{text:?}")))?;
+        Self::new(rank, world_size)
     }
 }
 
@@ -83,16 +88,16 @@ impl FromStr for Shard {
 ///
 /// The order of a shuffled epoch depends on the number of samples, the seed and the epoch alone. It is a Fisher-Yates
 /// shuffle of all samples by ChaCha8 with a fixed mapping to whole numbers, so it is the same on every machine and in
-/// every version. Shard *i* of *n* takes positions *i*, *i* + *n*, *i* + 2*n*, ... of it: together the shards hold
+/// every version. Partition *i* of *n* takes positions *i*, *i* + *n*, *i* + 2*n*, ... of it: together the partitions hold
 /// every sample once, whatever *n* is.
 ///
 /// ```
-/// # use warpfeed::{Sampler, Shard};
+/// # use warpfeed::{Sampler, Partition};
 /// let sampler = Sampler::shuffled(10, 42);
 /// let mut all: Vec<u64> = sampler.epoch(0).iter().collect();
 /// assert_ne!(all, sampler.epoch(1).iter().collect::<Vec<_>>());
 ///
-/// let half = sampler.shard(Shard::new(1, 2)?).epoch(0);
+/// let half = sampler.partition(Partition::new(1, 2)?).epoch(0);
 /// assert_eq!(half.iter().collect::<Vec<_>>(), [all[1], all[3], all[5], all[7], all[9]]);
 ///
 /// all.sort_unstable();
@@ -104,17 +109,17 @@ pub struct Sampler {
     len: u64,
     seed: u64,
     shuffle: bool,
-    shard: Shard,
+    partition: Partition,
     even: Option<Even>,
 }
 
-/// What makes all shards of an epoch equally long.
+/// What makes all partitions of an epoch equally long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Even {
-    /// Where a shard has one sample fewer than others, a sample from the start of the order follows at its end, as
+    /// Where a partition has one sample fewer than others, a sample from the start of the order follows at its end, as
     /// padding ([`Order::padding`]).
     Padded,
-    /// Where a shard has one sample more than others, it is left out of the epoch.
+    /// Where a partition has one sample more than others, it is left out of the epoch.
     Cut,
 }
 
@@ -122,27 +127,27 @@ impl Sampler {
     /// `len` samples in their own order.
     #[must_use]
     pub const fn sequential(len: u64) -> Self {
-        Self { len, seed: 0, shuffle: false, shard: Shard::WHOLE, even: None }
+        Self { len, seed: 0, shuffle: false, partition: Partition::WHOLE, even: None }
     }
 
     /// `len` samples, shuffled anew each epoch.
     #[must_use]
     pub const fn shuffled(len: u64, seed: u64) -> Self {
-        Self { len, seed, shuffle: true, shard: Shard::WHOLE, even: None }
+        Self { len, seed, shuffle: true, partition: Partition::WHOLE, even: None }
     }
 
-    /// The same order, of which only this shard's positions are given.
+    /// The same order, of which only this partition's positions are given.
     #[must_use]
-    pub const fn shard(self, shard: Shard) -> Self {
-        Self { shard, ..self }
+    pub const fn partition(self, partition: Partition) -> Self {
+        Self { partition, ..self }
     }
 
-    /// The same order, its shards made equally long.
+    /// The same order, its partitions made equally long.
     ///
     /// ```
-    /// # use warpfeed::{Even, Sampler, Shard};
-    /// let order = |shard, even| Sampler::sequential(5).shard(shard).even(even).epoch(0);
-    /// let (first, second) = (Shard::new(0, 2)?, Shard::new(1, 2)?);
+    /// # use warpfeed::{Even, Sampler, Partition};
+    /// let order = |partition, even| Sampler::sequential(5).partition(partition).even(even).epoch(0);
+    /// let (first, second) = (Partition::new(0, 2)?, Partition::new(1, 2)?);
     /// let padded = order(second, Even::Padded);
     /// assert_eq!((padded.iter().collect::<Vec<_>>(), padded.padding()), (vec![1, 3, 0], 1));
     /// assert_eq!(order(first, Even::Padded).iter().collect::<Vec<_>>(), [0, 2, 4]);
@@ -154,26 +159,26 @@ impl Sampler {
         Self { even: Some(even), ..self }
     }
 
-    /// Samples an epoch, this shard only, padding not counted.
+    /// Samples an epoch, this partition only, padding not counted.
     #[must_use]
     pub const fn len(&self) -> u64 {
         match self.even {
-            Some(Even::Cut) => self.len / self.shard.count as u64,
-            Some(Even::Padded) | None => self.shard.share(self.len),
+            Some(Even::Cut) => self.len / self.partition.world_size as u64,
+            Some(Even::Padded) | None => self.partition.share(self.len),
         }
     }
 
-    /// How many positions of this shard's order are padding: 0 or 1.
+    /// How many positions of this partition's order are padding: 0 or 1.
     #[must_use]
     pub const fn padding(&self) -> u64 {
         match self.even {
-            Some(Even::Padded) => self.len.div_ceil(self.shard.count as u64) - self.shard.share(self.len),
+            Some(Even::Padded) => self.len.div_ceil(self.partition.world_size as u64) - self.partition.share(self.len),
             Some(Even::Cut) | None => 0,
         }
     }
 
-    pub(crate) const fn own_shard(&self) -> Shard {
-        self.shard
+    pub(crate) const fn own_partition(&self) -> Partition {
+        self.partition
     }
 
     pub(crate) const fn is_shuffled(&self) -> bool {
@@ -184,7 +189,7 @@ impl Sampler {
         self.even.is_some()
     }
 
-    /// Whether this shard has no samples at all.
+    /// Whether this partition has no samples at all.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
@@ -193,12 +198,12 @@ impl Sampler {
     /// The order of epoch `epoch`.
     ///
     /// A shuffled order takes 4 bytes a sample (8 where there are more than 2^32), while it is made for all samples,
-    /// afterwards for the shard's own; a sequential one takes none.
+    /// afterwards for the partition's own; a sequential one takes none.
     #[must_use]
     pub fn epoch(&self, epoch: u64) -> Order {
-        let mut draw = Draw::new(self.seed, epoch, Domain::Order, 0);
+        let mut draw = SampleRng::new(self.seed, epoch, Domain::Order, 0);
         let (indices, padding) = match u32::try_from(self.len) {
-            _ if !self.shuffle => (Indices::Stride(self.shard), self.padding_from()),
+            _ if !self.shuffle => (Indices::Stride(self.partition), self.padding_from()),
             Ok(len) => {
                 let (share, padding) = self.shuffled_share((0..len).collect(), &mut draw);
                 (Indices::Narrow(share), padding.map(u64::from))
@@ -211,19 +216,19 @@ impl Sampler {
         Order { indices, len: self.len(), padding }
     }
 
-    fn shuffled_share<T: Copy>(&self, mut all: Vec<T>, draw: &mut Draw) -> (Vec<T>, Option<T>) {
+    fn shuffled_share<T: Copy>(&self, mut all: Vec<T>, draw: &mut SampleRng) -> (Vec<T>, Option<T>) {
         draw.shuffle(&mut all);
-        if self.shard.count == 1 {
+        if self.partition.world_size == 1 {
             return (all, None);
         }
         let padding = self.padding_from().map(|position| all[position as usize]);
-        let share = all.into_iter().skip(self.shard.index as usize).step_by(self.shard.count as usize);
+        let share = all.into_iter().skip(self.partition.rank as usize).step_by(self.partition.world_size as usize);
         (share.take(self.len() as usize).collect::<Box<[T]>>().into(), padding)
     }
 
-    /// Which position of the whole order this shard's padding repeats: the order goes on from its start.
+    /// Which position of the whole order this partition's padding repeats: the order goes on from its start.
     fn padding_from(&self) -> Option<u64> {
-        let position = u64::from(self.shard.index).checked_sub(self.len % u64::from(self.shard.count))?;
+        let position = u64::from(self.partition.rank).checked_sub(self.len % u64::from(self.partition.world_size))?;
         (self.padding() > 0).then(|| position.checked_rem(self.len)).flatten()
     }
 
@@ -232,12 +237,12 @@ impl Sampler {
     #[must_use]
     pub fn substitute(&self, epoch: u64, index: u64, attempt: u32) -> Option<u64> {
         let others = self.len.checked_sub(1).filter(|&n| n > 0)?;
-        let draw = Draw::new(self.seed, epoch, Domain::Substitute, index).at(attempt).below(others);
+        let draw = SampleRng::new(self.seed, epoch, Domain::Substitute, index).at(attempt).below(others);
         Some(draw + u64::from(draw >= index))
     }
 }
 
-/// The samples of one epoch in order, one shard's share.
+/// The samples of one epoch in order, one partition's share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Order {
     indices: Indices,
@@ -248,7 +253,7 @@ pub struct Order {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Indices {
-    Stride(Shard),
+    Stride(Partition),
     Narrow(Vec<u32>),
     Wide(Vec<u64>),
 }
@@ -266,7 +271,7 @@ impl Order {
         self.len() == 0
     }
 
-    /// How many positions at the end repeat a sample of another shard, so that all shards are equally long
+    /// How many positions at the end repeat a sample of another partition, so that all partitions are equally long
     /// ([`Even::Padded`]): 0 or 1.
     #[must_use]
     pub const fn padding(&self) -> u64 {
@@ -280,7 +285,7 @@ impl Order {
             return self.padding.filter(|_| position == self.len);
         }
         Some(match &self.indices {
-            Indices::Stride(shard) => position * u64::from(shard.count) + u64::from(shard.index),
+            Indices::Stride(partition) => position * u64::from(partition.world_size) + u64::from(partition.rank),
             Indices::Narrow(indices) => u64::from(indices[position as usize]),
             Indices::Wide(indices) => indices[position as usize],
         })
@@ -335,16 +340,16 @@ mod tests {
     const GOLDEN_SUBSTITUTES: [u64; 4] = [8, 3, 9, 2];
 
     #[test]
-    fn shards_are_disjoint_complete_and_even() {
+    fn partitions_are_disjoint_complete_and_even() {
         for base in [Sampler::sequential(103), Sampler::shuffled(103, 1), Sampler::shuffled(2, 1)] {
             let whole = order(base, 3);
             for count in [1, 2, 3, 7, 103, 104, 250] {
                 let mut merged = vec![None; whole.len()];
                 for index in 0..count {
-                    let shard = base.shard(Shard::new(index, count).unwrap());
-                    let own = order(shard, 3);
-                    assert_eq!(own.len() as u64, shard.len());
-                    assert_eq!(shard.is_empty(), own.is_empty());
+                    let partition = base.partition(Partition::new(index, count).unwrap());
+                    let own = order(partition, 3);
+                    assert_eq!(own.len() as u64, partition.len());
+                    assert_eq!(partition.is_empty(), own.is_empty());
                     assert!(own.len().abs_diff(whole.len() / count as usize) <= 1);
                     for (turn, &sample) in own.iter().enumerate() {
                         assert_eq!(merged[turn * count as usize + index as usize].replace(sample), None);
@@ -356,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn even_shards_have_one_length() {
+    fn even_partitions_have_one_length() {
         for base in
             [Sampler::sequential(103), Sampler::shuffled(103, 1), Sampler::shuffled(2, 1), Sampler::shuffled(0, 1)]
         {
@@ -365,22 +370,22 @@ mod tests {
                 for even in [Even::Padded, Even::Cut] {
                     let (mut seen, mut positions) = (Vec::new(), std::collections::BTreeSet::new());
                     for index in 0..count {
-                        let shard = base.shard(Shard::new(index, count).unwrap());
-                        let (own, plain) = (shard.even(even).epoch(3), order(shard, 3));
+                        let partition = base.partition(Partition::new(index, count).unwrap());
+                        let (own, plain) = (partition.even(even).epoch(3), order(partition, 3));
                         let indices: Vec<u64> = own.iter().collect();
                         assert_eq!(indices.len() as u64, own.len());
-                        assert_eq!(own.len() - own.padding(), shard.even(even).len());
-                        assert_eq!(own.padding(), shard.even(even).padding());
+                        assert_eq!(own.len() - own.padding(), partition.even(even).len());
+                        assert_eq!(own.padding(), partition.even(even).padding());
                         positions.insert(own.len());
                         let real = &indices[..indices.len() - own.padding() as usize];
                         assert!(plain.starts_with(real) && indices.iter().all(|index| whole.contains(index)));
                         seen.extend_from_slice(real);
                     }
-                    assert_eq!(positions.len(), 1, "{even:?}, {count} shards");
+                    assert_eq!(positions.len(), 1, "{even:?}, {count} partitions");
                     seen.sort_unstable();
                     seen.dedup();
                     let left_out = if even == Even::Cut { whole.len() % count as usize } else { 0 };
-                    assert_eq!(seen.len(), whole.len() - left_out, "{even:?}, {count} shards");
+                    assert_eq!(seen.len(), whole.len() - left_out, "{even:?}, {count} partitions");
                 }
             }
         }
@@ -388,7 +393,7 @@ mod tests {
 
     #[test]
     fn sequential_orders_store_nothing_however_long() {
-        let sampler = Sampler::sequential(u64::MAX).shard(Shard::new(u32::MAX - 1, u32::MAX).unwrap());
+        let sampler = Sampler::sequential(u64::MAX).partition(Partition::new(u32::MAX - 1, u32::MAX).unwrap());
         let order = sampler.epoch(9);
         assert_eq!(order.get(order.len() - 1), Some(u64::MAX - 1));
         assert_eq!(order.get(order.len()), None);
@@ -409,11 +414,11 @@ mod tests {
     }
 
     #[test]
-    fn shards_are_written_index_of_count() {
-        assert_eq!("3/8".parse::<Shard>().unwrap().to_string(), "3/8");
+    fn partitions_are_written_rank_of_world_size() {
+        assert_eq!("3/8".parse::<Partition>().unwrap().to_string(), "3/8");
         for wrong in ["", "3", "8/8", "9/8", "0/0", "-1/2", "1/2/3", "a/b", "1 /2"] {
-            let error = wrong.parse::<Shard>().unwrap_err();
-            assert!(error.is_parameter() && error.to_string().contains("below the count"), "{wrong}: {error}");
+            let error = wrong.parse::<Partition>().unwrap_err();
+            assert!(error.is_parameter() && error.to_string().contains("below the world size"), "{wrong}: {error}");
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Contact sheets, and pictures as PNG files.
+//! Contact sheets, and images as PNG files.
 
 use crate::atomic;
 use crate::error::{Error, Result};
-use crate::picture::{Picture, Size};
+use crate::image::{Image, Size};
 use image::codecs::png::PngEncoder;
 use image::{ExtendedColorType, ImageEncoder, ImageError};
 use std::io;
@@ -13,79 +13,79 @@ const BACKGROUND: [u8; 4] = [236, 236, 236, 255];
 /// A sheet of more pixels is a mistake rather than something to look at.
 const MAX_SHEET_PX: u64 = 1 << 28;
 
-/// One picture that shows many, row by row in the order given, on a light ground.
+/// One image that shows many, row by row in the order given, on a light ground.
 ///
-/// Every picture has a cell of the largest width and height among them and lies in its middle; `gap_px` pixels of
+/// Every image has a cell of the largest width and height among them and lies in its middle; `gap_px` pixels of
 /// ground are around each cell. The last row may be partly empty.
 ///
 /// # Errors
-/// [`Error::Parameter`] if there is no picture or no column, or the sheet would have more than 2^28 pixels.
+/// [`Error::Parameter`] if there is no image or no column, or the sheet would have more than 2^28 pixels.
 ///
 /// ```
-/// use warpfeed::{Picture, Size, contact_sheet};
+/// use warpfeed::{Image, Size, contact_sheet};
 ///
-/// let pictures = vec![Picture::new(Size::new(30, 20)); 5];
-/// assert_eq!(contact_sheet(&pictures, 3, 2)?.size(), Size::new(3 * 30 + 4 * 2, 2 * 20 + 3 * 2));
+/// let images = vec![Image::new(Size::new(30, 20)); 5];
+/// assert_eq!(contact_sheet(&images, 3, 2)?.size(), Size::new(3 * 30 + 4 * 2, 2 * 20 + 3 * 2));
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
-pub fn contact_sheet(pictures: &[Picture], columns: u32, gap_px: u32) -> Result<Picture> {
+pub fn contact_sheet(images: &[Image], columns: u32, gap_px: u32) -> Result<Image> {
     let wrong =
         |parameter, expected: &str, got: String| Err(Error::parameter("contact_sheet", parameter, expected, got));
-    if pictures.is_empty() {
-        return wrong("pictures", "at least one picture", "none".into());
+    if images.is_empty() {
+        return wrong("images", "at least one image", "none".into());
     }
     if columns == 0 {
         return wrong("columns", "at least 1", "0".into());
     }
-    let columns = u64::from(columns).min(pictures.len() as u64);
-    let rows = (pictures.len() as u64).div_ceil(columns);
+    let columns = u64::from(columns).min(images.len() as u64);
+    let rows = (images.len() as u64).div_ceil(columns);
     let gap = u64::from(gap_px);
-    let cell_width = pictures.iter().map(|picture| u64::from(picture.size().width)).max().unwrap_or(0);
-    let cell_height = pictures.iter().map(|picture| u64::from(picture.size().height)).max().unwrap_or(0);
+    let cell_width = images.iter().map(|image| u64::from(image.size().width)).max().unwrap_or(0);
+    let cell_height = images.iter().map(|image| u64::from(image.size().height)).max().unwrap_or(0);
     let side = |count: u64, cell: u64| count.checked_mul(cell + gap)?.checked_add(gap);
     let sheet = side(columns, cell_width).zip(side(rows, cell_height));
     let sheet = sheet.filter(|(width, height)| width.checked_mul(*height).is_some_and(|area| area <= MAX_SHEET_PX));
     let size = sheet.and_then(|(w, h)| Some(Size::new(u32::try_from(w).ok()?, u32::try_from(h).ok()?)));
     let Some(size) = size else {
-        let got = format!("{} of up to {cell_width} x {cell_height} pixels", pictures.len());
-        return wrong("pictures", "few and small enough for a sheet of at most 2^28 pixels", got);
+        let got = format!("{} of up to {cell_width} x {cell_height} pixels", images.len());
+        return wrong("images", "few and small enough for a sheet of at most 2^28 pixels", got);
     };
-    let mut sheet = Picture::new(size);
+    let mut sheet = Image::new(size);
     sheet.pixels_mut().fill(BACKGROUND);
-    for (place, picture) in (0_u64..).zip(pictures) {
-        let Size { width, height } = picture.size();
+    for (place, image) in (0_u64..).zip(images) {
+        let Size { width, height } = image.size();
         let left = gap + place % columns * (cell_width + gap) + (cell_width - u64::from(width)) / 2;
         let top = gap + place / columns * (cell_height + gap) + (cell_height - u64::from(height)) / 2;
         for y in 0..height {
-            sheet.row_mut(top as u32 + y)[left as usize..][..width as usize].copy_from_slice(picture.row(y));
+            sheet.row_mut(top as u32 + y)[left as usize..][..width as usize].copy_from_slice(image.row(y));
         }
     }
     Ok(sheet)
 }
 
-/// Writes a picture as an RGB PNG file, which appears whole or not at all.
+/// Writes an image as an RGB PNG file, which appears whole or not at all.
 ///
 /// # Errors
-/// [`Error::Parameter`] if the picture has no pixels, [`Error::Io`] if the file cannot be written.
+/// [`Error::Parameter`] if the image has no pixels, [`Error::Io`] if the file cannot be written.
 ///
 /// ```
-/// # use warpfeed::{Picture, Size, write_png};
+/// # use warpfeed::{Image, Size, write_png};
 /// let path = tempfile::tempdir().unwrap().path().with_extension("png");
-/// write_png(&Picture::new(Size::new(2, 3)), &path)?;
+/// write_png(&Image::new(Size::new(2, 3)), &path)?;
 /// assert!(std::fs::read(&path).unwrap().starts_with(b"\x89PNG"));
 /// # std::fs::remove_file(path).unwrap();
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
-pub fn write_png(picture: &Picture, path: impl AsRef<Path>) -> Result<()> {
+pub fn write_png(image: &Image, path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
-    let size = picture.size();
+    let size = image.size();
     if size.is_empty() {
         let got = format!("{size} for {}", path.display());
-        return Err(Error::parameter("write_png", "picture", "a picture with pixels", got));
+        return Err(Error::parameter("write_png", "image", "an image with pixels", got));
     }
     atomic::write(path, |file| {
         let encoder = PngEncoder::new(file);
-        let written = encoder.write_image(&picture.to_rgb(), size.width, size.height, ExtendedColorType::Rgb8);
+        let written = encoder.write_image(&image.to_rgb(), size.width, size.height, ExtendedColorType::Rgb8);
         written.map_err(|error| match error {
             ImageError::IoError(error) => error,
             other => io::Error::other(other),
@@ -96,19 +96,19 @@ pub fn write_png(picture: &Picture, path: impl AsRef<Path>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::picture::Rect;
+    use crate::image::Rect;
 
-    fn plain(width: u32, height: u32, color: [u8; 4]) -> Picture {
-        let mut picture = Picture::new(Size::new(width, height));
-        picture.pixels_mut().fill(color);
-        picture
+    fn plain(width: u32, height: u32, color: [u8; 4]) -> Image {
+        let mut image = Image::new(Size::new(width, height));
+        image.pixels_mut().fill(color);
+        image
     }
 
     #[test]
-    fn every_picture_lies_in_the_middle_of_its_cell() {
+    fn every_image_lies_in_the_middle_of_its_cell() {
         let (red, green, blue) = ([255, 0, 0, 255], [0, 255, 0, 255], [0, 0, 255, 255]);
         let sheet = contact_sheet(&[plain(4, 2, red), plain(2, 4, green), plain(1, 1, blue)], 2, 1).unwrap();
-        let picture: Vec<String> = (0..sheet.size().height)
+        let image: Vec<String> = (0..sheet.size().height)
             .map(|y| {
                 let letter = |&pixel: &[u8; 4]| match pixel {
                     BACKGROUND => '.',
@@ -120,7 +120,7 @@ mod tests {
             })
             .collect();
         assert_eq!(
-            picture,
+            image,
             [
                 "...........",
                 ".......gg..",
@@ -135,7 +135,7 @@ mod tests {
                 "...........",
             ]
         );
-        // No more columns than pictures.
+        // No more columns than images.
         assert_eq!(contact_sheet(&[plain(4, 2, red)], u32::MAX, 0).unwrap().size(), Size::new(4, 2));
     }
 
@@ -151,19 +151,19 @@ mod tests {
     #[test]
     fn png_keeps_every_byte() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("picture.png");
+        let path = folder.path().join("image.png");
         let rgb: Vec<u8> = (0..7 * 5 * 3).map(|i| (i * 37 % 256) as u8).collect();
-        let picture = Picture::from_rgb(Size::new(7, 5), &rgb).unwrap();
-        write_png(&picture, &path).unwrap();
+        let image = Image::from_rgb(Size::new(7, 5), &rgb).unwrap();
+        write_png(&image, &path).unwrap();
         assert_eq!(image::open(&path).unwrap().to_rgb8().into_raw(), rgb);
 
         // Of a part, what is stored.
-        let mut part = Picture::default();
+        let mut part = Image::default();
         part.reset_part(Size::new(100, 100), Rect { x: 10, y: 20, width: 3, height: 2 });
         write_png(&part, &path).unwrap();
         assert_eq!(image::image_dimensions(&path).unwrap(), (3, 2));
-        assert!(write_png(&Picture::default(), &path).unwrap_err().is_parameter());
-        let missing = folder.path().join("missing/picture.png");
-        assert!(write_png(&picture, &missing).unwrap_err().to_string().contains("missing/picture.png"));
+        assert!(write_png(&Image::default(), &path).unwrap_err().is_parameter());
+        let missing = folder.path().join("missing/image.png");
+        assert!(write_png(&image, &missing).unwrap_err().to_string().contains("missing/image.png"));
     }
 }

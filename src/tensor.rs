@@ -53,7 +53,7 @@ impl fmt::Display for DType {
     }
 }
 
-/// The order of a batch's dimensions: N pictures, C = 3 channels (red, green, blue), H rows, W columns.
+/// The order of a batch's dimensions: N images, C = 3 channels (red, green, blue), H rows, W columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Layout {
@@ -91,14 +91,14 @@ pub(crate) enum Storage {
     Cuda(CudaBuffer),
 }
 
-/// A batch of pictures as numbers, contiguous, in host memory or on a device.
+/// A batch of images as numbers, contiguous, in host memory or on a device.
 ///
 /// Its memory goes back to the pipeline that it came from when it is dropped, wherever it went.
 ///
 /// ```
 /// use warpfeed::*;
 ///
-/// let jpeg = encode_jpeg(&Picture::new(Size::new(4, 2)), &JpegOptions::default())?;
+/// let jpeg = encode_jpeg(&Image::new(Size::new(4, 2)), &JpegOptions::default())?;
 /// let tensor = apply(&jpeg, &[Op::Normalize { mean: [0.5; 3], std: [0.5; 3] }], &ApplyOptions::default())?;
 /// assert_eq!((tensor.shape(), tensor.dtype(), tensor.layout()), ([1, 3, 2, 4], DType::F32, Layout::Nchw));
 /// assert_eq!((tensor.strides(), tensor.device()), ([24, 8, 4, 1], Device::Cpu));
@@ -179,7 +179,7 @@ impl Tensor {
         self.cuda().map_or(Ok(()), CudaBuffer::synchronize)
     }
 
-    /// All elements as bytes in the machine's byte order, first picture first.
+    /// All elements as bytes in the machine's byte order, first image first.
     ///
     /// # Errors
     /// [`Error::Unsupported`] if the tensor is on a device: [`to_host`](Self::to_host) copies it.
@@ -193,7 +193,7 @@ impl Tensor {
         }
     }
 
-    /// All elements, first picture first.
+    /// All elements, first image first.
     ///
     /// # Errors
     /// [`Error::Parameter`] if `T` is not what the tensor holds; [`Error::Unsupported`] if the tensor is on a device:
@@ -205,17 +205,17 @@ impl Tensor {
         Ok(bytemuck::cast_slice(self.as_bytes()?))
     }
 
-    /// The bytes of picture `i` of the batch.
+    /// The bytes of image `i` of the batch.
     ///
     /// # Errors
     /// [`Error::Parameter`] if `i` is not below `shape()[0]`; [`Error::Unsupported`] if the tensor is on a device:
     /// [`to_host`](Self::to_host) copies it.
-    pub fn picture_bytes(&self, i: usize) -> Result<&[u8]> {
-        let pictures = self.shape[0];
-        if i >= pictures {
-            return Err(Error::parameter("Tensor::picture_bytes", "i", format!("below {pictures}"), i));
+    pub fn image_bytes(&self, i: usize) -> Result<&[u8]> {
+        let images = self.shape[0];
+        if i >= images {
+            return Err(Error::parameter("Tensor::image_bytes", "i", format!("below {images}"), i));
         }
-        let bytes = self.len_bytes() / pictures;
+        let bytes = self.len_bytes() / images;
         Ok(&self.as_bytes()?[i * bytes..][..bytes])
     }
 

@@ -1,4 +1,4 @@
-//! Decoded pictures that are kept give the batches that decoding anew gives.
+//! Decoded images that are kept give the batches that decoding anew gives.
 
 mod common;
 
@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use warpfeed::pack::{PackOptions, pack};
 use warpfeed::{
-    Builder, CacheUsage, EncodedPictures, OnError, Op, OpenOptions, Orientation, PictureCache, Pipeline, Preset,
+    Builder, CacheUsage, EncodedImages, ImageCache, OnError, Op, OpenOptions, Orientation, Pipeline, Preset,
     RecordFormat, Size, Strategy, random_erasing, random_horizontal_flip, random_resized_crop, random_rotation,
 };
 
@@ -23,9 +23,9 @@ fn epochs(builder: Builder) -> (Vec<Delivered>, Option<CacheUsage>) {
 
 fn assert_same(builder: impl Fn() -> Builder, what: &str) {
     let (want, none) = epochs(builder());
-    let (got, usage) = epochs(builder().cache(PictureCache::memory(ROOMY)));
+    let (got, usage) = epochs(builder().cache(ImageCache::memory(ROOMY)));
     assert!(want == got, "{what}");
-    assert!(none.is_none() && usage.is_some_and(|usage| usage.pictures > 0 && !usage.full), "{what}");
+    assert!(none.is_none() && usage.is_some_and(|usage| usage.images > 0 && !usage.full), "{what}");
 }
 
 /// Every kept file.
@@ -36,11 +36,10 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn presets_are_the_same_in_each_strategy() {
-    let pictures = EncodedPictures::new((0..6).map(|i| (jpeg(140 + 9 * i, 120 + 7 * i, i.into()), i)));
+    let images = EncodedImages::new((0..6).map(|i| (jpeg(140 + 9 * i, 120 + 7 * i, i.into()), i)));
     for preset in [Preset::Train, Preset::Eval, Preset::TrialA { load: 2 }, Preset::TrialB { load: 1 }] {
         for strategy in [Strategy::Fused, Strategy::Sequential, Strategy::Composed] {
-            let builder =
-                || Pipeline::builder(pictures.clone()).shuffle(3).threads(2).strategy(strategy).preset(preset);
+            let builder = || Pipeline::builder(images.clone()).shuffle(3).threads(2).strategy(strategy).preset(preset);
             assert_same(builder, &format!("{preset:?} {strategy:?}"));
         }
     }
@@ -52,12 +51,12 @@ fn whatever_comes_first_is_done_once_and_the_same() {
     let (mut kept, mut cases) = (0, 0);
     while cases < 150 {
         let size = Size::new(random.within(1, 90), random.within(1, 90));
-        let pictures = EncodedPictures::new((0..3).map(|i| (jpeg(size.width, size.height, 7 * i + 1), i as u32)));
+        let images = EncodedImages::new((0..3).map(|i| (jpeg(size.width, size.height, 7 * i + 1), i as u32)));
         let first = recipe(&mut random, size);
         let first: Vec<Op> = first.into_iter().take_while(|op| !matches!(op, Op::Normalize { .. })).collect();
         for strategy in [Strategy::Fused, Strategy::Sequential, Strategy::Composed] {
             let builder = || {
-                let builder = Pipeline::builder(pictures.clone()).strategy(strategy).threads(1);
+                let builder = Pipeline::builder(images.clone()).strategy(strategy).threads(1);
                 let builder = first.iter().cloned().fold(builder, Builder::augment);
                 builder
                     .augment(random_horizontal_flip(0.5))
@@ -84,20 +83,20 @@ fn orientation_is_kept_too() {
         bytes.splice(2..2, exif.concat());
         bytes
     };
-    let pictures = EncodedPictures::new((1..=8).map(|tag| (tagged(tag), tag.into())));
+    let images = EncodedImages::new((1..=8).map(|tag| (tagged(tag), tag.into())));
     for strategy in [Strategy::Fused, Strategy::Sequential, Strategy::Composed] {
         for orientation in [Orientation::Apply, Orientation::Ignore] {
-            let builder = || small(pictures.clone()).strategy(strategy).orientation(orientation);
+            let builder = || small(images.clone()).strategy(strategy).orientation(orientation);
             assert_same(builder, &format!("{strategy:?} {orientation:?}"));
         }
     }
-    let different = |orientation| epochs(small(pictures.clone()).orientation(orientation)).0;
+    let different = |orientation| epochs(small(images.clone()).orientation(orientation)).0;
     assert!(different(Orientation::Apply) != different(Orientation::Ignore), "the tags are read");
 }
 
 #[test]
 fn later_epochs_neither_read_nor_decode() {
-    let pipeline = small(source(20)).cache(PictureCache::memory(ROOMY)).build().unwrap();
+    let pipeline = small(source(20)).cache(ImageCache::memory(ROOMY)).build().unwrap();
     for number in 0..3 {
         let mut epoch = pipeline.epoch(number);
         assert_eq!(epoch.by_ref().map(|batch| batch.unwrap().len()).sum::<usize>(), 20);
@@ -113,16 +112,16 @@ fn later_epochs_neither_read_nor_decode() {
 fn a_folder_serves_the_next_process_and_is_checked() {
     let folder = tempfile::tempdir().unwrap();
     // All of one size.
-    let pictures = || EncodedPictures::new((0..20).map(|i| (jpeg(60, 50, i), 0)));
-    let builder = || small(pictures()).cache(PictureCache::disk(folder.path(), ROOMY));
-    let (want, _) = epochs(small(pictures()));
+    let images = || EncodedImages::new((0..20).map(|i| (jpeg(60, 50, i), 0)));
+    let builder = || small(images()).cache(ImageCache::disk(folder.path(), ROOMY));
+    let (want, _) = epochs(small(images()));
     let run = |cached: u64, what: &str| {
         let pipeline = builder().build().unwrap();
         let mut epoch = pipeline.epoch(0);
         let got: Vec<Delivered> = epoch.by_ref().flat_map(|batch| common::samples(&batch.unwrap())).collect();
         assert!(got == want[..20], "{what}");
         assert_eq!(epoch.stats().cached, cached, "{what}");
-        assert_eq!(pipeline.cache_usage().unwrap().pictures, 20, "{what}");
+        assert_eq!(pipeline.cache_usage().unwrap().images, 20, "{what}");
     };
     run(0, "the first");
     run(20, "the second");
@@ -136,7 +135,7 @@ fn a_folder_serves_the_next_process_and_is_checked() {
     change(&kept[0], &|bytes| bytes[40] ^= 4);
     change(&kept[1], &|bytes| bytes.truncate(bytes.len() / 2));
     change(&kept[2], &Vec::clear);
-    // Another picture, whole and with its checksum, under this one's name.
+    // Another image, whole and with its checksum, under this one's name.
     fs::copy(&kept[4], &kept[3]).unwrap();
     run(20 - 4, "after damage");
     run(20, "after repair");
@@ -149,10 +148,10 @@ fn a_folder_serves_the_next_process_and_is_checked() {
 }
 
 #[test]
-fn changed_pictures_and_other_operations_find_nothing() {
+fn changed_images_and_other_operations_find_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let kept = |builder: Builder| builder.cache(PictureCache::disk(folder.path(), ROOMY));
-    let changed = || EncodedPictures::new((0..20).map(|i| (jpeg(60, 50, 100 + i), 0)));
+    let kept = |builder: Builder| builder.cache(ImageCache::disk(folder.path(), ROOMY));
+    let changed = || EncodedImages::new((0..20).map(|i| (jpeg(60, 50, 100 + i), 0)));
     epochs(kept(small(source(20))));
     assert_eq!(files(folder.path()).len(), 20);
     assert!(epochs(kept(small(changed()))).0 == epochs(small(changed())).0);
@@ -170,20 +169,20 @@ fn a_budget_is_kept_and_what_finds_no_room_is_decoded() {
     let want = epochs(small(source(40))).0;
     let folder = tempfile::tempdir().unwrap();
     let limit = 60_000;
-    for cache in [PictureCache::memory(limit), PictureCache::disk(folder.path(), limit), PictureCache::memory(0)] {
+    for cache in [ImageCache::memory(limit), ImageCache::disk(folder.path(), limit), ImageCache::memory(0)] {
         let (got, usage) = epochs(small(source(40)).cache(cache.clone()));
         assert!(got == want, "{cache:?}");
         let usage = usage.unwrap();
-        assert!(usage.full && usage.pictures < 40 && usage.failed.is_none(), "{usage:?}");
+        assert!(usage.full && usage.images < 40 && usage.failed.is_none(), "{usage:?}");
         assert!(usage.bytes <= usage.limit_bytes, "{usage:?}");
     }
     let bytes: u64 = files(folder.path()).iter().map(|path| fs::metadata(path).unwrap().len()).sum();
     assert!((limit / 2..=limit).contains(&bytes), "{bytes}");
     // A second process finds what is there and adds nothing.
     let before = files(folder.path()).len();
-    let (got, usage) = epochs(small(source(40)).cache(PictureCache::disk(folder.path(), limit)));
+    let (got, usage) = epochs(small(source(40)).cache(ImageCache::disk(folder.path(), limit)));
     assert!(got == want);
-    assert_eq!((files(folder.path()).len(), usage.unwrap().pictures), (before, before as u64));
+    assert_eq!((files(folder.path()).len(), usage.unwrap().images), (before, before as u64));
 }
 
 #[test]
@@ -194,34 +193,34 @@ fn a_stream_is_read_and_not_decoded() {
     let stream = || OpenOptions { window: Some(10), ..OpenOptions::default() }.open(&out).unwrap();
     for size_bytes in [ROOMY, 60_000] {
         let (want, _) = epochs(small(stream()));
-        let pipeline = small(stream()).cache(PictureCache::memory(size_bytes)).build().unwrap();
+        let pipeline = small(stream()).cache(ImageCache::memory(size_bytes)).build().unwrap();
         assert!(delivered(&pipeline, 0) == want[..40]);
         let mut epoch = pipeline.epoch(1);
         let got: Vec<Delivered> = epoch.by_ref().flat_map(|batch| common::samples(&batch.unwrap())).collect();
         assert!(got == want[40..]);
         let stats = epoch.stats();
-        assert_eq!(stats.cached, pipeline.cache_usage().unwrap().pictures);
+        assert_eq!(stats.cached, pipeline.cache_usage().unwrap().images);
         assert_eq!(stats.cached + stats.decoded_cpu, 40);
         assert!(stats.read_bytes > 0);
     }
 }
 
 #[test]
-fn bad_pictures_stay_bad_and_are_not_kept() {
+fn bad_images_stay_bad_and_are_not_kept() {
     let bad = || WithBad { good: source(20), bad: vec![2, 7, 11] };
     for policy in [OnError::Skip, OnError::Substitute] {
         let builder = || small(bad()).on_error(policy);
         let (want, _) = epochs(builder());
-        let (got, usage) = epochs(builder().cache(PictureCache::memory(ROOMY)));
+        let (got, usage) = epochs(builder().cache(ImageCache::memory(ROOMY)));
         assert!(got == want, "{policy:?}");
-        assert_eq!(usage.unwrap().pictures, 17);
+        assert_eq!(usage.unwrap().images, 17);
     }
-    let pipeline = small(bad()).cache(PictureCache::memory(ROOMY)).build().unwrap();
+    let pipeline = small(bad()).cache(ImageCache::memory(ROOMY)).build().unwrap();
     let error = pipeline.epoch(0).find_map(Result::err).unwrap();
     assert!(error.is_bad_sample() && error.to_string().contains("folder/"), "{error}");
     // The room that was taken for them is given back.
     let usage = pipeline.cache_usage().unwrap();
-    assert!(usage.bytes < (usage.pictures + 1) * (90 * 90 * 3 + 300), "{usage:?}");
+    assert!(usage.bytes < (usage.images + 1) * (90 * 90 * 3 + 300), "{usage:?}");
 }
 
 #[test]
@@ -229,16 +228,16 @@ fn a_folder_that_cannot_be_used_is_named_and_one_that_fails_later_costs_nothing(
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();
-    let error = small(source(3)).cache(PictureCache::disk(file.join("cache"), ROOMY)).build().unwrap_err();
+    let error = small(source(3)).cache(ImageCache::disk(file.join("cache"), ROOMY)).build().unwrap_err();
     assert!(error.to_string().contains(file.to_str().unwrap()), "{error}");
     // Files stand where folders are needed.
     let cache = folder.path().join("cache");
-    let pipeline = small(source(20)).cache(PictureCache::disk(&cache, ROOMY)).build().unwrap();
+    let pipeline = small(source(20)).cache(ImageCache::disk(&cache, ROOMY)).build().unwrap();
     for i in 0..=255 {
         fs::write(cache.join(format!("{i:02x}")), "").unwrap();
     }
     assert!(delivered(&pipeline, 0) == delivered(&small(source(20)).build().unwrap(), 0));
     let usage = pipeline.cache_usage().unwrap();
     assert!(usage.failed.as_ref().is_some_and(|why| why.contains(cache.to_str().unwrap())), "{usage:?}");
-    assert_eq!((usage.pictures, usage.bytes), (0, 0));
+    assert_eq!((usage.images, usage.bytes), (0, 0));
 }

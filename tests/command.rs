@@ -50,8 +50,8 @@ fn path(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// 23 pictures in four classes, small enough to be quick, one turned by its EXIF tag.
-fn pictures() -> &'static str {
+/// 23 images in four classes, small enough to be quick, one turned by its EXIF tag.
+fn images() -> &'static str {
     static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {
         let folder = tempfile::tempdir().unwrap();
@@ -60,17 +60,17 @@ fn pictures() -> &'static str {
             fs::create_dir_all(&class).unwrap();
             let orientation = (i == 5).then_some(6);
             let options = JpegOptions { orientation, ..JpegOptions::default() };
-            let picture = common::picture(90 + 3 * i as u32, 120 - i as u32, i);
-            fs::write(class.join(format!("{i:02}.jpg")), encode_jpeg(&picture, &options).unwrap()).unwrap();
+            let image = common::image(90 + 3 * i as u32, 120 - i as u32, i);
+            fs::write(class.join(format!("{i:02}.jpg")), encode_jpeg(&image, &options).unwrap()).unwrap();
         }
         folder
     });
     path(folder.path())
 }
 
-/// `warpfeed run` over the pictures, as JSON, with a digest.
+/// `warpfeed run` over the images, as JSON, with a digest.
 fn run(options: &[&str]) -> Value {
-    let args = [&["run", pictures(), "--json", "--digest"], options].concat();
+    let args = [&["run", images(), "--json", "--digest"], options].concat();
     serde_json::from_str(&stdout(&args)).unwrap()
 }
 
@@ -84,26 +84,26 @@ fn digest(options: &[&str]) -> String {
 #[test]
 fn run_reports_what_it_did() {
     let report = run(&["--threads", "2", "--batch-size", "5"]);
-    assert_eq!((&report["pictures"], &report["batches"], &report["epochs"]), (&json!(23), &json!(5), &json!(1)));
+    assert_eq!((&report["images"], &report["batches"], &report["epochs"]), (&json!(23), &json!(5), &json!(1)));
     assert_eq!(
         (&report["threads"], &report["strategy"], &report["device"]),
         (&json!(2), &json!("fused"), &json!("cpu"))
     );
     assert_eq!((&report["bad"], &report["bad_count"]), (&json!([]), &json!(0)));
-    for field in ["seconds", "pictures_per_s", "first_batch_s", "peak_rss_bytes", "read_bytes", "prefetch"] {
+    for field in ["seconds", "images_per_s", "first_batch_s", "peak_rss_bytes", "read_bytes", "prefetch"] {
         assert!(report[field].as_f64().unwrap() > 0.0, "{field}");
     }
     for stage in ["read", "decode", "augment", "consumer_wait", "worker_wait"] {
         assert!(report["stages"][stage].as_f64().unwrap() >= 0.0, "{stage}");
     }
     assert!(report["stages"]["decode"].as_f64().unwrap() > 0.0);
-    let rate = report["pictures"].as_f64().unwrap() / report["seconds"].as_f64().unwrap();
-    assert!((report["pictures_per_s"].as_f64().unwrap() / rate - 1.0).abs() < 1e-6);
+    let rate = report["images"].as_f64().unwrap() / report["seconds"].as_f64().unwrap();
+    assert!((report["images_per_s"].as_f64().unwrap() / rate - 1.0).abs() < 1e-6);
     // Without --digest there is none, and without --json the same in words.
-    let plain: Value = serde_json::from_str(&stdout(&["run", pictures(), "--json"])).unwrap();
+    let plain: Value = serde_json::from_str(&stdout(&["run", images(), "--json"])).unwrap();
     assert!(plain.get("digest").is_none());
-    let words = stdout(&["run", pictures(), "--digest"]);
-    assert!(words.starts_with("23 pictures in 1 batches") && words.contains(&digest(&[])), "{words}");
+    let words = stdout(&["run", images(), "--digest"]);
+    assert!(words.starts_with("23 images in 1 batches") && words.contains(&digest(&[])), "{words}");
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn digests_depend_on_what_is_made_alone() {
         &["--batch-size", "100"],
         &["--last", "pad"],
         &["--strategy", "sequential"],
-        &["--preset", "train", "--epochs", "1", "--seed", "0", "--shard", "0/1", "--limit", "23", "--dtype", "f32"],
+        &["--preset", "train", "--epochs", "1", "--seed", "0", "--rank", "0/1", "--limit", "23", "--dtype", "f32"],
         &["--layout", "nchw", "--on-error", "skip", "--orientation", "apply", "--device", "cpu", "--load", "1"],
         &["--device", "auto", "--accept-truncated"],
     ] {
@@ -130,8 +130,8 @@ fn digests_depend_on_what_is_made_alone() {
         &["--no-shuffle", "--seed", "1"],
         &["--limit", "22"],
         &["--last", "drop", "--batch-size", "5"],
-        &["--shard", "0/2"],
-        &["--shard", "1/2"],
+        &["--rank", "0/2"],
+        &["--rank", "1/2"],
         &["--dtype", "f16"],
         &["--dtype", "bf16"],
         &["--dtype", "u8"],
@@ -155,14 +155,14 @@ fn digests_depend_on_what_is_made_alone() {
 fn counts_follow_the_options() {
     let counts = |options: &[&str]| {
         let report = run(options);
-        (report["pictures"].as_u64().unwrap(), report["batches"].as_u64().unwrap())
+        (report["images"].as_u64().unwrap(), report["batches"].as_u64().unwrap())
     };
     assert_eq!(counts(&["--batch-size", "5", "--last", "keep"]), (23, 5));
     assert_eq!(counts(&["--batch-size", "5", "--last", "drop"]), (20, 4));
     assert_eq!(counts(&["--batch-size", "5", "--last", "pad"]), (23, 5));
     assert_eq!(counts(&["--batch-size", "5", "--epochs", "3"]), (69, 15));
     assert_eq!(counts(&["--limit", "7", "--batch-size", "5"]), (7, 2));
-    assert_eq!(counts(&["--shard", "0/3"]).0 + counts(&["--shard", "1/3"]).0 + counts(&["--shard", "2/3"]).0, 23);
+    assert_eq!(counts(&["--rank", "0/3"]).0 + counts(&["--rank", "1/3"]).0 + counts(&["--rank", "2/3"]).0, 23);
     assert_eq!(counts(&["--epochs", "0"]), (0, 0));
     assert_eq!(counts(&["--limit", "0", "--epochs", "2"]), (0, 0));
 }
@@ -174,7 +174,7 @@ fn a_list_is_as_good_as_a_folder() {
     let list = folder.path().join("list.tsv");
     let mut lines = String::new();
     for class in 0..4 {
-        let mut names: Vec<_> = fs::read_dir(Path::new(pictures()).join(format!("class-{class}")))
+        let mut names: Vec<_> = fs::read_dir(Path::new(images()).join(format!("class-{class}")))
             .unwrap()
             .map(|entry| entry.unwrap().path())
             .collect();
@@ -186,10 +186,10 @@ fn a_list_is_as_good_as_a_folder() {
     assert_eq!(report["digest"], digest(&[]));
 }
 
-/// The pictures, one of them cut short; and that one's path.
+/// The images, one of them cut short; and that one's path.
 fn with_a_truncated_one() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
-    for class in fs::read_dir(pictures()).unwrap().map(Result::unwrap) {
+    for class in fs::read_dir(images()).unwrap().map(Result::unwrap) {
         fs::create_dir(folder.path().join(class.file_name())).unwrap();
         for file in fs::read_dir(class.path()).unwrap().map(Result::unwrap) {
             fs::copy(file.path(), folder.path().join(class.file_name()).join(file.file_name())).unwrap();
@@ -202,7 +202,7 @@ fn with_a_truncated_one() -> (tempfile::TempDir, PathBuf) {
 }
 
 #[test]
-fn bad_pictures_follow_the_policy() {
+fn bad_images_follow_the_policy() {
     let (folder, bad) = with_a_truncated_one();
     let folder = path(folder.path());
     for options in [&[][..], &["--on-error", "fail"], &["--json", "--digest"]] {
@@ -210,12 +210,12 @@ fn bad_pictures_follow_the_policy() {
         assert!(message.starts_with("warpfeed: ") && message.contains(path(&bad)), "{message}");
         assert!(message.contains("truncated"), "{message}");
     }
-    for (policy, pictures) in [("skip", 22), ("substitute", 23)] {
+    for (policy, images) in [("skip", 22), ("substitute", 23)] {
         let args = ["run", folder, "--json", "--digest", "--on-error", policy, "--epochs", "2", "--threads"];
         let report = |threads| -> Value { serde_json::from_str(&stdout(&[&args[..], &[threads]].concat())).unwrap() };
         let (one, three) = (report("1"), report("3"));
         assert_eq!(one["digest"], three["digest"]);
-        assert_eq!((&one["pictures"], &one["bad_count"]), (&json!(2 * pictures), &json!(2)));
+        assert_eq!((&one["images"], &one["bad_count"]), (&json!(2 * images), &json!(2)));
         let listed = one["bad"].as_array().unwrap();
         assert_eq!(listed.len(), 2);
         for entry in listed {
@@ -223,10 +223,10 @@ fn bad_pictures_follow_the_policy() {
             assert!(entry["error"].as_str().unwrap().contains("truncated"));
         }
         let words = stdout(&["run", folder, "--on-error", policy]);
-        assert!(words.contains("not usable    1 pictures") && words.contains(path(&bad)), "{words}");
+        assert!(words.contains("not usable    1 images") && words.contains(path(&bad)), "{words}");
     }
     let accepted: Value = serde_json::from_str(&stdout(&["run", folder, "--json", "--accept-truncated"])).unwrap();
-    assert_eq!((&accepted["pictures"], &accepted["bad_count"]), (&json!(23), &json!(0)));
+    assert_eq!((&accepted["images"], &accepted["bad_count"]), (&json!(23), &json!(0)));
 }
 
 /// Shards damaged at random: whatever is left of them comes, the rest is counted and named with shard and place.
@@ -236,7 +236,7 @@ fn damaged_shards_are_told_from_whole_ones() {
     let (mut skipped, mut refused) = (0, 0);
     for (format, ending) in [("webdataset", "tar"), ("recordio", "rec"), ("tfrecord", "tfrecord")] {
         let packed = folder.path().join(format);
-        stdout(&["pack", pictures(), "-o", path(&packed), "--format", format]);
+        stdout(&["pack", images(), "-o", path(&packed), "--format", format]);
         let shards = fs::read_dir(&packed).unwrap().map(|entry| entry.unwrap().path());
         let [shard] =
             &shards.filter(|path| path.extension().is_some_and(|found| found == ending)).collect::<Vec<_>>()[..]
@@ -262,11 +262,8 @@ fn damaged_shards_are_told_from_whole_ones() {
             let message = text(&output.stderr);
             if output.status.success() {
                 let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-                let (pictures, bad) = (report["pictures"].as_u64().unwrap(), report["bad_count"].as_u64().unwrap());
-                assert!(
-                    pictures + bad <= 24 && (seed % 3 == 0 || pictures + bad > 0),
-                    "{format}, seed {seed}: {report}"
-                );
+                let (images, bad) = (report["images"].as_u64().unwrap(), report["bad_count"].as_u64().unwrap());
+                assert!(images + bad <= 24 && (seed % 3 == 0 || images + bad > 0), "{format}, seed {seed}: {report}");
                 for entry in report["bad"].as_array().unwrap() {
                     let named = entry["path"].as_str().unwrap().contains(damaged);
                     assert!(named && !entry["error"].as_str().unwrap().is_empty(), "{format}, seed {seed}: {entry}");
@@ -287,26 +284,23 @@ fn damaged_shards_are_told_from_whole_ones() {
 }
 
 #[test]
-fn pictures_are_kept_decoded() {
+fn images_are_kept_decoded() {
     let folder = tempfile::tempdir().unwrap();
     let cache = path(folder.path());
     let args = ["--epochs", "2", "--resize-first", "64"];
     let want = digest(&args);
     assert_ne!(want, digest(&args[..2]));
-    let in_memory = run(&[&args[..], &["--keep-decoded", "100"]].concat());
+    let in_memory = run(&[&args[..], &["--image-cache", "100MB"]].concat());
     assert_eq!((&in_memory["digest"], &in_memory["cached"]), (&json!(want), &json!(23)));
-    let on_disk = [&args[..], &["--keep-decoded", "100", "--keep-decoded-in", cache]].concat();
+    let on_disk = [&args[..], &["--image-cache", "100MB", "--image-cache-dir", cache]].concat();
     for cached in [23, 46] {
         let report = run(&on_disk);
         assert_eq!((&report["digest"], &report["cached"]), (&json!(want), &json!(cached)));
-        assert_eq!((&report["cache"]["pictures"], &report["cache"]["full"]), (&json!(23), &json!(false)));
+        assert_eq!((&report["cache"]["images"], &report["cache"]["full"]), (&json!(23), &json!(false)));
     }
-    let words = stdout(&["run", pictures(), "--keep-decoded", "0"]);
-    assert!(
-        words.contains("kept decoded  0 of 23 pictures came from the cache") && words.contains("no room"),
-        "{words}"
-    );
-    assert!(failure(&["run", pictures(), "--keep-decoded-in", cache], 2).contains("--keep-decoded"));
+    let words = stdout(&["run", images(), "--image-cache", "0"]);
+    assert!(words.contains("kept decoded  0 of 23 images came from the cache") && words.contains("no room"), "{words}");
+    assert!(failure(&["run", images(), "--image-cache-dir", cache], 2).contains("--image-cache"));
 }
 
 // ---- apply ----
@@ -325,16 +319,16 @@ fn npy(path: &Path) -> (String, Vec<u64>, Vec<f32>) {
 
 struct Applied {
     folder: tempfile::TempDir,
-    picture: PathBuf,
+    image: PathBuf,
 }
 
 impl Applied {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let picture = folder.path().join("picture.jpg");
+        let image = folder.path().join("image.jpg");
         let options = JpegOptions { orientation: Some(6), ..JpegOptions::default() };
-        fs::write(&picture, encode_jpeg(&common::picture(50, 40, 3), &options).unwrap()).unwrap();
-        Self { folder, picture }
+        fs::write(&image, encode_jpeg(&common::image(50, 40, 3), &options).unwrap()).unwrap();
+        Self { folder, image }
     }
 
     fn out(&self, name: &str) -> PathBuf {
@@ -344,7 +338,7 @@ impl Applied {
     /// Runs `apply` with the operations on standard input.
     fn run(&self, ops: &str, out: &str, options: &[&str]) -> Output {
         let out = self.out(out);
-        let args = [&["apply", path(&self.picture), "--ops", "-", "-o", path(&out)], options].concat();
+        let args = [&["apply", path(&self.image), "--ops", "-", "-o", path(&out)], options].concat();
         let mut child =
             command(&args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         // A command that refuses its options reads nothing.
@@ -413,20 +407,20 @@ fn apply_knows_every_operation() {
 }
 
 #[test]
-fn apply_reads_files_and_writes_pictures() {
+fn apply_reads_files_and_writes_images() {
     let applied = Applied::new();
     let ops = applied.out("ops.json");
     fs::write(&ops, r#"[{"op": "center_crop", "width": 20, "height": 10}]"#).unwrap();
-    let (png, picture) = (applied.out("out.PNG"), path(&applied.picture));
-    assert_eq!(stdout(&["apply", picture, "--ops", path(&ops), "--output", path(&png)]), "");
+    let (png, image) = (applied.out("out.PNG"), path(&applied.image));
+    assert_eq!(stdout(&["apply", image, "--ops", path(&ops), "--output", path(&png)]), "");
     let array = applied.array(&fs::read_to_string(&ops).unwrap(), &[]);
-    // A PNG is a picture that can be read again.
-    let again = Applied { picture: png, ..applied };
+    // A PNG is an image that can be read again.
+    let again = Applied { image: png, ..applied };
     assert_eq!(again.array("[]", &[]), array);
     let cut = again.out("cut.jpg");
-    let bytes = fs::read(again.out("picture.jpg")).unwrap();
+    let bytes = fs::read(again.out("image.jpg")).unwrap();
     fs::write(&cut, &bytes[..bytes.len() * 2 / 3]).unwrap();
-    let truncated = Applied { picture: cut.clone(), ..again };
+    let truncated = Applied { image: cut.clone(), ..again };
     let refused = truncated.run("[]", "no.npy", &[]);
     assert_eq!(refused.status.code(), Some(1));
     assert!(text(&refused.stderr).contains(path(&cut)) && text(&refused.stderr).contains("truncated"));
@@ -452,7 +446,7 @@ fn apply_says_what_is_wrong_with_the_operations() {
         (r#"[{"op": "gaussian_blur", "kernel": 4, "sigma": 1}]"#, &["odd"]),
         (r#"[{"op": "hue", "factor": 0.7}]"#, &["-0.5 to 0.5"]),
         (r#"[{"op": "normalize", "mean": [0, 0, 0], "std": [1, 1, 1]}, {"op": "hflip"}]"#, &["before normalize"]),
-        (r#"[{"op": "erase", "x": 39, "y": 0, "width": 5, "height": 5}]"#, &["inside the picture of 40 x 50"]),
+        (r#"[{"op": "erase", "x": 39, "y": 0, "width": 5, "height": 5}]"#, &["inside the image of 40 x 50"]),
     ] {
         let output = applied.run(ops, "out.npy", &[]);
         let message = text(&output.stderr);
@@ -476,7 +470,7 @@ fn preview_writes_a_sheet() {
     let folder = tempfile::tempdir().unwrap();
     let sheet = |name: &str, options: &[&str]| {
         let out = folder.path().join(name);
-        let words = stdout(&[&["preview", pictures(), "-o", path(&out)], options].concat());
+        let words = stdout(&[&["preview", images(), "-o", path(&out)], options].concat());
         assert!(words.contains(path(&out)), "{words}");
         let bytes = fs::read(out).unwrap();
         assert!(bytes.starts_with(b"\x89PNG"));
@@ -484,7 +478,7 @@ fn preview_writes_a_sheet() {
     };
     let few = ["--columns", "3", "--rows", "2"];
     let (size, want) = sheet("a.png", &few);
-    // 224 pixels a picture, gaps between them.
+    // 224 pixels an image, gaps between them.
     assert!((3 * 224..3 * 224 + 40).contains(&size.width) && (2 * 224..2 * 224 + 40).contains(&size.height), "{size}");
     assert_eq!(sheet("b.png", &[&few[..], &["--preset", "train", "--seed", "0", "--epoch", "0"]].concat()).1, want);
     for other in [&["--seed", "1"][..], &["--epoch", "1"], &["--preset", "trial-a", "--load", "2"]] {
@@ -492,31 +486,31 @@ fn preview_writes_a_sheet() {
     }
     let (wide, _) = sheet("d.png", &["--columns", "1", "--rows", "1", "--preset", "eval"]);
     assert!(wide.width < 300);
-    let message = failure(&["preview", pictures(), "-o", "/no/such/folder/s.png", "--columns", "1", "--rows", "1"], 1);
+    let message = failure(&["preview", images(), "-o", "/no/such/folder/s.png", "--columns", "1", "--rows", "1"], 1);
     assert!(message.contains("/no/such/folder/s.png"), "{message}");
-    let message = failure(&["preview", pictures(), "-o", path(&folder.path().join("e.png")), "--rows", "0"], 2);
+    let message = failure(&["preview", images(), "-o", path(&folder.path().join("e.png")), "--rows", "0"], 2);
     assert!(message.contains("rows"), "{message}");
 }
 
 #[test]
-fn synth_makes_the_same_pictures_again() {
+fn synth_makes_the_same_images_again() {
     let folder = tempfile::tempdir().unwrap();
     let [one, two, three] = ["one", "two", "three"].map(|name| folder.path().join(name));
     let make = |dir: &Path, options: &[&str]| stdout(&[&["synth", path(dir), "--count", "5"], options].concat());
     let words = make(&one, &["--classes", "2"]);
-    assert!(words.contains("5 pictures made") && words.contains("2 classes"), "{words}");
+    assert!(words.contains("5 images made") && words.contains("2 classes"), "{words}");
     make(&two, &["--classes", "2", "--seed", "0"]);
     make(&three, &["--classes", "2", "--seed", "9"]);
     let digest = |dir: &Path| {
         let report: Value = serde_json::from_str(&stdout(&["run", path(dir), "--json", "--digest"])).unwrap();
-        assert_eq!(report["pictures"], 5);
+        assert_eq!(report["images"], 5);
         report["digest"].clone()
     };
     assert_eq!(digest(&one), digest(&two));
     assert_ne!(digest(&one), digest(&three));
     let words = make(&one, &["--classes", "2"]);
-    assert!(words.contains("0 pictures made, 5 were there already"), "{words}");
-    // Another folder's pictures stay untouched.
+    assert!(words.contains("0 images made, 5 were there already"), "{words}");
+    // Another folder's images stay untouched.
     let foreign = folder.path().join("foreign");
     fs::create_dir(&foreign).unwrap();
     fs::write(foreign.join("mine.txt"), "mine").unwrap();
@@ -537,12 +531,12 @@ fn doctor_and_demo_report() {
 
     let sheet = tempfile::tempdir().unwrap();
     let sheet = sheet.path().join("sheet.png");
-    let args = ["demo", pictures(), "-o", path(&sheet), "--threads", "2", "--device", "cpu", "--json"];
+    let args = ["demo", images(), "-o", path(&sheet), "--threads", "2", "--device", "cpu", "--json"];
     let report: Value = serde_json::from_str(&stdout(&args)).unwrap();
-    assert_eq!((&report["source"], &report["sheet"]), (&json!(pictures()), &json!(path(&sheet))));
+    assert_eq!((&report["source"], &report["sheet"]), (&json!(images()), &json!(path(&sheet))));
     let runs = report["runs"].as_array().unwrap();
     assert_eq!(runs.len(), 5);
-    assert!(runs.iter().all(|run| run["pictures_per_s"].as_f64().unwrap() > 0.0 && run["threads"] == 2));
+    assert!(runs.iter().all(|run| run["images_per_s"].as_f64().unwrap() > 0.0 && run["threads"] == 2));
     assert!(fs::read(&sheet).unwrap().starts_with(b"\x89PNG"));
 }
 
@@ -552,11 +546,11 @@ fn wrong_use_is_told_from_failed_work() {
         &[][..],
         &["fly"],
         &["run"],
-        &["run", pictures(), "--wings", "2"],
-        &["run", pictures(), "--threads", "many"],
-        &["run", pictures(), "--preset", "best"],
-        &["run", pictures(), "--dtype", "f64"],
-        &["run", pictures(), "--load", "1001"],
+        &["run", images(), "--wings", "2"],
+        &["run", images(), "--threads", "many"],
+        &["run", images(), "--preset", "best"],
+        &["run", images(), "--dtype", "f64"],
+        &["run", images(), "--load", "1001"],
         &["apply", "x.jpg", "-o", "y.png"],
         &["synth", "/tmp/never-made"],
         &["synth", "/tmp/never-made", "--count", "1", "--classes", "0"],
@@ -567,10 +561,10 @@ fn wrong_use_is_told_from_failed_work() {
         (&["--threads", "5000"][..], "threads must be 0 to 1024"),
         (&["--batch-size", "0"], "batch_size must be 1 to"),
         (&["--prefetch", "0"], "prefetch must be 1 to"),
-        (&["--shard", "2/2"], "the index (from 0) below the count"),
+        (&["--rank", "2/2"], "the rank (from 0) below the world size"),
         (&["--device", "gpu"], "auto, cpu, cuda or cuda:I"),
     ] {
-        let message = failure(&[&["run", pictures()], args].concat(), 2);
+        let message = failure(&[&["run", images()], args].concat(), 2);
         assert!(message.contains(words), "{message}");
     }
     for args in
@@ -582,17 +576,16 @@ fn wrong_use_is_told_from_failed_work() {
     let message = failure(&["run", path(empty.path())], 2);
     assert!(message.contains(path(empty.path())) && message.contains("class folders"), "{message}");
     let applied = Applied::new();
-    for (picture, ops, word) in [
-        ("/no/such.jpg", path(&applied.picture), "picture.jpg"),
-        (path(&applied.picture), "/no/such.json", "/no/such.json"),
-    ] {
-        let output = output(&["apply", picture, "--ops", ops, "-o", path(&applied.out("x.png"))]);
+    for (image, ops, word) in
+        [("/no/such.jpg", path(&applied.image), "image.jpg"), (path(&applied.image), "/no/such.json", "/no/such.json")]
+    {
+        let output = output(&["apply", image, "--ops", ops, "-o", path(&applied.out("x.png"))]);
         assert!(matches!(output.status.code(), Some(1 | 2)) && text(&output.stderr).contains(word));
     }
     let ops = applied.out("none.json");
     fs::write(&ops, "[]").unwrap();
     assert!(failure(&["apply", "/no/such.jpg", "--ops", path(&ops), "-o", "x.png"], 1).contains("/no/such.jpg"));
-    let unwritable = ["apply", path(&applied.picture), "--ops", path(&ops), "-o", "/no/such/folder/x.npy"];
+    let unwritable = ["apply", path(&applied.image), "--ops", path(&ops), "-o", "/no/such/folder/x.npy"];
     assert!(failure(&unwritable, 1).contains("/no/such/folder/x.npy"));
     assert!(stdout(&["--version"]).starts_with("warpfeed "));
     assert!(stdout(&["--help"]).contains("Exit codes"));
@@ -606,10 +599,10 @@ fn a_device_that_is_not_there_has_its_own_exit_code() {
     let out = applied.out("out.npy");
     for device in ["cuda", "cuda:0", "cuda:7"] {
         for args in [
-            &["run", pictures()][..],
+            &["run", images()][..],
             &["run", "/no/such/folder"],
-            &["demo", pictures()],
-            &["apply", path(&applied.picture), "--ops", path(&ops), "-o", path(&out)],
+            &["demo", images()],
+            &["apply", path(&applied.image), "--ops", path(&ops), "-o", path(&out)],
         ] {
             let output = output(&[args, &["--device", device]].concat());
             if output.status.success() {
@@ -629,7 +622,7 @@ fn a_device_that_is_not_there_has_its_own_exit_code() {
 #[cfg(target_os = "linux")]
 fn a_full_disk_is_a_clear_error() {
     let full = || fs::File::options().write(true).open("/dev/full").unwrap();
-    for args in [&["run", pictures(), "--json"][..], &["run", pictures()], &["doctor"], &["doctor", "--json"]] {
+    for args in [&["run", images(), "--json"][..], &["run", images()], &["doctor"], &["doctor", "--json"]] {
         let output = command(args).stdout(full()).output().unwrap();
         let message = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{message}");
@@ -650,7 +643,7 @@ fn a_full_disk_is_a_clear_error() {
 fn a_reader_that_has_gone_is_no_error() {
     for args in ["run \"$1\" --json", "run \"$1\"", "doctor", "--help"] {
         let script = format!("set -o pipefail; \"$0\" {args} | true");
-        let output = Command::new("bash").args(["-c", &script, PROGRAM, pictures()]).output().unwrap();
+        let output = Command::new("bash").args(["-c", &script, PROGRAM, images()]).output().unwrap();
         assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""), "{args}");
     }
     let output = Command::new("bash").args(["-c", "\"$0\" doctor | head -1", PROGRAM]).output().unwrap();

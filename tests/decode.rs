@@ -1,4 +1,4 @@
-//! Decoding: rectangles against the whole, damaged data, the reference pictures.
+//! Decoding: rectangles against the whole, damaged data, the reference images.
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 use warpfeed::{
-    Decoder, Error, Format, JpegColor, JpegOptions, Picture, Rect, Result, Sampling, Size, encode_jpeg, probe,
+    Decoder, Error, Format, Image, JpegColor, JpegOptions, Rect, Result, Sampling, Size, encode_jpeg, probe,
 };
 
 #[rustfmt::skip]
@@ -35,23 +35,23 @@ const SAMPLINGS: [Sampling; 12] = [
 const COLORS: [JpegColor; 5] = [JpegColor::Ycc, JpegColor::Gray, JpegColor::Cmyk, JpegColor::Ycck, JpegColor::Rgb];
 
 /// Gradients with noise, so that neighbours differ everywhere.
-fn picture(size: Size, seed: u64) -> Picture {
+fn image(size: Size, seed: u64) -> Image {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let mut picture = Picture::new(size);
+    let mut image = Image::new(size);
     for y in 0..size.height {
-        for (x, pixel) in picture.row_mut(y).iter_mut().enumerate() {
+        for (x, pixel) in image.row_mut(y).iter_mut().enumerate() {
             let slope = [3 * x as u32 + y, x as u32 + 2 * y, 255 + 5 * y - (x as u32 % 256)];
             for (value, slope) in pixel.iter_mut().zip(slope) {
                 *value = ((slope % 256) as u8).wrapping_add(rng.random_range(0..60));
             }
         }
     }
-    picture
+    image
 }
 
-fn decode_part(decoder: &mut Decoder, bytes: &[u8], part: Option<Rect>, tolerant: bool) -> Result<Picture> {
+fn decode_part(decoder: &mut Decoder, bytes: &[u8], part: Option<Rect>, tolerant: bool) -> Result<Image> {
     let header = probe(bytes)?;
-    let mut out = Picture::default();
+    let mut out = Image::default();
     // What was in the buffer before must not show.
     out.reset(header.size);
     out.pixels_mut().fill([1, 2, 3, 4]);
@@ -59,7 +59,7 @@ fn decode_part(decoder: &mut Decoder, bytes: &[u8], part: Option<Rect>, tolerant
     Ok(out)
 }
 
-fn decode(bytes: &[u8]) -> Result<Picture> {
+fn decode(bytes: &[u8]) -> Result<Image> {
     decode_part(&mut Decoder::new()?, bytes, None, false)
 }
 
@@ -72,7 +72,7 @@ fn random_part(rng: &mut ChaCha8Rng, size: Size) -> Rect {
 
 /// Every combination of options that libjpeg writes, for one size.
 fn variants(size: Size) -> Vec<(JpegOptions, Vec<u8>)> {
-    let source = picture(size, u64::from(size.width) << 32 | u64::from(size.height));
+    let source = image(size, u64::from(size.width) << 32 | u64::from(size.height));
     let mut all = Vec::new();
     for color in COLORS {
         for sampling in SAMPLINGS {
@@ -100,7 +100,7 @@ fn variants(size: Size) -> Vec<(JpegOptions, Vec<u8>)> {
 }
 
 /// The part must hold the whole's pixels.
-fn assert_part(whole: &Picture, part: &Picture, what: &dyn std::fmt::Debug) {
+fn assert_part(whole: &Image, part: &Image, what: &dyn std::fmt::Debug) {
     let rect = part.part();
     assert_eq!(part.whole(), whole.size());
     for y in 0..rect.height {
@@ -150,7 +150,7 @@ fn every_single_row_and_column() {
 
 #[test]
 fn what_is_encoded_comes_back_nearly() {
-    let mut source = Picture::new(Size::new(48, 40));
+    let mut source = Image::new(Size::new(48, 40));
     for y in 0..40 {
         for (x, pixel) in source.row_mut(y).iter_mut().enumerate() {
             *pixel = [(5 * x) as u8, (6 * y) as u8, 200 - (2 * x) as u8 - y as u8, 255];
@@ -171,7 +171,7 @@ fn what_is_encoded_comes_back_nearly() {
 
 /// Baseline, progressive, with restarts, grey.
 fn some_kinds() -> Vec<(JpegOptions, Vec<u8>)> {
-    let source = picture(Size::new(61, 45), 3);
+    let source = image(Size::new(61, 45), 3);
     let base = JpegOptions { quality: 60, ..JpegOptions::default() };
     [
         base.clone(),
@@ -198,9 +198,9 @@ fn truncated_at_every_byte() {
             assert_eq!(tolerant.is_ok(), probe(cut).is_ok(), "{options:?} cut to {len}");
             match strict {
                 // Only what is not needed for pixels may be cut off.
-                Ok(picture) => {
+                Ok(image) => {
                     assert!(!options.progressive, "cut to {len} of {}", bytes.len());
-                    assert_eq!(picture.pixels(), whole.pixels(), "{options:?} cut to {len} of {}", bytes.len());
+                    assert_eq!(image.pixels(), whole.pixels(), "{options:?} cut to {len} of {}", bytes.len());
                     assert_eq!(tolerant.unwrap().pixels(), whole.pixels());
                     assert_part(&whole, &strict_top.unwrap(), &options);
                 }
@@ -268,9 +268,9 @@ fn rubbish_never_panics_and_leaves_no_trace() {
 }
 
 #[test]
-fn tables_do_not_pass_from_one_picture_to_the_next() {
-    // A picture without its quantisation tables is an error, whatever was decoded before.
-    let bytes = encode_jpeg(&picture(Size::new(20, 20), 9), &JpegOptions::default()).unwrap();
+fn tables_do_not_pass_from_one_image_to_the_next() {
+    // An image without its quantisation tables is an error, whatever was decoded before.
+    let bytes = encode_jpeg(&image(Size::new(20, 20), 9), &JpegOptions::default()).unwrap();
     let mut stripped = bytes.clone();
     while let Some(at) = stripped.windows(2).position(|pair| pair == [0xFF, 0xDB]) {
         let len = usize::from(u16::from_be_bytes([stripped[at + 2], stripped[at + 3]]));
@@ -283,7 +283,7 @@ fn tables_do_not_pass_from_one_picture_to_the_next() {
 
 #[test]
 fn kinds_that_are_not_supported_say_what_to_do() {
-    let bytes = encode_jpeg(&picture(Size::new(20, 20), 9), &JpegOptions::default()).unwrap();
+    let bytes = encode_jpeg(&image(Size::new(20, 20), 9), &JpegOptions::default()).unwrap();
     let frame = bytes.windows(2).position(|pair| pair == [0xFF, 0xC0]).unwrap();
     for (marker, bits, word) in
         [(0xC9, 8, "arithmetic"), (0xC3, 8, "lossless"), (0xC5, 8, "hierarchical"), (0xC1, 12, "12 bits")]
@@ -301,7 +301,7 @@ fn kinds_that_are_not_supported_say_what_to_do() {
 #[test]
 fn too_many_scans_are_refused() {
     let options = JpegOptions { progressive: true, color: JpegColor::Gray, ..JpegOptions::default() };
-    let bytes = encode_jpeg(&picture(Size::new(16, 16), 2), &options).unwrap();
+    let bytes = encode_jpeg(&image(Size::new(16, 16), 2), &options).unwrap();
     // The first scan, which has its Huffman table before it, over and over.
     let scan = probe(&bytes).unwrap();
     assert!(scan.progressive);
@@ -320,7 +320,7 @@ fn too_many_scans_are_refused() {
 
 #[test]
 fn orientations_are_read_and_not_applied() {
-    let source = picture(Size::new(9, 6), 1);
+    let source = image(Size::new(9, 6), 1);
     for value in 0..=10u16 {
         let options = JpegOptions { orientation: Some(value), ..JpegOptions::default() };
         let header = probe(&encode_jpeg(&source, &options).unwrap()).unwrap();
@@ -331,7 +331,7 @@ fn orientations_are_read_and_not_applied() {
 
 #[test]
 fn headers_tell_the_layout() {
-    let source = picture(Size::new(50, 60), 1);
+    let source = image(Size::new(50, 60), 1);
     let options =
         JpegOptions { sampling: Sampling::S422, progressive: true, restart_interval_rows: 2, ..JpegOptions::default() };
     let header = probe(&encode_jpeg(&source, &options).unwrap()).unwrap();
@@ -343,7 +343,7 @@ fn headers_tell_the_layout() {
 
 #[test]
 fn a_wrong_part_is_the_callers_fault() {
-    let bytes = encode_jpeg(&picture(Size::new(8, 8), 1), &JpegOptions::default()).unwrap();
+    let bytes = encode_jpeg(&image(Size::new(8, 8), 1), &JpegOptions::default()).unwrap();
     for (x, width) in [(0, 0), (0, 9), (8, 1), (u32::MAX, 1), (u32::MAX, u32::MAX)] {
         let part = Rect { x, y: 0, width, height: 1 };
         let error = decode_part(&mut Decoder::new().unwrap(), &bytes, Some(part), false).unwrap_err();
@@ -355,49 +355,49 @@ fn reference() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/reference")
 }
 
-/// What Pillow made of the pictures in `tests/reference/pictures`; `tests/reference/make.py` wrote it down.
+/// What Pillow made of the images in `tests/reference/images`; `tests/reference/make.py` wrote it down.
 #[test]
-fn reference_pictures_decode_as_in_pillow() {
+fn reference_images_decode_as_in_pillow() {
     let cases = fs::read_to_string(reference().join("cases.jsonl")).unwrap();
     let mut decoder = Decoder::new().unwrap();
-    let (mut pictures, mut failed) = (0, Vec::new());
+    let (mut images, mut failed) = (0, Vec::new());
     for case in cases.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()) {
         let kind = case["kind"].as_str().unwrap();
         if !matches!(kind, "decode" | "decode-truncated") {
             continue;
         }
-        pictures += 1;
+        images += 1;
         let name = case["image"].as_str().unwrap();
-        let bytes = fs::read(reference().join("pictures").join(name)).unwrap();
+        let bytes = fs::read(reference().join("images").join(name)).unwrap();
         let tolerant = kind == "decode-truncated";
         if tolerant {
             decode(&bytes).unwrap_err();
         }
-        let picture = decode_part(&mut decoder, &bytes, None, tolerant).unwrap_or_else(|e| panic!("{name}: {e}"));
-        let shape = [picture.size().height, picture.size().width, 3];
+        let image = decode_part(&mut decoder, &bytes, None, tolerant).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let shape = [image.size().height, image.size().width, 3];
         assert_eq!(case["shape"], serde_json::json!(shape), "{name}");
-        let sha256: String = Sha256::digest(picture.to_rgb()).iter().map(|byte| format!("{byte:02x}")).collect();
+        let sha256: String = Sha256::digest(image.to_rgb()).iter().map(|byte| format!("{byte:02x}")).collect();
         if case["sha256"] != sha256 {
             failed.push(name.to_owned());
         }
         // And its parts are those of the whole.
-        let mut rng = ChaCha8Rng::seed_from_u64(pictures);
+        let mut rng = ChaCha8Rng::seed_from_u64(images);
         for _ in 0..20 {
-            let rect = random_part(&mut rng, picture.size());
-            assert_part(&picture, &decode_part(&mut decoder, &bytes, Some(rect), tolerant).unwrap(), &name);
+            let rect = random_part(&mut rng, image.size());
+            assert_part(&image, &decode_part(&mut decoder, &bytes, Some(rect), tolerant).unwrap(), &name);
         }
     }
-    assert!(pictures > 30, "{pictures}");
+    assert!(images > 30, "{images}");
     assert!(failed.is_empty(), "not the pixels that Pillow has: {failed:?}");
 }
 
 /// Soft colours with a sharp-edged disc and a noisy corner.
-fn scene(size: Size, seed: u64) -> Picture {
+fn scene(size: Size, seed: u64) -> Image {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let mut picture = Picture::new(size);
+    let mut image = Image::new(size);
     let (w, h) = (f64::from(size.width), f64::from(size.height));
     for y in 0..size.height {
-        for (x, pixel) in picture.row_mut(y).iter_mut().enumerate() {
+        for (x, pixel) in image.row_mut(y).iter_mut().enumerate() {
             let (u, v) = (x as f64 / w, f64::from(y) / h);
             let disc = (u - 0.6).hypot(v - 0.4) < 0.25;
             let noise = if u < 0.4 && v > 0.6 { rng.random_range(-40.0..40.0) } else { 0.0 };
@@ -407,16 +407,16 @@ fn scene(size: Size, seed: u64) -> Picture {
             }
         }
     }
-    picture
+    image
 }
 
-/// Writes the JPEGs of `tests/reference/pictures`. After it, `tests/reference/make.py`.
+/// Writes the JPEGs of `tests/reference/images`. After it, `tests/reference/make.py`.
 #[test]
-#[ignore = "writes the reference pictures, which are committed"]
-fn make_reference_pictures() {
+#[ignore = "writes the reference images, which are committed"]
+fn make_reference_images() {
     let write = |name: &str, width, height, options: JpegOptions| {
         let bytes = encode_jpeg(&scene(Size::new(width, height), 1), &options).unwrap();
-        fs::write(reference().join("pictures").join(name).with_extension("jpg"), &bytes).unwrap();
+        fs::write(reference().join("images").join(name).with_extension("jpg"), &bytes).unwrap();
         bytes
     };
     let base = JpegOptions { quality: 80, ..JpegOptions::default() };
@@ -452,6 +452,6 @@ fn make_reference_pictures() {
     let baseline = write("baseline-420", 161, 120, base);
     for (name, bytes) in [("baseline", baseline), ("restart", restart), ("progressive", progressive)] {
         let name = format!("truncated-{name}.jpg");
-        fs::write(reference().join("pictures").join(name), &bytes[..bytes.len() * 6 / 10]).unwrap();
+        fs::write(reference().join("images").join(name), &bytes[..bytes.len() * 6 / 10]).unwrap();
     }
 }

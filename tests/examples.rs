@@ -81,7 +81,7 @@ fn train_cnn() {
 #[test]
 fn custom_source() {
     let text = run("custom_source");
-    assert!(text.ends_with("12 pictures of 96 x 96\n"), "{text}");
+    assert!(text.ends_with("12 images of 96 x 96\n"), "{text}");
     for class in ["disc", "box", "triangle"] {
         assert_eq!(text.matches(class).count(), 4, "{text}");
     }

@@ -21,7 +21,7 @@ use warpfeed::experiment::train::Run;
 use warpfeed::experiment::usage::Sampling;
 use warpfeed::experiment::workers::{self, workers};
 use warpfeed::{
-    Batch, Device, EncodedPictures, Op, Pipeline, RandomOp, Result, Source, Strategy, random_horizontal_flip,
+    Batch, Device, EncodedImages, Op, Pipeline, Result, Source, Strategy, Transform, random_horizontal_flip,
     random_resized_crop, random_rotation, repeat,
 };
 
@@ -61,13 +61,13 @@ fn model(ms: u64) -> Model {
     Model { name: format!("{ms} ms"), step }
 }
 
-fn crop(side: u32) -> RandomOp {
+fn crop(side: u32) -> Transform {
     random_resized_crop(side, side)
 }
 
-/// Pictures that come slowly.
+/// Images that come slowly.
 struct Slow {
-    pictures: EncodedPictures,
+    images: EncodedImages,
     delay: Duration,
     reads: Reads,
 }
@@ -77,18 +77,18 @@ type Reads = Arc<Mutex<Vec<Instant>>>;
 
 impl Source for Slow {
     fn len(&self) -> u64 {
-        self.pictures.len()
+        self.images.len()
     }
     fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
         self.reads.lock().unwrap().push(Instant::now());
         std::thread::sleep(self.delay);
-        self.pictures.read(index, buffer)
+        self.images.read(index, buffer)
     }
     fn label(&self, index: u64) -> u32 {
-        self.pictures.label(index)
+        self.images.label(index)
     }
     fn name(&self, index: u64) -> Cow<'_, str> {
-        self.pictures.name(index)
+        self.images.name(index)
     }
 }
 
@@ -107,13 +107,13 @@ fn diagnosed(source: impl Source + 'static, change: impl FnOnce(&mut diagnose::S
 }
 
 /// Photographs' sizes, so that decoding costs something.
-fn large() -> EncodedPictures {
-    EncodedPictures::new((0..8).map(|i| (common::jpeg(500, 375, i), 0)))
+fn large() -> EncodedImages {
+    EncodedImages::new((0..8).map(|i| (common::jpeg(500, 375, i), 0)))
 }
 
 #[test]
 fn a_slow_disk_is_found() {
-    let source = Slow { pictures: source(16), delay: Duration::from_millis(30), reads: Reads::default() };
+    let source = Slow { images: source(16), delay: Duration::from_millis(30), reads: Reads::default() };
     // Without a step, here and below where a gain is asked for: a busy machine's sleep is so long that it bounds the gain.
     let found = diagnosed(source, |_| (), 0);
     assert_eq!(found.bottleneck, Bottleneck::Disk, "{:?}", found.report.answer);
@@ -148,10 +148,10 @@ fn a_slow_step_is_found() {
 }
 
 #[test]
-fn tiny_pictures_are_found() {
-    let tiny = EncodedPictures::new((0..16).map(|i| (common::jpeg(8, 8, i), 0)));
+fn tiny_images_are_found() {
+    let tiny = EncodedImages::new((0..16).map(|i| (common::jpeg(8, 8, i), 0)));
     let found = diagnosed(tiny, |settings| settings.ops = vec![Op::CenterCrop { width: 8, height: 8 }.into()], 0);
-    assert_eq!(found.bottleneck, Bottleneck::PerPicture, "{:?}", found.report.answer);
+    assert_eq!(found.bottleneck, Bottleneck::PerImage, "{:?}", found.report.answer);
     assert!(found.report.answer[2].contains("pack"), "{:?}", found.report.answer);
 }
 
@@ -192,22 +192,22 @@ fn figures_agree_with_a_stopwatch() {
     let train: f64 = times.epochs.iter().map(|epoch| epoch.train_s).sum();
     within(train, step.slept.as_secs_f64(), "the step");
     within(times.accelerator_use().unwrap(), step.slept.as_secs_f64() / whole, "accelerator use");
-    within(times.pictures_per_s().unwrap(), 72.0 / whole, "pictures per second");
+    within(times.images_per_s().unwrap(), 72.0 / whole, "images per second");
     for epoch in &times.epochs {
         within(epoch.setup_s + epoch.fetch_s + epoch.train_s, epoch.seconds, "an epoch's parts");
-        assert_eq!((epoch.pictures, epoch.batches), (24, 6));
+        assert_eq!((epoch.images, epoch.batches), (24, 6));
     }
     assert_eq!((step.steps, times.batches.len(), times.waits().len()), (18, 18, 15));
     let count = |is: fn(&Event) -> bool| events.iter().filter(|event| is(event)).count();
-    assert_eq!(count(|event| matches!(event, Event::Batch { pictures: 4, .. })), 18);
+    assert_eq!(count(|event| matches!(event, Event::Batch { images: 4, .. })), 18);
     assert_eq!(count(|event| matches!(event, Event::SetUp { .. })), 3);
-    assert_eq!(count(|event| matches!(event, Event::Epoch { pictures: 24, loss: Some(_), accuracy: None, .. })), 3);
+    assert_eq!(count(|event| matches!(event, Event::Epoch { images: 24, loss: Some(_), accuracy: None, .. })), 3);
 }
 
 /// What a training step sees of its own calls: the other clock for whole experiments.
 enum Call {
     Epoch(Instant),
-    Batch { from: Instant, to: Instant, pictures: u64 },
+    Batch { from: Instant, to: Instant, images: u64 },
 }
 
 struct Watched {
@@ -226,10 +226,10 @@ impl Step for Watched {
     }
 
     fn train(&mut self, batch: Batch) -> Result<Outcome> {
-        let (from, pictures) = (Instant::now(), (batch.len() - batch.padding()) as u64);
+        let (from, images) = (Instant::now(), (batch.len() - batch.padding()) as u64);
         std::thread::sleep(self.length);
         drop(batch);
-        self.calls.borrow_mut().push(Call::Batch { from, to: Instant::now(), pictures });
+        self.calls.borrow_mut().push(Call::Batch { from, to: Instant::now(), images });
         Ok(Outcome::default())
     }
 }
@@ -239,13 +239,13 @@ fn watched(calls: &Rc<RefCell<Vec<Call>>>) -> Model {
     Model { name: "watched".to_owned(), step }
 }
 
-/// Sums over epochs, in seconds but for the pictures.
+/// Sums over epochs, in seconds but for the images.
 #[derive(Debug, Default)]
 struct Sums {
     whole: f64,
     setup: f64,
     train: f64,
-    pictures: u64,
+    images: u64,
 }
 
 impl Sums {
@@ -255,14 +255,14 @@ impl Sums {
         for call in calls {
             match *call {
                 Call::Epoch(at) => (begun, last) = (Some(at), None),
-                Call::Batch { from, to, pictures } => {
+                Call::Batch { from, to, images } => {
                     let begun = begun.expect("an epoch before its batches");
                     if last.is_none() {
                         sums.setup += (from - begun).as_secs_f64();
                     }
                     sums.whole += (to - last.unwrap_or(begun)).as_secs_f64();
                     sums.train += (to - from).as_secs_f64();
-                    sums.pictures += pictures;
+                    sums.images += images;
                     last = Some(to);
                 }
             }
@@ -277,14 +277,14 @@ impl Sums {
             sums.whole += epoch["seconds"].as_f64().unwrap();
             sums.setup += epoch["setup_s"].as_f64().unwrap();
             sums.train += epoch["train_s"].as_f64().unwrap();
-            sums.pictures += epoch["pictures"].as_u64().unwrap();
+            sums.images += epoch["images"].as_u64().unwrap();
         }
         sums
     }
 
     /// Within 3 %; what is short is held against the whole.
     fn assert_agree(&self, other: &Self) {
-        assert_eq!(self.pictures, other.pictures);
+        assert_eq!(self.images, other.images);
         for (a, b) in [(self.whole, other.whole), (self.setup, other.setup), (self.train, other.train)] {
             assert!((a - b).abs() <= 0.03 * self.whole, "reported {self:?}, seen {other:?}");
         }
@@ -356,10 +356,10 @@ fn the_runs_of_configurations_agree_with_a_stopwatch() {
 
 #[test]
 fn the_rates_of_diagnose_agree_with_a_stopwatch() {
-    const PICTURES: u64 = 40;
+    const IMAGES: u64 = 40;
     let (calls, mut progressed) = (Rc::default(), Vec::new());
     let reads: Reads = Arc::default();
-    let source = Slow { pictures: source(PICTURES), delay: Duration::from_millis(5), reads: Arc::clone(&reads) };
+    let source = Slow { images: source(IMAGES), delay: Duration::from_millis(5), reads: Arc::clone(&reads) };
     let mut settings = diagnose::Settings::new([crop(16)]);
     (settings.threads, settings.cores, settings.batch_size) = (2, 2, 4);
     settings.time = Duration::from_millis(500);
@@ -370,20 +370,20 @@ fn the_rates_of_diagnose_agree_with_a_stopwatch() {
         let told = findings["rates"][name].as_f64().unwrap();
         assert!((told - seen).abs() <= 0.03 * seen, "{name}: {told} told, {seen} by the stopwatch");
     };
-    // The summary of the data set reads every picture once, before the first part.
-    let reads = &reads.lock().unwrap()[PICTURES as usize..];
+    // The summary of the data set reads every image once, before the first part.
+    let reads = &reads.lock().unwrap()[IMAGES as usize..];
     let first = reads.iter().take_while(|&&at| at < progressed[0]).count();
     within("read", first as f64 / (progressed[0] - reads[0]).as_secs_f64());
     let calls = calls.borrow();
     let whole = calls.iter().position(|call| matches!(call, Call::Epoch(_))).unwrap();
-    let (mut step, mut pictures) = (Duration::ZERO, 0);
+    let (mut step, mut images) = (Duration::ZERO, 0);
     for call in &calls[..whole] {
-        let Call::Batch { from, to, pictures: of_batch } = call else { unreachable!() };
-        (step, pictures) = (step + (*to - *from), pictures + of_batch);
+        let Call::Batch { from, to, images: of_batch } = call else { unreachable!() };
+        (step, images) = (step + (*to - *from), images + of_batch);
     }
-    within("step", pictures as f64 / step.as_secs_f64());
+    within("step", images as f64 / step.as_secs_f64());
     let whole = Sums::seen(&calls[whole..]);
-    within("whole", whole.pictures as f64 / whole.whole);
+    within("whole", whole.images as f64 / whole.whole);
     let told = findings["accelerator_use"].as_f64().unwrap();
     let seen = whole.train / whole.whole;
     assert!((told - seen).abs() <= 0.03 * seen, "accelerator use: {told} told, {seen} by the stopwatch");
@@ -398,13 +398,13 @@ fn a_run_for_a_time_takes_that_time() {
     let mut run = Run::start(&mut step, &mut ignore);
     run.for_time(&pipeline, Duration::from_millis(300)).unwrap();
     let times = run.finish();
-    assert!(times.seconds >= 0.3 && times.pictures() < 20, "{} s, {} pictures", times.seconds, times.pictures());
+    assert!(times.seconds >= 0.3 && times.images() < 20, "{} s, {} images", times.seconds, times.images());
     assert_eq!(times.epochs.len(), 1);
-    // Without a picture there is nothing to go round and round.
-    let empty = Pipeline::builder(EncodedPictures::default()).random_resized_crop(8).build().unwrap();
+    // Without an image there is nothing to go round and round.
+    let empty = Pipeline::builder(EncodedImages::default()).random_resized_crop(8).build().unwrap();
     let mut run = Run::start(&mut step, &mut ignore);
     run.for_time(&empty, Duration::from_secs(60)).unwrap();
-    assert_eq!(run.finish().pictures_per_s(), None);
+    assert_eq!(run.finish().images_per_s(), None);
 }
 
 /// CPU time of the calling thread's children in this process that have ended, and of the rest of it.
@@ -526,7 +526,7 @@ fn the_workers_grid_has_every_epoch_and_says_what_it_left_out() {
     assert_eq!((&rows[0][3], &rows[0][6]), (&Value::Null, &"0.01".into()));
     assert!(rows[0][5].as_f64() < rows[1][5].as_f64(), "the run's duration grows");
     let blank = &report.tables[0].blank;
-    assert!(blank.len() == 1 && blank[0].contains("1000") && blank[0].contains("20 pictures"), "{blank:?}");
+    assert!(blank.len() == 1 && blank[0].contains("1000") && blank[0].contains("20 images"), "{blank:?}");
     assert!(report.answer[0].contains("without workers"));
 }
 
@@ -575,15 +575,15 @@ fn command(args: &[&str]) -> std::process::Output {
 fn the_command_writes_reports_and_whole_lines_of_events() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    let (pictures, out) = (path("pictures"), path("out"));
-    assert!(command(&["synth", &pictures, "--count", "12", "--classes", "2"]).status.success());
+    let (images, out) = (path("images"), path("out"));
+    assert!(command(&["synth", &images, "--count", "12", "--classes", "2"]).status.success());
     let grid = ["--threads", "1", "--prefetch", "1,2", "--batch-size", "4", "--seconds", "0.1", "--rounds", "1"];
-    let run = command(&[&["bench", "configurations", &pictures, "--out", &out], &grid[..]].concat());
+    let run = command(&[&["bench", "configurations", &images, "--out", &out], &grid[..]].concat());
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
     let text = String::from_utf8(run.stdout).unwrap();
-    assert!(text.contains("Smallest within 2 %") && text.contains("12 pictures in 2 classes"), "{text}");
+    assert!(text.contains("Smallest within 2 %") && text.contains("12 images in 2 classes"), "{text}");
     let report: Value = serde_json::from_slice(&std::fs::read(folder.path().join("out/report.json")).unwrap()).unwrap();
-    assert_eq!((&report["experiment"], &report["data_set"]["pictures"]), (&"configurations".into(), &12.into()));
+    assert_eq!((&report["experiment"], &report["data_set"]["images"]), (&"configurations".into(), &12.into()));
     for file in ["report.html", "ranking.csv", "ranking.svg", "timeline.svg", "waits.svg"] {
         assert!(std::fs::metadata(folder.path().join("out").join(file)).unwrap().len() > 100, "{file}");
     }
@@ -595,16 +595,16 @@ fn the_command_writes_reports_and_whole_lines_of_events() {
     assert_eq!((&names[0][..], &names[names.len() - 1][..]), ("run_start", "run_end"));
     assert!(names.iter().any(|name| name == "batch"));
 
-    let tuned = command(&[&["tune", &pictures], &grid[..]].concat());
+    let tuned = command(&[&["tune", &images], &grid[..]].concat());
     let text = String::from_utf8(tuned.stdout).unwrap();
     assert!(text.contains("Options: --threads 1 --prefetch "), "{text}");
     assert!(text.contains("Code:    .threads(1).prefetch("), "{text}");
 
     for (args, words) in [
-        (&["bench", "workers", &pictures, "--step", "resnet9000"][..], "resnet18"),
+        (&["bench", "workers", &images, "--step", "resnet9000"][..], "resnet18"),
         (&["bench", "diagnose", &path("nowhere")], "nowhere"),
         (&["bench", "peers", "--from", &path("nothing.json")], "nothing.json"),
-        (&["bench", "peers", &pictures, "--script", &path("no-script")], "give --script"),
+        (&["bench", "peers", &images, "--script", &path("no-script")], "give --script"),
     ] {
         let failed = command(args);
         let message = String::from_utf8_lossy(&failed.stderr).into_owned();
@@ -613,7 +613,7 @@ fn the_command_writes_reports_and_whole_lines_of_events() {
     // Known before anything is measured.
     let a_file = path("out/ranking.csv");
     for (args, words) in [(["--out", &a_file], "cannot create"), (["--seconds", "0"], "more than 0")] {
-        let failed = command(&[&["bench", "diagnose", &pictures], &args[..]].concat());
+        let failed = command(&[&["bench", "diagnose", &images], &args[..]].concat());
         let message = String::from_utf8_lossy(&failed.stderr).into_owned();
         assert!(!failed.status.success() && message.contains(words) && !message.contains("1/6"), "{message}");
     }
@@ -624,11 +624,11 @@ fn the_command_writes_reports_and_whole_lines_of_events() {
 #[cfg(feature = "candle")]
 fn the_command_trains_with_candle() {
     let folder = tempfile::tempdir().unwrap();
-    let pictures = folder.path().join("pictures").to_str().unwrap().to_owned();
-    assert!(command(&["synth", &pictures, "--count", "8", "--classes", "2"]).status.success());
+    let images = folder.path().join("images").to_str().unwrap().to_owned();
+    assert!(command(&["synth", &images, "--count", "8", "--classes", "2"]).status.success());
     let report = |args: &str| -> Value {
         let args: Vec<&str> = args.split(' ').collect();
-        let run = command(&[&["bench", args[0], &pictures, "--width", "2", "--json"], &args[1..]].concat());
+        let run = command(&[&["bench", args[0], &images, "--width", "2", "--json"], &args[1..]].concat());
         assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
         serde_json::from_slice(&run.stdout).unwrap()
     };
@@ -645,7 +645,7 @@ fn the_command_trains_with_candle() {
     let grid = report(&format!("workers --step candle-resnet50 {options}"));
     let row = &grid["tables"][1]["rows"][0];
     assert!(row[2].as_f64().unwrap() > 0.0 && row[3].as_f64().is_some() && row[6] == "0.05", "{grid}");
-    let wrong = command(&["bench", "workers", &pictures, "--step", "candle-resnet101"]);
+    let wrong = command(&["bench", "workers", &images, "--step", "candle-resnet101"]);
     assert!(String::from_utf8_lossy(&wrong.stderr).contains("candle-resnet50"));
 }
 
@@ -659,6 +659,6 @@ fn results_of_the_peers_are_reported() {
     let given: Value = serde_json::from_str(&std::fs::read_to_string(results).unwrap()).unwrap();
     let row = &report["tables"][0]["rows"][1];
     assert_eq!((&row[0], &row[1]), (&"train".into(), &"DALI".into()));
-    assert_eq!(row[2], given["medians"]["train"]["dali"]["pictures_per_s"]);
+    assert_eq!(row[2], given["medians"]["train"]["dali"]["images_per_s"]);
     assert_eq!(report["environment"]["cpu"], given["machine"]["cpu"]);
 }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 use warpfeed::pack::{PackOptions, pack};
 use warpfeed::{
-    Builder, EncodedPictures, OnError, OpenOptions, PictureCache, Pipeline, RecordFormat, RecordOptions, Source,
+    Builder, EncodedImages, ImageCache, OnError, OpenOptions, Pipeline, RecordFormat, RecordOptions, Source,
     SourceFormat, StreamCache, open, random_horizontal_flip, random_resized_crop,
 };
 
@@ -162,14 +162,14 @@ fn member(name: &str, content: &[u8]) -> Vec<u8> {
 
 /// Two shards of 21 MB, three ranges each, most of it what nobody reads.
 fn shards() -> Vec<(String, Vec<u8>)> {
-    let pictures = source(24);
+    let images = source(24);
     let filler = vec![0xa5; 5 << 20];
     (0..2)
         .map(|shard| {
             let mut bytes = Vec::new();
             for i in 12 * shard..12 * (shard + 1) {
-                bytes.extend(member(&format!("{i:03}.jpg"), pictures.read(i, &mut Vec::new()).unwrap()));
-                bytes.extend(member(&format!("{i:03}.cls"), pictures.label(i).to_string().as_bytes()));
+                bytes.extend(member(&format!("{i:03}.jpg"), images.read(i, &mut Vec::new()).unwrap()));
+                bytes.extend(member(&format!("{i:03}.cls"), images.label(i).to_string().as_bytes()));
                 if i % 3 == 0 {
                     bytes.extend(member(&format!("{i:03}.bin"), &filler));
                 }
@@ -242,10 +242,10 @@ fn a_shard_that_goes_away_ends_the_epoch_with_its_name_and_offset() {
     assert!(!error.is_bad_sample() && error.to_string().contains(".tar broke off at byte "), "{error}");
 }
 
-/// Pictures that fill 12 shards of 1 MB.
-fn many() -> EncodedPictures {
-    let pictures: Vec<Vec<u8>> = (0..8).map(|i| common::jpeg(310 + i, 230, i.into())).collect();
-    EncodedPictures::new((0..200).map(|i| (pictures[i * 5 % 8].clone(), i as u32 % 7)))
+/// Images that fill 12 shards of 1 MB.
+fn many() -> EncodedImages {
+    let images: Vec<Vec<u8>> = (0..8).map(|i| common::jpeg(310 + i, 230, i.into())).collect();
+    EncodedImages::new((0..200).map(|i| (images[i * 5 % 8].clone(), i as u32 % 7)))
 }
 
 /// A server of what `pack` makes of them, and the pattern of their names.
@@ -277,11 +277,11 @@ fn any_order() -> OpenOptions {
 fn random_access_gives_the_same_far_away() {
     let shards = ["0/1", "0/2", "1/2"];
     let part = |source: &Arc<dyn Source>, shard: &str| {
-        let builder = in_order(Arc::clone(source)).shuffle(5).shard(shard.parse().unwrap());
+        let builder = in_order(Arc::clone(source)).shuffle(5).partition(shard.parse().unwrap());
         epoch(builder.threads(5), 1)
     };
-    let pictures: Arc<dyn Source> = Arc::new(many());
-    let want = shards.map(|shard| part(&pictures, shard));
+    let images: Arc<dyn Source> = Arc::new(many());
+    let want = shards.map(|shard| part(&images, shard));
     for format in [RecordFormat::WebDataset, RecordFormat::RecordIo, RecordFormat::TfRecord] {
         let moody = if format == RecordFormat::TfRecord { 50 } else { NEVER };
         let (server, out, _folder) = packed(format, moody, Duration::ZERO);
@@ -289,7 +289,7 @@ fn random_access_gives_the_same_far_away() {
         let local: Arc<dyn Source> = open(&out).unwrap().into();
         assert_eq!((far.len(), far.fingerprint()), (200, local.fingerprint()));
         assert!(far.name(3).starts_with("http://") && far.name(3).ends_with(local.name(3).rsplit('/').next().unwrap()));
-        // The headers and what is read with them, not the pictures.
+        // The headers and what is read with them, not the images.
         let headers = server.shared.sent.load(SeqCst);
         let all: usize = server.shared.files.iter().map(|(_, bytes)| bytes.len()).sum();
         assert!(headers < all as u64 / 2, "{headers} of {all} bytes");
@@ -306,9 +306,9 @@ fn random_access_fetches_what_is_read_and_a_cache_keeps_it() {
     let folder = tempfile::tempdir().unwrap();
     let cache = Some(StreamCache { folder: folder.path().to_owned(), size_bytes: 100 << 20 });
     let source = Arc::new(all(&server, OpenOptions { cache, ..any_order() }));
-    let all_pictures = many();
-    let pictures: u64 = (0..200).map(|i| all_pictures.read(i, &mut Vec::new()).unwrap().len() as u64).sum();
-    for sent in [pictures, 0] {
+    let all_images = many();
+    let images: u64 = (0..200).map(|i| all_images.read(i, &mut Vec::new()).unwrap().len() as u64).sum();
+    for sent in [images, 0] {
         let (requests, before) = (server.shared.requests.load(SeqCst), server.shared.sent.load(SeqCst));
         assert_eq!(epoch(in_order(Arc::clone(&source)).shuffle(1), 0).len(), 200);
         assert_eq!(server.shared.sent.load(SeqCst) - before, sent);
@@ -329,7 +329,7 @@ fn samples_are_fetched_ahead_side_by_side() {
     assert!(most >= 8, "{most} requests at once");
     assert_eq!(server.shared.requests.load(SeqCst) - requests, 200, "none is fetched twice");
     // What is kept decoded is not fetched at all.
-    let kept = in_order(all(&server, any_order())).cache(PictureCache::memory(100 << 20)).build().unwrap();
+    let kept = in_order(all(&server, any_order())).cache(ImageCache::memory(100 << 20)).build().unwrap();
     let first = delivered(&kept, 0);
     let requests = server.shared.requests.load(SeqCst);
     assert_eq!(delivered(&kept, 0), first);
@@ -362,8 +362,8 @@ fn a_shard_that_changes_meanwhile_is_named() {
 #[test]
 fn a_resumed_stream_fetches_no_more_than_it_has_to() {
     let (server, ..) = packed(RecordFormat::WebDataset, NEVER, Duration::ZERO);
-    let pictures = many();
-    let picture = (0..8).map(|i| pictures.read(i, &mut Vec::new()).unwrap().len() as u64).max().unwrap() + 4096;
+    let images = many();
+    let image = (0..8).map(|i| images.read(i, &mut Vec::new()).unwrap().len() as u64).max().unwrap() + 4096;
     for window in [1, 8] {
         let options = OpenOptions { window: Some(window), ..OpenOptions::default() };
         let builder = in_order(all(&server, options)).batch_size(5).prefetch(1);
@@ -379,8 +379,8 @@ fn a_resumed_stream_fetches_no_more_than_it_has_to() {
             assert_eq!([first, rest].concat(), whole, "at {position}");
             let sent = server.shared.sent.load(SeqCst) - before;
             // What is to come; the window with what may lie between; the archives' ends.
-            let again = if window > 1 { window as u64 * (picture + (256 << 10)) } else { 0 };
-            let bound = (200 - position as u64) * picture + again + 13 * 20_480;
+            let again = if window > 1 { window as u64 * (image + (256 << 10)) } else { 0 };
+            let bound = (200 - position as u64) * image + again + 13 * 20_480;
             assert!(sent <= bound, "{sent} of {bound} bytes, window {window}, at {position}");
         }
     }
@@ -423,7 +423,7 @@ fn a_killed_run_goes_on_over_http() {
         }
         let resumed = report(run(&url, &with_state));
         assert_eq!(resumed["digest"], undisturbed["digest"], "{far:?}");
-        let together = resumed["pictures"].as_u64().unwrap() + resumed["earlier"]["pictures"].as_u64().unwrap();
+        let together = resumed["images"].as_u64().unwrap() + resumed["earlier"]["images"].as_u64().unwrap();
         assert_eq!(together, 400);
     }
     // The index was kept: headers are not read again.

@@ -13,8 +13,8 @@ use warpfeed::experiment::step::{Pace, StatedStep, Step};
 use warpfeed::experiment::subject::{Model, Subject};
 use warpfeed::experiment::train::Run;
 use warpfeed::{
-    ApplyOptions, Batch, Builder, CustomOp, DType, DecodePath, Device, EncodedPictures, Error, IMAGENET_MEAN,
-    IMAGENET_STD, JpegColor, JpegOptions, LastBatch, Layout, OnError, Op, Orientation, PictureCache, Pipeline, Preset,
+    ApplyOptions, Batch, Builder, CustomOp, DType, DecodePath, Device, EncodedImages, Error, IMAGENET_MEAN,
+    IMAGENET_STD, ImageCache, JpegColor, JpegOptions, LastBatch, Layout, OnError, Op, Orientation, Pipeline, Preset,
     Sampling, Size, Strategy, apply, encode_jpeg, random_resized_crop,
 };
 
@@ -26,7 +26,7 @@ fn samples(batch: &Batch) -> Vec<Delivered> {
         .map(|i| Delivered {
             index: batch.indices()[i],
             label: batch.labels()[i],
-            bytes: images.picture_bytes(i).unwrap().to_vec(),
+            bytes: images.image_bytes(i).unwrap().to_vec(),
         })
         .collect()
 }
@@ -35,7 +35,7 @@ fn delivered(pipeline: &Pipeline, epoch: u64) -> Vec<Delivered> {
     pipeline.epoch(epoch).flat_map(|batch| samples(&batch.unwrap())).collect()
 }
 
-/// What `builder` makes on the CPU, and on the GPU with pictures decoded by the CPU.
+/// What `builder` makes on the CPU, and on the GPU with images decoded by the CPU.
 fn both(builder: impl Fn() -> Builder) -> [Vec<Delivered>; 2] {
     let gpu = || builder().device(GPU).decode(DecodePath::Cpu);
     [builder().device(Device::Cpu), gpu()].map(|builder| delivered(&builder.build().unwrap(), 1))
@@ -44,14 +44,14 @@ fn both(builder: impl Fn() -> Builder) -> [Vec<Delivered>; 2] {
 #[test]
 #[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
 fn types_layouts_and_strategies_equal_the_cpu() {
-    let pictures = source(17);
+    let images = source(17);
     for strategy in [Strategy::Fused, Strategy::Sequential, Strategy::Composed] {
         for dtype in [DType::F32, DType::F16, DType::Bf16, DType::U8] {
             for layout in [Layout::Nchw, Layout::Nhwc] {
                 // A width that is a multiple of every store, and one that is not.
                 for (width, height) in [(64, 32), (37, 29)] {
                     let builder = || {
-                        let builder = small(pictures.clone()).augment(random_resized_crop(width, height));
+                        let builder = small(images.clone()).augment(random_resized_crop(width, height));
                         let builder = builder.strategy(strategy).output(dtype, layout);
                         if dtype == DType::U8 { builder } else { builder.normalize(IMAGENET_MEAN, IMAGENET_STD) }
                     };
@@ -67,17 +67,17 @@ fn types_layouts_and_strategies_equal_the_cpu() {
 #[test]
 #[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
 fn presets_equal_the_cpu() {
-    let pictures = EncodedPictures::new((0..6).map(|i| (jpeg(140 + 9 * i, 120 + 7 * i, i.into()), i)));
+    let images = EncodedImages::new((0..6).map(|i| (jpeg(140 + 9 * i, 120 + 7 * i, i.into()), i)));
     for preset in [Preset::Train, Preset::Eval, Preset::TrialA { load: 4 }, Preset::TrialB { load: 1 }] {
         for strategy in [Strategy::Fused, Strategy::Sequential] {
-            let builder = || Pipeline::builder(pictures.clone()).shuffle(3).batch_size(4).preset(preset);
+            let builder = || Pipeline::builder(images.clone()).shuffle(3).batch_size(4).preset(preset);
             let [want, got] = both(|| builder().strategy(strategy).threads(2));
             assert!(want == got, "{preset:?} {strategy:?}");
         }
     }
 }
 
-/// Every operation, on pictures of odd sizes, some of one pixel.
+/// Every operation, on images of odd sizes, some of one pixel.
 #[test]
 #[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
 fn random_recipes_equal_the_cpu() {
@@ -98,7 +98,7 @@ fn random_recipes_equal_the_cpu() {
     }
 }
 
-/// What ordinary pictures and parameters do not reach.
+/// What ordinary images and parameters do not reach.
 #[test]
 #[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
 fn rare_paths_equal_the_cpu() {
@@ -111,7 +111,7 @@ fn rare_paths_equal_the_cpu() {
         // More weights than fit in shared memory.
         (Size::new(900, 40), json!([{"op": "resize", "width": 3, "height": 2, "interpolation": "lanczos"}])),
         (Size::new(30, 700), json!([{"op": "resize", "width": 3, "height": 2, "interpolation": "bilinear"}])),
-        // Reaches beyond the picture on all sides.
+        // Reaches beyond the image on all sides.
         (odd, json!([{"op": "gaussian_blur", "kernel": 101, "sigma": 30.0}])),
         (Size::new(7, 5), json!([{"op": "gaussian_blur", "kernel": 23, "sigma": 1.7}])),
         (Size::new(17, 33), json!([{"op": "dilate", "kernel": 45}, {"op": "erode", "kernel": 8}])),
@@ -138,31 +138,31 @@ fn rare_paths_equal_the_cpu() {
 }
 
 /// Baseline in all samplings, progressive, grey, CMYK; and PNG.
-fn kinds() -> EncodedPictures {
-    let picture = |i: u32| common::picture(61 + i, 47 + 2 * i, i.into());
+fn kinds() -> EncodedImages {
+    let image = |i: u32| common::image(61 + i, 47 + 2 * i, i.into());
     let mut encoded = Vec::new();
     for (i, sampling) in [Sampling::S444, Sampling::S422, Sampling::S420, Sampling::S440].into_iter().enumerate() {
         for progressive in [false, true] {
             let options = JpegOptions { sampling, progressive, ..JpegOptions::default() };
-            encoded.push(encode_jpeg(&picture(i as u32), &options).unwrap());
+            encoded.push(encode_jpeg(&image(i as u32), &options).unwrap());
         }
     }
     for color in [JpegColor::Gray, JpegColor::Cmyk] {
-        encoded.push(encode_jpeg(&picture(9), &JpegOptions { color, ..JpegOptions::default() }).unwrap());
+        encoded.push(encode_jpeg(&image(9), &JpegOptions { color, ..JpegOptions::default() }).unwrap());
     }
     let png = tempfile::Builder::new().suffix(".png").tempfile().unwrap();
-    warpfeed::write_png(&picture(5), png.path()).unwrap();
+    warpfeed::write_png(&image(5), png.path()).unwrap();
     encoded.push(std::fs::read(png.path()).unwrap());
-    EncodedPictures::new(encoded.into_iter().zip(0..))
+    EncodedImages::new(encoded.into_iter().zip(0..))
 }
 
 #[test]
 #[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
-fn every_kind_of_picture_gets_through_on_every_path() {
+fn every_kind_of_image_gets_through_on_every_path() {
     let want = delivered(&small(kinds()).device(Device::Cpu).build().unwrap(), 0);
     for path in [DecodePath::Cpu, DecodePath::Hybrid, DecodePath::Hardware, DecodePath::Auto] {
         let pipeline = match small(kinds()).device(GPU).decode(path).build() {
-            // A device without JPEG engines.
+            // A device without hardware decoder.
             Err(Error::Device { .. }) if path == DecodePath::Hardware => continue,
             pipeline => pipeline.unwrap(),
         };
@@ -189,14 +189,14 @@ fn every_kind_of_picture_gets_through_on_every_path() {
 
 #[test]
 #[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
-fn kept_pictures_are_those_of_the_cpu() {
+fn kept_images_are_those_of_the_cpu() {
     let folder = tempfile::tempdir().unwrap();
     // The second holds some only.
     let caches = [(1 << 30, 11), (20_000, 1), (1 << 30, 11)];
     for (i, (size_bytes, least)) in caches.into_iter().enumerate() {
         let cache = match i {
-            2 => PictureCache::disk(folder.path(), size_bytes),
-            _ => PictureCache::memory(size_bytes),
+            2 => ImageCache::disk(folder.path(), size_bytes),
+            _ => ImageCache::memory(size_bytes),
         };
         let builder = |device| small(kinds()).device(device).decode(DecodePath::Cpu);
         let cpu = builder(Device::Cpu).build().unwrap();
@@ -207,16 +207,16 @@ fn kept_pictures_are_those_of_the_cpu() {
             assert!(got == delivered(&cpu, number), "cache {i}, epoch {number}");
             let stats = epoch.stats();
             assert_eq!(stats.cached + stats.decoded_cpu, 11);
-            assert_eq!(stats.cached, if number == 0 { 0 } else { gpu.cache_usage().unwrap().pictures });
+            assert_eq!(stats.cached, if number == 0 { 0 } else { gpu.cache_usage().unwrap().images });
         }
         let usage = gpu.cache_usage().unwrap();
-        assert!(usage.pictures >= least && usage.full == (i == 1), "{usage:?}");
+        assert!(usage.images >= least && usage.full == (i == 1), "{usage:?}");
     }
 }
 
 #[test]
 #[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
-fn bad_pictures_are_dealt_with_as_the_policy_says() {
+fn bad_images_are_dealt_with_as_the_policy_says() {
     let bad = || WithBad { good: source(23), bad: vec![0, 3, 4, 5, 6, 7, 14, 22] };
     for path in [DecodePath::Cpu, DecodePath::Hybrid, DecodePath::Hardware] {
         for policy in [OnError::Skip, OnError::Substitute] {
@@ -244,13 +244,13 @@ fn bad_pictures_are_dealt_with_as_the_policy_says() {
 
 #[test]
 #[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
-fn padding_repeats_the_last_picture() {
+fn padding_repeats_the_last_image() {
     let pipeline = small(source(7)).last_batch(LastBatch::Pad).device(GPU).decode(DecodePath::Cpu).build().unwrap();
     let batches: Vec<_> = pipeline.epoch(0).map(Result::unwrap).collect();
     assert_eq!((batches.len(), batches[1].len(), batches[1].padding()), (2, 5, 3));
     let images = batches[1].images().to_host().unwrap();
     for i in 2..5 {
-        assert_eq!(images.picture_bytes(i).unwrap(), images.picture_bytes(1).unwrap());
+        assert_eq!(images.image_bytes(i).unwrap(), images.image_bytes(1).unwrap());
     }
 }
 
@@ -344,8 +344,8 @@ fn pageable_memory_gives_the_same_and_is_a_configuration() {
 #[test]
 #[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
 fn operations_of_the_caller_run_on_the_cpu() {
-    let invert = |picture: &mut warpfeed::Picture| {
-        picture.pixels_mut().iter_mut().flatten().for_each(|byte| *byte = !*byte);
+    let invert = |image: &mut warpfeed::Image| {
+        image.pixels_mut().iter_mut().flatten().for_each(|byte| *byte = !*byte);
     };
     let custom = CustomOp { name: "invert", apply: std::sync::Arc::new(invert) };
     let [want, got] = both(|| small(source(9)).augment(Op::Custom(custom.clone())).normalize([0.5; 3], [0.2; 3]));

@@ -1,13 +1,13 @@
 //! Batches in the hands of other libraries: the same memory, the same numbers.
 
-use warpfeed::{Batch, DType, EncodedPictures, JpegOptions, Layout, Pipeline, encode_jpeg, experiment};
+use warpfeed::{Batch, DType, EncodedImages, JpegOptions, Layout, Pipeline, encode_jpeg, experiment};
 
 const DTYPES: [DType; 4] = [DType::F32, DType::F16, DType::Bf16, DType::U8];
 
-/// Seven pictures in batches of three: [3, 3, 9, 7] or [3, 9, 7, 3], and a last batch of one.
+/// Seven images in batches of three: [3, 3, 9, 7] or [3, 9, 7, 3], and a last batch of one.
 fn batches(dtype: DType, layout: Layout) -> impl Iterator<Item = Batch> {
-    let jpeg = |i| encode_jpeg(&experiment::synth::picture(1, i, 0, 1), &JpegOptions::default()).unwrap();
-    let builder = Pipeline::builder(EncodedPictures::new((0..7).map(|i| (jpeg(i), 10 + i as u32))));
+    let jpeg = |i| encode_jpeg(&experiment::synth::image(1, i, 0, 1), &JpegOptions::default()).unwrap();
+    let builder = Pipeline::builder(EncodedImages::new((0..7).map(|i| (jpeg(i), 10 + i as u32))));
     let pipeline = builder.batch_size(3).resize(7, 9).output(dtype, layout).build().unwrap();
     pipeline.epoch(0).map(Result::unwrap)
 }
@@ -33,8 +33,8 @@ fn a_tensor_outlives_its_batch_and_can_be_copied() {
             assert_ne!(copy.as_bytes().unwrap().as_ptr(), place);
             assert!(labels.iter().zip(&indices).all(|(label, index)| u64::from(*label) == 10 + index));
             let size = bytes.len() / n;
-            assert_eq!(images.picture_bytes(n - 1).unwrap(), &bytes[(n - 1) * size..]);
-            assert!(images.picture_bytes(n).unwrap_err().is_parameter());
+            assert_eq!(images.image_bytes(n - 1).unwrap(), &bytes[(n - 1) * size..]);
+            assert!(images.image_bytes(n).unwrap_err().is_parameter());
         }
     }
 }

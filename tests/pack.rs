@@ -1,15 +1,15 @@
-//! Packing: the same pictures in every form, whatever interrupts it.
+//! Packing: the same images in every form, whatever interrupts it.
 
 mod common;
 
-use common::{delivered, jpeg, picture, small};
+use common::{delivered, image, jpeg, small};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use warpfeed::pack::{PackOptions, pack};
 use warpfeed::{
-    Decoder, EncodedPictures, Error, JpegColor, JpegOptions, Picture, RecordFormat, Rect, Size, Source, encode_jpeg,
-    open, probe,
+    Decoder, EncodedImages, Error, Image, JpegColor, JpegOptions, RecordFormat, Rect, Size, Source, encode_jpeg, open,
+    probe,
 };
 
 const FORMATS: [RecordFormat; 3] = [RecordFormat::WebDataset, RecordFormat::RecordIo, RecordFormat::TfRecord];
@@ -19,10 +19,10 @@ fn options(format: RecordFormat) -> PackOptions {
     PackOptions { shard_bytes: 1_000_000, workers: 3, ..PackOptions::new(format) }
 }
 
-/// 40 pictures of about 90 kB in ten classes.
-fn large() -> EncodedPictures {
-    let pictures = (0..40).map(|i| (jpeg(300 + 5 * i, 320, i.into()), i % 10));
-    EncodedPictures::new(pictures).with_classes((0..10).map(|i| format!("class {i}")))
+/// 40 images of about 90 kB in ten classes.
+fn large() -> EncodedImages {
+    let images = (0..40).map(|i| (jpeg(300 + 5 * i, 320, i.into()), i % 10));
+    EncodedImages::new(images).with_classes((0..10).map(|i| format!("class {i}")))
 }
 
 /// Each sample's bytes and label.
@@ -39,9 +39,9 @@ fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
 }
 
 fn decoded(bytes: &[u8]) -> Vec<u8> {
-    let (header, mut picture) = (probe(bytes).unwrap(), Picture::default());
-    Decoder::new().unwrap().decode(bytes, &header, Rect::full(header.size), false, &mut picture).unwrap();
-    picture.to_rgb()
+    let (header, mut image) = (probe(bytes).unwrap(), Image::default());
+    Decoder::new().unwrap().decode(bytes, &header, Rect::full(header.size), false, &mut image).unwrap();
+    image.to_rgb()
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn every_form_holds_the_same_and_runs_the_same() {
             Some(before) => pack(&open(before).unwrap(), &out, &options(format), &mut |_| {}),
         }
         .unwrap();
-        assert_eq!((report.pictures, report.bad_count, report.resumed_pictures), (40, 0, 0));
+        assert_eq!((report.images, report.bad_count, report.resumed_images), (40, 0, 0));
         assert!(report.shards.len() >= 3, "{:?}", report.shards);
         assert_eq!(report.bytes, report.shards.iter().map(|path| fs::metadata(path).unwrap().len()).sum::<u64>());
         assert!(report.shards.iter().all(|path| fs::metadata(path).unwrap().len() <= 1_000_000));
@@ -97,8 +97,8 @@ fn recordio_cuts_at_its_magic_number() {
     // Behind the end of a JPEG anything may stand.
     let with = |rest: &[u8]| [&jpeg(16, 16, 1)[..], rest].concat();
     let aligned = with(&magic.repeat(3));
-    let pictures: Vec<_> = (0..4).map(|i| [&aligned[..], &vec![0; i], &magic, &magic, b"end"].concat()).collect();
-    let source = EncodedPictures::new(pictures.into_iter().map(|bytes| (bytes, 1)));
+    let images: Vec<_> = (0..4).map(|i| [&aligned[..], &vec![0; i], &magic, &magic, b"end"].concat()).collect();
+    let source = EncodedImages::new(images.into_iter().map(|bytes| (bytes, 1)));
     let out = folder.path().join("train");
     pack(&source, &out, &options(RecordFormat::RecordIo), &mut |_| {}).unwrap();
     assert_eq!(contents(&open(&out).unwrap()), contents(&source));
@@ -107,50 +107,50 @@ fn recordio_cuts_at_its_magic_number() {
 }
 
 #[test]
-fn baseline_keeps_every_pixel_of_progressive_pictures() {
+fn baseline_keeps_every_pixel_of_progressive_images() {
     let folder = tempfile::tempdir().unwrap();
-    let encode = |options| encode_jpeg(&picture(90, 61, 3), &options).unwrap();
+    let encode = |options| encode_jpeg(&image(90, 61, 3), &options).unwrap();
     let plain = JpegOptions::default();
     let progressive = JpegOptions { progressive: true, orientation: Some(6), ..plain.clone() };
     let grey = JpegOptions { progressive: true, color: JpegColor::Gray, ..plain.clone() };
     let cmyk = JpegOptions { color: JpegColor::Cmyk, quality: 95, orientation: Some(3), ..plain.clone() };
-    let pictures = [plain, progressive, grey, cmyk].map(encode);
-    let truncated = pictures[1][..pictures[1].len() / 2].to_vec();
-    let all = pictures.iter().cloned().chain([truncated]).map(|bytes| (bytes, 0));
+    let images = [plain, progressive, grey, cmyk].map(encode);
+    let truncated = images[1][..images[1].len() / 2].to_vec();
+    let all = images.iter().cloned().chain([truncated]).map(|bytes| (bytes, 0));
     let out = folder.path().join("train");
     let packing = PackOptions { baseline: true, quality: 95, ..options(RecordFormat::WebDataset) };
-    let report = pack(&EncodedPictures::new(all), &out, &packing, &mut |_| {}).unwrap();
-    assert_eq!((report.pictures, report.made_baseline, report.made_ycc, report.bad_count), (4, 2, 1, 1));
-    assert!(report.bad[0].index == 4 && report.bad[0].path.contains("picture 4"), "{:?}", report.bad);
+    let report = pack(&EncodedImages::new(all), &out, &packing, &mut |_| {}).unwrap();
+    assert_eq!((report.images, report.made_baseline, report.made_ycc, report.bad_count), (4, 2, 1, 1));
+    assert!(report.bad[0].index == 4 && report.bad[0].path.contains("image 4"), "{:?}", report.bad);
     let packed = contents(&open(&out).unwrap());
-    assert_eq!(packed[0].0, pictures[0], "what is baseline is copied");
+    assert_eq!(packed[0].0, images[0], "what is baseline is copied");
     for i in 1..3 {
         let header = probe(&packed[i].0).unwrap();
         assert!(!header.progressive);
-        assert_eq!(header.orientation, probe(&pictures[i]).unwrap().orientation);
-        assert_eq!(header.sampling, probe(&pictures[i]).unwrap().sampling);
-        assert_eq!(decoded(&packed[i].0), decoded(&pictures[i]), "picture {i}");
+        assert_eq!(header.orientation, probe(&images[i]).unwrap().orientation);
+        assert_eq!(header.sampling, probe(&images[i]).unwrap().sampling);
+        assert_eq!(decoded(&packed[i].0), decoded(&images[i]), "image {i}");
     }
     let header = probe(&packed[3].0).unwrap();
     assert_eq!((header.components, header.orientation, header.sampling[1]), (3, 3, (1, 1)));
-    let (want, got) = (decoded(&pictures[3]), decoded(&packed[3].0));
+    let (want, got) = (decoded(&images[3]), decoded(&packed[3].0));
     let apart: u64 = want.iter().zip(&got).map(|(a, b)| u64::from(a.abs_diff(*b))).sum();
     assert!(apart < 4 * want.len() as u64, "{apart} over {} values: what encoding at 95 costs", want.len());
 }
 
 #[test]
-fn shrinking_bounds_the_longer_side_and_leaves_small_pictures_alone() {
+fn shrinking_bounds_the_longer_side_and_leaves_small_images_alone() {
     let folder = tempfile::tempdir().unwrap();
     let turned = JpegOptions { orientation: Some(6), ..JpegOptions::default() };
-    let pictures = [jpeg(100, 40, 1), jpeg(64, 64, 2), encode_jpeg(&picture(200, 100, 3), &turned).unwrap()];
+    let images = [jpeg(100, 40, 1), jpeg(64, 64, 2), encode_jpeg(&image(200, 100, 3), &turned).unwrap()];
     let out = folder.path().join("train");
     let packing = PackOptions { max_side_px: Some(64), ..options(RecordFormat::TfRecord) };
-    let source = EncodedPictures::new(pictures.clone().map(|bytes| (bytes, 0)));
+    let source = EncodedImages::new(images.clone().map(|bytes| (bytes, 0)));
     assert_eq!(pack(&source, &out, &packing, &mut |_| {}).unwrap().shrunk, 2);
     let packed = contents(&open(&out).unwrap());
     let sizes: Vec<Size> = packed.iter().map(|(bytes, _)| probe(bytes).unwrap().size).collect();
     assert_eq!(sizes, [Size::new(64, 25), Size::new(64, 64), Size::new(32, 64)]);
-    assert_eq!(packed[1].0, pictures[1]);
+    assert_eq!(packed[1].0, images[1]);
 }
 
 #[test]
@@ -158,16 +158,16 @@ fn bad_samples_are_left_out_and_named() {
     let folder = tempfile::tempdir().unwrap();
     let good = jpeg(40, 30, 1);
     let without_end = good[..good.len() - 2].to_vec();
-    let bad = [b"no picture".to_vec(), good[..good.len() / 2].to_vec(), Vec::new()];
+    let bad = [b"no image".to_vec(), good[..good.len() / 2].to_vec(), Vec::new()];
     let order = [&bad[0], &good, &bad[1], &without_end, &bad[2]];
-    let source = EncodedPictures::new(order.into_iter().cloned().zip(0..));
+    let source = EncodedImages::new(order.into_iter().cloned().zip(0..));
     let out = folder.path().join("train");
     let report = pack(&source, &out, &options(RecordFormat::WebDataset), &mut |_| {}).unwrap();
     assert_eq!(report.bad.iter().map(|bad| bad.index).collect::<Vec<_>>(), [0, 2, 4]);
-    assert_eq!((report.bad_count, report.pictures), (3, 2));
+    assert_eq!((report.bad_count, report.images), (3, 2));
     // A JPEG that lacks only its end marker decodes whole.
     assert_eq!(contents(&open(&out).unwrap()), [(good.clone(), 1), (without_end, 3)]);
-    let none = EncodedPictures::new([(bad[0].clone(), 0)]);
+    let none = EncodedImages::new([(bad[0].clone(), 0)]);
     let error = pack(&none, &folder.path().join("none"), &options(RecordFormat::TfRecord), &mut |_| {}).unwrap_err();
     assert!(error.to_string().contains("1 bad samples") && error.to_string().contains("no JPEG"), "{error}");
 }
@@ -175,8 +175,8 @@ fn bad_samples_are_left_out_and_named() {
 #[test]
 fn what_does_not_fit_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let source = EncodedPictures::new([(jpeg(20, 20, 1), 1 << 25)]);
-    let refused = |source: &EncodedPictures, out: &str, packing: &PackOptions, says: &str| {
+    let source = EncodedImages::new([(jpeg(20, 20, 1), 1 << 25)]);
+    let refused = |source: &EncodedImages, out: &str, packing: &PackOptions, says: &str| {
         let error = pack(source, &folder.path().join(out), packing, &mut |_| {}).unwrap_err();
         assert!(error.is_parameter() && error.to_string().contains(says), "{error}");
     };
@@ -208,14 +208,14 @@ fn what_is_lost_afterwards_is_packed_again() {
             assert!(open(&out).err().unwrap().is_parameter(), "a shard is missing");
         }
         let report = pack(&large(), &out, &options(format), &mut |_| {}).unwrap();
-        assert!((1..40).contains(&report.resumed_pictures), "{}", report.resumed_pictures);
+        assert!((1..40).contains(&report.resumed_images), "{}", report.resumed_images);
         assert_eq!(files(&out), whole, "{format:?}");
         assert!(!out.join(".train-000001.tar.1-0.tmp").exists());
     }
 }
 
 /// A source that cannot be read on after some samples, as if the process had been killed there.
-struct Breaks(EncodedPictures, u64);
+struct Breaks(EncodedImages, u64);
 
 impl Source for Breaks {
     fn len(&self) -> u64 {
@@ -254,7 +254,7 @@ fn an_interrupted_run_goes_on_and_its_folder_is_no_source_meanwhile() {
             assert!(files(&out).iter().all(|(name, bytes)| name == "pack.json" || want[name] == *bytes));
         }
         let report = pack(&large(), &out, &options(format), &mut |_| {}).unwrap();
-        assert!(report.resumed_pictures > 10);
+        assert!(report.resumed_images > 10);
         assert_eq!(files(&out), files(&whole), "{format:?}");
     }
 }
@@ -266,16 +266,16 @@ fn a_killed_command_leaves_no_shard_that_looks_whole() {
     use std::process::{Command, Stdio};
     use std::time::Duration;
     let folder = tempfile::tempdir().unwrap();
-    let pictures = folder.path().join("pictures");
+    let images = folder.path().join("images");
     for (i, (bytes, label)) in contents(&large()).iter().enumerate() {
-        let class = pictures.join(format!("class {label}"));
+        let class = images.join(format!("class {label}"));
         fs::create_dir_all(&class).unwrap();
         fs::write(class.join(format!("{i:02}.jpg")), bytes).unwrap();
     }
     let command = |out: &Path| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_warpfeed"));
         command.args(["pack", "--format", "tfrecord", "--shard-size", "1MB", "--max-side", "300", "--workers", "1"]);
-        command.arg(&pictures).arg("-o").arg(out).stdout(Stdio::null());
+        command.arg(&images).arg("-o").arg(out).stdout(Stdio::null());
         command
     };
     let whole = folder.path().join("whole/train");

@@ -11,12 +11,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 use warpfeed::experiment::run::{RunReport, run};
 use warpfeed::{
-    ApplyOptions, Augmentation, Batch, Builder, CustomOp, DType, Device, Draw, EncodedPictures, Error, Fill,
-    IMAGENET_MEAN, IMAGENET_STD, Interpolation, JpegOptions, LastBatch, Layout, MAX_ENCODED_BYTES, OnError, Op,
-    Orientation, Picture, Pipeline, RandomOp, Result, Sampling, Shard, Size, Source, Strategy, Tensor, apply,
-    color_jitter, encode_jpeg, gaussian_blur, maybe, one_of, random_crop, random_dilation, random_erasing,
-    random_erosion, random_grayscale, random_horizontal_flip, random_resized_crop, random_rotation,
-    random_vertical_flip, repeat,
+    ApplyOptions, Augmentation, Batch, Builder, CustomOp, DType, Device, EncodedImages, Error, Fill, IMAGENET_MEAN,
+    IMAGENET_STD, Image, Interpolation, JpegOptions, LastBatch, Layout, MAX_ENCODED_BYTES, OnError, Op, Orientation,
+    Partition, Pipeline, Result, SampleRng, Sampling, Size, Source, Strategy, Tensor, Transform, apply, color_jitter,
+    encode_jpeg, gaussian_blur, maybe, one_of, random_crop, random_dilation, random_erasing, random_erosion,
+    random_grayscale, random_horizontal_flip, random_resized_crop, random_rotation, random_vertical_flip, repeat,
 };
 
 fn report(pipeline: &Pipeline, epochs: std::ops::Range<u64>) -> RunReport {
@@ -31,12 +30,12 @@ fn digest(pipeline: &Pipeline, epoch: u64) -> String {
 
 #[test]
 fn the_machinery_leaves_no_mark() {
-    let pictures = source(37);
-    let want = digest(&small(pictures.clone()).threads(1).batch_size(1).prefetch(1).build().unwrap(), 3);
+    let images = source(37);
+    let want = digest(&small(images.clone()).threads(1).batch_size(1).prefetch(1).build().unwrap(), 3);
     for threads in [0, 1, 2, 3, 8] {
         for batch_size in [1, 5, 32] {
             for prefetch in [1, 2, 5] {
-                let builder = small(pictures.clone()).threads(threads).batch_size(batch_size).prefetch(prefetch);
+                let builder = small(images.clone()).threads(threads).batch_size(batch_size).prefetch(prefetch);
                 let pipeline = builder.build().unwrap();
                 let case = format!("{threads} threads, batches of {batch_size}, prefetch {prefetch}");
                 assert_eq!(digest(&pipeline, 3), want, "{case}");
@@ -49,8 +48,8 @@ fn the_machinery_leaves_no_mark() {
 
 #[test]
 fn seeds_and_epochs_make_other_orders_and_pixels() {
-    let pictures = source(20);
-    let pipeline = |seed| small(pictures.clone()).shuffle(seed).build().unwrap();
+    let images = source(20);
+    let pipeline = |seed| small(images.clone()).shuffle(seed).build().unwrap();
     let seven = pipeline(7);
     let zero = delivered(&seven, 0);
     assert_eq!(zero, delivered(&pipeline(7), 0));
@@ -65,7 +64,7 @@ fn seeds_and_epochs_make_other_orders_and_pixels() {
     }
     // Without shuffling the seed is that of the pixels alone.
     let in_order = |seed| {
-        let builder = Pipeline::builder(pictures.clone()).seed(seed).augment(random_resized_crop(24, 20));
+        let builder = Pipeline::builder(images.clone()).seed(seed).augment(random_resized_crop(24, 20));
         delivered(&builder.build().unwrap(), 0)
     };
     let (one, two) = (in_order(1), in_order(2));
@@ -75,15 +74,15 @@ fn seeds_and_epochs_make_other_orders_and_pixels() {
 
 #[test]
 fn shards_are_parts_of_the_whole() {
-    let pictures = source(23);
-    let whole = delivered(&small(pictures.clone()).build().unwrap(), 2);
+    let images = source(23);
+    let whole = delivered(&small(images.clone()).build().unwrap(), 2);
     assert_eq!(whole.iter().map(|s| s.index).collect::<BTreeSet<_>>().len(), 23);
     for count in [1, 2, 3, 5, 23, 30] {
         let mut merged: Vec<Option<Delivered>> = vec![None; whole.len()];
         for index in 0..count {
-            let shard = small(pictures.clone()).shard(Shard::new(index, count).unwrap()).build().unwrap();
-            let own = delivered(&shard, 2);
-            assert_eq!(own.len() as u64, shard.len());
+            let partition = small(images.clone()).partition(Partition::new(index, count).unwrap()).build().unwrap();
+            let own = delivered(&partition, 2);
+            assert_eq!(own.len() as u64, partition.len());
             for (turn, sample) in own.into_iter().enumerate() {
                 assert_eq!(merged[turn * count as usize + index as usize].replace(sample), None);
             }
@@ -96,8 +95,8 @@ fn shards_are_parts_of_the_whole() {
 
 #[test]
 fn last_batches_are_kept_dropped_or_padded() {
-    let pictures = source(13);
-    let with = |last| small(pictures.clone()).last_batch(last).build().unwrap();
+    let images = source(13);
+    let with = |last| small(images.clone()).last_batch(last).build().unwrap();
     let sizes = |pipeline: &Pipeline| pipeline.epoch(0).map(|b| b.map(|b| (b.len(), b.padding())).unwrap()).collect();
     let (keep, drop, pad) = (with(LastBatch::Keep), with(LastBatch::Drop), with(LastBatch::Pad));
     for (pipeline, want) in
@@ -110,10 +109,10 @@ fn last_batches_are_kept_dropped_or_padded() {
     assert_eq!(digest(&keep, 0), digest(&pad, 0), "padding is not in the digest");
     assert_ne!(digest(&keep, 0), digest(&drop, 0));
     let reports = [&keep, &drop, &pad].map(|pipeline| report(pipeline, 0..2));
-    assert_eq!(reports.map(|r| (r.pictures, r.batches)), [(26, 6), (20, 4), (26, 6)]);
+    assert_eq!(reports.map(|r| (r.images, r.batches)), [(26, 6), (20, 4), (26, 6)]);
     let last = pad.epoch(0).last().unwrap().unwrap();
     for i in 3..5 {
-        assert_eq!(last.images().picture_bytes(i).unwrap(), last.images().picture_bytes(2).unwrap());
+        assert_eq!(last.images().image_bytes(i).unwrap(), last.images().image_bytes(2).unwrap());
         assert_eq!((last.labels()[i], last.indices()[i]), (last.labels()[2], last.indices()[2]));
     }
     // Fewer samples than a batch.
@@ -125,34 +124,34 @@ fn last_batches_are_kept_dropped_or_padded() {
 
 #[test]
 fn a_limit_ends_epochs_early() {
-    let pictures = source(13);
-    let whole = delivered(&small(pictures.clone()).build().unwrap(), 0);
+    let images = source(13);
+    let whole = delivered(&small(images.clone()).build().unwrap(), 0);
     for limit in [0, 1, 5, 7, 13, 14, u64::MAX] {
-        let pipeline = small(pictures.clone()).limit(limit).build().unwrap();
+        let pipeline = small(images.clone()).limit(limit).build().unwrap();
         let count = limit.min(13);
         assert_eq!((pipeline.len(), pipeline.is_empty()), (count, count == 0));
         assert_eq!(delivered(&pipeline, 0), whole[..count as usize], "limit {limit}");
-        let dropping = small(pictures.clone()).limit(limit).last_batch(LastBatch::Drop).build().unwrap();
+        let dropping = small(images.clone()).limit(limit).last_batch(LastBatch::Drop).build().unwrap();
         assert_eq!(delivered(&dropping, 0).len() as u64, count / 5 * 5);
     }
-    let shard = small(pictures).shard(Shard::new(1, 2).unwrap()).limit(3).build().unwrap();
+    let partition = small(images).partition(Partition::new(1, 2).unwrap()).limit(3).build().unwrap();
     let want: Vec<_> = whole.into_iter().skip(1).step_by(2).take(3).collect();
-    assert_eq!(delivered(&shard, 0), want);
+    assert_eq!(delivered(&partition, 0), want);
 }
 
 #[test]
 fn an_empty_source_has_empty_epochs() {
-    let pipeline = small(EncodedPictures::default()).build().unwrap();
+    let pipeline = small(EncodedImages::default()).build().unwrap();
     let mut epoch = pipeline.epoch(0);
     assert!(epoch.next().is_none() && epoch.next().is_none());
-    assert_eq!((epoch.pictures(), epoch.stats().pictures), (0, 0));
+    assert_eq!((epoch.images(), epoch.stats().images), (0, 0));
 }
 
 #[test]
 fn types_and_layouts_are_forms_of_the_same_numbers() {
-    let pictures = source(7);
+    let images = source(7);
     let batch = |normalize: bool, dtype, layout| {
-        let builder = small(pictures.clone()).batch_size(7);
+        let builder = small(images.clone()).batch_size(7);
         let builder = if normalize { builder.normalize(IMAGENET_MEAN, IMAGENET_STD) } else { builder };
         builder.output(dtype, layout).build().unwrap().epoch(0).next().unwrap().unwrap()
     };
@@ -235,7 +234,7 @@ fn failing_delivers_what_comes_before() {
             assert!(text.contains(&format!("sample {index} (folder/{index}.jpg)")), "{text}");
             assert!(text.contains("truncated"), "{text}");
             assert!(epoch.next().is_none() && epoch.next().is_none(), "an error ends the epoch");
-            assert_eq!(epoch.stats().pictures, before as u64 * 5);
+            assert_eq!(epoch.stats().images, before as u64 * 5);
         }
     }
 }
@@ -260,7 +259,7 @@ fn skipping_leaves_out_the_bad_alone() {
             assert_eq!(batches, want, "{positions:?}");
             let stats = epoch.stats();
             let (bad_count, good_count) = (bad.len() as u64, 23 - bad.len() as u64);
-            assert_eq!((stats.bad, stats.pictures, stats.batches), (bad_count, good_count, want.len() as u64));
+            assert_eq!((stats.bad, stats.images, stats.batches), (bad_count, good_count, want.len() as u64));
             let reported = epoch.bad();
             assert!(reported.iter().map(|b| b.index).eq(bad.iter().copied()), "in the source's order");
             assert!(reported.iter().all(|b| b.path == format!("folder/{}.jpg", b.index)));
@@ -291,7 +290,7 @@ fn substitutes_are_the_same_for_any_number_of_threads() {
                 }
             }
             let stats = epoch.stats();
-            assert_eq!((stats.bad, stats.pictures), (bad.len() as u64, 23));
+            assert_eq!((stats.bad, stats.images), (bad.len() as u64, 23));
             assert!(epoch.bad().iter().map(|b| b.index).eq(bad));
             assert_eq!(first.get_or_insert_with(|| got.clone()), &got);
         }
@@ -303,7 +302,7 @@ fn where_all_are_bad_there_is_nothing_to_give() {
     let all = || WithBad { good: source(12), bad: (0..12).collect() };
     let mut skipping = small(all()).on_error(OnError::Skip).build().unwrap().epoch(0);
     assert!(skipping.next().is_none());
-    assert_eq!((skipping.stats().bad, skipping.stats().pictures, skipping.bad().len()), (12, 0, 12));
+    assert_eq!((skipping.stats().bad, skipping.stats().images, skipping.bad().len()), (12, 0, 12));
     let mut substituting = small(all()).on_error(OnError::Substitute).build().unwrap().epoch(0);
     let error = substituting.next().unwrap().unwrap_err();
     assert!(error.is_bad_sample() && error.to_string().contains("check the data set"), "{error}");
@@ -327,13 +326,13 @@ fn a_wrong_parameter_is_not_skipped() {
         interpolation: Interpolation::Bilinear,
     };
     for policy in [OnError::Fail, OnError::Skip, OnError::Substitute] {
-        let pipeline = Pipeline::builder(EncodedPictures::new([(jpeg(50, 70, 1), 0)]))
+        let pipeline = Pipeline::builder(EncodedImages::new([(jpeg(50, 70, 1), 0)]))
             .augment(outside.clone())
             .on_error(policy)
             .build()
             .unwrap();
         let error = pipeline.epoch(0).next().unwrap().unwrap_err();
-        assert!(error.is_parameter() && error.to_string().contains("inside the picture of 50 x 70"), "{error}");
+        assert!(error.is_parameter() && error.to_string().contains("inside the image of 50 x 70"), "{error}");
     }
 }
 
@@ -349,7 +348,7 @@ enum Panic {
 
 /// Panics at every third sample while it is armed.
 struct Panicking {
-    good: EncodedPictures,
+    good: EncodedImages,
     panic: Panic,
     armed: Arc<AtomicBool>,
 }
@@ -445,12 +444,12 @@ impl Augmentation for Wrong {
     fn name(&self) -> &'static str {
         "wrong"
     }
-    fn draw(&self, _draw: &mut Draw, _size: Size) -> Result<Vec<Op>> {
+    fn draw(&self, _draw: &mut SampleRng, _size: Size) -> Result<Vec<Op>> {
         Ok(if self.armed.load(SeqCst) { (self.ops)() } else { Vec::new() })
     }
 }
 
-fn custom(apply: fn(&mut Picture)) -> Op {
+fn custom(apply: fn(&mut Image)) -> Op {
     Op::Custom(CustomOp { name: "custom", apply: Arc::new(apply) })
 }
 
@@ -462,8 +461,8 @@ fn a_wrong_custom_operation_is_an_error() {
         ("drawn badly", || panic!("drawn badly")),
         ("size must be unchanged", || vec![Op::CenterCrop { width: 3, height: 4 }]),
         ("made badly", || vec![custom(|_| panic!("made badly"))]),
-        ("of the same size as before", || vec![custom(|picture| *picture = Picture::new(Size::new(1, 1)))]),
-        ("of the same size as before", || vec![custom(|picture| *picture = Picture::new(Size::new(200, 300)))]),
+        ("of the same size as before", || vec![custom(|image| *image = Image::new(Size::new(1, 1)))]),
+        ("of the same size as before", || vec![custom(|image| *image = Image::new(Size::new(200, 300)))]),
         ("kernel must be odd", || vec![Op::GaussianBlur { kernel: 2, sigma: 1.0 }]),
         ("only 8-bit", || vec![Op::Normalize { mean: [0.5; 3], std: [1.0; 3] }]),
     ];
@@ -473,7 +472,7 @@ fn a_wrong_custom_operation_is_an_error() {
             // At the end, where a wrong size would meet the batch, and in the middle.
             for at_end in [false, true] {
                 let builder = || {
-                    let wrong = RandomOp::Custom(Arc::new(Wrong { armed: Arc::clone(&armed), ops }));
+                    let wrong = Transform::Custom(Arc::new(Wrong { armed: Arc::clone(&armed), ops }));
                     let builder = small(good.clone()).strategy(strategy).on_error(policy);
                     if at_end { builder.augment(wrong) } else { before(wrong, good.clone(), strategy, policy) }
                 };
@@ -491,7 +490,7 @@ fn a_wrong_custom_operation_is_an_error() {
     }
 }
 
-fn before(op: RandomOp, source: EncodedPictures, strategy: Strategy, policy: OnError) -> Builder {
+fn before(op: Transform, source: EncodedImages, strategy: Strategy, policy: OnError) -> Builder {
     let builder = Pipeline::builder(source).batch_size(4).threads(2).strategy(strategy).on_error(policy);
     builder.augment(op).augment(random_resized_crop(24, 20))
 }
@@ -504,20 +503,20 @@ fn a_custom_operation_does_its_work() {
         fn name(&self) -> &'static str {
             "darken"
         }
-        fn draw(&self, draw: &mut Draw, size: Size) -> Result<Vec<Op>> {
+        fn draw(&self, draw: &mut SampleRng, size: Size) -> Result<Vec<Op>> {
             assert!(size.width >= 30 || size == Size::new(24, 20));
             let by = draw.below(100) as u8;
-            let apply = Arc::new(move |picture: &mut Picture| {
-                picture.pixels_mut().iter_mut().for_each(|p| p.iter_mut().for_each(|v| *v = v.saturating_sub(by)));
+            let apply = Arc::new(move |image: &mut Image| {
+                image.pixels_mut().iter_mut().for_each(|p| p.iter_mut().for_each(|v| *v = v.saturating_sub(by)));
             });
             Ok(vec![Op::Custom(CustomOp { name: "darken", apply }), Op::Hflip])
         }
     }
     let build = |strategy, custom: bool| {
         let builder = Pipeline::builder(source(9)).strategy(strategy).augment(random_rotation(-9.0..=9.0));
-        let builder = if custom { builder.augment(RandomOp::Custom(Arc::new(Darken))) } else { builder };
+        let builder = if custom { builder.augment(Transform::Custom(Arc::new(Darken))) } else { builder };
         let builder = builder.augment(random_resized_crop(24, 20));
-        let builder = if custom { builder.augment(RandomOp::Custom(Arc::new(Darken))) } else { builder };
+        let builder = if custom { builder.augment(Transform::Custom(Arc::new(Darken))) } else { builder };
         builder.build().unwrap()
     };
     let fused = digest(&build(Strategy::Fused, true), 1);
@@ -529,7 +528,7 @@ fn a_custom_operation_does_its_work() {
 
 /// Counts what is read, notes who reads, and takes its time.
 struct Watched {
-    good: EncodedPictures,
+    good: EncodedImages,
     reads: Arc<AtomicU64>,
     readers: Arc<std::sync::Mutex<BTreeSet<std::path::PathBuf>>>,
     delay: Duration,
@@ -648,23 +647,23 @@ fn batches_may_all_be_held() {
 
 #[test]
 fn statistics_add_up() {
-    let pictures = source(23);
-    let bytes: u64 = (0..23).map(|i| pictures.read(i, &mut Vec::new()).unwrap().len() as u64).sum();
-    let pipeline = small(pictures).build().unwrap();
+    let images = source(23);
+    let bytes: u64 = (0..23).map(|i| images.read(i, &mut Vec::new()).unwrap().len() as u64).sum();
+    let pipeline = small(images).build().unwrap();
     let mut epoch = pipeline.epoch(4);
-    assert_eq!((epoch.number(), epoch.pictures()), (4, 23));
+    assert_eq!((epoch.number(), epoch.images()), (4, 23));
     let mut sum = 0;
     while let Some(batch) = epoch.next() {
         sum += batch.unwrap().len() as u64;
-        assert_eq!(epoch.stats().pictures, sum);
+        assert_eq!(epoch.stats().images, sum);
     }
     let stats = epoch.stats();
-    assert_eq!((stats.pictures, stats.batches, stats.bad, stats.read_bytes), (23, 5, 0, bytes));
+    assert_eq!((stats.images, stats.batches, stats.bad, stats.read_bytes), (23, 5, 0, bytes));
     assert!(stats.read > Duration::ZERO && stats.decode > Duration::ZERO && stats.augment > Duration::ZERO);
     let report = report(&pipeline, 2..5);
-    assert_eq!((report.pictures, report.batches, report.epochs, report.read_bytes), (69, 15, 3, 3 * bytes));
+    assert_eq!((report.images, report.batches, report.epochs, report.read_bytes), (69, 15, 3, 3 * bytes));
     assert!(report.seconds > 0.0 && report.first_batch_s.unwrap() > 0.0);
-    assert!((report.pictures_per_s * report.seconds - 69.0).abs() < 1e-6);
+    assert!((report.images_per_s * report.seconds - 69.0).abs() < 1e-6);
     let stages = report.stages;
     assert!(stages.read > 0.0 && stages.decode > 0.0 && stages.augment > 0.0);
     // Two threads cannot have worked longer than twice the time that went by.
@@ -678,8 +677,8 @@ fn without_threads_the_consumer_makes_each_batch_when_it_asks() {
     let pipeline = small(source).threads(0).batch_size(5).prefetch(4).limit(13).build().unwrap();
     assert_eq!(pipeline.threads(), 0);
     let mut epoch = pipeline.epoch(0);
-    for (pictures, read) in [(5, 5), (5, 10), (3, 13)] {
-        assert_eq!(epoch.next().unwrap().unwrap().len(), pictures);
+    for (images, read) in [(5, 5), (5, 10), (3, 13)] {
+        assert_eq!(epoch.next().unwrap().unwrap().len(), images);
         assert_eq!(reads.load(SeqCst), read, "nothing is made ahead");
     }
     assert!(epoch.next().is_none());
@@ -752,9 +751,9 @@ fn wrong_parameters_are_refused_with_what_is_allowed() {
     }
 }
 
-fn turn(expand: bool) -> RandomOp {
+fn turn(expand: bool) -> Transform {
     let (degrees, interpolation, fill) = (0.0..=90.0, Interpolation::Nearest, Fill::BLACK);
-    RandomOp::Rotation { degrees, interpolation, expand, fill }
+    Transform::Rotation { degrees, interpolation, expand, fill }
 }
 
 #[test]
@@ -765,8 +764,8 @@ fn memory_is_stated_exactly() {
         let memory = pipeline.memory();
         assert_eq!(memory.batch_bytes, 7 * 31 * 17 * 3 * bytes);
         assert_eq!(memory.batches_bytes, 4 * memory.batch_bytes);
-        // Of each thread: two pictures of four bytes a pixel, coefficients of eight, and one encoded file.
-        assert_eq!(memory.pictures_bytes, 2 * (2 * 4 + 8) * 1000);
+        // Of each thread: two images of four bytes a pixel, coefficients of eight, and one encoded file.
+        assert_eq!(memory.images_bytes, 2 * (2 * 4 + 8) * 1000);
         assert_eq!(memory.encoded_bytes, 2 * MAX_ENCODED_BYTES);
         assert_eq!(memory.order_bytes, 40);
     }
@@ -777,12 +776,12 @@ fn memory_is_stated_exactly() {
     assert_eq!(batch.images().as_bytes().unwrap().len() as u64, pipeline.memory().batch_bytes);
 }
 
-// ---- pictures ----
+// ---- images ----
 
 #[test]
-fn pictures_over_the_limit_are_bad_samples() {
-    let pictures = || EncodedPictures::new([(jpeg(50, 40, 1), 0), (jpeg(51, 40, 1), 1), (jpeg(40, 50, 1), 2)]);
-    let builder = || Pipeline::builder(pictures()).resize(8, 8).max_pixels(2000);
+fn images_over_the_limit_are_bad_samples() {
+    let images = || EncodedImages::new([(jpeg(50, 40, 1), 0), (jpeg(51, 40, 1), 1), (jpeg(40, 50, 1), 2)]);
+    let builder = || Pipeline::builder(images()).resize(8, 8).max_pixels(2000);
     let error = builder().build().unwrap().epoch(0).next().unwrap().unwrap_err();
     let text = error.to_string();
     assert!(error.is_bad_sample() && text.contains("2040") && text.contains("2000") && text.contains("max_pixels"));
@@ -790,45 +789,45 @@ fn pictures_over_the_limit_are_bad_samples() {
     assert_eq!(skipping.next().unwrap().unwrap().labels(), [0, 2]);
     // On the way too, before the memory is taken, and the same for all strategies.
     for strategy in [Strategy::Fused, Strategy::Sequential, Strategy::Composed] {
-        let builder = Pipeline::builder(EncodedPictures::new([(jpeg(40, 40, 1), 0)])).strategy(strategy);
+        let builder = Pipeline::builder(EncodedImages::new([(jpeg(40, 40, 1), 0)])).strategy(strategy);
         let growing = builder.max_pixels(1 << 16).repeat(7, [grow()]).resize(8, 8).build().unwrap();
         let error = growing.epoch(0).next().unwrap().unwrap_err();
         assert!(error.is_bad_sample() && error.to_string().contains("max_pixels"), "{strategy:?}: {error}");
     }
 }
 
-fn grow() -> RandomOp {
+fn grow() -> Transform {
     Op::Rotate { degrees: 45.0, interpolation: Interpolation::Bilinear, expand: true, fill: Fill::BLACK }.into()
 }
 
 #[test]
-fn truncated_pictures_are_bad_unless_accepted() {
+fn truncated_images_are_bad_unless_accepted() {
     let whole = jpeg(60, 50, 2);
     let cut = whole[..whole.len() * 2 / 3].to_vec();
-    let pictures = || EncodedPictures::new([(whole.clone(), 0), (cut.clone(), 1)]);
-    let builder = || Pipeline::builder(pictures()).resize(60, 50).output(DType::U8, Layout::Nhwc);
+    let images = || EncodedImages::new([(whole.clone(), 0), (cut.clone(), 1)]);
+    let builder = || Pipeline::builder(images()).resize(60, 50).output(DType::U8, Layout::Nhwc);
     let error = builder().build().unwrap().epoch(0).next().unwrap().unwrap_err().to_string();
     assert!(error.contains("sample 1") && error.contains("truncated"), "{error}");
     let batch = builder().accept_truncated(true).build().unwrap().epoch(0).next().unwrap().unwrap();
-    let (good, bad) = (batch.images().picture_bytes(0).unwrap(), batch.images().picture_bytes(1).unwrap());
+    let (good, bad) = (batch.images().image_bytes(0).unwrap(), batch.images().image_bytes(1).unwrap());
     let row = 3 * 60;
     assert_eq!(good[..row * 8], bad[..row * 8], "the top is there");
     assert_ne!(good[row * 49..], bad[row * 49..], "the bottom is not");
     // Also where the recipe needs nothing of what is missing.
     let top = Op::Crop { x: 0, y: 0, width: 16, height: 4, fill: Fill::BLACK };
-    let strict = Pipeline::builder(pictures()).augment(top.clone());
+    let strict = Pipeline::builder(images()).augment(top.clone());
     assert!(strict.build().unwrap().epoch(0).next().unwrap().is_err());
 }
 
 #[test]
 fn orientation_is_applied_unless_ignored() {
-    let picture = common::picture(30, 20, 5);
+    let image = common::image(30, 20, 5);
     let tagged = |tag| {
         let options = JpegOptions { orientation: Some(tag), sampling: Sampling::S444, ..JpegOptions::default() };
-        (encode_jpeg(&picture, &options).unwrap(), u32::from(tag))
+        (encode_jpeg(&image, &options).unwrap(), u32::from(tag))
     };
     let pixels = |orientation, width, height| -> Vec<Vec<u8>> {
-        let builder = Pipeline::builder(EncodedPictures::new((1..=8).map(tagged))).orientation(orientation);
+        let builder = Pipeline::builder(EncodedImages::new((1..=8).map(tagged))).orientation(orientation);
         let pipeline = builder.center_crop(20).resize(width, height).output(DType::U8, Layout::Nhwc).build().unwrap();
         delivered(&pipeline, 0).into_iter().map(|s| s.bytes).collect()
     };
@@ -857,10 +856,10 @@ fn orientation_is_applied_unless_ignored() {
 
 // ---- draws ----
 
-/// The recipes of one picture in many epochs.
-fn recipes(size: Size, ops: impl IntoIterator<Item = RandomOp>, count: u64) -> Vec<Vec<Op>> {
-    let pictures = EncodedPictures::new([(jpeg(size.width, size.height, 1), 0)]);
-    let builder = ops.into_iter().fold(Pipeline::builder(pictures), Builder::augment);
+/// The recipes of one image in many epochs.
+fn recipes(size: Size, ops: impl IntoIterator<Item = Transform>, count: u64) -> Vec<Vec<Op>> {
+    let images = EncodedImages::new([(jpeg(size.width, size.height, 1), 0)]);
+    let builder = ops.into_iter().fold(Pipeline::builder(images), Builder::augment);
     let pipeline = builder.resize(4, 4).build().unwrap();
     let mut recipes: Vec<Vec<Op>> = (0..count).map(|epoch| pipeline.recipe(epoch, 0).unwrap()).collect();
     for recipe in &mut recipes {
@@ -894,7 +893,7 @@ fn probabilities_are_what_they_say() {
         }
     }
     let choices = [Op::Hflip, Op::Vflip, Op::Grayscale];
-    let recipes = recipes(Size::new(9, 9), [one_of(choices.clone().map(RandomOp::from))], MANY);
+    let recipes = recipes(Size::new(9, 9), [one_of(choices.clone().map(Transform::from))], MANY);
     for choice in choices {
         likely(recipes.iter().filter(|recipe| ***recipe == [choice.clone()]).count(), MANY as usize, 1.0 / 3.0);
     }
@@ -949,7 +948,7 @@ fn parameters_are_drawn_evenly_from_their_ranges() {
     for y in -4..=4 {
         likely(places.iter().filter(|place| place.1 == y).count(), MANY as usize, 1.0 / 9.0);
     }
-    // Larger than the padded picture: it lies wholly inside the rectangle.
+    // Larger than the padded image: it lies wholly inside the rectangle.
     for recipe in recipes(size, [random_crop(100, 90, 3)], 500) {
         let Op::Crop { x, y, width: 100, height: 90, .. } = recipe[0] else { panic!("{recipe:?}") };
         assert!((-40..=0).contains(&x) && (-40..=0).contains(&y), "at ({x}, {y})");
@@ -961,7 +960,7 @@ fn random_rectangles_have_the_area_and_aspect_asked_for() {
     let size = Size::new(200, 150);
     let area = f64::from(size.width) * f64::from(size.height);
     let (mut shares, mut aspects) = (Vec::new(), Vec::new());
-    let op = RandomOp::ResizedCrop {
+    let op = Transform::ResizedCrop {
         size: Size::new(24, 20),
         scale: 0.2..=0.4,
         ratio: 0.5..=2.0,
@@ -982,7 +981,7 @@ fn random_rectangles_have_the_area_and_aspect_asked_for() {
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
     assert!((mean(&shares) - 0.3).abs() < 0.005, "{}", mean(&shares));
     assert!(mean(&aspects).abs() < 0.04, "{}", mean(&aspects));
-    // A strip of a picture has no such rectangle: the fallback is the centre at the nearest aspect.
+    // A strip of an image has no such rectangle: the fallback is the centre at the nearest aspect.
     for recipe in recipes(Size::new(300, 3), [random_resized_crop(8, 8)], 200) {
         if let Op::ResizedCrop { height: 3, width, x, .. } = recipe[0] {
             assert!(width == 4 && (x == 148 || x < 297), "{recipe:?}");
@@ -1044,7 +1043,7 @@ fn what_is_drawn_moves_no_later_draw() {
     let want = rest(0.0);
     assert!([0.3, 0.5, 1.0].into_iter().all(|p| rest(p) == want));
     // Which of several is chosen, neither.
-    let chosen = |ops: [RandomOp; 2]| {
+    let chosen = |ops: [Transform; 2]| {
         let recipes = recipes(Size::new(30, 30), [one_of(ops)].into_iter().chain(tail()), 100);
         recipes.into_iter().map(|recipe| recipe[recipe.len() - 5..].to_vec()).collect::<Vec<_>>()
     };
@@ -1067,16 +1066,16 @@ fn repetitions_draw_afresh() {
 
 // ---- pipelines at random ----
 
-fn random_op(random: &mut Random, depth: u32) -> RandomOp {
+fn random_op(random: &mut Random, depth: u32) -> Transform {
     let p = f64::from(random.within(0, 4)) / 4.0;
-    let some = |random: &mut Random| -> Vec<RandomOp> {
+    let some = |random: &mut Random| -> Vec<Transform> {
         (0..random.within(1, 3)).map(|_| random_op(random, depth + 1)).collect()
     };
     match random.within(0, if depth < 2 { 17 } else { 14 }) {
         0 => random_horizontal_flip(p),
         1 => random_vertical_flip(p),
         2 | 3 => random_rotation(-f64::from(random.within(0, 90))..=20.0),
-        4 => RandomOp::Rotation {
+        4 => Transform::Rotation {
             degrees: -30.0..=30.0,
             interpolation: if p < 0.5 { Interpolation::Bilinear } else { Interpolation::Nearest },
             expand: p < 0.3,
@@ -1101,10 +1100,10 @@ fn random_op(random: &mut Random, depth: u32) -> RandomOp {
 /// What a resize of columns left behind met one of rows alone, and a crop.
 #[test]
 fn a_resize_of_rows_after_one_of_columns() {
-    let pictures = EncodedPictures::new([(jpeg(40, 30, 1), 0), (jpeg(20, 60, 2), 1)]);
+    let images = EncodedImages::new([(jpeg(40, 30, 1), 0), (jpeg(20, 60, 2), 1)]);
     let crop = Op::Crop { x: 10, y: 3, width: 8, height: 8, fill: Fill::BLACK };
     let build = |strategy| {
-        let builder = Pipeline::builder(pictures.clone()).threads(1).strategy(strategy);
+        let builder = Pipeline::builder(images.clone()).threads(1).strategy(strategy);
         builder.resize(20, 30).augment(crop.clone()).build().unwrap()
     };
     assert_eq!(delivered(&build(Strategy::Fused), 0), delivered(&build(Strategy::Sequential), 0));
@@ -1114,18 +1113,18 @@ fn a_resize_of_rows_after_one_of_columns() {
 #[test]
 fn any_pipeline_can_be_replayed() {
     let mut random = Random(11);
-    let pictures = EncodedPictures::new((0..6).map(|i| {
-        let picture = common::picture(random.within(1, 80), random.within(1, 80), i);
+    let images = EncodedImages::new((0..6).map(|i| {
+        let image = common::image(random.within(1, 80), random.within(1, 80), i);
         let orientation = (i > 2).then_some(i as u16 + 2);
         let options = JpegOptions { orientation, progressive: i == 1, ..JpegOptions::default() };
-        (encode_jpeg(&picture, &options).unwrap(), i as u32)
+        (encode_jpeg(&image, &options).unwrap(), i as u32)
     }));
     for case in 0..150 {
-        let ops: Vec<RandomOp> = (0..random.within(0, 5)).map(|_| random_op(&mut random, 0)).collect();
+        let ops: Vec<Transform> = (0..random.within(0, 5)).map(|_| random_op(&mut random, 0)).collect();
         let orientation = if case % 3 == 0 { Orientation::Ignore } else { Orientation::Apply };
         let end = random.within(0, 1);
         let build = |strategy| {
-            let builder = Pipeline::builder(pictures.clone()).seed(case).batch_size(4).threads(2).strategy(strategy);
+            let builder = Pipeline::builder(images.clone()).seed(case).batch_size(4).threads(2).strategy(strategy);
             let builder = ops.iter().cloned().fold(builder.orientation(orientation), Builder::augment);
             let builder = if end == 0 { builder.resize(13, 11) } else { builder.random_resized_crop(12) };
             let builder = if case % 2 == 0 {
@@ -1141,7 +1140,7 @@ fn any_pipeline_can_be_replayed() {
         for sample in got {
             let recipe = fused.recipe(1, sample.index).unwrap();
             let mut buffer = Vec::new();
-            let bytes = pictures.read(sample.index, &mut buffer).unwrap();
+            let bytes = images.read(sample.index, &mut buffer).unwrap();
             // The recipe holds the orientation already.
             let options = ApplyOptions { orientation: Orientation::Ignore, ..ApplyOptions::default() };
             let replayed = apply(bytes, &recipe, &options).unwrap();

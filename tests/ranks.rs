@@ -4,11 +4,11 @@ mod common;
 
 use common::{samples, small, source};
 use std::collections::BTreeMap;
-use warpfeed::{LastBatch, OnError, Pipeline, Shard};
+use warpfeed::{LastBatch, OnError, Partition, Pipeline};
 
-fn pipeline(shard: &str, last: LastBatch, count: u64) -> Pipeline {
-    let shard: Shard = shard.parse().unwrap();
-    small(source(count)).shard(shard).even_shards(true).last_batch(last).batch_size(4).build().unwrap()
+fn pipeline(partition: &str, last: LastBatch, count: u64) -> Pipeline {
+    let partition: Partition = partition.parse().unwrap();
+    small(source(count)).partition(partition).even(true).last_batch(last).batch_size(4).build().unwrap()
 }
 
 #[test]
@@ -16,29 +16,29 @@ fn even_shards_give_as_many_batches() {
     let whole = common::delivered(&small(source(33)).build().unwrap(), 1);
     for (last, want) in [(LastBatch::Keep, 33), (LastBatch::Pad, 33), (LastBatch::Drop, 2 * 4 * 4)] {
         let (mut seen, mut batches) = (BTreeMap::new(), Vec::new());
-        for shard in ["0/4", "1/4", "2/4", "3/4"] {
-            let pipeline = pipeline(shard, last, 33);
+        for partition in ["0/4", "1/4", "2/4", "3/4"] {
+            let pipeline = pipeline(partition, last, 33);
             let mut epoch = pipeline.epoch(1);
-            let (mut count, mut pictures, mut padding) = (0, 0, 0);
+            let (mut count, mut images, mut padding) = (0, 0, 0);
             for batch in epoch.by_ref() {
                 let batch = batch.unwrap();
                 count += 1;
                 padding += batch.padding();
-                pictures += batch.len() - batch.padding();
+                images += batch.len() - batch.padding();
                 assert!(last == LastBatch::Keep || batch.len() == 4);
                 for sample in samples(&batch) {
-                    assert!(whole.contains(&sample), "the pixels do not depend on the shard");
-                    assert!(seen.insert(sample.index, sample).is_none(), "{last:?}: in two shards");
+                    assert!(whole.contains(&sample), "the pixels do not depend on the partition");
+                    assert!(seen.insert(sample.index, sample).is_none(), "{last:?}: in two partitions");
                 }
             }
             let expected = match last {
-                LastBatch::Keep => usize::from(shard != "0/4"),
-                LastBatch::Pad => 3 + usize::from(shard != "0/4"),
+                LastBatch::Keep => usize::from(partition != "0/4"),
+                LastBatch::Pad => 3 + usize::from(partition != "0/4"),
                 LastBatch::Drop => 0,
             };
-            assert_eq!(padding, expected, "{last:?} {shard}");
-            assert_eq!((pipeline.batches(), epoch.stats().pictures), (count, pictures as u64));
-            assert_eq!(epoch.pictures(), pictures as u64);
+            assert_eq!(padding, expected, "{last:?} {partition}");
+            assert_eq!((pipeline.batches(), epoch.stats().images), (count, images as u64));
+            assert_eq!(epoch.images(), images as u64);
             batches.push(count);
         }
         assert_eq!(seen.len(), want, "{last:?}");
@@ -70,8 +70,8 @@ fn an_even_shard_is_resumed_before_and_after_its_padding() {
 
 #[test]
 fn even_shards_cannot_lose_a_batch() {
-    let error = small(source(9)).even_shards(true).on_error(OnError::Skip).build().unwrap_err();
-    assert!(error.is_parameter() && error.to_string().contains("even_shards"), "{error}");
+    let error = small(source(9)).even(true).on_error(OnError::Skip).build().unwrap_err();
+    assert!(error.is_parameter() && error.to_string().contains("even"), "{error}");
 }
 
 /// The command under a launcher that sets these variables.
@@ -97,9 +97,9 @@ fn the_command_takes_its_rank_from_the_launcher() {
         (report["digest"].as_str().unwrap().to_owned(), report["threads"].as_u64().unwrap())
     };
     let torchrun = [("RANK", "1"), ("WORLD_SIZE", "2"), ("LOCAL_RANK", "0"), ("LOCAL_WORLD_SIZE", "1")];
-    let want = digest(&[], &["--shard", "1/2"]).0;
+    let want = digest(&[], &["--rank", "1/2"]).0;
+    assert_ne!(want, digest(&[], &["--rank", "0/2"]).0);
     assert_eq!(digest(&torchrun, &["--rank", "auto"]).0, want);
-    assert_eq!(digest(&[], &["--rank", "1/2"]).0, want);
     assert_eq!(digest(&[], &["--rank", "auto"]).0, digest(&[], &[]).0, "alone, all is its own");
     assert_eq!(digest(&torchrun, &[]).0, digest(&[], &[]).0, "nothing is looked at unasked");
     let processors = std::thread::available_parallelism().unwrap().get() as u64;

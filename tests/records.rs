@@ -38,7 +38,7 @@ fn tar(members: &[(&str, &[u8])]) -> Vec<u8> {
 }
 
 /// A record of MXNet, cut where the magic number stands in it.
-fn recordio(labels: &[f32], picture: &[u8]) -> Vec<u8> {
+fn recordio(labels: &[f32], image: &[u8]) -> Vec<u8> {
     let mut data = Vec::new();
     let flag = if labels.len() == 1 { 0 } else { labels.len() as u32 };
     data.extend(flag.to_le_bytes());
@@ -47,7 +47,7 @@ fn recordio(labels: &[f32], picture: &[u8]) -> Vec<u8> {
     if flag > 0 {
         labels.iter().for_each(|label| data.extend(label.to_le_bytes()));
     }
-    data.extend(picture);
+    data.extend(image);
     let cuts: Vec<usize> =
         (0..data.len() / 4).map(|i| 4 * i).filter(|&at| data[at..at + 4] == MAGIC.to_le_bytes()).collect();
     let mut record = Vec::new();
@@ -160,7 +160,7 @@ fn tar_parts_become_samples() {
         member("a/2.left.jpg", b'0', b"not by this ending"),
         member("a/2.PNG", b'0', b"second"),
         member("a/2.json", b'0', br#"{"label": 4, "other": [1, {}]}"#),
-        member("a/2.webp", b'0', b"a second picture"),
+        member("a/2.webp", b'0', b"a second image"),
         member("a/link.jpg", b'2', b""),
         member("././@LongLink", b'L', format!("{long}\0").as_bytes()),
         member(&long, b'0', b"third"),
@@ -170,7 +170,7 @@ fn tar_parts_become_samples() {
         member("cut", b'0', b"fourth"),
         member("x", b'x', pax.replace("jpg", "cls").as_bytes()),
         member("cut", b'0', b"6"),
-        member("no picture.cls", b'0', b"7"),
+        member("no image.cls", b'0', b"7"),
         member("no-ending", b'0', b""),
         vec![0; 1024],
     ];
@@ -178,10 +178,10 @@ fn tar_parts_become_samples() {
     let source = one(RecordFormat::WebDataset, &path).unwrap();
     let want = [sample(b"first", 3), sample(b"second", 4), sample(b"third", 5), sample(b"fourth", 6)];
     assert_eq!(contents(&source), want);
-    // The second picture, the link, and what has no picture or no ending.
-    assert_eq!(source.passed_over(), 4);
+    // The second image, the link, and what has no image or no ending.
+    assert_eq!(source.skipped_files(), 4);
     assert!(source.name(1).ends_with("a.tar/a/2.PNG"), "{}", source.name(1));
-    let options = RecordOptions { picture: Some("left.jpg".into()), label: Some("json.label".into()), ..no_index() };
+    let options = RecordOptions { image: Some("left.jpg".into()), label: Some("json.label".into()), ..no_index() };
     let source = RecordShards::open(RecordFormat::WebDataset, &[path], &options).unwrap();
     assert_eq!(contents(&source), [sample(b"not by this ending", 4)]);
 }
@@ -262,7 +262,7 @@ fn recordio_joins_parts_and_takes_the_first_label() {
     let want =
         [sample(b"whole", 3), sample(b"many labels", 5), sample(&torn, 4), sample(&unaligned, 9), sample(&torn, 1)];
     assert_eq!(read[..5], want);
-    assert_eq!((source.len(), source.passed_over()), (6, 1));
+    assert_eq!((source.len(), source.skipped_files()), (6, 1));
     assert!(read[5].as_ref().unwrap_err().contains("label is 0.5"), "{:?}", read[5]);
 }
 
@@ -292,8 +292,8 @@ fn tfrecord_finds_features_in_any_order() {
     let read = contents(&source);
     assert_eq!(read[..3], [sample(b"first", 3), sample(&[7; 20_000], 300), sample(b"third", 4)]);
     assert!(read[3].as_ref().unwrap_err().contains("label is -1"), "{:?}", read[3]);
-    assert_eq!((source.len(), source.passed_over()), (4, 2));
-    let options = RecordOptions { picture: Some("image".into()), label: Some("label".into()), ..no_index() };
+    assert_eq!((source.len(), source.skipped_files()), (4, 2));
+    let options = RecordOptions { image: Some("image".into()), label: Some("label".into()), ..no_index() };
     let source = RecordShards::open(RecordFormat::TfRecord, &[path], &options).unwrap();
     assert_eq!(contents(&source), [sample(b"other names", 2)]);
     assert_eq!(masked_crc(b"123456789"), 0xe306_9283_u32.rotate_right(15).wrapping_add(0xa282_ead8));
@@ -301,18 +301,18 @@ fn tfrecord_finds_features_in_any_order() {
 
 /// Small shards of each format with the samples `count`, `label`.
 fn formats(count: u8) -> [(RecordFormat, Vec<u8>); 3] {
-    let picture = |i: u8| vec![i; 40 + 13 * usize::from(i)];
+    let image = |i: u8| vec![i; 40 + 13 * usize::from(i)];
     let cls = |i: u8| i.to_string().into_bytes();
     let mut archive: Vec<u8> = (0..count)
         .flat_map(|i| {
             let name = |ending| format!("{i:03}.{ending}");
-            [member(&name("jpg"), b'0', &picture(i)), member(&name("cls"), b'0', &cls(i))].concat()
+            [member(&name("jpg"), b'0', &image(i)), member(&name("cls"), b'0', &cls(i))].concat()
         })
         .collect();
     archive.extend([0; 1024]);
-    let records = (0..count).flat_map(|i| recordio(&[f32::from(i)], &picture(i))).collect();
+    let records = (0..count).flat_map(|i| recordio(&[f32::from(i)], &image(i))).collect();
     let examples = (0..count).flat_map(|i| {
-        example(&[bytes_feature("image/encoded", &picture(i)), int_feature("image/class/label", i.into())])
+        example(&[bytes_feature("image/encoded", &image(i)), int_feature("image/class/label", i.into())])
     });
     [
         (RecordFormat::WebDataset, archive),
@@ -339,7 +339,7 @@ fn truncated_shards_keep_what_is_whole_and_say_where_they_end() {
                 assert!(error.contains("cut at byte"), "{error}");
             }
             // Nothing is lost in silence, unless the cut is between two members.
-            let said = read.len() > good || good == 4 || source.passed_over() > 0;
+            let said = read.len() > good || good == 4 || source.skipped_files() > 0;
             assert!(said || fs::read(&path).unwrap().len() % 512 == 0 || ends_whole(format, len), "{format:?} {len}");
         }
     }

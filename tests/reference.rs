@@ -3,7 +3,7 @@
 //! On the CPU, or on the device that `WARPFEED_TEST_DEVICE` names, as in
 //! `cuda-sim/run env WARPFEED_TEST_DEVICE=cuda cargo test --test reference`.
 //!
-//! `tests/reference` holds cases on pictures of the project's own. `scripts/test` also runs
+//! `tests/reference` holds cases on images of the project's own. `scripts/test` also runs
 //! those in the folder that `WARPFEED_SHARED` names (`reference/` and `data/photos/`).
 
 use serde::Deserialize;
@@ -100,17 +100,17 @@ fn difference(case: &Case, folder: &Path, got: &Tensor) -> Option<String> {
 }
 
 /// Runs every case of a file with both exact strategies; how many runs there were.
-fn check(cases: &Path, pictures: &Path) -> usize {
+fn check(cases: &Path, images: &Path) -> usize {
     let folder = cases.parent().unwrap();
     let mut found = HashMap::new();
-    files(pictures, &mut found);
+    files(images, &mut found);
     let text = fs::read_to_string(cases).unwrap();
     let device = std::env::var("WARPFEED_TEST_DEVICE").map_or(Device::Cpu, |name| name.parse().unwrap());
     let mut wrong = String::new();
     let mut count = 0;
     for line in text.lines() {
         let case: Case = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
-        let path = found.get(&case.image).unwrap_or_else(|| panic!("no picture {}", case.image));
+        let path = found.get(&case.image).unwrap_or_else(|| panic!("no image {}", case.image));
         let bytes = fs::read(path).unwrap();
         for strategy in [Strategy::Sequential, Strategy::Fused] {
             let orientation = match case.orientation.as_deref() {
@@ -134,10 +134,10 @@ fn check(cases: &Path, pictures: &Path) -> usize {
 }
 
 #[test]
-fn own_pictures() {
+fn own_images() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/reference");
-    assert!(check(&here.join("cases.jsonl"), &here.join("pictures")) > 1_000);
-    assert!(check(&here.join("dali.jsonl"), &here.join("pictures")) > 10);
+    assert!(check(&here.join("cases.jsonl"), &here.join("images")) > 1_000);
+    assert!(check(&here.join("dali.jsonl"), &here.join("images")) > 10);
 }
 
 #[test]

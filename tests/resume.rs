@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Delivered, WithBad, samples, small, source};
-use warpfeed::{Batch, Builder, Epoch, EpochState, LastBatch, OnError, Result, Shard};
+use warpfeed::{Batch, Builder, Epoch, EpochState, LastBatch, OnError, Partition, Result};
 
 /// A state as it comes back from a file.
 fn written(state: &EpochState) -> EpochState {
@@ -51,13 +51,13 @@ fn pieces_make_the_whole() {
         (LastBatch::Pad, OnError::Fail),
         (LastBatch::Pad, OnError::Skip),
     ] {
-        for shard in [Shard::WHOLE, Shard::new(1, 2).unwrap()] {
+        for shard in [Partition::WHOLE, Partition::new(1, 2).unwrap()] {
             let builder = |piece: usize| {
                 // In one batch all are bad.
                 let bad = if policy == OnError::Fail { vec![] } else { vec![0, 3, 9, 11, 17, 21] };
                 let builder = small(WithBad { good: source(23), bad });
                 builder
-                    .shard(shard)
+                    .partition(shard)
                     .last_batch(last)
                     .on_error(policy)
                     .batch_size(2)
@@ -83,7 +83,7 @@ fn another_batch_size_goes_on_at_the_same_sample() {
     epoch.next().unwrap().unwrap();
     let rest = small(source(23)).batch_size(4).last_batch(LastBatch::Drop).build().unwrap();
     let rest = rest.resume(&epoch.state()).unwrap();
-    assert_eq!(rest.pictures(), 16);
+    assert_eq!(rest.images(), 16);
     assert_eq!(all(rest), whole[5..21]);
 }
 
@@ -108,7 +108,7 @@ fn an_epoch_at_its_end_gives_nothing_more() {
         let batches = epoch.by_ref().map(Result::unwrap).count() as u64;
         assert_eq!((batches, epoch.next().is_none()), (pipeline.batches(), true));
         let mut rest = pipeline.resume(&written(&epoch.state())).unwrap();
-        assert_eq!((rest.pictures(), rest.next().is_none()), (0, true), "{last:?}");
+        assert_eq!((rest.images(), rest.next().is_none()), (0, true), "{last:?}");
         assert_eq!(rest.state(), epoch.state());
     }
 }
@@ -125,7 +125,7 @@ fn what_does_not_fit_is_refused_with_what_differs() {
     };
     let other_labels = || {
         let mut n = 0;
-        warpfeed::EncodedPictures::new(
+        warpfeed::EncodedImages::new(
             std::iter::repeat_with(move || {
                 n += 1;
                 (common::jpeg(40, 40, n), n as u32 % 3)
@@ -137,8 +137,8 @@ fn what_does_not_fit_is_refused_with_what_differs() {
         (small(source(24)), &["24 samples", "23 samples", "fingerprint"][..]),
         (small(other_labels()), &["fingerprint"]),
         (small(source(23)).shuffle(8), &["seed 8", "seed 7"]),
-        (small(source(23)).shard(Shard::new(0, 2).unwrap()), &["shard 0/2", "shard 0/1"]),
-        (small(source(23)).even_shards(true), &["even shards", "shards as they are"]),
+        (small(source(23)).partition(Partition::new(0, 2).unwrap()), &["partition 0/2", "partition 0/1"]),
+        (small(source(23)).even(true), &["even partitions", "partitions as they are"]),
         (small(source(23)).limit(4), &["up to 4", "got 5"]),
     ] {
         let message = refused(builder, &state);
@@ -162,7 +162,7 @@ fn what_does_not_fit_is_refused_with_what_differs() {
 /// `warpfeed run --state`, killed and started again.
 #[cfg(feature = "cli")]
 mod command {
-    use super::common::{Random, picture};
+    use super::common::{Random, image};
     use serde_json::Value;
     use std::fs;
     use std::path::Path;
@@ -170,12 +170,12 @@ mod command {
     use std::time::{Duration, Instant};
     use warpfeed::{JpegOptions, encode_jpeg};
 
-    fn pictures() -> tempfile::TempDir {
+    fn images() -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         for i in 0..23_u64 {
             let class = folder.path().join(format!("class-{}", i % 3));
             fs::create_dir_all(&class).unwrap();
-            let mut bytes = encode_jpeg(&picture(60 + i as u32, 80, i), &JpegOptions::default()).unwrap();
+            let mut bytes = encode_jpeg(&image(60 + i as u32, 80, i), &JpegOptions::default()).unwrap();
             if i % 11 == 7 {
                 bytes.truncate(bytes.len() / 2);
             }
@@ -198,7 +198,7 @@ mod command {
 
     /// Kills the run `kills` times at random moments after it got on; its digest is that of an undisturbed one.
     fn killed(kills: u32, epochs: &str, policy: &str) {
-        let folder = pictures();
+        let folder = images();
         let settings = ["--on-error", policy, "--epochs", epochs, "--seed", "5"];
         let undisturbed = report(&run(folder.path(), &settings).output().unwrap());
         let state = folder.path().join("state.json");
@@ -221,14 +221,14 @@ mod command {
         }
         let resumed = report(&run(folder.path(), &with_state).output().unwrap());
         assert_eq!(resumed["digest"], undisturbed["digest"]);
-        for count in ["pictures", "batches"] {
+        for count in ["images", "batches"] {
             let together = resumed[count].as_u64().unwrap() + resumed["earlier"][count].as_u64().unwrap();
             assert_eq!(together, undisturbed[count].as_u64().unwrap(), "{count}");
             assert!(resumed["earlier"][count].as_u64().unwrap() > 0);
         }
         // Done is done.
         let again = report(&run(folder.path(), &with_state).output().unwrap());
-        assert_eq!((&again["digest"], &again["pictures"]), (&undisturbed["digest"], &0.into()));
+        assert_eq!((&again["digest"], &again["images"]), (&undisturbed["digest"], &0.into()));
     }
 
     #[test]
@@ -245,7 +245,7 @@ mod command {
 
     #[test]
     fn a_file_of_another_run_is_refused_and_left_alone() {
-        let folder = pictures();
+        let folder = images();
         let state = folder.path().join("state.json");
         let state = state.to_str().unwrap();
         let options = |more: &[&'static str]| [&["--on-error", "skip", "--state", state], more].concat();
@@ -255,7 +255,6 @@ mod command {
             (&["--preset", "eval"][..], &["preset train", "preset eval"][..]),
             (&["--seed", "1", "--epochs", "3"], &["seed 0", "seed 1"]),
             (&["--no-shuffle", "--epochs", "3"], &["not shuffled"]),
-            (&["--shard", "1/2", "--epochs", "3"], &["shard 0/1", "shard 1/2"]),
             (&["--dtype", "u8"], &["dtype f32", "dtype u8"]),
             (&["--last", "drop"], &["last keep", "last drop, ", "batch-size 3"]),
             (&["--epochs", "1"], &["below 1, got epoch 1"]),
@@ -266,6 +265,11 @@ mod command {
             assert!(words.iter().all(|word| message.contains(word)), "{more:?}: {message}");
             assert_eq!(fs::read(state).unwrap(), written);
         }
+        // Each rank has a state file of its own.
+        fs::copy(state, format!("{state}.1")).unwrap();
+        let output = run(folder.path(), &options(&["--rank", "1/2", "--epochs", "3"])).output().unwrap();
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert!(message.contains("partition 0/1") && message.contains("partition 1/2"), "{message}");
         // More of the same is no other run.
         report(&run(folder.path(), &options(&["--epochs", "3", "--strategy", "sequential"])).output().unwrap());
         for rubbish in ["", "{}", "[1, 2]", "\u{0}"] {

@@ -66,9 +66,9 @@ fn a_crop_at_the_origin_is_a_crop() {
 #[test]
 fn orientation_is_a_turn_before_everything() {
     use warpfeed::{JpegOptions, encode_jpeg};
-    let picture = common::picture(21, 13, 3);
+    let image = common::image(21, 13, 3);
     for tag in 1..=8 {
-        let bytes = encode_jpeg(&picture, &JpegOptions { orientation: Some(tag), ..JpegOptions::default() }).unwrap();
+        let bytes = encode_jpeg(&image, &JpegOptions { orientation: Some(tag), ..JpegOptions::default() }).unwrap();
         let ops = [Op::Crop { x: 2, y: 3, width: 8, height: 9, fill: Fill::BLACK }];
         let run = |strategy, orientation| {
             apply(&bytes, &ops, &ApplyOptions { strategy, orientation, ..ApplyOptions::default() }).unwrap()
@@ -84,11 +84,11 @@ fn orientation_is_a_turn_before_everything() {
     }
 }
 
-/// Composed sampling is another result, but of the same scene: near the sequential one where the picture is smooth.
+/// Composed sampling is another result, but of the same scene: near the sequential one where the image is smooth.
 #[test]
 fn composed_is_close_and_needs_one_sampling() {
     let size = Size::new(120, 90);
-    let mut smooth = warpfeed::Picture::new(size);
+    let mut smooth = warpfeed::Image::new(size);
     for y in 0..size.height {
         for (x, pixel) in (0..size.width).zip(smooth.row_mut(y)) {
             *pixel = [(x * 2) as u8, (y * 2) as u8, (x + y) as u8, 255];
@@ -126,11 +126,11 @@ fn composed_is_close_and_needs_one_sampling() {
 fn presets_have_the_size_they_promise() {
     let bytes = jpeg(300, 200, 1);
     for preset in [Preset::Train, Preset::Eval, Preset::TrialA { load: 12 }, Preset::TrialB { load: 2 }] {
-        let pipeline = warpfeed::Pipeline::builder(warpfeed::EncodedPictures::new([(bytes.clone(), 0)]))
+        let pipeline = warpfeed::Pipeline::builder(warpfeed::EncodedImages::new([(bytes.clone(), 0)]))
             .preset(preset)
             .build()
             .unwrap();
-        assert_eq!(pipeline.picture_size(), Size::new(224, 224));
+        assert_eq!(pipeline.image_size(), Size::new(224, 224));
         let batch = pipeline.epoch(0).next().unwrap().unwrap();
         assert_eq!(batch.images().shape(), [1, 3, 224, 224]);
         // What the pipeline drew, replayed by hand.
@@ -212,7 +212,7 @@ fn many_rotations_in_a_row() {
 fn both_pass_orders_equal_their_pillow() {
     use sha2::{Digest, Sha256};
     use warpfeed::PassOrder;
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/reference/pictures/baseline-420.jpg");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/reference/images/baseline-420.jpg");
     let bytes = std::fs::read(path).unwrap();
     for (size, interpolation, pillow_12, pillow_13) in [
         (Size::new(154, 40), Interpolation::Bilinear, "99a6be0a95b5e8bb", "946a9c6a9d8ffa4e"),

@@ -7,20 +7,20 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use warpfeed::pack::{PackOptions, pack};
 use warpfeed::{
-    Builder, EncodedPictures, EpochState, Error, LastBatch, OnError, OpenOptions, Pipeline, RecordFormat, RecordStream,
-    Shard, Source, StreamOptions, open, random_horizontal_flip, random_resized_crop,
+    Builder, EncodedImages, EpochState, Error, LastBatch, OnError, OpenOptions, Partition, Pipeline, RecordFormat,
+    RecordStream, Source, StreamOptions, open, random_horizontal_flip, random_resized_crop,
 };
 
-/// Pictures that fill three shards of 1 MB.
-fn pictures() -> EncodedPictures {
-    EncodedPictures::new((0..50).map(|i| (common::jpeg(310 + i as u32, 230, i), i as u32 % 7)))
+/// Images that fill three shards of 1 MB.
+fn images() -> EncodedImages {
+    EncodedImages::new((0..50).map(|i| (common::jpeg(310 + i as u32, 230, i), i as u32 % 7)))
 }
 
 fn packed(format: RecordFormat) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("train");
     let options = PackOptions { shard_bytes: 1_000_000, ..PackOptions::new(format) };
-    let report = pack(&pictures(), &out, &options, &mut |_| {}).unwrap();
+    let report = pack(&images(), &out, &options, &mut |_| {}).unwrap();
     assert!((3..6).contains(&report.shards.len()), "{} shards of {} bytes", report.shards.len(), report.bytes);
     (folder, out)
 }
@@ -62,7 +62,7 @@ fn sorted(delivered: &[Delivered]) -> Vec<u64> {
 fn in_order_a_stream_gives_what_random_access_gives() {
     for format in [RecordFormat::WebDataset, RecordFormat::RecordIo, RecordFormat::TfRecord] {
         let (_folder, out) = packed(format);
-        let want = epoch(in_order(pictures()), 3);
+        let want = epoch(in_order(images()), 3);
         assert_eq!(epoch(in_order(open(&out).unwrap()), 3), want);
         for (threads, prefetch) in [(0, 1), (1, 3), (4, 2)] {
             let builder = in_order(streamed(&out, 10)).threads(threads).prefetch(prefetch);
@@ -95,13 +95,13 @@ fn shuffled_streams_are_repeatable_and_complete() {
         labels.sort_unstable();
         labels
     };
-    let all = labels(&epoch(in_order(pictures()), 0));
+    let all = labels(&epoch(in_order(images()), 0));
     assert_eq!(labels(&first), all);
     // By whole shards where there are enough, by samples where there are not.
     for count in [2, 3, 9] {
         let (mut together, mut indices) = (Vec::new(), Vec::new());
         for index in 0..count {
-            let part = epoch(stream().shard(Shard::new(index, count).unwrap()), 0);
+            let part = epoch(stream().partition(Partition::new(index, count).unwrap()), 0);
             indices.extend(sorted(&part));
             together.extend(part);
         }
@@ -148,7 +148,7 @@ fn a_stream_is_resumed_at_the_very_sample() {
             }
             let pipeline = |piece: usize| {
                 let stream = RecordStream::open(format, shards(&out), StreamOptions { window, ..Default::default() });
-                let builder = in_order(stream.unwrap()).shard(shard.parse().unwrap()).on_error(OnError::Skip);
+                let builder = in_order(stream.unwrap()).partition(shard.parse().unwrap()).on_error(OnError::Skip);
                 let builder = if window > 1 { builder.shuffle(5) } else { builder };
                 builder.threads(piece % 3).batch_size(1 + piece % 4).build().unwrap()
             };
@@ -214,7 +214,7 @@ fn damage_is_a_bad_sample_with_shard_and_offset() {
             let error = stream().on_error(OnError::Fail).build().unwrap().epoch(0).find_map(Result::err).unwrap();
             assert!(error.is_bad_sample() && error.to_string().contains(&place), "{error}");
         }
-        // Flipped bits end in errors or in pictures, and never in a panic or in giant memory.
+        // Flipped bits end in errors or in images, and never in a panic or in giant memory.
         let mut random = common::Random(9);
         for _ in 0..20 {
             let mut flipped = bytes.clone();
@@ -231,9 +231,7 @@ fn damage_is_a_bad_sample_with_shard_and_offset() {
 #[test]
 fn what_streams_cannot_do_is_refused() {
     let (_folder, out) = packed(RecordFormat::WebDataset);
-    for builder in
-        [in_order(streamed(&out, 8)).even_shards(true), in_order(streamed(&out, 8)).on_error(OnError::Substitute)]
-    {
+    for builder in [in_order(streamed(&out, 8)).even(true), in_order(streamed(&out, 8)).on_error(OnError::Substitute)] {
         assert!(matches!(builder.build(), Err(Error::Unsupported { .. })));
     }
     let window = OpenOptions { window: Some(0), ..OpenOptions::default() }.open(&out);
@@ -261,7 +259,7 @@ fn a_pipe_is_a_stream() {
     });
     let got = epoch(in_order(open(&pipe).unwrap()), 1);
     writer.join().unwrap();
-    assert_eq!(got, epoch(in_order(pictures()), 1));
+    assert_eq!(got, epoch(in_order(images()), 1));
 }
 
 #[test]
@@ -309,7 +307,7 @@ fn the_command_reads_standard_input() {
         let output = run(args, input);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(report["pictures"], 50);
+        assert_eq!(report["images"], 50);
         report["digest"].as_str().unwrap().to_owned()
     };
     let want = digest(&[out.to_str().unwrap()], Stdio::null());

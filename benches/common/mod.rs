@@ -1,27 +1,27 @@
-//! The pictures that the benches run on: synthetic ones, or those in the folder that `WARPFEED_PHOTOS` names.
+//! The images that the benches run on: synthetic ones, or those in the folder that `WARPFEED_PHOTOS` names.
 
 use std::sync::LazyLock;
 use warpfeed::experiment::synth;
 use warpfeed::{JpegOptions, encode_jpeg};
 
-/// Most pictures held in memory.
+/// Most images held in memory.
 const MOST: u64 = 200;
-/// Synthetic pictures, which take time to make.
+/// Synthetic images, which take time to make.
 const MADE: u64 = 48;
 
-static PICTURES: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| match std::env::var_os("WARPFEED_PHOTOS") {
+static IMAGES: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| match std::env::var_os("WARPFEED_PHOTOS") {
     Some(folder) => {
         let source = warpfeed::open(folder).expect("WARPFEED_PHOTOS names a folder of class folders or a list file");
-        let read = |index| source.read(index, &mut Vec::new()).expect("a picture can be read").to_vec();
+        let read = |index| source.read(index, &mut Vec::new()).expect("an image can be read").to_vec();
         (0..source.len().min(MOST)).map(read).collect()
     }
     None => {
         let options = JpegOptions { quality: 95, ..JpegOptions::default() };
-        (0..MADE).map(|i| encode_jpeg(&synth::picture(1, i, 0, 1), &options).expect("it can be encoded")).collect()
+        (0..MADE).map(|i| encode_jpeg(&synth::image(1, i, 0, 1), &options).expect("it can be encoded")).collect()
     }
 });
 
-/// Encoded pictures, in memory.
-pub fn pictures() -> &'static [Vec<u8>] {
-    &PICTURES
+/// Encoded images, in memory.
+pub fn images() -> &'static [Vec<u8>] {
+    &IMAGES
 }

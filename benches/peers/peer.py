@@ -102,7 +102,7 @@ def main():
     parser.add_argument("pipeline", choices=["train", "trial-a", "trial-b"])
     parser.add_argument("folder")
     parser.add_argument("--load", type=int, default=1)
-    parser.add_argument("--full-decode", action="store_true", help="DALI: decode all of the picture, then crop")
+    parser.add_argument("--full-decode", action="store_true", help="DALI: decode all of the image, then crop")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--batch-size", type=int, default=32)
     args = parser.parse_args()
@@ -122,11 +122,11 @@ def main():
         epoch = torchvision_loader(args)
 
     start = time.perf_counter()
-    pictures, rss = 0, 0
+    images, rss = 0, 0
     for size in epoch:
         now = time.perf_counter()
         first_batch_s = first_batch_s or now - begin
-        pictures += size
+        images += size
         # A worker leaves as soon as its work is done, so its peak has to be read before.
         rss = max(rss, peak_rss_bytes())
     seconds = now - start
@@ -138,9 +138,9 @@ def main():
                 "pipeline": args.pipeline,
                 "load": args.load,
                 "threads": args.threads,
-                "pictures": pictures,
+                "images": images,
                 "seconds": seconds,
-                "pictures_per_s": pictures / seconds,
+                "images_per_s": images / seconds,
                 "first_batch_s": first_batch_s,
                 "peak_rss_bytes": rss,
             }

@@ -4,7 +4,7 @@ use libfuzzer_sys::fuzz_target;
 use warpfeed::IdxFile;
 use warpfeed_fuzz::{file, read_all};
 
-// Pictures and labels, plain and compressed: the first byte says where they part.
+// Images and labels, plain and compressed: the first byte says where they part.
 fuzz_target!(|data: &[u8]| {
     let Some((&at, data)) = data.split_first() else { return };
     let (images, labels) = data.split_at(data.len() * usize::from(at) / 256);

@@ -1,4 +1,4 @@
-//! Decoding many pictures in one call.
+//! Decoding many images in one call.
 
 use std::ffi::c_int;
 use std::ptr;
@@ -93,7 +93,7 @@ impl BatchState {
         Ok(())
     }
 
-    /// Allocates for batches of pictures up to a size, so that decoding need not.
+    /// Allocates for batches of images up to a size, so that decoding need not.
     ///
     /// # Safety
     ///
@@ -135,7 +135,7 @@ impl BatchState {
         }
     }
 
-    /// Reads Huffman and quantisation tables for abbreviated pictures, which lack them: `jpeg` is a stream of tables.
+    /// Reads Huffman and quantisation tables for abbreviated images, which lack them: `jpeg` is a stream of tables.
     ///
     /// # Synchronization
     ///
@@ -154,7 +154,7 @@ impl BatchState {
         }
     }
 
-    /// Whether the handle's back end takes this picture in a batch; with parameters, in this way.
+    /// Whether the handle's back end takes this image in a batch; with parameters, in this way.
     ///
     /// # Synchronization
     ///
@@ -189,7 +189,7 @@ impl BatchState {
         Ok(unsupported == 0)
     }
 
-    /// Decodes a batch: as many pictures and destinations as [`initialize`](Self::initialize) was told, each with
+    /// Decodes a batch: as many images and destinations as [`initialize`](Self::initialize) was told, each with
     /// parameters of its own where they are given (part, scale, orientation; the output format is the batch's).
     ///
     /// # Safety
@@ -201,9 +201,9 @@ impl BatchState {
     ///   [`Backend::Hardware`](crate::Backend::Hardware) they must be idle already when this is called, known by an
     ///   event or by synchronising: the engines of Hopper do not keep the order of the stream, so memory that was
     ///   merely freed on `stream` is not enough.
-    /// - Until the work is done, which the caller learns by an event or by synchronising, the pictures' bytes and the
+    /// - Until the work is done, which the caller learns by an event or by synchronising, the images' bytes and the
     ///   parameters are neither changed nor dropped, and the state is not used again or dropped.
-    /// - The handle's back end takes pictures in the host's memory: not those whose names end in `Device`.
+    /// - The handle's back end takes images in the host's memory: not those whose names end in `Device`.
     ///
     /// # Synchronization
     ///
@@ -213,7 +213,7 @@ impl BatchState {
     /// # Errors
     ///
     /// [`Error::Parameter`] for numbers that do not agree or objects of another handle; [`Error::MissingFunction`] for
-    /// parameters before CUDA 11.6; [`Error::Status`] if any picture fails, without saying which: `initialize` again,
+    /// parameters before CUDA 11.6; [`Error::Status`] if any image fails, without saying which: `initialize` again,
     /// and decode them singly to find out.
     pub unsafe fn decode(
         &mut self,

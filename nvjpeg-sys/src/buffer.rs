@@ -27,7 +27,7 @@ macro_rules! buffer {
         unsafe impl Send for $name {}
 
         impl $name {
-            /// An empty buffer, which grows as pictures need it, with memory from CUDA itself.
+            /// An empty buffer, which grows as images need it, with memory from CUDA itself.
             ///
             /// # Synchronization
             ///

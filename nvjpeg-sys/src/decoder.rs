@@ -1,4 +1,4 @@
-//! Decoding one picture, in phases.
+//! Decoding one image, in phases.
 
 use std::ptr;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::handle::{Backend, Handle, call};
 use crate::params::DecodeParams;
 use crate::stream::{Header, Jpeg};
 
-/// Device memory that a picture is decoded to: up to four planes, by address and row pitch.
+/// Device memory that an image is decoded to: up to four planes, by address and row pitch.
 #[derive(Debug, Clone, Copy)]
 #[repr(transparent)]
 pub struct Image(pub(crate) nvjpegImage_t);
@@ -40,7 +40,7 @@ impl Image {
     }
 }
 
-/// A way of decoding single pictures; it holds nothing of them, and all workers may share it. Clones are of the same one.
+/// A way of decoding single images; it holds nothing of them, and all workers may share it. Clones are of the same one.
 #[derive(Debug, Clone)]
 pub struct Decoder {
     inner: Arc<Inner>,
@@ -76,7 +76,7 @@ impl Decoder {
         Ok(Self { inner: Arc::new(Inner { raw, handle: handle.clone() }) })
     }
 
-    /// Whether it decodes this picture in this way.
+    /// Whether it decodes this image in this way.
     ///
     /// # Synchronization
     ///
@@ -113,7 +113,7 @@ impl Drop for Inner {
     }
 }
 
-/// What one worker needs to decode pictures one after the other, in three phases: on the host, the transfer, and on the
+/// What one worker needs to decode images one after the other, in three phases: on the host, the transfer, and on the
 /// device. It wants a pinned and a device buffer first.
 #[derive(Debug)]
 pub struct DecoderState {
@@ -194,11 +194,11 @@ impl DecoderState {
     ///
     /// # Synchronization
     ///
-    /// The host's work alone, complete on return. It does not wait for the transfer of an earlier picture.
+    /// The host's work alone, complete on return. It does not wait for the transfer of an earlier image.
     ///
     /// # Errors
     ///
-    /// [`Error::Parameter`] without buffers or for objects of another handle; [`Error::Status`] for pictures that are
+    /// [`Error::Parameter`] without buffers or for objects of another handle; [`Error::Status`] for images that are
     /// damaged or that the decoder does not take.
     pub fn decode_host(&mut self, params: &DecodeParams, jpeg: &Jpeg<'_>) -> Result<()> {
         const CALL: &str = "nvjpegDecodeJpegHost";
@@ -225,7 +225,7 @@ impl DecoderState {
     /// - `stream` is a live stream of the handle's device, or null. The device buffer is in no use by work that `stream`
     ///   does not wait for.
     /// - Until the copy has been done, which the caller learns by an event or by synchronising, the pinned buffer is
-    ///   neither written by another host phase nor dropped, and the picture's bytes and the state are not dropped.
+    ///   neither written by another host phase nor dropped, and the image's bytes and the state are not dropped.
     ///
     /// # Synchronization
     ///

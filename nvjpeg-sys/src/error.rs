@@ -72,11 +72,11 @@ impl Error {
         }
     }
 
-    /// Whether this picture is at fault, or is of a kind that nvJPEG does not take: another picture, or another decoder
+    /// Whether this image is at fault, or is of a kind that nvJPEG does not take: another image, or another decoder
     /// for this one, may do.
     #[must_use]
-    pub fn is_picture(&self) -> bool {
-        self.status().is_some_and(Status::is_picture)
+    pub fn is_image(&self) -> bool {
+        self.status().is_some_and(Status::is_image)
     }
 
     pub(crate) fn parameter(
@@ -200,9 +200,9 @@ impl Status {
                 "a parameter is wrong, or the objects passed belong to different handles; check sizes, pitches, output \
                  format and back end"
             }
-            Self::BadJpeg => "the picture is damaged or no JPEG; another decoder may still read part of it",
+            Self::BadJpeg => "the image is damaged or no JPEG; another decoder may still read part of it",
             Self::JpegNotSupported => {
-                "the picture is of a kind that this back end does not decode (progressive, CMYK, 12 bits, odd \
+                "the image is of a kind that this back end does not decode (progressive, CMYK, 12 bits, odd \
                  subsampling); decode it with another back end or on the CPU"
             }
             Self::AllocatorFailure => {
@@ -214,19 +214,19 @@ impl Status {
                  whether nvidia-smi lists the device"
             }
             Self::ArchMismatch => "the device is too old, or has no unit for this back end; choose another back end",
-            Self::InternalError => "nvJPEG failed inside; try another back end, and report the picture to NVIDIA",
+            Self::InternalError => "nvJPEG failed inside; try another back end, and report the image to NVIDIA",
             Self::ImplementationNotSupported => {
                 "this back end does not exist here: no hardware decoder on the device, or a library without it; choose \
                  another back end"
             }
-            Self::IncompleteBitstream => "the picture ends too early; another decoder may still read part of it",
+            Self::IncompleteBitstream => "the image ends too early; another decoder may still read part of it",
             Self::Unknown(_) => "it is newer than this crate; see the documentation of the nvJPEG that is installed",
         }
     }
 
-    /// Whether the picture is at fault, or is of a kind that the back end does not take.
+    /// Whether the image is at fault, or is of a kind that the back end does not take.
     #[must_use]
-    pub fn is_picture(self) -> bool {
+    pub fn is_image(self) -> bool {
         matches!(self, Self::BadJpeg | Self::JpegNotSupported | Self::IncompleteBitstream)
     }
 }
@@ -257,10 +257,10 @@ mod tests {
         let error = check("nvjpegDecode", nvjpegStatus_t::NVJPEG_STATUS_BAD_JPEG).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "nvjpegDecode: NVJPEG_STATUS_BAD_JPEG (3): the picture is damaged or no JPEG; another decoder may still \
+            "nvjpegDecode: NVJPEG_STATUS_BAD_JPEG (3): the image is damaged or no JPEG; another decoder may still \
              read part of it"
         );
-        assert!(error.is_picture());
-        assert!(!check("nvjpegDecode", nvjpegStatus_t(99)).unwrap_err().is_picture());
+        assert!(error.is_image());
+        assert!(!check("nvjpegDecode", nvjpegStatus_t(99)).unwrap_err().is_image());
     }
 }

@@ -31,7 +31,7 @@ macro_rules! call_optional {
 
 pub(crate) use {call, call_optional};
 
-/// Where a picture is decoded.
+/// Where an image is decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Backend {
@@ -39,13 +39,13 @@ pub enum Backend {
     Default,
     /// Huffman decoding on the CPU, the rest on the device.
     Hybrid,
-    /// Huffman decoding on the device too, for baseline pictures; in batches only from 51 pictures on.
+    /// Huffman decoding on the device too, for baseline images; in batches only from 51 images on.
     GpuHybrid,
     /// The device's JPEG engines: baseline, a single scan.
     Hardware,
-    /// Like `GpuHybrid`, with the compressed pictures in device memory.
+    /// Like `GpuHybrid`, with the compressed images in device memory.
     GpuHybridDevice,
-    /// Like `Hardware`, with the compressed pictures in device memory.
+    /// Like `Hardware`, with the compressed images in device memory.
     HardwareDevice,
     /// Lossless JPEG.
     Lossless,
@@ -78,11 +78,11 @@ pub struct Flags(u32);
 impl Flags {
     /// None.
     pub const NONE: Self = Self(bindings::NVJPEG_FLAGS_DEFAULT);
-    /// The hardware decoders do not overlap pictures, and take less memory.
+    /// The hardware decoders do not overlap images, and take less memory.
     pub const HARDWARE_NO_PIPELINE: Self = Self(bindings::NVJPEG_FLAGS_HW_DECODE_NO_PIPELINE);
     /// Memory comes from the device's pools (cudaMallocAsync), in the order of the stream.
     pub const MEMORY_POOLS: Self = Self(bindings::NVJPEG_FLAGS_ENABLE_MEMORY_POOLS);
-    /// Pictures that violate the standard are refused.
+    /// Images that violate the standard are refused.
     pub const BITSTREAM_STRICT: Self = Self(bindings::NVJPEG_FLAGS_BITSTREAM_STRICT);
     /// Less memory, decoding in parts. CUDA 12.0.
     pub const REDUCED_MEMORY: Self = Self(bindings::NVJPEG_FLAGS_REDUCED_MEMORY_DECODE);
@@ -149,7 +149,7 @@ pub struct Allocators {
 pub struct HardwareDecoders {
     /// How many there are: 0 without hardware decoding.
     pub engines: u32,
-    /// How many pictures each decodes at a time.
+    /// How many images each decodes at a time.
     pub cores_per_engine: u32,
 }
 
@@ -281,7 +281,7 @@ impl Handle {
         Ok(found)
     }
 
-    /// What a picture's header says, in one call and on any thread; see [`JpegStream`](crate::JpegStream) for more.
+    /// What an image's header says, in one call and on any thread; see [`JpegStream`](crate::JpegStream) for more.
     ///
     /// # Synchronization
     ///

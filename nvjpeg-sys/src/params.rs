@@ -1,4 +1,4 @@
-//! What a picture is decoded to.
+//! What an image is decoded to.
 
 use std::ptr;
 
@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::handle::{Handle, call, call_optional};
 use crate::stream::Orientation;
 
-/// The layout of decoded pictures.
+/// The layout of decoded images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OutputFormat {
@@ -53,7 +53,7 @@ impl OutputFormat {
     }
 }
 
-/// By how much the hardware decoders shrink a picture.
+/// By how much the hardware decoders shrink an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Scale {
@@ -67,7 +67,7 @@ pub enum Scale {
     Eighth,
 }
 
-/// A part of a picture, in pixels of the whole one.
+/// A part of an image, in pixels of the whole one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Roi {
     /// The first column.
@@ -80,7 +80,7 @@ pub struct Roi {
     pub height_px: u32,
 }
 
-/// What a picture is decoded to: format, part, scale, orientation.
+/// What an image is decoded to: format, part, scale, orientation.
 #[derive(Debug)]
 pub struct DecodeParams {
     raw: nvjpegDecodeParams_t,
@@ -94,7 +94,7 @@ unsafe impl Send for DecodeParams {}
 unsafe impl Sync for DecodeParams {}
 
 impl DecodeParams {
-    /// nvJPEG's defaults: the whole picture.
+    /// nvJPEG's defaults: the whole image.
     ///
     /// # Synchronization
     ///
@@ -121,12 +121,12 @@ impl DecodeParams {
         unsafe { call!(self.handle.functions(), nvjpegDecodeParamsSetOutputFormat(self.raw, format.raw())) }
     }
 
-    /// The part of the picture to decode; `None` for the whole.
+    /// The part of the image to decode; `None` for the whole.
     ///
     /// # Errors
     ///
     /// [`Error::Parameter`] for an empty part or numbers above `i32::MAX`, or [`Error::Status`]. Whether it lies within
-    /// the picture is seen when decoding.
+    /// the image is seen when decoding.
     pub fn set_roi(&mut self, roi: Option<Roi>) -> Result<()> {
         let [left, top, width, height] = match roi {
             None => [0, 0, -1, -1],
@@ -143,7 +143,7 @@ impl DecodeParams {
         unsafe { call!(self.handle.functions(), nvjpegDecodeParamsSetROI(self.raw, left, top, width, height)) }
     }
 
-    /// Whether CMYK pictures may be decoded, naively (without their colour profile), to RGB.
+    /// Whether CMYK images may be decoded, naively (without their colour profile), to RGB.
     ///
     /// # Errors
     ///
@@ -169,7 +169,7 @@ impl DecodeParams {
         unsafe { call_optional!(self.handle.library(), nvjpegDecodeParamsSetScaleFactor(self.raw, factor)) }
     }
 
-    /// How the picture is to be turned.
+    /// How the image is to be turned.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What a picture's header says.
+//! What an image's header says.
 
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -80,11 +80,11 @@ pub enum Encoding {
     Unknown,
 }
 
-/// How a picture is to be turned to be upright, as in EXIF.
+/// How an image is to be turned to be upright, as in EXIF.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Orientation {
-    /// The picture does not say.
+    /// The image does not say.
     Unknown,
     /// Not at all.
     Normal,
@@ -141,12 +141,12 @@ pub struct ComponentSize {
     pub height_px: u32,
 }
 
-/// Sizes and subsampling of a picture.
+/// Sizes and subsampling of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ImageInfo {
-    /// Columns of the whole picture.
+    /// Columns of the whole image.
     pub width_px: u32,
-    /// Rows of the whole picture.
+    /// Rows of the whole image.
     pub height_px: u32,
     /// How much smaller the chroma planes are.
     pub subsampling: Subsampling,
@@ -171,7 +171,7 @@ impl ImageInfo {
     }
 }
 
-/// Parses pictures, one after the other; its memory is used again for each. One for every worker.
+/// Parses images, one after the other; its memory is used again for each. One for every worker.
 #[derive(Debug)]
 pub struct JpegStream {
     raw: nvjpegJpegStream_t,
@@ -199,7 +199,7 @@ impl JpegStream {
         Ok(Self { raw, handle: handle.clone() })
     }
 
-    /// Parses a picture for decoding. The compressed data are not copied, metadata are not kept.
+    /// Parses an image for decoding. The compressed data are not copied, metadata are not kept.
     ///
     /// # Errors
     ///
@@ -224,7 +224,7 @@ impl JpegStream {
         Ok(Jpeg { header: Header { stream: self, data: PhantomData } })
     }
 
-    /// Parses a picture's header alone: quicker, and enough to choose a decoder.
+    /// Parses an image's header alone: quicker, and enough to choose a decoder.
     ///
     /// # Errors
     ///
@@ -256,7 +256,7 @@ pub struct Header<'a> {
     data: PhantomData<&'a [u8]>,
 }
 
-/// A picture that is parsed for decoding. It has all that a [`Header`] has.
+/// An image that is parsed for decoding. It has all that a [`Header`] has.
 #[derive(Debug)]
 pub struct Jpeg<'a> {
     header: Header<'a>,
@@ -337,7 +337,7 @@ impl Header<'_> {
         Ok(bits)
     }
 
-    /// How the picture is to be turned, as its EXIF data say.
+    /// How the image is to be turned, as its EXIF data say.
     ///
     /// # Errors
     ///

@@ -1,6 +1,6 @@
 /*
  * A stand-in for libnvjpeg, for tests: it keeps a log of what is created and destroyed, fails when told to, and "decodes"
- * to host memory. Its pictures are the bytes 'J', width, height, components, value.
+ * to host memory. Its images are the bytes 'J', width, height, components, value.
  *
  * Compile with -DWITHOUT_OPTIONAL for one that exports only what every nvJPEG has, and with -DWITHOUT_DECODER for one
  * that lacks something of that.

@@ -14,8 +14,8 @@ use nvjpeg_sys::{
     Subsampling,
 };
 
-/// A picture as the stand-in knows them: 5 x 3, three components, all bytes 42.
-const PICTURE: &[u8] = &[b'J', 5, 3, 3, 42];
+/// An image as the stand-in knows them: 5 x 3, three components, all bytes 42.
+const IMAGE: &[u8] = &[b'J', 5, 3, 3, 42];
 
 /// A stand-in of its own, so that tests do not see each other's events.
 struct Fake {
@@ -94,8 +94,8 @@ fn missing_optional_functions_are_errors_only_when_they_are_called() {
     assert!(matches!(params.set_scale(Scale::Half), Err(Error::MissingFunction { .. })));
     assert!(matches!(params.set_orientation(Orientation::Rotate90), Err(Error::MissingFunction { .. })));
     let mut stream = JpegStream::new(&handle).unwrap();
-    assert!(matches!(stream.parse_header(PICTURE), Err(Error::MissingFunction { .. })));
-    assert!(stream.parse(PICTURE).is_ok());
+    assert!(matches!(stream.parse_header(IMAGE), Err(Error::MissingFunction { .. })));
+    assert!(stream.parse(IMAGE).is_ok());
 }
 
 #[test]
@@ -211,9 +211,9 @@ fn a_failing_destruction_is_reported_by_the_next_creation_the_first_one_first() 
 fn headers_are_read_in_one_call_and_in_steps() {
     let fake = Fake::new(&[]);
     let handle = fake.handle();
-    let quick = handle.image_info(PICTURE).unwrap();
+    let quick = handle.image_info(IMAGE).unwrap();
     let mut stream = JpegStream::new(&handle).unwrap();
-    let header = stream.parse_header(PICTURE).unwrap();
+    let header = stream.parse_header(IMAGE).unwrap();
     assert_eq!(header.info().unwrap(), quick);
     assert_eq!((quick.width_px, quick.height_px, quick.subsampling), (5, 3, Subsampling::S420));
     let sizes: Vec<_> = quick.components().iter().map(|size| (size.width_px, size.height_px)).collect();
@@ -226,16 +226,16 @@ fn headers_are_read_in_one_call_and_in_steps() {
     assert_eq!((five.components().len(), five.subsampling), (4, Subsampling::Unknown));
     assert_eq!(handle.image_info(&[b'J', 5, 3, 200, 0]).unwrap().components().len(), 4);
 
-    // A picture decodes after rubbish.
+    // An image decodes after rubbish.
     for rubbish in [&b""[..], b"J", b"rubbish"] {
         assert_eq!(handle.image_info(rubbish).unwrap_err().status(), Some(Status::BadJpeg));
-        assert!(stream.parse(rubbish).unwrap_err().is_picture());
+        assert!(stream.parse(rubbish).unwrap_err().is_image());
     }
-    assert!(stream.parse(PICTURE).is_ok());
+    assert!(stream.parse(IMAGE).is_ok());
 }
 
 #[test]
-fn a_picture_is_decoded_in_phases() {
+fn a_image_is_decoded_in_phases() {
     let fake = Fake::new(&[]);
     let handle = fake.handle();
     let decoder = Decoder::new(&handle, Backend::Hybrid).unwrap();
@@ -243,7 +243,7 @@ fn a_picture_is_decoded_in_phases() {
     let mut stream = JpegStream::new(&handle).unwrap();
     let mut params = DecodeParams::new(&handle).unwrap();
     params.set_output_format(OutputFormat::RgbInterleaved).unwrap();
-    let jpeg = stream.parse(PICTURE).unwrap();
+    let jpeg = stream.parse(IMAGE).unwrap();
     assert!(decoder.supports(&jpeg, &params).unwrap(), "nvJPEG's 0 is yes");
 
     let error = state.decode_host(&params, &jpeg).unwrap_err();
@@ -284,14 +284,14 @@ fn objects_of_another_handle_are_refused() {
     let expected = "nvjpegStateAttachPinnedBuffer: buffer must be made from the same handle, got one of another handle";
     assert_eq!(error.to_string(), expected);
     let mut stream = JpegStream::new(&two).unwrap();
-    let jpeg = stream.parse(PICTURE).unwrap();
+    let jpeg = stream.parse(IMAGE).unwrap();
     let params = DecodeParams::new(&one).unwrap();
     assert!(matches!(decoder.supports(&jpeg, &params), Err(Error::Parameter { parameter: "jpeg", .. })));
     assert!(DecoderState::new(&Decoder::new(&one.clone(), Backend::Hybrid).unwrap()).is_ok());
 }
 
 #[test]
-fn a_part_of_a_picture_is_asked_for_in_pixels() {
+fn a_part_of_a_image_is_asked_for_in_pixels() {
     let fake = Fake::new(&[]);
     let handle = fake.handle();
     let mut params = DecodeParams::new(&handle).unwrap();
@@ -316,24 +316,24 @@ fn batches_have_the_size_that_they_were_initialized_for() {
     let stream = ptr::null_mut();
     // SAFETY: the stand-in decodes to host memory, in the call; the destinations have 3 rows of 15 bytes.
     unsafe {
-        let error = state.decode(&[PICTURE, second], &destinations, None, stream).unwrap_err();
+        let error = state.decode(&[IMAGE, second], &destinations, None, stream).unwrap_err();
         assert!(error.to_string().contains("state must be initialized for a batch size"), "{error}");
         assert!(state.initialize(0, 1, OutputFormat::RgbInterleaved).is_err());
         state.initialize(2, 1, OutputFormat::RgbInterleaved).unwrap();
-        let error = state.decode(&[PICTURE], &destinations, None, stream).unwrap_err();
+        let error = state.decode(&[IMAGE], &destinations, None, stream).unwrap_err();
         assert_eq!(error.to_string(), "nvjpegDecodeBatched: jpegs must be as many as initialized for (2), got 1");
-        assert!(state.decode(&[PICTURE, second], &destinations[..1], None, stream).is_err());
-        assert!(state.decode(&[PICTURE, second], &destinations, Some(&[&params]), stream).is_err());
+        assert!(state.decode(&[IMAGE, second], &destinations[..1], None, stream).is_err());
+        assert!(state.decode(&[IMAGE, second], &destinations, Some(&[&params]), stream).is_err());
 
-        state.decode(&[PICTURE, second], &destinations, None, stream).unwrap();
-        state.decode(&[PICTURE, second], &destinations, Some(&[&params, &params]), stream).unwrap();
-        let error = state.decode(&[PICTURE, b"rubbish"], &destinations, None, stream).unwrap_err();
-        assert!(error.is_picture());
+        state.decode(&[IMAGE, second], &destinations, None, stream).unwrap();
+        state.decode(&[IMAGE, second], &destinations, Some(&[&params, &params]), stream).unwrap();
+        let error = state.decode(&[IMAGE, b"rubbish"], &destinations, None, stream).unwrap_err();
+        assert!(error.is_image());
     }
     assert_eq!(pixels, [vec![42; 45], vec![7; 45]]);
 
     let mut parser = JpegStream::new(&handle).unwrap();
-    let jpeg = parser.parse(PICTURE).unwrap();
+    let jpeg = parser.parse(IMAGE).unwrap();
     assert!(state.supports(&jpeg, Some(&params)).unwrap());
     assert!(matches!(state.supports(&jpeg, None), Err(Error::MissingFunction { .. })), "fake.c has only the other");
 }
@@ -383,7 +383,7 @@ fn workers_share_a_handle_and_a_decoder() {
     let decoder = Decoder::new(&handle, Backend::Hybrid).unwrap();
     std::thread::scope(|scope| {
         for _ in 0..4 {
-            scope.spawn(|| assert_eq!(handle.image_info(PICTURE).unwrap().width_px, 5));
+            scope.spawn(|| assert_eq!(handle.image_info(IMAGE).unwrap().width_px, 5));
         }
         let state = DecoderState::new(&decoder).unwrap();
         scope.spawn(move || drop(state));

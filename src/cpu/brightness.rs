@@ -2,16 +2,16 @@
 
 use super::blend::blend;
 use super::simd::wide;
-use crate::picture::Picture;
+use crate::image::Image;
 
-/// Makes the picture `factor` times as bright.
-pub(crate) fn brightness(picture: &mut Picture, factor: f64) {
-    blend_with_color(picture, 0, factor as f32);
+/// Makes the image `factor` times as bright.
+pub(crate) fn brightness(image: &mut Image, factor: f64) {
+    blend_with_color(image, 0, factor as f32);
 }
 
 /// Blends every channel with one value.
-pub(crate) fn blend_with_color(picture: &mut Picture, from: u8, factor: f32) {
-    let pixels = picture.pixels_mut();
+pub(crate) fn blend_with_color(image: &mut Image, from: u8, factor: f32) {
+    let pixels = image.pixels_mut();
     wide(
         #[inline(always)]
         || {

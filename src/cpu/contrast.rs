@@ -1,15 +1,15 @@
-//! Blending with the picture's mean luma.
+//! Blending with the image's mean luma.
 
 use super::brightness::blend_with_color;
 use super::grayscale::luma;
 use super::simd::wide;
-use crate::picture::{Picture, Pixel, Rect};
+use crate::image::{Image, Pixel, Rect};
 
-/// Changes the contrast of a complete picture: blends it with its mean luma.
-pub(crate) fn contrast(picture: &mut Picture, factor: f64) {
-    debug_assert_eq!(picture.part(), Rect::full(picture.whole()), "the mean is that of the complete picture");
-    let mean = mean_luma(picture.pixels());
-    blend_with_color(picture, mean, factor as f32);
+/// Changes the contrast of a complete image: blends it with its mean luma.
+pub(crate) fn contrast(image: &mut Image, factor: f64) {
+    debug_assert_eq!(image.part(), Rect::full(image.whole()), "the mean is that of the complete image");
+    let mean = mean_luma(image.pixels());
+    blend_with_color(image, mean, factor as f32);
 }
 
 /// The mean of the pixels' luma, halves rounded up.

@@ -1,11 +1,11 @@
-//! Cutting out a rectangle, which may reach beyond the picture.
+//! Cutting out a rectangle, which may reach beyond the image.
 
-use crate::picture::{Picture, Pixel, Rect, Size};
+use crate::image::{Image, Pixel, Rect, Size};
 use crate::recipe::lower::center_crop_place;
 use crate::recipe::op::Fill;
 
-/// The rectangle of `size` whose top left corner is pixel (`x`, `y`) of a complete picture.
-pub(crate) fn crop(input: &Picture, x: i32, y: i32, size: Size, fill: Fill, out: &mut Picture) {
+/// The rectangle of `size` whose top left corner is pixel (`x`, `y`) of a complete image.
+pub(crate) fn crop(input: &Image, x: i32, y: i32, size: Size, fill: Fill, out: &mut Image) {
     debug_assert_eq!(input.part(), Rect::full(input.whole()));
     out.reset(size);
     let (width, height) = (i64::from(input.size().width), i64::from(input.size().height));
@@ -32,8 +32,8 @@ pub(crate) fn crop(input: &Picture, x: i32, y: i32, size: Size, fill: Fill, out:
     }
 }
 
-/// The centre of a complete picture; what is missing is black.
-pub(crate) fn center_crop(input: &Picture, size: Size, out: &mut Picture) {
+/// The centre of a complete image; what is missing is black.
+pub(crate) fn center_crop(input: &Image, size: Size, out: &mut Image) {
     let (x, y) = center_crop_place(input.size(), size);
     crop(input, x, y, size, Fill::BLACK, out);
 }

@@ -1,18 +1,18 @@
 //! Dilation and erosion: the largest or smallest value of a square of pixels, for each channel.
 //!
 //! As OpenCV's `dilate` and `erode` with a kernel of ones and its default anchor and border: output pixel x sees
-//! `x - kernel / 2 .. x - kernel / 2 + kernel`, of that only what the picture has.
+//! `x - kernel / 2 .. x - kernel / 2 + kernel`, of that only what the image has.
 
 use super::simd::wide;
-use crate::picture::{Picture, Rect};
+use crate::image::{Image, Rect};
 
-/// Makes the rectangle `part` of the dilated picture. `input` holds the pixels that it sees.
-pub(crate) fn dilate(input: &Picture, kernel: u32, part: Rect, out: &mut Picture) {
+/// Makes the rectangle `part` of the dilated image. `input` holds the pixels that it sees.
+pub(crate) fn dilate(input: &Image, kernel: u32, part: Rect, out: &mut Image) {
     filter::<true>(input, kernel, part, out);
 }
 
-/// Makes the rectangle `part` of the eroded picture. `input` holds the pixels that it sees.
-pub(crate) fn erode(input: &Picture, kernel: u32, part: Rect, out: &mut Picture) {
+/// Makes the rectangle `part` of the eroded image. `input` holds the pixels that it sees.
+pub(crate) fn erode(input: &Image, kernel: u32, part: Rect, out: &mut Image) {
     filter::<false>(input, kernel, part, out);
 }
 
@@ -24,7 +24,7 @@ fn pick<const LARGEST: bool>(a: u8, b: u8) -> u8 {
 
 /// Both, rows first and then columns. Windows are doubled: the result for windows of 2n is that for two windows of n
 /// side by side, and for n..2n that for two which overlap, so the cost grows with the kernel's logarithm.
-fn filter<const LARGEST: bool>(input: &Picture, kernel: u32, part: Rect, out: &mut Picture) {
+fn filter<const LARGEST: bool>(input: &Image, kernel: u32, part: Rect, out: &mut Image) {
     let (whole, stored) = (input.whole(), input.part());
     debug_assert!(part.fits(whole));
     out.reset_part(whole, part);
@@ -33,7 +33,7 @@ fn filter<const LARGEST: bool>(input: &Picture, kernel: u32, part: Rect, out: &m
     let (width, height) = (part.width as usize, part.height as usize);
     let stride = width * 4;
 
-    // The rows seen, each already filtered along itself; what the picture does not have stays neutral.
+    // The rows seen, each already filtered along itself; what the image does not have stays neutral.
     let (left, top) = (i64::from(part.x) - anchor, i64::from(part.y) - anchor);
     let mut rows = vec![neutral; (height + kernel - 1) * stride];
     let mut line = vec![neutral; (width + kernel - 1) * 4];

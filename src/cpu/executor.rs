@@ -5,14 +5,14 @@ use super::output::Output;
 use super::{dilate, gaussian_blur, resample, rotate};
 use crate::decode::{Decoder, Header};
 use crate::error::Result;
-use crate::picture::{Picture, Pixel, Rect, Size, check_pixels};
+use crate::image::{Image, Pixel, Rect, Size, check_pixels};
 use crate::recipe::Strategy;
 use crate::recipe::filter::PassOrder;
 use crate::recipe::lower::{Epilogue, Geometry, Plan, Stage, Work, plan, split_epilogue};
 use crate::recipe::op::Op;
 use std::time::{Duration, Instant};
 
-/// Pictures above this many pixels give their memory back after use: 16 Mpx, 64 MiB a buffer.
+/// Images above this many pixels give their memory back after use: 16 Mpx, 64 MiB a buffer.
 const KEEP_PX: usize = 16 << 20;
 
 /// One sample's work.
@@ -24,7 +24,7 @@ pub(crate) struct Job<'a> {
     pub(crate) strategy: Strategy,
     pub(crate) order: PassOrder,
     pub(crate) accept_truncated: bool,
-    /// Limit of every picture on the way, in pixels.
+    /// Limit of every image on the way, in pixels.
     pub(crate) max_px: u64,
 }
 
@@ -38,8 +38,8 @@ pub(crate) struct Times {
 /// A decoder and the memory that a worker thread needs, kept over samples.
 pub(crate) struct Executor {
     decoder: Decoder,
-    current: Picture,
-    next: Picture,
+    current: Image,
+    next: Image,
     scratch: resample::Scratch,
     line: Vec<Pixel>,
 }
@@ -48,8 +48,8 @@ impl Executor {
     pub(crate) fn new() -> Result<Self> {
         Ok(Self {
             decoder: Decoder::new()?,
-            current: Picture::default(),
-            next: Picture::default(),
+            current: Image::default(),
+            next: Image::default(),
             scratch: resample::Scratch::default(),
             line: Vec::new(),
         })
@@ -76,10 +76,10 @@ impl Executor {
         Ok(start.elapsed())
     }
 
-    /// One pass an operation, every intermediate picture made: the specification of the other strategies.
+    /// One pass an operation, every intermediate image made: the specification of the other strategies.
     fn sequential(&mut self, job: &Job<'_>, output: &mut Output<'_>) -> Result<Times> {
         let (ops, epilogue) = split_epilogue(job.ops)?;
-        // Before any of these pictures is made.
+        // Before any of these images is made.
         ops.iter().try_fold(job.header.size, |size, op| {
             let size = op.output_size(size)?;
             check_pixels(size, job.max_px).map(|()| size)
@@ -145,7 +145,7 @@ impl Executor {
         Ok(Times { decode, augment: planning + start.elapsed() })
     }
 
-    /// Makes the stage's part of its result the current picture.
+    /// Makes the stage's part of its result the current image.
     fn stage(&mut self, stage: &Stage) -> Result<()> {
         let (part, current, next) = (stage.part, &mut self.current, &mut self.next);
         match &stage.work {
@@ -176,7 +176,7 @@ impl Executor {
                     return Ok(());
                 }
             },
-            // No whole-picture stage resizes.
+            // No whole-image stage resizes.
             Work::Whole(op) => super::apply(op, PassOrder::default(), current, next)?,
         }
         std::mem::swap(&mut self.current, &mut self.next);

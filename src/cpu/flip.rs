@@ -1,22 +1,22 @@
-//! Mirrors and quarter turns of complete pictures: pixels move, none changes.
+//! Mirrors and quarter turns of complete images: pixels move, none changes.
 
-use crate::picture::{Picture, Rect};
+use crate::image::{Image, Rect};
 
 /// Mirrors left and right, in place.
-pub(crate) fn horizontal(picture: &mut Picture) {
-    debug_assert_eq!(picture.part(), Rect::full(picture.whole()));
-    let width = picture.size().width as usize;
-    for row in picture.pixels_mut().chunks_exact_mut(width.max(1)) {
+pub(crate) fn horizontal(image: &mut Image) {
+    debug_assert_eq!(image.part(), Rect::full(image.whole()));
+    let width = image.size().width as usize;
+    for row in image.pixels_mut().chunks_exact_mut(width.max(1)) {
         row.reverse();
     }
 }
 
 /// Mirrors top and bottom, in place.
-pub(crate) fn vertical(picture: &mut Picture) {
-    debug_assert_eq!(picture.part(), Rect::full(picture.whole()));
-    let size = picture.size();
+pub(crate) fn vertical(image: &mut Image) {
+    debug_assert_eq!(image.part(), Rect::full(image.whole()));
+    let size = image.size();
     let (width, half) = (size.width as usize, size.height as usize / 2);
-    let pixels = picture.pixels_mut();
+    let pixels = image.pixels_mut();
     let middle = pixels.len() - half * width;
     let (top, bottom) = pixels.split_at_mut(middle);
     let top = top.chunks_exact_mut(width.max(1));
@@ -26,29 +26,29 @@ pub(crate) fn vertical(picture: &mut Picture) {
 }
 
 /// Turns by 180 degrees, in place.
-pub(crate) fn half_turn(picture: &mut Picture) {
-    debug_assert_eq!(picture.part(), Rect::full(picture.whole()));
-    picture.pixels_mut().reverse();
+pub(crate) fn half_turn(image: &mut Image) {
+    debug_assert_eq!(image.part(), Rect::full(image.whole()));
+    image.pixels_mut().reverse();
 }
 
 /// Turns by 90 degrees counter-clockwise.
-pub(crate) fn quarter_turn(input: &Picture, out: &mut Picture) {
+pub(crate) fn quarter_turn(input: &Image, out: &mut Image) {
     transposed(input, out, |x, width| width - 1 - x, |y, _| y);
 }
 
 /// Turns by 270 degrees counter-clockwise.
-pub(crate) fn three_quarter_turn(input: &Picture, out: &mut Picture) {
+pub(crate) fn three_quarter_turn(input: &Image, out: &mut Image) {
     transposed(input, out, |x, _| x, |y, height| height - 1 - y);
 }
 
-/// Side of the squares in which pictures are transposed: 16 rows of 16 pixels are 16 cache lines on either side.
+/// Side of the squares in which images are transposed: 16 rows of 16 pixels are 16 cache lines on either side.
 const TILE: usize = 16;
 
 /// Writes input pixel (x, y) to output column `column(y, input height)`, row `row(x, input width)`.
 #[inline(always)]
 fn transposed(
-    input: &Picture,
-    out: &mut Picture,
+    input: &Image,
+    out: &mut Image,
     row: impl Fn(usize, usize) -> usize,
     column: impl Fn(usize, usize) -> usize,
 ) {

@@ -1,6 +1,6 @@
-//! Rows of a view: output pixels fetched through a coordinate chain, with no intermediate picture.
+//! Rows of a view: output pixels fetched through a coordinate chain, with no intermediate image.
 
-use crate::picture::{Picture, Pixel};
+use crate::image::{Image, Pixel};
 use crate::recipe::lower::{Exact, View};
 
 /// Fetches rows of a view.
@@ -19,47 +19,47 @@ impl<'a> Gather<'a> {
         }
     }
 
-    /// Row `y` of the view, columns `x` onwards, as seen on `picture` (or the part of it that the view reaches).
-    pub(crate) fn row(&self, picture: &Picture, y: u32, x: u32, out: &mut [Pixel]) {
+    /// Row `y` of the view, columns `x` onwards, as seen on `image` (or the part of it that the view reaches).
+    pub(crate) fn row(&self, image: &Image, y: u32, x: u32, out: &mut [Pixel]) {
         if self.view.steps.is_empty() {
-            return mapped_row(self.view.exact, picture, y, x, out);
+            return mapped_row(self.view.exact, image, y, x, out);
         }
         #[cfg(target_arch = "x86_64")]
         if let Some(chain) = &self.chain
-            && avx2::indexable(picture)
+            && avx2::indexable(image)
         {
-            return chain.row(self.view, picture, y, x, out);
+            return chain.row(self.view, image, y, x, out);
         }
-        chain_row(self.view, picture, y, x, out);
+        chain_row(self.view, image, y, x, out);
     }
 }
 
-/// The row of a plain view as a slice of the picture.
-pub(crate) fn plain_row<'a>(view: &View, picture: &'a Picture, y: u32, x: u32, width: u32) -> &'a [Pixel] {
+/// The row of a plain view as a slice of the image.
+pub(crate) fn plain_row<'a>(view: &View, image: &'a Image, y: u32, x: u32, width: u32) -> &'a [Pixel] {
     debug_assert!(view.is_plain_rows());
-    let part = picture.part();
+    let part = image.part();
     let column = (x as i32 + view.exact.x0) as u32 - part.x;
     let row = (y as i32 + view.exact.y0) as u32 - part.y;
-    &picture.row(row)[column as usize..][..width as usize]
+    &image.row(row)[column as usize..][..width as usize]
 }
 
 /// A row seen through mirrors, turns and crops alone.
-fn mapped_row(exact: Exact, picture: &Picture, y: u32, x: u32, out: &mut [Pixel]) {
-    let part = picture.part();
+fn mapped_row(exact: Exact, image: &Image, y: u32, x: u32, out: &mut [Pixel]) {
+    let part = image.part();
     let (x, y) = (x as i32, y as i32);
     let column = exact.xx * x + exact.xy * y + exact.x0 - part.x as i32;
     let row = exact.yx * x + exact.yy * y + exact.y0 - part.y as i32;
     let len = out.len();
     match (exact.xx, exact.yx) {
-        (1, _) => out.copy_from_slice(&picture.row(row as u32)[column as usize..][..len]),
+        (1, _) => out.copy_from_slice(&image.row(row as u32)[column as usize..][..len]),
         (-1, _) => {
-            let source = &picture.row(row as u32)[..=column as usize];
+            let source = &image.row(row as u32)[..=column as usize];
             out.iter_mut().zip(source.iter().rev()).for_each(|(out, pixel)| *out = *pixel);
         }
         (_, step) => {
             let width = part.width as usize;
             let start = row as usize * width + column as usize;
-            let pixels = picture.pixels();
+            let pixels = image.pixels();
             if step > 0 {
                 out.iter_mut().zip(pixels[start..].iter().step_by(width)).for_each(|(out, pixel)| *out = *pixel);
             } else {
@@ -71,8 +71,8 @@ fn mapped_row(exact: Exact, picture: &Picture, y: u32, x: u32, out: &mut [Pixel]
 }
 
 /// The specification of chains with steps: walks each pixel's coordinates back, a step at a time.
-fn chain_row(view: &View, picture: &Picture, y: u32, x: u32, out: &mut [Pixel]) {
-    let part = picture.part();
+fn chain_row(view: &View, image: &Image, y: u32, x: u32, out: &mut [Pixel]) {
+    let part = image.part();
     for (column, out) in (x as i32..).zip(out.iter_mut()) {
         let (mut x, mut y) = (column, y as i32);
         let outside = view.steps.iter().find(|step| {
@@ -88,7 +88,7 @@ fn chain_row(view: &View, picture: &Picture, y: u32, x: u32, out: &mut [Pixel]) 
                 let e = view.exact;
                 let column = (e.xx * x + e.xy * y + e.x0) as u32 - part.x;
                 let row = (e.yx * x + e.yy * y + e.y0) as u32 - part.y;
-                picture.row(row)[column as usize]
+                image.row(row)[column as usize]
             }
         };
     }
@@ -97,7 +97,7 @@ fn chain_row(view: &View, picture: &Picture, y: u32, x: u32, out: &mut [Pixel]) 
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 mod avx2 {
-    use super::{Picture, Pixel, View};
+    use super::{Image, Pixel, View};
     use crate::recipe::lower::Step;
     use std::arch::x86_64::*;
 
@@ -105,12 +105,12 @@ mod avx2 {
     const VECTORS: usize = 4;
     const LANES: usize = 8;
     const BLOCK: usize = VECTORS * LANES;
-    /// The colour of what a picture shows outside, with the fourth byte of a pixel.
+    /// The colour of what an image shows outside, with the fourth byte of a pixel.
     type Color = i32;
 
-    /// Whether the picture's pixels can be indexed by a signed 32-bit number.
-    pub(super) fn indexable(picture: &Picture) -> bool {
-        i32::try_from(picture.pixels().len()).is_ok()
+    /// Whether the image's pixels can be indexed by a signed 32-bit number.
+    pub(super) fn indexable(image: &Image) -> bool {
+        i32::try_from(image.pixels().len()).is_ok()
     }
 
     /// A chain of steps prepared for vectors.
@@ -176,33 +176,33 @@ mod avx2 {
         }
 
         /// As the plain `chain_row`.
-        pub(super) fn row(&self, view: &View, picture: &Picture, y: u32, x: u32, out: &mut [Pixel]) {
+        pub(super) fn row(&self, view: &View, image: &Image, y: u32, x: u32, out: &mut [Pixel]) {
             let (blocks, rest) = out.as_chunks_mut::<BLOCK>();
             let mut column = x as i32;
             for block in blocks {
                 // SAFETY: a chain exists only where the processor has AVX2; the caller has seen that the pixels are
                 // indexable.
-                unsafe { self.block(view, picture, y as i32, column, block) };
+                unsafe { self.block(view, image, y as i32, column, block) };
                 column += BLOCK as i32;
             }
             if !rest.is_empty() {
                 let mut block = [[0; 4]; BLOCK];
                 // SAFETY: as above.
-                unsafe { self.block(view, picture, y as i32, column, &mut block) };
+                unsafe { self.block(view, image, y as i32, column, &mut block) };
                 rest.copy_from_slice(&block[..rest.len()]);
             }
         }
 
         /// # Safety
-        /// The picture's number of pixels must fit an `i32`.
+        /// The image's number of pixels must fit an `i32`.
         #[target_feature(enable = "avx2")]
-        unsafe fn block(&self, view: &View, picture: &Picture, y: i32, x: i32, out: &mut [Pixel; BLOCK]) {
+        unsafe fn block(&self, view: &View, image: &Image, y: i32, x: i32, out: &mut [Pixel; BLOCK]) {
             let walks = match self {
                 Self::Small(steps, color) => small_walk(steps, *color, y, x),
                 Self::Any => any_walk(&view.steps, y, x),
             };
             // SAFETY: the caller's promise.
-            unsafe { fetch(view, picture, &walks, out) };
+            unsafe { fetch(view, image, &walks, out) };
         }
     }
 
@@ -285,7 +285,7 @@ mod avx2 {
                 let x = _mm256_srai_epi32::<16>(linear(a[0], a[1], a[2], walk.x, walk.y));
                 let y = _mm256_srai_epi32::<16>(linear(a[3], a[4], a[5], walk.x, walk.y));
                 let inside = _mm256_and_si256(at_most(x, last_column), at_most(y, last_row));
-                // The colour of the first step that a pixel leaves the picture at: later ones find it outside.
+                // The colour of the first step that a pixel leaves the image at: later ones find it outside.
                 let leaves = _mm256_andnot_si256(inside, walk.inside);
                 walk.color = _mm256_blendv_epi8(walk.color, fill, leaves);
                 walk.inside = _mm256_and_si256(walk.inside, inside);
@@ -298,15 +298,15 @@ mod avx2 {
     /// Reads the pixels that are inside.
     ///
     /// # Safety
-    /// The picture's number of pixels must fit an `i32`.
+    /// The image's number of pixels must fit an `i32`.
     #[target_feature(enable = "avx2")]
-    unsafe fn fetch(view: &View, picture: &Picture, walks: &[Walk; VECTORS], out: &mut [Pixel; BLOCK]) {
-        let (part, e) = (picture.part(), view.exact);
+    unsafe fn fetch(view: &View, image: &Image, walks: &[Walk; VECTORS], out: &mut [Pixel; BLOCK]) {
+        let (part, e) = (image.part(), view.exact);
         let exact = [e.xx, e.xy, e.x0 - part.x as i32, e.yx, e.yy, e.y0 - part.y as i32].map(|v| _mm256_set1_epi32(v));
         let last_column = _mm256_set1_epi32(part.width as i32 - 1);
         let last_row = _mm256_set1_epi32(part.height as i32 - 1);
         let width = _mm256_set1_epi32(part.width as i32);
-        let pixels = picture.pixels().as_ptr().cast::<i32>();
+        let pixels = image.pixels().as_ptr().cast::<i32>();
         let (vectors, _) = out.as_chunks_mut::<LANES>();
         for (walk, out) in walks.iter().zip(vectors) {
             let column = linear(exact[0], exact[1], exact[2], walk.x, walk.y);
@@ -321,7 +321,7 @@ mod avx2 {
                 unsafe { _mm256_storeu_si256(indices.as_mut_ptr().cast(), index) };
                 for (out, index) in out.iter_mut().zip(indices) {
                     // SAFETY: all lanes have 0 <= column < width and 0 <= row < height of what is stored.
-                    *out = unsafe { *picture.pixels().get_unchecked(index as usize) };
+                    *out = unsafe { *image.pixels().get_unchecked(index as usize) };
                 }
                 continue;
             }
@@ -337,7 +337,7 @@ mod avx2 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::picture::{Rect, Size};
+    use crate::image::{Rect, Size};
     use crate::recipe::filter::PassOrder;
     use crate::recipe::lower::{Geometry, plan};
     use crate::recipe::op::{Fill, Interpolation, Op};
@@ -346,11 +346,11 @@ mod tests {
         Op::Rotate { degrees, interpolation: Interpolation::Nearest, expand, fill: Fill::Color(fill) }
     }
 
-    /// Every row of what `ops` make of a picture, by vectors and by the plain walk.
+    /// Every row of what `ops` make of an image, by vectors and by the plain walk.
     fn check(ops: &[Op]) {
         let size = Size::new(53, 37);
-        let mut picture = Picture::new(size);
-        for (i, pixel) in picture.pixels_mut().iter_mut().enumerate() {
+        let mut image = Image::new(size);
+        for (i, pixel) in image.pixels_mut().iter_mut().enumerate() {
             *pixel = [i as u8, (i >> 8) as u8, (i * 7) as u8, 255];
         }
         let plan = plan(ops, size, 1 << 20, Geometry::Exact, PassOrder::default()).unwrap();
@@ -361,8 +361,8 @@ mod tests {
         for y in 0..view.size.height {
             let mut want = vec![[0; 4]; view.size.width as usize];
             let mut got = want.clone();
-            chain_row(&view, &picture, y, 0, &mut want);
-            gather.row(&picture, y, 0, &mut got);
+            chain_row(&view, &image, y, 0, &mut want);
+            gather.row(&image, y, 0, &mut got);
             assert_eq!(got, want, "row {y}");
         }
     }

@@ -5,12 +5,12 @@
 //! everywhere and nearly always gives what the real numbers would:
 //!
 //! 1. Weights `exp(-(i / sigma)^2 / 2)`, divided by their sum, in double precision, rounded to 24 fractional bits. The
-//!    centre takes what is missing to exactly `2^24`, so that a flat picture stays as it is.
+//!    centre takes what is missing to exactly `2^24`, so that a flat image stays as it is.
 //! 2. Rows first: a 32-bit sum of bytes times weights, rounded to 16 fractional bits, halves up.
 //! 3. Then columns: a 64-bit sum of those times weights, rounded to integers, ties to even.
 
 use super::simd::wide;
-use crate::picture::{Picture, Pixel, Rect};
+use crate::image::{Image, Pixel, Rect};
 
 /// Fractional bits of a weight.
 pub(crate) const WEIGHT_BITS: u32 = 24;
@@ -42,9 +42,9 @@ pub(crate) fn reflect(at: i64, len: u32) -> u32 {
     at.min(2 * last - at) as u32
 }
 
-/// Makes the rectangle `part` of the blurred picture. `input` holds it and `kernel / 2` pixels around it, as far as the
+/// Makes the rectangle `part` of the blurred image. `input` holds it and `kernel / 2` pixels around it, as far as the
 /// whole has them.
-pub(crate) fn gaussian_blur(input: &Picture, kernel: u32, sigma: f64, part: Rect, out: &mut Picture) {
+pub(crate) fn gaussian_blur(input: &Image, kernel: u32, sigma: f64, part: Rect, out: &mut Image) {
     let (whole, stored) = (input.whole(), input.part());
     debug_assert!(part.fits(whole));
     out.reset_part(whole, part);

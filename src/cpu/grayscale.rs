@@ -1,11 +1,11 @@
 //! Luma in all three channels.
 
 use super::simd::wide;
-use crate::picture::{Picture, Pixel};
+use crate::image::{Image, Pixel};
 
 /// Replaces each pixel by its luma.
-pub(crate) fn grayscale(picture: &mut Picture) {
-    let pixels = picture.pixels_mut();
+pub(crate) fn grayscale(image: &mut Image) {
+    let pixels = image.pixels_mut();
     wide(
         #[inline(always)]
         || {

@@ -7,7 +7,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::picture::Pixel;
+use crate::image::Pixel;
 use crate::recipe::filter::{Taps, WEIGHT_BITS};
 use std::arch::x86_64::*;
 

@@ -5,21 +5,21 @@
 //! intermediate results are exact either way. Tested on all 2^24 colours.
 
 use super::simd::{truncate_f64, wide};
-use crate::picture::{Picture, Pixel};
+use crate::image::{Image, Pixel};
 
 /// Turns the hue by `factor` of a full turn.
-pub(crate) fn hue(picture: &mut Picture, factor: f64) {
+pub(crate) fn hue(image: &mut Image, factor: f64) {
     // torchvision: np.int32(factor * 255).astype(np.uint8), added with wrap-around.
     let shift = (factor * 255.0) as i32 as u8;
     let sectors = Sectors::new(shift);
-    let pixels = picture.pixels_mut();
+    let pixels = image.pixels_mut();
     wide(
         #[inline(always)]
         || turn(pixels, &sectors),
     );
 }
 
-/// For each hue of the picture, where in the colour circle it lies after turning.
+/// For each hue of the image, where in the colour circle it lies after turning.
 struct Sectors {
     /// Which sixth of the circle, 0 to 5.
     sector: [i32; 256],

@@ -1,6 +1,6 @@
 //! The operations on the CPU: one file each.
 //!
-//! Each is the specification of its operation: a pass over a picture of 8-bit pixels that gives, byte for byte, what
+//! Each is the specification of its operation: a pass over an image of 8-bit pixels that gives, byte for byte, what
 //! Pillow 13 and torchvision give. Faster paths are tested against these.
 
 pub(crate) mod blend;
@@ -28,14 +28,14 @@ pub(crate) mod simd;
 mod tests;
 
 use crate::error::{Error, Result};
-use crate::picture::{Picture, Rect, Size};
+use crate::image::{Image, Rect, Size};
 use crate::recipe::filter::PassOrder;
 use crate::recipe::op::Op;
 
-/// Applies one operation to a complete picture. The result is in `out`; what `input` holds afterwards is unspecified,
+/// Applies one operation to a complete image. The result is in `out`; what `input` holds afterwards is unspecified,
 /// because operations that work in place swap the two.
-pub(crate) fn apply(op: &Op, order: PassOrder, input: &mut Picture, out: &mut Picture) -> Result<()> {
-    debug_assert_eq!(input.part(), Rect::full(input.whole()), "apply takes complete pictures");
+pub(crate) fn apply(op: &Op, order: PassOrder, input: &mut Image, out: &mut Image) -> Result<()> {
+    debug_assert_eq!(input.part(), Rect::full(input.whole()), "apply takes complete images");
     let size = op.output_size(input.size())?;
     let whole = Rect::full(input.size());
     match *op {
@@ -92,7 +92,7 @@ pub(crate) fn apply(op: &Op, order: PassOrder, input: &mut Picture, out: &mut Pi
             (custom.apply)(input);
             if input.size() != before {
                 let expected = format!("of the same size as before, {before}");
-                return Err(Error::parameter(custom.name, "picture", expected, input.size()));
+                return Err(Error::parameter(custom.name, "image", expected, input.size()));
             }
         }
     }
@@ -100,15 +100,15 @@ pub(crate) fn apply(op: &Op, order: PassOrder, input: &mut Picture, out: &mut Pi
     Ok(())
 }
 
-/// Applies an operation that works in place, to whatever part of a picture is there (contrast: to a complete one).
-pub(crate) fn pointwise(op: &Op, picture: &mut Picture) {
+/// Applies an operation that works in place, to whatever part of an image is there (contrast: to a complete one).
+pub(crate) fn pointwise(op: &Op, image: &mut Image) {
     match *op {
-        Op::Brightness { factor } => brightness::brightness(picture, factor),
-        Op::Contrast { factor } => contrast::contrast(picture, factor),
-        Op::Saturation { factor } => saturation::saturation(picture, factor),
-        Op::Hue { factor } => hue::hue(picture, factor),
-        Op::Grayscale => grayscale::grayscale(picture),
-        Op::Erase { x, y, width, height, value } => erase::erase(picture, Rect { x, y, width, height }, value),
+        Op::Brightness { factor } => brightness::brightness(image, factor),
+        Op::Contrast { factor } => contrast::contrast(image, factor),
+        Op::Saturation { factor } => saturation::saturation(image, factor),
+        Op::Hue { factor } => hue::hue(image, factor),
+        Op::Grayscale => grayscale::grayscale(image),
+        Op::Erase { x, y, width, height, value } => erase::erase(image, Rect { x, y, width, height }, value),
         _ => debug_assert!(false, "{} does not work in place", op.name()),
     }
 }

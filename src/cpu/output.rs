@@ -1,7 +1,7 @@
 //! The last step on the CPU: rows of 8-bit pixels into a sample's place in the batch, normalised and cast.
 
 use super::normalize::{Cast, Table};
-use crate::picture::{Pixel, Size};
+use crate::image::{Pixel, Size};
 use crate::recipe::lower::Erasure;
 use crate::tensor::{DType, Layout};
 use half::{bf16, f16};
@@ -45,7 +45,7 @@ pub(crate) struct Output<'a> {
 }
 
 impl<'a> Output<'a> {
-    /// `bytes` must be as long as a picture of `size` in the tables' type, and aligned for it.
+    /// `bytes` must be as long as an image of `size` in the tables' type, and aligned for it.
     pub(crate) fn new(bytes: &'a mut [u8], size: Size, tables: &'a Tables, layout: Layout) -> Self {
         Self { bytes, size, tables, layout }
     }
@@ -79,7 +79,7 @@ impl<'a> Output<'a> {
     }
 }
 
-/// The three planes' rows `y` of a picture in NCHW.
+/// The three planes' rows `y` of an image in NCHW.
 fn plane_rows<T>(out: &mut [T], size: Size, y: u32) -> [&mut [T]; 3] {
     let (width, plane) = (size.width as usize, size.area_px() as usize);
     let row = y as usize * width;

@@ -1,10 +1,10 @@
 //! Separable, antialiased resizing of a view, row by row: equal to [`resize`](super::resize), without an intermediate
-//! picture. The rows that the vertical pass still needs wait in a ring.
+//! image. The rows that the vertical pass still needs wait in a ring.
 
 use super::gather::{Gather, plain_row};
 use super::resize::{horizontal_row, vertical_row};
 use super::simd::wide;
-use crate::picture::{Picture, Pixel, Rect};
+use crate::image::{Image, Pixel, Rect};
 use crate::recipe::filter::Taps;
 use crate::recipe::lower::{Resampling, View};
 use crate::recipe::op::Interpolation;
@@ -47,11 +47,11 @@ impl Columns {
     }
 }
 
-/// Resizes what `view` shows of `picture`, and gives `part` of the result to `emit`, row by row (the row's
+/// Resizes what `view` shows of `image`, and gives `part` of the result to `emit`, row by row (the row's
 /// place in the result, and its pixels).
 pub(crate) fn resample(
     view: &View,
-    picture: &Picture,
+    image: &Image,
     resampling: &Resampling,
     part: Rect,
     scratch: &mut Scratch,
@@ -92,7 +92,7 @@ pub(crate) fn resample(
     if interpolation == Interpolation::Nearest {
         for (i, y) in (part.y..part.bottom()).enumerate() {
             let source_y = if vertical { rows.of(i).0 as u32 } else { y };
-            let source = view_row(view, &gather, picture, source_y, left, &mut line[..width]);
+            let source = view_row(view, &gather, image, source_y, left, &mut line[..width]);
             if horizontal {
                 output.iter_mut().zip(&columns.taps.starts).for_each(|(out, x)| *out = source[*x as usize]);
                 emit(y, output);
@@ -104,7 +104,7 @@ pub(crate) fn resample(
     }
     if !vertical {
         for y in part.y..part.bottom() {
-            let source = view_row(view, &gather, picture, y, left, &mut line[..width]);
+            let source = view_row(view, &gather, image, y, left, &mut line[..width]);
             if horizontal {
                 columns.row(source, output);
                 emit(y, output);
@@ -119,7 +119,7 @@ pub(crate) fn resample(
     let horizontal_first = horizontal && !vertical_first;
     let ring_width = if horizontal_first { out_width } else { width };
     let ring_rows = rows.most();
-    // Where the view's rows are the picture's own, the vertical pass reads them where they are.
+    // Where the view's rows are the image's own, the vertical pass reads them where they are.
     let in_place = !horizontal_first && view.is_plain_rows();
     if !in_place {
         grow(ring, ring_width * ring_rows);
@@ -130,17 +130,17 @@ pub(crate) fn resample(
         let (start, weights) = rows.of(i);
         if in_place {
             let out = if horizontal { &mut middle[..ring_width] } else { &mut *output };
-            let row = |tap: usize| plain_row(view, picture, (start + tap) as u32, left, width as u32);
+            let row = |tap: usize| plain_row(view, image, (start + tap) as u32, left, width as u32);
             vertical_pass(row, weights, out);
         } else {
             ready = ready.max(start as u32);
             while (ready as usize) < start + weights.len() {
                 let slot = &mut ring[ready as usize % ring_rows * ring_width..][..ring_width];
                 if horizontal_first {
-                    let source = view_row(view, &gather, picture, ready, left, &mut line[..width]);
+                    let source = view_row(view, &gather, image, ready, left, &mut line[..width]);
                     columns.row(source, slot);
                 } else {
-                    gather.row(picture, ready, left, slot);
+                    gather.row(image, ready, left, slot);
                 }
                 ready += 1;
             }
@@ -165,15 +165,15 @@ fn grow(buffer: &mut Vec<Pixel>, len: usize) {
 fn view_row<'a>(
     view: &View,
     gather: &Gather<'_>,
-    picture: &'a Picture,
+    image: &'a Image,
     y: u32,
     x: u32,
     line: &'a mut [Pixel],
 ) -> &'a [Pixel] {
     if view.is_plain_rows() {
-        return plain_row(view, picture, y, x, line.len() as u32);
+        return plain_row(view, image, y, x, line.len() as u32);
     }
-    gather.row(picture, y, x, line);
+    gather.row(image, y, x, line);
     line
 }
 

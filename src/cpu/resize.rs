@@ -1,23 +1,23 @@
 //! Resizing with Pillow's arithmetic: one axis at a time, 8 bits in between, weights in 22-bit fixed point.
 
 use super::simd::wide;
-use crate::picture::{Picture, Pixel, Rect, Size};
+use crate::image::{Image, Pixel, Rect, Size};
 use crate::recipe::filter::{PassOrder, Taps, WEIGHT_BITS};
 use crate::recipe::op::{Fill, Interpolation};
 
-/// Resizes a complete picture.
-pub(crate) fn resize(input: &Picture, size: Size, interpolation: Interpolation, order: PassOrder, out: &mut Picture) {
+/// Resizes a complete image.
+pub(crate) fn resize(input: &Image, size: Size, interpolation: Interpolation, order: PassOrder, out: &mut Image) {
     resized_crop(input, Rect::full(input.size()), size, interpolation, order, out);
 }
 
-/// Resizes the rectangle `window` of a complete picture as if it were a picture of its own.
+/// Resizes the rectangle `window` of a complete image as if it were an image of its own.
 pub(crate) fn resized_crop(
-    input: &Picture,
+    input: &Image,
     window: Rect,
     size: Size,
     interpolation: Interpolation,
     order: PassOrder,
-    out: &mut Picture,
+    out: &mut Image,
 ) {
     debug_assert_eq!(input.part(), Rect::full(input.whole()));
     debug_assert!(window.fits(input.size()));
@@ -34,7 +34,7 @@ pub(crate) fn resized_crop(
         (None, Some(rows)) => vertical(input, window, &rows, out),
         (None, None) => {}
         (Some(columns), Some(rows)) => {
-            let mut between = Picture::default();
+            let mut between = Image::default();
             if order.vertical_first(window.size(), size) {
                 vertical(input, window, &rows, &mut between);
                 horizontal(&between, Rect::full(between.size()), &columns, out);
@@ -47,7 +47,7 @@ pub(crate) fn resized_crop(
 }
 
 /// Nearest neighbour.
-fn repeat(input: &Picture, window: Rect, size: Size, out: &mut Picture) {
+fn repeat(input: &Image, window: Rect, size: Size, out: &mut Image) {
     out.reset(size);
     let columns = Taps::new(window.width, size.width, Interpolation::Nearest);
     let rows = Taps::new(window.height, size.height, Interpolation::Nearest);
@@ -60,7 +60,7 @@ fn repeat(input: &Picture, window: Rect, size: Size, out: &mut Picture) {
 }
 
 /// Resizes the rows of `window`.
-fn horizontal(input: &Picture, window: Rect, columns: &Taps, out: &mut Picture) {
+fn horizontal(input: &Image, window: Rect, columns: &Taps, out: &mut Image) {
     out.reset(Size::new(columns.len() as u32, window.height));
     for y in 0..window.height {
         let from = &input.row(window.y + y)[window.x as usize..window.right() as usize];
@@ -88,7 +88,7 @@ pub(crate) fn horizontal_row(from: &[Pixel], columns: &Taps, to: &mut [Pixel]) {
 }
 
 /// Resizes the columns of `window`.
-fn vertical(input: &Picture, window: Rect, rows: &Taps, out: &mut Picture) {
+fn vertical(input: &Image, window: Rect, rows: &Taps, out: &mut Image) {
     out.reset(Size::new(window.width, rows.len() as u32));
     for y in 0..rows.len() {
         let (start, weights) = rows.of(y);

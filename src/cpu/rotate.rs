@@ -2,24 +2,24 @@
 //!
 //! With a colour as fill this is Pillow's affine transform: 16.16 fixed point for nearest, double precision for
 //! bilinear, which drops the fraction of its result. With [`Fill::EDGE`] the nearest pixel of the edge continues the
-//! picture for ever and bilinear rounds its result to nearest, as DALI's `fn.rotate`.
+//! image for ever and bilinear rounds its result to nearest, as DALI's `fn.rotate`.
 
 use super::crop::opaque;
 use super::flip;
 use super::simd::truncate_f64;
-use crate::picture::{Picture, Pixel, Rect, Size};
+use crate::image::{Image, Pixel, Rect, Size};
 use crate::recipe::op::{Fill, Interpolation};
 use crate::recipe::rotation::{Rotation, fixed_point};
 use std::ops::Range;
 
-/// Turns a complete picture counter-clockwise.
+/// Turns a complete image counter-clockwise.
 pub(crate) fn rotate(
-    input: &Picture,
+    input: &Image,
     degrees: f64,
     interpolation: Interpolation,
     expand: bool,
     fill: Fill,
-    out: &mut Picture,
+    out: &mut Image,
 ) {
     match Rotation::new(input.size(), degrees, expand, fill) {
         Rotation::None => copy(input, out),
@@ -40,7 +40,7 @@ pub(crate) fn rotate(
 }
 
 /// As `clone_from`, but into the memory that is there.
-fn copy(input: &Picture, out: &mut Picture) {
+fn copy(input: &Image, out: &mut Image) {
     out.reset_part(input.whole(), input.part());
     out.pixels_mut().copy_from_slice(input.pixels());
 }
@@ -48,14 +48,7 @@ fn copy(input: &Picture, out: &mut Picture) {
 /// Makes the rectangle `part` of the canvas, each pixel the one whose area holds its point.
 ///
 /// `input` may be a part of its whole that holds what [`affine_reach`](crate::recipe::lower::affine_reach) names.
-pub(crate) fn rotate_nearest(
-    input: &Picture,
-    matrix: [f64; 6],
-    canvas: Size,
-    fill: Fill,
-    part: Rect,
-    out: &mut Picture,
-) {
+pub(crate) fn rotate_nearest(input: &Image, matrix: [f64; 6], canvas: Size, fill: Fill, part: Rect, out: &mut Image) {
     out.reset_part(canvas, part);
     let Some(fixed) = fixed_point(matrix, canvas) else {
         return nearest_double(input, matrix, fill, part, out);
@@ -116,7 +109,7 @@ fn intersection(a: Range<usize>, b: Range<usize>) -> Range<usize> {
 
 /// The pixel of the whole at (`x`, `y`), or the nearest one that is stored.
 #[inline(always)]
-fn at_edge(input: &Picture, x: i64, y: i64) -> Pixel {
+fn at_edge(input: &Image, x: i64, y: i64) -> Pixel {
     let stored = input.part();
     let clamp = |v: i64, start: u32, len: u32| (v - i64::from(start)).clamp(0, i64::from(len) - 1) as usize;
     let (x, y) = (clamp(x, stored.x, stored.width), clamp(y, stored.y, stored.height));
@@ -124,7 +117,7 @@ fn at_edge(input: &Picture, x: i64, y: i64) -> Pixel {
 }
 
 /// What Pillow does where coordinates do not fit its fixed point: it adds up doubles.
-fn nearest_double(input: &Picture, matrix: [f64; 6], fill: Fill, part: Rect, out: &mut Picture) {
+fn nearest_double(input: &Image, matrix: [f64; 6], fill: Fill, part: Rect, out: &mut Image) {
     let m = matrix;
     let (width, height) = (f64::from(input.whole().width), f64::from(input.whole().height));
     let mut start = (m[2] + m[1] * 0.5 + m[0] * 0.5, m[5] + m[4] * 0.5 + m[3] * 0.5);
@@ -152,14 +145,7 @@ fn nearest_double(input: &Picture, matrix: [f64; 6], fill: Fill, part: Rect, out
 /// Makes the rectangle `part` of the canvas, each pixel from the four around its point.
 ///
 /// `input` may be a part of its whole that holds what [`affine_reach`](crate::recipe::lower::affine_reach) names.
-pub(crate) fn rotate_bilinear(
-    input: &Picture,
-    matrix: [f64; 6],
-    canvas: Size,
-    fill: Fill,
-    part: Rect,
-    out: &mut Picture,
-) {
+pub(crate) fn rotate_bilinear(input: &Image, matrix: [f64; 6], canvas: Size, fill: Fill, part: Rect, out: &mut Image) {
     out.reset_part(canvas, part);
     #[cfg(target_arch = "x86_64")]
     if avx2::bilinear(input, matrix, fill, part, out) {
@@ -169,7 +155,7 @@ pub(crate) fn rotate_bilinear(
 }
 
 /// [`rotate_bilinear`], pixel by pixel.
-pub(super) fn bilinear(input: &Picture, matrix: [f64; 6], fill: Fill, part: Rect, out: &mut Picture) {
+pub(super) fn bilinear(input: &Image, matrix: [f64; 6], fill: Fill, part: Rect, out: &mut Image) {
     for y in 0..part.height {
         let line = Line::new(input, matrix, fill, part.y + y);
         for (x, pixel) in (part.x..).zip(out.row_mut(y)) {
@@ -193,7 +179,7 @@ struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    fn new(input: &'a Picture, matrix: [f64; 6], fill: Fill, y: u32) -> Self {
+    fn new(input: &'a Image, matrix: [f64; 6], fill: Fill, y: u32) -> Self {
         let y = f64::from(y) + 0.5;
         Self {
             pixels: input.pixels(),
@@ -249,7 +235,7 @@ mod avx2 {
 
     use super::{Line, inside, intersection, opaque};
     use crate::cpu::simd::has_avx2;
-    use crate::picture::{Picture, Pixel, Rect};
+    use crate::image::{Image, Pixel, Rect};
     use crate::recipe::op::Fill;
     use std::arch::x86_64::*;
     use std::ops::Range;
@@ -262,8 +248,8 @@ mod avx2 {
     /// cut to 24 bits, on both axes, at 255 a pixel; arithmetic 0.8 for each of four roundings. Twice that and more.
     const DOUBT: f32 = 1.0 / 4096.0;
 
-    /// Does it and says so, or leaves it where the processor has no AVX2 or the picture is too small or large.
-    pub(super) fn bilinear(input: &Picture, matrix: [f64; 6], fill: Fill, part: Rect, out: &mut Picture) -> bool {
+    /// Does it and says so, or leaves it where the processor has no AVX2 or the image is too small or large.
+    pub(super) fn bilinear(input: &Image, matrix: [f64; 6], fill: Fill, part: Rect, out: &mut Image) -> bool {
         let stored = input.part();
         // Indices of pixels are 32-bit lanes, and pixels have neighbours to the right and below.
         if !has_avx2() || input.pixels().len() > i32::MAX as usize || stored.width < 2 || stored.height < 2 {
@@ -298,7 +284,7 @@ mod avx2 {
         let points = Points { start, step };
         match line.fill {
             Fill::Color(color) => {
-                // Where the point is inside the picture or within a pixel of it.
+                // Where the point is inside the image or within a pixel of it.
                 let margin = |axis: usize, origin: u32, size: f64| {
                     let start = start[axis] + ((i64::from(origin) + 2) << BITS);
                     inside::<BITS>(start, step[axis], size as u32 + 4, len)

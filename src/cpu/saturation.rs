@@ -1,14 +1,14 @@
-//! Blending with the picture's grey version.
+//! Blending with the image's grey version.
 
 use super::blend::blend;
 use super::grayscale::luma;
 use super::simd::wide;
-use crate::picture::Picture;
+use crate::image::Image;
 
 /// Changes the saturation: blends each pixel with its luma.
-pub(crate) fn saturation(picture: &mut Picture, factor: f64) {
+pub(crate) fn saturation(image: &mut Image, factor: f64) {
     let factor = factor as f32;
-    let pixels = picture.pixels_mut();
+    let pixels = image.pixels_mut();
     wide(
         #[inline(always)]
         || {

@@ -1,7 +1,7 @@
 //! Tests across operations: properties that need no reference, parts against wholes, fast code against plain.
 
 use super::*;
-use crate::picture::Pixel;
+use crate::image::Pixel;
 use crate::recipe::filter::PassOrder;
 use crate::recipe::lower::affine_reach;
 use crate::recipe::op::{CustomOp, Fill, Interpolation, Resize, ResizeTo};
@@ -26,8 +26,8 @@ const SIZES: [Size; 12] = [
 ];
 
 /// Gradients, noise, flat areas and saturated bytes. `tests/reference/arrays.py` makes the same.
-fn picture(size: Size, seed: u32) -> Picture {
-    let mut picture = Picture::new(size);
+fn image(size: Size, seed: u32) -> Image {
+    let mut image = Image::new(size);
     let mut state = seed.wrapping_mul(2654435761).wrapping_add(1) | 1;
     for y in 0..size.height {
         for x in 0..size.width {
@@ -41,22 +41,22 @@ fn picture(size: Size, seed: u32) -> Picture {
                 2 => [255, noise / 2, 0],
                 _ => [100, 100, 100 + noise / 128],
             };
-            picture.row_mut(y)[x as usize] = [rgb[0] as u8, rgb[1] as u8, rgb[2] as u8, 255];
+            image.row_mut(y)[x as usize] = [rgb[0] as u8, rgb[1] as u8, rgb[2] as u8, 255];
         }
     }
-    picture
+    image
 }
 
-fn applied(op: &Op, input: &Picture) -> Picture {
-    // An output picture that was used before: nothing of it may show.
-    let mut out = picture(Size::new(13, 77), 99);
+fn applied(op: &Op, input: &Image) -> Image {
+    // An output image that was used before: nothing of it may show.
+    let mut out = image(Size::new(13, 77), 99);
     apply(op, PassOrder::Pillow13, &mut input.clone(), &mut out).unwrap();
     assert_eq!(out.size(), op.output_size(input.size()).unwrap());
     out
 }
 
-fn part_of(whole: &Picture, part: Rect) -> Picture {
-    let mut made = Picture::default();
+fn part_of(whole: &Image, part: Rect) -> Image {
+    let mut made = Image::default();
     made.reset_part(whole.size(), part);
     for y in 0..part.height {
         let row = &whole.row(part.y + y)[part.x as usize..part.right() as usize];
@@ -71,7 +71,7 @@ fn grown(part: Rect, margin: u32, whole: Size) -> Rect {
     Rect { x, y, width: right - x, height: bottom - y }
 }
 
-/// Some rectangles inside a picture, the whole and single pixels among them.
+/// Some rectangles inside an image, the whole and single pixels among them.
 fn parts(size: Size) -> Vec<Rect> {
     let (w, h) = (size.width, size.height);
     let mut parts = vec![
@@ -86,7 +86,7 @@ fn parts(size: Size) -> Vec<Rect> {
 
 /// Red, green and blue: the fourth byte carries nothing.
 #[track_caller]
-fn assert_equal(got: &Picture, want: &Picture, context: impl std::fmt::Debug) {
+fn assert_equal(got: &Image, want: &Image, context: impl std::fmt::Debug) {
     assert_eq!((got.whole(), got.part()), (want.whole(), want.part()), "{context:?}");
     let differs = |(a, b): (&Pixel, &Pixel)| a[..3] != b[..3];
     let count = got.pixels().iter().zip(want.pixels()).filter(|&pair| differs(pair)).count();
@@ -104,7 +104,7 @@ fn rotation(degrees: f64, interpolation: Interpolation, expand: bool, fill: Fill
 #[test]
 fn mirrored_twice_is_unchanged() {
     for size in SIZES {
-        let input = picture(size, 1);
+        let input = image(size, 1);
         let (right, bottom) = (size.width - 1, size.height - 1);
         let half_turn = rotation(180.0, Interpolation::Nearest, false, Fill::BLACK);
         for (op, x, y) in [(Op::Hflip, right, 0), (Op::Vflip, 0, bottom), (half_turn, right, bottom)] {
@@ -120,7 +120,7 @@ fn mirrored_twice_is_unchanged() {
 #[test]
 fn four_quarter_turns_are_unchanged() {
     for size in SIZES {
-        let input = picture(size, 2);
+        let input = image(size, 2);
         let turn = |degrees| rotation(degrees, Interpolation::Nearest, true, Fill::BLACK);
         let mut turned = input.clone();
         for _ in 0..4 {
@@ -138,7 +138,7 @@ fn four_quarter_turns_are_unchanged() {
 #[test]
 fn neutral_parameters_change_nothing() {
     for size in SIZES {
-        let input = picture(size, 3);
+        let input = image(size, 3);
         let exact = ResizeTo::Exact(size);
         for op in [
             Op::Brightness { factor: 1.0 },
@@ -157,9 +157,9 @@ fn neutral_parameters_change_nothing() {
 }
 
 #[test]
-fn flat_pictures_stay_flat() {
+fn flat_images_stay_flat() {
     for size in SIZES {
-        let mut input = Picture::new(size);
+        let mut input = Image::new(size);
         input.pixels_mut().fill([0, 77, 255, 255]);
         let to = ResizeTo::Exact(Size::new(size.width * 2 + 1, size.height.div_ceil(2)));
         let mut ops = vec![
@@ -183,10 +183,10 @@ fn flat_pictures_stay_flat() {
 #[test]
 fn parts_equal_the_whole() {
     for size in SIZES {
-        let input = picture(size, 4);
+        let input = image(size, 4);
         for kernel in [1, 2, 3, 6, 9, 31] {
-            let mut whole = Picture::default();
-            let mut made = Picture::default();
+            let mut whole = Image::default();
+            let mut made = Image::default();
             for (name, filter) in [("dilate", dilate::dilate as fn(&_, _, _, &mut _)), ("erode", dilate::erode)] {
                 filter(&input, kernel, Rect::full(size), &mut whole);
                 for part in parts(size) {
@@ -212,12 +212,12 @@ const ANGLES: [f64; 13] =
 #[test]
 fn parts_of_rotations_equal_the_whole() {
     for size in SIZES {
-        let input = picture(size, 5);
+        let input = image(size, 5);
         for degrees in ANGLES {
             for fill in [Fill::Color([9, 99, 199]), Fill::EDGE] {
                 let Rotation::Free { matrix, canvas } = Rotation::new(size, degrees, true, fill) else { continue };
                 for rotate in [rotate::rotate_nearest, rotate::rotate_bilinear] {
-                    let (mut whole, mut made) = (Picture::default(), Picture::default());
+                    let (mut whole, mut made) = (Image::default(), Image::default());
                     rotate(&input, matrix, canvas, fill, Rect::full(canvas), &mut whole);
                     for part in parts(canvas) {
                         let held = part_of(&input, affine_reach(&matrix, part, size));
@@ -239,10 +239,10 @@ fn fast_rotation_equals_plain() {
     let sizes = [Size::new(33, 65), Size::new(130, 41), Size::new(600, 19), Size::new(2, 2), Size::new(50, 50)];
     for (seed, degrees) in (0..).zip(angles.chain(ANGLES)) {
         let size = sizes[seed as usize % sizes.len()];
-        let input = picture(size, seed);
+        let input = image(size, seed);
         for (expand, fill) in [(true, Fill::Color([9, 99, 199])), (false, Fill::BLACK), (true, Fill::EDGE)] {
             let Rotation::Free { matrix, canvas } = Rotation::new(size, degrees, expand, fill) else { continue };
-            let (mut fast, mut plain) = (Picture::default(), Picture::default());
+            let (mut fast, mut plain) = (Image::default(), Image::default());
             let part = Rect::full(canvas);
             rotate::rotate_bilinear(&input, matrix, canvas, fill, part, &mut fast);
             plain.reset(canvas);
@@ -257,11 +257,11 @@ fn erase_finds_its_place_in_a_part() {
     let size = Size::new(17, 31);
     let area = Rect { x: 3, y: 4, width: 6, height: 20 };
     let value = [-5.0, 99.5, 300.0];
-    let mut whole = picture(size, 6);
+    let mut whole = image(size, 6);
     erase::erase(&mut whole, area, value);
     assert_eq!(whole.row(4)[3], [0, 100, 255, 255]);
     for part in parts(size) {
-        let mut held = part_of(&picture(size, 6), part);
+        let mut held = part_of(&image(size, 6), part);
         erase::erase(&mut held, area, value);
         assert_equal(&held, &part_of(&whole, part), part);
     }
@@ -269,8 +269,8 @@ fn erase_finds_its_place_in_a_part() {
 
 #[test]
 fn what_cannot_be_applied_is_refused() {
-    let mut out = Picture::default();
-    let mut apply = |op: &Op| apply(op, PassOrder::Pillow13, &mut picture(Size::new(7, 5), 7), &mut out);
+    let mut out = Image::default();
+    let mut apply = |op: &Op| apply(op, PassOrder::Pillow13, &mut image(Size::new(7, 5), 7), &mut out);
     let crop = Op::ResizedCrop {
         x: 1,
         y: 0,
@@ -280,17 +280,17 @@ fn what_cannot_be_applied_is_refused() {
         out_height: 2,
         interpolation: Interpolation::Bilinear,
     };
-    let custom = |apply: fn(&mut Picture)| Op::Custom(CustomOp { name: "mine", apply: Arc::new(apply) });
+    let custom = |apply: fn(&mut Image)| Op::Custom(CustomOp { name: "mine", apply: Arc::new(apply) });
     for op in [
         crop,
         Op::Normalize { mean: [0.5; 3], std: [0.5; 3] },
         Op::GaussianBlur { kernel: 2, sigma: 1.0 },
         Op::Erase { x: 0, y: 0, width: 8, height: 1, value: [0.0; 3] },
-        custom(|picture| picture.reset(Size::new(1, 1))),
+        custom(|image| image.reset(Size::new(1, 1))),
     ] {
         assert!(apply(&op).is_err_and(|error| error.is_parameter()), "{op:?}");
     }
-    apply(&custom(|picture| picture.pixels_mut()[0] = [1, 2, 3, 255])).unwrap();
+    apply(&custom(|image| image.pixels_mut()[0] = [1, 2, 3, 255])).unwrap();
     assert_eq!(out.row(0)[0], [1, 2, 3, 255]);
 }
 
@@ -298,7 +298,7 @@ fn what_cannot_be_applied_is_refused() {
 fn elements_are_rounded_three_times() {
     let (mean, std) = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]);
     for size in SIZES {
-        let input = picture(size, 8);
+        let input = image(size, 8);
         let row = input.row(size.height - 1);
         fn check<T: normalize::Cast + std::fmt::Debug>(
             row: &[Pixel],
@@ -348,7 +348,7 @@ fn results_are_those_of_pillow() {
         .collect();
     assert!(cases.len() > 100);
     for case in cases {
-        let input = picture(Size::new(case.width, case.height), case.seed);
+        let input = image(Size::new(case.width, case.height), case.seed);
         let hash = Sha256::digest(applied(&case.op, &input).to_rgb());
         let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(hash, case.sha256, "{} x {}, seed {}: {:?}", case.width, case.height, case.seed, case.op);

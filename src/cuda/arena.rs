@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use bytemuck::NoUninit;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Pieces begin at multiples of this: a kernel's widest load, and a line of the device's cache for pictures.
+/// Pieces begin at multiples of this: a kernel's widest load, and a line of the device's cache for images.
 const ALIGN_BYTES: usize = 128;
 /// The first block of either kind.
 const FIRST_BLOCK_BYTES: usize = 4 << 20;
@@ -57,14 +57,14 @@ struct Scratch {
 
 /// A piece of staging memory: the host writes it, and the device has it after [`Arena::upload`].
 #[derive(Debug)]
-pub(super) struct Piece {
+pub(super) struct Allocation {
     host: Arc<HostMemory>,
     offset: usize,
     len_bytes: usize,
     device: u64,
 }
 
-impl Piece {
+impl Allocation {
     /// Where the device will have it.
     pub(super) fn address(&self) -> u64 {
         self.device
@@ -89,7 +89,7 @@ impl Arena {
     }
 
     /// Staging memory. The device waits for nobody: the call may.
-    pub(super) fn piece(&self, len_bytes: usize) -> Result<Piece> {
+    pub(super) fn piece(&self, len_bytes: usize) -> Result<Allocation> {
         let mut blocks = self.lock();
         let len = len_bytes.next_multiple_of(ALIGN_BYTES);
         let last = blocks.staging.last().map_or((0, 0), |block| (block.host.len_bytes(), block.used));
@@ -100,7 +100,12 @@ impl Arena {
         let Some(block) = blocks.staging.last_mut() else { return Err(no_block()) };
         let offset = block.used;
         block.used += len;
-        Ok(Piece { host: Arc::clone(&block.host), offset, len_bytes, device: block.device.address() + offset as u64 })
+        Ok(Allocation {
+            host: Arc::clone(&block.host),
+            offset,
+            len_bytes,
+            device: block.device.address() + offset as u64,
+        })
     }
 
     /// Device memory that nothing uses: the host knows it to be idle.
@@ -135,7 +140,7 @@ impl Arena {
     /// Takes all memory back for the next batch.
     ///
     /// # Safety
-    /// No work that uses the arena's memory is under way on the device, and no [`Piece`] is left.
+    /// No work that uses the arena's memory is under way on the device, and no [`Allocation`] is left.
     pub(super) unsafe fn reset(&mut self) -> Result<()> {
         let context = &self.context;
         let blocks = self.blocks.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -175,7 +180,7 @@ impl Blocks {
                 what: "device memory of a batch in bytes",
                 got: (staging + scratch + len) as u64,
                 limit: limit_bytes as u64,
-                remedy: "use a smaller batch_size or prefetch, smaller pictures, or raise device_memory",
+                remedy: "use a smaller batch_size or prefetch, smaller images, or raise device_memory",
             });
         }
         Ok((2 * last).max(FIRST_BLOCK_BYTES).max(len).min(free))
@@ -184,12 +189,12 @@ impl Blocks {
 
 /// Staging memory for small tables, taken from an arena in larger pieces: one for each worker and batch.
 #[derive(Debug, Default)]
-pub(super) struct Chunk {
-    piece: Option<Piece>,
+pub(super) struct StagingWriter {
+    piece: Option<Allocation>,
     used: usize,
 }
 
-impl Chunk {
+impl StagingWriter {
     /// Puts values where the device will have them; their address, a multiple of 16.
     pub(super) fn put<T: NoUninit>(&mut self, arena: &Arena, values: &[T]) -> Result<u64> {
         const { assert!(align_of::<T>() <= 16) };

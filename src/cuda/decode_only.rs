@@ -1,27 +1,27 @@
-//! How many pictures nvJPEG decodes when it has nothing else to do: the bound of pipelines that leave decoding to it.
+//! How many images nvJPEG decodes when it has nothing else to do: the bound of pipelines that leave decoding to it.
 #![allow(unsafe_code)]
 
 use super::driver::{self, Context, DeviceMemory, Event};
 use super::lower::packed_bytes;
-use super::nvjpeg::{Encoded, EngineBatch, EngineJob, Engines, HybridDecoder, Nvjpeg, RING};
+use super::nvjpeg::{Encoded, HardwareBatch, HardwareDecoder, HardwareJob, HybridDecoder, Nvjpeg, RING};
 use crate::decode::probe;
 use crate::device::DecodePath;
 use crate::error::{Error, Result};
-use crate::picture::Size;
-use crate::source::{EncodedPictures, Source};
+use crate::image::Size;
+use crate::source::{EncodedImages, Source};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Pictures in a batch for the engines; two batches are under way.
+/// Images in a batch for the hardware decoder; two batches are under way.
 const BATCH: usize = 64;
 
-/// Decodes the pictures again and again for `duration`, whole, and says how many a second: on `threads` threads by the
-/// hybrid decoder, or on the device's engines. What this decoder does not take is left out.
+/// Decodes the images again and again for `duration`, whole, and says how many a second: on `threads` threads by the
+/// hybrid decoder, or on the device's hardware decoder. What this decoder does not take is left out.
 pub(crate) fn decode_only(
     ordinal: u32,
     path: DecodePath,
-    pictures: EncodedPictures,
+    images: EncodedImages,
     threads: usize,
     duration: Duration,
 ) -> Result<f64> {
@@ -29,15 +29,15 @@ pub(crate) fn decode_only(
     let nvjpeg = Nvjpeg::open(&context, path)?;
     let nothing = || Error::Device {
         call: "decode".to_owned(),
-        message: format!("no nvJPEG, or none of the pictures is for the {path:?} decoder"),
+        message: format!("no nvJPEG, or none of the images is for the {path:?} decoder"),
     };
     let nvjpeg = nvjpeg.ok_or_else(nothing)?;
-    let run = Run { context, source: Arc::new(pictures), duration };
-    let pictures_per_s = match &nvjpeg.engines {
-        Some(engines) if path == DecodePath::Hardware => run.engines(engines)?,
+    let run = Run { context, source: Arc::new(images), duration };
+    let images_per_s = match &nvjpeg.hardware {
+        Some(hardware) if path == DecodePath::Hardware => run.hardware(hardware)?,
         _ => run.hybrid(&nvjpeg, threads)?,
     };
-    pictures_per_s.ok_or_else(nothing)
+    images_per_s.ok_or_else(nothing)
 }
 
 struct Run {
@@ -75,7 +75,7 @@ impl Run {
             let work = || -> Result<()> {
                 driver::bind(&self.context)?;
                 let mut decoder: HybridDecoder = nvjpeg.hybrid_decoder(&self.context)?;
-                // The decoder waits for the picture of as many calls ago.
+                // The decoder waits for the image of as many calls ago.
                 let memory: Vec<_> =
                     (0..RING).map(|_| DeviceMemory::new(&self.context, largest)).collect::<Result<_>>()?;
                 let mut buffer = Vec::new();
@@ -88,7 +88,7 @@ impl Run {
                     let decoded = decoder.decode(encoded, target.address(), size);
                     let lost = || Error::Device {
                         call: "decode by nvJPEG".to_owned(),
-                        message: format!("picture {} is refused, which was decoded before", taken[index]),
+                        message: format!("image {} is refused, which was decoded before", taken[index]),
                     };
                     buffer = decoded.map_err(|_| lost())?.buffer.unwrap_or_default();
                 }
@@ -100,18 +100,18 @@ impl Run {
         Ok(Some(next.into_inner() as f64 / begin.elapsed().as_secs_f64()))
     }
 
-    fn engines(&self, engines: &Engines) -> Result<Option<f64>> {
-        let mut jobs: [Vec<EngineJob>; 2] = [Vec::new(), Vec::new()];
+    fn hardware(&self, hardware: &HardwareDecoder) -> Result<Option<f64>> {
+        let mut jobs: [Vec<HardwareJob>; 2] = [Vec::new(), Vec::new()];
         let mut memory = Vec::new();
-        let mut probe = engines.batch()?;
+        let mut probe = hardware.batch()?;
         for round in 0..2 * BATCH as u64 {
             let at = usize::from(round >= BATCH as u64);
             let (encoded, size) = self.read(round % self.source.len().max(1), Vec::new())?;
             let target = DeviceMemory::new(&self.context, packed_bytes(size))?;
-            let job = EngineJob { encoded, destination: target.address(), size };
+            let job = HardwareJob { encoded, destination: target.address(), size };
             // SAFETY: one at a time, each waited for.
-            let taken = unsafe { probe.decode(engines, &[&job]) };
-            engines.stream.synchronize()?;
+            let taken = unsafe { probe.decode(hardware, &[&job]) };
+            hardware.stream.synchronize()?;
             memory.push(target);
             if taken.is_ok() {
                 jobs[at].push(job);
@@ -120,8 +120,8 @@ impl Run {
         if jobs.iter().any(Vec::is_empty) {
             return Ok(None);
         }
-        let mut batches: Vec<(EngineBatch, Event)> =
-            (0..2).map(|_| Ok((engines.batch()?, Event::new(&self.context)?))).collect::<Result<_>>()?;
+        let mut batches: Vec<(HardwareBatch, Event)> =
+            (0..2).map(|_| Ok((hardware.batch()?, Event::new(&self.context)?))).collect::<Result<_>>()?;
         let mut decoded = 0;
         let begin = Instant::now();
         let outcome = (0..).map(|turn| turn % 2).try_for_each(|at| {
@@ -130,15 +130,15 @@ impl Run {
             }
             let (batch, done) = &mut batches[at];
             done.synchronize().map_err(Some)?;
-            let borrowed: Vec<&EngineJob> = jobs[at].iter().collect();
+            let borrowed: Vec<&HardwareJob> = jobs[at].iter().collect();
             // SAFETY: this state's last batch has just been waited for; jobs and memory outlive the work, which is waited
             // for below.
-            unsafe { batch.decode(engines, &borrowed) }.map_err(Some)?;
-            done.record(&engines.stream).map_err(Some)?;
+            unsafe { batch.decode(hardware, &borrowed) }.map_err(Some)?;
+            done.record(&hardware.stream).map_err(Some)?;
             decoded += borrowed.len();
             Ok(())
         });
-        engines.stream.synchronize()?;
+        hardware.stream.synchronize()?;
         if let Err(Some(error)) = outcome {
             return Err(error);
         }

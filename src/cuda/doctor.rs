@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::driver::{check, driver_is_there};
-use super::image;
+use super::fatbin;
 use crate::doctor::Check;
 use crate::error::Result;
 use cudarc::driver::{result, sys};
@@ -41,7 +41,7 @@ pub(crate) fn checks() -> Vec<Check> {
     let (check, library) = nvjpeg(version);
     checks.push(check);
     if let (Some(library), false) = (library, gpus.is_empty()) {
-        checks.push(engines(&library));
+        checks.push(hardware(&library));
     }
     if !gpus.is_empty() {
         checks.push(pinned_memory());
@@ -135,25 +135,25 @@ fn fit(architectures: &[i32], (major, minor): Version) -> Fit {
 
 fn kernels(driver: Option<Version>, gpus: &[Gpu]) -> Check {
     const NAME: &str = "CUDA kernels";
-    let image = match image::image() {
+    let image = match fatbin::fatbin() {
         Ok(image) => image,
-        Err(error) if image::path().is_some() => {
+        Err(error) if fatbin::path().is_some() => {
             return Check::new(NAME, error.to_string(), Some("name another file by WARPFEED_KERNELS, or unset it"));
         }
         Err(_) => {
-            let found = format!("none in this build ({})", image::lack().unwrap_or("without a reason"));
-            return Check::new(NAME, found, Some(image::REMEDY));
+            let found = format!("none in this build ({})", fatbin::lack().unwrap_or("without a reason"));
+            return Check::new(NAME, found, Some(fatbin::REMEDY));
         }
     };
-    if let Some(path) = image::path() {
+    if let Some(path) = fatbin::path() {
         let found = format!("{} bytes from {} (WARPFEED_KERNELS)", image.len(), path.display());
         return Check::new(NAME, found, None);
     }
-    let architectures: Vec<i32> = image::architectures().filter_map(|number| number.try_into().ok()).collect();
+    let architectures: Vec<i32> = fatbin::architectures().filter_map(|number| number.try_into().ok()).collect();
     let names: Vec<_> = architectures.iter().map(|number| format!("sm_{number}")).collect();
     let lowest = architectures.first().copied().unwrap_or_default();
-    let mut found = format!("{} and PTX of compute_{lowest}, by CUDA {}", names.join(" "), image::compiler());
-    let compiler = image::compiler().split('.').next().and_then(|major| major.parse::<i32>().ok());
+    let mut found = format!("{} and PTX of compute_{lowest}, by CUDA {}", names.join(" "), fatbin::compiler());
+    let compiler = fatbin::compiler().split('.').next().and_then(|major| major.parse::<i32>().ok());
     if let (Some((have, _)), Some(need)) = (driver, compiler)
         && have < need
     {
@@ -217,13 +217,13 @@ fn nvjpeg(driver: Option<Version>) -> (Check, Option<Library>) {
 }
 
 /// The hardware decoders of device 0.
-fn engines(library: &Library) -> Check {
-    const NAME: &str = "JPEG engines";
+fn hardware(library: &Library) -> Check {
+    const NAME: &str = "hardware decoder";
     // Refused where there are none, and where nvJPEG has no libnvcuvid to reach them by.
     let handle = Handle::new(library, Backend::Hardware, Flags::UPSAMPLING_WITH_INTERPOLATION);
     match (handle.and_then(|handle| handle.hardware_decoders()), nvjpeg_sys::probe_nvcuvid()) {
         (Ok(found), _) if found.engines > 0 => {
-            Check::new(NAME, format!("{}, of {} pictures each", found.engines, found.cores_per_engine), None)
+            Check::new(NAME, format!("{}, of {} images each", found.engines, found.cores_per_engine), None)
         }
         (Err(nvjpeg_sys::Error::MissingFunction { .. }), Ok(())) => Check::new(
             NAME,
@@ -284,12 +284,12 @@ mod tests {
     #[test]
     fn kernels_that_do_not_fit_driver_or_card_are_a_lack() {
         let gpu = |capability| Gpu { name: "card".to_owned(), capability, memory_bytes: 1 << 30 };
-        if image::architectures().next().is_some() && image::path().is_none() {
+        if fatbin::architectures().next().is_some() && fatbin::path().is_none() {
             assert!(kernels(Some((99, 0)), &[gpu((9, 0))]).ok);
             assert!(kernels(Some((10, 0)), &[gpu((9, 0))]).remedy.unwrap().contains("CUDA 10"));
             assert!(kernels(Some((99, 0)), &[gpu((3, 5))]).remedy.unwrap().contains("WARPFEED_CUDA_ARCHS=35"));
         } else {
-            assert_eq!(kernels(None, &[]).ok, image::path().is_some());
+            assert_eq!(kernels(None, &[]).ok, fatbin::path().is_some());
         }
     }
 

@@ -3,15 +3,15 @@
 use super::arena::Arena;
 use super::driver::{Context, Event};
 use super::kernel::Call;
-use super::nvjpeg::{EngineBatch, EngineJob};
+use super::nvjpeg::{HardwareBatch, HardwareJob};
 use crate::error::Result;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A sample whose recipe has become calls.
 pub(super) struct Prepared {
     pub(super) calls: Vec<Call>,
-    /// Still encoded: the engines decode it with the others of its batch.
-    pub(super) engine_job: Option<EngineJob>,
+    /// Still encoded: the hardware decoder decodes it with the others of its batch.
+    pub(super) hardware_job: Option<HardwareJob>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -19,7 +19,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// A batch being filled, then on the device, then used again for another.
-pub(crate) struct Flight {
+pub(crate) struct InFlight {
     /// Tells this use from others of the same memory.
     pub(super) number: u64,
     pub(super) arena: Arena,
@@ -30,14 +30,14 @@ pub(crate) struct Flight {
     pub(super) done: Event,
     /// The pieces have arrived on the device.
     pub(super) uploaded: Event,
-    engines: Mutex<Option<EngineBatch>>,
-    pub(super) engines_began: Event,
-    pub(super) engines_ended: Event,
-    /// What the engines are at work on.
-    pub(super) engine_jobs: Vec<EngineJob>,
+    hardware: Mutex<Option<HardwareBatch>>,
+    pub(super) hardware_began: Event,
+    pub(super) hardware_ended: Event,
+    /// What the hardware decoder is at work on.
+    pub(super) hardware_jobs: Vec<HardwareJob>,
 }
 
-impl Flight {
+impl InFlight {
     pub(super) fn new(context: &Context, limit_bytes: usize, pinned: bool) -> Result<Self> {
         Ok(Self {
             number: 0,
@@ -46,10 +46,10 @@ impl Flight {
             decoding: Mutex::default(),
             done: Event::new(context)?,
             uploaded: Event::new(context)?,
-            engines: Mutex::default(),
-            engines_began: Event::timed(context)?,
-            engines_ended: Event::timed(context)?,
-            engine_jobs: Vec::new(),
+            hardware: Mutex::default(),
+            hardware_began: Event::timed(context)?,
+            hardware_ended: Event::timed(context)?,
+            hardware_jobs: Vec::new(),
         })
     }
 
@@ -81,9 +81,9 @@ impl Flight {
         }
     }
 
-    /// The engines' state for this batch.
-    pub(super) fn engines_mut(&mut self) -> &mut Option<EngineBatch> {
-        self.engines.get_mut().unwrap_or_else(PoisonError::into_inner)
+    /// The hardware decoder's state for this batch.
+    pub(super) fn hardware_mut(&mut self) -> &mut Option<HardwareBatch> {
+        self.hardware.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn samples_mut(&mut self) -> &mut Vec<Option<Prepared>> {

@@ -6,13 +6,13 @@
 //! waits for the device but for memory that is to be used again.
 #![allow(unsafe_code)]
 
-use super::arena::{Chunk, Piece};
+use super::arena::{Allocation, StagingWriter};
 use super::driver::{self, Context, DeviceMemory, Stream};
-use super::flight::{Flight, Prepared};
-use super::image;
+use super::fatbin;
+use super::flight::{InFlight, Prepared};
 use super::kernel::{self, Call, Kernels};
-use super::lower::{self, Form, Image, Lowering, packed_bytes};
-use super::nvjpeg::{Encoded, EngineJob, HybridDecoder, Nvjpeg, Queued};
+use super::lower::{self, DeviceImage, Form, Lowering, packed_bytes};
+use super::nvjpeg::{Encoded, HardwareJob, HybridDecoder, Nvjpeg, Queued};
 use super::output::{Buffer, CudaBuffer, Pool};
 use super::route::{Route, Router};
 use crate::cpu::executor::{Executor, Job};
@@ -20,7 +20,7 @@ use crate::cpu::output::{Output, Tables};
 use crate::decode::{Decoder, Format, Header, pnm_rows};
 use crate::device::DecodePath;
 use crate::error::{Error, Result};
-use crate::picture::{Picture, Pixel, Rect, Size, check_pixels};
+use crate::image::{Image, Pixel, Rect, Size, check_pixels};
 use crate::recipe::Strategy;
 use crate::recipe::filter::{PassOrder, Taps};
 use crate::recipe::lower::{Geometry, plan, split_epilogue};
@@ -31,7 +31,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Pictures above this many pixels give their memory back after use: 16 Mpx, 64 MiB.
+/// Images above this many pixels give their memory back after use: 16 Mpx, 64 MiB.
 const KEEP_PX: usize = 16 << 20;
 /// Buffers for encoded bytes above this are given back after use.
 const KEEP_ENCODED_BYTES: usize = 4 << 20;
@@ -45,7 +45,7 @@ pub(crate) struct Settings {
     pub(crate) order: PassOrder,
     pub(crate) decode: DecodePath,
     pub(crate) accept_truncated: bool,
-    /// Limit of every picture on the way, in pixels.
+    /// Limit of every image on the way, in pixels.
     pub(crate) max_px: u64,
     pub(crate) batch_size: usize,
     /// Batches being filled or under way on the device at a time.
@@ -57,12 +57,12 @@ pub(crate) struct Settings {
     pub(crate) memory_bytes: Option<u64>,
     /// Whether what is copied to the device is staged in pinned memory.
     pub(crate) pinned: bool,
-    pub(crate) again: Again,
+    pub(crate) again: Ablation,
 }
 
 /// What a batch's way over the device does twice, so that it shows in the time of the whole what it costs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Again {
+pub(crate) enum Ablation {
     #[default]
     Nothing,
     /// The copy to the device.
@@ -96,7 +96,7 @@ pub(crate) struct Gpu {
 /// Flights that no batch is being filled in: the one submitted first is the first to be done.
 #[derive(Default)]
 struct Idle {
-    flights: VecDeque<Flight>,
+    flights: VecDeque<InFlight>,
     /// How many there are, idle or not.
     made: usize,
 }
@@ -108,12 +108,12 @@ pub(crate) struct Times {
     pub(crate) augment: Duration,
 }
 
-/// How many pictures each decoder has decoded.
+/// How many images each decoder has decoded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Decoded {
     pub(crate) cpu: u64,
     pub(crate) hybrid: u64,
-    pub(crate) engines: u64,
+    pub(crate) hardware: u64,
 }
 
 /// One sample's work.
@@ -123,17 +123,17 @@ pub(crate) struct Sample<'a> {
     pub(crate) header: &'a Header,
     /// The recipe, orientation included.
     pub(crate) ops: &'a [Op],
-    /// Whether the engines may decode it, which shows only with the whole batch whether they can.
-    pub(crate) engines: bool,
+    /// Whether the hardware decoder may decode it, which shows only with the whole batch whether they can.
+    pub(crate) hardware: bool,
 }
 
 /// A worker thread's decoders and memory, kept over samples.
 pub(crate) struct Worker {
     executor: Executor,
     decoder: Decoder,
-    picture: Picture,
+    image: Image,
     taps: Taps,
-    chunk: Chunk,
+    chunk: StagingWriter,
     /// The flight that the chunk is of.
     chunk_of: u64,
     hybrid: Option<HybridDecoder>,
@@ -155,7 +155,7 @@ impl Gpu {
     /// # Errors
     /// [`Error::Device`] with what is missing and the remedy.
     pub(crate) fn open(ordinal: u32, settings: Settings, tables: &Tables) -> Result<Self> {
-        let image = image::image()?;
+        let image = fatbin::fatbin()?;
         let context = driver::context(ordinal)?;
         let name = driver::check("cuDeviceGetName", context.name())?;
         let kernels = Kernels::load(&context, &image, settings.dtype, settings.layout)?;
@@ -166,10 +166,10 @@ impl Gpu {
         unsafe { driver::upload(table.address(), bytes.as_ptr(), bytes.len(), &copy)? };
         copy.synchronize()?;
         let nvjpeg = Nvjpeg::open(&context, settings.decode)?;
-        let engines = nvjpeg.as_ref().is_some_and(|nvjpeg| nvjpeg.engines.is_some());
-        let router = Router::new(settings.decode, nvjpeg.is_some(), engines, settings.threads);
-        let picture_bytes = packed_bytes(settings.size) * settings.dtype.size_bytes();
-        let outputs = Pool::new(&context, ordinal, picture_bytes, settings.batch_size, settings.outputs)?;
+        let hardware = nvjpeg.as_ref().is_some_and(|nvjpeg| nvjpeg.hardware.is_some());
+        let router = Router::new(settings.decode, nvjpeg.is_some(), hardware, settings.threads);
+        let image_bytes = packed_bytes(settings.size) * settings.dtype.size_bytes();
+        let outputs = Pool::new(&context, ordinal, image_bytes, settings.batch_size, settings.outputs)?;
         let (free, _) = driver::check("cuMemGetInfo", context.mem_get_info())?;
         // Half of what is free is left to the trainer, and to nvJPEG's own memory.
         let memory_bytes = settings.memory_bytes.map_or(free / 2, |bytes| bytes as usize);
@@ -202,7 +202,7 @@ impl Gpu {
         (self.flight_bytes * self.settings.flights) as u64
     }
 
-    fn times(&self, what: Again) -> usize {
+    fn times(&self, what: Ablation) -> usize {
         if self.settings.again == what { 2 } else { 1 }
     }
 
@@ -221,9 +221,9 @@ impl Gpu {
         Ok(Worker {
             executor: Executor::new()?,
             decoder: Decoder::new()?,
-            picture: Picture::default(),
+            image: Image::default(),
             taps: Taps::default(),
-            chunk: Chunk::default(),
+            chunk: StagingWriter::default(),
             chunk_of: 0,
             hybrid,
             decoded: Decoded::default(),
@@ -258,7 +258,7 @@ impl Gpu {
     ///
     /// # Synchronization
     /// Waits until the device is done with the memory, which it is unless it is behind by all batches in flight.
-    pub(crate) fn begin(&self, samples: usize) -> Result<Flight> {
+    pub(crate) fn begin(&self, samples: usize) -> Result<InFlight> {
         driver::bind(&self.context)?;
         let idle = {
             let mut idle = lock(&self.idle);
@@ -270,7 +270,7 @@ impl Gpu {
         };
         let begun = match idle {
             Some(flight) => Ok(flight),
-            None => Flight::new(&self.context, self.flight_bytes, self.settings.pinned),
+            None => InFlight::new(&self.context, self.flight_bytes, self.settings.pinned),
         }
         .and_then(|flight| self.recycle(flight, samples));
         if begun.is_err() {
@@ -280,14 +280,14 @@ impl Gpu {
     }
 
     /// Makes a flight ready for another batch.
-    fn recycle(&self, mut flight: Flight, samples: usize) -> Result<Flight> {
+    fn recycle(&self, mut flight: InFlight, samples: usize) -> Result<InFlight> {
         flight.done.synchronize()?;
-        if !flight.engine_jobs.is_empty() {
-            flight.engines_ended.synchronize()?;
-            if let Some(time_ms) = flight.engines_ended.since_ms(&flight.engines_began) {
-                self.router.engines_took(flight.engine_jobs.len(), time_ms);
+        if !flight.hardware_jobs.is_empty() {
+            flight.hardware_ended.synchronize()?;
+            if let Some(time_ms) = flight.hardware_ended.since_ms(&flight.hardware_began) {
+                self.router.hardware_took(flight.hardware_jobs.len(), time_ms);
             }
-            flight.engine_jobs.drain(..).for_each(|job| self.give_buffer(job.encoded.into_buffer()));
+            flight.hardware_jobs.drain(..).for_each(|job| self.give_buffer(job.encoded.into_buffer()));
         }
         // SAFETY: all of its work has just been waited for; pieces live no longer than the call that writes them, but
         // for workers' chunks, which are of an earlier number and so never written again.
@@ -297,10 +297,10 @@ impl Gpu {
     }
 
     /// Gives a batch up: waits for whatever of it is under way.
-    pub(crate) fn abandon(&self, mut flight: Flight) {
+    pub(crate) fn abandon(&self, mut flight: InFlight) {
         // Where that fails, the context has, and its work with it: the flight is not used again.
         if driver::bind(&self.context).and_then(|()| self.settle(&flight)).is_ok() {
-            flight.engine_jobs.clear();
+            flight.hardware_jobs.clear();
             flight.begin(0, 0);
             lock(&self.idle).flights.push_back(flight);
         } else {
@@ -309,10 +309,10 @@ impl Gpu {
     }
 
     /// Waits for all that a flight may have queued.
-    fn settle(&self, flight: &Flight) -> Result<()> {
+    fn settle(&self, flight: &InFlight) -> Result<()> {
         flight.decoding().iter().try_for_each(|event| event.synchronize())?;
-        if let Some(engines) = self.nvjpeg.as_ref().and_then(|nvjpeg| nvjpeg.engines.as_ref()) {
-            engines.stream.synchronize()?;
+        if let Some(hardware) = self.nvjpeg.as_ref().and_then(|nvjpeg| nvjpeg.hardware.as_ref()) {
+            hardware.stream.synchronize()?;
         }
         self.copy.synchronize()?;
         self.compute.synchronize()
@@ -322,13 +322,13 @@ impl Gpu {
     pub(crate) fn prepare(
         &self,
         worker: &mut Worker,
-        flight: &Flight,
+        flight: &InFlight,
         encoded: Encoded,
         sample: &Sample<'_>,
     ) -> Result<Times> {
-        let Sample { place, header, ops, engines } = *sample;
+        let Sample { place, header, ops, hardware } = *sample;
         if worker.chunk_of != flight.number {
-            (worker.chunk, worker.chunk_of) = (Chunk::default(), flight.number);
+            (worker.chunk, worker.chunk_of) = (StagingWriter::default(), flight.number);
         }
         let start = Instant::now();
         if needs_cpu(ops) {
@@ -355,7 +355,7 @@ impl Gpu {
         let planning = start.elapsed();
 
         let start = Instant::now();
-        let (image, engine_job) = self.decode(worker, flight, encoded, header, part, engines)?;
+        let (image, hardware_job) = self.decode(worker, flight, encoded, header, part, hardware)?;
         let decode = start.elapsed();
 
         let start = Instant::now();
@@ -365,31 +365,31 @@ impl Gpu {
             Some(plan) => lowering.planned(plan, self.form())?,
             None => lowering.sequential(pixel_ops, &epilogue, self.form())?,
         };
-        flight.put(place, Prepared { calls, engine_job });
+        flight.put(place, Prepared { calls, hardware_job });
         Ok(Times { decode, augment: planning + start.elapsed() })
     }
 
-    /// Decodes, or sees to it that the engines will.
+    /// Decodes, or sees to it that the hardware decoder will.
     fn decode(
         &self,
         worker: &mut Worker,
-        flight: &Flight,
+        flight: &InFlight,
         encoded: Encoded,
         header: &Header,
         part: Rect,
-        engines: bool,
-    ) -> Result<(Image, Option<EngineJob>)> {
+        hardware: bool,
+    ) -> Result<(DeviceImage, Option<HardwareJob>)> {
         let size = header.size;
-        let whole = |address| Image { address, pitch_bytes: 3 * size.width, whole: size, part: Rect::full(size) };
+        let whole = |address| DeviceImage { address, pitch_bytes: 3 * size.width, whole: size, part: Rect::full(size) };
         let mut encoded = encoded;
-        let mut route = self.router.route(header, engines);
+        let mut route = self.router.route(header, hardware);
         let len_bytes = encoded.bytes().len();
-        if route == Route::Engines && worker.hybrid.as_mut().is_some_and(|h| h.agrees(&encoded, size).unwrap_or(false))
+        if route == Route::Hardware && worker.hybrid.as_mut().is_some_and(|h| h.agrees(&encoded, size).unwrap_or(false))
         {
             let destination = flight.arena.scratch(packed_bytes(size))?;
-            return Ok((whole(destination), Some(EngineJob { encoded, destination, size })));
+            return Ok((whole(destination), Some(HardwareJob { encoded, destination, size })));
         }
-        if route == Route::Engines {
+        if route == Route::Hardware {
             route = Route::Hybrid;
         }
         if let (Route::Hybrid, Some(hybrid)) = (route, &mut worker.hybrid) {
@@ -403,13 +403,13 @@ impl Gpu {
                     flight.is_decoding(event);
                     return Ok((whole(destination), None));
                 }
-                // Whatever nvJPEG has against it, the CPU says whether the picture is bad.
+                // Whatever nvJPEG has against it, the CPU says whether the image is bad.
                 Err(back) => encoded = back,
             }
         }
         let start = Instant::now();
         let piece = self.decode_on_cpu(worker, flight, encoded.bytes(), header, part)?;
-        let image = Image { address: piece.address(), pitch_bytes: 3 * part.width, whole: size, part };
+        let image = DeviceImage { address: piece.address(), pitch_bytes: 3 * part.width, whole: size, part };
         if header.format == Format::Jpeg {
             self.router.measured(Route::Cpu, len_bytes, start.elapsed());
         }
@@ -420,11 +420,11 @@ impl Gpu {
     fn decode_on_cpu(
         &self,
         worker: &mut Worker,
-        flight: &Flight,
+        flight: &InFlight,
         bytes: &[u8],
         header: &Header,
         part: Rect,
-    ) -> Result<Piece> {
+    ) -> Result<Allocation> {
         let room = || flight.arena.piece(packed_bytes(part.size()));
         let mut piece;
         if header.format == Format::Pnm && header.components == 3 {
@@ -433,10 +433,10 @@ impl Gpu {
             let places = piece.bytes_mut().chunks_exact_mut(3 * part.width as usize);
             places.zip(rows).for_each(|(to, row)| to.copy_from_slice(row));
         } else {
-            worker.decoder.decode(bytes, header, part, self.settings.accept_truncated, &mut worker.picture)?;
+            worker.decoder.decode(bytes, header, part, self.settings.accept_truncated, &mut worker.image)?;
             piece = room()?;
-            pack(worker.picture.pixels(), piece.bytes_mut());
-            worker.picture.shrink(KEEP_PX);
+            pack(worker.image.pixels(), piece.bytes_mut());
+            worker.image.shrink(KEEP_PX);
         }
         worker.decoded.cpu += 1;
         Ok(piece)
@@ -446,7 +446,7 @@ impl Gpu {
     fn on_cpu(
         &self,
         worker: &mut Worker,
-        flight: &Flight,
+        flight: &InFlight,
         encoded: &Encoded,
         sample: &Sample<'_>,
     ) -> Result<(Prepared, Times)> {
@@ -467,7 +467,7 @@ impl Gpu {
         let times = worker.executor.run(&job, &mut output)?;
         worker.decoded.cpu += 1;
         let start = Instant::now();
-        let image = Image {
+        let image = DeviceImage {
             address: piece.address(),
             pitch_bytes: 3 * form.size.width,
             whole: form.size,
@@ -477,43 +477,43 @@ impl Gpu {
         let lowering = Lowering::new(&flight.arena, chunk, taps, self.settings.order, image, Vec::new());
         let calls = lowering.sequential(&[], &epilogue, form)?;
         let times = Times { decode: times.decode, augment: times.augment + start.elapsed() };
-        Ok((Prepared { calls, engine_job: None }, times))
+        Ok((Prepared { calls, hardware_job: None }, times))
     }
 
-    /// Has the engines decode what was left to them; the places of samples that nothing can decode, with their errors.
+    /// Has the hardware decoder decode what was left to them; the places of samples that nothing can decode, with their errors.
     ///
     /// # Errors
     /// [`Error::Device`], after which the flight is to be abandoned.
-    pub(crate) fn decode_on_engines(&self, flight: &mut Flight) -> Result<(Vec<(usize, Error)>, Decoded)> {
+    pub(crate) fn decode_on_hardware(&self, flight: &mut InFlight) -> Result<(Vec<(usize, Error)>, Decoded)> {
         let mut jobs = Vec::new();
         for (place, sample) in flight.samples_mut().iter_mut().enumerate() {
-            if let Some(job) = sample.as_mut().and_then(|sample| sample.engine_job.take()) {
+            if let Some(job) = sample.as_mut().and_then(|sample| sample.hardware_job.take()) {
                 jobs.push((place, job));
             }
         }
-        let engines = self.nvjpeg.as_ref().and_then(|nvjpeg| nvjpeg.engines.as_ref());
-        let Some(engines) = engines.filter(|_| !jobs.is_empty()) else { return Ok(Default::default()) };
-        flight.engines_began.record(&engines.stream)?;
-        let batch = match flight.engines_mut() {
+        let hardware = self.nvjpeg.as_ref().and_then(|nvjpeg| nvjpeg.hardware.as_ref());
+        let Some(hardware) = hardware.filter(|_| !jobs.is_empty()) else { return Ok(Default::default()) };
+        flight.hardware_began.record(&hardware.stream)?;
+        let batch = match flight.hardware_mut() {
             Some(batch) => batch,
-            none => none.insert(engines.batch()?),
+            none => none.insert(hardware.batch()?),
         };
-        let borrowed: Vec<&EngineJob> = jobs.iter().map(|(_, job)| job).collect();
+        let borrowed: Vec<&HardwareJob> = jobs.iter().map(|(_, job)| job).collect();
         // SAFETY: the flight's last batch has been waited for. The jobs stay with the flight until its next use, which
-        // waits for the engines; their destinations are the flight's, idle since it began.
-        let queued = unsafe { batch.decode(engines, &borrowed) };
-        flight.engines_ended.record(&engines.stream)?;
+        // waits for the hardware decoder; their destinations are the flight's, idle since it began.
+        let queued = unsafe { batch.decode(hardware, &borrowed) };
+        flight.hardware_ended.record(&hardware.stream)?;
         if queued.is_ok() {
-            let decoded = Decoded { engines: jobs.len() as u64, ..Decoded::default() };
-            flight.engine_jobs = jobs.into_iter().map(|(_, job)| job).collect();
+            let decoded = Decoded { hardware: jobs.len() as u64, ..Decoded::default() };
+            flight.hardware_jobs = jobs.into_iter().map(|(_, job)| job).collect();
             return Ok((Vec::new(), decoded));
         }
         // One of them, and nvJPEG does not say which; some may be under way.
-        engines.stream.synchronize()?;
+        hardware.stream.synchronize()?;
         let mut bad = Vec::new();
         let mut worker = self.worker()?;
         for (place, job) in jobs {
-            if let Err(error) = self.instead_of_engines(&mut worker, flight, &job) {
+            if let Err(error) = self.instead_of_hardware(&mut worker, flight, &job) {
                 bad.push((place, error));
             }
             self.give_buffer(job.encoded.into_buffer());
@@ -523,12 +523,12 @@ impl Gpu {
         Ok((bad, decoded))
     }
 
-    /// Decodes on the CPU what the engines have refused, to where they would have.
-    fn instead_of_engines(&self, worker: &mut Worker, flight: &Flight, job: &EngineJob) -> Result<()> {
+    /// Decodes on the CPU what the hardware decoder has refused, to where they would have.
+    fn instead_of_hardware(&self, worker: &mut Worker, flight: &InFlight, job: &HardwareJob) -> Result<()> {
         let header = crate::decode::probe(job.encoded.bytes())?;
         let mut piece = self.decode_on_cpu(worker, flight, job.encoded.bytes(), &header, Rect::full(job.size))?;
         let bytes = piece.bytes_mut();
-        // SAFETY: the destination is the flight's and as large as the picture, the engines have been waited for, and the
+        // SAFETY: the destination is the flight's and as large as the image, the hardware decoder has been waited for, and the
         // piece is not written again before the flight's next use.
         unsafe { driver::upload(job.destination, bytes.as_ptr(), bytes.len(), &self.copy) }
     }
@@ -543,7 +543,7 @@ impl Gpu {
     /// [`Error::Device`]; the flight is given up.
     pub(crate) fn submit(
         &self,
-        mut flight: Flight,
+        mut flight: InFlight,
         places: &[usize],
         labels: &[u32],
         padding: usize,
@@ -569,17 +569,17 @@ impl Gpu {
         }
     }
 
-    /// The bytes of the batch's pictures.
+    /// The bytes of the batch's images.
     fn queue(
         &self,
-        flight: &mut Flight,
+        flight: &mut InFlight,
         buffer: &Buffer,
         places: &[usize],
         labels: &[u32],
         padding: usize,
     ) -> Result<usize> {
         driver::bind(&self.context)?;
-        let picture_bytes = packed_bytes(self.settings.size) * self.settings.dtype.size_bytes();
+        let image_bytes = packed_bytes(self.settings.size) * self.settings.dtype.size_bytes();
         let mut calls: Vec<Vec<Call>> = Vec::with_capacity(places.len());
         for (i, place) in places.iter().enumerate() {
             let sample = flight.samples_mut().get_mut(*place).and_then(Option::take);
@@ -587,10 +587,10 @@ impl Gpu {
                 let message = "a sample of the batch is missing".to_owned();
                 return Err(Error::Device { call: "submit a batch".to_owned(), message });
             };
-            lower::place(&mut sample.calls, buffer.address() + (i * picture_bytes) as u64);
+            lower::place(&mut sample.calls, buffer.address() + (i * image_bytes) as u64);
             calls.push(sample.calls);
         }
-        let mut chunk = Chunk::default();
+        let mut chunk = StagingWriter::default();
         let mut groups = Vec::new();
         kernel::group(&calls, |mut group, calls| {
             let bytes = calls.iter().map(|call| call.sample.bytes().len()).sum();
@@ -607,7 +607,7 @@ impl Gpu {
         })?;
         let staged_labels = chunk.put(&flight.arena, labels)?;
 
-        for _ in 0..self.times(Again::Transfer) {
+        for _ in 0..self.times(Ablation::Transfer) {
             // SAFETY: the batch is filled; its flight is neither reset nor dropped before `done` has passed (`begin`), or
             // the streams have been waited for (`abandon`).
             unsafe { flight.arena.upload(&self.copy)? };
@@ -615,27 +615,27 @@ impl Gpu {
         flight.uploaded.record(&self.copy)?;
         self.compute.wait(&flight.uploaded)?;
         flight.decoding().iter().try_for_each(|event| self.compute.wait(event))?;
-        if !flight.engine_jobs.is_empty() {
-            self.compute.wait(&flight.engines_ended)?;
+        if !flight.hardware_jobs.is_empty() {
+            self.compute.wait(&flight.hardware_ended)?;
         }
         buffer.users.iter().try_for_each(|user| self.compute.wait(user))?;
-        for group in std::iter::repeat_n(&groups, self.times(Again::Kernels)).flatten() {
+        for group in std::iter::repeat_n(&groups, self.times(Ablation::Kernels)).flatten() {
             // SAFETY: descriptors and all that they point to lie in the flight, uploaded or decoded before, or in the
             // batch's buffer, whose earlier users the stream has been made to wait for.
             unsafe { self.kernels.launch(group, self.table.address(), &self.compute)? };
         }
-        let last = buffer.address() + ((places.len() - 1) * picture_bytes) as u64;
+        let last = buffer.address() + ((places.len() - 1) * image_bytes) as u64;
         for i in 0..padding {
-            let to = last + ((i + 1) * picture_bytes) as u64;
-            // SAFETY: both lie in the batch's buffer, a picture apart.
-            unsafe { driver::copy(to, last, picture_bytes, &self.compute)? };
+            let to = last + ((i + 1) * image_bytes) as u64;
+            // SAFETY: both lie in the batch's buffer, an image apart.
+            unsafe { driver::copy(to, last, image_bytes, &self.compute)? };
         }
         let to = buffer.address() + self.outputs.labels_offset() as u64;
         // SAFETY: the buffer has room for the labels of a full batch.
         unsafe { driver::copy(to, staged_labels, size_of_val(labels), &self.compute)? };
         flight.done.record(&self.compute)?;
         buffer.ready.record(&self.compute)?;
-        Ok(labels.len() * picture_bytes)
+        Ok(labels.len() * image_bytes)
     }
 }
 
@@ -644,8 +644,8 @@ impl Drop for Gpu {
         // Where that fails, the context has, and its work with it.
         let _ = driver::bind(&self.context)
             .and_then(|()| lock(&self.workers).iter().try_for_each(Worker::synchronize))
-            .and_then(|()| match self.nvjpeg.as_ref().and_then(|nvjpeg| nvjpeg.engines.as_ref()) {
-                Some(engines) => engines.stream.synchronize(),
+            .and_then(|()| match self.nvjpeg.as_ref().and_then(|nvjpeg| nvjpeg.hardware.as_ref()) {
+                Some(hardware) => hardware.stream.synchronize(),
                 None => Ok(()),
             })
             .and_then(|()| self.copy.synchronize())

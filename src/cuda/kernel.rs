@@ -7,14 +7,14 @@ use super::params::{
     RankSample, ResizeSample, RotateSample, Step,
 };
 use crate::error::Result;
-use crate::picture::Size;
+use crate::image::Size;
 use crate::tensor::{DType, Layout};
 use bytemuck::NoUninit;
 
 /// Most samples of one launch: a grid's y and z are 16-bit numbers.
 const MAX_SAMPLES: usize = 65_535;
 
-/// How a kernel's grid covers a picture.
+/// How a kernel's grid covers an image.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Grid {
     /// A pixel a thread, in blocks of 32 x 8.
@@ -27,7 +27,7 @@ enum Grid {
 
 macro_rules! kernels {
     ($($kernel:ident = $name:literal $grid:ident,)*) => {
-        /// A kernel that makes or changes pictures of bytes.
+        /// A kernel that makes or changes images of bytes.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
         pub(super) enum Kernel {
             $($kernel,)*
@@ -75,7 +75,7 @@ kernels! {
     Erase = "erase_u8_nhwc" Pixels,
 }
 
-/// One picture's share of a launch.
+/// One image's share of a launch.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Call {
     pub(super) kernel: Kernel,
@@ -96,7 +96,7 @@ macro_rules! samples {
             unsafe impl NoUninit for $type {}
         )*
 
-        /// A picture's descriptor.
+        /// An image's descriptor.
         #[derive(Debug, Clone, Copy)]
         pub(super) enum Sample {
             $($kind($type),)*
@@ -163,19 +163,19 @@ impl Group {
     }
 }
 
-/// Sorts the calls of several pictures, each picture's in order, into as few launches as come of taking, again and
-/// again, the kernel that most pictures wait for. `emit` is handed each launch and its calls.
-pub(super) fn group(pictures: &[Vec<Call>], mut emit: impl FnMut(Group, &[Call]) -> Result<()>) -> Result<()> {
-    // Where each picture stands, and which of them wait for which kernel.
-    let mut at = vec![0; pictures.len()];
+/// Sorts the calls of several images, each image's in order, into as few launches as come of taking, again and
+/// again, the kernel that most images wait for. `emit` is handed each launch and its calls.
+pub(super) fn group(images: &[Vec<Call>], mut emit: impl FnMut(Group, &[Call]) -> Result<()>) -> Result<()> {
+    // Where each image stands, and which of them wait for which kernel.
+    let mut at = vec![0; images.len()];
     let mut waiting: Vec<Vec<usize>> = vec![Vec::new(); Kernel::Finish as usize + 1];
-    let enqueue = |waiting: &mut Vec<Vec<usize>>, picture: usize, at: usize| {
-        if let Some(call) = pictures[picture].get(at) {
-            waiting[call.kernel as usize].push(picture);
+    let enqueue = |waiting: &mut Vec<Vec<usize>>, image: usize, at: usize| {
+        if let Some(call) = images[image].get(at) {
+            waiting[call.kernel as usize].push(image);
         }
     };
-    (0..pictures.len()).for_each(|picture| enqueue(&mut waiting, picture, 0));
-    let mut calls = Vec::with_capacity(pictures.len());
+    (0..images.len()).for_each(|image| enqueue(&mut waiting, image, 0));
+    let mut calls = Vec::with_capacity(images.len());
     loop {
         let (most, _) = waiting.iter().enumerate().fold((0, 0), |(best, len), (kernel, queue)| {
             if queue.len() > len { (kernel, queue.len()) } else { (best, len) }
@@ -186,12 +186,12 @@ pub(super) fn group(pictures: &[Vec<Call>], mut emit: impl FnMut(Group, &[Call])
         let ready = std::mem::take(&mut waiting[most]);
         for ready in ready.chunks(MAX_SAMPLES) {
             calls.clear();
-            calls.extend(ready.iter().map(|picture| pictures[*picture][at[*picture]]));
+            calls.extend(ready.iter().map(|image| images[*image][at[*image]]));
             emit(Group::new(&calls), &calls)?;
         }
-        for picture in ready {
-            at[picture] += 1;
-            enqueue(&mut waiting, picture, at[picture]);
+        for image in ready {
+            at[image] += 1;
+            enqueue(&mut waiting, image, at[image]);
         }
     }
 }

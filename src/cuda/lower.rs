@@ -1,6 +1,6 @@
 //! From a sample's recipe to its share of launches: the host's half of each kernel.
 
-use super::arena::{Arena, Chunk};
+use super::arena::{Arena, StagingWriter};
 use super::kernel::{Call, Kernel, Sample};
 use super::params::{
     Axis, BlurSample, ColorSample, CropSample, EraseSample, Erasure, FinishSample, FlipSample, FusedSample, Output,
@@ -8,7 +8,7 @@ use super::params::{
 };
 use crate::cpu::gaussian_blur;
 use crate::error::Result;
-use crate::picture::{Rect, Size};
+use crate::image::{Rect, Size};
 use crate::recipe::filter::{PassOrder, Taps};
 use crate::recipe::lower::{Epilogue, Plan, Resampling, Stage, View, Work, center_crop_place};
 use crate::recipe::op::{Fill, Interpolation, Op};
@@ -16,16 +16,16 @@ use crate::recipe::rotation::{Rotation, fixed_point};
 use crate::tensor::{DType, Layout};
 use half::{bf16, f16};
 
-/// A picture in device memory: a rectangle of a whole, 3 bytes a pixel.
+/// An image in device memory: a rectangle of a whole, 3 bytes a pixel.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Image {
+pub(super) struct DeviceImage {
     pub(super) address: u64,
     pub(super) pitch_bytes: u32,
     pub(super) whole: Size,
     pub(super) part: Rect,
 }
 
-/// Bytes of a picture whose rows lie without gaps.
+/// Bytes of an image whose rows lie without gaps.
 pub(super) fn packed_bytes(size: Size) -> usize {
     3 * size.area_px() as usize
 }
@@ -41,11 +41,11 @@ pub(super) struct Form {
 /// Makes the calls of one sample.
 pub(super) struct Lowering<'a> {
     arena: &'a Arena,
-    chunk: &'a mut Chunk,
+    chunk: &'a mut StagingWriter,
     taps: &'a mut Taps,
     order: PassOrder,
-    image: Image,
-    /// Bytes of the memory that the current picture lies in.
+    image: DeviceImage,
+    /// Bytes of the memory that the current image lies in.
     image_bytes: usize,
     /// Memory that the sample no longer needs: by the time a later call writes it, earlier ones have read it.
     spare: Option<(u64, usize)>,
@@ -53,13 +53,13 @@ pub(super) struct Lowering<'a> {
 }
 
 impl<'a> Lowering<'a> {
-    /// Begins with a decoded picture.
+    /// Begins with a decoded image.
     pub(super) fn new(
         arena: &'a Arena,
-        chunk: &'a mut Chunk,
+        chunk: &'a mut StagingWriter,
         taps: &'a mut Taps,
         order: PassOrder,
-        image: Image,
+        image: DeviceImage,
         calls: Vec<Call>,
     ) -> Self {
         let image_bytes = image.pitch_bytes as usize * image.part.height as usize;
@@ -110,7 +110,7 @@ impl<'a> Lowering<'a> {
     }
 
     fn source(&self) -> Source {
-        let Image { address, pitch_bytes, whole, part } = self.image;
+        let DeviceImage { address, pitch_bytes, whole, part } = self.image;
         Source {
             pixels: address,
             pitch_bytes,
@@ -124,7 +124,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// Makes a fresh picture the current one.
+    /// Makes a fresh image the current one.
     fn target(&mut self, whole: Size, part: Rect) -> Result<Target> {
         let pitch_bytes = (3 * part.width).next_multiple_of(16);
         let len_bytes = pitch_bytes as usize * part.height as usize;
@@ -133,7 +133,7 @@ impl<'a> Lowering<'a> {
             None => (self.arena.scratch(len_bytes)?, len_bytes),
         };
         self.spare = Some((self.image.address, self.image_bytes));
-        self.image = Image { address, pitch_bytes, whole, part };
+        self.image = DeviceImage { address, pitch_bytes, whole, part };
         self.image_bytes = bytes;
         let Rect { x, y, width, height } = part;
         Ok(Target { pixels: address, pitch_bytes, x, y, width, height, reserved: 0 })
@@ -185,7 +185,7 @@ impl<'a> Lowering<'a> {
         Ok(())
     }
 
-    /// Resizes the rectangle `window` of the current picture, which is complete, to `size`: a pass an axis.
+    /// Resizes the rectangle `window` of the current image, which is complete, to `size`: a pass an axis.
     fn resize(&mut self, window: Rect, size: Size, interpolation: Interpolation) -> Result<()> {
         let mut input = window.size();
         if input == size {

@@ -1,7 +1,7 @@
 //! The GPU back end: kernels of kernels/*.cu, nvJPEG, and the memory and streams between them.
 //!
 //! `gpu` is what a pipeline uses; `flight` one batch on its way; `lower` turns plans into calls and `kernel` calls into
-//! launches; `nvjpeg` and `route` decode; `arena` and `output` are memory; `driver` is CUDA's driver, `image` where the
+//! launches; `nvjpeg` and `route` decode; `arena` and `output` are memory; `driver` is CUDA's driver, `fatbin` where the
 //! kernels come from, `params` what they are handed; `doctor` says what a machine has of all this, `decode_only`
 //! how fast nvJPEG alone is; `spin` is a training step of stated length.
 
@@ -9,9 +9,9 @@ mod arena;
 pub(crate) mod decode_only;
 pub(crate) mod doctor;
 mod driver;
+mod fatbin;
 mod flight;
 pub(crate) mod gpu;
-mod image;
 mod kernel;
 mod lower;
 mod nvjpeg;
@@ -20,7 +20,7 @@ mod params;
 mod route;
 mod spin;
 
-pub(crate) use flight::Flight;
+pub(crate) use flight::InFlight;
 pub(crate) use nvjpeg::Encoded;
 pub use output::CudaBuffer;
 pub(crate) use spin::Spin;
@@ -30,5 +30,5 @@ use crate::error::Result;
 /// Whether a CUDA device can run pipelines, and if not, why.
 pub(crate) fn available(ordinal: u32) -> Result<()> {
     driver::context(ordinal)?;
-    image::image().map(drop)
+    fatbin::fatbin().map(drop)
 }

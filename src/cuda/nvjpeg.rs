@@ -1,10 +1,10 @@
-//! Decoding with nvJPEG: the hybrid decoder of each worker, and the device's JPEG engines.
+//! Decoding with nvJPEG: the hybrid decoder of each worker, and the device's hardware decoder.
 #![allow(unsafe_code)]
 
 use super::driver::{self, Context, Event, Stream};
 use crate::device::DecodePath;
 use crate::error::{Error, Result};
-use crate::picture::Size;
+use crate::image::Size;
 use crate::source::Source;
 use nvjpeg_sys::{
     Backend, BatchState, DecodeParams, Decoder, DecoderState, DeviceBuffer, Flags, Handle, Image, JpegStream, Library,
@@ -12,7 +12,7 @@ use nvjpeg_sys::{
 };
 use std::sync::Arc;
 
-/// Pictures that a worker has under way on the device while it works on the next one's Huffman codes.
+/// Images that a worker has under way on the device while it works on the next one's Huffman codes.
 pub(super) const RING: usize = 3;
 
 /// Encoded bytes that stay where they are until the device has read them.
@@ -83,11 +83,11 @@ impl From<nvjpeg_sys::Error> for Error {
 pub(super) struct Nvjpeg {
     handle: Handle,
     hybrid: Decoder,
-    pub(super) engines: Option<Engines>,
+    pub(super) hardware: Option<HardwareDecoder>,
 }
 
-/// The device's JPEG engines.
-pub(super) struct Engines {
+/// the device's hardware decoder.
+pub(super) struct HardwareDecoder {
     handle: Handle,
     pub(super) stream: Stream,
 }
@@ -112,12 +112,12 @@ impl Nvjpeg {
         let handle = Handle::new(&library, Backend::Default, Flags::UPSAMPLING_WITH_INTERPOLATION)
             .or_else(|_| Handle::new(&library, Backend::Default, Flags::NONE))?;
         let hybrid = Decoder::new(&handle, Backend::Hybrid)?;
-        let engines = match path {
+        let hardware = match path {
             DecodePath::Hybrid | DecodePath::Cpu => None,
-            DecodePath::Auto => Engines::open(context, &library).ok(),
-            DecodePath::Hardware => Some(Engines::open(context, &library)?),
+            DecodePath::Auto => HardwareDecoder::open(context, &library).ok(),
+            DecodePath::Hardware => Some(HardwareDecoder::open(context, &library)?),
         };
-        Ok(Self { handle, hybrid, engines })
+        Ok(Self { handle, hybrid, hardware })
     }
 
     /// A decoder for one worker.
@@ -135,7 +135,7 @@ impl Nvjpeg {
     }
 }
 
-impl Engines {
+impl HardwareDecoder {
     fn open(context: &Context, library: &Library) -> Result<Self> {
         let handle = Handle::new(library, Backend::Hardware, Flags::UPSAMPLING_WITH_INTERPOLATION)
             .or_else(|_| Handle::new(library, Backend::Hardware, Flags::NONE))
@@ -144,43 +144,43 @@ impl Engines {
                     || "this device may have none".to_owned(),
                     |_| "libnvcuvid.so.1 is missing: a container needs the driver capability `video`".to_owned(),
                 );
-                Error::Device { call: "open the JPEG engines".to_owned(), message: format!("{error}; {reason}") }
+                Error::Device { call: "open the hardware decoder".to_owned(), message: format!("{error}; {reason}") }
             })?;
         // Versions before CUDA 11.8 cannot say how many there are, only refuse.
         if handle.hardware_decoders().is_ok_and(|found| found.engines == 0) {
             let message = "this device has none: use --decode auto or hybrid".to_owned();
-            return Err(Error::Device { call: "open the JPEG engines".to_owned(), message });
+            return Err(Error::Device { call: "open the hardware decoder".to_owned(), message });
         }
         Ok(Self { handle, stream: Stream::new(context)? })
     }
 
-    /// What a batch needs to be decoded by the engines.
-    pub(super) fn batch(&self) -> Result<EngineBatch> {
-        Ok(EngineBatch { state: BatchState::new(&self.handle)?, initialized: 0 })
+    /// What a batch needs to be decoded by the hardware decoder.
+    pub(super) fn batch(&self) -> Result<HardwareBatch> {
+        Ok(HardwareBatch { state: BatchState::new(&self.handle)?, initialized: 0 })
     }
 }
 
-/// A picture for the engines.
-pub(super) struct EngineJob {
+/// An image for the hardware decoder.
+pub(super) struct HardwareJob {
     pub(super) encoded: Encoded,
-    /// Device memory for the whole picture, rows without gaps, that the host knows to be idle: the engines of Hopper do
+    /// Device memory for the whole image, rows without gaps, that the host knows to be idle: the hardware decoder of Hopper do
     /// not wait for what was queued before.
     pub(super) destination: u64,
     pub(super) size: Size,
 }
 
-/// One batch's state in the engines; the next batch's is another.
-pub(super) struct EngineBatch {
+/// One batch's state in the hardware decoder; the next batch's is another.
+pub(super) struct HardwareBatch {
     state: BatchState,
     initialized: usize,
 }
 
-impl EngineBatch {
-    /// Queues the decoding of `jobs` on the engines' stream.
+impl HardwareBatch {
+    /// Queues the decoding of `jobs` on the hardware decoder's stream.
     ///
     /// # Safety
     /// No earlier batch of this state is under way. The jobs stay as they are until the work is done.
-    pub(super) unsafe fn decode(&mut self, engines: &Engines, jobs: &[&EngineJob]) -> Result<()> {
+    pub(super) unsafe fn decode(&mut self, hardware: &HardwareDecoder, jobs: &[&HardwareJob]) -> Result<()> {
         if self.initialized != jobs.len() {
             self.initialized = 0;
             // SAFETY: none is under way, by contract.
@@ -192,9 +192,9 @@ impl EngineBatch {
             .iter()
             .map(|job| Image::interleaved(job.destination as *mut u8, 3 * job.size.width as usize))
             .collect();
-        // SAFETY: destinations are as large as the pictures are by their headers, which nvJPEG itself has read
+        // SAFETY: destinations are as large as the images are by their headers, which nvJPEG itself has read
         // (`HybridDecoder::agrees`), idle, and apart from each other; the rest is the contract.
-        let queued = unsafe { self.state.decode(&encoded, &images, None, engines.stream.raw().cast()) };
+        let queued = unsafe { self.state.decode(&encoded, &images, None, hardware.stream.raw().cast()) };
         if queued.is_err() {
             self.initialized = 0;
         }
@@ -216,7 +216,7 @@ pub(super) struct HybridDecoder {
     context: Context,
 }
 
-/// What one picture under way needs.
+/// What one image under way needs.
 struct Slot {
     state: DecoderState,
     parser: JpegStream,
@@ -248,10 +248,10 @@ impl HybridDecoder {
         Ok(info.width_px == size.width && info.height_px == size.height)
     }
 
-    /// Decodes a picture to device memory: its Huffman codes now, the rest queued. If nvJPEG cannot, for whatever reason,
+    /// Decodes an image to device memory: its Huffman codes now, the rest queued. If nvJPEG cannot, for whatever reason,
     /// the bytes come back, for another decoder.
     ///
-    /// `destination` has room for the whole picture and is in no use by work that the host has not waited for.
+    /// `destination` has room for the whole image and is in no use by work that the host has not waited for.
     pub(super) fn decode(
         &mut self,
         encoded: Encoded,
@@ -302,8 +302,8 @@ impl HybridDecoder {
         slot.state.decode_host(&slot.params, &jpeg).map_err(host)?;
         let image = Image::interleaved(destination as *mut u8, 3 * size.width as usize);
         let stream = self.stream.raw().cast();
-        // SAFETY: the host phase of this picture has just succeeded. Buffers, parameters and bytes stay in the slot,
-        // which is not used again before its event has passed. The destination is as large as the picture, and idle.
+        // SAFETY: the host phase of this image has just succeeded. Buffers, parameters and bytes stay in the slot,
+        // which is not used again before its event has passed. The destination is as large as the image, and idle.
         unsafe {
             slot.state.transfer_to_device(&jpeg, stream).map_err(device)?;
             slot.state.decode_device(&image, stream).map_err(device)?;
@@ -318,15 +318,15 @@ impl HybridDecoder {
     }
 }
 
-/// A picture that nvJPEG will decode.
+/// An image that nvJPEG will decode.
 pub(super) struct Queued {
     /// What the batch has to wait for.
     pub(super) event: Arc<Event>,
-    /// Of an earlier picture, no longer needed.
+    /// Of an earlier image, no longer needed.
     pub(super) buffer: Option<Vec<u8>>,
 }
 
-/// A picture was not decoded; whether any of it has been queued.
+/// An image was not decoded; whether any of it has been queued.
 struct Failure {
     queued: bool,
 }

@@ -7,7 +7,7 @@ use cudarc::driver::{CudaStream, sys};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Memory of one batch: its pictures, then its labels.
+/// Memory of one batch: its images, then its labels.
 #[derive(Debug)]
 pub(super) struct Buffer {
     memory: DeviceMemory,
@@ -43,7 +43,7 @@ pub(super) struct Pool {
     ordinal: u32,
     /// For copies to the host.
     reader: Stream,
-    /// Where the labels begin, behind a full batch's pictures.
+    /// Where the labels begin, behind a full batch's images.
     labels_offset: usize,
     buffer_bytes: usize,
     keep: usize,
@@ -51,16 +51,10 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// A pool of buffers for batches of up to `pictures`, each of `picture_bytes`, that keeps at most `keep` of them.
-    pub(super) fn new(
-        context: &Context,
-        ordinal: u32,
-        picture_bytes: usize,
-        pictures: usize,
-        keep: usize,
-    ) -> Result<Self> {
-        let labels_offset = (picture_bytes * pictures).next_multiple_of(256);
-        let buffer_bytes = labels_offset + pictures * size_of::<u32>();
+    /// A pool of buffers for batches of up to `images`, each of `image_bytes`, that keeps at most `keep` of them.
+    pub(super) fn new(context: &Context, ordinal: u32, image_bytes: usize, images: usize, keep: usize) -> Result<Self> {
+        let labels_offset = (image_bytes * images).next_multiple_of(256);
+        let buffer_bytes = labels_offset + images * size_of::<u32>();
         let (context, reader) = (Arc::clone(context), Stream::new(context)?);
         Ok(Self { context, ordinal, reader, labels_offset, buffer_bytes, keep, free: Mutex::default() })
     }
@@ -143,7 +137,7 @@ impl CudaBuffer {
         Self { buffer: Some(buffer), pool, len_bytes, users: Mutex::default() }
     }
 
-    /// Bytes of the batch's pictures.
+    /// Bytes of the batch's images.
     #[must_use]
     pub fn len_bytes(&self) -> usize {
         self.len_bytes
@@ -212,7 +206,7 @@ impl CudaBuffer {
         Ok(buffer.address())
     }
 
-    /// The address of the batch's labels in device memory: as many 32-bit unsigned numbers as pictures. To be called
+    /// The address of the batch's labels in device memory: as many 32-bit unsigned numbers as images. To be called
     /// with a stream that [`on_stream`](Self::on_stream) has been called with.
     ///
     /// # Errors
@@ -231,7 +225,7 @@ impl CudaBuffer {
         unsafe { driver::download(to, buffer.address(), &self.pool.reader) }
     }
 
-    /// Gives the memory, which begins with the batch's pictures, to the owner of `stream`, who frees it there.
+    /// Gives the memory, which begins with the batch's images, to the owner of `stream`, who frees it there.
     #[cfg(feature = "candle-cuda")]
     pub(crate) fn give_away(mut self, stream: &Arc<CudaStream>) -> Result<u64> {
         self.on_stream(stream)?;

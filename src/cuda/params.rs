@@ -1,6 +1,6 @@
 //! What kernels are handed: kernels/params.cuh in Rust. Sizes and offsets are asserted on both sides.
 //!
-//! Pointers are device addresses. Pictures are interleaved RGB, 3 bytes a pixel, with a row pitch in bytes; a picture may
+//! Pointers are device addresses. Images are interleaved RGB, 3 bytes a pixel, with a row pitch in bytes; an image may
 //! be a stored rectangle of a larger whole. Strides are in elements, offsets and sizes in pixels. No struct has padding.
 
 use std::mem::offset_of;
@@ -21,7 +21,7 @@ pub(crate) struct Launch {
     pub(crate) reserved: u32,
 }
 
-/// A picture to read: a rectangle of a whole.
+/// An image to read: a rectangle of a whole.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct Source {
@@ -36,7 +36,7 @@ pub(crate) struct Source {
     pub(crate) reserved: u32,
 }
 
-/// A picture to write: a rectangle of the complete result.
+/// An image to write: a rectangle of the complete result.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct Target {

@@ -1,4 +1,4 @@
-//! Which decoder a picture goes to.
+//! Which decoder an image goes to.
 
 use crate::decode::{Format, Header};
 use crate::device::DecodePath;
@@ -10,24 +10,24 @@ use std::time::Duration;
 pub(super) enum Route {
     Cpu,
     Hybrid,
-    Engines,
+    Hardware,
 }
 
-/// The longest side that the engines take, in pixels.
-const MAX_ENGINE_SIDE_PX: u32 = 16_000;
-/// The engines' share of the pictures that they can take, before their speed is known: what DALI begins with.
+/// The longest side that the hardware decoder takes, in pixels.
+const MAX_HARDWARE_SIDE_PX: u32 = 16_000;
+/// The hardware decoder's share of the images that they can take, before their speed is known: what DALI begins with.
 const FIRST_SHARE: f64 = 0.65;
 /// How fast a measurement replaces earlier ones.
 const WEIGHT: f64 = 0.05;
-/// Of so many pictures on the host, one goes to the slower of its decoders, to see whether it still is.
+/// Of so many images on the host, one goes to the slower of its decoders, to see whether it still is.
 const EXPLORE: u32 = 64;
 
-/// Sends each picture where it will be done first.
+/// Sends each image where it will be done first.
 #[derive(Debug)]
 pub(super) struct Router {
     path: DecodePath,
     hybrid: bool,
-    engines: bool,
+    hardware: bool,
     threads: f64,
     balance: Mutex<Balance>,
 }
@@ -37,34 +37,34 @@ struct Balance {
     /// A thread's time for an encoded byte, in nanoseconds: the CPU's decoder, the hybrid one's host part.
     cpu_ns: Option<f64>,
     hybrid_ns: Option<f64>,
-    /// A thread's time for a picture, in nanoseconds.
+    /// A thread's time for an image, in nanoseconds.
     host_ns: Option<f64>,
-    /// The engines' time for a picture, in nanoseconds.
-    engine_ns: Option<f64>,
-    /// What the engines are owed, in pictures.
+    /// The hardware decoder's time for an image, in nanoseconds.
+    hardware_ns: Option<f64>,
+    /// What the hardware decoder is owed, in images.
     owed: f64,
-    /// Pictures that went to the host's decoders.
+    /// Images that went to the host's decoders.
     host: u32,
 }
 
 impl Router {
     /// A router for what nvJPEG offers here.
-    pub(super) fn new(path: DecodePath, hybrid: bool, engines: bool, threads: usize) -> Self {
-        Self { path, hybrid, engines, threads: threads as f64, balance: Mutex::default() }
+    pub(super) fn new(path: DecodePath, hybrid: bool, hardware: bool, threads: usize) -> Self {
+        Self { path, hybrid, hardware, threads: threads as f64, balance: Mutex::default() }
     }
 
-    /// Where this picture goes; to the engines only if it may.
-    pub(super) fn route(&self, header: &Header, engines: bool) -> Route {
+    /// Where this image goes; to the hardware decoder only if it may.
+    pub(super) fn route(&self, header: &Header, hardware: bool) -> Route {
         if !self.hybrid || !header.is_jpeg_for_nvjpeg() {
             return Route::Cpu;
         }
-        let engines = engines && self.engines && header.is_jpeg_for_engines();
+        let hardware = hardware && self.hardware && header.is_jpeg_for_hardware();
         match self.path {
             DecodePath::Cpu => Route::Cpu,
             DecodePath::Hybrid => Route::Hybrid,
-            DecodePath::Hardware if engines => Route::Engines,
+            DecodePath::Hardware if hardware => Route::Hardware,
             DecodePath::Hardware => Route::Hybrid,
-            DecodePath::Auto => self.balance(|balance| balance.route(engines, self.threads)),
+            DecodePath::Auto => self.balance(|balance| balance.route(hardware, self.threads)),
         }
     }
 
@@ -72,23 +72,23 @@ impl Router {
         work(&mut self.balance.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What a picture of so many encoded bytes took of a thread's time.
+    /// What an image of so many encoded bytes took of a thread's time.
     pub(super) fn measured(&self, route: Route, bytes: usize, time: Duration) {
         let ns = time.as_nanos() as f64;
         self.balance(|balance| {
             let per_byte = match route {
                 Route::Cpu => &mut balance.cpu_ns,
                 Route::Hybrid => &mut balance.hybrid_ns,
-                Route::Engines => return,
+                Route::Hardware => return,
             };
             average(per_byte, ns / bytes.max(1) as f64);
             average(&mut balance.host_ns, ns);
         });
     }
 
-    /// What the engines took for so many pictures.
-    pub(super) fn engines_took(&self, pictures: usize, time_ms: f32) {
-        self.balance(|balance| average(&mut balance.engine_ns, 1e6 * f64::from(time_ms) / pictures.max(1) as f64));
+    /// What the hardware decoder took for so many images.
+    pub(super) fn hardware_took(&self, images: usize, time_ms: f32) {
+        self.balance(|balance| average(&mut balance.hardware_ns, 1e6 * f64::from(time_ms) / images.max(1) as f64));
     }
 }
 
@@ -97,17 +97,17 @@ fn average(value: &mut Option<f64>, new: f64) {
 }
 
 impl Balance {
-    fn route(&mut self, engines: bool, threads: f64) -> Route {
-        if engines {
+    fn route(&mut self, hardware: bool, threads: f64) -> Route {
+        if hardware {
             // Both sides end together if each gets what it can do in the same time.
-            let share = match (self.engine_ns, self.host_ns) {
-                (Some(engine), Some(host)) => host / (host + engine * threads),
+            let share = match (self.hardware_ns, self.host_ns) {
+                (Some(hardware), Some(host)) => host / (host + hardware * threads),
                 _ => FIRST_SHARE,
             };
             self.owed += share;
             if self.owed >= 1.0 {
                 self.owed -= 1.0;
-                return Route::Engines;
+                return Route::Hardware;
             }
         }
         self.host = self.host.wrapping_add(1);
@@ -131,15 +131,15 @@ impl Header {
             && !self.rgb
     }
 
-    /// Whether the engines can be asked to decode it: a single scan, a usual sampling.
-    fn is_jpeg_for_engines(&self) -> bool {
+    /// Whether the hardware decoder can be asked to decode it: a single scan, a usual sampling.
+    fn is_jpeg_for_hardware(&self) -> bool {
         let [luma, blue, red, _] = self.sampling;
         let sampling = match self.components {
             1 => true,
             _ => matches!(luma, (1, 1) | (2, 1) | (2, 2) | (1, 2)) && blue == (1, 1) && red == (1, 1),
         };
         let sides = self.size.width.max(self.size.height);
-        !self.progressive && sampling && sides <= MAX_ENGINE_SIDE_PX
+        !self.progressive && sampling && sides <= MAX_HARDWARE_SIDE_PX
     }
 }
 
@@ -147,38 +147,38 @@ impl Header {
 mod tests {
     use super::{Route, Router};
     use crate::device::DecodePath;
-    use crate::{JpegOptions, Picture, Sampling, Size, encode_jpeg, probe};
+    use crate::{Image, JpegOptions, Sampling, Size, encode_jpeg, probe};
     use std::time::Duration;
 
     fn jpeg(options: &JpegOptions) -> crate::Header {
-        probe(&encode_jpeg(&Picture::new(Size::new(16, 16)), options).unwrap()).unwrap()
+        probe(&encode_jpeg(&Image::new(Size::new(16, 16)), options).unwrap()).unwrap()
     }
 
     #[test]
-    fn pictures_go_to_a_decoder_that_takes_them() {
+    fn images_go_to_a_decoder_that_takes_them() {
         let baseline = jpeg(&JpegOptions::default());
         let progressive = jpeg(&JpegOptions { progressive: true, ..JpegOptions::default() });
         let cmyk = jpeg(&JpegOptions { color: crate::JpegColor::Cmyk, ..JpegOptions::default() });
-        let routes = |path, engines| {
-            let router = Router::new(path, true, engines, 2);
+        let routes = |path, hardware| {
+            let router = Router::new(path, true, hardware, 2);
             [&baseline, &progressive, &cmyk].map(|header| router.route(header, true))
         };
         assert_eq!(routes(DecodePath::Cpu, true), [Route::Cpu; 3]);
         assert_eq!(routes(DecodePath::Hybrid, true), [Route::Hybrid, Route::Hybrid, Route::Cpu]);
-        assert_eq!(routes(DecodePath::Hardware, true), [Route::Engines, Route::Hybrid, Route::Cpu]);
+        assert_eq!(routes(DecodePath::Hardware, true), [Route::Hardware, Route::Hybrid, Route::Cpu]);
         assert_eq!(routes(DecodePath::Hardware, false), [Route::Hybrid, Route::Hybrid, Route::Cpu]);
         assert_eq!(Router::new(DecodePath::Auto, false, false, 2).route(&baseline, true), Route::Cpu);
         let odd = jpeg(&JpegOptions { sampling: Sampling::S440, ..JpegOptions::default() });
-        assert_eq!(Router::new(DecodePath::Hardware, true, true, 2).route(&odd, true), Route::Engines);
+        assert_eq!(Router::new(DecodePath::Hardware, true, true, 2).route(&odd, true), Route::Hardware);
     }
 
-    /// Of 1,000 pictures, how many go where once these times are known.
-    fn shares(cpu_us: u64, hybrid_us: u64, engine_us: f32, threads: usize) -> [usize; 3] {
+    /// Of 1,000 images, how many go where once these times are known.
+    fn shares(cpu_us: u64, hybrid_us: u64, hardware_us: f32, threads: usize) -> [usize; 3] {
         let router = Router::new(DecodePath::Auto, true, true, threads);
         let header = jpeg(&JpegOptions::default());
         router.measured(Route::Cpu, 1_000, Duration::from_micros(cpu_us));
         router.measured(Route::Hybrid, 1_000, Duration::from_micros(hybrid_us));
-        router.engines_took(1, engine_us / 1e3);
+        router.hardware_took(1, hardware_us / 1e3);
         let mut counts = [0; 3];
         for _ in 0..1_000 {
             let route = router.route(&header, true);
@@ -191,11 +191,11 @@ mod tests {
 
     #[test]
     fn work_goes_where_it_is_done_first() {
-        // Eight threads at 400 us are as fast as engines at 50 us.
-        let [cpu, hybrid, engines] = shares(800, 400, 50.0, 8);
-        assert!((490..=520).contains(&engines), "{engines}");
+        // Eight threads at 400 us are as fast as hardware at 50 us.
+        let [cpu, hybrid, hardware] = shares(800, 400, 50.0, 8);
+        assert!((490..=520).contains(&hardware), "{hardware}");
         assert!(cpu > 0 && cpu < 20 && hybrid > 450, "{cpu} {hybrid}");
-        let [cpu, hybrid, engines] = shares(400, 800, 1_000_000.0, 8);
-        assert!(cpu > 950 && hybrid < 30 && engines < 10, "{cpu} {hybrid} {engines}");
+        let [cpu, hybrid, hardware] = shares(400, 800, 1_000_000.0, 8);
+        assert!(cpu > 950 && hybrid < 30 && hardware < 10, "{cpu} {hybrid} {hardware}");
     }
 }

@@ -3,7 +3,7 @@
 
 use super::driver::{Event, Stream};
 use super::kernel::SpinKernel;
-use super::{CudaBuffer, image};
+use super::{CudaBuffer, fatbin};
 use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub(crate) struct Spin {
 impl Spin {
     pub(crate) fn on_device_of(batch: &CudaBuffer) -> Result<Self> {
         let context = batch.context();
-        let kernel = SpinKernel::load(context, &image::image()?)?;
+        let kernel = SpinKernel::load(context, &fatbin::fatbin()?)?;
         let (stream, began, ended) = (Stream::new(context)?, Event::timed(context)?, Event::timed(context)?);
         Ok(Self { ordinal: batch.ordinal(), kernel, stream, began, ended, queued: false, count: 0, sum_ms: 0.0 })
     }

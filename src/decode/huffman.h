@@ -106,7 +106,7 @@ static void huffman_table_make(huffman_table *table, const JHUFF_TBL *from, int 
   int32_t code = 0, symbol = 0;
   if (memcmp(table->symbols, from->huffval, sizeof table->symbols) == 0 &&
       memcmp(table->counts, from->bits, sizeof table->counts) == 0 && table->is_ac == is_ac && table->code_end[0])
-    return; /* the last picture had the same */
+    return; /* the last image had the same */
   memcpy(table->symbols, from->huffval, sizeof table->symbols);
   memcpy(table->counts, from->bits, sizeof table->counts);
   table->is_ac = is_ac;
@@ -361,7 +361,7 @@ static boolean huffman_decode_mcu(j_decompress_ptr cinfo, huffman_decoder *self,
   return TRUE;
 }
 
-/* Call when libjpeg has started the one scan of a baseline picture, and so checked its tables. */
+/* Call when libjpeg has started the one scan of a baseline image, and so checked its tables. */
 static void huffman_start(j_decompress_ptr cinfo, huffman_decoder *self) {
   int dc_made = 0, ac_made = 0;
   self->keep = huffman_mcu_keep;

@@ -1,5 +1,5 @@
 /*
- * Decodes a rectangle of a JPEG picture with libjpeg to rows of four bytes a pixel: red, green, blue, 255.
+ * Decodes a rectangle of a JPEG image with libjpeg to rows of four bytes a pixel: red, green, blue, 255.
  *
  * libjpeg reports errors by a callback that must not return. It is left with longjmp here, so that no Rust frame is
  * ever unwound or jumped over: each entry point sets its own jump target and all frames in between are C.
@@ -35,7 +35,7 @@ enum {
 
 enum {
   ROWS_A_CALL = 16,   /* libjpeg hands out at most one row group (1 to 4 rows) a call */
-  SCANS_MAX = 500     /* a progressive picture has about ten scans; each costs a pass over all coefficients */
+  SCANS_MAX = 500     /* a progressive image has about ten scans; each costs a pass over all coefficients */
 };
 
 typedef struct {
@@ -60,7 +60,7 @@ typedef struct {
   const uint8_t *bytes;
   size_t len_bytes;
   uint32_t image_width, image_height; /* as probed; the stream must agree */
-  uint32_t x, y, width, height;       /* the rectangle, inside the picture */
+  uint32_t x, y, width, height;       /* the rectangle, inside the image */
   int32_t strict;                     /* pixels missing are an error */
   int32_t to_end;                     /* decode all entropy-coded data, so that missing ones are noticed */
   int32_t plain;                      /* libjpeg's own entropy decoder: what ours is tested against */
@@ -120,7 +120,7 @@ static void on_progress(j_common_ptr cinfo) {
 static void source_start(j_decompress_ptr cinfo) {}
 static void source_end(j_decompress_ptr cinfo) {}
 
-/* Behind the last byte comes one end-of-image marker, on which libjpeg ends the picture; then nothing: it suspends. */
+/* Behind the last byte comes one end-of-image marker, on which libjpeg ends the image; then nothing: it suspends. */
 static boolean source_fill(j_decompress_ptr cinfo) {
   static const JOCTET end_of_image[2] = { 0xFF, JPEG_EOI };
   wf_decoder *self = cinfo->client_data;
@@ -197,7 +197,7 @@ typedef struct {
 } window;
 
 /*
- * Progressive pictures whose AC coefficients are incomplete are smoothed by libjpeg from the blocks around, over two
+ * Progressive images whose AC coefficients are incomplete are smoothed by libjpeg from the blocks around, over two
  * blocks' distance, with special cases at the edges of what it decodes.
  */
 static int is_smoothed(j_decompress_ptr cinfo) {
@@ -217,7 +217,7 @@ static window choose_window(j_decompress_ptr cinfo, const wf_job *job) {
     return w;
   }
   /* Interpolated chroma looks one chroma sample to either side, and treats the last sample of the decoded columns as
-   * the picture's edge. One pixel more on the left reaches the sample before; on the right, whole MCUs keep libjpeg's
+   * the image's edge. One pixel more on the left reaches the sample before; on the right, whole MCUs keep libjpeg's
    * choice of upsampling routine what it is for the full width. */
   JDIMENSION mcu = (JDIMENSION)(cinfo->max_h_samp_factor * DCTSIZE);
   JDIMENSION margin = cinfo->max_h_samp_factor > 1 ? 1 : 0;
@@ -245,7 +245,7 @@ static boolean decode_mcu(j_decompress_ptr cinfo, JBLOCKROW *blocks) {
 static int decode(wf_decoder *self, const wf_job *job) {
   j_decompress_ptr cinfo = &self->cinfo;
 
-  /* libjpeg keeps quantisation and Huffman tables from one picture to the next, and a picture may come without its
+  /* libjpeg keeps quantisation and Huffman tables from one image to the next, and an image may come without its
    * own: only a new object makes the result depend on nothing but the bytes. It costs a microsecond. */
   jpeg_create_decompress(cinfo);
   cinfo->src = &self->source;

@@ -1,9 +1,9 @@
-//! JPEG pictures, through libjpeg: the Rust side of `jpeg.c`.
+//! JPEG images, through libjpeg: the Rust side of `jpeg.c`.
 #![allow(unsafe_code)]
 
 use super::Header;
 use crate::error::{Error, Result};
-use crate::picture::{Picture, Rect};
+use crate::image::{Image, Rect};
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr::NonNull;
 
@@ -75,14 +75,14 @@ impl JpegDecoder {
         Ok(Self { handle, plain: false })
     }
 
-    /// Decodes `part`, which lies inside the picture, into `out`.
+    /// Decodes `part`, which lies inside the image, into `out`.
     pub(super) fn decode(
         &mut self,
         bytes: &[u8],
         header: &Header,
         part: Rect,
         accept_truncated: bool,
-        out: &mut Picture,
+        out: &mut Image,
     ) -> Result<()> {
         supported(header)?;
         let has_end = has_end(bytes, header.scan_offset_bytes);
@@ -121,9 +121,9 @@ impl JpegDecoder {
 fn message(status: c_int, text: &str, len_bytes: usize, has_end: bool) -> String {
     match status {
         MISSING if !has_end => {
-            format!("truncated: the data end after {len_bytes} bytes, before the picture is complete ({text})")
+            format!("truncated: the data end after {len_bytes} bytes, before the image is complete ({text})")
         }
-        MISSING if text.is_empty() => "the data end before the picture is complete".to_owned(),
+        MISSING if text.is_empty() => "the data end before the image is complete".to_owned(),
         MISSING => format!("damaged: pixels are missing or wrong ({text})"),
         HEADER => "the header is incomplete, or not the one that was probed".to_owned(),
         NO_MEMORY => "out of memory".to_owned(),
@@ -167,13 +167,13 @@ mod tests {
     use rand::{RngExt, SeedableRng};
 
     /// Decodes with libjpeg's entropy decoder and with ours.
-    fn both(plain: &mut JpegDecoder, fast: &mut JpegDecoder, bytes: &[u8], tolerant: bool) -> [Option<Picture>; 2] {
+    fn both(plain: &mut JpegDecoder, fast: &mut JpegDecoder, bytes: &[u8], tolerant: bool) -> [Option<Image>; 2] {
         let Ok(header) = probe(bytes) else { return [None, None] };
         if header.size.area_px() > 1 << 20 {
             return [None, None];
         }
         [plain, fast].map(|decoder| {
-            let mut out = Picture::default();
+            let mut out = Image::default();
             decoder.decode(bytes, &header, Rect::full(header.size), tolerant, &mut out).ok().map(|()| out)
         })
     }
@@ -191,7 +191,7 @@ mod tests {
         plain.plain = true;
         let mut fast = JpegDecoder::new().unwrap();
         let mut rng = ChaCha8Rng::seed_from_u64(11);
-        let mut source = Picture::new(Size::new(93, 71));
+        let mut source = Image::new(Size::new(93, 71));
         for pixel in source.pixels_mut() {
             *pixel = rng.random();
         }

@@ -1,17 +1,17 @@
-//! PNG and WebP pictures, through the `image` crate.
+//! PNG and WebP images, through the `image` crate.
 
 use super::{Format, Header};
 use crate::error::{Error, Result};
-use crate::picture::{Picture, Pixel, Rect};
+use crate::image::{Image, Pixel, Rect};
 use image::{DynamicImage, ImageFormat, ImageReader, Limits};
 use std::io::Cursor;
 
-/// Decodes the whole picture and keeps `part` of it.
+/// Decodes the whole image and keeps `part` of it.
 ///
 /// Colours as Pillow's `convert("RGB")` gives them: transparency is dropped, not blended; palettes are looked up; grey
 /// goes to all three channels. Of 16-bit samples the high byte is kept, which is what Pillow does for colour; its own
 /// conversion of 16-bit grey clips every value above 255 to white, which nobody wants.
-pub(super) fn decode(bytes: &[u8], header: &Header, part: Rect, out: &mut Picture) -> Result<()> {
+pub(super) fn decode(bytes: &[u8], header: &Header, part: Rect, out: &mut Image) -> Result<()> {
     let (name, format) = match header.format {
         Format::Png => ("PNG", ImageFormat::Png),
         _ => ("WebP", ImageFormat::WebP),
@@ -51,7 +51,7 @@ fn high(value: u16) -> u8 {
 }
 
 /// Copies the part that `out` is of the whole `samples`, `N` a pixel.
-fn cut<T, const N: usize>(samples: &[T], out: &mut Picture, pixel: impl Fn(&[T; N]) -> Pixel) {
+fn cut<T, const N: usize>(samples: &[T], out: &mut Image, pixel: impl Fn(&[T; N]) -> Pixel) {
     let (whole, part) = (out.whole(), out.part());
     let (pixels, _) = samples.as_chunks::<N>();
     for y in 0..part.height {

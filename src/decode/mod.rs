@@ -10,7 +10,7 @@ pub(crate) use pnm::{rows as pnm_rows, written as pnm_header};
 pub use probe::probe;
 
 use crate::error::{Error, Result};
-use crate::picture::{Picture, Rect, Size};
+use crate::image::{Image, Rect, Size};
 
 /// The file formats that are decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -20,13 +20,13 @@ pub enum Format {
     Jpeg,
     /// PNG.
     Png,
-    /// WebP, lossy or lossless; of an animation, the first picture.
+    /// WebP, lossy or lossless; of an animation, the first image.
     WebP,
     /// PNM, binary, with one or three channels of 8 bits: .pgm and .ppm.
     Pnm,
 }
 
-/// What a picture's header says.
+/// What an image's header says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Header {
@@ -54,19 +54,19 @@ pub struct Header {
     pub(crate) scan_offset_bytes: usize,
 }
 
-/// Decodes pictures, one after the other; one for each thread.
+/// Decodes images, one after the other; one for each thread.
 ///
 /// # Examples
 /// ```
-/// use warpfeed::{Decoder, JpegOptions, Picture, Rect, Size, encode_jpeg, probe};
+/// use warpfeed::{Decoder, JpegOptions, Image, Rect, Size, encode_jpeg, probe};
 ///
-/// let bytes = encode_jpeg(&Picture::new(Size::new(64, 48)), &JpegOptions::default())?;
+/// let bytes = encode_jpeg(&Image::new(Size::new(64, 48)), &JpegOptions::default())?;
 /// let header = probe(&bytes)?;
-/// let mut picture = Picture::default();
+/// let mut image = Image::default();
 /// let part = Rect { x: 10, y: 20, width: 30, height: 8 };
-/// Decoder::new()?.decode(&bytes, &header, part, false, &mut picture)?;
-/// assert_eq!(picture.size(), Size::new(30, 8));
-/// assert_eq!(picture.whole(), Size::new(64, 48));
+/// Decoder::new()?.decode(&bytes, &header, part, false, &mut image)?;
+/// assert_eq!(image.size(), Size::new(30, 8));
+/// assert_eq!(image.whole(), Size::new(64, 48));
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
 pub struct Decoder {
@@ -82,7 +82,7 @@ impl Decoder {
         Ok(Self { jpeg: jpeg::JpegDecoder::new()? })
     }
 
-    /// Decodes the rectangle `part` of a picture into `out`: the pixels that a full decode has there, at less cost.
+    /// Decodes the rectangle `part` of an image into `out`: the pixels that a full decode has there, at less cost.
     /// `header` is what [`probe`] gave for these `bytes`; its orientation is not applied. What the pixels of `out` hold
     /// after an error is unspecified.
     ///
@@ -91,21 +91,21 @@ impl Decoder {
     /// grey, or black where decoding could not go on.
     ///
     /// # Errors
-    /// [`Error::Decode`] if the picture is damaged, truncated, or of a kind that is not supported;
-    /// [`Error::Parameter`] if `part` is empty or not inside the picture.
+    /// [`Error::Decode`] if the image is damaged, truncated, or of a kind that is not supported;
+    /// [`Error::Parameter`] if `part` is empty or not inside the image.
     pub fn decode(
         &mut self,
         bytes: &[u8],
         header: &Header,
         part: Rect,
         accept_truncated: bool,
-        out: &mut Picture,
+        out: &mut Image,
     ) -> Result<()> {
         if part.size().is_empty() || !part.fits(header.size) {
             return Err(Error::parameter(
                 "decode",
                 "part",
-                format!("a rectangle inside the picture of {}, at least one pixel", header.size),
+                format!("a rectangle inside the image of {}, at least one pixel", header.size),
                 format!("{} at ({}, {})", part.size(), part.x, part.y),
             ));
         }

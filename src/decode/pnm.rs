@@ -1,8 +1,8 @@
-//! PNM pictures, grey (P5, .pgm) or colour (P6, .ppm): a header in words, then the pixels as they are.
+//! PNM images, grey (P5, .pgm) or colour (P6, .ppm): a header in words, then the pixels as they are.
 
 use super::{Format, Header};
 use crate::error::{Error, Result};
-use crate::picture::{Picture, Pixel, Rect, Size};
+use crate::image::{Image, Pixel, Rect, Size};
 
 /// Width, height, channels (1 or 3) and where the pixels start. `None`: the bytes end inside the header.
 pub(super) fn header(bytes: &[u8]) -> Option<Result<(Size, u8, usize)>> {
@@ -27,13 +27,13 @@ pub(super) fn header(bytes: &[u8]) -> Option<Result<(Size, u8, usize)>> {
         return bad("the header is damaged: no blank follows it");
     }
     match numbers {
-        [0, ..] | [_, 0, _] => bad("the header says that the picture is empty"),
+        [0, ..] | [_, 0, _] => bad("the header says that the image is empty"),
         [width, height, 255] => Some(Ok((Size::new(width, height), components, at + 1))),
-        _ => bad("only pictures with values up to 255 are supported"),
+        _ => bad("only images with values up to 255 are supported"),
     }
 }
 
-/// The header of a picture with 1 or 3 channels, which its pixels follow.
+/// The header of an image with 1 or 3 channels, which its pixels follow.
 pub(crate) fn written(size: Size, channels: u8) -> String {
     format!("P{}\n{} {}\n255\n", if channels == 1 { 5 } else { 6 }, size.width, size.height)
 }
@@ -52,7 +52,7 @@ pub(crate) fn rows<'a>(bytes: &'a [u8], header: &Header, part: Rect) -> Result<i
 }
 
 /// Copies `part` out of the pixels.
-pub(super) fn decode(bytes: &[u8], header: &Header, part: Rect, out: &mut Picture) -> Result<()> {
+pub(super) fn decode(bytes: &[u8], header: &Header, part: Rect, out: &mut Image) -> Result<()> {
     let rows = rows(bytes, header, part)?;
     out.reset_part(header.size, part);
     for (y, row) in (0..).zip(rows) {
@@ -84,10 +84,10 @@ mod tests {
 
     #[test]
     fn pixels_are_those_written() {
-        let mut picture = Picture::default();
+        let mut image = Image::default();
         let mut decode = |bytes: &[u8], part: Rect| {
             let header = probe(bytes)?;
-            Decoder::new()?.decode(bytes, &header, part, false, &mut picture).map(|()| picture.to_rgb())
+            Decoder::new()?.decode(bytes, &header, part, false, &mut image).map(|()| image.to_rgb())
         };
         let rgb: Vec<u8> = (0..18).collect();
         let colour = [&b"P6 # a comment\n3\t# and\r\n2 255\n"[..], &rgb].concat();
@@ -117,7 +117,7 @@ mod tests {
             &header,
             part,
             false,
-            &mut Picture::default(),
+            &mut Image::default(),
         );
         assert!(decoded.is_err());
     }

@@ -1,24 +1,24 @@
-//! Headers: size, orientation and layout of a picture, without decoding it.
+//! Headers: size, orientation and layout of an image, without decoding it.
 
 use super::{Format, Header, pnm};
 use crate::error::{Error, Result};
-use crate::picture::Size;
+use crate::image::Size;
 use image::metadata::Orientation;
 
-/// Reads a picture's header: its format, size, orientation and layout. Allocates nothing.
+/// Reads an image's header: its format, size, orientation and layout. Allocates nothing.
 ///
 /// # Errors
-/// [`Error::Decode`] if the bytes are no JPEG, PNG, WebP or PNM picture, or end inside the header.
+/// [`Error::Decode`] if the bytes are no JPEG, PNG, WebP or PNM image, or end inside the header.
 ///
 /// # Examples
 /// ```
-/// use warpfeed::{JpegOptions, Picture, Size, encode_jpeg, probe};
+/// use warpfeed::{JpegOptions, Image, Size, encode_jpeg, probe};
 ///
-/// let bytes = encode_jpeg(&Picture::new(Size::new(17, 5)), &JpegOptions::default())?;
+/// let bytes = encode_jpeg(&Image::new(Size::new(17, 5)), &JpegOptions::default())?;
 /// let header = probe(&bytes)?;
 /// assert_eq!(header.size, Size::new(17, 5));
 /// assert_eq!(header.orientation, 1);
-/// assert!(probe(b"no picture").is_err());
+/// assert!(probe(b"no image").is_err());
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
 pub fn probe(bytes: &[u8]) -> Result<Header> {
@@ -31,10 +31,10 @@ pub fn probe(bytes: &[u8]) -> Result<Header> {
     } else if bytes.starts_with(b"P5") || bytes.starts_with(b"P6") {
         pnm(bytes).ok_or_else(|| incomplete("PNM"))?
     } else if bytes.is_empty() {
-        Err(Error::decode("picture", "there are no bytes"))
+        Err(Error::decode("image", "there are no bytes"))
     } else {
         let start = &bytes[..bytes.len().min(4)];
-        Err(Error::decode("picture", format!("no JPEG, PNG, WebP or PNM: the bytes start with {start:02x?}")))
+        Err(Error::decode("image", format!("no JPEG, PNG, WebP or PNM: the bytes start with {start:02x?}")))
     }
 }
 
@@ -103,7 +103,7 @@ fn jpeg(bytes: &[u8]) -> Option<Result<Header>> {
         match marker {
             0x00 | 0x01 | 0xD0..=0xD7 => continue,
             0xD8 => return bad("a second start-of-image marker in the header"),
-            0xD9 => return bad("the picture ends before its data"),
+            0xD9 => return bad("the image ends before its data"),
             _ => {}
         }
         let len = usize::from(be16(bytes, at)?);
@@ -121,7 +121,7 @@ fn jpeg(bytes: &[u8]) -> Option<Result<Header>> {
                     return bad("the frame header is too short");
                 };
                 if width == 0 || height == 0 {
-                    return bad("the frame header says that the picture is empty");
+                    return bad("the frame header says that the image is empty");
                 }
                 let mut this = header(Format::Jpeg, width.into(), height.into());
                 this.precision_bits = segment[0];
@@ -223,7 +223,7 @@ fn webp(bytes: &[u8]) -> Option<Result<Header>> {
         _ => return bad("the first chunk is not a header"),
     };
     if width == 0 || height == 0 {
-        return bad("the header says that the picture is empty");
+        return bad("the header says that the image is empty");
     }
     let mut this = header(Format::WebP, width, height);
     this.components = if alpha { 4 } else { 3 };

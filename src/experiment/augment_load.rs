@@ -1,7 +1,7 @@
 //! How long an epoch takes as augmentation grows, on the CPU and on the GPU, for training steps of several lengths.
 //!
 //! After the comparison that Amazon and NVIDIA published for SageMaker and DALI (a V100 and 8 CPUs, Imagenette's 9,469
-//! pictures, batches of 32). Trial A augments on the CPU, trial B on the GPU; their operations are not the same work, so
+//! images, batches of 32). Trial A augments on the CPU, trial B on the GPU; their operations are not the same work, so
 //! trial A's are also run on the GPU.
 
 use super::report::plot::{Series, grouped_bars, heat_map, lines, timeline};
@@ -21,7 +21,7 @@ use serde_json::json;
 pub struct Settings {
     /// How often the flips and the rotation are repeated.
     pub loads: Vec<u32>,
-    /// Pictures a batch.
+    /// Images a batch.
     pub batch_size: usize,
     /// Epochs of each case; the first is reported apart unless it is the only one.
     pub epochs: u64,
@@ -59,7 +59,7 @@ const fn published(model: &'static str, load: u32, trial_a_s: f64, trial_b_s: f6
     Published { model, load, trial_a_s, trial_b_s }
 }
 
-/// The published table: one V100, 8 CPUs, 9,469 pictures, batches of 32.
+/// The published table: one V100, 8 CPUs, 9,469 images, batches of 32.
 pub const PUBLISHED: [Published; 12] = [
     published("resnet18", 1, 41.67, 21.30),
     published("resnet18", 4, 49.95, 21.37),
@@ -164,7 +164,7 @@ pub fn augment_load(
     let seconds = |model, load, trial| find(model, load, trial).and_then(Case::seconds);
     report.settings = json!({
         "loads": settings.loads, "batch_size": settings.batch_size, "epochs": settings.epochs,
-        "pictures_per_epoch": subject.len(), "threads": subject.threads, "seed": subject.seed,
+        "images_per_epoch": subject.len(), "threads": subject.threads, "seed": subject.seed,
         "models": models.iter().map(|model| json!({ "name": model.name, "step": model.about() })).collect::<Vec<_>>(),
     });
     report.tables = vec![summary(settings, models, &seconds), details(models, &cases)];
@@ -179,7 +179,7 @@ pub fn augment_load(
          time that is saved."
             .to_owned(),
         "Accelerator use is the time in the training step over the time of the epochs.".to_owned(),
-        "Published figures are of one V100 with 8 CPUs over 9,469 pictures: compare how they grow and what is saved, not \
+        "Published figures are of one V100 with 8 CPUs over 9,469 images: compare how they grow and what is saved, not \
          the seconds."
             .to_owned(),
         "B's operations are those published: flips both ways, 5 degrees bilinear on a growing canvas; they are more work \
@@ -190,7 +190,7 @@ pub fn augment_load(
         "cases": cases.iter().map(|case| json!({
             "model": models[case.model].name, "load": case.load, "trial": case.trial.name(),
             "seconds_per_epoch": case.seconds(), "accelerator_use": case.run.accelerator_use(),
-            "pictures_per_s": case.run.pictures_per_s(), "wait_s": case.run.wait_percentiles(),
+            "images_per_s": case.run.images_per_s(), "wait_s": case.run.wait_percentiles(),
             "run": case.run, "cpu": case.usage.cpu(), "gpu": case.usage.gpu(), "jpeg_decoder": case.usage.jpeg_decoder(),
         })).collect::<Vec<_>>(),
         "published": PUBLISHED,
@@ -263,7 +263,7 @@ fn details(models: &[Model], cases: &[Case]) -> Table {
             "trial",
             "first epoch, s",
             "per epoch, s",
-            "pictures/s",
+            "images/s",
             "accelerator use, %",
             "wait p50, ms",
             "wait p95, ms",
@@ -289,7 +289,7 @@ fn details(models: &[Model], cases: &[Case]) -> Table {
         row.push(case.trial.name().into());
         row.push(Cell::number(run.epochs.first().map(|epoch| epoch.seconds), 3));
         row.push(Cell::number(case.seconds(), 3));
-        row.push(Cell::number(run.pictures_per_s(), 0));
+        row.push(Cell::number(run.images_per_s(), 0));
         row.push(Cell::number(run.accelerator_use().map(|share| 100.0 * share), 1));
         let wait = run.wait_percentiles();
         let ms = |of: fn(Percentiles) -> f64| Cell::number(wait.map(|p| 1e3 * of(p)), 2);

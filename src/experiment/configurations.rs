@@ -10,7 +10,7 @@ use super::usage::Percentiles;
 use crate::error::{Error, Result};
 use crate::pipeline::{Builder, Pipeline};
 use crate::recipe::Strategy;
-use crate::recipe::random::RandomOp;
+use crate::recipe::random::Transform;
 use serde::Serialize;
 use serde_json::json;
 use std::time::{Duration, Instant};
@@ -31,10 +31,10 @@ pub struct Settings {
     pub persistent: Vec<bool>,
     /// Whether what is copied to a GPU is staged in pinned memory ([`Builder::pinned`]); on the CPU nothing is.
     pub pinned: Vec<bool>,
-    /// Pictures a batch.
+    /// Images a batch.
     pub batch_size: usize,
     /// The operations, ending in one size.
-    pub ops: Vec<RandomOp>,
+    pub ops: Vec<Transform>,
     /// How they are run.
     pub strategy: Strategy,
     /// Time for each configuration and round.
@@ -129,7 +129,7 @@ struct Case {
 
 impl Case {
     fn take_better(&mut self, other: Self) {
-        let (own, others) = (self.pictures_per_s(), other.pictures_per_s());
+        let (own, others) = (self.images_per_s(), other.images_per_s());
         let spread = self.spread.max(1.0 - own.min(others) / own.max(others));
         if others > own {
             *self = other;
@@ -137,8 +137,8 @@ impl Case {
         self.spread = spread;
     }
 
-    fn pictures_per_s(&self) -> f64 {
-        self.run.pictures() as f64 / self.run.seconds.max(f64::MIN_POSITIVE)
+    fn images_per_s(&self) -> f64 {
+        self.run.images() as f64 / self.run.seconds.max(f64::MIN_POSITIVE)
     }
 
     fn setup_s(&self) -> f64 {
@@ -169,14 +169,14 @@ pub fn configurations(
         for (number, &configuration) in grid.iter().enumerate() {
             let case = case(subject, settings, configuration, model, round, on_event)?;
             done += 1;
-            progress(&format!("{done}/{all} {}: {:.0} pictures/s", configuration.name(), case.pictures_per_s()));
+            progress(&format!("{done}/{all} {}: {:.0} images/s", configuration.name(), case.images_per_s()));
             match cases.get_mut(number) {
                 Some(kept) => kept.take_better(case),
                 None => cases.push(case),
             }
         }
     }
-    cases.sort_by(|a, b| b.pictures_per_s().total_cmp(&a.pictures_per_s()));
+    cases.sort_by(|a, b| b.images_per_s().total_cmp(&a.images_per_s()));
     let Some(best) = cases.first() else {
         let got = too_large.unwrap_or_else(|| "none".to_owned());
         return Err(Error::parameter(
@@ -186,7 +186,7 @@ pub fn configurations(
             got,
         ));
     };
-    let good = cases.iter().filter(|case| case.pictures_per_s() >= (1.0 - WITHIN) * best.pictures_per_s());
+    let good = cases.iter().filter(|case| case.images_per_s() >= (1.0 - WITHIN) * best.images_per_s());
     let size = |case: &&Case| {
         let Configuration { threads, prefetch, persistent, .. } = case.configuration;
         (threads, prefetch, !persistent, case.configuration.pageable())
@@ -194,23 +194,22 @@ pub fn configurations(
     let smallest = good.min_by_key(size).unwrap_or(best);
     report.answer = vec![
         format!(
-            "Fastest: {}, {:.0} pictures/s, accelerator use {:.1} %.",
+            "Fastest: {}, {:.0} images/s, accelerator use {:.1} %.",
             best.configuration.name(),
-            best.pictures_per_s(),
+            best.images_per_s(),
             100.0 * best.run.accelerator_use().unwrap_or(0.0)
         ),
         format!(
-            "Smallest within 2 % of it: {} ({:.0} pictures/s): {}",
+            "Smallest within 2 % of it: {} ({:.0} images/s): {}",
             smallest.configuration.name(),
-            smallest.pictures_per_s(),
+            smallest.images_per_s(),
             smallest.configuration.options()
         ),
     ];
-    let best_of =
-        |pinned| cases.iter().find(|case| case.configuration.pinned == Some(pinned)).map(Case::pictures_per_s);
+    let best_of = |pinned| cases.iter().find(|case| case.configuration.pinned == Some(pinned)).map(Case::images_per_s);
     if let (Some(pinned), Some(pageable)) = (best_of(true), best_of(false)) {
         report.answer.push(format!(
-            "Pinned memory: {pinned:.0} pictures/s at best; pageable memory: {pageable:.0} ({:+.1} %).",
+            "Pinned memory: {pinned:.0} images/s at best; pageable memory: {pageable:.0} ({:+.1} %).",
             100.0 * (pageable / pinned.max(f64::MIN_POSITIVE) - 1.0)
         ));
     }
@@ -218,7 +217,7 @@ pub fn configurations(
         "threads": settings.threads, "prefetch": settings.prefetch, "persistent": settings.persistent,
         "pinned": settings.pinned,
         "batch_size": settings.batch_size, "strategy": settings.strategy, "seconds": settings.time.as_secs_f64(),
-        "rounds": settings.rounds, "step": model.about(), "pictures_per_epoch": subject.len(), "seed": subject.seed,
+        "rounds": settings.rounds, "step": model.about(), "images_per_epoch": subject.len(), "seed": subject.seed,
     });
     report.tables = vec![ranking(&cases)];
     if best.configuration.pinned.is_none() {
@@ -248,7 +247,7 @@ pub fn configurations(
     report.figures = json!({
         "best": best.configuration, "smallest": smallest.configuration,
         "ranking": cases.iter().map(|case| json!({
-            "configuration": case.configuration, "pictures_per_s": case.pictures_per_s(), "setup_s": case.setup_s(),
+            "configuration": case.configuration, "images_per_s": case.images_per_s(), "setup_s": case.setup_s(),
             "wait_s": case.run.wait_percentiles(), "run": case.run,
         })).collect::<Vec<_>>(),
     });
@@ -333,7 +332,7 @@ fn ranking(cases: &[Case]) -> Table {
             "prefetch",
             "persistent",
             "pinned",
-            "pictures/s",
+            "images/s",
             "of the best, %",
             "accelerator use, %",
             "set-up, s",
@@ -343,7 +342,7 @@ fn ranking(cases: &[Case]) -> Table {
             "wait p99, ms",
         ],
     );
-    let best = cases.first().map_or(1.0, Case::pictures_per_s);
+    let best = cases.first().map_or(1.0, Case::images_per_s);
     for case in cases {
         let Configuration { threads, prefetch, persistent, pinned } = case.configuration;
         let yes_or_no = |value| Cell::from(if value { "yes" } else { "no" });
@@ -354,8 +353,8 @@ fn ranking(cases: &[Case]) -> Table {
             Cell::number(prefetch as f64, 0),
             yes_or_no(persistent),
             pinned.map_or(Cell::Blank, yes_or_no),
-            Cell::number(case.pictures_per_s(), 0),
-            Cell::number(100.0 * case.pictures_per_s() / best, 1),
+            Cell::number(case.images_per_s(), 0),
+            Cell::number(100.0 * case.images_per_s() / best, 1),
             Cell::number(case.run.accelerator_use().map(|share| 100.0 * share), 1),
             Cell::number(case.setup_s(), 3),
             Cell::number(case.run.epochs.len() as f64, 0),
@@ -371,11 +370,11 @@ fn plots(report: &mut Report, cases: &[Case], smallest: &Case) {
     let shown = &cases[..cases.len().min(SHOWN)];
     let bar = |case: &Case| Bar {
         name: case.configuration.name().replace("built anew", "anew"),
-        value: case.pictures_per_s(),
+        value: case.images_per_s(),
         marked: case.configuration == smallest.configuration,
     };
     let shown: Vec<Bar> = shown.iter().map(bar).collect();
-    let caption = format!("Pictures per second, the best {} of {}", shown.len(), cases.len());
+    let caption = format!("Images per second, the best {} of {}", shown.len(), cases.len());
     let title = format!("{caption}; the smallest as good in orange");
     report.plot("ranking", caption, bars(&title, "1/s", &shown));
     let name = smallest.configuration.name();

@@ -5,14 +5,14 @@ use super::report::plot::{Bar, bars};
 use super::report::{Cell, Report, Table};
 use super::subject::{Model, Subject, no_gpu};
 use super::train::{Run, RunTimes, skipped};
-use crate::cuda::gpu::Again;
+use crate::cuda::gpu::Ablation;
 use crate::decode::{Decoder, probe};
 use crate::error::{Error, Result};
-use crate::picture::{Picture, Rect, Size, check_pixels};
+use crate::image::{Image, Rect, Size, check_pixels};
 use crate::pipeline::{Builder, DEFAULT_MAX_PIXELS, Pipeline};
 use crate::recipe::Strategy;
 use crate::recipe::op::Op;
-use crate::recipe::random::RandomOp;
+use crate::recipe::random::Transform;
 use crate::sampler::{Order, Sampler};
 use serde::Serialize;
 use serde_json::json;
@@ -25,9 +25,9 @@ const BUSY: f64 = 0.9;
 const BLOCKED: f64 = 0.5;
 /// From this share of its time on that a pipeline takes longer with a part of it done twice, this part is the bottleneck.
 const LONGER: f64 = 0.7;
-/// Pictures of fewer pixels cost what a picture costs, not what pixels cost.
+/// Images of fewer pixels cost what an image costs, not what pixels cost.
 const TINY_PX: f64 = 64.0 * 64.0;
-/// Encoded pictures of fewer bytes each are better packed.
+/// Encoded images of fewer bytes each are better packed.
 const SMALL_BYTES: f64 = 16e3;
 
 /// A step that takes fewer seconds is none.
@@ -36,14 +36,14 @@ const NO_STEP_S: f64 = 20e-6;
 /// What to run.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Pictures a batch.
+    /// Images a batch.
     pub batch_size: usize,
     /// Worker threads; with fewer than `cores` more of them are the first remedy.
     pub threads: usize,
     /// Processors that workers may have.
     pub cores: usize,
     /// The operations, ending in one size.
-    pub ops: Vec<RandomOp>,
+    pub ops: Vec<Transform>,
     /// How they are run.
     pub strategy: Strategy,
     /// Time for each part.
@@ -53,7 +53,7 @@ pub struct Settings {
 impl Settings {
     /// These operations with a worker thread for each processor, batches of 32, and three seconds a part.
     #[must_use]
-    pub fn new(ops: impl IntoIterator<Item = RandomOp>) -> Self {
+    pub fn new(ops: impl IntoIterator<Item = Transform>) -> Self {
         let (cores, time) = (cores(), Duration::from_secs(3));
         Self { batch_size: 32, threads: cores, cores, ops: ops.into_iter().collect(), strategy: Strategy::Fused, time }
     }
@@ -68,8 +68,8 @@ pub enum Bottleneck {
     Disk,
     /// Fewer worker threads than processors.
     Threads,
-    /// What each picture costs whatever its size: opening a file, beginning to decode.
-    PerPicture,
+    /// What each image costs whatever its size: opening a file, beginning to decode.
+    PerImage,
     /// Decoding.
     Decode,
     /// The operations.
@@ -82,13 +82,13 @@ pub enum Bottleneck {
     Step,
 }
 
-/// Rates, in pictures per second.
+/// Rates, in images per second.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Rates {
     /// Reading alone.
     pub read: f64,
-    /// Reading and decoding whole pictures.
+    /// Reading and decoding whole images.
     pub read_decode: f64,
     /// The pipeline with a centre crop in the place of its operations, without a training step.
     pub no_augmentation: f64,
@@ -104,10 +104,10 @@ pub struct Rates {
     pub whole: f64,
 }
 
-/// Where a worker's time goes for one picture, in seconds.
+/// Where a worker's time goes for one image, in seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct PerPicture {
+pub struct PerImage {
     /// Reading, waiting included.
     pub read: f64,
     /// Decoding.
@@ -132,7 +132,7 @@ pub struct Diagnosis {
 #[derive(Debug, Clone, Copy, Serialize)]
 struct Findings {
     rates: Rates,
-    per_picture: PerPicture,
+    per_image: PerImage,
     /// Share of reading that is waiting for bytes, not computing, 0 to 1.
     blocked: f64,
     /// Share of the whole's time in the training step.
@@ -146,7 +146,7 @@ struct Findings {
 /// Measures the parts and says what the bottleneck is. `progress` hears of each part.
 ///
 /// # Errors
-/// [`Error::Parameter`] for a subject without usable pictures; errors of pipelines and the step.
+/// [`Error::Parameter`] for a subject without usable images; errors of pipelines and the step.
 pub fn diagnose(
     subject: &Subject,
     settings: &Settings,
@@ -160,41 +160,41 @@ pub fn diagnose(
     let threads = settings.threads.max(1);
     let order = Sampler::shuffled(subject.source.len(), subject.seed).epoch(0);
     let read = read(subject, &order, threads, settings.time, false)?;
-    progress(&format!("1/{parts} read: {:.0} pictures/s", read.pictures_per_s()));
+    progress(&format!("1/{parts} read: {:.0} images/s", read.images_per_s()));
     let decode = self::read(subject, &order, threads, settings.time, true)?;
-    progress(&format!("2/{parts} read and decode: {:.0} pictures/s", decode.pictures_per_s()));
+    progress(&format!("2/{parts} read and decode: {:.0} images/s", decode.images_per_s()));
     let whole = build(subject, settings, settings.ops.clone())?;
     // Gone before the next is measured, with its memory on the device.
     let bare = alone(&build(subject, settings, without_augmentation(&whole, &settings.ops))?, settings.time)?;
-    progress(&format!("3/{parts} without augmentation: {:.0} pictures/s", rate(&bare)));
+    progress(&format!("3/{parts} without augmentation: {:.0} images/s", rate(&bare)));
     let pipeline = alone(&whole, settings.time)?;
-    progress(&format!("4/{parts} the pipeline alone: {:.0} pictures/s", rate(&pipeline)));
+    progress(&format!("4/{parts} the pipeline alone: {:.0} images/s", rate(&pipeline)));
     let mut twice = |number: u32, name: &str, again| -> Result<f64> {
         if !on_gpu {
             return Ok(f64::INFINITY);
         }
         let pipeline = builder(subject, settings, settings.ops.clone()).again(again).build()?;
         let rate = rate(&alone(&pipeline, settings.time)?);
-        progress(&format!("{number}/{parts} {name}: {rate:.0} pictures/s"));
+        progress(&format!("{number}/{parts} {name}: {rate:.0} images/s"));
         Ok(rate)
     };
-    let transfer_twice = twice(5, "copied to the GPU twice", Again::Transfer)?;
-    let kernels_twice = twice(6, "the kernels twice", Again::Kernels)?;
+    let transfer_twice = twice(5, "copied to the GPU twice", Ablation::Transfer)?;
+    let kernels_twice = twice(6, "the kernels twice", Ablation::Kernels)?;
     let step = ready(subject, settings, model)?;
-    let stated = if step.is_finite() { format!("{step:.0} pictures/s") } else { "no time".to_owned() };
+    let stated = if step.is_finite() { format!("{step:.0} images/s") } else { "no time".to_owned() };
     progress(&format!("{}/{parts} the step alone: {stated}", parts - 1));
     let mut ignore = |_: &_| Ok(());
     let mut run = Run::start(model.step.as_mut(), &mut ignore);
     run.for_time(&whole, settings.time)?;
     let together = run.finish();
-    progress(&format!("{parts}/{parts} the whole: {:.0} pictures/s", rate(&together)));
+    progress(&format!("{parts}/{parts} the whole: {:.0} images/s", rate(&together)));
 
     let stages = pipeline.stages;
-    let pictures = pipeline.pictures().max(1) as f64;
+    let images = pipeline.images().max(1) as f64;
     let findings = Findings {
         rates: Rates {
-            read: read.pictures_per_s(),
-            read_decode: decode.pictures_per_s(),
+            read: read.images_per_s(),
+            read_decode: decode.images_per_s(),
             no_augmentation: rate(&bare),
             pipeline: rate(&pipeline),
             transfer_twice,
@@ -202,10 +202,10 @@ pub fn diagnose(
             step,
             whole: rate(&together),
         },
-        per_picture: PerPicture {
-            read: stages.read / pictures,
-            decode: stages.decode / pictures,
-            augment: stages.augment / pictures,
+        per_image: PerImage {
+            read: stages.read / images,
+            decode: stages.decode / images,
+            augment: stages.augment / images,
         },
         blocked: read.blocked(),
         accelerator_use: together.accelerator_use().unwrap_or(0.0),
@@ -227,16 +227,16 @@ pub fn diagnose(
         rate.is_finite().then(|| Bar { name: name.to_owned(), value: rate, marked: name == "whole" })
     };
     let rates: Vec<Bar> = PARTS.into_iter().filter_map(bar).collect();
-    let svg = bars("Pictures per second: each part alone, and the whole", "1/s", &rates);
+    let svg = bars("Images per second: each part alone, and the whole", "1/s", &rates);
     report.plot("parts", "How fast each part would be alone, and the whole", svg);
     let stage = |(name, seconds): (&str, f64)| Bar { name: name.to_owned(), value: 1e3 * seconds, marked: false };
-    let svg = bars("A worker's time for one picture", "ms", &findings.of_worker().map(stage));
+    let svg = bars("A worker's time for one image", "ms", &findings.of_worker().map(stage));
     report.plot("stages", "What a worker spends its time on", svg);
     report.leading_plots = 2;
     report.notes.extend(skipped([&bare, &pipeline, &together].into_iter()));
     report.notes.extend([
         format!("Training step: {}.", model.about()),
-        "Read and decode: whole pictures; the pipeline decodes only what its operations need, so it may be faster."
+        "Read and decode: whole images; the pipeline decodes only what its operations need, so it may be faster."
             .to_owned(),
         "Without augmentation: a centre crop in the place of all operations.".to_owned(),
         "Step alone: every batch is there when the step asks, and no worker runs beside it.".to_owned(),
@@ -269,11 +269,11 @@ const PARTS: [(&str, Of); 8] = [
 ];
 
 fn rate(run: &RunTimes) -> f64 {
-    run.pictures_per_s().unwrap_or(0.0)
+    run.images_per_s().unwrap_or(0.0)
 }
 
 impl Findings {
-    /// The rate that the workers could reach if a picture took so many seconds of one of them, or that of the step.
+    /// The rate that the workers could reach if an image took so many seconds of one of them, or that of the step.
     fn capped(&self, seconds: f64) -> f64 {
         (self.threads as f64 / seconds.max(1e-9)).min(self.rates.step)
     }
@@ -285,7 +285,7 @@ impl Findings {
 
     fn bottleneck(&self) -> Bottleneck {
         let (transfer, kernels) = (self.longer(self.rates.transfer_twice), self.longer(self.rates.kernels_twice));
-        let PerPicture { read, decode, augment } = self.per_picture;
+        let PerImage { read, decode, augment } = self.per_image;
         let all = read + decode + augment;
         if self.accelerator_use >= BUSY {
             Bottleneck::Step
@@ -298,25 +298,25 @@ impl Findings {
         } else if self.threads < self.cores {
             Bottleneck::Threads
         } else if self.mean_px < TINY_PX && augment < read + decode {
-            Bottleneck::PerPicture
+            Bottleneck::PerImage
         } else if augment > decode {
             Bottleneck::Augmentation
         } else if read > decode {
-            Bottleneck::PerPicture
+            Bottleneck::PerImage
         } else {
             Bottleneck::Decode
         }
     }
 
-    /// Pictures per second if a bottleneck were not there; `None` if that is not bounded by anything measured.
+    /// Images per second if a bottleneck were not there; `None` if that is not bounded by anything measured.
     fn without(&self, bottleneck: Bottleneck) -> Option<f64> {
-        let PerPicture { read, decode, augment } = self.per_picture;
+        let PerImage { read, decode, augment } = self.per_image;
         let all = read + decode + augment;
         let rate = match bottleneck {
             Bottleneck::Step => self.rates.pipeline,
             Bottleneck::Disk => self.capped(read * (1.0 - self.blocked) + decode + augment),
             Bottleneck::Threads => (self.rates.pipeline * self.cores as f64 / self.threads as f64).min(self.rates.step),
-            Bottleneck::PerPicture => self.capped(augment),
+            Bottleneck::PerImage => self.capped(augment),
             Bottleneck::Decode => self.capped(read + augment),
             Bottleneck::Augmentation => self.capped(read + decode),
             // What the workers could do.
@@ -326,17 +326,17 @@ impl Findings {
     }
 
     fn sentence(&self, bottleneck: Bottleneck) -> String {
-        let PerPicture { read, decode, augment } = self.per_picture;
+        let PerImage { read, decode, augment } = self.per_image;
         let all = (read + decode + augment).max(1e-12);
         let trainer = if self.rates.step.is_finite() {
             format!("and the trainer computes {:.0} % of the time", 100.0 * self.accelerator_use)
         } else {
             "without a training step".to_owned()
         };
-        let waits = format!("the whole runs at {:.0} pictures/s {trainer}", self.rates.whole);
+        let waits = format!("the whole runs at {:.0} images/s {trainer}", self.rates.whole);
         let of_worker = |what: &str, seconds: f64| {
             format!(
-                "{what} takes {:.2} of the {:.2} ms that a worker spends on a picture ({:.0} %)",
+                "{what} takes {:.2} of the {:.2} ms that a worker spends on an image ({:.0} %)",
                 1e3 * seconds,
                 1e3 * all,
                 100.0 * seconds / all
@@ -344,13 +344,13 @@ impl Findings {
         };
         match bottleneck {
             Bottleneck::Step => format!(
-                "The training step is the bottleneck: the trainer computes {:.0} % of the time, and the pipeline alone would make {:.0} pictures/s where the step takes {:.0}.",
+                "The training step is the bottleneck: the trainer computes {:.0} % of the time, and the pipeline alone would make {:.0} images/s where the step takes {:.0}.",
                 100.0 * self.accelerator_use,
                 self.rates.pipeline,
                 self.rates.step
             ),
             Bottleneck::Disk => format!(
-                "The disk is the bottleneck: workers wait for bytes {:.0} % of the time ({:.2} ms a picture); {waits}.",
+                "The disk is the bottleneck: workers wait for bytes {:.0} % of the time ({:.2} ms an image); {waits}.",
                 100.0 * self.blocked * read / all,
                 1e3 * self.blocked * read
             ),
@@ -358,8 +358,8 @@ impl Findings {
                 "Too few worker threads are the bottleneck: {} for {} processors; {waits}.",
                 self.threads, self.cores
             ),
-            Bottleneck::PerPicture => format!(
-                "The cost of each picture, whatever its size, is the bottleneck: pictures of {:.0} pixels and {:.1} kB; {}; {waits}.",
+            Bottleneck::PerImage => format!(
+                "The cost of each image, whatever its size, is the bottleneck: images of {:.0} pixels and {:.1} kB; {}; {waits}.",
                 self.mean_px,
                 self.mean_bytes / 1e3,
                 of_worker("opening, reading and beginning to decode", read + decode)
@@ -389,7 +389,7 @@ impl Findings {
             Bottleneck::Step => {
                 format!("A faster step would gain up to {gain:.1} times, until the pipeline is the bottleneck.")
             }
-            _ => format!("Without it {next} would allow {rate:.0} pictures/s, {gain:.1} times as many."),
+            _ => format!("Without it {next} would allow {rate:.0} images/s, {gain:.1} times as many."),
         }
     }
 
@@ -402,20 +402,20 @@ impl Findings {
                 "pack the small files into large ones, so that they are read in a row; more worker threads hide latency; a faster or local disk"
             }
             Bottleneck::Disk => {
-                "keep the pictures on a faster or local disk, or in memory; store them smaller; more worker threads hide latency, not lack of bandwidth"
+                "keep the images on a faster or local disk, or in memory; store them smaller; more worker threads hide latency, not lack of bandwidth"
             }
             Bottleneck::Threads => "give it more worker threads (--threads; warpfeed tune finds how many)",
-            Bottleneck::PerPicture => {
-                "pack the pictures into large files, so that none is opened by itself, and give the pipeline more cores"
+            Bottleneck::PerImage => {
+                "pack the images into large files, so that none is opened by itself, and give the pipeline more cores"
             }
             Bottleneck::Decode => {
-                "store the pictures smaller (their sides near what the training uses), give the pipeline more cores, or decode on a GPU"
+                "store the images smaller (their sides near what the training uses), give the pipeline more cores, or decode on a GPU"
             }
             Bottleneck::Augmentation => {
                 "use strategy fused or composed, cheaper operations, more cores, or a GPU for the operations"
             }
             Bottleneck::Transfer => {
-                "have nvJPEG decode, so that encoded pictures are sent and not pixels (--decode auto); store them smaller; see that the GPU has its full link, and pinned memory"
+                "have nvJPEG decode, so that encoded images are sent and not pixels (--decode auto); store them smaller; see that the GPU has its full link, and pinned memory"
             }
             Bottleneck::Kernels => {
                 "use strategy fused or composed, cheaper operations, or a faster GPU; training shares the GPU with them"
@@ -426,7 +426,7 @@ impl Findings {
 
     fn table(&self) -> Table {
         let mut table =
-            Table::new("parts", "How fast each part would be alone", &["part", "pictures/s", "of the whole, times"]);
+            Table::new("parts", "How fast each part would be alone", &["part", "images/s", "of the whole, times"]);
         for (name, of) in PARTS {
             let rate = of(self.rates);
             let rate = rate.is_finite().then_some(rate);
@@ -439,16 +439,16 @@ impl Findings {
         table
     }
 
-    /// What a worker spends its time on, in seconds a picture.
+    /// What a worker spends its time on, in seconds an image.
     fn of_worker(&self) -> [(&'static str, f64); 4] {
-        let PerPicture { read, decode, augment } = self.per_picture;
+        let PerImage { read, decode, augment } = self.per_image;
         let (waiting, reading) = (read * self.blocked, read * (1.0 - self.blocked));
         [("waiting for bytes", waiting), ("reading", reading), ("decode", decode), ("augment", augment)]
     }
 
     fn stages(&self) -> Table {
-        let mut table = Table::new("stages", "A worker's time for one picture", &["stage", "ms", "share, %"]);
-        let PerPicture { read, decode, augment } = self.per_picture;
+        let mut table = Table::new("stages", "A worker's time for one image", &["stage", "ms", "share, %"]);
+        let PerImage { read, decode, augment } = self.per_image;
         let all = (read + decode + augment).max(1e-12);
         for (name, seconds) in self.of_worker() {
             table.rows.push(vec![name.into(), Cell::number(1e3 * seconds, 3), Cell::number(100.0 * seconds / all, 1)]);
@@ -457,19 +457,19 @@ impl Findings {
     }
 }
 
-fn build(subject: &Subject, settings: &Settings, ops: Vec<RandomOp>) -> Result<Pipeline> {
+fn build(subject: &Subject, settings: &Settings, ops: Vec<Transform>) -> Result<Pipeline> {
     builder(subject, settings, ops).build()
 }
 
-fn builder(subject: &Subject, settings: &Settings, ops: Vec<RandomOp>) -> Builder {
+fn builder(subject: &Subject, settings: &Settings, ops: Vec<Transform>) -> Builder {
     let builder = subject.builder().batch_size(settings.batch_size).threads(settings.threads);
     ops.into_iter().fold(builder.strategy(settings.strategy), Builder::augment)
 }
 
 /// A centre crop to the size of a pipeline's batches, and its normalisation.
-fn without_augmentation(pipeline: &Pipeline, ops: &[RandomOp]) -> Vec<RandomOp> {
-    let size = pipeline.picture_size();
-    let normalize = ops.iter().filter(|op| matches!(op, RandomOp::Explicit(Op::Normalize { .. })));
+fn without_augmentation(pipeline: &Pipeline, ops: &[Transform]) -> Vec<Transform> {
+    let size = pipeline.image_size();
+    let normalize = ops.iter().filter(|op| matches!(op, Transform::Explicit(Op::Normalize { .. })));
     let crop = Op::CenterCrop { width: size.width, height: size.height };
     std::iter::once(crop.into()).chain(normalize.cloned()).collect()
 }
@@ -482,11 +482,11 @@ fn alone(pipeline: &Pipeline, time: Duration) -> Result<RunTimes> {
     Ok(run.finish())
 }
 
-/// Pictures per second of a training step whose batches are there when it asks, and with nothing else at work; infinite
+/// Images per second of a training step whose batches are there when it asks, and with nothing else at work; infinite
 /// if it does nothing. The step keeps what it is given, so each batch is made while the clock stands still.
 fn ready(subject: &Subject, settings: &Settings, model: &mut Model) -> Result<f64> {
     let builder = builder(subject, settings, settings.ops.clone()).threads(0).prefetch(1);
-    let (mut step, mut pictures) = (Duration::ZERO, 0);
+    let (mut step, mut images) = (Duration::ZERO, 0);
     let begin = Instant::now();
     for batch in builder.build()?.epoch(0) {
         let batch = batch?;
@@ -494,22 +494,22 @@ fn ready(subject: &Subject, settings: &Settings, model: &mut Model) -> Result<f6
         let (start, len) = (Instant::now(), batch.len());
         model.step.train(batch)?;
         model.step.finish()?;
-        (step, pictures) = (step + start.elapsed(), pictures + len);
+        (step, images) = (step + start.elapsed(), images + len);
         if begin.elapsed() >= settings.time {
             break;
         }
     }
-    if pictures == 0 {
-        return Err(Error::parameter("diagnose", "source", "pictures that can be used", "none"));
+    if images == 0 {
+        return Err(Error::parameter("diagnose", "source", "images that can be used", "none"));
     }
-    let a_batch_s = step.as_secs_f64() * settings.batch_size as f64 / pictures as f64;
+    let a_batch_s = step.as_secs_f64() * settings.batch_size as f64 / images as f64;
     Ok(if a_batch_s < NO_STEP_S { f64::INFINITY } else { settings.batch_size as f64 / a_batch_s })
 }
 
 /// What threads did that read, and decoded if told to.
 #[derive(Debug, Clone, Copy, Default)]
 struct Reading {
-    pictures: u64,
+    images: u64,
     /// From the start of the first to the end of the last.
     wall: Duration,
     /// The threads' time in `read`, together.
@@ -519,8 +519,8 @@ struct Reading {
 }
 
 impl Reading {
-    fn pictures_per_s(&self) -> f64 {
-        self.pictures as f64 / self.wall.as_secs_f64().max(f64::MIN_POSITIVE)
+    fn images_per_s(&self) -> f64 {
+        self.images as f64 / self.wall.as_secs_f64().max(f64::MIN_POSITIVE)
     }
 
     fn blocked(&self) -> f64 {
@@ -528,14 +528,14 @@ impl Reading {
     }
 }
 
-/// Reads pictures in an epoch's order, round and round, on `threads` threads, and decodes them as a whole if told to.
+/// Reads images in an epoch's order, round and round, on `threads` threads, and decodes them as a whole if told to.
 /// Those that cannot be used are passed over.
 fn read(subject: &Subject, order: &Order, threads: usize, time: Duration, decode: bool) -> Result<Reading> {
     let next = AtomicU64::new(0);
     let begin = Instant::now();
     let work = || -> Result<Reading> {
         let mut sum = Reading::default();
-        let (mut buffer, mut decoder, mut picture) = (Vec::new(), Decoder::new()?, Picture::new(Size::new(1, 1)));
+        let (mut buffer, mut decoder, mut image) = (Vec::new(), Decoder::new()?, Image::new(Size::new(1, 1)));
         let (cpu_begin, thread_begin) = (scheduled(), Instant::now());
         loop {
             let position = next.fetch_add(1, Relaxed);
@@ -547,16 +547,16 @@ fn read(subject: &Subject, order: &Order, threads: usize, time: Duration, decode
                 if decode {
                     let header = probe(bytes)?;
                     check_pixels(header.size, DEFAULT_MAX_PIXELS)?;
-                    decoder.decode(bytes, &header, Rect::full(header.size), false, &mut picture)?;
+                    decoder.decode(bytes, &header, Rect::full(header.size), false, &mut image)?;
                 }
                 Ok(())
             });
             match done {
-                Ok(()) => sum.pictures += 1,
+                Ok(()) => sum.images += 1,
                 Err(error) if error.is_bad_sample() => {}
                 Err(error) => return Err(error),
             }
-            // Every picture once at most without end: a source of bad ones alone must not hold it for ever.
+            // Every image once at most without end: a source of bad ones alone must not hold it for ever.
             if begin.elapsed() >= time {
                 break;
             }
@@ -576,7 +576,7 @@ fn read(subject: &Subject, order: &Order, threads: usize, time: Duration, decode
     let mut sum = Reading { wall: begin.elapsed(), ..Reading::default() };
     for part in parts {
         let part = part?;
-        sum.pictures += part.pictures;
+        sum.images += part.images;
         sum.reading += part.reading;
         sum.blocked += part.blocked;
     }
@@ -600,10 +600,10 @@ mod tests {
         let found = |transfer_twice, kernels_twice, accelerator_use| {
             let rates =
                 Rates { pipeline: 1_000.0, whole: 900.0, transfer_twice, kernels_twice, step: 5e3, ..Rates::default() };
-            let per_picture = PerPicture { read: 1e-4, decode: 3e-4, augment: 1e-4 };
+            let per_image = PerImage { read: 1e-4, decode: 3e-4, augment: 1e-4 };
             let (mean_px, mean_bytes, blocked) = (2e5, 1e5, 0.0);
             let findings =
-                Findings { rates, per_picture, blocked, accelerator_use, threads: 2, cores: 2, mean_px, mean_bytes };
+                Findings { rates, per_image, blocked, accelerator_use, threads: 2, cores: 2, mean_px, mean_bytes };
             let bottleneck = findings.bottleneck();
             (bottleneck, findings.without(bottleneck))
         };

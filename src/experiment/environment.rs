@@ -9,7 +9,7 @@ use std::fs::read_to_string;
 use std::num::NonZero;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Most pictures that are looked at for the summary of a data set.
+/// Most images that are looked at for the summary of a data set.
 const LOOKED_AT: u64 = 1_000;
 
 /// The machine and the build.
@@ -114,35 +114,35 @@ impl Environment {
 pub struct DataSet {
     /// Its path, or what else it is called.
     pub name: String,
-    /// Number of pictures.
-    pub pictures: u64,
+    /// Number of images.
+    pub images: u64,
     /// Number of classes; 0 if the source does not name them.
     pub classes: usize,
-    /// How many pictures the means are of, spread evenly over the source.
+    /// How many images the means are of, spread evenly over the source.
     pub looked_at: u64,
     /// How many of those looked at could not be read.
     pub bad: u64,
-    /// Mean of the encoded pictures, in bytes.
+    /// Mean of the encoded images, in bytes.
     pub mean_bytes: f64,
-    /// Mean of the pictures, in pixels.
+    /// Mean of the images, in pixels.
     pub mean_px: f64,
 }
 
 impl DataSet {
-    /// Looks at up to 1,000 pictures of a source.
+    /// Looks at up to 1,000 images of a source.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for a source without pictures; errors of the source that are not of one sample.
+    /// [`Error::Parameter`] for a source without images; errors of the source that are not of one sample.
     pub fn of(name: impl Into<String>, source: &dyn Source) -> Result<Self> {
-        let pictures = source.len();
-        if pictures == 0 {
-            return Err(Error::parameter("bench", "source", "a source with pictures", "none"));
+        let images = source.len();
+        if images == 0 {
+            return Err(Error::parameter("bench", "source", "a source with images", "none"));
         }
-        let looked_at = pictures.min(LOOKED_AT);
+        let looked_at = images.min(LOOKED_AT);
         let (mut bad, mut bytes, mut pixels, mut buffer) = (0, 0, 0, Vec::new());
         for i in 0..looked_at {
-            // Of 2^53 and more pictures the places are rounded.
-            let index = (i as f64 / looked_at as f64 * pictures as f64) as u64;
+            // Of 2^53 and more images the places are rounded.
+            let index = (i as f64 / looked_at as f64 * images as f64) as u64;
             match source.read(index, &mut buffer).and_then(|encoded| Ok((encoded.len(), probe(encoded)?.size))) {
                 Ok((encoded, size)) => (bytes, pixels) = (bytes + encoded as u64, pixels + size.area_px()),
                 Err(error) if error.is_bad_sample() => bad += 1,
@@ -152,7 +152,7 @@ impl DataSet {
         let good = (looked_at - bad).max(1) as f64;
         Ok(Self {
             name: name.into(),
-            pictures,
+            images,
             classes: source.classes().len(),
             looked_at,
             bad,
@@ -168,8 +168,8 @@ impl DataSet {
         let bad = if self.bad == 0 { String::new() } else { format!(", {} cannot be used", self.bad) };
         let (kb, mpx) = (self.mean_bytes / 1e3, self.mean_px / 1e6);
         format!(
-            "{}: {} pictures{classes}, mean {kb:.1} kB and {mpx:.3} Mpx (of {}{bad})",
-            self.name, self.pictures, self.looked_at
+            "{}: {} images{classes}, mean {kb:.1} kB and {mpx:.3} Mpx (of {}{bad})",
+            self.name, self.images, self.looked_at
         )
     }
 }

@@ -40,8 +40,8 @@ pub enum Event {
         fetch_s: f64,
         /// Seconds of the training step.
         train_s: f64,
-        /// Pictures in it, padding not counted.
-        pictures: u64,
+        /// Images in it, padding not counted.
+        images: u64,
     },
     /// An epoch is over.
     Epoch {
@@ -51,8 +51,8 @@ pub enum Event {
         start_s: f64,
         /// Seconds that it took, set-up included.
         seconds: f64,
-        /// Pictures in it, padding not counted.
-        pictures: u64,
+        /// Images in it, padding not counted.
+        images: u64,
         /// Mean loss, if the step tells it.
         loss: Option<f64>,
         /// Mean accuracy, 0 to 1, if the step tells it.

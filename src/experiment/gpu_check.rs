@@ -3,19 +3,19 @@
 
 use crate::cuda::decode_only::decode_only;
 use crate::{
-    DType, DecodePath, Device, EncodedPictures, Error, Fill, IMAGENET_MEAN, IMAGENET_STD, Interpolation, JpegOptions,
-    Layout, OnError, Op, Picture, Pipeline, Preset, RandomOp, Resize, ResizeTo, Result, Sampling, Size, Source,
-    Strategy, Tensor, encode_jpeg,
+    DType, DecodePath, Device, EncodedImages, Error, Fill, IMAGENET_MEAN, IMAGENET_STD, Image, Interpolation,
+    JpegOptions, Layout, OnError, Op, Pipeline, Preset, Resize, ResizeTo, Result, Sampling, Size, Source, Strategy,
+    Tensor, Transform, encode_jpeg,
 };
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Sides of the pictures of a batch: single pixels, single rows and columns, and sides beside powers of two and beyond a
+/// Sides of the images of a batch: single pixels, single rows and columns, and sides beside powers of two and beyond a
 /// tile.
 const SIZES: [(u32, u32); 8] = [(1, 1), (1, 7), (9, 1), (2, 3), (33, 65), (64, 64), (127, 31), (301, 211)];
 
-/// An odd size that all pictures of a batch end with.
+/// An odd size that all images of a batch end with.
 const OUTPUT: Size = Size { width: 37, height: 29 };
 
 const STRATEGIES: [Strategy; 3] = [Strategy::Sequential, Strategy::Fused, Strategy::Composed];
@@ -31,7 +31,7 @@ pub struct Equality {
 }
 
 /// Runs every operation on the device and on the CPU, decoded by the CPU on both, and compares the bytes: batches of
-/// pictures of odd sizes, in each strategy, and in each type and layout. `progress` hears each case's name.
+/// images of odd sizes, in each strategy, and in each type and layout. `progress` hears each case's name.
 ///
 /// `thorough` is for kernels on a device; without it there is one batch an operation and strategy, for tools that slow a
 /// device down a hundredfold.
@@ -47,7 +47,7 @@ pub struct Equality {
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
 pub fn equality(device: Device, thorough: bool, progress: &mut dyn FnMut(&str)) -> Result<Equality> {
-    let pictures = Arc::new(EncodedPictures::new(pictures()?));
+    let images = Arc::new(EncodedImages::new(images()?));
     let mut found = Equality { cases: 0, different: Vec::new() };
     let mut compare = |name: String, make: &dyn Fn(Device) -> Result<Pipeline>| -> Result<()> {
         progress(&name);
@@ -58,7 +58,7 @@ pub fn equality(device: Device, thorough: bool, progress: &mut dyn FnMut(&str)) 
         Ok(())
     };
     let builder = |device, strategy, dtype, layout| {
-        Pipeline::builder(Arc::clone(&pictures))
+        Pipeline::builder(Arc::clone(&images))
             .batch_size(SIZES.len())
             .threads(2)
             .seed(1)
@@ -89,7 +89,7 @@ pub fn equality(device: Device, thorough: bool, progress: &mut dyn FnMut(&str)) 
             for strategy in STRATEGIES {
                 let make = |device| {
                     let mut builder = builder(device, strategy, dtype, layout)
-                        .augment(RandomOp::HorizontalFlip { p: 0.5 })
+                        .augment(Transform::HorizontalFlip { p: 0.5 })
                         .random_resized_crop(31);
                     if dtype != DType::U8 {
                         builder = builder.normalize(IMAGENET_MEAN, IMAGENET_STD).augment(Op::Erase {
@@ -109,7 +109,7 @@ pub fn equality(device: Device, thorough: bool, progress: &mut dyn FnMut(&str)) 
     let presets = [("train", Preset::Train), ("eval", Preset::Eval), ("trial-a", Preset::TrialA { load: 12 })];
     for (name, preset) in presets.into_iter().chain([("trial-b", Preset::TrialB { load: 4 })]) {
         for strategy in STRATEGIES {
-            // Pictures of a few pixels grow to many times their size in these, and are slow on slow devices.
+            // Images of a few pixels grow to many times their size in these, and are slow on slow devices.
             if thorough || strategy == Strategy::Fused {
                 let make = |device| builder(device, strategy, DType::F16, Layout::Nhwc).preset(preset).build();
                 compare(format!("{name}, {strategy:?}"), &make)?;
@@ -155,8 +155,8 @@ fn operations() -> Vec<(&'static str, Vec<Op>)> {
     ]
 }
 
-/// Pictures of noise, so that no misplaced pixel goes unnoticed, in JPEGs of several kinds.
-fn pictures() -> Result<Vec<(Vec<u8>, u32)>> {
+/// Images of noise, so that no misplaced pixel goes unnoticed, in JPEGs of several kinds.
+fn images() -> Result<Vec<(Vec<u8>, u32)>> {
     let mut state = 1_u64;
     let mut noise = || {
         // Knuth's generator (MMIX); the upper bits are the good ones.
@@ -164,13 +164,13 @@ fn pictures() -> Result<Vec<(Vec<u8>, u32)>> {
         (state >> 56) as u8
     };
     let samplings = [Sampling::S444, Sampling::S420, Sampling::S422];
-    let pictures = SIZES.iter().zip(0_u32..).map(|(&(width, height), i)| {
+    let images = SIZES.iter().zip(0_u32..).map(|(&(width, height), i)| {
         let rgb: Vec<u8> = (0..3 * width * height).map(|_| noise()).collect();
         let options =
             JpegOptions { sampling: samplings[i as usize % 3], progressive: i % 4 == 3, ..Default::default() };
-        Ok((encode_jpeg(&Picture::from_rgb(Size::new(width, height), &rgb)?, &options)?, i))
+        Ok((encode_jpeg(&Image::from_rgb(Size::new(width, height), &rgb)?, &options)?, i))
     });
-    pictures.collect()
+    images.collect()
 }
 
 /// Where an epoch of two pipelines differs first, in words.
@@ -181,10 +181,10 @@ fn difference(expected: &Pipeline, got: &Pipeline) -> Result<Option<String>> {
         let bytes = expected.images().as_bytes()?.iter().zip(got.as_bytes()?);
         let wrong = bytes.enumerate().filter(|(_, (a, b))| a != b);
         if let (count, Some((at, (want, have)))) = (wrong.clone().count(), wrong.clone().next()) {
-            let picture = at / (got.as_bytes()?.len() / expected.len());
+            let image = at / (got.as_bytes()?.len() / expected.len());
             return Ok(Some(format!(
-                "{count} bytes differ, first byte {at}, in picture {picture} of {:?}: {have} instead of {want}",
-                SIZES.get(picture)
+                "{count} bytes differ, first byte {at}, in image {image} of {:?}: {have} instead of {want}",
+                SIZES.get(image)
             )));
         }
     }
@@ -197,8 +197,8 @@ fn difference(expected: &Pipeline, got: &Pipeline) -> Result<Option<String>> {
 pub struct Differences {
     /// Who decoded.
     pub decode: String,
-    /// Pictures compared, each by its middle.
-    pub pictures: u64,
+    /// Images compared, each by its middle.
+    pub images: u64,
     /// How many of them it did itself; the others went to another decoder.
     pub decoded_by_it: u64,
     /// How many values differ by 0, 1, 2, ... 7, and by 8 or more of 255.
@@ -209,7 +209,7 @@ pub struct Differences {
     pub mean: f64,
 }
 
-/// Decodes the middles of pictures, 224 x 224 pixels each, by `decode` on the device and by the CPU.
+/// Decodes the middles of images, 224 x 224 pixels each, by `decode` on the device and by the CPU.
 ///
 /// # Errors
 /// [`Error::Device`] if `device` or this way of decoding is not there, or fails.
@@ -221,9 +221,9 @@ pub struct Differences {
 /// println!("{:?}", found.histogram);
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
-pub fn differences(device: Device, decode: DecodePath, pictures: &Arc<dyn Source>, limit: u64) -> Result<Differences> {
+pub fn differences(device: Device, decode: DecodePath, images: &Arc<dyn Source>, limit: u64) -> Result<Differences> {
     let make = |device| {
-        Pipeline::builder(Arc::clone(pictures))
+        Pipeline::builder(Arc::clone(images))
             .batch_size(16)
             .limit(limit)
             .device(device)
@@ -236,7 +236,7 @@ pub fn differences(device: Device, decode: DecodePath, pictures: &Arc<dyn Source
     let (expected, got) = (make(Device::Cpu)?, make(device)?);
     let mut found = Differences {
         decode: format!("{decode:?}").to_lowercase(),
-        pictures: 0,
+        images: 0,
         decoded_by_it: 0,
         histogram: [0; 9],
         max: 0,
@@ -247,10 +247,10 @@ pub fn differences(device: Device, decode: DecodePath, pictures: &Arc<dyn Source
     for (expected, got) in expected.epoch(0).zip(epoch.by_ref()) {
         let (expected, got) = (expected?, got?);
         if expected.indices() != got.indices() {
-            let message = "it refuses pictures that the CPU takes, or takes what the CPU refuses".to_owned();
+            let message = "it refuses images that the CPU takes, or takes what the CPU refuses".to_owned();
             return Err(Error::Device { call: format!("decode by {}", found.decode), message });
         }
-        found.pictures += expected.len() as u64;
+        found.images += expected.len() as u64;
         let got: Tensor = got.images().to_host()?;
         for (a, b) in expected.images().as_bytes()?.iter().zip(got.as_bytes()?) {
             let difference = a.abs_diff(*b);
@@ -270,12 +270,12 @@ pub fn differences(device: Device, decode: DecodePath, pictures: &Arc<dyn Source
     Ok(found)
 }
 
-/// How many pictures a second nvJPEG decodes, whole, when nothing else is done: what bounds a pipeline that leaves
+/// How many images a second nvJPEG decodes, whole, when nothing else is done: what bounds a pipeline that leaves
 /// decoding to it. `decode` is [`DecodePath::Hybrid`], on `threads` threads, or [`DecodePath::Hardware`]. The first
-/// `limit` pictures are read before the clock starts, and decoded again and again for `duration`.
+/// `limit` images are read before the clock starts, and decoded again and again for `duration`.
 ///
 /// # Errors
-/// [`Error::Device`] if `device` is no GPU or has no such decoder, or fails; what reading a picture fails with.
+/// [`Error::Device`] if `device` is no GPU or has no such decoder, or fails; what reading an image fails with.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -283,21 +283,21 @@ pub fn differences(device: Device, decode: DecodePath, pictures: &Arc<dyn Source
 ///
 /// let photos = open("photos")?;
 /// let per_s = decoding_bound(Device::Cuda(0), DecodePath::Hybrid, &*photos, 200, 16, Duration::from_secs(2))?;
-/// println!("{per_s:.0} pictures/s");
+/// println!("{per_s:.0} images/s");
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
 pub fn decoding_bound(
     device: Device,
     decode: DecodePath,
-    pictures: &dyn Source,
+    images: &dyn Source,
     limit: u64,
     threads: usize,
     duration: Duration,
 ) -> Result<f64> {
     let ordinal = device.resolve()?.ok_or_else(|| Error::parameter("decoding_bound", "device", "a GPU", "the CPU"))?;
     let mut buffer = Vec::new();
-    let encoded = (0..pictures.len().min(limit))
-        .map(|index| Ok((pictures.read(index, &mut buffer)?.to_vec(), 0)))
+    let encoded = (0..images.len().min(limit))
+        .map(|index| Ok((images.read(index, &mut buffer)?.to_vec(), 0)))
         .collect::<Result<Vec<_>>>()?;
-    decode_only(ordinal, decode, EncodedPictures::new(encoded), threads, duration)
+    decode_only(ordinal, decode, EncodedImages::new(encoded), threads, duration)
 }

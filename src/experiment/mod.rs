@@ -1,4 +1,4 @@
-//! Measuring pipelines, and pictures to measure them on.
+//! Measuring pipelines, and images to measure them on.
 
 pub mod augment_load;
 pub mod configurations;

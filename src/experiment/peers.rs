@@ -46,15 +46,15 @@ pub fn peers(json: &str) -> Result<Report> {
     let mut table = Table::new(
         "peers",
         "Side by side on the CPU",
-        &["pipeline", "contender", "pictures/s", "warpfeed against it, times", "first batch, s", "peak memory, MB"],
+        &["pipeline", "contender", "images/s", "warpfeed against it, times", "first batch, s", "peak memory, MB"],
     );
     let mut series: Vec<Series> =
         CONTENDERS.map(|(_, name)| Series { name: name.to_owned(), values: Vec::new() }).into();
     for (pipeline, row) in &measured.medians {
-        let own = figure(row, "warpfeed", "pictures_per_s");
+        let own = figure(row, "warpfeed", "images_per_s");
         let mut against = Vec::new();
         for ((contender, name), series) in CONTENDERS.into_iter().zip(&mut series) {
-            let rate = figure(row, contender, "pictures_per_s");
+            let rate = figure(row, contender, "images_per_s");
             series.values.push(rate);
             let Some(rate) = rate else { continue };
             let ratio = own.map(|own| own / rate);
@@ -69,14 +69,14 @@ pub fn peers(json: &str) -> Result<Report> {
             ]);
         }
         let rate = own.map_or_else(|| "no".to_owned(), |own| format!("{own:.0}"));
-        report.answer.push(format!("{pipeline}: {rate} pictures/s, {}.", against.join(", ")));
+        report.answer.push(format!("{pipeline}: {rate} images/s, {}.", against.join(", ")));
     }
     // Kept together where a line ends.
     let groups: Vec<String> = measured.medians.keys().map(|name| name.replace(" = ", "\u{a0}=\u{a0}")).collect();
     report.plot(
         "peers",
-        "Pictures per second side by side",
-        grouped_bars("Pictures per second", "1/s", "", &groups, &series),
+        "Images per second side by side",
+        grouped_bars("Images per second", "1/s", "", &groups, &series),
     );
     report.tables.push(table);
     report.notes = vec![

@@ -1,35 +1,35 @@
-//! What a pipeline makes of pictures, to look at.
+//! What a pipeline makes of images, to look at.
 
 use crate::error::{Error, Result};
-use crate::picture::{Picture, Size};
+use crate::image::{Image, Size};
 use crate::pipeline::{Builder, LastBatch, OnError};
-use crate::recipe::random::RandomOp;
+use crate::recipe::random::Transform;
 use crate::sheet::contact_sheet;
 use crate::tensor::{DType, Layout};
 
-/// Pixels between the pictures of a sheet.
+/// Pixels between the images of a sheet.
 const GAP_PX: u32 = 4;
 
-/// The first `columns` x `rows` pictures of an epoch as a contact sheet, after `pixel_ops` (operations on 8-bit pictures,
-/// as of [`Preset::pixel_ops`](crate::Preset::pixel_ops)). Pictures that cannot be used are passed over.
+/// The first `columns` x `rows` images of an epoch as a contact sheet, after `pixel_ops` (operations on 8-bit images,
+/// as of [`Preset::pixel_ops`](crate::Preset::pixel_ops)). Images that cannot be used are passed over.
 ///
 /// # Errors
-/// [`Error::Parameter`] for a sheet without pictures; what [`Builder::build`] refuses; [`Error::Decode`] with the first
-/// picture's name if none can be used.
+/// [`Error::Parameter`] for a sheet without images; what [`Builder::build`] refuses; [`Error::Decode`] with the first
+/// image's name if none can be used.
 ///
 /// ```
 /// use warpfeed::{experiment::preview::preview, *};
 ///
-/// let jpeg = encode_jpeg(&Picture::new(Size::new(40, 30)), &JpegOptions::default())?;
-/// let source = EncodedPictures::new((0..5).map(|label| (jpeg.clone(), label)));
+/// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
+/// let source = EncodedImages::new((0..5).map(|label| (jpeg.clone(), label)));
 /// let sheet = preview(Pipeline::builder(source), vec![random_resized_crop(16, 16)], 0, 2, 2)?;
 /// assert_eq!(sheet.size(), Size::new(2 * 16 + 3 * 4, 2 * 16 + 3 * 4));
 /// # Ok::<(), Error>(())
 /// ```
-pub fn preview(builder: Builder, pixel_ops: Vec<RandomOp>, epoch: u64, columns: u32, rows: u32) -> Result<Picture> {
+pub fn preview(builder: Builder, pixel_ops: Vec<Transform>, epoch: u64, columns: u32, rows: u32) -> Result<Image> {
     let wanted = u64::from(columns) * u64::from(rows);
     if !(1..=10_000).contains(&wanted) {
-        return Err(Error::parameter("preview", "columns and rows", "1 to 10000 pictures together", wanted));
+        return Err(Error::parameter("preview", "columns and rows", "1 to 10000 images together", wanted));
     }
     let pipeline = pixel_ops
         .into_iter()
@@ -39,26 +39,26 @@ pub fn preview(builder: Builder, pixel_ops: Vec<RandomOp>, epoch: u64, columns: 
         .on_error(OnError::Skip)
         .batch_size(columns as usize)
         .build()?;
-    let Size { width, height } = pipeline.picture_size();
-    let mut pictures = Vec::new();
+    let Size { width, height } = pipeline.image_size();
+    let mut images = Vec::new();
     let mut batches = pipeline.epoch(epoch);
     for batch in &mut batches {
         let batch = batch?;
         for i in 0..batch.len() {
-            if (pictures.len() as u64) < wanted {
-                pictures.push(Picture::from_rgb(Size { width, height }, batch.images().picture_bytes(i)?)?);
+            if (images.len() as u64) < wanted {
+                images.push(Image::from_rgb(Size { width, height }, batch.images().image_bytes(i)?)?);
             }
         }
-        if pictures.len() as u64 == wanted {
+        if images.len() as u64 == wanted {
             break;
         }
     }
-    if pictures.is_empty() {
+    if images.is_empty() {
         let error = batches.bad().into_iter().next().map_or_else(
-            || Error::parameter("preview", "source", "a source with pictures", "none"),
-            |bad| Error::decode("picture", format!("{}: {}", bad.path, bad.error)),
+            || Error::parameter("preview", "source", "a source with images", "none"),
+            |bad| Error::decode("image", format!("{}: {}", bad.path, bad.error)),
         );
         return Err(error);
     }
-    contact_sheet(&pictures, columns, GAP_PX)
+    contact_sheet(&images, columns, GAP_PX)
 }

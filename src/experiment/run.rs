@@ -37,7 +37,7 @@ impl Digest {
         };
         for (i, label) in batch.labels()[..batch.len() - batch.padding()].iter().enumerate() {
             self.hash.update(label.to_le_bytes());
-            self.hash.update(images.picture_bytes(i)?);
+            self.hash.update(images.image_bytes(i)?);
         }
         Ok(())
     }
@@ -97,15 +97,15 @@ impl From<Stats> for StageSeconds {
     }
 }
 
-/// How many pictures each decoder decoded.
+/// How many images each decoder decoded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct DecodedPictures {
+pub struct DecodedImages {
     /// The CPU.
     pub cpu: u64,
     /// nvJPEG, half on the CPU.
     pub hybrid: u64,
-    /// A GPU's JPEG engines.
+    /// A GPU's hardware decoder.
     pub hardware: u64,
 }
 
@@ -114,15 +114,15 @@ pub struct DecodedPictures {
 #[non_exhaustive]
 pub struct RunReport {
     /// Samples delivered, padding not counted.
-    pub pictures: u64,
+    pub images: u64,
     /// Batches delivered.
     pub batches: u64,
     /// Epochs run.
     pub epochs: u64,
     /// From the first request to the last batch.
     pub seconds: f64,
-    /// Pictures over seconds.
-    pub pictures_per_s: f64,
+    /// Images over seconds.
+    pub images_per_s: f64,
     /// From the start (of the command, where the caller says so) to the first batch; `None` if there was none.
     pub first_batch_s: Option<f64>,
     /// Encoded bytes read.
@@ -137,11 +137,11 @@ pub struct RunReport {
     pub strategy: crate::Strategy,
     /// The largest amount of memory that the process has had resident, in bytes; `None` where the system does not say.
     pub peak_rss_bytes: Option<u64>,
-    /// Pictures that each decoder decoded.
-    pub decoded: DecodedPictures,
-    /// Pictures that came decoded from the cache.
+    /// Images that each decoder decoded.
+    pub decoded: DecodedImages,
+    /// Images that came decoded from the cache.
     pub cached: u64,
-    /// How full the cache of decoded pictures is at the end; `None` without one.
+    /// How full the cache of decoded images is at the end; `None` without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheUsage>,
     /// Where the time went.
@@ -170,7 +170,7 @@ pub struct RunReport {
 #[non_exhaustive]
 pub struct Earlier {
     /// Samples, padding not counted.
-    pub pictures: u64,
+    pub images: u64,
     /// Batches.
     pub batches: u64,
 }
@@ -230,7 +230,7 @@ impl StateFile {
 }
 
 /// Runs `epochs` of a pipeline to their ends. `started` is when [`RunReport::first_batch_s`] begins to count;
-/// `progress` hears how many pictures each batch brought.
+/// `progress` hears how many images each batch brought.
 ///
 /// # Errors
 /// The first error that an epoch ends with.
@@ -239,11 +239,11 @@ impl StateFile {
 /// use std::time::Instant;
 /// use warpfeed::*;
 ///
-/// let jpeg = encode_jpeg(&Picture::new(Size::new(40, 30)), &JpegOptions::default())?;
-/// let pipeline = Pipeline::builder(EncodedPictures::new((0..5).map(|label| (jpeg.clone(), label))));
+/// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
+/// let pipeline = Pipeline::builder(EncodedImages::new((0..5).map(|label| (jpeg.clone(), label))));
 /// let pipeline = pipeline.center_crop(8).build()?;
-/// let report = experiment::run::run(&pipeline, 0..2, true, Instant::now(), &mut |_pictures| {})?;
-/// assert_eq!((report.pictures, report.batches, report.bad_count), (10, 2, 0));
+/// let report = experiment::run::run(&pipeline, 0..2, true, Instant::now(), &mut |_images| {})?;
+/// assert_eq!((report.images, report.batches, report.bad_count), (10, 2, 0));
 /// assert_eq!(report.digest.unwrap().len(), 64);
 /// # Ok::<(), Error>(())
 /// ```
@@ -270,18 +270,18 @@ pub fn run(
 /// use warpfeed::*;
 /// use warpfeed::experiment::run::{StateFile, run, run_with_state};
 ///
-/// let jpeg = encode_jpeg(&Picture::new(Size::new(40, 30)), &JpegOptions::default())?;
-/// let pipeline = Pipeline::builder(EncodedPictures::new((0..5).map(|label| (jpeg.clone(), label))));
+/// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
+/// let pipeline = Pipeline::builder(EncodedImages::new((0..5).map(|label| (jpeg.clone(), label))));
 /// let pipeline = pipeline.batch_size(2).center_crop(8).build()?;
 /// let folder = tempfile::tempdir().unwrap();
 /// let file = StateFile { path: folder.path().join("state.json"), settings: "crop of 8".into() };
 ///
-/// let first = run_with_state(&pipeline, 0..1, true, &file, Instant::now(), &mut |_pictures| {})?;
-/// assert_eq!((first.pictures, first.earlier), (5, None));
+/// let first = run_with_state(&pipeline, 0..1, true, &file, Instant::now(), &mut |_images| {})?;
+/// assert_eq!((first.images, first.earlier), (5, None));
 /// // A second epoch more.
-/// let second = run_with_state(&pipeline, 0..2, true, &file, Instant::now(), &mut |_pictures| {})?;
-/// assert_eq!((second.pictures, second.earlier.unwrap().pictures), (5, 5));
-/// let undisturbed = run(&pipeline, 0..2, true, Instant::now(), &mut |_pictures| {})?;
+/// let second = run_with_state(&pipeline, 0..2, true, &file, Instant::now(), &mut |_images| {})?;
+/// assert_eq!((second.images, second.earlier.unwrap().images), (5, 5));
+/// let undisturbed = run(&pipeline, 0..2, true, Instant::now(), &mut |_images| {})?;
 /// assert_eq!(second.digest, undisturbed.digest);
 /// # Ok::<(), Error>(())
 /// ```
@@ -321,8 +321,8 @@ fn run_epochs(
     }
     let mut resumed = found.map(|found| found.epoch);
     let mut delivered = earlier.unwrap_or_default();
-    if delivered.pictures > 0 {
-        progress(delivered.pictures);
+    if delivered.images > 0 {
+        progress(delivered.images);
     }
     let start = resumed.as_ref().map_or(epochs.start, EpochState::epoch);
     if resumed.is_some() && !epochs.contains(&start) {
@@ -348,10 +348,10 @@ fn run_epochs(
             if let Some(hash) = &mut hash {
                 hash.add(&batch)?;
             }
-            let pictures = (batch.len() - batch.padding()) as u64;
-            delivered = Earlier { pictures: delivered.pictures + pictures, batches: delivered.batches + 1 };
+            let images = (batch.len() - batch.padding()) as u64;
+            delivered = Earlier { images: delivered.images + images, batches: delivered.batches + 1 };
             save(epoch.state(), delivered, &hash)?;
-            progress(pictures);
+            progress(images);
             last = Some(batch);
         }
         // At the end all of a batch may have been skipped.
@@ -364,11 +364,11 @@ fn run_epochs(
     }
     let seconds = begin.elapsed().as_secs_f64();
     Ok(RunReport {
-        pictures: stats.pictures,
+        images: stats.images,
         batches: stats.batches,
         epochs: epochs.end.saturating_sub(epochs.start),
         seconds,
-        pictures_per_s: stats.pictures as f64 / seconds.max(f64::MIN_POSITIVE),
+        images_per_s: stats.images as f64 / seconds.max(f64::MIN_POSITIVE),
         first_batch_s: first_batch.map(|time: Duration| time.as_secs_f64()),
         read_bytes: stats.read_bytes,
         threads: pipeline.threads(),
@@ -376,7 +376,7 @@ fn run_epochs(
         device: pipeline.device_name(),
         strategy: pipeline.strategy(),
         peak_rss_bytes: peak_rss_bytes(),
-        decoded: DecodedPictures {
+        decoded: DecodedImages {
             cpu: stats.decoded_cpu,
             hybrid: stats.decoded_hybrid,
             hardware: stats.decoded_hardware,
@@ -386,7 +386,7 @@ fn run_epochs(
         stages: stats.into(),
         bad_count: stats.bad,
         bad,
-        moved_mean: (stats.moved > 0).then(|| stats.moved as f64 / stats.pictures.max(1) as f64),
+        moved_mean: (stats.moved > 0).then(|| stats.moved as f64 / stats.images.max(1) as f64),
         moved_most: (stats.moved > 0).then_some(stats.moved_most),
         earlier,
         digest: hash.map(Digest::finish),

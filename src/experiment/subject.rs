@@ -1,4 +1,4 @@
-//! What experiments run on: pictures, and the choices that all of them share.
+//! What experiments run on: images, and the choices that all of them share.
 
 use super::environment::{DataSet, Environment};
 use super::report::Report;
@@ -9,14 +9,14 @@ use crate::pipeline::{Batch, Builder, OnError, Pipeline};
 use crate::source::Source;
 use std::sync::Arc;
 
-/// Pictures, and how pipelines over them are built.
+/// Images, and how pipelines over them are built.
 #[derive(Clone)]
 pub struct Subject {
-    /// What the pictures are called in reports.
+    /// What the images are called in reports.
     pub name: String,
-    /// The pictures.
+    /// The images.
     pub source: Arc<dyn Source>,
-    /// Most pictures an epoch.
+    /// Most images an epoch.
     pub limit: Option<u64>,
     /// Worker threads; one for each processor if not given.
     pub threads: Option<usize>,
@@ -60,24 +60,24 @@ impl Step for NoStep {
 }
 
 impl Subject {
-    /// All pictures of a source.
+    /// All images of a source.
     pub fn new(name: impl Into<String>, source: impl Source + 'static) -> Self {
         Self { name: name.into(), source: Arc::new(source), limit: None, threads: None, seed: 42, device: Device::Auto }
     }
 
-    /// A pipeline over the pictures, shuffled; those that cannot be used are skipped and counted.
+    /// A pipeline over the images, shuffled; those that cannot be used are skipped and counted.
     pub(super) fn builder(&self) -> Builder {
         let builder = Pipeline::builder(Arc::clone(&self.source)).shuffle(self.seed).on_error(OnError::Skip);
         let builder = self.limit.into_iter().fold(builder, Builder::limit);
         self.threads.into_iter().fold(builder.device(self.device), Builder::threads)
     }
 
-    /// Pictures an epoch.
+    /// Images an epoch.
     pub(super) fn len(&self) -> u64 {
         self.source.len().min(self.limit.unwrap_or(u64::MAX))
     }
 
-    /// An empty report about these pictures on this machine.
+    /// An empty report about these images on this machine.
     pub(super) fn report(&self, experiment: &'static str, question: &'static str) -> Result<Report> {
         let mut report = Report::new(experiment, question, Environment::here());
         report.data_set = Some(DataSet::of(self.name.clone(), self.source.as_ref())?);

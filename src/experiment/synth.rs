@@ -1,18 +1,18 @@
-//! Synthetic pictures that load a pipeline as photographs do.
+//! Synthetic images that load a pipeline as photographs do.
 //!
 //! Blurry scenes with uneven light, rough and smooth places, a few objects with shadows, and sensor grain: encoded as
 //! JPEG with 4:2:0 sampling they take about 90 KB at quality 92 and 110 KB at quality 95, as photographs of theirs size
 //! on the web do (0.2 Mpx), so decoding costs the same. The class sets the hue, the direction of the texture and the kind of the objects, with enough variation
 //! within a class that a small network has something to learn.
 //!
-//! The same picture comes out on every machine: integers, additions, multiplications, divisions and square roots of
+//! The same image comes out on every machine: integers, additions, multiplications, divisions and square roots of
 //! single floats (which IEEE 754 fixes), and sine and cosine from the `libm` crate.
 
 use crate::atomic;
 use crate::encode::{JpegOptions, encode_jpeg};
 use crate::error::{Error, Result};
-use crate::picture::{Picture, Size};
-use crate::recipe::draw::{Domain, Draw};
+use crate::image::{Image, Size};
+use crate::recipe::rng::{Domain, SampleRng};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -21,30 +21,30 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// Of the JPEGs: that at which they are as large as photographs.
 const QUALITY: u8 = 95;
 
-/// Changes whenever the pictures do.
+/// Changes whenever the images do.
 const VERSION: u32 = 1;
 
-/// The file by which a folder of synthetic pictures is known.
+/// The file by which a folder of synthetic images is known.
 const MARKER: &str = ".warpfeed-synth";
 
 /// Sides of the square of random numbers that all noise is interpolated from.
 const NOISE_SIDE: usize = 128;
 
-/// The synthetic picture `index` of a data set of `classes` classes, showing class `class`.
+/// The synthetic image `index` of a data set of `classes` classes, showing class `class`.
 ///
 /// About 500 x 375 pixels (0.12 to 0.28 Mpx), lying or standing.
 ///
 /// ```
-/// use warpfeed::experiment::synth::picture;
+/// use warpfeed::experiment::synth::image;
 ///
-/// let first = picture(42, 0, 3, 10);
+/// let first = image(42, 0, 3, 10);
 /// assert!((120_000..290_000).contains(&first.size().area_px()));
-/// assert_eq!(first.to_rgb(), picture(42, 0, 3, 10).to_rgb());
-/// assert_ne!(first.to_rgb(), picture(42, 1, 3, 10).to_rgb());
+/// assert_eq!(first.to_rgb(), image(42, 0, 3, 10).to_rgb());
+/// assert_ne!(first.to_rgb(), image(42, 1, 3, 10).to_rgb());
 /// ```
 #[must_use]
-pub fn picture(seed: u64, index: u64, class: u32, classes: u32) -> Picture {
-    let mut draw = Draw::new(seed, 0, Domain::Synth, index);
+pub fn image(seed: u64, index: u64, class: u32, classes: u32) -> Image {
+    let mut draw = SampleRng::new(seed, 0, Domain::Synth, index);
     let size = size(draw.at(0));
     let noise = Noise::new(draw.at(1));
     let look = Look::new(class, classes, draw.at(2));
@@ -58,7 +58,7 @@ pub fn picture(seed: u64, index: u64, class: u32, classes: u32) -> Picture {
 }
 
 /// Photographs on the web: most 500 pixels wide and 4:3, some 3:2 or nearly square, a third of them standing.
-fn size(draw: &mut Draw) -> Size {
+fn size(draw: &mut SampleRng) -> Size {
     let aspect = match draw.below(10) {
         0..6 => 4.0 / 3.0,
         6..8 => 1.5,
@@ -70,7 +70,7 @@ fn size(draw: &mut Draw) -> Size {
     if draw.chance(0.3) { size.transposed() } else { size }
 }
 
-/// What one picture looks like.
+/// What one image looks like.
 struct Look {
     /// Two colours that the ground changes between.
     ground: [[f32; 3]; 2],
@@ -88,7 +88,7 @@ struct Look {
 }
 
 impl Look {
-    fn new(class: u32, classes: u32, draw: &mut Draw) -> Self {
+    fn new(class: u32, classes: u32, draw: &mut SampleRng) -> Self {
         let place = f64::from(class) / f64::from(classes.max(1));
         let hue = place + draw.uniform(-0.03, 0.03);
         // Neighbours in hue run in quite different directions: steps of the golden section of half a turn.
@@ -125,7 +125,7 @@ struct Noise {
     smooth: [i32; 256],
 }
 
-/// A field of noise over a picture: where it starts and how far one pixel goes, in 1/65536 of the grid.
+/// A field of noise over an image: where it starts and how far one pixel goes, in 1/65536 of the grid.
 struct Field {
     start: [i32; 2],
     right: [i32; 2],
@@ -146,7 +146,7 @@ impl Field {
 }
 
 impl Noise {
-    fn new(draw: &mut Draw) -> Self {
+    fn new(draw: &mut SampleRng) -> Self {
         let words = std::iter::repeat_with(|| draw.bits()).take(NOISE_SIDE * NOISE_SIDE / 4);
         let grid = words.flat_map(|w| [w as i16, (w >> 16) as i16, (w >> 32) as i16, (w >> 48) as i16]).collect();
         let smooth = std::array::from_fn(|t| {
@@ -183,7 +183,7 @@ fn smoothstep(edge0: f32, edge1: f32, x: f32) -> f32 {
     t * t * (3.0 - 2.0 * t)
 }
 
-/// A picture in the making: light as red, green and blue, 0 to about 1, and the depth of the texture of each pixel.
+/// An image in the making: light as red, green and blue, 0 to about 1, and the depth of the texture of each pixel.
 struct Scene {
     size: Size,
     colors: Vec<[f32; 3]>,
@@ -263,12 +263,12 @@ impl Scene {
     }
 
     /// Grain, a soft shoulder instead of burnt highlights, and eight bits.
-    fn develop(&self, grain: f32, seed: u32) -> Picture {
-        let mut picture = Picture::new(self.size);
+    fn develop(&self, grain: f32, seed: u32) -> Image {
+        let mut image = Image::new(self.size);
         // Xorshift (Marsaglia 2003): a word a pixel, of which two bytes and two half bytes are used.
         let mut word = seed | 1;
         let step = grain / 255.0 / 104.5;
-        for (pixel, color) in picture.pixels_mut().iter_mut().zip(&self.colors) {
+        for (pixel, color) in image.pixels_mut().iter_mut().zip(&self.colors) {
             word ^= word << 13;
             word ^= word >> 17;
             word ^= word << 5;
@@ -282,7 +282,7 @@ impl Scene {
                 pixel[channel] = (value * 255.0 + 0.5) as u8;
             }
         }
-        picture
+        image
     }
 }
 
@@ -300,7 +300,7 @@ struct Object {
 }
 
 impl Object {
-    fn new(look: &Look, size: Size, draw: &mut Draw) -> Self {
+    fn new(look: &Look, size: Size, draw: &mut SampleRng) -> Self {
         let short = f64::from(size.width.min(size.height));
         let (sin, cos) = libm::sincos(draw.uniform(0.0, core::f64::consts::TAU));
         Self {
@@ -338,19 +338,19 @@ impl Object {
 /// What [`write_folder`] did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Written {
-    /// Pictures made and written.
+    /// Images made and written.
     pub written: u64,
-    /// Pictures that were there already.
+    /// Images that were there already.
     pub kept: u64,
     /// Bytes written.
     pub bytes: u64,
 }
 
-/// Writes `count` synthetic pictures as a folder of class folders, `class_00/00000.jpg` and so on, on all cores.
+/// Writes `count` synthetic images as a folder of class folders, `class_00/00000.jpg` and so on, on all cores.
 ///
-/// Picture `i` shows class `i % classes`. `progress` is told, from any thread,
-/// how many of the pictures are done. Each file appears whole or not at all, so an interrupted call is taken up where
-/// it stopped by calling again: pictures already there are kept.
+/// Image `i` shows class `i % classes`. `progress` is told, from any thread,
+/// how many of the images are done. Each file appears whole or not at all, so an interrupted call is taken up where
+/// it stopped by calling again: images already there are kept.
 ///
 /// The folder is made if it is not there. It must be empty or come from an earlier call with the same classes and
 /// seed, which a file `.warpfeed-synth` in it tells, and no greater count.
@@ -396,7 +396,7 @@ pub fn write_folder(
         if path.exists() {
             return Ok(None);
         }
-        let bytes = encode_jpeg(&picture(seed, index, class, classes), &options)?;
+        let bytes = encode_jpeg(&image(seed, index, class, classes), &options)?;
         atomic::write(&path, |file| file.write_all(&bytes))?;
         Ok(Some(bytes.len() as u64))
     };
@@ -452,8 +452,7 @@ fn claim(folder: &Path, count: u64, classes: u32, seed: u64) -> Result<()> {
     match fs::read_to_string(&marker) {
         Ok(found) => {
             let before = found.lines().last().and_then(|line| line.strip_prefix("count ")?.parse::<u64>().ok());
-            let expected =
-                "empty, or hold synthetic pictures of the same version, classes and seed and no more of them";
+            let expected = "empty, or hold synthetic images of the same version, classes and seed and no more of them";
             if !before.is_some_and(|before| before <= count && found == stamp(before)) {
                 let found: Vec<&str> = found.lines().take(4).collect();
                 return refuse(expected, format!("{} with {}", folder.display(), found.join(", ")));
@@ -480,14 +479,14 @@ mod tests {
     use sha2::{Digest, Sha256};
     use std::sync::Mutex;
 
-    /// Whoever changes the pictures must count up `VERSION`.
+    /// Whoever changes the images must count up `VERSION`.
     #[test]
-    fn the_pictures_are_the_same_everywhere() {
+    fn the_images_are_the_same_everywhere() {
         let mut hash = Sha256::new();
         for index in 0..6 {
-            let picture = picture(42, index, index as u32, 10);
-            hash.update(picture.size().width.to_le_bytes());
-            hash.update(picture.to_rgb());
+            let image = image(42, index, index as u32, 10);
+            hash.update(image.size().width.to_le_bytes());
+            hash.update(image.to_rgb());
         }
         let hash: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!((VERSION, &hash[..]), (1, GOLDEN_HASH));
@@ -496,36 +495,36 @@ mod tests {
     const GOLDEN_HASH: &str = "bfbe49c833c6ea2dd48561e92fc12804fea11829abe9acf076c9a442883a68c3";
 
     #[test]
-    fn pictures_differ_and_their_sizes_are_those_of_photographs() {
+    fn images_differ_and_their_sizes_are_those_of_photographs() {
         let mut standing = 0;
         let mut area = 0;
         for index in 0..200 {
-            let size = size(Draw::new(3, 0, Domain::Synth, index).at(0));
+            let size = size(SampleRng::new(3, 0, Domain::Synth, index).at(0));
             assert!((120_000..280_000).contains(&size.area_px()) && size.width.max(size.height) < 660, "{size}");
             standing += u64::from(size.height > size.width);
             area += size.area_px();
         }
         assert!((30..100).contains(&standing), "{standing} standing of 200");
         assert!((190_000..210_000).contains(&(area / 200)), "{} px in the mean", area / 200);
-        let pictures = [picture(1, 0, 0, 2), picture(1, 0, 1, 2), picture(1, 1, 0, 2), picture(2, 0, 0, 2)];
-        for (i, a) in pictures.iter().enumerate() {
-            assert!(pictures[..i].iter().all(|b| a.pixels() != b.pixels()));
+        let images = [image(1, 0, 0, 2), image(1, 0, 1, 2), image(1, 1, 0, 2), image(2, 0, 0, 2)];
+        for (i, a) in images.iter().enumerate() {
+            assert!(images[..i].iter().all(|b| a.pixels() != b.pixels()));
             assert!(a.pixels().iter().all(|pixel| pixel[3] == 255));
         }
     }
 
     #[test]
     fn the_class_decides_the_colour() {
-        // Class 0 of 3 is red, 1 green, 2 blue: the ground covers most of each picture.
+        // Class 0 of 3 is red, 1 green, 2 blue: the ground covers most of each image.
         for class in 0..3_u32 {
             for index in 0..3 {
-                let picture = picture(9, index, class, 3);
+                let image = image(9, index, class, 3);
                 let mut sums = [0_u64; 3];
-                for pixel in picture.pixels() {
+                for pixel in image.pixels() {
                     (0..3).for_each(|c| sums[c] += u64::from(pixel[c]));
                 }
                 let strongest = (0..3).max_by_key(|&c| sums[c]).unwrap();
-                assert_eq!(strongest, class as usize, "picture {index}: {sums:?}");
+                assert_eq!(strongest, class as usize, "image {index}: {sums:?}");
             }
         }
     }
@@ -540,8 +539,8 @@ mod tests {
         assert_eq!(hsv(1.25, 0.5, 0.5), hsv(0.25, 0.5, 0.5));
     }
 
-    fn encode(picture: &Picture) -> Result<Vec<u8>> {
-        encode_jpeg(picture, &JpegOptions { quality: QUALITY, ..JpegOptions::default() })
+    fn encode(image: &Image) -> Result<Vec<u8>> {
+        encode_jpeg(image, &JpegOptions { quality: QUALITY, ..JpegOptions::default() })
     }
 
     #[test]
@@ -560,7 +559,7 @@ mod tests {
         assert_eq!((second.written, second.kept), (2, 4));
 
         let source = ImageFolder::open(&folder).unwrap();
-        assert_eq!((source.len(), source.passed_over()), (6, 0));
+        assert_eq!((source.len(), source.skipped_files()), (6, 0));
         let names = [
             "class_00/00000",
             "class_00/00001",
@@ -573,7 +572,7 @@ mod tests {
         for (position, name) in (0_u64..).zip(names) {
             assert_eq!(source.path(position), folder.join(format!("{name}.jpg")));
             let index = position % 3 * 2 + position / 3;
-            let want = encode(&picture(7, index, (index % 2) as u32, 2)).unwrap();
+            let want = encode(&image(7, index, (index % 2) as u32, 2)).unwrap();
             assert_eq!(source.read(position, &mut Vec::new()).unwrap(), want);
             total += u64::from(index < 5) * want.len() as u64;
         }

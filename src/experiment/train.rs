@@ -34,8 +34,8 @@ pub struct EpochTimes {
     pub fetch_s: f64,
     /// In the training step.
     pub train_s: f64,
-    /// Pictures delivered, padding not counted.
-    pub pictures: u64,
+    /// Images delivered, padding not counted.
+    pub images: u64,
     /// Batches delivered.
     pub batches: u64,
     /// Mean loss over the batches, if the step tells it.
@@ -107,7 +107,7 @@ impl<'a> Run<'a> {
             setup_s: 0.0,
             fetch_s: 0.0,
             train_s: 0.0,
-            pictures: 0,
+            images: 0,
             batches: 0,
             loss: None,
             accuracy: None,
@@ -119,7 +119,7 @@ impl<'a> Run<'a> {
             // What a device still has to do for the batch is waiting for it, not training.
             batch.images().synchronize()?;
             let there = Instant::now();
-            let pictures = (batch.len() - batch.padding()) as u64;
+            let images = (batch.len() - batch.padding()) as u64;
             let result = self.step.train(batch)?;
             // What a device still does belongs to this batch's step; the pipeline goes on meanwhile.
             self.step.finish()?;
@@ -137,9 +137,9 @@ impl<'a> Run<'a> {
                 self.batches.push(BatchTimes { start_s, first, fetch_s, train_s });
             }
             let (batch, fetch_s) = (times.batches, if first { 0.0 } else { fetch_s });
-            (self.on_event)(&Event::Batch { epoch: number, batch, start_s, fetch_s, train_s, pictures })?;
+            (self.on_event)(&Event::Batch { epoch: number, batch, start_s, fetch_s, train_s, images })?;
             times.train_s += train_s;
-            times.pictures += pictures;
+            times.images += images;
             times.batches += 1;
             // Means so far.
             let mean = |mean: Option<f64>, value: Option<f64>| {
@@ -154,8 +154,8 @@ impl<'a> Run<'a> {
         self.stats += epoch.stats();
         drop(epoch);
         times.seconds = begin.elapsed().as_secs_f64();
-        let EpochTimes { seconds, pictures, loss, accuracy, .. } = times;
-        (self.on_event)(&Event::Epoch { epoch: number, start_s, seconds, pictures, loss, accuracy })?;
+        let EpochTimes { seconds, images, loss, accuracy, .. } = times;
+        (self.on_event)(&Event::Epoch { epoch: number, start_s, seconds, images, loss, accuracy })?;
         self.epochs.push(times);
         Ok(())
     }
@@ -168,7 +168,7 @@ impl<'a> Run<'a> {
         let deadline = Instant::now() + time;
         for number in 0.. {
             self.epoch(pipeline, number, Some(deadline))?;
-            let nothing = self.epochs.last().is_none_or(|epoch| epoch.pictures == 0);
+            let nothing = self.epochs.last().is_none_or(|epoch| epoch.images == 0);
             if nothing || Instant::now() >= deadline {
                 break;
             }
@@ -187,21 +187,21 @@ impl<'a> Run<'a> {
 /// What to say about samples that runs skipped, if there were any.
 pub(super) fn skipped<'a>(runs: impl Iterator<Item = &'a RunTimes>) -> Option<String> {
     let bad = runs.map(|run| run.bad).sum::<u64>();
-    (bad > 0).then(|| format!("Pictures that could not be used were skipped {bad} times: warpfeed run names them."))
+    (bad > 0).then(|| format!("Images that could not be used were skipped {bad} times: warpfeed run names them."))
 }
 
 impl RunTimes {
-    /// Pictures delivered, padding not counted.
+    /// Images delivered, padding not counted.
     #[must_use]
-    pub fn pictures(&self) -> u64 {
-        self.epochs.iter().map(|epoch| epoch.pictures).sum()
+    pub fn images(&self) -> u64 {
+        self.epochs.iter().map(|epoch| epoch.images).sum()
     }
 
-    /// Pictures over the time of the epochs; `None` if there were none.
+    /// Images over the time of the epochs; `None` if there were none.
     #[must_use]
-    pub fn pictures_per_s(&self) -> Option<f64> {
+    pub fn images_per_s(&self) -> Option<f64> {
         let seconds: f64 = self.epochs.iter().map(|epoch| epoch.seconds).sum();
-        (self.pictures() > 0).then(|| self.pictures() as f64 / seconds)
+        (self.images() > 0).then(|| self.images() as f64 / seconds)
     }
 
     /// Share of the epochs' time that the training step ran, 0 to 1.

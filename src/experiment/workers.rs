@@ -8,7 +8,7 @@ use super::subject::{Model, Subject};
 use super::train::{Run, RunTimes, skipped};
 use crate::error::{Error, Result};
 use crate::pipeline::{Builder, Pipeline};
-use crate::recipe::random::RandomOp;
+use crate::recipe::random::Transform;
 use serde_json::json;
 
 /// What to run.
@@ -16,12 +16,12 @@ use serde_json::json;
 pub struct Settings {
     /// Numbers of workers; with 0 the trainer's thread makes the batches.
     pub workers: Vec<usize>,
-    /// Pictures a batch.
+    /// Images a batch.
     pub batch_sizes: Vec<usize>,
     /// Epochs of each run.
     pub epochs: u64,
     /// The operations, ending in one size.
-    pub ops: Vec<RandomOp>,
+    pub ops: Vec<Transform>,
 }
 
 /// One cell of the grid.
@@ -83,7 +83,7 @@ pub fn workers(
     }
     report.settings = json!({
         "workers": settings.workers, "batch_sizes": settings.batch_sizes, "epochs": settings.epochs, "step": step,
-        "pictures_per_epoch": subject.len(), "seed": subject.seed, "learning_rate": learning_rate,
+        "images_per_epoch": subject.len(), "seed": subject.seed, "learning_rate": learning_rate,
     });
     report.tables = vec![summary(settings, &cases), grid(learning_rate, &cases)];
     let groups: Vec<String> = settings.workers.iter().map(usize::to_string).collect();
@@ -128,9 +128,9 @@ pub fn workers(
 }
 
 /// Why a pipeline is not run.
-fn cannot(pipeline: &Pipeline, batch_size: usize, pictures: u64) -> Option<String> {
-    if batch_size as u64 > pictures {
-        return Some(format!("there are {pictures} pictures an epoch"));
+fn cannot(pipeline: &Pipeline, batch_size: usize, images: u64) -> Option<String> {
+    if batch_size as u64 > images {
+        return Some(format!("there are {images} images an epoch"));
     }
     let (needs, free) = (pipeline.memory().batches_bytes, available_memory_bytes()?);
     (needs > free / 10 * 8)

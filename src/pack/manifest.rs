@@ -68,7 +68,7 @@ pub(super) struct PackedShard {
     pub file: String,
     /// The source's sample behind the shard's last one.
     pub end: u64,
-    pub pictures: u64,
+    pub images: u64,
     pub bytes: u64,
     pub shrunk: u64,
     pub made_baseline: u64,
@@ -78,9 +78,9 @@ pub(super) struct PackedShard {
 }
 
 impl PackedShard {
-    /// Counts a picture that was written.
+    /// Counts an image that was written.
     pub fn count(&mut self, sample: &Sample) {
-        self.pictures += 1;
+        self.images += 1;
         match sample.done {
             Done::Copied => {}
             Done::Shrunk => self.shrunk += 1,
@@ -97,7 +97,7 @@ impl PackedShard {
         }
     }
 
-    /// Takes over what a shard without pictures has counted.
+    /// Takes over what a shard without images has counted.
     pub fn take_bad(&mut self, empty: Self) {
         self.end = empty.end;
         self.bad_count += empty.bad_count;
@@ -105,12 +105,12 @@ impl PackedShard {
         self.bad.truncate(MAX_BAD_KEPT);
     }
 
-    /// The error for a source that had no picture for the very first shard.
+    /// The error for a source that had no image for the very first shard.
     pub fn nothing(&self) -> Error {
         let first =
             self.bad.first().map_or_else(|| "no samples".to_owned(), |bad| format!("{}: {}", bad.path, bad.error));
         let got = format!("{} bad samples, the first {first}", self.bad_count);
-        Error::parameter("pack", "source", "one with pictures that can be used", got)
+        Error::parameter("pack", "source", "one with images that can be used", got)
     }
 }
 

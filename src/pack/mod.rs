@@ -1,4 +1,4 @@
-//! Packs pictures into shards, which are read in long runs where single files are not.
+//! Packs images into shards, which are read in long runs where single files are not.
 
 mod manifest;
 mod prepare;
@@ -25,14 +25,14 @@ const MIN_SHARD_BYTES: u64 = 1_000_000;
 /// Bad samples of each shard that are kept with their errors; all are counted.
 const MAX_BAD_KEPT: usize = 1_000;
 
-/// How pictures are packed.
+/// How images are packed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PackOptions {
     /// The format of the shards.
     pub format: RecordFormat,
-    /// A shard is ended before it grows beyond this many bytes, 1 MB or more. A single larger picture has its own.
+    /// A shard is ended before it grows beyond this many bytes, 1 MB or more. A single larger image has its own.
     pub shard_bytes: u64,
-    /// Pictures whose longer side has more pixels are turned upright, shrunk to it (bilinear, as torchvision resizes),
+    /// Images whose longer side has more pixels are turned upright, shrunk to it (bilinear, as torchvision resizes),
     /// and encoded as JPEG.
     pub max_side_px: Option<u32>,
     /// The quality of what is encoded, 1 to 100.
@@ -45,7 +45,7 @@ pub struct PackOptions {
 }
 
 impl PackOptions {
-    /// 128 MB a shard, pictures as they are, quality 90, a worker for each processor.
+    /// 128 MB a shard, images as they are, quality 90, a worker for each processor.
     #[must_use]
     pub fn new(format: RecordFormat) -> Self {
         Self {
@@ -76,13 +76,13 @@ impl PackOptions {
 pub struct PackReport {
     /// The shards, in order.
     pub shards: Vec<PathBuf>,
-    /// Pictures in them.
-    pub pictures: u64,
+    /// Images in them.
+    pub images: u64,
     /// Of these, how many were there already from an earlier, interrupted run.
-    pub resumed_pictures: u64,
+    pub resumed_images: u64,
     /// Bytes in all shards.
     pub bytes: u64,
-    /// Pictures that were shrunk.
+    /// Images that were shrunk.
     pub shrunk: u64,
     /// Progressive JPEGs that were made baseline, without loss.
     pub made_baseline: u64,
@@ -97,15 +97,15 @@ pub struct PackReport {
 /// Packs all samples of `source`, in its order, into shards in the folder `out`.
 ///
 /// The files are called after the folder: in `train`, they are `train-000000.tar`; `train-000000.rec` with
-/// `train-000000.idx`; `train-00000-of-00008.tfrecord`. Keys and identifiers are the samples' indices. Pictures are copied
+/// `train-000000.idx`; `train-00000-of-00008.tfrecord`. Keys and identifiers are the samples' indices. Images are copied
 /// byte for byte unless the options ask for more. The shards are the same for any number of workers.
 ///
-/// A sample is bad, and left out, if it cannot be read, has no picture's header, is a JPEG without end that does not
+/// A sample is bad, and left out, if it cannot be read, has no image's header, is a JPEG without end that does not
 /// decode whole, or fails to be made what was asked for.
 ///
 /// Each shard takes its name once it is complete. `pack.json` beside them says how far packing has come; after an
 /// interruption the same call goes on from there. The folder is a source ([`open`](crate::open)) when it is complete.
-/// In memory are, for each worker, four encoded pictures and what shrinking takes.
+/// In memory are, for each worker, four encoded images and what shrinking takes.
 ///
 /// `progress` hears how many samples are done, those of an earlier run included.
 ///
@@ -118,11 +118,11 @@ pub struct PackReport {
 /// use warpfeed::*;
 ///
 /// let folder = tempfile::tempdir().unwrap();
-/// let jpeg = encode_jpeg(&Picture::new(Size::new(40, 30)), &JpegOptions::default())?;
-/// let source = EncodedPictures::new((0..5).map(|label| (jpeg.clone(), label)));
+/// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
+/// let source = EncodedImages::new((0..5).map(|label| (jpeg.clone(), label)));
 /// let out = folder.path().join("train");
 /// let report = pack(&source, &out, &PackOptions::new(RecordFormat::WebDataset), &mut |_done| {})?;
-/// assert_eq!((report.pictures, report.shards), (5, vec![out.join("train-000000.tar")]));
+/// assert_eq!((report.images, report.shards), (5, vec![out.join("train-000000.tar")]));
 /// let packed = open(&out)?;
 /// assert_eq!((packed.len(), packed.label(4)), (5, 4));
 /// assert_eq!(packed.read(4, &mut Vec::new())?, jpeg);
@@ -137,7 +137,7 @@ pub fn pack(
     options.check()?;
     let name = base_name(out)?;
     let mut manifest = begin(source, out, &name, options)?;
-    let resumed_pictures = manifest.shards.iter().map(|shard| shard.pictures).sum();
+    let resumed_images = manifest.shards.iter().map(|shard| shard.images).sum();
     if !manifest.complete {
         let next = manifest.shards.last().map_or(0, |shard| shard.end);
         progress(next);
@@ -148,8 +148,8 @@ pub fn pack(
     }
     let sum = |count: fn(&PackedShard) -> u64| manifest.shards.iter().map(count).sum();
     Ok(PackReport {
-        pictures: sum(|shard| shard.pictures),
-        resumed_pictures,
+        images: sum(|shard| shard.images),
+        resumed_images,
         bytes: sum(|shard| shard.bytes),
         shrunk: sum(|shard| shard.shrunk),
         made_baseline: sum(|shard| shard.made_baseline),
@@ -243,7 +243,7 @@ fn write_shards(
                             break;
                         }
                         let end = record::end_bytes(options.format).len() as u64;
-                        if shard.pictures > 0 && shard.bytes + bytes.len() as u64 + end > options.shard_bytes {
+                        if shard.images > 0 && shard.bytes + bytes.len() as u64 + end > options.shard_bytes {
                             waiting = Some((index, Ok(sample)));
                             break;
                         }
@@ -273,7 +273,7 @@ fn write_shards(
             return Err(error);
         }
         written?;
-        if shard.pictures == 0 {
+        if shard.images == 0 {
             fs::remove_file(&path).map_err(Error::io("remove", &path))?;
             // Bad samples at the very end belong to the last shard, so that they are not lost.
             let Some(last) = manifest.shards.last_mut() else { return Err(shard.nothing()) };

@@ -5,13 +5,13 @@ use crate::cpu;
 use crate::decode::{Decoder, Format, Header, has_end, probe};
 use crate::encode::{JpegColor, JpegOptions, Sampling, encode_jpeg, to_baseline};
 use crate::error::Result;
-use crate::picture::{Picture, Rect, Size, check_pixels};
+use crate::image::{Image, Rect, Size, check_pixels};
 use crate::pipeline::{DEFAULT_MAX_PIXELS, Orientation, oriented};
 use crate::recipe::filter::PassOrder;
 use crate::recipe::op::Interpolation;
 use crate::source::Source;
 
-/// What became of a picture.
+/// What became of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Done {
     Copied,
@@ -20,7 +20,7 @@ pub(super) enum Done {
     MadeYcc,
 }
 
-/// A picture to be packed.
+/// An image to be packed.
 pub(super) struct Sample {
     pub bytes: Vec<u8>,
     pub label: u32,
@@ -32,18 +32,18 @@ pub(super) struct Sample {
 /// What one worker needs.
 pub(super) struct Work {
     decoder: Decoder,
-    picture: Picture,
-    other: Picture,
+    image: Image,
+    other: Image,
 }
 
 impl Work {
     pub fn new() -> Result<Self> {
-        Ok(Self { decoder: Decoder::new()?, picture: Picture::default(), other: Picture::default() })
+        Ok(Self { decoder: Decoder::new()?, image: Image::default(), other: Image::default() })
     }
 
-    /// Decodes a picture as it is stored, all of it.
+    /// Decodes an image as it is stored, all of it.
     fn decode(&mut self, bytes: &[u8], header: &Header) -> Result<()> {
-        self.decoder.decode(bytes, header, Rect::full(header.size), false, &mut self.picture)
+        self.decoder.decode(bytes, header, Rect::full(header.size), false, &mut self.image)
     }
 }
 
@@ -73,12 +73,12 @@ impl<'a> Preparer<'a> {
         if let Some(side) = self.options.max_side_px.filter(|&side| longer > side) {
             work.decode(bytes, &header)?;
             for op in oriented(header.orientation, Orientation::Apply) {
-                cpu::apply(&op, PassOrder::default(), &mut work.picture, &mut work.other)?;
-                std::mem::swap(&mut work.picture, &mut work.other);
+                cpu::apply(&op, PassOrder::default(), &mut work.image, &mut work.other)?;
+                std::mem::swap(&mut work.image, &mut work.other);
             }
-            let size = shrunk(work.picture.size(), side);
+            let size = shrunk(work.image.size(), side);
             let (bilinear, order) = (Interpolation::Bilinear, PassOrder::default());
-            cpu::resize::resize(&work.picture, size, bilinear, order, &mut work.other);
+            cpu::resize::resize(&work.image, size, bilinear, order, &mut work.other);
             let color = if header.components == 1 { JpegColor::Gray } else { JpegColor::Ycc };
             let options = JpegOptions { quality: self.options.quality, color, ..JpegOptions::default() };
             return jpeg(encode_jpeg(&work.other, &options)?, Done::Shrunk);
@@ -92,7 +92,7 @@ impl<'a> Preparer<'a> {
                     orientation: (header.orientation != 1).then_some(header.orientation.into()),
                     ..JpegOptions::default()
                 };
-                return jpeg(encode_jpeg(&work.picture, &options)?, Done::MadeYcc);
+                return jpeg(encode_jpeg(&work.image, &options)?, Done::MadeYcc);
             }
             if self.options.baseline && header.progressive {
                 return jpeg(to_baseline(bytes)?, Done::MadeBaseline);

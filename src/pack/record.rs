@@ -4,7 +4,7 @@ use super::prepare::Sample;
 use crate::error::{Error, Result};
 use crate::source::RecordFormat;
 use crate::source::records::recordio::MAGIC;
-use crate::source::records::tfrecord::{LABEL, PICTURE, masked_crc};
+use crate::source::records::tfrecord::{IMAGE, LABEL, masked_crc};
 
 const BLOCK_BYTES: usize = 512;
 
@@ -47,7 +47,7 @@ pub(super) fn append(format: RecordFormat, index: u64, sample: &Sample, out: &mu
     Ok(())
 }
 
-/// A member of a tar archive, ustar; without time and owner, so that equal pictures give equal shards.
+/// A member of a tar archive, ustar; without time and owner, so that equal images give equal shards.
 fn member(name: &str, content: &[u8], out: &mut Vec<u8>) {
     let mut header = [0; BLOCK_BYTES];
     let mut put = |at: usize, text: &[u8]| header[at..at + text.len()].copy_from_slice(text);
@@ -55,7 +55,7 @@ fn member(name: &str, content: &[u8], out: &mut Vec<u8>) {
     put(100, b"0000644\0");
     put(108, b"0000000\0");
     put(116, b"0000000\0");
-    // No encoded picture has more than 256 MiB.
+    // No encoded image has more than 256 MiB.
     put(124, format!("{:011o}\0", content.len()).as_bytes());
     put(136, b"00000000000\0");
     put(148, b"        ");
@@ -101,13 +101,13 @@ fn recordio(index: u64, sample: &Sample, out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// A record that holds a `tf.train.Example` with picture and label.
+/// A record that holds a `tf.train.Example` with image and label.
 fn tfrecord(sample: &Sample, out: &mut Vec<u8>) {
-    let picture = feature(PICTURE, 1, &field(1, &sample.bytes));
+    let image = feature(IMAGE, 1, &field(1, &sample.bytes));
     let mut number = vec![0x08];
     varint(sample.label.into(), &mut number);
     let label = feature(LABEL, 3, &number);
-    let example = field(1, &[picture, label].concat());
+    let example = field(1, &[image, label].concat());
     let len_bytes = (example.len() as u64).to_le_bytes();
     out.extend(len_bytes);
     out.extend(masked_crc(&len_bytes).to_le_bytes());

@@ -4,13 +4,13 @@
 use crate::error::Result;
 use crate::tensor::Tensor;
 
-/// Pictures ready for a training step, with their labels. Dropping it gives its memory back to the pipeline.
+/// Images ready for a training step, with their labels. Dropping it gives its memory back to the pipeline.
 ///
 /// ```
 /// # use warpfeed::*;
-/// # fn source(n: u32) -> Result<EncodedPictures> {
-/// #     let jpeg = encode_jpeg(&Picture::new(Size::new(40, 30)), &JpegOptions::default())?;
-/// #     Ok(EncodedPictures::new((0..n).map(|label| (jpeg.clone(), label))))
+/// # fn source(n: u32) -> Result<EncodedImages> {
+/// #     let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
+/// #     Ok(EncodedImages::new((0..n).map(|label| (jpeg.clone(), label))))
 /// # }
 /// let pipeline = Pipeline::builder(source(3)?).batch_size(4).last_batch(LastBatch::Pad).center_crop(8).build()?;
 /// for batch in pipeline.epoch(0) {
@@ -35,50 +35,50 @@ impl Batch {
         Self { images, labels, indices, padding }
     }
 
-    /// The pictures: `[N, 3, H, W]` or `[N, H, W, 3]`, in the order of the epoch.
+    /// The images: `[N, 3, H, W]` or `[N, H, W, 3]`, in the order of the epoch.
     #[must_use]
     pub fn images(&self) -> &Tensor {
         &self.images
     }
 
-    /// The label of each picture.
+    /// The label of each image.
     #[must_use]
     pub fn labels(&self) -> &[u32] {
         &self.labels
     }
 
-    /// The index of each picture in the source.
+    /// The index of each image in the source.
     #[must_use]
     pub fn indices(&self) -> &[u64] {
         &self.indices
     }
 
-    /// Number of pictures, padding included.
+    /// Number of images, padding included.
     #[must_use]
     pub fn len(&self) -> usize {
         self.labels.len()
     }
 
-    /// Whether it holds no picture. A pipeline never gives such a batch.
+    /// Whether it holds no image. A pipeline never gives such a batch.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty()
     }
 
-    /// How many pictures at the end are repetitions of the last one, there to fill the batch
+    /// How many images at the end are repetitions of the last one, there to fill the batch
     /// ([`LastBatch::Pad`](crate::LastBatch::Pad)).
     #[must_use]
     pub fn padding(&self) -> usize {
         self.padding
     }
 
-    /// The pictures alone, to be given away. Their memory goes back to the pipeline when the tensor is dropped.
+    /// The images alone, to be given away. Their memory goes back to the pipeline when the tensor is dropped.
     #[must_use]
     pub fn into_images(self) -> Tensor {
         self.images
     }
 
-    /// Pictures and labels (`[N]`, u32) as tensors of candle 0.11 on `device`, to candle's CPU without a copy: see
+    /// Images and labels (`[N]`, u32) as tensors of candle 0.11 on `device`, to candle's CPU without a copy: see
     /// [`Tensor::into_candle`].
     ///
     /// # Synchronization
@@ -94,7 +94,7 @@ impl Batch {
         Ok((self.images.into_candle(device)?, labels))
     }
 
-    /// Pictures, labels and indices, to be given away. The pictures' memory goes back to the pipeline when the tensor is
+    /// Images, labels and indices, to be given away. The images' memory goes back to the pipeline when the tensor is
     /// dropped.
     #[must_use]
     pub fn into_parts(self) -> (Tensor, Vec<u32>, Vec<u64>) {

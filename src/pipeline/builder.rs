@@ -1,24 +1,24 @@
 //! The description of a pipeline, and the checks that it goes through before it runs.
 
-use super::cache::{Cache, PictureCache};
+use super::cache::{Cache, ImageCache};
 use super::{Inner, Pipeline};
 use crate::cpu::output::Tables;
-use crate::cuda::gpu::{Again, Gpu, Settings};
+use crate::cuda::gpu::{Ablation, Gpu, Settings};
 use crate::device::{DecodePath, Device};
 use crate::error::{Error, Result};
-use crate::picture::Size;
+use crate::image::Size;
 use crate::recipe::Strategy;
 use crate::recipe::filter::PassOrder;
 use crate::recipe::op::{Interpolation, Op, Resize, ResizeTo};
 use crate::recipe::preset::Preset;
-use crate::recipe::random::{RandomOp, SizeEffect, random_resized_crop, repeat};
-use crate::sampler::{Even, Sampler, Shard};
+use crate::recipe::random::{SizeEffect, Transform, random_resized_crop, repeat};
+use crate::sampler::{Even, Partition, Sampler};
 use crate::source::{MAX_ENCODED_BYTES, Source};
 use crate::tensor::{DType, Layout, Pool};
 use std::num::NonZero;
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// Largest picture accepted unless the builder says otherwise.
+/// Largest image accepted unless the builder says otherwise.
 pub(crate) const DEFAULT_MAX_PIXELS: u64 = 128_000_000;
 /// Batches being filled or ready unless the builder says otherwise: one ready, one being filled.
 const DEFAULT_PREFETCH: usize = 2;
@@ -30,7 +30,7 @@ const MAX_OPERATIONS: u64 = 100_000;
 const PIXEL_BYTES: u64 = 4;
 /// Memory of a pixel in the cache.
 const KEPT_PIXEL_BYTES: u64 = 3;
-/// Memory of a pixel's coefficients in a progressive picture: four components, 16 bits each, at most.
+/// Memory of a pixel's coefficients in a progressive image: four components, 16 bits each, at most.
 const COEFFICIENT_BYTES: u64 = 8;
 /// Largest batch in bytes.
 const MAX_BATCH_BYTES: u64 = 1 << 36;
@@ -40,9 +40,9 @@ const MAX_BATCH_BYTES: u64 = 1 << 36;
 /// ```
 /// use warpfeed::*;
 ///
-/// let jpeg = encode_jpeg(&Picture::new(Size::new(40, 30)), &JpegOptions::default())?;
+/// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
 /// let cut = jpeg[..jpeg.len() / 2].to_vec();
-/// let source = EncodedPictures::new([(jpeg.clone(), 0), (cut, 1), (jpeg, 2)]);
+/// let source = EncodedImages::new([(jpeg.clone(), 0), (cut, 1), (jpeg, 2)]);
 /// let builder = |policy| Pipeline::builder(source.clone()).on_error(policy).center_crop(8).build();
 ///
 /// let mut epoch = builder(OnError::Skip)?.epoch(0);
@@ -74,18 +74,18 @@ pub enum LastBatch {
     Keep,
     /// It is left out.
     Drop,
-    /// It is filled with repetitions of its last picture ([`Batch::padding`](crate::Batch::padding) says how many). So is a batch that
+    /// It is filled with repetitions of its last image ([`Batch::padding`](crate::Batch::padding) says how many). So is a batch that
     /// [`OnError::Skip`] has made shorter.
     Pad,
 }
 
-/// What to do with a picture's EXIF orientation tag.
+/// What to do with an image's EXIF orientation tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Orientation {
-    /// The picture is turned as the tag says, before anything else.
+    /// The image is turned as the tag says, before anything else.
     #[default]
     Apply,
-    /// The picture is taken as it is stored.
+    /// The image is taken as it is stored.
     Ignore,
 }
 
@@ -97,16 +97,16 @@ pub struct MemoryBound {
     pub batches_bytes: u64,
     /// Bytes of one batch.
     pub batch_bytes: u64,
-    /// Most bytes of pictures, over all threads: two buffers of the largest accepted picture each, and the coefficients
+    /// Most bytes of images, over all threads: two buffers of the largest accepted image each, and the coefficients
     /// of a progressive one. Photographs of ordinary size take a small part of it, and what a larger one took is given
     /// back after it.
-    pub pictures_bytes: u64,
+    pub images_bytes: u64,
     /// Most encoded bytes, over all threads: one file of the largest accepted size each; and what a stream holds, or
     /// a source that fetches ahead.
     pub encoded_bytes: u64,
     /// Bytes of the order of an epoch while it is shuffled.
     pub order_bytes: u64,
-    /// Most bytes of pictures that a [`PictureCache`](crate::PictureCache) in memory keeps.
+    /// Most bytes of images that a [`ImageCache`](crate::ImageCache) in memory keeps.
     pub cache_bytes: u64,
     /// Bytes of a GPU's memory for batches that are being filled or under way there, and as many of host memory at most,
     /// pinned unless told otherwise ([`Builder::pinned`]); 0 on the CPU. What nvJPEG allocates for itself is not in it. On a
@@ -119,22 +119,22 @@ pub struct MemoryBound {
 /// ```
 /// use warpfeed::*;
 ///
-/// let builder = || Pipeline::builder(EncodedPictures::default());
+/// let builder = || Pipeline::builder(EncodedImages::default());
 /// let error = builder().batch_size(0).center_crop(8).build().unwrap_err();
 /// assert!(error.is_parameter());
 /// assert_eq!(error.to_string(), "pipeline: batch_size must be 1 to 1048576, got 0");
-/// // Pictures of a batch must have one size.
+/// // Images of a batch must have one size.
 /// assert!(builder().augment(Op::Hflip).build().is_err());
 /// assert!(builder().resize_shorter(10).center_crop(8).build().is_ok());
 /// ```
 pub struct Builder {
     source: Arc<dyn Source>,
-    ops: Vec<RandomOp>,
+    ops: Vec<Transform>,
     batch_size: usize,
     shuffle: bool,
     seed: u64,
-    shard: Shard,
-    even_shards: bool,
+    partition: Partition,
+    even: bool,
     last: LastBatch,
     threads: Option<usize>,
     prefetch: Option<usize>,
@@ -145,9 +145,9 @@ pub struct Builder {
     device: Device,
     decode: DecodePath,
     device_memory_bytes: Option<u64>,
-    cache: Option<PictureCache>,
+    cache: Option<ImageCache>,
     pinned: bool,
-    again: Again,
+    again: Ablation,
     accept_truncated: bool,
     max_px: u64,
     limit: Option<u64>,
@@ -163,8 +163,8 @@ impl Builder {
             batch_size: 32,
             shuffle: false,
             seed: 0,
-            shard: Shard::WHOLE,
-            even_shards: false,
+            partition: Partition::WHOLE,
+            even: false,
             last: LastBatch::default(),
             threads: None,
             prefetch: None,
@@ -177,7 +177,7 @@ impl Builder {
             device_memory_bytes: None,
             cache: None,
             pinned: true,
-            again: Again::Nothing,
+            again: Ablation::Nothing,
             accept_truncated: false,
             max_px: DEFAULT_MAX_PIXELS,
             limit: None,
@@ -186,10 +186,10 @@ impl Builder {
         }
     }
 
-    /// Pictures a batch; 32 if not given.
+    /// Images a batch; 32 if not given.
     #[must_use]
-    pub fn batch_size(mut self, pictures: usize) -> Self {
-        self.batch_size = pictures;
+    pub fn batch_size(mut self, images: usize) -> Self {
+        self.batch_size = images;
         self
     }
 
@@ -208,20 +208,20 @@ impl Builder {
         self
     }
 
-    /// Delivers one shard of the epoch's order only: positions i, i + n, i + 2n, ... for shard i of n.
+    /// Delivers one partition of the epoch's order only: positions r, r + w, r + 2w, ... for rank r of w.
     #[must_use]
-    pub fn shard(mut self, shard: Shard) -> Self {
-        self.shard = shard;
+    pub fn partition(mut self, partition: Partition) -> Self {
+        self.partition = partition;
         self
     }
 
-    /// Whether all shards give the same number of batches, which trainers that exchange gradients after every batch need;
-    /// not if not given. Where a shard has one sample fewer than others, it repeats one from the start of the order, which
+    /// Whether all partitions give the same number of batches, which trainers that exchange gradients after every batch need;
+    /// not if not given. Where a partition has one sample fewer than others, it repeats one from the start of the order, which
     /// [`Batch::padding`](crate::Batch::padding) counts; with [`LastBatch::Drop`] the sample more is dropped.
     /// It does not go with [`OnError::Skip`], by which a whole batch may be missing.
     #[must_use]
-    pub fn even_shards(mut self, even: bool) -> Self {
-        self.even_shards = even;
+    pub fn even(mut self, even: bool) -> Self {
+        self.even = even;
         self
     }
 
@@ -306,10 +306,10 @@ impl Builder {
         self
     }
 
-    /// Keeps decoded pictures from one epoch to the next; none if not given. The CPU decodes them, whatever
+    /// Keeps decoded images from one epoch to the next; none if not given. The CPU decodes them, whatever
     /// [`decode`](Self::decode) says.
     #[must_use]
-    pub fn cache(mut self, cache: PictureCache) -> Self {
+    pub fn cache(mut self, cache: ImageCache) -> Self {
         self.cache = Some(cache);
         self
     }
@@ -325,7 +325,7 @@ impl Builder {
     }
 
     /// What the device does twice, for experiments.
-    pub(crate) fn again(mut self, again: Again) -> Self {
+    pub(crate) fn again(mut self, again: Ablation) -> Self {
         self.again = again;
         self
     }
@@ -338,7 +338,7 @@ impl Builder {
         self
     }
 
-    /// Largest picture accepted, in pixels, as stored and at any point of its recipe; 128 million if not given.
+    /// Largest image accepted, in pixels, as stored and at any point of its recipe; 128 million if not given.
     #[must_use]
     pub fn max_pixels(mut self, pixels: u64) -> Self {
         self.max_px = pixels;
@@ -347,14 +347,14 @@ impl Builder {
 
     /// Adds an operation: a random one, one with fixed parameters ([`Op`]), or a combination.
     #[must_use]
-    pub fn augment(mut self, op: impl Into<RandomOp>) -> Self {
+    pub fn augment(mut self, op: impl Into<Transform>) -> Self {
         self.ops.push(op.into());
         self
     }
 
     /// Adds `ops`, `n` times over with fresh draws each time: the augmentation load.
     #[must_use]
-    pub fn repeat(self, n: u32, ops: impl IntoIterator<Item = RandomOp>) -> Self {
+    pub fn repeat(self, n: u32, ops: impl IntoIterator<Item = Transform>) -> Self {
         self.augment(repeat(n, ops))
     }
 
@@ -409,7 +409,7 @@ impl Builder {
     ///
     /// # Errors
     /// [`Error::Parameter`] for a parameter that is out of range or does not fit the others, with what is allowed;
-    /// [`Error::Device`] if the device asked for is not there; [`Error::Io`] if the folder of a [`PictureCache`] cannot be
+    /// [`Error::Device`] if the device asked for is not there; [`Error::Io`] if the folder of a [`ImageCache`] cannot be
     /// made or listed.
     pub fn build(self) -> Result<Pipeline> {
         let ordinal = self.device.resolve()?;
@@ -434,18 +434,18 @@ impl Builder {
         let stream = self.source.stream().map(|stream| (stream, self.shuffle));
         // A stream shuffles by itself.
         let shuffled = self.shuffle && stream.is_none();
-        let mut sampler =
-            if shuffled { Sampler::shuffled(len, self.seed) } else { Sampler::sequential(len) }.shard(self.shard);
-        if stream.is_some() && (self.even_shards || self.on_error == OnError::Substitute) {
-            let feature = if self.even_shards { "even_shards" } else { "OnError::Substitute" };
+        let mut sampler = if shuffled { Sampler::shuffled(len, self.seed) } else { Sampler::sequential(len) }
+            .partition(self.partition);
+        if stream.is_some() && (self.even || self.on_error == OnError::Substitute) {
+            let feature = if self.even { "even" } else { "OnError::Substitute" };
             return Err(Error::Unsupported {
                 feature: format!("{feature} over a stream"),
                 remedy: "a stream's samples are known when they come: use a source of random access".to_owned(),
             });
         }
-        if self.even_shards {
+        if self.even {
             if self.on_error == OnError::Skip {
-                let expected = "fail or substitute with even_shards";
+                let expected = "fail or substitute with even";
                 return Err(Error::parameter("pipeline", "on_error", expected, "skip"));
             }
             sampler = sampler.even(if self.last == LastBatch::Drop { Even::Cut } else { Even::Padded });
@@ -457,7 +457,7 @@ impl Builder {
                 what: "a batch in bytes",
                 got: batch_bytes,
                 limit: MAX_BATCH_BYTES,
-                remedy: "use a smaller batch_size or picture",
+                remedy: "use a smaller batch_size or image",
             });
         }
         let order_record = if u32::try_from(len).is_ok() { 4 } else { 8 };
@@ -485,16 +485,16 @@ impl Builder {
         let gpu = ordinal.map(|ordinal| Gpu::open(ordinal, settings, &tables)).transpose()?;
         let is_stream = stream.is_some();
         let cache = self.cache.as_ref().map(|cache| Cache::open(cache, is_stream)).transpose()?;
-        // A kept picture is made and read beside the others.
+        // A kept image is made and read beside the others.
         let kept_bytes = if cache.is_some() { KEPT_PIXEL_BYTES } else { 0 };
         let memory = MemoryBound {
             batches_bytes: batch_bytes * (prefetch as u64 + 1),
             batch_bytes,
-            pictures_bytes: ((2 * PIXEL_BYTES + COEFFICIENT_BYTES + kept_bytes) * working).saturating_mul(self.max_px),
+            images_bytes: ((2 * PIXEL_BYTES + COEFFICIENT_BYTES + kept_bytes) * working).saturating_mul(self.max_px),
             encoded_bytes: MAX_ENCODED_BYTES * working
                 + stream.as_ref().map_or(self.source.ahead_bytes(), |(stream, _)| stream.memory_bytes()),
             order_bytes: if shuffled { len.saturating_mul(order_record) } else { 0 },
-            cache_bytes: self.cache.as_ref().map_or(0, PictureCache::memory_bytes),
+            cache_bytes: self.cache.as_ref().map_or(0, ImageCache::memory_bytes),
             device_bytes: gpu.as_ref().map_or(0, Gpu::memory_bytes),
         };
         Ok(Pipeline {
@@ -534,8 +534,8 @@ impl Builder {
 type Normalization = Option<([f32; 3], [f32; 3])>;
 
 /// Checks the operations one by one and together; the size they all end in, and the normalisation.
-fn check_ops(ops: &[RandomOp]) -> Result<(Size, Normalization)> {
-    ops.iter().try_for_each(RandomOp::validate)?;
+fn check_ops(ops: &[Transform]) -> Result<(Size, Normalization)> {
+    ops.iter().try_for_each(Transform::validate)?;
     let steps = ops.iter().fold(0, |sum: u64, op| sum.saturating_add(op.most_steps()));
     if steps > MAX_OPERATIONS {
         let expected = format!("at most {MAX_OPERATIONS} operations together, counted as often as repeat repeats them");
@@ -545,13 +545,13 @@ fn check_ops(ops: &[RandomOp]) -> Result<(Size, Normalization)> {
     let mut size = None;
     for op in ops {
         match op {
-            RandomOp::Explicit(Op::Normalize { mean, std }) => {
+            Transform::Explicit(Op::Normalize { mean, std }) => {
                 if normalize.is_some() {
                     return Err(Error::parameter("normalize", "place", "once, at the end", "twice"));
                 }
                 normalize = Some((*mean, *std));
             }
-            RandomOp::Explicit(Op::Erase { .. }) | RandomOp::Erasing { .. } => {}
+            Transform::Explicit(Op::Erase { .. }) | Transform::Erasing { .. } => {}
             _ if normalize.is_some() => {
                 let expected = "before normalize (only erasing may follow it)";
                 return Err(Error::parameter("pipeline", "place of an operation", expected, op.name()));
@@ -568,9 +568,9 @@ fn check_ops(ops: &[RandomOp]) -> Result<(Size, Normalization)> {
         Error::parameter(
             "pipeline",
             "operations",
-            "such that every picture ends in the same size: end with a resize to a width and height, a crop, or a random \
+            "such that every image ends in the same size: end with a resize to a width and height, a crop, or a random \
              resized crop",
-            "operations that leave the size to the picture",
+            "operations that leave the size to the image",
         )
     })?;
     Ok((size, normalize))

@@ -1,8 +1,8 @@
-//! Decoded pictures, kept from one epoch to the next.
+//! Decoded images, kept from one epoch to the next.
 //!
-//! What is kept of a picture is what the operations at the front of the pipeline that draw nothing make of it: decoded,
+//! What is kept of an image is what the operations at the front of the pipeline that draw nothing make of it: decoded,
 //! turned as its tag says, and for a pipeline that begins with a resize, resized. It is kept as a PNM file, so that for
-//! all that follows it is one more encoded picture, of which only the needed part is read. The pixels that a pipeline
+//! all that follows it is one more encoded image, of which only the needed part is read. The pixels that a pipeline
 //! delivers are the same with a cache and without.
 
 use super::epoch::Shared;
@@ -13,10 +13,10 @@ use crate::cpu::output::{Output, Tables};
 use crate::cuda::gpu::Decoded;
 use crate::decode::{Header, pnm_header, probe};
 use crate::error::{Error, Result};
-use crate::picture::{Size, check_pixels};
+use crate::image::{Size, check_pixels};
 use crate::recipe::Strategy;
 use crate::recipe::op::Op;
-use crate::recipe::random::RandomOp;
+use crate::recipe::random::Transform;
 use crate::tensor::{DType, Layout};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -30,46 +30,46 @@ use std::time::Instant;
 
 /// The version of what is kept: part of every key.
 const VERSION: u32 = 1;
-/// What a kept picture takes beside its pixels, counted generously: its places in two tables.
+/// What a kept image takes beside its pixels, counted generously: its places in two tables.
 const ENTRY_BYTES: u64 = 256;
 
-/// Where decoded pictures are kept from one epoch to the next, and how many bytes of them.
+/// Where decoded images are kept from one epoch to the next, and how many bytes of them.
 ///
-/// Kept is what the operations at the front of a pipeline that draw nothing make of a picture: with `resize_shorter(256)`
+/// Kept is what the operations at the front of a pipeline that draw nothing make of an image: with `resize_shorter(256)`
 /// first, the resized one ("resize once"); with a random operation first, the whole decoded one. That is 3 bytes a pixel.
 /// Batches are the same as without.
 ///
-/// Pictures are kept until there is no more room; none makes room for another, since in shuffled epochs each is as
+/// Images are kept until there is no more room; none makes room for another, since in shuffled epochs each is as
 /// likely to come next. They are known by the SHA-256 of their encoded bytes and of what was done to them, so that
-/// changed files and other operations never find an old picture. A source of random access is asked once for a picture
+/// changed files and other operations never find an old image. A source of random access is asked once for an image
 /// that is kept: it must not change while the pipeline is in use.
 ///
 /// ```
 /// use warpfeed::*;
 ///
-/// let picture = experiment::synth::picture(1, 0, 0, 1);
-/// let jpeg = encode_jpeg(&picture, &JpegOptions::default())?;
-/// let source = || EncodedPictures::new((0..4).map(|label| (jpeg.clone(), label)));
+/// let image = experiment::synth::image(1, 0, 0, 1);
+/// let jpeg = encode_jpeg(&image, &JpegOptions::default())?;
+/// let source = || EncodedImages::new((0..4).map(|label| (jpeg.clone(), label)));
 /// let builder = || Pipeline::builder(source()).resize_shorter(40).random_resized_crop(32);
-/// let cached = builder().cache(PictureCache::memory(1 << 20)).build()?;
+/// let cached = builder().cache(ImageCache::memory(1 << 20)).build()?;
 /// let plain = builder().build()?;
 /// for epoch in 0..2 {
 ///     for (a, b) in cached.epoch(epoch).zip(plain.epoch(epoch)) {
 ///         assert_eq!(a?.images().as_bytes()?, b?.images().as_bytes()?);
 ///     }
 /// }
-/// // All four are the same picture, kept once.
-/// assert_eq!(cached.cache_usage().unwrap().pictures, 1);
+/// // All four are the same image, kept once.
+/// assert_eq!(cached.cache_usage().unwrap().images, 1);
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PictureCache {
+pub struct ImageCache {
     /// In memory if there is none.
     folder: Option<PathBuf>,
     size_bytes: u64,
 }
 
-impl PictureCache {
+impl ImageCache {
     /// In memory, for as long as the pipeline lives.
     #[must_use]
     pub fn memory(size_bytes: u64) -> Self {
@@ -77,7 +77,7 @@ impl PictureCache {
     }
 
     /// In a folder, which is made if it is missing and may be removed at any time. What earlier processes kept there
-    /// counts and is used. Processes that fill it at the same time do not count each other's new pictures. It takes up to
+    /// counts and is used. Processes that fill it at the same time do not count each other's new images. It takes up to
     /// 100 bytes of memory a sample.
     #[must_use]
     pub fn disk(folder: impl Into<PathBuf>, size_bytes: u64) -> Self {
@@ -90,42 +90,42 @@ impl PictureCache {
     }
 }
 
-/// How full a [`PictureCache`] is.
+/// How full a [`ImageCache`] is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct CacheUsage {
-    /// Pictures in it.
-    pub pictures: u64,
+    /// Images in it.
+    pub images: u64,
     /// Bytes that they take.
     pub bytes: u64,
     /// Bytes that they may take.
     pub limit_bytes: u64,
-    /// Whether a picture found no room.
+    /// Whether an image found no room.
     pub full: bool,
-    /// Why no more pictures are written to its folder, if one could not be.
+    /// Why no more images are written to its folder, if one could not be.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
 }
 
-/// Start of the SHA-256 of a picture's encoded bytes and of what is done to it.
+/// Start of the SHA-256 of an image's encoded bytes and of what is done to it.
 type Key = [u8; 16];
 
-/// What is known of a sample whose picture is kept.
+/// What is known of a sample whose image is kept.
 #[derive(Clone, Copy)]
 struct Known {
     key: Key,
     stored: Stored,
 }
 
-/// A pipeline's kept pictures.
+/// A pipeline's kept images.
 pub(super) struct Cache {
     store: Store,
     limit_bytes: u64,
-    pictures: AtomicU64,
+    images: AtomicU64,
     bytes: AtomicU64,
     full: AtomicBool,
     failed: OnceLock<String>,
-    /// Of samples whose pictures are kept, by index: the source need not be asked for them. A stream's samples have no
+    /// Of samples whose images are kept, by index: the source need not be asked for them. A stream's samples have no
     /// index of their own.
     known: Option<Mutex<HashMap<u64, Known>>>,
     tables: Tables,
@@ -136,7 +136,7 @@ enum Store {
     Disk(PathBuf),
 }
 
-/// A picture from the cache.
+/// An image from the cache.
 pub(super) struct Kept {
     pub(super) bytes: KeptBytes,
     /// Of these bytes.
@@ -161,7 +161,7 @@ impl std::ops::Deref for KeptBytes {
 }
 
 impl KeptBytes {
-    /// A buffer for the next picture, if this one's is of no more use.
+    /// A buffer for the next image, if this one's is of no more use.
     pub(super) fn into_buffer(self) -> Option<Vec<u8>> {
         match self {
             Self::Shared(_) => None,
@@ -171,12 +171,12 @@ impl KeptBytes {
 }
 
 impl Inner {
-    /// What is done to a picture before it is kept: the operations from the first one on that draw nothing.
+    /// What is done to an image before it is kept: the operations from the first one on that draw nothing.
     fn kept_ops(&self, stored: Stored) -> Vec<Op> {
         let mut ops = oriented(stored.orientation, self.orientation);
         let fixed = self.ops.iter().map_while(|op| match op {
-            RandomOp::Explicit(Op::Normalize { .. } | Op::Erase { .. } | Op::Custom(_)) => None,
-            RandomOp::Explicit(op) => Some(op.clone()),
+            Transform::Explicit(Op::Normalize { .. } | Op::Erase { .. } | Op::Custom(_)) => None,
+            Transform::Explicit(op) => Some(op.clone()),
             _ => None,
         });
         ops.extend(fixed);
@@ -190,7 +190,7 @@ impl Inner {
         ops
     }
 
-    /// The size of a picture as it is kept.
+    /// The size of an image as it is kept.
     fn kept_size(&self, stored: Stored) -> Result<Size> {
         self.kept_ops(stored).iter().try_fold(stored.size, |size, op| {
             let size = op.output_size(size)?;
@@ -198,7 +198,7 @@ impl Inner {
         })
     }
 
-    /// What is left to do for a sample in an epoch when its picture comes from the cache.
+    /// What is left to do for a sample in an epoch when its image comes from the cache.
     pub(super) fn recipe_for_kept(&self, epoch: u64, index: u64, stored: Stored) -> Result<Vec<Op>> {
         let mut recipe = self.recipe(epoch, index, stored)?;
         Ok(recipe.split_off(self.kept_ops(stored).len()))
@@ -210,20 +210,20 @@ impl Cache {
     ///
     /// # Errors
     /// [`Error::Io`] if the folder can neither be made nor listed.
-    pub(super) fn open(options: &PictureCache, stream: bool) -> Result<Self> {
-        let (mut pictures, mut bytes) = (0, 0);
+    pub(super) fn open(options: &ImageCache, stream: bool) -> Result<Self> {
+        let (mut images, mut bytes) = (0, 0);
         let store = match &options.folder {
             None => Store::Memory(Mutex::default()),
             Some(folder) => {
                 fs::create_dir_all(folder).map_err(Error::io("make the folder", folder))?;
-                (pictures, bytes) = count(folder).map_err(Error::io("list", folder))?;
+                (images, bytes) = count(folder).map_err(Error::io("list", folder))?;
                 Store::Disk(folder.clone())
             }
         };
         Ok(Self {
             store,
             limit_bytes: options.size_bytes,
-            pictures: pictures.into(),
+            images: images.into(),
             bytes: bytes.into(),
             full: AtomicBool::new(false),
             failed: OnceLock::new(),
@@ -234,7 +234,7 @@ impl Cache {
 
     pub(super) fn usage(&self) -> CacheUsage {
         CacheUsage {
-            pictures: self.pictures.load(Relaxed),
+            images: self.images.load(Relaxed),
             bytes: self.bytes.load(Relaxed),
             limit_bytes: self.limit_bytes,
             full: self.full.load(Relaxed),
@@ -242,13 +242,13 @@ impl Cache {
         }
     }
 
-    /// Whether it is known that a sample's picture was kept, so that it is hardly read.
+    /// Whether it is known that a sample's image was kept, so that it is hardly read.
     pub(super) fn is_known(&self, index: u64) -> bool {
         let known = self.known.as_ref();
         known.is_some_and(|known| known.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&index))
     }
 
-    /// The picture of a sample of which is known that it was kept: the source need not be asked. `buffer` may be taken.
+    /// The image of a sample of which is known that it was kept: the source need not be asked. `buffer` may be taken.
     pub(super) fn known(&self, shared: &Shared, index: u64, buffer: &mut Vec<u8>) -> Option<Kept> {
         let start = Instant::now();
         let known = *self.known.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner).get(&index)?;
@@ -257,11 +257,11 @@ impl Cache {
         Some(kept)
     }
 
-    /// The picture of a sample that was read, decoded and kept now if it was not; `None` if there is no room for it.
+    /// The image of a sample that was read, decoded and kept now if it was not; `None` if there is no room for it.
     ///
     /// # Errors
     /// Those of decoding it, and of the operations before it is kept.
-    pub(super) fn picture(
+    pub(super) fn image(
         &self,
         shared: &Shared,
         executor: &mut Executor,
@@ -285,7 +285,7 @@ impl Cache {
                 kept
             }
             None => match self.make(shared, executor, bytes, header, &ops)? {
-                Some(picture) => self.keep(inner, known, picture)?,
+                Some(image) => self.keep(inner, known, image)?,
                 None => return Ok(None),
             },
         };
@@ -295,12 +295,12 @@ impl Cache {
         Ok(Some(kept))
     }
 
-    /// A kept picture. What does not look like one, or not like this one, is none.
+    /// A kept image. What does not look like one, or not like this one, is none.
     fn find(&self, inner: &Inner, known: Known, buffer: &mut Vec<u8>) -> Option<Kept> {
         let bytes = match &self.store {
-            Store::Memory(pictures) => {
-                let pictures = pictures.lock().unwrap_or_else(PoisonError::into_inner);
-                KeptBytes::Shared(Arc::clone(pictures.get(&known.key)?))
+            Store::Memory(images) => {
+                let images = images.lock().unwrap_or_else(PoisonError::into_inner);
+                KeptBytes::Shared(Arc::clone(images.get(&known.key)?))
             }
             Store::Disk(folder) => KeptBytes::Own(read(folder, &known.key, std::mem::take(buffer))?),
         };
@@ -309,7 +309,7 @@ impl Cache {
         is_it.then_some(Kept { bytes, header, stored: known.stored })
     }
 
-    /// Decodes a picture as it is to be kept, if there is room for it.
+    /// Decodes an image as it is to be kept, if there is room for it.
     fn make(
         &self,
         shared: &Shared,
@@ -323,16 +323,16 @@ impl Cache {
         if !self.reserve(len_bytes(size) + ENTRY_BYTES) {
             return Ok(None);
         }
-        let mut picture = pnm_header(size, 3).into_bytes();
-        let start = picture.len();
-        picture.resize(len_bytes(size) as usize, 0);
-        let output = &mut Output::new(&mut picture[start..], size, &self.tables, Layout::Nhwc);
+        let mut image = pnm_header(size, 3).into_bytes();
+        let start = image.len();
+        image.resize(len_bytes(size) as usize, 0);
+        let output = &mut Output::new(&mut image[start..], size, &self.tables, Layout::Nhwc);
         match executor.run(&inner.job(bytes, header, ops), output) {
             Ok(times) => {
                 counters.add_decode(times.decode);
                 counters.add_augment(times.augment);
                 counters.add_decoded(Decoded { cpu: 1, ..Decoded::default() });
-                Ok(Some(picture))
+                Ok(Some(image))
             }
             Err(error) => {
                 self.bytes.fetch_sub(len_bytes(size) + ENTRY_BYTES, Relaxed);
@@ -351,31 +351,31 @@ impl Cache {
         has_room
     }
 
-    /// Keeps a picture for which room was taken.
-    fn keep(&self, inner: &Inner, known: Known, picture: Vec<u8>) -> Result<Kept> {
-        let header = inner.header(&picture)?;
-        let needed = picture.len() as u64 + ENTRY_BYTES;
+    /// Keeps an image for which room was taken.
+    fn keep(&self, inner: &Inner, known: Known, image: Vec<u8>) -> Result<Kept> {
+        let header = inner.header(&image)?;
+        let needed = image.len() as u64 + ENTRY_BYTES;
         let (bytes, is_new) = match &self.store {
-            Store::Memory(pictures) => {
-                let mut pictures = pictures.lock().unwrap_or_else(PoisonError::into_inner);
-                let before = pictures.len();
-                let kept = Arc::clone(pictures.entry(known.key).or_insert_with(|| picture.into()));
-                (KeptBytes::Shared(kept), pictures.len() > before)
+            Store::Memory(images) => {
+                let mut images = images.lock().unwrap_or_else(PoisonError::into_inner);
+                let before = images.len();
+                let kept = Arc::clone(images.entry(known.key).or_insert_with(|| image.into()));
+                (KeptBytes::Shared(kept), images.len() > before)
             }
             Store::Disk(folder) => {
-                let written = write(folder, &known.key, &picture);
+                let written = write(folder, &known.key, &image);
                 let is_new = written.as_ref().is_ok_and(|is_new| *is_new);
                 if let Err(error) = written {
                     // The epoch goes on without it; the remedy is the user's.
                     let _ = self.failed.set(error.to_string());
                     self.full.store(true, Relaxed);
                 }
-                (KeptBytes::Own(picture), is_new)
+                (KeptBytes::Own(image), is_new)
             }
         };
-        // Two threads may have made the same picture.
+        // Two threads may have made the same image.
         if is_new {
-            self.pictures.fetch_add(1, Relaxed);
+            self.images.fetch_add(1, Relaxed);
         } else {
             self.bytes.fetch_sub(needed, Relaxed);
         }
@@ -383,12 +383,12 @@ impl Cache {
     }
 }
 
-/// How many bytes a kept picture has.
+/// How many bytes a kept image has.
 fn len_bytes(size: Size) -> u64 {
     pnm_header(size, 3).len() as u64 + 3 * size.area_px()
 }
 
-/// By which name a picture is known.
+/// By which name an image is known.
 fn key(inner: &Inner, ops: &[Op], bytes: &[u8]) -> Key {
     let mut hash = Sha256::new();
     let what = (VERSION, ops, format!("{:?}", inner.pass_order), inner.accept_truncated);
@@ -407,12 +407,12 @@ fn place(folder: &Path, key: &Key) -> PathBuf {
     folder.join(&name[..2]).join(name + ENDING)
 }
 
-/// The files are pictures that other programs show too; four bytes of checksum follow the pixels.
+/// The files are images that other programs show too; four bytes of checksum follow the pixels.
 const ENDING: &str = ".ppm";
 
-/// It covers the name, so that no picture is taken for another.
-fn checksum(key: &Key, picture: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(key), picture)
+/// It covers the name, so that no image is taken for another.
+fn checksum(key: &Key, image: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(key), image)
 }
 
 fn read(folder: &Path, key: &Key, mut buffer: Vec<u8>) -> Option<Vec<u8>> {
@@ -421,8 +421,8 @@ fn read(folder: &Path, key: &Key, mut buffer: Vec<u8>) -> Option<Vec<u8>> {
     buffer.clear();
     buffer.reserve_exact(usize::try_from(len).ok()?);
     file.read_to_end(&mut buffer).ok()?;
-    let (picture, crc) = buffer.split_last_chunk::<4>()?;
-    if checksum(key, picture) != u32::from_le_bytes(*crc) {
+    let (image, crc) = buffer.split_last_chunk::<4>()?;
+    if checksum(key, image) != u32::from_le_bytes(*crc) {
         return None;
     }
     buffer.truncate(buffer.len() - 4);
@@ -430,20 +430,20 @@ fn read(folder: &Path, key: &Key, mut buffer: Vec<u8>) -> Option<Vec<u8>> {
 }
 
 /// Whether there was none before.
-fn write(folder: &Path, key: &Key, picture: &[u8]) -> Result<bool> {
+fn write(folder: &Path, key: &Key, image: &[u8]) -> Result<bool> {
     let path = &place(folder, key);
     let is_new = !path.exists();
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(Error::io("make the folder", folder))?;
     }
-    let crc = checksum(key, picture).to_le_bytes();
-    atomic::write(path, |file| file.write_all(picture).and_then(|()| file.write_all(&crc)))?;
+    let crc = checksum(key, image).to_le_bytes();
+    atomic::write(path, |file| file.write_all(image).and_then(|()| file.write_all(&crc)))?;
     Ok(is_new)
 }
 
-/// How many pictures a folder has, and the bytes of all that is in it, half written files included.
+/// How many images a folder has, and the bytes of all that is in it, half written files included.
 fn count(folder: &Path) -> io::Result<(u64, u64)> {
-    let (mut pictures, mut bytes) = (0, 0);
+    let (mut images, mut bytes) = (0, 0);
     for part in fs::read_dir(folder)? {
         let part = part?;
         if !part.file_type()?.is_dir() {
@@ -454,8 +454,8 @@ fn count(folder: &Path) -> io::Result<(u64, u64)> {
             // What another process removes meanwhile is gone.
             let Ok(metadata) = entry.metadata() else { continue };
             bytes += metadata.len() + ENTRY_BYTES;
-            pictures += u64::from(entry.path().extension().is_some_and(|ending| ending == &ENDING[1..]));
+            images += u64::from(entry.path().extension().is_some_and(|ending| ending == &ENDING[1..]));
         }
     }
-    Ok((pictures, bytes))
+    Ok((images, bytes))
 }

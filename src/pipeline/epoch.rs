@@ -10,7 +10,7 @@ use super::stats::{Counters, Stats};
 use super::store::{Place, Slots, Store, Target};
 use super::worker::Worker;
 use super::{Inner, LastBatch};
-use crate::cuda::Flight;
+use crate::cuda::InFlight;
 use crate::cuda::gpu::Gpu;
 use crate::error::{Error, Result};
 use crate::sampler::Order;
@@ -45,19 +45,19 @@ pub struct BadSample {
 ///
 /// ```
 /// # use warpfeed::*;
-/// # fn source(n: u32) -> Result<EncodedPictures> {
-/// #     let jpeg = encode_jpeg(&Picture::new(Size::new(40, 30)), &JpegOptions::default())?;
-/// #     Ok(EncodedPictures::new((0..n).map(|label| (jpeg.clone(), label))))
+/// # fn source(n: u32) -> Result<EncodedImages> {
+/// #     let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
+/// #     Ok(EncodedImages::new((0..n).map(|label| (jpeg.clone(), label))))
 /// # }
 /// let pipeline = Pipeline::builder(source(10)?).batch_size(4).center_crop(8).build()?;
 /// let mut epoch = pipeline.epoch(3);
-/// assert_eq!((epoch.number(), epoch.pictures()), (3, 10));
+/// assert_eq!((epoch.number(), epoch.images()), (3, 10));
 /// let mut sizes = Vec::new();
 /// for batch in epoch.by_ref() {
 ///     sizes.push(batch?.len());
 /// }
 /// assert_eq!(sizes, [4, 4, 2]);
-/// assert_eq!((epoch.stats().pictures, epoch.stats().batches), (10, 3));
+/// assert_eq!((epoch.stats().images, epoch.stats().batches), (10, 3));
 /// assert!(epoch.bad().is_empty());
 /// # Ok::<(), Error>(())
 /// ```
@@ -196,7 +196,7 @@ impl Epoch {
     /// Number of samples this epoch delivers if none is skipped, padding not counted. One that was resumed has only what
     /// was left.
     #[must_use]
-    pub fn pictures(&self) -> u64 {
+    pub fn images(&self) -> u64 {
         self.shared.positions - self.shared.padding
     }
 
@@ -294,7 +294,7 @@ impl Iterator for Epoch {
                     // None: every sample of it was skipped.
                     if let Some(batch) = batch {
                         self.stats.batches += 1;
-                        self.stats.pictures += (batch.len() - batch.padding()) as u64;
+                        self.stats.images += (batch.len() - batch.padding()) as u64;
                         return Some(Ok(batch));
                     }
                 }
@@ -353,7 +353,7 @@ impl Shared {
             && let Some(index) = self.order.get(self.first + position)
             && !self.inner.cache.as_ref().is_some_and(|cache| cache.is_known(index))
         {
-            self.source.soon(index);
+            self.source.prefetch(index);
         }
     }
 
@@ -478,7 +478,7 @@ impl Shared {
             None => Filled::Nothing,
         };
         if let (Filled::Cuda(flight), Some(gpu)) = (&mut store, &inner.gpu)
-            && let Err(error) = self.decode_on_engines(gpu, worker, flight, &mut samples)
+            && let Err(error) = self.decode_on_hardware(gpu, worker, flight, &mut samples)
         {
             self.give_up_filled(store);
             return Err(error);
@@ -515,8 +515,8 @@ impl Shared {
             labels.resize(inner.batch_size, label);
             indices.resize(inner.batch_size, index);
         }
-        // Positions that even shards have been filled up with are padding too.
-        let pictures = filled - (end.saturating_sub(self.positions - self.padding) as usize).min(filled);
+        // Positions that even partitions have been filled up with are padding too.
+        let images = filled - (end.saturating_sub(self.positions - self.padding) as usize).min(filled);
         let repeated = labels.len() - filled;
         let storage = match (store, &inner.gpu) {
             (Filled::Host(mut buffer), _) => {
@@ -526,21 +526,21 @@ impl Shared {
             (Filled::Cuda(flight), Some(gpu)) => Storage::Cuda(gpu.submit(*flight, &places, &labels, repeated)?),
             _ => return Err(Error::Device { call: "make a batch".into(), message: "it has no memory".into() }),
         };
-        let padding = labels.len() - pictures;
+        let padding = labels.len() - images;
         let images = Tensor::new(storage, inner.shape(labels.len()), inner.dtype, inner.layout);
         Ok(Some(Batch::new(images, labels, indices, padding)))
     }
 
-    /// Has a device's engines decode what was left to them; what they and the CPU cannot decode is dealt with as the
+    /// Has a device's hardware decoder decode what was left to them; what they and the CPU cannot decode is dealt with as the
     /// policy says.
-    fn decode_on_engines(
+    fn decode_on_hardware(
         &self,
         gpu: &Gpu,
         worker: &mut Worker,
-        flight: &mut Flight,
+        flight: &mut InFlight,
         samples: &mut [Slot],
     ) -> Result<()> {
-        let (bad, decoded) = gpu.decode_on_engines(flight)?;
+        let (bad, decoded) = gpu.decode_on_hardware(flight)?;
         self.counters.add_decoded(decoded);
         for (i, error) in bad {
             if let Slot::Done { index, .. } = samples[i] {
@@ -593,7 +593,7 @@ impl Shared {
 /// All samples of a batch, each in its place.
 enum Filled {
     Host(HostBuffer),
-    Cuda(Box<Flight>),
+    Cuda(Box<InFlight>),
     Nothing,
 }
 

@@ -14,12 +14,12 @@ use crate::cpu::output::{Output, Tables};
 use crate::cuda::gpu::Gpu;
 use crate::decode::{Header, probe};
 use crate::error::{Error, Result};
-use crate::picture::{Size, check_pixels};
-use crate::recipe::draw::{Domain, Draw};
+use crate::image::{Size, check_pixels};
 use crate::recipe::filter::PassOrder;
 use crate::recipe::lower::split_epilogue;
 use crate::recipe::op::Op;
-use crate::recipe::random::{RandomOp, draw_recipe};
+use crate::recipe::random::{Transform, draw_recipe};
+use crate::recipe::rng::{Domain, SampleRng};
 use crate::recipe::{Strategy, orientation_ops};
 use crate::sampler::Sampler;
 use crate::source::stream::Feed;
@@ -29,7 +29,7 @@ pub use batch::Batch;
 pub(crate) use builder::DEFAULT_MAX_PIXELS;
 pub use builder::{Builder, LastBatch, MemoryBound, OnError, Orientation};
 use cache::Cache;
-pub use cache::{CacheUsage, PictureCache};
+pub use cache::{CacheUsage, ImageCache};
 pub use epoch::{BadSample, Epoch};
 pub use state::EpochState;
 pub use stats::Stats;
@@ -38,7 +38,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 /// A pipeline: built once, asked for epochs.
 ///
 /// Cheap to clone; clones share memory. A sample's pixels depend on the source, the operations, the seed, the epoch and
-/// the sample's index alone: not on threads, batch size, prefetch or shard.
+/// the sample's index alone: not on threads, batch size, prefetch or partition.
 #[derive(Clone)]
 pub struct Pipeline {
     inner: Arc<Inner>,
@@ -64,8 +64,8 @@ struct Inner {
     stream: Option<(Arc<dyn Stream>, bool)>,
     sampler: Sampler,
     seed: u64,
-    ops: Vec<RandomOp>,
-    /// Size of every picture of a batch.
+    ops: Vec<Transform>,
+    /// Size of every image of a batch.
     size: Size,
     tables: Tables,
     batch_size: usize,
@@ -83,7 +83,7 @@ struct Inner {
     dtype: DType,
     layout: Layout,
     pool: Arc<Pool>,
-    /// Decoded pictures that are kept, if any are to be.
+    /// Decoded images that are kept, if any are to be.
     cache: Option<Cache>,
     /// The device that recipes run on, if it is not the CPU.
     gpu: Option<Arc<Gpu>>,
@@ -95,8 +95,8 @@ impl Inner {
     /// The stream of an epoch from its position `first` on, which is at `place`, if that is what the source is.
     fn feed(&self, epoch: u64, first: u64, place: Option<Vec<u8>>) -> Option<Feed> {
         let (stream, shuffle) = self.stream.as_ref()?;
-        let (shuffle, shard) = (shuffle.then_some(self.seed), self.sampler.own_shard());
-        let start = StreamStart { epoch, shuffle, shard, place, stopped: Arc::default() };
+        let (shuffle, partition) = (shuffle.then_some(self.seed), self.sampler.own_partition());
+        let start = StreamStart { epoch, shuffle, partition, place, stopped: Arc::default() };
         Some(Feed::new(Arc::clone(stream), start, first, (self.batch_size, self.prefetch, self.threads)))
     }
 
@@ -123,11 +123,11 @@ impl Inner {
         }
     }
 
-    fn shape(&self, pictures: usize) -> [usize; 4] {
+    fn shape(&self, images: usize) -> [usize; 4] {
         let (width, height) = (self.size.width as usize, self.size.height as usize);
         match self.layout {
-            Layout::Nchw => [pictures, 3, height, width],
-            Layout::Nhwc => [pictures, height, width, 3],
+            Layout::Nchw => [images, 3, height, width],
+            Layout::Nhwc => [images, height, width, 3],
         }
     }
 
@@ -139,7 +139,7 @@ impl Inner {
         Output::new(slot, self.size, &self.tables, self.layout)
     }
 
-    /// What is to be done with one encoded picture.
+    /// What is to be done with one encoded image.
     fn job<'a>(&self, bytes: &'a [u8], header: &'a Header, ops: &'a [Op]) -> Job<'a> {
         Job {
             bytes,
@@ -164,7 +164,7 @@ impl Inner {
         }
     }
 
-    /// Reads the header of an encoded picture and holds it against the limits.
+    /// Reads the header of an encoded image and holds it against the limits.
     fn header(&self, bytes: &[u8]) -> Result<Header> {
         let header = probe(bytes)?;
         check_pixels(header.size, self.max_px)?;
@@ -173,7 +173,7 @@ impl Inner {
 
     /// The explicit operations for a sample in an epoch.
     fn recipe(&self, epoch: u64, index: u64, stored: Stored) -> Result<Vec<Op>> {
-        let mut draw = Draw::new(self.seed, epoch, Domain::Recipe, index);
+        let mut draw = SampleRng::new(self.seed, epoch, Domain::Recipe, index);
         let mut recipe = oriented(stored.orientation, self.orientation);
         let size = recipe.iter().try_fold(stored.size, |size, op| op.output_size(size))?;
         recipe.append(&mut draw_recipe(&self.ops, &mut draw, size)?);
@@ -182,7 +182,7 @@ impl Inner {
     }
 }
 
-/// What a recipe is drawn for: a picture as it is stored.
+/// What a recipe is drawn for: an image as it is stored.
 #[derive(Debug, Clone, Copy)]
 struct Stored {
     size: Size,
@@ -239,14 +239,14 @@ impl Pipeline {
     /// [`LastBatch::Drop`] another rest is dropped.
     ///
     /// # Errors
-    /// [`Error::Parameter`] with what differs, if the state was taken of another source, seed, order or shard, or by a
+    /// [`Error::Parameter`] with what differs, if the state was taken of another source, seed, order or partition, or by a
     /// version of this crate whose states mean something else.
     pub fn resume(&self, state: &EpochState) -> Result<Epoch> {
         state.check(&self.inner, self.inner.all_positions())?;
         Ok(Epoch::start(Arc::clone(&self.inner), state.epoch(), state.position(), state.place()?))
     }
 
-    /// Samples an epoch, in this shard, padding not counted. Of a stream no more is known than the
+    /// Samples an epoch, in this partition, padding not counted. Of a stream no more is known than the
     /// [`limit`](Builder::limit): [`u64::MAX`] without one.
     #[must_use]
     pub fn len(&self) -> u64 {
@@ -272,9 +272,9 @@ impl Pipeline {
         self.inner.source.classes()
     }
 
-    /// Width and height of every picture of a batch.
+    /// Width and height of every image of a batch.
     #[must_use]
-    pub fn picture_size(&self) -> Size {
+    pub fn image_size(&self) -> Size {
         self.inner.size
     }
 
@@ -302,7 +302,7 @@ impl Pipeline {
         self.inner.strategy
     }
 
-    /// How full its [`PictureCache`] is; `None` without one.
+    /// How full its [`ImageCache`] is; `None` without one.
     #[must_use]
     pub fn cache_usage(&self) -> Option<CacheUsage> {
         self.inner.cache.as_ref().map(Cache::usage)
@@ -323,8 +323,8 @@ impl Pipeline {
     /// ```
     /// use warpfeed::*;
     ///
-    /// let jpeg = encode_jpeg(&Picture::new(Size::new(40, 30)), &JpegOptions::default())?;
-    /// let pipeline = Pipeline::builder(EncodedPictures::new([(jpeg.clone(), 0)]))
+    /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
+    /// let pipeline = Pipeline::builder(EncodedImages::new([(jpeg.clone(), 0)]))
     ///     .seed(7)
     ///     .augment(random_rotation(-5.0..=5.0))
     ///     .center_crop(8)

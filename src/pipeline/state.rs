@@ -11,16 +11,16 @@ const VERSION: u32 = 2;
 /// Where an epoch stands: taken by [`Epoch::state`](crate::Epoch::state) at any batch, gone on from by
 /// [`Pipeline::resume`](crate::Pipeline::resume), in another process, with other threads, prefetch or batch size.
 ///
-/// It holds what decides which samples come and what is drawn for them (seed, order, shard, source), which must be the
+/// It holds what decides which samples come and what is drawn for them (seed, order, partition, source), which must be the
 /// same where it is resumed. The operations, the output and the policies are not in it: they are the caller's to keep.
 /// Written as JSON it has some 200 bytes. That of a shuffled stream also says where the samples of the window lie, about 15
 /// bytes each, so that these are read again and nothing else is.
 ///
 /// ```
 /// # use warpfeed::*;
-/// # fn source(n: u32) -> Result<EncodedPictures> {
-/// #     let jpeg = encode_jpeg(&Picture::new(Size::new(40, 30)), &JpegOptions::default())?;
-/// #     Ok(EncodedPictures::new((0..n).map(|label| (jpeg.clone(), label))))
+/// # fn source(n: u32) -> Result<EncodedImages> {
+/// #     let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
+/// #     Ok(EncodedImages::new((0..n).map(|label| (jpeg.clone(), label))))
 /// # }
 /// let pipeline = Pipeline::builder(source(10)?).shuffle(7).batch_size(4).center_crop(8).build()?;
 /// let whole = pipeline.epoch(3).flat_map(|batch| batch.unwrap().indices().to_vec()).collect::<Vec<_>>();
@@ -43,13 +43,13 @@ const VERSION: u32 = 2;
 pub struct EpochState {
     version: u32,
     epoch: u64,
-    /// Positions of the shard's order that the consumer has been given, skipped ones and padding included.
+    /// Positions of the partition's order that the consumer has been given, skipped ones and padding included.
     position: u64,
     seed: u64,
     shuffled: bool,
     /// Index and count.
-    shard: (u32, u32),
-    even_shards: bool,
+    partition: (u32, u32),
+    even: bool,
     samples: u64,
     /// [`Source::fingerprint`](crate::Source::fingerprint), 16 hexadecimal digits: not every reader of JSON keeps 64 bits.
     source: String,
@@ -60,15 +60,15 @@ pub struct EpochState {
 
 impl EpochState {
     pub(super) fn new(inner: &Inner, epoch: u64, position: u64, place: Option<&[u8]>) -> Self {
-        let (sampler, shard) = (&inner.sampler, inner.sampler.own_shard());
+        let (sampler, partition) = (&inner.sampler, inner.sampler.own_partition());
         Self {
             version: VERSION,
             epoch,
             position,
             seed: inner.seed,
             shuffled: inner.is_shuffled(),
-            shard: (shard.index(), shard.count()),
-            even_shards: sampler.is_even(),
+            partition: (partition.rank(), partition.world_size()),
+            even: sampler.is_even(),
             samples: inner.source.len(),
             source: format!("{:016x}", inner.fingerprint()),
             place: place.map(|place| BASE64_STANDARD_NO_PAD.encode(place)),
@@ -81,7 +81,7 @@ impl EpochState {
         self.epoch
     }
 
-    /// How many positions of the shard's order have been delivered, skipped samples included.
+    /// How many positions of the partition's order have been delivered, skipped samples included.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.position
@@ -121,14 +121,14 @@ impl EpochState {
 
     /// What must agree, in words.
     fn words(&self) -> [String; 6] {
-        let (index, count) = self.shard;
+        let (rank, world_size) = self.partition;
         [
             format!("{} samples", self.samples),
             format!("source fingerprint {}", self.source),
             format!("seed {}", self.seed),
             if self.shuffled { "shuffled" } else { "not shuffled" }.to_owned(),
-            format!("shard {index}/{count}"),
-            if self.even_shards { "even shards" } else { "shards as they are" }.to_owned(),
+            format!("partition {rank}/{world_size}"),
+            if self.even { "even partitions" } else { "partitions as they are" }.to_owned(),
         ]
     }
 }

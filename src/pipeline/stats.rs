@@ -10,7 +10,7 @@ use std::time::Duration;
 #[non_exhaustive]
 pub struct Stats {
     /// Samples delivered, padding not counted.
-    pub pictures: u64,
+    pub images: u64,
     /// Batches delivered.
     pub batches: u64,
     /// Samples that could not be used.
@@ -23,13 +23,13 @@ pub struct Stats {
     pub decode: Duration,
     /// Drawing recipes and running them.
     pub augment: Duration,
-    /// Pictures that the CPU decoded.
+    /// Images that the CPU decoded.
     pub decoded_cpu: u64,
-    /// Pictures that nvJPEG's hybrid decoder decoded.
+    /// Images that nvJPEG's hybrid decoder decoded.
     pub decoded_hybrid: u64,
-    /// Pictures that the device's JPEG engines decoded.
+    /// Images that the device's hardware decoder decoded.
     pub decoded_hardware: u64,
-    /// Pictures that came decoded from the cache.
+    /// Images that came decoded from the cache.
     pub cached: u64,
     /// How far the samples of a stream moved from their places in it, all together.
     pub moved: u64,
@@ -43,7 +43,7 @@ pub struct Stats {
 
 impl std::ops::AddAssign for Stats {
     fn add_assign(&mut self, other: Self) {
-        self.pictures += other.pictures;
+        self.images += other.images;
         self.batches += other.batches;
         self.bad += other.bad;
         self.read_bytes += other.read_bytes;
@@ -92,10 +92,10 @@ impl Counters {
     pub(super) fn add_decoded(&self, decoded: Decoded) {
         self.decoded_cpu.fetch_add(decoded.cpu, Relaxed);
         self.decoded_hybrid.fetch_add(decoded.hybrid, Relaxed);
-        self.decoded_hardware.fetch_add(decoded.engines, Relaxed);
+        self.decoded_hardware.fetch_add(decoded.hardware, Relaxed);
     }
 
-    /// A picture that was found in the cache, which took that long.
+    /// An image that was found in the cache, which took that long.
     pub(super) fn add_cached(&self, time: Duration) {
         self.cached.fetch_add(1, Relaxed);
         add(&self.read, time);

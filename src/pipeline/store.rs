@@ -1,6 +1,6 @@
 //! Where the samples of a batch go while it is filled.
 
-use crate::cuda::Flight;
+use crate::cuda::InFlight;
 use crate::cuda::gpu::Gpu;
 use crate::error::{Error, Result};
 use crate::tensor::HostBuffer;
@@ -8,14 +8,14 @@ use std::sync::{Arc, OnceLock};
 
 /// A batch being filled.
 pub(super) enum Store {
-    /// In host memory: finished pictures.
+    /// In host memory: finished images.
     Host(Slots),
     /// On a device: what is to be done there. The first worker to need it begins it.
     Cuda(Arc<Takeoff>),
 }
 
 /// A flight, once it has begun; otherwise the call that failed and the driver's words.
-pub(super) type Takeoff = OnceLock<Result<Flight, (String, String)>>;
+pub(super) type Takeoff = OnceLock<Result<InFlight, (String, String)>>;
 
 impl Store {
     /// The place of sample `i`.
@@ -38,7 +38,7 @@ pub(super) enum Target<'a> {
     /// The sample's bytes.
     Host(&'a mut [u8]),
     /// The flight, and the sample's place in it.
-    Cuda(&'a Flight, usize),
+    Cuda(&'a InFlight, usize),
 }
 
 impl Place {

@@ -6,7 +6,7 @@ use super::store::Target;
 use super::{Inner, OnError, Stored};
 use crate::cpu::executor::Executor;
 use crate::cuda::gpu::{self, Decoded, Gpu};
-use crate::cuda::{Encoded, Flight};
+use crate::cuda::{Encoded, InFlight};
 use crate::decode::Header;
 use crate::error::{Error, Result};
 use crate::recipe::op::Op;
@@ -72,7 +72,7 @@ impl Worker {
         }
         for attempt in 0..SUBSTITUTES {
             let Some(other) = shared.inner.sampler.substitute(shared.epoch, index, attempt) else {
-                let error = Error::decode("picture", format!("{error}; there is no other sample to take its place"));
+                let error = Error::decode("image", format!("{error}; there is no other sample to take its place"));
                 return Slot::Failed(shared.sample_error(index, error));
             };
             match self.sample(shared, other, target, false) {
@@ -82,7 +82,7 @@ impl Worker {
             }
         }
         let error = Error::decode(
-            "picture",
+            "image",
             format!("{error}; nor could {SUBSTITUTES} others drawn in its place be used: check the data set"),
         );
         Slot::Failed(shared.sample_error(index, error))
@@ -139,7 +139,7 @@ fn on_cpu(
     shared.counters.add_read(bytes.len(), start.elapsed());
     let header = header(shared, bytes)?;
     if let Some(cache) = cache
-        && let Some(kept) = cache.picture(shared, executor, index, bytes, &header)?
+        && let Some(kept) = cache.image(shared, executor, index, bytes, &header)?
     {
         return run_kept(executor, shared, index, &kept, out);
     }
@@ -149,7 +149,7 @@ fn on_cpu(
     Ok(())
 }
 
-/// Augments a picture from the cache.
+/// Augments an image from the cache.
 fn run_kept(executor: &mut Executor, shared: &Shared, index: u64, kept: &Kept, out: &mut [u8]) -> Result<()> {
     let ops = draw_for_kept(shared, index, kept.stored)?;
     run(executor, shared, &kept.bytes, &kept.header, &ops, out)
@@ -176,13 +176,13 @@ fn on_gpu(
     worker: &mut gpu::Worker,
     shared: &Shared,
     index: u64,
-    flight: &Flight,
+    flight: &InFlight,
     place: usize,
     later: bool,
 ) -> Result<()> {
     let (counters, cache) = (&shared.counters, shared.inner.cache.as_ref());
     let prepare = |worker: &mut gpu::Worker, encoded: Encoded, header: &Header, ops: &[Op]| {
-        let sample = gpu::Sample { place, header, ops, engines: later };
+        let sample = gpu::Sample { place, header, ops, hardware: later };
         let times = gpu.prepare(worker, flight, encoded, &sample)?;
         counters.add_decode(times.decode);
         counters.add_augment(times.augment);
@@ -207,7 +207,7 @@ fn on_gpu(
     counters.add_read(encoded.bytes().len(), start.elapsed());
     let header = header(shared, encoded.bytes())?;
     if let Some(cache) = cache
-        && let Some(kept) = cache.picture(shared, worker.executor(), index, encoded.bytes(), &header)?
+        && let Some(kept) = cache.image(shared, worker.executor(), index, encoded.bytes(), &header)?
     {
         gpu.give_buffer(encoded.into_buffer());
         return prepare_kept(worker, kept);
@@ -232,7 +232,7 @@ fn draw(shared: &Shared, index: u64, header: &Header) -> Result<Vec<Op>> {
     Ok(ops)
 }
 
-/// What is left of a sample's recipe for a picture from the cache.
+/// What is left of a sample's recipe for an image from the cache.
 fn draw_for_kept(shared: &Shared, index: u64, stored: Stored) -> Result<Vec<Op>> {
     let start = Instant::now();
     let ops = shared.inner.recipe_for_kept(shared.epoch, index, stored)?;

@@ -2,7 +2,7 @@
 //! fixed point. Device-neutral: both back ends read them from here.
 
 use super::op::Interpolation;
-use crate::picture::Size;
+use crate::image::Size;
 use std::ops::Range;
 
 /// Fractional bits of a weight.

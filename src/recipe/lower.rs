@@ -1,17 +1,17 @@
 //! Lowering: from a sample's operations to the stages that a back end runs.
 //!
 //! Flips, quarter turns, crops and nearest rotations in a row become one [`View`]: a chain of integer coordinate maps
-//! that finds an output pixel's source without an intermediate picture. Resizing, bilinear rotation and pixel
+//! that finds an output pixel's source without an intermediate image. Resizing, bilinear rotation and pixel
 //! operations are stages that read a view. Working backwards from the output, each stage is told which part of its
-//! result the next one reads, down to the part of the encoded picture that must be decoded.
+//! result the next one reads, down to the part of the encoded image that must be decoded.
 
 use super::filter::{self, PassOrder};
 use super::op::{Fill, Interpolation, Op};
 use super::rotation::{Rotation, fixed_point};
 use crate::error::{Error, Result};
-use crate::picture::{Rect, Size, check_pixels};
+use crate::image::{Rect, Size, check_pixels};
 
-/// Sides above this do not fit 16.16 fixed point; such pictures go through whole-picture stages.
+/// Sides above this do not fit 16.16 fixed point; such images go through whole-image stages.
 const MAX_FIXED_SIDE_PX: u32 = 32_767;
 
 /// An exact map of whole coordinates: mirrors, transpositions, translations.
@@ -65,7 +65,7 @@ impl Exact {
 pub(crate) struct Step {
     /// 16.16 fixed point; sums wrap, their true values fit.
     pub(crate) a: [i32; 6],
-    /// Size of the picture that the step reads.
+    /// Size of the image that the step reads.
     pub(crate) bounds: Size,
     /// Colour of what lies outside.
     pub(crate) fill: [u8; 3],
@@ -86,7 +86,7 @@ impl Step {
         Self { a: [a0, a1, a2, a3, a4, a5], ..self }
     }
 
-    /// Inclusive bounds of what a box of output coordinates maps to, clipped to the picture; `None` if nothing does.
+    /// Inclusive bounds of what a box of output coordinates maps to, clipped to the image; `None` if nothing does.
     fn reach(&self, [x0, y0, x1, y1]: [i64; 4]) -> Option<[i64; 4]> {
         let a = self.a.map(i64::from);
         // The box's corners give the extremes: the map is linear and the shift monotone.
@@ -103,21 +103,21 @@ impl Step {
     }
 }
 
-/// A picture seen through a coordinate chain.
+/// An image seen through a coordinate chain.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct View {
-    /// Size of the picture.
+    /// Size of the image.
     pub(crate) input: Size,
     /// Size of what is seen of it.
     pub(crate) size: Size,
     /// In walking order: the step nearest the output first.
     pub(crate) steps: Vec<Step>,
-    /// From the last step's coordinates to the picture's.
+    /// From the last step's coordinates to the image's.
     pub(crate) exact: Exact,
 }
 
 impl View {
-    /// A picture as it is.
+    /// An image as it is.
     fn plain(size: Size) -> Self {
         Self { input: size, size, steps: Vec::new(), exact: Exact::IDENTITY }
     }
@@ -172,15 +172,15 @@ impl View {
         self.size.width <= MAX_FIXED_SIDE_PX && self.size.height <= MAX_FIXED_SIDE_PX
     }
 
-    /// Whether every row of the view is a run of a row of the picture, as it is.
+    /// Whether every row of the view is a run of a row of the image, as it is.
     pub(crate) fn is_plain_rows(&self) -> bool {
         self.steps.is_empty() && self.exact.xx == 1 && self.exact.yy == 1
     }
 
-    /// The part of the picture that `part` of the view shows. Where it shows nothing but fill: one pixel.
+    /// The part of the image that `part` of the view shows. Where it shows nothing but fill: one pixel.
     ///
     /// Two bounds, of which the tighter counts on each side: step by step, a box of whatever box came before, clipped to
-    /// the step's picture; and the corners followed through all steps together, which does not grow with every turn.
+    /// the step's image; and the corners followed through all steps together, which does not grow with every turn.
     fn reach(&self, part: Rect) -> Rect {
         const NOTHING: Rect = Rect { x: 0, y: 0, width: 1, height: 1 };
         let mut boxed =
@@ -220,7 +220,7 @@ impl View {
 /// What a stage does with the view it reads.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Work {
-    /// Writes the view out, for a stage that reads pixels of a picture.
+    /// Writes the view out, for a stage that reads pixels of an image.
     Gather,
     /// Resizes.
     Resample(Resampling),
@@ -228,7 +228,7 @@ pub(crate) enum Work {
     Affine { matrix: [f64; 6], canvas: Size, fill: Fill },
     /// One pixel operation on the part needed; the view is plain.
     Pixels(Op),
-    /// One operation on the complete picture, as the sequential strategy does it; the view is plain.
+    /// One operation on the complete image, as the sequential strategy does it; the view is plain.
     Whole(Op),
 }
 
@@ -241,10 +241,10 @@ pub(crate) struct Resampling {
     pub(crate) vertical_first: bool,
 }
 
-/// One stage of a sample's plan: reads a picture, makes the next.
+/// One stage of a sample's plan: reads an image, makes the next.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Stage {
-    /// How it sees the picture it reads.
+    /// How it sees the image it reads.
     pub(crate) view: View,
     /// What it does.
     pub(crate) work: Work,
@@ -264,10 +264,10 @@ pub(crate) struct Erasure {
 /// What is to be done for one sample: decode a part, run the stages, write the last view out as the output's type.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Plan {
-    /// The part of the stored picture to decode.
+    /// The part of the stored image to decode.
     pub(crate) decode: Rect,
     pub(crate) stages: Vec<Stage>,
-    /// How the output sees the last stage's picture.
+    /// How the output sees the last stage's image.
     pub(crate) last: View,
     pub(crate) epilogue: Epilogue,
 }
@@ -281,7 +281,7 @@ pub(crate) struct Epilogue {
     pub(crate) erasures: Vec<Erasure>,
 }
 
-/// Splits a recipe into operations on 8-bit pictures and the epilogue.
+/// Splits a recipe into operations on 8-bit images and the epilogue.
 ///
 /// # Errors
 /// [`Error::Parameter`] if anything but `erase` follows `normalize`.
@@ -312,11 +312,11 @@ pub(crate) enum Geometry {
     Composed,
 }
 
-/// Plans `ops` for a picture of size `input`.
+/// Plans `ops` for an image of size `input`.
 ///
 /// # Errors
-/// [`Error::Parameter`] for a parameter that is wrong or does not fit the picture, [`Error::Limits`] for an intermediate
-/// picture of more than `max_px` pixels.
+/// [`Error::Parameter`] for a parameter that is wrong or does not fit the image, [`Error::Limits`] for an intermediate
+/// image of more than `max_px` pixels.
 pub(crate) fn plan(ops: &[Op], input: Size, max_px: u64, geometry: Geometry, order: PassOrder) -> Result<Plan> {
     let (ops, epilogue) = split_epilogue(ops)?;
     let mut lowering =
@@ -330,7 +330,7 @@ pub(crate) fn plan(ops: &[Op], input: Size, max_px: u64, geometry: Geometry, ord
         if !erasure.rect.fits(last.size) {
             let Rect { x, y, width, height } = erasure.rect;
             let got = format!("{width} x {height} at ({x}, {y})");
-            return Err(Error::parameter("erase", "rectangle", format!("inside the picture of {}", last.size), got));
+            return Err(Error::parameter("erase", "rectangle", format!("inside the image of {}", last.size), got));
         }
     }
     // Backwards: what each stage must make, and read.
@@ -380,7 +380,7 @@ impl Stage {
     }
 }
 
-/// The pixels that sampling of `part` through an affine map can read from a picture of size `input`. Never empty.
+/// The pixels that sampling of `part` through an affine map can read from an image of size `input`. Never empty.
 pub(crate) fn affine_reach(m: &[f64; 6], part: Rect, input: Size) -> Rect {
     let xs = [f64::from(part.x) + 0.5, f64::from(part.right()) - 0.5];
     let ys = [f64::from(part.y) + 0.5, f64::from(part.bottom()) - 0.5];
@@ -406,13 +406,13 @@ struct Affine {
 }
 
 struct Lowering {
-    /// The picture so far, as seen from where the next operation stands.
+    /// The image so far, as seen from where the next operation stands.
     view: View,
     stages: Vec<Stage>,
     /// In the composed strategy, what is not yet in a stage: maps on top of the view.
     affine: Option<Affine>,
     max_px: u64,
-    /// Size of the picture so far.
+    /// Size of the image so far.
     size: Size,
     geometry: Geometry,
     order: PassOrder,
@@ -425,9 +425,9 @@ impl Lowering {
         self.stages.push(Stage { view, work, size, part: Rect::full(size) });
     }
 
-    /// Makes the view plain, for stages that read a picture.
+    /// Makes the view plain, for stages that read an image.
     fn make_plain(&mut self) {
-        // A corner of the picture is not the picture, though its coordinates are the same.
+        // A corner of the image is not the image, though its coordinates are the same.
         if self.view != View::plain(self.view.input) {
             self.stage(Work::Gather, self.view.size);
         }
@@ -474,7 +474,7 @@ impl Lowering {
                 self.make_plain();
                 self.stage(Work::Pixels(op.clone()), size);
             }
-            // Contrast needs the mean of the complete picture.
+            // Contrast needs the mean of the complete image.
             Op::Contrast { .. } | Op::Custom(_) => self.whole(op, size),
             Op::Normalize { .. } => return Err(Error::parameter("normalize", "place", "once, at the end", "twice")),
         }
@@ -575,10 +575,10 @@ impl Lowering {
     }
 }
 
-/// Top left corner of torchvision's `center_crop`, negative where the picture is smaller and is padded.
+/// Top left corner of torchvision's `center_crop`, negative where the image is smaller and is padded.
 pub(crate) fn center_crop_place(input: Size, size: Size) -> (i32, i32) {
     // Padded first: (wanted - side) / 2 before, (wanted - side + 1) / 2 after. Then cropped about the centre of the
-    // padded picture, ties to even.
+    // padded image, ties to even.
     let axis = |side: u32, wanted: u32| {
         let (side, wanted) = (i64::from(side), i64::from(wanted));
         if wanted > side {

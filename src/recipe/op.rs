@@ -1,7 +1,7 @@
 //! Explicit operations: what is left of an augmentation once its random draws are made.
 
 use crate::error::{Error, Result};
-use crate::picture::Size;
+use crate::image::Size;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
@@ -21,13 +21,13 @@ pub enum Interpolation {
     Lanczos,
 }
 
-/// What a pixel from outside the picture looks like.
+/// What a pixel from outside the image looks like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged, expecting = "fill must be [r, g, b] with values 0 to 255, or \"edge\"")]
 pub enum Fill {
     /// One colour: red, green, blue.
     Color([u8; 3]),
-    /// The nearest pixel of the picture's edge.
+    /// The nearest pixel of the image's edge.
     Edge(Edge),
 }
 
@@ -42,7 +42,7 @@ pub enum Edge {
 impl Fill {
     /// Black.
     pub const BLACK: Self = Self::Color([0, 0, 0]);
-    /// The nearest pixel of the picture's edge.
+    /// The nearest pixel of the image's edge.
     pub const EDGE: Self = Self::Edge(Edge::Edge);
 }
 
@@ -52,7 +52,7 @@ impl Default for Fill {
     }
 }
 
-/// To which size a picture is resized.
+/// To which size an image is resized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResizeTo {
     /// This width and height, whatever the aspect.
@@ -110,7 +110,7 @@ impl From<Resize> for ResizeFields {
 
 /// One operation with explicit parameters, as written in a recipe (`{"op": "rotate", "degrees": 5, ...}`).
 ///
-/// Applied to a picture of RGB pixels with 8 bits a channel. [`Normalize`](Self::Normalize) turns it into `f32` and may
+/// Applied to an image of RGB pixels with 8 bits a channel. [`Normalize`](Self::Normalize) turns it into `f32` and may
 /// be followed by [`Erase`](Self::Erase) only.
 ///
 /// ```
@@ -142,13 +142,13 @@ pub enum Op {
         /// Whether the canvas grows to hold every corner.
         #[serde(default)]
         expand: bool,
-        /// What shows outside the picture.
+        /// What shows outside the image.
         #[serde(default)]
         fill: Fill,
     },
-    /// Resizes the whole picture, antialiased, with Pillow's arithmetic.
+    /// Resizes the whole image, antialiased, with Pillow's arithmetic.
     Resize(Resize),
-    /// Cuts out a rectangle. Where it reaches beyond the picture, `fill` shows.
+    /// Cuts out a rectangle. Where it reaches beyond the image, `fill` shows.
     Crop {
         /// First column, may be negative.
         x: i32,
@@ -158,7 +158,7 @@ pub enum Op {
         width: u32,
         /// Rows.
         height: u32,
-        /// What shows outside the picture.
+        /// What shows outside the image.
         #[serde(default)]
         fill: Fill,
     },
@@ -169,7 +169,7 @@ pub enum Op {
         /// Rows.
         height: u32,
     },
-    /// Cuts out a rectangle inside the picture, then resizes it as a picture of its own.
+    /// Cuts out a rectangle inside the image, then resizes it as an image of its own.
     ResizedCrop {
         /// First column.
         x: u32,
@@ -209,12 +209,12 @@ pub enum Op {
         /// 0 is black, 1 unchanged.
         factor: f64,
     },
-    /// Blends with the picture's mean grey.
+    /// Blends with the image's mean grey.
     Contrast {
         /// 0 is grey, 1 unchanged.
         factor: f64,
     },
-    /// Blends with the picture's grey version.
+    /// Blends with the image's grey version.
     Saturation {
         /// 0 is grey, 1 unchanged.
         factor: f64,
@@ -261,8 +261,8 @@ fn nearest() -> Interpolation {
 pub struct CustomOp {
     /// The operation's name, for messages.
     pub name: &'static str,
-    /// Changes the pixels of a complete picture in place. It must not change the picture's size.
-    pub apply: Arc<dyn Fn(&mut crate::picture::Picture) + Send + Sync>,
+    /// Changes the pixels of a complete image in place. It must not change the image's size.
+    pub apply: Arc<dyn Fn(&mut crate::image::Image) + Send + Sync>,
 }
 
 impl fmt::Debug for CustomOp {
@@ -277,7 +277,7 @@ impl PartialEq for CustomOp {
     }
 }
 
-/// Largest side of a picture in pixels, at any point of a recipe.
+/// Largest side of an image in pixels, at any point of a recipe.
 pub(crate) const MAX_SIDE_PX: u32 = 65_535;
 /// Largest side of a kernel in pixels.
 pub(crate) const MAX_KERNEL_PX: u32 = 255;
@@ -308,7 +308,7 @@ impl Op {
         }
     }
 
-    /// Checks every parameter that can be checked without a picture.
+    /// Checks every parameter that can be checked without an image.
     ///
     /// # Errors
     /// [`Error::Parameter`] with what is allowed.
@@ -403,18 +403,18 @@ impl Op {
         Ok(())
     }
 
-    /// The size of the result for a picture of size `input`.
+    /// The size of the result for an image of size `input`.
     ///
     /// # Errors
-    /// [`Error::Parameter`] if a parameter is out of range or a rectangle that must lie inside the picture does not.
+    /// [`Error::Parameter`] if a parameter is out of range or a rectangle that must lie inside the image does not.
     pub fn output_size(&self, input: Size) -> Result<Size> {
         self.validate()?;
         let inside = |x: u32, y: u32, width: u32, height: u32| {
-            if (crate::picture::Rect { x, y, width, height }).fits(input) {
+            if (crate::image::Rect { x, y, width, height }).fits(input) {
                 return Ok(());
             }
             let got = format!("{width} x {height} at ({x}, {y})");
-            Err(Error::parameter(self.name(), "rectangle", format!("inside the picture of {input}"), got))
+            Err(Error::parameter(self.name(), "rectangle", format!("inside the image of {input}"), got))
         };
         let output = match *self {
             Self::Rotate { degrees, expand, fill, .. } if expand => super::rotation::canvas(input, degrees, fill),
@@ -441,7 +441,7 @@ impl Op {
                 what: "a side in pixels",
                 got: u64::from(output.width.max(output.height)),
                 limit: u64::from(MAX_SIDE_PX),
-                remedy: "use a smaller picture or fewer growing rotations",
+                remedy: "use a smaller image or fewer growing rotations",
             });
         }
         Ok(output)

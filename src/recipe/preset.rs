@@ -2,7 +2,7 @@
 
 use super::op::{Fill, Interpolation, Op, Resize, ResizeTo};
 use super::random::{
-    RandomOp, random_horizontal_flip, random_resized_crop, random_rotation, random_vertical_flip, repeat,
+    Transform, random_horizontal_flip, random_resized_crop, random_rotation, random_vertical_flip, repeat,
 };
 
 /// Means of red, green, blue over ImageNet, of values in 0 to 1.
@@ -13,10 +13,10 @@ pub const IMAGENET_STD: [f32; 3] = [0.229, 0.224, 0.225];
 /// A usual pipeline. All end in 224 x 224 pixels, normalised with ImageNet's mean and standard deviation.
 ///
 /// ```
-/// use warpfeed::{EncodedPictures, Pipeline, Preset, Size};
+/// use warpfeed::{EncodedImages, Pipeline, Preset, Size};
 ///
-/// let pipeline = Pipeline::builder(EncodedPictures::default()).preset(Preset::TrialA { load: 12 }).build()?;
-/// assert_eq!(pipeline.picture_size(), Size::new(224, 224));
+/// let pipeline = Pipeline::builder(EncodedImages::default()).preset(Preset::TrialA { load: 12 }).build()?;
+/// assert_eq!(pipeline.image_size(), Size::new(224, 224));
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,15 +42,15 @@ pub enum Preset {
 impl Preset {
     /// Its operations.
     #[must_use]
-    pub fn ops(self) -> Vec<RandomOp> {
+    pub fn ops(self) -> Vec<Transform> {
         let mut ops = self.pixel_ops();
         ops.push(Op::Normalize { mean: IMAGENET_MEAN, std: IMAGENET_STD }.into());
         ops
     }
 
-    /// Its operations on 8-bit pictures: all but normalisation.
+    /// Its operations on 8-bit images: all but normalisation.
     #[must_use]
-    pub fn pixel_ops(self) -> Vec<RandomOp> {
+    pub fn pixel_ops(self) -> Vec<Transform> {
         match self {
             Self::Train => vec![random_resized_crop(224, 224), random_horizontal_flip(0.5)],
             Self::Eval => {

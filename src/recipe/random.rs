@@ -1,9 +1,9 @@
 //! Random operations: distributions from which the explicit operations of a sample's recipe are drawn.
 
-use super::draw::Draw;
 use super::op::{Fill, Interpolation, MAX_KERNEL_PX, MAX_SIDE_PX, Op, Resize, ResizeTo};
+use super::rng::SampleRng;
 use crate::error::{Error, Result};
-use crate::picture::Size;
+use crate::image::Size;
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -26,14 +26,14 @@ const MAX_REPEAT: u32 = 1_000;
 ///     fn name(&self) -> &'static str {
 ///         "dusk"
 ///     }
-///     fn draw(&self, draw: &mut Draw, _size: Size) -> Result<Vec<Op>> {
+///     fn draw(&self, draw: &mut SampleRng, _size: Size) -> Result<Vec<Op>> {
 ///         Ok(vec![Op::Brightness { factor: draw.uniform(0.2, 1.0) }])
 ///     }
 /// }
 ///
-/// let jpeg = encode_jpeg(&Picture::new(Size::new(40, 30)), &JpegOptions::default())?;
-/// let pipeline = Pipeline::builder(EncodedPictures::new([(jpeg, 0)]))
-///     .augment(RandomOp::Custom(Arc::new(Dusk)))
+/// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
+/// let pipeline = Pipeline::builder(EncodedImages::new([(jpeg, 0)]))
+///     .augment(Transform::Custom(Arc::new(Dusk)))
 ///     .center_crop(8)
 ///     .build()?;
 /// assert!(matches!(pipeline.recipe(0, 0)?[0], Op::Brightness { factor } if factor < 1.0));
@@ -43,12 +43,12 @@ pub trait Augmentation: Send + Sync {
     /// The augmentation's name, for messages.
     fn name(&self) -> &'static str;
 
-    /// Draws the operations for a picture of size `size`. All randomness must come from `draw`, so that a sample's
-    /// pixels do not depend on threads, batches or the machine. The picture's size must stay as it is.
+    /// Draws the operations for an image of size `size`. All randomness must come from `draw`, so that a sample's
+    /// pixels do not depend on threads, batches or the machine. The image's size must stay as it is.
     ///
     /// # Errors
     /// What goes wrong ends the epoch as an error on this sample.
-    fn draw(&self, draw: &mut Draw, size: Size) -> Result<Vec<Op>>;
+    fn draw(&self, draw: &mut SampleRng, size: Size) -> Result<Vec<Op>>;
 }
 
 /// An operation whose parameters are drawn for each sample, or a combination of such.
@@ -61,7 +61,7 @@ pub trait Augmentation: Send + Sync {
 /// let load = repeat(4, [random_vertical_flip(0.5), random_rotation(-5.0..=5.0)]);
 /// let sometimes = maybe(0.1, [one_of([gaussian_blur(9, 0.1..=2.0), random_dilation(2..=3), random_grayscale(1.0)])]);
 /// let jitter = color_jitter(0.4, 0.4, 0.4, 0.1);
-/// let square = RandomOp::ResizedCrop {
+/// let square = Transform::ResizedCrop {
 ///     size: Size::new(224, 224),
 ///     scale: 0.5..=1.0,
 ///     ratio: 1.0..=1.0,
@@ -75,7 +75,7 @@ pub trait Augmentation: Send + Sync {
 /// ```
 #[derive(Clone)]
 #[non_exhaustive]
-pub enum RandomOp {
+pub enum Transform {
     /// Always this operation, with these numbers.
     Explicit(Op),
     /// Mirrors left and right with probability `p`.
@@ -96,17 +96,17 @@ pub enum RandomOp {
         interpolation: Interpolation,
         /// Whether the canvas grows.
         expand: bool,
-        /// What shows outside the picture.
+        /// What shows outside the image.
         fill: Fill,
     },
-    /// Pads every side, then cuts out a rectangle at a uniform place. Where the padded picture is smaller than the
+    /// Pads every side, then cuts out a rectangle at a uniform place. Where the padded image is smaller than the
     /// rectangle, what is missing is added on both sides (torchvision's `pad_if_needed`).
     Crop {
         /// Size of the rectangle.
         size: Size,
         /// Pixels added on every side.
         padding: u32,
-        /// What shows outside the picture.
+        /// What shows outside the image.
         fill: Fill,
     },
     /// Cuts out a rectangle of random area and aspect and resizes it: torchvision's `RandomResizedCrop`, with its ten
@@ -114,7 +114,7 @@ pub enum RandomOp {
     ResizedCrop {
         /// Size of the result.
         size: Size,
-        /// Part of the picture's area, uniform in the range, within 0 to 1.
+        /// Part of the image's area, uniform in the range, within 0 to 1.
         scale: RangeInclusive<f64>,
         /// Width over height, log-uniform in the range.
         ratio: RangeInclusive<f64>,
@@ -156,11 +156,11 @@ pub enum RandomOp {
         kernel: RangeInclusive<u32>,
     },
     /// Overwrites a random rectangle with probability `p`: torchvision's `RandomErasing`. Where ten attempts find no
-    /// rectangle smaller than the picture, nothing is erased.
+    /// rectangle smaller than the image, nothing is erased.
     Erasing {
         /// Probability, 0 to 1.
         p: f64,
-        /// Part of the picture's area, uniform in the range.
+        /// Part of the image's area, uniform in the range.
         scale: RangeInclusive<f64>,
         /// Height over width, log-uniform in the range.
         ratio: RangeInclusive<f64>,
@@ -168,32 +168,32 @@ pub enum RandomOp {
         value: [f32; 3],
     },
     /// One of these, each as likely as the others.
-    OneOf(Vec<RandomOp>),
+    OneOf(Vec<Transform>),
     /// All of these in order with probability `p`, else none.
     Maybe {
         /// Probability, 0 to 1.
         p: f64,
         /// The operations.
-        ops: Vec<RandomOp>,
+        ops: Vec<Transform>,
     },
     /// These in order, `n` times over, each time with fresh draws: the augmentation load.
     Repeat {
         /// How many times.
         n: u32,
         /// The operations.
-        ops: Vec<RandomOp>,
+        ops: Vec<Transform>,
     },
     /// The caller's own.
     Custom(Arc<dyn Augmentation>),
 }
 
-impl fmt::Debug for RandomOp {
+impl fmt::Debug for Transform {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-impl From<Op> for RandomOp {
+impl From<Op> for Transform {
     fn from(op: Op) -> Self {
         Self::Explicit(op)
     }
@@ -201,32 +201,32 @@ impl From<Op> for RandomOp {
 
 /// Mirrors left and right with probability `p`.
 #[must_use]
-pub fn random_horizontal_flip(p: f64) -> RandomOp {
-    RandomOp::HorizontalFlip { p }
+pub fn random_horizontal_flip(p: f64) -> Transform {
+    Transform::HorizontalFlip { p }
 }
 
 /// Mirrors top and bottom with probability `p`.
 #[must_use]
-pub fn random_vertical_flip(p: f64) -> RandomOp {
-    RandomOp::VerticalFlip { p }
+pub fn random_vertical_flip(p: f64) -> Transform {
+    Transform::VerticalFlip { p }
 }
 
 /// Rotates about the centre by an angle uniform in `degrees`, nearest pixel, same canvas, black outside.
 #[must_use]
-pub fn random_rotation(degrees: RangeInclusive<f64>) -> RandomOp {
-    RandomOp::Rotation { degrees, interpolation: Interpolation::Nearest, expand: false, fill: Fill::BLACK }
+pub fn random_rotation(degrees: RangeInclusive<f64>) -> Transform {
+    Transform::Rotation { degrees, interpolation: Interpolation::Nearest, expand: false, fill: Fill::BLACK }
 }
 
 /// Pads every side with `padding` black pixels, then cuts out `width` x `height` at a uniform place.
 #[must_use]
-pub fn random_crop(width: u32, height: u32, padding: u32) -> RandomOp {
-    RandomOp::Crop { size: Size { width, height }, padding, fill: Fill::BLACK }
+pub fn random_crop(width: u32, height: u32, padding: u32) -> Transform {
+    Transform::Crop { size: Size { width, height }, padding, fill: Fill::BLACK }
 }
 
 /// Cuts out 8 to 100 % of the area at an aspect of 3/4 to 4/3 and resizes it to `width` x `height`, bilinear.
 #[must_use]
-pub fn random_resized_crop(width: u32, height: u32) -> RandomOp {
-    RandomOp::ResizedCrop {
+pub fn random_resized_crop(width: u32, height: u32) -> Transform {
+    Transform::ResizedCrop {
         size: Size { width, height },
         scale: 0.08..=1.0,
         ratio: 3.0 / 4.0..=4.0 / 3.0,
@@ -237,9 +237,9 @@ pub fn random_resized_crop(width: u32, height: u32) -> RandomOp {
 /// torchvision's `ColorJitter(brightness, contrast, saturation, hue)`: factors from `max(0, 1 - v)` to `1 + v`, hue from
 /// `-hue` to `hue`.
 #[must_use]
-pub fn color_jitter(brightness: f64, contrast: f64, saturation: f64, hue: f64) -> RandomOp {
+pub fn color_jitter(brightness: f64, contrast: f64, saturation: f64, hue: f64) -> Transform {
     let around_1 = |v: f64| (1.0 - v).max(0.0)..=1.0 + v;
-    RandomOp::ColorJitter {
+    Transform::ColorJitter {
         brightness: around_1(brightness),
         contrast: around_1(contrast),
         saturation: around_1(saturation),
@@ -249,60 +249,60 @@ pub fn color_jitter(brightness: f64, contrast: f64, saturation: f64, hue: f64) -
 
 /// Grey with probability `p`.
 #[must_use]
-pub fn random_grayscale(p: f64) -> RandomOp {
-    RandomOp::Grayscale { p }
+pub fn random_grayscale(p: f64) -> Transform {
+    Transform::Grayscale { p }
 }
 
 /// Gaussian blur with a `kernel` of so many pixels and a standard deviation uniform in `sigma` pixels.
 #[must_use]
-pub fn gaussian_blur(kernel: u32, sigma: RangeInclusive<f64>) -> RandomOp {
-    RandomOp::GaussianBlur { kernel, sigma }
+pub fn gaussian_blur(kernel: u32, sigma: RangeInclusive<f64>) -> Transform {
+    Transform::GaussianBlur { kernel, sigma }
 }
 
 /// Dilation by a square of a side uniform in `kernel` pixels.
 #[must_use]
-pub fn random_dilation(kernel: RangeInclusive<u32>) -> RandomOp {
-    RandomOp::Dilation { kernel }
+pub fn random_dilation(kernel: RangeInclusive<u32>) -> Transform {
+    Transform::Dilation { kernel }
 }
 
 /// Erosion by a square of a side uniform in `kernel` pixels.
 #[must_use]
-pub fn random_erosion(kernel: RangeInclusive<u32>) -> RandomOp {
-    RandomOp::Erosion { kernel }
+pub fn random_erosion(kernel: RangeInclusive<u32>) -> Transform {
+    Transform::Erosion { kernel }
 }
 
 /// Overwrites 2 to 33 % of the area, at an aspect of 0.3 to 3.3, with 0, with probability `p`.
 #[must_use]
-pub fn random_erasing(p: f64) -> RandomOp {
-    RandomOp::Erasing { p, scale: 0.02..=0.33, ratio: 0.3..=3.3, value: [0.0; 3] }
+pub fn random_erasing(p: f64) -> Transform {
+    Transform::Erasing { p, scale: 0.02..=0.33, ratio: 0.3..=3.3, value: [0.0; 3] }
 }
 
 /// One of `ops`, each as likely as the others.
 #[must_use]
-pub fn one_of(ops: impl IntoIterator<Item = RandomOp>) -> RandomOp {
-    RandomOp::OneOf(ops.into_iter().collect())
+pub fn one_of(ops: impl IntoIterator<Item = Transform>) -> Transform {
+    Transform::OneOf(ops.into_iter().collect())
 }
 
 /// All of `ops` with probability `p`, else none.
 #[must_use]
-pub fn maybe(p: f64, ops: impl IntoIterator<Item = RandomOp>) -> RandomOp {
-    RandomOp::Maybe { p, ops: ops.into_iter().collect() }
+pub fn maybe(p: f64, ops: impl IntoIterator<Item = Transform>) -> Transform {
+    Transform::Maybe { p, ops: ops.into_iter().collect() }
 }
 
 /// `ops` in order, `n` times over, each time with fresh draws.
 #[must_use]
-pub fn repeat(n: u32, ops: impl IntoIterator<Item = RandomOp>) -> RandomOp {
-    RandomOp::Repeat { n, ops: ops.into_iter().collect() }
+pub fn repeat(n: u32, ops: impl IntoIterator<Item = Transform>) -> Transform {
+    Transform::Repeat { n, ops: ops.into_iter().collect() }
 }
 
-/// What an operation does to the size of any picture.
+/// What an operation does to the size of any image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SizeEffect {
     /// Keeps it.
     Keeps,
     /// Makes it this one.
     Becomes(Size),
-    /// Depends on the picture or on the draw.
+    /// Depends on the image or on the draw.
     Varies,
 }
 
@@ -315,7 +315,7 @@ impl SizeEffect {
     }
 }
 
-impl RandomOp {
+impl Transform {
     /// The operation's name, for messages.
     #[must_use]
     pub fn name(&self) -> &'static str {
@@ -437,7 +437,7 @@ impl RandomOp {
         self.validate()
     }
 
-    /// What it does to the size of any picture.
+    /// What it does to the size of any image.
     pub(crate) fn size_effect(&self) -> SizeEffect {
         let all = |ops: &[Self]| ops.iter().fold(SizeEffect::Keeps, |effect, op| effect.then(op.size_effect()));
         match self {
@@ -487,19 +487,19 @@ impl RandomOp {
     }
 }
 
-/// A recipe under construction: draws operations and follows the picture's size through them.
+/// A recipe under construction: draws operations and follows the image's size through them.
 pub(crate) struct Drawing<'a> {
-    draw: &'a mut Draw,
+    draw: &'a mut SampleRng,
     place: u32,
     size: Size,
     recipe: Vec<Op>,
 }
 
-/// Draws the recipe of one sample: the explicit operations that `ops` come to for a picture of size `size`.
+/// Draws the recipe of one sample: the explicit operations that `ops` come to for an image of size `size`.
 ///
 /// # Errors
-/// [`Error::Parameter`] where an explicit rectangle does not fit the picture, [`Error::Limits`] where it grows too large.
-pub(crate) fn draw_recipe(ops: &[RandomOp], draw: &mut Draw, size: Size) -> Result<Vec<Op>> {
+/// [`Error::Parameter`] where an explicit rectangle does not fit the image, [`Error::Limits`] where it grows too large.
+pub(crate) fn draw_recipe(ops: &[Transform], draw: &mut SampleRng, size: Size) -> Result<Vec<Op>> {
     let mut drawing = Drawing { draw, place: 0, size, recipe: Vec::with_capacity(ops.len() + 8) };
     ops.iter().try_for_each(|op| drawing.add(op))?;
     Ok(drawing.recipe)
@@ -512,38 +512,38 @@ impl Drawing<'_> {
         Ok(())
     }
 
-    fn add(&mut self, op: &RandomOp) -> Result<()> {
+    fn add(&mut self, op: &Transform) -> Result<()> {
         let after = self.place.saturating_add(op.places());
         // Rewinding to the place's own part of the stream is a block of the cipher: not for what draws nothing.
-        if !matches!(op, RandomOp::Explicit(_) | RandomOp::Repeat { .. }) {
+        if !matches!(op, Transform::Explicit(_) | Transform::Repeat { .. }) {
             self.draw.at(self.place);
         }
         match op {
-            RandomOp::Explicit(op) => self.push(op.clone())?,
-            RandomOp::HorizontalFlip { p } => {
+            Transform::Explicit(op) => self.push(op.clone())?,
+            Transform::HorizontalFlip { p } => {
                 if self.draw.chance(*p) {
                     self.push(Op::Hflip)?;
                 }
             }
-            RandomOp::VerticalFlip { p } => {
+            Transform::VerticalFlip { p } => {
                 if self.draw.chance(*p) {
                     self.push(Op::Vflip)?;
                 }
             }
-            RandomOp::Rotation { degrees, interpolation, expand, fill } => {
+            Transform::Rotation { degrees, interpolation, expand, fill } => {
                 let degrees = self.draw.uniform(*degrees.start(), *degrees.end());
                 self.push(Op::Rotate { degrees, interpolation: *interpolation, expand: *expand, fill: *fill })?;
             }
-            RandomOp::Crop { size, padding, fill } => {
+            Transform::Crop { size, padding, fill } => {
                 let op = random_crop_place(self.draw, self.size, *size, *padding, *fill);
                 self.push(op)?;
             }
-            RandomOp::ResizedCrop { size, scale, ratio, interpolation } => {
+            Transform::ResizedCrop { size, scale, ratio, interpolation } => {
                 let [x, y, width, height] = resized_crop_place(self.draw, self.size, scale, ratio);
                 let (out_width, out_height, interpolation) = (size.width, size.height, *interpolation);
                 self.push(Op::ResizedCrop { x, y, width, height, out_width, out_height, interpolation })?;
             }
-            RandomOp::ColorJitter { brightness, contrast, saturation, hue } => {
+            Transform::ColorJitter { brightness, contrast, saturation, hue } => {
                 let mut factor = |range: &RangeInclusive<f64>, unchanged: f64| {
                     let factor = self.draw.uniform(*range.start(), *range.end());
                     (*range != (unchanged..=unchanged)).then_some(factor)
@@ -557,31 +557,31 @@ impl Drawing<'_> {
                 self.draw.shuffle(&mut jitter);
                 jitter.into_iter().flatten().try_for_each(|op| self.push(op))?;
             }
-            RandomOp::Grayscale { p } => {
+            Transform::Grayscale { p } => {
                 if self.draw.chance(*p) {
                     self.push(Op::Grayscale)?;
                 }
             }
-            RandomOp::GaussianBlur { kernel, sigma } => {
+            Transform::GaussianBlur { kernel, sigma } => {
                 let sigma = self.draw.uniform(*sigma.start(), *sigma.end());
                 self.push(Op::GaussianBlur { kernel: *kernel, sigma })?;
             }
-            RandomOp::Dilation { kernel } => {
+            Transform::Dilation { kernel } => {
                 let kernel = integer(self.draw, kernel);
                 self.push(Op::Dilate { kernel })?;
             }
-            RandomOp::Erosion { kernel } => {
+            Transform::Erosion { kernel } => {
                 let kernel = integer(self.draw, kernel);
                 self.push(Op::Erode { kernel })?;
             }
-            RandomOp::Erasing { p, scale, ratio, value } => {
+            Transform::Erasing { p, scale, ratio, value } => {
                 if self.draw.chance(*p)
                     && let Some([x, y, width, height]) = erasing_place(self.draw, self.size, scale, ratio)
                 {
                     self.push(Op::Erase { x, y, width, height, value: *value })?;
                 }
             }
-            RandomOp::OneOf(ops) => {
+            Transform::OneOf(ops) => {
                 let chosen = self.draw.below(ops.len() as u64) as usize;
                 self.place += 1;
                 for (i, op) in ops.iter().enumerate() {
@@ -592,18 +592,18 @@ impl Drawing<'_> {
                     self.place = next;
                 }
             }
-            RandomOp::Maybe { p, ops } => {
+            Transform::Maybe { p, ops } => {
                 if self.draw.chance(*p) {
                     self.place += 1;
                     ops.iter().try_for_each(|op| self.add(op))?;
                 }
             }
-            RandomOp::Repeat { n, ops } => {
+            Transform::Repeat { n, ops } => {
                 for _ in 0..*n {
                     ops.iter().try_for_each(|op| self.add(op))?;
                 }
             }
-            RandomOp::Custom(custom) => {
+            Transform::Custom(custom) => {
                 let before = self.size;
                 for op in custom.draw(self.draw, before)? {
                     // The batch's type is settled when the pipeline is built, and by the pipeline's own normalize.
@@ -624,7 +624,7 @@ impl Drawing<'_> {
     }
 }
 
-fn integer(draw: &mut Draw, range: &RangeInclusive<u32>) -> u32 {
+fn integer(draw: &mut SampleRng, range: &RangeInclusive<u32>) -> u32 {
     range.start() + draw.below(u64::from(range.end() - range.start()) + 1) as u32
 }
 
@@ -633,30 +633,30 @@ fn round(value: f64) -> i64 {
     value.round_ties_even() as i64
 }
 
-fn log_uniform(draw: &mut Draw, range: &RangeInclusive<f64>) -> f64 {
+fn log_uniform(draw: &mut SampleRng, range: &RangeInclusive<f64>) -> f64 {
     libm::exp(draw.uniform(libm::log(*range.start()), libm::log(*range.end())))
 }
 
-fn random_crop_place(draw: &mut Draw, picture: Size, size: Size, padding: u32, fill: Fill) -> Op {
-    let mut axis = |picture: u32, wanted: u32| {
-        let padded = i64::from(picture) + 2 * i64::from(padding);
+fn random_crop_place(draw: &mut SampleRng, image: Size, size: Size, padding: u32, fill: Fill) -> Op {
+    let mut axis = |image: u32, wanted: u32| {
+        let padded = i64::from(image) + 2 * i64::from(padding);
         let missing = (i64::from(wanted) - padded).max(0);
         let places = padded + 2 * missing - i64::from(wanted) + 1;
         (draw.below(places as u64) as i64 - i64::from(padding) - missing) as i32
     };
-    let y = axis(picture.height, size.height);
-    let x = axis(picture.width, size.width);
+    let y = axis(image.height, size.height);
+    let x = axis(image.width, size.width);
     Op::Crop { x, y, width: size.width, height: size.height, fill }
 }
 
 /// torchvision's `RandomResizedCrop.get_params`: x, y, width, height.
 fn resized_crop_place(
-    draw: &mut Draw,
-    picture: Size,
+    draw: &mut SampleRng,
+    image: Size,
     scale: &RangeInclusive<f64>,
     ratio: &RangeInclusive<f64>,
 ) -> [u32; 4] {
-    let (w, h) = (i64::from(picture.width), i64::from(picture.height));
+    let (w, h) = (i64::from(image.width), i64::from(image.height));
     let area = (w * h) as f64;
     for _ in 0..RECTANGLE_ATTEMPTS {
         let target_area = area * draw.uniform(*scale.start(), *scale.end());
@@ -677,19 +677,19 @@ fn resized_crop_place(
     } else {
         (w, h)
     };
-    // A sliver of a picture: the nearest allowed aspect may round to nothing or reach outside.
+    // A sliver of an image: the nearest allowed aspect may round to nothing or reach outside.
     let (width, height) = (width.clamp(1, w), height.clamp(1, h));
     [((w - width) / 2) as u32, ((h - height) / 2) as u32, width as u32, height as u32]
 }
 
 /// torchvision's `RandomErasing.get_params`: x, y, width, height.
 fn erasing_place(
-    draw: &mut Draw,
-    picture: Size,
+    draw: &mut SampleRng,
+    image: Size,
     scale: &RangeInclusive<f64>,
     ratio: &RangeInclusive<f64>,
 ) -> Option<[u32; 4]> {
-    let (w, h) = (i64::from(picture.width), i64::from(picture.height));
+    let (w, h) = (i64::from(image.width), i64::from(image.height));
     let area = (w * h) as f64;
     for _ in 0..RECTANGLE_ATTEMPTS {
         let erase_area = area * draw.uniform(*scale.start(), *scale.end());

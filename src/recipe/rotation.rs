@@ -3,9 +3,9 @@
 //! With a colour as fill this is Pillow's `Image.rotate`; with [`Fill::EDGE`] DALI's `fn.rotate`.
 
 use super::op::Fill;
-use crate::picture::Size;
+use crate::image::Size;
 
-/// What a rotation by a given angle does to a picture of a given size.
+/// What a rotation by a given angle does to an image of a given size.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Rotation {
     /// Nothing.
@@ -26,7 +26,7 @@ pub(crate) enum Rotation {
 }
 
 impl Rotation {
-    /// The rotation of a picture of size `input` by `degrees` counter-clockwise.
+    /// The rotation of an image of size `input` by `degrees` counter-clockwise.
     pub(crate) fn new(input: Size, degrees: f64, expand: bool, fill: Fill) -> Self {
         let angle = degrees.rem_euclid(360.0);
         let square = input.width == input.height;
@@ -77,7 +77,7 @@ impl Rotation {
         Self::Free { matrix, canvas }
     }
 
-    /// Size of the output for a picture of size `input`.
+    /// Size of the output for an image of size `input`.
     pub(crate) fn canvas(self, input: Size) -> Size {
         match self {
             Self::None | Self::Half => input,

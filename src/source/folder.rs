@@ -13,18 +13,18 @@ const ENDINGS: [&[u8]; 6] = [b".jpg", b".jpeg", b".png", b".webp", b".pgm", b".p
 /// File names of one folder are counted in `u32`; more become another [`Folder`] of the same path.
 const FOLDER_NAMES_BYTES: u64 = if cfg!(test) { 64 } else { u32::MAX as u64 };
 
-/// Pictures in class folders: `root/cat/1.jpg`, `root/dog/old/2.png`, ...
+/// Images in class folders: `root/cat/1.jpg`, `root/dog/old/2.png`, ...
 ///
 /// Samples and labels come in the order of torchvision's `ImageFolder`: the class folders sorted by name give the
 /// labels 0, 1, 2, ...; within a class, folders are sorted by their whole path, and within a folder file names; all by
-/// Unicode code points. Pictures are the files that end in `.jpg`, `.jpeg`, `.png`, `.webp`, `.pgm` or `.ppm`, in upper or
+/// Unicode code points. Images are the files that end in `.jpg`, `.jpeg`, `.png`, `.webp`, `.pgm` or `.ppm`, in upper or
 /// lower case; others are passed over and, unless their name starts with a dot, counted. Symbolic links are followed; one that
 /// leads back to a folder it lies in is passed over and counted.
 ///
 /// Where it differs from torchvision:
-/// - a class folder without pictures keeps its label and has no samples, which torchvision refuses;
-/// - a folder that has pictures only directly in it is one class, named after the folder;
-/// - of torchvision's endings, `.bmp`, `.tif` and `.tiff` are not pictures here;
+/// - a class folder without images keeps its label and has no samples, which torchvision refuses;
+/// - a folder that has images only directly in it is one class, named after the folder;
+/// - of torchvision's endings, `.bmp`, `.tif` and `.tiff` are not images here;
 /// - a folder that cannot be listed is an error, not an empty folder.
 ///
 /// The files are not opened until they are read, and take the length of their name and 4 bytes each.
@@ -40,7 +40,7 @@ const FOLDER_NAMES_BYTES: u64 = if cfg!(test) { 64 } else { u32::MAX as u64 };
 /// let source = ImageFolder::open(root.path())?;
 /// assert_eq!(source.classes(), ["cat", "dog"]);
 /// assert_eq!(source.path(0), root.path().join("cat/1.png"));
-/// assert_eq!((source.len(), source.label(1), source.passed_over()), (2, 1, 1));
+/// assert_eq!((source.len(), source.label(1), source.skipped_files()), (2, 1, 1));
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
 #[derive(Debug, Clone)]
@@ -51,31 +51,31 @@ pub struct ImageFolder {
     names: Vec<u8>,
     /// Where each name ends, counted from where its folder's names start.
     ends: Vec<u32>,
-    /// The folders that hold pictures, in order.
+    /// The folders that hold images, in order.
     folders: Vec<Folder>,
-    passed_over: u64,
+    skipped_files: u64,
 }
 
-/// A folder that holds pictures.
+/// A folder that holds images.
 #[derive(Debug, Clone)]
 struct Folder {
     /// From the root; the slash between parts is `/` whatever the system's.
     path: Box<[u8]>,
     label: u32,
-    /// Index of its first picture.
+    /// Index of its first image.
     first: u64,
     /// Where its names start in `names`.
     names: u64,
 }
 
 impl ImageFolder {
-    /// Lists the pictures below `root`.
+    /// Lists the images below `root`.
     ///
     /// # Errors
-    /// [`Error::Io`] if a folder cannot be listed, [`Error::Parameter`] if there is not one picture.
+    /// [`Error::Io`] if a folder cannot be listed, [`Error::Parameter`] if there is not one image.
     pub fn open(root: impl AsRef<Path>) -> Result<Self> {
         let root = root.as_ref();
-        let mut walk = Walk { passed_over: 0, ancestors: vec![identity(root)?], listings: Vec::new() };
+        let mut walk = Walk { skipped_files: 0, ancestors: vec![identity(root)?], listings: Vec::new() };
         let (top, mut class_folders) = walk.list(root)?;
         class_folders.sort_unstable_by(|a, b| by_code_points(a, b));
         let mut found = Self {
@@ -84,7 +84,7 @@ impl ImageFolder {
             names: Vec::new(),
             ends: Vec::new(),
             folders: Vec::new(),
-            passed_over: 0,
+            skipped_files: 0,
         };
         for (label, class) in class_folders.into_iter().enumerate() {
             let label = u32::try_from(label).map_err(|_| too_many("class folders", root))?;
@@ -99,18 +99,18 @@ impl ImageFolder {
             found.add(&top, 0);
         } else {
             // In a folder of class folders, torchvision does not look at files beside them.
-            walk.passed_over += top.spans.len() as u64;
+            walk.skipped_files += top.spans.len() as u64;
         }
         if found.ends.is_empty() {
-            let others = walk.passed_over;
+            let others = walk.skipped_files;
             return Err(Error::parameter(
                 "ImageFolder::open",
                 "root",
-                "a folder of class folders with pictures in them: files ending in .jpg, .jpeg, .png, .webp, .pgm or .ppm",
+                "a folder of class folders with images in them: files ending in .jpg, .jpeg, .png, .webp, .pgm or .ppm",
                 format!("{} with {} folders and {others} other files", root.display(), found.classes.len()),
             ));
         }
-        found.passed_over = walk.passed_over;
+        found.skipped_files = walk.skipped_files;
         found.names.shrink_to_fit();
         found.ends.shrink_to_fit();
         Ok(found)
@@ -138,7 +138,7 @@ impl ImageFolder {
         &self.folders[self.folders.partition_point(|folder| folder.first <= index) - 1]
     }
 
-    /// Where the picture `index` lies.
+    /// Where the image `index` lies.
     ///
     /// # Panics
     /// If `index` is not below the number of samples.
@@ -182,12 +182,12 @@ impl Source for ImageFolder {
         &self.classes
     }
 
-    fn passed_over(&self) -> u64 {
-        self.passed_over
+    fn skipped_files(&self) -> u64 {
+        self.skipped_files
     }
 }
 
-/// The pictures directly in one folder, sorted, while the tree is walked.
+/// The images directly in one folder, sorted, while the tree is walked.
 struct Listing {
     path: Vec<u8>,
     names: Vec<u8>,
@@ -202,7 +202,7 @@ impl Listing {
 }
 
 struct Walk {
-    passed_over: u64,
+    skipped_files: u64,
     /// The folders from the root to the present one, to see when a link leads back to one of them.
     ancestors: Vec<Identity>,
     listings: Vec<Listing>,
@@ -214,7 +214,7 @@ impl Walk {
         let folder = root.join(path_from_bytes(&path));
         let identity = identity(&folder)?;
         if self.ancestors.contains(&identity) {
-            self.passed_over += 1;
+            self.skipped_files += 1;
             return Ok(());
         }
         let (listing, folders) = self.list(&folder)?;
@@ -229,7 +229,7 @@ impl Walk {
         Ok(())
     }
 
-    /// The pictures and the names of the folders directly in `folder`.
+    /// The images and the names of the folders directly in `folder`.
     fn list(&mut self, folder: &Path) -> Result<(Listing, Vec<Vec<u8>>)> {
         let mut listing = Listing { path: Vec::new(), names: Vec::new(), spans: Vec::new() };
         let mut folders = Vec::new();
@@ -244,13 +244,13 @@ impl Walk {
                 if kind.is_symlink() { fs::metadata(entry.path()).ok().map(|m| m.file_type()) } else { Some(kind) };
             if target.is_some_and(|kind| kind.is_dir()) {
                 folders.push(name.to_vec());
-            } else if is_picture(name) && target.is_none_or(|kind| kind.is_file()) {
+            } else if is_image(name) && target.is_none_or(|kind| kind.is_file()) {
                 let start = u32::try_from(listing.names.len()).map_err(|_| too_many("bytes of file names", folder))?;
                 let len = u16::try_from(name.len()).map_err(|_| too_many("bytes in a file name", folder))?;
                 listing.names.extend_from_slice(name);
                 listing.spans.push((start, len));
             } else if !name.starts_with(b".") {
-                self.passed_over += 1;
+                self.skipped_files += 1;
             }
         }
         let mut spans = std::mem::take(&mut listing.spans);
@@ -260,7 +260,7 @@ impl Walk {
     }
 }
 
-fn is_picture(name: &[u8]) -> bool {
+fn is_image(name: &[u8]) -> bool {
     ENDINGS.iter().any(|ending| {
         name.len().checked_sub(ending.len()).is_some_and(|start| name[start..].eq_ignore_ascii_case(ending))
     })
@@ -289,7 +289,7 @@ fn by_code_points(a: &[u8], b: &[u8]) -> Ordering {
 /// The last part of a folder's path, also where it was given as `.` or `..`.
 fn own_name(folder: &Path) -> String {
     let whole = fs::canonicalize(folder).unwrap_or_default();
-    let name = folder.file_name().or(whole.file_name()).unwrap_or(OsStr::new("pictures"));
+    let name = folder.file_name().or(whole.file_name()).unwrap_or(OsStr::new("images"));
     name.to_string_lossy().into_owned()
 }
 
@@ -398,8 +398,8 @@ mod tests {
         assert_eq!(samples(root.path()), want);
         let source = ImageFolder::open(root.path()).unwrap();
         assert_eq!(source.classes(), [".dot", "10", "9", "B", "b", "é", "日本"]);
-        // x.jpg.txt, x.gif, readme.md and the picture beside the class folders.
-        assert_eq!(source.passed_over(), 4);
+        // x.jpg.txt, x.gif, readme.md and the image beside the class folders.
+        assert_eq!(source.skipped_files(), 4);
         assert_eq!(source.read(1, &mut Vec::new()).unwrap(), b"10/1.WEBP");
         assert!(source.name(1).ends_with("10/1.WEBP"));
         assert!(source.read(source.len(), &mut Vec::new()).unwrap_err().is_parameter());
@@ -413,17 +413,17 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_of_pictures_is_one_class() {
+    fn a_folder_of_images_is_one_class() {
         let root = tree(&["holiday/2.jpg", "holiday/1.jpg", "holiday/list.txt", "holiday/empty/"]);
         let folder = root.path().join("holiday");
         assert_eq!(samples(&folder), [("1.jpg".into(), 0), ("2.jpg".into(), 0)]);
         let source = ImageFolder::open(folder.join("../holiday/.")).unwrap();
-        assert_eq!((source.classes(), source.passed_over()), (&["holiday".to_owned()][..], 1));
+        assert_eq!((source.classes(), source.skipped_files()), (&["holiday".to_owned()][..], 1));
         assert_eq!(ImageFolder::open(folder.join("empty/..")).unwrap().classes(), ["holiday"]);
     }
 
     #[test]
-    fn no_pictures_is_an_error_that_says_what_was_looked_for() {
+    fn no_images_is_an_error_that_says_what_was_looked_for() {
         let root = tree(&["a/1.txt", "b/", ".DS_Store"]);
         let error = ImageFolder::open(root.path()).unwrap_err();
         let message = error.to_string();
@@ -448,9 +448,9 @@ mod tests {
     #[cfg(unix)]
     fn links_are_followed_and_cycles_passed_over() {
         use std::os::unix::fs::symlink;
-        let elsewhere = tree(&["pictures/1.jpg", "pictures/sub/2.jpg", "one.jpg"]);
+        let elsewhere = tree(&["images/1.jpg", "images/sub/2.jpg", "one.jpg"]);
         let root = tree(&["a/0.jpg", "a/deep/3.jpg"]);
-        symlink(elsewhere.path().join("pictures"), root.path().join("linked")).unwrap();
+        symlink(elsewhere.path().join("images"), root.path().join("linked")).unwrap();
         symlink(elsewhere.path().join("one.jpg"), root.path().join("a/one.jpg")).unwrap();
         symlink("deep", root.path().join("a/twice")).unwrap();
         symlink("nowhere", root.path().join("a/broken.jpg")).unwrap();
@@ -458,7 +458,7 @@ mod tests {
         symlink("..", root.path().join("a/deep/up")).unwrap();
         symlink("../..", root.path().join("a/deep/root")).unwrap();
         symlink("self", root.path().join("a/self")).unwrap();
-        symlink(elsewhere.path(), elsewhere.path().join("pictures/sub/out")).unwrap();
+        symlink(elsewhere.path(), elsewhere.path().join("images/sub/out")).unwrap();
         assert_eq!(
             paths(root.path()),
             [
@@ -473,8 +473,8 @@ mod tests {
             ]
         );
         let source = ImageFolder::open(root.path()).unwrap();
-        // broken.txt, self, up and root (each by way of deep and of twice), and out/pictures.
-        assert_eq!(source.passed_over(), 7);
+        // broken.txt, self, up and root (each by way of deep and of twice), and out/images.
+        assert_eq!(source.skipped_files(), 7);
         let error = source.read(1, &mut Vec::new()).unwrap_err();
         assert!(error.is_bad_sample() && error.to_string().contains("broken.jpg"));
     }

@@ -4,7 +4,7 @@ use super::window::read_exact_at;
 use super::{MAX_ENCODED_BYTES, Source, no_such_sample};
 use crate::decode::pnm_header;
 use crate::error::{Error, Result};
-use crate::picture::Size;
+use crate::image::Size;
 use flate2::read::GzDecoder;
 use std::borrow::Cow;
 use std::fs::File;
@@ -14,19 +14,19 @@ use std::path::{Path, PathBuf};
 /// The largest file that is unpacked into memory, in bytes: 4 GiB.
 const MAX_UNPACKED_BYTES: u64 = 4 << 30;
 
-/// Raw pictures of 8 bits in an IDX file, such as MNIST's `train-images-idx3-ubyte`, with the labels in another.
+/// Raw images of 8 bits in an IDX file, such as MNIST's `train-images-idx3-ubyte`, with the labels in another.
 ///
-/// The file has the pictures as `[N, H, W]`, as `[N, H, W, 1]` or `[N, H, W, 3]`, or as `[N, 1, H, W]` or
+/// The file has the images as `[N, H, W]`, as `[N, H, W, 1]` or `[N, H, W, 3]`, or as `[N, 1, H, W]` or
 /// `[N, 3, H, W]`. The labels are in the file whose name has `labels` for `images` and `idx1` for `idx3` or `idx4`. Either
 /// may be compressed (`.gz`); what is compressed is unpacked into memory.
 ///
-/// [`read`](Source::read) gives a picture as PNM, which is its pixels behind a short header.
+/// [`read`](Source::read) gives an image as PNM, which is its pixels behind a short header.
 ///
 /// ```
 /// # use warpfeed::{IdxFile, Source};
 /// let folder = tempfile::tempdir().unwrap();
 /// let images = folder.path().join("t10k-images-idx3-ubyte");
-/// // Two pictures, one row of three pixels each.
+/// // Two images, one row of three pixels each.
 /// std::fs::write(&images, [0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 3, 10, 20, 30, 40, 50, 60]).unwrap();
 /// std::fs::write(folder.path().join("t10k-labels-idx1-ubyte"), [0, 0, 8, 1, 0, 0, 0, 2, 7, 9]).unwrap();
 /// let source = IdxFile::open(&images)?;
@@ -38,12 +38,12 @@ const MAX_UNPACKED_BYTES: u64 = 4 << 30;
 pub struct IdxFile {
     path: PathBuf,
     pixels: Pixels,
-    /// The PNM header that all pictures share.
+    /// The PNM header that all images share.
     header: String,
     channels: u8,
     /// Channel after channel, not pixel after pixel.
     planar: bool,
-    picture_bytes: usize,
+    image_bytes: usize,
     labels: Vec<u8>,
 }
 
@@ -135,7 +135,7 @@ fn check_len(path: &Path, len_bytes: u64, found: &Dimensions) -> Result<()> {
     Err(damaged(path, &format!("{than} bytes than the {} of its sizes {:?}", found.total, found.sizes)))
 }
 
-/// The file of labels that belongs to a file of pictures.
+/// The file of labels that belongs to a file of images.
 fn labels_of(images: &Path) -> Result<PathBuf> {
     let name = images.file_name().unwrap_or_default().to_string_lossy();
     let plain = name.strip_suffix(".gz").unwrap_or(&name);
@@ -146,17 +146,17 @@ fn labels_of(images: &Path) -> Result<PathBuf> {
     {
         return Ok(found.clone());
     }
-    let expected = "a file of pictures whose name has `images`, with the labels beside it";
+    let expected = "a file of images whose name has `images`, with the labels beside it";
     let got = format!("{} without {labels} or {labels}.gz", images.display());
     Err(Error::parameter("IdxFile::open", "path", expected, got))
 }
 
 impl IdxFile {
-    /// Opens the pictures at `images` and the labels that belong to them.
+    /// Opens the images at `images` and the labels that belong to them.
     ///
     /// # Errors
     /// [`Error::Io`] if a file cannot be read, [`Error::Decode`] if it is no such file or not as long as it says,
-    /// [`Error::Parameter`] if there are no labels, not as many as pictures, or no pictures,
+    /// [`Error::Parameter`] if there are no labels, not as many as images, or no images,
     /// [`Error::Limits`] if a compressed file unpacks to more than 4 GiB.
     pub fn open(images: impl AsRef<Path>) -> Result<Self> {
         let path = images.as_ref();
@@ -175,16 +175,16 @@ impl IdxFile {
             [_, height, width] => (height, width, 1, false),
             [_, height, width, channels @ (1 | 3)] => (height, width, channels as u8, false),
             [_, channels @ (1 | 3), height, width] => (height, width, channels as u8, true),
-            _ => return Err(damaged(path, &format!("sizes {:?} are no pictures of 1 or 3 channels", found.sizes))),
+            _ => return Err(damaged(path, &format!("sizes {:?} are no images of 1 or 3 channels", found.sizes))),
         };
-        let picture_bytes = u64::from(width) * u64::from(height) * u64::from(channels);
-        if found.sizes[0] == 0 || !(1..=MAX_ENCODED_BYTES).contains(&picture_bytes) {
-            return Err(damaged(path, &format!("sizes {:?} are no pictures for training", found.sizes)));
+        let image_bytes = u64::from(width) * u64::from(height) * u64::from(channels);
+        if found.sizes[0] == 0 || !(1..=MAX_ENCODED_BYTES).contains(&image_bytes) {
+            return Err(damaged(path, &format!("sizes {:?} are no images for training", found.sizes)));
         }
         let labels = labels(&labels_of(path)?)?;
         if labels.len() as u64 != u64::from(found.sizes[0]) {
-            let got = format!("{} labels and {} pictures in {}", labels.len(), found.sizes[0], path.display());
-            return Err(Error::parameter("IdxFile::open", "labels", "as many as pictures", got));
+            let got = format!("{} labels and {} images in {}", labels.len(), found.sizes[0], path.display());
+            return Err(Error::parameter("IdxFile::open", "labels", "as many as images", got));
         }
         Ok(Self {
             path: path.to_owned(),
@@ -192,7 +192,7 @@ impl IdxFile {
             header: pnm_header(Size::new(width, height), channels),
             channels,
             planar: planar && channels > 1,
-            picture_bytes: picture_bytes as usize,
+            image_bytes: image_bytes as usize,
             labels,
         })
     }
@@ -225,17 +225,17 @@ impl Source for IdxFile {
         }
         buffer.clear();
         buffer.extend(self.header.as_bytes());
-        let (head, at) = (buffer.len(), index * self.picture_bytes as u64);
+        let (head, at) = (buffer.len(), index * self.image_bytes as u64);
         match &self.pixels {
             Pixels::File(file, start) => {
-                buffer.resize(head + self.picture_bytes, 0);
+                buffer.resize(head + self.image_bytes, 0);
                 read_exact_at(file, &mut buffer[head..], start + at).map_err(Error::io("read", &self.path))?;
             }
-            Pixels::Memory(bytes, start) => buffer.extend(&bytes[start + at as usize..][..self.picture_bytes]),
+            Pixels::Memory(bytes, start) => buffer.extend(&bytes[start + at as usize..][..self.image_bytes]),
         }
         if self.planar {
             let planes = buffer.split_off(head);
-            let plane_bytes = self.picture_bytes / usize::from(self.channels);
+            let plane_bytes = self.image_bytes / usize::from(self.channels);
             for i in 0..plane_bytes {
                 buffer.extend(planes[i..].iter().step_by(plane_bytes));
             }
@@ -248,7 +248,7 @@ impl Source for IdxFile {
     }
 
     fn name(&self, index: u64) -> Cow<'_, str> {
-        format!("{} picture {index}", self.path.display()).into()
+        format!("{} image {index}", self.path.display()).into()
     }
 }
 
@@ -310,9 +310,9 @@ mod tests {
             (good[..9].to_vec(), "inside its header"),
             (idx(&[u32::MAX; 4], &[]), "impossible sizes"),
             (idx(&[u32::MAX, 2, 2], &[0; 8]), "fewer bytes"),
-            (idx(&[0, 2, 2], &[]), "no pictures for training"),
-            (idx(&[2, 2, 2, 2], &[0; 16]), "no pictures of 1 or 3"),
-            (idx(&[2], &[0; 2]), "no pictures of 1 or 3"),
+            (idx(&[0, 2, 2], &[]), "no images for training"),
+            (idx(&[2, 2, 2, 2], &[0; 16]), "no images of 1 or 3"),
+            (idx(&[2], &[0; 2]), "no images of 1 or 3"),
             (b"\x89PNG....".to_vec(), "no IDX file"),
             (vec![0, 0, 13, 3, 0, 0, 0, 0], "only unsigned bytes"),
         ] {
@@ -323,7 +323,7 @@ mod tests {
             }
         }
         let error = open(&good, &idx(&[3], &[0; 3]), "").unwrap_err();
-        assert!(error.is_parameter() && error.to_string().contains("3 labels and 2 pictures"), "{error}");
+        assert!(error.is_parameter() && error.to_string().contains("3 labels and 2 images"), "{error}");
         assert!(open(b"\x1f\x8b\x08rubbish", &labels, ".gz").is_err());
     }
 }

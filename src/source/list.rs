@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// Longer lines are not paths: a file without line ends must not be read whole into one.
 const MAX_LINE_BYTES: u64 = 64 << 10;
 
-/// Pictures named by a list file: lines of path, tab, label.
+/// Images named by a list file: lines of path, tab, label.
 ///
 /// The label is a whole number from 0 to 4,294,967,295. Relative paths start at the folder of the list. Blank lines
 /// and lines that start with `#` are skipped, and lines may end in CR LF. The label follows the last tab, so a path may
@@ -36,7 +36,7 @@ pub struct ListFile {
 }
 
 impl ListFile {
-    /// Reads the list at `path`. The pictures themselves are not looked at.
+    /// Reads the list at `path`. The images themselves are not looked at.
     ///
     /// # Errors
     /// [`Error::Io`] if it cannot be read, [`Error::Parameter`] with file and line number if a line is not path, tab,
@@ -93,7 +93,7 @@ impl ListFile {
         Ok(list)
     }
 
-    /// Where the picture `index` lies.
+    /// Where the image `index` lies.
     ///
     /// # Panics
     /// If `index` is not below the number of samples.

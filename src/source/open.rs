@@ -17,7 +17,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// The forms in which pictures are stored.
+/// The forms in which images are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SourceFormat {
@@ -31,7 +31,7 @@ pub enum SourceFormat {
     RecordIo,
     /// TFRecord: [`RecordShards`].
     TfRecord,
-    /// An IDX file of raw pictures: [`IdxFile`].
+    /// An IDX file of raw images: [`IdxFile`].
     Idx,
     /// Parquet files, with the feature `parquet`.
     Parquet,
@@ -90,7 +90,7 @@ fn shard_of(name: &str) -> Option<usize> {
 /// use warpfeed::{OpenOptions, Source, SourceFormat};
 ///
 /// # let folder = tempfile::tempdir().unwrap();
-/// # let path = folder.path().join("pictures.rec");
+/// # let path = folder.path().join("images.rec");
 /// std::fs::write(&path, "1.jpg\t3\n").unwrap(); // a list, whatever its name says
 /// let source = OpenOptions { format: Some(SourceFormat::List), ..OpenOptions::default() }.open(&path)?;
 /// assert_eq!(source.label(0), 3);
@@ -279,8 +279,8 @@ fn common_format(files: &[PathBuf]) -> Result<SourceFormat> {
     let name = files[0].to_string_lossy().to_ascii_lowercase();
     if let Some(ending) = [".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz"].iter().find(|e| name.ends_with(*e)) {
         return Err(Error::Unsupported {
-            feature: format!("reading pictures in any order from a {ending} file"),
-            remedy: "unpack it to a .tar: pictures are compressed already".to_owned(),
+            feature: format!("reading images in any order from a {ending} file"),
+            remedy: "unpack it to a .tar: images are compressed already".to_owned(),
         });
     }
     Ok(first)

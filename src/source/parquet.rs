@@ -1,4 +1,4 @@
-//! Parquet files with pictures, as data sets come from Hugging Face.
+//! Parquet files with images, as data sets come from Hugging Face.
 
 use super::records::label::{self, Label};
 use super::{MAX_ENCODED_BYTES, RecordOptions, Source, no_such_sample};
@@ -23,21 +23,21 @@ const MAX_CURSORS: usize = 32;
 /// Labels that cannot be used, of all files.
 const MAX_FAULTS: usize = 100_000;
 
-/// Pictures in Parquet files: a column of structs `{bytes, path}`, as Hugging Face stores its `Image`, or of binary
+/// Images in Parquet files: a column of structs `{bytes, path}`, as Hugging Face stores its `Image`, or of binary
 /// values. Needs the feature `parquet`.
 ///
-/// Unless [`RecordOptions`] name columns, the pictures are in `image` (or `image.bytes`), `img`, or `bytes`, and the labels
+/// Unless [`RecordOptions`] name columns, the images are in `image` (or `image.bytes`), `img`, or `bytes`, and the labels
 /// in `label` or `labels`: numbers, or names, which are then numbered in sorted order. The names of Hugging Face's
-/// `ClassLabel` are the [`classes`](Source::classes). Rows come in the order of the files as given. A row whose picture is
+/// `ClassLabel` are the [`classes`](Source::classes). Rows come in the order of the files as given. A row whose image is
 /// null, or whose label is no class, gives [`Error::Decode`] when it is read.
 ///
-/// All labels are in memory, 4 bytes each. A page of a column is decompressed to read one picture of it, and kept for
-/// the next one: files are read fast in their order, and at the cost of a page (usually 1 MB) for each picture otherwise.
+/// All labels are in memory, 4 bytes each. A page of a column is decompressed to read one image of it, and kept for
+/// the next one: files are read fast in their order, and at the cost of a page (usually 1 MB) for each image otherwise.
 pub struct ParquetFiles {
     files: Vec<PathBuf>,
     metadata: Vec<ParquetMetaData>,
-    /// The column of pictures in each file.
-    pictures: Vec<usize>,
+    /// The column of images in each file.
+    images: Vec<usize>,
     groups: Vec<Group>,
     labels: Vec<u32>,
     /// Rows that cannot be used, and why.
@@ -118,7 +118,7 @@ impl ParquetFiles {
         let mut this = Self {
             files: files.to_vec(),
             metadata: Vec::with_capacity(files.len()),
-            pictures: Vec::with_capacity(files.len()),
+            images: Vec::with_capacity(files.len()),
             groups: Vec::new(),
             labels: Vec::new(),
             faults: BTreeMap::new(),
@@ -135,14 +135,14 @@ impl ParquetFiles {
                 let got = format!("{} with the columns {}", path.display(), column_names(&metadata));
                 Error::parameter("ParquetFiles::open", what, expected, got)
             };
-            let wanted = options.picture.as_deref();
-            let picture = column(&metadata, wanted, &["image", "img", "bytes"]);
-            let picture = picture.filter(|&i| {
+            let wanted = options.image.as_deref();
+            let image = column(&metadata, wanted, &["image", "img", "bytes"]);
+            let image = image.filter(|&i| {
                 let column = metadata.file_metadata().schema_descr().column(i);
                 column.physical_type() == Type::BYTE_ARRAY && column.max_rep_level() == 0
             });
             let expected = || format!("a column of binary values, {}", wanted.unwrap_or("image, img or bytes"));
-            this.pictures.push(picture.ok_or_else(|| missing("picture", expected()))?);
+            this.images.push(image.ok_or_else(|| missing("image", expected()))?);
             let label = column(&metadata, options.label.as_deref(), &["label", "labels"]);
             if label.is_none() && options.label.is_some() || label.is_some() != *labelled.get_or_insert(label.is_some())
             {
@@ -151,7 +151,7 @@ impl ParquetFiles {
             if let Some(label) = label.filter(|_| this.classes.is_empty()) {
                 this.classes = class_names(&metadata, label);
             }
-            // A few bytes of runs can claim any number of rows; but each has a picture.
+            // A few bytes of runs can claim any number of rows; but each has an image.
             let groups = metadata.row_groups().iter();
             let rows = groups.fold(0_u64, |rows, group| rows.saturating_add(group.num_rows().unsigned_abs()));
             if rows > len_bytes {
@@ -244,7 +244,7 @@ impl ParquetFiles {
         }
         drop(cursors);
         let Group { file, number, .. } = self.groups[group];
-        let reader = reader(&self.files[file], &self.metadata[file], number, self.pictures[file])?;
+        let reader = reader(&self.files[file], &self.metadata[file], number, self.images[file])?;
         Ok(Cursor { group, next: 0, reader })
     }
 }
@@ -322,13 +322,13 @@ impl Source for ParquetFiles {
             }
             cursors.push(cursor);
         }
-        let picture: &ByteArray = found.first().ok_or_else(|| wrong("its picture is null"))?;
-        let picture = picture.data();
-        if picture.len() as u64 > MAX_ENCODED_BYTES {
-            return Err(wrong(&format!("its picture has {} bytes", picture.len())));
+        let image: &ByteArray = found.first().ok_or_else(|| wrong("its image is null"))?;
+        let image = image.data();
+        if image.len() as u64 > MAX_ENCODED_BYTES {
+            return Err(wrong(&format!("its image has {} bytes", image.len())));
         }
         buffer.clear();
-        buffer.extend(picture);
+        buffer.extend(image);
         Ok(buffer)
     }
 
@@ -371,11 +371,11 @@ mod tests {
         required binary species (STRING);
     }";
 
-    fn picture(i: usize) -> Vec<u8> {
+    fn image(i: usize) -> Vec<u8> {
         vec![i as u8; 500 + 37 * i]
     }
 
-    /// Rows in groups of 10 and pages of about 2 kB; picture 7 and label 9 are null.
+    /// Rows in groups of 10 and pages of about 2 kB; image 7 and label 9 are null.
     fn file(path: &Path, rows: usize) {
         let names = r#"{"info": {"features": {"label": {"names": ["ant", "bee", "cow"], "_type": "ClassLabel"}}}}"#;
         let properties = WriterProperties::builder()
@@ -389,7 +389,7 @@ mod tests {
         for start in (0..rows).step_by(10) {
             let rows: Vec<usize> = (start..rows.min(start + 10)).collect();
             let mut group = writer.next_row_group().unwrap();
-            let bytes: Vec<ByteArray> = rows.iter().filter(|&&i| i != 7).map(|&i| picture(i).into()).collect();
+            let bytes: Vec<ByteArray> = rows.iter().filter(|&&i| i != 7).map(|&i| image(i).into()).collect();
             let levels: Vec<i16> = rows.iter().map(|&i| if i == 7 { 1 } else { 2 }).collect();
             let mut column = group.next_column().unwrap().unwrap();
             column.typed::<ByteArrayType>().write_batch(&bytes, Some(&levels), None).unwrap();
@@ -422,9 +422,9 @@ mod tests {
         for index in (0..50).chain((0..50).rev()).chain((0..50).map(|i| i * 7 % 50)) {
             let row = index as usize % 25;
             match source.read(index, &mut buffer) {
-                Ok(bytes) => assert_eq!((bytes, source.label(index)), (&picture(row)[..], row as u32 % 3)),
+                Ok(bytes) => assert_eq!((bytes, source.label(index)), (&image(row)[..], row as u32 % 3)),
                 Err(error) => {
-                    let says = if row == 7 { "picture is null" } else { "label is null" };
+                    let says = if row == 7 { "image is null" } else { "label is null" };
                     assert!(row == 7 || row == 9, "{error}");
                     assert!(error.is_bad_sample() && error.to_string().contains(says), "{error}");
                 }
@@ -439,16 +439,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.parquet");
         file(&path, 5);
-        let named = |picture: &str, label: &str| {
+        let named = |image: &str, label: &str| {
             let options =
-                RecordOptions { picture: Some(picture.into()), label: Some(label.into()), ..RecordOptions::default() };
+                RecordOptions { image: Some(image.into()), label: Some(label.into()), ..RecordOptions::default() };
             ParquetFiles::open(std::slice::from_ref(&path), &options)
         };
         let source = named("image", "species").unwrap();
         assert_eq!(source.classes(), ["cat", "dog"]);
         assert_eq!([source.label(0), source.label(1)], [1, 0]);
-        for (picture, label) in [("pixels", "label"), ("label", "label"), ("image", "species.name")] {
-            let error = named(picture, label).unwrap_err();
+        for (image, label) in [("pixels", "label"), ("label", "label"), ("image", "species.name")] {
+            let error = named(image, label).unwrap_err();
             assert!(error.is_parameter() && error.to_string().contains("image.bytes, image.path"), "{error}");
         }
     }

@@ -4,10 +4,10 @@ use crate::error::Result;
 use std::fs::File;
 use std::io;
 
-/// Read at once while a shard is scanned. Small enough that pictures of 100 kB are passed over, not read.
+/// Read at once while a shard is scanned. Small enough that images of 100 kB are passed over, not read.
 const WINDOW_BYTES: usize = 8 << 10;
 
-/// What it grows to where small pictures lie far away.
+/// What it grows to where small images lie far away.
 const MAX_WINDOW_BYTES: usize = 1 << 20;
 
 /// Reads `buffer.len()` bytes from `offset` on.
@@ -41,7 +41,7 @@ pub(super) trait ReadAt: Send + Sync {
     }
 
     /// Says that a sample will be read.
-    fn soon(&self, _offset: u64, _len_bytes: u64) {}
+    fn prefetch(&self, _offset: u64, _len_bytes: u64) {}
 
     /// So many bytes take as long to read as one more request takes beside its bytes.
     fn delay_bytes(&self) -> u64 {

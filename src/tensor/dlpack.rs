@@ -28,7 +28,7 @@ impl Tensor {
     ///
     /// ```
     /// # use warpfeed::*;
-    /// # let jpeg = encode_jpeg(&Picture::new(Size::new(4, 2)), &JpegOptions::default())?;
+    /// # let jpeg = encode_jpeg(&Image::new(Size::new(4, 2)), &JpegOptions::default())?;
     /// let tensor = apply(&jpeg, &[], &ApplyOptions::default())?;
     /// let shared: dlpark::versioned::Dlpack = tensor.into_dlpack()?;
     /// let view = shared.validate().expect("it is well formed");

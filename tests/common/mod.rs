@@ -1,10 +1,10 @@
-//! Pictures and random numbers that the tests share.
+//! Images and random numbers that the tests share.
 
 #![allow(dead_code)]
 
 pub mod recipes;
 
-use warpfeed::{EncodedPictures, JpegOptions, Picture, Sampling, Size, encode_jpeg};
+use warpfeed::{EncodedImages, Image, JpegOptions, Sampling, Size, encode_jpeg};
 
 /// A small generator for tests: xorshift64*.
 pub struct Random(pub u64);
@@ -28,11 +28,11 @@ impl Random {
 }
 
 /// Gradients and noise.
-pub fn picture(width: u32, height: u32, seed: u64) -> Picture {
+pub fn image(width: u32, height: u32, seed: u64) -> Image {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    let mut picture = Picture::new(Size::new(width, height));
+    let mut image = Image::new(Size::new(width, height));
     for y in 0..height {
-        for (x, pixel) in (0..width).zip(picture.row_mut(y)) {
+        for (x, pixel) in (0..width).zip(image.row_mut(y)) {
             let noise = random.next();
             let at = |v: u32| (v as u64 * (seed % 5 + 1)) as u8;
             *pixel = [
@@ -43,18 +43,17 @@ pub fn picture(width: u32, height: u32, seed: u64) -> Picture {
             ];
         }
     }
-    picture
+    image
 }
 
 pub fn jpeg(width: u32, height: u32, seed: u64) -> Vec<u8> {
     let sampling = if seed.is_multiple_of(2) { Sampling::S420 } else { Sampling::S444 };
-    encode_jpeg(&picture(width, height, seed), &JpegOptions { quality: 90, sampling, ..JpegOptions::default() })
-        .unwrap()
+    encode_jpeg(&image(width, height, seed), &JpegOptions { quality: 90, sampling, ..JpegOptions::default() }).unwrap()
 }
 
 /// `count` small JPEGs of various sizes, ten labels.
-pub fn source(count: u64) -> EncodedPictures {
-    EncodedPictures::new((0..count).map(|i| {
+pub fn source(count: u64) -> EncodedImages {
+    EncodedImages::new((0..count).map(|i| {
         let mut random = Random(i + 1);
         (jpeg(random.within(30, 90), random.within(30, 90), i), (i % 10) as u32)
     }))
@@ -86,7 +85,7 @@ pub fn samples(batch: &warpfeed::Batch) -> Vec<Delivered> {
         .map(|i| Delivered {
             index: batch.indices()[i],
             label: batch.labels()[i],
-            bytes: batch.images().picture_bytes(i).unwrap().to_vec(),
+            bytes: batch.images().image_bytes(i).unwrap().to_vec(),
         })
         .collect()
 }
@@ -98,7 +97,7 @@ pub fn delivered(pipeline: &warpfeed::Pipeline, epoch: u64) -> Vec<Delivered> {
 
 /// A source whose samples at some positions cannot be decoded.
 pub struct WithBad {
-    pub good: EncodedPictures,
+    pub good: EncodedImages,
     pub bad: Vec<u64>,
 }
 

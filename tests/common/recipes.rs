@@ -5,7 +5,7 @@
 use super::Random;
 use warpfeed::{Fill, Interpolation, Op, Resize, ResizeTo, Size};
 
-/// A random recipe that fits a picture of this size.
+/// A random recipe that fits an image of this size.
 pub fn recipe(random: &mut Random, mut size: Size) -> Vec<Op> {
     let mut ops = Vec::new();
     for _ in 0..random.within(0, 8) {

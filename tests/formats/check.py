@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 
-PICTURES = 40
+IMAGES = 40
 CLASSES = 4
 
 
@@ -28,7 +28,7 @@ def warpfeed(*args):
 
 def digest(source, *options):
     report = json.loads(warpfeed("run", source, *options, "--preset", "eval", "--seed", 3, "--digest", "--json"))
-    return report["pictures"], report["digest"]
+    return report["images"], report["digest"]
 
 
 def expect(what, got, want):
@@ -42,11 +42,11 @@ def expect(what, got, want):
 def same_run(what, source, want):
     got = digest(source)
     if got != want:
-        sys.exit(f"{what}: {got[0]} pictures with the digest {got[1]}, wanted {want[0]} with {want[1]}")
-    print(f"{what}: {got[0]} pictures, equal digest")
+        sys.exit(f"{what}: {got[0]} images with the digest {got[1]}, wanted {want[0]} with {want[1]}")
+    print(f"{what}: {got[0]} images, equal digest")
 
 
-def dali_pipeline(reader, count=PICTURES):
+def dali_pipeline(reader, count=IMAGES):
     """The bytes and labels that a reader of DALI gives, on the CPU. `reader` is called inside the pipeline."""
     from nvidia.dali import Pipeline
 
@@ -54,8 +54,8 @@ def dali_pipeline(reader, count=PICTURES):
     with pipeline:
         pipeline.set_outputs(*reader())
     pipeline.build()
-    pictures, labels = pipeline.run()
-    return [(pictures.at(i).tobytes(), labels.at(i)) for i in range(count)]
+    images, labels = pipeline.run()
+    return [(images.at(i).tobytes(), labels.at(i)) for i in range(count)]
 
 
 class WebDataset:
@@ -71,10 +71,10 @@ class WebDataset:
         import webdataset
 
         with webdataset.ShardWriter(str(folder / "theirs-%03d.tar"), maxcount=15, verbose=0) as writer:
-            for i, (picture, label) in enumerate(samples):
+            for i, (image, label) in enumerate(samples):
                 # Longer than a header has room for.
                 key = "/".join(["a folder with a name", "ä" * 60, f"{i:050}"])
-                writer.write({"__key__": key, "jpg": picture, "cls": label})
+                writer.write({"__key__": key, "jpg": image, "cls": label})
         return folder / "theirs-{000..002}.tar"
 
     def dali(self, shards):
@@ -82,8 +82,8 @@ class WebDataset:
 
         paths = [str(path) for path in shards]
         return [
-            (picture, int(label.tobytes()))
-            for picture, label in dali_pipeline(lambda: fn.readers.webdataset(paths=paths, ext=["jpg", "cls"]))
+            (image, int(label.tobytes()))
+            for image, label in dali_pipeline(lambda: fn.readers.webdataset(paths=paths, ext=["jpg", "cls"]))
         ]
 
 
@@ -102,10 +102,10 @@ class TfRecord:
         from tfrecord import TFRecordWriter
 
         writer = TFRecordWriter(str(folder / "theirs.tfrecord"))
-        for i, (picture, label) in enumerate(samples):
+        for i, (image, label) in enumerate(samples):
             name = (f"{i}.jpg".encode(), "byte")
             box = ([0.25, 0.5], "float")
-            features = {"image/filename": name, "image/encoded": (picture, "byte"), "image/class/label": (label, "int")}
+            features = {"image/filename": name, "image/encoded": (image, "byte"), "image/class/label": (label, "int")}
             writer.write(features | {"image/box": box})
         writer.close()
         return folder / "theirs.tfrecord"
@@ -129,7 +129,7 @@ class TfRecord:
             )
             return read["image/encoded"], read["image/class/label"]
 
-        samples = [(picture, int(label[0])) for picture, label in dali_pipeline(reader)]
+        samples = [(image, int(label[0])) for image, label in dali_pipeline(reader)]
         for index in indices:
             pathlib.Path(index).unlink()
         return samples
@@ -144,16 +144,16 @@ class RecordIo:
         for path in shards:
             records = recordio.MXIndexedRecordIO(str(path.with_suffix(".idx")), str(path), "r")
             for key in records.keys:
-                header, picture = recordio.unpack(records.read_idx(key))
-                yield picture, int(header.label)
+                header, image = recordio.unpack(records.read_idx(key))
+                yield image, int(header.label)
 
     def write(self, samples, folder):
         from mxnet import recordio
 
         records = recordio.MXIndexedRecordIO(str(folder / "theirs.idx"), str(folder / "theirs.rec"), "w")
-        for i, (picture, label) in enumerate(samples):
+        for i, (image, label) in enumerate(samples):
             several = [label, 0.5, 7.0] if i % 2 else float(label)
-            records.write_idx(i, recordio.pack(recordio.IRHeader(0, several, i, 0), picture))
+            records.write_idx(i, recordio.pack(recordio.IRHeader(0, several, i, 0), image))
         records.close()
         return folder / "theirs.rec"
 
@@ -165,21 +165,21 @@ class RecordIo:
             index = path.with_suffix(".idx")
             count = len(index.read_text().splitlines())
             read = dali_pipeline(lambda: fn.readers.mxnet(path=[str(path)], index_path=[str(index)]), count)
-            yield from ((picture, int(label[0])) for picture, label in read)
+            yield from ((image, int(label[0])) for image, label in read)
 
 
 def write_parquet(samples, folder):
     import pyarrow
     from pyarrow import parquet
 
-    images = [{"bytes": picture, "path": f"{i}.jpg"} for i, (picture, _) in enumerate(samples)]
+    images = [{"bytes": image, "path": f"{i}.jpg"} for i, (image, _) in enumerate(samples)]
     table = pyarrow.table({"image": images, "label": [label for _, label in samples]})
     parquet.write_table(table, folder / "theirs.parquet", row_group_size=15)
     return folder / "theirs.parquet"
 
 
 def write_idx(folder):
-    """Raw pictures as MNIST has them, and what a run gives over the same pixels in PNG files."""
+    """Raw images as MNIST has them, and what a run gives over the same pixels in PNG files."""
     from PIL import Image
 
     images, labels = folder / "t10k-images-idx3-ubyte", bytes([0, 0, 1])
@@ -212,13 +212,13 @@ def main():
 
     with tempfile.TemporaryDirectory() as temporary:
         temporary = pathlib.Path(temporary)
-        folder = temporary / "pictures"
-        warpfeed("synth", folder, "--count", PICTURES, "--classes", CLASSES, "--seed", 1)
+        folder = temporary / "images"
+        warpfeed("synth", folder, "--count", IMAGES, "--classes", CLASSES, "--seed", 1)
         classes = sorted(path.name for path in folder.iterdir() if path.is_dir())
         files = [path for name in classes for path in sorted((folder / name).iterdir())]
         samples = [(path.read_bytes(), classes.index(path.parent.name)) for path in files]
         want = digest(folder)
-        assert want[0] == PICTURES, want
+        assert want[0] == IMAGES, want
         for kind in [WebDataset(), TfRecord(), RecordIo()]:
             ours, theirs = temporary / kind.format / "ours", temporary / kind.format / "theirs"
             warpfeed("pack", folder, "-o", ours, "--format", kind.format, "--shard-size", "1MB")

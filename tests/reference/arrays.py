@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Write what Pillow, torchvision and OpenCV make of small pictures, one operation a case.
+"""Write what Pillow, torchvision and OpenCV make of small images, one operation a case.
 
     python arrays.py > arrays.jsonl
 
-Needs: torch torchvision pillow>=13 numpy opencv-python-headless (CPU is enough). The pictures are made by a formula that
+Needs: torch torchvision pillow>=13 numpy opencv-python-headless (CPU is enough). The images are made by a formula that
 the tests share, so a case is only a size, a seed, the operation as a recipe has it, and the SHA-256 of the result's bytes
 (RGB, row by row). Gaussian blur is left out: torchvision's sums are in single precision, in no fixed order.
 """
@@ -20,7 +20,7 @@ from torchvision.transforms import functional as F
 FILTERS = ("nearest", "bilinear", "bicubic", "lanczos")
 
 
-def picture(width, height, seed):
+def image(width, height, seed):
     """Gradients, noise, flat areas and saturated bytes."""
     state = (seed * 2654435761 + 1) % 2**32 | 1
     array = np.zeros((height, width, 3), np.uint8)
@@ -99,7 +99,7 @@ def operations(w, h, rng):
 def main():
     rng = random.Random(7)
     for seed, (width, height) in enumerate(((1, 1), (5, 3), (97, 64), (40, 131), (33, 2))):
-        image = picture(width, height, seed)
+        image = image(width, height, seed)
         for op in operations(width, height, rng):
             digest = hashlib.sha256(apply(image, op).tobytes()).hexdigest()
             print(json.dumps({"width": width, "height": height, "seed": seed, "op": op, "sha256": digest}))

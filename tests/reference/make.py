@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Writes down what Pillow, torchvision and OpenCV make of the reference pictures.
+"""Writes down what Pillow, torchvision and OpenCV make of the reference images.
 
     python tests/reference/make.py
 
-Needs Pillow 13, torch, torchvision, numpy and opencv-python-headless; a GPU is of no use. The JPEGs in pictures/ come
-from `cargo test --test decode -- --ignored make_reference_pictures`; the PNG and WebP files are made here if missing.
+Needs Pillow 13, torch, torchvision, numpy and opencv-python-headless; a GPU is of no use. The JPEGs in images/ come
+from `cargo test --test decode -- --ignored make_reference_images`; the PNG and WebP files are made here if missing.
 
 cases.jsonl has one case a line:
-  image        file name in pictures/
+  image        file name in images/
   kind         what is tried, for choosing cases and for messages
   ops          the operations, as in a written recipe
   orientation  "apply": the EXIF orientation is applied before the operations; otherwise it is ignored
@@ -29,15 +29,15 @@ import torchvision.transforms.functional as tv
 from PIL import Image, ImageFile, ImageOps
 
 HERE = pathlib.Path(__file__).resolve().parent
-PICTURES = HERE / "pictures"
+IMAGES = HERE / "images"
 ARRAYS = HERE / "arrays"
 IMAGENET = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
 FILTERS = ("nearest", "bilinear", "bicubic", "lanczos")
 
 
 def make_lossless():
-    """PNG and WebP pictures from the pixels of a JPEG, with what PNG and WebP can have besides."""
-    rgb = Image.open(PICTURES / "baseline-444.jpg").convert("RGB").resize((53, 37))
+    """PNG and WebP images from the pixels of a JPEG, with what PNG and WebP can have besides."""
+    rgb = Image.open(IMAGES / "baseline-444.jpg").convert("RGB").resize((53, 37))
     alpha = Image.linear_gradient("L").resize(rgb.size)
     rgba = rgb.copy()
     rgba.putalpha(alpha)
@@ -63,8 +63,8 @@ def make_lossless():
         "orientation-6.webp": lambda path: rgb.save(path, quality=70, exif=exif),
     }
     for name, save in made.items():
-        if not (PICTURES / name).exists():
-            save(PICTURES / name)
+        if not (IMAGES / name).exists():
+            save(IMAGES / name)
 
 
 def interpolation(op, default):
@@ -103,13 +103,13 @@ OPERATIONS = {
 
 def result(name, ops, orientation=None, truncated=False):
     ImageFile.LOAD_TRUNCATED_IMAGES = truncated
-    picture = Image.open(PICTURES / name)
+    image = Image.open(IMAGES / name)
     if orientation == "apply":
-        picture = ImageOps.exif_transpose(picture)
-    picture = picture.convert("RGB")
+        image = ImageOps.exif_transpose(image)
+    image = image.convert("RGB")
     for op in ops:
-        picture = OPERATIONS[op["op"]](picture, op)
-    array = picture.numpy() if isinstance(picture, torch.Tensor) else numpy.asarray(picture)
+        image = OPERATIONS[op["op"]](image, op)
+    array = image.numpy() if isinstance(image, torch.Tensor) else numpy.asarray(image)
     return numpy.ascontiguousarray(array)
 
 
@@ -120,7 +120,7 @@ def rectangle(draw, width, height, least=0.3):
 
 
 def geometry(draw, width, height):
-    """(kind, operations) for a picture of this size: everything that moves pixels."""
+    """(kind, operations) for an image of this size: everything that moves pixels."""
     normalize = {"op": "normalize", **IMAGENET}
 
     def resized_crop(interpolation="bilinear", out=(48, 40)):
@@ -184,8 +184,8 @@ def blur(draw):
 
 
 def cases():
-    """(picture, kind, operations, orientation, tolerance)."""
-    names = sorted(path.name for path in PICTURES.iterdir())
+    """(image, kind, operations, orientation, tolerance)."""
+    names = sorted(path.name for path in IMAGES.iterdir())
     for name in names:
         yield name, "decode-truncated" if name.startswith("truncated") else "decode", [], None, 0
         if name.startswith("orientation"):
@@ -194,12 +194,12 @@ def cases():
     everything = ("baseline-420.jpg", "baseline-422.jpg", "baseline-440.jpg", "size-1x1.jpg", "size-7x5.jpg",
                   "size-1x37.jpg", "size-33x1.jpg")
     for name in everything:
-        for kind, ops in geometry(draw, *Image.open(PICTURES / name).size):
+        for kind, ops in geometry(draw, *Image.open(IMAGES / name).size):
             yield name, kind, ops, None, 0
         for kind, ops in color(draw):
             yield name, kind, ops, None, 0
     for name in ("orientation-5.jpg", "orientation-6.jpg", "orientation-7.jpg", "orientation-3.jpg"):
-        transposed = ImageOps.exif_transpose(Image.open(PICTURES / name)).size
+        transposed = ImageOps.exif_transpose(Image.open(IMAGES / name)).size
         for kind, ops in geometry(draw, *transposed):
             if kind in ("crop", "resized-crop-bilinear", "train", "load-4"):
                 yield name, "orientation-" + kind, ops, "apply", 0

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes down what DALI's rotate (on the CPU) makes of pictures/rgb.png: dali.jsonl, and the results in arrays/.
+"""Writes down what DALI's rotate (on the CPU) makes of images/rgb.png: dali.jsonl, and the results in arrays/.
 
     python tests/reference/make_dali.py
 
@@ -23,7 +23,7 @@ CASES = [([5], True, True), ([5, 5], True, True), ([5] * 4, True, True), ([-40],
 def rotated(angles, expand, flips):
     @pipeline_def(batch_size=1, num_threads=1, device_id=None)
     def pipeline():
-        encoded, _ = fn.readers.file(files=[str(HERE / "pictures" / IMAGE)])
+        encoded, _ = fn.readers.file(files=[str(HERE / "images" / IMAGE)])
         image = fn.decoders.image(encoded, device="cpu", output_type=types.RGB)
         for angle in angles:
             if flips:

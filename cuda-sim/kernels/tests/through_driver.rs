@@ -63,7 +63,7 @@ fn launch(
 const WIDTH: u32 = 70;
 const HEIGHT: u32 = 50;
 
-/// A picture, and what is needed to halve it with an average into an NCHW batch of one: pieces in shared memory,
+/// An image, and what is needed to halve it with an average into an NCHW batch of one: pieces in shared memory,
 /// weights, a table.
 struct Halving {
     pixels: Vec<u8>,
@@ -174,7 +174,7 @@ fn a_kernel_gives_through_the_driver_what_it_gives_directly() {
     }
 }
 
-/// Grays a picture of 8 x 4 pixels, of which there are so many bytes; freed before, if asked for.
+/// Grays an image of 8 x 4 pixels, of which there are so many bytes; freed before, if asked for.
 fn gray(stored_bytes: usize, freed: bool) -> Result<Vec<u8>, DriverError> {
     let stream = CudaContext::new(0)?.new_stream()?;
     let pixels = stream.clone_htod(&vec![9u8; stored_bytes])?;

@@ -2,9 +2,9 @@
 
 use crate::buffer::{Allocator, Buffer};
 use crate::driver::driver;
-use crate::jpeg::{Parameters, PictureLayout, Result, Source, checksum, decode};
+use crate::jpeg::{ImageLayout, Parameters, Result, Source, checksum, decode};
 use crate::object::{
-    DECODERS, DEVICE, DecodeParams, Decoder, Flight, HANDLES, Handle, JpegStream, PARAMETERS, PINNED, Phase, STATES,
+    DECODERS, DEVICE, DecodeParams, Decoder, HANDLES, Handle, InFlight, JpegStream, PARAMETERS, PINNED, Phase, STATES,
     STREAMS, State, StateInner, Table, lock,
 };
 use crate::work::{Decoded, Destination, Work};
@@ -75,7 +75,7 @@ impl Call {
     }
 
     /// Refuses to go on while queued work uses something.
-    fn require_idle(self, flight: &Flight, what: &str) -> Result<()> {
+    fn require_idle(self, flight: &InFlight, what: &str) -> Result<()> {
         if flight.is_under_way() {
             Err(self.misuse(&format!("{what} is in use by work that has not run")))
         } else {
@@ -120,7 +120,7 @@ fn require_backend(backend: nvjpegBackend_t) -> Result<()> {
     }
 }
 
-/// A source's picture, for a call that decodes it in a batch or alone.
+/// A source's image, for a call that decodes it in a batch or alone.
 fn decoded(
     source: Source,
     backend: nvjpegBackend_t,
@@ -133,15 +133,15 @@ fn decoded(
     Ok(Decoded { source, checksum, pixels, destination })
 }
 
-fn to(image: *const nvjpegImage_t, layout: PictureLayout, backend: nvjpegBackend_t) -> Result<Destination> {
+fn to(image: *const nvjpegImage_t, layout: ImageLayout, backend: nvjpegBackend_t) -> Result<Destination> {
     // SAFETY: null, or by nvJPEG's contract an image.
     let image = unsafe { image.as_ref() }.ok_or(INVALID)?;
     Destination::new(image, layout, backend == HARDWARE).ok_or(INVALID)
 }
 
-/// Decodes pictures that belong to one call.
-fn submit(call: Call, state: &State, pictures: Vec<Decoded>, stream: cudaStream_t) -> Result<()> {
-    call.enqueue(stream, Work::Decode { pictures, tokens: vec![state.flight.begin()] })
+/// Decodes images that belong to one call.
+fn submit(call: Call, state: &State, images: Vec<Decoded>, stream: cudaStream_t) -> Result<()> {
+    call.enqueue(stream, Work::Decode { images, tokens: vec![state.flight.begin()] })
 }
 
 fn decode_batch(
@@ -169,7 +169,7 @@ fn decode_batch(
         reserve_scratch(state, count)?;
     }
     let backend = state.handle.backend;
-    let mut pictures = Vec::with_capacity(count);
+    let mut images = Vec::with_capacity(count);
     for i in 0..count {
         // SAFETY: the arrays have as many elements as the state was initialised for, by nvJPEG's contract.
         let (data, len, destination) = unsafe { (*data.add(i), *lengths.add(i), destinations.add(i)) };
@@ -180,9 +180,9 @@ fn decode_batch(
             values = *lock(&PARAMETERS.get(own)?.values);
         }
         values.format = format;
-        pictures.push(decoded(Source::parse(data, len, false)?, backend, &values, destination)?);
+        images.push(decoded(Source::parse(data, len, false)?, backend, &values, destination)?);
     }
-    submit(call, state, pictures, stream)
+    submit(call, state, images, stream)
 }
 
 fn reserve_scratch(state: &State, batch_size: usize) -> Result<()> {
@@ -257,7 +257,7 @@ fn retrieve_buffer(buffer: &Buffer, bytes: *mut usize, address: *mut *mut c_void
 }
 
 fn new_state(handle: Arc<Handle>, decoder: Option<Arc<Decoder>>) -> State {
-    State { handle, decoder, inner: Default::default(), flight: Flight::default() }
+    State { handle, decoder, inner: Default::default(), flight: InFlight::default() }
 }
 
 /// The state of a decoder, as the phases want it.
@@ -278,34 +278,34 @@ fn host_phase(call: Call, decoder: &Decoder, state: &State, source: Source, para
     call.require_idle(&pinned.flight, "the pinned buffer")?;
     call.may_fail()?;
     let checksum = checksum(&source);
-    lock(&state.inner).picture = None;
+    lock(&state.inner).image = None;
     let (layout, pixels) = decode(&source, decoder.backend, parameters)?;
     let address = pinned.reserve(pixels.len(), std::ptr::null_mut())?;
     // SAFETY: the buffer has room for so many bytes, and no queued work uses it, as seen above.
     unsafe { std::ptr::copy_nonoverlapping(pixels.as_ptr(), address as *mut u8, pixels.len()) };
-    lock(&state.inner).picture = Some(Phase { source, checksum, layout, transferred_to: None });
+    lock(&state.inner).image = Some(Phase { source, checksum, layout, transferred_to: None });
     Ok(())
 }
 
 fn transfer_phase(call: Call, state: &State, stream: cudaStream_t) -> Result<()> {
     call.require_idle(&state.flight, "the state")?;
     call.may_fail()?;
-    let (picture, pinned, device) = {
+    let (image, pinned, device) = {
         let inner = lock(&state.inner);
-        (inner.picture.clone(), inner.pinned.clone().ok_or(INVALID)?, inner.device.clone().ok_or(INVALID)?)
+        (inner.image.clone(), inner.pinned.clone().ok_or(INVALID)?, inner.device.clone().ok_or(INVALID)?)
     };
-    let Some(picture) = picture else { return Err(call.misuse("there was no host phase")) };
-    let bytes = picture.layout.bytes();
+    let Some(image) = image else { return Err(call.misuse("there was no host phase")) };
+    let bytes = image.layout.bytes();
     let (from, held) = pinned.memory();
     if held < bytes {
         return Err(call.misuse("the pinned buffer is not the one of the host phase"));
     }
     let to = device.reserve(bytes, stream)?;
     let tokens = vec![pinned.flight.begin(), device.flight.begin()];
-    let Phase { source, checksum, .. } = picture;
+    let Phase { source, checksum, .. } = image;
     call.enqueue(stream, Work::Transfer { source, checksum, from, to, bytes, tokens })?;
-    if let Some(picture) = &mut lock(&state.inner).picture {
-        picture.transferred_to = Some(device);
+    if let Some(image) = &mut lock(&state.inner).image {
+        image.transferred_to = Some(device);
     }
     Ok(())
 }
@@ -318,8 +318,8 @@ fn device_phase(
     stream: cudaStream_t,
 ) -> Result<()> {
     call.may_fail()?;
-    let picture = lock(&state.inner).picture.take();
-    let Some(Phase { layout, transferred_to: Some(device), .. }) = picture else {
+    let image = lock(&state.inner).image.take();
+    let Some(Phase { layout, transferred_to: Some(device), .. }) = image else {
         return Err(call.misuse("there was no transfer"));
     };
     let destination = to(destination, layout, decoder.backend)?;
@@ -415,8 +415,8 @@ api! {
         call.require_idle(&state.flight, "the state")?;
         call.may_fail()?;
         let parameters = Parameters { format, ..Parameters::default() };
-        let picture = decoded(Source::parse(data, len, false)?, handle.backend, &parameters, destination)?;
-        submit(call, &state, vec![picture], stream)
+        let image = decoded(Source::parse(data, len, false)?, handle.backend, &parameters, destination)?;
+        submit(call, &state, vec![image], stream)
     }
     fn nvjpegDecodeBatchedInitialize(
         call, handle: nvjpegHandle_t, state: nvjpegJpegState_t, batch_size: c_int, threads: c_int,

@@ -2,7 +2,7 @@
 
 use crate::driver::driver;
 use crate::jpeg::Result;
-use crate::object::{Flight, Handle, lock};
+use crate::object::{Handle, InFlight, lock};
 use nvjpeg_sys::bindings::{
     cudaStream_t, nvjpegDevAllocator_t, nvjpegDevAllocatorV2_t, nvjpegPinnedAllocator_t, nvjpegPinnedAllocatorV2_t,
     nvjpegStatus_t as Status,
@@ -88,7 +88,7 @@ fn succeeded(code: Option<i32>) -> Result<()> {
     }
 }
 
-/// Memory that grows as pictures need it.
+/// Memory that grows as images need it.
 pub struct Buffer {
     /// So that a handle is known to be in use.
     pub _handle: Arc<Handle>,
@@ -96,12 +96,12 @@ pub struct Buffer {
     /// Address and bytes.
     memory: Mutex<(usize, usize)>,
     /// Operations that read it or write it.
-    pub flight: Flight,
+    pub flight: InFlight,
 }
 
 impl Buffer {
     pub fn new(handle: Arc<Handle>, allocator: Allocator) -> Self {
-        Self { _handle: handle, allocator, memory: Mutex::default(), flight: Flight::default() }
+        Self { _handle: handle, allocator, memory: Mutex::default(), flight: InFlight::default() }
     }
 
     /// Address and bytes; 0 and 0 if it has none.

@@ -1,4 +1,4 @@
-//! Compressed pictures: what their headers say, which back end takes them, and decoding them.
+//! Compressed images: what their headers say, which back end takes them, and decoding them.
 
 use nvjpeg_sys::bindings::{
     nvjpegBackend_t as Backend, nvjpegChromaSubsampling_t as Subsampling, nvjpegExifOrientation_t as Orientation,
@@ -7,7 +7,7 @@ use nvjpeg_sys::bindings::{
 use std::cell::RefCell;
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
-use warpfeed::{Decoder, Header, Picture, Rect, Size, probe};
+use warpfeed::{Decoder, Header, Image, Rect, Size, probe};
 
 pub type Result<T> = std::result::Result<T, Status>;
 
@@ -18,7 +18,7 @@ const NOT_HERE: Status = Status::NVJPEG_STATUS_IMPLEMENTATION_NOT_SUPPORTED;
 /// The longest side that the hardware takes, in pixels.
 const MAX_HARDWARE_SIDE: u32 = 16_000;
 
-/// A compressed picture, where its owner has it or copied.
+/// A compressed image, where its owner has it or copied.
 #[derive(Clone)]
 pub struct Source {
     bytes: Bytes,
@@ -54,7 +54,7 @@ impl Source {
 
     fn bytes(&self) -> &[u8] {
         match &self.bytes {
-            // SAFETY: by nvJPEG's contract the data stay readable until the picture is decoded.
+            // SAFETY: by nvJPEG's contract the data stay readable until the image is decoded.
             Bytes::Borrowed { address, len } => unsafe { std::slice::from_raw_parts(*address as *const u8, *len) },
             Bytes::Copied(bytes) => bytes,
         }
@@ -167,11 +167,11 @@ fn markers(bytes: &[u8]) -> Option<(u8, u8)> {
     }
 }
 
-/// What a picture is decoded to.
+/// What an image is decoded to.
 #[derive(Clone, Copy)]
 pub struct Parameters {
     pub format: Format,
-    /// Left, top, width, height; the whole picture where the sizes are negative.
+    /// Left, top, width, height; the whole image where the sizes are negative.
     pub roi: [i32; 4],
     pub scale: Scale,
     pub orientation: Orientation,
@@ -204,12 +204,12 @@ impl Parameters {
 
 /// How decoded pixels lie: planes one after the other, rows without gaps.
 #[derive(Clone, Copy)]
-pub struct PictureLayout {
+pub struct ImageLayout {
     size: Size,
     format: Format,
 }
 
-impl PictureLayout {
+impl ImageLayout {
     fn is_interleaved(self) -> bool {
         matches!(self.format, Format::NVJPEG_OUTPUT_RGBI | Format::NVJPEG_OUTPUT_BGRI)
     }
@@ -232,11 +232,11 @@ impl PictureLayout {
 }
 
 thread_local! {
-    static DECODER: RefCell<Option<(Decoder, Picture)>> = const { RefCell::new(None) };
+    static DECODER: RefCell<Option<(Decoder, Image)>> = const { RefCell::new(None) };
 }
 
-/// Decodes a picture as the back end would.
-pub fn decode(source: &Source, backend: Backend, parameters: &Parameters) -> Result<(PictureLayout, Vec<u8>)> {
+/// Decodes an image as the back end would.
+pub fn decode(source: &Source, backend: Backend, parameters: &Parameters) -> Result<(ImageLayout, Vec<u8>)> {
     let info = &source.info;
     if !info.is_taken_by(backend) {
         return Err(UNSUPPORTED);
@@ -254,17 +254,17 @@ pub fn decode(source: &Source, backend: Backend, parameters: &Parameters) -> Res
     DECODER.with_borrow_mut(|decoder| {
         if decoder.is_none() {
             let made = Decoder::new().map_err(|_| Status::NVJPEG_STATUS_ALLOCATOR_FAILURE)?;
-            *decoder = Some((made, Picture::default()));
+            *decoder = Some((made, Image::default()));
         }
-        let (decoder, picture) = decoder.as_mut().ok_or(Status::NVJPEG_STATUS_INTERNAL_ERROR)?;
+        let (decoder, image) = decoder.as_mut().ok_or(Status::NVJPEG_STATUS_INTERNAL_ERROR)?;
         let bytes = source.bytes();
-        decoder.decode(bytes, &info.header, part, false, picture).map_err(|_| {
+        decoder.decode(bytes, &info.header, part, false, image).map_err(|_| {
             let ended = bytes.windows(2).rev().any(|pair| pair == [0xFF, 0xD9]);
             if ended { BAD } else { Status::NVJPEG_STATUS_INCOMPLETE_BITSTREAM }
         })?;
-        let layout = PictureLayout { size: Size::new(part.width, part.height), format: parameters.format };
+        let layout = ImageLayout { size: Size::new(part.width, part.height), format: parameters.format };
         let channels = if rgb { [0, 1, 2] } else { [2, 1, 0] };
-        let pixels = picture.pixels();
+        let pixels = image.pixels();
         let mut out = Vec::with_capacity(layout.bytes());
         if layout.is_interleaved() {
             out.extend(pixels.iter().flat_map(|pixel| channels.map(|channel| pixel[channel])));

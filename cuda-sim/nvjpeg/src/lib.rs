@@ -1,4 +1,4 @@
-//! A simulated nvJPEG over the simulated CUDA driver, as a shared object whose soname is `libnvjpeg.so.13`: pictures are
+//! A simulated nvJPEG over the simulated CUDA driver, as a shared object whose soname is `libnvjpeg.so.13`: images are
 //! decoded by warpfeed's own decoder, in operations on streams. For tests only; cuda-sim/README.md says what it does and
 //! does not do.
 //!

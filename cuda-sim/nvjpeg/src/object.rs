@@ -51,12 +51,12 @@ pub static DEVICE: Table<Buffer> = Table::new();
 
 /// Operations that use an object and have not run.
 #[derive(Default)]
-pub struct Flight(Mutex<Vec<Arc<AtomicBool>>>);
+pub struct InFlight(Mutex<Vec<Arc<AtomicBool>>>);
 
 /// Held by an operation; when it is dropped the operation is done.
 pub struct Token(Arc<AtomicBool>);
 
-impl Flight {
+impl InFlight {
     pub fn begin(&self) -> Token {
         let done = Arc::new(AtomicBool::new(false));
         lock(&self.0).push(done.clone());
@@ -87,33 +87,33 @@ pub struct Decoder {
     pub backend: nvjpegBackend_t,
 }
 
-/// Of a decoder, or, without one, for batches and pictures decoded in one call.
+/// Of a decoder, or, without one, for batches and images decoded in one call.
 pub struct State {
     pub handle: Arc<Handle>,
     pub decoder: Option<Arc<Decoder>>,
     pub inner: Mutex<StateInner>,
     /// Device phases and batches.
-    pub flight: Flight,
+    pub flight: InFlight,
 }
 
 #[derive(Default)]
 pub struct StateInner {
     pub pinned: Option<Arc<Buffer>>,
     pub device: Option<Arc<Buffer>>,
-    /// The picture between two phases.
-    pub picture: Option<Phase>,
+    /// The image between two phases.
+    pub image: Option<Phase>,
     pub batch_size: usize,
     pub format: Option<nvjpegOutputFormat_t>,
     /// What batches work in, on the device and pinned.
     pub scratch: Option<[Buffer; 2]>,
 }
 
-/// A picture that the host phase has done.
+/// An image that the host phase has done.
 #[derive(Clone)]
 pub struct Phase {
     pub source: Source,
     pub checksum: u64,
-    pub layout: crate::jpeg::PictureLayout,
+    pub layout: crate::jpeg::ImageLayout,
     /// The device buffer, once the transfer is queued.
     pub transferred_to: Option<Arc<Buffer>>,
 }

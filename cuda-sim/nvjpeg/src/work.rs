@@ -1,6 +1,6 @@
 //! What is queued on streams.
 
-use crate::jpeg::{PictureLayout, Source, checksum};
+use crate::jpeg::{ImageLayout, Source, checksum};
 use crate::object::Token;
 use nvjpeg_sys::bindings::nvjpegImage_t;
 
@@ -17,14 +17,14 @@ pub struct Touch {
 /// Planes to write: addresses and row pitches.
 pub struct Destination {
     planes: Vec<(usize, usize)>,
-    layout: PictureLayout,
+    layout: ImageLayout,
     /// The back end writes ahead of the stream's order.
     ahead: bool,
 }
 
 impl Destination {
     /// `None` if a plane is missing or its rows overlap.
-    pub fn new(image: &nvjpegImage_t, layout: PictureLayout, ahead: bool) -> Option<Self> {
+    pub fn new(image: &nvjpegImage_t, layout: ImageLayout, ahead: bool) -> Option<Self> {
         let planes: Vec<_> = (0..layout.planes()).map(|i| (image.channel[i] as usize, image.pitch[i])).collect();
         let fits = planes.iter().all(|&(address, pitch)| address != 0 && pitch >= layout.row_bytes());
         fits.then_some(Self { planes, layout, ahead })
@@ -39,7 +39,7 @@ impl Destination {
     }
 
     /// # Safety
-    /// The planes may be written now, and all of a picture of the layout may be read at `from`.
+    /// The planes may be written now, and all of an image of the layout may be read at `from`.
     unsafe fn write(&self, from: *const u8) {
         let (rows, row_bytes) = (self.layout.rows(), self.layout.row_bytes());
         for (plane, &(address, pitch)) in self.planes.iter().enumerate() {
@@ -52,7 +52,7 @@ impl Destination {
     }
 }
 
-/// A picture decoded when the call was made, and what to compare to know that its bytes stayed as they were.
+/// An image decoded when the call was made, and what to compare to know that its bytes stayed as they were.
 pub struct Decoded {
     pub source: Source,
     pub checksum: u64,
@@ -66,7 +66,7 @@ pub enum Work {
     /// From a device buffer to the destination.
     Finish { from: usize, bytes: usize, destination: Destination, tokens: Vec<Token> },
     /// The whole way, of a batch.
-    Decode { pictures: Vec<Decoded>, tokens: Vec<Token> },
+    Decode { images: Vec<Decoded>, tokens: Vec<Token> },
 }
 
 impl Work {
@@ -81,11 +81,11 @@ impl Work {
             Self::Finish { from, bytes, destination, .. } => {
                 std::iter::once(touch(*from, *bytes)).chain(destination.touches()).collect()
             }
-            Self::Decode { pictures, .. } => pictures
+            Self::Decode { images, .. } => images
                 .iter()
-                .flat_map(|picture| {
-                    let read = picture.source.borrowed().map(|(address, bytes)| touch(address, bytes));
-                    picture.destination.touches().chain(read)
+                .flat_map(|image| {
+                    let read = image.source.borrowed().map(|(address, bytes)| touch(address, bytes));
+                    image.destination.touches().chain(read)
                 })
                 .collect(),
         }
@@ -109,13 +109,13 @@ impl Work {
                 unsafe { destination.write(from as *const u8) };
                 drop(tokens);
             }
-            Self::Decode { pictures, tokens } => {
-                for mut picture in pictures {
-                    if checksum(&picture.source) != picture.checksum {
-                        spoil(&mut picture.pixels);
+            Self::Decode { images, tokens } => {
+                for mut image in images {
+                    if checksum(&image.source) != image.checksum {
+                        spoil(&mut image.pixels);
                     }
                     // SAFETY: the driver has checked the planes; the pixels are of the same layout.
-                    unsafe { picture.destination.write(picture.pixels.as_ptr()) };
+                    unsafe { image.destination.write(image.pixels.as_ptr()) };
                 }
                 drop(tokens);
             }
@@ -123,7 +123,7 @@ impl Work {
     }
 }
 
-/// What comes of compressed bytes that changed before they were read: another picture.
+/// What comes of compressed bytes that changed before they were read: another image.
 fn spoil(pixels: &mut [u8]) {
     pixels.iter_mut().for_each(|byte| *byte ^= 0x5A);
 }

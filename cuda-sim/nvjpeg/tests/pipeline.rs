@@ -15,11 +15,11 @@ use std::time::Duration;
 use warpfeed::experiment::diagnose::{self, Bottleneck, diagnose};
 use warpfeed::experiment::subject::{Model, Subject};
 use warpfeed::{
-    DecodePath, Device, EncodedPictures, Error, JpegColor, JpegOptions, OnError, Op, Picture, Pipeline, Result,
-    Sampling, Size, Strategy, encode_jpeg, random_horizontal_flip, random_resized_crop, random_rotation,
+    DecodePath, Device, EncodedImages, Error, Image, JpegColor, JpegOptions, OnError, Op, Pipeline, Result, Sampling,
+    Size, Strategy, encode_jpeg, random_horizontal_flip, random_resized_crop, random_rotation,
 };
 
-const PICTURES: u32 = 13;
+const IMAGES: u32 = 13;
 
 fn seeds() -> u64 {
     std::env::var("CUDA_SIM_SEEDS").map_or(100, |seeds| seeds.parse().expect("CUDA_SIM_SEEDS is a number"))
@@ -39,11 +39,11 @@ fn start() -> Sim {
     sim
 }
 
-/// Baseline pictures, progressive and grey ones, one that no GPU takes.
-fn pictures() -> EncodedPictures {
-    EncodedPictures::new((0..PICTURES).map(|i| {
-        let mut picture = Picture::new(Size::new(17 + i, 31 - i));
-        for (j, pixel) in (0..).zip(picture.pixels_mut()) {
+/// Baseline images, progressive and grey ones, one that no GPU takes.
+fn images() -> EncodedImages {
+    EncodedImages::new((0..IMAGES).map(|i| {
+        let mut image = Image::new(Size::new(17 + i, 31 - i));
+        for (j, pixel) in (0..).zip(image.pixels_mut()) {
             *pixel = [(7 * i + 3 * j) as u8, (j * j / 5) as u8, (i * j) as u8, 255];
         }
         let options = JpegOptions {
@@ -52,12 +52,12 @@ fn pictures() -> EncodedPictures {
             color: [JpegColor::Ycc, JpegColor::Ycc, JpegColor::Gray, JpegColor::Cmyk][i as usize % 4],
             ..JpegOptions::default()
         };
-        (encode_jpeg(&picture, &options).unwrap(), i)
+        (encode_jpeg(&image, &options).unwrap(), i)
     }))
 }
 
 /// What a seed stands for beside the order of the device's work.
-fn pipeline(source: &EncodedPictures, seed: u64, device: Device) -> Result<Pipeline> {
+fn pipeline(source: &EncodedImages, seed: u64, device: Device) -> Result<Pipeline> {
     let paths = [DecodePath::Auto, DecodePath::Hardware, DecodePath::Hybrid, DecodePath::Cpu];
     let strategies = [Strategy::Fused, Strategy::Fused, Strategy::Sequential];
     Pipeline::builder(source.clone())
@@ -98,13 +98,13 @@ fn batches(pipeline: &Pipeline, seed: u64) -> Result<Batches> {
     Ok(read)
 }
 
-fn expected(source: &EncodedPictures, seed: u64) -> Batches {
+fn expected(source: &EncodedImages, seed: u64) -> Batches {
     batches(&pipeline(source, seed, Device::Cpu).unwrap(), seed).unwrap()
 }
 
 #[test]
 fn no_order_of_the_devices_work_gives_a_wrong_byte() {
-    let (sim, source) = (start(), pictures());
+    let (sim, source) = (start(), images());
     for seed in 0..seeds() {
         sim.reset(seed);
         let pipeline = pipeline(&source, seed, Device::Cuda(0)).unwrap();
@@ -123,7 +123,7 @@ fn no_order_of_the_devices_work_gives_a_wrong_byte() {
 /// A trainer: queues its reading of each batch on a stream of its own, drops the batch at once, and never waits.
 #[test]
 fn a_consumers_stream_is_waited_for() {
-    let (sim, source) = (start(), pictures());
+    let (sim, source) = (start(), images());
     for seed in 0..seeds() {
         sim.reset(seed);
         let pipeline = pipeline(&source, seed, Device::Cuda(0)).unwrap();
@@ -163,7 +163,7 @@ fn a_consumers_stream_is_waited_for() {
             let (want_epoch, want) = wanted.remove(0);
             assert_eq!((epoch, &indices[..]), (want_epoch, want.indices()), "seed {seed}");
             let (images, labels) = got.split_at(len_bytes);
-            assert!(images == want.images().as_bytes().unwrap(), "seed {seed}, pictures {indices:?}");
+            assert!(images == want.images().as_bytes().unwrap(), "seed {seed}, images {indices:?}");
             let want: Vec<u8> = want.labels().iter().flat_map(|label| label.to_le_bytes()).collect();
             assert!(labels == want, "seed {seed}, labels of {indices:?}");
         }
@@ -174,7 +174,7 @@ fn a_consumers_stream_is_waited_for() {
 
 #[test]
 fn whatever_fails_is_an_error_that_names_its_call() {
-    let (sim, source) = (start(), pictures());
+    let (sim, source) = (start(), images());
     let (mut failed, mut injected) = (0, 0);
     for seed in 0..seeds() {
         sim.reset_with_failures(seed, [0.003, 0.01, 0.05][seed as usize % 3]);
@@ -219,7 +219,7 @@ fn a_slow_link_is_found() {
     let mut settings = diagnose::Settings::new([random_horizontal_flip(0.5), random_resized_crop(64, 64)]);
     (settings.threads, settings.cores, settings.batch_size) = (2, 2, 1);
     settings.time = Duration::from_secs(2);
-    let subject = Subject { device: Device::Cuda(0), ..Subject::new("made", pictures()) };
+    let subject = Subject { device: Device::Cuda(0), ..Subject::new("made", images()) };
     let found = diagnose(&subject, &settings, &mut Model::none(), &mut |_| ()).unwrap();
     assert_eq!(found.bottleneck, Bottleneck::Transfer, "{:?}", found.report.figures);
     assert!(found.gain.unwrap() > 1.5 && found.report.answer[2].contains("nvJPEG"), "{:?}", found.report.answer);

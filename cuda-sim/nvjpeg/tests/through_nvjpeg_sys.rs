@@ -12,7 +12,7 @@ use nvjpeg_sys::{
 };
 use sim::{Sim, folder};
 use std::sync::Arc;
-use warpfeed::{JpegColor, JpegOptions, Picture, Rect, Sampling, Size, encode_jpeg, probe};
+use warpfeed::{JpegColor, JpegOptions, Rect, Sampling, Size, encode_jpeg, probe};
 
 #[derive(Debug)]
 enum Failure {
@@ -44,26 +44,26 @@ impl From<DriverError> for Failure {
 type Result<T> = std::result::Result<T, Failure>;
 
 fn jpeg(size: Size, options: &JpegOptions) -> Vec<u8> {
-    let mut picture = Picture::new(size);
-    for (i, pixel) in picture.pixels_mut().iter_mut().enumerate() {
+    let mut image = warpfeed::Image::new(size);
+    for (i, pixel) in image.pixels_mut().iter_mut().enumerate() {
         let (x, y) = (i as u32 % size.width, i as u32 / size.width);
         *pixel = [(3 * x + y) as u8, (x * y / 7) as u8, (5 * y) as u8, 0];
     }
-    encode_jpeg(&picture, options).unwrap()
+    encode_jpeg(&image, options).unwrap()
 }
 
 /// Pictures of all kinds that the hardware takes, and, if asked for, of those that only hybrid decoding does.
-fn pictures(progressive: bool) -> Vec<Vec<u8>> {
-    let mut pictures = Vec::new();
+fn images(progressive: bool) -> Vec<Vec<u8>> {
+    let mut images = Vec::new();
     for (i, sampling) in [Sampling::S444, Sampling::S422, Sampling::S420, Sampling::S440].into_iter().enumerate() {
         let size = Size::new(33 + 20 * i as u32, 61 - 9 * i as u32);
-        pictures.push(jpeg(size, &JpegOptions { sampling, ..JpegOptions::default() }));
+        images.push(jpeg(size, &JpegOptions { sampling, ..JpegOptions::default() }));
         if progressive {
-            pictures.push(jpeg(size, &JpegOptions { sampling, progressive, ..JpegOptions::default() }));
+            images.push(jpeg(size, &JpegOptions { sampling, progressive, ..JpegOptions::default() }));
         }
     }
-    pictures.push(jpeg(Size::new(1, 1), &JpegOptions { color: JpegColor::Gray, ..JpegOptions::default() }));
-    pictures
+    images.push(jpeg(Size::new(1, 1), &JpegOptions { color: JpegColor::Gray, ..JpegOptions::default() }));
+    images
 }
 
 fn size(jpeg: &[u8]) -> Size {
@@ -72,9 +72,9 @@ fn size(jpeg: &[u8]) -> Size {
 
 /// What warpfeed's decoder makes of a part, as RGB.
 fn expected(jpeg: &[u8], part: Rect) -> Vec<u8> {
-    let (header, mut picture) = (probe(jpeg).unwrap(), Picture::default());
-    warpfeed::Decoder::new().unwrap().decode(jpeg, &header, part, false, &mut picture).unwrap();
-    picture.pixels().iter().flat_map(|pixel| [pixel[0], pixel[1], pixel[2]]).collect()
+    let (header, mut image) = (probe(jpeg).unwrap(), warpfeed::Image::default());
+    warpfeed::Decoder::new().unwrap().decode(jpeg, &header, part, false, &mut image).unwrap();
+    image.pixels().iter().flat_map(|pixel| [pixel[0], pixel[1], pixel[2]]).collect()
 }
 
 fn whole(jpeg: &[u8]) -> Rect {
@@ -94,7 +94,7 @@ fn raw(stream: &CudaStream) -> Stream {
     stream.cu_stream().cast()
 }
 
-/// Memory for an RGB picture, rows without gaps.
+/// Memory for an RGB image, rows without gaps.
 fn image(memory: &CudaSlice<u8>, width: u32) -> Image {
     Image::interleaved(memory.device_ptr(memory.stream()).0 as *mut u8, 3 * width as usize)
 }
@@ -125,7 +125,7 @@ impl Worker {
         Ok(Self { state, parser: JpegStream::new(&handle)?, params, handle })
     }
 
-    /// Queues the decoding of a picture.
+    /// Queues the decoding of a image.
     fn decode(&mut self, bytes: &[u8], to: &CudaSlice<u8>, width: u32, stream: &CudaStream) -> nvjpeg_sys::Result<()> {
         let jpeg = self.parser.parse(bytes)?;
         self.state.decode_host(&self.params, &jpeg)?;
@@ -137,11 +137,11 @@ impl Worker {
     }
 }
 
-/// Decodes pictures one after the other; of each the whole, then a part.
-fn one_by_one(pictures: &[Vec<u8>], backend: Backend) -> Result<()> {
+/// Decodes images one after the other; of each the whole, then a part.
+fn one_by_one(images: &[Vec<u8>], backend: Backend) -> Result<()> {
     let stream = stream()?;
     let mut worker = Worker::new(backend)?;
-    for jpeg in pictures {
+    for jpeg in images {
         let whole = whole(jpeg);
         let part = Rect { x: whole.width / 3, y: whole.height / 4, width: whole.width.div_ceil(2), height: 1 };
         for part in [whole, part] {
@@ -158,21 +158,21 @@ fn one_by_one(pictures: &[Vec<u8>], backend: Backend) -> Result<()> {
     Ok(())
 }
 
-/// Decodes pictures in one batch; `before_sync` is called with their compressed bytes while they are decoded.
-fn batch(pictures: &mut [Vec<u8>], backend: Backend, before_sync: impl FnOnce(&mut [Vec<u8>])) -> Result<Vec<Vec<u8>>> {
+/// Decodes images in one batch; `before_sync` is called with their compressed bytes while they are decoded.
+fn batch(jpegs: &mut [Vec<u8>], backend: Backend, before_sync: impl FnOnce(&mut [Vec<u8>])) -> Result<Vec<Vec<u8>>> {
     let stream = stream()?;
     let mut state = BatchState::new(&handle(backend)?)?;
     // SAFETY: the state is new.
-    unsafe { state.initialize(pictures.len(), 1, OutputFormat::RgbInterleaved)? };
-    let sizes: Vec<Size> = pictures.iter().map(|jpeg| size(jpeg)).collect();
+    unsafe { state.initialize(jpegs.len(), 1, OutputFormat::RgbInterleaved)? };
+    let sizes: Vec<Size> = jpegs.iter().map(|jpeg| size(jpeg)).collect();
     let memory = sizes.iter().map(|size| stream.alloc_zeros::<u8>(3 * size.area_px() as usize));
     let memory = memory.collect::<std::result::Result<Vec<_>, _>>()?;
     stream.synchronize()?;
-    let images: Vec<Image> = memory.iter().zip(&sizes).map(|(memory, size)| image(memory, size.width)).collect();
-    let jpegs: Vec<&[u8]> = pictures.iter().map(Vec::as_slice).collect();
+    let destinations: Vec<Image> = memory.iter().zip(&sizes).map(|(memory, size)| image(memory, size.width)).collect();
+    let encoded: Vec<&[u8]> = jpegs.iter().map(Vec::as_slice).collect();
     // SAFETY: the destinations are idle; all is kept until the stream is synchronised.
-    unsafe { state.decode(&jpegs, &images, None, raw(&stream))? };
-    before_sync(pictures);
+    unsafe { state.decode(&encoded, &destinations, None, raw(&stream))? };
+    before_sync(jpegs);
     stream.synchronize()?;
     Ok(memory.iter().map(|memory| stream.clone_dtoh(memory)).collect::<std::result::Result<_, _>>()?)
 }
@@ -184,24 +184,24 @@ fn is_clean(sim: &Sim, seed: u64) {
 }
 
 #[test]
-fn pictures_have_the_bytes_of_warpfeeds_decoder() {
+fn images_have_the_bytes_of_warpfeeds_decoder() {
     let sim = Sim::start();
     for seed in 0..20 {
         for (backend, progressive) in [(Backend::Hybrid, true), (Backend::GpuHybrid, false), (Backend::Hardware, false)]
         {
             sim.reset(seed);
-            let mut pictures = pictures(progressive);
-            one_by_one(&pictures, backend).unwrap_or_else(|error| panic!("{seed}: {error:?}, {}", sim.message()));
+            let mut images = images(progressive);
+            one_by_one(&images, backend).unwrap_or_else(|error| panic!("{seed}: {error:?}, {}", sim.message()));
             is_clean(&sim, seed);
-            let want: Vec<_> = pictures.iter().map(|jpeg| expected(jpeg, whole(jpeg))).collect();
-            assert!(batch(&mut pictures, backend, |_| ()).unwrap() == want, "seed {seed}, {backend:?}");
+            let want: Vec<_> = images.iter().map(|jpeg| expected(jpeg, whole(jpeg))).collect();
+            assert!(batch(&mut images, backend, |_| ()).unwrap() == want, "seed {seed}, {backend:?}");
             is_clean(&sim, seed);
         }
     }
 }
 
 #[test]
-fn planes_have_the_bytes_of_interleaved_pictures() {
+fn planes_have_the_bytes_of_interleaved_images() {
     let _sim = Sim::start();
     let stream = stream().unwrap();
     let jpeg = jpeg(Size::new(20, 10), &JpegOptions::default());
@@ -257,14 +257,14 @@ fn each_back_end_refuses_what_it_cannot_decode() {
 }
 
 #[test]
-fn damaged_pictures_are_refused() {
+fn damaged_images_are_refused() {
     let sim = Sim::start();
     let bytes = jpeg(Size::new(40, 30), &JpegOptions::default());
     let stream = stream().unwrap();
     let memory = stream.alloc_zeros::<u8>(3 * 40 * 30).unwrap();
     let mut worker = Worker::new(Backend::Hybrid).unwrap();
     let mut status = |bytes: &[u8]| worker.decode(bytes, &memory, 40, &stream).unwrap_err().status();
-    assert_eq!(status(b"no picture"), Some(Status::BadJpeg));
+    assert_eq!(status(b"no image"), Some(Status::BadJpeg));
     assert_eq!(status(&bytes[..40]), Some(Status::BadJpeg));
     assert_eq!(status(&bytes[..bytes.len() - 20]), Some(Status::IncompleteBitstream));
     // A good one decodes afterwards.
@@ -288,15 +288,15 @@ fn caught(sim: &Sim, shows: impl Fn() -> bool) -> usize {
 #[test]
 fn compressed_bytes_changed_too_early_show() {
     let sim = Sim::start();
-    let spoil = |pictures: &mut [Vec<u8>]| pictures.iter_mut().for_each(|bytes| bytes.fill(0));
-    let want: Vec<_> = pictures(false).iter().map(|jpeg| expected(jpeg, whole(jpeg))).collect();
+    let spoil = |images: &mut [Vec<u8>]| images.iter_mut().for_each(|bytes| bytes.fill(0));
+    let want: Vec<_> = images(false).iter().map(|jpeg| expected(jpeg, whole(jpeg))).collect();
     for backend in [Backend::Hardware, Backend::Hybrid] {
-        assert!(caught(&sim, || batch(&mut pictures(false), backend, spoil).unwrap() != want) > 0, "{backend:?}");
+        assert!(caught(&sim, || batch(&mut images(false), backend, spoil).unwrap() != want) > 0, "{backend:?}");
     }
-    // Of single pictures too, between the phases and the end.
+    // Of single images too, between the phases and the end.
     let wrong = || {
         let stream = stream().unwrap();
-        let mut bytes = pictures(false).remove(0);
+        let mut bytes = images(false).remove(0);
         let (part, want) = (whole(&bytes), expected(&bytes, whole(&bytes)));
         let memory = stream.alloc_zeros::<u8>(want.len()).unwrap();
         let mut worker = Worker::new(Backend::Hybrid).unwrap();
@@ -308,7 +308,7 @@ fn compressed_bytes_changed_too_early_show() {
     assert!(caught(&sim, wrong) > 0);
 }
 
-/// Decodes two pictures with one state, and what happens between them.
+/// Decodes two images with one state, and what happens between them.
 fn two(between: impl Fn(&CudaStream, &mut Worker) -> Option<PinnedBuffer>) -> Result<()> {
     let stream = stream()?;
     let mut worker = Worker::new(Backend::Hybrid)?;
@@ -370,7 +370,7 @@ fn what_is_destroyed_while_work_uses_it_is_reported() {
     assert!(caught(&sim, reported) > 0);
 }
 
-/// A picture's memory is read by a copy, and a picture decoded to it, in the order of a stream alone. Whether the copy
+/// A image's memory is read by a copy, and a image decoded to it, in the order of a stream alone. Whether the copy
 /// saw what was there before.
 fn recycled_in_stream_order(backend: Backend) -> bool {
     let stream = stream().unwrap();
@@ -416,8 +416,8 @@ fn statuses_are_injected_by_seed_and_nothing_leaks() {
         let outcome = || {
             sim.reset_with_failures(seed, 0.02);
             let outcomes = [
-                one_by_one(&pictures(true), Backend::Hybrid),
-                batch(&mut pictures(false), Backend::Hardware, |_| ()).map(drop),
+                one_by_one(&images(true), Backend::Hybrid),
+                batch(&mut images(false), Backend::Hardware, |_| ()).map(drop),
             ];
             let report = sim.report();
             assert_eq!((report.alive(), report.pending), (0, 0), "seed {seed}: {report:?}, {}", sim.message());
@@ -486,7 +486,7 @@ fn without_work_nothing_is_written() {
 #[test]
 #[ignore = "needs CUDA_SIM_NOOP=1; without_work_nothing_is_written runs it"]
 fn noop() {
-    let bytes = pictures(false);
+    let bytes = images(false);
     let stream = stream().unwrap();
     let mut worker = Worker {
         handle: Handle::new(&Library::load().unwrap(), Backend::Hybrid, Flags::NONE).unwrap(),

@@ -1,19 +1,19 @@
-//! `warpfeed apply`: one picture through explicit operations.
+//! `warpfeed apply`: one image through explicit operations.
 
 use super::options::{OrientationName, StrategyName, decode_path, device};
 use clap::Args;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use warpfeed::{ApplyOptions, DType, DecodePath, Device, Error, Op, Picture, Result, Size};
+use warpfeed::{ApplyOptions, DType, DecodePath, Device, Error, Image, Op, Result, Size};
 
-/// Put one picture through explicit operations
+/// Put one image through explicit operations
 ///
 /// The operations are a JSON list, as in [{"op": "rotate", "degrees": 5}, {"op": "center_crop", "width": 224,
 /// "height": 224}].
 #[derive(Args)]
 pub struct Apply {
-    /// The picture: JPEG, PNG or WebP.
-    picture: PathBuf,
+    /// The image: JPEG, PNG or WebP.
+    image: PathBuf,
     /// File with the operations; - for standard input.
     #[arg(long, value_name = "FILE")]
     ops: PathBuf,
@@ -47,9 +47,9 @@ impl Apply {
         };
         self.device.available()?;
         let ops = read_ops(&self.ops)?;
-        let bytes = std::fs::read(&self.picture).map_err(|source| Error::Io {
+        let bytes = std::fs::read(&self.image).map_err(|source| Error::Io {
             action: "read",
-            path: self.picture.clone(),
+            path: self.image.clone(),
             source,
         })?;
         let options = ApplyOptions {
@@ -61,15 +61,15 @@ impl Apply {
             ..ApplyOptions::default()
         };
         let result = warpfeed::apply(&bytes, &ops, &options).map_err(|source| match source {
-            // Wrong operations are not the picture's fault.
+            // Wrong operations are not the image's fault.
             wrong if wrong.is_parameter() => wrong,
-            source => Error::Sample { index: 0, name: self.picture.display().to_string(), source: Box::new(source) },
+            source => Error::Sample { index: 0, name: self.image.display().to_string(), source: Box::new(source) },
         })?;
         match (npy, result.dtype()) {
             (true, _) => warpfeed::write_npy(&result, &self.output),
             (false, DType::U8) => {
                 let [_, height, width, _] = result.shape().map(|side| side as u32);
-                warpfeed::write_png(&Picture::from_rgb(Size { width, height }, result.as_bytes()?)?, &self.output)
+                warpfeed::write_png(&Image::from_rgb(Size { width, height }, result.as_bytes()?)?, &self.output)
             }
             (false, _) => Err(wrong_use("output", "a .npy file after normalize: a PNG holds bytes", "a .png file")),
         }

@@ -17,9 +17,11 @@ use warpfeed::experiment::peers::peers;
 use warpfeed::experiment::report::Report;
 use warpfeed::experiment::subject::Subject;
 use warpfeed::experiment::workers::{self, workers};
-use warpfeed::{Device, Error, IMAGENET_MEAN, IMAGENET_STD, ImageFolder, Op, RandomOp, Resize, ResizeTo, Result, Size};
+use warpfeed::{
+    Device, Error, IMAGENET_MEAN, IMAGENET_STD, ImageFolder, Op, Resize, ResizeTo, Result, Size, Transform,
+};
 
-/// Pictures of fewer pixels are trained on at their own size.
+/// Images of fewer pixels are trained on at their own size.
 const SMALL_PX: f64 = 64.0 * 64.0;
 
 /// Run an experiment and report it
@@ -52,12 +54,12 @@ impl Bench {
     }
 }
 
-/// Which pictures.
+/// Which images.
 #[derive(Args)]
 pub struct SubjectOptions {
     #[command(flatten)]
     source: SourceArgs,
-    /// End each epoch after K pictures.
+    /// End each epoch after K images.
     #[arg(long, value_name = "K")]
     limit: Option<u64>,
     /// Seed of order and augmentations.
@@ -74,7 +76,7 @@ pub struct DeviceOptions {
 }
 
 impl DeviceOptions {
-    /// The pictures, on this device.
+    /// The images, on this device.
     pub fn on(&self, subject: &SubjectOptions) -> Result<Subject> {
         // The device first: whoever asks for one that is not there learns it before a large folder is listed.
         self.device.available()?;
@@ -156,7 +158,7 @@ struct AugmentLoad {
     /// How the CPU runs trial A.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [StrategyName::Sequential, StrategyName::Fused])]
     strategies: Vec<StrategyName>,
-    /// Pictures a batch.
+    /// Images a batch.
     #[arg(long, value_name = "B", default_value_t = 32)]
     batch_size: usize,
     /// Epochs of each case; the first is reported apart.
@@ -200,13 +202,13 @@ struct Workers {
     /// Numbers of workers.
     #[arg(long, value_name = "W,...", value_delimiter = ',', default_values_t = [0, 1, 2, 4, 8, 16])]
     workers: Vec<usize>,
-    /// Pictures a batch.
+    /// Images a batch.
     #[arg(long, value_name = "B,...", value_delimiter = ',', default_values_t = [64, 100, 1000, 10000])]
     batch_sizes: Vec<usize>,
     /// Epochs of each run.
     #[arg(long, value_name = "E", default_value_t = 2)]
     epochs: u64,
-    /// Sides of the pictures in pixels; no augmentation then [default: small pictures at their size, others by --preset]
+    /// Sides of the images in pixels; no augmentation then [default: small images at their size, others by --preset]
     #[arg(long, value_name = "S")]
     size: Option<u32>,
     #[command(flatten)]
@@ -241,8 +243,8 @@ impl Workers {
     }
 }
 
-/// Pictures of this size, normalised, without augmentation.
-fn plain(side: u32) -> Vec<RandomOp> {
+/// Images of this size, normalised, without augmentation.
+fn plain(side: u32) -> Vec<Transform> {
     let to = ResizeTo::Exact(Size::new(side, side));
     let resize = Op::Resize(Resize { to, interpolation: warpfeed::Interpolation::Bilinear });
     vec![resize.into(), Op::Normalize { mean: IMAGENET_MEAN, std: IMAGENET_STD }.into()]
@@ -260,7 +262,7 @@ pub struct GridOptions {
     /// GPUs that train, each of which keeps a core or two to its trainer [default: those of this machine]
     #[arg(long, value_name = "G")]
     gpus: Option<usize>,
-    /// Pictures a batch.
+    /// Images a batch.
     #[arg(long, value_name = "B", default_value_t = 32)]
     batch_size: usize,
     /// How operations are run.
@@ -333,7 +335,7 @@ impl Configurations {
     }
 }
 
-/// warpfeed beside DALI and torchvision, on the same pictures and operations
+/// warpfeed beside DALI and torchvision, on the same images and operations
 ///
 /// Runs benches/peers/run of warpfeed's repository, which needs Python and installs several gigabytes into an environment
 /// beside it; or reports what it wrote earlier.
@@ -369,7 +371,7 @@ impl Peers {
             (Some(file), _) => peers(&read(file)?)?,
             (None, dir) => {
                 let dir = dir.as_deref().unwrap_or(Path::new("."));
-                // First of all, so that a folder without pictures is known before anything is installed.
+                // First of all, so that a folder without images is known before anything is installed.
                 let data_set = DataSet::of(dir.display().to_string(), &ImageFolder::open(dir)?)?;
                 let mut report = peers(&self.measure(dir)?)?;
                 report.data_set = Some(data_set);

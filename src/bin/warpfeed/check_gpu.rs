@@ -10,11 +10,11 @@ use std::time::Duration;
 use warpfeed::experiment::gpu_check::{Differences, decoding_bound, differences, equality};
 use warpfeed::{DecodePath, Device, Error, Result, Source, open};
 
-/// Compare a GPU's bytes with the CPU's, operation by operation, and nvJPEG's pictures with the CPU's
+/// Compare a GPU's bytes with the CPU's, operation by operation, and nvJPEG's images with the CPU's
 #[derive(Args)]
 pub struct CheckGpu {
     /// Folder of class folders (or a list file) of photographs to decode. Without it only operations are compared.
-    pictures: Option<PathBuf>,
+    images: Option<PathBuf>,
     /// The device.
     #[arg(long, value_name = "DEVICE", default_value = "cuda", value_parser = device)]
     device: Device,
@@ -39,8 +39,8 @@ impl CheckGpu {
     pub fn run(self) -> Result<()> {
         self.device.available()?;
         let (mut decoded, mut bounds) = (Vec::new(), Vec::new());
-        if let Some(pictures) = &self.pictures {
-            let source: Arc<dyn Source> = Arc::from(open(pictures)?);
+        if let Some(images) = &self.images {
+            let source: Arc<dyn Source> = Arc::from(open(images)?);
             for path in [DecodePath::Hybrid, DecodePath::Hardware] {
                 decoded.push((path, differences(self.device, path, &source, self.limit)));
                 let duration = Duration::from_millis(self.bound_ms);
@@ -61,7 +61,7 @@ impl CheckGpu {
             let bounds: Vec<_> = bounds
                 .iter()
                 .map(|(path, result)| match result {
-                    Ok(per_s) => serde_json::json!({ "decode": name(*path), "pictures_per_s": per_s }),
+                    Ok(per_s) => serde_json::json!({ "decode": name(*path), "images_per_s": per_s }),
                     Err(error) => serde_json::json!({ "decode": name(*path), "error": error.to_string() }),
                 })
                 .collect();
@@ -79,7 +79,7 @@ impl CheckGpu {
             }
             for (path, result) in &bounds {
                 let _ = match result {
-                    Ok(per_s) => writeln!(text, "nvJPEG alone, {}: {per_s:.0} pictures/s", name(*path)),
+                    Ok(per_s) => writeln!(text, "nvJPEG alone, {}: {per_s:.0} images/s", name(*path)),
                     Err(error) => writeln!(text, "nvJPEG alone, {}: {error}", name(*path)),
                 };
             }
@@ -103,10 +103,10 @@ fn line(found: &Differences) -> String {
     let values = found.histogram.iter().sum::<u64>().max(1) as f64;
     let shares: Vec<_> = found.histogram.iter().map(|count| format!("{:.3}", 100.0 * *count as f64 / values)).collect();
     format!(
-        "decode {}: {} pictures, {} by it; values that differ by 0, 1, ... 7, more from the CPU's, in %: {}; at most {}, \
+        "decode {}: {} images, {} by it; values that differ by 0, 1, ... 7, more from the CPU's, in %: {}; at most {}, \
          {:.4} on average",
         found.decode,
-        found.pictures,
+        found.images,
         found.decoded_by_it,
         shares.join(" "),
         found.max,

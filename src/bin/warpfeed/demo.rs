@@ -1,4 +1,4 @@
-//! `warpfeed demo`: the main job, on pictures of its own or a folder.
+//! `warpfeed demo`: the main job, on images of its own or a folder.
 
 use super::options::device;
 use super::output::{bytes, print, print_json, progress};
@@ -10,12 +10,12 @@ use warpfeed::experiment::run::{RunReport, run};
 use warpfeed::experiment::{preview, synth};
 use warpfeed::{Device, OnError, Pipeline, Preset, Result};
 
-/// Pictures made where no folder is given.
+/// Images made where no folder is given.
 const MADE: u64 = 200;
 /// Their classes.
 const CLASSES: u32 = 10;
-/// Pictures that each pipeline runs over, in as many epochs as that takes.
-const PICTURES: u64 = 600;
+/// Images that each pipeline runs over, in as many epochs as that takes.
+const IMAGES: u64 = 600;
 /// The augmentation loads of the published comparison.
 const LOADS: [u32; 4] = [1, 4, 8, 12];
 const SEED: u64 = 42;
@@ -23,7 +23,7 @@ const SEED: u64 = 42;
 /// Run the standard training pipeline and the augmentation load 1, 4, 8, 12, and show what they make
 #[derive(Args)]
 pub struct Demo {
-    /// Folder of class folders, list file, or shards [default: made pictures in the system's temporary folder]
+    /// Folder of class folders, list file, or shards [default: made images in the system's temporary folder]
     dir: Option<PathBuf>,
     /// Where the contact sheet goes [default: in the system's temporary folder]
     #[arg(short, long, value_name = "SHEET.png")]
@@ -50,7 +50,7 @@ struct Row {
 impl Demo {
     pub fn run(self) -> Result<()> {
         self.device.available()?;
-        let dir = self.pictures()?;
+        let dir = self.images()?;
         let mut rows = Vec::new();
         let pipelines = std::iter::once(("train".to_owned(), Preset::Train))
             .chain(LOADS.map(|load| (format!("trial-a, load {load}"), Preset::TrialA { load })));
@@ -66,7 +66,7 @@ impl Demo {
         }
         let first = &rows[0].report;
         print(&format!(
-            "{} on {} with {} threads, pictures from {}\n\n{}\nBatch of augmented pictures: {}\n",
+            "{} on {} with {} threads, images from {}\n\n{}\nBatch of augmented images: {}\n",
             format_args!("warpfeed {}", env!("CARGO_PKG_VERSION")),
             first.device,
             first.threads,
@@ -76,13 +76,13 @@ impl Demo {
         ))
     }
 
-    /// The folder given, or one of made pictures, kept for the next time.
-    fn pictures(&self) -> Result<PathBuf> {
+    /// The folder given, or one of made images, kept for the next time.
+    fn images(&self) -> Result<PathBuf> {
         if let Some(dir) = &self.dir {
             return Ok(dir.clone());
         }
         let dir = std::env::temp_dir().join(format!("warpfeed-demo-{}", env!("CARGO_PKG_VERSION")));
-        let bar = progress(MADE, "making pictures");
+        let bar = progress(MADE, "making images");
         let made = synth::write_folder(&dir, MADE, CLASSES, SEED, |done| bar.set_position(done));
         bar.finish_and_clear();
         made.map(|_| dir)
@@ -99,9 +99,9 @@ impl Demo {
             builder = builder.threads(threads);
         }
         let pipeline = builder.build()?;
-        let epochs = PICTURES.div_ceil(pipeline.len().max(1)).max(1);
+        let epochs = IMAGES.div_ceil(pipeline.len().max(1)).max(1);
         let bar = progress(pipeline.len() * epochs, &name);
-        let report = run(&pipeline, 0..epochs, false, started, &mut |pictures| bar.inc(pictures));
+        let report = run(&pipeline, 0..epochs, false, started, &mut |images| bar.inc(images));
         bar.finish_and_clear();
         Ok(Row { pipeline: name, report: report? })
     }
@@ -111,7 +111,7 @@ impl Demo {
 fn table(rows: &[Row]) -> String {
     let mut text = format!(
         "{:18} {:>10} {:>12} {:>11} {:>6} {:>7} {:>8} {:>7} {:>12}\n",
-        "pipeline", "pictures", "pictures/s", "1st batch", "read", "decode", "augment", "waits", "peak memory"
+        "pipeline", "images", "images/s", "1st batch", "read", "decode", "augment", "waits", "peak memory"
     );
     for Row { pipeline, report } in rows {
         let stages = &report.stages;
@@ -119,8 +119,8 @@ fn table(rows: &[Row]) -> String {
         let share = |seconds: f64| format!("{:.0} %", 100.0 * seconds / total.max(f64::MIN_POSITIVE));
         text += &format!(
             "{pipeline:18} {:>10} {:>12.1} {:>11} {:>6} {:>7} {:>8} {:>7} {:>12}\n",
-            report.pictures,
-            report.pictures_per_s,
+            report.images,
+            report.images_per_s,
             report.first_batch_s.map_or_else(String::new, |s| format!("{:.0} ms", 1e3 * s)),
             share(stages.read),
             share(stages.decode),
@@ -130,7 +130,7 @@ fn table(rows: &[Row]) -> String {
         );
         if report.bad_count > 0 {
             text += &format!(
-                "  {} pictures could not be used, the first: {}: {}\n",
+                "  {} images could not be used, the first: {}: {}\n",
                 report.bad_count, report.bad[0].path, report.bad[0].error
             );
         }

@@ -23,7 +23,7 @@ pub struct Diagnose {
     /// How operations are run.
     #[arg(long, value_enum, default_value_t)]
     strategy: StrategyName,
-    /// Pictures a batch.
+    /// Images a batch.
     #[arg(long, value_name = "B", default_value_t = 32)]
     batch_size: usize,
     /// Worker threads [default: one for each processor]

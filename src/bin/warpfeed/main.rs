@@ -20,7 +20,7 @@ use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 use std::time::Instant;
 
-/// Feeds pictures to GPUs: decodes, augments and batches them, and measures how fast.
+/// Feeds images to GPUs: decodes, augments and batches them, and measures how fast.
 #[derive(Parser)]
 #[command(
     version,

@@ -58,7 +58,7 @@ impl ModelOptions {
 }
 
 impl ModelOptions {
-    /// A model by name, for pictures of so many classes.
+    /// A model by name, for images of so many classes.
     pub fn model(&self, name: &str, classes: usize) -> Result<Model> {
         #[cfg(feature = "candle")]
         if let Some(network) = name.strip_prefix("candle-") {
@@ -100,7 +100,7 @@ fn unknown(name: &str) -> Error {
     }
 }
 
-/// How many classes pictures have; ImageNet's number where they do not say.
+/// How many classes images have; ImageNet's number where they do not say.
 pub fn classes(subject: &Subject) -> usize {
     Some(subject.source.classes().len()).filter(|&classes| classes > 0).unwrap_or(1_000)
 }

@@ -4,8 +4,8 @@ use super::source::SourceArgs;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use warpfeed::{
-    Builder, DType, DecodePath, Device, LastBatch, Layout, OnError, Orientation, PictureCache, Pipeline, Preset, Rank,
-    Result, Shard, Strategy,
+    Builder, DType, DecodePath, Device, ImageCache, LastBatch, Layout, OnError, Orientation, Partition, Pipeline,
+    Preset, Rank, Result, Strategy,
 };
 
 /// Reads a device: `auto`, `cpu`, `cuda`, `cuda:I`.
@@ -26,6 +26,25 @@ fn rank(text: &str) -> std::result::Result<RankName, String> {
         "auto" => Ok(RankName::Auto),
         _ => text.parse().map(RankName::Given).map_err(|error: warpfeed::Error| error.to_string()),
     }
+}
+
+/// Reads a size in bytes: `128MB`, `1GB`, `2GiB`, `500kB` or a number of bytes.
+pub fn size(text: &str) -> std::result::Result<u64, String> {
+    const UNITS: [(&str, u64); 8] = [
+        ("kB", 1_000),
+        ("MB", 1_000_000),
+        ("GB", 1_000_000_000),
+        ("KiB", 1 << 10),
+        ("MiB", 1 << 20),
+        ("GiB", 1 << 30),
+        ("B", 1),
+        ("", 1),
+    ];
+    let parse = |(unit, bytes): (&str, u64)| {
+        let number: u64 = text.strip_suffix(unit)?.trim_end().parse().ok()?;
+        number.checked_mul(bytes)
+    };
+    UNITS.into_iter().find_map(parse).ok_or_else(|| format!("a size such as 128MB, not {text}"))
 }
 
 /// The word that stands for a choice on the command line.
@@ -96,10 +115,10 @@ impl From<StrategyName> for Strategy {
 
 #[derive(Clone, Copy, Default, ValueEnum)]
 pub enum OrientationName {
-    /// Turn pictures as their EXIF tag says.
+    /// Turn images as their EXIF tag says.
     #[default]
     Apply,
-    /// Take pictures as they are stored.
+    /// Take images as they are stored.
     Ignore,
 }
 
@@ -148,7 +167,7 @@ pub struct PipelineOptions {
     /// How operations are run.
     #[arg(long, value_enum, default_value_t)]
     strategy: StrategyName,
-    /// Pictures a batch.
+    /// Images a batch.
     #[arg(long, value_name = "B", default_value_t = 32)]
     batch_size: usize,
     /// Worker threads [default: one for each processor]
@@ -160,17 +179,15 @@ pub struct PipelineOptions {
     /// Seed of order and augmentations.
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
-    /// Only positions I, I + N, I + 2N, ... of each epoch's order.
-    #[arg(long, value_name = "I/N", default_value = "0/1")]
-    shard: Shard,
-    /// Read what is rank R's of W, leave the other ranks of the machine their processors, and take the GPU of its number
-    /// there: R/W, or auto for what torchrun, Open MPI, PMI or Slurm says (alone: 0/1).
-    #[arg(long, value_name = "R/W", value_parser = rank, conflicts_with = "shard")]
+    /// Read what is rank R's of W (positions R, R + W, R + 2W, ... of each epoch's order), leave the other ranks of the
+    /// machine their processors, and take the GPU of its number there: R/W, or auto for what torchrun, Open MPI, PMI or
+    /// Slurm says (alone: 0/1).
+    #[arg(long, value_name = "R/W", value_parser = rank)]
     rank: Option<RankName>,
-    /// As many batches in every shard: where one has a picture fewer it repeats one, as padding; dropped with --last drop.
+    /// As many batches on every rank: one with an image fewer repeats one, as padding; dropped with --last drop.
     #[arg(long)]
-    even_shards: bool,
-    /// End each epoch after K pictures.
+    even: bool,
+    /// End each epoch after K images.
     #[arg(long, value_name = "K")]
     limit: Option<u64>,
     /// Keep the source's order.
@@ -185,7 +202,7 @@ pub struct PipelineOptions {
     /// What to do with a last batch that is not full.
     #[arg(long, value_enum, default_value = "keep")]
     last: LastName,
-    /// What to do with a picture that cannot be used.
+    /// What to do with an image that cannot be used.
     #[arg(long, value_enum, default_value = "fail")]
     on_error: OnErrorName,
     /// EXIF orientation.
@@ -194,13 +211,13 @@ pub struct PipelineOptions {
     /// Take truncated JPEGs as they are.
     #[arg(long)]
     accept_truncated: bool,
-    /// Keep up to MB megabytes of decoded pictures in memory from one epoch to the next.
-    #[arg(long, value_name = "MB")]
-    keep_decoded: Option<u64>,
-    /// Keep them in this folder, from one run to the next.
-    #[arg(long, value_name = "FOLDER", requires = "keep_decoded")]
-    keep_decoded_in: Option<PathBuf>,
-    /// Resize the shorter side to PX pixels before anything else; with --keep-decoded once and for all.
+    /// Cache up to SIZE of decoded images from one epoch to the next, in memory: 500MB, 4GB, 2GiB.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    image_cache: Option<u64>,
+    /// Cache them in this folder, from one run to the next.
+    #[arg(long, value_name = "FOLDER", requires = "image_cache")]
+    image_cache_dir: Option<PathBuf>,
+    /// Resize the shorter side to PX pixels before anything else; with --image-cache once and for all.
     #[arg(long, value_name = "PX")]
     resize_first: Option<u32>,
     /// Where augmentations run: auto, cpu, cuda, cuda:I.
@@ -230,8 +247,8 @@ impl PipelineOptions {
         let builder = if self.no_shuffle { builder.seed(self.seed) } else { builder.shuffle(self.seed) };
         let mut builder = builder
             .batch_size(self.batch_size)
-            .shard(rank.map_or(self.shard, Rank::shard))
-            .even_shards(self.even_shards)
+            .partition(rank.map_or(Partition::WHOLE, Rank::partition))
+            .even(self.even)
             .strategy(self.strategy.into())
             .orientation(self.orientation.into())
             .accept_truncated(self.accept_truncated)
@@ -268,11 +285,11 @@ impl PipelineOptions {
         .build()
     }
 
-    fn cache(&self) -> Option<PictureCache> {
-        let size_bytes = self.keep_decoded?.saturating_mul(1_000_000);
-        Some(match &self.keep_decoded_in {
-            Some(folder) => PictureCache::disk(folder, size_bytes),
-            None => PictureCache::memory(size_bytes),
+    fn cache(&self) -> Option<ImageCache> {
+        let size_bytes = self.image_cache?;
+        Some(match &self.image_cache_dir {
+            Some(folder) => ImageCache::disk(folder, size_bytes),
+            None => ImageCache::memory(size_bytes),
         })
     }
 
@@ -286,9 +303,9 @@ impl PipelineOptions {
 
     /// The name that a file has where each rank needs one of its own.
     pub fn own_file(&self, path: PathBuf) -> Result<PathBuf> {
-        let Some(rank) = self.rank()?.filter(|rank| rank.count() > 1) else { return Ok(path) };
+        let Some(rank) = self.rank()?.filter(|rank| rank.world_size() > 1) else { return Ok(path) };
         let mut name = path.into_os_string();
-        name.push(format!(".{}", rank.index()));
+        name.push(format!(".{}", rank.rank()));
         Ok(name.into())
     }
 

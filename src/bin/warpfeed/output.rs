@@ -48,7 +48,7 @@ pub fn progress(total: u64, what: &str) -> ProgressBar {
     }
     // Nobody knows how long a stream is.
     let bar = if total == u64::MAX { ProgressBar::no_length() } else { ProgressBar::new(total) };
-    if let Ok(style) = ProgressStyle::with_template("{msg:24} {wide_bar} {pos}/{len} pictures {rate:>8} {eta:>4}") {
+    if let Ok(style) = ProgressStyle::with_template("{msg:24} {wide_bar} {pos}/{len} images {rate:>8} {eta:>4}") {
         let rate = |state: &ProgressState, out: &mut dyn fmt::Write| {
             // A rate that cannot be shown is left out.
             let _ = write!(out, "{:.0}/s", state.per_sec());

@@ -37,9 +37,9 @@ pub struct Pack {
     #[command(flatten)]
     fields: FieldArgs,
     /// The largest size of a shard, with kB, MB, GB, or in bytes.
-    #[arg(long, value_name = "SIZE", default_value = "128MB", value_parser = size)]
+    #[arg(long, value_name = "SIZE", default_value = "128MB", value_parser = super::options::size)]
     shard_size: u64,
-    /// Shrink pictures whose longer side has more pixels, and encode them as JPEG.
+    /// Shrink images whose longer side has more pixels, and encode them as JPEG.
     #[arg(long, value_name = "PIXELS", value_parser = clap::value_parser!(u32).range(1..))]
     max_side: Option<u32>,
     /// Quality of what is encoded.
@@ -54,16 +54,6 @@ pub struct Pack {
     /// One JSON object instead of text.
     #[arg(long)]
     json: bool,
-}
-
-/// Reads `128MB`, `1GB`, `500kB` or a number of bytes.
-fn size(text: &str) -> std::result::Result<u64, String> {
-    let units = [("kB", 1_000), ("MB", 1_000_000), ("GB", 1_000_000_000), ("B", 1), ("", 1)];
-    let parse = |(unit, bytes): (&str, u64)| {
-        let number: u64 = text.strip_suffix(unit)?.trim_end().parse().ok()?;
-        number.checked_mul(bytes)
-    };
-    units.into_iter().find_map(parse).ok_or_else(|| format!("a size such as 128MB, not {text}"))
 }
 
 impl Pack {
@@ -94,14 +84,14 @@ fn text(report: &PackReport, started: Instant) -> String {
     // Writing to a string cannot fail.
     let _ = writeln!(
         text,
-        "{} pictures in {} shards, {}, {:.1} s",
-        report.pictures,
+        "{} images in {} shards, {}, {:.1} s",
+        report.images,
         report.shards.len(),
         bytes(report.bytes),
         started.elapsed().as_secs_f64()
     );
     for (count, what) in [
-        (report.resumed_pictures, "were there already"),
+        (report.resumed_images, "were there already"),
         (report.shrunk, "shrunk"),
         (report.made_baseline, "made baseline, without loss"),
         (report.made_ycc, "made YCbCr, encoded again"),

@@ -7,7 +7,7 @@ use clap::Args;
 use std::path::PathBuf;
 use warpfeed::{Pipeline, Result, experiment};
 
-/// Write a contact sheet of augmented pictures
+/// Write a contact sheet of augmented images
 #[derive(Args)]
 pub struct Preview {
     #[command(flatten)]
@@ -23,10 +23,10 @@ pub struct Preview {
     /// Which epoch.
     #[arg(long, value_name = "E", default_value_t = 0)]
     epoch: u64,
-    /// Pictures side by side.
+    /// Images side by side.
     #[arg(long, value_name = "C", default_value_t = 6)]
     columns: u32,
-    /// Rows of pictures.
+    /// Rows of images.
     #[arg(long, value_name = "R", default_value_t = 4)]
     rows: u32,
 }

@@ -10,7 +10,7 @@ use std::time::Instant;
 use warpfeed::Result;
 use warpfeed::experiment::run::{RunReport, StateFile, run, run_with_state};
 
-/// Run a pipeline over a source of pictures and measure it
+/// Run a pipeline over a source of images and measure it
 #[derive(Args)]
 pub struct Run {
     #[command(flatten)]
@@ -35,9 +35,9 @@ pub struct Run {
 impl Run {
     pub fn run(self, started: Instant) -> Result<()> {
         let pipeline = self.pipeline.build(&self.source)?;
-        let bar = progress(pipeline.len().saturating_mul(self.epochs), "pictures");
+        let bar = progress(pipeline.len().saturating_mul(self.epochs), "images");
         let epochs = 0..self.epochs;
-        let mut progress = |pictures| bar.inc(pictures);
+        let mut progress = |images| bar.inc(images);
         let report = match self.state {
             Some(path) => {
                 let file = StateFile { path: self.pipeline.own_file(path)?, settings: self.pipeline.settings() };
@@ -58,17 +58,17 @@ fn text(report: &RunReport) -> String {
     // Writing to a string cannot fail.
     let _ = writeln!(
         text,
-        "{} pictures in {} batches, {:.3} s: {:.1} pictures/s ({} threads, {}, {})",
-        report.pictures,
+        "{} images in {} batches, {:.3} s: {:.1} images/s ({} threads, {}, {})",
+        report.images,
         report.batches,
         report.seconds,
-        report.pictures_per_s,
+        report.images_per_s,
         report.threads,
         report.device,
         format!("{:?}", report.strategy).to_lowercase(),
     );
     if let Some(earlier) = report.earlier {
-        let _ = writeln!(text, "resumed after {} pictures in {} batches", earlier.pictures, earlier.batches);
+        let _ = writeln!(text, "resumed after {} images in {} batches", earlier.images, earlier.batches);
     }
     if let Some(first) = report.first_batch_s {
         let _ = writeln!(text, "first batch   {first:.3} s after start");
@@ -82,10 +82,10 @@ fn text(report: &RunReport) -> String {
     if let Some(cache) = &report.cache {
         let _ = writeln!(
             text,
-            "kept decoded  {} of {} pictures came from the cache; it has {} pictures, {} of {}{}",
+            "kept decoded  {} of {} images came from the cache; it has {} images, {} of {}{}",
             report.cached,
-            report.pictures,
-            cache.pictures,
+            report.images,
+            cache.images,
             bytes(cache.bytes),
             bytes(cache.limit_bytes),
             if cache.full { ", and no room for more" } else { "" },
@@ -95,7 +95,7 @@ fn text(report: &RunReport) -> String {
         }
     }
     if let (Some(mean), Some(most)) = (report.moved_mean, report.moved_most) {
-        let _ = writeln!(text, "shuffling     moved pictures by {mean:.1} places on average, {most} at most");
+        let _ = writeln!(text, "shuffling     moved images by {mean:.1} places on average, {most} at most");
     }
     if let Some(peak) = report.peak_rss_bytes {
         let _ = writeln!(text, "peak memory   {}", bytes(peak));
@@ -104,7 +104,7 @@ fn text(report: &RunReport) -> String {
         let _ = writeln!(text, "digest        {digest}");
     }
     if report.bad_count > 0 {
-        let _ = writeln!(text, "not usable    {} pictures:", report.bad_count);
+        let _ = writeln!(text, "not usable    {} images:", report.bad_count);
         for bad in &report.bad {
             let _ = writeln!(text, "  {}: {}", bad.path, bad.error);
         }

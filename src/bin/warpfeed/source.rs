@@ -1,4 +1,4 @@
-//! Where a command's pictures come from.
+//! Where a command's images come from.
 
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ pub fn format(text: &str) -> std::result::Result<SourceFormat, String> {
 /// Which parts of records count.
 #[derive(Args)]
 pub struct FieldArgs {
-    /// Which part of a record is the picture: an ending in WebDataset, a feature in TFRecord, a column in
+    /// Which part of a record is the image: an ending in WebDataset, a feature in TFRecord, a column in
     /// Parquet.
     #[arg(long, value_name = "NAME")]
-    picture_field: Option<String>,
+    image_field: Option<String>,
     /// Which part of a record is the label: an ending, or json.FIELD, in WebDataset; a feature in TFRecord, a
     /// column in Parquet.
     #[arg(long, value_name = "NAME")]
@@ -31,18 +31,18 @@ impl FieldArgs {
     }
 
     fn records(&self) -> Result<RecordOptions> {
-        let (picture, label) = (self.picture_field.clone(), self.label_field.clone());
+        let (image, label) = (self.image_field.clone(), self.label_field.clone());
         let read = |path: &PathBuf| {
             let unreadable = |source| Error::Io { action: "read", path: path.clone(), source };
             std::fs::read_to_string(path).map_err(unreadable)
         };
         let classes = self.classes.as_ref().map(read).transpose()?.unwrap_or_default();
         let classes = classes.lines().map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
-        Ok(RecordOptions { picture, label, classes, ..RecordOptions::default() })
+        Ok(RecordOptions { image, label, classes, ..RecordOptions::default() })
     }
 }
 
-/// The pictures.
+/// The images.
 #[derive(Args)]
 pub struct SourceArgs {
     /// Folder of class folders, list file (path, tab, label), IDX file, or shards: .tar, .rec, .tfrecord, .parquet, a folder of them, or a
@@ -54,21 +54,21 @@ pub struct SourceArgs {
     format: Option<SourceFormat>,
     #[command(flatten)]
     fields: FieldArgs,
-    /// Read shards from front to back and shuffle in a window of W pictures; pipes, standard input (-) and shards far
+    /// Read shards from front to back and shuffle in a window of W images; pipes, standard input (-) and shards far
     /// away are read so anyhow [there 1000 if not given]
     #[arg(long, value_name = "W")]
     window: Option<usize>,
-    /// Read shards far away in any order, each picture by a request of its own, after an index has been made of them.
+    /// Read shards far away in any order, each image by a request of its own, after an index has been made of them.
     #[arg(long, conflicts_with = "window")]
     random_access: bool,
-    /// Keep what was fetched from far away in this folder.
+    /// Cache what is fetched from remote shards in this folder.
     #[cfg(feature = "cloud")]
-    #[arg(long, value_name = "FOLDER", requires = "cache_size")]
-    cache: Option<PathBuf>,
-    /// How much of it, in megabytes.
+    #[arg(long, value_name = "FOLDER", requires = "shard_cache_size")]
+    shard_cache: Option<PathBuf>,
+    /// How much of it: 500MB, 20GB, 2GiB.
     #[cfg(feature = "cloud")]
-    #[arg(long, value_name = "MB", requires = "cache")]
-    cache_size: Option<u64>,
+    #[arg(long, value_name = "SIZE", requires = "shard_cache", value_parser = super::options::size)]
+    shard_cache_size: Option<u64>,
 }
 
 impl SourceArgs {
@@ -80,10 +80,10 @@ impl SourceArgs {
             random_access: self.random_access,
             #[cfg(feature = "cloud")]
             cache: self
-                .cache
+                .shard_cache
                 .clone()
-                .zip(self.cache_size)
-                .map(|(folder, size)| warpfeed::StreamCache { folder, size_bytes: size.saturating_mul(1_000_000) }),
+                .zip(self.shard_cache_size)
+                .map(|(folder, size_bytes)| warpfeed::StreamCache { folder, size_bytes }),
         };
         options.open(&self.spec)
     }

@@ -1,4 +1,4 @@
-//! `warpfeed synth`: a folder of made pictures.
+//! `warpfeed synth`: a folder of made images.
 
 use super::output::{print, progress};
 use clap::Args;
@@ -11,26 +11,26 @@ use warpfeed::experiment::synth;
 pub struct Synth {
     /// Where to: a folder that does not exist, is empty, or was made by this command.
     dir: PathBuf,
-    /// How many pictures.
+    /// How many images.
     #[arg(long, value_name = "N")]
     count: u64,
     /// How many classes.
     #[arg(long, value_name = "K", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     classes: u32,
-    /// Another seed, other pictures.
+    /// Another seed, other images.
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
 }
 
 impl Synth {
     pub fn run(self) -> Result<()> {
-        let bar = progress(self.count, "making pictures");
+        let bar = progress(self.count, "making images");
         let written =
             synth::write_folder(&self.dir, self.count, self.classes, self.seed, |done| bar.set_position(done));
         bar.finish_and_clear();
         let made = written?;
         print(&format!(
-            "{} pictures made, {} were there already, {} classes: {}\n",
+            "{} images made, {} were there already, {} classes: {}\n",
             made.written,
             made.kept,
             self.classes,

@@ -33,7 +33,7 @@ pub(super) fn page(report: &Report) -> String {
     let [first, others]: [String; 2] = [first, others].map(|tables| tables.iter().map(table).collect());
     let notes: String = report.notes.iter().map(|note| format!("<li>{}</li>", escape(note))).collect();
     let notes = if notes.is_empty() { notes } else { format!("<h2>How to read it</h2><ul>{notes}</ul>\n") };
-    let data = report.data_set.iter().map(|data| ("Pictures", data.line()));
+    let data = report.data_set.iter().map(|data| ("Images", data.line()));
     let about: String = report
         .environment
         .lines()

@@ -23,7 +23,7 @@ pub struct Report {
     pub answer: Vec<String>,
     /// The machine and the build.
     pub environment: Environment,
-    /// The pictures it ran on.
+    /// The images it ran on.
     pub data_set: Option<DataSet>,
     /// What it was told to do.
     pub settings: Value,
@@ -60,7 +60,7 @@ pub struct Table {
     pub in_files_only: bool,
 }
 
-/// A picture of figures.
+/// An image of figures.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Plot {
@@ -68,7 +68,7 @@ pub struct Plot {
     pub name: String,
     /// What it shows.
     pub caption: String,
-    /// The picture.
+    /// The image.
     pub svg: String,
 }
 

@@ -242,7 +242,7 @@ impl Drawing {
         self.top += 20.0;
     }
 
-    /// The picture; `words` say its figures.
+    /// The image; `words` say its figures.
     fn finish(self, words: &str) -> String {
         let (height, body, title, words) = (self.top + 6.0, self.body, escape(&self.title), escape(words));
         format!(
@@ -614,7 +614,7 @@ mod tests {
         assert!(heat_map("<&>", &[("x".into(), &[])], 0.1).contains("&lt;&amp;&gt;"));
     }
 
-    /// Names and values as long and as many as they get stay within the picture.
+    /// Names and values as long and as many as they get stay within the image.
     #[test]
     fn all_text_is_inside() {
         let groups: Vec<String> = (0..6).map(|i| format!("a group with a long name {i}")).collect();
@@ -625,7 +625,7 @@ mod tests {
         let rows: Vec<(String, &[f32])> = (0..200).map(|i| (format!("video dec. {i}"), &row[..])).collect();
         for svg in [
             grouped_bars(long, "ms", "workers", &groups, &many),
-            bars(long, "pictures/s", &[bar("16 threads, prefetch 4 (anew)", 180_000.0), bar("b", 1.0)]),
+            bars(long, "images/s", &[bar("16 threads, prefetch 4 (anew)", 180_000.0), bar("b", 1.0)]),
             lines(long, "%", "load", &[1.0, 2.0, 4.0, 8.0, 12.0, 1000.0], &many),
             heat_map(long, &rows, 0.1),
             timeline(long, &["set-up", "train"], &[Stretch { lane: 1, start_s: 0.0, end_s: 123_456.0 }]),

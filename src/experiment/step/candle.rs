@@ -33,7 +33,7 @@ impl Architecture {
 
 /// Trains a ResNet from random weights with candle, straight from the batches: cross-entropy, stochastic gradient descent.
 ///
-/// Batches may be of any type and layout; they are trained on as f32, bytes as `v / 255`. Pictures are square, their side
+/// Batches may be of any type and layout; they are trained on as f32, bytes as `v / 255`. Images are square, their side
 /// a multiple of 32. Padding is left out. On candle's CPU an f32 NCHW batch is used where the pipeline put it.
 pub struct CandleStep {
     name: String,
@@ -92,17 +92,17 @@ impl Step for CandleStep {
     }
 
     fn train(&mut self, batch: Batch) -> Result<Outcome> {
-        let pictures = batch.len() - batch.padding();
+        let count = batch.len() - batch.padding();
         if let Some(label) = batch.labels().iter().find(|label| **label as usize >= self.classes) {
             return Err(Error::parameter("CandleStep::train", "labels", format!("below {}", self.classes), label));
         }
         let (dtype, layout) = (batch.images().dtype(), batch.images().layout());
         let (images, labels) = batch.into_candle(&self.device)?;
         let ready = || {
-            let images = images.narrow(0, 0, pictures)?.to_dtype(candle_core::DType::F32)?;
+            let images = images.narrow(0, 0, count)?.to_dtype(candle_core::DType::F32)?;
             let images = if dtype == DType::U8 { (images / 255.0)? } else { images };
             let images = if layout == Layout::Nhwc { images.permute((0, 3, 1, 2))?.contiguous()? } else { images };
-            Ok((images, labels.narrow(0, 0, pictures)?))
+            Ok((images, labels.narrow(0, 0, count)?))
         };
         ready()
             .and_then(|(images, labels)| self.descend(&images, &labels))
@@ -123,14 +123,14 @@ impl Step for CandleStep {
 mod tests {
     use super::*;
     use crate::encode::{JpegOptions, encode_jpeg};
-    use crate::experiment::synth::picture;
+    use crate::experiment::synth::image;
     use crate::pipeline::{LastBatch, Pipeline};
-    use crate::source::EncodedPictures;
+    use crate::source::EncodedImages;
 
-    /// Mean loss and accuracy of each epoch: `count` pictures of three classes and this side, in batches of 16.
+    /// Mean loss and accuracy of each epoch: `count` count of three classes and this side, in batches of 16.
     fn learn(model: Architecture, count: u32, side: u32, epochs: u64, format: (DType, Layout)) -> Vec<(f64, f64)> {
-        let jpeg = |i: u32| encode_jpeg(&picture(3, i.into(), i % 3, 3), &JpegOptions::default()).unwrap();
-        let builder = Pipeline::builder(EncodedPictures::new((0..count).map(|i| (jpeg(i), i % 3))));
+        let jpeg = |i: u32| encode_jpeg(&image(3, i.into(), i % 3, 3), &JpegOptions::default()).unwrap();
+        let builder = Pipeline::builder(EncodedImages::new((0..count).map(|i| (jpeg(i), i % 3))));
         let builder = builder.batch_size(16).last_batch(LastBatch::Pad).shuffle(1).resize(side, side);
         let pipeline = builder.output(format.0, format.1).build().unwrap();
         let sgd = Sgd { learning_rate: 0.01, ..Sgd::default() };
@@ -169,7 +169,7 @@ mod tests {
         assert_learns(Architecture::ResNet50, 32, 24);
     }
 
-    /// Padding, type and layout of a batch change nothing but by rounding: 18 pictures, 2 of them in the second batch.
+    /// Padding, type and layout of a batch change nothing but by rounding: 18 count, 2 of them in the second batch.
     #[test]
     fn batches_of_any_format_are_the_same_to_it() {
         let want = learn(Architecture::ResNet18, 18, 64, 1, (DType::F32, Layout::Nchw))[0].0;
@@ -181,8 +181,8 @@ mod tests {
 
     #[test]
     fn a_label_beyond_the_classes_is_refused() {
-        let jpeg = encode_jpeg(&picture(3, 0, 0, 1), &JpegOptions::default()).unwrap();
-        let pipeline = Pipeline::builder(EncodedPictures::new([(jpeg, 4)])).resize(32, 32).build().unwrap();
+        let jpeg = encode_jpeg(&image(3, 0, 0, 1), &JpegOptions::default()).unwrap();
+        let pipeline = Pipeline::builder(EncodedImages::new([(jpeg, 4)])).resize(32, 32).build().unwrap();
         let mut step = CandleStep::new(Architecture::ResNet18, 4, 4, Sgd::default(), 1, &Device::Cpu).unwrap();
         let batch = pipeline.epoch(0).next().unwrap().unwrap();
         assert!(step.train(batch).unwrap_err().is_parameter());

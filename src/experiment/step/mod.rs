@@ -22,7 +22,7 @@ pub use stated::{Pace, StatedStep, published, read_lengths};
 /// use warpfeed::experiment::step::{Outcome, Step};
 /// use warpfeed::*;
 ///
-/// /// Counts pictures by label, and calls that training.
+/// /// Counts images by label, and calls that training.
 /// struct Counts(Vec<u64>);
 ///
 /// impl Step for Counts {
@@ -36,9 +36,9 @@ pub use stated::{Pace, StatedStep, published, read_lengths};
 ///     }
 /// }
 ///
-/// let jpeg = encode_jpeg(&Picture::new(Size::new(40, 30)), &JpegOptions::default())?;
-/// let pictures = EncodedPictures::new((0..7).map(|i| (jpeg.clone(), i % 2)));
-/// let pipeline = Pipeline::builder(pictures).batch_size(4).center_crop(8).build()?;
+/// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
+/// let images = EncodedImages::new((0..7).map(|i| (jpeg.clone(), i % 2)));
+/// let pipeline = Pipeline::builder(images).batch_size(4).center_crop(8).build()?;
 /// let mut step = Counts(vec![0; 2]);
 /// step.begin_epoch(0)?;
 /// for batch in pipeline.epoch(0) {
@@ -85,8 +85,8 @@ pub trait Step {
 /// What a step knows of the batch that it trained on.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Outcome {
-    /// The mean loss of its pictures.
+    /// The mean loss of its images.
     pub loss: Option<f64>,
-    /// The share of its pictures that were classified rightly, 0 to 1, before this step's change.
+    /// The share of its images that were classified rightly, 0 to 1, before this step's change.
     pub accuracy: Option<f64>,
 }

@@ -1,7 +1,7 @@
 //! ResNet in candle, trainable: torchvision's ResNet-18 and ResNet-50 (v1.5), of any width.
 
 use super::Architecture;
-use crate::recipe::draw::{Domain, Draw};
+use crate::recipe::rng::{Domain, SampleRng};
 use candle_core::{Device, Result, Tensor, Var};
 use candle_nn::{BatchNorm, ModuleT};
 
@@ -24,7 +24,7 @@ impl ResNet {
         seed: u64,
         device: &Device,
     ) -> Result<(Self, Vec<Var>)> {
-        let draw = Draw::new(seed, 0, Domain::Weights, 0);
+        let draw = SampleRng::new(seed, 0, Domain::Weights, 0);
         let mut weights = Weights { draw, device: device.clone(), vars: Vec::new() };
         let stem = ConvNorm::new(&mut weights, 3, width, 7, 2)?;
         let (mut blocks, mut channels) = (Vec::new(), width);
@@ -143,7 +143,7 @@ fn max_pool_3_2(x: &Tensor) -> Result<Tensor> {
 
 /// Makes weights and keeps those that are to be trained.
 struct Weights {
-    draw: Draw,
+    draw: SampleRng,
     device: Device,
     vars: Vec<Var>,
 }
@@ -185,7 +185,7 @@ mod tests {
             let want = padded.max_pool2d_with_stride(3, 2).unwrap();
             let flat = |tensor: &Tensor| tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap();
             assert_eq!((pooled.dims(), flat(&pooled)), (want.dims(), flat(&want)), "{height} x {width}");
-            // No value is there twice in a picture: each output's gradient goes to one input.
+            // No value is there twice in an image: each output's gradient goes to one input.
             let gradients = pooled.sum_all().unwrap().backward().unwrap();
             let mut counts = vec![0.0; x.elem_count()];
             let values = flat(x.as_tensor());

@@ -32,8 +32,8 @@ pub enum Pace {
 /// use warpfeed::experiment::step::{Pace, StatedStep, Step};
 /// use warpfeed::*;
 ///
-/// let jpeg = encode_jpeg(&Picture::new(Size::new(40, 30)), &JpegOptions::default())?;
-/// let pipeline = Pipeline::builder(EncodedPictures::new([(jpeg, 0)])).center_crop(8).build()?;
+/// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
+/// let pipeline = Pipeline::builder(EncodedImages::new([(jpeg, 0)])).center_crop(8).build()?;
 /// let mut step = StatedStep::new("small", Duration::from_millis(20), Pace::Sleep)?;
 /// assert_eq!(step.name(), "small, a stated 20.00 ms a batch");
 /// let batch = pipeline.epoch(0).next().unwrap()?;
@@ -47,7 +47,7 @@ pub struct StatedStep {
     name: String,
     length: Duration,
     /// The batch size that the length is for; any if `None`.
-    pictures: Option<u32>,
+    images: Option<u32>,
     pace: Pace,
     /// On the GPU of the last batch, if that was on one.
     spin: Option<Spin>,
@@ -62,10 +62,10 @@ impl StatedStep {
         if length.is_zero() {
             return Err(Error::parameter("StatedStep::new", "length", "more than zero", "zero"));
         }
-        Ok(Self { name: name.into(), length, pictures: None, pace, spin: None })
+        Ok(Self { name: name.into(), length, images: None, pace, spin: None })
     }
 
-    /// A [`published`] step: its length is that of 32 pictures, and in proportion for batches of other sizes.
+    /// A [`published`] step: its length is that of 32 images, and in proportion for batches of other sizes.
     ///
     /// # Errors
     /// [`Error::Parameter`] if nothing was published for `model`.
@@ -74,15 +74,15 @@ impl StatedStep {
             Error::parameter("StatedStep::published", "model", "resnet18, resnet50 or resnet152", format!("{model:?}"))
         })?;
         let name = format!("{model} as published on a V100");
-        Ok(Self { name, length, pictures: Some(PUBLISHED_BATCH), pace, spin: None })
+        Ok(Self { name, length, images: Some(PUBLISHED_BATCH), pace, spin: None })
     }
 
-    /// How long a batch of so many pictures takes.
+    /// How long a batch of so many images takes.
     #[must_use]
-    pub fn length(&self, pictures: usize) -> Duration {
-        match self.pictures {
+    pub fn length(&self, images: usize) -> Duration {
+        match self.images {
             None => self.length,
-            Some(stated) => self.length.mul_f64(pictures as f64 / f64::from(stated)),
+            Some(stated) => self.length.mul_f64(images as f64 / f64::from(stated)),
         }
     }
 
@@ -98,7 +98,7 @@ impl StatedStep {
 
 impl Step for StatedStep {
     fn name(&self) -> String {
-        let of = self.pictures.map_or_else(|| "batch".to_owned(), |pictures| format!("batch of {pictures}"));
+        let of = self.images.map_or_else(|| "batch".to_owned(), |images| format!("batch of {images}"));
         let stated = format!("{}, a stated {:.2} ms a {of}", self.name, self.length.as_secs_f64() * 1e3);
         match self.spin.as_ref().and_then(|spin| Some((spin.ordinal(), spin.mean_ms()?))) {
             Some((ordinal, ms)) => format!("{stated}; on cuda:{ordinal} a kernel, on average {ms:.2} ms by its events"),
@@ -121,7 +121,7 @@ impl Step for StatedStep {
         while start.elapsed() < length {
             std::hint::spin_loop();
         }
-        // The memory of its pictures is in use to the end of a step.
+        // The memory of its images is in use to the end of a step.
         drop(batch);
         Ok(Outcome::default())
     }
@@ -131,22 +131,22 @@ impl Step for StatedStep {
     }
 }
 
-/// Pictures a batch, and an epoch, of the published runs: Imagenette.
+/// Images a batch, and an epoch, of the published runs: Imagenette.
 const PUBLISHED_BATCH: u32 = 32;
-const PUBLISHED_PICTURES: u32 = 9_469;
+const PUBLISHED_IMAGES: u32 = 9_469;
 /// Seconds an epoch of the published trial B at load 1, one V100.
 const PUBLISHED_SECONDS: [(&str, f64); 3] = [("resnet18", 21.30), ("resnet50", 46.94), ("resnet152", 119.96)];
 
-/// How long a training step of `resnet18`, `resnet50` or `resnet152` took for 32 pictures on a V100, as far as published
+/// How long a training step of `resnet18`, `resnet50` or `resnet152` took for 32 images on a V100, as far as published
 /// figures tell: 72, 159 and 405 ms.
 ///
 /// They are the seconds per epoch of the published augment-load experiment with augmentation on the GPU (trial B) at the
-/// lowest load, over the 295.9 batches of Imagenette's 9,469 pictures. At that load the epoch was bound by the GPU, and
+/// lowest load, over the 295.9 batches of Imagenette's 9,469 images. At that load the epoch was bound by the GPU, and
 /// stayed within 5 % up to load 12. So these are upper bounds: all that an epoch did beside training is in them too.
 #[must_use]
 pub fn published(model: &str) -> Option<Duration> {
     let (_, seconds) = PUBLISHED_SECONDS.into_iter().find(|(name, _)| *name == model)?;
-    Some(Duration::from_secs_f64(seconds * f64::from(PUBLISHED_BATCH) / f64::from(PUBLISHED_PICTURES)))
+    Some(Duration::from_secs_f64(seconds * f64::from(PUBLISHED_BATCH) / f64::from(PUBLISHED_IMAGES)))
 }
 
 /// Reads lengths of steps from a TOML file of names and milliseconds a batch: `"my model" = 12.5`.

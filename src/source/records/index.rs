@@ -30,7 +30,7 @@ pub(super) struct Key {
 
 impl Key {
     pub fn new(format: RecordFormat, options: &RecordOptions, shard: &Shard) -> Self {
-        let text = format!("{format:?}\0{:?}\0{:?}", options.picture, options.label);
+        let text = format!("{format:?}\0{:?}\0{:?}", options.image, options.label);
         let hash: [u8; 32] = Sha256::digest(text).into();
         Self {
             len_bytes: shard.len_bytes,
@@ -80,7 +80,7 @@ pub(super) fn load(shard: &Shard, key: &Key) -> Option<Found> {
 
 /// The numbers in an index's header, behind its key.
 struct Counts {
-    passed_over: u64,
+    skipped_files: u64,
     records: u64,
     names: u32,
     faults: u32,
@@ -91,7 +91,7 @@ impl Counts {
         let mut rest = header.strip_prefix(MAGIC)?;
         let found = Key { len_bytes: u64_le(&mut rest)?, version: u64_le(&mut rest)?, options: u64_le(&mut rest)? };
         let counts = Self {
-            passed_over: u64_le(&mut rest)?,
+            skipped_files: u64_le(&mut rest)?,
             records: u64_le(&mut rest)?,
             names: u32_le(&mut rest)?,
             faults: u32_le(&mut rest)?,
@@ -129,7 +129,7 @@ fn parse(bytes: &[u8], counts: &Counts, key: &Key) -> Option<Found> {
         (inside && named).then_some(record)
     };
     let records = records.iter().map(read).collect::<Option<_>>()?;
-    Some(Found { records, names, faults, passed_over: counts.passed_over })
+    Some(Found { records, names, faults, skipped_files: counts.skipped_files })
 }
 
 fn u64_le(rest: &mut &[u8]) -> Option<u64> {
@@ -161,7 +161,7 @@ pub(super) fn keep(shard: &Shard, key: &Key, found: &Found) {
 fn bytes(key: &Key, found: &Found) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEADER_BYTES + found.records.len() * RECORD_BYTES + 4);
     bytes.extend(MAGIC);
-    for number in [key.len_bytes, key.version, key.options, found.passed_over, found.records.len() as u64] {
+    for number in [key.len_bytes, key.version, key.options, found.skipped_files, found.records.len() as u64] {
         bytes.extend(number.to_le_bytes());
     }
     for texts in [&found.names, &found.faults] {
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     fn found() -> Found {
-        let mut found = Found { passed_over: 3, ..Found::default() };
+        let mut found = Found { skipped_files: 3, ..Found::default() };
         found.sample(512, 100, false, Ok(Label::Number(7)));
         found.sample(1024, 200, true, Ok(Label::Name("Größe".to_owned())));
         found.sample(2048, 10, false, Ok(Label::None));

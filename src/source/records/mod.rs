@@ -1,4 +1,4 @@
-//! Pictures in shards: files that hold many records each.
+//! Images in shards: files that hold many records each.
 
 mod index;
 pub(crate) mod label;
@@ -30,14 +30,14 @@ const MAX_TEXTS: usize = 100_000;
 #[non_exhaustive]
 pub enum RecordFormat {
     /// Tar archives in the manner of WebDataset: consecutive files whose names agree up to the first dot are the parts
-    /// of one sample. Of each sample the first part that ends in .jpg, .jpeg, .png, .webp, .pgm or .ppm is its picture,
+    /// of one sample. Of each sample the first part that ends in .jpg, .jpeg, .png, .webp, .pgm or .ppm is its image,
     /// and its label is in the part .cls (a number or a name), otherwise in the field `label` of .json. POSIX pax
     /// headers and GNU long names are understood. Links and devices inside are passed over.
     WebDataset,
     /// MXNet's RecordIO, as its im2rec writes it. Of several labels the first counts. Records come in the order of the
     /// .rec file; the .idx beside it is not needed.
     RecordIo,
-    /// TensorFlow's TFRecord files of `tf.train.Example`: the picture is the feature `image/encoded`, the label
+    /// TensorFlow's TFRecord files of `tf.train.Example`: the image is the feature `image/encoded`, the label
     /// `image/class/label`, taken as it stands (some data sets count from 1). The checksums are checked.
     TfRecord,
 }
@@ -56,9 +56,9 @@ impl RecordFormat {
 /// How shards are read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordOptions {
-    /// Which part of a sample is its picture: an ending (`left.jpg`) in WebDataset, a feature's name in TFRecord. `None`
+    /// Which part of a sample is its image: an ending (`left.jpg`) in WebDataset, a feature's name in TFRecord. `None`
     /// for the usual one.
-    pub picture: Option<String>,
+    pub image: Option<String>,
     /// Which part is its label: an ending (`cls`), or an ending and a field (`json.species`), in WebDataset; a feature's
     /// name in TFRecord. `None` for the usual one.
     pub label: Option<String>,
@@ -71,9 +71,9 @@ pub struct RecordOptions {
 }
 
 impl Default for RecordOptions {
-    /// The usual picture and label; the index is kept.
+    /// The usual image and label; the index is kept.
     fn default() -> Self {
-        Self { picture: None, label: None, classes: Vec::new(), keep_index: true }
+        Self { image: None, label: None, classes: Vec::new(), keep_index: true }
     }
 }
 
@@ -119,7 +119,7 @@ pub(super) fn no_class(name: &str) -> String {
 /// Where a sample lies in its shard: 16 bytes, which a million samples in memory are multiplied with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Record {
-    /// Where its picture starts; where the record starts if it is in several parts; what the fault is about.
+    /// Where its image starts; where the record starts if it is in several parts; what the fault is about.
     offset: u64,
     /// The length in bytes, below 2^29; [`SPLIT`]; what `label` is, from [`LABEL_SHIFT`] on.
     len_and_kind: u32,
@@ -188,7 +188,7 @@ struct Found {
     records: Vec<Record>,
     names: Texts,
     faults: Texts,
-    passed_over: u64,
+    skipped_files: u64,
 }
 
 impl Found {
@@ -221,7 +221,7 @@ fn too_long(len_bytes: u64) -> String {
     format!("its length of {len_bytes} bytes is over the limit of {MAX_ENCODED_BYTES}")
 }
 
-/// Pictures in shards of records: WebDataset tar archives, MXNet's RecordIO, TFRecord.
+/// Images in shards of records: WebDataset tar archives, MXNet's RecordIO, TFRecord.
 ///
 /// Samples come in the order of the shards as given, and in each in the order of the file. An index of 16 bytes a sample
 /// is in memory. It is made by passing over all shards, in parallel, and kept for the next time (see
@@ -239,7 +239,7 @@ fn too_long(len_bytes: u64) -> String {
 /// # use warpfeed::{RecordFormat, RecordOptions, RecordShards, Source};
 /// # let folder = tempfile::tempdir().unwrap();
 /// # let shard = folder.path().join("train-000000.tar");
-/// # let pictures = warpfeed::EncodedPictures::new([(vec![0xff, 0xd8, 0xff], 7)]);
+/// # let images = warpfeed::EncodedImages::new([(vec![0xff, 0xd8, 0xff], 7)]);
 /// # let member = |name: &str, content: &[u8]| {
 /// #     let mut block = vec![0; 512];
 /// #     block[..name.len()].copy_from_slice(name.as_bytes());
@@ -268,7 +268,7 @@ pub struct RecordShards {
     records: Vec<Record>,
     faults: Vec<String>,
     classes: Vec<String>,
-    passed_over: u64,
+    skipped_files: u64,
 }
 
 impl RecordShards {
@@ -301,7 +301,7 @@ impl RecordShards {
             records: Vec::new(),
             faults: Vec::new(),
             classes: Vec::new(),
-            passed_over: 0,
+            skipped_files: 0,
         };
         this.records.reserve_exact(found.iter().map(|(_, found)| found.records.len()).sum());
         let kinds = found.iter().flat_map(|(_, found)| &found.records).fold([0_u64; 4], |mut kinds, record| {
@@ -317,7 +317,7 @@ impl RecordShards {
         for (mut shard, found) in found.drain(..) {
             shard.first = this.records.len() as u64;
             this.shards.push(shard);
-            this.passed_over += found.passed_over;
+            this.skipped_files += found.skipped_files;
             // The texts of all shards share their numbers.
             let names: Vec<Option<u32>> = found.names.list.iter().map(|name| numbers.get(name).copied()).collect();
             let kept: Vec<u32> = found.faults.list.iter().map(|text| faults.number(text).unwrap_or(NO_TEXT)).collect();
@@ -365,17 +365,17 @@ impl RecordShards {
         if !self.records.is_empty() {
             return self.damaged(0);
         }
-        let picture = match (self.format, &self.options.picture) {
+        let image = match (self.format, &self.options.image) {
             (RecordFormat::WebDataset, None) => "parts ending in .jpg, .jpeg, .png, .webp, .pgm or .ppm".to_owned(),
             (RecordFormat::WebDataset, Some(ending)) => format!("parts ending in .{ending}"),
-            (RecordFormat::RecordIo, _) => "records that hold a picture".to_owned(),
+            (RecordFormat::RecordIo, _) => "records that hold an image".to_owned(),
             (RecordFormat::TfRecord, name) => {
-                format!("examples with the feature {}", name.as_deref().unwrap_or(tfrecord::PICTURE))
+                format!("examples with the feature {}", name.as_deref().unwrap_or(tfrecord::IMAGE))
             }
         };
         let first = self.shards.first().map_or(String::new(), |shard| format!(", the first {}", shard.name.display()));
-        let got = format!("{} shards{first}, with {} other records", self.shards.len(), self.passed_over);
-        Error::parameter("RecordShards::open", "shards", format!("{} files with {picture}", self.format.name()), got)
+        let got = format!("{} shards{first}, with {} other records", self.shards.len(), self.skipped_files);
+        Error::parameter("RecordShards::open", "shards", format!("{} files with {image}", self.format.name()), got)
     }
 
     fn shard(&self, index: u64) -> &Shard {
@@ -437,18 +437,18 @@ impl Source for RecordShards {
             }
             RecordFormat::TfRecord => {
                 file.read_sample(sized(buffer, len_bytes), record.offset)?;
-                let picture = tfrecord::checked_picture(buffer, self.options.picture.as_deref()).map_err(wrong)?;
-                Ok(&buffer[picture])
+                let image = tfrecord::checked_image(buffer, self.options.image.as_deref()).map_err(wrong)?;
+                Ok(&buffer[image])
             }
         }
     }
 
-    fn soon(&self, index: u64) {
+    fn prefetch(&self, index: u64) {
         if let Some(&record) = self.records.get(index as usize)
             && record.label_kind() != FAULT
             && !record.is_split()
         {
-            self.shard(index).soon(record.offset, self.read_bytes(record) as u64);
+            self.shard(index).prefetch(record.offset, self.read_bytes(record) as u64);
         }
     }
 
@@ -480,8 +480,8 @@ impl Source for RecordShards {
         &self.classes
     }
 
-    fn passed_over(&self) -> u64 {
-        self.passed_over
+    fn skipped_files(&self) -> u64 {
+        self.skipped_files
     }
 
     /// Over the lengths and labels of all samples: the same for the same records in other shards.

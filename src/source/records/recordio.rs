@@ -48,7 +48,7 @@ fn part(window: &mut Window, at: u64) -> Result<Result<Part, String>> {
     Ok(Ok(Part { start, len_bytes, place, next: start + len_bytes.next_multiple_of(4) }))
 }
 
-/// The label and where the picture starts, from the first bytes of a record: as much as [`LABEL_END_BYTES`] of it.
+/// The label and where the image starts, from the first bytes of a record: as much as [`LABEL_END_BYTES`] of it.
 pub(crate) fn image_header(bytes: &[u8]) -> Result<(Result<Label, String>, u64), String> {
     let word = |at: usize| bytes.get(at..at + 4).and_then(|word| word.try_into().ok()).map(u32::from_le_bytes);
     let short = || "the record is too short for an image header".to_owned();
@@ -100,12 +100,12 @@ fn record(window: &mut Window, at: u64, found: &mut Found) -> Result<Result<u64,
         (next, last) = (part.next, part.place == 3);
     }
     match image_header(&start) {
-        Ok((_, picture)) if picture > len_bytes => found.fault(at, "it has more labels than it has room for"),
+        Ok((_, image)) if image > len_bytes => found.fault(at, "it has more labels than it has room for"),
         // Indices of other programs begin with a record that has labels only.
-        Ok((_, picture)) if picture == len_bytes => found.passed_over += 1,
+        Ok((_, image)) if image == len_bytes => found.skipped_files += 1,
         // A record in parts is put together when it is read, with its header.
         Ok((label, _)) if split => found.sample(at, len_bytes, true, label),
-        Ok((label, picture)) => found.sample(first.start + picture, len_bytes - picture, false, label),
+        Ok((label, image)) => found.sample(first.start + image, len_bytes - image, false, label),
         Err(message) => found.fault(at, &message),
     }
     Ok(Ok(next))
@@ -118,7 +118,7 @@ fn take(window: &mut Window, part: &Part, start: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// Reads the picture of the record at `at`, which is in several parts of `len_bytes` together, into `buffer`.
+/// Reads the image of the record at `at`, which is in several parts of `len_bytes` together, into `buffer`.
 pub(super) fn read_split(
     window: &mut Window,
     mut at: u64,
@@ -145,8 +145,8 @@ pub(super) fn read_split(
         }
     }
     match image_header(buffer) {
-        Ok((_, picture)) if picture <= buffer.len() as u64 => {
-            buffer.drain(..picture as usize);
+        Ok((_, image)) if image <= buffer.len() as u64 => {
+            buffer.drain(..image as usize);
             Ok(Ok(()))
         }
         Ok(_) => Ok(Err("it has more labels than it has room for".to_owned())),

@@ -72,9 +72,9 @@ impl Shard {
     }
 
     /// Says that a sample will be read, to what lies far away.
-    pub(super) fn soon(&self, offset: u64, len_bytes: u64) {
+    pub(super) fn prefetch(&self, offset: u64, len_bytes: u64) {
         if let Content::Far(bytes) = &self.content {
-            bytes.soon(offset, len_bytes);
+            bytes.prefetch(offset, len_bytes);
         }
     }
 

@@ -13,8 +13,8 @@ const MAX_NAME_BYTES: u64 = 1 << 20;
 /// Parts that hold labels are no longer than this.
 const MAX_LABEL_BYTES: u64 = 1 << 20;
 
-/// The endings of pictures, without their dot, in lower case.
-pub(crate) const PICTURES: [&str; 6] = ["jpg", "jpeg", "png", "webp", "pgm", "ppm"];
+/// The endings of images, without their dot, in lower case.
+pub(crate) const IMAGES: [&str; 6] = ["jpg", "jpeg", "png", "webp", "pgm", "ppm"];
 
 /// A member's header.
 #[derive(Debug, PartialEq)]
@@ -110,7 +110,7 @@ pub(crate) fn key_and_ending(name: &[u8]) -> Option<(&[u8], String)> {
 
 /// Which parts of a sample count.
 pub(crate) struct Parts {
-    picture: Option<String>,
+    image: Option<String>,
     /// Ending and, in JSON, field; the first that is there.
     labels: Vec<(String, Option<String>)>,
 }
@@ -123,13 +123,13 @@ impl Parts {
         };
         let usual = || vec![("cls".to_owned(), None), ("json".to_owned(), Some("label".to_owned()))];
         Self {
-            picture: options.picture.as_ref().map(|ending| ending.to_ascii_lowercase()),
+            image: options.image.as_ref().map(|ending| ending.to_ascii_lowercase()),
             labels: options.label.as_ref().map_or_else(usual, |label| vec![split(label)]),
         }
     }
 
-    pub fn is_picture(&self, ending: &str) -> bool {
-        self.picture.as_ref().map_or_else(|| PICTURES.contains(&ending), |picture| picture == ending)
+    pub fn is_image(&self, ending: &str) -> bool {
+        self.image.as_ref().map_or_else(|| IMAGES.contains(&ending), |image| image == ending)
     }
 
     /// Which of the places of labels this part is; the lowest counts.
@@ -150,19 +150,19 @@ impl Parts {
 struct Sample {
     key: Vec<u8>,
     /// Offset and length.
-    picture: Option<(u64, u64)>,
+    image: Option<(u64, u64)>,
     label: Option<(usize, Result<Label, String>)>,
 }
 
 impl Sample {
     fn finish(self, found: &mut Found) {
-        match self.picture {
+        match self.image {
             Some((offset, len_bytes)) => {
                 let label = self.label.map_or(Ok(Label::None), |(_, label)| label);
                 found.sample(offset, len_bytes, false, label);
             }
             None if self.key.is_empty() => {}
-            None => found.passed_over += 1,
+            None => found.skipped_files += 1,
         }
     }
 }
@@ -242,7 +242,7 @@ fn member(
             }
             kind => {
                 // Links are not followed, whatever they name; of a folder there is nothing to miss.
-                found.passed_over += u64::from(kind != b'5');
+                found.skipped_files += u64::from(kind != b'5');
                 *at = place;
                 return Ok(Ok(true));
             }
@@ -271,17 +271,17 @@ fn file(
     found: &mut Found,
 ) -> Result<()> {
     let Some((key, ending)) = key_and_ending(name) else {
-        found.passed_over += u64::from(!name.starts_with(b"__"));
+        found.skipped_files += u64::from(!name.starts_with(b"__"));
         return Ok(());
     };
     if sample.key != key {
         std::mem::replace(sample, Sample { key: key.to_vec(), ..Sample::default() }).finish(found);
     }
-    if parts.is_picture(&ending) {
-        if sample.picture.is_none() {
-            sample.picture = Some((offset, len_bytes));
+    if parts.is_image(&ending) {
+        if sample.image.is_none() {
+            sample.image = Some((offset, len_bytes));
         } else {
-            found.passed_over += 1;
+            found.skipped_files += 1;
         }
     } else if let Some(place) = parts.label_place(&ending)
         && sample.label.as_ref().is_none_or(|&(other, _)| place < other)

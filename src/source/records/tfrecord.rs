@@ -7,8 +7,8 @@ use crate::error::Result;
 use crate::source::window::Window;
 use std::ops::Range;
 
-/// The feature that holds the picture.
-pub(crate) const PICTURE: &str = "image/encoded";
+/// The feature that holds the image.
+pub(crate) const IMAGE: &str = "image/encoded";
 /// The feature that holds the label.
 pub(crate) const LABEL: &str = "image/class/label";
 
@@ -93,22 +93,22 @@ fn field(bytes: &mut impl Bytes, at: &mut u64, end: u64) -> Result<Option<Field>
     Ok((*at <= end).then_some(Field::Other))
 }
 
-/// An example's picture and label.
+/// An example's image and label.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Example {
-    /// Where the picture lies.
-    pub picture: Option<Range<u64>>,
+    /// Where the image lies.
+    pub image: Option<Range<u64>>,
     pub label: Result<Label, String>,
 }
 
-/// Finds the features named `picture` and `label` in the message that lies at `place`.
+/// Finds the features named `image` and `label` in the message that lies at `place`.
 pub(crate) fn example(
     bytes: &mut impl Bytes,
     place: Range<u64>,
-    picture: &str,
+    image: &str,
     label: &str,
 ) -> Result<Result<Example, &'static str>> {
-    let mut found = Example { picture: None, label: Ok(Label::None) };
+    let mut found = Example { image: None, label: Ok(Label::None) };
     let mut at = place.start;
     while at < place.end {
         match field(bytes, &mut at, place.end)? {
@@ -119,7 +119,7 @@ pub(crate) fn example(
                     match field(bytes, &mut at, features.end)? {
                         // Features.feature, an entry of a map
                         Some(Field::Bytes(1, entry)) => {
-                            if feature(bytes, entry, picture, label, &mut found)?.is_none() {
+                            if feature(bytes, entry, image, label, &mut found)?.is_none() {
                                 return Ok(Err(DAMAGED));
                             }
                         }
@@ -139,7 +139,7 @@ pub(crate) fn example(
 fn feature(
     bytes: &mut impl Bytes,
     entry: Range<u64>,
-    picture: &str,
+    image: &str,
     label: &str,
     found: &mut Example,
 ) -> Result<Option<()>> {
@@ -157,8 +157,8 @@ fn feature(
         return Ok(Some(()));
     }
     let Some(name) = bytes.at(name.start, (name.end - name.start) as usize)? else { return Ok(None) };
-    let (is_picture, is_label) = (name == picture.as_bytes(), name == label.as_bytes());
-    if !is_picture && !is_label {
+    let (is_image, is_label) = (name == image.as_bytes(), name == label.as_bytes());
+    if !is_image && !is_label {
         return Ok(Some(()));
     }
     let mut at = value.start;
@@ -168,7 +168,7 @@ fn feature(
             Some(Field::Bytes(kind, list)) => {
                 let Some(first) = first_value(bytes, list)? else { return Ok(None) };
                 match (kind, first) {
-                    (1, Some(Field::Bytes(_, text))) if is_picture => found.picture = Some(text),
+                    (1, Some(Field::Bytes(_, text))) if is_image => found.image = Some(text),
                     (1, Some(Field::Bytes(_, text))) if text.end - text.start <= MAX_TEXT_BYTES => {
                         let Some(text) = bytes.at(text.start, (text.end - text.start) as usize)? else {
                             return Ok(None);
@@ -210,7 +210,7 @@ fn first_value(bytes: &mut impl Bytes, list: Range<u64>) -> Result<Option<Option
 
 /// Passes over the records of a file. Their own checksums are checked when they are read.
 pub(super) fn scan(window: &mut Window, options: &RecordOptions, found: &mut Found) -> Result<()> {
-    let picture = options.picture.as_deref().unwrap_or(PICTURE);
+    let image = options.image.as_deref().unwrap_or(IMAGE);
     let label = options.label.as_deref().unwrap_or(LABEL);
     let mut at = 0;
     while at < window.len_bytes() {
@@ -233,9 +233,9 @@ pub(super) fn scan(window: &mut Window, options: &RecordOptions, found: &mut Fou
         if len_bytes > MAX_ENCODED_BYTES - 4 {
             found.fault(at, &too_long(len_bytes));
         } else {
-            match example(window, start..start + len_bytes, picture, label)? {
-                Ok(Example { picture: Some(_), label }) => found.sample(start, len_bytes, false, label),
-                Ok(Example { picture: None, .. }) => found.passed_over += 1,
+            match example(window, start..start + len_bytes, image, label)? {
+                Ok(Example { image: Some(_), label }) => found.sample(start, len_bytes, false, label),
+                Ok(Example { image: None, .. }) => found.skipped_files += 1,
                 Err(message) => found.fault(at, message),
             }
         }
@@ -244,15 +244,15 @@ pub(super) fn scan(window: &mut Window, options: &RecordOptions, found: &mut Fou
     Ok(())
 }
 
-/// Where the picture lies in a record's data, which their checksum follows.
-pub(crate) fn checked_picture(mut record: &[u8], picture: Option<&str>) -> Result<Range<usize>, String> {
+/// Where the image lies in a record's data, which their checksum follows.
+pub(crate) fn checked_image(mut record: &[u8], image: Option<&str>) -> Result<Range<usize>, String> {
     let damaged = || DAMAGED.to_owned();
     let (data, crc) = record.split_last_chunk::<4>().ok_or_else(damaged)?;
     if masked_crc(data) != u32::from_le_bytes(*crc) {
         return Err("the checksum of the record's data is wrong".to_owned());
     }
     let len_bytes = data.len() as u64;
-    let found = example(&mut record, 0..len_bytes, picture.unwrap_or(PICTURE), LABEL).map_err(|e| e.to_string())??;
-    let place = found.picture.ok_or_else(damaged)?;
+    let found = example(&mut record, 0..len_bytes, image.unwrap_or(IMAGE), LABEL).map_err(|e| e.to_string())??;
+    let place = found.image.ok_or_else(damaged)?;
     Ok(place.start as usize..place.end as usize)
 }

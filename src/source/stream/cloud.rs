@@ -297,7 +297,7 @@ impl ReadAt for FarBytes {
         self.take(bytes, buffer, offset)
     }
 
-    fn soon(&self, offset: u64, len_bytes: u64) {
+    fn prefetch(&self, offset: u64, len_bytes: u64) {
         let (mut ahead, sample) = (self.ahead(), (self.number, offset));
         if len_bytes > AHEAD_BYTES || ahead.position(sample).is_some() {
             return;

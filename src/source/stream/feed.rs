@@ -87,7 +87,7 @@ impl Feed {
     }
 
     fn position(&self, index: u64) -> u64 {
-        index / u64::from(self.start.shard.count())
+        index / u64::from(self.start.partition.world_size())
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

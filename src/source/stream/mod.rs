@@ -20,14 +20,14 @@ pub(super) use shards::Shards;
 pub(super) use shards::is_pipe;
 
 use crate::error::Result;
-use crate::sampler::Shard;
+use crate::sampler::Partition;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 /// One sample of a [`Stream`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamSample {
-    /// The encoded picture.
+    /// The encoded image.
     pub bytes: Vec<u8>,
     /// Its label.
     pub label: u32,
@@ -44,7 +44,7 @@ pub struct StreamStart {
     /// The seed to shuffle by; `None` for the stream's own order.
     pub shuffle: Option<u64>,
     /// The part that is asked for; the parts of all ranks together must be the whole.
-    pub shard: Shard,
+    pub partition: Partition,
     /// Where to go on: what [`Samples::place`] gave of such an epoch; `None` for the beginning.
     pub place: Option<Vec<u8>>,
     /// Becomes true when the epoch is dropped, which waits for [`Samples::next`]: whoever waits in there for more should

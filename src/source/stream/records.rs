@@ -5,7 +5,7 @@ use super::shards::{Files, Shard, Shards, StandardInput};
 use super::shuffle::{Shuffled, Strided, Unshuffled, WINDOW_BYTES};
 use super::{Samples, Stream, StreamSample, StreamStart};
 use crate::error::{Error, Result};
-use crate::recipe::draw::{Domain, Draw};
+use crate::recipe::rng::{Domain, SampleRng};
 use crate::source::records::label::Label;
 use crate::source::records::{no_class, recordio, tar, tfrecord};
 use crate::source::{MAX_ENCODED_BYTES, RecordFormat, RecordOptions, Source};
@@ -50,7 +50,7 @@ impl Default for StreamOptions {
 /// # use warpfeed::{Pipeline, RecordFormat, RecordStream, StreamOptions};
 /// # let folder = tempfile::tempdir().unwrap();
 /// # let shard = folder.path().join("train-000000.tar");
-/// # let jpeg = warpfeed::encode_jpeg(&warpfeed::Picture::new(warpfeed::Size::new(8, 8)), &Default::default())?;
+/// # let jpeg = warpfeed::encode_jpeg(&warpfeed::Image::new(warpfeed::Size::new(8, 8)), &Default::default())?;
 /// # let member = |name: &str, content: &[u8]| {
 /// #     let mut block = vec![0; 512];
 /// #     block[..name.len()].copy_from_slice(name.as_bytes());
@@ -155,8 +155,8 @@ impl Source for RecordStream {
     fn fingerprint(&self) -> u64 {
         let Inner { format, shards, options, .. } = &*self.inner;
         let mut hash = Sha256::new();
-        let (picture, label) = (&options.records.picture, &options.records.label);
-        hash.update(format!("{format:?} {picture:?} {label:?} {}", options.window));
+        let (image, label) = (&options.records.image, &options.records.label);
+        hash.update(format!("{format:?} {image:?} {label:?} {}", options.window));
         for class in &options.records.classes {
             hash.update(format!("\0{class}"));
         }
@@ -181,9 +181,9 @@ impl Stream for RecordStream {
     fn begin(&self, start: &StreamStart) -> Result<Box<dyn Samples>> {
         let mut order: Vec<usize> = (0..self.inner.shards.count()).collect();
         if let Some(seed) = start.shuffle {
-            Draw::new(seed, start.epoch, Domain::Shards, 0).shuffle(&mut order);
+            SampleRng::new(seed, start.epoch, Domain::Shards, 0).shuffle(&mut order);
         }
-        let (index, count) = (start.shard.index() as usize, start.shard.count() as usize);
+        let (index, count) = (start.partition.rank() as usize, start.partition.world_size() as usize);
         let by_shard = order.len() >= count;
         if by_shard {
             order = order.into_iter().skip(index).step_by(count).collect();
@@ -201,13 +201,13 @@ impl Stream for RecordStream {
             stopped: Arc::clone(&start.stopped),
         });
         if !by_shard {
-            samples = Box::new(Strided { samples, part: start.shard, at: 0 });
+            samples = Box::new(Strided { samples, part: start.partition, at: 0 });
         }
         let place = start.place.as_deref();
         let damaged = || Error::parameter("stream", "place", "one that such a stream has given", "another");
         let goes_on = |outcome: Option<Option<()>>| if outcome == Some(None) { Err(damaged()) } else { Ok(()) };
         if let (Some(seed), 2..) = (start.shuffle, self.inner.options.window) {
-            let (window, rank) = (self.inner.options.window, start.shard.index());
+            let (window, rank) = (self.inner.options.window, start.partition.rank());
             let mut shuffled = Shuffled::new(samples, window, seed, start.epoch, rank);
             goes_on(place.map(|mut place| shuffled.go_on(&mut place)))?;
             return Ok(Box::new(shuffled));
@@ -246,7 +246,7 @@ struct Pending {
     /// Where the first of them starts.
     start: u64,
     /// Its file's ending, and what it holds or why not.
-    picture: Option<(String, Result<Vec<u8>, String>)>,
+    image: Option<(String, Result<Vec<u8>, String>)>,
     label: Option<(usize, Result<Label, String>)>,
 }
 
@@ -255,7 +255,7 @@ struct Found {
     name: String,
     /// Where it lies.
     part: Range<u64>,
-    picture: Result<Vec<u8>, String>,
+    image: Result<Vec<u8>, String>,
     label: Result<Label, String>,
 }
 
@@ -338,8 +338,8 @@ impl Input {
         Ok(())
     }
 
-    /// A picture of `len_bytes`, or, passed over, what is wrong with its length.
-    fn picture(&mut self, len_bytes: u64) -> Result<Result<Vec<u8>, String>, Fault> {
+    /// An image of `len_bytes`, or, passed over, what is wrong with its length.
+    fn image(&mut self, len_bytes: u64) -> Result<Result<Vec<u8>, String>, Fault> {
         if len_bytes > MAX_ENCODED_BYTES {
             self.skip(len_bytes)?;
             return Ok(Err(too_long(len_bytes)));
@@ -429,7 +429,7 @@ impl Input {
         let same = self.pending.as_ref().is_some_and(|pending| pending.key == key);
         let before = if same { None } else { self.finish(self.last) };
         let start = self.last;
-        let new = || Pending { key: key.to_vec(), start, picture: None, label: None };
+        let new = || Pending { key: key.to_vec(), start, image: None, label: None };
         let mut pending = self.pending.take().unwrap_or_else(new);
         match self.part(parts, &ending, len_bytes, &mut pending).and_then(|()| self.skip(padding)) {
             Ok(()) => self.pending = Some(pending),
@@ -441,9 +441,9 @@ impl Input {
 
     /// Takes what is in a file of a tar archive.
     fn part(&mut self, parts: &tar::Parts, ending: &str, len_bytes: u64, pending: &mut Pending) -> Result<(), Fault> {
-        if parts.is_picture(ending) && pending.picture.is_none() {
-            pending.picture = Some((ending.to_owned(), self.picture(len_bytes)?));
-        } else if let Some(place) = parts.label_place(ending).filter(|_| !parts.is_picture(ending))
+        if parts.is_image(ending) && pending.image.is_none() {
+            pending.image = Some((ending.to_owned(), self.image(len_bytes)?));
+        } else if let Some(place) = parts.label_place(ending).filter(|_| !parts.is_image(ending))
             && pending.label.as_ref().is_none_or(|&(other, _)| place < other)
         {
             let label = if len_bytes > MAX_PART_BYTES {
@@ -462,13 +462,13 @@ impl Input {
         Ok(())
     }
 
-    /// The sample whose last part has come, which ends at byte `end`, if it has a picture.
+    /// The sample whose last part has come, which ends at byte `end`, if it has an image.
     fn finish(&mut self, end: u64) -> Option<Found> {
-        let Pending { key, start, picture, label } = self.pending.take()?;
-        let (ending, picture) = picture?;
+        let Pending { key, start, image, label } = self.pending.take()?;
+        let (ending, image) = image?;
         let name = format!("{}/{}.{ending}", self.name, String::from_utf8_lossy(&key));
         let label = label.map_or(Ok(Label::None), |(_, label)| label);
-        Some(Found { name, part: start..end, picture, label })
+        Some(Found { name, part: start..end, image, label })
     }
 
     /// Reads what follows the end of an archive: nothing but zeros, or another archive would be lost in silence.
@@ -518,20 +518,20 @@ impl Input {
             }
             let (name, part) = (format!("{} at byte {start}", self.name), start..self.at);
             if too_long_by > 0 {
-                return Ok(Some(Found { name, part, picture: Err(too_long(too_long_by)), label: Ok(Label::None) }));
+                return Ok(Some(Found { name, part, image: Err(too_long(too_long_by)), label: Ok(Label::None) }));
             }
             return Ok(Some(match recordio::image_header(&record) {
                 // Indices of other programs begin with a record that has labels only.
-                Ok((_, picture)) if picture == record.len() as u64 => continue,
-                Ok((label, picture)) if picture < record.len() as u64 => {
-                    record.drain(..picture as usize);
-                    Found { name, part, picture: Ok(record), label }
+                Ok((_, image)) if image == record.len() as u64 => continue,
+                Ok((label, image)) if image < record.len() as u64 => {
+                    record.drain(..image as usize);
+                    Found { name, part, image: Ok(record), label }
                 }
                 Ok(_) => {
                     let message = "it has more labels than it has room for".to_owned();
-                    Found { name, part, picture: Err(message), label: Ok(Label::None) }
+                    Found { name, part, image: Err(message), label: Ok(Label::None) }
                 }
-                Err(message) => Found { name, part, picture: Err(message), label: Ok(Label::None) },
+                Err(message) => Found { name, part, image: Err(message), label: Ok(Label::None) },
             }));
         }
     }
@@ -549,7 +549,7 @@ impl Input {
             let name = format!("{} at byte {start}", self.name);
             let bad = |message: String| {
                 let (name, part) = (name.clone(), part.clone());
-                Found { name, part, picture: Err(message), label: Ok(Label::None) }
+                Found { name, part, image: Err(message), label: Ok(Label::None) }
             };
             if len_bytes > MAX_ENCODED_BYTES - 4 {
                 self.skip(len_bytes)?;
@@ -561,15 +561,15 @@ impl Input {
             if tfrecord::masked_crc(&data) != u32::from_le_bytes(crc) {
                 return Ok(Some(bad("the checksum of the record's data is wrong".to_owned())));
             }
-            let picture = options.picture.as_deref().unwrap_or(tfrecord::PICTURE);
+            let image = options.image.as_deref().unwrap_or(tfrecord::IMAGE);
             let label = options.label.as_deref().unwrap_or(tfrecord::LABEL);
-            let example = tfrecord::example(&mut &data[..], 0..len_bytes, picture, label);
+            let example = tfrecord::example(&mut &data[..], 0..len_bytes, image, label);
             return Ok(Some(match example.map_err(|error| Fault::Damaged(error.to_string()))? {
-                Ok(tfrecord::Example { picture: None, .. }) => continue,
-                Ok(tfrecord::Example { picture: Some(Range { start, end }), label }) => {
+                Ok(tfrecord::Example { image: None, .. }) => continue,
+                Ok(tfrecord::Example { image: Some(Range { start, end }), label }) => {
                     data.truncate(end as usize);
                     data.drain(..start as usize);
-                    Found { name, part, picture: Ok(data), label }
+                    Found { name, part, image: Ok(data), label }
                 }
                 Err(message) => bad(message.to_owned()),
             }));
@@ -622,10 +622,10 @@ impl Records {
     }
 
     /// A sample of what was found, or why it is none.
-    fn sample(&mut self, Found { name, picture, label, .. }: Found) -> Result<StreamSample> {
+    fn sample(&mut self, Found { name, image, label, .. }: Found) -> Result<StreamSample> {
         let format = self.format();
         let bad = |message: String| Error::decode(format, format!("{name}: {message}"));
-        let bytes = picture.map_err(bad)?;
+        let bytes = image.map_err(bad)?;
         let label = label.map_err(bad)?;
         let labelled = label != Label::None;
         if *self.labelled.get_or_insert(labelled) != labelled {

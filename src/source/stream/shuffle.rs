@@ -3,8 +3,8 @@
 use super::place::{InOrder, Place, Placed, put, take};
 use super::{Samples, StreamSample};
 use crate::error::Result;
-use crate::recipe::draw::{Domain, Draw};
-use crate::sampler::Shard;
+use crate::recipe::rng::{Domain, SampleRng};
+use crate::sampler::Partition;
 
 /// Samples as they come.
 pub(super) struct Unshuffled(pub Box<dyn InOrder>);
@@ -32,7 +32,7 @@ pub(super) struct Shuffled {
     held_bytes: u64,
     came_in: u64,
     ended: bool,
-    draw: Draw,
+    draw: SampleRng,
     origin: u64,
     /// What stood in the window where it goes on, by number and place, until it has been read again.
     stood: Vec<(u64, Place)>,
@@ -51,7 +51,7 @@ pub(super) const WINDOW_BYTES: u64 = 256 << 20;
 impl Shuffled {
     /// `rank` has draws of its own.
     pub fn new(samples: Box<dyn InOrder>, window: usize, seed: u64, epoch: u64, rank: u32) -> Self {
-        let draw = Draw::new(seed, epoch, Domain::Window, rank.into());
+        let draw = SampleRng::new(seed, epoch, Domain::Window, rank.into());
         let (held, stood) = (Vec::new(), Vec::new());
         Self { samples, window, held, held_bytes: 0, came_in: 0, ended: false, draw, origin: 0, stood }
     }
@@ -131,7 +131,7 @@ impl Samples for Shuffled {
 /// Every n-th sample of a stream: one rank's, where there are fewer shards than ranks.
 pub(super) struct Strided {
     pub samples: Box<dyn InOrder>,
-    pub part: Shard,
+    pub part: Partition,
     pub at: u64,
 }
 
@@ -139,7 +139,7 @@ impl InOrder for Strided {
     fn next(&mut self) -> Result<Option<Placed>> {
         loop {
             let placed = self.samples.next()?;
-            let own = self.at % u64::from(self.part.count()) == u64::from(self.part.index());
+            let own = self.at % u64::from(self.part.world_size()) == u64::from(self.part.rank());
             self.at += 1;
             if placed.is_none() || own {
                 return Ok(placed);
@@ -171,7 +171,7 @@ mod tests {
 
     fn sample(n: u64) -> Result<StreamSample> {
         if n == 7 {
-            return Err(Error::decode("picture", "seven"));
+            return Err(Error::decode("image", "seven"));
         }
         Ok(StreamSample { bytes: vec![0; 10], label: n as u32, name: n.to_string() })
     }
@@ -270,7 +270,7 @@ mod tests {
         let part = |index| {
             all(Unshuffled(Box::new(Strided {
                 samples: Box::new(Numbers(0..100)),
-                part: Shard::new(index, 4).unwrap(),
+                part: Partition::new(index, 4).unwrap(),
                 at: 0,
             })))
         };

@@ -3,7 +3,7 @@
 
 use warpfeed::{Batch, DType, Error, Layout, Result};
 
-/// Calls `train` with the pictures that are no padding, `[N, 3, H, W]` with the batch's strides, and their labels, `[N]`
+/// Calls `train` with the images that are no padding, `[N, 3, H, W]` with the batch's strides, and their labels, `[N]`
 /// of 64 bits, where the batch lies: in host memory, or on its CUDA device, whose legacy default stream, on which
 /// libtorch works, waits for it.
 ///
@@ -11,12 +11,12 @@ use warpfeed::{Batch, DType, Error, Layout, Result};
 /// them: the batch goes back to its pipeline afterwards.
 pub(crate) fn lend<T>(batch: &Batch, train: impl FnOnce(&tch::Tensor, &tch::Tensor) -> Result<T>) -> Result<T> {
     let images = batch.images();
-    let pictures = batch.len() - batch.padding();
+    let images = batch.len() - batch.padding();
     let signed = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
     let ([_, a, b, c], strides) = (images.shape().map(signed), images.strides().map(signed));
     let (shape, strides) = match images.layout() {
-        Layout::Nchw => ([signed(pictures), a, b, c], strides),
-        Layout::Nhwc => ([signed(pictures), c, a, b], [strides[0], strides[3], strides[1], strides[2]]),
+        Layout::Nchw => ([signed(images), a, b, c], strides),
+        Layout::Nhwc => ([signed(images), c, a, b], [strides[0], strides[3], strides[1], strides[2]]),
     };
     let kind = match images.dtype() {
         DType::F32 => tch::Kind::Float,
@@ -29,7 +29,7 @@ pub(crate) fn lend<T>(batch: &Batch, train: impl FnOnce(&tch::Tensor, &tch::Tens
         // SAFETY: as many elements of this kind, so strided, lie there as long as the batch lives, which is borrowed;
         // nothing writes to them.
         let images = unsafe { tch::Tensor::f_from_blob(address, &shape, &strides, kind, tch::Device::Cpu) };
-        let labels: Vec<i64> = batch.labels()[..pictures].iter().map(|&label| label.into()).collect();
+        let labels: Vec<i64> = batch.labels()[..images].iter().map(|&label| label.into()).collect();
         return train(&images.map_err(failed)?, &tch::Tensor::f_from_slice(&labels).map_err(failed)?);
     };
     let device = tch::Device::Cuda(cuda.ordinal() as usize);
@@ -38,7 +38,7 @@ pub(crate) fn lend<T>(batch: &Batch, train: impl FnOnce(&tch::Tensor, &tch::Tens
     // SAFETY: as above. The stream that reads them waits for the batch, and when the batch is dropped its memory waits
     // for all that is queued on that stream.
     let images = unsafe { tch::Tensor::f_from_blob(address as *const u8, &shape, &strides, kind, device) };
-    let (labels, shape) = (cuda.labels_address()? as *const u8, [signed(pictures)]);
+    let (labels, shape) = (cuda.labels_address()? as *const u8, [signed(images)]);
     // SAFETY: as above. libtorch has no unsigned numbers to count with; labels are below 2^31, being below the number of
     // classes.
     let labels = unsafe { tch::Tensor::f_from_blob(labels, &shape, &[1], tch::Kind::Int, device) };

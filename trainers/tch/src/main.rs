@@ -26,15 +26,15 @@ enum Command {
     Train(Train),
 }
 
-/// Which pictures, and how networks are trained.
+/// Which images, and how networks are trained.
 #[derive(Args)]
 struct Common {
     /// Folder of class folders, list, IDX file or shards.
     source: String,
-    /// End each epoch after K pictures.
+    /// End each epoch after K images.
     #[arg(long, value_name = "K")]
     limit: Option<u64>,
-    /// Pictures a batch.
+    /// Images a batch.
     #[arg(long, value_name = "B", default_value_t = 32)]
     batch_size: usize,
     /// Worker threads [default: one for each processor]
@@ -69,7 +69,7 @@ impl Common {
         }
     }
 
-    /// The network as new; ImageNet's number of classes where the pictures do not say.
+    /// The network as new; ImageNet's number of classes where the images do not say.
     fn step(&self, network: Network, subject: &Subject) -> Result<TchStep> {
         let classes = match subject.source.classes().len() {
             0 => 1_000,
@@ -148,7 +148,7 @@ struct Train {
     /// Epochs.
     #[arg(long, value_name = "E", default_value_t = 10)]
     epochs: u64,
-    /// Sides of the pictures, in pixels.
+    /// Sides of the images, in pixels.
     #[arg(long, value_name = "PX", default_value_t = 224)]
     size: u32,
     /// Where the pipeline decodes and augments: auto, cpu, cuda:I.
@@ -167,12 +167,12 @@ impl Train {
         let builder = builder.random_resized_crop(self.size).augment(random_horizontal_flip(0.5));
         let pipeline = builder.normalize(IMAGENET_MEAN, IMAGENET_STD).output(DType::F32, Layout::Nchw).build()?;
         println!("{}", step.name());
-        println!("Pipeline on {}, {} pictures an epoch", pipeline.device_name(), pipeline.len());
-        println!("epoch      loss  accuracy  pictures/s");
+        println!("Pipeline on {}, {} images an epoch", pipeline.device_name(), pipeline.len());
+        println!("epoch      loss  accuracy  images/s");
         let mut say = |event: &_| {
-            if let warpfeed::experiment::events::Event::Epoch { epoch, seconds, pictures, loss, accuracy, .. } = event {
+            if let warpfeed::experiment::events::Event::Epoch { epoch, seconds, images, loss, accuracy, .. } = event {
                 let number = |value: &Option<f64>| value.map_or_else(String::new, |value| format!("{value:.4}"));
-                let (loss, accuracy, speed) = (number(loss), number(accuracy), *pictures as f64 / seconds);
+                let (loss, accuracy, speed) = (number(loss), number(accuracy), *images as f64 / seconds);
                 println!("{epoch:>5}  {loss:>8}  {accuracy:>8}  {speed:>10.1}");
             }
             Ok(())
@@ -183,7 +183,7 @@ impl Train {
         }
         let times = run.finish();
         if times.bad > 0 {
-            eprintln!("Pictures that could not be used were skipped {} times.", times.bad);
+            eprintln!("Images that could not be used were skipped {} times.", times.bad);
         }
         Ok(())
     }

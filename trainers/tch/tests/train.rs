@@ -2,17 +2,17 @@
 
 use std::process::Command;
 use warpfeed::experiment::step::{Outcome, Sgd, Step};
-use warpfeed::experiment::synth::{picture, write_folder};
-use warpfeed::{DType, EncodedPictures, JpegOptions, LastBatch, Layout, Pipeline, encode_jpeg};
+use warpfeed::experiment::synth::{image, write_folder};
+use warpfeed::{DType, EncodedImages, JpegOptions, LastBatch, Layout, Pipeline, encode_jpeg};
 use warpfeed_tch::{Network, Precision, TchStep};
 
 const CLASSES: u32 = 3;
 
-/// What each batch of 16 pictures gave, epoch after epoch; the last is padded where they do not come out even.
+/// What each batch of 16 images gave, epoch after epoch; the last is padded where they do not come out even.
 fn train(step: &mut TchStep, count: u32, epochs: u64, (dtype, layout): (DType, Layout)) -> Vec<Vec<Outcome>> {
-    let jpeg = |i: u32| encode_jpeg(&picture(3, i.into(), i % CLASSES, CLASSES), &JpegOptions::default()).unwrap();
-    let pictures = EncodedPictures::new((0..count).map(|i| (jpeg(i), i % CLASSES)));
-    let builder = Pipeline::builder(pictures).batch_size(16).last_batch(LastBatch::Pad).shuffle(1).resize(64, 64);
+    let jpeg = |i: u32| encode_jpeg(&image(3, i.into(), i % CLASSES, CLASSES), &JpegOptions::default()).unwrap();
+    let images = EncodedImages::new((0..count).map(|i| (jpeg(i), i % CLASSES)));
+    let builder = Pipeline::builder(images).batch_size(16).last_batch(LastBatch::Pad).shuffle(1).resize(64, 64);
     let pipeline = builder.output(dtype, layout).build().unwrap();
     let epoch = |number| {
         step.begin_epoch(number).unwrap();
@@ -63,7 +63,7 @@ fn autocast_computes_in_other_numbers() {
     assert!(mixed != full && (mixed - full).abs() < 0.03 * full, "{mixed} {full}");
 }
 
-/// Padding, type and layout of a batch change nothing but by rounding: 18 pictures, 2 of them in the second batch.
+/// Padding, type and layout of a batch change nothing but by rounding: 18 images, 2 of them in the second batch.
 #[test]
 fn batches_of_any_format_are_the_same_to_it() {
     let loss = |format| train(&mut step(Network::Resnet18, Precision::F32), 18, 1, format)[0].clone();
@@ -89,9 +89,9 @@ fn what_cannot_be_trained_is_refused() {
     let wrong = TchStep::new(Network::Resnet18, Precision::F32, 0, sgd, 1, tch::Device::Cpu);
     assert!(wrong.err().unwrap().is_parameter());
     let mut step = step(Network::Resnet18, Precision::F32);
-    let jpeg = encode_jpeg(&picture(3, 0, 0, 1), &JpegOptions::default()).unwrap();
+    let jpeg = encode_jpeg(&image(3, 0, 0, 1), &JpegOptions::default()).unwrap();
     for (label, side) in [(CLASSES, 64), (0, 64)] {
-        let pipeline = Pipeline::builder(EncodedPictures::new([(jpeg.clone(), label)])).resize(side, side).build();
+        let pipeline = Pipeline::builder(EncodedImages::new([(jpeg.clone(), label)])).resize(side, side).build();
         let batch = pipeline.unwrap().epoch(0).next().unwrap().unwrap();
         assert_eq!(step.train(batch).is_err_and(|error| error.is_parameter()), label == CLASSES);
     }
@@ -104,11 +104,11 @@ fn what_cannot_be_trained_is_refused() {
 #[test]
 fn the_command_runs_the_experiment() {
     let folder = tempfile::tempdir().unwrap();
-    let pictures = folder.path().join("pictures");
-    write_folder(&pictures, 4, 2, 3, |_| ()).unwrap();
+    let images = folder.path().join("images");
+    write_folder(&images, 4, 2, 3, |_| ()).unwrap();
     let run = |command: &str, options: &str| {
         let mut process = Command::new(env!("CARGO_BIN_EXE_warpfeed-tch"));
-        process.arg(command).arg(&pictures).args(options.split(' ')).args(["--batch-size", "2"]);
+        process.arg(command).arg(&images).args(options.split(' ')).args(["--batch-size", "2"]);
         let output = process.args(["--device", "cpu", "--learning-rate", "0.01"]).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()

@@ -25,7 +25,7 @@ pub(crate) const REMEDY: &str = "get NVIDIA's compiler and rebuild: scripts/setu
 /// # Errors
 /// [`Error::Device`] if nothing is embedded, with the reason and the remedy, or if the file cannot be read or has more
 /// than 64 MiB.
-pub(crate) fn image() -> Result<Cow<'static, [u8]>> {
+pub(crate) fn fatbin() -> Result<Cow<'static, [u8]>> {
     choose(path(), EMBEDDED)
 }
 

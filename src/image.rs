@@ -1,4 +1,4 @@
-//! Pictures in host memory, their sizes and rectangles.
+//! Images in host memory, their sizes and rectangles.
 
 use crate::error::{Error, Result};
 use std::fmt;
@@ -46,20 +46,20 @@ impl fmt::Display for Size {
     }
 }
 
-/// Refuses a picture over the limit.
+/// Refuses an image over the limit.
 pub(crate) fn check_pixels(size: Size, max_px: u64) -> Result<()> {
     if size.area_px() <= max_px {
         return Ok(());
     }
     Err(Error::Limits {
-        what: "a picture in pixels",
+        what: "an image in pixels",
         got: size.area_px(),
         limit: max_px,
-        remedy: "raise max_pixels, or use smaller pictures or fewer growing rotations",
+        remedy: "raise max_pixels, or use smaller images or fewer growing rotations",
     })
 }
 
-/// A rectangle of whole pixels, origin top left, within a picture.
+/// A rectangle of whole pixels, origin top left, within an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rect {
     /// First column.
@@ -73,7 +73,7 @@ pub struct Rect {
 }
 
 impl Rect {
-    /// The rectangle that covers a whole picture of this size.
+    /// The rectangle that covers a whole image of this size.
     #[must_use]
     pub const fn full(size: Size) -> Self {
         Self { x: 0, y: 0, width: size.width, height: size.height }
@@ -97,7 +97,7 @@ impl Rect {
         self.y + self.height
     }
 
-    /// Whether it lies inside a picture of this size.
+    /// Whether it lies inside an image of this size.
     #[must_use]
     pub const fn fits(self, size: Size) -> bool {
         self.x as u64 + self.width as u64 <= size.width as u64
@@ -105,41 +105,41 @@ impl Rect {
     }
 }
 
-/// A picture, or a rectangular part of one, in host memory: rows of [`Pixel`]s without gaps.
+/// An image, or a rectangular part of one, in host memory: rows of [`Pixel`]s without gaps.
 ///
 /// A part knows where it lies in the whole: [`part`](Self::part) is its rectangle, [`whole`](Self::whole) the size of
-/// the picture that it is part of. For a complete picture the two agree.
+/// the image that it is part of. For a complete image the two agree.
 #[derive(Debug, Clone)]
-pub struct Picture {
+pub struct Image {
     whole: Size,
     part: Rect,
-    /// The pixels stored, and behind them memory that a larger picture has left.
+    /// The pixels stored, and behind them memory that a larger image has left.
     pixels: Vec<Pixel>,
 }
 
-impl Default for Picture {
+impl Default for Image {
     fn default() -> Self {
         Self { whole: Size::new(0, 0), part: Rect::full(Size::new(0, 0)), pixels: Vec::new() }
     }
 }
 
-impl Picture {
-    /// A black picture.
+impl Image {
+    /// A black image.
     #[must_use]
     pub fn new(size: Size) -> Self {
-        let mut picture = Self::default();
-        picture.reset(size);
-        picture
+        let mut image = Self::default();
+        image.reset(size);
+        image
     }
 
-    /// A picture from interleaved RGB bytes, row by row, three bytes a pixel.
+    /// An image from interleaved RGB bytes, row by row, three bytes a pixel.
     ///
     /// # Errors
     /// [`Error::Parameter`] if `rgb` is not `3 * width * height` bytes long or the size is empty.
     pub fn from_rgb(size: Size, rgb: &[u8]) -> Result<Self> {
         if size.is_empty() || rgb.len() as u64 != 3 * size.area_px() {
             return Err(Error::parameter(
-                "Picture::from_rgb",
+                "Image::from_rgb",
                 "rgb",
                 format!("3 bytes for each of {size} pixels, at least one pixel"),
                 format!("{} bytes", rgb.len()),
@@ -161,7 +161,7 @@ impl Picture {
         self.part.size()
     }
 
-    /// Size of the picture that this is part of.
+    /// Size of the image that this is part of.
     #[must_use]
     pub const fn whole(&self) -> Size {
         self.whole
@@ -208,12 +208,12 @@ impl Picture {
         &mut self.pixels[y as usize * width..][..width]
     }
 
-    /// Makes this a complete picture of `size`. Memory is kept; what the pixels hold is unspecified until written.
+    /// Makes this a complete image of `size`. Memory is kept; what the pixels hold is unspecified until written.
     pub fn reset(&mut self, size: Size) {
         self.reset_part(size, Rect::full(size));
     }
 
-    /// Makes this the part `part` of a picture of size `whole`. Memory is kept; what the pixels hold is unspecified
+    /// Makes this the part `part` of an image of size `whole`. Memory is kept; what the pixels hold is unspecified
     /// until written.
     pub(crate) fn reset_part(&mut self, whole: Size, part: Rect) {
         debug_assert!(part.fits(whole), "{part:?} outside {whole}");
@@ -225,7 +225,7 @@ impl Picture {
         }
     }
 
-    /// Gives back memory beyond `keep_px` pixels, so that one giant picture does not hold its memory for ever.
+    /// Gives back memory beyond `keep_px` pixels, so that one giant image does not hold its memory for ever.
     pub(crate) fn shrink(&mut self, keep_px: usize) {
         if self.pixels.capacity() > keep_px {
             self.pixels = Vec::new();

@@ -1,6 +1,6 @@
 //! Random numbers: the one place where they come from, stable for ever.
 //!
-//! A [`Draw`] is the keystream of ChaCha with 8 rounds (64-bit block counter, 64-bit nonce, as in Bernstein's paper):
+//! A [`SampleRng`] is the keystream of ChaCha with 8 rounds (64-bit block counter, 64-bit nonce, as in Bernstein's paper):
 //! - key (32 bytes): seed, epoch, [`Domain`] tag, each 8 bytes little endian, then the 8 bytes `warpfeed`;
 //! - nonce: the stream, which is the sample's index (0 where a draw belongs to no sample);
 //! - block counter: `place << 32`, where the place is the operation's position in the pipeline, so that every
@@ -21,7 +21,7 @@ pub(crate) enum Domain {
     Substitute,
     /// The numbers of a sample's operations.
     Recipe,
-    /// Synthetic pictures.
+    /// Synthetic images.
     Synth,
     /// A network's first weights.
     #[cfg(feature = "candle")]
@@ -48,11 +48,11 @@ impl Domain {
 }
 
 /// A stream of random numbers that depends on (seed, epoch, purpose, stream, place) only.
-pub struct Draw {
+pub struct SampleRng {
     words: ChaCha8Rng,
 }
 
-impl Draw {
+impl SampleRng {
     /// The draws of `stream` (a sample's index) in `epoch`, at place 0.
     pub(crate) fn new(seed: u64, epoch: u64, domain: Domain, stream: u64) -> Self {
         let mut key = [0; 32];
@@ -145,7 +145,7 @@ mod tests {
         std::array::from_fn(|i| state[i].wrapping_add(start[i]))
     }
 
-    fn words(draw: &mut Draw, count: usize) -> Vec<u32> {
+    fn words(draw: &mut SampleRng, count: usize) -> Vec<u32> {
         (0..count / 2).flat_map(|_| [draw.bits()]).flat_map(|b| [b as u32, (b >> 32) as u32]).collect()
     }
 
@@ -156,7 +156,7 @@ mod tests {
         key[..8].copy_from_slice(&[0xef, 0xcd, 0xab, 0x89, 0x67, 0x45, 0x23, 0x01]);
         key[8] = 7;
         key[16..].copy_from_slice(b"recipe\0\0warpfeed");
-        let mut draw = Draw::new(seed, epoch, Domain::Recipe, stream);
+        let mut draw = SampleRng::new(seed, epoch, Domain::Recipe, stream);
         for place in [0_u32, 1, 35, u32::MAX, 0] {
             let want: Vec<u32> = (0..6).flat_map(|n| block(&key, stream, (u64::from(place) << 32) + n)).collect();
             assert_eq!(words(draw.at(place), want.len()), want, "place {place}");
@@ -165,15 +165,15 @@ mod tests {
 
     #[test]
     fn a_new_draw_is_at_place_0() {
-        let first = Draw::new(1, 2, Domain::Order, 3).bits();
-        assert_eq!(Draw::new(1, 2, Domain::Order, 3).at(0).bits(), first);
+        let first = SampleRng::new(1, 2, Domain::Order, 3).bits();
+        assert_eq!(SampleRng::new(1, 2, Domain::Order, 3).at(0).bits(), first);
     }
 
     /// Computed by a program of its own in another language, from the description at the head of this file.
     /// These numbers are a promise: a seed means the same in every version. Never change them.
     #[test]
     fn golden_values() {
-        let mut draw = Draw::new(42, 0, Domain::Recipe, 0);
+        let mut draw = SampleRng::new(42, 0, Domain::Recipe, 0);
         assert_eq!([draw.bits(), draw.bits()], GOLDEN_BITS);
         assert_eq!(draw.at(1).unit().to_bits(), GOLDEN_UNIT);
         assert_eq!(draw.at(2).uniform(-5.0, 5.0).to_bits(), GOLDEN_UNIFORM);
@@ -184,7 +184,7 @@ mod tests {
         let mut items = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
         draw.at(5).shuffle(&mut items);
         assert_eq!(items, GOLDEN_SHUFFLE);
-        let other = |seed, epoch, domain, stream| Draw::new(seed, epoch, domain, stream).bits();
+        let other = |seed, epoch, domain, stream| SampleRng::new(seed, epoch, domain, stream).bits();
         assert_eq!(
             [
                 other(43, 0, Domain::Recipe, 0),
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn numbers_are_spread_evenly_and_stay_in_range() {
-        let mut draw = Draw::new(1, 0, Domain::Recipe, 0);
+        let mut draw = SampleRng::new(1, 0, Domain::Recipe, 0);
         let mut counts = [0_u32; 10];
         let mut sum = 0.0;
         for _ in 0..100_000 {
@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn all_orders_of_four_come_up_equally_often() {
         let mut counts = std::collections::HashMap::new();
-        let mut draw = Draw::new(5, 0, Domain::Order, 0);
+        let mut draw = SampleRng::new(5, 0, Domain::Order, 0);
         for _ in 0..24_000 {
             let mut items = [0, 1, 2, 3];
             draw.shuffle(&mut items);
