@@ -5,15 +5,15 @@ use crate::error::{Error, Result};
 use std::fmt;
 use std::str::FromStr;
 
-/// Where the augmentations run.
+/// Where the operations run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Device {
-    /// On the GPU where there is one that can be used, else on the CPU.
+    /// On the first GPU if there is one that can be used, otherwise on the CPU.
     #[default]
     Auto,
     /// On the CPU.
     Cpu,
-    /// On the CUDA device of this number.
+    /// On the CUDA device with this number.
     Cuda(u32),
 }
 
@@ -50,10 +50,10 @@ impl FromStr for Device {
 }
 
 impl Device {
-    /// Says whether this device can run a pipeline, and if not, why.
+    /// Whether this device can run a pipeline; the error says why not.
     ///
     /// # Errors
-    /// [`Error::Device`] with what was looked for.
+    /// [`Error::Device`] with what is missing.
     pub fn available(self) -> Result<()> {
         match self {
             Self::Auto | Self::Cpu => Ok(()),
@@ -71,20 +71,20 @@ impl Device {
     }
 }
 
-/// Who decodes JPEGs where recipes run on a GPU. Other formats, and JPEGs of a kind that a decoder does not take, go to
-/// one that does; so does an image that it fails on.
+/// Who decodes JPEGs if recipes run on a GPU. An image that a decoder does not take, or fails on, goes to another
+/// decoder; other formats than JPEG go to the CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DecodePath {
-    /// Each image where it will be done first, by what the decoders were measured to take. nvJPEG's pixels differ a
-    /// little from the CPU's, and which image goes where differs from run to run.
+    /// Each image goes where it will be done first, by the speeds of the decoders measured so far. nvJPEG's pixels
+    /// differ a little from the CPU's, and the choice for an image may differ from run to run.
     #[default]
     Auto,
-    /// The CPU, and only the part that is needed: the bytes of [`Device::Cpu`].
+    /// The CPU decodes, and only the part that is needed. The bytes are those of [`Device::Cpu`].
     Cpu,
-    /// nvJPEG: Huffman codes on the CPU, the rest on the device.
+    /// nvJPEG decodes: Huffman codes on the CPU, the rest on the device.
     Hybrid,
-    /// nvJPEG on the device's hardware decoder, which data-centre cards since the A100 have; what they do not take goes the
-    /// hybrid way.
+    /// nvJPEG decodes on the device's hardware decoder, which data center cards since the A100 have. The hybrid decoder
+    /// takes what it does not.
     Hardware,
 }
 

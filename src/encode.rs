@@ -1,4 +1,4 @@
-//! Images to JPEG files, through libjpeg: the Rust side of `encode.c`.
+//! Encodes JPEG files with libjpeg: the Rust side of `encode.c`.
 #![allow(unsafe_code)]
 
 use crate::error::{Error, Result};
@@ -10,21 +10,21 @@ use std::ptr;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum JpegColor {
-    /// Luma and two colour differences, as nearly all JPEGs have.
+    /// Luma and two color differences, as in nearly all JPEGs.
     #[default]
     Ycc,
     /// Luma only.
     Gray,
-    /// Four inks, inverted, as Adobe's programs write them.
+    /// Four inks (CMYK), inverted, as Adobe's programs write them.
     Cmyk,
-    /// Luma, two colour differences and black, inverted.
+    /// Luma, two color differences and black, inverted.
     Ycck,
     /// Red, green, blue, marked as such by an Adobe segment.
     Rgb,
 }
 
-/// How many pixels share a sample of the components that are sampled coarsely: colour differences, or all but the
-/// first and fourth.
+/// Chroma subsampling: how many pixels share one sample of the color differences (of CMYK: of all components but the
+/// first and the fourth).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sampling {
     /// Pixels in a row, 1 to 4.
@@ -51,15 +51,15 @@ impl Sampling {
 pub struct JpegOptions {
     /// Quality as libjpeg counts it, 1 to 100.
     pub quality: u8,
-    /// How coarsely colour is sampled.
+    /// Chroma subsampling.
     pub sampling: Sampling,
-    /// Whether it comes in scans of rising quality.
+    /// Whether the JPEG is progressive.
     pub progressive: bool,
-    /// A restart marker after every so many rows of MCUs, 0 for none.
+    /// Rows of MCUs between restart markers; 0 for none.
     pub restart_interval_rows: u16,
     /// Which components are stored.
     pub color: JpegColor,
-    /// The value of an EXIF orientation tag to be written, whether sensible (1 to 8) or not.
+    /// The EXIF orientation tag to write, if any; any value, though only 1 to 8 have a meaning.
     pub orientation: Option<u16>,
 }
 

@@ -3,14 +3,14 @@
 use crate::error::{Error, Result};
 use std::fmt;
 
-/// One pixel: red, green, blue, and a fourth byte that carries nothing. Four bytes keep pixels aligned, which decoder
-/// and arithmetic both run faster on.
+/// One pixel: red, green, blue, and a fourth byte without meaning, which keeps pixels aligned. Decoder and arithmetic
+/// are faster that way.
 pub type Pixel = [u8; 4];
 
 /// A width and a height in pixels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Size {
-    /// Pixels a row.
+    /// Pixels in a row.
     pub width: u32,
     /// Rows.
     pub height: u32,
@@ -29,7 +29,7 @@ impl Size {
         self.width as u64 * self.height as u64
     }
 
-    /// The same size lying on its side.
+    /// The same size with width and height exchanged.
     #[must_use]
     pub const fn transposed(self) -> Self {
         Self { width: self.height, height: self.width }
@@ -46,7 +46,7 @@ impl fmt::Display for Size {
     }
 }
 
-/// Refuses an image over the limit.
+/// Refuses an image with more pixels than the limit.
 pub(crate) fn check_pixels(size: Size, max_px: u64) -> Result<()> {
     if size.area_px() <= max_px {
         return Ok(());
@@ -97,7 +97,7 @@ impl Rect {
         self.y + self.height
     }
 
-    /// Whether it lies inside an image of this size.
+    /// Whether the rectangle lies inside an image of this size.
     #[must_use]
     pub const fn fits(self, size: Size) -> bool {
         self.x as u64 + self.width as u64 <= size.width as u64
@@ -107,13 +107,13 @@ impl Rect {
 
 /// An image, or a rectangular part of one, in host memory: rows of [`Pixel`]s without gaps.
 ///
-/// A part knows where it lies in the whole: [`part`](Self::part) is its rectangle, [`whole`](Self::whole) the size of
-/// the image that it is part of. For a complete image the two agree.
+/// A part knows where it lies in the whole image: [`part`](Self::part) is its rectangle, [`whole`](Self::whole) the
+/// size of the whole. A complete image is its own part.
 #[derive(Debug, Clone)]
 pub struct Image {
     whole: Size,
     part: Rect,
-    /// The pixels stored, and behind them memory that a larger image has left.
+    /// The stored pixels. Behind them may be memory that a larger image used before.
     pixels: Vec<Pixel>,
 }
 
@@ -155,19 +155,19 @@ impl Image {
         self.pixels().iter().flat_map(|p| [p[0], p[1], p[2]]).collect()
     }
 
-    /// Width and height of what is stored.
+    /// Width and height of the stored part.
     #[must_use]
     pub const fn size(&self) -> Size {
         self.part.size()
     }
 
-    /// Size of the image that this is part of.
+    /// Size of the whole image.
     #[must_use]
     pub const fn whole(&self) -> Size {
         self.whole
     }
 
-    /// The rectangle of the whole that is stored.
+    /// The rectangle of the whole image that is stored.
     #[must_use]
     pub const fn part(&self) -> Rect {
         self.part
@@ -189,7 +189,7 @@ impl Image {
         self.part.width as usize * self.part.height as usize
     }
 
-    /// Row `y` of what is stored.
+    /// Row `y` of the stored part.
     ///
     /// # Panics
     /// If `y` is not below the stored height.
@@ -199,7 +199,7 @@ impl Image {
         &self.pixels[y as usize * width..][..width]
     }
 
-    /// Row `y` of what is stored.
+    /// Row `y` of the stored part.
     ///
     /// # Panics
     /// If `y` is not below the stored height.
@@ -208,13 +208,14 @@ impl Image {
         &mut self.pixels[y as usize * width..][..width]
     }
 
-    /// Makes this a complete image of `size`. Memory is kept; what the pixels hold is unspecified until written.
+    /// Makes this a complete image of `size` and keeps its memory. The pixels have no defined values until they are
+    /// written.
     pub fn reset(&mut self, size: Size) {
         self.reset_part(size, Rect::full(size));
     }
 
-    /// Makes this the part `part` of an image of size `whole`. Memory is kept; what the pixels hold is unspecified
-    /// until written.
+    /// Makes this the part `part` of an image of size `whole` and keeps its memory. The pixels have no defined values
+    /// until they are written.
     pub(crate) fn reset_part(&mut self, whole: Size, part: Rect) {
         debug_assert!(part.fits(whole), "{part:?} outside {whole}");
         self.whole = whole;
@@ -225,7 +226,7 @@ impl Image {
         }
     }
 
-    /// Gives back memory beyond `keep_px` pixels, so that one giant image does not hold its memory for ever.
+    /// Frees the memory if it is more than `keep_px` pixels, so that it is not kept forever after one giant image.
     pub(crate) fn shrink(&mut self, keep_px: usize) {
         if self.pixels.capacity() > keep_px {
             self.pixels = Vec::new();

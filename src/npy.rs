@@ -1,4 +1,4 @@
-//! NumPy's file format for arrays, version 1.0.
+//! NumPy's `.npy` file format for arrays, version 1.0.
 //!
 //! <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>
 
@@ -8,10 +8,10 @@ use crate::tensor::{DType, Tensor};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Writes a tensor as an `.npy` file in C order: `u8`, `f32` or `f16`. A batch of one loses its first dimension, so that
-/// one image is `[H, W, 3]` or `[3, H, W]`.
+/// Writes a tensor of `u8`, `f32` or `f16` as an `.npy` file in C order. A batch of one image is written without its
+/// first dimension, as `[H, W, 3]` or `[3, H, W]`.
 ///
-/// The file appears whole or not at all.
+/// The file is complete or not there.
 ///
 /// # Errors
 /// [`Error::Unsupported`] for `bf16`, which the format does not know; [`Error::Io`] if the file cannot be written.
@@ -51,10 +51,10 @@ pub fn write_npy(tensor: &Tensor, path: impl AsRef<Path>) -> Result<()> {
 }
 
 fn write(path: &Path, descr: &str, shape: &[usize], data: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
-    // Python's notation: a comma after every number, which a tuple of one needs and the others allow.
+    // Python's notation. A tuple of one number needs the comma behind it; longer ones allow it.
     let sides: String = shape.iter().map(|side| format!("{side},")).collect();
     let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({sides}), }}");
-    // Magic, version, length and header fill a multiple of 64 bytes and end in a line end.
+    // Magic, version, length and header together fill a multiple of 64 bytes and end in a line feed.
     let padded = (10 + header.len() + 1).next_multiple_of(64) - 10;
     let length = u16::try_from(padded).map_err(|_| {
         Error::parameter("write_npy", "shape", "a few numbers, as a header of 64 KiB holds", shape.len())

@@ -1,4 +1,4 @@
-//! Which process of several this one is: as its launcher says, or as the caller does.
+//! The rank of this process among several that train together, from its launcher or from the caller.
 
 use crate::device::Device;
 use crate::error::{Error, Result};
@@ -6,12 +6,13 @@ use crate::sampler::Partition;
 use std::num::NonZero;
 use std::str::FromStr;
 
-/// One process of several that train together: its rank, of how many, and which of those on its own machine.
+/// One process of several that train together: its rank, the world size, and its place among the processes of its
+/// machine.
 ///
 /// ```
 /// use warpfeed::{Device, Rank, Partition};
 ///
-/// // What `warpfeed` finds under mpirun, torchrun or srun; alone, there is one rank.
+/// // The rank under mpirun, torchrun or srun. A process that was started alone is the only rank.
 /// let rank = Rank::from_environment()?.unwrap_or_default();
 /// assert_eq!(rank.partition().world_size(), rank.world_size());
 ///
@@ -28,35 +29,37 @@ pub struct Rank {
 }
 
 impl Default for Rank {
-    /// The only one.
+    /// Rank 0 of 1.
     fn default() -> Self {
         Self { partition: Partition::WHOLE, local: Partition::WHOLE }
     }
 }
 
-/// The variables by which one launcher tells a process its place.
+/// The environment variables by which a launcher tells a process its rank.
 struct Launcher {
     name: &'static str,
     rank: &'static str,
-    /// The first that is set counts.
+    /// The first variable that is set counts.
     count: &'static [&'static str],
     local_rank: &'static str,
     local_count: LocalCount,
 }
 
-/// How a launcher tells the number of processes on this machine.
+/// How a launcher says how many processes run on this machine.
 enum LocalCount {
-    /// A number.
+    /// A variable that holds the number.
     Of(&'static str),
-    /// Slurm's list of all machines, as in `4(x2),3`, the first variable that is set, and the number of this machine.
+    /// Slurm's list for all machines, as in `4(x2),3`, from the first of these variables that is set, and the variable
+    /// with the number of this machine.
     Listed(&'static [&'static str], &'static str),
 }
 
-/// Inner launchers first: torchrun may run under srun, and mpirun in what Slurm has allotted, whose variables it inherits.
+/// The launchers, inner ones first. A process inherits the variables of outer launchers: torchrun may run under srun,
+/// and mpirun in an allocation of Slurm's.
 ///
 /// From the manuals of torchrun, Open MPI (mpirun, "Environment variables"), MPICH's Hydra and Intel MPI (`PMI_*`,
-/// `MPI_LOCAL*`), and Slurm (srun, "Output environment variables"). Slurm's variables of a step come before those of
-/// the job: a batch script outside of any step has the latter alone.
+/// `MPI_LOCAL*`), and Slurm (srun, "Output environment variables"). Slurm's variables for a step come before those for
+/// the job, because a batch script outside of any step has only the latter.
 const LAUNCHERS: [Launcher; 4] = [
     Launcher {
         name: "torchrun",
@@ -89,7 +92,8 @@ const LAUNCHERS: [Launcher; 4] = [
 ];
 
 impl Rank {
-    /// Rank `rank` of `world_size`, counted from 0, all on one machine ([`on_machine`](Self::on_machine) says otherwise).
+    /// Rank `rank` of `world_size`, counted from 0, with all ranks on one machine. For several machines add
+    /// [`on_machine`](Self::on_machine).
     ///
     /// # Errors
     /// [`Error::Parameter`] unless `rank` is below `world_size`.
@@ -98,7 +102,7 @@ impl Rank {
         Ok(Self { partition, local: partition })
     }
 
-    /// The same rank, process `index` of `count` on its machine, counted from 0.
+    /// The same rank, as process `index` of `count` on its machine, counted from 0.
     ///
     /// # Errors
     /// [`Error::Parameter`] unless `index` is below `count`, and `count` at most that of all.
@@ -110,12 +114,12 @@ impl Rank {
         Ok(Self { local: Partition::new(index, count)?, ..self })
     }
 
-    /// What the launcher's environment variables say: those of torchrun, Open MPI, PMI (MPICH, Intel MPI) or Slurm, in
-    /// this order. `None` where none of them is set. Where a launcher does not say which processes share the machine,
-    /// all are taken to.
+    /// Reads the environment variables of torchrun, Open MPI, PMI (MPICH, Intel MPI) or Slurm, in this order. `None` if
+    /// none of these launchers set its variables. If a launcher does not say which processes share the machine, all of
+    /// them are assumed to.
     ///
     /// # Errors
-    /// [`Error::Parameter`] with the variable, if one of them has no meaning or does not fit the others.
+    /// [`Error::Parameter`] with the variable, if its value makes no sense or contradicts the others.
     pub fn from_environment() -> Result<Option<Self>> {
         Self::from_variables(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
     }
@@ -149,35 +153,36 @@ impl Rank {
         Ok(None)
     }
 
-    /// Which rank, from 0.
+    /// The rank, from 0.
     #[must_use]
     pub const fn rank(self) -> u32 {
         self.partition.rank()
     }
 
-    /// Of how many.
+    /// The number of ranks.
     #[must_use]
     pub const fn world_size(self) -> u32 {
         self.partition.world_size()
     }
 
-    /// The part of an epoch that is this rank's: for [`Builder::partition`](crate::Builder::partition).
+    /// This rank's part of an epoch, for [`Builder::partition`](crate::Builder::partition).
     #[must_use]
     pub const fn partition(self) -> Partition {
         self.partition
     }
 
-    /// The GPU that is this rank's: each process of a machine has the one of its number there.
+    /// This rank's GPU: the one whose number is the process's number on its machine.
     #[must_use]
     pub const fn device(self) -> Device {
         Device::Cuda(self.local.rank())
     }
 
-    /// Worker threads for this rank, for [`Builder::threads`](crate::Builder::threads): the processors that this process
-    /// may use, divided among the processes of the machine, less one for the training process itself; at least 1.
+    /// Worker threads for this rank, for [`Builder::threads`](crate::Builder::threads): the processors that this
+    /// process may use, divided among the processes of the machine, less one for the training process itself; at least
+    /// 1.
     ///
-    /// Where the launcher has already bound each process to processors of its own, only the caller knows: give the
-    /// number, or have the launcher not bind them (`mpirun --bind-to none`).
+    /// If the launcher has already bound each process to processors of its own, they would be divided twice. Then give
+    /// the number of threads yourself, or tell the launcher not to bind (`mpirun --bind-to none`).
     #[must_use]
     pub fn threads(self) -> usize {
         self.threads_of(std::thread::available_parallelism().map_or(1, NonZero::get))
@@ -191,7 +196,7 @@ impl Rank {
 impl FromStr for Rank {
     type Err = Error;
 
-    /// Reads `index/count`, as in `0/4`.
+    /// Reads `rank/world_size`, as in `0/4`.
     fn from_str(text: &str) -> Result<Self> {
         let partition: Partition = text.parse()?;
         Self::new(partition.rank(), partition.world_size())

@@ -5,7 +5,7 @@ use crate::recipe::rng::{Domain, SampleRng};
 use std::fmt;
 use std::str::FromStr;
 
-/// One of `world_size` equal parts of an epoch: what one rank of several reads.
+/// A rank's part of an epoch: positions `rank`, `rank + world_size`, `rank + 2 * world_size`, ... of its order.
 ///
 /// ```
 /// # use warpfeed::Partition;
@@ -32,19 +32,19 @@ impl Partition {
         if rank < world_size { Ok(Self { rank, world_size }) } else { Err(Self::wrong(format!("{rank}/{world_size}"))) }
     }
 
-    /// Which part, from 0.
+    /// The rank, from 0.
     #[must_use]
     pub const fn rank(self) -> u32 {
         self.rank
     }
 
-    /// Of how many parts.
+    /// How many ranks share the epoch.
     #[must_use]
     pub const fn world_size(self) -> u32 {
         self.world_size
     }
 
-    /// How many of `len` samples it holds. The partitions of a set differ by one at most.
+    /// How many of `len` samples this partition holds. The partitions of an epoch differ by one sample at most.
     #[must_use]
     pub const fn share(self, len: u64) -> u64 {
         let (rank, world_size) = (self.rank as u64, self.world_size as u64);
@@ -84,12 +84,12 @@ impl FromStr for Partition {
     }
 }
 
-/// Decides which samples an epoch gives, in which order.
+/// Decides which samples an epoch delivers, and in which order.
 ///
-/// The order of a shuffled epoch depends on the number of samples, the seed and the epoch alone. It is a Fisher-Yates
+/// The order of a shuffled epoch depends only on the number of samples, the seed and the epoch. It is a Fisher-Yates
 /// shuffle of all samples by ChaCha8 with a fixed mapping to whole numbers, so it is the same on every machine and in
-/// every version. Partition *i* of *n* takes positions *i*, *i* + *n*, *i* + 2*n*, ... of it: together the partitions hold
-/// every sample once, whatever *n* is.
+/// every version. Rank *r* of *w* takes positions *r*, *r* + *w*, *r* + 2*w*, ... of it. Together the partitions hold
+/// every sample once, for every world size *w*.
 ///
 /// ```
 /// # use warpfeed::{Sampler, Partition};
@@ -113,13 +113,13 @@ pub struct Sampler {
     even: Option<Even>,
 }
 
-/// What makes all partitions of an epoch equally long.
+/// How all partitions of an epoch are made equally long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Even {
-    /// Where a partition has one sample fewer than others, a sample from the start of the order follows at its end, as
-    /// padding ([`Order::padding`]).
+    /// A partition with one sample fewer than others gets a sample from the start of the order at its end, as padding
+    /// ([`Order::padding`]).
     Padded,
-    /// Where a partition has one sample more than others, it is left out of the epoch.
+    /// A partition with one sample more than others leaves its last sample out of the epoch.
     Cut,
 }
 
@@ -136,13 +136,13 @@ impl Sampler {
         Self { len, seed, shuffle: true, partition: Partition::WHOLE, even: None }
     }
 
-    /// The same order, of which only this partition's positions are given.
+    /// The same order, restricted to the positions of this partition.
     #[must_use]
     pub const fn partition(self, partition: Partition) -> Self {
         Self { partition, ..self }
     }
 
-    /// The same order, its partitions made equally long.
+    /// The same order, with partitions of equal length.
     ///
     /// ```
     /// # use warpfeed::{Even, Sampler, Partition};
@@ -159,7 +159,7 @@ impl Sampler {
         Self { even: Some(even), ..self }
     }
 
-    /// Samples an epoch, this partition only, padding not counted.
+    /// Number of samples of this partition in an epoch, without padding.
     #[must_use]
     pub const fn len(&self) -> u64 {
         match self.even {
@@ -168,7 +168,7 @@ impl Sampler {
         }
     }
 
-    /// How many positions of this partition's order are padding: 0 or 1.
+    /// Number of positions of this partition that are padding: 0 or 1.
     #[must_use]
     pub const fn padding(&self) -> u64 {
         match self.even {
@@ -197,8 +197,8 @@ impl Sampler {
 
     /// The order of epoch `epoch`.
     ///
-    /// A shuffled order takes 4 bytes a sample (8 where there are more than 2^32), while it is made for all samples,
-    /// afterwards for the partition's own; a sequential one takes none.
+    /// A shuffled order takes 4 bytes a sample (8 if there are more than 2^32): for all samples while it is made, and
+    /// for those of the partition afterwards. A sequential order takes none.
     #[must_use]
     pub fn epoch(&self, epoch: u64) -> Order {
         let mut draw = SampleRng::new(self.seed, epoch, Domain::Order, 0);
@@ -226,14 +226,14 @@ impl Sampler {
         (share.take(self.len() as usize).collect::<Box<[T]>>().into(), padding)
     }
 
-    /// Which position of the whole order this partition's padding repeats: the order goes on from its start.
+    /// The position of the whole order that this partition's padding repeats, as if the order began again at its end.
     fn padding_from(&self) -> Option<u64> {
         let position = u64::from(self.partition.rank).checked_sub(self.len % u64::from(self.partition.world_size))?;
         (self.padding() > 0).then(|| position.checked_rem(self.len)).flatten()
     }
 
-    /// Another sample in place of the bad sample `index`: any of all samples but itself, drawn anew for each
-    /// `attempt`. `None` where there is no other.
+    /// Draws a substitute for the bad sample `index` among all other samples, a new one for each `attempt`. `None` if
+    /// there is no other sample.
     #[must_use]
     pub fn substitute(&self, epoch: u64, index: u64, attempt: u32) -> Option<u64> {
         let others = self.len.checked_sub(1).filter(|&n| n > 0)?;
@@ -242,11 +242,11 @@ impl Sampler {
     }
 }
 
-/// The samples of one epoch in order, one partition's share.
+/// The samples of one partition in one epoch, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Order {
     indices: Indices,
-    /// Positions, padding not counted.
+    /// Number of positions without padding.
     len: u64,
     padding: Option<u64>,
 }
@@ -271,8 +271,8 @@ impl Order {
         self.len() == 0
     }
 
-    /// How many positions at the end repeat a sample of another partition, so that all partitions are equally long
-    /// ([`Even::Padded`]): 0 or 1.
+    /// Number of positions at the end that repeat a sample of another partition, so that all partitions are equally
+    /// long ([`Even::Padded`]): 0 or 1.
     #[must_use]
     pub const fn padding(&self) -> u64 {
         self.padding.is_some() as u64

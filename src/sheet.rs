@@ -1,4 +1,4 @@
-//! Contact sheets, and images as PNG files.
+//! Contact sheets and PNG files.
 
 use crate::atomic;
 use crate::error::{Error, Result};
@@ -10,13 +10,13 @@ use std::path::Path;
 
 const BACKGROUND: [u8; 4] = [236, 236, 236, 255];
 
-/// A sheet of more pixels is a mistake rather than something to look at.
+/// Largest sheet; a larger one is a mistake and nothing to look at.
 const MAX_SHEET_PX: u64 = 1 << 28;
 
-/// One image that shows many, row by row in the order given, on a light ground.
+/// Puts many images into one, row by row in the order given, on a light background.
 ///
-/// Every image has a cell of the largest width and height among them and lies in its middle; `gap_px` pixels of
-/// ground are around each cell. The last row may be partly empty.
+/// All cells have the largest width and the largest height among the images. Each image lies in the middle of its cell,
+/// and `gap_px` pixels of background are around each cell. The last row may be partly empty.
 ///
 /// # Errors
 /// [`Error::Parameter`] if there is no image or no column, or the sheet would have more than 2^28 pixels.
@@ -63,7 +63,7 @@ pub fn contact_sheet(images: &[Image], columns: u32, gap_px: u32) -> Result<Imag
     Ok(sheet)
 }
 
-/// Writes an image as an RGB PNG file, which appears whole or not at all.
+/// Writes an image as an RGB PNG file. The file is complete or not there.
 ///
 /// # Errors
 /// [`Error::Parameter`] if the image has no pixels, [`Error::Io`] if the file cannot be written.
@@ -157,7 +157,7 @@ mod tests {
         write_png(&image, &path).unwrap();
         assert_eq!(image::open(&path).unwrap().to_rgb8().into_raw(), rgb);
 
-        // Of a part, what is stored.
+        // Of a part of an image, the stored pixels are written.
         let mut part = Image::default();
         part.reset_part(Size::new(100, 100), Rect { x: 10, y: 20, width: 3, height: 2 });
         write_png(&part, &path).unwrap();

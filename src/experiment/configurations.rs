@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-/// As good as the best: what two measurements of the same differ by.
+/// A configuration this close to the best counts as equal: two measurements of the same one differ by as much.
 const WITHIN: f64 = 0.02;
 /// Bars of the plot: the best ones.
 const SHOWN: usize = 12;
@@ -146,12 +146,12 @@ impl Case {
     }
 }
 
-/// Measures every configuration against a model's training step. `on_event` hears everything, in order; `progress` hears
-/// of each configuration.
+/// Measures every configuration against a model's training step. `on_event` hears everything, in order; `progress`
+/// hears of each configuration.
 ///
 /// # Errors
-/// [`Error::Parameter`] for settings without a configuration, or with none that fits into memory; errors of pipelines and
-/// the step.
+/// [`Error::Parameter`] for settings without a configuration, or with none that fits into memory; errors of pipelines
+/// and the step.
 pub fn configurations(
     subject: &Subject,
     settings: &Settings,

@@ -1,4 +1,4 @@
-//! Why a trainer waits: the pipeline with parts left out, measured one after the other, and what follows from it.
+//! Finds out why a trainer waits, by measuring the pipeline with parts left out, one after the other.
 
 use super::environment::cores;
 use super::report::plot::{Bar, bars};
@@ -19,18 +19,18 @@ use serde_json::json;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// From this share of its time on that a trainer computes, it is itself the bottleneck.
+/// A trainer that computes for at least this share of its time is itself the bottleneck.
 const BUSY: f64 = 0.9;
-/// From this share of the workers' time on that they wait for bytes, the storage is the bottleneck.
+/// If workers wait for bytes for at least this share of their time, the storage is the bottleneck.
 const BLOCKED: f64 = 0.5;
-/// From this share of its time on that a pipeline takes longer with a part of it done twice, this part is the bottleneck.
+/// If a pipeline takes longer by at least this share with one part done twice, that part is the bottleneck.
 const LONGER: f64 = 0.7;
-/// Images of fewer pixels cost what an image costs, not what pixels cost.
+/// Below this many pixels, the cost of opening and starting to decode an image outweighs that of its pixels.
 const TINY_PX: f64 = 64.0 * 64.0;
-/// Encoded images of fewer bytes each are better packed.
+/// Encoded images of fewer bytes should be packed into shards.
 const SMALL_BYTES: f64 = 16e3;
 
-/// A step that takes fewer seconds is none.
+/// A step that takes fewer seconds counts as no step.
 const NO_STEP_S: f64 = 20e-6;
 
 /// What to run.
@@ -38,7 +38,7 @@ const NO_STEP_S: f64 = 20e-6;
 pub struct Settings {
     /// Images a batch.
     pub batch_size: usize,
-    /// Worker threads; with fewer than `cores` more of them are the first remedy.
+    /// Worker threads. If there are fewer than `cores`, the first remedy is more of them.
     pub threads: usize,
     /// Processors that workers may have.
     pub cores: usize,
@@ -59,7 +59,7 @@ impl Settings {
     }
 }
 
-/// What holds a training up.
+/// What a training waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -90,7 +90,7 @@ pub struct Rates {
     pub read: f64,
     /// Reading and decoding whole images.
     pub read_decode: f64,
-    /// The pipeline with a centre crop in the place of its operations, without a training step.
+    /// The pipeline with a center crop in the place of its operations, without a training step.
     pub no_augmentation: f64,
     /// The pipeline without a training step.
     pub pipeline: f64,
@@ -98,7 +98,7 @@ pub struct Rates {
     pub transfer_twice: f64,
     /// The same with the GPU's kernels run twice; infinite on the CPU.
     pub kernels_twice: f64,
-    /// The training step on batches that are there when it asks; infinite if it does nothing.
+    /// The training step alone, with every batch ready; infinite if it does nothing.
     pub step: f64,
     /// The whole: pipeline and training step.
     pub whole: f64,
@@ -122,13 +122,13 @@ pub struct PerImage {
 pub struct Diagnosis {
     /// The report.
     pub report: Report,
-    /// What holds the training up.
+    /// What the training waits for.
     pub bottleneck: Bottleneck,
     /// How many times as fast the next bottleneck would allow it to be; `None` if nothing else is near.
     pub gain: Option<f64>,
 }
 
-/// Everything that the verdict rests on.
+/// All measurements that the verdict is derived from.
 #[derive(Debug, Clone, Copy, Serialize)]
 struct Findings {
     rates: Rates,
@@ -164,7 +164,7 @@ pub fn diagnose(
     let decode = self::read(subject, &order, threads, settings.time, true)?;
     progress(&format!("2/{parts} read and decode: {:.0} images/s", decode.images_per_s()));
     let whole = build(subject, settings, settings.ops.clone())?;
-    // Gone before the next is measured, with its memory on the device.
+    // Dropped before the next is measured, so that its memory on the device is free.
     let bare = alone(&build(subject, settings, without_augmentation(&whole, &settings.ops))?, settings.time)?;
     progress(&format!("3/{parts} without augmentation: {:.0} images/s", rate(&bare)));
     let pipeline = alone(&whole, settings.time)?;
@@ -466,7 +466,7 @@ fn builder(subject: &Subject, settings: &Settings, ops: Vec<Transform>) -> Build
     ops.into_iter().fold(builder.strategy(settings.strategy), Builder::augment)
 }
 
-/// A centre crop to the size of a pipeline's batches, and its normalisation.
+/// A center crop to the size of a pipeline's batches, and its normalization.
 fn without_augmentation(pipeline: &Pipeline, ops: &[Transform]) -> Vec<Transform> {
     let size = pipeline.image_size();
     let normalize = ops.iter().filter(|op| matches!(op, Transform::Explicit(Op::Normalize { .. })));
@@ -482,8 +482,8 @@ fn alone(pipeline: &Pipeline, time: Duration) -> Result<RunTimes> {
     Ok(run.finish())
 }
 
-/// Images per second of a training step whose batches are there when it asks, and with nothing else at work; infinite
-/// if it does nothing. The step keeps what it is given, so each batch is made while the clock stands still.
+/// Images per second of the training step alone, with every batch ready and nothing else at work; infinite if it does
+/// nothing. The step keeps the batches it is given, so each is made while the clock is stopped.
 fn ready(subject: &Subject, settings: &Settings, model: &mut Model) -> Result<f64> {
     let builder = builder(subject, settings, settings.ops.clone()).threads(0).prefetch(1);
     let (mut step, mut images) = (Duration::ZERO, 0);
@@ -514,7 +514,8 @@ struct Reading {
     wall: Duration,
     /// The threads' time in `read`, together.
     reading: Duration,
-    /// Of it neither computing nor ready to compute; as much as `reading` where the system does not say.
+    /// The part of `reading` in which they were neither computing nor ready to compute; all of it if the system does
+    /// not say.
     blocked: Duration,
 }
 
@@ -529,7 +530,7 @@ impl Reading {
 }
 
 /// Reads images in an epoch's order, round and round, on `threads` threads, and decodes them as a whole if told to.
-/// Those that cannot be used are passed over.
+/// Those that cannot be used are skipped.
 fn read(subject: &Subject, order: &Order, threads: usize, time: Duration, decode: bool) -> Result<Reading> {
     let next = AtomicU64::new(0);
     let begin = Instant::now();
@@ -556,7 +557,7 @@ fn read(subject: &Subject, order: &Order, threads: usize, time: Duration, decode
                 Err(error) if error.is_bad_sample() => {}
                 Err(error) => return Err(error),
             }
-            // Every image once at most without end: a source of bad ones alone must not hold it for ever.
+            // At most once through the order: a source of only bad images must not keep this going forever.
             if begin.elapsed() >= time {
                 break;
             }

@@ -1,4 +1,4 @@
-//! Where figures come from: the machine, the build and the data set, which every report names.
+//! The machine, the build and the data set that figures come from. Every report names them.
 
 use super::nvml::Nvml;
 use crate::decode::{probe, simd};
@@ -108,11 +108,11 @@ impl Environment {
     }
 }
 
-/// What a data set is made of.
+/// A summary of a data set.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct DataSet {
-    /// Its path, or what else it is called.
+    /// Its path or name.
     pub name: String,
     /// Number of images.
     pub images: u64,
@@ -141,7 +141,7 @@ impl DataSet {
         let looked_at = images.min(LOOKED_AT);
         let (mut bad, mut bytes, mut pixels, mut buffer) = (0, 0, 0, Vec::new());
         for i in 0..looked_at {
-            // Of 2^53 and more images the places are rounded.
+            // With 2^53 or more images the indices are rounded.
             let index = (i as f64 / looked_at as f64 * images as f64) as u64;
             match source.read(index, &mut buffer).and_then(|encoded| Ok((encoded.len(), probe(encoded)?.size))) {
                 Ok((encoded, size)) => (bytes, pixels) = (bytes + encoded as u64, pixels + size.area_px()),

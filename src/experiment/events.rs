@@ -1,4 +1,4 @@
-//! What happens in a run, as it happens, and its log as JSON lines.
+//! The events of a run, and a log of them as JSON lines.
 
 use crate::error::{Error, Result};
 use serde::Serialize;
@@ -77,12 +77,12 @@ pub struct EventLog {
 }
 
 impl EventLog {
-    /// Makes the file anew.
+    /// Creates the file, or empties it.
     ///
     /// # Errors
     /// [`Error::Io`] if it cannot be made.
     pub fn create(path: &Path) -> Result<Self> {
-        // Cut off first, then appended to: no hole is left where something else cuts it off meanwhile.
+        // Truncated first, then opened for appending: if something else truncates the file meanwhile, no hole is left.
         File::create(path).map_err(Error::io("create", path))?;
         let file = File::options().append(true).open(path).map_err(Error::io("open", path))?;
         Ok(Self { file, path: path.to_owned(), line: Vec::new() })

@@ -77,7 +77,7 @@ pub struct StageSeconds {
     pub read: f64,
     /// Decoding.
     pub decode: f64,
-    /// Augmenting, normalisation included.
+    /// Augmenting, normalization included.
     pub augment: f64,
     /// The consumer waiting for batches.
     pub consumer_wait: f64,
@@ -262,8 +262,8 @@ pub fn run(
 /// that ends after a batch was delivered and before that is written down delivers this batch again.
 ///
 /// # Errors
-/// Those of [`run`]; [`Error::Parameter`] with what differs if the file is of another run; [`Error::Io`] if it cannot be
-/// read or written.
+/// Those of [`run`]; [`Error::Parameter`] with what differs if the file is of another run; [`Error::Io`] if it cannot
+/// be read or written.
 ///
 /// ```
 /// use std::time::Instant;

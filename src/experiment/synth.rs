@@ -1,9 +1,9 @@
 //! Synthetic images that load a pipeline as photographs do.
 //!
 //! Blurry scenes with uneven light, rough and smooth places, a few objects with shadows, and sensor grain: encoded as
-//! JPEG with 4:2:0 sampling they take about 90 KB at quality 92 and 110 KB at quality 95, as photographs of theirs size
-//! on the web do (0.2 Mpx), so decoding costs the same. The class sets the hue, the direction of the texture and the kind of the objects, with enough variation
-//! within a class that a small network has something to learn.
+//! JPEG with 4:2:0 sampling they take about 90 KB at quality 92 and 110 KB at quality 95. Photographs of this size on
+//! the web (0.2 Mpx) take as much, so decoding costs the same. The class sets the hue, the direction of the texture and
+//! the kind of the objects, with enough variation within a class that a small network has something to learn.
 //!
 //! The same image comes out on every machine: integers, additions, multiplications, divisions and square roots of
 //! single floats (which IEEE 754 fixes), and sine and cosine from the `libm` crate.
@@ -18,7 +18,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Of the JPEGs: that at which they are as large as photographs.
+/// JPEG quality at which the files are as large as photographs.
 const QUALITY: u8 = 95;
 
 /// Changes whenever the images do.
@@ -72,7 +72,7 @@ fn size(draw: &mut SampleRng) -> Size {
 
 /// What one image looks like.
 struct Look {
-    /// Two colours that the ground changes between.
+    /// Two colors that the ground changes between.
     ground: [[f32; 3]; 2],
     object_hue: f64,
     /// Which way the texture runs: its sine and cosine.
@@ -91,7 +91,7 @@ impl Look {
     fn new(class: u32, classes: u32, draw: &mut SampleRng) -> Self {
         let place = f64::from(class) / f64::from(classes.max(1));
         let hue = place + draw.uniform(-0.03, 0.03);
-        // Neighbours in hue run in quite different directions: steps of the golden section of half a turn.
+        // Neighbors in hue run in quite different directions: steps of the golden section of half a turn.
         let angle = core::f64::consts::PI * (f64::from(class) * 0.618_033_988_75 + draw.uniform(-0.06, 0.06));
         let dark = hsv(hue, draw.uniform(0.35, 0.75), draw.uniform(0.25, 0.5));
         let bright = hsv(hue + draw.uniform(-0.08, 0.08), draw.uniform(0.15, 0.5), draw.uniform(0.6, 0.9));
@@ -108,7 +108,7 @@ impl Look {
     }
 }
 
-/// A colour of hue, saturation and value, each 0 to 1 (the hue repeats).
+/// A color of hue, saturation and value, each 0 to 1 (the hue repeats).
 fn hsv(hue: f64, saturation: f64, value: f64) -> [f32; 3] {
     [5.0, 3.0, 1.0].map(|turn| {
         let sixth = turn + 6.0 * (hue - hue.floor());
@@ -273,7 +273,7 @@ impl Scene {
             word ^= word >> 17;
             word ^= word << 5;
             let [a, b, c, d] = word.to_le_bytes().map(f32::from);
-            // The sum of two bytes has a standard deviation of 104.5; colour noise is weaker.
+            // The sum of two bytes has a standard deviation of 104.5; color noise is weaker.
             let all = a + b - 255.0;
             let own = [0.35 * (c - 127.5), -0.2 * (c + d - 255.0), 0.35 * (d - 127.5)];
             for channel in 0..3 {
@@ -348,12 +348,12 @@ pub struct Written {
 
 /// Writes `count` synthetic images as a folder of class folders, `class_00/00000.jpg` and so on, on all cores.
 ///
-/// Image `i` shows class `i % classes`. `progress` is told, from any thread,
-/// how many of the images are done. Each file appears whole or not at all, so an interrupted call is taken up where
-/// it stopped by calling again: images already there are kept.
+/// Image `i` shows class `i % classes`. `progress` is called from any thread with the number of images that are done.
+/// Each file is complete or not there, so after an interruption the same call goes on where it stopped: it keeps the
+/// images that are there.
 ///
-/// The folder is made if it is not there. It must be empty or come from an earlier call with the same classes and
-/// seed, which a file `.warpfeed-synth` in it tells, and no greater count.
+/// The folder is made if it is missing. It must be empty, or come from an earlier call with the same classes and seed
+/// and no greater count. A file `.warpfeed-synth` in it says so.
 ///
 /// # Errors
 /// [`Error::Parameter`] if `count` or `classes` is 0 or the folder holds anything else, [`Error::Io`] if it cannot be

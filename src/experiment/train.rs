@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// Most batches of a run whose times are kept one by one; sums are over all.
 const KEPT_BATCHES: usize = 100_000;
-/// Most batches of a timeline: more are no longer seen apart.
+/// Most batches in a timeline; more cannot be told apart.
 const SHOWN_BATCHES: usize = 400;
 
 /// Lanes of a timeline of batches: [`RunTimes::stretches`].
@@ -116,12 +116,12 @@ impl<'a> Run<'a> {
         let mut epoch = pipeline.epoch(number);
         for batch in epoch.by_ref() {
             let batch = batch?;
-            // What a device still has to do for the batch is waiting for it, not training.
+            // Until the device has finished making the batch, the time counts as waiting, not as training.
             batch.images().synchronize()?;
             let there = Instant::now();
             let images = (batch.len() - batch.padding()) as u64;
             let result = self.step.train(batch)?;
-            // What a device still does belongs to this batch's step; the pipeline goes on meanwhile.
+            // Work that the device still does belongs to this batch's step; the pipeline goes on meanwhile.
             self.step.finish()?;
             let trained = Instant::now();
             let (fetch_s, train_s) = ((there - asked).as_secs_f64(), (trained - there).as_secs_f64());
@@ -223,7 +223,8 @@ impl RunTimes {
         percentiles(&self.waits())
     }
 
-    /// Mean of a figure over the epochs after the first, which also warms caches up; of the first if it is the only one.
+    /// Mean of a figure over the epochs after the first, which also warms caches up; of the first if it is the only
+    /// one.
     #[must_use]
     pub fn later_mean(&self, figure: impl Fn(&EpochTimes) -> f64) -> Option<f64> {
         let later = if self.epochs.len() > 1 { &self.epochs[1..] } else { &self.epochs[..] };

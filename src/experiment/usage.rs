@@ -8,18 +8,18 @@ use std::time::{Duration, Instant};
 
 /// Time between two samples at first.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// Samples kept: at twice as many, neighbours are merged and the interval doubles.
+/// Samples kept: at twice as many, neighbors are merged and the interval doubles.
 const SAMPLES: usize = 1_000;
 
-/// Utilisation over time. Every row has the same number of samples, each from 0 to 1.
+/// Utilization over time. Every row has the same number of samples, each from 0 to 1.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Usage {
     /// Seconds between two samples.
     pub interval_s: f64,
-    /// One row a core, everything that the machine ran included; no row where the system does not say.
+    /// One row a core, counting everything that the machine ran; no row if the system does not say.
     pub cores: Vec<Vec<f32>>,
-    /// This process, in cores (so up to their number).
+    /// This process, in cores: from 0 to their number.
     pub process: Vec<f32>,
     /// One row a GPU.
     pub gpus: Vec<Vec<f32>>,
@@ -29,7 +29,7 @@ pub struct Usage {
     pub jpeg_decoders: Vec<Vec<f32>>,
 }
 
-/// Percentiles of a utilisation, 0 to 1.
+/// Percentiles of a utilization, 0 to 1.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Percentiles {
@@ -109,7 +109,7 @@ impl Usage {
         add(&mut self.jpeg_decoders, gpus.iter().filter_map(|gpu| gpu.jpeg).collect());
     }
 
-    /// Merges neighbours, so that half of the samples remain.
+    /// Merges neighbors, so that half of the samples remain.
     fn halve(&mut self) {
         let merge =
             |row: &mut Vec<f32>| *row = row.chunks_exact(2).map(|pair| f32::midpoint(pair[0], pair[1])).collect();

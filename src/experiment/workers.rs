@@ -1,4 +1,4 @@
-//! How long epochs take with so many workers and batches so large: the grid of the published comparisons of
+//! Times epochs for several numbers of workers and several batch sizes: the grid of the published comparisons of
 //! `num_workers`, with its columns.
 
 use super::environment::available_memory_bytes;
@@ -37,7 +37,8 @@ impl Case {
     }
 }
 
-/// Runs every number of workers with every batch size, each on a model from `model`, as new. `progress` hears of each.
+/// Runs every number of workers with every batch size, each on a fresh model from `model`. `progress` is called for
+/// each.
 ///
 /// # Errors
 /// [`Error::Parameter`] for settings without workers, batches or an epoch; errors of pipelines and steps.

@@ -1,4 +1,4 @@
-//! A report as one page: no other files, no network, no scripts.
+//! A report as one HTML page without other files, network or scripts.
 
 use super::{Cell, Plot, Report, Table};
 use crate::experiment::report::plot::escape;
@@ -58,7 +58,7 @@ fn plots(plots: &[Plot]) -> String {
 }
 
 fn table(table: &Table) -> String {
-    // A column without a figure stands like those with one.
+    // A column without a figure is aligned like the numeric ones.
     let is_number = |column: usize| !table.rows.iter().any(|row| matches!(row[column], Cell::Text(_)));
     let class = |column| if is_number(column) { " class=\"n\"" } else { "" };
     let head: String = (table.columns.iter().enumerate())
@@ -75,7 +75,7 @@ fn table(table: &Table) -> String {
     let title = escape(&table.title);
     let blank: String =
         table.blank.iter().map(|reason| format!("<p class=\"blank\">Blank (–): {}</p>\n", escape(reason))).collect();
-    // What scrolls must be reached by the keyboard too.
+    // Scrollable parts must be reachable by keyboard.
     format!(
         "<h2>{title}</h2><div class=\"wide\" role=\"region\" aria-label=\"{title}\" tabindex=\"0\"><table><thead>\
          <tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>\n{blank}"

@@ -1,4 +1,4 @@
-//! What an experiment has to say: the answer, tables and plots, for the terminal and as files.
+//! The report of an experiment: the answer, tables and plots, for the terminal and as files.
 
 mod html;
 pub mod plot;
@@ -29,7 +29,7 @@ pub struct Report {
     pub settings: Value,
     /// Its figures, as tables.
     pub tables: Vec<Table>,
-    /// What to know when reading them: how figures came about, and why others are missing.
+    /// Notes: how figures were measured, and why others are missing.
     pub notes: Vec<String>,
     /// All figures as the experiment has them.
     pub figures: Value,
@@ -55,12 +55,12 @@ pub struct Table {
     pub rows: Vec<Vec<Cell>>,
     /// Which cells are blank, and why.
     pub blank: Vec<String>,
-    /// Whether it is left out of the text for terminals: for wide ones.
+    /// Whether the text for terminals leaves it out, because it is too wide.
     #[serde(skip)]
     pub in_files_only: bool,
 }
 
-/// An image of figures.
+/// A plot.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Plot {
@@ -68,7 +68,7 @@ pub struct Plot {
     pub name: String,
     /// What it shows.
     pub caption: String,
-    /// The image.
+    /// The SVG.
     pub svg: String,
 }
 
@@ -150,7 +150,7 @@ impl Table {
             widest.max(self.columns[column].chars().count())
         };
         let is_blank = |column: usize| self.rows.iter().all(|row| row[column] == Cell::Blank);
-        // With no rows at all every column would be.
+        // A table without rows keeps all its columns.
         let shown: Vec<usize> =
             (0..self.columns.len()).filter(|&column| self.rows.is_empty() || !is_blank(column)).collect();
         let is_number = |column: usize| self.rows.iter().any(|row| matches!(row[column], Cell::Number(..)));
@@ -210,7 +210,7 @@ impl Report {
     /// The report as one JSON object.
     #[must_use]
     pub fn json(&self) -> Value {
-        // Maps with names and numbers: nothing that JSON cannot say.
+        // Maps with names and numbers always serialize.
         let mut value = serde_json::to_value(self).unwrap_or(Value::Null);
         value["plots"] = self
             .plots
@@ -220,8 +220,8 @@ impl Report {
         value
     }
 
-    /// Writes `report.html`, `report.json`, a CSV file for each table and an SVG file for each plot into a folder, which
-    /// is made if it is missing. Files of those names are replaced, each as a whole.
+    /// Writes `report.html`, `report.json`, a CSV file for each table and an SVG file for each plot into a folder,
+    /// which is made if it is missing. Files of those names are replaced, each as a whole.
     ///
     /// # Errors
     /// [`Error::Io`] if the folder or a file cannot be written.

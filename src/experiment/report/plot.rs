@@ -1,9 +1,8 @@
-//! Plots as SVG: plain shapes and text, no scripts, no other files; each names what it shows and its figures in words for
-//! those who do not see it.
+//! Plots as SVG: plain shapes and text, without scripts or other files. Each has its figures in words too, for screen
+//! readers.
 //!
-//! They are narrow enough to be read on a phone without being moved about. Colours are after Okabe and Ito's set for all
-//! kinds of colour vision, darkened for contrast with white; what is told apart by colour is told apart by a label or a
-//! mark as well. Text is dark on white.
+//! Plots are narrow enough for a phone. Colors are Okabe and Ito's set for all kinds of color vision, darkened for
+//! contrast with white. Whatever differs in color also differs in a label or a mark. Text is dark on white.
 
 use std::fmt::Write;
 
@@ -15,12 +14,12 @@ const COLORS: [&str; 5] = ["#0060b0", "#d55e00", "#00a078", "#8a1a55", "#1a1a1a"
 const TEXT: &str = "#1a1a1a";
 const AXIS: &str = "#555555";
 const GRID: &str = "#dddddd";
-/// Sizes of text: on a phone of 360 pixels the smaller one has 9.
+/// Sizes of text. On a phone of 360 pixels the smaller one is shown at 9.
 const NORMAL: f64 = 13.0;
 const SMALL: f64 = 12.0;
-/// Width of a character over the size of the text, as of the wider fonts.
+/// Width of a character as a share of the size of the text, for the wider fonts.
 const ADVANCE: f64 = 0.61;
-/// A bar more than so many times as long as the next is cut.
+/// A bar more than this many times as long as the next is cut.
 const CUT: f64 = 4.0;
 
 /// Named values: one for each group or place, `None` where there is none.
@@ -70,13 +69,13 @@ fn widest<'a>(texts: impl IntoIterator<Item = &'a str>, size: f64) -> f64 {
     texts.into_iter().map(|text| width(text, size)).fold(0.0, f64::max)
 }
 
-/// Text, or as much of it as a width has room for.
+/// Text, cut off where the width ends.
 fn cut_off(text: &str, size: f64, most: f64) -> String {
     let room = (most / (ADVANCE * size)) as usize;
     if text.chars().count() <= room { text.to_owned() } else { text.chars().take(room - 1).chain(['…']).collect() }
 }
 
-/// Text in lines of no more than a width, where its words allow.
+/// Text broken between words into lines that fit a width.
 fn wrapped(text: &str, size: f64, most: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
@@ -95,7 +94,7 @@ fn wrapped(text: &str, size: f64, most: f64) -> Vec<String> {
 struct Drawing {
     title: String,
     body: String,
-    /// Where what follows may begin.
+    /// The height that is used so far.
     top: f64,
 }
 
@@ -124,7 +123,7 @@ impl Drawing {
         );
     }
 
-    /// The value on top of a bar, upright where it would be too wide, and nowhere where that would be too.
+    /// The value on top of a bar: upright if it is too wide, left out if that is too wide as well.
     fn on_bar(&mut self, middle: f64, y: f64, width: f64, upright: bool, value: &str) {
         if !upright {
             self.text(middle, y, "middle", SMALL, value);
@@ -145,7 +144,7 @@ impl Drawing {
         );
     }
 
-    /// Many rectangles of one colour and height: left, top and width of each.
+    /// Many rectangles of one color and height: left, top and width of each.
     fn rects(&mut self, height: f64, fill: &str, rects: &[(f64, f64, f64)]) {
         let mut path = String::new();
         for (x, y, width) in rects {
@@ -175,7 +174,7 @@ impl Drawing {
         let _ = write!(self.body, "<path d=\"{path}\" fill=\"{}\"/>", color(number));
     }
 
-    /// What the colours, or marks, stand for, in as many lines as it takes; left out where there is nothing to tell apart.
+    /// The legend of colors or marks, in as many lines as it takes; left out for a single series.
     fn legend(&mut self, series: &[Series], marks: bool) {
         if series.len() < 2 {
             return;
@@ -197,7 +196,7 @@ impl Drawing {
         self.top += 24.0;
     }
 
-    /// Horizontal lines with their values from `low` to `high`: how high a value stands, and where the lines begin.
+    /// Horizontal lines with their values from `low` to `high`. Returns the place of a value and where the lines begin.
     fn scale(&mut self, low: f64, high: f64, unit: &str) -> (impl Fn(f64) -> f64 + use<>, f64) {
         let (step, top) = (step(high - low), self.top + 6.0);
         let y = move |value: f64| top + HEIGHT * (1.0 - (value - low) / (high - low));
@@ -242,7 +241,7 @@ impl Drawing {
         self.top += 20.0;
     }
 
-    /// The image; `words` say its figures.
+    /// Finishes the SVG; `words` are its figures in words.
     fn finish(self, words: &str) -> String {
         let (height, body, title, words) = (self.top + 6.0, self.body, escape(&self.title), escape(words));
         format!(
@@ -299,8 +298,8 @@ fn in_words(places: &[String], of: &str, series: &[Series], unit: &str) -> Strin
     series.iter().map(one).collect::<Vec<_>>().join(" ")
 }
 
-/// Bars in groups, one of each series, with their values on top. Where there is no value there is no bar. `of` says what
-/// the groups' names are.
+/// Bars in groups, one of each series, with their values on top. Where there is no value there is no bar. `of` says
+/// what the groups' names are.
 #[must_use]
 pub fn grouped_bars(title: &str, unit: &str, of: &str, groups: &[String], series: &[Series]) -> String {
     let mut drawing = Drawing::new(title);
@@ -331,8 +330,7 @@ pub fn grouped_bars(title: &str, unit: &str, of: &str, groups: &[String], series
     drawing.finish(&in_words(groups, of, series, unit))
 }
 
-/// Bars below each other, their names before them and their values behind. One that would dwarf all others is cut, and
-/// says so.
+/// Horizontal bars with names before and values behind them. A bar that would dwarf all others is cut and says so.
 #[must_use]
 pub fn bars(title: &str, unit: &str, bars: &[Bar]) -> String {
     const ROW: f64 = 24.0;
@@ -388,7 +386,7 @@ pub fn lines(title: &str, unit: &str, of: &str, xs: &[f64], series: &[Series]) -
             drawing.mark(x, y, number);
         }
     }
-    // Of places too close to be named, the later ones are not.
+    // Where names would overlap, the later ones are left out.
     let mut named: Vec<f64> = Vec::new();
     for &place in xs {
         let needs = width(&place.to_string(), SMALL) + 4.0;
@@ -401,7 +399,7 @@ pub fn lines(title: &str, unit: &str, of: &str, xs: &[f64], series: &[Series]) -
     drawing.finish(&in_words(&places, of, series, unit))
 }
 
-/// Rows of values from 0 to 1 over time, as colours from light to dark.
+/// Rows of values from 0 to 1 over time, as colors from light to dark.
 #[must_use]
 pub fn heat_map(title: &str, rows: &[(String, &[f32])], interval_s: f64) -> String {
     const MOST_CELLS: usize = 6_000;
@@ -411,7 +409,7 @@ pub fn heat_map(title: &str, rows: &[(String, &[f32])], interval_s: f64) -> Stri
     let row_height = (480.0 / rows.len().max(1) as f64).clamp(4.0, 22.0);
     let left = widest(rows.iter().map(|(name, _)| &**name), SMALL) + 10.0;
     let samples = rows.iter().map(|(_, values)| values.len()).max().unwrap_or(0);
-    // Neighbours share a column where there are more samples than columns.
+    // With more samples than columns, neighbors share a column.
     let columns = (MOST_CELLS / rows.len().max(1)).clamp(60, MOST_COLUMNS);
     let chunk = samples.div_ceil(columns).max(1);
     let column_width = (WIDTH - left - RIGHT) / samples.div_ceil(chunk).max(1) as f64;
@@ -419,7 +417,7 @@ pub fn heat_map(title: &str, rows: &[(String, &[f32])], interval_s: f64) -> Stri
     let mut words = String::from("Means:");
     for (i, (name, values)) in rows.iter().enumerate() {
         let top = drawing.top + i as f64 * row_height;
-        // Names of every row only where they have room.
+        // All rows are named only if there is room.
         if row_height >= 13.0 || i.is_multiple_of((14.0 / row_height).ceil() as usize) {
             drawing.text(left - 6.0, top + row_height / 2.0 + 4.0, "end", SMALL, name);
         }
@@ -428,7 +426,7 @@ pub fn heat_map(title: &str, rows: &[(String, &[f32])], interval_s: f64) -> Stri
         for (column, chunk) in values.chunks(chunk).enumerate() {
             let level = (mean(chunk).clamp(0.0, 1.0) * SHADES as f64).round() as usize;
             match shaded[level].last_mut() {
-                // A column of its neighbour's shade makes that one wider.
+                // A column of the same shade as its neighbor widens it.
                 Some((_, _, wide)) if level == before => *wide += column_width,
                 _ => shaded[level].push((left + column as f64 * column_width, top, column_width + 0.3)),
             }
@@ -452,7 +450,7 @@ pub fn heat_map(title: &str, rows: &[(String, &[f32])], interval_s: f64) -> Stri
     drawing.finish(words.trim_end_matches([',', ':']))
 }
 
-/// From nearly white to a dark blue, darkening evenly, so that it reads without colour too.
+/// From nearly white to dark blue, darkening evenly, so that it can be read without color too.
 fn shade(value: f64) -> String {
     let value = value.clamp(0.0, 1.0);
     let mix = |light: f64, dark: f64| (light + (dark - light) * value).round() as u8;
@@ -476,7 +474,7 @@ pub fn timeline(title: &str, lanes: &[&str], stretches: &[Stretch]) -> String {
         drawing.line((left, top + LANE - 2.0), (WIDTH - RIGHT, top + LANE - 2.0), GRID, 1.0);
         let rects = stretches.iter().filter(|stretch| stretch.lane == i).map(|stretch| {
             let (from, to) = (x(stretch.start_s), x(stretch.end_s));
-            // A gap between neighbours, unless that would leave nothing.
+            // A gap between neighbors, unless that would leave nothing.
             (from, top + 5.0, if to - from > 3.0 { to - from - 0.8 } else { (to - from).max(0.4) })
         });
         drawing.rects(LANE - 11.0, color(i), &rects.collect::<Vec<_>>());
@@ -487,7 +485,7 @@ pub fn timeline(title: &str, lanes: &[&str], stretches: &[Stretch]) -> String {
     drawing.finish(&format!("Sums: {}.", words.collect::<Vec<_>>().join(", ")))
 }
 
-/// How many waits were how long: seconds, in classes that double from 0.1 ms.
+/// A histogram of waits in seconds, in classes that double from 0.1 ms.
 #[must_use]
 pub fn histogram(title: &str, seconds: &[f64]) -> String {
     const CLASSES: usize = 16;
@@ -614,7 +612,7 @@ mod tests {
         assert!(heat_map("<&>", &[("x".into(), &[])], 0.1).contains("&lt;&amp;&gt;"));
     }
 
-    /// Names and values as long and as many as they get stay within the image.
+    /// The longest names and values stay within the plot.
     #[test]
     fn all_text_is_inside() {
         let groups: Vec<String> = (0..6).map(|i| format!("a group with a long name {i}")).collect();
@@ -643,7 +641,7 @@ mod tests {
         }
     }
 
-    /// Linear red, green and blue of a colour.
+    /// Linear red, green and blue of a color.
     fn linear(color: &str) -> [f64; 3] {
         [1, 3, 5].map(|at| {
             let value = f64::from(u8::from_str_radix(&color[at..at + 2], 16).unwrap()) / 255.0;
@@ -669,7 +667,7 @@ mod tests {
         [116.0 * y - 16.0, 500.0 * (x - y), 200.0 * (y - z)]
     }
 
-    /// Contrasts as WCAG 2.2 asks for, and the colours' distances in CIELAB as the colour-blind see them, simulated with
+    /// Contrasts as WCAG 2.2 asks for, and the colors' distances in CIELAB as the color-blind see them, simulated with
     /// the matrices of Machado, Oliveira and Fernandes (2009) at full severity.
     #[test]
     fn colours_stand_out_and_are_told_apart_with_any_colour_vision() {

@@ -31,7 +31,8 @@ impl Architecture {
     }
 }
 
-/// Trains a ResNet from random weights with candle, straight from the batches: cross-entropy, stochastic gradient descent.
+/// Trains a ResNet from random weights with candle, straight from the batches: cross-entropy, stochastic gradient
+/// descent.
 ///
 /// Batches may be of any type and layout; they are trained on as f32, bytes as `v / 255`. Images are square, their side
 /// a multiple of 32. Padding is left out. On candle's CPU an f32 NCHW batch is used where the pipeline put it.
@@ -50,8 +51,8 @@ impl std::fmt::Debug for CandleStep {
 }
 
 impl CandleStep {
-    /// A `model` whose first stage has `width` channels (64 as published; fewer for CPUs), for labels 0 to `classes` - 1,
-    /// its weights drawn from `seed`, on a device of candle's.
+    /// A `model` whose first stage has `width` channels (64 as published; fewer for CPUs), for labels 0 to `classes` -
+    /// 1, its weights drawn from `seed`, on a device of candle's.
     ///
     /// # Errors
     /// [`Error::Parameter`] if `width` or `classes` is not 1 to 4,096; [`Error::Device`] if candle cannot make the
@@ -127,7 +128,7 @@ mod tests {
     use crate::pipeline::{LastBatch, Pipeline};
     use crate::source::EncodedImages;
 
-    /// Mean loss and accuracy of each epoch: `count` count of three classes and this side, in batches of 16.
+    /// Mean loss and accuracy of each epoch, on `count` images of three classes and this side, in batches of 16.
     fn learn(model: Architecture, count: u32, side: u32, epochs: u64, format: (DType, Layout)) -> Vec<(f64, f64)> {
         let jpeg = |i: u32| encode_jpeg(&image(3, i.into(), i % 3, 3), &JpegOptions::default()).unwrap();
         let builder = Pipeline::builder(EncodedImages::new((0..count).map(|i| (jpeg(i), i % 3))));
@@ -148,7 +149,8 @@ mod tests {
         means
     }
 
-    /// The last quarter of the epochs against the first, in loss and accuracy. Single epochs are noisy: batches are small.
+    /// The last quarter of the epochs against the first, in loss and accuracy. Single epochs are noisy: batches are
+    /// small.
     fn assert_learns(model: Architecture, side: u32, epochs: u64) {
         let means = learn(model, 48, side, epochs, (DType::F32, Layout::Nchw));
         let quarter = means.len().div_ceil(4);
@@ -169,7 +171,7 @@ mod tests {
         assert_learns(Architecture::ResNet50, 32, 24);
     }
 
-    /// Padding, type and layout of a batch change nothing but by rounding: 18 count, 2 of them in the second batch.
+    /// Padding, type and layout of a batch change results only by rounding. There are 18 images, 2 in the second batch.
     #[test]
     fn batches_of_any_format_are_the_same_to_it() {
         let want = learn(Architecture::ResNet18, 18, 64, 1, (DType::F32, Layout::Nchw))[0].0;

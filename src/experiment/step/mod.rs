@@ -1,4 +1,4 @@
-//! Training steps to measure a pipeline against: one's own, one of stated length, or real training.
+//! Training steps to measure a pipeline against: your own, one of stated length, or real training.
 
 #[cfg(feature = "candle")]
 mod candle;
@@ -16,7 +16,7 @@ pub use candle::{Architecture, CandleStep};
 pub use sgd::Sgd;
 pub use stated::{Pace, StatedStep, published, read_lengths};
 
-/// A training step: what takes the batches.
+/// A training step, which takes the batches.
 ///
 /// ```
 /// use warpfeed::experiment::step::{Outcome, Step};
@@ -67,8 +67,8 @@ pub trait Step {
         Ok(())
     }
 
-    /// Waits until everything given to [`train`](Self::train) is done. Called after the last batch of each epoch, before
-    /// the clock is read.
+    /// Waits until everything given to [`train`](Self::train) is done. Called after the last batch of each epoch,
+    /// before the clock is read.
     ///
     /// # Errors
     /// What went wrong on a device since it was last asked.
@@ -82,7 +82,7 @@ pub trait Step {
     }
 }
 
-/// What a step knows of the batch that it trained on.
+/// What a step reports about a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Outcome {
     /// The mean loss of its images.

@@ -42,7 +42,7 @@ impl ResNet {
         Ok((Self { stem, blocks, head }, weights.vars))
     }
 
-    /// `[N, 3, H, W]` to logits `[N, classes]`, with the batch's own mean and variance in the normalisations.
+    /// `[N, 3, H, W]` to logits `[N, classes]`, with the batch's own mean and variance in the normalizations.
     pub(super) fn forward(&self, images: &Tensor) -> Result<Tensor> {
         let mut x = max_pool_3_2(&self.stem.forward(images)?.relu()?)?;
         for block in &self.blocks {
@@ -93,7 +93,7 @@ impl Block {
     }
 }
 
-/// A convolution without bias that keeps the sides but for its stride, and batch normalisation.
+/// A convolution without bias that keeps the sides but for its stride, and batch normalization.
 struct ConvNorm {
     weight: Tensor,
     stride: usize,
@@ -118,8 +118,8 @@ impl ConvNorm {
 
 /// The greatest of each 3 x 3, every second row and column, of values that are not negative.
 ///
-/// candle has no gradient for pooling whose windows overlap, so it is made of what has one: of three neighbours, with
-/// every second taken, first down, then across. Zeros around stand for what is outside, as no value is less.
+/// candle has no gradient for overlapping pooling. So this is made of operations that have one: the maximum of three
+/// neighbors, keeping every second, first down, then across. The outside is zeros, because no value is less.
 fn max_pool_3_2(x: &Tensor) -> Result<Tensor> {
     let mut x = x.clone();
     for dim in [2, 3] {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How much of the end of a step is spun through: what the system's sleep may take too long.
+/// The end of a step is spun and not slept, because the system may sleep this much too long.
 const SLEEP_MARGIN: Duration = Duration::from_micros(200);
 
 /// How a stated step passes its time.
@@ -25,7 +25,7 @@ pub enum Pace {
     Spin,
 }
 
-/// A step that does nothing for as long as it was told to.
+/// A step that does nothing for a given length of time.
 ///
 /// ```
 /// # use std::time::{Duration, Instant};
@@ -86,7 +86,7 @@ impl StatedStep {
         }
     }
 
-    /// What passes time on the device of a batch.
+    /// Passes time on the device of a batch.
     fn spin_beside(&mut self, batch: &CudaBuffer) -> Result<&mut Spin> {
         let spin = match self.spin.take() {
             Some(spin) if spin.ordinal() == batch.ordinal() => spin,
@@ -121,7 +121,7 @@ impl Step for StatedStep {
         while start.elapsed() < length {
             std::hint::spin_loop();
         }
-        // The memory of its images is in use to the end of a step.
+        // The memory of the images is in use until the step ends.
         drop(batch);
         Ok(Outcome::default())
     }
@@ -140,9 +140,10 @@ const PUBLISHED_SECONDS: [(&str, f64); 3] = [("resnet18", 21.30), ("resnet50", 4
 /// How long a training step of `resnet18`, `resnet50` or `resnet152` took for 32 images on a V100, as far as published
 /// figures tell: 72, 159 and 405 ms.
 ///
-/// They are the seconds per epoch of the published augment-load experiment with augmentation on the GPU (trial B) at the
-/// lowest load, over the 295.9 batches of Imagenette's 9,469 images. At that load the epoch was bound by the GPU, and
-/// stayed within 5 % up to load 12. So these are upper bounds: all that an epoch did beside training is in them too.
+/// They are the seconds per epoch of the published augment-load experiment with augmentation on the GPU (trial B) at
+/// the lowest load, over the 295.9 batches of Imagenette's 9,469 images. At that load the epoch was bound by the GPU,
+/// and stayed within 5 % up to load 12. So these are upper bounds: all that an epoch did beside training is in them
+/// too.
 #[must_use]
 pub fn published(model: &str) -> Option<Duration> {
     let (_, seconds) = PUBLISHED_SECONDS.into_iter().find(|(name, _)| *name == model)?;
@@ -152,8 +153,8 @@ pub fn published(model: &str) -> Option<Duration> {
 /// Reads lengths of steps from a TOML file of names and milliseconds a batch: `"my model" = 12.5`.
 ///
 /// # Errors
-/// [`Error::Io`] if the file cannot be read; [`Error::Parameter`] if it is not such a file, or a length is not more than
-/// zero.
+/// [`Error::Io`] if the file cannot be read; [`Error::Parameter`] if it is not such a file, or a length is not more
+/// than zero.
 pub fn read_lengths(path: impl AsRef<Path>) -> Result<BTreeMap<String, Duration>> {
     let path = path.as_ref();
     let text = std::fs::read_to_string(path).map_err(Error::io("read", path))?;
