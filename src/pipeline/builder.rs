@@ -106,7 +106,7 @@ pub struct MemoryBound {
     pub encoded_bytes: u64,
     /// Bytes of the order of an epoch while it is shuffled.
     pub order_bytes: u64,
-    /// Most bytes of images that a [`ImageCache`](crate::ImageCache) in memory keeps.
+    /// Most bytes of images that an [`ImageCache`](crate::ImageCache) in memory keeps.
     pub cache_bytes: u64,
     /// Bytes of a GPU's memory for batches that are being filled or under way there, and as many of host memory at most,
     /// pinned unless told otherwise ([`Builder::pinned`]); 0 on the CPU. What nvJPEG allocates for itself is not in it. On a
@@ -409,7 +409,7 @@ impl Builder {
     ///
     /// # Errors
     /// [`Error::Parameter`] for a parameter that is out of range or does not fit the others, with what is allowed;
-    /// [`Error::Device`] if the device asked for is not there; [`Error::Io`] if the folder of a [`ImageCache`] cannot be
+    /// [`Error::Device`] if the device asked for is not there; [`Error::Io`] if the folder of an [`ImageCache`] cannot be
     /// made or listed.
     pub fn build(self) -> Result<Pipeline> {
         let ordinal = self.device.resolve()?;
@@ -485,7 +485,7 @@ impl Builder {
         let gpu = ordinal.map(|ordinal| Gpu::open(ordinal, settings, &tables)).transpose()?;
         let is_stream = stream.is_some();
         let cache = self.cache.as_ref().map(|cache| Cache::open(cache, is_stream)).transpose()?;
-        // A kept image is made and read beside the others.
+        // A cached image is made and read beside the others.
         let kept_bytes = if cache.is_some() { KEPT_PIXEL_BYTES } else { 0 };
         let memory = MemoryBound {
             batches_bytes: batch_bytes * (prefetch as u64 + 1),

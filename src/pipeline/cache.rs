@@ -1,9 +1,9 @@
-//! Decoded images, kept from one epoch to the next.
+//! The image cache: decoded images, from one epoch to the next.
 //!
-//! What is kept of an image is what the operations at the front of the pipeline that draw nothing make of it: decoded,
-//! turned as its tag says, and for a pipeline that begins with a resize, resized. It is kept as a PNM file, so that for
-//! all that follows it is one more encoded image, of which only the needed part is read. The pixels that a pipeline
-//! delivers are the same with a cache and without.
+//! Caches the result of decoding and of the leading deterministic operations: the image is decoded, turned as its EXIF
+//! tag says, and if the pipeline begins with a resize, resized. It is stored as a PNM file. So everything that follows
+//! treats it as one more encoded image, of which only the needed part is read. A pipeline delivers the same pixels with
+//! and without a cache.
 
 use super::epoch::Shared;
 use super::{Inner, Stored, oriented};
@@ -30,19 +30,19 @@ use std::time::Instant;
 
 /// The version of what is kept: part of every key.
 const VERSION: u32 = 1;
-/// What a kept image takes beside its pixels, counted generously: its places in two tables.
+/// What a cached image takes beside its pixels, for its entries in two tables, counted generously.
 const ENTRY_BYTES: u64 = 256;
 
-/// Where decoded images are kept from one epoch to the next, and how many bytes of them.
+/// Where decoded images are cached from one epoch to the next, and how many bytes of them.
 ///
-/// Kept is what the operations at the front of a pipeline that draw nothing make of an image: with `resize_shorter(256)`
-/// first, the resized one ("resize once"); with a random operation first, the whole decoded one. That is 3 bytes a pixel.
-/// Batches are the same as without.
+/// Caches the result of decoding and of the leading deterministic operations. If the pipeline begins with
+/// `resize_shorter(256)`, the resized image is cached; if it begins with a random operation, the whole decoded image.
+/// That is 3 bytes a pixel. Batches are the same as without a cache.
 ///
-/// Images are kept until there is no more room; none makes room for another, since in shuffled epochs each is as
-/// likely to come next. They are known by the SHA-256 of their encoded bytes and of what was done to them, so that
-/// changed files and other operations never find an old image. A source of random access is asked once for an image
-/// that is kept: it must not change while the pipeline is in use.
+/// Images are cached until there is no more room. None is removed for another, since in shuffled epochs each is as
+/// likely to come next. An image is found by the SHA-256 of its encoded bytes and of what was done to it, so a changed
+/// file or another operation never finds an old image. A source of random access is asked only once for an image that
+/// is cached: it must not change while the pipeline is in use.
 ///
 /// ```
 /// use warpfeed::*;
@@ -64,13 +64,13 @@ const ENTRY_BYTES: u64 = 256;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageCache {
-    /// In memory if there is none.
+    /// In memory if `None`.
     folder: Option<PathBuf>,
     size_bytes: u64,
 }
 
 impl ImageCache {
-    /// In memory, for as long as the pipeline lives.
+    /// A cache in memory, for as long as the pipeline lives.
     #[must_use]
     pub fn memory(size_bytes: u64) -> Self {
         Self { folder: None, size_bytes }
@@ -90,7 +90,7 @@ impl ImageCache {
     }
 }
 
-/// How full a [`ImageCache`] is.
+/// How full an [`ImageCache`] is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct CacheUsage {
@@ -110,14 +110,14 @@ pub struct CacheUsage {
 /// Start of the SHA-256 of an image's encoded bytes and of what is done to it.
 type Key = [u8; 16];
 
-/// What is known of a sample whose image is kept.
+/// What is known of a sample whose image is cached.
 #[derive(Clone, Copy)]
 struct Known {
     key: Key,
     stored: Stored,
 }
 
-/// A pipeline's kept images.
+/// A pipeline's cached images.
 pub(super) struct Cache {
     store: Store,
     limit_bytes: u64,
@@ -295,7 +295,7 @@ impl Cache {
         Ok(Some(kept))
     }
 
-    /// A kept image. What does not look like one, or not like this one, is none.
+    /// A cached image. A file that is not one, or is another one, counts as missing.
     fn find(&self, inner: &Inner, known: Known, buffer: &mut Vec<u8>) -> Option<Kept> {
         let bytes = match &self.store {
             Store::Memory(images) => {
@@ -383,7 +383,7 @@ impl Cache {
     }
 }
 
-/// How many bytes a kept image has.
+/// Size of a cached image in bytes.
 fn len_bytes(size: Size) -> u64 {
     pnm_header(size, 3).len() as u64 + 3 * size.area_px()
 }

@@ -52,7 +52,7 @@ fn jpeg(size: Size, options: &JpegOptions) -> Vec<u8> {
     encode_jpeg(&image, options).unwrap()
 }
 
-/// Pictures of all kinds that the hardware takes, and, if asked for, of those that only hybrid decoding does.
+/// Images of all kinds that the hardware decoder takes and, if asked for, of those that only hybrid decoding takes.
 fn images(progressive: bool) -> Vec<Vec<u8>> {
     let mut images = Vec::new();
     for (i, sampling) in [Sampling::S444, Sampling::S422, Sampling::S420, Sampling::S440].into_iter().enumerate() {
@@ -125,7 +125,7 @@ impl Worker {
         Ok(Self { state, parser: JpegStream::new(&handle)?, params, handle })
     }
 
-    /// Queues the decoding of a image.
+    /// Queues the decoding of an image.
     fn decode(&mut self, bytes: &[u8], to: &CudaSlice<u8>, width: u32, stream: &CudaStream) -> nvjpeg_sys::Result<()> {
         let jpeg = self.parser.parse(bytes)?;
         self.state.decode_host(&self.params, &jpeg)?;
@@ -370,7 +370,7 @@ fn what_is_destroyed_while_work_uses_it_is_reported() {
     assert!(caught(&sim, reported) > 0);
 }
 
-/// A image's memory is read by a copy, and a image decoded to it, in the order of a stream alone. Whether the copy
+/// An image's memory is read by a copy, and an image decoded to it, in the order of a stream alone. Whether the copy
 /// saw what was there before.
 fn recycled_in_stream_order(backend: Backend) -> bool {
     let stream = stream().unwrap();
