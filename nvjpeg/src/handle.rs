@@ -5,11 +5,13 @@ use std::ops::BitOr;
 use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::bindings::{
+use nvjpeg_sys::Functions;
+use nvjpeg_sys::bindings::{
     self, cudaStream_t, nvjpegBackend_t, nvjpegDevAllocatorV2_t, nvjpegHandle_t, nvjpegPinnedAllocatorV2_t,
 };
+
 use crate::error::{Error, Result, check};
-use crate::library::{Functions, Library};
+use crate::library::Library;
 use crate::stream::{ComponentSize, ImageInfo, Subsampling};
 
 /// Calls a function of nvJPEG and turns its status into a `Result`: for use in an unsafe block.
@@ -68,7 +70,7 @@ impl Backend {
 /// How a handle behaves; combined with `|`.
 ///
 /// ```
-/// use nvjpeg_sys::Flags;
+/// use nvjpeg::Flags;
 /// let flags = Flags::UPSAMPLING_WITH_INTERPOLATION | Flags::BITSTREAM_STRICT;
 /// assert_eq!(flags.bits(), 32 | 4);
 /// ```
@@ -191,14 +193,14 @@ impl Handle {
     /// [`ArchMismatch`](crate::Status::ArchMismatch) where the device lacks the back end.
     ///
     /// ```
-    /// use nvjpeg_sys::{Backend, Flags, Handle, Library, Status};
+    /// use nvjpeg::{Backend, Flags, Handle, Library, Status};
     /// if let Ok(library) = Library::load() {
     ///     match Handle::new(&library, Backend::Default, Flags::NONE) {
     ///         Ok(handle) => assert!(handle.library().version()?.major >= 11),
     ///         Err(error) => assert_eq!(error.status(), Some(Status::ExecutionFailed)), // no driver
     ///     }
     /// }
-    /// # Ok::<(), nvjpeg_sys::Error>(())
+    /// # Ok::<(), nvjpeg::Error>(())
     /// ```
     pub fn new(library: &Library, backend: Backend, flags: Flags) -> Result<Self> {
         let mut raw = ptr::null_mut();

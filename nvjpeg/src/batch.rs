@@ -3,7 +3,8 @@
 use std::ffi::c_int;
 use std::ptr;
 
-use crate::bindings::{cudaStream_t, nvjpegDecodeParams_t, nvjpegImage_t, nvjpegJpegState_t};
+use nvjpeg_sys::bindings::{cudaStream_t, nvjpegDecodeParams_t, nvjpegImage_t, nvjpegJpegState_t};
+
 use crate::decoder::Image;
 use crate::error::{Error, Result};
 use crate::handle::{Handle, call, call_optional};

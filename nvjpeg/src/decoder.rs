@@ -3,7 +3,8 @@
 use std::ptr;
 use std::sync::Arc;
 
-use crate::bindings::{NVJPEG_MAX_COMPONENT, cudaStream_t, nvjpegImage_t, nvjpegJpegDecoder_t, nvjpegJpegState_t};
+use nvjpeg_sys::bindings::{NVJPEG_MAX_COMPONENT, cudaStream_t, nvjpegImage_t, nvjpegJpegDecoder_t, nvjpegJpegState_t};
+
 use crate::buffer::{DeviceBuffer, PinnedBuffer};
 use crate::error::{Error, Result};
 use crate::handle::{Backend, Handle, call};
