@@ -72,6 +72,8 @@
 //! warpfeed = { version = "0.1", default-features = false }
 //! ```
 //!
+//! `webp` (default) decodes WebP images; without it they are bad samples.
+//!
 //! `parquet` reads Parquet files of images, `cloud` shards at `http://`, `https://`, `s3://`, `gs://` and `az://`.
 //!
 //! `candle` gives batches to candle 0.11 ([`Tensor::into_candle`], [`Batch::into_candle`]), `dlpack` to whatever speaks
@@ -79,6 +81,7 @@
 
 mod apply;
 mod atomic;
+mod base64;
 mod cpu;
 mod cuda;
 mod decode;

@@ -1,8 +1,8 @@
 //! Where an epoch stands, to go on from there in another process.
 
 use super::Inner;
+use crate::base64;
 use crate::error::{Error, Result};
-use base64::prelude::{BASE64_STANDARD_NO_PAD, Engine};
 use serde::{Deserialize, Serialize};
 
 /// The version of states that this crate writes and reads.
@@ -71,7 +71,7 @@ impl EpochState {
             even: sampler.is_even(),
             samples: inner.source.len(),
             source: format!("{:016x}", inner.fingerprint()),
-            place: place.map(|place| BASE64_STANDARD_NO_PAD.encode(place)),
+            place: place.map(base64::encode),
         }
     }
 
@@ -89,8 +89,10 @@ impl EpochState {
 
     /// Where in its stream it is.
     pub(super) fn place(&self) -> Result<Option<Vec<u8>>> {
-        let place = self.place.as_ref().map(|place| BASE64_STANDARD_NO_PAD.decode(place)).transpose();
-        place.map_err(|error| Error::parameter("resume", "state", "with a place in base 64", error))
+        let decode = |place: &String| {
+            base64::decode(place).ok_or_else(|| Error::parameter("resume", "state", "with a place in base 64", place))
+        };
+        self.place.as_ref().map(decode).transpose()
     }
 
     /// Holds the state against the pipeline that is to go on from it, whose epoch has `positions`.
