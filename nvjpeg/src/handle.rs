@@ -43,7 +43,7 @@ pub enum Backend {
     Hybrid,
     /// Huffman decoding on the device too, for baseline images; in batches only from 51 images on.
     GpuHybrid,
-    /// The device's JPEG engines: baseline, a single scan.
+    /// The device's hardware decoder: baseline, a single scan.
     Hardware,
     /// Like `GpuHybrid`, with the compressed images in device memory.
     GpuHybridDevice,
@@ -146,10 +146,10 @@ pub struct Allocators {
     pub pinned: Allocator,
 }
 
-/// The device's JPEG engines.
+/// The device's hardware decoders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HardwareDecoders {
-    /// How many there are: 0 without hardware decoding.
+    /// How many there are, by NVIDIA's name: 0 without hardware decoding.
     pub engines: u32,
     /// How many images each decodes at a time.
     pub cores_per_engine: u32,
@@ -268,7 +268,7 @@ impl Handle {
         self.inner.raw
     }
 
-    /// The device's JPEG engines. A back end other than [`Backend::Hardware`] may answer that there are none.
+    /// The device's hardware decoders. A back end other than [`Backend::Hardware`] may answer that there are none.
     ///
     /// # Errors
     ///

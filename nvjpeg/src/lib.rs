@@ -32,7 +32,7 @@
 //! let pitch_bytes = 3 * jpeg.info()?.width_px as usize;
 //! state.decode_host(&params, &jpeg)?;
 //! // SAFETY: `device_pointer` is the start of height x pitch idle bytes on the device; everything lives until the
-//! // stream has been synchronised.
+//! // stream has been synchronized.
 //! unsafe {
 //!     state.transfer_to_device(&jpeg, stream)?;
 //!     state.decode_device(&Image::interleaved(device_pointer, pitch_bytes), stream)?;

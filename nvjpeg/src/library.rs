@@ -107,7 +107,7 @@ impl Library {
                 attempts.push(Attempt { path, reason: "no such file".to_owned() });
                 continue;
             }
-            // SAFETY: nvJPEG's initialisers have no conditions. That the file is nvJPEG is for whoever installed it
+            // SAFETY: nvJPEG's initializers have no conditions. That the file is nvJPEG is for whoever installed it
             // under that name, or named it, to see to, as with any library that the system's loader finds.
             match unsafe { libloading::Library::new(&path) } {
                 Ok(library) => match Self::resolve(library, path) {

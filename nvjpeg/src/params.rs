@@ -144,7 +144,7 @@ impl DecodeParams {
         unsafe { call!(self.handle.functions(), nvjpegDecodeParamsSetROI(self.raw, left, top, width, height)) }
     }
 
-    /// Whether CMYK images may be decoded, naively (without their colour profile), to RGB.
+    /// Whether CMYK images may be decoded, naively (without their color profile), to RGB.
     ///
     /// # Errors
     ///

@@ -43,7 +43,7 @@ impl Fake {
         let folder = tempfile::tempdir().unwrap();
         let path = compile(folder.path(), flags);
         let library = Library::load_from(&path).unwrap();
-        // SAFETY: fake.c has no initialisers.
+        // SAFETY: fake.c has no initializers.
         let exports = unsafe { libloading::Library::new(&path) }.unwrap();
         Self { folder, library, exports }
     }

@@ -373,7 +373,7 @@ fn plots(report: &mut Report, settings: &Settings, models: &[Model], cases: &[Ca
         );
     }
     report.leading_plots = models.len();
-    // More lines than there are colours and marks would not be told apart.
+    // More lines than there are colors and marks would not be told apart.
     if let Some(first) = arms.first() {
         for (number, series) in saved.chunks(4).enumerate() {
             let title = format!("Time saved against {}", first.name());

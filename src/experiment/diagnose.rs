@@ -90,7 +90,7 @@ pub struct Rates {
     pub read: f64,
     /// Reading and decoding whole images.
     pub read_decode: f64,
-    /// The pipeline with a centre crop in the place of its operations, without a training step.
+    /// The pipeline with a center crop in the place of its operations, without a training step.
     pub no_augmentation: f64,
     /// The pipeline without a training step.
     pub pipeline: f64,
@@ -238,7 +238,7 @@ pub fn diagnose(
         format!("Training step: {}.", model.about()),
         "Read and decode: whole images; the pipeline decodes only what its operations need, so it may be faster."
             .to_owned(),
-        "Without augmentation: a centre crop in the place of all operations.".to_owned(),
+        "Without augmentation: a center crop in the place of all operations.".to_owned(),
         "Step alone: every batch is there when the step asks, and no worker runs beside it.".to_owned(),
     ]);
     if on_gpu {
@@ -466,7 +466,7 @@ fn builder(subject: &Subject, settings: &Settings, ops: Vec<Transform>) -> Build
     ops.into_iter().fold(builder.strategy(settings.strategy), Builder::augment)
 }
 
-/// A centre crop to the size of a pipeline's batches, and its normalisation.
+/// A center crop to the size of a pipeline's batches, and its normalization.
 fn without_augmentation(pipeline: &Pipeline, ops: &[Transform]) -> Vec<Transform> {
     let size = pipeline.image_size();
     let normalize = ops.iter().filter(|op| matches!(op, Transform::Explicit(Op::Normalize { .. })));
@@ -529,7 +529,7 @@ impl Reading {
 }
 
 /// Reads images in an epoch's order, round and round, on `threads` threads, and decodes them as a whole if told to.
-/// Those that cannot be used are passed over.
+/// Those that cannot be used are skipped.
 fn read(subject: &Subject, order: &Order, threads: usize, time: Duration, decode: bool) -> Result<Reading> {
     let next = AtomicU64::new(0);
     let begin = Instant::now();

@@ -77,7 +77,7 @@ pub struct StageSeconds {
     pub read: f64,
     /// Decoding.
     pub decode: f64,
-    /// Augmenting, normalisation included.
+    /// Augmenting, normalization included.
     pub augment: f64,
     /// The consumer waiting for batches.
     pub consumer_wait: f64,

@@ -72,7 +72,7 @@ fn size(draw: &mut SampleRng) -> Size {
 
 /// What one image looks like.
 struct Look {
-    /// Two colours that the ground changes between.
+    /// Two colors that the ground changes between.
     ground: [[f32; 3]; 2],
     object_hue: f64,
     /// Which way the texture runs: its sine and cosine.
@@ -108,7 +108,7 @@ impl Look {
     }
 }
 
-/// A colour of hue, saturation and value, each 0 to 1 (the hue repeats).
+/// A color of hue, saturation and value, each 0 to 1 (the hue repeats).
 fn hsv(hue: f64, saturation: f64, value: f64) -> [f32; 3] {
     [5.0, 3.0, 1.0].map(|turn| {
         let sixth = turn + 6.0 * (hue - hue.floor());
@@ -273,7 +273,7 @@ impl Scene {
             word ^= word >> 17;
             word ^= word << 5;
             let [a, b, c, d] = word.to_le_bytes().map(f32::from);
-            // The sum of two bytes has a standard deviation of 104.5; colour noise is weaker.
+            // The sum of two bytes has a standard deviation of 104.5; color noise is weaker.
             let all = a + b - 255.0;
             let own = [0.35 * (c - 127.5), -0.2 * (c + d - 255.0), 0.35 * (d - 127.5)];
             for channel in 0..3 {
@@ -514,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn the_class_decides_the_colour() {
+    fn the_class_decides_the_color() {
         // Class 0 of 3 is red, 1 green, 2 blue: the ground covers most of each image.
         for class in 0..3_u32 {
             for index in 0..3 {

@@ -1,8 +1,8 @@
 //! Plots as SVG: plain shapes and text, no scripts, no other files; each names what it shows and its figures in words for
 //! those who do not see it.
 //!
-//! They are narrow enough to be read on a phone without being moved about. Colours are after Okabe and Ito's set for all
-//! kinds of colour vision, darkened for contrast with white; what is told apart by colour is told apart by a label or a
+//! They are narrow enough to be read on a phone without being moved about. Colors are after Okabe and Ito's set for all
+//! kinds of color vision, darkened for contrast with white; what is told apart by color is told apart by a label or a
 //! mark as well. Text is dark on white.
 
 use std::fmt::Write;
@@ -145,7 +145,7 @@ impl Drawing {
         );
     }
 
-    /// Many rectangles of one colour and height: left, top and width of each.
+    /// Many rectangles of one color and height: left, top and width of each.
     fn rects(&mut self, height: f64, fill: &str, rects: &[(f64, f64, f64)]) {
         let mut path = String::new();
         for (x, y, width) in rects {
@@ -175,7 +175,7 @@ impl Drawing {
         let _ = write!(self.body, "<path d=\"{path}\" fill=\"{}\"/>", color(number));
     }
 
-    /// What the colours, or marks, stand for, in as many lines as it takes; left out where there is nothing to tell apart.
+    /// What the colors, or marks, stand for, in as many lines as it takes; left out where there is nothing to tell apart.
     fn legend(&mut self, series: &[Series], marks: bool) {
         if series.len() < 2 {
             return;
@@ -401,7 +401,7 @@ pub fn lines(title: &str, unit: &str, of: &str, xs: &[f64], series: &[Series]) -
     drawing.finish(&in_words(&places, of, series, unit))
 }
 
-/// Rows of values from 0 to 1 over time, as colours from light to dark.
+/// Rows of values from 0 to 1 over time, as colors from light to dark.
 #[must_use]
 pub fn heat_map(title: &str, rows: &[(String, &[f32])], interval_s: f64) -> String {
     const MOST_CELLS: usize = 6_000;
@@ -452,7 +452,7 @@ pub fn heat_map(title: &str, rows: &[(String, &[f32])], interval_s: f64) -> Stri
     drawing.finish(words.trim_end_matches([',', ':']))
 }
 
-/// From nearly white to a dark blue, darkening evenly, so that it reads without colour too.
+/// From nearly white to a dark blue, darkening evenly, so that it reads without color too.
 fn shade(value: f64) -> String {
     let value = value.clamp(0.0, 1.0);
     let mix = |light: f64, dark: f64| (light + (dark - light) * value).round() as u8;
@@ -643,7 +643,7 @@ mod tests {
         }
     }
 
-    /// Linear red, green and blue of a colour.
+    /// Linear red, green and blue of a color.
     fn linear(color: &str) -> [f64; 3] {
         [1, 3, 5].map(|at| {
             let value = f64::from(u8::from_str_radix(&color[at..at + 2], 16).unwrap()) / 255.0;
@@ -669,10 +669,10 @@ mod tests {
         [116.0 * y - 16.0, 500.0 * (x - y), 200.0 * (y - z)]
     }
 
-    /// Contrasts as WCAG 2.2 asks for, and the colours' distances in CIELAB as the colour-blind see them, simulated with
+    /// Contrasts as WCAG 2.2 asks for, and the colors' distances in CIELAB as the color-blind see them, simulated with
     /// the matrices of Machado, Oliveira and Fernandes (2009) at full severity.
     #[test]
-    fn colours_stand_out_and_are_told_apart_with_any_colour_vision() {
+    fn colors_stand_out_and_are_told_apart_with_any_color_vision() {
         for color in COLORS {
             assert!(contrast(color, "#ffffff") >= 3.0, "{color}");
         }

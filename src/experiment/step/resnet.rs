@@ -42,7 +42,7 @@ impl ResNet {
         Ok((Self { stem, blocks, head }, weights.vars))
     }
 
-    /// `[N, 3, H, W]` to logits `[N, classes]`, with the batch's own mean and variance in the normalisations.
+    /// `[N, 3, H, W]` to logits `[N, classes]`, with the batch's own mean and variance in the normalizations.
     pub(super) fn forward(&self, images: &Tensor) -> Result<Tensor> {
         let mut x = max_pool_3_2(&self.stem.forward(images)?.relu()?)?;
         for block in &self.blocks {
@@ -93,7 +93,7 @@ impl Block {
     }
 }
 
-/// A convolution without bias that keeps the sides but for its stride, and batch normalisation.
+/// A convolution without bias that keeps the sides but for its stride, and batch normalization.
 struct ConvNorm {
     weight: Tensor,
     stride: usize,
