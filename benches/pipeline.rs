@@ -6,22 +6,19 @@ use divan::Bencher;
 use divan::counter::ItemsCount;
 use std::fmt;
 use std::num::NonZero;
-use warpfeed::{EncodedImages, Pipeline, Preset, Strategy};
+use warpfeed::experiment::trial::Trial;
+use warpfeed::{Builder, EncodedImages, Pipeline, Preset, Strategy, Transform};
 
 struct Case {
-    preset: Preset,
+    name: String,
+    ops: Vec<Transform>,
     strategy: Strategy,
     threads: usize,
 }
 
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.preset {
-            Preset::Train => write!(f, "train")?,
-            Preset::Eval => write!(f, "eval")?,
-            Preset::TrialA { load } => write!(f, "trial-a {load}")?,
-            Preset::TrialB { load } => write!(f, "trial-b {load}")?,
-        }
+        write!(f, "{}", self.name)?;
         match self.strategy {
             Strategy::Fused => {}
             Strategy::Sequential => write!(f, ", sequential")?,
@@ -33,22 +30,16 @@ impl fmt::Display for Case {
 
 fn cases() -> Vec<Case> {
     let all = std::thread::available_parallelism().map_or(1, NonZero::get);
-    let fused = [
-        Preset::Train,
-        Preset::Eval,
-        Preset::TrialA { load: 1 },
-        Preset::TrialA { load: 4 },
-        Preset::TrialA { load: 8 },
-        Preset::TrialA { load: 12 },
-        Preset::TrialB { load: 4 },
-    ]
-    .map(|preset| (preset, Strategy::Fused));
-    let others = [Strategy::Sequential, Strategy::Composed].map(|strategy| (Preset::TrialA { load: 4 }, strategy));
+    let trial_a = |load| (format!("trial-a {load}"), Trial::A { load }.ops());
+    let mut fused = vec![("train".to_owned(), Preset::Train.ops()), ("eval".to_owned(), Preset::Eval.ops())];
+    fused.extend([1, 4, 8, 12].map(trial_a));
+    fused.push(("trial-b 4".to_owned(), Trial::B { load: 4 }.ops()));
+    let fused = fused.into_iter().map(|pipeline| (pipeline, Strategy::Fused));
+    let others = [Strategy::Sequential, Strategy::Composed].map(|strategy| (trial_a(4), strategy));
     let mut cases = Vec::new();
-    for (preset, strategy) in fused.into_iter().chain(others) {
-        cases.push(Case { preset, strategy, threads: 1 });
-        if all > 1 {
-            cases.push(Case { preset, strategy, threads: all });
+    for ((name, ops), strategy) in fused.chain(others) {
+        for threads in if all > 1 { vec![1, all] } else { vec![1] } {
+            cases.push(Case { name: name.clone(), ops: ops.clone(), strategy, threads });
         }
     }
     cases
@@ -61,13 +52,8 @@ fn main() {
 #[divan::bench(args = cases(), sample_count = 5, sample_size = 1)]
 fn epoch(bencher: Bencher<'_, '_>, case: &Case) {
     let source = EncodedImages::new(common::images().iter().map(|bytes| (bytes.clone(), 0)));
-    let pipeline = Pipeline::builder(source)
-        .shuffle(1)
-        .threads(case.threads)
-        .strategy(case.strategy)
-        .preset(case.preset)
-        .build()
-        .expect("presets are valid");
+    let builder = Pipeline::builder(source).shuffle(1).threads(case.threads).strategy(case.strategy);
+    let pipeline = case.ops.iter().cloned().fold(builder, Builder::augment).build().expect("presets are valid");
     let mut number = 0;
     bencher.counter(ItemsCount::new(pipeline.len())).bench_local(|| {
         for batch in pipeline.epoch(number) {

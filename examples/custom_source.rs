@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
-use warpfeed::{DType, Error, JpegOptions, Layout, Pipeline, Result, Source, encode_jpeg, experiment::synth};
+use warpfeed::{DType, Error, Image, JpegOptions, Layout, Pipeline, Result, Size, Source, encode_jpeg};
 
 /// Encoded images one after the other, and where each lies.
 struct Packed {
@@ -53,7 +53,7 @@ fn main() -> Result<()> {
     let mut packed = Packed { bytes: Vec::new(), places: Vec::new(), classes: classes.map(str::to_owned).into() };
     for index in 0..12 {
         let label = index % 3;
-        let image = synth::image(7, index.into(), label, 3);
+        let image = Image::new(Size::new(120 + index, 100));
         packed.push(&encode_jpeg(&image, &JpegOptions::default())?, label);
     }
     let pipeline = Pipeline::builder(packed)

@@ -1,17 +1,17 @@
 //! Several processes share an epoch, as they do in training on several GPUs:
 //! `mpirun -n 4 target/release/examples/ranks`, or under torchrun or srun; alone, there is one rank.
 
-use warpfeed::{Device, EncodedImages, JpegOptions, Pipeline, Rank, Result, encode_jpeg, experiment::synth::image};
+use warpfeed::{DecodedImages, Device, Pipeline, Rank, Result, Size};
 
 fn main() -> Result<()> {
     let rank = Rank::from_environment()?.unwrap_or_default();
-    // The GPU of this process. The images are made and decoded on the CPU here, so that the example runs anywhere.
+    // The GPU of this process. The pipeline runs on the CPU here, so that the example runs anywhere.
     let gpu = match rank.device() {
         Device::Cuda(number) => format!("cuda:{number}"),
         _ => "no GPU".to_owned(),
     };
-    let images = (0..11).map(|i| Ok((encode_jpeg(&image(1, i, 0, 1), &JpegOptions::default())?, i as u32)));
-    let train = Pipeline::builder(EncodedImages::new(images.collect::<Result<Vec<_>>>()?))
+    let images = (0..11).map(|i| (Size::new(80, 60), vec![20 * i as u8; 3 * 80 * 60], i));
+    let train = Pipeline::builder(DecodedImages::new(images)?)
         .batch_size(2)
         .shuffle(42)
         .partition(rank.partition())

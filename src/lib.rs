@@ -9,8 +9,8 @@
 //! use warpfeed::*;
 //!
 //! // Ten images in memory. `ImageFolder::open("imagenette2/train")?` reads a folder of class folders.
-//! let image = |i: u64| encode_jpeg(&experiment::synth::image(1, i, 0, 1), &JpegOptions::default());
-//! let images = (0..10).map(|i| Ok((image(i)?, i as u32 % 2))).collect::<Result<Vec<_>>>()?;
+//! let jpeg = encode_jpeg(&Image::new(Size::new(96, 72)), &JpegOptions::default())?;
+//! let images = (0..10).map(|i| (jpeg.clone(), i % 2));
 //!
 //! let train = Pipeline::builder(EncodedImages::new(images))
 //!     .batch_size(4)
@@ -37,7 +37,7 @@
 //!
 //! | for | see |
 //! | --- | --- |
-//! | reading samples | [`ImageFolder`], [`ListFile`], [`EncodedImages`], [`open`], [`Source`] for your own |
+//! | reading samples | [`ImageFolder`], [`ListFile`], [`EncodedImages`], [`DecodedImages`], [`open`], [`Source`] for your own |
 //! | describing a pipeline | [`Pipeline::builder`], [`Builder`], [`Preset`], [`Strategy`] |
 //! | random operations | [`random_resized_crop`] and the other functions, [`Transform`], [`Augmentation`] for your own |
 //! | explicit operations | [`Op`], [`Pipeline::recipe`], [`apply`] |
@@ -65,8 +65,16 @@
 //!
 //! # Features
 //!
-//! `cli` (default) builds the command `warpfeed`. Without it (`default-features = false`) the crate needs no argument
-//! parser and no progress bar; the library is the same.
+//! `cli` (default) builds the command `warpfeed`. It implies `experiment`: the module [`experiment`], which measures
+//! pipelines and makes images to measure them on. Programs that feed images to a trainer need neither:
+//!
+//! ```toml
+//! warpfeed = { version = "0.1", default-features = false }
+//! ```
+//!
+//! `webp` (default) decodes WebP images; without it they are bad samples.
+//!
+//! `parquet` reads Parquet files of images, `cloud` shards at `http://`, `https://`, `s3://`, `gs://` and `az://`.
 //!
 //! `candle` gives batches to candle 0.11 ([`Tensor::into_candle`], [`Batch::into_candle`]), `dlpack` to whatever speaks
 //! DLPack ([`Tensor::into_dlpack`]), both without a copy.
@@ -80,6 +88,7 @@ mod device;
 mod doctor;
 mod encode;
 mod error;
+#[cfg(feature = "experiment")]
 pub mod experiment;
 mod image;
 mod npy;
@@ -126,8 +135,9 @@ pub use source::ParquetFiles;
 #[cfg(feature = "cloud")]
 pub use source::StreamCache;
 pub use source::{
-    EncodedImages, IdxFile, ImageFolder, ListFile, MAX_ENCODED_BYTES, OpenOptions, RecordFormat, RecordOptions,
-    RecordShards, RecordStream, Samples, Source, SourceFormat, Stream, StreamOptions, StreamSample, StreamStart, open,
+    DecodedImages, EncodedImages, IdxFile, ImageFolder, ListFile, MAX_ENCODED_BYTES, OpenOptions, RecordFormat,
+    RecordOptions, RecordShards, RecordStream, Samples, Source, SourceFormat, Stream, StreamOptions, StreamSample,
+    StreamStart, open,
 };
 pub use tensor::{DType, Element, Layout, Tensor};
 

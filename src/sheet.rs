@@ -3,9 +3,6 @@
 use crate::atomic;
 use crate::error::{Error, Result};
 use crate::image::{Image, Size};
-use image::codecs::png::PngEncoder;
-use image::{ExtendedColorType, ImageEncoder, ImageError};
-use std::io;
 use std::path::Path;
 
 const BACKGROUND: [u8; 4] = [236, 236, 236, 255];
@@ -84,12 +81,13 @@ pub fn write_png(image: &Image, path: impl AsRef<Path>) -> Result<()> {
         return Err(Error::parameter("write_png", "image", "an image with pixels", got));
     }
     atomic::write(path, |file| {
-        let encoder = PngEncoder::new(file);
-        let written = encoder.write_image(&image.to_rgb(), size.width, size.height, ExtendedColorType::Rgb8);
-        written.map_err(|error| match error {
-            ImageError::IoError(error) => error,
-            other => io::Error::other(other),
-        })
+        let mut encoder = png::Encoder::new(file, size.width, size.height);
+        encoder.set_color(png::ColorType::Rgb);
+        encoder.set_compression(png::Compression::Fast);
+        encoder.set_filter(png::Filter::Adaptive);
+        let mut writer = encoder.write_header()?;
+        writer.write_image_data(&image.to_rgb())?;
+        Ok(writer.finish()?)
     })
 }
 
@@ -148,6 +146,15 @@ mod tests {
         assert!(contact_sheet(&one, 1, 10_000).unwrap_err().to_string().contains("2^28"));
     }
 
+    fn read_png(path: &Path) -> ((u32, u32), Vec<u8>) {
+        let file = std::io::BufReader::new(std::fs::File::open(path).unwrap());
+        let mut reader = png::Decoder::new(file).read_info().unwrap();
+        assert_eq!(reader.output_color_type(), (png::ColorType::Rgb, png::BitDepth::Eight));
+        let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
+        reader.next_frame(&mut pixels).unwrap();
+        (reader.info().size(), pixels)
+    }
+
     #[test]
     fn png_keeps_every_byte() {
         let folder = tempfile::tempdir().unwrap();
@@ -155,13 +162,14 @@ mod tests {
         let rgb: Vec<u8> = (0..7 * 5 * 3).map(|i| (i * 37 % 256) as u8).collect();
         let image = Image::from_rgb(Size::new(7, 5), &rgb).unwrap();
         write_png(&image, &path).unwrap();
-        assert_eq!(image::open(&path).unwrap().to_rgb8().into_raw(), rgb);
+        let (size, pixels) = read_png(&path);
+        assert_eq!((size, pixels), ((7, 5), rgb));
 
         // Of a part of an image, the stored pixels are written.
         let mut part = Image::default();
         part.reset_part(Size::new(100, 100), Rect { x: 10, y: 20, width: 3, height: 2 });
         write_png(&part, &path).unwrap();
-        assert_eq!(image::image_dimensions(&path).unwrap(), (3, 2));
+        assert_eq!(read_png(&path).0, (3, 2));
         assert!(write_png(&Image::default(), &path).unwrap_err().is_parameter());
         let missing = folder.path().join("missing/image.png");
         assert!(write_png(&image, &missing).unwrap_err().to_string().contains("missing/image.png"));

@@ -6,6 +6,7 @@ use common::recipes::recipe;
 use common::{Delivered, Random, WithBad, delivered, jpeg, small, source};
 use std::fs;
 use std::path::{Path, PathBuf};
+use warpfeed::experiment::trial::Trial;
 use warpfeed::pack::{PackOptions, pack};
 use warpfeed::{
     Builder, CacheUsage, EncodedImages, ImageCache, OnError, Op, OpenOptions, Orientation, Pipeline, Preset,
@@ -37,10 +38,18 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 #[test]
 fn presets_are_the_same_in_each_strategy() {
     let images = EncodedImages::new((0..6).map(|i| (jpeg(140 + 9 * i, 120 + 7 * i, i.into()), i)));
-    for preset in [Preset::Train, Preset::Eval, Preset::TrialA { load: 2 }, Preset::TrialB { load: 1 }] {
+    for (name, ops) in [
+        ("train", Preset::Train.ops()),
+        ("eval", Preset::Eval.ops()),
+        ("trial A", Trial::A { load: 2 }.ops()),
+        ("trial B", Trial::B { load: 1 }.ops()),
+    ] {
         for strategy in [Strategy::Fused, Strategy::Sequential, Strategy::Composed] {
-            let builder = || Pipeline::builder(images.clone()).shuffle(3).threads(2).strategy(strategy).preset(preset);
-            assert_same(builder, &format!("{preset:?} {strategy:?}"));
+            let builder = || {
+                let builder = Pipeline::builder(images.clone()).shuffle(3).threads(2).strategy(strategy);
+                ops.iter().cloned().fold(builder, Builder::augment)
+            };
+            assert_same(builder, &format!("{name} {strategy:?}"));
         }
     }
 }

@@ -18,10 +18,11 @@ use warpfeed::experiment::events::Event;
 use warpfeed::experiment::step::{Outcome, Step};
 use warpfeed::experiment::subject::{Model, Subject};
 use warpfeed::experiment::train::Run;
+use warpfeed::experiment::trial::Trial;
 use warpfeed::experiment::usage::Sampling;
 use warpfeed::experiment::workers::{self, workers};
 use warpfeed::{
-    Batch, Device, EncodedImages, Op, Pipeline, Result, Source, Strategy, Transform, random_horizontal_flip,
+    Batch, Builder, Device, EncodedImages, Op, Pipeline, Result, Source, Strategy, Transform, random_horizontal_flip,
     random_resized_crop, random_rotation, repeat,
 };
 
@@ -463,7 +464,7 @@ fn own_cpu_s() -> f64 {
 #[cfg(target_os = "linux")]
 fn cpu_s(load: u32, strategy: Strategy) -> f64 {
     let builder = Pipeline::builder(large()).threads(0).strategy(strategy);
-    let pipeline = builder.preset(warpfeed::Preset::TrialA { load }).build().unwrap();
+    let pipeline = Trial::A { load }.ops().into_iter().fold(builder, Builder::augment).build().unwrap();
     let (mut model, mut ignore) = (Model::none(), |_: &Event| Ok(()));
     let mut run = Run::start(model.step.as_mut(), &mut ignore);
     let before = own_cpu_s();

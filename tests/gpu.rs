@@ -12,6 +12,7 @@ use warpfeed::experiment::configurations::{self, configurations};
 use warpfeed::experiment::step::{Pace, StatedStep, Step};
 use warpfeed::experiment::subject::{Model, Subject};
 use warpfeed::experiment::train::Run;
+use warpfeed::experiment::trial::Trial;
 use warpfeed::{
     ApplyOptions, Batch, Builder, CustomOp, DType, DecodePath, Device, EncodedImages, Error, IMAGENET_MEAN,
     IMAGENET_STD, ImageCache, JpegColor, JpegOptions, LastBatch, Layout, OnError, Op, Orientation, Pipeline, Preset,
@@ -68,11 +69,19 @@ fn types_layouts_and_strategies_equal_the_cpu() {
 #[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
 fn presets_equal_the_cpu() {
     let images = EncodedImages::new((0..6).map(|i| (jpeg(140 + 9 * i, 120 + 7 * i, i.into()), i)));
-    for preset in [Preset::Train, Preset::Eval, Preset::TrialA { load: 4 }, Preset::TrialB { load: 1 }] {
+    for (name, ops) in [
+        ("train", Preset::Train.ops()),
+        ("eval", Preset::Eval.ops()),
+        ("trial A", Trial::A { load: 4 }.ops()),
+        ("trial B", Trial::B { load: 1 }.ops()),
+    ] {
         for strategy in [Strategy::Fused, Strategy::Sequential] {
-            let builder = || Pipeline::builder(images.clone()).shuffle(3).batch_size(4).preset(preset);
+            let builder = || {
+                let builder = Pipeline::builder(images.clone()).shuffle(3).batch_size(4);
+                ops.iter().cloned().fold(builder, Builder::augment)
+            };
             let [want, got] = both(|| builder().strategy(strategy).threads(2));
-            assert!(want == got, "{preset:?} {strategy:?}");
+            assert!(want == got, "{name} {strategy:?}");
         }
     }
 }

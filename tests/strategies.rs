@@ -4,6 +4,7 @@ mod common;
 
 use common::recipes::{inside, recipe};
 use common::{Random, jpeg};
+use warpfeed::experiment::trial::Trial;
 use warpfeed::{
     ApplyOptions, DType, Error, Fill, Interpolation, Op, Orientation, Preset, Resize, ResizeTo, Size, Strategy, apply,
 };
@@ -125,11 +126,9 @@ fn composed_is_close_and_needs_one_sampling() {
 #[test]
 fn presets_have_the_size_they_promise() {
     let bytes = jpeg(300, 200, 1);
-    for preset in [Preset::Train, Preset::Eval, Preset::TrialA { load: 12 }, Preset::TrialB { load: 2 }] {
-        let pipeline = warpfeed::Pipeline::builder(warpfeed::EncodedImages::new([(bytes.clone(), 0)]))
-            .preset(preset)
-            .build()
-            .unwrap();
+    for ops in [Preset::Train.ops(), Preset::Eval.ops(), Trial::A { load: 12 }.ops(), Trial::B { load: 2 }.ops()] {
+        let builder = warpfeed::Pipeline::builder(warpfeed::EncodedImages::new([(bytes.clone(), 0)]));
+        let pipeline = ops.into_iter().fold(builder, warpfeed::Builder::augment).build().unwrap();
         assert_eq!(pipeline.image_size(), Size::new(224, 224));
         let batch = pipeline.epoch(0).next().unwrap().unwrap();
         assert_eq!(batch.images().shape(), [1, 3, 224, 224]);

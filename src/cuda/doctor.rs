@@ -6,7 +6,7 @@ use super::fatbin;
 use crate::doctor::Check;
 use crate::error::Result;
 use cudarc::driver::{result, sys};
-use nvjpeg_sys::{Backend, Flags, Handle, Library};
+use nvjpeg::{Backend, Flags, Handle, Library};
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -186,7 +186,7 @@ fn nvjpeg(driver: Option<Version>) -> (Check, Option<Library>) {
     const NAME: &str = "nvJPEG";
     let library = match Library::load() {
         Ok(library) => library,
-        Err(nvjpeg_sys::Error::NotLoaded { attempts, remedy, .. }) => {
+        Err(nvjpeg::Error::NotLoaded { attempts, remedy, .. }) => {
             let found = format!("not found in {} places: JPEGs are decoded on the CPU", attempts.len());
             return (Check::new(NAME, found, Some(remedy)), None);
         }
@@ -221,18 +221,18 @@ fn hardware(library: &Library) -> Check {
     const NAME: &str = "hardware decoder";
     // Refused where there are none, and where nvJPEG has no libnvcuvid to reach them by.
     let handle = Handle::new(library, Backend::Hardware, Flags::UPSAMPLING_WITH_INTERPOLATION);
-    match (handle.and_then(|handle| handle.hardware_decoders()), nvjpeg_sys::probe_nvcuvid()) {
+    match (handle.and_then(|handle| handle.hardware_decoders()), nvjpeg::probe_nvcuvid()) {
         (Ok(found), _) if found.engines > 0 => {
             Check::new(NAME, format!("{}, of {} images each", found.engines, found.cores_per_engine), None)
         }
-        (Err(nvjpeg_sys::Error::MissingFunction { .. }), Ok(())) => Check::new(
+        (Err(nvjpeg::Error::MissingFunction { .. }), Ok(())) => Check::new(
             NAME,
             "unknown: this nvJPEG does not tell",
             Some("install the nvJPEG of CUDA 11.8 or later (pip install nvidia-nvjpeg)"),
         ),
         // A100, A30, H100, H200, B200, Jetson Orin and the like have them.
         (_, Ok(())) => Check::new(NAME, "none on this card: CUDA cores decode", None),
-        (_, Err(nvjpeg_sys::Error::NotLoaded { remedy, .. })) => {
+        (_, Err(nvjpeg::Error::NotLoaded { remedy, .. })) => {
             Check::new(NAME, "none, as libnvcuvid.so.1 is missing: CUDA cores decode", Some(remedy))
         }
         (_, Err(error)) => Check::new(NAME, error.to_string(), Some("install the driver anew")),

@@ -206,28 +206,6 @@ pub(super) struct Kernels {
     _module: Module,
 }
 
-/// The kernel that passes time. It is for no pipeline, and takes no samples.
-#[derive(Debug)]
-pub(super) struct SpinKernel {
-    function: Function,
-    /// Keeps the function valid.
-    _module: Module,
-}
-
-impl SpinKernel {
-    pub(super) fn load(context: &Context, image: &[u8]) -> Result<Self> {
-        let module = Module::load(context, image)?;
-        Ok(Self { function: module.function("spin")?, _module: module })
-    }
-
-    /// Queues a launch that takes so many microseconds.
-    pub(super) fn launch(&self, length_us: u32, stream: &Stream) -> Result<()> {
-        let launch = Launch { samples: 0, table: 0, count: length_us, reserved: 0 };
-        // SAFETY: the parameter is the one that every kernel takes, and this one touches no memory.
-        unsafe { driver::launch("spin", self.function, [1; 3], [1; 3], stream, &launch) }
-    }
-}
-
 impl Kernels {
     /// Loads the image and resolves the kernels for one type and layout of the output.
     pub(super) fn load(context: &Context, image: &[u8], dtype: DType, layout: Layout) -> Result<Self> {

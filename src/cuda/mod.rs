@@ -6,6 +6,7 @@
 //! how fast nvJPEG alone is; `spin` is a training step of stated length.
 
 mod arena;
+#[cfg(feature = "experiment")]
 pub(crate) mod decode_only;
 pub(crate) mod doctor;
 mod driver;
@@ -18,11 +19,13 @@ mod nvjpeg;
 mod output;
 mod params;
 mod route;
+#[cfg(feature = "experiment")]
 mod spin;
 
 pub(crate) use flight::InFlight;
 pub(crate) use nvjpeg::Encoded;
 pub use output::CudaBuffer;
+#[cfg(feature = "experiment")]
 pub(crate) use spin::Spin;
 
 use crate::error::Result;

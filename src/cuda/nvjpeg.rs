@@ -6,7 +6,7 @@ use crate::device::DecodePath;
 use crate::error::{Error, Result};
 use crate::image::Size;
 use crate::source::Source;
-use nvjpeg_sys::{
+use nvjpeg::{
     Backend, BatchState, DecodeParams, Decoder, DecoderState, DeviceBuffer, Flags, Handle, Image, JpegStream, Library,
     OutputFormat, PinnedBuffer,
 };
@@ -67,10 +67,10 @@ impl Encoded {
     }
 }
 
-impl From<nvjpeg_sys::Error> for Error {
-    fn from(error: nvjpeg_sys::Error) -> Self {
+impl From<nvjpeg::Error> for Error {
+    fn from(error: nvjpeg::Error) -> Self {
         match &error {
-            nvjpeg_sys::Error::Status { call, status } => Self::Device {
+            nvjpeg::Error::Status { call, status } => Self::Device {
                 call: (*call).to_owned(),
                 message: format!("{} ({}): {}", status.name(), status.code(), status.meaning()),
             },
@@ -140,7 +140,7 @@ impl HardwareDecoder {
         let handle = Handle::new(library, Backend::Hardware, Flags::UPSAMPLING_WITH_INTERPOLATION)
             .or_else(|_| Handle::new(library, Backend::Hardware, Flags::NONE))
             .map_err(|error| {
-                let reason = nvjpeg_sys::probe_nvcuvid().err().map_or_else(
+                let reason = nvjpeg::probe_nvcuvid().err().map_or_else(
                     || "this device may have none".to_owned(),
                     |_| "libnvcuvid.so.1 is missing: a container needs the driver capability `video`".to_owned(),
                 );
@@ -242,7 +242,7 @@ impl HybridDecoder {
         let info = match self.parser.parse_header(encoded.bytes()) {
             Ok(header) => header.info()?,
             // Early versions parse all or nothing.
-            Err(nvjpeg_sys::Error::MissingFunction { .. }) => self.parser.parse(encoded.bytes())?.info()?,
+            Err(nvjpeg::Error::MissingFunction { .. }) => self.parser.parse(encoded.bytes())?.info()?,
             Err(error) => return Err(error.into()),
         };
         Ok(info.width_px == size.width && info.height_px == size.height)

@@ -1,8 +1,8 @@
 //! A stretch of time on a device: what stands in for training there.
 #![allow(unsafe_code)]
 
-use super::driver::{Event, Stream};
-use super::kernel::SpinKernel;
+use super::driver::{self, Context, Event, Function, Module, Stream};
+use super::params::Launch;
 use super::{CudaBuffer, fatbin};
 use crate::error::{Error, Result};
 use crate::tensor::Tensor;
@@ -74,5 +74,27 @@ impl Drop for Spin {
     fn drop(&mut self) {
         // The kernel's code goes with this.
         let _ = self.ended.bind().and_then(|()| self.stream.synchronize());
+    }
+}
+
+/// The kernel that passes time. It is for no pipeline, and takes no samples.
+#[derive(Debug)]
+struct SpinKernel {
+    function: Function,
+    /// Keeps the function valid.
+    _module: Module,
+}
+
+impl SpinKernel {
+    fn load(context: &Context, image: &[u8]) -> Result<Self> {
+        let module = Module::load(context, image)?;
+        Ok(Self { function: module.function("spin")?, _module: module })
+    }
+
+    /// Queues a launch that takes so many microseconds.
+    fn launch(&self, length_us: u32, stream: &Stream) -> Result<()> {
+        let launch = Launch { samples: 0, table: 0, count: length_us, reserved: 0 };
+        // SAFETY: the parameter is the one that every kernel takes, and this one touches no memory.
+        unsafe { driver::launch("spin", self.function, [1; 3], [1; 3], stream, &launch) }
     }
 }

@@ -3,7 +3,6 @@
 use super::{Format, Header, pnm};
 use crate::error::{Error, Result};
 use crate::image::Size;
-use image::metadata::Orientation;
 
 /// Reads an image's header: its format, size, orientation and layout. Allocates nothing.
 ///
@@ -62,7 +61,28 @@ fn le24(bytes: &[u8], at: usize) -> Option<u32> {
 /// The orientation in a TIFF structure, 1 if there is none or an absurd one.
 fn orientation(tiff: &[u8]) -> u8 {
     let tiff = tiff.strip_prefix(b"Exif\0\0").unwrap_or(tiff);
-    Orientation::from_exif_chunk(tiff).map_or(1, Orientation::to_exif)
+    match orientation_tag(tiff) {
+        Some(value @ 1..=8) => value as u8,
+        _ => 1,
+    }
+}
+
+/// The value of the orientation tag (0x0112, one short integer) in the first directory of a TIFF structure.
+fn orientation_tag(tiff: &[u8]) -> Option<u16> {
+    let little = match tiff.first_chunk()? {
+        b"II*\0" => true,
+        b"MM\0*" => false,
+        _ => return None,
+    };
+    let short = |bytes: &[u8], at| be16(bytes, at).map(|value| if little { value.swap_bytes() } else { value });
+    let long = |bytes: &[u8], at| be32(bytes, at).map(|value| if little { value.swap_bytes() } else { value });
+    let directory = tiff.get(long(tiff, 4)? as usize..)?;
+    let count = short(directory, 0)?;
+    let (entries, _) = directory[2..].as_chunks::<12>();
+    let is_orientation = |entry: &&[u8; 12]| {
+        short(*entry, 0) == Some(0x112) && short(*entry, 2) == Some(3) && long(*entry, 4) == Some(1)
+    };
+    short(entries.iter().take(count.into()).find(is_orientation)?, 8)
 }
 
 fn header(format: Format, width: u32, height: u32) -> Header {

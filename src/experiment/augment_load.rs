@@ -8,11 +8,12 @@ use super::report::plot::{Series, grouped_bars, heat_map, lines, timeline};
 use super::report::{Cell, Report, Table};
 use super::subject::{Model, Subject, no_gpu};
 use super::train::{LANES, Run, RunTimes, skipped};
+use super::trial::Trial;
 use super::usage::{Percentiles, Sampling, Usage};
 use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::pipeline::Builder;
 use crate::recipe::Strategy;
-use crate::recipe::preset::Preset;
 use serde::Serialize;
 use serde_json::json;
 
@@ -77,13 +78,13 @@ pub const PUBLISHED: [Published; 12] = [
 
 /// One way to do the augmentation.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Trial {
+enum Arm {
     A(Strategy),
     BGpu,
     AGpu,
 }
 
-impl Trial {
+impl Arm {
     fn name(self) -> String {
         match self {
             Self::A(strategy) => format!("A, CPU, {}", format!("{strategy:?}").to_lowercase()),
@@ -101,7 +102,7 @@ impl Trial {
 struct Case {
     model: usize,
     load: u32,
-    trial: Trial,
+    arm: Arm,
     run: RunTimes,
     usage: Usage,
 }
@@ -117,7 +118,7 @@ fn improvement(old: Option<f64>, new: Option<f64>) -> Option<f64> {
     Some(100.0 * (1.0 - new? / old?))
 }
 
-/// Runs every model with every load and trial. `progress` hears of each case.
+/// Runs every model with every load and arm. `progress` hears of each case.
 ///
 /// # Errors
 /// [`Error::Parameter`] for settings without a load or an epoch; errors of pipelines and steps.
@@ -138,30 +139,30 @@ pub fn augment_load(
     let mut report =
         subject.report("augment-load", "What does augmentation cost a training, on the CPU and on the GPU?")?;
     let no_gpu = no_gpu();
-    let mut trials: Vec<Trial> = settings.strategies.iter().map(|&strategy| Trial::A(strategy)).collect();
+    let mut arms: Vec<Arm> = settings.strategies.iter().map(|&strategy| Arm::A(strategy)).collect();
     if no_gpu.is_none() {
-        trials.extend([Trial::BGpu, Trial::AGpu]);
+        arms.extend([Arm::BGpu, Arm::AGpu]);
     }
     let mut cases = Vec::new();
-    let all = models.len() * settings.loads.len() * trials.len();
+    let all = models.len() * settings.loads.len() * arms.len();
     for (number, model) in models.iter_mut().enumerate() {
         for &load in &settings.loads {
-            for &trial in &trials {
-                let case = case(subject, settings, (number, model), load, trial)?;
+            for &arm in &arms {
+                let case = case(subject, settings, (number, model), load, arm)?;
                 let (done, seconds) = (cases.len() + 1, case.seconds().unwrap_or(0.0));
                 progress(&format!(
                     "{done}/{all} {}, load {load}, {}: {seconds:.2} s per epoch",
                     model.name,
-                    trial.name()
+                    arm.name()
                 ));
                 cases.push(case);
             }
         }
     }
-    let find = |model: usize, load: u32, trial: Trial| {
-        cases.iter().find(|case| (case.model, case.load, case.trial) == (model, load, trial))
+    let find = |model: usize, load: u32, arm: Arm| {
+        cases.iter().find(|case| (case.model, case.load, case.arm) == (model, load, arm))
     };
-    let seconds = |model, load, trial| find(model, load, trial).and_then(Case::seconds);
+    let seconds = |model, load, arm| find(model, load, arm).and_then(Case::seconds);
     report.settings = json!({
         "loads": settings.loads, "batch_size": settings.batch_size, "epochs": settings.epochs,
         "images_per_epoch": subject.len(), "threads": subject.threads, "seed": subject.seed,
@@ -188,7 +189,7 @@ pub fn augment_load(
     ]);
     report.figures = json!({
         "cases": cases.iter().map(|case| json!({
-            "model": models[case.model].name, "load": case.load, "trial": case.trial.name(),
+            "model": models[case.model].name, "load": case.load, "trial": case.arm.name(),
             "seconds_per_epoch": case.seconds(), "accelerator_use": case.run.accelerator_use(),
             "images_per_s": case.run.images_per_s(), "wait_s": case.run.wait_percentiles(),
             "run": case.run, "cpu": case.usage.cpu(), "gpu": case.usage.gpu(), "jpeg_decoder": case.usage.jpeg_decoder(),
@@ -204,15 +205,15 @@ fn case(
     settings: &Settings,
     (number, model): (usize, &mut Model),
     load: u32,
-    trial: Trial,
+    arm: Arm,
 ) -> Result<Case> {
     let builder = subject.builder().batch_size(settings.batch_size);
-    let builder = match trial {
-        Trial::A(strategy) => builder.device(Device::Cpu).strategy(strategy).preset(Preset::TrialA { load }),
-        Trial::BGpu => builder.device(Device::Cuda(0)).preset(Preset::TrialB { load }),
-        Trial::AGpu => builder.device(Device::Cuda(0)).preset(Preset::TrialA { load }),
+    let (builder, trial) = match arm {
+        Arm::A(strategy) => (builder.device(Device::Cpu).strategy(strategy), Trial::A { load }),
+        Arm::BGpu => (builder.device(Device::Cuda(0)), Trial::B { load }),
+        Arm::AGpu => (builder.device(Device::Cuda(0)), Trial::A { load }),
     };
-    let pipeline = builder.build()?;
+    let pipeline = trial.ops().into_iter().fold(builder, Builder::augment).build()?;
     let sampling = Sampling::start();
     let mut ignore = |_: &_| Ok(());
     let mut run = Run::start(model.step.as_mut(), &mut ignore);
@@ -220,19 +221,19 @@ fn case(
         run.epoch(&pipeline, epoch, None)?;
     }
     let run = run.finish();
-    Ok(Case { model: number, load, trial, run, usage: sampling.stop() })
+    Ok(Case { model: number, load, arm, run, usage: sampling.stop() })
 }
 
-type Seconds<'a> = &'a dyn Fn(usize, u32, Trial) -> Option<f64>;
+type Seconds<'a> = &'a dyn Fn(usize, u32, Arm) -> Option<f64>;
 
 /// Seconds per epoch side by side, the published ones beside them.
 fn summary(settings: &Settings, models: &[Model], seconds: Seconds<'_>) -> Table {
-    let trials: Vec<Trial> =
-        settings.strategies.iter().map(|&strategy| Trial::A(strategy)).chain([Trial::BGpu, Trial::AGpu]).collect();
-    let (first, others) = (trials[0], &trials[1..]);
+    let arms: Vec<Arm> =
+        settings.strategies.iter().map(|&strategy| Arm::A(strategy)).chain([Arm::BGpu, Arm::AGpu]).collect();
+    let (first, others) = (arms[0], &arms[1..]);
     let mut columns = vec!["model".to_owned(), "load".to_owned()];
-    columns.extend(trials.iter().map(|trial| format!("{}, s", trial.name())));
-    columns.extend(others.iter().map(|trial| format!("{} saves, %", trial.name())));
+    columns.extend(arms.iter().map(|arm| format!("{}, s", arm.name())));
+    columns.extend(others.iter().map(|arm| format!("{} saves, %", arm.name())));
     columns.extend(["published A, s", "published B, s", "published B saves, %"].map(str::to_owned));
     let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
     let title = format!("Seconds per epoch, and the time saved against {}", first.name());
@@ -240,9 +241,9 @@ fn summary(settings: &Settings, models: &[Model], seconds: Seconds<'_>) -> Table
     for (number, model) in models.iter().enumerate() {
         for &load in &settings.loads {
             let mut row = vec![model.name.as_str().into(), Cell::number(f64::from(load), 0)];
-            row.extend(trials.iter().map(|&trial| Cell::number(seconds(number, load, trial), 3)));
+            row.extend(arms.iter().map(|&arm| Cell::number(seconds(number, load, arm), 3)));
             let against = seconds(number, load, first);
-            row.extend(others.iter().map(|&trial| Cell::number(improvement(against, seconds(number, load, trial)), 1)));
+            row.extend(others.iter().map(|&arm| Cell::number(improvement(against, seconds(number, load, arm)), 1)));
             let published = PUBLISHED.iter().find(|p| p.model == model.name && p.load == load);
             let (a, b) = (published.map(|p| p.trial_a_s), published.map(|p| p.trial_b_s));
             row.extend([Cell::number(a, 2), Cell::number(b, 2), Cell::number(improvement(a, b), 1)]);
@@ -286,7 +287,7 @@ fn details(models: &[Model], cases: &[Case]) -> Table {
     for case in cases {
         let run = &case.run;
         let mut row = vec![models[case.model].name.as_str().into(), Cell::number(f64::from(case.load), 0)];
-        row.push(case.trial.name().into());
+        row.push(case.arm.name().into());
         row.push(Cell::number(run.epochs.first().map(|epoch| epoch.seconds), 3));
         row.push(Cell::number(case.seconds(), 3));
         row.push(Cell::number(run.images_per_s(), 0));
@@ -307,21 +308,21 @@ fn answer(report: &mut Report, settings: &Settings, models: &[Model], cases: &[C
     let (Some(&low), Some(&high)) = (settings.loads.iter().min(), settings.loads.iter().max()) else { return };
     for (number, model) in models.iter().enumerate() {
         let mut parts = Vec::new();
-        let at = |load, trial| {
-            let found = cases.iter().find(|case| (case.model, case.load, case.trial) == (number, load, trial));
+        let at = |load, arm| {
+            let found = cases.iter().find(|case| (case.model, case.load, case.arm) == (number, load, arm));
             found.and_then(Case::seconds)
         };
         for case in cases.iter().filter(|case| case.model == number && case.load == high) {
-            let (Some(from), Some(to)) = (at(low, case.trial), case.seconds()) else { continue };
+            let (Some(from), Some(to)) = (at(low, case.arm), case.seconds()) else { continue };
             let busy = 100.0 * case.run.accelerator_use().unwrap_or(0.0);
             let busy = if model.name == "none" { String::new() } else { format!(", accelerator use {busy:.0} %") };
-            parts.push(format!("{} with {} ({from:.2} to {to:.2} s{busy})", change(to / from), case.trial.name()));
+            parts.push(format!("{} with {} ({from:.2} to {to:.2} s{busy})", change(to / from), case.arm.name()));
         }
         let model = if model.name == "none" { "The pipeline alone" } else { &model.name };
         let parts = parts.join("; ");
         report.answer.push(format!("{model}: from load {low} to {high} an epoch takes {parts}."));
         if let Some(saved) =
-            settings.strategies.first().and_then(|&first| improvement(at(high, Trial::A(first)), at(high, Trial::BGpu)))
+            settings.strategies.first().and_then(|&first| improvement(at(high, Arm::A(first)), at(high, Arm::BGpu)))
         {
             report.answer.push(format!("{model}: at load {high} trial B on the GPU saves {saved:.1} %."));
         }
@@ -347,33 +348,33 @@ fn change(ratio: f64) -> String {
 fn plots(report: &mut Report, settings: &Settings, models: &[Model], cases: &[Case], seconds: Seconds<'_>) {
     let groups: Vec<String> = settings.loads.iter().map(u32::to_string).collect();
     let xs: Vec<f64> = settings.loads.iter().map(|&load| f64::from(load)).collect();
-    let mut trials: Vec<Trial> = Vec::new();
+    let mut arms: Vec<Arm> = Vec::new();
     for case in cases {
-        if !trials.contains(&case.trial) {
-            trials.push(case.trial);
+        if !arms.contains(&case.arm) {
+            arms.push(case.arm);
         }
     }
     let mut saved = Vec::new();
     for (number, model) in models.iter().enumerate() {
-        let series = |&trial: &Trial| Series {
-            name: trial.name(),
-            values: settings.loads.iter().map(|&load| seconds(number, load, trial)).collect(),
+        let series = |&arm: &Arm| Series {
+            name: arm.name(),
+            values: settings.loads.iter().map(|&load| seconds(number, load, arm)).collect(),
         };
-        let bars: Vec<Series> = trials.iter().map(series).collect();
+        let bars: Vec<Series> = arms.iter().map(series).collect();
         let svg = grouped_bars(&format!("{}: seconds per epoch", title(model)), "s", "load", &groups, &bars);
         report.plot(format!("seconds-{}", file_name(&model.name)), format!("Seconds per epoch of {}", model.name), svg);
-        let Some((first, others)) = trials.split_first() else { continue };
-        let of = |trial: Trial| {
-            let at = |&load: &u32| improvement(seconds(number, load, *first), seconds(number, load, trial));
+        let Some((first, others)) = arms.split_first() else { continue };
+        let of = |arm: Arm| {
+            let at = |&load: &u32| improvement(seconds(number, load, *first), seconds(number, load, arm));
             settings.loads.iter().map(at).collect()
         };
         saved.extend(
-            others.iter().map(|&trial| Series { name: format!("{}: {}", model.name, trial.name()), values: of(trial) }),
+            others.iter().map(|&arm| Series { name: format!("{}: {}", model.name, arm.name()), values: of(arm) }),
         );
     }
     report.leading_plots = models.len();
-    // More lines than there are colours and marks would not be told apart.
-    if let Some(first) = trials.first() {
+    // More lines than there are colors and marks would not be told apart.
+    if let Some(first) = arms.first() {
         for (number, series) in saved.chunks(4).enumerate() {
             let title = format!("Time saved against {}", first.name());
             let svg = lines(&title, "%", "load", &xs, series);
@@ -398,8 +399,8 @@ fn plots(report: &mut Report, settings: &Settings, models: &[Model], cases: &[Ca
     // The first that trains, where one does: alone the pipeline only fetches.
     let timed = models.iter().position(|model| model.name != "none").unwrap_or(0);
     for case in cases.iter().filter(|case| case.load == high) {
-        let name = format!("{}, load {high}, {}", models[case.model].name, case.trial.name());
-        let file = format!("{}-{}", file_name(&models[case.model].name), case.trial.file());
+        let name = format!("{}, load {high}, {}", models[case.model].name, case.arm.name());
+        let file = format!("{}-{}", file_name(&models[case.model].name), case.arm.file());
         if case.model == 0 || case.model == last_model {
             let svg = heat_map(&format!("Utilisation: {name}"), &case.usage.rows(), case.usage.interval_s);
             report.plot(format!("utilisation-{file}"), format!("Every core over time: {name}"), svg);

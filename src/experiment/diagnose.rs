@@ -238,7 +238,7 @@ pub fn diagnose(
         format!("Training step: {}.", model.about()),
         "Read and decode: whole images; the pipeline decodes only what its operations need, so it may be faster."
             .to_owned(),
-        "Without augmentation: a centre crop in the place of all operations.".to_owned(),
+        "Without augmentation: a center crop in the place of all operations.".to_owned(),
         "Step alone: every batch is there when the step asks, and no worker runs beside it.".to_owned(),
     ]);
     if on_gpu {

@@ -2,8 +2,9 @@
 //! from the CPU's.
 
 use crate::cuda::decode_only::decode_only;
+use crate::experiment::trial::Trial;
 use crate::{
-    DType, DecodePath, Device, EncodedImages, Error, Fill, IMAGENET_MEAN, IMAGENET_STD, Image, Interpolation,
+    Builder, DType, DecodePath, Device, EncodedImages, Error, Fill, IMAGENET_MEAN, IMAGENET_STD, Image, Interpolation,
     JpegOptions, Layout, OnError, Op, Pipeline, Preset, Resize, ResizeTo, Result, Sampling, Size, Source, Strategy,
     Tensor, Transform, encode_jpeg,
 };
@@ -106,12 +107,20 @@ pub fn equality(device: Device, thorough: bool, progress: &mut dyn FnMut(&str)) 
             }
         }
     }
-    let presets = [("train", Preset::Train), ("eval", Preset::Eval), ("trial-a", Preset::TrialA { load: 12 })];
-    for (name, preset) in presets.into_iter().chain([("trial-b", Preset::TrialB { load: 4 })]) {
+    let presets = [
+        ("train", Preset::Train.ops()),
+        ("eval", Preset::Eval.ops()),
+        ("trial-a", Trial::A { load: 12 }.ops()),
+        ("trial-b", Trial::B { load: 4 }.ops()),
+    ];
+    for (name, ops) in presets {
         for strategy in STRATEGIES {
             // Images of a few pixels grow to many times their size in these, and are slow on slow devices.
             if thorough || strategy == Strategy::Fused {
-                let make = |device| builder(device, strategy, DType::F16, Layout::Nhwc).preset(preset).build();
+                let make = |device| {
+                    let builder = builder(device, strategy, DType::F16, Layout::Nhwc);
+                    ops.iter().cloned().fold(builder, Builder::augment).build()
+                };
                 compare(format!("{name}, {strategy:?}"), &make)?;
             }
         }

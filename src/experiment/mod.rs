@@ -1,4 +1,6 @@
-//! Measuring pipelines, and images to measure them on.
+//! Measuring pipelines, and images to measure them on: the feature `experiment`, which the command implies.
+//!
+//! The library itself uses nothing of this.
 
 pub mod augment_load;
 pub mod configurations;
@@ -15,5 +17,6 @@ pub mod step;
 pub mod subject;
 pub mod synth;
 pub mod train;
+pub mod trial;
 pub mod usage;
 pub mod workers;

@@ -31,7 +31,7 @@ type Version = unsafe extern "C" fn(*mut c_char, c_uint) -> c_int;
 type UtilizationRates = unsafe extern "C" fn(Handle, *mut Rates) -> c_int;
 type EngineUtilization = unsafe extern "C" fn(Handle, *mut c_uint, *mut c_uint) -> c_int;
 
-/// The library, initialised.
+/// The library, initialized.
 pub(super) struct Nvml {
     library: Library,
     rates: Option<UtilizationRates>,
@@ -56,10 +56,10 @@ pub(super) struct GpuUse {
 
 #[allow(unsafe_code)]
 impl Nvml {
-    /// Finds and initialises the library, or says why not.
+    /// Finds and initializes the library, or says why not.
     pub(super) fn open() -> Result<Self, String> {
         let found = NAMES.iter().find_map(|name| {
-            // SAFETY: loading NVIDIA's library runs its initialisers, which any program may run at any time.
+            // SAFETY: loading NVIDIA's library runs its initializers, which any program may run at any time.
             unsafe { Library::new(*name) }.ok()
         });
         let library = found.ok_or_else(|| {
@@ -141,7 +141,7 @@ impl Nvml {
 
 impl Drop for Nvml {
     fn drop(&mut self) {
-        // SAFETY: the library was initialised once by `open`; each initialisation is paired with a shutdown.
+        // SAFETY: the library was initialized once by `open`; each initialization is paired with a shutdown.
         #[allow(unsafe_code)]
         unsafe {
             if let Ok(shutdown) = self.library.get::<Call>(b"nvmlShutdown") {

@@ -514,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn the_class_decides_the_colour() {
+    fn the_class_decides_the_color() {
         // Class 0 of 3 is red, 1 green, 2 blue: the ground covers most of each image.
         for class in 0..3_u32 {
             for index in 0..3 {

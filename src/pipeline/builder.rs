@@ -325,6 +325,7 @@ impl Builder {
     }
 
     /// What the device does twice, for experiments.
+    #[cfg(feature = "experiment")]
     pub(crate) fn again(mut self, again: Ablation) -> Self {
         self.again = again;
         self

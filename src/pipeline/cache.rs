@@ -47,8 +47,7 @@ const ENTRY_BYTES: u64 = 256;
 /// ```
 /// use warpfeed::*;
 ///
-/// let image = experiment::synth::image(1, 0, 0, 1);
-/// let jpeg = encode_jpeg(&image, &JpegOptions::default())?;
+/// let jpeg = encode_jpeg(&Image::new(Size::new(60, 50)), &JpegOptions::default())?;
 /// let source = || EncodedImages::new((0..4).map(|label| (jpeg.clone(), label)));
 /// let builder = || Pipeline::builder(source()).resize_shorter(40).random_resized_crop(32);
 /// let cached = builder().cache(ImageCache::memory(1 << 20)).build()?;

@@ -2,7 +2,6 @@
 
 use super::Inner;
 use crate::error::{Error, Result};
-use base64::prelude::{BASE64_STANDARD_NO_PAD, Engine};
 use serde::{Deserialize, Serialize};
 
 /// The version of states that this crate writes and reads.
@@ -13,7 +12,7 @@ const VERSION: u32 = 2;
 ///
 /// It holds what decides which samples come and what is drawn for them (seed, order, partition, source), which must be the
 /// same where it is resumed. The operations, the output and the policies are not in it: they are the caller's to keep.
-/// Written as JSON it has some 200 bytes. That of a shuffled stream also says where the samples of the window lie, about 15
+/// Written as JSON it has some 200 bytes. That of a shuffled stream also says where the samples of the window lie, about 22
 /// bytes each, so that these are read again and nothing else is.
 ///
 /// ```
@@ -53,7 +52,7 @@ pub struct EpochState {
     samples: u64,
     /// [`Source::fingerprint`](crate::Source::fingerprint), 16 hexadecimal digits: not every reader of JSON keeps 64 bits.
     source: String,
-    /// Of a stream, [`Samples::place`](crate::Samples::place) in base 64.
+    /// Of a stream, [`Samples::place`](crate::Samples::place) in hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     place: Option<String>,
 }
@@ -71,7 +70,7 @@ impl EpochState {
             even: sampler.is_even(),
             samples: inner.source.len(),
             source: format!("{:016x}", inner.fingerprint()),
-            place: place.map(|place| BASE64_STANDARD_NO_PAD.encode(place)),
+            place: place.map(hex),
         }
     }
 
@@ -89,8 +88,10 @@ impl EpochState {
 
     /// Where in its stream it is.
     pub(super) fn place(&self) -> Result<Option<Vec<u8>>> {
-        let place = self.place.as_ref().map(|place| BASE64_STANDARD_NO_PAD.decode(place)).transpose();
-        place.map_err(|error| Error::parameter("resume", "state", "with a place in base 64", error))
+        let decode = |place: &String| {
+            unhex(place).ok_or_else(|| Error::parameter("resume", "state", "with a place in hexadecimal", place))
+        };
+        self.place.as_ref().map(decode).transpose()
     }
 
     /// Holds the state against the pipeline that is to go on from it, whose epoch has `positions`.
@@ -131,4 +132,17 @@ impl EpochState {
             if self.even { "even partitions" } else { "partitions as they are" }.to_owned(),
         ]
     }
+}
+
+/// Bytes as text.
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The bytes of what [`hex`] wrote.
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digit = |digit: u8| char::from(digit).to_digit(16);
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    let byte = |[high, low]: &[u8; 2]| Some((digit(*high)? * 16 + digit(*low)?) as u8);
+    if rest.is_empty() { pairs.iter().map(byte).collect() } else { None }
 }

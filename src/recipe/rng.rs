@@ -9,8 +9,8 @@
 //! Numbers are made from the keystream by the methods below and by nothing else: the generator comes from a crate, the
 //! mapping does not, so that no release of any crate changes what a seed means. The tests pin both.
 
-use rand::rngs::ChaCha8Rng;
-use rand::{Rng, SeedableRng};
+use chacha20::ChaCha8Rng;
+use chacha20::rand_core::{Rng, SeedableRng};
 
 /// What a random number is for; draws for different purposes are independent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,9 +22,10 @@ pub(crate) enum Domain {
     /// The numbers of a sample's operations.
     Recipe,
     /// Synthetic images.
+    #[cfg(feature = "experiment")]
     Synth,
     /// A network's first weights.
-    #[cfg(feature = "candle")]
+    #[cfg(all(feature = "candle", feature = "experiment"))]
     Weights,
     /// The order of a stream's shards.
     Shards,
@@ -38,8 +39,9 @@ impl Domain {
             Self::Order => b"order\0\0\0",
             Self::Substitute => b"substitu",
             Self::Recipe => b"recipe\0\0",
+            #[cfg(feature = "experiment")]
             Self::Synth => b"synth\0\0\0",
-            #[cfg(feature = "candle")]
+            #[cfg(all(feature = "candle", feature = "experiment"))]
             Self::Weights => b"weights\0",
             Self::Shards => b"shards\0\0",
             Self::Window => b"window\0\0",

@@ -1,7 +1,9 @@
-//! Encoded images in memory.
+//! Images in memory, encoded or as RGB bytes.
 
 use super::{Source, no_such_sample};
-use crate::error::Result;
+use crate::decode::pnm_header;
+use crate::error::{Error, Result};
+use crate::image::Size;
 use std::borrow::Cow;
 
 /// Encoded images that are already in memory, each with its label.
@@ -32,6 +34,12 @@ impl EncodedImages {
         self.classes = classes.into_iter().map(Into::into).collect();
         self
     }
+
+    /// The bytes of image `index`; `operation` is who asks.
+    fn bytes(&self, operation: &'static str, index: u64) -> Result<&[u8]> {
+        let found = usize::try_from(index).ok().and_then(|i| self.images.get(i));
+        found.map(|(bytes, _)| &bytes[..]).ok_or_else(|| no_such_sample(operation, index, self.len()))
+    }
 }
 
 impl Source for EncodedImages {
@@ -40,8 +48,7 @@ impl Source for EncodedImages {
     }
 
     fn read<'a>(&'a self, index: u64, _buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
-        let found = usize::try_from(index).ok().and_then(|i| self.images.get(i));
-        found.map(|(bytes, _)| &bytes[..]).ok_or_else(|| no_such_sample("EncodedImages::read", index, self.len()))
+        self.bytes("EncodedImages::read", index)
     }
 
     fn label(&self, index: u64) -> u32 {
@@ -54,6 +61,83 @@ impl Source for EncodedImages {
 
     fn classes(&self) -> &[String] {
         &self.classes
+    }
+}
+
+/// Images in memory as arrays of RGB bytes, each with its label.
+///
+/// A pipeline takes them as they are, without decoding. They take 3 bytes a pixel.
+///
+/// ```
+/// use warpfeed::{DType, DecodedImages, Layout, Pipeline, Size};
+///
+/// // Two images of 2 x 1 pixels: red and green, blue and white.
+/// let images = [([255, 0, 0, 0, 255, 0], 3), ([0, 0, 255, 255, 255, 255], 4)];
+/// let images = images.map(|(rgb, label)| (Size::new(2, 1), rgb, label));
+/// let pipeline = Pipeline::builder(DecodedImages::new(images)?)
+///     .batch_size(2)
+///     .center_crop(1)
+///     .output(DType::U8, Layout::Nhwc)
+///     .build()?;
+/// let batch = pipeline.epoch(0).next().unwrap()?;
+/// assert_eq!((batch.images().as_slice::<u8>()?, batch.labels()), (&[255, 0, 0, 0, 0, 255][..], &[3, 4][..]));
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct DecodedImages {
+    /// With a PNM header each, so that the pipeline knows them as one of its formats.
+    images: EncodedImages,
+}
+
+impl DecodedImages {
+    /// The images in this order: their sizes, their pixels row by row with red, green and blue by turns, and their
+    /// labels. The pixels are copied once, here.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] if a size is empty or the pixels are not `3 * width * height` bytes.
+    pub fn new<P: AsRef<[u8]>>(images: impl IntoIterator<Item = (Size, P, u32)>) -> Result<Self> {
+        let pnm = |(index, (size, rgb, label)): (usize, (Size, P, u32))| {
+            let rgb = rgb.as_ref();
+            if size.is_empty() || rgb.len() as u64 != 3 * size.area_px() {
+                return Err(Error::parameter(
+                    "DecodedImages::new",
+                    "images",
+                    format!("3 bytes for each of {size} pixels, at least one pixel"),
+                    format!("{} bytes for image {index}", rgb.len()),
+                ));
+            }
+            Ok(([pnm_header(size, 3).as_bytes(), rgb].concat(), label))
+        };
+        let images = images.into_iter().enumerate().map(pnm).collect::<Result<_>>()?;
+        Ok(Self { images: EncodedImages { images, classes: Vec::new() } })
+    }
+
+    /// Names the labels, label 0 first.
+    #[must_use]
+    pub fn with_classes(self, classes: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self { images: self.images.with_classes(classes) }
+    }
+}
+
+impl Source for DecodedImages {
+    fn len(&self) -> u64 {
+        self.images.len()
+    }
+
+    fn read<'a>(&'a self, index: u64, _buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+        self.images.bytes("DecodedImages::read", index)
+    }
+
+    fn label(&self, index: u64) -> u32 {
+        self.images.label(index)
+    }
+
+    fn name(&self, index: u64) -> Cow<'_, str> {
+        self.images.name(index)
+    }
+
+    fn classes(&self) -> &[String] {
+        self.images.classes()
     }
 }
 
@@ -74,5 +158,37 @@ mod tests {
         let error = source.read(1, &mut buffer).unwrap_err().to_string();
         assert!(error.contains("below 1") && error.contains("got 1"), "{error}");
         assert!(EncodedImages::default().is_empty());
+    }
+
+    #[test]
+    fn decoded_images_are_their_pixels_and_are_borrowed() {
+        let sizes = [Size::new(1, 1), Size::new(7, 3), Size::new(3, 7), Size::new(33, 1)];
+        let images = sizes.map(|size| {
+            let rgb: Vec<u8> = (0..3 * size.area_px()).map(|i| (i * 37 % 256) as u8).collect();
+            (size, rgb, size.width)
+        });
+        let source = DecodedImages::new(images.clone()).unwrap().with_classes(["zero"]);
+        assert_eq!((source.len(), source.classes()), (4, &["zero".to_owned()][..]));
+        let mut buffer = vec![9];
+        for (index, (size, rgb, label)) in (0..).zip(&images) {
+            let bytes = source.read(index, &mut buffer).unwrap();
+            let header = crate::probe(bytes).unwrap();
+            let mut image = crate::Image::default();
+            let whole = crate::Rect::full(*size);
+            crate::Decoder::new().unwrap().decode(bytes, &header, whole, false, &mut image).unwrap();
+            assert_eq!((image.size(), &image.to_rgb(), source.label(index)), (*size, rgb, *label));
+        }
+        assert_eq!(buffer, [9], "the buffer is not touched");
+        let error = source.read(4, &mut buffer).unwrap_err().to_string();
+        assert!(error.contains("DecodedImages::read") && error.contains("below 4"), "{error}");
+    }
+
+    #[test]
+    fn arrays_that_are_no_images_are_refused() {
+        for (size, len) in [(Size::new(0, 0), 0), (Size::new(3, 0), 0), (Size::new(2, 2), 11), (Size::new(2, 2), 16)] {
+            let good = (Size::new(1, 1), vec![0; 3], 0);
+            let error = DecodedImages::new([good, (size, vec![0; len], 0)]).unwrap_err().to_string();
+            assert!(error.contains(&format!("{len} bytes for image 1")), "{error}");
+        }
     }
 }

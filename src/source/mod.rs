@@ -15,7 +15,7 @@ mod window;
 pub use folder::ImageFolder;
 pub use idx::IdxFile;
 pub use list::ListFile;
-pub use memory::EncodedImages;
+pub use memory::{DecodedImages, EncodedImages};
 pub use open::{OpenOptions, SourceFormat, open};
 #[cfg(feature = "parquet")]
 pub use parquet::ParquetFiles;

@@ -233,7 +233,7 @@ impl Workers {
             workers: self.workers,
             batch_sizes: self.batch_sizes,
             epochs: self.epochs,
-            ops: size.map_or_else(|| self.preset.preset().ops(), plain),
+            ops: size.map_or_else(|| self.preset.ops(), plain),
         };
         let mut progress = self.report.begin()?;
         let mut model = || self.step.chosen(&subject);
@@ -292,7 +292,7 @@ impl GridOptions {
             persistent: persistent.to_vec(),
             pinned: pinned.to_vec(),
             batch_size: self.batch_size,
-            ops: self.preset.preset().ops(),
+            ops: self.preset.ops(),
             strategy: self.strategy.into(),
             time: self.seconds,
             rounds: self.rounds,

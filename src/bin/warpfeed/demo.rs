@@ -7,8 +7,9 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use warpfeed::experiment::run::{RunReport, run};
+use warpfeed::experiment::trial::Trial;
 use warpfeed::experiment::{preview, synth};
-use warpfeed::{Device, OnError, Pipeline, Preset, Result};
+use warpfeed::{Builder, Device, OnError, Pipeline, Preset, Result, Transform};
 
 /// Images made where no folder is given.
 const MADE: u64 = 200;
@@ -52,14 +53,14 @@ impl Demo {
         self.device.available()?;
         let dir = self.images()?;
         let mut rows = Vec::new();
-        let pipelines = std::iter::once(("train".to_owned(), Preset::Train))
-            .chain(LOADS.map(|load| (format!("trial-a, load {load}"), Preset::TrialA { load })));
-        for (name, preset) in pipelines {
-            rows.push(self.measure(name, preset, &dir)?);
+        let pipelines = std::iter::once(("train".to_owned(), Preset::Train.ops()))
+            .chain(LOADS.map(|load| (format!("trial-a, load {load}"), Trial::A { load }.ops())));
+        for (name, ops) in pipelines {
+            rows.push(self.measure(name, ops, &dir)?);
         }
         let sheet = self.output.clone().unwrap_or_else(|| std::env::temp_dir().join("warpfeed-demo.png"));
         let builder = Pipeline::builder(warpfeed::open(&dir)?).shuffle(SEED);
-        let pixel_ops = Preset::TrialA { load: 1 }.pixel_ops();
+        let pixel_ops = Trial::A { load: 1 }.pixel_ops();
         warpfeed::write_png(&preview::preview(builder, pixel_ops, 0, 6, 4)?, &sheet)?;
         if self.json {
             return print_json(&serde_json::json!({ "source": dir, "sheet": sheet, "runs": rows }));
@@ -88,13 +89,11 @@ impl Demo {
         made.map(|_| dir)
     }
 
-    fn measure(&self, name: String, preset: Preset, dir: &Path) -> Result<Row> {
+    fn measure(&self, name: String, ops: Vec<Transform>, dir: &Path) -> Result<Row> {
         let started = Instant::now();
-        let mut builder = Pipeline::builder(warpfeed::open(dir)?)
-            .shuffle(SEED)
-            .device(self.device)
-            .on_error(OnError::Skip)
-            .preset(preset);
+        let mut builder =
+            Pipeline::builder(warpfeed::open(dir)?).shuffle(SEED).device(self.device).on_error(OnError::Skip);
+        builder = ops.into_iter().fold(builder, Builder::augment);
         if let Some(threads) = self.threads {
             builder = builder.threads(threads);
         }

@@ -3,9 +3,10 @@
 use super::source::SourceArgs;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
+use warpfeed::experiment::trial::Trial;
 use warpfeed::{
     Builder, DType, DecodePath, Device, ImageCache, LastBatch, Layout, OnError, Orientation, Partition, Pipeline,
-    Preset, Rank, Result, Strategy,
+    Preset, Rank, Result, Strategy, Transform,
 };
 
 /// Reads a device: `auto`, `cpu`, `cuda`, `cuda:I`.
@@ -82,12 +83,22 @@ pub struct PresetOptions {
 }
 
 impl PresetOptions {
-    pub fn preset(&self) -> Preset {
+    pub fn ops(&self) -> Vec<Transform> {
         match self.preset {
-            PresetName::Train => Preset::Train,
-            PresetName::Eval => Preset::Eval,
-            PresetName::TrialA => Preset::TrialA { load: self.load },
-            PresetName::TrialB => Preset::TrialB { load: self.load },
+            PresetName::Train => Preset::Train.ops(),
+            PresetName::Eval => Preset::Eval.ops(),
+            PresetName::TrialA => Trial::A { load: self.load }.ops(),
+            PresetName::TrialB => Trial::B { load: self.load }.ops(),
+        }
+    }
+
+    /// Those on 8-bit images: all but normalization.
+    pub fn pixel_ops(&self) -> Vec<Transform> {
+        match self.preset {
+            PresetName::Train => Preset::Train.pixel_ops(),
+            PresetName::Eval => Preset::Eval.pixel_ops(),
+            PresetName::TrialA => Trial::A { load: self.load }.pixel_ops(),
+            PresetName::TrialB => Trial::B { load: self.load }.pixel_ops(),
         }
     }
 }
@@ -275,14 +286,13 @@ impl PipelineOptions {
             LayoutName::Nchw => Layout::Nchw,
             LayoutName::Nhwc => Layout::Nhwc,
         };
-        let preset = self.preset.preset();
-        match self.dtype {
-            DTypeName::F32 => builder.preset(preset).output(DType::F32, layout),
-            DTypeName::F16 => builder.preset(preset).output(DType::F16, layout),
-            DTypeName::Bf16 => builder.preset(preset).output(DType::Bf16, layout),
-            DTypeName::U8 => preset.pixel_ops().into_iter().fold(builder, Builder::augment).output(DType::U8, layout),
-        }
-        .build()
+        let (dtype, ops) = match self.dtype {
+            DTypeName::F32 => (DType::F32, self.preset.ops()),
+            DTypeName::F16 => (DType::F16, self.preset.ops()),
+            DTypeName::Bf16 => (DType::Bf16, self.preset.ops()),
+            DTypeName::U8 => (DType::U8, self.preset.pixel_ops()),
+        };
+        ops.into_iter().fold(builder, Builder::augment).output(dtype, layout).build()
     }
 
     fn cache(&self) -> Option<ImageCache> {

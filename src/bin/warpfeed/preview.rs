@@ -34,7 +34,7 @@ pub struct Preview {
 impl Preview {
     pub fn run(self) -> Result<()> {
         let builder = Pipeline::builder(self.source.open()?).shuffle(self.seed);
-        let ops = self.preset.preset().pixel_ops();
+        let ops = self.preset.pixel_ops();
         let sheet = experiment::preview::preview(builder, ops, self.epoch, self.columns, self.rows)?;
         warpfeed::write_png(&sheet, &self.output)?;
         print(&format!("{} pixels: {}\n", sheet.size(), self.output.display()))

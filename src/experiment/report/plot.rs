@@ -670,7 +670,7 @@ mod tests {
     /// Contrasts as WCAG 2.2 asks for, and the colors' distances in CIELAB as the color-blind see them, simulated with
     /// the matrices of Machado, Oliveira and Fernandes (2009) at full severity.
     #[test]
-    fn colours_stand_out_and_are_told_apart_with_any_colour_vision() {
+    fn colors_stand_out_and_are_told_apart_with_any_color_vision() {
         for color in COLORS {
             assert!(contrast(color, "#ffffff") >= 3.0, "{color}");
         }

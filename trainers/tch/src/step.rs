@@ -168,7 +168,7 @@ fn parameter(parameter: &'static str, expected: impl ToString, got: impl ToStrin
     Error::Parameter { operation: "TchStep", parameter, expected: expected.to_string(), got: got.to_string() }
 }
 
-/// tch's networks and optimisers panic with libtorch's errors, a lack of memory among them.
+/// tch's networks and optimizers panic with libtorch's errors, a lack of memory among them.
 fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic: Box<dyn Any + Send>| {
         let said = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());

@@ -5,11 +5,13 @@ use std::ops::BitOr;
 use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::bindings::{
+use nvjpeg_sys::Functions;
+use nvjpeg_sys::bindings::{
     self, cudaStream_t, nvjpegBackend_t, nvjpegDevAllocatorV2_t, nvjpegHandle_t, nvjpegPinnedAllocatorV2_t,
 };
+
 use crate::error::{Error, Result, check};
-use crate::library::{Functions, Library};
+use crate::library::Library;
 use crate::stream::{ComponentSize, ImageInfo, Subsampling};
 
 /// Calls a function of nvJPEG and turns its status into a `Result`: for use in an unsafe block.
@@ -41,7 +43,7 @@ pub enum Backend {
     Hybrid,
     /// Huffman decoding on the device too, for baseline images; in batches only from 51 images on.
     GpuHybrid,
-    /// The device's JPEG engines: baseline, a single scan.
+    /// The device's hardware decoder: baseline, a single scan.
     Hardware,
     /// Like `GpuHybrid`, with the compressed images in device memory.
     GpuHybridDevice,
@@ -68,7 +70,7 @@ impl Backend {
 /// How a handle behaves; combined with `|`.
 ///
 /// ```
-/// use nvjpeg_sys::Flags;
+/// use nvjpeg::Flags;
 /// let flags = Flags::UPSAMPLING_WITH_INTERPOLATION | Flags::BITSTREAM_STRICT;
 /// assert_eq!(flags.bits(), 32 | 4);
 /// ```
@@ -144,10 +146,10 @@ pub struct Allocators {
     pub pinned: Allocator,
 }
 
-/// The device's JPEG engines.
+/// The device's hardware decoders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HardwareDecoders {
-    /// How many there are: 0 without hardware decoding.
+    /// How many there are, by NVIDIA's name: 0 without hardware decoding.
     pub engines: u32,
     /// How many images each decodes at a time.
     pub cores_per_engine: u32,
@@ -191,14 +193,14 @@ impl Handle {
     /// [`ArchMismatch`](crate::Status::ArchMismatch) where the device lacks the back end.
     ///
     /// ```
-    /// use nvjpeg_sys::{Backend, Flags, Handle, Library, Status};
+    /// use nvjpeg::{Backend, Flags, Handle, Library, Status};
     /// if let Ok(library) = Library::load() {
     ///     match Handle::new(&library, Backend::Default, Flags::NONE) {
     ///         Ok(handle) => assert!(handle.library().version()?.major >= 11),
     ///         Err(error) => assert_eq!(error.status(), Some(Status::ExecutionFailed)), // no driver
     ///     }
     /// }
-    /// # Ok::<(), nvjpeg_sys::Error>(())
+    /// # Ok::<(), nvjpeg::Error>(())
     /// ```
     pub fn new(library: &Library, backend: Backend, flags: Flags) -> Result<Self> {
         let mut raw = ptr::null_mut();
@@ -266,7 +268,7 @@ impl Handle {
         self.inner.raw
     }
 
-    /// The device's JPEG engines. A back end other than [`Backend::Hardware`] may answer that there are none.
+    /// The device's hardware decoders. A back end other than [`Backend::Hardware`] may answer that there are none.
     ///
     /// # Errors
     ///

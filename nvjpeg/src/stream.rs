@@ -4,9 +4,10 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 use std::ptr;
 
-use crate::bindings::{
+use nvjpeg_sys::bindings::{
     NVJPEG_MAX_COMPONENT, nvjpegChromaSubsampling_t, nvjpegExifOrientation_t, nvjpegJpegEncoding_t, nvjpegJpegStream_t,
 };
+
 use crate::error::Result;
 use crate::handle::{Handle, call, call_optional};
 

@@ -7,7 +7,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::bindings::{functions as types, libraryPropertyType_t};
+use nvjpeg_sys::Functions;
+use nvjpeg_sys::bindings::libraryPropertyType_t;
+
 use crate::error::{Attempt, Error, Result, check};
 
 /// The environment variable that names the library, or the folder that it is in. Nothing else is tried when it is set.
@@ -30,121 +32,6 @@ const LOCAL: [&str; 2] = [".venv", ".cuda"];
 
 const REMEDY: &str = "install the CUDA toolkit, or run `pip install nvidia-nvjpeg` in the active Python environment, \
                       or set WARPFEED_NVJPEG to the path of libnvjpeg.so.13";
-
-macro_rules! functions {
-    (required { $($required:ident,)* } optional { $($optional:ident: $since:literal,)* }) => {
-        /// nvJPEG's functions by name, for what the safe layer has no call for. Those that not every version has are
-        /// optional.
-        #[derive(Clone, Copy)]
-        #[allow(non_snake_case)]
-        #[non_exhaustive]
-        pub struct Functions {
-            $(#[doc = concat!("`", stringify!($required), "`")] pub $required: types::$required,)*
-            $(
-                #[doc = concat!("`", stringify!($optional), "`, since CUDA ", $since, " or earlier")]
-                pub $optional: Option<types::$optional>,
-            )*
-        }
-
-        #[allow(non_snake_case)]
-        impl Functions {
-            /// The functions that every nvJPEG since CUDA 11.0 has.
-            pub const REQUIRED: &[&str] = &[$(stringify!($required),)*];
-
-            /// The others, each with the first version of CUDA known to have it.
-            pub const OPTIONAL: &[(&str, &str)] = &[$((stringify!($optional), $since),)*];
-
-            /// Looks up all functions; the names of required ones that are missing otherwise.
-            ///
-            /// # Safety
-            ///
-            /// Functions that the library exports under these names must be nvJPEG's.
-            unsafe fn resolve(library: &libloading::Library) -> Result<Self, Vec<&'static str>> {
-                // SAFETY: the types are those that nvjpeg.h declares for these names, which the caller vouches for.
-                $(let $required = unsafe { library.get::<types::$required>(stringify!($required)) };)*
-                let mut missing = Vec::new();
-                $(if $required.is_err() { missing.push(stringify!($required)); })*
-                let ($(Ok($required),)*) = ($($required,)*) else {
-                    return Err(missing);
-                };
-                Ok(Self {
-                    $($required: *$required,)*
-                    // SAFETY: as above.
-                    $($optional: unsafe { library.get::<types::$optional>(stringify!($optional)) }.ok().map(|f| *f),)*
-                })
-            }
-        }
-    };
-}
-
-functions! {
-    required {
-        nvjpegGetProperty,
-        nvjpegGetCudartProperty,
-        nvjpegCreateEx,
-        nvjpegDestroy,
-        nvjpegGetImageInfo,
-        nvjpegJpegStateCreate,
-        nvjpegJpegStateDestroy,
-        nvjpegDecode,
-        nvjpegDecodeBatchedInitialize,
-        nvjpegDecodeBatched,
-        nvjpegBufferPinnedCreate,
-        nvjpegBufferPinnedDestroy,
-        nvjpegBufferDeviceCreate,
-        nvjpegBufferDeviceDestroy,
-        nvjpegStateAttachPinnedBuffer,
-        nvjpegStateAttachDeviceBuffer,
-        nvjpegJpegStreamCreate,
-        nvjpegJpegStreamDestroy,
-        nvjpegJpegStreamParse,
-        nvjpegJpegStreamGetJpegEncoding,
-        nvjpegJpegStreamGetFrameDimensions,
-        nvjpegJpegStreamGetComponentsNum,
-        nvjpegJpegStreamGetComponentDimensions,
-        nvjpegJpegStreamGetChromaSubsampling,
-        nvjpegDecodeParamsCreate,
-        nvjpegDecodeParamsDestroy,
-        nvjpegDecodeParamsSetOutputFormat,
-        nvjpegDecodeParamsSetROI,
-        nvjpegDecodeParamsSetAllowCMYK,
-        nvjpegDecoderCreate,
-        nvjpegDecoderDestroy,
-        nvjpegDecoderJpegSupported,
-        nvjpegDecoderStateCreate,
-        nvjpegDecodeJpegHost,
-        nvjpegDecodeJpegTransferToDevice,
-        nvjpegDecodeJpegDevice,
-    }
-    optional {
-        nvjpegJpegStreamParseHeader: "11.1",
-        nvjpegJpegStreamParseTables: "11.1",
-        nvjpegDecodeJpeg: "11.1",
-        nvjpegBufferPinnedRetrieve: "11.1",
-        nvjpegBufferDeviceRetrieve: "11.1",
-        nvjpegDecodeBatchedPreAllocate: "11.1",
-        nvjpegDecodeBatchedParseJpegTables: "11.1",
-        nvjpegDecodeBatchedSupported: "11.1",
-        nvjpegDecodeBatchedSupportedEx: "11.6",
-        nvjpegDecodeBatchedEx: "11.6",
-        nvjpegJpegStreamGetExifOrientation: "11.6",
-        nvjpegDecodeParamsSetExifOrientation: "11.6",
-        nvjpegDecodeParamsSetScaleFactor: "11.6",
-        nvjpegCreateExV2: "11.7",
-        nvjpegBufferPinnedCreateV2: "11.7",
-        nvjpegBufferDeviceCreateV2: "11.7",
-        nvjpegGetHardwareDecoderInfo: "11.8",
-        nvjpegJpegStreamGetSamplePrecision: "12.3",
-        nvjpegBufferPinnedResize: "12.3",
-        nvjpegBufferDeviceResize: "12.3",
-    }
-}
-
-impl std::fmt::Debug for Functions {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Functions").finish_non_exhaustive()
-    }
-}
 
 /// A version: of nvJPEG, or of the CUDA runtime that it was built with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -188,11 +75,11 @@ impl Library {
     /// is no nvJPEG of CUDA 11 or later.
     ///
     /// ```
-    /// match nvjpeg_sys::Library::load() {
+    /// match nvjpeg::Library::load() {
     ///     Ok(library) => assert!(library.version()?.major >= 11),
     ///     Err(error) => assert!(error.to_string().contains("pip install nvidia-nvjpeg")),
     /// }
-    /// # Ok::<(), nvjpeg_sys::Error>(())
+    /// # Ok::<(), nvjpeg::Error>(())
     /// ```
     pub fn load() -> Result<Self> {
         Self::load_first(candidates(&|name| env::var_os(name), Path::new("/usr/local")))
@@ -205,7 +92,7 @@ impl Library {
     /// [`Error::NotLoaded`] if it cannot be loaded; [`Error::MissingFunctions`] if it is no nvJPEG of CUDA 11 or later.
     ///
     /// ```
-    /// let error = nvjpeg_sys::Library::load_from("/nowhere/libnvjpeg.so.13").unwrap_err();
+    /// let error = nvjpeg::Library::load_from("/nowhere/libnvjpeg.so.13").unwrap_err();
     /// assert!(error.to_string().contains("/nowhere/libnvjpeg.so.13"));
     /// ```
     pub fn load_from(path: impl AsRef<Path>) -> Result<Self> {
@@ -220,7 +107,7 @@ impl Library {
                 attempts.push(Attempt { path, reason: "no such file".to_owned() });
                 continue;
             }
-            // SAFETY: nvJPEG's initialisers have no conditions. That the file is nvJPEG is for whoever installed it
+            // SAFETY: nvJPEG's initializers have no conditions. That the file is nvJPEG is for whoever installed it
             // under that name, or named it, to see to, as with any library that the system's loader finds.
             match unsafe { libloading::Library::new(&path) } {
                 Ok(library) => match Self::resolve(library, path) {
@@ -314,7 +201,7 @@ fn version(get: impl Fn(libraryPropertyType_t, *mut c_int) -> Result<()>) -> Res
 /// [`Error::NotLoaded`] with the loader's reason and the remedy.
 ///
 /// ```
-/// if let Err(error) = nvjpeg_sys::probe_nvcuvid() {
+/// if let Err(error) = nvjpeg::probe_nvcuvid() {
 ///     assert!(error.to_string().contains("NVIDIA_DRIVER_CAPABILITIES"));
 /// }
 /// ```

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use nvjpeg_sys::{
+use nvjpeg::{
     Allocator, Allocators, Backend, BatchState, DecodeParams, Decoder, DecoderState, DeviceBuffer, Encoding, Error,
     Flags, Handle, Image, JpegStream, Library, Orientation, OutputFormat, PinnedBuffer, Roi, Scale, Status,
     Subsampling,
@@ -43,7 +43,7 @@ impl Fake {
         let folder = tempfile::tempdir().unwrap();
         let path = compile(folder.path(), flags);
         let library = Library::load_from(&path).unwrap();
-        // SAFETY: fake.c has no initialisers.
+        // SAFETY: fake.c has no initializers.
         let exports = unsafe { libloading::Library::new(&path) }.unwrap();
         Self { folder, library, exports }
     }
@@ -356,7 +356,7 @@ unsafe extern "C" fn free(_: *mut c_void, _: *mut c_void, _: usize, _: *mut Cuda
     0
 }
 
-type CudaStreamTag = nvjpeg_sys::bindings::CUstream_st;
+type CudaStreamTag = nvjpeg::sys::bindings::CUstream_st;
 
 #[test]
 fn allocators_are_called_with_their_contexts() {

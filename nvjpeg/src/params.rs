@@ -2,7 +2,8 @@
 
 use std::ptr;
 
-use crate::bindings::{nvjpegDecodeParams_t, nvjpegExifOrientation_t, nvjpegOutputFormat_t, nvjpegScaleFactor_t};
+use nvjpeg_sys::bindings::{nvjpegDecodeParams_t, nvjpegExifOrientation_t, nvjpegOutputFormat_t, nvjpegScaleFactor_t};
+
 use crate::error::{Error, Result};
 use crate::handle::{Handle, call, call_optional};
 use crate::stream::Orientation;
@@ -143,7 +144,7 @@ impl DecodeParams {
         unsafe { call!(self.handle.functions(), nvjpegDecodeParamsSetROI(self.raw, left, top, width, height)) }
     }
 
-    /// Whether CMYK images may be decoded, naively (without their colour profile), to RGB.
+    /// Whether CMYK images may be decoded, naively (without their color profile), to RGB.
     ///
     /// # Errors
     ///

@@ -3,7 +3,8 @@
 use std::ptr;
 use std::sync::Arc;
 
-use crate::bindings::{NVJPEG_MAX_COMPONENT, cudaStream_t, nvjpegImage_t, nvjpegJpegDecoder_t, nvjpegJpegState_t};
+use nvjpeg_sys::bindings::{NVJPEG_MAX_COMPONENT, cudaStream_t, nvjpegImage_t, nvjpegJpegDecoder_t, nvjpegJpegState_t};
+
 use crate::buffer::{DeviceBuffer, PinnedBuffer};
 use crate::error::{Error, Result};
 use crate::handle::{Backend, Handle, call};
@@ -224,7 +225,7 @@ impl DecoderState {
     ///   parameters given to it have been neither changed nor dropped.
     /// - `stream` is a live stream of the handle's device, or null. The device buffer is in no use by work that `stream`
     ///   does not wait for.
-    /// - Until the copy has been done, which the caller learns by an event or by synchronising, the pinned buffer is
+    /// - Until the copy has been done, which the caller learns by an event or by synchronizing, the pinned buffer is
     ///   neither written by another host phase nor dropped, and the image's bytes and the state are not dropped.
     ///
     /// # Synchronization
@@ -263,7 +264,7 @@ impl DecoderState {
     /// - Each plane of `destination` that the output format has is device memory of at least its rows times its pitch,
     ///   the pitch at least a row, and it stays allocated until the work is done.
     /// - Nothing else uses the destination before the work is done. With [`Backend::Hardware`] it must be idle already
-    ///   when this is called, known by an event or by synchronising: the engines of Hopper do not keep the order of the
+    ///   when this is called, known by an event or by synchronizing: the engines of Hopper do not keep the order of the
     ///   stream.
     /// - Until the work is done the state is not used again, and neither it nor its buffers are dropped.
     ///

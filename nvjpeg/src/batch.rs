@@ -3,7 +3,8 @@
 use std::ffi::c_int;
 use std::ptr;
 
-use crate::bindings::{cudaStream_t, nvjpegDecodeParams_t, nvjpegImage_t, nvjpegJpegState_t};
+use nvjpeg_sys::bindings::{cudaStream_t, nvjpegDecodeParams_t, nvjpegImage_t, nvjpegJpegState_t};
+
 use crate::decoder::Image;
 use crate::error::{Error, Result};
 use crate::handle::{Handle, call, call_optional};
@@ -199,9 +200,9 @@ impl BatchState {
     ///   the pitch at least a row, and it stays allocated until the work is done; no two destinations overlap.
     /// - Nothing else uses the destinations before the work is done. With
     ///   [`Backend::Hardware`](crate::Backend::Hardware) they must be idle already when this is called, known by an
-    ///   event or by synchronising: the engines of Hopper do not keep the order of the stream, so memory that was
+    ///   event or by synchronizing: the engines of Hopper do not keep the order of the stream, so memory that was
     ///   merely freed on `stream` is not enough.
-    /// - Until the work is done, which the caller learns by an event or by synchronising, the images' bytes and the
+    /// - Until the work is done, which the caller learns by an event or by synchronizing, the images' bytes and the
     ///   parameters are neither changed nor dropped, and the state is not used again or dropped.
     /// - The handle's back end takes images in the host's memory: not those whose names end in `Device`.
     ///

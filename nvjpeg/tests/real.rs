@@ -1,13 +1,13 @@
 //! Against NVIDIA's library, which needs no device to be loaded.
 
-use nvjpeg_sys::{Backend, Flags, Functions, Handle, Library, Status, bindings};
+use nvjpeg::{Backend, Flags, Functions, Handle, Library, Status, sys::bindings};
 
 fn library() -> Library {
     Library::load().expect("these tests are for where nvJPEG is installed")
 }
 
 #[test]
-#[ignore = "needs nvJPEG; the gate runs it: WARPFEED_NVJPEG=... cargo test -p nvjpeg-sys --test real -- --ignored"]
+#[ignore = "needs nvJPEG; the gate runs it: WARPFEED_NVJPEG=... cargo test -p warpfeed-nvjpeg --test real -- --ignored"]
 fn every_function_of_the_header_is_found() {
     let library = library();
     let version = library.version().unwrap();
@@ -25,7 +25,7 @@ fn every_function_of_the_header_is_found() {
 
 /// Without a driver nvJPEG refuses to make a handle, for each back end, with the same status, and survives it.
 #[test]
-#[ignore = "needs nvJPEG; the gate runs it: WARPFEED_NVJPEG=... cargo test -p nvjpeg-sys --test real -- --ignored"]
+#[ignore = "needs nvJPEG; the gate runs it: WARPFEED_NVJPEG=... cargo test -p warpfeed-nvjpeg --test real -- --ignored"]
 fn without_a_driver_a_handle_is_a_clean_error() {
     let library = library();
     for backend in [Backend::Default, Backend::Hybrid, Backend::GpuHybrid, Backend::Hardware] {

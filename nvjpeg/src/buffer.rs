@@ -2,9 +2,10 @@
 
 use std::ptr;
 
-use crate::bindings::{
+use nvjpeg_sys::bindings::{
     cudaStream_t, nvjpegBufferDevice_t, nvjpegBufferPinned_t, nvjpegDevAllocatorV2_t, nvjpegPinnedAllocatorV2_t,
 };
+
 use crate::error::Result;
 use crate::handle::{Allocator, Handle, call, call_optional};
 

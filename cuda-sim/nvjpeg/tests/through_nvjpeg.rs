@@ -1,4 +1,4 @@
-//! The simulated nvJPEG through the safe layer of nvjpeg-sys: the bytes of warpfeed's decoder, and mistakes that show.
+//! The simulated nvJPEG through the safe layer over it: the bytes of warpfeed's decoder, and mistakes that show.
 
 #![cfg(target_os = "linux")]
 
@@ -6,7 +6,7 @@
 mod sim;
 
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr, DriverError};
-use nvjpeg_sys::{
+use nvjpeg::{
     Backend, BatchState, CudaStream as Stream, DecodeParams, Decoder, DecoderState, DeviceBuffer, Error, Flags, Handle,
     Image, JpegStream, Library, OutputFormat, PinnedBuffer, Roi, Status,
 };
@@ -86,7 +86,7 @@ fn library() -> Library {
     Library::load_from(folder().join("libcuda_sim_nvjpeg.so")).unwrap()
 }
 
-fn handle(backend: Backend) -> nvjpeg_sys::Result<Handle> {
+fn handle(backend: Backend) -> nvjpeg::Result<Handle> {
     Handle::new(&library(), backend, Flags::UPSAMPLING_WITH_INTERPOLATION)
 }
 
@@ -126,7 +126,7 @@ impl Worker {
     }
 
     /// Queues the decoding of an image.
-    fn decode(&mut self, bytes: &[u8], to: &CudaSlice<u8>, width: u32, stream: &CudaStream) -> nvjpeg_sys::Result<()> {
+    fn decode(&mut self, bytes: &[u8], to: &CudaSlice<u8>, width: u32, stream: &CudaStream) -> nvjpeg::Result<()> {
         let jpeg = self.parser.parse(bytes)?;
         self.state.decode_host(&self.params, &jpeg)?;
         // SAFETY: the tests keep all of it until they have synchronised, unless they are about not doing so.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::bindings::nvjpegStatus_t;
+use nvjpeg_sys::bindings::nvjpegStatus_t;
 
 /// The result of every fallible call of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

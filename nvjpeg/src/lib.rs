@@ -1,0 +1,76 @@
+//! NVIDIA's JPEG decoder for GPUs, nvJPEG, loaded at run time.
+//!
+//! A program that uses this crate builds and starts where there is no nvJPEG, no CUDA toolkit and no driver;
+//! [`Library::load`] finds the library when it is wanted, and says where it looked when it is not there.
+//!
+//! - [`Library`]: the library, found and loaded, and its functions.
+//! - [`Handle`], [`JpegStream`], [`DecodeParams`], [`Decoder`], [`DecoderState`], [`BatchState`], [`PinnedBuffer`] and
+//!   [`DeviceBuffer`]: nvJPEG's objects, each destroyed when it is dropped, after what was made from it.
+//! - [`sys`]: the raw bindings, for what the safe layer has no call for.
+//!
+//! ```no_run
+//! use nvjpeg::{
+//!     Backend, DecodeParams, Decoder, DecoderState, DeviceBuffer, Flags, Handle, Image, JpegStream, Library,
+//!     OutputFormat, PinnedBuffer,
+//! };
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let (device_pointer, stream) = (std::ptr::null_mut(), std::ptr::null_mut());
+//! let handle = Handle::new(&Library::load()?, Backend::Default, Flags::UPSAMPLING_WITH_INTERPOLATION)?;
+//! let decoder = Decoder::new(&handle, Backend::Hybrid)?;
+//!
+//! // One of each for every worker.
+//! let mut state = DecoderState::new(&decoder)?;
+//! state.attach_pinned(PinnedBuffer::new(&handle)?)?;
+//! state.attach_device(DeviceBuffer::new(&handle)?)?;
+//! let mut parser = JpegStream::new(&handle)?;
+//! let mut params = DecodeParams::new(&handle)?;
+//! params.set_output_format(OutputFormat::RgbInterleaved)?;
+//!
+//! let bytes = std::fs::read("photo.jpg")?;
+//! let jpeg = parser.parse(&bytes)?;
+//! let pitch_bytes = 3 * jpeg.info()?.width_px as usize;
+//! state.decode_host(&params, &jpeg)?;
+//! // SAFETY: `device_pointer` is the start of height x pitch idle bytes on the device; everything lives until the
+//! // stream has been synchronized.
+//! unsafe {
+//!     state.transfer_to_device(&jpeg, stream)?;
+//!     state.decode_device(&Image::interleaved(device_pointer, pitch_bytes), stream)?;
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Threads
+//!
+//! As NVIDIA documents it, streams, states and buffers belong to one thread at a time ([`Send`], not [`Sync`]); the
+//! handle and the decoder hold nothing of a decode and are shared by all ([`Sync`]), and so are parameters once they are
+//! set. The device is that of the CUDA context which is current on the calling thread; let it be the same one in every
+//! call on a handle and on what was made from it, drops included.
+//!
+//! # Drops
+//!
+//! Dropping never panics. If nvJPEG refuses to destroy an object, the first such status is kept and is the answer to the
+//! next creation on the same handle, or of [`Handle::take_drop_error`]; for the handle itself nobody is left to ask, and
+//! it is ignored.
+
+mod batch;
+mod buffer;
+mod decoder;
+mod error;
+mod handle;
+mod library;
+mod params;
+mod stream;
+
+pub use batch::{BatchState, MAX_BATCH_SIZE};
+pub use buffer::{DeviceBuffer, PinnedBuffer};
+pub use decoder::{Decoder, DecoderState, Image};
+pub use error::{Attempt, Error, Result, Status};
+pub use handle::{Allocator, Allocators, Backend, Flags, Handle, HardwareDecoders};
+pub use library::{Library, PATH_VARIABLE, Version, probe_nvcuvid};
+pub use nvjpeg_sys as sys;
+pub use nvjpeg_sys::Functions;
+pub use nvjpeg_sys::bindings::cudaStream_t as CudaStream;
+pub use params::{DecodeParams, OutputFormat, Roi, Scale};
+pub use stream::{ComponentSize, Encoding, Header, ImageInfo, Jpeg, JpegStream, Orientation, Subsampling};
