@@ -40,7 +40,7 @@ fn main() {
 }
 
 fn shims() {
-    for file in ["src/decode/jpeg.c", "src/decode/huffman.h", "src/encode.c"] {
+    for file in ["src/decode/jpeg.c", "src/decode/huffman.h", "src/decode/idct.h", "src/encode.c"] {
         println!("cargo::rerun-if-changed={file}");
     }
     let include = env::var_os("DEP_JPEG_INCLUDE").expect("mozjpeg-sys exports its include folders");

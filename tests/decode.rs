@@ -281,12 +281,230 @@ fn tables_do_not_pass_from_one_image_to_the_next() {
     decode_part(&mut decoder, &stripped, None, false).unwrap_err();
 }
 
+/// How the tests' own encoder, as libjpeg here has none, writes a lossless JPEG.
+#[derive(Debug, Clone, Copy)]
+struct Lossless<'a> {
+    size: Size,
+    /// Each component's sampling factors.
+    factors: &'a [(usize, usize)],
+    predictor: u8,
+    /// Low bits that are cut off.
+    shift: u8,
+    restart_rows: usize,
+    /// Whether all components come in one scan.
+    interleaved: bool,
+}
+
+impl Lossless<'_> {
+    /// Pixels that a sample of the component stands for, across and down.
+    fn pixels_a_sample(&self, component: usize) -> (usize, usize) {
+        let (h, v) = self.factors[component];
+        let most = |factor: fn(&(usize, usize)) -> usize| self.factors.iter().map(factor).max().unwrap();
+        (most(|f| f.0) / h, most(|f| f.1) / v)
+    }
+
+    /// The component's width and height in samples.
+    fn samples(&self, component: usize) -> (usize, usize) {
+        let (h, v) = self.pixels_a_sample(component);
+        ((self.size.width as usize).div_ceil(h), (self.size.height as usize).div_ceil(v))
+    }
+
+    fn random_planes(&self, rng: &mut ChaCha8Rng) -> Vec<Vec<u8>> {
+        let plane = |c| {
+            let (width, height) = self.samples(c);
+            (0..width * height).map(|_| rng.random()).collect()
+        };
+        (0..self.factors.len()).map(plane).collect()
+    }
+
+    fn encode(&self, planes: &[Vec<u8>]) -> Vec<u8> {
+        let count = self.factors.len();
+        let mut file = vec![0xFF, 0xD8];
+        let segment = |file: &mut Vec<u8>, marker: u8, content: &[u8]| {
+            file.extend([0xFF, marker]);
+            file.extend((content.len() as u16 + 2).to_be_bytes());
+            file.extend_from_slice(content);
+        };
+        // Seventeen codes of five bits, one for each length of a difference.
+        let mut code = vec![0; 17];
+        code[5] = 17;
+        code.extend(0..17);
+        segment(&mut file, 0xC4, &code);
+        let (height, width) = (self.size.height as u16, self.size.width as u16);
+        let mut frame = [&[8][..], &height.to_be_bytes(), &width.to_be_bytes(), &[count as u8]].concat();
+        frame.extend(self.factors.iter().enumerate().flat_map(|(c, (h, v))| [c as u8, (h << 4 | v) as u8, 0]));
+        segment(&mut file, 0xC3, &frame);
+        let all: Vec<usize> = (0..count).collect();
+        for scan in if self.interleaved { vec![&all[..]] } else { all.chunks(1).collect() } {
+            // Of a single component an MCU is one sample.
+            let factors = |c: usize| if scan.len() == 1 { (1, 1) } else { self.factors[c] };
+            let ((across, down), (h, v)) = (self.samples(scan[0]), factors(scan[0]));
+            let (columns, rows) = (across.div_ceil(h), down.div_ceil(v));
+            segment(&mut file, 0xDD, &((columns * self.restart_rows) as u16).to_be_bytes());
+            let mut header = vec![scan.len() as u8];
+            header.extend(scan.iter().flat_map(|&c| [c as u8, 0]));
+            header.extend([self.predictor, 0, self.shift]);
+            segment(&mut file, 0xDA, &header);
+            let mut bits = Vec::new();
+            for row in 0..rows {
+                let restarts = self.restart_rows > 0 && row > 0 && row % self.restart_rows == 0;
+                if restarts {
+                    flush(&mut bits, &mut file);
+                    file.extend([0xFF, 0xD0 + ((row / self.restart_rows - 1) % 8) as u8]);
+                }
+                for column in 0..columns {
+                    for &c in scan {
+                        let (h, v) = factors(c);
+                        for (line, sample) in (0..v).flat_map(|line| (0..h).map(move |sample| (line, sample))) {
+                            let first = line == 0 && (row == 0 || restarts);
+                            let at = (column * h + sample, row * v + line);
+                            put(&mut bits, self.difference(&planes[c], self.samples(c), at, first));
+                        }
+                    }
+                }
+            }
+            flush(&mut bits, &mut file);
+        }
+        file.extend([0xFF, 0xD9]);
+        file
+    }
+
+    /// What is written for the sample at (x, y): zero outside of the component.
+    fn difference(&self, plane: &[u8], (width, height): (usize, usize), (x, y): (usize, usize), first: bool) -> i32 {
+        if x >= width || y >= height {
+            return 0;
+        }
+        let at = |x: usize, y: usize| i32::from(plane[y * width + x] >> self.shift);
+        let prediction = match (x, first) {
+            (0, true) => 128 >> self.shift,
+            (0, false) => at(0, y - 1),
+            (_, true) => at(x - 1, y),
+            _ => {
+                let (a, b, c) = (at(x - 1, y), at(x, y - 1), at(x - 1, y - 1));
+                [a, b, c, a + b - c, a + ((b - c) >> 1), b + ((a - c) >> 1), (a + b) >> 1]
+                    [usize::from(self.predictor) - 1]
+            }
+        };
+        at(x, y) - prediction
+    }
+
+    /// The pixels that `planes` stand for, of one component or of three.
+    fn pixel(&self, planes: &[Vec<u8>], x: usize, y: usize) -> [u8; 4] {
+        let value = |c: usize| {
+            let (h, v) = self.pixels_a_sample(c);
+            planes[c][y / v * self.samples(c).0 + x / h] >> self.shift << self.shift
+        };
+        if planes.len() == 1 { [value(0), value(0), value(0), 255] } else { [value(0), value(1), value(2), 255] }
+    }
+}
+
+/// The difference's length, in five bits, and then the difference.
+fn put(bits: &mut Vec<bool>, difference: i32) {
+    let len = 32 - difference.unsigned_abs().leading_zeros();
+    let value = if difference < 0 { difference + (1 << len) - 1 } else { difference };
+    bits.extend((0..5).rev().map(|bit| len >> bit & 1 == 1));
+    bits.extend((0..len).rev().map(|bit| value >> bit & 1 == 1));
+}
+
+/// Ones up to the next byte, and a zero behind each 0xFF.
+fn flush(bits: &mut Vec<bool>, file: &mut Vec<u8>) {
+    for byte in bits.chunks(8) {
+        let byte = (0..8).fold(0, |sum, bit| sum << 1 | u8::from(*byte.get(bit).unwrap_or(&true)));
+        file.push(byte);
+        if byte == 0xFF {
+            file.push(0);
+        }
+    }
+    bits.clear();
+}
+
+const LOSSLESS: Lossless<'static> = Lossless {
+    size: Size { width: 23, height: 17 },
+    factors: &[(1, 1); 3],
+    predictor: 4,
+    shift: 0,
+    restart_rows: 0,
+    interleaved: true,
+};
+
+#[test]
+fn lossless_jpegs_come_back() {
+    let mut rng = ChaCha8Rng::seed_from_u64(15);
+    let mut decoder = Decoder::new().unwrap();
+    let samplings: [&[(usize, usize)]; 7] = [
+        &[(1, 1)],
+        &[(2, 2)],
+        &[(1, 1); 3],
+        &[(2, 1), (1, 1), (1, 1)],
+        &[(2, 2), (1, 1), (1, 2)],
+        &[(1, 2), (1, 1), (1, 1)],
+        &[(4, 1), (2, 1), (1, 1)],
+    ];
+    for size in [(1, 1), (1, 9), (9, 1), (23, 17)].map(|(width, height)| Size::new(width, height)) {
+        for factors in samplings {
+            for predictor in 1..=7 {
+                for (shift, restart_rows, interleaved) in [(0, 0, true), (0, 0, false), (3, 1, true), (7, 3, false)] {
+                    let job = Lossless { size, factors, predictor, shift, restart_rows, interleaved };
+                    let planes = job.random_planes(&mut rng);
+                    let bytes = job.encode(&planes);
+                    let whole = decode_part(&mut decoder, &bytes, None, false).unwrap();
+                    for y in 0..size.height {
+                        for (x, &pixel) in whole.row(y).iter().enumerate() {
+                            assert_eq!(pixel, job.pixel(&planes, x, y as usize), "{job:?}, ({x}, {y})");
+                        }
+                    }
+                    let part = random_part(&mut rng, size);
+                    assert_part(&whole, &decode_part(&mut decoder, &bytes, Some(part), false).unwrap(), &job);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn damaged_lossless_jpegs_are_refused_or_gray() {
+    let mut rng = ChaCha8Rng::seed_from_u64(16);
+    let mut decoder = Decoder::new().unwrap();
+    for job in [LOSSLESS, Lossless { restart_rows: 2, factors: &[(2, 2), (1, 1), (1, 1)], ..LOSSLESS }] {
+        let bytes = job.encode(&job.random_planes(&mut rng));
+        let whole = decode(&bytes).unwrap();
+        for len in 0..bytes.len() - 2 {
+            // The bits that fill up the last byte may go.
+            if let Ok(image) = decode_part(&mut decoder, &bytes[..len], None, false) {
+                assert!(len + 4 > bytes.len() && image.pixels() == whole.pixels(), "{job:?} cut to {len}");
+            }
+            let tolerant = decode_part(&mut decoder, &bytes[..len], None, true);
+            assert_eq!(tolerant.is_ok(), probe(&bytes[..len]).is_ok(), "{job:?} cut to {len}");
+            if let Ok(image) = tolerant
+                && len < bytes.len() / 2
+                && let Some(last) = image.pixels().last()
+            {
+                assert!(matches!(last, [128, 128, 128, 255] | [0, 0, 0, 255]), "{job:?} cut to {len}: {last:?}");
+            }
+        }
+        for _ in 0..2000 {
+            let mut damaged = bytes.clone();
+            for _ in 0..rng.random_range(1..5) {
+                let at = rng.random_range(2..damaged.len());
+                damaged[at] = rng.random();
+            }
+            for tolerant in [false, true] {
+                if probe(&damaged).is_ok_and(|header| header.size.area_px() < 1 << 16)
+                    && let Err(error) = decode_part(&mut decoder, &damaged, None, tolerant)
+                {
+                    assert!(error.is_bad_sample(), "{error}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn kinds_that_are_not_supported_say_what_to_do() {
     let bytes = encode_jpeg(&image(Size::new(20, 20), 9), &JpegOptions::default()).unwrap();
     let frame = bytes.windows(2).position(|pair| pair == [0xFF, 0xC0]).unwrap();
     for (marker, bits, word) in
-        [(0xC9, 8, "arithmetic"), (0xC3, 8, "lossless"), (0xC5, 8, "hierarchical"), (0xC1, 12, "12 bits")]
+        [(0xC9, 8, "arithmetic"), (0xC3, 12, "12 bits"), (0xC5, 8, "hierarchical"), (0xC1, 12, "12 bits")]
     {
         let mut bytes = bytes.clone();
         bytes[frame + 1] = marker;
@@ -410,6 +628,29 @@ fn scene(size: Size, seed: u64) -> Image {
     image
 }
 
+/// The file with `quantizers`, one a table, for all coefficients, in two bytes each if they are `wide`. Coefficients come
+/// out many times too large.
+fn requantized(bytes: &[u8], quantizers: [u16; 2], wide: bool) -> Vec<u8> {
+    let (mut out, mut tables, mut at) = (bytes[..2].to_vec(), 0, 2);
+    while bytes[at + 1] != 0xDA {
+        let next = at + 2 + usize::from(u16::from_be_bytes([bytes[at + 2], bytes[at + 3]]));
+        if bytes[at + 1] == 0xDB {
+            for table in bytes[at + 4..next].chunks(65) {
+                let value = quantizers[tables % 2].to_be_bytes();
+                let value = &value[usize::from(!wide)..];
+                out.extend([0xFF, 0xDB, 0, (3 + 64 * value.len()) as u8, table[0] | u8::from(wide) << 4]);
+                out.extend(value.iter().cycle().take(64 * value.len()));
+                tables += 1;
+            }
+        } else {
+            out.extend_from_slice(&bytes[at..next]);
+        }
+        at = next;
+    }
+    out.extend_from_slice(&bytes[at..]);
+    out
+}
+
 /// Writes the JPEGs of `tests/reference/images`. After it, `tests/reference/make.py`.
 #[test]
 #[ignore = "writes the reference images, which are committed"]
@@ -449,8 +690,36 @@ fn make_reference_images() {
         let options = JpegOptions { orientation: Some(orientation), ..base.clone() };
         write(&format!("orientation-{orientation}"), 18, 11, options);
     }
+    let source = scene(Size::new(83, 61), 1);
+    let absurd = |name: &str, options: JpegOptions, quantizers, wide| {
+        let bytes = requantized(&encode_jpeg(&source, &options).unwrap(), quantizers, wide);
+        fs::write(reference().join("images").join(name), bytes).unwrap();
+    };
+    let best = JpegOptions { quality: 100, ..base.clone() };
+    absurd("absurd-baseline.jpg", best.clone(), [255, 90], false);
+    absurd("absurd-progressive.jpg", JpegOptions { progressive: true, ..best.clone() }, [40, 255], false);
+    absurd("absurd-wide.jpg", JpegOptions { sampling: Sampling::S444, ..best }, [65_000, 9_000], true);
+    let mut lossless = Vec::new();
+    for (name, job) in [
+        ("rgb", LOSSLESS),
+        ("gray", Lossless { factors: &[(1, 1)], predictor: 7, shift: 2, ..LOSSLESS }),
+        ("cmyk", Lossless { factors: &[(1, 1); 4], predictor: 6, restart_rows: 4, ..LOSSLESS }),
+        ("420", Lossless { factors: &[(2, 2), (1, 1), (1, 1)], predictor: 5, ..LOSSLESS }),
+        ("scans", Lossless { predictor: 2, interleaved: false, ..LOSSLESS }),
+    ] {
+        lossless = job.encode(&job.random_planes(&mut ChaCha8Rng::seed_from_u64(3)));
+        fs::write(reference().join("images").join(format!("lossless-{name}.jpg")), &lossless).unwrap();
+    }
+    let job = Lossless { restart_rows: 5, ..LOSSLESS };
+    let restarts = job.encode(&job.random_planes(&mut ChaCha8Rng::seed_from_u64(3)));
     let baseline = write("baseline-420", 161, 120, base);
-    for (name, bytes) in [("baseline", baseline), ("restart", restart), ("progressive", progressive)] {
+    for (name, bytes) in [
+        ("baseline", baseline),
+        ("restart", restart),
+        ("progressive", progressive),
+        ("lossless", restarts),
+        ("lossless-scans", lossless),
+    ] {
         let name = format!("truncated-{name}.jpg");
         fs::write(reference().join("images").join(name), &bytes[..bytes.len() * 6 / 10]).unwrap();
     }

@@ -17,6 +17,7 @@
 #include <jpeglib.h>
 #include <jerror.h>
 
+#include "idct.h"
 #if defined(__GNUC__) || defined(__clang__)
 #include "huffman.h"
 #define OWN_HUFFMAN 1
@@ -49,6 +50,7 @@ typedef struct {
   int ran_dry;        /* how often libjpeg asked for bytes behind the end */
   int started;        /* the header has been read and the rows below are being made */
   uint32_t rows_done; /* rows of the rectangle that are complete */
+  inverse_DCT_method_ptr idct; /* libjpeg's, for blocks within the common range */
   char message[JMSG_LENGTH_MAX];
 #if OWN_HUFFMAN
   huffman_decoder huffman;
@@ -64,6 +66,7 @@ typedef struct {
   int32_t strict;                     /* pixels missing are an error */
   int32_t to_end;                     /* decode all entropy-coded data, so that missing ones are noticed */
   int32_t plain;                      /* libjpeg's own entropy decoder: what ours is tested against */
+  int32_t portable;                   /* libjpeg's inverse DCT in C: what its assembler is tested against */
   uint8_t *out;                       /* height rows of width pixels of four bytes */
   size_t stride_bytes;
 } wf_job;
@@ -73,6 +76,7 @@ void wf_jpeg_decoder_free(wf_decoder *self);
 const char *wf_jpeg_decoder_message(const wf_decoder *self);
 int wf_jpeg_decode(wf_decoder *self, const wf_job *job);
 int wf_jpeg_simd(void);
+void wf_jpeg_inks_to_rgb(uint8_t *row, uint32_t width);
 
 /* ---- errors and warnings ---- */
 
@@ -180,7 +184,7 @@ static inline uint8_t ink(uint32_t stored, uint32_t light) {
 
 /* Four inks to red, green, blue, 255, in place. The inks are stored inverted, as Adobe's programs do and Pillow
  * assumes of every JPEG: 255 is no ink. */
-static void inks_to_rgb(uint8_t *row, uint32_t width) {
+void wf_jpeg_inks_to_rgb(uint8_t *row, uint32_t width) {
   for (uint32_t i = 0; i < width; i++, row += 4) {
     uint32_t light = row[3];
     row[0] = ink(row[0], light);
@@ -242,6 +246,30 @@ static boolean decode_mcu(j_decompress_ptr cinfo, JBLOCKROW *blocks) {
 }
 #endif
 
+static void idct_checked(j_decompress_ptr cinfo, jpeg_component_info *component, JCOEFPTR block, JSAMPARRAY rows,
+                         JDIMENSION column) {
+  const wf_decoder *self = cinfo->client_data;
+  const ISLOW_MULT_TYPE *quant = component->dct_table;
+  if (idct_is_tame(block, quant))
+    (*self->idct)(cinfo, component, block, rows, column);
+  else
+    idct_saturating(block, quant, rows, column);
+}
+
+/* Has absurd blocks decoded as the assembler for x86 decodes them. Where libjpeg runs that, nothing is to be done. */
+static void choose_idct(j_decompress_ptr cinfo, int portable) {
+  wf_decoder *self = cinfo->client_data;
+  for (int component = 0; component < cinfo->num_components; component++) {
+    inverse_DCT_method_ptr *method = &cinfo->idct->inverse_DCT[component];
+    if (portable)
+      *method = jpeg_idct_islow;
+    if (*method == jpeg_idct_islow || !IDCT_ASSEMBLER_SATURATES) {
+      self->idct = *method;
+      *method = idct_checked;
+    }
+  }
+}
+
 static int decode(wf_decoder *self, const wf_job *job) {
   j_decompress_ptr cinfo = &self->cinfo;
 
@@ -272,6 +300,8 @@ static int decode(wf_decoder *self, const wf_job *job) {
     cinfo->entropy->decode_mcu = decode_mcu;
   }
 #endif
+
+  choose_idct(cinfo, job->portable);
 
   window w = choose_window(cinfo, job);
   if (w.width < cinfo->output_width)
@@ -309,7 +339,7 @@ static int decode(wf_decoder *self, const wf_job *job) {
       return WF_MISSING;
     if (cinfo->out_color_space == JCS_CMYK)
       for (JDIMENSION i = 0; i < got; i++)
-        inks_to_rgb(out + i * job->stride_bytes, job->width);
+        wf_jpeg_inks_to_rgb(out + i * job->stride_bytes, job->width);
     self->rows_done += got;
   }
 

@@ -1,9 +1,9 @@
 //! JPEG images, through libjpeg: the Rust side of `jpeg.c`.
 #![allow(unsafe_code)]
 
-use super::Header;
+use super::{Header, lossless_jpeg, out_of_memory};
 use crate::error::{Error, Result};
-use crate::image::{Image, Rect};
+use crate::image::{Image, Pixel, Rect};
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr::NonNull;
 
@@ -27,6 +27,7 @@ struct Job {
     strict: i32,
     to_end: i32,
     plain: i32,
+    portable: i32,
     out: *mut u8,
     stride_bytes: usize,
 }
@@ -42,6 +43,7 @@ unsafe extern "C" {
     fn wf_jpeg_decoder_message(handle: *const Handle) -> *const c_char;
     fn wf_jpeg_decode(handle: *mut Handle, job: *const Job) -> c_int;
     fn wf_jpeg_simd() -> c_int;
+    fn wf_jpeg_inks_to_rgb(row: *mut u8, width: u32);
 }
 
 /// Whether libjpeg was built with its assembler routines; without them it is several times slower.
@@ -50,11 +52,19 @@ pub(crate) fn simd() -> bool {
     unsafe { wf_jpeg_simd() != 0 }
 }
 
+/// Inks, stored inverted as Pillow takes all to be, to red, green, blue, 255.
+pub(super) fn inks_to_rgb(row: &mut [Pixel]) {
+    // SAFETY: the shim reads and writes four bytes for each of the pixels, of which an image's row has fewer than 2^32.
+    unsafe { wf_jpeg_inks_to_rgb(row.as_mut_ptr().cast(), row.len() as u32) }
+}
+
 /// libjpeg's state, for one thread at a time.
 pub(super) struct JpegDecoder {
     handle: NonNull<Handle>,
     /// Whether libjpeg's own entropy decoder is used, which ours is tested against.
     plain: bool,
+    /// Whether libjpeg's inverse DCT in C is used, which its assembler is tested against.
+    portable: bool,
 }
 
 // SAFETY: the handle is a heap object without thread-local state; `&mut self` keeps its use to one thread at a time.
@@ -71,8 +81,8 @@ impl JpegDecoder {
     pub(super) fn new() -> Result<Self> {
         // SAFETY: takes nothing; a null pointer means that there was no memory.
         let handle = NonNull::new(unsafe { wf_jpeg_decoder_new() });
-        let handle = handle.ok_or_else(|| Error::decode("JPEG", "out of memory for the decoder"))?;
-        Ok(Self { handle, plain: false })
+        let handle = handle.ok_or_else(|| out_of_memory("JPEG decoder"))?;
+        Ok(Self { handle, plain: false, portable: false })
     }
 
     /// Decodes `part`, which lies inside the image, into `out`.
@@ -85,6 +95,9 @@ impl JpegDecoder {
         out: &mut Image,
     ) -> Result<()> {
         supported(header)?;
+        if header.process == 0xC3 {
+            return lossless_jpeg::decode(bytes, header, part, accept_truncated, out);
+        }
         let has_end = has_end(bytes, header.scan_offset_bytes);
         out.reset_part(header.size, part);
         let pixels = out.pixels_mut();
@@ -101,6 +114,7 @@ impl JpegDecoder {
             strict: i32::from(!accept_truncated),
             to_end: i32::from(!has_end && !accept_truncated),
             plain: i32::from(self.plain),
+            portable: i32::from(self.portable),
             out: pixels.as_mut_ptr().cast(),
             stride_bytes: part.width as usize * 4,
         };
@@ -108,8 +122,10 @@ impl JpegDecoder {
         // behind `len_bytes` and writes `height` rows of `4 * width` bytes, `stride_bytes` apart, which is what
         // `pixels` holds; it refuses a stream whose size is not the one given, inside which the caller checked `part`.
         let status = unsafe { wf_jpeg_decode(self.handle.as_ptr(), &raw const job) };
-        if status == OK {
-            return Ok(());
+        match status {
+            OK => return Ok(()),
+            NO_MEMORY => return Err(out_of_memory("JPEG decoder")),
+            _ => {}
         }
         // SAFETY: the message is a zero-terminated string inside the handle, unchanged until the next call.
         let text = unsafe { CStr::from_ptr(wf_jpeg_decoder_message(self.handle.as_ptr())) };
@@ -126,7 +142,6 @@ fn message(status: c_int, text: &str, len_bytes: usize, has_end: bool) -> String
         MISSING if text.is_empty() => "the data end before the image is complete".to_owned(),
         MISSING => format!("damaged: pixels are missing or wrong ({text})"),
         HEADER => "the header is incomplete, or not the one that was probed".to_owned(),
-        NO_MEMORY => "out of memory".to_owned(),
         _ => text.to_owned(),
     }
 }
@@ -135,9 +150,9 @@ fn message(status: c_int, text: &str, len_bytes: usize, has_end: bool) -> String
 fn supported(header: &Header) -> Result<()> {
     let kind = match header.process {
         0xC0..=0xC2 if header.precision_bits == 8 => None,
-        0xC0..=0xC2 => Some(format!("{} bits a sample", header.precision_bits)),
-        0xC3 | 0xC7 | 0xCB | 0xCF => Some("lossless coding".to_owned()),
-        0xC9 | 0xCA | 0xCD | 0xCE => Some("arithmetic coding".to_owned()),
+        0xC3 if header.precision_bits == 8 => None,
+        0xC0..=0xC3 => Some(format!("{} bits a sample", header.precision_bits)),
+        0xC9..=0xCB | 0xCD..=0xCF => Some("arithmetic coding".to_owned()),
         _ => Some("hierarchical coding".to_owned()),
     };
     let kind = kind.or_else(|| {
@@ -165,8 +180,10 @@ mod tests {
     use crate::{JpegColor, JpegOptions, Sampling, Size, encode_jpeg, probe};
     use rand::rngs::ChaCha8Rng;
     use rand::{RngExt, SeedableRng};
+    use std::fs;
+    use std::path::Path;
 
-    /// Decodes with libjpeg's entropy decoder and with ours.
+    /// Decodes with libjpeg's own routine and with the one that is compared with it.
     fn both(plain: &mut JpegDecoder, fast: &mut JpegDecoder, bytes: &[u8], tolerant: bool) -> [Option<Image>; 2] {
         let Ok(header) = probe(bytes) else { return [None, None] };
         if header.size.area_px() > 1 << 20 {
@@ -236,5 +253,33 @@ mod tests {
             }
         }
         assert!(decoded > 2000 && refused > 500, "{decoded} decoded, {refused} refused");
+    }
+
+    /// Pillow has the assembler's arithmetic, and so has every build: those without it, and those for ARM.
+    #[test]
+    fn absurd_coefficients_decode_alike_with_and_without_the_assembler() {
+        let mut portable = JpegDecoder::new().unwrap();
+        portable.portable = true;
+        let mut built = JpegDecoder::new().unwrap();
+        let mut rng = ChaCha8Rng::seed_from_u64(16);
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/reference/images");
+        let mut compared = 0;
+        for name in ["absurd-baseline.jpg", "absurd-progressive.jpg", "absurd-wide.jpg", "quality-100.jpg", "ycck.jpg"]
+        {
+            let bytes = fs::read(folder.join(name)).unwrap();
+            let scan = probe(&bytes).unwrap().scan_offset_bytes;
+            for round in 0..100 {
+                let mut bytes = bytes.clone();
+                for _ in 0..round.min(3) {
+                    let at = rng.random_range(scan..bytes.len());
+                    bytes[at] = rng.random();
+                }
+                if let [Some(want), Some(got)] = both(&mut built, &mut portable, &bytes, true) {
+                    assert!(want.pixels() == got.pixels(), "{name}, round {round}");
+                    compared += 1;
+                }
+            }
+        }
+        assert!(compared > 400, "{compared}");
     }
 }

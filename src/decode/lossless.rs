@@ -1,6 +1,6 @@
 //! PNG and WebP images.
 
-use super::{Format, Header};
+use super::{Format, Header, out_of_memory};
 use crate::error::{Error, Result};
 use crate::image::{Image, Pixel, Rect};
 use png::{BitDepth, ColorType, Transformations};
@@ -28,7 +28,7 @@ fn png(bytes: &[u8], header: &Header, part: Rect, out: &mut Image) -> Result<()>
     decoder.set_transformations(Transformations::EXPAND);
     let mut reader = decoder.read_info().map_err(failed)?;
     check_size("PNG", reader.info().size(), header)?;
-    let mut samples = buffer("PNG", reader.output_buffer_size())?;
+    let mut samples = buffer("PNG decoder", reader.output_buffer_size())?;
     reader.next_frame(&mut samples).map_err(failed)?;
     out.reset_part(header.size, part);
     // Of 16 bits the first byte is the high one.
@@ -51,7 +51,10 @@ fn webp(bytes: &[u8], header: &Header, part: Rect, out: &mut Image) -> Result<()
     let failed = |error: image_webp::DecodingError| Error::decode("WebP", error.to_string());
     let mut decoder = image_webp::WebPDecoder::new(Cursor::new(bytes)).map_err(failed)?;
     check_size("WebP", decoder.dimensions(), header)?;
-    let mut samples = buffer("WebP", decoder.output_buffer_size())?;
+    let mut samples = buffer("WebP decoder", decoder.output_buffer_size())?;
+    // The decoder's own buffers, of at most eight bytes a pixel, end the process if they cannot be had: asked for here
+    // first, that is an error.
+    drop(buffer("WebP decoder", usize::try_from(header.size.area_px().saturating_mul(8)).ok())?);
     decoder.read_image(&mut samples).map_err(failed)?;
     out.reset_part(header.size, part);
     if decoder.has_alpha() {
@@ -64,7 +67,10 @@ fn webp(bytes: &[u8], header: &Header, part: Rect, out: &mut Image) -> Result<()
 
 #[cfg(not(feature = "webp"))]
 fn webp(_: &[u8], _: &Header, _: Rect, _: &mut Image) -> Result<()> {
-    Err(Error::decode("WebP", "this program has no decoder for it: build warpfeed with the feature `webp`"))
+    Err(Error::Unsupported {
+        feature: "decoding WebP in this build".to_owned(),
+        remedy: "build warpfeed with its feature `webp`".to_owned(),
+    })
 }
 
 fn check_size(format: &'static str, found: (u32, u32), header: &Header) -> Result<()> {
@@ -74,9 +80,9 @@ fn check_size(format: &'static str, found: (u32, u32), header: &Header) -> Resul
     Ok(())
 }
 
-fn buffer(format: &'static str, len_bytes: Option<usize>) -> Result<Vec<u8>> {
-    let len_bytes = len_bytes.ok_or_else(|| Error::decode(format, "the image is larger than memory"))?;
-    Ok(vec![0; len_bytes])
+fn buffer(what: &'static str, len_bytes: Option<usize>) -> Result<Vec<u8>> {
+    let zeroed = len_bytes.and_then(|len_bytes| bytemuck::allocation::try_zeroed_vec(len_bytes).ok());
+    zeroed.ok_or_else(|| out_of_memory(what))
 }
 
 /// Copies the part that `out` is of the whole image in `samples`, `N` bytes a pixel.

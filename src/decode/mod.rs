@@ -2,6 +2,7 @@
 
 mod jpeg;
 mod lossless;
+mod lossless_jpeg;
 mod pnm;
 mod probe;
 
@@ -16,7 +17,7 @@ use crate::image::{Image, Rect, Size};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Format {
-    /// JPEG, baseline or progressive, 8 bits a sample.
+    /// JPEG, baseline, progressive or lossless, 8 bits a sample.
     Jpeg,
     /// PNG.
     Png,
@@ -77,7 +78,7 @@ impl Decoder {
     /// A decoder.
     ///
     /// # Errors
-    /// [`Error::Decode`] if there is no memory for it.
+    /// [`Error::Io`] if there is no memory for it.
     pub fn new() -> Result<Self> {
         Ok(Self { jpeg: jpeg::JpegDecoder::new()? })
     }
@@ -92,7 +93,7 @@ impl Decoder {
     ///
     /// # Errors
     /// [`Error::Decode`] if the image is damaged, truncated, or of a kind that is not supported;
-    /// [`Error::Parameter`] if `part` is empty or not inside the image.
+    /// [`Error::Parameter`] if `part` is empty or not inside the image; [`Error::Io`] if there is no memory for it.
     pub fn decode(
         &mut self,
         bytes: &[u8],
@@ -115,6 +116,11 @@ impl Decoder {
             Format::Pnm => pnm::decode(bytes, header, part, out),
         }
     }
+}
+
+/// The machine's fault and not the image's: a decoder that got no memory.
+pub(crate) fn out_of_memory(decoder: &'static str) -> Error {
+    Error::io("get memory for the", decoder)(std::io::ErrorKind::OutOfMemory.into())
 }
 
 impl std::fmt::Debug for Decoder {

@@ -41,7 +41,7 @@ fn incomplete(format: &'static str) -> Error {
     Error::decode(format, "truncated: the data end inside the header")
 }
 
-fn be16(bytes: &[u8], at: usize) -> Option<u16> {
+pub(super) fn be16(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
 }
 
@@ -101,6 +101,18 @@ fn header(format: Format, width: u32, height: u32) -> Header {
     }
 }
 
+/// The next marker, and where what follows it starts. As in libjpeg, whatever stands before a marker is passed over, and
+/// 0xFF may be repeated.
+pub(super) fn next_marker(bytes: &[u8], mut at: usize) -> Option<(u8, usize)> {
+    while *bytes.get(at)? != 0xFF {
+        at += 1;
+    }
+    while *bytes.get(at)? == 0xFF {
+        at += 1;
+    }
+    Some((bytes[at], at + 1))
+}
+
 /// Walks the marker segments up to the first scan. `None`: the bytes end before it.
 fn jpeg(bytes: &[u8]) -> Option<Result<Header>> {
     let bad = |message: &str| Some(Err(Error::decode("JPEG", message)));
@@ -111,15 +123,8 @@ fn jpeg(bytes: &[u8]) -> Option<Result<Header>> {
     let (mut jfif, mut adobe_transform) = (false, None);
     let mut at = 2;
     loop {
-        // As libjpeg: whatever stands before a marker is passed over, and 0xFF may be repeated.
-        while *bytes.get(at)? != 0xFF {
-            at += 1;
-        }
-        while *bytes.get(at)? == 0xFF {
-            at += 1;
-        }
-        let marker = bytes[at];
-        at += 1;
+        let (marker, start) = next_marker(bytes, at)?;
+        at = start;
         match marker {
             0x00 | 0x01 | 0xD0..=0xD7 => continue,
             0xD8 => return bad("a second start-of-image marker in the header"),
