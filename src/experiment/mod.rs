@@ -1,4 +1,4 @@
-//! Measuring pipelines, and images to measure them on.
+//! Experiments that measure pipelines and training steps, and synthetic images to measure them on.
 
 pub mod augment_load;
 pub mod configurations;

@@ -1,4 +1,4 @@
-//! What a pipeline makes of images, to look at.
+//! Contact sheets of augmented images.
 
 use crate::error::{Error, Result};
 use crate::image::{Image, Size};
@@ -11,7 +11,7 @@ use crate::tensor::{DType, Layout};
 const GAP_PX: u32 = 4;
 
 /// The first `columns` x `rows` images of an epoch as a contact sheet, after `pixel_ops` (operations on 8-bit images,
-/// as of [`Preset::pixel_ops`](crate::Preset::pixel_ops)). Images that cannot be used are passed over.
+/// as of [`Preset::pixel_ops`](crate::Preset::pixel_ops)). Images that cannot be used are skipped.
 ///
 /// # Errors
 /// [`Error::Parameter`] for a sheet without images; what [`Builder::build`] refuses; [`Error::Decode`] with the first

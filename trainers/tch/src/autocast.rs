@@ -1,4 +1,4 @@
-//! Mixed precision: convolutions and products in bfloat16, sums and normalisation in f32.
+//! Mixed precision: convolutions and products in bfloat16, sums and normalization in f32.
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
