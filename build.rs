@@ -6,15 +6,15 @@ use std::process::Command;
 use std::{env, fs};
 
 /// The compute capabilities that kernels are compiled for, unless WARPFEED_CUDA_ARCHS says otherwise. A card runs code
-/// made for its own major number and a minor number not above its own, so these serve all cards from Turing (2018) on
-/// that CUDA 13 knows, but for Thor. Never those of the building machine, whose card is not the user's.
+/// for its own major number and a minor number up to its own. So these serve all cards from Turing (2018) on that CUDA
+/// 13 knows, except Thor. The card of the building machine does not matter: it need not be the user's.
 const ARCHITECTURES: [u32; 7] = [75, 80, 86, 89, 90, 100, 120];
 
-/// CUDA 11.8, the first that knows sm_89 and sm_90.
+/// CUDA 11.8, the first version that knows sm_89 and sm_90.
 const OLDEST_NVCC: (u32, u32) = (11, 8);
 
-/// The variables that decide whether and how kernels are compiled. Not PATH, which differs between shell and editor, so
-/// that each would undo the other's build.
+/// The variables that decide whether and how kernels are compiled. PATH is not among them: it differs between shell and
+/// editor, so each would rebuild what the other built.
 const VARIABLES: [&str; 10] = [
     "NVCC",
     "CUDA_HOME",
@@ -56,9 +56,9 @@ fn shims() {
         .compile("warpfeed_jpeg");
 }
 
-/// Sets WARPFEED_COMMIT, which reports print, to the commit of a git checkout, `-dirty` if what is compiled differs from
-/// it; unless it is set already, or there is no checkout, as of a crate from crates.io. In release builds alone: those
-/// are the ones that are measured, and every other one would be made anew after each commit.
+/// Sets WARPFEED_COMMIT, which reports print, to the commit of the git checkout, with `-dirty` if the sources differ
+/// from it. Does nothing if the variable is set already or there is no checkout, as in a crate from crates.io. Only
+/// release builds do this: they are the ones that are measured, and other builds would be made again after each commit.
 fn commit() {
     println!("cargo::rerun-if-env-changed=WARPFEED_COMMIT");
     if env::var("PROFILE").as_deref() != Ok("release")
@@ -69,7 +69,7 @@ fn commit() {
     }
     let git = |args: &[&str]| run(Command::new("git").args(args)).map(|said| said.trim().to_owned());
     let Ok(head) = git(&["rev-parse", "--short=12", "HEAD"]) else { return };
-    // What HEAD is, and what it has been: that changes with each commit, a branch's name does not.
+    // HEAD and its log. The log changes with each commit; HEAD itself only changes with the branch.
     let files = ["HEAD", "logs/HEAD"].map(|file| git(&["rev-parse", "--git-path", file]));
     for file in files.into_iter().flatten().filter(|file| Path::new(file).exists()) {
         println!("cargo::rerun-if-changed={file}");
@@ -79,8 +79,9 @@ fn commit() {
     println!("cargo::rustc-env=WARPFEED_COMMIT={head}{}", if clean.is_ok() { "" } else { "-dirty" });
 }
 
-/// Makes `kernels.fatbin` in OUT_DIR for src/cuda/fatbin.rs: all of kernels/*.cu, or nothing where there is no nvcc.
-/// Then WARPFEED_WITHOUT_KERNELS says why; else WARPFEED_ARCHITECTURES what is in it, and WARPFEED_CUDA_VERSION by whom.
+/// Makes `kernels.fatbin` in OUT_DIR from all of kernels/*.cu. Without nvcc the file is empty, and
+/// WARPFEED_WITHOUT_KERNELS says why. With it, WARPFEED_ARCHITECTURES says what the file is for and
+/// WARPFEED_CUDA_VERSION which nvcc made it.
 fn kernels() -> Result<(), String> {
     println!("cargo::rerun-if-changed=kernels");
     for name in VARIABLES {
@@ -143,8 +144,8 @@ fn find_nvcc() -> Result<Result<Nvcc, String>, String> {
     Ok(Err(if unfit.is_empty() { "no nvcc was found".to_owned() } else { unfit.join("; ") }))
 }
 
-/// Where nvcc may be: what NVCC names and nothing else, or the toolkit that the environment names, PATH, the usual
-/// folder, the active Python environment, and the folder that scripts/setup makes. Only files that are there.
+/// Where nvcc may be, as far as the files exist. If NVCC is set, only there. Otherwise the toolkit that the environment
+/// names, PATH, the usual folder, the active Python environment, and the folder that scripts/setup makes.
 fn candidates() -> Vec<PathBuf> {
     if let Some(nvcc) = set("NVCC") {
         return vec![nvcc.into()];
@@ -166,7 +167,7 @@ fn candidates() -> Vec<PathBuf> {
     folders.into_iter().map(|folder| folder.join(&name)).filter(|path| path.is_file()).collect()
 }
 
-/// What `nvcc --version` says behind "release".
+/// The version that `nvcc --version` prints after "release".
 fn version(nvcc: &Path) -> Result<(u32, u32), String> {
     let text = run(Command::new(nvcc).arg("--version"))?;
     let release = text.split("release ").nth(1).and_then(|rest| rest.split(',').next());
@@ -176,7 +177,7 @@ fn version(nvcc: &Path) -> Result<(u32, u32), String> {
         .ok_or_else(|| "it does not say its version".to_owned())
 }
 
-/// WARPFEED_CUDA_ARCHS as numbers, sorted; the default where it is not set.
+/// WARPFEED_CUDA_ARCHS as sorted numbers, or the default if it is not set.
 fn wanted_architectures() -> Result<Vec<u32>, String> {
     let Some(value) = set("WARPFEED_CUDA_ARCHS") else { return Ok(ARCHITECTURES.to_vec()) };
     let value = value.to_string_lossy();
@@ -210,20 +211,20 @@ impl Nvcc {
         fs::write(out.join("kernels.cu"), unit).map_err(|error| format!("kernels.cu: {error}"))?;
 
         let mut command = Command::new(&self.path);
-        // Not contracted to fused multiply-adds, as the CPU path is not: equal bytes rest on it. The architectures'
-        // compilers run side by side.
+        // No contraction to fused multiply-adds, as on the CPU, so that the bytes are equal. The compilers for the
+        // architectures run side by side.
         command.args(["-fatbin", "--threads", "0", "-std=c++17", "-O3", "-fmad=false", "-Wno-deprecated-gpu-targets"]);
-        // Only device code is made, so a host compiler newer than nvcc knows is no matter.
+        // Only device code is made, so the host compiler may be newer than nvcc knows.
         command.arg("-allow-unsupported-compiler");
         for architecture in &architectures {
             command.arg(format!("-gencode=arch=compute_{architecture},code=sm_{architecture}"));
         }
-        // Cards that none of these serves get the PTX compiled by their driver. That of the lowest architecture, as PTX
-        // runs on its own and all later ones, and nothing here gains by a higher one.
+        // For other cards the driver compiles the PTX. It is that of the lowest architecture, since PTX runs on its own
+        // architecture and all later ones, and nothing here gains from a higher one.
         if let Some(lowest) = architectures.first() {
             command.arg(format!("-gencode=arch=compute_{lowest},code=compute_{lowest}"));
         }
-        // A tenth of the size. CUDA 12's drivers know this compression only from 12.4 on, CUDA 13's all do.
+        // This compression makes it a tenth of the size. Drivers know it from CUDA 12.4 on.
         if self.version >= (13, 0) {
             command.arg("--compress-mode=size");
         }
@@ -243,8 +244,8 @@ impl Nvcc {
         Ok(architectures)
     }
 
-    /// Those of the architectures that this compiler knows. The default list gets shorter by what it does not; what was
-    /// asked for by name is an error.
+    /// The architectures to compile for. Of the default list those that this compiler does not know are left out. An
+    /// unknown one in WARPFEED_CUDA_ARCHS is an error.
     fn known_of(&self, wanted: &[u32]) -> Result<Vec<u32>, String> {
         let listed = run(Command::new(&self.path).arg("--list-gpu-code"))
             .map_err(|error| format!("{} --list-gpu-code: {error}", self.path.display()))?;
@@ -266,7 +267,7 @@ impl Nvcc {
     }
 }
 
-/// What a command says, on both streams. The error says how it failed.
+/// The output of a command, of both streams. The error says how it failed.
 fn run(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|error| error.to_string())?;
     let text = [output.stderr, output.stdout].concat();
@@ -283,7 +284,7 @@ fn words(numbers: &[u32]) -> String {
     numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
 }
 
-/// What is in a folder under names that begin so, in their order; nothing if it cannot be read.
+/// The entries of a folder whose names have a prefix, sorted; none if the folder cannot be read.
 fn children(folder: &Path, prefix: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut paths: Vec<_> = entries

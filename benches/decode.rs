@@ -1,4 +1,4 @@
-//! JPEG decoding on one thread: whole images, and centerd rectangles of half and a quarter of the sides.
+//! JPEG decoding on one thread: whole images, and centered rectangles of half and a quarter of the sides.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! Augmentations of one's own: salt noise by code of its own, and a jigger made of the crate's operations.
+//! Your own transforms: salt noise by code of its own, and a jigger made of the crate's operations.
 
 use std::sync::Arc;
 use warpfeed::{
@@ -30,8 +30,8 @@ impl Augmentation for Salt {
     }
 }
 
-/// Shifts by a few pixels and turns by a few degrees. Made of the crate's operations, so it is fused with its neighbours
-/// and its recipe can be written down.
+/// Shifts by a few pixels and turns by a few degrees. Made of the crate's operations, so it is fused with its
+/// neighbours and its recipe can be written down.
 struct Jigger;
 
 impl Augmentation for Jigger {

@@ -1,4 +1,4 @@
-//! A source of one's own: many images packed into one block of memory, as from one large file.
+//! Your own source: many images packed into one block of memory, as from one large file.
 
 use std::borrow::Cow;
 use std::ops::Range;

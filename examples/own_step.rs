@@ -1,4 +1,4 @@
-//! A training step of one's own, measured: how much of an epoch does it spend in training, how much waiting?
+//! Your own training step, measured: which share of an epoch is training, and which is waiting for batches?
 
 use std::time::{Duration, Instant};
 use warpfeed::experiment::step::{Outcome, Step};

@@ -1,4 +1,4 @@
-//! Batches for training, from a folder of class folders or from a few made images: `quick_start [DIR]`.
+//! Batches for training: `quick_start [DIR]`. DIR is a folder of class folders; without it a few images are made.
 
 use warpfeed::{
     DType, IMAGENET_MEAN, IMAGENET_STD, ImageFolder, Layout, Pipeline, Result, experiment::synth::write_folder,

@@ -1,5 +1,5 @@
-//! Several processes share an epoch, as they do in training on several GPUs:
-//! `mpirun -n 4 target/release/examples/ranks`, or under torchrun or srun; alone, there is one rank.
+//! Several processes share an epoch, as in training on several GPUs: `mpirun -n 4 target/release/examples/ranks`, or
+//! the same under torchrun or srun. Started alone, it is the only rank.
 
 use warpfeed::{DecodedImages, Device, Pipeline, Rank, Result, Size};
 

@@ -1,7 +1,7 @@
 //! Trains a small network with candle, straight from the pipeline: `train_cnn [DIR]`, with feature `candle`.
 //!
-//! On the CPU, or on a GPU where there is one and the feature `candle-cuda` is on. DIR is a folder of class folders;
-//! without one it makes images of four classes.
+//! It runs on a GPU if there is one and the feature `candle-cuda` is on, otherwise on the CPU. DIR is a folder of class
+//! folders; without it the program makes images of four classes.
 
 use candle_core::{D, DType as CandleType, Device, Tensor};
 use candle_nn::{AdamW, Conv2d, Conv2dConfig, Linear, Module, Optimizer, VarBuilder, VarMap, conv2d, linear, loss};
@@ -38,7 +38,7 @@ impl Module for Cnn {
     }
 }
 
-/// One training step; loss, and how many were classified rightly before it.
+/// One training step. Returns the loss, and how many images were classified right before the step.
 fn train(cnn: &Cnn, optimizer: &mut AdamW, images: &Tensor, labels: &Tensor) -> candle_core::Result<(f32, f32)> {
     let logits = cnn.forward(images)?;
     let loss = loss::cross_entropy(&logits, labels)?;

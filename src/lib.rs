@@ -141,7 +141,10 @@ pub use source::{
 };
 pub use tensor::{DType, Element, Layout, Tensor};
 
-/// The Rust code of the README compiles.
+/// The Rust code of README.md and docs/ compiles.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
+#[doc = include_str!("../docs/gpu.md")]
+#[doc = include_str!("../docs/operations.md")]
+#[doc = include_str!("../docs/ranks.md")]
 struct Readme;

@@ -1,6 +1,5 @@
-//! Measuring pipelines, and images to measure them on: the feature `experiment`, which the command implies.
-//!
-//! The library itself uses nothing of this.
+//! Experiments that measure pipelines and training steps, and synthetic images to measure them on. Behind the feature
+//! `experiment`, which the command implies; nothing else in the library uses it.
 
 pub mod augment_load;
 pub mod configurations;

@@ -1,7 +1,7 @@
 //! NVIDIA's management library, found at run time: names of the GPUs, and how busy they and their decoders are.
 //!
-//! A handful of calls of `nvml.h` (their `_v2` names are what the header defines the plain ones to). A crate of the whole
-//! library would bring a second `libloading` and `thiserror`.
+//! Only a few calls of `nvml.h` are bound, by the `_v2` names that the header maps the plain ones to. A crate for the
+//! whole library would bring a second `libloading` and `thiserror`.
 
 use libloading::Library;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -151,7 +151,7 @@ impl Drop for Nvml {
     }
 }
 
-/// What a call writes into a buffer of text.
+/// The text that a call has written into a buffer.
 fn text(call: impl FnOnce(*mut c_char, c_uint) -> c_int) -> Option<String> {
     let mut buffer = [0_u8; NAME_BYTES];
     if call(buffer.as_mut_ptr().cast(), NAME_BYTES as c_uint) != SUCCESS {

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 const CONTENDERS: [(&str, &str); 4] =
     [("warpfeed", "warpfeed"), ("dali", "DALI"), ("dali-full", "DALI (full decode)"), ("torchvision", "torchvision")];
 
-/// What is read of the file.
+/// The fields of the file that are read.
 #[derive(Deserialize)]
 struct Measured {
     machine: Machine,
@@ -103,7 +103,7 @@ pub fn peers(json: &str) -> Result<Report> {
     Ok(report)
 }
 
-/// The machine that the file names, which need not be this one.
+/// The machine that the file was measured on, which need not be this one.
 fn environment(machine: &Machine) -> Environment {
     let version = |name: &str| machine.versions.get(name).and_then(Value::as_str).map(str::to_owned);
     Environment {

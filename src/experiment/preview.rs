@@ -1,4 +1,4 @@
-//! What a pipeline makes of images, to look at.
+//! Contact sheets of augmented images.
 
 use crate::error::{Error, Result};
 use crate::image::{Image, Size};

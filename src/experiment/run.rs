@@ -13,8 +13,8 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// SHA-256 over samples in delivery order: each sample's label (`u32`, little endian) and output bytes, padding left
-/// out. So it is the same for any number of threads, any prefetch, any batch size, and any form in which the same
+/// SHA-256 over samples in delivery order: each sample's label (`u32`, little endian) and output bytes, without
+/// padding. So it is the same for any number of threads, any prefetch, any batch size, and any format in which the same
 /// samples are stored.
 #[derive(Debug, Clone, Default)]
 pub struct Digest {
@@ -48,7 +48,7 @@ impl Digest {
         hexadecimal(&self.hash.finalize())
     }
 
-    /// SHA-256 in the middle of its work, to be written down.
+    /// The unfinished state of SHA-256, to be written to a file.
     fn unfinished(&self) -> String {
         hexadecimal(&self.hash.serialize())
     }
@@ -69,7 +69,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
     })
 }
 
-/// Seconds spent in each stage. Those of several threads add up.
+/// Seconds spent in each stage, summed over all threads.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 #[non_exhaustive]
 pub struct StageSeconds {
@@ -103,7 +103,7 @@ impl From<Stats> for StageSeconds {
 pub struct DecodedImages {
     /// The CPU.
     pub cpu: u64,
-    /// nvJPEG, half on the CPU.
+    /// nvJPEG's hybrid decoder.
     pub hybrid: u64,
     /// A GPU's hardware decoder.
     pub hardware: u64,
@@ -121,7 +121,7 @@ pub struct RunReport {
     pub epochs: u64,
     /// From the first request to the last batch.
     pub seconds: f64,
-    /// Images over seconds.
+    /// Images per second.
     pub images_per_s: f64,
     /// From the start (of the command, where the caller says so) to the first batch; `None` if there was none.
     pub first_batch_s: Option<f64>,
@@ -156,8 +156,8 @@ pub struct RunReport {
     /// How far the one moved that moved most.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub moved_most: Option<u64>,
-    /// What earlier processes of the same run had delivered before; everything else in here but the digest is this
-    /// process's.
+    /// What earlier processes of the same run delivered. Everything else in this report, except the digest, is of this
+    /// process alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub earlier: Option<Earlier>,
     /// [`Digest`] of everything delivered, if asked for.
@@ -165,7 +165,7 @@ pub struct RunReport {
     pub digest: Option<String>,
 }
 
-/// What a run had delivered when it was ended.
+/// What a run had delivered when it was interrupted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Earlier {
@@ -175,12 +175,12 @@ pub struct Earlier {
     pub batches: u64,
 }
 
-/// Where a run writes down how far it is, after every batch, and goes on from.
+/// The state file of a run: how far the run is, written after every batch, and read to go on from there.
 #[derive(Debug, Clone)]
 pub struct StateFile {
-    /// The file. It appears with the first batch and stays at the end, when it says that all is done.
+    /// The file. It is made with the first batch. It stays at the end and then says that the run is complete.
     pub path: PathBuf,
-    /// What else must be as it was: compared as text with what the run began with.
+    /// Other settings that must not change, compared as text with those that the run began with.
     pub settings: String,
 }
 
@@ -194,13 +194,13 @@ struct RunState {
     settings: String,
     epoch: EpochState,
     delivered: Earlier,
-    /// SHA-256 in the middle of its work, in hexadecimal.
+    /// The unfinished state of SHA-256, in hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     digest: Option<String>,
 }
 
 impl StateFile {
-    /// What an earlier process left; `None` if there is no file.
+    /// The state that an earlier process left; `None` if there is no file.
     fn read(&self) -> Result<Option<RunState>> {
         let text = match std::fs::read_to_string(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -257,9 +257,9 @@ pub fn run(
     run_epochs(pipeline, epochs, digest, None, started, progress)
 }
 
-/// The same, but going on from where `file` says that an earlier process ended, be it by a signal, and keeping it up to
-/// date: what all processes deliver together is what one undisturbed run delivers, and so is the digest. A process
-/// that ends after a batch was delivered and before that is written down delivers this batch again.
+/// As [`run`], but goes on from the state in `file` if an earlier process was interrupted, even by a signal, and keeps
+/// the file up to date. All processes together deliver what one undisturbed run delivers, with the same digest. If a
+/// process ends between delivering a batch and writing it down, the next one delivers that batch again.
 ///
 /// # Errors
 /// Those of [`run`]; [`Error::Parameter`] with what differs if the file is of another run; [`Error::Io`] if it cannot
@@ -354,7 +354,7 @@ fn run_epochs(
             progress(images);
             last = Some(batch);
         }
-        // At the end all of a batch may have been skipped.
+        // All images of the last batch may have been skipped.
         save(epoch.state(), delivered, &hash)?;
         stats += epoch.stats();
         bad.append(&mut epoch.bad());

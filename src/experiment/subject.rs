@@ -1,4 +1,4 @@
-//! What experiments run on: images, and the choices that all of them share.
+//! The images that experiments run on, and the settings that all experiments share.
 
 use super::environment::{DataSet, Environment};
 use super::report::Report;
@@ -22,11 +22,11 @@ pub struct Subject {
     pub threads: Option<usize>,
     /// Seed of order and augmentations.
     pub seed: u64,
-    /// Where the operations run; `augment-load` runs its trials where they belong instead.
+    /// Where the operations run. `augment-load` ignores it: trial A runs on the CPU, trial B on the GPU.
     pub device: Device,
 }
 
-/// A model that is trained, with its training step.
+/// A model and its training step.
 pub struct Model {
     /// A short name, for tables.
     pub name: String,
@@ -41,7 +41,7 @@ impl Model {
         Self { name: "none".to_owned(), step: Box::new(NoStep) }
     }
 
-    /// What its step is, in words.
+    /// A description of its step.
     pub(super) fn about(&self) -> String {
         self.step.name()
     }

@@ -3,12 +3,12 @@
 
 use warpfeed::{Batch, DType, Error, Layout, Result};
 
-/// Calls `train` with the images that are no padding, `[N, 3, H, W]` with the batch's strides, and their labels, `[N]`
-/// of 64 bits, where the batch lies: in host memory, or on its CUDA device, whose legacy default stream, on which
-/// libtorch works, waits for it.
+/// Calls `train` with the images without padding, `[N, 3, H, W]` with the batch's strides, and their labels, `[N]` of
+/// 64 bits. Both are where the batch is: in host memory or on its CUDA device. There libtorch works on the legacy
+/// default stream, which waits for the batch.
 ///
-/// The tensors are over the batch's memory. `train` must not keep them, nor anything that remembers how it came from
-/// them: the batch goes back to its pipeline afterwards.
+/// The tensors use the batch's memory. `train` must not keep them, nor anything that refers to them, such as gradients:
+/// the batch goes back to its pipeline afterwards.
 pub(crate) fn lend<T>(batch: &Batch, train: impl FnOnce(&tch::Tensor, &tch::Tensor) -> Result<T>) -> Result<T> {
     let images = batch.images();
     let images = batch.len() - batch.padding();
@@ -39,8 +39,8 @@ pub(crate) fn lend<T>(batch: &Batch, train: impl FnOnce(&tch::Tensor, &tch::Tens
     // for all that is queued on that stream.
     let images = unsafe { tch::Tensor::f_from_blob(address as *const u8, &shape, &strides, kind, device) };
     let (labels, shape) = (cuda.labels_address()? as *const u8, [signed(images)]);
-    // SAFETY: as above. libtorch has no unsigned numbers to count with; labels are below 2^31, being below the number of
-    // classes.
+    // SAFETY: as above. libtorch has no unsigned numbers to count with; labels are below 2^31, being below the number
+    // of classes.
     let labels = unsafe { tch::Tensor::f_from_blob(labels, &shape, &[1], tch::Kind::Int, device) };
     let labels = labels.and_then(|labels| labels.f_to_kind(tch::Kind::Int64)).map_err(failed)?;
     train(&images.map_err(failed)?, &labels)
