@@ -78,6 +78,14 @@ pub enum Error {
         /// What was found, what was looked for, and the remedy.
         message: String,
     },
+    /// The system refused a thread.
+    #[error("cannot start thread {name}: {source}: allow more (ulimit -u, or the container's limit), or ask for fewer")]
+    Thread {
+        /// The thread's name.
+        name: String,
+        /// The operating system's answer.
+        source: io::Error,
+    },
     /// Code run by a worker thread panicked: a custom operation or source, or a defect of this crate.
     #[error("a worker thread panicked: {message}")]
     Panic {

@@ -91,6 +91,7 @@ mod sampler;
 mod sheet;
 mod source;
 mod tensor;
+mod threads;
 
 // The C library behind `decode` and `encode`: named so that it is linked.
 use mozjpeg_sys as _;

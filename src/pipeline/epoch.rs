@@ -17,6 +17,7 @@ use crate::sampler::Order;
 use crate::source::Source;
 use crate::source::stream::Feed;
 use crate::tensor::{HostBuffer, Storage, Tensor};
+use crate::threads;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -64,6 +65,8 @@ pub struct BadSample {
 pub struct Epoch {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
+    /// Why there is no worker where there should be some.
+    refused: Option<Error>,
     /// What the consumer counts.
     stats: Stats,
     /// Positions that the consumer has been given.
@@ -174,17 +177,19 @@ impl Epoch {
         });
         // Before there is anybody who could read one first. A panic of the caller's comes again with a sample's work.
         let _ = catch_unwind(AssertUnwindSafe(|| (0..ANNOUNCED).for_each(|position| shared.announce(position))));
-        let mut workers = Vec::new();
+        let (mut workers, mut refused) = (Vec::new(), None);
         for i in 0..shared.inner.threads.min(positions.try_into().unwrap_or(usize::MAX)) {
             let worker = Arc::clone(&shared);
-            let spawned = std::thread::Builder::new().name(format!("warpfeed-{i}")).spawn(move || worker.work());
-            match spawned {
+            match threads::spawn(format!("warpfeed-{i}"), move || worker.work()) {
                 Ok(handle) => workers.push(handle),
                 // Fewer threads than asked for are slower, not wrong; none at all is an error at the first batch.
-                Err(_) => break,
+                Err(error) => {
+                    refused = workers.is_empty().then_some(error);
+                    break;
+                }
             }
         }
-        Self { shared, workers, stats: Stats::default(), given: 0, finished: false }
+        Self { shared, workers, refused, stats: Stats::default(), given: 0, finished: false }
     }
 
     /// Which epoch this is.
@@ -280,11 +285,9 @@ impl Iterator for Epoch {
         if self.finished {
             return None;
         }
-        if self.workers.is_empty() && self.shared.inner.threads > 0 && self.shared.positions > 0 {
-            self.finished = true;
-            let (call, message) =
-                ("spawn a worker thread".into(), "the system gave none; free threads or memory".into());
-            return Some(Err(Error::Device { call, message }));
+        if let Some(error) = self.refused.take() {
+            self.stop();
+            return Some(Err(error));
         }
         while let Some(Filling { positions, made, .. }) = self.take() {
             match made {
