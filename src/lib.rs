@@ -81,6 +81,7 @@
 
 mod apply;
 mod atomic;
+mod backend;
 mod cpu;
 mod cuda;
 mod decode;
@@ -91,6 +92,7 @@ mod error;
 #[cfg(feature = "experiment")]
 pub mod experiment;
 mod image;
+mod memory;
 mod npy;
 pub mod pack;
 mod pipeline;
@@ -100,6 +102,7 @@ mod sampler;
 mod sheet;
 mod source;
 mod tensor;
+mod threads;
 
 // The C library behind `decode` and `encode`: named so that it is linked.
 use mozjpeg_sys as _;
@@ -114,8 +117,8 @@ pub use encode::{JpegColor, JpegOptions, Sampling, encode_jpeg};
 pub use error::{Error, Result};
 pub use npy::write_npy;
 pub use pipeline::{
-    BadSample, Batch, Builder, CacheUsage, Epoch, EpochState, ImageCache, LastBatch, MemoryBound, OnError, Orientation,
-    Pipeline, Stats,
+    BadLimit, BadSample, Batch, Bottleneck, Builder, CacheUsage, Epoch, EpochState, ImageCache, LastBatch, MemoryBound,
+    OnError, Orientation, Pipeline, Stats,
 };
 pub use rank::Rank;
 pub use recipe::Strategy;

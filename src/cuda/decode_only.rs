@@ -3,12 +3,14 @@
 
 use super::driver::{self, Context, DeviceMemory, Event};
 use super::lower::packed_bytes;
-use super::nvjpeg::{Encoded, HardwareBatch, HardwareDecoder, HardwareJob, HybridDecoder, Nvjpeg, RING};
+use super::nvjpeg::{HardwareBatch, HardwareDecoder, HardwareJob, HybridDecoder, Nvjpeg, RING};
+use crate::backend::Encoded;
 use crate::decode::probe;
 use crate::device::DecodePath;
 use crate::error::{Error, Result};
 use crate::image::Size;
 use crate::source::{EncodedImages, Source};
+use crate::threads;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -53,7 +55,7 @@ impl Run {
         Ok((encoded, size))
     }
 
-    fn hybrid(&self, nvjpeg: &Nvjpeg, threads: usize) -> Result<Option<f64>> {
+    fn hybrid(&self, nvjpeg: &Nvjpeg, count: usize) -> Result<Option<f64>> {
         let mut decoder = nvjpeg.hybrid_decoder(&self.context)?;
         let (mut taken, mut largest) = (Vec::new(), 0);
         for index in 0..self.source.len() {
@@ -94,7 +96,8 @@ impl Run {
                 }
                 decoder.synchronize()
             };
-            let workers: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(work)).collect();
+            let spawn = |i| threads::spawn_scoped(scope, format!("warpfeed-decode-{i}"), work);
+            let workers: Vec<_> = (0..count.max(1)).map(spawn).collect::<Result<_>>()?;
             workers.into_iter().try_for_each(|worker| worker.join().map_err(|panic| Error::panic(&*panic))?)
         })?;
         Ok(Some(next.into_inner() as f64 / begin.elapsed().as_secs_f64()))

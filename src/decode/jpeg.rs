@@ -1,9 +1,10 @@
 //! JPEG images, through libjpeg: the Rust side of `jpeg.c`.
 #![allow(unsafe_code)]
 
-use super::{Header, lossless_jpeg, out_of_memory};
+use super::{Header, lossless_jpeg};
 use crate::error::{Error, Result};
 use crate::image::{Image, Pixel, Rect};
+use crate::memory;
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr::NonNull;
 
@@ -81,7 +82,7 @@ impl JpegDecoder {
     pub(super) fn new() -> Result<Self> {
         // SAFETY: takes nothing; a null pointer means that there was no memory.
         let handle = NonNull::new(unsafe { wf_jpeg_decoder_new() });
-        let handle = handle.ok_or_else(|| out_of_memory("JPEG decoder"))?;
+        let handle = handle.ok_or_else(|| memory::refused::<Job>("a JPEG decoder", 1, memory::FEWER_IMAGES))?;
         Ok(Self { handle, plain: false, portable: false })
     }
 
@@ -124,7 +125,11 @@ impl JpegDecoder {
         let status = unsafe { wf_jpeg_decode(self.handle.as_ptr(), &raw const job) };
         match status {
             OK => return Ok(()),
-            NO_MEMORY => return Err(out_of_memory("JPEG decoder")),
+            // libjpeg does not say how much it asked for: coefficients take two bytes a sample.
+            NO_MEMORY => {
+                let coefficients = 2 * header.components as usize * header.size.area_px() as usize;
+                return Err(memory::refused::<u8>("a JPEG decoder", coefficients, memory::FEWER_IMAGES));
+            }
             _ => {}
         }
         // SAFETY: the message is a zero-terminated string inside the handle, unchanged until the next call.

@@ -1,8 +1,9 @@
 //! PNG and WebP images.
 
-use super::{Format, Header, out_of_memory};
+use super::{Format, Header};
 use crate::error::{Error, Result};
 use crate::image::{Image, Pixel, Rect};
+use crate::memory;
 use png::{BitDepth, ColorType, Transformations};
 use std::io::Cursor;
 
@@ -28,7 +29,7 @@ fn png(bytes: &[u8], header: &Header, part: Rect, out: &mut Image) -> Result<()>
     decoder.set_transformations(Transformations::EXPAND);
     let mut reader = decoder.read_info().map_err(failed)?;
     check_size("PNG", reader.info().size(), header)?;
-    let mut samples = buffer("PNG decoder", reader.output_buffer_size())?;
+    let mut samples = buffer("a PNG decoder", reader.output_buffer_size())?;
     reader.next_frame(&mut samples).map_err(failed)?;
     out.reset_part(header.size, part);
     // Of 16 bits the first byte is the high one.
@@ -51,10 +52,10 @@ fn webp(bytes: &[u8], header: &Header, part: Rect, out: &mut Image) -> Result<()
     let failed = |error: image_webp::DecodingError| Error::decode("WebP", error.to_string());
     let mut decoder = image_webp::WebPDecoder::new(Cursor::new(bytes)).map_err(failed)?;
     check_size("WebP", decoder.dimensions(), header)?;
-    let mut samples = buffer("WebP decoder", decoder.output_buffer_size())?;
+    let mut samples = buffer("a WebP decoder", decoder.output_buffer_size())?;
     // The decoder's own buffers, of at most eight bytes a pixel, end the process if they cannot be had: asked for here
     // first, that is an error.
-    drop(buffer("WebP decoder", usize::try_from(header.size.area_px().saturating_mul(8)).ok())?);
+    drop(buffer("a WebP decoder", usize::try_from(header.size.area_px().saturating_mul(8)).ok())?);
     decoder.read_image(&mut samples).map_err(failed)?;
     out.reset_part(header.size, part);
     if decoder.has_alpha() {
@@ -81,8 +82,7 @@ fn check_size(format: &'static str, found: (u32, u32), header: &Header) -> Resul
 }
 
 fn buffer(what: &'static str, len_bytes: Option<usize>) -> Result<Vec<u8>> {
-    let zeroed = len_bytes.and_then(|len_bytes| bytemuck::allocation::try_zeroed_vec(len_bytes).ok());
-    zeroed.ok_or_else(|| out_of_memory(what))
+    memory::zeros(len_bytes.unwrap_or(usize::MAX), what, memory::FEWER_IMAGES)
 }
 
 /// Copies the part that `out` is of the whole image in `samples`, `N` bytes a pixel.

@@ -1,11 +1,12 @@
 //! Lossless JPEG of 8 bits a sample (ITU T.81, process 14), which libjpeg as built here does not know. The pixels are
 //! those that libjpeg-turbo 3, and so Pillow, makes of it.
 
+use super::Header;
 use super::jpeg::inks_to_rgb;
 use super::probe::{be16, next_marker};
-use super::{Header, out_of_memory};
 use crate::error::{Error, Result};
 use crate::image::{Image, Rect, Size};
+use crate::memory;
 
 /// What stands for the first sample's neighbor, and for all that is missing: half of the range.
 const GRAY: u8 = 128;
@@ -129,7 +130,7 @@ fn frame(segment: &[u8], size: Size) -> Result<Vec<Component>> {
 }
 
 fn zeros<T: bytemuck::Zeroable>(len: usize) -> Result<Vec<T>> {
-    bytemuck::allocation::try_zeroed_vec(len).map_err(|()| out_of_memory("lossless JPEG decoder"))
+    memory::zeros(len, "a lossless JPEG decoder", memory::FEWER_IMAGES)
 }
 
 /// A Huffman code. Of each length: one past its last code, and the index of its first code's symbol less that code.

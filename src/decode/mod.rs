@@ -78,7 +78,7 @@ impl Decoder {
     /// A decoder.
     ///
     /// # Errors
-    /// [`Error::Io`] if there is no memory for it.
+    /// [`Error::OutOfMemory`] if there is no memory for it.
     pub fn new() -> Result<Self> {
         Ok(Self { jpeg: jpeg::JpegDecoder::new()? })
     }
@@ -93,7 +93,8 @@ impl Decoder {
     ///
     /// # Errors
     /// [`Error::Decode`] if the image is damaged, truncated, or of a kind that is not supported;
-    /// [`Error::Parameter`] if `part` is empty or not inside the image; [`Error::Io`] if there is no memory for it.
+    /// [`Error::OutOfMemory`] if there is no memory for its pixels; [`Error::Parameter`] if `part` is empty or not inside
+    /// the image.
     pub fn decode(
         &mut self,
         bytes: &[u8],
@@ -110,17 +111,14 @@ impl Decoder {
                 format!("{} at ({}, {})", part.size(), part.x, part.y),
             ));
         }
+        // Here, because the decoders' own growing would end the process where there is no memory.
+        out.reserve(part.size())?;
         match header.format {
             Format::Jpeg => self.jpeg.decode(bytes, header, part, accept_truncated, out),
             Format::Png | Format::WebP => lossless::decode(bytes, header, part, out),
             Format::Pnm => pnm::decode(bytes, header, part, out),
         }
     }
-}
-
-/// The machine's fault and not the image's: a decoder that got no memory.
-pub(crate) fn out_of_memory(decoder: &'static str) -> Error {
-    Error::io("get memory for the", decoder)(std::io::ErrorKind::OutOfMemory.into())
 }
 
 impl std::fmt::Debug for Decoder {
