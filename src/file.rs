@@ -1,4 +1,4 @@
-//! Opening files that must be regular ones.
+//! Opening files that must be regular ones, and how many may be open.
 
 use crate::error::{Error, Result};
 use std::fs::{self, File, Metadata};
@@ -54,6 +54,15 @@ fn open_at_once(path: &Path) -> io::Result<File> {
         Some(error) => Err(error),
         None => File::open(path),
     }
+}
+
+/// How many files a source keeps open at most: a quarter of those that the process may open, and no more than 1,024.
+pub(crate) fn most_open() -> usize {
+    #[cfg(target_os = "linux")]
+    let allowed = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+    #[cfg(not(target_os = "linux"))]
+    let allowed = 256;
+    (allowed / 4).clamp(1, 1024) as usize
 }
 
 #[cfg(test)]
