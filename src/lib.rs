@@ -91,6 +91,7 @@ mod encode;
 mod error;
 #[cfg(feature = "experiment")]
 pub mod experiment;
+mod file;
 mod image;
 mod memory;
 mod npy;

@@ -4,11 +4,12 @@ use super::window::read_exact_at;
 use super::{MAX_ENCODED_BYTES, Source, no_such_sample};
 use crate::decode::pnm_header;
 use crate::error::{Error, Result};
+use crate::file::open_with_metadata;
 use crate::image::Size;
 use flate2::read::GzDecoder;
 use std::borrow::Cow;
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 /// The largest file that is unpacked into memory, in bytes: 4 GiB.
@@ -101,30 +102,43 @@ fn is_gz(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("gz"))
 }
 
-/// Unpacks a file that says how long it is, and is neither shorter nor longer.
-fn unpack(path: &Path, file: &File) -> Result<(Dimensions, Vec<u8>)> {
-    let found = dimensions(path, &mut GzDecoder::new(file))?;
-    if found.total > MAX_UNPACKED_BYTES {
-        return Err(Error::Limits {
-            what: "an unpacked IDX file, in bytes,",
-            got: found.total,
-            limit: MAX_UNPACKED_BYTES,
-            remedy: "unpack it with gunzip: uncompressed files are not held in memory",
-        });
-    }
-    use std::io::{Seek, SeekFrom};
-    let failed = Error::io("read", path);
+/// Reads the sizes of a file, which may be compressed. What is not must be as long as they say.
+fn open(path: &Path) -> Result<(File, Dimensions)> {
+    let (file, metadata) = open_with_metadata(path)?;
+    let found = if is_gz(path) {
+        let found = dimensions(path, &mut GzDecoder::new(&file))?;
+        if found.total > MAX_UNPACKED_BYTES {
+            return Err(Error::Limits {
+                what: "an unpacked IDX file, in bytes,",
+                got: found.total,
+                limit: MAX_UNPACKED_BYTES,
+                remedy: "unpack it with gunzip: uncompressed files are not held in memory",
+            });
+        }
+        found
+    } else {
+        let found = dimensions(path, &mut &file)?;
+        check_len(path, metadata.len(), &found)?;
+        found
+    };
+    Ok((file, found))
+}
+
+/// Reads a whole file, unpacked if it is compressed, which must be neither shorter nor longer than its sizes say.
+fn contents(path: &Path, mut file: &File, found: &Dimensions) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let mut file = file;
     let read = file.seek(SeekFrom::Start(0)).and_then(|_| {
         // Grows with what is there, whatever the header says.
-        GzDecoder::new(file).take(found.total + 1).read_to_end(&mut bytes)
+        let limit = found.total + 1;
+        if is_gz(path) {
+            GzDecoder::new(file).take(limit).read_to_end(&mut bytes)
+        } else {
+            file.take(limit).read_to_end(&mut bytes)
+        }
     });
-    match read {
-        Ok(_) => check_len(path, bytes.len() as u64, &found)?,
-        Err(error) => return Err(failed(error)),
-    }
-    Ok((found, bytes))
+    read.map_err(Error::io("read", path))?;
+    check_len(path, bytes.len() as u64, found)?;
+    Ok(bytes)
 }
 
 fn check_len(path: &Path, len_bytes: u64, found: &Dimensions) -> Result<()> {
@@ -160,17 +174,7 @@ impl IdxFile {
     /// [`Error::Limits`] if a compressed file unpacks to more than 4 GiB.
     pub fn open(images: impl AsRef<Path>) -> Result<Self> {
         let path = images.as_ref();
-        let file = File::open(path).map_err(Error::io("open", path))?;
-        let (found, pixels) = if is_gz(path) {
-            let (found, bytes) = unpack(path, &file)?;
-            let start = found.start as usize;
-            (found, Pixels::Memory(bytes, start))
-        } else {
-            let found = dimensions(path, &mut &file)?;
-            check_len(path, file.metadata().map_err(Error::io("read", path))?.len(), &found)?;
-            let start = found.start;
-            (found, Pixels::File(file, start))
-        };
+        let (file, found) = open(path)?;
         let (height, width, channels, planar) = match found.sizes[..] {
             [_, height, width] => (height, width, 1, false),
             [_, height, width, channels @ (1 | 3)] => (height, width, channels as u8, false),
@@ -181,11 +185,12 @@ impl IdxFile {
         if found.sizes[0] == 0 || !(1..=MAX_ENCODED_BYTES).contains(&image_bytes) {
             return Err(damaged(path, &format!("sizes {:?} are no images for training", found.sizes)));
         }
-        let labels = labels(&labels_of(path)?)?;
-        if labels.len() as u64 != u64::from(found.sizes[0]) {
-            let got = format!("{} labels and {} images in {}", labels.len(), found.sizes[0], path.display());
-            return Err(Error::parameter("IdxFile::open", "labels", "as many as images", got));
-        }
+        let labels = labels(&labels_of(path)?, found.sizes[0], path)?;
+        let pixels = if is_gz(path) {
+            Pixels::Memory(contents(path, &file, &found)?, found.start as usize)
+        } else {
+            Pixels::File(file, found.start)
+        };
         Ok(Self {
             path: path.to_owned(),
             pixels,
@@ -198,19 +203,19 @@ impl IdxFile {
     }
 }
 
-fn labels(path: &Path) -> Result<Vec<u8>> {
-    let file = File::open(path).map_err(Error::io("open", path))?;
-    let (found, mut bytes) = if is_gz(path) {
-        unpack(path, &file)?
-    } else {
-        let found = dimensions(path, &mut &file)?;
-        check_len(path, file.metadata().map_err(Error::io("read", path))?.len(), &found)?;
-        (found, std::fs::read(path).map_err(Error::io("read", path))?)
-    };
-    if found.sizes.len() != 1 {
+/// Reads the labels of so many `images`, which are in the file `of`.
+fn labels(path: &Path, images: u32, of: &Path) -> Result<Vec<u8>> {
+    let (file, found) = open(path)?;
+    let [count] = found.sizes[..] else {
         return Err(damaged(path, &format!("sizes {:?} are no labels", found.sizes)));
+    };
+    // Compared before they are read, as a file may claim any number.
+    if count != images {
+        let got = format!("{count} labels and {images} images in {}", of.display());
+        return Err(Error::parameter("IdxFile::open", "labels", "as many as images", got));
     }
-    bytes.drain(..(found.start as usize).min(bytes.len()));
+    let mut bytes = contents(path, &file, &found)?;
+    bytes.drain(..found.start as usize);
     Ok(bytes)
 }
 
@@ -271,7 +276,7 @@ mod tests {
         packed.finish().unwrap()
     }
 
-    fn open(images: &[u8], labels: &[u8], ending: &str) -> Result<IdxFile> {
+    fn opened(images: &[u8], labels: &[u8], ending: &str) -> Result<IdxFile> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(format!("train-images-idx3-ubyte{ending}"));
         fs::write(&path, images).unwrap();
@@ -291,7 +296,7 @@ mod tests {
         ];
         for (sizes, header, pixels) in cases {
             let images = idx(sizes, &content);
-            for source in [open(&images, &labels, ""), open(&gz(&images), &gz(&labels), ".gz")] {
+            for source in [opened(&images, &labels, ""), opened(&gz(&images), &gz(&labels), ".gz")] {
                 let source = source.unwrap();
                 assert_eq!(source.read(1, &mut vec![9; 100]).unwrap(), [header, pixels].concat(), "{sizes:?}");
                 assert_eq!((source.len(), source.label(0), source.label(1)), (2, 3, 4));
@@ -317,13 +322,13 @@ mod tests {
             (vec![0, 0, 13, 3, 0, 0, 0, 0], "only unsigned bytes"),
         ] {
             for (images, labels, ending) in [(images.clone(), labels.clone(), ""), (gz(&images), gz(&labels), ".gz")] {
-                let error = open(&images, &labels, ending).unwrap_err().to_string();
+                let error = opened(&images, &labels, ending).unwrap_err().to_string();
                 // A compressed file that claims 16 GiB is refused for that.
                 assert!(error.contains(says) || error.contains("over the limit"), "{error}");
             }
         }
-        let error = open(&good, &idx(&[3], &[0; 3]), "").unwrap_err();
+        let error = opened(&good, &idx(&[3], &[0; 3]), "").unwrap_err();
         assert!(error.is_parameter() && error.to_string().contains("3 labels and 2 images"), "{error}");
-        assert!(open(b"\x1f\x8b\x08rubbish", &labels, ".gz").is_err());
+        assert!(opened(b"\x1f\x8b\x08rubbish", &labels, ".gz").is_err());
     }
 }

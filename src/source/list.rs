@@ -2,13 +2,16 @@
 
 use super::{Source, no_such_sample, path_from_bytes, read_file};
 use crate::error::{Error, Result};
+use crate::file::open_with_metadata;
 use std::borrow::Cow;
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 /// Longer lines are not paths: a file without line ends must not be read whole into one.
 const MAX_LINE_BYTES: u64 = 64 << 10;
+
+/// The longest list, in bytes: 4 GiB.
+const MAX_LIST_BYTES: u64 = 4 << 30;
 
 /// Images named by a list file: lines of path, tab, label.
 ///
@@ -40,10 +43,19 @@ impl ListFile {
     ///
     /// # Errors
     /// [`Error::Io`] if it cannot be read, [`Error::Parameter`] with file and line number if a line is not path, tab,
-    /// label, or if there is no such line at all.
+    /// label, or if there is no such line at all, [`Error::Limits`] if it is longer than 4 GiB.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let mut reader = BufReader::new(File::open(path).map_err(Error::io("open", path))?);
+        let (file, metadata) = open_with_metadata(path)?;
+        if metadata.len() > MAX_LIST_BYTES {
+            return Err(Error::Limits {
+                what: "a list file, in bytes,",
+                got: metadata.len(),
+                limit: MAX_LIST_BYTES,
+                remedy: "it is held in memory; pack the images into shards, or name fewer",
+            });
+        }
+        let mut reader = BufReader::new(file.take(MAX_LIST_BYTES));
         let mut list = Self {
             folder: path.parent().unwrap_or(Path::new("")).to_owned(),
             paths: Vec::new(),

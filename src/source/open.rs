@@ -52,14 +52,24 @@ impl SourceFormat {
     fn by_name(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_string_lossy().to_ascii_lowercase();
         let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
+        if let Some(format) = RecordFormat::by_ending(ending) {
+            return Some(format.into());
+        }
         match ending {
-            "tar" => Some(Self::WebDataset),
             "parquet" => Some(Self::Parquet),
-            "rec" => Some(Self::RecordIo),
-            "tfrecord" | "tfrecords" => Some(Self::TfRecord),
             _ if name.contains("idx3-ubyte") || name.contains("idx4-ubyte") => Some(Self::Idx),
             // TensorFlow's own way: train-00000-of-01024, train.tfrecord-00000-of-01024.
             _ => shard_of(&name).map(|_| Self::TfRecord),
+        }
+    }
+}
+
+impl From<RecordFormat> for SourceFormat {
+    fn from(format: RecordFormat) -> Self {
+        match format {
+            RecordFormat::WebDataset => Self::WebDataset,
+            RecordFormat::RecordIo => Self::RecordIo,
+            RecordFormat::TfRecord => Self::TfRecord,
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::records::label::{self, Label};
 use super::{MAX_ENCODED_BYTES, RecordOptions, Source, no_such_sample};
 use crate::error::{Error, Result};
+use crate::file::{most_open, open_regular};
 use parquet::basic::Type;
 use parquet::column::reader::ColumnReaderImpl;
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
@@ -12,12 +13,11 @@ use parquet::file::serialized_reader::{SerializedFileReader, SerializedPageReade
 use parquet::schema::types::ColumnDescriptor;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Places in files that are kept to read on from; each holds a decompressed page.
+/// Places in files that are kept to read on from, where as many files may be open; each holds a decompressed page.
 const MAX_CURSORS: usize = 32;
 
 /// Labels that cannot be used, of all files.
@@ -44,6 +44,7 @@ pub struct ParquetFiles {
     faults: BTreeMap<u64, String>,
     classes: Vec<String>,
     cursors: Mutex<Vec<Cursor>>,
+    max_cursors: usize,
 }
 
 /// A row group.
@@ -98,7 +99,7 @@ fn reader<T: DataType>(
     group: usize,
     column: usize,
 ) -> Result<ColumnReaderImpl<T>> {
-    let file = Arc::new(File::open(path).map_err(Error::io("open", path))?);
+    let file = Arc::new(open_regular(path)?);
     guarded(path, || {
         let group = metadata.row_group(group);
         let rows = usize::try_from(group.num_rows())?;
@@ -124,11 +125,12 @@ impl ParquetFiles {
             faults: BTreeMap::new(),
             classes: Vec::new(),
             cursors: Mutex::default(),
+            max_cursors: MAX_CURSORS.min(most_open()),
         };
         let mut names: Vec<(u64, String)> = Vec::new();
         let mut labelled = None;
         for (number, path) in files.iter().enumerate() {
-            let file = File::open(path).map_err(Error::io("open", path))?;
+            let file = open_regular(path)?;
             let len_bytes = file.metadata().map_err(Error::io("read", path))?.len();
             let metadata = guarded(path, || Ok(SerializedFileReader::new(file)?.metadata().clone()))?;
             let missing = |what, expected: String| {
@@ -317,7 +319,7 @@ impl Source for ParquetFiles {
         cursor.next = row + 1;
         {
             let mut cursors = self.cursors.lock().unwrap_or_else(PoisonError::into_inner);
-            if cursors.len() == MAX_CURSORS {
+            if cursors.len() >= self.max_cursors {
                 cursors.remove(0);
             }
             cursors.push(cursor);
@@ -364,6 +366,7 @@ mod tests {
     use parquet::file::properties::WriterProperties;
     use parquet::file::writer::SerializedFileWriter;
     use parquet::schema::parser::parse_message_type;
+    use std::fs::File;
 
     const SCHEMA: &str = "message rows {
         optional group image { optional binary bytes; optional binary path (STRING); }

@@ -1,8 +1,10 @@
-//! Positional reading of a file, with bounds.
+//! The bytes of a shard: at any position, or as they come.
 
-use crate::error::Result;
+use super::records::parser::Bytes;
+use crate::error::{Error, Result};
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
+use std::ops::Range;
 
 /// Read at once while a shard is scanned. Small enough that images of 100 kB are passed over, not read.
 const WINDOW_BYTES: usize = 8 << 10;
@@ -65,18 +67,16 @@ impl<'a> Window<'a> {
         Self { file, len_bytes, buffer: Vec::new(), start: 0, ahead: WINDOW_BYTES }
     }
 
-    /// The file's length in bytes when it was opened.
-    pub fn len_bytes(&self) -> u64 {
-        self.len_bytes
-    }
-
     /// Whether `len_bytes` bytes from `offset` on lie in the file.
-    pub fn holds(&self, offset: u64, len_bytes: u64) -> bool {
+    fn holds(&self, offset: u64, len_bytes: u64) -> bool {
         offset.checked_add(len_bytes).is_some_and(|end| end <= self.len_bytes)
     }
+}
 
-    /// `len_bytes` bytes from `offset` on, or `None` if the file ends before them. Callers bound `len_bytes`.
-    pub fn at(&mut self, offset: u64, len_bytes: usize) -> Result<Option<&[u8]>> {
+impl Bytes for Window<'_> {
+    const ONCE: bool = false;
+
+    fn at(&mut self, offset: u64, len_bytes: usize) -> Result<Option<&[u8]>> {
         if !self.holds(offset, len_bytes as u64) {
             return Ok(None);
         }
@@ -96,8 +96,120 @@ impl<'a> Window<'a> {
         Ok(Some(&self.buffer[(offset - self.start) as usize..][..len_bytes]))
     }
 
-    /// As [`at`](Self::at), for a fixed number of bytes.
-    pub fn array<const N: usize>(&mut self, offset: u64) -> Result<Option<[u8; N]>> {
-        Ok(self.at(offset, N)?.and_then(|bytes| bytes.try_into().ok()))
+    fn hold(&mut self, _place: Range<u64>) -> Result<()> {
+        Ok(())
+    }
+
+    fn take(&mut self, place: Range<u64>, _image: &mut Vec<u8>) -> Result<bool> {
+        Ok(place.end <= self.len_bytes)
+    }
+
+    fn end_before(&mut self, offset: u64) -> Result<Option<u64>> {
+        Ok(Some(self.len_bytes).filter(|&end| end < offset))
+    }
+
+    fn read_to(&self) -> u64 {
+        self.start + self.buffer.len() as u64
+    }
+}
+
+/// Memory that is taken for a piece of a stream before it has come. More is taken as it comes.
+const TRUSTED_BYTES: u64 = 1 << 20;
+
+/// What comes once, from front to back.
+pub(super) struct Forward {
+    /// The shard's name, for messages.
+    pub name: String,
+    read: Box<dyn Read + Send>,
+    /// What has come and may be looked at again.
+    buffer: Vec<u8>,
+    /// Where in the shard the buffer starts.
+    start: u64,
+}
+
+impl Forward {
+    /// Over a shard, from byte `at` on.
+    pub fn new(name: String, read: Box<dyn Read + Send>, at: u64) -> Self {
+        Self { name, read, buffer: Vec::new(), start: at }
+    }
+
+    fn broken(&self, error: &io::Error) -> Error {
+        Error::Stream { shard: self.name.clone(), offset: self.read_to(), message: error.to_string() }
+    }
+
+    /// Gives up what lies before `offset`, which need not have come. `false` if the shard ends before.
+    fn pass(&mut self, offset: u64) -> Result<bool> {
+        let gone = offset.saturating_sub(self.start).min(self.buffer.len() as u64);
+        self.buffer.drain(..gone as usize);
+        self.start += gone;
+        let left = offset.saturating_sub(self.start);
+        if left > 0 {
+            let skipped = io::copy(&mut (&mut self.read).take(left), &mut io::sink());
+            self.start += skipped.map_err(|error| self.broken(&error))?;
+        }
+        Ok(self.start >= offset)
+    }
+
+    /// Reads on up to `end`, behind what is in the buffer.
+    fn fill(&mut self, end: u64) -> Result<()> {
+        let wanted = end.saturating_sub(self.read_to());
+        if wanted > 0
+            && let Err(error) = append(&mut self.read, wanted, &mut self.buffer)
+        {
+            return Err(self.broken(&error));
+        }
+        Ok(())
+    }
+}
+
+/// Reads `wanted` bytes, or all that there are, behind those in `bytes`.
+fn append(read: &mut dyn Read, wanted: u64, bytes: &mut Vec<u8>) -> io::Result<u64> {
+    bytes.try_reserve_exact(wanted.min(TRUSTED_BYTES) as usize)?;
+    read.take(wanted).read_to_end(bytes).map(|read| read as u64)
+}
+
+impl Bytes for Forward {
+    const ONCE: bool = true;
+
+    fn at(&mut self, offset: u64, len_bytes: usize) -> Result<Option<&[u8]>> {
+        let end = offset.saturating_add(len_bytes as u64);
+        if end > self.read_to() {
+            if !self.pass(offset)? {
+                return Ok(None);
+            }
+            self.fill(end)?;
+        }
+        let start = offset.saturating_sub(self.start) as usize;
+        Ok(self.buffer.get(start..start + len_bytes))
+    }
+
+    fn hold(&mut self, place: Range<u64>) -> Result<()> {
+        if self.pass(place.start)? { self.fill(place.end) } else { Ok(()) }
+    }
+
+    fn take(&mut self, place: Range<u64>, image: &mut Vec<u8>) -> Result<bool> {
+        if !self.pass(place.start)? {
+            return Ok(false);
+        }
+        let ready = self.buffer.len().min((place.end - place.start) as usize);
+        image.extend(self.buffer.drain(..ready));
+        self.start += ready as u64;
+        let wanted = place.end - self.start;
+        if wanted > 0 {
+            let read = append(&mut self.read, wanted, image).map_err(|error| self.broken(&error))?;
+            self.start += read;
+        }
+        Ok(self.start == place.end)
+    }
+
+    fn end_before(&mut self, offset: u64) -> Result<Option<u64>> {
+        if self.read_to() < offset {
+            self.pass(offset)?;
+        }
+        Ok(Some(self.read_to()).filter(|&end| end < offset))
+    }
+
+    fn read_to(&self) -> u64 {
+        self.start + self.buffer.len() as u64
     }
 }

@@ -7,25 +7,32 @@
 use super::shard::Shard;
 use super::{FAULT, Found, NAME, Record, RecordFormat, RecordOptions, Texts};
 use crate::atomic;
+use crate::file::open_with_metadata;
 use sha2::{Digest, Sha256};
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{Read, Write};
 use std::path::PathBuf;
 
 /// The last byte is the version of this format and of what scanning makes of shards.
-const MAGIC: &[u8; 8] = b"wfindex\x01";
+const MAGIC: &[u8; 8] = b"wfindex\x02";
 const HEADER_BYTES: usize = 8 + 3 * 8 + 8 + 8 + 4 + 4;
 const RECORD_BYTES: usize = 16;
+const CRC_BYTES: usize = 4;
+
+/// Names of labels have no more than 256 bytes, and descriptions of faults are shorter than this.
+const MAX_TEXT_BYTES: u64 = 1024;
 
 /// What an index was made from.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Key {
     len_bytes: u64,
     /// The shard's version.
     version: u64,
     /// Start of the SHA-256 of format and options.
     options: u64,
+    /// How many bytes of the shard a record takes at least, by its format.
+    min_record_bytes: u64,
 }
 
 impl Key {
@@ -36,6 +43,7 @@ impl Key {
             len_bytes: shard.len_bytes,
             version: shard.version,
             options: hash.first_chunk().map_or(0, |start| u64::from_le_bytes(*start)),
+            min_record_bytes: format.min_record_bytes(),
         }
     }
 }
@@ -62,18 +70,17 @@ fn places(shard: &Shard) -> impl Iterator<Item = PathBuf> {
 /// The kept index of a shard, if it is there, undamaged, and made from this.
 pub(super) fn load(shard: &Shard, key: &Key) -> Option<Found> {
     places(shard).find_map(|place| {
-        let mut file = File::open(place).ok()?;
-        let len_bytes = file.metadata().ok().filter(|metadata| metadata.is_file())?.len();
+        let (mut file, metadata) = open_with_metadata(&place).ok()?;
         let mut header = [0; HEADER_BYTES];
         file.read_exact(&mut header).ok()?;
         let counts = Counts::read(&header, key)?;
-        // A record takes no less than 8 bytes of its shard: an index that claims more is not read.
-        if counts.records > key.len_bytes / 8 + 1 || counts.records.checked_mul(RECORD_BYTES as u64)? > len_bytes {
+        if !counts.fit(metadata.len(), key) {
             return None;
         }
-        let mut bytes = Vec::with_capacity(HEADER_BYTES + counts.records as usize * RECORD_BYTES);
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(metadata.len() as usize).ok()?;
         bytes.extend(header);
-        file.take(len_bytes).read_to_end(&mut bytes).ok()?;
+        file.take(metadata.len() - HEADER_BYTES as u64).read_to_end(&mut bytes).ok()?;
         parse(&bytes, &counts, key)
     })
 }
@@ -87,9 +94,21 @@ struct Counts {
 }
 
 impl Counts {
+    /// Whether an index of `len_bytes` may have so much in it, and its shard too: one that claims more is not read.
+    fn fit(&self, len_bytes: u64, key: &Key) -> bool {
+        let texts = u64::from(self.names) + u64::from(self.faults);
+        let records = HEADER_BYTES as u64 + self.records.saturating_mul(RECORD_BYTES as u64) + CRC_BYTES as u64;
+        let most = records.saturating_add(texts * (4 + MAX_TEXT_BYTES));
+        // The last record may be what is left of one.
+        self.records <= key.len_bytes / key.min_record_bytes + 1
+            && texts <= self.records
+            && (records..=most).contains(&len_bytes)
+    }
+
     fn read(header: &[u8; HEADER_BYTES], key: &Key) -> Option<Self> {
         let mut rest = header.strip_prefix(MAGIC)?;
-        let found = Key { len_bytes: u64_le(&mut rest)?, version: u64_le(&mut rest)?, options: u64_le(&mut rest)? };
+        let (len_bytes, version, options) = (u64_le(&mut rest)?, u64_le(&mut rest)?, u64_le(&mut rest)?);
+        let found = Key { len_bytes, version, options, ..*key };
         let counts = Self {
             skipped_files: u64_le(&mut rest)?,
             records: u64_le(&mut rest)?,
@@ -101,7 +120,7 @@ impl Counts {
 }
 
 fn parse(bytes: &[u8], counts: &Counts, key: &Key) -> Option<Found> {
-    let (contents, crc) = bytes.split_last_chunk::<4>()?;
+    let (contents, crc) = bytes.split_last_chunk::<CRC_BYTES>()?;
     if crc32c::crc32c(contents) != u32::from_le_bytes(*crc) {
         return None;
     }
@@ -149,6 +168,10 @@ pub(super) fn keep(shard: &Shard, key: &Key, found: &Found) {
     let bytes = bytes(key, found);
     for place in places(shard) {
         // A place in the cache is in a folder of ours.
+        // What is no file is not ours, and a pipe would be waited for.
+        if fs::metadata(&place).is_ok_and(|there| !there.is_file()) {
+            continue;
+        }
         let folder = place.parent().filter(|folder| shard.is_far() || Some(*folder) != shard.name.parent());
         if folder.is_none_or(|folder| fs::create_dir_all(folder).is_ok())
             && atomic::write(&place, |file| file.write_all(&bytes)).is_ok()
@@ -187,9 +210,9 @@ mod tests {
 
     fn found() -> Found {
         let mut found = Found { skipped_files: 3, ..Found::default() };
-        found.sample(512, 100, false, Ok(Label::Number(7)));
-        found.sample(1024, 200, true, Ok(Label::Name("Größe".to_owned())));
-        found.sample(2048, 10, false, Ok(Label::None));
+        found.sample(512, 100, false, Label::Number(7));
+        found.sample(1024, 200, true, Label::Name("Größe".to_owned()));
+        found.sample(2048, 10, false, Label::None);
         found.fault(4000, "torn");
         found
     }
@@ -224,7 +247,7 @@ mod tests {
 
     #[test]
     fn an_index_that_lies_with_a_right_checksum_is_refused() {
-        let key = Key { len_bytes: 5000, version: 1, options: 2 };
+        let key = Key { len_bytes: 5000, version: 1, options: 2, min_record_bytes: 512 };
         let take = |found: &Found| {
             let bytes = bytes(&key, found);
             let counts = Counts::read(bytes.first_chunk().unwrap(), &key).unwrap();

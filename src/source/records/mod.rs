@@ -2,6 +2,7 @@
 
 mod index;
 pub(crate) mod label;
+pub(super) mod parser;
 pub(crate) mod recordio;
 mod shard;
 pub(crate) mod tar;
@@ -10,12 +11,16 @@ pub(crate) mod tfrecord;
 use super::window::{ReadAt, Window};
 use super::{KEEP_BUFFER_BYTES, MAX_ENCODED_BYTES, Source, no_such_sample};
 use crate::error::{Error, Result};
+use crate::file::most_open;
 use label::Label;
+use parser::{Entry, Parser};
 use sha2::{Digest, Sha256};
+use shard::OpenFiles;
 pub(super) use shard::Shard;
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::fmt::Display;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -31,8 +36,9 @@ const MAX_TEXTS: usize = 100_000;
 pub enum RecordFormat {
     /// Tar archives in the manner of WebDataset: consecutive files whose names agree up to the first dot are the parts
     /// of one sample. Of each sample the first part that ends in .jpg, .jpeg, .png, .webp, .pgm or .ppm is its image,
-    /// and its label is in the part .cls (a number or a name), otherwise in the field `label` of .json. POSIX pax
-    /// headers and GNU long names are understood. Links and devices inside are passed over.
+    /// and its label is in the part .cls (a number or a name), otherwise in the field `label` of .json. An image or a label
+    /// with the ending of one that the sample has already begins another sample. POSIX pax headers and GNU long names are
+    /// understood. Links and devices inside are passed over.
     WebDataset,
     /// MXNet's RecordIO, as its im2rec writes it. Of several labels the first counts. Records come in the order of the
     /// .rec file; the .idx beside it is not needed.
@@ -43,6 +49,25 @@ pub enum RecordFormat {
 }
 
 impl RecordFormat {
+    /// The format that a file's name tells, by its ending.
+    pub(super) fn by_ending(ending: &str) -> Option<Self> {
+        match ending {
+            "tar" => Some(Self::WebDataset),
+            "rec" => Some(Self::RecordIo),
+            "tfrecord" | "tfrecords" => Some(Self::TfRecord),
+            _ => None,
+        }
+    }
+
+    /// No record takes less of its shard.
+    fn min_record_bytes(self) -> u64 {
+        match self {
+            Self::WebDataset => tar::BLOCK_BYTES,
+            Self::RecordIo => recordio::HEAD_BYTES,
+            Self::TfRecord => tfrecord::MIN_BYTES,
+        }
+    }
+
     /// The name in messages.
     fn name(self) -> &'static str {
         match self {
@@ -192,19 +217,22 @@ struct Found {
 }
 
 impl Found {
-    /// A sample of `len_bytes` at `offset`.
-    fn sample(&mut self, offset: u64, len_bytes: u64, split: bool, label: Result<Label, String>) {
-        if len_bytes > MAX_ENCODED_BYTES {
-            return self.fault(offset, &too_long(len_bytes));
+    fn add(&mut self, Entry { offset, len_bytes, split, label, .. }: Entry) {
+        match label {
+            Ok(label) => self.sample(offset, len_bytes, split, label),
+            Err(message) => self.fault(offset, &message),
         }
+    }
+
+    /// A sample of `len_bytes`, which are below the limit, at `offset`.
+    fn sample(&mut self, offset: u64, len_bytes: u64, split: bool, label: Label) {
         let (kind, label) = match label {
-            Ok(Label::Number(label)) => (NUMBER, label),
-            Ok(Label::None) => (UNLABELLED, 0),
-            Ok(Label::Name(name)) => match self.names.number(&name) {
+            Label::Number(label) => (NUMBER, label),
+            Label::None => (UNLABELLED, 0),
+            Label::Name(name) => match self.names.number(&name) {
                 Some(number) => (NAME, number),
                 None => return self.fault(offset, &format!("it has more than {MAX_TEXTS} different labels")),
             },
-            Err(message) => return self.fault(offset, &message),
         };
         let split = if split { SPLIT } else { 0 };
         self.records.push(Record { offset, len_and_kind: len_bytes as u32 | split | kind << LABEL_SHIFT, label });
@@ -215,10 +243,6 @@ impl Found {
         let number = self.faults.number(message).unwrap_or(NO_TEXT);
         self.records.push(Record { offset, len_and_kind: FAULT << LABEL_SHIFT, label: number });
     }
-}
-
-fn too_long(len_bytes: u64) -> String {
-    format!("its length of {len_bytes} bytes is over the limit of {MAX_ENCODED_BYTES}")
 }
 
 /// Images in shards of records: WebDataset tar archives, MXNet's RecordIO, TFRecord.
@@ -232,8 +256,13 @@ fn too_long(len_bytes: u64) -> String {
 ///
 /// Damage does not prevent opening. A record that cannot be made out, and the rest of a shard behind it, count as one
 /// sample whose [`read`](Source::read) gives [`Error::Decode`] with shard and offset: a pipeline's
-/// [`OnError`](crate::OnError) decides about it. Files are read by position and not mapped into memory, since a mapped
-/// file that is truncated meanwhile ends the process.
+/// [`OnError`](crate::OnError) decides about it. So does a shard that does not end as its format says: a tar archive
+/// ends with two blocks of zeros, and behind these has no more zeros than fill up a record of 20 blocks, or of up to 1 MiB
+/// if that is a power of two. Files are read by position and not mapped into memory, since a mapped file that is truncated
+/// meanwhile ends the process. A quarter of the files that the process may open stay open, 1,024 at most.
+///
+/// An index is believed only if it is no longer than its shard's length allows: a record for each 512 bytes of a tar
+/// archive, 8 of a RecordIO file, 16 of a TFRecord file, and 1 kB for each kind of damage or name of a label.
 ///
 /// ```
 /// # use warpfeed::{RecordFormat, RecordOptions, RecordShards, Source};
@@ -264,7 +293,7 @@ pub struct RecordShards {
     format: RecordFormat,
     options: RecordOptions,
     shards: Vec<Shard>,
-    kept_open: AtomicUsize,
+    kept_open: OpenFiles,
     records: Vec<Record>,
     faults: Vec<String>,
     classes: Vec<String>,
@@ -297,7 +326,7 @@ impl RecordShards {
             format,
             options: options.clone(),
             shards: Vec::with_capacity(count),
-            kept_open: AtomicUsize::new(0),
+            kept_open: OpenFiles::new(most_open()),
             records: Vec::new(),
             faults: Vec::new(),
             classes: Vec::new(),
@@ -365,17 +394,8 @@ impl RecordShards {
         if !self.records.is_empty() {
             return self.damaged(0);
         }
-        let image = match (self.format, &self.options.image) {
-            (RecordFormat::WebDataset, None) => "parts ending in .jpg, .jpeg, .png, .webp, .pgm or .ppm".to_owned(),
-            (RecordFormat::WebDataset, Some(ending)) => format!("parts ending in .{ending}"),
-            (RecordFormat::RecordIo, _) => "records that hold an image".to_owned(),
-            (RecordFormat::TfRecord, name) => {
-                format!("examples with the feature {}", name.as_deref().unwrap_or(tfrecord::IMAGE))
-            }
-        };
-        let first = self.shards.first().map_or(String::new(), |shard| format!(", the first {}", shard.name.display()));
-        let got = format!("{} shards{first}, with {} other records", self.shards.len(), self.skipped_files);
-        Error::parameter("RecordShards::open", "shards", format!("{} files with {image}", self.format.name()), got)
+        let first = self.shards.first().map_or(String::new(), |shard| shard.name.display().to_string());
+        no_samples(self.format, &self.options, (self.shards.len(), &first), self.skipped_files)
     }
 
     fn shard(&self, index: u64) -> &Shard {
@@ -385,20 +405,40 @@ impl RecordShards {
 
     /// How many bytes are read of a record: in TFRecord their checksum as well.
     fn read_bytes(&self, record: Record) -> usize {
-        record.len_bytes() as usize + if self.format == RecordFormat::TfRecord { 4 } else { 0 }
+        record.len_bytes() as usize
+            + if self.format == RecordFormat::TfRecord { tfrecord::CRC_BYTES as usize } else { 0 }
     }
 
     /// The error of a record that is a fault.
     fn damaged(&self, index: u64) -> Error {
         let record = self.records[index as usize];
         let message = self.faults.get(record.label as usize).map_or("it is damaged", String::as_str);
-        damaged(self.format, &self.shard(index).name, record.offset, message)
+        damaged(self.format, self.shard(index).name.display(), record.offset, message)
     }
 }
 
 /// The error for damage in a shard.
-fn damaged(format: RecordFormat, shard: &Path, offset: u64, message: &str) -> Error {
-    Error::decode(format.name(), format!("{} at byte {offset}: {message}", shard.display()))
+pub(super) fn damaged(format: RecordFormat, shard: impl Display, offset: u64, message: &str) -> Error {
+    Error::decode(format.name(), format!("{shard} at byte {offset}: {message}"))
+}
+
+/// The error for shards, so many and the first of this name, that hold no sample but so many other records.
+pub(super) fn no_samples(
+    format: RecordFormat,
+    options: &RecordOptions,
+    (shards, first): (usize, &str),
+    others: u64,
+) -> Error {
+    let image = match (format, &options.image) {
+        (RecordFormat::WebDataset, None) => "parts ending in .jpg, .jpeg, .png, .webp, .pgm or .ppm".to_owned(),
+        (RecordFormat::WebDataset, Some(ending)) => format!("parts ending in .{ending}"),
+        (RecordFormat::RecordIo, _) => "records that hold an image".to_owned(),
+        (RecordFormat::TfRecord, name) => {
+            format!("examples with the feature {}", name.as_deref().unwrap_or(tfrecord::IMAGE))
+        }
+    };
+    let got = format!("{shards} shards, the first {first}, with {others} other records");
+    Error::parameter("open", "shards", format!("{} files with {image}", format.name()), got)
 }
 
 /// Makes `buffer` `len_bytes` long without clearing what will be overwritten, and gives a giant one back.
@@ -424,11 +464,11 @@ impl Source for RecordShards {
         let shard = self.shard(index);
         let file = shard.open(&self.kept_open)?;
         let len_bytes = self.read_bytes(record);
-        let wrong = |message: String| damaged(self.format, &shard.name, record.offset, &message);
+        let wrong = |message: String| damaged(self.format, shard.name.display(), record.offset, &message);
         match self.format {
             RecordFormat::RecordIo if record.is_split() => {
-                let mut window = Window::new(&file, shard.len_bytes);
-                recordio::read_split(&mut window, record.offset, len_bytes, buffer)?.map_err(wrong)?;
+                let window = Window::new(&file, shard.len_bytes);
+                recordio::read_split(window, record.offset, buffer)?.map_err(wrong)?;
                 Ok(buffer)
             }
             RecordFormat::WebDataset | RecordFormat::RecordIo => {
@@ -541,8 +581,11 @@ fn scan_all(
         }
     };
     std::thread::scope(|scope| {
-        for _ in 1..threads.min(count) {
-            scope.spawn(work);
+        for i in 1..threads.min(count) {
+            // Where the system gives no more threads, those that there are scan all.
+            if std::thread::Builder::new().name(format!("scan {i}")).spawn_scoped(scope, work).is_err() {
+                break;
+            }
         }
         work();
     });
@@ -558,11 +601,11 @@ fn scan(format: RecordFormat, shard: &Shard, options: &RecordOptions) -> Result<
     let file = shard.open_once()?;
     let mut window = Window::new(&file, shard.len_bytes);
     let mut found = Found::default();
-    match format {
-        RecordFormat::WebDataset => tar::scan(&mut window, options, &mut found)?,
-        RecordFormat::RecordIo => recordio::scan(&mut window, &mut found)?,
-        RecordFormat::TfRecord => tfrecord::scan(&mut window, options, &mut found)?,
+    let mut parser = Parser::new(format, options, 0);
+    while let Some(entry) = parser.next(&mut window)? {
+        found.add(entry);
     }
+    found.skipped_files = parser.skipped_files();
     if options.keep_index {
         index::keep(shard, &key, &found);
     }

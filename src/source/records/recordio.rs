@@ -1,18 +1,20 @@
 //! MXNet's RecordIO. The framing is dmlc-core's (`recordio.h`), the image header MXNet's (`image_recordio.h`).
 
+use super::MAX_ENCODED_BYTES;
 use super::label::{self, Label};
-use super::{Found, MAX_ENCODED_BYTES, too_long};
+use super::parser::{Bytes, Entry, Fault, too_long};
 use crate::error::Result;
 use crate::source::window::Window;
+use std::ops::Range;
 
 /// Each part starts with it. Where it occurs in the data at a multiple of four bytes, the record is cut there.
 pub(crate) const MAGIC: [u8; 4] = 0xced7_230a_u32.to_le_bytes();
 
-/// Magic and length.
-pub(crate) const HEAD_BYTES: u64 = 8;
+/// Magic and length, which no record goes without.
+pub(super) const HEAD_BYTES: u64 = 8;
 
 /// Bytes of the image header up to the labels: their number, a label, and two identifiers.
-pub(crate) const IMAGE_HEADER_BYTES: u64 = 24;
+const IMAGE_HEADER_BYTES: u64 = 24;
 
 /// The image header and the first of several labels.
 const LABEL_END_BYTES: usize = IMAGE_HEADER_BYTES as usize + 4;
@@ -24,32 +26,61 @@ struct Part {
     len_bytes: u64,
     /// 0 for a whole record, otherwise 1 for its first part, 2 for one in the middle, 3 for its last.
     place: u32,
-    /// Where the next part or record starts.
-    next: u64,
 }
 
-/// What a part's head says: its place and its length in bytes.
-pub(crate) fn head(bytes: [u8; HEAD_BYTES as usize]) -> Option<(u32, u64)> {
-    let length = u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
-    let place = length >> 29;
-    (bytes[..4] == MAGIC && place < 4).then_some((place, u64::from(length & ((1 << 29) - 1))))
-}
-
-fn part(window: &mut Window, at: u64) -> Result<Result<Part, String>> {
-    let Some(bytes) = window.array(at)? else {
-        return Ok(Err("the file ends in the middle of a record's head".to_owned()));
-    };
-    let Some((place, len_bytes)) = head(bytes) else { return Ok(Err("there is no head of a record".to_owned())) };
-    let start = at + HEAD_BYTES;
-    if !window.holds(start, len_bytes) {
-        let left = window.len_bytes() - start;
-        return Ok(Err(format!("a record of {len_bytes} bytes is followed by only {left}")));
+impl Part {
+    /// The part at `at`.
+    fn read(bytes: &mut impl Bytes, at: u64) -> Result<Self, Fault> {
+        let Some(head) = bytes.array::<{ HEAD_BYTES as usize }>(at)? else {
+            return Err("the file ends in the middle of a record's head".into());
+        };
+        let length = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
+        let place = length >> 29;
+        if head[..4] != MAGIC || place > 3 {
+            return Err("there is no head of a record".into());
+        }
+        Ok(Self { start: at + HEAD_BYTES, len_bytes: u64::from(length & ((1 << 29) - 1)), place })
     }
-    Ok(Ok(Part { start, len_bytes, place, next: start + len_bytes.next_multiple_of(4) }))
+
+    fn end(&self) -> u64 {
+        self.start + self.len_bytes
+    }
+
+    /// Where the next part or record starts.
+    fn next(&self) -> u64 {
+        self.start + self.len_bytes.next_multiple_of(4)
+    }
+
+    /// Whether it begins a record.
+    fn is_first(&self) -> bool {
+        self.place < 2
+    }
+
+    /// Whether it ends a record.
+    fn is_last(&self) -> bool {
+        matches!(self.place, 0 | 3)
+    }
+
+    /// Its first bytes, `wanted` of them at most.
+    fn head<'a>(&self, bytes: &'a mut impl Bytes, wanted: usize) -> Result<&'a [u8], Fault> {
+        let wanted = self.len_bytes.min(wanted as u64) as usize;
+        Ok(bytes.at(self.start, wanted)?.unwrap_or_default())
+    }
+
+    /// Passes over what has not been read of it.
+    fn check_end(&self, bytes: &mut impl Bytes) -> Result<(), Fault> {
+        match bytes.end_before(self.end())? {
+            Some(end) => {
+                let left = end.saturating_sub(self.start);
+                Err(format!("a record of {} bytes is followed by only {left}", self.len_bytes).into())
+            }
+            None => Ok(()),
+        }
+    }
 }
 
 /// The label and where the image starts, from the first bytes of a record: as much as [`LABEL_END_BYTES`] of it.
-pub(crate) fn image_header(bytes: &[u8]) -> Result<(Result<Label, String>, u64), String> {
+fn image_header(bytes: &[u8]) -> Result<(Result<Label, String>, u64), String> {
     let word = |at: usize| bytes.get(at..at + 4).and_then(|word| word.try_into().ok()).map(u32::from_le_bytes);
     let short = || "the record is too short for an image header".to_owned();
     let labels = word(0).filter(|_| bytes.len() as u64 >= IMAGE_HEADER_BYTES).ok_or_else(short)?;
@@ -58,98 +89,150 @@ pub(crate) fn image_header(bytes: &[u8]) -> Result<(Result<Label, String>, u64),
     Ok((label::from_float(f32::from_bits(label)), IMAGE_HEADER_BYTES + 4 * u64::from(labels)))
 }
 
-/// Passes over the records of a file.
-pub(super) fn scan(window: &mut Window, found: &mut Found) -> Result<()> {
-    let mut at = 0;
-    while at < window.len_bytes() {
-        match record(window, at, found)? {
-            Ok(next) => at = next,
-            Err(message) => {
-                found.fault(at, &format!("{message}; the rest of the file cannot be read"));
-                return Ok(());
+/// Goes over the records of a file.
+pub(super) struct Parser {
+    /// Where the next record starts.
+    pub at: u64,
+    pub skipped_files: u64,
+}
+
+impl Parser {
+    pub fn new(at: u64) -> Self {
+        Self { at, skipped_files: 0 }
+    }
+
+    /// Takes up the next record. `false` at the end.
+    pub fn step<B: Bytes>(&mut self, bytes: &mut B, found: &mut Option<Entry>) -> Result<bool, Fault> {
+        if bytes.at(self.at, 1)?.is_none() {
+            let filled = bytes.end_before(self.at)?.is_none();
+            return if filled { Ok(false) } else { Err("the file ends in the filling of a record".into()) };
+        }
+        let first = Part::read(bytes, self.at)?;
+        if !first.is_first() {
+            return Err("a record's first part is missing".into());
+        }
+        let mut entry = Entry::new(self.at..self.at, self.at);
+        let outcome = if first.is_last() {
+            whole(bytes, &first, &mut entry)?
+        } else {
+            entry.split = true;
+            split(bytes, first, &mut entry)?
+        };
+        self.at = entry.part.end;
+        match outcome {
+            Ok(Label::None) => self.skipped_files += 1,
+            label => *found = Some(Entry { label, ..entry }),
+        }
+        Ok(true)
+    }
+}
+
+/// Takes up a record in one part, whose label it gives: none if it holds no image.
+fn whole(bytes: &mut impl Bytes, part: &Part, entry: &mut Entry) -> Result<Result<Label, String>, Fault> {
+    let header = image_header(part.head(bytes, LABEL_END_BYTES)?);
+    entry.part.end = part.next();
+    let label = match header {
+        Ok((label, image)) if image <= part.len_bytes => {
+            (entry.offset, entry.len_bytes) = (part.start + image, part.len_bytes - image);
+            if entry.len_bytes <= MAX_ENCODED_BYTES {
+                bytes.take(entry.offset..part.end(), &mut entry.image)?;
             }
+            checked(label, entry.len_bytes)
         }
-    }
-    if at > window.len_bytes() {
-        found.fault(window.len_bytes(), "the file ends in the filling of a record");
-    }
-    Ok(())
-}
-
-/// Takes up the record at `at` and gives where the next one starts.
-fn record(window: &mut Window, at: u64, found: &mut Found) -> Result<Result<u64, String>> {
-    let first = match part(window, at)? {
-        Ok(part) if part.place < 2 => part,
-        Ok(_) => return Ok(Err("a record's first part is missing".to_owned())),
-        Err(message) => return Ok(Err(message)),
+        Ok(_) => Err(MANY_LABELS.to_owned()),
+        Err(message) => Err(message),
     };
-    let mut start = Vec::with_capacity(LABEL_END_BYTES);
-    let (mut len_bytes, mut next) = (first.len_bytes, first.next);
-    take(window, &first, &mut start)?;
-    let split = first.place != 0;
-    let mut last = !split;
-    while !last {
-        let part = match part(window, next)? {
-            Ok(part) if part.place >= 2 => part,
-            Ok(_) => return Ok(Err("a record's last part is missing".to_owned())),
-            Err(message) => return Ok(Err(message)),
-        };
-        start.extend(&MAGIC[..MAGIC.len().min(LABEL_END_BYTES - start.len())]);
-        take(window, &part, &mut start)?;
-        len_bytes += MAGIC.len() as u64 + part.len_bytes;
-        (next, last) = (part.next, part.place == 3);
-    }
-    match image_header(&start) {
-        Ok((_, image)) if image > len_bytes => found.fault(at, "it has more labels than it has room for"),
-        // Indices of other programs begin with a record that has labels only.
-        Ok((_, image)) if image == len_bytes => found.skipped_files += 1,
-        // A record in parts is put together when it is read, with its header.
-        Ok((label, _)) if split => found.sample(at, len_bytes, true, label),
-        Ok((label, image)) => found.sample(first.start + image, len_bytes - image, false, label),
-        Err(message) => found.fault(at, &message),
-    }
-    Ok(Ok(next))
+    part.check_end(bytes)?;
+    Ok(label)
 }
 
-/// Adds a part's first bytes to those of its record.
-fn take(window: &mut Window, part: &Part, start: &mut Vec<u8>) -> Result<()> {
-    let wanted = part.len_bytes.min((LABEL_END_BYTES - start.len()) as u64) as usize;
-    start.extend(window.at(part.start, wanted)?.unwrap_or_default());
-    Ok(())
-}
-
-/// Reads the image of the record at `at`, which is in several parts of `len_bytes` together, into `buffer`.
-pub(super) fn read_split(
-    window: &mut Window,
-    mut at: u64,
-    len_bytes: usize,
-    buffer: &mut Vec<u8>,
-) -> Result<Result<(), String>> {
-    buffer.clear();
-    buffer.reserve(len_bytes);
+/// Takes up a record in several parts, of which `part` is the first. It is put together with its header.
+fn split<B: Bytes>(bytes: &mut B, mut part: Part, entry: &mut Entry) -> Result<Result<Label, String>, Fault> {
+    let mut head = Vec::with_capacity(LABEL_END_BYTES);
     loop {
-        let part = match part(window, at)? {
-            Ok(part) => part,
-            Err(message) => return Ok(Err(message)),
-        };
-        if part.place >= 2 {
-            buffer.extend(MAGIC);
+        head.extend(part.head(bytes, LABEL_END_BYTES - head.len())?);
+        entry.len_bytes += part.len_bytes;
+        if entry.len_bytes <= MAX_ENCODED_BYTES {
+            bytes.take(part.start..part.end(), &mut entry.image)?;
         }
-        if buffer.len() as u64 + part.len_bytes > MAX_ENCODED_BYTES {
-            return Ok(Err(too_long(buffer.len() as u64 + part.len_bytes)));
-        }
-        buffer.extend(window.at(part.start, part.len_bytes as usize)?.unwrap_or_default());
-        at = part.next;
-        if matches!(part.place, 0 | 3) {
+        part.check_end(bytes)?;
+        if part.is_last() {
             break;
         }
+        part = Part::read(bytes, part.next())?;
+        if part.is_first() {
+            return Err("a record's last part is missing".into());
+        }
+        head.extend(&MAGIC[..MAGIC.len().min(LABEL_END_BYTES - head.len())]);
+        entry.len_bytes += MAGIC.len() as u64;
+        if B::ONCE {
+            entry.image.extend(MAGIC);
+        }
     }
-    match image_header(buffer) {
-        Ok((_, image)) if image <= buffer.len() as u64 => {
-            buffer.drain(..image as usize);
+    entry.part.end = part.next();
+    Ok(match image_header(&head) {
+        Ok((label, image)) if image <= entry.len_bytes => {
+            if B::ONCE && entry.len_bytes <= MAX_ENCODED_BYTES {
+                entry.image.drain(..image as usize);
+            }
+            // With its header, as it is read.
+            checked(label, if image < entry.len_bytes { entry.len_bytes } else { 0 })
+        }
+        Ok(_) => Err(MANY_LABELS.to_owned()),
+        Err(message) => Err(message),
+    })
+}
+
+/// The label of an image of `len_bytes`. Indices of other programs begin with a record that has labels only.
+fn checked(label: Result<Label, String>, len_bytes: u64) -> Result<Label, String> {
+    match len_bytes {
+        0 => Ok(Label::None),
+        1..=MAX_ENCODED_BYTES => label,
+        _ => Err(too_long(len_bytes)),
+    }
+}
+
+const MANY_LABELS: &str = "it has more labels than it has room for";
+
+/// Reads the image of the record at `at`, which is in several parts, into `buffer`.
+pub(super) fn read_split(window: Window, at: u64, buffer: &mut Vec<u8>) -> Result<Result<(), String>> {
+    let mut found = None;
+    match (Parser::new(at).step(&mut InPassing(window), &mut found), found) {
+        (Ok(_), Some(Entry { label: Ok(_), image, .. })) => {
+            *buffer = image;
             Ok(Ok(()))
         }
-        Ok(_) => Ok(Err("it has more labels than it has room for".to_owned())),
-        Err(message) => Ok(Err(message)),
+        (Ok(_), Some(Entry { label: Err(message), .. })) | (Err(Fault::Damaged(message)), _) => Ok(Err(message)),
+        (Ok(_), None) => Ok(Err("it holds no image any more".to_owned())),
+        (Err(Fault::Failed(error)), _) => Err(error),
+    }
+}
+
+/// What can be read in any order, read as if it came once.
+struct InPassing<'a>(Window<'a>);
+
+impl Bytes for InPassing<'_> {
+    const ONCE: bool = true;
+
+    fn at(&mut self, offset: u64, len_bytes: usize) -> Result<Option<&[u8]>> {
+        self.0.at(offset, len_bytes)
+    }
+
+    fn hold(&mut self, _place: Range<u64>) -> Result<()> {
+        Ok(())
+    }
+
+    fn take(&mut self, place: Range<u64>, image: &mut Vec<u8>) -> Result<bool> {
+        let found = self.0.at(place.start, (place.end - place.start) as usize)?;
+        found.inspect(|bytes| image.extend(*bytes));
+        Ok(found.is_some())
+    }
+
+    fn end_before(&mut self, offset: u64) -> Result<Option<u64>> {
+        self.0.end_before(offset)
+    }
+
+    fn read_to(&self) -> u64 {
+        self.0.read_to()
     }
 }

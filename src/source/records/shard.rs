@@ -1,16 +1,14 @@
 //! A file of records, here or far away.
 
 use crate::error::{Error, Result};
+use crate::file::open_with_metadata;
 use crate::source::window::{ReadAt, read_exact_at};
+use std::collections::HashMap;
 use std::fs::{self, File, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::UNIX_EPOCH;
-
-/// Shards beyond these are opened anew at each read: processes may often open no more than 1,024 files.
-const MAX_OPEN_FILES: usize = 256;
 
 /// A file of records.
 pub(in crate::source) struct Shard {
@@ -26,7 +24,7 @@ pub(in crate::source) struct Shard {
 }
 
 enum Content {
-    File(OnceLock<File>),
+    File,
     #[cfg_attr(not(feature = "cloud"), allow(dead_code, reason = "without it nothing is far away"))]
     Far(Box<dyn ReadAt>),
 }
@@ -40,7 +38,7 @@ impl Shard {
             return Err(Error::parameter("RecordShards::open", "shards", expected, path.display()));
         }
         let (len_bytes, version) = (metadata.len(), modified_ns(&metadata));
-        Ok(Self { name: path.to_owned(), len_bytes, version, first: 0, content: Content::File(OnceLock::new()) })
+        Ok(Self { name: path.to_owned(), len_bytes, version, first: 0, content: Content::File })
     }
 
     /// What lies far away at `address`.
@@ -53,22 +51,19 @@ impl Shard {
         matches!(self.content, Content::Far(_))
     }
 
-    /// Its bytes. Of all shards' files that are open, `kept_open` may stay so.
-    pub(super) fn open(&self, kept_open: &AtomicUsize) -> Result<Handle<'_>> {
-        let Content::File(kept) = &self.content else { return self.open_once() };
-        if let Some(file) = kept.get() {
-            return Ok(Handle::Kept(file, &self.name));
+    /// Its bytes, by a file that may stay open.
+    pub(super) fn open(&self, kept: &OpenFiles) -> Result<Handle<'_>> {
+        if self.is_far() {
+            return self.open_once();
         }
-        match self.open_once()? {
-            Handle::Own(file, name) if kept_open.fetch_add(1, Ordering::Relaxed) < MAX_OPEN_FILES => {
-                // Another thread may have been first; then this one's file is closed again.
-                Ok(Handle::Kept(kept.get_or_init(|| file), name))
-            }
-            handle => {
-                kept_open.fetch_sub(1, Ordering::Relaxed);
-                Ok(handle)
-            }
+        if let Some(file) = kept.get(self.first) {
+            return Ok(Handle::File(file, &self.name));
         }
+        let handle = self.open_once()?;
+        if let Handle::File(file, _) = &handle {
+            kept.put(self.first, file);
+        }
+        Ok(handle)
     }
 
     /// Says that a sample will be read, to what lies far away.
@@ -83,13 +78,13 @@ impl Shard {
         if let Content::Far(bytes) = &self.content {
             return Ok(Handle::Far(&**bytes));
         }
-        let file = File::open(&self.name).map_err(Error::io("open", &self.name))?;
-        let len_bytes = file.metadata().map_err(Error::io("read", &self.name))?.len();
+        let (file, metadata) = open_with_metadata(&self.name)?;
+        let len_bytes = metadata.len();
         if len_bytes != self.len_bytes {
             let changed = format!("the file had {} bytes when it was listed and has {len_bytes} now", self.len_bytes);
             return Err(Error::Io { action: "read", path: self.name.clone(), source: io::Error::other(changed) });
         }
-        Ok(Handle::Own(file, &self.name))
+        Ok(Handle::File(Arc::new(file), &self.name))
     }
 }
 
@@ -98,18 +93,60 @@ fn modified_ns(file: &Metadata) -> u64 {
     since.map_or(0, |since| since.as_nanos() as u64)
 }
 
-/// A file that stays open, one for this read, or what is far away.
+/// Files of shards that stay open between reads. Those that were not read for longest make room.
+pub(super) struct OpenFiles {
+    most: usize,
+    files: Mutex<Files>,
+}
+
+#[derive(Default)]
+struct Files {
+    /// By the index of the shard's first sample: the file, and when it was read last.
+    open: HashMap<u64, (Arc<File>, u64)>,
+    reads: u64,
+}
+
+impl OpenFiles {
+    /// No more than `most` files.
+    pub fn new(most: usize) -> Self {
+        Self { most, files: Mutex::default() }
+    }
+
+    fn files(&self) -> MutexGuard<'_, Files> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn get(&self, shard: u64) -> Option<Arc<File>> {
+        let mut files = self.files();
+        files.reads += 1;
+        let now = files.reads;
+        let (file, read) = files.open.get_mut(&shard)?;
+        *read = now;
+        Some(Arc::clone(file))
+    }
+
+    fn put(&self, shard: u64, file: &Arc<File>) {
+        let mut files = self.files();
+        while files.open.len() >= self.most
+            && let Some(oldest) = files.open.iter().min_by_key(|(_, (_, read))| *read).map(|(&shard, _)| shard)
+        {
+            files.open.remove(&oldest);
+        }
+        let now = files.reads;
+        files.open.insert(shard, (Arc::clone(file), now));
+    }
+}
+
+/// A file, or what is far away.
 pub(super) enum Handle<'a> {
-    Kept(&'a File, &'a Path),
-    Own(File, &'a Path),
+    File(Arc<File>, &'a Path),
     Far(&'a dyn ReadAt),
 }
 
 impl ReadAt for Handle<'_> {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
         let (file, path) = match self {
-            Self::Kept(file, path) => (*file, path),
-            Self::Own(file, path) => (file, path),
+            Self::File(file, path) => (file, path),
             Self::Far(far) => return far.read_at(buffer, offset),
         };
         read_exact_at(file, buffer, offset).map_err(Error::io("read", *path))
@@ -126,6 +163,35 @@ impl ReadAt for Handle<'_> {
         match self {
             Self::Far(far) => far.delay_bytes(),
             _ => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_were_not_read_for_longest_make_room() {
+        let folder = tempfile::tempdir().unwrap();
+        let shards: Vec<Shard> = (0..5_u8)
+            .map(|i| {
+                let path = folder.path().join(i.to_string());
+                fs::write(&path, [i; 10]).unwrap();
+                Shard { first: i.into(), ..Shard::file(&path).unwrap() }
+            })
+            .collect();
+        let kept = OpenFiles::new(2);
+        let read = |i: usize| {
+            let mut byte = [9];
+            shards[i].open(&kept).unwrap().read_at(&mut byte, 3).unwrap();
+            assert_eq!(byte, [i as u8]);
+        };
+        for (i, want) in [(0, vec![0]), (1, vec![0, 1]), (0, vec![0, 1]), (2, vec![0, 2]), (4, vec![2, 4])] {
+            read(i);
+            let mut open: Vec<u64> = kept.files().open.keys().copied().collect();
+            open.sort_unstable();
+            assert_eq!(open, want, "after {i}");
         }
     }
 }

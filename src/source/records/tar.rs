@@ -1,11 +1,17 @@
 //! Tar archives in the manner of WebDataset. Headers as POSIX.1-2001 (ustar, pax) and the GNU tar manual describe them.
 
 use super::label::{self, Label};
-use super::{Found, RecordOptions};
+use super::parser::{Bytes, Entry, Fault, too_long};
+use super::{MAX_ENCODED_BYTES, RecordOptions};
 use crate::error::Result;
-use crate::source::window::{ReadAt, Window};
+use crate::source::window::ReadAt;
+use std::ops::Range;
 
-pub(crate) const BLOCK_BYTES: u64 = 512;
+/// What archives consist of, and no member goes without.
+pub(super) const BLOCK_BYTES: u64 = 512;
+
+/// What an archive ends with: two blocks of zeros.
+const END_BYTES: u64 = 2 * BLOCK_BYTES;
 
 /// Long names, and pax headers, are no longer than this.
 const MAX_NAME_BYTES: u64 = 1 << 20;
@@ -14,20 +20,20 @@ const MAX_NAME_BYTES: u64 = 1 << 20;
 const MAX_LABEL_BYTES: u64 = 1 << 20;
 
 /// The endings of images, without their dot, in lower case.
-pub(crate) const IMAGES: [&str; 6] = ["jpg", "jpeg", "png", "webp", "pgm", "ppm"];
+const IMAGES: [&str; 6] = ["jpg", "jpeg", "png", "webp", "pgm", "ppm"];
 
 /// A member's header.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Header {
-    pub name: Vec<u8>,
+struct Header {
+    name: Vec<u8>,
     /// Bytes of content, which follow the header and are filled up to whole blocks.
-    pub len_bytes: u64,
+    len_bytes: u64,
     /// What the member is: `b'0'` for a regular file.
-    pub kind: u8,
+    kind: u8,
 }
 
 /// Reads a header block; `None` for the block of zeros that ends an archive.
-pub(crate) fn header(block: &[u8; BLOCK_BYTES as usize]) -> Result<Option<Header>, &'static str> {
+fn header(block: &[u8; BLOCK_BYTES as usize]) -> Result<Option<Header>, &'static str> {
     if block.iter().all(|&byte| byte == 0) {
         return Ok(None);
     }
@@ -71,7 +77,7 @@ fn number(field: &[u8]) -> Option<u64> {
 }
 
 /// Name and size from a pax header: lines of length, blank, keyword, equals sign, value.
-pub(crate) fn pax(mut lines: &[u8], name: &mut Option<Vec<u8>>, len_bytes: &mut Option<u64>) -> Result<(), String> {
+fn pax(mut lines: &[u8], name: &mut Option<Vec<u8>>, len_bytes: &mut Option<u64>) -> Result<(), String> {
     let damaged = || "the extended header is damaged".to_owned();
     while !lines.is_empty() {
         let blank = lines.iter().take(20).position(|&byte| byte == b' ').ok_or_else(damaged)?;
@@ -99,7 +105,7 @@ const SPARSE: &str = "sparse files are not supported";
 
 /// Splits a member's name into its sample's key and its ending, as WebDataset does: at the first dot behind the last
 /// slash. `None` for names that have no dot or begin with it, and for WebDataset's own (`__name__`).
-pub(crate) fn key_and_ending(name: &[u8]) -> Option<(&[u8], String)> {
+fn key_and_ending(name: &[u8]) -> Option<(&[u8], String)> {
     let base = name.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
     let dot = base + name[base..].iter().position(|&byte| byte == b'.')?;
     if dot == base || base == 0 && name.starts_with(b"__") && name.ends_with(b"__") {
@@ -109,14 +115,14 @@ pub(crate) fn key_and_ending(name: &[u8]) -> Option<(&[u8], String)> {
 }
 
 /// Which parts of a sample count.
-pub(crate) struct Parts {
+struct Parts {
     image: Option<String>,
     /// Ending and, in JSON, field; the first that is there.
     labels: Vec<(String, Option<String>)>,
 }
 
 impl Parts {
-    pub fn new(options: &RecordOptions) -> Self {
+    fn new(options: &RecordOptions) -> Self {
         let split = |label: &String| match label.rsplit_once('.') {
             Some((ending, field)) if ending.ends_with("json") => (ending.to_ascii_lowercase(), Some(field.to_owned())),
             _ => (label.to_ascii_lowercase(), None),
@@ -128,16 +134,16 @@ impl Parts {
         }
     }
 
-    pub fn is_image(&self, ending: &str) -> bool {
+    fn is_image(&self, ending: &str) -> bool {
         self.image.as_ref().map_or_else(|| IMAGES.contains(&ending), |image| image == ending)
     }
 
     /// Which of the places of labels this part is; the lowest counts.
-    pub fn label_place(&self, ending: &str) -> Option<usize> {
+    fn label_place(&self, ending: &str) -> Option<usize> {
         self.labels.iter().position(|(label, _)| label == ending)
     }
 
-    pub fn label(&self, place: usize, content: &[u8]) -> Result<Label, String> {
+    fn label(&self, place: usize, content: &[u8]) -> Result<Label, String> {
         match &self.labels[place].1 {
             Some(field) => label::from_json(content, field),
             None => label::from_text(content),
@@ -146,157 +152,223 @@ impl Parts {
 }
 
 /// The sample that is being put together.
-#[derive(Default)]
 struct Sample {
     key: Vec<u8>,
-    /// Offset and length.
-    image: Option<(u64, u64)>,
+    /// Its image once that has come, and the image's ending.
+    entry: Entry,
+    ending: Option<String>,
+    /// Which place the label is from.
     label: Option<(usize, Result<Label, String>)>,
+    /// A bit for each place of a label that it has a part for.
+    places: u32,
 }
 
 impl Sample {
-    fn finish(self, found: &mut Found) {
-        match self.image {
-            Some((offset, len_bytes)) => {
-                let label = self.label.map_or(Ok(Label::None), |(_, label)| label);
-                found.sample(offset, len_bytes, false, label);
-            }
-            None if self.key.is_empty() => {}
-            None => found.skipped_files += 1,
-        }
+    /// One whose first part is at byte `start`.
+    fn new(key: &[u8], start: u64) -> Self {
+        let (key, entry) = (key.to_owned(), Entry::new(start..start, start));
+        Self { key, entry, ending: None, label: None, places: 0 }
     }
 }
 
-/// Passes over an archive.
-pub(super) fn scan(window: &mut Window, options: &RecordOptions, found: &mut Found) -> Result<()> {
-    let parts = Parts::new(options);
-    let mut sample = Sample::default();
-    let mut at = 0;
-    let outcome = loop {
-        match member(window, &parts, &mut at, &mut sample, found)? {
-            Ok(true) => {}
-            Ok(false) => break None,
-            Err(message) => break Some(message),
-        }
-    };
-    sample.finish(found);
-    if let Some(message) = outcome {
-        found.fault(at, &format!("{message}; the rest of the archive cannot be read"));
-    }
-    Ok(())
+/// Goes over the members of an archive.
+pub(super) struct Parser {
+    parts: Parts,
+    /// Where the next member starts, with the headers that extend it.
+    pub at: u64,
+    sample: Option<Sample>,
+    pub skipped_files: u64,
 }
 
-/// Takes up one member with the headers that extend it, and moves `at` behind it. `false` at the archive's end.
-fn member(
-    window: &mut Window,
-    parts: &Parts,
-    at: &mut u64,
-    sample: &mut Sample,
-    found: &mut Found,
-) -> Result<Result<bool, String>> {
-    let (mut long_name, mut long_len_bytes) = (None, None);
-    let mut place = *at;
-    loop {
-        let Some(block) = window.array(place)? else {
-            // Some programs leave out the blocks of zeros that should end it.
-            let whole = place == window.len_bytes() && place == *at;
-            return Ok(if whole { Ok(false) } else { Err("the archive ends in the middle of a header".to_owned()) });
-        };
-        let header = match header(&block) {
-            Ok(Some(header)) => header,
-            Ok(None) if place != *at => return Ok(Err("a long name is followed by no member".to_owned())),
-            Ok(None) => return nothing_follows(window, place),
-            Err(message) => return Ok(Err(message.to_owned())),
-        };
-        let len_bytes = if matches!(header.kind, b'x' | b'g' | b'L' | b'K') {
-            header.len_bytes
-        } else {
-            long_len_bytes.unwrap_or(header.len_bytes)
-        };
-        let content = place + BLOCK_BYTES;
-        if !window.holds(content, len_bytes) {
-            let left = window.len_bytes() - content;
-            return Ok(Err(format!("a member of {len_bytes} bytes is followed by only {left}")));
+/// A regular file: its name and where it lies.
+struct File {
+    name: Vec<u8>,
+    content: Range<u64>,
+}
+
+impl File {
+    fn len_bytes(&self) -> u64 {
+        self.content.end - self.content.start
+    }
+}
+
+impl Parser {
+    pub fn new(options: &RecordOptions, at: u64) -> Self {
+        Self { parts: Parts::new(options), at, sample: None, skipped_files: 0 }
+    }
+
+    /// Where the sample starts that is being put together.
+    pub fn open_sample(&self) -> Option<u64> {
+        self.sample.as_ref().map(|sample| sample.entry.part.start)
+    }
+
+    /// The sample whose last part has come, if it has an image.
+    pub fn finish(&mut self) -> Option<Entry> {
+        let Sample { mut entry, ending, label, .. } = self.sample.take()?;
+        if ending.is_none() {
+            self.skipped_files += 1;
+            return None;
         }
-        place = content + len_bytes.div_ceil(BLOCK_BYTES) * BLOCK_BYTES;
-        match header.kind {
-            b'x' | b'L' => {
-                if len_bytes > MAX_NAME_BYTES {
-                    return Ok(Err(format!("a name or extended header has {len_bytes} bytes")));
+        entry.part.end = self.at;
+        if let (Ok(_), Some((_, label))) = (&entry.label, label) {
+            entry.label = label;
+        }
+        Some(entry)
+    }
+
+    /// Takes up one member with the headers that extend it. `false` at the archive's end.
+    pub fn step<B: Bytes>(&mut self, bytes: &mut B, found: &mut Option<Entry>) -> Result<bool, Fault> {
+        let (mut long_name, mut long_len_bytes) = (None, None);
+        let mut place = self.at;
+        loop {
+            let Some(block) = bytes.array(place)? else {
+                return Err(self.cut_off(bytes, place)?);
+            };
+            let Some(header) = header(&block)? else {
+                return if place == self.at { self.end(bytes) } else { Err(NO_MEMBER.into()) };
+            };
+            let extends = matches!(header.kind, b'x' | b'g' | b'L' | b'K');
+            let len_bytes = if extends { header.len_bytes } else { long_len_bytes.unwrap_or(header.len_bytes) };
+            let content = place + BLOCK_BYTES..(place + BLOCK_BYTES).saturating_add(len_bytes);
+            let mut file = None;
+            match header.kind {
+                b'x' | b'L' => {
+                    if len_bytes > MAX_NAME_BYTES {
+                        return Err(format!("a name or extended header has {len_bytes} bytes").into());
+                    }
+                    match bytes.at(content.start, len_bytes as usize)? {
+                        None => {}
+                        Some(name) if header.kind == b'L' => long_name = Some(text(name).to_vec()),
+                        Some(lines) => pax(lines, &mut long_name, &mut long_len_bytes)?,
+                    }
                 }
-                let Some(bytes) = window.at(content, len_bytes as usize)? else { return Ok(Ok(false)) };
-                if header.kind == b'L' {
-                    long_name = Some(text(bytes).to_vec());
-                } else if let Err(message) = pax(bytes, &mut long_name, &mut long_len_bytes) {
-                    return Ok(Err(message));
+                // What holds for all members, and long names of links: nothing that is needed here.
+                b'g' | b'K' => {}
+                b'S' => return Err(SPARSE.into()),
+                b'0' | b'7' => {
+                    let name = long_name.take().unwrap_or(header.name);
+                    file = Some(File { name, content: content.clone() });
                 }
-            }
-            // What holds for all members, and long names of links: nothing that is needed here.
-            b'g' | b'K' => {}
-            b'S' => return Ok(Err(SPARSE.to_owned())),
-            b'0' | b'7' => {
-                *at = place;
-                let name = long_name.unwrap_or(header.name);
-                file(window, parts, (&name, content, len_bytes), sample, found)?;
-                return Ok(Ok(true));
-            }
-            kind => {
                 // Links are not followed, whatever they name; of a folder there is nothing to miss.
-                found.skipped_files += u64::from(kind != b'5');
-                *at = place;
-                return Ok(Ok(true));
+                kind => self.skipped_files += u64::from(kind != b'5'),
+            }
+            if let Some(file) = file {
+                self.file(bytes, file, found)?;
+            }
+            if let Some(end) = bytes.end_before(content.end)? {
+                let left = end.saturating_sub(content.start);
+                return Err(format!("a member of {len_bytes} bytes is followed by only {left}").into());
+            }
+            place = content.start.saturating_add(len_bytes.next_multiple_of(BLOCK_BYTES));
+            if !extends {
+                self.at = place;
+                return Ok(true);
             }
         }
     }
-}
 
-/// Whether the archive ends here indeed: one that another is appended to would lose that one in silence.
-fn nothing_follows(window: &mut Window, at: u64) -> Result<Result<bool, String>> {
-    // Archives are filled up with zeros to whole records, of 20 blocks unless asked otherwise.
-    for block in 1..=64 {
-        let Some(next) = window.array::<{ BLOCK_BYTES as usize }>(at + block * BLOCK_BYTES)? else { break };
-        if next.iter().any(|&byte| byte != 0) {
-            return Ok(Err("its end is followed by more, perhaps another archive".to_owned()));
-        }
+    /// What is wrong where the archive ends before a whole header at `place`.
+    fn cut_off(&self, bytes: &mut impl Bytes, place: u64) -> Result<Fault> {
+        Ok(match bytes.end_before(place + 1)? {
+            None => "the archive ends in the middle of a header".into(),
+            Some(_) if place != self.at => NO_MEMBER.into(),
+            Some(end) if end == place => NO_END.into(),
+            Some(_) => "the archive ends in the filling of a member".into(),
+        })
     }
-    Ok(Ok(false))
-}
 
-/// Takes up a regular file: name, offset, length.
-fn file(
-    window: &mut Window,
-    parts: &Parts,
-    (name, offset, len_bytes): (&[u8], u64, u64),
-    sample: &mut Sample,
-    found: &mut Found,
-) -> Result<()> {
-    let Some((key, ending)) = key_and_ending(name) else {
-        found.skipped_files += u64::from(!name.starts_with(b"__"));
-        return Ok(());
-    };
-    if sample.key != key {
-        std::mem::replace(sample, Sample { key: key.to_vec(), ..Sample::default() }).finish(found);
-    }
-    if parts.is_image(&ending) {
-        if sample.image.is_none() {
-            sample.image = Some((offset, len_bytes));
-        } else {
-            found.skipped_files += 1;
+    /// Whether the archive ends at the zeros that begin here. If samples were behind them, or had been where they are, they
+    /// would be lost in silence.
+    fn end(&self, bytes: &mut impl Bytes) -> Result<bool, Fault> {
+        let is_zero = |block: &[u8]| block.iter().all(|&byte| byte == 0);
+        let mut place = self.at;
+        while let Some(block) = bytes.at(place, BLOCK_BYTES as usize)? {
+            if !is_zero(block) {
+                return Err(format!("zeros are followed by more at byte {place}, perhaps another archive").into());
+            }
+            place += BLOCK_BYTES;
         }
-    } else if let Some(place) = parts.label_place(&ending)
-        && sample.label.as_ref().is_none_or(|&(other, _)| place < other)
-    {
-        let label = if len_bytes > MAX_LABEL_BYTES {
-            Err(format!("its label takes {len_bytes} bytes"))
-        } else {
-            window.at(offset, len_bytes as usize)?.map_or(Ok(Label::None), |content| parts.label(place, content))
+        let end = bytes.end_before(place + BLOCK_BYTES)?.unwrap_or(place);
+        let zeros = end - self.at;
+        if zeros < END_BYTES {
+            return Err(NO_END.into());
+        }
+        if bytes.at(place, (end - place) as usize)?.is_some_and(|rest| !is_zero(rest)) {
+            return Err(format!("zeros are followed by more at byte {place}").into());
+        }
+        if zeros >= END_BYTES + record_bytes(end) {
+            return Err(format!("{zeros} bytes of zeros follow, more than fill up an archive").into());
+        }
+        Ok(false)
+    }
+
+    /// Takes up a regular file.
+    fn file(&mut self, bytes: &mut impl Bytes, file: File, found: &mut Option<Entry>) -> Result<(), Fault> {
+        let Some((key, ending)) = key_and_ending(&file.name) else {
+            self.skipped_files += u64::from(!file.name.starts_with(b"__"));
+            return Ok(());
         };
-        // A JSON part without the field leaves the others to be looked at.
-        if label != Ok(Label::None) {
-            sample.label = Some((place, label));
+        let is_image = self.parts.is_image(&ending);
+        let place = if is_image { None } else { self.parts.label_place(&ending) };
+        // A part that the sample has already is the next one's.
+        let goes_on = |sample: &Sample| {
+            let has =
+                sample.ending.as_ref() == Some(&ending) || place.is_some_and(|place| sample.places >> place & 1 == 1);
+            sample.key == key && !has
+        };
+        let mut sample = match self.sample.take_if(|sample| goes_on(sample)) {
+            Some(sample) => sample,
+            None => {
+                *found = self.finish();
+                Sample::new(key, self.at)
+            }
+        };
+        let len_bytes = file.len_bytes();
+        if is_image && sample.ending.is_none() {
+            let entry = &mut sample.entry;
+            (entry.offset, entry.len_bytes) = (file.content.start, len_bytes);
+            let whole = if len_bytes > MAX_ENCODED_BYTES {
+                entry.label = Err(too_long(len_bytes));
+                bytes.end_before(file.content.end)?.is_none()
+            } else {
+                bytes.take(file.content, &mut entry.image)?
+            };
+            if !whole {
+                // The sample is lost with the rest of the archive.
+                return Ok(());
+            }
+            (entry.member, sample.ending) = (file.name, Some(ending));
+        } else if is_image {
+            self.skipped_files += 1;
+        } else if let Some(place) = place {
+            sample.places |= 1 << place;
+            if sample.label.as_ref().is_none_or(|&(other, _)| place < other) {
+                let label = if len_bytes > MAX_LABEL_BYTES {
+                    Err(format!("its label takes {len_bytes} bytes"))
+                } else {
+                    let Some(content) = bytes.at(file.content.start, len_bytes as usize)? else { return Ok(()) };
+                    self.parts.label(place, content)
+                };
+                // A JSON part without the field leaves the others to be looked at.
+                if label != Ok(Label::None) {
+                    sample.label = Some((place, label));
+                }
+            }
         }
+        self.sample = Some(sample);
+        Ok(())
     }
-    Ok(())
+}
+
+const NO_MEMBER: &str = "a long name is followed by no member";
+const NO_END: &str = "the archive ends without the two blocks of zeros that end it";
+
+/// How many bytes an archive is filled up to a multiple of, seen from where it ends. Most programs fill up to 20 blocks;
+/// those that are asked for longer records, of a power of two usually, do not go beyond 1 MiB.
+fn record_bytes(end: u64) -> u64 {
+    const USUAL: u64 = 20 * BLOCK_BYTES;
+    const MOST: u64 = 1 << 20;
+    (1 << end.trailing_zeros().min(MOST.trailing_zeros())).max(USUAL)
 }
 
 /// The name in the header before the content at `offset`; of a long one, its beginning.

@@ -2,9 +2,10 @@
 //! `example.proto` and `feature.proto` in protobuf's wire format.
 
 use super::label::{self, Label};
-use super::{Found, MAX_ENCODED_BYTES, RecordOptions, too_long};
-use crate::error::Result;
-use crate::source::window::Window;
+use super::parser::{Bytes, Entry, Fault, too_long};
+use super::{MAX_ENCODED_BYTES, RecordOptions};
+use crate::error::{Error, Result};
+use std::mem::{Discriminant, discriminant};
 use std::ops::Range;
 
 /// The feature that holds the image.
@@ -13,43 +14,34 @@ pub(crate) const IMAGE: &str = "image/encoded";
 pub(crate) const LABEL: &str = "image/class/label";
 
 /// Length and its checksum.
-pub(crate) const HEAD_BYTES: u64 = 12;
+const HEAD_BYTES: u64 = 12;
+/// The checksum of the data, behind them.
+pub(super) const CRC_BYTES: u64 = 4;
+/// What no record goes without.
+pub(super) const MIN_BYTES: u64 = HEAD_BYTES + CRC_BYTES;
 
 /// Names of features, and labels that are text, are no longer than this.
 const MAX_TEXT_BYTES: u64 = 4096;
 
-/// CRC-32C, turned and moved so that a checksum of data that hold checksums is still one.
+/// The checksum of `data`.
 pub(crate) fn masked_crc(data: &[u8]) -> u32 {
-    crc32c::crc32c(data).rotate_right(15).wrapping_add(0xa282_ead8)
+    masked(crc32c::crc32c(data))
+}
+
+/// CRC-32C, turned and moved so that a checksum of data that hold checksums is still one.
+fn masked(crc: u32) -> u32 {
+    crc.rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
 /// The length that a record's head gives; `None` if its checksum is wrong.
-pub(crate) fn head(bytes: &[u8; HEAD_BYTES as usize]) -> Option<u64> {
+fn head(bytes: &[u8; HEAD_BYTES as usize]) -> Option<u64> {
     let (len_bytes, crc) = bytes.split_first_chunk::<8>()?;
     (masked_crc(len_bytes).to_le_bytes() == crc).then(|| u64::from_le_bytes(*len_bytes))
 }
 
-/// Bytes at a position: of a file, or in memory.
-pub(crate) trait Bytes {
-    /// `len_bytes` bytes from `offset` on, `None` if they end before.
-    fn at(&mut self, offset: u64, len_bytes: usize) -> Result<Option<&[u8]>>;
-}
-
-impl Bytes for Window<'_> {
-    fn at(&mut self, offset: u64, len_bytes: usize) -> Result<Option<&[u8]>> {
-        Window::at(self, offset, len_bytes)
-    }
-}
-
-impl Bytes for &[u8] {
-    fn at(&mut self, offset: u64, len_bytes: usize) -> Result<Option<&[u8]>> {
-        let start = usize::try_from(offset).unwrap_or(usize::MAX);
-        Ok(start.checked_add(len_bytes).and_then(|end| self.get(start..end)))
-    }
-}
-
 /// What is damaged in a message.
 const DAMAGED: &str = "the example's message is damaged";
+const WRONG_CHECKSUM: &str = "the checksum of the record's data is wrong";
 
 /// A field of a message: its number, and where its content lies or, for whole numbers, what they are.
 enum Field {
@@ -95,14 +87,14 @@ fn field(bytes: &mut impl Bytes, at: &mut u64, end: u64) -> Result<Option<Field>
 
 /// An example's image and label.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Example {
+struct Example {
     /// Where the image lies.
-    pub image: Option<Range<u64>>,
-    pub label: Result<Label, String>,
+    image: Option<Range<u64>>,
+    label: Result<Label, String>,
 }
 
 /// Finds the features named `image` and `label` in the message that lies at `place`.
-pub(crate) fn example(
+fn example(
     bytes: &mut impl Bytes,
     place: Range<u64>,
     image: &str,
@@ -208,51 +200,107 @@ fn first_value(bytes: &mut impl Bytes, list: Range<u64>) -> Result<Option<Option
     Ok(Some(None))
 }
 
-/// Passes over the records of a file. Their own checksums are checked when they are read.
-pub(super) fn scan(window: &mut Window, options: &RecordOptions, found: &mut Found) -> Result<()> {
-    let image = options.image.as_deref().unwrap_or(IMAGE);
-    let label = options.label.as_deref().unwrap_or(LABEL);
-    let mut at = 0;
-    while at < window.len_bytes() {
-        let rest = |message: &str| format!("{message}; the rest of the file cannot be read");
-        let Some(bytes) = window.array(at)? else {
-            found.fault(at, &rest("the file ends in the middle of a record's head"));
-            break;
-        };
-        let Some(len_bytes) = head(&bytes) else {
-            found.fault(at, &rest("the checksum of a record's length is wrong (compressed files are not supported)"));
-            break;
-        };
-        let start = at + HEAD_BYTES;
-        // Behind the data comes their checksum.
-        if !window.holds(start, len_bytes.saturating_add(4)) {
-            let left = window.len_bytes() - start;
-            found.fault(at, &rest(&format!("a record of {len_bytes} bytes is followed by only {left}")));
-            break;
-        }
-        if len_bytes > MAX_ENCODED_BYTES - 4 {
-            found.fault(at, &too_long(len_bytes));
-        } else {
-            match example(window, start..start + len_bytes, image, label)? {
-                Ok(Example { image: Some(_), label }) => found.sample(start, len_bytes, false, label),
-                Ok(Example { image: None, .. }) => found.skipped_files += 1,
-                Err(message) => found.fault(at, message),
-            }
-        }
-        at = start + len_bytes + 4;
+/// Whether the checksum behind the data at `data` is theirs.
+fn is_whole(bytes: &mut impl Bytes, data: Range<u64>) -> Result<bool> {
+    const AT_ONCE: u64 = 64 << 10;
+    let (mut crc, mut at) = (0, data.start);
+    while at < data.end {
+        let len_bytes = (data.end - at).min(AT_ONCE);
+        let Some(part) = bytes.at(at, len_bytes as usize)? else { return Ok(false) };
+        crc = crc32c::crc32c_append(crc, part);
+        at += len_bytes;
     }
-    Ok(())
+    Ok(bytes.array(data.end)?.is_some_and(|stored| masked(crc) == u32::from_le_bytes(stored)))
+}
+
+/// Goes over the records of a file.
+pub(super) struct Parser {
+    /// Where the next record starts.
+    pub at: u64,
+    pub skipped_files: u64,
+    image: String,
+    label: String,
+    /// What kind of label the last record has whose checksum was looked at, if it is a sample.
+    checked: Option<Discriminant<Label>>,
+}
+
+impl Parser {
+    pub fn new(options: &RecordOptions, at: u64) -> Self {
+        let name = |given: &Option<String>, usual: &str| given.as_deref().unwrap_or(usual).to_owned();
+        let (image, label) = (name(&options.image, IMAGE), name(&options.label, LABEL));
+        Self { at, skipped_files: 0, image, label, checked: None }
+    }
+
+    /// Takes up the next record. `false` at the end.
+    ///
+    /// Its checksum is looked at where the bytes come once, and otherwise when it is read. But damage could make it pass for
+    /// one without an image, or with another kind of label than all others, so what differs from the one before is
+    /// looked at here.
+    pub fn step<B: Bytes>(&mut self, bytes: &mut B, found: &mut Option<Entry>) -> Result<bool, Fault> {
+        let Some(head_bytes) = bytes.array(self.at)? else {
+            let ended = bytes.end_before(self.at + 1)?.is_some();
+            return if ended { Ok(false) } else { Err("the file ends in the middle of a record's head".into()) };
+        };
+        let wrong = "the checksum of a record's length is wrong (compressed files are not supported)";
+        let len_bytes = head(&head_bytes).ok_or(wrong)?;
+        let start = self.at + HEAD_BYTES;
+        let data = start..start.saturating_add(len_bytes);
+        // Behind the data comes their checksum.
+        let part = self.at..data.end.saturating_add(CRC_BYTES);
+        let too_long = Some(len_bytes).filter(|&len_bytes| len_bytes > MAX_ENCODED_BYTES - CRC_BYTES).map(too_long);
+        if too_long.is_none() {
+            bytes.hold(start..part.end)?;
+        }
+        if let Some(end) = bytes.end_before(part.end)? {
+            let left = end.saturating_sub(start);
+            return Err(format!("a record of {len_bytes} bytes is followed by only {left}").into());
+        }
+        *found = match too_long {
+            Some(message) => Some(Entry::bad(part.clone(), start, message)),
+            None => self.record(bytes, data, part.clone())?,
+        };
+        self.at = part.end;
+        Ok(true)
+    }
+
+    /// What the data at `data` are, which are no more than the limit and whole.
+    fn record<B: Bytes>(&mut self, bytes: &mut B, data: Range<u64>, part: Range<u64>) -> Result<Option<Entry>, Fault> {
+        let example = example(bytes, data.clone(), &self.image, &self.label)?;
+        let kind = match &example {
+            Ok(Example { image: Some(_), label: Ok(label) }) => Some(discriminant(label)),
+            _ => None,
+        };
+        if B::ONCE || kind.is_none() || kind != self.checked {
+            if !is_whole(bytes, data.clone())? {
+                return Ok(Some(Entry::bad(part, data.start, WRONG_CHECKSUM)));
+            }
+            self.checked = kind;
+        }
+        let mut entry = Entry::new(part, data.start);
+        match example {
+            Ok(Example { image: Some(image), label }) => {
+                bytes.take(image, &mut entry.image)?;
+                (entry.len_bytes, entry.label) = (data.end - data.start, label);
+            }
+            Ok(Example { image: None, .. }) => {
+                self.skipped_files += 1;
+                return Ok(None);
+            }
+            Err(message) => entry.label = Err(message.to_owned()),
+        }
+        Ok(Some(entry))
+    }
 }
 
 /// Where the image lies in a record's data, which their checksum follows.
-pub(crate) fn checked_image(mut record: &[u8], image: Option<&str>) -> Result<Range<usize>, String> {
+pub(super) fn checked_image(mut record: &[u8], image: Option<&str>) -> Result<Range<usize>, String> {
     let damaged = || DAMAGED.to_owned();
-    let (data, crc) = record.split_last_chunk::<4>().ok_or_else(damaged)?;
-    if masked_crc(data) != u32::from_le_bytes(*crc) {
-        return Err("the checksum of the record's data is wrong".to_owned());
+    let data = 0..(record.len() as u64).checked_sub(CRC_BYTES).ok_or_else(damaged)?;
+    let failed = |error: Error| error.to_string();
+    if !is_whole(&mut record, data.clone()).map_err(failed)? {
+        return Err(WRONG_CHECKSUM.to_owned());
     }
-    let len_bytes = data.len() as u64;
-    let found = example(&mut record, 0..len_bytes, image.unwrap_or(IMAGE), LABEL).map_err(|e| e.to_string())??;
+    let found = example(&mut record, data, image.unwrap_or(IMAGE), LABEL).map_err(failed)??;
     let place = found.image.ok_or_else(damaged)?;
     Ok(place.start as usize..place.end as usize)
 }

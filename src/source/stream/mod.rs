@@ -52,6 +52,15 @@ pub struct StreamStart {
     pub stopped: Arc<AtomicBool>,
 }
 
+impl StreamStart {
+    /// All of epoch `epoch`, from its beginning, in the stream's own order.
+    #[must_use]
+    pub fn whole(epoch: u64) -> Self {
+        let (partition, stopped) = (Partition::default(), Arc::default());
+        Self { epoch, shuffle: None, partition, place: None, stopped }
+    }
+}
+
 /// A source whose samples come one after the other, and whose number nobody knows before its end. It becomes a
 /// [`Source`](crate::Source) by [`Source::stream`](crate::Source::stream).
 pub trait Stream: Send + Sync {
