@@ -81,6 +81,7 @@ mod doctor;
 mod encode;
 mod error;
 pub mod experiment;
+mod file;
 mod image;
 mod npy;
 pub mod pack;

@@ -2,8 +2,8 @@
 
 use super::{Source, no_such_sample, path_from_bytes, read_file};
 use crate::error::{Error, Result};
+use crate::file::open_regular;
 use std::borrow::Cow;
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
@@ -43,7 +43,7 @@ impl ListFile {
     /// label, or if there is no such line at all.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let mut reader = BufReader::new(File::open(path).map_err(Error::io("open", path))?);
+        let mut reader = BufReader::new(open_regular(path)?);
         let mut list = Self {
             folder: path.parent().unwrap_or(Path::new("")).to_owned(),
             paths: Vec::new(),

@@ -25,9 +25,9 @@ pub use stream::StreamCache;
 pub use stream::{RecordStream, Samples, Stream, StreamOptions, StreamSample, StreamStart};
 
 use crate::error::{Error, Result};
+use crate::file::open_with_metadata;
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
@@ -211,8 +211,8 @@ fn read_file_within<'a>(path: &Path, buffer: &'a mut Vec<u8>, limit: u64) -> Res
         remedy: "files of this size are not images for training; shrink it or leave it out",
     };
     let failed = |error: io::Error| Error::io("read", path)(error);
-    let mut file = File::open(path).map_err(Error::io("open", path))?;
-    let expected = file.metadata().map_err(failed)?.len();
+    let (mut file, metadata) = open_with_metadata(path)?;
+    let expected = metadata.len();
     if expected > limit {
         return Err(too_large(expected));
     }
@@ -263,6 +263,7 @@ fn path_from_bytes(bytes: &[u8]) -> Cow<'_, Path> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::File;
 
     #[test]
     fn a_buffer_serves_many_files() {
@@ -302,7 +303,8 @@ mod tests {
         let path = Path::new("/proc/self/status");
         let mut buffer = Vec::new();
         assert!(read_file(path, &mut buffer).unwrap().starts_with(b"Name:"));
-        assert!(matches!(read_file_within(Path::new("/dev/zero"), &mut buffer, 1 << 20), Err(Error::Limits { .. })));
+        let error = read_file_within(path, &mut buffer, 10).unwrap_err();
+        assert!(matches!(error, Error::Limits { .. }), "{error}");
     }
 
     #[test]

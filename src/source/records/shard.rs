@@ -1,6 +1,7 @@
 //! A file of records, here or far away.
 
 use crate::error::{Error, Result};
+use crate::file::open_with_metadata;
 use crate::source::window::{ReadAt, read_exact_at};
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -83,8 +84,8 @@ impl Shard {
         if let Content::Far(bytes) = &self.content {
             return Ok(Handle::Far(&**bytes));
         }
-        let file = File::open(&self.name).map_err(Error::io("open", &self.name))?;
-        let len_bytes = file.metadata().map_err(Error::io("read", &self.name))?.len();
+        let (file, metadata) = open_with_metadata(&self.name)?;
+        let len_bytes = metadata.len();
         if len_bytes != self.len_bytes {
             let changed = format!("the file had {} bytes when it was listed and has {len_bytes} now", self.len_bytes);
             return Err(Error::Io { action: "read", path: self.name.clone(), source: io::Error::other(changed) });
