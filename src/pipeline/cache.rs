@@ -7,7 +7,6 @@
 
 use super::epoch::Shared;
 use super::{Inner, Stored, oriented};
-use crate::atomic;
 use crate::cpu::executor::Executor;
 use crate::cpu::output::{Output, Tables};
 use crate::cuda::gpu::Decoded;
@@ -18,10 +17,11 @@ use crate::recipe::Strategy;
 use crate::recipe::op::Op;
 use crate::recipe::random::Transform;
 use crate::tensor::{DType, Layout};
+use crate::{atomic, file};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -297,16 +297,16 @@ impl Cache {
 
     /// A kept image. What does not look like one, or not like this one, is none.
     fn find(&self, inner: &Inner, known: Known, buffer: &mut Vec<u8>) -> Option<Kept> {
+        let len_bytes = len_bytes(inner.kept_size(known.stored).ok()?);
         let bytes = match &self.store {
             Store::Memory(images) => {
                 let images = images.lock().unwrap_or_else(PoisonError::into_inner);
                 KeptBytes::Shared(Arc::clone(images.get(&known.key)?))
             }
-            Store::Disk(folder) => KeptBytes::Own(read(folder, &known.key, std::mem::take(buffer))?),
+            Store::Disk(folder) => KeptBytes::Own(read(folder, &known.key, len_bytes, std::mem::take(buffer))?),
         };
         let header = probe(&bytes).ok()?;
-        let is_it = inner.kept_size(known.stored).is_ok_and(|size| bytes.len() as u64 == len_bytes(size));
-        is_it.then_some(Kept { bytes, header, stored: known.stored })
+        (bytes.len() as u64 == len_bytes).then_some(Kept { bytes, header, stored: known.stored })
     }
 
     /// Decodes an image as it is to be kept, if there is room for it.
@@ -415,17 +415,21 @@ fn checksum(key: &Key, image: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(key), image)
 }
 
-fn read(folder: &Path, key: &Key, mut buffer: Vec<u8>) -> Option<Vec<u8>> {
-    let mut file = File::open(place(folder, key)).ok()?;
-    let len = file.metadata().ok()?.len();
+/// An image of so many bytes. A file of another length is not read, whatever it claims to be.
+fn read(folder: &Path, key: &Key, len_bytes: u64, mut buffer: Vec<u8>) -> Option<Vec<u8>> {
+    let (file, metadata) = file::open_with_metadata(&place(folder, key)).ok()?;
+    let whole_bytes = len_bytes + size_of::<u32>() as u64;
+    if metadata.len() != whole_bytes {
+        return None;
+    }
     buffer.clear();
-    buffer.reserve_exact(usize::try_from(len).ok()?);
-    file.read_to_end(&mut buffer).ok()?;
+    buffer.try_reserve_exact(usize::try_from(whole_bytes).ok()?).ok()?;
+    file.take(whole_bytes).read_to_end(&mut buffer).ok()?;
     let (image, crc) = buffer.split_last_chunk::<4>()?;
     if checksum(key, image) != u32::from_le_bytes(*crc) {
         return None;
     }
-    buffer.truncate(buffer.len() - 4);
+    buffer.truncate(image.len());
     Some(buffer)
 }
 
@@ -449,6 +453,8 @@ fn count(folder: &Path) -> io::Result<(u64, u64)> {
         if !part.file_type()?.is_dir() {
             continue;
         }
+        // Where they cannot be removed they count.
+        let _ = atomic::remove_leftovers(&part.path(), atomic::LEFTOVER_AGE, |name| name.ends_with(ENDING));
         for entry in fs::read_dir(part.path())? {
             let entry = entry?;
             // What another process removes meanwhile is gone.
