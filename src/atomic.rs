@@ -14,9 +14,18 @@ pub(crate) const LEFTOVER_AGE: Duration = Duration::from_secs(3600);
 /// write leaves what was there before; a killed one may leave `.NAME.RANDOM.tmp` too ([`remove_leftovers`]). A power
 /// loss may leave the file empty: [`write_synced`] is for files that must survive one.
 ///
-/// What is no regular file, such as `/dev/null` or a pipe, is written to directly: a rename would replace it.
+/// It replaces whatever is there, also a pipe that nobody reads: [`write_output`] is for files that the user names.
 pub(crate) fn write(path: &Path, contents: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> Result<()> {
     write_then(path, contents, |_| Ok(()), |_| Ok(()))
+}
+
+/// Writes `path` as [`write`] does, unless it is no regular file: a device or a pipe is written to directly.
+pub(crate) fn write_output(path: &Path, contents: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> Result<()> {
+    if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
+        let opened = File::options().write(true).open(path);
+        return opened.and_then(|file| fill(file, contents)).map(drop).map_err(Error::io("write", path));
+    }
+    write(path, contents)
 }
 
 /// Writes `path` as [`write`] does. When it returns, the file and its name also survive a power loss.
@@ -31,17 +40,9 @@ fn write_then(
     before: impl FnOnce(&File) -> io::Result<()>,
     after: impl FnOnce(&Path) -> io::Result<()>,
 ) -> Result<()> {
-    let fill = |file: File| {
-        let mut writer = BufWriter::new(file);
-        contents(&mut writer)?;
-        writer.into_inner().map_err(io::IntoInnerError::into_error)
-    };
-    if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
-        return File::options().write(true).open(path).and_then(fill).map(drop).map_err(Error::io("write", path));
-    }
     let temporary = temporary_name(path);
     let file = File::options().write(true).create_new(true).open(&temporary).map_err(Error::io("write", path))?;
-    let result = fill(file)
+    let result = fill(file, contents)
         .and_then(|file| before(&file))
         .and_then(|()| fs::rename(&temporary, path))
         .and_then(|()| after(path))
@@ -51,6 +52,12 @@ fn write_then(
         let _ = fs::remove_file(&temporary);
     }
     result
+}
+
+fn fill(file: File, contents: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<File> {
+    let mut writer = BufWriter::new(file);
+    contents(&mut writer)?;
+    writer.into_inner().map_err(io::IntoInnerError::into_error)
 }
 
 /// The name is random: processes of different containers or machines may have the same number.
@@ -139,7 +146,7 @@ mod tests {
     fn places_that_cannot_be_written_are_named() {
         let folder = tempfile::tempdir().unwrap();
         for path in [folder.path().to_owned(), folder.path().join("missing/file"), PathBuf::new()] {
-            let error = write(&path, |file| file.write_all(b"x")).unwrap_err();
+            let error = write_output(&path, |file| file.write_all(b"x")).unwrap_err();
             assert!(error.to_string().starts_with(&format!("cannot write {}: ", path.display())), "{error}");
         }
         assert!(names(folder.path()).is_empty());
@@ -181,7 +188,13 @@ mod tests {
     #[cfg(unix)]
     fn devices_are_written_to_not_replaced() {
         use std::os::unix::fs::FileTypeExt;
-        write(Path::new("/dev/null"), |file| file.write_all(b"x")).unwrap();
+        write_output(Path::new("/dev/null"), |file| file.write_all(b"x")).unwrap();
         assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
+        // A pipe in the place of a file of ours is replaced: nobody reads it.
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        write(&pipe, |file| file.write_all(b"x")).unwrap();
+        assert_eq!(fs::read(&pipe).unwrap(), b"x");
     }
 }

@@ -83,7 +83,7 @@ pub fn write_png(image: &Image, path: impl AsRef<Path>) -> Result<()> {
         let got = format!("{size} for {}", path.display());
         return Err(Error::parameter("write_png", "image", "an image with pixels", got));
     }
-    atomic::write(path, |file| {
+    atomic::write_output(path, |file| {
         let encoder = PngEncoder::new(file);
         let written = encoder.write_image(&image.to_rgb(), size.width, size.height, ExtendedColorType::Rgb8);
         written.map_err(|error| match error {
