@@ -59,7 +59,7 @@ fn write(path: &Path, descr: &str, shape: &[usize], data: impl FnOnce(&mut dyn W
     let length = u16::try_from(padded).map_err(|_| {
         Error::parameter("write_npy", "shape", "a few numbers, as a header of 64 KiB holds", shape.len())
     })?;
-    atomic::write(path, |file| {
+    atomic::write_output(path, |file| {
         file.write_all(b"\x93NUMPY\x01\x00")?;
         file.write_all(&length.to_le_bytes())?;
         writeln!(file, "{header:<width$}", width = padded - 1)?;

@@ -132,9 +132,9 @@ impl Rank {
         };
         for launcher in LAUNCHERS {
             let count = launcher.count.iter().find(|&&name| get(name).is_some());
-            // Both, or it was another program that set the one.
-            let (Some(&count_name), Some(index)) = (count, number(launcher.rank)?) else { continue };
-            let count = number(count_name)?.unwrap_or(0);
+            // Both, or it was another program that set the one, to whatever that means.
+            let (Some(&count_name), true) = (count, get(launcher.rank).is_some()) else { continue };
+            let (index, count) = (number(launcher.rank)?.unwrap_or(0), number(count_name)?.unwrap_or(0));
             let unfit = |error: Error| {
                 let expected = format!("such that {} and {count_name} fit each other", launcher.rank);
                 Error::parameter("rank", "variables of the launcher", expected, format!("{error} ({})", launcher.name))
@@ -258,6 +258,10 @@ mod tests {
             assert_eq!(rank(&variables[..1]).unwrap(), None, "half of it is some other program's variable");
         }
         assert_eq!(rank(&[]).unwrap(), None);
+        for alone in [("RANK", "gold"), ("WORLD_SIZE", "large"), ("PMI_RANK", ""), ("SLURM_NTASKS", "many")] {
+            assert_eq!(rank(&[alone]).unwrap(), None, "{alone:?}");
+            assert_eq!(rank(&[&[alone], SLURM].concat()).unwrap().map(Rank::rank), Some(4), "{alone:?}");
+        }
     }
 
     #[test]

@@ -80,7 +80,7 @@ pub fn write_png(image: &Image, path: impl AsRef<Path>) -> Result<()> {
         let got = format!("{size} for {}", path.display());
         return Err(Error::parameter("write_png", "image", "an image with pixels", got));
     }
-    atomic::write(path, |file| {
+    atomic::write_output(path, |file| {
         let mut encoder = png::Encoder::new(file, size.width, size.height);
         encoder.set_color(png::ColorType::Rgb);
         encoder.set_compression(png::Compression::Fast);

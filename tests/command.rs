@@ -299,7 +299,7 @@ fn images_are_kept_decoded() {
         assert_eq!((&report["cache"]["images"], &report["cache"]["full"]), (&json!(23), &json!(false)));
     }
     let words = stdout(&["run", images(), "--image-cache", "0"]);
-    assert!(words.contains("kept decoded  0 of 23 images came from the cache") && words.contains("no room"), "{words}");
+    assert!(words.contains("image cache   0 of 23 images came from it") && words.contains("no room"), "{words}");
     assert!(failure(&["run", images(), "--image-cache-dir", cache], 2).contains("--image-cache"));
 }
 
@@ -616,13 +616,214 @@ fn a_device_that_is_not_there_has_its_own_exit_code() {
     }
 }
 
+// ---- what is in the way ----
+
+/// The program as a shell runs it after `before`, with "$@" for its arguments, stopped after a minute.
+#[cfg(target_os = "linux")]
+fn after(before: &str, args: &[&str]) -> Output {
+    let script = format!("{before}; exec timeout 60 \"$0\" \"$@\"");
+    Command::new("sh").args(["-c", &script, PROGRAM]).args(args).stdin(Stdio::null()).output().unwrap()
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_killed_run_of_the_same_process_number_is_not_in_the_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("state");
+    let file = |name: &str| folder.path().join(name);
+    // In a container every process is number 1. The shell here passes its own on to the program; `timeout` would not.
+    let script = "cd \"$0\" && for i in $(seq 0 99); do echo x >.state.$$-$i.tmp; done && exec \"$@\"";
+    fs::write(file(".state.0123456789abcdef.tmp"), "left over long ago").unwrap();
+    fs::write(file(".state.fedcba9876543210.tmp"), "in the making").unwrap();
+    let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(7200);
+    let old = fs::File::options().write(true).open(file(".state.0123456789abcdef.tmp")).unwrap();
+    old.set_modified(long_ago).unwrap();
+    let mut command = Command::new("sh");
+    command.args(["-c", script, path(folder.path()), PROGRAM, "run", images(), "--batch-size", "1", "--state"]);
+    let output = command.arg(&state).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let left: Vec<String> = fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.ends_with(".tmp"))
+        .collect();
+    assert_eq!(left.len(), 101, "what is not its own or may still be written to stays: {left:?}");
+    assert!(!left.contains(&".state.0123456789abcdef.tmp".to_owned()));
+}
+
+#[test]
+fn a_torn_state_is_replaced_by_the_last_that_was_synced() {
+    let (folder, bad) = with_a_truncated_one();
+    let state = folder.path().join("state");
+    let args = ["run", path(folder.path()), "--batch-size", "1", "--no-shuffle", "--json", "--state", path(&state)];
+    // It ends at the bad image, as if it had been killed.
+    assert!(failure(&args, 1).contains(path(&bad)));
+    let synced = folder.path().join(".state.synced");
+    assert!(synced.exists());
+    let skipping = [&args[..], &["--on-error", "skip"]].concat();
+    for torn in [&b""[..], b"{\"version\": 1, \"sett", &[0; 100]] {
+        fs::write(&state, torn).unwrap();
+        // The settings differ, which only a state that was read can tell.
+        assert!(failure(&skipping, 2).contains("on-error fail"));
+    }
+    fs::copy(Path::new(images()).join("class-2/10.jpg"), &bad).unwrap();
+    let report: Value = serde_json::from_str(&stdout(&args)).unwrap();
+    let earlier = report["earlier"]["images"].as_u64().unwrap();
+    assert!((1..=14).contains(&earlier), "{report}");
+    assert_eq!(report["images"].as_u64().unwrap() + earlier, 23);
+    assert!(!synced.exists());
+    fs::write(&state, "").unwrap();
+    assert!(failure(&args, 2).contains("remove the file to begin anew"));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn threads_that_cannot_start_are_no_panic() {
+    let folder = tempfile::tempdir().unwrap();
+    // Each thread takes more memory than there is.
+    let limits = "export RUST_MIN_STACK=8589934592; ulimit -v 6000000";
+    let made = folder.path().join("made");
+    let output = after(limits, &["synth", path(&made), "--count", "4", "--classes", "2"]);
+    assert!(output.status.success() && text(&output.stdout).contains("4 images made"), "{}", text(&output.stderr));
+    let output = after(limits, &["bench", "diagnose", images(), "--threads", "4", "--seconds", "0.1"]);
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.contains("cannot start thread") && !message.contains("panicked"), "{message}");
+    let message = failure(&["bench", "diagnose", images(), "--threads", "5000", "--seconds", "0.1"], 2);
+    assert!(message.contains("threads must be 0 to 1024"), "{message}");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn strange_files_in_an_image_cache_are_passed_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = path(folder.path());
+    let args = ["run", images(), "--json", "--digest", "--image-cache", "100MB", "--image-cache-dir", cache];
+    let want: Value = serde_json::from_str(&stdout(&args)).unwrap();
+    let entries = || {
+        let parts = fs::read_dir(cache).unwrap().flat_map(|part| fs::read_dir(part.unwrap().path()).unwrap());
+        parts.map(|entry| entry.unwrap().path()).collect::<Vec<_>>()
+    };
+    let number = entries().len();
+    assert_eq!(number, 23);
+    let huge = |entry: &Path| fs::File::create(entry).unwrap().set_len(40_000_000_000).unwrap();
+    let pipe = |entry: &Path| {
+        fs::remove_file(entry).unwrap();
+        assert!(Command::new("mkfifo").arg(entry).status().unwrap().success());
+    };
+    for strange in [&huge as &dyn Fn(&Path), &pipe] {
+        entries().iter().for_each(|entry| strange(entry));
+        let output = after("ulimit -v 8000000", &args);
+        assert!(output.status.success(), "{:?}: {}", output.status, text(&output.stderr));
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!((&report["digest"], &report["cached"]), (&want["digest"], &json!(0)));
+    }
+    // What is left of killed runs is removed once it is old.
+    let left = entries()[0].with_file_name(".00000000000000000000000000000000.ppm.0123456789abcdef.tmp");
+    fs::write(&left, "left over").unwrap();
+    stdout(&args);
+    assert!(left.exists());
+    let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(7200);
+    fs::File::options().write(true).open(&left).unwrap().set_modified(long_ago).unwrap();
+    stdout(&args);
+    assert!(!left.exists());
+}
+
+#[test]
+fn a_variable_that_stands_alone_is_some_other_programs() {
+    let mut command = command(&["run", images(), "--rank", "auto", "--json"]);
+    for name in ["WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"] {
+        command.env_remove(name);
+    }
+    let output = command.env("RANK", "gold").output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
+#[test]
+fn the_demo_keeps_its_files_with_the_user() {
+    let folder = tempfile::tempdir().unwrap();
+    let occupied = folder.path().join("cache");
+    fs::write(&occupied, "no folder").unwrap();
+    let output = command(&["demo", "--device", "cpu"]).env("XDG_CACHE_HOME", &occupied).output().unwrap();
+    let message = text(&output.stderr);
+    assert!(output.status.code() == Some(1) && message.contains(path(&occupied)), "{message}");
+    let mut homeless = command(&["demo", "--device", "cpu"]);
+    let output = homeless.env_remove("XDG_CACHE_HOME").env_remove("HOME").env_remove("LOCALAPPDATA").output().unwrap();
+    assert!(output.status.code() == Some(2) && text(&output.stderr).contains("XDG_CACHE_HOME"));
+}
+
 // ---- where the output goes ----
+
+#[test]
+#[cfg(target_os = "linux")]
+fn standard_error_that_cannot_be_written_changes_nothing() {
+    for (args, code) in [
+        (&["run", "/no/such/folder"][..], 1),
+        (&["run", images(), "--batch-size", "0"], 2),
+        (&["fly"], 2),
+        (&["run", images()], 0),
+    ] {
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        assert_eq!(command(args).stderr(full).output().unwrap().status.code(), Some(code), "{args:?}");
+        let script = "\"$0\" \"$@\" 2> >(exec 0<&-; sleep 0.2)";
+        let output = Command::new("bash").args(["-c", script, PROGRAM]).args(args).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{args:?}");
+    }
+    let report = tempfile::tempdir().unwrap();
+    let args = ["bench", "diagnose", images(), "--seconds", "0.1", "--out", path(report.path())];
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    assert!(command(&args).stderr(full).output().unwrap().status.success());
+    assert!(report.path().join("report.html").exists());
+}
+
+/// A terminal obeys these characters: a name must not clear the screen or look like another line.
+#[test]
+#[cfg(unix)]
+fn control_characters_are_escaped() {
+    const NAME: &str = "\u{1b}[31mred\u{9b}2J\u{7f}\nsecond line";
+    const ESCAPED: &str = "\\u001b[31mred\\u009b2J\\u007f\\nsecond line";
+    let folder = tempfile::tempdir().unwrap();
+    let strange = folder.path().join(NAME);
+    let good = encode_jpeg(&common::image(40, 30, 1), &JpegOptions::default()).unwrap();
+    let printed = |output: &Output| {
+        let all = text(&output.stdout) + &text(&output.stderr);
+        assert!(all.chars().all(|c| !c.is_control() || c == '\n'), "{all:?}");
+        all
+    };
+    let is_clean = |output: &Output| {
+        let all = printed(output);
+        assert!(all.contains(ESCAPED) && !all.contains("\nsecond"), "{all}");
+    };
+    is_clean(&output(&["run", path(&strange)]));
+    is_clean(&output(&["synth", path(&strange), "--count", "1"]));
+    assert!(printed(&output(&["run", "images", path(&strange)])).contains("unexpected argument"));
+    let sheet = folder.path().join(format!("{NAME}.png"));
+    is_clean(&output(&["preview", path(&strange), "-o", path(&sheet), "--rows", "1", "--columns", "1"]));
+    let class = folder.path().join("images").join(NAME);
+    fs::create_dir_all(&class).unwrap();
+    fs::write(class.join("good.jpg"), &good).unwrap();
+    fs::write(class.join("bad.jpg"), &good[..good.len() / 2]).unwrap();
+    let source = folder.path().join("images");
+    for options in [&[][..], &["--on-error", "skip"], &["--on-error", "skip", "--json"]] {
+        is_clean(&output(&[&["run", path(&source)], options].concat()));
+    }
+    let report = stdout(&["run", path(&source), "--on-error", "skip", "--json"]);
+    let report: Value = serde_json::from_str(&report).unwrap();
+    assert!(report["bad"][0]["path"].as_str().unwrap().contains(NAME), "programs read the name itself");
+    let out = folder.path().join("packed");
+    for options in [&[][..], &["--json"]] {
+        is_clean(&output(&[&["pack", path(&source), "-o", path(&out), "--format", "recordio"], options].concat()));
+    }
+}
 
 #[test]
 #[cfg(target_os = "linux")]
 fn a_full_disk_is_a_clear_error() {
     let full = || fs::File::options().write(true).open("/dev/full").unwrap();
-    for args in [&["run", images(), "--json"][..], &["run", images()], &["doctor"], &["doctor", "--json"]] {
+    let help = [&["--help"][..], &["run", "--help"], &["--version"]];
+    for args in
+        [&["run", images(), "--json"][..], &["run", images()], &["doctor"], &["doctor", "--json"]].iter().chain(&help)
+    {
         let output = command(args).stdout(full()).output().unwrap();
         let message = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{message}");

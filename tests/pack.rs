@@ -6,7 +6,7 @@ use common::{delivered, image, jpeg, small};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use warpfeed::pack::{PackOptions, pack};
+use warpfeed::pack::{PackOptions, pack, verify};
 use warpfeed::{
     Decoder, EncodedImages, Error, Image, JpegColor, JpegOptions, RecordFormat, Rect, Size, Source, encode_jpeg, open,
     probe,
@@ -185,6 +185,7 @@ fn what_does_not_fit_is_refused() {
     refused(&source, "a", &PackOptions { shard_bytes: 999_999, ..tar.clone() }, "1 MB or more");
     refused(&source, "a", &PackOptions { quality: 0, ..tar.clone() }, "quality");
     refused(&source, "a", &PackOptions { workers: 0, ..tar.clone() }, "workers");
+    refused(&source, "a", &PackOptions { workers: 1025, ..tar.clone() }, "workers must be 1 to 1024");
     refused(&source, ".hidden", &tar, "does not start with a dot");
     pack(&source, &folder.path().join("a"), &tar, &mut |_| {}).unwrap();
     pack(&source, &folder.path().join("a"), &tar, &mut |_| {}).unwrap();
@@ -203,19 +204,218 @@ fn what_is_lost_afterwards_is_packed_again() {
         let report = pack(&large(), &out, &options(format), &mut |_| {}).unwrap();
         let whole = files(&out);
         fs::remove_file(&report.shards[1]).unwrap();
-        fs::write(out.join(".train-000001.tar.1-0.tmp"), "left over").unwrap();
+        let shard = report.shards[1].file_name().unwrap().to_str().unwrap();
+        let left = out.join(format!(".{shard}.0123456789abcdef.tmp"));
+        fs::write(&left, "left over").unwrap();
         if format == RecordFormat::TfRecord {
             assert!(open(&out).err().unwrap().is_parameter(), "a shard is missing");
         }
         let report = pack(&large(), &out, &options(format), &mut |_| {}).unwrap();
         assert!((1..40).contains(&report.resumed_images), "{}", report.resumed_images);
         assert_eq!(files(&out), whole, "{format:?}");
-        assert!(!out.join(".train-000001.tar.1-0.tmp").exists());
+        assert!(!left.exists());
     }
 }
 
 /// A source that cannot be read on after some samples, as if the process had been killed there.
 struct Breaks(EncodedImages, u64);
+
+/// A source whose samples in a range meet an error of the system's.
+struct Faulty(EncodedImages, std::ops::Range<u64>, i32);
+
+impl Source for Faulty {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+    fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> warpfeed::Result<&'a [u8]> {
+        if self.1.contains(&index) {
+            let source = std::io::Error::from_raw_os_error(self.2);
+            return Err(Error::Io { action: "open", path: format!("images/{index}.jpg").into(), source });
+        }
+        self.0.read(index, buffer)
+    }
+    fn label(&self, index: u64) -> u32 {
+        self.0.label(index)
+    }
+    fn name(&self, index: u64) -> std::borrow::Cow<'_, str> {
+        self.0.name(index)
+    }
+    fn classes(&self) -> &[String] {
+        self.0.classes()
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn faults_of_the_machine_end_packing_and_leave_nothing_out() {
+    const EMFILE: i32 = 24;
+    const EACCES: i32 = 13;
+    let folder = tempfile::tempdir().unwrap();
+    let whole = folder.path().join("whole/train");
+    pack(&large(), &whole, &options(RecordFormat::WebDataset), &mut |_| {}).unwrap();
+    let out = folder.path().join("train");
+    let error = pack(&Faulty(large(), 25..26, EMFILE), &out, &options(RecordFormat::WebDataset), &mut |_| {});
+    let text = error.unwrap_err().to_string();
+    assert!(text.contains("images/25.jpg") && text.contains("ulimit -n"), "{text}");
+    let report = pack(&large(), &out, &options(RecordFormat::WebDataset), &mut |_| {}).unwrap();
+    assert!((1..25).contains(&report.resumed_images) && report.bad_count == 0, "{report:?}");
+    assert_eq!(files(&out), files(&whole));
+    // A file that may not be read is a bad sample, as ever.
+    let out = folder.path().join("denied/train");
+    let report = pack(&Faulty(large(), 25..26, EACCES), &out, &options(RecordFormat::WebDataset), &mut |_| {});
+    assert_eq!(report.unwrap().bad_count, 1);
+}
+
+#[test]
+fn a_source_of_bad_samples_alone_is_refused_early() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = jpeg(40, 30, 1);
+    let samples = |bad| {
+        let all = (0..300).map(|i| (if i < bad { b"no image".to_vec() } else { good.clone() }, 0));
+        EncodedImages::new(all)
+    };
+    let tar = options(RecordFormat::WebDataset);
+    let mut most = 0;
+    let error = pack(&samples(100), &folder.path().join("bad/train"), &tar, &mut |done| most = most.max(done));
+    let text = error.unwrap_err().to_string();
+    assert!(text.contains("100") && text.contains("no JPEG"), "{text}");
+    assert!(most < 100, "{most}: it ends at the hundredth");
+    let report = pack(&samples(99), &folder.path().join("good/train"), &tar, &mut |_| {}).unwrap();
+    assert_eq!((report.images, report.bad_count), (201, 99));
+}
+
+#[test]
+fn verifying_finds_what_is_not_as_it_was_packed() {
+    let folder = tempfile::tempdir().unwrap();
+    for format in FORMATS {
+        let out = folder.path().join(format!("{format:?}/train"));
+        let packed = pack(&large(), &out, &options(format), &mut |_| {}).unwrap();
+        let whole = files(&out);
+        let mut done = Vec::new();
+        let report = verify(&out, &mut |images| done.push(images)).unwrap();
+        assert!(report.damaged.is_empty() && report.complete, "{report:?}");
+        assert_eq!((report.images, report.bytes, report.shards), (40, packed.bytes, packed.shards.len() as u64));
+        assert_eq!((done.len(), done.last()), (packed.shards.len(), Some(&40)));
+
+        let (shard, len_bytes) = (&packed.shards[1], whole.values().next().unwrap().len());
+        let flipped = |mut bytes: Vec<u8>| {
+            bytes[len_bytes / 2] ^= 1;
+            bytes
+        };
+        let contents = fs::read(shard).unwrap();
+        for (damage, words) in [
+            (Some(flipped(contents.clone())), "checksum"),
+            (Some(vec![0; contents.len()]), "checksum"),
+            (Some(contents[1..].to_vec()), "bytes where"),
+            (None, "No such file"),
+        ] {
+            match damage {
+                Some(bytes) => fs::write(shard, bytes).unwrap(),
+                None => fs::remove_file(shard).unwrap(),
+            }
+            let report = verify(&out, &mut |_| {}).unwrap();
+            let [damaged] = &report.damaged[..] else { panic!("{report:?}") };
+            assert!(damaged.path == *shard && damaged.error.contains(words), "{damaged:?}");
+        }
+        // It was removed last: that is the remedy.
+        pack(&large(), &out, &options(format), &mut |_| {}).unwrap();
+        assert_eq!(files(&out), whole);
+        assert!(verify(&out, &mut |_| {}).unwrap().damaged.is_empty());
+        if format == RecordFormat::RecordIo {
+            let index = shard.with_extension("idx");
+            fs::write(&index, vec![0; whole["train-000001.idx"].len()]).unwrap();
+            assert_eq!(verify(&out, &mut |_| {}).unwrap().damaged[0].path, index);
+        }
+    }
+    let error = verify(folder.path(), &mut |_| {}).unwrap_err();
+    assert!(error.is_parameter() && error.to_string().contains("without pack.json"), "{error}");
+}
+
+#[test]
+fn a_damaged_manifest_is_named_and_everything_packed_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    for format in FORMATS {
+        let out = folder.path().join(format!("{format:?}/train"));
+        pack(&large(), &out, &options(format), &mut |_| {}).unwrap();
+        let whole = files(&out);
+        let manifest = out.join("pack.json");
+        let text = &whole["pack.json"];
+        for torn in [Vec::new(), text[..text.len() / 2].to_vec(), vec![0; text.len()]] {
+            fs::write(&manifest, &torn).unwrap();
+            let message = open(&out).err().unwrap().to_string();
+            assert!(message.contains(manifest.to_str().unwrap()) && message.contains("warpfeed pack"), "{message}");
+            assert!(verify(&out, &mut |_| {}).is_err());
+            let report = pack(&large(), &out, &options(format), &mut |_| {}).unwrap();
+            assert_eq!((report.resumed_images, report.damaged_manifest.is_some()), (0, true));
+            assert_eq!(files(&out), whole, "{format:?}");
+        }
+        // Not even by accident is a folder emptied that holds anything else.
+        fs::write(&manifest, "").unwrap();
+        fs::write(out.join("thesis.tex"), "").unwrap();
+        let error = pack(&large(), &out, &options(format), &mut |_| {}).unwrap_err();
+        assert!(error.is_parameter() && error.to_string().contains("thesis.tex"), "{error}");
+        assert_eq!(files(&out).len(), whole.len() + 1);
+    }
+    let report = pack(&large(), &folder.path().join("new"), &options(RecordFormat::RecordIo), &mut |_| {}).unwrap();
+    assert_eq!(report.damaged_manifest, None);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn two_runs_do_not_pack_into_one_folder() {
+    /// A source that is read when it is let.
+    struct Waits(EncodedImages, std::sync::Barrier);
+
+    impl Source for Waits {
+        fn len(&self) -> u64 {
+            self.0.len()
+        }
+        fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> warpfeed::Result<&'a [u8]> {
+            if index == 0 {
+                self.1.wait(); // It has begun,
+                self.1.wait(); // and may go on.
+            }
+            self.0.read(index, buffer)
+        }
+        fn label(&self, index: u64) -> u32 {
+            self.0.label(index)
+        }
+        fn name(&self, index: u64) -> std::borrow::Cow<'_, str> {
+            self.0.name(index)
+        }
+    }
+
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("train");
+    let waits = Waits(large(), std::sync::Barrier::new(2));
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| pack(&waits, &out, &options(RecordFormat::WebDataset), &mut |_| {}));
+        waits.1.wait();
+        let error = pack(&large(), &out, &options(RecordFormat::RecordIo), &mut |_| {}).unwrap_err();
+        waits.1.wait();
+        let text = error.to_string();
+        assert!(error.is_parameter() && text.contains("no other run") && text.contains("as webdataset"), "{text}");
+        assert!(text.contains(&format!("process {}", std::process::id())), "{text}");
+        assert_eq!(first.join().unwrap().unwrap().images, 40);
+    });
+    assert_eq!(pack(&waits.0, &out, &options(RecordFormat::WebDataset), &mut |_| {}).unwrap().resumed_images, 40);
+    assert!(!out.join(".pack.lock").exists());
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_pipe_in_the_place_of_the_manifest_is_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("train");
+    fs::create_dir(&out).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(out.join("pack.json")).status().unwrap().success());
+    fs::write(out.join("train-000000.tar"), "").unwrap();
+    let packed = pack(&large(), &out, &options(RecordFormat::WebDataset), &mut |_| {}).err();
+    for error in [packed, open(&out).err(), verify(&out, &mut |_| {}).err()] {
+        let text = error.unwrap().to_string();
+        assert!(text.contains("pack.json") && text.contains("not a regular file"), "{text}");
+    }
+}
 
 impl Source for Breaks {
     fn len(&self) -> u64 {
@@ -306,4 +506,143 @@ fn a_killed_command_leaves_no_shard_that_looks_whole() {
     let left =
         fs::read_dir(&out).unwrap().filter(|e| e.as_ref().unwrap().path().extension().is_some_and(|e| e == "tmp"));
     assert_eq!(left.count(), 0, "nothing is left over");
+}
+
+/// `warpfeed` as a shell runs it, with limits or a library of our own, stopped after a minute.
+#[cfg(all(target_os = "linux", feature = "cli"))]
+fn under(limits: &str, args: &[&str]) -> std::process::Output {
+    let script = format!("{limits}; exec timeout 60 \"$0\" \"$@\"");
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", &script, env!("CARGO_BIN_EXE_warpfeed")]).args(args).output().unwrap()
+}
+
+/// A folder of `count` images, as many as there are in a class.
+#[cfg(all(target_os = "linux", feature = "cli"))]
+fn image_folder(folder: &Path, count: u64) -> String {
+    let class = folder.join("images/class");
+    fs::create_dir_all(&class).unwrap();
+    for i in 0..count {
+        fs::write(class.join(format!("{i:02}.jpg")), jpeg(400, 300, i)).unwrap();
+    }
+    folder.join("images").to_str().unwrap().to_owned()
+}
+
+#[test]
+#[cfg(all(target_os = "linux", feature = "cli"))]
+fn too_few_file_descriptors_or_threads_are_clear_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    let images = image_folder(folder.path(), 20);
+    let out = folder.path().join("train");
+    let args = ["pack", &images, "-o", out.to_str().unwrap(), "--format", "webdataset", "--workers", "64"];
+    // Standard input, output and error, the lock and the shard take five. A thread takes a gigabyte here, of five.
+    for (limits, words) in [
+        ("ulimit -n 5", "ulimit -n"),
+        ("export RUST_MIN_STACK=1073741824; ulimit -v 5000000", "cannot start thread warpfeed-pack-"),
+    ] {
+        let output = under(limits, &args);
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{limits}: {text}");
+        assert!(text.contains(words) && !text.contains("panicked"), "{limits}: {text}");
+        assert!(output.stdout.is_empty() && open(&out).is_err());
+    }
+    let output = under(":", &args);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && text.starts_with("20 images in 1 shards"), "{text}");
+    assert!(!text.contains("were there already") && !text.contains("left out"), "{text}");
+    // What is complete is reported to whoever may not write there.
+    let output = under(":", &["pack", "--verify", out.to_str().unwrap()]);
+    assert!(output.status.success(), "{output:?}");
+    fs::write(out.join("train-000000.tar"), "").unwrap();
+    let output = under(":", &["pack", "--json", "--verify", out.to_str().unwrap()]);
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text.contains("train-000000.tar") && text.contains("remove it and run"), "{text}");
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["damaged"].as_array().unwrap().len(), 1);
+    fs::write(out.join("pack.json"), "{").unwrap();
+    let output = under(":", &args);
+    assert!(output.status.success() && String::from_utf8(output.stderr).unwrap().contains("packed anew"));
+    for wrong in
+        [&["pack", "--verify", "x", "--workers", "1"][..], &["pack"], &["pack", "--verify"], &["pack", &images]]
+    {
+        assert_eq!(under(":", wrong).status.code(), Some(2), "{wrong:?}");
+    }
+}
+
+/// Before a file takes its name it is on the disk, and the name is before the manifest says so.
+#[test]
+#[cfg(all(target_os = "linux", feature = "cli"))]
+fn what_the_manifest_names_is_on_the_disk() {
+    const SPY: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+static void note(const char *call, const char *path) {
+    int log = open(getenv("SPY_LOG"), O_WRONLY | O_APPEND | O_CREAT, 0644);
+    dprintf(log, "%s %s\n", call, path);
+    close(log);
+}
+int fsync(int fd) {
+    char link[64], path[4096] = "";
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    if (readlink(link, path, sizeof path - 1) < 0) return -1;
+    note("sync", path);
+    return syscall(SYS_fsync, fd);
+}
+int rename(const char *from, const char *to) {
+    note("name", to);
+    return syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+"#;
+    let temporary = tempfile::tempdir().unwrap();
+    let folder = fs::canonicalize(temporary.path()).unwrap();
+    let images = image_folder(&folder, 20);
+    let (spy, library, log) = (folder.join("spy.c"), folder.join("spy.so"), folder.join("log"));
+    fs::write(&spy, SPY).unwrap();
+    let compiled = std::process::Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&spy).status();
+    assert!(compiled.unwrap().success());
+    let spied = |args: &[&str]| {
+        let _ = fs::remove_file(&log);
+        let spy = format!("export LD_PRELOAD={} SPY_LOG={}", library.display(), log.display());
+        let output = under(&spy, args);
+        assert!(output.status.success(), "{output:?}");
+        // The names of temporary files are random.
+        let lines = fs::read_to_string(&log).unwrap().replace(folder.to_str().unwrap(), "");
+        let name = |line: &str| match line.strip_suffix(".tmp").and_then(|line| line.rsplit_once('.')) {
+            Some((line, _random)) => line.replace("/.", "/"),
+            None => line.to_owned(),
+        };
+        lines.lines().map(name).collect::<Vec<_>>()
+    };
+    for (format, files) in
+        [("webdataset", &["train-000000.tar"][..]), ("recordio", &["train-000000.rec", "train-000000.idx"])]
+    {
+        let out = folder.join(format).join("train");
+        let calls = spied(&["pack", &images, "-o", out.to_str().unwrap(), "--format", format]);
+        let files = [&["pack.json"], files, &["pack.json"]].concat();
+        let each = |file: &&str| {
+            let (file, folder) = (format!("/{format}/train/{file}"), format!("sync /{format}/train"));
+            [format!("sync {file}"), format!("name {file}"), folder]
+        };
+        let mut want: Vec<String> = files.iter().flat_map(each).collect();
+        // After the first manifest the folder itself, and at the end the names and once more the manifest.
+        want.insert(3, format!("sync /{format}"));
+        want.push(format!("sync /{format}/train"));
+        want.extend(each(&"pack.json"));
+        assert_eq!(calls, want);
+    }
+    // A state is on the disk at the start, once a second, and at the end.
+    let state = folder.join("state");
+    let args = ["run", &images, "--batch-size", "1", "--epochs", "3", "--state", state.to_str().unwrap(), "--json"];
+    let started = std::time::Instant::now();
+    let calls = spied(&args);
+    let seconds = started.elapsed().as_secs() as usize;
+    let count = |call: &str| calls.iter().filter(|line| *line == call).count();
+    assert!((1..=1 + seconds).contains(&count("sync /state.synced")), "{calls:?}");
+    assert_eq!((count("name /state"), count("sync /state")), (63, 1), "after each batch and each epoch; at the end");
+    assert_eq!(calls[calls.len() - 2..], ["sync /state", "sync "].map(str::to_owned));
+    assert!(!folder.join(".state.synced").exists());
 }

@@ -14,9 +14,10 @@ use crate::recipe::Strategy;
 use crate::recipe::op::Op;
 use crate::recipe::random::Transform;
 use crate::sampler::{Order, Sampler};
+use crate::threads::spawn_scoped;
 use serde::Serialize;
 use serde_json::json;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// A trainer that computes for at least this share of its time is itself the bottleneck.
@@ -159,11 +160,12 @@ pub fn diagnose(
     let (mean_px, mean_bytes) = report.data_set.as_ref().map_or((0.0, 0.0), |data| (data.mean_px, data.mean_bytes));
     let threads = settings.threads.max(1);
     let order = Sampler::shuffled(subject.source.len(), subject.seed).epoch(0);
+    // Settings that a pipeline refuses are refused before anything is measured.
+    let whole = build(subject, settings, settings.ops.clone())?;
     let read = read(subject, &order, threads, settings.time, false)?;
     progress(&format!("1/{parts} read: {:.0} images/s", read.images_per_s()));
     let decode = self::read(subject, &order, threads, settings.time, true)?;
     progress(&format!("2/{parts} read and decode: {:.0} images/s", decode.images_per_s()));
-    let whole = build(subject, settings, settings.ops.clone())?;
     // Dropped before the next is measured, so that its memory on the device is free.
     let bare = alone(&build(subject, settings, without_augmentation(&whole, &settings.ops))?, settings.time)?;
     progress(&format!("3/{parts} without augmentation: {:.0} images/s", rate(&bare)));
@@ -532,7 +534,7 @@ impl Reading {
 /// Reads images in an epoch's order, round and round, on `threads` threads, and decodes them as a whole if told to.
 /// Those that cannot be used are skipped.
 fn read(subject: &Subject, order: &Order, threads: usize, time: Duration, decode: bool) -> Result<Reading> {
-    let next = AtomicU64::new(0);
+    let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let begin = Instant::now();
     let work = || -> Result<Reading> {
         let mut sum = Reading::default();
@@ -558,7 +560,7 @@ fn read(subject: &Subject, order: &Order, threads: usize, time: Duration, decode
                 Err(error) => return Err(error),
             }
             // At most once through the order: a source of only bad images must not keep this going forever.
-            if begin.elapsed() >= time {
+            if begin.elapsed() >= time || stop.load(Relaxed) {
                 break;
             }
         }
@@ -569,11 +571,12 @@ fn read(subject: &Subject, order: &Order, threads: usize, time: Duration, decode
         };
         Ok(sum)
     };
-    let parts: Vec<Result<Reading>> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+    let parts: Vec<Result<Reading>> = std::thread::scope(|scope| -> Result<_> {
+        let start = |i| spawn_scoped(scope, format!("warpfeed-reader-{i}"), work);
+        let threads = (0..threads).map(start).collect::<Result<Vec<_>>>().inspect_err(|_| stop.store(true, Relaxed))?;
         let panicked = |panic: Box<dyn std::any::Any + Send>| Err(Error::panic(panic.as_ref()));
-        threads.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect()
-    });
+        Ok(threads.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect())
+    })?;
     let mut sum = Reading { wall: begin.elapsed(), ..Reading::default() };
     for part in parts {
         let part = part?;

@@ -1,16 +1,18 @@
 //! Runs a pipeline over whole epochs and measures it.
 
-use crate::atomic;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::pipeline::{BadSample, Batch, CacheUsage, EpochState, Pipeline, Stats};
+use crate::{atomic, file};
 use serde::{Deserialize, Serialize};
 use sha2::digest::common::hazmat::SerializableState;
 use sha2::{Digest as _, Sha256};
+use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read, Write as _};
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// SHA-256 over samples in delivery order: each sample's label (`u32`, little endian) and output bytes, without
@@ -175,7 +177,8 @@ pub struct Earlier {
     pub batches: u64,
 }
 
-/// The state file of a run: how far the run is, written after every batch, and read to go on from there.
+/// The state file of a run: how far the run is, written after every batch, and read to go on from there. A power loss
+/// undoes about a second of it at most; for that, `.NAME.synced` lies beside the file until the run is done.
 #[derive(Debug, Clone)]
 pub struct StateFile {
     /// The file. It is made with the first batch. It stays at the end and then says that the run is complete.
@@ -186,6 +189,12 @@ pub struct StateFile {
 
 /// The version of the files that are written and read.
 const STATE_VERSION: u32 = 1;
+
+/// No state is larger: that of a stream with a window of a million samples takes a tenth of it.
+const MAX_STATE_BYTES: u64 = 128 << 20;
+
+/// How much of a run a power loss may undo.
+const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What a state file holds.
 #[derive(Debug, Serialize, Deserialize)]
@@ -202,18 +211,20 @@ struct RunState {
 impl StateFile {
     /// The state that an earlier process left; `None` if there is no file.
     fn read(&self) -> Result<Option<RunState>> {
-        let text = match std::fs::read_to_string(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            other => other.map_err(Error::io("read", &self.path))?,
-        };
+        let Some(text) = read_if_there(&self.path)? else { return Ok(None) };
         let refused = |expected: String, got: String| {
             let got =
                 format!("{got} in {}: go on with the same, or remove the file to begin anew", self.path.display());
             Err(Error::parameter("run", "state", expected, got))
         };
-        let state: RunState = match serde_json::from_str(&text) {
+        let state: RunState = match serde_json::from_slice(&text) {
             Ok(state) => state,
-            Err(error) => return refused("a file that an earlier run wrote".to_owned(), error.to_string()),
+            // After a power loss the file itself may be empty or torn.
+            Err(error) => match read_if_there(&self.synced_path())?.and_then(|text| serde_json::from_slice(&text).ok())
+            {
+                Some(state) => state,
+                None => return refused("a file that an earlier run wrote".to_owned(), error.to_string()),
+            },
         };
         if state.version != STATE_VERSION {
             return refused(format!("of version {STATE_VERSION}"), format!("version {}", state.version));
@@ -224,9 +235,69 @@ impl StateFile {
         Ok(Some(state))
     }
 
-    fn write(&self, state: &RunState) -> Result<()> {
-        atomic::write(&self.path, |file| serde_json::to_writer(file, state).map_err(io::Error::from))
+    /// Where the state is that survives a power loss, while the run goes on.
+    fn synced_path(&self) -> PathBuf {
+        let mut name = OsString::from(".");
+        name.push(self.path.file_name().unwrap_or_default());
+        name.push(".synced");
+        self.path.with_file_name(name)
     }
+
+    fn writer(&self) -> Result<StateWriter<'_>> {
+        let folder = atomic::folder_of(&self.path);
+        let is_ours = |name: &str| [self.path.clone(), self.synced_path()].iter().any(|path| path.ends_with(name));
+        // A folder that is missing is what writing reports.
+        if folder.is_dir() {
+            atomic::remove_leftovers(folder, atomic::LEFTOVER_AGE, is_ours)?;
+        }
+        Ok(StateWriter { file: self, synced: None })
+    }
+}
+
+/// Writes states down: each in the file, which a killed process leaves as it is, and once a second one beside it that
+/// survives a power loss too. Waiting for the disk after every batch would cost more than the batches.
+struct StateWriter<'a> {
+    file: &'a StateFile,
+    synced: Option<Instant>,
+}
+
+impl StateWriter<'_> {
+    fn write(&mut self, state: &RunState) -> Result<()> {
+        let text = serde_json::to_vec(state).map_err(|error| Error::io("write", &self.file.path)(error.into()))?;
+        if self.synced.is_none_or(|time| time.elapsed() >= SYNC_INTERVAL) {
+            atomic::write_synced(&self.file.synced_path(), |file| file.write_all(&text))?;
+            self.synced = Some(Instant::now());
+        }
+        atomic::write(&self.file.path, |file| file.write_all(&text))
+    }
+
+    /// Makes the last state survive a power loss.
+    fn finish(self) -> Result<()> {
+        let (path, synced_path) = (&self.file.path, self.file.synced_path());
+        let sync = || {
+            File::options()
+                .write(true)
+                .open(path)?
+                .sync_all()
+                .and_then(|()| atomic::sync_folder(atomic::folder_of(path)))
+        };
+        sync().map_err(Error::io("sync", path))?;
+        match fs::remove_file(&synced_path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io("remove", synced_path)(error)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The contents of a regular file; `None` if there is none.
+fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>> {
+    let file = match file::open_regular(path) {
+        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
+    let mut text = Vec::new();
+    file.take(MAX_STATE_BYTES).read_to_end(&mut text).map_err(Error::io("read", path))?;
+    Ok(Some(text))
 }
 
 /// Runs `epochs` of a pipeline to their ends. `started` is when [`RunReport::first_batch_s`] begins to count;
@@ -311,6 +382,7 @@ fn run_epochs(
     let mut last: Option<Batch> = None;
     let begin = Instant::now();
     let found = file.map(StateFile::read).transpose()?.flatten();
+    let mut writer = file.map(StateFile::writer).transpose()?;
     let earlier = found.as_ref().map(|found| found.delivered);
     if let (Some(hash), Some(found)) = (&mut hash, &found) {
         let unfinished = found.digest.as_deref().and_then(Digest::from_unfinished);
@@ -334,10 +406,10 @@ fn run_epochs(
             Some(state) => pipeline.resume(&state)?,
             None => pipeline.epoch(number),
         };
-        let save = |epoch: EpochState, delivered: Earlier, hash: &Option<Digest>| {
-            let Some(file) = file else { return Ok(()) };
-            let (settings, digest) = (file.settings.clone(), hash.as_ref().map(Digest::unfinished));
-            file.write(&RunState { version: STATE_VERSION, settings, epoch, delivered, digest })
+        let mut save = |epoch: EpochState, delivered: Earlier, hash: &Option<Digest>| {
+            let Some(writer) = &mut writer else { return Ok(()) };
+            let (settings, digest) = (writer.file.settings.clone(), hash.as_ref().map(Digest::unfinished));
+            writer.write(&RunState { version: STATE_VERSION, settings, epoch, delivered, digest })
         };
         while let Some(batch) = epoch.next() {
             let batch = batch?;
@@ -361,6 +433,9 @@ fn run_epochs(
     }
     if let Some(last) = last {
         last.images().synchronize()?;
+    }
+    if let Some(writer) = writer.filter(|writer| writer.synced.is_some()) {
+        writer.finish()?;
     }
     let seconds = begin.elapsed().as_secs_f64();
     Ok(RunReport {

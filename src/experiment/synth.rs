@@ -13,10 +13,13 @@ use crate::encode::{JpegOptions, encode_jpeg};
 use crate::error::{Error, Result};
 use crate::image::{Image, Size};
 use crate::recipe::rng::{Domain, SampleRng};
+use crate::threads::spawn_scoped;
 use std::fs;
 use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::ScopedJoinHandle;
 
 /// JPEG quality at which the files are as large as photographs.
 const QUALITY: u8 = 95;
@@ -387,7 +390,8 @@ pub fn write_folder(
     claim(folder, count, classes, seed)?;
     for class in 0..count.min(u64::from(classes)) {
         let path = class_folder(folder, class as u32, classes);
-        fs::create_dir_all(&path).map_err(Error::io("make the folder", path))?;
+        fs::create_dir_all(&path).map_err(Error::io("make the folder", &path))?;
+        atomic::remove_leftovers(&path, atomic::LEFTOVER_AGE, |name| name.ends_with(".jpg"))?;
     }
     let (next, done, stop) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
     let make = |index: u64| -> Result<Option<u64>> {
@@ -418,8 +422,12 @@ pub fn write_folder(
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(usize::try_from(count).unwrap_or(1));
     let results: Vec<Result<Written>> = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().map(|worker| worker.join().unwrap_or_else(|panic| Err(Error::panic(&*panic)))).collect()
+        // This thread works too, alone where the system gives no other.
+        let others: Vec<_> =
+            (1..threads).map_while(|i| spawn_scoped(scope, format!("warpfeed-synth-{i}"), work).ok()).collect();
+        let own = catch_unwind(AssertUnwindSafe(work));
+        let all = std::iter::once(own).chain(others.into_iter().map(ScopedJoinHandle::join));
+        all.map(|outcome| outcome.unwrap_or_else(|panic| Err(Error::panic(&*panic)))).collect()
     });
     results.into_iter().try_fold(Written::default(), |sum, own| {
         let own = own?;

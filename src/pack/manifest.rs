@@ -2,14 +2,13 @@
 
 use super::prepare::{Done, Sample};
 use super::{MAX_BAD_KEPT, PackOptions};
-use crate::atomic;
 use crate::error::{Error, Result};
 use crate::pipeline::BadSample;
 use crate::source::{RecordFormat, Source};
+use crate::{atomic, file};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
-use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 /// The manifest's name.
@@ -18,7 +17,7 @@ pub(super) const FILE: &str = "pack.json";
 /// No manifest is larger: a million shards take a tenth of it.
 const MAX_BYTES: u64 = 1 << 30;
 
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// What `pack.json` says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -62,14 +61,34 @@ impl SavedOptions {
     }
 }
 
+/// A file as it was written.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct PackedFile {
+    pub name: String,
+    pub bytes: u64,
+    /// [`PackedFile::checksum`]
+    pub crc32c: String,
+}
+
+impl PackedFile {
+    pub fn new(name: String, bytes: u64, crc32c: u32) -> Self {
+        Self { name, bytes, crc32c: Self::checksum(crc32c) }
+    }
+
+    /// A checksum as the manifest has it: 8 hexadecimal digits, as other programs print it.
+    pub fn checksum(crc32c: u32) -> String {
+        format!("{crc32c:08x}")
+    }
+}
+
 /// A complete shard.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct PackedShard {
-    pub file: String,
+    /// The shard itself and, of RecordIO, its index file.
+    pub files: Vec<PackedFile>,
     /// The source's sample behind the shard's last one.
     pub end: u64,
     pub images: u64,
-    pub bytes: u64,
     pub shrunk: u64,
     pub made_baseline: u64,
     pub made_ycc: u64,
@@ -78,6 +97,22 @@ pub(super) struct PackedShard {
 }
 
 impl PackedShard {
+    /// The name of the shard itself.
+    pub fn name(&self) -> &str {
+        self.files.first().map_or("", |file| &file.name)
+    }
+
+    pub fn rename(&mut self, name: String) {
+        if let Some(file) = self.files.first_mut() {
+            file.name = name;
+        }
+    }
+
+    /// Bytes of the shard itself.
+    pub fn bytes(&self) -> u64 {
+        self.files.first().map_or(0, |file| file.bytes)
+    }
+
     /// Counts an image that was written.
     pub fn count(&mut self, sample: &Sample) {
         self.images += 1;
@@ -128,20 +163,23 @@ impl Manifest {
     }
 
     /// The manifest in `folder`, if there is one.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if it cannot be read or is damaged.
     pub(crate) fn read(folder: &Path) -> Result<Option<Self>> {
-        let path = folder.join(FILE);
-        let file = match File::open(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            opened => opened.map_err(Error::io("open", &path))?,
-        };
-        let mut text = Vec::new();
-        file.take(MAX_BYTES).read_to_end(&mut text).map_err(Error::io("read", &path))?;
-        let damaged = |error| Error::io("read", &path)(std::io::Error::from(error));
-        serde_json::from_slice(&text).map(Some).map_err(damaged)
+        match Found::in_folder(folder)? {
+            Found::Nothing => Ok(None),
+            Found::Whole(manifest) => Ok(Some(manifest)),
+            Found::Damaged(reason) => {
+                let remedy = format!("{reason}: run `warpfeed pack` again with the same source, options and folder");
+                let damaged = io::Error::new(io::ErrorKind::InvalidData, remedy);
+                Err(Error::io("read", folder.join(FILE))(damaged))
+            }
+        }
     }
 
     pub(super) fn write(&self, folder: &Path) -> Result<()> {
-        atomic::write(&folder.join(FILE), |file| {
+        atomic::write_synced(&folder.join(FILE), |file| {
             serde_json::to_writer_pretty(&mut *file, self)?;
             file.write_all(b"\n")
         })
@@ -165,13 +203,38 @@ impl Manifest {
         .map(|(what, mine, others)| format!("{what} {mine}, not {others}"))
     }
 
-    /// The names of the shards' files.
-    pub(super) fn files(&self) -> impl Iterator<Item = &str> {
-        self.shards.iter().map(|shard| shard.file.as_str())
+    /// What identifies the work, for people.
+    pub(super) fn job(&self) -> String {
+        format!("packing {} samples (source {}) as {}", self.samples, self.source, self.options.format)
     }
 
     /// Whether a file of this name is one of the shards.
     pub(crate) fn names(&self, file: &OsStr) -> bool {
-        self.files().any(|name| OsStr::new(name) == file)
+        self.shards.iter().any(|shard| OsStr::new(shard.name()) == file)
+    }
+}
+
+/// What stands where a folder has its manifest.
+pub(super) enum Found {
+    Nothing,
+    Whole(Manifest),
+    /// Why it cannot be understood: it is empty, torn, or of another version.
+    Damaged(String),
+}
+
+impl Found {
+    pub fn in_folder(folder: &Path) -> Result<Self> {
+        let path = folder.join(FILE);
+        let file = match file::open_regular(&path) {
+            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(Self::Nothing),
+            opened => opened?,
+        };
+        let mut text = Vec::new();
+        file.take(MAX_BYTES).read_to_end(&mut text).map_err(Error::io("read", &path))?;
+        Ok(match serde_json::from_slice(&text) {
+            Ok(manifest) => Self::Whole(manifest),
+            Err(_) if text.is_empty() => Self::Damaged("it is empty".to_owned()),
+            Err(error) => Self::Damaged(format!("it is damaged ({error})")),
+        })
     }
 }

@@ -1,29 +1,37 @@
 //! Packs images into shards, which are read in long runs where single files are not.
 
+mod lock;
 mod manifest;
 mod prepare;
 mod queue;
 mod record;
+mod verify;
 
 pub(crate) use manifest::Manifest;
+pub use verify::{DamagedFile, VerifyReport, verify};
 
 use crate::atomic;
 use crate::error::{Error, Result};
-use crate::pipeline::BadSample;
+use crate::pipeline::{BadSample, MAX_THREADS};
 use crate::source::{RecordFormat, Source};
-use manifest::{PackedShard, SavedOptions};
+use lock::Lock;
+use manifest::{Found, PackedFile, PackedShard, SavedOptions};
 use prepare::Preparer;
 use queue::Queue;
 use serde::Serialize;
 use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Smaller shards are no better than single files.
 const MIN_SHARD_BYTES: u64 = 1_000_000;
 
 /// Bad samples of each shard that are kept with their errors; all are counted.
 const MAX_BAD_KEPT: usize = 1_000;
+
+/// If so many samples at the start are all bad, it is the source that is at fault: a disk that is not mounted, for one.
+const MAX_BAD_AT_START: u64 = 100;
 
 /// How images are packed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +48,7 @@ pub struct PackOptions {
     /// Makes baseline JPEGs of progressive ones, which loses nothing, and YCbCr ones of those in CMYK, by encoding them
     /// again with full colour resolution; for decoders in hardware.
     pub baseline: bool,
-    /// Worker threads, at least 1.
+    /// Worker threads, 1 to 1,024.
     pub workers: usize,
 }
 
@@ -64,7 +72,9 @@ impl PackOptions {
             Self { shard_bytes: got @ ..MIN_SHARD_BYTES, .. } => refuse("shard_bytes", "1 MB or more", *got),
             Self { max_side_px: Some(0), .. } => refuse("max_side_px", "1 or more", 0),
             Self { quality: got @ (0 | 101..), .. } => refuse("quality", "1 to 100", (*got).into()),
-            Self { workers: 0, .. } => refuse("workers", "1 or more", 0),
+            Self { workers, .. } if !(1..=MAX_THREADS).contains(workers) => {
+                refuse("workers", &format!("1 to {MAX_THREADS}"), *workers as u64)
+            }
             _ => Ok(()),
         }
     }
@@ -92,6 +102,9 @@ pub struct PackReport {
     pub bad_count: u64,
     /// The first 1,000 of them of each shard.
     pub bad: Vec<BadSample>,
+    /// Why `pack.json` of an earlier run could not be understood, so that everything was packed anew.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub damaged_manifest: Option<String>,
 }
 
 /// Packs all samples of `source`, in its order, into shards in the folder `out`.
@@ -101,17 +114,23 @@ pub struct PackReport {
 /// byte for byte unless the options ask for more. The shards are the same for any number of workers.
 ///
 /// A sample is bad, and left out, if it cannot be read, has no image's header, is a JPEG without end that does not
-/// decode whole, or fails to be made what was asked for.
+/// decode whole, or fails to be made what was asked for. Faults of the machine (no more file descriptors, memory or
+/// room on the disk, a server that is gone) end packing; nothing is left out because of them. So does a source whose
+/// first 100 samples are all bad.
 ///
-/// Each shard takes its name once it is complete. `pack.json` beside them says how far packing has come; after an
-/// interruption the same call goes on from there. The folder is a source ([`open`](crate::open)) when it is complete.
-/// In memory are, for each worker, four encoded images and what shrinking takes.
+/// Each shard takes its name once it is complete and on the disk. `pack.json` beside them says how far packing has come
+/// and has a checksum of each ([`verify`]); after an interruption, a power loss included, the same call goes on from
+/// there. Where `pack.json` itself is damaged, all is packed anew. The folder is a source ([`open`](crate::open)) when
+/// it is complete. One run at a time packs into a folder. In memory are, for each worker, four encoded images and what
+/// shrinking takes.
 ///
 /// `progress` hears how many samples are done, those of an earlier run included.
 ///
 /// # Errors
 /// [`Error::Parameter`] for options out of range, a folder with other contents, one that was begun with another source
-/// or other options, or a label that the format cannot hold; [`Error::Io`] if it cannot be written.
+/// or other options or into which another run is packing, a source of bad samples alone, or a label that the format
+/// cannot hold; [`Error::Io`] if the folder cannot be written or the machine is at fault; [`Error::Thread`] if the
+/// workers cannot be started.
 ///
 /// ```
 /// use warpfeed::pack::{PackOptions, pack};
@@ -136,7 +155,19 @@ pub fn pack(
 ) -> Result<PackReport> {
     options.check()?;
     let name = base_name(out)?;
-    let mut manifest = begin(source, out, &name, options)?;
+    let fresh = Manifest::new(source, SavedOptions::new(options));
+    fs::create_dir_all(out).map_err(Error::io("make", out))?;
+    // What is finished needs no lock, so it may be on a disk that cannot be written to.
+    if let Found::Whole(manifest) = Found::in_folder(out)?
+        && manifest.complete
+        && manifest.differs(&fresh).is_none()
+        && whole_shards(&manifest, out, &name, options.format) == manifest.shards.len()
+    {
+        let resumed_images = manifest.shards.iter().map(|shard| shard.images).sum();
+        return Ok(report(manifest, out, resumed_images, None));
+    }
+    let _lock = Lock::take(out, &fresh.job())?;
+    let (mut manifest, damaged_manifest) = begin(fresh, out, &name, options)?;
     let resumed_images = manifest.shards.iter().map(|shard| shard.images).sum();
     if !manifest.complete {
         let next = manifest.shards.last().map_or(0, |shard| shard.end);
@@ -146,18 +177,23 @@ pub fn pack(
         queue.run(&prepare, |queue| write_shards(queue, &prepare, out, &name, options, &mut manifest, progress))?;
         finish(out, &name, options.format, &mut manifest)?;
     }
+    Ok(report(manifest, out, resumed_images, damaged_manifest))
+}
+
+fn report(manifest: Manifest, out: &Path, resumed_images: u64, damaged_manifest: Option<String>) -> PackReport {
     let sum = |count: fn(&PackedShard) -> u64| manifest.shards.iter().map(count).sum();
-    Ok(PackReport {
+    PackReport {
         images: sum(|shard| shard.images),
         resumed_images,
-        bytes: sum(|shard| shard.bytes),
+        bytes: sum(PackedShard::bytes),
         shrunk: sum(|shard| shard.shrunk),
         made_baseline: sum(|shard| shard.made_baseline),
         made_ycc: sum(|shard| shard.made_ycc),
         bad_count: sum(|shard| shard.bad_count),
-        shards: manifest.files().map(|file| out.join(file)).collect(),
+        shards: manifest.shards.iter().map(|shard| out.join(shard.name())).collect(),
         bad: manifest.shards.into_iter().flat_map(|shard| shard.bad).collect(),
-    })
+        damaged_manifest,
+    }
 }
 
 /// The last part of the folder's path, which the shards are named after.
@@ -168,51 +204,67 @@ fn base_name(out: &Path) -> Result<String> {
     name.map(str::to_owned).ok_or_else(|| Error::parameter("pack", "out", expected, out.display()))
 }
 
-/// The manifest to go on from, which fits what the folder holds; a new one for an empty folder.
-fn begin(source: &dyn Source, out: &Path, name: &str, options: &PackOptions) -> Result<Manifest> {
-    fs::create_dir_all(out).map_err(Error::io("make", out))?;
-    let fresh = Manifest::new(source, SavedOptions::new(options));
-    let Some(mut manifest) = Manifest::read(out)? else {
-        for entry in fs::read_dir(out).map_err(Error::io("list", out))? {
-            let found = entry.map_err(Error::io("list", out))?.file_name();
-            if !found.as_encoded_bytes().starts_with(b".") {
-                let got = format!("{} with {}", out.display(), found.display());
-                return Err(Error::parameter("pack", "out", "an empty or new folder", got));
-            }
-        }
-        fresh.write(out)?;
-        return Ok(fresh);
+/// The manifest to go on from, which fits what the folder holds; a new one for an empty folder or one whose manifest is
+/// damaged, and then why it is.
+fn begin(fresh: Manifest, out: &Path, name: &str, options: &PackOptions) -> Result<(Manifest, Option<String>)> {
+    atomic::remove_leftovers(out, Duration::ZERO, |file| {
+        file == manifest::FILE || record::is_name(options.format, name, file)
+    })?;
+    let damaged = match Found::in_folder(out)? {
+        Found::Whole(manifest) => return go_on(manifest, &fresh, out, name, options).map(|manifest| (manifest, None)),
+        Found::Damaged(reason) => Some(reason),
+        Found::Nothing => None,
     };
-    if let Some(differs) = manifest.differs(&fresh) {
+    let mut stale = Vec::new();
+    for entry in fs::read_dir(out).map_err(Error::io("list", out))? {
+        let found = entry.map_err(Error::io("list", out))?.file_name();
+        if damaged.is_some() && found.to_str().is_some_and(|file| record::is_name(options.format, name, file)) {
+            stale.push(out.join(found));
+        } else if !(found.as_encoded_bytes().starts_with(b".") || damaged.is_some() && found == manifest::FILE) {
+            let why =
+                damaged.map_or_else(String::new, |why| format!(" and a {} that is of no use: {why}", manifest::FILE));
+            let got = format!("{} with {}{why}", out.display(), found.display());
+            return Err(Error::parameter("pack", "out", "an empty or new folder", got));
+        }
+    }
+    // Their number and order are not known any more.
+    for path in stale {
+        fs::remove_file(&path).map_err(Error::io("remove", &path))?;
+    }
+    fresh.write(out)?;
+    // The folder itself may be new.
+    let parent = atomic::folder_of(out);
+    atomic::sync_folder(parent).map_err(Error::io("sync", parent))?;
+    Ok((fresh, damaged))
+}
+
+/// An earlier run's manifest with the shards that are still there.
+fn go_on(mut manifest: Manifest, fresh: &Manifest, out: &Path, name: &str, options: &PackOptions) -> Result<Manifest> {
+    if let Some(differs) = manifest.differs(fresh) {
         let expected = "a folder that was begun with the same source and options";
         return Err(Error::parameter("pack", "out", expected, format!("{} with {differs}", out.display())));
     }
-    remove_leftovers(out, name)?;
-    // What lies there counts, not what was written down.
-    let whole = |shard: &PackedShard, i, count| {
-        let is = |file: &str| fs::metadata(out.join(file)).is_ok_and(|metadata| metadata.len() == shard.bytes);
-        is(&record::hidden_name(options.format, name, i)) || is(&record::final_name(options.format, name, i, count))
-    };
-    let count = manifest.shards.len();
-    let kept = (0..count).take_while(|&i| whole(&manifest.shards[i], i, count)).count();
-    if kept < count {
-        manifest.shards.truncate(kept);
+    let whole = whole_shards(&manifest, out, name, options.format);
+    if whole < manifest.shards.len() {
+        manifest.shards.truncate(whole);
         manifest.complete = false;
     }
     Ok(manifest)
 }
 
-/// Removes the temporary files that a killed run has left.
-fn remove_leftovers(out: &Path, name: &str) -> Result<()> {
-    for entry in fs::read_dir(out).map_err(Error::io("list", out))? {
-        let path = entry.map_err(Error::io("list", out))?.path();
-        let file = path.file_name().unwrap_or_default().to_string_lossy();
-        let ours = [format!(".{name}-"), format!("..{name}-"), format!(".{}.", manifest::FILE)];
-        if file.ends_with(".tmp") && ours.iter().any(|start| file.starts_with(start)) {
-            fs::remove_file(&path).map_err(Error::io("remove", &path))?;
-        }
-    }
-    Ok(())
+/// How many shards, from the first one on, lie in the folder as they were written, by name and length. Both are on the
+/// disk before the manifest names them; [`verify`] reads the contents too.
+fn whole_shards(manifest: &Manifest, out: &Path, name: &str, format: RecordFormat) -> usize {
+    let count = manifest.shards.len();
+    let is = |file: &str, bytes| {
+        fs::metadata(out.join(file)).is_ok_and(|metadata| metadata.is_file() && metadata.len() == bytes)
+    };
+    let is_whole = |(i, shard): (usize, &PackedShard)| match &shard.files[..] {
+        // The run may have ended while shards were given their last names.
+        [file] => is(&file.name, file.bytes) || is(&record::final_name(format, name, i, count), file.bytes),
+        files => files.iter().all(|file| is(&file.name, file.bytes)),
+    };
+    manifest.shards.iter().enumerate().take_while(|&shard| is_whole(shard)).count()
 }
 
 /// Writes what comes out of the queue into shards, each followed by the manifest.
@@ -232,7 +284,7 @@ fn write_shards(
             PackedShard { end: manifest.shards.last().map_or(0, |last| last.end), ..PackedShard::default() };
         let mut offsets = String::new();
         let mut failed = None;
-        let mut fill = |file: &mut dyn Write| -> std::io::Result<()> {
+        let fill = |file: &mut Summed| -> io::Result<()> {
             let mut bytes = Vec::new();
             while let Some((index, outcome)) = waiting.take().or_else(|| queue.next()) {
                 match outcome {
@@ -243,18 +295,23 @@ fn write_shards(
                             break;
                         }
                         let end = record::end_bytes(options.format).len() as u64;
-                        if shard.images > 0 && shard.bytes + bytes.len() as u64 + end > options.shard_bytes {
+                        if shard.images > 0 && file.len_bytes + bytes.len() as u64 + end > options.shard_bytes {
                             waiting = Some((index, Ok(sample)));
                             break;
                         }
                         if options.format == RecordFormat::RecordIo {
-                            offsets += &format!("{index}\t{}\n", shard.bytes);
+                            offsets += &format!("{index}\t{}\n", file.len_bytes);
                         }
                         file.write_all(&bytes)?;
-                        shard.bytes += bytes.len() as u64;
                         shard.count(&sample);
                     }
-                    Err(error) if error.is_bad_sample() => shard.add_bad(index, prepare.name(index), &error),
+                    Err(error) if error.is_bad_sample() => {
+                        shard.add_bad(index, prepare.name(index), &error);
+                        if i == 0 && shard.images == 0 && shard.bad_count == MAX_BAD_AT_START {
+                            failed = Some(shard.nothing());
+                            break;
+                        }
+                    }
                     Err(error) => {
                         failed = Some(error);
                         break;
@@ -264,24 +321,25 @@ fn write_shards(
                 progress(shard.end);
             }
             file.write_all(record::end_bytes(options.format))?;
-            shard.bytes += record::end_bytes(options.format).len() as u64;
-            failed.as_ref().map_or(Ok(()), |_| Err(std::io::Error::other("stopped")))
+            failed.as_ref().map_or(Ok(()), |_| Err(io::Error::other("stopped")))
         };
-        let path = out.join(record::hidden_name(options.format, name, i));
-        let written = atomic::write(&path, |file| fill(file));
+        let written = write_summed(out, record::hidden_name(options.format, name, i), fill);
         if let Some(error) = failed {
             return Err(error);
         }
-        written?;
+        let written = written?;
         if shard.images == 0 {
+            let path = out.join(&written.name);
             fs::remove_file(&path).map_err(Error::io("remove", &path))?;
             // Bad samples at the very end belong to the last shard, so that they are not lost.
             let Some(last) = manifest.shards.last_mut() else { return Err(shard.nothing()) };
             last.take_bad(shard);
             return manifest.write(out);
         }
+        shard.files.push(written);
         if options.format == RecordFormat::RecordIo {
-            atomic::write(&path.with_extension("idx"), |file| file.write_all(offsets.as_bytes()))?;
+            let index = record::index_name(name, i);
+            shard.files.push(write_summed(out, index, |file| file.write_all(offsets.as_bytes()))?);
         }
         manifest.shards.push(shard);
         manifest.write(out)?;
@@ -291,17 +349,49 @@ fn write_shards(
     }
 }
 
+/// A file in the making, whose length and checksum are taken on the way.
+struct Summed<'a> {
+    file: &'a mut dyn Write,
+    len_bytes: u64,
+    crc32c: u32,
+}
+
+impl Summed<'_> {
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.len_bytes += bytes.len() as u64;
+        self.crc32c = crc32c::crc32c_append(self.crc32c, bytes);
+        self.file.write_all(bytes)
+    }
+}
+
+/// Writes a file of the folder so that it survives a power loss.
+fn write_summed(out: &Path, name: String, contents: impl FnOnce(&mut Summed) -> io::Result<()>) -> Result<PackedFile> {
+    let (mut len_bytes, mut crc32c) = (0, 0);
+    atomic::write_synced(&out.join(&name), |file| {
+        let mut summed = Summed { file, len_bytes, crc32c };
+        contents(&mut summed)?;
+        (len_bytes, crc32c) = (summed.len_bytes, summed.crc32c);
+        Ok(())
+    })?;
+    Ok(PackedFile::new(name, len_bytes, crc32c))
+}
+
 /// Gives all shards their names, and the folder its completeness.
 fn finish(out: &Path, name: &str, format: RecordFormat, manifest: &mut Manifest) -> Result<()> {
     let count = manifest.shards.len();
-    for i in 0..count {
-        let (hidden, named) = (record::hidden_name(format, name, i), record::final_name(format, name, i, count));
-        let hidden = out.join(hidden);
-        if hidden.exists() && hidden != out.join(&named) {
-            fs::rename(&hidden, out.join(&named)).map_err(Error::io("rename", &hidden))?;
+    for (i, shard) in manifest.shards.iter_mut().enumerate() {
+        let (hidden, named) = (out.join(shard.name()), record::final_name(format, name, i, count));
+        if shard.name() != named {
+            match fs::rename(&hidden, out.join(&named)) {
+                // An earlier run has renamed it and come no further.
+                Err(error) if error.kind() == io::ErrorKind::NotFound && out.join(&named).exists() => {}
+                renamed => renamed.map_err(Error::io("rename", &hidden))?,
+            }
+            shard.rename(named);
         }
-        manifest.shards[i].file = named;
     }
+    // The names before the manifest that says so.
+    atomic::sync_folder(out).map_err(Error::io("sync", out))?;
     manifest.complete = true;
     manifest.write(out)
 }

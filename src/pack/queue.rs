@@ -2,6 +2,7 @@
 
 use super::prepare::{Preparer, Sample, Work};
 use crate::error::{Error, Result};
+use crate::threads::spawn_scoped;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -39,11 +40,11 @@ impl Queue {
             work.push(Work::new()?);
         }
         std::thread::scope(|scope| {
-            for work in work {
-                scope.spawn(|| self.work(prepare, work));
-            }
-            // Also when `write` panics, or the workers would be waited for.
+            // Also when `write` panics or a worker cannot be started, or the other workers would be waited for.
             let _stop = Stop(self);
+            for (i, work) in work.into_iter().enumerate() {
+                spawn_scoped(scope, format!("warpfeed-pack-{i}"), move || self.work(prepare, work))?;
+            }
             write(self)
         })
     }

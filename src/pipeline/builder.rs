@@ -23,7 +23,7 @@ pub(crate) const DEFAULT_MAX_PIXELS: u64 = 128_000_000;
 /// Batches being filled or ready unless the builder says otherwise: one ready, one being filled.
 const DEFAULT_PREFETCH: usize = 2;
 /// Most worker threads.
-const MAX_THREADS: usize = 1_024;
+pub(crate) const MAX_THREADS: usize = 1_024;
 /// Most operations a sample: repetitions in repetitions multiply, and a worker that draws them cannot be stopped.
 const MAX_OPERATIONS: u64 = 100_000;
 /// Memory of a decoded pixel.

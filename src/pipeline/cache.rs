@@ -7,7 +7,6 @@
 
 use super::context::Context;
 use super::{Inner, Stored, oriented};
-use crate::atomic;
 use crate::backend::{Encoded, Work};
 use crate::decode::{Header, pnm_header, probe};
 use crate::error::{Error, Result};
@@ -16,10 +15,11 @@ use crate::memory;
 use crate::recipe::Strategy;
 use crate::recipe::op::Op;
 use crate::recipe::random::Transform;
+use crate::{atomic, file};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -384,23 +384,21 @@ fn checksum(key: &Key, image: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(key), image)
 }
 
-/// The image of `len_bytes` bytes that is kept under a key. A file of another length is not looked into, nor is what is no
-/// regular file: a pipe would have its reader wait.
+/// The image of `len_bytes` bytes that is kept under a key. A file of another length is not read, whatever it claims to be.
 fn read(folder: &Path, key: &Key, len_bytes: u64, mut buffer: Vec<u8>) -> Option<Vec<u8>> {
-    let path = place(folder, key);
-    let metadata = fs::metadata(&path).ok()?;
-    let len = len_bytes.checked_add(4)?;
-    if !metadata.is_file() || metadata.len() != len {
+    let (file, metadata) = file::open_with_metadata(&place(folder, key)).ok()?;
+    let whole_bytes = len_bytes.checked_add(size_of::<u32>() as u64)?;
+    if metadata.len() != whole_bytes {
         return None;
     }
     buffer.clear();
-    memory::reserve(&mut buffer, usize::try_from(len).ok()?, "a kept image", memory::FEWER_IMAGES).ok()?;
-    File::open(path).ok()?.take(len).read_to_end(&mut buffer).ok()?;
+    memory::reserve(&mut buffer, usize::try_from(whole_bytes).ok()?, "a cached image", memory::FEWER_IMAGES).ok()?;
+    file.take(whole_bytes).read_to_end(&mut buffer).ok()?;
     let (image, crc) = buffer.split_last_chunk::<4>()?;
     if checksum(key, image) != u32::from_le_bytes(*crc) {
         return None;
     }
-    buffer.truncate(buffer.len() - 4);
+    buffer.truncate(image.len());
     Some(buffer)
 }
 
@@ -424,6 +422,8 @@ fn count(folder: &Path) -> io::Result<(u64, u64)> {
         if !part.file_type()?.is_dir() {
             continue;
         }
+        // Where they cannot be removed they count.
+        let _ = atomic::remove_leftovers(&part.path(), atomic::LEFTOVER_AGE, |name| name.ends_with(ENDING));
         for entry in fs::read_dir(part.path())? {
             let entry = entry?;
             // What another process removes meanwhile is gone.

@@ -26,13 +26,13 @@ pub struct Apply {
     /// EXIF orientation.
     #[arg(long, value_enum, default_value_t)]
     orientation: OrientationName,
-    /// Take a truncated JPEG as it is.
+    /// Decode a truncated JPEG as far as it goes, instead of refusing it.
     #[arg(long)]
     accept_truncated: bool,
     /// Where operations run: auto, cpu, cuda, cuda:I.
     #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
     device: Device,
-    /// Who decodes where they run on a GPU: auto, cpu, hybrid, hardware.
+    /// What decodes for a GPU: auto, cpu, hybrid (nvJPEG), hardware (the GPU's hardware decoder).
     #[arg(long, value_name = "PATH", default_value = "cpu", value_parser = decode_path)]
     decode: DecodePath,
 }

@@ -3,10 +3,11 @@
 use super::diagnose::Diagnose;
 use super::models::{ModelOptions, StepOptions, classes};
 use super::options::{PresetOptions, StrategyName, device};
-use super::output::{Progress, print, print_json};
+use super::output::{Progress, print, print_json, say};
 use super::source::SourceArgs;
 use clap::{Args, Subcommand};
 use std::fs::File;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use warpfeed::experiment::augment_load::{self, augment_load};
@@ -108,7 +109,7 @@ impl ReportOptions {
     pub fn begin(&self) -> Result<Progress> {
         if let Some(folder) = &self.out {
             std::fs::create_dir_all(folder).map_err(io("create", folder))?;
-            let probe = folder.join(format!(".warpfeed-{}.tmp", std::process::id()));
+            let probe = folder.join(format!(".{}", unused_name()));
             File::create(&probe).and_then(|_| std::fs::remove_file(&probe)).map_err(io("write into", folder))?;
         }
         Ok(Progress::start())
@@ -123,7 +124,7 @@ impl ReportOptions {
         }
         let Some(folder) = &self.out else { return Ok(()) };
         report.write(folder)?;
-        eprintln!("Report: {}", folder.join("report.html").display());
+        say(format_args!("Report: {}", folder.join("report.html").display()));
         Ok(())
     }
 }
@@ -158,10 +159,10 @@ struct AugmentLoad {
     /// How the CPU runs trial A.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [StrategyName::Sequential, StrategyName::Fused])]
     strategies: Vec<StrategyName>,
-    /// Images a batch.
+    /// Images in a batch.
     #[arg(long, value_name = "B", default_value_t = 32)]
     batch_size: usize,
-    /// Epochs of each case; the first is reported apart.
+    /// Epochs of each case; the first is reported separately.
     #[arg(long, value_name = "E", default_value_t = 3)]
     epochs: u64,
     /// Worker threads [default: one for each processor]
@@ -202,7 +203,7 @@ struct Workers {
     /// Numbers of workers.
     #[arg(long, value_name = "W,...", value_delimiter = ',', default_values_t = [0, 1, 2, 4, 8, 16])]
     workers: Vec<usize>,
-    /// Images a batch.
+    /// Images in a batch.
     #[arg(long, value_name = "B,...", value_delimiter = ',', default_values_t = [64, 100, 1000, 10000])]
     batch_sizes: Vec<usize>,
     /// Epochs of each run.
@@ -243,7 +244,7 @@ impl Workers {
     }
 }
 
-/// Images of this size, normalised, without augmentation.
+/// Images of this size, normalized, without augmentation.
 fn plain(side: u32) -> Vec<Transform> {
     let to = ResizeTo::Exact(Size::new(side, side));
     let resize = Op::Resize(Resize { to, interpolation: warpfeed::Interpolation::Bilinear });
@@ -256,13 +257,13 @@ pub struct GridOptions {
     /// Numbers of worker threads [default: 1, 2, 3, 4, 6, 8, ... and all processors but those of the trainers]
     #[arg(long, value_name = "T,...", value_delimiter = ',')]
     threads: Vec<usize>,
-    /// Batches ahead.
+    /// Numbers of batches to prefetch.
     #[arg(long, value_name = "P,...", value_delimiter = ',', default_values_t = [1, 2, 4])]
     prefetch: Vec<usize>,
-    /// GPUs that train, each of which keeps a core or two to its trainer [default: those of this machine]
+    /// GPUs that train; each takes a core or two for its trainer [default: those of this machine]
     #[arg(long, value_name = "G")]
     gpus: Option<usize>,
-    /// Images a batch.
+    /// Images in a batch.
     #[arg(long, value_name = "B", default_value_t = 32)]
     batch_size: usize,
     /// How operations are run.
@@ -273,7 +274,7 @@ pub struct GridOptions {
     /// Seconds for each configuration and round.
     #[arg(long, value_name = "S", default_value = "2", value_parser = seconds)]
     seconds: Duration,
-    /// How often each is measured; its best round counts.
+    /// How often each configuration is measured; its best round counts.
     #[arg(long, value_name = "R", default_value_t = 2)]
     rounds: u32,
 }
@@ -385,7 +386,7 @@ impl Peers {
     fn measure(&self, dir: &Path) -> Result<String> {
         let failed = |source| Error::Io { action: "run", path: self.script.clone(), source };
         let own = std::env::current_exe().map_err(failed)?;
-        let out = std::env::temp_dir().join(format!("warpfeed-peers-{}.json", std::process::id()));
+        let out = std::env::temp_dir().join(unused_name());
         let mut command = std::process::Command::new(&self.script);
         command.arg(dir).arg("--out").arg(&out).arg("--warpfeed").arg(own);
         command.args(["--threads", &self.threads.to_string(), "--rounds", &self.rounds.to_string()]);
@@ -405,6 +406,11 @@ impl Peers {
         let _ = std::fs::remove_file(&out);
         json
     }
+}
+
+/// A name for a temporary file that nobody else can have.
+fn unused_name() -> String {
+    format!("warpfeed-{:016x}.tmp", RandomState::new().build_hasher().finish())
 }
 
 fn read(path: &Path) -> Result<String> {

@@ -21,13 +21,13 @@ pub struct CheckGpu {
     /// Compare no more than this many photographs.
     #[arg(long, value_name = "N", default_value_t = 200)]
     limit: u64,
-    /// Threads for nvJPEG alone.
+    /// Threads that decode with nvJPEG alone.
     #[arg(long, value_name = "T", default_value_t = 16)]
     threads: usize,
-    /// How long to measure what nvJPEG alone decodes, by each of its ways, in milliseconds.
+    /// Milliseconds to measure decoding with nvJPEG alone, on each of its decode paths.
     #[arg(long, value_name = "MS", default_value_t = 2000)]
     bound_ms: u64,
-    /// One batch for each operation and strategy, for running under tools that slow it down.
+    /// One batch for each operation and strategy, for tools that slow the program down.
     #[arg(long)]
     quick: bool,
     /// One JSON object instead of text.

@@ -1,7 +1,7 @@
 //! `warpfeed demo`: the main job, on images of its own or a folder.
 
 use super::options::device;
-use super::output::{bytes, print, print_json, progress};
+use super::output::{bytes, escape, print, print_json, progress};
 use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::time::Instant;
 use warpfeed::experiment::run::{RunReport, run};
 use warpfeed::experiment::trial::Trial;
 use warpfeed::experiment::{preview, synth};
-use warpfeed::{Builder, Device, OnError, Pipeline, Preset, Result, Transform};
+use warpfeed::{Builder, Device, Error, OnError, Pipeline, Preset, Result, Transform};
 
 /// Images made where no folder is given.
 const MADE: u64 = 200;
@@ -24,9 +24,9 @@ const SEED: u64 = 42;
 /// Run the standard training pipeline and the augmentation load 1, 4, 8, 12, and show what they make
 #[derive(Args)]
 pub struct Demo {
-    /// Folder of class folders, list file, or shards [default: made images in the system's temporary folder]
+    /// Folder of class folders, list file, or shards [default: images made for this, kept in your cache folder]
     dir: Option<PathBuf>,
-    /// Where the contact sheet goes [default: in the system's temporary folder]
+    /// Where the contact sheet goes [default: in your cache folder]
     #[arg(short, long, value_name = "SHEET.png")]
     output: Option<PathBuf>,
     /// Worker threads [default: one for each processor]
@@ -58,7 +58,10 @@ impl Demo {
         for (name, ops) in pipelines {
             rows.push(self.measure(name, ops, &dir)?);
         }
-        let sheet = self.output.clone().unwrap_or_else(|| std::env::temp_dir().join("warpfeed-demo.png"));
+        let sheet = match &self.output {
+            Some(sheet) => sheet.clone(),
+            None => own_folder()?.join("sheet.png"),
+        };
         let builder = Pipeline::builder(warpfeed::open(&dir)?).shuffle(SEED);
         let pixel_ops = Trial::A { load: 1 }.pixel_ops();
         warpfeed::write_png(&preview::preview(builder, pixel_ops, 0, 6, 4)?, &sheet)?;
@@ -71,9 +74,9 @@ impl Demo {
             format_args!("warpfeed {}", env!("CARGO_PKG_VERSION")),
             first.device,
             first.threads,
-            dir.display(),
+            escape(dir.display()),
             table(&rows),
-            sheet.display()
+            escape(sheet.display())
         ))
     }
 
@@ -82,7 +85,7 @@ impl Demo {
         if let Some(dir) = &self.dir {
             return Ok(dir.clone());
         }
-        let dir = std::env::temp_dir().join(format!("warpfeed-demo-{}", env!("CARGO_PKG_VERSION")));
+        let dir = own_folder()?.join("images");
         let bar = progress(MADE, "making images");
         let made = synth::write_folder(&dir, MADE, CLASSES, SEED, |done| bar.set_position(done));
         bar.finish_and_clear();
@@ -106,6 +109,23 @@ impl Demo {
     }
 }
 
+/// Where the demo keeps its files: a folder of this user's alone, for in the system's temporary folder users get in each
+/// other's way.
+fn own_folder() -> Result<PathBuf> {
+    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
+    let cache = cache.or_else(|| absolute("LOCALAPPDATA")).ok_or_else(|| Error::Parameter {
+        operation: "demo",
+        parameter: "DIR and --output",
+        expected: "given where no HOME or XDG_CACHE_HOME tells your cache folder".to_owned(),
+        got: "neither".to_owned(),
+    })?;
+    let folder = cache.join("warpfeed").join(format!("demo-{}", env!("CARGO_PKG_VERSION")));
+    let unusable = |source| Error::Io { action: "make the folder", path: folder.clone(), source };
+    std::fs::create_dir_all(&folder).map_err(unusable)?;
+    Ok(folder)
+}
+
 /// The reports side by side. Shares are of the worker threads' time.
 fn table(rows: &[Row]) -> String {
     let mut text = format!(
@@ -127,10 +147,12 @@ fn table(rows: &[Row]) -> String {
             share(stages.worker_wait),
             report.peak_rss_bytes.map_or_else(String::new, bytes),
         );
-        if report.bad_count > 0 {
+        if let Some(first) = report.bad.first() {
             text += &format!(
                 "  {} images could not be used, the first: {}: {}\n",
-                report.bad_count, report.bad[0].path, report.bad[0].error
+                report.bad_count,
+                escape(&first.path),
+                escape(&first.error)
             );
         }
     }

@@ -23,7 +23,7 @@ pub struct Diagnose {
     /// How operations are run.
     #[arg(long, value_enum, default_value_t)]
     strategy: StrategyName,
-    /// Images a batch.
+    /// Images in a batch.
     #[arg(long, value_name = "B", default_value_t = 32)]
     batch_size: usize,
     /// Worker threads [default: one for each processor]
@@ -31,7 +31,7 @@ pub struct Diagnose {
     threads: Option<usize>,
     #[command(flatten)]
     step: StepOptions,
-    /// Seconds for each part.
+    /// Seconds that each part is measured for.
     #[arg(long, value_name = "S", default_value = "3", value_parser = seconds)]
     seconds: Duration,
     #[command(flatten)]

@@ -19,6 +19,7 @@ mod tune;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 use std::time::Instant;
+use warpfeed::Result;
 
 /// Feeds images to GPUs: decodes, augments and batches them, and measures how fast.
 #[derive(Parser)]
@@ -48,7 +49,17 @@ enum Command {
 
 fn main() -> ExitCode {
     let started = Instant::now();
-    let result = match Cli::parse().command {
+    match Cli::try_parse().map_or_else(not_run, |cli| run(cli.command, started)) {
+        Ok(code) => code,
+        Err(error) => {
+            output::say(format_args!("warpfeed: {error}"));
+            output::exit_code(&error)
+        }
+    }
+}
+
+fn run(command: Command, started: Instant) -> Result<ExitCode> {
+    match command {
         Command::Demo(demo) => demo.run(),
         Command::Run(run) => run.run(started),
         Command::Apply(apply) => apply.run(),
@@ -59,12 +70,16 @@ fn main() -> ExitCode {
         Command::Bench(bench) => bench.run(),
         Command::Tune(tune) => tune.run(),
         Command::CheckGpu(check) => check.run(),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("warpfeed: {error}");
-            output::exit_code(&error)
-        }
     }
+    .map(|()| ExitCode::SUCCESS)
+}
+
+/// Shows what was asked for instead of a command, such as --help, or what is wrong with the arguments.
+fn not_run(instead: clap::Error) -> Result<ExitCode> {
+    if !instead.use_stderr() {
+        return output::written(instead.print()).map(|()| ExitCode::SUCCESS);
+    }
+    // Without color: the arguments in it may be names of files.
+    instead.render().to_string().trim_end().lines().for_each(output::say);
+    Ok(ExitCode::from(2))
 }

@@ -13,7 +13,7 @@ const SEED: u64 = 42;
 
 #[derive(Clone, Copy, Default, ValueEnum)]
 enum PaceName {
-    /// A kernel of that length on the GPU that the batches are on; where they are on the CPU, as sleep.
+    /// A kernel of that length runs on the GPU that the batches are on; for batches on the CPU, as sleep.
     #[default]
     Device,
     /// The thread sleeps, as it does while a GPU computes.
@@ -25,10 +25,10 @@ enum PaceName {
 /// How models' training steps are had.
 #[derive(Args)]
 pub struct ModelOptions {
-    /// TOML file with further names of steps and their milliseconds: resnet50 = 12.5.
+    /// TOML file with more steps and their milliseconds, as in resnet50 = 12.5.
     #[arg(long, value_name = "FILE.toml")]
     steps: Option<PathBuf>,
-    /// How steps of stated length pass their time.
+    /// How steps of a stated length spend their time.
     #[arg(long, value_enum, default_value_t)]
     pace: PaceName,
     /// Channels of the first stage of candle's networks [64 as published; fewer train faster]
@@ -108,8 +108,8 @@ pub fn classes(subject: &Subject) -> usize {
 /// Which training step.
 #[derive(Args)]
 pub struct StepOptions {
-    /// The training step: none; resnet18, resnet50, resnet152 (as long as published of a V100); milliseconds; with feature
-    /// candle, candle-resnet18 and candle-resnet50, which train on the CPU.
+    /// The training step: none; resnet18, resnet50 or resnet152 (with the time published for a V100); milliseconds; or,
+    /// with feature candle, candle-resnet18 or candle-resnet50, which train on the CPU.
     #[arg(long, value_name = "STEP", default_value = "none")]
     step: String,
     #[command(flatten)]

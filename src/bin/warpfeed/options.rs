@@ -60,14 +60,14 @@ pub fn decode_path(text: &str) -> std::result::Result<DecodePath, String> {
 
 #[derive(Clone, Copy, Default, ValueEnum)]
 pub enum PresetName {
-    /// Random resized crop 224, horizontal flip, normalise.
+    /// Random resized crop 224, random horizontal flip, normalize.
     #[default]
     Train,
-    /// Shorter side 256, centre crop 224, normalise.
+    /// Shorter side to 256, center crop 224, normalize.
     Eval,
-    /// Load x [flips, rotation by -5 to 5 degrees], random resized crop 224, normalise.
+    /// Load x [flips, rotation by -5 to 5 degrees], random resized crop 224, normalize.
     TrialA,
-    /// Load x [both flips, rotation by 5 degrees on a growing canvas], random resized crop 256, centre crop 224, normalise.
+    /// Load x [both flips, rotation by 5 degrees on a growing canvas], random resized crop 256, center crop 224, normalize.
     TrialB,
 }
 
@@ -77,7 +77,7 @@ pub struct PresetOptions {
     /// The pipeline.
     #[arg(long, value_enum, default_value_t)]
     preset: PresetName,
-    /// How many times over trial-a and trial-b rotate and flip.
+    /// How many times trial-a and trial-b rotate and flip.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=1000))]
     load: u32,
 }
@@ -105,12 +105,12 @@ impl PresetOptions {
 
 #[derive(Clone, Copy, Default, ValueEnum)]
 pub enum StrategyName {
-    /// Operations in a row in one pass, only what the output needs; the bytes of sequential.
+    /// Neighboring operations in one pass, and only the pixels that the output needs; the same bytes as sequential.
     #[default]
     Fused,
-    /// One pass an operation.
+    /// One pass for each operation.
     Sequential,
-    /// One bilinear sampling for all rotations and flips: another, sharper result.
+    /// One bilinear sampling for all rotations and flips: a different, sharper result.
     Composed,
 }
 
@@ -178,24 +178,25 @@ pub struct PipelineOptions {
     /// How operations are run.
     #[arg(long, value_enum, default_value_t)]
     strategy: StrategyName,
-    /// Images a batch.
+    /// Images in a batch.
     #[arg(long, value_name = "B", default_value_t = 32)]
     batch_size: usize,
     /// Worker threads [default: one for each processor]
     #[arg(long, value_name = "T")]
     threads: Option<usize>,
-    /// Batches being filled or ready ahead of the consumer [default: 2]
+    /// Batches to prefetch: those being filled or ready ahead of the consumer [default: 2]
     #[arg(long, value_name = "P")]
     prefetch: Option<usize>,
     /// Seed of order and augmentations.
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
-    /// Read what is rank R's of W (positions R, R + W, R + 2W, ... of each epoch's order), leave the other ranks of the
-    /// machine their processors, and take the GPU of its number there: R/W, or auto for what torchrun, Open MPI, PMI or
-    /// Slurm says (alone: 0/1).
+    /// Read the partition of rank R of W: positions R, R + W, R + 2W, ... of each epoch's order. The rank also uses the
+    /// GPU of its number on its machine, and leaves the other ranks there their processors. auto takes the rank from
+    /// torchrun, Open MPI, PMI or Slurm; without them it is 0/1.
     #[arg(long, value_name = "R/W", value_parser = rank)]
     rank: Option<RankName>,
-    /// As many batches on every rank: one with an image fewer repeats one, as padding; dropped with --last drop.
+    /// Give every rank the same number of batches: a rank with one image fewer repeats one, as padding. With --last drop,
+    /// ranks drop what the others lack.
     #[arg(long)]
     even: bool,
     /// End each epoch after K images.
@@ -204,7 +205,7 @@ pub struct PipelineOptions {
     /// Keep the source's order.
     #[arg(long)]
     no_shuffle: bool,
-    /// Type of the output [u8 leaves normalisation out].
+    /// Type of the output [u8 is not normalized]
     #[arg(long, value_enum, default_value = "f32")]
     dtype: DTypeName,
     /// Layout of the output.
@@ -219,28 +220,28 @@ pub struct PipelineOptions {
     /// EXIF orientation.
     #[arg(long, value_enum, default_value_t)]
     orientation: OrientationName,
-    /// Take truncated JPEGs as they are.
+    /// Decode truncated JPEGs as far as they go, instead of refusing them.
     #[arg(long)]
     accept_truncated: bool,
-    /// Cache up to SIZE of decoded images from one epoch to the next, in memory: 500MB, 4GB, 2GiB.
+    /// Image cache: keep up to SIZE of decoded images in memory from one epoch to the next: 500MB, 4GB, 2GiB.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     image_cache: Option<u64>,
-    /// Cache them in this folder, from one run to the next.
+    /// Keep the image cache in this folder, from one run to the next.
     #[arg(long, value_name = "FOLDER", requires = "image_cache")]
     image_cache_dir: Option<PathBuf>,
-    /// Resize the shorter side to PX pixels before anything else; with --image-cache once and for all.
+    /// Resize the shorter side to PX pixels before anything else; with --image-cache only once for each image.
     #[arg(long, value_name = "PX")]
     resize_first: Option<u32>,
     /// Where augmentations run: auto, cpu, cuda, cuda:I.
     #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
     device: Device,
-    /// Who decodes where they run on a GPU: auto, cpu, hybrid, hardware.
+    /// What decodes for a GPU: auto, cpu, hybrid (nvJPEG), hardware (the GPU's hardware decoder).
     #[arg(long, value_name = "PATH", default_value = "auto", value_parser = decode_path)]
     decode: DecodePath,
-    /// Most memory of a GPU for batches under way, in bytes [default: half of what is free]
+    /// Limit of a GPU's memory for in-flight batches, in bytes [default: half of what is free]
     #[arg(long, value_name = "BYTES")]
     device_memory: Option<u64>,
-    /// Stage what is copied to a GPU in pageable memory, where pinned memory is scarce.
+    /// Use pageable staging memory for copies to a GPU, where pinned memory is scarce.
     #[arg(long)]
     pageable: bool,
 }

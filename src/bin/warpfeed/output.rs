@@ -1,4 +1,7 @@
-//! What people and programs see: results on standard output, progress on a terminal, exit codes.
+//! What people and programs see: results on standard output, messages and progress on standard error, exit codes.
+//!
+//! Names of files come from anywhere, and a terminal obeys control characters: all that is written here has them
+//! escaped, as JSON does.
 
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use serde::Serialize;
@@ -20,15 +23,41 @@ pub fn exit_code(error: &Error) -> ExitCode {
     })
 }
 
+/// Escapes control characters, line breaks too: for names within a text.
+pub fn escape(name: impl fmt::Display) -> String {
+    let mut escaped = String::new();
+    for character in name.to_string().chars() {
+        match character {
+            '\n' => escaped += "\\n",
+            '\t' => escaped += "\\t",
+            '\r' => escaped += "\\r",
+            control if control.is_control() => escaped += &format!("\\u{:04x}", u32::from(control)),
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}
+
 /// Writes text to standard output. A reader that has gone (`| head`) is no error.
 pub fn print(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    let lines: Vec<String> = text.split('\n').map(escape).collect();
+    written(out.write_all(lines.join("\n").as_bytes()).and_then(|()| out.flush()))
+}
+
+/// What became of writing to standard output.
+pub fn written(result: io::Result<()>) -> Result<()> {
+    match result {
         Err(source) if source.kind() != io::ErrorKind::BrokenPipe => {
             Err(Error::Io { action: "write", path: PathBuf::from("standard output"), source })
         }
         _ => Ok(()),
     }
+}
+
+/// Writes a line to standard error. Where that cannot be written there is nobody to tell.
+pub fn say(line: impl fmt::Display) {
+    let _ = writeln!(io::stderr(), "{}", escape(line));
 }
 
 /// Writes one JSON object to standard output.
@@ -78,7 +107,7 @@ impl Progress {
     }
 
     pub fn line(&mut self, line: &str) {
-        self.0.suspend(|| eprintln!("{line}"));
+        self.0.suspend(|| say(line));
         self.0.reset_elapsed();
     }
 

@@ -1,13 +1,13 @@
 //! `warpfeed pack`: a source into shards.
 
-use super::output::{bytes, print, print_json, progress};
+use super::output::{bytes, escape, print, print_json, progress, say};
 use super::source::{FieldArgs, format};
 use clap::{Args, ValueEnum};
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
-use warpfeed::pack::{PackOptions, PackReport, pack};
-use warpfeed::{RecordFormat, Result, SourceFormat};
+use warpfeed::pack::{PackOptions, PackReport, pack, verify};
+use warpfeed::{Error, RecordFormat, Result, SourceFormat};
 
 #[derive(Clone, Copy, ValueEnum)]
 enum ShardFormat {
@@ -19,19 +19,32 @@ enum ShardFormat {
     Tfrecord,
 }
 
-/// Pack a source into shards, themselves a source
+/// Pack a source into shards, which are a source themselves, or verify packed shards
 #[derive(Args)]
 pub struct Pack {
+    #[command(flatten)]
+    job: Option<Job>,
+    /// Instead of packing, read the shards in FOLDER again and compare them with the lengths and checksums in its
+    /// pack.json.
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["Job", "FieldArgs"])]
+    verify: Option<PathBuf>,
+    /// One JSON object instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+struct Job {
     /// Folder of class folders, list file (path, tab, label), IDX file, shards, or a pattern of shards.
     #[arg(value_name = "SOURCE")]
     source: PathBuf,
-    /// The folder for the shards, which are named after it; an interrupted run is taken up.
+    /// The folder for the shards, which are named after it. An interrupted run goes on when it is started again.
     #[arg(short, long, value_name = "FOLDER")]
     output: PathBuf,
     /// The format of the shards.
     #[arg(long, value_enum, value_name = "FORMAT")]
     format: ShardFormat,
-    /// The source's form, where its name does not tell: folder, list, webdataset, recordio, tfrecord, idx, parquet.
+    /// The source's format, where its name does not tell: folder, list, webdataset, recordio, tfrecord, idx, parquet.
     #[arg(long, value_name = "FORMAT", value_parser = format)]
     from: Option<SourceFormat>,
     #[command(flatten)]
@@ -42,22 +55,41 @@ pub struct Pack {
     /// Shrink images whose longer side has more pixels, and encode them as JPEG.
     #[arg(long, value_name = "PIXELS", value_parser = clap::value_parser!(u32).range(1..))]
     max_side: Option<u32>,
-    /// Quality of what is encoded.
+    /// Quality of the JPEGs that are encoded.
     #[arg(long, value_name = "Q", default_value_t = 90, value_parser = clap::value_parser!(u8).range(1..=100))]
     quality: u8,
-    /// Make baseline YCbCr of progressive JPEGs (without loss) and of those in CMYK (encoded again).
+    /// Make progressive JPEGs baseline, without loss, and those in CMYK YCbCr, by encoding them again.
     #[arg(long)]
     baseline: bool,
     /// Worker threads [default: one for each processor]
     #[arg(long, value_name = "T")]
     workers: Option<usize>,
-    /// One JSON object instead of text.
-    #[arg(long)]
-    json: bool,
 }
 
 impl Pack {
     pub fn run(self) -> Result<()> {
+        if let Some(folder) = self.verify {
+            return verify_folder(&folder, self.json);
+        }
+        let Some(job) = self.job else {
+            return Err(Error::Parameter {
+                operation: "pack",
+                parameter: "arguments",
+                expected: "SOURCE, --output and --format, or --verify".to_owned(),
+                got: "none of them".to_owned(),
+            });
+        };
+        let started = Instant::now();
+        let report = job.run()?;
+        if let Some(reason) = &report.damaged_manifest {
+            say(format_args!("warpfeed: pack.json was of no use, so everything was packed anew: {reason}"));
+        }
+        if self.json { print_json(&report) } else { print(&text(&report, started)) }
+    }
+}
+
+impl Job {
+    fn run(self) -> Result<PackReport> {
         let source = self.fields.open(&self.source, self.from)?;
         let mut options = PackOptions::new(match self.format {
             ShardFormat::Webdataset => RecordFormat::WebDataset,
@@ -70,11 +102,40 @@ impl Pack {
         options.baseline = self.baseline;
         options.workers = self.workers.unwrap_or(options.workers);
         let bar = progress(source.len(), "packing");
-        let started = Instant::now();
         let report = pack(&source, &self.output, &options, &mut |done| bar.set_position(done));
         bar.finish_and_clear();
-        let report = report?;
-        if self.json { print_json(&report) } else { print(&text(&report, started)) }
+        report
+    }
+}
+
+/// Prints what is found; shards that are damaged or missing are an error.
+fn verify_folder(folder: &Path, json: bool) -> Result<()> {
+    let bar = progress(u64::MAX, "verifying");
+    let report = verify(folder, &mut |done| bar.set_position(done));
+    bar.finish_and_clear();
+    let report = report?;
+    if json {
+        print_json(&report)?;
+    } else {
+        let mut text = format!("{} images in {} shards, {}\n", report.images, report.shards, bytes(report.bytes));
+        for file in &report.damaged {
+            let _ = writeln!(text, "damaged: {}: {}", escape(file.path.display()), escape(&file.error));
+        }
+        print(&text)?;
+    }
+    let failed = |path: &Path, message: String| {
+        let source = std::io::Error::other(message);
+        Err(Error::Io { action: "verify", path: path.to_owned(), source })
+    };
+    match report.damaged.first() {
+        Some(first) => {
+            let others = report.damaged.len() - 1;
+            let others = if others > 0 { format!(" ({others} more are damaged)") } else { String::new() };
+            let remedy = "remove it and run `warpfeed pack` again as before";
+            failed(&first.path, format!("{}{others}: {remedy}", first.error))
+        }
+        None if report.complete => Ok(()),
+        None => failed(folder, "packing is not complete: run `warpfeed pack` again as before".to_owned()),
     }
 }
 
@@ -103,7 +164,7 @@ fn text(report: &PackReport, started: Instant) -> String {
     if report.bad_count > 0 {
         let _ = writeln!(text, "{} left out:", report.bad_count);
         for bad in &report.bad {
-            let _ = writeln!(text, "  {}: {}", bad.path, bad.error);
+            let _ = writeln!(text, "  {}: {}", escape(&bad.path), escape(&bad.error));
         }
     }
     text

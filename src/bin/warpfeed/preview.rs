@@ -1,7 +1,7 @@
 //! `warpfeed preview`: a contact sheet of what a pipeline makes.
 
 use super::options::PresetOptions;
-use super::output::print;
+use super::output::{escape, print};
 use super::source::SourceArgs;
 use clap::Args;
 use std::path::PathBuf;
@@ -37,6 +37,6 @@ impl Preview {
         let ops = self.preset.pixel_ops();
         let sheet = experiment::preview::preview(builder, ops, self.epoch, self.columns, self.rows)?;
         warpfeed::write_png(&sheet, &self.output)?;
-        print(&format!("{} pixels: {}\n", sheet.size(), self.output.display()))
+        print(&format!("{} pixels: {}\n", sheet.size(), escape(self.output.display())))
     }
 }

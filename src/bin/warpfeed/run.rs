@@ -1,7 +1,7 @@
 //! `warpfeed run`: whole epochs over a source, measured.
 
 use super::options::PipelineOptions;
-use super::output::{bytes, print, print_json, progress};
+use super::output::{bytes, escape, print, print_json, progress};
 use super::source::SourceArgs;
 use clap::Args;
 use std::fmt::Write;
@@ -20,11 +20,11 @@ pub struct Run {
     /// How many epochs.
     #[arg(long, value_name = "E", default_value_t = 1)]
     epochs: u64,
-    /// Write down after every batch how far the run is, and go on from there where the file is from an earlier one that
-    /// was ended [with --rank on several processes, each has a file of its own: FILE.RANK].
+    /// Write down in FILE after every batch how far the run is. If FILE is there already, from a run that was ended, go
+    /// on from there. With --rank, each of several processes has a file of its own, FILE.RANK.
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
-    /// SHA-256 over every sample's label and output.
+    /// Print the SHA-256 of every sample's label and output.
     #[arg(long)]
     digest: bool,
     /// One JSON object instead of text.
@@ -82,7 +82,7 @@ fn text(report: &RunReport) -> String {
     if let Some(cache) = &report.cache {
         let _ = writeln!(
             text,
-            "kept decoded  {} of {} images came from the cache; it has {} images, {} of {}{}",
+            "image cache   {} of {} images came from it; it has {} images, {} of {}{}",
             report.cached,
             report.images,
             cache.images,
@@ -91,7 +91,7 @@ fn text(report: &RunReport) -> String {
             if cache.full { ", and no room for more" } else { "" },
         );
         if let Some(failed) = &cache.failed {
-            let _ = writeln!(text, "              nothing more was kept: {failed}");
+            let _ = writeln!(text, "              nothing more was cached: {failed}");
         }
     }
     if let (Some(mean), Some(most)) = (report.moved_mean, report.moved_most) {
@@ -106,7 +106,7 @@ fn text(report: &RunReport) -> String {
     if report.bad_count > 0 {
         let _ = writeln!(text, "not usable    {} images:", report.bad_count);
         for bad in &report.bad {
-            let _ = writeln!(text, "  {}: {}", bad.path, bad.error);
+            let _ = writeln!(text, "  {}: {}", escape(&bad.path), escape(&bad.error));
         }
     }
     text

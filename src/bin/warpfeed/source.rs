@@ -11,16 +11,15 @@ pub fn format(text: &str) -> std::result::Result<SourceFormat, String> {
 /// Which parts of records count.
 #[derive(Args)]
 pub struct FieldArgs {
-    /// Which part of a record is the image: an ending in WebDataset, a feature in TFRecord, a column in
-    /// Parquet.
+    /// Which part of a record is the image: an extension in WebDataset, a feature in TFRecord, a column in Parquet.
     #[arg(long, value_name = "NAME")]
     image_field: Option<String>,
-    /// Which part of a record is the label: an ending, or json.FIELD, in WebDataset; a feature in TFRecord, a
-    /// column in Parquet.
+    /// Which part of a record is the label: an extension, or json.FIELD, in WebDataset; a feature in TFRecord; a column
+    /// in Parquet.
     #[arg(long, value_name = "NAME")]
     label_field: Option<String>,
-    /// The names of the classes, one a line, label 0 first, where labels are names: shards that are read from front to
-    /// back need them, others are sorted by name if not given.
+    /// File with the names of the classes, one on each line, label 0 first, for labels that are names. Shards that are
+    /// read from front to back need it; for others the default is all names, sorted.
     #[arg(long, value_name = "FILE")]
     classes: Option<PathBuf>,
 }
@@ -45,27 +44,27 @@ impl FieldArgs {
 /// The images.
 #[derive(Args)]
 pub struct SourceArgs {
-    /// Folder of class folders, list file (path, tab, label), IDX file, or shards: .tar, .rec, .tfrecord, .parquet, a folder of them, or a
-    /// pattern like train-{000..146}.tar or '*.tar'.
+    /// Folder of class folders, list file (path, tab, label), IDX file, or shards: .tar, .rec, .tfrecord, .parquet, a
+    /// folder of them, or a pattern like train-{000..146}.tar or '*.tar'.
     #[arg(value_name = "SOURCE")]
     spec: PathBuf,
-    /// The source's form, where its name does not tell: folder, list, webdataset, recordio, tfrecord, idx, parquet.
+    /// The source's format, where its name does not tell: folder, list, webdataset, recordio, tfrecord, idx, parquet.
     #[arg(long, value_name = "FORMAT", value_parser = format)]
     format: Option<SourceFormat>,
     #[command(flatten)]
     fields: FieldArgs,
-    /// Read shards from front to back and shuffle in a window of W images; pipes, standard input (-) and shards far
-    /// away are read so anyhow [there 1000 if not given]
+    /// Read shards from front to back and shuffle in a window of W images [default for pipes, standard input (-) and
+    /// remote shards: 1000]
     #[arg(long, value_name = "W")]
     window: Option<usize>,
-    /// Read shards far away in any order, each image by a request of its own, after an index has been made of them.
+    /// Read remote shards in any order, each image with a request of its own. An index of them is made first.
     #[arg(long, conflicts_with = "window")]
     random_access: bool,
-    /// Cache what is fetched from remote shards in this folder.
+    /// Shard cache: keep what is fetched from remote shards in this folder.
     #[cfg(feature = "cloud")]
     #[arg(long, value_name = "FOLDER", requires = "shard_cache_size")]
     shard_cache: Option<PathBuf>,
-    /// How much of it: 500MB, 20GB, 2GiB.
+    /// The size of the shard cache: 500MB, 20GB, 2GiB.
     #[cfg(feature = "cloud")]
     #[arg(long, value_name = "SIZE", requires = "shard_cache", value_parser = super::options::size)]
     shard_cache_size: Option<u64>,

@@ -1,15 +1,15 @@
 //! `warpfeed synth`: a folder of made images.
 
-use super::output::{print, progress};
+use super::output::{escape, print, progress};
 use clap::Args;
 use std::path::PathBuf;
 use warpfeed::Result;
 use warpfeed::experiment::synth;
 
-/// Make a folder of class folders with photo-like JPEGs
+/// Make a folder of class folders with synthetic JPEGs that decode like photographs
 #[derive(Args)]
 pub struct Synth {
-    /// Where to: a folder that does not exist, is empty, or was made by this command.
+    /// The folder to make. A folder that exists must be empty or made by this command.
     dir: PathBuf,
     /// How many images.
     #[arg(long, value_name = "N")]
@@ -17,7 +17,7 @@ pub struct Synth {
     /// How many classes.
     #[arg(long, value_name = "K", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     classes: u32,
-    /// Another seed, other images.
+    /// Seed of the images.
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
 }
@@ -34,7 +34,7 @@ impl Synth {
             made.written,
             made.kept,
             self.classes,
-            self.dir.display()
+            escape(self.dir.display())
         ))
     }
 }

@@ -1,4 +1,4 @@
-//! `warpfeed tune`: the smallest configuration that is as fast as any.
+//! `warpfeed tune`: the smallest configuration that is as fast as any other.
 
 use super::bench::{DeviceOptions, GridOptions, ReportOptions, SubjectOptions};
 use super::models::StepOptions;
@@ -7,9 +7,9 @@ use clap::Args;
 use warpfeed::Result;
 use warpfeed::experiment::configurations::configurations;
 
-/// Find the smallest number of threads and batches ahead within 2 % of the fastest
+/// Find the smallest numbers of threads and prefetched batches within 2 % of the fastest configuration
 ///
-/// Prints it as options of the command and as calls of the builder. A core or two per GPU are left to the trainer.
+/// Prints them as options of the command and as calls of the builder. A core or two for each GPU are left to the trainer.
 #[derive(Args)]
 pub struct Tune {
     #[command(flatten)]

@@ -1,0 +1,122 @@
+//! One run at a time packs into a folder.
+
+use crate::error::{Error, Result};
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, Write};
+use std::path::{Path, PathBuf};
+
+const FILE: &str = ".pack.lock";
+
+/// Nobody's description of a run is longer.
+const MAX_BYTES: u64 = 1_000;
+
+/// Keeps other runs out of a folder. The system takes it back when the process ends, however it ends, so a killed run
+/// leaves a file but no lock. File systems without locks, and systems other than Linux, keep nobody out.
+#[derive(Debug)]
+pub(super) struct Lock {
+    path: PathBuf,
+    /// Locked while it is open.
+    _file: File,
+}
+
+impl Lock {
+    /// Locks `out` and writes down that `job` has done so.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] with the other job, if another run has locked the folder; [`Error::Io`] if the file cannot
+    /// be written.
+    pub fn take(out: &Path, job: &str) -> Result<Self> {
+        let path = out.join(FILE);
+        let open = || File::options().read(true).write(true).create(true).truncate(false).open(&path);
+        let locked = || -> io::Result<Result<File, String>> {
+            loop {
+                let mut file = open()?;
+                if !try_lock(&file)? {
+                    let mut other = Vec::new();
+                    file.take(MAX_BYTES).read_to_end(&mut other)?;
+                    return Ok(Err(String::from_utf8_lossy(&other).trim().to_owned()));
+                }
+                // The run before may have removed the file between its opening and its locking.
+                if is_at(&file, &path) {
+                    file.set_len(0)?;
+                    file.rewind()?;
+                    file.write_all(format!("process {}{}, {job}\n", std::process::id(), host()).as_bytes())?;
+                    return Ok(Ok(file));
+                }
+            }
+        };
+        match locked().map_err(Error::io("lock", &path))? {
+            Ok(file) => Ok(Self { path, _file: file }),
+            Err(other) => {
+                let got = format!("{}, into which {other} packs: wait for its end, or take another", out.display());
+                Err(Error::parameter("pack", "out", "a folder that no other run is packing into", got))
+            }
+        }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // A file that stays is locked by nobody.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// On which machine, where the system says.
+fn host() -> String {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    if name.trim().is_empty() { String::new() } else { format!(" on {}", name.trim()) }
+}
+
+/// Locks the file unless another process has.
+#[cfg(target_os = "linux")]
+fn try_lock(file: &File) -> io::Result<bool> {
+    use rustix::fs::{FlockOperation, flock};
+    use rustix::io::Errno;
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) | Err(Errno::NOTSUP | Errno::NOSYS | Errno::NOLCK | Errno::INVAL) => Ok(true),
+        Err(Errno::WOULDBLOCK) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn try_lock(_file: &File) -> io::Result<bool> {
+    Ok(true)
+}
+
+/// Whether `path` is the name of this file.
+#[cfg(target_os = "linux")]
+fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let id = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    matches!((file.metadata().map(id), fs::metadata(path).map(id)), (Ok(a), Ok(b)) if a == b)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_at(_file: &File, _path: &Path) -> bool {
+    true
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_locked_folder_names_its_job_and_an_unlocked_one_is_free() {
+        let folder = tempfile::tempdir().unwrap();
+        // Of a killed run.
+        fs::write(folder.path().join(FILE), "process 1, which was killed in the middle of a long description").unwrap();
+        let lock = Lock::take(folder.path(), "the first job").unwrap();
+        let error = Lock::take(folder.path(), "the second job").unwrap_err();
+        assert!(error.is_parameter());
+        let text = error.to_string();
+        assert!(text.contains(&format!("process {}", std::process::id())) && text.contains("the first job"), "{text}");
+        assert!(!text.contains("killed"), "{text}");
+        drop(lock);
+        drop(Lock::take(folder.path(), "the second job").unwrap());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        let error = Lock::take(&folder.path().join("missing"), "a job").unwrap_err();
+        assert!(error.to_string().contains(FILE), "{error}");
+    }
+}

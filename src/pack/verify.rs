@@ -1,0 +1,110 @@
+//! Reads packed shards again and compares them with the manifest.
+
+use super::manifest::{Manifest, PackedFile};
+use crate::error::{Error, Result};
+use crate::file;
+use serde::Serialize;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+/// Bytes that are read at once.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// What reading packed shards again has found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct VerifyReport {
+    /// Shards that the manifest names.
+    pub shards: u64,
+    /// Images in them.
+    pub images: u64,
+    /// Bytes in them.
+    pub bytes: u64,
+    /// Whether the whole source is packed.
+    pub complete: bool,
+    /// The files that are not what was packed.
+    pub damaged: Vec<DamagedFile>,
+}
+
+/// A file that is not what was packed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct DamagedFile {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub error: String,
+}
+
+/// Reads all shards that [`pack`](super::pack) has written to `folder`, and compares their lengths and checksums
+/// (CRC-32C) with those in `pack.json`.
+///
+/// A damaged file is repaired by removing it and packing again, which goes on from the shard before it.
+///
+/// `progress` hears how many images' shards have been read.
+///
+/// # Errors
+/// [`Error::Parameter`] if the folder has no `pack.json`; [`Error::Io`] if that is damaged or the machine fails to read.
+///
+/// ```
+/// use warpfeed::pack::{PackOptions, pack, verify};
+/// use warpfeed::*;
+///
+/// let folder = tempfile::tempdir().unwrap();
+/// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
+/// let source = EncodedImages::new((0..5).map(|label| (jpeg.clone(), label)));
+/// let out = folder.path().join("train");
+/// let packed = pack(&source, &out, &PackOptions::new(RecordFormat::WebDataset), &mut |_done| {})?;
+/// assert!(verify(&out, &mut |_done| {})?.damaged.is_empty());
+///
+/// std::fs::write(&packed.shards[0], vec![0; packed.bytes as usize]).unwrap();
+/// assert_eq!(verify(&out, &mut |_done| {})?.damaged[0].path, packed.shards[0]);
+/// # Ok::<(), Error>(())
+/// ```
+pub fn verify(folder: &Path, progress: &mut dyn FnMut(u64)) -> Result<VerifyReport> {
+    let Some(manifest) = Manifest::read(folder)? else {
+        let expected = "one that `warpfeed pack` has made";
+        return Err(Error::parameter("verify", "folder", expected, format!("{} without pack.json", folder.display())));
+    };
+    let mut report = VerifyReport {
+        shards: manifest.shards.len() as u64,
+        images: 0,
+        bytes: 0,
+        complete: manifest.complete,
+        damaged: Vec::new(),
+    };
+    for shard in &manifest.shards {
+        for file in &shard.files {
+            let path = folder.join(&file.name);
+            let error = match difference(&path, file) {
+                Ok(None) => continue,
+                Ok(Some(difference)) => difference,
+                Err(error) if error.is_bad_sample() => error.to_string(),
+                Err(error) => return Err(error),
+            };
+            report.damaged.push(DamagedFile { path, error });
+        }
+        report.images += shard.images;
+        report.bytes += shard.bytes();
+        progress(report.images);
+    }
+    Ok(report)
+}
+
+/// In what a file differs from what was packed.
+fn difference(path: &Path, packed: &PackedFile) -> Result<Option<String>> {
+    let (mut file, metadata) = file::open_with_metadata(path)?;
+    if metadata.len() != packed.bytes {
+        return Ok(Some(format!("it has {} bytes where {} were packed", metadata.len(), packed.bytes)));
+    }
+    let (mut chunk, mut crc) = (vec![0; CHUNK_BYTES], 0);
+    loop {
+        match file.read(&mut chunk) {
+            Ok(0) => break,
+            Ok(len_bytes) => crc = crc32c::crc32c_append(crc, &chunk[..len_bytes]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(Error::io("read", path)(error)),
+        }
+    }
+    Ok((PackedFile::checksum(crc) != packed.crc32c).then(|| "its checksum is not that of what was packed".to_owned()))
+}
