@@ -16,6 +16,7 @@ use crate::recipe::op::Op;
 use crate::source::{EncodedImages, Source};
 use crate::tensor::{DType, HostBuffer, Layout, Storage, Tensor};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// How [`apply`] works.
 #[derive(Debug, Clone, Copy)]
@@ -122,7 +123,7 @@ pub fn apply(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Result<Tensor>
 /// A batch of one.
 fn on_gpu(gpu: &Gpu, bytes: &[u8], header: &Header, ops: &[Op], out: &mut [u8]) -> Result<()> {
     let source: Arc<dyn Source> = Arc::new(EncodedImages::new([(bytes.to_vec(), 0)]));
-    let encoded = Encoded::read(&source, 0, Vec::new())?;
+    let encoded = Encoded::read(&source, 0, Vec::new(), &AtomicBool::new(false))?;
     let (mut worker, mut flight) = (gpu.worker()?, gpu.begin(1)?);
     let sample = Sample { place: 0, header, ops, hardware: true };
     let prepared = gpu.prepare(&mut worker, &flight, encoded, &sample).and_then(|_| {

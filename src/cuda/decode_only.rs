@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::image::Size;
 use crate::source::{EncodedImages, Source};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Images in a batch for the hardware decoder; two batches are under way.
@@ -48,7 +48,7 @@ struct Run {
 
 impl Run {
     fn read(&self, index: u64, buffer: Vec<u8>) -> Result<(Encoded, Size)> {
-        let encoded = Encoded::read(&self.source, index, buffer)?;
+        let encoded = Encoded::read(&self.source, index, buffer, &AtomicBool::new(false))?;
         let size = probe(encoded.bytes())?.size;
         Ok((encoded, size))
     }

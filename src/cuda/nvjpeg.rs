@@ -11,6 +11,7 @@ use nvjpeg_sys::{
     OutputFormat, PinnedBuffer,
 };
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// Images that a worker has under way on the device while it works on the next one's Huffman codes.
 pub(super) const RING: usize = 3;
@@ -38,8 +39,14 @@ unsafe impl Sync for Encoded {}
 
 impl Encoded {
     /// Reads sample `index`, into `buffer` if the source does not lend its own memory.
-    pub(crate) fn read(source: &Arc<dyn Source>, index: u64, mut buffer: Vec<u8>) -> Result<Self> {
-        let bytes = source.read(index, &mut buffer)?;
+    /// Gives up once `stopped` is set, where the source can.
+    pub(crate) fn read(
+        source: &Arc<dyn Source>,
+        index: u64,
+        mut buffer: Vec<u8>,
+        stopped: &AtomicBool,
+    ) -> Result<Self> {
+        let bytes = source.read_unless(index, &mut buffer, stopped)?;
         let (bytes, len_bytes) = (bytes.as_ptr(), bytes.len());
         Ok(Self { bytes, len_bytes, buffer, _owner: Owner::Source(Arc::clone(source)) })
     }

@@ -19,6 +19,7 @@ use crate::source::stream::Feed;
 use crate::tensor::{HostBuffer, Storage, Tensor};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -84,6 +85,8 @@ pub(super) struct Shared {
     pub(super) source: Arc<dyn Source>,
     /// The same, if it is a stream, whose end is not known beforehand.
     feed: Option<Arc<Feed>>,
+    /// Set when the epoch is dropped: whoever waits for bytes gives up.
+    pub(super) stopped: Arc<AtomicBool>,
     pub(super) epoch: u64,
     order: Order,
     /// Where in the order it begins: position 0 everywhere else in here is this one.
@@ -153,7 +156,8 @@ impl Epoch {
         let order = inner.sampler.epoch(epoch);
         let positions = inner.positions(first);
         let padding = (first + positions).saturating_sub(order.len() - order.padding());
-        let feed = inner.feed(epoch, first, place).map(Arc::new);
+        let stopped = Arc::default();
+        let feed = inner.feed(epoch, first, place, &stopped).map(Arc::new);
         let source = match &feed {
             Some(feed) => Arc::clone(feed) as Arc<dyn Source>,
             None => Arc::clone(&inner.source),
@@ -161,6 +165,7 @@ impl Epoch {
         let shared = Arc::new(Shared {
             source,
             feed,
+            stopped,
             epoch,
             order,
             first,
@@ -259,9 +264,7 @@ impl Epoch {
         self.finished = true;
         lock(&self.shared.state).limit = 0;
         self.shared.room.notify_all();
-        if let Some(feed) = &self.shared.feed {
-            feed.stop();
-        }
+        self.shared.stopped.store(true, Relaxed);
         for worker in self.workers.drain(..) {
             // A worker's panic has been turned into an error of its sample.
             let _ = worker.join();
@@ -575,6 +578,10 @@ impl Shared {
     }
 
     fn name(&self, index: u64) -> String {
+        // A name may have to be fetched, and nobody reads the errors of an epoch that was dropped.
+        if self.stopped.load(Relaxed) {
+            return format!("sample {index}");
+        }
         // The source may be the caller's code: not even its panic may keep an error from being delivered.
         catch_unwind(AssertUnwindSafe(|| self.source.name(index).into_owned()))
             .unwrap_or_else(|_| "its name cannot be had".to_owned())

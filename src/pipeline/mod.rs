@@ -33,6 +33,7 @@ pub use cache::{CacheUsage, ImageCache};
 pub use epoch::{BadSample, Epoch};
 pub use state::EpochState;
 pub use stats::Stats;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// A pipeline: built once, asked for epochs.
@@ -93,10 +94,10 @@ struct Inner {
 
 impl Inner {
     /// The stream of an epoch from its position `first` on, which is at `place`, if that is what the source is.
-    fn feed(&self, epoch: u64, first: u64, place: Option<Vec<u8>>) -> Option<Feed> {
+    fn feed(&self, epoch: u64, first: u64, place: Option<Vec<u8>>, stopped: &Arc<AtomicBool>) -> Option<Feed> {
         let (stream, shuffle) = self.stream.as_ref()?;
         let (shuffle, partition) = (shuffle.then_some(self.seed), self.sampler.own_partition());
-        let start = StreamStart { epoch, shuffle, partition, place, stopped: Arc::default() };
+        let start = StreamStart { epoch, shuffle, partition, place, stopped: Arc::clone(stopped) };
         Some(Feed::new(Arc::clone(stream), start, first, (self.batch_size, self.prefetch, self.threads)))
     }
 

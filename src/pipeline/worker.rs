@@ -135,7 +135,7 @@ fn on_cpu(
         return Ok(());
     }
     let start = Instant::now();
-    let bytes = shared.source.read(index, read_buffer)?;
+    let bytes = shared.source.read_unless(index, read_buffer, &shared.stopped)?;
     shared.counters.add_read(bytes.len(), start.elapsed());
     let header = header(shared, bytes)?;
     if let Some(cache) = cache
@@ -203,7 +203,7 @@ fn on_gpu(
         return prepare_kept(worker, kept);
     }
     let start = Instant::now();
-    let encoded = Encoded::read(&shared.source, index, buffer)?;
+    let encoded = Encoded::read(&shared.source, index, buffer, &shared.stopped)?;
     counters.add_read(encoded.bytes().len(), start.elapsed());
     let header = header(shared, encoded.bytes())?;
     if let Some(cache) = cache

@@ -1,5 +1,6 @@
 //! Where encoded samples come from.
 
+mod address;
 mod folder;
 mod idx;
 mod list;
@@ -12,6 +13,7 @@ mod spec;
 pub(crate) mod stream;
 mod window;
 
+pub use address::without_secrets;
 pub use folder::ImageFolder;
 pub use idx::IdxFile;
 pub use list::ListFile;
@@ -21,7 +23,7 @@ pub use open::{OpenOptions, SourceFormat, open};
 pub use parquet::ParquetFiles;
 pub use records::{RecordFormat, RecordOptions, RecordShards};
 #[cfg(feature = "cloud")]
-pub use stream::StreamCache;
+pub use stream::ShardCache;
 pub use stream::{RecordStream, Samples, Stream, StreamOptions, StreamSample, StreamStart};
 
 use crate::error::{Error, Result};
@@ -31,6 +33,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// The largest encoded image that is read, in bytes: 256 MiB.
 pub const MAX_ENCODED_BYTES: u64 = 256 << 20;
@@ -86,6 +89,16 @@ pub trait Source: Send + Sync {
     /// [`Error::Io`] if it cannot be read, [`Error::Limits`] if it is larger than the source's limit,
     /// [`Error::Parameter`] if there is no such sample.
     fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]>;
+
+    /// As [`read`](Self::read), for a reader that may lose interest: a source that waits for others, as for a network,
+    /// gives up with an error soon after `stopped` has become true, and the epoch that is dropped need not wait for it.
+    /// Unless a source knows better, it reads to the end.
+    ///
+    /// # Errors
+    /// Those of [`read`](Self::read).
+    fn read_unless<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>, _stopped: &AtomicBool) -> Result<&'a [u8]> {
+        self.read(index, buffer)
+    }
 
     /// Says that sample `index` will be read soon, if nothing comes between, to those that have to fetch it. It returns at
     /// once.
@@ -162,6 +175,14 @@ macro_rules! forward {
             }
             fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
                 (**self).read(index, buffer)
+            }
+            fn read_unless<'a>(
+                &'a self,
+                index: u64,
+                buffer: &'a mut Vec<u8>,
+                stopped: &AtomicBool,
+            ) -> Result<&'a [u8]> {
+                (**self).read_unless(index, buffer, stopped)
             }
             fn prefetch(&self, index: u64) {
                 (**self).prefetch(index);

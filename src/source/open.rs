@@ -1,12 +1,13 @@
 //! From the name of a source to the source.
 
+use super::address::Address;
+#[cfg(feature = "cloud")]
+use super::stream::ShardCache;
 #[cfg(feature = "cloud")]
 use super::stream::Shards;
-#[cfg(feature = "cloud")]
-use super::stream::StreamCache;
-#[cfg(feature = "cloud")]
-use super::stream::cloud::{Remote, SCANS};
 use super::stream::is_pipe;
+#[cfg(feature = "cloud")]
+use super::stream::remote::{Remote, SCANS};
 use super::{
     IdxFile, ImageFolder, ListFile, RecordFormat, RecordOptions, RecordShards, RecordStream, Source, StreamOptions,
     spec,
@@ -110,7 +111,7 @@ pub struct OpenOptions {
     pub random_access: bool,
     /// Where what was fetched from far away is kept; nowhere if not given.
     #[cfg(feature = "cloud")]
-    pub cache: Option<StreamCache>,
+    pub cache: Option<ShardCache>,
 }
 
 impl OpenOptions {
@@ -127,8 +128,8 @@ impl OpenOptions {
         if spec == Path::new("-") {
             return Ok(Box::new(RecordStream::standard_input(self.stream_format(None)?, self.stream_options())?));
         }
-        if let Some(url) = spec.to_str().filter(|spec| spec.contains("://")) {
-            return self.open_url(url);
+        if let Some(address) = spec.to_str().and_then(Address::parse) {
+            return self.open_url(address);
         }
         let mut files = spec::files(spec)?;
         let one = files.len() == 1;
@@ -198,18 +199,22 @@ impl OpenOptions {
     }
 
     #[cfg(feature = "cloud")]
-    fn open_url(&self, url: &str) -> Result<Box<dyn Source>> {
+    fn open_url(&self, address: Address<'_>) -> Result<Box<dyn Source>> {
         let by_name = |name: &str| SourceFormat::by_name(Path::new(name));
-        let (folder, pattern) = url.rsplit_once('/').unwrap_or((url, ""));
+        let url = address.public();
+        let (folder, pattern) = address.place.rsplit_once('/').unwrap_or((address.place, ""));
         // A folder means all shards in it.
         let pattern = if pattern.is_empty() { "*" } else { pattern };
         let remote = if pattern.contains(['*', '?', '[']) {
+            if address.query.is_some() {
+                return Err(refuse("a pattern without a query, which is signed for one shard", url));
+            }
             let wrong = |error: glob::PatternError| refuse("a pattern of *, ? and [a-z]", format!("{url}: {error}"));
             let pattern = glob::Pattern::new(pattern).map_err(wrong)?;
             let fits = |name: &str| pattern.matches(name) && (self.format.is_some() || by_name(name).is_some());
-            Remote::list(folder, fits, self.cache.clone())?
+            Remote::list(Address { place: folder, ..address }, fits, self.cache.clone())?
         } else {
-            Remote::new(spec::expand(url)?, self.cache.clone())?
+            Remote::new(address, self.cache.clone())?
         };
         if remote.count() == 0 {
             return Err(refuse("a pattern that some shard's name fits", url));
@@ -226,9 +231,9 @@ impl OpenOptions {
     }
 
     #[cfg(not(feature = "cloud"))]
-    fn open_url(&self, url: &str) -> Result<Box<dyn Source>> {
+    fn open_url(&self, address: Address<'_>) -> Result<Box<dyn Source>> {
         Err(Error::Unsupported {
-            feature: format!("reading {url} by this build"),
+            feature: format!("reading {} by this build", address.public()),
             remedy: "build warpfeed with the feature cloud (cargo install warpfeed --features cloud)".to_owned(),
         })
     }

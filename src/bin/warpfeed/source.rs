@@ -83,7 +83,7 @@ impl SourceArgs {
                 .shard_cache
                 .clone()
                 .zip(self.shard_cache_size)
-                .map(|(folder, size_bytes)| warpfeed::StreamCache { folder, size_bytes }),
+                .map(|(folder, size_bytes)| warpfeed::ShardCache { folder, size_bytes }),
         };
         options.open(&self.spec)
     }

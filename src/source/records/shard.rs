@@ -6,7 +6,7 @@ use std::fs::{self, File, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::UNIX_EPOCH;
 
 /// Shards beyond these are opened anew at each read: processes may often open no more than 1,024 files.
@@ -115,9 +115,9 @@ impl ReadAt for Handle<'_> {
         read_exact_at(file, buffer, offset).map_err(Error::io("read", *path))
     }
 
-    fn read_sample(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
+    fn read_sample(&self, buffer: &mut [u8], offset: u64, stopped: &AtomicBool) -> Result<()> {
         match self {
-            Self::Far(far) => far.read_sample(buffer, offset),
+            Self::Far(far) => far.read_sample(buffer, offset, stopped),
             _ => self.read_at(buffer, offset),
         }
     }

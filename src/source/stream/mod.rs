@@ -1,18 +1,22 @@
-//! Samples that come one after the other: from a pipe, or from shards that lie far away.
+//! Samples that come one after the other: from a pipe, or from remote shards.
 
 #[cfg(feature = "cloud")]
 mod cache;
-#[cfg(feature = "cloud")]
-pub(super) mod cloud;
 mod feed;
+#[cfg(feature = "cloud")]
+mod fetcher;
+#[cfg(feature = "cloud")]
+mod http;
 mod pipe;
 mod place;
 mod records;
+#[cfg(feature = "cloud")]
+pub(super) mod remote;
 mod shards;
 mod shuffle;
 
 #[cfg(feature = "cloud")]
-pub use cache::StreamCache;
+pub use cache::ShardCache;
 pub(crate) use feed::Feed;
 pub use records::{RecordStream, StreamOptions};
 #[cfg(feature = "cloud")]

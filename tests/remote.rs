@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 use warpfeed::pack::{PackOptions, pack};
 use warpfeed::{
-    Builder, EncodedImages, ImageCache, OnError, OpenOptions, Pipeline, RecordFormat, RecordOptions, Source,
-    SourceFormat, StreamCache, open, random_horizontal_flip, random_resized_crop,
+    Builder, EncodedImages, ImageCache, OnError, OpenOptions, Pipeline, RecordFormat, RecordOptions, ShardCache,
+    Source, SourceFormat, open, random_horizontal_flip, random_resized_crop,
 };
 
 /// A cheap pipeline with random draws, in the source's own order.
@@ -180,7 +180,7 @@ fn shards() -> Vec<(String, Vec<u8>)> {
         .collect()
 }
 
-fn at(server: &Server, cache: Option<StreamCache>) -> Box<dyn Source> {
+fn at(server: &Server, cache: Option<ShardCache>) -> Box<dyn Source> {
     let url = format!("{}/data/train-{{0..1}}.tar", server.address);
     OpenOptions { cache, ..OpenOptions::default() }.open(url).unwrap()
 }
@@ -206,7 +206,7 @@ fn what_was_fetched_is_kept_within_the_size() {
     let kept =
         || -> u64 { fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum() };
     for (size_bytes, second) in [(10 << 20, 6), (100 << 20, 0)] {
-        let cache = StreamCache { folder: folder.path().join(""), size_bytes };
+        let cache = ShardCache { folder: folder.path().join(""), size_bytes };
         for wanted in [6, second] {
             let before = server.shared.ranges.load(SeqCst);
             assert_eq!(epoch(in_order(at(&server, Some(cache.clone()))), 0), want);
@@ -223,7 +223,7 @@ fn what_was_fetched_is_kept_within_the_size() {
         bytes[middle] ^= 1;
         fs::write(&path, bytes).unwrap();
     }
-    let cache = StreamCache { folder: folder.path().to_owned(), size_bytes: 100 << 20 };
+    let cache = ShardCache { folder: folder.path().to_owned(), size_bytes: 100 << 20 };
     assert_eq!(epoch(in_order(at(&server, Some(cache))), 0), want);
 }
 
@@ -304,7 +304,7 @@ fn random_access_gives_the_same_far_away() {
 fn random_access_fetches_what_is_read_and_a_cache_keeps_it() {
     let (server, _, _folder) = packed(RecordFormat::RecordIo, NEVER, Duration::ZERO);
     let folder = tempfile::tempdir().unwrap();
-    let cache = Some(StreamCache { folder: folder.path().to_owned(), size_bytes: 100 << 20 });
+    let cache = Some(ShardCache { folder: folder.path().to_owned(), size_bytes: 100 << 20 });
     let source = Arc::new(all(&server, OpenOptions { cache, ..any_order() }));
     let all_images = many();
     let images: u64 = (0..200).map(|i| all_images.read(i, &mut Vec::new()).unwrap().len() as u64).sum();
@@ -446,7 +446,7 @@ fn a_store_gives_what_memory_gives() {
     for shards in ["train-{0..1}.tar", "*.tar", ""] {
         let url = format!("{folder}/{shards}");
         let kept = tempfile::tempdir().unwrap();
-        let cache = Some(StreamCache { folder: kept.path().to_owned(), size_bytes: 100 << 20 });
+        let cache = Some(ShardCache { folder: kept.path().to_owned(), size_bytes: 100 << 20 });
         for _ in 0..2 {
             let source = OpenOptions { cache: cache.clone(), ..OpenOptions::default() }.open(&url).unwrap();
             assert_eq!(epoch(in_order(source), 0), want, "{url}");
