@@ -126,7 +126,7 @@ pub use source::ParquetFiles;
 #[cfg(feature = "cloud")]
 pub use source::ShardCache;
 pub use source::{
-    EncodedImages, IdxFile, ImageFolder, ListFile, MAX_ENCODED_BYTES, OpenOptions, RecordFormat, RecordOptions,
+    EncodedImages, IdxFile, ImageFolder, Input, ListFile, MAX_ENCODED_BYTES, OpenOptions, RecordFormat, RecordOptions,
     RecordShards, RecordStream, Samples, Source, SourceFormat, Stream, StreamOptions, StreamSample, StreamStart, open,
     without_secrets,
 };

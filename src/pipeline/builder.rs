@@ -13,7 +13,7 @@ use crate::recipe::op::{Interpolation, Op, Resize, ResizeTo};
 use crate::recipe::preset::Preset;
 use crate::recipe::random::{SizeEffect, Transform, random_resized_crop, repeat};
 use crate::sampler::{Even, Partition, Sampler};
-use crate::source::{MAX_ENCODED_BYTES, Source};
+use crate::source::{Input, MAX_ENCODED_BYTES};
 use crate::tensor::{DType, Layout, Pool};
 use std::num::NonZero;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -128,7 +128,7 @@ pub struct MemoryBound {
 /// assert!(builder().resize_shorter(10).center_crop(8).build().is_ok());
 /// ```
 pub struct Builder {
-    source: Arc<dyn Source>,
+    input: Input,
     ops: Vec<Transform>,
     batch_size: usize,
     shuffle: bool,
@@ -156,9 +156,9 @@ pub struct Builder {
 }
 
 impl Builder {
-    pub(super) fn new(source: Arc<dyn Source>) -> Self {
+    pub(super) fn new(input: Input) -> Self {
         Self {
-            source,
+            input,
             ops: Vec::new(),
             batch_size: 32,
             shuffle: false,
@@ -430,13 +430,12 @@ impl Builder {
         if normalize.is_some() && self.dtype == DType::U8 {
             return Err(Error::parameter("output", "dtype", "f32, f16 or bf16 after normalize", "u8"));
         }
-        let len = self.source.len();
-        let stream = self.source.stream().map(|stream| (stream, self.shuffle));
-        // A stream shuffles by itself.
-        let shuffled = self.shuffle && stream.is_none();
+        // A stream has positions until it ends, and shuffles by itself.
+        let (is_stream, len) = (self.input.samples().is_none(), self.input.samples().unwrap_or(u64::MAX));
+        let shuffled = self.shuffle && !is_stream;
         let mut sampler = if shuffled { Sampler::shuffled(len, self.seed) } else { Sampler::sequential(len) }
             .partition(self.partition);
-        if stream.is_some() && (self.even || self.on_error == OnError::Substitute) {
+        if is_stream && (self.even || self.on_error == OnError::Substitute) {
             let feature = if self.even { "even" } else { "OnError::Substitute" };
             return Err(Error::Unsupported {
                 feature: format!("{feature} over a stream"),
@@ -483,7 +482,6 @@ impl Builder {
             again: self.again,
         };
         let gpu = ordinal.map(|ordinal| Gpu::open(ordinal, settings, &tables)).transpose()?;
-        let is_stream = stream.is_some();
         let cache = self.cache.as_ref().map(|cache| Cache::open(cache, is_stream)).transpose()?;
         // A kept image is made and read beside the others.
         let kept_bytes = if cache.is_some() { KEPT_PIXEL_BYTES } else { 0 };
@@ -491,8 +489,7 @@ impl Builder {
             batches_bytes: batch_bytes * (prefetch as u64 + 1),
             batch_bytes,
             images_bytes: ((2 * PIXEL_BYTES + COEFFICIENT_BYTES + kept_bytes) * working).saturating_mul(self.max_px),
-            encoded_bytes: MAX_ENCODED_BYTES * working
-                + stream.as_ref().map_or(self.source.ahead_bytes(), |(stream, _)| stream.memory_bytes()),
+            encoded_bytes: MAX_ENCODED_BYTES * working + self.input.memory_bytes(),
             order_bytes: if shuffled { len.saturating_mul(order_record) } else { 0 },
             cache_bytes: self.cache.as_ref().map_or(0, ImageCache::memory_bytes),
             device_bytes: gpu.as_ref().map_or(0, Gpu::memory_bytes),
@@ -500,9 +497,9 @@ impl Builder {
         Ok(Pipeline {
             memory,
             inner: Arc::new(Inner {
-                source: self.source,
+                input: self.input,
                 fingerprint: OnceLock::new(),
-                stream,
+                shuffle: self.shuffle,
                 sampler,
                 seed: self.seed,
                 ops: self.ops,

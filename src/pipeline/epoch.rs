@@ -14,8 +14,7 @@ use crate::cuda::InFlight;
 use crate::cuda::gpu::Gpu;
 use crate::error::{Error, Result};
 use crate::sampler::Order;
-use crate::source::Source;
-use crate::source::stream::Feed;
+use crate::source::Reader;
 use crate::tensor::{HostBuffer, Storage, Tensor};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -52,7 +51,7 @@ pub struct BadSample {
 /// # }
 /// let pipeline = Pipeline::builder(source(10)?).batch_size(4).center_crop(8).build()?;
 /// let mut epoch = pipeline.epoch(3);
-/// assert_eq!((epoch.number(), epoch.images()), (3, 10));
+/// assert_eq!((epoch.number(), epoch.images()), (3, Some(10)));
 /// let mut sizes = Vec::new();
 /// for batch in epoch.by_ref() {
 ///     sizes.push(batch?.len());
@@ -82,9 +81,7 @@ impl std::fmt::Debug for Epoch {
 pub(super) struct Shared {
     pub(super) inner: Arc<Inner>,
     /// Where this epoch's samples are read.
-    pub(super) source: Arc<dyn Source>,
-    /// The same, if it is a stream, whose end is not known beforehand.
-    feed: Option<Arc<Feed>>,
+    pub(super) source: Reader,
     /// Set when the epoch is dropped: whoever waits for bytes gives up.
     pub(super) stopped: Arc<AtomicBool>,
     pub(super) epoch: u64,
@@ -157,14 +154,9 @@ impl Epoch {
         let positions = inner.positions(first);
         let padding = (first + positions).saturating_sub(order.len() - order.padding());
         let stopped = Arc::default();
-        let feed = inner.feed(epoch, first, place, &stopped).map(Arc::new);
-        let source = match &feed {
-            Some(feed) => Arc::clone(feed) as Arc<dyn Source>,
-            None => Arc::clone(&inner.source),
-        };
+        let source = inner.reader(epoch, first, place, &stopped);
         let shared = Arc::new(Shared {
             source,
-            feed,
             stopped,
             epoch,
             order,
@@ -199,10 +191,10 @@ impl Epoch {
     }
 
     /// Number of samples this epoch delivers if none is skipped, padding not counted. One that was resumed has only what
-    /// was left.
+    /// was left. `None` for a stream, of which nobody knows.
     #[must_use]
-    pub fn images(&self) -> u64 {
-        self.shared.positions - self.shared.padding
+    pub fn images(&self) -> Option<u64> {
+        self.shared.inner.input.samples().map(|_| self.shared.positions - self.shared.padding)
     }
 
     /// Where it stands: after the batches that [`next`](Iterator::next) has given, whatever the threads have prepared
@@ -210,7 +202,7 @@ impl Epoch {
     #[must_use]
     pub fn state(&self) -> EpochState {
         let position = self.shared.first + self.given;
-        let place = self.shared.feed.as_ref().and_then(|feed| feed.place(position));
+        let place = self.shared.source.feed().and_then(|feed| feed.place(position));
         EpochState::new(&self.shared.inner, self.shared.epoch, position, place.as_deref())
     }
 
@@ -219,7 +211,7 @@ impl Epoch {
     pub fn stats(&self) -> Stats {
         let mut stats = self.stats;
         stats += self.shared.counters.snapshot();
-        if let Some(feed) = &self.shared.feed {
+        if let Some(feed) = self.shared.source.feed() {
             (stats.moved, stats.moved_most) = feed.moved();
         }
         stats.bad = lock(&self.shared.state).bad_count;
@@ -570,7 +562,7 @@ impl Shared {
 
     /// Whether a stream has ended before sample `index`.
     pub(super) fn ended_before(&self, index: u64) -> bool {
-        self.feed.as_ref().is_some_and(|feed| feed.ended_before(index))
+        self.source.feed().is_some_and(|feed| feed.ended_before(index))
     }
 
     pub(super) fn sample_error(&self, index: u64, error: Error) -> Error {

@@ -10,6 +10,7 @@ use crate::cuda::{Encoded, InFlight};
 use crate::decode::Header;
 use crate::error::{Error, Result};
 use crate::recipe::op::Op;
+use crate::source::Reader;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -203,7 +204,10 @@ fn on_gpu(
         return prepare_kept(worker, kept);
     }
     let start = Instant::now();
-    let encoded = Encoded::read(&shared.source, index, buffer, &shared.stopped)?;
+    let encoded = match &shared.source {
+        Reader::DataSet(source) => Encoded::read(source, index, buffer, &shared.stopped)?,
+        Reader::Stream(feed) => Encoded::owned(feed.read(index)?),
+    };
     counters.add_read(encoded.bytes().len(), start.elapsed());
     let header = header(shared, encoded.bytes())?;
     if let Some(cache) = cache

@@ -3,6 +3,7 @@
 mod address;
 mod folder;
 mod idx;
+mod input;
 mod list;
 mod memory;
 mod open;
@@ -16,6 +17,8 @@ mod window;
 pub use address::without_secrets;
 pub use folder::ImageFolder;
 pub use idx::IdxFile;
+pub use input::Input;
+pub(crate) use input::Reader;
 pub use list::ListFile;
 pub use memory::EncodedImages;
 pub use open::{OpenOptions, SourceFormat, open};
@@ -41,8 +44,8 @@ pub const MAX_ENCODED_BYTES: u64 = 256 << 20;
 /// A buffer that has grown beyond this for one giant file is given back at the next.
 const KEEP_BUFFER_BYTES: usize = 16 << 20;
 
-/// Where encoded samples come from: a number of images (JPEG, PNG, WebP, PNM), each with a label, that can be read in any
-/// order and from several threads at once.
+/// A data set: a number of encoded images (JPEG, PNG, WebP, PNM), each with a label, that can be read in any order and from
+/// several threads at once. Samples that can only be had one after the other are a [`Stream`].
 ///
 /// Implement it to feed images from anywhere:
 ///
@@ -133,12 +136,6 @@ pub trait Source: Send + Sync {
     fn fingerprint(&self) -> u64 {
         fingerprint(self)
     }
-
-    /// The stream that gives the samples, where they can only be had one after the other: [`read`](Self::read) is not
-    /// called then, and [`len`](Self::len) is [`u64::MAX`].
-    fn stream(&self) -> Option<Arc<dyn Stream>> {
-        None
-    }
 }
 
 /// Samples that a fingerprint looks at: names of 10 million are not all made.
@@ -204,9 +201,6 @@ macro_rules! forward {
             }
             fn fingerprint(&self) -> u64 {
                 (**self).fingerprint()
-            }
-            fn stream(&self) -> Option<Arc<dyn Stream>> {
-                (**self).stream()
             }
         }
     )*};
@@ -334,7 +328,7 @@ mod tests {
         assert!(error.to_string().contains("missing.jpg") && error.is_bad_sample(), "{error}");
         let error = read_file(folder.path(), &mut Vec::new()).unwrap_err();
         assert!(error.to_string().contains(folder.path().to_str().unwrap()), "{error}");
-        assert!(matches!(open(&missing), Err(Error::Io { action: "open", .. })));
+        assert!(matches!(open(&missing).err(), Some(Error::Io { action: "open", .. })));
     }
 
     #[test]
@@ -396,8 +390,8 @@ mod tests {
         std::fs::create_dir(folder.path().join("cat")).unwrap();
         std::fs::write(folder.path().join("cat/1.jpg"), "one").unwrap();
         std::fs::write(folder.path().join("list.tsv"), "cat/1.jpg\t9\n").unwrap();
-        assert_eq!(open(folder.path()).unwrap().label(0), 0);
-        let list = open(folder.path().join("list.tsv")).unwrap();
+        assert_eq!(open(folder.path()).unwrap().into_data_set().unwrap().label(0), 0);
+        let list = open(folder.path().join("list.tsv")).unwrap().into_data_set().unwrap();
         assert_eq!((list.label(0), list.read(0, &mut Vec::new()).unwrap()), (9, &b"one"[..]));
     }
 }

@@ -58,7 +58,7 @@ pub struct Pack {
 
 impl Pack {
     pub fn run(self) -> Result<()> {
-        let source = self.fields.open(&self.source, self.from)?;
+        let source = self.fields.open(&self.source, self.from)?.into_data_set()?;
         let mut options = PackOptions::new(match self.format {
             ShardFormat::Webdataset => RecordFormat::WebDataset,
             ShardFormat::Recordio => RecordFormat::RecordIo,

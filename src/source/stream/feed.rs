@@ -2,8 +2,6 @@
 
 use super::{Samples, Stream, StreamSample, StreamStart};
 use crate::error::{Error, Result};
-use crate::source::Source;
-use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -276,30 +274,24 @@ struct Pulled {
     origin: Option<u64>,
 }
 
-impl Source for Feed {
-    fn len(&self) -> u64 {
-        u64::MAX
+impl Feed {
+    /// The encoded bytes of sample `index`.
+    pub fn read(&self, index: u64) -> Result<Vec<u8>> {
+        let sample = self.take(self.position(index))?.ok_or_else(|| {
+            let got = format!("{index}, and the stream has ended, or has gone by");
+            Error::parameter("Stream::read", "index", "that of a sample that follows", got)
+        })?;
+        Ok(sample.bytes)
     }
 
-    fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
-        match self.take(self.position(index))? {
-            Some(sample) => *buffer = sample.bytes,
-            None => {
-                let got = format!("{index}, and the stream has ended, or has gone by");
-                return Err(Error::parameter("Stream::read", "index", "that of a sample that follows", got));
-            }
-        }
-        Ok(buffer)
-    }
-
-    fn label(&self, index: u64) -> u32 {
+    /// The label of a sample that has been read.
+    pub fn label(&self, index: u64) -> u32 {
         self.lock().known.get(&self.position(index)).map_or(0, |(label, _)| *label)
     }
 
-    fn name(&self, index: u64) -> Cow<'_, str> {
-        match self.lock().known.get(&self.position(index)) {
-            Some((_, name)) => name.clone().into(),
-            None => format!("sample {index} of the stream").into(),
-        }
+    /// Its path or key, for messages.
+    pub fn name(&self, index: u64) -> String {
+        let name = self.lock().known.get(&self.position(index)).map(|(_, name)| name.clone());
+        name.unwrap_or_else(|| format!("sample {index} of the stream"))
     }
 }

@@ -182,7 +182,7 @@ fn store(scheme: ObjectStoreScheme, url: &Url, mut connector: Connector) -> obje
             && let Ok(url) = Url::parse(&address.public())
         {
             connector.login = Login::basic(&url, login);
-            *endpoint = url.to_string();
+            *endpoint = address.public();
         }
     }
     if plain {
