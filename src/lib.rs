@@ -137,11 +137,11 @@ pub use sheet::{contact_sheet, write_png};
 #[cfg(feature = "parquet")]
 pub use source::ParquetFiles;
 #[cfg(feature = "cloud")]
-pub use source::StreamCache;
+pub use source::ShardCache;
 pub use source::{
-    DecodedImages, EncodedImages, IdxFile, ImageFolder, ListFile, MAX_ENCODED_BYTES, OpenOptions, RecordFormat,
+    DecodedImages, EncodedImages, IdxFile, ImageFolder, Input, ListFile, MAX_ENCODED_BYTES, OpenOptions, RecordFormat,
     RecordOptions, RecordShards, RecordStream, Samples, Source, SourceFormat, Stream, StreamOptions, StreamSample,
-    StreamStart, open,
+    StreamStart, open, without_secrets,
 };
 pub use tensor::{DType, Element, Layout, Tensor};
 

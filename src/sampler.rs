@@ -181,10 +181,6 @@ impl Sampler {
         self.partition
     }
 
-    pub(crate) const fn is_shuffled(&self) -> bool {
-        self.shuffle
-    }
-
     pub(crate) const fn is_even(&self) -> bool {
         self.even.is_some()
     }

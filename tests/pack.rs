@@ -6,6 +6,7 @@ use common::{delivered, image, jpeg, small};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 use warpfeed::pack::{PackOptions, pack, verify};
 use warpfeed::{
     Decoder, EncodedImages, Error, Image, JpegColor, JpegOptions, RecordFormat, Rect, Size, Source, encode_jpeg, open,
@@ -26,6 +27,10 @@ fn large() -> EncodedImages {
 }
 
 /// Each sample's bytes and label.
+fn data_set(path: &Path) -> Arc<dyn Source> {
+    open(path).unwrap().into_data_set().unwrap()
+}
+
 fn contents(source: &dyn Source) -> Vec<(Vec<u8>, u32)> {
     let mut buffer = Vec::new();
     (0..source.len()).map(|i| (source.read(i, &mut buffer).unwrap().to_vec(), source.label(i))).collect()
@@ -56,14 +61,14 @@ fn every_form_holds_the_same_and_runs_the_same() {
         // From memory first, then from the form before.
         let report = match &before {
             None => pack(&source, &out, &options(format), &mut |_| {}),
-            Some(before) => pack(&open(before).unwrap(), &out, &options(format), &mut |_| {}),
+            Some(before) => pack(&data_set(before), &out, &options(format), &mut |_| {}),
         }
         .unwrap();
         assert_eq!((report.images, report.bad_count, report.resumed_images), (40, 0, 0));
         assert!(report.shards.len() >= 3, "{:?}", report.shards);
         assert_eq!(report.bytes, report.shards.iter().map(|path| fs::metadata(path).unwrap().len()).sum::<u64>());
         assert!(report.shards.iter().all(|path| fs::metadata(path).unwrap().len() <= 1_000_000));
-        let packed = open(&out).unwrap();
+        let packed = data_set(&out);
         assert_eq!(contents(&packed), want, "{format:?}");
         assert_eq!(packed.classes(), source.classes());
         assert_eq!(delivered(&small(packed).build().unwrap(), 0), want_run, "{format:?}");
@@ -101,7 +106,7 @@ fn recordio_cuts_at_its_magic_number() {
     let source = EncodedImages::new(images.into_iter().map(|bytes| (bytes, 1)));
     let out = folder.path().join("train");
     pack(&source, &out, &options(RecordFormat::RecordIo), &mut |_| {}).unwrap();
-    assert_eq!(contents(&open(&out).unwrap()), contents(&source));
+    assert_eq!(contents(&data_set(&out)), contents(&source));
     let parts = fs::read(out.join("train-000000.rec")).unwrap().windows(4).filter(|word| *word == magic).count();
     assert!(parts > 6, "{parts}: some were cut");
 }
@@ -122,7 +127,7 @@ fn baseline_keeps_every_pixel_of_progressive_images() {
     let report = pack(&EncodedImages::new(all), &out, &packing, &mut |_| {}).unwrap();
     assert_eq!((report.images, report.made_baseline, report.made_ycc, report.bad_count), (4, 2, 1, 1));
     assert!(report.bad[0].index == 4 && report.bad[0].path.contains("image 4"), "{:?}", report.bad);
-    let packed = contents(&open(&out).unwrap());
+    let packed = contents(&data_set(&out));
     assert_eq!(packed[0].0, images[0], "what is baseline is copied");
     for i in 1..3 {
         let header = probe(&packed[i].0).unwrap();
@@ -147,7 +152,7 @@ fn shrinking_bounds_the_longer_side_and_leaves_small_images_alone() {
     let packing = PackOptions { max_side_px: Some(64), ..options(RecordFormat::TfRecord) };
     let source = EncodedImages::new(images.clone().map(|bytes| (bytes, 0)));
     assert_eq!(pack(&source, &out, &packing, &mut |_| {}).unwrap().shrunk, 2);
-    let packed = contents(&open(&out).unwrap());
+    let packed = contents(&data_set(&out));
     let sizes: Vec<Size> = packed.iter().map(|(bytes, _)| probe(bytes).unwrap().size).collect();
     assert_eq!(sizes, [Size::new(64, 25), Size::new(64, 64), Size::new(32, 64)]);
     assert_eq!(packed[1].0, images[1]);
@@ -166,7 +171,7 @@ fn bad_samples_are_left_out_and_named() {
     assert_eq!(report.bad.iter().map(|bad| bad.index).collect::<Vec<_>>(), [0, 2, 4]);
     assert_eq!((report.bad_count, report.images), (3, 2));
     // A JPEG that lacks only its end marker decodes whole.
-    assert_eq!(contents(&open(&out).unwrap()), [(good.clone(), 1), (without_end, 3)]);
+    assert_eq!(contents(&data_set(&out)), [(good.clone(), 1), (without_end, 3)]);
     let none = EncodedImages::new([(bad[0].clone(), 0)]);
     let error = pack(&none, &folder.path().join("none"), &options(RecordFormat::TfRecord), &mut |_| {}).unwrap_err();
     assert!(error.to_string().contains("1 bad samples") && error.to_string().contains("no JPEG"), "{error}");

@@ -5,9 +5,10 @@ mod common;
 use common::Random;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use warpfeed::{
     Error, IdxFile, ListFile, OnError, OpenOptions, Pipeline, RecordFormat, RecordOptions, RecordShards, RecordStream,
-    Result, Source, StreamOptions, StreamStart, open,
+    Result, Source, Stream as _, StreamOptions, StreamStart, open,
 };
 
 const MAGIC: u32 = 0xced7_230a;
@@ -125,6 +126,10 @@ fn no_index() -> RecordOptions {
 }
 
 /// Each sample's bytes and label, or why it cannot be read.
+fn data_set(path: &Path) -> Arc<dyn Source> {
+    open(path).unwrap().into_data_set().unwrap()
+}
+
 fn contents(source: &dyn Source) -> Vec<Result<(Vec<u8>, u32), String>> {
     let mut buffer = Vec::new();
     let read = |i| match source.read(i, &mut buffer) {
@@ -193,7 +198,7 @@ fn labels_may_be_names_and_missing_ones_are_no_zeros() {
     let names =
         shard(folder.path(), "a.tar", tar(&[("1.jpg", b"1"), ("1.cls", b"dog"), ("2.jpg", b"2"), ("2.cls", b"cat")]));
     let more = shard(folder.path(), "b.tar", tar(&[("3.jpg", b"3"), ("3.cls", b"ant"), ("4.jpg", b"4")]));
-    let both = open(folder.path().join("{a,b}.tar")).unwrap();
+    let both = data_set(&folder.path().join("{a,b}.tar"));
     assert_eq!(both.classes(), ["ant", "cat", "dog"]);
     let [first, second, third, Err(fourth)] = &contents(&both)[..] else { panic!() };
     assert_eq!([first, second, third], [&sample(b"1", 2), &sample(b"2", 1), &sample(b"3", 0)]);
@@ -354,7 +359,7 @@ fn ends_whole(format: RecordFormat, len: usize) -> bool {
 /// What a stream of one shard gives, and its error where it gives nothing.
 fn streamed(format: RecordFormat, path: &Path) -> Result<Vec<Result<(Vec<u8>, u32), String>>> {
     let options = StreamOptions { window: 1, records: no_index() };
-    let stream = RecordStream::open(format, [path.to_owned()], options).unwrap().stream().unwrap();
+    let stream = RecordStream::open(format, [path.to_owned()], options).unwrap();
     let mut samples = stream.begin(&StreamStart::whole(0)).unwrap();
     let mut all = Vec::new();
     loop {
@@ -510,7 +515,7 @@ fn a_giant_index_is_not_read() {
     let index = folder.path().join(".a.tar.warpfeed-index");
     fs::OpenOptions::new().write(true).open(&index).unwrap().set_len(3 << 30).unwrap();
     let before = std::time::Instant::now();
-    assert_eq!(contents(&open(&path).unwrap()), [sample(b"1", 1)]);
+    assert_eq!(contents(&data_set(&path)), [sample(b"1", 1)]);
     assert!(before.elapsed().as_secs() < 2, "3 GB were read");
     assert!(fs::metadata(&index).unwrap().len() < 1000, "it is made anew");
 }
@@ -531,7 +536,7 @@ fn pipes_where_files_should_be_are_errors_and_no_waits() {
     // An index that is a pipe is left alone.
     let path = shard(folder.path(), "a.tar", tar(&[("1.jpg", b"1"), ("1.cls", b"1")]));
     pipe(".a.tar.warpfeed-index");
-    assert_eq!(contents(&open(&path).unwrap()), [sample(b"1", 1)]);
+    assert_eq!(contents(&data_set(&path)), [sample(b"1", 1)]);
     let records = RecordShards::open(RecordFormat::WebDataset, &[pipe("b.tar")], &no_index());
     refused(records.map(|source| Box::new(source) as Box<dyn Source>));
     refused(ListFile::open(pipe("list.tsv")).map(|source| Box::new(source) as Box<dyn Source>));
@@ -640,17 +645,17 @@ fn an_index_is_kept_beside_the_shard_and_made_anew_when_it_changes() {
     let folder = tempfile::tempdir().unwrap();
     let path = shard(folder.path(), "a.tar", tar(&[("1.jpg", b"1"), ("1.cls", b"1")]));
     let index = folder.path().join(".a.tar.warpfeed-index");
-    assert_eq!(contents(&open(&path).unwrap()), [sample(b"1", 1)]);
+    assert_eq!(contents(&data_set(&path)), [sample(b"1", 1)]);
     let kept = fs::read(&index).unwrap();
     // An index that says otherwise is believed as long as the shard is the same, so it is what is read.
     let modified = fs::metadata(&index).unwrap().modified().unwrap();
-    assert_eq!(contents(&open(&path).unwrap()), [sample(b"1", 1)]);
+    assert_eq!(contents(&data_set(&path)), [sample(b"1", 1)]);
     assert_eq!(fs::metadata(&index).unwrap().modified().unwrap(), modified, "not written again");
     shard(folder.path(), "a.tar", tar(&[("1.jpg", b"1"), ("1.cls", b"1"), ("2.jpg", b"2"), ("2.cls", b"2")]));
-    assert_eq!(contents(&open(&path).unwrap()), [sample(b"1", 1), sample(b"2", 2)]);
+    assert_eq!(contents(&data_set(&path)), [sample(b"1", 1), sample(b"2", 2)]);
     assert_ne!(fs::read(&index).unwrap(), kept);
     fs::write(&index, b"rubbish").unwrap();
-    assert_eq!(open(&path).unwrap().len(), 2);
+    assert_eq!(data_set(&path).len(), 2);
 }
 
 #[test]
@@ -681,10 +686,10 @@ fn open_tells_shards_by_their_names() {
         let bytes = formats(3).into_iter().find(|(other, _)| *other == format).unwrap().1;
         for name in names {
             shard(&set, name, &bytes);
-            assert_eq!(open(set.join(name)).unwrap().len(), 3);
+            assert_eq!(data_set(&set.join(name)).len(), 3);
         }
         shard(&set, "a.idx", "0\t0\n");
-        assert_eq!(open(&set).unwrap().len(), 6, "a folder of shards");
+        assert_eq!(data_set(&set).len(), 6, "a folder of shards");
         assert_eq!(open(set.join("*[012]")).is_ok(), format == RecordFormat::TfRecord);
     }
     let set = folder.path().join("TfRecord");

@@ -7,8 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use warpfeed::pack::{PackOptions, pack};
 use warpfeed::{
-    Builder, EncodedImages, EpochState, Error, LastBatch, OnError, OpenOptions, Partition, Pipeline, RecordFormat,
-    RecordStream, Source, StreamOptions, open, random_horizontal_flip, random_resized_crop,
+    Builder, EncodedImages, EpochState, Error, Input, LastBatch, OnError, OpenOptions, Partition, Pipeline,
+    RecordFormat, RecordStream, StreamOptions, open, random_horizontal_flip, random_resized_crop,
 };
 
 /// Images that fill three shards of 1 MB.
@@ -35,7 +35,7 @@ fn shards(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// A cheap pipeline with random draws, in the source's own order.
-fn in_order(source: impl Source + 'static) -> Builder {
+fn in_order(source: impl Into<Input>) -> Builder {
     Pipeline::builder(source)
         .seed(7)
         .threads(2)
@@ -44,7 +44,7 @@ fn in_order(source: impl Source + 'static) -> Builder {
         .augment(random_resized_crop(24, 20))
 }
 
-fn streamed(path: &Path, window: usize) -> Box<dyn Source> {
+fn streamed(path: &Path, window: usize) -> Input {
     OpenOptions { window: Some(window), ..OpenOptions::default() }.open(path).unwrap()
 }
 
@@ -270,24 +270,44 @@ fn a_writer_that_stalls_does_not_hold_up_the_end() {
     let (folder, out) = packed(RecordFormat::TfRecord);
     let pipe = folder.path().join("pipe.tfrecord");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    // With two, the one that reads may hold up the other, which has its sample already.
-    let pipeline = in_order(open(&pipe).unwrap()).batch_size(1).threads(1).build().unwrap();
-    let dropped = |epoch: warpfeed::Epoch| {
-        // The threads are to wait.
-        std::thread::sleep(Duration::from_millis(100));
-        let start = Instant::now();
-        drop(epoch);
-        assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
-    };
-    // Before it has come.
-    dropped(pipeline.epoch(0));
-    // When it has written some and does not go away.
-    let mut epoch = pipeline.epoch(0);
-    let mut writer = fs::File::options().write(true).open(&pipe).unwrap();
-    let bytes = fs::read(&shards(&out)[0]).unwrap();
-    writer.write_all(&bytes[..60_000]).unwrap();
-    assert_eq!(epoch.next().unwrap().unwrap().len(), 1);
-    dropped(epoch);
+    for threads in [1, 2, 5] {
+        let pipeline = in_order(open(&pipe).unwrap()).batch_size(1).threads(threads).prefetch(8).build().unwrap();
+        let dropped = |epoch: warpfeed::Epoch| {
+            // The threads are to wait.
+            std::thread::sleep(Duration::from_millis(100));
+            let start = Instant::now();
+            drop(epoch);
+            assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+        };
+        // Before it has come.
+        dropped(pipeline.epoch(0));
+        // When it has written some and does not go away: what is whole comes, whoever waits for more.
+        let mut epoch = pipeline.epoch(0);
+        let mut writer = fs::File::options().write(true).open(&pipe).unwrap();
+        let bytes = fs::read(&shards(&out)[0]).unwrap();
+        let (mut whole, mut end) = (0, 0);
+        while whole < 4 {
+            let len = u64::from_le_bytes(*bytes[end..].first_chunk().unwrap());
+            (whole, end) = (whole + 1, end + 16 + len as usize);
+        }
+        writer.write_all(&bytes[..end + 100]).unwrap();
+        for _ in 0..whole {
+            assert_eq!(epoch.next().unwrap().unwrap().len(), 1);
+        }
+        dropped(epoch);
+    }
+}
+
+#[test]
+fn a_stream_without_a_sample_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let shard = folder.path().join("empty.tfrecord");
+    fs::write(&shard, "").unwrap();
+    for threads in [0, 3] {
+        let builder = in_order(streamed(&shard, 5)).on_error(OnError::Skip).threads(threads);
+        let error = builder.build().unwrap().epoch(0).next().unwrap().unwrap_err();
+        assert!(error.to_string().contains("the stream") || error.to_string().contains("stream must be"), "{error}");
+    }
 }
 
 #[test]

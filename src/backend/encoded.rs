@@ -2,8 +2,9 @@
 #![allow(unsafe_code)]
 
 use crate::error::Result;
-use crate::source::Source;
+use crate::source::{Reader, Source};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// Encoded bytes that stay where they are until a device has read them.
 pub(crate) struct Encoded {
@@ -27,9 +28,14 @@ unsafe impl Send for Encoded {}
 unsafe impl Sync for Encoded {}
 
 impl Encoded {
-    /// Reads sample `index`, into `buffer` if the source does not lend its own memory.
-    pub(crate) fn read(source: &Arc<dyn Source>, index: u64, mut buffer: Vec<u8>) -> Result<Self> {
-        let bytes = source.read(index, &mut buffer)?;
+    /// Reads sample `index`, into `buffer` if the source does not lend its own memory, unless `stopped` is set before its
+    /// bytes have come.
+    pub(crate) fn read(reader: &Reader, index: u64, mut buffer: Vec<u8>, stopped: &AtomicBool) -> Result<Self> {
+        let source = match reader {
+            Reader::DataSet(source) => source,
+            Reader::Stream(feed) => return Ok(Self::owned(feed.read(index)?)),
+        };
+        let bytes = source.read_unless(index, &mut buffer, stopped)?;
         let (bytes, len_bytes) = (bytes.as_ptr(), bytes.len());
         Ok(Self { bytes, len_bytes, buffer, _owner: Owner::Source(Arc::clone(source)) })
     }
@@ -45,7 +51,7 @@ impl Encoded {
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: `Source::read` lends the bytes for as long as source and buffer are both borrowed. Both are kept here
+        // SAFETY: `Source::read_unless` lends the bytes for as long as source and buffer are both borrowed. Both are kept here
         // and neither is changed: the source is only ever borrowed, and the buffer, whose contents do not move with it,
         // is given away with the last use of the bytes. Shared bytes are kept here as well, and never change.
         unsafe { std::slice::from_raw_parts(self.bytes, self.len_bytes) }

@@ -9,10 +9,10 @@ use crate::decode::probe;
 use crate::device::DecodePath;
 use crate::error::{Error, Result};
 use crate::image::Size;
-use crate::source::{EncodedImages, Source};
+use crate::source::{EncodedImages, Reader, Source as _};
 use crate::threads;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Images in a batch for the hardware decoder; two batches are under way.
@@ -34,7 +34,7 @@ pub(crate) fn decode_only(
         message: format!("no nvJPEG, or none of the images is for the {path:?} decoder"),
     };
     let nvjpeg = nvjpeg.ok_or_else(nothing)?;
-    let run = Run { context, source: Arc::new(images), duration };
+    let run = Run { context, images: images.len(), reader: Reader::DataSet(Arc::new(images)), duration };
     let images_per_s = match &nvjpeg.hardware {
         Some(hardware) if path == DecodePath::Hardware => run.hardware(hardware)?,
         _ => run.hybrid(&nvjpeg, threads)?,
@@ -44,13 +44,14 @@ pub(crate) fn decode_only(
 
 struct Run {
     context: Context,
-    source: Arc<dyn Source>,
+    images: u64,
+    reader: Reader,
     duration: Duration,
 }
 
 impl Run {
     fn read(&self, index: u64, buffer: Vec<u8>) -> Result<(Encoded, Size)> {
-        let encoded = Encoded::read(&self.source, index, buffer)?;
+        let encoded = Encoded::read(&self.reader, index, buffer, &AtomicBool::new(false))?;
         let size = probe(encoded.bytes())?.size;
         Ok((encoded, size))
     }
@@ -58,7 +59,7 @@ impl Run {
     fn hybrid(&self, nvjpeg: &Nvjpeg, count: usize) -> Result<Option<f64>> {
         let mut decoder = nvjpeg.hybrid_decoder(&self.context)?;
         let (mut taken, mut largest) = (Vec::new(), 0);
-        for index in 0..self.source.len() {
+        for index in 0..self.images {
             let (encoded, size) = self.read(index, Vec::new())?;
             let memory = DeviceMemory::new(&self.context, packed_bytes(size))?;
             let fits = decoder.agrees(&encoded, size).unwrap_or(false);
@@ -109,7 +110,7 @@ impl Run {
         let mut probe = hardware.batch()?;
         for round in 0..2 * BATCH as u64 {
             let at = usize::from(round >= BATCH as u64);
-            let (encoded, size) = self.read(round % self.source.len().max(1), Vec::new())?;
+            let (encoded, size) = self.read(round % self.images.max(1), Vec::new())?;
             let target = DeviceMemory::new(&self.context, packed_bytes(size))?;
             let job = HardwareJob { encoded, destination: target.address(), size };
             // SAFETY: one at a time, each waited for.

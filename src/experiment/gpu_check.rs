@@ -226,7 +226,7 @@ pub struct Differences {
 /// ```no_run
 /// use warpfeed::{DecodePath, Device, experiment::gpu_check::differences, open};
 ///
-/// let found = differences(Device::Cuda(0), DecodePath::Hybrid, &open("photos")?.into(), 200)?;
+/// let found = differences(Device::Cuda(0), DecodePath::Hybrid, &open("photos")?.into_data_set()?, 200)?;
 /// println!("{:?}", found.histogram);
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
@@ -290,7 +290,7 @@ pub fn differences(device: Device, decode: DecodePath, images: &Arc<dyn Source>,
 /// use std::time::Duration;
 /// use warpfeed::{DecodePath, Device, experiment::gpu_check::decoding_bound, open};
 ///
-/// let photos = open("photos")?;
+/// let photos = open("photos")?.into_data_set()?;
 /// let per_s = decoding_bound(Device::Cuda(0), DecodePath::Hybrid, &*photos, 200, 16, Duration::from_secs(2))?;
 /// println!("{per_s:.0} images/s");
 /// # Ok::<(), warpfeed::Error>(())

@@ -13,7 +13,7 @@ use crate::recipe::op::{Interpolation, Op, Resize, ResizeTo};
 use crate::recipe::preset::Preset;
 use crate::recipe::random::{SizeEffect, Transform, random_resized_crop, repeat};
 use crate::sampler::{Even, Partition, Sampler};
-use crate::source::{MAX_ENCODED_BYTES, Source};
+use crate::source::{Input, MAX_ENCODED_BYTES};
 use crate::tensor::{DType, Layout};
 use std::num::NonZero;
 use std::sync::{Arc, OnceLock};
@@ -101,7 +101,7 @@ pub struct MemoryBound {
 /// ```
 #[derive(Clone)]
 pub struct Builder {
-    source: Arc<dyn Source>,
+    input: Input,
     ops: Vec<Transform>,
     shuffle: bool,
     seed: u64,
@@ -124,7 +124,7 @@ impl std::fmt::Debug for Builder {
 }
 
 impl Builder {
-    pub(super) fn new(source: Arc<dyn Source>) -> Self {
+    pub(super) fn new(input: Input) -> Self {
         let options = RunOptions {
             size: Size::new(0, 0),
             dtype: DType::F32,
@@ -143,7 +143,7 @@ impl Builder {
             again: Ablation::Nothing,
         };
         Self {
-            source,
+            input,
             ops: Vec::new(),
             shuffle: false,
             seed: 0,
@@ -409,16 +409,16 @@ impl Builder {
     /// [`ImageCache`] cannot be made or listed.
     pub fn build(mut self) -> Result<Pipeline> {
         let normalize = self.settle_options()?;
-        let stream = self.source.stream();
-        let sampler = self.sampler(stream.is_some())?;
-        self.settle_batch(all_positions(&sampler, self.limit), stream.is_some())?;
-        let cache = self.cache.as_ref().map(|cache| Cache::open(cache, stream.is_some())).transpose()?;
+        let is_stream = self.input.samples().is_none();
+        let sampler = self.sampler(is_stream)?;
+        self.settle_batch(all_positions(&sampler, self.limit), is_stream)?;
+        let cache = self.cache.as_ref().map(|cache| Cache::open(cache, is_stream)).transpose()?;
         let options = Arc::new(self.options.clone());
         let backend = backend::open(self.device, &options, normalize)?.into();
         let inner = Inner {
-            stream: stream.map(|stream| (stream, self.shuffle)),
             fingerprint: OnceLock::new(),
-            source: self.source,
+            input: self.input,
+            shuffle: self.shuffle,
             sampler,
             seed: self.seed,
             limit: self.limit,
@@ -458,7 +458,8 @@ impl Builder {
 
     /// The order of samples.
     fn sampler(&self, is_stream: bool) -> Result<Sampler> {
-        let (len, on_error) = (self.source.len(), self.policy.on_error);
+        // A stream has positions until it ends, and shuffles by itself.
+        let (len, on_error) = (self.input.samples().unwrap_or(u64::MAX), self.policy.on_error);
         if len == 0 {
             return Err(Error::parameter("pipeline", "source", "one that has samples", "a source without any"));
         }
@@ -514,18 +515,14 @@ fn memory(inner: &Inner, cache: Option<&ImageCache>) -> MemoryBound {
     let working = options.threads.max(1) as u64;
     // A kept image is made and read beside the others.
     let kept_bytes = if cache.is_some() { KEPT_PIXEL_BYTES } else { 0 };
-    let ahead_bytes = match &inner.stream {
-        Some((stream, _)) => stream.memory_bytes(),
-        None => inner.source.ahead_bytes(),
-    };
-    let len = inner.source.len();
+    let len = inner.input.samples().unwrap_or(u64::MAX);
     let index_bytes = if u32::try_from(len).is_ok() { 4 } else { 8 };
     MemoryBound {
         batches_bytes: batch_bytes * options.batches_at_a_time() as u64,
         batch_bytes,
         images_bytes: ((2 * PIXEL_BYTES + COEFFICIENT_BYTES + kept_bytes) * working).saturating_mul(options.max_px),
-        encoded_bytes: MAX_ENCODED_BYTES * working + ahead_bytes,
-        order_bytes: if inner.sampler.is_shuffled() { len.saturating_mul(index_bytes) } else { 0 },
+        encoded_bytes: MAX_ENCODED_BYTES * working + inner.input.memory_bytes(),
+        order_bytes: if inner.shuffle && inner.input.samples().is_some() { len.saturating_mul(index_bytes) } else { 0 },
         cache_bytes: cache.map_or(0, ImageCache::memory_bytes),
         device_bytes: inner.backend.device_bytes(),
     }

@@ -5,10 +5,10 @@ use super::policy::BadSamples;
 use super::stats::Counters;
 use crate::error::Error;
 use crate::sampler::Order;
-use crate::source::Source;
-use crate::source::stream::Feed;
+use crate::source::Reader;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Positions from one that is worked on to one whose sample is announced to its source.
 const ANNOUNCED: u64 = 64;
@@ -17,9 +17,9 @@ const ANNOUNCED: u64 = 64;
 pub(super) struct Context {
     pub(super) inner: Arc<Inner>,
     /// Where this epoch's samples are read.
-    pub(super) source: Arc<dyn Source>,
-    /// The same, if it is a stream, whose end is not known beforehand.
-    pub(super) feed: Option<Arc<Feed>>,
+    pub(super) reader: Reader,
+    /// Set when the epoch is dropped: whoever waits for bytes gives up.
+    pub(super) stopped: Arc<AtomicBool>,
     pub(super) epoch: u64,
     order: Order,
     /// Where in the order it begins: position 0 everywhere else is this one.
@@ -38,13 +38,10 @@ impl Context {
         let order = inner.sampler.epoch(epoch);
         let positions = inner.positions(first);
         let padding = (first + positions).saturating_sub(order.len() - order.padding());
-        let feed = inner.feed(epoch, first, place).map(Arc::new);
-        let source = match &feed {
-            Some(feed) => Arc::clone(feed) as Arc<dyn Source>,
-            None => Arc::clone(&inner.source),
-        };
+        let stopped = Arc::default();
+        let reader = inner.reader(epoch, first, place, &stopped);
         let (counters, bad) = (Counters::default(), BadSamples::default());
-        Self { inner, source, feed, epoch, order, first, positions, padding, counters, bad }
+        Self { inner, reader, stopped, epoch, order, first, positions, padding, counters, bad }
     }
 
     /// The sample at a position.
@@ -70,22 +67,31 @@ impl Context {
             && let Some(index) = self.index(position)
             && !self.inner.cache.as_ref().is_some_and(|cache| cache.is_known(index))
         {
-            self.source.prefetch(index);
+            self.reader.prefetch(index);
         }
     }
 
     /// Whether a stream has ended before sample `index`.
     pub(super) fn ended_before(&self, index: u64) -> bool {
-        self.feed.as_ref().is_some_and(|feed| feed.ended_before(index))
+        self.reader.feed().is_some_and(|feed| feed.ended_before(index))
     }
 
     pub(super) fn sample_error(&self, index: u64, error: Error) -> Error {
         Error::Sample { index, name: self.name(index), source: Box::new(error) }
     }
 
+    /// Whether the end is known beforehand: a stream's is not.
+    pub(super) fn is_finite(&self) -> bool {
+        self.reader.feed().is_none()
+    }
+
     pub(super) fn name(&self, index: u64) -> String {
+        // A name may have to be fetched, and nobody reads the errors of an epoch that was dropped.
+        if self.stopped.load(Relaxed) {
+            return format!("sample {index}");
+        }
         // The source may be the caller's code: not even its panic may keep an error from being delivered.
-        catch_unwind(AssertUnwindSafe(|| self.source.name(index).into_owned()))
+        catch_unwind(AssertUnwindSafe(|| self.reader.name(index).into_owned()))
             .unwrap_or_else(|_| "its name cannot be had".to_owned())
     }
 }

@@ -23,7 +23,7 @@ use std::time::Instant;
 /// # }
 /// let pipeline = Pipeline::builder(source(10)?).batch_size(4).center_crop(8).build()?;
 /// let mut epoch = pipeline.epoch(3);
-/// assert_eq!((epoch.number(), epoch.images(), epoch.batches()), (3, 10, 3));
+/// assert_eq!((epoch.number(), epoch.images(), epoch.batches()), (3, Some(10), Some(3)));
 /// let mut sizes = Vec::new();
 /// for batch in epoch.by_ref() {
 ///     sizes.push(batch?.len());
@@ -56,7 +56,7 @@ impl Epoch {
     /// Begins an epoch at position `first` of its order, which in a stream is at `place`.
     pub(super) fn start(inner: Arc<Inner>, epoch: u64, first: u64, place: Option<Vec<u8>>) -> Self {
         let context = Context::new(Arc::clone(&inner), epoch, first, place);
-        let total = context.feed.is_none().then_some(context.positions);
+        let total = context.reader.feed().is_none().then_some(context.positions);
         let tally = Tally::new(inner.policy.max_bad, total, first == 0);
         let Work { running, threads, refused } = Arc::clone(&inner.backend).begin_epoch(context);
         let stats = Stats { threads: threads.len() as u64, ..Stats::default() };
@@ -74,16 +74,19 @@ impl Epoch {
     }
 
     /// Number of samples this epoch delivers if none is skipped, padding not counted. One that was resumed has only what
-    /// was left.
+    /// was left. `None` for a stream, of which nobody knows.
     #[must_use]
-    pub fn images(&self) -> u64 {
-        self.context().positions - self.context().padding
+    pub fn images(&self) -> Option<u64> {
+        let context = self.context();
+        context.is_finite().then(|| context.positions - context.padding)
     }
 
     /// Number of batches this epoch delivers if none is skipped as a whole. One that was resumed has only what was left.
+    /// `None` for a stream.
     #[must_use]
-    pub fn batches(&self) -> u64 {
-        self.context().positions.div_ceil(self.context().inner.options.batch_size as u64)
+    pub fn batches(&self) -> Option<u64> {
+        let context = self.context();
+        context.is_finite().then(|| context.positions.div_ceil(context.inner.options.batch_size as u64))
     }
 
     /// Where it stands: after the batches that [`next`](Iterator::next) has given, whatever the threads have prepared
@@ -97,7 +100,7 @@ impl Epoch {
     fn moment(&self) -> Moment {
         let context = self.context();
         let position = context.first + self.given;
-        let place = context.feed.as_ref().and_then(|feed| feed.place(position));
+        let place = context.reader.feed().and_then(|feed| feed.place(position));
         Moment { inner: Arc::clone(&context.inner), epoch: context.epoch, position, place }
     }
 
@@ -107,7 +110,7 @@ impl Epoch {
         let context = self.context();
         let mut stats = self.stats;
         stats += context.counters.snapshot();
-        if let Some(feed) = &context.feed {
+        if let Some(feed) = context.reader.feed() {
             (stats.moved, stats.moved_most) = feed.moved();
         }
         stats.bad = context.bad.count();
@@ -173,7 +176,7 @@ impl Iterator for Epoch {
     fn size_hint(&self) -> (usize, Option<usize>) {
         let (context, batch) = (self.context(), self.context().inner.options.batch_size as u64);
         let left = if self.finished { 0 } else { (context.positions.saturating_sub(self.given)).div_ceil(batch) };
-        let certain = context.feed.is_none() && context.inner.policy.on_error != OnError::Skip;
+        let certain = context.is_finite() && context.inner.policy.on_error != OnError::Skip;
         // An error would be the last.
         (usize::from(certain && left > 0), usize::try_from(left).ok())
     }

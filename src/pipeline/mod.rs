@@ -23,7 +23,7 @@ use crate::recipe::rng::{Domain, SampleRng};
 use crate::recipe::{Strategy, orientation_ops};
 use crate::sampler::Sampler;
 use crate::source::stream::Feed;
-use crate::source::{Source, Stream, StreamStart};
+use crate::source::{Input, Reader, StreamStart};
 pub use batch::Batch;
 pub use builder::{Builder, LastBatch, MemoryBound, Orientation};
 pub(crate) use builder::{DEFAULT_MAX_PIXELS, MAX_THREADS};
@@ -34,6 +34,7 @@ pub use policy::{BadLimit, BadSample, OnError};
 use schedule::Runs;
 pub use state::EpochState;
 pub use stats::{Bottleneck, Stats};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 /// A pipeline: built once, asked for epochs.
@@ -58,11 +59,11 @@ impl std::fmt::Debug for Pipeline {
 
 /// What the builder has settled.
 struct Inner {
-    source: Arc<dyn Source>,
-    /// Of the source, once it has been asked for.
+    input: Input,
+    /// Of the input, once it has been asked for.
     fingerprint: OnceLock<u64>,
-    /// The source's stream, if it is one, and whether that is to be shuffled.
-    stream: Option<(Arc<dyn Stream>, bool)>,
+    /// Whether epochs are shuffled.
+    shuffle: bool,
     sampler: Sampler,
     seed: u64,
     /// Most samples an epoch.
@@ -95,26 +96,21 @@ impl From<AnyBackend> for Arc<dyn Runs> {
 }
 
 impl Inner {
-    /// The stream of an epoch from its position `first` on, which is at `place`, if that is what the source is.
-    fn feed(&self, epoch: u64, first: u64, place: Option<Vec<u8>>) -> Option<Feed> {
-        let (stream, shuffle) = self.stream.as_ref()?;
-        let (shuffle, partition) = (shuffle.then_some(self.seed), self.sampler.own_partition());
-        let start = StreamStart { epoch, shuffle, partition, place, stopped: Arc::default() };
-        Some(Feed::new(
-            Arc::clone(stream),
-            start,
-            first,
-            (self.options.batch_size, self.options.prefetch, self.options.threads),
-        ))
-    }
-
-    /// Whether epochs are shuffled.
-    fn is_shuffled(&self) -> bool {
-        self.stream.as_ref().map_or(self.sampler.is_shuffled(), |(_, shuffle)| *shuffle)
+    /// Where the samples of an epoch are read, from its position `first` on, which in a stream is at `place`.
+    fn reader(&self, epoch: u64, first: u64, place: Option<Vec<u8>>, stopped: &Arc<AtomicBool>) -> Reader {
+        match &self.input {
+            Input::DataSet(source) => Reader::DataSet(Arc::clone(source)),
+            Input::Stream(stream) => {
+                let (shuffle, partition) = (self.shuffle.then_some(self.seed), self.sampler.own_partition());
+                let start = StreamStart { epoch, shuffle, partition, place, stopped: Arc::clone(stopped) };
+                let sizes = (self.options.batch_size, self.options.prefetch, self.options.threads);
+                Reader::Stream(Arc::new(Feed::new(Arc::clone(stream), start, first, sizes)))
+            }
+        }
     }
 
     fn fingerprint(&self) -> u64 {
-        *self.fingerprint.get_or_init(|| self.source.fingerprint())
+        *self.fingerprint.get_or_init(|| self.input.fingerprint())
     }
 
     /// Positions of an epoch's order, padding included, whatever becomes of a last batch that is not full.
@@ -177,7 +173,8 @@ pub(crate) fn oriented(tag: u8, orientation: Orientation) -> Vec<Op> {
 }
 
 impl Pipeline {
-    /// Begins the description of a pipeline that reads from `source`.
+    /// Begins the description of a pipeline that reads `input`: a [`Source`](crate::Source), a stream, or what
+    /// [`open`](crate::open) gives.
     ///
     /// ```no_run
     /// use warpfeed::*;
@@ -196,8 +193,8 @@ impl Pipeline {
     /// }
     /// # Ok::<(), Error>(())
     /// ```
-    pub fn builder(source: impl Source + 'static) -> Builder {
-        Builder::new(Arc::new(source))
+    pub fn builder(input: impl Into<Input>) -> Builder {
+        Builder::new(input.into())
     }
 
     /// The batches of one epoch. Worker threads start now and end with the epoch, or when it is dropped.
@@ -218,30 +215,29 @@ impl Pipeline {
         Ok(Epoch::start(Arc::clone(&self.inner), state.epoch(), state.position(), state.place()?))
     }
 
-    /// Samples an epoch, in this partition, padding not counted. Of a stream no more is known than the
-    /// [`limit`](Builder::limit): [`u64::MAX`] without one.
+    /// Samples an epoch, in this partition, padding not counted; `None` for a stream, of which nobody knows before its end.
     #[must_use]
-    pub fn len(&self) -> u64 {
-        let len = if self.inner.stream.is_some() { u64::MAX } else { self.inner.sampler.len() };
-        len.min(self.inner.limit)
+    pub fn len(&self) -> Option<u64> {
+        self.inner.input.samples().map(|_| self.inner.sampler.len().min(self.inner.limit))
     }
 
-    /// Whether an epoch has no sample.
+    /// Whether an epoch is known to have no sample.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.len() == Some(0)
     }
 
-    /// Batches an epoch, if no sample is skipped.
+    /// Batches an epoch, if no sample is skipped; `None` for a stream.
     #[must_use]
-    pub fn batches(&self) -> u64 {
-        self.inner.positions(0).div_ceil(self.inner.options.batch_size as u64)
+    pub fn batches(&self) -> Option<u64> {
+        let batches = self.inner.positions(0).div_ceil(self.inner.options.batch_size as u64);
+        self.inner.input.samples().map(|_| batches)
     }
 
     /// Names of the classes, by label; empty if the source has none.
     #[must_use]
     pub fn classes(&self) -> &[String] {
-        self.inner.source.classes()
+        self.inner.input.classes()
     }
 
     /// Width and height of every image of a batch.
@@ -290,7 +286,7 @@ impl Pipeline {
     /// `warpfeed apply --orientation ignore --ops` replays.
     ///
     /// # Errors
-    /// Those of reading the sample and its header, and of drawing its recipe.
+    /// Those of reading the sample and its header, and of drawing its recipe; [`Error::Unsupported`] for a stream.
     ///
     /// ```
     /// use warpfeed::*;
@@ -312,12 +308,12 @@ impl Pipeline {
     /// # Ok::<(), Error>(())
     /// ```
     pub fn recipe(&self, epoch: u64, index: u64) -> Result<Vec<Op>> {
-        let mut buffer = Vec::new();
-        if index >= self.inner.source.len() {
-            let expected = format!("below {}", self.inner.source.len());
-            return Err(Error::parameter("recipe", "index", expected, index));
+        let source = self.inner.input.clone().into_data_set()?;
+        if index >= source.len() {
+            return Err(Error::parameter("recipe", "index", format!("below {}", source.len()), index));
         }
-        let bytes = self.inner.source.read(index, &mut buffer)?;
+        let mut buffer = Vec::new();
+        let bytes = source.read(index, &mut buffer)?;
         let header = self.inner.header(bytes)?;
         self.inner.recipe(epoch, index, Stored::from(&header))
     }

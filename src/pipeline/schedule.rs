@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::threads;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -185,9 +186,7 @@ impl<B: Backend> Running for Shared<B> {
     fn stop(&self) {
         self.lock().limit = 0;
         self.room.notify_all();
-        if let Some(feed) = &self.context.feed {
-            feed.stop();
-        }
+        self.context.stopped.store(true, Relaxed);
     }
 
     fn clear(&self) {

@@ -89,10 +89,11 @@ impl EpochState {
             epoch,
             position,
             seed: inner.seed,
-            shuffled: inner.is_shuffled(),
+            shuffled: inner.shuffle,
             partition: (partition.rank(), partition.world_size()),
             even: sampler.is_even(),
-            samples: inner.source.len(),
+            // A stream's are not known; states have always had this number for that.
+            samples: inner.input.samples().unwrap_or(u64::MAX),
             source: format!("{:016x}", inner.fingerprint()),
             place: place.map(hex),
         }

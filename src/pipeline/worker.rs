@@ -106,7 +106,7 @@ impl<'a, B: Backend> Worker<'a, B> {
             return self.kept(index, kept, place);
         }
         let start = Instant::now();
-        let encoded = Encoded::read(&context.source, index, buffer)?;
+        let encoded = Encoded::read(&context.reader, index, buffer, &context.stopped)?;
         counters.add_read(encoded.bytes().len(), start.elapsed());
         let start = Instant::now();
         let header = context.inner.header(encoded.bytes())?;
@@ -123,7 +123,7 @@ impl<'a, B: Backend> Worker<'a, B> {
         let ops = context.inner.recipe(context.epoch, index, Stored::from(&header))?;
         counters.add_augment(start.elapsed());
         counters.add_decoded(self.run(place, encoded, &header, &ops)?);
-        Ok(context.source.label(index))
+        Ok(context.reader.label(index))
     }
 
     /// Has the rest of its recipe run on an image from the cache.
@@ -134,7 +134,7 @@ impl<'a, B: Backend> Worker<'a, B> {
         context.counters.add_augment(start.elapsed());
         // It was decoded when it was kept.
         self.run(place, kept.encoded, &kept.header, &ops)?;
-        Ok(context.source.label(index))
+        Ok(context.reader.label(index))
     }
 
     fn run(

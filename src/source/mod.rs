@@ -1,7 +1,9 @@
 //! Where encoded samples come from.
 
+mod address;
 mod folder;
 mod idx;
+mod input;
 mod list;
 mod memory;
 mod open;
@@ -12,8 +14,11 @@ mod spec;
 pub(crate) mod stream;
 mod window;
 
+pub use address::without_secrets;
 pub use folder::ImageFolder;
 pub use idx::IdxFile;
+pub use input::Input;
+pub(crate) use input::Reader;
 pub use list::ListFile;
 pub use memory::{DecodedImages, EncodedImages};
 pub use open::{OpenOptions, SourceFormat, open};
@@ -21,7 +26,7 @@ pub use open::{OpenOptions, SourceFormat, open};
 pub use parquet::ParquetFiles;
 pub use records::{RecordFormat, RecordOptions, RecordShards};
 #[cfg(feature = "cloud")]
-pub use stream::StreamCache;
+pub use stream::ShardCache;
 pub use stream::{RecordStream, Samples, Stream, StreamOptions, StreamSample, StreamStart};
 
 use crate::error::{Error, Result};
@@ -31,6 +36,7 @@ use std::borrow::Cow;
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// The largest encoded image that is read, in bytes: 256 MiB.
 pub const MAX_ENCODED_BYTES: u64 = 256 << 20;
@@ -38,8 +44,8 @@ pub const MAX_ENCODED_BYTES: u64 = 256 << 20;
 /// A buffer that has grown beyond this for one giant file is given back at the next.
 const KEEP_BUFFER_BYTES: usize = 16 << 20;
 
-/// Where encoded samples come from: a number of images (JPEG, PNG, WebP, PNM), each with a label, that can be read in any
-/// order and from several threads at once.
+/// A data set: a number of encoded images (JPEG, PNG, WebP, PNM), each with a label, that can be read in any order and from
+/// several threads at once. Samples that can only be had one after the other are a [`Stream`].
 ///
 /// Implement it to feed images from anywhere:
 ///
@@ -87,6 +93,16 @@ pub trait Source: Send + Sync {
     /// [`Error::Parameter`] if there is no such sample.
     fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]>;
 
+    /// As [`read`](Self::read), for a reader that may lose interest: a source that waits for others, as for a network,
+    /// gives up with an error soon after `stopped` has become true, and the epoch that is dropped need not wait for it.
+    /// Unless a source knows better, it reads to the end.
+    ///
+    /// # Errors
+    /// Those of [`read`](Self::read).
+    fn read_unless<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>, _stopped: &AtomicBool) -> Result<&'a [u8]> {
+        self.read(index, buffer)
+    }
+
     /// Says that sample `index` will be read soon, if nothing comes between, to those that have to fetch it. It returns at
     /// once.
     fn prefetch(&self, _index: u64) {}
@@ -119,12 +135,6 @@ pub trait Source: Send + Sync {
     /// names of up to 1,024 samples spread evenly. Of names the last part counts, so that a folder may move.
     fn fingerprint(&self) -> u64 {
         fingerprint(self)
-    }
-
-    /// The stream that gives the samples, where they can only be had one after the other: [`read`](Self::read) is not
-    /// called then, and [`len`](Self::len) is [`u64::MAX`].
-    fn stream(&self) -> Option<Arc<dyn Stream>> {
-        None
     }
 }
 
@@ -163,6 +173,14 @@ macro_rules! forward {
             fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
                 (**self).read(index, buffer)
             }
+            fn read_unless<'a>(
+                &'a self,
+                index: u64,
+                buffer: &'a mut Vec<u8>,
+                stopped: &AtomicBool,
+            ) -> Result<&'a [u8]> {
+                (**self).read_unless(index, buffer, stopped)
+            }
             fn prefetch(&self, index: u64) {
                 (**self).prefetch(index);
             }
@@ -183,9 +201,6 @@ macro_rules! forward {
             }
             fn fingerprint(&self) -> u64 {
                 (**self).fingerprint()
-            }
-            fn stream(&self) -> Option<Arc<dyn Stream>> {
-                (**self).stream()
             }
         }
     )*};
@@ -316,7 +331,7 @@ mod tests {
         assert!(error.to_string().contains("missing.jpg") && error.is_bad_sample(), "{error}");
         let error = read_file(folder.path(), &mut Vec::new()).unwrap_err();
         assert!(error.to_string().contains(folder.path().to_str().unwrap()), "{error}");
-        assert!(matches!(open(&missing), Err(Error::Io { action: "open", .. })));
+        assert!(matches!(open(&missing).err(), Some(Error::Io { action: "open", .. })));
     }
 
     #[test]
@@ -378,8 +393,8 @@ mod tests {
         std::fs::create_dir(folder.path().join("cat")).unwrap();
         std::fs::write(folder.path().join("cat/1.jpg"), "one").unwrap();
         std::fs::write(folder.path().join("list.tsv"), "cat/1.jpg\t9\n").unwrap();
-        assert_eq!(open(folder.path()).unwrap().label(0), 0);
-        let list = open(folder.path().join("list.tsv")).unwrap();
+        assert_eq!(open(folder.path()).unwrap().into_data_set().unwrap().label(0), 0);
+        let list = open(folder.path().join("list.tsv")).unwrap().into_data_set().unwrap();
         assert_eq!((list.label(0), list.read(0, &mut Vec::new()).unwrap()), (9, &b"one"[..]));
     }
 }

@@ -1,15 +1,15 @@
 //! From the name of a source to the source.
 
+use super::address::Address;
+#[cfg(feature = "cloud")]
+use super::stream::ShardCache;
 #[cfg(feature = "cloud")]
 use super::stream::Shards;
-#[cfg(feature = "cloud")]
-use super::stream::StreamCache;
-#[cfg(feature = "cloud")]
-use super::stream::cloud::{Remote, SCANS};
 use super::stream::is_pipe;
+#[cfg(feature = "cloud")]
+use super::stream::remote::{Remote, SCANS};
 use super::{
-    IdxFile, ImageFolder, ListFile, RecordFormat, RecordOptions, RecordShards, RecordStream, Source, StreamOptions,
-    spec,
+    IdxFile, ImageFolder, Input, ListFile, RecordFormat, RecordOptions, RecordShards, RecordStream, StreamOptions, spec,
 };
 use crate::error::{Error, Result};
 use crate::pack::Manifest;
@@ -102,8 +102,8 @@ fn shard_of(name: &str) -> Option<usize> {
 /// # let folder = tempfile::tempdir().unwrap();
 /// # let path = folder.path().join("images.rec");
 /// std::fs::write(&path, "1.jpg\t3\n").unwrap(); // a list, whatever its name says
-/// let source = OpenOptions { format: Some(SourceFormat::List), ..OpenOptions::default() }.open(&path)?;
-/// assert_eq!(source.label(0), 3);
+/// let input = OpenOptions { format: Some(SourceFormat::List), ..OpenOptions::default() }.open(&path)?;
+/// assert_eq!(input.into_data_set()?.label(0), 3);
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -120,7 +120,7 @@ pub struct OpenOptions {
     pub random_access: bool,
     /// Where what was fetched from far away is kept; nowhere if not given.
     #[cfg(feature = "cloud")]
-    pub cache: Option<StreamCache>,
+    pub cache: Option<ShardCache>,
 }
 
 impl OpenOptions {
@@ -128,17 +128,17 @@ impl OpenOptions {
     ///
     /// # Errors
     /// Those of [`open`].
-    pub fn open(&self, spec: impl AsRef<Path>) -> Result<Box<dyn Source>> {
+    pub fn open(&self, spec: impl AsRef<Path>) -> Result<Input> {
         let spec = spec.as_ref();
         if self.random_access && (self.window.is_some() || spec == Path::new("-")) {
             let got = if self.window.is_some() { "a window" } else { "standard input" };
             return Err(Error::parameter("open", "random_access", "without a window, of what is no pipe", got));
         }
         if spec == Path::new("-") {
-            return Ok(Box::new(RecordStream::standard_input(self.stream_format(None)?, self.stream_options())?));
+            return Ok(RecordStream::standard_input(self.stream_format(None)?, self.stream_options())?.into());
         }
-        if let Some(url) = spec.to_str().filter(|spec| spec.contains("://")) {
-            return self.open_url(url);
+        if let Some(address) = spec.to_str().and_then(Address::parse) {
+            return self.open_url(address);
         }
         let mut files = spec::files(spec)?;
         let one = files.len() == 1;
@@ -149,7 +149,7 @@ impl OpenOptions {
                     Some(shards) => files = shards,
                     None => {
                         self.records.without_classes("a folder of class folders")?;
-                        return Ok(Box::new(ImageFolder::open(&files[0])?));
+                        return Ok(ImageFolder::open(&files[0])?.into());
                     }
                 }
             }
@@ -160,11 +160,11 @@ impl OpenOptions {
         };
         if self.window.is_some() || (!self.random_access && files.iter().any(|path| is_pipe(path))) {
             let format = self.stream_format(Some(format))?;
-            return Ok(Box::new(RecordStream::open(format, files, self.stream_options())?));
+            return Ok(RecordStream::open(format, files, self.stream_options())?.into());
         }
-        let records = |format| -> Result<Box<dyn Source>> {
+        let records = |format| -> Result<Input> {
             let source = RecordShards::open(format, &files, &self.records)?;
-            Ok(Box::new(source.with_classes(classes_of(&files))))
+            Ok(source.with_classes(classes_of(&files)).into())
         };
         if let SourceFormat::Folder | SourceFormat::List | SourceFormat::Idx = format {
             self.records.without_classes(&spec.to_string_lossy())?;
@@ -174,16 +174,16 @@ impl OpenOptions {
             SourceFormat::RecordIo => records(RecordFormat::RecordIo),
             SourceFormat::TfRecord => records(RecordFormat::TfRecord),
             #[cfg(feature = "parquet")]
-            SourceFormat::Parquet => Ok(Box::new(super::ParquetFiles::open(&files, &self.records)?)),
+            SourceFormat::Parquet => Ok(super::ParquetFiles::open(&files, &self.records)?.into()),
             #[cfg(not(feature = "parquet"))]
             SourceFormat::Parquet => Err(Error::Unsupported {
                 feature: "reading Parquet files in this build".to_owned(),
                 remedy: "build with the feature `parquet`".to_owned(),
             }),
             _ if !one => Err(refuse("one folder, list or IDX file, or shards of one format", spec.display())),
-            SourceFormat::Folder => Ok(Box::new(ImageFolder::open(&files[0])?)),
-            SourceFormat::List => Ok(Box::new(ListFile::open(&files[0])?)),
-            SourceFormat::Idx => Ok(Box::new(IdxFile::open(&files[0])?)),
+            SourceFormat::Folder => Ok(ImageFolder::open(&files[0])?.into()),
+            SourceFormat::List => Ok(ListFile::open(&files[0])?.into()),
+            SourceFormat::Idx => Ok(IdxFile::open(&files[0])?.into()),
         }
     }
 
@@ -208,18 +208,22 @@ impl OpenOptions {
     }
 
     #[cfg(feature = "cloud")]
-    fn open_url(&self, url: &str) -> Result<Box<dyn Source>> {
+    fn open_url(&self, address: Address<'_>) -> Result<Input> {
         let by_name = |name: &str| SourceFormat::by_name(Path::new(name));
-        let (folder, pattern) = url.rsplit_once('/').unwrap_or((url, ""));
+        let url = address.public();
+        let (folder, pattern) = address.place.rsplit_once('/').unwrap_or((address.place, ""));
         // A folder means all shards in it.
         let pattern = if pattern.is_empty() { "*" } else { pattern };
         let remote = if pattern.contains(['*', '?', '[']) {
+            if address.query.is_some() {
+                return Err(refuse("a pattern without a query, which is signed for one shard", url));
+            }
             let wrong = |error: glob::PatternError| refuse("a pattern of *, ? and [a-z]", format!("{url}: {error}"));
             let pattern = glob::Pattern::new(pattern).map_err(wrong)?;
             let fits = |name: &str| pattern.matches(name) && (self.format.is_some() || by_name(name).is_some());
-            Remote::list(folder, fits, self.cache.clone())?
+            Remote::list(Address { place: folder, ..address }, fits, self.cache.clone())?
         } else {
-            Remote::new(spec::expand(url)?, self.cache.clone())?
+            Remote::new(address, self.cache.clone())?
         };
         if remote.count() == 0 {
             return Err(refuse("a pattern that some shard's name fits", url));
@@ -230,15 +234,15 @@ impl OpenOptions {
         if self.random_access {
             let open = |shard| remote.shard(shard);
             let source = RecordShards::open_each(format, remote.count(), &open, SCANS, &self.records)?;
-            return Ok(Box::new(source));
+            return Ok(source.into());
         }
-        Ok(Box::new(RecordStream::new(format, Box::new(remote), options)?))
+        Ok(RecordStream::new(format, Box::new(remote), options)?.into())
     }
 
     #[cfg(not(feature = "cloud"))]
-    fn open_url(&self, url: &str) -> Result<Box<dyn Source>> {
+    fn open_url(&self, address: Address<'_>) -> Result<Input> {
         Err(Error::Unsupported {
-            feature: format!("reading {url} by this build"),
+            feature: format!("reading {} by this build", address.public()),
             remedy: "build warpfeed with the feature cloud (cargo install warpfeed --features cloud)".to_owned(),
         })
     }
@@ -266,11 +270,11 @@ impl OpenOptions {
 /// let folder = tempfile::tempdir().unwrap();
 /// std::fs::create_dir(folder.path().join("cat")).unwrap();
 /// std::fs::write(folder.path().join("cat/1.jpg"), [0xff, 0xd8]).unwrap();
-/// let source = warpfeed::open(folder.path())?;
+/// let source = warpfeed::open(folder.path())?.into_data_set()?;
 /// assert_eq!((source.len(), source.label(0), source.classes()), (1, 0, &["cat".to_owned()][..]));
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
-pub fn open(spec: impl AsRef<Path>) -> Result<Box<dyn Source>> {
+pub fn open(spec: impl AsRef<Path>) -> Result<Input> {
     OpenOptions::default().open(spec)
 }
 

@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use std::path::{Path, PathBuf};
 
 /// More names than this in one pattern are a slip of the keyboard.
-const MAX_NAMES: usize = 1_000_000;
+pub(super) const MAX_NAMES: usize = 1_000_000;
 
 /// The files that `spec` names, in order: itself where it exists, otherwise what its braces (`{000..146}`, `{a,b}`) and
 /// wildcards (`*`, `?`, `[a-z]`) stand for. Names that braces give must exist; a wildcard must match at least one file.

@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
+use std::sync::atomic::AtomicBool;
 
 /// Read at once while a shard is scanned. Small enough that images of 100 kB are passed over, not read.
 const WINDOW_BYTES: usize = 8 << 10;
@@ -37,8 +38,8 @@ pub(super) trait ReadAt: Send + Sync {
     /// Fills `buffer` with what lies from `offset` on.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<()>;
 
-    /// The same for a whole sample, which a cache may keep.
-    fn read_sample(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
+    /// The same for a whole sample, which a cache may keep. Who waits for it gives up once `stopped` is set.
+    fn read_sample(&self, buffer: &mut [u8], offset: u64, _stopped: &AtomicBool) -> Result<()> {
         self.read_at(buffer, offset)
     }
 

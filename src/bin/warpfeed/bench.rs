@@ -87,7 +87,7 @@ impl DeviceOptions {
 
 impl SubjectOptions {
     fn subject(&self) -> Result<Subject> {
-        let mut subject = Subject::new(self.source.name(), self.source.open()?);
+        let mut subject = Subject::new(self.source.name(), self.source.open()?.into_data_set()?);
         (subject.limit, subject.seed) = (self.limit, self.seed);
         Ok(subject)
     }

@@ -5,10 +5,9 @@ use super::output::{print, print_json};
 use clap::Args;
 use std::fmt::Write;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 use warpfeed::experiment::gpu_check::{Differences, decoding_bound, differences, equality};
-use warpfeed::{DecodePath, Device, Error, Result, Source, open};
+use warpfeed::{DecodePath, Device, Error, Result, open};
 
 /// Compare a GPU's bytes with the CPU's, operation by operation, and nvJPEG's images with the CPU's
 #[derive(Args)]
@@ -40,7 +39,7 @@ impl CheckGpu {
         self.device.available()?;
         let (mut decoded, mut bounds) = (Vec::new(), Vec::new());
         if let Some(images) = &self.images {
-            let source: Arc<dyn Source> = Arc::from(open(images)?);
+            let source = open(images)?.into_data_set()?;
             for path in [DecodePath::Hybrid, DecodePath::Hardware] {
                 decoded.push((path, differences(self.device, path, &source, self.limit)));
                 let duration = Duration::from_millis(self.bound_ms);

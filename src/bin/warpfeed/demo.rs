@@ -101,8 +101,9 @@ impl Demo {
             builder = builder.threads(threads);
         }
         let pipeline = builder.build()?;
-        let epochs = IMAGES.div_ceil(pipeline.len().max(1)).max(1);
-        let bar = progress(pipeline.len() * epochs, &name);
+        let images = pipeline.len().unwrap_or(IMAGES);
+        let epochs = IMAGES.div_ceil(images.max(1)).max(1);
+        let bar = progress(images * epochs, &name);
         let report = run(&pipeline, 0..epochs, false, started, &mut |images| bar.inc(images));
         bar.finish_and_clear();
         Ok(Row { pipeline: name, report: report? })

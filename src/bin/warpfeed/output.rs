@@ -71,12 +71,12 @@ pub fn print_json(value: &impl Serialize) -> Result<()> {
 }
 
 /// A progress bar on standard error, where that is a terminal; elsewhere nothing shows.
-pub fn progress(total: u64, what: &str) -> ProgressBar {
+pub fn progress(total: impl Into<Option<u64>>, what: &str) -> ProgressBar {
     if !io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
     // Nobody knows how long a stream is.
-    let bar = if total == u64::MAX { ProgressBar::no_length() } else { ProgressBar::new(total) };
+    let bar = total.into().map_or_else(ProgressBar::no_length, ProgressBar::new);
     if let Ok(style) = ProgressStyle::with_template("{msg:24} {wide_bar} {pos}/{len} images {rate:>8} {eta:>4}") {
         let rate = |state: &ProgressState, out: &mut dyn fmt::Write| {
             // A rate that cannot be shown is left out.

@@ -90,7 +90,7 @@ impl Pack {
 
 impl Job {
     fn run(self) -> Result<PackReport> {
-        let source = self.fields.open(&self.source, self.from)?;
+        let source = self.fields.open(&self.source, self.from)?.into_data_set()?;
         let mut options = PackOptions::new(match self.format {
             ShardFormat::Webdataset => RecordFormat::WebDataset,
             ShardFormat::Recordio => RecordFormat::RecordIo,

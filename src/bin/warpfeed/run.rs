@@ -35,7 +35,7 @@ pub struct Run {
 impl Run {
     pub fn run(self, started: Instant) -> Result<()> {
         let pipeline = self.pipeline.build(&self.source)?;
-        let bar = progress(pipeline.len().saturating_mul(self.epochs), "images");
+        let bar = progress(pipeline.len().map(|images| images.saturating_mul(self.epochs)), "images");
         let epochs = 0..self.epochs;
         let mut progress = |images| bar.inc(images);
         let report = match self.state {

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use std::path::{Path, PathBuf};
-use warpfeed::{Error, OpenOptions, RecordOptions, Result, Source, SourceFormat};
+use warpfeed::{Error, Input, OpenOptions, RecordOptions, Result, SourceFormat};
 
 pub fn format(text: &str) -> std::result::Result<SourceFormat, String> {
     text.parse().map_err(|error: warpfeed::Error| error.to_string())
@@ -25,7 +25,7 @@ pub struct FieldArgs {
 }
 
 impl FieldArgs {
-    pub fn open(&self, spec: &Path, format: Option<SourceFormat>) -> Result<Box<dyn Source>> {
+    pub fn open(&self, spec: &Path, format: Option<SourceFormat>) -> Result<Input> {
         OpenOptions { format, records: self.records()?, ..OpenOptions::default() }.open(spec)
     }
 
@@ -71,7 +71,7 @@ pub struct SourceArgs {
 }
 
 impl SourceArgs {
-    pub fn open(&self) -> Result<Box<dyn Source>> {
+    pub fn open(&self) -> Result<Input> {
         let options = OpenOptions {
             format: self.format,
             records: self.fields.records()?,
@@ -82,13 +82,14 @@ impl SourceArgs {
                 .shard_cache
                 .clone()
                 .zip(self.shard_cache_size)
-                .map(|(folder, size_bytes)| warpfeed::StreamCache { folder, size_bytes }),
+                .map(|(folder, size_bytes)| warpfeed::ShardCache { folder, size_bytes }),
         };
         options.open(&self.spec)
     }
 
     /// What reports call it.
     pub fn name(&self) -> String {
-        self.spec.display().to_string()
+        let name = self.spec.to_string_lossy();
+        warpfeed::without_secrets(&name).into_owned()
     }
 }

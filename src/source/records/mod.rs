@@ -21,7 +21,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// Bytes of samples of far shards that are fetched before they are read.
@@ -456,6 +456,10 @@ impl Source for RecordShards {
     }
 
     fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+        self.read_unless(index, buffer, &AtomicBool::new(false))
+    }
+
+    fn read_unless<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>, stopped: &AtomicBool) -> Result<&'a [u8]> {
         let found = usize::try_from(index).ok().and_then(|index| self.records.get(index));
         let record = *found.ok_or_else(|| no_such_sample("RecordShards::read", index, self.len()))?;
         if record.label_kind() == FAULT {
@@ -472,11 +476,11 @@ impl Source for RecordShards {
                 Ok(buffer)
             }
             RecordFormat::WebDataset | RecordFormat::RecordIo => {
-                file.read_sample(sized(buffer, len_bytes), record.offset)?;
+                file.read_sample(sized(buffer, len_bytes), record.offset, stopped)?;
                 Ok(buffer)
             }
             RecordFormat::TfRecord => {
-                file.read_sample(sized(buffer, len_bytes), record.offset)?;
+                file.read_sample(sized(buffer, len_bytes), record.offset, stopped)?;
                 let image = tfrecord::checked_image(buffer, self.options.image.as_deref()).map_err(wrong)?;
                 Ok(&buffer[image])
             }

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::fs::{self, File, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::UNIX_EPOCH;
 
@@ -152,9 +153,9 @@ impl ReadAt for Handle<'_> {
         read_exact_at(file, buffer, offset).map_err(Error::io("read", *path))
     }
 
-    fn read_sample(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
+    fn read_sample(&self, buffer: &mut [u8], offset: u64, stopped: &AtomicBool) -> Result<()> {
         match self {
-            Self::Far(far) => far.read_sample(buffer, offset),
+            Self::Far(far) => far.read_sample(buffer, offset, stopped),
             _ => self.read_at(buffer, offset),
         }
     }

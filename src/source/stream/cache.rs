@@ -1,4 +1,4 @@
-//! A folder of what was fetched from far away.
+//! A folder of what was fetched of remote shards.
 
 use crate::atomic;
 use crate::error::{Error, Result};
@@ -10,7 +10,7 @@ use std::time::SystemTime;
 
 /// Where fetched ranges are kept on disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StreamCache {
+pub struct ShardCache {
     /// The folder, which is made if it is missing. Several processes may share it.
     pub folder: PathBuf,
     /// Bytes that the ranges in it take at most; the oldest make room.
@@ -25,7 +25,7 @@ const SHARERS: u64 = 16;
 
 /// One process's hand on a cache.
 pub(super) struct Cache {
-    at: StreamCache,
+    at: ShardCache,
     /// Bytes that may come in before the folder is looked through again: where samples are kept one by one, it has a
     /// million files.
     free_bytes: Mutex<u64>,
@@ -33,7 +33,7 @@ pub(super) struct Cache {
 
 /// A cache that cannot be read or written is none: the range is fetched.
 impl Cache {
-    pub fn open(at: StreamCache) -> Result<Self> {
+    pub fn open(at: ShardCache) -> Result<Self> {
         fs::create_dir_all(&at.folder).map_err(Error::io("make the folder", &at.folder))?;
         Ok(Self { at, free_bytes: Mutex::new(0) })
     }

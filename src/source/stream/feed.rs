@@ -2,11 +2,9 @@
 
 use super::{Samples, Stream, StreamSample, StreamStart};
 use crate::error::{Error, Result};
-use crate::source::Source;
-use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// One epoch of a stream. A sample's index is its place in the order of delivery: that of the whole stream where there is
 /// one rank, and among the samples of all ranks, counted in turn, where there are several.
@@ -16,7 +14,7 @@ pub(crate) struct Feed {
     /// Position of the first sample that is wanted.
     first: u64,
     /// How many samples' names and labels are kept after they were read.
-    keep: usize,
+    known: usize,
     /// Samples from one place to the next that is kept, and how many are kept.
     every: u64,
     keep_places: usize,
@@ -27,12 +25,16 @@ pub(crate) struct Feed {
 
 #[derive(Default)]
 struct State {
-    /// `None` until the first sample is asked for.
+    /// `None` until the first sample is asked for, and while a worker pulls.
     samples: Option<Box<dyn Samples>>,
+    /// Whether a worker pulls, which it does without the lock.
+    pulling: bool,
     /// The position of the sample that comes next.
     next: u64,
     /// Samples that came before they were asked for: as many as there are workers at most.
     early: BTreeMap<u64, Result<StreamSample>>,
+    /// Who waits for the sample at a position, which another worker pulls.
+    waiting: BTreeMap<u64, Arc<Condvar>>,
     /// Label and name, by position.
     known: BTreeMap<u64, (u32, String)>,
     /// Where the stream stood before the sample at a position.
@@ -43,7 +45,87 @@ struct State {
 /// How a stream came to its end.
 enum Ending {
     Done,
-    Broken { shard: String, offset: u64, message: String },
+    /// It had no sample at all.
+    Empty,
+    Failed(Error),
+}
+
+impl Ending {
+    /// What those are told who ask for a sample that does not come.
+    fn answer(&self) -> Result<Option<StreamSample>> {
+        match self {
+            Self::Done => Ok(None),
+            Self::Empty => {
+                let expected = "one with a sample for this rank: check its files or its writer, or use fewer ranks";
+                Err(Error::parameter("epoch", "stream", expected, "one without any"))
+            }
+            Self::Failed(error) => Err(copy(error)),
+        }
+    }
+}
+
+/// The same error for another worker: whose is reported must not depend on who pulled.
+fn copy(error: &Error) -> Error {
+    match error {
+        Error::Parameter { operation, parameter, expected, got } => {
+            Error::parameter(operation, parameter, expected.as_str(), got)
+        }
+        Error::Unsupported { feature, remedy } => {
+            Error::Unsupported { feature: feature.clone(), remedy: remedy.clone() }
+        }
+        Error::Stream { shard, offset, message } => {
+            Error::Stream { shard: shard.clone(), offset: *offset, message: message.clone() }
+        }
+        other => broken(other),
+    }
+}
+
+fn broken(message: impl ToString) -> Error {
+    Error::Stream { shard: "the stream".to_owned(), offset: 0, message: message.to_string() }
+}
+
+impl State {
+    /// Ends the turn of the worker that pulled. The next is whoever waits for the earliest sample that has not come; all
+    /// are told where none comes any more.
+    fn end_turn(&mut self) {
+        self.pulling = false;
+        let woken = if self.end.is_some() { usize::MAX } else { 1 };
+        self.waiting.range(self.next..).take(woken).for_each(|(_, worker)| worker.notify_one());
+    }
+}
+
+/// A worker's turn to pull. A panic of the stream's ends it as well.
+struct Turn<'a> {
+    feed: &'a Feed,
+    state: Option<MutexGuard<'a, State>>,
+}
+
+impl<'a> Turn<'a> {
+    fn begin(feed: &'a Feed, mut state: MutexGuard<'a, State>) -> Self {
+        state.pulling = true;
+        Self { feed, state: Some(state) }
+    }
+
+    /// Pulls one sample, and keeps it for whoever asks for it.
+    fn pull(&mut self) {
+        let samples = self.state.take().and_then(|mut state| state.samples.take());
+        // Without the lock: a writer that stalls holds up nobody whose sample has come.
+        let (samples, pulled) = self.feed.pull(samples);
+        let mut state = self.feed.lock();
+        self.feed.keep(&mut state, samples, pulled);
+        self.state = Some(state);
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut state = self.state.take().unwrap_or_else(|| {
+            let mut state = self.feed.lock();
+            state.end = Some(Ending::Failed(broken("it has panicked")));
+            state
+        });
+        state.end_turn();
+    }
 }
 
 impl Feed {
@@ -60,19 +142,14 @@ impl Feed {
         let next = if start.place.is_some() { first } else { 0 };
         let places = VecDeque::from([(first, start.place.clone())]);
         let state = Mutex::new(State { next, places, ..State::default() });
-        // A device's engines may ask for the name of a sample of any batch that is on its way.
-        let keep = batch_size.saturating_mul(ahead + 2).saturating_add(threads);
-        Self { stream, start, first, keep, every: batch_size as u64, keep_places: ahead + 2, state, moved, moved_most }
+        // A device's hardware decoder may ask for the name of a sample of any batch that is on its way.
+        let known = batch_size.saturating_mul(ahead + 2).saturating_add(threads);
+        Self { stream, start, first, known, every: batch_size as u64, keep_places: ahead + 2, state, moved, moved_most }
     }
 
     /// What is to be known to go on from `position`, where a batch begins; `None` if the stream has to be read again.
     pub fn place(&self, position: u64) -> Option<Vec<u8>> {
         self.lock().places.iter().find(|(at, _)| *at == position)?.1.clone()
-    }
-
-    /// Has whoever waits for the stream give up.
-    pub fn stop(&self) {
-        self.start.stopped.store(true, Relaxed);
     }
 
     /// Whether the stream has ended before sample `index`.
@@ -91,120 +168,130 @@ impl Feed {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A stream of the caller's that has panicked is not asked again: its `samples` were taken out.
+        // The stream's own code does not run under the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the next sample of the stream, which is not at its end.
-    fn pull(&self, state: &mut State) -> Result<Option<StreamSample>> {
-        let broken = |message: &str| {
-            let (shard, message) = ("the stream".to_owned(), message.to_owned());
-            Some(Ending::Broken { shard, offset: 0, message })
+    /// Takes the next sample of the stream, which is begun if it was not yet.
+    fn pull(&self, samples: Option<Box<dyn Samples>>) -> (Option<Box<dyn Samples>>, Result<Option<Pulled>>) {
+        let mut samples = match samples.map_or_else(|| self.stream.begin(&self.start), Ok) {
+            Ok(samples) => samples,
+            Err(error) => return (None, Err(error)),
         };
-        // What stays if the stream panics.
-        state.end = broken("it has panicked");
-        let mut samples = match state.samples.take() {
-            Some(samples) => samples,
-            None => self.stream.begin(&self.start).inspect_err(|error| state.end = broken(&error.to_string()))?,
+        let sample = match samples.next() {
+            Ok(Some(sample)) => Ok(sample),
+            Ok(None) => return (Some(samples), Ok(None)),
+            Err(error) if error.is_bad_sample() => Err(error),
+            Err(error) => return (None, Err(error)),
         };
-        let sample = samples.next();
-        state.end = match &sample {
-            Ok(Some(_)) => None,
-            Ok(None) => Some(Ending::Done),
-            Err(error) if error.is_bad_sample() => None,
-            Err(Error::Stream { shard, offset, message }) => {
-                Some(Ending::Broken { shard: shard.clone(), offset: *offset, message: message.clone() })
-            }
-            Err(error) => broken(&error.to_string()),
-        };
-        if state.end.is_none() {
-            if let (Some(origin), true) = (samples.origin(), state.next >= self.first) {
-                let moved = origin.abs_diff(state.next);
-                self.moved.fetch_add(moved, Relaxed);
-                self.moved_most.fetch_max(moved, Relaxed);
-            }
-            state.next += 1;
-            if state.next > self.first && (state.next - self.first).is_multiple_of(self.every) {
-                self.keep_place(state, &*samples);
-            }
-            state.samples = Some(samples);
-        } else if matches!(state.end, Some(Ending::Done)) && state.places.back().is_none_or(|(at, _)| *at < state.next)
-        {
-            self.keep_place(state, &*samples);
-        }
-        sample
+        let origin = samples.origin();
+        (Some(samples), Ok(Some(Pulled { sample, origin })))
     }
 
-    fn keep_place(&self, state: &mut State, samples: &dyn Samples) {
-        state.places.push_back((state.next, samples.place()));
+    /// Keeps what was pulled, and where the stream stands.
+    fn keep(&self, state: &mut State, samples: Option<Box<dyn Samples>>, pulled: Result<Option<Pulled>>) {
+        let at = state.next;
+        match pulled {
+            Ok(Some(Pulled { sample, origin })) => {
+                state.next += 1;
+                if at >= self.first {
+                    self.keep_sample(state, at, sample, origin);
+                }
+                if state.next > self.first && (state.next - self.first).is_multiple_of(self.every) {
+                    self.keep_place(state, samples.as_deref());
+                }
+                state.samples = samples;
+            }
+            Ok(None) => {
+                state.end = Some(if at == 0 { Ending::Empty } else { Ending::Done });
+                if state.places.back().is_none_or(|(kept, _)| *kept < at) {
+                    self.keep_place(state, samples.as_deref());
+                }
+            }
+            Err(error) => state.end = Some(Ending::Failed(error)),
+        }
+    }
+
+    fn keep_sample(&self, state: &mut State, at: u64, sample: Result<StreamSample>, origin: Option<u64>) {
+        if let Some(origin) = origin {
+            let moved = origin.abs_diff(at);
+            self.moved.fetch_add(moved, Relaxed);
+            self.moved_most.fetch_max(moved, Relaxed);
+        }
+        let known = match &sample {
+            Ok(sample) => (sample.label, sample.name.clone()),
+            Err(_) => (0, format!("sample {at} of the stream")),
+        };
+        state.known.insert(at, known);
+        if state.known.len() > self.known {
+            state.known.pop_first();
+        }
+        state.early.insert(at, sample);
+        if let Some(worker) = state.waiting.get(&at) {
+            worker.notify_one();
+        }
+    }
+
+    fn keep_place(&self, state: &mut State, samples: Option<&dyn Samples>) {
+        state.places.push_back((state.next, samples.and_then(Samples::place)));
         if state.places.len() > self.keep_places {
             state.places.pop_front();
         }
     }
 
-    /// The sample at `position`.
+    /// The sample at `position`: one that has come, or else pulled by this worker if no other pulls.
     fn take(&self, position: u64) -> Result<Option<StreamSample>> {
         let mut state = self.lock();
         loop {
             if let Some(sample) = state.early.remove(&position) {
                 return sample.map(Some);
             }
-            match &state.end {
-                Some(Ending::Broken { shard, offset, message }) => {
-                    return Err(Error::Stream { shard: shard.clone(), offset: *offset, message: message.clone() });
-                }
-                Some(Ending::Done) => return Ok(None),
-                None => {}
+            if let Some(end) = &state.end {
+                return end.answer();
             }
-            let next = state.next;
-            if next > position {
+            if state.next > position {
                 return Ok(None);
             }
-            let sample = match self.pull(&mut state) {
-                Ok(None) => return Ok(None),
-                Ok(Some(sample)) => Ok(sample),
-                Err(error) if error.is_bad_sample() => Err(error),
-                Err(error) => return Err(error),
-            };
-            if next >= self.first {
-                let (label, name) = match &sample {
-                    Ok(sample) => (sample.label, sample.name.clone()),
-                    Err(_) => (0, format!("sample {next} of the stream")),
-                };
-                state.known.insert(next, (label, name));
-                if state.known.len() > self.keep {
-                    state.known.pop_first();
-                }
-                state.early.insert(next, sample);
+            if state.pulling {
+                let worker = Arc::clone(state.waiting.entry(position).or_default());
+                state = worker.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state.waiting.remove(&position);
+                continue;
             }
+            let mut turn = Turn::begin(self, state);
+            while turn.state.as_ref().is_some_and(|state| state.end.is_none() && state.next <= position) {
+                turn.pull();
+            }
+            drop(turn);
+            state = self.lock();
         }
     }
 }
 
-impl Source for Feed {
-    fn len(&self) -> u64 {
-        u64::MAX
+/// A sample as the stream gave it, or why it is a bad one, and where it stood in the stream's own order.
+struct Pulled {
+    sample: Result<StreamSample>,
+    origin: Option<u64>,
+}
+
+impl Feed {
+    /// The encoded bytes of sample `index`.
+    pub fn read(&self, index: u64) -> Result<Vec<u8>> {
+        let sample = self.take(self.position(index))?.ok_or_else(|| {
+            let got = format!("{index}, and the stream has ended, or has gone by");
+            Error::parameter("Stream::read", "index", "that of a sample that follows", got)
+        })?;
+        Ok(sample.bytes)
     }
 
-    fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
-        match self.take(self.position(index))? {
-            Some(sample) => *buffer = sample.bytes,
-            None => {
-                let got = format!("{index}, and the stream has ended, or has gone by");
-                return Err(Error::parameter("Stream::read", "index", "that of a sample that follows", got));
-            }
-        }
-        Ok(buffer)
-    }
-
-    fn label(&self, index: u64) -> u32 {
+    /// The label of a sample that has been read.
+    pub fn label(&self, index: u64) -> u32 {
         self.lock().known.get(&self.position(index)).map_or(0, |(label, _)| *label)
     }
 
-    fn name(&self, index: u64) -> Cow<'_, str> {
-        match self.lock().known.get(&self.position(index)) {
-            Some((_, name)) => name.clone().into(),
-            None => format!("sample {index} of the stream").into(),
-        }
+    /// Its path or key, for messages.
+    pub fn name(&self, index: u64) -> String {
+        let name = self.lock().known.get(&self.position(index)).map(|(_, name)| name.clone());
+        name.unwrap_or_else(|| format!("sample {index} of the stream"))
     }
 }

@@ -1,18 +1,22 @@
-//! Samples that come one after the other: from a pipe, or from shards that lie far away.
+//! Samples that come one after the other: from a pipe, or from remote shards.
 
 #[cfg(feature = "cloud")]
 mod cache;
-#[cfg(feature = "cloud")]
-pub(super) mod cloud;
 mod feed;
+#[cfg(feature = "cloud")]
+mod fetcher;
+#[cfg(feature = "cloud")]
+mod http;
 mod pipe;
 mod place;
 mod records;
+#[cfg(feature = "cloud")]
+pub(super) mod remote;
 mod shards;
 mod shuffle;
 
 #[cfg(feature = "cloud")]
-pub use cache::StreamCache;
+pub use cache::ShardCache;
 pub(crate) use feed::Feed;
 pub use records::{RecordStream, StreamOptions};
 #[cfg(feature = "cloud")]
@@ -21,6 +25,7 @@ pub(super) use shards::is_pipe;
 
 use crate::error::Result;
 use crate::sampler::Partition;
+use sha2::{Digest, Sha256};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -61,8 +66,40 @@ impl StreamStart {
     }
 }
 
-/// A source whose samples come one after the other, and whose number nobody knows before its end. It becomes a
-/// [`Source`](crate::Source) by [`Source::stream`](crate::Source::stream).
+/// Samples that come one after the other, and whose number nobody knows before their end, as from a pipe or over a network:
+/// what a data set is with a length and random access, see [`Source`](crate::Source).
+///
+/// Implement it to feed images from anywhere:
+///
+/// ```
+/// use warpfeed::{Input, JpegOptions, Image, Pipeline, Result, Samples, Size, Stream, StreamSample, StreamStart};
+///
+/// /// One image under three labels.
+/// struct Same(Vec<u8>);
+///
+/// struct Labels(std::ops::Range<u32>, Vec<u8>);
+///
+/// impl Stream for Same {
+///     fn begin(&self, start: &StreamStart) -> Result<Box<dyn Samples>> {
+///         assert_eq!(start.partition.world_size(), 1);
+///         Ok(Box::new(Labels(0..3, self.0.clone())))
+///     }
+/// }
+///
+/// impl Samples for Labels {
+///     fn next(&mut self) -> Result<Option<StreamSample>> {
+///         let sample = |label| StreamSample { bytes: self.1.clone(), label, name: format!("time {label}") };
+///         Ok(self.0.next().map(sample))
+///     }
+/// }
+///
+/// let jpeg = warpfeed::encode_jpeg(&Image::new(Size::new(8, 8)), &JpegOptions::default())?;
+/// let pipeline = Pipeline::builder(Input::stream(Same(jpeg))).center_crop(8).build()?;
+/// assert_eq!(pipeline.len(), None, "nobody knows before the end");
+/// let labels: Vec<u32> = pipeline.epoch(0).flat_map(|batch| batch.unwrap().labels().to_vec()).collect();
+/// assert_eq!(labels, [0, 1, 2]);
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
 pub trait Stream: Send + Sync {
     /// Begins an epoch: the same samples in the same order whenever `start` is the same.
     ///
@@ -73,6 +110,19 @@ pub trait Stream: Send + Sync {
     /// Encoded bytes that one epoch holds at most, beside those of the sample that is handed over.
     fn memory_bytes(&self) -> u64 {
         0
+    }
+
+    /// The names of the labels, label 0 first; empty where labels have no names.
+    fn classes(&self) -> &[String] {
+        &[]
+    }
+
+    /// What tells this stream from others where an epoch is resumed: the same in every process and version, and different
+    /// where samples or their order differ. Called once a pipeline. Unless a stream knows better, its classes count.
+    fn fingerprint(&self) -> u64 {
+        let mut hash = Sha256::new();
+        self.classes().iter().for_each(|class| hash.update(format!("{class}\0")));
+        hash.finalize().first_chunk().map_or(0, |start| u64::from_le_bytes(*start))
     }
 }
 

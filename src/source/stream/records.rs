@@ -10,9 +10,8 @@ use crate::source::records::label::Label;
 use crate::source::records::parser::{Entry, Parser};
 use crate::source::records::{damaged, no_class, no_samples};
 use crate::source::window::Forward;
-use crate::source::{MAX_ENCODED_BYTES, RecordFormat, RecordOptions, Source};
+use crate::source::{MAX_ENCODED_BYTES, RecordFormat, RecordOptions};
 use sha2::{Digest, Sha256};
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
 use std::path::PathBuf;
@@ -130,51 +129,6 @@ impl RecordStream {
     }
 }
 
-impl Source for RecordStream {
-    /// Not known: [`u64::MAX`].
-    fn len(&self) -> u64 {
-        u64::MAX
-    }
-
-    fn read<'a>(&'a self, index: u64, _buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
-        let feature = format!("reading sample {index} of a stream");
-        Err(Error::Unsupported { feature, remedy: "streams are read by epochs, from front to back".to_owned() })
-    }
-
-    fn label(&self, _index: u64) -> u32 {
-        0
-    }
-
-    fn name(&self, index: u64) -> Cow<'_, str> {
-        format!("sample {index} of the stream").into()
-    }
-
-    /// Over the shards' names, their format and how they are read.
-    fn fingerprint(&self) -> u64 {
-        let Inner { format, shards, options, .. } = &*self.inner;
-        let mut hash = Sha256::new();
-        let (image, label) = (&options.records.image, &options.records.label);
-        hash.update(format!("{format:?} {image:?} {label:?} {}", options.window));
-        for class in &options.records.classes {
-            hash.update(format!("\0{class}"));
-        }
-        for shard in 0..shards.count() {
-            let name = shards.name(shard);
-            hash.update("\n");
-            hash.update(name.rsplit(['/', '\\']).next().unwrap_or(&name));
-        }
-        hash.finalize().iter().take(8).fold(0, |value, &byte| value << 8 | u64::from(byte))
-    }
-
-    fn classes(&self) -> &[String] {
-        &self.inner.options.records.classes
-    }
-
-    fn stream(&self) -> Option<Arc<dyn Stream>> {
-        Some(Arc::new(self.clone()))
-    }
-}
-
 impl Stream for RecordStream {
     fn begin(&self, start: &StreamStart) -> Result<Box<dyn Samples>> {
         let mut order: Vec<usize> = (0..self.inner.shards.count()).collect();
@@ -218,6 +172,27 @@ impl Stream for RecordStream {
     fn memory_bytes(&self) -> u64 {
         // A sample more than fills the window may stand in it, and one is being read.
         WINDOW_BYTES + 2 * MAX_ENCODED_BYTES + AHEAD_BYTES + self.inner.shards.memory_bytes()
+    }
+
+    /// Over the shards' names, their format and how they are read.
+    fn fingerprint(&self) -> u64 {
+        let Inner { format, shards, options, .. } = &*self.inner;
+        let mut hash = Sha256::new();
+        let (image, label) = (&options.records.image, &options.records.label);
+        hash.update(format!("{format:?} {image:?} {label:?} {}", options.window));
+        for class in &options.records.classes {
+            hash.update(format!("\0{class}"));
+        }
+        for shard in 0..shards.count() {
+            let name = shards.name(shard);
+            hash.update("\n");
+            hash.update(name.rsplit(['/', '\\']).next().unwrap_or(&name));
+        }
+        hash.finalize().iter().take(8).fold(0, |value, &byte| value << 8 | u64::from(byte))
+    }
+
+    fn classes(&self) -> &[String] {
+        &self.inner.options.records.classes
     }
 }
 

@@ -56,7 +56,7 @@ struct Common {
 
 impl Common {
     fn subject(&self) -> Result<Subject> {
-        let mut subject = Subject::new(self.source.as_str(), open(&self.source)?);
+        let mut subject = Subject::new(self.source.as_str(), open(&self.source)?.into_data_set()?);
         (subject.limit, subject.threads, subject.seed) = (self.limit, self.threads, self.seed.into());
         Ok(subject)
     }
@@ -167,7 +167,7 @@ impl Train {
         let builder = builder.random_resized_crop(self.size).augment(random_horizontal_flip(0.5));
         let pipeline = builder.normalize(IMAGENET_MEAN, IMAGENET_STD).output(DType::F32, Layout::Nchw).build()?;
         println!("{}", step.name());
-        println!("Pipeline on {}, {} images an epoch", pipeline.device_name(), pipeline.len());
+        println!("Pipeline on {}, {} images an epoch", pipeline.device_name(), subject.source.len());
         println!("epoch      loss  accuracy  images/s");
         let mut say = |event: &_| {
             if let warpfeed::experiment::events::Event::Epoch { epoch, seconds, images, loss, accuracy, .. } = event {

@@ -1,4 +1,4 @@
-//! Shards that lie far away: what files give, from front to back and in any order, in good and bad moods of the server.
+//! Remote shards: what files give, from front to back and in any order, in good and bad moods of the server.
 #![cfg(feature = "cloud")]
 
 mod common;
@@ -8,17 +8,17 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 use warpfeed::pack::{PackOptions, pack};
 use warpfeed::{
-    Builder, EncodedImages, ImageCache, OnError, OpenOptions, Pipeline, RecordFormat, RecordOptions, Source,
-    SourceFormat, StreamCache, open, random_horizontal_flip, random_resized_crop,
+    Builder, EncodedImages, ImageCache, Input, OnError, OpenOptions, Pipeline, RecordFormat, RecordOptions, ShardCache,
+    Source, SourceFormat, open, random_horizontal_flip, random_resized_crop,
 };
 
 /// A cheap pipeline with random draws, in the source's own order.
-fn in_order(source: impl Source + 'static) -> Builder {
+fn in_order(source: impl Into<Input>) -> Builder {
     Pipeline::builder(source)
         .seed(7)
         .threads(2)
@@ -55,6 +55,12 @@ struct Shared {
     sent: AtomicU64,
     gone: AtomicBool,
     changed: AtomicBool,
+    /// It begins no answer meanwhile.
+    stalled: AtomicBool,
+    /// Every request, its lines in lower case.
+    seen: Mutex<Vec<String>>,
+    /// The server that it sends requests to, if any.
+    elsewhere: Mutex<Option<String>>,
 }
 
 impl Server {
@@ -66,8 +72,23 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
         let (requests, open, most_open, ranges, sent) = Default::default();
-        let (gone, changed) = Default::default();
-        let shared = Arc::new(Shared { files, moody, delay, requests, open, most_open, ranges, sent, gone, changed });
+        let (gone, changed, stalled, seen, elsewhere) = Default::default();
+        let shared = Shared {
+            files,
+            moody,
+            delay,
+            requests,
+            open,
+            most_open,
+            ranges,
+            sent,
+            gone,
+            changed,
+            stalled,
+            seen,
+            elsewhere,
+        };
+        let shared = Arc::new(shared);
         let server = Arc::clone(&shared);
         // It ends with the test's process.
         std::thread::spawn(move || {
@@ -95,10 +116,44 @@ impl Shared {
                 }
                 lines.push(line.trim().to_ascii_lowercase());
             }
+            self.seen.lock().unwrap().push(lines.join("\n"));
+            while self.stalled.load(SeqCst) {
+                std::thread::sleep(Duration::from_millis(10));
+            }
             let request = self.requests.fetch_add(1, SeqCst);
             let trouble = if (request + 1).is_multiple_of(self.moody) { request / self.moody % 4 } else { 9 };
             let mut words = lines[0].split(' ');
-            let (method, path) = (words.next()?, words.next()?.trim_start_matches('/').to_owned());
+            let (method, target) = (words.next()?, words.next()?.trim_start_matches('/'));
+            if let Some(server) = &*self.elsewhere.lock().unwrap() {
+                let head = format!("HTTP/1.1 302 Found\r\nlocation: {server}/{target}\r\ncontent-length: 0\r\n\r\n");
+                stream.write_all(head.as_bytes()).ok()?;
+                continue;
+            }
+            let (path, query) = target.split_once('?').unwrap_or((target, ""));
+            match (method, path) {
+                ("propfind", "endless/") => return endless(&mut stream, "200 OK", ""),
+                ("get", "endless.tar") => {
+                    return endless(&mut stream, "206 Partial Content", "content-range: bytes 0-0/20000\r\n");
+                }
+                ("get", _) if query.contains("list-type=2") => {
+                    let page = "<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>more\
+                                </NextContinuationToken></ListBucketResult>";
+                    self.sent.fetch_add(page.len() as u64, SeqCst);
+                    let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{page}", page.len());
+                    stream.write_all(head.as_bytes()).ok()?;
+                    continue;
+                }
+                // Signed for reading alone; and a store says what it was given.
+                (_, _) if query.contains("signature=") && (method == "head" || query.contains("expired")) => {
+                    let body = format!("<Error>RequestExpired {query}</Error>");
+                    let head = format!("HTTP/1.1 403 Forbidden\r\ncontent-length: {}\r\n\r\n", body.len());
+                    stream.write_all(head.as_bytes()).ok()?;
+                    stream.write_all(if method == "head" { b"" } else { body.as_bytes() }).ok()?;
+                    continue;
+                }
+                _ => {}
+            }
+            let path = path.to_owned();
             let Some((_, bytes)) = self.files.iter().find(|(name, _)| *name == path && !self.gone.load(SeqCst)) else {
                 stream.write_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n").ok()?;
                 continue;
@@ -146,6 +201,23 @@ impl Shared {
     }
 }
 
+/// Bytes without end.
+fn endless(stream: &mut TcpStream, status: &str, headers: &str) -> Option<()> {
+    let head = format!("HTTP/1.1 {status}\r\ntransfer-encoding: chunked\r\n{headers}\r\n");
+    stream.write_all(head.as_bytes()).ok()?;
+    let chunk = [b"100000\r\n".as_slice(), &[b' '; 1 << 20], b"\r\n"].concat();
+    loop {
+        stream.write_all(&chunk).ok()?;
+    }
+}
+
+impl Server {
+    /// The requests that came since the last call.
+    fn seen(&self) -> Vec<String> {
+        std::mem::take(&mut *self.shared.seen.lock().unwrap())
+    }
+}
+
 fn member(name: &str, content: &[u8]) -> Vec<u8> {
     let mut block = vec![0; 512];
     block[..name.len()].copy_from_slice(name.as_bytes());
@@ -180,7 +252,7 @@ fn shards() -> Vec<(String, Vec<u8>)> {
         .collect()
 }
 
-fn at(server: &Server, cache: Option<StreamCache>) -> Box<dyn Source> {
+fn at(server: &Server, cache: Option<ShardCache>) -> Input {
     let url = format!("{}/data/train-{{0..1}}.tar", server.address);
     OpenOptions { cache, ..OpenOptions::default() }.open(url).unwrap()
 }
@@ -206,7 +278,7 @@ fn what_was_fetched_is_kept_within_the_size() {
     let kept =
         || -> u64 { fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum() };
     for (size_bytes, second) in [(10 << 20, 6), (100 << 20, 0)] {
-        let cache = StreamCache { folder: folder.path().join(""), size_bytes };
+        let cache = ShardCache { folder: folder.path().join(""), size_bytes };
         for wanted in [6, second] {
             let before = server.shared.ranges.load(SeqCst);
             assert_eq!(epoch(in_order(at(&server, Some(cache.clone()))), 0), want);
@@ -223,7 +295,7 @@ fn what_was_fetched_is_kept_within_the_size() {
         bytes[middle] ^= 1;
         fs::write(&path, bytes).unwrap();
     }
-    let cache = StreamCache { folder: folder.path().to_owned(), size_bytes: 100 << 20 };
+    let cache = ShardCache { folder: folder.path().to_owned(), size_bytes: 100 << 20 };
     assert_eq!(epoch(in_order(at(&server, Some(cache))), 0), want);
 }
 
@@ -262,7 +334,7 @@ fn packed(format: RecordFormat, moody: u64, delay: Duration) -> (Server, PathBuf
 }
 
 /// All of the server's shards, in any order or from front to back.
-fn all(server: &Server, options: OpenOptions) -> Box<dyn Source> {
+fn all(server: &Server, options: OpenOptions) -> Input {
     let names: Vec<&str> = server.shared.files.iter().map(|(name, _)| &**name).collect();
     let records = RecordOptions { keep_index: false, ..RecordOptions::default() };
     let url = format!("{}/{{{}}}", server.address, names.join(","));
@@ -274,7 +346,7 @@ fn any_order() -> OpenOptions {
 }
 
 #[test]
-fn random_access_gives_the_same_far_away() {
+fn random_access_gives_the_same_over_a_network() {
     let shards = ["0/1", "0/2", "1/2"];
     let part = |source: &Arc<dyn Source>, shard: &str| {
         let builder = in_order(Arc::clone(source)).shuffle(5).partition(shard.parse().unwrap());
@@ -285,17 +357,20 @@ fn random_access_gives_the_same_far_away() {
     for format in [RecordFormat::WebDataset, RecordFormat::RecordIo, RecordFormat::TfRecord] {
         let moody = if format == RecordFormat::TfRecord { 50 } else { NEVER };
         let (server, out, _folder) = packed(format, moody, Duration::ZERO);
-        let far: Arc<dyn Source> = all(&server, any_order()).into();
-        let local: Arc<dyn Source> = open(&out).unwrap().into();
-        assert_eq!((far.len(), far.fingerprint()), (200, local.fingerprint()));
-        assert!(far.name(3).starts_with("http://") && far.name(3).ends_with(local.name(3).rsplit('/').next().unwrap()));
+        let remote: Arc<dyn Source> = all(&server, any_order()).into_data_set().unwrap();
+        let local: Arc<dyn Source> = open(&out).unwrap().into_data_set().unwrap();
+        assert_eq!((remote.len(), remote.fingerprint()), (200, local.fingerprint()));
+        assert!(
+            remote.name(3).starts_with("http://")
+                && remote.name(3).ends_with(local.name(3).rsplit('/').next().unwrap())
+        );
         // The headers and what is read with them, not the images.
         let headers = server.shared.sent.load(SeqCst);
         let all: usize = server.shared.files.iter().map(|(_, bytes)| bytes.len()).sum();
         assert!(headers < all as u64 / 2, "{headers} of {all} bytes");
         for (shard, want) in shards.iter().zip(&want) {
             assert_eq!(&part(&local, shard), want, "{format:?}");
-            assert_eq!(&part(&far, shard), want, "{format:?}");
+            assert_eq!(&part(&remote, shard), want, "{format:?}");
         }
     }
 }
@@ -304,13 +379,13 @@ fn random_access_gives_the_same_far_away() {
 fn random_access_fetches_what_is_read_and_a_cache_keeps_it() {
     let (server, _, _folder) = packed(RecordFormat::RecordIo, NEVER, Duration::ZERO);
     let folder = tempfile::tempdir().unwrap();
-    let cache = Some(StreamCache { folder: folder.path().to_owned(), size_bytes: 100 << 20 });
-    let source = Arc::new(all(&server, OpenOptions { cache, ..any_order() }));
+    let cache = Some(ShardCache { folder: folder.path().to_owned(), size_bytes: 100 << 20 });
+    let source = all(&server, OpenOptions { cache, ..any_order() });
     let all_images = many();
     let images: u64 = (0..200).map(|i| all_images.read(i, &mut Vec::new()).unwrap().len() as u64).sum();
     for sent in [images, 0] {
         let (requests, before) = (server.shared.requests.load(SeqCst), server.shared.sent.load(SeqCst));
-        assert_eq!(epoch(in_order(Arc::clone(&source)).shuffle(1), 0).len(), 200);
+        assert_eq!(epoch(in_order(source.clone()).shuffle(1), 0).len(), 200);
         assert_eq!(server.shared.sent.load(SeqCst) - before, sent);
         assert_eq!(server.shared.requests.load(SeqCst) - requests, if sent > 0 { 200 } else { 0 });
     }
@@ -319,7 +394,7 @@ fn random_access_fetches_what_is_read_and_a_cache_keeps_it() {
 #[test]
 fn samples_are_fetched_ahead_side_by_side() {
     let (server, _, _folder) = packed(RecordFormat::RecordIo, NEVER, Duration::from_millis(10));
-    let source: Arc<dyn Source> = all(&server, any_order()).into();
+    let source: Arc<dyn Source> = all(&server, any_order()).into_data_set().unwrap();
     server.shared.most_open.store(0, SeqCst);
     let requests = server.shared.requests.load(SeqCst);
     let pipeline = in_order(source).shuffle(1).threads(1).build().unwrap();
@@ -386,6 +461,175 @@ fn a_resumed_stream_fetches_no_more_than_it_has_to() {
     }
 }
 
+#[test]
+fn a_login_is_sent_and_never_printed() {
+    let server = Server::start(shards(), NEVER);
+    let host = server.address.strip_prefix("http://").unwrap();
+    let at = |path: &str| format!("http://me:p%40ss-word@{host}/{path}");
+    let folder = tempfile::tempdir().unwrap();
+    let cache = Some(ShardCache { folder: folder.path().to_owned(), size_bytes: 100 << 20 });
+    let source = OpenOptions { cache, ..OpenOptions::default() }.open(at("data/train-{0..1}.tar")).unwrap();
+    assert_eq!(epoch(in_order(source), 0), epoch(in_order(common::source(24)), 0));
+    let seen = server.seen();
+    // me:p@ss-word, in lower case as all lines are.
+    let login = "authorization: basic bwu6cebzcy13b3jk";
+    assert!(seen.len() >= 8 && seen.iter().all(|request| request.contains(login)), "{seen:?}");
+    let kept: String = fs::read_dir(folder.path()).unwrap().map(|entry| format!("{:?}", entry.unwrap())).collect();
+    let gone = in_order(open(at("data/gone.tar")).unwrap()).build().unwrap();
+    let gone = gone.epoch(0).next().unwrap().unwrap_err();
+    let empty = open(at("data/*.tar")).err().unwrap();
+    let records = RecordOptions { keep_index: false, ..RecordOptions::default() };
+    let random = OpenOptions { records, ..any_order() }.open(at("data/train-0.tar")).unwrap().into_data_set().unwrap();
+    let printed = format!("{kept} {gone} {gone:?} {empty} {empty:?} {} {}", random.name(0), random.name(3));
+    assert!(!printed.contains("ss-word") && printed.contains("/data/gone.tar"), "{printed}");
+    for wrong in ["s3://me:p%40ss-word@bucket/a.tar", "http://me:p%40ss-word@[/a.tar", "ftp://me:p%40ss-word@a/b.tar"] {
+        let error = open(wrong).err().unwrap();
+        assert!(error.is_parameter() && !format!("{error} {error:?}").contains("ss-word"), "{error}");
+    }
+}
+
+#[test]
+fn a_signed_url_is_read_and_never_printed() {
+    let server = Server::start(shards(), NEVER);
+    let url = |query: &str| format!("{}/data/train-0.tar?{query}", server.address);
+    let records = RecordOptions { keep_index: false, ..RecordOptions::default() };
+    let signed = url("X-Amz-Expires=60&X-Amz-Signature=0123456789abcdef");
+    let folder = tempfile::tempdir().unwrap();
+    let cache = Some(ShardCache { folder: folder.path().to_owned(), size_bytes: 100 << 20 });
+    for random_access in [false, true] {
+        let options = OpenOptions { random_access, records: records.clone(), cache: cache.clone(), ..any_order() };
+        assert_eq!(epoch(in_order(options.open(&signed).unwrap()), 0), epoch(in_order(source(24)).limit(12), 0));
+        let seen = server.seen();
+        assert!(seen.len() >= 4 && seen.iter().all(|request| request.contains("&x-amz-signature=0123456789abcdef ")));
+    }
+    // What another signature gives is in the cache; another object's bytes are not.
+    for (query, ranges) in [("X-Amz-Signature=fedcba9876543210", 0), ("id=7&X-Amz-Signature=fedcba9876543210", 3)] {
+        let options = OpenOptions { cache: cache.clone(), ..OpenOptions::default() };
+        assert_eq!(epoch(in_order(options.open(url(query)).unwrap()), 0).len(), 12);
+        // One more says how long the shard is.
+        assert_eq!(server.seen().len(), ranges + 1, "{query}");
+    }
+    let expired = in_order(open(url("expired=1&X-Amz-Signature=0123456789abcdef")).unwrap()).build().unwrap();
+    let error = expired.epoch(0).next().unwrap().unwrap_err();
+    let printed = format!("{error} {error:?}");
+    assert!(printed.contains("RequestExpired") || printed.contains("requestexpired"), "{printed}");
+    assert!(!printed.contains("0123456789abcdef"), "{printed}");
+    for wrong in ["s3://bucket/a.tar?sig=0123456789abcdef", "http://host/*.tar?sig=0123456789abcdef"] {
+        let error = open(wrong).err().unwrap();
+        assert!(error.is_parameter() && !error.to_string().contains("0123456789abcdef"), "{error}");
+    }
+}
+
+#[test]
+fn a_redirect_takes_no_credentials_to_another_server() {
+    let (near, other) = (Server::start(shards(), NEVER), Server::start(shards(), NEVER));
+    *near.shared.elsewhere.lock().unwrap() = Some(other.address.clone());
+    let host = near.address.strip_prefix("http://").unwrap();
+    let source = open(format!("http://me:secret@{host}/data/train-{{0..1}}.tar")).unwrap();
+    assert_eq!(epoch(in_order(source), 0), epoch(in_order(common::source(24)), 0));
+    assert!(near.seen().iter().all(|request| request.contains("\nauthorization: basic ")));
+    let seen = other.seen();
+    assert!(seen.len() >= 8 && !seen.iter().any(|request| request.contains("authorization")), "{seen:?}");
+    assert!(seen.iter().any(|request| request.contains("\nrange: bytes=0-8388607")), "{seen:?}");
+}
+
+/// A store's credentials come from variables, so a process of its own has them.
+#[test]
+#[cfg(feature = "cli")]
+fn a_stores_credentials_stay_with_the_store() {
+    use std::process::Command;
+    let files = || shards().into_iter().map(|(name, bytes)| (format!("bucket/{name}"), bytes)).collect();
+    let (store, other) = (Server::start(files(), NEVER), Server::start(files(), NEVER));
+    *store.shared.elsewhere.lock().unwrap() = Some(other.address.clone());
+    let host = store.address.strip_prefix("http://").unwrap();
+    let run = |source: &str, skip_signature: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_warpfeed"));
+        command.args(["run", source, "--json", "--threads", "2"]);
+        command.env("AWS_ENDPOINT_URL", format!("http://me:hidden@{host}")).env("AWS_REGION", "us-east-1");
+        command.env("AWS_ACCESS_KEY_ID", "hidden-id").env("AWS_SECRET_ACCESS_KEY", "hidden-key");
+        command.env("AWS_SESSION_TOKEN", "hidden-token").env("AWS_SKIP_SIGNATURE", skip_signature);
+        let output = command.output().unwrap();
+        let printed = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        assert!(!printed.contains("hidden"), "{printed}");
+        (output.status.success(), printed)
+    };
+    for (skip_signature, sent) in
+        [("false", "\nx-amz-security-token: hidden-token"), ("true", "\nauthorization: basic ")]
+    {
+        let (success, printed) = run("s3://bucket/data/train-{0..1}.tar", skip_signature);
+        assert!(success, "{printed}");
+        assert!(store.seen().iter().all(|request| request.contains(sent)), "{sent}");
+        let seen = other.seen();
+        let leaks = ["authorization", "x-amz-", "hidden"];
+        assert!(seen.len() >= 8 && !seen.iter().any(|r| leaks.iter().any(|leak| r.contains(leak))), "{seen:?}");
+    }
+    // A listing without end, in pages.
+    *store.shared.elsewhere.lock().unwrap() = None;
+    let (success, printed) = run("s3://bucket/data/*.tar", "true");
+    assert!(!success && printed.contains("128 MiB"), "{printed}");
+    // Nor does an error say what was in the source's name.
+    let (success, printed) = run(&format!("http://me:hidden@{host}/gone.tar?signature=hidden"), "true");
+    assert!(!success && printed.contains("/gone.tar"), "{printed}");
+}
+
+#[test]
+fn answers_without_end_are_bounded() {
+    let server = Server::start(shards(), NEVER);
+    let error = open(format!("{}/endless/*.tar", server.address)).err().unwrap().to_string();
+    assert!(error.contains("128 MiB"), "{error}");
+    let url = format!("{}/endless.tar?signature=abcdefgh", server.address);
+    let pipeline = in_order(open(url).unwrap()).build().unwrap();
+    let error = pipeline.epoch(0).next().unwrap().unwrap_err().to_string();
+    assert!(error.contains("more bytes than were asked for"), "{error}");
+}
+
+#[test]
+fn it_works_inside_of_a_runtime() {
+    let server = Server::start(shards(), NEVER);
+    let want = epoch(in_order(source(24)), 0);
+    let one = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let many = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
+    for runtime in [one, many] {
+        for random_access in [false, true] {
+            runtime.block_on(async {
+                let records = RecordOptions { keep_index: false, ..RecordOptions::default() };
+                let options = OpenOptions { records, random_access, ..OpenOptions::default() };
+                let pipeline = |threads: usize| {
+                    let source = options.open(format!("{}/data/train-{{0..1}}.tar", server.address)).unwrap();
+                    in_order(source).threads(threads).build().unwrap()
+                };
+                for threads in [0, 2] {
+                    assert_eq!(delivered(&pipeline(threads), 0), want);
+                }
+                // Dropped in the middle of it, and on whatever thread.
+                drop(pipeline(2).epoch(0));
+                let pipeline = pipeline(2);
+                let mut begun = pipeline.epoch(0);
+                assert!(begun.next().unwrap().is_ok());
+                tokio::task::spawn(async move { drop((begun, pipeline)) }).await.unwrap();
+            });
+        }
+    }
+}
+
+#[test]
+fn an_epoch_that_is_dropped_waits_for_no_request() {
+    let (server, _, _folder) = packed(RecordFormat::WebDataset, NEVER, Duration::ZERO);
+    for options in [any_order(), OpenOptions::default()] {
+        let pipeline = in_order(all(&server, options)).shuffle(1).prefetch(1).build().unwrap();
+        let mut epoch = pipeline.epoch(0);
+        assert!(epoch.next().unwrap().is_ok());
+        server.shared.stalled.store(true, SeqCst);
+        // What had come is used up, and the threads wait.
+        let begun = pipeline.epoch(1);
+        std::thread::sleep(Duration::from_millis(200));
+        let start = Instant::now();
+        drop((epoch, begun));
+        assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+        server.shared.stalled.store(false, SeqCst);
+    }
+}
+
 /// `warpfeed run --state` over HTTP, killed again and again.
 #[test]
 #[cfg(feature = "cli")]
@@ -407,10 +651,10 @@ fn a_killed_run_goes_on_over_http() {
         serde_json::from_slice(&output.stdout).unwrap()
     };
     let local = out.to_str().unwrap();
-    for (far, near) in [(&["--window", "20"][..], &["--window", "20"][..]), (&["--random-access"], &[])] {
+    for (remote, near) in [(&["--window", "20"][..], &["--window", "20"][..]), (&["--random-access"], &[])] {
         let undisturbed = report(run(local, near));
-        let state = folder.path().join(format!("{}.json", far[0]));
-        let with_state = [far, &["--state", state.to_str().unwrap()]].concat();
+        let state = folder.path().join(format!("{}.json", remote[0]));
+        let with_state = [remote, &["--state", state.to_str().unwrap()]].concat();
         for kill in 0..5 {
             let before = fs::read(&state).ok();
             let mut child = run(&url, &with_state).spawn().unwrap();
@@ -422,7 +666,7 @@ fn a_killed_run_goes_on_over_http() {
             child.wait().unwrap();
         }
         let resumed = report(run(&url, &with_state));
-        assert_eq!(resumed["digest"], undisturbed["digest"], "{far:?}");
+        assert_eq!(resumed["digest"], undisturbed["digest"], "{remote:?}");
         let together = resumed["images"].as_u64().unwrap() + resumed["earlier"]["images"].as_u64().unwrap();
         assert_eq!(together, 400);
     }
@@ -446,7 +690,7 @@ fn a_store_gives_what_memory_gives() {
     for shards in ["train-{0..1}.tar", "*.tar", ""] {
         let url = format!("{folder}/{shards}");
         let kept = tempfile::tempdir().unwrap();
-        let cache = Some(StreamCache { folder: kept.path().to_owned(), size_bytes: 100 << 20 });
+        let cache = Some(ShardCache { folder: kept.path().to_owned(), size_bytes: 100 << 20 });
         for _ in 0..2 {
             let source = OpenOptions { cache: cache.clone(), ..OpenOptions::default() }.open(&url).unwrap();
             assert_eq!(epoch(in_order(source), 0), want, "{url}");
