@@ -58,11 +58,15 @@ fn open_at_once(path: &Path) -> io::Result<File> {
 
 /// How many files a source keeps open at most: a quarter of those that the process may open, and no more than 1,024.
 pub(crate) fn most_open() -> usize {
-    #[cfg(target_os = "linux")]
-    let allowed = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
-    #[cfg(not(target_os = "linux"))]
-    let allowed = 256;
-    (allowed / 4).clamp(1, 1024) as usize
+    /// What processes may open as a rule, where the system does not say.
+    const USUAL: usize = 1024;
+    let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    (soft_limit(&limits).unwrap_or(USUAL) / 4).clamp(1, 1024)
+}
+
+/// The limit in force, from Linux's table: name, soft limit, hard limit, unit. `None` too for one that is no number.
+fn soft_limit(limits: &str) -> Option<usize> {
+    limits.lines().find_map(|line| line.strip_prefix("Max open files"))?.split_whitespace().next()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -96,6 +100,19 @@ mod tests {
         assert!(error.contains("not a regular file") && error.contains(folder.path().to_str().unwrap()), "{error}");
         let error = open_regular(&folder.path().join("missing")).unwrap_err();
         assert!(matches!(&error, Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound), "{error}");
+    }
+
+    #[test]
+    fn limits_are_read_from_the_systems_table() {
+        let line =
+            |soft: &str| format!("Max processes  7 8 processes\nMax open files            {soft} 4096  files \n");
+        assert_eq!(
+            [line("40"), line("unlimited"), String::new()].map(|text| soft_limit(&text)),
+            [Some(40), None, None]
+        );
+        assert!((1..=1024).contains(&most_open()));
+        #[cfg(target_os = "linux")]
+        assert!(soft_limit(&fs::read_to_string("/proc/self/limits").unwrap()).is_some());
     }
 
     #[test]

@@ -377,10 +377,19 @@ fn streamed(format: RecordFormat, path: &Path) -> Result<Vec<Result<(Vec<u8>, u3
 fn read_both_ways(format: RecordFormat, path: &Path, what: &str) -> Option<Vec<Result<(Vec<u8>, u32), String>>> {
     let stream = streamed(format, path);
     match one(format, path) {
+        // Labels that damage made names: a stream refuses names, and random access a mixture.
+        Ok(source) if !source.classes().is_empty() => {
+            assert!(stream.is_err(), "{what}");
+            None
+        }
         Ok(source) => {
             let read = contents(&source);
             assert_eq!(stream.unwrap(), read, "{what}");
             Some(read)
+        }
+        Err(error) if error.to_string().contains("all numbers or all names") => {
+            assert!(stream.is_err(), "{what}");
+            None
         }
         Err(error) if error.is_bad_sample() => {
             let found = stream.unwrap();

@@ -180,8 +180,9 @@ impl Bytes for Forward {
             }
             self.fill(end)?;
         }
-        let start = offset.saturating_sub(self.start) as usize;
-        Ok(self.buffer.get(start..start + len_bytes))
+        debug_assert!(offset >= self.start, "what was passed cannot be looked at again");
+        let start = offset.checked_sub(self.start).map(|start| start as usize);
+        Ok(start.and_then(|start| self.buffer.get(start..start + len_bytes)))
     }
 
     fn hold(&mut self, place: Range<u64>) -> Result<()> {
@@ -193,7 +194,8 @@ impl Bytes for Forward {
             return Ok(false);
         }
         let ready = self.buffer.len().min((place.end - place.start) as usize);
-        image.extend(self.buffer.drain(..ready));
+        image.extend_from_slice(&self.buffer[..ready]);
+        self.buffer.drain(..ready);
         self.start += ready as u64;
         let wanted = place.end - self.start;
         if wanted > 0 {

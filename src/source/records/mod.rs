@@ -307,7 +307,7 @@ impl RecordShards {
     /// [`Error::Io`] if a shard or its index cannot be read, [`Error::Parameter`] if there is no shard or no sample in
     /// any of them, or some labels are numbers and some names.
     pub fn open(format: RecordFormat, shards: &[PathBuf], options: &RecordOptions) -> Result<Self> {
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(most_open());
         Self::open_each(format, shards.len(), &|shard| Shard::file(&shards[shard]), threads, options)
     }
 

@@ -5,6 +5,7 @@ use super::shards::{Files, Shard, Shards, StandardInput};
 use super::shuffle::{Shuffled, Strided, Unshuffled, WINDOW_BYTES};
 use super::{Samples, Stream, StreamSample, StreamStart};
 use crate::error::{Error, Result};
+use crate::file::most_open;
 use crate::recipe::rng::{Domain, SampleRng};
 use crate::source::records::label::Label;
 use crate::source::records::parser::{Entry, Parser};
@@ -351,9 +352,9 @@ impl InOrder for Records {
         }
         let mut samples: Vec<Option<Result<StreamSample>>> = places.iter().map(|_| None).collect();
         let (mut found, mut coming): (Option<(u32, Box<dyn Shard>)>, _) = (None, VecDeque::new());
-        let mut ahead_bytes = 0;
+        let (mut ahead_bytes, runs_ahead) = (0, RUNS_AHEAD.min(most_open()));
         loop {
-            while coming.len() < RUNS_AHEAD
+            while coming.len() < runs_ahead
                 && ahead_bytes < AHEAD_BYTES
                 && let Some(run) = runs.pop_front()
             {
