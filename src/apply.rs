@@ -1,9 +1,6 @@
 //! One image through explicit operations: for replaying a recipe and for comparing with other programs.
 
-use crate::cpu::executor::{Executor, Job};
-use crate::cpu::output::{Output, Tables};
-use crate::cuda::Encoded;
-use crate::cuda::gpu::{Ablation, Gpu, Sample, Settings};
+use crate::backend::{self, Ablation, AnyBackend, Backend, Encoded, RunOptions, Sample};
 use crate::decode::{Header, probe};
 use crate::device::{DecodePath, Device};
 use crate::error::Result;
@@ -13,8 +10,7 @@ use crate::recipe::Strategy;
 use crate::recipe::filter::PassOrder;
 use crate::recipe::lower::split_epilogue;
 use crate::recipe::op::Op;
-use crate::source::{EncodedImages, Source};
-use crate::tensor::{DType, HostBuffer, Layout, Storage, Tensor};
+use crate::tensor::{DType, Layout, Storage, Tensor};
 use std::sync::Arc;
 
 /// How [`apply`] works.
@@ -78,62 +74,49 @@ pub fn apply(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Result<Tensor>
         size = op.output_size(size)?;
         check_pixels(size, options.max_pixels)?;
     }
-    let (width, height) = (size.width as usize, size.height as usize);
-    let (dtype, layout, shape) = match epilogue.normalize {
-        Some(_) => (DType::F32, Layout::Nchw, [1, 3, height, width]),
-        None => (DType::U8, Layout::Nhwc, [1, height, width, 3]),
+    let (dtype, layout) = match epilogue.normalize {
+        Some(_) => (DType::F32, Layout::Nchw),
+        None => (DType::U8, Layout::Nhwc),
     };
-    let tables = Tables::new(dtype, epilogue.normalize);
-    let mut buffer = HostBuffer::new(dtype, 3 * width * height * dtype.size_bytes());
-    if let Some(ordinal) = options.device.resolve()? {
-        let settings = Settings {
-            size,
-            dtype,
-            layout,
-            strategy: options.strategy,
-            order: options.pass_order,
-            decode: options.decode,
-            accept_truncated: options.accept_truncated,
-            max_px: options.max_pixels,
-            batch_size: 1,
-            flights: 1,
-            outputs: 0,
-            threads: 1,
-            memory_bytes: None,
-            pinned: true,
-            again: Ablation::Nothing,
-        };
-        on_gpu(&Gpu::open(ordinal, settings, &tables)?, bytes, &header, &recipe, buffer.as_bytes_mut())?;
-        return Ok(Tensor::new(Storage::Host(buffer), shape, dtype, layout));
-    }
-    let job = Job {
-        bytes,
-        header: &header,
-        ops: &recipe,
+    let run = Arc::new(RunOptions {
+        size,
+        dtype,
+        layout,
         strategy: options.strategy,
-        order: options.pass_order,
+        pass_order: options.pass_order,
+        decode: options.decode,
         accept_truncated: options.accept_truncated,
         max_px: options.max_pixels,
+        batch_size: 1,
+        batch_images: 1,
+        prefetch: 0,
+        threads: 1,
+        device_memory_bytes: None,
+        pinned: true,
+        again: Ablation::Nothing,
+    });
+    let storage = match backend::open(options.device, &run, epilogue.normalize)? {
+        AnyBackend::Cpu(cpu) => batch_of_one(&cpu, bytes, &header, &recipe)?,
+        AnyBackend::Cuda(gpu) => batch_of_one(&gpu, bytes, &header, &recipe)?,
     };
-    Executor::new()?.run(&job, &mut Output::new(buffer.as_bytes_mut(), size, &tables, layout))?;
-    Ok(Tensor::new(Storage::Host(buffer), shape, dtype, layout))
+    let buffer = storage.into_host(dtype, run.image_bytes())?;
+    Ok(Tensor::new(Storage::Host(buffer), run.shape(1), dtype, layout))
 }
 
-/// A batch of one.
-fn on_gpu(gpu: &Gpu, bytes: &[u8], header: &Header, ops: &[Op], out: &mut [u8]) -> Result<()> {
-    let source: Arc<dyn Source> = Arc::new(EncodedImages::new([(bytes.to_vec(), 0)]));
-    let encoded = Encoded::read(&source, 0, Vec::new())?;
-    let (mut worker, mut flight) = (gpu.worker()?, gpu.begin(1)?);
-    let sample = Sample { place: 0, header, ops, hardware: true };
-    let prepared = gpu.prepare(&mut worker, &flight, encoded, &sample).and_then(|_| {
-        let (bad, _) = gpu.decode_on_hardware(&mut flight)?;
-        bad.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
+fn batch_of_one<B: Backend>(backend: &B, bytes: &[u8], header: &Header, ops: &[Op]) -> Result<Storage> {
+    let (mut worker, mut batch) = (backend.worker()?, backend.begin(1)?);
+    let sample = Sample { place: 0, header, ops, later: true };
+    let run = backend.run(&mut worker, &batch, Encoded::shared(bytes.into()), &sample).and_then(|_| {
+        let settled = backend.settle(&mut worker, &mut batch)?;
+        settled.bad.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
     });
     // Whatever it has under way is waited for before it goes.
-    gpu.give_worker(worker);
-    if let Err(error) = prepared {
-        gpu.abandon(flight);
-        return Err(error);
+    backend.give_worker(worker);
+    match run {
+        Ok(()) => backend.finish(batch, &[0], &[0], 0),
+        Err(error) => {
+            backend.abandon(batch);
+            Err(error)
+        }
     }
-    gpu.submit(flight, &[0], &[0], 0)?.read(out)
 }

@@ -1,6 +1,5 @@
 //! Where recipes run.
 
-use crate::cuda;
 use crate::error::{Error, Result};
 use std::fmt;
 use std::str::FromStr;
@@ -46,28 +45,6 @@ impl FromStr for Device {
             _ => text.strip_prefix("cuda:").and_then(|index| index.parse().ok()).map(Self::Cuda),
         }
         .ok_or_else(|| Error::parameter("device", "name", "auto, cpu, cuda or cuda:I", format!("{text:?}")))
-    }
-}
-
-impl Device {
-    /// Says whether this device can run a pipeline, and if not, why.
-    ///
-    /// # Errors
-    /// [`Error::Device`] with what was looked for.
-    pub fn available(self) -> Result<()> {
-        match self {
-            Self::Auto | Self::Cpu => Ok(()),
-            Self::Cuda(ordinal) => cuda::available(ordinal),
-        }
-    }
-
-    /// The CUDA device to use, if any.
-    pub(crate) fn resolve(self) -> Result<Option<u32>> {
-        match self {
-            Self::Cpu => Ok(None),
-            Self::Auto => Ok(cuda::available(0).is_ok().then_some(0)),
-            Self::Cuda(ordinal) => cuda::available(ordinal).map(|()| Some(ordinal)),
-        }
     }
 }
 

@@ -10,8 +10,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system refused to read or write.
-    #[error("cannot {action} {}: {source}", path.display())]
+    /// The operating system refused to read or write. Where the machine is at fault and not the file, the text ends in
+    /// what to do.
+    #[error("cannot {action} {}: {source}{}", path.display(), MachineFault::of(source).map_or("", MachineFault::remedy))]
     Io {
         /// What was tried: `"read"`, `"open"`, `"write"`, ...
         action: &'static str,
@@ -52,6 +53,49 @@ pub enum Error {
         /// How to raise the limit.
         remedy: &'static str,
     },
+    /// The system has no memory for what was to be done.
+    #[error("cannot allocate {bytes} bytes for {what}: {remedy}")]
+    OutOfMemory {
+        /// What the memory was for.
+        what: &'static str,
+        /// How much was asked for.
+        bytes: u64,
+        /// How to need less, or get more.
+        remedy: &'static str,
+    },
+    /// The device has no memory for a batch, or not as much as it may take.
+    #[error("{needed_bytes} bytes of device memory are needed for {what}, {available_bytes} are available: {remedy}")]
+    OutOfDeviceMemory {
+        /// What the memory was for.
+        what: &'static str,
+        /// How much was asked for.
+        needed_bytes: u64,
+        /// How much there is, of the device's or of the batch's share.
+        available_bytes: u64,
+        /// How to need less, or get more.
+        remedy: &'static str,
+    },
+    /// So many samples cannot be used that the data set or the machine is at fault and not they
+    /// ([`Builder::max_bad`](crate::Builder::max_bad)).
+    #[error("{bad} of {samples} samples cannot be used: {remedy}; the first is {first}")]
+    TooManyBad {
+        /// Samples that cannot be used.
+        bad: u64,
+        /// Samples that were tried.
+        samples: u64,
+        /// What to look at.
+        remedy: &'static str,
+        /// What was wrong with the first.
+        first: Box<Error>,
+    },
+    /// No other sample can take the place of one that cannot be used.
+    #[error("{source}; {}: check the data set", no_substitute(*tried))]
+    NoSubstitute {
+        /// How many others were tried: none where the source has no other.
+        tried: u32,
+        /// What was wrong with the sample itself.
+        source: Box<Error>,
+    },
     /// A valid request that this build or back end cannot serve.
     #[error("{feature} is not supported: {remedy}")]
     Unsupported {
@@ -76,6 +120,18 @@ pub enum Error {
         /// The call or step that failed.
         call: String,
         /// What was found, what was looked for, and the remedy.
+        message: String,
+    },
+    /// A call to the CUDA driver failed.
+    #[error("{call}: {name} ({code}): {message}")]
+    Cuda {
+        /// The driver's status.
+        code: u32,
+        /// The status in words: `"CUDA_ERROR_INVALID_VALUE"`, ...
+        name: String,
+        /// The call.
+        call: String,
+        /// The driver's sentence for it, and the remedy where there is one.
         message: String,
     },
     /// The system refused a thread.
@@ -107,11 +163,15 @@ pub enum Error {
 impl Error {
     /// Whether one sample's data are at fault: it cannot be read, decoded, or is over a limit. Such samples are what
     /// [`OnError`](crate::OnError) decides about.
+    ///
+    /// A file that is missing, may not be read, or ends too early is its sample's fault. Too many open files, no memory,
+    /// a full disk or a server that does not answer are the machine's: every sample would meet them.
     #[must_use]
     pub fn is_bad_sample(&self) -> bool {
         match self {
             Self::Sample { source, .. } => source.is_bad_sample(),
-            Self::Io { .. } | Self::Decode { .. } | Self::Limits { .. } => true,
+            Self::Io { source, .. } => MachineFault::of(source).is_none(),
+            Self::Decode { .. } | Self::Limits { .. } => true,
             _ => false,
         }
     }
@@ -121,7 +181,7 @@ impl Error {
     pub fn is_device(&self) -> bool {
         match self {
             Self::Sample { source, .. } => source.is_device(),
-            Self::Device { .. } => true,
+            Self::Device { .. } | Self::Cuda { .. } => true,
             _ => false,
         }
     }
@@ -132,6 +192,16 @@ impl Error {
         match self {
             Self::Sample { source, .. } => source.is_parameter(),
             Self::Parameter { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// Whether the system reports that a device failed at reading: one such sample is bad, several in a row are a
+    /// disk's or a network's fault.
+    pub(crate) fn is_io_failure(&self) -> bool {
+        match self {
+            Self::Sample { source, .. } => source.is_io_failure(),
+            Self::Io { source, .. } => cfg!(unix) && source.raw_os_error() == Some(EIO),
             _ => false,
         }
     }
@@ -159,5 +229,102 @@ impl Error {
 
     pub(crate) fn decode(format: &'static str, message: impl Into<String>) -> Self {
         Self::Decode { format, message: message.into() }
+    }
+}
+
+fn no_substitute(tried: u32) -> String {
+    match tried {
+        0 => "there is no other sample to take its place".to_owned(),
+        _ => format!("{tried} others drawn in its place cannot be used either"),
+    }
+}
+
+/// What the operating system answers for the machine, whichever file it was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MachineFault {
+    OpenFiles,
+    Memory,
+    DiskFull,
+    ReadOnly,
+    Network,
+    Device,
+}
+
+/// Errors without an [`io::ErrorKind`], the same numbers on all Unix systems.
+const EIO: i32 = 5;
+const ENXIO: i32 = 6;
+const ENODEV: i32 = 19;
+const ENFILE: i32 = 23;
+const EMFILE: i32 = 24;
+
+impl MachineFault {
+    /// The machine's fault, if it is one.
+    pub(crate) fn of(error: &io::Error) -> Option<Self> {
+        use io::ErrorKind as Kind;
+        Some(match error.kind() {
+            Kind::OutOfMemory => Self::Memory,
+            Kind::StorageFull | Kind::QuotaExceeded => Self::DiskFull,
+            Kind::ReadOnlyFilesystem => Self::ReadOnly,
+            Kind::StaleNetworkFileHandle
+            | Kind::NotConnected
+            | Kind::TimedOut
+            | Kind::ConnectionRefused
+            | Kind::ConnectionReset
+            | Kind::ConnectionAborted
+            | Kind::HostUnreachable
+            | Kind::NetworkUnreachable
+            | Kind::NetworkDown => Self::Network,
+            _ => match error.raw_os_error().filter(|_| cfg!(unix)) {
+                Some(ENFILE | EMFILE) => Self::OpenFiles,
+                Some(ENODEV | ENXIO) => Self::Device,
+                _ => return None,
+            },
+        })
+    }
+
+    /// What to do, to follow the system's words.
+    fn remedy(self) -> &'static str {
+        match self {
+            Self::OpenFiles => "; allow more open files (ulimit -n), or use fewer threads",
+            Self::Memory => "; allow the process more memory, or use fewer threads",
+            Self::DiskFull => "; free space there, or choose another place",
+            Self::ReadOnly => "; mount it for writing, or choose another place",
+            Self::Network => "; check the network and that the share or server is up, then go on from the last state",
+            Self::Device => "; check that the disk or share is still attached and mounted",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(source: io::Error) -> Error {
+        let error = Error::io("read", "a/1.jpg")(source);
+        Error::Sample { index: 1, name: "a/1.jpg".to_owned(), source: Box::new(error) }
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn the_machines_faults_are_no_samples() {
+        // EMFILE, ENFILE, ENOMEM, ESTALE, ENOSPC, EDQUOT, ENOTCONN, ETIMEDOUT, EROFS, ENODEV, ENXIO, ECONNRESET.
+        for number in [24, 23, 12, 116, 28, 122, 107, 110, 30, 19, 6, 104] {
+            let error = read(io::Error::from_raw_os_error(number));
+            assert!(!error.is_bad_sample(), "{error}");
+            assert!(error.to_string().contains(&format!("(os error {number}); ")), "{error} without a remedy");
+        }
+        // ENOENT, EACCES, EISDIR, ENAMETOOLONG, ELOOP, EIO.
+        for number in [2, 13, 21, 36, 40, 5] {
+            let error = read(io::Error::from_raw_os_error(number));
+            assert!(error.is_bad_sample() && error.is_io_failure() == (number == 5), "{error}");
+            assert!(error.to_string().ends_with(&format!("(os error {number})")), "{error}");
+        }
+    }
+
+    #[test]
+    fn data_that_end_or_are_wrong_are_the_samples() {
+        for kind in [io::ErrorKind::UnexpectedEof, io::ErrorKind::InvalidData, io::ErrorKind::Other] {
+            assert!(read(io::Error::new(kind, "cut off")).is_bad_sample(), "{kind}");
+        }
     }
 }

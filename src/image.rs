@@ -1,6 +1,7 @@
 //! Images in host memory, their sizes and rectangles.
 
 use crate::error::{Error, Result};
+use crate::memory;
 use std::fmt;
 
 /// One pixel: red, green, blue, and a fourth byte that carries nothing. Four bytes keep pixels aligned, which decoder
@@ -223,6 +224,15 @@ impl Image {
         if self.pixels.len() < len {
             self.pixels.resize(len, [0, 0, 0, 255]);
         }
+    }
+
+    /// Takes the memory that a reset to `size` needs. What the pixels hold is lost.
+    pub(crate) fn reserve(&mut self, size: Size) -> Result<()> {
+        let len = usize::try_from(size.area_px()).unwrap_or(usize::MAX);
+        memory::reserve(&mut self.pixels, len, "an image", memory::FEWER_IMAGES)?;
+        self.whole = Size::new(0, 0);
+        self.part = Rect::full(self.whole);
+        Ok(())
     }
 
     /// Gives back memory beyond `keep_px` pixels, so that one giant image does not hold its memory for ever.

@@ -73,6 +73,7 @@
 
 mod apply;
 mod atomic;
+mod backend;
 mod cpu;
 mod cuda;
 mod decode;
@@ -83,6 +84,7 @@ mod error;
 pub mod experiment;
 mod file;
 mod image;
+mod memory;
 mod npy;
 pub mod pack;
 mod pipeline;
@@ -107,8 +109,8 @@ pub use encode::{JpegColor, JpegOptions, Sampling, encode_jpeg};
 pub use error::{Error, Result};
 pub use npy::write_npy;
 pub use pipeline::{
-    BadSample, Batch, Builder, CacheUsage, Epoch, EpochState, ImageCache, LastBatch, MemoryBound, OnError, Orientation,
-    Pipeline, Stats,
+    BadLimit, BadSample, Batch, Bottleneck, Builder, CacheUsage, Epoch, EpochState, ImageCache, LastBatch, MemoryBound,
+    OnError, Orientation, Pipeline, Stats,
 };
 pub use rank::Rank;
 pub use recipe::Strategy;

@@ -73,7 +73,7 @@ mod tests {
     use crate::tensor::{HostBuffer, Layout, Storage};
 
     fn tensor(shape: [usize; 4], dtype: DType) -> Tensor {
-        let mut buffer = HostBuffer::new(dtype, shape.iter().product::<usize>() * dtype.size_bytes());
+        let mut buffer = HostBuffer::new(dtype, shape.iter().product::<usize>() * dtype.size_bytes()).unwrap();
         buffer.as_bytes_mut().iter_mut().zip(0..).for_each(|(byte, i)| *byte = i);
         Tensor::new(Storage::Host(buffer), shape, dtype, Layout::Nhwc)
     }

@@ -91,6 +91,20 @@ pub(crate) enum Storage {
     Cuda(CudaBuffer),
 }
 
+impl Storage {
+    /// Its first `len_bytes` bytes in host memory, copied there only if they are on a device.
+    pub(crate) fn into_host(self, dtype: DType, len_bytes: usize) -> Result<HostBuffer> {
+        match self {
+            Self::Host(buffer) => Ok(buffer),
+            Self::Cuda(buffer) => {
+                let mut copy = HostBuffer::new(dtype, len_bytes)?;
+                buffer.read(copy.as_bytes_mut())?;
+                Ok(copy)
+            }
+        }
+    }
+}
+
 /// A batch of images as numbers, contiguous, in host memory or on a device.
 ///
 /// Its memory goes back to the pipeline that it came from when it is dropped, wherever it went.
@@ -222,14 +236,35 @@ impl Tensor {
     /// A copy in host memory, complete when this returns.
     ///
     /// # Errors
-    /// [`Error::Device`] if a device fails to copy it.
+    /// [`Error::Device`] if a device fails to copy it; [`Error::OutOfMemory`] if there is no memory for the copy.
     pub fn to_host(&self) -> Result<Self> {
-        let mut copy = HostBuffer::new(self.dtype, self.len_bytes());
+        let mut copy = HostBuffer::new(self.dtype, self.len_bytes())?;
         match &self.storage {
             Storage::Host(buffer) => copy.as_bytes_mut().copy_from_slice(&buffer.as_bytes()[..self.len_bytes()]),
             Storage::Cuda(buffer) => buffer.read(copy.as_bytes_mut())?,
         }
         Ok(Self::new(Storage::Host(copy), self.shape, self.dtype, self.layout))
+    }
+
+    /// The elements, first image first, as a vector: that of a batch in host memory itself, without a copy to another one.
+    /// Its memory does not go back to the pipeline.
+    ///
+    /// ```
+    /// # use warpfeed::*;
+    /// # let jpeg = encode_jpeg(&Image::new(Size::new(4, 2)), &JpegOptions::default())?;
+    /// let tensor = apply(&jpeg, &[], &ApplyOptions::default())?;
+    /// assert_eq!(tensor.into_vec::<u8>()?, [0; 24]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] if `T` is not what the tensor holds; what [`to_host`](Self::to_host) gives if it is on a device.
+    pub fn into_vec<T: Element>(self) -> Result<Vec<T>> {
+        if T::DTYPE != self.dtype {
+            return Err(Error::parameter("Tensor::into_vec", "T", format!("the tensor's {}", self.dtype), T::DTYPE));
+        }
+        let (len, len_bytes) = (self.shape.iter().product(), self.len_bytes());
+        Ok(self.storage.into_host(self.dtype, len_bytes)?.into_vec(len))
     }
 
     fn len_bytes(&self) -> usize {
@@ -257,12 +292,12 @@ mod tests {
         ];
         for (name, give_away, comes_back) in ways {
             let pool = Arc::new(Pool::new(DType::F32, 240, 1));
-            let mut buffer = pool.take();
+            let mut buffer = pool.take().unwrap();
             buffer.as_bytes_mut().fill(7);
             give_away(Tensor::new(Storage::Host(buffer), [1, 3, 4, 5], DType::F32, Layout::Nchw));
             assert_eq!(Arc::strong_count(&pool), 1, "{name}");
             let want = if comes_back { 7 } else { 0 };
-            assert!(pool.take().as_bytes().iter().all(|byte| *byte == want), "{name}");
+            assert!(pool.take().unwrap().as_bytes().iter().all(|byte| *byte == want), "{name}");
         }
     }
 }

@@ -87,6 +87,7 @@ impl Executor {
         let decode = self.decode(job, Rect::full(job.header.size))?;
         let start = Instant::now();
         for op in ops {
+            self.next.reserve(op.output_size(self.current.size())?)?;
             super::apply(op, job.order, &mut self.current, &mut self.next)?;
             std::mem::swap(&mut self.current, &mut self.next);
         }
@@ -148,6 +149,7 @@ impl Executor {
     /// Makes the stage's part of its result the current image.
     fn stage(&mut self, stage: &Stage) -> Result<()> {
         let (part, current, next) = (stage.part, &mut self.current, &mut self.next);
+        next.reserve(part.size())?;
         match &stage.work {
             Work::Gather => {
                 next.reset_part(stage.size, part);

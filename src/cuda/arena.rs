@@ -110,8 +110,20 @@ impl Arena {
 
     /// Device memory that nothing uses: the host knows it to be idle.
     pub(super) fn scratch(&self, len_bytes: usize) -> Result<u64> {
+        self.scratch_sparing(len_bytes, 0)
+    }
+
+    /// The same, if at least `spared_bytes` are left for other allocations.
+    ///
+    /// # Errors
+    /// [`Error::OutOfDeviceMemory`] if they are not.
+    pub(super) fn scratch_sparing(&self, len_bytes: usize, spared_bytes: usize) -> Result<u64> {
         let mut blocks = self.lock();
         let len = len_bytes.next_multiple_of(ALIGN_BYTES);
+        let room_bytes = blocks.room_bytes(self.limit_bytes);
+        if room_bytes < len.saturating_add(spared_bytes) {
+            return Err(no_room(len, room_bytes.saturating_sub(spared_bytes)));
+        }
         let last = blocks.scratch.last().map_or((0, 0), |block| (block.device.len_bytes(), block.used));
         if last.0 - last.1 < len {
             let size = blocks.next_size(last.0, len, self.limit_bytes)?;
@@ -141,28 +153,39 @@ impl Arena {
     ///
     /// # Safety
     /// No work that uses the arena's memory is under way on the device, and no [`Allocation`] is left.
-    pub(super) unsafe fn reset(&mut self) -> Result<()> {
-        let context = &self.context;
+    pub(super) unsafe fn reset(&mut self) {
+        let (context, limit_bytes) = (&self.context, self.limit_bytes);
         let blocks = self.blocks.get_mut().unwrap_or_else(PoisonError::into_inner);
+        // A block for as much as the last batch used, and an eighth more: batches differ. Where there is no memory for
+        // it, the next batch takes blocks of its own.
+        let roomy = |used: usize, others: usize| {
+            (used + used / 8).next_multiple_of(1 << 16).min(limit_bytes.saturating_sub(others))
+        };
         let used: usize = blocks.staging.iter().map(|block| block.used).sum();
         if blocks.staging.len() > 1 {
+            let len_bytes = roomy(used, blocks.scratch_bytes());
             blocks.staging.clear();
-            blocks.staging.push(Staging::new(context, roomy(used), self.pinned)?);
+            blocks.staging.extend(Staging::new(context, len_bytes, self.pinned).ok());
         }
         let used: usize = blocks.scratch.iter().map(|block| block.used).sum();
         if blocks.scratch.len() > 1 {
+            let len_bytes = roomy(used, blocks.staging_bytes());
             blocks.scratch.clear();
-            blocks.scratch.push(Scratch { device: DeviceMemory::new(context, roomy(used))?, used: 0 });
+            blocks.scratch.extend(DeviceMemory::new(context, len_bytes).ok().map(|device| Scratch { device, used: 0 }));
         }
         blocks.staging.iter_mut().for_each(|block| block.used = 0);
         blocks.scratch.iter_mut().for_each(|block| block.used = 0);
-        Ok(())
     }
 }
 
-/// A block for this much and an eighth more: batches differ.
-fn roomy(used: usize) -> usize {
-    (used + used / 8).next_multiple_of(1 << 16)
+/// The error of a batch that needs `len` bytes more than the `free` ones.
+fn no_room(len: usize, free: usize) -> Error {
+    Error::OutOfDeviceMemory {
+        what: "a batch",
+        needed_bytes: len as u64,
+        available_bytes: free as u64,
+        remedy: "use a smaller batch_size or prefetch, smaller images, or raise device_memory",
+    }
 }
 
 fn no_block() -> Error {
@@ -170,20 +193,34 @@ fn no_block() -> Error {
 }
 
 impl Blocks {
-    /// The size of a further block, twice as large as the last one if the limit allows, that holds `len` bytes.
+    fn staging_bytes(&self) -> usize {
+        self.staging.iter().map(|block| block.device.len_bytes()).sum()
+    }
+
+    fn scratch_bytes(&self) -> usize {
+        self.scratch.iter().map(|block| block.device.len_bytes()).sum()
+    }
+
+    /// Bytes of the limit that no block has.
+    fn free_bytes(&self, limit_bytes: usize) -> usize {
+        limit_bytes.saturating_sub(self.staging_bytes() + self.scratch_bytes())
+    }
+
+    /// Bytes that can still be allocated: in no block yet, or in the last blocks behind what is used of them.
+    fn room_bytes(&self, limit_bytes: usize) -> usize {
+        let staging = self.staging.last().map_or(0, |block| block.device.len_bytes() - block.used);
+        let scratch = self.scratch.last().map_or(0, |block| block.device.len_bytes() - block.used);
+        self.free_bytes(limit_bytes) + staging + scratch
+    }
+
+    /// The size of a further block that holds `len` bytes: twice as large as the last one, if the limit then has as much
+    /// left for blocks of the other kind.
     fn next_size(&self, last: usize, len: usize, limit_bytes: usize) -> Result<usize> {
-        let staging: usize = self.staging.iter().map(|block| block.device.len_bytes()).sum();
-        let scratch: usize = self.scratch.iter().map(|block| block.device.len_bytes()).sum();
-        let free = limit_bytes.saturating_sub(staging + scratch);
+        let free = self.free_bytes(limit_bytes);
         if len > free {
-            return Err(Error::Limits {
-                what: "device memory of a batch in bytes",
-                got: (staging + scratch + len) as u64,
-                limit: limit_bytes as u64,
-                remedy: "use a smaller batch_size or prefetch, smaller images, or raise device_memory",
-            });
+            return Err(no_room(len, free));
         }
-        Ok((2 * last).max(FIRST_BLOCK_BYTES).max(len).min(free))
+        Ok((2 * last).max(FIRST_BLOCK_BYTES).min(free / 2).max(len))
     }
 }
 

@@ -3,7 +3,8 @@
 
 use super::driver::{self, Context, DeviceMemory, Event};
 use super::lower::packed_bytes;
-use super::nvjpeg::{Encoded, HardwareBatch, HardwareDecoder, HardwareJob, HybridDecoder, Nvjpeg, RING};
+use super::nvjpeg::{HardwareBatch, HardwareDecoder, HardwareJob, HybridDecoder, Nvjpeg, RING};
+use crate::backend::Encoded;
 use crate::decode::probe;
 use crate::device::DecodePath;
 use crate::error::{Error, Result};

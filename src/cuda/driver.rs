@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 use crate::error::{Error, Result};
+use crate::memory;
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::{CudaContext, sys};
 use std::ffi::{CString, c_void};
@@ -62,7 +63,7 @@ pub(crate) fn check<T>(call: &str, result: std::result::Result<T, DriverError>) 
                 |t| t.to_string_lossy().into_owned(),
             )
         };
-        let mut message = format!("{}: {}", text(error.error_name()), text(error.error_string()));
+        let mut message = text(error.error_string());
         match error.0 {
             sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
                 message += "; use a smaller batch_size or prefetch, or free memory of the device";
@@ -72,8 +73,26 @@ pub(crate) fn check<T>(call: &str, result: std::result::Result<T, DriverError>) 
             }
             _ => {}
         }
-        Error::Device { call: call.to_owned(), message }
+        Error::Cuda { call: call.to_owned(), code: error.0 as u32, name: text(error.error_name()), message }
     })
+}
+
+/// The address of `len_bytes` bytes that were asked for.
+fn allocated<T>(
+    context: &Context,
+    call: &str,
+    len_bytes: usize,
+    address: std::result::Result<T, DriverError>,
+) -> Result<T> {
+    if matches!(address, Err(DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY))) {
+        return Err(Error::OutOfDeviceMemory {
+            what: "a batch",
+            needed_bytes: len_bytes as u64,
+            available_bytes: context.mem_get_info().map_or(0, |(free, _)| free as u64),
+            remedy: "use a smaller batch_size or prefetch, or free memory of the device",
+        });
+    }
+    check(call, address)
 }
 
 /// A stream of the context, which does not wait for the default stream.
@@ -223,7 +242,7 @@ impl DeviceMemory {
     pub(crate) fn new(context: &Context, len_bytes: usize) -> Result<Self> {
         bind(context)?;
         // SAFETY: what it holds is written before it is read.
-        let address = check("cuMemAlloc", unsafe { result::malloc_sync(len_bytes.max(1)) })?;
+        let address = allocated(context, "cuMemAlloc", len_bytes, unsafe { result::malloc_sync(len_bytes.max(1)) })?;
         Ok(Self { address, len_bytes, context: Arc::clone(context) })
     }
 
@@ -244,7 +263,8 @@ impl DeviceMemory {
             check("cuMemPoolSetAttribute", result::mem_pool::set_attribute(pool, threshold, value))?;
         }
         // SAFETY: what it holds is written before it is read.
-        let address = check("cuMemAllocAsync", unsafe { result::malloc_async(stream.raw, len_bytes.max(1)) })?;
+        let address = unsafe { result::malloc_async(stream.raw, len_bytes.max(1)) };
+        let address = allocated(context, "cuMemAllocAsync", len_bytes, address)?;
         Ok(Self { address, len_bytes, context: Arc::clone(context) })
     }
 
@@ -294,12 +314,18 @@ impl HostMemory {
     pub(crate) fn new(context: &Context, len_bytes: usize, pinned: bool) -> Result<Self> {
         let len_bytes = len_bytes.max(1);
         if !pinned {
-            let memory = Box::leak(vec![0_u8; len_bytes].into_boxed_slice());
+            let bytes = memory::zeros::<u8>(len_bytes, "staging a batch", memory::SMALLER_BATCHES)?;
+            let memory = Box::leak(bytes.into_boxed_slice());
             return Ok(Self { start: NonNull::from(memory).cast(), len_bytes, context: None });
         }
         bind(context)?;
         // SAFETY: it is written right below.
-        let start = check("cuMemHostAlloc", unsafe { result::malloc_host(len_bytes, 0) })?;
+        let start = unsafe { result::malloc_host(len_bytes, 0) };
+        if matches!(start, Err(DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY))) {
+            let remedy = "use a smaller batch_size or prefetch, or pageable memory (pinned(false), --pageable)";
+            return Err(memory::refused::<u8>("staging a batch in pinned memory", len_bytes, remedy));
+        }
+        let start = check("cuMemHostAlloc", start)?;
         let start = NonNull::new(start.cast::<u8>()).ok_or_else(|| Error::Device {
             call: "cuMemHostAlloc".to_owned(),
             message: "the driver gave no memory and no error".to_owned(),

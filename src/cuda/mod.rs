@@ -1,27 +1,30 @@
 //! The GPU back end: kernels of kernels/*.cu, nvJPEG, and the memory and streams between them.
 //!
-//! `gpu` is what a pipeline uses; `flight` one batch on its way; `lower` turns plans into calls and `kernel` calls into
-//! launches; `nvjpeg` and `route` decode; `arena` and `output` are memory; `driver` is CUDA's driver, `fatbin` where the
-//! kernels come from, `params` what they are handed; `doctor` says what a machine has of all this, `decode_only`
-//! how fast nvJPEG alone is; `spin` is a training step of stated length.
+//! `gpu` is what a pipeline uses. A batch in flight (`in_flight`) is begun, samples are prepared for it by workers
+//! (`worker`, `prepare`, `decode`), and it is submitted (`submit`). `lower` turns plans into calls and `kernel` calls into
+//! launches; `nvjpeg` is what decodes there and `route` says which image does; `arena` and `output` are memory; `driver`
+//! is CUDA's driver, `fatbin` where the kernels come from, `params` what they are handed; `doctor` says what a machine has
+//! of all this, `decode_only` how fast nvJPEG alone is; `spin` is a training step of stated length.
 
 mod arena;
+mod decode;
 pub(crate) mod decode_only;
 pub(crate) mod doctor;
 mod driver;
 mod fatbin;
-mod flight;
 pub(crate) mod gpu;
+mod in_flight;
 mod kernel;
 mod lower;
 mod nvjpeg;
 mod output;
 mod params;
+mod prepare;
 mod route;
 mod spin;
+mod submit;
+mod worker;
 
-pub(crate) use flight::InFlight;
-pub(crate) use nvjpeg::Encoded;
 pub use output::CudaBuffer;
 pub(crate) use spin::Spin;
 

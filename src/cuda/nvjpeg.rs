@@ -2,10 +2,10 @@
 #![allow(unsafe_code)]
 
 use super::driver::{self, Context, Event, Stream};
+use crate::backend::Encoded;
 use crate::device::DecodePath;
 use crate::error::{Error, Result};
 use crate::image::Size;
-use crate::source::Source;
 use nvjpeg_sys::{
     Backend, BatchState, DecodeParams, Decoder, DecoderState, DeviceBuffer, Flags, Handle, Image, JpegStream, Library,
     OutputFormat, PinnedBuffer,
@@ -14,58 +14,6 @@ use std::sync::Arc;
 
 /// Images that a worker has under way on the device while it works on the next one's Huffman codes.
 pub(super) const RING: usize = 3;
-
-/// Encoded bytes that stay where they are until the device has read them.
-pub(crate) struct Encoded {
-    bytes: *const u8,
-    len_bytes: usize,
-    buffer: Vec<u8>,
-    _owner: Owner,
-}
-
-/// What the bytes are of, where they are not the buffer's.
-enum Owner {
-    Buffer,
-    /// A source, which may have lent its own.
-    Source(#[expect(dead_code, reason = "kept alive")] Arc<dyn Source>),
-    Others(#[expect(dead_code, reason = "kept alive")] Arc<[u8]>),
-}
-
-// SAFETY: the bytes are plain memory that only this reads, and its owners may both be sent.
-unsafe impl Send for Encoded {}
-// SAFETY: as above; through a shared reference they are only read.
-unsafe impl Sync for Encoded {}
-
-impl Encoded {
-    /// Reads sample `index`, into `buffer` if the source does not lend its own memory.
-    pub(crate) fn read(source: &Arc<dyn Source>, index: u64, mut buffer: Vec<u8>) -> Result<Self> {
-        let bytes = source.read(index, &mut buffer)?;
-        let (bytes, len_bytes) = (bytes.as_ptr(), bytes.len());
-        Ok(Self { bytes, len_bytes, buffer, _owner: Owner::Source(Arc::clone(source)) })
-    }
-
-    /// Bytes that others use too.
-    pub(crate) fn shared(bytes: Arc<[u8]>) -> Self {
-        Self { bytes: bytes.as_ptr(), len_bytes: bytes.len(), buffer: Vec::new(), _owner: Owner::Others(bytes) }
-    }
-
-    /// All of a buffer.
-    pub(crate) fn owned(buffer: Vec<u8>) -> Self {
-        Self { bytes: buffer.as_ptr(), len_bytes: buffer.len(), buffer, _owner: Owner::Buffer }
-    }
-
-    pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: `Source::read` lends the bytes for as long as source and buffer are both borrowed. Both are kept here
-        // and neither is changed: the source is only ever borrowed, and the buffer, whose contents do not move with it,
-        // is given away with the last use of the bytes. Shared bytes are kept here as well, and never change.
-        unsafe { std::slice::from_raw_parts(self.bytes, self.len_bytes) }
-    }
-
-    /// Ends the use of the bytes; the buffer, for the next sample.
-    pub(crate) fn into_buffer(self) -> Vec<u8> {
-        self.buffer
-    }
-}
 
 impl From<nvjpeg_sys::Error> for Error {
     fn from(error: nvjpeg_sys::Error) -> Self {
@@ -86,7 +34,7 @@ pub(super) struct Nvjpeg {
     pub(super) hardware: Option<HardwareDecoder>,
 }
 
-/// the device's hardware decoder.
+/// The device's hardware decoder.
 pub(super) struct HardwareDecoder {
     handle: Handle,
     pub(super) stream: Stream,
@@ -163,7 +111,7 @@ impl HardwareDecoder {
 /// An image for the hardware decoder.
 pub(super) struct HardwareJob {
     pub(super) encoded: Encoded,
-    /// Device memory for the whole image, rows without gaps, that the host knows to be idle: the hardware decoder of Hopper do
+    /// Device memory for the whole image, rows without gaps, that the host knows to be idle: the hardware decoder of Hopper does
     /// not wait for what was queued before.
     pub(super) destination: u64,
     pub(super) size: Size,

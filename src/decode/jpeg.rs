@@ -4,6 +4,7 @@
 use super::Header;
 use crate::error::{Error, Result};
 use crate::image::{Image, Rect};
+use crate::memory;
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr::NonNull;
 
@@ -71,7 +72,7 @@ impl JpegDecoder {
     pub(super) fn new() -> Result<Self> {
         // SAFETY: takes nothing; a null pointer means that there was no memory.
         let handle = NonNull::new(unsafe { wf_jpeg_decoder_new() });
-        let handle = handle.ok_or_else(|| Error::decode("JPEG", "out of memory for the decoder"))?;
+        let handle = handle.ok_or_else(|| memory::refused::<Job>("a JPEG decoder", 1, memory::FEWER_IMAGES))?;
         Ok(Self { handle, plain: false })
     }
 

@@ -77,7 +77,7 @@ impl Decoder {
     /// A decoder.
     ///
     /// # Errors
-    /// [`Error::Decode`] if there is no memory for it.
+    /// [`Error::OutOfMemory`] if there is no memory for it.
     pub fn new() -> Result<Self> {
         Ok(Self { jpeg: jpeg::JpegDecoder::new()? })
     }
@@ -92,7 +92,8 @@ impl Decoder {
     ///
     /// # Errors
     /// [`Error::Decode`] if the image is damaged, truncated, or of a kind that is not supported;
-    /// [`Error::Parameter`] if `part` is empty or not inside the image.
+    /// [`Error::OutOfMemory`] if there is no memory for its pixels; [`Error::Parameter`] if `part` is empty or not inside
+    /// the image.
     pub fn decode(
         &mut self,
         bytes: &[u8],
@@ -109,6 +110,8 @@ impl Decoder {
                 format!("{} at ({}, {})", part.size(), part.x, part.y),
             ));
         }
+        // Here, because the decoders' own growing would end the process where there is no memory.
+        out.reserve(part.size())?;
         match header.format {
             Format::Jpeg => self.jpeg.decode(bytes, header, part, accept_truncated, out),
             Format::Png | Format::WebP => lossless::decode(bytes, header, part, out),

@@ -5,7 +5,7 @@ use super::report::plot::{Bar, bars};
 use super::report::{Cell, Report, Table};
 use super::subject::{Model, Subject, no_gpu};
 use super::train::{Run, RunTimes, skipped};
-use crate::cuda::gpu::Ablation;
+use crate::backend::Ablation;
 use crate::decode::{Decoder, probe};
 use crate::error::{Error, Result};
 use crate::image::{Image, Rect, Size, check_pixels};

@@ -1,5 +1,6 @@
 //! Batches.
 
+use super::state::{EpochState, Moment};
 #[cfg(feature = "candle")]
 use crate::error::Result;
 use crate::tensor::Tensor;
@@ -28,11 +29,12 @@ pub struct Batch {
     labels: Vec<u32>,
     indices: Vec<u64>,
     padding: usize,
+    moment: Moment,
 }
 
 impl Batch {
-    pub(super) fn new(images: Tensor, labels: Vec<u32>, indices: Vec<u64>, padding: usize) -> Self {
-        Self { images, labels, indices, padding }
+    pub(super) fn new(images: Tensor, labels: Vec<u32>, indices: Vec<u64>, padding: usize, moment: Moment) -> Self {
+        Self { images, labels, indices, padding, moment }
     }
 
     /// The images: `[N, 3, H, W]` or `[N, H, W, 3]`, in the order of the epoch.
@@ -70,6 +72,26 @@ impl Batch {
     #[must_use]
     pub fn padding(&self) -> usize {
         self.padding
+    }
+
+    /// Where its epoch stands after this batch: what to write down once the step on it is done.
+    ///
+    /// ```
+    /// # use warpfeed::*;
+    /// # let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
+    /// # let source = EncodedImages::new((0..10).map(|label| (jpeg.clone(), label)));
+    /// let pipeline = Pipeline::builder(source).batch_size(4).center_crop(8).build()?;
+    /// let mut state = None;
+    /// for batch in pipeline.epoch(0).take(2) {
+    ///     state = Some(batch?.state());
+    /// }
+    /// let rest = pipeline.resume(&state.unwrap())?.next().unwrap()?;
+    /// assert_eq!(rest.indices(), [8, 9]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[must_use]
+    pub fn state(&self) -> EpochState {
+        self.moment.state()
     }
 
     /// The images alone, to be given away. Their memory goes back to the pipeline when the tensor is dropped.

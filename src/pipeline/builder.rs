@@ -1,9 +1,9 @@
 //! The description of a pipeline, and the checks that it goes through before it runs.
 
 use super::cache::{Cache, ImageCache};
-use super::{Inner, Pipeline};
-use crate::cpu::output::Tables;
-use crate::cuda::gpu::{Ablation, Gpu, Settings};
+use super::policy::{BadLimit, OnError};
+use super::{Inner, Pipeline, Policy, all_positions};
+use crate::backend::{self, Ablation, Normalization, RunOptions};
 use crate::device::{DecodePath, Device};
 use crate::error::{Error, Result};
 use crate::image::Size;
@@ -14,9 +14,9 @@ use crate::recipe::preset::Preset;
 use crate::recipe::random::{SizeEffect, Transform, random_resized_crop, repeat};
 use crate::sampler::{Even, Partition, Sampler};
 use crate::source::{MAX_ENCODED_BYTES, Source};
-use crate::tensor::{DType, Layout, Pool};
+use crate::tensor::{DType, Layout};
 use std::num::NonZero;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 /// Largest image accepted unless the builder says otherwise.
 pub(crate) const DEFAULT_MAX_PIXELS: u64 = 128_000_000;
@@ -35,47 +35,17 @@ const COEFFICIENT_BYTES: u64 = 8;
 /// Largest batch in bytes.
 const MAX_BATCH_BYTES: u64 = 1 << 36;
 
-/// What to do with a sample that cannot be read or decoded, or is over a limit.
-///
-/// ```
-/// use warpfeed::*;
-///
-/// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
-/// let cut = jpeg[..jpeg.len() / 2].to_vec();
-/// let source = EncodedImages::new([(jpeg.clone(), 0), (cut, 1), (jpeg, 2)]);
-/// let builder = |policy| Pipeline::builder(source.clone()).on_error(policy).center_crop(8).build();
-///
-/// let mut epoch = builder(OnError::Skip)?.epoch(0);
-/// for batch in epoch.by_ref() {
-///     assert_eq!(batch?.labels(), [0, 2]);
-/// }
-/// assert_eq!((epoch.bad().len(), epoch.bad()[0].index), (1, 1));
-///
-/// let error = builder(OnError::Fail)?.epoch(0).next().unwrap().unwrap_err();
-/// assert!(error.is_bad_sample() && error.to_string().contains("truncated"));
-/// # Ok::<(), Error>(())
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum OnError {
-    /// The batches before it are delivered, then its error, and the epoch ends.
-    #[default]
-    Fail,
-    /// It is left out, counted and reported ([`Epoch::bad`](crate::Epoch::bad)); its batch is that much shorter.
-    Skip,
-    /// Another sample, drawn from the same seed, takes its place; it is counted and reported.
-    Substitute,
-}
-
 /// What to do with a last batch that is not full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LastBatch {
     /// It is delivered, shorter than the others.
     #[default]
     Keep,
-    /// It is left out.
+    /// It is left out. A batch that [`OnError::Skip`] has made shorter, anywhere in the epoch, is delivered all the same:
+    /// for batches of one size, bad samples must be substituted or batches padded.
     Drop,
-    /// It is filled with repetitions of its last image ([`Batch::padding`](crate::Batch::padding) says how many). So is a batch that
-    /// [`OnError::Skip`] has made shorter.
+    /// It is filled with repetitions of its last image ([`Batch::padding`](crate::Batch::padding) says how many). So is a
+    /// batch that [`OnError::Skip`] has made shorter.
     Pad,
 }
 
@@ -119,77 +89,79 @@ pub struct MemoryBound {
 /// ```
 /// use warpfeed::*;
 ///
-/// let builder = || Pipeline::builder(EncodedImages::default());
-/// let error = builder().batch_size(0).center_crop(8).build().unwrap_err();
+/// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
+/// let builder = Pipeline::builder(EncodedImages::new([(jpeg, 0)]));
+/// let error = builder.clone().batch_size(0).center_crop(8).build().unwrap_err();
 /// assert!(error.is_parameter());
 /// assert_eq!(error.to_string(), "pipeline: batch_size must be 1 to 1048576, got 0");
 /// // Images of a batch must have one size.
-/// assert!(builder().augment(Op::Hflip).build().is_err());
-/// assert!(builder().resize_shorter(10).center_crop(8).build().is_ok());
+/// assert!(builder.clone().augment(Op::Hflip).build().is_err());
+/// assert!(builder.resize_shorter(10).center_crop(8).build().is_ok());
+/// # Ok::<(), Error>(())
 /// ```
+#[derive(Clone)]
 pub struct Builder {
     source: Arc<dyn Source>,
     ops: Vec<Transform>,
-    batch_size: usize,
     shuffle: bool,
     seed: u64,
     partition: Partition,
     even: bool,
-    last: LastBatch,
-    threads: Option<usize>,
-    prefetch: Option<usize>,
-    on_error: OnError,
-    orientation: Orientation,
-    strategy: Strategy,
-    pass_order: PassOrder,
+    limit: u64,
     device: Device,
-    decode: DecodePath,
-    device_memory_bytes: Option<u64>,
     cache: Option<ImageCache>,
-    pinned: bool,
-    again: Ablation,
-    accept_truncated: bool,
-    max_px: u64,
-    limit: Option<u64>,
-    dtype: DType,
-    layout: Layout,
+    /// As many as there are processors if not given.
+    threads: Option<usize>,
+    policy: Policy,
+    /// What the operations and the machine decide is settled by `build`.
+    options: RunOptions,
+}
+
+impl std::fmt::Debug for Builder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Builder").field("ops", &self.ops).field("options", &self.options).finish_non_exhaustive()
+    }
 }
 
 impl Builder {
     pub(super) fn new(source: Arc<dyn Source>) -> Self {
+        let options = RunOptions {
+            size: Size::new(0, 0),
+            dtype: DType::F32,
+            layout: Layout::Nchw,
+            strategy: Strategy::default(),
+            pass_order: PassOrder::default(),
+            decode: DecodePath::default(),
+            accept_truncated: false,
+            max_px: DEFAULT_MAX_PIXELS,
+            batch_size: 32,
+            batch_images: 0,
+            prefetch: DEFAULT_PREFETCH,
+            threads: 0,
+            device_memory_bytes: None,
+            pinned: true,
+            again: Ablation::Nothing,
+        };
         Self {
             source,
             ops: Vec::new(),
-            batch_size: 32,
             shuffle: false,
             seed: 0,
             partition: Partition::WHOLE,
             even: false,
-            last: LastBatch::default(),
-            threads: None,
-            prefetch: None,
-            on_error: OnError::default(),
-            orientation: Orientation::default(),
-            strategy: Strategy::default(),
-            pass_order: PassOrder::default(),
+            limit: u64::MAX,
             device: Device::default(),
-            decode: DecodePath::default(),
-            device_memory_bytes: None,
             cache: None,
-            pinned: true,
-            again: Ablation::Nothing,
-            accept_truncated: false,
-            max_px: DEFAULT_MAX_PIXELS,
-            limit: None,
-            dtype: DType::F32,
-            layout: Layout::Nchw,
+            threads: None,
+            policy: Policy::default(),
+            options,
         }
     }
 
     /// Images a batch; 32 if not given.
     #[must_use]
     pub fn batch_size(mut self, images: usize) -> Self {
-        self.batch_size = images;
+        self.options.batch_size = images;
         self
     }
 
@@ -228,14 +200,14 @@ impl Builder {
     /// Ends every epoch after this many samples of its order.
     #[must_use]
     pub fn limit(mut self, samples: u64) -> Self {
-        self.limit = Some(samples);
+        self.limit = samples;
         self
     }
 
     /// What to do with a last batch that is not full; kept if not given.
     #[must_use]
     pub fn last_batch(mut self, last: LastBatch) -> Self {
-        self.last = last;
+        self.policy.last = last;
         self
     }
 
@@ -251,35 +223,55 @@ impl Builder {
     /// Batches being filled or ready ahead of the consumer; 2 if not given.
     #[must_use]
     pub fn prefetch(mut self, batches: usize) -> Self {
-        self.prefetch = Some(batches);
+        self.options.prefetch = batches;
         self
     }
 
     /// What to do with a sample that cannot be used; [`OnError::Fail`] if not given.
     #[must_use]
     pub fn on_error(mut self, policy: OnError) -> Self {
-        self.on_error = policy;
+        self.policy.on_error = policy;
+        self
+    }
+
+    /// How many samples may be bad before the epoch ends with [`Error::TooManyBad`]. If not given, it ends where the first
+    /// 100 samples or all of them are bad and none was substituted: an unmounted disk must not train on nothing.
+    ///
+    /// ```
+    /// # use warpfeed::*;
+    /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
+    /// let source = EncodedImages::new((0..10).map(|i| (jpeg[..if i < 2 { 50 } else { jpeg.len() }].to_vec(), i)));
+    /// let builder = Pipeline::builder(source).center_crop(8).on_error(OnError::Skip);
+    /// let epoch = |limit| builder.clone().max_bad(limit).build().map(|pipeline| pipeline.epoch(0));
+    /// assert!(epoch(BadLimit::Share(0.2))?.all(|batch| batch.is_ok()));
+    /// let error = epoch(BadLimit::Count(1))?.next().unwrap().unwrap_err();
+    /// assert!(error.to_string().starts_with("2 of 10 samples cannot be used"));
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[must_use]
+    pub fn max_bad(mut self, limit: BadLimit) -> Self {
+        self.policy.max_bad = Some(limit);
         self
     }
 
     /// What to do with EXIF orientation; applied if not given.
     #[must_use]
     pub fn orientation(mut self, orientation: Orientation) -> Self {
-        self.orientation = orientation;
+        self.policy.orientation = orientation;
         self
     }
 
     /// How recipes are run; [`Strategy::Fused`] if not given.
     #[must_use]
     pub fn strategy(mut self, strategy: Strategy) -> Self {
-        self.strategy = strategy;
+        self.options.strategy = strategy;
         self
     }
 
     /// Which pass of a resize comes first, where it shows; [`PassOrder::Pillow13`] if not given.
     #[must_use]
     pub fn pass_order(mut self, order: PassOrder) -> Self {
-        self.pass_order = order;
+        self.options.pass_order = order;
         self
     }
 
@@ -293,16 +285,18 @@ impl Builder {
     /// Who decodes JPEGs where recipes run on a GPU; [`DecodePath::Auto`] if not given.
     #[must_use]
     pub fn decode(mut self, path: DecodePath) -> Self {
-        self.decode = path;
+        self.options.decode = path;
         self
     }
 
     /// Most memory of a GPU, in bytes, for the batches that are being filled or under way on it; half of what is free
-    /// when the pipeline is built if not given. A batch that needs more than its share ends with
-    /// [`Error::Limits`] on the sample that no longer fits.
+    /// when the pipeline is built if not given. The device's decoders need memory for whole images: where a batch's share
+    /// does not have it, the CPU decodes, and only the part of the image that is needed goes to the device
+    /// ([`Stats::decoded_for_memory`](crate::Stats::decoded_for_memory)). Where that has no room either, the epoch ends with
+    /// [`Error::OutOfDeviceMemory`].
     #[must_use]
     pub fn device_memory(mut self, bytes: u64) -> Self {
-        self.device_memory_bytes = Some(bytes);
+        self.options.device_memory_bytes = Some(bytes);
         self
     }
 
@@ -320,13 +314,13 @@ impl Builder {
     /// own buffers are pinned anyhow.
     #[must_use]
     pub fn pinned(mut self, pinned: bool) -> Self {
-        self.pinned = pinned;
+        self.options.pinned = pinned;
         self
     }
 
     /// What the device does twice, for experiments.
     pub(crate) fn again(mut self, again: Ablation) -> Self {
-        self.again = again;
+        self.options.again = again;
         self
     }
 
@@ -334,14 +328,14 @@ impl Builder {
     /// `LOAD_TRUNCATED_IMAGES`. Otherwise they are bad samples.
     #[must_use]
     pub fn accept_truncated(mut self, accept: bool) -> Self {
-        self.accept_truncated = accept;
+        self.options.accept_truncated = accept;
         self
     }
 
     /// Largest image accepted, in pixels, as stored and at any point of its recipe; 128 million if not given.
     #[must_use]
     pub fn max_pixels(mut self, pixels: u64) -> Self {
-        self.max_px = pixels;
+        self.options.max_px = pixels;
         self
     }
 
@@ -400,58 +394,105 @@ impl Builder {
     /// Type and layout of the batches; `f32` and NCHW if not given.
     #[must_use]
     pub fn output(mut self, dtype: DType, layout: Layout) -> Self {
-        self.dtype = dtype;
-        self.layout = layout;
+        self.options.dtype = dtype;
+        self.options.layout = layout;
         self
     }
 
-    /// Checks everything and makes the pipeline.
+    /// Checks everything, takes the memory of the first batch, and makes the pipeline.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for a parameter that is out of range or does not fit the others, with what is allowed;
-    /// [`Error::Device`] if the device asked for is not there; [`Error::Io`] if the folder of a [`ImageCache`] cannot be
-    /// made or listed.
-    pub fn build(self) -> Result<Pipeline> {
-        let ordinal = self.device.resolve()?;
+    /// [`Error::Parameter`] for a parameter that is out of range or does not fit the others, or a source without samples;
+    /// [`Error::Limits`] for a batch over the largest size; [`Error::OutOfMemory`] or [`Error::OutOfDeviceMemory`] if there
+    /// is no memory for a batch; [`Error::Device`] if the device asked for is not there; [`Error::Io`] if the folder of a
+    /// [`ImageCache`] cannot be made or listed.
+    pub fn build(mut self) -> Result<Pipeline> {
+        let normalize = self.settle_options()?;
+        let stream = self.source.stream();
+        let sampler = self.sampler(stream.is_some())?;
+        self.settle_batch(all_positions(&sampler, self.limit), stream.is_some())?;
+        let cache = self.cache.as_ref().map(|cache| Cache::open(cache, stream.is_some())).transpose()?;
+        let options = Arc::new(self.options.clone());
+        let backend = backend::open(self.device, &options, normalize)?.into();
+        let inner = Inner {
+            stream: stream.map(|stream| (stream, self.shuffle)),
+            fingerprint: OnceLock::new(),
+            source: self.source,
+            sampler,
+            seed: self.seed,
+            limit: self.limit,
+            ops: self.ops,
+            options,
+            policy: self.policy,
+            cache,
+            backend,
+        };
+        Ok(Pipeline { memory: memory(&inner, self.cache.as_ref()), inner: Arc::new(inner) })
+    }
+
+    /// Checks the parameters that stand for themselves, and the operations together.
+    fn settle_options(&mut self) -> Result<Normalization> {
+        let processors = || std::thread::available_parallelism().map_or(1, NonZero::get);
         let within = |parameter, value: usize, least: usize, most: usize| {
             if (least..=most).contains(&value) {
-                return Ok(value);
+                return Ok(());
             }
             Err(Error::parameter("pipeline", parameter, format!("{least} to {most}"), value))
         };
-        let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
-        let threads = within("threads", self.threads.unwrap_or(processors), 0, MAX_THREADS)?;
-        let prefetch = within("prefetch", self.prefetch.unwrap_or(DEFAULT_PREFETCH), 1, 1 << 20)?;
-        let batch_size = within("batch_size", self.batch_size, 1, 1 << 20)?;
-        if self.max_px == 0 {
+        self.options.threads = self.threads.unwrap_or_else(processors);
+        within("threads", self.options.threads, 0, MAX_THREADS)?;
+        within("prefetch", self.options.prefetch, 1, 1 << 20)?;
+        within("batch_size", self.options.batch_size, 1, 1 << 20)?;
+        if self.options.max_px == 0 {
             return Err(Error::parameter("pipeline", "max_pixels", "1 or more", 0));
         }
+        self.policy.max_bad.map_or(Ok(()), BadLimit::check)?;
         let (size, normalize) = check_ops(&self.ops)?;
-        if normalize.is_some() && self.dtype == DType::U8 {
+        self.options.size = size;
+        if normalize.is_some() && self.options.dtype == DType::U8 {
             return Err(Error::parameter("output", "dtype", "f32, f16 or bf16 after normalize", "u8"));
         }
-        let len = self.source.len();
-        let stream = self.source.stream().map(|stream| (stream, self.shuffle));
-        // A stream shuffles by itself.
-        let shuffled = self.shuffle && stream.is_none();
-        let mut sampler = if shuffled { Sampler::shuffled(len, self.seed) } else { Sampler::sequential(len) }
-            .partition(self.partition);
-        if stream.is_some() && (self.even || self.on_error == OnError::Substitute) {
+        Ok(normalize)
+    }
+
+    /// The order of samples.
+    fn sampler(&self, is_stream: bool) -> Result<Sampler> {
+        let (len, on_error) = (self.source.len(), self.policy.on_error);
+        if len == 0 {
+            return Err(Error::parameter("pipeline", "source", "one that has samples", "a source without any"));
+        }
+        if is_stream && (self.even || on_error == OnError::Substitute) {
             let feature = if self.even { "even" } else { "OnError::Substitute" };
             return Err(Error::Unsupported {
                 feature: format!("{feature} over a stream"),
                 remedy: "a stream's samples are known when they come: use a source of random access".to_owned(),
             });
         }
-        if self.even {
-            if self.on_error == OnError::Skip {
-                let expected = "fail or substitute with even";
-                return Err(Error::parameter("pipeline", "on_error", expected, "skip"));
+        // A stream shuffles by itself.
+        let shuffled = self.shuffle && !is_stream;
+        let sampler = if shuffled { Sampler::shuffled(len, self.seed) } else { Sampler::sequential(len) };
+        let sampler = sampler.partition(self.partition);
+        match (self.even, on_error, self.policy.last) {
+            (false, ..) => Ok(sampler),
+            (true, OnError::Skip, _) => {
+                Err(Error::parameter("pipeline", "on_error", "fail or substitute with even", "skip"))
             }
-            sampler = sampler.even(if self.last == LastBatch::Drop { Even::Cut } else { Even::Padded });
+            (true, _, LastBatch::Drop) => Ok(sampler.even(Even::Cut)),
+            (true, ..) => Ok(sampler.even(Even::Padded)),
         }
-        let slot_bytes = 3 * size.area_px() * self.dtype.size_bytes() as u64;
-        let batch_bytes = slot_bytes * batch_size as u64;
+    }
+
+    /// Settles how many images a batch has at most, in an epoch of so many positions.
+    fn settle_batch(&mut self, positions: u64, is_stream: bool) -> Result<()> {
+        let options = &mut self.options;
+        let batch_size = options.batch_size as u64;
+        if self.policy.last == LastBatch::Drop && !is_stream && positions < batch_size {
+            let expected = format!("at most {positions}, the samples of an epoch, where a last batch is dropped");
+            return Err(Error::parameter("pipeline", "batch_size", expected, batch_size));
+        }
+        let images = if self.policy.last == LastBatch::Pad { batch_size } else { batch_size.min(positions) };
+        options.batch_images = images as usize;
+        let batch_bytes = images.saturating_mul(3 * options.size.area_px() * options.dtype.size_bytes() as u64);
         if batch_bytes > MAX_BATCH_BYTES {
             return Err(Error::Limits {
                 what: "a batch in bytes",
@@ -460,78 +501,34 @@ impl Builder {
                 remedy: "use a smaller batch_size or image",
             });
         }
-        let order_record = if u32::try_from(len).is_ok() { 4 } else { 8 };
-        // Without worker threads the consumer's does their work.
-        let working = threads.max(1) as u64;
-        let tables = Tables::new(self.dtype, normalize);
-        let settings = Settings {
-            size,
-            dtype: self.dtype,
-            layout: self.layout,
-            strategy: self.strategy,
-            order: self.pass_order,
-            decode: self.decode,
-            accept_truncated: self.accept_truncated,
-            max_px: self.max_px,
-            batch_size,
-            // Those being filled or ready, and one that the device is still at work on when it has been taken.
-            flights: prefetch + 1,
-            outputs: prefetch + 1,
-            threads,
-            memory_bytes: self.device_memory_bytes,
-            pinned: self.pinned,
-            again: self.again,
-        };
-        let gpu = ordinal.map(|ordinal| Gpu::open(ordinal, settings, &tables)).transpose()?;
-        let is_stream = stream.is_some();
-        let cache = self.cache.as_ref().map(|cache| Cache::open(cache, is_stream)).transpose()?;
-        // A kept image is made and read beside the others.
-        let kept_bytes = if cache.is_some() { KEPT_PIXEL_BYTES } else { 0 };
-        let memory = MemoryBound {
-            batches_bytes: batch_bytes * (prefetch as u64 + 1),
-            batch_bytes,
-            images_bytes: ((2 * PIXEL_BYTES + COEFFICIENT_BYTES + kept_bytes) * working).saturating_mul(self.max_px),
-            encoded_bytes: MAX_ENCODED_BYTES * working
-                + stream.as_ref().map_or(self.source.ahead_bytes(), |(stream, _)| stream.memory_bytes()),
-            order_bytes: if shuffled { len.saturating_mul(order_record) } else { 0 },
-            cache_bytes: self.cache.as_ref().map_or(0, ImageCache::memory_bytes),
-            device_bytes: gpu.as_ref().map_or(0, Gpu::memory_bytes),
-        };
-        Ok(Pipeline {
-            memory,
-            inner: Arc::new(Inner {
-                source: self.source,
-                fingerprint: OnceLock::new(),
-                stream,
-                sampler,
-                seed: self.seed,
-                ops: self.ops,
-                size,
-                tables,
-                cache,
-                gpu: gpu.map(Arc::new),
-                batch_size,
-                last: self.last,
-                limit: self.limit.unwrap_or(u64::MAX),
-                threads,
-                prefetch,
-                on_error: self.on_error,
-                orientation: self.orientation,
-                strategy: self.strategy,
-                pass_order: self.pass_order,
-                accept_truncated: self.accept_truncated,
-                max_px: self.max_px,
-                dtype: self.dtype,
-                layout: self.layout,
-                pool: Arc::new(Pool::new(self.dtype, batch_bytes as usize, prefetch + 1)),
-                executors: Mutex::default(),
-            }),
-        })
+        Ok(())
     }
 }
 
-/// Mean and standard deviation of each channel.
-type Normalization = Option<([f32; 3], [f32; 3])>;
+/// The memory that a pipeline takes at most.
+fn memory(inner: &Inner, cache: Option<&ImageCache>) -> MemoryBound {
+    let options = &inner.options;
+    let batch_bytes = (options.batch_images * options.image_bytes()) as u64;
+    // Without worker threads the consumer's does their work.
+    let working = options.threads.max(1) as u64;
+    // A kept image is made and read beside the others.
+    let kept_bytes = if cache.is_some() { KEPT_PIXEL_BYTES } else { 0 };
+    let ahead_bytes = match &inner.stream {
+        Some((stream, _)) => stream.memory_bytes(),
+        None => inner.source.ahead_bytes(),
+    };
+    let len = inner.source.len();
+    let index_bytes = if u32::try_from(len).is_ok() { 4 } else { 8 };
+    MemoryBound {
+        batches_bytes: batch_bytes * options.batches_at_a_time() as u64,
+        batch_bytes,
+        images_bytes: ((2 * PIXEL_BYTES + COEFFICIENT_BYTES + kept_bytes) * working).saturating_mul(options.max_px),
+        encoded_bytes: MAX_ENCODED_BYTES * working + ahead_bytes,
+        order_bytes: if inner.sampler.is_shuffled() { len.saturating_mul(index_bytes) } else { 0 },
+        cache_bytes: cache.map_or(0, ImageCache::memory_bytes),
+        device_bytes: inner.backend.device_bytes(),
+    }
+}
 
 /// Checks the operations one by one and together; the size they all end in, and the normalisation.
 fn check_ops(ops: &[Transform]) -> Result<(Size, Normalization)> {

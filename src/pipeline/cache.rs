@@ -5,18 +5,16 @@
 //! all that follows it is one more encoded image, of which only the needed part is read. The pixels that a pipeline
 //! delivers are the same with a cache and without.
 
-use super::epoch::Shared;
+use super::context::Context;
 use super::{Inner, Stored, oriented};
-use crate::cpu::executor::Executor;
-use crate::cpu::output::{Output, Tables};
-use crate::cuda::gpu::Decoded;
+use crate::backend::{Encoded, Work};
 use crate::decode::{Header, pnm_header, probe};
 use crate::error::{Error, Result};
 use crate::image::{Size, check_pixels};
+use crate::memory;
 use crate::recipe::Strategy;
 use crate::recipe::op::Op;
 use crate::recipe::random::Transform;
-use crate::tensor::{DType, Layout};
 use crate::{atomic, file};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -128,7 +126,6 @@ pub(super) struct Cache {
     /// Of samples whose images are kept, by index: the source need not be asked for them. A stream's samples have no
     /// index of their own.
     known: Option<Mutex<HashMap<u64, Known>>>,
-    tables: Tables,
 }
 
 enum Store {
@@ -138,49 +135,23 @@ enum Store {
 
 /// An image from the cache.
 pub(super) struct Kept {
-    pub(super) bytes: KeptBytes,
+    pub(super) encoded: Encoded,
     /// Of these bytes.
     pub(super) header: Header,
     pub(super) stored: Stored,
 }
 
-pub(super) enum KeptBytes {
-    Shared(Arc<[u8]>),
-    Own(Vec<u8>),
-}
-
-impl std::ops::Deref for KeptBytes {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match self {
-            Self::Shared(bytes) => bytes,
-            Self::Own(bytes) => bytes,
-        }
-    }
-}
-
-impl KeptBytes {
-    /// A buffer for the next image, if this one's is of no more use.
-    pub(super) fn into_buffer(self) -> Option<Vec<u8>> {
-        match self {
-            Self::Shared(_) => None,
-            Self::Own(bytes) => Some(bytes),
-        }
-    }
-}
-
 impl Inner {
     /// What is done to an image before it is kept: the operations from the first one on that draw nothing.
     fn kept_ops(&self, stored: Stored) -> Vec<Op> {
-        let mut ops = oriented(stored.orientation, self.orientation);
+        let mut ops = oriented(stored.orientation, self.policy.orientation);
         let fixed = self.ops.iter().map_while(|op| match op {
             Transform::Explicit(Op::Normalize { .. } | Op::Erase { .. } | Op::Custom(_)) => None,
             Transform::Explicit(op) => Some(op.clone()),
             _ => None,
         });
         ops.extend(fixed);
-        if self.strategy == Strategy::Composed {
+        if self.options.strategy == Strategy::Composed {
             // What is multiplied with later operations must stay with them.
             let is_multiplied = |op: &Op| {
                 matches!(op, Op::Hflip | Op::Vflip | Op::Rotate { .. } | Op::Crop { .. } | Op::CenterCrop { .. })
@@ -194,7 +165,7 @@ impl Inner {
     fn kept_size(&self, stored: Stored) -> Result<Size> {
         self.kept_ops(stored).iter().try_fold(stored.size, |size, op| {
             let size = op.output_size(size)?;
-            check_pixels(size, self.max_px).map(|()| size)
+            check_pixels(size, self.options.max_px).map(|()| size)
         })
     }
 
@@ -228,7 +199,6 @@ impl Cache {
             full: AtomicBool::new(false),
             failed: OnceLock::new(),
             known: (!stream).then(Mutex::default),
-            tables: Tables::new(DType::U8, None),
         })
     }
 
@@ -249,27 +219,27 @@ impl Cache {
     }
 
     /// The image of a sample of which is known that it was kept: the source need not be asked. `buffer` may be taken.
-    pub(super) fn known(&self, shared: &Shared, index: u64, buffer: &mut Vec<u8>) -> Option<Kept> {
+    pub(super) fn known(&self, context: &Context, index: u64, buffer: &mut Vec<u8>) -> Option<Kept> {
         let start = Instant::now();
         let known = *self.known.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner).get(&index)?;
-        let kept = self.find(&shared.inner, known, buffer)?;
-        shared.counters.add_cached(start.elapsed());
+        let kept = self.find(&context.inner, known, buffer)?;
+        context.counters.add_cached(start.elapsed());
         Some(kept)
     }
 
-    /// The image of a sample that was read, decoded and kept now if it was not; `None` if there is no room for it.
+    /// The image of a sample that was read, decoded by `run` and kept now if it was not; `None` if there is no room for it.
     ///
     /// # Errors
     /// Those of decoding it, and of the operations before it is kept.
     pub(super) fn image(
         &self,
-        shared: &Shared,
-        executor: &mut Executor,
+        context: &Context,
         index: u64,
         bytes: &[u8],
         header: &Header,
+        run: impl FnOnce(&[Op], (Size, &mut [u8])) -> Result<Work>,
     ) -> Result<Option<Kept>> {
-        let inner = &shared.inner;
+        let inner = &context.inner;
         // Memory that is full has nothing of samples that are not known.
         let all_known = matches!(self.store, Store::Memory(_)) && self.known.is_some();
         if all_known && self.full.load(Relaxed) {
@@ -281,10 +251,10 @@ impl Cache {
         let known = Known { key: key(inner, &ops, bytes), stored };
         let kept = match self.find(inner, known, &mut Vec::new()) {
             Some(kept) => {
-                shared.counters.add_cached(start.elapsed());
+                context.counters.add_cached(start.elapsed());
                 kept
             }
-            None => match self.make(shared, executor, bytes, header, &ops)? {
+            None => match self.make(context, stored, &ops, run)? {
                 Some(image) => self.keep(inner, known, image)?,
                 None => return Ok(None),
             },
@@ -297,41 +267,40 @@ impl Cache {
 
     /// A kept image. What does not look like one, or not like this one, is none.
     fn find(&self, inner: &Inner, known: Known, buffer: &mut Vec<u8>) -> Option<Kept> {
-        let len_bytes = len_bytes(inner.kept_size(known.stored).ok()?);
-        let bytes = match &self.store {
+        let expected = len_bytes(inner.kept_size(known.stored).ok()?);
+        let encoded = match &self.store {
             Store::Memory(images) => {
                 let images = images.lock().unwrap_or_else(PoisonError::into_inner);
-                KeptBytes::Shared(Arc::clone(images.get(&known.key)?))
+                Encoded::shared(Arc::clone(images.get(&known.key)?))
             }
-            Store::Disk(folder) => KeptBytes::Own(read(folder, &known.key, len_bytes, std::mem::take(buffer))?),
+            Store::Disk(folder) => Encoded::owned(read(folder, &known.key, expected, std::mem::take(buffer))?),
         };
-        let header = probe(&bytes).ok()?;
-        (bytes.len() as u64 == len_bytes).then_some(Kept { bytes, header, stored: known.stored })
+        let header = probe(encoded.bytes()).ok()?;
+        (encoded.bytes().len() as u64 == expected).then_some(Kept { encoded, header, stored: known.stored })
     }
 
     /// Decodes an image as it is to be kept, if there is room for it.
     fn make(
         &self,
-        shared: &Shared,
-        executor: &mut Executor,
-        bytes: &[u8],
-        header: &Header,
+        context: &Context,
+        stored: Stored,
         ops: &[Op],
+        run: impl FnOnce(&[Op], (Size, &mut [u8])) -> Result<Work>,
     ) -> Result<Option<Vec<u8>>> {
-        let (inner, counters) = (&shared.inner, &shared.counters);
-        let size = inner.kept_size(Stored::from(header))?;
+        let size = context.inner.kept_size(stored)?;
         if !self.reserve(len_bytes(size) + ENTRY_BYTES) {
             return Ok(None);
         }
         let mut image = pnm_header(size, 3).into_bytes();
         let start = image.len();
-        image.resize(len_bytes(size) as usize, 0);
-        let output = &mut Output::new(&mut image[start..], size, &self.tables, Layout::Nhwc);
-        match executor.run(&inner.job(bytes, header, ops), output) {
-            Ok(times) => {
-                counters.add_decode(times.decode);
-                counters.add_augment(times.augment);
-                counters.add_decoded(Decoded { cpu: 1, ..Decoded::default() });
+        let len = usize::try_from(len_bytes(size)).unwrap_or(usize::MAX);
+        let made = memory::lengthen(&mut image, len, "an image to be kept", memory::FEWER_IMAGES)
+            .and_then(|()| run(ops, (size, &mut image[start..])));
+        match made {
+            Ok(work) => {
+                context.counters.add_decode(work.decode);
+                context.counters.add_augment(work.augment);
+                context.counters.add_decoded(work.decoded);
                 Ok(Some(image))
             }
             Err(error) => {
@@ -355,12 +324,12 @@ impl Cache {
     fn keep(&self, inner: &Inner, known: Known, image: Vec<u8>) -> Result<Kept> {
         let header = inner.header(&image)?;
         let needed = image.len() as u64 + ENTRY_BYTES;
-        let (bytes, is_new) = match &self.store {
+        let (encoded, is_new) = match &self.store {
             Store::Memory(images) => {
                 let mut images = images.lock().unwrap_or_else(PoisonError::into_inner);
                 let before = images.len();
                 let kept = Arc::clone(images.entry(known.key).or_insert_with(|| image.into()));
-                (KeptBytes::Shared(kept), images.len() > before)
+                (Encoded::shared(kept), images.len() > before)
             }
             Store::Disk(folder) => {
                 let written = write(folder, &known.key, &image);
@@ -370,7 +339,7 @@ impl Cache {
                     let _ = self.failed.set(error.to_string());
                     self.full.store(true, Relaxed);
                 }
-                (KeptBytes::Own(image), is_new)
+                (Encoded::owned(image), is_new)
             }
         };
         // Two threads may have made the same image.
@@ -379,7 +348,7 @@ impl Cache {
         } else {
             self.bytes.fetch_sub(needed, Relaxed);
         }
-        Ok(Kept { bytes, header, stored: known.stored })
+        Ok(Kept { encoded, header, stored: known.stored })
     }
 }
 
@@ -391,9 +360,10 @@ fn len_bytes(size: Size) -> u64 {
 /// By which name an image is known.
 fn key(inner: &Inner, ops: &[Op], bytes: &[u8]) -> Key {
     let mut hash = Sha256::new();
-    let what = (VERSION, ops, format!("{:?}", inner.pass_order), inner.accept_truncated);
+    let options = &inner.options;
+    let what = (VERSION, ops, format!("{:?}", options.pass_order), options.accept_truncated);
     // Composed arithmetic differs from the others', which agree.
-    let composed = inner.strategy == Strategy::Composed;
+    let composed = options.strategy == Strategy::Composed;
     let text = serde_json::to_vec(&(what, composed)).unwrap_or_default();
     hash.update((text.len() as u64).to_le_bytes());
     hash.update(text);
@@ -415,16 +385,17 @@ fn checksum(key: &Key, image: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(key), image)
 }
 
-/// An image of so many bytes. A file of another length is not read, whatever it claims to be.
+/// The image of `len_bytes` bytes that is kept under a key. A file of another length is not read, whatever it claims to
+/// be, nor is what is no regular file: a pipe would have its reader wait.
 fn read(folder: &Path, key: &Key, len_bytes: u64, mut buffer: Vec<u8>) -> Option<Vec<u8>> {
     let (file, metadata) = file::open_with_metadata(&place(folder, key)).ok()?;
-    let whole_bytes = len_bytes + size_of::<u32>() as u64;
-    if metadata.len() != whole_bytes {
+    let len = len_bytes.checked_add(4)?;
+    if metadata.len() != len {
         return None;
     }
     buffer.clear();
-    buffer.try_reserve_exact(usize::try_from(whole_bytes).ok()?).ok()?;
-    file.take(whole_bytes).read_to_end(&mut buffer).ok()?;
+    memory::reserve(&mut buffer, usize::try_from(len).ok()?, "a kept image", memory::FEWER_IMAGES).ok()?;
+    file.take(len).read_to_end(&mut buffer).ok()?;
     let (image, crc) = buffer.split_last_chunk::<4>()?;
     if checksum(key, image) != u32::from_le_bytes(*crc) {
         return None;

@@ -1,21 +1,21 @@
 //! From a source to batches: the pipeline that a builder makes, and its epochs.
 
+mod assembly;
 mod batch;
 mod builder;
 mod cache;
+mod context;
 mod epoch;
+mod policy;
+mod schedule;
 mod state;
 mod stats;
-mod store;
 mod worker;
 
-use crate::cpu::executor::{Executor, Job};
-use crate::cpu::output::{Output, Tables};
-use crate::cuda::gpu::Gpu;
+use crate::backend::{AnyBackend, RunOptions};
 use crate::decode::{Header, probe};
 use crate::error::{Error, Result};
 use crate::image::{Size, check_pixels};
-use crate::recipe::filter::PassOrder;
 use crate::recipe::lower::split_epilogue;
 use crate::recipe::op::Op;
 use crate::recipe::random::{Transform, draw_recipe};
@@ -24,16 +24,18 @@ use crate::recipe::{Strategy, orientation_ops};
 use crate::sampler::Sampler;
 use crate::source::stream::Feed;
 use crate::source::{Source, Stream, StreamStart};
-use crate::tensor::{DType, Layout, Pool};
 pub use batch::Batch;
-pub use builder::{Builder, LastBatch, MemoryBound, OnError, Orientation};
+pub use builder::{Builder, LastBatch, MemoryBound, Orientation};
 pub(crate) use builder::{DEFAULT_MAX_PIXELS, MAX_THREADS};
 use cache::Cache;
 pub use cache::{CacheUsage, ImageCache};
-pub use epoch::{BadSample, Epoch};
+pub use epoch::Epoch;
+pub use policy::{BadLimit, BadSample, OnError};
+pub(crate) use policy::{IO_FAILURES, Losses, Tally, io_failure};
+use schedule::Runs;
 pub use state::EpochState;
-pub use stats::Stats;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+pub use stats::{Bottleneck, Stats};
+use std::sync::{Arc, OnceLock};
 
 /// A pipeline: built once, asked for epochs.
 ///
@@ -64,31 +66,33 @@ struct Inner {
     stream: Option<(Arc<dyn Stream>, bool)>,
     sampler: Sampler,
     seed: u64,
-    ops: Vec<Transform>,
-    /// Size of every image of a batch.
-    size: Size,
-    tables: Tables,
-    batch_size: usize,
-    last: LastBatch,
     /// Most samples an epoch.
     limit: u64,
-    threads: usize,
-    prefetch: usize,
-    on_error: OnError,
-    orientation: Orientation,
-    strategy: Strategy,
-    pass_order: PassOrder,
-    accept_truncated: bool,
-    max_px: u64,
-    dtype: DType,
-    layout: Layout,
-    pool: Arc<Pool>,
+    ops: Vec<Transform>,
+    options: Arc<RunOptions>,
+    policy: Policy,
     /// Decoded images that are kept, if any are to be.
     cache: Option<Cache>,
-    /// The device that recipes run on, if it is not the CPU.
-    gpu: Option<Arc<Gpu>>,
-    /// Decoders and scratch memory of threads that have ended, for the next epoch's.
-    executors: Mutex<Vec<Executor>>,
+    /// What runs the recipes.
+    backend: Arc<dyn Runs>,
+}
+
+/// What the pipeline itself does, whatever runs the recipes.
+#[derive(Debug, Clone, Copy, Default)]
+struct Policy {
+    on_error: OnError,
+    max_bad: Option<BadLimit>,
+    last: LastBatch,
+    orientation: Orientation,
+}
+
+impl From<AnyBackend> for Arc<dyn Runs> {
+    fn from(backend: AnyBackend) -> Self {
+        match backend {
+            AnyBackend::Cpu(cpu) => Arc::new(cpu),
+            AnyBackend::Cuda(gpu) => Arc::new(gpu),
+        }
+    }
 }
 
 impl Inner {
@@ -97,7 +101,12 @@ impl Inner {
         let (stream, shuffle) = self.stream.as_ref()?;
         let (shuffle, partition) = (shuffle.then_some(self.seed), self.sampler.own_partition());
         let start = StreamStart { epoch, shuffle, partition, place, stopped: Arc::default() };
-        Some(Feed::new(Arc::clone(stream), start, first, (self.batch_size, self.prefetch, self.threads)))
+        Some(Feed::new(
+            Arc::clone(stream),
+            start,
+            first,
+            (self.options.batch_size, self.options.prefetch, self.options.threads),
+        ))
     }
 
     /// Whether epochs are shuffled.
@@ -111,75 +120,39 @@ impl Inner {
 
     /// Positions of an epoch's order, padding included, whatever becomes of a last batch that is not full.
     fn all_positions(&self) -> u64 {
-        (self.sampler.len() + self.sampler.padding()).min(self.limit)
+        all_positions(&self.sampler, self.limit)
     }
 
     /// Positions that an epoch delivers from its position `first` on.
     fn positions(&self, first: u64) -> u64 {
-        let (rest, batch) = (self.all_positions().saturating_sub(first), self.batch_size as u64);
-        match self.last {
+        let (rest, batch) = (self.all_positions().saturating_sub(first), self.options.batch_size as u64);
+        match self.policy.last {
             LastBatch::Drop => rest / batch * batch,
             LastBatch::Keep | LastBatch::Pad => rest,
-        }
-    }
-
-    fn shape(&self, images: usize) -> [usize; 4] {
-        let (width, height) = (self.size.width as usize, self.size.height as usize);
-        match self.layout {
-            Layout::Nchw => [images, 3, height, width],
-            Layout::Nhwc => [images, height, width, 3],
-        }
-    }
-
-    fn slot_bytes(&self) -> usize {
-        3 * self.size.area_px() as usize * self.dtype.size_bytes()
-    }
-
-    fn output<'a>(&'a self, slot: &'a mut [u8]) -> Output<'a> {
-        Output::new(slot, self.size, &self.tables, self.layout)
-    }
-
-    /// What is to be done with one encoded image.
-    fn job<'a>(&self, bytes: &'a [u8], header: &'a Header, ops: &'a [Op]) -> Job<'a> {
-        Job {
-            bytes,
-            header,
-            ops,
-            strategy: self.strategy,
-            order: self.pass_order,
-            accept_truncated: self.accept_truncated,
-            max_px: self.max_px,
-        }
-    }
-
-    fn executor(&self) -> Result<Executor> {
-        let kept = self.executors.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        kept.map_or_else(Executor::new, Ok)
-    }
-
-    fn give_executor(&self, executor: Executor) {
-        let mut executors = self.executors.lock().unwrap_or_else(PoisonError::into_inner);
-        if executors.len() < self.threads.max(1) {
-            executors.push(executor);
         }
     }
 
     /// Reads the header of an encoded image and holds it against the limits.
     fn header(&self, bytes: &[u8]) -> Result<Header> {
         let header = probe(bytes)?;
-        check_pixels(header.size, self.max_px)?;
+        check_pixels(header.size, self.options.max_px)?;
         Ok(header)
     }
 
     /// The explicit operations for a sample in an epoch.
     fn recipe(&self, epoch: u64, index: u64, stored: Stored) -> Result<Vec<Op>> {
         let mut draw = SampleRng::new(self.seed, epoch, Domain::Recipe, index);
-        let mut recipe = oriented(stored.orientation, self.orientation);
+        let mut recipe = oriented(stored.orientation, self.policy.orientation);
         let size = recipe.iter().try_fold(stored.size, |size, op| op.output_size(size))?;
         recipe.append(&mut draw_recipe(&self.ops, &mut draw, size)?);
         debug_assert!(split_epilogue(&recipe).is_ok());
         Ok(recipe)
     }
+}
+
+/// Positions of an epoch of so many samples at most, padding included.
+fn all_positions(sampler: &Sampler, limit: u64) -> u64 {
+    (sampler.len() + sampler.padding()).min(limit)
 }
 
 /// What a recipe is drawn for: an image as it is stored.
@@ -263,7 +236,7 @@ impl Pipeline {
     /// Batches an epoch, if no sample is skipped.
     #[must_use]
     pub fn batches(&self) -> u64 {
-        self.inner.positions(0).div_ceil(self.inner.batch_size as u64)
+        self.inner.positions(0).div_ceil(self.inner.options.batch_size as u64)
     }
 
     /// Names of the classes, by label; empty if the source has none.
@@ -275,31 +248,31 @@ impl Pipeline {
     /// Width and height of every image of a batch.
     #[must_use]
     pub fn image_size(&self) -> Size {
-        self.inner.size
+        self.inner.options.size
     }
 
     /// Number of worker threads; 0 if the consumer's thread makes the batches.
     #[must_use]
     pub fn threads(&self) -> usize {
-        self.inner.threads
+        self.inner.options.threads
     }
 
     /// Batches being filled or ready ahead of the consumer.
     #[must_use]
     pub fn prefetch(&self) -> usize {
-        self.inner.prefetch
+        self.inner.options.prefetch
     }
 
     /// The device that recipes run on, in words.
     #[must_use]
     pub fn device_name(&self) -> String {
-        self.inner.gpu.as_ref().map_or_else(|| "cpu".to_owned(), |gpu| gpu.name().to_owned())
+        self.inner.backend.name().to_owned()
     }
 
     /// How recipes are run.
     #[must_use]
     pub fn strategy(&self) -> Strategy {
-        self.inner.strategy
+        self.inner.options.strategy
     }
 
     /// How full its [`ImageCache`] is; `None` without one.

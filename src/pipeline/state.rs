@@ -4,12 +4,15 @@ use super::Inner;
 use crate::error::{Error, Result};
 use base64::prelude::{BASE64_STANDARD_NO_PAD, Engine};
 use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
 
 /// The version of states that this crate writes and reads.
 const VERSION: u32 = 2;
 
-/// Where an epoch stands: taken by [`Epoch::state`](crate::Epoch::state) at any batch, gone on from by
-/// [`Pipeline::resume`](crate::Pipeline::resume), in another process, with other threads, prefetch or batch size.
+/// Where an epoch stands: taken of a batch ([`Batch::state`](crate::Batch::state)) or of the epoch
+/// ([`Epoch::state`](crate::Epoch::state)), gone on from by [`Pipeline::resume`](crate::Pipeline::resume), in another
+/// process, with other threads, prefetch or batch size.
 ///
 /// It holds what decides which samples come and what is drawn for them (seed, order, partition, source), which must be the
 /// same where it is resumed. The operations, the output and the policies are not in it: they are the caller's to keep.
@@ -58,8 +61,29 @@ pub struct EpochState {
     place: Option<String>,
 }
 
+/// Where an epoch stood when a batch was given, of which a state can be made.
+pub(super) struct Moment {
+    pub(super) inner: Arc<Inner>,
+    pub(super) epoch: u64,
+    pub(super) position: u64,
+    /// Where in its stream it was.
+    pub(super) place: Option<Vec<u8>>,
+}
+
+impl Moment {
+    pub(super) fn state(&self) -> EpochState {
+        EpochState::new(&self.inner, self.epoch, self.position, self.place.as_deref())
+    }
+}
+
+impl fmt::Debug for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "position {} of epoch {}", self.position, self.epoch)
+    }
+}
+
 impl EpochState {
-    pub(super) fn new(inner: &Inner, epoch: u64, position: u64, place: Option<&[u8]>) -> Self {
+    fn new(inner: &Inner, epoch: u64, position: u64, place: Option<&[u8]>) -> Self {
         let (sampler, partition) = (&inner.sampler, inner.sampler.own_partition());
         Self {
             version: VERSION,

@@ -1,6 +1,6 @@
 //! What an epoch did and where its time went: counted, not sampled.
 
-use crate::cuda::gpu::Decoded;
+use crate::backend::Decoded;
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -29,6 +29,9 @@ pub struct Stats {
     pub decoded_hybrid: u64,
     /// Images that the device's hardware decoder decoded.
     pub decoded_hardware: u64,
+    /// Images that the CPU decoded because the device had no memory for them as a whole, which its decoders need. They are
+    /// among [`decoded_cpu`](Self::decoded_cpu).
+    pub decoded_for_memory: u64,
     /// Images that came decoded from the cache.
     pub cached: u64,
     /// How far the samples of a stream moved from their places in it, all together.
@@ -39,6 +42,39 @@ pub struct Stats {
     pub consumer_wait: Duration,
     /// Worker threads waiting for the consumer to take a batch.
     pub worker_wait: Duration,
+    /// Worker threads whose times are added up.
+    pub threads: u64,
+}
+
+/// Which side of a pipeline waits for the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Bottleneck {
+    /// The consumer waits for batches: reading, decoding and augmenting take longer than the step. More threads, a cache or
+    /// a GPU's decoder help.
+    Loader,
+    /// The worker threads wait for room: the step takes longer. The loader costs it nothing.
+    Step,
+}
+
+impl Stats {
+    /// What is waited for: the loader if the consumer has waited longer than a worker thread on average, else the step.
+    ///
+    /// ```
+    /// # use warpfeed::*;
+    /// # let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
+    /// # let source = EncodedImages::new((0..10).map(|label| (jpeg.clone(), label)));
+    /// // Without threads the consumer makes each batch itself, and waits for all of it.
+    /// let mut epoch = Pipeline::builder(source).threads(0).center_crop(8).build()?.epoch(0);
+    /// assert_eq!(epoch.by_ref().count(), 1);
+    /// assert_eq!(epoch.stats().bottleneck(), Bottleneck::Loader);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[must_use]
+    pub fn bottleneck(&self) -> Bottleneck {
+        let worker_wait = self.worker_wait.as_secs_f64() / self.threads.max(1) as f64;
+        if self.consumer_wait.as_secs_f64() > worker_wait { Bottleneck::Loader } else { Bottleneck::Step }
+    }
 }
 
 impl std::ops::AddAssign for Stats {
@@ -53,11 +89,13 @@ impl std::ops::AddAssign for Stats {
         self.decoded_cpu += other.decoded_cpu;
         self.decoded_hybrid += other.decoded_hybrid;
         self.decoded_hardware += other.decoded_hardware;
+        self.decoded_for_memory += other.decoded_for_memory;
         self.cached += other.cached;
         self.moved += other.moved;
         self.moved_most = self.moved_most.max(other.moved_most);
         self.consumer_wait += other.consumer_wait;
         self.worker_wait += other.worker_wait;
+        self.threads = self.threads.max(other.threads);
     }
 }
 
@@ -71,6 +109,7 @@ pub(super) struct Counters {
     decoded_cpu: AtomicU64,
     decoded_hybrid: AtomicU64,
     decoded_hardware: AtomicU64,
+    decoded_for_memory: AtomicU64,
     cached: AtomicU64,
     worker_wait: AtomicU64,
 }
@@ -93,6 +132,7 @@ impl Counters {
         self.decoded_cpu.fetch_add(decoded.cpu, Relaxed);
         self.decoded_hybrid.fetch_add(decoded.hybrid, Relaxed);
         self.decoded_hardware.fetch_add(decoded.hardware, Relaxed);
+        self.decoded_for_memory.fetch_add(decoded.for_memory, Relaxed);
     }
 
     /// An image that was found in the cache, which took that long.
@@ -116,6 +156,7 @@ impl Counters {
             decoded_cpu: self.decoded_cpu.load(Relaxed),
             decoded_hybrid: self.decoded_hybrid.load(Relaxed),
             decoded_hardware: self.decoded_hardware.load(Relaxed),
+            decoded_for_memory: self.decoded_for_memory.load(Relaxed),
             cached: self.cached.load(Relaxed),
             worker_wait: time(&self.worker_wait),
             ..Stats::default()

@@ -1,241 +1,153 @@
-//! A thread's work on samples: reading, decoding, augmenting, and what the policy says of those that cannot be used.
+//! A thread's work on samples: reading, drawing recipes, having the back end run them, and what the policy says of those
+//! that cannot be used.
 
-use super::cache::{Kept, KeptBytes};
-use super::epoch::{Shared, Slot};
-use super::store::Target;
-use super::{Inner, OnError, Stored};
-use crate::cpu::executor::Executor;
-use crate::cuda::gpu::{self, Decoded, Gpu};
-use crate::cuda::{Encoded, InFlight};
+use super::Stored;
+use super::assembly::Slot;
+use super::cache::Kept;
+use super::context::Context;
+use super::policy::{OnError, SUBSTITUTES};
+use crate::backend::{Backend, Decoded, Encoded, Sample};
 use crate::decode::Header;
 use crate::error::{Error, Result};
 use crate::recipe::op::Op;
-use std::sync::Arc;
 use std::time::Instant;
 
-/// Samples tried in the place of a bad one before the epoch ends with an error.
-const SUBSTITUTES: u32 = 16;
-
-/// One thread's decoder and memory.
-#[allow(clippy::large_enum_variant, reason = "there is one a thread, and it stays where it is")]
-pub(super) enum Worker {
-    /// Runs recipes itself.
-    Cpu { executor: Result<Executor>, read_buffer: Vec<u8> },
-    /// Prepares them for a device.
-    Cuda { gpu: Arc<Gpu>, worker: Option<gpu::Worker> },
+/// A thread at work on an epoch.
+pub(super) struct Worker<'a, B: Backend> {
+    context: &'a Context,
+    backend: &'a B,
+    /// Its decoders and memory, once they are needed.
+    own: Option<B::Worker>,
 }
 
-impl Worker {
+/// Where a sample goes.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a, B: Backend> {
+    pub(super) batch: &'a B::Batch,
+    pub(super) place: usize,
+    /// Whether part of the work may be left to be done with the whole batch.
+    pub(super) later: bool,
+}
+
+impl<'a, B: Backend> Worker<'a, B> {
     /// A worker for the thread that calls.
-    pub(super) fn new(inner: &Inner) -> Self {
-        match &inner.gpu {
-            Some(gpu) => Self::Cuda { gpu: Arc::clone(gpu), worker: None },
-            None => Self::Cpu { executor: inner.executor(), read_buffer: Vec::new() },
-        }
+    pub(super) fn new(context: &'a Context, backend: &'a B) -> Self {
+        Self { context, backend, own: None }
     }
 
     /// Keeps what it has for the next epoch.
-    pub(super) fn end(self, inner: &Inner) {
-        match self {
-            Self::Cpu { executor: Ok(executor), .. } => inner.give_executor(executor),
-            Self::Cuda { gpu, worker: Some(worker) } => gpu.give_worker(worker),
-            _ => {}
+    pub(super) fn end(self) {
+        if let Some(own) = self.own {
+            self.backend.give_worker(own);
         }
     }
 
     /// Forgets what a panic has left half done.
     pub(super) fn reset(&mut self) {
-        match self {
-            Self::Cpu { executor, .. } => *executor = Executor::new(),
-            Self::Cuda { worker, .. } => *worker = None,
-        }
+        self.own = None;
     }
 
-    /// Works on the sample at one position, or on what stands in for it.
-    pub(super) fn position(&mut self, shared: &Shared, index: u64, target: &mut Target<'_>) -> Slot {
-        match self.sample(shared, index, target, true) {
-            Ok(label) => Slot::Done { index, label },
-            Err(_) if shared.ended_before(index) => Slot::Ended,
-            Err(error) => self.instead(shared, index, error, target),
+    /// Its decoders and memory.
+    pub(super) fn own(&mut self) -> Result<&mut B::Worker> {
+        Ok(match &mut self.own {
+            Some(own) => own,
+            none => none.insert(self.backend.worker()?),
+        })
+    }
+
+    /// Works on one sample, or on what stands in for it.
+    pub(super) fn position(&mut self, index: u64, place: &Place<'_, B>) -> Slot {
+        match self.sample(index, place) {
+            Ok(label) => {
+                self.context.bad.good();
+                Slot::Done { index, label, instead_of: None }
+            }
+            Err(_) if self.context.ended_before(index) => Slot::Ended,
+            Err(error) => self.instead(index, error, place),
         }
     }
 
     /// Does with a sample that could not be used what the policy says.
-    pub(super) fn instead(&mut self, shared: &Shared, index: u64, error: Error, target: &mut Target<'_>) -> Slot {
-        let policy = shared.inner.on_error;
+    pub(super) fn instead(&mut self, index: u64, error: Error, place: &Place<'_, B>) -> Slot {
+        let context = self.context;
+        let policy = context.inner.policy.on_error;
         if policy == OnError::Fail || !error.is_bad_sample() {
-            return Slot::Failed(shared.sample_error(index, error));
+            return Slot::Failed(Box::new(context.sample_error(index, error)));
         }
-        shared.record_bad(index, &error);
-        if policy == OnError::Skip {
-            return Slot::Skipped;
-        }
-        for attempt in 0..SUBSTITUTES {
-            let Some(other) = shared.inner.sampler.substitute(shared.epoch, index, attempt) else {
-                let error = Error::decode("image", format!("{error}; there is no other sample to take its place"));
-                return Slot::Failed(shared.sample_error(index, error));
-            };
-            match self.sample(shared, other, target, false) {
-                Ok(label) => return Slot::Done { index: other, label },
-                Err(error) if error.is_bad_sample() => {}
-                Err(error) => return Slot::Failed(shared.sample_error(other, error)),
-            }
-        }
-        let error = Error::decode(
-            "image",
-            format!("{error}; nor could {SUBSTITUTES} others drawn in its place be used: check the data set"),
-        );
-        Slot::Failed(shared.sample_error(index, error))
-    }
-
-    /// Reads one sample and does the work on it, down to its place in the batch; its label. `later`: whether part of the
-    /// work may be left to be done with the whole batch, which may then show that the sample is bad.
-    fn sample(&mut self, shared: &Shared, index: u64, target: &mut Target<'_>, later: bool) -> Result<u32> {
-        match (self, target) {
-            (Self::Cpu { executor, read_buffer }, Target::Host(out)) => {
-                let executor = match executor {
-                    Ok(executor) => executor,
-                    Err(_) => {
-                        *executor = Executor::new();
-                        return Err(Error::Device {
-                            call: "create a decoder".into(),
-                            message: "the decoder library gave none; free memory".into(),
-                        });
-                    }
-                };
-                on_cpu(executor, read_buffer, shared, index, out)?;
-            }
-            (Self::Cuda { gpu, worker }, Target::Cuda(flight, place)) => {
-                let worker = match worker {
-                    Some(worker) => worker,
-                    none => none.insert(gpu.worker()?),
-                };
-                on_gpu(gpu, worker, shared, index, flight, *place, later)?;
-            }
-            _ => {
-                debug_assert!(false, "workers and batches are of one device");
-            }
-        }
-        Ok(shared.source.label(index))
-    }
-}
-
-/// Reads, decodes and augments one sample into its slot.
-fn on_cpu(
-    executor: &mut Executor,
-    read_buffer: &mut Vec<u8>,
-    shared: &Shared,
-    index: u64,
-    out: &mut [u8],
-) -> Result<()> {
-    let cache = shared.inner.cache.as_ref();
-    if let Some(kept) = cache.and_then(|cache| cache.known(shared, index, read_buffer)) {
-        run_kept(executor, shared, index, &kept, out)?;
-        kept.bytes.into_buffer().into_iter().for_each(|buffer| *read_buffer = buffer);
-        return Ok(());
-    }
-    let start = Instant::now();
-    let bytes = shared.source.read(index, read_buffer)?;
-    shared.counters.add_read(bytes.len(), start.elapsed());
-    let header = header(shared, bytes)?;
-    if let Some(cache) = cache
-        && let Some(kept) = cache.image(shared, executor, index, bytes, &header)?
-    {
-        return run_kept(executor, shared, index, &kept, out);
-    }
-    let ops = draw(shared, index, &header)?;
-    run(executor, shared, bytes, &header, &ops, out)?;
-    shared.counters.add_decoded(Decoded { cpu: 1, ..Decoded::default() });
-    Ok(())
-}
-
-/// Augments an image from the cache.
-fn run_kept(executor: &mut Executor, shared: &Shared, index: u64, kept: &Kept, out: &mut [u8]) -> Result<()> {
-    let ops = draw_for_kept(shared, index, kept.stored)?;
-    run(executor, shared, &kept.bytes, &kept.header, &ops, out)
-}
-
-fn run(
-    executor: &mut Executor,
-    shared: &Shared,
-    bytes: &[u8],
-    header: &Header,
-    ops: &[Op],
-    out: &mut [u8],
-) -> Result<()> {
-    let (inner, counters) = (&shared.inner, &shared.counters);
-    let times = executor.run(&inner.job(bytes, header, ops), &mut inner.output(out))?;
-    counters.add_decode(times.decode);
-    counters.add_augment(times.augment);
-    Ok(())
-}
-
-/// Reads and decodes one sample and prepares what the device has to do for it.
-fn on_gpu(
-    gpu: &Gpu,
-    worker: &mut gpu::Worker,
-    shared: &Shared,
-    index: u64,
-    flight: &InFlight,
-    place: usize,
-    later: bool,
-) -> Result<()> {
-    let (counters, cache) = (&shared.counters, shared.inner.cache.as_ref());
-    let prepare = |worker: &mut gpu::Worker, encoded: Encoded, header: &Header, ops: &[Op]| {
-        let sample = gpu::Sample { place, header, ops, hardware: later };
-        let times = gpu.prepare(worker, flight, encoded, &sample)?;
-        counters.add_decode(times.decode);
-        counters.add_augment(times.augment);
-        Ok(worker.take_decoded())
-    };
-    let prepare_kept = |worker: &mut gpu::Worker, kept: Kept| {
-        let ops = draw_for_kept(shared, index, kept.stored)?;
-        // It was decoded when it was kept.
-        let encoded = match kept.bytes {
-            KeptBytes::Shared(bytes) => Encoded::shared(bytes),
-            KeptBytes::Own(buffer) => Encoded::owned(buffer),
+        let bad = match context.record_bad(index, error) {
+            Ok(bad) => bad,
+            Err(error) => return Slot::Failed(Box::new(error)),
         };
-        prepare(worker, encoded, &kept.header, &ops).map(drop)
-    };
-    let mut buffer = gpu.buffer();
-    if let Some(kept) = cache.and_then(|cache| cache.known(shared, index, &mut buffer)) {
-        gpu.give_buffer(buffer);
-        return prepare_kept(worker, kept);
+        if policy == OnError::Skip {
+            return Slot::Skipped(bad);
+        }
+        let now = Place { later: false, ..*place };
+        let mut tried = 0;
+        while tried < SUBSTITUTES
+            && let Some(other) = context.inner.sampler.substitute(context.epoch, index, tried)
+        {
+            match self.sample(other, &now) {
+                Ok(label) => return Slot::Done { index: other, label, instead_of: Some(bad) },
+                Err(error) if error.is_bad_sample() => tried += 1,
+                Err(error) => return Slot::Failed(Box::new(context.sample_error(other, error))),
+            }
+        }
+        Slot::Failed(Box::new(Error::NoSubstitute { tried, source: bad }))
     }
-    let start = Instant::now();
-    let encoded = Encoded::read(&shared.source, index, buffer)?;
-    counters.add_read(encoded.bytes().len(), start.elapsed());
-    let header = header(shared, encoded.bytes())?;
-    if let Some(cache) = cache
-        && let Some(kept) = cache.image(shared, worker.executor(), index, encoded.bytes(), &header)?
-    {
-        gpu.give_buffer(encoded.into_buffer());
-        return prepare_kept(worker, kept);
+
+    /// Reads one sample and has its recipe run, down to its place in the batch; its label.
+    fn sample(&mut self, index: u64, place: &Place<'_, B>) -> Result<u32> {
+        let (context, backend) = (self.context, self.backend);
+        let (counters, cache) = (&context.counters, context.inner.cache.as_ref());
+        let own = self.own()?;
+        let mut buffer = backend.buffer(own);
+        if let Some(kept) = cache.and_then(|cache| cache.known(context, index, &mut buffer)) {
+            backend.give_buffer(own, buffer);
+            return self.kept(index, kept, place);
+        }
+        let start = Instant::now();
+        let encoded = Encoded::read(&context.source, index, buffer)?;
+        counters.add_read(encoded.bytes().len(), start.elapsed());
+        let start = Instant::now();
+        let header = context.inner.header(encoded.bytes())?;
+        counters.add_decode(start.elapsed());
+        if let Some(cache) = cache
+            && let Some(kept) = cache.image(context, index, encoded.bytes(), &header, |ops, out| {
+                backend.run_to_host(own, encoded.bytes(), &header, ops, out)
+            })?
+        {
+            backend.give_buffer(own, encoded.into_buffer());
+            return self.kept(index, kept, place);
+        }
+        let start = Instant::now();
+        let ops = context.inner.recipe(context.epoch, index, Stored::from(&header))?;
+        counters.add_augment(start.elapsed());
+        counters.add_decoded(self.run(place, encoded, &header, &ops)?);
+        Ok(context.source.label(index))
     }
-    let ops = draw(shared, index, &header)?;
-    counters.add_decoded(prepare(worker, encoded, &header, &ops)?);
-    Ok(())
-}
 
-fn header(shared: &Shared, bytes: &[u8]) -> Result<Header> {
-    let start = Instant::now();
-    let header = shared.inner.header(bytes)?;
-    shared.counters.add_decode(start.elapsed());
-    Ok(header)
-}
+    /// Has the rest of its recipe run on an image from the cache.
+    fn kept(&mut self, index: u64, kept: Kept, place: &Place<'_, B>) -> Result<u32> {
+        let context = self.context;
+        let start = Instant::now();
+        let ops = context.inner.recipe_for_kept(context.epoch, index, kept.stored)?;
+        context.counters.add_augment(start.elapsed());
+        // It was decoded when it was kept.
+        self.run(place, kept.encoded, &kept.header, &ops)?;
+        Ok(context.source.label(index))
+    }
 
-/// A sample's recipe.
-fn draw(shared: &Shared, index: u64, header: &Header) -> Result<Vec<Op>> {
-    let start = Instant::now();
-    let ops = shared.inner.recipe(shared.epoch, index, Stored::from(header))?;
-    shared.counters.add_augment(start.elapsed());
-    Ok(ops)
-}
-
-/// What is left of a sample's recipe for an image from the cache.
-fn draw_for_kept(shared: &Shared, index: u64, stored: Stored) -> Result<Vec<Op>> {
-    let start = Instant::now();
-    let ops = shared.inner.recipe_for_kept(shared.epoch, index, stored)?;
-    shared.counters.add_augment(start.elapsed());
-    Ok(ops)
+    fn run(
+        &mut self,
+        &Place { batch, place, later }: &Place<'_, B>,
+        encoded: Encoded,
+        header: &Header,
+        ops: &[Op],
+    ) -> Result<Decoded> {
+        let backend = self.backend;
+        let work = backend.run(self.own()?, batch, encoded, &Sample { place, header, ops, later })?;
+        self.context.counters.add_decode(work.decode);
+        self.context.counters.add_augment(work.augment);
+        Ok(work.decoded)
+    }
 }

@@ -242,9 +242,9 @@ pub enum Op {
     },
     /// To `f32`: `(v / 255 - mean) / std` for each channel.
     Normalize {
-        /// Mean of red, green, blue, of values in 0 to 1.
+        /// Mean of red, green, blue, of values in 0 to 1; from -3 to 3.
         mean: [f32; 3],
-        /// Standard deviation of red, green, blue, of values in 0 to 1, not 0.
+        /// Standard deviation of red, green, blue, of values in 0 to 1; above 0, up to 10.
         std: [f32; 3],
     },
     /// Code of the caller's own. Runs on the CPU; cannot be written down.
@@ -281,6 +281,9 @@ impl PartialEq for CustomOp {
 pub(crate) const MAX_SIDE_PX: u32 = 65_535;
 /// Largest side of a kernel in pixels.
 pub(crate) const MAX_KERNEL_PX: u32 = 255;
+/// Largest mean and std of a normalization: what is larger is meant for values of 0 to 255.
+const MAX_MEAN: f32 = 3.0;
+const MAX_STD: f32 = 10.0;
 
 impl Op {
     /// The operation's name as written in a recipe.
@@ -391,11 +394,13 @@ impl Op {
                 }
             }
             Self::Normalize { mean, std } => {
-                if mean.iter().any(|v| !v.is_finite()) {
-                    return Err(Error::parameter(name, "mean", "three finite numbers", format!("{mean:?}")));
+                if !mean.iter().all(|v| v.abs() <= MAX_MEAN) {
+                    let expected = format!("three numbers from -{MAX_MEAN} to {MAX_MEAN}, for values of 0 to 1");
+                    return Err(Error::parameter(name, "mean", expected, format!("{mean:?}")));
                 }
-                if std.iter().any(|v| !v.is_finite() || *v == 0.0) {
-                    return Err(Error::parameter(name, "std", "three finite numbers, none 0", format!("{std:?}")));
+                if !std.iter().all(|v| *v > 0.0 && *v <= MAX_STD) {
+                    let expected = format!("three numbers above 0, up to {MAX_STD}, for values of 0 to 1");
+                    return Err(Error::parameter(name, "std", expected, format!("{std:?}")));
                 }
             }
             Self::Hflip | Self::Vflip | Self::Grayscale | Self::Custom(_) => {}

@@ -223,7 +223,7 @@ fn read_file_within<'a>(path: &Path, buffer: &'a mut Vec<u8>, limit: u64) -> Res
     // is overwritten or cut off, so it need not be cleared.
     let wanted = expected as usize + 1;
     if buffer.len() < wanted {
-        buffer.clear();
+        crate::memory::reserve(buffer, wanted, "an encoded image", crate::memory::FEWER_IMAGES)?;
         buffer.resize(wanted, 0);
     }
     let mut filled = 0;
@@ -233,7 +233,8 @@ fn read_file_within<'a>(path: &Path, buffer: &'a mut Vec<u8>, limit: u64) -> Res
         }
         if filled == buffer.len() {
             // It has grown since its size was asked.
-            buffer.resize(filled + (filled / 2).max(64 << 10), 0);
+            let len = filled + (filled / 2).max(64 << 10);
+            crate::memory::lengthen(buffer, len, "an encoded image", crate::memory::FEWER_IMAGES)?;
         }
         match file.read(&mut buffer[filled..]) {
             Ok(0) => break,

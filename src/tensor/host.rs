@@ -1,7 +1,9 @@
 //! Host memory of batches, and the pool that it comes from and goes back to.
 
-use super::DType;
-use bytemuck::{cast_slice, cast_slice_mut, zeroed_vec};
+use super::{DType, Element};
+use crate::error::Result;
+use crate::memory;
+use bytemuck::{Pod, Zeroable, cast_slice, cast_slice_mut};
 use half::{bf16, f16};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,17 +29,23 @@ pub(super) enum Elements {
 
 impl HostBuffer {
     /// `len_bytes` zero bytes, a whole number of elements.
-    pub(crate) fn new(dtype: DType, len_bytes: usize) -> Self {
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if the memory is refused.
+    pub(crate) fn new(dtype: DType, len_bytes: usize) -> Result<Self> {
         const LINE_BYTES: usize = 64;
-        let len = (len_bytes + LINE_BYTES).div_ceil(dtype.size_bytes());
+        fn zeros<T: Zeroable>(len_bytes: usize) -> Result<Vec<T>> {
+            let len = len_bytes.saturating_add(LINE_BYTES).div_ceil(size_of::<T>());
+            memory::zeros(len, "a batch", memory::SMALLER_BATCHES)
+        }
         let elements = match dtype {
-            DType::F32 => Elements::F32(zeroed_vec(len)),
-            DType::F16 => Elements::F16(zeroed_vec(len)),
-            DType::Bf16 => Elements::Bf16(zeroed_vec(len)),
-            DType::U8 => Elements::U8(zeroed_vec(len)),
+            DType::F32 => Elements::F32(zeros(len_bytes)?),
+            DType::F16 => Elements::F16(zeros(len_bytes)?),
+            DType::Bf16 => Elements::Bf16(zeros(len_bytes)?),
+            DType::U8 => Elements::U8(zeros(len_bytes)?),
         };
         let start_bytes = elements.as_bytes().as_ptr().addr().wrapping_neg() % LINE_BYTES;
-        Self { elements, start_bytes, len_bytes, home: None }
+        Ok(Self { elements, start_bytes, len_bytes, home: None })
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8] {
@@ -46,6 +54,25 @@ impl HostBuffer {
 
     pub(crate) fn as_bytes_mut(&mut self) -> &mut [u8] {
         &mut self.elements.as_bytes_mut()[self.start_bytes..][..self.len_bytes]
+    }
+
+    /// Its first `len` elements, which are of type `T`, as a vector. It never goes back to its pool.
+    pub(super) fn into_vec<T: Element>(mut self, len: usize) -> Vec<T> {
+        fn cut<A: Pod, T: Pod>(mut elements: Vec<A>, start_bytes: usize, len: usize) -> Vec<T> {
+            let start = start_bytes / size_of::<A>();
+            elements.copy_within(start..start + len, 0);
+            elements.truncate(len);
+            // Of one type, or else copied: the types are of one size.
+            bytemuck::allocation::try_cast_vec(elements)
+                .unwrap_or_else(|(_, elements)| bytemuck::allocation::pod_collect_to_vec(&elements))
+        }
+        self.home = None;
+        match self.elements.take() {
+            Elements::F32(elements) => cut(elements, self.start_bytes, len),
+            Elements::F16(elements) => cut(elements, self.start_bytes, len),
+            Elements::Bf16(elements) => cut(elements, self.start_bytes, len),
+            Elements::U8(elements) => cut(elements, self.start_bytes, len),
+        }
     }
 
     /// Gives the vector away, so that it never goes back to its pool, and where in it the buffer begins, in bytes.
@@ -110,11 +137,14 @@ impl Pool {
     }
 
     /// A buffer that comes back by itself. What it held before is still in it.
-    pub(crate) fn take(self: &Arc<Self>) -> HostBuffer {
+    ///
+    /// # Errors
+    /// As of [`HostBuffer::new`].
+    pub(crate) fn take(self: &Arc<Self>) -> Result<HostBuffer> {
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let mut buffer = free.unwrap_or_else(|| HostBuffer::new(self.dtype, self.buffer_bytes));
+        let mut buffer = free.map_or_else(|| HostBuffer::new(self.dtype, self.buffer_bytes), Ok)?;
         buffer.home = Some(Arc::clone(self));
-        buffer
+        Ok(buffer)
     }
 
     /// Takes a buffer back. It must not know its pool, which would otherwise own itself.
@@ -134,7 +164,7 @@ mod tests {
     fn buffers_begin_on_a_cache_line_and_are_zero() {
         for dtype in [DType::F32, DType::F16, DType::Bf16, DType::U8] {
             for len in [0, 1, 7, 100, 100_000] {
-                let buffer = HostBuffer::new(dtype, len * dtype.size_bytes());
+                let buffer = HostBuffer::new(dtype, len * dtype.size_bytes()).unwrap();
                 assert!(buffer.as_bytes().as_ptr().addr().is_multiple_of(64));
                 assert_eq!(buffer.as_bytes(), vec![0; len * dtype.size_bytes()]);
             }
@@ -144,10 +174,10 @@ mod tests {
     #[test]
     fn a_pool_keeps_so_many_and_no_more() {
         let pool = Arc::new(Pool::new(DType::U8, 10, 2));
-        let mut held: Vec<HostBuffer> = (0..3).map(|_| pool.take()).collect();
+        let mut held: Vec<HostBuffer> = (0..3).map(|_| pool.take().unwrap()).collect();
         held.iter_mut().for_each(|buffer| buffer.as_bytes_mut().fill(7));
         drop(held);
-        let again: Vec<HostBuffer> = (0..3).map(|_| pool.take()).collect();
+        let again: Vec<HostBuffer> = (0..3).map(|_| pool.take().unwrap()).collect();
         assert_eq!(again.iter().filter(|buffer| buffer.as_bytes() == [7; 10]).count(), 2);
         assert_eq!(Arc::strong_count(&pool), 4);
         drop(again);

@@ -1,0 +1,145 @@
+//! The CPU back end: each worker thread decodes its samples and runs their recipes to the end.
+
+mod batch;
+
+use super::{Backend, Decoded, Encoded, RunOptions, Sample, Settled, Work};
+use crate::cpu::executor::{Executor, Job};
+use crate::cpu::output::{Output, Tables};
+use crate::decode::Header;
+use crate::error::Result;
+use crate::image::Size;
+use crate::recipe::op::Op;
+use crate::tensor::{DType, Layout, Pool, Storage};
+use batch::HostBatch;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The CPU, set up for one pipeline.
+pub(crate) struct Cpu {
+    options: Arc<RunOptions>,
+    tables: Tables,
+    rgb_tables: Tables,
+    pool: Arc<Pool>,
+    /// Of threads that have ended, for the next epoch's.
+    workers: Mutex<Vec<Worker>>,
+}
+
+/// A thread's decoder and memory.
+pub(crate) struct Worker {
+    executor: Executor,
+    /// For encoded bytes.
+    buffer: Vec<u8>,
+}
+
+impl Cpu {
+    /// Sets it up, and tries whether a batch has room in memory.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if it has not.
+    pub(super) fn open(options: &Arc<RunOptions>, tables: Tables) -> Result<Self> {
+        let batch_bytes = options.batch_images * options.image_bytes();
+        let pool = Arc::new(Pool::new(options.dtype, batch_bytes, options.batches_at_a_time()));
+        drop(pool.take()?);
+        let rgb_tables = Tables::new(DType::U8, None);
+        Ok(Self { options: Arc::clone(options), tables, rgb_tables, pool, workers: Mutex::default() })
+    }
+}
+
+impl RunOptions {
+    /// What is to be done with one encoded image on the CPU.
+    pub(crate) fn job<'a>(&self, bytes: &'a [u8], header: &'a Header, ops: &'a [Op]) -> Job<'a> {
+        Job {
+            bytes,
+            header,
+            ops,
+            strategy: self.strategy,
+            order: self.pass_order,
+            accept_truncated: self.accept_truncated,
+            max_px: self.max_px,
+        }
+    }
+}
+
+/// One image has been decoded by the CPU.
+fn work(times: crate::cpu::executor::Times) -> Work {
+    let decoded = Decoded { cpu: 1, ..Decoded::default() };
+    Work { decode: times.decode, augment: times.augment, decoded }
+}
+
+/// Decodes an image and runs operations on it to RGB bytes.
+pub(crate) fn run_to_rgb(
+    executor: &mut Executor,
+    job: &Job<'_>,
+    (size, out): (Size, &mut [u8]),
+    tables: &Tables,
+) -> Result<Work> {
+    executor.run(job, &mut Output::new(out, size, tables, Layout::Nhwc)).map(work)
+}
+
+impl Backend for Cpu {
+    type Worker = Worker;
+    type Batch = HostBatch;
+
+    fn name(&self) -> &str {
+        "cpu"
+    }
+
+    fn device_bytes(&self) -> u64 {
+        0
+    }
+
+    fn worker(&self) -> Result<Worker> {
+        let kept = self.workers.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        kept.map_or_else(|| Ok(Worker { executor: Executor::new()?, buffer: Vec::new() }), Ok)
+    }
+
+    fn give_worker(&self, worker: Worker) {
+        let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        if workers.len() < self.options.threads.max(1) {
+            workers.push(worker);
+        }
+    }
+
+    fn buffer(&self, worker: &mut Worker) -> Vec<u8> {
+        std::mem::take(&mut worker.buffer)
+    }
+
+    fn give_buffer(&self, worker: &mut Worker, buffer: Vec<u8>) {
+        if buffer.capacity() > worker.buffer.capacity() {
+            worker.buffer = buffer;
+        }
+    }
+
+    fn begin(&self, samples: usize) -> Result<HostBatch> {
+        Ok(HostBatch::new(self.pool.take()?, self.options.image_bytes(), samples))
+    }
+
+    fn run(&self, worker: &mut Worker, batch: &HostBatch, encoded: Encoded, sample: &Sample<'_>) -> Result<Work> {
+        let mut slot = batch.slot(sample.place)?;
+        let job = self.options.job(encoded.bytes(), sample.header, sample.ops);
+        let output = &mut Output::new(slot.bytes(), self.options.size, &self.tables, self.options.layout);
+        let times = worker.executor.run(&job, output);
+        self.give_buffer(worker, encoded.into_buffer());
+        times.map(work)
+    }
+
+    fn run_to_host(
+        &self,
+        worker: &mut Worker,
+        bytes: &[u8],
+        header: &Header,
+        ops: &[Op],
+        out: (Size, &mut [u8]),
+    ) -> Result<Work> {
+        run_to_rgb(&mut worker.executor, &self.options.job(bytes, header, ops), out, &self.rgb_tables)
+    }
+
+    fn settle(&self, _worker: &mut Worker, _batch: &mut HostBatch) -> Result<Settled> {
+        Ok(Settled::default())
+    }
+
+    fn finish(&self, batch: HostBatch, places: &[usize], _labels: &[u32], padding: usize) -> Result<Storage> {
+        Ok(Storage::Host(batch.into_buffer(places, padding)))
+    }
+
+    fn abandon(&self, _batch: HostBatch) {}
+}

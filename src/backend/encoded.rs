@@ -1,0 +1,58 @@
+//! Encoded bytes that a back end may keep after the call they came with.
+#![allow(unsafe_code)]
+
+use crate::error::Result;
+use crate::source::Source;
+use std::sync::Arc;
+
+/// Encoded bytes that stay where they are until a device has read them.
+pub(crate) struct Encoded {
+    bytes: *const u8,
+    len_bytes: usize,
+    buffer: Vec<u8>,
+    _owner: Owner,
+}
+
+/// What the bytes are of, where they are not the buffer's.
+enum Owner {
+    Buffer,
+    /// A source, which may have lent its own.
+    Source(#[expect(dead_code, reason = "kept alive")] Arc<dyn Source>),
+    Others(#[expect(dead_code, reason = "kept alive")] Arc<[u8]>),
+}
+
+// SAFETY: the bytes are plain memory that only this reads, and its owners may both be sent.
+unsafe impl Send for Encoded {}
+// SAFETY: as above; through a shared reference they are only read.
+unsafe impl Sync for Encoded {}
+
+impl Encoded {
+    /// Reads sample `index`, into `buffer` if the source does not lend its own memory.
+    pub(crate) fn read(source: &Arc<dyn Source>, index: u64, mut buffer: Vec<u8>) -> Result<Self> {
+        let bytes = source.read(index, &mut buffer)?;
+        let (bytes, len_bytes) = (bytes.as_ptr(), bytes.len());
+        Ok(Self { bytes, len_bytes, buffer, _owner: Owner::Source(Arc::clone(source)) })
+    }
+
+    /// Bytes that others use too.
+    pub(crate) fn shared(bytes: Arc<[u8]>) -> Self {
+        Self { bytes: bytes.as_ptr(), len_bytes: bytes.len(), buffer: Vec::new(), _owner: Owner::Others(bytes) }
+    }
+
+    /// All of a buffer.
+    pub(crate) fn owned(buffer: Vec<u8>) -> Self {
+        Self { bytes: buffer.as_ptr(), len_bytes: buffer.len(), buffer, _owner: Owner::Buffer }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        // SAFETY: `Source::read` lends the bytes for as long as source and buffer are both borrowed. Both are kept here
+        // and neither is changed: the source is only ever borrowed, and the buffer, whose contents do not move with it,
+        // is given away with the last use of the bytes. Shared bytes are kept here as well, and never change.
+        unsafe { std::slice::from_raw_parts(self.bytes, self.len_bytes) }
+    }
+
+    /// Ends the use of the bytes; the buffer, for the next sample.
+    pub(crate) fn into_buffer(self) -> Vec<u8> {
+        self.buffer
+    }
+}

@@ -1,0 +1,225 @@
+//! What runs samples' recipes and makes batches of them: on the CPU, or on a CUDA device.
+//!
+//! A pipeline sees a back end through [`Backend`] alone: a batch is begun, worker threads run samples into their places
+//! of it, and the thread that has run the last one finishes it. Another kind of device is another folder here, a variant
+//! of [`Device`] and one of [`AnyBackend`].
+
+pub(crate) mod cpu;
+mod encoded;
+
+pub(crate) use encoded::Encoded;
+
+use crate::cpu::output::Tables;
+use crate::cuda::{self, gpu::Gpu};
+use crate::decode::Header;
+use crate::device::{DecodePath, Device};
+use crate::error::{Error, Result};
+use crate::image::Size;
+use crate::recipe::Strategy;
+use crate::recipe::filter::PassOrder;
+use crate::recipe::op::Op;
+use crate::tensor::{DType, Layout, Storage};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How samples become batches: what the builder has settled, for the pipeline and its back end.
+#[derive(Debug, Clone)]
+pub(crate) struct RunOptions {
+    /// Size of every image of a batch.
+    pub(crate) size: Size,
+    pub(crate) dtype: DType,
+    pub(crate) layout: Layout,
+    pub(crate) strategy: Strategy,
+    pub(crate) pass_order: PassOrder,
+    pub(crate) decode: DecodePath,
+    pub(crate) accept_truncated: bool,
+    /// Limit of every image on the way, in pixels.
+    pub(crate) max_px: u64,
+    pub(crate) batch_size: usize,
+    /// Most images that a batch has: fewer than `batch_size` where an epoch has no more.
+    pub(crate) batch_images: usize,
+    /// Batches being filled or ready ahead of the consumer.
+    pub(crate) prefetch: usize,
+    /// Worker threads; 0 if the consumer's does their work.
+    pub(crate) threads: usize,
+    /// Most device memory of the batches that are being filled or under way; a share of what is free if not given.
+    pub(crate) device_memory_bytes: Option<u64>,
+    /// Whether what is copied to a device is staged in pinned memory.
+    pub(crate) pinned: bool,
+    pub(crate) again: Ablation,
+}
+
+/// What a batch's way over a device does twice, so that it shows in the time of the whole what it costs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Ablation {
+    #[default]
+    Nothing,
+    /// The copy to the device.
+    Transfer,
+    /// The kernels. Those that work in place make other pixels then.
+    Kernels,
+}
+
+impl RunOptions {
+    /// The shape of a batch.
+    pub(crate) fn shape(&self, images: usize) -> [usize; 4] {
+        let (width, height) = (self.size.width as usize, self.size.height as usize);
+        match self.layout {
+            Layout::Nchw => [images, 3, height, width],
+            Layout::Nhwc => [images, height, width, 3],
+        }
+    }
+
+    /// Bytes of one image of a batch.
+    pub(crate) fn image_bytes(&self) -> usize {
+        3 * self.size.area_px() as usize * self.dtype.size_bytes()
+    }
+
+    /// Batches that there may be at a time: those being filled or ready, and one that the consumer holds or a device is
+    /// still at work on.
+    pub(crate) fn batches_at_a_time(&self) -> usize {
+        self.prefetch + 1
+    }
+}
+
+/// One sample's work.
+pub(crate) struct Sample<'a> {
+    /// Its place in its batch.
+    pub(crate) place: usize,
+    pub(crate) header: &'a Header,
+    /// The recipe, orientation included.
+    pub(crate) ops: &'a [Op],
+    /// Whether part of the work may be left to be done with the whole batch ([`Backend::settle`]), which may then show
+    /// that the sample is bad.
+    pub(crate) later: bool,
+}
+
+/// What a piece of work took, and who decoded.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Work {
+    pub(crate) decode: Duration,
+    pub(crate) augment: Duration,
+    pub(crate) decoded: Decoded,
+}
+
+/// How many images each decoder has decoded.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Decoded {
+    pub(crate) cpu: u64,
+    pub(crate) hybrid: u64,
+    pub(crate) hardware: u64,
+    /// Of those by the CPU: a device decoder would have, had there been device memory for the whole image.
+    pub(crate) for_memory: u64,
+}
+
+/// What was left to be done with a whole batch.
+#[derive(Default)]
+pub(crate) struct Settled {
+    /// The places of samples that cannot be used after all.
+    pub(crate) bad: Vec<(usize, Error)>,
+    pub(crate) decoded: Decoded,
+}
+
+/// Runs recipes and makes batches.
+pub(crate) trait Backend: Send + Sync + Sized + 'static {
+    /// One thread's decoders and memory.
+    type Worker: Send;
+    /// A batch being filled, by several threads at once.
+    type Batch: Send + Sync;
+
+    /// The device in words.
+    fn name(&self) -> &str;
+
+    /// Most memory of a device that batches take while they are being filled or under way.
+    fn device_bytes(&self) -> u64;
+
+    /// Takes up the work of the calling thread.
+    fn worker(&self) -> Result<Self::Worker>;
+
+    /// Keeps a worker for another epoch.
+    fn give_worker(&self, worker: Self::Worker);
+
+    /// A buffer to read a sample's encoded bytes into.
+    fn buffer(&self, worker: &mut Self::Worker) -> Vec<u8>;
+
+    /// Keeps a buffer for another sample.
+    fn give_buffer(&self, worker: &mut Self::Worker, buffer: Vec<u8>);
+
+    /// Begins a batch of up to so many samples.
+    fn begin(&self, samples: usize) -> Result<Self::Batch>;
+
+    /// Decodes one sample and runs its recipe into its place of the batch. What was there is replaced.
+    fn run(
+        &self,
+        worker: &mut Self::Worker,
+        batch: &Self::Batch,
+        encoded: Encoded,
+        sample: &Sample<'_>,
+    ) -> Result<Work>;
+
+    /// Decodes an image and runs operations on it to host memory: RGB bytes, row by row.
+    fn run_to_host(
+        &self,
+        worker: &mut Self::Worker,
+        bytes: &[u8],
+        header: &Header,
+        ops: &[Op],
+        out: (Size, &mut [u8]),
+    ) -> Result<Work>;
+
+    /// Does what was left to be done with the whole batch, once every sample has been run.
+    ///
+    /// # Errors
+    /// What ends the epoch; the batch is then to be abandoned.
+    fn settle(&self, worker: &mut Self::Worker, batch: &mut Self::Batch) -> Result<Settled>;
+
+    /// Makes the images of the samples at `places`, in this order, and after them `padding` repetitions of the last.
+    fn finish(&self, batch: Self::Batch, places: &[usize], labels: &[u32], padding: usize) -> Result<Storage>;
+
+    /// Gives up a batch that will not be finished.
+    fn abandon(&self, batch: Self::Batch);
+}
+
+/// A back end of any kind.
+pub(crate) enum AnyBackend {
+    Cpu(cpu::Cpu),
+    Cuda(Gpu),
+}
+
+/// Mean and std of each channel.
+pub(crate) type Normalization = Option<([f32; 3], [f32; 3])>;
+
+/// Sets up the back end for `device`.
+///
+/// # Errors
+/// [`Error::Device`] if the device asked for is not there; [`Error::OutOfMemory`] and [`Error::OutOfDeviceMemory`] if not
+/// even one batch has room.
+pub(crate) fn open(device: Device, options: &Arc<RunOptions>, normalize: Normalization) -> Result<AnyBackend> {
+    let tables = Tables::new(options.dtype, normalize);
+    match device.resolve()? {
+        None => cpu::Cpu::open(options, tables).map(AnyBackend::Cpu),
+        Some(ordinal) => Gpu::open(ordinal, options, &tables).map(AnyBackend::Cuda),
+    }
+}
+
+impl Device {
+    /// Says whether this device can run a pipeline, and if not, why.
+    ///
+    /// # Errors
+    /// [`Error::Device`] with what was looked for.
+    pub fn available(self) -> Result<()> {
+        match self {
+            Self::Auto | Self::Cpu => Ok(()),
+            Self::Cuda(ordinal) => cuda::available(ordinal),
+        }
+    }
+
+    /// The CUDA device to use, if any.
+    pub(crate) fn resolve(self) -> Result<Option<u32>> {
+        match self {
+            Self::Cpu => Ok(None),
+            Self::Auto => Ok(cuda::available(0).is_ok().then_some(0)),
+            Self::Cuda(ordinal) => cuda::available(ordinal).map(|()| Some(ordinal)),
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Memory that may be refused: a `Vec` that grows by itself ends the process where there is none.
+
+use crate::error::{Error, Result};
+use bytemuck::Zeroable;
+
+/// What to do where a batch's memory is refused.
+pub(crate) const SMALLER_BATCHES: &str =
+    "use a smaller batch_size or prefetch, or allow the process more memory (ulimit -v, or the container's limit)";
+/// What to do where the memory of an image, decoded or encoded, is refused.
+pub(crate) const FEWER_IMAGES: &str =
+    "use fewer threads or a lower max_pixels, or allow the process more memory (ulimit -v, or the container's limit)";
+
+/// Memory of `what` that was refused.
+pub(crate) fn refused<T>(what: &'static str, len: usize, remedy: &'static str) -> Error {
+    Error::OutOfMemory { what, bytes: (len as u64).saturating_mul(size_of::<T>() as u64), remedy }
+}
+
+/// `len` zeros, which come from the system page by page as they are first touched.
+///
+/// # Errors
+/// [`Error::OutOfMemory`] if the memory is refused.
+pub(crate) fn zeros<T: Zeroable>(len: usize, what: &'static str, remedy: &'static str) -> Result<Vec<T>> {
+    bytemuck::allocation::try_zeroed_vec(len).map_err(|()| refused::<T>(what, len, remedy))
+}
+
+/// Sees to it that `buffer` can grow to `len` elements without more memory. What it holds is lost where it must move:
+/// a buffer that is used again is about to be overwritten.
+///
+/// # Errors
+/// [`Error::OutOfMemory`] if the memory is refused.
+pub(crate) fn reserve<T>(buffer: &mut Vec<T>, len: usize, what: &'static str, remedy: &'static str) -> Result<()> {
+    if buffer.capacity() < len {
+        *buffer = Vec::new();
+        buffer.try_reserve_exact(len).map_err(|_| refused::<T>(what, len, remedy))?;
+    }
+    Ok(())
+}
+
+/// Lengthens `buffer` to `len` zeros behind what it holds.
+///
+/// # Errors
+/// [`Error::OutOfMemory`] if the memory is refused.
+pub(crate) fn lengthen(buffer: &mut Vec<u8>, len: usize, what: &'static str, remedy: &'static str) -> Result<()> {
+    let more = len.saturating_sub(buffer.len());
+    buffer.try_reserve(more).map_err(|_| refused::<u8>(what, len, remedy))?;
+    buffer.resize(buffer.len() + more, 0);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// More than any address space has.
+    const ABSURD: usize = 1 << 60;
+
+    #[test]
+    fn refused_memory_is_an_error_that_no_policy_skips() {
+        let (mut kept, mut grown) = (vec![7_u8; 3], vec![7_u8; 3]);
+        for error in [
+            zeros::<u64>(ABSURD / 8, "a batch", SMALLER_BATCHES).unwrap_err(),
+            reserve(&mut kept, ABSURD, "a batch", SMALLER_BATCHES).unwrap_err(),
+            lengthen(&mut grown, ABSURD, "a batch", SMALLER_BATCHES).unwrap_err(),
+        ] {
+            assert!(matches!(error, Error::OutOfMemory { bytes: 0x1000_0000_0000_0000, .. }), "{error:?}");
+            assert!(!error.is_bad_sample());
+            assert!(error.to_string().contains("batch_size"), "{error}");
+        }
+        assert_eq!(grown, [7; 3]);
+    }
+
+    #[test]
+    fn buffers_grow() {
+        let mut buffer = vec![1_u8, 2];
+        lengthen(&mut buffer, 4, "a file", FEWER_IMAGES).unwrap();
+        assert_eq!(buffer, [1, 2, 0, 0]);
+        lengthen(&mut buffer, 1, "a file", FEWER_IMAGES).unwrap();
+        assert_eq!(buffer.len(), 4, "never shorter");
+        reserve(&mut buffer, 1000, "a file", FEWER_IMAGES).unwrap();
+        assert!(buffer.capacity() >= 1000);
+        assert_eq!(zeros::<u32>(3, "a batch", SMALLER_BATCHES).unwrap(), [0; 3]);
+    }
+}

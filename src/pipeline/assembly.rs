@@ -1,0 +1,167 @@
+//! Batches from samples: what became of each position, and the batch that is made of them.
+
+use super::LastBatch;
+use super::policy::Losses;
+use super::schedule::Shared;
+use super::worker::{Place, Worker};
+use crate::backend::Backend;
+use crate::error::{Error, Result};
+use crate::tensor::Tensor;
+use std::sync::{Arc, OnceLock};
+
+/// A batch of a back end, which the first worker to need it begins; `None` inside if that failed, which this worker's
+/// slot says.
+pub(super) type Begun<B> = OnceLock<Option<<B as Backend>::Batch>>;
+
+/// A batch being filled, or ready.
+pub(super) struct Filling<B: Backend> {
+    /// Where its samples go; taken by whoever makes the batch of them.
+    pub(super) storage: Option<Arc<Begun<B>>>,
+    pub(super) slots: Vec<Slot>,
+    /// How many positions it has.
+    pub(super) positions: usize,
+    /// How many of them are not finished.
+    pub(super) remaining: usize,
+    pub(super) made: Option<Result<Made>>,
+}
+
+impl<B: Backend> Filling<B> {
+    pub(super) fn new(positions: usize) -> Self {
+        let slots = (0..positions).map(|_| Slot::Pending).collect();
+        Self { storage: Some(Arc::default()), slots, positions, remaining: positions, made: None }
+    }
+
+    /// The back end's batch, if it was begun and nobody is at work on it any more.
+    pub(super) fn take_batch(&mut self) -> Option<B::Batch> {
+        Arc::into_inner(self.storage.take()?).and_then(OnceLock::into_inner).flatten()
+    }
+}
+
+/// What became of one position of a batch.
+pub(super) enum Slot {
+    Pending,
+    Done {
+        index: u64,
+        label: u32,
+        /// What was wrong with the sample whose place it takes.
+        instead_of: Option<Box<Error>>,
+    },
+    Skipped(Box<Error>),
+    /// The stream has ended before it.
+    Ended,
+    Failed(Box<Error>),
+    /// The batch could not be begun, which another of its positions says.
+    Unbegun,
+}
+
+/// What a batch's positions have become.
+pub(super) struct Made {
+    /// `None` if every sample was skipped.
+    pub(super) parts: Option<Parts>,
+    pub(super) losses: Losses,
+}
+
+/// What a batch consists of.
+pub(super) struct Parts {
+    pub(super) images: Tensor,
+    pub(super) labels: Vec<u32>,
+    pub(super) indices: Vec<u64>,
+    pub(super) padding: usize,
+}
+
+/// The samples of a batch that are delivered, in order.
+#[derive(Default)]
+struct Delivered {
+    places: Vec<usize>,
+    labels: Vec<u32>,
+    indices: Vec<u64>,
+    losses: Losses,
+    /// Whether the stream ended in this batch.
+    ended: bool,
+}
+
+/// Sorts out what became of a batch's positions.
+///
+/// # Errors
+/// That of the first position that failed.
+fn deliver(slots: Vec<Slot>) -> Result<Delivered> {
+    let mut all = Delivered::default();
+    for (place, slot) in slots.into_iter().enumerate() {
+        match slot {
+            Slot::Done { index, label, instead_of } => {
+                if let Some(error) = instead_of {
+                    all.losses.add(error);
+                }
+                all.places.push(place);
+                all.labels.push(label);
+                all.indices.push(index);
+            }
+            Slot::Skipped(error) => {
+                all.losses.leading += u64::from(all.places.is_empty());
+                all.losses.add(error);
+            }
+            Slot::Failed(error) => return Err(*error),
+            Slot::Ended => all.ended = true,
+            Slot::Pending | Slot::Unbegun => {}
+        }
+    }
+    Ok(all)
+}
+
+impl<B: Backend> Shared<B> {
+    /// Makes batch number `number` of what the workers left.
+    pub(super) fn make(
+        &self,
+        number: u64,
+        batch: Option<B::Batch>,
+        mut slots: Vec<Slot>,
+        worker: &mut Worker<'_, B>,
+    ) -> Result<Made> {
+        let (inner, positions) = (&self.context.inner, slots.len());
+        let Some(mut batch) = batch else {
+            // It could not be begun.
+            let losses = deliver(slots)?.losses;
+            return Ok(Made { parts: None, losses });
+        };
+        let delivered = self.settle(&mut batch, &mut slots, worker).and_then(|()| deliver(slots));
+        let delivered = match delivered {
+            Ok(delivered) => delivered,
+            Err(error) => {
+                self.backend.abandon(batch);
+                return Err(error);
+            }
+        };
+        let Delivered { places, mut labels, mut indices, losses, ended } = delivered;
+        let dropped = ended && inner.policy.last == LastBatch::Drop;
+        let (Some(&label), Some(&index), false) = (labels.last(), indices.last(), dropped) else {
+            self.backend.abandon(batch);
+            return Ok(Made { parts: None, losses });
+        };
+        let filled = labels.len();
+        if inner.policy.last == LastBatch::Pad {
+            labels.resize(inner.options.batch_size, label);
+            indices.resize(inner.options.batch_size, index);
+        }
+        // Positions that even partitions have been filled up with are padding too.
+        let end = number * inner.options.batch_size as u64 + positions as u64;
+        let unpadded = self.context.positions - self.context.padding;
+        let images = filled - (end.saturating_sub(unpadded) as usize).min(filled);
+        let storage = self.backend.finish(batch, &places, &labels, labels.len() - filled)?;
+        let padding = labels.len() - images;
+        let shape = inner.options.shape(labels.len());
+        let images = Tensor::new(storage, shape, inner.options.dtype, inner.options.layout);
+        Ok(Made { parts: Some(Parts { images, labels, indices, padding }), losses })
+    }
+
+    /// Has the back end do what it left for the whole batch. With samples that turn out bad is done what the policy says.
+    fn settle(&self, batch: &mut B::Batch, slots: &mut [Slot], worker: &mut Worker<'_, B>) -> Result<()> {
+        let settled = self.backend.settle(worker.own()?, batch)?;
+        self.context.counters.add_decoded(settled.decoded);
+        for (place, error) in settled.bad {
+            if let Slot::Done { index, .. } = slots[place] {
+                slots[place] = worker.instead(index, error, &Place { batch, place, later: false });
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,91 @@
+//! What an epoch's work has to know, whichever back end does it.
+
+use super::Inner;
+use super::policy::BadSamples;
+use super::stats::Counters;
+use crate::error::Error;
+use crate::sampler::Order;
+use crate::source::Source;
+use crate::source::stream::Feed;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+/// Positions from one that is worked on to one whose sample is announced to its source.
+const ANNOUNCED: u64 = 64;
+
+/// An epoch: its samples and what is counted of them.
+pub(super) struct Context {
+    pub(super) inner: Arc<Inner>,
+    /// Where this epoch's samples are read.
+    pub(super) source: Arc<dyn Source>,
+    /// The same, if it is a stream, whose end is not known beforehand.
+    pub(super) feed: Option<Arc<Feed>>,
+    pub(super) epoch: u64,
+    order: Order,
+    /// Where in the order it begins: position 0 everywhere else is this one.
+    pub(super) first: u64,
+    /// Positions that are delivered: fewer than the order's if the last batch is dropped.
+    pub(super) positions: u64,
+    /// How many of them, at the end, are padding.
+    pub(super) padding: u64,
+    pub(super) counters: Counters,
+    pub(super) bad: BadSamples,
+}
+
+impl Context {
+    /// An epoch from position `first` of its order on, which in a stream is at `place`.
+    pub(super) fn new(inner: Arc<Inner>, epoch: u64, first: u64, place: Option<Vec<u8>>) -> Self {
+        let order = inner.sampler.epoch(epoch);
+        let positions = inner.positions(first);
+        let padding = (first + positions).saturating_sub(order.len() - order.padding());
+        let feed = inner.feed(epoch, first, place).map(Arc::new);
+        let source = match &feed {
+            Some(feed) => Arc::clone(feed) as Arc<dyn Source>,
+            None => Arc::clone(&inner.source),
+        };
+        let (counters, bad) = (Counters::default(), BadSamples::default());
+        Self { inner, source, feed, epoch, order, first, positions, padding, counters, bad }
+    }
+
+    /// The sample at a position.
+    pub(super) fn index(&self, position: u64) -> Option<u64> {
+        self.order.get(self.first + position)
+    }
+
+    /// Announces the first samples, before there is anybody who could read one.
+    pub(super) fn announce_first(&self) {
+        // A panic of the caller's comes again with a sample's work.
+        let announce = || (0..ANNOUNCED).for_each(|position| self.announce(position));
+        let _ = catch_unwind(AssertUnwindSafe(announce));
+    }
+
+    /// Announces the sample that is as far ahead of `position` as samples are announced.
+    pub(super) fn announce_ahead(&self, position: u64) {
+        self.announce(position + ANNOUNCED);
+    }
+
+    /// Says that the sample at a position will be read soon, unless the cache is known to have it.
+    fn announce(&self, position: u64) {
+        if position < self.positions
+            && let Some(index) = self.index(position)
+            && !self.inner.cache.as_ref().is_some_and(|cache| cache.is_known(index))
+        {
+            self.source.prefetch(index);
+        }
+    }
+
+    /// Whether a stream has ended before sample `index`.
+    pub(super) fn ended_before(&self, index: u64) -> bool {
+        self.feed.as_ref().is_some_and(|feed| feed.ended_before(index))
+    }
+
+    pub(super) fn sample_error(&self, index: u64, error: Error) -> Error {
+        Error::Sample { index, name: self.name(index), source: Box::new(error) }
+    }
+
+    pub(super) fn name(&self, index: u64) -> String {
+        // The source may be the caller's code: not even its panic may keep an error from being delivered.
+        catch_unwind(AssertUnwindSafe(|| self.source.name(index).into_owned()))
+            .unwrap_or_else(|_| "its name cannot be had".to_owned())
+    }
+}

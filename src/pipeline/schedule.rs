@@ -1,0 +1,335 @@
+//! Who does which position of an epoch: worker threads fill batches, the consumer takes them in order.
+//!
+//! The unit of work is a sample, so that threads stay busy to the end of a batch. A worker takes the next position of
+//! the epoch under the lock, does all the work outside it, and writes its result to the sample's own place in the batch.
+//! At most `prefetch` batches are being filled or ready: a consumer that stalls stalls the workers.
+
+use super::assembly::{Begun, Filling, Made, Slot};
+use super::context::Context;
+use super::worker::{Place, Worker};
+use crate::backend::Backend;
+use crate::error::{Error, Result};
+use crate::threads;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+/// A back end of whichever kind, as an epoch begins on it: the seam between the pipeline that is told nothing of kinds
+/// and the work that is compiled for each.
+pub(super) trait Runs: Send + Sync {
+    /// Begins the work on an epoch.
+    fn begin_epoch(self: Arc<Self>, context: Context) -> Work;
+
+    /// As of [`Backend::name`].
+    fn name(&self) -> &str;
+
+    /// As of [`Backend::device_bytes`].
+    fn device_bytes(&self) -> u64;
+}
+
+/// The work on an epoch.
+pub(super) struct Work {
+    pub(super) running: Arc<dyn Running>,
+    pub(super) threads: Vec<JoinHandle<()>>,
+    /// Why there is no thread where there should be some.
+    pub(super) refused: Option<Error>,
+}
+
+/// The work on an epoch as its consumer sees it.
+pub(super) trait Running: Send + Sync {
+    fn context(&self) -> &Context;
+
+    /// Waits for the next batch; `None` at the end of the epoch.
+    fn take(&self) -> Option<Taken>;
+
+    /// Has the workers end. What they are at work on they finish.
+    fn stop(&self);
+
+    /// Gives up batches that were begun and will not be delivered, once the workers have ended.
+    fn clear(&self);
+}
+
+/// A batch in its turn.
+pub(super) struct Taken {
+    /// The position behind it.
+    pub(super) end: u64,
+    pub(super) made: Result<Made>,
+}
+
+impl<B: Backend> Runs for B {
+    fn begin_epoch(self: Arc<Self>, context: Context) -> Work {
+        context.announce_first();
+        let count = context.inner.options.threads.min(context.positions.try_into().unwrap_or(usize::MAX));
+        let state = Mutex::new(State { limit: context.positions, ..State::default() });
+        let shared = Arc::new(Shared { context, backend: self, state, room: Condvar::new(), ready: Condvar::new() });
+        let (mut threads, mut refused) = (Vec::new(), None);
+        for i in 0..count {
+            let shared = Arc::clone(&shared);
+            match threads::spawn(format!("warpfeed-{i}"), move || shared.work()) {
+                Ok(thread) => threads.push(thread),
+                // Fewer threads than asked for are slower, not wrong; none at all is an error at the first batch.
+                Err(error) => {
+                    refused = threads.is_empty().then_some(error);
+                    break;
+                }
+            }
+        }
+        Work { running: shared, threads, refused }
+    }
+
+    fn name(&self) -> &str {
+        Backend::name(self)
+    }
+
+    fn device_bytes(&self) -> u64 {
+        Backend::device_bytes(self)
+    }
+}
+
+/// What the workers and the consumer share.
+pub(super) struct Shared<B: Backend> {
+    pub(super) context: Context,
+    pub(super) backend: Arc<B>,
+    state: Mutex<State<B>>,
+    /// Workers wait here for room.
+    room: Condvar,
+    /// The consumer waits here for its batch.
+    ready: Condvar,
+}
+
+struct State<B: Backend> {
+    /// The next position to work on.
+    next: u64,
+    /// The number of the batch at the front of `batches`.
+    front: u64,
+    /// Batches being filled, in order.
+    batches: VecDeque<Filling<B>>,
+    /// Positions from here on are not begun: the end of the epoch, of a batch that failed, or 0 once stopped.
+    limit: u64,
+    /// Where a stream has ended, once it has.
+    end: Option<u64>,
+    /// Why the epoch cannot go on, if it is no batch's fault.
+    failed: Option<Error>,
+}
+
+impl<B: Backend> Default for State<B> {
+    fn default() -> Self {
+        Self { next: 0, front: 0, batches: VecDeque::new(), limit: 0, end: None, failed: None }
+    }
+}
+
+/// A position to work on.
+struct Task<B: Backend> {
+    position: u64,
+    /// The sample there.
+    index: u64,
+    batch: Arc<Begun<B>>,
+    /// Its place in its batch.
+    place: usize,
+    /// How many samples its batch has.
+    samples: usize,
+}
+
+/// Fails the epoch if a thread's work ends in any other way than at its end: a consumer would wait for ever for what
+/// the thread has left undone.
+struct Watch<'a, B: Backend> {
+    shared: &'a Shared<B>,
+    done: bool,
+}
+
+impl<B: Backend> Drop for Watch<'_, B> {
+    fn drop(&mut self) {
+        if !self.done {
+            let message = "a thread of the pipeline ended before its work was done".to_owned();
+            self.shared.fail(Error::Panic { message });
+        }
+    }
+}
+
+impl<B: Backend> Running for Shared<B> {
+    fn context(&self) -> &Context {
+        &self.context
+    }
+
+    fn take(&self) -> Option<Taken> {
+        let options = &self.context.inner.options;
+        if options.threads == 0 {
+            // Its panic is the epoch's error and not the caller's end.
+            let _ = catch_unwind(AssertUnwindSafe(|| self.fill_front()));
+        }
+        let batch_size = options.batch_size as u64;
+        let mut state = self.lock();
+        let made = loop {
+            if state.front * batch_size >= state.end.unwrap_or(self.context.positions) {
+                return None;
+            }
+            if let Some(made) = state.batches.front_mut().and_then(|front| front.made.take()) {
+                break made;
+            }
+            if let Some(error) = state.failed.take() {
+                return Some(Taken { end: state.front * batch_size, made: Err(error) });
+            }
+            state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
+        };
+        let positions = state.batches.pop_front().map_or(0, |front| front.positions);
+        let end = state.front * batch_size + positions as u64;
+        let end = state.end.map_or(end, |stream| end.min(stream));
+        state.front += 1;
+        drop(state);
+        self.room.notify_all();
+        Some(Taken { end, made })
+    }
+
+    fn stop(&self) {
+        self.lock().limit = 0;
+        self.room.notify_all();
+        if let Some(feed) = &self.context.feed {
+            feed.stop();
+        }
+    }
+
+    fn clear(&self) {
+        let batches = std::mem::take(&mut self.lock().batches);
+        batches
+            .into_iter()
+            .filter_map(|mut filling| filling.take_batch())
+            .for_each(|batch| self.backend.abandon(batch));
+    }
+}
+
+impl<B: Backend> Shared<B> {
+    fn lock(&self) -> MutexGuard<'_, State<B>> {
+        // The state is consistent at every unlock; a panic in between fails the epoch (`Watch`).
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the epoch with an error, behind the batches that are ready in their turn.
+    fn fail(&self, error: Error) {
+        let mut state = self.lock();
+        state.limit = 0;
+        state.failed.get_or_insert(error);
+        drop(state);
+        self.room.notify_all();
+        self.ready.notify_all();
+    }
+
+    /// A worker thread's life.
+    fn work(&self) {
+        let mut watch = Watch { shared: self, done: false };
+        let mut worker = Worker::new(&self.context, &*self.backend);
+        while let Some(task) = self.next_task() {
+            self.run(task, &mut worker);
+        }
+        worker.end();
+        watch.done = true;
+    }
+
+    /// Without worker threads: the consumer's own fills the batch at the front.
+    fn fill_front(&self) {
+        let mut watch = Watch { shared: self, done: false };
+        let mut worker = Worker::new(&self.context, &*self.backend);
+        // Positions are begun in order, so the batch at the front is the only one begun.
+        while self.lock().batches.front().is_none_or(|front| front.made.is_none()) {
+            let Some(task) = self.next_task() else { break };
+            self.run(task, &mut worker);
+        }
+        worker.end();
+        watch.done = true;
+    }
+
+    /// Waits for room and takes the next position; `None` when there is none left or the epoch was stopped.
+    fn next_task(&self) -> Option<Task<B>> {
+        let options = &self.context.inner.options;
+        let batch_size = options.batch_size as u64;
+        let mut state = self.lock();
+        loop {
+            if state.next >= state.limit {
+                return None;
+            }
+            let batch = state.next / batch_size;
+            if batch < state.front + options.prefetch as u64 {
+                break;
+            }
+            let start = Instant::now();
+            state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.context.counters.add_worker_wait(start.elapsed());
+        }
+        let position = state.next;
+        let Some(index) = self.context.index(position) else {
+            drop(state);
+            let message = format!("the order of the epoch has no position {position}");
+            self.fail(Error::Panic { message });
+            return None;
+        };
+        state.next += 1;
+        let (batch, place) = ((position / batch_size - state.front) as usize, (position % batch_size) as usize);
+        if batch == state.batches.len() {
+            let positions = (self.context.positions - position).min(batch_size) as usize;
+            state.batches.push_back(Filling::new(positions));
+        }
+        let filling = &state.batches[batch];
+        Some(Task { position, index, batch: Arc::clone(filling.storage.as_ref()?), place, samples: filling.positions })
+    }
+
+    /// Does the work on one position.
+    fn run(&self, task: Task<B>, worker: &mut Worker<'_, B>) {
+        let Task { position, index, batch, place, samples } = task;
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            self.context.announce_ahead(position);
+            let mut refused = None;
+            let begin = || self.backend.begin(samples).map_err(|error| refused = Some(Box::new(error))).ok();
+            match (batch.get_or_init(begin), refused) {
+                (Some(batch), _) => worker.position(index, &Place { batch, place, later: true }),
+                (None, Some(error)) => Slot::Failed(error),
+                (None, None) => Slot::Unbegun,
+            }
+        }));
+        let result = result.unwrap_or_else(|panic| {
+            // Whatever it was doing is half done.
+            worker.reset();
+            Slot::Failed(Box::new(self.context.sample_error(index, Error::panic(panic.as_ref()))))
+        });
+        // Who makes the batch needs it for itself.
+        drop(batch);
+        self.finish(position, result, worker);
+    }
+
+    /// Marks a position as finished; if its batch was waiting for it alone, makes the batch.
+    fn finish(&self, position: u64, result: Slot, worker: &mut Worker<'_, B>) {
+        let batch_size = self.context.inner.options.batch_size as u64;
+        let (number, place) = (position / batch_size, (position % batch_size) as usize);
+        let mut state = self.lock();
+        // Nothing after a batch that fails will be delivered, nor after the end of a stream: no need to begin more. The
+        // rest of this batch is begun all the same, so that it can be made.
+        if matches!(result, Slot::Failed(_) | Slot::Unbegun | Slot::Ended) {
+            state.limit = state.limit.min((number + 1) * batch_size);
+        }
+        if matches!(result, Slot::Ended) {
+            state.end = Some(state.end.map_or(position, |end| end.min(position)));
+        }
+        // A batch that is not made is not taken, so `front` has not passed it.
+        let at = (number - state.front) as usize;
+        let filling = &mut state.batches[at];
+        filling.slots[place] = result;
+        filling.remaining -= 1;
+        if filling.remaining > 0 {
+            return;
+        }
+        let (batch, slots) = (filling.take_batch(), std::mem::take(&mut filling.slots));
+        drop(state);
+        let made = catch_unwind(AssertUnwindSafe(|| self.make(number, batch, slots, worker)));
+        let made = made.unwrap_or_else(|panic| {
+            worker.reset();
+            Err(Error::panic(panic.as_ref()))
+        });
+        let mut state = self.lock();
+        if made.is_err() {
+            state.limit = state.limit.min((number + 1) * batch_size);
+        }
+        let at = (number - state.front) as usize;
+        state.batches[at].made = Some(made);
+        self.ready.notify_one();
+    }
+}
