@@ -225,6 +225,8 @@ fn bad_images_follow_the_policy() {
         let words = stdout(&["run", folder, "--on-error", policy]);
         assert!(words.contains("not usable    1 images") && words.contains(path(&bad)), "{words}");
     }
+    let limited = |limit| output(&["run", folder, "--on-error", "skip", "--max-bad", limit]).status.code();
+    assert_eq!(["0", "1", "4%", "5%", "101%", "few"].map(limited), [1, 0, 1, 0, 2, 2].map(Some));
     let accepted: Value = serde_json::from_str(&stdout(&["run", folder, "--json", "--accept-truncated"])).unwrap();
     assert_eq!((&accepted["images"], &accepted["bad_count"]), (&json!(23), &json!(0)));
 }

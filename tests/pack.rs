@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 use warpfeed::pack::{PackOptions, pack, verify};
 use warpfeed::{
-    Decoder, EncodedImages, Error, Image, JpegColor, JpegOptions, RecordFormat, Rect, Size, Source, encode_jpeg, open,
-    probe,
+    BadLimit, Decoder, EncodedImages, Error, Image, JpegColor, JpegOptions, RecordFormat, Rect, Size, Source,
+    encode_jpeg, open, probe,
 };
 
 const FORMATS: [RecordFormat; 3] = [RecordFormat::WebDataset, RecordFormat::RecordIo, RecordFormat::TfRecord];
@@ -174,7 +174,7 @@ fn bad_samples_are_left_out_and_named() {
     assert_eq!(contents(&data_set(&out)), [(good.clone(), 1), (without_end, 3)]);
     let none = EncodedImages::new([(bad[0].clone(), 0)]);
     let error = pack(&none, &folder.path().join("none"), &options(RecordFormat::TfRecord), &mut |_| {}).unwrap_err();
-    assert!(error.to_string().contains("1 bad samples") && error.to_string().contains("no JPEG"), "{error}");
+    assert!(error.to_string().contains("1 of 1 samples") && error.to_string().contains("no JPEG"), "{error}");
 }
 
 #[test]
@@ -253,6 +253,7 @@ impl Source for Faulty {
 #[test]
 #[cfg(unix)]
 fn faults_of_the_machine_end_packing_and_leave_nothing_out() {
+    const EIO: i32 = 5;
     const EMFILE: i32 = 24;
     const EACCES: i32 = 13;
     let folder = tempfile::tempdir().unwrap();
@@ -265,6 +266,13 @@ fn faults_of_the_machine_end_packing_and_leave_nothing_out() {
     let report = pack(&large(), &out, &options(RecordFormat::WebDataset), &mut |_| {}).unwrap();
     assert!((1..25).contains(&report.resumed_images) && report.bad_count == 0, "{report:?}");
     assert_eq!(files(&out), files(&whole));
+    // A disk that fails at one sample, or at several in a row.
+    let out = folder.path().join("disk/train");
+    let error = pack(&Faulty(large(), 20..23, EIO), &out, &options(RecordFormat::WebDataset), &mut |_| {});
+    let text = error.unwrap_err().to_string();
+    assert!(text.contains("images/22.jpg") && text.contains("check the disk"), "{text}");
+    let report = pack(&Faulty(large(), 20..22, EIO), &out, &options(RecordFormat::WebDataset), &mut |_| {}).unwrap();
+    assert_eq!((report.bad_count, report.images), (2, 38));
     // A file that may not be read is a bad sample, as ever.
     let out = folder.path().join("denied/train");
     let report = pack(&Faulty(large(), 25..26, EACCES), &out, &options(RecordFormat::WebDataset), &mut |_| {});
@@ -287,6 +295,21 @@ fn a_source_of_bad_samples_alone_is_refused_early() {
     assert!(most < 100, "{most}: it ends at the hundredth");
     let report = pack(&samples(99), &folder.path().join("good/train"), &tar, &mut |_| {}).unwrap();
     assert_eq!((report.images, report.bad_count), (201, 99));
+    // As many as the caller says.
+    for (limit, fits) in [
+        (BadLimit::Count(9), false),
+        (BadLimit::Count(10), true),
+        (BadLimit::Share(0.033), false),
+        (BadLimit::Share(0.034), true),
+    ] {
+        let out = folder.path().join(format!("{limit:?}/train"));
+        let limited = PackOptions { max_bad: Some(limit), ..tar.clone() };
+        let packed = pack(&samples(10), &out, &limited, &mut |_| {});
+        assert_eq!(packed.is_ok(), fits, "{limit:?}");
+        assert!(packed.is_ok_and(|report| report.bad_count == 10) || open(&out).is_err());
+    }
+    let wrong = PackOptions { max_bad: Some(BadLimit::Share(2.0)), ..tar };
+    assert!(pack(&samples(10), &folder.path().join("wrong"), &wrong, &mut |_| {}).unwrap_err().is_parameter());
 }
 
 #[test]
@@ -403,7 +426,7 @@ fn two_runs_do_not_pack_into_one_folder() {
         assert!(text.contains(&format!("process {}", std::process::id())), "{text}");
         assert_eq!(first.join().unwrap().unwrap().images, 40);
     });
-    assert_eq!(pack(&waits.0, &out, &options(RecordFormat::WebDataset), &mut |_| {}).unwrap().resumed_images, 40);
+    assert_eq!(pack(&waits, &out, &options(RecordFormat::WebDataset), &mut |_| {}).unwrap().resumed_images, 40);
     assert!(!out.join(".pack.lock").exists());
 }
 

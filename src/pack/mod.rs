@@ -12,7 +12,7 @@ pub use verify::{DamagedFile, VerifyReport, verify};
 
 use crate::atomic;
 use crate::error::{Error, Result};
-use crate::pipeline::{BadSample, MAX_THREADS};
+use crate::pipeline::{BadLimit, BadSample, IO_FAILURES, Losses, MAX_THREADS, Tally, io_failure};
 use crate::source::{RecordFormat, Source};
 use lock::Lock;
 use manifest::{Found, PackedFile, PackedShard, SavedOptions};
@@ -30,11 +30,8 @@ const MIN_SHARD_BYTES: u64 = 1_000_000;
 /// Bad samples of each shard that are kept with their errors; all are counted.
 const MAX_BAD_KEPT: usize = 1_000;
 
-/// If so many samples at the start are all bad, it is the source that is at fault: a disk that is not mounted, for one.
-const MAX_BAD_AT_START: u64 = 100;
-
 /// How images are packed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct PackOptions {
     /// The format of the shards.
     pub format: RecordFormat,
@@ -48,6 +45,9 @@ pub struct PackOptions {
     /// Makes baseline JPEGs of progressive ones, which loses nothing, and YCbCr ones of those in CMYK, by encoding them
     /// again with full colour resolution; for decoders in hardware.
     pub baseline: bool,
+    /// How many samples of the source may be bad. If there is no limit, packing fails where the first 100 samples, or
+    /// all, are bad: an unmounted disk is no data set.
+    pub max_bad: Option<BadLimit>,
     /// Worker threads, 1 to 1,024.
     pub workers: usize,
 }
@@ -62,6 +62,7 @@ impl PackOptions {
             max_side_px: None,
             quality: 90,
             baseline: false,
+            max_bad: None,
             workers: std::thread::available_parallelism().map_or(1, usize::from),
         }
     }
@@ -75,6 +76,7 @@ impl PackOptions {
             Self { workers, .. } if !(1..=MAX_THREADS).contains(workers) => {
                 refuse("workers", &format!("1 to {MAX_THREADS}"), *workers as u64)
             }
+            Self { max_bad: Some(limit), .. } => limit.check(),
             _ => Ok(()),
         }
     }
@@ -115,8 +117,8 @@ pub struct PackReport {
 ///
 /// A sample is bad, and left out, if it cannot be read, has no image's header, is a JPEG without end that does not
 /// decode whole, or fails to be made what was asked for. Faults of the machine (no more file descriptors, memory or
-/// room on the disk, a server that is gone) end packing; nothing is left out because of them. So does a source whose
-/// first 100 samples are all bad.
+/// room on the disk, a server that is gone, a disk that fails at several samples in a row) end packing; nothing is left out
+/// because of them. So do more bad samples than [`PackOptions::max_bad`].
 ///
 /// Each shard takes its name once it is complete and on the disk. `pack.json` beside them says how far packing has come
 /// and has a checksum of each ([`verify`]); after an interruption, a power loss included, the same call goes on from
@@ -128,8 +130,8 @@ pub struct PackReport {
 ///
 /// # Errors
 /// [`Error::Parameter`] for options out of range, a folder with other contents, one that was begun with another source
-/// or other options or into which another run is packing, a source of bad samples alone, or a label that the format
-/// cannot hold; [`Error::Io`] if the folder cannot be written or the machine is at fault; [`Error::Thread`] if the
+/// or other options or into which another run is packing, or a label that the format cannot hold;
+/// [`Error::TooManyBad`]; [`Error::Io`] if the folder cannot be written or the machine is at fault; [`Error::Thread`] if the
 /// workers cannot be started.
 ///
 /// ```
@@ -278,6 +280,7 @@ fn write_shards(
     progress: &mut dyn FnMut(u64),
 ) -> Result<()> {
     let mut waiting = None;
+    let mut losses = BadCount::new(manifest, queue.end(), options.max_bad)?;
     loop {
         let i = manifest.shards.len();
         let mut shard =
@@ -290,8 +293,8 @@ fn write_shards(
                 match outcome {
                     Ok(sample) => {
                         bytes.clear();
-                        if let Err(error) = record::append(options.format, index, &sample, &mut bytes) {
-                            failed = Some(error);
+                        failed = record::append(options.format, index, &sample, &mut bytes).err();
+                        if failed.is_some() {
                             break;
                         }
                         let end = record::end_bytes(options.format).len() as u64;
@@ -304,21 +307,23 @@ fn write_shards(
                         }
                         file.write_all(&bytes)?;
                         shard.count(&sample);
+                        failed = losses.good().err();
                     }
                     Err(error) if error.is_bad_sample() => {
-                        shard.add_bad(index, prepare.name(index), &error);
-                        if i == 0 && shard.images == 0 && shard.bad_count == MAX_BAD_AT_START {
-                            failed = Some(shard.nothing());
-                            break;
-                        }
+                        let name = prepare.name(index);
+                        shard.add_bad(index, name.clone(), &error);
+                        failed = losses.bad(Error::Sample { index, name, source: Box::new(error) }).err();
                     }
-                    Err(error) => {
-                        failed = Some(error);
-                        break;
-                    }
+                    Err(error) => failed = Some(error),
+                }
+                if failed.is_some() {
+                    break;
                 }
                 shard.end = index + 1;
                 progress(shard.end);
+            }
+            if failed.is_none() && waiting.is_none() {
+                failed = losses.end().err();
             }
             file.write_all(record::end_bytes(options.format))?;
             failed.as_ref().map_or(Ok(()), |_| Err(io::Error::other("stopped")))
@@ -346,6 +351,41 @@ fn write_shards(
         if waiting.is_none() && queue.is_done() {
             return Ok(());
         }
+    }
+}
+
+/// Holds bad samples against the limit, those of earlier runs included.
+struct BadCount {
+    tally: Tally,
+    /// Samples in a row that the system failed to read.
+    io_failures: u32,
+}
+
+impl BadCount {
+    fn new(manifest: &Manifest, samples: u64, limit: Option<BadLimit>) -> Result<Self> {
+        let packed = manifest.shards.last().map_or(0, |shard| shard.end);
+        let mut tally = Tally::new(limit, Some(samples), true);
+        let bad = manifest.shards.iter().map(|shard| shard.bad_count).sum();
+        tally.add(packed, Losses { bad, ..Losses::default() })?;
+        Ok(Self { tally, io_failures: 0 })
+    }
+
+    fn good(&mut self) -> Result<()> {
+        self.io_failures = 0;
+        self.tally.add(1, Losses::default())
+    }
+
+    fn bad(&mut self, error: Error) -> Result<()> {
+        self.io_failures = if error.is_io_failure() { self.io_failures + 1 } else { 0 };
+        if self.io_failures == IO_FAILURES {
+            return Err(io_failure(error));
+        }
+        self.tally.add(1, Losses { bad: 1, leading: 1, first: Some(Box::new(error)) })
+    }
+
+    /// There are no more samples.
+    fn end(&mut self) -> Result<()> {
+        self.tally.end()
     }
 }
 

@@ -96,6 +96,11 @@ impl Queue {
         }
     }
 
+    /// Behind the last sample.
+    pub fn end(&self) -> u64 {
+        self.end
+    }
+
     /// Whether all samples have come out.
     pub fn is_done(&self) -> bool {
         self.lock().give >= self.end

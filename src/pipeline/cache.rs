@@ -384,16 +384,17 @@ fn checksum(key: &Key, image: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(key), image)
 }
 
-/// The image of `len_bytes` bytes that is kept under a key. A file of another length is not read, whatever it claims to be.
+/// The image of `len_bytes` bytes that is kept under a key. A file of another length is not read, whatever it claims to
+/// be, nor is what is no regular file: a pipe would have its reader wait.
 fn read(folder: &Path, key: &Key, len_bytes: u64, mut buffer: Vec<u8>) -> Option<Vec<u8>> {
     let (file, metadata) = file::open_with_metadata(&place(folder, key)).ok()?;
-    let whole_bytes = len_bytes.checked_add(size_of::<u32>() as u64)?;
-    if metadata.len() != whole_bytes {
+    let len = len_bytes.checked_add(4)?;
+    if metadata.len() != len {
         return None;
     }
     buffer.clear();
-    memory::reserve(&mut buffer, usize::try_from(whole_bytes).ok()?, "a cached image", memory::FEWER_IMAGES).ok()?;
-    file.take(whole_bytes).read_to_end(&mut buffer).ok()?;
+    memory::reserve(&mut buffer, usize::try_from(len).ok()?, "a cached image", memory::FEWER_IMAGES).ok()?;
+    file.take(len).read_to_end(&mut buffer).ok()?;
     let (image, crc) = buffer.split_last_chunk::<4>()?;
     if checksum(key, image) != u32::from_le_bytes(*crc) {
         return None;

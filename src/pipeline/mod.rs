@@ -31,6 +31,7 @@ use cache::Cache;
 pub use cache::{CacheUsage, ImageCache};
 pub use epoch::Epoch;
 pub use policy::{BadLimit, BadSample, OnError};
+pub(crate) use policy::{IO_FAILURES, Losses, Tally, io_failure};
 use schedule::Runs;
 pub use state::EpochState;
 pub use stats::{Bottleneck, Stats};

@@ -10,7 +10,7 @@ const KEPT_BAD_SAMPLES: usize = 1_000;
 /// Samples tried in the place of a bad one before the epoch ends with an error.
 pub(super) const SUBSTITUTES: u32 = 16;
 /// Samples that fail in the machine's reading one after the other before the machine is at fault.
-const IO_FAILURES: u32 = 3;
+pub(crate) const IO_FAILURES: u32 = 3;
 /// Bad samples at the start of an epoch, without a good one, that end it unless the builder says otherwise. A share is
 /// taken of as many at least.
 const ALL_BAD: u64 = 100;
@@ -64,7 +64,7 @@ pub enum BadLimit {
 }
 
 impl BadLimit {
-    pub(super) fn check(self) -> Result<()> {
+    pub(crate) fn check(self) -> Result<()> {
         match self {
             Self::Share(share) if !(0.0..=1.0).contains(&share) => {
                 Err(Error::parameter("pipeline", "max_bad", "a count, or a share of 0 to 1", share))
@@ -131,13 +131,7 @@ impl Context {
     /// Counts a bad sample; its error with its name. The error that ends the epoch if it is not the sample that is bad.
     pub(super) fn record_bad(&self, index: u64, error: Error) -> Result<Box<Error>> {
         if self.bad.is_machines(&error) {
-            return Err(Error::TooManyBad {
-                bad: IO_FAILURES.into(),
-                samples: IO_FAILURES.into(),
-                remedy: "the system failed at reading them one after the other: check the disk or share, and the \
-                         system's log",
-                first: Box::new(self.sample_error(index, error)),
-            });
+            return Err(io_failure(self.sample_error(index, error)));
         }
         let path = self.name(index);
         let mut found = self.bad.lock();
@@ -150,14 +144,24 @@ impl Context {
     }
 }
 
+/// The error for [`IO_FAILURES`] samples in a row, of which this is the last.
+pub(crate) fn io_failure(error: Error) -> Error {
+    Error::TooManyBad {
+        bad: IO_FAILURES.into(),
+        samples: IO_FAILURES.into(),
+        remedy: "the system failed at reading them one after the other: check the disk or share, and the system's log",
+        first: Box::new(error),
+    }
+}
+
 /// What a batch's positions came to, as far as the limit is concerned.
 #[derive(Default)]
-pub(super) struct Losses {
+pub(crate) struct Losses {
     /// Samples that were bad, whatever came in their place.
-    pub(super) bad: u64,
+    pub(crate) bad: u64,
     /// How many of them came before the first sample that could be used.
-    pub(super) leading: u64,
-    pub(super) first: Option<Box<Error>>,
+    pub(crate) leading: u64,
+    pub(crate) first: Option<Box<Error>>,
 }
 
 impl Losses {
@@ -169,7 +173,7 @@ impl Losses {
 
 /// Counts bad samples in the order of delivery and holds them against the limit: when an epoch ends for too many does
 /// not depend on threads.
-pub(super) struct Tally {
+pub(crate) struct Tally {
     limit: Option<BadLimit>,
     /// Samples of the epoch, if that is known.
     total: Option<u64>,
@@ -180,12 +184,12 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    pub(super) fn new(limit: Option<BadLimit>, total: Option<u64>, whole: bool) -> Self {
+    pub(crate) fn new(limit: Option<BadLimit>, total: Option<u64>, whole: bool) -> Self {
         Self { limit, total, whole, samples: 0, losses: Losses::default() }
     }
 
     /// Counts a batch of so many samples.
-    pub(super) fn add(&mut self, samples: u64, losses: Losses) -> Result<()> {
+    pub(crate) fn add(&mut self, samples: u64, losses: Losses) -> Result<()> {
         if self.losses.leading == self.samples {
             self.losses.leading += losses.leading;
         }
@@ -200,7 +204,7 @@ impl Tally {
     }
 
     /// The epoch has no more samples.
-    pub(super) fn end(&mut self) -> Result<()> {
+    pub(crate) fn end(&mut self) -> Result<()> {
         let too_many = match self.limit {
             None => self.whole && self.samples > 0 && self.losses.leading == self.samples,
             Some(limit) => self.exceeds(limit, self.total.unwrap_or(self.samples)),

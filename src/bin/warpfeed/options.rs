@@ -5,8 +5,8 @@ use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use warpfeed::experiment::trial::Trial;
 use warpfeed::{
-    Builder, DType, DecodePath, Device, ImageCache, LastBatch, Layout, OnError, Orientation, Partition, Pipeline,
-    Preset, Rank, Result, Strategy, Transform,
+    BadLimit, Builder, DType, DecodePath, Device, ImageCache, LastBatch, Layout, OnError, Orientation, Partition,
+    Pipeline, Preset, Rank, Result, Strategy, Transform,
 };
 
 /// Reads a device: `auto`, `cpu`, `cuda`, `cuda:I`.
@@ -46,6 +46,19 @@ pub fn size(text: &str) -> std::result::Result<u64, String> {
         number.checked_mul(bytes)
     };
     UNITS.into_iter().find_map(parse).ok_or_else(|| format!("a size such as 128MB, not {text}"))
+}
+
+/// Reads a limit on bad samples: a number, or a share as in `1%`.
+pub fn bad_limit(text: &str) -> std::result::Result<BadLimit, String> {
+    let limit = match text.strip_suffix('%') {
+        Some(percent) => percent
+            .parse()
+            .ok()
+            .filter(|percent| (0.0..=100.0).contains(percent))
+            .map(|percent: f64| BadLimit::Share(percent / 100.0)),
+        None => text.parse().ok().map(BadLimit::Count),
+    };
+    limit.ok_or_else(|| format!("a number, or a share from 0% to 100%, not {text}"))
 }
 
 /// The word that stands for a choice on the command line.
@@ -217,6 +230,10 @@ pub struct PipelineOptions {
     /// What to do with an image that cannot be used.
     #[arg(long, value_enum, default_value = "fail")]
     on_error: OnErrorName,
+    /// Fail if more images of an epoch than this cannot be used: a number or, as in 1%, a share [default: fail if the
+    /// first 100, or all, cannot]
+    #[arg(long, value_name = "N|P%", value_parser = bad_limit)]
+    max_bad: Option<BadLimit>,
     /// EXIF orientation.
     #[arg(long, value_enum, default_value_t)]
     orientation: OrientationName,
@@ -280,6 +297,7 @@ impl PipelineOptions {
         builder = self.threads.or(rank.map(Rank::threads)).into_iter().fold(builder, Builder::threads);
         builder = self.prefetch.into_iter().fold(builder, Builder::prefetch);
         builder = self.device_memory.into_iter().fold(builder, Builder::device_memory);
+        builder = self.max_bad.into_iter().fold(builder, Builder::max_bad);
         builder = self.limit.into_iter().fold(builder, Builder::limit);
         builder = self.cache().into_iter().fold(builder, Builder::cache);
         builder = self.resize_first.into_iter().fold(builder, Builder::resize_shorter);

@@ -1,5 +1,6 @@
 //! `warpfeed pack`: a source into shards.
 
+use super::options::{bad_limit, size};
 use super::output::{bytes, escape, print, print_json, progress, say};
 use super::source::{FieldArgs, format};
 use clap::{Args, ValueEnum};
@@ -7,7 +8,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use warpfeed::pack::{PackOptions, PackReport, pack, verify};
-use warpfeed::{Error, RecordFormat, Result, SourceFormat};
+use warpfeed::{BadLimit, Error, RecordFormat, Result, SourceFormat};
 
 #[derive(Clone, Copy, ValueEnum)]
 enum ShardFormat {
@@ -24,6 +25,8 @@ enum ShardFormat {
 pub struct Pack {
     #[command(flatten)]
     job: Option<Job>,
+    #[command(flatten)]
+    fields: FieldArgs,
     /// Instead of packing, read the shards in FOLDER again and compare them with the lengths and checksums in its
     /// pack.json.
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["Job", "FieldArgs"])]
@@ -47,10 +50,8 @@ struct Job {
     /// The source's format, where its name does not tell: folder, list, webdataset, recordio, tfrecord, idx, parquet.
     #[arg(long, value_name = "FORMAT", value_parser = format)]
     from: Option<SourceFormat>,
-    #[command(flatten)]
-    fields: FieldArgs,
     /// The largest size of a shard, with kB, MB, GB, or in bytes.
-    #[arg(long, value_name = "SIZE", default_value = "128MB", value_parser = super::options::size)]
+    #[arg(long, value_name = "SIZE", default_value = "128MB", value_parser = size)]
     shard_size: u64,
     /// Shrink images whose longer side has more pixels, and encode them as JPEG.
     #[arg(long, value_name = "PIXELS", value_parser = clap::value_parser!(u32).range(1..))]
@@ -61,6 +62,10 @@ struct Job {
     /// Make progressive JPEGs baseline, without loss, and those in CMYK YCbCr, by encoding them again.
     #[arg(long)]
     baseline: bool,
+    /// Fail if more samples than this cannot be used: a number or, as in 1%, a share [default: fail if the first 100, or
+    /// all, cannot]
+    #[arg(long, value_name = "N|P%", value_parser = bad_limit)]
+    max_bad: Option<BadLimit>,
     /// Worker threads [default: one for each processor]
     #[arg(long, value_name = "T")]
     workers: Option<usize>,
@@ -80,7 +85,7 @@ impl Pack {
             });
         };
         let started = Instant::now();
-        let report = job.run()?;
+        let report = job.run(&self.fields)?;
         if let Some(reason) = &report.damaged_manifest {
             say(format_args!("warpfeed: pack.json was of no use, so everything was packed anew: {reason}"));
         }
@@ -89,8 +94,8 @@ impl Pack {
 }
 
 impl Job {
-    fn run(self) -> Result<PackReport> {
-        let source = self.fields.open(&self.source, self.from)?.into_data_set()?;
+    fn run(self, fields: &FieldArgs) -> Result<PackReport> {
+        let source = fields.open(&self.source, self.from)?.into_data_set()?;
         let mut options = PackOptions::new(match self.format {
             ShardFormat::Webdataset => RecordFormat::WebDataset,
             ShardFormat::Recordio => RecordFormat::RecordIo,
@@ -100,6 +105,7 @@ impl Job {
         options.max_side_px = self.max_side;
         options.quality = self.quality;
         options.baseline = self.baseline;
+        options.max_bad = self.max_bad;
         options.workers = self.workers.unwrap_or(options.workers);
         let bar = progress(source.len(), "packing");
         let report = pack(&source, &self.output, &options, &mut |done| bar.set_position(done));
