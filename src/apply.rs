@@ -1,18 +1,18 @@
 //! One image through explicit operations: for replaying a recipe and for comparing with other programs.
 
-use crate::cpu::executor::{Executor, Job};
-use crate::cpu::output::{Output, Tables};
+use crate::backend::cpu::executor::{Executor, Job};
+use crate::backend::cpu::output::{Output, Tables};
 use crate::cuda::Encoded;
 use crate::cuda::gpu::{Ablation, Gpu, Sample, Settings};
 use crate::decode::{Header, probe};
 use crate::device::{DecodePath, Device};
 use crate::error::Result;
 use crate::image::check_pixels;
+use crate::ops::Op;
+use crate::ops::filter::PassOrder;
 use crate::pipeline::{Orientation, oriented};
-use crate::recipe::Strategy;
-use crate::recipe::filter::PassOrder;
-use crate::recipe::lower::split_epilogue;
-use crate::recipe::op::Op;
+use crate::plan::Strategy;
+use crate::plan::plan;
 use crate::source::{EncodedImages, Source};
 use crate::tensor::{DType, HostBuffer, Layout, Storage, Tensor};
 use std::sync::Arc;
@@ -55,11 +55,11 @@ impl Default for ApplyOptions {
 /// The result has N = 1: bytes `[1, H, W, 3]`, or, if `ops` normalise, `f32` `[1, 3, H, W]`.
 ///
 /// ```
-/// use warpfeed::{ApplyOptions, JpegOptions, Op, Image, Size, apply, encode_jpeg};
+/// use warpfeed::{ApplyOptions, CenterCrop, JpegOptions, Image, Size, apply, encode_jpeg};
 ///
 /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
-/// let crop = Op::CenterCrop { width: 16, height: 8 };
-/// let result = apply(&jpeg, &[crop], &ApplyOptions::default())?;
+/// let crop = CenterCrop::new(Size::new(16, 8));
+/// let result = apply(&jpeg, &[crop.into()], &ApplyOptions::default())?;
 /// assert_eq!(result.shape(), [1, 8, 16, 3]);
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
@@ -72,18 +72,14 @@ pub fn apply(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Result<Tensor>
     check_pixels(header.size, options.max_pixels)?;
     let mut recipe = oriented(header.orientation, options.orientation);
     recipe.extend_from_slice(ops);
-    let (pixel_ops, epilogue) = split_epilogue(&recipe)?;
-    let mut size = header.size;
-    for op in pixel_ops {
-        size = op.output_size(size)?;
-        check_pixels(size, options.max_pixels)?;
-    }
+    let plan = plan(&recipe, header.size, options.strategy, options.pass_order, options.max_pixels)?;
+    let (size, normalize) = (plan.size, plan.epilogue.normalize);
     let (width, height) = (size.width as usize, size.height as usize);
-    let (dtype, layout, shape) = match epilogue.normalize {
+    let (dtype, layout, shape) = match normalize {
         Some(_) => (DType::F32, Layout::Nchw, [1, 3, height, width]),
         None => (DType::U8, Layout::Nhwc, [1, height, width, 3]),
     };
-    let tables = Tables::new(dtype, epilogue.normalize);
+    let tables = Tables::new(dtype, normalize);
     let mut buffer = HostBuffer::new(dtype, 3 * width * height * dtype.size_bytes());
     if let Some(ordinal) = options.device.resolve()? {
         let settings = Settings {

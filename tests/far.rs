@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 use warpfeed::pack::{PackOptions, pack};
 use warpfeed::{
-    Builder, EncodedImages, ImageCache, OnError, OpenOptions, Pipeline, RecordFormat, RecordOptions, Source,
+    Builder, EncodedImages, ImageCache, OnError, OpenOptions, Pipeline, RecordFormat, RecordOptions, Size, Source,
     SourceFormat, StreamCache, open, random_horizontal_flip, random_resized_crop,
 };
 
@@ -24,7 +24,7 @@ fn in_order(source: impl Source + 'static) -> Builder {
         .threads(2)
         .batch_size(4)
         .augment(random_horizontal_flip(0.5))
-        .augment(random_resized_crop(24, 20))
+        .augment(random_resized_crop(Size::new(24, 20)))
 }
 
 fn epoch(builder: Builder, epoch: u64) -> Vec<Delivered> {

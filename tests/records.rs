@@ -6,7 +6,7 @@ use common::Random;
 use std::fs;
 use std::path::{Path, PathBuf};
 use warpfeed::{
-    Error, OnError, OpenOptions, Pipeline, RecordFormat, RecordOptions, RecordShards, Result, Source, open,
+    Error, OnError, OpenOptions, Pipeline, RecordFormat, RecordOptions, RecordShards, Result, Size, Source, open,
 };
 
 const MAGIC: u32 = 0xced7_230a;
@@ -217,7 +217,7 @@ fn classes_that_are_given_number_names_in_any_order_and_in_streams() {
         let classes = classes.iter().map(|&class| class.to_owned()).collect();
         let records = RecordOptions { classes, ..no_index() };
         let source = OpenOptions { records, window, ..OpenOptions::default() }.open(path)?;
-        let pipeline = Pipeline::builder(source).resize(8, 8).on_error(OnError::Skip).build()?;
+        let pipeline = Pipeline::builder(source).resize(Size::new(8, 8)).on_error(OnError::Skip).build()?;
         let mut epoch = pipeline.epoch(0);
         let mut labels = Vec::new();
         for batch in epoch.by_ref() {

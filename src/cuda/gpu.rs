@@ -15,16 +15,15 @@ use super::lower::{self, DeviceImage, Form, Lowering, packed_bytes};
 use super::nvjpeg::{Encoded, HardwareJob, HybridDecoder, Nvjpeg, Queued};
 use super::output::{Buffer, CudaBuffer, Pool};
 use super::route::{Route, Router};
-use crate::cpu::executor::{Executor, Job};
-use crate::cpu::output::{Output, Tables};
+use crate::backend::cpu::executor::{Executor, Job};
+use crate::backend::cpu::output::{Output, Tables};
 use crate::decode::{Decoder, Format, Header, pnm_rows};
 use crate::device::DecodePath;
 use crate::error::{Error, Result};
-use crate::image::{Image, Pixel, Rect, Size, check_pixels};
-use crate::recipe::Strategy;
-use crate::recipe::filter::{PassOrder, Taps};
-use crate::recipe::lower::{Geometry, plan, split_epilogue};
-use crate::recipe::op::Op;
+use crate::image::{Image, Pixel, Rect, Size};
+use crate::ops::Op;
+use crate::ops::filter::{PassOrder, Taps};
+use crate::plan::{Epilogue, Strategy, plan, split_epilogue};
 use crate::tensor::{DType, Layout};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -146,7 +145,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Whether a recipe has an operation that only the CPU can run.
 fn needs_cpu(ops: &[Op]) -> bool {
-    ops.iter().any(|op| matches!(op, Op::Custom(_)))
+    ops.iter().any(Op::needs_cpu)
 }
 
 impl Gpu {
@@ -337,34 +336,17 @@ impl Gpu {
             flight.put(place, prepared);
             return Ok(times);
         }
-        let (pixel_ops, epilogue) = split_epilogue(ops)?;
-        let plan = match self.settings.strategy {
-            Strategy::Sequential => {
-                pixel_ops.iter().try_fold(header.size, |size, op| {
-                    let size = op.output_size(size)?;
-                    check_pixels(size, self.settings.max_px).map(|()| size)
-                })?;
-                None
-            }
-            Strategy::Fused => Some(Geometry::Exact),
-            Strategy::Composed => Some(Geometry::Composed),
-        }
-        .map(|geometry| plan(ops, header.size, self.settings.max_px, geometry, self.settings.order))
-        .transpose()?;
-        let part = plan.as_ref().map_or(Rect::full(header.size), |plan| plan.decode);
+        let Settings { strategy, order, max_px, .. } = self.settings;
+        let plan = plan(ops, header.size, strategy, order, max_px)?;
         let planning = start.elapsed();
 
         let start = Instant::now();
-        let (image, hardware_job) = self.decode(worker, flight, encoded, header, part, hardware)?;
+        let (image, hardware_job) = self.decode(worker, flight, encoded, header, plan.decode, hardware)?;
         let decode = start.elapsed();
 
         let start = Instant::now();
         let Worker { chunk, taps, .. } = worker;
-        let lowering = Lowering::new(&flight.arena, chunk, taps, self.settings.order, image, Vec::new());
-        let calls = match &plan {
-            Some(plan) => lowering.planned(plan, self.form())?,
-            None => lowering.sequential(pixel_ops, &epilogue, self.form())?,
-        };
+        let calls = Lowering::new(&flight.arena, chunk, taps, order, image).run(&plan, self.form())?;
         flight.put(place, Prepared { calls, hardware_job });
         Ok(Times { decode, augment: planning + start.elapsed() })
     }
@@ -450,8 +432,9 @@ impl Gpu {
         encoded: &Encoded,
         sample: &Sample<'_>,
     ) -> Result<(Prepared, Times)> {
-        let (pixel_ops, epilogue) = split_epilogue(sample.ops)?;
         let form = self.form();
+        let (pixel_ops, epilogue) = split_epilogue(sample.ops);
+        let epilogue = Epilogue::new(epilogue, form.size)?;
         let mut piece = flight.arena.piece(packed_bytes(form.size))?;
         let job = Job {
             bytes: encoded.bytes(),
@@ -474,8 +457,7 @@ impl Gpu {
             part: Rect::full(form.size),
         };
         let Worker { chunk, taps, .. } = worker;
-        let lowering = Lowering::new(&flight.arena, chunk, taps, self.settings.order, image, Vec::new());
-        let calls = lowering.sequential(&[], &epilogue, form)?;
+        let calls = Lowering::new(&flight.arena, chunk, taps, self.settings.order, image).finish(&epilogue, form)?;
         let times = Times { decode: times.decode, augment: times.augment + start.elapsed() };
         Ok((Prepared { calls, hardware_job: None }, times))
     }
@@ -593,11 +575,11 @@ impl Gpu {
         let mut chunk = StagingWriter::default();
         let mut groups = Vec::new();
         kernel::group(&calls, |mut group, calls| {
-            let bytes = calls.iter().map(|call| call.sample.bytes().len()).sum();
+            let bytes = calls.iter().map(|call| call.descriptor.bytes().len()).sum();
             group.samples = chunk.put_bytes(&flight.arena, bytes, |to| {
                 let mut at = 0;
                 for call in calls {
-                    let bytes = call.sample.bytes();
+                    let bytes = call.descriptor.bytes();
                     to[at..at + bytes.len()].copy_from_slice(bytes);
                     at += bytes.len();
                 }

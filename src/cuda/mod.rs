@@ -16,7 +16,6 @@ mod kernel;
 mod lower;
 mod nvjpeg;
 mod output;
-mod params;
 mod route;
 mod spin;
 

@@ -11,7 +11,7 @@ use super::train::{LANES, Run, RunTimes, skipped};
 use super::usage::{Percentiles, Sampling, Usage};
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::recipe::Strategy;
+use crate::plan::Strategy;
 use crate::recipe::preset::Preset;
 use serde::Serialize;
 use serde_json::json;

@@ -4,12 +4,12 @@ use super::cache::{Kept, KeptBytes};
 use super::epoch::{Shared, Slot};
 use super::store::Target;
 use super::{Inner, OnError, Stored};
-use crate::cpu::executor::Executor;
+use crate::backend::cpu::executor::Executor;
 use crate::cuda::gpu::{self, Decoded, Gpu};
 use crate::cuda::{Encoded, InFlight};
 use crate::decode::Header;
 use crate::error::{Error, Result};
-use crate::recipe::op::Op;
+use crate::ops::Op;
 use std::sync::Arc;
 use std::time::Instant;
 

@@ -1,9 +1,11 @@
 //! The usual pipelines by name.
 
-use super::op::{Fill, Interpolation, Op, Resize, ResizeTo};
-use super::random::{
+use crate::ops::fill::Fill;
+use crate::ops::filter::Interpolation;
+use crate::ops::transform::{
     Transform, random_horizontal_flip, random_resized_crop, random_rotation, random_vertical_flip, repeat,
 };
+use crate::ops::{CenterCrop, Hflip, Normalize, Resize, Rotate, Vflip};
 
 /// Means of red, green, blue over ImageNet, of values in 0 to 1.
 pub const IMAGENET_MEAN: [f32; 3] = [0.485, 0.456, 0.406];
@@ -44,7 +46,7 @@ impl Preset {
     #[must_use]
     pub fn ops(self) -> Vec<Transform> {
         let mut ops = self.pixel_ops();
-        ops.push(Op::Normalize { mean: IMAGENET_MEAN, std: IMAGENET_STD }.into());
+        ops.push(Normalize::new(IMAGENET_MEAN, IMAGENET_STD).into());
         ops
     }
 
@@ -52,25 +54,18 @@ impl Preset {
     #[must_use]
     pub fn pixel_ops(self) -> Vec<Transform> {
         match self {
-            Self::Train => vec![random_resized_crop(224, 224), random_horizontal_flip(0.5)],
-            Self::Eval => {
-                let to = ResizeTo::ShorterSide(256);
-                vec![
-                    Op::Resize(Resize { to, interpolation: Interpolation::Bilinear }).into(),
-                    Op::CenterCrop { width: 224, height: 224 }.into(),
-                ]
-            }
+            Self::Train => vec![random_resized_crop(224), random_horizontal_flip(0.5)],
+            Self::Eval => vec![Resize::shorter_side(256).into(), CenterCrop::new(224).into()],
             Self::TrialA { load } => {
                 let once = [random_horizontal_flip(0.5), random_vertical_flip(0.5), random_rotation(-5.0..=5.0)];
-                vec![repeat(load, once), random_resized_crop(224, 224)]
+                vec![repeat(load, once), random_resized_crop(224)]
             }
             Self::TrialB { load } => {
-                let rotate =
-                    Op::Rotate { degrees: 5.0, interpolation: Interpolation::Bilinear, expand: true, fill: Fill::EDGE };
+                let rotate = Rotate::new(5.0).interpolation(Interpolation::Bilinear).expand(true).fill(Fill::EDGE);
                 vec![
-                    repeat(load, [Op::Hflip.into(), Op::Vflip.into(), rotate.into()]),
-                    random_resized_crop(256, 256),
-                    Op::CenterCrop { width: 224, height: 224 }.into(),
+                    repeat(load, [Hflip.into(), Vflip.into(), rotate.into()]),
+                    random_resized_crop(256),
+                    CenterCrop::new(224).into(),
                 ]
             }
         }

@@ -5,7 +5,7 @@ use super::shards::{Files, Shard, Shards, StandardInput};
 use super::shuffle::{Shuffled, Strided, Unshuffled, WINDOW_BYTES};
 use super::{Samples, Stream, StreamSample, StreamStart};
 use crate::error::{Error, Result};
-use crate::recipe::rng::{Domain, SampleRng};
+use crate::ops::rng::{Domain, SampleRng};
 use crate::source::records::label::Label;
 use crate::source::records::{no_class, recordio, tar, tfrecord};
 use crate::source::{MAX_ENCODED_BYTES, RecordFormat, RecordOptions, Source};
