@@ -3,7 +3,7 @@
 //
 // Inputs: ColorSample an image (params.cuh), changed in place.
 // Grid: one pixel a thread, as grid.cuh has it.
-// Reference: src/cpu/contrast.rs; byte for byte.
+// Reference: src/ops/contrast.rs; byte for byte.
 
 #include "grid.cuh"
 

@@ -2,7 +2,7 @@
 //
 // Inputs: CropSample an image (params.cuh).
 // Grid: one pixel a thread, as grid.cuh has it.
-// Reference: src/cpu/crop.rs; byte for byte.
+// Reference: src/ops/crop.rs; byte for byte.
 
 #include "grid.cuh"
 

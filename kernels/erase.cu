@@ -2,7 +2,7 @@
 //
 // Inputs: EraseSample an image (params.cuh), changed in place. Pixels are those of the rectangle.
 // Grid: one pixel a thread, as grid.cuh has it.
-// Reference: src/cpu/erase.rs; byte for byte.
+// Reference: src/ops/erase.rs; byte for byte.
 
 #include "grid.cuh"
 

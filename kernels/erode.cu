@@ -2,7 +2,7 @@
 //
 // Inputs: RankSample an image (params.cuh), one for each launch.
 // Grid: one pixel a thread, as grid.cuh has it.
-// Reference: src/cpu/dilate.rs; byte for byte.
+// Reference: src/ops/rank.rs; byte for byte.
 
 #include "rank.cuh"
 

@@ -4,7 +4,7 @@
 // Output: elements of the type, NCHW or NHWC.
 // Grid: 256 threads a block; blockIdx.x is the tile of 32 x 16 output pixels, as many as the largest sample has,
 // blockIdx.y the sample. Two output pixels a thread.
-// Reference: src/cpu/output.rs; byte for byte.
+// Reference: src/backend/cpu/output.rs; byte for byte.
 
 #include "store.cuh"
 

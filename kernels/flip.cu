@@ -2,7 +2,7 @@
 //
 // Inputs: FlipSample an image (params.cuh).
 // Grid: one pixel a thread, as grid.cuh has it.
-// Reference: src/cpu/flip.rs; byte for byte.
+// Reference: src/ops/turn.rs; byte for byte.
 
 #include "grid.cuh"
 

@@ -7,7 +7,7 @@
 // intermediate images are made.
 // Grid: 256 threads a block; blockIdx.x is the tile of 32 x 16 output pixels, as many as the largest sample has,
 // blockIdx.y the sample. Two output pixels a thread.
-// Reference: src/cpu/gather.rs, src/cpu/resample.rs, src/cpu/output.rs; byte for byte.
+// Reference: src/backend/cpu/gather.rs, src/backend/cpu/resample.rs, src/backend/cpu/output.rs; byte for byte.
 //
 // What a tile needs of the view is gathered into shared memory in pieces of at most 2048 pixels and summed up as it
 // comes, so the number of weights an output has is not limited. The first pass' result has 8 bits, as Pillow's.

@@ -3,7 +3,7 @@
 // Inputs: BlurSample an image (params.cuh): weights made by the host; the first launch writes `between`.
 // Blocks of the first launch cover source.height rows of target.width.
 // Grid: one pixel a thread, as grid.cuh has it.
-// Reference: src/cpu/gaussian_blur.rs; byte for byte.
+// Reference: src/ops/gaussian_blur.rs; byte for byte.
 
 #include "grid.cuh"
 

@@ -2,7 +2,7 @@
 //
 // Inputs: ColorSample an image (params.cuh), changed in place.
 // Grid: one pixel a thread, as grid.cuh has it.
-// Reference: src/cpu/hue.rs; byte for byte.
+// Reference: src/ops/hue.rs; byte for byte.
 
 #include "grid.cuh"
 

@@ -1,5 +1,5 @@
 // What the host hands to kernels: one `Launch` a kernel, which points to an array of one sample descriptor an image.
-// src/cuda/params.rs has the same structs; sizes and offsets are asserted on both sides.
+// src/ops/params.rs has the same structs; sizes and offsets are asserted on both sides.
 //
 // Images are interleaved RGB, 3 bytes a pixel, with a row pitch in bytes. An image may be a stored rectangle of a
 // larger whole. Strides are in elements, offsets and sizes in pixels. All pointers are to device memory.
@@ -136,7 +136,16 @@ struct RankSample {
     uint32_t reserved;
 };
 
-// brightness, contrast, saturation, hue, grayscale: in place.
+// table: in place, each byte becomes what the table has for it.
+struct TableSample {
+    uint8_t* pixels;
+    const uint8_t* table;  // 256 bytes
+    uint32_t pitch_bytes;
+    uint32_t width, height;
+    uint32_t reserved;
+};
+
+// contrast, saturation, hue, grayscale: in place.
 struct ColorSample {
     uint8_t* pixels;
     unsigned long long* luma_sum;  // contrast: 0 before, the sum of all pixels' luma after luma_sum_u8_nhwc
@@ -167,7 +176,7 @@ static_assert(offsetof(FusedSample, output) == 40 && offsetof(FusedSample, steps
 static_assert(offsetof(FusedSample, columns) == 88 && offsetof(FusedSample, rows) == 120, "as in params.rs");
 static_assert(offsetof(FusedSample, exact) == 152 && offsetof(FusedSample, mirror_x) == 176, "as in params.rs");
 static_assert(offsetof(FusedSample, step_count) == 192, "as in params.rs");
-static_assert(sizeof(FinishSample) == 80, "as in params.rs");
+static_assert(sizeof(FinishSample) == 80 && offsetof(FinishSample, output) == 40, "as in params.rs");
 static_assert(sizeof(FlipSample) == 96 && offsetof(FlipSample, exact) == 72, "as in params.rs");
 static_assert(sizeof(CropSample) == 88 && offsetof(CropSample, x) == 72, "as in params.rs");
 static_assert(sizeof(RotateSample) == 152 && offsetof(RotateSample, fixed) == 120, "as in params.rs");
@@ -175,6 +184,7 @@ static_assert(sizeof(ResizeSample) == 104 && offsetof(ResizeSample, axis) == 72,
 static_assert(sizeof(BlurSample) == 96 && offsetof(BlurSample, kernel) == 88, "as in params.rs");
 static_assert(sizeof(RankSample) == 80 && offsetof(RankSample, kernel) == 72, "as in params.rs");
 static_assert(sizeof(ColorSample) == 40 && offsetof(ColorSample, factor) == 28, "as in params.rs");
+static_assert(sizeof(TableSample) == 32 && offsetof(TableSample, pitch_bytes) == 16, "as in params.rs");
 static_assert(sizeof(EraseSample) == 32 && offsetof(EraseSample, value) == 28, "as in params.rs");
 
 }  // namespace warpfeed

@@ -1,5 +1,5 @@
 // Arithmetic of single pixels: runs the same on the device and on the host. Compiled without contraction of
-// floating-point operations (-fmad=false), so that every result is that of src/cpu/.
+// floating-point operations (-fmad=false), so that every result is that of src/ops/.
 //
 // A pixel in registers or shared memory is 32 bits, red in the lowest byte.
 #pragma once
@@ -71,7 +71,7 @@ __host__ __device__ inline int32_t along(int32_t a, int32_t b, int32_t c, int32_
     return static_cast<int32_t>(sum) >> 16;
 }
 
-// The pixel at (x, y) of a view: walks its coordinates back, a step at a time. Reference: src/cpu/gather.rs.
+// The pixel at (x, y) of a view: walks its coordinates back, a step at a time. Reference: src/backend/cpu/gather.rs.
 __host__ __device__ inline uint32_t seen(const FusedSample& sample, int32_t x, int32_t y) {
     const uint32_t count = sample.step_count;
     for (uint32_t i = 0; i < count; i++) {
@@ -88,7 +88,7 @@ __host__ __device__ inline uint32_t seen(const FusedSample& sample, int32_t x, i
     return at(sample.source, exact[0] * x + exact[1] * y + exact[2], exact[3] * x + exact[4] * y + exact[5]);
 }
 
-// What one output of a resized axis is made of. Reference: src/recipe/filter.rs.
+// What one output of a resized axis is made of. Reference: src/ops/filter.rs.
 struct Taps {
     int32_t start, end;      // input pixels
     const int32_t* weights;  // from `start` on; none where the axis is not resized
@@ -140,7 +140,7 @@ __host__ __device__ inline int32_t truncate(float value) {
     return static_cast<int32_t>(value < 255.0f ? value : 255.0f);
 }
 
-// The pixel around a point of a rotated image, from the four around it. Reference: src/cpu/rotate.rs, `bilinear`.
+// The pixel around a point of a rotated image, from the four around it. Reference: src/ops/sampling.rs, `bilinear`.
 __host__ __device__ inline uint32_t bilinear(const RotateSample& sample, uint32_t column, uint32_t row) {
     const Source& source = sample.source;
     const double* m = sample.matrix;
@@ -174,12 +174,12 @@ __host__ __device__ inline uint32_t bilinear(const RotateSample& sample, uint32_
     return result;
 }
 
-// Luma with 16 fractional bits, rounded to nearest. Reference: src/cpu/grayscale.rs.
+// Luma with 16 fractional bits, rounded to nearest. Reference: src/ops/grayscale.rs.
 __host__ __device__ inline uint32_t luma(uint32_t pixel) {
     return (channel(pixel, 0) * 19595 + channel(pixel, 1) * 38470 + channel(pixel, 2) * 7471 + 0x8000) >> 16;
 }
 
-// Reference: src/cpu/blend.rs.
+// Reference: src/ops/blend.rs.
 __host__ __device__ inline uint32_t blend(uint32_t from, uint32_t to, float factor) {
     const int32_t difference = static_cast<int32_t>(to) - static_cast<int32_t>(from);
     return static_cast<uint32_t>(truncate(static_cast<float>(from) + factor * static_cast<float>(difference)));
@@ -191,7 +191,7 @@ __host__ __device__ inline uint32_t blend_pixel(uint32_t from, uint32_t pixel, f
                 blend(from, channel(pixel, 2), factor));
 }
 
-// The pixel with its hue turned, by way of 8-bit HSV. Reference: src/cpu/hue.rs, whose types each value has.
+// The pixel with its hue turned, by way of 8-bit HSV. Reference: src/ops/hue.rs, whose types each value has.
 __host__ __device__ inline uint32_t turn_hue(uint32_t pixel, uint32_t shift) {
     const int32_t red = channel(pixel, 0), green = channel(pixel, 1), blue = channel(pixel, 2);
     const int32_t max = larger(larger(red, green), blue), min = smaller(smaller(red, green), blue);
@@ -233,7 +233,7 @@ __host__ __device__ inline uint32_t turn_hue(uint32_t pixel, uint32_t shift) {
     }
 }
 
-// Position `at` of a line of `len`, reflected at both ends as often as it takes. Reference: src/cpu/gaussian_blur.rs.
+// Position `at` of a line of `len`, reflected at both ends as often as it takes. Reference: src/ops/gaussian_blur.rs.
 __host__ __device__ inline int32_t reflect(int32_t at, int32_t len) {
     const int32_t last = len - 1;
     if (at >= 0 && at <= last) {

@@ -3,7 +3,7 @@
 // Inputs: ResizeSample an image (params.cuh): weights made by the host.
 // The host leaves out the axis that does not change, and orders the two by Pillow's rule.
 // Grid: one pixel a thread, as grid.cuh has it.
-// Reference: src/cpu/resize.rs; byte for byte.
+// Reference: src/ops/resize.rs; byte for byte.
 
 #include "grid.cuh"
 

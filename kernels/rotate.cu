@@ -4,7 +4,7 @@
 // rotate_nearest_double is for images whose coordinates do not fit fixed point: it adds up doubles along rows, so it
 // takes one thread a row (blocks of 256 x 1, blockIdx.x the row's place, blockIdx.y the sample).
 // Grid: one pixel a thread, as grid.cuh has it.
-// Reference: src/cpu/rotate.rs; byte for byte.
+// Reference: src/ops/sampling.rs; byte for byte.
 
 #include "grid.cuh"
 

@@ -2,7 +2,7 @@
 //
 // Inputs: ColorSample an image (params.cuh), changed in place.
 // Grid: one pixel a thread, as grid.cuh has it.
-// Reference: src/cpu/saturation.rs; byte for byte.
+// Reference: src/ops/saturation.rs; byte for byte.
 
 #include "grid.cuh"
 

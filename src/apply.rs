@@ -5,11 +5,10 @@ use crate::decode::{Header, probe};
 use crate::device::{DecodePath, Device};
 use crate::error::Result;
 use crate::image::check_pixels;
+use crate::ops::Op;
+use crate::ops::filter::PassOrder;
 use crate::pipeline::{Orientation, oriented};
-use crate::recipe::Strategy;
-use crate::recipe::filter::PassOrder;
-use crate::recipe::lower::split_epilogue;
-use crate::recipe::op::Op;
+use crate::plan::{Strategy, plan};
 use crate::tensor::{DType, Layout, Storage, Tensor};
 use std::sync::Arc;
 
@@ -51,11 +50,11 @@ impl Default for ApplyOptions {
 /// The result has N = 1: bytes `[1, H, W, 3]`, or, if `ops` normalise, `f32` `[1, 3, H, W]`.
 ///
 /// ```
-/// use warpfeed::{ApplyOptions, JpegOptions, Op, Image, Size, apply, encode_jpeg};
+/// use warpfeed::{ApplyOptions, CenterCrop, JpegOptions, Image, Size, apply, encode_jpeg};
 ///
 /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
-/// let crop = Op::CenterCrop { width: 16, height: 8 };
-/// let result = apply(&jpeg, &[crop], &ApplyOptions::default())?;
+/// let crop = CenterCrop::new(Size::new(16, 8));
+/// let result = apply(&jpeg, &[crop.into()], &ApplyOptions::default())?;
 /// assert_eq!(result.shape(), [1, 8, 16, 3]);
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
@@ -68,13 +67,9 @@ pub fn apply(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Result<Tensor>
     check_pixels(header.size, options.max_pixels)?;
     let mut recipe = oriented(header.orientation, options.orientation);
     recipe.extend_from_slice(ops);
-    let (pixel_ops, epilogue) = split_epilogue(&recipe)?;
-    let mut size = header.size;
-    for op in pixel_ops {
-        size = op.output_size(size)?;
-        check_pixels(size, options.max_pixels)?;
-    }
-    let (dtype, layout) = match epilogue.normalize {
+    let plan = plan(&recipe, header.size, options.strategy, options.pass_order, options.max_pixels)?;
+    let (size, normalize) = (plan.size, plan.epilogue.normalize);
+    let (dtype, layout) = match normalize {
         Some(_) => (DType::F32, Layout::Nchw),
         None => (DType::U8, Layout::Nhwc),
     };
@@ -95,7 +90,7 @@ pub fn apply(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Result<Tensor>
         pinned: true,
         again: Ablation::Nothing,
     });
-    let storage = match backend::open(options.device, &run, epilogue.normalize)? {
+    let storage = match backend::open(options.device, &run, normalize)? {
         AnyBackend::Cpu(cpu) => batch_of_one(&cpu, bytes, &header, &recipe)?,
         AnyBackend::Cuda(gpu) => batch_of_one(&gpu, bytes, &header, &recipe)?,
     };

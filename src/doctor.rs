@@ -58,7 +58,7 @@ fn processors() -> Check {
 fn vectors() -> Check {
     #[cfg(target_arch = "x86_64")]
     {
-        let remedy = (!crate::cpu::simd::has_avx2())
+        let remedy = (!crate::ops::simd::has_avx2())
             .then_some("use a processor with AVX2 (2013 or later): resizing and rotation run without it, more slowly");
         Check::new("vector instructions", if remedy.is_none() { "AVX2" } else { "SSE2" }, remedy)
     }

@@ -41,6 +41,13 @@ impl Size {
     }
 }
 
+impl From<u32> for Size {
+    /// A square.
+    fn from(side: u32) -> Self {
+        Self::new(side, side)
+    }
+}
+
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} x {}", self.width, self.height)

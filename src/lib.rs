@@ -39,7 +39,7 @@
 //! | --- | --- |
 //! | reading samples | [`ImageFolder`], [`ListFile`], [`EncodedImages`], [`DecodedImages`], [`open`], [`Source`] for your own |
 //! | describing a pipeline | [`Pipeline::builder`], [`Builder`], [`Preset`], [`Strategy`] |
-//! | random operations | [`random_resized_crop`] and the other functions, [`Transform`], [`Augmentation`] for your own |
+//! | random operations | [`random_resized_crop`] and the other functions, [`Transform`], [`CustomTransform`] for your own |
 //! | explicit operations | [`Op`], [`Pipeline::recipe`], [`apply`] |
 //! | running it | [`Pipeline::epoch`], [`Epoch`], [`Batch`], [`Tensor`], [`Stats`] |
 //! | a GPU | [`Device`], [`DecodePath`], [`CudaBuffer`] |
@@ -82,7 +82,6 @@
 mod apply;
 mod atomic;
 mod backend;
-mod cpu;
 mod cuda;
 mod decode;
 mod device;
@@ -95,10 +94,13 @@ mod file;
 mod image;
 mod memory;
 mod npy;
+mod ops;
 pub mod pack;
 mod pipeline;
+mod plan;
+mod preset;
 mod rank;
-mod recipe;
+
 mod sampler;
 mod sheet;
 mod source;
@@ -117,21 +119,28 @@ pub use doctor::{Check, doctor};
 pub use encode::{JpegColor, JpegOptions, Sampling, encode_jpeg};
 pub use error::{Error, Result};
 pub use npy::write_npy;
+pub use ops::fill::{Edge, Fill};
+pub use ops::filter::{Interpolation, PassOrder};
+pub use ops::resize::ResizeTo;
+pub use ops::rng::SampleRng;
+pub use ops::transform::{
+    ColorJitter, CustomTransform, Maybe, OneOf, RandomCrop, RandomDilation, RandomErasing, RandomErosion,
+    RandomGaussianBlur, RandomGrayscale, RandomHorizontalFlip, RandomInvert, RandomPosterize, RandomResizedCrop,
+    RandomRotation, RandomSolarize, RandomVerticalFlip, Repeat, Transform, color_jitter, gaussian_blur, maybe, one_of,
+    random_crop, random_dilation, random_erasing, random_erosion, random_grayscale, random_horizontal_flip,
+    random_resized_crop, random_rotation, random_vertical_flip, repeat,
+};
+pub use ops::{
+    Brightness, CenterCrop, Contrast, Crop, Custom, Dilate, Erase, Erode, GaussianBlur, Grayscale, Hflip, Hue, Invert,
+    Normalize, Op, Posterize, Resize, ResizedCrop, Rotate, Saturation, SizeEffect, Solarize, Vflip,
+};
 pub use pipeline::{
     BadLimit, BadSample, Batch, Bottleneck, Builder, CacheUsage, Epoch, EpochState, ImageCache, LastBatch, MemoryBound,
     OnError, Orientation, Pipeline, Stats,
 };
+pub use plan::Strategy;
+pub use preset::{IMAGENET_MEAN, IMAGENET_STD, Preset};
 pub use rank::Rank;
-pub use recipe::Strategy;
-pub use recipe::filter::PassOrder;
-pub use recipe::op::{CustomOp, Edge, Fill, Interpolation, Op, Resize, ResizeTo};
-pub use recipe::preset::{IMAGENET_MEAN, IMAGENET_STD, Preset};
-pub use recipe::random::{
-    Augmentation, Transform, color_jitter, gaussian_blur, maybe, one_of, random_crop, random_dilation, random_erasing,
-    random_erosion, random_grayscale, random_horizontal_flip, random_resized_crop, random_rotation,
-    random_vertical_flip, repeat,
-};
-pub use recipe::rng::SampleRng;
 pub use sampler::{Even, Order, Partition, Sampler};
 pub use sheet::{contact_sheet, write_png};
 #[cfg(feature = "parquet")]

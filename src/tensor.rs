@@ -113,7 +113,7 @@ impl Storage {
 /// use warpfeed::*;
 ///
 /// let jpeg = encode_jpeg(&Image::new(Size::new(4, 2)), &JpegOptions::default())?;
-/// let tensor = apply(&jpeg, &[Op::Normalize { mean: [0.5; 3], std: [0.5; 3] }], &ApplyOptions::default())?;
+/// let tensor = apply(&jpeg, &[Normalize::new([0.5; 3], [0.5; 3]).into()], &ApplyOptions::default())?;
 /// assert_eq!((tensor.shape(), tensor.dtype(), tensor.layout()), ([1, 3, 2, 4], DType::F32, Layout::Nchw));
 /// assert_eq!((tensor.strides(), tensor.device()), ([24, 8, 4, 1], Device::Cpu));
 /// assert_eq!(tensor.as_slice::<f32>()?, [-1.0; 24]);

@@ -62,7 +62,7 @@ fn whatever_comes_first_is_done_once_and_the_same() {
         let size = Size::new(random.within(1, 90), random.within(1, 90));
         let images = EncodedImages::new((0..3).map(|i| (jpeg(size.width, size.height, 7 * i + 1), i as u32)));
         let first = recipe(&mut random, size);
-        let first: Vec<Op> = first.into_iter().take_while(|op| !matches!(op, Op::Normalize { .. })).collect();
+        let first: Vec<Op> = first.into_iter().take_while(|op| !matches!(op, Op::Normalize(_))).collect();
         for strategy in [Strategy::Fused, Strategy::Sequential, Strategy::Composed] {
             let builder = || {
                 let builder = Pipeline::builder(images.clone()).strategy(strategy).threads(1);
@@ -70,7 +70,7 @@ fn whatever_comes_first_is_done_once_and_the_same() {
                 builder
                     .augment(random_horizontal_flip(0.5))
                     .augment(random_rotation(-20.0..=20.0))
-                    .augment(random_resized_crop(24, 20))
+                    .augment(random_resized_crop(Size::new(24, 20)))
                     .normalize([0.4; 3], [0.2; 3])
                     .augment(random_erasing(0.5))
             };

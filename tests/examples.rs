@@ -91,7 +91,7 @@ fn custom_source() {
 fn custom_operation() {
     let text = run("custom_operation");
     assert_eq!(text.lines().count(), 6, "{text}");
-    assert!(text.matches("CustomOp(salt)").count() == 6 && text.matches("Rotate").count() == 6, "{text}");
+    assert!(text.matches("Custom(salt)").count() == 6 && text.matches("Rotate").count() == 6, "{text}");
     let grains = |line: &str| line.split(' ').nth(2).unwrap().parse::<u32>().unwrap();
     assert!(text.lines().map(grains).sum::<u32>() > 100, "{text}");
     assert_eq!(text, run("custom_operation"), "the same at every run");

@@ -22,8 +22,8 @@ use warpfeed::experiment::trial::Trial;
 use warpfeed::experiment::usage::Sampling;
 use warpfeed::experiment::workers::{self, workers};
 use warpfeed::{
-    Batch, Builder, Device, EncodedImages, Op, Pipeline, Result, Source, Strategy, Transform, random_horizontal_flip,
-    random_resized_crop, random_rotation, repeat,
+    Batch, Builder, CenterCrop, Device, EncodedImages, Pipeline, Result, Source, Strategy, Transform,
+    random_horizontal_flip, random_resized_crop, random_rotation, repeat,
 };
 
 /// A training step that sleeps, and keeps its own account of it.
@@ -63,7 +63,7 @@ fn model(ms: u64) -> Model {
 }
 
 fn crop(side: u32) -> Transform {
-    random_resized_crop(side, side)
+    random_resized_crop(side)
 }
 
 /// Images that come slowly.
@@ -151,7 +151,7 @@ fn a_slow_step_is_found() {
 #[test]
 fn tiny_images_are_found() {
     let tiny = EncodedImages::new((0..16).map(|i| (common::jpeg(8, 8, i), 0)));
-    let found = diagnosed(tiny, |settings| settings.ops = vec![Op::CenterCrop { width: 8, height: 8 }.into()], 0);
+    let found = diagnosed(tiny, |settings| settings.ops = vec![CenterCrop::new(8).into()], 0);
     assert_eq!(found.bottleneck, Bottleneck::PerImage, "{:?}", found.report.answer);
     assert!(found.report.answer[2].contains("pack"), "{:?}", found.report.answer);
 }

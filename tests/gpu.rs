@@ -14,9 +14,9 @@ use warpfeed::experiment::subject::{Model, Subject};
 use warpfeed::experiment::train::Run;
 use warpfeed::experiment::trial::Trial;
 use warpfeed::{
-    ApplyOptions, Batch, Builder, CustomOp, DType, DecodePath, Device, EncodedImages, Error, IMAGENET_MEAN,
-    IMAGENET_STD, ImageCache, JpegColor, JpegOptions, LastBatch, Layout, OnError, Op, Orientation, Pipeline, Preset,
-    Sampling, Size, Strategy, apply, encode_jpeg, random_resized_crop,
+    ApplyOptions, Batch, Builder, Custom, DType, DecodePath, Device, EncodedImages, Error, IMAGENET_MEAN, IMAGENET_STD,
+    ImageCache, JpegColor, JpegOptions, LastBatch, Layout, OnError, Op, Orientation, Pipeline, Preset, Sampling, Size,
+    Strategy, apply, encode_jpeg, random_resized_crop,
 };
 
 const GPU: Device = Device::Cuda(0);
@@ -52,7 +52,7 @@ fn types_layouts_and_strategies_equal_the_cpu() {
                 // A width that is a multiple of every store, and one that is not.
                 for (width, height) in [(64, 32), (37, 29)] {
                     let builder = || {
-                        let builder = small(images.clone()).augment(random_resized_crop(width, height));
+                        let builder = small(images.clone()).augment(random_resized_crop(Size::new(width, height)));
                         let builder = builder.strategy(strategy).output(dtype, layout);
                         if dtype == DType::U8 { builder } else { builder.normalize(IMAGENET_MEAN, IMAGENET_STD) }
                     };
@@ -333,7 +333,7 @@ fn pageable_memory_gives_the_same_and_is_a_configuration() {
         persistent: vec![true],
         pinned: vec![true, false],
         batch_size: 4,
-        ops: vec![random_resized_crop(8, 8)],
+        ops: vec![random_resized_crop(8)],
         strategy: Strategy::Fused,
         time: Duration::from_millis(100),
         rounds: 1,
@@ -356,8 +356,8 @@ fn operations_of_the_caller_run_on_the_cpu() {
     let invert = |image: &mut warpfeed::Image| {
         image.pixels_mut().iter_mut().flatten().for_each(|byte| *byte = !*byte);
     };
-    let custom = CustomOp { name: "invert", apply: std::sync::Arc::new(invert) };
-    let [want, got] = both(|| small(source(9)).augment(Op::Custom(custom.clone())).normalize([0.5; 3], [0.2; 3]));
+    let custom = Custom::new("invert", invert);
+    let [want, got] = both(|| small(source(9)).augment(custom.clone()).normalize([0.5; 3], [0.2; 3]));
     assert!(want == got);
 }
 

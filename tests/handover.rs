@@ -1,6 +1,6 @@
 //! Batches in the hands of other libraries: the same memory, the same numbers.
 
-use warpfeed::{Batch, DType, EncodedImages, JpegOptions, Layout, Pipeline, encode_jpeg, experiment};
+use warpfeed::{Batch, DType, EncodedImages, JpegOptions, Layout, Pipeline, Size, encode_jpeg, experiment};
 
 const DTYPES: [DType; 4] = [DType::F32, DType::F16, DType::Bf16, DType::U8];
 
@@ -8,7 +8,7 @@ const DTYPES: [DType; 4] = [DType::F32, DType::F16, DType::Bf16, DType::U8];
 fn batches(dtype: DType, layout: Layout) -> impl Iterator<Item = Batch> {
     let jpeg = |i| encode_jpeg(&experiment::synth::image(1, i, 0, 1), &JpegOptions::default()).unwrap();
     let builder = Pipeline::builder(EncodedImages::new((0..7).map(|i| (jpeg(i), 10 + i as u32))));
-    let pipeline = builder.batch_size(3).resize(7, 9).output(dtype, layout).build().unwrap();
+    let pipeline = builder.batch_size(3).resize(Size::new(7, 9)).output(dtype, layout).build().unwrap();
     pipeline.epoch(0).map(Result::unwrap)
 }
 

@@ -11,11 +11,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 use warpfeed::experiment::run::{RunReport, run};
 use warpfeed::{
-    ApplyOptions, Augmentation, Batch, Builder, CustomOp, DType, Device, EncodedImages, Error, Fill, IMAGENET_MEAN,
-    IMAGENET_STD, Image, Interpolation, JpegOptions, LastBatch, Layout, MAX_ENCODED_BYTES, OnError, Op, Orientation,
-    Partition, Pipeline, Result, SampleRng, Sampling, Size, Source, Strategy, Tensor, Transform, apply, color_jitter,
-    encode_jpeg, gaussian_blur, maybe, one_of, random_crop, random_dilation, random_erasing, random_erosion,
-    random_grayscale, random_horizontal_flip, random_resized_crop, random_rotation, random_vertical_flip, repeat,
+    ApplyOptions, Batch, Brightness, Builder, CenterCrop, Contrast, Crop, Custom, CustomTransform, DType, Device,
+    Dilate, EncodedImages, Erase, Erode, Error, Fill, GaussianBlur, Grayscale, Hflip, Hue, IMAGENET_MEAN, IMAGENET_STD,
+    Image, Interpolation, JpegOptions, LastBatch, Layout, MAX_ENCODED_BYTES, Normalize, OnError, Op, Orientation,
+    Partition, Pipeline, RandomResizedCrop, RandomRotation, Rect, ResizedCrop, Result, Rotate, SampleRng, Sampling,
+    Saturation, Size, Source, Strategy, Tensor, Transform, Vflip, apply, color_jitter, encode_jpeg, gaussian_blur,
+    maybe, one_of, random_crop, random_dilation, random_erasing, random_erosion, random_grayscale,
+    random_horizontal_flip, random_resized_crop, random_rotation, random_vertical_flip, repeat,
 };
 
 fn report(pipeline: &Pipeline, epochs: std::ops::Range<u64>) -> RunReport {
@@ -64,7 +66,7 @@ fn seeds_and_epochs_make_other_orders_and_pixels() {
     }
     // Without shuffling the seed is that of the pixels alone.
     let in_order = |seed| {
-        let builder = Pipeline::builder(images.clone()).seed(seed).augment(random_resized_crop(24, 20));
+        let builder = Pipeline::builder(images.clone()).seed(seed).augment(random_resized_crop(Size::new(24, 20)));
         delivered(&builder.build().unwrap(), 0)
     };
     let (one, two) = (in_order(1), in_order(2));
@@ -316,18 +318,10 @@ fn where_all_are_bad_there_is_nothing_to_give() {
 /// What is wrong about a parameter is wrong about the pipeline, whatever the policy.
 #[test]
 fn a_wrong_parameter_is_not_skipped() {
-    let outside = Op::ResizedCrop {
-        x: 0,
-        y: 0,
-        width: 60,
-        height: 60,
-        out_width: 8,
-        out_height: 8,
-        interpolation: Interpolation::Bilinear,
-    };
+    let outside = ResizedCrop::new(Rect { x: 0, y: 0, width: 60, height: 60 }, 8);
     for policy in [OnError::Fail, OnError::Skip, OnError::Substitute] {
         let pipeline = Pipeline::builder(EncodedImages::new([(jpeg(50, 70, 1), 0)]))
-            .augment(outside.clone())
+            .augment(outside)
             .on_error(policy)
             .build()
             .unwrap();
@@ -440,17 +434,17 @@ struct Wrong {
     ops: DrawOps,
 }
 
-impl Augmentation for Wrong {
+impl CustomTransform for Wrong {
     fn name(&self) -> &'static str {
         "wrong"
     }
-    fn draw(&self, _draw: &mut SampleRng, _size: Size) -> Result<Vec<Op>> {
+    fn draw(&self, _rng: &mut SampleRng, _size: Size) -> Result<Vec<Op>> {
         Ok(if self.armed.load(SeqCst) { (self.ops)() } else { Vec::new() })
     }
 }
 
 fn custom(apply: fn(&mut Image)) -> Op {
-    Op::Custom(CustomOp { name: "custom", apply: Arc::new(apply) })
+    Custom::new("custom", apply).into()
 }
 
 #[test]
@@ -459,12 +453,12 @@ fn a_wrong_custom_operation_is_an_error() {
     let want = delivered(&small(good.clone()).build().unwrap(), 0);
     let cases: [(&str, DrawOps); 7] = [
         ("drawn badly", || panic!("drawn badly")),
-        ("size must be unchanged", || vec![Op::CenterCrop { width: 3, height: 4 }]),
+        ("size must be unchanged", || vec![CenterCrop::new(Size::new(3, 4)).into()]),
         ("made badly", || vec![custom(|_| panic!("made badly"))]),
         ("of the same size as before", || vec![custom(|image| *image = Image::new(Size::new(1, 1)))]),
         ("of the same size as before", || vec![custom(|image| *image = Image::new(Size::new(200, 300)))]),
-        ("kernel must be odd", || vec![Op::GaussianBlur { kernel: 2, sigma: 1.0 }]),
-        ("only 8-bit", || vec![Op::Normalize { mean: [0.5; 3], std: [1.0; 3] }]),
+        ("kernel must be odd", || vec![GaussianBlur::new(2, 1.0).into()]),
+        ("only 8-bit", || vec![Normalize::new([0.5; 3], [1.0; 3]).into()]),
     ];
     for (words, ops) in cases {
         for (strategy, policy) in [(Strategy::Fused, OnError::Skip), (Strategy::Sequential, OnError::Fail)] {
@@ -472,7 +466,7 @@ fn a_wrong_custom_operation_is_an_error() {
             // At the end, where a wrong size would meet the batch, and in the middle.
             for at_end in [false, true] {
                 let builder = || {
-                    let wrong = Transform::Custom(Arc::new(Wrong { armed: Arc::clone(&armed), ops }));
+                    let wrong = Wrong { armed: Arc::clone(&armed), ops };
                     let builder = small(good.clone()).strategy(strategy).on_error(policy);
                     if at_end { builder.augment(wrong) } else { before(wrong, good.clone(), strategy, policy) }
                 };
@@ -490,33 +484,33 @@ fn a_wrong_custom_operation_is_an_error() {
     }
 }
 
-fn before(op: Transform, source: EncodedImages, strategy: Strategy, policy: OnError) -> Builder {
+fn before(op: impl Into<Transform>, source: EncodedImages, strategy: Strategy, policy: OnError) -> Builder {
     let builder = Pipeline::builder(source).batch_size(4).threads(2).strategy(strategy).on_error(policy);
-    builder.augment(op).augment(random_resized_crop(24, 20))
+    builder.augment(op).augment(random_resized_crop(Size::new(24, 20)))
 }
 
 /// One that does it right: its pixels are those of its operations, whatever the strategy, and its draws are its own.
 #[test]
 fn a_custom_operation_does_its_work() {
     struct Darken;
-    impl Augmentation for Darken {
+    impl CustomTransform for Darken {
         fn name(&self) -> &'static str {
             "darken"
         }
-        fn draw(&self, draw: &mut SampleRng, size: Size) -> Result<Vec<Op>> {
+        fn draw(&self, rng: &mut SampleRng, size: Size) -> Result<Vec<Op>> {
             assert!(size.width >= 30 || size == Size::new(24, 20));
-            let by = draw.below(100) as u8;
-            let apply = Arc::new(move |image: &mut Image| {
+            let by = rng.below(100) as u8;
+            let apply = move |image: &mut Image| {
                 image.pixels_mut().iter_mut().for_each(|p| p.iter_mut().for_each(|v| *v = v.saturating_sub(by)));
-            });
-            Ok(vec![Op::Custom(CustomOp { name: "darken", apply }), Op::Hflip])
+            };
+            Ok(vec![Custom::new("darken", apply).into(), Hflip.into()])
         }
     }
     let build = |strategy, custom: bool| {
         let builder = Pipeline::builder(source(9)).strategy(strategy).augment(random_rotation(-9.0..=9.0));
-        let builder = if custom { builder.augment(Transform::Custom(Arc::new(Darken))) } else { builder };
-        let builder = builder.augment(random_resized_crop(24, 20));
-        let builder = if custom { builder.augment(Transform::Custom(Arc::new(Darken))) } else { builder };
+        let builder = if custom { builder.augment(Darken) } else { builder };
+        let builder = builder.augment(random_resized_crop(Size::new(24, 20)));
+        let builder = if custom { builder.augment(Darken) } else { builder };
         builder.build().unwrap()
     };
     let fused = digest(&build(Strategy::Fused, true), 1);
@@ -705,15 +699,19 @@ fn wrong_parameters_are_refused_with_what_is_allowed() {
         (|b| b.prefetch(0), "prefetch", "1 to "),
         (|b| b.max_pixels(0), "max_pixels", "1 or more"),
         (|b| b.resize_shorter(32), "operations", "end with a resize to a width and height"),
-        (|b| b.augment(maybe(0.5, [Op::CenterCrop { width: 4, height: 4 }.into()])), "operations", "the same size"),
-        (|b| b.augment(one_of([random_resized_crop(4, 4), random_crop(5, 4, 0)])), "operations", "the same size"),
+        (|b| b.augment(maybe(0.5, [CenterCrop::new(4).into()])), "operations", "the same size"),
+        (
+            |b| b.augment(one_of([random_resized_crop(4), random_crop(Size::new(5, 4), 0)])),
+            "operations",
+            "the same size",
+        ),
         (|b| b.augment(turn(true)), "operations", "the same size"),
-        (|b| b.normalize([0.0; 3], [1.0; 3]).augment(Op::Hflip), "hflip", "before normalize"),
+        (|b| b.normalize([0.0; 3], [1.0; 3]).augment(Hflip), "hflip", "before normalize"),
         (|b| b.normalize([0.0; 3], [1.0; 3]).normalize([0.0; 3], [1.0; 3]), "normalize", "once"),
         (|b| b.normalize([0.0; 3], [1.0; 3]).output(DType::U8, Layout::Nhwc), "u8", "f32, f16 or bf16"),
         (|b| b.normalize([0.0; 3], [1.0, 0.0, 1.0]), "std", "none 0"),
         (|b| b.normalize([f32::NAN, 0.0, 0.0], [1.0; 3]), "mean", "finite"),
-        (|b| b.augment(repeat(2, [Op::Normalize { mean: [0.0; 3], std: [1.0; 3] }.into()])), "normalize", "outside"),
+        (|b| b.augment(repeat(2, [Normalize::new([0.0; 3], [1.0; 3]).into()])), "normalize", "outside"),
         (|b| b.augment(random_horizontal_flip(2.0)), "random_horizontal_flip: p", "0 to 1"),
         (|b| b.augment(random_vertical_flip(-0.1)), "random_vertical_flip: p", "0 to 1"),
         (|b| b.augment(random_grayscale(NAN)), "random_grayscale: p", "0 to 1"),
@@ -730,36 +728,35 @@ fn wrong_parameters_are_refused_with_what_is_allowed() {
         (|b| b.augment(random_erasing(1.5)), "random_erasing: p", "0 to 1"),
         (|b| b.augment(one_of([])), "one_of", "at least one"),
         (|b| b.augment(maybe(7.0, [])), "maybe: p", "0 to 1"),
-        (|b| b.repeat(1001, [Op::Hflip.into()]), "repeat: n", "0 to 1000"),
-        (|b| b.repeat(1000, [repeat(1000, [repeat(1000, [Op::Hflip.into()])])]), "operations", "100000 operations"),
+        (|b| b.repeat(1001, [Hflip.into()]), "repeat: n", "0 to 1000"),
+        (|b| b.repeat(1000, [repeat(1000, [repeat(1000, [Hflip.into()])])]), "operations", "100000 operations"),
         (|b| b.random_resized_crop(0), "width", "1 to 65535"),
     ];
     for (number, (change, what, allowed)) in cases.into_iter().enumerate() {
-        let builder = change(if (4..=7).contains(&number) { blank() } else { blank().resize(8, 8) });
+        let builder = change(if (4..=7).contains(&number) { blank() } else { blank().resize(Size::new(8, 8)) });
         let error = builder.build().expect_err(what);
         assert!(error.is_parameter(), "{error}");
         let text = error.to_string();
         assert!(text.contains(what) && text.contains(allowed), "case {number}: {text}");
     }
-    let error = blank().batch_size(1 << 20).resize(60_000, 60_000).build().unwrap_err();
+    let error = blank().batch_size(1 << 20).resize(Size::new(60_000, 60_000)).build().unwrap_err();
     assert!(matches!(error, Error::Limits { .. }) && error.to_string().contains("smaller batch_size"), "{error}");
     let error = blank().build().unwrap_err().to_string();
     assert!(error.contains("end with a resize"), "{error}");
     for index in [0, 3] {
-        let error = blank().resize(8, 8).device(Device::Cuda(index)).build().unwrap_err();
+        let error = blank().resize(Size::new(8, 8)).device(Device::Cuda(index)).build().unwrap_err();
         assert!(error.is_device() && error.to_string().contains(&format!("CUDA device {index}")), "{error}");
     }
 }
 
 fn turn(expand: bool) -> Transform {
-    let (degrees, interpolation, fill) = (0.0..=90.0, Interpolation::Nearest, Fill::BLACK);
-    Transform::Rotation { degrees, interpolation, expand, fill }
+    RandomRotation::new(0.0..=90.0).expand(expand).into()
 }
 
 #[test]
 fn memory_is_stated_exactly() {
     for (dtype, bytes) in [(DType::F32, 4), (DType::F16, 2), (DType::Bf16, 2), (DType::U8, 1)] {
-        let builder = Pipeline::builder(source(10)).resize(31, 17).batch_size(7).prefetch(3).threads(2);
+        let builder = Pipeline::builder(source(10)).resize(Size::new(31, 17)).batch_size(7).prefetch(3).threads(2);
         let pipeline = builder.max_pixels(1000).output(dtype, Layout::Nhwc).shuffle(1).build().unwrap();
         let memory = pipeline.memory();
         assert_eq!(memory.batch_bytes, 7 * 31 * 17 * 3 * bytes);
@@ -769,7 +766,7 @@ fn memory_is_stated_exactly() {
         assert_eq!(memory.encoded_bytes, 2 * MAX_ENCODED_BYTES);
         assert_eq!(memory.order_bytes, 40);
     }
-    let builder = Pipeline::builder(source(10)).resize(31, 17).batch_size(7);
+    let builder = Pipeline::builder(source(10)).resize(Size::new(31, 17)).batch_size(7);
     let pipeline = builder.build().unwrap();
     assert_eq!(pipeline.memory().order_bytes, 0);
     let batch = pipeline.epoch(0).next().unwrap().unwrap();
@@ -781,7 +778,7 @@ fn memory_is_stated_exactly() {
 #[test]
 fn images_over_the_limit_are_bad_samples() {
     let images = || EncodedImages::new([(jpeg(50, 40, 1), 0), (jpeg(51, 40, 1), 1), (jpeg(40, 50, 1), 2)]);
-    let builder = || Pipeline::builder(images()).resize(8, 8).max_pixels(2000);
+    let builder = || Pipeline::builder(images()).resize(Size::new(8, 8)).max_pixels(2000);
     let error = builder().build().unwrap().epoch(0).next().unwrap().unwrap_err();
     let text = error.to_string();
     assert!(error.is_bad_sample() && text.contains("2040") && text.contains("2000") && text.contains("max_pixels"));
@@ -790,14 +787,14 @@ fn images_over_the_limit_are_bad_samples() {
     // On the way too, before the memory is taken, and the same for all strategies.
     for strategy in [Strategy::Fused, Strategy::Sequential, Strategy::Composed] {
         let builder = Pipeline::builder(EncodedImages::new([(jpeg(40, 40, 1), 0)])).strategy(strategy);
-        let growing = builder.max_pixels(1 << 16).repeat(7, [grow()]).resize(8, 8).build().unwrap();
+        let growing = builder.max_pixels(1 << 16).repeat(7, [grow()]).resize(Size::new(8, 8)).build().unwrap();
         let error = growing.epoch(0).next().unwrap().unwrap_err();
         assert!(error.is_bad_sample() && error.to_string().contains("max_pixels"), "{strategy:?}: {error}");
     }
 }
 
 fn grow() -> Transform {
-    Op::Rotate { degrees: 45.0, interpolation: Interpolation::Bilinear, expand: true, fill: Fill::BLACK }.into()
+    Rotate::new(45.0).interpolation(Interpolation::Bilinear).expand(true).into()
 }
 
 #[test]
@@ -805,7 +802,7 @@ fn truncated_images_are_bad_unless_accepted() {
     let whole = jpeg(60, 50, 2);
     let cut = whole[..whole.len() * 2 / 3].to_vec();
     let images = || EncodedImages::new([(whole.clone(), 0), (cut.clone(), 1)]);
-    let builder = || Pipeline::builder(images()).resize(60, 50).output(DType::U8, Layout::Nhwc);
+    let builder = || Pipeline::builder(images()).resize(Size::new(60, 50)).output(DType::U8, Layout::Nhwc);
     let error = builder().build().unwrap().epoch(0).next().unwrap().unwrap_err().to_string();
     assert!(error.contains("sample 1") && error.contains("truncated"), "{error}");
     let batch = builder().accept_truncated(true).build().unwrap().epoch(0).next().unwrap().unwrap();
@@ -814,7 +811,7 @@ fn truncated_images_are_bad_unless_accepted() {
     assert_eq!(good[..row * 8], bad[..row * 8], "the top is there");
     assert_ne!(good[row * 49..], bad[row * 49..], "the bottom is not");
     // Also where the recipe needs nothing of what is missing.
-    let top = Op::Crop { x: 0, y: 0, width: 16, height: 4, fill: Fill::BLACK };
+    let top = Crop::new(0, 0, Size::new(16, 4));
     let strict = Pipeline::builder(images()).augment(top.clone());
     assert!(strict.build().unwrap().epoch(0).next().unwrap().is_err());
 }
@@ -828,7 +825,8 @@ fn orientation_is_applied_unless_ignored() {
     };
     let pixels = |orientation, width, height| -> Vec<Vec<u8>> {
         let builder = Pipeline::builder(EncodedImages::new((1..=8).map(tagged))).orientation(orientation);
-        let pipeline = builder.center_crop(20).resize(width, height).output(DType::U8, Layout::Nhwc).build().unwrap();
+        let pipeline =
+            builder.center_crop(20).resize(Size::new(width, height)).output(DType::U8, Layout::Nhwc).build().unwrap();
         delivered(&pipeline, 0).into_iter().map(|s| s.bytes).collect()
     };
     let (applied, ignored) = (pixels(Orientation::Apply, 20, 20), pixels(Orientation::Ignore, 20, 20));
@@ -860,7 +858,7 @@ fn orientation_is_applied_unless_ignored() {
 fn recipes(size: Size, ops: impl IntoIterator<Item = Transform>, count: u64) -> Vec<Vec<Op>> {
     let images = EncodedImages::new([(jpeg(size.width, size.height, 1), 0)]);
     let builder = ops.into_iter().fold(Pipeline::builder(images), Builder::augment);
-    let pipeline = builder.resize(4, 4).build().unwrap();
+    let pipeline = builder.resize(Size::new(4, 4)).build().unwrap();
     let mut recipes: Vec<Vec<Op>> = (0..count).map(|epoch| pipeline.recipe(epoch, 0).unwrap()).collect();
     for recipe in &mut recipes {
         assert_eq!(recipe.pop().map(|op| op.name()), Some("resize"));
@@ -884,7 +882,7 @@ fn probabilities_are_what_they_say() {
             (random_vertical_flip(p), "vflip"),
             (random_grayscale(p), "grayscale"),
             (random_erasing(p), "erase"),
-            (maybe(p, [Op::Hflip.into(), Op::Vflip.into()]), "hflip"),
+            (maybe(p, [Hflip.into(), Vflip.into()]), "hflip"),
         ] {
             let recipes = recipes(Size::new(60, 50), [op], MANY);
             let count = recipes.iter().filter(|recipe| recipe.first().is_some_and(|op| op.name() == name)).count();
@@ -892,7 +890,7 @@ fn probabilities_are_what_they_say() {
             assert!(recipes.iter().all(|recipe| recipe.len() < 2 || recipe[1].name() == "vflip"));
         }
     }
-    let choices = [Op::Hflip, Op::Vflip, Op::Grayscale];
+    let choices: [Op; 3] = [Hflip.into(), Vflip.into(), Grayscale.into()];
     let recipes = recipes(Size::new(9, 9), [one_of(choices.clone().map(Transform::from))], MANY);
     for choice in choices {
         likely(recipes.iter().filter(|recipe| ***recipe == [choice.clone()]).count(), MANY as usize, 1.0 / 3.0);
@@ -916,19 +914,19 @@ fn parameters_are_drawn_evenly_from_their_ranges() {
         recipes(size, [op], MANY).iter().map(|recipe| number(&recipe[0])).collect()
     };
     let degrees = numbers(random_rotation(-30.0..=10.0), |op| match op {
-        Op::Rotate { degrees, .. } => *degrees,
+        Op::Rotate(Rotate { degrees, .. }) => *degrees,
         _ => panic!("{op:?}"),
     });
     even(&degrees, -30.0, 10.0);
     let sigmas = numbers(gaussian_blur(5, 0.5..=2.5), |op| match op {
-        Op::GaussianBlur { kernel: 5, sigma } => *sigma,
+        Op::GaussianBlur(GaussianBlur { kernel: 5, sigma, .. }) => *sigma,
         _ => panic!("{op:?}"),
     });
     even(&sigmas, 0.5, 2.5);
     // Five sides of a kernel, two parts each.
     for op in [random_dilation(1..=5), random_erosion(1..=5)] {
         let kernels = numbers(op, |op| match op {
-            Op::Dilate { kernel } | Op::Erode { kernel } => f64::from(*kernel),
+            Op::Dilate(Dilate { kernel, .. }) | Op::Erode(Erode { kernel, .. }) => f64::from(*kernel),
             _ => panic!("{op:?}"),
         });
         for kernel in 1..=5 {
@@ -936,9 +934,9 @@ fn parameters_are_drawn_evenly_from_their_ranges() {
         }
     }
     // 60 x 50 with 4 more on every side: 29 places across, 9 down.
-    let places: Vec<(i32, i32)> = (recipes(size, [random_crop(40, 50, 4)], MANY).iter())
+    let places: Vec<(i32, i32)> = (recipes(size, [random_crop(Size::new(40, 50), 4)], MANY).iter())
         .map(|recipe| match recipe[0] {
-            Op::Crop { x, y, width: 40, height: 50, fill: Fill::BLACK } => (x, y),
+            Op::Crop(Crop { x, y, width: 40, height: 50, fill: Fill::BLACK, .. }) => (x, y),
             ref op => panic!("{op:?}"),
         })
         .collect();
@@ -949,8 +947,8 @@ fn parameters_are_drawn_evenly_from_their_ranges() {
         likely(places.iter().filter(|place| place.1 == y).count(), MANY as usize, 1.0 / 9.0);
     }
     // Larger than the padded image: it lies wholly inside the rectangle.
-    for recipe in recipes(size, [random_crop(100, 90, 3)], 500) {
-        let Op::Crop { x, y, width: 100, height: 90, .. } = recipe[0] else { panic!("{recipe:?}") };
+    for recipe in recipes(size, [random_crop(Size::new(100, 90), 3)], 500) {
+        let Op::Crop(Crop { x, y, width: 100, height: 90, .. }) = recipe[0] else { panic!("{recipe:?}") };
         assert!((-40..=0).contains(&x) && (-40..=0).contains(&y), "at ({x}, {y})");
     }
 }
@@ -960,14 +958,11 @@ fn random_rectangles_have_the_area_and_aspect_asked_for() {
     let size = Size::new(200, 150);
     let area = f64::from(size.width) * f64::from(size.height);
     let (mut shares, mut aspects) = (Vec::new(), Vec::new());
-    let op = Transform::ResizedCrop {
-        size: Size::new(24, 20),
-        scale: 0.2..=0.4,
-        ratio: 0.5..=2.0,
-        interpolation: Interpolation::Bicubic,
-    };
-    for recipe in recipes(size, [op], MANY) {
-        let Op::ResizedCrop { x, y, width, height, out_width: 24, out_height: 20, interpolation } = recipe[0] else {
+    let op = RandomResizedCrop::new(Size::new(24, 20)).scale(0.2..=0.4).ratio(0.5..=2.0);
+    for recipe in recipes(size, [op.interpolation(Interpolation::Bicubic).into()], MANY) {
+        let Op::ResizedCrop(ResizedCrop { x, y, width, height, out_width: 24, out_height: 20, interpolation, .. }) =
+            recipe[0]
+        else {
             panic!("{recipe:?}")
         };
         assert_eq!(interpolation, Interpolation::Bicubic);
@@ -982,13 +977,13 @@ fn random_rectangles_have_the_area_and_aspect_asked_for() {
     assert!((mean(&shares) - 0.3).abs() < 0.005, "{}", mean(&shares));
     assert!(mean(&aspects).abs() < 0.04, "{}", mean(&aspects));
     // A strip of an image has no such rectangle: the fallback is the centre at the nearest aspect.
-    for recipe in recipes(Size::new(300, 3), [random_resized_crop(8, 8)], 200) {
-        if let Op::ResizedCrop { height: 3, width, x, .. } = recipe[0] {
+    for recipe in recipes(Size::new(300, 3), [random_resized_crop(8)], 200) {
+        if let Op::ResizedCrop(ResizedCrop { height: 3, width, x, .. }) = recipe[0] {
             assert!(width == 4 && (x == 148 || x < 297), "{recipe:?}");
         }
     }
     for recipe in recipes(size, [random_erasing(1.0)], MANY) {
-        let Op::Erase { x, y, width, height, value } = recipe[0] else { panic!("{recipe:?}") };
+        let Op::Erase(Erase { x, y, width, height, value, .. }) = recipe[0] else { panic!("{recipe:?}") };
         assert!(x + width <= 200 && y + height <= 150 && value == [0.0; 3]);
         let share = f64::from(width) * f64::from(height) / area;
         let aspect = f64::from(height) / f64::from(width);
@@ -1007,10 +1002,10 @@ fn jitter_draws_four_factors_in_random_order() {
         orders.insert(names.join(" "));
         for op in recipe {
             match op {
-                Op::Brightness { factor } => factors[0].push(factor),
-                Op::Contrast { factor } => factors[1].push(factor),
-                Op::Saturation { factor } => factors[2].push(factor),
-                Op::Hue { factor } => factors[3].push(factor),
+                Op::Brightness(Brightness { factor, .. }) => factors[0].push(factor),
+                Op::Contrast(Contrast { factor, .. }) => factors[1].push(factor),
+                Op::Saturation(Saturation { factor, .. }) => factors[2].push(factor),
+                Op::Hue(Hue { factor, .. }) => factors[3].push(factor),
                 other => panic!("{other:?}"),
             }
         }
@@ -1026,7 +1021,7 @@ fn jitter_draws_four_factors_in_random_order() {
     let all = recipes(Size::new(9, 9), [color_jitter(0.4, 0.3, 1.5, 0.1)], 50);
     let two = recipes(Size::new(9, 9), [color_jitter(0.4, 0.0, 1.5, 0.0)], 50);
     for (mut all, two) in all.into_iter().zip(two) {
-        all.retain(|op| matches!(op, Op::Brightness { .. } | Op::Saturation { .. }));
+        all.retain(|op| matches!(op, Op::Brightness(_) | Op::Saturation(_)));
         assert_eq!(all, two);
     }
 }
@@ -1035,7 +1030,7 @@ fn jitter_draws_four_factors_in_random_order() {
 fn what_is_drawn_moves_no_later_draw() {
     let tail = || [random_rotation(-9.0..=9.0), color_jitter(0.1, 0.1, 0.1, 0.1)];
     let rest = |p: f64| {
-        let nested = maybe(p, [random_crop(30, 30, 2), random_erasing(p)]);
+        let nested = maybe(p, [random_crop(30, 2), random_erasing(p)]);
         let flips = [random_horizontal_flip(p), nested, repeat(3, [random_vertical_flip(p)])];
         let recipes = recipes(Size::new(30, 30), flips.into_iter().chain(tail()), 100);
         recipes.into_iter().map(|recipe| recipe[recipe.len() - 5..].to_vec()).collect::<Vec<_>>()
@@ -1047,18 +1042,18 @@ fn what_is_drawn_moves_no_later_draw() {
         let recipes = recipes(Size::new(30, 30), [one_of(ops)].into_iter().chain(tail()), 100);
         recipes.into_iter().map(|recipe| recipe[recipe.len() - 5..].to_vec()).collect::<Vec<_>>()
     };
-    let one = chosen([Op::Hflip.into(), Op::Vflip.into()]);
+    let one = chosen([Hflip.into(), Vflip.into()]);
     assert_eq!(one, chosen([random_horizontal_flip(0.5), random_grayscale(0.1)]));
 }
 
 #[test]
 fn repetitions_draw_afresh() {
-    let recipes = recipes(Size::new(20, 20), [repeat(12, [random_rotation(-5.0..=5.0), Op::Hflip.into()])], 20);
+    let recipes = recipes(Size::new(20, 20), [repeat(12, [random_rotation(-5.0..=5.0), Hflip.into()])], 20);
     let mut seen = BTreeSet::new();
     for recipe in recipes {
         assert_eq!(recipe.len(), 24);
         for op in recipe.iter().step_by(2) {
-            let Op::Rotate { degrees, .. } = op else { panic!("{op:?}") };
+            let Op::Rotate(Rotate { degrees, .. }) = op else { panic!("{op:?}") };
             assert!(seen.insert(degrees.to_bits()), "an angle came twice");
         }
     }
@@ -1075,22 +1070,21 @@ fn random_op(random: &mut Random, depth: u32) -> Transform {
         0 => random_horizontal_flip(p),
         1 => random_vertical_flip(p),
         2 | 3 => random_rotation(-f64::from(random.within(0, 90))..=20.0),
-        4 => Transform::Rotation {
-            degrees: -30.0..=30.0,
-            interpolation: if p < 0.5 { Interpolation::Bilinear } else { Interpolation::Nearest },
-            expand: p < 0.3,
-            fill: if p > 0.6 { Fill::EDGE } else { Fill::Color([9, 99, 199]) },
-        },
-        5 => random_crop(random.within(1, 60), random.within(1, 60), random.within(0, 9)),
-        6 => random_resized_crop(random.within(1, 60), random.within(1, 60)),
+        4 => RandomRotation::new(-30.0..=30.0)
+            .interpolation(if p < 0.5 { Interpolation::Bilinear } else { Interpolation::Nearest })
+            .expand(p < 0.3)
+            .fill(if p > 0.6 { Fill::EDGE } else { Fill::Color([9, 99, 199]) })
+            .into(),
+        5 => random_crop(Size::new(random.within(1, 60), random.within(1, 60)), random.within(0, 9)),
+        6 => random_resized_crop(Size::new(random.within(1, 60), random.within(1, 60))),
         7 => color_jitter(p, p, p, p / 2.0),
         8 => random_grayscale(p),
         9 => gaussian_blur(1 + 2 * random.within(0, 3), 0.3..=2.0),
         10 => random_dilation(1..=random.within(1, 5)),
         11 => random_erosion(1..=random.within(1, 5)),
         12 => random_erasing(p),
-        13 => Op::CenterCrop { width: random.within(1, 60), height: random.within(1, 60) }.into(),
-        14 => Op::Contrast { factor: 2.0 * p }.into(),
+        13 => CenterCrop::new(Size::new(random.within(1, 60), random.within(1, 60))).into(),
+        14 => Contrast::new(2.0 * p).into(),
         15 => one_of(some(random)),
         16 => maybe(p, some(random)),
         _ => repeat(random.within(0, 3), some(random)),
@@ -1101,10 +1095,10 @@ fn random_op(random: &mut Random, depth: u32) -> Transform {
 #[test]
 fn a_resize_of_rows_after_one_of_columns() {
     let images = EncodedImages::new([(jpeg(40, 30, 1), 0), (jpeg(20, 60, 2), 1)]);
-    let crop = Op::Crop { x: 10, y: 3, width: 8, height: 8, fill: Fill::BLACK };
+    let crop = Crop::new(10, 3, 8);
     let build = |strategy| {
         let builder = Pipeline::builder(images.clone()).threads(1).strategy(strategy);
-        builder.resize(20, 30).augment(crop.clone()).build().unwrap()
+        builder.resize(Size::new(20, 30)).augment(crop).build().unwrap()
     };
     assert_eq!(delivered(&build(Strategy::Fused), 0), delivered(&build(Strategy::Sequential), 0));
 }
@@ -1126,7 +1120,7 @@ fn any_pipeline_can_be_replayed() {
         let build = |strategy| {
             let builder = Pipeline::builder(images.clone()).seed(case).batch_size(4).threads(2).strategy(strategy);
             let builder = ops.iter().cloned().fold(builder.orientation(orientation), Builder::augment);
-            let builder = if end == 0 { builder.resize(13, 11) } else { builder.random_resized_crop(12) };
+            let builder = if end == 0 { builder.resize(Size::new(13, 11)) } else { builder.random_resized_crop(12) };
             let builder = if case % 2 == 0 {
                 builder.output(DType::U8, Layout::Nhwc)
             } else {

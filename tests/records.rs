@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use warpfeed::{
     Error, IdxFile, ListFile, OnError, OpenOptions, Pipeline, RecordFormat, RecordOptions, RecordShards, RecordStream,
-    Result, Source, Stream as _, StreamOptions, StreamStart, open,
+    Result, Size, Source, Stream as _, StreamOptions, StreamStart, open,
 };
 
 const MAGIC: u32 = 0xced7_230a;
@@ -223,7 +223,7 @@ fn classes_that_are_given_number_names_in_any_order_and_in_streams() {
         let classes = classes.iter().map(|&class| class.to_owned()).collect();
         let records = RecordOptions { classes, ..no_index() };
         let source = OpenOptions { records, window, ..OpenOptions::default() }.open(path)?;
-        let pipeline = Pipeline::builder(source).resize(8, 8).on_error(OnError::Skip).build()?;
+        let pipeline = Pipeline::builder(source).resize(Size::new(8, 8)).on_error(OnError::Skip).build()?;
         let mut epoch = pipeline.epoch(0);
         let mut labels = Vec::new();
         for batch in epoch.by_ref() {

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use warpfeed::pack::{PackOptions, pack};
 use warpfeed::{
     Builder, EncodedImages, ImageCache, Input, OnError, OpenOptions, Pipeline, RecordFormat, RecordOptions, ShardCache,
-    Source, SourceFormat, open, random_horizontal_flip, random_resized_crop,
+    Size, Source, SourceFormat, open, random_horizontal_flip, random_resized_crop,
 };
 
 /// A cheap pipeline with random draws, in the source's own order.
@@ -24,7 +24,7 @@ fn in_order(source: impl Into<Input>) -> Builder {
         .threads(2)
         .batch_size(4)
         .augment(random_horizontal_flip(0.5))
-        .augment(random_resized_crop(24, 20))
+        .augment(random_resized_crop(Size::new(24, 20)))
 }
 
 fn epoch(builder: Builder, epoch: u64) -> Vec<Delivered> {

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Delivered, WithBad, samples, small, source};
-use warpfeed::{Batch, Builder, Epoch, EpochState, LastBatch, OnError, Partition, Result};
+use warpfeed::{Batch, Builder, Epoch, EpochState, LastBatch, OnError, Partition, Result, Size};
 
 /// A state as it comes back from a file.
 fn written(state: &EpochState) -> EpochState {
@@ -145,7 +145,7 @@ fn what_does_not_fit_is_refused_with_what_differs() {
         assert!(words.iter().all(|word| message.contains(word)), "{message}");
         assert!(message.contains("seed") == words.contains(&"seed 8"), "what agrees is not named: {message}");
     }
-    let unshuffled = warpfeed::Pipeline::builder(source(23)).seed(7).resize(8, 8);
+    let unshuffled = warpfeed::Pipeline::builder(source(23)).seed(7).resize(Size::new(8, 8));
     assert!(refused(unshuffled, &state).contains("(not shuffled), got shuffled"));
     let edited = |field: &str, value: u64| {
         let mut json = serde_json::to_value(&state).unwrap();

@@ -6,7 +6,8 @@ use common::recipes::{inside, recipe};
 use common::{Random, jpeg};
 use warpfeed::experiment::trial::Trial;
 use warpfeed::{
-    ApplyOptions, DType, Error, Fill, Interpolation, Op, Orientation, Preset, Resize, ResizeTo, Size, Strategy, apply,
+    ApplyOptions, CenterCrop, Contrast, Crop, DType, Dilate, Erode, Error, Fill, GaussianBlur, Grayscale, Hflip,
+    Interpolation, Normalize, Op, Orientation, Preset, Rect, Resize, ResizedCrop, Rotate, Size, Strategy, Vflip, apply,
 };
 
 #[test]
@@ -34,23 +35,23 @@ fn fused_equals_sequential() {
 #[test]
 fn a_crop_at_the_origin_is_a_crop() {
     let bytes = jpeg(41, 37, 4);
-    let rotate = |interpolation, fill| Op::Rotate { degrees: 10.0, interpolation, expand: false, fill };
+    let rotate = |interpolation, fill| Op::from(Rotate::new(10.0).interpolation(interpolation).fill(fill));
     for op in [
-        Op::GaussianBlur { kernel: 7, sigma: 2.0 },
-        Op::Dilate { kernel: 5 },
-        Op::Erode { kernel: 4 },
-        Op::Contrast { factor: 0.5 },
-        Op::Grayscale,
+        GaussianBlur::new(7, 2.0).into(),
+        Dilate::new(5).into(),
+        Erode::new(4).into(),
+        Contrast::new(0.5).into(),
+        Grayscale.into(),
         rotate(Interpolation::Bilinear, Fill::BLACK),
         rotate(Interpolation::Bilinear, Fill::EDGE),
         rotate(Interpolation::Nearest, Fill::EDGE),
         rotate(Interpolation::Nearest, Fill::BLACK),
-        Op::Crop { x: -3, y: -2, width: 40, height: 30, fill: Fill::EDGE },
+        Crop::new(-3, -2, Size::new(40, 30)).fill(Fill::EDGE).into(),
     ] {
         for (width, height) in [(20, 37), (41, 11), (13, 17)] {
-            for before in [vec![], vec![Op::Hflip, Op::Hflip], vec![Op::Grayscale]] {
-                let crop = Op::Crop { x: 0, y: 0, width, height, fill: Fill::BLACK };
-                let ops = [before, vec![crop, op.clone(), Op::CenterCrop { width: 9, height: 9 }]].concat();
+            for before in [vec![], vec![Op::from(Hflip), Hflip.into()], vec![Grayscale.into()]] {
+                let crop = Crop::new(0, 0, Size::new(width, height));
+                let ops = [before, vec![crop.into(), op.clone(), CenterCrop::new(9).into()]].concat();
                 let run =
                     |strategy| apply(&bytes, &ops, &ApplyOptions { strategy, ..ApplyOptions::default() }).unwrap();
                 let (want, got) = (run(Strategy::Sequential), run(Strategy::Fused));
@@ -70,7 +71,7 @@ fn orientation_is_a_turn_before_everything() {
     let image = common::image(21, 13, 3);
     for tag in 1..=8 {
         let bytes = encode_jpeg(&image, &JpegOptions { orientation: Some(tag), ..JpegOptions::default() }).unwrap();
-        let ops = [Op::Crop { x: 2, y: 3, width: 8, height: 9, fill: Fill::BLACK }];
+        let ops = [Crop::new(2, 3, Size::new(8, 9)).into()];
         let run = |strategy, orientation| {
             apply(&bytes, &ops, &ApplyOptions { strategy, orientation, ..ApplyOptions::default() }).unwrap()
         };
@@ -96,23 +97,14 @@ fn composed_is_close_and_needs_one_sampling() {
         }
     }
     let bytes = warpfeed::encode_jpeg(&smooth, &warpfeed::JpegOptions { quality: 98, ..Default::default() }).unwrap();
-    let rotate =
-        |degrees| Op::Rotate { degrees, interpolation: Interpolation::Nearest, expand: false, fill: Fill::BLACK };
+    let rotate = |degrees| Rotate::new(degrees).into();
     let ops = [
         rotate(4.0),
-        Op::Hflip,
+        Hflip.into(),
         rotate(-3.0),
-        Op::Vflip,
+        Vflip.into(),
         rotate(2.0),
-        Op::ResizedCrop {
-            x: 40,
-            y: 30,
-            width: 40,
-            height: 30,
-            out_width: 32,
-            out_height: 32,
-            interpolation: Interpolation::Bilinear,
-        },
+        ResizedCrop::new(Rect { x: 40, y: 30, width: 40, height: 30 }, Size::new(32, 32)).into(),
     ];
     let run = |strategy| apply(&bytes, &ops, &ApplyOptions { strategy, ..ApplyOptions::default() }).unwrap();
     let (sequential, composed) = (run(Strategy::Sequential), run(Strategy::Composed));
@@ -142,22 +134,14 @@ fn presets_have_the_size_they_promise() {
 #[test]
 fn wrong_recipes_are_refused() {
     let bytes = jpeg(40, 30, 1);
-    let normalize = Op::Normalize { mean: [0.0; 3], std: [1.0; 3] };
-    let outside = Op::ResizedCrop {
-        x: 30,
-        y: 0,
-        width: 20,
-        height: 10,
-        out_width: 8,
-        out_height: 8,
-        interpolation: Interpolation::Bilinear,
-    };
+    let normalize = Op::from(Normalize::new([0.0; 3], [1.0; 3]));
+    let outside = ResizedCrop::new(Rect { x: 30, y: 0, width: 20, height: 10 }, Size::new(8, 8)).into();
     let wrong = [
-        vec![normalize.clone(), Op::Hflip],
+        vec![normalize.clone(), Hflip.into()],
         vec![normalize.clone(), normalize],
         vec![outside],
-        vec![Op::GaussianBlur { kernel: 4, sigma: 1.0 }],
-        vec![Op::Rotate { degrees: f64::NAN, interpolation: Interpolation::Nearest, expand: false, fill: Fill::BLACK }],
+        vec![GaussianBlur::new(4, 1.0).into()],
+        vec![Rotate::new(f64::NAN).into()],
     ];
     for ops in wrong {
         for strategy in [Strategy::Sequential, Strategy::Fused, Strategy::Composed] {
@@ -170,7 +154,7 @@ fn wrong_recipes_are_refused() {
 #[test]
 fn growing_without_end_is_refused() {
     let bytes = jpeg(64, 64, 1);
-    let grow = Op::Rotate { degrees: 45.0, interpolation: Interpolation::Nearest, expand: true, fill: Fill::BLACK };
+    let grow = Op::from(Rotate::new(45.0).expand(true));
     for strategy in [Strategy::Sequential, Strategy::Fused, Strategy::Composed] {
         let options = ApplyOptions { strategy, max_pixels: 1 << 20, ..ApplyOptions::default() };
         let result = apply(&bytes, &vec![grow.clone(); 40], &options);
@@ -188,18 +172,18 @@ fn many_rotations_in_a_row() {
         let mut ops = Vec::new();
         for _ in 0..random.within(1, 30) {
             match random.within(0, 3) {
-                0 => ops.push(Op::Hflip),
-                1 => ops.push(Op::Vflip),
+                0 => ops.push(Hflip.into()),
+                1 => ops.push(Vflip.into()),
                 _ => {}
             }
             let most = if case % 3 == 0 { 180.0 } else { 5.0 };
             let degrees = random.real(-most, most);
             let fill = Fill::Color([1, 2, random.within(3, 4) as u8]);
-            ops.push(Op::Rotate { degrees, interpolation: Interpolation::Nearest, expand: false, fill });
+            ops.push(Rotate::new(degrees).fill(fill).into());
         }
         let [x, y, width, height] = inside(&mut random, size);
         let interpolation = Interpolation::Bilinear;
-        ops.push(Op::ResizedCrop { x, y, width, height, out_width: 31, out_height: 29, interpolation });
+        ops.push(ResizedCrop::new(Rect { x, y, width, height }, Size::new(31, 29)).interpolation(interpolation).into());
         let run = |strategy| apply(&bytes, &ops, &ApplyOptions { strategy, ..ApplyOptions::default() }).unwrap();
         let same = run(Strategy::Sequential).as_bytes().unwrap() == run(Strategy::Fused).as_bytes().unwrap();
         assert!(same, "case {case}, {size}: {}", serde_json::to_string(&ops).unwrap());
@@ -218,7 +202,7 @@ fn both_pass_orders_equal_their_pillow() {
         (Size::new(166, 60), Interpolation::Bicubic, "b13ef581108586fe", "df31d717d57d6238"),
         (Size::new(158, 11), Interpolation::Lanczos, "6b3834ec472d3a3f", "423381822928a393"),
     ] {
-        let ops = [Op::Resize(Resize { to: ResizeTo::Exact(size), interpolation })];
+        let ops = [Resize::new(size).interpolation(interpolation).into()];
         for (pass_order, want) in [(PassOrder::HorizontalFirst, pillow_12), (PassOrder::Pillow13, pillow_13)] {
             for strategy in [Strategy::Sequential, Strategy::Fused] {
                 let options = ApplyOptions { strategy, pass_order, ..ApplyOptions::default() };

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use warpfeed::pack::{PackOptions, pack};
 use warpfeed::{
     Builder, EncodedImages, EpochState, Error, Input, LastBatch, OnError, OpenOptions, Partition, Pipeline,
-    RecordFormat, RecordStream, StreamOptions, open, random_horizontal_flip, random_resized_crop,
+    RecordFormat, RecordStream, Size, StreamOptions, open, random_horizontal_flip, random_resized_crop,
 };
 
 /// Images that fill three shards of 1 MB.
@@ -41,7 +41,7 @@ fn in_order(source: impl Into<Input>) -> Builder {
         .threads(2)
         .batch_size(4)
         .augment(random_horizontal_flip(0.5))
-        .augment(random_resized_crop(24, 20))
+        .augment(random_resized_crop(Size::new(24, 20)))
 }
 
 fn streamed(path: &Path, window: usize) -> Input {

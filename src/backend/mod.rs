@@ -9,16 +9,16 @@ mod encoded;
 
 pub(crate) use encoded::Encoded;
 
-use crate::cpu::output::Tables;
 use crate::cuda::{self, gpu::Gpu};
 use crate::decode::Header;
 use crate::device::{DecodePath, Device};
 use crate::error::{Error, Result};
 use crate::image::Size;
-use crate::recipe::Strategy;
-use crate::recipe::filter::PassOrder;
-use crate::recipe::op::Op;
+use crate::ops::Op;
+use crate::ops::filter::PassOrder;
+use crate::plan::Strategy;
 use crate::tensor::{DType, Layout, Storage};
+use cpu::output::Tables;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -19,7 +19,6 @@ mod kernel;
 mod lower;
 mod nvjpeg;
 mod output;
-mod params;
 mod prepare;
 mod route;
 #[cfg(feature = "experiment")]

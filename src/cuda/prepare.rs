@@ -8,15 +8,14 @@ use super::worker::Worker;
 use crate::backend::cpu::run_to_rgb;
 use crate::backend::{Encoded, Sample, Work};
 use crate::error::Result;
-use crate::image::{Rect, check_pixels};
-use crate::recipe::Strategy;
-use crate::recipe::lower::{Geometry, plan, split_epilogue};
-use crate::recipe::op::Op;
+use crate::image::Rect;
+use crate::ops::Op;
+use crate::plan::{Epilogue, plan, split_epilogue};
 use std::time::Instant;
 
 /// Whether a recipe has an operation that only the CPU can run.
 fn needs_cpu(ops: &[Op]) -> bool {
-    ops.iter().any(|op| matches!(op, Op::Custom(_)))
+    ops.iter().any(Op::needs_cpu)
 }
 
 impl Gpu {
@@ -39,35 +38,18 @@ impl Gpu {
             batch.put(place, prepared);
             return Ok(work);
         }
-        let (options, form) = (&self.options, self.form());
-        let (pixel_ops, epilogue) = split_epilogue(ops)?;
-        let plan = match options.strategy {
-            Strategy::Sequential => {
-                pixel_ops.iter().try_fold(header.size, |size, op| {
-                    let size = op.output_size(size)?;
-                    check_pixels(size, options.max_px).map(|()| size)
-                })?;
-                None
-            }
-            Strategy::Fused => Some(Geometry::Exact),
-            Strategy::Composed => Some(Geometry::Composed),
-        }
-        .map(|geometry| plan(ops, header.size, options.max_px, geometry, options.pass_order))
-        .transpose()?;
-        let part = plan.as_ref().map_or(Rect::full(header.size), |plan| plan.decode);
+        let options = &self.options;
+        let plan = plan(ops, header.size, options.strategy, options.pass_order, options.max_px)?;
         let planning = start.elapsed();
 
         let start = Instant::now();
-        let (image, hardware_job) = self.decode(worker, batch, encoded, sample, part)?;
+        let (image, hardware_job) = self.decode(worker, batch, encoded, sample, plan.decode)?;
         let decode = start.elapsed();
 
         let start = Instant::now();
         let Worker { staging, taps, .. } = worker;
-        let lowering = Lowering::new(&batch.arena, staging, taps, options.pass_order, image, Vec::new());
-        let calls = match &plan {
-            Some(plan) => lowering.planned(plan, form)?,
-            None => lowering.sequential(pixel_ops, &epilogue, form)?,
-        };
+        let lowering = Lowering::new(&batch.arena, staging, taps, options.pass_order, image);
+        let calls = lowering.run(&plan, self.form())?;
         batch.put(place, Prepared { calls, hardware_job });
         Ok(Work { decode, augment: planning + start.elapsed(), decoded: worker.take_decoded() })
     }
@@ -80,8 +62,9 @@ impl Gpu {
         encoded: &Encoded,
         sample: &Sample<'_>,
     ) -> Result<(Prepared, Work)> {
-        let (pixel_ops, epilogue) = split_epilogue(sample.ops)?;
         let form = self.form();
+        let (pixel_ops, epilogue) = split_epilogue(sample.ops);
+        let epilogue = Epilogue::new(epilogue, form.size)?;
         let mut pixels = batch.arena.piece(packed_bytes(form.size))?;
         let job = self.options.job(encoded.bytes(), sample.header, pixel_ops);
         let mut work = run_to_rgb(&mut worker.executor, &job, (form.size, pixels.bytes_mut()), &self.rgb_tables)?;
@@ -93,8 +76,8 @@ impl Gpu {
             part: Rect::full(form.size),
         };
         let Worker { staging, taps, .. } = worker;
-        let lowering = Lowering::new(&batch.arena, staging, taps, self.options.pass_order, image, Vec::new());
-        let calls = lowering.sequential(&[], &epilogue, form)?;
+        let lowering = Lowering::new(&batch.arena, staging, taps, self.options.pass_order, image);
+        let calls = lowering.finish(&epilogue, form)?;
         work.augment += start.elapsed();
         Ok((Prepared { calls, hardware_job: None }, work))
     }

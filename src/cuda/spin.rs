@@ -2,9 +2,9 @@
 #![allow(unsafe_code)]
 
 use super::driver::{self, Context, Event, Function, Module, Stream};
-use super::params::Launch;
 use super::{CudaBuffer, fatbin};
 use crate::error::{Error, Result};
+use crate::ops::params::Launch;
 use crate::tensor::Tensor;
 use std::time::Duration;
 

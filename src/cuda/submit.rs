@@ -78,11 +78,11 @@ impl Gpu {
         let mut staging = StagingWriter::default();
         let mut groups = Vec::new();
         kernel::group(&calls, |mut group, calls| {
-            let bytes = calls.iter().map(|call| call.sample.bytes().len()).sum();
+            let bytes = calls.iter().map(|call| call.descriptor.bytes().len()).sum();
             group.samples = staging.put_bytes(&batch.arena, bytes, |to| {
                 let mut at = 0;
                 for call in calls {
-                    let bytes = call.sample.bytes();
+                    let bytes = call.descriptor.bytes();
                     to[at..at + bytes.len()].copy_from_slice(bytes);
                     at += bytes.len();
                 }

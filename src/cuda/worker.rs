@@ -5,11 +5,11 @@ use super::driver;
 use super::gpu::Gpu;
 use super::nvjpeg::HybridDecoder;
 use crate::backend::Decoded;
-use crate::cpu::executor::Executor;
+use crate::backend::cpu::executor::Executor;
 use crate::decode::Decoder;
 use crate::error::Result;
 use crate::image::Image;
-use crate::recipe::filter::Taps;
+use crate::ops::filter::Taps;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Buffers for encoded bytes above this are given back after use.

@@ -13,7 +13,7 @@ use super::usage::{Percentiles, Sampling, Usage};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::pipeline::Builder;
-use crate::recipe::Strategy;
+use crate::plan::Strategy;
 use serde::Serialize;
 use serde_json::json;
 

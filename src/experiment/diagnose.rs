@@ -9,10 +9,10 @@ use crate::backend::Ablation;
 use crate::decode::{Decoder, probe};
 use crate::error::{Error, Result};
 use crate::image::{Image, Rect, Size, check_pixels};
+use crate::ops::transform::Transform;
+use crate::ops::{CenterCrop, Op};
 use crate::pipeline::{Builder, DEFAULT_MAX_PIXELS, Pipeline};
-use crate::recipe::Strategy;
-use crate::recipe::op::Op;
-use crate::recipe::random::Transform;
+use crate::plan::Strategy;
 use crate::sampler::{Order, Sampler};
 use crate::threads::spawn_scoped;
 use serde::Serialize;
@@ -471,8 +471,8 @@ fn builder(subject: &Subject, settings: &Settings, ops: Vec<Transform>) -> Build
 /// A center crop to the size of a pipeline's batches, and its normalization.
 fn without_augmentation(pipeline: &Pipeline, ops: &[Transform]) -> Vec<Transform> {
     let size = pipeline.image_size();
-    let normalize = ops.iter().filter(|op| matches!(op, Transform::Explicit(Op::Normalize { .. })));
-    let crop = Op::CenterCrop { width: size.width, height: size.height };
+    let normalize = ops.iter().filter(|op| matches!(op, Transform::Explicit(Op::Normalize(_))));
+    let crop = CenterCrop::new(size);
     std::iter::once(crop.into()).chain(normalize.cloned()).collect()
 }
 

@@ -4,9 +4,9 @@
 use crate::cuda::decode_only::decode_only;
 use crate::experiment::trial::Trial;
 use crate::{
-    Builder, DType, DecodePath, Device, EncodedImages, Error, Fill, IMAGENET_MEAN, IMAGENET_STD, Image, Interpolation,
-    JpegOptions, Layout, OnError, Op, Pipeline, Preset, Resize, ResizeTo, Result, Sampling, Size, Source, Strategy,
-    Tensor, Transform, encode_jpeg,
+    Builder, CenterCrop, DType, DecodePath, Device, EncodedImages, Erase, Error, Fill, Hflip, IMAGENET_MEAN,
+    IMAGENET_STD, Image, JpegOptions, Layout, OnError, Op, Pipeline, Preset, Rect, Resize, Result, Rotate, Sampling,
+    Size, Source, Strategy, Tensor, encode_jpeg, random_horizontal_flip,
 };
 use serde::Serialize;
 use std::sync::Arc;
@@ -68,11 +68,11 @@ pub fn equality(device: Device, thorough: bool, progress: &mut dyn FnMut(&str)) 
             .strategy(strategy)
             .output(dtype, layout)
     };
-    let whole = Op::Resize(Resize { to: ResizeTo::Exact(OUTPUT), interpolation: Interpolation::Bilinear });
-    let centre = Op::CenterCrop { width: OUTPUT.width, height: OUTPUT.height };
-    for (name, ops) in operations() {
+    let (whole, center) = (Op::from(Resize::new(OUTPUT)), Op::from(CenterCrop::new(OUTPUT)));
+    for ops in recipes() {
+        let name = ops.iter().map(written).collect::<Vec<_>>().join(", ");
         for strategy in STRATEGIES {
-            for (end, last) in [("resize", &whole), ("crop", &centre)] {
+            for (end, last) in [("resize", &whole), ("crop", &center)] {
                 if !thorough && end == "crop" {
                     continue;
                 }
@@ -90,16 +90,11 @@ pub fn equality(device: Device, thorough: bool, progress: &mut dyn FnMut(&str)) 
             for strategy in STRATEGIES {
                 let make = |device| {
                     let mut builder = builder(device, strategy, dtype, layout)
-                        .augment(Transform::HorizontalFlip { p: 0.5 })
+                        .augment(random_horizontal_flip(0.5))
                         .random_resized_crop(31);
                     if dtype != DType::U8 {
-                        builder = builder.normalize(IMAGENET_MEAN, IMAGENET_STD).augment(Op::Erase {
-                            x: 3,
-                            y: 5,
-                            width: 11,
-                            height: 7,
-                            value: [0.5, -1.0, 2.0],
-                        });
+                        let erase = Erase::new(Rect { x: 3, y: 5, width: 11, height: 7 }).value([0.5, -1.0, 2.0]);
+                        builder = builder.normalize(IMAGENET_MEAN, IMAGENET_STD).augment(erase);
                     }
                     builder.build()
                 };
@@ -128,40 +123,22 @@ pub fn equality(device: Device, thorough: bool, progress: &mut dyn FnMut(&str)) 
     Ok(found)
 }
 
-/// Every operation, in the forms that different code serves.
-fn operations() -> Vec<(&'static str, Vec<Op>)> {
-    let rotate = |degrees, interpolation, expand, fill| Op::Rotate { degrees, interpolation, expand, fill };
-    let (nearest, bilinear) = (Interpolation::Nearest, Interpolation::Bilinear);
-    let grey = Fill::Color([7, 130, 255]);
-    let turned = rotate(-4.7, nearest, false, grey);
-    let resize = |width, height, interpolation| {
-        vec![Op::Resize(Resize { to: ResizeTo::Exact(Size::new(width, height)), interpolation })]
-    };
-    vec![
-        ("nothing", vec![]),
-        ("hflip", vec![Op::Hflip]),
-        ("vflip", vec![Op::Vflip]),
-        ("rotate nearest", vec![turned.clone()]),
-        ("rotate nearest twice", vec![turned.clone(), Op::Hflip, turned]),
-        ("rotate nearest, canvas grows", vec![rotate(31.0, nearest, true, grey)]),
-        ("rotate nearest, edge", vec![rotate(12.0, nearest, false, Fill::EDGE)]),
-        ("rotate a quarter", vec![rotate(90.0, nearest, true, grey)]),
-        ("rotate bilinear", vec![rotate(17.3, bilinear, false, grey)]),
-        ("rotate bilinear, canvas grows, edge", vec![rotate(5.0, bilinear, true, Fill::EDGE)]),
-        ("crop beyond", vec![Op::Crop { x: -3, y: -2, width: 50, height: 40, fill: grey }]),
-        ("crop beyond, edge", vec![Op::Crop { x: -3, y: 1, width: 50, height: 40, fill: Fill::EDGE }]),
-        ("resize nearest", resize(53, 71, nearest)),
-        ("resize bicubic", resize(13, 91, Interpolation::Bicubic)),
-        ("resize lanczos", resize(201, 17, Interpolation::Lanczos)),
-        ("blur", vec![Op::GaussianBlur { kernel: 5, sigma: 1.3 }]),
-        ("dilate", vec![Op::Dilate { kernel: 3 }]),
-        ("erode", vec![Op::Erode { kernel: 4 }]),
-        ("brightness", vec![Op::Brightness { factor: 1.37 }]),
-        ("contrast", vec![Op::Contrast { factor: 0.61 }]),
-        ("saturation", vec![Op::Saturation { factor: 1.8 }]),
-        ("hue", vec![Op::Hue { factor: 0.23 }]),
-        ("grayscale", vec![Op::Grayscale]),
-    ]
+/// Recipes of one operation, each in the forms that different code serves, and some that only several together make.
+fn recipes() -> Vec<Vec<Op>> {
+    let size = Size::new(64, 48);
+    let fits_all = |op: &Op| SIZES.iter().all(|&(width, height)| op.output_size(Size::new(width, height)).is_ok());
+    // Normalization is tried in each type and layout.
+    let examples = Op::examples(size).into_iter().filter(|op| !matches!(op, Op::Normalize(_)));
+    // A rectangle that must lie inside the image is tried on images large enough.
+    let alone = examples.map(|op| if fits_all(&op) { vec![op] } else { vec![Resize::new(size).into(), op] });
+    let turned = || Rotate::new(-4.7).fill(Fill::Color([7, 130, 255])).into();
+    let together = [vec![], vec![turned(), Hflip.into(), turned()]];
+    alone.chain(together).collect()
+}
+
+/// An operation as it is written down.
+fn written(op: &Op) -> String {
+    serde_json::to_string(op).unwrap_or_else(|_| op.name().to_owned())
 }
 
 /// Images of noise, so that no misplaced pixel goes unnoticed, in JPEGs of several kinds.

@@ -2,8 +2,8 @@
 
 use crate::error::{Error, Result};
 use crate::image::{Image, Size};
+use crate::ops::transform::Transform;
 use crate::pipeline::{Builder, LastBatch, OnError};
-use crate::recipe::random::Transform;
 use crate::sheet::contact_sheet;
 use crate::tensor::{DType, Layout};
 

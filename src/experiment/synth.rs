@@ -12,7 +12,7 @@ use crate::atomic;
 use crate::encode::{JpegOptions, encode_jpeg};
 use crate::error::{Error, Result};
 use crate::image::{Image, Size};
-use crate::recipe::rng::{Domain, SampleRng};
+use crate::ops::rng::{Domain, SampleRng};
 use crate::threads::spawn_scoped;
 use std::fs;
 use std::io::Write;

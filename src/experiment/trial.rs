@@ -1,10 +1,12 @@
 //! The published trials' operations: the loads that `augment_load` compares.
 
-use crate::recipe::op::{Fill, Interpolation, Op};
-use crate::recipe::preset::{IMAGENET_MEAN, IMAGENET_STD};
-use crate::recipe::random::{
+use crate::ops::fill::Fill;
+use crate::ops::filter::Interpolation;
+use crate::ops::transform::{
     Transform, random_horizontal_flip, random_resized_crop, random_rotation, random_vertical_flip, repeat,
 };
+use crate::ops::{CenterCrop, Hflip, Normalize, Rotate, Vflip};
+use crate::preset::{IMAGENET_MEAN, IMAGENET_STD};
 
 /// A published trial. Both end in 224 x 224 pixels, normalized with ImageNet's mean and standard deviation.
 ///
@@ -38,7 +40,7 @@ impl Trial {
     #[must_use]
     pub fn ops(self) -> Vec<Transform> {
         let mut ops = self.pixel_ops();
-        ops.push(Op::Normalize { mean: IMAGENET_MEAN, std: IMAGENET_STD }.into());
+        ops.push(Normalize::new(IMAGENET_MEAN, IMAGENET_STD).into());
         ops
     }
 
@@ -48,15 +50,14 @@ impl Trial {
         match self {
             Self::A { load } => {
                 let once = [random_horizontal_flip(0.5), random_vertical_flip(0.5), random_rotation(-5.0..=5.0)];
-                vec![repeat(load, once), random_resized_crop(224, 224)]
+                vec![repeat(load, once), random_resized_crop(224)]
             }
             Self::B { load } => {
-                let rotate =
-                    Op::Rotate { degrees: 5.0, interpolation: Interpolation::Bilinear, expand: true, fill: Fill::EDGE };
+                let rotate = Rotate::new(5.0).interpolation(Interpolation::Bilinear).expand(true).fill(Fill::EDGE);
                 vec![
-                    repeat(load, [Op::Hflip.into(), Op::Vflip.into(), rotate.into()]),
-                    random_resized_crop(256, 256),
-                    Op::CenterCrop { width: 224, height: 224 }.into(),
+                    repeat(load, [Hflip.into(), Vflip.into(), rotate.into()]),
+                    random_resized_crop(256),
+                    CenterCrop::new(224).into(),
                 ]
             }
         }

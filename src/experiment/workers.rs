@@ -7,8 +7,8 @@ use super::report::{Cell, Report, Table};
 use super::subject::{Model, Subject};
 use super::train::{Run, RunTimes, skipped};
 use crate::error::{Error, Result};
+use crate::ops::transform::Transform;
 use crate::pipeline::{Builder, Pipeline};
-use crate::recipe::random::Transform;
 use serde_json::json;
 
 /// What to run.

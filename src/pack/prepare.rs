@@ -1,14 +1,13 @@
 //! From a sample of the source to the bytes that are packed.
 
 use super::PackOptions;
-use crate::cpu;
 use crate::decode::{Decoder, Format, Header, has_end, probe};
 use crate::encode::{JpegColor, JpegOptions, Sampling, encode_jpeg, to_baseline};
 use crate::error::Result;
 use crate::image::{Image, Rect, Size, check_pixels};
+use crate::ops::filter::PassOrder;
+use crate::ops::{Op, Resize};
 use crate::pipeline::{DEFAULT_MAX_PIXELS, Orientation, oriented};
-use crate::recipe::filter::PassOrder;
-use crate::recipe::op::Interpolation;
 use crate::source::Source;
 
 /// What became of an image.
@@ -72,16 +71,14 @@ impl<'a> Preparer<'a> {
         let jpeg = |bytes, done| Ok(Sample { bytes, label, ending: "jpg", done });
         if let Some(side) = self.options.max_side_px.filter(|&side| longer > side) {
             work.decode(bytes, &header)?;
+            let (image, order) = (&mut work.image, PassOrder::default());
             for op in oriented(header.orientation, Orientation::Apply) {
-                cpu::apply(&op, PassOrder::default(), &mut work.image, &mut work.other)?;
-                std::mem::swap(&mut work.image, &mut work.other);
+                op.apply(order, image, &mut work.other)?;
             }
-            let size = shrunk(work.image.size(), side);
-            let (bilinear, order) = (Interpolation::Bilinear, PassOrder::default());
-            cpu::resize::resize(&work.image, size, bilinear, order, &mut work.other);
+            Op::from(Resize::new(shrunk(image.size(), side))).apply(order, image, &mut work.other)?;
             let color = if header.components == 1 { JpegColor::Gray } else { JpegColor::Ycc };
             let options = JpegOptions { quality: self.options.quality, color, ..JpegOptions::default() };
-            return jpeg(encode_jpeg(&work.other, &options)?, Done::Shrunk);
+            return jpeg(encode_jpeg(image, &options)?, Done::Shrunk);
         }
         if header.format == Format::Jpeg {
             if self.options.baseline && header.components == 4 {

@@ -7,11 +7,11 @@ use crate::backend::{self, Ablation, Normalization, RunOptions};
 use crate::device::{DecodePath, Device};
 use crate::error::{Error, Result};
 use crate::image::Size;
-use crate::recipe::Strategy;
-use crate::recipe::filter::PassOrder;
-use crate::recipe::op::{Interpolation, Op, Resize, ResizeTo};
-use crate::recipe::preset::Preset;
-use crate::recipe::random::{SizeEffect, Transform, random_resized_crop, repeat};
+use crate::ops::filter::PassOrder;
+use crate::ops::transform::{Transform, random_resized_crop, repeat};
+use crate::ops::{CenterCrop, Normalize, Op, Resize, SizeEffect};
+use crate::plan::Strategy;
+use crate::preset::Preset;
 use crate::sampler::{Even, Partition, Sampler};
 use crate::source::{Input, MAX_ENCODED_BYTES};
 use crate::tensor::{DType, Layout};
@@ -95,7 +95,7 @@ pub struct MemoryBound {
 /// assert!(error.is_parameter());
 /// assert_eq!(error.to_string(), "pipeline: batch_size must be 1 to 1048576, got 0");
 /// // Images of a batch must have one size.
-/// assert!(builder.clone().augment(Op::Hflip).build().is_err());
+/// assert!(builder.clone().augment(Hflip).build().is_err());
 /// assert!(builder.resize_shorter(10).center_crop(8).build().is_ok());
 /// # Ok::<(), Error>(())
 /// ```
@@ -353,36 +353,34 @@ impl Builder {
         self.augment(repeat(n, ops))
     }
 
-    /// Adds torchvision's `RandomResizedCrop(side)` with its defaults.
+    /// Adds torchvision's `RandomResizedCrop(size)` with its defaults. A `u32` is a square.
     #[must_use]
-    pub fn random_resized_crop(self, side: u32) -> Self {
-        self.augment(random_resized_crop(side, side))
+    pub fn random_resized_crop(self, size: impl Into<Size>) -> Self {
+        self.augment(random_resized_crop(size))
     }
 
     /// Adds a bilinear resize to a width and height.
     #[must_use]
-    pub fn resize(self, width: u32, height: u32) -> Self {
-        let to = ResizeTo::Exact(Size { width, height });
-        self.augment(Op::Resize(Resize { to, interpolation: Interpolation::Bilinear }))
+    pub fn resize(self, size: Size) -> Self {
+        self.augment(Resize::new(size))
     }
 
     /// Adds a bilinear resize of the shorter side, aspect kept.
     #[must_use]
     pub fn resize_shorter(self, side: u32) -> Self {
-        let to = ResizeTo::ShorterSide(side);
-        self.augment(Op::Resize(Resize { to, interpolation: Interpolation::Bilinear }))
+        self.augment(Resize::shorter_side(side))
     }
 
-    /// Adds the cut of a centred square.
+    /// Adds the cut of the center. A `u32` is a square.
     #[must_use]
-    pub fn center_crop(self, side: u32) -> Self {
-        self.augment(Op::CenterCrop { width: side, height: side })
+    pub fn center_crop(self, size: impl Into<Size>) -> Self {
+        self.augment(CenterCrop::new(size))
     }
 
     /// Adds normalisation: `(v / 255 - mean) / std` for each channel.
     #[must_use]
     pub fn normalize(self, mean: [f32; 3], std: [f32; 3]) -> Self {
-        self.augment(Op::Normalize { mean, std })
+        self.augment(Normalize::new(mean, std))
     }
 
     /// Adds the operations of a preset.
@@ -540,13 +538,13 @@ fn check_ops(ops: &[Transform]) -> Result<(Size, Normalization)> {
     let mut size = None;
     for op in ops {
         match op {
-            Transform::Explicit(Op::Normalize { mean, std }) => {
+            Transform::Explicit(Op::Normalize(Normalize { mean, std })) => {
                 if normalize.is_some() {
                     return Err(Error::parameter("normalize", "place", "once, at the end", "twice"));
                 }
                 normalize = Some((*mean, *std));
             }
-            Transform::Explicit(Op::Erase { .. }) | Transform::Erasing { .. } => {}
+            Transform::Explicit(Op::Erase(_)) | Transform::RandomErasing(_) => {}
             _ if normalize.is_some() => {
                 let expected = "before normalize (only erasing may follow it)";
                 return Err(Error::parameter("pipeline", "place of an operation", expected, op.name()));

@@ -12,9 +12,9 @@ use crate::decode::{Header, pnm_header, probe};
 use crate::error::{Error, Result};
 use crate::image::{Size, check_pixels};
 use crate::memory;
-use crate::recipe::Strategy;
-use crate::recipe::op::Op;
-use crate::recipe::random::Transform;
+use crate::ops::Op;
+use crate::ops::transform::Transform;
+use crate::plan::{Strategy, is_multiplied};
 use crate::{atomic, file};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -145,17 +145,23 @@ impl Inner {
     fn kept_ops(&self, stored: Stored) -> Vec<Op> {
         let mut ops = oriented(stored.orientation, self.policy.orientation);
         let fixed = self.ops.iter().map_while(|op| match op {
-            Transform::Explicit(Op::Normalize { .. } | Op::Erase { .. } | Op::Custom(_)) => None,
+            Transform::Explicit(Op::Normalize(_) | Op::Erase(_) | Op::Custom(_)) => None,
             Transform::Explicit(op) => Some(op.clone()),
             _ => None,
         });
         ops.extend(fixed);
         if self.options.strategy == Strategy::Composed {
             // What is multiplied with later operations must stay with them.
-            let is_multiplied = |op: &Op| {
-                matches!(op, Op::Hflip | Op::Vflip | Op::Rotate { .. } | Op::Crop { .. } | Op::CenterCrop { .. })
-            };
-            ops.truncate(ops.iter().rposition(|op| !is_multiplied(op)).map_or(0, |last| last + 1));
+            let (mut size, mut kept) = (stored.size, 0);
+            for (i, op) in ops.iter().enumerate() {
+                if !is_multiplied(op, size) {
+                    kept = i + 1;
+                }
+                // An operation that does not fit ends what can be kept; drawing the recipe says so.
+                let Ok(next) = op.output_size(size) else { break };
+                size = next;
+            }
+            ops.truncate(kept);
         }
         ops
     }

@@ -16,11 +16,11 @@ use crate::backend::{AnyBackend, RunOptions};
 use crate::decode::{Header, probe};
 use crate::error::{Error, Result};
 use crate::image::{Size, check_pixels};
-use crate::recipe::lower::split_epilogue;
-use crate::recipe::op::Op;
-use crate::recipe::random::{Transform, draw_recipe};
-use crate::recipe::rng::{Domain, SampleRng};
-use crate::recipe::{Strategy, orientation_ops};
+use crate::ops::Op;
+use crate::ops::orientation_ops;
+use crate::ops::rng::SampleRng;
+use crate::ops::transform::{Transform, draw_recipe};
+use crate::plan::Strategy;
 use crate::sampler::Sampler;
 use crate::source::stream::Feed;
 use crate::source::{Input, Reader, StreamStart};
@@ -137,11 +137,10 @@ impl Inner {
 
     /// The explicit operations for a sample in an epoch.
     fn recipe(&self, epoch: u64, index: u64, stored: Stored) -> Result<Vec<Op>> {
-        let mut draw = SampleRng::new(self.seed, epoch, Domain::Recipe, index);
+        let mut draw = SampleRng::for_sample(self.seed, epoch, index);
         let mut recipe = oriented(stored.orientation, self.policy.orientation);
         let size = recipe.iter().try_fold(stored.size, |size, op| op.output_size(size))?;
         recipe.append(&mut draw_recipe(&self.ops, &mut draw, size)?);
-        debug_assert!(split_epilogue(&recipe).is_ok());
         Ok(recipe)
     }
 }
@@ -300,7 +299,7 @@ impl Pipeline {
     ///     .output(DType::U8, Layout::Nhwc)
     ///     .build()?;
     /// let recipe = pipeline.recipe(0, 0)?;
-    /// assert!(matches!(recipe[..], [Op::Rotate { .. }, Op::CenterCrop { .. }]));
+    /// assert!(matches!(recipe[..], [Op::Rotate(_), Op::CenterCrop(_)]));
     /// let options = ApplyOptions { orientation: Orientation::Ignore, ..ApplyOptions::default() };
     /// let replayed = apply(&jpeg, &recipe, &options)?;
     /// for batch in pipeline.epoch(0) {

@@ -9,7 +9,7 @@ use super::policy::{OnError, SUBSTITUTES};
 use crate::backend::{Backend, Decoded, Encoded, Sample};
 use crate::decode::Header;
 use crate::error::{Error, Result};
-use crate::recipe::op::Op;
+use crate::ops::Op;
 use std::time::Instant;
 
 /// A thread at work on an epoch.

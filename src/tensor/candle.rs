@@ -28,7 +28,7 @@ impl Tensor {
     /// ```
     /// # use warpfeed::*;
     /// # let jpeg = encode_jpeg(&Image::new(Size::new(4, 2)), &JpegOptions::default())?;
-    /// let tensor = apply(&jpeg, &[Op::Normalize { mean: [0.5; 3], std: [0.5; 3] }], &ApplyOptions::default())?;
+    /// let tensor = apply(&jpeg, &[Normalize::new([0.5; 3], [0.5; 3]).into()], &ApplyOptions::default())?;
     /// let images = tensor.into_candle(&candle_core::Device::Cpu)?;
     /// assert_eq!((images.dims(), images.dtype()), (&[1, 3, 2, 4][..], candle_core::DType::F32));
     /// # Ok::<(), Error>(())

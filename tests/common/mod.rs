@@ -68,7 +68,7 @@ pub fn small(source: impl Into<warpfeed::Input>) -> warpfeed::Builder {
         .batch_size(5)
         .augment(random_horizontal_flip(0.5))
         .augment(random_rotation(-20.0..=20.0))
-        .augment(random_resized_crop(24, 20))
+        .augment(random_resized_crop(Size::new(24, 20)))
 }
 
 /// A sample as it was delivered.

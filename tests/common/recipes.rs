@@ -3,7 +3,10 @@
 #![allow(dead_code)]
 
 use super::Random;
-use warpfeed::{Fill, Interpolation, Op, Resize, ResizeTo, Size};
+use warpfeed::{
+    Brightness, CenterCrop, Contrast, Crop, Dilate, Erase, Erode, Fill, GaussianBlur, Grayscale, Hflip, Hue,
+    Interpolation, Normalize, Op, Rect, Resize, ResizedCrop, Rotate, Saturation, Size, Vflip,
+};
 
 /// A random recipe that fits an image of this size.
 pub fn recipe(random: &mut Random, mut size: Size) -> Vec<Op> {
@@ -18,7 +21,7 @@ pub fn recipe(random: &mut Random, mut size: Size) -> Vec<Op> {
         ops.push(op);
     }
     if random.within(0, 1) == 1 {
-        ops.push(Op::Normalize { mean: [0.4, 0.5, 0.6], std: [0.2, 0.3, 0.25] });
+        ops.push(Normalize::new([0.4, 0.5, 0.6], [0.2, 0.3, 0.25]).into());
         if random.within(0, 2) == 0 {
             ops.push(erase(random, size));
         }
@@ -33,16 +36,16 @@ pub fn inside(random: &mut Random, size: Size) -> [u32; 4] {
 
 fn erase(random: &mut Random, size: Size) -> Op {
     let [x, y, width, height] = inside(random, size);
-    Op::Erase { x, y, width, height, value: [1.5, -2.0, 200.0] }
+    Erase::new(Rect { x, y, width, height }).value([1.5, -2.0, 200.0]).into()
 }
 
 fn operation(random: &mut Random, size: Size) -> Op {
     let filters = [Interpolation::Nearest, Interpolation::Bilinear, Interpolation::Bicubic, Interpolation::Lanczos];
     let interpolation = filters[random.within(0, 3) as usize];
     let fill = if random.within(0, 3) == 0 { Fill::EDGE } else { Fill::Color([random.within(0, 255) as u8, 7, 99]) };
-    match random.within(0, 19) {
-        0 | 1 => Op::Hflip,
-        2 | 3 => Op::Vflip,
+    match random.within(0, 22) {
+        0 | 1 => Hflip.into(),
+        2 | 3 => Vflip.into(),
         4..=7 => {
             let degrees = match random.within(0, 3) {
                 0 => f64::from(random.within(0, 8)) * 90.0 - 360.0,
@@ -50,37 +53,45 @@ fn operation(random: &mut Random, size: Size) -> Op {
                 _ => random.real(-5.0, 5.0),
             };
             let interpolation = filters[(random.within(0, 2) / 2) as usize];
-            Op::Rotate { degrees, interpolation, expand: random.within(0, 1) == 0, fill }
+            Rotate::new(degrees).interpolation(interpolation).expand(random.within(0, 1) == 0).fill(fill).into()
         }
         8 => {
-            let to = match random.within(0, 1) {
-                0 => ResizeTo::Exact(Size::new(random.within(1, 120), random.within(1, 120))),
-                _ => ResizeTo::ShorterSide(random.within(1, 100)),
+            let resize = match random.within(0, 1) {
+                0 => Resize::new(Size::new(random.within(1, 120), random.within(1, 120))),
+                _ => Resize::shorter_side(random.within(1, 100)),
             };
-            Op::Resize(Resize { to, interpolation })
+            resize.interpolation(interpolation).into()
         }
         9 | 10 => {
             // The origin is a place of its own.
             let mut place = || (random.within(0, 60) as i32 - 30) * i32::from(random.within(0, 2) > 0);
             let (x, y) = (place(), place());
-            Op::Crop { x, y, width: random.within(1, 100), height: random.within(1, 100), fill }
+            Crop::new(x, y, Size::new(random.within(1, 100), random.within(1, 100))).fill(fill).into()
         }
-        11 => Op::CenterCrop { width: random.within(1, 100), height: random.within(1, 100) },
+        11 => CenterCrop::new(Size::new(random.within(1, 100), random.within(1, 100))).into(),
         12 | 13 => {
             let [x, y, width, height] = inside(random, size);
             let (out_width, out_height) = (random.within(1, 80), random.within(1, 80));
-            Op::ResizedCrop { x, y, width, height, out_width, out_height, interpolation }
+            ResizedCrop::new(Rect { x, y, width, height }, Size::new(out_width, out_height))
+                .interpolation(interpolation)
+                .into()
         }
-        14 => Op::GaussianBlur { kernel: 1 + 2 * random.within(0, 5), sigma: random.real(0.2, 3.0) },
-        15 => Op::Dilate { kernel: random.within(1, 6) },
-        16 => Op::Erode { kernel: random.within(1, 6) },
+        14 => GaussianBlur::new(1 + 2 * random.within(0, 5), random.real(0.2, 3.0)).into(),
+        15 => Dilate::new(random.within(1, 6)).into(),
+        16 => Erode::new(random.within(1, 6)).into(),
         17 => match random.within(0, 3) {
-            0 => Op::Brightness { factor: random.real(0.2, 1.8) },
-            1 => Op::Contrast { factor: random.real(0.2, 1.8) },
-            2 => Op::Saturation { factor: random.real(0.2, 1.8) },
-            _ => Op::Hue { factor: random.real(-0.5, 0.5) },
+            0 => Brightness::new(random.real(0.2, 1.8)).into(),
+            1 => Contrast::new(random.real(0.2, 1.8)).into(),
+            2 => Saturation::new(random.real(0.2, 1.8)).into(),
+            _ => Hue::new(random.real(-0.5, 0.5)).into(),
         },
-        18 => Op::Grayscale,
-        _ => erase(random, size),
+        18 => Grayscale.into(),
+        19 => erase(random, size),
+        // Whatever there is, so that no operation is forgotten here.
+        _ => {
+            let mut examples = Op::examples(size);
+            examples.retain(|op| !matches!(op, Op::Normalize(_)));
+            examples.swap_remove(random.within(0, examples.len() as u32 - 1) as usize)
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 #![cfg(target_os = "linux")]
 
-#[path = "../../../src/cuda/params.rs"]
+#[path = "../../../src/ops/params.rs"]
 #[allow(dead_code)]
 mod params;
 #[path = "../../tests/support/sim.rs"]

@@ -15,8 +15,8 @@ use std::time::Duration;
 use warpfeed::experiment::diagnose::{self, Bottleneck, diagnose};
 use warpfeed::experiment::subject::{Model, Subject};
 use warpfeed::{
-    DecodePath, Device, EncodedImages, Error, Image, JpegColor, JpegOptions, OnError, Op, Pipeline, Result, Sampling,
-    Size, Strategy, encode_jpeg, random_horizontal_flip, random_resized_crop, random_rotation,
+    DecodePath, Device, EncodedImages, Error, GaussianBlur, Image, JpegColor, JpegOptions, OnError, Pipeline, Result,
+    Sampling, Size, Strategy, encode_jpeg, random_horizontal_flip, random_resized_crop, random_rotation,
 };
 
 const IMAGES: u32 = 13;
@@ -67,8 +67,8 @@ fn pipeline(source: &EncodedImages, seed: u64, device: Device) -> Result<Pipelin
         .batch_size(3 + seed as usize % 3)
         .augment(random_horizontal_flip(0.5))
         .augment(random_rotation(-20.0..=20.0))
-        .augment(Op::GaussianBlur { kernel: 3, sigma: 0.8 })
-        .augment(random_resized_crop(9, 7))
+        .augment(GaussianBlur::new(3, 0.8))
+        .augment(random_resized_crop(Size::new(9, 7)))
         .strategy(strategies[seed as usize % 3])
         .on_error(OnError::Skip)
         .decode(paths[seed as usize % 4])
@@ -216,7 +216,7 @@ fn a_slow_link_is_found() {
     let sim = start();
     // So slow that a busy machine's share of a batch is small beside it.
     sim.slow_copies(400_000);
-    let mut settings = diagnose::Settings::new([random_horizontal_flip(0.5), random_resized_crop(64, 64)]);
+    let mut settings = diagnose::Settings::new([random_horizontal_flip(0.5), random_resized_crop(64)]);
     (settings.threads, settings.cores, settings.batch_size) = (2, 2, 1);
     settings.time = Duration::from_secs(2);
     let subject = Subject { device: Device::Cuda(0), ..Subject::new("made", images()) };

@@ -1,16 +1,23 @@
 //! The CPU back end: each worker thread decodes its samples and runs their recipes to the end.
 
 mod batch;
+pub(crate) mod executor;
+mod gather;
+#[cfg(target_arch = "x86_64")]
+mod horizontal;
+mod normalize;
+pub(crate) mod output;
+mod resample;
 
 use super::{Backend, Decoded, Encoded, RunOptions, Sample, Settled, Work};
-use crate::cpu::executor::{Executor, Job};
-use crate::cpu::output::{Output, Tables};
 use crate::decode::Header;
 use crate::error::Result;
 use crate::image::Size;
-use crate::recipe::op::Op;
+use crate::ops::Op;
 use crate::tensor::{DType, Layout, Pool, Storage};
 use batch::HostBatch;
+use executor::{Executor, Job, Times};
+use output::{Output, Tables};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The CPU, set up for one pipeline.
@@ -60,7 +67,7 @@ impl RunOptions {
 }
 
 /// One image has been decoded by the CPU.
-fn work(times: crate::cpu::executor::Times) -> Work {
+fn work(times: Times) -> Work {
     let decoded = Decoded { cpu: 1, ..Decoded::default() };
     Work { decode: times.decode, augment: times.augment, decoded }
 }

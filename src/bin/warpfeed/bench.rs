@@ -18,9 +18,7 @@ use warpfeed::experiment::peers::peers;
 use warpfeed::experiment::report::Report;
 use warpfeed::experiment::subject::Subject;
 use warpfeed::experiment::workers::{self, workers};
-use warpfeed::{
-    Device, Error, IMAGENET_MEAN, IMAGENET_STD, ImageFolder, Op, Resize, ResizeTo, Result, Size, Transform,
-};
+use warpfeed::{Device, Error, IMAGENET_MEAN, IMAGENET_STD, ImageFolder, Normalize, Resize, Result, Transform};
 
 /// Images of fewer pixels are trained on at their own size.
 const SMALL_PX: f64 = 64.0 * 64.0;
@@ -246,9 +244,7 @@ impl Workers {
 
 /// Images of this size, normalized, without augmentation.
 fn plain(side: u32) -> Vec<Transform> {
-    let to = ResizeTo::Exact(Size::new(side, side));
-    let resize = Op::Resize(Resize { to, interpolation: warpfeed::Interpolation::Bilinear });
-    vec![resize.into(), Op::Normalize { mean: IMAGENET_MEAN, std: IMAGENET_STD }.into()]
+    vec![Resize::new(side.into()).into(), Normalize::new(IMAGENET_MEAN, IMAGENET_STD).into()]
 }
 
 /// What configurations are tried.

@@ -132,7 +132,7 @@ mod tests {
     fn learn(model: Architecture, count: u32, side: u32, epochs: u64, format: (DType, Layout)) -> Vec<(f64, f64)> {
         let jpeg = |i: u32| encode_jpeg(&image(3, i.into(), i % 3, 3), &JpegOptions::default()).unwrap();
         let builder = Pipeline::builder(EncodedImages::new((0..count).map(|i| (jpeg(i), i % 3))));
-        let builder = builder.batch_size(16).last_batch(LastBatch::Pad).shuffle(1).resize(side, side);
+        let builder = builder.batch_size(16).last_batch(LastBatch::Pad).shuffle(1).resize(side.into());
         let pipeline = builder.output(format.0, format.1).build().unwrap();
         let sgd = Sgd { learning_rate: 0.01, ..Sgd::default() };
         let mut step = CandleStep::new(model, 8, 3, sgd, 1, &Device::Cpu).unwrap();
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn a_label_beyond_the_classes_is_refused() {
         let jpeg = encode_jpeg(&image(3, 0, 0, 1), &JpegOptions::default()).unwrap();
-        let pipeline = Pipeline::builder(EncodedImages::new([(jpeg, 4)])).resize(32, 32).build().unwrap();
+        let pipeline = Pipeline::builder(EncodedImages::new([(jpeg, 4)])).resize(32.into()).build().unwrap();
         let mut step = CandleStep::new(Architecture::ResNet18, 4, 4, Sgd::default(), 1, &Device::Cpu).unwrap();
         let batch = pipeline.epoch(0).next().unwrap().unwrap();
         assert!(step.train(batch).unwrap_err().is_parameter());

@@ -1,7 +1,7 @@
 //! ResNet in candle, trainable: torchvision's ResNet-18 and ResNet-50 (v1.5), of any width.
 
 use super::Architecture;
-use crate::recipe::rng::{Domain, SampleRng};
+use crate::ops::rng::{Domain, SampleRng};
 use candle_core::{Device, Result, Tensor, Var};
 use candle_nn::{BatchNorm, ModuleT};
 

@@ -3,7 +3,7 @@
 use super::place::{InOrder, Place, Placed, put, take};
 use super::{Samples, StreamSample};
 use crate::error::Result;
-use crate::recipe::rng::{Domain, SampleRng};
+use crate::ops::rng::{Domain, SampleRng};
 use crate::sampler::Partition;
 
 /// Samples as they come.

@@ -1,0 +1,27 @@
+// table: each byte becomes what a table of 256 has for it. Brightness, invert, posterize and solarize are such tables.
+//
+// Inputs: TableSample an image (params.cuh), changed in place.
+// Grid: one pixel a thread, as grid.cuh has it.
+// Reference: src/ops/table.rs; byte for byte.
+
+#include "grid.cuh"
+
+namespace warpfeed {
+
+__device__ inline void table(const Launch& launch) {
+    const Place<TableSample> here(launch);
+    if (!here.sample || !here.inside(here.sample->width, here.sample->height)) {
+        return;
+    }
+    const uint8_t* __restrict__ table = here.sample->table;
+    uint8_t* pixel = here.sample->pixels + place(here.sample->pitch_bytes, here.x, here.y);
+    pixel[0] = table[pixel[0]];
+    pixel[1] = table[pixel[1]];
+    pixel[2] = table[pixel[2]];
+}
+
+}  // namespace warpfeed
+
+extern "C" __global__ void __launch_bounds__(256) table_u8_nhwc(const warpfeed::Launch launch) {
+    warpfeed::table(launch);
+}

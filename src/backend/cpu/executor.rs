@@ -1,0 +1,159 @@
+//! Runs recipes on the CPU: from encoded bytes to a sample's place in the batch.
+
+use super::gather::{Gather, plain_row};
+use super::output::Output;
+use super::resample;
+use crate::decode::{Decoder, Header};
+use crate::error::Result;
+use crate::image::{Image, Pixel, Rect, Size};
+use crate::ops::filter::PassOrder;
+use crate::ops::{CpuPass, Op};
+use crate::plan::view::View;
+use crate::plan::{Last, Mirror, Resampling, Stage, Strategy, Work, plan};
+use std::time::{Duration, Instant};
+
+/// Images above this many pixels give their memory back after use: 16 Mpx, 64 MiB a buffer.
+const KEEP_PX: usize = 16 << 20;
+
+/// One sample's work.
+pub(crate) struct Job<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) header: &'a Header,
+    /// The recipe, orientation included.
+    pub(crate) ops: &'a [Op],
+    pub(crate) strategy: Strategy,
+    pub(crate) order: PassOrder,
+    pub(crate) accept_truncated: bool,
+    /// Limit of every image on the way, in pixels.
+    pub(crate) max_px: u64,
+}
+
+/// Where a job's time went.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Times {
+    pub(crate) decode: Duration,
+    pub(crate) augment: Duration,
+}
+
+/// A decoder and the memory that a worker thread needs, kept over samples.
+pub(crate) struct Executor {
+    decoder: Decoder,
+    current: Image,
+    next: Image,
+    scratch: resample::Scratch,
+    line: Vec<Pixel>,
+}
+
+impl Executor {
+    pub(crate) fn new() -> Result<Self> {
+        Ok(Self {
+            decoder: Decoder::new()?,
+            current: Image::default(),
+            next: Image::default(),
+            scratch: resample::Scratch::default(),
+            line: Vec::new(),
+        })
+    }
+
+    /// Decodes, augments, and writes the result to `output`, whose size is the recipe's.
+    ///
+    /// # Errors
+    /// [`Error::Decode`](crate::Error::Decode) for damaged bytes; what [`plan`] and the operations refuse.
+    pub(crate) fn run(&mut self, job: &Job<'_>, output: &mut Output<'_>) -> Result<Times> {
+        let times = self.run_plan(job, output);
+        self.current.shrink(KEEP_PX);
+        self.next.shrink(KEEP_PX);
+        times
+    }
+
+    fn run_plan(&mut self, job: &Job<'_>, output: &mut Output<'_>) -> Result<Times> {
+        let planning = Instant::now();
+        let plan = plan(job.ops, job.header.size, job.strategy, job.order, job.max_px)?;
+        let planning = planning.elapsed();
+        let decode = self.decode(job, plan.decode)?;
+        let start = Instant::now();
+        for stage in &plan.stages {
+            self.stage(stage, plan.order)?;
+        }
+        match &plan.last {
+            Last::Plain => (0..plan.size.height).for_each(|y| output.row(y, self.current.row(y))),
+            Last::View(view) => self.view(view, output),
+            Last::Resample { view, resampling, part, columns, rows } => {
+                self.resample(view, resampling, *part, [*columns, *rows], output);
+            }
+        }
+        for erasure in &plan.epilogue.erasures {
+            output.erase(erasure);
+        }
+        Ok(Times { decode, augment: planning + start.elapsed() })
+    }
+
+    fn decode(&mut self, job: &Job<'_>, part: Rect) -> Result<Duration> {
+        let start = Instant::now();
+        self.decoder.decode(job.bytes, job.header, part, job.accept_truncated, &mut self.current)?;
+        Ok(start.elapsed())
+    }
+
+    /// Makes the stage's part of its result the current image.
+    fn stage(&mut self, stage: &Stage<'_>, order: PassOrder) -> Result<()> {
+        let (part, current, next) = (stage.part, &mut self.current, &mut self.next);
+        next.reserve(part.size())?;
+        match &stage.work {
+            Work::Gather => {
+                next.reset_part(stage.size, part);
+                let gather = Gather::new(&stage.view);
+                for y in 0..part.height {
+                    gather.row(current, part.y + y, part.x, next.row_mut(y));
+                }
+            }
+            Work::Resample(resampling) => {
+                next.reset_part(stage.size, part);
+                let mut emit = |y: u32, row: &[Pixel]| next.row_mut(y - part.y).copy_from_slice(row);
+                resample::resample(&stage.view, current, resampling, part, &mut self.scratch, &mut emit);
+            }
+            Work::Affine(sampling) => sampling.make(current, stage.size, part, next),
+            // Leaves its result in the current image by itself.
+            Work::Pass(op, _) => return op.pass(&mut CpuPass { image: current, spare: next, part, order }),
+        }
+        std::mem::swap(current, next);
+        Ok(())
+    }
+
+    /// Writes a view of the current image out.
+    fn view(&mut self, view: &View, output: &mut Output<'_>) {
+        let Size { width, height } = view.size;
+        self.line.resize(width as usize, [0; 4]);
+        let gather = Gather::new(view);
+        for y in 0..height {
+            if view.is_plain_rows() {
+                output.row(y, plain_row(view, &self.current, y, 0, width));
+            } else {
+                gather.row(&self.current, y, 0, &mut self.line);
+                output.row(y, &self.line);
+            }
+        }
+    }
+
+    /// Resizes what a view shows of the current image; its rows go straight to the output.
+    fn resample(
+        &mut self,
+        view: &View,
+        resampling: &Resampling,
+        part: Rect,
+        [columns, rows]: [Mirror; 2],
+        output: &mut Output<'_>,
+    ) {
+        let mirrored = &mut self.line;
+        let mut emit = |y: u32, row: &[Pixel]| {
+            let y = (y as i32 - rows.start) * rows.sign;
+            if columns.sign < 0 {
+                mirrored.clear();
+                mirrored.extend(row.iter().rev());
+                output.row(y as u32, mirrored);
+            } else {
+                output.row(y as u32, row);
+            }
+        };
+        resample::resample(view, &self.current, resampling, part, &mut self.scratch, &mut emit);
+    }
+}

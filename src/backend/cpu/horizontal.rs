@@ -1,0 +1,166 @@
+//! The horizontal pass of a resize with AVX2: two output pixels at a time, equal to
+//! [`horizontal_row`](crate::ops::resize::horizontal_row).
+//!
+//! `_mm256_madd_epi16` multiplies pairs of 16-bit numbers and adds them up, but weights have 22 fractional bits. So each
+//! weight is cut into 15 low bits and the rest, the two are summed apart, and put together at the end: exact, because
+//! 32-bit sums may wrap as long as the true result fits.
+
+#![allow(unsafe_code)]
+
+use crate::image::Pixel;
+use crate::ops::filter::{Taps, WEIGHT_BITS};
+use std::arch::x86_64::*;
+
+/// Input pixels that one group of weights covers.
+const GROUP: usize = 4;
+/// Bits of a weight's lower part.
+const LOW_BITS: u32 = 15;
+
+/// Weights of a group for two output pixels, one a lane, as the multiplication takes them: for each channel the weights
+/// of two neighbouring pixels.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(32))]
+struct Weights {
+    /// Low parts of the first two pixels' weights, then of the other two's.
+    low: [[i16; 16]; 2],
+    /// The rest of them.
+    high: [[i16; 16]; 2],
+}
+
+/// Weights of a whole row, in the form that the vectors take.
+#[derive(Debug, Default)]
+pub(crate) struct Prepared {
+    /// The first input pixel of each output pixel; an even number.
+    starts: Vec<u32>,
+    /// For each pair of output pixels, its groups.
+    weights: Vec<Weights>,
+    /// Groups a pair.
+    groups: usize,
+    /// Length of the row that is read.
+    width: usize,
+}
+
+impl Prepared {
+    /// Prepares `taps` for rows of `width` pixels. `false` if they are not for vectors: no AVX2, or a row so short that
+    /// a group would reach beyond it.
+    pub(crate) fn prepare(&mut self, taps: &Taps, width: usize) -> bool {
+        self.groups = taps.most().div_ceil(GROUP);
+        self.width = width;
+        let reach = self.groups * GROUP;
+        if !crate::ops::simd::has_avx2() || reach > width || taps.len() == 0 {
+            return false;
+        }
+        let outputs = taps.len().next_multiple_of(2);
+        self.starts.clear();
+        self.weights.clear();
+        self.weights.resize(outputs / 2 * self.groups, Weights { low: [[0; 16]; 2], high: [[0; 16]; 2] });
+        for i in 0..outputs {
+            // An odd last one is done twice over; the copy is not stored.
+            let (tap_start, weights) = taps.of(i.min(taps.len() - 1));
+            // A group that would reach beyond the row begins earlier, with weights of 0.
+            let start = tap_start.min(width - reach);
+            self.starts.push(start as u32);
+            let groups = &mut self.weights[i / 2 * self.groups..][..self.groups];
+            for (tap, weight) in weights.iter().enumerate() {
+                let at = tap + tap_start - start;
+                let (group, at) = (&mut groups[at / GROUP], at % GROUP);
+                for channel in 0..4 {
+                    let place = i % 2 * 8 + channel * 2 + at % 2;
+                    group.low[at / 2][place] = (weight & ((1 << LOW_BITS) - 1)) as i16;
+                    group.high[at / 2][place] = (weight >> LOW_BITS) as i16;
+                }
+            }
+        }
+        true
+    }
+
+    /// Resizes one row, as long as [`prepare`](Self::prepare) was told.
+    pub(crate) fn row(&self, from: &[Pixel], to: &mut [Pixel]) {
+        assert!(from.len() == self.width && to.len().next_multiple_of(2) == self.starts.len());
+        // SAFETY: `prepare` found AVX2, and all starts plus the groups' reach are within the row, whose length was just
+        // checked.
+        unsafe { self.vectors(from, to) };
+    }
+
+    /// # Safety
+    /// `from` must be as long as `prepare` was told.
+    #[target_feature(enable = "avx2")]
+    unsafe fn vectors(&self, from: &[Pixel], to: &mut [Pixel]) {
+        // Bytes of two neighbouring pixels to pairs of 16-bit numbers, a channel each.
+        const X: i8 = -1;
+        let first = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, X, 4, X, 1, X, 5, X, 2, X, 6, X, 3, X, 7, X));
+        let second = _mm256_broadcastsi128_si256(_mm_setr_epi8(8, X, 12, X, 9, X, 13, X, 10, X, 14, X, 11, X, 15, X));
+        let half = _mm256_set1_epi32(1 << (WEIGHT_BITS - 1));
+        let mut pairs = self.starts.as_chunks::<2>().0.iter().zip(self.weights.chunks_exact(self.groups));
+        let sums = |starts: &[u32; 2], groups: &[Weights]| {
+            let [mut left, mut right] = starts.map(|start| start as usize);
+            let (mut low, mut high) = (half, _mm256_setzero_si256());
+            for group in groups {
+                // SAFETY: start + 4 * groups <= the row's length, in pixels of 4 bytes; loads need no alignment.
+                let pixels = unsafe {
+                    let left = _mm_loadu_si128(from.as_ptr().add(left).cast());
+                    let right = _mm_loadu_si128(from.as_ptr().add(right).cast());
+                    _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(left), right)
+                };
+                let pixels = [_mm256_shuffle_epi8(pixels, first), _mm256_shuffle_epi8(pixels, second)];
+                for (i, pixels) in pixels.into_iter().enumerate() {
+                    // SAFETY: both are 16 numbers of 16 bits, aligned to 32 bytes by the struct.
+                    let (low_weights, high_weights) = unsafe {
+                        (
+                            _mm256_load_si256(group.low[i].as_ptr().cast()),
+                            _mm256_load_si256(group.high[i].as_ptr().cast()),
+                        )
+                    };
+                    low = _mm256_add_epi32(low, _mm256_madd_epi16(pixels, low_weights));
+                    high = _mm256_add_epi32(high, _mm256_madd_epi16(pixels, high_weights));
+                }
+                left += GROUP;
+                right += GROUP;
+            }
+            let sum = _mm256_add_epi32(low, _mm256_slli_epi32::<{ LOW_BITS as i32 }>(high));
+            let value = _mm256_srai_epi32::<{ WEIGHT_BITS as i32 }>(sum);
+            let bytes = _mm256_packus_epi16(_mm256_packus_epi32(value, value), value);
+            [_mm256_extract_epi32::<0>(bytes), _mm256_extract_epi32::<4>(bytes)]
+        };
+        let (whole, rest) = to.as_chunks_mut::<2>();
+        for (out, (starts, groups)) in whole.iter_mut().zip(&mut pairs) {
+            *out = sums(starts, groups).map(i32::to_le_bytes);
+        }
+        if let (Some(out), Some((starts, groups))) = (rest.first_mut(), pairs.next()) {
+            *out = sums(starts, groups)[0].to_le_bytes();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::filter::Interpolation;
+    use crate::ops::resize::horizontal_row;
+
+    #[test]
+    fn equals_the_plain_row() {
+        let mut state = 1_u32;
+        let mut random = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 24) as u8
+        };
+        for (input, output) in [(500, 224), (224, 500), (333, 97), (9, 5), (64, 63), (1000, 3), (5, 80), (37, 36)] {
+            for interpolation in [Interpolation::Bilinear, Interpolation::Bicubic, Interpolation::Lanczos] {
+                let taps = Taps::new(input, output, interpolation);
+                // Noise at the extremes, where sums are largest and results are clipped.
+                let from: Vec<Pixel> =
+                    (0..input).map(|_| [0; 4].map(|_: i32| if random() < 128 { 0 } else { 255 })).collect();
+                let mut prepared = Prepared::default();
+                if !prepared.prepare(&taps, from.len()) {
+                    continue;
+                }
+                let mut want = vec![[0; 4]; output as usize];
+                let mut got = want.clone();
+                horizontal_row(&from, &taps, &mut want);
+                prepared.row(&from, &mut got);
+                assert_eq!(got, want, "{input} to {output} {interpolation:?}");
+            }
+        }
+    }
+}

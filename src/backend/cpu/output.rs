@@ -1,0 +1,115 @@
+//! The last step on the CPU: rows of 8-bit pixels into a sample's place in the batch, normalised and cast.
+
+use super::normalize::{Cast, Table};
+use crate::image::{Pixel, Size};
+use crate::plan::Erasure;
+use crate::tensor::{DType, Layout};
+use half::{bf16, f16};
+
+/// What each byte value becomes, in the output's type.
+pub(crate) enum Tables {
+    F32(Box<Table<f32>>),
+    F16(Box<Table<f16>>),
+    Bf16(Box<Table<bf16>>),
+    U8(Box<Table<u8>>),
+}
+
+impl Tables {
+    /// Tables for `dtype`, with normalisation by a mean and a standard deviation if given.
+    pub(crate) fn new(dtype: DType, normalize: Option<([f32; 3], [f32; 3])>) -> Self {
+        match dtype {
+            DType::F32 => Self::F32(Box::new(Table::new(normalize))),
+            DType::F16 => Self::F16(Box::new(Table::new(normalize))),
+            DType::Bf16 => Self::Bf16(Box::new(Table::new(normalize))),
+            DType::U8 => Self::U8(Box::new(Table::new(normalize))),
+        }
+    }
+
+    /// The elements of all bytes of the first channel, then of the others, as they lie in memory.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::F32(table) => bytemuck::cast_slice(table.values()),
+            Self::F16(table) => bytemuck::cast_slice(table.values()),
+            Self::Bf16(table) => bytemuck::cast_slice(table.values()),
+            Self::U8(table) => table.values().as_flattened(),
+        }
+    }
+}
+
+/// One sample's place in a batch, written row by row.
+pub(crate) struct Output<'a> {
+    bytes: &'a mut [u8],
+    size: Size,
+    tables: &'a Tables,
+    layout: Layout,
+}
+
+impl<'a> Output<'a> {
+    /// `bytes` must be as long as an image of `size` in the tables' type, and aligned for it.
+    pub(crate) fn new(bytes: &'a mut [u8], size: Size, tables: &'a Tables, layout: Layout) -> Self {
+        Self { bytes, size, tables, layout }
+    }
+
+    /// Writes row `y`.
+    pub(crate) fn row(&mut self, y: u32, pixels: &[Pixel]) {
+        debug_assert_eq!(pixels.len(), self.size.width as usize);
+        let Self { size, layout, .. } = *self;
+        match self.tables {
+            Tables::F32(table) => write(bytemuck::cast_slice_mut(self.bytes), size, layout, y, pixels, table),
+            Tables::F16(table) => write(bytemuck::cast_slice_mut(self.bytes), size, layout, y, pixels, table),
+            Tables::Bf16(table) => write(bytemuck::cast_slice_mut(self.bytes), size, layout, y, pixels, table),
+            Tables::U8(table) => write(self.bytes, size, layout, y, pixels, table),
+        }
+    }
+
+    /// Overwrites a rectangle with values in the output's units.
+    pub(crate) fn erase(&mut self, erasure: &Erasure) {
+        let Self { size, layout, .. } = *self;
+        let value = erasure.value;
+        match self.tables {
+            Tables::F32(_) => erase(bytemuck::cast_slice_mut(self.bytes), size, layout, erasure, value),
+            Tables::F16(_) => {
+                erase(bytemuck::cast_slice_mut(self.bytes), size, layout, erasure, value.map(f16::from_f32));
+            }
+            Tables::Bf16(_) => {
+                erase(bytemuck::cast_slice_mut(self.bytes), size, layout, erasure, value.map(bf16::from_f32));
+            }
+            Tables::U8(_) => erase(self.bytes, size, layout, erasure, value.map(|v| v.round().clamp(0.0, 255.0) as u8)),
+        }
+    }
+}
+
+/// The three planes' rows `y` of an image in NCHW.
+fn plane_rows<T>(out: &mut [T], size: Size, y: u32) -> [&mut [T]; 3] {
+    let (width, plane) = (size.width as usize, size.area_px() as usize);
+    let row = y as usize * width;
+    let (red, rest) = out.split_at_mut(plane);
+    let (green, blue) = rest.split_at_mut(plane);
+    [red, green, blue].map(|plane| &mut plane[row..row + width])
+}
+
+fn write<T: Cast>(out: &mut [T], size: Size, layout: Layout, y: u32, pixels: &[Pixel], table: &Table<T>) {
+    match layout {
+        Layout::Nchw => table.planes(pixels, plane_rows(out, size, y)),
+        Layout::Nhwc => {
+            let row = 3 * size.width as usize;
+            table.interleaved(pixels, &mut out[y as usize * row..][..row]);
+        }
+    }
+}
+
+fn erase<T: Copy>(out: &mut [T], size: Size, layout: Layout, erasure: &Erasure, value: [T; 3]) {
+    let rect = erasure.rect;
+    let (left, right) = (rect.x as usize, rect.right() as usize);
+    for y in rect.y..rect.bottom() {
+        match layout {
+            Layout::Nchw => {
+                plane_rows(out, size, y).into_iter().zip(value).for_each(|(row, value)| row[left..right].fill(value));
+            }
+            Layout::Nhwc => {
+                let (row, _) = out[3 * y as usize * size.width as usize..].as_chunks_mut::<3>();
+                row[left..right].fill(value);
+            }
+        }
+    }
+}

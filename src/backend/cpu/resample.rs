@@ -1,0 +1,185 @@
+//! Separable, antialiased resizing of a view, row by row: equal to [`resize`](crate::ops::resize), without an intermediate
+//! image. The rows that the vertical pass still needs wait in a ring.
+
+use super::gather::{Gather, plain_row};
+use crate::image::{Image, Pixel, Rect};
+use crate::ops::filter::{Interpolation, Taps};
+use crate::ops::resize::{horizontal_row, vertical_row};
+use crate::ops::simd::wide;
+use crate::plan::Resampling;
+use crate::plan::view::View;
+
+/// Memory of [`resample`], kept over calls.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    columns: Columns,
+    rows: Taps,
+    /// A row of the view.
+    line: Vec<Pixel>,
+    /// Rows that the vertical pass still needs.
+    ring: Vec<Pixel>,
+    /// A row between the passes, or of the output.
+    middle: Vec<Pixel>,
+    output: Vec<Pixel>,
+}
+
+/// The horizontal pass's weights.
+#[derive(Debug, Default)]
+struct Columns {
+    taps: Taps,
+    #[cfg(target_arch = "x86_64")]
+    prepared: super::horizontal::Prepared,
+    /// Whether the prepared ones serve.
+    vectors: bool,
+}
+
+impl Columns {
+    /// Resizes one row of the columns that the weights reach.
+    fn row(&self, from: &[Pixel], to: &mut [Pixel]) {
+        #[cfg(target_arch = "x86_64")]
+        if self.vectors {
+            return self.prepared.row(from, to);
+        }
+        wide(
+            #[inline(always)]
+            || horizontal_row(from, &self.taps, to),
+        );
+    }
+}
+
+/// Resizes what `view` shows of `image`, and gives `part` of the result to `emit`, row by row (the row's
+/// place in the result, and its pixels).
+pub(crate) fn resample(
+    view: &View,
+    image: &Image,
+    resampling: &Resampling,
+    part: Rect,
+    scratch: &mut Scratch,
+    emit: &mut dyn FnMut(u32, &[Pixel]),
+) {
+    let (input, &Resampling { size, interpolation, vertical_first }) = (view.size, resampling);
+    let (horizontal, vertical) = (input.width != size.width, input.height != size.height);
+    let gather = Gather::new(view);
+    let Scratch { columns, rows, line, ring, middle, output } = scratch;
+    if horizontal {
+        columns.taps.compute(input.width, size.width, part.x..part.right(), interpolation);
+    }
+    if vertical {
+        rows.compute(input.height, size.height, part.y..part.bottom(), interpolation);
+    }
+    // The columns of the view that are read.
+    let (left, right) = if horizontal {
+        let last = columns.taps.len() - 1;
+        let (start, weights) = columns.taps.of(last);
+        (columns.taps.starts[0], (start + weights.len()) as u32)
+    } else {
+        (part.x, part.right())
+    };
+    let width = (right - left) as usize;
+    let out_width = part.width as usize;
+    if horizontal {
+        columns.taps.starts.iter_mut().for_each(|start| *start -= left);
+        columns.vectors = false;
+        #[cfg(target_arch = "x86_64")]
+        if interpolation != Interpolation::Nearest {
+            columns.vectors = columns.prepared.prepare(&columns.taps, width);
+        }
+    }
+    grow(line, width);
+    grow(output, out_width);
+    let output = &mut output[..out_width];
+
+    if interpolation == Interpolation::Nearest {
+        for (i, y) in (part.y..part.bottom()).enumerate() {
+            let source_y = if vertical { rows.of(i).0 as u32 } else { y };
+            let source = view_row(view, &gather, image, source_y, left, &mut line[..width]);
+            if horizontal {
+                output.iter_mut().zip(&columns.taps.starts).for_each(|(out, x)| *out = source[*x as usize]);
+                emit(y, output);
+            } else {
+                emit(y, source);
+            }
+        }
+        return;
+    }
+    if !vertical {
+        for y in part.y..part.bottom() {
+            let source = view_row(view, &gather, image, y, left, &mut line[..width]);
+            if horizontal {
+                columns.row(source, output);
+                emit(y, output);
+            } else {
+                emit(y, source);
+            }
+        }
+        return;
+    }
+
+    // What the ring holds: rows of the view, or rows that the horizontal pass has been over.
+    let horizontal_first = horizontal && !vertical_first;
+    let ring_width = if horizontal_first { out_width } else { width };
+    let ring_rows = rows.most();
+    // Where the view's rows are the image's own, the vertical pass reads them where they are.
+    let in_place = !horizontal_first && view.is_plain_rows();
+    if !in_place {
+        grow(ring, ring_width * ring_rows);
+    }
+    grow(middle, ring_width);
+    let mut ready = rows.starts.first().copied().unwrap_or(0);
+    for (i, y) in (part.y..part.bottom()).enumerate() {
+        let (start, weights) = rows.of(i);
+        if in_place {
+            let out = if horizontal { &mut middle[..ring_width] } else { &mut *output };
+            let row = |tap: usize| plain_row(view, image, (start + tap) as u32, left, width as u32);
+            vertical_pass(row, weights, out);
+        } else {
+            ready = ready.max(start as u32);
+            while (ready as usize) < start + weights.len() {
+                let slot = &mut ring[ready as usize % ring_rows * ring_width..][..ring_width];
+                if horizontal_first {
+                    let source = view_row(view, &gather, image, ready, left, &mut line[..width]);
+                    columns.row(source, slot);
+                } else {
+                    gather.row(image, ready, left, slot);
+                }
+                ready += 1;
+            }
+            let out = if horizontal && !horizontal_first { &mut middle[..ring_width] } else { &mut *output };
+            let row = |tap: usize| &ring[(start + tap) % ring_rows * ring_width..][..ring_width];
+            vertical_pass(row, weights, out);
+        }
+        if horizontal && !horizontal_first {
+            columns.row(&middle[..ring_width], output);
+        }
+        emit(y, output);
+    }
+}
+
+fn grow(buffer: &mut Vec<Pixel>, len: usize) {
+    if buffer.len() < len {
+        buffer.resize(len, [0; 4]);
+    }
+}
+
+/// Row `y` of the view from column `x`, where it lies or gathered into `line`.
+fn view_row<'a>(
+    view: &View,
+    gather: &Gather<'_>,
+    image: &'a Image,
+    y: u32,
+    x: u32,
+    line: &'a mut [Pixel],
+) -> &'a [Pixel] {
+    if view.is_plain_rows() {
+        return plain_row(view, image, y, x, line.len() as u32);
+    }
+    gather.row(image, y, x, line);
+    line
+}
+
+fn vertical_pass<'a>(row: impl Fn(usize) -> &'a [Pixel], weights: &[i32], out: &mut [Pixel]) {
+    wide(
+        #[inline(always)]
+        || vertical_row(row, weights, out),
+    );
+}

@@ -1,0 +1,87 @@
+//! Cutting out the center.
+
+use super::check::sides;
+use super::fill::Fill;
+use super::kernel::{Kernel, Launcher};
+use super::{CpuPass, Crop, Operation, Primitive, SizeEffect, crop};
+use crate::error::Result;
+use crate::image::{Rect, Size};
+use serde::{Deserialize, Serialize};
+
+/// Cuts out the center; what is missing on any side is black, as in torchvision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct CenterCrop {
+    /// Columns.
+    pub width: u32,
+    /// Rows.
+    pub height: u32,
+}
+
+impl CenterCrop {
+    pub(super) const KERNELS: &'static [Kernel] = Crop::KERNELS;
+
+    /// The rectangle of this size in the middle. A `u32` as size is a square.
+    #[must_use]
+    pub fn new(size: impl Into<Size>) -> Self {
+        let Size { width, height } = size.into();
+        Self { width, height }
+    }
+
+    pub(super) fn examples(Size { width, height }: Size) -> Vec<Self> {
+        vec![Self::new(Size::new(width / 2 + 1, height / 3 + 1)), Self::new(Size::new(width + 5, height / 2 + 1))]
+    }
+
+    fn size(&self) -> Size {
+        Size::new(self.width, self.height)
+    }
+
+    /// Its top left corner as torchvision's `center_crop` has it, negative where the image is smaller and is padded.
+    fn place(&self, input: Size) -> (i32, i32) {
+        // Padded first: (wanted - side) / 2 before, (wanted - side + 1) / 2 after. Then cropped about the center of the
+        // padded image, ties to even.
+        let axis = |side: u32, wanted: u32| {
+            let (side, wanted) = (i64::from(side), i64::from(wanted));
+            if wanted > side {
+                return (-(wanted - side) / 2) as i32;
+            }
+            ((side - wanted) as f64 / 2.0).round_ties_even() as i32
+        };
+        (axis(input.width, self.width), axis(input.height, self.height))
+    }
+}
+
+impl Operation for CenterCrop {
+    fn name(&self) -> &'static str {
+        "center_crop"
+    }
+
+    fn validate(&self) -> Result<()> {
+        sides(self.name(), self.width, self.height)
+    }
+
+    fn output_size(&self, _input: Size) -> Result<Size> {
+        Ok(self.size())
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        SizeEffect::Becomes(self.size())
+    }
+
+    fn primitive(&self, input: Size) -> Primitive {
+        let (x, y) = self.place(input);
+        Primitive::Crop { x, y, fill: Fill::BLACK }
+    }
+
+    fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
+        let (x, y) = self.place(pass.image.size());
+        pass.replace(|input, out| crop::crop(input, x, y, self.size(), Fill::BLACK, out));
+        Ok(())
+    }
+
+    fn launch(&self, on: &mut dyn Launcher, _part: Rect) -> Result<()> {
+        let (x, y) = self.place(on.whole());
+        crop::launch(on, x, y, self.size(), Fill::BLACK)
+    }
+}

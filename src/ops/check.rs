@@ -1,0 +1,97 @@
+//! Checks of parameters that operations and transforms have in common.
+
+use crate::error::{Error, Result};
+use crate::image::{Rect, Size};
+use std::ops::RangeInclusive;
+
+/// Largest side of an image in pixels, at any point of a recipe.
+pub(crate) const MAX_SIDE_PX: u32 = 65_535;
+/// Largest side of a kernel in pixels.
+pub(crate) const MAX_KERNEL_PX: u32 = 255;
+/// The smallest value above 0: an area or aspect of 0 has no logarithm and no pixels.
+pub(crate) const ABOVE_0: f64 = 1e-6;
+
+/// A side of an image.
+pub(crate) fn side(name: &'static str, parameter: &'static str, value: u32) -> Result<()> {
+    if value == 0 || value > MAX_SIDE_PX {
+        return Err(Error::parameter(name, parameter, format!("1 to {MAX_SIDE_PX} pixels"), value));
+    }
+    Ok(())
+}
+
+/// A width and a height.
+pub(crate) fn sides(name: &'static str, width: u32, height: u32) -> Result<()> {
+    side(name, "width", width)?;
+    side(name, "height", height)
+}
+
+/// The side of a square of pixels.
+pub(crate) fn kernel(name: &'static str, value: u32) -> Result<()> {
+    if value == 0 || value > MAX_KERNEL_PX {
+        return Err(Error::parameter(name, "kernel", format!("1 to {MAX_KERNEL_PX} pixels"), value));
+    }
+    Ok(())
+}
+
+/// A factor of a blend.
+pub(crate) fn factor(name: &'static str, value: f64) -> Result<()> {
+    if !(value.is_finite() && value >= 0.0) {
+        return Err(Error::parameter(name, "factor", "a finite number, 0 or more", value));
+    }
+    Ok(())
+}
+
+/// Three numbers.
+pub(crate) fn finite(name: &'static str, parameter: &'static str, values: [f32; 3]) -> Result<()> {
+    if values.iter().any(|v| !v.is_finite()) {
+        return Err(Error::parameter(name, parameter, "three finite numbers", format!("{values:?}")));
+    }
+    Ok(())
+}
+
+/// A rectangle that must lie inside the image.
+pub(crate) fn inside(name: &'static str, rect: Rect, image: Size) -> Result<()> {
+    if rect.fits(image) {
+        return Ok(());
+    }
+    let Rect { x, y, width, height } = rect;
+    let got = format!("{width} x {height} at ({x}, {y})");
+    Err(Error::parameter(name, "rectangle", format!("inside the image of {image}"), got))
+}
+
+/// A probability.
+pub(crate) fn probability(name: &'static str, p: f64) -> Result<()> {
+    match p {
+        0.0..=1.0 => Ok(()),
+        _ => Err(Error::parameter(name, "p", "a probability, 0 to 1", p)),
+    }
+}
+
+/// A range of numbers within `low` to `high`.
+pub(crate) fn range(
+    name: &'static str,
+    parameter: &'static str,
+    range: &RangeInclusive<f64>,
+    low: f64,
+    high: f64,
+) -> Result<()> {
+    let (start, end) = (*range.start(), *range.end());
+    if start.is_finite() && end.is_finite() && low <= start && start <= end && end <= high {
+        return Ok(());
+    }
+    let bounds = match (low.is_finite(), high.is_finite()) {
+        (true, true) => format!(" within {low} to {high}"),
+        (true, false) => format!(", {low} or more"),
+        _ => String::new(),
+    };
+    Err(Error::parameter(name, parameter, format!("a rising range{bounds}"), format!("{start}..={end}")))
+}
+
+/// A range of sides of a square of pixels.
+pub(crate) fn kernels(name: &'static str, range: &RangeInclusive<u32>) -> Result<()> {
+    if *range.start() >= 1 && range.start() <= range.end() && *range.end() <= MAX_KERNEL_PX {
+        return Ok(());
+    }
+    let expected = format!("a rising range within 1 to {MAX_KERNEL_PX} pixels");
+    Err(Error::parameter(name, "kernel", expected, format!("{range:?}")))
+}

@@ -1,0 +1,106 @@
+//! Brightness, contrast, saturation and hue at random.
+
+use super::check::range;
+use super::transform::{Drawing, Random};
+use super::{Brightness, Contrast, Hue, Op, Saturation, SizeEffect};
+use crate::error::Result;
+use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
+
+/// Brightness, contrast, saturation and hue by random factors in random order: torchvision's `ColorJitter`. A range of
+/// `1..=1` (hue: `0..=0`) leaves that one out, and so does a range that is not given.
+///
+/// ```
+/// use warpfeed::{ColorJitter, Transform};
+///
+/// Transform::from(ColorJitter::new().brightness(0.6..=1.4).hue(-0.1..=0.1)).validate()?;
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ColorJitter {
+    #[serde(with = "super::transform::range")]
+    brightness: RangeInclusive<f64>,
+    #[serde(with = "super::transform::range")]
+    contrast: RangeInclusive<f64>,
+    #[serde(with = "super::transform::range")]
+    saturation: RangeInclusive<f64>,
+    #[serde(with = "super::transform::range")]
+    hue: RangeInclusive<f64>,
+}
+
+impl Default for ColorJitter {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ColorJitter {
+    /// One that changes nothing yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { brightness: 1.0..=1.0, contrast: 1.0..=1.0, saturation: 1.0..=1.0, hue: 0.0..=0.0 }
+    }
+
+    /// Factors of brightness.
+    #[must_use]
+    pub const fn brightness(mut self, factors: RangeInclusive<f64>) -> Self {
+        self.brightness = factors;
+        self
+    }
+
+    /// Factors of contrast.
+    #[must_use]
+    pub const fn contrast(mut self, factors: RangeInclusive<f64>) -> Self {
+        self.contrast = factors;
+        self
+    }
+
+    /// Factors of saturation.
+    #[must_use]
+    pub const fn saturation(mut self, factors: RangeInclusive<f64>) -> Self {
+        self.saturation = factors;
+        self
+    }
+
+    /// Turns of hue, within -0.5 to 0.5.
+    #[must_use]
+    pub const fn hue(mut self, turns: RangeInclusive<f64>) -> Self {
+        self.hue = turns;
+        self
+    }
+}
+
+impl Random for ColorJitter {
+    fn name(&self) -> &'static str {
+        "color_jitter"
+    }
+
+    fn validate(&self) -> Result<()> {
+        range(self.name(), "brightness", &self.brightness, 0.0, f64::INFINITY)?;
+        range(self.name(), "contrast", &self.contrast, 0.0, f64::INFINITY)?;
+        range(self.name(), "saturation", &self.saturation, 0.0, f64::INFINITY)?;
+        range(self.name(), "hue", &self.hue, -0.5, 0.5)
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        SizeEffect::Keeps
+    }
+
+    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
+        let (rng, _) = drawing.start();
+        // All four are drawn, so that leaving one out moves nothing in the others.
+        let mut factor = |range: &RangeInclusive<f64>, unchanged: f64| {
+            let factor = rng.uniform(*range.start(), *range.end());
+            (*range != (unchanged..=unchanged)).then_some(factor)
+        };
+        let mut jitter: [Option<Op>; 4] = [
+            factor(&self.brightness, 1.0).map(|factor| Brightness::new(factor).into()),
+            factor(&self.contrast, 1.0).map(|factor| Contrast::new(factor).into()),
+            factor(&self.saturation, 1.0).map(|factor| Saturation::new(factor).into()),
+            factor(&self.hue, 0.0).map(|factor| Hue::new(factor).into()),
+        ];
+        rng.shuffle(&mut jitter);
+        jitter.into_iter().flatten().try_for_each(|op| drawing.push(op))
+    }
+}

@@ -1,0 +1,189 @@
+//! Combinations of transforms.
+
+use super::check::probability;
+use super::transform::{Drawing, Random, Transform};
+use super::{Op, SizeEffect};
+use crate::error::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+/// Most repetitions of one [`Repeat`].
+const MAX_REPEAT: u32 = 1_000;
+
+/// One of several transforms, each as likely as the others.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OneOf {
+    transforms: Vec<Transform>,
+}
+
+/// All of several transforms in order with a probability, else none.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Maybe {
+    p: f64,
+    transforms: Vec<Transform>,
+}
+
+/// Transforms in order, several times over, each time with fresh draws: the augmentation load.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Repeat {
+    n: u32,
+    transforms: Vec<Transform>,
+}
+
+impl OneOf {
+    /// One of these.
+    #[must_use]
+    pub fn new(transforms: impl IntoIterator<Item = Transform>) -> Self {
+        Self { transforms: transforms.into_iter().collect() }
+    }
+}
+
+impl Maybe {
+    /// All of these with probability `p`.
+    #[must_use]
+    pub fn new(p: f64, transforms: impl IntoIterator<Item = Transform>) -> Self {
+        Self { p, transforms: transforms.into_iter().collect() }
+    }
+}
+
+impl Repeat {
+    /// These, `n` times over.
+    #[must_use]
+    pub fn new(n: u32, transforms: impl IntoIterator<Item = Transform>) -> Self {
+        Self { n, transforms: transforms.into_iter().collect() }
+    }
+}
+
+impl SizeEffect {
+    fn then(self, next: Self) -> Self {
+        match next {
+            Self::Keeps => self,
+            Self::Becomes(_) | Self::Varies => next,
+        }
+    }
+
+    /// What transforms in a row do.
+    fn of_all(transforms: &[Transform]) -> Self {
+        transforms.iter().fold(Self::Keeps, |effect, transform| effect.then(transform.size_effect()))
+    }
+}
+
+fn validate_nested(transforms: &[Transform]) -> Result<()> {
+    transforms.iter().try_for_each(|transform| match transform {
+        Transform::Explicit(Op::Normalize(_)) => {
+            Err(Error::parameter("normalize", "place", "outside one_of, maybe and repeat", "inside"))
+        }
+        transform => transform.validate(),
+    })
+}
+
+fn places_of(transforms: &[Transform]) -> u32 {
+    transforms.iter().fold(0, |sum, transform| sum.saturating_add(transform.places()))
+}
+
+fn most_steps_of(transforms: &[Transform]) -> u64 {
+    transforms.iter().fold(1, |sum, transform| sum.saturating_add(transform.most_steps()))
+}
+
+impl Random for OneOf {
+    fn name(&self) -> &'static str {
+        "one_of"
+    }
+
+    fn validate(&self) -> Result<()> {
+        if self.transforms.is_empty() {
+            return Err(Error::parameter(self.name(), "ops", "at least one operation", "none"));
+        }
+        validate_nested(&self.transforms)
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        let mut effects = self.transforms.iter().map(Transform::size_effect);
+        let first = effects.next().unwrap_or(SizeEffect::Keeps);
+        if effects.all(|effect| effect == first) { first } else { SizeEffect::Varies }
+    }
+
+    /// A branch that is not taken keeps its places.
+    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
+        let (rng, _) = drawing.start();
+        let chosen = rng.below(self.transforms.len() as u64) as usize;
+        drawing.skip(1);
+        let Some(transform) = self.transforms.get(chosen) else { return Ok(()) };
+        drawing.skip(places_of(&self.transforms[..chosen]));
+        drawing.add(transform)
+    }
+
+    fn places(&self) -> u32 {
+        places_of(&self.transforms).saturating_add(1)
+    }
+
+    fn most_steps(&self) -> u64 {
+        most_steps_of(&self.transforms)
+    }
+}
+
+impl Random for Maybe {
+    fn name(&self) -> &'static str {
+        "maybe"
+    }
+
+    fn validate(&self) -> Result<()> {
+        probability(self.name(), self.p)?;
+        validate_nested(&self.transforms)
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        match SizeEffect::of_all(&self.transforms) {
+            SizeEffect::Keeps => SizeEffect::Keeps,
+            SizeEffect::Becomes(_) | SizeEffect::Varies => SizeEffect::Varies,
+        }
+    }
+
+    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
+        let (rng, _) = drawing.start();
+        if rng.chance(self.p) {
+            drawing.skip(1);
+            self.transforms.iter().try_for_each(|transform| drawing.add(transform))?;
+        }
+        Ok(())
+    }
+
+    fn places(&self) -> u32 {
+        places_of(&self.transforms).saturating_add(1)
+    }
+
+    fn most_steps(&self) -> u64 {
+        most_steps_of(&self.transforms)
+    }
+}
+
+impl Random for Repeat {
+    fn name(&self) -> &'static str {
+        "repeat"
+    }
+
+    fn validate(&self) -> Result<()> {
+        if self.n > MAX_REPEAT {
+            return Err(Error::parameter(self.name(), "n", format!("0 to {MAX_REPEAT}"), self.n));
+        }
+        validate_nested(&self.transforms)
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        if self.n == 0 { SizeEffect::Keeps } else { SizeEffect::of_all(&self.transforms) }
+    }
+
+    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
+        (0..self.n).try_for_each(|_| self.transforms.iter().try_for_each(|transform| drawing.add(transform)))
+    }
+
+    fn places(&self) -> u32 {
+        self.n.saturating_mul(places_of(&self.transforms))
+    }
+
+    fn most_steps(&self) -> u64 {
+        u64::from(self.n).saturating_mul(most_steps_of(&self.transforms))
+    }
+}

@@ -1,0 +1,93 @@
+//! Blending with the image's mean luma.
+
+use super::blend::blend;
+use super::check::factor;
+use super::grayscale::luma;
+use super::kernel::{Kernel, KernelId, Launcher};
+use super::params::ColorSample;
+use super::simd::wide;
+use super::table::Table;
+use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
+use crate::error::Result;
+use crate::image::{Pixel, Rect, Size};
+use serde::{Deserialize, Serialize};
+
+/// Blends with the image's mean gray.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Contrast {
+    /// 0 is gray, 1 unchanged.
+    pub factor: f64,
+}
+
+impl Contrast {
+    pub(super) const KERNELS: &'static [Kernel] =
+        &[Kernel::pixels("luma_sum_u8_nhwc"), Kernel::pixels("contrast_u8_nhwc")];
+
+    /// Parts of the image: 0 is gray, 1 unchanged.
+    #[must_use]
+    pub const fn new(factor: f64) -> Self {
+        Self { factor }
+    }
+
+    pub(super) fn examples(_size: Size) -> Vec<Self> {
+        vec![Self::new(0.61), Self::new(1.8)]
+    }
+}
+
+impl Operation for Contrast {
+    fn name(&self) -> &'static str {
+        "contrast"
+    }
+
+    fn validate(&self) -> Result<()> {
+        factor(self.name(), self.factor)
+    }
+
+    fn output_size(&self, input: Size) -> Result<Size> {
+        Ok(input)
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        SizeEffect::Keeps
+    }
+
+    fn primitive(&self, _input: Size) -> Primitive {
+        Primitive::Pass(Reach::Whole)
+    }
+
+    fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
+        debug_assert_eq!(pass.image.part(), Rect::full(pass.image.whole()), "the mean is that of the complete image");
+        let (mean, factor) = (mean_luma(pass.image.pixels()), self.factor as f32);
+        Table::new(|value| blend(mean, value, factor)).pass(pass);
+        Ok(())
+    }
+
+    fn launch(&self, on: &mut dyn Launcher, _part: Rect) -> Result<()> {
+        const LUMA_SUM: KernelId = KernelId::of("luma_sum_u8_nhwc");
+        const CONTRAST: KernelId = KernelId::of("contrast_u8_nhwc");
+        let image = on.source();
+        // The upload brings the zero that the sum begins with.
+        let luma_sum = on.put(&[0; size_of::<u64>()])?;
+        let sample = ColorSample { luma_sum, factor: self.factor as f32, ..ColorSample::of(&image) };
+        on.call(LUMA_SUM, &sample, Size::new(image.width, image.height));
+        on.call(CONTRAST, &sample, Size::new(image.width, image.height));
+        Ok(())
+    }
+}
+
+/// The mean of the pixels' luma, halves rounded up.
+pub(crate) fn mean_luma(pixels: &[Pixel]) -> u8 {
+    // Sums of blocks fit 32 bits, which vectorise; blocks are added up in 64.
+    const BLOCK: usize = 1 << 16;
+    let sum: u64 = wide(
+        #[inline(always)]
+        || {
+            let sum = |block: &[Pixel]| block.iter().map(|&pixel| u32::from(luma(pixel))).sum::<u32>();
+            pixels.chunks(BLOCK).map(|block| u64::from(sum(block))).sum()
+        },
+    );
+    // Python: int(sum / count + 0.5), in double precision.
+    (sum as f64 / pixels.len() as f64 + 0.5) as u8
+}

@@ -1,0 +1,204 @@
+//! Cutting out a rectangle, which may reach beyond the image.
+
+use super::check::{MAX_SIDE_PX, sides};
+use super::fill::{Fill, opaque};
+use super::kernel::{Kernel, KernelId, Launcher};
+use super::params::CropSample;
+use super::transform::{Drawing, Random};
+use super::{CpuPass, Operation, Primitive, SizeEffect};
+use crate::error::{Error, Result};
+use crate::image::{Image, Rect, Size};
+use serde::{Deserialize, Serialize};
+
+/// Cuts out a rectangle. Where it reaches beyond the image, `fill` shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Crop {
+    /// First column, may be negative.
+    pub x: i32,
+    /// First row, may be negative.
+    pub y: i32,
+    /// Columns.
+    pub width: u32,
+    /// Rows.
+    pub height: u32,
+    /// What shows outside the image.
+    #[serde(default)]
+    pub fill: Fill,
+}
+
+impl Crop {
+    pub(super) const KERNELS: &'static [Kernel] = &[Kernel::pixels("crop_u8_nhwc")];
+
+    /// The rectangle of this size at column `x` and row `y`, black outside the image. A `u32` as size is a square.
+    #[must_use]
+    pub fn new(x: i32, y: i32, size: impl Into<Size>) -> Self {
+        let Size { width, height } = size.into();
+        Self { x, y, width, height, fill: Fill::BLACK }
+    }
+
+    /// What shows outside the image.
+    #[must_use]
+    pub const fn fill(mut self, fill: Fill) -> Self {
+        self.fill = fill;
+        self
+    }
+
+    pub(super) fn examples(size: Size) -> Vec<Self> {
+        vec![
+            Self::new(0, 0, Size::new(size.width.div_ceil(2), size.height)),
+            Self::new(-3, -2, size).fill(Fill::Color([7, 130, 255])),
+            Self::new(-3, 1, size).fill(Fill::EDGE),
+        ]
+    }
+}
+
+impl Operation for Crop {
+    fn name(&self) -> &'static str {
+        "crop"
+    }
+
+    fn validate(&self) -> Result<()> {
+        sides(self.name(), self.width, self.height)?;
+        let limit = MAX_SIDE_PX as i32;
+        for (parameter, value) in [("x", self.x), ("y", self.y)] {
+            if value.unsigned_abs() > MAX_SIDE_PX {
+                return Err(Error::parameter(self.name(), parameter, format!("-{limit} to {limit}"), value));
+            }
+        }
+        Ok(())
+    }
+
+    fn output_size(&self, _input: Size) -> Result<Size> {
+        Ok(Size::new(self.width, self.height))
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        SizeEffect::Becomes(Size::new(self.width, self.height))
+    }
+
+    fn primitive(&self, _input: Size) -> Primitive {
+        Primitive::Crop { x: self.x, y: self.y, fill: self.fill }
+    }
+
+    fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
+        let size = Size::new(self.width, self.height);
+        pass.replace(|input, out| crop(input, self.x, self.y, size, self.fill, out));
+        Ok(())
+    }
+
+    fn launch(&self, on: &mut dyn Launcher, _part: Rect) -> Result<()> {
+        launch(on, self.x, self.y, Size::new(self.width, self.height), self.fill)
+    }
+}
+
+/// Pads every side, then cuts out a rectangle at a uniform place. Where the padded image is smaller than the rectangle,
+/// what is missing is added on both sides (torchvision's `pad_if_needed`).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RandomCrop {
+    #[serde(with = "super::transform::size")]
+    size: Size,
+    #[serde(default)]
+    padding: u32,
+    #[serde(default)]
+    fill: Fill,
+}
+
+impl RandomCrop {
+    /// A rectangle of this size, black outside the image. A `u32` as size is a square.
+    #[must_use]
+    pub fn new(size: impl Into<Size>) -> Self {
+        Self { size: size.into(), padding: 0, fill: Fill::BLACK }
+    }
+
+    /// Pixels added on every side; 0 if not given.
+    #[must_use]
+    pub const fn padding(mut self, padding: u32) -> Self {
+        self.padding = padding;
+        self
+    }
+
+    /// What shows outside the image.
+    #[must_use]
+    pub const fn fill(mut self, fill: Fill) -> Self {
+        self.fill = fill;
+        self
+    }
+
+    fn at(&self, x: i32, y: i32) -> Crop {
+        Crop::new(x, y, self.size).fill(self.fill)
+    }
+}
+
+impl Random for RandomCrop {
+    fn name(&self) -> &'static str {
+        "random_crop"
+    }
+
+    fn validate(&self) -> Result<()> {
+        let most = MAX_SIDE_PX.saturating_sub(self.size.width.max(self.size.height));
+        if self.padding > most {
+            let expected = format!("0 to {most}: with the rectangle's side, {MAX_SIDE_PX} pixels");
+            return Err(Error::parameter(self.name(), "padding", expected, self.padding));
+        }
+        let start = -(self.padding as i32);
+        self.at(start, start).validate()
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        SizeEffect::Becomes(self.size)
+    }
+
+    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
+        let (rng, image) = drawing.start();
+        let mut axis = |image: u32, wanted: u32| {
+            let padded = i64::from(image) + 2 * i64::from(self.padding);
+            let missing = (i64::from(wanted) - padded).max(0);
+            let places = padded + 2 * missing - i64::from(wanted) + 1;
+            (rng.below(places as u64) as i64 - i64::from(self.padding) - missing) as i32
+        };
+        let y = axis(image.height, self.size.height);
+        let x = axis(image.width, self.size.width);
+        drawing.push(self.at(x, y))
+    }
+}
+
+/// Queues the kernel.
+pub(super) fn launch(on: &mut dyn Launcher, x: i32, y: i32, size: Size, fill: Fill) -> Result<()> {
+    const CROP: KernelId = KernelId::of("crop_u8_nhwc");
+    let source = on.source();
+    let target = on.target(size, Rect::full(size))?;
+    let (fill, edge) = fill.packed();
+    on.call(CROP, &CropSample { source, target, x, y, fill, edge }, size);
+    Ok(())
+}
+
+/// The rectangle of `size` whose top left corner is pixel (`x`, `y`) of a complete image.
+pub(crate) fn crop(input: &Image, x: i32, y: i32, size: Size, fill: Fill, out: &mut Image) {
+    debug_assert_eq!(input.part(), Rect::full(input.whole()));
+    out.reset(size);
+    let (width, height) = (i64::from(input.size().width), i64::from(input.size().height));
+    let (x, y) = (i64::from(x), i64::from(y));
+    // Of each row: `left` pixels from outside, then `inside` pixels starting at column `start`, then outside again.
+    let left = (-x).clamp(0, i64::from(size.width)) as usize;
+    let start = x.clamp(0, width) as usize;
+    let inside = ((x + i64::from(size.width)).clamp(0, width) as usize).saturating_sub(start);
+    for row in 0..size.height {
+        let line = out.row_mut(row);
+        let source = y + i64::from(row);
+        let (source, color) = match fill {
+            Fill::Color(color) if source < 0 || source >= height => {
+                line.fill(opaque(color));
+                continue;
+            }
+            Fill::Color(color) => (input.row(source as u32), Some(opaque(color))),
+            Fill::Edge(_) => (input.row(source.clamp(0, height - 1) as u32), None),
+        };
+        let right = left + inside;
+        line[left..right].copy_from_slice(&source[start..start + inside]);
+        line[..left].fill(color.unwrap_or(source[0]));
+        line[right..].fill(color.unwrap_or(source[source.len() - 1]));
+    }
+}

@@ -1,0 +1,122 @@
+//! Operations of the caller's own.
+
+use super::kernel::Launcher;
+use super::transform::Transform;
+use super::{CpuPass, Op, Operation, Primitive, Reach, SizeEffect};
+use crate::error::{Error, Result};
+use crate::image::{Image, Rect, Size};
+use std::fmt;
+use std::sync::Arc;
+
+type Apply = dyn Fn(&mut Image) + Send + Sync;
+type OutputSize = dyn Fn(Size) -> Size + Send + Sync;
+
+/// An operation of the caller's own, its random draws already made. Runs on the CPU and cannot be written down.
+///
+/// ```
+/// use warpfeed::{Custom, Image, Op, Size};
+///
+/// // Every second row and column.
+/// let half = |size: Size| Size::new(size.width.div_ceil(2), size.height.div_ceil(2));
+/// let thin = Custom::new("thin", move |image: &mut Image| {
+///     let mut thin = Image::new(half(image.size()));
+///     for y in 0..thin.size().height {
+///         let row = image.row(2 * y).iter().step_by(2);
+///         thin.row_mut(y).iter_mut().zip(row).for_each(|(to, from)| *to = *from);
+///     }
+///     *image = thin;
+/// });
+/// let op: Op = thin.output_size(half).into();
+/// assert_eq!(op.output_size(Size::new(41, 30))?, Size::new(21, 15));
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Custom {
+    name: &'static str,
+    apply: Arc<Apply>,
+    /// The image's size stays as it is if there is none.
+    output_size: Option<Arc<OutputSize>>,
+}
+
+impl Custom {
+    /// An operation that changes the pixels of a complete image and keeps its size. `name` is for messages.
+    #[must_use]
+    pub fn new(name: &'static str, apply: impl Fn(&mut Image) + Send + Sync + 'static) -> Self {
+        Self { name, apply: Arc::new(apply), output_size: None }
+    }
+
+    /// The size of the result for an image of a given size, where it is another. It must be what the operation makes.
+    #[must_use]
+    pub fn output_size(mut self, size: impl Fn(Size) -> Size + Send + Sync + 'static) -> Self {
+        self.output_size = Some(Arc::new(size));
+        self
+    }
+}
+
+impl From<Custom> for Op {
+    fn from(op: Custom) -> Self {
+        Self::Custom(op)
+    }
+}
+
+impl From<Custom> for Transform {
+    fn from(op: Custom) -> Self {
+        Self::Explicit(op.into())
+    }
+}
+
+impl fmt::Debug for Custom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Custom({})", self.name)
+    }
+}
+
+impl PartialEq for Custom {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name && Arc::ptr_eq(&self.apply, &other.apply)
+    }
+}
+
+impl Operation for Custom {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn validate(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn output_size(&self, input: Size) -> Result<Size> {
+        Ok(self.output_size.as_ref().map_or(input, |size| size(input)))
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        if self.output_size.is_some() { SizeEffect::Varies } else { SizeEffect::Keeps }
+    }
+
+    fn primitive(&self, _input: Size) -> Primitive {
+        Primitive::Pass(Reach::Whole)
+    }
+
+    fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
+        let before = pass.image.size();
+        let expected = Operation::output_size(self, before)?;
+        (self.apply)(pass.image);
+        let got = pass.image.size();
+        if got == expected {
+            return Ok(());
+        }
+        let expected = match &self.output_size {
+            None => format!("of the same size as before, {before}"),
+            Some(_) => format!("{expected}, as it says"),
+        };
+        Err(Error::parameter(self.name, "image", expected, got))
+    }
+
+    fn launch(&self, _on: &mut dyn Launcher, _part: Rect) -> Result<()> {
+        Err(Error::Unsupported {
+            feature: format!("{} on a GPU", self.name),
+            remedy: "operations of the caller's own run on the CPU".to_owned(),
+        })
+    }
+}

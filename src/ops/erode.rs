@@ -1,0 +1,102 @@
+//! Erosion by a square.
+
+use super::kernel::{Kernel, KernelId, Launcher};
+use super::transform::{Drawing, Random};
+use super::{CpuPass, Operation, Primitive, Reach, SizeEffect, check, rank};
+use crate::error::Result;
+use crate::image::{Rect, Size};
+use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
+
+/// The smallest value of a square of pixels, for each channel: OpenCV's `erode`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Erode {
+    /// Side of the square in pixels, 1 to 255.
+    pub kernel: u32,
+}
+
+impl Erode {
+    pub(super) const KERNELS: &'static [Kernel] =
+        &[Kernel::pixels("erode_rows_u8_nhwc"), Kernel::pixels("erode_columns_u8_nhwc")];
+
+    /// By a square of this side in pixels.
+    #[must_use]
+    pub const fn new(kernel: u32) -> Self {
+        Self { kernel }
+    }
+
+    pub(super) fn examples(_size: Size) -> Vec<Self> {
+        vec![Self::new(3), Self::new(4)]
+    }
+}
+
+impl Operation for Erode {
+    fn name(&self) -> &'static str {
+        "erode"
+    }
+
+    fn validate(&self) -> Result<()> {
+        check::kernel(self.name(), self.kernel)
+    }
+
+    fn output_size(&self, input: Size) -> Result<Size> {
+        Ok(input)
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        SizeEffect::Keeps
+    }
+
+    fn primitive(&self, _input: Size) -> Primitive {
+        Primitive::Pass(Reach::Around(self.kernel / 2))
+    }
+
+    fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
+        let part = pass.part;
+        pass.replace(|input, out| rank::filter::<false>(input, self.kernel, part, out));
+        Ok(())
+    }
+
+    fn launch(&self, on: &mut dyn Launcher, part: Rect) -> Result<()> {
+        const KERNELS: [KernelId; 2] = [KernelId::of("erode_rows_u8_nhwc"), KernelId::of("erode_columns_u8_nhwc")];
+        rank::launch(on, KERNELS, self.kernel, part)
+    }
+}
+
+/// Erosion by a square, its side uniform in a range.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RandomErosion {
+    #[serde(with = "super::transform::range")]
+    kernel: RangeInclusive<u32>,
+}
+
+impl RandomErosion {
+    /// By a square of a side in `kernel` pixels.
+    #[must_use]
+    pub const fn new(kernel: RangeInclusive<u32>) -> Self {
+        Self { kernel }
+    }
+}
+
+impl Random for RandomErosion {
+    fn name(&self) -> &'static str {
+        "random_erosion"
+    }
+
+    fn validate(&self) -> Result<()> {
+        check::kernels(self.name(), &self.kernel)
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        SizeEffect::Keeps
+    }
+
+    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
+        let (rng, _) = drawing.start();
+        let kernel = rng.within(&self.kernel);
+        drawing.push(Erode::new(kernel))
+    }
+}

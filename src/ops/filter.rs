@@ -1,0 +1,254 @@
+//! Filter weights of a resize along one axis, as Pillow computes them (`Resample.c`): doubles, normalised, then 22-bit
+//! fixed point. Device-neutral: both back ends read them from here.
+
+use crate::image::Size;
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+
+/// How pixels between pixels are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Interpolation {
+    /// The pixel whose area contains the point.
+    Nearest,
+    /// Triangle filter, antialiased when it shrinks.
+    #[default]
+    Bilinear,
+    /// Cubic convolution with a = -0.5, antialiased when it shrinks.
+    Bicubic,
+    /// Windowed sinc over three lobes, antialiased when it shrinks.
+    Lanczos,
+}
+
+impl Interpolation {
+    /// Nearest: what operations that sample through a map take unless told otherwise.
+    pub(crate) const fn nearest() -> Self {
+        Self::Nearest
+    }
+}
+
+/// Fractional bits of a weight.
+pub(crate) const WEIGHT_BITS: u32 = 22;
+
+/// Which input pixels each output pixel is made of, and with which weights.
+#[derive(Debug, Default)]
+pub(crate) struct Taps {
+    /// First input pixel of each output pixel.
+    pub(crate) starts: Vec<u32>,
+    /// Where each output pixel's weights begin; one more at the end.
+    offsets: Vec<u32>,
+    /// Weights of all output pixels, one after the other.
+    weights: Vec<i32>,
+}
+
+impl Taps {
+    /// The first input pixel and the weights of output pixel `i` of the window.
+    #[inline(always)]
+    pub(crate) fn of(&self, i: usize) -> (usize, &[i32]) {
+        (self.starts[i] as usize, &self.weights[self.offsets[i] as usize..self.offsets[i + 1] as usize])
+    }
+
+    /// First input pixels, where weights begin, and weights, as they lie in memory.
+    pub(crate) fn tables(&self) -> (&[u32], &[u32], &[i32]) {
+        (&self.starts, &self.offsets, &self.weights)
+    }
+
+    /// Number of output pixels.
+    pub(crate) fn len(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// The largest number of weights of any output pixel.
+    pub(crate) fn most(&self) -> usize {
+        self.offsets.windows(2).map(|pair| (pair[1] - pair[0]) as usize).max().unwrap_or(0)
+    }
+
+    /// All outputs of a resize from `input` to `output` pixels.
+    pub(crate) fn new(input: u32, output: u32, interpolation: Interpolation) -> Self {
+        let mut taps = Self::default();
+        taps.compute(input, output, 0..output, interpolation);
+        taps
+    }
+
+    /// Fills in the outputs `window` of a resize from `input` to `output` pixels. For [`Interpolation::Nearest`] each
+    /// has one weight, of 1.
+    pub(crate) fn compute(&mut self, input: u32, output: u32, window: Range<u32>, interpolation: Interpolation) {
+        self.starts.clear();
+        self.weights.clear();
+        self.offsets.clear();
+        self.offsets.push(0);
+        let Some(filter) = Filter::new(input, output, interpolation) else {
+            for source in nearest(input, output, window) {
+                self.starts.push(source);
+                self.weights.push(1 << WEIGHT_BITS);
+                self.offsets.push(self.weights.len() as u32);
+            }
+            return;
+        };
+        let mut taps = Vec::new();
+        for i in window {
+            let range = filter.range(i);
+            let center = filter.center(i);
+            let inverse = 1.0 / filter.scale.max(1.0);
+            taps.clear();
+            taps.extend(
+                range
+                    .clone()
+                    .enumerate()
+                    .map(|(tap, _)| (filter.weight)((tap as f64 + f64::from(range.start) - center + 0.5) * inverse)),
+            );
+            let sum: f64 = taps.iter().sum();
+            let one = f64::from(1 << WEIGHT_BITS);
+            self.weights.extend(taps.iter().map(|tap| {
+                let weight = if sum == 0.0 { *tap } else { tap / sum };
+                // Half away from zero, by adding a half and cutting off.
+                (if weight < 0.0 { -0.5 + weight * one } else { 0.5 + weight * one }) as i32
+            }));
+            self.starts.push(range.start);
+            self.offsets.push(self.weights.len() as u32);
+        }
+    }
+}
+
+/// The input pixels that the outputs `window` of a resize from `input` to `output` pixels are made of.
+pub(crate) fn reach(input: u32, output: u32, window: Range<u32>, interpolation: Interpolation) -> Range<u32> {
+    if input == output {
+        return window;
+    }
+    match Filter::new(input, output, interpolation) {
+        Some(filter) => filter.range(window.start).start..filter.range(window.end - 1).end,
+        None => {
+            let first = nearest(input, output, window.clone()).next().unwrap_or(0);
+            first..nearest(input, output, window).last().unwrap_or(first) + 1
+        }
+    }
+}
+
+/// Which pass of a resize comes first. Values are rounded to bytes between the passes, so it shows: by 1 of 255 in some
+/// bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PassOrder {
+    /// As Pillow since version 13: columns first where they shrink by more than twice what rows shrink by, else rows.
+    #[default]
+    Pillow13,
+    /// Rows first, always: as Pillow up to version 12, which published accuracies were reached with.
+    HorizontalFirst,
+}
+
+impl PassOrder {
+    /// Whether the vertical pass comes first.
+    pub(crate) fn vertical_first(self, input: Size, output: Size) -> bool {
+        let lost = |input: u32, output: u32| i64::from(input) - i64::from(output);
+        let (columns, rows) = (lost(input.width, output.width), lost(input.height, output.height));
+        self == Self::Pillow13 && rows > 0 && rows > 2 * columns
+    }
+}
+
+/// An antialiasing filter stretched over the scale of a resize.
+struct Filter {
+    scale: f64,
+    support: f64,
+    input: u32,
+    weight: fn(f64) -> f64,
+}
+
+impl Filter {
+    /// `None` for nearest.
+    fn new(input: u32, output: u32, interpolation: Interpolation) -> Option<Self> {
+        let (radius, weight): (f64, fn(f64) -> f64) = match interpolation {
+            Interpolation::Nearest => return None,
+            Interpolation::Bilinear => (1.0, triangle),
+            Interpolation::Bicubic => (2.0, cubic),
+            Interpolation::Lanczos => (3.0, lanczos),
+        };
+        let scale = f64::from(input) / f64::from(output);
+        Some(Self { scale, support: radius * scale.max(1.0), input, weight })
+    }
+
+    fn center(&self, i: u32) -> f64 {
+        (f64::from(i) + 0.5) * self.scale
+    }
+
+    fn range(&self, i: u32) -> Range<u32> {
+        let center = self.center(i);
+        // `as` cuts off and takes what is below 0 to 0.
+        let start = (center - self.support + 0.5) as u32;
+        let end = ((center + self.support + 0.5) as u32).min(self.input);
+        start..end
+    }
+}
+
+fn triangle(x: f64) -> f64 {
+    (1.0 - x.abs()).max(0.0)
+}
+
+fn cubic(x: f64) -> f64 {
+    const A: f64 = -0.5;
+    let x = x.abs();
+    if x < 1.0 {
+        ((A + 2.0) * x - (A + 3.0)) * x * x + 1.0
+    } else if x < 2.0 {
+        (((x - 5.0) * x + 8.0) * x - 4.0) * A
+    } else {
+        0.0
+    }
+}
+
+fn sinc(x: f64) -> f64 {
+    if x == 0.0 {
+        return 1.0;
+    }
+    let x = x * std::f64::consts::PI;
+    libm::sin(x) / x
+}
+
+fn lanczos(x: f64) -> f64 {
+    if (-3.0..3.0).contains(&x) { sinc(x) * sinc(x / 3.0) } else { 0.0 }
+}
+
+/// Source pixels of a nearest resize. Pillow adds the scale up, pixel by pixel, with what that rounds.
+fn nearest(input: u32, output: u32, window: Range<u32>) -> impl Iterator<Item = u32> {
+    let scale = f64::from(input) / f64::from(output);
+    let mut at = scale * 0.5;
+    (0..window.end)
+        .map(move |_| {
+            let source = (at as u32).min(input - 1);
+            at += scale;
+            source
+        })
+        .skip(window.start as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Interpolation::{Bicubic, Bilinear, Lanczos, Nearest};
+
+    #[test]
+    fn a_window_has_the_taps_of_the_whole() {
+        for (input, output) in [(1, 7), (500, 224), (224, 500), (3, 100), (100, 3), (65_535, 1)] {
+            for interpolation in [Nearest, Bilinear, Bicubic, Lanczos] {
+                let whole = Taps::new(input, output, interpolation);
+                assert_eq!(whole.len(), output as usize);
+                let mut window = Taps::default();
+                window.compute(input, output, output / 3..output, interpolation);
+                for i in 0..window.len() {
+                    assert_eq!(window.of(i), whole.of(output as usize / 3 + i), "{input} to {output}");
+                }
+                let reach = reach(input, output, output / 3..output, interpolation);
+                let (last, weights) = whole.of(output as usize - 1);
+                assert_eq!(reach, window.starts[0]..(last + weights.len()) as u32);
+            }
+        }
+    }
+
+    #[test]
+    fn weights_add_up_to_one() {
+        let taps = Taps::new(333, 97, Lanczos);
+        for i in 0..taps.len() {
+            let sum: i32 = taps.of(i).1.iter().sum();
+            assert!((sum - (1 << WEIGHT_BITS)).abs() <= taps.most() as i32);
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Gaussian blur with reflected edges, in integers.
+//!
+//! torchvision computes `F.gaussian_blur` in single precision, in an order that its convolution library chooses, and
+//! rounds to nearest, ties to even. Here the arithmetic is exact but for three roundings, so that it is the same
+//! everywhere and nearly always gives what the real numbers would:
+//!
+//! 1. Weights `exp(-(i / sigma)^2 / 2)`, divided by their sum, in double precision, rounded to 24 fractional bits. The
+//!    center takes what is missing to exactly `2^24`, so that a flat image stays as it is.
+//! 2. Rows first: a 32-bit sum of bytes times weights, rounded to 16 fractional bits, halves up.
+//! 3. Then columns: a 64-bit sum of those times weights, rounded to integers, ties to even.
+
+use super::check::{ABOVE_0, MAX_KERNEL_PX, range};
+use super::kernel::{Kernel, KernelId, Launcher};
+use super::params::BlurSample;
+use super::simd::wide;
+use super::transform::{Drawing, Random};
+use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
+use crate::error::{Error, Result};
+use crate::image::{Image, Pixel, Rect, Size};
+use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
+
+/// Gaussian blur with reflected edges.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct GaussianBlur {
+    /// Side of the kernel in pixels, odd.
+    pub kernel: u32,
+    /// Standard deviation in pixels, above 0.
+    pub sigma: f64,
+}
+
+impl GaussianBlur {
+    pub(super) const KERNELS: &'static [Kernel] =
+        &[Kernel::pixels("gaussian_blur_rows_u8_nhwc"), Kernel::pixels("gaussian_blur_columns_u8_nhwc")];
+
+    /// By a kernel of this side and standard deviation, both in pixels.
+    #[must_use]
+    pub const fn new(kernel: u32, sigma: f64) -> Self {
+        Self { kernel, sigma }
+    }
+
+    pub(super) fn examples(_size: Size) -> Vec<Self> {
+        vec![Self::new(5, 1.3), Self::new(9, 1.5)]
+    }
+}
+
+impl Operation for GaussianBlur {
+    fn name(&self) -> &'static str {
+        "gaussian_blur"
+    }
+
+    fn validate(&self) -> Result<()> {
+        if self.kernel % 2 == 0 || self.kernel > MAX_KERNEL_PX {
+            let expected = format!("odd, 1 to {MAX_KERNEL_PX} pixels");
+            return Err(Error::parameter(self.name(), "kernel", expected, self.kernel));
+        }
+        if !(self.sigma.is_finite() && self.sigma > 0.0) {
+            return Err(Error::parameter(self.name(), "sigma", "a finite number of pixels above 0", self.sigma));
+        }
+        Ok(())
+    }
+
+    fn output_size(&self, input: Size) -> Result<Size> {
+        Ok(input)
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        SizeEffect::Keeps
+    }
+
+    fn primitive(&self, _input: Size) -> Primitive {
+        Primitive::Pass(Reach::Around(self.kernel / 2))
+    }
+
+    fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
+        let part = pass.part;
+        pass.replace(|input, out| gaussian_blur(input, self.kernel, self.sigma, part, out));
+        Ok(())
+    }
+
+    fn launch(&self, on: &mut dyn Launcher, part: Rect) -> Result<()> {
+        const ROWS: KernelId = KernelId::of("gaussian_blur_rows_u8_nhwc");
+        const COLUMNS: KernelId = KernelId::of("gaussian_blur_columns_u8_nhwc");
+        let (source, whole) = (on.source(), on.whole());
+        let weights = on.put(bytemuck::cast_slice(&weights(self.kernel, self.sigma)))?;
+        let between = on.scratch(12 * part.width as usize * source.height as usize)?;
+        let target = on.target(whole, part)?;
+        let sample = BlurSample { source, target, between, weights, kernel: self.kernel, reserved: 0 };
+        on.call(ROWS, &sample, Size::new(part.width, source.height));
+        on.call(COLUMNS, &sample, part.size());
+        Ok(())
+    }
+}
+
+/// Gaussian blur with a standard deviation uniform in a range.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RandomGaussianBlur {
+    kernel: u32,
+    #[serde(with = "super::transform::range")]
+    sigma: RangeInclusive<f64>,
+}
+
+impl RandomGaussianBlur {
+    /// By a kernel of this side, odd, and a standard deviation in `sigma`, both in pixels.
+    #[must_use]
+    pub const fn new(kernel: u32, sigma: RangeInclusive<f64>) -> Self {
+        Self { kernel, sigma }
+    }
+}
+
+impl Random for RandomGaussianBlur {
+    fn name(&self) -> &'static str {
+        "random_gaussian_blur"
+    }
+
+    fn validate(&self) -> Result<()> {
+        range(self.name(), "sigma", &self.sigma, ABOVE_0, f64::INFINITY)?;
+        GaussianBlur::new(self.kernel, *self.sigma.start()).validate()
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        SizeEffect::Keeps
+    }
+
+    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
+        let (rng, _) = drawing.start();
+        let sigma = rng.uniform(*self.sigma.start(), *self.sigma.end());
+        drawing.push(GaussianBlur::new(self.kernel, sigma))
+    }
+}
+
+/// Fractional bits of a weight.
+const WEIGHT_BITS: u32 = 24;
+/// Fractional bits of what the first pass leaves.
+const BETWEEN_BITS: u32 = 16;
+
+/// The weights at distances 0, 1, ... `kernel / 2` from the center.
+fn weights(kernel: u32, sigma: f64) -> Vec<u32> {
+    let exact: Vec<f64> = (0..=kernel / 2)
+        .map(|distance| {
+            let x = f64::from(distance) / sigma;
+            libm::exp(-0.5 * x * x)
+        })
+        .collect();
+    let sum = exact[0] + 2.0 * exact[1..].iter().sum::<f64>();
+    let one = 1u32 << WEIGHT_BITS;
+    let mut weights: Vec<u32> = exact.iter().map(|weight| (weight / sum * f64::from(one)).round() as u32).collect();
+    weights[0] = one - 2 * weights[1..].iter().sum::<u32>();
+    weights
+}
+
+/// Position `at` of a line of `len`, reflected at both ends as often as it takes, the ends not repeated.
+fn reflect(at: i64, len: u32) -> u32 {
+    let last = i64::from(len) - 1;
+    if last == 0 {
+        return 0;
+    }
+    let at = at.rem_euclid(2 * last);
+    at.min(2 * last - at) as u32
+}
+
+/// Makes the rectangle `part` of the blurred image. `input` holds it and `kernel / 2` pixels around it, as far as the
+/// whole has them.
+fn gaussian_blur(input: &Image, kernel: u32, sigma: f64, part: Rect, out: &mut Image) {
+    let (whole, stored) = (input.whole(), input.part());
+    debug_assert!(part.fits(whole));
+    out.reset_part(whole, part);
+    let weights = weights(kernel, sigma);
+    let radius = i64::from(kernel / 2);
+    let width = part.width as usize;
+    // For each column of a row with its margins, the stored column that it shows.
+    let columns: Vec<u32> = (-radius..i64::from(part.width) + radius)
+        .map(|x| reflect(i64::from(part.x) + x, whole.width) - stored.x)
+        .collect();
+    let mut margined: Vec<Pixel> = vec![[0; 4]; columns.len() + STEP / 4];
+    // The blurred rows around the current one: row y lies in slot y % kernel.
+    let stride = (width * 4).next_multiple_of(STEP);
+    let mut ring = vec![0u32; stride * kernel as usize];
+    let slot = |y: u32| (y % kernel) as usize * stride;
+    let mut rows = vec![[0; 2]; weights.len()];
+    let mut next = (i64::from(part.y) - radius).max(0) as u32;
+    for y in part.y..part.bottom() {
+        let end = (i64::from(y) + radius + 1).min(i64::from(whole.height)) as u32;
+        for y in next..end {
+            let row = input.row(y - stored.y);
+            let inner = radius as usize..radius as usize + width;
+            margined[inner.clone()].copy_from_slice(&row[(part.x - stored.x) as usize..][..width]);
+            for x in (0..inner.start).chain(inner.end..columns.len()) {
+                margined[x] = row[columns[x] as usize];
+            }
+            let between = &mut ring[slot(y)..][..stride];
+            wide(
+                #[inline(always)]
+                || blur_row(margined.as_flattened(), &weights, between),
+            );
+        }
+        next = next.max(end);
+        for (rows, distance) in rows.iter_mut().zip(0..) {
+            *rows = [-distance, distance].map(|distance| slot(reflect(i64::from(y) + distance, whole.height)));
+        }
+        let to = out.row_mut(y - part.y).as_flattened_mut();
+        wide(
+            #[inline(always)]
+            || blur_column(&ring, &rows, &weights, to),
+        );
+    }
+}
+
+/// Bytes made at once: their sums stay in registers.
+const STEP: usize = 16;
+
+/// The first pass: from a row with margins to sums of 16 fractional bits. `from` goes on for a step beyond its margins.
+#[inline(always)]
+fn blur_row(from: &[u8], weights: &[u32], between: &mut [u32]) {
+    let radius = (weights.len() - 1) * 4;
+    let (steps, _) = between.as_chunks_mut::<STEP>();
+    for (step, at) in steps.iter_mut().zip((radius..).step_by(STEP)) {
+        let mut sums = [0; STEP];
+        let center = part(from, at);
+        for i in 0..STEP {
+            sums[i] = u32::from(center[i]) * weights[0];
+        }
+        for (distance, &weight) in weights.iter().enumerate().skip(1) {
+            let (before, after) = (part(from, at - distance * 4), part(from, at + distance * 4));
+            for i in 0..STEP {
+                sums[i] += (u32::from(before[i]) + u32::from(after[i])) * weight;
+            }
+        }
+        // At most 255 * 2^24: half a unit more still fits.
+        for i in 0..STEP {
+            step[i] = (sums[i] + (1 << (WEIGHT_BITS - BETWEEN_BITS - 1))) >> (WEIGHT_BITS - BETWEEN_BITS);
+        }
+    }
+}
+
+/// The second pass: from the rows above and below at each distance, as they begin in the ring, to bytes.
+#[inline(always)]
+fn blur_column(ring: &[u32], rows: &[[usize; 2]], weights: &[u32], to: &mut [u8]) {
+    for (step, at) in to.chunks_mut(STEP).zip((0..).step_by(STEP)) {
+        let mut sums = [0u64; STEP];
+        let center = part(ring, rows[0][0] + at);
+        for i in 0..STEP {
+            sums[i] = u64::from(center[i]) * u64::from(weights[0]);
+        }
+        for (&[above, below], &weight) in rows.iter().zip(weights).skip(1) {
+            let (above, below) = (part(ring, above + at), part(ring, below + at));
+            for i in 0..STEP {
+                sums[i] += u64::from(above[i] + below[i]) * u64::from(weight);
+            }
+        }
+        const BITS: u32 = WEIGHT_BITS + BETWEEN_BITS;
+        let mut made = [0; STEP];
+        for i in 0..STEP {
+            // Ties to even: half a unit less the least bit, unless the integer part is odd.
+            made[i] = ((sums[i] + (1 << (BITS - 1)) - 1 + ((sums[i] >> BITS) & 1)) >> BITS) as u8;
+        }
+        step.copy_from_slice(&made[..step.len()]);
+    }
+}
+
+/// One step's worth of a row.
+#[inline(always)]
+fn part<T>(row: &[T], at: usize) -> &[T; STEP] {
+    row[at..].first_chunk().expect("rows are stored in whole steps")
+}

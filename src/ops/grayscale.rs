@@ -1,0 +1,116 @@
+//! Luma in all three channels.
+
+use super::check::probability;
+use super::kernel::{Kernel, KernelId, Launcher};
+use super::params::ColorSample;
+use super::simd::wide;
+use super::transform::{Drawing, Random};
+use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
+use crate::error::Result;
+use crate::image::{Image, Pixel, Rect, Size};
+use serde::{Deserialize, Serialize};
+
+/// Luma (ITU-R 601) in all three channels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Grayscale;
+
+impl Grayscale {
+    pub(super) const KERNELS: &'static [Kernel] = &[Kernel::pixels("grayscale_u8_nhwc")];
+
+    pub(super) fn examples(_size: Size) -> Vec<Self> {
+        vec![Self]
+    }
+}
+
+impl Operation for Grayscale {
+    fn name(&self) -> &'static str {
+        "grayscale"
+    }
+
+    fn validate(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn output_size(&self, input: Size) -> Result<Size> {
+        Ok(input)
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        SizeEffect::Keeps
+    }
+
+    fn primitive(&self, _input: Size) -> Primitive {
+        Primitive::Pass(Reach::Around(0))
+    }
+
+    fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
+        to_gray(pass.image);
+        Ok(())
+    }
+
+    fn launch(&self, on: &mut dyn Launcher, _part: Rect) -> Result<()> {
+        const GRAYSCALE: KernelId = KernelId::of("grayscale_u8_nhwc");
+        let image = on.source();
+        let sample = ColorSample::of(&image);
+        on.call(GRAYSCALE, &sample, Size::new(image.width, image.height));
+        Ok(())
+    }
+}
+
+/// Gray with a probability.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RandomGrayscale {
+    p: f64,
+}
+
+impl RandomGrayscale {
+    /// With probability `p`, 0 to 1.
+    #[must_use]
+    pub const fn new(p: f64) -> Self {
+        Self { p }
+    }
+}
+
+impl Random for RandomGrayscale {
+    fn name(&self) -> &'static str {
+        "random_grayscale"
+    }
+
+    fn validate(&self) -> Result<()> {
+        probability(self.name(), self.p)
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        SizeEffect::Keeps
+    }
+
+    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
+        let (rng, _) = drawing.start();
+        if rng.chance(self.p) {
+            drawing.push(Grayscale)?;
+        }
+        Ok(())
+    }
+}
+
+/// Replaces each pixel by its luma.
+fn to_gray(image: &mut Image) {
+    let pixels = image.pixels_mut();
+    wide(
+        #[inline(always)]
+        || {
+            for pixel in pixels {
+                let luma = luma(*pixel);
+                *pixel = [luma, luma, luma, 255];
+            }
+        },
+    );
+}
+
+/// ITU-R 601 luma as Pillow's `convert("L")` has it: 16 fractional bits, rounded to nearest.
+#[inline(always)]
+pub(crate) fn luma([red, green, blue, _]: Pixel) -> u8 {
+    ((u32::from(red) * 19595 + u32::from(green) * 38470 + u32::from(blue) * 7471 + 0x8000) >> 16) as u8
+}

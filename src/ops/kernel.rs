@@ -1,0 +1,192 @@
+//! What operations know of GPUs: the names and grids of their kernels, and how they are called.
+//!
+//! An operation fills in its kernel's descriptor ([`params`](super::params)) through a [`Launcher`], which the back end
+//! implements. The back end finds all kernels in [`REGISTRY`] and names no operation.
+#![allow(unsafe_code)]
+
+use super::filter::{Interpolation, PassOrder};
+use super::params::{
+    Axis, BlurSample, ColorSample, CropSample, DevicePointer, EraseSample, Erasure, FinishSample, FlipSample,
+    FusedSample, RankSample, ResizeSample, RotateSample, Source, Step, TableSample, Target,
+};
+use crate::error::Result;
+use crate::image::{Rect, Size};
+use bytemuck::NoUninit;
+use std::ops::Range;
+
+/// A kernel: the row that an operation's file has for it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Kernel {
+    /// The function in kernels/*.cu.
+    pub(crate) name: &'static str,
+    pub(crate) grid: Grid,
+}
+
+/// How a kernel's grid covers an image.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Grid {
+    /// A pixel a thread, in blocks of 32 x 8.
+    Pixels,
+    /// A row a thread, in blocks of 256.
+    Rows,
+    /// Tiles of 32 x 16 pixels, a block of 256 threads each.
+    Tiles,
+}
+
+impl Kernel {
+    /// A kernel that makes a pixel a thread.
+    pub(crate) const fn pixels(name: &'static str) -> Self {
+        Self { name, grid: Grid::Pixels }
+    }
+
+    /// A kernel that makes a row a thread.
+    pub(crate) const fn rows(name: &'static str) -> Self {
+        Self { name, grid: Grid::Rows }
+    }
+}
+
+/// The kernels of all operations. One that operations share is in it once for each.
+pub(crate) const REGISTRY: [Kernel; count()] = {
+    let mut registry = [super::KERNELS[0][0]; count()];
+    let (mut list, mut next) = (0, 0);
+    while list < super::KERNELS.len() {
+        let mut i = 0;
+        while i < super::KERNELS[list].len() {
+            registry[next] = super::KERNELS[list][i];
+            next += 1;
+            i += 1;
+        }
+        list += 1;
+    }
+    registry
+};
+
+const fn count() -> usize {
+    let (mut list, mut count) = (0, 0);
+    while list < super::KERNELS.len() {
+        count += super::KERNELS[list].len();
+        list += 1;
+    }
+    count
+}
+
+/// A kernel's place in the registry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct KernelId(pub(crate) usize);
+
+impl KernelId {
+    /// The kernel of this name. What is not in the registry does not compile.
+    pub(crate) const fn of(name: &str) -> Self {
+        let mut i = 0;
+        while i < REGISTRY.len() {
+            if equal(REGISTRY[i].name.as_bytes(), name.as_bytes()) {
+                return Self(i);
+            }
+            i += 1;
+        }
+        panic!("no operation has a kernel of this name");
+    }
+}
+
+const fn equal(a: &[u8], b: &[u8]) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    let mut i = 0;
+    while i < a.len() {
+        if a[i] != b[i] {
+            return false;
+        }
+        i += 1;
+    }
+    true
+}
+
+/// Makes the calls of one image, one after the other.
+pub(crate) trait Launcher {
+    /// The current image.
+    fn source(&self) -> Source;
+
+    /// Makes a fresh image of the part `part` of a whole the current one.
+    fn target(&mut self, whole: Size, part: Rect) -> Result<Target>;
+
+    /// Brings a table to the device, at an address that is a multiple of 16.
+    fn put(&mut self, table: &[u8]) -> Result<DevicePointer>;
+
+    /// Memory on the device that holds anything.
+    fn scratch(&mut self, len_bytes: usize) -> Result<DevicePointer>;
+
+    /// The weights of the outputs `window` of a resize along an axis.
+    fn axis(&mut self, input: u32, output: u32, window: Range<u32>, interpolation: Interpolation) -> Result<Axis>;
+
+    /// Which pass of a resize comes first.
+    fn order(&self) -> PassOrder;
+
+    /// Adds a call. `extent`: the pixels that the kernel makes or changes.
+    fn add(&mut self, kernel: KernelId, descriptor: Descriptor, extent: Size);
+}
+
+impl dyn Launcher + '_ {
+    /// The size of the complete image of which the current one is stored, or a part of it.
+    pub(crate) fn whole(&self) -> Size {
+        let source = self.source();
+        Size::new(source.whole_width, source.whole_height)
+    }
+
+    /// Adds a call of a kernel that is handed `sample`. `extent`: the pixels that it makes or changes.
+    pub(crate) fn call(&mut self, kernel: KernelId, sample: &impl NoUninit, extent: Size) {
+        self.add(kernel, Descriptor::new(sample), extent);
+    }
+}
+
+/// An image's descriptor, as the kernel reads it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Descriptor {
+    bytes: [u8; Self::MOST_BYTES],
+    len_bytes: usize,
+}
+
+impl Descriptor {
+    const MOST_BYTES: usize = size_of::<FusedSample>();
+
+    pub(crate) fn new<S: NoUninit>(sample: &S) -> Self {
+        const { assert!(size_of::<S>() <= Self::MOST_BYTES) };
+        let mut bytes = [0; Self::MOST_BYTES];
+        bytes[..size_of::<S>()].copy_from_slice(bytemuck::bytes_of(sample));
+        Self { bytes, len_bytes: size_of::<S>() }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len_bytes]
+    }
+
+    /// Overwrites the address at `offset`.
+    pub(crate) fn set_address(&mut self, offset: usize, address: DevicePointer) {
+        self.bytes[offset..offset + size_of::<DevicePointer>()].copy_from_slice(bytemuck::bytes_of(&address));
+    }
+}
+
+macro_rules! descriptors {
+    ($($type:ty,)*) => {
+        $(
+            // SAFETY: plain numbers without padding, which params.rs asserts by the structs' sizes.
+            unsafe impl NoUninit for $type {}
+        )*
+    };
+}
+
+descriptors! {
+    Step,
+    Erasure,
+    FusedSample,
+    FinishSample,
+    FlipSample,
+    CropSample,
+    RotateSample,
+    ResizeSample,
+    BlurSample,
+    RankSample,
+    ColorSample,
+    TableSample,
+    EraseSample,
+}

@@ -1,0 +1,361 @@
+//! Operations: each in a file of its own, with all that belongs to it.
+//!
+//! The file of an operation holds its parameters and their written form, what is allowed, the size of its result, what a
+//! plan makes of it, its pass on the CPU, its kernels and how they are called, and examples for tests and benches. The
+//! pass is the specification: byte for byte what Pillow 13 and torchvision give; everything faster is compared with it.
+//! The list `operations!` below makes [`Op`], its names and the kernels' registry from these files.
+//!
+//! Arithmetic that operations share lies in files named for it: [`filter`] (weights of a resize), [`rotation`] and
+//! [`sampling`] (affine maps), [`turn`] (mirrors and quarter turns), [`rank`], [`blend`], [`table`], [`simd`]. [`kernel`] is
+//! what operations know of GPUs, [`params`] what kernels are handed. Random transforms, from which operations are drawn,
+//! lie beside the operations, in [`transform`].
+
+pub(crate) mod blend;
+pub(crate) mod brightness;
+pub(crate) mod center_crop;
+pub(crate) mod check;
+pub(crate) mod color_jitter;
+pub(crate) mod combine;
+pub(crate) mod contrast;
+pub(crate) mod crop;
+pub(crate) mod custom;
+pub(crate) mod dilate;
+pub(crate) mod erase;
+pub(crate) mod erode;
+pub(crate) mod fill;
+pub(crate) mod filter;
+pub(crate) mod gaussian_blur;
+pub(crate) mod grayscale;
+pub(crate) mod hflip;
+pub(crate) mod hue;
+pub(crate) mod invert;
+pub(crate) mod kernel;
+pub(crate) mod normalize;
+pub(crate) mod params;
+pub(crate) mod posterize;
+pub(crate) mod rank;
+pub(crate) mod rectangle;
+pub(crate) mod resize;
+pub(crate) mod resized_crop;
+pub(crate) mod rng;
+pub(crate) mod rotate;
+pub(crate) mod rotation;
+pub(crate) mod sampling;
+pub(crate) mod saturation;
+pub(crate) mod simd;
+pub(crate) mod solarize;
+pub(crate) mod table;
+#[cfg(test)]
+mod tests;
+pub(crate) mod transform;
+pub(crate) mod turn;
+pub(crate) mod vflip;
+
+pub use custom::Custom;
+
+use crate::error::{Error, Result};
+use crate::image::{Image, Rect, Size};
+use check::MAX_SIDE_PX;
+use fill::Fill;
+use filter::{Interpolation, PassOrder};
+use kernel::{Kernel, Launcher};
+use sampling::Sampling;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use transform::Transform;
+use turn::Turn;
+
+/// What every operation says of itself. Nothing has a default, so that nothing can be forgotten.
+pub(crate) trait Operation: fmt::Debug {
+    /// The name as written in a recipe.
+    fn name(&self) -> &'static str;
+
+    /// Checks every parameter that can be checked without an image.
+    fn validate(&self) -> Result<()>;
+
+    /// The size of the result for an image of size `input`. The parameters are valid.
+    fn output_size(&self, input: Size) -> Result<Size>;
+
+    /// What it does to the size of any image.
+    fn size_effect(&self) -> SizeEffect;
+
+    /// What a plan makes of it, on an image of size `input`.
+    fn primitive(&self, input: Size) -> Primitive;
+
+    /// Runs it on the CPU.
+    fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()>;
+
+    /// Queues its kernels for the part `part` of its result.
+    fn launch(&self, on: &mut dyn Launcher, part: Rect) -> Result<()>;
+}
+
+/// What an operation is to a plan.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Primitive {
+    /// It changes nothing.
+    Identity,
+    /// It moves pixels and changes none.
+    Turn(Turn),
+    /// It cuts out the rectangle of its result's size at (`x`, `y`), beyond the image filled with `fill`.
+    Crop {
+        /// First column, may be negative.
+        x: i32,
+        /// First row, may be negative.
+        y: i32,
+        /// What shows outside the image.
+        fill: Fill,
+    },
+    /// It samples through an affine map.
+    Affine(Sampling),
+    /// It resizes a rectangle of the image to its result's size.
+    Resample {
+        /// The rectangle.
+        window: Rect,
+        /// The filter.
+        interpolation: Interpolation,
+    },
+    /// It needs a pass of its own.
+    Pass(Reach),
+}
+
+/// Which part of an image a pass reads to make a part of its result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// The same part and so many pixels around it, as far as the image has them.
+    Around(u32),
+    /// The complete image, and it makes a complete result.
+    Whole,
+}
+
+/// What an operation or a transform does to the size of any image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SizeEffect {
+    /// Keeps it.
+    Keeps,
+    /// Makes it this one.
+    Becomes(Size),
+    /// Depends on the image or on the draw.
+    Varies,
+}
+
+/// What a pass on the CPU works on.
+pub(crate) struct CpuPass<'a> {
+    /// What the pass reads, by its [`Reach`]; afterwards its result.
+    pub(crate) image: &'a mut Image,
+    /// Memory for the result of a pass that cannot work in place.
+    pub(crate) spare: &'a mut Image,
+    /// The part of the result to be made.
+    pub(crate) part: Rect,
+    /// Which pass of a resize comes first.
+    pub(crate) order: PassOrder,
+}
+
+impl CpuPass<'_> {
+    /// Makes the result out of place: `make` reads the image and resets and fills the result.
+    fn replace(&mut self, make: impl FnOnce(&Image, &mut Image)) {
+        make(self.image, self.spare);
+        std::mem::swap(self.image, self.spare);
+    }
+}
+
+macro_rules! operations {
+    ($($(#[$doc:meta])* $module:ident: $name:ident,)*) => {
+        $(pub use $module::$name;)*
+
+        /// One operation with explicit parameters, as written in a recipe (`{"op": "rotate", "degrees": 5, ...}`).
+        ///
+        /// Applied to an image of RGB pixels with 8 bits a channel. [`Normalize`] turns it into `f32` and may be followed
+        /// by [`Erase`] only. Each operation is a type of its own, which becomes an `Op` by `into()`:
+        ///
+        /// ```
+        /// use warpfeed::{Fill, Hflip, Op, Rotate};
+        ///
+        /// let text = r#"[{"op": "hflip"}, {"op": "rotate", "degrees": 5, "fill": "edge"}]"#;
+        /// let ops: Vec<Op> = serde_json::from_str(text)?;
+        /// assert_eq!(ops, [Hflip.into(), Rotate::new(5.0).fill(Fill::EDGE).into()]);
+        /// # Ok::<(), serde_json::Error>(())
+        /// ```
+        #[derive(Clone, PartialEq, Serialize, Deserialize)]
+        #[serde(tag = "op", rename_all = "snake_case")]
+        #[non_exhaustive]
+        pub enum Op {
+            $($(#[$doc])* $name($name),)*
+            /// Code of the caller's own. Runs on the CPU; cannot be written down.
+            #[serde(skip)]
+            Custom(Custom),
+        }
+
+        $(
+            impl From<$name> for Op {
+                fn from(op: $name) -> Self {
+                    Self::$name(op)
+                }
+            }
+
+            impl From<$name> for Transform {
+                fn from(op: $name) -> Self {
+                    Self::Explicit(op.into())
+                }
+            }
+        )*
+
+        impl Op {
+            fn operation(&self) -> &dyn Operation {
+                match self {
+                    $(Self::$name(op) => op,)*
+                    Self::Custom(op) => op,
+                }
+            }
+
+            /// Operations of every kind for an image of size `size`, with parameters that serve different code: for
+            /// tests and benches. [`Custom`](Self::Custom) is not among them.
+            ///
+            /// ```
+            /// use warpfeed::{Op, Size};
+            ///
+            /// let size = Size::new(40, 30);
+            /// assert!(Op::examples(size).iter().all(|op| op.output_size(size).is_ok()));
+            /// ```
+            #[must_use]
+            pub fn examples(size: Size) -> Vec<Self> {
+                let mut examples = Vec::new();
+                $(examples.extend($name::examples(size).into_iter().map(Self::from));)*
+                examples
+            }
+        }
+
+        /// The kernels of each operation.
+        const KERNELS: &[&[Kernel]] = &[$($name::KERNELS,)*];
+    };
+}
+
+operations! {
+    /// Mirrors left and right.
+    hflip: Hflip,
+    /// Mirrors top and bottom.
+    vflip: Vflip,
+    /// Turns about the center.
+    rotate: Rotate,
+    /// Resizes the whole image.
+    resize: Resize,
+    /// Cuts out a rectangle, which may reach beyond the image.
+    crop: Crop,
+    /// Cuts out the center.
+    center_crop: CenterCrop,
+    /// Cuts out a rectangle, then resizes it.
+    resized_crop: ResizedCrop,
+    /// Gaussian blur.
+    gaussian_blur: GaussianBlur,
+    /// The largest value of a square of pixels, for each channel.
+    dilate: Dilate,
+    /// The smallest value of a square of pixels, for each channel.
+    erode: Erode,
+    /// Blends with black.
+    brightness: Brightness,
+    /// Blends with the image's mean gray.
+    contrast: Contrast,
+    /// Blends with the image's gray version.
+    saturation: Saturation,
+    /// Turns the hue.
+    hue: Hue,
+    /// Luma in all three channels.
+    grayscale: Grayscale,
+    /// Each value from 255.
+    invert: Invert,
+    /// Keeps the upper bits of each value.
+    posterize: Posterize,
+    /// Inverts the values from a threshold on.
+    solarize: Solarize,
+    /// Overwrites a rectangle.
+    erase: Erase,
+    /// To `f32`, normalized.
+    normalize: Normalize,
+}
+
+impl Op {
+    /// The operation's name as written in a recipe.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.operation().name()
+    }
+
+    /// Checks every parameter that can be checked without an image.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] with what is allowed.
+    pub fn validate(&self) -> Result<()> {
+        self.operation().validate()
+    }
+
+    /// The size of the result for an image of size `input`.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] if a parameter is out of range or a rectangle that must lie inside the image does not;
+    /// [`Error::Limits`] if a side of the result is too long.
+    pub fn output_size(&self, input: Size) -> Result<Size> {
+        self.validate()?;
+        let output = self.operation().output_size(input)?;
+        if output.is_empty() || output.width > MAX_SIDE_PX || output.height > MAX_SIDE_PX {
+            return Err(Error::Limits {
+                what: "a side in pixels",
+                got: u64::from(output.width.max(output.height)),
+                limit: u64::from(MAX_SIDE_PX),
+                remedy: "use a smaller image or fewer growing rotations",
+            });
+        }
+        Ok(output)
+    }
+
+    /// What it does to the size of any image.
+    pub(crate) fn size_effect(&self) -> SizeEffect {
+        self.operation().size_effect()
+    }
+
+    /// What a plan makes of it, on an image of size `input`.
+    pub(crate) fn primitive(&self, input: Size) -> Primitive {
+        self.operation().primitive(input)
+    }
+
+    /// Runs it on the CPU.
+    pub(crate) fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
+        self.operation().pass(pass)
+    }
+
+    /// Queues its kernels for the part `part` of its result.
+    pub(crate) fn launch(&self, on: &mut dyn Launcher, part: Rect) -> Result<()> {
+        self.operation().launch(on, part)
+    }
+
+    /// Applies it to a complete image, which becomes the result. `spare` is memory.
+    pub(crate) fn apply(&self, order: PassOrder, image: &mut Image, spare: &mut Image) -> Result<()> {
+        debug_assert_eq!(image.part(), Rect::full(image.whole()), "apply takes complete images");
+        let part = Rect::full(self.output_size(image.size())?);
+        self.pass(&mut CpuPass { image, spare, part, order })
+    }
+
+    /// Whether only the CPU can run it.
+    pub(crate) fn needs_cpu(&self) -> bool {
+        matches!(self, Self::Custom(_))
+    }
+}
+
+impl fmt::Debug for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.operation().fmt(f)
+    }
+}
+
+/// The operations that bring an image stored with an EXIF orientation tag (1 to 8) upright.
+pub(crate) fn orientation_ops(tag: u8) -> Vec<Op> {
+    let turn = |degrees| Rotate::new(degrees).expand(true).into();
+    match tag {
+        2 => vec![Hflip.into()],
+        3 => vec![turn(180.0)],
+        4 => vec![Vflip.into()],
+        5 => vec![turn(90.0), Vflip.into()],
+        6 => vec![turn(270.0)],
+        7 => vec![turn(90.0), Hflip.into()],
+        8 => vec![turn(90.0)],
+        _ => Vec::new(),
+    }
+}

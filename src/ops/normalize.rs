@@ -1,0 +1,79 @@
+//! Normalization: the end of a recipe, done by a plan's epilogue.
+
+use super::kernel::{Kernel, Launcher};
+use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
+use crate::error::{Error, Result};
+use crate::image::{Rect, Size};
+use serde::{Deserialize, Serialize};
+
+/// Largest mean and std: what is larger is meant for values of 0 to 255.
+const MAX_MEAN: f32 = 3.0;
+const MAX_STD: f32 = 10.0;
+
+/// To `f32`: `(v / 255 - mean) / std` for each channel. Only [`Erase`](crate::Erase) may follow it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Normalize {
+    /// Mean of red, green, blue, of values in 0 to 1; from -3 to 3.
+    pub mean: [f32; 3],
+    /// Standard deviation of red, green, blue, of values in 0 to 1; above 0, up to 10.
+    pub std: [f32; 3],
+}
+
+impl Normalize {
+    pub(super) const KERNELS: &'static [Kernel] = &[];
+
+    /// By this mean and standard deviation of red, green, blue, of values in 0 to 1.
+    #[must_use]
+    pub const fn new(mean: [f32; 3], std: [f32; 3]) -> Self {
+        Self { mean, std }
+    }
+
+    pub(super) fn examples(_size: Size) -> Vec<Self> {
+        vec![Self::new([0.5; 3], [0.2; 3])]
+    }
+
+    fn misplaced(&self) -> Error {
+        let expected = "after every operation on 8-bit pixels, only erase may follow";
+        Error::parameter(self.name(), "place", expected, "an operation on 8-bit pixels")
+    }
+}
+
+impl Operation for Normalize {
+    fn name(&self) -> &'static str {
+        "normalize"
+    }
+
+    fn validate(&self) -> Result<()> {
+        if !self.mean.iter().all(|v| v.abs() <= MAX_MEAN) {
+            let expected = format!("three numbers from -{MAX_MEAN} to {MAX_MEAN}, for values of 0 to 1");
+            return Err(Error::parameter(self.name(), "mean", expected, format!("{:?}", self.mean)));
+        }
+        if !self.std.iter().all(|v| *v > 0.0 && *v <= MAX_STD) {
+            let expected = format!("three numbers above 0, up to {MAX_STD}, for values of 0 to 1");
+            return Err(Error::parameter(self.name(), "std", expected, format!("{:?}", self.std)));
+        }
+        Ok(())
+    }
+
+    fn output_size(&self, input: Size) -> Result<Size> {
+        Ok(input)
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        SizeEffect::Keeps
+    }
+
+    fn primitive(&self, _input: Size) -> Primitive {
+        Primitive::Pass(Reach::Whole)
+    }
+
+    fn pass(&self, _pass: &mut CpuPass<'_>) -> Result<()> {
+        Err(self.misplaced())
+    }
+
+    fn launch(&self, _on: &mut dyn Launcher, _part: Rect) -> Result<()> {
+        Err(self.misplaced())
+    }
+}

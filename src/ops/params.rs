@@ -1,0 +1,276 @@
+//! What kernels are handed: kernels/params.cuh in Rust. Sizes and offsets are asserted on both sides.
+//!
+//! Pointers are device addresses. Images are interleaved RGB, 3 bytes a pixel, with a row pitch in bytes; an image may
+//! be a stored rectangle of a larger whole. Strides are in elements, offsets and sizes in pixels. No struct has padding.
+
+use std::mem::offset_of;
+
+/// An address in device memory; 0 for none.
+pub(crate) type DevicePointer = u64;
+
+/// The parameter of every kernel.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct Launch {
+    /// Descriptors of the kernel's type.
+    pub(crate) samples: DevicePointer,
+    /// fused, finish: 3 x 256 elements of the output's type, what each byte of a channel becomes.
+    pub(crate) table: DevicePointer,
+    /// Number of samples; spin: microseconds.
+    pub(crate) count: u32,
+    pub(crate) reserved: u32,
+}
+
+/// An image to read: a rectangle of a whole.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct Source {
+    pub(crate) pixels: DevicePointer,
+    pub(crate) pitch_bytes: u32,
+    pub(crate) x: u32,
+    pub(crate) y: u32,
+    pub(crate) width: u32,
+    pub(crate) height: u32,
+    pub(crate) whole_width: u32,
+    pub(crate) whole_height: u32,
+    pub(crate) reserved: u32,
+}
+
+/// An image to write: a rectangle of the complete result.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct Target {
+    pub(crate) pixels: DevicePointer,
+    pub(crate) pitch_bytes: u32,
+    pub(crate) x: u32,
+    pub(crate) y: u32,
+    pub(crate) width: u32,
+    pub(crate) height: u32,
+    pub(crate) reserved: u32,
+}
+
+/// A step of a coordinate chain.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C, align(16))]
+pub(crate) struct Step {
+    pub(crate) a: [i32; 6],
+    pub(crate) width: u32,
+    pub(crate) height: u32,
+    /// Red in the lowest byte.
+    pub(crate) fill: u32,
+    pub(crate) reserved: [u32; 3],
+}
+
+/// A resize along one axis.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct Axis {
+    /// First input pixel of each output from `first` onwards; 0: not resized.
+    pub(crate) starts: DevicePointer,
+    /// Where each output's weights begin; one more at the end.
+    pub(crate) offsets: DevicePointer,
+    /// 22 fractional bits; 0: nearest.
+    pub(crate) weights: DevicePointer,
+    pub(crate) first: i32,
+    pub(crate) reserved: u32,
+}
+
+/// A rectangle overwritten after normalisation.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct Erasure {
+    pub(crate) left: u32,
+    pub(crate) top: u32,
+    pub(crate) right: u32,
+    pub(crate) bottom: u32,
+    /// Bits of the output's type.
+    pub(crate) value: [u32; 3],
+    pub(crate) reserved: u32,
+}
+
+/// A sample's place in the batch.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct Output {
+    pub(crate) elements: DevicePointer,
+    pub(crate) erasures: DevicePointer,
+    /// NCHW only.
+    pub(crate) plane_stride: u64,
+    pub(crate) row_stride: u32,
+    pub(crate) width: u32,
+    pub(crate) height: u32,
+    pub(crate) erasure_count: u32,
+}
+
+/// fused: output pixel (x, y) is pixel (mirror_x x + x0, mirror_y y + y0) of the resized view.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct FusedSample {
+    pub(crate) source: Source,
+    pub(crate) output: Output,
+    pub(crate) steps: DevicePointer,
+    pub(crate) columns: Axis,
+    pub(crate) rows: Axis,
+    /// xx, xy, x0, yx, yy, y0.
+    pub(crate) exact: [i32; 6],
+    pub(crate) mirror_x: i32,
+    pub(crate) x0: i32,
+    pub(crate) mirror_y: i32,
+    pub(crate) y0: i32,
+    pub(crate) step_count: u32,
+    pub(crate) vertical_first: u32,
+}
+
+/// finish.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct FinishSample {
+    pub(crate) source: Source,
+    pub(crate) output: Output,
+}
+
+/// flip: mirrors and quarter turns.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct FlipSample {
+    pub(crate) source: Source,
+    pub(crate) target: Target,
+    /// xx, xy, x0, yx, yy, y0.
+    pub(crate) exact: [i32; 6],
+}
+
+/// crop.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct CropSample {
+    pub(crate) source: Source,
+    pub(crate) target: Target,
+    pub(crate) x: i32,
+    pub(crate) y: i32,
+    pub(crate) fill: u32,
+    /// Not 0: the edge instead of the fill.
+    pub(crate) edge: u32,
+}
+
+/// rotate_nearest, rotate_nearest_double, rotate_bilinear.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct RotateSample {
+    pub(crate) source: Source,
+    pub(crate) target: Target,
+    /// Output to input, from pixel centres.
+    pub(crate) matrix: [f64; 6],
+    /// The same in 16.16 fixed point (nearest).
+    pub(crate) fixed: [i32; 6],
+    pub(crate) fill: u32,
+    /// Not 0: the edge instead of the fill.
+    pub(crate) edge: u32,
+}
+
+/// resize_horizontal, resize_vertical.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct ResizeSample {
+    pub(crate) source: Source,
+    pub(crate) target: Target,
+    pub(crate) axis: Axis,
+}
+
+/// gaussian_blur_rows, gaussian_blur_columns.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct BlurSample {
+    pub(crate) source: Source,
+    pub(crate) target: Target,
+    /// `source.height` rows of `3 * target.width` sums of 32 bits.
+    pub(crate) between: DevicePointer,
+    /// Of distances 0 to `kernel / 2`, 24 fractional bits.
+    pub(crate) weights: DevicePointer,
+    pub(crate) kernel: u32,
+    pub(crate) reserved: u32,
+}
+
+/// dilate and erode, one axis a launch.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct RankSample {
+    pub(crate) source: Source,
+    pub(crate) target: Target,
+    pub(crate) kernel: u32,
+    pub(crate) reserved: u32,
+}
+
+/// table: in place, each byte becomes what the table has for it.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct TableSample {
+    pub(crate) pixels: DevicePointer,
+    /// 256 bytes.
+    pub(crate) table: DevicePointer,
+    pub(crate) pitch_bytes: u32,
+    pub(crate) width: u32,
+    pub(crate) height: u32,
+    pub(crate) reserved: u32,
+}
+
+/// contrast, luma_sum, saturation, hue, grayscale: in place.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct ColorSample {
+    pub(crate) pixels: DevicePointer,
+    /// 64 bits, 0 before luma_sum.
+    pub(crate) luma_sum: DevicePointer,
+    pub(crate) pitch_bytes: u32,
+    pub(crate) width: u32,
+    pub(crate) height: u32,
+    pub(crate) factor: f32,
+    pub(crate) hue_shift: u32,
+    pub(crate) reserved: u32,
+}
+
+impl ColorSample {
+    /// An image to be changed in place.
+    pub(crate) fn of(image: &Source) -> Self {
+        let Source { pixels, pitch_bytes, width, height, .. } = *image;
+        Self { pixels, pitch_bytes, width, height, ..Self::default() }
+    }
+}
+
+/// erase: in place, the rectangle lies inside what is stored.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct EraseSample {
+    pub(crate) pixels: DevicePointer,
+    pub(crate) pitch_bytes: u32,
+    pub(crate) x: u32,
+    pub(crate) y: u32,
+    pub(crate) width: u32,
+    pub(crate) height: u32,
+    /// Red in the lowest byte.
+    pub(crate) value: u32,
+}
+
+const _: () = {
+    assert!(size_of::<Launch>() == 24 && offset_of!(Launch, count) == 16);
+    assert!(size_of::<Source>() == 40 && offset_of!(Source, whole_width) == 28);
+    assert!(size_of::<Target>() == 32 && offset_of!(Target, width) == 20);
+    assert!(size_of::<Step>() == 48 && align_of::<Step>() == 16 && offset_of!(Step, fill) == 32);
+    assert!(size_of::<Axis>() == 32 && offset_of!(Axis, first) == 24);
+    assert!(size_of::<Erasure>() == 32 && offset_of!(Erasure, value) == 16);
+    assert!(size_of::<Output>() == 40 && offset_of!(Output, row_stride) == 24);
+    assert!(size_of::<FusedSample>() == 200);
+    assert!(offset_of!(FusedSample, output) == 40 && offset_of!(FusedSample, steps) == 80);
+    assert!(offset_of!(FusedSample, columns) == 88 && offset_of!(FusedSample, rows) == 120);
+    assert!(offset_of!(FusedSample, exact) == 152 && offset_of!(FusedSample, mirror_x) == 176);
+    assert!(offset_of!(FusedSample, step_count) == 192);
+    assert!(size_of::<FinishSample>() == 80 && offset_of!(FinishSample, output) == offset_of!(FusedSample, output));
+    assert!(size_of::<FlipSample>() == 96 && offset_of!(FlipSample, exact) == 72);
+    assert!(size_of::<CropSample>() == 88 && offset_of!(CropSample, x) == 72);
+    assert!(size_of::<RotateSample>() == 152 && offset_of!(RotateSample, fixed) == 120);
+    assert!(size_of::<ResizeSample>() == 104 && offset_of!(ResizeSample, axis) == 72);
+    assert!(size_of::<BlurSample>() == 96 && offset_of!(BlurSample, kernel) == 88);
+    assert!(size_of::<RankSample>() == 80 && offset_of!(RankSample, kernel) == 72);
+    assert!(size_of::<ColorSample>() == 40 && offset_of!(ColorSample, factor) == 28);
+    assert!(size_of::<TableSample>() == 32 && offset_of!(TableSample, pitch_bytes) == 16);
+    assert!(size_of::<EraseSample>() == 32 && offset_of!(EraseSample, value) == 28);
+};

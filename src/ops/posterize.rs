@@ -1,0 +1,111 @@
+//! Keeping the upper bits of each value.
+
+use super::check::probability;
+use super::kernel::{Kernel, Launcher};
+use super::table::{self, Table};
+use super::transform::{Drawing, Random};
+use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
+use crate::error::{Error, Result};
+use crate::image::{Rect, Size};
+use serde::{Deserialize, Serialize};
+
+/// Keeps the upper bits of each value and clears the others: torchvision's `F.posterize`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Posterize {
+    /// How many bits are kept, 1 to 8.
+    pub bits: u8,
+}
+
+impl Posterize {
+    pub(super) const KERNELS: &'static [Kernel] = table::KERNELS;
+
+    /// Keeps so many bits, 1 to 8.
+    #[must_use]
+    pub const fn new(bits: u8) -> Self {
+        Self { bits }
+    }
+
+    pub(super) fn examples(_size: Size) -> Vec<Self> {
+        vec![Self::new(1), Self::new(3)]
+    }
+
+    fn table(&self) -> Table {
+        let mask = !0 << 8_u8.saturating_sub(self.bits).min(7);
+        Table::new(|value| value & mask)
+    }
+}
+
+impl Operation for Posterize {
+    fn name(&self) -> &'static str {
+        "posterize"
+    }
+
+    fn validate(&self) -> Result<()> {
+        match self.bits {
+            1..=8 => Ok(()),
+            bits => Err(Error::parameter(self.name(), "bits", "1 to 8", bits)),
+        }
+    }
+
+    fn output_size(&self, input: Size) -> Result<Size> {
+        Ok(input)
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        SizeEffect::Keeps
+    }
+
+    fn primitive(&self, _input: Size) -> Primitive {
+        Primitive::Pass(Reach::Around(0))
+    }
+
+    fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
+        self.table().pass(pass);
+        Ok(())
+    }
+
+    fn launch(&self, on: &mut dyn Launcher, _part: Rect) -> Result<()> {
+        self.table().launch(on)
+    }
+}
+
+/// Keeps the upper bits of each value with a probability: torchvision's `RandomPosterize`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RandomPosterize {
+    bits: u8,
+    p: f64,
+}
+
+impl RandomPosterize {
+    /// Keeps so many bits, 1 to 8, with probability `p`.
+    #[must_use]
+    pub const fn new(bits: u8, p: f64) -> Self {
+        Self { bits, p }
+    }
+}
+
+impl Random for RandomPosterize {
+    fn name(&self) -> &'static str {
+        "random_posterize"
+    }
+
+    fn validate(&self) -> Result<()> {
+        probability(self.name(), self.p)?;
+        Posterize::new(self.bits).validate()
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        SizeEffect::Keeps
+    }
+
+    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
+        let (rng, _) = drawing.start();
+        if rng.chance(self.p) {
+            drawing.push(Posterize::new(self.bits))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,105 @@
+//! Dilation and erosion: the largest or smallest value of a square of pixels, for each channel.
+//!
+//! As OpenCV's `dilate` and `erode` with a kernel of ones and its default anchor and border: output pixel x sees
+//! `x - kernel / 2 .. x - kernel / 2 + kernel`, of that only what the image has.
+
+use super::kernel::{KernelId, Launcher};
+use super::params::RankSample;
+use super::simd::wide;
+use crate::error::Result;
+use crate::image::{Image, Rect};
+
+/// Queues both kernels for the rectangle `part` of the result.
+pub(super) fn launch(on: &mut dyn Launcher, [rows, columns]: [KernelId; 2], kernel: u32, part: Rect) -> Result<()> {
+    let (source, whole) = (on.source(), on.whole());
+    let between = Rect { x: part.x, y: source.y, width: part.width, height: source.height };
+    for (pass, part) in [(rows, between), (columns, part)] {
+        let source = on.source();
+        let target = on.target(whole, part)?;
+        on.call(pass, &RankSample { source, target, kernel, reserved: 0 }, part.size());
+    }
+    Ok(())
+}
+
+/// The larger of two values, or the smaller.
+#[inline(always)]
+fn pick<const LARGEST: bool>(a: u8, b: u8) -> u8 {
+    if LARGEST { a.max(b) } else { a.min(b) }
+}
+
+/// Makes the rectangle `part` of the dilated image, or of the eroded one. `input` holds the pixels that it sees.
+///
+/// Rows first, then columns. Windows are doubled: the result for windows of 2n is that for two windows of n side by side,
+/// and for n..2n that for two which overlap, so the cost grows with the kernel's logarithm.
+pub(super) fn filter<const LARGEST: bool>(input: &Image, kernel: u32, part: Rect, out: &mut Image) {
+    let (whole, stored) = (input.whole(), input.part());
+    debug_assert!(part.fits(whole));
+    out.reset_part(whole, part);
+    let neutral = if LARGEST { 0 } else { 255 };
+    let (kernel, anchor) = (kernel as usize, i64::from(kernel / 2));
+    let (width, height) = (part.width as usize, part.height as usize);
+    let stride = width * 4;
+
+    // The rows seen, each already filtered along itself; what the image does not have stays neutral.
+    let (left, top) = (i64::from(part.x) - anchor, i64::from(part.y) - anchor);
+    let mut rows = vec![neutral; (height + kernel - 1) * stride];
+    let mut line = vec![neutral; (width + kernel - 1) * 4];
+    let clip = |start: i64, len: usize, stored_start: u32, stored_len: u32| {
+        let end = (start + len as i64).min(i64::from(stored_start + stored_len));
+        (start.max(i64::from(stored_start)), end)
+    };
+    let (first, end) = clip(left, width + kernel - 1, stored.x, stored.width);
+    let (first_row, end_row) = clip(top, height + kernel - 1, stored.y, stored.height);
+    for y in first_row..end_row {
+        let from = &input.row((y - i64::from(stored.y)) as u32)[(first - i64::from(stored.x)) as usize..]
+            [..(end - first) as usize];
+        line.fill(neutral);
+        line[(first - left) as usize * 4..][..from.len() * 4].copy_from_slice(from.as_flattened());
+        let to = &mut rows[(y - top) as usize * stride..][..stride];
+        wide(
+            #[inline(always)]
+            || {
+                windows::<LARGEST>(&mut line, kernel, 4);
+                to.copy_from_slice(&line[..stride]);
+            },
+        );
+    }
+    wide(
+        #[inline(always)]
+        || windows::<LARGEST>(&mut rows, kernel, stride),
+    );
+    out.pixels_mut().as_flattened_mut().copy_from_slice(&rows[..height * stride]);
+}
+
+/// Replaces each value by that of the window of `kernel` values that begins with it and goes on in steps of `step`.
+/// The last `kernel - 1` steps, which have no whole window, are left unspecified.
+#[inline(always)]
+fn windows<const LARGEST: bool>(values: &mut [u8], kernel: usize, step: usize) {
+    let mut done = 1;
+    while done < kernel {
+        let shift = done.min(kernel - done);
+        merge::<LARGEST>(values, shift * step);
+        done += shift;
+    }
+}
+
+/// Replaces each value by the pick of it and the one `distance` further.
+#[inline(always)]
+fn merge<const LARGEST: bool>(values: &mut [u8], distance: usize) {
+    const STEP: usize = 64;
+    let len = values.len() - distance;
+    let mut at = 0;
+    // A value is read before it is overwritten, as long as a step is loaded before any of it is stored.
+    while at + STEP <= len {
+        let mut made = [0; STEP];
+        let (here, further) = (&values[at..at + STEP], &values[at + distance..at + distance + STEP]);
+        for i in 0..STEP {
+            made[i] = pick::<LARGEST>(here[i], further[i]);
+        }
+        values[at..at + STEP].copy_from_slice(&made);
+        at += STEP;
+    }
+    for at in at..len {
+        values[at] = pick::<LARGEST>(values[at], values[at + distance]);
+    }
+}

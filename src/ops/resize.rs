@@ -1,0 +1,318 @@
+//! Resizing with Pillow's arithmetic: one axis at a time, 8 bits in between, weights in 22-bit fixed point.
+
+use super::check::side;
+use super::fill::Fill;
+use super::filter::{Interpolation, PassOrder, Taps, WEIGHT_BITS};
+use super::kernel::{Kernel, KernelId, Launcher};
+use super::params::ResizeSample;
+use super::simd::wide;
+use super::{CpuPass, Operation, Primitive, SizeEffect, crop};
+use crate::error::Result;
+use crate::image::{Image, Pixel, Rect, Size};
+use serde::{Deserialize, Serialize};
+
+/// To which size an image is resized.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResizeTo {
+    /// This width and height, whatever the aspect.
+    Exact(Size),
+    /// The shorter side becomes this many pixels; the longer `int(size * longer / shorter)`, as torchvision has it.
+    ShorterSide(u32),
+}
+
+/// Resizes the whole image, antialiased, with Pillow's arithmetic.
+///
+/// ```
+/// use warpfeed::{Interpolation, Op, Resize, Size};
+///
+/// let op: Op = Resize::shorter_side(15).interpolation(Interpolation::Bicubic).into();
+/// assert_eq!(op.output_size(Size::new(40, 30))?, Size::new(20, 15));
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Written", into = "Written")]
+#[non_exhaustive]
+pub struct Resize {
+    /// The size to reach.
+    pub to: ResizeTo,
+    /// The filter.
+    pub interpolation: Interpolation,
+}
+
+/// [`Resize`] as it is written down.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    width: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    height: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    size: Option<u32>,
+    #[serde(default)]
+    interpolation: Interpolation,
+}
+
+impl TryFrom<Written> for Resize {
+    type Error = &'static str;
+
+    fn try_from(written: Written) -> Result<Self, Self::Error> {
+        let to = match (written.width, written.height, written.size) {
+            (Some(width), Some(height), None) => ResizeTo::Exact(Size { width, height }),
+            (None, None, Some(size)) => ResizeTo::ShorterSide(size),
+            _ => return Err("resize needs either width and height, or size (the shorter side)"),
+        };
+        Ok(Self { to, interpolation: written.interpolation })
+    }
+}
+
+impl From<Resize> for Written {
+    fn from(resize: Resize) -> Self {
+        let (width, height, size) = match resize.to {
+            ResizeTo::Exact(size) => (Some(size.width), Some(size.height), None),
+            ResizeTo::ShorterSide(side) => (None, None, Some(side)),
+        };
+        Self { width, height, size, interpolation: resize.interpolation }
+    }
+}
+
+impl Resize {
+    pub(super) const KERNELS: &'static [Kernel] =
+        &[Kernel::pixels("resize_horizontal_u8_nhwc"), Kernel::pixels("resize_vertical_u8_nhwc")];
+
+    /// A bilinear resize to this width and height, whatever the aspect.
+    #[must_use]
+    pub const fn new(size: Size) -> Self {
+        Self { to: ResizeTo::Exact(size), interpolation: Interpolation::Bilinear }
+    }
+
+    /// A bilinear resize of the shorter side, aspect kept.
+    #[must_use]
+    pub const fn shorter_side(side: u32) -> Self {
+        Self { to: ResizeTo::ShorterSide(side), interpolation: Interpolation::Bilinear }
+    }
+
+    /// The filter.
+    #[must_use]
+    pub const fn interpolation(mut self, interpolation: Interpolation) -> Self {
+        self.interpolation = interpolation;
+        self
+    }
+
+    pub(super) fn examples(Size { width, height }: Size) -> Vec<Self> {
+        vec![
+            Self::new(Size::new(width / 2 + 1, height + 7)).interpolation(Interpolation::Nearest),
+            Self::new(Size::new(width / 2 + 1, height / 2 + 1)),
+            Self::new(Size::new(width / 5 + 1, height + 27)).interpolation(Interpolation::Bicubic),
+            Self::new(Size::new(3 * width, height / 4 + 1)).interpolation(Interpolation::Lanczos),
+            Self::shorter_side(height / 3 + 1),
+        ]
+    }
+}
+
+impl Operation for Resize {
+    fn name(&self) -> &'static str {
+        "resize"
+    }
+
+    fn validate(&self) -> Result<()> {
+        match self.to {
+            ResizeTo::Exact(Size { width, height }) => super::check::sides(self.name(), width, height),
+            ResizeTo::ShorterSide(size) => side(self.name(), "size", size),
+        }
+    }
+
+    fn output_size(&self, input: Size) -> Result<Size> {
+        Ok(match self.to {
+            ResizeTo::Exact(size) => size,
+            ResizeTo::ShorterSide(side) => {
+                let (short, long) = (input.width.min(input.height), input.width.max(input.height));
+                // Python: int(size * long / short), the division in double precision.
+                let long = ((f64::from(side) * f64::from(long)) / f64::from(short)) as u32;
+                if input.width <= input.height { Size::new(side, long) } else { Size::new(long, side) }
+            }
+        })
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        match self.to {
+            ResizeTo::Exact(size) => SizeEffect::Becomes(size),
+            ResizeTo::ShorterSide(_) => SizeEffect::Varies,
+        }
+    }
+
+    fn primitive(&self, input: Size) -> Primitive {
+        Primitive::Resample { window: Rect::full(input), interpolation: self.interpolation }
+    }
+
+    fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
+        let size = self.output_size(pass.image.size())?;
+        let (window, order) = (Rect::full(pass.image.size()), pass.order);
+        pass.replace(|input, out| resized_crop(input, window, size, self.interpolation, order, out));
+        Ok(())
+    }
+
+    fn launch(&self, on: &mut dyn Launcher, _part: Rect) -> Result<()> {
+        let input = on.whole();
+        launch(on, Rect::full(input), self.output_size(input)?, self.interpolation)
+    }
+}
+
+/// Queues the kernels that resize the rectangle `window` of the current image, which is complete: a pass an axis.
+pub(super) fn launch(on: &mut dyn Launcher, window: Rect, size: Size, interpolation: Interpolation) -> Result<()> {
+    const HORIZONTAL: KernelId = KernelId::of("resize_horizontal_u8_nhwc");
+    const VERTICAL: KernelId = KernelId::of("resize_vertical_u8_nhwc");
+    let mut input = window.size();
+    if input == size {
+        return crop::launch(on, window.x as i32, window.y as i32, size, Fill::BLACK);
+    }
+    let mut passes = [true, false];
+    if on.order().vertical_first(input, size) {
+        passes.reverse();
+    }
+    let mut source = on.source();
+    source.pixels += u64::from(window.y) * u64::from(source.pitch_bytes) + 3 * u64::from(window.x);
+    for horizontal in passes {
+        let output = if horizontal { Size::new(size.width, input.height) } else { Size::new(input.width, size.height) };
+        if output == input {
+            continue;
+        }
+        let (kernel, axis) = if horizontal {
+            (HORIZONTAL, on.axis(input.width, size.width, 0..size.width, interpolation)?)
+        } else {
+            (VERTICAL, on.axis(input.height, size.height, 0..size.height, interpolation)?)
+        };
+        let target = on.target(output, Rect::full(output))?;
+        on.call(kernel, &ResizeSample { source, target, axis }, output);
+        (source, input) = (on.source(), output);
+    }
+    Ok(())
+}
+
+/// Resizes the rectangle `window` of a complete image as if it were an image of its own.
+pub(crate) fn resized_crop(
+    input: &Image,
+    window: Rect,
+    size: Size,
+    interpolation: Interpolation,
+    order: PassOrder,
+    out: &mut Image,
+) {
+    debug_assert_eq!(input.part(), Rect::full(input.whole()));
+    debug_assert!(window.fits(input.size()));
+    if window.size() == size {
+        return crop::crop(input, window.x as i32, window.y as i32, size, Fill::BLACK, out);
+    }
+    if interpolation == Interpolation::Nearest {
+        return repeat(input, window, size, out);
+    }
+    let columns = (window.width != size.width).then(|| Taps::new(window.width, size.width, interpolation));
+    let rows = (window.height != size.height).then(|| Taps::new(window.height, size.height, interpolation));
+    match (columns, rows) {
+        (Some(columns), None) => horizontal(input, window, &columns, out),
+        (None, Some(rows)) => vertical(input, window, &rows, out),
+        (None, None) => {}
+        (Some(columns), Some(rows)) => {
+            let mut between = Image::default();
+            if order.vertical_first(window.size(), size) {
+                vertical(input, window, &rows, &mut between);
+                horizontal(&between, Rect::full(between.size()), &columns, out);
+            } else {
+                horizontal(input, window, &columns, &mut between);
+                vertical(&between, Rect::full(between.size()), &rows, out);
+            }
+        }
+    }
+}
+
+/// Nearest neighbour.
+fn repeat(input: &Image, window: Rect, size: Size, out: &mut Image) {
+    out.reset(size);
+    let columns = Taps::new(window.width, size.width, Interpolation::Nearest);
+    let rows = Taps::new(window.height, size.height, Interpolation::Nearest);
+    for (y, row) in rows.starts.iter().enumerate() {
+        let from = &input.row(window.y + row)[window.x as usize..window.right() as usize];
+        for (pixel, &column) in out.row_mut(y as u32).iter_mut().zip(&columns.starts) {
+            *pixel = from[column as usize];
+        }
+    }
+}
+
+/// Resizes the rows of `window`.
+fn horizontal(input: &Image, window: Rect, columns: &Taps, out: &mut Image) {
+    out.reset(Size::new(columns.len() as u32, window.height));
+    for y in 0..window.height {
+        let from = &input.row(window.y + y)[window.x as usize..window.right() as usize];
+        let to = out.row_mut(y);
+        wide(
+            #[inline(always)]
+            || horizontal_row(from, columns, to),
+        );
+    }
+}
+
+/// Resizes one row.
+#[inline(always)]
+pub(crate) fn horizontal_row(from: &[Pixel], columns: &Taps, to: &mut [Pixel]) {
+    for (x, pixel) in to.iter_mut().enumerate() {
+        let (start, weights) = columns.of(x);
+        let mut sums = [HALF; 4];
+        for (tap, &weight) in from[start..start + weights.len()].iter().zip(weights) {
+            for (sum, &byte) in sums.iter_mut().zip(tap) {
+                *sum += i32::from(byte) * weight;
+            }
+        }
+        *pixel = sums.map(to_byte);
+    }
+}
+
+/// Resizes the columns of `window`.
+fn vertical(input: &Image, window: Rect, rows: &Taps, out: &mut Image) {
+    out.reset(Size::new(window.width, rows.len() as u32));
+    for y in 0..rows.len() {
+        let (start, weights) = rows.of(y);
+        let row = |tap: usize| &input.row(window.y + (start + tap) as u32)[window.x as usize..window.right() as usize];
+        let to = out.row_mut(y as u32);
+        wide(
+            #[inline(always)]
+            || vertical_row(row, weights, to),
+        );
+    }
+}
+
+/// Half a unit of a sum's last place: sums are rounded to the nearest.
+const HALF: i32 = 1 << (WEIGHT_BITS - 1);
+/// Bytes made at once: their sums stay in registers.
+const STEP: usize = 32;
+
+/// Makes one row out of as many rows as there are weights, each as long as `to`.
+#[inline(always)]
+pub(crate) fn vertical_row<'a>(row: impl Fn(usize) -> &'a [Pixel], weights: &[i32], to: &mut [Pixel]) {
+    let (steps, rest) = to.as_flattened_mut().as_chunks_mut::<STEP>();
+    let mut at = 0;
+    for step in steps {
+        let mut sums = [HALF; STEP];
+        for (tap, &weight) in weights.iter().enumerate() {
+            let Some(bytes) = row(tap).as_flattened()[at..].first_chunk::<STEP>() else { return };
+            for i in 0..STEP {
+                sums[i] += i32::from(bytes[i]) * weight;
+            }
+        }
+        for i in 0..STEP {
+            step[i] = to_byte(sums[i]);
+        }
+        at += STEP;
+    }
+    for byte in rest {
+        let taps = weights.iter().enumerate();
+        let sum: i32 = taps.map(|(tap, weight)| i32::from(row(tap).as_flattened()[at]) * weight).sum();
+        *byte = to_byte(sum + HALF);
+        at += 1;
+    }
+}
+
+/// A sum, its fraction dropped, cut to 0..=255.
+#[inline(always)]
+pub(crate) fn to_byte(sum: i32) -> u8 {
+    (sum >> WEIGHT_BITS).clamp(0, 255) as u8
+}

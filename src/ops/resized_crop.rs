@@ -1,0 +1,179 @@
+//! Cutting out a rectangle and resizing it as an image of its own.
+
+use super::check::{ABOVE_0, inside, range, side, sides};
+use super::filter::Interpolation;
+use super::kernel::{Kernel, Launcher};
+use super::transform::{Drawing, Random};
+use super::{CpuPass, Operation, Primitive, Resize, SizeEffect, rectangle, resize};
+use crate::error::Result;
+use crate::image::{Rect, Size};
+use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
+
+/// Cuts out a rectangle inside the image, then resizes it as an image of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct ResizedCrop {
+    /// First column.
+    pub x: u32,
+    /// First row.
+    pub y: u32,
+    /// Columns.
+    pub width: u32,
+    /// Rows.
+    pub height: u32,
+    /// Columns after resizing.
+    pub out_width: u32,
+    /// Rows after resizing.
+    pub out_height: u32,
+    /// The filter.
+    #[serde(default)]
+    pub interpolation: Interpolation,
+}
+
+impl ResizedCrop {
+    pub(super) const KERNELS: &'static [Kernel] = Resize::KERNELS;
+
+    /// The rectangle `rect`, resized to `size`, bilinear. A `u32` as size is a square.
+    #[must_use]
+    pub fn new(rect: Rect, size: impl Into<Size>) -> Self {
+        let Rect { x, y, width, height } = rect;
+        let Size { width: out_width, height: out_height } = size.into();
+        Self { x, y, width, height, out_width, out_height, interpolation: Interpolation::Bilinear }
+    }
+
+    /// The filter.
+    #[must_use]
+    pub const fn interpolation(mut self, interpolation: Interpolation) -> Self {
+        self.interpolation = interpolation;
+        self
+    }
+
+    pub(super) fn examples(size: Size) -> Vec<Self> {
+        let (width, height) = (size.width.div_ceil(2), size.height.div_ceil(3));
+        let rect = Rect { x: size.width - width, y: size.height / 3, width, height };
+        let smaller = Size::new(size.width / 3 + 1, size.height / 4 + 1);
+        vec![Self::new(rect, smaller), Self::new(rect, rect.size()).interpolation(Interpolation::Bicubic)]
+    }
+
+    fn rect(&self) -> Rect {
+        Rect { x: self.x, y: self.y, width: self.width, height: self.height }
+    }
+
+    fn size(&self) -> Size {
+        Size::new(self.out_width, self.out_height)
+    }
+}
+
+impl Operation for ResizedCrop {
+    fn name(&self) -> &'static str {
+        "resized_crop"
+    }
+
+    fn validate(&self) -> Result<()> {
+        sides(self.name(), self.width, self.height)?;
+        side(self.name(), "out_width", self.out_width)?;
+        side(self.name(), "out_height", self.out_height)
+    }
+
+    fn output_size(&self, input: Size) -> Result<Size> {
+        inside(self.name(), self.rect(), input)?;
+        Ok(self.size())
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        SizeEffect::Becomes(self.size())
+    }
+
+    fn primitive(&self, _input: Size) -> Primitive {
+        Primitive::Resample { window: self.rect(), interpolation: self.interpolation }
+    }
+
+    fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
+        let order = pass.order;
+        pass.replace(|input, out| {
+            resize::resized_crop(input, self.rect(), self.size(), self.interpolation, order, out);
+        });
+        Ok(())
+    }
+
+    fn launch(&self, on: &mut dyn Launcher, _part: Rect) -> Result<()> {
+        resize::launch(on, self.rect(), self.size(), self.interpolation)
+    }
+}
+
+/// Cuts out a rectangle of random area and aspect and resizes it: torchvision's `RandomResizedCrop`, with its ten
+/// attempts and its fallback to the central crop.
+///
+/// ```
+/// use warpfeed::{Interpolation, RandomResizedCrop, Transform};
+///
+/// let crop = RandomResizedCrop::new(224).scale(0.5..=1.0).interpolation(Interpolation::Bicubic);
+/// Transform::from(crop).validate()?;
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RandomResizedCrop {
+    #[serde(with = "super::transform::size")]
+    size: Size,
+    #[serde(with = "super::transform::range")]
+    scale: RangeInclusive<f64>,
+    #[serde(with = "super::transform::range")]
+    ratio: RangeInclusive<f64>,
+    #[serde(default)]
+    interpolation: Interpolation,
+}
+
+impl RandomResizedCrop {
+    /// 8 to 100 % of the area at an aspect of 3/4 to 4/3, resized to `size`, bilinear. A `u32` as size is a square.
+    #[must_use]
+    pub fn new(size: impl Into<Size>) -> Self {
+        let (scale, ratio) = (0.08..=1.0, 3.0 / 4.0..=4.0 / 3.0);
+        Self { size: size.into(), scale, ratio, interpolation: Interpolation::Bilinear }
+    }
+
+    /// Part of the image's area, uniform in the range, within 0 to 1.
+    #[must_use]
+    pub const fn scale(mut self, scale: RangeInclusive<f64>) -> Self {
+        self.scale = scale;
+        self
+    }
+
+    /// Width over height, log-uniform in the range.
+    #[must_use]
+    pub const fn ratio(mut self, ratio: RangeInclusive<f64>) -> Self {
+        self.ratio = ratio;
+        self
+    }
+
+    /// The filter.
+    #[must_use]
+    pub const fn interpolation(mut self, interpolation: Interpolation) -> Self {
+        self.interpolation = interpolation;
+        self
+    }
+}
+
+impl Random for RandomResizedCrop {
+    fn name(&self) -> &'static str {
+        "random_resized_crop"
+    }
+
+    fn validate(&self) -> Result<()> {
+        range(self.name(), "scale", &self.scale, ABOVE_0, 1.0)?;
+        range(self.name(), "ratio", &self.ratio, ABOVE_0, f64::INFINITY)?;
+        Resize::new(self.size).validate()
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        SizeEffect::Becomes(self.size)
+    }
+
+    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
+        let (rng, image) = drawing.start();
+        let rect = rectangle::resized_crop(rng, image, &self.scale, &self.ratio);
+        drawing.push(ResizedCrop::new(rect, self.size).interpolation(self.interpolation))
+    }
+}

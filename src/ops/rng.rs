@@ -1,0 +1,268 @@
+//! Random numbers: the one place where they come from, stable for ever.
+//!
+//! A [`SampleRng`] is the keystream of ChaCha with 8 rounds (64-bit block counter, 64-bit nonce, as in Bernstein's paper):
+//! - key (32 bytes): seed, epoch, [`Domain`] tag, each 8 bytes little endian, then the 8 bytes `warpfeed`;
+//! - nonce: the stream, which is the sample's index (0 where a draw belongs to no sample);
+//! - block counter: `place << 32`, where the place is the operation's position in the pipeline, so that every
+//!   operation has 2^32 blocks of its own and one more draw in one operation moves nothing in the others.
+//!
+//! Numbers are made from the keystream by the methods below and by nothing else: the generator comes from a crate, the
+//! mapping does not, so that no release of any crate changes what a seed means. The tests pin both.
+
+use chacha20::ChaCha8Rng;
+use chacha20::rand_core::{Rng, SeedableRng};
+use std::ops::RangeInclusive;
+
+/// What a random number is for; draws for different purposes are independent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Domain {
+    /// The order of an epoch.
+    Order,
+    /// Which sample stands in for a bad one.
+    Substitute,
+    /// The numbers of a sample's operations.
+    Recipe,
+    /// Synthetic images.
+    #[cfg(feature = "experiment")]
+    Synth,
+    /// A network's first weights.
+    #[cfg(all(feature = "candle", feature = "experiment"))]
+    Weights,
+    /// The order of a stream's shards.
+    Shards,
+    /// Which sample leaves a stream's window.
+    Window,
+}
+
+impl Domain {
+    const fn tag(self) -> &'static [u8; 8] {
+        match self {
+            Self::Order => b"order\0\0\0",
+            Self::Substitute => b"substitu",
+            Self::Recipe => b"recipe\0\0",
+            #[cfg(feature = "experiment")]
+            Self::Synth => b"synth\0\0\0",
+            #[cfg(all(feature = "candle", feature = "experiment"))]
+            Self::Weights => b"weights\0",
+            Self::Shards => b"shards\0\0",
+            Self::Window => b"window\0\0",
+        }
+    }
+}
+
+/// A stream of random numbers that depends on (seed, epoch, purpose, stream, place) only.
+pub struct SampleRng {
+    words: ChaCha8Rng,
+}
+
+impl SampleRng {
+    /// The numbers of a sample's transforms in an epoch: those that a pipeline with this seed hands to its first one.
+    ///
+    /// ```
+    /// use warpfeed::SampleRng;
+    ///
+    /// let mut rng = SampleRng::for_sample(42, 0, 7);
+    /// let first = rng.unit();
+    /// assert_eq!(SampleRng::for_sample(42, 0, 7).unit(), first);
+    /// ```
+    #[must_use]
+    pub fn for_sample(seed: u64, epoch: u64, index: u64) -> Self {
+        Self::new(seed, epoch, Domain::Recipe, index)
+    }
+
+    /// The draws of `stream` (a sample's index) in `epoch`, at place 0.
+    pub(crate) fn new(seed: u64, epoch: u64, domain: Domain, stream: u64) -> Self {
+        let mut key = [0; 32];
+        key[..8].copy_from_slice(&seed.to_le_bytes());
+        key[8..16].copy_from_slice(&epoch.to_le_bytes());
+        key[16..24].copy_from_slice(domain.tag());
+        key[24..].copy_from_slice(b"warpfeed");
+        let mut words = ChaCha8Rng::from_seed(key);
+        words.set_stream(stream);
+        Self { words }
+    }
+
+    /// Goes to the start of `place`'s own region of the stream, from wherever it is.
+    pub(crate) fn at(&mut self, place: u32) -> &mut Self {
+        // 2^32 blocks of 2^4 words a place.
+        self.words.set_word_pos(u128::from(place) << 36);
+        self
+    }
+
+    /// Passes over the next `numbers` numbers.
+    pub(crate) fn skip(&mut self, numbers: u64) {
+        self.words.set_word_pos(self.words.get_word_pos() + 2 * u128::from(numbers));
+    }
+
+    /// The next 64 bits: two keystream words, the lower half first.
+    pub fn bits(&mut self) -> u64 {
+        let low = u64::from(self.words.next_u32());
+        let high = u64::from(self.words.next_u32());
+        high << 32 | low
+    }
+
+    /// A number in [0, 1): the upper 53 of the next 64 bits, times 2^-53.
+    pub fn unit(&mut self) -> f64 {
+        const STEP: f64 = 1.0 / (1_u64 << 53) as f64;
+        (self.bits() >> 11) as f64 * STEP
+    }
+
+    /// `low + (high - low) * unit()`, in that order of operations. Rounding can make it `high` itself.
+    pub fn uniform(&mut self, low: f64, high: f64) -> f64 {
+        low + (high - low) * self.unit()
+    }
+
+    /// A whole number below `n`: the upper 64 of the 128 bits of `bits() * n`, and 0 for `n` = 0. No number is more
+    /// likely than another by more than 2^-64, and every call takes the same 64 bits of the stream.
+    pub fn below(&mut self, n: u64) -> u64 {
+        ((u128::from(self.bits()) * u128::from(n)) >> 64) as u64
+    }
+
+    /// A whole number of the range, each as likely as the others.
+    pub(crate) fn within(&mut self, range: &RangeInclusive<u32>) -> u32 {
+        range.start() + self.below(u64::from(range.end() - range.start()) + 1) as u32
+    }
+
+    /// True with probability `p`: `unit() < p`. Never for 0, always for 1.
+    pub fn chance(&mut self, p: f64) -> bool {
+        self.unit() < p
+    }
+
+    /// Fisher and Yates: from the last item to the second, each changes places with item `below(its position + 1)`.
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for last in (1..items.len()).rev() {
+            let other = self.below(last as u64 + 1) as usize;
+            items.swap(last, other);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// ChaCha8 written out from the paper, one block.
+    fn block(key: &[u8; 32], stream: u64, counter: u64) -> [u32; 16] {
+        let mut state = [0_u32; 16];
+        state[..4].copy_from_slice(&[0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574]);
+        for (word, bytes) in state[4..12].iter_mut().zip(key.chunks_exact(4)) {
+            *word = u32::from_le_bytes(bytes.try_into().unwrap());
+        }
+        state[12..].copy_from_slice(&[counter as u32, (counter >> 32) as u32, stream as u32, (stream >> 32) as u32]);
+        let start = state;
+        let mut quarter = |a: usize, b: usize, c: usize, d: usize| {
+            for (x, y, z, turn) in [(a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)] {
+                state[x] = state[x].wrapping_add(state[y]);
+                state[z] = (state[z] ^ state[x]).rotate_left(turn);
+            }
+        };
+        for _ in 0..4 {
+            for column in 0..4 {
+                quarter(column, column + 4, column + 8, column + 12);
+            }
+            for row in 0..4 {
+                quarter(row, (row + 1) % 4 + 4, (row + 2) % 4 + 8, (row + 3) % 4 + 12);
+            }
+        }
+        std::array::from_fn(|i| state[i].wrapping_add(start[i]))
+    }
+
+    fn words(draw: &mut SampleRng, count: usize) -> Vec<u32> {
+        (0..count / 2).flat_map(|_| [draw.bits()]).flat_map(|b| [b as u32, (b >> 32) as u32]).collect()
+    }
+
+    #[test]
+    fn the_keystream_is_chacha8_by_the_paper() {
+        let (seed, epoch, stream) = (0x0123_4567_89ab_cdef, 7, 1 << 40 | 3);
+        let mut key = [0; 32];
+        key[..8].copy_from_slice(&[0xef, 0xcd, 0xab, 0x89, 0x67, 0x45, 0x23, 0x01]);
+        key[8] = 7;
+        key[16..].copy_from_slice(b"recipe\0\0warpfeed");
+        let mut draw = SampleRng::new(seed, epoch, Domain::Recipe, stream);
+        for place in [0_u32, 1, 35, u32::MAX, 0] {
+            let want: Vec<u32> = (0..6).flat_map(|n| block(&key, stream, (u64::from(place) << 32) + n)).collect();
+            assert_eq!(words(draw.at(place), want.len()), want, "place {place}");
+        }
+    }
+
+    #[test]
+    fn a_new_draw_is_at_place_0() {
+        let first = SampleRng::new(1, 2, Domain::Order, 3).bits();
+        assert_eq!(SampleRng::new(1, 2, Domain::Order, 3).at(0).bits(), first);
+    }
+
+    /// Computed by a program of its own in another language, from the description at the head of this file.
+    /// These numbers are a promise: a seed means the same in every version. Never change them.
+    #[test]
+    fn golden_values() {
+        let mut draw = SampleRng::new(42, 0, Domain::Recipe, 0);
+        assert_eq!([draw.bits(), draw.bits()], GOLDEN_BITS);
+        assert_eq!(draw.at(1).unit().to_bits(), GOLDEN_UNIT);
+        assert_eq!(draw.at(2).uniform(-5.0, 5.0).to_bits(), GOLDEN_UNIFORM);
+        draw.at(3);
+        assert_eq!([10, 10, 10, 1 << 40, 1, 0].map(|n| draw.below(n)), GOLDEN_BELOW);
+        draw.at(4);
+        assert_eq!([0.5; 16].map(|p| u8::from(draw.chance(p))), GOLDEN_CHANCE);
+        let mut items = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
+        draw.at(5).shuffle(&mut items);
+        assert_eq!(items, GOLDEN_SHUFFLE);
+        let other = |seed, epoch, domain, stream| SampleRng::new(seed, epoch, domain, stream).bits();
+        assert_eq!(
+            [
+                other(43, 0, Domain::Recipe, 0),
+                other(42, 1, Domain::Recipe, 0),
+                other(42, 0, Domain::Recipe, 1),
+                other(42, 0, Domain::Order, 0),
+                other(42, 0, Domain::Substitute, 0),
+                other(42, 0, Domain::Synth, 0),
+            ],
+            GOLDEN_OTHERS
+        );
+    }
+
+    const GOLDEN_BITS: [u64; 2] = [0x8344_0ab9_5c93_da58, 0xa61d_8286_63ae_783e];
+    const GOLDEN_UNIT: u64 = 0x3fe2_5ded_9eab_2003; // 0.574...
+    const GOLDEN_UNIFORM: u64 = 0x4001_9b3e_bf72_e78c; // 2.200...
+    const GOLDEN_BELOW: [u64; 6] = [6, 2, 7, 905_419_411_367, 0, 0];
+    const GOLDEN_CHANCE: [u8; 16] = [1, 1, 1, 1, 0, 0, 0, 1, 0, 1, 0, 0, 0, 1, 1, 0];
+    const GOLDEN_SHUFFLE: [i32; 10] = [2, 7, 1, 9, 4, 6, 3, 8, 5, 0];
+    const GOLDEN_OTHERS: [u64; 6] = [
+        0x565f_93e1_99b6_4a3f,
+        0x9c35_c886_309d_343e,
+        0xa0fb_fb80_4577_9f03,
+        0x68a7_0ee7_e017_66d8,
+        0x74f1_e153_f911_a435,
+        0xd89e_ef95_8541_0641,
+    ];
+
+    #[test]
+    fn numbers_are_spread_evenly_and_stay_in_range() {
+        let mut draw = SampleRng::new(1, 0, Domain::Recipe, 0);
+        let mut counts = [0_u32; 10];
+        let mut sum = 0.0;
+        for _ in 0..100_000 {
+            let unit = draw.unit();
+            assert!((0.0..1.0).contains(&unit));
+            sum += unit;
+            counts[draw.below(10) as usize] += 1;
+        }
+        // Six standard deviations: 0.0913 % of the mean and 95 of a count.
+        assert!((sum / 1e5 - 0.5).abs() < 0.0055, "mean {}", sum / 1e5);
+        assert!(counts.iter().all(|&c| c.abs_diff(10_000) < 570), "{counts:?}");
+        assert!((0..1000).all(|_| !draw.chance(0.0)) && (0..1000).all(|_| draw.chance(1.0)));
+    }
+
+    #[test]
+    fn all_orders_of_four_come_up_equally_often() {
+        let mut counts = std::collections::HashMap::new();
+        let mut draw = SampleRng::new(5, 0, Domain::Order, 0);
+        for _ in 0..24_000 {
+            let mut items = [0, 1, 2, 3];
+            draw.shuffle(&mut items);
+            *counts.entry(items).or_insert(0_u32) += 1;
+        }
+        assert_eq!(counts.len(), 24);
+        // Six standard deviations of a count of 1,000.
+        assert!(counts.values().all(|c| c.abs_diff(1000) < 186), "{counts:?}");
+    }
+}

@@ -1,0 +1,226 @@
+//! Turning about the center, by any angle.
+
+use super::check::range;
+use super::fill::Fill;
+use super::filter::Interpolation;
+use super::kernel::{Kernel, Launcher};
+use super::rotation::Rotation;
+use super::sampling::{self, Sampling};
+use super::transform::{Drawing, Random};
+use super::{CpuPass, Operation, Primitive, SizeEffect};
+use crate::error::{Error, Result};
+use crate::image::{Rect, Size};
+use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
+
+/// Turns counter-clockwise about the center.
+///
+/// With a color as fill: Pillow's arithmetic, and with `expand` Pillow's canvas. With [`Fill::EDGE`]: DALI's
+/// `fn.rotate`, canvas and all.
+///
+/// ```
+/// use warpfeed::{Interpolation, Op, Rotate, Size};
+///
+/// let op: Op = Rotate::new(90.0).interpolation(Interpolation::Bilinear).expand(true).into();
+/// assert_eq!(op.output_size(Size::new(40, 30))?, Size::new(30, 40));
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Rotate {
+    /// Counter-clockwise angle, any finite value.
+    pub degrees: f64,
+    /// [`Nearest`](Interpolation::Nearest) or [`Bilinear`](Interpolation::Bilinear).
+    #[serde(default = "Interpolation::nearest")]
+    pub interpolation: Interpolation,
+    /// Whether the canvas grows to hold every corner.
+    #[serde(default)]
+    pub expand: bool,
+    /// What shows outside the image.
+    #[serde(default)]
+    pub fill: Fill,
+}
+
+impl Rotate {
+    pub(super) const KERNELS: &'static [Kernel] = sampling::KERNELS;
+
+    /// A rotation by the nearest pixel on the same canvas, black outside.
+    #[must_use]
+    pub const fn new(degrees: f64) -> Self {
+        Self { degrees, interpolation: Interpolation::Nearest, expand: false, fill: Fill::BLACK }
+    }
+
+    /// [`Nearest`](Interpolation::Nearest) or [`Bilinear`](Interpolation::Bilinear).
+    #[must_use]
+    pub const fn interpolation(mut self, interpolation: Interpolation) -> Self {
+        self.interpolation = interpolation;
+        self
+    }
+
+    /// Whether the canvas grows to hold every corner.
+    #[must_use]
+    pub const fn expand(mut self, expand: bool) -> Self {
+        self.expand = expand;
+        self
+    }
+
+    /// What shows outside the image.
+    #[must_use]
+    pub const fn fill(mut self, fill: Fill) -> Self {
+        self.fill = fill;
+        self
+    }
+
+    pub(super) fn examples(_size: Size) -> Vec<Self> {
+        let (bilinear, color) = (Interpolation::Bilinear, Fill::Color([7, 130, 255]));
+        vec![
+            Self::new(-4.7).fill(color),
+            Self::new(31.0).expand(true).fill(color),
+            Self::new(12.0).fill(Fill::EDGE),
+            Self::new(90.0).expand(true),
+            Self::new(180.0),
+            Self::new(-90.0).expand(true),
+            Self::new(17.3).interpolation(bilinear).fill(color),
+            Self::new(5.0).interpolation(bilinear).expand(true).fill(Fill::EDGE),
+        ]
+    }
+
+    fn rotation(&self, input: Size) -> Rotation {
+        Rotation::new(input, self.degrees, self.expand, self.fill)
+    }
+
+    fn sampling(&self, matrix: [f64; 6]) -> Sampling {
+        Sampling { matrix, interpolation: self.interpolation, fill: self.fill }
+    }
+}
+
+impl Operation for Rotate {
+    fn name(&self) -> &'static str {
+        "rotate"
+    }
+
+    fn validate(&self) -> Result<()> {
+        if !self.degrees.is_finite() {
+            return Err(Error::parameter(self.name(), "degrees", "a finite number", self.degrees));
+        }
+        match self.interpolation {
+            Interpolation::Nearest | Interpolation::Bilinear => Ok(()),
+            other => {
+                let got = format!("{other:?}").to_lowercase();
+                Err(Error::parameter(self.name(), "interpolation", "nearest or bilinear", got))
+            }
+        }
+    }
+
+    fn output_size(&self, input: Size) -> Result<Size> {
+        Ok(if self.expand { self.rotation(input).canvas(input) } else { input })
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        if self.expand { SizeEffect::Varies } else { SizeEffect::Keeps }
+    }
+
+    fn primitive(&self, input: Size) -> Primitive {
+        match self.rotation(input) {
+            Rotation::None => Primitive::Identity,
+            Rotation::Turn(turn) => Primitive::Turn(turn),
+            Rotation::Free { matrix, .. } => Primitive::Affine(self.sampling(matrix)),
+        }
+    }
+
+    fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
+        match self.rotation(pass.image.size()) {
+            Rotation::None => {}
+            Rotation::Turn(turn) => turn.pass(pass),
+            Rotation::Free { matrix, canvas } => {
+                pass.replace(|input, out| self.sampling(matrix).make(input, canvas, Rect::full(canvas), out));
+            }
+        }
+        Ok(())
+    }
+
+    fn launch(&self, on: &mut dyn Launcher, part: Rect) -> Result<()> {
+        match self.rotation(on.whole()) {
+            Rotation::None => Ok(()),
+            Rotation::Turn(turn) => turn.launch(on),
+            Rotation::Free { matrix, canvas } => self.sampling(matrix).launch(on, canvas, part),
+        }
+    }
+}
+
+/// Rotates about the center by an angle uniform in a range.
+///
+/// ```
+/// use warpfeed::{Fill, Interpolation, RandomRotation, Transform};
+///
+/// let rotation = RandomRotation::new(-5.0..=5.0).interpolation(Interpolation::Bilinear).fill(Fill::EDGE);
+/// Transform::from(rotation).validate()?;
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RandomRotation {
+    #[serde(with = "super::transform::range")]
+    degrees: RangeInclusive<f64>,
+    #[serde(default = "Interpolation::nearest")]
+    interpolation: Interpolation,
+    #[serde(default)]
+    expand: bool,
+    #[serde(default)]
+    fill: Fill,
+}
+
+impl RandomRotation {
+    /// Counter-clockwise by an angle in `degrees`, by the nearest pixel, on the same canvas, black outside.
+    #[must_use]
+    pub const fn new(degrees: RangeInclusive<f64>) -> Self {
+        Self { degrees, interpolation: Interpolation::Nearest, expand: false, fill: Fill::BLACK }
+    }
+
+    /// [`Nearest`](Interpolation::Nearest) or [`Bilinear`](Interpolation::Bilinear).
+    #[must_use]
+    pub const fn interpolation(mut self, interpolation: Interpolation) -> Self {
+        self.interpolation = interpolation;
+        self
+    }
+
+    /// Whether the canvas grows to hold every corner.
+    #[must_use]
+    pub const fn expand(mut self, expand: bool) -> Self {
+        self.expand = expand;
+        self
+    }
+
+    /// What shows outside the image.
+    #[must_use]
+    pub const fn fill(mut self, fill: Fill) -> Self {
+        self.fill = fill;
+        self
+    }
+
+    fn by(&self, degrees: f64) -> Rotate {
+        Rotate { degrees, interpolation: self.interpolation, expand: self.expand, fill: self.fill }
+    }
+}
+
+impl Random for RandomRotation {
+    fn name(&self) -> &'static str {
+        "random_rotation"
+    }
+
+    fn validate(&self) -> Result<()> {
+        range(self.name(), "degrees", &self.degrees, f64::NEG_INFINITY, f64::INFINITY)?;
+        self.by(*self.degrees.start()).validate()
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        self.by(*self.degrees.start()).size_effect()
+    }
+
+    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
+        let (rng, _) = drawing.start();
+        let degrees = rng.uniform(*self.degrees.start(), *self.degrees.end());
+        drawing.push(self.by(degrees))
+    }
+}

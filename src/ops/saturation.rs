@@ -1,0 +1,85 @@
+//! Blending with the image's gray version.
+
+use super::blend::blend;
+use super::check::factor;
+use super::grayscale::luma;
+use super::kernel::{Kernel, KernelId, Launcher};
+use super::params::ColorSample;
+use super::simd::wide;
+use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
+use crate::error::Result;
+use crate::image::{Image, Rect, Size};
+use serde::{Deserialize, Serialize};
+
+/// Blends with the image's gray version.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Saturation {
+    /// 0 is gray, 1 unchanged.
+    pub factor: f64,
+}
+
+impl Saturation {
+    pub(super) const KERNELS: &'static [Kernel] = &[Kernel::pixels("saturation_u8_nhwc")];
+
+    /// Parts of the image: 0 is gray, 1 unchanged.
+    #[must_use]
+    pub const fn new(factor: f64) -> Self {
+        Self { factor }
+    }
+
+    pub(super) fn examples(_size: Size) -> Vec<Self> {
+        vec![Self::new(0.61), Self::new(1.8)]
+    }
+}
+
+impl Operation for Saturation {
+    fn name(&self) -> &'static str {
+        "saturation"
+    }
+
+    fn validate(&self) -> Result<()> {
+        factor(self.name(), self.factor)
+    }
+
+    fn output_size(&self, input: Size) -> Result<Size> {
+        Ok(input)
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        SizeEffect::Keeps
+    }
+
+    fn primitive(&self, _input: Size) -> Primitive {
+        Primitive::Pass(Reach::Around(0))
+    }
+
+    fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
+        saturate(pass.image, self.factor as f32);
+        Ok(())
+    }
+
+    fn launch(&self, on: &mut dyn Launcher, _part: Rect) -> Result<()> {
+        const SATURATION: KernelId = KernelId::of("saturation_u8_nhwc");
+        let image = on.source();
+        let sample = ColorSample { factor: self.factor as f32, ..ColorSample::of(&image) };
+        on.call(SATURATION, &sample, Size::new(image.width, image.height));
+        Ok(())
+    }
+}
+
+/// Blends each pixel with its luma.
+fn saturate(image: &mut Image, factor: f32) {
+    let pixels = image.pixels_mut();
+    wide(
+        #[inline(always)]
+        || {
+            for pixel in pixels {
+                let gray = luma(*pixel);
+                let [red, green, blue, _] = *pixel;
+                *pixel = [blend(gray, red, factor), blend(gray, green, factor), blend(gray, blue, factor), 255];
+            }
+        },
+    );
+}

@@ -1,0 +1,100 @@
+//! Operations that make each byte of an image anew from that byte alone: a table of 256 values is all they are.
+#![allow(unsafe_code)]
+
+use super::CpuPass;
+use super::kernel::{Kernel, KernelId, Launcher};
+use super::params::TableSample;
+use crate::error::Result;
+use crate::image::Size;
+
+/// The one kernel that applies them all.
+pub(crate) const KERNELS: &[Kernel] = &[Kernel::pixels("table_u8_nhwc")];
+
+/// What each byte becomes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Table([u8; 256]);
+
+impl Table {
+    pub(crate) fn new(value: impl Fn(u8) -> u8) -> Self {
+        Self(std::array::from_fn(|byte| value(byte as u8)))
+    }
+
+    /// Applies it on the CPU, to whatever part of an image is there.
+    pub(super) fn pass(&self, pass: &mut CpuPass<'_>) {
+        self.apply(pass.image.pixels_mut().as_flattened_mut());
+    }
+
+    /// Queues its kernel.
+    pub(super) fn launch(&self, on: &mut dyn Launcher) -> Result<()> {
+        const TABLE: KernelId = KernelId::of("table_u8_nhwc");
+        let image = on.source();
+        let (width, height) = (image.width, image.height);
+        let (pixels, pitch_bytes, table) = (image.pixels, image.pitch_bytes, on.put(&self.0)?);
+        on.call(
+            TABLE,
+            &TableSample { pixels, table, pitch_bytes, width, height, reserved: 0 },
+            Size::new(width, height),
+        );
+        Ok(())
+    }
+
+    /// Replaces each byte by what the table has for it.
+    pub(crate) fn apply(&self, bytes: &mut [u8]) {
+        #[cfg(target_arch = "x86_64")]
+        if super::simd::has_avx2() {
+            let (blocks, rest) = bytes.as_chunks_mut();
+            // SAFETY: the processor has AVX2.
+            unsafe { avx2::apply(&self.0, blocks) };
+            return self.apply_plain(rest);
+        }
+        self.apply_plain(bytes);
+    }
+
+    fn apply_plain(&self, bytes: &mut [u8]) {
+        bytes.iter_mut().for_each(|byte| *byte = self.0[usize::from(*byte)]);
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx2 {
+    use std::arch::x86_64::*;
+
+    /// The table is 16 rows of 16 bytes, which a shuffle looks 32 bytes up in. A shuffle gives 0 where an index has its
+    /// highest bit: so has each byte, made an index of a row, that belongs to another.
+    #[target_feature(enable = "avx2")]
+    pub(super) fn apply(table: &[u8; 256], blocks: &mut [[u8; 32]]) {
+        let (rows, _) = table.as_chunks::<16>();
+        let mut lookup = [_mm256_setzero_si256(); 16];
+        for (lookup, row) in lookup.iter_mut().zip(rows) {
+            *lookup = _mm256_broadcastsi128_si256(bytemuck::cast(*row));
+        }
+        for block in blocks {
+            let bytes: __m256i = bytemuck::cast(*block);
+            let mut made = _mm256_setzero_si256();
+            for (row, first) in lookup.iter().zip((0..=255_u8).step_by(16)) {
+                // 0 to 15 for the bytes of this row, more for all others; then 0x70 to 0x7f, and 0x80 or more.
+                let place = _mm256_xor_si256(bytes, _mm256_set1_epi8(first as i8));
+                let index = _mm256_adds_epu8(place, _mm256_set1_epi8(0x70));
+                made = _mm256_or_si256(made, _mm256_shuffle_epi8(*row, index));
+            }
+            *block = bytemuck::cast(made);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Table;
+
+    #[test]
+    fn vectors_give_what_the_table_has() {
+        let table = Table::new(|byte| byte.wrapping_mul(37) ^ 0x5a);
+        for len in [0, 1, 31, 32, 33, 256, 1000] {
+            let bytes: Vec<u8> = (0..len).map(|i| (i * 11 % 256) as u8).collect();
+            let (mut fast, mut plain) = (bytes.clone(), bytes);
+            table.apply(&mut fast);
+            table.apply_plain(&mut plain);
+            assert_eq!(fast, plain);
+        }
+    }
+}

@@ -1,0 +1,441 @@
+//! Random transforms: distributions from which the explicit operations of a sample's recipe are drawn.
+//!
+//! A transform lies in the file of its operation; the list `transforms!` below makes [`Transform`] of them. Combinations of
+//! transforms lie in [`combine`](super::combine).
+
+use super::rng::SampleRng;
+use super::{Op, SizeEffect};
+use crate::error::{Error, Result};
+use crate::image::Size;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+pub use super::color_jitter::ColorJitter;
+pub use super::combine::{Maybe, OneOf, Repeat};
+pub use super::crop::RandomCrop;
+pub use super::dilate::RandomDilation;
+pub use super::erase::RandomErasing;
+pub use super::erode::RandomErosion;
+pub use super::gaussian_blur::RandomGaussianBlur;
+pub use super::grayscale::RandomGrayscale;
+pub use super::hflip::RandomHorizontalFlip;
+pub use super::invert::RandomInvert;
+pub use super::posterize::RandomPosterize;
+pub use super::resized_crop::RandomResizedCrop;
+pub use super::rotate::RandomRotation;
+pub use super::solarize::RandomSolarize;
+pub use super::vflip::RandomVerticalFlip;
+
+/// What every transform says of itself.
+pub(crate) trait Random {
+    /// The name as it is written down.
+    fn name(&self) -> &'static str;
+
+    /// Checks every parameter.
+    fn validate(&self) -> Result<()>;
+
+    /// What it does to the size of any image.
+    fn size_effect(&self) -> SizeEffect;
+
+    /// Draws its operations.
+    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()>;
+
+    /// How many places it takes in the sequence of draws, whatever is drawn: a draw never moves another's numbers. One,
+    /// unless it is a combination.
+    fn places(&self) -> u32 {
+        1
+    }
+
+    /// Most steps that drawing it takes, however it is nested.
+    fn most_steps(&self) -> u64 {
+        1
+    }
+}
+
+/// A transform of the caller's own: draws explicit operations, among them possibly [`Op::Custom`].
+///
+/// ```
+/// use warpfeed::*;
+///
+/// /// Darker at random, never brighter.
+/// struct Dusk;
+///
+/// impl CustomTransform for Dusk {
+///     fn name(&self) -> &'static str {
+///         "dusk"
+///     }
+///     fn draw(&self, rng: &mut SampleRng, _size: Size) -> Result<Vec<Op>> {
+///         Ok(vec![Brightness::new(rng.uniform(0.2, 1.0)).into()])
+///     }
+/// }
+///
+/// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
+/// let pipeline = Pipeline::builder(EncodedImages::new([(jpeg, 0)])).augment(Dusk).center_crop(8).build()?;
+/// assert!(matches!(&pipeline.recipe(0, 0)?[0], Op::Brightness(drawn) if drawn.factor < 1.0));
+/// # Ok::<(), Error>(())
+/// ```
+pub trait CustomTransform: Send + Sync {
+    /// The transform's name, for messages.
+    fn name(&self) -> &'static str;
+
+    /// Draws the operations for an image of size `size`. All randomness must come from `rng`, so that a sample's pixels
+    /// do not depend on threads, batches or the machine.
+    ///
+    /// # Errors
+    /// What goes wrong ends the epoch as an error on this sample.
+    fn draw(&self, rng: &mut SampleRng, size: Size) -> Result<Vec<Op>>;
+
+    /// What its operations do to the image's size, which is checked on every draw; they keep it if not given.
+    fn size_effect(&self) -> SizeEffect {
+        SizeEffect::Keeps
+    }
+}
+
+macro_rules! transforms {
+    ($($name:ident,)*) => {
+        /// An operation whose parameters are drawn for each sample, or a combination of such.
+        ///
+        /// Each is a type of its own, which becomes a `Transform` by `into()`. The functions beside it
+        /// ([`random_horizontal_flip`] and so on) make the usual ones:
+        ///
+        /// ```
+        /// use warpfeed::*;
+        ///
+        /// let load = repeat(4, [random_vertical_flip(0.5), random_rotation(-5.0..=5.0)]);
+        /// let some = [gaussian_blur(9, 0.1..=2.0), random_dilation(2..=3), RandomInvert::new(1.0).into()];
+        /// let sometimes = maybe(0.1, [one_of(some)]);
+        /// let square = RandomResizedCrop::new(224).scale(0.5..=1.0).interpolation(Interpolation::Bicubic);
+        /// for transform in [load, sometimes, color_jitter(0.4, 0.4, 0.4, 0.1), square.into(), random_crop(32, 4)] {
+        ///     transform.validate()?;
+        /// }
+        /// assert!(random_horizontal_flip(1.5).validate().is_err());
+        /// # Ok::<(), Error>(())
+        /// ```
+        ///
+        /// Written down it is `{"transform": "random_rotation", "degrees": [-5, 5], ...}`, or an operation as [`Op`] has
+        /// it; one of the caller's own cannot be.
+        #[derive(Clone, Serialize, Deserialize)]
+        #[serde(tag = "transform", rename_all = "snake_case")]
+        #[non_exhaustive]
+        pub enum Transform {
+            $(
+                #[doc = concat!("[`", stringify!($name), "`].")]
+                $name($name),
+            )*
+            /// The caller's own.
+            #[serde(skip)]
+            Custom(Arc<dyn CustomTransform>),
+            /// Always this operation, with these numbers.
+            #[serde(untagged)]
+            Explicit(Op),
+        }
+
+        $(
+            impl From<$name> for Transform {
+                fn from(transform: $name) -> Self {
+                    Self::$name(transform)
+                }
+            }
+        )*
+
+        impl Transform {
+            fn random(&self) -> &dyn Random {
+                match self {
+                    $(Self::$name(transform) => transform,)*
+                    Self::Explicit(op) => op,
+                    Self::Custom(custom) => custom,
+                }
+            }
+        }
+    };
+}
+
+transforms! {
+    RandomHorizontalFlip,
+    RandomVerticalFlip,
+    RandomRotation,
+    RandomCrop,
+    RandomResizedCrop,
+    ColorJitter,
+    RandomGrayscale,
+    RandomGaussianBlur,
+    RandomDilation,
+    RandomErosion,
+    RandomInvert,
+    RandomPosterize,
+    RandomSolarize,
+    RandomErasing,
+    OneOf,
+    Maybe,
+    Repeat,
+}
+
+impl fmt::Debug for Transform {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl From<Op> for Transform {
+    fn from(op: Op) -> Self {
+        Self::Explicit(op)
+    }
+}
+
+impl<T: CustomTransform + 'static> From<T> for Transform {
+    fn from(transform: T) -> Self {
+        Self::Custom(Arc::new(transform))
+    }
+}
+
+impl Transform {
+    /// The transform's name, for messages.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.random().name()
+    }
+
+    /// Checks every parameter.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] with what is allowed.
+    pub fn validate(&self) -> Result<()> {
+        self.random().validate()
+    }
+
+    /// What it does to the size of any image.
+    pub(crate) fn size_effect(&self) -> SizeEffect {
+        self.random().size_effect()
+    }
+
+    /// Most steps that drawing it takes, however it is nested.
+    pub(crate) fn most_steps(&self) -> u64 {
+        self.random().most_steps()
+    }
+
+    /// How many places it takes in the sequence of draws.
+    pub(super) fn places(&self) -> u32 {
+        self.random().places()
+    }
+}
+
+impl Random for Op {
+    fn name(&self) -> &'static str {
+        self.name()
+    }
+
+    fn validate(&self) -> Result<()> {
+        self.validate()
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        self.size_effect()
+    }
+
+    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
+        drawing.push(self.clone())
+    }
+}
+
+impl Random for Arc<dyn CustomTransform> {
+    fn name(&self) -> &'static str {
+        (**self).name()
+    }
+
+    fn validate(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        (**self).size_effect()
+    }
+
+    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
+        let name = (**self).name();
+        let (rng, before) = drawing.start();
+        for op in (**self).draw(rng, before)? {
+            // The batch's type is settled when the pipeline is built, and by the pipeline's own normalize.
+            if matches!(op, Op::Normalize(_)) {
+                let expected = "only 8-bit operations: normalize belongs to the pipeline";
+                return Err(Error::parameter(name, "operations", expected, op.name()));
+            }
+            drawing.push(op)?;
+        }
+        let expected = match (**self).size_effect() {
+            SizeEffect::Keeps if drawing.size != before => format!("unchanged, {before}"),
+            SizeEffect::Becomes(size) if drawing.size != size => format!("{size}, as it says"),
+            SizeEffect::Keeps | SizeEffect::Becomes(_) | SizeEffect::Varies => return Ok(()),
+        };
+        Err(Error::parameter(name, "size", expected, drawing.size))
+    }
+}
+
+/// A recipe under construction: draws operations and follows the image's size through them.
+pub(crate) struct Drawing<'a> {
+    rng: &'a mut SampleRng,
+    place: u32,
+    size: Size,
+    recipe: Vec<Op>,
+}
+
+/// Draws the recipe of one sample: the explicit operations that `transforms` come to for an image of size `size`.
+///
+/// # Errors
+/// [`Error::Parameter`] where an explicit rectangle does not fit the image, [`Error::Limits`] where it grows too large.
+pub(crate) fn draw_recipe(transforms: &[Transform], rng: &mut SampleRng, size: Size) -> Result<Vec<Op>> {
+    let mut drawing = Drawing { rng, place: 0, size, recipe: Vec::with_capacity(transforms.len() + 8) };
+    transforms.iter().try_for_each(|transform| drawing.add(transform))?;
+    Ok(drawing.recipe)
+}
+
+impl Drawing<'_> {
+    /// The numbers of the current place, from its first one on, and the image's size so far. What draws nothing does not
+    /// ask for them: going to a place is a block of the cipher.
+    pub(super) fn start(&mut self) -> (&mut SampleRng, Size) {
+        (self.rng.at(self.place), self.size)
+    }
+
+    /// Adds an operation to the recipe.
+    pub(super) fn push(&mut self, op: impl Into<Op>) -> Result<()> {
+        let op = op.into();
+        self.size = op.output_size(self.size)?;
+        self.recipe.push(op);
+        Ok(())
+    }
+
+    /// Draws a transform, and goes to the place after all of its own.
+    pub(super) fn add(&mut self, transform: &Transform) -> Result<()> {
+        let after = self.place.saturating_add(transform.places());
+        transform.random().draw(self)?;
+        self.place = after;
+        Ok(())
+    }
+
+    /// Leaves out so many places.
+    pub(super) fn skip(&mut self, places: u32) {
+        self.place = self.place.saturating_add(places);
+    }
+}
+
+/// Mirrors left and right with probability `p`.
+#[must_use]
+pub fn random_horizontal_flip(p: f64) -> Transform {
+    RandomHorizontalFlip::new(p).into()
+}
+
+/// Mirrors top and bottom with probability `p`.
+#[must_use]
+pub fn random_vertical_flip(p: f64) -> Transform {
+    RandomVerticalFlip::new(p).into()
+}
+
+/// Rotates about the center by an angle uniform in `degrees`, nearest pixel, same canvas, black outside.
+#[must_use]
+pub fn random_rotation(degrees: RangeInclusive<f64>) -> Transform {
+    RandomRotation::new(degrees).into()
+}
+
+/// Pads every side with `padding` black pixels, then cuts out a rectangle of this size at a uniform place. A `u32` as size
+/// is a square.
+#[must_use]
+pub fn random_crop(size: impl Into<Size>, padding: u32) -> Transform {
+    RandomCrop::new(size).padding(padding).into()
+}
+
+/// Cuts out 8 to 100 % of the area at an aspect of 3/4 to 4/3 and resizes it to `size`, bilinear. A `u32` as size is a
+/// square.
+#[must_use]
+pub fn random_resized_crop(size: impl Into<Size>) -> Transform {
+    RandomResizedCrop::new(size).into()
+}
+
+/// torchvision's `ColorJitter(brightness, contrast, saturation, hue)`: factors from `max(0, 1 - v)` to `1 + v`, hue from
+/// `-hue` to `hue`.
+#[must_use]
+pub fn color_jitter(brightness: f64, contrast: f64, saturation: f64, hue: f64) -> Transform {
+    let around_1 = |v: f64| (1.0 - v).max(0.0)..=1.0 + v;
+    let jitter = ColorJitter::new().brightness(around_1(brightness)).contrast(around_1(contrast));
+    jitter.saturation(around_1(saturation)).hue(-hue..=hue).into()
+}
+
+/// Gray with probability `p`.
+#[must_use]
+pub fn random_grayscale(p: f64) -> Transform {
+    RandomGrayscale::new(p).into()
+}
+
+/// Gaussian blur with a `kernel` of so many pixels and a standard deviation uniform in `sigma` pixels.
+#[must_use]
+pub fn gaussian_blur(kernel: u32, sigma: RangeInclusive<f64>) -> Transform {
+    RandomGaussianBlur::new(kernel, sigma).into()
+}
+
+/// Dilation by a square of a side uniform in `kernel` pixels.
+#[must_use]
+pub fn random_dilation(kernel: RangeInclusive<u32>) -> Transform {
+    RandomDilation::new(kernel).into()
+}
+
+/// Erosion by a square of a side uniform in `kernel` pixels.
+#[must_use]
+pub fn random_erosion(kernel: RangeInclusive<u32>) -> Transform {
+    RandomErosion::new(kernel).into()
+}
+
+/// Overwrites 2 to 33 % of the area, at an aspect of 0.3 to 3.3, with 0, with probability `p`.
+#[must_use]
+pub fn random_erasing(p: f64) -> Transform {
+    RandomErasing::new(p).into()
+}
+
+/// One of `transforms`, each as likely as the others.
+#[must_use]
+pub fn one_of(transforms: impl IntoIterator<Item = Transform>) -> Transform {
+    OneOf::new(transforms).into()
+}
+
+/// All of `transforms` with probability `p`, else none.
+#[must_use]
+pub fn maybe(p: f64, transforms: impl IntoIterator<Item = Transform>) -> Transform {
+    Maybe::new(p, transforms).into()
+}
+
+/// `transforms` in order, `n` times over, each time with fresh draws.
+#[must_use]
+pub fn repeat(n: u32, transforms: impl IntoIterator<Item = Transform>) -> Transform {
+    Repeat::new(n, transforms).into()
+}
+
+/// A range as it is written down: `[low, high]`.
+pub(super) mod range {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use std::ops::RangeInclusive;
+
+    pub(crate) fn serialize<T: Serialize, S: Serializer>(range: &RangeInclusive<T>, to: S) -> Result<S::Ok, S::Error> {
+        (range.start(), range.end()).serialize(to)
+    }
+
+    pub(crate) fn deserialize<'de, T, D>(from: D) -> Result<RangeInclusive<T>, D::Error>
+    where
+        T: Deserialize<'de>,
+        D: Deserializer<'de>,
+    {
+        <(T, T)>::deserialize(from).map(|(low, high)| low..=high)
+    }
+}
+
+/// A size as it is written down: `[width, height]`.
+pub(super) mod size {
+    use crate::image::Size;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(size: &Size, to: S) -> Result<S::Ok, S::Error> {
+        (size.width, size.height).serialize(to)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Size, D::Error> {
+        <(u32, u32)>::deserialize(from).map(|(width, height)| Size { width, height })
+    }
+}

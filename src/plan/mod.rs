@@ -1,0 +1,388 @@
+//! Plans: from a sample's operations to the stages that a back end runs.
+//!
+//! All three strategies come to the same list of stages, so back ends know neither strategies nor operations. In the
+//! sequential strategy each operation is a pass. In the others flips, quarter turns, crops and nearest rotations in a row
+//! become one [`View`]: a chain of integer coordinate maps that finds an output pixel's source without an intermediate
+//! image. Resizing, bilinear rotation and the passes of other operations are stages that read a view. Working backwards
+//! from the output, each stage is told which part of its result the next one reads, down to the part of the encoded image
+//! that must be decoded.
+
+pub(crate) mod view;
+
+use crate::error::{Error, Result};
+use crate::image::{Rect, Size, check_pixels};
+use crate::ops::fill::Fill;
+use crate::ops::filter::{self, Interpolation, PassOrder};
+use crate::ops::rotation::fixed_point;
+use crate::ops::sampling::Sampling;
+use crate::ops::{Erase, Op, Primitive, Reach, check};
+use view::View;
+
+/// How a recipe is run. One meaning, three ways.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Strategy {
+    /// One pass an operation, every intermediate image made: the specification of the others, and the honest load for
+    /// a comparison with loaders that work so.
+    Sequential,
+    /// Geometric operations in a row become one gather, of which only what the output needs is computed and decoded.
+    /// The bytes are those of [`Sequential`](Self::Sequential).
+    #[default]
+    Fused,
+    /// Flips, crops and rotations in a row are multiplied into one affine map and the image is sampled once,
+    /// bilinearly: sharper than sampling it for each rotation, and a different result. Its cost does not grow with the
+    /// number of rotations: on the CPU it is half of [`Fused`](Self::Fused)'s for four bilinear ones, and no less for up
+    /// to a dozen nearest ones.
+    Composed,
+}
+
+/// What a stage does with the view it reads.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Work<'a> {
+    /// Writes the view out, for a stage that reads pixels of an image.
+    Gather,
+    /// Resizes.
+    Resample(Resampling),
+    /// Samples through an affine map; the view is plain.
+    Affine(Sampling),
+    /// One pass of an operation, on the part that it can be restricted to; the view is plain.
+    Pass(&'a Op, Reach),
+}
+
+/// A resize, settled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Resampling {
+    pub(crate) size: Size,
+    pub(crate) interpolation: Interpolation,
+    /// Whether the vertical pass comes before the horizontal one.
+    pub(crate) vertical_first: bool,
+}
+
+/// One stage of a sample's plan: reads an image, makes the next.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Stage<'a> {
+    /// How it sees the image it reads.
+    pub(crate) view: View,
+    /// What it does.
+    pub(crate) work: Work<'a>,
+    /// Size of its complete result.
+    pub(crate) size: Size,
+    /// The part of its result that is needed.
+    pub(crate) part: Rect,
+}
+
+/// How the output is made of the last stage's image.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Last {
+    /// The image is the output.
+    Plain,
+    /// The output is a view of it.
+    View(View),
+    /// It is resized on its way out.
+    Resample {
+        /// How the resize sees the image.
+        view: View,
+        resampling: Resampling,
+        /// The part of the resize's result that is needed.
+        part: Rect,
+        columns: Mirror,
+        rows: Mirror,
+    },
+}
+
+/// A row's or column's place in the output comes from `sign * place + start` of a resize's result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Mirror {
+    /// 1, or -1 where it is mirrored.
+    pub(crate) sign: i32,
+    pub(crate) start: i32,
+}
+
+/// What is to be done for one sample: decode a part, run the stages, write the output in its type.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Plan<'a> {
+    /// The part of the stored image to decode.
+    pub(crate) decode: Rect,
+    pub(crate) stages: Vec<Stage<'a>>,
+    pub(crate) last: Last,
+    /// Size of the output.
+    pub(crate) size: Size,
+    pub(crate) epilogue: Epilogue,
+    /// Which pass of a resize comes first, for passes that resize.
+    pub(crate) order: PassOrder,
+}
+
+/// A rectangle overwritten after normalization.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Erasure {
+    pub(crate) rect: Rect,
+    pub(crate) value: [f32; 3],
+}
+
+impl Erasure {
+    fn new(erase: &Erase) -> Self {
+        Self { rect: erase.rect(), value: erase.value }
+    }
+}
+
+/// What happens to the 8-bit result on its way out.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Epilogue {
+    /// Mean and standard deviation of each channel.
+    pub(crate) normalize: Option<([f32; 3], [f32; 3])>,
+    /// What is overwritten after it.
+    pub(crate) erasures: Vec<Erasure>,
+}
+
+/// Splits a recipe into operations on 8-bit images and those of the epilogue, from `normalize` on.
+pub(crate) fn split_epilogue(ops: &[Op]) -> (&[Op], &[Op]) {
+    ops.split_at(ops.iter().position(|op| matches!(op, Op::Normalize(_))).unwrap_or(ops.len()))
+}
+
+impl Epilogue {
+    /// The epilogue that operations from `normalize` on come to, for an output of this size.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] if anything but `erase` follows `normalize`, or a rectangle lies outside.
+    pub(crate) fn new(ops: &[Op], size: Size) -> Result<Self> {
+        let mut epilogue = Self::default();
+        for op in ops {
+            op.validate()?;
+            match op {
+                Op::Normalize(op) if epilogue.normalize.is_none() => epilogue.normalize = Some((op.mean, op.std)),
+                Op::Erase(op) => epilogue.erasures.push(Erasure::new(op)),
+                op => return Err(Error::parameter(op.name(), "place", "before normalize", "after it")),
+            }
+        }
+        epilogue.erasures.iter().try_for_each(|erasure| check::inside("erase", erasure.rect, size))?;
+        Ok(epilogue)
+    }
+}
+
+/// Plans `ops` for an image of size `input`.
+///
+/// # Errors
+/// [`Error::Parameter`] for a parameter that is wrong or does not fit the image, [`Error::Limits`] for an intermediate
+/// image of more than `max_px` pixels.
+pub(crate) fn plan(ops: &[Op], input: Size, strategy: Strategy, order: PassOrder, max_px: u64) -> Result<Plan<'_>> {
+    let (pixel_ops, epilogue) = split_epilogue(ops);
+    let mut lowering = Lowering { view: View::plain(input), stages: Vec::new(), affine: None, size: input, order };
+    for op in pixel_ops {
+        let input = lowering.size;
+        let size = op.output_size(input)?;
+        check_pixels(size, max_px)?;
+        lowering.size = size;
+        match strategy {
+            Strategy::Sequential => lowering.stage(Work::Pass(op, Reach::Whole), size),
+            Strategy::Fused => lowering.add(op, op.primitive(input)),
+            Strategy::Composed => lowering.compose(op, op.primitive(input), input),
+        }
+    }
+    lowering.end_affine(lowering.size);
+    let Lowering { view, mut stages, size, .. } = lowering;
+    let epilogue = Epilogue::new(epilogue, size)?;
+    // Backwards: what each stage must make, and read.
+    let mut needed = view.reach(Rect::full(size));
+    for stage in stages.iter_mut().rev() {
+        if matches!(stage.work, Work::Pass(_, Reach::Whole)) {
+            needed = Rect::full(stage.size);
+        }
+        stage.part = needed;
+        needed = stage.view.reach(stage.reads());
+    }
+    let last = last(view, &mut stages);
+    Ok(Plan { decode: needed, stages, last, size, epilogue, order })
+}
+
+/// How the output is made: a resize that comes last gives its rows straight to the output, mirrored as the view says.
+fn last(view: View, stages: &mut Vec<Stage<'_>>) -> Last {
+    if view == View::plain(view.input) && !matches!(stages.last(), Some(Stage { work: Work::Resample(_), .. })) {
+        return Last::Plain;
+    }
+    let exact = view.exact;
+    let mirrored = view.steps.is_empty() && exact.xy == 0;
+    match stages.pop_if(|stage| mirrored && matches!(stage.work, Work::Resample(_))) {
+        Some(Stage { view, work: Work::Resample(resampling), part, .. }) => {
+            let columns = Mirror { sign: exact.xx, start: exact.x0 };
+            let rows = Mirror { sign: exact.yy, start: exact.y0 };
+            Last::Resample { view, resampling, part, columns, rows }
+        }
+        _ => Last::View(view),
+    }
+}
+
+impl Stage<'_> {
+    /// The part of its view that it reads.
+    fn reads(&self) -> Rect {
+        let (part, view) = (self.part, self.view.size);
+        match self.work {
+            Work::Gather => part,
+            Work::Pass(_, Reach::Whole) => Rect::full(view),
+            Work::Pass(_, Reach::Around(margin)) => {
+                let (x, y) = (part.x.saturating_sub(margin), part.y.saturating_sub(margin));
+                Rect {
+                    x,
+                    y,
+                    width: (part.right() + margin).min(view.width) - x,
+                    height: (part.bottom() + margin).min(view.height) - y,
+                }
+            }
+            Work::Resample(Resampling { size, interpolation, .. }) => {
+                let columns = filter::reach(view.width, size.width, part.x..part.right(), interpolation);
+                let rows = filter::reach(view.height, size.height, part.y..part.bottom(), interpolation);
+                Rect {
+                    x: columns.start,
+                    y: rows.start,
+                    width: columns.end - columns.start,
+                    height: rows.end - rows.start,
+                }
+            }
+            Work::Affine(sampling) => sampling.reach(part, view),
+        }
+    }
+}
+
+/// Affine maps being multiplied, of the composed strategy.
+struct Affine {
+    matrix: [f64; 6],
+    fill: Fill,
+}
+
+struct Lowering<'a> {
+    /// The image so far, as seen from where the next operation stands.
+    view: View,
+    stages: Vec<Stage<'a>>,
+    /// In the composed strategy, what is not yet in a stage: maps on top of the view.
+    affine: Option<Affine>,
+    /// Size of the image so far.
+    size: Size,
+    order: PassOrder,
+}
+
+impl<'a> Lowering<'a> {
+    /// Ends the view with a stage; the next operations see its result.
+    fn stage(&mut self, work: Work<'a>, size: Size) {
+        let view = std::mem::replace(&mut self.view, View::plain(size));
+        self.stages.push(Stage { view, work, size, part: Rect::full(size) });
+    }
+
+    /// The same for a stage that reads an image, not a view.
+    fn stage_on_plain(&mut self, work: Work<'a>, size: Size) {
+        // A corner of the image is not the image, though its coordinates are the same.
+        if self.view != View::plain(self.view.input) {
+            self.stage(Work::Gather, self.view.size);
+        }
+        self.stage(work, size);
+    }
+
+    /// Adds an operation, which the image has the size of afterwards.
+    fn add(&mut self, op: &'a Op, primitive: Primitive) {
+        let done = match primitive {
+            Primitive::Identity => true,
+            Primitive::Turn(turn) => {
+                self.view.turn(turn);
+                true
+            }
+            Primitive::Crop { x, y, fill } => self.crop(x, y, fill),
+            Primitive::Affine(sampling) => self.sample(sampling),
+            Primitive::Resample { window, interpolation } => {
+                self.resample(window, interpolation);
+                true
+            }
+            Primitive::Pass(reach) => {
+                self.stage_on_plain(Work::Pass(op, reach), self.size);
+                true
+            }
+        };
+        // What a view cannot express is a pass on the complete image.
+        if !done {
+            self.stage_on_plain(Work::Pass(op, Reach::Whole), self.size);
+        }
+    }
+
+    fn resample(&mut self, window: Rect, interpolation: Interpolation) {
+        // The window lies inside the image, where any view can be cut.
+        self.view.crop(window.x as i32, window.y as i32, window.size(), [0; 3]);
+        if self.size != window.size() {
+            let vertical_first = self.order.vertical_first(window.size(), self.size);
+            self.stage(Work::Resample(Resampling { size: self.size, interpolation, vertical_first }), self.size);
+        }
+    }
+
+    fn crop(&mut self, x: i32, y: i32, fill: Fill) -> bool {
+        match fill {
+            Fill::Color(color) => self.view.crop(x, y, self.size, color),
+            // Without anything outside, the fill does not matter.
+            Fill::Edge(_) => fits(x, y, self.size, self.view.size) && self.view.crop(x, y, self.size, [0; 3]),
+        }
+    }
+
+    fn sample(&mut self, sampling: Sampling) -> bool {
+        if sampling.interpolation != Interpolation::Nearest {
+            self.stage_on_plain(Work::Affine(sampling), self.size);
+            return true;
+        }
+        let fixed = fixed_point(sampling.matrix, self.size).filter(|_| self.view.fits_fixed());
+        match (fixed, sampling.fill) {
+            (Some(a), Fill::Color(color)) => {
+                self.view.step(a, color, self.size);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The same in the composed strategy, where `input` is the size before it: multiplies what is an affine map.
+    fn compose(&mut self, op: &'a Op, primitive: Primitive, input: Size) {
+        let map = match primitive {
+            Primitive::Identity => return,
+            Primitive::Turn(turn) => Some((turn.map(input).matrix(), None)),
+            Primitive::Crop { x, y, .. } if fits(x, y, self.size, input) => {
+                Some(([1.0, 0.0, f64::from(x), 0.0, 1.0, f64::from(y)], None))
+            }
+            Primitive::Affine(sampling) => Some((sampling.matrix, Some(sampling.fill))),
+            Primitive::Crop { .. } | Primitive::Resample { .. } | Primitive::Pass(_) => None,
+        };
+        match (&mut self.affine, map) {
+            (Some(affine), Some((n, fill))) => {
+                let m = affine.matrix;
+                affine.matrix = [
+                    m[0] * n[0] + m[1] * n[3],
+                    m[0] * n[1] + m[1] * n[4],
+                    m[0] * n[2] + m[1] * n[5] + m[2],
+                    m[3] * n[0] + m[4] * n[3],
+                    m[3] * n[1] + m[4] * n[4],
+                    m[3] * n[2] + m[4] * n[5] + m[5],
+                ];
+                affine.fill = fill.unwrap_or(affine.fill);
+            }
+            (None, Some((matrix, Some(fill)))) => self.affine = Some(Affine { matrix, fill }),
+            // Until something is to be sampled, exact maps stay exact.
+            _ => {
+                self.end_affine(input);
+                self.add(op, primitive);
+            }
+        }
+    }
+
+    /// Ends the affine map with a stage that samples through it, of this size.
+    fn end_affine(&mut self, size: Size) {
+        if let Some(Affine { matrix, fill }) = self.affine.take() {
+            let sampling = Sampling { matrix, interpolation: Interpolation::Bilinear, fill };
+            self.stage_on_plain(Work::Affine(sampling), size);
+        }
+    }
+}
+
+/// Whether the rectangle of this size at (`x`, `y`) lies inside an image.
+fn fits(x: i32, y: i32, size: Size, image: Size) -> bool {
+    x >= 0 && y >= 0 && Rect { x: x as u32, y: y as u32, width: size.width, height: size.height }.fits(image)
+}
+
+/// Whether an operation may be multiplied with those around it by [`Strategy::Composed`], on an image of size `input`.
+pub(crate) fn is_multiplied(op: &Op, input: Size) -> bool {
+    match op.primitive(input) {
+        Primitive::Identity | Primitive::Turn(_) | Primitive::Crop { .. } | Primitive::Affine(_) => true,
+        Primitive::Resample { .. } | Primitive::Pass(_) => false,
+    }
+}

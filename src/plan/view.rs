@@ -1,0 +1,156 @@
+//! An image seen through a chain of coordinate maps, with no intermediate image.
+
+use crate::image::{Rect, Size};
+use crate::ops::turn::{Exact, Turn};
+
+/// Sides above this do not fit 16.16 fixed point; such images go through passes on the complete image.
+const MAX_FIXED_SIDE_PX: u32 = 32_767;
+
+/// One step of a coordinate chain: `x' = (a0 x + a1 y + a2) >> 16`, `y' = (a3 x + a4 y + a5) >> 16`; a result outside
+/// `bounds` shows `fill`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Step {
+    /// 16.16 fixed point; sums wrap, their true values fit.
+    pub(crate) a: [i32; 6],
+    /// Size of the image that the step reads.
+    pub(crate) bounds: Size,
+    /// Color of what lies outside.
+    pub(crate) fill: [u8; 3],
+}
+
+impl Step {
+    /// The step preceded (on the way from the output) by an exact map.
+    fn after(self, inner: Exact) -> Self {
+        let fold = |a0: i32, a1: i32, a2: i32| {
+            [
+                a0.wrapping_mul(inner.xx).wrapping_add(a1.wrapping_mul(inner.yx)),
+                a0.wrapping_mul(inner.xy).wrapping_add(a1.wrapping_mul(inner.yy)),
+                a2.wrapping_add(a0.wrapping_mul(inner.x0)).wrapping_add(a1.wrapping_mul(inner.y0)),
+            ]
+        };
+        let a = self.a;
+        let ([a0, a1, a2], [a3, a4, a5]) = (fold(a[0], a[1], a[2]), fold(a[3], a[4], a[5]));
+        Self { a: [a0, a1, a2, a3, a4, a5], ..self }
+    }
+
+    /// Inclusive bounds of what a box of output coordinates maps to, clipped to the image; `None` if nothing does.
+    fn reach(&self, [x0, y0, x1, y1]: [i64; 4]) -> Option<[i64; 4]> {
+        let a = self.a.map(i64::from);
+        // The box's corners give the extremes: the map is linear and the shift monotone.
+        let extremes = |a0: i64, a1: i64, a2: i64, side: u32| {
+            let (low_x, high_x) = if a0 >= 0 { (x0, x1) } else { (x1, x0) };
+            let (low_y, high_y) = if a1 >= 0 { (y0, y1) } else { (y1, y0) };
+            let low = (a2 + a0 * low_x + a1 * low_y) >> 16;
+            let high = (a2 + a0 * high_x + a1 * high_y) >> 16;
+            (low.max(0), high.min(i64::from(side) - 1))
+        };
+        let (x_low, x_high) = extremes(a[0], a[1], a[2], self.bounds.width);
+        let (y_low, y_high) = extremes(a[3], a[4], a[5], self.bounds.height);
+        (x_low <= x_high && y_low <= y_high).then_some([x_low, y_low, x_high, y_high])
+    }
+}
+
+/// An image seen through a coordinate chain.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct View {
+    /// Size of the image.
+    pub(crate) input: Size,
+    /// Size of what is seen of it.
+    pub(crate) size: Size,
+    /// In walking order: the step nearest the output first.
+    pub(crate) steps: Vec<Step>,
+    /// From the last step's coordinates to the image's.
+    pub(crate) exact: Exact,
+}
+
+impl View {
+    /// An image as it is.
+    pub(crate) fn plain(size: Size) -> Self {
+        Self { input: size, size, steps: Vec::new(), exact: Exact::IDENTITY }
+    }
+
+    /// Puts an exact map before everything else (it is the operation done last).
+    fn exact(&mut self, map: Exact, size: Size) {
+        match self.steps.first_mut() {
+            Some(step) => *step = step.after(map),
+            None => self.exact = self.exact.after(map),
+        }
+        self.size = size;
+    }
+
+    /// Puts a step before everything else.
+    pub(super) fn step(&mut self, a: [i32; 6], fill: [u8; 3], size: Size) {
+        self.steps.insert(0, Step { a, bounds: self.size, fill });
+        self.size = size;
+    }
+
+    /// Mirrors or turns what is seen.
+    pub(super) fn turn(&mut self, turn: Turn) {
+        self.exact(turn.map(self.size), turn.output_size(self.size));
+    }
+
+    /// Cuts out a rectangle that may reach outside. `false` if this chain cannot express it.
+    pub(super) fn crop(&mut self, x: i32, y: i32, size: Size, fill: [u8; 3]) -> bool {
+        let inside = x >= 0
+            && y >= 0
+            && x as u32 as u64 + u64::from(size.width) <= u64::from(self.size.width)
+            && y as u32 as u64 + u64::from(size.height) <= u64::from(self.size.height);
+        if !inside {
+            let far = [x, y, x + size.width as i32, y + size.height as i32];
+            if !self.fits_fixed() || far.iter().any(|v| v.unsigned_abs() > MAX_FIXED_SIDE_PX) {
+                return false;
+            }
+            self.step([1 << 16, 0, 0, 0, 1 << 16, 0], fill, self.size);
+        }
+        self.exact(Exact::translate(x, y), size);
+        true
+    }
+
+    pub(super) fn fits_fixed(&self) -> bool {
+        self.size.width <= MAX_FIXED_SIDE_PX && self.size.height <= MAX_FIXED_SIDE_PX
+    }
+
+    /// Whether every row of the view is a run of a row of the image, as it is.
+    pub(crate) fn is_plain_rows(&self) -> bool {
+        self.steps.is_empty() && self.exact.xx == 1 && self.exact.yy == 1
+    }
+
+    /// The part of the image that `part` of the view shows. Where it shows nothing but fill: one pixel.
+    ///
+    /// Two bounds, of which the tighter counts on each side: step by step, a box of whatever box came before, clipped to
+    /// the step's image; and the corners followed through all steps together, which does not grow with every turn.
+    pub(super) fn reach(&self, part: Rect) -> Rect {
+        const NOTHING: Rect = Rect { x: 0, y: 0, width: 1, height: 1 };
+        let mut boxed =
+            [i64::from(part.x), i64::from(part.y), i64::from(part.right()) - 1, i64::from(part.bottom()) - 1];
+        let [left, top, right, bottom] = boxed.map(|v| v as f64);
+        let mut corners = [(left, top), (right, top), (left, bottom), (right, bottom)];
+        for step in &self.steps {
+            match step.reach(boxed) {
+                Some(next) => boxed = next,
+                None => return NOTHING,
+            }
+            // The step rounds down: on average by half a pixel, by half a pixel more or less.
+            let a = step.a.map(|a| f64::from(a) / 65536.0);
+            corners = corners.map(|(x, y)| (a[0] * x + a[1] * y + a[2] - 0.5, a[3] * x + a[4] * y + a[5] - 0.5));
+        }
+        if !self.steps.is_empty() {
+            // Rotations keep the length of what earlier steps have rounded off: half a diagonal each, at most. The
+            // hundredth is for fixed-point matrices that are not quite rotations, the pixel for everything else.
+            let margin = 1.01 * std::f64::consts::FRAC_1_SQRT_2 * self.steps.len() as f64 + 1.0;
+            let extent = |values: [f64; 4]| {
+                let low = values.into_iter().fold(f64::INFINITY, f64::min) - margin;
+                let high = values.into_iter().fold(f64::NEG_INFINITY, f64::max) + margin;
+                (low.floor() as i64, high.ceil() as i64)
+            };
+            let (x, y) = (extent(corners.map(|c| c.0)), extent(corners.map(|c| c.1)));
+            boxed = [boxed[0].max(x.0), boxed[1].max(y.0), boxed[2].min(x.1), boxed[3].min(y.1)];
+        }
+        let [x0, y0, x1, y1] = boxed;
+        if x0 > x1 || y0 > y1 {
+            return NOTHING;
+        }
+        let (width, height) = ((x1 - x0 + 1) as u32, (y1 - y0 + 1) as u32);
+        self.exact.rect(Rect { x: x0 as u32, y: y0 as u32, width, height })
+    }
+}

@@ -1,0 +1,46 @@
+//! The usual pipelines by name.
+
+use crate::ops::transform::{Transform, random_horizontal_flip, random_resized_crop};
+use crate::ops::{CenterCrop, Normalize, Resize};
+
+/// Means of red, green, blue over ImageNet, of values in 0 to 1.
+pub const IMAGENET_MEAN: [f32; 3] = [0.485, 0.456, 0.406];
+/// Standard deviations of red, green, blue over ImageNet, of values in 0 to 1.
+pub const IMAGENET_STD: [f32; 3] = [0.229, 0.224, 0.225];
+
+/// A usual pipeline. All end in 224 x 224 pixels, normalized with ImageNet's mean and standard deviation.
+///
+/// ```
+/// use warpfeed::{EncodedImages, Pipeline, Preset, Size};
+///
+/// let pipeline = Pipeline::builder(EncodedImages::default()).preset(Preset::Train).build()?;
+/// assert_eq!(pipeline.image_size(), Size::new(224, 224));
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Preset {
+    /// For training: random resized crop, horizontal flip with probability 0.5.
+    Train,
+    /// For evaluation: shorter side 256, center crop.
+    Eval,
+}
+
+impl Preset {
+    /// Its operations.
+    #[must_use]
+    pub fn ops(self) -> Vec<Transform> {
+        let mut ops = self.pixel_ops();
+        ops.push(Normalize::new(IMAGENET_MEAN, IMAGENET_STD).into());
+        ops
+    }
+
+    /// Its operations on 8-bit images: all but normalization.
+    #[must_use]
+    pub fn pixel_ops(self) -> Vec<Transform> {
+        match self {
+            Self::Train => vec![random_resized_crop(224), random_horizontal_flip(0.5)],
+            Self::Eval => vec![Resize::shorter_side(256).into(), CenterCrop::new(224).into()],
+        }
+    }
+}
