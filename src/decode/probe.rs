@@ -269,3 +269,40 @@ fn webp(bytes: &[u8]) -> Option<Result<Header>> {
     }
     Some(Ok(this))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orientations_are_read_in_both_byte_orders() {
+        let tiff = |little: bool, tag: u16, kind: u16, count: u32, value: u16| {
+            let short = |value: u16| if little { value.to_le_bytes() } else { value.to_be_bytes() };
+            let long = |value: u32| if little { value.to_le_bytes() } else { value.to_be_bytes() };
+            let mut bytes = if little { b"II*\0" } else { b"MM\0*" }.to_vec();
+            bytes.extend(long(9));
+            bytes.push(0);
+            bytes.extend(short(2));
+            // Another tag, and the one that is asked for.
+            for (tag, value) in [(0x100, 5), (tag, value)] {
+                bytes.extend([short(tag), short(kind)].concat());
+                bytes.extend(long(count));
+                bytes.extend([short(value), short(0)].concat());
+            }
+            bytes
+        };
+        for little in [false, true] {
+            for value in 0..300 {
+                let expected = if (1..=8).contains(&value) { value as u8 } else { 1 };
+                let bytes = tiff(little, 0x112, 3, 1, value);
+                assert_eq!(orientation(&bytes), expected);
+                assert_eq!(orientation(&[b"Exif\0\0", &bytes[..]].concat()), expected);
+            }
+            let bytes = tiff(little, 0x112, 3, 1, 6);
+            assert!((0..bytes.len()).all(|end| orientation(&bytes[..end]) == 1), "truncated");
+            for other in [tiff(little, 0x113, 3, 1, 6), tiff(little, 0x112, 4, 1, 6), tiff(little, 0x112, 3, 2, 6)] {
+                assert_eq!(orientation(&other), 1);
+            }
+        }
+    }
+}
