@@ -6,6 +6,7 @@ use common::{delivered, image, jpeg, small};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 use warpfeed::pack::{PackOptions, pack};
 use warpfeed::{
     Decoder, EncodedImages, Error, Image, JpegColor, JpegOptions, RecordFormat, Rect, Size, Source, encode_jpeg, open,

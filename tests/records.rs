@@ -5,6 +5,7 @@ mod common;
 use common::Random;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use warpfeed::{
     Error, OnError, OpenOptions, Pipeline, RecordFormat, RecordOptions, RecordShards, Result, Source, open,
 };

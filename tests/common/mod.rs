@@ -60,7 +60,7 @@ pub fn source(count: u64) -> EncodedImages {
 }
 
 /// A pipeline over `source` that exercises order, random draws and pixels at little cost: 24 x 20 pixels.
-pub fn small(source: impl warpfeed::Source + 'static) -> warpfeed::Builder {
+pub fn small(source: impl Into<warpfeed::Input>) -> warpfeed::Builder {
     use warpfeed::{Pipeline, random_horizontal_flip, random_resized_crop, random_rotation};
     Pipeline::builder(source)
         .shuffle(7)

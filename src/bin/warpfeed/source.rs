@@ -54,11 +54,11 @@ pub struct SourceArgs {
     format: Option<SourceFormat>,
     #[command(flatten)]
     fields: FieldArgs,
-    /// Read shards from front to back and shuffle in a window of W images; pipes, standard input (-) and shards far
-    /// away are read so anyhow [there 1000 if not given]
+    /// Read shards from front to back and shuffle in a window of W images; pipes, standard input (-) and
+    /// remote shards are read so anyhow [there 1000 if not given]
     #[arg(long, value_name = "W")]
     window: Option<usize>,
-    /// Read shards far away in any order, each image by a request of its own, after an index has been made of them.
+    /// Read remote shards in any order, each image by a request of its own, after an index has been made of them.
     #[arg(long, conflicts_with = "window")]
     random_access: bool,
     /// Cache what is fetched from remote shards in this folder.
