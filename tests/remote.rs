@@ -131,7 +131,7 @@ impl Shared {
             }
             let (path, query) = target.split_once('?').unwrap_or((target, ""));
             match (method, path) {
-                ("propfind", "endless/") => return endless(&mut stream, "200 OK", ""),
+                ("propfind", "endless" | "endless/") => return endless(&mut stream, "200 OK", ""),
                 ("get", "endless.tar") => {
                     return endless(&mut stream, "206 Partial Content", "content-range: bytes 0-0/20000\r\n");
                 }

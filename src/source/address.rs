@@ -9,7 +9,7 @@ pub(super) struct Address<'a> {
     /// `user:password`, as it is written.
     pub login: Option<&'a str>,
     /// Host and path: what names the object.
-    pub place: &'a str,
+    pub location: &'a str,
     pub query: Option<&'a str>,
 }
 
@@ -33,13 +33,13 @@ impl<'a> Address<'a> {
             }
             _ => None,
         };
-        let (login, place) = login_len.map_or((None, named), |at| (Some(&named[..at]), &named[at + 1..]));
-        Some(Self { scheme, login, place, query })
+        let (login, location) = login_len.map_or((None, named), |at| (Some(&named[..at]), &named[at + 1..]));
+        Some(Self { scheme, login, location, query })
     }
 
     /// The URL as it may be printed and written down.
     pub fn public(&self) -> String {
-        format!("{}://{}", self.scheme, self.place)
+        format!("{}://{}", self.scheme, self.location)
     }
 }
 

@@ -115,10 +115,10 @@ pub struct OpenOptions {
     /// Reads shards from front to back as [`RecordStream`]s, with a window of so many samples to shuffle in. What has no
     /// random access is read so anyhow, with a window of 1,000 where this says nothing.
     pub window: Option<usize>,
-    /// Reads shards far away in any order as [`RecordShards`], each sample by a request of its own. An index is made first,
+    /// Reads remote shards in any order as [`RecordShards`], each sample by a request of its own. An index is made first,
     /// by reading the headers of all records, and kept. What has no random access is refused.
     pub random_access: bool,
-    /// Where what was fetched from far away is kept; nowhere if not given.
+    /// Where what was fetched of remote shards is kept; nowhere if not given.
     #[cfg(feature = "cloud")]
     pub cache: Option<ShardCache>,
 }
@@ -211,7 +211,7 @@ impl OpenOptions {
     fn open_url(&self, address: Address<'_>) -> Result<Input> {
         let by_name = |name: &str| SourceFormat::by_name(Path::new(name));
         let url = address.public();
-        let (folder, pattern) = address.place.rsplit_once('/').unwrap_or((address.place, ""));
+        let (folder, pattern) = address.location.rsplit_once('/').unwrap_or((address.location, ""));
         // A folder means all shards in it.
         let pattern = if pattern.is_empty() { "*" } else { pattern };
         let remote = if pattern.contains(['*', '?', '[']) {
@@ -221,7 +221,7 @@ impl OpenOptions {
             let wrong = |error: glob::PatternError| refuse("a pattern of *, ? and [a-z]", format!("{url}: {error}"));
             let pattern = glob::Pattern::new(pattern).map_err(wrong)?;
             let fits = |name: &str| pattern.matches(name) && (self.format.is_some() || by_name(name).is_some());
-            Remote::list(Address { place: folder, ..address }, fits, self.cache.clone())?
+            Remote::list(Address { location: folder, ..address }, fits, self.cache.clone())?
         } else {
             Remote::new(address, self.cache.clone())?
         };
@@ -261,6 +261,13 @@ impl OpenOptions {
 ///
 /// Shards may be named by a pattern: `train-{000000..000146}.tar`, `{train,extra}-*.tar`, `part-?[0-4].rec`.
 /// [`OpenOptions`] has more.
+///
+/// **Remote shards.** Credentials, region and endpoint of a store come from the variables that its own programs read
+/// (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, ...). A login in a URL (`https://user:password@host/...`) is sent as basic
+/// authorization, and a signed query (`?X-Amz-Signature=...`, `?sig=...`) as it is; neither is printed or written down, and
+/// no credentials follow a redirect to another server. What a server sends is bounded: a range by what was asked for, the
+/// listing of a folder by 128 MiB and a million shards, any other answer by 1 MiB. Opening, reading and dropping work inside
+/// of any async runtime and outside; they block the thread that calls, as reading a file does.
 ///
 /// # Errors
 /// [`Error::Io`] if there is nothing or it cannot be read, [`Error::Parameter`] if a pattern fits no file or files of

@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 /// Read at once while a shard is scanned. Small enough that images of 100 kB are passed over, not read.
 const WINDOW_BYTES: usize = 8 << 10;
 
-/// What it grows to where small images lie far away.
+/// What it grows to where small images are remote.
 const MAX_WINDOW_BYTES: usize = 1 << 20;
 
 /// Reads `buffer.len()` bytes from `offset` on.

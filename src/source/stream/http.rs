@@ -16,7 +16,7 @@ use std::time::Duration;
 pub(super) const MAX_LISTING_BYTES: u64 = 128 << 20;
 
 /// What an answer to a listing counts at least: so many answers of nothing are no listing either.
-const LISTING_ANSWER_BYTES: u64 = 16 << 10;
+const LISTING_ANSWER_BYTES: u64 = 64 << 10;
 
 /// An answer that is neither a listing nor a range of a shard: what a store's login gives.
 const MAX_OTHER_BYTES: u64 = 1 << 20;
@@ -27,14 +27,14 @@ const MAX_EXPLANATION_BYTES: u64 = 4 << 10;
 /// Redirects that a request follows.
 const MAX_REDIRECTS: usize = 10;
 
-/// An own method of WebDAV, which lists a folder.
+/// WebDAV's method that lists a folder.
 const LIST: &str = "PROPFIND";
 
 /// Makes the client of one store.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Connector {
     /// What is sent to whom.
-    pub login: Option<Login>,
+    pub logins: Vec<Login>,
     /// What every request to a URL has.
     pub query: Option<Secret>,
     /// Bytes of listings that have come.
@@ -169,7 +169,7 @@ impl Service {
         if let Some(Secret(query)) = &self.connector.query {
             url.set_query(Some(query));
         }
-        if let Some(login) = self.connector.login.as_ref().filter(|login| login.server == url.origin()) {
+        if let Some(login) = self.connector.logins.iter().find(|login| login.server == url.origin()) {
             headers.entry(reqwest::header::AUTHORIZATION).or_insert_with(|| login.authorization.clone());
         }
         // What else there is changes something at the server, and has a body.
@@ -328,7 +328,7 @@ mod tests {
         assert_eq!(percent_decoded("\u{fc}%\u{fc}"), "\u{fc}%\u{fc}".as_bytes());
         let url = "http://host/".parse().unwrap();
         let connector = Connector {
-            login: Login::basic(&url, "me:secret"),
+            logins: Login::basic(&url, "me:secret").into_iter().collect(),
             query: Some(Secret("sig=secret".to_owned())),
             ..Connector::default()
         };

@@ -110,8 +110,8 @@ impl Remote {
     /// How the ranges of a shard are had, as it is now.
     fn find(&self, shard: usize, stopped: &AtomicBool) -> Result<Fetch> {
         let object = self.shards[shard].clone();
-        let head = self.fetcher.fetch(async move { patiently(|| object.head()).await }).wait(stopped);
-        let object = self.shards[shard].clone();
+        let asked = object.clone();
+        let head = self.fetcher.fetch(async move { patiently(|| asked.head()).await }).wait(stopped);
         let meta = head.and_then(|head| head.map_err(io::Error::other));
         let meta = meta.map_err(|error| broken(&object.url, 0, &error))?;
         Ok(Fetch { object, meta, cache: self.cache.clone() })
@@ -141,11 +141,13 @@ fn object(url: String, address: Address<'_>, stores: &mut HashMap<String, Arc<dy
             "a URL without a login: credentials of stores are taken from their variables, AWS_ACCESS_KEY_ID",
         ));
     }
-    let mut connector =
-        Connector { query: address.query.map(|query| Secret(query.to_owned())), ..Connector::default() };
-    connector.login = address.login.and_then(|login| Login::basic(&parsed, login));
+    let connector = Connector {
+        logins: address.login.and_then(|login| Login::basic(&parsed, login)).into_iter().collect(),
+        query: address.query.map(|query| Secret(query.to_owned())),
+        ..Connector::default()
+    };
     // A login or a signature is for a web server, whoever it is.
-    let (scheme, path) = if connector.login.is_some() || connector.query.is_some() {
+    let (scheme, path) = if !connector.logins.is_empty() || connector.query.is_some() {
         let path =
             ObjectPath::from_url_path(parsed.path()).map_err(|error| refused(schemes, &format!("{url}: {error}")))?;
         (ObjectStoreScheme::Http, path)
@@ -165,6 +167,12 @@ fn object(url: String, address: Address<'_>, stores: &mut HashMap<String, Arc<dy
 
 /// The store of a URL.
 fn store(scheme: ObjectStoreScheme, url: &Url, mut connector: Connector) -> object_store::Result<Arc<dyn ObjectStore>> {
+    let mut plain = url.scheme() == "http";
+    if scheme == ObjectStoreScheme::Http {
+        let host = HttpBuilder::new().with_url(&url[..url::Position::BeforePath]);
+        let host = host.with_config(ClientConfigKey::AllowHttp, plain.to_string());
+        return Ok(Arc::new(host.with_http_connector(connector).build()?));
+    }
     // Credentials, endpoint and region are taken from where the stores' own programs have them.
     let variables = std::env::vars_os().filter_map(|(name, value)| {
         let name = name.to_str()?.to_ascii_lowercase();
@@ -174,14 +182,13 @@ fn store(scheme: ObjectStoreScheme, url: &Url, mut connector: Connector) -> obje
     let mut options: Vec<(String, String)> = variables.collect();
     // Of a server that plays the store.
     let is_endpoint = |name: &str| name.contains("endpoint") || name == "google_base_url";
-    let mut plain = url.scheme() == "http";
     for (_, endpoint) in options.iter_mut().filter(|(name, _)| is_endpoint(name)) {
         plain |= endpoint.starts_with("http://");
         if let Some(address) = Address::parse(endpoint)
             && let Some(login) = address.login
             && let Ok(url) = Url::parse(&address.public())
         {
-            connector.login = Login::basic(&url, login);
+            connector.logins.extend(Login::basic(&url, login));
             *endpoint = address.public();
         }
     }
@@ -201,11 +208,6 @@ fn store(scheme: ObjectStoreScheme, url: &Url, mut connector: Connector) -> obje
         ObjectStoreScheme::AmazonS3 => built!(AmazonS3Builder),
         ObjectStoreScheme::GoogleCloudStorage => built!(GoogleCloudStorageBuilder),
         ObjectStoreScheme::MicrosoftAzure => built!(MicrosoftAzureBuilder),
-        ObjectStoreScheme::Http => {
-            let host = HttpBuilder::new().with_url(&url[..url::Position::BeforePath]);
-            let host = host.with_config(ClientConfigKey::AllowHttp, plain.to_string());
-            Arc::new(host.with_http_connector(connector).build()?)
-        }
         other => {
             let source = format!("{other:?} is no store of shards").into();
             return Err(object_store::Error::Generic { store: "URL", source });
@@ -216,37 +218,11 @@ fn store(scheme: ObjectStoreScheme, url: &Url, mut connector: Connector) -> obje
 /// What of a query tells one object from another: all but what signs it, which is another each time.
 fn unsigned(query: &str) -> String {
     /// AWS's and Google's signatures of old, CloudFront's, and Azure's.
-    const SIGNS: &[&str] = &[
-        "awsaccesskeyid",
-        "googleaccessid",
-        "signature",
-        "expires",
-        "policy",
-        "key-pair-id",
-        "hash-algorithm",
-        "token",
-        "sig",
-        "se",
-        "st",
-        "sp",
-        "sv",
-        "sr",
-        "spr",
-        "sip",
-        "ses",
-        "si",
-        "ss",
-        "srt",
-        "skoid",
-        "sktid",
-        "skt",
-        "ske",
-        "sks",
-        "skv",
-    ];
+    const SIGNS: &str = "awsaccesskeyid googleaccessid signature expires policy key-pair-id hash-algorithm token \
+                         sig se st sp sv sr spr sip ses si ss srt skoid sktid skt ske sks skv";
     let signs = |name: &str| {
         let name = name.to_ascii_lowercase();
-        name.starts_with("x-amz-") || name.starts_with("x-goog-") || SIGNS.contains(&&*name)
+        name.starts_with("x-amz-") || name.starts_with("x-goog-") || SIGNS.split(' ').any(|sign| sign == name)
     };
     let named = query.split('&').filter(|part| !signs(part.split('=').next().unwrap_or_default()));
     named.collect::<Vec<_>>().join("&")
