@@ -363,10 +363,53 @@ fn operations_of_the_caller_run_on_the_cpu() {
 
 #[test]
 #[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+fn images_that_find_no_device_memory_as_a_whole_are_decoded_by_the_cpu() {
+    // 300 x 250 pixels as a whole, of which a small part is needed.
+    let images = || EncodedImages::new((0..24).map(|i| (jpeg(300, 250, i), i as u32)));
+    let builder = || Pipeline::builder(images()).center_crop(16).batch_size(8).threads(3).on_error(OnError::Skip);
+    let want = delivered(&builder().device(Device::Cpu).build().unwrap(), 0);
+    for path in [DecodePath::Hybrid, DecodePath::Hardware, DecodePath::Auto] {
+        // Three batches in flight, of 8 images of 225 kB.
+        for (device_memory, all) in [(3 * 900_000, false), (3 * 200_000, true)] {
+            let pipeline = builder().device(GPU).decode(path).device_memory(device_memory).build().unwrap();
+            for epoch in 0..3 {
+                let mut epoch = pipeline.epoch(epoch);
+                let got: Vec<_> = epoch.by_ref().flat_map(|batch| samples(&batch.unwrap())).collect();
+                let keys = |samples: &[Delivered]| samples.iter().map(|s| (s.index, s.label)).collect::<Vec<_>>();
+                assert_eq!(keys(&got), keys(&want), "{path:?}");
+                let stats = epoch.stats();
+                assert_eq!(stats.bad, 0);
+                assert_eq!(stats.decoded_cpu + stats.decoded_hybrid + stats.decoded_hardware, 24);
+                assert!(stats.decoded_for_memory <= stats.decoded_cpu && stats.decoded_for_memory > 0, "{stats:?}");
+                if all {
+                    assert_eq!(stats.decoded_cpu, 24);
+                    assert!(got == want, "{path:?}");
+                } else {
+                    assert!(stats.decoded_cpu < 24, "{path:?}: some fit: {stats:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
 fn a_batch_that_needs_more_memory_than_it_may_is_an_error() {
     let builder = || small(source(9)).device(GPU).decode(DecodePath::Cpu);
-    let error = builder().device_memory(3 << 10).build().unwrap().epoch(0).find_map(Result::err).unwrap();
-    assert!(error.is_bad_sample() && error.to_string().contains("device_memory"), "{error}");
+    // No policy skips images because of it, and no decoder is at an advantage.
+    for policy in [OnError::Fail, OnError::Skip, OnError::Substitute] {
+        for path in [DecodePath::Cpu, DecodePath::Hybrid, DecodePath::Hardware] {
+            let tight = builder().decode(path).on_error(policy).device_memory(3 << 10).build().unwrap();
+            let mut epoch = tight.epoch(0);
+            let error = epoch.find_map(Result::err).unwrap();
+            let text = error.to_string();
+            assert!(
+                !error.is_bad_sample() && text.contains("device memory") && text.contains("device_memory"),
+                "{text}"
+            );
+            assert_eq!(epoch.stats().bad, 0);
+        }
+    }
     let bound = builder().device_memory(3 << 24).build().unwrap().memory();
     assert_eq!(bound.device_bytes, 3 << 24);
 }

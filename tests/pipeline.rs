@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 use warpfeed::experiment::run::{RunReport, run};
 use warpfeed::{
-    ApplyOptions, Batch, Brightness, Builder, CenterCrop, Contrast, Crop, Custom, CustomTransform, DType, Device,
+    ApplyOptions, BadLimit, Batch, Brightness, Builder, CenterCrop, Contrast, Crop, Custom, CustomTransform, DType, Device,
     Dilate, EncodedImages, Erase, Erode, Error, Fill, GaussianBlur, Grayscale, Hflip, Hue, IMAGENET_MEAN, IMAGENET_STD,
     Image, Interpolation, JpegOptions, LastBatch, Layout, MAX_ENCODED_BYTES, Normalize, OnError, Op, Orientation,
     Partition, Pipeline, RandomResizedCrop, RandomRotation, Rect, ResizedCrop, Result, Rotate, SampleRng, Sampling,
@@ -117,10 +117,10 @@ fn last_batches_are_kept_dropped_or_padded() {
         assert_eq!(last.images().image_bytes(i).unwrap(), last.images().image_bytes(2).unwrap());
         assert_eq!((last.labels()[i], last.indices()[i]), (last.labels()[2], last.indices()[2]));
     }
-    // Fewer samples than a batch.
-    let few = |last| small(source(2)).last_batch(last).build().unwrap();
-    assert_eq!(few(LastBatch::Drop).epoch(0).count(), 0);
-    let padded = few(LastBatch::Pad).epoch(0).next().unwrap().unwrap();
+    // Fewer samples than a batch; where that is dropped there would be none.
+    let few = |last| small(source(2)).last_batch(last).build();
+    assert!(few(LastBatch::Drop).unwrap_err().is_parameter());
+    let padded = few(LastBatch::Pad).unwrap().epoch(0).next().unwrap().unwrap();
     assert_eq!((padded.len(), padded.padding(), padded.images().shape()), (5, 3, [5, 3, 20, 24]));
 }
 
@@ -133,8 +133,11 @@ fn a_limit_ends_epochs_early() {
         let count = limit.min(13);
         assert_eq!((pipeline.len(), pipeline.is_empty()), (Some(count), count == 0));
         assert_eq!(delivered(&pipeline, 0), whole[..count as usize], "limit {limit}");
-        let dropping = small(images.clone()).limit(limit).last_batch(LastBatch::Drop).build().unwrap();
-        assert_eq!(delivered(&dropping, 0).len() as u64, count / 5 * 5);
+        let dropping = small(images.clone()).limit(limit).last_batch(LastBatch::Drop).build();
+        match dropping {
+            Ok(dropping) => assert_eq!(delivered(&dropping, 0).len() as u64, count / 5 * 5),
+            Err(error) => assert!(count < 5 && error.is_parameter(), "limit {limit}: {error}"),
+        }
     }
     let partition = small(images).partition(Partition::new(1, 2).unwrap()).limit(3).build().unwrap();
     let want: Vec<_> = whole.into_iter().skip(1).step_by(2).take(3).collect();
@@ -142,11 +145,40 @@ fn a_limit_ends_epochs_early() {
 }
 
 #[test]
-fn an_empty_source_has_empty_epochs() {
-    let pipeline = small(EncodedImages::default()).build().unwrap();
+fn an_empty_source_is_refused_and_an_empty_partition_has_empty_epochs() {
+    let error = small(EncodedImages::default()).build().unwrap_err();
+    assert!(error.is_parameter() && error.to_string().contains("without any"), "{error}");
+    let pipeline = small(source(2)).partition(Partition::new(2, 3).unwrap()).build().unwrap();
     let mut epoch = pipeline.epoch(0);
+    assert_eq!((epoch.images(), epoch.batches(), epoch.size_hint()), (Some(0), Some(0), (0, Some(0))));
     assert!(epoch.next().is_none() && epoch.next().is_none());
-    assert_eq!((epoch.images(), epoch.stats().images), (Some(0), 0));
+    assert_eq!(epoch.stats().images, 0);
+}
+
+#[test]
+fn an_epoch_knows_how_many_batches_are_left() {
+    let mut epoch = small(source(23)).build().unwrap().epoch(0);
+    assert_eq!(epoch.batches(), Some(5));
+    for left in (0..5).rev() {
+        assert_eq!(epoch.size_hint(), (1, Some(left + 1)));
+        epoch.next().unwrap().unwrap();
+    }
+    assert_eq!(epoch.size_hint(), (0, Some(0)));
+    assert!(epoch.next().is_none());
+    let skipping = small(source(23)).on_error(OnError::Skip).build().unwrap();
+    assert_eq!(skipping.epoch(0).size_hint(), (0, Some(5)));
+}
+
+#[test]
+fn a_batch_has_no_more_memory_than_an_epoch_has_samples() {
+    let memory = |change: fn(Builder) -> Builder| {
+        let builder = Pipeline::builder(source(10)).resize(8, 8).output(DType::U8, Layout::Nhwc);
+        change(builder.batch_size(1 << 20)).build().unwrap().memory().batch_bytes
+    };
+    assert_eq!(memory(|builder| builder), 10 * 192);
+    assert_eq!(memory(|builder| builder.limit(3)), 3 * 192);
+    assert_eq!(memory(|builder| builder.batch_size(7)), 7 * 192);
+    assert_eq!(memory(|builder| builder.last_batch(LastBatch::Pad).batch_size(64)), 64 * 192);
 }
 
 #[test]
@@ -303,16 +335,101 @@ fn substitutes_are_the_same_for_any_number_of_threads() {
 fn where_all_are_bad_there_is_nothing_to_give() {
     let all = || WithBad { good: source(12), bad: (0..12).collect() };
     let mut skipping = small(all()).on_error(OnError::Skip).build().unwrap().epoch(0);
-    assert!(skipping.next().is_none());
+    let error = skipping.next().unwrap().unwrap_err();
+    assert!(matches!(error, Error::TooManyBad { bad: 12, samples: 12, .. }), "{error}");
+    assert!(error.to_string().contains("folder/") && skipping.next().is_none(), "{error}");
     assert_eq!((skipping.stats().bad, skipping.stats().images, skipping.bad().len()), (12, 0, 12));
+    let allowed = small(all()).on_error(OnError::Skip).max_bad(BadLimit::Share(1.0)).build().unwrap();
+    assert!(allowed.epoch(0).next().is_none());
     let mut substituting = small(all()).on_error(OnError::Substitute).build().unwrap().epoch(0);
     let error = substituting.next().unwrap().unwrap_err();
-    assert!(error.is_bad_sample() && error.to_string().contains("check the data set"), "{error}");
+    assert!(!error.is_bad_sample() && error.to_string().contains("check the data set"), "{error}");
+    let Error::Sample { source: all_bad, .. } = error else { panic!("{error}") };
+    let Error::NoSubstitute { tried: 16, source: own } = *all_bad else { panic!("{all_bad}") };
+    assert!(matches!(*own, Error::Decode { .. }), "the sample's own error is kept: {own}");
     assert!(substituting.next().is_none());
     // One sample has none to stand in for it.
     let alone = WithBad { good: source(1), bad: vec![0] };
     let error = small(alone).on_error(OnError::Substitute).build().unwrap().epoch(0).next().unwrap().unwrap_err();
     assert!(error.to_string().contains("no other sample"), "{error}");
+}
+
+#[test]
+fn too_many_bad_samples_end_the_epoch_at_the_same_batch_for_any_number_of_threads() {
+    let bad: Vec<u64> = vec![1, 4, 9, 13, 14];
+    for (limit, batches) in [
+        (BadLimit::Count(4), Some(2)),
+        (BadLimit::Count(5), None),
+        (BadLimit::Share(0.1), Some(1)),
+        (BadLimit::Share(0.22), None),
+        (BadLimit::Count(0), Some(0)),
+    ] {
+        for policy in [OnError::Skip, OnError::Substitute] {
+            for threads in [0, 1, 3] {
+                let source = WithBad { good: source(23), bad: bad.clone() };
+                let builder = Pipeline::builder(source).center_crop(8).batch_size(5).threads(threads);
+                let mut epoch = builder.on_error(policy).max_bad(limit).build().unwrap().epoch(0);
+                let good = epoch.by_ref().take_while(Result::is_ok).count();
+                assert_eq!(good, batches.unwrap_or(5), "{limit:?} {policy:?}, {threads} threads");
+            }
+        }
+    }
+}
+
+/// Fails at some samples with an error of the operating system.
+struct Failing {
+    good: EncodedImages,
+    error: i32,
+    at: fn(u64) -> bool,
+}
+
+impl Source for Failing {
+    fn len(&self) -> u64 {
+        self.good.len()
+    }
+    fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+        if (self.at)(index) {
+            let source = std::io::Error::from_raw_os_error(self.error);
+            return Err(Error::Io { action: "open", path: format!("{index}.jpg").into(), source });
+        }
+        self.good.read(index, buffer)
+    }
+    fn label(&self, index: u64) -> u32 {
+        self.good.label(index)
+    }
+    fn name(&self, index: u64) -> Cow<'_, str> {
+        format!("{index}.jpg").into()
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn what_every_sample_would_meet_is_no_samples_fault() {
+    let end = |error, at, policy| {
+        let source = Failing { good: source(20), error, at };
+        let pipeline = Pipeline::builder(source).center_crop(8).batch_size(5).threads(1).on_error(policy).build();
+        let mut epoch = pipeline.unwrap().epoch(0);
+        let error = epoch.find_map(Result::err).map(|error| error.to_string());
+        (error, epoch.stats())
+    };
+    for policy in [OnError::Skip, OnError::Substitute] {
+        // No more open files, a stale share, no memory: the first ends the epoch.
+        for (number, word) in [(24, "ulimit -n"), (116, "check the network"), (12, "memory")] {
+            let (error, stats) = end(number, |index| index == 7, policy);
+            assert!(error.as_ref().is_some_and(|text| text.contains("7.jpg") && text.contains(word)), "{error:?}");
+            assert_eq!((stats.bad, stats.images), (0, 5), "{policy:?}");
+        }
+        // A missing file is a bad sample.
+        let (error, stats) = end(2, |index| index % 3 == 1, policy);
+        assert_eq!((error, stats.bad), (None, 7));
+        // So are files that the disk fails at, but not three in a row.
+        let (error, stats) = end(5, |index| index % 3 > 0, OnError::Skip);
+        assert_eq!((error, stats.bad), (None, 13));
+        let (error, stats) = end(5, |index| index % 10 > 6, OnError::Skip);
+        let error = error.unwrap();
+        assert!(error.contains("one after the other") && error.contains("7.jpg") || error.contains("9.jpg"), "{error}");
+        assert_eq!(stats.images, 5);
+    }
 }
 
 /// What is wrong about a parameter is wrong about the pipeline, whatever the policy.
@@ -418,7 +535,7 @@ fn a_panicking_source_is_an_error() {
     }
     let source = Panicking { good, panic: Panic::Name, armed: Arc::new(AtomicBool::new(true)) };
     let mut epoch = small(source).on_error(OnError::Skip).build().unwrap().epoch(0);
-    assert!(epoch.next().is_none());
+    assert!(epoch.next().unwrap().is_err() && epoch.next().is_none());
     let bad = epoch.bad();
     assert_eq!(bad.len(), 17);
     for bad in bad {
@@ -693,7 +810,7 @@ type Refused = (fn(Builder) -> Builder, &'static str, &'static str);
 fn wrong_parameters_are_refused_with_what_is_allowed() {
     const NAN: f64 = f64::NAN;
     let blank = || Pipeline::builder(source(3));
-    let cases: [Refused; 33] = [
+    let cases: [Refused; 38] = [
         (|b| b.threads(5000), "threads", "0 to 1024"),
         (|b| b.batch_size(0), "batch_size", "1 to 1048576"),
         (|b| b.prefetch(0), "prefetch", "1 to "),
@@ -709,8 +826,13 @@ fn wrong_parameters_are_refused_with_what_is_allowed() {
         (|b| b.normalize([0.0; 3], [1.0; 3]).augment(Hflip), "hflip", "before normalize"),
         (|b| b.normalize([0.0; 3], [1.0; 3]).normalize([0.0; 3], [1.0; 3]), "normalize", "once"),
         (|b| b.normalize([0.0; 3], [1.0; 3]).output(DType::U8, Layout::Nhwc), "u8", "f32, f16 or bf16"),
-        (|b| b.normalize([0.0; 3], [1.0, 0.0, 1.0]), "std", "none 0"),
-        (|b| b.normalize([f32::NAN, 0.0, 0.0], [1.0; 3]), "mean", "finite"),
+        (|b| b.normalize([0.0; 3], [1.0, 0.0, 1.0]), "std", "above 0"),
+        (|b| b.normalize([0.5; 3], [1.0, -1.0, 1.0]), "std", "above 0"),
+        (|b| b.normalize([123.7, 116.3, 103.5], [0.5; 3]), "mean", "for values of 0 to 1"),
+        (|b| b.normalize([0.5; 3], [58.4, 57.1, 57.4]), "std", "for values of 0 to 1"),
+        (|b| b.last_batch(LastBatch::Drop).batch_size(4), "batch_size", "at most 3"),
+        (|b| b.max_bad(BadLimit::Share(f64::NAN)), "max_bad", "a share of 0 to 1"),
+        (|b| b.normalize([f32::NAN, 0.0, 0.0], [1.0; 3]), "mean", "from -3 to 3"),
         (|b| b.augment(repeat(2, [Normalize::new([0.0; 3], [1.0; 3]).into()])), "normalize", "outside"),
         (|b| b.augment(random_horizontal_flip(2.0)), "random_horizontal_flip: p", "0 to 1"),
         (|b| b.augment(random_vertical_flip(-0.1)), "random_vertical_flip: p", "0 to 1"),

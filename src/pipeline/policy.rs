@@ -128,19 +128,21 @@ impl BadSamples {
 }
 
 impl Context {
-    /// Counts a bad sample; its error with its name. The error that ends the epoch if it is not the sample that is bad.
-    pub(super) fn record_bad(&self, index: u64, error: Error) -> Result<Box<Error>> {
+    /// Counts a bad sample.
+    ///
+    /// # Errors
+    /// What ends the epoch if it is not the sample that is bad.
+    pub(super) fn record_bad(&self, index: u64, error: Error) -> Result<Error> {
         if self.bad.is_machines(&error) {
             return Err(io_failure(self.sample_error(index, error)));
         }
-        let path = self.name(index);
+        let bad = BadSample { path: self.name(index), index, error: error.to_string() };
         let mut found = self.bad.lock();
         found.1 += 1;
         if found.0.len() < KEPT_BAD_SAMPLES {
-            found.0.push(BadSample { path: path.clone(), index, error: error.to_string() });
+            found.0.push(bad);
         }
-        drop(found);
-        Ok(Box::new(Error::Sample { index, name: path, source: Box::new(error) }))
+        Ok(error)
     }
 }
 

@@ -332,3 +332,36 @@ impl<B: Backend> Shared<B> {
         self.ready.notify_one();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::{self, AnyBackend};
+    use crate::{Device, EncodedImages, JpegOptions, Pipeline, Size, encode_jpeg};
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    #[test]
+    fn a_consumer_hears_of_a_thread_that_ends_before_its_work_is_done() {
+        let jpeg = encode_jpeg(&crate::Image::new(Size::new(8, 8)), &JpegOptions::default()).unwrap();
+        let builder = Pipeline::builder(EncodedImages::new([(jpeg, 0)])).center_crop(4).threads(1);
+        let inner = Arc::clone(&builder.device(Device::Cpu).build().unwrap().inner);
+        let AnyBackend::Cpu(cpu) = backend::open(Device::Cpu, &inner.options, None).unwrap() else { unreachable!() };
+        let context = Context::new(inner, 0, 0, None);
+        let state = Mutex::new(State { limit: context.positions, ..State::default() });
+        let (room, ready) = (Condvar::new(), Condvar::new());
+        let shared = Arc::new(Shared { context, backend: Arc::new(cpu), state, room, ready });
+
+        let (sender, receiver) = mpsc::channel();
+        let consumer = Arc::clone(&shared);
+        std::thread::spawn(move || sender.send(consumer.take().map(|taken| taken.made.err())));
+        let worker = std::thread::spawn(move || {
+            let _watch = Watch { shared: &*shared, done: false };
+            // It has taken the only position.
+            shared.next_task().map(|_| panic!("whatever may go wrong between two samples"))
+        });
+        assert!(worker.join().is_err());
+        let heard = receiver.recv_timeout(Duration::from_secs(30)).expect("the consumer waits for ever");
+        assert!(matches!(heard, Some(Some(Error::Panic { .. }))), "{heard:?}");
+    }
+}

@@ -74,12 +74,12 @@ impl<'a, B: Backend> Worker<'a, B> {
         if policy == OnError::Fail || !error.is_bad_sample() {
             return Slot::Failed(Box::new(context.sample_error(index, error)));
         }
-        let bad = match context.record_bad(index, error) {
-            Ok(bad) => bad,
+        let error = match context.record_bad(index, error) {
+            Ok(error) => error,
             Err(error) => return Slot::Failed(Box::new(error)),
         };
         if policy == OnError::Skip {
-            return Slot::Skipped(bad);
+            return Slot::Skipped(Box::new(context.sample_error(index, error)));
         }
         let now = Place { later: false, ..*place };
         let mut tried = 0;
@@ -87,12 +87,16 @@ impl<'a, B: Backend> Worker<'a, B> {
             && let Some(other) = context.inner.sampler.substitute(context.epoch, index, tried)
         {
             match self.sample(other, &now) {
-                Ok(label) => return Slot::Done { index: other, label, instead_of: Some(bad) },
+                Ok(label) => {
+                    let instead_of = Some(Box::new(context.sample_error(index, error)));
+                    return Slot::Done { index: other, label, instead_of };
+                }
                 Err(error) if error.is_bad_sample() => tried += 1,
                 Err(error) => return Slot::Failed(Box::new(context.sample_error(other, error))),
             }
         }
-        Slot::Failed(Box::new(Error::NoSubstitute { tried, source: bad }))
+        let error = Error::NoSubstitute { tried, source: Box::new(error) };
+        Slot::Failed(Box::new(context.sample_error(index, error)))
     }
 
     /// Reads one sample and has its recipe run, down to its place in the batch; its label.

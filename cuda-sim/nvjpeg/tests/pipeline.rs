@@ -194,9 +194,22 @@ fn whatever_fails_is_an_error_that_names_its_call() {
                     Error::Sample { source, .. } => *source,
                     error => error,
                 };
-                let Error::Device { call, message } = &error else { panic!("seed {seed}: {error:?}") };
-                let named = call.starts_with("cu") || call.starts_with("nvjpeg") || call.starts_with("open ");
-                assert!(named && message.contains("CUDA_ERROR") || message.contains("NVJPEG"), "seed {seed}: {error}");
+                match &error {
+                    Error::Cuda { call, name, .. } => {
+                        assert!(call.starts_with("cu") && name.starts_with("CUDA_ERROR"), "seed {seed}: {error}");
+                    }
+                    Error::Device { call, message } => {
+                        let named = call.starts_with("nvjpeg") || call.starts_with("open ");
+                        assert!(
+                            named && message.contains("CUDA_ERROR") || message.contains("NVJPEG"),
+                            "{seed}: {error}"
+                        );
+                    }
+                    Error::OutOfDeviceMemory { needed_bytes: bytes @ 1.., .. } | Error::OutOfMemory { bytes, .. } => {
+                        assert!(error.to_string().contains(&bytes.to_string()), "seed {seed}: {error}");
+                    }
+                    _ => panic!("seed {seed}: {error:?}"),
+                }
             }
         }
         let report = sim.report();
