@@ -15,6 +15,7 @@
 #include <jerror.h>
 
 /* The Rust side has the same numbers. */
+enum { WF_OK = 0, WF_FAILED = 1, WF_NO_MEMORY = 2 };
 enum { COLOR_YCC = 0, COLOR_GRAY = 1, COLOR_CMYK = 2, COLOR_YCCK = 3, COLOR_RGB = 4 };
 
 enum { SCANS_MAX = 500 }; /* as in decode/jpeg.c */
@@ -43,12 +44,14 @@ typedef struct {
   size_t capacity_bytes;
   size_t len_bytes;
   uint8_t *row;
+  int status; /* what to return after a jump */
   char message[JMSG_LENGTH_MAX];
 } encoder;
 
 static void on_error(j_common_ptr cinfo) {
   encoder *self = cinfo->client_data;
   (*cinfo->err->format_message)(cinfo, self->message);
+  self->status = cinfo->err->msg_code == JERR_OUT_OF_MEMORY ? WF_NO_MEMORY : WF_FAILED;
   longjmp(self->failed, 1);
 }
 
@@ -139,38 +142,45 @@ static void encode(encoder *self, const wf_encode_job *job) {
   jpeg_finish_compress(cinfo);
 }
 
-/* Whether it went well. Nothing of this frame is changed after setjmp, so nothing is lost by the jump. */
+/* Nothing of this frame is changed after setjmp, so nothing is lost by the jump. */
 static int encode_or_fail(encoder *self, const wf_encode_job *job) {
   self->cinfo.err = jpeg_std_error(&self->errors);
   self->errors.error_exit = on_error;
   self->errors.emit_message = on_message;
   self->cinfo.client_data = self;
   if (setjmp(self->failed))
-    return 0;
+    return self->status;
   encode(self, job);
-  return 1;
+  return WF_OK;
 }
 
-/* 0, with *out to be freed; or 1, with a message. */
-int wf_jpeg_encode(const wf_encode_job *job, uint8_t **out, size_t *out_len_bytes, char *message, size_t message_bytes) {
-  int done = 0;
-  encoder *self = calloc(1, sizeof *self);
-  if (self && (self->row = malloc(4 * (size_t)job->width))) {
-    done = encode_or_fail(self, job);
-    jpeg_destroy_compress(&self->cinfo);
-  }
-  if (done) {
+/* Hands what was written over to *out, or the message to the caller. */
+static void hand_over(encoder *self, int status, uint8_t **out, size_t *out_len_bytes, char *message,
+                      size_t message_bytes) {
+  if (status == WF_OK) {
     *out = self->bytes;
     *out_len_bytes = self->len_bytes;
   } else {
-    snprintf(message, message_bytes, "%s", self && self->message[0] ? self->message : "out of memory");
-    if (self)
-      free(self->bytes);
+    snprintf(message, message_bytes, "%s", self->message);
+    free(self->bytes);
   }
-  if (self)
-    free(self->row);
+}
+
+/* WF_OK, with *out to be freed; or another status, WF_FAILED with a message. */
+int wf_jpeg_encode(const wf_encode_job *job, uint8_t **out, size_t *out_len_bytes, char *message, size_t message_bytes) {
+  int status = WF_NO_MEMORY;
+  encoder *self = calloc(1, sizeof *self);
+  if (!self)
+    return status;
+  self->row = malloc(4 * (size_t)job->width);
+  if (self->row) {
+    status = encode_or_fail(self, job);
+    jpeg_destroy_compress(&self->cinfo);
+  }
+  hand_over(self, status, out, out_len_bytes, message, message_bytes);
+  free(self->row);
   free(self);
-  return !done;
+  return status;
 }
 
 void wf_jpeg_encoded_free(uint8_t *bytes) { free(bytes); }
@@ -204,6 +214,7 @@ static void on_scan(j_common_ptr cinfo) {
   encoder *self = cinfo->client_data;
   if (((j_decompress_ptr)cinfo)->input_scan_number > SCANS_MAX) {
     snprintf(self->message, sizeof self->message, "more than %d scans", (int)SCANS_MAX);
+    self->status = WF_FAILED;
     longjmp(self->failed, 1);
   }
 }
@@ -258,28 +269,21 @@ static int transcode_or_fail(transcoder *self, const uint8_t *bytes, size_t len_
   self->in.client_data = &self->out;
   self->progress.progress_monitor = on_scan;
   if (setjmp(self->out.failed))
-    return 0;
+    return self->out.status;
   transcode(self, bytes, len_bytes);
-  return 1;
+  return WF_OK;
 }
 
-/* Writes the coefficients of a JPEG as a baseline one. 0, with *out to be freed; or 1, with a message. */
+/* Writes the coefficients of a JPEG as a baseline one. As wf_jpeg_encode. */
 int wf_jpeg_to_baseline(
     const uint8_t *bytes, size_t len_bytes, uint8_t **out, size_t *out_len_bytes, char *message, size_t message_bytes) {
   transcoder *self = calloc(1, sizeof *self);
-  int done = self && transcode_or_fail(self, bytes, len_bytes);
-  if (self) {
-    jpeg_destroy_compress(&self->out.cinfo);
-    jpeg_destroy_decompress(&self->in);
-  }
-  if (done) {
-    *out = self->out.bytes;
-    *out_len_bytes = self->out.len_bytes;
-  } else {
-    snprintf(message, message_bytes, "%s", self && self->out.message[0] ? self->out.message : "out of memory");
-    if (self)
-      free(self->out.bytes);
-  }
+  if (!self)
+    return WF_NO_MEMORY;
+  int status = transcode_or_fail(self, bytes, len_bytes);
+  jpeg_destroy_compress(&self->out.cinfo);
+  jpeg_destroy_decompress(&self->in);
+  hand_over(&self->out, status, out, out_len_bytes, message, message_bytes);
   free(self);
-  return !done;
+  return status;
 }

@@ -1,6 +1,7 @@
 //! Encodes JPEG files with libjpeg: the Rust side of `encode.c`.
 #![allow(unsafe_code)]
 
+use crate::decode::out_of_memory;
 use crate::error::{Error, Result};
 use crate::image::Image;
 use std::ffi::{CStr, c_char, c_int};
@@ -93,6 +94,10 @@ struct Job {
     exif_len_bytes: usize,
 }
 
+const OK: c_int = 0;
+const NO_MEMORY: c_int = 2;
+const ENCODER: &str = "JPEG encoder";
+
 unsafe extern "C" {
     fn wf_jpeg_encode(
         job: *const Job,
@@ -115,7 +120,8 @@ unsafe extern "C" {
 /// Encodes an image, or the stored part of one, as a JPEG file.
 ///
 /// # Errors
-/// [`Error::Parameter`] if an option is out of range, or the image empty or over 65,500 pixels a side.
+/// [`Error::Parameter`] if an option is out of range, or the image empty or over 65,500 pixels a side; [`Error::Io`] if
+/// there is no memory for it.
 ///
 /// # Examples
 /// ```
@@ -168,26 +174,35 @@ pub fn encode_jpeg(image: &Image, options: &JpegOptions) -> Result<Vec<u8>> {
     let status = unsafe {
         wf_jpeg_encode(&raw const job, &raw mut bytes, &raw mut len_bytes, message.as_mut_ptr(), message.len())
     };
-    if status != 0 {
-        // SAFETY: the shim left a zero-terminated string in the buffer.
-        let text = unsafe { CStr::from_ptr(message.as_ptr()) };
-        return Err(refuse("options", "a combination that libjpeg can write", text.to_string_lossy().into_owned()));
+    match status {
+        // SAFETY: the shim has handed this memory over.
+        OK => unsafe { taken(bytes, len_bytes) },
+        NO_MEMORY => Err(out_of_memory(ENCODER)),
+        _ => Err(refuse("options", "a combination that libjpeg can write", text(&message))),
     }
-    // SAFETY: the shim has handed this memory over.
-    Ok(unsafe { taken(bytes, len_bytes) })
 }
 
 /// Copies what the shim has written and frees it.
 ///
 /// # Safety
 /// `bytes` points to `len_bytes` initialised bytes that the shim has handed over, which nothing else uses.
-unsafe fn taken(bytes: *mut u8, len_bytes: usize) -> Vec<u8> {
+unsafe fn taken(bytes: *mut u8, len_bytes: usize) -> Result<Vec<u8>> {
+    let mut copy = Vec::new();
+    let reserved = copy.try_reserve_exact(len_bytes);
     // SAFETY: as the caller promises; the memory is freed once, after the copy.
     unsafe {
-        let copy = std::slice::from_raw_parts(bytes, len_bytes).to_vec();
+        if reserved.is_ok() {
+            copy.extend_from_slice(std::slice::from_raw_parts(bytes, len_bytes));
+        }
         wf_jpeg_encoded_free(bytes);
-        copy
     }
+    reserved.map(|()| copy).map_err(|_| out_of_memory(ENCODER))
+}
+
+/// The shim's message, which is empty at first, or ended by a zero.
+fn text(message: &[c_char; 256]) -> String {
+    // SAFETY: the shim leaves a zero in the buffer, which is full of them at first.
+    unsafe { CStr::from_ptr(message.as_ptr()) }.to_string_lossy().into_owned()
 }
 
 /// A progressive JPEG as a baseline one: the same coefficients, so the same pixels, and all segments. The caller has
@@ -206,13 +221,12 @@ pub(crate) fn to_baseline(jpeg: &[u8]) -> Result<Vec<u8>> {
             message.len(),
         )
     };
-    if status != 0 {
-        // SAFETY: the shim left a zero-terminated string in the buffer.
-        let text = unsafe { CStr::from_ptr(message.as_ptr()) };
-        return Err(Error::decode("JPEG", text.to_string_lossy()));
+    match status {
+        // SAFETY: the shim has handed this memory over.
+        OK => unsafe { taken(bytes, len_bytes) },
+        NO_MEMORY => Err(out_of_memory(ENCODER)),
+        _ => Err(Error::decode("JPEG", text(&message))),
     }
-    // SAFETY: the shim has handed this memory over.
-    Ok(unsafe { taken(bytes, len_bytes) })
 }
 
 /// An APP1 segment's content with one entry: the orientation.

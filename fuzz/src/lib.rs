@@ -1,8 +1,35 @@
-//! What the targets share: bytes become a file, the file a source, and all of it is read.
+//! The targets: what is done with bytes that nobody vouches for. Each may refuse them, and may not panic.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
+use std::fs;
 use std::path::{Path, PathBuf};
-use warpfeed::{RecordFormat, RecordOptions, RecordShards, RecordStream, Source, StreamOptions, StreamStart};
+use warpfeed::pack::{PackOptions, pack};
+use warpfeed::{
+    ApplyOptions, Decoder, EncodedImages, EpochState, IdxFile, Image, JpegOptions, ListFile, OnError, Op, ParquetFiles,
+    Pipeline, RecordFormat, RecordOptions, RecordShards, RecordStream, Rect, Result, Size, Source, Stream as _, StreamOptions,
+    StreamStart, apply, encode_jpeg, probe,
+};
+
+/// What the bytes go to.
+pub type Target = fn(&[u8]);
+
+/// All targets by name. The names are those of the folders in `corpus/`, where there is one.
+pub const TARGETS: [(&str, Target); 11] = [
+    ("image", image),
+    ("baseline", baseline),
+    ("tar", tar),
+    ("recordio", recordio),
+    ("tfrecord", tfrecord),
+    ("idx", idx),
+    ("parquet", parquet),
+    ("stream", stream),
+    ("index", index),
+    ("list", list),
+    ("json", json),
+];
+
+/// No image larger than this is decoded: it would take time, and meet no other code.
+const MAX_AREA_PX: u64 = 1 << 16;
 
 /// The folder of this process, in memory where the system has that.
 fn folder() -> PathBuf {
@@ -12,7 +39,7 @@ fn folder() -> PathBuf {
             let memory = Path::new("/dev/shm");
             let root = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
             let folder = root.join(format!("warpfeed-fuzz-{}", std::process::id()));
-            std::fs::create_dir_all(&folder).expect("a folder for the file");
+            fs::create_dir_all(&folder).expect("a folder for the file");
             folder
         };
         folder.get_or_init(make).clone()
@@ -20,19 +47,19 @@ fn folder() -> PathBuf {
 }
 
 /// Writes a file and gives its path.
-pub fn file(name: &str, data: &[u8]) -> PathBuf {
+fn file(name: &str, data: &[u8]) -> PathBuf {
     let path = folder().join(name);
-    std::fs::write(&path, data).expect("the file can be written");
+    fs::write(&path, data).expect("the file can be written");
     path
 }
 
 /// Options that keep no index: each file is scanned.
-pub fn options() -> RecordOptions {
+fn options() -> RecordOptions {
     RecordOptions { keep_index: false, ..RecordOptions::default() }
 }
 
 /// Reads every sample. What cannot be read must be the sample's fault.
-pub fn read_all(source: &dyn Source) {
+fn read_all(source: &dyn Source) {
     let mut buffer = Vec::new();
     for index in 0..source.len().min(1000) {
         if let Err(error) = source.read(index, &mut buffer) {
@@ -45,7 +72,7 @@ pub fn read_all(source: &dyn Source) {
 }
 
 /// Each sample's bytes and label, or what is wrong with it.
-type Samples = Vec<Result<(Vec<u8>, u32), String>>;
+type Samples = Vec<std::result::Result<(Vec<u8>, u32), String>>;
 
 /// What random access to the shard gives.
 fn random_access(source: &dyn Source) -> Samples {
@@ -58,9 +85,9 @@ fn random_access(source: &dyn Source) -> Samples {
 }
 
 /// What reading the shard from front to back gives, up to the error that ends it.
-fn stream(format: RecordFormat, path: PathBuf) -> Samples {
+fn front_to_back(format: RecordFormat, path: PathBuf) -> Samples {
     let options = StreamOptions { records: options(), window: 1 };
-    let stream = RecordStream::open(format, [path], options).expect("a shard").stream().expect("a stream");
+    let stream = RecordStream::open(format, [path], options).expect("a shard");
     let mut samples = stream.begin(&StreamStart::whole(0)).expect("a beginning");
     let mut all = Vec::new();
     loop {
@@ -75,9 +102,9 @@ fn stream(format: RecordFormat, path: PathBuf) -> Samples {
 
 /// Opens the bytes as a shard and reads it both ways, which find the same samples and the same damage. Names of labels are
 /// left out, as a stream does not number them.
-pub fn shard(format: RecordFormat, data: &[u8]) {
+fn shard(format: RecordFormat, data: &[u8]) {
     let path = file("shard", data);
-    let streamed = stream(format, path.clone());
+    let streamed = front_to_back(format, path.clone());
     if let Ok(source) = RecordShards::open(format, &[path], &options()) {
         // A record takes at least eight bytes.
         assert!(source.len() <= data.len() as u64 / 8 + 1);
@@ -91,4 +118,172 @@ pub fn shard(format: RecordFormat, data: &[u8]) {
 /// Whether all samples have labels, or none: a stream believes the first, random access the most.
 fn labels_agree(samples: &Samples) -> bool {
     !samples.iter().any(|sample| sample.as_ref().is_err_and(|error| error.contains("others have")))
+}
+
+/// Probes and decodes an image, strictly and not, whole and in part. The part must have the whole's pixels.
+pub fn image(data: &[u8]) {
+    thread_local!(static USED: RefCell<Decoder> = RefCell::new(Decoder::new().expect("there is memory")));
+    let Ok(header) = probe(data) else { return };
+    if header.size.area_px() > MAX_AREA_PX {
+        return;
+    }
+    let Size { width, height } = header.size;
+    let (x, y) = (data.len() as u32 % width, data.len() as u32 / 7 % height);
+    let part = Rect { x, y, width: (width - x).div_ceil(2), height: (height - y).div_ceil(2) };
+    let decode = |decoder: &mut Decoder, part, tolerant| -> Result<Image> {
+        let mut out = Image::default();
+        match decoder.decode(data, &header, part, tolerant, &mut out) {
+            Ok(()) => Ok(out),
+            Err(error) => {
+                assert!(error.is_bad_sample(), "{error}");
+                Err(error)
+            }
+        }
+    };
+    for tolerant in [false, true] {
+        let whole = USED.with_borrow_mut(|used| decode(used, Rect::full(header.size), tolerant));
+        let cut = decode(&mut Decoder::new().expect("there is memory"), part, tolerant);
+        if let (Ok(whole), Ok(cut)) = (whole, cut) {
+            for row in 0..part.height {
+                let from = &whole.row(y + row)[x as usize..][..part.width as usize];
+                assert!(cut.row(row) == from, "the part differs from the whole, tolerant: {tolerant}, row {row}");
+            }
+        }
+    }
+}
+
+/// Packs an image as baseline JPEG, as it is and shrunk.
+pub fn baseline(data: &[u8]) {
+    if probe(data).is_ok_and(|header| header.size.area_px() > MAX_AREA_PX) {
+        return;
+    }
+    for max_side_px in [None, Some(9)] {
+        let source = EncodedImages::new([(data.to_vec(), 0)]);
+        let out = folder().join("packed");
+        let options =
+            PackOptions { baseline: true, workers: 1, max_side_px, ..PackOptions::new(RecordFormat::TfRecord) };
+        let _ = pack(&source, &out, &options, &mut |_| {});
+        let _ = fs::remove_dir_all(out);
+    }
+}
+
+/// The bytes as an archive, and with a right checksum in every block, since no fuzzer guesses it.
+pub fn tar(data: &[u8]) {
+    shard(RecordFormat::WebDataset, data);
+    shard(RecordFormat::WebDataset, &sealed(data));
+}
+
+fn sealed(data: &[u8]) -> Vec<u8> {
+    let mut sealed = data.to_vec();
+    for block in sealed.chunks_exact_mut(512).filter(|block| block.iter().any(|&byte| byte != 0)) {
+        block[148..156].fill(b' ');
+        let sum: u32 = block.iter().map(|&byte| u32::from(byte)).sum();
+        block[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
+    }
+    sealed
+}
+
+pub fn recordio(data: &[u8]) {
+    shard(RecordFormat::RecordIo, data);
+}
+
+/// The bytes as a file, and as the example of one record with right checksums, since no fuzzer guesses them.
+pub fn tfrecord(data: &[u8]) {
+    shard(RecordFormat::TfRecord, data);
+    let masked = |data: &[u8]| crc32c(data).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes();
+    let len = (data.len() as u64).to_le_bytes();
+    let record = [&len[..], &masked(&len), data, &masked(data)].concat();
+    shard(RecordFormat::TfRecord, &record);
+}
+
+fn crc32c(data: &[u8]) -> u32 {
+    !data.iter().fold(!0_u32, |crc, &byte| {
+        (0..8).fold(crc ^ u32::from(byte), |crc, _| crc >> 1 ^ if crc & 1 == 1 { 0x82f6_3b78 } else { 0 })
+    })
+}
+
+/// Images and labels, plain and compressed: the first byte says where they part.
+pub fn idx(data: &[u8]) {
+    let Some((&at, data)) = data.split_first() else { return };
+    let (images, labels) = data.split_at(data.len() * usize::from(at) / 256);
+    for ending in ["", ".gz"] {
+        let path = file(&format!("a-images-idx3-ubyte{ending}"), images);
+        let labels = file(&format!("a-labels-idx1-ubyte{ending}"), labels);
+        if let Ok(source) = IdxFile::open(&path) {
+            read_all(&source);
+        }
+        for path in [path, labels] {
+            fs::remove_file(path).expect("the file is ours");
+        }
+    }
+}
+
+/// The library that reads the format panics on some damage, which is caught and made an error.
+pub fn parquet(data: &[u8]) {
+    let path = file("rows.parquet", data);
+    if let Ok(source) = ParquetFiles::open(&[path], &options()) {
+        read_all(&source);
+    }
+}
+
+/// Shards of all formats read from front to back, through a pipeline.
+pub fn stream(data: &[u8]) {
+    let formats = [RecordFormat::WebDataset, RecordFormat::RecordIo, RecordFormat::TfRecord];
+    for (format, data) in formats.into_iter().map(|format| (format, data.to_vec())).chain([(formats[0], sealed(data))])
+    {
+        let path = file("front-to-back", &data);
+        let options = StreamOptions { records: options(), window: 3 };
+        let Ok(stream) = RecordStream::open(format, [path], options) else { return };
+        let pipeline = Pipeline::builder(stream).threads(0).max_pixels(MAX_AREA_PX).on_error(OnError::Skip);
+        let pipeline = pipeline.shuffle(1).batch_size(4).center_crop(8).build().expect("a good pipeline");
+        let batches = pipeline.epoch(0).take_while(Result::is_ok).count();
+        assert!(batches <= data.len() / 8 + 1);
+    }
+}
+
+/// A kept index, with the bytes as changes to it (place, value) and a right checksum.
+pub fn index(data: &[u8]) {
+    let shard = file("indexed", include_bytes!("../corpus/tar/packed"));
+    let options = RecordOptions::default();
+    let open = || RecordShards::open(RecordFormat::WebDataset, std::slice::from_ref(&shard), &options);
+    read_all(&open().expect("the shard is good"));
+    let path = shard.with_file_name(".indexed.warpfeed-index");
+    let mut index = fs::read(&path).expect("an index was kept");
+    let contents_bytes = index.len() - 4;
+    for change in data.chunks_exact(3) {
+        index[usize::from(u16::from_le_bytes([change[0], change[1]])) % contents_bytes] = change[2];
+    }
+    let crc = crc32c(&index[..contents_bytes]);
+    index[contents_bytes..].copy_from_slice(&crc.to_le_bytes());
+    fs::write(&path, index).expect("the index is ours");
+    if let Ok(source) = open() {
+        read_all(&source);
+    }
+    fs::remove_file(path).expect("the index is ours");
+}
+
+pub fn list(data: &[u8]) {
+    let path = file("list.txt", data);
+    if let Ok(source) = ListFile::open(&path) {
+        read_all(&source);
+    }
+}
+
+/// A written recipe, and where an epoch stood.
+pub fn json(data: &[u8]) {
+    thread_local!(static JPEG: Vec<u8> = {
+        let image = Image::new(Size::new(20, 15));
+        encode_jpeg(&image, &JpegOptions::default()).expect("a JPEG")
+    });
+    if let Ok(ops) = serde_json::from_slice::<Vec<Op>>(data) {
+        let options = ApplyOptions { max_pixels: MAX_AREA_PX, ..ApplyOptions::default() };
+        let _ = JPEG.with(|jpeg| apply(jpeg, &ops, &options));
+    }
+    if let Ok(state) = serde_json::from_slice::<EpochState>(data) {
+        let source = EncodedImages::new(JPEG.with(|jpeg| [(jpeg.clone(), 0), (jpeg.clone(), 1)]));
+        let pipeline = Pipeline::builder(source).threads(0).batch_size(1).shuffle(3).center_crop(8).build();
+        if let Ok(epoch) = pipeline.expect("a good pipeline").resume(&state) {
+            assert!(epoch.count() <= 2);
+        }
+    }
 }

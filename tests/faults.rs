@@ -1,0 +1,231 @@
+//! Fault injection: each call of a run that may fail fails once, one after the other. What comes of it is the same result,
+//! or an error that names the call; never a panic, a hang, or another result.
+
+#![cfg(all(feature = "cli", target_os = "linux", target_env = "gnu"))]
+
+mod common;
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+use warpfeed::pack::{PackOptions, pack};
+use warpfeed::{EncodedImages, JpegOptions, RecordFormat, encode_jpeg};
+
+/// What takes longer hangs. Runs take a tenth of a second.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Of more calls of a kind, as many spread evenly are tried.
+const MOST_CALLS: usize = 60;
+
+/// Each kind of call, and what an error says whose call it was.
+const KINDS: [(&str, &str); 7] = [
+    ("alloc", "memory"),
+    ("open", "Too many open files"),
+    ("read", "Input/output error"),
+    ("write", "No space left on device"),
+    ("rename", "Input/output error"),
+    ("thread", "thread"),
+    ("sync", "Input/output error"),
+];
+
+/// A command that is tried. It runs in a folder of its own with `images` and `shards` in it.
+struct Work {
+    args: &'static [&'static str],
+    /// Whether an image that cannot be read is left out, and counted.
+    skips: bool,
+    /// What must come out the same, of the folder and of what was printed.
+    result: fn(&Path, &str) -> String,
+}
+
+const RUN: Work = Work { args: &["run", "images", "--seed", "3"], skips: false, result: digest };
+
+const RUN_SHARDS: Work =
+    Work { args: &["run", "shards/shards-000000.tar", "--seed", "3"], skips: false, result: digest };
+
+const RUN_SKIPPING: Work =
+    Work { args: &["run", "images", "--seed", "3", "--on-error", "skip"], skips: true, result: digest };
+
+const RUN_STATE: Work =
+    Work { args: &["run", "images", "--seed", "3", "--state", "state"], skips: false, result: digest };
+
+const PACK: Work = Work {
+    args: &[
+        "pack",
+        "images",
+        "--output",
+        "out",
+        "--format",
+        "webdataset",
+        "--workers",
+        "2",
+        "--max-side",
+        "200",
+        "--json",
+    ],
+    skips: true,
+    result: |folder, _| {
+        let mut paths: Vec<PathBuf> = fs::read_dir(folder.join("out")).unwrap().map(|e| e.unwrap().path()).collect();
+        paths.sort();
+        let hash = |path: &PathBuf| format!("{} {:x?}\n", path.display(), Sha256::digest(fs::read(path).unwrap()));
+        let relative = |text: String| text.replace(folder.to_str().unwrap(), "");
+        paths.iter().map(hash).map(relative).collect()
+    },
+};
+
+fn skipped(stdout: &str) -> u64 {
+    let report: Value = serde_json::from_str(stdout).unwrap();
+    report["bad_count"].as_u64().unwrap()
+}
+
+fn digest(_: &Path, stdout: &str) -> String {
+    let report: Value = serde_json::from_str(stdout).unwrap();
+    report["digest"].as_str().unwrap().to_owned()
+}
+
+/// How a command ended, or that it did not.
+struct Ended {
+    status: Option<ExitStatus>,
+    stdout: String,
+    stderr: String,
+}
+
+/// Runs the command in `folder`, with the library that fails calls and these variables.
+fn attempt(work: &Work, folder: &Path, library: &Path, variables: &[(&str, &str)]) -> Ended {
+    let [stdout, stderr] = ["stdout", "stderr"].map(|name| folder.join(name));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_warpfeed"));
+    command.args(work.args).current_dir(folder).stdin(Stdio::null());
+    if work.args[0] == "run" {
+        command.args(["--device", "cpu", "--json", "--digest", "--threads", "2", "--batch-size", "2"]);
+    }
+    command.env("LD_PRELOAD", library).envs(variables.iter().copied());
+    // Nothing of this user's: indexes are kept beside shards.
+    command.env("XDG_CACHE_HOME", folder);
+    command.stdout(fs::File::create(&stdout).unwrap()).stderr(fs::File::create(&stderr).unwrap());
+    let mut child = command.spawn().unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    let status = loop {
+        match child.try_wait().unwrap() {
+            None if Instant::now() > deadline => {
+                child.kill().unwrap();
+                child.wait().unwrap();
+                break None;
+            }
+            None => std::thread::sleep(Duration::from_millis(5)),
+            ended => break ended,
+        }
+    };
+    let text = |path| String::from_utf8_lossy(&fs::read(path).unwrap()).into_owned();
+    Ended { status, stdout: text(stdout), stderr: text(stderr) }
+}
+
+/// A new folder with six images, one of them progressive, and a shard of them.
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let mut jpegs: Vec<(Vec<u8>, u32)> = (0..6).map(|i| (common::jpeg(300, 220, i), i as u32 % 2)).collect();
+    let progressive = JpegOptions { progressive: true, ..JpegOptions::default() };
+    jpegs[5].0 = encode_jpeg(&common::image(300, 220, 5), &progressive).unwrap();
+    for (i, (jpeg, label)) in jpegs.iter().enumerate() {
+        let class = folder.path().join(format!("images/class-{label}"));
+        fs::create_dir_all(&class).unwrap();
+        fs::write(class.join(format!("{i}.jpg")), jpeg).unwrap();
+    }
+    let options = PackOptions::new(RecordFormat::WebDataset);
+    pack(&EncodedImages::new(jpegs), &folder.path().join("shards"), &options, &mut |_| {}).unwrap();
+    folder
+}
+
+fn library(folder: &Path) -> PathBuf {
+    let library = folder.join("fail.so");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/faults/fail.c");
+    let mut compiler = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
+    compiler.args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"]);
+    assert!(compiler.arg(&library).arg(source).arg("-ldl").status().unwrap().success());
+    library
+}
+
+/// Has each call fail once. The names of what went wrong are the test's result.
+fn inject(work: &Work) {
+    let build = tempfile::tempdir().unwrap();
+    let library = &library(build.path());
+    let scratch = folder();
+    let counts = scratch.path().join("counts");
+    let good = attempt(work, scratch.path(), library, &[("FAULT_COUNTS", counts.to_str().unwrap())]);
+    assert!(good.status.unwrap().success(), "{}", good.stderr);
+    let want = (work.result)(scratch.path(), &good.stdout);
+    let counts = fs::read_to_string(counts).unwrap();
+    let counts: BTreeMap<&str, usize> = counts
+        .lines()
+        .map(|line| line.split_once(' ').unwrap())
+        .map(|(kind, count)| (kind, count.parse().unwrap()))
+        .collect();
+    assert!(counts["open"] > 6 && counts["alloc"] > 4 && counts["thread"] > 0, "the library is at work: {counts:?}");
+
+    let (mut wrong, mut failed) = (Vec::new(), 0);
+    for (kind, word) in KINDS {
+        let tried = counts[kind].min(MOST_CALLS);
+        for at in (0..tried).map(|nth| nth * counts[kind] / tried + 1) {
+            let scratch = folder();
+            let log = scratch.path().join("log");
+            let number = at.to_string();
+            let variables = [("FAULT_KIND", kind), ("FAULT_AT", &number), ("FAULT_LOG", log.to_str().unwrap())];
+            let ended = attempt(work, scratch.path(), library, &variables);
+            // Threads make the number of calls differ a little: the last ones may not come.
+            let call = fs::read_to_string(&log).unwrap_or_else(|_| "no call\n".to_owned());
+            let verdict = match ended.status.map(|status| status.code()) {
+                None => Some("it hangs".to_owned()),
+                Some(Some(0)) if (work.result)(scratch.path(), &ended.stdout) == want => None,
+                Some(Some(0)) if kind == "read" && work.skips && skipped(&ended.stdout) == 1 => None,
+                Some(Some(0)) => Some("it succeeds with another result".to_owned()),
+                Some(Some(1 | 2)) if !ended.stderr.contains(word) => Some("the error does not name it".to_owned()),
+                Some(Some(1 | 2)) if ended.stderr.contains("panicked") => Some("it panics".to_owned()),
+                Some(Some(1 | 2)) => {
+                    failed += 1;
+                    // Another run, without the fault, has the work done.
+                    let again = attempt(work, scratch.path(), library, &[]);
+                    match again.status.is_some_and(|status| status.success()) {
+                        false => Some(format!("the next run fails too: {}", again.stderr)),
+                        // A run that goes on has the rest alone for its digest.
+                        true if work.args.contains(&"--state") => None,
+                        true if (work.result)(scratch.path(), &again.stdout) == want => None,
+                        true => Some("the next run has another result".to_owned()),
+                    }
+                }
+                _ => Some(format!("it ends by {}", ended.status.unwrap())),
+            };
+            if let Some(verdict) = verdict {
+                wrong.push(format!("{kind} {at} of {}, {}: {verdict}\n{}", counts[kind], call.trim(), ended.stderr));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} faults go wrong:\n\n{}", wrong.len(), wrong.join("\n"));
+    assert!(failed > 10, "only {failed} faults were noticed");
+}
+
+#[test]
+fn faults_of_a_run_over_a_folder() {
+    inject(&RUN);
+}
+
+#[test]
+fn faults_of_a_run_over_shards() {
+    inject(&RUN_SHARDS);
+}
+
+#[test]
+fn faults_of_a_run_that_skips_bad_samples() {
+    inject(&RUN_SKIPPING);
+}
+
+#[test]
+fn faults_of_a_run_that_writes_its_state() {
+    inject(&RUN_STATE);
+}
+
+#[test]
+fn faults_of_packing() {
+    inject(&PACK);
+}
