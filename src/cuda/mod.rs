@@ -2,7 +2,7 @@
 //!
 //! `gpu` is what a pipeline uses; `flight` one batch on its way; `lower` turns plans into calls and `kernel` calls into
 //! launches; `nvjpeg` and `route` decode; `arena` and `output` are memory; `driver` is CUDA's driver, `fatbin` where the
-//! kernels come from, `params` what they are handed; `doctor` says what a machine has of all this, `decode_only`
+//! kernels come from; `doctor` says what a machine has of all this, `decode_only`
 //! how fast nvJPEG alone is; `spin` is a training step of stated length.
 
 mod arena;
