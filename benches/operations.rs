@@ -6,57 +6,52 @@ mod common;
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
-use warpfeed::{ApplyOptions, Op, Strategy, apply};
+use std::fmt;
+use warpfeed::{ApplyOptions, Op, Size, Strategy, apply, probe};
 
 /// Images a sample.
 const IMAGES: usize = 8;
 
-const RECIPES: [&str; 22] = [
-    "[]",
-    r#"[{"op":"hflip"}]"#,
-    r#"[{"op":"vflip"}]"#,
-    r#"[{"op":"rotate","degrees":90,"expand":true}]"#,
-    r#"[{"op":"rotate","degrees":5}]"#,
-    r#"[{"op":"rotate","degrees":5,"interpolation":"bilinear"}]"#,
-    r#"[{"op":"rotate","degrees":5,"interpolation":"bilinear","expand":true,"fill":"edge"}]"#,
-    r#"[{"op":"resize","width":224,"height":224,"interpolation":"nearest"}]"#,
-    r#"[{"op":"resize","width":224,"height":224}]"#,
-    r#"[{"op":"resize","width":224,"height":224,"interpolation":"bicubic"}]"#,
-    r#"[{"op":"resize","width":224,"height":224,"interpolation":"lanczos"}]"#,
-    r#"[{"op":"center_crop","width":224,"height":224}]"#,
-    r#"[{"op":"resized_crop","x":30,"y":20,"width":200,"height":160,"out_width":224,"out_height":224}]"#,
-    r#"[{"op":"gaussian_blur","kernel":9,"sigma":1.5}]"#,
-    r#"[{"op":"dilate","kernel":5}]"#,
-    r#"[{"op":"erode","kernel":5}]"#,
-    r#"[{"op":"brightness","factor":1.2}]"#,
-    r#"[{"op":"contrast","factor":1.2}]"#,
-    r#"[{"op":"saturation","factor":1.2}]"#,
-    r#"[{"op":"hue","factor":0.1}]"#,
-    r#"[{"op":"grayscale"}]"#,
-    r#"[{"op":"normalize","mean":[0.5,0.5,0.5],"std":[0.2,0.2,0.2]}]"#,
-];
+struct Recipe(Vec<Op>);
+
+impl fmt::Display for Recipe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&serde_json::to_string(&self.0).expect("operations can be written"))
+    }
+}
+
+/// None, and every example of an operation that fits all images.
+fn recipes() -> Vec<Recipe> {
+    let sizes = images().iter().map(|bytes| probe(bytes).expect("an image").size);
+    let smallest = |a: Size, b: Size| Size::new(a.width.min(b.width), a.height.min(b.height));
+    let size = sizes.reduce(smallest).expect("at least one image");
+    let alone = Op::examples(size).into_iter().map(|op| Recipe(vec![op]));
+    std::iter::once(Recipe(Vec::new())).chain(alone).collect()
+}
+
+fn images() -> &'static [Vec<u8>] {
+    &common::images()[..IMAGES.min(common::images().len())]
+}
 
 fn main() {
     divan::main();
 }
 
-#[divan::bench(args = RECIPES, sample_count = 20, sample_size = 1)]
-fn sequential(bencher: Bencher<'_, '_>, recipe: &str) {
+#[divan::bench(args = recipes(), sample_count = 20, sample_size = 1)]
+fn sequential(bencher: Bencher<'_, '_>, recipe: &Recipe) {
     run(bencher, recipe, Strategy::Sequential);
 }
 
-#[divan::bench(args = RECIPES, sample_count = 20, sample_size = 1)]
-fn fused(bencher: Bencher<'_, '_>, recipe: &str) {
+#[divan::bench(args = recipes(), sample_count = 20, sample_size = 1)]
+fn fused(bencher: Bencher<'_, '_>, recipe: &Recipe) {
     run(bencher, recipe, Strategy::Fused);
 }
 
-fn run(bencher: Bencher<'_, '_>, recipe: &str, strategy: Strategy) {
-    let ops: Vec<Op> = serde_json::from_str(recipe).expect("a recipe");
+fn run(bencher: Bencher<'_, '_>, Recipe(ops): &Recipe, strategy: Strategy) {
     let options = ApplyOptions { strategy, ..ApplyOptions::default() };
-    let images = &common::images()[..IMAGES.min(common::images().len())];
-    bencher.counter(ItemsCount::new(images.len())).bench_local(|| {
-        for bytes in images {
-            divan::black_box(apply(bytes, &ops, &options).expect("it fits the image"));
+    bencher.counter(ItemsCount::new(images().len())).bench_local(|| {
+        for bytes in images() {
+            divan::black_box(apply(bytes, ops, &options).expect("it fits the image"));
         }
     });
 }

@@ -15,8 +15,8 @@ use warpfeed::{
     Dilate, EncodedImages, Erase, Erode, Error, Fill, GaussianBlur, Grayscale, Hflip, Hue, IMAGENET_MEAN, IMAGENET_STD,
     Image, Interpolation, JpegOptions, LastBatch, Layout, MAX_ENCODED_BYTES, Normalize, OnError, Op, Orientation,
     Partition, Pipeline, RandomResizedCrop, RandomRotation, Rect, ResizedCrop, Result, Rotate, SampleRng, Sampling,
-    Saturation, Size, Source, Strategy, Tensor, Transform, Vflip, apply, color_jitter, encode_jpeg, gaussian_blur,
-    maybe, one_of, random_crop, random_dilation, random_erasing, random_erosion, random_grayscale,
+    Saturation, Size, SizeEffect, Source, Strategy, Tensor, Transform, Vflip, apply, color_jitter, encode_jpeg,
+    gaussian_blur, maybe, one_of, random_crop, random_dilation, random_erasing, random_erosion, random_grayscale,
     random_horizontal_flip, random_resized_crop, random_rotation, random_vertical_flip, repeat,
 };
 
@@ -633,6 +633,42 @@ fn a_custom_operation_does_its_work() {
     let fused = digest(&build(Strategy::Fused, true), 1);
     assert_eq!(fused, digest(&build(Strategy::Sequential, true), 1));
     assert_ne!(fused, digest(&build(Strategy::Fused, false), 1));
+}
+
+/// What says that it changes the size may; what does otherwise than it says is an error.
+#[test]
+fn a_custom_transform_may_change_the_size() {
+    struct Thumbnail {
+        size: Size,
+    }
+    impl CustomTransform for Thumbnail {
+        fn name(&self) -> &'static str {
+            "thumbnail"
+        }
+        fn draw(&self, _rng: &mut SampleRng, _size: Size) -> Result<Vec<Op>> {
+            let apply = |image: &mut Image| {
+                let mut thumbnail = Image::new(Size::new(8, 6));
+                thumbnail.pixels_mut().fill(image.pixels()[0]);
+                *image = thumbnail;
+            };
+            Ok(vec![Custom::new("thumbnail", apply).output_size(|_| Size::new(8, 6)).into()])
+        }
+        fn size_effect(&self) -> SizeEffect {
+            SizeEffect::Becomes(self.size)
+        }
+    }
+    let build = |size, strategy| {
+        let builder = Pipeline::builder(source(9)).strategy(strategy);
+        builder.augment(Thumbnail { size }).augment(random_horizontal_flip(0.5)).build().unwrap()
+    };
+    for strategy in [Strategy::Sequential, Strategy::Fused, Strategy::Composed] {
+        let pipeline = build(Size::new(8, 6), strategy);
+        assert_eq!(pipeline.image_size(), Size::new(8, 6));
+        let batch = pipeline.epoch(0).next().unwrap().unwrap();
+        assert_eq!(batch.images().shape(), [9, 3, 6, 8]);
+        let error = build(Size::new(8, 7), strategy).epoch(0).next().unwrap().unwrap_err();
+        assert!(error.to_string().contains("thumbnail: size must be 8 x 7, as it says"), "{error}");
+    }
 }
 
 // ---- threads, memory, time ----

@@ -3,12 +3,12 @@
 //! `gpu` is what a pipeline uses. A batch in flight (`in_flight`) is begun, samples are prepared for it by workers
 //! (`worker`, `prepare`, `decode`), and it is submitted (`submit`). `lower` turns plans into calls and `kernel` calls into
 //! launches; `nvjpeg` is what decodes there and `route` says which image does; `arena` and `output` are memory; `driver`
-//! is CUDA's driver, `fatbin` where the kernels come from, `params` what they are handed; `doctor` says what a machine has
+//! is CUDA's driver, `fatbin` where the kernels come from; `doctor` says what a machine has
 //! of all this, `decode_only` how fast nvJPEG alone is; `spin` is a training step of stated length.
 
 mod arena;
-#[cfg(feature = "experiment")]
 mod decode;
+#[cfg(feature = "experiment")]
 pub(crate) mod decode_only;
 pub(crate) mod doctor;
 mod driver;

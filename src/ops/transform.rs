@@ -439,3 +439,69 @@ pub(super) mod size {
         <(u32, u32)>::deserialize(from).map(|(width, height)| Size { width, height })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::{CenterCrop, Fill, Hflip, Interpolation};
+
+    fn all() -> Vec<Transform> {
+        vec![
+            random_horizontal_flip(0.5),
+            random_vertical_flip(0.5),
+            RandomRotation::new(-5.0..=5.0).interpolation(Interpolation::Bilinear).fill(Fill::EDGE).into(),
+            RandomCrop::new(Size::new(30, 20)).padding(4).fill(Fill::Color([1, 2, 3])).into(),
+            random_resized_crop(Size::new(40, 30)),
+            color_jitter(0.4, 0.3, 0.2, 0.1),
+            random_grayscale(0.5),
+            gaussian_blur(9, 0.1..=2.0),
+            random_dilation(2..=3),
+            random_erosion(1..=4),
+            RandomInvert::new(0.5).into(),
+            RandomPosterize::new(3, 0.5).into(),
+            RandomSolarize::new(127.5, 0.5).into(),
+            RandomErasing::new(0.9).value([1.0, 2.0, 3.0]).into(),
+            one_of([Hflip.into(), random_rotation(0.0..=9.0)]),
+            maybe(0.5, [CenterCrop::new(8).into()]),
+            repeat(3, [random_vertical_flip(0.5)]),
+        ]
+    }
+
+    fn drawn(transforms: &[Transform], index: u64) -> Vec<Op> {
+        draw_recipe(transforms, &mut SampleRng::for_sample(7, 1, index), Size::new(64, 48)).unwrap()
+    }
+
+    #[test]
+    fn transforms_are_written_down_by_their_names() {
+        for transform in all() {
+            transform.validate().unwrap();
+            let written = serde_json::to_value(&transform).unwrap();
+            assert_eq!(written["transform"], transform.name());
+            let mut unknown = written.clone();
+            unknown["more"] = 1.into();
+            assert!(serde_json::from_value::<Transform>(unknown).is_err(), "{written}");
+        }
+        let text = r#"[{"op": "hflip"}, {"transform": "random_rotation", "degrees": [-5, 5]}]"#;
+        let read: Vec<Transform> = serde_json::from_str(text).unwrap();
+        assert_eq!(drawn(&read, 0), drawn(&[Hflip.into(), random_rotation(-5.0..=5.0)], 0));
+        struct Mine;
+        impl CustomTransform for Mine {
+            fn name(&self) -> &'static str {
+                "mine"
+            }
+            fn draw(&self, _rng: &mut SampleRng, _size: Size) -> Result<Vec<Op>> {
+                Ok(Vec::new())
+            }
+        }
+        assert!(serde_json::to_string(&Transform::from(Mine)).is_err());
+    }
+
+    #[test]
+    fn what_is_read_again_draws_the_same() {
+        let text = serde_json::to_string(&all()).unwrap();
+        let read: Vec<Transform> = serde_json::from_str(&text).unwrap();
+        for index in 0..50 {
+            assert_eq!(drawn(&read, index), drawn(&all(), index));
+        }
+    }
+}

@@ -386,3 +386,56 @@ pub(crate) fn is_multiplied(op: &Op, input: Size) -> bool {
         Primitive::Resample { .. } | Primitive::Pass(_) => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::{CenterCrop, Contrast, Crop, GaussianBlur, Hflip, Resize, Rotate};
+
+    fn planned(ops: &[Op], strategy: Strategy) -> Plan<'_> {
+        plan(ops, Size::new(100, 80), strategy, PassOrder::default(), 1 << 20).unwrap()
+    }
+
+    #[test]
+    fn sequential_is_a_pass_an_operation_on_complete_images() {
+        let ops: [Op; 3] =
+            [Rotate::new(90.0).expand(true).into(), GaussianBlur::new(3, 1.0).into(), Crop::new(2, 3, 9).into()];
+        let plan = planned(&ops, Strategy::Sequential);
+        assert_eq!((plan.decode, &plan.last), (Rect::full(Size::new(100, 80)), &Last::Plain));
+        let sizes = [Size::new(80, 100), Size::new(80, 100), Size::new(9, 9)];
+        assert_eq!(plan.stages.len(), ops.len());
+        for ((stage, op), size) in plan.stages.iter().zip(&ops).zip(sizes) {
+            assert_eq!(stage.work, Work::Pass(op, Reach::Whole));
+            assert_eq!((stage.size, stage.part), (size, Rect::full(size)));
+        }
+    }
+
+    #[test]
+    fn a_resize_that_comes_last_is_mirrored_on_its_way_out() {
+        let ops: [Op; 3] =
+            [Resize::new(Size::new(50, 40)).into(), Hflip.into(), Crop::new(5, 0, Size::new(20, 40)).into()];
+        let plan = planned(&ops, Strategy::Fused);
+        assert!(plan.stages.is_empty());
+        let Last::Resample { part, columns, rows, .. } = plan.last else { panic!("{:?}", plan.last) };
+        assert_eq!(part, Rect { x: 25, y: 0, width: 20, height: 40 });
+        assert_eq!((columns, rows), (Mirror { sign: -1, start: 44 }, Mirror { sign: 1, start: 0 }));
+    }
+
+    #[test]
+    fn only_what_is_read_is_decoded() {
+        let blur: [Op; 2] = [GaussianBlur::new(5, 1.0).into(), CenterCrop::new(10).into()];
+        assert_eq!(planned(&blur, Strategy::Fused).decode, Rect { x: 43, y: 33, width: 14, height: 14 });
+        // The mean is that of the complete image.
+        let contrast: [Op; 2] = [Contrast::new(0.5).into(), CenterCrop::new(10).into()];
+        assert_eq!(planned(&contrast, Strategy::Fused).decode, Rect::full(Size::new(100, 80)));
+    }
+
+    #[test]
+    fn composed_samples_once() {
+        let ops: [Op; 4] =
+            [Rotate::new(5.0).into(), Hflip.into(), CenterCrop::new(50).into(), Rotate::new(-3.0).into()];
+        let plan = planned(&ops, Strategy::Composed);
+        assert!(matches!(plan.stages[..], [Stage { work: Work::Affine(_), size: Size { width: 50, height: 50 }, .. }]));
+        assert!(ops.iter().all(|op| is_multiplied(op, Size::new(100, 80))));
+    }
+}

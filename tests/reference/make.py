@@ -97,6 +97,9 @@ OPERATIONS = {
     "saturation": lambda p, o: tv.adjust_saturation(p, o["factor"]),
     "hue": lambda p, o: tv.adjust_hue(p, o["factor"]),
     "grayscale": lambda p, o: tv.rgb_to_grayscale(p, 3),
+    "invert": lambda p, o: tv.invert(p),
+    "posterize": lambda p, o: tv.posterize(p, o["bits"]),
+    "solarize": lambda p, o: tv.solarize(p, o["threshold"]),
     "normalize": lambda p, o: tv.normalize(tv.to_tensor(p), o["mean"], o["std"]),
 }
 
@@ -183,6 +186,16 @@ def blur(draw):
         yield "gaussian-blur", [{"op": "gaussian_blur", "kernel": kernel, "sigma": draw.uniform(0.3, 3)}]
 
 
+def tables():
+    """(kind, operations): values made anew one by one."""
+    yield "invert", [{"op": "invert"}]
+    for bits in (1, 3, 4, 8):
+        yield "posterize", [{"op": "posterize", "bits": bits}]
+    for threshold in (0, 64.5, 128, 255):
+        yield "solarize", [{"op": "solarize", "threshold": threshold}]
+    yield "tables", [{"op": "posterize", "bits": 4}, {"op": "invert"}, {"op": "solarize", "threshold": 100.0}]
+
+
 def cases():
     """(image, kind, operations, orientation, tolerance)."""
     names = sorted(path.name for path in IMAGES.iterdir())
@@ -206,6 +219,9 @@ def cases():
     for name in ("quality-100.jpg", "baseline-3x2.jpg", "orientation-1.jpg"):
         for kind, ops in blur(draw):
             yield name, kind, ops, None, 1
+    for name in ("baseline-420.jpg", "baseline-422.jpg", "size-1x1.jpg", "size-7x5.jpg"):
+        for kind, ops in tables():
+            yield name, kind, ops, None, 0
 
 
 def main():

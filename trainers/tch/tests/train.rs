@@ -12,7 +12,7 @@ const CLASSES: u32 = 3;
 fn train(step: &mut TchStep, count: u32, epochs: u64, (dtype, layout): (DType, Layout)) -> Vec<Vec<Outcome>> {
     let jpeg = |i: u32| encode_jpeg(&image(3, i.into(), i % CLASSES, CLASSES), &JpegOptions::default()).unwrap();
     let images = EncodedImages::new((0..count).map(|i| (jpeg(i), i % CLASSES)));
-    let builder = Pipeline::builder(images).batch_size(16).last_batch(LastBatch::Pad).shuffle(1).resize(Size::new(64, 64));
+    let builder = Pipeline::builder(images).batch_size(16).last_batch(LastBatch::Pad).shuffle(1).resize(64.into());
     let pipeline = builder.output(dtype, layout).build().unwrap();
     let epoch = |number| {
         step.begin_epoch(number).unwrap();
