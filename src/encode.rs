@@ -1,9 +1,9 @@
 //! Encodes JPEG files with libjpeg: the Rust side of `encode.c`.
 #![allow(unsafe_code)]
 
-use crate::decode::out_of_memory;
 use crate::error::{Error, Result};
 use crate::image::Image;
+use crate::memory;
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr;
 
@@ -96,7 +96,7 @@ struct Job {
 
 const OK: c_int = 0;
 const NO_MEMORY: c_int = 2;
-const ENCODER: &str = "JPEG encoder";
+const ENCODER: &str = "a JPEG encoder";
 
 unsafe extern "C" {
     fn wf_jpeg_encode(
@@ -177,7 +177,7 @@ pub fn encode_jpeg(image: &Image, options: &JpegOptions) -> Result<Vec<u8>> {
     match status {
         // SAFETY: the shim has handed this memory over.
         OK => unsafe { taken(bytes, len_bytes) },
-        NO_MEMORY => Err(out_of_memory(ENCODER)),
+        NO_MEMORY => Err(memory::refused::<u8>(ENCODER, image.pixels().len() * 4, memory::FEWER_IMAGES)),
         _ => Err(refuse("options", "a combination that libjpeg can write", text(&message))),
     }
 }
@@ -196,7 +196,7 @@ unsafe fn taken(bytes: *mut u8, len_bytes: usize) -> Result<Vec<u8>> {
         }
         wf_jpeg_encoded_free(bytes);
     }
-    reserved.map(|()| copy).map_err(|_| out_of_memory(ENCODER))
+    reserved.map(|()| copy).map_err(|_| memory::refused::<u8>(ENCODER, len_bytes, memory::FEWER_IMAGES))
 }
 
 /// The shim's message, which is empty at first, or ended by a zero.
@@ -224,7 +224,7 @@ pub(crate) fn to_baseline(jpeg: &[u8]) -> Result<Vec<u8>> {
     match status {
         // SAFETY: the shim has handed this memory over.
         OK => unsafe { taken(bytes, len_bytes) },
-        NO_MEMORY => Err(out_of_memory(ENCODER)),
+        NO_MEMORY => Err(memory::refused::<u8>(ENCODER, jpeg.len(), memory::FEWER_IMAGES)),
         _ => Err(Error::decode("JPEG", text(&message))),
     }
 }

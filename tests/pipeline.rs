@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 use warpfeed::experiment::run::{RunReport, run};
 use warpfeed::{
-    ApplyOptions, BadLimit, Batch, Brightness, Builder, CenterCrop, Contrast, Crop, Custom, CustomTransform, DType, Device,
-    Dilate, EncodedImages, Erase, Erode, Error, Fill, GaussianBlur, Grayscale, Hflip, Hue, IMAGENET_MEAN, IMAGENET_STD,
-    Image, Interpolation, JpegOptions, LastBatch, Layout, MAX_ENCODED_BYTES, Normalize, OnError, Op, Orientation,
-    Partition, Pipeline, RandomResizedCrop, RandomRotation, Rect, ResizedCrop, Result, Rotate, SampleRng, Sampling,
-    Saturation, Size, SizeEffect, Source, Strategy, Tensor, Transform, Vflip, apply, color_jitter, encode_jpeg,
-    gaussian_blur, maybe, one_of, random_crop, random_dilation, random_erasing, random_erosion, random_grayscale,
-    random_horizontal_flip, random_resized_crop, random_rotation, random_vertical_flip, repeat,
+    ApplyOptions, BadLimit, Batch, Brightness, Builder, CenterCrop, Contrast, Crop, Custom, CustomTransform, DType,
+    Device, Dilate, EncodedImages, Erase, Erode, Error, Fill, GaussianBlur, Grayscale, Hflip, Hue, IMAGENET_MEAN,
+    IMAGENET_STD, Image, Interpolation, JpegOptions, LastBatch, Layout, MAX_ENCODED_BYTES, Normalize, OnError, Op,
+    Orientation, Partition, Pipeline, RandomResizedCrop, RandomRotation, Rect, ResizedCrop, Result, Rotate, SampleRng,
+    Sampling, Saturation, Size, SizeEffect, Source, Strategy, Tensor, Transform, Vflip, apply, color_jitter,
+    encode_jpeg, gaussian_blur, maybe, one_of, random_crop, random_dilation, random_erasing, random_erosion,
+    random_grayscale, random_horizontal_flip, random_resized_crop, random_rotation, random_vertical_flip, repeat,
 };
 
 fn report(pipeline: &Pipeline, epochs: std::ops::Range<u64>) -> RunReport {
@@ -172,7 +172,7 @@ fn an_epoch_knows_how_many_batches_are_left() {
 #[test]
 fn a_batch_has_no_more_memory_than_an_epoch_has_samples() {
     let memory = |change: fn(Builder) -> Builder| {
-        let builder = Pipeline::builder(source(10)).resize(8, 8).output(DType::U8, Layout::Nhwc);
+        let builder = Pipeline::builder(source(10)).resize(Size::new(8, 8)).output(DType::U8, Layout::Nhwc);
         change(builder.batch_size(1 << 20)).build().unwrap().memory().batch_bytes
     };
     assert_eq!(memory(|builder| builder), 10 * 192);

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use warpfeed::pack::{PackOptions, pack};
 use warpfeed::{
     ApplyOptions, Decoder, EncodedImages, EpochState, IdxFile, Image, JpegOptions, ListFile, OnError, Op, ParquetFiles,
-    Pipeline, RecordFormat, RecordOptions, RecordShards, RecordStream, Rect, Result, Size, Source, Stream as _, StreamOptions,
-    StreamStart, apply, encode_jpeg, probe,
+    Pipeline, RecordFormat, RecordOptions, RecordShards, RecordStream, Rect, Result, Size, Source, Stream as _,
+    StreamOptions, StreamStart, apply, encode_jpeg, probe,
 };
 
 /// What the bytes go to.

@@ -18,7 +18,7 @@ impl<'a> Address<'a> {
     pub fn parse(url: &'a str) -> Option<Self> {
         let (scheme, rest) = url.split_once("://")?;
         // Elsewhere `?` stands for any character of a name.
-        let query = rest.match_indices('?').map(|(at, _)| at).next().filter(|at| rest[*at..].contains('='));
+        let query = rest.find('?').filter(|at| rest[*at..].contains('='));
         let (named, query) = query.map_or((rest, None), |at| (&rest[..at], Some(&rest[at + 1..])));
         let host = named.split(['/', '#']).next().unwrap_or_default();
         let login_len = match host.rfind('@') {
