@@ -669,7 +669,7 @@ int rename(const char *from, const char *to) {
     let calls = spied(&args);
     let seconds = started.elapsed().as_secs() as usize;
     let count = |call: &str| calls.iter().filter(|line| *line == call).count();
-    assert!((1..=1 + seconds).contains(&count("sync /state.synced")), "{calls:?}");
+    assert!((1..=1 + seconds).contains(&count("sync /.state.synced")), "{calls:?}");
     assert_eq!((count("name /state"), count("sync /state")), (63, 1), "after each batch and each epoch; at the end");
     assert_eq!(calls[calls.len() - 2..], ["sync /state", "sync "].map(str::to_owned));
     assert!(!folder.join(".state.synced").exists());
