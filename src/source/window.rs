@@ -126,12 +126,14 @@ pub(super) struct Forward {
     buffer: Vec<u8>,
     /// Where in the shard the buffer starts.
     start: u64,
+    /// Whether nothing follows.
+    ended: bool,
 }
 
 impl Forward {
     /// Over a shard, from byte `at` on.
     pub fn new(name: String, read: Box<dyn Read + Send>, at: u64) -> Self {
-        Self { name, read, buffer: Vec::new(), start: at }
+        Self { name, read, buffer: Vec::new(), start: at, ended: false }
     }
 
     fn broken(&self, error: &io::Error) -> Error {
@@ -146,7 +148,9 @@ impl Forward {
         let left = offset.saturating_sub(self.start);
         if left > 0 {
             let skipped = io::copy(&mut (&mut self.read).take(left), &mut io::sink());
-            self.start += skipped.map_err(|error| self.broken(&error))?;
+            let skipped = skipped.map_err(|error| self.broken(&error))?;
+            self.start += skipped;
+            self.ended = skipped < left;
         }
         Ok(self.start >= offset)
     }
@@ -154,10 +158,9 @@ impl Forward {
     /// Reads on up to `end`, behind what is in the buffer.
     fn fill(&mut self, end: u64) -> Result<()> {
         let wanted = end.saturating_sub(self.read_to());
-        if wanted > 0
-            && let Err(error) = append(&mut self.read, wanted, &mut self.buffer)
-        {
-            return Err(self.broken(&error));
+        if wanted > 0 {
+            let read = append(&mut self.read, wanted, &mut self.buffer).map_err(|error| self.broken(&error))?;
+            self.ended = read < wanted;
         }
         Ok(())
     }
@@ -201,12 +204,14 @@ impl Bytes for Forward {
         if wanted > 0 {
             let read = append(&mut self.read, wanted, image).map_err(|error| self.broken(&error))?;
             self.start += read;
+            self.ended = read < wanted;
         }
         Ok(self.start == place.end)
     }
 
     fn end_before(&mut self, offset: u64) -> Result<Option<u64>> {
-        if self.read_to() < offset {
+        // What was looked at before the end may be looked at again.
+        if !self.ended && self.read_to() < offset {
             self.pass(offset)?;
         }
         Ok(Some(self.read_to()).filter(|&end| end < offset))

@@ -232,16 +232,16 @@ impl Parser {
             let content = place + BLOCK_BYTES..(place + BLOCK_BYTES).saturating_add(len_bytes);
             let mut file = None;
             match header.kind {
-                b'x' | b'L' => {
-                    if len_bytes > MAX_NAME_BYTES {
+                b'x' | b'L' if len_bytes > MAX_NAME_BYTES => {
+                    if bytes.end_before(content.end)?.is_none() {
                         return Err(format!("a name or extended header has {len_bytes} bytes").into());
                     }
-                    match bytes.at(content.start, len_bytes as usize)? {
-                        None => {}
-                        Some(name) if header.kind == b'L' => long_name = Some(text(name).to_vec()),
-                        Some(lines) => pax(lines, &mut long_name, &mut long_len_bytes)?,
-                    }
                 }
+                b'x' | b'L' => match bytes.at(content.start, len_bytes as usize)? {
+                    None => {}
+                    Some(name) if header.kind == b'L' => long_name = Some(text(name).to_vec()),
+                    Some(lines) => pax(lines, &mut long_name, &mut long_len_bytes)?,
+                },
                 // What holds for all members, and long names of links: nothing that is needed here.
                 b'g' | b'K' => {}
                 b'S' => return Err(SPARSE.into()),
