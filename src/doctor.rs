@@ -1,6 +1,7 @@
 //! What this machine has for warpfeed, what it lacks, and the remedy for each lack.
 
-use crate::{cuda, decode};
+use crate::backend::cuda;
+use crate::decode;
 use serde::Serialize;
 use std::num::NonZero;
 

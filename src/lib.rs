@@ -82,7 +82,6 @@
 mod apply;
 mod atomic;
 mod backend;
-mod cuda;
 mod decode;
 mod device;
 mod doctor;
@@ -112,7 +111,7 @@ use mozjpeg_sys as _;
 
 pub use self::image::{Image, Pixel, Rect, Size};
 pub use apply::{ApplyOptions, apply};
-pub use cuda::CudaBuffer;
+pub use backend::cuda::CudaBuffer;
 pub use decode::{Decoder, Format, Header, probe};
 pub use device::{DecodePath, Device};
 pub use doctor::{Check, doctor};

@@ -5,11 +5,11 @@
 //! of [`Device`] and one of [`AnyBackend`].
 
 pub(crate) mod cpu;
+pub(crate) mod cuda;
 mod encoded;
 
 pub(crate) use encoded::Encoded;
 
-use crate::cuda::{self, gpu::Gpu};
 use crate::decode::Header;
 use crate::device::{DecodePath, Device};
 use crate::error::{Error, Result};
@@ -19,6 +19,7 @@ use crate::ops::filter::PassOrder;
 use crate::plan::Strategy;
 use crate::tensor::{DType, Layout, Storage};
 use cpu::output::Tables;
+use cuda::gpu::Gpu;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! The GPU path against the CPU path, on a device: that its kernels give the CPU's bytes, and how far nvJPEG's decoding is
 //! from the CPU's.
 
-use crate::cuda::decode_only::decode_only;
+use crate::backend::cuda::decode_only::decode_only;
 use crate::experiment::trial::Trial;
 use crate::{
     Builder, CenterCrop, DType, DecodePath, Device, EncodedImages, Erase, Error, Fill, Hflip, IMAGENET_MEAN,

@@ -1,7 +1,7 @@
 //! Steps of stated length, which stand in for training where no trainer can run.
 
 use super::{Outcome, Step};
-use crate::cuda::{CudaBuffer, Spin};
+use crate::backend::cuda::{CudaBuffer, Spin};
 use crate::error::{Error, Result};
 use crate::pipeline::Batch;
 use std::collections::BTreeMap;
