@@ -125,12 +125,15 @@ fn no_index() -> RecordOptions {
     RecordOptions { keep_index: false, ..RecordOptions::default() }
 }
 
+/// A sample's bytes and label, or why it cannot be read.
+type Read = Result<(Vec<u8>, u32), String>;
+
 /// Each sample's bytes and label, or why it cannot be read.
 fn data_set(path: &Path) -> Arc<dyn Source> {
     open(path).unwrap().into_data_set().unwrap()
 }
 
-fn contents(source: &dyn Source) -> Vec<Result<(Vec<u8>, u32), String>> {
+fn contents(source: &dyn Source) -> Vec<Read> {
     let mut buffer = Vec::new();
     let read = |i| match source.read(i, &mut buffer) {
         Ok(bytes) => Ok((bytes.to_vec(), source.label(i))),
@@ -142,7 +145,7 @@ fn contents(source: &dyn Source) -> Vec<Result<(Vec<u8>, u32), String>> {
     (0..source.len()).map(read).collect()
 }
 
-fn sample(bytes: &[u8], label: u32) -> Result<(Vec<u8>, u32), String> {
+fn sample(bytes: &[u8], label: u32) -> Read {
     Ok((bytes.to_vec(), label))
 }
 
@@ -357,7 +360,7 @@ fn ends_whole(format: RecordFormat, len: usize) -> bool {
 }
 
 /// What a stream of one shard gives, and its error where it gives nothing.
-fn streamed(format: RecordFormat, path: &Path) -> Result<Vec<Result<(Vec<u8>, u32), String>>> {
+fn streamed(format: RecordFormat, path: &Path) -> Result<Vec<Read>> {
     let options = StreamOptions { window: 1, records: no_index() };
     let stream = RecordStream::open(format, [path.to_owned()], options).unwrap();
     let mut samples = stream.begin(&StreamStart::whole(0)).unwrap();
@@ -374,7 +377,7 @@ fn streamed(format: RecordFormat, path: &Path) -> Result<Vec<Result<(Vec<u8>, u3
 
 /// That random access and a stream give the same samples and the same bad ones, and what they are; `None` if there are
 /// none at all, of which both have the same to say.
-fn read_both_ways(format: RecordFormat, path: &Path, what: &str) -> Option<Vec<Result<(Vec<u8>, u32), String>>> {
+fn read_both_ways(format: RecordFormat, path: &Path, what: &str) -> Option<Vec<Read>> {
     let stream = streamed(format, path);
     match one(format, path) {
         // Labels that damage made names: a stream refuses names, and random access a mixture.
