@@ -111,7 +111,7 @@ fn frame(segment: &[u8], size: Size) -> Result<Vec<Component>> {
     }
     let component = |entry: &[u8; 3]| {
         let (columns, rows) = factors(entry);
-        if most_columns % columns != 0 || most_rows % rows != 0 {
+        if !most_columns.is_multiple_of(columns) || !most_rows.is_multiple_of(rows) {
             return Err(bad("sampling factors that do not divide each other are not supported: convert it"));
         }
         let width = (size.width as usize * columns).div_ceil(most_columns);
@@ -219,7 +219,7 @@ impl<'a> Scan<'a> {
             }
             [] => unreachable!("a scan has a component"),
         };
-        if self.restart_interval % columns != 0 {
+        if !self.restart_interval.is_multiple_of(columns) {
             return Err(bad("the restart interval is not a number of whole rows"));
         }
         let restart_rows = self.restart_interval / columns;
