@@ -970,7 +970,7 @@ fn truncated_images_are_bad_unless_accepted() {
     assert_ne!(good[row * 49..], bad[row * 49..], "the bottom is not");
     // Also where the recipe needs nothing of what is missing.
     let top = Crop::new(0, 0, Size::new(16, 4));
-    let strict = Pipeline::builder(images()).augment(top.clone());
+    let strict = Pipeline::builder(images()).augment(top);
     assert!(strict.build().unwrap().epoch(0).next().unwrap().is_err());
 }
 

@@ -52,7 +52,7 @@ impl Operation for GaussianBlur {
     }
 
     fn validate(&self) -> Result<()> {
-        if self.kernel % 2 == 0 || self.kernel > MAX_KERNEL_PX {
+        if self.kernel.is_multiple_of(2) || self.kernel > MAX_KERNEL_PX {
             let expected = format!("odd, 1 to {MAX_KERNEL_PX} pixels");
             return Err(Error::parameter(self.name(), "kernel", expected, self.kernel));
         }
