@@ -234,7 +234,6 @@ impl Image {
         }
     }
 
-    /// Frees the memory if it is more than `keep_px` pixels, so that it is not kept forever after one giant image.
     /// Takes the memory that a reset to `size` needs. What the pixels hold is lost.
     pub(crate) fn reserve(&mut self, size: Size) -> Result<()> {
         let len = usize::try_from(size.area_px()).unwrap_or(usize::MAX);
@@ -244,7 +243,7 @@ impl Image {
         Ok(())
     }
 
-    /// Gives back memory beyond `keep_px` pixels, so that one giant image does not hold its memory for ever.
+    /// Frees the memory if it is more than `keep_px` pixels, so that it is not kept forever after one giant image.
     pub(crate) fn shrink(&mut self, keep_px: usize) {
         if self.pixels.capacity() > keep_px {
             self.pixels = Vec::new();

@@ -13,7 +13,8 @@ pub const IMAGENET_STD: [f32; 3] = [0.229, 0.224, 0.225];
 /// ```
 /// use warpfeed::{EncodedImages, Pipeline, Preset, Size};
 ///
-/// let pipeline = Pipeline::builder(EncodedImages::default()).preset(Preset::Train).build()?;
+/// let images = EncodedImages::new([(Vec::new(), 0)]);
+/// let pipeline = Pipeline::builder(images).preset(Preset::Train).build()?;
 /// assert_eq!(pipeline.image_size(), Size::new(224, 224));
 /// # Ok::<(), warpfeed::Error>(())
 /// ```

@@ -402,7 +402,7 @@ fn a_run_for_a_time_takes_that_time() {
     assert!(times.seconds >= 0.3 && times.images() < 20, "{} s, {} images", times.seconds, times.images());
     assert_eq!(times.epochs.len(), 1);
     // Without an image there is nothing to go round and round.
-    let empty = Pipeline::builder(EncodedImages::default()).random_resized_crop(8).build().unwrap();
+    let empty = Pipeline::builder(source(1)).limit(0).random_resized_crop(8).build().unwrap();
     let mut run = Run::start(&mut step, &mut ignore);
     run.for_time(&empty, Duration::from_secs(60)).unwrap();
     assert_eq!(run.finish().images_per_s(), None);

@@ -22,7 +22,7 @@ const GAP_PX: u32 = 4;
 ///
 /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
 /// let source = EncodedImages::new((0..5).map(|label| (jpeg.clone(), label)));
-/// let sheet = preview(Pipeline::builder(source), vec![random_resized_crop(16, 16)], 0, 2, 2)?;
+/// let sheet = preview(Pipeline::builder(source), vec![random_resized_crop(16)], 0, 2, 2)?;
 /// assert_eq!(sheet.size(), Size::new(2 * 16 + 3 * 4, 2 * 16 + 3 * 4));
 /// # Ok::<(), Error>(())
 /// ```

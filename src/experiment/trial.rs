@@ -14,7 +14,7 @@ use crate::preset::{IMAGENET_MEAN, IMAGENET_STD};
 /// use warpfeed::experiment::trial::Trial;
 /// use warpfeed::{Builder, EncodedImages, Pipeline, Size};
 ///
-/// let builder = Pipeline::builder(EncodedImages::default());
+/// let builder = Pipeline::builder(EncodedImages::new([(Vec::new(), 0)]));
 /// let pipeline = Trial::A { load: 12 }.ops().into_iter().fold(builder, Builder::augment).build()?;
 /// assert_eq!(pipeline.image_size(), Size::new(224, 224));
 /// # Ok::<(), warpfeed::Error>(())

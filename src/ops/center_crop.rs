@@ -76,8 +76,7 @@ impl Operation for CenterCrop {
 
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
         let (x, y) = self.place(pass.image.size());
-        pass.replace(|input, out| crop::crop(input, x, y, self.size(), Fill::BLACK, out));
-        Ok(())
+        pass.replace(self.size(), |input, out| crop::crop(input, x, y, self.size(), Fill::BLACK, out))
     }
 
     fn launch(&self, on: &mut dyn Launcher, _part: Rect) -> Result<()> {

@@ -84,8 +84,7 @@ impl Operation for Crop {
 
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
         let size = Size::new(self.width, self.height);
-        pass.replace(|input, out| crop(input, self.x, self.y, size, self.fill, out));
-        Ok(())
+        pass.replace(size, |input, out| crop(input, self.x, self.y, size, self.fill, out))
     }
 
     fn launch(&self, on: &mut dyn Launcher, _part: Rect) -> Result<()> {

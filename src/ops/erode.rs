@@ -55,8 +55,7 @@ impl Operation for Erode {
 
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
         let part = pass.part;
-        pass.replace(|input, out| rank::filter::<false>(input, self.kernel, part, out));
-        Ok(())
+        pass.replace(part.size(), |input, out| rank::filter::<false>(input, self.kernel, part, out))
     }
 
     fn launch(&self, on: &mut dyn Launcher, part: Rect) -> Result<()> {

@@ -76,8 +76,7 @@ impl Operation for GaussianBlur {
 
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
         let part = pass.part;
-        pass.replace(|input, out| gaussian_blur(input, self.kernel, self.sigma, part, out));
-        Ok(())
+        pass.replace(part.size(), |input, out| gaussian_blur(input, self.kernel, self.sigma, part, out))
     }
 
     fn launch(&self, on: &mut dyn Launcher, part: Rect) -> Result<()> {

@@ -44,8 +44,7 @@ impl Operation for Hflip {
     }
 
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
-        Turn::Hflip.pass(pass);
-        Ok(())
+        Turn::Hflip.pass(pass)
     }
 
     fn launch(&self, on: &mut dyn Launcher, _part: Rect) -> Result<()> {

@@ -151,10 +151,16 @@ pub(crate) struct CpuPass<'a> {
 }
 
 impl CpuPass<'_> {
-    /// Makes the result out of place: `make` reads the image and resets and fills the result.
-    fn replace(&mut self, make: impl FnOnce(&Image, &mut Image)) {
+    /// Makes the result, of which `size` pixels are stored, out of place: `make` reads the image and resets and fills the
+    /// result.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] if there is no memory for the result.
+    fn replace(&mut self, size: Size, make: impl FnOnce(&Image, &mut Image)) -> Result<()> {
+        self.spare.reserve(size)?;
         make(self.image, self.spare);
         std::mem::swap(self.image, self.spare);
+        Ok(())
     }
 }
 

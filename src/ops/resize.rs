@@ -147,9 +147,7 @@ impl Operation for Resize {
 
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
         let size = self.output_size(pass.image.size())?;
-        let (window, order) = (Rect::full(pass.image.size()), pass.order);
-        pass.replace(|input, out| resized_crop(input, window, size, self.interpolation, order, out));
-        Ok(())
+        self::pass(pass, Rect::full(pass.image.size()), size, self.interpolation)
     }
 
     fn launch(&self, on: &mut dyn Launcher, _part: Rect) -> Result<()> {
@@ -189,13 +187,31 @@ pub(super) fn launch(on: &mut dyn Launcher, window: Rect, size: Size, interpolat
     Ok(())
 }
 
-/// Resizes the rectangle `window` of a complete image as if it were an image of its own.
+/// Resizes the rectangle `window` of what a pass reads.
+pub(super) fn pass(pass: &mut CpuPass<'_>, window: Rect, size: Size, interpolation: Interpolation) -> Result<()> {
+    let order = pass.order;
+    // Of two passes the first makes an image of its own.
+    let mut between = Image::default();
+    let first = if order.vertical_first(window.size(), size) {
+        Size::new(window.width, size.height)
+    } else {
+        Size::new(size.width, window.height)
+    };
+    if first != size && first != window.size() && interpolation != Interpolation::Nearest {
+        between.reserve(first)?;
+    }
+    pass.replace(size, |input, out| resized_crop(input, window, size, interpolation, order, &mut between, out))
+}
+
+/// Resizes the rectangle `window` of a complete image as if it were an image of its own. `between` is memory for what the
+/// first of two passes makes.
 pub(crate) fn resized_crop(
     input: &Image,
     window: Rect,
     size: Size,
     interpolation: Interpolation,
     order: PassOrder,
+    between: &mut Image,
     out: &mut Image,
 ) {
     debug_assert_eq!(input.part(), Rect::full(input.whole()));
@@ -213,13 +229,12 @@ pub(crate) fn resized_crop(
         (None, Some(rows)) => vertical(input, window, &rows, out),
         (None, None) => {}
         (Some(columns), Some(rows)) => {
-            let mut between = Image::default();
             if order.vertical_first(window.size(), size) {
-                vertical(input, window, &rows, &mut between);
-                horizontal(&between, Rect::full(between.size()), &columns, out);
+                vertical(input, window, &rows, between);
+                horizontal(between, Rect::full(between.size()), &columns, out);
             } else {
-                horizontal(input, window, &columns, &mut between);
-                vertical(&between, Rect::full(between.size()), &rows, out);
+                horizontal(input, window, &columns, between);
+                vertical(between, Rect::full(between.size()), &rows, out);
             }
         }
     }

@@ -91,11 +91,7 @@ impl Operation for ResizedCrop {
     }
 
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
-        let order = pass.order;
-        pass.replace(|input, out| {
-            resize::resized_crop(input, self.rect(), self.size(), self.interpolation, order, out);
-        });
-        Ok(())
+        resize::pass(pass, self.rect(), self.size(), self.interpolation)
     }
 
     fn launch(&self, on: &mut dyn Launcher, _part: Rect) -> Result<()> {

@@ -131,13 +131,12 @@ impl Operation for Rotate {
 
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
         match self.rotation(pass.image.size()) {
-            Rotation::None => {}
+            Rotation::None => Ok(()),
             Rotation::Turn(turn) => turn.pass(pass),
             Rotation::Free { matrix, canvas } => {
-                pass.replace(|input, out| self.sampling(matrix).make(input, canvas, Rect::full(canvas), out));
+                pass.replace(canvas, |input, out| self.sampling(matrix).make(input, canvas, Rect::full(canvas), out))
             }
         }
-        Ok(())
     }
 
     fn launch(&self, on: &mut dyn Launcher, part: Rect) -> Result<()> {

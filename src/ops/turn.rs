@@ -105,14 +105,16 @@ impl Turn {
     }
 
     /// Does it on the CPU.
-    pub(super) fn pass(self, pass: &mut CpuPass<'_>) {
+    pub(super) fn pass(self, pass: &mut CpuPass<'_>) -> Result<()> {
+        let size = self.output_size(pass.image.size());
         match self {
             Self::Hflip => horizontal(pass.image),
             Self::Vflip => vertical(pass.image),
-            Self::Quarter => pass.replace(quarter_turn),
+            Self::Quarter => return pass.replace(size, quarter_turn),
             Self::Half => half_turn(pass.image),
-            Self::ThreeQuarters => pass.replace(three_quarter_turn),
+            Self::ThreeQuarters => return pass.replace(size, three_quarter_turn),
         }
+        Ok(())
     }
 
     /// Queues its kernel.

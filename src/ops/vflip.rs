@@ -44,8 +44,7 @@ impl Operation for Vflip {
     }
 
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
-        Turn::Vflip.pass(pass);
-        Ok(())
+        Turn::Vflip.pass(pass)
     }
 
     fn launch(&self, on: &mut dyn Launcher, _part: Rect) -> Result<()> {

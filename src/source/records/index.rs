@@ -97,7 +97,8 @@ impl Counts {
     /// Whether an index of `len_bytes` may have so much in it, and its shard too: one that claims more is not read.
     fn fit(&self, len_bytes: u64, key: &Key) -> bool {
         let texts = u64::from(self.names) + u64::from(self.faults);
-        let records = HEADER_BYTES as u64 + self.records.saturating_mul(RECORD_BYTES as u64) + CRC_BYTES as u64;
+        let frame_bytes = (HEADER_BYTES + CRC_BYTES) as u64;
+        let records = self.records.saturating_mul(RECORD_BYTES as u64).saturating_add(frame_bytes);
         let most = records.saturating_add(texts * (4 + MAX_TEXT_BYTES));
         // The last record may be what is left of one.
         self.records <= key.len_bytes / key.min_record_bytes + 1

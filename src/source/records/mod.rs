@@ -11,6 +11,7 @@ pub(crate) mod tfrecord;
 use super::window::{ReadAt, Window};
 use super::{KEEP_BUFFER_BYTES, MAX_ENCODED_BYTES, Source, no_such_sample};
 use crate::error::{Error, Result};
+use crate::memory;
 use crate::file::most_open;
 use label::Label;
 use parser::{Entry, Parser};
@@ -442,12 +443,13 @@ pub(super) fn no_samples(
 }
 
 /// Makes `buffer` `len_bytes` long without clearing what will be overwritten, and gives a giant one back.
-fn sized(buffer: &mut Vec<u8>, len_bytes: usize) -> &mut [u8] {
+fn sized(buffer: &mut Vec<u8>, len_bytes: usize) -> Result<&mut [u8]> {
     if buffer.capacity() > KEEP_BUFFER_BYTES && len_bytes < KEEP_BUFFER_BYTES {
         *buffer = Vec::new();
     }
+    memory::reserve(buffer, len_bytes, "an encoded image", memory::FEWER_IMAGES)?;
     buffer.resize(len_bytes, 0);
-    buffer
+    Ok(buffer)
 }
 
 impl Source for RecordShards {
@@ -476,11 +478,11 @@ impl Source for RecordShards {
                 Ok(buffer)
             }
             RecordFormat::WebDataset | RecordFormat::RecordIo => {
-                file.read_sample(sized(buffer, len_bytes), record.offset, stopped)?;
+                file.read_sample(sized(buffer, len_bytes)?, record.offset, stopped)?;
                 Ok(buffer)
             }
             RecordFormat::TfRecord => {
-                file.read_sample(sized(buffer, len_bytes), record.offset, stopped)?;
+                file.read_sample(sized(buffer, len_bytes)?, record.offset, stopped)?;
                 let image = tfrecord::checked_image(buffer, self.options.image.as_deref()).map_err(wrong)?;
                 Ok(&buffer[image])
             }
