@@ -32,7 +32,6 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let number = |text: &String| text.parse::<u64>().unwrap_or_else(|_| panic!("{text} is no number"));
     match &args[..] {
-        [inputs, seed, folder] => oversee(number(inputs), number(seed), Path::new(folder)),
         [mode, inputs, seed, folder] if mode == "work" => work(number(inputs), number(seed), Path::new(folder)),
         [mode, at, seed] if mode == "one" => {
             let (target, input) = Inputs::new(number(seed)).make(number(at));
@@ -41,6 +40,7 @@ fn main() -> ExitCode {
             TARGETS[target].1(&input);
             ExitCode::SUCCESS
         }
+        [inputs, seed, folder] => oversee(number(inputs), number(seed), Path::new(folder)),
         _ => panic!("campaign INPUTS SEED FOLDER, or campaign one NUMBER SEED"),
     }
 }
@@ -191,7 +191,8 @@ fn mutate(input: &mut Vec<u8>, other: &[u8], rng: &mut ChaCha8Rng) {
         2 => len - 1 - rng.random_range(0..len.min(300)),
         _ => rng.random_range(0..len),
     };
-    let run = 1 + rng.random_range(0..1_u32 << rng.random_range(0..10)) as usize;
+    let most = 1 << rng.random_range(0..10);
+    let run = rng.random_range(1..=most);
     let end = (at + run).min(len);
     match rng.random_range(0..12) {
         0..=2 => input[at] = rng.random(),
