@@ -92,7 +92,7 @@ pub fn apply(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Result<Tensor>
     });
     let storage = match backend::open(options.device, &run, normalize)? {
         AnyBackend::Cpu(cpu) => batch_of_one(&cpu, bytes, &header, &recipe)?,
-        AnyBackend::Cuda(gpu) => batch_of_one(&gpu, bytes, &header, &recipe)?,
+        AnyBackend::Cuda(gpu) => batch_of_one(&*gpu, bytes, &header, &recipe)?,
     };
     let buffer = storage.into_host(dtype, run.image_bytes())?;
     Ok(Tensor::new(Storage::Host(buffer), run.shape(1), dtype, layout))

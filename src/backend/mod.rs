@@ -184,7 +184,7 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
 /// A back end of any kind.
 pub(crate) enum AnyBackend {
     Cpu(cpu::Cpu),
-    Cuda(Gpu),
+    Cuda(Box<Gpu>),
 }
 
 /// Mean and std of each channel.
@@ -199,7 +199,7 @@ pub(crate) fn open(device: Device, options: &Arc<RunOptions>, normalize: Normali
     let tables = Tables::new(options.dtype, normalize);
     match device.resolve()? {
         None => cpu::Cpu::open(options, tables).map(AnyBackend::Cpu),
-        Some(ordinal) => Gpu::open(ordinal, options, &tables).map(AnyBackend::Cuda),
+        Some(ordinal) => Gpu::open(ordinal, options, &tables).map(Box::new).map(AnyBackend::Cuda),
     }
 }
 

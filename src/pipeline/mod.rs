@@ -91,7 +91,7 @@ impl From<AnyBackend> for Arc<dyn Runs> {
     fn from(backend: AnyBackend) -> Self {
         match backend {
             AnyBackend::Cpu(cpu) => Arc::new(cpu),
-            AnyBackend::Cuda(gpu) => Arc::new(gpu),
+            AnyBackend::Cuda(gpu) => Arc::new(*gpu),
         }
     }
 }
