@@ -367,7 +367,7 @@ fn random_access_gives_the_same_over_a_network() {
         // The headers and what is read with them, not the images.
         let headers = server.shared.sent.load(SeqCst);
         let all: usize = server.shared.files.iter().map(|(_, bytes)| bytes.len()).sum();
-        assert!(headers < all as u64 / 2, "{headers} of {all} bytes");
+        assert!(headers < all as u64 / 2, "{format:?}: {headers} of {all} bytes");
         for (shard, want) in shards.iter().zip(&want) {
             assert_eq!(&part(&local, shard), want, "{format:?}");
             assert_eq!(&part(&remote, shard), want, "{format:?}");

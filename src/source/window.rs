@@ -61,11 +61,13 @@ pub(super) struct Window<'a> {
     start: u64,
     /// How much is read at once.
     ahead: usize,
+    /// Where what was asked for last ends.
+    asked_to: u64,
 }
 
 impl<'a> Window<'a> {
     pub fn new(file: &'a dyn ReadAt, len_bytes: u64) -> Self {
-        Self { file, len_bytes, buffer: Vec::new(), start: 0, ahead: WINDOW_BYTES }
+        Self { file, len_bytes, buffer: Vec::new(), start: 0, ahead: WINDOW_BYTES, asked_to: 0 }
     }
 
     /// Whether `len_bytes` bytes from `offset` on lie in the file.
@@ -83,8 +85,9 @@ impl Bytes for Window<'_> {
         }
         let (end, read_to) = (offset + len_bytes as u64, self.start + self.buffer.len() as u64);
         if offset < self.start || end > read_to {
-            // Where what is passed over is less than a request costs, it is read as well, more and more at once.
-            let near = self.file.delay_bytes() > offset.saturating_sub(read_to);
+            // Where what is passed over is less than a request costs, it is read as well, more and more at once. That is
+            // what lies behind what was asked for, however much more was read: one large read leads to no other.
+            let near = self.file.delay_bytes() > offset.saturating_sub(self.asked_to);
             self.ahead = if near { (2 * self.ahead).min(MAX_WINDOW_BYTES) } else { WINDOW_BYTES };
             let wanted = self.ahead.max(len_bytes) as u64;
             self.buffer.resize(wanted.min(self.len_bytes - offset) as usize, 0);
@@ -94,6 +97,7 @@ impl Bytes for Window<'_> {
                 return Err(error);
             }
         }
+        self.asked_to = end;
         Ok(Some(&self.buffer[(offset - self.start) as usize..][..len_bytes]))
     }
 
