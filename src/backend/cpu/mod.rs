@@ -20,6 +20,9 @@ use executor::{Executor, Job, Times};
 use output::{Output, Tables};
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// Most batches whose memory is tried when a pipeline is built.
+const TRIED_BATCHES: usize = 8;
+
 /// The CPU, set up for one pipeline.
 pub(crate) struct Cpu {
     options: Arc<RunOptions>,
@@ -38,14 +41,16 @@ pub(crate) struct Worker {
 }
 
 impl Cpu {
-    /// Sets it up, and tries whether a batch has room in memory.
+    /// Sets it up, and tries whether the batches that there are at a time have room in memory, up to a number: the system
+    /// gives pages when they are first touched, so this takes no time.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if it has not.
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if they have not.
     pub(super) fn open(options: &Arc<RunOptions>, tables: Tables) -> Result<Self> {
         let batch_bytes = options.batch_images * options.image_bytes();
         let pool = Arc::new(Pool::new(options.dtype, batch_bytes, options.batches_at_a_time()));
-        drop(pool.take()?);
+        let tried = options.batches_at_a_time().min(TRIED_BATCHES);
+        drop((0..tried).map(|_| pool.take()).collect::<Result<Vec<_>>>()?);
         let rgb_tables = Tables::new(DType::U8, None);
         Ok(Self { options: Arc::clone(options), tables, rgb_tables, pool, workers: Mutex::default() })
     }
