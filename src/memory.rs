@@ -5,7 +5,7 @@ use bytemuck::Zeroable;
 
 /// What to do where a batch's memory is refused.
 pub(crate) const SMALLER_BATCHES: &str =
-    "use a smaller batch_size or prefetch, or allow the process more memory (ulimit -v, or the container's limit)";
+    "use a smaller batch_size or prefetch, fewer threads, or allow more memory (ulimit -v, or the container's limit)";
 /// What to do where the memory of an image, decoded or encoded, is refused.
 pub(crate) const FEWER_IMAGES: &str =
     "use fewer threads or a lower max_pixels, or allow the process more memory (ulimit -v, or the container's limit)";

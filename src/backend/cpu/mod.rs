@@ -13,6 +13,7 @@ use super::{Backend, Decoded, Encoded, RunOptions, Sample, Settled, Work};
 use crate::decode::Header;
 use crate::error::Result;
 use crate::image::Size;
+use crate::memory;
 use crate::ops::Op;
 use crate::tensor::{DType, Layout, Pool, Storage};
 use batch::HostBatch;
@@ -22,6 +23,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Most batches whose memory is tried when a pipeline is built.
 const TRIED_BATCHES: usize = 8;
+/// Memory tried for each worker beside the batches: its stack, its decoder and an image of moderate size.
+const WORKER_BYTES: usize = 8 << 20;
 
 /// The CPU, set up for one pipeline.
 pub(crate) struct Cpu {
@@ -41,8 +44,8 @@ pub(crate) struct Worker {
 }
 
 impl Cpu {
-    /// Sets it up, and tries whether the batches that there are at a time have room in memory, up to a number: the system
-    /// gives pages when they are first touched, so this takes no time.
+    /// Sets it up, and tries whether the batches that there are at a time, up to a number, and the workers have room in
+    /// memory: the system gives pages when they are first touched, so this takes no time.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if they have not.
@@ -50,7 +53,9 @@ impl Cpu {
         let batch_bytes = options.batch_images * options.image_bytes();
         let pool = Arc::new(Pool::new(options.dtype, batch_bytes, options.batches_at_a_time()));
         let tried = options.batches_at_a_time().min(TRIED_BATCHES);
-        drop((0..tried).map(|_| pool.take()).collect::<Result<Vec<_>>>()?);
+        let batches = (0..tried).map(|_| pool.take()).collect::<Result<Vec<_>>>()?;
+        let workers = options.threads.max(1).saturating_mul(WORKER_BYTES);
+        drop((memory::zeros::<u8>(workers, "the workers beside the batches", memory::SMALLER_BATCHES)?, batches));
         let rgb_tables = Tables::new(DType::U8, None);
         Ok(Self { options: Arc::clone(options), tables, rgb_tables, pool, workers: Mutex::default() })
     }
