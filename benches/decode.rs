@@ -4,7 +4,7 @@ mod common;
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
-use warpfeed::{Decoder, Image, Rect, Size, probe};
+use warpfeed::image::{Decoder, Image, Rect, Size, probe};
 
 fn main() {
     divan::main();

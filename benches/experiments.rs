@@ -14,7 +14,7 @@ use warpfeed::experiment::report::Report;
 use warpfeed::experiment::step::{Pace, StatedStep};
 use warpfeed::experiment::subject::{Model, Subject};
 use warpfeed::experiment::workers::{self, workers};
-use warpfeed::{EncodedImages, Preset, Result, Strategy};
+use warpfeed::{Preset, Result, Strategy, source::EncodedImages};
 
 fn main() -> Result<()> {
     let asked: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();

@@ -7,7 +7,11 @@ mod common;
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use std::fmt;
-use warpfeed::{ApplyOptions, Op, Size, Strategy, apply, probe};
+use warpfeed::{
+    ApplyOptions, Strategy, apply,
+    image::{Size, probe},
+    ops::Op,
+};
 
 /// Images a sample.
 const IMAGES: usize = 8;

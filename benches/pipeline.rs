@@ -7,7 +7,7 @@ use divan::counter::ItemsCount;
 use std::fmt;
 use std::num::NonZero;
 use warpfeed::experiment::trial::Trial;
-use warpfeed::{Builder, EncodedImages, Pipeline, Preset, Strategy, Transform};
+use warpfeed::{Builder, Pipeline, Preset, Strategy, ops::Transform, source::EncodedImages};
 
 struct Case {
     name: String,

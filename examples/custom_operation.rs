@@ -1,8 +1,10 @@
 //! Transforms of one's own: salt noise by code of its own, and a jigger made of the crate's operations.
 
 use warpfeed::{
-    Crop, Custom, CustomTransform, DType, EncodedImages, Image, JpegOptions, Layout, Op, Pipeline, Result, Rotate,
-    SampleRng, Size, encode_jpeg,
+    DType, Layout, Pipeline, Result,
+    image::{Image, JpegOptions, Size, encode_jpeg},
+    ops::{Crop, Custom, CustomTransform, Op, Rotate, SampleRng},
+    source::EncodedImages,
 };
 
 /// Turns single pixels white.

@@ -2,7 +2,11 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
-use warpfeed::{DType, Error, Image, JpegOptions, Layout, Pipeline, Result, Size, Source, encode_jpeg};
+use warpfeed::{
+    DType, Error, Layout, Pipeline, Result,
+    image::{Image, JpegOptions, Size, encode_jpeg},
+    source::Source,
+};
 
 /// Encoded images one after the other, and where each lies.
 struct Packed {

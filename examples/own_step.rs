@@ -2,7 +2,12 @@
 
 use std::time::{Duration, Instant};
 use warpfeed::experiment::step::{Outcome, Step};
-use warpfeed::{Batch, EncodedImages, JpegOptions, Pipeline, Result, encode_jpeg, experiment::synth::image};
+use warpfeed::{
+    Batch, Pipeline, Result,
+    experiment::synth::image,
+    image::{JpegOptions, encode_jpeg},
+    source::EncodedImages,
+};
 
 /// Learns the mean of all values that it sees.
 struct Mean(f64);

@@ -1,8 +1,10 @@
 //! Batches for training: `quick_start [DIR]`. DIR is a folder of class folders; without it a few images are made.
 
 use warpfeed::{
-    DType, IMAGENET_MEAN, IMAGENET_STD, ImageFolder, Layout, Pipeline, Result, experiment::synth::write_folder,
-    random_horizontal_flip, random_rotation, random_vertical_flip,
+    DType, IMAGENET_MEAN, IMAGENET_STD, Layout, Pipeline, Result,
+    experiment::synth::write_folder,
+    ops::{random_horizontal_flip, random_rotation, random_vertical_flip},
+    source::ImageFolder,
 };
 
 fn main() -> Result<()> {

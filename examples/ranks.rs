@@ -1,7 +1,7 @@
 //! Several processes share an epoch, as in training on several GPUs: `mpirun -n 4 target/release/examples/ranks`, or
 //! the same under torchrun or srun. Started alone, it is the only rank.
 
-use warpfeed::{DecodedImages, Device, Pipeline, Rank, Result, Size};
+use warpfeed::{Device, Pipeline, Rank, Result, image::Size, source::DecodedImages};
 
 fn main() -> Result<()> {
     let rank = Rank::from_environment()?.unwrap_or_default();

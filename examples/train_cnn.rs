@@ -6,8 +6,9 @@
 use candle_core::{D, DType as CandleType, Device, Tensor};
 use candle_nn::{AdamW, Conv2d, Conv2dConfig, Linear, Module, Optimizer, VarBuilder, VarMap, conv2d, linear, loss};
 use warpfeed::{
-    DType, Error, IMAGENET_MEAN, IMAGENET_STD, ImageFolder, Layout, Pipeline, Result, Source,
+    DType, Error, IMAGENET_MEAN, IMAGENET_STD, Layout, Pipeline, Result,
     experiment::synth::write_folder,
+    source::{ImageFolder, Source},
 };
 
 const SIDE_PX: u32 = 64;

@@ -4,11 +4,11 @@ use crate::backend::{self, Ablation, AnyBackend, Backend, Encoded, RunOptions, S
 use crate::decode::{Header, probe};
 use crate::device::{DecodePath, Device};
 use crate::error::Result;
-use crate::image::check_pixels;
 use crate::ops::Op;
 use crate::ops::filter::PassOrder;
 use crate::pipeline::{Orientation, oriented};
 use crate::plan::{Strategy, plan};
+use crate::raster::check_pixels;
 use crate::tensor::{DType, Layout, Storage, Tensor};
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ impl Default for ApplyOptions {
 /// The result has N = 1: bytes `[1, H, W, 3]`, or, if `ops` normalise, `f32` `[1, 3, H, W]`.
 ///
 /// ```
-/// use warpfeed::{ApplyOptions, CenterCrop, JpegOptions, Image, Size, apply, encode_jpeg};
+/// use warpfeed::{ApplyOptions, apply, ops::CenterCrop, image::{Image, JpegOptions, Size, encode_jpeg}};
 ///
 /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
 /// let crop = CenterCrop::new(Size::new(16, 8));

@@ -2,8 +2,8 @@
 #![allow(unsafe_code)]
 
 use crate::error::{Error, Result};
-use crate::image::Image;
 use crate::memory;
+use crate::raster::Image;
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr;
 
@@ -125,7 +125,7 @@ unsafe extern "C" {
 ///
 /// # Examples
 /// ```
-/// use warpfeed::{JpegOptions, Image, Size, encode_jpeg, probe};
+/// use warpfeed::image::{Image, JpegOptions, Size, encode_jpeg, probe};
 ///
 /// let options = JpegOptions { progressive: true, orientation: Some(6), ..JpegOptions::default() };
 /// let bytes = encode_jpeg(&Image::new(Size::new(40, 30)), &options)?;

@@ -1,12 +1,13 @@
 //! Feeds images to GPUs: decoding, augmentation and batching for Rust trainers.
 //!
-//! A [`Pipeline`] reads encoded images (JPEG, PNG, WebP) from a [`Source`], decodes the parts that are needed,
+//! A [`Pipeline`] reads encoded images (JPEG, PNG, WebP) from a [source](source::Source), decodes the parts that are needed,
 //! augments them, and delivers batches in order from worker threads. Results equal those of Pillow and torchvision byte
 //! for byte. It runs on the CPU, or on a CUDA device ([`Device::Cuda`]), where batches stay for a trainer on the same
 //! device; with [`DecodePath::Cpu`] the bytes are the same.
 //!
 //! ```
-//! use warpfeed::*;
+//! use warpfeed::image::{Image, JpegOptions, encode_jpeg};
+//! use warpfeed::prelude::*;
 //!
 //! // Ten images in memory. `ImageFolder::open("imagenette2/train")?` reads a folder of class folders.
 //! let jpeg = encode_jpeg(&Image::new(Size::new(96, 72)), &JpegOptions::default())?;
@@ -30,22 +31,24 @@
 //!     images += batch.len();
 //! }
 //! assert_eq!(images, 10);
-//! # Ok::<(), Error>(())
+//! # Ok::<(), warpfeed::Error>(())
 //! ```
 //!
 //! # Where things are
 //!
 //! | for | see |
 //! | --- | --- |
-//! | reading samples | [`ImageFolder`], [`ListFile`], [`EncodedImages`], [`DecodedImages`], [`open`], [`Source`] for your own |
+//! | the names that most programs use | [`prelude`] |
+//! | reading samples | [`source`]: folders, lists, shards, streams, memory; [`Source`](source::Source) for your own |
 //! | describing a pipeline | [`Pipeline::builder`], [`Builder`], [`Preset`], [`Strategy`] |
-//! | random operations | [`random_resized_crop`] and the other functions, [`Transform`], [`CustomTransform`] for your own |
-//! | explicit operations | [`Op`], [`Pipeline::recipe`], [`apply`] |
+//! | random transforms | [`ops`]: [`random_resized_crop`](ops::random_resized_crop) and others, [`CustomTransform`](ops::CustomTransform) for your own |
+//! | explicit operations | [`Op`](ops::Op), [`Pipeline::recipe`], [`apply`](apply()) |
 //! | running it | [`Pipeline::epoch`], [`Epoch`], [`Batch`], [`Tensor`], [`Stats`] |
 //! | a GPU | [`Device`], [`DecodePath`], [`CudaBuffer`] |
 //! | the order of samples | [`Sampler`], [`Partition`], [`Rank`] for processes that train together |
 //! | going on after an end | [`EpochState`], [`Pipeline::resume`] |
-//! | single images | [`probe`], [`Decoder`], [`Image`], [`encode_jpeg`], [`contact_sheet`], [`write_png`], [`write_npy`] |
+//! | single images | [`image`]: decoding, JPEG encoding, PNG and NumPy files, contact sheets |
+//! | packing shards | [`pack`] |
 //! | measuring | [`experiment`], [`doctor`](doctor()) |
 //!
 //! # What is promised
@@ -90,49 +93,29 @@ mod error;
 #[cfg(feature = "experiment")]
 pub mod experiment;
 mod file;
-mod image;
 mod memory;
 mod npy;
-mod ops;
+pub mod ops;
 pub mod pack;
 mod pipeline;
 mod plan;
 mod preset;
 mod rank;
-
+mod raster;
 mod sampler;
 mod sheet;
-mod source;
+pub mod source;
 mod tensor;
 mod threads;
 
 // The C library behind `decode` and `encode`: named so that it is linked.
 use mozjpeg_sys as _;
 
-pub use self::image::{Image, Pixel, Rect, Size};
 pub use apply::{ApplyOptions, apply};
 pub use backend::cuda::CudaBuffer;
-pub use decode::{Decoder, Format, Header, probe};
 pub use device::{DecodePath, Device};
 pub use doctor::{Check, doctor};
-pub use encode::{JpegColor, JpegOptions, Sampling, encode_jpeg};
 pub use error::{Error, Result};
-pub use npy::write_npy;
-pub use ops::fill::{Edge, Fill};
-pub use ops::filter::{Interpolation, PassOrder};
-pub use ops::resize::ResizeTo;
-pub use ops::rng::SampleRng;
-pub use ops::transform::{
-    ColorJitter, CustomTransform, Maybe, OneOf, RandomCrop, RandomDilation, RandomErasing, RandomErosion,
-    RandomGaussianBlur, RandomGrayscale, RandomHorizontalFlip, RandomInvert, RandomPosterize, RandomResizedCrop,
-    RandomRotation, RandomSolarize, RandomVerticalFlip, Repeat, Transform, color_jitter, gaussian_blur, maybe, one_of,
-    random_crop, random_dilation, random_erasing, random_erosion, random_grayscale, random_horizontal_flip,
-    random_resized_crop, random_rotation, random_vertical_flip, repeat,
-};
-pub use ops::{
-    Brightness, CenterCrop, Contrast, Crop, Custom, Dilate, Erase, Erode, GaussianBlur, Grayscale, Hflip, Hue, Invert,
-    Normalize, Op, Posterize, Resize, ResizedCrop, Rotate, Saturation, SizeEffect, Solarize, Vflip,
-};
 pub use pipeline::{
     BadLimit, BadSample, Batch, Bottleneck, Builder, CacheUsage, Epoch, EpochState, ImageCache, LastBatch, MemoryBound,
     OnError, Orientation, Pipeline, Stats,
@@ -141,17 +124,31 @@ pub use plan::Strategy;
 pub use preset::{IMAGENET_MEAN, IMAGENET_STD, Preset};
 pub use rank::Rank;
 pub use sampler::{Even, Order, Partition, Sampler};
-pub use sheet::{contact_sheet, write_png};
-#[cfg(feature = "parquet")]
-pub use source::ParquetFiles;
-#[cfg(feature = "cloud")]
-pub use source::ShardCache;
-pub use source::{
-    DecodedImages, EncodedImages, IdxFile, ImageFolder, Input, ListFile, MAX_ENCODED_BYTES, OpenOptions, RecordFormat,
-    RecordOptions, RecordShards, RecordStream, Samples, Source, SourceFormat, Stream, StreamOptions, StreamSample,
-    StreamStart, open, without_secrets,
-};
 pub use tensor::{DType, Element, Layout, Tensor};
+
+/// Single images: decoding, encoding, writing.
+pub mod image {
+    pub use crate::decode::{Decoder, Format, Header, probe};
+    pub use crate::encode::{JpegColor, JpegOptions, Sampling, encode_jpeg};
+    pub use crate::npy::write_npy;
+    pub use crate::raster::{Image, Pixel, Rect, Size};
+    pub use crate::sheet::{contact_sheet, write_png};
+}
+
+/// What most trainers use: `use warpfeed::prelude::*;`.
+pub mod prelude {
+    pub use crate::image::Size;
+    pub use crate::ops::{
+        Interpolation, color_jitter, gaussian_blur, maybe, one_of, random_crop, random_dilation, random_erasing,
+        random_erosion, random_grayscale, random_horizontal_flip, random_resized_crop, random_rotation,
+        random_vertical_flip, repeat,
+    };
+    pub use crate::source::{EncodedImages, ImageFolder, RecordShards, Source};
+    pub use crate::{
+        Batch, Builder, DType, DecodePath, Device, Epoch, IMAGENET_MEAN, IMAGENET_STD, LastBatch, Layout, OnError,
+        Pipeline, Preset, Rank, Strategy,
+    };
+}
 
 /// The Rust code of README.md and docs/ compiles.
 #[cfg(doctest)]

@@ -17,14 +17,15 @@ use std::path::Path;
 /// [`Error::Unsupported`] for `bf16`, which the format does not know; [`Error::Io`] if the file cannot be written.
 ///
 /// ```
-/// use warpfeed::*;
+/// use warpfeed::prelude::*;
+/// use warpfeed::{ApplyOptions, apply, image::{Image, JpegOptions, encode_jpeg, write_npy}};
 ///
 /// let jpeg = encode_jpeg(&Image::new(Size::new(4, 2)), &JpegOptions::default())?;
 /// let tensor = apply(&jpeg, &[], &ApplyOptions::default())?;
 /// let folder = tempfile::tempdir().unwrap();
 /// write_npy(&tensor, folder.path().join("image.npy"))?;
 /// assert!(std::fs::read(folder.path().join("image.npy")).unwrap().starts_with(b"\x93NUMPY"));
-/// # Ok::<(), Error>(())
+/// # Ok::<(), warpfeed::Error>(())
 /// ```
 pub fn write_npy(tensor: &Tensor, path: impl AsRef<Path>) -> Result<()> {
     let descr = match tensor.dtype() {

@@ -11,7 +11,7 @@ pub const IMAGENET_STD: [f32; 3] = [0.229, 0.224, 0.225];
 /// A usual pipeline. All end in 224 x 224 pixels, normalized with ImageNet's mean and standard deviation.
 ///
 /// ```
-/// use warpfeed::{EncodedImages, Pipeline, Preset, Size};
+/// use warpfeed::{Pipeline, Preset, source::EncodedImages, image::Size};
 ///
 /// let images = EncodedImages::new([(Vec::new(), 0)]);
 /// let pipeline = Pipeline::builder(images).preset(Preset::Train).build()?;

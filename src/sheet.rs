@@ -2,7 +2,7 @@
 
 use crate::atomic;
 use crate::error::{Error, Result};
-use crate::image::{Image, Size};
+use crate::raster::{Image, Size};
 use std::path::Path;
 
 const BACKGROUND: [u8; 4] = [236, 236, 236, 255];
@@ -19,7 +19,7 @@ const MAX_SHEET_PX: u64 = 1 << 28;
 /// [`Error::Parameter`] if there is no image or no column, or the sheet would have more than 2^28 pixels.
 ///
 /// ```
-/// use warpfeed::{Image, Size, contact_sheet};
+/// use warpfeed::image::{Image, Size, contact_sheet};
 ///
 /// let images = vec![Image::new(Size::new(30, 20)); 5];
 /// assert_eq!(contact_sheet(&images, 3, 2)?.size(), Size::new(3 * 30 + 4 * 2, 2 * 20 + 3 * 2));
@@ -66,7 +66,7 @@ pub fn contact_sheet(images: &[Image], columns: u32, gap_px: u32) -> Result<Imag
 /// [`Error::Parameter`] if the image has no pixels, [`Error::Io`] if the file cannot be written.
 ///
 /// ```
-/// # use warpfeed::{Image, Size, write_png};
+/// # use warpfeed::image::{Image, Size, write_png};
 /// let path = tempfile::tempdir().unwrap().path().with_extension("png");
 /// write_png(&Image::new(Size::new(2, 3)), &path)?;
 /// assert!(std::fs::read(&path).unwrap().starts_with(b"\x89PNG"));
@@ -94,7 +94,7 @@ pub fn write_png(image: &Image, path: impl AsRef<Path>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::image::Rect;
+    use crate::raster::Rect;
 
     fn plain(width: u32, height: u32, color: [u8; 4]) -> Image {
         let mut image = Image::new(Size::new(width, height));

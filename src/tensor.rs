@@ -110,7 +110,8 @@ impl Storage {
 /// Its memory goes back to the pipeline that it came from when it is dropped, wherever it went.
 ///
 /// ```
-/// use warpfeed::*;
+/// use warpfeed::prelude::*;
+/// use warpfeed::{ApplyOptions, apply, ops::Normalize, image::{Image, JpegOptions, encode_jpeg}};
 ///
 /// let jpeg = encode_jpeg(&Image::new(Size::new(4, 2)), &JpegOptions::default())?;
 /// let tensor = apply(&jpeg, &[Normalize::new([0.5; 3], [0.5; 3]).into()], &ApplyOptions::default())?;
@@ -118,7 +119,7 @@ impl Storage {
 /// assert_eq!((tensor.strides(), tensor.device()), ([24, 8, 4, 1], Device::Cpu));
 /// assert_eq!(tensor.as_slice::<f32>()?, [-1.0; 24]);
 /// assert!(tensor.as_slice::<u8>().is_err());
-/// # Ok::<(), Error>(())
+/// # Ok::<(), warpfeed::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct Tensor {
@@ -250,11 +251,12 @@ impl Tensor {
     /// Its memory does not go back to the pipeline.
     ///
     /// ```
-    /// # use warpfeed::*;
+    /// # use warpfeed::prelude::*;
+    /// # use warpfeed::{ApplyOptions, apply, image::{Image, JpegOptions, encode_jpeg}};
     /// # let jpeg = encode_jpeg(&Image::new(Size::new(4, 2)), &JpegOptions::default())?;
     /// let tensor = apply(&jpeg, &[], &ApplyOptions::default())?;
     /// assert_eq!(tensor.into_vec::<u8>()?, [0; 24]);
-    /// # Ok::<(), Error>(())
+    /// # Ok::<(), warpfeed::Error>(())
     /// ```
     ///
     /// # Errors

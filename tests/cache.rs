@@ -9,8 +9,10 @@ use std::path::{Path, PathBuf};
 use warpfeed::experiment::trial::Trial;
 use warpfeed::pack::{PackOptions, pack};
 use warpfeed::{
-    Builder, CacheUsage, EncodedImages, ImageCache, OnError, Op, OpenOptions, Orientation, Pipeline, Preset,
-    RecordFormat, Size, Strategy, random_erasing, random_horizontal_flip, random_resized_crop, random_rotation,
+    Builder, CacheUsage, ImageCache, OnError, Orientation, Pipeline, Preset, Strategy,
+    image::Size,
+    ops::{Op, random_erasing, random_horizontal_flip, random_resized_crop, random_rotation},
+    source::{EncodedImages, OpenOptions, RecordFormat},
 };
 
 const ROOMY: u64 = 1 << 30;
@@ -167,7 +169,7 @@ fn changed_images_and_other_operations_find_nothing() {
     assert_eq!(files(folder.path()).len(), 40);
     let resized = || {
         let builder = Pipeline::builder(source(20)).resize_shorter(32).center_crop(24);
-        builder.pass_order(warpfeed::PassOrder::HorizontalFirst)
+        builder.pass_order(warpfeed::ops::PassOrder::HorizontalFirst)
     };
     assert!(epochs(kept(resized())).0 == epochs(resized()).0);
     assert_eq!(files(folder.path()).len(), 60);

@@ -10,7 +10,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
-use warpfeed::{JpegOptions, encode_jpeg};
+use warpfeed::image::{JpegOptions, encode_jpeg};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_warpfeed");
 
@@ -476,7 +476,7 @@ fn preview_writes_a_sheet() {
         assert!(words.contains(path(&out)), "{words}");
         let bytes = fs::read(out).unwrap();
         assert!(bytes.starts_with(b"\x89PNG"));
-        (warpfeed::probe(&bytes).unwrap().size, bytes)
+        (warpfeed::image::probe(&bytes).unwrap().size, bytes)
     };
     let few = ["--columns", "3", "--rows", "2"];
     let (size, want) = sheet("a.png", &few);

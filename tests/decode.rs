@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 use warpfeed::{
-    Decoder, Error, Format, Image, JpegColor, JpegOptions, Rect, Result, Sampling, Size, encode_jpeg, probe,
+    Error, Result,
+    image::{Decoder, Format, Image, JpegColor, JpegOptions, Rect, Sampling, Size, encode_jpeg, probe},
 };
 
 #[rustfmt::skip]

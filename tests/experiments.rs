@@ -22,8 +22,9 @@ use warpfeed::experiment::trial::Trial;
 use warpfeed::experiment::usage::Sampling;
 use warpfeed::experiment::workers::{self, workers};
 use warpfeed::{
-    Batch, Builder, CenterCrop, Device, EncodedImages, Pipeline, Result, Source, Strategy, Transform,
-    random_horizontal_flip, random_resized_crop, random_rotation, repeat,
+    Batch, Builder, Device, Pipeline, Result, Strategy,
+    ops::{CenterCrop, Transform, random_horizontal_flip, random_resized_crop, random_rotation, repeat},
+    source::{EncodedImages, Source},
 };
 
 /// A training step that sleeps, and keeps its own account of it.

@@ -13,7 +13,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use warpfeed::pack::{PackOptions, pack};
-use warpfeed::{EncodedImages, JpegOptions, RecordFormat, encode_jpeg};
+use warpfeed::{
+    image::{JpegOptions, encode_jpeg},
+    source::{EncodedImages, RecordFormat},
+};
 
 /// What takes longer hangs. Runs take a tenth of a second.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -14,9 +14,11 @@ use warpfeed::experiment::subject::{Model, Subject};
 use warpfeed::experiment::train::Run;
 use warpfeed::experiment::trial::Trial;
 use warpfeed::{
-    ApplyOptions, Batch, Builder, Custom, DType, DecodePath, Device, EncodedImages, Error, IMAGENET_MEAN, IMAGENET_STD,
-    ImageCache, JpegColor, JpegOptions, LastBatch, Layout, OnError, Op, Orientation, Pipeline, Preset, Sampling, Size,
-    Strategy, apply, encode_jpeg, random_resized_crop,
+    ApplyOptions, Batch, Builder, DType, DecodePath, Device, Error, IMAGENET_MEAN, IMAGENET_STD, ImageCache, LastBatch,
+    Layout, OnError, Orientation, Pipeline, Preset, Strategy, apply,
+    image::{JpegColor, JpegOptions, Sampling, Size, encode_jpeg},
+    ops::{Custom, Op, random_resized_crop},
+    source::EncodedImages,
 };
 
 const GPU: Device = Device::Cuda(0);
@@ -160,7 +162,7 @@ fn kinds() -> EncodedImages {
         encoded.push(encode_jpeg(&image(9), &JpegOptions { color, ..JpegOptions::default() }).unwrap());
     }
     let png = tempfile::Builder::new().suffix(".png").tempfile().unwrap();
-    warpfeed::write_png(&image(5), png.path()).unwrap();
+    warpfeed::image::write_png(&image(5), png.path()).unwrap();
     encoded.push(std::fs::read(png.path()).unwrap());
     EncodedImages::new(encoded.into_iter().zip(0..))
 }
@@ -353,7 +355,7 @@ fn pageable_memory_gives_the_same_and_is_a_configuration() {
 #[test]
 #[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
 fn operations_of_the_caller_run_on_the_cpu() {
-    let invert = |image: &mut warpfeed::Image| {
+    let invert = |image: &mut warpfeed::image::Image| {
         image.pixels_mut().iter_mut().flatten().for_each(|byte| *byte = !*byte);
     };
     let custom = Custom::new("invert", invert);

@@ -1,6 +1,10 @@
 //! Batches in the hands of other libraries: the same memory, the same numbers.
 
-use warpfeed::{Batch, DType, EncodedImages, JpegOptions, Layout, Pipeline, Size, encode_jpeg, experiment};
+use warpfeed::{
+    Batch, DType, Layout, Pipeline, experiment,
+    image::{JpegOptions, Size, encode_jpeg},
+    source::EncodedImages,
+};
 
 const DTYPES: [DType; 4] = [DType::F32, DType::F16, DType::Bf16, DType::U8];
 

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
-use warpfeed::{Image, JpegOptions, Size, encode_jpeg};
+use warpfeed::image::{Image, JpegOptions, Size, encode_jpeg};
 
 /// `warpfeed run` on the CPU, with so many KiB of address space. What takes longer than a minute hangs.
 fn run(limit_kib: u64, source: &Path, options: &[&str]) -> Output {

@@ -9,8 +9,9 @@ use std::path::Path;
 use std::sync::Arc;
 use warpfeed::pack::{PackOptions, pack, verify};
 use warpfeed::{
-    BadLimit, Decoder, EncodedImages, Error, Image, JpegColor, JpegOptions, RecordFormat, Rect, Size, Source,
-    encode_jpeg, open, probe,
+    BadLimit, Error,
+    image::{Decoder, Image, JpegColor, JpegOptions, Rect, Size, encode_jpeg, probe},
+    source::{EncodedImages, RecordFormat, Source, open},
 };
 
 const FORMATS: [RecordFormat; 3] = [RecordFormat::WebDataset, RecordFormat::RecordIo, RecordFormat::TfRecord];

@@ -11,13 +11,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 use warpfeed::experiment::run::{RunReport, run};
 use warpfeed::{
-    ApplyOptions, BadLimit, Batch, Brightness, Builder, CenterCrop, Contrast, Crop, Custom, CustomTransform, DType,
-    Device, Dilate, EncodedImages, Erase, Erode, Error, Fill, GaussianBlur, Grayscale, Hflip, Hue, IMAGENET_MEAN,
-    IMAGENET_STD, Image, Interpolation, JpegOptions, LastBatch, Layout, MAX_ENCODED_BYTES, Normalize, OnError, Op,
-    Orientation, Partition, Pipeline, RandomResizedCrop, RandomRotation, Rect, ResizedCrop, Result, Rotate, SampleRng,
-    Sampling, Saturation, Size, SizeEffect, Source, Strategy, Tensor, Transform, Vflip, apply, color_jitter,
-    encode_jpeg, gaussian_blur, maybe, one_of, random_crop, random_dilation, random_erasing, random_erosion,
-    random_grayscale, random_horizontal_flip, random_resized_crop, random_rotation, random_vertical_flip, repeat,
+    ApplyOptions, BadLimit, Batch, Builder, DType, Device, Error, IMAGENET_MEAN, IMAGENET_STD, LastBatch, Layout,
+    OnError, Orientation, Partition, Pipeline, Result, Strategy, Tensor, apply,
+    image::{Image, JpegOptions, Rect, Sampling, Size, encode_jpeg},
+    ops::{
+        Brightness, CenterCrop, Contrast, Crop, Custom, CustomTransform, Dilate, Erase, Erode, Fill, GaussianBlur,
+        Grayscale, Hflip, Hue, Interpolation, Normalize, Op, RandomResizedCrop, RandomRotation, ResizedCrop, Rotate,
+        SampleRng, Saturation, SizeEffect, Transform, Vflip, color_jitter, gaussian_blur, maybe, one_of, random_crop,
+        random_dilation, random_erasing, random_erosion, random_grayscale, random_horizontal_flip, random_resized_crop,
+        random_rotation, random_vertical_flip, repeat,
+    },
+    source::{EncodedImages, MAX_ENCODED_BYTES, Source},
 };
 
 fn report(pipeline: &Pipeline, epochs: std::ops::Range<u64>) -> RunReport {

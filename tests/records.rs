@@ -7,8 +7,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use warpfeed::{
-    Error, IdxFile, ListFile, OnError, OpenOptions, Pipeline, RecordFormat, RecordOptions, RecordShards, RecordStream,
-    Result, Size, Source, Stream as _, StreamOptions, StreamStart, open,
+    Error, OnError, Pipeline, Result,
+    image::Size,
+    source::{
+        IdxFile, ListFile, OpenOptions, RecordFormat, RecordOptions, RecordShards, RecordStream, Source, Stream as _,
+        StreamOptions, StreamStart, open,
+    },
 };
 
 const MAGIC: u32 = 0xced7_230a;

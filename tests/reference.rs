@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
-use warpfeed::{ApplyOptions, DType, Device, Op, Orientation, Strategy, Tensor, apply};
+use warpfeed::{ApplyOptions, DType, Device, Orientation, Strategy, Tensor, apply, ops::Op};
 
 #[derive(Deserialize)]
 struct Case {

@@ -13,8 +13,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use warpfeed::pack::{PackOptions, pack};
 use warpfeed::{
-    Builder, EncodedImages, ImageCache, Input, OnError, OpenOptions, Pipeline, RecordFormat, RecordOptions, ShardCache,
-    Size, Source, SourceFormat, open, random_horizontal_flip, random_resized_crop,
+    Builder, ImageCache, OnError, Pipeline,
+    image::Size,
+    ops::{random_horizontal_flip, random_resized_crop},
+    source::{EncodedImages, Input, OpenOptions, RecordFormat, RecordOptions, ShardCache, Source, SourceFormat, open},
 };
 
 /// A cheap pipeline with random draws, in the source's own order.

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Delivered, WithBad, samples, small, source};
-use warpfeed::{Batch, Builder, Epoch, EpochState, LastBatch, OnError, Partition, Result, Size};
+use warpfeed::{Batch, Builder, Epoch, EpochState, LastBatch, OnError, Partition, Result, image::Size};
 
 /// A state as it comes back from a file.
 fn written(state: &EpochState) -> EpochState {
@@ -125,7 +125,7 @@ fn what_does_not_fit_is_refused_with_what_differs() {
     };
     let other_labels = || {
         let mut n = 0;
-        warpfeed::EncodedImages::new(
+        warpfeed::source::EncodedImages::new(
             std::iter::repeat_with(move || {
                 n += 1;
                 (common::jpeg(40, 40, n), n as u32 % 3)
@@ -168,7 +168,7 @@ mod command {
     use std::path::Path;
     use std::process::{Command, Output, Stdio};
     use std::time::{Duration, Instant};
-    use warpfeed::{JpegOptions, encode_jpeg};
+    use warpfeed::image::{JpegOptions, encode_jpeg};
 
     fn images() -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();

@@ -6,8 +6,12 @@ use common::recipes::{inside, recipe};
 use common::{Random, jpeg};
 use warpfeed::experiment::trial::Trial;
 use warpfeed::{
-    ApplyOptions, CenterCrop, Contrast, Crop, DType, Dilate, Erode, Error, Fill, GaussianBlur, Grayscale, Hflip,
-    Interpolation, Normalize, Op, Orientation, Preset, Rect, Resize, ResizedCrop, Rotate, Size, Strategy, Vflip, apply,
+    ApplyOptions, DType, Error, Orientation, Preset, Strategy, apply,
+    image::{Rect, Size},
+    ops::{
+        CenterCrop, Contrast, Crop, Dilate, Erode, Fill, GaussianBlur, Grayscale, Hflip, Interpolation, Normalize, Op,
+        Resize, ResizedCrop, Rotate, Vflip,
+    },
 };
 
 #[test]
@@ -67,7 +71,7 @@ fn a_crop_at_the_origin_is_a_crop() {
 
 #[test]
 fn orientation_is_a_turn_before_everything() {
-    use warpfeed::{JpegOptions, encode_jpeg};
+    use warpfeed::image::{JpegOptions, encode_jpeg};
     let image = common::image(21, 13, 3);
     for tag in 1..=8 {
         let bytes = encode_jpeg(&image, &JpegOptions { orientation: Some(tag), ..JpegOptions::default() }).unwrap();
@@ -90,13 +94,15 @@ fn orientation_is_a_turn_before_everything() {
 #[test]
 fn composed_is_close_and_needs_one_sampling() {
     let size = Size::new(120, 90);
-    let mut smooth = warpfeed::Image::new(size);
+    let mut smooth = warpfeed::image::Image::new(size);
     for y in 0..size.height {
         for (x, pixel) in (0..size.width).zip(smooth.row_mut(y)) {
             *pixel = [(x * 2) as u8, (y * 2) as u8, (x + y) as u8, 255];
         }
     }
-    let bytes = warpfeed::encode_jpeg(&smooth, &warpfeed::JpegOptions { quality: 98, ..Default::default() }).unwrap();
+    let bytes =
+        warpfeed::image::encode_jpeg(&smooth, &warpfeed::image::JpegOptions { quality: 98, ..Default::default() })
+            .unwrap();
     let rotate = |degrees| Rotate::new(degrees).into();
     let ops = [
         rotate(4.0),
@@ -119,7 +125,7 @@ fn composed_is_close_and_needs_one_sampling() {
 fn presets_have_the_size_they_promise() {
     let bytes = jpeg(300, 200, 1);
     for ops in [Preset::Train.ops(), Preset::Eval.ops(), Trial::A { load: 12 }.ops(), Trial::B { load: 2 }.ops()] {
-        let builder = warpfeed::Pipeline::builder(warpfeed::EncodedImages::new([(bytes.clone(), 0)]));
+        let builder = warpfeed::Pipeline::builder(warpfeed::source::EncodedImages::new([(bytes.clone(), 0)]));
         let pipeline = ops.into_iter().fold(builder, warpfeed::Builder::augment).build().unwrap();
         assert_eq!(pipeline.image_size(), Size::new(224, 224));
         let batch = pipeline.epoch(0).next().unwrap().unwrap();
@@ -194,7 +200,7 @@ fn many_rotations_in_a_row() {
 #[test]
 fn both_pass_orders_equal_their_pillow() {
     use sha2::{Digest, Sha256};
-    use warpfeed::PassOrder;
+    use warpfeed::ops::PassOrder;
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/reference/images/baseline-420.jpg");
     let bytes = std::fs::read(path).unwrap();
     for (size, interpolation, pillow_12, pillow_13) in [

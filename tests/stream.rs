@@ -7,8 +7,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use warpfeed::pack::{PackOptions, pack};
 use warpfeed::{
-    Builder, EncodedImages, EpochState, Error, Input, LastBatch, OnError, OpenOptions, Partition, Pipeline,
-    RecordFormat, RecordStream, Size, StreamOptions, open, random_horizontal_flip, random_resized_crop,
+    Builder, EpochState, Error, LastBatch, OnError, Partition, Pipeline,
+    image::Size,
+    ops::{random_horizontal_flip, random_resized_crop},
+    source::{EncodedImages, Input, OpenOptions, RecordFormat, RecordStream, StreamOptions, open},
 };
 
 /// Images that fill three shards of 1 MB.

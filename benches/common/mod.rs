@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 use warpfeed::experiment::synth;
-use warpfeed::{JpegOptions, encode_jpeg};
+use warpfeed::image::{JpegOptions, encode_jpeg};
 
 /// Most images held in memory.
 const MOST: u64 = 200;
@@ -11,7 +11,7 @@ const MADE: u64 = 48;
 
 static IMAGES: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| match std::env::var_os("WARPFEED_PHOTOS") {
     Some(folder) => {
-        let source = warpfeed::open(folder).and_then(warpfeed::Input::into_data_set);
+        let source = warpfeed::source::open(folder).and_then(warpfeed::source::Input::into_data_set);
         let source = source.expect("WARPFEED_PHOTOS names a folder of class folders or a list file");
         let read = |index| source.read(index, &mut Vec::new()).expect("an image can be read").to_vec();
         (0..source.len().min(MOST)).map(read).collect()

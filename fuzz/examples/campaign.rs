@@ -13,7 +13,11 @@ use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use warpfeed::{EncodedImages, Image, JpegColor, JpegOptions, Pipeline, Sampling, Size, encode_jpeg};
+use warpfeed::{
+    Pipeline,
+    image::{Image, JpegColor, JpegOptions, Sampling, Size, encode_jpeg},
+    source::EncodedImages,
+};
 use warpfeed_fuzz::TARGETS;
 
 /// No input is larger.
@@ -232,7 +236,7 @@ fn files(folder: &Path) -> Vec<Vec<u8>> {
 
 /// Small images of all formats: the reference images of the tests, and all that the encoder writes.
 fn images() -> Vec<Vec<u8>> {
-    let small = |bytes: &Vec<u8>| warpfeed::probe(bytes).is_ok_and(|header| header.size.area_px() <= 60 * 60);
+    let small = |bytes: &Vec<u8>| warpfeed::image::probe(bytes).is_ok_and(|header| header.size.area_px() <= 60 * 60);
     let mut images: Vec<Vec<u8>> = files(Path::new("../tests/reference/images")).into_iter().filter(small).collect();
     let mut rng = ChaCha8Rng::seed_from_u64(1);
     let mut source = Image::new(Size::new(35, 29));

@@ -5,9 +5,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use warpfeed::pack::{PackOptions, pack};
 use warpfeed::{
-    ApplyOptions, Decoder, EncodedImages, EpochState, IdxFile, Image, JpegOptions, ListFile, OnError, Op, ParquetFiles,
-    Pipeline, RecordFormat, RecordOptions, RecordShards, RecordStream, Rect, Result, Size, Source, Stream as _,
-    StreamOptions, StreamStart, apply, encode_jpeg, probe,
+    ApplyOptions, EpochState, OnError, Pipeline, Result, apply,
+    image::{Decoder, Image, JpegOptions, Rect, Size, encode_jpeg, probe},
+    ops::Op,
+    source::{
+        EncodedImages, IdxFile, ListFile, ParquetFiles, RecordFormat, RecordOptions, RecordShards, RecordStream,
+        Source, Stream as _, StreamOptions, StreamStart,
+    },
 };
 
 /// What the bytes go to.

@@ -3,8 +3,8 @@
 
 use super::{Header, lossless_jpeg};
 use crate::error::{Error, Result};
-use crate::image::{Image, Pixel, Rect};
 use crate::memory;
+use crate::raster::{Image, Pixel, Rect};
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr::NonNull;
 
@@ -182,7 +182,11 @@ pub(crate) fn has_end(bytes: &[u8], scan_offset_bytes: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{JpegColor, JpegOptions, Sampling, Size, encode_jpeg, probe};
+    use crate::{
+        decode::probe,
+        encode::{JpegColor, JpegOptions, Sampling, encode_jpeg},
+        raster::Size,
+    };
     use rand::rngs::ChaCha8Rng;
     use rand::{RngExt, SeedableRng};
     use std::fs;

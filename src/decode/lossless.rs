@@ -2,8 +2,8 @@
 
 use super::{Format, Header};
 use crate::error::{Error, Result};
-use crate::image::{Image, Pixel, Rect};
 use crate::memory;
+use crate::raster::{Image, Pixel, Rect};
 use png::{BitDepth, ColorType, Transformations};
 use std::io::Cursor;
 
@@ -101,7 +101,10 @@ fn cut<const N: usize>(samples: &[u8], out: &mut Image, pixel: impl Fn(&[u8; N])
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Decoder, Size, probe};
+    use crate::{
+        decode::{Decoder, probe},
+        raster::Size,
+    };
 
     /// A PNG of 5 x 3 pixels, whose rows are filled up with zero bits.
     fn encoded(color: ColorType, depth: BitDepth, data: &[u8], transparent: bool) -> Vec<u8> {

@@ -5,8 +5,8 @@ use super::Header;
 use super::jpeg::inks_to_rgb;
 use super::probe::{be16, next_marker};
 use crate::error::{Error, Result};
-use crate::image::{Image, Rect, Size};
 use crate::memory;
+use crate::raster::{Image, Rect, Size};
 
 /// What stands for the first sample's neighbor, and for all that is missing: half of the range.
 const GRAY: u8 = 128;

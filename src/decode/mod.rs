@@ -11,7 +11,7 @@ pub(crate) use pnm::{rows as pnm_rows, written as pnm_header};
 pub use probe::probe;
 
 use crate::error::{Error, Result};
-use crate::image::{Image, Rect, Size};
+use crate::raster::{Image, Rect, Size};
 
 /// The file formats that are decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -59,7 +59,7 @@ pub struct Header {
 ///
 /// # Examples
 /// ```
-/// use warpfeed::{Decoder, JpegOptions, Image, Rect, Size, encode_jpeg, probe};
+/// use warpfeed::image::{Decoder, Image, JpegOptions, Rect, Size, encode_jpeg, probe};
 ///
 /// let bytes = encode_jpeg(&Image::new(Size::new(64, 48)), &JpegOptions::default())?;
 /// let header = probe(&bytes)?;

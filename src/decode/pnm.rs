@@ -2,7 +2,7 @@
 
 use super::{Format, Header};
 use crate::error::{Error, Result};
-use crate::image::{Image, Pixel, Rect, Size};
+use crate::raster::{Image, Pixel, Rect, Size};
 
 /// Width, height, channels (1 or 3) and where the pixels start. `None`: the bytes end inside the header.
 pub(super) fn header(bytes: &[u8]) -> Option<Result<(Size, u8, usize)>> {

@@ -2,7 +2,7 @@
 
 use super::{Format, Header, pnm};
 use crate::error::{Error, Result};
-use crate::image::Size;
+use crate::raster::Size;
 
 /// Reads an image's header: its format, size, orientation and layout. Allocates nothing.
 ///
@@ -11,7 +11,7 @@ use crate::image::Size;
 ///
 /// # Examples
 /// ```
-/// use warpfeed::{JpegOptions, Image, Size, encode_jpeg, probe};
+/// use warpfeed::image::{Image, JpegOptions, Size, encode_jpeg, probe};
 ///
 /// let bytes = encode_jpeg(&Image::new(Size::new(17, 5)), &JpegOptions::default())?;
 /// let header = probe(&bytes)?;

@@ -4,9 +4,12 @@
 use crate::backend::cuda::decode_only::decode_only;
 use crate::experiment::trial::Trial;
 use crate::{
-    Builder, CenterCrop, DType, DecodePath, Device, EncodedImages, Erase, Error, Fill, Hflip, IMAGENET_MEAN,
-    IMAGENET_STD, Image, JpegOptions, Layout, OnError, Op, Pipeline, Preset, Rect, Resize, Result, Rotate, Sampling,
-    Size, Source, Strategy, Tensor, encode_jpeg, random_horizontal_flip,
+    Builder, DType, DecodePath, Device, Error, IMAGENET_MEAN, IMAGENET_STD, Layout, OnError, Pipeline, Preset, Result,
+    Strategy, Tensor,
+    encode::{JpegOptions, Sampling, encode_jpeg},
+    ops::{CenterCrop, Erase, Fill, Hflip, Op, Resize, Rotate, random_horizontal_flip},
+    raster::{Image, Rect, Size},
+    source::{EncodedImages, Source},
 };
 use serde::Serialize;
 use std::sync::Arc;
@@ -201,7 +204,7 @@ pub struct Differences {
 /// [`Error::Device`] if `device` or this way of decoding is not there, or fails.
 ///
 /// ```no_run
-/// use warpfeed::{DecodePath, Device, experiment::gpu_check::differences, open};
+/// use warpfeed::{DecodePath, Device, experiment::gpu_check::differences, source::open};
 ///
 /// let found = differences(Device::Cuda(0), DecodePath::Hybrid, &open("photos")?.into_data_set()?, 200)?;
 /// println!("{:?}", found.histogram);
@@ -265,7 +268,7 @@ pub fn differences(device: Device, decode: DecodePath, images: &Arc<dyn Source>,
 ///
 /// ```no_run
 /// use std::time::Duration;
-/// use warpfeed::{DecodePath, Device, experiment::gpu_check::decoding_bound, open};
+/// use warpfeed::{DecodePath, Device, experiment::gpu_check::decoding_bound, source::open};
 ///
 /// let photos = open("photos")?.into_data_set()?;
 /// let per_s = decoding_bound(Device::Cuda(0), DecodePath::Hybrid, &*photos, 200, 16, Duration::from_secs(2))?;

@@ -1,9 +1,9 @@
 //! Contact sheets of augmented images.
 
 use crate::error::{Error, Result};
-use crate::image::{Image, Size};
 use crate::ops::transform::Transform;
 use crate::pipeline::{Builder, LastBatch, OnError};
+use crate::raster::{Image, Size};
 use crate::sheet::contact_sheet;
 use crate::tensor::{DType, Layout};
 
@@ -18,13 +18,15 @@ const GAP_PX: u32 = 4;
 /// image's name if none can be used.
 ///
 /// ```
-/// use warpfeed::{experiment::preview::preview, *};
+/// use warpfeed::experiment::preview::preview;
+/// use warpfeed::image::{Image, JpegOptions, encode_jpeg};
+/// use warpfeed::prelude::*;
 ///
 /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
 /// let source = EncodedImages::new((0..5).map(|label| (jpeg.clone(), label)));
 /// let sheet = preview(Pipeline::builder(source), vec![random_resized_crop(16)], 0, 2, 2)?;
 /// assert_eq!(sheet.size(), Size::new(2 * 16 + 3 * 4, 2 * 16 + 3 * 4));
-/// # Ok::<(), Error>(())
+/// # Ok::<(), warpfeed::Error>(())
 /// ```
 pub fn preview(builder: Builder, pixel_ops: Vec<Transform>, epoch: u64, columns: u32, rows: u32) -> Result<Image> {
     let wanted = u64::from(columns) * u64::from(rows);

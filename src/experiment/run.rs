@@ -308,15 +308,17 @@ fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>> {
 ///
 /// ```
 /// use std::time::Instant;
-/// use warpfeed::*;
+/// use warpfeed::experiment::run::run;
+/// use warpfeed::image::{Image, JpegOptions, encode_jpeg};
+/// use warpfeed::prelude::*;
 ///
 /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
 /// let pipeline = Pipeline::builder(EncodedImages::new((0..5).map(|label| (jpeg.clone(), label))));
 /// let pipeline = pipeline.center_crop(8).build()?;
-/// let report = experiment::run::run(&pipeline, 0..2, true, Instant::now(), &mut |_images| {})?;
+/// let report = run(&pipeline, 0..2, true, Instant::now(), &mut |_images| {})?;
 /// assert_eq!((report.images, report.batches, report.bad_count), (10, 2, 0));
 /// assert_eq!(report.digest.unwrap().len(), 64);
-/// # Ok::<(), Error>(())
+/// # Ok::<(), warpfeed::Error>(())
 /// ```
 pub fn run(
     pipeline: &Pipeline,
@@ -338,8 +340,9 @@ pub fn run(
 ///
 /// ```
 /// use std::time::Instant;
-/// use warpfeed::*;
+/// use warpfeed::image::{Image, JpegOptions, encode_jpeg};
 /// use warpfeed::experiment::run::{StateFile, run, run_with_state};
+/// use warpfeed::prelude::*;
 ///
 /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
 /// let pipeline = Pipeline::builder(EncodedImages::new((0..5).map(|label| (jpeg.clone(), label))));
@@ -354,7 +357,7 @@ pub fn run(
 /// assert_eq!((second.images, second.earlier.unwrap().images), (5, 5));
 /// let undisturbed = run(&pipeline, 0..2, true, Instant::now(), &mut |_images| {})?;
 /// assert_eq!(second.digest, undisturbed.digest);
-/// # Ok::<(), Error>(())
+/// # Ok::<(), warpfeed::Error>(())
 /// ```
 pub fn run_with_state(
     pipeline: &Pipeline,

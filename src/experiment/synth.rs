@@ -11,8 +11,8 @@
 use crate::atomic;
 use crate::encode::{JpegOptions, encode_jpeg};
 use crate::error::{Error, Result};
-use crate::image::{Image, Size};
 use crate::ops::rng::{Domain, SampleRng};
+use crate::raster::{Image, Size};
 use crate::threads::spawn_scoped;
 use std::fs;
 use std::io::Write;
@@ -364,7 +364,7 @@ pub struct Written {
 ///
 /// ```
 /// use warpfeed::experiment::synth::write_folder;
-/// use warpfeed::{ImageFolder, Source};
+/// use warpfeed::source::{ImageFolder, Source};
 ///
 /// let folder = tempfile::tempdir().unwrap();
 /// let written = write_folder(folder.path(), 5, 2, 42, |_done| {})?;

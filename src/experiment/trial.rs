@@ -12,7 +12,7 @@ use crate::preset::{IMAGENET_MEAN, IMAGENET_STD};
 ///
 /// ```
 /// use warpfeed::experiment::trial::Trial;
-/// use warpfeed::{Builder, EncodedImages, Pipeline, Size};
+/// use warpfeed::{Builder, Pipeline, source::EncodedImages, image::Size};
 ///
 /// let builder = Pipeline::builder(EncodedImages::new([(Vec::new(), 0)]));
 /// let pipeline = Trial::A { load: 12 }.ops().into_iter().fold(builder, Builder::augment).build()?;

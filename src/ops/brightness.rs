@@ -6,7 +6,7 @@ use super::kernel::{Kernel, Launcher};
 use super::table::{self, Table};
 use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
 use crate::error::Result;
-use crate::image::{Rect, Size};
+use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
 
 /// Blends with black.

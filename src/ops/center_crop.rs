@@ -5,7 +5,7 @@ use super::fill::Fill;
 use super::kernel::{Kernel, Launcher};
 use super::{CpuPass, Crop, Operation, Primitive, SizeEffect, crop};
 use crate::error::Result;
-use crate::image::{Rect, Size};
+use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
 
 /// Cuts out the center; what is missing on any side is black, as in torchvision.

@@ -1,7 +1,7 @@
 //! Checks of parameters that operations and transforms have in common.
 
 use crate::error::{Error, Result};
-use crate::image::{Rect, Size};
+use crate::raster::{Rect, Size};
 use std::ops::RangeInclusive;
 
 /// Largest side of an image in pixels, at any point of a recipe.

@@ -11,7 +11,7 @@ use std::ops::RangeInclusive;
 /// `1..=1` (hue: `0..=0`) leaves that one out, and so does a range that is not given.
 ///
 /// ```
-/// use warpfeed::{ColorJitter, Transform};
+/// use warpfeed::ops::{ColorJitter, Transform};
 ///
 /// Transform::from(ColorJitter::new().brightness(0.6..=1.4).hue(-0.1..=0.1)).validate()?;
 /// # Ok::<(), warpfeed::Error>(())

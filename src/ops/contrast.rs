@@ -9,7 +9,7 @@ use super::simd::wide;
 use super::table::Table;
 use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
 use crate::error::Result;
-use crate::image::{Pixel, Rect, Size};
+use crate::raster::{Pixel, Rect, Size};
 use serde::{Deserialize, Serialize};
 
 /// Blends with the image's mean gray.

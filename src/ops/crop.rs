@@ -7,7 +7,7 @@ use super::params::CropSample;
 use super::transform::{Drawing, Random};
 use super::{CpuPass, Operation, Primitive, SizeEffect};
 use crate::error::{Error, Result};
-use crate::image::{Image, Rect, Size};
+use crate::raster::{Image, Rect, Size};
 use serde::{Deserialize, Serialize};
 
 /// Cuts out a rectangle. Where it reaches beyond the image, `fill` shows.

@@ -4,7 +4,7 @@ use super::kernel::Launcher;
 use super::transform::Transform;
 use super::{CpuPass, Op, Operation, Primitive, Reach, SizeEffect};
 use crate::error::{Error, Result};
-use crate::image::{Image, Rect, Size};
+use crate::raster::{Image, Rect, Size};
 use std::fmt;
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ type OutputSize = dyn Fn(Size) -> Size + Send + Sync;
 /// An operation of the caller's own, its random draws already made. Runs on the CPU and cannot be written down.
 ///
 /// ```
-/// use warpfeed::{Custom, Image, Op, Size};
+/// use warpfeed::{ops::{Custom, Op}, image::{Image, Size}};
 ///
 /// // Every second row and column.
 /// let half = |size: Size| Size::new(size.width.div_ceil(2), size.height.div_ceil(2));

@@ -4,7 +4,7 @@ use super::kernel::{Kernel, KernelId, Launcher};
 use super::transform::{Drawing, Random};
 use super::{CpuPass, Operation, Primitive, Reach, SizeEffect, check, rank};
 use crate::error::Result;
-use crate::image::{Rect, Size};
+use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 

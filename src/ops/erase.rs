@@ -7,11 +7,11 @@ use super::params::EraseSample;
 use super::transform::{Drawing, Random};
 use super::{CpuPass, Operation, Primitive, Reach, SizeEffect, rectangle};
 use crate::error::Result;
-use crate::image::{Rect, Size};
+use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 
-/// Overwrites a rectangle. May follow [`Normalize`](crate::Normalize).
+/// Overwrites a rectangle. May follow [`Normalize`](crate::ops::Normalize).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -24,7 +24,7 @@ pub struct Erase {
     pub width: u32,
     /// Rows.
     pub height: u32,
-    /// Red, green, blue: 0 to 255 before [`Normalize`](crate::Normalize), in normalized units after it.
+    /// Red, green, blue: 0 to 255 before [`Normalize`](crate::ops::Normalize), in normalized units after it.
     #[serde(default)]
     pub value: [f32; 3],
 }
@@ -39,7 +39,7 @@ impl Erase {
         Self { x, y, width, height, value: [0.0; 3] }
     }
 
-    /// Red, green, blue: 0 to 255 before [`Normalize`](crate::Normalize), in normalized units after it.
+    /// Red, green, blue: 0 to 255 before [`Normalize`](crate::ops::Normalize), in normalized units after it.
     #[must_use]
     pub const fn value(mut self, value: [f32; 3]) -> Self {
         self.value = value;

@@ -1,6 +1,6 @@
 //! What shows outside an image.
 
-use crate::image::Pixel;
+use crate::raster::Pixel;
 use serde::{Deserialize, Serialize};
 
 /// What a pixel from outside the image looks like.

@@ -1,7 +1,7 @@
 //! Filter weights of a resize along one axis, as Pillow computes them (`Resample.c`): doubles, normalised, then 22-bit
 //! fixed point. Device-neutral: both back ends read them from here.
 
-use crate::image::Size;
+use crate::raster::Size;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 

@@ -16,7 +16,7 @@ use super::simd::wide;
 use super::transform::{Drawing, Random};
 use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
 use crate::error::{Error, Result};
-use crate::image::{Image, Pixel, Rect, Size};
+use crate::raster::{Image, Pixel, Rect, Size};
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 

@@ -7,7 +7,7 @@ use super::simd::wide;
 use super::transform::{Drawing, Random};
 use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
 use crate::error::Result;
-use crate::image::{Image, Pixel, Rect, Size};
+use crate::raster::{Image, Pixel, Rect, Size};
 use serde::{Deserialize, Serialize};
 
 /// Luma (ITU-R 601) in all three channels.

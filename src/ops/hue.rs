@@ -9,7 +9,7 @@ use super::params::ColorSample;
 use super::simd::{truncate_f64, wide};
 use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
 use crate::error::{Error, Result};
-use crate::image::{Image, Pixel, Rect, Size};
+use crate::raster::{Image, Pixel, Rect, Size};
 use serde::{Deserialize, Serialize};
 
 /// Turns the hue.

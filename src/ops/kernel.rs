@@ -10,7 +10,7 @@ use super::params::{
     FusedSample, RankSample, ResizeSample, RotateSample, Source, Step, TableSample, Target,
 };
 use crate::error::Result;
-use crate::image::{Rect, Size};
+use crate::raster::{Rect, Size};
 use bytemuck::NoUninit;
 use std::ops::Range;
 

@@ -1,14 +1,19 @@
-//! Operations: each in a file of its own, with all that belongs to it.
+//! Image operations with explicit parameters ([`Op`]), and random transforms that draw them ([`Transform`]).
 //!
-//! The file of an operation holds its parameters and their written form, what is allowed, the size of its result, what a
-//! plan makes of it, its pass on the CPU, its kernels and how they are called, and examples for tests and benches. The
-//! pass is the specification: byte for byte what Pillow 13 and torchvision give; everything faster is compared with it.
-//! The list `operations!` below makes [`Op`], its names and the kernels' registry from these files.
-//!
-//! Arithmetic that operations share lies in files named for it: [`filter`] (weights of a resize), [`rotation`] and
-//! [`sampling`] (affine maps), [`turn`] (mirrors and quarter turns), [`rank`], [`blend`], [`table`], [`simd`]. [`kernel`] is
-//! what operations know of GPUs, [`params`] what kernels are handed. Random transforms, from which operations are drawn,
-//! lie beside the operations, in [`transform`].
+//! An [`Op`] gives the bytes of Pillow 13 or torchvision; [`apply`](crate::apply()) runs a list of them on one image. A
+//! [`Transform`] draws its operations for each sample and epoch: [`random_resized_crop`], [`color_jitter`] and the other
+//! functions make them, [`Builder::augment`](crate::Builder::augment) takes them. One's own implement
+//! [`CustomTransform`]; operations of one's own are [`Op::Custom`].
+
+// The file of an operation holds its parameters and their written form, what is allowed, the size of its result, what a
+// plan makes of it, its pass on the CPU, its kernels and how they are called, and examples for tests and benches. The
+// pass is the specification; everything faster is compared with it. The list `operations!` below makes `Op`, its names
+// and the kernels' registry from these files. A random transform lies in the file of its operation; the list
+// `transforms!` makes `Transform` of them.
+//
+// Arithmetic that operations share lies in files named for it: `filter` (weights of a resize), `rotation` and `sampling`
+// (affine maps), `turn` (mirrors and quarter turns), `rank`, `blend`, `table`, `simd`. `kernel` is what operations know
+// of GPUs, `params` what kernels are handed.
 
 pub(crate) mod blend;
 pub(crate) mod brightness;
@@ -52,17 +57,25 @@ pub(crate) mod turn;
 pub(crate) mod vflip;
 
 pub use custom::Custom;
+pub use fill::{Edge, Fill};
+pub use filter::{Interpolation, PassOrder};
+pub use resize::ResizeTo;
+pub use rng::SampleRng;
+pub use transform::{
+    ColorJitter, CustomTransform, Maybe, OneOf, RandomCrop, RandomDilation, RandomErasing, RandomErosion,
+    RandomGaussianBlur, RandomGrayscale, RandomHorizontalFlip, RandomInvert, RandomPosterize, RandomResizedCrop,
+    RandomRotation, RandomSolarize, RandomVerticalFlip, Repeat, Transform, color_jitter, gaussian_blur, maybe, one_of,
+    random_crop, random_dilation, random_erasing, random_erosion, random_grayscale, random_horizontal_flip,
+    random_resized_crop, random_rotation, random_vertical_flip, repeat,
+};
 
 use crate::error::{Error, Result};
-use crate::image::{Image, Rect, Size};
+use crate::raster::{Image, Rect, Size};
 use check::MAX_SIDE_PX;
-use fill::Fill;
-use filter::{Interpolation, PassOrder};
 use kernel::{Kernel, Launcher};
 use sampling::Sampling;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use transform::Transform;
 use turn::Turn;
 
 /// What every operation says of itself. Nothing has a default, so that nothing can be forgotten.
@@ -174,7 +187,7 @@ macro_rules! operations {
         /// by [`Erase`] only. Each operation is a type of its own, which becomes an `Op` by `into()`:
         ///
         /// ```
-        /// use warpfeed::{Fill, Hflip, Op, Rotate};
+        /// use warpfeed::ops::{Fill, Hflip, Op, Rotate};
         ///
         /// let text = r#"[{"op": "hflip"}, {"op": "rotate", "degrees": 5, "fill": "edge"}]"#;
         /// let ops: Vec<Op> = serde_json::from_str(text)?;
@@ -217,7 +230,7 @@ macro_rules! operations {
             /// tests and benches. [`Custom`](Self::Custom) is not among them.
             ///
             /// ```
-            /// use warpfeed::{Op, Size};
+            /// use warpfeed::{ops::Op, image::Size};
             ///
             /// let size = Size::new(40, 30);
             /// assert!(Op::examples(size).iter().all(|op| op.output_size(size).is_ok()));

@@ -3,14 +3,14 @@
 use super::kernel::{Kernel, Launcher};
 use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
 use crate::error::{Error, Result};
-use crate::image::{Rect, Size};
+use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
 
 /// Largest mean and std: what is larger is meant for values of 0 to 255.
 const MAX_MEAN: f32 = 3.0;
 const MAX_STD: f32 = 10.0;
 
-/// To `f32`: `(v / 255 - mean) / std` for each channel. Only [`Erase`](crate::Erase) may follow it.
+/// To `f32`: `(v / 255 - mean) / std` for each channel. Only [`Erase`](crate::ops::Erase) may follow it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]

@@ -6,7 +6,7 @@ use super::table::{self, Table};
 use super::transform::{Drawing, Random};
 use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
 use crate::error::{Error, Result};
-use crate::image::{Rect, Size};
+use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
 
 /// Keeps the upper bits of each value and clears the others: torchvision's `F.posterize`.

@@ -1,7 +1,7 @@
 //! Random rectangles, as torchvision draws them.
 
 use super::rng::SampleRng;
-use crate::image::{Rect, Size};
+use crate::raster::{Rect, Size};
 use std::ops::RangeInclusive;
 
 /// Attempts at a rectangle before the fallback, as in torchvision.

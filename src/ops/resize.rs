@@ -8,7 +8,7 @@ use super::params::ResizeSample;
 use super::simd::wide;
 use super::{CpuPass, Operation, Primitive, SizeEffect, crop};
 use crate::error::Result;
-use crate::image::{Image, Pixel, Rect, Size};
+use crate::raster::{Image, Pixel, Rect, Size};
 use serde::{Deserialize, Serialize};
 
 /// To which size an image is resized.
@@ -23,7 +23,7 @@ pub enum ResizeTo {
 /// Resizes the whole image, antialiased, with Pillow's arithmetic.
 ///
 /// ```
-/// use warpfeed::{Interpolation, Op, Resize, Size};
+/// use warpfeed::{ops::{Interpolation, Op, Resize}, image::Size};
 ///
 /// let op: Op = Resize::shorter_side(15).interpolation(Interpolation::Bicubic).into();
 /// assert_eq!(op.output_size(Size::new(40, 30))?, Size::new(20, 15));

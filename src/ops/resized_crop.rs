@@ -6,7 +6,7 @@ use super::kernel::{Kernel, Launcher};
 use super::transform::{Drawing, Random};
 use super::{CpuPass, Operation, Primitive, Resize, SizeEffect, rectangle, resize};
 use crate::error::Result;
-use crate::image::{Rect, Size};
+use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 
@@ -103,7 +103,7 @@ impl Operation for ResizedCrop {
 /// attempts and its fallback to the central crop.
 ///
 /// ```
-/// use warpfeed::{Interpolation, RandomResizedCrop, Transform};
+/// use warpfeed::ops::{Interpolation, RandomResizedCrop, Transform};
 ///
 /// let crop = RandomResizedCrop::new(224).scale(0.5..=1.0).interpolation(Interpolation::Bicubic);
 /// Transform::from(crop).validate()?;

@@ -59,7 +59,7 @@ impl SampleRng {
     /// The numbers of a sample's transforms in an epoch: those that a pipeline with this seed hands to its first one.
     ///
     /// ```
-    /// use warpfeed::SampleRng;
+    /// use warpfeed::ops::SampleRng;
     ///
     /// let mut rng = SampleRng::for_sample(42, 0, 7);
     /// let first = rng.unit();

@@ -9,7 +9,7 @@ use super::sampling::{self, Sampling};
 use super::transform::{Drawing, Random};
 use super::{CpuPass, Operation, Primitive, SizeEffect};
 use crate::error::{Error, Result};
-use crate::image::{Rect, Size};
+use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 
@@ -19,7 +19,7 @@ use std::ops::RangeInclusive;
 /// `fn.rotate`, canvas and all.
 ///
 /// ```
-/// use warpfeed::{Interpolation, Op, Rotate, Size};
+/// use warpfeed::{ops::{Interpolation, Op, Rotate}, image::Size};
 ///
 /// let op: Op = Rotate::new(90.0).interpolation(Interpolation::Bilinear).expand(true).into();
 /// assert_eq!(op.output_size(Size::new(40, 30))?, Size::new(30, 40));
@@ -151,7 +151,7 @@ impl Operation for Rotate {
 /// Rotates about the center by an angle uniform in a range.
 ///
 /// ```
-/// use warpfeed::{Fill, Interpolation, RandomRotation, Transform};
+/// use warpfeed::ops::{Fill, Interpolation, RandomRotation, Transform};
 ///
 /// let rotation = RandomRotation::new(-5.0..=5.0).interpolation(Interpolation::Bilinear).fill(Fill::EDGE);
 /// Transform::from(rotation).validate()?;

@@ -4,7 +4,7 @@
 
 use super::fill::Fill;
 use super::turn::Turn;
-use crate::image::Size;
+use crate::raster::Size;
 
 /// What a rotation by a given angle does to an image of a given size.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -11,7 +11,7 @@ use super::params::RotateSample;
 use super::rotation::fixed_point;
 use super::simd::truncate_f64;
 use crate::error::Result;
-use crate::image::{Image, Pixel, Rect, Size};
+use crate::raster::{Image, Pixel, Rect, Size};
 use std::ops::Range;
 
 /// The kernels of both interpolations.
@@ -271,7 +271,7 @@ mod avx2 {
 
     use super::super::simd::has_avx2;
     use super::{Fill, Line, inside, intersection, opaque};
-    use crate::image::{Image, Pixel, Rect};
+    use crate::raster::{Image, Pixel, Rect};
     use std::arch::x86_64::*;
     use std::ops::Range;
 

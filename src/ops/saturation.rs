@@ -8,7 +8,7 @@ use super::params::ColorSample;
 use super::simd::wide;
 use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
 use crate::error::Result;
-use crate::image::{Image, Rect, Size};
+use crate::raster::{Image, Rect, Size};
 use serde::{Deserialize, Serialize};
 
 /// Blends with the image's gray version.

@@ -6,7 +6,7 @@ use super::table::{self, Table};
 use super::transform::{Drawing, Random};
 use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
 use crate::error::{Error, Result};
-use crate::image::{Rect, Size};
+use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
 
 /// Inverts the values from a threshold on: torchvision's `F.solarize`.

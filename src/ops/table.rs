@@ -5,7 +5,7 @@ use super::CpuPass;
 use super::kernel::{Kernel, KernelId, Launcher};
 use super::params::TableSample;
 use crate::error::Result;
-use crate::image::Size;
+use crate::raster::Size;
 
 /// The one kernel that applies them all.
 pub(crate) const KERNELS: &[Kernel] = &[Kernel::pixels("table_u8_nhwc")];

@@ -3,7 +3,7 @@
 use super::rotation::Rotation;
 use super::sampling::bilinear_plain;
 use super::*;
-use crate::image::Pixel;
+use crate::raster::Pixel;
 use sha2::{Digest, Sha256};
 
 /// Odd sizes, single rows and columns, and sizes around those that loops step by.

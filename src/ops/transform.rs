@@ -6,7 +6,7 @@
 use super::rng::SampleRng;
 use super::{Op, SizeEffect};
 use crate::error::{Error, Result};
-use crate::image::Size;
+use crate::raster::Size;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -57,7 +57,8 @@ pub(crate) trait Random {
 /// A transform of the caller's own: draws explicit operations, among them possibly [`Op::Custom`].
 ///
 /// ```
-/// use warpfeed::*;
+/// use warpfeed::prelude::*;
+/// use warpfeed::{ops::{Brightness, CustomTransform, Op, SampleRng}, image::{Image, JpegOptions, encode_jpeg}};
 ///
 /// /// Darker at random, never brighter.
 /// struct Dusk;
@@ -66,7 +67,7 @@ pub(crate) trait Random {
 ///     fn name(&self) -> &'static str {
 ///         "dusk"
 ///     }
-///     fn draw(&self, rng: &mut SampleRng, _size: Size) -> Result<Vec<Op>> {
+///     fn draw(&self, rng: &mut SampleRng, _size: Size) -> warpfeed::Result<Vec<Op>> {
 ///         Ok(vec![Brightness::new(rng.uniform(0.2, 1.0)).into()])
 ///     }
 /// }
@@ -74,7 +75,7 @@ pub(crate) trait Random {
 /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
 /// let pipeline = Pipeline::builder(EncodedImages::new([(jpeg, 0)])).augment(Dusk).center_crop(8).build()?;
 /// assert!(matches!(&pipeline.recipe(0, 0)?[0], Op::Brightness(drawn) if drawn.factor < 1.0));
-/// # Ok::<(), Error>(())
+/// # Ok::<(), warpfeed::Error>(())
 /// ```
 pub trait CustomTransform: Send + Sync {
     /// The transform's name, for messages.
@@ -101,7 +102,8 @@ macro_rules! transforms {
         /// ([`random_horizontal_flip`] and so on) make the usual ones:
         ///
         /// ```
-        /// use warpfeed::*;
+        /// use warpfeed::ops::{RandomInvert, RandomResizedCrop};
+        /// use warpfeed::prelude::*;
         ///
         /// let load = repeat(4, [random_vertical_flip(0.5), random_rotation(-5.0..=5.0)]);
         /// let some = [gaussian_blur(9, 0.1..=2.0), random_dilation(2..=3), RandomInvert::new(1.0).into()];
@@ -111,7 +113,7 @@ macro_rules! transforms {
         ///     transform.validate()?;
         /// }
         /// assert!(random_horizontal_flip(1.5).validate().is_err());
-        /// # Ok::<(), Error>(())
+        /// # Ok::<(), warpfeed::Error>(())
         /// ```
         ///
         /// Written down it is `{"transform": "random_rotation", "degrees": [-5, 5], ...}`, or an operation as [`Op`] has
@@ -428,7 +430,7 @@ pub(super) mod range {
 
 /// A size as it is written down: `[width, height]`.
 pub(super) mod size {
-    use crate::image::Size;
+    use crate::raster::Size;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     pub(crate) fn serialize<S: Serializer>(size: &Size, to: S) -> Result<S::Ok, S::Error> {

@@ -4,7 +4,7 @@ use super::CpuPass;
 use super::kernel::{Kernel, KernelId, Launcher};
 use super::params::FlipSample;
 use crate::error::Result;
-use crate::image::{Image, Rect, Size};
+use crate::raster::{Image, Rect, Size};
 
 /// An exact map of whole coordinates: mirrors, transpositions, translations.
 /// `(x, y)` comes from `(xx x + xy y + x0, yx x + yy y + y0)`.

@@ -6,7 +6,7 @@ use super::transform::{Drawing, Random};
 use super::turn::Turn;
 use super::{CpuPass, Operation, Primitive, SizeEffect};
 use crate::error::Result;
-use crate::image::{Rect, Size};
+use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
 
 /// Mirrors top and bottom.

@@ -122,7 +122,7 @@ pub struct PackReport {
 ///
 /// Each shard takes its name once it is complete and on the disk. `pack.json` beside them says how far packing has come
 /// and has a checksum of each ([`verify`]); after an interruption, a power loss included, the same call goes on from
-/// there. Where `pack.json` itself is damaged, all is packed anew. The folder is a source ([`open`](crate::open)) when
+/// there. Where `pack.json` itself is damaged, all is packed anew. The folder is a source ([`open`](crate::source::open)) when
 /// it is complete. One run at a time packs into a folder. In memory are, for each worker, four encoded images and what
 /// shrinking takes.
 ///
@@ -136,7 +136,8 @@ pub struct PackReport {
 ///
 /// ```
 /// use warpfeed::pack::{PackOptions, pack};
-/// use warpfeed::*;
+/// use warpfeed::prelude::*;
+/// use warpfeed::{source::{RecordFormat, open}, image::{Image, JpegOptions, encode_jpeg}};
 ///
 /// let folder = tempfile::tempdir().unwrap();
 /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
@@ -147,7 +148,7 @@ pub struct PackReport {
 /// let packed = open(&out)?.into_data_set()?;
 /// assert_eq!((packed.len(), packed.label(4)), (5, 4));
 /// assert_eq!(packed.read(4, &mut Vec::new())?, jpeg);
-/// # Ok::<(), Error>(())
+/// # Ok::<(), warpfeed::Error>(())
 /// ```
 pub fn pack(
     source: &dyn Source,

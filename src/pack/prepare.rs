@@ -4,10 +4,10 @@ use super::PackOptions;
 use crate::decode::{Decoder, Format, Header, has_end, probe};
 use crate::encode::{JpegColor, JpegOptions, Sampling, encode_jpeg, to_baseline};
 use crate::error::Result;
-use crate::image::{Image, Rect, Size, check_pixels};
 use crate::ops::filter::PassOrder;
 use crate::ops::{Op, Resize};
 use crate::pipeline::{DEFAULT_MAX_PIXELS, Orientation, oriented};
+use crate::raster::{Image, Rect, Size, check_pixels};
 use crate::source::Source;
 
 /// What became of an image.

@@ -48,7 +48,8 @@ pub struct DamagedFile {
 ///
 /// ```
 /// use warpfeed::pack::{PackOptions, pack, verify};
-/// use warpfeed::*;
+/// use warpfeed::prelude::*;
+/// use warpfeed::{source::RecordFormat, image::{Image, JpegOptions, encode_jpeg}};
 ///
 /// let folder = tempfile::tempdir().unwrap();
 /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
@@ -59,7 +60,7 @@ pub struct DamagedFile {
 ///
 /// std::fs::write(&packed.shards[0], vec![0; packed.bytes as usize]).unwrap();
 /// assert_eq!(verify(&out, &mut |_done| {})?.damaged[0].path, packed.shards[0]);
-/// # Ok::<(), Error>(())
+/// # Ok::<(), warpfeed::Error>(())
 /// ```
 pub fn verify(folder: &Path, progress: &mut dyn FnMut(u64)) -> Result<VerifyReport> {
     let Some(manifest) = Manifest::read(folder)? else {

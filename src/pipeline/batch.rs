@@ -8,8 +8,9 @@ use crate::tensor::Tensor;
 /// Images ready for a training step, with their labels. Dropping it gives its memory back to the pipeline.
 ///
 /// ```
-/// # use warpfeed::*;
-/// # fn source(n: u32) -> Result<EncodedImages> {
+/// # use warpfeed::image::{Image, JpegOptions, encode_jpeg};
+/// # use warpfeed::prelude::*;
+/// # fn source(n: u32) -> warpfeed::Result<EncodedImages> {
 /// #     let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
 /// #     Ok(EncodedImages::new((0..n).map(|label| (jpeg.clone(), label))))
 /// # }
@@ -21,7 +22,7 @@ use crate::tensor::Tensor;
 ///     assert_eq!(batch.indices(), [0, 1, 2, 2]);
 ///     assert_eq!(batch.padding(), 1);
 /// }
-/// # Ok::<(), Error>(())
+/// # Ok::<(), warpfeed::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct Batch {
@@ -77,7 +78,8 @@ impl Batch {
     /// Where its epoch stands after this batch: what to write down once the step on it is done.
     ///
     /// ```
-    /// # use warpfeed::*;
+    /// # use warpfeed::image::{Image, JpegOptions, encode_jpeg};
+    /// # use warpfeed::prelude::*;
     /// # let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
     /// # let source = EncodedImages::new((0..10).map(|label| (jpeg.clone(), label)));
     /// let pipeline = Pipeline::builder(source).batch_size(4).center_crop(8).build()?;
@@ -87,7 +89,7 @@ impl Batch {
     /// }
     /// let rest = pipeline.resume(&state.unwrap())?.next().unwrap()?;
     /// assert_eq!(rest.indices(), [8, 9]);
-    /// # Ok::<(), Error>(())
+    /// # Ok::<(), warpfeed::Error>(())
     /// ```
     #[must_use]
     pub fn state(&self) -> EpochState {

@@ -6,12 +6,12 @@ use super::{Inner, Pipeline, Policy, all_positions};
 use crate::backend::{self, Ablation, Normalization, RunOptions};
 use crate::device::{DecodePath, Device};
 use crate::error::{Error, Result};
-use crate::image::Size;
 use crate::ops::filter::PassOrder;
 use crate::ops::transform::{Transform, random_resized_crop, repeat};
 use crate::ops::{CenterCrop, Normalize, Op, Resize, SizeEffect};
 use crate::plan::Strategy;
 use crate::preset::Preset;
+use crate::raster::Size;
 use crate::sampler::{Even, Partition, Sampler};
 use crate::source::{Input, MAX_ENCODED_BYTES};
 use crate::tensor::{DType, Layout};
@@ -87,7 +87,8 @@ pub struct MemoryBound {
 /// Describes a pipeline; [`build`](Self::build) checks everything and makes it.
 ///
 /// ```
-/// use warpfeed::*;
+/// use warpfeed::prelude::*;
+/// use warpfeed::{ops::Hflip, image::{Image, JpegOptions, encode_jpeg}};
 ///
 /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
 /// let builder = Pipeline::builder(EncodedImages::new([(jpeg, 0)]));
@@ -97,7 +98,7 @@ pub struct MemoryBound {
 /// // Images of a batch must have one size.
 /// assert!(builder.clone().augment(Hflip).build().is_err());
 /// assert!(builder.resize_shorter(10).center_crop(8).build().is_ok());
-/// # Ok::<(), Error>(())
+/// # Ok::<(), warpfeed::Error>(())
 /// ```
 #[derive(Clone)]
 pub struct Builder {
@@ -238,7 +239,8 @@ impl Builder {
     /// 100 samples or all of them are bad and none was substituted: an unmounted disk must not train on nothing.
     ///
     /// ```
-    /// # use warpfeed::*;
+    /// # use warpfeed::prelude::*;
+    /// # use warpfeed::{BadLimit, image::{Image, JpegOptions, encode_jpeg}};
     /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
     /// let source = EncodedImages::new((0..10).map(|i| (jpeg[..if i < 2 { 50 } else { jpeg.len() }].to_vec(), i)));
     /// let builder = Pipeline::builder(source).center_crop(8).on_error(OnError::Skip);
@@ -246,7 +248,7 @@ impl Builder {
     /// assert!(epoch(BadLimit::Share(0.2))?.all(|batch| batch.is_ok()));
     /// let error = epoch(BadLimit::Count(1))?.next().unwrap().unwrap_err();
     /// assert!(error.to_string().starts_with("2 of 10 samples cannot be used"));
-    /// # Ok::<(), Error>(())
+    /// # Ok::<(), warpfeed::Error>(())
     /// ```
     #[must_use]
     pub fn max_bad(mut self, limit: BadLimit) -> Self {

@@ -10,11 +10,11 @@ use super::{Inner, Stored, oriented};
 use crate::backend::{Encoded, Work};
 use crate::decode::{Header, pnm_header, probe};
 use crate::error::{Error, Result};
-use crate::image::{Size, check_pixels};
 use crate::memory;
 use crate::ops::Op;
 use crate::ops::transform::Transform;
 use crate::plan::{Strategy, is_multiplied};
+use crate::raster::{Size, check_pixels};
 use crate::{atomic, file};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -43,7 +43,8 @@ const ENTRY_BYTES: u64 = 256;
 /// is cached: it must not change while the pipeline is in use.
 ///
 /// ```
-/// use warpfeed::*;
+/// use warpfeed::prelude::*;
+/// use warpfeed::{ImageCache, image::{Image, JpegOptions, encode_jpeg}};
 ///
 /// let jpeg = encode_jpeg(&Image::new(Size::new(60, 50)), &JpegOptions::default())?;
 /// let source = || EncodedImages::new((0..4).map(|label| (jpeg.clone(), label)));
@@ -57,7 +58,7 @@ const ENTRY_BYTES: u64 = 256;
 /// }
 /// // All four are the same image, kept once.
 /// assert_eq!(cached.cache_usage().unwrap().images, 1);
-/// # Ok::<(), Error>(())
+/// # Ok::<(), warpfeed::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageCache {

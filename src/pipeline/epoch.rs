@@ -16,8 +16,9 @@ use std::time::Instant;
 /// An iterator over the batches of one epoch. Dropping it stops and joins its worker threads.
 ///
 /// ```
-/// # use warpfeed::*;
-/// # fn source(n: u32) -> Result<EncodedImages> {
+/// # use warpfeed::image::{Image, JpegOptions, encode_jpeg};
+/// # use warpfeed::prelude::*;
+/// # fn source(n: u32) -> warpfeed::Result<EncodedImages> {
 /// #     let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
 /// #     Ok(EncodedImages::new((0..n).map(|label| (jpeg.clone(), label))))
 /// # }
@@ -31,7 +32,7 @@ use std::time::Instant;
 /// assert_eq!(sizes, [4, 4, 2]);
 /// assert_eq!((epoch.stats().images, epoch.stats().batches), (10, 3));
 /// assert!(epoch.bad().is_empty());
-/// # Ok::<(), Error>(())
+/// # Ok::<(), warpfeed::Error>(())
 /// ```
 pub struct Epoch {
     running: Arc<dyn Running>,

@@ -15,12 +15,12 @@ mod worker;
 use crate::backend::{AnyBackend, RunOptions};
 use crate::decode::{Header, probe};
 use crate::error::{Error, Result};
-use crate::image::{Size, check_pixels};
 use crate::ops::Op;
 use crate::ops::orientation_ops;
 use crate::ops::rng::SampleRng;
 use crate::ops::transform::{Transform, draw_recipe};
 use crate::plan::Strategy;
+use crate::raster::{Size, check_pixels};
 use crate::sampler::Sampler;
 use crate::source::stream::Feed;
 use crate::source::{Input, Reader, StreamStart};
@@ -173,11 +173,11 @@ pub(crate) fn oriented(tag: u8, orientation: Orientation) -> Vec<Op> {
 }
 
 impl Pipeline {
-    /// Begins the description of a pipeline that reads `input`: a [`Source`](crate::Source), a stream, or what
-    /// [`open`](crate::open) gives.
+    /// Begins the description of a pipeline that reads `input`: a [`Source`](crate::source::Source), a stream, or what
+    /// [`open`](crate::source::open) gives.
     ///
     /// ```no_run
-    /// use warpfeed::*;
+    /// use warpfeed::prelude::*;
     ///
     /// let train = Pipeline::builder(ImageFolder::open("imagenette2/train")?)
     ///     .batch_size(256).shuffle(42).threads(8)
@@ -191,7 +191,7 @@ impl Pipeline {
     ///     assert_eq!(batch.images().shape()[1..], [3, 224, 224]);
     ///     assert_eq!(batch.labels().len(), batch.len());
     /// }
-    /// # Ok::<(), Error>(())
+    /// # Ok::<(), warpfeed::Error>(())
     /// ```
     pub fn builder(input: impl Into<Input>) -> Builder {
         Builder::new(input.into())
@@ -289,7 +289,8 @@ impl Pipeline {
     /// Those of reading the sample and its header, and of drawing its recipe; [`Error::Unsupported`] for a stream.
     ///
     /// ```
-    /// use warpfeed::*;
+    /// use warpfeed::prelude::*;
+    /// use warpfeed::{ApplyOptions, apply, Orientation, ops::{CenterCrop, Op, Rotate}, image::{Image, JpegOptions, encode_jpeg}};
     ///
     /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
     /// let pipeline = Pipeline::builder(EncodedImages::new([(jpeg.clone(), 0)]))
@@ -305,7 +306,7 @@ impl Pipeline {
     /// for batch in pipeline.epoch(0) {
     ///     assert_eq!(batch?.images().as_bytes()?, replayed.as_bytes()?);
     /// }
-    /// # Ok::<(), Error>(())
+    /// # Ok::<(), warpfeed::Error>(())
     /// ```
     pub fn recipe(&self, epoch: u64, index: u64) -> Result<Vec<Op>> {
         let source = self.inner.input.clone().into_data_set()?;

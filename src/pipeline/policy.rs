@@ -22,7 +22,8 @@ const ALL_BAD: u64 = 100;
 /// server that does not answer. So does reading that fails with the system's I/O error for three samples in a row.
 ///
 /// ```
-/// use warpfeed::*;
+/// use warpfeed::image::{Image, JpegOptions, encode_jpeg};
+/// use warpfeed::prelude::*;
 ///
 /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
 /// let cut = jpeg[..jpeg.len() / 2].to_vec();
@@ -37,7 +38,7 @@ const ALL_BAD: u64 = 100;
 ///
 /// let error = builder(OnError::Fail)?.epoch(0).next().unwrap().unwrap_err();
 /// assert!(error.is_bad_sample() && error.to_string().contains("truncated"));
-/// # Ok::<(), Error>(())
+/// # Ok::<(), warpfeed::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnError {

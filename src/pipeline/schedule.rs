@@ -337,13 +337,18 @@ impl<B: Backend> Shared<B> {
 mod tests {
     use super::*;
     use crate::backend::{self, AnyBackend};
-    use crate::{Device, EncodedImages, JpegOptions, Pipeline, Size, encode_jpeg};
+    use crate::{
+        Device, Pipeline,
+        encode::{JpegOptions, encode_jpeg},
+        raster::Size,
+        source::EncodedImages,
+    };
     use std::sync::mpsc;
     use std::time::Duration;
 
     #[test]
     fn a_consumer_hears_of_a_thread_that_ends_before_its_work_is_done() {
-        let jpeg = encode_jpeg(&crate::Image::new(Size::new(8, 8)), &JpegOptions::default()).unwrap();
+        let jpeg = encode_jpeg(&crate::raster::Image::new(Size::new(8, 8)), &JpegOptions::default()).unwrap();
         let builder = Pipeline::builder(EncodedImages::new([(jpeg, 0)])).center_crop(4).threads(1);
         let inner = Arc::clone(&builder.device(Device::Cpu).build().unwrap().inner);
         let AnyBackend::Cpu(cpu) = backend::open(Device::Cpu, &inner.options, None).unwrap() else { unreachable!() };

@@ -19,8 +19,9 @@ const VERSION: u32 = 2;
 /// bytes each, so that these are read again and nothing else is.
 ///
 /// ```
-/// # use warpfeed::*;
-/// # fn source(n: u32) -> Result<EncodedImages> {
+/// # use warpfeed::prelude::*;
+/// # use warpfeed::{EpochState, image::{Image, JpegOptions, encode_jpeg}};
+/// # fn source(n: u32) -> warpfeed::Result<EncodedImages> {
 /// #     let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
 /// #     Ok(EncodedImages::new((0..n).map(|label| (jpeg.clone(), label))))
 /// # }
@@ -39,7 +40,7 @@ const VERSION: u32 = 2;
 ///
 /// let other = Pipeline::builder(source(11)?).shuffle(7).batch_size(4).center_crop(8).build()?;
 /// assert!(other.resume(&state).unwrap_err().to_string().contains("10 samples"));
-/// # Ok::<(), Error>(())
+/// # Ok::<(), warpfeed::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EpochState {
@@ -53,9 +54,9 @@ pub struct EpochState {
     partition: (u32, u32),
     even: bool,
     samples: u64,
-    /// [`Source::fingerprint`](crate::Source::fingerprint), 16 hexadecimal digits: not every reader of JSON keeps 64 bits.
+    /// [`Source::fingerprint`](crate::source::Source::fingerprint), 16 hexadecimal digits: not every reader of JSON keeps 64 bits.
     source: String,
-    /// Of a stream, [`Samples::place`](crate::Samples::place) in hexadecimal.
+    /// Of a stream, [`Samples::place`](crate::source::Samples::place) in hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     place: Option<String>,
 }

@@ -61,14 +61,15 @@ impl Stats {
     /// What is waited for: the loader if the consumer has waited longer than a worker thread on average, else the step.
     ///
     /// ```
-    /// # use warpfeed::*;
+    /// # use warpfeed::prelude::*;
+    /// # use warpfeed::{Bottleneck, image::{Image, JpegOptions, encode_jpeg}};
     /// # let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
     /// # let source = EncodedImages::new((0..10).map(|label| (jpeg.clone(), label)));
     /// // Without threads the consumer makes each batch itself, and waits for all of it.
     /// let mut epoch = Pipeline::builder(source).threads(0).center_crop(8).build()?.epoch(0);
     /// assert_eq!(epoch.by_ref().count(), 1);
     /// assert_eq!(epoch.stats().bottleneck(), Bottleneck::Loader);
-    /// # Ok::<(), Error>(())
+    /// # Ok::<(), warpfeed::Error>(())
     /// ```
     #[must_use]
     pub fn bottleneck(&self) -> Bottleneck {

@@ -10,12 +10,12 @@
 pub(crate) mod view;
 
 use crate::error::{Error, Result};
-use crate::image::{Rect, Size, check_pixels};
 use crate::ops::fill::Fill;
 use crate::ops::filter::{self, Interpolation, PassOrder};
 use crate::ops::rotation::fixed_point;
 use crate::ops::sampling::Sampling;
 use crate::ops::{Erase, Op, Primitive, Reach, check};
+use crate::raster::{Rect, Size, check_pixels};
 use view::View;
 
 /// How a recipe is run. One meaning, three ways.

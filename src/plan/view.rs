@@ -1,7 +1,7 @@
 //! An image seen through a chain of coordinate maps, with no intermediate image.
 
-use crate::image::{Rect, Size};
 use crate::ops::turn::{Exact, Turn};
+use crate::raster::{Rect, Size};
 
 /// Sides above this do not fit 16.16 fixed point; such images go through passes on the complete image.
 const MAX_FIXED_SIDE_PX: u32 = 32_767;

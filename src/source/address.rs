@@ -51,7 +51,7 @@ fn is_azure(scheme: &str) -> bool {
 /// query, which may be signed.
 ///
 /// ```
-/// use warpfeed::without_secrets;
+/// use warpfeed::source::without_secrets;
 ///
 /// assert_eq!(without_secrets("https://me:secret@host/train.tar?sig=abc"), "https://host/train.tar");
 /// assert_eq!(without_secrets("data/train-{000..146}.tar"), "data/train-{000..146}.tar");

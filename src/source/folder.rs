@@ -30,7 +30,7 @@ const FOLDER_NAMES_BYTES: u64 = if cfg!(test) { 64 } else { u32::MAX as u64 };
 /// The files are not opened until they are read, and take the length of their name and 4 bytes each.
 ///
 /// ```
-/// # use warpfeed::{ImageFolder, Source};
+/// # use warpfeed::source::{ImageFolder, Source};
 /// let root = tempfile::tempdir().unwrap();
 /// for name in ["dog/2.JPG", "cat/1.png", "cat/notes.txt"] {
 ///     let path = root.path().join(name);

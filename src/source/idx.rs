@@ -5,7 +5,7 @@ use super::{MAX_ENCODED_BYTES, Source, no_such_sample};
 use crate::decode::pnm_header;
 use crate::error::{Error, Result};
 use crate::file::open_with_metadata;
-use crate::image::Size;
+use crate::raster::Size;
 use flate2::read::GzDecoder;
 use std::borrow::Cow;
 use std::fs::File;
@@ -24,7 +24,7 @@ const MAX_UNPACKED_BYTES: u64 = 4 << 30;
 /// [`read`](Source::read) gives an image as PNM, which is its pixels behind a short header.
 ///
 /// ```
-/// # use warpfeed::{IdxFile, Source};
+/// # use warpfeed::source::{IdxFile, Source};
 /// let folder = tempfile::tempdir().unwrap();
 /// let images = folder.path().join("t10k-images-idx3-ubyte");
 /// // Two images, one row of three pixels each.

@@ -10,10 +10,10 @@ use std::sync::Arc;
 /// come one after the other until it ends.
 ///
 /// [`Pipeline::builder`](crate::Pipeline::builder) takes whatever becomes one: any [`Source`], a [`RecordStream`], what
-/// [`open`](crate::open) gives, and a [`Stream`] of your own by [`Input::stream`].
+/// [`open`](crate::source::open) gives, and a [`Stream`] of your own by [`Input::stream`].
 ///
 /// ```
-/// use warpfeed::{EncodedImages, Input, Source};
+/// use warpfeed::source::{EncodedImages, Input, Source};
 ///
 /// let input = Input::from(EncodedImages::new([(vec![0xff, 0xd8], 7)]));
 /// assert!(matches!(input, Input::DataSet(_)));

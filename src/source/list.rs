@@ -20,7 +20,7 @@ const MAX_LIST_BYTES: u64 = 4 << 30;
 /// hold tabs; on Unix it may hold any bytes.
 ///
 /// ```
-/// # use warpfeed::{ListFile, Source};
+/// # use warpfeed::source::{ListFile, Source};
 /// let folder = tempfile::tempdir().unwrap();
 /// let list = folder.path().join("train.tsv");
 /// std::fs::write(&list, "# path, label\ncats/1.jpg\t0\n/data/dogs/1.jpg\t1\n").unwrap();

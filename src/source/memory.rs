@@ -3,13 +3,13 @@
 use super::{Source, no_such_sample};
 use crate::decode::pnm_header;
 use crate::error::{Error, Result};
-use crate::image::Size;
+use crate::raster::Size;
 use std::borrow::Cow;
 
 /// Encoded images that are already in memory, each with its label.
 ///
 /// ```
-/// # use warpfeed::{EncodedImages, Source};
+/// # use warpfeed::source::{EncodedImages, Source};
 /// let source = EncodedImages::new([(vec![0xff, 0xd8], 3), (vec![0x89, 0x50], 4)]);
 /// assert_eq!((source.len(), source.label(1)), (2, 4));
 /// assert_eq!(source.read(1, &mut Vec::new())?, [0x89, 0x50]);
@@ -69,7 +69,7 @@ impl Source for EncodedImages {
 /// A pipeline takes them as they are, without decoding. They take 3 bytes a pixel.
 ///
 /// ```
-/// use warpfeed::{DType, DecodedImages, Layout, Pipeline, Size};
+/// use warpfeed::{DType, Layout, Pipeline, source::DecodedImages, image::Size};
 ///
 /// // Two images of 2 x 1 pixels: red and green, blue and white.
 /// let images = [([255, 0, 0, 0, 255, 0], 3), ([0, 0, 255, 255, 255, 255], 4)];
@@ -172,10 +172,10 @@ mod tests {
         let mut buffer = vec![9];
         for (index, (size, rgb, label)) in (0..).zip(&images) {
             let bytes = source.read(index, &mut buffer).unwrap();
-            let header = crate::probe(bytes).unwrap();
-            let mut image = crate::Image::default();
-            let whole = crate::Rect::full(*size);
-            crate::Decoder::new().unwrap().decode(bytes, &header, whole, false, &mut image).unwrap();
+            let header = crate::decode::probe(bytes).unwrap();
+            let mut image = crate::raster::Image::default();
+            let whole = crate::raster::Rect::full(*size);
+            crate::decode::Decoder::new().unwrap().decode(bytes, &header, whole, false, &mut image).unwrap();
             assert_eq!((image.size(), &image.to_rgb(), source.label(index)), (*size, rgb, *label));
         }
         assert_eq!(buffer, [9], "the buffer is not touched");

@@ -1,4 +1,7 @@
-//! Where encoded samples come from.
+//! Where encoded samples come from: folders, lists, shards and files of arrays on disk, memory, streams.
+//!
+//! [`open`] tells the kind by the name. A [`Source`] has a length and is read in any order; a [`Stream`] is read once, from
+//! front to back. A [`Pipeline`](crate::Pipeline) takes either, and implementations of one's own.
 
 mod address;
 mod folder;
@@ -51,7 +54,7 @@ const KEEP_BUFFER_BYTES: usize = 16 << 20;
 ///
 /// ```
 /// use std::borrow::Cow;
-/// use warpfeed::{Result, Source};
+/// use warpfeed::{Result, source::Source};
 ///
 /// /// One image under many labels.
 /// struct Same(Vec<u8>);

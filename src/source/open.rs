@@ -97,7 +97,7 @@ fn shard_of(name: &str) -> Option<usize> {
 /// How a source is opened: what its name alone does not tell. The default is for names that tell all.
 ///
 /// ```
-/// use warpfeed::{OpenOptions, Source, SourceFormat};
+/// use warpfeed::source::{OpenOptions, Source, SourceFormat};
 ///
 /// # let folder = tempfile::tempdir().unwrap();
 /// # let path = folder.path().join("images.rec");
@@ -277,7 +277,7 @@ impl OpenOptions {
 /// let folder = tempfile::tempdir().unwrap();
 /// std::fs::create_dir(folder.path().join("cat")).unwrap();
 /// std::fs::write(folder.path().join("cat/1.jpg"), [0xff, 0xd8]).unwrap();
-/// let source = warpfeed::open(folder.path())?.into_data_set()?;
+/// let source = warpfeed::source::open(folder.path())?.into_data_set()?;
 /// assert_eq!((source.len(), source.label(0), source.classes()), (1, 0, &["cat".to_owned()][..]));
 /// # Ok::<(), warpfeed::Error>(())
 /// ```

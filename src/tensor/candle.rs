@@ -26,12 +26,13 @@ impl Tensor {
     /// [`Error::Device`] if candle cannot copy it to `device`.
     ///
     /// ```
-    /// # use warpfeed::*;
+    /// # use warpfeed::prelude::*;
+    /// # use warpfeed::{ApplyOptions, apply, ops::Normalize, image::{Image, JpegOptions, encode_jpeg}};
     /// # let jpeg = encode_jpeg(&Image::new(Size::new(4, 2)), &JpegOptions::default())?;
     /// let tensor = apply(&jpeg, &[Normalize::new([0.5; 3], [0.5; 3]).into()], &ApplyOptions::default())?;
     /// let images = tensor.into_candle(&candle_core::Device::Cpu)?;
     /// assert_eq!((images.dims(), images.dtype()), (&[1, 3, 2, 4][..], candle_core::DType::F32));
-    /// # Ok::<(), Error>(())
+    /// # Ok::<(), warpfeed::Error>(())
     /// ```
     pub fn into_candle(self, device: &Device) -> Result<candle_core::Tensor> {
         #[cfg(feature = "candle-cuda")]

@@ -27,13 +27,14 @@ impl Tensor {
     /// [`Error::Unsupported`] if DLPack cannot express the shape; [`Error::Device`] if a device fails at the batch.
     ///
     /// ```
-    /// # use warpfeed::*;
+    /// # use warpfeed::prelude::*;
+    /// # use warpfeed::{ApplyOptions, apply, image::{Image, JpegOptions, encode_jpeg}};
     /// # let jpeg = encode_jpeg(&Image::new(Size::new(4, 2)), &JpegOptions::default())?;
     /// let tensor = apply(&jpeg, &[], &ApplyOptions::default())?;
     /// let shared: dlpark::versioned::Dlpack = tensor.into_dlpack()?;
     /// let view = shared.validate().expect("it is well formed");
     /// assert_eq!((view.shape(), view.num_bytes()), (&[1, 2, 4, 3][..], 24));
-    /// # Ok::<(), Error>(())
+    /// # Ok::<(), warpfeed::Error>(())
     /// ```
     pub fn into_dlpack<M: ManagedTensorBase>(self) -> Result<Managed<M>> {
         let dtype = match self.dtype {

@@ -4,7 +4,10 @@
 
 pub mod recipes;
 
-use warpfeed::{EncodedImages, Image, JpegOptions, Sampling, Size, encode_jpeg};
+use warpfeed::{
+    image::{Image, JpegOptions, Sampling, Size, encode_jpeg},
+    source::EncodedImages,
+};
 
 /// A small generator for tests: xorshift64*.
 pub struct Random(pub u64);
@@ -60,8 +63,11 @@ pub fn source(count: u64) -> EncodedImages {
 }
 
 /// A pipeline over `source` that exercises order, random draws and pixels at little cost: 24 x 20 pixels.
-pub fn small(source: impl Into<warpfeed::Input>) -> warpfeed::Builder {
-    use warpfeed::{Pipeline, random_horizontal_flip, random_resized_crop, random_rotation};
+pub fn small(source: impl Into<warpfeed::source::Input>) -> warpfeed::Builder {
+    use warpfeed::{
+        Pipeline,
+        ops::{random_horizontal_flip, random_resized_crop, random_rotation},
+    };
     Pipeline::builder(source)
         .shuffle(7)
         .threads(2)
@@ -101,7 +107,7 @@ pub struct WithBad {
     pub bad: Vec<u64>,
 }
 
-impl warpfeed::Source for WithBad {
+impl warpfeed::source::Source for WithBad {
     fn len(&self) -> u64 {
         self.good.len()
     }

@@ -4,8 +4,11 @@
 
 use super::Random;
 use warpfeed::{
-    Brightness, CenterCrop, Contrast, Crop, Dilate, Erase, Erode, Fill, GaussianBlur, Grayscale, Hflip, Hue,
-    Interpolation, Normalize, Op, Rect, Resize, ResizedCrop, Rotate, Saturation, Size, Vflip,
+    image::{Rect, Size},
+    ops::{
+        Brightness, CenterCrop, Contrast, Crop, Dilate, Erase, Erode, Fill, GaussianBlur, Grayscale, Hflip, Hue,
+        Interpolation, Normalize, Op, Resize, ResizedCrop, Rotate, Saturation, Vflip,
+    },
 };
 
 /// A random recipe that fits an image of this size.

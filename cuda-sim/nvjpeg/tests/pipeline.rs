@@ -15,8 +15,10 @@ use std::time::Duration;
 use warpfeed::experiment::diagnose::{self, Bottleneck, diagnose};
 use warpfeed::experiment::subject::{Model, Subject};
 use warpfeed::{
-    DecodePath, Device, EncodedImages, Error, GaussianBlur, Image, JpegColor, JpegOptions, OnError, Pipeline, Result,
-    Sampling, Size, Strategy, encode_jpeg, random_horizontal_flip, random_resized_crop, random_rotation,
+    DecodePath, Device, Error, OnError, Pipeline, Result, Strategy,
+    image::{Image, JpegColor, JpegOptions, Sampling, Size, encode_jpeg},
+    ops::{GaussianBlur, random_horizontal_flip, random_resized_crop, random_rotation},
+    source::EncodedImages,
 };
 
 const IMAGES: u32 = 13;

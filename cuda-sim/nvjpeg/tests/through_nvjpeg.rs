@@ -12,7 +12,7 @@ use nvjpeg::{
 };
 use sim::{Sim, folder};
 use std::sync::Arc;
-use warpfeed::{JpegColor, JpegOptions, Rect, Sampling, Size, encode_jpeg, probe};
+use warpfeed::image::{JpegColor, JpegOptions, Rect, Sampling, Size, encode_jpeg, probe};
 
 #[derive(Debug)]
 enum Failure {
@@ -44,7 +44,7 @@ impl From<DriverError> for Failure {
 type Result<T> = std::result::Result<T, Failure>;
 
 fn jpeg(size: Size, options: &JpegOptions) -> Vec<u8> {
-    let mut image = warpfeed::Image::new(size);
+    let mut image = warpfeed::image::Image::new(size);
     for (i, pixel) in image.pixels_mut().iter_mut().enumerate() {
         let (x, y) = (i as u32 % size.width, i as u32 / size.width);
         *pixel = [(3 * x + y) as u8, (x * y / 7) as u8, (5 * y) as u8, 0];
@@ -72,8 +72,8 @@ fn size(jpeg: &[u8]) -> Size {
 
 /// What warpfeed's decoder makes of a part, as RGB.
 fn expected(jpeg: &[u8], part: Rect) -> Vec<u8> {
-    let (header, mut image) = (probe(jpeg).unwrap(), warpfeed::Image::default());
-    warpfeed::Decoder::new().unwrap().decode(jpeg, &header, part, false, &mut image).unwrap();
+    let (header, mut image) = (probe(jpeg).unwrap(), warpfeed::image::Image::default());
+    warpfeed::image::Decoder::new().unwrap().decode(jpeg, &header, part, false, &mut image).unwrap();
     image.pixels().iter().flat_map(|pixel| [pixel[0], pixel[1], pixel[2]]).collect()
 }
 

@@ -5,11 +5,11 @@ use super::output::Output;
 use super::resample;
 use crate::decode::{Decoder, Header};
 use crate::error::Result;
-use crate::image::{Image, Pixel, Rect, Size};
 use crate::ops::filter::PassOrder;
 use crate::ops::{CpuPass, Op};
 use crate::plan::view::View;
 use crate::plan::{Last, Mirror, Resampling, Stage, Strategy, Work, plan};
+use crate::raster::{Image, Pixel, Rect, Size};
 use std::time::{Duration, Instant};
 
 /// Images above this many pixels give their memory back after use: 16 Mpx, 64 MiB a buffer.

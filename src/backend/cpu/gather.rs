@@ -1,8 +1,8 @@
 //! Rows of a view: output pixels fetched through a coordinate chain, with no intermediate image.
 
-use crate::image::{Image, Pixel};
 use crate::ops::turn::Exact;
 use crate::plan::view::View;
+use crate::raster::{Image, Pixel};
 
 /// Fetches rows of a view.
 pub(crate) struct Gather<'a> {
@@ -338,11 +338,11 @@ mod avx2 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::image::{Rect, Size};
     use crate::ops::fill::Fill;
     use crate::ops::filter::PassOrder;
     use crate::ops::{Crop, Hflip, Op, Rotate, Vflip};
     use crate::plan::{Last, Strategy, plan};
+    use crate::raster::{Rect, Size};
 
     fn rotate(degrees: f64, expand: bool, fill: [u8; 3]) -> Op {
         Rotate::new(degrees).expand(expand).fill(Fill::Color(fill)).into()

@@ -7,8 +7,8 @@
 
 #![allow(unsafe_code)]
 
-use crate::image::Pixel;
 use crate::ops::filter::{Taps, WEIGHT_BITS};
+use crate::raster::Pixel;
 use std::arch::x86_64::*;
 
 /// Input pixels that one group of weights covers.

@@ -1,7 +1,7 @@
 //! From bytes to the elements of a batch: normalised or not, planes or interleaved.
 
-use crate::image::Pixel;
 use crate::ops::simd::wide;
+use crate::raster::Pixel;
 use half::{bf16, f16};
 
 /// An element type of a batch.

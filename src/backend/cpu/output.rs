@@ -1,8 +1,8 @@
 //! The last step on the CPU: rows of 8-bit pixels into a sample's place in the batch, normalised and cast.
 
 use super::normalize::{Cast, Table};
-use crate::image::{Pixel, Size};
 use crate::plan::Erasure;
+use crate::raster::{Pixel, Size};
 use crate::tensor::{DType, Layout};
 use half::{bf16, f16};
 

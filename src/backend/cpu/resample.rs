@@ -2,12 +2,12 @@
 //! image. The rows that the vertical pass still needs wait in a ring.
 
 use super::gather::{Gather, plain_row};
-use crate::image::{Image, Pixel, Rect};
 use crate::ops::filter::{Interpolation, Taps};
 use crate::ops::resize::{horizontal_row, vertical_row};
 use crate::ops::simd::wide;
 use crate::plan::Resampling;
 use crate::plan::view::View;
+use crate::raster::{Image, Pixel, Rect};
 
 /// Memory of [`resample`], kept over calls.
 #[derive(Debug, Default)]

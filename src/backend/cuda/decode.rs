@@ -12,8 +12,8 @@ use super::worker::Worker;
 use crate::backend::{Decoded, Encoded, Sample, Settled};
 use crate::decode::{Format, Header, pnm_rows, probe};
 use crate::error::{Error, Result};
-use crate::image::{Pixel, Rect, Size};
 use crate::memory;
+use crate::raster::{Pixel, Rect, Size};
 use std::time::Instant;
 
 /// Images above this many pixels give their memory back after use: 16 Mpx, 64 MiB.

@@ -8,7 +8,7 @@ use crate::backend::Encoded;
 use crate::decode::probe;
 use crate::device::DecodePath;
 use crate::error::{Error, Result};
-use crate::image::Size;
+use crate::raster::Size;
 use crate::source::{EncodedImages, Reader, Source as _};
 use crate::threads;
 use std::sync::Arc;

@@ -3,9 +3,9 @@
 
 use super::driver::{self, Context, Function, Module, Stream};
 use crate::error::Result;
-use crate::image::Size;
 use crate::ops::kernel::{Descriptor, Grid, KernelId, REGISTRY};
 use crate::ops::params::Launch;
+use crate::raster::Size;
 use crate::tensor::{DType, Layout};
 
 /// Most samples of one launch: a grid's y and z are 16-bit numbers.

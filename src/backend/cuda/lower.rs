@@ -4,13 +4,13 @@
 use super::arena::{Arena, StagingWriter};
 use super::kernel::{Call, FINISH, FUSED, GATHER};
 use crate::error::Result;
-use crate::image::{Rect, Size};
 use crate::ops::fill::packed;
 use crate::ops::filter::{Interpolation, PassOrder, Taps};
 use crate::ops::kernel::{Descriptor, KernelId, Launcher};
 use crate::ops::params::{Axis, DevicePointer, Erasure, FinishSample, FusedSample, Output, Source, Step, Target};
 use crate::plan::view::View;
 use crate::plan::{Epilogue, Last, Plan, Resampling, Stage, Work};
+use crate::raster::{Rect, Size};
 use crate::tensor::{DType, Layout};
 use half::{bf16, f16};
 use std::mem::offset_of;

@@ -5,7 +5,7 @@ use super::driver::{self, Context, Event, Stream};
 use crate::backend::Encoded;
 use crate::device::DecodePath;
 use crate::error::{Error, Result};
-use crate::image::Size;
+use crate::raster::Size;
 use nvjpeg::{
     Backend, BatchState, DecodeParams, Decoder, DecoderState, DeviceBuffer, Flags, Handle, Image, JpegStream, Library,
     OutputFormat, PinnedBuffer,

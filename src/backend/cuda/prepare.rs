@@ -8,9 +8,9 @@ use super::worker::Worker;
 use crate::backend::cpu::run_to_rgb;
 use crate::backend::{Encoded, Sample, Work};
 use crate::error::Result;
-use crate::image::Rect;
 use crate::ops::Op;
 use crate::plan::{Epilogue, plan, split_epilogue};
+use crate::raster::Rect;
 use std::time::Instant;
 
 /// Whether a recipe has an operation that only the CPU can run.

@@ -147,10 +147,14 @@ impl Header {
 mod tests {
     use super::{Route, Router};
     use crate::device::DecodePath;
-    use crate::{Image, JpegOptions, Sampling, Size, encode_jpeg, probe};
+    use crate::{
+        decode::probe,
+        encode::{JpegOptions, Sampling, encode_jpeg},
+        raster::{Image, Size},
+    };
     use std::time::Duration;
 
-    fn jpeg(options: &JpegOptions) -> crate::Header {
+    fn jpeg(options: &JpegOptions) -> crate::decode::Header {
         probe(&encode_jpeg(&Image::new(Size::new(16, 16)), options).unwrap()).unwrap()
     }
 
@@ -158,7 +162,7 @@ mod tests {
     fn images_go_to_a_decoder_that_takes_them() {
         let baseline = jpeg(&JpegOptions::default());
         let progressive = jpeg(&JpegOptions { progressive: true, ..JpegOptions::default() });
-        let cmyk = jpeg(&JpegOptions { color: crate::JpegColor::Cmyk, ..JpegOptions::default() });
+        let cmyk = jpeg(&JpegOptions { color: crate::encode::JpegColor::Cmyk, ..JpegOptions::default() });
         let routes = |path, hardware| {
             let router = Router::new(path, true, hardware, 2);
             [&baseline, &progressive, &cmyk].map(|header| router.route(header, true))

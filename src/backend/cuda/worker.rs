@@ -8,8 +8,8 @@ use crate::backend::Decoded;
 use crate::backend::cpu::executor::Executor;
 use crate::decode::Decoder;
 use crate::error::Result;
-use crate::image::Image;
 use crate::ops::filter::Taps;
+use crate::raster::Image;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Buffers for encoded bytes above this are given back after use.

@@ -4,7 +4,11 @@ use super::options::{OrientationName, StrategyName, decode_path, device};
 use clap::Args;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use warpfeed::{ApplyOptions, DType, DecodePath, Device, Error, Image, Op, Result, Size};
+use warpfeed::{
+    ApplyOptions, DType, DecodePath, Device, Error, Result,
+    image::{Image, Size},
+    ops::Op,
+};
 
 /// Put one image through explicit operations
 ///
@@ -66,10 +70,10 @@ impl Apply {
             source => Error::Sample { index: 0, name: self.image.display().to_string(), source: Box::new(source) },
         })?;
         match (npy, result.dtype()) {
-            (true, _) => warpfeed::write_npy(&result, &self.output),
+            (true, _) => warpfeed::image::write_npy(&result, &self.output),
             (false, DType::U8) => {
                 let [_, height, width, _] = result.shape().map(|side| side as u32);
-                warpfeed::write_png(&Image::from_rgb(Size { width, height }, result.as_bytes()?)?, &self.output)
+                warpfeed::image::write_png(&Image::from_rgb(Size { width, height }, result.as_bytes()?)?, &self.output)
             }
             (false, _) => Err(wrong_use("output", "a .npy file after normalize: a PNG holds bytes", "a .png file")),
         }

@@ -18,7 +18,11 @@ use warpfeed::experiment::peers::peers;
 use warpfeed::experiment::report::Report;
 use warpfeed::experiment::subject::Subject;
 use warpfeed::experiment::workers::{self, workers};
-use warpfeed::{Device, Error, IMAGENET_MEAN, IMAGENET_STD, ImageFolder, Normalize, Resize, Result, Transform};
+use warpfeed::{
+    Device, Error, IMAGENET_MEAN, IMAGENET_STD, Result,
+    ops::{Normalize, Resize, Transform},
+    source::ImageFolder,
+};
 
 /// Images of fewer pixels are trained on at their own size.
 const SMALL_PX: f64 = 64.0 * 64.0;

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 use warpfeed::experiment::gpu_check::{Differences, decoding_bound, differences, equality};
-use warpfeed::{DecodePath, Device, Error, Result, open};
+use warpfeed::{DecodePath, Device, Error, Result, source::open};
 
 /// Compare a GPU's bytes with the CPU's, operation by operation, and nvJPEG's images with the CPU's
 #[derive(Args)]

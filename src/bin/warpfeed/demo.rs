@@ -9,7 +9,7 @@ use std::time::Instant;
 use warpfeed::experiment::run::{RunReport, run};
 use warpfeed::experiment::trial::Trial;
 use warpfeed::experiment::{preview, synth};
-use warpfeed::{Builder, Device, Error, OnError, Pipeline, Preset, Result, Transform};
+use warpfeed::{Builder, Device, Error, OnError, Pipeline, Preset, Result, ops::Transform};
 
 /// Images made where no folder is given.
 const MADE: u64 = 200;
@@ -62,9 +62,9 @@ impl Demo {
             Some(sheet) => sheet.clone(),
             None => own_folder()?.join("sheet.png"),
         };
-        let builder = Pipeline::builder(warpfeed::open(&dir)?).shuffle(SEED);
+        let builder = Pipeline::builder(warpfeed::source::open(&dir)?).shuffle(SEED);
         let pixel_ops = Trial::A { load: 1 }.pixel_ops();
-        warpfeed::write_png(&preview::preview(builder, pixel_ops, 0, 6, 4)?, &sheet)?;
+        warpfeed::image::write_png(&preview::preview(builder, pixel_ops, 0, 6, 4)?, &sheet)?;
         if self.json {
             return print_json(&serde_json::json!({ "source": dir, "sheet": sheet, "runs": rows }));
         }
@@ -95,7 +95,7 @@ impl Demo {
     fn measure(&self, name: String, ops: Vec<Transform>, dir: &Path) -> Result<Row> {
         let started = Instant::now();
         let mut builder =
-            Pipeline::builder(warpfeed::open(dir)?).shuffle(SEED).device(self.device).on_error(OnError::Skip);
+            Pipeline::builder(warpfeed::source::open(dir)?).shuffle(SEED).device(self.device).on_error(OnError::Skip);
         builder = ops.into_iter().fold(builder, Builder::augment);
         if let Some(threads) = self.threads {
             builder = builder.threads(threads);

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use warpfeed::experiment::trial::Trial;
 use warpfeed::{
     BadLimit, Builder, DType, DecodePath, Device, ImageCache, LastBatch, Layout, OnError, Orientation, Partition,
-    Pipeline, Preset, Rank, Result, Strategy, Transform,
+    Pipeline, Preset, Rank, Result, Strategy, ops::Transform,
 };
 
 /// Reads a device: `auto`, `cpu`, `cuda`, `cuda:I`.

@@ -8,7 +8,10 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use warpfeed::pack::{PackOptions, PackReport, pack, verify};
-use warpfeed::{BadLimit, Error, RecordFormat, Result, SourceFormat};
+use warpfeed::{
+    BadLimit, Error, Result,
+    source::{RecordFormat, SourceFormat},
+};
 
 #[derive(Clone, Copy, ValueEnum)]
 enum ShardFormat {

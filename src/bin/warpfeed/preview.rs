@@ -36,7 +36,7 @@ impl Preview {
         let builder = Pipeline::builder(self.source.open()?).shuffle(self.seed);
         let ops = self.preset.pixel_ops();
         let sheet = experiment::preview::preview(builder, ops, self.epoch, self.columns, self.rows)?;
-        warpfeed::write_png(&sheet, &self.output)?;
+        warpfeed::image::write_png(&sheet, &self.output)?;
         print(&format!("{} pixels: {}\n", sheet.size(), escape(self.output.display())))
     }
 }

@@ -2,7 +2,10 @@
 
 use clap::Args;
 use std::path::{Path, PathBuf};
-use warpfeed::{Error, Input, OpenOptions, RecordOptions, Result, SourceFormat};
+use warpfeed::{
+    Error, Result,
+    source::{Input, OpenOptions, RecordOptions, SourceFormat},
+};
 
 pub fn format(text: &str) -> std::result::Result<SourceFormat, String> {
     text.parse().map_err(|error: warpfeed::Error| error.to_string())
@@ -82,7 +85,7 @@ impl SourceArgs {
                 .shard_cache
                 .clone()
                 .zip(self.shard_cache_size)
-                .map(|(folder, size_bytes)| warpfeed::ShardCache { folder, size_bytes }),
+                .map(|(folder, size_bytes)| warpfeed::source::ShardCache { folder, size_bytes }),
         };
         options.open(&self.spec)
     }
@@ -90,6 +93,6 @@ impl SourceArgs {
     /// What reports call it.
     pub fn name(&self) -> String {
         let name = self.spec.to_string_lossy();
-        warpfeed::without_secrets(&name).into_owned()
+        warpfeed::source::without_secrets(&name).into_owned()
     }
 }

@@ -20,7 +20,8 @@ pub use stated::{Pace, StatedStep, published, read_lengths};
 ///
 /// ```
 /// use warpfeed::experiment::step::{Outcome, Step};
-/// use warpfeed::*;
+/// use warpfeed::image::{Image, JpegOptions, encode_jpeg};
+/// use warpfeed::prelude::*;
 ///
 /// /// Counts images by label, and calls that training.
 /// struct Counts(Vec<u64>);
@@ -30,7 +31,7 @@ pub use stated::{Pace, StatedStep, published, read_lengths};
 ///         "counting labels on the CPU".to_owned()
 ///     }
 ///
-///     fn train(&mut self, batch: Batch) -> Result<Outcome> {
+///     fn train(&mut self, batch: Batch) -> warpfeed::Result<Outcome> {
 ///         batch.labels().iter().for_each(|label| self.0[*label as usize] += 1);
 ///         Ok(Outcome::default())
 ///     }
@@ -46,7 +47,7 @@ pub use stated::{Pace, StatedStep, published, read_lengths};
 /// }
 /// step.finish()?;
 /// assert_eq!(step.0, [4, 3]);
-/// # Ok::<(), Error>(())
+/// # Ok::<(), warpfeed::Error>(())
 /// ```
 pub trait Step {
     /// What it is, as reports print it: the model, and on what it runs.

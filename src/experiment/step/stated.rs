@@ -30,7 +30,8 @@ pub enum Pace {
 /// ```
 /// # use std::time::{Duration, Instant};
 /// use warpfeed::experiment::step::{Pace, StatedStep, Step};
-/// use warpfeed::*;
+/// use warpfeed::image::{Image, JpegOptions, encode_jpeg};
+/// use warpfeed::prelude::*;
 ///
 /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
 /// let pipeline = Pipeline::builder(EncodedImages::new([(jpeg, 0)])).center_crop(8).build()?;
@@ -40,7 +41,7 @@ pub enum Pace {
 /// let start = Instant::now();
 /// step.train(batch)?;
 /// assert!(start.elapsed() >= Duration::from_millis(20));
-/// # Ok::<(), Error>(())
+/// # Ok::<(), warpfeed::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct StatedStep {

@@ -266,10 +266,10 @@ impl Found {
 /// archive, 8 of a RecordIO file, 16 of a TFRecord file, and 1 kB for each kind of damage or name of a label.
 ///
 /// ```
-/// # use warpfeed::{RecordFormat, RecordOptions, RecordShards, Source};
+/// # use warpfeed::source::{RecordFormat, RecordOptions, RecordShards, Source};
 /// # let folder = tempfile::tempdir().unwrap();
 /// # let shard = folder.path().join("train-000000.tar");
-/// # let images = warpfeed::EncodedImages::new([(vec![0xff, 0xd8, 0xff], 7)]);
+/// # let images = warpfeed::source::EncodedImages::new([(vec![0xff, 0xd8, 0xff], 7)]);
 /// # let member = |name: &str, content: &[u8]| {
 /// #     let mut block = vec![0; 512];
 /// #     block[..name.len()].copy_from_slice(name.as_bytes());

@@ -67,12 +67,12 @@ impl StreamStart {
 }
 
 /// Samples that come one after the other, and whose number nobody knows before their end, as from a pipe or over a network:
-/// what a data set is with a length and random access, see [`Source`](crate::Source).
+/// what a data set is with a length and random access, see [`Source`](crate::source::Source).
 ///
 /// Implement it to feed images from anywhere:
 ///
 /// ```
-/// use warpfeed::{Input, JpegOptions, Image, Pipeline, Result, Samples, Size, Stream, StreamSample, StreamStart};
+/// use warpfeed::{Pipeline, Result, source::{Input, Samples, Stream, StreamSample, StreamStart}, image::{Image, JpegOptions, Size}};
 ///
 /// /// One image under three labels.
 /// struct Same(Vec<u8>);
@@ -93,7 +93,7 @@ impl StreamStart {
 ///     }
 /// }
 ///
-/// let jpeg = warpfeed::encode_jpeg(&Image::new(Size::new(8, 8)), &JpegOptions::default())?;
+/// let jpeg = warpfeed::image::encode_jpeg(&Image::new(Size::new(8, 8)), &JpegOptions::default())?;
 /// let pipeline = Pipeline::builder(Input::stream(Same(jpeg))).center_crop(8).build()?;
 /// assert_eq!(pipeline.len(), None, "nobody knows before the end");
 /// let labels: Vec<u32> = pipeline.epoch(0).flat_map(|batch| batch.unwrap().labels().to_vec()).collect();

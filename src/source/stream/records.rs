@@ -45,10 +45,10 @@ impl Default for StreamOptions {
 /// before its end.
 ///
 /// ```
-/// # use warpfeed::{Pipeline, RecordFormat, RecordStream, StreamOptions};
+/// # use warpfeed::{Pipeline, source::{RecordFormat, RecordStream, StreamOptions}};
 /// # let folder = tempfile::tempdir().unwrap();
 /// # let shard = folder.path().join("train-000000.tar");
-/// # let jpeg = warpfeed::encode_jpeg(&warpfeed::Image::new(warpfeed::Size::new(8, 8)), &Default::default())?;
+/// # let jpeg = warpfeed::image::encode_jpeg(&warpfeed::image::Image::new(warpfeed::image::Size::new(8, 8)), &Default::default())?;
 /// # let member = |name: &str, content: &[u8]| {
 /// #     let mut block = vec![0; 512];
 /// #     block[..name.len()].copy_from_slice(name.as_bytes());

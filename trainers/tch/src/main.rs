@@ -8,8 +8,8 @@ use warpfeed::experiment::step::{Sgd, Step};
 use warpfeed::experiment::subject::{Model, Subject};
 use warpfeed::experiment::train::Run;
 use warpfeed::{
-    DType, Device, Error, IMAGENET_MEAN, IMAGENET_STD, Layout, OnError, Pipeline, Result, Strategy, open,
-    random_horizontal_flip,
+    DType, Device, Error, IMAGENET_MEAN, IMAGENET_STD, Layout, OnError, Pipeline, Result, Strategy,
+    ops::random_horizontal_flip, source::open,
 };
 use warpfeed_tch::{Network, Precision, TchStep};
 

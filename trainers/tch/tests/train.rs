@@ -3,7 +3,11 @@
 use std::process::Command;
 use warpfeed::experiment::step::{Outcome, Sgd, Step};
 use warpfeed::experiment::synth::{image, write_folder};
-use warpfeed::{DType, EncodedImages, JpegOptions, LastBatch, Layout, Pipeline, encode_jpeg};
+use warpfeed::{
+    DType, LastBatch, Layout, Pipeline,
+    image::{JpegOptions, encode_jpeg},
+    source::EncodedImages,
+};
 use warpfeed_tch::{Network, Precision, TchStep};
 
 const CLASSES: u32 = 3;
