@@ -1,9 +1,6 @@
 //! Batches from samples: what became of each position, and the batch that is made of them.
 
-use super::LastBatch;
 use super::policy::Losses;
-use super::schedule::Shared;
-use super::worker::{Place, Worker};
 use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::tensor::Tensor;
@@ -71,20 +68,20 @@ pub(super) struct Parts {
 
 /// The samples of a batch that are delivered, in order.
 #[derive(Default)]
-struct Delivered {
-    places: Vec<usize>,
-    labels: Vec<u32>,
-    indices: Vec<u64>,
-    losses: Losses,
+pub(super) struct Delivered {
+    pub(super) places: Vec<usize>,
+    pub(super) labels: Vec<u32>,
+    pub(super) indices: Vec<u64>,
+    pub(super) losses: Losses,
     /// Whether the stream ended in this batch.
-    ended: bool,
+    pub(super) ended: bool,
 }
 
 /// Sorts out what became of a batch's positions.
 ///
 /// # Errors
 /// That of the first position that failed.
-fn deliver(slots: Vec<Slot>) -> Result<Delivered> {
+pub(super) fn deliver(slots: Vec<Slot>) -> Result<Delivered> {
     let mut all = Delivered::default();
     for (place, slot) in slots.into_iter().enumerate() {
         match slot {
@@ -106,62 +103,4 @@ fn deliver(slots: Vec<Slot>) -> Result<Delivered> {
         }
     }
     Ok(all)
-}
-
-impl<B: Backend> Shared<B> {
-    /// Makes batch number `number` of what the workers left.
-    pub(super) fn make(
-        &self,
-        number: u64,
-        batch: Option<B::Batch>,
-        mut slots: Vec<Slot>,
-        worker: &mut Worker<'_, B>,
-    ) -> Result<Made> {
-        let (inner, positions) = (&self.context.inner, slots.len());
-        let Some(mut batch) = batch else {
-            // It could not be begun.
-            let losses = deliver(slots)?.losses;
-            return Ok(Made { parts: None, losses });
-        };
-        let delivered = self.settle(&mut batch, &mut slots, worker).and_then(|()| deliver(slots));
-        let delivered = match delivered {
-            Ok(delivered) => delivered,
-            Err(error) => {
-                self.backend.abandon(batch);
-                return Err(error);
-            }
-        };
-        let Delivered { places, mut labels, mut indices, losses, ended } = delivered;
-        let dropped = ended && inner.policy.last == LastBatch::Drop;
-        let (Some(&label), Some(&index), false) = (labels.last(), indices.last(), dropped) else {
-            self.backend.abandon(batch);
-            return Ok(Made { parts: None, losses });
-        };
-        let filled = labels.len();
-        if inner.policy.last == LastBatch::Pad {
-            labels.resize(inner.options.batch_size, label);
-            indices.resize(inner.options.batch_size, index);
-        }
-        // Positions that even partitions have been filled up with are padding too.
-        let end = number * inner.options.batch_size as u64 + positions as u64;
-        let unpadded = self.context.positions - self.context.padding;
-        let images = filled - (end.saturating_sub(unpadded) as usize).min(filled);
-        let storage = self.backend.finish(batch, &places, &labels, labels.len() - filled)?;
-        let padding = labels.len() - images;
-        let shape = inner.options.shape(labels.len());
-        let images = Tensor::new(storage, shape, inner.options.dtype, inner.options.layout);
-        Ok(Made { parts: Some(Parts { images, labels, indices, padding }), losses })
-    }
-
-    /// Has the back end do what it left for the whole batch. With samples that turn out bad is done what the policy says.
-    fn settle(&self, batch: &mut B::Batch, slots: &mut [Slot], worker: &mut Worker<'_, B>) -> Result<()> {
-        let settled = self.backend.settle(worker.own()?, batch)?;
-        self.context.counters.add_decoded(settled.decoded);
-        for (place, error) in settled.bad {
-            if let Slot::Done { index, .. } = slots[place] {
-                slots[place] = worker.instead(index, error, &Place { batch, place, later: false });
-            }
-        }
-        Ok(())
-    }
 }

@@ -1,8 +1,11 @@
 //! The description of a pipeline, and the checks that it goes through before it runs.
 
+use super::Pipeline;
 use super::cache::{Cache, ImageCache};
-use super::policy::{BadLimit, OnError};
-use super::{Inner, Pipeline, Policy, all_positions};
+use super::inner::{Inner, all_positions};
+use super::policy::{BadLimit, LastBatch, OnError, Policy};
+use super::recipes::{Orientation, Recipes};
+use super::schedule::Runs;
 use crate::backend::{self, Ablation, Normalization, RunOptions};
 use crate::device::{DecodePath, Device};
 use crate::error::{Error, Result};
@@ -34,30 +37,6 @@ const KEPT_PIXEL_BYTES: u64 = 3;
 const COEFFICIENT_BYTES: u64 = 8;
 /// Largest batch in bytes.
 const MAX_BATCH_BYTES: u64 = 1 << 36;
-
-/// What to do with a last batch that is not full.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum LastBatch {
-    /// It is delivered, shorter than the others.
-    #[default]
-    Keep,
-    /// It is left out. A batch that [`OnError::Skip`] has made shorter, anywhere in the epoch, is delivered all the same:
-    /// for batches of one size, bad samples must be substituted or batches padded.
-    Drop,
-    /// It is filled with repetitions of its last image ([`Batch::padding`](crate::Batch::padding) says how many). So is a
-    /// batch that [`OnError::Skip`] has made shorter.
-    Pad,
-}
-
-/// What to do with an image's EXIF orientation tag.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Orientation {
-    /// The image is turned as the tag says, before anything else.
-    #[default]
-    Apply,
-    /// The image is taken as it is stored.
-    Ignore,
-}
 
 /// Memory that a pipeline takes, known before it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,6 +93,7 @@ pub struct Builder {
     /// As many as there are processors if not given.
     threads: Option<usize>,
     policy: Policy,
+    orientation: Orientation,
     /// What the operations and the machine decide is settled by `build`.
     options: RunOptions,
 }
@@ -155,6 +135,7 @@ impl Builder {
             cache: None,
             threads: None,
             policy: Policy::default(),
+            orientation: Orientation::default(),
             options,
         }
     }
@@ -259,7 +240,7 @@ impl Builder {
     /// What to do with EXIF orientation; applied if not given.
     #[must_use]
     pub fn orientation(mut self, orientation: Orientation) -> Self {
-        self.policy.orientation = orientation;
+        self.orientation = orientation;
         self
     }
 
@@ -412,23 +393,29 @@ impl Builder {
         let is_stream = self.input.samples().is_none();
         let sampler = self.sampler(is_stream)?;
         self.settle_batch(all_positions(&sampler, self.limit), is_stream)?;
-        let cache = self.cache.as_ref().map(|cache| Cache::open(cache, is_stream)).transpose()?;
-        let options = Arc::new(self.options.clone());
-        let backend = backend::open(self.device, &options, normalize)?.into();
+        let options = Arc::new(self.options);
+        let recipes = Recipes {
+            seed: self.seed,
+            transforms: self.ops,
+            orientation: self.orientation,
+            options: Arc::clone(&options),
+        };
+        let recipes = Arc::new(recipes);
+        let cache = self.cache.as_ref().map(|cache| Cache::open(cache, &recipes, is_stream)).transpose()?;
+        let backend: Arc<dyn Runs> = backend::open(self.device, &options, normalize)?.into();
         let inner = Inner {
             fingerprint: OnceLock::new(),
             input: self.input,
             shuffle: self.shuffle,
             sampler,
-            seed: self.seed,
+            recipes,
             limit: self.limit,
-            ops: self.ops,
             options,
             policy: self.policy,
             cache,
-            backend,
         };
-        Ok(Pipeline { memory: memory(&inner, self.cache.as_ref()), inner: Arc::new(inner) })
+        let memory = memory(&inner, self.cache.as_ref(), backend.device_bytes());
+        Ok(Pipeline { inner: Arc::new(inner), backend, memory })
     }
 
     /// Checks the parameters that stand for themselves, and the operations together.
@@ -508,7 +495,7 @@ impl Builder {
 }
 
 /// The memory that a pipeline takes at most.
-fn memory(inner: &Inner, cache: Option<&ImageCache>) -> MemoryBound {
+fn memory(inner: &Inner, cache: Option<&ImageCache>, device_bytes: u64) -> MemoryBound {
     let options = &inner.options;
     let batch_bytes = (options.batch_images * options.image_bytes()) as u64;
     // Without worker threads the consumer's does their work.
@@ -524,7 +511,7 @@ fn memory(inner: &Inner, cache: Option<&ImageCache>) -> MemoryBound {
         encoded_bytes: MAX_ENCODED_BYTES * working + inner.input.memory_bytes(),
         order_bytes: if inner.shuffle && inner.input.samples().is_some() { len.saturating_mul(index_bytes) } else { 0 },
         cache_bytes: cache.map_or(0, ImageCache::memory_bytes),
-        device_bytes: inner.backend.device_bytes(),
+        device_bytes,
     }
 }
 

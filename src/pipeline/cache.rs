@@ -5,16 +5,15 @@
 //! treats it as one more encoded image, of which only the needed part is read. A pipeline delivers the same pixels with
 //! and without a cache.
 
-use super::context::Context;
-use super::{Inner, Stored, oriented};
-use crate::backend::{Encoded, Work};
+use super::recipes::{Recipes, Stored};
+use super::stats::Counters;
+use crate::backend::{Encoded, RunOptions, Work};
 use crate::decode::{Header, pnm_header, probe};
 use crate::error::{Error, Result};
 use crate::memory;
 use crate::ops::Op;
-use crate::ops::transform::Transform;
-use crate::plan::{Strategy, is_multiplied};
-use crate::raster::{Size, check_pixels};
+use crate::plan::Strategy;
+use crate::raster::Size;
 use crate::{atomic, file};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -117,6 +116,7 @@ struct Known {
 
 /// A pipeline's cached images.
 pub(super) struct Cache {
+    recipes: Arc<Recipes>,
     store: Store,
     limit_bytes: u64,
     images: AtomicU64,
@@ -141,53 +141,13 @@ pub(super) struct Kept {
     pub(super) stored: Stored,
 }
 
-impl Inner {
-    /// What is done to an image before it is kept: the operations from the first one on that draw nothing.
-    fn kept_ops(&self, stored: Stored) -> Vec<Op> {
-        let mut ops = oriented(stored.orientation, self.policy.orientation);
-        let fixed = self.ops.iter().map_while(|op| match op {
-            Transform::Explicit(Op::Normalize(_) | Op::Erase(_) | Op::Custom(_)) => None,
-            Transform::Explicit(op) => Some(op.clone()),
-            _ => None,
-        });
-        ops.extend(fixed);
-        if self.options.strategy == Strategy::Composed {
-            // What is multiplied with later operations must stay with them.
-            let (mut size, mut kept) = (stored.size, 0);
-            for (i, op) in ops.iter().enumerate() {
-                if !is_multiplied(op, size) {
-                    kept = i + 1;
-                }
-                // An operation that does not fit ends what can be kept; drawing the recipe says so.
-                let Ok(next) = op.output_size(size) else { break };
-                size = next;
-            }
-            ops.truncate(kept);
-        }
-        ops
-    }
-
-    /// The size of an image as it is kept.
-    fn kept_size(&self, stored: Stored) -> Result<Size> {
-        self.kept_ops(stored).iter().try_fold(stored.size, |size, op| {
-            let size = op.output_size(size)?;
-            check_pixels(size, self.options.max_px).map(|()| size)
-        })
-    }
-
-    /// What is left to do for a sample in an epoch when its image comes from the cache.
-    pub(super) fn recipe_for_kept(&self, epoch: u64, index: u64, stored: Stored) -> Result<Vec<Op>> {
-        let mut recipe = self.recipe(epoch, index, stored)?;
-        Ok(recipe.split_off(self.kept_ops(stored).len()))
-    }
-}
-
 impl Cache {
-    /// Opens what `options` describe. `stream`: whether the source's samples have no fixed index.
+    /// Opens what `options` describe, for images that go through these recipes. `stream`: whether the source's samples
+    /// have no fixed index.
     ///
     /// # Errors
     /// [`Error::Io`] if the folder can neither be made nor listed.
-    pub(super) fn open(options: &ImageCache, stream: bool) -> Result<Self> {
+    pub(super) fn open(options: &ImageCache, recipes: &Arc<Recipes>, stream: bool) -> Result<Self> {
         let (mut images, mut bytes) = (0, 0);
         let store = match &options.folder {
             None => Store::Memory(Mutex::default()),
@@ -198,6 +158,7 @@ impl Cache {
             }
         };
         Ok(Self {
+            recipes: Arc::clone(recipes),
             store,
             limit_bytes: options.size_bytes,
             images: images.into(),
@@ -225,11 +186,11 @@ impl Cache {
     }
 
     /// The image of a sample of which is known that it was kept: the source need not be asked. `buffer` may be taken.
-    pub(super) fn known(&self, context: &Context, index: u64, buffer: &mut Vec<u8>) -> Option<Kept> {
+    pub(super) fn known(&self, counters: &Counters, index: u64, buffer: &mut Vec<u8>) -> Option<Kept> {
         let start = Instant::now();
         let known = *self.known.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner).get(&index)?;
-        let kept = self.find(&context.inner, known, buffer)?;
-        context.counters.add_cached(start.elapsed());
+        let kept = self.find(known, buffer)?;
+        counters.add_cached(start.elapsed());
         Some(kept)
     }
 
@@ -239,13 +200,12 @@ impl Cache {
     /// Those of decoding it, and of the operations before it is kept.
     pub(super) fn image(
         &self,
-        context: &Context,
+        counters: &Counters,
         index: u64,
         bytes: &[u8],
         header: &Header,
         run: impl FnOnce(&[Op], (Size, &mut [u8])) -> Result<Work>,
     ) -> Result<Option<Kept>> {
-        let inner = &context.inner;
         // Memory that is full has nothing of samples that are not known.
         let all_known = matches!(self.store, Store::Memory(_)) && self.known.is_some();
         if all_known && self.full.load(Relaxed) {
@@ -253,15 +213,15 @@ impl Cache {
         }
         let start = Instant::now();
         let stored = Stored::from(header);
-        let ops = inner.kept_ops(stored);
-        let known = Known { key: key(inner, &ops, bytes), stored };
-        let kept = match self.find(inner, known, &mut Vec::new()) {
+        let ops = self.recipes.cached_ops(stored);
+        let known = Known { key: key(&self.recipes.options, &ops, bytes), stored };
+        let kept = match self.find(known, &mut Vec::new()) {
             Some(kept) => {
-                context.counters.add_cached(start.elapsed());
+                counters.add_cached(start.elapsed());
                 kept
             }
-            None => match self.make(context, stored, &ops, run)? {
-                Some(image) => self.keep(inner, known, image)?,
+            None => match self.make(counters, stored, &ops, run)? {
+                Some(image) => self.keep(known, image)?,
                 None => return Ok(None),
             },
         };
@@ -272,8 +232,8 @@ impl Cache {
     }
 
     /// A cached image. A file that is not one, or is another one, counts as missing.
-    fn find(&self, inner: &Inner, known: Known, buffer: &mut Vec<u8>) -> Option<Kept> {
-        let expected = len_bytes(inner.kept_size(known.stored).ok()?);
+    fn find(&self, known: Known, buffer: &mut Vec<u8>) -> Option<Kept> {
+        let expected = len_bytes(self.recipes.cached_size(known.stored).ok()?);
         let encoded = match &self.store {
             Store::Memory(images) => {
                 let images = images.lock().unwrap_or_else(PoisonError::into_inner);
@@ -288,12 +248,12 @@ impl Cache {
     /// Decodes an image as it is to be kept, if there is room for it.
     fn make(
         &self,
-        context: &Context,
+        counters: &Counters,
         stored: Stored,
         ops: &[Op],
         run: impl FnOnce(&[Op], (Size, &mut [u8])) -> Result<Work>,
     ) -> Result<Option<Vec<u8>>> {
-        let size = context.inner.kept_size(stored)?;
+        let size = self.recipes.cached_size(stored)?;
         if !self.reserve(len_bytes(size) + ENTRY_BYTES) {
             return Ok(None);
         }
@@ -304,9 +264,9 @@ impl Cache {
             .and_then(|()| run(ops, (size, &mut image[start..])));
         match made {
             Ok(work) => {
-                context.counters.add_decode(work.decode);
-                context.counters.add_augment(work.augment);
-                context.counters.add_decoded(work.decoded);
+                counters.add_decode(work.decode);
+                counters.add_augment(work.augment);
+                counters.add_decoded(work.decoded);
                 Ok(Some(image))
             }
             Err(error) => {
@@ -327,8 +287,8 @@ impl Cache {
     }
 
     /// Keeps an image for which room was taken.
-    fn keep(&self, inner: &Inner, known: Known, image: Vec<u8>) -> Result<Kept> {
-        let header = inner.header(&image)?;
+    fn keep(&self, known: Known, image: Vec<u8>) -> Result<Kept> {
+        let header = self.recipes.header(&image)?;
         let needed = image.len() as u64 + ENTRY_BYTES;
         let (encoded, is_new) = match &self.store {
             Store::Memory(images) => {
@@ -364,9 +324,8 @@ fn len_bytes(size: Size) -> u64 {
 }
 
 /// By which name an image is known.
-fn key(inner: &Inner, ops: &[Op], bytes: &[u8]) -> Key {
+fn key(options: &RunOptions, ops: &[Op], bytes: &[u8]) -> Key {
     let mut hash = Sha256::new();
-    let options = &inner.options;
     let what = (VERSION, ops, format!("{:?}", options.pass_order), options.accept_truncated);
     // Composed arithmetic differs from the others', which agree.
     let composed = options.strategy == Strategy::Composed;

@@ -1,6 +1,6 @@
 //! What an epoch's work has to know, whichever back end does it.
 
-use super::Inner;
+use super::inner::Inner;
 use super::policy::BadSamples;
 use super::stats::Counters;
 use crate::error::Error;
@@ -33,13 +33,13 @@ pub(super) struct Context {
 }
 
 impl Context {
-    /// An epoch from position `first` of its order on, which in a stream is at `place`.
-    pub(super) fn new(inner: Arc<Inner>, epoch: u64, first: u64, place: Option<Vec<u8>>) -> Self {
+    /// An epoch from position `first` of its order on, which in a stream is at `cursor`.
+    pub(super) fn new(inner: Arc<Inner>, epoch: u64, first: u64, cursor: Option<Vec<u8>>) -> Self {
         let order = inner.sampler.epoch(epoch);
         let positions = inner.positions(first);
         let padding = (first + positions).saturating_sub(order.len() - order.padding());
         let stopped = Arc::default();
-        let reader = inner.reader(epoch, first, place, &stopped);
+        let reader = inner.reader(epoch, first, cursor, &stopped);
         let (counters, bad) = (Counters::default(), BadSamples::default());
         Self { inner, reader, stopped, epoch, order, first, positions, padding, counters, bad }
     }

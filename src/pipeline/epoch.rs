@@ -1,11 +1,11 @@
 //! The batches of one epoch, as their consumer sees them.
 
-use super::Inner;
 use super::assembly::Parts;
 use super::batch::Batch;
 use super::context::Context;
+use super::inner::Inner;
 use super::policy::{BadSample, OnError, Tally};
-use super::schedule::{Running, Taken, Work};
+use super::schedule::{Running, Runs, Taken, Work};
 use super::state::{EpochState, Moment};
 use super::stats::Stats;
 use crate::error::{Error, Result};
@@ -54,12 +54,17 @@ impl std::fmt::Debug for Epoch {
 }
 
 impl Epoch {
-    /// Begins an epoch at position `first` of its order, which in a stream is at `place`.
-    pub(super) fn start(inner: Arc<Inner>, epoch: u64, first: u64, place: Option<Vec<u8>>) -> Self {
-        let context = Context::new(Arc::clone(&inner), epoch, first, place);
+    /// Begins an epoch at position `first` of its order, which in a stream is at `cursor`.
+    pub(super) fn start(
+        inner: &Arc<Inner>,
+        backend: &Arc<dyn Runs>,
+        epoch: u64,
+        (first, cursor): (u64, Option<Vec<u8>>),
+    ) -> Self {
+        let context = Context::new(Arc::clone(inner), epoch, first, cursor);
         let total = context.reader.feed().is_none().then_some(context.positions);
         let tally = Tally::new(inner.policy.max_bad, total, first == 0);
-        let Work { running, threads, refused } = Arc::clone(&inner.backend).begin_epoch(context);
+        let Work { running, threads, refused } = Arc::clone(backend).begin_epoch(context);
         let stats = Stats { threads: threads.len() as u64, ..Stats::default() };
         Self { running, threads, refused, stats, tally, given: 0, finished: false }
     }
@@ -101,8 +106,8 @@ impl Epoch {
     fn moment(&self) -> Moment {
         let context = self.context();
         let position = context.first + self.given;
-        let place = context.reader.feed().and_then(|feed| feed.place(position));
-        Moment { inner: Arc::clone(&context.inner), epoch: context.epoch, position, place }
+        let cursor = context.reader.feed().and_then(|feed| feed.cursor(position));
+        Moment { inner: Arc::clone(&context.inner), epoch: context.epoch, position, cursor }
     }
 
     /// What has been done so far and where the time went.

@@ -6,37 +6,35 @@ mod builder;
 mod cache;
 mod context;
 mod epoch;
+mod inner;
 mod policy;
+mod recipes;
 mod schedule;
 mod state;
 mod stats;
 mod worker;
 
-use crate::backend::{AnyBackend, RunOptions};
-use crate::decode::{Header, probe};
 use crate::error::{Error, Result};
 use crate::ops::Op;
-use crate::ops::orientation_ops;
-use crate::ops::rng::SampleRng;
-use crate::ops::transform::{Transform, draw_recipe};
 use crate::plan::Strategy;
-use crate::raster::{Size, check_pixels};
-use crate::sampler::Sampler;
-use crate::source::stream::Feed;
-use crate::source::{Input, Reader, StreamStart};
+use crate::raster::Size;
+use crate::source::Input;
 pub use batch::Batch;
-pub use builder::{Builder, LastBatch, MemoryBound, Orientation};
+pub use builder::{Builder, MemoryBound};
 pub(crate) use builder::{DEFAULT_MAX_PIXELS, MAX_THREADS};
 use cache::Cache;
 pub use cache::{CacheUsage, ImageCache};
 pub use epoch::Epoch;
-pub use policy::{BadLimit, BadSample, OnError};
+use inner::Inner;
+pub use policy::{BadLimit, BadSample, LastBatch, OnError};
 pub(crate) use policy::{IO_FAILURES, Losses, Tally, io_failure};
+pub use recipes::Orientation;
+use recipes::Stored;
+pub(crate) use recipes::oriented;
 use schedule::Runs;
 pub use state::EpochState;
 pub use stats::{Bottleneck, Stats};
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// A pipeline: built once, asked for epochs.
 ///
@@ -45,6 +43,8 @@ use std::sync::{Arc, OnceLock};
 #[derive(Clone)]
 pub struct Pipeline {
     inner: Arc<Inner>,
+    /// What runs the recipes.
+    backend: Arc<dyn Runs>,
     memory: MemoryBound,
 }
 
@@ -52,123 +52,9 @@ impl std::fmt::Debug for Pipeline {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Pipeline")
             .field("samples", &self.len())
-            .field("ops", &self.inner.ops)
+            .field("ops", &self.inner.recipes.transforms)
             .field("threads", &self.threads())
             .finish_non_exhaustive()
-    }
-}
-
-/// What the builder has settled.
-struct Inner {
-    input: Input,
-    /// Of the input, once it has been asked for.
-    fingerprint: OnceLock<u64>,
-    /// Whether epochs are shuffled.
-    shuffle: bool,
-    sampler: Sampler,
-    seed: u64,
-    /// Most samples an epoch.
-    limit: u64,
-    ops: Vec<Transform>,
-    options: Arc<RunOptions>,
-    policy: Policy,
-    /// Decoded images that are kept, if any are to be.
-    cache: Option<Cache>,
-    /// What runs the recipes.
-    backend: Arc<dyn Runs>,
-}
-
-/// What the pipeline itself does, whatever runs the recipes.
-#[derive(Debug, Clone, Copy, Default)]
-struct Policy {
-    on_error: OnError,
-    max_bad: Option<BadLimit>,
-    last: LastBatch,
-    orientation: Orientation,
-}
-
-impl From<AnyBackend> for Arc<dyn Runs> {
-    fn from(backend: AnyBackend) -> Self {
-        match backend {
-            AnyBackend::Cpu(cpu) => Arc::new(cpu),
-            AnyBackend::Cuda(gpu) => Arc::new(*gpu),
-        }
-    }
-}
-
-impl Inner {
-    /// Where the samples of an epoch are read, from its position `first` on, which in a stream is at `place`.
-    fn reader(&self, epoch: u64, first: u64, place: Option<Vec<u8>>, stopped: &Arc<AtomicBool>) -> Reader {
-        match &self.input {
-            Input::DataSet(source) => Reader::DataSet(Arc::clone(source)),
-            Input::Stream(stream) => {
-                let (shuffle, partition) = (self.shuffle.then_some(self.seed), self.sampler.own_partition());
-                let start = StreamStart { epoch, shuffle, partition, place, stopped: Arc::clone(stopped) };
-                let sizes = (self.options.batch_size, self.options.prefetch, self.options.threads);
-                Reader::Stream(Arc::new(Feed::new(Arc::clone(stream), start, first, sizes)))
-            }
-        }
-    }
-
-    fn fingerprint(&self) -> u64 {
-        *self.fingerprint.get_or_init(|| self.input.fingerprint())
-    }
-
-    /// Positions of an epoch's order, padding included, whatever becomes of a last batch that is not full.
-    fn all_positions(&self) -> u64 {
-        all_positions(&self.sampler, self.limit)
-    }
-
-    /// Positions that an epoch delivers from its position `first` on.
-    fn positions(&self, first: u64) -> u64 {
-        let (rest, batch) = (self.all_positions().saturating_sub(first), self.options.batch_size as u64);
-        match self.policy.last {
-            LastBatch::Drop => rest / batch * batch,
-            LastBatch::Keep | LastBatch::Pad => rest,
-        }
-    }
-
-    /// Reads the header of an encoded image and holds it against the limits.
-    fn header(&self, bytes: &[u8]) -> Result<Header> {
-        let header = probe(bytes)?;
-        check_pixels(header.size, self.options.max_px)?;
-        Ok(header)
-    }
-
-    /// The explicit operations for a sample in an epoch.
-    fn recipe(&self, epoch: u64, index: u64, stored: Stored) -> Result<Vec<Op>> {
-        let mut draw = SampleRng::for_sample(self.seed, epoch, index);
-        let mut recipe = oriented(stored.orientation, self.policy.orientation);
-        let size = recipe.iter().try_fold(stored.size, |size, op| op.output_size(size))?;
-        recipe.append(&mut draw_recipe(&self.ops, &mut draw, size)?);
-        Ok(recipe)
-    }
-}
-
-/// Positions of an epoch of so many samples at most, padding included.
-fn all_positions(sampler: &Sampler, limit: u64) -> u64 {
-    (sampler.len() + sampler.padding()).min(limit)
-}
-
-/// What a recipe is drawn for: an image as it is stored.
-#[derive(Debug, Clone, Copy)]
-struct Stored {
-    size: Size,
-    /// Its orientation tag.
-    orientation: u8,
-}
-
-impl From<&Header> for Stored {
-    fn from(header: &Header) -> Self {
-        Self { size: header.size, orientation: header.orientation }
-    }
-}
-
-/// The operations that an orientation tag asks for, if it is to be applied.
-pub(crate) fn oriented(tag: u8, orientation: Orientation) -> Vec<Op> {
-    match orientation {
-        Orientation::Apply => orientation_ops(tag),
-        Orientation::Ignore => Vec::new(),
     }
 }
 
@@ -200,7 +86,7 @@ impl Pipeline {
     /// The batches of one epoch. Worker threads start now and end with the epoch, or when it is dropped.
     #[must_use]
     pub fn epoch(&self, epoch: u64) -> Epoch {
-        Epoch::start(Arc::clone(&self.inner), epoch, 0, None)
+        Epoch::start(&self.inner, &self.backend, epoch, (0, None))
     }
 
     /// The rest of an epoch, from where [`Epoch::state`] was taken, to the very sample: what is delivered before and after
@@ -212,7 +98,7 @@ impl Pipeline {
     /// version of this crate whose states mean something else.
     pub fn resume(&self, state: &EpochState) -> Result<Epoch> {
         state.check(&self.inner, self.inner.all_positions())?;
-        Ok(Epoch::start(Arc::clone(&self.inner), state.epoch(), state.position(), state.place()?))
+        Ok(Epoch::start(&self.inner, &self.backend, state.epoch(), (state.position(), state.cursor()?)))
     }
 
     /// Samples an epoch, in this partition, padding not counted; `None` for a stream, of which nobody knows before its end.
@@ -261,7 +147,7 @@ impl Pipeline {
     /// The device that recipes run on, in words.
     #[must_use]
     pub fn device_name(&self) -> String {
-        self.inner.backend.name().to_owned()
+        self.backend.name().to_owned()
     }
 
     /// How recipes are run.
@@ -315,7 +201,7 @@ impl Pipeline {
         }
         let mut buffer = Vec::new();
         let bytes = source.read(index, &mut buffer)?;
-        let header = self.inner.header(bytes)?;
-        self.inner.recipe(epoch, index, Stored::from(&header))
+        let header = self.inner.recipes.header(bytes)?;
+        self.inner.recipes.draw(epoch, index, Stored::from(&header))
     }
 }

@@ -1,6 +1,5 @@
-//! What becomes of samples that cannot be used, and how many of them an epoch may have.
+//! What becomes of samples that cannot be used, how many of them an epoch may have, and what becomes of the last batch.
 
-use super::context::Context;
 use crate::error::{Error, Result};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -54,6 +53,20 @@ pub enum OnError {
     Substitute,
 }
 
+/// What to do with a last batch that is not full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LastBatch {
+    /// It is delivered, shorter than the others.
+    #[default]
+    Keep,
+    /// It is left out. A batch that [`OnError::Skip`] has made shorter, anywhere in the epoch, is delivered all the same:
+    /// for batches of one size, bad samples must be substituted or batches padded.
+    Drop,
+    /// It is filled with repetitions of its last image ([`Batch::padding`](crate::Batch::padding) says how many). So is a
+    /// batch that [`OnError::Skip`] has made shorter.
+    Pad,
+}
+
 /// How many samples of an epoch may be bad.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum BadLimit {
@@ -73,6 +86,14 @@ impl BadLimit {
             Self::Share(_) | Self::Count(_) => Ok(()),
         }
     }
+}
+
+/// What the pipeline itself does, whatever runs the recipes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Policy {
+    pub(super) on_error: OnError,
+    pub(super) max_bad: Option<BadLimit>,
+    pub(super) last: LastBatch,
 }
 
 /// A sample that could not be used.
@@ -126,19 +147,17 @@ impl BadSamples {
         self.io_failures.store(row, Relaxed);
         row >= IO_FAILURES
     }
-}
 
-impl Context {
-    /// Counts a bad sample.
+    /// Counts a bad sample, and gives its error back. `name` is asked for once.
     ///
     /// # Errors
     /// What ends the epoch if it is not the sample that is bad.
-    pub(super) fn record_bad(&self, index: u64, error: Error) -> Result<Error> {
-        if self.bad.is_machines(&error) {
-            return Err(io_failure(self.sample_error(index, error)));
+    pub(super) fn record(&self, index: u64, name: impl FnOnce() -> String, error: Error) -> Result<Error> {
+        if self.is_machines(&error) {
+            return Err(io_failure(Error::Sample { index, name: name(), source: Box::new(error) }));
         }
-        let bad = BadSample { path: self.name(index), index, error: error.to_string() };
-        let mut found = self.bad.lock();
+        let bad = BadSample { path: name(), index, error: error.to_string() };
+        let mut found = self.lock();
         found.1 += 1;
         if found.0.len() < KEPT_BAD_SAMPLES {
             found.0.push(bad);

@@ -6,8 +6,8 @@
 
 use super::assembly::{Begun, Filling, Made, Slot};
 use super::context::Context;
-use super::worker::{Place, Worker};
-use crate::backend::Backend;
+use super::worker::{Destination, Worker};
+use crate::backend::{AnyBackend, Backend};
 use crate::error::{Error, Result};
 use crate::threads;
 use std::collections::VecDeque;
@@ -28,6 +28,15 @@ pub(super) trait Runs: Send + Sync {
 
     /// As of [`Backend::device_bytes`].
     fn device_bytes(&self) -> u64;
+}
+
+impl From<AnyBackend> for Arc<dyn Runs> {
+    fn from(backend: AnyBackend) -> Self {
+        match backend {
+            AnyBackend::Cpu(cpu) => Arc::new(cpu),
+            AnyBackend::Cuda(gpu) => Arc::new(*gpu),
+        }
+    }
 }
 
 /// The work on an epoch.
@@ -90,9 +99,9 @@ impl<B: Backend> Runs for B {
 }
 
 /// What the workers and the consumer share.
-pub(super) struct Shared<B: Backend> {
-    pub(super) context: Context,
-    pub(super) backend: Arc<B>,
+struct Shared<B: Backend> {
+    context: Context,
+    backend: Arc<B>,
     state: Mutex<State<B>>,
     /// Workers wait here for room.
     room: Condvar,
@@ -280,7 +289,7 @@ impl<B: Backend> Shared<B> {
             let mut refused = None;
             let begin = || self.backend.begin(samples).map_err(|error| refused = Some(Box::new(error))).ok();
             match (batch.get_or_init(begin), refused) {
-                (Some(batch), _) => worker.position(index, &Place { batch, place, later: true }),
+                (Some(batch), _) => worker.position(index, &Destination { batch, place, later: true }),
                 (None, Some(error)) => Slot::Failed(error),
                 (None, None) => Slot::Unbegun,
             }
@@ -318,7 +327,7 @@ impl<B: Backend> Shared<B> {
         }
         let (batch, slots) = (filling.take_batch(), std::mem::take(&mut filling.slots));
         drop(state);
-        let made = catch_unwind(AssertUnwindSafe(|| self.make(number, batch, slots, worker)));
+        let made = catch_unwind(AssertUnwindSafe(|| worker.make(number, batch, slots)));
         let made = made.unwrap_or_else(|panic| {
             worker.reset();
             Err(Error::panic(panic.as_ref()))
@@ -336,7 +345,7 @@ impl<B: Backend> Shared<B> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::{self, AnyBackend};
+    use crate::backend;
     use crate::{
         Device, Pipeline,
         encode::{JpegOptions, encode_jpeg},

@@ -1,6 +1,6 @@
 //! Where an epoch stands, to go on from there in another process.
 
-use super::Inner;
+use super::inner::Inner;
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -56,9 +56,9 @@ pub struct EpochState {
     samples: u64,
     /// [`Source::fingerprint`](crate::source::Source::fingerprint), 16 hexadecimal digits: not every reader of JSON keeps 64 bits.
     source: String,
-    /// Of a stream, [`Samples::place`](crate::source::Samples::place) in hexadecimal.
+    /// Of a stream, [`Samples::cursor`](crate::source::Samples::cursor) in hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    place: Option<String>,
+    cursor: Option<String>,
 }
 
 /// Where an epoch stood when a batch was given, of which a state can be made.
@@ -67,12 +67,12 @@ pub(super) struct Moment {
     pub(super) epoch: u64,
     pub(super) position: u64,
     /// Where in its stream it was.
-    pub(super) place: Option<Vec<u8>>,
+    pub(super) cursor: Option<Vec<u8>>,
 }
 
 impl Moment {
     pub(super) fn state(&self) -> EpochState {
-        EpochState::new(&self.inner, self.epoch, self.position, self.place.as_deref())
+        EpochState::new(&self.inner, self.epoch, self.position, self.cursor.as_deref())
     }
 }
 
@@ -83,20 +83,20 @@ impl fmt::Debug for Moment {
 }
 
 impl EpochState {
-    fn new(inner: &Inner, epoch: u64, position: u64, place: Option<&[u8]>) -> Self {
+    fn new(inner: &Inner, epoch: u64, position: u64, cursor: Option<&[u8]>) -> Self {
         let (sampler, partition) = (&inner.sampler, inner.sampler.own_partition());
         Self {
             version: VERSION,
             epoch,
             position,
-            seed: inner.seed,
+            seed: inner.recipes.seed,
             shuffled: inner.shuffle,
             partition: (partition.rank(), partition.world_size()),
             even: sampler.is_even(),
             // A stream's are not known; states have always had this number for that.
             samples: inner.input.samples().unwrap_or(u64::MAX),
             source: format!("{:016x}", inner.fingerprint()),
-            place: place.map(hex),
+            cursor: cursor.map(hex),
         }
     }
 
@@ -113,11 +113,11 @@ impl EpochState {
     }
 
     /// Where in its stream it is.
-    pub(super) fn place(&self) -> Result<Option<Vec<u8>>> {
-        let decode = |place: &String| {
-            unhex(place).ok_or_else(|| Error::parameter("resume", "state", "with a place in hexadecimal", place))
+    pub(super) fn cursor(&self) -> Result<Option<Vec<u8>>> {
+        let decode = |cursor: &String| {
+            unhex(cursor).ok_or_else(|| Error::parameter("resume", "state", "with a cursor in hexadecimal", cursor))
         };
-        self.place.as_ref().map(decode).transpose()
+        self.cursor.as_ref().map(decode).transpose()
     }
 
     /// Holds the state against the pipeline that is to go on from it, whose epoch has `positions`.

@@ -1,15 +1,16 @@
-//! A thread's work on samples: reading, drawing recipes, having the back end run them, and what the policy says of those
-//! that cannot be used.
+//! A thread's work: reading samples, drawing recipes, having the back end run them, what the policy says of those that
+//! cannot be used, and the batch that its samples become.
 
-use super::Stored;
-use super::assembly::Slot;
+use super::assembly::{Delivered, Made, Parts, Slot, deliver};
 use super::cache::Kept;
 use super::context::Context;
-use super::policy::{OnError, SUBSTITUTES};
+use super::policy::{LastBatch, OnError, SUBSTITUTES};
+use super::recipes::Stored;
 use crate::backend::{Backend, Decoded, Encoded, Sample};
 use crate::decode::Header;
 use crate::error::{Error, Result};
 use crate::ops::Op;
+use crate::tensor::Tensor;
 use std::time::Instant;
 
 /// A thread at work on an epoch.
@@ -22,7 +23,7 @@ pub(super) struct Worker<'a, B: Backend> {
 
 /// Where a sample goes.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'a, B: Backend> {
+pub(super) struct Destination<'a, B: Backend> {
     pub(super) batch: &'a B::Batch,
     pub(super) place: usize,
     /// Whether part of the work may be left to be done with the whole batch.
@@ -56,32 +57,32 @@ impl<'a, B: Backend> Worker<'a, B> {
     }
 
     /// Works on one sample, or on what stands in for it.
-    pub(super) fn position(&mut self, index: u64, place: &Place<'_, B>) -> Slot {
-        match self.sample(index, place) {
+    pub(super) fn position(&mut self, index: u64, to: &Destination<'_, B>) -> Slot {
+        match self.sample(index, to) {
             Ok(label) => {
                 self.context.bad.good();
                 Slot::Done { index, label, instead_of: None }
             }
             Err(_) if self.context.ended_before(index) => Slot::Ended,
-            Err(error) => self.instead(index, error, place),
+            Err(error) => self.instead(index, error, to),
         }
     }
 
     /// Does with a sample that could not be used what the policy says.
-    pub(super) fn instead(&mut self, index: u64, error: Error, place: &Place<'_, B>) -> Slot {
+    pub(super) fn instead(&mut self, index: u64, error: Error, to: &Destination<'_, B>) -> Slot {
         let context = self.context;
         let policy = context.inner.policy.on_error;
         if policy == OnError::Fail || !error.is_bad_sample() {
             return Slot::Failed(Box::new(context.sample_error(index, error)));
         }
-        let error = match context.record_bad(index, error) {
+        let error = match context.bad.record(index, || context.name(index), error) {
             Ok(error) => error,
             Err(error) => return Slot::Failed(Box::new(error)),
         };
         if policy == OnError::Skip {
             return Slot::Skipped(Box::new(context.sample_error(index, error)));
         }
-        let now = Place { later: false, ..*place };
+        let now = Destination { later: false, ..*to };
         let mut tried = 0;
         while tried < SUBSTITUTES
             && let Some(other) = context.inner.sampler.substitute(context.epoch, index, tried)
@@ -100,50 +101,50 @@ impl<'a, B: Backend> Worker<'a, B> {
     }
 
     /// Reads one sample and has its recipe run, down to its place in the batch; its label.
-    fn sample(&mut self, index: u64, place: &Place<'_, B>) -> Result<u32> {
+    fn sample(&mut self, index: u64, to: &Destination<'_, B>) -> Result<u32> {
         let (context, backend) = (self.context, self.backend);
         let (counters, cache) = (&context.counters, context.inner.cache.as_ref());
         let own = self.own()?;
         let mut buffer = backend.buffer(own);
-        if let Some(kept) = cache.and_then(|cache| cache.known(context, index, &mut buffer)) {
+        if let Some(kept) = cache.and_then(|cache| cache.known(counters, index, &mut buffer)) {
             backend.give_buffer(own, buffer);
-            return self.kept(index, kept, place);
+            return self.kept(index, kept, to);
         }
         let start = Instant::now();
         let encoded = Encoded::read(&context.reader, index, buffer, &context.stopped)?;
         counters.add_read(encoded.bytes().len(), start.elapsed());
         let start = Instant::now();
-        let header = context.inner.header(encoded.bytes())?;
+        let header = context.inner.recipes.header(encoded.bytes())?;
         counters.add_decode(start.elapsed());
         if let Some(cache) = cache
-            && let Some(kept) = cache.image(context, index, encoded.bytes(), &header, |ops, out| {
+            && let Some(kept) = cache.image(counters, index, encoded.bytes(), &header, |ops, out| {
                 backend.run_to_host(own, encoded.bytes(), &header, ops, out)
             })?
         {
             backend.give_buffer(own, encoded.into_buffer());
-            return self.kept(index, kept, place);
+            return self.kept(index, kept, to);
         }
         let start = Instant::now();
-        let ops = context.inner.recipe(context.epoch, index, Stored::from(&header))?;
+        let ops = context.inner.recipes.draw(context.epoch, index, Stored::from(&header))?;
         counters.add_augment(start.elapsed());
-        counters.add_decoded(self.run(place, encoded, &header, &ops)?);
+        counters.add_decoded(self.run(to, encoded, &header, &ops)?);
         Ok(context.reader.label(index))
     }
 
     /// Has the rest of its recipe run on an image from the cache.
-    fn kept(&mut self, index: u64, kept: Kept, place: &Place<'_, B>) -> Result<u32> {
+    fn kept(&mut self, index: u64, kept: Kept, to: &Destination<'_, B>) -> Result<u32> {
         let context = self.context;
         let start = Instant::now();
-        let ops = context.inner.recipe_for_kept(context.epoch, index, kept.stored)?;
+        let ops = context.inner.recipes.draw_for_cached(context.epoch, index, kept.stored)?;
         context.counters.add_augment(start.elapsed());
         // It was decoded when it was kept.
-        self.run(place, kept.encoded, &kept.header, &ops)?;
+        self.run(to, kept.encoded, &kept.header, &ops)?;
         Ok(context.reader.label(index))
     }
 
     fn run(
         &mut self,
-        &Place { batch, place, later }: &Place<'_, B>,
+        &Destination { batch, place, later }: &Destination<'_, B>,
         encoded: Encoded,
         header: &Header,
         ops: &[Op],
@@ -153,5 +154,57 @@ impl<'a, B: Backend> Worker<'a, B> {
         self.context.counters.add_decode(work.decode);
         self.context.counters.add_augment(work.augment);
         Ok(work.decoded)
+    }
+
+    /// Makes batch number `number` of what the workers left.
+    pub(super) fn make(&mut self, number: u64, batch: Option<B::Batch>, mut slots: Vec<Slot>) -> Result<Made> {
+        let (context, backend, positions) = (self.context, self.backend, slots.len());
+        let inner = &context.inner;
+        let Some(mut batch) = batch else {
+            // It could not be begun.
+            let losses = deliver(slots)?.losses;
+            return Ok(Made { parts: None, losses });
+        };
+        let delivered = self.settle(&mut batch, &mut slots).and_then(|()| deliver(slots));
+        let delivered = match delivered {
+            Ok(delivered) => delivered,
+            Err(error) => {
+                backend.abandon(batch);
+                return Err(error);
+            }
+        };
+        let Delivered { places, mut labels, mut indices, losses, ended } = delivered;
+        let dropped = ended && inner.policy.last == LastBatch::Drop;
+        let (Some(&label), Some(&index), false) = (labels.last(), indices.last(), dropped) else {
+            backend.abandon(batch);
+            return Ok(Made { parts: None, losses });
+        };
+        let filled = labels.len();
+        if inner.policy.last == LastBatch::Pad {
+            labels.resize(inner.options.batch_size, label);
+            indices.resize(inner.options.batch_size, index);
+        }
+        // Positions that even partitions have been filled up with are padding too.
+        let end = number * inner.options.batch_size as u64 + positions as u64;
+        let unpadded = context.positions - context.padding;
+        let images = filled - (end.saturating_sub(unpadded) as usize).min(filled);
+        let storage = backend.finish(batch, &places, &labels, labels.len() - filled)?;
+        let padding = labels.len() - images;
+        let shape = inner.options.shape(labels.len());
+        let images = Tensor::new(storage, shape, inner.options.dtype, inner.options.layout);
+        Ok(Made { parts: Some(Parts { images, labels, indices, padding }), losses })
+    }
+
+    /// Has the back end do what it left for the whole batch. With samples that turn out bad is done what the policy says.
+    fn settle(&mut self, batch: &mut B::Batch, slots: &mut [Slot]) -> Result<()> {
+        let backend = self.backend;
+        let settled = backend.settle(self.own()?, batch)?;
+        self.context.counters.add_decoded(settled.decoded);
+        for (place, error) in settled.bad {
+            if let Slot::Done { index, .. } = slots[place] {
+                slots[place] = self.instead(index, error, &Destination { batch, place, later: false });
+            }
+        }
+        Ok(())
     }
 }

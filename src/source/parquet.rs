@@ -3,16 +3,19 @@
 use super::records::label::{self, Label};
 use super::{MAX_ENCODED_BYTES, RecordOptions, Source, no_such_sample};
 use crate::error::{Error, Result};
-use crate::file::{most_open, open_regular};
+use crate::file::{most_open, open_with_metadata};
+use bytes::Bytes;
 use parquet::basic::Type;
 use parquet::column::reader::ColumnReaderImpl;
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::file::metadata::ParquetMetaData;
-use parquet::file::reader::FileReader;
+use parquet::file::reader::{ChunkReader, FileReader, Length};
 use parquet::file::serialized_reader::{SerializedFileReader, SerializedPageReader};
 use parquet::schema::types::ColumnDescriptor;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufReader, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -64,6 +67,54 @@ struct Cursor {
     reader: ColumnReaderImpl<ByteArrayType>,
 }
 
+/// A file whose end is an error to whoever reads on behind it. The library skips what it does not know of a page's header
+/// element by element, as many as a damaged header claims, and takes the end of a file for an element without bytes: it
+/// would count for minutes. Nor does it ask for memory for what a file cannot hold.
+struct Shard {
+    file: File,
+    len_bytes: u64,
+}
+
+impl Shard {
+    fn open(path: &Path) -> Result<Self> {
+        let (file, metadata) = open_with_metadata(path)?;
+        Ok(Self { file, len_bytes: metadata.len() })
+    }
+}
+
+impl Length for Shard {
+    fn len(&self) -> u64 {
+        self.len_bytes
+    }
+}
+
+impl ChunkReader for Shard {
+    type T = NeverAtEnd<BufReader<File>>;
+
+    fn get_read(&self, start: u64) -> parquet::errors::Result<Self::T> {
+        self.file.get_read(start).map(NeverAtEnd)
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> parquet::errors::Result<Bytes> {
+        if start.checked_add(length as u64).is_none_or(|end| end > self.len_bytes) {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+        }
+        self.file.get_bytes(start, length)
+    }
+}
+
+/// A reader whose end is an error.
+struct NeverAtEnd<R>(R);
+
+impl<R: Read> Read for NeverAtEnd<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.0.read(buffer)? {
+            0 if !buffer.is_empty() => Err(io::ErrorKind::UnexpectedEof.into()),
+            read => Ok(read),
+        }
+    }
+}
+
 fn damaged(path: &Path, message: impl std::fmt::Display) -> Error {
     Error::decode("Parquet", format!("{}: {message}", path.display()))
 }
@@ -99,7 +150,7 @@ fn reader<T: DataType>(
     group: usize,
     column: usize,
 ) -> Result<ColumnReaderImpl<T>> {
-    let file = Arc::new(open_regular(path)?);
+    let file = Arc::new(Shard::open(path)?);
     guarded(path, || {
         let group = metadata.row_group(group);
         let rows = usize::try_from(group.num_rows())?;
@@ -130,8 +181,8 @@ impl ParquetFiles {
         let mut names: Vec<(u64, String)> = Vec::new();
         let mut labelled = None;
         for (number, path) in files.iter().enumerate() {
-            let file = open_regular(path)?;
-            let len_bytes = file.metadata().map_err(Error::io("read", path))?.len();
+            let file = Shard::open(path)?;
+            let len_bytes = file.len_bytes;
             let metadata = guarded(path, || Ok(SerializedFileReader::new(file)?.metadata().clone()))?;
             let missing = |what, expected: String| {
                 let got = format!("{} with the columns {}", path.display(), column_names(&metadata));
@@ -366,7 +417,6 @@ mod tests {
     use parquet::file::properties::WriterProperties;
     use parquet::file::writer::SerializedFileWriter;
     use parquet::schema::parser::parse_message_type;
-    use std::fs::File;
 
     const SCHEMA: &str = "message rows {
         optional group image { optional binary bytes; optional binary path (STRING); }
@@ -483,5 +533,25 @@ mod tests {
             }
         }
         assert!(refused > 100, "{refused}");
+    }
+
+    #[test]
+    fn elements_that_a_damaged_header_claims_are_not_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.parquet");
+        file(&path, 12);
+        let metadata = SerializedFileReader::new(File::open(&path).unwrap()).unwrap().metadata().clone();
+        let column = metadata.row_group(0).column(0);
+        let header = column.dictionary_page_offset().unwrap_or_else(|| column.data_page_offset());
+        let mut bytes = std::fs::read(&path).unwrap();
+        // A field that the library does not know: a list of 2,147,483,647 doubles.
+        bytes[header as usize..][..7].copy_from_slice(&[0xF9, 0xF7, 0xFF, 0xFF, 0xFF, 0xFF, 0x07]);
+        std::fs::write(&path, &bytes).unwrap();
+
+        let source = ParquetFiles::open(&[path], &RecordOptions::default()).unwrap();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        std::thread::spawn(move || sender.send(source.read(0, &mut Vec::new()).map(<[u8]>::to_vec)));
+        let read = receiver.recv_timeout(std::time::Duration::from_secs(60)).expect("it counts and counts");
+        assert!(read.as_ref().is_err_and(Error::is_bad_sample), "{read:?}");
     }
 }

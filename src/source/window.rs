@@ -101,12 +101,12 @@ impl Bytes for Window<'_> {
         Ok(Some(&self.buffer[(offset - self.start) as usize..][..len_bytes]))
     }
 
-    fn hold(&mut self, _place: Range<u64>) -> Result<()> {
+    fn hold(&mut self, _range: Range<u64>) -> Result<()> {
         Ok(())
     }
 
-    fn take(&mut self, place: Range<u64>, _image: &mut Vec<u8>) -> Result<bool> {
-        Ok(place.end <= self.len_bytes)
+    fn take(&mut self, range: Range<u64>, _image: &mut Vec<u8>) -> Result<bool> {
+        Ok(range.end <= self.len_bytes)
     }
 
     fn end_before(&mut self, offset: u64) -> Result<Option<u64>> {
@@ -192,25 +192,25 @@ impl Bytes for Forward {
         Ok(start.and_then(|start| self.buffer.get(start..start + len_bytes)))
     }
 
-    fn hold(&mut self, place: Range<u64>) -> Result<()> {
-        if self.pass(place.start)? { self.fill(place.end) } else { Ok(()) }
+    fn hold(&mut self, range: Range<u64>) -> Result<()> {
+        if self.pass(range.start)? { self.fill(range.end) } else { Ok(()) }
     }
 
-    fn take(&mut self, place: Range<u64>, image: &mut Vec<u8>) -> Result<bool> {
-        if !self.pass(place.start)? {
+    fn take(&mut self, range: Range<u64>, image: &mut Vec<u8>) -> Result<bool> {
+        if !self.pass(range.start)? {
             return Ok(false);
         }
-        let ready = self.buffer.len().min((place.end - place.start) as usize);
+        let ready = self.buffer.len().min((range.end - range.start) as usize);
         image.extend_from_slice(&self.buffer[..ready]);
         self.buffer.drain(..ready);
         self.start += ready as u64;
-        let wanted = place.end - self.start;
+        let wanted = range.end - self.start;
         if wanted > 0 {
             let read = append(&mut self.read, wanted, image).map_err(|error| self.broken(&error))?;
             self.start += read;
             self.ended = read < wanted;
         }
-        Ok(self.start == place.end)
+        Ok(self.start == range.end)
     }
 
     fn end_before(&mut self, offset: u64) -> Result<Option<u64>> {

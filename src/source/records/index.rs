@@ -48,9 +48,9 @@ impl Key {
     }
 }
 
-/// The places where a shard's index may lie: beside it if it is a file, and in the user's cache folder.
-fn places(shard: &Shard) -> impl Iterator<Item = PathBuf> {
-    let beside = (!shard.is_far()).then(|| {
+/// Where a shard's index may lie: beside it if it is a file, and in the user's cache folder.
+fn locations(shard: &Shard) -> impl Iterator<Item = PathBuf> {
+    let beside = (!shard.is_remote()).then(|| {
         let mut name = OsString::from(".");
         name.push(shard.name.file_name().unwrap_or_default());
         name.push(".warpfeed-index");
@@ -58,7 +58,7 @@ fn places(shard: &Shard) -> impl Iterator<Item = PathBuf> {
     });
     let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
-    let name = if shard.is_far() { Some(shard.name.clone()) } else { fs::canonicalize(&shard.name).ok() };
+    let name = if shard.is_remote() { Some(shard.name.clone()) } else { fs::canonicalize(&shard.name).ok() };
     let in_cache = cache.zip(name).map(|(cache, name)| {
         let hash = Sha256::digest(name.as_os_str().as_encoded_bytes());
         let name: String = hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
@@ -69,8 +69,8 @@ fn places(shard: &Shard) -> impl Iterator<Item = PathBuf> {
 
 /// The kept index of a shard, if it is there, undamaged, and made from this.
 pub(super) fn load(shard: &Shard, key: &Key) -> Option<Found> {
-    places(shard).find_map(|place| {
-        let (mut file, metadata) = open_with_metadata(&place).ok()?;
+    locations(shard).find_map(|location| {
+        let (mut file, metadata) = open_with_metadata(&location).ok()?;
         let mut header = [0; HEADER_BYTES];
         file.read_exact(&mut header).ok()?;
         let counts = Counts::read(&header, key)?;
@@ -164,18 +164,18 @@ fn u32_le(rest: &mut &[u8]) -> Option<u32> {
     Some(u32::from_le_bytes(*number))
 }
 
-/// Keeps what a scan found. Where neither place can be written, the next one scans again.
+/// Keeps what a scan found. Where neither can be written, the next one scans again.
 pub(super) fn keep(shard: &Shard, key: &Key, found: &Found) {
     let bytes = bytes(key, found);
-    for place in places(shard) {
-        // A place in the cache is in a folder of ours.
+    for location in locations(shard) {
+        // In the cache it is in a folder of ours.
         // What is no file is not ours, and a pipe would be waited for.
-        if fs::metadata(&place).is_ok_and(|there| !there.is_file()) {
+        if fs::metadata(&location).is_ok_and(|there| !there.is_file()) {
             continue;
         }
-        let folder = place.parent().filter(|folder| shard.is_far() || Some(*folder) != shard.name.parent());
+        let folder = location.parent().filter(|folder| shard.is_remote() || Some(*folder) != shard.name.parent());
         if folder.is_none_or(|folder| fs::create_dir_all(folder).is_ok())
-            && atomic::write(&place, |file| file.write_all(&bytes)).is_ok()
+            && atomic::write(&location, |file| file.write_all(&bytes)).is_ok()
         {
             break;
         }
@@ -234,14 +234,14 @@ mod tests {
         ] {
             assert_eq!(load(&shard, &other), None);
         }
-        let place = places(&shard).next().unwrap();
-        let whole = fs::read(&place).unwrap();
+        let location = locations(&shard).next().unwrap();
+        let whole = fs::read(&location).unwrap();
         for i in 0..whole.len() {
             let mut damaged = whole.clone();
             damaged[i] ^= 0x10;
-            fs::write(&place, &damaged).unwrap();
+            fs::write(&location, &damaged).unwrap();
             assert_eq!(load(&shard, &key), None, "byte {i}");
-            fs::write(&place, &whole[..i]).unwrap();
+            fs::write(&location, &whole[..i]).unwrap();
             assert_eq!(load(&shard, &key), None, "{i} bytes");
         }
     }

@@ -25,7 +25,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Bytes of samples of far shards that are fetched before they are read.
+/// Bytes of samples of remote shards that are fetched before they are read.
 pub(super) const AHEAD_BYTES: u64 = 64 << 20;
 
 /// Different texts (names of labels, kinds of damage) that are kept of one shard.
@@ -92,7 +92,7 @@ pub struct RecordOptions {
     /// [`RecordShards`] sorts the names that there are, and a stream, which cannot know them all, refuses names.
     pub classes: Vec<String>,
     /// Whether an index is kept for the next time, in a hidden file beside each shard or, where that cannot be written
-    /// and for shards far away, in the user's cache folder (`$XDG_CACHE_HOME/warpfeed`).
+    /// and for remote shards, in the user's cache folder (`$XDG_CACHE_HOME/warpfeed`).
     pub keep_index: bool,
 }
 
@@ -499,7 +499,7 @@ impl Source for RecordShards {
     }
 
     fn ahead_bytes(&self) -> u64 {
-        if self.shards.iter().any(Shard::is_far) { AHEAD_BYTES } else { 0 }
+        if self.shards.iter().any(Shard::is_remote) { AHEAD_BYTES } else { 0 }
     }
 
     fn label(&self, index: u64) -> u32 {

@@ -16,11 +16,11 @@ pub(crate) trait Bytes {
     /// `len_bytes` bytes from `offset` on; `None` if the shard ends before. Callers bound `len_bytes`.
     fn at(&mut self, offset: u64, len_bytes: usize) -> Result<Option<&[u8]>>;
 
-    /// Makes that what lies at `place` can be looked at in any order, as far as it is there.
-    fn hold(&mut self, place: Range<u64>) -> Result<()>;
+    /// Makes that what lies at `range` can be looked at in any order, as far as it is there.
+    fn hold(&mut self, range: Range<u64>) -> Result<()>;
 
-    /// Adds what lies at `place` to `image` where bytes come once. `false` if the shard ends before.
-    fn take(&mut self, place: Range<u64>, image: &mut Vec<u8>) -> Result<bool>;
+    /// Adds what lies at `range` to `image` where bytes come once. `false` if the shard ends before.
+    fn take(&mut self, range: Range<u64>, image: &mut Vec<u8>) -> Result<bool>;
 
     /// Where the shard ends, if that is before `offset`. What lies before `offset` is passed over.
     fn end_before(&mut self, offset: u64) -> Result<Option<u64>>;
@@ -43,12 +43,12 @@ impl Bytes for &[u8] {
         Ok(start.checked_add(len_bytes).and_then(|end| self.get(start..end)))
     }
 
-    fn hold(&mut self, _place: Range<u64>) -> Result<()> {
+    fn hold(&mut self, _range: Range<u64>) -> Result<()> {
         Ok(())
     }
 
-    fn take(&mut self, place: Range<u64>, _image: &mut Vec<u8>) -> Result<bool> {
-        Ok(place.end <= self.len() as u64)
+    fn take(&mut self, range: Range<u64>, _image: &mut Vec<u8>) -> Result<bool> {
+        Ok(range.end <= self.len() as u64)
     }
 
     fn end_before(&mut self, offset: u64) -> Result<Option<u64>> {

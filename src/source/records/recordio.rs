@@ -25,7 +25,7 @@ struct Part {
     start: u64,
     len_bytes: u64,
     /// 0 for a whole record, otherwise 1 for its first part, 2 for one in the middle, 3 for its last.
-    place: u32,
+    continuation: u32,
 }
 
 impl Part {
@@ -35,11 +35,11 @@ impl Part {
             return Err("the file ends in the middle of a record's head".into());
         };
         let length = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
-        let place = length >> 29;
-        if head[..4] != MAGIC || place > 3 {
+        let continuation = length >> 29;
+        if head[..4] != MAGIC || continuation > 3 {
             return Err("there is no head of a record".into());
         }
-        Ok(Self { start: at + HEAD_BYTES, len_bytes: u64::from(length & ((1 << 29) - 1)), place })
+        Ok(Self { start: at + HEAD_BYTES, len_bytes: u64::from(length & ((1 << 29) - 1)), continuation })
     }
 
     fn end(&self) -> u64 {
@@ -53,12 +53,12 @@ impl Part {
 
     /// Whether it begins a record.
     fn is_first(&self) -> bool {
-        self.place < 2
+        self.continuation < 2
     }
 
     /// Whether it ends a record.
     fn is_last(&self) -> bool {
-        matches!(self.place, 0 | 3)
+        matches!(self.continuation, 0 | 3)
     }
 
     /// Its first bytes, `wanted` of them at most.
@@ -218,12 +218,12 @@ impl Bytes for InPassing<'_> {
         self.0.at(offset, len_bytes)
     }
 
-    fn hold(&mut self, _place: Range<u64>) -> Result<()> {
+    fn hold(&mut self, _range: Range<u64>) -> Result<()> {
         Ok(())
     }
 
-    fn take(&mut self, place: Range<u64>, image: &mut Vec<u8>) -> Result<bool> {
-        let found = self.0.at(place.start, (place.end - place.start) as usize)?;
+    fn take(&mut self, range: Range<u64>, image: &mut Vec<u8>) -> Result<bool> {
+        let found = self.0.at(range.start, (range.end - range.start) as usize)?;
         found.inspect(|bytes| image.extend(*bytes));
         Ok(found.is_some())
     }

@@ -1,4 +1,4 @@
-//! A file of records, here or far away.
+//! A file of records, local or remote.
 
 use crate::error::{Error, Result};
 use crate::file::open_with_metadata;
@@ -26,8 +26,8 @@ pub(in crate::source) struct Shard {
 
 enum Content {
     File,
-    #[cfg_attr(not(feature = "cloud"), allow(dead_code, reason = "without it nothing is far away"))]
-    Far(Box<dyn ReadAt>),
+    #[cfg_attr(not(feature = "cloud"), allow(dead_code, reason = "without it nothing is remote"))]
+    Remote(Box<dyn ReadAt>),
 }
 
 impl Shard {
@@ -42,19 +42,19 @@ impl Shard {
         Ok(Self { name: path.to_owned(), len_bytes, version, first: 0, content: Content::File })
     }
 
-    /// What lies far away at `address`.
+    /// A remote shard at `address`.
     #[cfg(feature = "cloud")]
-    pub fn far(address: &str, len_bytes: u64, version: u64, bytes: Box<dyn ReadAt>) -> Self {
-        Self { name: address.into(), len_bytes, version, first: 0, content: Content::Far(bytes) }
+    pub fn remote(address: &str, len_bytes: u64, version: u64, bytes: Box<dyn ReadAt>) -> Self {
+        Self { name: address.into(), len_bytes, version, first: 0, content: Content::Remote(bytes) }
     }
 
-    pub(super) fn is_far(&self) -> bool {
-        matches!(self.content, Content::Far(_))
+    pub(super) fn is_remote(&self) -> bool {
+        matches!(self.content, Content::Remote(_))
     }
 
     /// Its bytes, by a file that may stay open.
     pub(super) fn open(&self, kept: &OpenFiles) -> Result<Handle<'_>> {
-        if self.is_far() {
+        if self.is_remote() {
             return self.open_once();
         }
         if let Some(file) = kept.get(self.first) {
@@ -67,16 +67,16 @@ impl Shard {
         Ok(handle)
     }
 
-    /// Says that a sample will be read, to what lies far away.
+    /// Tells a remote shard that a sample will be read.
     pub(super) fn prefetch(&self, offset: u64, len_bytes: u64) {
-        if let Content::Far(bytes) = &self.content {
+        if let Content::Remote(bytes) = &self.content {
             bytes.prefetch(offset, len_bytes);
         }
     }
 
     /// Its bytes, by a file that is closed afterwards and must be as long as it was when it was listed.
     pub(super) fn open_once(&self) -> Result<Handle<'_>> {
-        if let Content::Far(bytes) = &self.content {
+        if let Content::Remote(bytes) = &self.content {
             return Ok(Handle::Far(&**bytes));
         }
         let (file, metadata) = open_with_metadata(&self.name)?;
@@ -138,31 +138,31 @@ impl OpenFiles {
     }
 }
 
-/// A file, or what is far away.
+/// A file, or a remote shard.
 pub(super) enum Handle<'a> {
     File(Arc<File>, &'a Path),
-    Far(&'a dyn ReadAt),
+    Remote(&'a dyn ReadAt),
 }
 
 impl ReadAt for Handle<'_> {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
         let (file, path) = match self {
             Self::File(file, path) => (file, path),
-            Self::Far(far) => return far.read_at(buffer, offset),
+            Self::Remote(remote) => return remote.read_at(buffer, offset),
         };
         read_exact_at(file, buffer, offset).map_err(Error::io("read", *path))
     }
 
     fn read_sample(&self, buffer: &mut [u8], offset: u64, stopped: &AtomicBool) -> Result<()> {
         match self {
-            Self::Far(far) => far.read_sample(buffer, offset, stopped),
+            Self::Remote(remote) => remote.read_sample(buffer, offset, stopped),
             _ => self.read_at(buffer, offset),
         }
     }
 
     fn delay_bytes(&self) -> u64 {
         match self {
-            Self::Far(far) => far.delay_bytes(),
+            Self::Remote(remote) => remote.delay_bytes(),
             _ => 0,
         }
     }

@@ -138,13 +138,13 @@ impl Parts {
         self.image.as_ref().map_or_else(|| IMAGES.contains(&ending), |image| image == ending)
     }
 
-    /// Which of the places of labels this part is; the lowest counts.
-    fn label_place(&self, ending: &str) -> Option<usize> {
+    /// By which of the ways to give a label this part gives one; the lowest counts.
+    fn label_priority(&self, ending: &str) -> Option<usize> {
         self.labels.iter().position(|(label, _)| label == ending)
     }
 
-    fn label(&self, place: usize, content: &[u8]) -> Result<Label, String> {
-        match &self.labels[place].1 {
+    fn label(&self, priority: usize, content: &[u8]) -> Result<Label, String> {
+        match &self.labels[priority].1 {
             Some(field) => label::from_json(content, field),
             None => label::from_text(content),
         }
@@ -157,17 +157,17 @@ struct Sample {
     /// Its image once that has come, and the image's ending.
     entry: Entry,
     ending: Option<String>,
-    /// Which place the label is from.
+    /// The label, and by which of the ways it is given.
     label: Option<(usize, Result<Label, String>)>,
-    /// A bit for each place of a label that it has a part for.
-    places: u32,
+    /// A bit for each way to give a label that it has a part for.
+    priorities: u32,
 }
 
 impl Sample {
     /// One whose first part is at byte `start`.
     fn new(key: &[u8], start: u64) -> Self {
         let (key, entry) = (key.to_owned(), Entry::new(start..start, start));
-        Self { key, entry, ending: None, label: None, places: 0 }
+        Self { key, entry, ending: None, label: None, priorities: 0 }
     }
 }
 
@@ -219,17 +219,17 @@ impl Parser {
     /// Takes up one member with the headers that extend it. `false` at the archive's end.
     pub fn step<B: Bytes>(&mut self, bytes: &mut B, found: &mut Option<Entry>) -> Result<bool, Fault> {
         let (mut long_name, mut long_len_bytes) = (None, None);
-        let mut place = self.at;
+        let mut offset = self.at;
         loop {
-            let Some(block) = bytes.array(place)? else {
-                return Err(self.cut_off(bytes, place)?);
+            let Some(block) = bytes.array(offset)? else {
+                return Err(self.cut_off(bytes, offset)?);
             };
             let Some(header) = header(&block)? else {
-                return if place == self.at { self.end(bytes) } else { Err(NO_MEMBER.into()) };
+                return if offset == self.at { self.end(bytes) } else { Err(NO_MEMBER.into()) };
             };
             let extends = matches!(header.kind, b'x' | b'g' | b'L' | b'K');
             let len_bytes = if extends { header.len_bytes } else { long_len_bytes.unwrap_or(header.len_bytes) };
-            let content = place + BLOCK_BYTES..(place + BLOCK_BYTES).saturating_add(len_bytes);
+            let content = offset + BLOCK_BYTES..(offset + BLOCK_BYTES).saturating_add(len_bytes);
             let mut file = None;
             match header.kind {
                 b'x' | b'L' if len_bytes > MAX_NAME_BYTES => {
@@ -259,20 +259,20 @@ impl Parser {
                 let left = end.saturating_sub(content.start);
                 return Err(format!("a member of {len_bytes} bytes is followed by only {left}").into());
             }
-            place = content.start.saturating_add(len_bytes.next_multiple_of(BLOCK_BYTES));
+            offset = content.start.saturating_add(len_bytes.next_multiple_of(BLOCK_BYTES));
             if !extends {
-                self.at = place;
+                self.at = offset;
                 return Ok(true);
             }
         }
     }
 
-    /// What is wrong where the archive ends before a whole header at `place`.
-    fn cut_off(&self, bytes: &mut impl Bytes, place: u64) -> Result<Fault> {
-        Ok(match bytes.end_before(place + 1)? {
+    /// What is wrong where the archive ends before a whole header at `offset`.
+    fn cut_off(&self, bytes: &mut impl Bytes, offset: u64) -> Result<Fault> {
+        Ok(match bytes.end_before(offset + 1)? {
             None => "the archive ends in the middle of a header".into(),
-            Some(_) if place != self.at => NO_MEMBER.into(),
-            Some(end) if end == place => NO_END.into(),
+            Some(_) if offset != self.at => NO_MEMBER.into(),
+            Some(end) if end == offset => NO_END.into(),
             Some(_) => "the archive ends in the filling of a member".into(),
         })
     }
@@ -281,20 +281,20 @@ impl Parser {
     /// would be lost in silence.
     fn end(&self, bytes: &mut impl Bytes) -> Result<bool, Fault> {
         let is_zero = |block: &[u8]| block.iter().all(|&byte| byte == 0);
-        let mut place = self.at;
-        while let Some(block) = bytes.at(place, BLOCK_BYTES as usize)? {
+        let mut offset = self.at;
+        while let Some(block) = bytes.at(offset, BLOCK_BYTES as usize)? {
             if !is_zero(block) {
-                return Err(format!("zeros are followed by more at byte {place}, perhaps another archive").into());
+                return Err(format!("zeros are followed by more at byte {offset}, perhaps another archive").into());
             }
-            place += BLOCK_BYTES;
+            offset += BLOCK_BYTES;
         }
-        let end = bytes.end_before(place + BLOCK_BYTES)?.unwrap_or(place);
+        let end = bytes.end_before(offset + BLOCK_BYTES)?.unwrap_or(offset);
         let zeros = end - self.at;
         if zeros < END_BYTES {
             return Err(NO_END.into());
         }
-        if bytes.at(place, (end - place) as usize)?.is_some_and(|rest| !is_zero(rest)) {
-            return Err(format!("zeros are followed by more at byte {place}").into());
+        if bytes.at(offset, (end - offset) as usize)?.is_some_and(|rest| !is_zero(rest)) {
+            return Err(format!("zeros are followed by more at byte {offset}").into());
         }
         if zeros >= END_BYTES + record_bytes(end) {
             return Err(format!("{zeros} bytes of zeros follow, more than fill up an archive").into());
@@ -309,11 +309,11 @@ impl Parser {
             return Ok(());
         };
         let is_image = self.parts.is_image(&ending);
-        let place = if is_image { None } else { self.parts.label_place(&ending) };
+        let priority = if is_image { None } else { self.parts.label_priority(&ending) };
         // A part that the sample has already is the next one's.
         let goes_on = |sample: &Sample| {
-            let has =
-                sample.ending.as_ref() == Some(&ending) || place.is_some_and(|place| sample.places >> place & 1 == 1);
+            let has = sample.ending.as_ref() == Some(&ending)
+                || priority.is_some_and(|priority| sample.priorities >> priority & 1 == 1);
             sample.key == key && !has
         };
         let mut sample = match self.sample.take_if(|sample| goes_on(sample)) {
@@ -340,18 +340,18 @@ impl Parser {
             (entry.member, sample.ending) = (file.name, Some(ending));
         } else if is_image {
             self.skipped_files += 1;
-        } else if let Some(place) = place {
-            sample.places |= 1 << place;
-            if sample.label.as_ref().is_none_or(|&(other, _)| place < other) {
+        } else if let Some(priority) = priority {
+            sample.priorities |= 1 << priority;
+            if sample.label.as_ref().is_none_or(|&(other, _)| priority < other) {
                 let label = if len_bytes > MAX_LABEL_BYTES {
                     Err(format!("its label takes {len_bytes} bytes"))
                 } else {
                     let Some(content) = bytes.at(file.content.start, len_bytes as usize)? else { return Ok(()) };
-                    self.parts.label(place, content)
+                    self.parts.label(priority, content)
                 };
                 // A JSON part without the field leaves the others to be looked at.
                 if label != Ok(Label::None) {
-                    sample.label = Some((place, label));
+                    sample.label = Some((priority, label));
                 }
             }
         }

@@ -93,17 +93,17 @@ struct Example {
     label: Result<Label, String>,
 }
 
-/// Finds the features named `image` and `label` in the message that lies at `place`.
+/// Finds the features named `image` and `label` in the message that lies at `range`.
 fn example(
     bytes: &mut impl Bytes,
-    place: Range<u64>,
+    range: Range<u64>,
     image: &str,
     label: &str,
 ) -> Result<Result<Example, &'static str>> {
     let mut found = Example { image: None, label: Ok(Label::None) };
-    let mut at = place.start;
-    while at < place.end {
-        match field(bytes, &mut at, place.end)? {
+    let mut at = range.start;
+    while at < range.end {
+        match field(bytes, &mut at, range.end)? {
             // Example.features
             Some(Field::Bytes(1, features)) => {
                 let mut at = features.start;
@@ -138,8 +138,8 @@ fn feature(
     let (mut name, mut value, mut at) = (None, None, entry.start);
     while at < entry.end {
         match field(bytes, &mut at, entry.end)? {
-            Some(Field::Bytes(1, place)) => name = Some(place),
-            Some(Field::Bytes(2, place)) => value = Some(place),
+            Some(Field::Bytes(1, range)) => name = Some(range),
+            Some(Field::Bytes(2, range)) => value = Some(range),
             Some(_) => {}
             None => return Ok(None),
         }
@@ -301,6 +301,6 @@ pub(super) fn checked_image(mut record: &[u8], image: Option<&str>) -> Result<Ra
         return Err(WRONG_CHECKSUM.to_owned());
     }
     let found = example(&mut record, data, image.unwrap_or(IMAGE), LABEL).map_err(failed)??;
-    let place = found.image.ok_or_else(damaged)?;
-    Ok(place.start as usize..place.end as usize)
+    let range = found.image.ok_or_else(damaged)?;
+    Ok(range.start as usize..range.end as usize)
 }

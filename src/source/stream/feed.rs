@@ -15,9 +15,9 @@ pub(crate) struct Feed {
     first: u64,
     /// How many samples' names and labels are kept after they were read.
     known: usize,
-    /// Samples from one place to the next that is kept, and how many are kept.
+    /// Samples from one cursor to the next that is kept, and how many are kept.
     every: u64,
-    keep_places: usize,
+    keep_cursors: usize,
     state: Mutex<State>,
     moved: AtomicU64,
     moved_most: AtomicU64,
@@ -38,7 +38,7 @@ struct State {
     /// Label and name, by position.
     known: BTreeMap<u64, (u32, String)>,
     /// Where the stream stood before the sample at a position.
-    places: VecDeque<(u64, Option<Vec<u8>>)>,
+    cursors: VecDeque<(u64, Option<Vec<u8>>)>,
     end: Option<Ending>,
 }
 
@@ -138,18 +138,28 @@ impl Feed {
         (batch_size, ahead, threads): (usize, usize, usize),
     ) -> Self {
         let (moved, moved_most) = (AtomicU64::new(0), AtomicU64::new(0));
-        // Without a place, what was given before is passed over.
-        let next = if start.place.is_some() { first } else { 0 };
-        let places = VecDeque::from([(first, start.place.clone())]);
-        let state = Mutex::new(State { next, places, ..State::default() });
+        // Without a cursor, what was given before is passed over.
+        let next = if start.cursor.is_some() { first } else { 0 };
+        let cursors = VecDeque::from([(first, start.cursor.clone())]);
+        let state = Mutex::new(State { next, cursors, ..State::default() });
         // A device's hardware decoder may ask for the name of a sample of any batch that is on its way.
         let known = batch_size.saturating_mul(ahead + 2).saturating_add(threads);
-        Self { stream, start, first, known, every: batch_size as u64, keep_places: ahead + 2, state, moved, moved_most }
+        Self {
+            stream,
+            start,
+            first,
+            known,
+            every: batch_size as u64,
+            keep_cursors: ahead + 2,
+            state,
+            moved,
+            moved_most,
+        }
     }
 
     /// What is to be known to go on from `position`, where a batch begins; `None` if the stream has to be read again.
-    pub fn place(&self, position: u64) -> Option<Vec<u8>> {
-        self.lock().places.iter().find(|(at, _)| *at == position)?.1.clone()
+    pub fn cursor(&self, position: u64) -> Option<Vec<u8>> {
+        self.lock().cursors.iter().find(|(at, _)| *at == position)?.1.clone()
     }
 
     /// Whether the stream has ended before sample `index`.
@@ -198,14 +208,14 @@ impl Feed {
                     self.keep_sample(state, at, sample, origin);
                 }
                 if state.next > self.first && (state.next - self.first).is_multiple_of(self.every) {
-                    self.keep_place(state, samples.as_deref());
+                    self.keep_cursor(state, samples.as_deref());
                 }
                 state.samples = samples;
             }
             Ok(None) => {
                 state.end = Some(if at == 0 { Ending::Empty } else { Ending::Done });
-                if state.places.back().is_none_or(|(kept, _)| *kept < at) {
-                    self.keep_place(state, samples.as_deref());
+                if state.cursors.back().is_none_or(|(kept, _)| *kept < at) {
+                    self.keep_cursor(state, samples.as_deref());
                 }
             }
             Err(error) => state.end = Some(Ending::Failed(error)),
@@ -232,10 +242,10 @@ impl Feed {
         }
     }
 
-    fn keep_place(&self, state: &mut State, samples: Option<&dyn Samples>) {
-        state.places.push_back((state.next, samples.and_then(Samples::place)));
-        if state.places.len() > self.keep_places {
-            state.places.pop_front();
+    fn keep_cursor(&self, state: &mut State, samples: Option<&dyn Samples>) {
+        state.cursors.push_back((state.next, samples.and_then(Samples::cursor)));
+        if state.cursors.len() > self.keep_cursors {
+            state.cursors.pop_front();
         }
     }
 

@@ -2,13 +2,13 @@
 
 #[cfg(feature = "cloud")]
 mod cache;
+mod extent;
 mod feed;
 #[cfg(feature = "cloud")]
 mod fetcher;
 #[cfg(feature = "cloud")]
 mod http;
 mod pipe;
-mod place;
 mod records;
 #[cfg(feature = "cloud")]
 pub(super) mod remote;
@@ -50,8 +50,8 @@ pub struct StreamStart {
     pub shuffle: Option<u64>,
     /// The part that is asked for; the parts of all ranks together must be the whole.
     pub partition: Partition,
-    /// Where to go on: what [`Samples::place`] gave of such an epoch; `None` for the beginning.
-    pub place: Option<Vec<u8>>,
+    /// Where to go on: what [`Samples::cursor`] gave of such an epoch; `None` for the beginning.
+    pub cursor: Option<Vec<u8>>,
     /// Becomes true when the epoch is dropped, which waits for [`Samples::next`]: whoever waits in there for more should
     /// then give an error, which nobody sees.
     pub stopped: Arc<AtomicBool>,
@@ -62,7 +62,7 @@ impl StreamStart {
     #[must_use]
     pub fn whole(epoch: u64) -> Self {
         let (partition, stopped) = (Partition::default(), Arc::default());
-        Self { epoch, shuffle: None, partition, place: None, stopped }
+        Self { epoch, shuffle: None, partition, cursor: None, stopped }
     }
 }
 
@@ -142,9 +142,9 @@ pub trait Samples: Send {
     }
 
     /// Where it stands: what must be known to go on behind the last sample that was given, as bytes that mean something to
-    /// this stream alone ([`StreamStart::place`]). It is asked for once a batch, and is part of the epoch's state. `None`
+    /// this stream alone ([`StreamStart::cursor`]). It is asked for once a batch, and is part of the epoch's state. `None`
     /// if there is no way but to read again from the start, and to pass over what was given.
-    fn place(&self) -> Option<Vec<u8>> {
+    fn cursor(&self) -> Option<Vec<u8>> {
         None
     }
 }

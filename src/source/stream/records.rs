@@ -1,6 +1,6 @@
 //! Shards of records read from front to back.
 
-use super::place::{InOrder, Place, Placed, put, take};
+use super::extent::{Extent, InOrder, Located, put, take};
 use super::shards::{Files, Shard, Shards, StandardInput};
 use super::shuffle::{Shuffled, Strided, Unshuffled, WINDOW_BYTES};
 use super::{Samples, Stream, StreamSample, StreamStart};
@@ -157,16 +157,16 @@ impl Stream for RecordStream {
         if !by_shard {
             samples = Box::new(Strided { samples, part: start.partition, at: 0 });
         }
-        let place = start.place.as_deref();
-        let damaged = || Error::parameter("stream", "place", "one that such a stream has given", "another");
+        let cursor = start.cursor.as_deref();
+        let damaged = || Error::parameter("stream", "cursor", "one that such a stream has given", "another");
         let goes_on = |outcome: Option<Option<()>>| if outcome == Some(None) { Err(damaged()) } else { Ok(()) };
         if let (Some(seed), 2..) = (start.shuffle, self.inner.options.window) {
             let (window, rank) = (self.inner.options.window, start.partition.rank());
             let mut shuffled = Shuffled::new(samples, window, seed, start.epoch, rank);
-            goes_on(place.map(|mut place| shuffled.go_on(&mut place)))?;
+            goes_on(cursor.map(|mut cursor| shuffled.go_on(&mut cursor)))?;
             return Ok(Box::new(shuffled));
         }
-        goes_on(place.map(|mut place| samples.go_on(&mut place)))?;
+        goes_on(cursor.map(|mut cursor| samples.go_on(&mut cursor)))?;
         Ok(Box::new(Unshuffled(samples)))
     }
 
@@ -302,18 +302,18 @@ impl Records {
     }
 
     /// The next sample of a shard, which is at its end if there is none.
-    fn placed(&mut self, input: &mut Input) -> Result<Option<Placed>> {
+    fn locate(&mut self, input: &mut Input) -> Result<Option<Located>> {
         let Some(found) = input.parser.next(&mut input.bytes)? else { return Ok(None) };
-        let place = Place { turn: input.turn, start: found.part.start, end: found.part.end };
+        let extent = Extent { turn: input.turn, start: found.part.start, end: found.part.end };
         match self.sample(&input.bytes.name, found) {
             Err(error) if !error.is_bad_sample() => Err(error),
-            sample => Ok(Some(Placed { place, sample })),
+            sample => Ok(Some(Located { extent, sample })),
         }
     }
 }
 
 impl InOrder for Records {
-    fn next(&mut self) -> Result<Option<Placed>> {
+    fn next(&mut self) -> Result<Option<Located>> {
         loop {
             let mut input = match self.current.take() {
                 Some(input) => input,
@@ -327,30 +327,30 @@ impl InOrder for Records {
                     input
                 }
             };
-            if let Some(placed) = self.placed(&mut input)? {
+            if let Some(located) = self.locate(&mut input)? {
                 (self.current, self.any) = (Some(input), true);
-                return Ok(Some(placed));
+                return Ok(Some(located));
             }
             self.skipped_files += input.parser.skipped_files();
         }
     }
 
-    fn again(&mut self, places: &[Place]) -> Result<Vec<Result<StreamSample>>> {
+    fn reread(&mut self, extents: &[Extent]) -> Result<Vec<Result<StreamSample>>> {
         let mut runs: VecDeque<Vec<usize>> = VecDeque::new();
-        let mut order: Vec<usize> = (0..places.len()).collect();
-        order.sort_unstable_by_key(|&i| (places[i].turn, places[i].start));
+        let mut order: Vec<usize> = (0..extents.len()).collect();
+        order.sort_unstable_by_key(|&i| (extents[i].turn, extents[i].start));
         for i in order {
             let near = |run: &&mut Vec<usize>| {
-                let (first, last) = (places[run[0]], places[run[run.len() - 1]]);
-                let together = first.turn == places[i].turn && places[i].end.saturating_sub(first.start) <= RUN_BYTES;
-                together && places[i].start.saturating_sub(last.end) <= GAP_BYTES
+                let (first, last) = (extents[run[0]], extents[run[run.len() - 1]]);
+                let together = first.turn == extents[i].turn && extents[i].end.saturating_sub(first.start) <= RUN_BYTES;
+                together && extents[i].start.saturating_sub(last.end) <= GAP_BYTES
             };
             match runs.back_mut().filter(near) {
                 Some(run) => run.push(i),
                 None => runs.push_back(vec![i]),
             }
         }
-        let mut samples: Vec<Option<Result<StreamSample>>> = places.iter().map(|_| None).collect();
+        let mut samples: Vec<Option<Result<StreamSample>>> = extents.iter().map(|_| None).collect();
         let (mut found, mut coming): (Option<(u32, Box<dyn Shard>)>, _) = (None, VecDeque::new());
         let (mut ahead_bytes, runs_ahead) = (0, RUNS_AHEAD.min(most_open()));
         loop {
@@ -358,7 +358,7 @@ impl InOrder for Records {
                 && ahead_bytes < AHEAD_BYTES
                 && let Some(run) = runs.pop_front()
             {
-                let (first, last) = (places[run[0]], places[run[run.len() - 1]]);
+                let (first, last) = (extents[run[0]], extents[run[run.len() - 1]]);
                 let shard = match &mut found {
                     Some((turn, shard)) if *turn == first.turn => shard,
                     other => &mut other.insert((first.turn, self.find(first.turn)?)).1,
@@ -371,17 +371,17 @@ impl InOrder for Records {
             let Some((mut input, run, run_bytes)) = coming.pop_front() else { break };
             ahead_bytes = ahead_bytes.saturating_sub(run_bytes);
             for i in run {
-                let placed = loop {
-                    match self.placed(&mut input)? {
-                        Some(placed) if placed.place.start < places[i].start => {}
+                let located = loop {
+                    match self.locate(&mut input)? {
+                        Some(located) if located.extent.start < extents[i].start => {}
                         other => break other,
                     }
                 };
-                match placed {
-                    Some(Placed { place, sample }) if place.start == places[i].start => samples[i] = Some(sample),
+                match located {
+                    Some(Located { extent, sample }) if extent.start == extents[i].start => samples[i] = Some(sample),
                     _ => {
                         let message = "there is no sample as there was when the state was written".to_owned();
-                        return Err(Error::Stream { shard: input.bytes.name, offset: places[i].start, message });
+                        return Err(Error::Stream { shard: input.bytes.name, offset: extents[i].start, message });
                     }
                 }
             }
@@ -389,39 +389,39 @@ impl InOrder for Records {
         Ok(samples.into_iter().flatten().collect())
     }
 
-    fn write(&self, turns: &[u32], place: &mut Vec<u8>) -> Option<()> {
+    fn write(&self, turns: &[u32], cursor: &mut Vec<u8>) -> Option<()> {
         if !self.seekable {
             return None;
         }
         let (turn, from) =
             self.current.as_ref().map_or((self.turn, self.from), |input| (input.turn, input.parser.rest()));
-        put(place, turn.into());
-        put(place, from);
-        put(place, self.labelled.map_or(2, u64::from));
+        put(cursor, turn.into());
+        put(cursor, from);
+        put(cursor, self.labelled.map_or(2, u64::from));
         // The shard that is read on from counts too, where it has been begun.
         let last = Some(turn).filter(|turn| turns.last() != Some(turn) && self.versions.contains_key(turn));
-        put(place, turns.len() as u64 + u64::from(last.is_some()));
+        put(cursor, turns.len() as u64 + u64::from(last.is_some()));
         for turn in turns.iter().copied().chain(last) {
-            put(place, turn.into());
-            put(place, self.versions.get(&turn).copied().unwrap_or(0));
+            put(cursor, turn.into());
+            put(cursor, self.versions.get(&turn).copied().unwrap_or(0));
         }
         Some(())
     }
 
-    fn go_on(&mut self, place: &mut &[u8]) -> Option<()> {
+    fn go_on(&mut self, cursor: &mut &[u8]) -> Option<()> {
         let turns = self.order.len() as u64;
-        self.turn = take(place).filter(|&turn| turn <= turns)?.try_into().ok()?;
-        self.from = take(place)?;
+        self.turn = take(cursor).filter(|&turn| turn <= turns)?.try_into().ok()?;
+        self.from = take(cursor)?;
         // Where it goes on elsewhere than at the beginning, samples were before.
         self.any = (self.turn, self.from) != (0, 0);
-        self.labelled = match take(place)? {
+        self.labelled = match take(cursor)? {
             2 => None,
             labelled => Some(labelled == 1),
         };
-        for _ in 0..take(place)? {
-            let turn = take(place).filter(|&turn| turn < turns)?.try_into().ok()?;
-            self.versions.insert(turn, take(place)?);
+        for _ in 0..take(cursor)? {
+            let turn = take(cursor).filter(|&turn| turn < turns)?.try_into().ok()?;
+            self.versions.insert(turn, take(cursor)?);
         }
-        place.is_empty().then_some(())
+        cursor.is_empty().then_some(())
     }
 }

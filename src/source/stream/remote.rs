@@ -123,7 +123,7 @@ impl Remote {
         let (name, len_bytes, version) = (fetch.object.url.clone(), fetch.meta.size, fetch.version_number());
         let (fetch, fetcher, ahead) = (Arc::new(fetch), Arc::clone(&self.fetcher), Arc::clone(&self.ahead));
         let bytes = RemoteBytes { number: shard, fetch, fetcher, ahead };
-        Ok(records::Shard::far(&name, len_bytes, version, Box::new(bytes)))
+        Ok(records::Shard::remote(&name, len_bytes, version, Box::new(bytes)))
     }
 }
 

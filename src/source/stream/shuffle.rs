@@ -1,6 +1,6 @@
 //! What changes the order of a stream, or leaves out what is another rank's.
 
-use super::place::{InOrder, Place, Placed, put, take};
+use super::extent::{Extent, InOrder, Located, put, take};
 use super::{Samples, StreamSample};
 use crate::error::Result;
 use crate::ops::rng::{Domain, SampleRng};
@@ -11,13 +11,13 @@ pub(super) struct Unshuffled(pub Box<dyn InOrder>);
 
 impl Samples for Unshuffled {
     fn next(&mut self) -> Result<Option<StreamSample>> {
-        self.0.next()?.map(|placed| placed.sample).transpose()
+        self.0.next()?.map(|located| located.sample).transpose()
     }
 
-    fn place(&self) -> Option<Vec<u8>> {
-        let mut place = Vec::new();
-        self.0.write(&[], &mut place)?;
-        Some(place)
+    fn cursor(&self) -> Option<Vec<u8>> {
+        let mut cursor = Vec::new();
+        self.0.write(&[], &mut cursor)?;
+        Some(cursor)
     }
 }
 
@@ -34,15 +34,15 @@ pub(super) struct Shuffled {
     ended: bool,
     draw: SampleRng,
     origin: u64,
-    /// What stood in the window where it goes on, by number and place, until it has been read again.
-    stood: Vec<(u64, Place)>,
+    /// What stood in the window where it goes on, by number and extent, until it has been read again.
+    stood: Vec<(u64, Extent)>,
 }
 
 /// A sample in the window.
 struct Held {
     /// Its number in the stream.
     origin: u64,
-    placed: Placed,
+    located: Located,
 }
 
 /// Encoded bytes in a window at which it counts as full. A sample more may stand in it.
@@ -56,75 +56,75 @@ impl Shuffled {
         Self { samples, window, held, held_bytes: 0, came_in: 0, ended: false, draw, origin: 0, stood }
     }
 
-    /// Goes to a place, before the first sample. `None` if it is damaged.
-    pub fn go_on(&mut self, place: &mut &[u8]) -> Option<()> {
-        self.came_in = take(place)?;
-        let held = take(place)?;
+    /// Goes to a cursor, before the first sample. `None` if that is damaged.
+    pub fn go_on(&mut self, cursor: &mut &[u8]) -> Option<()> {
+        self.came_in = take(cursor)?;
+        let held = take(cursor)?;
         // Nothing came out that was not drawn: two words of the keystream each.
         self.draw.skip(self.came_in.checked_sub(held)?);
         for _ in 0..held {
-            let origin = self.came_in.checked_sub(take(place)?)?;
-            let (turn, start) = (take(place)?.try_into().ok()?, take(place)?);
-            self.stood.push((origin, Place { turn, start, end: start.checked_add(take(place)?)? }));
+            let origin = self.came_in.checked_sub(take(cursor)?)?;
+            let (turn, start) = (take(cursor)?.try_into().ok()?, take(cursor)?);
+            self.stood.push((origin, Extent { turn, start, end: start.checked_add(take(cursor)?)? }));
         }
-        self.samples.go_on(place)
+        self.samples.go_on(cursor)
     }
 
-    fn hold(&mut self, origin: u64, placed: Placed) {
-        self.held_bytes += bytes(&placed);
-        self.held.push(Held { origin, placed });
+    fn hold(&mut self, origin: u64, located: Located) {
+        self.held_bytes += bytes(&located);
+        self.held.push(Held { origin, located });
     }
 }
 
-fn bytes(placed: &Placed) -> u64 {
-    placed.sample.as_ref().map_or(0, |sample| sample.bytes.len() as u64)
+fn bytes(located: &Located) -> u64 {
+    located.sample.as_ref().map_or(0, |sample| sample.bytes.len() as u64)
 }
 
 impl Samples for Shuffled {
     fn next(&mut self) -> Result<Option<StreamSample>> {
         if !self.stood.is_empty() {
             let stood = std::mem::take(&mut self.stood);
-            let places: Vec<Place> = stood.iter().map(|&(_, place)| place).collect();
-            for ((origin, place), sample) in stood.into_iter().zip(self.samples.again(&places)?) {
-                self.hold(origin, Placed { place, sample });
+            let extents: Vec<Extent> = stood.iter().map(|&(_, extent)| extent).collect();
+            for ((origin, extent), sample) in stood.into_iter().zip(self.samples.reread(&extents)?) {
+                self.hold(origin, Located { extent, sample });
             }
         }
         while !self.ended && self.held.len() < self.window && self.held_bytes < WINDOW_BYTES {
             // Bad samples stand in line as others do; what ends the stream ends it now.
-            let Some(placed) = self.samples.next()? else {
+            let Some(located) = self.samples.next()? else {
                 self.ended = true;
                 break;
             };
-            self.hold(self.came_in, placed);
+            self.hold(self.came_in, located);
             self.came_in += 1;
         }
         if self.held.is_empty() {
             return Ok(None);
         }
-        let Held { origin, placed } = self.held.swap_remove(self.draw.below(self.held.len() as u64) as usize);
-        self.held_bytes -= bytes(&placed);
+        let Held { origin, located } = self.held.swap_remove(self.draw.below(self.held.len() as u64) as usize);
+        self.held_bytes -= bytes(&located);
         self.origin = origin;
-        placed.sample.map(Some)
+        located.sample.map(Some)
     }
 
     fn origin(&self) -> Option<u64> {
         Some(self.origin)
     }
 
-    fn place(&self) -> Option<Vec<u8>> {
-        let mut place = Vec::with_capacity(16 * self.held.len());
-        put(&mut place, self.came_in);
-        put(&mut place, self.held.len() as u64);
-        for Held { origin, placed: Placed { place: Place { turn, start, end }, .. } } in &self.held {
+    fn cursor(&self) -> Option<Vec<u8>> {
+        let mut cursor = Vec::with_capacity(16 * self.held.len());
+        put(&mut cursor, self.came_in);
+        put(&mut cursor, self.held.len() as u64);
+        for Held { origin, located: Located { extent: Extent { turn, start, end }, .. } } in &self.held {
             for number in [self.came_in - origin, (*turn).into(), *start, end - start] {
-                put(&mut place, number);
+                put(&mut cursor, number);
             }
         }
-        let mut turns: Vec<u32> = self.held.iter().map(|held| held.placed.place.turn).collect();
+        let mut turns: Vec<u32> = self.held.iter().map(|held| held.located.extent.turn).collect();
         turns.sort_unstable();
         turns.dedup();
-        self.samples.write(&turns, &mut place)?;
-        Some(place)
+        self.samples.write(&turns, &mut cursor)?;
+        Some(cursor)
     }
 }
 
@@ -136,29 +136,29 @@ pub(super) struct Strided {
 }
 
 impl InOrder for Strided {
-    fn next(&mut self) -> Result<Option<Placed>> {
+    fn next(&mut self) -> Result<Option<Located>> {
         loop {
-            let placed = self.samples.next()?;
+            let located = self.samples.next()?;
             let own = self.at % u64::from(self.part.world_size()) == u64::from(self.part.rank());
             self.at += 1;
-            if placed.is_none() || own {
-                return Ok(placed);
+            if located.is_none() || own {
+                return Ok(located);
             }
         }
     }
 
-    fn again(&mut self, places: &[Place]) -> Result<Vec<Result<StreamSample>>> {
-        self.samples.again(places)
+    fn reread(&mut self, extents: &[Extent]) -> Result<Vec<Result<StreamSample>>> {
+        self.samples.reread(extents)
     }
 
-    fn write(&self, turns: &[u32], place: &mut Vec<u8>) -> Option<()> {
-        put(place, self.at);
-        self.samples.write(turns, place)
+    fn write(&self, turns: &[u32], cursor: &mut Vec<u8>) -> Option<()> {
+        put(cursor, self.at);
+        self.samples.write(turns, cursor)
     }
 
-    fn go_on(&mut self, place: &mut &[u8]) -> Option<()> {
-        self.at = take(place)?;
-        self.samples.go_on(place)
+    fn go_on(&mut self, cursor: &mut &[u8]) -> Option<()> {
+        self.at = take(cursor)?;
+        self.samples.go_on(cursor)
     }
 }
 
@@ -177,27 +177,29 @@ mod tests {
     }
 
     impl InOrder for Numbers {
-        fn next(&mut self) -> Result<Option<Placed>> {
+        fn next(&mut self) -> Result<Option<Located>> {
             match self.0.next() {
                 Some(90) => Err(Error::Stream { shard: "numbers".into(), offset: 90, message: "broken".into() }),
-                number => Ok(number
-                    .map(|n| Placed { place: Place { turn: n as u32 / 10, start: n, end: n + 1 }, sample: sample(n) })),
+                number => Ok(number.map(|n| Located {
+                    extent: Extent { turn: n as u32 / 10, start: n, end: n + 1 },
+                    sample: sample(n),
+                })),
             }
         }
 
-        fn again(&mut self, places: &[Place]) -> Result<Vec<Result<StreamSample>>> {
-            Ok(places.iter().map(|place| sample(place.start)).collect())
+        fn reread(&mut self, extents: &[Extent]) -> Result<Vec<Result<StreamSample>>> {
+            Ok(extents.iter().map(|extent| sample(extent.start)).collect())
         }
 
-        fn write(&self, turns: &[u32], place: &mut Vec<u8>) -> Option<()> {
+        fn write(&self, turns: &[u32], cursor: &mut Vec<u8>) -> Option<()> {
             assert!(turns.is_sorted());
-            put(place, self.0.start);
+            put(cursor, self.0.start);
             Some(())
         }
 
-        fn go_on(&mut self, place: &mut &[u8]) -> Option<()> {
-            self.0.start = take(place)?;
-            place.is_empty().then_some(())
+        fn go_on(&mut self, cursor: &mut &[u8]) -> Option<()> {
+            self.0.start = take(cursor)?;
+            cursor.is_empty().then_some(())
         }
     }
 
@@ -227,7 +229,7 @@ mod tests {
         assert_eq!(order, all(shuffled(60, 10, 1)));
         assert!(order != all(shuffled(60, 10, 2)) && order != all(shuffled(60, 11, 1)));
         // Nothing comes more than a window too early.
-        assert!(order.iter().enumerate().all(|(place, &number)| number == 1000 || number < place as u32 + 10));
+        assert!(order.iter().enumerate().all(|(at, &number)| number == 1000 || number < at as u32 + 10));
         let mut sorted = order.clone();
         sorted.sort_unstable();
         assert_eq!(sorted, (0..60).filter(|&n| n != 7).chain([1000]).collect::<Vec<_>>());
@@ -253,12 +255,12 @@ mod tests {
         let mut samples = shuffled(60, 10, 1);
         for given in 1..=60 {
             assert!(samples.next().is_ok_and(|sample| sample.is_some()) || whole[given - 1] == 1000);
-            let place = samples.place().unwrap();
+            let cursor = samples.cursor().unwrap();
             let mut rest = shuffled(60, 10, 1);
-            rest.go_on(&mut &place[..]).unwrap();
+            rest.go_on(&mut &cursor[..]).unwrap();
             assert_eq!(all(rest), whole[given..], "after {given}");
-            for len in 0..place.len() {
-                assert!(shuffled(60, 10, 1).go_on(&mut &place[..len]).is_none());
+            for len in 0..cursor.len() {
+                assert!(shuffled(60, 10, 1).go_on(&mut &cursor[..len]).is_none());
             }
         }
     }

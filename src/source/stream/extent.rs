@@ -3,9 +3,9 @@
 use super::StreamSample;
 use crate::error::Result;
 
-/// Where a sample lies.
+/// Where a sample lies in a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct Extent {
     /// Its shard, counted in the order of the epoch.
     pub turn: u32,
     /// Where all that belongs to it starts in the shard, in bytes.
@@ -15,8 +15,8 @@ pub(super) struct Place {
 }
 
 /// A sample and where it lies.
-pub(super) struct Placed {
-    pub place: Place,
+pub(super) struct Located {
+    pub extent: Extent,
     /// Or why there is none: an error of a bad sample.
     pub sample: Result<StreamSample>,
 }
@@ -24,17 +24,17 @@ pub(super) struct Placed {
 /// Samples in the order in which they lie.
 pub(super) trait InOrder: Send {
     /// The next one; `None` at the end. An error ends the stream.
-    fn next(&mut self) -> Result<Option<Placed>>;
+    fn next(&mut self) -> Result<Option<Located>>;
 
-    /// Samples that were given before, once more.
-    fn again(&mut self, places: &[Place]) -> Result<Vec<Result<StreamSample>>>;
+    /// Reads samples that were given before.
+    fn reread(&mut self, extents: &[Extent]) -> Result<Vec<Result<StreamSample>>>;
 
     /// Writes down where it stands, and which versions of the shards `turns` it has seen. `None` if it cannot go on from
     /// there.
-    fn write(&self, turns: &[u32], place: &mut Vec<u8>) -> Option<()>;
+    fn write(&self, turns: &[u32], cursor: &mut Vec<u8>) -> Option<()>;
 
     /// Goes to what [`write`](Self::write) has written. `None` if that is damaged.
-    fn go_on(&mut self, place: &mut &[u8]) -> Option<()>;
+    fn go_on(&mut self, cursor: &mut &[u8]) -> Option<()>;
 }
 
 /// Writes a number: seven bits a byte, the lowest first; all but the last byte have the upper bit.
