@@ -77,7 +77,7 @@ impl Shard {
     /// Its bytes, by a file that is closed afterwards and must be as long as it was when it was listed.
     pub(super) fn open_once(&self) -> Result<Handle<'_>> {
         if let Content::Remote(bytes) = &self.content {
-            return Ok(Handle::Far(&**bytes));
+            return Ok(Handle::Remote(&**bytes));
         }
         let (file, metadata) = open_with_metadata(&self.name)?;
         let len_bytes = metadata.len();
