@@ -47,7 +47,7 @@ impl Default for ApplyOptions {
 
 /// Decodes an image and applies `ops` in order.
 ///
-/// The result has N = 1: bytes `[1, H, W, 3]`, or, if `ops` normalise, `f32` `[1, 3, H, W]`.
+/// The result has N = 1: bytes `[1, H, W, 3]`, or, if `ops` normalize, `f32` `[1, 3, H, W]`.
 ///
 /// ```
 /// use warpfeed::{ApplyOptions, apply, ops::CenterCrop, image::{Image, JpegOptions, Size, encode_jpeg}};

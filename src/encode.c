@@ -81,7 +81,7 @@ static void destination_end(j_compress_ptr cinfo) {
   self->len_bytes = self->capacity_bytes - self->destination.free_in_buffer;
 }
 
-/* Red, green, blue to inverted inks: black as far as it goes, the colours relative to what light is left. */
+/* Red, green, blue to inverted inks: black as far as it goes, the colors relative to what light is left. */
 static void rgb_to_inks(const uint8_t *in, uint8_t *out, uint32_t width) {
   for (uint32_t i = 0; i < width; i++, in += 4, out += 4) {
     uint32_t light = in[0] > in[1] ? in[0] : in[1];
@@ -219,7 +219,7 @@ static void on_scan(j_common_ptr cinfo) {
   }
 }
 
-/* All segments but those that libjpeg writes itself: EXIF, colour profiles, comments. */
+/* All segments but those that libjpeg writes itself: EXIF, color profiles, comments. */
 static void copy_segments(transcoder *self) {
   j_compress_ptr out = &self->out.cinfo;
   for (jpeg_saved_marker_ptr m = self->in.marker_list; m; m = m->next) {

@@ -185,7 +185,7 @@ pub fn encode_jpeg(image: &Image, options: &JpegOptions) -> Result<Vec<u8>> {
 /// Copies what the shim has written and frees it.
 ///
 /// # Safety
-/// `bytes` points to `len_bytes` initialised bytes that the shim has handed over, which nothing else uses.
+/// `bytes` points to `len_bytes` initialized bytes that the shim has handed over, which nothing else uses.
 unsafe fn taken(bytes: *mut u8, len_bytes: usize) -> Result<Vec<u8>> {
     let mut copy = Vec::new();
     let reserved = copy.try_reserve_exact(len_bytes);

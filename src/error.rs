@@ -24,7 +24,7 @@ pub enum Error {
     /// The image's bytes are damaged, truncated, or not an image.
     #[error("cannot decode {format}: {message}")]
     Decode {
-        /// The format as far as it was recognised: `"JPEG"`, `"PNG"`, `"WebP"`, `"image"`.
+        /// The format as far as it was recognized: `"JPEG"`, `"PNG"`, `"WebP"`, `"image"`.
         format: &'static str,
         /// What the decoder met.
         message: String,

@@ -20,13 +20,13 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DType {
-    /// 32-bit floating point. Without normalisation: `v / 255`, 0 to 1.
+    /// 32-bit floating point. Without normalization: `v / 255`, 0 to 1.
     F32,
     /// 16-bit floating point (IEEE): the `f32` value rounded to the nearest, ties to even.
     F16,
     /// 16-bit floating point (8-bit exponent): the `f32` value rounded to the nearest, ties to even.
     Bf16,
-    /// Unsigned bytes, 0 to 255, not normalised.
+    /// Unsigned bytes, 0 to 255, not normalized.
     U8,
 }
 

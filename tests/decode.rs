@@ -35,7 +35,7 @@ const SAMPLINGS: [Sampling; 12] = [
 
 const COLORS: [JpegColor; 5] = [JpegColor::Ycc, JpegColor::Gray, JpegColor::Cmyk, JpegColor::Ycck, JpegColor::Rgb];
 
-/// Gradients with noise, so that neighbours differ everywhere.
+/// Gradients with noise, so that neighbors differ everywhere.
 fn image(size: Size, seed: u64) -> Image {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut image = Image::new(size);
@@ -161,16 +161,16 @@ fn what_is_encoded_comes_back_nearly() {
         let options = JpegOptions { quality: 98, sampling: Sampling::S444, color, ..JpegOptions::default() };
         let got = decode(&encode_jpeg(&source, &options).unwrap()).unwrap();
         for (got, want) in got.pixels().iter().zip(source.pixels()) {
-            let grey = (0.299 * f64::from(want[0]) + 0.587 * f64::from(want[1]) + 0.114 * f64::from(want[2])) as u8;
+            let gray = (0.299 * f64::from(want[0]) + 0.587 * f64::from(want[1]) + 0.114 * f64::from(want[2])) as u8;
             for c in 0..3 {
-                let want = if color == JpegColor::Gray { grey } else { want[c] };
+                let want = if color == JpegColor::Gray { gray } else { want[c] };
                 assert!(got[c].abs_diff(want) <= 16, "{color:?}: got {got:?}, want {want}");
             }
         }
     }
 }
 
-/// Baseline, progressive, with restarts, grey.
+/// Baseline, progressive, with restarts, gray.
 fn some_kinds() -> Vec<(JpegOptions, Vec<u8>)> {
     let source = image(Size::new(61, 45), 3);
     let base = JpegOptions { quality: 60, ..JpegOptions::default() };
@@ -610,7 +610,7 @@ fn reference_images_decode_as_in_pillow() {
     assert!(failed.is_empty(), "not the pixels that Pillow has: {failed:?}");
 }
 
-/// Soft colours with a sharp-edged disc and a noisy corner.
+/// Soft colors with a sharp-edged disc and a noisy corner.
 fn scene(size: Size, seed: u64) -> Image {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut image = Image::new(size);
@@ -681,9 +681,9 @@ fn make_reference_images() {
     write("quality-5", 120, 90, JpegOptions { quality: 5, ..base.clone() });
     let restart = write("restart", 120, 90, JpegOptions { restart_interval_rows: 1, ..base.clone() });
     let progressive = write("progressive", 131, 99, JpegOptions { progressive: true, ..base.clone() });
-    write("grey", 64, 48, JpegOptions { color: JpegColor::Gray, sampling: Sampling::S444, ..base.clone() });
-    write("grey-2x2", 51, 45, JpegOptions { color: JpegColor::Gray, ..base.clone() });
-    write("grey-progressive", 51, 45, JpegOptions { color: JpegColor::Gray, progressive: true, ..base.clone() });
+    write("gray", 64, 48, JpegOptions { color: JpegColor::Gray, sampling: Sampling::S444, ..base.clone() });
+    write("gray-2x2", 51, 45, JpegOptions { color: JpegColor::Gray, ..base.clone() });
+    write("gray-progressive", 51, 45, JpegOptions { color: JpegColor::Gray, progressive: true, ..base.clone() });
     write("cmyk", 60, 44, JpegOptions { color: JpegColor::Cmyk, sampling: Sampling::S444, ..base.clone() });
     write("ycck", 61, 43, JpegOptions { color: JpegColor::Ycck, ..base.clone() });
     write("rgb", 50, 40, JpegOptions { color: JpegColor::Rgb, sampling: Sampling::S444, ..base.clone() });

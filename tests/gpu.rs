@@ -148,7 +148,7 @@ fn rare_paths_equal_the_cpu() {
     compare(&colors, json!([{"op": "hue", "factor": 0.22}]));
 }
 
-/// Baseline in all samplings, progressive, grey, CMYK; and PNG.
+/// Baseline in all samplings, progressive, gray, CMYK; and PNG.
 fn kinds() -> EncodedImages {
     let image = |i: u32| common::image(61 + i, 47 + 2 * i, i.into());
     let mut encoded = Vec::new();

@@ -118,9 +118,9 @@ fn baseline_keeps_every_pixel_of_progressive_images() {
     let encode = |options| encode_jpeg(&image(90, 61, 3), &options).unwrap();
     let plain = JpegOptions::default();
     let progressive = JpegOptions { progressive: true, orientation: Some(6), ..plain.clone() };
-    let grey = JpegOptions { progressive: true, color: JpegColor::Gray, ..plain.clone() };
+    let gray = JpegOptions { progressive: true, color: JpegColor::Gray, ..plain.clone() };
     let cmyk = JpegOptions { color: JpegColor::Cmyk, quality: 95, orientation: Some(3), ..plain.clone() };
-    let images = [plain, progressive, grey, cmyk].map(encode);
+    let images = [plain, progressive, gray, cmyk].map(encode);
     let truncated = images[1][..images[1].len() / 2].to_vec();
     let all = images.iter().cloned().chain([truncated]).map(|bytes| (bytes, 0));
     let out = folder.path().join("train");

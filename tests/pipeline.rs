@@ -1138,7 +1138,7 @@ fn random_rectangles_have_the_area_and_aspect_asked_for() {
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
     assert!((mean(&shares) - 0.3).abs() < 0.005, "{}", mean(&shares));
     assert!(mean(&aspects).abs() < 0.04, "{}", mean(&aspects));
-    // A strip of an image has no such rectangle: the fallback is the centre at the nearest aspect.
+    // A strip of an image has no such rectangle: the fallback is the center at the nearest aspect.
     for recipe in recipes(Size::new(300, 3), [random_resized_crop(8)], 200) {
         if let Op::ResizedCrop(ResizedCrop { height: 3, width, x, .. }) = recipe[0] {
             assert!(width == 4 && (x == 148 || x < 297), "{recipe:?}");

@@ -1,4 +1,4 @@
-//! Filter weights of a resize along one axis, as Pillow computes them (`Resample.c`): doubles, normalised, then 22-bit
+//! Filter weights of a resize along one axis, as Pillow computes them (`Resample.c`): doubles, normalized, then 22-bit
 //! fixed point. Device-neutral: both back ends read them from here.
 
 use crate::raster::Size;

@@ -75,7 +75,7 @@ pub(crate) struct Axis {
     pub(crate) reserved: u32,
 }
 
-/// A rectangle overwritten after normalisation.
+/// A rectangle overwritten after normalization.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct Erasure {
@@ -158,7 +158,7 @@ pub(crate) struct CropSample {
 pub(crate) struct RotateSample {
     pub(crate) source: Source,
     pub(crate) target: Target,
-    /// Output to input, from pixel centres.
+    /// Output to input, from pixel centers.
     pub(crate) matrix: [f64; 6],
     /// The same in 16.16 fixed point (nearest).
     pub(crate) fixed: [i32; 6],

@@ -240,7 +240,7 @@ pub(crate) fn resized_crop(
     }
 }
 
-/// Nearest neighbour.
+/// Nearest neighbor.
 fn repeat(input: &Image, window: Rect, size: Size, out: &mut Image) {
     out.reset(size);
     let columns = Taps::new(window.width, size.width, Interpolation::Nearest);

@@ -226,7 +226,7 @@ fn parts_of_rotations_equal_the_whole() {
 
 #[test]
 fn fast_rotation_equals_plain() {
-    // Steps of a degree and angles at which points lie on pixels' centres or just beside them.
+    // Steps of a degree and angles at which points lie on pixels' centers or just beside them.
     let angles = (0..360).map(f64::from).chain(
         (0..8).flat_map(|i| [-1e-5, -1e-7, -1e-9, -1e-12, 1e-12, 1e-9, 1e-7, 1e-5].map(|d| f64::from(i) * 45.0 + d)),
     );

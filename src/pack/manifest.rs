@@ -2,26 +2,20 @@
 
 use super::prepare::{Done, Sample};
 use super::{MAX_BAD_KEPT, PackOptions};
+use crate::atomic;
 use crate::error::{Error, Result};
 use crate::pipeline::BadSample;
+use crate::source::packed::MANIFEST;
 use crate::source::{RecordFormat, Source};
-use crate::{atomic, file};
 use serde::{Deserialize, Serialize};
-use std::ffi::OsStr;
-use std::io::{self, Read, Write};
+use std::io::Write;
 use std::path::Path;
-
-/// The manifest's name.
-pub(super) const FILE: &str = "pack.json";
-
-/// No manifest is larger: a million shards take a tenth of it.
-const MAX_BYTES: u64 = 1 << 30;
 
 const VERSION: u32 = 2;
 
 /// What `pack.json` says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Manifest {
+pub(super) struct Manifest {
     version: u32,
     /// [`Source::fingerprint`], 16 hexadecimal digits: not every reader of JSON keeps 64 bits.
     source: String,
@@ -29,8 +23,8 @@ pub(crate) struct Manifest {
     samples: u64,
     pub(super) options: SavedOptions,
     /// Whether all shards are there.
-    pub(crate) complete: bool,
-    pub(crate) classes: Vec<String>,
+    pub(super) complete: bool,
+    classes: Vec<String>,
     pub(super) shards: Vec<PackedShard>,
 }
 
@@ -162,24 +156,8 @@ impl Manifest {
         }
     }
 
-    /// The manifest in `folder`, if there is one.
-    ///
-    /// # Errors
-    /// [`Error::Io`] if it cannot be read or is damaged.
-    pub(crate) fn read(folder: &Path) -> Result<Option<Self>> {
-        match Found::in_folder(folder)? {
-            Found::Nothing => Ok(None),
-            Found::Whole(manifest) => Ok(Some(manifest)),
-            Found::Damaged(reason) => {
-                let remedy = format!("{reason}: run `warpfeed pack` again with the same source, options and folder");
-                let damaged = io::Error::new(io::ErrorKind::InvalidData, remedy);
-                Err(Error::io("read", folder.join(FILE))(damaged))
-            }
-        }
-    }
-
     pub(super) fn write(&self, folder: &Path) -> Result<()> {
-        atomic::write_synced(&folder.join(FILE), |file| {
+        atomic::write_synced(&folder.join(MANIFEST), |file| {
             serde_json::to_writer_pretty(&mut *file, self)?;
             file.write_all(b"\n")
         })
@@ -206,35 +184,5 @@ impl Manifest {
     /// What identifies the work, for people.
     pub(super) fn job(&self) -> String {
         format!("packing {} samples (source {}) as {}", self.samples, self.source, self.options.format)
-    }
-
-    /// Whether a file of this name is one of the shards.
-    pub(crate) fn names(&self, file: &OsStr) -> bool {
-        self.shards.iter().any(|shard| OsStr::new(shard.name()) == file)
-    }
-}
-
-/// What stands where a folder has its manifest.
-pub(super) enum Found {
-    Nothing,
-    Whole(Manifest),
-    /// Why it cannot be understood: it is empty, torn, or of another version.
-    Damaged(String),
-}
-
-impl Found {
-    pub fn in_folder(folder: &Path) -> Result<Self> {
-        let path = folder.join(FILE);
-        let file = match file::open_regular(&path) {
-            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(Self::Nothing),
-            opened => opened?,
-        };
-        let mut text = Vec::new();
-        file.take(MAX_BYTES).read_to_end(&mut text).map_err(Error::io("read", &path))?;
-        Ok(match serde_json::from_slice(&text) {
-            Ok(manifest) => Self::Whole(manifest),
-            Err(_) if text.is_empty() => Self::Damaged("it is empty".to_owned()),
-            Err(error) => Self::Damaged(format!("it is damaged ({error})")),
-        })
     }
 }

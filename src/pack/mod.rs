@@ -7,15 +7,15 @@ mod queue;
 mod record;
 mod verify;
 
-pub(crate) use manifest::Manifest;
 pub use verify::{DamagedFile, VerifyReport, verify};
 
 use crate::atomic;
 use crate::error::{Error, Result};
 use crate::pipeline::{BadLimit, BadSample, IO_FAILURES, Losses, MAX_THREADS, Tally, io_failure};
+use crate::source::packed::{Found, MANIFEST};
 use crate::source::{RecordFormat, Source};
 use lock::Lock;
-use manifest::{Found, PackedFile, PackedShard, SavedOptions};
+use manifest::{Manifest, PackedFile, PackedShard, SavedOptions};
 use prepare::Preparer;
 use queue::Queue;
 use serde::Serialize;
@@ -43,7 +43,7 @@ pub struct PackOptions {
     /// The quality of what is encoded, 1 to 100.
     pub quality: u8,
     /// Makes baseline JPEGs of progressive ones, which loses nothing, and YCbCr ones of those in CMYK, by encoding them
-    /// again with full colour resolution; for decoders in hardware.
+    /// again with full color resolution; for decoders in hardware.
     pub baseline: bool,
     /// How many samples of the source may be bad. If there is no limit, packing fails where the first 100 samples, or
     /// all, are bad: an unmounted disk is no data set.
@@ -161,7 +161,7 @@ pub fn pack(
     let fresh = Manifest::new(source, SavedOptions::new(options));
     fs::create_dir_all(out).map_err(Error::io("make", out))?;
     // What is finished needs no lock, so it may be on a disk that cannot be written to.
-    if let Found::Whole(manifest) = Found::in_folder(out)?
+    if let Found::Whole(manifest) = Found::<Manifest>::in_folder(out)?
         && manifest.complete
         && manifest.differs(&fresh).is_none()
         && whole_shards(&manifest, out, &name, options.format) == manifest.shards.len()
@@ -211,9 +211,9 @@ fn base_name(out: &Path) -> Result<String> {
 /// damaged, and then why it is.
 fn begin(fresh: Manifest, out: &Path, name: &str, options: &PackOptions) -> Result<(Manifest, Option<String>)> {
     atomic::remove_leftovers(out, Duration::ZERO, |file| {
-        file == manifest::FILE || record::is_name(options.format, name, file)
+        file == MANIFEST || record::is_name(options.format, name, file)
     })?;
-    let damaged = match Found::in_folder(out)? {
+    let damaged = match Found::<Manifest>::in_folder(out)? {
         Found::Whole(manifest) => return go_on(manifest, &fresh, out, name, options).map(|manifest| (manifest, None)),
         Found::Damaged(reason) => Some(reason),
         Found::Nothing => None,
@@ -223,9 +223,8 @@ fn begin(fresh: Manifest, out: &Path, name: &str, options: &PackOptions) -> Resu
         let found = entry.map_err(Error::io("list", out))?.file_name();
         if damaged.is_some() && found.to_str().is_some_and(|file| record::is_name(options.format, name, file)) {
             stale.push(out.join(found));
-        } else if !(found.as_encoded_bytes().starts_with(b".") || damaged.is_some() && found == manifest::FILE) {
-            let why =
-                damaged.map_or_else(String::new, |why| format!(" and a {} that is of no use: {why}", manifest::FILE));
+        } else if !(found.as_encoded_bytes().starts_with(b".") || damaged.is_some() && found == MANIFEST) {
+            let why = damaged.map_or_else(String::new, |why| format!(" and a {} that is of no use: {why}", MANIFEST));
             let got = format!("{} with {}{why}", out.display(), found.display());
             return Err(Error::parameter("pack", "out", "an empty or new folder", got));
         }

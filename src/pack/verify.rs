@@ -3,6 +3,7 @@
 use super::manifest::{Manifest, PackedFile};
 use crate::error::{Error, Result};
 use crate::file;
+use crate::source::packed::Found;
 use serde::Serialize;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -63,7 +64,7 @@ pub struct DamagedFile {
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
 pub fn verify(folder: &Path, progress: &mut dyn FnMut(u64)) -> Result<VerifyReport> {
-    let Some(manifest) = Manifest::read(folder)? else {
+    let Some(manifest) = Found::<Manifest>::in_folder(folder)?.whole(folder)? else {
         let expected = "one that `warpfeed pack` has made";
         return Err(Error::parameter("verify", "folder", expected, format!("{} without pack.json", folder.display())));
     };

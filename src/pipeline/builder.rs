@@ -360,7 +360,7 @@ impl Builder {
         self.augment(CenterCrop::new(size))
     }
 
-    /// Adds normalisation: `(v / 255 - mean) / std` for each channel.
+    /// Adds normalization: `(v / 255 - mean) / std` for each channel.
     #[must_use]
     pub fn normalize(self, mean: [f32; 3], std: [f32; 3]) -> Self {
         self.augment(Normalize::new(mean, std))
@@ -515,7 +515,7 @@ fn memory(inner: &Inner, cache: Option<&ImageCache>, device_bytes: u64) -> Memor
     }
 }
 
-/// Checks the operations one by one and together; the size they all end in, and the normalisation.
+/// Checks the operations one by one and together; the size they all end in, and the normalization.
 fn check_ops(ops: &[Transform]) -> Result<(Size, Normalization)> {
     ops.iter().try_for_each(Transform::validate)?;
     let steps = ops.iter().fold(0, |sum: u64, op| sum.saturating_add(op.most_steps()));

@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn grey_and_colour_plain_and_compressed() {
+    fn gray_and_color_plain_and_compressed() {
         let content: Vec<u8> = (0..24).collect();
         let labels = idx(&[2], &[3, 4]);
         let cases: [(&[u32], &[u8], &[u8]); 4] = [

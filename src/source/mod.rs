@@ -10,6 +10,7 @@ mod input;
 mod list;
 mod memory;
 mod open;
+pub(crate) mod packed;
 #[cfg(feature = "parquet")]
 mod parquet;
 pub(crate) mod records;

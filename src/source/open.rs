@@ -1,6 +1,7 @@
 //! From the name of a source to the source.
 
 use super::address::Address;
+use super::packed::Packed;
 #[cfg(feature = "cloud")]
 use super::stream::ShardCache;
 #[cfg(feature = "cloud")]
@@ -12,7 +13,6 @@ use super::{
     IdxFile, ImageFolder, Input, ListFile, RecordFormat, RecordOptions, RecordShards, RecordStream, StreamOptions, spec,
 };
 use crate::error::{Error, Result};
-use crate::pack::Manifest;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -309,8 +309,8 @@ fn common_format(files: &[PathBuf]) -> Result<SourceFormat> {
 
 /// The names of the classes, where `warpfeed pack` made all these shards. A damaged manifest only lacks them.
 fn classes_of(shards: &[PathBuf]) -> Vec<String> {
-    let manifest = shards[0].parent().and_then(|folder| Manifest::read(folder).ok().flatten());
-    let packed = |path: &PathBuf, manifest: &Manifest| {
+    let manifest = shards[0].parent().and_then(|folder| Packed::read(folder).ok().flatten());
+    let packed = |path: &PathBuf, manifest: &Packed| {
         path.parent() == shards[0].parent() && path.file_name().is_some_and(|name| manifest.names(name))
     };
     let ours = manifest.filter(|manifest| shards.iter().all(|path| packed(path, manifest)));
@@ -336,7 +336,7 @@ fn shards_in(folder: &Path, format: Option<SourceFormat>) -> Result<Option<Vec<P
         }
     }
     shards.sort_unstable();
-    if Manifest::read(folder)?.is_some_and(|manifest| !manifest.complete) {
+    if Packed::read(folder)?.is_some_and(|manifest| !manifest.complete) {
         let got = format!("{}, which is not: run it again", folder.display());
         return Err(refuse("a folder that `warpfeed pack` has finished", got));
     }

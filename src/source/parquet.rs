@@ -179,7 +179,7 @@ impl ParquetFiles {
             max_cursors: MAX_CURSORS.min(most_open()),
         };
         let mut names: Vec<(u64, String)> = Vec::new();
-        let mut labelled = None;
+        let mut labeled = None;
         for (number, path) in files.iter().enumerate() {
             let file = Shard::open(path)?;
             let len_bytes = file.len_bytes;
@@ -197,7 +197,7 @@ impl ParquetFiles {
             let expected = || format!("a column of binary values, {}", wanted.unwrap_or("image, img or bytes"));
             this.images.push(image.ok_or_else(|| missing("image", expected()))?);
             let label = column(&metadata, options.label.as_deref(), &["label", "labels"]);
-            if label.is_none() && options.label.is_some() || label.is_some() != *labelled.get_or_insert(label.is_some())
+            if label.is_none() && options.label.is_some() || label.is_some() != *labeled.get_or_insert(label.is_some())
             {
                 return Err(missing("label", "a column of labels in each file".to_owned()));
             }

@@ -106,7 +106,7 @@ mod avx2 {
     const VECTORS: usize = 4;
     const LANES: usize = 8;
     const BLOCK: usize = VECTORS * LANES;
-    /// The colour of what an image shows outside, with the fourth byte of a pixel.
+    /// The color of what an image shows outside, with the fourth byte of a pixel.
     type Color = i32;
 
     /// Whether the image's pixels can be indexed by a signed 32-bit number.
@@ -116,7 +116,7 @@ mod avx2 {
 
     /// A chain of steps prepared for vectors.
     pub(super) enum Chain {
-        /// Steps near the identity or a mirror, all with one colour.
+        /// Steps near the identity or a mirror, all with one color.
         Small(Vec<SmallStep>, Color),
         /// Any steps.
         Any,
@@ -286,7 +286,7 @@ mod avx2 {
                 let x = _mm256_srai_epi32::<16>(linear(a[0], a[1], a[2], walk.x, walk.y));
                 let y = _mm256_srai_epi32::<16>(linear(a[3], a[4], a[5], walk.x, walk.y));
                 let inside = _mm256_and_si256(at_most(x, last_column), at_most(y, last_row));
-                // The colour of the first step that a pixel leaves the image at: later ones find it outside.
+                // The color of the first step that a pixel leaves the image at: later ones find it outside.
                 let leaves = _mm256_andnot_si256(inside, walk.inside);
                 walk.color = _mm256_blendv_epi8(walk.color, fill, leaves);
                 walk.inside = _mm256_and_si256(walk.inside, inside);

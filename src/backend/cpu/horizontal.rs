@@ -17,7 +17,7 @@ const GROUP: usize = 4;
 const LOW_BITS: u32 = 15;
 
 /// Weights of a group for two output pixels, one a lane, as the multiplication takes them: for each channel the weights
-/// of two neighbouring pixels.
+/// of two neighboring pixels.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(32))]
 struct Weights {
@@ -86,7 +86,7 @@ impl Prepared {
     /// `from` must be as long as `prepare` was told.
     #[target_feature(enable = "avx2")]
     unsafe fn vectors(&self, from: &[Pixel], to: &mut [Pixel]) {
-        // Bytes of two neighbouring pixels to pairs of 16-bit numbers, a channel each.
+        // Bytes of two neighboring pixels to pairs of 16-bit numbers, a channel each.
         const X: i8 = -1;
         let first = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, X, 4, X, 1, X, 5, X, 2, X, 6, X, 3, X, 7, X));
         let second = _mm256_broadcastsi128_si256(_mm_setr_epi8(8, X, 12, X, 9, X, 13, X, 10, X, 14, X, 11, X, 15, X));

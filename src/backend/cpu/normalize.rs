@@ -1,4 +1,4 @@
-//! From bytes to the elements of a batch: normalised or not, planes or interleaved.
+//! From bytes to the elements of a batch: normalized or not, planes or interleaved.
 
 use crate::ops::simd::wide;
 use crate::raster::Pixel;

@@ -1,4 +1,4 @@
-//! The last step on the CPU: rows of 8-bit pixels into a sample's place in the batch, normalised and cast.
+//! The last step on the CPU: rows of 8-bit pixels into a sample's place in the batch, normalized and cast.
 
 use super::normalize::{Cast, Table};
 use crate::plan::Erasure;
@@ -15,7 +15,7 @@ pub(crate) enum Tables {
 }
 
 impl Tables {
-    /// Tables for `dtype`, with normalisation by a mean and a standard deviation if given.
+    /// Tables for `dtype`, with normalization by a mean and a standard deviation if given.
     pub(crate) fn new(dtype: DType, normalize: Option<([f32; 3], [f32; 3])>) -> Self {
         match dtype {
             DType::F32 => Self::F32(Box::new(Table::new(normalize))),

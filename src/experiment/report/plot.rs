@@ -588,7 +588,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_of_one_shade_are_one_shape() {
+    fn neighbors_of_one_shade_are_one_shape() {
         let values = [0.5; 200];
         let svg = heat_map("t", &[("core 0".into(), &values)], 0.1);
         assert_eq!(svg.matches('M').count(), 2, "one of the words and one of a path: {svg}");

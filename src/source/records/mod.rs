@@ -160,7 +160,7 @@ const LEN_MASK: u32 = (1 << LABEL_SHIFT) - 1;
 
 const NUMBER: u32 = 0;
 const NAME: u32 = 1;
-const UNLABELLED: u32 = 2;
+const UNLABELED: u32 = 2;
 const FAULT: u32 = 3;
 
 /// The number of a text beyond [`MAX_TEXTS`].
@@ -229,7 +229,7 @@ impl Found {
     fn sample(&mut self, offset: u64, len_bytes: u64, split: bool, label: Label) {
         let (kind, label) = match label {
             Label::Number(label) => (NUMBER, label),
-            Label::None => (UNLABELLED, 0),
+            Label::None => (UNLABELED, 0),
             Label::Name(name) => match self.names.number(&name) {
                 Some(number) => (NAME, number),
                 None => return self.fault(offset, &format!("it has more than {MAX_TEXTS} different labels")),
@@ -342,7 +342,7 @@ impl RecordShards {
             let got = format!("{} numbers and {} names", kinds[NUMBER as usize], kinds[NAME as usize]);
             return Err(Error::parameter("RecordShards::open", "labels", "all numbers or all names", got));
         }
-        let labelled = kinds[NUMBER as usize] + kinds[NAME as usize] > 0;
+        let labeled = kinds[NUMBER as usize] + kinds[NAME as usize] > 0;
         let mut faults = Texts::default();
         for (mut shard, found) in found.drain(..) {
             shard.first = this.records.len() as u64;
@@ -357,7 +357,7 @@ impl RecordShards {
                         names[record.label as usize].ok_or_else(|| no_class(&found.names.list[record.label as usize]))
                     }
                     NUMBER => options.check_class(record.label),
-                    UNLABELLED if labelled => Err("it has no label, and others have".to_owned()),
+                    UNLABELED if labeled => Err("it has no label, and others have".to_owned()),
                     FAULT => {
                         record.set_label(FAULT, kept.get(record.label as usize).copied().unwrap_or(NO_TEXT));
                         this.records.push(record);
@@ -366,7 +366,7 @@ impl RecordShards {
                     _ => Ok(record.label),
                 };
                 match label {
-                    Ok(label) if record.label_kind() == UNLABELLED => record.set_label(UNLABELLED, label),
+                    Ok(label) if record.label_kind() == UNLABELED => record.set_label(UNLABELED, label),
                     Ok(label) => record.set_label(NUMBER, label),
                     Err(message) => record.set_label(FAULT, faults.number(&message).unwrap_or(NO_TEXT)),
                 }
@@ -375,7 +375,7 @@ impl RecordShards {
         }
         this.classes = classes;
         this.faults = faults.list;
-        if kinds[NUMBER as usize] + kinds[NAME as usize] + kinds[UNLABELLED as usize] == 0 {
+        if kinds[NUMBER as usize] + kinds[NAME as usize] + kinds[UNLABELED as usize] == 0 {
             return Err(this.no_samples());
         }
         Ok(this)

@@ -147,7 +147,7 @@ impl Stream for RecordStream {
             turn: 0,
             from: 0,
             current: None,
-            labelled: None,
+            labeled: None,
             versions: BTreeMap::new(),
             seekable: self.inner.shards.seekable(),
             any: false,
@@ -214,7 +214,7 @@ struct Records {
     from: u64,
     current: Option<Input>,
     /// Whether samples have labels, as the first one says.
-    labelled: Option<bool>,
+    labeled: Option<bool>,
     /// Of the shards that were read, by turn.
     versions: BTreeMap<u32, u64>,
     seekable: bool,
@@ -245,10 +245,10 @@ impl Records {
             [] => format!("{shard} at byte {offset}"),
             member => format!("{shard}/{}", String::from_utf8_lossy(member)),
         };
-        let labelled = label != Label::None;
-        if *self.labelled.get_or_insert(labelled) != labelled {
+        let labeled = label != Label::None;
+        if *self.labeled.get_or_insert(labeled) != labeled {
             let message =
-                if labelled { "it has a label, and others have none" } else { "it has no label, and others have" };
+                if labeled { "it has a label, and others have none" } else { "it has no label, and others have" };
             return Err(bad(message.to_owned()));
         }
         match label {
@@ -397,7 +397,7 @@ impl InOrder for Records {
             self.current.as_ref().map_or((self.turn, self.from), |input| (input.turn, input.parser.rest()));
         put(cursor, turn.into());
         put(cursor, from);
-        put(cursor, self.labelled.map_or(2, u64::from));
+        put(cursor, self.labeled.map_or(2, u64::from));
         // The shard that is read on from counts too, where it has been begun.
         let last = Some(turn).filter(|turn| turns.last() != Some(turn) && self.versions.contains_key(turn));
         put(cursor, turns.len() as u64 + u64::from(last.is_some()));
@@ -414,9 +414,9 @@ impl InOrder for Records {
         self.from = take(cursor)?;
         // Where it goes on elsewhere than at the beginning, samples were before.
         self.any = (self.turn, self.from) != (0, 0);
-        self.labelled = match take(cursor)? {
+        self.labeled = match take(cursor)? {
             2 => None,
-            labelled => Some(labelled == 1),
+            labeled => Some(labeled == 1),
         };
         for _ in 0..take(cursor)? {
             let turn = take(cursor).filter(|&turn| turn < turns)?.try_into().ok()?;
