@@ -1,6 +1,6 @@
 //! `warpfeed bench diagnose`: what holds a training up.
 
-use super::bench::{DeviceOptions, ReportOptions, SubjectOptions, seconds};
+use super::experiment::{DeviceOptions, ReportOptions, SubjectOptions, seconds};
 use super::models::StepOptions;
 use super::options::{PresetOptions, StrategyName};
 use clap::Args;

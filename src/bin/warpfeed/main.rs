@@ -6,6 +6,7 @@ mod check_gpu;
 mod demo;
 mod diagnose;
 mod doctor;
+mod experiment;
 mod models;
 mod options;
 mod output;

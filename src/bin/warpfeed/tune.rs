@@ -1,6 +1,6 @@
 //! `warpfeed tune`: the smallest configuration that is as fast as any other.
 
-use super::bench::{DeviceOptions, GridOptions, ReportOptions, SubjectOptions};
+use super::experiment::{DeviceOptions, GridOptions, ReportOptions, SubjectOptions};
 use super::models::StepOptions;
 use super::output::print;
 use clap::Args;

@@ -1,0 +1,154 @@
+//! What experiments are told on the command line: which images, where, which configurations, and where the report goes.
+
+use super::options::{PresetOptions, StrategyName, device};
+use super::output::{Progress, print, print_json, say};
+use super::source::SourceArgs;
+use clap::Args;
+use std::fs::File;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use warpfeed::experiment::configurations::{self, worker_counts};
+use warpfeed::experiment::environment::Environment;
+use warpfeed::experiment::report::Report;
+use warpfeed::experiment::subject::Subject;
+use warpfeed::{Device, Error, Result};
+
+/// Which images.
+#[derive(Args)]
+pub struct SubjectOptions {
+    #[command(flatten)]
+    source: SourceArgs,
+    /// End each epoch after K images.
+    #[arg(long, value_name = "K")]
+    limit: Option<u64>,
+    /// Seed of order and augmentations.
+    #[arg(long, value_name = "S", default_value_t = 42)]
+    seed: u64,
+}
+
+/// Where the operations run.
+#[derive(Args)]
+pub struct DeviceOptions {
+    /// Where augmentations run: auto, cpu, cuda, cuda:I.
+    #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
+    device: Device,
+}
+
+impl DeviceOptions {
+    /// The images, on this device.
+    pub fn on(&self, subject: &SubjectOptions) -> Result<Subject> {
+        // The device first: whoever asks for one that is not there learns it before a large folder is listed.
+        self.device.available()?;
+        Ok(Subject { device: self.device, ..subject.subject()? })
+    }
+}
+
+impl SubjectOptions {
+    pub fn subject(&self) -> Result<Subject> {
+        let mut subject = Subject::new(self.source.name(), self.source.open()?.into_data_set()?);
+        (subject.limit, subject.seed) = (self.limit, self.seed);
+        Ok(subject)
+    }
+}
+
+/// Where the report goes.
+#[derive(Args)]
+pub struct ReportOptions {
+    /// Write report.html, report.json, CSV and SVG files into this folder.
+    #[arg(long, value_name = "FOLDER")]
+    pub out: Option<PathBuf>,
+    /// One JSON object instead of text.
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl ReportOptions {
+    /// Whoever names a folder that cannot be written learns it before anything is measured.
+    pub fn begin(&self) -> Result<Progress> {
+        if let Some(folder) = &self.out {
+            std::fs::create_dir_all(folder).map_err(io("create", folder))?;
+            let probe = folder.join(format!(".{}", unused_name()));
+            File::create(&probe).and_then(|_| std::fs::remove_file(&probe)).map_err(io("write into", folder))?;
+        }
+        Ok(Progress::start())
+    }
+
+    /// Prints the report, then writes it: a disk that is full by then takes no figures away.
+    pub fn finish(&self, report: &Report) -> Result<()> {
+        if self.json {
+            print_json(&report.json())?
+        } else {
+            print(&report.text())?
+        }
+        let Some(folder) = &self.out else { return Ok(()) };
+        report.write(folder)?;
+        say(format_args!("Report: {}", folder.join("report.html").display()));
+        Ok(())
+    }
+}
+
+fn io<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(std::io::Error) -> Error + 'a {
+    move |source| Error::Io { action, path: path.to_owned(), source }
+}
+
+/// A time given in seconds.
+pub fn seconds(text: &str) -> std::result::Result<Duration, String> {
+    let time = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    time.filter(|time| !time.is_zero()).ok_or_else(|| "expected seconds, more than 0, such as 2.5".to_owned())
+}
+
+/// What configurations are tried.
+#[derive(Args)]
+pub struct GridOptions {
+    /// Numbers of worker threads [default: 1, 2, 3, 4, 6, 8, ... and all processors but those of the trainers]
+    #[arg(long, value_name = "T,...", value_delimiter = ',')]
+    threads: Vec<usize>,
+    /// Numbers of batches to prefetch.
+    #[arg(long, value_name = "P,...", value_delimiter = ',', default_values_t = [1, 2, 4])]
+    prefetch: Vec<usize>,
+    /// GPUs that train; each takes a core or two for its trainer [default: those of this machine]
+    #[arg(long, value_name = "G")]
+    gpus: Option<usize>,
+    /// Images in a batch.
+    #[arg(long, value_name = "B", default_value_t = 32)]
+    batch_size: usize,
+    /// How operations are run.
+    #[arg(long, value_enum, default_value_t)]
+    strategy: StrategyName,
+    #[command(flatten)]
+    preset: PresetOptions,
+    /// Seconds for each configuration and round.
+    #[arg(long, value_name = "S", default_value = "2", value_parser = seconds)]
+    seconds: Duration,
+    /// How often each configuration is measured; its best round counts.
+    #[arg(long, value_name = "R", default_value_t = 2)]
+    rounds: u32,
+}
+
+impl GridOptions {
+    pub fn settings(&self, persistent: &[bool], pinned: &[bool]) -> configurations::Settings {
+        let threads = if self.threads.is_empty() {
+            let here = Environment::here();
+            worker_counts(here.cores, self.gpus.unwrap_or(here.gpus.len()))
+        } else {
+            self.threads.clone()
+        };
+        configurations::Settings {
+            threads,
+            prefetch: self.prefetch.clone(),
+            persistent: persistent.to_vec(),
+            pinned: pinned.to_vec(),
+            batch_size: self.batch_size,
+            ops: self.preset.ops(),
+            strategy: self.strategy.into(),
+            time: self.seconds,
+            rounds: self.rounds,
+        }
+    }
+}
+
+/// A name for a temporary file that nobody else can have.
+pub fn unused_name() -> String {
+    format!("warpfeed-{:016x}.tmp", RandomState::new().build_hasher().finish())
+}
