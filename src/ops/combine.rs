@@ -79,8 +79,8 @@ fn validate_nested(transforms: &[Transform]) -> Result<()> {
     })
 }
 
-fn places_of(transforms: &[Transform]) -> u32 {
-    transforms.iter().fold(0, |sum, transform| sum.saturating_add(transform.places()))
+fn regions_of(transforms: &[Transform]) -> u32 {
+    transforms.iter().fold(0, |sum, transform| sum.saturating_add(transform.regions()))
 }
 
 fn most_steps_of(transforms: &[Transform]) -> u64 {
@@ -105,18 +105,18 @@ impl Random for OneOf {
         if effects.all(|effect| effect == first) { first } else { SizeEffect::Varies }
     }
 
-    /// A branch that is not taken keeps its places.
+    /// A branch that is not taken keeps its regions.
     fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
         let (rng, _) = drawing.start();
         let chosen = rng.below(self.transforms.len() as u64) as usize;
         drawing.skip(1);
         let Some(transform) = self.transforms.get(chosen) else { return Ok(()) };
-        drawing.skip(places_of(&self.transforms[..chosen]));
+        drawing.skip(regions_of(&self.transforms[..chosen]));
         drawing.add(transform)
     }
 
-    fn places(&self) -> u32 {
-        places_of(&self.transforms).saturating_add(1)
+    fn regions(&self) -> u32 {
+        regions_of(&self.transforms).saturating_add(1)
     }
 
     fn most_steps(&self) -> u64 {
@@ -150,8 +150,8 @@ impl Random for Maybe {
         Ok(())
     }
 
-    fn places(&self) -> u32 {
-        places_of(&self.transforms).saturating_add(1)
+    fn regions(&self) -> u32 {
+        regions_of(&self.transforms).saturating_add(1)
     }
 
     fn most_steps(&self) -> u64 {
@@ -179,8 +179,8 @@ impl Random for Repeat {
         (0..self.n).try_for_each(|_| self.transforms.iter().try_for_each(|transform| drawing.add(transform)))
     }
 
-    fn places(&self) -> u32 {
-        self.n.saturating_mul(places_of(&self.transforms))
+    fn regions(&self) -> u32 {
+        self.n.saturating_mul(regions_of(&self.transforms))
     }
 
     fn most_steps(&self) -> u64 {

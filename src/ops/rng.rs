@@ -3,7 +3,7 @@
 //! A [`SampleRng`] is the keystream of ChaCha with 8 rounds (64-bit block counter, 64-bit nonce, as in Bernstein's paper):
 //! - key (32 bytes): seed, epoch, [`Domain`] tag, each 8 bytes little endian, then the 8 bytes `warpfeed`;
 //! - nonce: the stream, which is the sample's index (0 where a draw belongs to no sample);
-//! - block counter: `place << 32`, where the place is the operation's position in the pipeline, so that every
+//! - block counter: `region << 32`, where the region is the operation's position in the pipeline, so that every
 //!   operation has 2^32 blocks of its own and one more draw in one operation moves nothing in the others.
 //!
 //! Numbers are made from the keystream by the methods below and by nothing else: the generator comes from a crate, the
@@ -50,7 +50,7 @@ impl Domain {
     }
 }
 
-/// A stream of random numbers that depends on (seed, epoch, purpose, stream, place) only.
+/// A stream of random numbers that depends on (seed, epoch, purpose, stream, region) only.
 pub struct SampleRng {
     words: ChaCha8Rng,
 }
@@ -70,7 +70,7 @@ impl SampleRng {
         Self::new(seed, epoch, Domain::Recipe, index)
     }
 
-    /// The draws of `stream` (a sample's index) in `epoch`, at place 0.
+    /// The draws of `stream` (a sample's index) in `epoch`, at region 0.
     pub(crate) fn new(seed: u64, epoch: u64, domain: Domain, stream: u64) -> Self {
         let mut key = [0; 32];
         key[..8].copy_from_slice(&seed.to_le_bytes());
@@ -82,10 +82,10 @@ impl SampleRng {
         Self { words }
     }
 
-    /// Goes to the start of `place`'s own region of the stream, from wherever it is.
-    pub(crate) fn at(&mut self, place: u32) -> &mut Self {
-        // 2^32 blocks of 2^4 words a place.
-        self.words.set_word_pos(u128::from(place) << 36);
+    /// Goes to the start of a region of the stream, from wherever it is.
+    pub(crate) fn at(&mut self, region: u32) -> &mut Self {
+        // 2^32 blocks of 2^4 words a region.
+        self.words.set_word_pos(u128::from(region) << 36);
         self
     }
 
@@ -179,9 +179,9 @@ mod tests {
         key[8] = 7;
         key[16..].copy_from_slice(b"recipe\0\0warpfeed");
         let mut draw = SampleRng::new(seed, epoch, Domain::Recipe, stream);
-        for place in [0_u32, 1, 35, u32::MAX, 0] {
-            let want: Vec<u32> = (0..6).flat_map(|n| block(&key, stream, (u64::from(place) << 32) + n)).collect();
-            assert_eq!(words(draw.at(place), want.len()), want, "place {place}");
+        for region in [0_u32, 1, 35, u32::MAX, 0] {
+            let want: Vec<u32> = (0..6).flat_map(|n| block(&key, stream, (u64::from(region) << 32) + n)).collect();
+            assert_eq!(words(draw.at(region), want.len()), want, "region {region}");
         }
     }
 

@@ -42,9 +42,9 @@ pub(crate) trait Random {
     /// Draws its operations.
     fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()>;
 
-    /// How many places it takes in the sequence of draws, whatever is drawn: a draw never moves another's numbers. One,
+    /// How many regions of the random stream it takes, whatever is drawn: a draw never moves another's numbers. One,
     /// unless it is a combination.
-    fn places(&self) -> u32 {
+    fn regions(&self) -> u32 {
         1
     }
 
@@ -217,9 +217,9 @@ impl Transform {
         self.random().most_steps()
     }
 
-    /// How many places it takes in the sequence of draws.
-    pub(super) fn places(&self) -> u32 {
-        self.random().places()
+    /// How many regions of the random stream it takes.
+    pub(super) fn regions(&self) -> u32 {
+        self.random().regions()
     }
 }
 
@@ -277,7 +277,7 @@ impl Random for Arc<dyn CustomTransform> {
 /// A recipe under construction: draws operations and follows the image's size through them.
 pub(crate) struct Drawing<'a> {
     rng: &'a mut SampleRng,
-    place: u32,
+    region: u32,
     size: Size,
     recipe: Vec<Op>,
 }
@@ -287,16 +287,16 @@ pub(crate) struct Drawing<'a> {
 /// # Errors
 /// [`Error::Parameter`] where an explicit rectangle does not fit the image, [`Error::Limits`] where it grows too large.
 pub(crate) fn draw_recipe(transforms: &[Transform], rng: &mut SampleRng, size: Size) -> Result<Vec<Op>> {
-    let mut drawing = Drawing { rng, place: 0, size, recipe: Vec::with_capacity(transforms.len() + 8) };
+    let mut drawing = Drawing { rng, region: 0, size, recipe: Vec::with_capacity(transforms.len() + 8) };
     transforms.iter().try_for_each(|transform| drawing.add(transform))?;
     Ok(drawing.recipe)
 }
 
 impl Drawing<'_> {
-    /// The numbers of the current place, from its first one on, and the image's size so far. What draws nothing does not
-    /// ask for them: going to a place is a block of the cipher.
+    /// The numbers of the current region, from its first one on, and the image's size so far. What draws nothing does not
+    /// ask for them: going to a region is a block of the cipher.
     pub(super) fn start(&mut self) -> (&mut SampleRng, Size) {
-        (self.rng.at(self.place), self.size)
+        (self.rng.at(self.region), self.size)
     }
 
     /// Adds an operation to the recipe.
@@ -307,17 +307,17 @@ impl Drawing<'_> {
         Ok(())
     }
 
-    /// Draws a transform, and goes to the place after all of its own.
+    /// Draws a transform, and goes to the region after all of its own.
     pub(super) fn add(&mut self, transform: &Transform) -> Result<()> {
-        let after = self.place.saturating_add(transform.places());
+        let after = self.region.saturating_add(transform.regions());
         transform.random().draw(self)?;
-        self.place = after;
+        self.region = after;
         Ok(())
     }
 
-    /// Leaves out so many places.
-    pub(super) fn skip(&mut self, places: u32) {
-        self.place = self.place.saturating_add(places);
+    /// Leaves out so many regions.
+    pub(super) fn skip(&mut self, regions: u32) {
+        self.region = self.region.saturating_add(regions);
     }
 }
 

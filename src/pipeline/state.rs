@@ -57,7 +57,7 @@ pub struct EpochState {
     /// [`Source::fingerprint`](crate::source::Source::fingerprint), 16 hexadecimal digits: not every reader of JSON keeps 64 bits.
     source: String,
     /// Of a stream, [`Samples::cursor`](crate::source::Samples::cursor) in hexadecimal.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "place", default, skip_serializing_if = "Option::is_none")]
     cursor: Option<String>,
 }
 

@@ -188,6 +188,17 @@ mod tests {
     }
 
     #[test]
+    fn a_list_over_the_limit_is_refused_before_it_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("list.tsv");
+        // It takes no room on the disk.
+        std::fs::File::create(&path).unwrap().set_len(MAX_LIST_BYTES + 1).unwrap();
+        let error = ListFile::open(&path).unwrap_err();
+        assert!(matches!(error, Error::Limits { got, limit, .. } if got == limit + 1), "{error}");
+        assert!(error.to_string().contains("pack the images into shards"), "{error}");
+    }
+
+    #[test]
     fn files_are_read_beside_the_list() {
         let (folder, list) = open(b"x\ty.jpg\t3\nmissing.jpg\t3\n");
         std::fs::write(folder.path().join("x\ty.jpg"), "bytes").unwrap();
