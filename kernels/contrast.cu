@@ -1,8 +1,9 @@
-// contrast: blends with the mean luma of the complete image, which luma_sum adds up first: integers, so that the
-// order of additions does not matter.
+// contrast: blends with the mean luma of the complete image. luma_sum adds the luma up: integers, so that the order of
+// additions does not matter. contrast_table makes what each byte becomes, which table.cu then applies.
 //
-// Inputs: ColorSample an image (params.cuh), changed in place.
-// Grid: one pixel a thread, as grid.cuh has it.
+// Inputs: ContrastSample an image (params.cuh), which is read only.
+// Grid: luma_sum: one pixel a thread, as grid.cuh has it. contrast_table: a block of 32 x 8 threads an image, a byte a
+// thread.
 // Reference: src/ops/contrast.rs; byte for byte.
 
 #include "grid.cuh"
@@ -12,7 +13,7 @@ namespace warpfeed {
 // A block adds up in shared memory: 256 lumas, one atomic addition.
 __device__ inline void luma_sum(const Launch& launch) {
     __shared__ uint32_t sums[kPixelThreads];
-    const Place<ColorSample> here(launch);
+    const Place<ContrastSample> here(launch);
     const int thread = static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x);
     uint32_t own = 0;
     if (here.sample && here.inside(here.sample->width, here.sample->height)) {
@@ -30,10 +31,17 @@ __device__ inline void luma_sum(const Launch& launch) {
     }
 }
 
-__device__ inline uint32_t contrast(const ColorSample& sample, uint32_t pixel) {
-    const double pixels = static_cast<double>(sample.width) * sample.height;
-    const double mean = static_cast<double>(*sample.luma_sum) / pixels + 0.5;
-    return blend_pixel(static_cast<uint32_t>(mean), pixel, sample.factor);
+__device__ inline void contrast_table(const Launch& launch) {
+    if (blockIdx.z >= launch.count) {
+        return;
+    }
+    const ContrastSample& sample = static_cast<const ContrastSample*>(launch.samples)[blockIdx.z];
+    const uint32_t byte = threadIdx.y * blockDim.x + threadIdx.x;
+    // The mean, halves rounded up. The reference's doubles round to the same: a mean and a half that is no whole number
+    // is at least 2^-33 from the next.
+    const uint64_t pixels = static_cast<uint64_t>(sample.width) * sample.height;
+    const uint64_t mean = (2 * *sample.luma_sum + pixels) / (2 * pixels);
+    sample.table[byte] = static_cast<uint8_t>(blend(static_cast<uint32_t>(mean), byte, sample.factor));
 }
 
 }  // namespace warpfeed
@@ -42,6 +50,6 @@ extern "C" __global__ void __launch_bounds__(256) luma_sum_u8_nhwc(const warpfee
     warpfeed::luma_sum(launch);
 }
 
-extern "C" __global__ void __launch_bounds__(256) contrast_u8_nhwc(const warpfeed::Launch launch) {
-    warpfeed::each_color(launch, warpfeed::contrast);
+extern "C" __global__ void __launch_bounds__(256) contrast_table_u8(const warpfeed::Launch launch) {
+    warpfeed::contrast_table(launch);
 }

@@ -104,13 +104,18 @@ struct CropSample {
     uint32_t edge;  // not 0: the edge instead of the fill
 };
 
+// The doubt of a sample whose coordinates fixed point cannot hold.
+constexpr uint32_t kAllInDoubt = ~uint32_t{0};
+
 struct RotateSample {
     Source source;
     Target target;
     double matrix[6];  // output to input, from pixel centres
-    int32_t fixed[6];  // the same in 16.16 fixed point (nearest)
+    int64_t fixed[6];  // the same in fixed point: 16 fractional bits (rotate_nearest) or 44
     uint32_t fill;
-    uint32_t edge;  // not 0: the edge instead of the fill
+    uint32_t edge;   // not 0: the edge instead of the fill
+    uint32_t doubt;  // what fixed point with 44 bits is off by at most, in 2^-32 pixels (nearest) or 2^-16 of a value
+    uint32_t reserved;
 };
 
 struct ResizeSample {
@@ -145,10 +150,19 @@ struct TableSample {
     uint32_t reserved;
 };
 
-// contrast, saturation, hue, grayscale: in place.
+// contrast: the image is read, the table is made.
+struct ContrastSample {
+    const uint8_t* pixels;
+    unsigned long long* luma_sum;  // 0 before, the sum of all pixels' luma after luma_sum_u8_nhwc
+    uint8_t* table;                // 256 bytes: what each byte becomes, after contrast_table_u8
+    uint32_t pitch_bytes;
+    uint32_t width, height;
+    float factor;
+};
+
+// saturation, hue, grayscale: in place.
 struct ColorSample {
     uint8_t* pixels;
-    unsigned long long* luma_sum;  // contrast: 0 before, the sum of all pixels' luma after luma_sum_u8_nhwc
     uint32_t pitch_bytes;
     uint32_t width, height;
     float factor;
@@ -179,11 +193,13 @@ static_assert(offsetof(FusedSample, step_count) == 192, "as in params.rs");
 static_assert(sizeof(FinishSample) == 80 && offsetof(FinishSample, output) == 40, "as in params.rs");
 static_assert(sizeof(FlipSample) == 96 && offsetof(FlipSample, exact) == 72, "as in params.rs");
 static_assert(sizeof(CropSample) == 88 && offsetof(CropSample, x) == 72, "as in params.rs");
-static_assert(sizeof(RotateSample) == 152 && offsetof(RotateSample, fixed) == 120, "as in params.rs");
+static_assert(sizeof(RotateSample) == 184 && offsetof(RotateSample, fixed) == 120, "as in params.rs");
+static_assert(offsetof(RotateSample, doubt) == 176, "as in params.rs");
 static_assert(sizeof(ResizeSample) == 104 && offsetof(ResizeSample, axis) == 72, "as in params.rs");
 static_assert(sizeof(BlurSample) == 96 && offsetof(BlurSample, kernel) == 88, "as in params.rs");
 static_assert(sizeof(RankSample) == 80 && offsetof(RankSample, kernel) == 72, "as in params.rs");
-static_assert(sizeof(ColorSample) == 40 && offsetof(ColorSample, factor) == 28, "as in params.rs");
+static_assert(sizeof(ContrastSample) == 40 && offsetof(ContrastSample, factor) == 36, "as in params.rs");
+static_assert(sizeof(ColorSample) == 32 && offsetof(ColorSample, factor) == 20, "as in params.rs");
 static_assert(sizeof(TableSample) == 32 && offsetof(TableSample, pitch_bytes) == 16, "as in params.rs");
 static_assert(sizeof(EraseSample) == 32 && offsetof(EraseSample, value) == 28, "as in params.rs");
 

@@ -4,6 +4,8 @@
 // A pixel in registers or shared memory is 32 bits, red in the lowest byte.
 #pragma once
 
+#include <cmath>
+
 #include "params.cuh"
 
 namespace warpfeed {
@@ -57,11 +59,18 @@ __host__ __device__ inline uint32_t at(const Source& source, int32_t x, int32_t 
     return load(source.pixels + place(source.pitch_bytes, column, row));
 }
 
+// The column of what is stored for column `x` of the whole, or the nearest one; and the row for row `y`.
+__host__ __device__ inline int32_t stored_column(const Source& source, int32_t x) {
+    return clamp(x - static_cast<int32_t>(source.x), 0, static_cast<int32_t>(source.width) - 1);
+}
+
+__host__ __device__ inline int32_t stored_row(const Source& source, int32_t y) {
+    return clamp(y - static_cast<int32_t>(source.y), 0, static_cast<int32_t>(source.height) - 1);
+}
+
 // The pixel of the whole at (x, y), or the nearest one that is stored.
 __host__ __device__ inline uint32_t at_edge(const Source& source, int32_t x, int32_t y) {
-    const int32_t column = clamp(x - static_cast<int32_t>(source.x), 0, static_cast<int32_t>(source.width) - 1);
-    const int32_t row = clamp(y - static_cast<int32_t>(source.y), 0, static_cast<int32_t>(source.height) - 1);
-    return load(source.pixels + place(source.pitch_bytes, column, row));
+    return load(source.pixels + place(source.pitch_bytes, stored_column(source, x), stored_row(source, y)));
 }
 
 // `a x + b y + c`, the sum wrapping, without its 16 fractional bits.
@@ -130,48 +139,9 @@ struct Sums {
 };
 
 // Cut to 0..=255, the fraction dropped; 0 if it is not a number.
-__host__ __device__ inline int32_t truncate(double value) {
-    value = value > 0.0 ? value : 0.0;
-    return static_cast<int32_t>(value < 255.0 ? value : 255.0);
-}
-
 __host__ __device__ inline int32_t truncate(float value) {
     value = value > 0.0f ? value : 0.0f;
     return static_cast<int32_t>(value < 255.0f ? value : 255.0f);
-}
-
-// The pixel around a point of a rotated image, from the four around it. Reference: src/ops/sampling.rs, `bilinear`.
-__host__ __device__ inline uint32_t bilinear(const RotateSample& sample, uint32_t column, uint32_t row) {
-    const Source& source = sample.source;
-    const double* m = sample.matrix;
-    const double to_x = static_cast<double>(column) + 0.5, to_y = static_cast<double>(row) + 0.5;
-    double x = m[0] * to_x + m[1] * to_y + m[2];
-    double y = m[3] * to_x + m[4] * to_y + m[5];
-    const double width = source.whole_width, height = source.whole_height;
-    if (!sample.edge && !(x >= 0.0 && x < width && y >= 0.0 && y < height)) {
-        return sample.fill;
-    }
-    const double rounding = sample.edge ? 0.5 : 0.0;
-    x -= 0.5;
-    y -= 0.5;
-    // Floor by hand: far points are kept within 32 bits, which changes nothing that is seen.
-    const double bound = 1 << 30;
-    const double bounded_x = clamp(x, -bound, bound), bounded_y = clamp(y, -bound, bound);
-    int32_t left = static_cast<int32_t>(bounded_x), top = static_cast<int32_t>(bounded_y);
-    left -= bounded_x < left ? 1 : 0;
-    top -= bounded_y < top ? 1 : 0;
-    const double dx = bounded_x - left, dy = bounded_y - top;
-    const uint32_t pixels[4] = {at_edge(source, left, top), at_edge(source, left + 1, top),
-                                at_edge(source, left, top + 1), at_edge(source, left + 1, top + 1)};
-    uint32_t result = 0;
-    for (int c = 0; c < 3; c++) {
-        const double a = channel(pixels[0], c), b = channel(pixels[1], c);
-        const double d = channel(pixels[2], c), e = channel(pixels[3], c);
-        const double above = a + (b - a) * dx, below = d + (e - d) * dx;
-        const double value = above + (below - above) * dy + rounding;
-        result |= static_cast<uint32_t>(truncate(value)) << (8 * c);
-    }
-    return result;
 }
 
 // Luma with 16 fractional bits, rounded to nearest. Reference: src/ops/grayscale.rs.
@@ -191,45 +161,54 @@ __host__ __device__ inline uint32_t blend_pixel(uint32_t from, uint32_t pixel, f
                 blend(from, channel(pixel, 2), factor));
 }
 
-// The pixel with its hue turned, by way of 8-bit HSV. Reference: src/ops/hue.rs, whose types each value has.
+// 255 times a share of 1, the fraction dropped. The product is rounded; the sign of what `fmaf` leaves of it is exact.
+__host__ __device__ inline uint32_t byte_of(float share) {
+    const float whole = static_cast<float>(static_cast<int32_t>(share * 255.0f));
+    return static_cast<uint32_t>(fmaf(share, 255.0f, -whole) < 0.0f ? whole - 1.0f : whole);
+}
+
+// The pixel with its hue turned, by way of 8-bit HSV. Reference: src/ops/hue.rs, which computes in doubles.
+//
+// To HSV: the reference adds two shares of the chroma to an even sixth of the circle and rounds the exact sum to single
+// precision. One of the shares is 1, as one of the two other channels is the smallest, so one addition to a whole number
+// rounds as it does. What it then divides and scales in doubles gives the same byte here for each of the 196,000
+// combinations of sixth, chroma and share. Saturation is the whole part of 255 chroma / max for all 33,000 pairs.
+//
+// Back: the three values are v (1 - s t) + 1/2 without the fraction, with s in 255ths and t in 85ths. That is an odd number
+// of 43,350ths, never a whole one, so whole numbers decide as the reference does, whose shares are rounded.
+//
+// A test compares all combinations of sixth, chroma and share, and all of hue, saturation and value.
 __host__ __device__ inline uint32_t turn_hue(uint32_t pixel, uint32_t shift) {
     const int32_t red = channel(pixel, 0), green = channel(pixel, 1), blue = channel(pixel, 2);
     const int32_t max = larger(larger(red, green), blue), min = smaller(smaller(red, green), blue);
     const int32_t chroma = max - min;
-    const float divisor = static_cast<float>(larger(chroma, 1));
-    double sixth = 4.0;
+    float sixth = 4.0f;
     int32_t plus = max - green, minus = max - red;
     if (red == max) {
-        sixth = 0.0, plus = max - blue, minus = max - green;
+        sixth = 0.0f, plus = max - blue, minus = max - green;
     } else if (green == max) {
-        sixth = 2.0, plus = max - red, minus = max - blue;
+        sixth = 2.0f, plus = max - red, minus = max - blue;
     }
-    const float plus_share = static_cast<float>(plus) / divisor, minus_share = static_cast<float>(minus) / divisor;
-    const float hue = static_cast<float>(sixth + static_cast<double>(plus_share) - static_cast<double>(minus_share));
-    const double turned = static_cast<double>(hue) / 6.0 + 1.0;
-    const float turns = static_cast<float>(turned >= 1.0 ? turned - 1.0 : turned);
-    const float share = static_cast<float>(chroma) / static_cast<float>(larger(max, 1));
-    const uint32_t hue_byte = (static_cast<uint32_t>(truncate(static_cast<double>(turns) * 255.0)) + shift) & 0xff;
-    const float saturation =
-        static_cast<float>(static_cast<double>(truncate(static_cast<double>(share) * 255.0)) / 255.0);
+    const bool all_minus = minus == chroma;
+    // Gray has no hue, and any will do.
+    const float share = static_cast<float>(all_minus ? plus : minus) / static_cast<float>(larger(chroma, 1));
+    const float turns = (all_minus ? sixth - 1.0f + share : sixth + 1.0f - share) / 6.0f;
+    const uint32_t hue = (byte_of(turns < 0.0f ? turns + 1.0f : turns) + shift) & 0xff;
 
-    const double circle = static_cast<double>(hue_byte) * 6.0 / 255.0;
-    const int32_t whole = static_cast<int32_t>(circle);
-    const int32_t sector = whole % 6;
-    const float fraction = static_cast<float>(circle - static_cast<double>(whole));
-    const double value = max;
-    const uint32_t low = truncate(value * (1.0 - static_cast<double>(saturation)) + 0.5);
-    const uint32_t falling = truncate(value * (1.0 - static_cast<double>(saturation * fraction)) + 0.5);
-    const uint32_t rising =
-        truncate(value * (1.0 - static_cast<double>(saturation) * (1.0 - static_cast<double>(fraction))) + 0.5);
-    const uint32_t full = max;
+    const uint32_t value = max, saturation = static_cast<uint32_t>(chroma) * 255 / larger<uint32_t>(value, 1);
+    const uint32_t sector = 2 * hue / 85, part = 2 * hue % 85;
+    const auto scaled = [&](uint32_t t) {
+        constexpr uint32_t kWhole = 255 * 85;
+        return (kWhole * value - value * saturation * t + kWhole / 2) / kWhole;
+    };
+    const uint32_t low = scaled(85), falling = scaled(part), rising = scaled(85 - part);
     switch (sector) {
-        case 0: return pack(full, rising, low);
-        case 1: return pack(falling, full, low);
-        case 2: return pack(low, full, rising);
-        case 3: return pack(low, falling, full);
-        case 4: return pack(rising, low, full);
-        default: return pack(full, low, falling);
+        case 1: return pack(falling, value, low);
+        case 2: return pack(low, value, rising);
+        case 3: return pack(low, falling, value);
+        case 4: return pack(rising, low, value);
+        case 5: return pack(value, low, falling);
+        default: return pack(value, rising, low);
     }
 }
 

@@ -142,10 +142,63 @@ fn rare_paths_equal_the_cpu() {
     for (seed, (size, ops)) in (1..).zip(cases) {
         compare(&jpeg(size.width, size.height, seed), ops);
     }
-    // Every fifth value of each channel.
-    let colors = (0..52_u32.pow(3)).flat_map(|i| [i / (52 * 52), i / 52 % 52, i % 52].map(|v| (v * 5) as u8));
-    let colors: Vec<u8> = b"P6 2704 52 255\n".iter().copied().chain(colors).collect();
-    compare(&colors, json!([{"op": "hue", "factor": 0.22}]));
+}
+
+/// Kernels turn hues without the doubles of the CPU: every combination of its sixth of the circle, chroma and share, and
+/// every one of hue, saturation and value.
+#[test]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+fn every_hue_equals_the_cpu() {
+    let compare = |colors: &[[u32; 3]], factor: f64| {
+        let header = format!("P6 256 {} 255\n", colors.len() / 256);
+        let pixels = colors.iter().flatten().map(|value| *value as u8);
+        let bytes: Vec<u8> = header.into_bytes().into_iter().chain(pixels).collect();
+        let ops: Vec<Op> = serde_json::from_value(json!([{"op": "hue", "factor": factor}])).unwrap();
+        let of = |device| apply(&bytes, &ops, &ApplyOptions { device, ..ApplyOptions::default() }).unwrap();
+        assert!(of(Device::Cpu).as_bytes().unwrap() == of(GPU).as_bytes().unwrap(), "{factor}");
+    };
+    let pairs: Vec<[u32; 2]> = (0..1 << 16).map(|i| [i / 256, i % 256]).collect();
+    // Each channel the largest, with any two others.
+    for place in 0..3 {
+        let colors: Vec<_> = pairs
+            .iter()
+            .map(|[a, b]| {
+                let mut color = [255, *a, *b];
+                color.rotate_right(place);
+                color
+            })
+            .collect();
+        compare(&colors, 0.22);
+    }
+    // Each value and saturation, turned to each hue.
+    let colors: Vec<_> = pairs.iter().map(|[value, other]| [*value, *value.min(other), *value.min(other)]).collect();
+    for shift in -127..=127 {
+        compare(&colors, f64::from(shift) / 255.0);
+    }
+}
+
+/// Kernels guess in whole numbers what the CPU computes in doubles.
+#[test]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+fn rotations_equal_the_cpu() {
+    let sizes = [(1, 1), (1, 9), (40, 2), (8000, 7), (3, 8000), (640, 480), (2, 2), (257, 129)];
+    let angles = (0..40).map(|i| -180.0 + 9.1 * f64::from(i)).chain([1e-9, 45.0, 90.000_000_1, 179.999, -1e-6]);
+    for (i, degrees) in (0..).zip(angles) {
+        let (width, height) = sizes[i % sizes.len()];
+        let bytes = jpeg(width, height, i as u64);
+        for fill in [json!("edge"), json!([7, 130, 255])] {
+            let rotate = json!([{
+                "op": "rotate", "degrees": degrees, "interpolation": "bilinear", "fill": fill, "expand": i % 3 == 0
+            }]);
+            let ops: Vec<Op> = serde_json::from_value(rotate).unwrap();
+            for strategy in [Strategy::Sequential, Strategy::Composed] {
+                let options = ApplyOptions { strategy, ..ApplyOptions::default() };
+                let of = |device| apply(&bytes, &ops, &ApplyOptions { device, ..options }).unwrap();
+                let equal = of(Device::Cpu).as_bytes().unwrap() == of(GPU).as_bytes().unwrap();
+                assert!(equal, "{strategy:?} {width} x {height} {ops:?}");
+            }
+        }
+    }
 }
 
 /// Baseline in all samplings, progressive, gray, CMYK; and PNG.

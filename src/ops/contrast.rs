@@ -4,9 +4,9 @@ use super::blend::blend;
 use super::check::factor;
 use super::grayscale::luma;
 use super::kernel::{Kernel, KernelId, Launcher};
-use super::params::ColorSample;
+use super::params::{ContrastSample, Source};
 use super::simd::wide;
-use super::table::Table;
+use super::table::{self, Table};
 use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
 use crate::error::Result;
 use crate::raster::{Pixel, Rect, Size};
@@ -23,7 +23,7 @@ pub struct Contrast {
 
 impl Contrast {
     pub(super) const KERNELS: &'static [Kernel] =
-        &[Kernel::pixels("luma_sum_u8_nhwc"), Kernel::pixels("contrast_u8_nhwc")];
+        &[Kernel::pixels("luma_sum_u8_nhwc"), Kernel::pixels("contrast_table_u8")];
 
     /// Parts of the image: 0 is gray, 1 unchanged.
     #[must_use]
@@ -66,13 +66,17 @@ impl Operation for Contrast {
 
     fn launch(&self, on: &mut dyn Launcher, _part: Rect) -> Result<()> {
         const LUMA_SUM: KernelId = KernelId::of("luma_sum_u8_nhwc");
-        const CONTRAST: KernelId = KernelId::of("contrast_u8_nhwc");
-        let image = on.source();
+        const CONTRAST_TABLE: KernelId = KernelId::of("contrast_table_u8");
+        let Source { pixels, pitch_bytes, width, height, .. } = on.source();
         // The upload brings the zero that the sum begins with.
         let luma_sum = on.put(&[0; size_of::<u64>()])?;
-        let sample = ColorSample { luma_sum, factor: self.factor as f32, ..ColorSample::of(&image) };
-        on.call(LUMA_SUM, &sample, Size::new(image.width, image.height));
-        on.call(CONTRAST, &sample, Size::new(image.width, image.height));
+        let table = on.scratch(256)?;
+        let factor = self.factor as f32;
+        let sample = ContrastSample { pixels, luma_sum, table, pitch_bytes, width, height, factor };
+        on.call(LUMA_SUM, &sample, Size::new(width, height));
+        // A block of 32 x 8 threads makes the table.
+        on.call(CONTRAST_TABLE, &sample, Size::new(32, 8));
+        table::launch(on, table);
         Ok(())
     }
 }

@@ -6,8 +6,8 @@
 
 use super::filter::{Interpolation, PassOrder};
 use super::params::{
-    Axis, BlurSample, ColorSample, CropSample, DevicePointer, EraseSample, Erasure, FinishSample, FlipSample,
-    FusedSample, RankSample, ResizeSample, RotateSample, Source, Step, TableSample, Target,
+    Axis, BlurSample, ColorSample, ContrastSample, CropSample, DevicePointer, EraseSample, Erasure, FinishSample,
+    FlipSample, FusedSample, RankSample, ResizeSample, RotateSample, Source, Step, TableSample, Target,
 };
 use crate::error::Result;
 use crate::raster::{Rect, Size};
@@ -27,8 +27,6 @@ pub(crate) struct Kernel {
 pub(crate) enum Grid {
     /// A pixel a thread, in blocks of 32 x 8.
     Pixels,
-    /// A row a thread, in blocks of 256.
-    Rows,
     /// Tiles of 32 x 16 pixels, a block of 256 threads each.
     Tiles,
 }
@@ -37,11 +35,6 @@ impl Kernel {
     /// A kernel that makes a pixel a thread.
     pub(crate) const fn pixels(name: &'static str) -> Self {
         Self { name, grid: Grid::Pixels }
-    }
-
-    /// A kernel that makes a row a thread.
-    pub(crate) const fn rows(name: &'static str) -> Self {
-        Self { name, grid: Grid::Rows }
     }
 }
 
@@ -186,6 +179,7 @@ descriptors! {
     ResizeSample,
     BlurSample,
     RankSample,
+    ContrastSample,
     ColorSample,
     TableSample,
     EraseSample,

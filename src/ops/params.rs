@@ -160,12 +160,18 @@ pub(crate) struct RotateSample {
     pub(crate) target: Target,
     /// Output to input, from pixel centers.
     pub(crate) matrix: [f64; 6],
-    /// The same in 16.16 fixed point (nearest).
-    pub(crate) fixed: [i32; 6],
+    /// The same in fixed point: 16 fractional bits (rotate_nearest) or 44.
+    pub(crate) fixed: [i64; 6],
     pub(crate) fill: u32,
     /// Not 0: the edge instead of the fill.
     pub(crate) edge: u32,
+    /// What fixed point with 44 bits is off by at most, in 2^-32 pixels (nearest) or 2^-16 of a value.
+    pub(crate) doubt: u32,
+    pub(crate) reserved: u32,
 }
+
+/// The doubt of a sample whose coordinates fixed point cannot hold.
+pub(crate) const ALL_IN_DOUBT: u32 = u32::MAX;
 
 /// resize_horizontal, resize_vertical.
 #[derive(Debug, Clone, Copy, Default)]
@@ -213,13 +219,26 @@ pub(crate) struct TableSample {
     pub(crate) reserved: u32,
 }
 
-/// contrast, luma_sum, saturation, hue, grayscale: in place.
+/// contrast: the image is read, the table is made.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct ContrastSample {
+    pub(crate) pixels: DevicePointer,
+    /// 64 bits, 0 before luma_sum.
+    pub(crate) luma_sum: DevicePointer,
+    /// 256 bytes, made by contrast_table.
+    pub(crate) table: DevicePointer,
+    pub(crate) pitch_bytes: u32,
+    pub(crate) width: u32,
+    pub(crate) height: u32,
+    pub(crate) factor: f32,
+}
+
+/// saturation, hue, grayscale: in place.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct ColorSample {
     pub(crate) pixels: DevicePointer,
-    /// 64 bits, 0 before luma_sum.
-    pub(crate) luma_sum: DevicePointer,
     pub(crate) pitch_bytes: u32,
     pub(crate) width: u32,
     pub(crate) height: u32,
@@ -266,11 +285,13 @@ const _: () = {
     assert!(size_of::<FinishSample>() == 80 && offset_of!(FinishSample, output) == offset_of!(FusedSample, output));
     assert!(size_of::<FlipSample>() == 96 && offset_of!(FlipSample, exact) == 72);
     assert!(size_of::<CropSample>() == 88 && offset_of!(CropSample, x) == 72);
-    assert!(size_of::<RotateSample>() == 152 && offset_of!(RotateSample, fixed) == 120);
+    assert!(size_of::<RotateSample>() == 184 && offset_of!(RotateSample, fixed) == 120);
+    assert!(offset_of!(RotateSample, doubt) == 176);
     assert!(size_of::<ResizeSample>() == 104 && offset_of!(ResizeSample, axis) == 72);
     assert!(size_of::<BlurSample>() == 96 && offset_of!(BlurSample, kernel) == 88);
     assert!(size_of::<RankSample>() == 80 && offset_of!(RankSample, kernel) == 72);
-    assert!(size_of::<ColorSample>() == 40 && offset_of!(ColorSample, factor) == 28);
+    assert!(size_of::<ContrastSample>() == 40 && offset_of!(ContrastSample, factor) == 36);
+    assert!(size_of::<ColorSample>() == 32 && offset_of!(ColorSample, factor) == 20);
     assert!(size_of::<TableSample>() == 32 && offset_of!(TableSample, pitch_bytes) == 16);
     assert!(size_of::<EraseSample>() == 32 && offset_of!(EraseSample, value) == 28);
 };

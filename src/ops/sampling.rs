@@ -8,6 +8,7 @@ use super::fill::{Fill, opaque};
 use super::filter::Interpolation;
 use super::kernel::{Kernel, KernelId, Launcher};
 use super::params::RotateSample;
+use super::points::Points;
 use super::rotation::fixed_point;
 use super::simd::truncate_f64;
 use crate::error::Result;
@@ -17,7 +18,7 @@ use std::ops::Range;
 /// The kernels of both interpolations.
 pub(crate) const KERNELS: &[Kernel] = &[
     Kernel::pixels("rotate_nearest_u8_nhwc"),
-    Kernel::rows("rotate_nearest_double_u8_nhwc"),
+    Kernel::pixels("rotate_nearest_double_u8_nhwc"),
     Kernel::pixels("rotate_bilinear_u8_nhwc"),
 ];
 
@@ -48,15 +49,17 @@ impl Sampling {
         const BILINEAR: KernelId = KernelId::of("rotate_bilinear_u8_nhwc");
         let source = on.source();
         let target = on.target(canvas, part)?;
-        let fixed = fixed_point(self.matrix, canvas);
-        let kernel = match (self.interpolation, fixed) {
-            (Interpolation::Nearest, Some(_)) => NEAREST,
-            (Interpolation::Nearest, None) => NEAREST_DOUBLE,
-            _ => BILINEAR,
+        let whole = Size::new(source.whole_width, source.whole_height);
+        let (kernel, Points { fixed, doubt }) = match self.interpolation {
+            Interpolation::Nearest => match fixed_point(self.matrix, canvas) {
+                Some(fixed) => (NEAREST, Points { fixed: fixed.map(i64::from), doubt: 0 }),
+                None => (NEAREST_DOUBLE, Points::nearest(self.matrix, canvas, whole)),
+            },
+            _ => (BILINEAR, Points::bilinear(self.matrix, canvas, whole)),
         };
         let (fill, edge) = self.fill.packed();
-        let fixed = fixed.unwrap_or_default();
-        on.call(kernel, &RotateSample { source, target, matrix: self.matrix, fixed, fill, edge }, part.size());
+        let sample = RotateSample { source, target, matrix: self.matrix, fixed, fill, edge, doubt, reserved: 0 };
+        on.call(kernel, &sample, part.size());
         Ok(())
     }
 

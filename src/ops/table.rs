@@ -3,7 +3,7 @@
 
 use super::CpuPass;
 use super::kernel::{Kernel, KernelId, Launcher};
-use super::params::TableSample;
+use super::params::{DevicePointer, Source, TableSample};
 use crate::error::Result;
 use crate::raster::Size;
 
@@ -26,15 +26,8 @@ impl Table {
 
     /// Queues its kernel.
     pub(super) fn launch(&self, on: &mut dyn Launcher) -> Result<()> {
-        const TABLE: KernelId = KernelId::of("table_u8_nhwc");
-        let image = on.source();
-        let (width, height) = (image.width, image.height);
-        let (pixels, pitch_bytes, table) = (image.pixels, image.pitch_bytes, on.put(&self.0)?);
-        on.call(
-            TABLE,
-            &TableSample { pixels, table, pitch_bytes, width, height, reserved: 0 },
-            Size::new(width, height),
-        );
+        let table = on.put(&self.0)?;
+        launch(on, table);
         Ok(())
     }
 
@@ -53,6 +46,14 @@ impl Table {
     fn apply_plain(&self, bytes: &mut [u8]) {
         bytes.iter_mut().for_each(|byte| *byte = self.0[usize::from(*byte)]);
     }
+}
+
+/// Queues the kernel for a table of 256 bytes on the device.
+pub(super) fn launch(on: &mut dyn Launcher, table: DevicePointer) {
+    const TABLE: KernelId = KernelId::of("table_u8_nhwc");
+    let Source { pixels, pitch_bytes, width, height, .. } = on.source();
+    let sample = TableSample { pixels, table, pitch_bytes, width, height, reserved: 0 };
+    on.call(TABLE, &sample, Size::new(width, height));
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -61,7 +61,6 @@ impl Group {
         // The back end's own work in tiles.
         match REGISTRY.get(self.kernel.0).map_or(Grid::Tiles, |kernel| kernel.grid) {
             Grid::Pixels => ([self.width.div_ceil(32), self.height.div_ceil(8), count], [32, 8, 1]),
-            Grid::Rows => ([self.height.div_ceil(256), count, 1], [256, 1, 1]),
             Grid::Tiles => ([self.tiles, count, 1], [256, 1, 1]),
         }
     }
