@@ -1,10 +1,10 @@
 //! Compressed images: what their headers say, which back end takes them, and decoding them.
 
+use crate::fault::{FAULT, Fault, spoil_a_block};
 use nvjpeg_sys::bindings::{
     nvjpegBackend_t as Backend, nvjpegChromaSubsampling_t as Subsampling, nvjpegExifOrientation_t as Orientation,
     nvjpegOutputFormat_t as Format, nvjpegScaleFactor_t as Scale, nvjpegStatus_t as Status,
 };
-use crate::fault::{FAULT, Fault, spoil_a_block};
 use std::cell::RefCell;
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
