@@ -116,14 +116,15 @@ pub fn decoding(device: Device, decode: DecodePath, images: Option<&Arc<dyn Sour
         }
         Err(error) => return Err(error),
     };
+    let of_each = |source: &Arc<dyn Source>| if Arc::ptr_eq(source, &usual) { source.len() } else { limit };
     for source in images.into_iter().chain([&usual]) {
-        if let Err(error) = found.whole_images(&mut decoder, &**source, limit) {
+        if let Err(error) = found.whole_images(&mut decoder, &**source, of_each(source)) {
             found.fault(error);
         }
     }
     drop(decoder);
     for source in images.into_iter().chain([&usual]) {
-        match found.middles(device, decode, source, limit) {
+        match found.middles(device, decode, source, of_each(source)) {
             Ok(by) => found.pipeline += by,
             Err(error) => found.fault(error),
         }
@@ -134,7 +135,7 @@ pub fn decoding(device: Device, decode: DecodePath, images: Option<&Arc<dyn Sour
             found.fault(format!("{what} it decoded {count} of {} images that are for it", found.images));
         }
     }
-    if let Err(error) = found.middles(device, decode, &awkward, limit) {
+    if let Err(error) = found.middles(device, decode, &awkward, awkward.len()) {
         found.fault(error);
     }
     found.mean = found.sum as f64 / found.histogram.iter().sum::<u64>().max(1) as f64;
