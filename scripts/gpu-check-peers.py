@@ -1,15 +1,17 @@
 """Times a peer of warpfeed with its own GPU path and prints one JSON object.
 
-    python3 peers.py dali|torchvision train|trial-a|trial-b FOLDER [--load N] [--epochs E] [--threads T] [--batch-size B]
+    python3 peers.py dali|torchvision train|trial-a|trial-b FOLDER [--load N] [--limit-s S] [--threads T] [--batch-size B]
 
-The clock (`seconds`) runs over all epochs after one warm-up batch, and stops when the device is done. Images are decoded
-on the device (torchvision by `decode_jpeg`, DALI by "mixed" decoding); the operations are those of the presets, the
-augmentations of torchvision run image by image on the device, as its users write them.
+The clock (`seconds`) starts when an epoch has been made, and stops when the device is done. Images are decoded on the
+device (torchvision by `decode_jpeg`, DALI by "mixed" decoding); the operations are those of the presets, the
+augmentations of torchvision run image by image on the device, as its users write them. DALI decodes only the crop of
+`train`, or with --decode whole the image; --hardware-load is the share that it leaves to the hardware decoder.
 """
 
 import argparse
 import json
 import pathlib
+import sys
 import time
 
 MEAN = [0.485, 0.456, 0.406]
@@ -32,7 +34,7 @@ def torchvision_batches(args):
         geometry = (flips + [t.RandomRotation(5)]) * args.load + [crop]
     else:
         raise SystemExit("trial-b is DALI's: torchvision has no part in it")
-    transform = t.Compose(geometry + [t.ToDtype(torch.float32, scale=True), t.Normalize(MEAN, STD)])
+    transform = t.Compose(geometry + [t.ToDtype(torch.float16, scale=True), t.Normalize(MEAN, STD)])
     files = sorted(path for path in pathlib.Path(args.folder).rglob("*") if path.suffix.lower() in (".jpg", ".jpeg"))
     encoded = [torch.frombuffer(bytearray(path.read_bytes()), dtype=torch.uint8) for path in files]
     while True:
@@ -60,14 +62,15 @@ def dali_batches(args):
     def pipeline():
         encoded, labels = fn.readers.file(file_root=args.folder, random_shuffle=True, name="reader")
         crop = {"random_area": AREA, "random_aspect_ratio": RATIO}
-        if args.pipeline == "train":
-            images = fn.decoders.image_random_crop(encoded, device="mixed", output_type=types.RGB, **crop)
+        mixed = {"device": "mixed", "output_type": types.RGB, "hw_decoder_load": args.hardware_load}
+        if args.pipeline == "train" and args.decode == "crop":
+            images = fn.decoders.image_random_crop(encoded, **mixed, **crop)
             images = fn.resize(images, resize_x=224, resize_y=224)
         else:
-            images = fn.decoders.image(encoded, device="mixed", output_type=types.RGB)
-            step = {"trial-a": nearest_rotation, "trial-b": growing_rotation}[args.pipeline]
-            for _ in range(args.load):
-                images = step(images)
+            images = fn.decoders.image(encoded, **mixed)
+            steps = {"train": None, "trial-a": nearest_rotation, "trial-b": growing_rotation}
+            for _ in range(args.load if steps[args.pipeline] else 0):
+                images = steps[args.pipeline](images)
             images = fn.random_resized_crop(images, size=256 if args.pipeline == "trial-b" else 224, **crop)
         return labels, fn.crop_mirror_normalize(
             images,
@@ -75,7 +78,7 @@ def dali_batches(args):
             mirror=fn.random.coin_flip() if args.pipeline == "train" else 0,
             mean=[255 * value for value in MEAN],
             std=[255 * value for value in STD],
-            dtype=types.FLOAT,
+            dtype=types.FLOAT16,
             output_layout="CHW",
         )
 
@@ -94,11 +97,16 @@ def main():
     parser.add_argument("pipeline", choices=["train", "trial-a", "trial-b"])
     parser.add_argument("folder")
     parser.add_argument("--load", type=int, default=1)
-    parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--threads", type=int, default=16)
     parser.add_argument("--batch-size", type=int, default=128)
-    parser.add_argument("--limit-s", type=float, default=10, help="no new batch begins after so many seconds")
+    parser.add_argument("--limit-s", type=float, default=2, help="no new batch begins after so many seconds")
+    parser.add_argument("--decode", choices=["crop", "whole"], default="crop")
+    parser.add_argument("--hardware-load", type=float, default=0.65)
+    parser.add_argument("--packages", help="a folder to import from what is not installed")
     args = parser.parse_args()
+    if args.packages:
+        # Last: what is installed fits this Python, what was brought along may not.
+        sys.path.append(args.packages)
 
     if args.peer == "dali":
         import nvidia.dali as module
@@ -108,15 +116,19 @@ def main():
         import torchvision as module
 
         batches = torchvision_batches(args)
-    total = args.epochs * sum(path.suffix.lower() in (".jpg", ".jpeg") for path in pathlib.Path(args.folder).rglob("*"))
-    next(batches)
-    start = time.perf_counter()
-    images = 0
-    while images < total and time.perf_counter() - start < args.limit_s:
+    # Memory of the device is taken and files are read for the first time in the first epoch.
+    epoch = sum(path.suffix.lower() in (".jpg", ".jpeg") for path in pathlib.Path(args.folder).rglob("*"))
+    images, start = 0, time.perf_counter()
+    while images < epoch and time.perf_counter() - start < 2 * args.limit_s:
         images += next(batches)
     if args.peer == "torchvision":
         import torch
 
+        torch.cuda.synchronize()
+    images, start = 0, time.perf_counter()
+    while time.perf_counter() - start < args.limit_s:
+        images += next(batches)
+    if args.peer == "torchvision":
         torch.cuda.synchronize()
     seconds = time.perf_counter() - start
     print(
@@ -126,6 +138,8 @@ def main():
                 "version": module.__version__,
                 "pipeline": args.pipeline,
                 "load": args.load,
+                "decode": args.decode,
+                "hardware_load": args.hardware_load,
                 "threads": args.threads,
                 "images": images,
                 "seconds": seconds,

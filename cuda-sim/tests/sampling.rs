@@ -7,7 +7,7 @@
 mod params;
 #[path = "../../src/ops/points.rs"]
 mod points;
-mod image {
+mod raster {
     #[derive(Debug, Clone, Copy, PartialEq)]
     pub struct Size {
         pub width: u32,
@@ -16,7 +16,7 @@ mod image {
 }
 
 use cuda_sim::{Kernel, LAUNCH_BYTES, Memory};
-use image::Size;
+use raster::Size;
 use params::{ALL_IN_DOUBT, Launch, RotateSample, Source, Target};
 use points::Points;
 

@@ -13,11 +13,7 @@ use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use warpfeed::{
-    Pipeline,
-    image::{Image, JpegColor, JpegOptions, Sampling, Size, encode_jpeg},
-    source::EncodedImages,
-};
+use warpfeed::{Pipeline, image::{Image, JpegColor, JpegOptions, Sampling, Size, encode_jpeg}, source::EncodedImages};
 use warpfeed_fuzz::TARGETS;
 
 /// No input is larger.

@@ -4,15 +4,7 @@ use std::cell::{OnceCell, RefCell};
 use std::fs;
 use std::path::{Path, PathBuf};
 use warpfeed::pack::{PackOptions, pack};
-use warpfeed::{
-    ApplyOptions, EpochState, OnError, Pipeline, Result, apply,
-    image::{Decoder, Image, JpegOptions, Rect, Size, encode_jpeg, probe},
-    ops::Op,
-    source::{
-        EncodedImages, IdxFile, ListFile, ParquetFiles, RecordFormat, RecordOptions, RecordShards, RecordStream,
-        Source, Stream as _, StreamOptions, StreamStart,
-    },
-};
+use warpfeed::{ApplyOptions, EpochState, OnError, Pipeline, Result, apply, image::{Decoder, Image, JpegOptions, Rect, Size, encode_jpeg, probe}, ops::Op, source::{ EncodedImages, IdxFile, ListFile, ParquetFiles, RecordFormat, RecordOptions, RecordShards, RecordStream, Source, Stream as _, StreamOptions, StreamStart, }};
 
 /// What the bytes go to.
 pub type Target = fn(&[u8]);

@@ -4,7 +4,7 @@
 //! doubles, what these leave in doubt. `kernels/sampling.cuh` has the other half of the argument.
 
 use super::params::ALL_IN_DOUBT;
-use crate::image::Size;
+use crate::raster::Size;
 
 /// Fractional bits of a coordinate.
 const BITS: i32 = 44;

@@ -1,5 +1,6 @@
 //! Compressed images: what their headers say, which back end takes them, and decoding them.
 
+use crate::fault::{FAULT, Fault, spoil_a_block};
 use nvjpeg_sys::bindings::{
     nvjpegBackend_t as Backend, nvjpegChromaSubsampling_t as Subsampling, nvjpegExifOrientation_t as Orientation,
     nvjpegOutputFormat_t as Format, nvjpegScaleFactor_t as Scale, nvjpegStatus_t as Status,
@@ -218,12 +219,16 @@ impl ImageLayout {
         if self.is_interleaved() { 1 } else { 3 }
     }
 
+    pub fn width(self) -> usize {
+        self.size.width as usize
+    }
+
     pub fn rows(self) -> usize {
         self.size.height as usize
     }
 
     pub fn row_bytes(self) -> usize {
-        self.size.width as usize * if self.is_interleaved() { 3 } else { 1 }
+        self.width() * if self.is_interleaved() { 3 } else { 1 }
     }
 
     pub fn bytes(self) -> usize {
@@ -238,7 +243,7 @@ thread_local! {
 /// Decodes an image as the back end would.
 pub fn decode(source: &Source, backend: Backend, parameters: &Parameters) -> Result<(ImageLayout, Vec<u8>)> {
     let info = &source.info;
-    if !info.is_taken_by(backend) {
+    if !info.is_taken_by(backend) || *FAULT == Fault::Refuse {
         return Err(UNSUPPORTED);
     }
     let (rgb, bgr) = match parameters.format {
@@ -270,6 +275,9 @@ pub fn decode(source: &Source, backend: Backend, parameters: &Parameters) -> Res
             out.extend(pixels.iter().flat_map(|pixel| channels.map(|channel| pixel[channel])));
         } else {
             channels.iter().for_each(|&channel| out.extend(pixels.iter().map(|pixel| pixel[channel])));
+        }
+        if *FAULT == Fault::Wrong {
+            spoil_a_block(layout, checksum(source), &mut out);
         }
         Ok((layout, out))
     })

@@ -12,6 +12,7 @@
 mod api;
 mod buffer;
 mod driver;
+mod fault;
 mod jpeg;
 mod object;
 mod work;

@@ -1,5 +1,6 @@
 //! What is queued on streams.
 
+use crate::fault::{FAULT, Fault};
 use crate::jpeg::{ImageLayout, Source, checksum};
 use crate::object::Token;
 use nvjpeg_sys::bindings::nvjpegImage_t;
@@ -27,7 +28,7 @@ impl Destination {
     pub fn new(image: &nvjpegImage_t, layout: ImageLayout, ahead: bool) -> Option<Self> {
         let planes: Vec<_> = (0..layout.planes()).map(|i| (image.channel[i] as usize, image.pitch[i])).collect();
         let fits = planes.iter().all(|&(address, pitch)| address != 0 && pitch >= layout.row_bytes());
-        fits.then_some(Self { planes, layout, ahead })
+        fits.then_some(Self { planes, layout, ahead: ahead && *FAULT != Fault::Nothing })
     }
 
     fn touches(&self) -> impl Iterator<Item = Touch> {
@@ -41,6 +42,9 @@ impl Destination {
     /// # Safety
     /// The planes may be written now, and all of an image of the layout may be read at `from`.
     unsafe fn write(&self, from: *const u8) {
+        if *FAULT == Fault::Nothing {
+            return;
+        }
         let (rows, row_bytes) = (self.layout.rows(), self.layout.row_bytes());
         for (plane, &(address, pitch)) in self.planes.iter().enumerate() {
             for row in 0..rows {

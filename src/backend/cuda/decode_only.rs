@@ -3,7 +3,7 @@
 
 use super::driver::{self, Context, DeviceMemory, Event};
 use super::lower::packed_bytes;
-use super::nvjpeg::{HardwareBatch, HardwareDecoder, HardwareJob, HybridDecoder, Nvjpeg, RING};
+use super::nvjpeg::{HardwareBatch, HardwareDecoder, HardwareJob, Nvjpeg, RING};
 use crate::backend::Encoded;
 use crate::decode::probe;
 use crate::device::DecodePath;
@@ -18,8 +18,9 @@ use std::time::{Duration, Instant};
 /// Images in a batch for the hardware decoder; two batches are under way.
 const BATCH: usize = 64;
 
-/// Decodes the images again and again for `duration`, whole, and says how many a second: on `threads` threads by the
-/// hybrid decoder, or on the device's hardware decoder. What this decoder does not take is left out.
+/// Decodes the images again and again, whole, and says how many a second: on `threads` threads by the hybrid decoder, on the
+/// device's hardware decoder, or, for [`DecodePath::Auto`], by both at the same time. What a decoder does not take is
+/// left out. The clock runs for `duration`, once all are at work.
 pub(crate) fn decode_only(
     ordinal: u32,
     path: DecodePath,
@@ -31,22 +32,68 @@ pub(crate) fn decode_only(
     let nvjpeg = Nvjpeg::open(&context, path)?;
     let nothing = || Error::Device {
         call: "decode".to_owned(),
-        message: format!("no nvJPEG, or none of the images is for the {path:?} decoder"),
+        message: match path {
+            DecodePath::Auto => "no nvJPEG, no hardware decoder, or none of the images is for both".to_owned(),
+            _ => format!("no nvJPEG, or none of the images is for the {path:?} decoder"),
+        },
     };
     let nvjpeg = nvjpeg.ok_or_else(nothing)?;
-    let run = Run { context, images: images.len(), reader: Reader::DataSet(Arc::new(images)), duration };
-    let images_per_s = match &nvjpeg.hardware {
-        Some(hardware) if path == DecodePath::Hardware => run.hardware(hardware)?,
-        _ => run.hybrid(&nvjpeg, threads)?,
+    let run = Run {
+        images: images.len(),
+        reader: Reader::DataSet(Arc::new(images)),
+        decoded: AtomicU64::new(0),
+        stop: AtomicBool::new(false),
+        context,
     };
-    images_per_s.ok_or_else(nothing)
+    let by_hybrid = match path {
+        DecodePath::Hardware => None,
+        _ => Some(run.images_for_hybrid(&nvjpeg)?.ok_or_else(nothing)?),
+    };
+    let by_hardware = match (path, &nvjpeg.hardware) {
+        (DecodePath::Hybrid, _) => None,
+        (_, Some(hardware)) => Some((hardware, run.jobs_for_hardware(hardware)?.ok_or_else(nothing)?)),
+        (_, None) => return Err(nothing()),
+    };
+    std::thread::scope(|scope| {
+        let mut workers = Vec::new();
+        let spawned = (|| {
+            for i in 0..by_hybrid.iter().map(|_| threads.max(1)).sum() {
+                let work = || by_hybrid.as_ref().map_or(Ok(()), |images| run.hybrid(&nvjpeg, images));
+                workers.push(threads::spawn_scoped(scope, format!("warpfeed-decode-{i}"), work)?);
+            }
+            if let Some((hardware, jobs)) = &by_hardware {
+                let work = || run.hardware(hardware, jobs);
+                workers.push(threads::spawn_scoped(scope, "warpfeed-hardware".to_owned(), work)?);
+            }
+            Ok(())
+        })();
+        let images_per_s = run.rate(if spawned.is_ok() { duration } else { Duration::ZERO });
+        run.stop.store(true, Ordering::Relaxed);
+        workers.into_iter().try_for_each(|worker| worker.join().map_err(|panic| Error::panic(&*panic))?)?;
+        spawned.map(|()| images_per_s)
+    })
 }
 
 struct Run {
-    context: Context,
     images: u64,
     reader: Reader,
-    duration: Duration,
+    /// Images decoded so far.
+    decoded: AtomicU64,
+    stop: AtomicBool,
+    context: Context,
+}
+
+/// Images that the hybrid decoder takes, and the bytes of the largest.
+struct HybridImages {
+    indices: Vec<u64>,
+    largest: usize,
+    next: AtomicU64,
+}
+
+/// Two batches for the hardware decoder, and the memory that they are decoded to.
+struct HardwareJobs {
+    batches: [Vec<HardwareJob>; 2],
+    _memory: Vec<DeviceMemory>,
 }
 
 impl Run {
@@ -56,56 +103,61 @@ impl Run {
         Ok((encoded, size))
     }
 
-    fn hybrid(&self, nvjpeg: &Nvjpeg, count: usize) -> Result<Option<f64>> {
+    /// Images a second while the decoders are at work.
+    fn rate(&self, duration: Duration) -> f64 {
+        // Decoders take their memory with their first images.
+        std::thread::sleep(duration / 4);
+        let (begin, before) = (Instant::now(), self.decoded.load(Ordering::Relaxed));
+        std::thread::sleep(duration);
+        let decoded = self.decoded.load(Ordering::Relaxed) - before;
+        decoded as f64 / begin.elapsed().as_secs_f64()
+    }
+
+    fn is_running(&self) -> bool {
+        !self.stop.load(Ordering::Relaxed)
+    }
+
+    fn images_for_hybrid(&self, nvjpeg: &Nvjpeg) -> Result<Option<HybridImages>> {
         let mut decoder = nvjpeg.hybrid_decoder(&self.context)?;
-        let (mut taken, mut largest) = (Vec::new(), 0);
+        let (mut indices, mut largest) = (Vec::new(), 0);
         for index in 0..self.images {
             let (encoded, size) = self.read(index, Vec::new())?;
             let memory = DeviceMemory::new(&self.context, packed_bytes(size))?;
             let fits = decoder.agrees(&encoded, size).unwrap_or(false);
             if fits && decoder.decode(encoded, memory.address(), size).is_ok() {
-                taken.push(index);
+                indices.push(index);
                 largest = largest.max(packed_bytes(size));
             }
             decoder.synchronize()?;
         }
-        if taken.is_empty() {
-            return Ok(None);
-        }
-        let next = AtomicU64::new(0);
-        let begin = Instant::now();
-        std::thread::scope(|scope| {
-            let work = || -> Result<()> {
-                driver::bind(&self.context)?;
-                let mut decoder: HybridDecoder = nvjpeg.hybrid_decoder(&self.context)?;
-                // The decoder waits for the image of as many calls ago.
-                let memory: Vec<_> =
-                    (0..RING).map(|_| DeviceMemory::new(&self.context, largest)).collect::<Result<_>>()?;
-                let mut buffer = Vec::new();
-                for target in memory.iter().cycle() {
-                    if begin.elapsed() >= self.duration {
-                        break;
-                    }
-                    let index = next.fetch_add(1, Ordering::Relaxed) as usize % taken.len();
-                    let (encoded, size) = self.read(taken[index], std::mem::take(&mut buffer))?;
-                    let decoded = decoder.decode(encoded, target.address(), size);
-                    let lost = || Error::Device {
-                        call: "decode by nvJPEG".to_owned(),
-                        message: format!("image {} is refused, which was decoded before", taken[index]),
-                    };
-                    buffer = decoded.map_err(|_| lost())?.buffer.unwrap_or_default();
-                }
-                decoder.synchronize()
-            };
-            let spawn = |i| threads::spawn_scoped(scope, format!("warpfeed-decode-{i}"), work);
-            let workers: Vec<_> = (0..count.max(1)).map(spawn).collect::<Result<_>>()?;
-            workers.into_iter().try_for_each(|worker| worker.join().map_err(|panic| Error::panic(&*panic))?)
-        })?;
-        Ok(Some(next.into_inner() as f64 / begin.elapsed().as_secs_f64()))
+        Ok((!indices.is_empty()).then(|| HybridImages { indices, largest, next: AtomicU64::new(0) }))
     }
 
-    fn hardware(&self, hardware: &HardwareDecoder) -> Result<Option<f64>> {
-        let mut jobs: [Vec<HardwareJob>; 2] = [Vec::new(), Vec::new()];
+    /// One worker of the hybrid decoder.
+    fn hybrid(&self, nvjpeg: &Nvjpeg, images: &HybridImages) -> Result<()> {
+        driver::bind(&self.context)?;
+        let mut decoder = nvjpeg.hybrid_decoder(&self.context)?;
+        // The decoder waits for the image of as many calls ago.
+        let memory: Vec<_> =
+            (0..RING).map(|_| DeviceMemory::new(&self.context, images.largest)).collect::<Result<_>>()?;
+        let mut buffer = Vec::new();
+        for target in memory.iter().cycle().take_while(|_| self.is_running()) {
+            let turn = images.next.fetch_add(1, Ordering::Relaxed) as usize;
+            let index = images.indices[turn % images.indices.len()];
+            let (encoded, size) = self.read(index, std::mem::take(&mut buffer))?;
+            let decoded = decoder.decode(encoded, target.address(), size);
+            let lost = || Error::Device {
+                call: "decode by nvJPEG".to_owned(),
+                message: format!("image {index} is refused, which was decoded before"),
+            };
+            buffer = decoded.map_err(|_| lost())?.buffer.unwrap_or_default();
+            self.decoded.fetch_add(1, Ordering::Relaxed);
+        }
+        decoder.synchronize()
+    }
+
+    fn jobs_for_hardware(&self, hardware: &HardwareDecoder) -> Result<Option<HardwareJobs>> {
+        let mut batches: [Vec<HardwareJob>; 2] = [Vec::new(), Vec::new()];
         let mut memory = Vec::new();
         let mut probe = hardware.batch()?;
         for round in 0..2 * BATCH as u64 {
@@ -118,34 +170,30 @@ impl Run {
             hardware.stream.synchronize()?;
             memory.push(target);
             if taken.is_ok() {
-                jobs[at].push(job);
+                batches[at].push(job);
             }
         }
-        if jobs.iter().any(Vec::is_empty) {
-            return Ok(None);
-        }
-        let mut batches: Vec<(HardwareBatch, Event)> =
-            (0..2).map(|_| Ok((hardware.batch()?, Event::new(&self.context)?))).collect::<Result<_>>()?;
-        let mut decoded = 0;
-        let begin = Instant::now();
-        let outcome = (0..).map(|turn| turn % 2).try_for_each(|at| {
-            if begin.elapsed() >= self.duration {
-                return Err(None);
-            }
-            let (batch, done) = &mut batches[at];
-            done.synchronize().map_err(Some)?;
-            let borrowed: Vec<&HardwareJob> = jobs[at].iter().collect();
+        let some = batches.iter().all(|batch| !batch.is_empty());
+        Ok(some.then_some(HardwareJobs { batches, _memory: memory }))
+    }
+
+    /// Keeps the hardware decoder at work, with a batch queued behind the one that it decodes.
+    fn hardware(&self, hardware: &HardwareDecoder, jobs: &HardwareJobs) -> Result<()> {
+        driver::bind(&self.context)?;
+        let mut states: Vec<(HardwareBatch, Event, usize)> =
+            (0..2).map(|_| Ok((hardware.batch()?, Event::new(&self.context)?, 0))).collect::<Result<_>>()?;
+        let outcome = (0..2).cycle().take_while(|_| self.is_running()).try_for_each(|at| {
+            let (batch, done, queued) = &mut states[at];
+            done.synchronize()?;
+            self.decoded.fetch_add(std::mem::take(queued) as u64, Ordering::Relaxed);
+            let borrowed: Vec<&HardwareJob> = jobs.batches[at].iter().collect();
             // SAFETY: this state's last batch has just been waited for; jobs and memory outlive the work, which is waited
             // for below.
-            unsafe { batch.decode(hardware, &borrowed) }.map_err(Some)?;
-            done.record(&hardware.stream).map_err(Some)?;
-            decoded += borrowed.len();
-            Ok(())
+            unsafe { batch.decode(hardware, &borrowed)? };
+            *queued = borrowed.len();
+            done.record(&hardware.stream)
         });
         hardware.stream.synchronize()?;
-        if let Err(Some(error)) = outcome {
-            return Err(error);
-        }
-        Ok(Some(decoded as f64 / begin.elapsed().as_secs_f64()))
+        outcome
     }
 }

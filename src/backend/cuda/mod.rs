@@ -4,12 +4,15 @@
 //! (`worker`, `prepare`, `decode`), and it is submitted (`submit`). `lower` turns plans into calls and `kernel` calls into
 //! launches; `nvjpeg` is what decodes there and `route` says which image does; `arena` and `output` are memory; `driver`
 //! is CUDA's driver, `fatbin` where the kernels come from; `doctor` says what a machine has
-//! of all this, `decode_only` how fast nvJPEG alone is; `spin` is a training step of stated length.
+//! of all this, `decode_only` how fast nvJPEG alone is, `decode_whole` what it makes of an image; `spin` is a training step
+//! of stated length.
 
 mod arena;
 mod decode;
 #[cfg(feature = "experiment")]
 pub(crate) mod decode_only;
+#[cfg(feature = "experiment")]
+pub(crate) mod decode_whole;
 pub(crate) mod doctor;
 mod driver;
 mod fatbin;
@@ -31,6 +34,13 @@ pub use output::CudaBuffer;
 pub(crate) use spin::Spin;
 
 use crate::error::Result;
+
+/// Keeps the context of device `ordinal` for as long as what this returns lives: pipelines that come and go meanwhile find
+/// it made.
+#[cfg(feature = "experiment")]
+pub(crate) fn hold(ordinal: u32) -> Result<impl Drop> {
+    driver::context(ordinal)
+}
 
 /// Whether a CUDA device can run pipelines, and if not, why.
 pub(crate) fn available(ordinal: u32) -> Result<()> {

@@ -1,18 +1,27 @@
 //! `warpfeed check-gpu`: whether a device gives what it should.
 
 use super::options::device;
-use super::output::{print, print_json};
-use clap::Args;
+use super::output::{print, print_json, say};
+use clap::{Args, ValueEnum};
+use serde::Serialize;
 use std::fmt::Write;
 use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
-use warpfeed::experiment::gpu_check::{Differences, decoding_bound, differences, equality};
-use warpfeed::{DecodePath, Device, Error, Result, source::open};
+use warpfeed::experiment::gpu_check::{Decoding, Equality, decoding, decoding_bound, kernels, operations};
+use warpfeed::{
+    DecodePath, Device, Result,
+    source::{Source, open},
+};
 
 /// Compare a GPU's bytes with the CPU's, operation by operation, and nvJPEG's images with the CPU's
+///
+/// Ends with 1 if a kernel gives other bytes than the CPU, or if one of nvJPEG's decoders gives wrong pixels, leaves pixels
+/// unwritten, refuses more than a tenth of the images that are for it, or takes what the CPU refuses.
 #[derive(Args)]
 pub struct CheckGpu {
-    /// Folder of class folders (or a list file) of photographs to decode. Without it only operations are compared.
+    /// Folder of class folders (or a list file) of photographs to decode beside those that are made for the check.
     images: Option<PathBuf>,
     /// The device.
     #[arg(long, value_name = "DEVICE", default_value = "cuda", value_parser = device)]
@@ -23,92 +32,154 @@ pub struct CheckGpu {
     /// Threads that decode with nvJPEG alone.
     #[arg(long, value_name = "T", default_value_t = 16)]
     threads: usize,
-    /// Milliseconds to measure decoding with nvJPEG alone, on each of its decode paths.
+    /// Milliseconds to measure decoding of the photographs with nvJPEG alone, by each decoder and by both together.
     #[arg(long, value_name = "MS", default_value_t = 2000)]
     bound_ms: u64,
-    /// One batch for each operation and strategy, for tools that slow the program down.
-    #[arg(long)]
-    quick: bool,
+    /// What is done: each kernel on a small batch; every operation in every way; nvJPEG's decoders; how fast they decode
+    /// the photographs when nothing else is done.
+    #[arg(long, value_enum, value_name = "PART,...", value_delimiter = ',', default_values_t = PARTS)]
+    parts: Vec<Part>,
     /// One JSON object instead of text.
     #[arg(long)]
     json: bool,
 }
 
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum Part {
+    Kernels,
+    Operations,
+    Decoders,
+    Bounds,
+}
+
+const PARTS: [Part; 4] = [Part::Kernels, Part::Operations, Part::Decoders, Part::Bounds];
+
+/// All that was found; what was not asked for is empty.
+#[derive(Default, Serialize)]
+struct Found {
+    kernels: Option<Equality>,
+    operations: Option<Equality>,
+    decoders: Vec<Decoding>,
+    bounds: Vec<Bound>,
+}
+
+/// How fast decoders are alone.
+#[derive(Serialize)]
+struct Bound {
+    decode: &'static str,
+    images_per_s: Option<f64>,
+    error: Option<String>,
+}
+
 impl CheckGpu {
-    pub fn run(self) -> Result<()> {
+    pub fn run(self) -> Result<ExitCode> {
         self.device.available()?;
-        let (mut decoded, mut bounds) = (Vec::new(), Vec::new());
-        if let Some(images) = &self.images {
-            let source = open(images)?.into_data_set()?;
-            for path in [DecodePath::Hybrid, DecodePath::Hardware] {
-                decoded.push((path, differences(self.device, path, &source, self.limit)));
-                let duration = Duration::from_millis(self.bound_ms);
-                let bound = decoding_bound(self.device, path, &*source, self.limit, self.threads, duration);
-                bounds.push((path, bound));
-            }
-        }
-        let found = equality(self.device, !self.quick, &mut |_case| {})?;
-        let different = found.different.len();
+        let images = self.images.as_ref().map(|images| open(images)?.into_data_set()).transpose()?;
+        let found = self.find(images.as_ref())?;
         if self.json {
-            let decoded: Vec<_> = decoded
-                .iter()
-                .map(|(path, result)| match result {
-                    Ok(found) => serde_json::json!(found),
-                    Err(error) => serde_json::json!({ "decode": name(*path), "error": error.to_string() }),
-                })
-                .collect();
-            let bounds: Vec<_> = bounds
-                .iter()
-                .map(|(path, result)| match result {
-                    Ok(per_s) => serde_json::json!({ "decode": name(*path), "images_per_s": per_s }),
-                    Err(error) => serde_json::json!({ "decode": name(*path), "error": error.to_string() }),
-                })
-                .collect();
-            print_json(&serde_json::json!({ "equality": found, "decoding": decoded, "decoding_bound": bounds }))?;
+            print_json(&found)?
         } else {
-            let mut text = format!("{} of {} batches are equal\n", found.cases - different, found.cases);
-            for case in &found.different {
-                let _ = writeln!(text, "  {case}");
-            }
-            for (path, result) in &decoded {
-                let _ = match result {
-                    Ok(found) => writeln!(text, "{}", line(found)),
-                    Err(error) => writeln!(text, "decode {}: {error}", name(*path)),
-                };
-            }
-            for (path, result) in &bounds {
-                let _ = match result {
-                    Ok(per_s) => writeln!(text, "nvJPEG alone, {}: {per_s:.0} images/s", name(*path)),
-                    Err(error) => writeln!(text, "nvJPEG alone, {}: {error}", name(*path)),
-                };
-            }
-            print(&text)?;
+            print(&found.text())?
         }
-        if different == 0 {
-            return Ok(());
+        let wrong = found.wrong();
+        if wrong.is_empty() {
+            return Ok(ExitCode::SUCCESS);
         }
-        Err(Error::Device {
-            call: "compare with the CPU".to_owned(),
-            message: format!("{different} of {} batches differ", found.cases),
-        })
+        say(format_args!("warpfeed: this device does not give what the CPU gives: {}", wrong.join("; ")));
+        Ok(ExitCode::FAILURE)
+    }
+
+    fn find(&self, images: Option<&Arc<dyn Source>>) -> Result<Found> {
+        let mut found = Found::default();
+        if self.parts.contains(&Part::Kernels) {
+            found.kernels = Some(kernels(self.device, &mut |_case| {})?);
+        }
+        if self.parts.contains(&Part::Operations) {
+            found.operations = Some(operations(self.device, &mut |_case| {})?);
+        }
+        if self.parts.contains(&Part::Decoders) {
+            for path in [DecodePath::Hybrid, DecodePath::Hardware] {
+                found.decoders.push(decoding(self.device, path, images, self.limit)?);
+            }
+        }
+        if let Some(images) = images.filter(|_| self.parts.contains(&Part::Bounds)) {
+            let duration = Duration::from_millis(self.bound_ms);
+            for (decode, path) in [
+                ("hybrid", DecodePath::Hybrid),
+                ("hardware", DecodePath::Hardware),
+                ("hybrid and hardware", DecodePath::Auto),
+            ] {
+                let bound = decoding_bound(self.device, path, &**images, self.limit, self.threads, duration);
+                let error = bound.as_ref().err().map(ToString::to_string);
+                found.bounds.push(Bound { decode, images_per_s: bound.ok(), error });
+            }
+        }
+        Ok(found)
     }
 }
 
-fn name(path: DecodePath) -> String {
-    format!("{path:?}").to_lowercase()
+impl Found {
+    /// What a device must not do, a line each.
+    fn wrong(&self) -> Vec<String> {
+        let batches = [("kernels", &self.kernels), ("operations", &self.operations)];
+        let batches = batches.into_iter().filter_map(|(what, found)| Some((what, found.as_ref()?)));
+        let different = batches.filter(|(_, found)| !found.different.is_empty());
+        let faulty = self.decoders.iter().filter(|found| found.fault_count > 0);
+        different
+            .map(|(what, found)| format!("{what}: {} of {} batches differ", found.different.len(), found.cases))
+            .chain(faulty.map(|found| {
+                let first = found.faults.first().map_or("", String::as_str);
+                format!("decode {}: {} faults, the first: {first}", found.decode, found.fault_count)
+            }))
+            .collect()
+    }
+
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for (what, found) in [("kernels", &self.kernels), ("operations", &self.operations)] {
+            let Some(Equality { cases, different, .. }) = found else { continue };
+            let _ = writeln!(text, "{what}: {} of {cases} batches are equal", cases - different.len());
+            different.iter().for_each(|case| text += &format!("  {case}\n"));
+        }
+        self.decoders.iter().for_each(|found| text += &decoder(found));
+        for Bound { decode, images_per_s, error } in &self.bounds {
+            let _ = match images_per_s {
+                Some(per_s) => writeln!(text, "nvJPEG alone, {decode}: {per_s:.0} images/s"),
+                None => writeln!(text, "nvJPEG alone, {decode}: {}", error.as_deref().unwrap_or_default()),
+            };
+        }
+        text
+    }
 }
 
-fn line(found: &Differences) -> String {
+fn decoder(found: &Decoding) -> String {
+    if let Some(absent) = &found.absent {
+        return format!("decode {}: not there: {absent}\n", found.decode);
+    }
     let values = found.histogram.iter().sum::<u64>().max(1) as f64;
     let shares: Vec<_> = found.histogram.iter().map(|count| format!("{:.3}", 100.0 * *count as f64 / values)).collect();
-    format!(
-        "decode {}: {} images, {} by it; values that differ by 0, 1, ... 7, more from the CPU's, in %: {}; at most {}, \
-         {:.4} on average",
+    let mut text = format!(
+        "decode {}: {} of {} images by it; in a pipeline {} by the CPU, {} hybrid, {} hardware\n  values that differ by 0, 1, \
+         ... 7, more from the CPU's, in %: {}; by {} at most, {:.4} on average; an image by {:.3} at most, a block of 8 x 8 \
+         by {:.2}\n",
         found.decode,
+        found.decoded,
         found.images,
-        found.decoded_by_it,
+        found.pipeline.cpu,
+        found.pipeline.hybrid,
+        found.pipeline.hardware,
         shares.join(" "),
         found.max,
-        found.mean
-    )
+        found.mean,
+        found.worst_image,
+        found.worst_block,
+    );
+    for fault in &found.faults {
+        let _ = writeln!(text, "  {fault}");
+    }
+    let unlisted = found.fault_count - found.faults.len() as u64;
+    if unlisted > 0 {
+        let _ = writeln!(text, "  and {unlisted} more");
+    }
+    text
 }

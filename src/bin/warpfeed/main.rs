@@ -70,7 +70,7 @@ fn run(command: Command, started: Instant) -> Result<ExitCode> {
         Command::Doctor(doctor) => doctor.run(),
         Command::Bench(bench) => bench.run(),
         Command::Tune(tune) => tune.run(),
-        Command::CheckGpu(check) => check.run(),
+        Command::CheckGpu(check) => return check.run(),
     }
     .map(|()| ExitCode::SUCCESS)
 }

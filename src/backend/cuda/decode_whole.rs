@@ -1,0 +1,131 @@
+//! Decoding whole images by one of nvJPEG's decoders, to memory whose bytes are known before: what the decoder does not
+//! write, shows.
+#![allow(unsafe_code)]
+
+use super::driver::{self, Context, DeviceMemory, Stream};
+use super::lower::packed_bytes;
+use super::nvjpeg::{HardwareBatch, HardwareJob, HybridDecoder, Nvjpeg};
+use super::route::{Route, Router};
+use crate::backend::Encoded;
+use crate::decode::Header;
+use crate::device::DecodePath;
+use crate::error::{Error, Result};
+use crate::raster::Size;
+use std::sync::Arc;
+
+/// An encoded image, and its size by its header.
+pub(crate) type Whole = (Arc<[u8]>, Size);
+
+/// One of nvJPEG's decoders on a device.
+pub(crate) struct WholeDecoder {
+    route: Route,
+    router: Router,
+    hybrid: HybridDecoder,
+    hardware: Option<HardwareBatch>,
+    nvjpeg: Nvjpeg,
+    /// For copies.
+    stream: Stream,
+    context: Context,
+}
+
+impl WholeDecoder {
+    /// The decoder of `path`, which is [`DecodePath::Hybrid`] or [`DecodePath::Hardware`].
+    ///
+    /// # Errors
+    /// [`Error::Device`] if the device has no such decoder, or nvJPEG is missing.
+    pub(crate) fn open(ordinal: u32, path: DecodePath) -> Result<Self> {
+        let route = match path {
+            DecodePath::Hybrid => Route::Hybrid,
+            DecodePath::Hardware => Route::Hardware,
+            _ => return Err(Error::parameter("WholeDecoder", "path", "Hybrid or Hardware", format!("{path:?}"))),
+        };
+        let context = driver::context(ordinal)?;
+        let none = || Error::Device { call: "open nvJPEG".to_owned(), message: format!("no {path:?} decoder") };
+        let nvjpeg = Nvjpeg::open(&context, path)?.ok_or_else(none)?;
+        let hardware = nvjpeg.hardware.as_ref().map(|hardware| hardware.batch()).transpose()?;
+        let router = Router::new(path, true, hardware.is_some(), 1);
+        let (hybrid, stream) = (nvjpeg.hybrid_decoder(&context)?, Stream::new(&context)?);
+        Ok(Self { route, router, hybrid, hardware, nvjpeg, stream, context })
+    }
+
+    /// Whether pipelines give it an image with this header.
+    pub(crate) fn takes(&self, header: &Header) -> bool {
+        self.router.route(header, true) == self.route
+    }
+
+    /// Decodes images together, each into memory that is full of `poison` before: their pixels, three bytes each. `None`
+    /// for an image that is refused.
+    ///
+    /// # Synchronization
+    /// All is done when this returns.
+    pub(crate) fn decode(&mut self, images: &[Whole], poison: u8) -> Result<Vec<Option<Vec<u8>>>> {
+        let memory = images.iter().map(|(_, size)| DeviceMemory::new(&self.context, packed_bytes(*size)));
+        let memory = memory.collect::<Result<Vec<_>>>()?;
+        memory.iter().try_for_each(|memory| self.fill(memory, poison))?;
+        let taken = match self.route {
+            Route::Hardware => self.by_hardware(images, &memory, poison)?,
+            _ => self.by_hybrid(images, &memory)?,
+        };
+        memory.iter().zip(taken).map(|(memory, taken)| taken.then(|| self.bytes(memory)).transpose()).collect()
+    }
+
+    /// Which of the images it has decoded.
+    fn by_hybrid(&mut self, images: &[Whole], memory: &[DeviceMemory]) -> Result<Vec<bool>> {
+        let mut taken = Vec::with_capacity(images.len());
+        for ((bytes, size), memory) in images.iter().zip(memory) {
+            let encoded = Encoded::shared(Arc::clone(bytes));
+            let agrees = self.hybrid.agrees(&encoded, *size).unwrap_or(false);
+            taken.push(agrees && self.hybrid.decode(encoded, memory.address(), *size).is_ok());
+        }
+        self.hybrid.synchronize()?;
+        Ok(taken)
+    }
+
+    /// Which of the images it has decoded: all of them as one batch or, where that is refused, each alone.
+    fn by_hardware(&mut self, images: &[Whole], memory: &[DeviceMemory], poison: u8) -> Result<Vec<bool>> {
+        let mut jobs = Vec::with_capacity(images.len());
+        for (place, (bytes, size)) in images.iter().enumerate() {
+            let encoded = Encoded::shared(Arc::clone(bytes));
+            if self.hybrid.agrees(&encoded, *size).unwrap_or(false) {
+                jobs.push((place, HardwareJob { encoded, destination: memory[place].address(), size: *size }));
+            }
+        }
+        let mut taken = vec![false; images.len()];
+        let together: Vec<&HardwareJob> = jobs.iter().map(|(_, job)| job).collect();
+        if self.batch(&together)? {
+            jobs.iter().for_each(|(place, _)| taken[*place] = true);
+            return Ok(taken);
+        }
+        for (place, job) in &jobs {
+            self.fill(&memory[*place], poison)?;
+            taken[*place] = self.batch(&[job])?;
+        }
+        Ok(taken)
+    }
+
+    /// Whether the hardware decoder has decoded these; it is waited for either way.
+    fn batch(&mut self, jobs: &[&HardwareJob]) -> Result<bool> {
+        let (Some(hardware), Some(batch)) = (&self.nvjpeg.hardware, &mut self.hardware) else { return Ok(false) };
+        if jobs.is_empty() {
+            return Ok(true);
+        }
+        // SAFETY: this state's last batch was waited for below, and so is this one, which the jobs outlive.
+        let queued = unsafe { batch.decode(hardware, jobs) };
+        hardware.stream.synchronize()?;
+        Ok(queued.is_ok())
+    }
+
+    fn fill(&self, memory: &DeviceMemory, value: u8) -> Result<()> {
+        let bytes = vec![value; memory.len_bytes()];
+        // SAFETY: both are as long as the bytes, nothing else uses the memory, and the copy is waited for.
+        unsafe { driver::upload(memory.address(), bytes.as_ptr(), bytes.len(), &self.stream)? };
+        self.stream.synchronize()
+    }
+
+    fn bytes(&self, memory: &DeviceMemory) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; memory.len_bytes()];
+        // SAFETY: the memory is as long as the bytes, and what wrote it has been waited for.
+        unsafe { driver::download(&mut bytes, memory.address(), &self.stream)? };
+        Ok(bytes)
+    }
+}

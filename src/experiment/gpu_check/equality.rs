@@ -1,0 +1,234 @@
+//! Every kernel against the CPU: the same recipes on both, byte for byte.
+
+use crate::backend::cuda::hold;
+use crate::experiment::trial::Trial;
+use crate::{
+    Builder, DType, DecodePath, Device, IMAGENET_MEAN, IMAGENET_STD, Layout, Pipeline, Preset, Result, Strategy,
+    encode::{JpegOptions, Sampling, encode_jpeg},
+    ops::{
+        CenterCrop, Erase, Fill, Hflip, Interpolation, Normalize, Op, Resize, Rotate, Transform,
+        random_horizontal_flip, random_resized_crop,
+    },
+    raster::{Image, Rect, Size},
+    source::EncodedImages,
+};
+use serde::Serialize;
+use std::sync::Arc;
+
+/// Sides of the images of a batch: single pixels, single rows and columns, and sides beside powers of two and beyond a
+/// tile.
+const SIZES: [(u32, u32); 8] = [(1, 1), (1, 7), (9, 1), (2, 3), (33, 65), (64, 64), (127, 31), (301, 211)];
+
+/// The first so many of these are small.
+const SMALL: usize = 7;
+
+/// An odd size that all images of a batch end with.
+const OUTPUT: Size = Size { width: 37, height: 29 };
+
+const STRATEGIES: [Strategy; 3] = [Strategy::Sequential, Strategy::Fused, Strategy::Composed];
+const DTYPES: [DType; 4] = [DType::U8, DType::F32, DType::F16, DType::Bf16];
+const LAYOUTS: [Layout; 2] = [Layout::Nchw, Layout::Nhwc];
+
+/// Which cases gave other bytes.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct Equality {
+    /// Batches that were made on both sides.
+    pub cases: usize,
+    /// Those that differ, each with how.
+    pub different: Vec<String>,
+}
+
+/// Runs each kernel on a small batch, and compares its bytes with the CPU's, which decodes on both sides. `progress` hears
+/// each case's name. It is for a first look, and for tools that slow a device down a hundredfold.
+///
+/// # Errors
+/// [`Error::Device`](crate::Error::Device) if `device` is not there or fails.
+///
+/// ```no_run
+/// use warpfeed::{Device, experiment::gpu_check::kernels};
+///
+/// let found = kernels(Device::Cuda(0), &mut |_case| {})?;
+/// assert!(found.different.is_empty(), "{:?}", found.different);
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+pub fn kernels(device: Device, progress: &mut dyn FnMut(&str)) -> Result<Equality> {
+    equality(device, for_each_kernel(), &SIZES[..SMALL], progress)
+}
+
+/// Runs every operation in each strategy, batches of each type and layout, and whole pipelines, and compares their bytes
+/// with the CPU's, which decodes on both sides. `progress` hears each case's name.
+///
+/// # Errors
+/// [`Error::Device`](crate::Error::Device) if `device` is not there or fails.
+///
+/// ```no_run
+/// use warpfeed::{Device, experiment::gpu_check::operations};
+///
+/// let found = operations(Device::Cuda(0), &mut |_case| {})?;
+/// assert!(found.different.is_empty(), "{:?}", found.different);
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+pub fn operations(device: Device, progress: &mut dyn FnMut(&str)) -> Result<Equality> {
+    equality(device, for_each_way(), &SIZES, progress)
+}
+
+fn equality(
+    device: Device,
+    cases: Vec<Case>,
+    sizes: &[(u32, u32)],
+    progress: &mut dyn FnMut(&str),
+) -> Result<Equality> {
+    // Making it anew for each pipeline would take longer than all cases.
+    let _context = device.resolve()?.map(hold).transpose()?;
+    let images = Arc::new(EncodedImages::new(images(sizes)?));
+    let mut found = Equality { cases: cases.len(), different: Vec::new() };
+    for case in cases {
+        progress(&case.name);
+        let make = |device| case.pipeline(&images, device);
+        if let Some(difference) = difference(&make(Device::Cpu)?, &make(device)?)? {
+            found.different.push(format!("{}: {difference}", case.name));
+        }
+    }
+    Ok(found)
+}
+
+/// A pipeline to run on both sides.
+struct Case {
+    name: String,
+    ops: Vec<Transform>,
+    strategy: Strategy,
+    dtype: DType,
+    layout: Layout,
+}
+
+impl Case {
+    fn pipeline(&self, images: &Arc<EncodedImages>, device: Device) -> Result<Pipeline> {
+        let builder = Pipeline::builder(Arc::clone(images))
+            .batch_size(SIZES.len())
+            .threads(2)
+            .seed(1)
+            .device(device)
+            .decode(DecodePath::Cpu)
+            .strategy(self.strategy)
+            .output(self.dtype, self.layout);
+        self.ops.iter().cloned().fold(builder, Builder::augment).build()
+    }
+
+    /// A recipe that ends in an operation which makes all images the same size.
+    fn recipe(ops: &[Op], last: &Op, strategy: Strategy) -> Self {
+        let name = ops.iter().chain([last]).map(written).collect::<Vec<_>>().join(", ");
+        let name = format!("{name}, {strategy:?}");
+        let ops = ops.iter().chain([last]).cloned().map(Transform::from).collect();
+        Self { name, ops, strategy, dtype: DType::U8, layout: Layout::Nhwc }
+    }
+
+    /// What is particular to a type and layout: how batches are written.
+    fn format(dtype: DType, layout: Layout, strategy: Strategy) -> Self {
+        let mut ops = vec![random_horizontal_flip(0.5).into(), random_resized_crop(31).into()];
+        if dtype != DType::U8 {
+            let erase = Erase::new(Rect { x: 3, y: 5, width: 11, height: 7 }).value([0.5, -1.0, 2.0]);
+            ops.extend([Normalize::new(IMAGENET_MEAN, IMAGENET_STD).into(), erase.into()]);
+        }
+        Self { name: format!("{dtype:?}, {layout:?}, {strategy:?}"), ops, strategy, dtype, layout }
+    }
+}
+
+/// A case for each kernel: every operation by a pass of its own, and batches of every type and layout by both kernels
+/// that write them, the one that only writes and the one that turns and resizes too.
+fn for_each_kernel() -> Vec<Case> {
+    let resize = Resize::new(OUTPUT).into();
+    let mut cases: Vec<Case> = recipes().iter().map(|ops| Case::recipe(ops, &resize, Strategy::Sequential)).collect();
+    for dtype in DTYPES {
+        for layout in LAYOUTS {
+            cases.extend([Strategy::Sequential, Strategy::Fused].map(|strategy| Case::format(dtype, layout, strategy)));
+        }
+    }
+    cases
+}
+
+/// A case for each operation and way to run it, for each type and layout, and for whole pipelines.
+fn for_each_way() -> Vec<Case> {
+    let (whole, center) = (Op::from(Resize::new(OUTPUT)), Op::from(CenterCrop::new(OUTPUT)));
+    let mut cases = Vec::new();
+    for ops in recipes() {
+        for strategy in STRATEGIES {
+            cases.extend([&whole, &center].map(|last| Case::recipe(&ops, last, strategy)));
+        }
+    }
+    for dtype in DTYPES {
+        for layout in LAYOUTS {
+            cases.extend(STRATEGIES.map(|strategy| Case::format(dtype, layout, strategy)));
+        }
+    }
+    let presets = [
+        ("train", Preset::Train.ops()),
+        ("eval", Preset::Eval.ops()),
+        ("trial-a", Trial::A { load: 12 }.ops()),
+        ("trial-b", Trial::B { load: 4 }.ops()),
+    ];
+    for (name, ops) in presets {
+        let of = |strategy| {
+            let name = format!("{name}, {strategy:?}");
+            Case { name, ops: ops.clone(), strategy, dtype: DType::F16, layout: Layout::Nhwc }
+        };
+        cases.extend(STRATEGIES.map(of));
+    }
+    cases
+}
+
+/// Recipes of one operation, each in the forms that different code serves, and some that only several together make.
+fn recipes() -> Vec<Vec<Op>> {
+    let size = Size::new(64, 48);
+    let fits_all = |op: &Op| SIZES.iter().all(|&(width, height)| op.output_size(Size::new(width, height)).is_ok());
+    // Normalization is tried in each type and layout.
+    let examples = Op::examples(size).into_iter().filter(|op| !matches!(op, Op::Normalize(_)));
+    // A rectangle that must lie inside the image is tried on images large enough.
+    let alone = examples.map(|op| if fits_all(&op) { vec![op] } else { vec![Resize::new(size).into(), op] });
+    let turned = || Rotate::new(-4.7).fill(Fill::Color([7, 130, 255])).into();
+    // Coordinates of 32,768 and more are computed in doubles.
+    let long = || Resize::new(Size::new(33_000, 2)).interpolation(Interpolation::Nearest).into();
+    let together = [vec![], vec![turned(), Hflip.into(), turned()], vec![long(), turned()]];
+    alone.chain(together).collect()
+}
+
+/// An operation as it is written down.
+fn written(op: &Op) -> String {
+    serde_json::to_string(op).unwrap_or_else(|_| op.name().to_owned())
+}
+
+/// Images of noise, so that no misplaced pixel goes unnoticed, in JPEGs of several kinds.
+fn images(sizes: &[(u32, u32)]) -> Result<Vec<(Vec<u8>, u32)>> {
+    let mut state = 1_u64;
+    let mut noise = || {
+        // Knuth's generator (MMIX); the upper bits are the good ones.
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    };
+    let samplings = [Sampling::S444, Sampling::S420, Sampling::S422];
+    let images = sizes.iter().zip(0_u32..).map(|(&(width, height), i)| {
+        let rgb: Vec<u8> = (0..3 * width * height).map(|_| noise()).collect();
+        let options =
+            JpegOptions { sampling: samplings[i as usize % 3], progressive: i % 4 == 3, ..Default::default() };
+        Ok((encode_jpeg(&Image::from_rgb(Size::new(width, height), &rgb)?, &options)?, i))
+    });
+    images.collect()
+}
+
+/// Where an epoch of two pipelines differs first, in words.
+fn difference(expected: &Pipeline, got: &Pipeline) -> Result<Option<String>> {
+    for (expected, got) in expected.epoch(0).zip(got.epoch(0)) {
+        let (expected, got) = (expected?, got?);
+        let got = got.images().to_host()?;
+        let bytes = expected.images().as_bytes()?.iter().zip(got.as_bytes()?);
+        let wrong = bytes.enumerate().filter(|(_, (a, b))| a != b);
+        if let (count, Some((at, (want, have)))) = (wrong.clone().count(), wrong.clone().next()) {
+            let image = at / (got.as_bytes()?.len() / expected.len());
+            return Ok(Some(format!(
+                "{count} bytes differ, first byte {at}, in image {image} of {:?}: {have} instead of {want}",
+                SIZES.get(image)
+            )));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,142 @@
+//! Images that decoders are checked on: one of each kind that training sets have, and those that decoders trip over.
+
+use crate::encode::{JpegColor, JpegOptions, Sampling, encode_jpeg};
+use crate::error::Result;
+use crate::experiment::synth;
+use crate::raster::{Image, Size};
+use crate::source::Source;
+use std::borrow::Cow;
+
+/// Images in memory, each with a name that says what it is.
+pub(super) struct Inputs(Vec<(&'static str, Vec<u8>)>);
+
+impl Inputs {
+    /// Kinds that nvJPEG's hybrid decoder takes; the hardware decoder takes those that are not progressive.
+    pub(super) fn usual() -> Result<Self> {
+        let of = |sampling| JpegOptions { sampling, ..JpegOptions::default() };
+        let kinds = [
+            ("4:4:4", of(Sampling::S444)),
+            ("4:2:2", of(Sampling::S422)),
+            ("4:2:0", of(Sampling::S420)),
+            ("4:4:0", of(Sampling::S440)),
+            ("gray", JpegOptions { color: JpegColor::Gray, ..JpegOptions::default() }),
+            ("with restarts", JpegOptions { restart_interval_rows: 1, ..JpegOptions::default() }),
+            ("progressive", JpegOptions { progressive: true, ..JpegOptions::default() }),
+        ];
+        let made = kinds.into_iter().zip(0..).map(|((name, options), i)| Ok((name, encode_jpeg(&scene(i), &options)?)));
+        made.collect::<Result<_>>().map(Self)
+    }
+
+    /// Files that are cut off, of several scans or in inks, between usual ones.
+    pub(super) fn awkward() -> Result<Self> {
+        let Self(usual) = Self::usual()?;
+        let cut = |bytes: &[u8]| bytes[..bytes.len() / 2].to_vec();
+        let progressive = JpegOptions { progressive: true, ..JpegOptions::default() };
+        let inks = JpegOptions { color: JpegColor::Cmyk, ..JpegOptions::default() };
+        let awkward = [
+            ("cut off", cut(&encode_jpeg(&scene(10), &JpegOptions::default())?)),
+            ("progressive, cut off", cut(&encode_jpeg(&scene(11), &progressive)?)),
+            ("a scan for each component", one_scan_each(&scene(12))?),
+            ("in inks", encode_jpeg(&scene(13), &inks)?),
+        ];
+        Ok(Self(usual.into_iter().zip(awkward).flat_map(|(usual, awkward)| [usual, awkward]).collect()))
+    }
+}
+
+impl Source for Inputs {
+    fn len(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn read<'a>(&'a self, index: u64, _buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+        Ok(&self.0[index as usize].1)
+    }
+
+    fn label(&self, _index: u64) -> u32 {
+        0
+    }
+
+    fn name(&self, index: u64) -> Cow<'_, str> {
+        format!("made image, {}", self.0[index as usize].0).into()
+    }
+}
+
+/// An image much like a photograph: decoders may differ on noise by as much as they like.
+fn scene(index: u64) -> Image {
+    synth::image(1, index, index as u32 % 4, 4)
+}
+
+/// A baseline JPEG whose luma and color differences come in three scans, as some cameras and old programs write them: put
+/// together from three gray JPEGs, whose data are those of such a scan.
+fn one_scan_each(image: &Image) -> Result<Vec<u8>> {
+    let Size { width, height } = image.size();
+    let half = |a: u8, b: u8| (128 + (i32::from(a) - i32::from(b)) / 2) as u8;
+    let planes: [fn([u8; 3], fn(u8, u8) -> u8) -> u8; 3] = [
+        |[_, green, _], _| green,
+        |[_, green, blue], half| half(blue, green),
+        |[red, green, _], half| half(red, green),
+    ];
+    let gray = JpegOptions { color: JpegColor::Gray, ..JpegOptions::default() };
+    let mut out = vec![0xFF, 0xD8];
+    for (component, plane) in (1..).zip(planes) {
+        let values = image.pixels().iter().flat_map(|&[red, green, blue, _]| [plane([red, green, blue], half); 3]);
+        let jpeg = encode_jpeg(&Image::from_rgb(image.size(), &values.collect::<Vec<_>>())?, &gray)?;
+        let mut at = 2;
+        loop {
+            let (marker, len) = (jpeg[at + 1], usize::from(u16::from_be_bytes([jpeg[at + 2], jpeg[at + 3]])));
+            let segment = at..at + 2 + len;
+            at = segment.end;
+            match marker {
+                // The quantization table serves all three, each scan has Huffman tables of its own.
+                0xDB if component == 1 => out.extend(&jpeg[segment]),
+                0xC4 => out.extend(&jpeg[segment]),
+                0xC0 if component == 1 => {
+                    out.extend([0xFF, 0xC0, 0, 17, 8]);
+                    out.extend((height as u16).to_be_bytes());
+                    out.extend((width as u16).to_be_bytes());
+                    out.extend([3, 1, 0x11, 0, 2, 0x11, 0, 3, 0x11, 0]);
+                }
+                0xDA => break,
+                _ => {}
+            }
+        }
+        out.extend([0xFF, 0xDA, 0, 8, 1, component, 0, 0, 63, 0]);
+        // To the end-of-image marker.
+        out.extend(&jpeg[at..jpeg.len() - 2]);
+    }
+    out.extend([0xFF, 0xD9]);
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decode::{Decoder, probe};
+    use crate::raster::Rect;
+
+    #[test]
+    fn the_cpu_decodes_all_but_those_that_are_cut_off() {
+        let inputs = Inputs::awkward().unwrap();
+        for (name, bytes) in &inputs.0 {
+            let header = probe(bytes).unwrap();
+            let mut image = Image::default();
+            let decoded = Decoder::new().unwrap().decode(bytes, &header, Rect::full(header.size), false, &mut image);
+            assert_eq!(decoded.is_err(), name.contains("cut off"), "{name}: {decoded:?}");
+        }
+    }
+
+    /// The color differences of a gray image are those of no color.
+    #[test]
+    fn three_scans_hold_the_image() {
+        let mut image = scene(3);
+        image.pixels_mut().iter_mut().for_each(|pixel| *pixel = [pixel[1], pixel[1], pixel[1], 255]);
+        let bytes = one_scan_each(&image).unwrap();
+        let header = probe(&bytes).unwrap();
+        assert!(header.size == image.size() && header.components == 3 && !header.progressive);
+        let mut decoded = Image::default();
+        Decoder::new().unwrap().decode(&bytes, &header, Rect::full(header.size), false, &mut decoded).unwrap();
+        let pairs = image.pixels().iter().zip(decoded.pixels());
+        let sum: u64 = pairs.map(|(a, b)| (0..3).map(|c| u64::from(a[c].abs_diff(b[c]))).sum::<u64>()).sum();
+        assert!(sum < 3 * 4 * image.size().area_px(), "{sum}");
+    }
+}
