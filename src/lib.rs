@@ -112,6 +112,8 @@ use mozjpeg_sys as _;
 pub use self::image::{Image, Pixel, Rect, Size};
 pub use apply::{ApplyOptions, apply};
 pub use backend::cuda::CudaBuffer;
+#[cfg(fuzzing)]
+pub use decode::device_model;
 pub use decode::{Decoder, Format, Header, probe};
 pub use device::{DecodePath, Device};
 pub use doctor::{Check, doctor};

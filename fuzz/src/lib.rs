@@ -14,8 +14,9 @@ use warpfeed::{
 pub type Target = fn(&[u8]);
 
 /// All targets by name. The names are those of the folders in `corpus/`, where there is one.
-pub const TARGETS: [(&str, Target); 11] = [
+pub const TARGETS: [(&str, Target); 12] = [
     ("image", image),
+    ("model", model),
     ("baseline", baseline),
     ("tar", tar),
     ("recordio", recordio),
@@ -148,6 +149,24 @@ pub fn image(data: &[u8]) {
                 let from = &whole.row(y + row)[x as usize..][..part.width as usize];
                 assert!(cut.row(row) == from, "the part differs from the whole, tolerant: {tolerant}, row {row}");
             }
+        }
+    }
+}
+
+/// What the model of the device's decoder makes of an image has the CPU's pixels, whole and in part.
+pub fn model(data: &[u8]) {
+    let Ok(header) = probe(data) else { return };
+    if header.size.area_px() > MAX_AREA_PX {
+        return;
+    }
+    let Size { width, height } = header.size;
+    let (x, y) = (data.len() as u32 % width, data.len() as u32 / 7 % height);
+    let part = Rect { x, y, width: (width - x).div_ceil(2), height: (height - y).div_ceil(2) };
+    for part in [Rect::full(header.size), part] {
+        if let Some(got) = warpfeed::device_model(data, &header, part) {
+            let (mut decoder, mut want) = (Decoder::new().expect("there is memory"), Image::default());
+            decoder.decode(data, &header, part, false, &mut want).expect("an image that is not flagged decodes");
+            assert!(got.pixels() == want.pixels(), "the model differs from the CPU's decoder");
         }
     }
 }

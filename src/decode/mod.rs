@@ -1,8 +1,13 @@
 //! From a file's bytes to pixels.
 
+#[cfg(any(test, fuzzing))]
+mod baseline;
+mod huffman;
 mod jpeg;
 mod lossless;
 mod lossless_jpeg;
+#[cfg(any(test, fuzzing))]
+mod model;
 mod pnm;
 mod probe;
 
@@ -119,6 +124,12 @@ impl Decoder {
             Format::Pnm => pnm::decode(bytes, header, part, out),
         }
     }
+}
+
+/// The device's JPEG decoder as plain code; `None` if it leaves the image to the CPU. For the fuzz targets.
+#[cfg(fuzzing)]
+pub fn device_model(bytes: &[u8], header: &Header, part: Rect) -> Option<Image> {
+    model::decode(bytes, header, part).ok()
 }
 
 impl std::fmt::Debug for Decoder {
