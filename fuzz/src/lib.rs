@@ -171,16 +171,21 @@ pub fn model(data: &[u8]) {
     }
 }
 
-/// Packs an image as baseline JPEG, as it is and shrunk.
+/// Packs an image as baseline JPEG, as it is and shrunk, with restart markers and without.
 pub fn baseline(data: &[u8]) {
     if probe(data).is_ok_and(|header| header.size.area_px() > MAX_AREA_PX) {
         return;
     }
-    for max_side_px in [None, Some(9)] {
+    for (max_side_px, restarts) in [(None, false), (None, true), (Some(9), true)] {
         let source = EncodedImages::new([(data.to_vec(), 0)]);
         let out = folder().join("packed");
-        let options =
-            PackOptions { baseline: true, workers: 1, max_side_px, ..PackOptions::new(RecordFormat::TfRecord) };
+        let options = PackOptions {
+            baseline: true,
+            restarts,
+            workers: 1,
+            max_side_px,
+            ..PackOptions::new(RecordFormat::TfRecord)
+        };
         let _ = pack(&source, &out, &options, &mut |_| {});
         let _ = fs::remove_dir_all(out);
     }
