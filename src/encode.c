@@ -1,6 +1,6 @@
 /*
- * Encodes rows of red, green, blue, unused to a JPEG file in memory with libjpeg, and progressive JPEG files to
- * baseline ones. See decode/jpeg.c on errors.
+ * Encodes rows of red, green, blue, unused to a JPEG file in memory with libjpeg, and writes the coefficients of JPEG
+ * files anew, as baseline. See decode/jpeg.c on errors.
  */
 
 #include <setjmp.h>
@@ -31,8 +31,8 @@ typedef struct {
 } wf_encode_job;
 
 int wf_jpeg_encode(const wf_encode_job *job, uint8_t **out, size_t *out_len_bytes, char *message, size_t message_bytes);
-int wf_jpeg_to_baseline(
-    const uint8_t *bytes, size_t len_bytes, uint8_t **out, size_t *out_len_bytes, char *message, size_t message_bytes);
+int wf_jpeg_to_baseline(const uint8_t *bytes, size_t len_bytes, int restarts, uint8_t **out, size_t *out_len_bytes,
+                        char *message, size_t message_bytes);
 void wf_jpeg_encoded_free(uint8_t *bytes);
 
 typedef struct {
@@ -185,7 +185,7 @@ int wf_jpeg_encode(const wf_encode_job *job, uint8_t **out, size_t *out_len_byte
 
 void wf_jpeg_encoded_free(uint8_t *bytes) { free(bytes); }
 
-/* ---- progressive to baseline, without loss ---- */
+/* ---- to baseline, without loss ---- */
 
 typedef struct {
   encoder out;
@@ -219,19 +219,26 @@ static void on_scan(j_common_ptr cinfo) {
   }
 }
 
-/* All segments but those that libjpeg writes itself: EXIF, color profiles, comments. */
+static int starts_with(jpeg_saved_marker_ptr m, const char *start, unsigned int len) {
+  return m->data_length >= len && !memcmp(m->data, start, len);
+}
+
+/* All segments but those that libjpeg writes itself, and an index of rows that are no longer there: EXIF, color
+ * profiles, comments. */
 static void copy_segments(transcoder *self) {
   j_compress_ptr out = &self->out.cinfo;
   for (jpeg_saved_marker_ptr m = self->in.marker_list; m; m = m->next) {
-    if (out->write_JFIF_header && m->marker == JPEG_APP0 && m->data_length >= 5 && !memcmp(m->data, "JFIF", 5))
+    if (out->write_JFIF_header && m->marker == JPEG_APP0 && starts_with(m, "JFIF", 5))
       continue;
-    if (out->write_Adobe_marker && m->marker == JPEG_APP0 + 14 && m->data_length >= 5 && !memcmp(m->data, "Adobe", 5))
+    if (out->write_Adobe_marker && m->marker == JPEG_APP0 + 14 && starts_with(m, "Adobe", 5))
+      continue;
+    if (m->marker == JPEG_APP0 + 9 && starts_with(m, "warpfeed\0", 10))
       continue;
     jpeg_write_marker(out, m->marker, m->data, m->data_length);
   }
 }
 
-static void transcode(transcoder *self, const uint8_t *bytes, size_t len_bytes) {
+static void transcode(transcoder *self, const uint8_t *bytes, size_t len_bytes, int restarts) {
   j_decompress_ptr in = &self->in;
   j_compress_ptr out = &self->out.cinfo;
 
@@ -252,13 +259,19 @@ static void transcode(transcoder *self, const uint8_t *bytes, size_t len_bytes) 
   jpeg_c_set_int_param(out, JINT_COMPRESS_PROFILE, JCP_FASTEST);
   jpeg_copy_critical_parameters(in, out);
   out->optimize_coding = TRUE;
+  if (restarts) {
+    out->restart_in_rows = 1;
+    /* The sampling factors of a single component mean nothing but how many rows are decoded at a time. */
+    if (out->num_components == 1)
+      out->comp_info[0].h_samp_factor = out->comp_info[0].v_samp_factor = 1;
+  }
   jpeg_write_coefficients(out, coefficients);
   copy_segments(self);
   jpeg_finish_compress(out);
   jpeg_finish_decompress(in);
 }
 
-static int transcode_or_fail(transcoder *self, const uint8_t *bytes, size_t len_bytes) {
+static int transcode_or_fail(transcoder *self, const uint8_t *bytes, size_t len_bytes, int restarts) {
   self->out.cinfo.err = jpeg_std_error(&self->out.errors);
   self->out.errors.error_exit = on_error;
   self->out.errors.emit_message = on_message;
@@ -270,17 +283,18 @@ static int transcode_or_fail(transcoder *self, const uint8_t *bytes, size_t len_
   self->progress.progress_monitor = on_scan;
   if (setjmp(self->out.failed))
     return self->out.status;
-  transcode(self, bytes, len_bytes);
+  transcode(self, bytes, len_bytes, restarts);
   return WF_OK;
 }
 
-/* Writes the coefficients of a JPEG as a baseline one. As wf_jpeg_encode. */
-int wf_jpeg_to_baseline(
-    const uint8_t *bytes, size_t len_bytes, uint8_t **out, size_t *out_len_bytes, char *message, size_t message_bytes) {
+/* Writes the coefficients of a JPEG as a baseline one, with a restart marker behind each row of MCUs if that is asked
+ * for. As wf_jpeg_encode. */
+int wf_jpeg_to_baseline(const uint8_t *bytes, size_t len_bytes, int restarts, uint8_t **out, size_t *out_len_bytes,
+                        char *message, size_t message_bytes) {
   transcoder *self = calloc(1, sizeof *self);
   if (!self)
     return WF_NO_MEMORY;
-  int status = transcode_or_fail(self, bytes, len_bytes);
+  int status = transcode_or_fail(self, bytes, len_bytes, restarts);
   jpeg_destroy_compress(&self->out.cinfo);
   jpeg_destroy_decompress(&self->in);
   hand_over(&self->out, status, out, out_len_bytes, message, message_bytes);

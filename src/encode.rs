@@ -109,6 +109,7 @@ unsafe extern "C" {
     fn wf_jpeg_to_baseline(
         bytes: *const u8,
         len_bytes: usize,
+        restarts: c_int,
         out: *mut *mut u8,
         out_len_bytes: *mut usize,
         message: *mut c_char,
@@ -205,9 +206,9 @@ fn text(message: &[c_char; 256]) -> String {
     unsafe { CStr::from_ptr(message.as_ptr()) }.to_string_lossy().into_owned()
 }
 
-/// A progressive JPEG as a baseline one: the same coefficients, so the same pixels, and all segments. The caller has
-/// checked its size, since all coefficients are in memory at once.
-pub(crate) fn to_baseline(jpeg: &[u8]) -> Result<Vec<u8>> {
+/// A JPEG as a baseline one: the same coefficients, and all segments; with `restarts` a restart marker stands behind each
+/// row of MCUs. The caller has checked its size, since all coefficients are in memory at once.
+pub(crate) fn to_baseline(jpeg: &[u8], restarts: bool) -> Result<Vec<u8>> {
     let (mut bytes, mut len_bytes, mut message) = (ptr::null_mut(), 0, [0 as c_char; 256]);
     // SAFETY: `jpeg` outlives the call, which reads no byte behind its length. The out pointers are valid, and the
     // message buffer has the length given.
@@ -215,6 +216,7 @@ pub(crate) fn to_baseline(jpeg: &[u8]) -> Result<Vec<u8>> {
         wf_jpeg_to_baseline(
             jpeg.as_ptr(),
             jpeg.len(),
+            restarts.into(),
             &raw mut bytes,
             &raw mut len_bytes,
             message.as_mut_ptr(),

@@ -113,6 +113,8 @@ use mozjpeg_sys as _;
 
 pub use apply::{ApplyOptions, apply};
 pub use backend::cuda::CudaBuffer;
+#[cfg(fuzzing)]
+pub use decode::device_model;
 pub use device::{DecodePath, Device};
 pub use doctor::{Check, doctor};
 pub use error::{Error, Result};

@@ -145,6 +145,96 @@ fn baseline_keeps_every_pixel_of_progressive_images() {
 }
 
 #[test]
+fn restarts_keep_every_pixel() {
+    let folder = tempfile::tempdir().unwrap();
+    let encode = |options| encode_jpeg(&image(90, 161, 3), &options).unwrap();
+    let plain = JpegOptions::default();
+    let progressive = JpegOptions { progressive: true, orientation: Some(6), ..plain.clone() };
+    let cmyk = JpegOptions { color: JpegColor::Cmyk, ..plain.clone() };
+    let reference = |name| fs::read(Path::new("tests/reference/images").join(name)).unwrap();
+    let mut images = [plain.clone(), progressive, cmyk].map(encode).to_vec();
+    images.push(reference("grey-2x2.jpg"));
+    let marked = images.len();
+    // What cannot be written so: no JPEG, other processes, and data that are damaged, though they have their end.
+    let mut damaged = images[0].clone();
+    let len = damaged.len();
+    damaged.drain(len / 2..len - 2);
+    let (mut twelve_bits, mut arithmetic) = (images[0].clone(), images[0].clone());
+    let frame = images[0].windows(2).position(|pair| pair == [0xFF, 0xC0]).unwrap();
+    (twelve_bits[frame + 4], arithmetic[frame + 1]) = (12, 0xC9);
+    images.extend([reference("rgb.png"), reference("lossless-rgb.jpg"), damaged, twelve_bits, arithmetic]);
+
+    let packing = PackOptions { restarts: true, ..options(RecordFormat::WebDataset) };
+    let out = folder.path().join("train");
+    let source = EncodedImages::new(images.iter().cloned().map(|bytes| (bytes, 0)));
+    let report = pack(&source, &out, &packing, &mut |_| {}).unwrap();
+    assert_eq!((report.images, report.restarts, report.made_baseline), (9, 4, 1));
+    let packed = contents(&data_set(&out));
+    for (i, (want, (got, _))) in images.iter().zip(&packed).enumerate() {
+        if i < marked {
+            let header = probe(got).unwrap();
+            assert!(header.restart_interval_mcus > 0 && !header.progressive, "image {i}");
+            assert_eq!(header.orientation, probe(want).unwrap().orientation);
+            assert_eq!(decoded(got), decoded(want), "image {i}");
+        } else {
+            assert!(got == want, "image {i} is copied");
+        }
+    }
+
+    // Packed again, they stay as they are; without restarts another folder is needed.
+    let again = folder.path().join("again");
+    let report = pack(&*data_set(&out), &again, &packing, &mut |_| {}).unwrap();
+    assert_eq!((report.images, report.restarts), (9, 4));
+    assert_eq!(contents(&data_set(&again)), packed);
+    let error = pack(&source, &out, &options(RecordFormat::WebDataset), &mut |_| {}).unwrap_err().to_string();
+    assert!(error.contains("restarts true, not false"), "{error}");
+}
+
+/// libjpeg makes up coefficients that a progressive image lacks, and would not for a baseline one.
+#[test]
+fn restarts_leave_smoothed_images_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let options_ = JpegOptions { progressive: true, quality: 30, ..JpegOptions::default() };
+    let whole = encode_jpeg(&image(90, 161, 4), &options_).unwrap();
+    // Only its first scan, that of the DC coefficients.
+    let scans: Vec<usize> =
+        whole.windows(2).enumerate().filter(|(_, pair)| *pair == [0xFF, 0xC4]).map(|(at, _)| at).collect();
+    let scan = whole.windows(2).position(|pair| pair == [0xFF, 0xDA]).unwrap();
+    let next = *scans.iter().find(|&&at| at > scan).unwrap();
+    let first = [&whole[..next], &[0xFF, 0xD9]].concat();
+    let packing = PackOptions { restarts: true, ..options(RecordFormat::WebDataset) };
+    let source = EncodedImages::new([(first.clone(), 0), (whole, 0)]);
+    let out = folder.path().join("train");
+    assert_eq!(pack(&source, &out, &packing, &mut |_| {}).unwrap().restarts, 1);
+    assert_eq!(contents(&data_set(&out))[0].0, first);
+}
+
+/// An epoch of crops over the same images, with restarts and without.
+#[test]
+fn crops_are_decoded_by_restarts() {
+    let folder = tempfile::tempdir().unwrap();
+    let packed = |name: &str, packing: PackOptions| {
+        let out = folder.path().join(name);
+        pack(&large(), &out, &packing, &mut |_| {}).unwrap();
+        small(data_set(&out)).build().unwrap()
+    };
+    for max_side_px in [None, Some(200)] {
+        let plain = PackOptions { max_side_px, ..options(RecordFormat::TfRecord) };
+        let side = max_side_px.unwrap_or_default();
+        let with = packed(&format!("with-{side}"), PackOptions { restarts: true, ..plain.clone() });
+        let without = packed(&format!("without-{side}"), plain);
+        assert_eq!(delivered(&with, 0), delivered(&without, 0));
+        let restarts = |pipeline: &warpfeed::Pipeline| {
+            let mut epoch = pipeline.epoch(0);
+            assert!(epoch.by_ref().all(|batch| batch.is_ok()));
+            epoch.stats().decoded_restarts
+        };
+        assert!(restarts(&with) > 20, "{}", restarts(&with));
+        assert_eq!(restarts(&without), 0);
+    }
+}
+
+#[test]
 fn shrinking_bounds_the_longer_side_and_leaves_small_images_alone() {
     let folder = tempfile::tempdir().unwrap();
     let turned = JpegOptions { orientation: Some(6), ..JpegOptions::default() };

@@ -16,9 +16,9 @@ mod raster {
 }
 
 use cuda_sim::{Kernel, LAUNCH_BYTES, Memory};
-use raster::Size;
 use params::{ALL_IN_DOUBT, Launch, RotateSample, Source, Target};
 use points::Points;
+use raster::Size;
 
 const NEAREST: &str = "rotate_nearest_double_u8_nhwc";
 const BILINEAR: &str = "rotate_bilinear_u8_nhwc";

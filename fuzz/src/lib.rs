@@ -10,8 +10,9 @@ use warpfeed::{ApplyOptions, EpochState, OnError, Pipeline, Result, apply, image
 pub type Target = fn(&[u8]);
 
 /// All targets by name. The names are those of the folders in `corpus/`, where there is one.
-pub const TARGETS: [(&str, Target); 11] = [
+pub const TARGETS: [(&str, Target); 12] = [
     ("image", image),
+    ("model", model),
     ("baseline", baseline),
     ("tar", tar),
     ("recordio", recordio),
@@ -148,16 +149,39 @@ pub fn image(data: &[u8]) {
     }
 }
 
-/// Packs an image as baseline JPEG, as it is and shrunk.
+/// What the model of the device's decoder makes of an image has the CPU's pixels, whole and in part.
+pub fn model(data: &[u8]) {
+    let Ok(header) = probe(data) else { return };
+    if header.size.area_px() > MAX_AREA_PX {
+        return;
+    }
+    let Size { width, height } = header.size;
+    let (x, y) = (data.len() as u32 % width, data.len() as u32 / 7 % height);
+    let part = Rect { x, y, width: (width - x).div_ceil(2), height: (height - y).div_ceil(2) };
+    for part in [Rect::full(header.size), part] {
+        if let Some(got) = warpfeed::device_model(data, &header, part) {
+            let (mut decoder, mut want) = (Decoder::new().expect("there is memory"), Image::default());
+            decoder.decode(data, &header, part, false, &mut want).expect("an image that is not flagged decodes");
+            assert!(got.pixels() == want.pixels(), "the model differs from the CPU's decoder");
+        }
+    }
+}
+
+/// Packs an image as baseline JPEG, as it is and shrunk, with restart markers and without.
 pub fn baseline(data: &[u8]) {
     if probe(data).is_ok_and(|header| header.size.area_px() > MAX_AREA_PX) {
         return;
     }
-    for max_side_px in [None, Some(9)] {
+    for (max_side_px, restarts) in [(None, false), (None, true), (Some(9), true)] {
         let source = EncodedImages::new([(data.to_vec(), 0)]);
         let out = folder().join("packed");
-        let options =
-            PackOptions { baseline: true, workers: 1, max_side_px, ..PackOptions::new(RecordFormat::TfRecord) };
+        let options = PackOptions {
+            baseline: true,
+            restarts,
+            workers: 1,
+            max_side_px,
+            ..PackOptions::new(RecordFormat::TfRecord)
+        };
         let _ = pack(&source, &out, &options, &mut |_| {});
         let _ = fs::remove_dir_all(out);
     }

@@ -111,6 +111,8 @@ pub(crate) struct Decoded {
     pub(crate) hardware: u64,
     /// Of those by the CPU: a device decoder would have, had there been device memory for the whole image.
     pub(crate) for_memory: u64,
+    /// Of those by the CPU: codes were passed over by means of an index of rows.
+    pub(crate) restarts: u64,
 }
 
 /// What was left to be done with a whole batch.

@@ -4,7 +4,8 @@
  * More than two thirds of libjpeg's time on photographs of good quality goes into Huffman decoding. This one differs in
  * that a table entry gives the length of code and coefficient bits together, so that the next look-up need not wait for
  * the coefficient; that bits are taken eight bytes at a time; and that blocks of which nothing is needed (rows above a
- * rectangle, columns beside it) are only walked through.
+ * rectangle, columns beside it) are only walked through. Where the caller knows at which bytes rows start, rows above are
+ * not touched, nor what stands to the right.
  *
  * What comes out is the same for damaged data too: zero bits behind the end of a segment, a zero for a code that does not
  * exist, blocks left empty after the data have ended. Unlike libjpeg's fast path it warns of every bad code, and leaves
@@ -54,6 +55,9 @@ typedef struct huffman_decoder {
   int valid;     /* number of valid bits */
   uint32_t restarts_to_go;
   JDIMENSION column; /* of the next MCU */
+  const JOCTET *bytes; /* the whole file */
+  size_t len_bytes;
+  const size_t *row_starts; /* of each row of MCUs, in the file; null if they are not known */
   int32_t dc[MAX_COMPS_IN_SCAN];
   int block_component[D_MAX_BLOCKS_IN_MCU];
   const huffman_table *block_dc[D_MAX_BLOCKS_IN_MCU], *block_ac[D_MAX_BLOCKS_IN_MCU];
@@ -343,11 +347,28 @@ static boolean huffman_restart(j_decompress_ptr cinfo, huffman_decoder *self) {
   return TRUE;
 }
 
+/* The first MCU of a row is due. */
+static void huffman_enter_row(j_decompress_ptr cinfo, huffman_decoder *self) {
+  size_t start = self->row_starts[cinfo->input_iMCU_row];
+  cinfo->src->next_input_byte = self->bytes + start;
+  cinfo->src->bytes_in_buffer = self->len_bytes - start;
+  cinfo->unread_marker = 0;
+  cinfo->entropy->insufficient_data = FALSE;
+  self->bits = 0;
+  self->valid = 0;
+  memset(self->dc, 0, sizeof self->dc);
+}
+
 /* One MCU. Without blocks, or outside of the columns that are wanted, it is only passed over. */
 static boolean huffman_decode_mcu(j_decompress_ptr cinfo, huffman_decoder *self, JBLOCKROW *blocks) {
   JDIMENSION column = self->column;
   self->column = column + 1 < cinfo->MCUs_per_row ? column + 1 : 0;
-  if (cinfo->restart_interval) {
+  if (self->row_starts) {
+    if (!blocks || column > cinfo->master->last_iMCU_col)
+      return TRUE;
+    if (column == 0)
+      huffman_enter_row(cinfo, self);
+  } else if (cinfo->restart_interval) {
     if (self->restarts_to_go == 0 && !huffman_restart(cinfo, self))
       return FALSE;
     self->restarts_to_go--;
@@ -375,6 +396,7 @@ static void huffman_start(j_decompress_ptr cinfo, huffman_decoder *self) {
   self->bits = 0;
   self->valid = 0;
   self->column = 0;
+  self->row_starts = NULL;
   self->restarts_to_go = cinfo->restart_interval;
   memset(self->dc, 0, sizeof self->dc);
   for (int b = 0; b < cinfo->blocks_in_MCU; b++) {
@@ -390,6 +412,13 @@ static void huffman_start(j_decompress_ptr cinfo, huffman_decoder *self) {
     self->block_dc[b] = &self->dc_tables[dc];
     self->block_ac[b] = &self->ac_tables[ac];
   }
+}
+
+/* Has each row begin where its data do. All starts lie in the file, and there is a restart marker in front of each. */
+static void huffman_use_rows(huffman_decoder *self, const JOCTET *bytes, size_t len_bytes, const size_t *row_starts) {
+  self->bytes = bytes;
+  self->len_bytes = len_bytes;
+  self->row_starts = row_starts;
 }
 
 #endif

@@ -61,6 +61,8 @@ typedef struct {
 typedef struct {
   const uint8_t *bytes;
   size_t len_bytes;
+  const size_t *row_starts;           /* inside the bytes: where the data of each row of MCUs start; or null */
+  uint32_t rows;
   uint32_t image_width, image_height; /* as probed; the stream must agree */
   uint32_t x, y, width, height;       /* the rectangle, inside the image */
   int32_t strict;                     /* pixels missing are an error */
@@ -75,6 +77,7 @@ wf_decoder *wf_jpeg_decoder_new(void);
 void wf_jpeg_decoder_free(wf_decoder *self);
 const char *wf_jpeg_decoder_message(const wf_decoder *self);
 int wf_jpeg_decode(wf_decoder *self, const wf_job *job);
+int wf_jpeg_skips(const wf_decoder *self);
 int wf_jpeg_simd(void);
 void wf_jpeg_inks_to_rgb(uint8_t *row, uint32_t width);
 
@@ -297,6 +300,8 @@ static int decode(wf_decoder *self, const wf_job *job) {
 #if OWN_HUFFMAN
   if (!job->plain && !cinfo->progressive_mode && !cinfo->arith_code && !jpeg_has_multiple_scans(cinfo)) {
     huffman_start(cinfo, &self->huffman);
+    if (job->row_starts && job->rows == cinfo->total_iMCU_rows && cinfo->restart_interval == cinfo->MCUs_per_row)
+      huffman_use_rows(&self->huffman, job->bytes, job->len_bytes, job->row_starts);
     cinfo->entropy->decode_mcu = decode_mcu;
   }
 #endif
@@ -359,6 +364,9 @@ int wf_jpeg_decode(wf_decoder *self, const wf_job *job) {
   self->ran_dry = 0;
   self->started = 0;
   self->rows_done = 0;
+#if OWN_HUFFMAN
+  self->huffman.row_starts = NULL;
+#endif
   self->errors.num_warnings = 0;
   self->source.next_input_byte = job->bytes;
   self->source.bytes_in_buffer = job->len_bytes;
@@ -380,6 +388,15 @@ int wf_jpeg_decode(wf_decoder *self, const wf_job *job) {
     status = WF_OK;
   }
   return status;
+}
+
+/* Whether the last image was decoded row by row, from where they start. */
+int wf_jpeg_skips(const wf_decoder *self) {
+#if OWN_HUFFMAN
+  return self->huffman.row_starts != NULL;
+#else
+  return 0;
+#endif
 }
 
 /* Whether libjpeg was built with its assembler routines. */

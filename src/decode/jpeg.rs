@@ -1,12 +1,12 @@
 //! JPEG images, through libjpeg: the Rust side of `jpeg.c`.
 #![allow(unsafe_code)]
 
-use super::{Header, lossless_jpeg};
+use super::{Header, lossless_jpeg, restarts};
 use crate::error::{Error, Result};
 use crate::memory;
 use crate::raster::{Image, Pixel, Rect};
 use std::ffi::{CStr, c_char, c_int};
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 
 /// `wf_decoder` in `jpeg.c`.
 #[repr(C)]
@@ -19,6 +19,8 @@ struct Handle {
 struct Job {
     bytes: *const u8,
     len_bytes: usize,
+    row_starts: *const usize,
+    rows: u32,
     image_width: u32,
     image_height: u32,
     x: u32,
@@ -43,6 +45,7 @@ unsafe extern "C" {
     fn wf_jpeg_decoder_free(handle: *mut Handle);
     fn wf_jpeg_decoder_message(handle: *const Handle) -> *const c_char;
     fn wf_jpeg_decode(handle: *mut Handle, job: *const Job) -> c_int;
+    fn wf_jpeg_skips(handle: *const Handle) -> c_int;
     fn wf_jpeg_simd() -> c_int;
     fn wf_jpeg_inks_to_rgb(row: *mut u8, width: u32);
 }
@@ -62,6 +65,8 @@ pub(super) fn inks_to_rgb(row: &mut [Pixel]) {
 /// libjpeg's state, for one thread at a time.
 pub(super) struct JpegDecoder {
     handle: NonNull<Handle>,
+    /// Of the last image with an index of its rows: where they start.
+    row_starts: Vec<usize>,
     /// Whether libjpeg's own entropy decoder is used, which ours is tested against.
     plain: bool,
     /// Whether libjpeg's inverse DCT in C is used, which its assembler is tested against.
@@ -83,10 +88,10 @@ impl JpegDecoder {
         // SAFETY: takes nothing; a null pointer means that there was no memory.
         let handle = NonNull::new(unsafe { wf_jpeg_decoder_new() });
         let handle = handle.ok_or_else(|| memory::refused::<Job>("a JPEG decoder", 1, memory::FEWER_IMAGES))?;
-        Ok(Self { handle, plain: false, portable: false })
+        Ok(Self { handle, row_starts: Vec::new(), plain: false, portable: false })
     }
 
-    /// Decodes `part`, which lies inside the image, into `out`.
+    /// Decodes `part`, which lies inside the image, into `out`; whether codes were passed over by means of its index.
     pub(super) fn decode(
         &mut self,
         bytes: &[u8],
@@ -94,18 +99,22 @@ impl JpegDecoder {
         part: Rect,
         accept_truncated: bool,
         out: &mut Image,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         supported(header)?;
         if header.process == 0xC3 {
-            return lossless_jpeg::decode(bytes, header, part, accept_truncated, out);
+            return lossless_jpeg::decode(bytes, header, part, accept_truncated, out).map(|()| false);
         }
         let has_end = has_end(bytes, header.scan_offset_bytes);
         out.reset_part(header.size, part);
         let pixels = out.pixels_mut();
         debug_assert_eq!(pixels.len(), part.width as usize * part.height as usize);
+        let is_indexed = restarts::helps(header, part) && restarts::row_starts(bytes, header, &mut self.row_starts);
         let job = Job {
             bytes: bytes.as_ptr(),
             len_bytes: bytes.len(),
+            row_starts: if is_indexed { self.row_starts.as_ptr() } else { ptr::null() },
+            // Of an image with at most 65,535 rows of pixels.
+            rows: self.row_starts.len() as u32,
             image_width: header.size.width,
             image_height: header.size.height,
             x: part.x,
@@ -119,12 +128,13 @@ impl JpegDecoder {
             out: pixels.as_mut_ptr().cast(),
             stride_bytes: part.width as usize * 4,
         };
-        // SAFETY: the handle is ours alone (`&mut self`). `bytes` and `out` outlive the call. The shim reads no byte
-        // behind `len_bytes` and writes `height` rows of `4 * width` bytes, `stride_bytes` apart, which is what
+        // SAFETY: the handle is ours alone (`&mut self`). `bytes`, `row_starts` and `out` outlive the call. The shim
+        // reads no byte behind `len_bytes`, inside which all of the `rows` starts lie, and writes `height` rows of `4 * width` bytes, `stride_bytes` apart, which is what
         // `pixels` holds; it refuses a stream whose size is not the one given, inside which the caller checked `part`.
         let status = unsafe { wf_jpeg_decode(self.handle.as_ptr(), &raw const job) };
         match status {
-            OK => return Ok(()),
+            // SAFETY: the handle is ours alone; the shim reads what the last call has left there.
+            OK => return Ok(unsafe { wf_jpeg_skips(self.handle.as_ptr()) } != 0),
             // libjpeg does not say how much it asked for: coefficients take two bytes a sample.
             NO_MEMORY => {
                 let coefficients = 2 * header.components as usize * header.size.area_px() as usize;
@@ -200,7 +210,7 @@ mod tests {
         }
         [plain, fast].map(|decoder| {
             let mut out = Image::default();
-            decoder.decode(bytes, &header, Rect::full(header.size), tolerant, &mut out).ok().map(|()| out)
+            decoder.decode(bytes, &header, Rect::full(header.size), tolerant, &mut out).ok().map(|_| out)
         })
     }
 

@@ -2,6 +2,7 @@
 //! those that libjpeg-turbo 3, and so Pillow, makes of it.
 
 use super::Header;
+use super::huffman::{Code, Definition, definitions};
 use super::jpeg::inks_to_rgb;
 use super::probe::{be16, next_marker};
 use crate::error::{Error, Result};
@@ -55,7 +56,7 @@ struct Component {
 /// Walks the segments and decodes the scans.
 fn read(bytes: &[u8], size: Size, accept_truncated: bool) -> Result<Vec<Component>> {
     let mut components = Vec::new();
-    let mut tables: [Option<Table>; 4] = Default::default();
+    let mut tables: [Option<Code>; 4] = Default::default();
     let mut restart_interval = 0;
     let (mut jfif, mut adobe_transform) = (false, 0);
     let mut at = 2;
@@ -133,47 +134,25 @@ fn zeros<T: bytemuck::Zeroable>(len: usize) -> Result<Vec<T>> {
     memory::zeros(len, "a lossless JPEG decoder", memory::FEWER_IMAGES)
 }
 
-/// A Huffman code. Of each length: one past its last code, and the index of its first code's symbol less that code.
-struct Table {
-    end: [u32; 17],
-    first: [i32; 17],
-    symbols: [u8; 256],
-}
-
 /// `None` if a table is not one. Tables for AC coefficients may be there, and mean nothing here.
-fn define_tables(mut segment: &[u8], tables: &mut [Option<Table>; 4]) -> Option<()> {
-    while let Some((&place, rest)) = segment.split_first() {
-        let (counts, rest) = rest.split_first_chunk::<16>()?;
-        let (symbols, rest) = rest.split_at_checked(counts.iter().map(|&count| usize::from(count)).sum())?;
-        segment = rest;
+fn define_tables(segment: &[u8], tables: &mut [Option<Code>; 4]) -> Option<()> {
+    for definition in definitions(segment) {
+        let Definition { place, counts, symbols } = definition?;
         if place >> 4 == 1 {
             continue;
         }
-        let mut table = Table { end: [0; 17], first: [0; 17], symbols: [0; 256] };
-        table.symbols.get_mut(..symbols.len())?.copy_from_slice(symbols);
-        let (mut code, mut index) = (0u32, 0i32);
-        for (len, &count) in (1..).zip(counts) {
-            table.first[len] = index - code as i32;
-            code += u32::from(count);
-            index += i32::from(count);
-            table.end[len] = if count == 0 { 0 } else { code };
-            // No code is all ones.
-            if code >= 1 << len {
-                return None;
-            }
-            code <<= 1;
-        }
+        let code = Code::new(counts, symbols)?;
         if symbols.iter().any(|&symbol| symbol > 16) {
             return None;
         }
-        *tables.get_mut(usize::from(place))? = Some(table);
+        *tables.get_mut(usize::from(place))? = Some(code);
     }
     Some(())
 }
 
 struct Scan<'a> {
     /// In their order, each with its table. Of a single component an MCU is one sample.
-    components: Vec<(&'a mut Component, (usize, usize), &'a Table)>,
+    components: Vec<(&'a mut Component, (usize, usize), &'a Code)>,
     predictor: u8,
     /// How many low bits are cut off.
     shift: u8,
@@ -184,7 +163,7 @@ impl<'a> Scan<'a> {
     fn new(
         segment: &[u8],
         components: &'a mut [Component],
-        tables: &'a [Option<Table>; 4],
+        tables: &'a [Option<Code>; 4],
         restart_interval: usize,
     ) -> Result<Self> {
         let (Some(&count), Some(&[predictor, _, shift])) = (segment.first(), segment.last_chunk::<3>()) else {
@@ -337,18 +316,17 @@ impl Bits<'_> {
     }
 
     /// One difference: a code for its length in bits, then those. A code that does not exist has 17 bits and means 0.
-    fn difference(&mut self, table: &Table) -> i32 {
+    fn difference(&mut self, table: &Code) -> i32 {
         if self.valid < 33 {
             self.fill();
         }
-        let len = (1..=16).find(|&len| (self.bits >> (64 - len)) < u64::from(table.end[len]));
-        let Some(len) = len else {
+        let Some((len, symbol)) = table.symbol(self.bits) else {
             self.wrong = true;
             self.take(17);
             return 0;
         };
-        let code = self.take(len as u32) as i32;
-        match u32::from(table.symbols[(code + table.first[len]) as usize & 255]) {
+        self.take(len);
+        match u32::from(symbol) {
             0 => 0,
             16 => 32768,
             size => {

@@ -1,17 +1,25 @@
 //! From a file's bytes to pixels.
 
+#[cfg(any(test, fuzzing))]
+mod baseline;
+mod huffman;
 mod jpeg;
 mod lossless;
 mod lossless_jpeg;
+#[cfg(any(test, fuzzing))]
+mod model;
 mod pnm;
 mod probe;
+mod restarts;
 
 pub(crate) use jpeg::{has_end, simd};
 pub(crate) use pnm::{rows as pnm_rows, written as pnm_header};
 pub use probe::probe;
+pub(crate) use restarts::{indexed, is_indexed};
 
 use crate::error::{Error, Result};
 use crate::raster::{Image, Rect, Size};
+use std::ops::Range;
 
 /// The file formats that are decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -53,6 +61,8 @@ pub struct Header {
     pub(crate) process: u8,
     /// Where the data of a JPEG's first scan start, or the pixels of a PNM.
     pub(crate) scan_offset_bytes: usize,
+    /// Where the index of a JPEG's rows stands, behind its signature.
+    pub(crate) row_index: Option<Range<usize>>,
 }
 
 /// Decodes images, one after the other; one for each thread.
@@ -103,6 +113,18 @@ impl Decoder {
         accept_truncated: bool,
         out: &mut Image,
     ) -> Result<()> {
+        self.decode_skipping(bytes, header, part, accept_truncated, out).map(drop)
+    }
+
+    /// As [`decode`](Self::decode); whether codes were passed over by means of the image's index of rows.
+    pub(crate) fn decode_skipping(
+        &mut self,
+        bytes: &[u8],
+        header: &Header,
+        part: Rect,
+        accept_truncated: bool,
+        out: &mut Image,
+    ) -> Result<bool> {
         if part.size().is_empty() || !part.fits(header.size) {
             return Err(Error::parameter(
                 "decode",
@@ -115,10 +137,16 @@ impl Decoder {
         out.reserve(part.size())?;
         match header.format {
             Format::Jpeg => self.jpeg.decode(bytes, header, part, accept_truncated, out),
-            Format::Png | Format::WebP => lossless::decode(bytes, header, part, out),
-            Format::Pnm => pnm::decode(bytes, header, part, out),
+            Format::Png | Format::WebP => lossless::decode(bytes, header, part, out).map(|()| false),
+            Format::Pnm => pnm::decode(bytes, header, part, out).map(|()| false),
         }
     }
+}
+
+/// The device's JPEG decoder as plain code; `None` if it leaves the image to the CPU. For the fuzz targets.
+#[cfg(fuzzing)]
+pub fn device_model(bytes: &[u8], header: &Header, part: Rect) -> Option<Image> {
+    model::decode(bytes, header, part).ok()
 }
 
 impl std::fmt::Debug for Decoder {

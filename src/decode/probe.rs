@@ -1,6 +1,6 @@
 //! Headers: size, orientation and layout of an image, without decoding it.
 
-use super::{Format, Header, pnm};
+use super::{Format, Header, pnm, restarts};
 use crate::error::{Error, Result};
 use crate::raster::Size;
 
@@ -98,6 +98,7 @@ fn header(format: Format, width: u32, height: u32) -> Header {
         rgb: false,
         process: 0,
         scan_offset_bytes: 0,
+        row_index: None,
     }
 }
 
@@ -119,6 +120,7 @@ fn jpeg(bytes: &[u8]) -> Option<Result<Header>> {
     let mut found: Option<Header> = None;
     let mut exif = None;
     let mut restart_interval_mcus = 0;
+    let mut row_index = None;
     // Whether there is a JFIF segment, and what Adobe's says: libjpeg goes by them before it looks at the names.
     let (mut jfif, mut adobe_transform) = (false, None);
     let mut at = 2;
@@ -171,11 +173,15 @@ fn jpeg(bytes: &[u8]) -> Option<Result<Header>> {
                 this.rgb =
                     this.components == 3 && !jfif && adobe_transform.map_or(this.rgb, |transform| transform == 0);
                 this.scan_offset_bytes = next;
+                this.row_index = row_index;
                 return Some(Ok(this));
             }
             0xDD => restart_interval_mcus = be16(segment, 0).unwrap_or(0),
             0xE0 if segment.starts_with(b"JFIF\0") => jfif = true,
             0xEE if segment.starts_with(b"Adobe") => adobe_transform = segment.get(11).copied(),
+            restarts::MARKER if segment.starts_with(restarts::SIGNATURE) => {
+                row_index = Some(next - segment.len() + restarts::SIGNATURE.len()..next);
+            }
             0xE1 if exif.is_none() && segment.starts_with(b"Exif\0\0") => exif = Some(orientation(segment)),
             _ => {}
         }

@@ -109,6 +109,9 @@ pub struct DecodedImages {
     pub hybrid: u64,
     /// A GPU's hardware decoder.
     pub hardware: u64,
+    /// Of those that the CPU decoded: rows and columns outside of what was needed were left out, by the restart markers
+    /// that [`PackOptions::restarts`](crate::pack::PackOptions::restarts) writes.
+    pub restarts: u64,
 }
 
 /// What a run did and how fast.
@@ -458,6 +461,7 @@ fn run_epochs(
             cpu: stats.decoded_cpu,
             hybrid: stats.decoded_hybrid,
             hardware: stats.decoded_hardware,
+            restarts: stats.decoded_restarts,
         },
         cached: stats.cached,
         cache: pipeline.cache_usage(),

@@ -36,6 +36,8 @@ pub(super) struct SavedOptions {
     max_side_px: Option<u32>,
     quality: u8,
     baseline: bool,
+    #[serde(default)]
+    restarts: bool,
 }
 
 impl SavedOptions {
@@ -51,6 +53,7 @@ impl SavedOptions {
             max_side_px: options.max_side_px,
             quality: options.quality,
             baseline: options.baseline,
+            restarts: options.restarts,
         }
     }
 }
@@ -86,6 +89,8 @@ pub(super) struct PackedShard {
     pub shrunk: u64,
     pub made_baseline: u64,
     pub made_ycc: u64,
+    #[serde(default)]
+    pub restarts: u64,
     pub bad_count: u64,
     pub bad: Vec<BadSample>,
 }
@@ -110,6 +115,7 @@ impl PackedShard {
     /// Counts an image that was written.
     pub fn count(&mut self, sample: &Sample) {
         self.images += 1;
+        self.restarts += u64::from(sample.restarts);
         match sample.done {
             Done::Copied => {}
             Done::Shrunk => self.shrunk += 1,
@@ -175,6 +181,7 @@ impl Manifest {
             ("max side", format!("{:?}", mine.max_side_px), format!("{:?}", others.max_side_px)),
             ("quality", mine.quality.to_string(), others.quality.to_string()),
             ("baseline", mine.baseline.to_string(), others.baseline.to_string()),
+            ("restarts", mine.restarts.to_string(), others.restarts.to_string()),
         ]
         .into_iter()
         .find(|(_, mine, others)| mine != others)

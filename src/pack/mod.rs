@@ -45,6 +45,11 @@ pub struct PackOptions {
     /// Makes baseline JPEGs of progressive ones, which loses nothing, and YCbCr ones of those in CMYK, by encoding them
     /// again with full color resolution; for decoders in hardware.
     pub baseline: bool,
+    /// Puts a restart marker behind each row of MCUs of JPEGs, and an index of the rows in front of them, so that the CPU
+    /// decodes a crop without what lies above it and to its right. It loses nothing: the coefficients are copied, and
+    /// images are decoded before and after and compared. Progressive images become baseline. What cannot be written so (12
+    /// bits, lossless, damaged) is copied as it is.
+    pub restarts: bool,
     /// How many samples of the source may be bad. If there is no limit, packing fails where the first 100 samples, or
     /// all, are bad: an unmounted disk is no data set.
     pub max_bad: Option<BadLimit>,
@@ -62,6 +67,7 @@ impl PackOptions {
             max_side_px: None,
             quality: 90,
             baseline: false,
+            restarts: false,
             max_bad: None,
             workers: std::thread::available_parallelism().map_or(1, usize::from),
         }
@@ -100,6 +106,8 @@ pub struct PackReport {
     pub made_baseline: u64,
     /// JPEGs in CMYK that were encoded again.
     pub made_ycc: u64,
+    /// JPEGs with restart markers and an index of their rows.
+    pub restarts: u64,
     /// Samples that could not be used and were left out.
     pub bad_count: u64,
     /// The first 1,000 of them of each shard.
@@ -123,8 +131,8 @@ pub struct PackReport {
 /// Each shard takes its name once it is complete and on the disk. `pack.json` beside them says how far packing has come
 /// and has a checksum of each ([`verify`]); after an interruption, a power loss included, the same call goes on from
 /// there. Where `pack.json` itself is damaged, all is packed anew. The folder is a source ([`open`](crate::source::open)) when
-/// it is complete. One run at a time packs into a folder. In memory are, for each worker, four encoded images and what
-/// shrinking takes.
+/// it is complete. One run at a time packs into a folder. In memory are, for each worker, four encoded images and two
+/// decoded ones.
 ///
 /// `progress` hears how many samples are done, those of an earlier run included.
 ///
@@ -192,6 +200,7 @@ fn report(manifest: Manifest, out: &Path, resumed_images: u64, damaged_manifest:
         shrunk: sum(|shard| shard.shrunk),
         made_baseline: sum(|shard| shard.made_baseline),
         made_ycc: sum(|shard| shard.made_ycc),
+        restarts: sum(|shard| shard.restarts),
         bad_count: sum(|shard| shard.bad_count),
         shards: manifest.shards.iter().map(|shard| out.join(shard.name())).collect(),
         bad: manifest.shards.into_iter().flat_map(|shard| shard.bad).collect(),

@@ -1,7 +1,7 @@
 //! From a sample of the source to the bytes that are packed.
 
 use super::PackOptions;
-use crate::decode::{Decoder, Format, Header, has_end, probe};
+use crate::decode::{Decoder, Format, Header, has_end, indexed, is_indexed, probe};
 use crate::encode::{JpegColor, JpegOptions, Sampling, encode_jpeg, to_baseline};
 use crate::error::Result;
 use crate::ops::filter::PassOrder;
@@ -26,6 +26,8 @@ pub(super) struct Sample {
     /// The ending of its file name.
     pub ending: &'static str,
     pub done: Done,
+    /// Whether it is a JPEG with restart markers and an index of its rows.
+    pub restarts: bool,
 }
 
 /// What one worker needs.
@@ -43,6 +45,26 @@ impl Work {
     /// Decodes an image as it is stored, all of it.
     fn decode(&mut self, bytes: &[u8], header: &Header) -> Result<()> {
         self.decoder.decode(bytes, header, Rect::full(header.size), false, &mut self.image)
+    }
+
+    /// A JPEG with restart markers, an index of its rows, and the same pixels; `None` if it cannot be had.
+    ///
+    /// # Errors
+    /// Those that are not the image's fault.
+    fn with_restarts(&mut self, bytes: &[u8], header: &Header) -> Result<Option<Vec<u8>>> {
+        if is_indexed(bytes, header) {
+            return Ok(Some(bytes.to_vec()));
+        }
+        let written = self.decode(bytes, header).and_then(|()| to_baseline(bytes, true));
+        let written = match written {
+            Err(error) if error.is_bad_sample() => return Ok(None),
+            written => written?,
+        };
+        let Some(written) = indexed(&written) else { return Ok(None) };
+        std::mem::swap(&mut self.image, &mut self.other);
+        self.decode(&written, &probe(&written)?)?;
+        // Of progressive images that lack coefficients libjpeg guesses some, which it does not of baseline ones.
+        Ok((self.image.pixels() == self.other.pixels()).then_some(written))
     }
 }
 
@@ -68,7 +90,22 @@ impl<'a> Preparer<'a> {
         let header = probe(bytes)?;
         check_pixels(header.size, DEFAULT_MAX_PIXELS)?;
         let longer = header.size.width.max(header.size.height);
-        let jpeg = |bytes, done| Ok(Sample { bytes, label, ending: "jpg", done });
+        let restarts = self.options.restarts;
+        let jpeg = |bytes, done, restarts| Ok(Sample { bytes, label, ending: "jpg", done, restarts });
+        let encoded = |image: &Image, mut options: JpegOptions, done| {
+            if restarts {
+                options.restart_interval_rows = 1;
+                // The factors of a single component mean nothing but how many rows are decoded at a time.
+                if options.color == JpegColor::Gray {
+                    options.sampling = Sampling::S444;
+                }
+            }
+            let bytes = encode_jpeg(image, &options)?;
+            match indexed(&bytes) {
+                Some(bytes) => jpeg(bytes, done, true),
+                None => jpeg(bytes, done, false),
+            }
+        };
         if let Some(side) = self.options.max_side_px.filter(|&side| longer > side) {
             work.decode(bytes, &header)?;
             let (image, order) = (&mut work.image, PassOrder::default());
@@ -78,7 +115,7 @@ impl<'a> Preparer<'a> {
             Op::from(Resize::new(shrunk(image.size(), side))).apply(order, image, &mut work.other)?;
             let color = if header.components == 1 { JpegColor::Gray } else { JpegColor::Ycc };
             let options = JpegOptions { quality: self.options.quality, color, ..JpegOptions::default() };
-            return jpeg(encode_jpeg(image, &options)?, Done::Shrunk);
+            return encoded(image, options, Done::Shrunk);
         }
         if header.format == Format::Jpeg {
             if self.options.baseline && header.components == 4 {
@@ -89,10 +126,14 @@ impl<'a> Preparer<'a> {
                     orientation: (header.orientation != 1).then_some(header.orientation.into()),
                     ..JpegOptions::default()
                 };
-                return jpeg(encode_jpeg(&work.image, &options)?, Done::MadeYcc);
+                return encoded(&work.image, options, Done::MadeYcc);
+            }
+            if restarts && let Some(bytes) = work.with_restarts(bytes, &header)? {
+                let done = if header.progressive { Done::MadeBaseline } else { Done::Copied };
+                return jpeg(bytes, done, true);
             }
             if self.options.baseline && header.progressive {
-                return jpeg(to_baseline(bytes)?, Done::MadeBaseline);
+                return jpeg(to_baseline(bytes, false)?, Done::MadeBaseline, false);
             }
             if !has_end(bytes, header.scan_offset_bytes) {
                 work.decode(bytes, &header)?;
@@ -106,7 +147,7 @@ impl<'a> Preparer<'a> {
             (Format::Pnm, _) => "ppm",
         };
         let bytes = bytes.to_vec();
-        Ok(Sample { bytes, label, ending, done: Done::Copied })
+        Ok(Sample { bytes, label, ending, done: Done::Copied, restarts: false })
     }
 }
 

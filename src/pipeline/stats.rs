@@ -32,6 +32,10 @@ pub struct Stats {
     /// Images that the CPU decoded because the device had no memory for them as a whole, which its decoders need. They are
     /// among [`decoded_cpu`](Self::decoded_cpu).
     pub decoded_for_memory: u64,
+    /// Images of which the CPU has left out rows and columns outside of what was needed, by the restart markers that
+    /// [`PackOptions::restarts`](crate::pack::PackOptions::restarts) writes. They are among
+    /// [`decoded_cpu`](Self::decoded_cpu).
+    pub decoded_restarts: u64,
     /// Images that came decoded from the cache.
     pub cached: u64,
     /// How far the samples of a stream moved from their places in it, all together.
@@ -91,6 +95,7 @@ impl std::ops::AddAssign for Stats {
         self.decoded_hybrid += other.decoded_hybrid;
         self.decoded_hardware += other.decoded_hardware;
         self.decoded_for_memory += other.decoded_for_memory;
+        self.decoded_restarts += other.decoded_restarts;
         self.cached += other.cached;
         self.moved += other.moved;
         self.moved_most = self.moved_most.max(other.moved_most);
@@ -111,6 +116,7 @@ pub(super) struct Counters {
     decoded_hybrid: AtomicU64,
     decoded_hardware: AtomicU64,
     decoded_for_memory: AtomicU64,
+    decoded_restarts: AtomicU64,
     cached: AtomicU64,
     worker_wait: AtomicU64,
 }
@@ -134,6 +140,7 @@ impl Counters {
         self.decoded_hybrid.fetch_add(decoded.hybrid, Relaxed);
         self.decoded_hardware.fetch_add(decoded.hardware, Relaxed);
         self.decoded_for_memory.fetch_add(decoded.for_memory, Relaxed);
+        self.decoded_restarts.fetch_add(decoded.restarts, Relaxed);
     }
 
     /// An image that was found in the cache, which took that long.
@@ -158,6 +165,7 @@ impl Counters {
             decoded_hybrid: self.decoded_hybrid.load(Relaxed),
             decoded_hardware: self.decoded_hardware.load(Relaxed),
             decoded_for_memory: self.decoded_for_memory.load(Relaxed),
+            decoded_restarts: self.decoded_restarts.load(Relaxed),
             cached: self.cached.load(Relaxed),
             worker_wait: time(&self.worker_wait),
             ..Stats::default()

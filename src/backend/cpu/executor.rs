@@ -33,6 +33,8 @@ pub(crate) struct Job<'a> {
 pub(crate) struct Times {
     pub(crate) decode: Duration,
     pub(crate) augment: Duration,
+    /// Whether an index of rows saved some.
+    pub(crate) skipped: bool,
 }
 
 /// A decoder and the memory that a worker thread needs, kept over samples.
@@ -70,7 +72,7 @@ impl Executor {
         let planning = Instant::now();
         let plan = plan(job.ops, job.header.size, job.strategy, job.order, job.max_px)?;
         let planning = planning.elapsed();
-        let decode = self.decode(job, plan.decode)?;
+        let (decode, skipped) = self.decode(job, plan.decode)?;
         let start = Instant::now();
         for stage in &plan.stages {
             self.stage(stage, plan.order)?;
@@ -85,13 +87,15 @@ impl Executor {
         for erasure in &plan.epilogue.erasures {
             output.erase(erasure);
         }
-        Ok(Times { decode, augment: planning + start.elapsed() })
+        Ok(Times { decode, augment: planning + start.elapsed(), skipped })
     }
 
-    fn decode(&mut self, job: &Job<'_>, part: Rect) -> Result<Duration> {
+    /// How long it took, and whether an index of rows was of use.
+    fn decode(&mut self, job: &Job<'_>, part: Rect) -> Result<(Duration, bool)> {
         let start = Instant::now();
-        self.decoder.decode(job.bytes, job.header, part, job.accept_truncated, &mut self.current)?;
-        Ok(start.elapsed())
+        let Job { bytes, header, accept_truncated, .. } = *job;
+        let skipped = self.decoder.decode_skipping(bytes, header, part, accept_truncated, &mut self.current)?;
+        Ok((start.elapsed(), skipped))
     }
 
     /// Makes the stage's part of its result the current image.

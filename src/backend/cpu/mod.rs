@@ -78,7 +78,7 @@ impl RunOptions {
 
 /// One image has been decoded by the CPU.
 fn work(times: Times) -> Work {
-    let decoded = Decoded { cpu: 1, ..Decoded::default() };
+    let decoded = Decoded { cpu: 1, restarts: times.skipped.into(), ..Decoded::default() };
     Work { decode: times.decode, augment: times.augment, decoded }
 }
 

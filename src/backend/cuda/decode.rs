@@ -103,7 +103,9 @@ impl Gpu {
             let places = pixels.bytes_mut().chunks_exact_mut(3 * part.width as usize);
             places.zip(rows).for_each(|(to, row)| to.copy_from_slice(row));
         } else {
-            worker.decoder.decode(bytes, header, part, self.options.accept_truncated, &mut worker.image)?;
+            let Worker { decoder, image, decoded, .. } = worker;
+            let skipped = decoder.decode_skipping(bytes, header, part, self.options.accept_truncated, image)?;
+            decoded.restarts += u64::from(skipped);
             pixels = room(len_bytes)?;
             pack(worker.image.pixels(), pixels.bytes_mut());
             worker.image.shrink(KEEP_PX);

@@ -65,6 +65,10 @@ struct Job {
     /// Make progressive JPEGs baseline, without loss, and those in CMYK YCbCr, by encoding them again.
     #[arg(long)]
     baseline: bool,
+    /// Put a restart marker behind each row of blocks of JPEGs, and an index of the rows, without loss: random crops are
+    /// decoded faster. Progressive JPEGs become baseline.
+    #[arg(long)]
+    restarts: bool,
     /// Fail if more samples than this cannot be used: a number or, as in 1%, a share [default: fail if the first 100, or
     /// all, cannot]
     #[arg(long, value_name = "N|P%", value_parser = bad_limit)]
@@ -108,6 +112,7 @@ impl Job {
         options.max_side_px = self.max_side;
         options.quality = self.quality;
         options.baseline = self.baseline;
+        options.restarts = self.restarts;
         options.max_bad = self.max_bad;
         options.workers = self.workers.unwrap_or(options.workers);
         let bar = progress(source.len(), "packing");
@@ -165,6 +170,7 @@ fn text(report: &PackReport, started: Instant) -> String {
         (report.shrunk, "shrunk"),
         (report.made_baseline, "made baseline, without loss"),
         (report.made_ycc, "made YCbCr, encoded again"),
+        (report.restarts, "with restart markers"),
     ] {
         if count > 0 {
             let _ = writeln!(text, "{count} {what}");

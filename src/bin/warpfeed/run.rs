@@ -79,6 +79,13 @@ fn text(report: &RunReport) -> String {
         stages.read, stages.decode, stages.augment, stages.worker_wait
     );
     let _ = writeln!(text, "consumer      waited {:.3} s for batches", stages.consumer_wait);
+    if report.decoded.restarts > 0 {
+        let _ = writeln!(
+            text,
+            "restarts      {} of {} images were decoded without what lies above and beside the crop",
+            report.decoded.restarts, report.images
+        );
+    }
     if let Some(cache) = &report.cache {
         let _ = writeln!(
             text,

@@ -1,0 +1,323 @@
+//! What a device decoder takes of a JPEG: its headers, lowered to geometry and tables.
+//!
+//! A device never judges an image. Whatever is odd goes to the CPU's decoder, which alone says whether it is bad. So the
+//! headers here are read as libjpeg reads them, and wherever that might be doubted, the image is flagged.
+
+use super::huffman::{Code, Definition, definitions};
+use super::probe::{be16, next_marker};
+use super::{Format, Header, has_end};
+use crate::raster::Size;
+use std::cmp::Ordering;
+
+/// Why an image is left to the CPU's decoder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Reason {
+    /// It is no JPEG.
+    Format,
+    /// Progressive coding.
+    Progressive,
+    /// Lossless, arithmetic or hierarchical coding.
+    Process,
+    /// Other than 8 bits a sample.
+    Precision,
+    /// Other than one or three components: CMYK.
+    Components,
+    /// Sampling factors other than those of luma at one chroma sample an MCU.
+    Sampling,
+    /// The components come in several scans.
+    SeveralScans,
+    /// More pixels a side than libjpeg takes, or more data than a bit position counts.
+    TooLarge,
+    /// A header segment that is odd, or that might be read in two ways.
+    Header,
+    /// A quantization or Huffman table that is missing or impossible.
+    Tables,
+    /// The file has no end-of-image marker.
+    NoEnd,
+    /// A code that does not exist, or a marker out of turn.
+    Damaged,
+    /// The data end before the MCUs that are needed.
+    Truncated,
+    /// The threads took too many rounds to find where their codes begin.
+    Unsynchronized,
+}
+
+/// What the components of a pixel mean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Color {
+    Gray,
+    Ycc,
+    Rgb,
+}
+
+/// One component of an image.
+pub(crate) struct Component {
+    /// Columns and rows of blocks in an MCU.
+    pub columns: u32,
+    pub rows: u32,
+    /// Quantization steps, row by row.
+    pub quant: [u16; 64],
+    pub dc: Table,
+    pub ac: Table,
+}
+
+/// A baseline image that a device may decode.
+pub(crate) struct Baseline {
+    pub size: Size,
+    pub color: Color,
+    pub components: Vec<Component>,
+    /// Of each block of an MCU, in the order of the data: its component.
+    pub block_components: Vec<usize>,
+    /// An MCU's size in pixels.
+    pub mcu: Size,
+    /// MCUs in a row.
+    pub mcu_columns: u32,
+    pub mcu_rows: u32,
+    /// Rows of MCUs that libjpeg decodes at a time: more than one only where a single component has a sampling factor.
+    pub mcu_rows_at_once: u32,
+    /// 0 without restarts.
+    pub restart_interval_mcus: u32,
+    pub scan_offset_bytes: usize,
+}
+
+/// Bits of the data that one look-up sees. Four tables of this width take 8 kB of a block's shared memory.
+const LOOK_BITS: u32 = 10;
+
+/// A Huffman code for a device: a table for short codes, and a search for the others.
+#[derive(Clone)]
+pub(crate) struct Table {
+    /// What the next bits begin with: the code's length in the high byte, its symbol in the low one. 0 if the code is
+    /// longer, or does not exist.
+    look: Box<[u16; 1 << LOOK_BITS]>,
+    code: Code,
+}
+
+impl Table {
+    fn new(code: Code) -> Self {
+        let mut look = Box::new([0; 1 << LOOK_BITS]);
+        for (bits, entry) in (0..).zip(look.iter_mut()) {
+            if let Some((len @ ..=LOOK_BITS, symbol)) = code.symbol(bits << (64 - LOOK_BITS)) {
+                *entry = (len as u16) << 8 | u16::from(symbol);
+            }
+        }
+        Self { look, code }
+    }
+
+    /// The length of the code that the left-aligned `bits` begin with, and its symbol; `None` if there is no such code.
+    pub fn symbol(&self, bits: u64) -> Option<(u32, u8)> {
+        match self.look[(bits >> (64 - LOOK_BITS)) as usize] {
+            0 => self.code.symbol(bits),
+            entry => Some((u32::from(entry >> 8), entry as u8)),
+        }
+    }
+}
+
+/// Where the k-th coefficient of a block stands, row by row.
+#[rustfmt::skip]
+pub(crate) const ZIGZAG: [u8; 64] = [
+     0,  1,  8, 16,  9,  2,  3, 10, 17, 24, 32, 25, 18, 11,  4,  5,
+    12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13,  6,  7, 14, 21, 28,
+    35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51,
+    58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63,
+];
+
+/// As libjpeg's limits.
+const MAX_SIDE_PX: u32 = 65_500;
+const MAX_BLOCKS: usize = 10;
+
+/// So that 32 bits count those of the data.
+const MAX_BYTES: usize = 1 << 28;
+
+/// The segments before the scan, as far as they decide about pixels.
+struct Segments<'a> {
+    quant: [Option<[u16; 64]>; 4],
+    dc: [Option<Definition<'a>>; 4],
+    ac: [Option<Definition<'a>>; 4],
+    /// Of each component: its name, and the number of its quantization table.
+    components: Vec<(u8, usize)>,
+    /// Of each component: the numbers of its Huffman tables.
+    scan: Vec<(usize, usize)>,
+}
+
+impl Baseline {
+    /// Lowers the headers of an image. `header` is what [`probe`](super::probe()) gave for these `bytes`.
+    pub(crate) fn new(bytes: &[u8], header: &Header) -> Result<Self, Reason> {
+        match header.process {
+            _ if header.format != Format::Jpeg => return Err(Reason::Format),
+            0xC0 | 0xC1 => {}
+            0xC2 => return Err(Reason::Progressive),
+            _ => return Err(Reason::Process),
+        }
+        if header.precision_bits != 8 {
+            return Err(Reason::Precision);
+        }
+        let color = match header.components {
+            1 => Color::Gray,
+            3 if header.rgb => Color::Rgb,
+            3 => Color::Ycc,
+            _ => return Err(Reason::Components),
+        };
+        let Size { width, height } = header.size;
+        if width.max(height) > MAX_SIDE_PX || bytes.len() > MAX_BYTES {
+            return Err(Reason::TooLarge);
+        }
+        let factors = &header.sampling[..header.components.into()];
+        if factors.iter().any(|&(h, v)| !(1..=4).contains(&h) || !(1..=4).contains(&v)) {
+            return Err(Reason::Sampling);
+        }
+        // Of a single component an MCU is one block, whatever its factors are.
+        let (in_mcu, mcu_rows_at_once) = match factors {
+            [(_, v)] => ((1, 1), u32::from(*v)),
+            [luma, (1, 1), (1, 1)] => (*luma, 1),
+            _ => return Err(Reason::Sampling),
+        };
+        let segments = Segments::read(bytes, header)?;
+        let components: Vec<Component> = (0..factors.len())
+            .map(|c| {
+                let (columns, rows) = if c == 0 { in_mcu } else { (1, 1) };
+                segments.component(c, columns.into(), rows.into())
+            })
+            .collect::<Result<_, _>>()?;
+        let block_components: Vec<usize> = components
+            .iter()
+            .enumerate()
+            .flat_map(|(c, component)| std::iter::repeat_n(c, (component.columns * component.rows) as usize))
+            .collect();
+        if block_components.len() > MAX_BLOCKS {
+            return Err(Reason::Sampling);
+        }
+        if !has_end(bytes, header.scan_offset_bytes) {
+            return Err(Reason::NoEnd);
+        }
+        let mcu = Size::new(8 * u32::from(in_mcu.0), 8 * u32::from(in_mcu.1));
+        Ok(Self {
+            size: header.size,
+            color,
+            components,
+            block_components,
+            mcu,
+            mcu_columns: width.div_ceil(mcu.width),
+            mcu_rows: height.div_ceil(mcu.height),
+            mcu_rows_at_once,
+            restart_interval_mcus: header.restart_interval_mcus.into(),
+            scan_offset_bytes: header.scan_offset_bytes,
+        })
+    }
+
+    /// Blocks in an MCU.
+    pub(crate) fn mcu_blocks(&self) -> usize {
+        self.block_components.len()
+    }
+
+    /// How many pixels, to the right and downwards, a sample of a component stands for.
+    pub(crate) fn pixels_a_sample(&self, component: &Component) -> (u32, u32) {
+        (self.components[0].columns / component.columns, self.components[0].rows / component.rows)
+    }
+}
+
+impl<'a> Segments<'a> {
+    /// Walks the segments that [`probe`](super::probe()) has walked.
+    fn read(bytes: &'a [u8], header: &Header) -> Result<Self, Reason> {
+        let mut this = Self {
+            quant: [None; 4],
+            dc: Default::default(),
+            ac: Default::default(),
+            components: Vec::new(),
+            scan: Vec::new(),
+        };
+        let mut at = 2;
+        while at < header.scan_offset_bytes {
+            let (marker, start) = next_marker(bytes, at).ok_or(Reason::Header)?;
+            at = start;
+            if matches!(marker, 0x00 | 0x01 | 0xD0..=0xD7) {
+                continue;
+            }
+            let len = be16(bytes, start).map_or(0, usize::from);
+            let segment = bytes.get(start + 2..start + len).ok_or(Reason::Header)?;
+            at = start + len;
+            match marker {
+                0xC0 | 0xC1 => {
+                    let (entries, _) = segment[6..].as_chunks::<3>();
+                    this.components = entries.iter().map(|entry| (entry[0], entry[2].into())).collect();
+                }
+                0xC4 => this.define_codes(segment)?,
+                0xDB => this.define_quant(segment).ok_or(Reason::Tables)?,
+                0xDA => this.choose(segment)?,
+                0xDD if segment.len() == 2 => {}
+                // Shorter ones mean nothing to libjpeg, and might to others.
+                0xE0 if segment.starts_with(b"JFIF\0") && segment.len() < 14 => return Err(Reason::Header),
+                0xEE if segment.starts_with(b"Adobe") && segment.len() < 12 => return Err(Reason::Header),
+                0xE0..=0xEF | 0xFE => {}
+                _ => return Err(Reason::Header),
+            }
+        }
+        Ok(this)
+    }
+
+    fn define_codes(&mut self, segment: &'a [u8]) -> Result<(), Reason> {
+        for definition in definitions(segment) {
+            let definition = definition.ok_or(Reason::Tables)?;
+            let (class, number) = (definition.place >> 4, usize::from(definition.place & 15));
+            let tables = match class {
+                // libjpeg refuses such tables even where nothing uses them.
+                _ if definition.symbols.len() > 256 => return Err(Reason::Tables),
+                0 => &mut self.dc,
+                1 => &mut self.ac,
+                _ => return Err(Reason::Tables),
+            };
+            *tables.get_mut(number).ok_or(Reason::Tables)? = Some(definition);
+        }
+        Ok(())
+    }
+
+    fn define_quant(&mut self, mut segment: &[u8]) -> Option<()> {
+        while let Some((&place, rest)) = segment.split_first() {
+            let table = self.quant.get_mut(usize::from(place & 15))?.insert([0; 64]);
+            let bytes_a_step = if place >> 4 == 0 { 1 } else { 2 };
+            let (steps, rest) = rest.split_at_checked(64 * bytes_a_step)?;
+            for (step, &to) in steps.chunks_exact(bytes_a_step).zip(&ZIGZAG) {
+                table[usize::from(to)] = step.iter().fold(0, |value, &byte| value << 8 | u16::from(byte));
+            }
+            segment = rest;
+        }
+        Some(())
+    }
+
+    /// Reads the scan's header.
+    fn choose(&mut self, segment: &[u8]) -> Result<(), Reason> {
+        let (&count, rest) = segment.split_first().ok_or(Reason::Header)?;
+        match usize::from(count).cmp(&self.components.len()) {
+            Ordering::Less => return Err(Reason::SeveralScans),
+            Ordering::Equal => {}
+            Ordering::Greater => return Err(Reason::Header),
+        }
+        let (entries, parameters) = rest.split_at_checked(2 * self.components.len()).ok_or(Reason::Header)?;
+        let named = |id| self.components.iter().filter(|component| component.0 == id).count();
+        for (entry, &(id, _)) in entries.chunks_exact(2).zip(&self.components) {
+            if entry[0] != id || named(id) != 1 {
+                return Err(Reason::Header);
+            }
+            self.scan.push((usize::from(entry[1] >> 4), usize::from(entry[1] & 15)));
+        }
+        // All 64 coefficients, with all of their bits.
+        if parameters == [0, 63, 0] { Ok(()) } else { Err(Reason::Header) }
+    }
+
+    fn component(&self, index: usize, columns: u32, rows: u32) -> Result<Component, Reason> {
+        let code = |tables: &[Option<Definition<'_>>; 4], number: usize, max_symbol| {
+            let Definition { counts, symbols, .. } = tables.get(number)?.as_ref()?;
+            symbols.iter().all(|&symbol| symbol <= max_symbol).then(|| Code::new(counts, symbols))?.map(Table::new)
+        };
+        let lowered = || {
+            let (dc, ac) = *self.scan.get(index)?;
+            Some(Component {
+                columns,
+                rows,
+                quant: (*self.quant.get(self.components.get(index)?.1)?)?,
+                dc: code(&self.dc, dc, 15)?,
+                ac: code(&self.ac, ac, 255)?,
+            })
+        };
+        lowered().ok_or(Reason::Tables)
+    }
+}

@@ -1,0 +1,49 @@
+//! Step 3: a thread a run decodes coefficients. Those of AC are kept where the rectangle needs them, the differences of
+//! DC of all blocks. What is bad among the codes that the CPU may decode flags the image.
+
+use super::synchronize::Run;
+use super::unstuff::Scan;
+use super::{Baseline, Reason, Window};
+use crate::decode::baseline::ZIGZAG;
+
+/// What the scan's codes stand for.
+pub(super) struct Coefficients {
+    /// Of each block from the scan's first one on: the difference of its DC coefficient; the next step sums them up.
+    pub dc: Vec<u16>,
+    /// The blocks of the window's MCUs, row by row, without their DC coefficients.
+    pub ac: Vec<[i16; 64]>,
+}
+
+pub(super) fn coefficients(
+    image: &Baseline,
+    scan: &Scan,
+    runs: &[Run],
+    window: &Window,
+) -> Result<Coefficients, Reason> {
+    let mcu_blocks = image.mcu_blocks();
+    let mut found = Coefficients { dc: vec![0; window.checked_blocks], ac: vec![[0; 64]; window.mcus() * mcu_blocks] };
+    let mut ended = 0;
+    for run in runs {
+        let (mut state, mut block) = (run.start, run.block);
+        while state.bit < run.end_bit && block < run.end_block {
+            let place = window.place(image, block / mcu_blocks).map(|mcu| mcu * mcu_blocks + state.block);
+            let symbol = state.step(image, scan);
+            if symbol.is_bad {
+                return Err(Reason::Damaged);
+            }
+            if state.bit > run.data_end_bit {
+                return Err(Reason::Truncated);
+            }
+            match (symbol.coefficient, place) {
+                (Some((0, difference)), _) => found.dc[block] = difference as u16,
+                (Some((index, value)), Some(place)) => found.ac[place][usize::from(ZIGZAG[index])] = value,
+                _ => {}
+            }
+            if symbol.ends_block {
+                block += 1;
+                ended += 1;
+            }
+        }
+    }
+    if ended < window.checked_blocks { Err(Reason::Truncated) } else { Ok(found) }
+}

@@ -1,0 +1,21 @@
+//! Step 4: DC coefficients, sums of differences over the blocks of a component from the last restart on. They are modulo
+//! 2^16, as libjpeg stores them.
+
+use super::Baseline;
+
+pub(super) fn sum(image: &Baseline, dc: &mut [u16]) {
+    let mcu_blocks = image.mcu_blocks();
+    let interval = match image.restart_interval_mcus as usize {
+        0 => dc.len(),
+        mcus => mcus * mcu_blocks,
+    };
+    for segment in dc.chunks_mut(interval.max(1)) {
+        let mut sums = [0u16; 3];
+        for mcu in segment.chunks_mut(mcu_blocks) {
+            for (dc, &component) in mcu.iter_mut().zip(&image.block_components) {
+                sums[component] = sums[component].wrapping_add(*dc);
+                *dc = sums[component];
+            }
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Step 2: where threads start. With restart markers each segment is a run. Without them nobody knows where in the data a
+//! code begins, but a decoder that starts anywhere soon falls into step with the right one.
+//!
+//! One block of threads works on an image. Each thread decodes its share from a guess, the start of an MCU, and notes its
+//! state every [`CHECK_BITS`]. Then come rounds: a thread that did not start where the one before it has ended decodes
+//! again from there, until it meets a state that it has noted. When nothing changes any more, all starts are right: the
+//! first is, and each right one makes the next right. That holds for damaged data too.
+//!
+//! The method is Weißenberger and Schmidt's (arXiv 2111.09219).
+
+use super::unstuff::Scan;
+use super::walk::State;
+use super::{Baseline, Reason};
+
+/// Threads that share an image.
+const THREADS: usize = 256;
+
+/// How often a thread notes its state.
+const CHECK_BITS: usize = 256;
+
+/// Smaller shares take more rounds, and small images need no more threads.
+const MIN_SHARE_BITS: usize = 1024;
+
+/// An image that takes more rounds is left to the CPU.
+const MAX_ROUNDS: usize = 64;
+
+/// What one thread decodes to coefficients.
+pub(super) struct Run {
+    pub start: State,
+    /// The thread stops at the first symbol from here on.
+    pub end_bit: usize,
+    /// Where the data end: no symbol reaches beyond.
+    pub data_end_bit: usize,
+    /// The block's number in the scan.
+    pub block: usize,
+    /// The thread stops at this block.
+    pub end_block: usize,
+}
+
+/// The segments between restart markers, as far as they hold blocks up to `end_block`.
+pub(super) fn at_restarts(image: &Baseline, scan: &Scan, end_block: usize) -> Vec<Run> {
+    let blocks = image.restart_interval_mcus as usize * image.mcu_blocks();
+    let runs = scan.bounds.windows(2).zip((0..end_block).step_by(blocks));
+    runs.map(|(bounds, block)| Run {
+        start: State::at(8 * bounds[0]),
+        end_bit: 8 * bounds[1],
+        data_end_bit: 8 * bounds[1],
+        block,
+        end_block: (block + blocks).min(end_block),
+    })
+    .collect()
+}
+
+/// One thread's share of the data.
+struct Share {
+    start: State,
+    end_bit: usize,
+    /// The first state at or behind each multiple of [`CHECK_BITS`], and the blocks ended before; the last one is the end.
+    checks: Vec<(State, usize)>,
+}
+
+impl Share {
+    /// Decodes from `start` on, until a state is met that was noted before.
+    fn decode(&mut self, image: &Baseline, scan: &Scan, start: State) {
+        self.start = start;
+        let (mut state, mut blocks) = (start, 0);
+        let first_bit = self.end_bit - CHECK_BITS * self.checks.len();
+        for check in 0..self.checks.len() {
+            let bit = first_bit + CHECK_BITS * (check + 1);
+            while state.bit < bit {
+                blocks += usize::from(state.step(image, scan).ends_block);
+            }
+            let (met, before) = self.checks[check];
+            if met == state {
+                // From here on it is as before, but for the number of blocks.
+                self.checks[check..].iter_mut().for_each(|noted| noted.1 = noted.1 + blocks - before);
+                return;
+            }
+            self.checks[check] = (state, blocks);
+        }
+    }
+
+    fn end(&self) -> (State, usize) {
+        self.checks[self.checks.len() - 1]
+    }
+}
+
+/// Finds the runs of a scan without restarts.
+pub(super) fn synchronize(image: &Baseline, scan: &Scan, end_block: usize) -> Result<Vec<Run>, Reason> {
+    let data_end_bit = 8 * scan.bounds[1];
+    let share_bits = data_end_bit.div_ceil(THREADS).next_multiple_of(CHECK_BITS).max(MIN_SHARE_BITS);
+    let nowhere = (State::at(usize::MAX), 0);
+    let mut shares: Vec<Share> = (0..data_end_bit)
+        .step_by(share_bits)
+        .map(|bit| {
+            let checks = vec![nowhere; share_bits / CHECK_BITS];
+            let mut share = Share { start: State::at(bit), end_bit: bit + share_bits, checks };
+            share.decode(image, scan, State::at(bit));
+            share
+        })
+        .collect();
+    for round in 0.. {
+        // What was found in the last round; the threads work side by side.
+        let ends: Vec<State> = shares.iter().map(|share| share.end().0).collect();
+        let wrong = shares.iter_mut().skip(1).zip(ends).filter(|(share, end)| share.start != *end);
+        let decoded = wrong.map(|(share, end)| share.decode(image, scan, end)).count();
+        if decoded == 0 {
+            break;
+        }
+        if round == MAX_ROUNDS {
+            return Err(Reason::Unsynchronized);
+        }
+    }
+    let mut block = 0;
+    let run = |share: &Share| {
+        let run = Run { start: share.start, end_bit: share.end_bit, data_end_bit, block, end_block };
+        block += share.end().1;
+        run
+    };
+    Ok(shares.iter().map(run).collect())
+}

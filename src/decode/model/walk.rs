@@ -1,0 +1,71 @@
+//! From one symbol of the data to the next, which the second and the third step share.
+
+use super::Baseline;
+use super::unstuff::Scan;
+
+/// Where a thread stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct State {
+    /// Of the next symbol, in the scan's data.
+    pub bit: usize,
+    /// The block in its MCU.
+    pub block: usize,
+    /// The coefficient that comes next, in zigzag order; 0 is the DC coefficient.
+    pub index: usize,
+}
+
+/// What a symbol means.
+pub(super) struct Symbol {
+    /// A coefficient's place in zigzag order, and the value that is in the data: of a DC coefficient a difference.
+    pub coefficient: Option<(usize, i16)>,
+    /// Whether it was the block's last.
+    pub ends_block: bool,
+    /// Whether there is no such code. libjpeg takes 17 bits and ends the block.
+    pub is_bad: bool,
+}
+
+impl State {
+    /// The start of an MCU.
+    pub fn at(bit: usize) -> Self {
+        Self { bit, block: 0, index: 0 }
+    }
+
+    /// Reads a symbol and goes on behind it.
+    pub fn step(&mut self, image: &Baseline, scan: &Scan) -> Symbol {
+        let component = &image.components[image.block_components[self.block]];
+        let bits = scan.bits(self.bit);
+        let table = if self.index == 0 { &component.dc } else { &component.ac };
+        let found = table.symbol(bits);
+        let (len, symbol) = found.unwrap_or((17, 0));
+        let (run, size) = (usize::from(symbol >> 4), u32::from(symbol & 15));
+        let value = value(bits << len, size);
+        self.bit += (len + size) as usize;
+        let coefficient;
+        if self.index == 0 {
+            coefficient = Some((0, value));
+            self.index = 1;
+        } else if size == 0 && run != 15 {
+            coefficient = None;
+            self.index = 64;
+        } else {
+            // Behind the last one: damaged data, of which libjpeg makes the last one.
+            coefficient = Some(((self.index + run).min(63), value));
+            self.index += run + 1;
+        }
+        let ends_block = self.index >= 64;
+        if ends_block {
+            self.index = 0;
+            self.block = (self.block + 1) % image.mcu_blocks();
+        }
+        Symbol { coefficient, ends_block, is_bad: found.is_none() }
+    }
+}
+
+/// A coefficient of `size` bits, at most 15. One that starts with 0 is negative.
+fn value(bits: u64, size: u32) -> i16 {
+    if size == 0 {
+        return 0;
+    }
+    let value = (bits >> (64 - size)) as i32;
+    (if value >> (size - 1) == 0 { value + 1 - (1 << size) } else { value }) as i16
+}

@@ -1,0 +1,337 @@
+//! JPEGs with an index of their rows: `pack --restarts` has put a restart marker behind each row of MCUs, decoded the
+//! whole image, and written down where the rows are. A decoder can then pass over rows above a rectangle, and what stands
+//! to the right of it, without walking through their codes.
+//!
+//! The index is a segment (APP9) before the tables, which other programs ignore:
+//!
+//! | bytes | what |
+//! | --- | --- |
+//! | 10 | `warpfeed` and two zeros, the second of which is the version |
+//! | 4 | CRC-32C, big endian, of all that follows, up to the end-of-image marker and with it |
+//! | 1 to 4 for each row | bytes of its data, with the marker behind them: 7 bits each, the lowest first, the highest bit set where more follow |
+//!
+//! The checksum is taken before anything is passed over. So the index cannot go stale, wherever the image is copied to: in
+//! an image that is damaged, or that some program has written anew, it does not fit, and the image is decoded as if it had
+//! none. What is passed over is what `pack` has decoded, byte for byte, and no damage goes unnoticed that was noticed
+//! without the index. It takes 5 us for 110 kB, a hundredth of the decoder's time.
+
+use super::probe::{next_marker, probe};
+use super::{Format, Header};
+use crate::raster::{Rect, Size};
+use std::ops::Range;
+
+/// The index's marker, and what it begins with.
+pub(super) const MARKER: u8 = 0xE9;
+pub(super) const SIGNATURE: &[u8] = b"warpfeed\0\0";
+
+const CRC_BYTES: usize = 4;
+
+/// An MCU's size in pixels; `None` if the image is none that can have an index.
+fn mcu(header: &Header) -> Option<Size> {
+    if header.format != Format::Jpeg || !matches!(header.process, 0xC0 | 0xC1) {
+        return None;
+    }
+    let factors = header.sampling.get(..header.components.into())?;
+    let columns = factors.iter().map(|&(h, _)| h).max()?;
+    let rows = factors.iter().map(|&(_, v)| v).max()?;
+    // Of a single component with a sampling factor an MCU is less than what libjpeg decodes at a time.
+    let is_simple = columns > 0 && rows > 0 && (factors.len() > 1 || (columns, rows) == (1, 1));
+    is_simple.then(|| Size::new(8 * u32::from(columns), 8 * u32::from(rows)))
+}
+
+/// The number of rows of MCUs; `None` if the image does not have a restart interval of one row.
+fn rows(header: &Header) -> Option<usize> {
+    let mcu = mcu(header)?;
+    let columns = header.size.width.div_ceil(mcu.width);
+    (u32::from(header.restart_interval_mcus) == columns).then(|| header.size.height.div_ceil(mcu.height) as usize)
+}
+
+/// The marker behind a row.
+fn end_of_row(row: usize, rows: usize) -> [u8; 2] {
+    [0xFF, if row + 1 == rows { 0xD9 } else { 0xD0 + (row % 8) as u8 }]
+}
+
+/// Whether a whole row or column of MCUs may be passed over for this rectangle. Where nothing is, the checksum need not be
+/// taken.
+pub(super) fn helps(header: &Header, part: Rect) -> bool {
+    // The row and the column beside the rectangle are needed to interpolate chroma.
+    mcu(header).is_some_and(|mcu| part.y > mcu.height || part.right() + mcu.width < header.size.width)
+}
+
+/// Finds where each row's data start, from the index. `false` if there is none, or none that fits the bytes.
+pub(super) fn row_starts(bytes: &[u8], header: &Header, starts: &mut Vec<usize>) -> bool {
+    starts.clear();
+    read(bytes, header, starts).is_some()
+}
+
+fn read(bytes: &[u8], header: &Header, starts: &mut Vec<usize>) -> Option<()> {
+    let Range { start, end } = header.row_index.clone()?;
+    let rows = rows(header)?;
+    let (crc, lengths) = bytes.get(start..end)?.split_first_chunk::<CRC_BYTES>()?;
+    let mut at = header.scan_offset_bytes;
+    let (mut len, mut shift) = (0, 0);
+    for &byte in lengths {
+        len |= usize::from(byte & 0x7F) << shift;
+        shift += 7;
+        if byte & 0x80 != 0 && shift < 28 {
+            continue;
+        }
+        let row = starts.len();
+        starts.push(at);
+        at += len;
+        if row >= rows || bytes.get(at.checked_sub(2)?..at)? != end_of_row(row, rows) {
+            return None;
+        }
+        (len, shift) = (0, 0);
+    }
+    let is_whole = starts.len() == rows && shift == 0;
+    (is_whole && crc32c::crc32c(&bytes[start + CRC_BYTES..at]) == u32::from_be_bytes(*crc)).then_some(())
+}
+
+/// Whether a JPEG has an index that fits.
+pub(crate) fn is_indexed(bytes: &[u8], header: &Header) -> bool {
+    row_starts(bytes, header, &mut Vec::new())
+}
+
+/// Puts an index into a whole JPEG with a restart marker behind each row of MCUs. `None` if it is something else. The caller
+/// has decoded it.
+pub(crate) fn indexed(jpeg: &[u8]) -> Option<Vec<u8>> {
+    let header = probe(jpeg).ok()?;
+    let rows = rows(&header)?;
+    let mut lengths = Vec::new();
+    let mut at = header.scan_offset_bytes;
+    for row in 0..rows {
+        let data = jpeg.get(at..)?;
+        let end = data.windows(2).position(|pair| pair[0] == 0xFF && pair[1] != 0)? + 2;
+        if data[end - 2..end] != end_of_row(row, rows) {
+            return None;
+        }
+        let mut len = end;
+        while len > 0x7F {
+            lengths.push(len as u8 | 0x80);
+            len >>= 7;
+        }
+        lengths.push(len as u8);
+        at += end;
+    }
+    // Behind what describes the image: programs look for that at the start.
+    let mut before = 2;
+    while let Some((0xE0..=0xEF | 0xFE, start)) = next_marker(jpeg, before) {
+        before = start + usize::from(super::probe::be16(jpeg, start)?);
+    }
+    let len = u16::try_from(2 + SIGNATURE.len() + CRC_BYTES + lengths.len()).ok()?;
+    let crc = crc32c::crc32c_append(crc32c::crc32c(&lengths), &jpeg[before..at]);
+    let segment = [&[0xFF, MARKER], &len.to_be_bytes()[..], SIGNATURE, &crc.to_be_bytes(), &lengths].concat();
+    Some([&jpeg[..before], &segment, &jpeg[before..at]].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::encode::to_baseline;
+    use crate::{
+        decode::Decoder,
+        encode::{JpegColor, JpegOptions, Sampling, encode_jpeg},
+        raster::Image,
+    };
+    use rand::rngs::ChaCha8Rng;
+    use rand::{RngExt, SeedableRng};
+
+    fn image(size: Size, rng: &mut ChaCha8Rng) -> Image {
+        let mut image = Image::new(size);
+        for y in 0..size.height {
+            for (pixel, x) in image.row_mut(y).iter_mut().zip(0..) {
+                *pixel = [x * 3 + y, x + 2 * y, 255 + y, 0]
+                    .map(|value: u32| (value as u8).wrapping_add(rng.random::<u8>() / 4));
+            }
+        }
+        image
+    }
+
+    /// With restart markers and an index.
+    fn with_index(jpeg: &[u8]) -> Vec<u8> {
+        indexed(&to_baseline(jpeg, true).unwrap()).unwrap()
+    }
+
+    /// The same bytes, but for the index's signature.
+    fn without_index(jpeg: &[u8]) -> Vec<u8> {
+        let mut jpeg = jpeg.to_vec();
+        if let Some(at) = jpeg.windows(SIGNATURE.len()).position(|bytes| bytes == SIGNATURE) {
+            jpeg[at] = b'W';
+        }
+        jpeg
+    }
+
+    /// The pixels, and whether the index was of use.
+    fn decode(jpeg: &[u8], part: Rect, tolerant: bool) -> Result<(Vec<crate::raster::Pixel>, bool), String> {
+        let mut out = Image::default();
+        let header = probe(jpeg).map_err(|error| error.to_string())?;
+        let decoded = Decoder::new().unwrap().decode_skipping(jpeg, &header, part, tolerant, &mut out);
+        decoded.map(|skipped| (out.pixels().to_vec(), skipped)).map_err(|error| error.to_string())
+    }
+
+    fn random_part(rng: &mut ChaCha8Rng, size: Size) -> Rect {
+        let (x, y) = (rng.random_range(0..size.width), rng.random_range(0..size.height));
+        Rect { x, y, width: rng.random_range(1..=size.width - x), height: rng.random_range(1..=size.height - y) }
+    }
+
+    #[test]
+    fn an_index_changes_no_pixel() {
+        let mut rng = ChaCha8Rng::seed_from_u64(1);
+        let mut skipped = 0;
+        for size in [(1, 1), (8, 40), (17, 33), (66, 34), (131, 97)].map(|(width, height)| Size::new(width, height)) {
+            let source = image(size, &mut rng);
+            for color in [JpegColor::Ycc, JpegColor::Gray, JpegColor::Cmyk, JpegColor::Ycck, JpegColor::Rgb] {
+                for (horizontal, vertical) in [(1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4), (3, 1), (2, 4)] {
+                    let sampling = Sampling { horizontal, vertical };
+                    for progressive in [false, true] {
+                        let options = JpegOptions { sampling, progressive, color, ..JpegOptions::default() };
+                        // Four inks at the coarsest samplings are more blocks than an MCU may have.
+                        let Ok(plain) = encode_jpeg(&source, &options) else { continue };
+                        let marked = with_index(&plain);
+                        assert!(is_indexed(&marked, &probe(&marked).unwrap()));
+                        for tolerant in [false, true] {
+                            let part = random_part(&mut rng, size);
+                            for part in [part, Rect::full(size)] {
+                                let (want, _) = decode(&plain, part, tolerant).unwrap();
+                                let (got, skips) = decode(&marked, part, tolerant).unwrap();
+                                assert!(got == want, "{options:?}, {part:?} of {size}, tolerant: {tolerant}");
+                                assert_eq!(skips, helps(&probe(&marked).unwrap(), part));
+                                skipped += u32::from(skips);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        assert!(skipped > 200, "{skipped}");
+    }
+
+    /// Codes outside of what a rectangle needs are not looked at, which is what the index is for.
+    #[test]
+    fn what_lies_above_and_to_the_right_is_not_touched() {
+        let mut rng = ChaCha8Rng::seed_from_u64(2);
+        let source = image(Size::new(160, 128), &mut rng);
+        let mut jpeg = with_index(&encode_jpeg(&source, &JpegOptions::default()).unwrap());
+        let header = probe(&jpeg).unwrap();
+        let mut starts = Vec::new();
+        assert!(row_starts(&jpeg, &header, &mut starts));
+        assert_eq!(starts.len(), 8);
+        let part = Rect { x: 0, y: 64, width: 40, height: 16 };
+        let (want, _) = decode(&jpeg, part, false).unwrap();
+        // No codes at all in the rows above, and none in the last third of those that are needed.
+        for (row, start) in starts.windows(2).enumerate().map(|(row, bounds)| (row, bounds[0]..bounds[1] - 2)) {
+            let needed = if (3..6).contains(&row) { 2 * start.len() / 3 } else { 0 };
+            jpeg[start.start + needed..start.end].fill(0xFE);
+        }
+        let at = header.row_index.clone().unwrap().start;
+        let crc = crc32c::crc32c(&jpeg[at + CRC_BYTES..]);
+        jpeg[at..at + CRC_BYTES].copy_from_slice(&crc.to_be_bytes());
+        assert_eq!(decode(&jpeg, part, false), Ok((want, true)));
+        decode(&without_index(&jpeg), part, false).unwrap_err();
+    }
+
+    /// Damage makes the index unfit: what comes out is what comes out without one.
+    #[test]
+    fn damage_is_found_as_without_an_index() {
+        let mut rng = ChaCha8Rng::seed_from_u64(3);
+        let source = image(Size::new(93, 71), &mut rng);
+        let (mut refused, mut decoded, mut skipped) = (0, 0, 0);
+        for color in [JpegColor::Ycc, JpegColor::Gray, JpegColor::Cmyk] {
+            for sampling in [Sampling::S444, Sampling::S420] {
+                let plain = encode_jpeg(&source, &JpegOptions { color, sampling, ..JpegOptions::default() }).unwrap();
+                let marked = with_index(&plain);
+                let index = probe(&marked).unwrap().row_index.unwrap();
+                for round in 0..400 {
+                    let mut jpeg = marked.clone();
+                    let from = if round % 4 == 0 { index.clone() } else { 2..jpeg.len() };
+                    let at = rng.random_range(from);
+                    match round % 7 {
+                        0 => jpeg.truncate(at),
+                        1 => drop(jpeg.remove(at)),
+                        2 => jpeg.insert(at, rng.random()),
+                        3 => jpeg.extend(rng.random::<[u8; 2]>()),
+                        _ => jpeg[at] = rng.random(),
+                    }
+                    if probe(&jpeg).is_ok_and(|header| header.size != source.size()) {
+                        continue;
+                    }
+                    let part = random_part(&mut rng, source.size());
+                    for tolerant in [false, true] {
+                        let got = decode(&jpeg, part, tolerant);
+                        skipped += u32::from(got.as_ref().is_ok_and(|(_, skipped)| *skipped));
+                        let (got, want) =
+                            (got.map(|(pixels, _)| pixels), decode(&without_index(&jpeg), part, tolerant));
+                        assert!(
+                            got == want.map(|(pixels, _)| pixels),
+                            "{color:?}, {sampling:?}, round {round}, {part:?}"
+                        );
+                        *if got.is_ok() { &mut decoded } else { &mut refused } += 1;
+                    }
+                }
+            }
+        }
+        // Of two bytes more behind the end, and of a byte that was replaced by itself, nothing is to be noticed.
+        assert!(refused > 500 && decoded > 2000 && (100..1500).contains(&skipped), "{refused} {decoded} {skipped}");
+    }
+
+    /// Programs that keep segments they do not know, and write the data anew, leave an index that does not fit.
+    #[test]
+    fn an_index_of_other_data_is_not_believed() {
+        let mut rng = ChaCha8Rng::seed_from_u64(4);
+        let size = Size::new(80, 64);
+        let [one, other] = [(); 2].map(|()| {
+            let options = JpegOptions { sampling: Sampling::S444, restart_interval_rows: 1, ..JpegOptions::default() };
+            encode_jpeg(&image(size, &mut rng), &options).unwrap()
+        });
+        let marked = indexed(&one).unwrap();
+        let index = probe(&marked).unwrap().row_index.unwrap();
+        let segment = &marked[index.start - SIGNATURE.len() - 4..index.end];
+        let stale = [&other[..2], segment, &other[2..]].concat();
+        let header = probe(&stale).unwrap();
+        assert!(header.row_index.is_some() && !is_indexed(&stale, &header));
+        let part = Rect { x: 3, y: 50, width: 9, height: 9 };
+        assert_eq!(decode(&stale, part, false), decode(&other, part, false));
+        // Written anew by warpfeed itself, it has its own, once.
+        let again = with_index(&stale);
+        assert_eq!(again.windows(SIGNATURE.len()).filter(|bytes| *bytes == SIGNATURE).count(), 1);
+        assert!(is_indexed(&again, &probe(&again).unwrap()));
+    }
+
+    #[test]
+    fn only_whole_images_with_a_marker_behind_each_row_get_an_index() {
+        let mut rng = ChaCha8Rng::seed_from_u64(5);
+        let source = image(Size::new(50, 60), &mut rng);
+        let encoded = |options| encode_jpeg(&source, &options).unwrap();
+        let rows = |restart_interval_rows| JpegOptions { restart_interval_rows, ..JpegOptions::default() };
+        let good = encoded(rows(1));
+        assert!(indexed(&good).is_some());
+        assert!(indexed(&encoded(rows(0))).is_none() && indexed(&encoded(rows(2))).is_none());
+        assert!(indexed(&encoded(JpegOptions { progressive: true, ..rows(1) })).is_none());
+        // With a sampling factor, of which libjpeg decodes two rows at a time.
+        assert!(indexed(&encoded(JpegOptions { color: JpegColor::Gray, ..rows(1) })).is_none());
+        assert!(indexed(&good[..good.len() - 2]).is_none());
+        let marker = good.windows(2).position(|pair| pair == [0xFF, 0xD1]).unwrap();
+        let mut wrong = good.clone();
+        wrong[marker + 1] = 0xD2;
+        assert!(indexed(&wrong).is_none());
+    }
+
+    #[test]
+    fn what_describes_the_image_stays_in_front() {
+        let mut rng = ChaCha8Rng::seed_from_u64(6);
+        let options = JpegOptions { orientation: Some(6), progressive: true, ..JpegOptions::default() };
+        let jpeg = encode_jpeg(&image(Size::new(50, 60), &mut rng), &options).unwrap();
+        let profile = b"\xFF\xE2\0\x14ICC_PROFILE\0\x01\x01abcd";
+        let comment = b"\xFF\xFE\0\x07hello";
+        let marked = with_index(&[&jpeg[..2], profile, comment, &jpeg[2..]].concat());
+        let header = probe(&marked).unwrap();
+        assert_eq!((header.orientation, header.progressive), (6, false));
+        let index = header.row_index.unwrap();
+        for segment in [&profile[..], comment] {
+            let at = marked.windows(segment.len()).position(|bytes| bytes == segment).unwrap();
+            assert!(at < index.start);
+        }
+        assert_eq!(marked[index.end..][..2], [0xFF, 0xDB], "the tables follow");
+    }
+}
