@@ -2,9 +2,9 @@
 
 mod lock;
 mod manifest;
+mod names;
 mod prepare;
 mod queue;
-mod record;
 mod verify;
 
 pub use verify::{DamagedFile, VerifyReport, verify};
@@ -220,7 +220,7 @@ fn base_name(out: &Path) -> Result<String> {
 /// damaged, and then why it is.
 fn begin(fresh: Manifest, out: &Path, name: &str, options: &PackOptions) -> Result<(Manifest, Option<String>)> {
     atomic::remove_leftovers(out, Duration::ZERO, |file| {
-        file == MANIFEST || record::is_name(options.format, name, file)
+        file == MANIFEST || names::is_name(options.format, name, file)
     })?;
     let damaged = match Found::<Manifest>::in_folder(out)? {
         Found::Whole(manifest) => return go_on(manifest, &fresh, out, name, options).map(|manifest| (manifest, None)),
@@ -230,7 +230,7 @@ fn begin(fresh: Manifest, out: &Path, name: &str, options: &PackOptions) -> Resu
     let mut stale = Vec::new();
     for entry in fs::read_dir(out).map_err(Error::io("list", out))? {
         let found = entry.map_err(Error::io("list", out))?.file_name();
-        if damaged.is_some() && found.to_str().is_some_and(|file| record::is_name(options.format, name, file)) {
+        if damaged.is_some() && found.to_str().is_some_and(|file| names::is_name(options.format, name, file)) {
             stale.push(out.join(found));
         } else if !(found.as_encoded_bytes().starts_with(b".") || damaged.is_some() && found == MANIFEST) {
             let why = damaged.map_or_else(String::new, |why| format!(" and a {} that is of no use: {why}", MANIFEST));
@@ -272,7 +272,7 @@ fn whole_shards(manifest: &Manifest, out: &Path, name: &str, format: RecordForma
     };
     let is_whole = |(i, shard): (usize, &PackedShard)| match &shard.files[..] {
         // The run may have ended while shards were given their last names.
-        [file] => is(&file.name, file.bytes) || is(&record::final_name(format, name, i, count), file.bytes),
+        [file] => is(&file.name, file.bytes) || is(&names::final_name(format, name, i, count), file.bytes),
         files => files.iter().all(|file| is(&file.name, file.bytes)),
     };
     manifest.shards.iter().enumerate().take_while(|&shard| is_whole(shard)).count()
@@ -302,11 +302,11 @@ fn write_shards(
                 match outcome {
                     Ok(sample) => {
                         bytes.clear();
-                        failed = record::append(options.format, index, &sample, &mut bytes).err();
+                        failed = options.format.write(&sample.record(index), &mut bytes).err();
                         if failed.is_some() {
                             break;
                         }
-                        let end = record::end_bytes(options.format).len() as u64;
+                        let end = options.format.end().len() as u64;
                         if shard.images > 0 && file.len_bytes + bytes.len() as u64 + end > options.shard_bytes {
                             waiting = Some((index, Ok(sample)));
                             break;
@@ -334,10 +334,10 @@ fn write_shards(
             if failed.is_none() && waiting.is_none() {
                 failed = losses.end().err();
             }
-            file.write_all(record::end_bytes(options.format))?;
+            file.write_all(options.format.end())?;
             failed.as_ref().map_or(Ok(()), |_| Err(io::Error::other("stopped")))
         };
-        let written = write_summed(out, record::hidden_name(options.format, name, i), fill);
+        let written = write_summed(out, names::hidden_name(options.format, name, i), fill);
         if let Some(error) = failed {
             return Err(error);
         }
@@ -352,7 +352,7 @@ fn write_shards(
         }
         shard.files.push(written);
         if options.format == RecordFormat::RecordIo {
-            let index = record::index_name(name, i);
+            let index = names::index_name(name, i);
             shard.files.push(write_summed(out, index, |file| file.write_all(offsets.as_bytes()))?);
         }
         manifest.shards.push(shard);
@@ -429,7 +429,7 @@ fn write_summed(out: &Path, name: String, contents: impl FnOnce(&mut Summed) -> 
 fn finish(out: &Path, name: &str, format: RecordFormat, manifest: &mut Manifest) -> Result<()> {
     let count = manifest.shards.len();
     for (i, shard) in manifest.shards.iter_mut().enumerate() {
-        let (hidden, named) = (out.join(shard.name()), record::final_name(format, name, i, count));
+        let (hidden, named) = (out.join(shard.name()), names::final_name(format, name, i, count));
         if shard.name() != named {
             match fs::rename(&hidden, out.join(&named)) {
                 // An earlier run has renamed it and come no further.

@@ -9,6 +9,7 @@ use crate::ops::{Op, Resize};
 use crate::pipeline::{DEFAULT_MAX_PIXELS, Orientation, oriented};
 use crate::raster::{Image, Rect, Size, check_pixels};
 use crate::source::Source;
+use crate::source::records::NewSample;
 
 /// What became of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +29,13 @@ pub(super) struct Sample {
     pub done: Done,
     /// Whether it is a JPEG with restart markers and an index of its rows.
     pub restarts: bool,
+}
+
+impl Sample {
+    /// It as sample `index` of its shards.
+    pub fn record(&self, index: u64) -> NewSample<'_> {
+        NewSample { index, label: self.label, image: &self.bytes, ending: self.ending }
+    }
 }
 
 /// What one worker needs.

@@ -69,6 +69,27 @@ impl RecordFormat {
         }
     }
 
+    /// Appends a sample to a shard.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for a label that the format cannot hold.
+    pub(crate) fn write(self, sample: &NewSample<'_>, out: &mut Vec<u8>) -> Result<()> {
+        match self {
+            Self::WebDataset => tar::write(sample, out),
+            Self::RecordIo => recordio::write(sample, out)?,
+            Self::TfRecord => tfrecord::write(sample, out),
+        }
+        Ok(())
+    }
+
+    /// What ends a shard.
+    pub(crate) fn end(self) -> &'static [u8] {
+        match self {
+            Self::WebDataset => tar::END,
+            Self::RecordIo | Self::TfRecord => &[],
+        }
+    }
+
     /// The name in messages.
     fn name(self) -> &'static str {
         match self {
@@ -77,6 +98,15 @@ impl RecordFormat {
             Self::TfRecord => "TFRecord",
         }
     }
+}
+
+/// A sample to be written.
+pub(crate) struct NewSample<'a> {
+    pub(crate) index: u64,
+    pub(crate) label: u32,
+    pub(crate) image: &'a [u8],
+    /// The ending of the image's file name.
+    pub(crate) ending: &'a str,
 }
 
 /// How shards are read.

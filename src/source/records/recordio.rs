@@ -1,14 +1,14 @@
 //! MXNet's RecordIO. The framing is dmlc-core's (`recordio.h`), the image header MXNet's (`image_recordio.h`).
 
-use super::MAX_ENCODED_BYTES;
 use super::label::{self, Label};
 use super::parser::{Bytes, Entry, Fault, too_long};
-use crate::error::Result;
+use super::{MAX_ENCODED_BYTES, NewSample};
+use crate::error::{Error, Result};
 use crate::source::window::Window;
 use std::ops::Range;
 
 /// Each part starts with it. Where it occurs in the data at a multiple of four bytes, the record is cut there.
-pub(crate) const MAGIC: [u8; 4] = 0xced7_230a_u32.to_le_bytes();
+const MAGIC: [u8; 4] = 0xced7_230a_u32.to_le_bytes();
 
 /// Magic and length, which no record goes without.
 pub(super) const HEAD_BYTES: u64 = 8;
@@ -235,4 +235,37 @@ impl Bytes for InPassing<'_> {
     fn read_to(&self) -> u64 {
         self.0.read_to()
     }
+}
+
+/// Appends a record with MXNet's image header, cut where its data have the magic number at a multiple of four bytes.
+pub(super) fn write(sample: &NewSample<'_>, out: &mut Vec<u8>) -> Result<()> {
+    let label = sample.label as f32;
+    if label as u64 != u64::from(sample.label) || sample.label > 1 << 24 {
+        let expected = "labels up to 16777216, which RecordIO stores as f32";
+        return Err(Error::parameter("pack", "source", expected, sample.label));
+    }
+    let mut data = Vec::with_capacity(IMAGE_HEADER_BYTES as usize + sample.image.len());
+    data.extend(0_u32.to_le_bytes());
+    data.extend(label.to_le_bytes());
+    data.extend(sample.index.to_le_bytes());
+    data.extend(0_u64.to_le_bytes());
+    data.extend(sample.image);
+    let (words, _) = data.as_chunks::<4>();
+    let cuts: Vec<usize> = (0..words.len()).filter(|&i| words[i] == MAGIC).map(|i| 4 * i).collect();
+    let mut start = 0;
+    for i in 0..=cuts.len() {
+        let end = cuts.get(i).copied().unwrap_or(data.len());
+        let continuation: u32 = match (i == 0, i == cuts.len()) {
+            (true, true) => 0,
+            (true, false) => 1,
+            (false, false) => 2,
+            (false, true) => 3,
+        };
+        out.extend(MAGIC);
+        out.extend((continuation << 29 | (end - start) as u32).to_le_bytes());
+        out.extend(&data[start..end]);
+        out.resize(out.len().next_multiple_of(4), 0);
+        start = end + MAGIC.len();
+    }
+    Ok(())
 }

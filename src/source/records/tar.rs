@@ -2,7 +2,7 @@
 
 use super::label::{self, Label};
 use super::parser::{Bytes, Entry, Fault, too_long};
-use super::{MAX_ENCODED_BYTES, RecordOptions};
+use super::{MAX_ENCODED_BYTES, NewSample, RecordOptions};
 use crate::error::Result;
 use crate::source::window::ReadAt;
 use std::ops::Range;
@@ -12,6 +12,7 @@ pub(super) const BLOCK_BYTES: u64 = 512;
 
 /// What an archive ends with: two blocks of zeros.
 const END_BYTES: u64 = 2 * BLOCK_BYTES;
+pub(super) const END: &[u8] = &[0; END_BYTES as usize];
 
 /// Long names, and pax headers, are no longer than this.
 const MAX_NAME_BYTES: u64 = 1 << 20;
@@ -377,6 +378,33 @@ pub(super) fn name_before(file: &dyn ReadAt, offset: u64) -> Option<String> {
     file.read_at(&mut block, offset.checked_sub(BLOCK_BYTES)?).ok()?;
     let header = header(&block).ok()??;
     Some(String::from_utf8_lossy(&header.name).into_owned())
+}
+
+/// Appends a sample: its image, and its label as `cls`.
+pub(super) fn write(sample: &NewSample<'_>, out: &mut Vec<u8>) {
+    write_member(&format!("{:09}.{}", sample.index, sample.ending), sample.image, out);
+    write_member(&format!("{:09}.cls", sample.index), sample.label.to_string().as_bytes(), out);
+}
+
+/// A member of a tar archive, ustar; without time and owner, so that equal images give equal shards.
+fn write_member(name: &str, content: &[u8], out: &mut Vec<u8>) {
+    let mut header = [0; BLOCK_BYTES as usize];
+    let mut put = |at: usize, text: &[u8]| header[at..at + text.len()].copy_from_slice(text);
+    put(0, name.as_bytes());
+    put(100, b"0000644\0");
+    put(108, b"0000000\0");
+    put(116, b"0000000\0");
+    // No encoded image has more than 256 MiB.
+    put(124, format!("{:011o}\0", content.len()).as_bytes());
+    put(136, b"00000000000\0");
+    put(148, b"        ");
+    put(156, b"0");
+    put(257, b"ustar\x0000");
+    let sum: u32 = header.iter().map(|&byte| u32::from(byte)).sum();
+    header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    out.extend(header);
+    out.extend(content);
+    out.resize(out.len().next_multiple_of(BLOCK_BYTES as usize), 0);
 }
 
 #[cfg(test)]

@@ -3,15 +3,15 @@
 
 use super::label::{self, Label};
 use super::parser::{Bytes, Entry, Fault, too_long};
-use super::{MAX_ENCODED_BYTES, RecordOptions};
+use super::{MAX_ENCODED_BYTES, NewSample, RecordOptions};
 use crate::error::{Error, Result};
 use std::mem::{Discriminant, discriminant};
 use std::ops::Range;
 
 /// The feature that holds the image.
-pub(crate) const IMAGE: &str = "image/encoded";
+pub(super) const IMAGE: &str = "image/encoded";
 /// The feature that holds the label.
-pub(crate) const LABEL: &str = "image/class/label";
+const LABEL: &str = "image/class/label";
 
 /// Length and its checksum.
 const HEAD_BYTES: u64 = 12;
@@ -24,7 +24,7 @@ pub(super) const MIN_BYTES: u64 = HEAD_BYTES + CRC_BYTES;
 const MAX_TEXT_BYTES: u64 = 4096;
 
 /// The checksum of `data`.
-pub(crate) fn masked_crc(data: &[u8]) -> u32 {
+fn masked_crc(data: &[u8]) -> u32 {
     masked(crc32c::crc32c(data))
 }
 
@@ -303,4 +303,40 @@ pub(super) fn checked_image(mut record: &[u8], image: Option<&str>) -> Result<Ra
     let found = example(&mut record, data, image.unwrap_or(IMAGE), LABEL).map_err(failed)??;
     let range = found.image.ok_or_else(damaged)?;
     Ok(range.start as usize..range.end as usize)
+}
+
+/// Appends a record that holds a `tf.train.Example` with image and label.
+pub(super) fn write(sample: &NewSample<'_>, out: &mut Vec<u8>) {
+    let image = write_feature(IMAGE, 1, &write_field(1, sample.image));
+    let mut number = vec![0x08];
+    write_varint(sample.label.into(), &mut number);
+    let label = write_feature(LABEL, 3, &number);
+    let example = write_field(1, &[image, label].concat());
+    let len_bytes = (example.len() as u64).to_le_bytes();
+    out.extend(len_bytes);
+    out.extend(masked_crc(&len_bytes).to_le_bytes());
+    out.extend(&example);
+    out.extend(masked_crc(&example).to_le_bytes());
+}
+
+/// An entry of the map of features: its name, and its list, which is of a kind.
+fn write_feature(name: &str, kind: u8, list: &[u8]) -> Vec<u8> {
+    write_field(1, &[write_field(1, name.as_bytes()), write_field(2, &write_field(kind, list))].concat())
+}
+
+/// A field of a message that holds bytes.
+fn write_field(number: u8, content: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(content.len() + 11);
+    bytes.push(number << 3 | 2);
+    write_varint(content.len() as u64, &mut bytes);
+    bytes.extend(content);
+    bytes
+}
+
+fn write_varint(mut number: u64, out: &mut Vec<u8>) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
 }
