@@ -158,4 +158,5 @@ pub mod prelude {
 #[doc = include_str!("../docs/gpu.md")]
 #[doc = include_str!("../docs/operations.md")]
 #[doc = include_str!("../docs/ranks.md")]
+#[doc = include_str!("../docs/sources.md")]
 struct Readme;

@@ -32,6 +32,8 @@ pub(crate) enum Domain {
     Shards,
     /// Which sample leaves a stream's window.
     Window,
+    /// Which samples are held out, or chosen.
+    Split,
 }
 
 impl Domain {
@@ -46,6 +48,7 @@ impl Domain {
             Self::Weights => b"weights\0",
             Self::Shards => b"shards\0\0",
             Self::Window => b"window\0\0",
+            Self::Split => b"split\0\0\0",
         }
     }
 }

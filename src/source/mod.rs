@@ -4,6 +4,7 @@
 //! front to back. A [`Pipeline`](crate::Pipeline) takes either, and implementations of one's own.
 
 mod address;
+mod compose;
 mod folder;
 mod idx;
 mod input;
@@ -19,6 +20,7 @@ pub(crate) mod stream;
 mod window;
 
 pub use address::without_secrets;
+pub use compose::{Compose, Concat, Described, MapLabels, Subset, split_shards};
 pub use folder::ImageFolder;
 pub use idx::IdxFile;
 pub use input::Input;

@@ -1,0 +1,732 @@
+//! Data sets made of data sets: parts, splits, folds, concatenations, mixes, other labels.
+
+use super::{Source, no_such_sample};
+use crate::error::{Error, Result};
+use crate::ops::rng::{Domain, SampleRng};
+use sha2::{Digest, Sha256};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// What makes other data sets of a data set. Each is a [`Source`] as any other: shuffled, partitioned over ranks,
+/// resumed and fetched ahead as the one that it is made of.
+///
+/// A part has indices of its own, from 0 on, by which its samples' transforms are drawn.
+///
+/// ```
+/// use warpfeed::source::{Compose, Concat, EncodedImages, Source};
+///
+/// let photos = EncodedImages::new((0..10).map(|i| (vec![i], u32::from(i) % 2)));
+/// let (train, validation) = photos.clone().split(0.2, 42)?;
+/// assert_eq!((train.len(), validation.len()), (8, 2));
+///
+/// let ones = photos.filter(|sample| sample.label == 1)?;
+/// let all = Concat::new([train.into_source(), ones.into_source()])?;
+/// assert_eq!(all.len(), 8 + 5);
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+pub trait Compose: Source + Sized + 'static {
+    /// It, shared with others.
+    fn into_source(self) -> Arc<dyn Source> {
+        Arc::new(self)
+    }
+
+    /// The samples at `indices`, in this order. An index may come several times, each time as a sample of its own.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for an index beyond the last sample.
+    fn subset(self, indices: impl IntoIterator<Item = u64>) -> Result<Subset> {
+        let len = self.len();
+        let indices = indices
+            .into_iter()
+            .map(|index| if index < len { Ok(index) } else { Err(no_such_sample("subset", index, len)) })
+            .collect::<Result<Vec<_>>>()?;
+        Ok(Subset::new(self.into_source(), &indices))
+    }
+
+    /// The samples that `keep` returns true for, in their order.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] if there is none.
+    fn filter(self, mut keep: impl FnMut(Described<'_>) -> bool) -> Result<Subset> {
+        let described = |index| Described { index, label: self.label(index), name: self.name(index) };
+        let kept: Vec<u64> = (0..self.len()).filter(|&index| keep(described(index))).collect();
+        if kept.is_empty() {
+            let got = format!("none of {} samples", self.len());
+            return Err(Error::parameter("filter", "keep", "one that keeps a sample at least", got));
+        }
+        Ok(Subset::new(self.into_source(), &kept))
+    }
+
+    /// Two parts: what is left to train on, and a share of `0 < validation < 1` of all samples, rounded, drawn by `seed`.
+    /// Each is in the order of the source.
+    ///
+    /// The split depends on the number of samples, the share and the seed alone. It is another thing than the ranks'
+    /// [`Partition`](crate::Partition), which is taken anew from each epoch's order.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] if a part would have no sample.
+    fn split(self, validation: f64, seed: u64) -> Result<(Subset, Subset)> {
+        let count = validation_samples(self.len(), validation)?;
+        let mut order: Vec<u64> = (0..self.len()).collect();
+        SampleRng::new(seed, 0, Domain::Split, 0).shuffle(&mut order);
+        let (validation, train) = order.split_at(count as usize);
+        Ok(parts(self.into_source(), train, validation))
+    }
+
+    /// As [`split`](Self::split), with the same share of each label as nearly as whole samples allow: each label gets its
+    /// share rounded down, and those that lose most by that get one more, until the whole has its share.
+    ///
+    /// # Errors
+    /// Those of [`split`](Self::split).
+    fn split_stratified(self, validation: f64, seed: u64) -> Result<(Subset, Subset)> {
+        let wanted = validation_samples(self.len(), validation)?;
+        let strata = strata(&self, seed);
+        let mut counts: Vec<u64> = strata.iter().map(|stratum| (stratum.len() as f64 * validation) as u64).collect();
+        let mut by_loss: Vec<usize> = (0..strata.len()).collect();
+        let loss = |i: usize| strata[i].len() as f64 * validation - counts[i] as f64;
+        by_loss.sort_by(|&a, &b| loss(b).total_cmp(&loss(a)).then(a.cmp(&b)));
+        let missing = wanted.saturating_sub(counts.iter().sum()) as usize;
+        by_loss.iter().take(missing).for_each(|&i| counts[i] += 1);
+        let (mut train, mut held_out) = (Vec::new(), Vec::new());
+        for (stratum, &count) in strata.iter().zip(&counts) {
+            let (validation, rest) = stratum.split_at(count as usize);
+            held_out.extend_from_slice(validation);
+            train.extend_from_slice(rest);
+        }
+        Ok(parts(self.into_source(), &train, &held_out))
+    }
+
+    /// Fold `fold` of `folds` for cross-validation: what to train on, and the fold. The folds of a seed hold every sample
+    /// once together, and differ in length by one at most.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] unless there are 2 folds or more, no more than samples, and `fold` is one of them.
+    fn kfold(self, folds: u32, fold: u32, seed: u64) -> Result<(Subset, Subset)> {
+        let mut order: Vec<u64> = (0..self.len()).collect();
+        SampleRng::new(seed, 0, Domain::Split, 0).shuffle(&mut order);
+        fold_of(self.into_source(), &order, folds, fold)
+    }
+
+    /// As [`kfold`](Self::kfold), with the same share of each label as nearly as whole samples allow.
+    ///
+    /// # Errors
+    /// Those of [`kfold`](Self::kfold).
+    fn kfold_stratified(self, folds: u32, fold: u32, seed: u64) -> Result<(Subset, Subset)> {
+        let order = strata(&self, seed).concat();
+        fold_of(self.into_source(), &order, folds, fold)
+    }
+
+    /// `count` samples: each as often as `count` allows, and of those that are left a part drawn by `seed`, as samples
+    /// of their own. The choice is the same in each epoch.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for a count of 0, and for a source without samples.
+    fn choose(self, count: u64, seed: u64) -> Result<Subset> {
+        let len = self.len();
+        if count == 0 || len == 0 {
+            return Err(Error::parameter("choose", "count", "1 or more, of a source with samples", count));
+        }
+        let mut rest: Vec<u64> = (0..len).collect();
+        SampleRng::new(seed, 0, Domain::Split, 0).shuffle(&mut rest);
+        rest.truncate((count % len) as usize);
+        rest.sort_unstable();
+        let indices: Vec<u64> = (0..count / len).flat_map(|_| 0..len).chain(rest).collect();
+        Ok(Subset::new(self.into_source(), &indices))
+    }
+
+    /// Other labels: `map` is asked for each, and `classes` are their names, label 0 first (none for labels without).
+    fn map_labels(
+        self,
+        classes: impl IntoIterator<Item = impl Into<String>>,
+        map: impl Fn(u32) -> u32 + Send + Sync + 'static,
+    ) -> MapLabels {
+        let classes = classes.into_iter().map(Into::into).collect();
+        MapLabels { source: self.into_source(), classes, map: Box::new(map) }
+    }
+
+    /// The same samples with the labels that their classes have among `classes`: so data sets that name their classes in
+    /// another order, or have only some of them, come together. A label beyond its classes becomes [`u32::MAX`].
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] if it names no classes, or one that is not among `classes`.
+    fn align_classes(self, classes: impl IntoIterator<Item = impl Into<String>>) -> Result<MapLabels> {
+        let classes: Vec<String> = classes.into_iter().map(Into::into).collect();
+        let refuse = |got: String| Error::parameter("align_classes", "classes", "all classes of the source", got);
+        if self.classes().is_empty() {
+            return Err(refuse("a source whose labels have no names".to_owned()));
+        }
+        let label_of = |own: &String| {
+            let label =
+                classes.iter().position(|class| class == own).ok_or_else(|| refuse(format!("none for {own:?}")))?;
+            Ok(label as u32)
+        };
+        let labels = self.classes().iter().map(label_of).collect::<Result<Vec<u32>>>()?;
+        Ok(self.map_labels(classes, move |label| labels.get(label as usize).copied().unwrap_or(u32::MAX)))
+    }
+}
+
+impl<S: Source + Sized + 'static> Compose for S {}
+
+/// A sample as [`Compose::filter`] is shown it.
+#[derive(Debug, Clone)]
+pub struct Described<'a> {
+    /// Its index.
+    pub index: u64,
+    /// Its label.
+    pub label: u32,
+    /// Its path or key.
+    pub name: Cow<'a, str>,
+}
+
+/// Two parts of shards, for streams, which cannot be split by sample: as [`Compose::split`] splits samples.
+///
+/// # Errors
+/// Those of [`Compose::split`].
+pub fn split_shards(shards: &[PathBuf], validation: f64, seed: u64) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
+    let count = validation_samples(shards.len() as u64, validation)?;
+    let mut order: Vec<usize> = (0..shards.len()).collect();
+    SampleRng::new(seed, 0, Domain::Split, 0).shuffle(&mut order);
+    let (validation, train) = order.split_at_mut(count as usize);
+    let part = |numbers: &mut [usize]| {
+        numbers.sort_unstable();
+        numbers.iter().map(|&number| shards[number].clone()).collect()
+    };
+    Ok((part(train), part(validation)))
+}
+
+/// How many of `len` samples are held out.
+fn validation_samples(len: u64, validation: f64) -> Result<u64> {
+    let count = (len as f64 * validation).round();
+    if !(0.0..1.0).contains(&validation) || count < 1.0 || count >= len as f64 {
+        let expected = format!("a share between 0 and 1 that leaves a sample in each part of {len}");
+        return Err(Error::parameter("split", "validation", expected, validation));
+    }
+    Ok(count as u64)
+}
+
+/// The samples of each label, in an order drawn by `seed`.
+fn strata(source: &impl Source, seed: u64) -> Vec<Vec<u64>> {
+    let mut by_label = BTreeMap::<u32, Vec<u64>>::new();
+    (0..source.len()).for_each(|index| by_label.entry(source.label(index)).or_default().push(index));
+    let shuffled = |(label, mut indices): (u32, Vec<u64>)| {
+        SampleRng::new(seed, 0, Domain::Split, u64::from(label) + 1).shuffle(&mut indices);
+        indices
+    };
+    by_label.into_iter().map(shuffled).collect()
+}
+
+/// Both parts of a source, each in its order.
+fn parts(source: Arc<dyn Source>, train: &[u64], validation: &[u64]) -> (Subset, Subset) {
+    let part = |indices: &[u64]| {
+        let mut indices = indices.to_vec();
+        indices.sort_unstable();
+        Subset::new(Arc::clone(&source), &indices)
+    };
+    (part(train), part(validation))
+}
+
+fn fold_of(source: Arc<dyn Source>, order: &[u64], folds: u32, fold: u32) -> Result<(Subset, Subset)> {
+    if folds < 2 || u64::from(folds) > source.len() || fold >= folds {
+        let expected = format!("2 folds or more, {} at most, and one of them, from 0 on", source.len());
+        return Err(Error::parameter("kfold", "folds", expected, format!("fold {fold} of {folds}")));
+    }
+    let in_fold = |&(position, _): &(usize, &u64)| position % folds as usize == fold as usize;
+    let (validation, train): (Vec<_>, Vec<_>) = order.iter().enumerate().partition(in_fold);
+    let indices = |part: Vec<(usize, &u64)>| -> Vec<u64> { part.into_iter().map(|(_, &index)| index).collect() };
+    Ok(parts(source, &indices(train), &indices(validation)))
+}
+
+/// Some samples of a source: 4 bytes each (8 if the source has more than 2^32).
+pub struct Subset {
+    source: Arc<dyn Source>,
+    indices: Indices,
+}
+
+enum Indices {
+    Narrow(Box<[u32]>),
+    Wide(Box<[u64]>),
+}
+
+impl Subset {
+    /// The samples at `indices`, all of which there are.
+    fn new(source: Arc<dyn Source>, indices: &[u64]) -> Self {
+        let narrow = u32::try_from(source.len()).is_ok();
+        let indices = if narrow {
+            Indices::Narrow(indices.iter().map(|&index| index as u32).collect())
+        } else {
+            Indices::Wide(indices.into())
+        };
+        Self { source, indices }
+    }
+
+    /// The index in the source of sample `index`.
+    fn get(&self, index: u64) -> Option<u64> {
+        let index = usize::try_from(index).ok()?;
+        match &self.indices {
+            Indices::Narrow(indices) => indices.get(index).copied().map(u64::from),
+            Indices::Wide(indices) => indices.get(index).copied(),
+        }
+    }
+
+    /// As of [`get`](Self::get). May panic if there is no such sample, as [`Source::label`] may.
+    fn at(&self, index: u64) -> u64 {
+        match &self.indices {
+            Indices::Narrow(indices) => indices[index as usize].into(),
+            Indices::Wide(indices) => indices[index as usize],
+        }
+    }
+
+    /// The samples' indices in the source, in order.
+    pub fn indices(&self) -> impl Iterator<Item = u64> + '_ {
+        (0..self.len()).map(|index| self.at(index))
+    }
+}
+
+impl Source for Subset {
+    fn len(&self) -> u64 {
+        match &self.indices {
+            Indices::Narrow(indices) => indices.len() as u64,
+            Indices::Wide(indices) => indices.len() as u64,
+        }
+    }
+
+    fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+        let of = self.get(index).ok_or_else(|| no_such_sample("Subset::read", index, self.len()))?;
+        self.source.read(of, buffer)
+    }
+
+    fn read_unless<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>, stopped: &AtomicBool) -> Result<&'a [u8]> {
+        let of = self.get(index).ok_or_else(|| no_such_sample("Subset::read", index, self.len()))?;
+        self.source.read_unless(of, buffer, stopped)
+    }
+
+    fn prefetch(&self, index: u64) {
+        if let Some(of) = self.get(index) {
+            self.source.prefetch(of);
+        }
+    }
+
+    fn ahead_bytes(&self) -> u64 {
+        self.source.ahead_bytes()
+    }
+
+    fn label(&self, index: u64) -> u32 {
+        self.source.label(self.at(index))
+    }
+
+    fn name(&self, index: u64) -> Cow<'_, str> {
+        self.source.name(self.at(index))
+    }
+
+    fn classes(&self) -> &[String] {
+        self.source.classes()
+    }
+
+    fn skipped_files(&self) -> u64 {
+        self.source.skipped_files()
+    }
+
+    /// Of the source and all indices.
+    fn fingerprint(&self) -> u64 {
+        let mut hash = Sha256::new();
+        hash.update(b"subset\0\0");
+        hash.update(self.source.fingerprint().to_le_bytes());
+        self.indices().for_each(|index| hash.update(index.to_le_bytes()));
+        first_8_bytes(hash)
+    }
+}
+
+impl std::fmt::Debug for Subset {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Subset of {} of {} samples", self.len(), self.source.len())
+    }
+}
+
+fn first_8_bytes(hash: Sha256) -> u64 {
+    hash.finalize().iter().take(8).fold(0, |value, &byte| value << 8 | u64::from(byte))
+}
+
+/// Several sources, one behind the other.
+pub struct Concat {
+    sources: Vec<Arc<dyn Source>>,
+    /// The index behind each one's last sample.
+    ends: Vec<u64>,
+}
+
+impl Concat {
+    /// The samples of `sources`, in this order. Their classes must be the same: [`Compose::align_classes`] and
+    /// [`Compose::map_labels`] make them so.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for no source, and for sources whose classes differ.
+    pub fn new(sources: impl IntoIterator<Item = Arc<dyn Source>>) -> Result<Self> {
+        let sources: Vec<Arc<dyn Source>> = sources.into_iter().collect();
+        let Some(first) = sources.first() else {
+            return Err(Error::parameter("Concat::new", "sources", "one at least", "none"));
+        };
+        if let Some(other) = sources.iter().position(|source| source.classes() != first.classes()) {
+            let expected = "sources with the same classes (align_classes makes them so)";
+            let got = format!("source {other} with other classes than source 0");
+            return Err(Error::parameter("Concat::new", "sources", expected, got));
+        }
+        let ends = sources.iter().scan(0_u64, |end, source| {
+            *end = end.saturating_add(source.len());
+            Some(*end)
+        });
+        let ends = ends.collect();
+        Ok(Self { sources, ends })
+    }
+
+    /// A mix of `len` samples: a share of each source that goes with its weight, the largest remainders rounded up. A
+    /// source that has more samples than its share gives some of them, drawn by `seed`; one that has fewer gives them
+    /// several times ([`Compose::choose`]).
+    ///
+    /// # Errors
+    /// Those of [`new`](Self::new), and [`Error::Parameter`] for weights that are not positive, and for a length with which
+    /// a source would give no sample.
+    pub fn mix(sources: impl IntoIterator<Item = (Arc<dyn Source>, f64)>, len: u64, seed: u64) -> Result<Self> {
+        let (sources, weights): (Vec<_>, Vec<f64>) = sources.into_iter().unzip();
+        let sum: f64 = weights.iter().sum();
+        if let Some(wrong) = weights.iter().find(|weight| !(weight.is_finite() && **weight > 0.0)) {
+            return Err(Error::parameter("Concat::mix", "weight", "a number over 0", wrong));
+        }
+        let shares: Vec<f64> = weights.iter().map(|weight| weight / sum * len as f64).collect();
+        let mut counts: Vec<u64> = shares.iter().map(|share| *share as u64).collect();
+        let mut by_rest: Vec<usize> = (0..shares.len()).collect();
+        by_rest.sort_by(|&a, &b| shares[b].fract().total_cmp(&shares[a].fract()).then(a.cmp(&b)));
+        let missing = len.saturating_sub(counts.iter().sum()) as usize;
+        by_rest.iter().take(missing).for_each(|&i| counts[i] += 1);
+        let chosen =
+            sources.into_iter().zip(counts).map(|(source, count)| Ok(source.choose(count, seed)?.into_source()));
+        Self::new(chosen.collect::<Result<Vec<_>>>()?)
+    }
+
+    /// Which source sample `index` is of, and its index there.
+    fn find(&self, index: u64) -> Option<(&Arc<dyn Source>, u64)> {
+        let number = self.ends.partition_point(|&end| end <= index);
+        let start = if number == 0 { 0 } else { self.ends[number - 1] };
+        Some((self.sources.get(number)?, index - start))
+    }
+}
+
+impl Source for Concat {
+    fn len(&self) -> u64 {
+        self.ends.last().copied().unwrap_or(0)
+    }
+
+    fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+        let (source, of) = self.find(index).ok_or_else(|| no_such_sample("Concat::read", index, self.len()))?;
+        source.read(of, buffer)
+    }
+
+    fn read_unless<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>, stopped: &AtomicBool) -> Result<&'a [u8]> {
+        let (source, of) = self.find(index).ok_or_else(|| no_such_sample("Concat::read", index, self.len()))?;
+        source.read_unless(of, buffer, stopped)
+    }
+
+    fn prefetch(&self, index: u64) {
+        if let Some((source, of)) = self.find(index) {
+            source.prefetch(of);
+        }
+    }
+
+    fn ahead_bytes(&self) -> u64 {
+        self.sources.iter().map(|source| source.ahead_bytes()).fold(0, u64::saturating_add)
+    }
+
+    fn label(&self, index: u64) -> u32 {
+        self.find(index).map_or(0, |(source, of)| source.label(of))
+    }
+
+    fn name(&self, index: u64) -> Cow<'_, str> {
+        self.find(index).map_or(Cow::Borrowed(""), |(source, of)| source.name(of))
+    }
+
+    fn classes(&self) -> &[String] {
+        self.sources[0].classes()
+    }
+
+    fn skipped_files(&self) -> u64 {
+        self.sources.iter().map(|source| source.skipped_files()).sum()
+    }
+
+    /// Of all sources, in their order.
+    fn fingerprint(&self) -> u64 {
+        let mut hash = Sha256::new();
+        hash.update(b"concat\0\0");
+        self.sources.iter().for_each(|source| hash.update(source.fingerprint().to_le_bytes()));
+        first_8_bytes(hash)
+    }
+}
+
+impl std::fmt::Debug for Concat {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Concat of {} samples from {} sources", self.len(), self.sources.len())
+    }
+}
+
+/// A source with other labels.
+pub struct MapLabels {
+    source: Arc<dyn Source>,
+    classes: Vec<String>,
+    map: Box<dyn Fn(u32) -> u32 + Send + Sync>,
+}
+
+impl Source for MapLabels {
+    fn len(&self) -> u64 {
+        self.source.len()
+    }
+
+    fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+        self.source.read(index, buffer)
+    }
+
+    fn read_unless<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>, stopped: &AtomicBool) -> Result<&'a [u8]> {
+        self.source.read_unless(index, buffer, stopped)
+    }
+
+    fn prefetch(&self, index: u64) {
+        self.source.prefetch(index);
+    }
+
+    fn ahead_bytes(&self) -> u64 {
+        self.source.ahead_bytes()
+    }
+
+    fn label(&self, index: u64) -> u32 {
+        (self.map)(self.source.label(index))
+    }
+
+    fn name(&self, index: u64) -> Cow<'_, str> {
+        self.source.name(index)
+    }
+
+    fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    fn skipped_files(&self) -> u64 {
+        self.source.skipped_files()
+    }
+
+    /// Of the source, and of the labels and classes of up to 1,024 samples.
+    fn fingerprint(&self) -> u64 {
+        let mut hash = Sha256::new();
+        hash.update(b"labels\0\0");
+        hash.update(self.source.fingerprint().to_le_bytes());
+        hash.update(super::fingerprint(self).to_le_bytes());
+        first_8_bytes(hash)
+    }
+}
+
+impl std::fmt::Debug for MapLabels {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} samples with other labels", self.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::EncodedImages;
+    use std::sync::Mutex;
+
+    /// Each sample's bytes are its number. Labels 0, 1, 2 are had by 60, 30 and 10 of 100.
+    fn numbers(len: u64) -> EncodedImages {
+        let label = |i: u64| match i % 10 {
+            0..6 => 0,
+            6..9 => 1,
+            _ => 2,
+        };
+        EncodedImages::new((0..len).map(|i| (i.to_le_bytes().to_vec(), label(i)))).with_classes(["a", "b", "c"])
+    }
+
+    fn all(source: &impl Source) -> Vec<u64> {
+        let number = |i| u64::from_le_bytes(source.read(i, &mut Vec::new()).unwrap().try_into().unwrap());
+        (0..source.len()).map(number).collect()
+    }
+
+    fn labels(source: &impl Source) -> BTreeMap<u32, usize> {
+        let mut counts = BTreeMap::new();
+        (0..source.len()).for_each(|i| *counts.entry(source.label(i)).or_default() += 1);
+        counts
+    }
+
+    #[test]
+    fn splits_are_disjoint_and_complete_and_follow_the_seed() {
+        let mut seen = Vec::new();
+        for seed in 0..3 {
+            for split in [numbers(100).split(0.25, seed), numbers(100).split_stratified(0.25, seed)] {
+                let (train, validation) = split.unwrap();
+                assert_eq!((train.len(), validation.len()), (75, 25));
+                assert!(all(&train).is_sorted() && all(&validation).is_sorted());
+                let mut together = [all(&train), all(&validation)].concat();
+                together.sort_unstable();
+                assert_eq!(together, (0..100).collect::<Vec<_>>());
+                seen.push(all(&validation));
+            }
+        }
+        assert_eq!(all(&numbers(100).split(0.25, 1).unwrap().1), seen[2]);
+        seen.sort();
+        seen.dedup();
+        assert_eq!(seen.len(), 6);
+        for (len, share) in [(100, 0.0), (100, 1.0), (100, 0.001), (100, 0.999), (100, f64::NAN), (1, 0.5), (0, 0.5)] {
+            assert!(numbers(len).split(share, 0).unwrap_err().is_parameter(), "{share} of {len}");
+        }
+    }
+
+    #[test]
+    fn shards_are_split_as_samples_are() {
+        let shards: Vec<PathBuf> = (0..12).map(|i| format!("{i}.tar").into()).collect();
+        let (train, validation) = split_shards(&shards, 0.25, 42).unwrap();
+        let (samples, held_out) = numbers(12).split(0.25, 42).unwrap();
+        let named = |part: &Subset| all(part).iter().map(|i| format!("{i}.tar").into()).collect::<Vec<PathBuf>>();
+        assert_eq!((train, validation), (named(&samples), named(&held_out)));
+        assert!(split_shards(&shards[..1], 0.5, 42).unwrap_err().is_parameter());
+    }
+
+    /// A split is a promise: training on what was validation spoils both. Never change these, which another program
+    /// computed.
+    #[test]
+    fn golden_splits() {
+        assert_eq!(all(&numbers(12).split(0.25, 42).unwrap().1), GOLDEN_SPLIT);
+        assert_eq!(all(&numbers(20).split_stratified(0.3, 42).unwrap().1), GOLDEN_STRATIFIED);
+        assert_eq!(all(&numbers(12).kfold(3, 1, 42).unwrap().1), GOLDEN_FOLD);
+    }
+
+    const GOLDEN_SPLIT: [u64; 3] = [0, 3, 8];
+    const GOLDEN_STRATIFIED: [u64; 6] = [1, 3, 7, 9, 12, 18];
+    const GOLDEN_FOLD: [u64; 4] = [2, 3, 7, 11];
+
+    #[test]
+    fn stratified_parts_have_each_labels_share() {
+        let (train, validation) = numbers(100).split_stratified(0.25, 5).unwrap();
+        assert_eq!(labels(&validation), BTreeMap::from([(0, 15), (1, 8), (2, 2)]));
+        assert_eq!(labels(&train), BTreeMap::from([(0, 45), (1, 22), (2, 8)]));
+        for fold in 0..7 {
+            let counts = labels(&numbers(100).kfold_stratified(7, fold, 5).unwrap().1);
+            // 60, 30 and 10 by 7.
+            assert!((8..=9).contains(&counts[&0]) && (4..=5).contains(&counts[&1]) && (1..=2).contains(&counts[&2]));
+        }
+    }
+
+    #[test]
+    fn folds_hold_every_sample_once() {
+        for stratified in [false, true] {
+            let mut together = Vec::new();
+            for fold in 0..7 {
+                let source = numbers(100);
+                let folds = if stratified { source.kfold_stratified(7, fold, 3) } else { source.kfold(7, fold, 3) };
+                let (train, validation) = folds.unwrap();
+                assert!((14..=15).contains(&validation.len()) && train.len() + validation.len() == 100);
+                assert!(all(&train).iter().all(|i| !all(&validation).contains(i)));
+                together.extend(all(&validation));
+            }
+            together.sort_unstable();
+            assert_eq!(together, (0..100).collect::<Vec<_>>());
+        }
+        for (folds, fold) in [(1, 0), (0, 0), (7, 7), (101, 0)] {
+            assert!(numbers(100).kfold(folds, fold, 3).unwrap_err().is_parameter());
+        }
+    }
+
+    #[test]
+    fn parts_are_sources_in_every_respect() {
+        let part = numbers(10).subset([7, 0, 7]).unwrap();
+        assert_eq!((part.len(), part.label(0), &*part.name(1)), (3, 1, "image 0 in memory"));
+        assert_eq!((all(&part), part.classes().len()), (vec![7, 0, 7], 3));
+        assert!(part.read(3, &mut Vec::new()).unwrap_err().is_parameter());
+        assert!(numbers(10).subset([10]).unwrap_err().is_parameter());
+        let filtered = numbers(10).filter(|sample| sample.label == 1 && sample.name.contains('7')).unwrap();
+        assert_eq!(filtered.indices().collect::<Vec<_>>(), [7]);
+        assert!(numbers(10).filter(|_| false).unwrap_err().is_parameter());
+        // A part of a part.
+        assert_eq!(all(&part.subset([1]).unwrap()), [0]);
+    }
+
+    #[test]
+    fn concatenations_and_mixes() {
+        let two = || [numbers(3).into_source(), numbers(10).subset([9, 8]).unwrap().into_source()];
+        let both = Concat::new(two()).unwrap();
+        assert_eq!((all(&both), both.label(3)), (vec![0, 1, 2, 9, 8], 2));
+        assert!(both.read(5, &mut Vec::new()).unwrap_err().is_parameter());
+        assert!(Concat::new([]).unwrap_err().is_parameter());
+        let other = EncodedImages::new([(vec![0; 8], 1)]).with_classes(["b", "a"]);
+        let error = Concat::new([numbers(3).into_source(), other.clone().into_source()]).unwrap_err().to_string();
+        assert!(error.contains("align_classes"), "{error}");
+        let other = other.align_classes(["a", "b", "c"]).unwrap();
+        assert_eq!((other.label(0), other.classes().len()), (0, 3), "its class is `a`");
+        assert!(Concat::new([numbers(3).into_source(), other.into_source()]).is_ok());
+        assert!(numbers(3).align_classes(["a", "b"]).unwrap_err().is_parameter());
+
+        let mix = Concat::mix(two().into_iter().zip([3.0, 1.0]), 10, 1).unwrap();
+        // 7.5 and 2.5: the remainders are equal, so the first has one more.
+        assert_eq!(all(&mix)[..6], [0, 1, 2, 0, 1, 2]);
+        assert_eq!((mix.len(), &all(&mix)[8..]), (10, &[9, 8][..]));
+        for weights in [[0.0, 1.0], [f64::NAN, 1.0], [1e9, 1.0]] {
+            assert!(Concat::mix(two().into_iter().zip(weights), 10, 1).unwrap_err().is_parameter());
+        }
+        let labels = numbers(10).map_labels(["odd", "even"], |label| 1 - label % 2);
+        assert_eq!(
+            ((0..10).map(|i| labels.label(i)).collect::<Vec<_>>(), labels.classes().len()),
+            (vec![1, 1, 1, 1, 1, 1, 0, 0, 0, 1], 2)
+        );
+    }
+
+    #[test]
+    fn fingerprints_tell_them_apart() {
+        let source = || numbers(2000);
+        let mut seen = vec![
+            source().fingerprint(),
+            source().subset(0..2000).unwrap().fingerprint(),
+            // The same but for two samples, which no sample of names would show.
+            source().subset((0..998).chain([999, 998]).chain(1000..2000)).unwrap().fingerprint(),
+            source().split(0.5, 1).unwrap().0.fingerprint(),
+            source().split(0.5, 2).unwrap().0.fingerprint(),
+            source().split(0.5, 1).unwrap().1.fingerprint(),
+            source().map_labels(["x"], |_| 0).fingerprint(),
+            Concat::new([source().into_source()]).unwrap().fingerprint(),
+            Concat::new([source().into_source(), numbers(1).into_source()]).unwrap().fingerprint(),
+            Concat::new([numbers(1).into_source(), source().into_source()]).unwrap().fingerprint(),
+        ];
+        assert_eq!(source().split(0.5, 1).unwrap().0.fingerprint(), seen[3]);
+        let count = seen.len();
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), count);
+    }
+
+    #[test]
+    fn prefetches_reach_the_source() {
+        struct Asked(Arc<Mutex<Vec<u64>>>);
+        impl Source for Asked {
+            fn len(&self) -> u64 {
+                5
+            }
+            fn read<'a>(&'a self, _index: u64, _buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+                Ok(&[])
+            }
+            fn prefetch(&self, index: u64) {
+                self.0.lock().unwrap().push(index);
+            }
+            fn ahead_bytes(&self) -> u64 {
+                7
+            }
+            fn label(&self, _index: u64) -> u32 {
+                0
+            }
+            fn name(&self, _index: u64) -> Cow<'_, str> {
+                "".into()
+            }
+        }
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let source = || Asked(Arc::clone(&asked));
+        let part = source().subset([4, 2]).unwrap().map_labels([""; 0], |label| label);
+        let all = Concat::new([source().into_source(), part.into_source()]).unwrap();
+        (0..8).for_each(|index| all.prefetch(index));
+        assert_eq!((&asked.lock().unwrap()[..], all.ahead_bytes()), (&[0, 1, 2, 3, 4, 4, 2][..], 14));
+    }
+}
