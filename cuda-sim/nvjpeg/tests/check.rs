@@ -4,6 +4,7 @@
 
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../../tests/support/sim.rs"]
+#[allow(dead_code)]
 mod sim;
 
 use cuda_sim::{Kernel, LAUNCH_BYTES};

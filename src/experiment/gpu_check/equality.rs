@@ -125,7 +125,7 @@ impl Case {
 
     /// What is particular to a type and layout: how batches are written.
     fn format(dtype: DType, layout: Layout, strategy: Strategy) -> Self {
-        let mut ops = vec![random_horizontal_flip(0.5).into(), random_resized_crop(31).into()];
+        let mut ops = vec![random_horizontal_flip(0.5), random_resized_crop(31)];
         if dtype != DType::U8 {
             let erase = Erase::new(Rect { x: 3, y: 5, width: 11, height: 7 }).value([0.5, -1.0, 2.0]);
             ops.extend([Normalize::new(IMAGENET_MEAN, IMAGENET_STD).into(), erase.into()]);

@@ -3,7 +3,7 @@
 use crate::encode::{JpegColor, JpegOptions, Sampling, encode_jpeg};
 use crate::error::Result;
 use crate::experiment::synth;
-use crate::raster::{Image, Size};
+use crate::image::{Image, Pixel, Size};
 use crate::source::Source;
 use std::borrow::Cow;
 
@@ -71,16 +71,17 @@ fn scene(index: u64) -> Image {
 fn one_scan_each(image: &Image) -> Result<Vec<u8>> {
     let Size { width, height } = image.size();
     let half = |a: u8, b: u8| (128 + (i32::from(a) - i32::from(b)) / 2) as u8;
-    let planes: [fn([u8; 3], fn(u8, u8) -> u8) -> u8; 3] = [
-        |[_, green, _], _| green,
-        |[_, green, blue], half| half(blue, green),
-        |[red, green, _], half| half(red, green),
-    ];
+    // Roughly luma and the two color differences.
+    let value = |component: u8, &[red, green, blue, _]: &Pixel| match component {
+        1 => green,
+        2 => half(blue, green),
+        _ => half(red, green),
+    };
     let gray = JpegOptions { color: JpegColor::Gray, ..JpegOptions::default() };
     let mut out = vec![0xFF, 0xD8];
-    for (component, plane) in (1..).zip(planes) {
-        let values = image.pixels().iter().flat_map(|&[red, green, blue, _]| [plane([red, green, blue], half); 3]);
-        let jpeg = encode_jpeg(&Image::from_rgb(image.size(), &values.collect::<Vec<_>>())?, &gray)?;
+    for component in 1..=3 {
+        let plane: Vec<u8> = image.pixels().iter().flat_map(|pixel| [value(component, pixel); 3]).collect();
+        let jpeg = encode_jpeg(&Image::from_rgb(image.size(), &plane)?, &gray)?;
         let mut at = 2;
         loop {
             let (marker, len) = (jpeg[at + 1], usize::from(u16::from_be_bytes([jpeg[at + 2], jpeg[at + 3]])));
@@ -112,7 +113,7 @@ fn one_scan_each(image: &Image) -> Result<Vec<u8>> {
 mod tests {
     use super::*;
     use crate::decode::{Decoder, probe};
-    use crate::raster::Rect;
+    use crate::image::Rect;
 
     #[test]
     fn the_cpu_decodes_all_but_those_that_are_cut_off() {
