@@ -72,6 +72,20 @@ struct alignas(16) Group {
     T elements[kLength];
 };
 
+// Stores them in one access, which the compiler may take apart if left to itself.
+template <typename T>
+__host__ __device__ inline void store(T* to, const Group<T>& group) {
+#ifdef __CUDA_ARCH__
+    uint32_t words[4];
+    memcpy(words, &group, sizeof(words));
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)), "r"(words[0]),
+                 "r"(words[1]), "r"(words[2]), "r"(words[3])
+                 : "memory");
+#else
+    *reinterpret_cast<Group<T>*>(to) = group;
+#endif
+}
+
 // Writes a tile, `pixels[y * kMadeStride + x]`, with all threads of the block.
 template <typename T, Layout kLayout>
 __device__ inline void store_tile(const Output& output, const void* launch_table, const Tile& tile,
@@ -108,7 +122,7 @@ __device__ inline void store_tile(const Output& output, const void* launch_table
             for (int k = 0; k < kLength; k++) {
                 group.elements[k] = make(first + k);
             }
-            *reinterpret_cast<Group<T>*>(to) = group;
+            store(to, group);
         } else {
 #pragma unroll 1
             for (int k = 0; k < smaller(kLength, run - first); k++) {
