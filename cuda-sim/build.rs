@@ -40,7 +40,9 @@ const size_t kernel_count = sizeof(kernels) / sizeof(kernels[0]);
     let mut kernels = compiler(&out);
     // As nvcc's -fmad=false; `#pragma unroll` is for the device's compiler.
     kernels.file("cpp/kernels.cpp").flag("-ffp-contract=off").flag("-Wno-unknown-pragmas");
+    println!("cargo:rustc-check-cfg=cfg(accesses_are_seen)");
     if kernels.get_compiler().is_like_gnu() {
+        println!("cargo:rustc-cfg=accesses_are_seen");
         // The kernel's AddressSanitizer leaves it to others what its calls do. They come before each access, in place of
         // code that looks into shadow memory, and nothing is put between variables.
         kernels.flag("-fsanitize=kernel-address");

@@ -19,12 +19,12 @@ __device__ inline void finish(const Launch& launch) {
     if (blockIdx.x >= tiles(sample.output)) {
         return;
     }
-    __shared__ uint32_t made[kTilePixels];
+    __shared__ uint32_t made[kMadePixels];
     const Tile tile = tile_of(sample.output, blockIdx.x);
     for (uint32_t i = threadIdx.x; i < kTilePixels; i += kThreads) {
         const uint32_t x = i % kTileWidth, y = i / kTileWidth;
         if (x < tile.width && y < tile.height) {
-            made[i] = load(sample.source.pixels + place(sample.source.pitch_bytes, tile.x + x, tile.y + y));
+            made[y * kMadeStride + x] = load(sample.source.pixels + place(sample.source.pitch_bytes, tile.x + x, tile.y + y));
         }
     }
     __syncthreads();

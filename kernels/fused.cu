@@ -10,22 +10,40 @@
 // Reference: src/backend/cpu/gather.rs, src/backend/cpu/resample.rs, src/backend/cpu/output.rs; byte for byte.
 //
 // What a tile needs of the view is gathered into shared memory in pieces of at most 2048 pixels and summed up as it
-// comes, so the number of weights an output has is not limited. The first pass' result has 8 bits, as Pillow's.
+// comes, so the number of weights an output has is not limited. Usually one piece has it all: its rows are as long as the
+// tile needs. The first pass' result has 8 bits, as Pillow's. Weights and steps are copied to shared memory as far as
+// there is room, which common ones have.
 
 #include "store.cuh"
 
 namespace warpfeed {
 
 constexpr int kPiece = 2048;
-// Horizontal first: pieces of 16 rows of the view. Vertical first: of 32 columns.
-constexpr int kPieceRows = 16;
-constexpr int kPieceWidth = kPiece / kPieceRows;
+// Horizontal first: the most rows of a piece, which warps take in pairs. Pieces of so many columns have half as many.
+constexpr int kPieceRows = 32;
+constexpr int kPieceWidth = 2 * kPiece / kPieceRows;
+// Vertical first: the most columns.
 constexpr int kPieceColumns = 32;
-constexpr int kPieceHeight = kPiece / kPieceColumns;
-static_assert(kTileWidth == 32 && kTileHeight == 16 && kThreads == 256, "two pixels of a column a thread");
+// Most weights of an output, and steps, that are copied.
+constexpr int kWeights = 12;
+constexpr int kSteps = 8;
+constexpr int kWarps = kThreads / 32;
+static_assert(kTileWidth == 32 && kTileHeight == 2 * kWarps, "two pixels of a column a thread, a row a warp");
+static_assert(kMadePixels <= kPiece, "what is made takes a piece's place");
+
+struct FusedMemory {
+    uint32_t piece[kPiece];
+    uint32_t between[kPieceRows * kTileWidth];
+    int32_t column_weights[kWeights * kTileWidth];  // the first of each output, then the second
+    int32_t row_weights[kWeights * kTileHeight];
+    Step steps[kSteps];
+    View view;
+};
 
 struct Range {
     int32_t begin, end;
+
+    __device__ int32_t length() const { return end - begin; }
 };
 
 // The input pixels that the outputs `a` to `b`, in either order, are made of.
@@ -33,39 +51,77 @@ __device__ inline Range reach(const Axis& axis, int32_t a, int32_t b) {
     return {taps_of(axis, smaller(a, b)).start, taps_of(axis, larger(a, b)).end};
 }
 
-// Gathers the view's pixels of `columns` and `rows` into `piece`, `kStride` pixels a row.
+// The weights of one output: in shared memory `kStride` apart, or where the host put them.
 template <int kStride>
-__device__ inline void gather(const FusedSample& sample, Range columns, Range rows, uint32_t* piece) {
-    const int across = columns.end - columns.begin, down = rows.end - rows.begin;
-    const int column = static_cast<int>(threadIdx.x) % kStride;
-    if (column >= across) {
-        return;
+struct Weights {
+    Taps taps;
+    const int32_t* copied;  // none: too many
+};
+
+// Copies the weights of `kOutputs` outputs, if there is room, and says so. `result` has the output at each place.
+template <int kOutputs, typename Result>
+__device__ inline bool copy_weights(const Axis& axis, Result result, int32_t* to) {
+    if (axis.most > kWeights) {
+        return false;
     }
+    const int output = static_cast<int>(threadIdx.x) % kOutputs;
+    const Taps taps = taps_of(axis, result(output));
+    for (int i = static_cast<int>(threadIdx.x) / kOutputs; i < taps.end - taps.start; i += kThreads / kOutputs) {
+        to[i * kOutputs + output] = taps.weight(taps.start + i);
+    }
+    return true;
+}
+
+// Gathers the view's pixels of `columns` and `rows` into `piece`, row after row.
+__device__ inline void gather(const View& view, const Step* steps, Range columns, Range rows, uint32_t* piece) {
+    const uint32_t width = columns.length(), total = width * rows.length();
+    const uint32_t rows_on = kThreads / width, columns_on = kThreads % width;
+    uint32_t row = threadIdx.x / width, column = threadIdx.x % width;
 #pragma unroll 1
-    for (int row = static_cast<int>(threadIdx.x) / kStride; row < down; row += kThreads / kStride) {
-        piece[row * kStride + column] = seen(sample, columns.begin + column, rows.begin + row);
+    for (uint32_t i = threadIdx.x; i < total; i += kThreads) {
+        piece[i] = seen(view, steps, columns.begin + static_cast<int32_t>(column),
+                        rows.begin + static_cast<int32_t>(row));
+        row += rows_on;
+        column += columns_on;
+        if (column >= width) {
+            column -= width;
+            row++;
+        }
     }
 }
 
-// Adds to both sums the pixels of `taps` within `range`: `pixels` is that of the range's beginning, the second sum's
-// are `other` further.
-template <int kStep>
-__device__ inline void add_both(Sums (&sums)[2], const Taps& taps, Range range, const uint32_t* pixels, int other) {
-    const int32_t end = smaller(taps.end, range.end);
-    for (int32_t tap = larger(taps.start, range.begin); tap < end; tap++) {
-        const int32_t weight = taps.weight(tap);
-        const uint32_t* pixel = pixels + (tap - range.begin) * kStep;
-        sums[0].add(pixel[0], weight);
-        sums[1].add(pixel[other], weight);
+// Calls `add(i, weight)` for each tap within `range`, with its place in that.
+template <int kStride, typename Add>
+__device__ inline void each_tap(const Weights<kStride>& weights, Range range, Add add) {
+    const Taps& taps = weights.taps;
+    const int32_t begin = larger(taps.start, range.begin), end = smaller(taps.end, range.end);
+    if (weights.copied) {
+#pragma unroll 4
+        for (int32_t tap = begin; tap < end; tap++) {
+            add(tap - range.begin, weights.copied[(tap - taps.start) * kStride]);
+        }
+    } else {
+#pragma unroll 1
+        for (int32_t tap = begin; tap < end; tap++) {
+            add(tap - range.begin, taps.weight(tap));
+        }
     }
 }
 
-template <int kStep>
-__device__ inline void add(Sums& sums, const Taps& taps, Range range, const uint32_t* pixels) {
-    const int32_t end = smaller(taps.end, range.end);
-    for (int32_t tap = larger(taps.start, range.begin); tap < end; tap++) {
-        sums.add(pixels[(tap - range.begin) * kStep], taps.weight(tap));
-    }
+// Adds the pixels of the taps within `range`: `pixels` is that of the range's beginning, the next is `step` further.
+template <int kStride>
+__device__ inline void add(Sums& sums, const Weights<kStride>& weights, Range range, const uint32_t* pixels, int step) {
+    each_tap(weights, range, [&](int32_t i, int32_t weight) { sums.add(pixels[i * step], weight); });
+}
+
+// The same of two rows, the second `other` pixels further.
+template <int kStride>
+__device__ inline void add_both(Sums (&sums)[2], const Weights<kStride>& weights, Range range, const uint32_t* pixels,
+                                int other) {
+    each_tap(weights, range, [&](int32_t i, int32_t weight) {
+        sums[0].add(pixels[i], weight);
+        sums[1].add(pixels[i + other], weight);
+    });
 }
 
 template <typename T, Layout kLayout>
@@ -78,9 +134,10 @@ __device__ inline void fused(const Launch& launch) {
     if (blockIdx.x >= tiles(output)) {
         return;
     }
-    __shared__ uint32_t piece[kPiece];
-    __shared__ uint32_t between[kTilePixels];
-    __shared__ uint32_t made[kTilePixels];
+    __shared__ FusedMemory memory;
+    uint32_t* const piece = memory.piece;
+    uint32_t* const between = memory.between;
+    uint32_t* const made = memory.piece;
 
     const Tile tile = tile_of(output, blockIdx.x);
     const int x = static_cast<int>(threadIdx.x) % kTileWidth, y = static_cast<int>(threadIdx.x) / kTileWidth;
@@ -96,55 +153,90 @@ __device__ inline void fused(const Launch& launch) {
 
     const bool weighted = sample.columns.weights || sample.rows.weights;
     if (!weighted) {
+        const View view = view_of(sample);
         const int32_t view_x = taps_of(sample.columns, result_x(x)).start;
 #pragma unroll 1
         for (int row = y; row < kTileHeight; row += kOther) {
-            made[row * kTileWidth + x] = seen(sample, view_x, taps_of(sample.rows, result_y(row)).start);
+            made[row * kMadeStride + x] = seen(view, global(sample.steps), view_x, taps_of(sample.rows, result_y(row)).start);
         }
     } else {
-        const Taps across = taps_of(sample.columns, result_x(x));
+        const bool columns_copied = copy_weights<kTileWidth>(sample.columns, result_x, memory.column_weights);
+        const bool rows_copied = copy_weights<kTileHeight>(sample.rows, result_y, memory.row_weights);
+        const bool steps_copied = sample.step_count <= kSteps;
+        if (steps_copied && threadIdx.x < sample.step_count) {
+            memory.steps[threadIdx.x] = global(sample.steps)[threadIdx.x];
+        }
+        if (threadIdx.x == 0) {
+            memory.view = view_of(sample);
+        }
+        const auto gather_piece = [&](Range columns, Range rows) {
+            __syncthreads();
+            const View view = memory.view;
+            if (steps_copied) {
+                gather(view, memory.steps, columns, rows, piece);
+            } else {
+                gather(view, global(sample.steps), columns, rows, piece);
+            }
+            __syncthreads();
+        };
         // Fetched where they are used: kept, they would take registers that there are not.
-        const auto down = [&](uint32_t y) { return taps_of(sample.rows, result_y(y)); };
+        const auto across = [&] {
+            return Weights<kTileWidth>{taps_of(sample.columns, result_x(x)),
+                                       columns_copied ? memory.column_weights + x : nullptr};
+        };
+        const auto down = [&](uint32_t y) {
+            return Weights<kTileHeight>{taps_of(sample.rows, result_y(y)),
+                                        rows_copied ? memory.row_weights + y : nullptr};
+        };
         const Range columns = reach(sample.columns, result_x(0), result_x(kTileWidth - 1));
         const Range rows = reach(sample.rows, result_y(0), result_y(kTileHeight - 1));
         Sums sums[2];
         if (!sample.vertical_first) {
-            for (int32_t row = rows.begin; row < rows.end; row += kPieceRows) {
-                const Range piece_rows = {row, smaller(row + kPieceRows, rows.end)};
+            const bool whole = columns.length() <= kPieceWidth;
+            const int height = smaller(kPiece / smaller(columns.length(), kPieceWidth), kPieceRows) & ~1;
+            for (int32_t row = rows.begin; row < rows.end; row += height) {
+                const Range piece_rows = {row, smaller(row + height, rows.end)};
                 Sums first[2];
                 for (int32_t column = columns.begin; column < columns.end; column += kPieceWidth) {
                     const Range piece_columns = {column, smaller(column + kPieceWidth, columns.end)};
-                    __syncthreads();
-                    gather<kPieceWidth>(sample, piece_columns, piece_rows, piece);
-                    __syncthreads();
-                    add_both<1>(first, across, piece_columns, piece + y * kPieceWidth, kOther * kPieceWidth);
+                    const int width = piece_columns.length();
+                    gather_piece(piece_columns, piece_rows);
+                    const Weights<kTileWidth> weights = across();
+#pragma unroll 1
+                    for (int pair = y; 2 * pair < piece_rows.length(); pair += kWarps) {
+                        if (whole) {
+                            first[0] = first[1] = Sums();
+                        }
+                        add_both(first, weights, piece_columns, piece + 2 * pair * width, width);
+                        between[2 * pair * kTileWidth + x] = first[0].pixel();
+                        between[(2 * pair + 1) * kTileWidth + x] = first[1].pixel();
+                    }
                 }
-                between[y * kTileWidth + x] = first[0].pixel();
-                between[(y + kOther) * kTileWidth + x] = first[1].pixel();
                 __syncthreads();
-                add<kTileWidth>(sums[0], down(y), piece_rows, between + x);
-                add<kTileWidth>(sums[1], down(y + kOther), piece_rows, between + x);
+                add(sums[0], down(y), piece_rows, between + x, kTileWidth);
+                add(sums[1], down(y + kOther), piece_rows, between + x, kTileWidth);
             }
         } else {
+            constexpr int kHeight = kPiece / kPieceColumns;
             for (int32_t column = columns.begin; column < columns.end; column += kPieceColumns) {
                 const Range piece_columns = {column, smaller(column + kPieceColumns, columns.end)};
+                const int width = piece_columns.length();
                 Sums first[2];
-                for (int32_t row = rows.begin; row < rows.end; row += kPieceHeight) {
-                    const Range piece_rows = {row, smaller(row + kPieceHeight, rows.end)};
-                    __syncthreads();
-                    gather<kPieceColumns>(sample, piece_columns, piece_rows, piece);
-                    __syncthreads();
-                    add<kPieceColumns>(first[0], down(y), piece_rows, piece + x);
-                    add<kPieceColumns>(first[1], down(y + kOther), piece_rows, piece + x);
+                for (int32_t row = rows.begin; row < rows.end; row += kHeight) {
+                    const Range piece_rows = {row, smaller(row + kHeight, rows.end)};
+                    gather_piece(piece_columns, piece_rows);
+                    // Threads beyond the piece read what there is.
+                    add(first[0], down(y), piece_rows, piece + x, width);
+                    add(first[1], down(y + kOther), piece_rows, piece + x, width);
                 }
                 between[y * kPieceColumns + x] = first[0].pixel();
                 between[(y + kOther) * kPieceColumns + x] = first[1].pixel();
                 __syncthreads();
-                add_both<1>(sums, across, piece_columns, between + y * kPieceColumns, kOther * kPieceColumns);
+                add_both(sums, across(), piece_columns, between + y * kPieceColumns, kOther * kPieceColumns);
             }
         }
-        made[y * kTileWidth + x] = sums[0].pixel();
-        made[(y + kOther) * kTileWidth + x] = sums[1].pixel();
+        made[y * kMadeStride + x] = sums[0].pixel();
+        made[(y + kOther) * kMadeStride + x] = sums[1].pixel();
     }
     __syncthreads();
     store_tile<T, kLayout>(output, launch.table, tile, made);

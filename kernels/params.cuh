@@ -51,7 +51,7 @@ struct Axis {
     const int32_t* offsets;
     const int32_t* weights;
     int32_t first;
-    uint32_t reserved;
+    uint32_t most;  // most weights that an output has
 };
 
 // A rectangle overwritten after normalisation with bits of the output's type.

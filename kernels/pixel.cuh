@@ -37,7 +37,18 @@ __host__ __device__ inline uint32_t channel(uint32_t pixel, int channel) {
     return pixel >> (8 * channel) & 0xff;
 }
 
+// The same pointer, which is to device memory. The compiler cannot know that of one read from a descriptor where a kernel
+// has shared memory too, and would make accesses that find out.
+template <typename T>
+__host__ __device__ inline T* global(T* pointer) {
+#ifdef __CUDA_ARCH__
+    __builtin_assume(__isGlobal(pointer));
+#endif
+    return pointer;
+}
+
 __host__ __device__ inline uint32_t load(const uint8_t* __restrict__ pixel) {
+    pixel = global(pixel);
     return pack(pixel[0], pixel[1], pixel[2]);
 }
 
@@ -80,11 +91,28 @@ __host__ __device__ inline int32_t along(int32_t a, int32_t b, int32_t c, int32_
     return static_cast<int32_t>(sum) >> 16;
 }
 
+// Where the pixels of a view lie: that of (x, y) behind the steps is at `first + x right + y down` of `pixels`, in bytes.
+// Rows have less than 2^31.
+struct View {
+    const uint8_t* pixels;
+    int64_t first;
+    int32_t right, down;
+    uint32_t step_count;
+};
+
+__host__ __device__ inline View view_of(const FusedSample& sample) {
+    const Source& source = sample.source;
+    const int32_t* exact = sample.exact;
+    const int32_t pitch_bytes = static_cast<int32_t>(source.pitch_bytes);
+    const int64_t x = exact[2] - static_cast<int64_t>(source.x), y = exact[5] - static_cast<int64_t>(source.y);
+    return {source.pixels, 3 * x + pitch_bytes * y, 3 * exact[0] + pitch_bytes * exact[3],
+            3 * exact[1] + pitch_bytes * exact[4], sample.step_count};
+}
+
 // The pixel at (x, y) of a view: walks its coordinates back, a step at a time. Reference: src/backend/cpu/gather.rs.
-__host__ __device__ inline uint32_t seen(const FusedSample& sample, int32_t x, int32_t y) {
-    const uint32_t count = sample.step_count;
-    for (uint32_t i = 0; i < count; i++) {
-        const Step step = sample.steps[i];
+__host__ __device__ inline uint32_t seen(const View& view, const Step* steps, int32_t x, int32_t y) {
+    for (uint32_t i = 0; i < view.step_count; i++) {
+        const Step step = steps[i];
         const int32_t next_x = along(step.a[0], step.a[1], step.a[2], x, y);
         const int32_t next_y = along(step.a[3], step.a[4], step.a[5], x, y);
         if (static_cast<uint32_t>(next_x) >= step.width || static_cast<uint32_t>(next_y) >= step.height) {
@@ -93,8 +121,7 @@ __host__ __device__ inline uint32_t seen(const FusedSample& sample, int32_t x, i
         x = next_x;
         y = next_y;
     }
-    const int32_t* exact = sample.exact;
-    return at(sample.source, exact[0] * x + exact[1] * y + exact[2], exact[3] * x + exact[4] * y + exact[5]);
+    return load(view.pixels + (view.first + static_cast<int64_t>(x) * view.right + static_cast<int64_t>(y) * view.down));
 }
 
 // What one output of a resized axis is made of. Reference: src/ops/filter.rs.
@@ -103,7 +130,7 @@ struct Taps {
     const int32_t* weights;  // from `start` on; none where the axis is not resized
 
     __host__ __device__ int32_t weight(int32_t tap) const {
-        return weights ? weights[tap - start] : 1 << kWeightBits;
+        return weights ? global(weights)[tap - start] : 1 << kWeightBits;
     }
 };
 
@@ -112,12 +139,12 @@ __host__ __device__ inline Taps taps_of(const Axis& axis, int32_t output) {
         return {output, output + 1, nullptr};
     }
     const int32_t i = output - axis.first;
-    const int32_t start = axis.starts[i];
+    const int32_t start = global(axis.starts)[i];
     if (!axis.weights) {
         return {start, start + 1, nullptr};
     }
-    const int32_t begin = axis.offsets[i];
-    return {start, start + axis.offsets[i + 1] - begin, axis.weights + begin};
+    const int32_t begin = global(axis.offsets)[i];
+    return {start, start + global(axis.offsets)[i + 1] - begin, axis.weights + begin};
 }
 
 // Sums of weighted pixels, a channel each.

@@ -10,6 +10,10 @@ constexpr int kThreads = 256;
 constexpr int kTileWidth = 32;
 constexpr int kTileHeight = 16;
 constexpr int kTilePixels = kTileWidth * kTileHeight;
+// A made tile's rows in shared memory are a word longer, so that a warp that reads several of them finds each word in a bank
+// of its own.
+constexpr int kMadeStride = kTileWidth + 1;
+constexpr int kMadePixels = kMadeStride * kTileHeight;
 
 enum class Layout { nchw, nhwc };
 
@@ -37,22 +41,28 @@ __host__ __device__ inline Tile tile_of(const Output& output, uint32_t i) {
     return {x, y, smaller<uint32_t>(kTileWidth, output.width - x), smaller<uint32_t>(kTileHeight, output.height - y)};
 }
 
-// What a byte of a channel becomes at (x, y).
+// What a byte of a channel becomes.
 template <typename T>
-__host__ __device__ inline T element(const Output& output, const T* __restrict__ table, uint32_t x, uint32_t y, int c,
-                                     uint32_t byte) {
-    for (uint32_t i = output.erasure_count; i > 0; i--) {
-        const Erasure& erasure = output.erasures[i - 1];
-        if (x >= erasure.left && x < erasure.right && y >= erasure.top && y < erasure.bottom) {
-            return static_cast<T>(erasure.value[c]);
-        }
-    }
+__host__ __device__ inline T element(const T* __restrict__ table, int c, uint32_t byte) {
     // Bytes stay bytes.
     if constexpr (sizeof(T) == 1) {
         return static_cast<T>(byte);
     } else {
         return table[c * 256 + static_cast<int>(byte)];
     }
+}
+
+// What the last erasure of (x, y) has for a channel; `made` where there is none.
+template <typename T>
+__host__ __device__ inline T erased(const Output& output, uint32_t x, uint32_t y, int c, T made) {
+#pragma unroll 1
+    for (uint32_t i = output.erasure_count; i > 0; i--) {
+        const Erasure& erasure = global(output.erasures)[i - 1];
+        if (x >= erasure.left && x < erasure.right && y >= erasure.top && y < erasure.bottom) {
+            return static_cast<T>(erasure.value[c]);
+        }
+    }
+    return made;
 }
 
 // Elements stored at once.
@@ -62,7 +72,21 @@ struct alignas(16) Group {
     T elements[kLength];
 };
 
-// Writes a tile, `pixels[y * kTileWidth + x]`, with all threads of the block.
+// Stores them in one access, which the compiler may take apart if left to itself.
+template <typename T>
+__host__ __device__ inline void store(T* to, const Group<T>& group) {
+#ifdef __CUDA_ARCH__
+    uint32_t words[4];
+    memcpy(words, &group, sizeof(words));
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)), "r"(words[0]),
+                 "r"(words[1]), "r"(words[2]), "r"(words[3])
+                 : "memory");
+#else
+    *reinterpret_cast<Group<T>*>(to) = group;
+#endif
+}
+
+// Writes a tile, `pixels[y * kMadeStride + x]`, with all threads of the block.
 template <typename T, Layout kLayout>
 __device__ inline void store_tile(const Output& output, const void* launch_table, const Tile& tile,
                                   const uint32_t* pixels) {
@@ -73,6 +97,7 @@ __device__ inline void store_tile(const Output& output, const void* launch_table
     constexpr int kPlanes = kLayout == Layout::nchw ? 3 : 1;
     static_assert(kRun % kLength == 0, "groups do not cross rows");
     const T* __restrict__ table = static_cast<const T*>(launch_table);
+    const bool has_erasures = output.erasure_count > 0;
     const int run = static_cast<int>(kLayout == Layout::nchw ? tile.width : 3 * tile.width);
     for (int i = static_cast<int>(threadIdx.x); i < kPlanes * kTileHeight * kGroups; i += kThreads) {
         const int first = i % kGroups * kLength;
@@ -83,12 +108,13 @@ __device__ inline void store_tile(const Output& output, const void* launch_table
         }
         const uint32_t y = tile.y + row;
         const size_t column = kLayout == Layout::nchw ? tile.x : size_t{3} * tile.x;
-        T* to = static_cast<T*>(output.elements) + plane * output.plane_stride +
+        T* to = global(static_cast<T*>(output.elements)) + plane * output.plane_stride +
                 static_cast<size_t>(y) * output.row_stride + column + first;
         const auto make = [&](int at) {
             const int x = kLayout == Layout::nchw ? at : at / 3;
             const int c = kLayout == Layout::nchw ? plane : at % 3;
-            return element<T>(output, table, tile.x + x, y, c, channel(pixels[row * kTileWidth + x], c));
+            const T made = element<T>(table, c, channel(pixels[row * kMadeStride + x], c));
+            return has_erasures ? erased(output, tile.x + x, y, c, made) : made;
         };
         if (first + kLength <= run && reinterpret_cast<uintptr_t>(to) % 16 == 0) {
             Group<T> group;
@@ -96,8 +122,9 @@ __device__ inline void store_tile(const Output& output, const void* launch_table
             for (int k = 0; k < kLength; k++) {
                 group.elements[k] = make(first + k);
             }
-            *reinterpret_cast<Group<T>*>(to) = group;
+            store(to, group);
         } else {
+#pragma unroll 1
             for (int k = 0; k < smaller(kLength, run - first); k++) {
                 to[k] = make(first + k);
             }

@@ -3,11 +3,14 @@
 // threads of a block wait and others have ended is refused. Each access of a kernel to memory is checked where somebody
 // says what memory there is.
 
+#include <algorithm>
 #include <csetjmp>
 #include <csignal>
 #include <cstdio>
 #include <ctime>
+#include <map>
 #include <memory>
+#include <tuple>
 #include <vector>
 
 #include <link.h>
@@ -33,6 +36,47 @@ struct Memory {
 };
 Memory memory;
 
+// What the warps of a launch do to memory. A warp's access is one of the compiler's for the host, which is one of the
+// device's for bytes and numbers.
+struct Counts {
+    uint64_t accesses, sectors;                   // to device memory; sectors of 32 bytes
+    uint64_t shared_accesses, shared_wavefronts;  // a wavefront takes one word of each of the 32 banks
+};
+Counts* counts = nullptr;
+
+// A thread's access, by the place in the code.
+struct Access {
+    uintptr_t place, address;
+    size_t bytes;
+};
+
+// What an access to shared memory takes: the most words that the lanes want of one bank.
+uint64_t wavefronts(const std::vector<Access>& lanes) {
+    std::vector<uintptr_t> words;
+    for (const Access& lane : lanes) {
+        for (uintptr_t word = lane.address / 4; word <= (lane.address + lane.bytes - 1) / 4; word++) {
+            words.push_back(word);
+        }
+    }
+    std::sort(words.begin(), words.end());
+    words.erase(std::unique(words.begin(), words.end()), words.end());
+    uint64_t banks[32] = {};
+    for (const uintptr_t word : words) {
+        banks[word % 32]++;
+    }
+    return *std::max_element(banks, banks + 32);
+}
+
+uint64_t sectors(const std::vector<Access>& lanes) {
+    std::vector<uintptr_t> found;
+    for (const Access& lane : lanes) {
+        found.push_back(lane.address / 32);
+        found.push_back((lane.address + lane.bytes - 1) / 32);
+    }
+    std::sort(found.begin(), found.end());
+    return static_cast<uint64_t>(std::unique(found.begin(), found.end()) - found.begin());
+}
+
 struct Range {
     uintptr_t start = 0, end = 0;
 
@@ -44,29 +88,35 @@ struct Range {
 
 // Constants, and this thread's statics, which are shared memory: what the library or program that has the kernels was
 // loaded to.
-std::vector<Range> own_ranges() {
+struct Own {
     std::vector<Range> ranges;
+    Range shared;
+};
+
+Own own_memory() {
+    Own own;
     dl_iterate_phdr(
         [](dl_phdr_info* info, size_t, void* found) {
-            auto& ranges = *static_cast<std::vector<Range>*>(found);
-            const size_t before = ranges.size();
+            Own here;
             bool own = false;
             for (int i = 0; i < info->dlpi_phnum; i++) {
                 const auto& header = info->dlpi_phdr[i];
-                const uintptr_t start = header.p_type == PT_TLS ? reinterpret_cast<uintptr_t>(info->dlpi_tls_data)
-                                                                : info->dlpi_addr + header.p_vaddr;
-                if ((header.p_type == PT_TLS && start != 0) || header.p_type == PT_LOAD) {
-                    ranges.push_back({start, start + header.p_memsz});
-                    own |= ranges.back().holds(reinterpret_cast<uintptr_t>(kernels), 1);
+                const bool shared = header.p_type == PT_TLS;
+                const uintptr_t start =
+                    shared ? reinterpret_cast<uintptr_t>(info->dlpi_tls_data) : info->dlpi_addr + header.p_vaddr;
+                if ((shared && start != 0) || header.p_type == PT_LOAD) {
+                    here.ranges.push_back({start, start + header.p_memsz});
+                    own |= here.ranges.back().holds(reinterpret_cast<uintptr_t>(kernels), 1);
+                    here.shared = shared ? here.ranges.back() : here.shared;
                 }
             }
-            if (!own) {
-                ranges.resize(before);
+            if (own) {
+                *static_cast<Own*>(found) = here;
             }
             return own ? 1 : 0;
         },
-        &ranges);
-    return ranges;
+        &own);
+    return own;
 }
 
 constexpr size_t kStackBytes = 64 << 10;
@@ -90,6 +140,8 @@ struct Fiber {
     State state = State::ended;
     void* stack = nullptr;
     bool started = false;
+    // Since the last __syncthreads, where they are counted.
+    std::vector<Access> accesses;
 };
 
 struct Machine {
@@ -102,7 +154,7 @@ struct Machine {
     // Ranges found lately, of which a kernel uses few at a time, and the place for the next.
     Range known[kKnown];
     size_t next = 0;
-    std::vector<Range> own = own_ranges();
+    Own own = own_memory();
 
     ~Machine() {
         for (const auto& fiber : fibers) {
@@ -156,6 +208,12 @@ struct Machine {
         setcontext(&context);
     }
 
+    // Whether this is a variable of the current thread.
+    bool on_stack(uintptr_t address) const {
+        const uintptr_t stack = reinterpret_cast<uintptr_t>(current->stack);
+        return Range{stack, stack + kStackBytes}.holds(address, 1);
+    }
+
     // Whether a kernel may touch this.
     bool allowed(uintptr_t address, size_t bytes) {
         for (const Range& range : known) {
@@ -163,12 +221,11 @@ struct Machine {
                 return true;
             }
         }
-        const uintptr_t stack = reinterpret_cast<uintptr_t>(current->stack);
-        if (Range{stack, stack + kStackBytes}.holds(address, bytes)) {
+        if (on_stack(address)) {
             return true;
         }
         Range found;
-        for (const Range& range : own) {
+        for (const Range& range : own.ranges) {
             if (range.holds(address, bytes)) {
                 found = range;
             }
@@ -179,6 +236,30 @@ struct Machine {
         }
         known[next++ % kKnown] = found;
         return true;
+    }
+
+    // Counts what the threads have done since the last __syncthreads. Those of a warp do together what they do at the same
+    // place in the code for the same time.
+    void count_phase(uint32_t threads) {
+        for (uint32_t first = 0; first < threads; first += 32) {
+            std::map<std::tuple<uintptr_t, uint32_t>, std::vector<Access>> together;
+            for (uint32_t thread = first; thread < std::min(first + 32, threads); thread++) {
+                std::map<uintptr_t, uint32_t> times;
+                for (const Access& access : fibers[thread]->accesses) {
+                    together[{access.place, times[access.place]++}].push_back(access);
+                }
+                fibers[thread]->accesses.clear();
+            }
+            for (const auto& [when, lanes] : together) {
+                if (own.shared.holds(lanes[0].address, 1)) {
+                    counts->shared_accesses++;
+                    counts->shared_wavefronts += wavefronts(lanes);
+                } else {
+                    counts->accesses++;
+                    counts->sectors += sectors(lanes);
+                }
+            }
+        }
     }
 
     // The stacks of threads that have not ended are given up.
@@ -207,6 +288,9 @@ struct Machine {
                 }
                 waiting += fibers[thread]->state == State::waiting ? 1 : 0;
             }
+            if (counts) {
+                count_phase(threads);
+            }
             if (waiting == 0) {
                 return done;
             }
@@ -232,7 +316,10 @@ void report_fault(int signal) {
 }
 
 // Before each access of a kernel. One that is refused is not made: the thread never returns.
-void check(uintptr_t address, size_t bytes, const char* access) {
+void check(uintptr_t address, size_t bytes, const char* access, const void* place) {
+    if (counts && !machine->on_stack(address)) {
+        machine->current->accesses.push_back({reinterpret_cast<uintptr_t>(place), address, bytes});
+    }
     if (!memory.range || checked->allowed(address, bytes)) {
         return;
     }
@@ -266,10 +353,10 @@ void sleep_ns(uint32_t ns) {
 // The compiler's calls.
 #define CUDA_SIM_ACCESS(bytes)                                       \
     extern "C" void __asan_load##bytes##_noabort(uintptr_t address) { \
-        cuda_sim::check(address, bytes, "a load");                    \
+        cuda_sim::check(address, bytes, "a load", __builtin_return_address(0));                    \
     }                                                                 \
     extern "C" void __asan_store##bytes##_noabort(uintptr_t address) { \
-        cuda_sim::check(address, bytes, "a store");                    \
+        cuda_sim::check(address, bytes, "a store", __builtin_return_address(0));                    \
     }
 CUDA_SIM_ACCESS(1)
 CUDA_SIM_ACCESS(2)
@@ -280,11 +367,11 @@ CUDA_SIM_ACCESS(16)
 extern "C" {
 
 void __asan_loadN_noabort(uintptr_t address, size_t bytes) {
-    cuda_sim::check(address, bytes, "a load");
+    cuda_sim::check(address, bytes, "a load", __builtin_return_address(0));
 }
 
 void __asan_storeN_noabort(uintptr_t address, size_t bytes) {
-    cuda_sim::check(address, bytes, "a store");
+    cuda_sim::check(address, bytes, "a store", __builtin_return_address(0));
 }
 
 void __asan_handle_no_return() {}
@@ -293,6 +380,11 @@ void __asan_handle_no_return() {}
 void cuda_sim_check_with(
     bool (*range)(uintptr_t, uintptr_t*, uintptr_t*), void (*illegal)(uintptr_t, size_t, const char*)) {
     cuda_sim::memory = {range, illegal};
+}
+
+// Has what launches do to memory added to `counts`, from now on; null: no longer. Launches then run one at a time.
+void cuda_sim_count(cuda_sim::Counts* counts) {
+    cuda_sim::counts = counts;
 }
 
 size_t cuda_sim_kernel_count() {

@@ -5,9 +5,11 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
 
 unsafe extern "C" {
     fn cuda_sim_check_with(range: Range, illegal: Illegal);
+    fn cuda_sim_count(counts: *mut Counts);
     fn cuda_sim_kernel_count() -> usize;
     fn cuda_sim_kernel_name(i: usize) -> *const c_char;
     fn cuda_sim_map(bytes: usize) -> *mut u8;
@@ -31,6 +33,21 @@ pub type Illegal = extern "C" fn(address: usize, bytes: usize, what: *const c_ch
 pub unsafe fn check_with(range: Range, illegal: Illegal) {
     // SAFETY: the caller's promise; functions stay where they are.
     unsafe { cuda_sim_check_with(range, illegal) };
+}
+
+/// What the warps of a launch do to memory. A warp's access is one of the compiler's for the host, which is one of the
+/// device's for bytes and numbers.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Accesses of warps to device memory.
+    pub accesses: u64,
+    /// Sectors of 32 bytes that these touch, each access for itself.
+    pub sectors: u64,
+    /// Accesses of warps to shared memory.
+    pub shared_accesses: u64,
+    /// Wavefronts that these take: the words of one bank follow each other.
+    pub shared_wavefronts: u64,
 }
 
 /// Why a launch failed.
@@ -104,6 +121,32 @@ impl Kernel {
             2 => Err(LaunchError::Divergence),
             _ => Err(LaunchError::IllegalAccess),
         }
+    }
+
+    /// Runs it to its end and counts what it does to memory.
+    ///
+    /// # Errors
+    /// [`LaunchError`].
+    ///
+    /// # Safety
+    /// As for [`launch`](Self::launch), and no other kernel is running, except in this function.
+    pub unsafe fn counted(
+        self,
+        grid: [u32; 3],
+        block: [u32; 3],
+        launch: &[u8; LAUNCH_BYTES],
+    ) -> Result<Counts, LaunchError> {
+        static ONE: Mutex<()> = Mutex::new(());
+        let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = Counts::default();
+        // SAFETY: the counts are there until they are taken back, and no kernel runs meanwhile but this one.
+        let result = unsafe {
+            cuda_sim_count(&raw mut counts);
+            let result = self.launch(grid, block, launch);
+            cuda_sim_count(std::ptr::null_mut());
+            result
+        };
+        result.map(|()| counts)
     }
 }
 

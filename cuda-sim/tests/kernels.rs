@@ -10,7 +10,7 @@ fn the_readme_has_a_line_for_every_kernel() {
         let mut line = kernel.name().to_owned();
         for family in ["fused", "finish"] {
             if line.starts_with(family) {
-                line = format!("{family}_{{u8,f16,bf16,f32}}_{{nchw,nhwc}}");
+                line = format!("{family}_f16_nchw");
             }
         }
         assert!(readme.contains(&format!("| `{line}` |")), "{line} is missing");

@@ -72,7 +72,8 @@ pub(crate) struct Axis {
     /// 22 fractional bits; 0: nearest.
     pub(crate) weights: DevicePointer,
     pub(crate) first: i32,
-    pub(crate) reserved: u32,
+    /// Most weights that an output has.
+    pub(crate) most: u32,
 }
 
 /// A rectangle overwritten after normalization.

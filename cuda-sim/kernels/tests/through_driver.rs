@@ -90,7 +90,7 @@ impl Halving {
 
     /// The addresses are of the pixels, starts, offsets, weights, and of the output.
     fn sample(&self, [pixels, starts, offsets, weights, elements]: [u64; 5]) -> FusedSample {
-        let axis = Axis { starts, offsets, weights, ..Axis::default() };
+        let axis = Axis { starts, offsets, weights, first: 0, most: 2 };
         let (width, height) = (WIDTH / 2, HEIGHT / 2);
         FusedSample {
             source: Source {

@@ -93,6 +93,7 @@ impl Launcher for Lowering<'_> {
     fn axis(&mut self, input: u32, output: u32, window: Range<u32>, interpolation: Interpolation) -> Result<Axis> {
         let first = window.start as i32;
         self.taps.compute(input, output, window, interpolation);
+        let most = self.taps.most() as u32;
         let (starts, offsets, weights) = self.taps.tables();
         let starts = self.chunk.put(self.arena, starts)?;
         if interpolation == Interpolation::Nearest {
@@ -100,7 +101,7 @@ impl Launcher for Lowering<'_> {
         }
         let offsets = self.chunk.put(self.arena, offsets)?;
         let weights = self.chunk.put(self.arena, weights)?;
-        Ok(Axis { starts, offsets, weights, first, reserved: 0 })
+        Ok(Axis { starts, offsets, weights, first, most })
     }
 
     fn order(&self) -> PassOrder {

@@ -1,0 +1,212 @@
+//! What the kernels do to memory, as kernels/README.md has it: counted where addresses are known.
+//!
+//! The counts are those of a warp's accesses: sectors of 32 bytes in device memory, and wavefronts in shared memory. They say
+//! nothing about caches. `scripts/kernels table` prints the table with them.
+
+#![allow(unsafe_code)]
+
+#[path = "../../src/ops/params.rs"]
+#[allow(dead_code)]
+mod params;
+
+use cuda_sim::{Counts, Kernel, LAUNCH_BYTES, Memory};
+use params::{
+    Axis, BlurSample, ColorSample, ContrastSample, CropSample, EraseSample, FinishSample, FlipSample, FusedSample,
+    Launch, Output, RankSample, ResizeSample, RotateSample, Source, TableSample, Target,
+};
+
+/// The side of results, which are square, and of most images.
+const SIDE: u32 = 224;
+/// The part of an image that is resized to that: 1.34 and 1.12 pixels for one.
+const VIEW: (u32, u32) = (300, 250);
+/// Those of the kernels of a size that have one: blur, dilation, erosion.
+const KERNEL: u32 = 5;
+
+/// Device memory that lives as long as the test.
+fn put<T: Copy>(values: &[T]) -> u64 {
+    // SAFETY: the values' own memory, of numbers and of structs of params.rs, which have no padding.
+    let bytes = unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) };
+    let memory = Box::leak(Box::new(Memory::new(bytes.len(), 0)));
+    memory.bytes_mut().copy_from_slice(bytes);
+    memory.address()
+}
+
+fn image(width: u32, height: u32) -> Source {
+    let pitch_bytes = (3 * width).next_multiple_of(16);
+    let pixels: Vec<u8> =
+        (0..pitch_bytes * height).map(|i| (i.wrapping_mul(2_654_435_761).rotate_left(9) >> 24) as u8).collect();
+    Source {
+        pixels: put(&pixels),
+        pitch_bytes,
+        width,
+        height,
+        whole_width: width,
+        whole_height: height,
+        ..Source::default()
+    }
+}
+
+fn target(width: u32, height: u32) -> Target {
+    let Source { pixels, pitch_bytes, .. } = image(width, height);
+    Target { pixels, pitch_bytes, width, height, ..Target::default() }
+}
+
+/// The places of a bilinear resize's weights, which are all equal here.
+fn axis(input: u32, output: u32) -> Axis {
+    let scale = f64::from(input) / f64::from(output);
+    let (mut starts, mut offsets, mut most) = (Vec::new(), vec![0], 0);
+    for i in 0..output {
+        let center = (f64::from(i) + 0.5) * scale;
+        let start = (center - scale + 0.5) as i32;
+        let end = ((center + scale + 0.5) as i32).min(input as i32);
+        starts.push(start);
+        offsets.push(offsets[i as usize] + end - start);
+        most = most.max(end - start);
+    }
+    let weights = vec![1 << 20; offsets[output as usize] as usize];
+    Axis { starts: put(&starts), offsets: put(&offsets), weights: put(&weights), first: 0, most: most as u32 }
+}
+
+fn output(bytes: u32, nchw: bool) -> Output {
+    Output {
+        elements: put(&vec![0_u8; (bytes * 3 * SIDE * SIDE) as usize]),
+        plane_stride: u64::from(SIDE * SIDE),
+        row_stride: if nchw { SIDE } else { 3 * SIDE },
+        width: SIDE,
+        height: SIDE,
+        ..Output::default()
+    }
+}
+
+fn fused(vertical_first: u32) -> FusedSample {
+    FusedSample {
+        source: image(500, 375),
+        output: output(2, true),
+        columns: axis(VIEW.0, SIDE),
+        rows: axis(VIEW.1, SIDE),
+        exact: [1, 0, 100, 0, 1, 60],
+        mirror_x: 1,
+        mirror_y: 1,
+        vertical_first,
+        ..FusedSample::default()
+    }
+}
+
+fn rotated(bits: i32) -> RotateSample {
+    let (sin, cos) = 17.3_f64.to_radians().sin_cos();
+    let half = f64::from(SIDE) / 2.0;
+    let matrix = [cos, sin, half - half * (cos + sin), -sin, cos, half - half * (cos - sin)];
+    RotateSample {
+        source: image(SIDE, SIDE),
+        target: target(SIDE, SIDE),
+        matrix,
+        fixed: matrix.map(|value| (value * 2_f64.powi(bits)) as i64),
+        doubt: 2,
+        ..RotateSample::default()
+    }
+}
+
+/// A launch of one sample.
+fn count<S: Copy>(kernel: &str, sample: S) -> Counts {
+    let table = put(&vec![0_u32; 3 * 256]);
+    let parameter = Launch { samples: put(&[sample]), table, count: 1, reserved: 0 };
+    // SAFETY: numbers without padding.
+    let parameter: [u8; LAUNCH_BYTES] = unsafe { std::mem::transmute(parameter) };
+    let (grid, block) = if kernel.starts_with("fused") || kernel.starts_with("finish") {
+        ([SIDE.div_ceil(32) * SIDE.div_ceil(16), 1, 1], [256, 1, 1])
+    } else if kernel == "contrast_table_u8" {
+        ([1, 1, 1], [32, 8, 1])
+    } else {
+        // As large as the view for what reads it.
+        ([VIEW.0.div_ceil(32), VIEW.1.div_ceil(8), 1], [32, 8, 1])
+    };
+    // SAFETY: all that the launch points to is there, and no other launch runs.
+    unsafe { Kernel::find(kernel).unwrap().counted(grid, block, &parameter) }.unwrap()
+}
+
+/// What each kernel does for one image, in the table's order.
+fn all() -> Vec<(&'static str, Counts)> {
+    let (input, out) = (image(SIDE, SIDE), target(SIDE, SIDE));
+    let Source { pixels, pitch_bytes, width, height, .. } = input;
+    let table = put(&[0_u8; 256]);
+    let color = ColorSample { pixels, pitch_bytes, width, height, factor: 0.7, hue_shift: 9, reserved: 0 };
+    let contrast = ContrastSample { pixels, luma_sum: put(&[0_u64]), table, pitch_bytes, width, height, factor: 0.7 };
+    let across = ResizeSample { source: image(VIEW.0, SIDE), target: target(SIDE, SIDE), axis: axis(VIEW.0, SIDE) };
+    let down = ResizeSample { source: image(SIDE, VIEW.1), target: target(SIDE, SIDE), axis: axis(VIEW.1, SIDE) };
+    let blur = BlurSample {
+        source: input,
+        target: out,
+        between: put(&vec![0_u32; (3 * SIDE * SIDE) as usize]),
+        weights: put(&[1 << 22; 8]),
+        kernel: KERNEL,
+        reserved: 0,
+    };
+    let rank = RankSample { source: input, target: out, kernel: KERNEL, reserved: 0 };
+    let exact = [-1, 0, SIDE as i32 - 1, 0, 1, 0];
+    let finish = FinishSample { source: input, output: output(2, true) };
+    let nhwc = FusedSample { output: output(2, false), ..fused(0) };
+    let erase = EraseSample { pixels, pitch_bytes, x: 0, y: 0, width, height, value: 7 };
+    vec![
+        ("fused_f16_nchw", count("fused_f16_nchw", fused(0))),
+        ("fused_f16_nchw, vertical first", count("fused_f16_nchw", fused(1))),
+        ("fused_f16_nhwc", count("fused_f16_nhwc", nhwc)),
+        ("finish_f16_nchw", count("finish_f16_nchw", finish)),
+        ("flip_u8_nhwc", count("flip_u8_nhwc", FlipSample { source: input, target: out, exact })),
+        ("rotate_nearest_u8_nhwc", count("rotate_nearest_u8_nhwc", rotated(16))),
+        ("rotate_nearest_double_u8_nhwc", count("rotate_nearest_double_u8_nhwc", rotated(44))),
+        ("rotate_bilinear_u8_nhwc", count("rotate_bilinear_u8_nhwc", rotated(44))),
+        ("crop_u8_nhwc", count("crop_u8_nhwc", CropSample { source: input, target: out, ..CropSample::default() })),
+        ("resize_horizontal_u8_nhwc", count("resize_horizontal_u8_nhwc", across)),
+        ("resize_vertical_u8_nhwc", count("resize_vertical_u8_nhwc", down)),
+        ("gaussian_blur_rows_u8_nhwc", count("gaussian_blur_rows_u8_nhwc", blur)),
+        ("gaussian_blur_columns_u8_nhwc", count("gaussian_blur_columns_u8_nhwc", blur)),
+        ("dilate_rows_u8_nhwc", count("dilate_rows_u8_nhwc", rank)),
+        ("dilate_columns_u8_nhwc", count("dilate_columns_u8_nhwc", rank)),
+        ("erode_rows_u8_nhwc", count("erode_rows_u8_nhwc", rank)),
+        ("erode_columns_u8_nhwc", count("erode_columns_u8_nhwc", rank)),
+        (
+            "table_u8_nhwc",
+            count("table_u8_nhwc", TableSample { pixels, table, pitch_bytes, width, height, reserved: 0 }),
+        ),
+        ("luma_sum_u8_nhwc", count("luma_sum_u8_nhwc", contrast)),
+        ("contrast_table_u8", count("contrast_table_u8", contrast)),
+        ("saturation_u8_nhwc", count("saturation_u8_nhwc", color)),
+        ("hue_u8_nhwc", count("hue_u8_nhwc", color)),
+        ("grayscale_u8_nhwc", count("grayscale_u8_nhwc", color)),
+        ("erase_u8_nhwc", count("erase_u8_nhwc", erase)),
+    ]
+}
+
+/// Other versions of the compiler load descriptors otherwise, so numbers may differ by a tenth.
+#[test]
+#[cfg_attr(not(accesses_are_seen), ignore = "needs GCC, which calls the simulation before each access")]
+fn the_readme_has_the_counts() {
+    let readme = include_str!("../../kernels/README.md");
+    let cells = |name: &str| {
+        let row = readme.lines().find(|line| line.starts_with(&format!("| `{name}` | ")))?;
+        let cells: Vec<_> = row.split(" | ").collect();
+        Some([cells.get(4)?.parse::<f64>().ok()?, cells.get(5)?.parse().ok()?])
+    };
+    let mut wrong = Vec::new();
+    for (name, counts) in all() {
+        let a_pixel = |count: u64| count as f64 / f64::from(SIDE * SIDE);
+        let (sectors, wavefronts) = (a_pixel(counts.sectors), a_pixel(counts.shared_wavefronts));
+        println!("counted | {name} | {sectors:.4} | {wavefronts:.4} | {:.4}", a_pixel(counts.accesses));
+        let close = |got: f64, want: f64| (got - want).abs() <= 0.1 * got + 0.01;
+        if !cells(name).is_some_and(|[a, b]| close(sectors, a) && close(wavefronts, b)) {
+            wrong.push(format!("{name}: {sectors:.2} sectors and {wavefronts:.2} wavefronts a pixel"));
+        }
+    }
+    assert!(wrong.is_empty(), "`scripts/kernels table` makes the table anew: {wrong:#?}");
+}
+
+/// Writing a tile of f16 in NCHW from shared memory: 48 wavefronts, one for each access of a warp, and the 16 of finish
+/// that put it there. Rows that begin in the same bank would take 384.
+#[test]
+#[cfg_attr(not(accesses_are_seen), ignore = "needs GCC, which calls the simulation before each access")]
+fn a_warp_finds_the_words_of_a_tile_in_different_banks() {
+    let finish = FinishSample { source: image(SIDE, SIDE), output: output(2, true) };
+    let counts = count("finish_f16_nchw", finish);
+    assert_eq!(counts.shared_wavefronts, counts.shared_accesses);
+    assert_eq!(counts.shared_wavefronts, u64::from(7 * 14 * (48 + 16_u32)));
+}
