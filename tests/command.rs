@@ -231,6 +231,24 @@ fn bad_images_follow_the_policy() {
     assert_eq!((&accepted["images"], &accepted["bad_count"]), (&json!(23), &json!(0)));
 }
 
+#[test]
+fn crops_of_images_with_restarts_are_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("train");
+    let packing = ["pack", images(), "-o", path(&out), "--format", "webdataset", "--restarts"];
+    assert!(stdout(&packing).contains("23 with restart markers"));
+    let crops = ["--preset", "train", "--seed", "5"];
+    let plain = run(&crops);
+    let args = [&["run", path(&out), "--json", "--digest"], &crops[..]].concat();
+    let packed: Value = serde_json::from_str(&stdout(&args)).unwrap();
+    assert_eq!(packed["digest"], plain["digest"]);
+    assert_eq!(plain["decoded"]["restarts"], 0);
+    let restarts = packed["decoded"]["restarts"].as_u64().unwrap();
+    assert!(restarts > 10, "{restarts}");
+    let line = format!("restarts      {restarts} of 23 images");
+    assert!(stdout(&[&["run", path(&out)], &crops[..]].concat()).contains(&line));
+}
+
 /// Shards damaged at random: whatever is left of them comes, the rest is counted and named with shard and place.
 #[test]
 fn damaged_shards_are_told_from_whole_ones() {

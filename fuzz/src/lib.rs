@@ -167,22 +167,20 @@ pub fn model(data: &[u8]) {
     }
 }
 
-/// Packs an image as baseline JPEG, as it is and shrunk, with restart markers and without.
+/// Packs an image as baseline JPEG, as it is and shrunk, with restart markers and without, and decodes what was packed.
 pub fn baseline(data: &[u8]) {
     if probe(data).is_ok_and(|header| header.size.area_px() > MAX_AREA_PX) {
         return;
     }
+    let format = RecordFormat::TfRecord;
     for (max_side_px, restarts) in [(None, false), (None, true), (Some(9), true)] {
         let source = EncodedImages::new([(data.to_vec(), 0)]);
         let out = folder().join("packed");
-        let options = PackOptions {
-            baseline: true,
-            restarts,
-            workers: 1,
-            max_side_px,
-            ..PackOptions::new(RecordFormat::TfRecord)
-        };
-        let _ = pack(&source, &out, &options, &mut |_| {});
+        let packing = PackOptions { baseline: true, restarts, workers: 1, max_side_px, ..PackOptions::new(format) };
+        if let Ok(report) = pack(&source, &out, &packing, &mut |_| {}) {
+            let packed = RecordShards::open(format, &report.shards, &options()).expect("shards that were just written");
+            image(packed.read(0, &mut Vec::new()).expect("the image that was packed"));
+        }
         let _ = fs::remove_dir_all(out);
     }
 }

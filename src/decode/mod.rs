@@ -15,6 +15,8 @@ mod restarts;
 pub(crate) use jpeg::{has_end, simd};
 pub(crate) use pnm::{rows as pnm_rows, written as pnm_header};
 pub use probe::probe;
+#[cfg(any(test, fuzzing))]
+use restarts::row_starts;
 pub(crate) use restarts::{indexed, is_indexed};
 
 use crate::error::{Error, Result};

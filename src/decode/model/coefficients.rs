@@ -8,7 +8,7 @@ use crate::decode::baseline::ZIGZAG;
 
 /// What the scan's codes stand for.
 pub(super) struct Coefficients {
-    /// Of each block from the scan's first one on: the difference of its DC coefficient; the next step sums them up.
+    /// Of each block that is checked: the difference of its DC coefficient; the next step sums them up.
     pub dc: Vec<u16>,
     /// The blocks of the window's MCUs, row by row, without their DC coefficients.
     pub ac: Vec<[i16; 64]>,
@@ -21,7 +21,7 @@ pub(super) fn coefficients(
     window: &Window,
 ) -> Result<Coefficients, Reason> {
     let mcu_blocks = image.mcu_blocks();
-    let mut found = Coefficients { dc: vec![0; window.checked_blocks], ac: vec![[0; 64]; window.mcus() * mcu_blocks] };
+    let mut found = Coefficients { dc: vec![0; window.checked.len()], ac: vec![[0; 64]; window.mcus() * mcu_blocks] };
     let mut ended = 0;
     for run in runs {
         let (mut state, mut block) = (run.start, run.block);
@@ -35,7 +35,7 @@ pub(super) fn coefficients(
                 return Err(Reason::Truncated);
             }
             match (symbol.coefficient, place) {
-                (Some((0, difference)), _) => found.dc[block] = difference as u16,
+                (Some((0, difference)), _) => found.dc[block - window.checked.start] = difference as u16,
                 (Some((index, value)), Some(place)) => found.ac[place][usize::from(ZIGZAG[index])] = value,
                 _ => {}
             }
@@ -45,5 +45,5 @@ pub(super) fn coefficients(
             }
         }
     }
-    if ended < window.checked_blocks { Err(Reason::Truncated) } else { Ok(found) }
+    if ended < window.checked.len() { Err(Reason::Truncated) } else { Ok(found) }
 }

@@ -26,14 +26,15 @@ pub(super) fn planes(image: &Baseline, window: &Window, found: &Coefficients) ->
     let mcu_blocks = image.mcu_blocks();
     for (row, y) in window.rows.clone().zip(0..) {
         for (column, x) in window.columns.clone().zip(0..) {
-            let in_scan = (row as usize * image.mcu_columns as usize + column as usize) * mcu_blocks;
+            let checked =
+                (row as usize * image.mcu_columns as usize + column as usize) * mcu_blocks - window.checked.start;
             let in_window = (y * window.columns.len() + x) * mcu_blocks;
             let mut block = 0;
             for (component, plane) in image.components.iter().zip(&mut planes) {
                 let (columns, rows) = (component.columns as usize, component.rows as usize);
                 for place in 0..columns * rows {
                     let mut coefficients = found.ac[in_window + block];
-                    coefficients[0] = found.dc[in_scan + block] as i16;
+                    coefficients[0] = found.dc[checked + block] as i16;
                     let samples = inverse(&coefficients, &component.quant);
                     let (left, top) = ((x * columns + place % columns) * 8, (y * rows + place / columns) * 8);
                     for (line, from) in samples.chunks_exact(8).enumerate() {

@@ -7,6 +7,7 @@
 //! The pixels are the CPU decoder's, or the image is flagged with a [`Reason`], and the CPU decodes it. So a step never
 //! repairs anything. It flags whatever might make the CPU's decoder, which is strict here, refuse the image or go another
 //! way. The CPU decodes from the scan's start down to one row of MCUs below the rectangle, so damage is looked for there.
+//! Of an image with an index of its rows only the rows that are needed are read.
 
 mod coefficients;
 mod dc;
@@ -18,8 +19,8 @@ mod tests;
 mod unstuff;
 mod walk;
 
-use super::Header;
 use super::baseline::{Baseline, Reason};
+use super::{Header, row_starts};
 use crate::raster::{Image, Rect};
 use coefficients::coefficients;
 use std::ops::Range;
@@ -28,13 +29,19 @@ use unstuff::unstuff;
 /// Decodes the rectangle `part`, which lies inside the image. `header` is what [`probe`](super::probe()) gave.
 pub(crate) fn decode(bytes: &[u8], header: &Header, part: Rect) -> Result<Image, Reason> {
     let image = Baseline::new(bytes, header)?;
-    let window = Window::new(&image, part);
-    let restarts = image.restart_interval_mcus > 0;
-    let scan = unstuff(&bytes[image.scan_offset_bytes..], restarts)?;
-    let runs = if restarts {
-        synchronize::at_restarts(&image, &scan, window.checked_blocks)
-    } else {
-        synchronize::synchronize(&image, &scan, window.checked_blocks)?
+    let mut window = Window::new(&image, part);
+    let (mut data, mut first_restart) = (&bytes[image.scan_offset_bytes..], 0);
+    let mut starts = Vec::new();
+    if row_starts(bytes, header, &mut starts) {
+        first_restart = window.rows.start;
+        data = &bytes[starts[first_restart as usize]..];
+        window.check(&image, window.rows.clone());
+    }
+    let restarts = (image.restart_interval_mcus > 0).then_some(first_restart);
+    let scan = unstuff(data, restarts)?;
+    let runs = match restarts {
+        Some(_) => synchronize::at_restarts(&image, &scan, &window.checked),
+        None => synchronize::synchronize(&image, &scan, window.checked.end)?,
     };
     let mut found = coefficients(&image, &scan, &runs, &window)?;
     dc::sum(&image, &mut found.dc);
@@ -47,8 +54,8 @@ struct Window {
     /// The MCUs of which samples are needed.
     columns: Range<u32>,
     rows: Range<u32>,
-    /// The blocks, from the scan's first one on, whose codes must be good: all that the CPU may decode.
-    checked_blocks: usize,
+    /// The blocks of the scan whose codes must be good: all that the CPU may decode.
+    checked: Range<usize>,
 }
 
 impl Window {
@@ -67,8 +74,15 @@ impl Window {
         let rows = mcus(part.y, part.bottom(), below, image.mcu.height, image.mcu_rows);
         let at_once = image.mcu_rows_at_once;
         let checked_rows = (rows.end.next_multiple_of(at_once) + at_once).min(image.mcu_rows);
-        let checked_blocks = checked_rows as usize * image.mcu_columns as usize * image.mcu_blocks();
-        Self { columns, rows, checked_blocks }
+        let mut this = Self { columns, rows, checked: 0..0 };
+        this.check(image, 0..checked_rows);
+        this
+    }
+
+    /// Has the blocks of these rows of MCUs checked, and no others.
+    fn check(&mut self, image: &Baseline, rows: Range<u32>) {
+        let row_blocks = image.mcu_columns as usize * image.mcu_blocks();
+        self.checked = rows.start as usize * row_blocks..rows.end as usize * row_blocks;
     }
 
     /// MCUs in the window.

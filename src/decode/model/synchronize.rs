@@ -11,6 +11,7 @@
 use super::unstuff::Scan;
 use super::walk::State;
 use super::{Baseline, Reason};
+use std::ops::Range;
 
 /// Threads that share an image.
 const THREADS: usize = 256;
@@ -37,16 +38,16 @@ pub(super) struct Run {
     pub end_block: usize,
 }
 
-/// The segments between restart markers, as far as they hold blocks up to `end_block`.
-pub(super) fn at_restarts(image: &Baseline, scan: &Scan, end_block: usize) -> Vec<Run> {
+/// The segments between restart markers, as far as they hold the blocks `checked`; the first one begins with these.
+pub(super) fn at_restarts(image: &Baseline, scan: &Scan, checked: &Range<usize>) -> Vec<Run> {
     let blocks = image.restart_interval_mcus as usize * image.mcu_blocks();
-    let runs = scan.bounds.windows(2).zip((0..end_block).step_by(blocks));
+    let runs = scan.bounds.windows(2).zip(checked.clone().step_by(blocks));
     runs.map(|(bounds, block)| Run {
         start: State::at(8 * bounds[0]),
         end_bit: 8 * bounds[1],
         data_end_bit: 8 * bounds[1],
         block,
-        end_block: (block + blocks).min(end_block),
+        end_block: (block + blocks).min(checked.end),
     })
     .collect()
 }

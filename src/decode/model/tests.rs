@@ -1,6 +1,7 @@
 //! The model against the CPU's decoder.
 
 use super::*;
+use crate::decode::indexed;
 use crate::{
     decode::{Decoder, probe},
     encode::{JpegColor, JpegOptions, Sampling, encode_jpeg},
@@ -176,6 +177,32 @@ fn damage_is_flagged_or_decoded_alike() {
         }
     }
     assert!(decoded > 1500 && flagged > 1500, "{decoded} decoded, {flagged} flagged");
+}
+
+#[test]
+fn only_the_rows_that_are_needed_are_read_where_there_is_an_index() {
+    let mut rng = ChaCha8Rng::seed_from_u64(8);
+    let source = image(Size::new(131, 210), &mut rng);
+    for sampling in SAMPLINGS {
+        let options = JpegOptions { restart_interval_rows: 1, ..options(sampling) };
+        let plain = encode_jpeg(&source, &options).unwrap();
+        let mut bytes = indexed(&plain).unwrap();
+        for part in (0..20).map(|_| random_part(&mut rng, source.size())) {
+            checked(&bytes, part, &sampling).unwrap();
+        }
+        // Without good codes in the first row, and with a checksum that says that this is right.
+        let header = probe(&bytes).unwrap();
+        let mut starts = Vec::new();
+        assert!(row_starts(&bytes, &header, &mut starts));
+        let (index, below) = (header.row_index.unwrap(), Rect { x: 3, y: 150, width: 50, height: 60 });
+        let row = &mut bytes[starts[0]..starts[1] - 2];
+        row.chunks_mut(2).for_each(|pair| pair.copy_from_slice(&[0xFF, 0][..pair.len()]));
+        let crc = crc32c::crc32c(&bytes[index.start + 4..]);
+        bytes[index.start..index.start + 4].copy_from_slice(&crc.to_be_bytes());
+        let got = checked(&bytes, below, &sampling).unwrap();
+        assert_eq!(got.pixels(), checked(&plain, below, &sampling).unwrap().pixels());
+        assert!(checked(&bytes, Rect::full(source.size()), &sampling).is_err());
+    }
 }
 
 /// Damage in the row of MCUs below the rectangle, which the CPU decodes where chroma is interpolated.

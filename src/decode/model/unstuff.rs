@@ -23,8 +23,9 @@ impl Scan {
     }
 }
 
-/// Takes the data up to the first marker, restart markers excepted if the image has `restarts`.
-pub(super) fn unstuff(data: &[u8], restarts: bool) -> Result<Scan, Reason> {
+/// Takes the data up to the first marker, restart markers excepted: `restarts` is the number of the first one that is due,
+/// if the image has them.
+pub(super) fn unstuff(data: &[u8], restarts: Option<u32>) -> Result<Scan, Reason> {
     let mut scan = Scan { bytes: Vec::with_capacity(data.len() + PADDING_BYTES), bounds: vec![0] };
     let mut before = 0;
     for &byte in data {
@@ -32,8 +33,8 @@ pub(super) fn unstuff(data: &[u8], restarts: bool) -> Result<Scan, Reason> {
             // May be stuffed, a marker's first byte, or fill in front of one.
             (_, 0xFF) => {}
             (0xFF, 0) => scan.bytes.push(0xFF),
-            (0xFF, 0xD0..=0xD7) if restarts => {
-                let expected = 0xD0 + (scan.bounds.len() - 1) % 8;
+            (0xFF, 0xD0..=0xD7) if let Some(first) = restarts => {
+                let expected = 0xD0 + (first as usize + scan.bounds.len() - 1) % 8;
                 if usize::from(byte) != expected {
                     return Err(Reason::Damaged);
                 }

@@ -3,7 +3,7 @@
 use crate::encode::{JpegColor, JpegOptions, Sampling, encode_jpeg};
 use crate::error::Result;
 use crate::experiment::synth;
-use crate::image::{Image, Pixel, Size};
+use crate::raster::{Image, Pixel, Size};
 use crate::source::Source;
 use std::borrow::Cow;
 
@@ -113,7 +113,7 @@ fn one_scan_each(image: &Image) -> Result<Vec<u8>> {
 mod tests {
     use super::*;
     use crate::decode::{Decoder, probe};
-    use crate::image::Rect;
+    use crate::raster::Rect;
 
     #[test]
     fn the_cpu_decodes_all_but_those_that_are_cut_off() {
