@@ -244,11 +244,10 @@ fn each_back_end_refuses_what_it_cannot_decode() {
             let handle = handle(backend).unwrap();
             let params = DecodeParams::new(&handle).unwrap();
             let mut parser = JpegStream::new(&handle).unwrap();
-            let header = parser.parse_header(bytes).unwrap();
+            let jpeg = parser.parse(bytes).unwrap();
             let decoder = Decoder::new(&handle, backend).unwrap();
-            assert_eq!(decoder.supports(&header, &params).unwrap(), taken, "{name}, {backend:?}");
-            let batches = BatchState::new(&handle).unwrap();
-            assert_eq!(batches.supports(&header, None).unwrap(), taken, "{name}, {backend:?}");
+            assert_eq!(decoder.supports(&jpeg, &params).unwrap(), taken, "{name}, {backend:?}");
+            assert_eq!(jpeg.is_for_batches(None).unwrap(), taken, "{name}, {backend:?}");
             let decoded = batch(&mut [bytes.clone()], backend, |_| ());
             let status = decoded.as_ref().err().and_then(Failure::status);
             assert_eq!(status, (!taken).then_some(Status::JpegNotSupported), "{name}, {backend:?}");
