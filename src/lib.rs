@@ -42,7 +42,7 @@
 //! | random operations | [`random_resized_crop`] and the other functions, [`Transform`], [`CustomTransform`] for your own |
 //! | explicit operations | [`Op`], [`Pipeline::recipe`], [`apply`] |
 //! | running it | [`Pipeline::epoch`], [`Epoch`], [`Batch`], [`Tensor`], [`Stats`] |
-//! | a GPU | [`Device`], [`DecodePath`], [`CudaBuffer`] |
+//! | a GPU | [`Device`], [`DecodePath`], [`StreamPriority`], [`CudaBuffer`] |
 //! | the order of samples | [`Sampler`], [`Partition`], [`Rank`] for processes that train together |
 //! | going on after an end | [`EpochState`], [`Pipeline::resume`] |
 //! | single images | [`probe`], [`Decoder`], [`Image`], [`encode_jpeg`], [`contact_sheet`], [`write_png`], [`write_npy`] |
@@ -113,7 +113,7 @@ pub use self::image::{Image, Pixel, Rect, Size};
 pub use apply::{ApplyOptions, apply};
 pub use backend::cuda::CudaBuffer;
 pub use decode::{Decoder, Format, Header, probe};
-pub use device::{DecodePath, Device};
+pub use device::{DecodePath, Device, StreamPriority};
 pub use doctor::{Check, doctor};
 pub use encode::{JpegColor, JpegOptions, Sampling, encode_jpeg};
 pub use error::{Error, Result};

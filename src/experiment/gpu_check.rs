@@ -247,7 +247,7 @@ pub fn differences(device: Device, decode: DecodePath, images: &Arc<dyn Source>,
     }
     let stats = epoch.stats();
     found.decoded_by_it = match decode {
-        DecodePath::Auto => stats.decoded_hybrid + stats.decoded_hardware,
+        DecodePath::Auto | DecodePath::Fastest => stats.decoded_hybrid + stats.decoded_hardware,
         DecodePath::Cpu => stats.decoded_cpu,
         DecodePath::Hybrid => stats.decoded_hybrid,
         DecodePath::Hardware => stats.decoded_hardware,

@@ -4,7 +4,7 @@ use super::cache::{Cache, ImageCache};
 use super::policy::{BadLimit, OnError};
 use super::{Inner, Pipeline, Policy, all_positions};
 use crate::backend::{self, Ablation, Normalization, RunOptions};
-use crate::device::{DecodePath, Device};
+use crate::device::{DecodePath, Device, StreamPriority};
 use crate::error::{Error, Result};
 use crate::image::Size;
 use crate::ops::filter::PassOrder;
@@ -140,6 +140,7 @@ impl Builder {
             threads: 0,
             device_memory_bytes: None,
             pinned: true,
+            stream_priority: StreamPriority::default(),
             again: Ablation::Nothing,
         };
         Self {
@@ -315,6 +316,13 @@ impl Builder {
     #[must_use]
     pub fn pinned(mut self, pinned: bool) -> Self {
         self.options.pinned = pinned;
+        self
+    }
+
+    /// Whose work a GPU does first where both have some; the trainer's if not given, if its stream has a higher priority.
+    #[must_use]
+    pub fn stream_priority(mut self, priority: StreamPriority) -> Self {
+        self.options.stream_priority = priority;
         self
     }
 

@@ -1,12 +1,13 @@
 //! How many images nvJPEG decodes when it has nothing else to do: the bound of pipelines that leave decoding to it.
 #![allow(unsafe_code)]
 
-use super::driver::{self, Context, DeviceMemory, Event};
+use super::arena::Arena;
+use super::driver::{self, Context, DeviceMemory, Scoped};
 use super::lower::packed_bytes;
-use super::nvjpeg::{HardwareBatch, HardwareDecoder, HardwareJob, HybridDecoder, Nvjpeg, RING};
+use super::nvjpeg::{HardwareBatch, HardwareDecoder, HardwareJob, Nvjpeg, RING};
 use crate::backend::Encoded;
 use crate::decode::probe;
-use crate::device::DecodePath;
+use crate::device::{DecodePath, StreamPriority};
 use crate::error::{Error, Result};
 use crate::image::Size;
 use crate::source::{EncodedImages, Reader, Source as _};
@@ -28,7 +29,8 @@ pub(crate) fn decode_only(
     duration: Duration,
 ) -> Result<f64> {
     let context = driver::context(ordinal)?;
-    let nvjpeg = Nvjpeg::open(&context, path)?;
+    let _entered = driver::enter(&context)?;
+    let nvjpeg = Nvjpeg::open(&context, path, StreamPriority::default())?;
     let nothing = || Error::Device {
         call: "decode".to_owned(),
         message: format!("no nvJPEG, or none of the images is for the {path:?} decoder"),
@@ -57,13 +59,12 @@ impl Run {
     }
 
     fn hybrid(&self, nvjpeg: &Nvjpeg, count: usize) -> Result<Option<f64>> {
-        let mut decoder = nvjpeg.hybrid_decoder(&self.context)?;
+        let mut decoder = nvjpeg.worker(&self.context)?;
         let (mut taken, mut largest) = (Vec::new(), 0);
         for index in 0..self.images {
             let (encoded, size) = self.read(index, Vec::new())?;
             let memory = DeviceMemory::new(&self.context, packed_bytes(size))?;
-            let fits = decoder.agrees(&encoded, size).unwrap_or(false);
-            if fits && decoder.decode(encoded, memory.address(), size).is_ok() {
+            if decoder.decode(encoded, memory.address(), size).is_ok() {
                 taken.push(index);
                 largest = largest.max(packed_bytes(size));
             }
@@ -76,8 +77,8 @@ impl Run {
         let begin = Instant::now();
         std::thread::scope(|scope| {
             let work = || -> Result<()> {
-                driver::bind(&self.context)?;
-                let mut decoder: HybridDecoder = nvjpeg.hybrid_decoder(&self.context)?;
+                let _entered = driver::enter(&self.context)?;
+                let mut decoder = nvjpeg.worker(&self.context)?;
                 // The decoder waits for the image of as many calls ago.
                 let memory: Vec<_> =
                     (0..RING).map(|_| DeviceMemory::new(&self.context, largest)).collect::<Result<_>>()?;
@@ -105,14 +106,15 @@ impl Run {
     }
 
     fn hardware(&self, hardware: &HardwareDecoder) -> Result<Option<f64>> {
+        let arena = Arena::new(&self.context, 0, true);
         let mut jobs: [Vec<HardwareJob>; 2] = [Vec::new(), Vec::new()];
         let mut memory = Vec::new();
-        let mut probe = hardware.batch()?;
+        let mut probe = hardware.batch(&self.context)?;
         for round in 0..2 * BATCH as u64 {
             let at = usize::from(round >= BATCH as u64);
             let (encoded, size) = self.read(round % self.images.max(1), Vec::new())?;
             let target = DeviceMemory::new(&self.context, packed_bytes(size))?;
-            let job = HardwareJob { encoded, destination: target.address(), size };
+            let job = HardwareJob { encoded: arena.hold(encoded.bytes())?, destination: target.address(), size };
             // SAFETY: one at a time, each waited for.
             let taken = unsafe { probe.decode(hardware, &[&job]) };
             hardware.stream.synchronize()?;
@@ -124,21 +126,20 @@ impl Run {
         if jobs.iter().any(Vec::is_empty) {
             return Ok(None);
         }
-        let mut batches: Vec<(HardwareBatch, Event)> =
-            (0..2).map(|_| Ok((hardware.batch()?, Event::new(&self.context)?))).collect::<Result<_>>()?;
+        let mut batches: Vec<Scoped<HardwareBatch>> =
+            (0..2).map(|_| hardware.batch(&self.context)).collect::<Result<_>>()?;
         let mut decoded = 0;
         let begin = Instant::now();
         let outcome = (0..).map(|turn| turn % 2).try_for_each(|at| {
             if begin.elapsed() >= self.duration {
                 return Err(None);
             }
-            let (batch, done) = &mut batches[at];
-            done.synchronize().map_err(Some)?;
+            let batch = &mut batches[at];
+            batch.ended().synchronize().map_err(Some)?;
             let borrowed: Vec<&HardwareJob> = jobs[at].iter().collect();
             // SAFETY: this state's last batch has just been waited for; jobs and memory outlive the work, which is waited
             // for below.
             unsafe { batch.decode(hardware, &borrowed) }.map_err(Some)?;
-            done.record(&hardware.stream).map_err(Some)?;
             decoded += borrowed.len();
             Ok(())
         });
