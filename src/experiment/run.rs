@@ -109,6 +109,8 @@ pub struct DecodedImages {
     pub hybrid: u64,
     /// A GPU's hardware decoder.
     pub hardware: u64,
+    /// Of those by the CPU: the GPU had no memory for them as a whole.
+    pub for_memory: u64,
 }
 
 /// What a run did and how fast.
@@ -455,6 +457,7 @@ fn run_epochs(
             cpu: stats.decoded_cpu,
             hybrid: stats.decoded_hybrid,
             hardware: stats.decoded_hardware,
+            for_memory: stats.decoded_for_memory,
         },
         cached: stats.cached,
         cache: pipeline.cache_usage(),
