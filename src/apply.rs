@@ -2,7 +2,7 @@
 
 use crate::backend::{self, Ablation, AnyBackend, Backend, Encoded, RunOptions, Sample};
 use crate::decode::{Header, probe};
-use crate::device::{DecodePath, Device};
+use crate::device::{DecodePath, Device, StreamPriority};
 use crate::error::Result;
 use crate::ops::Op;
 use crate::ops::filter::PassOrder;
@@ -88,6 +88,7 @@ pub fn apply(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Result<Tensor>
         threads: 1,
         device_memory_bytes: None,
         pinned: true,
+        stream_priority: StreamPriority::default(),
         again: Ablation::Nothing,
     });
     let storage = match backend::open(options.device, &run, normalize)? {

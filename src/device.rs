@@ -48,19 +48,33 @@ impl FromStr for Device {
     }
 }
 
+/// Whose work a GPU does first: a pipeline's, or a trainer's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum StreamPriority {
+    /// The pipeline's streams have the lowest priority, which is also that of a stream made without one. A trainer whose
+    /// stream has a higher one (`cuStreamCreateWithPriority`) is not held up by the next batches.
+    #[default]
+    Low,
+    /// The pipeline's streams have the highest priority: for a trainer that would wait for batches otherwise.
+    High,
+}
+
 /// Who decodes JPEGs if recipes run on a GPU. An image that a decoder does not take, or fails on, goes to another
 /// decoder; other formats than JPEG go to the CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DecodePath {
-    /// Each image goes where it will be done first, by the speeds of the decoders measured so far. nvJPEG's pixels
-    /// differ a little from the CPU's, and the choice for an image may differ from run to run.
+    /// nvJPEG decodes what it can, the hardware decoder first, on data-center cards. An image's header alone decides, so a
+    /// run repeats itself on the same card. nvJPEG's pixels differ a little from the CPU's.
     #[default]
     Auto,
+    /// Each image goes where it will be done first, by the speeds of all decoders measured so far. The choice for an
+    /// image, and with it its pixels, may differ from run to run.
+    Fastest,
     /// The CPU decodes, and only the part that is needed. The bytes are those of [`Device::Cpu`].
     Cpu,
     /// nvJPEG decodes: Huffman codes on the CPU, the rest on the device.
     Hybrid,
-    /// nvJPEG decodes on the device's hardware decoder, which data center cards since the A100 have. The hybrid decoder
+    /// nvJPEG decodes on the device's hardware decoder, which data-center cards since the A100 have. The hybrid decoder
     /// takes what it does not.
     Hardware,
 }
@@ -68,7 +82,7 @@ pub enum DecodePath {
 impl FromStr for DecodePath {
     type Err = Error;
 
-    /// Reads `auto`, `cpu`, `hybrid` or `hardware`.
+    /// Reads `auto`, `fastest`, `cpu`, `hybrid` or `hardware`.
     ///
     /// ```
     /// # use warpfeed::DecodePath;
@@ -79,11 +93,13 @@ impl FromStr for DecodePath {
     fn from_str(text: &str) -> Result<Self> {
         Ok(match text {
             "auto" => Self::Auto,
+            "fastest" => Self::Fastest,
             "cpu" => Self::Cpu,
             "hybrid" => Self::Hybrid,
             "hardware" => Self::Hardware,
             _ => {
-                return Err(Error::parameter("decode", "path", "auto, cpu, hybrid or hardware", format!("{text:?}")));
+                let names = "auto, fastest, cpu, hybrid or hardware";
+                return Err(Error::parameter("decode", "path", names, format!("{text:?}")));
             }
         })
     }

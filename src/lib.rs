@@ -44,7 +44,7 @@
 //! | random transforms | [`ops`]: [`random_resized_crop`](ops::random_resized_crop) and others, [`CustomTransform`](ops::CustomTransform) for your own |
 //! | explicit operations | [`Op`](ops::Op), [`Pipeline::recipe`], [`apply`](apply()) |
 //! | running it | [`Pipeline::epoch`], [`Epoch`], [`Batch`], [`Tensor`], [`Stats`] |
-//! | a GPU | [`Device`], [`DecodePath`], [`CudaBuffer`] |
+//! | a GPU | [`Device`], [`DecodePath`], [`StreamPriority`], [`CudaBuffer`] |
 //! | the order of samples | [`Sampler`], [`Partition`], [`Rank`] for processes that train together |
 //! | going on after an end | [`EpochState`], [`Pipeline::resume`] |
 //! | single images | [`image`]: decoding, JPEG encoding, PNG and NumPy files, contact sheets |
@@ -115,7 +115,7 @@ pub use apply::{ApplyOptions, apply};
 pub use backend::cuda::CudaBuffer;
 #[cfg(fuzzing)]
 pub use decode::device_model;
-pub use device::{DecodePath, Device};
+pub use device::{DecodePath, Device, StreamPriority};
 pub use doctor::{Check, doctor};
 pub use error::{Error, Result};
 pub use pipeline::{

@@ -17,7 +17,7 @@ use warpfeed::{
     ApplyOptions, Batch, Builder, DType, DecodePath, Device, Error, IMAGENET_MEAN, IMAGENET_STD, ImageCache, LastBatch,
     Layout, OnError, Orientation, Pipeline, Preset, Strategy, apply,
     image::{JpegColor, JpegOptions, Sampling, Size, encode_jpeg},
-    ops::{Custom, Op, random_resized_crop},
+    ops::{Contrast, Custom, Op, random_resized_crop},
     source::EncodedImages,
 };
 
@@ -224,7 +224,7 @@ fn kinds() -> EncodedImages {
 #[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
 fn every_kind_of_image_gets_through_on_every_path() {
     let want = delivered(&small(kinds()).device(Device::Cpu).build().unwrap(), 0);
-    for path in [DecodePath::Cpu, DecodePath::Hybrid, DecodePath::Hardware, DecodePath::Auto] {
+    for path in [DecodePath::Cpu, DecodePath::Hybrid, DecodePath::Hardware, DecodePath::Auto, DecodePath::Fastest] {
         let pipeline = match small(kinds()).device(GPU).decode(path).build() {
             // A device without hardware decoder.
             Err(Error::Device { .. }) if path == DecodePath::Hardware => continue,
@@ -238,7 +238,7 @@ fn every_kind_of_image_gets_through_on_every_path() {
             DecodePath::Cpu => assert_eq!(decoded, [11, 0, 0]),
             DecodePath::Hybrid => assert_eq!(decoded, [2, 9, 0]),
             DecodePath::Hardware => assert_eq!(decoded, [2, 4, 5]),
-            DecodePath::Auto => assert_eq!(decoded.iter().sum::<u64>(), 11),
+            DecodePath::Auto | DecodePath::Fastest => assert_eq!(decoded.iter().sum::<u64>(), 11),
         }
         assert_eq!(got.len(), want.len());
         for (got, want) in got.iter().zip(&want) {
@@ -423,7 +423,7 @@ fn images_that_find_no_device_memory_as_a_whole_are_decoded_by_the_cpu() {
     let images = || EncodedImages::new((0..24).map(|i| (jpeg(300, 250, i), i as u32)));
     let builder = || Pipeline::builder(images()).center_crop(16).batch_size(8).threads(3).on_error(OnError::Skip);
     let want = delivered(&builder().device(Device::Cpu).build().unwrap(), 0);
-    for path in [DecodePath::Hybrid, DecodePath::Hardware, DecodePath::Auto] {
+    for path in [DecodePath::Hybrid, DecodePath::Hardware, DecodePath::Auto, DecodePath::Fastest] {
         // Three batches in flight, of 8 images of 225 kB.
         for (device_memory, all) in [(3 * 900_000, false), (3 * 200_000, true)] {
             let pipeline = builder().device(GPU).decode(path).device_memory(device_memory).build().unwrap();
@@ -443,6 +443,32 @@ fn images_that_find_no_device_memory_as_a_whole_are_decoded_by_the_cpu() {
                     assert!(stats.decoded_cpu < 24, "{path:?}: some fit: {stats:?}");
                 }
             }
+        }
+    }
+}
+
+/// A recipe that needs more memory than is left beside a whole image: that is foreseen, or found out.
+#[test]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+fn a_recipe_that_finds_no_memory_beside_a_whole_image_has_the_part_decoded_by_the_cpu() {
+    let images = EncodedImages::new([(jpeg(300, 250, 1), 0)]);
+    // A small part, made large, of which all is needed for its mean: a stage of 188 kB, beside an image of 225 kB as a
+    // whole.
+    let builder = || {
+        let ops = Pipeline::builder(images.clone()).center_crop(40).resize(Size::new(250, 250));
+        ops.augment(Contrast::new(1.5)).center_crop(24).threads(0).prefetch(1).batch_size(1).on_error(OnError::Skip)
+    };
+    let want = delivered(&builder().device(Device::Cpu).build().unwrap(), 0);
+    for path in [DecodePath::Hybrid, DecodePath::Hardware] {
+        // Two batches at a time.
+        for limit in [400_000, 450_000] {
+            let pipeline = builder().device(GPU).decode(path).device_memory(2 * limit).build().unwrap();
+            let mut epoch = pipeline.epoch(0);
+            let got: Vec<_> = epoch.by_ref().flat_map(|batch| samples(&batch.unwrap())).collect();
+            assert!(got == want, "{path:?}, {limit}");
+            let stats = epoch.stats();
+            let decoded = (stats.decoded_cpu, stats.decoded_for_memory, stats.decoded_hybrid, stats.decoded_hardware);
+            assert_eq!(decoded, (1, 1, 0, 0), "{path:?}, {limit}");
         }
     }
 }

@@ -8,8 +8,8 @@ use nvjpeg_sys::bindings::{cudaStream_t, nvjpegDecodeParams_t, nvjpegImage_t, nv
 use crate::decoder::Image;
 use crate::error::{Error, Result};
 use crate::handle::{Handle, call, call_optional};
+use crate::info::Subsampling;
 use crate::params::{DecodeParams, OutputFormat};
-use crate::stream::{Header, Subsampling};
 
 /// The largest batch that can be asked for.
 pub const MAX_BATCH_SIZE: usize = c_int::MAX as usize;
@@ -155,41 +155,6 @@ impl BatchState {
         }
     }
 
-    /// Whether the handle's back end takes this image in a batch; with parameters, in this way.
-    ///
-    /// # Synchronization
-    ///
-    /// The host's work alone, complete on return.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::MissingFunction`] (before CUDA 11.6 with parameters), [`Error::Parameter`] for objects of another
-    /// handle, or [`Error::Status`].
-    pub fn supports(&self, jpeg: &Header<'_>, params: Option<&DecodeParams>) -> Result<bool> {
-        const CALL: &str = "nvjpegDecodeBatchedSupported";
-        let (handle, library) = (&self.handle, self.handle.library());
-        handle.require_same(jpeg.handle(), CALL, "jpeg")?;
-        let mut unsupported = -1;
-        let out = &raw mut unsupported;
-        if let Some(params) = params {
-            handle.require_same(params.handle(), CALL, "params")?;
-            // SAFETY: all objects are valid and of one handle; the number is written to before the call returns.
-            unsafe {
-                call_optional!(
-                    library,
-                    nvjpegDecodeBatchedSupportedEx(handle.as_raw(), jpeg.as_raw(), params.as_raw(), out)
-                )?;
-            }
-        } else {
-            // SAFETY: as above.
-            unsafe {
-                call_optional!(library, nvjpegDecodeBatchedSupported(handle.as_raw(), jpeg.as_raw(), out))?;
-            }
-        }
-        // As nvjpeg.h has it, 0 stands for yes.
-        Ok(unsupported == 0)
-    }
-
     /// Decodes a batch: as many images and destinations as [`initialize`](Self::initialize) was told, each with
     /// parameters of its own where they are given (part, scale, orientation; the output format is the batch's).
     ///
@@ -200,7 +165,7 @@ impl BatchState {
     ///   the pitch at least a row, and it stays allocated until the work is done; no two destinations overlap.
     /// - Nothing else uses the destinations before the work is done. With
     ///   [`Backend::Hardware`](crate::Backend::Hardware) they must be idle already when this is called, known by an
-    ///   event or by synchronizing: the engines of Hopper do not keep the order of the stream, so memory that was
+    ///   event or by synchronizing: the hardware decoder of Hopper does not keep the order of the stream, so memory that was
     ///   merely freed on `stream` is not enough.
     /// - Until the work is done, which the caller learns by an event or by synchronizing, the images' bytes and the
     ///   parameters are neither changed nor dropped, and the state is not used again or dropped.

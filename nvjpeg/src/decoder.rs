@@ -264,7 +264,7 @@ impl DecoderState {
     /// - Each plane of `destination` that the output format has is device memory of at least its rows times its pitch,
     ///   the pitch at least a row, and it stays allocated until the work is done.
     /// - Nothing else uses the destination before the work is done. With [`Backend::Hardware`] it must be idle already
-    ///   when this is called, known by an event or by synchronizing: the engines of Hopper do not keep the order of the
+    ///   when this is called, known by an event or by synchronizing: the hardware decoder of Hopper does not keep the order of the
     ///   stream.
     /// - Until the work is done the state is not used again, and neither it nor its buffers are dropped.
     ///

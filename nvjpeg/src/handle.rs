@@ -11,8 +11,8 @@ use nvjpeg_sys::bindings::{
 };
 
 use crate::error::{Error, Result, check};
+use crate::info::{ComponentSize, ImageInfo, Subsampling};
 use crate::library::Library;
-use crate::stream::{ComponentSize, ImageInfo, Subsampling};
 
 /// Calls a function of nvJPEG and turns its status into a `Result`: for use in an unsafe block.
 macro_rules! call {

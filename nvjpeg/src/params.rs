@@ -6,7 +6,7 @@ use nvjpeg_sys::bindings::{nvjpegDecodeParams_t, nvjpegExifOrientation_t, nvjpeg
 
 use crate::error::{Error, Result};
 use crate::handle::{Handle, call, call_optional};
-use crate::stream::Orientation;
+use crate::info::Orientation;
 
 /// The layout of decoded images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

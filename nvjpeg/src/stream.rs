@@ -1,4 +1,4 @@
-//! What an image's header says.
+//! Parsing images, and asking about them.
 
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -10,167 +10,8 @@ use nvjpeg_sys::bindings::{
 
 use crate::error::Result;
 use crate::handle::{Handle, call, call_optional};
-
-/// How much smaller the chroma planes are than the luma plane.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Subsampling {
-    /// 4:4:4, equal size.
-    S444,
-    /// 4:2:2, half the width.
-    S422,
-    /// 4:2:0, half the width and height.
-    S420,
-    /// 4:4:0, half the height.
-    S440,
-    /// 4:1:1, a quarter of the width.
-    S411,
-    /// 4:1:0, a quarter of the width and half the height.
-    S410,
-    /// 4:1:0, the other way round.
-    S410V,
-    /// No chroma.
-    Gray,
-    /// Another, or another number of components than one or three.
-    Unknown,
-}
-
-impl Subsampling {
-    pub(crate) fn from_raw(raw: nvjpegChromaSubsampling_t) -> Self {
-        match raw {
-            nvjpegChromaSubsampling_t::NVJPEG_CSS_444 => Self::S444,
-            nvjpegChromaSubsampling_t::NVJPEG_CSS_422 => Self::S422,
-            nvjpegChromaSubsampling_t::NVJPEG_CSS_420 => Self::S420,
-            nvjpegChromaSubsampling_t::NVJPEG_CSS_440 => Self::S440,
-            nvjpegChromaSubsampling_t::NVJPEG_CSS_411 => Self::S411,
-            nvjpegChromaSubsampling_t::NVJPEG_CSS_410 => Self::S410,
-            nvjpegChromaSubsampling_t::NVJPEG_CSS_410V => Self::S410V,
-            nvjpegChromaSubsampling_t::NVJPEG_CSS_GRAY => Self::Gray,
-            _ => Self::Unknown,
-        }
-    }
-
-    pub(crate) fn raw(self) -> nvjpegChromaSubsampling_t {
-        match self {
-            Self::S444 => nvjpegChromaSubsampling_t::NVJPEG_CSS_444,
-            Self::S422 => nvjpegChromaSubsampling_t::NVJPEG_CSS_422,
-            Self::S420 => nvjpegChromaSubsampling_t::NVJPEG_CSS_420,
-            Self::S440 => nvjpegChromaSubsampling_t::NVJPEG_CSS_440,
-            Self::S411 => nvjpegChromaSubsampling_t::NVJPEG_CSS_411,
-            Self::S410 => nvjpegChromaSubsampling_t::NVJPEG_CSS_410,
-            Self::S410V => nvjpegChromaSubsampling_t::NVJPEG_CSS_410V,
-            Self::Gray => nvjpegChromaSubsampling_t::NVJPEG_CSS_GRAY,
-            Self::Unknown => nvjpegChromaSubsampling_t::NVJPEG_CSS_UNKNOWN,
-        }
-    }
-}
-
-/// The coding, by the marker of its frame header.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Encoding {
-    /// SOF0: baseline.
-    Baseline,
-    /// SOF1: extended sequential, Huffman.
-    ExtendedSequential,
-    /// SOF2: progressive, Huffman.
-    Progressive,
-    /// SOF3: lossless, Huffman.
-    Lossless,
-    /// Another.
-    Unknown,
-}
-
-/// How an image is to be turned to be upright, as in EXIF.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Orientation {
-    /// The image does not say.
-    Unknown,
-    /// Not at all.
-    Normal,
-    /// Left for right.
-    FlipHorizontal,
-    /// Half a turn.
-    Rotate180,
-    /// Top for bottom.
-    FlipVertical,
-    /// Rows for columns.
-    Transpose,
-    /// A quarter turn.
-    Rotate90,
-    /// Rows for columns and half a turn.
-    Transverse,
-    /// Three quarters of a turn.
-    Rotate270,
-}
-
-impl Orientation {
-    const ALL: [Self; 9] = [
-        Self::Unknown,
-        Self::Normal,
-        Self::FlipHorizontal,
-        Self::Rotate180,
-        Self::FlipVertical,
-        Self::Transpose,
-        Self::Rotate90,
-        Self::Transverse,
-        Self::Rotate270,
-    ];
-
-    pub(crate) fn raw(self) -> nvjpegExifOrientation_t {
-        match self {
-            Self::Unknown => nvjpegExifOrientation_t::NVJPEG_ORIENTATION_UNKNOWN,
-            Self::Normal => nvjpegExifOrientation_t::NVJPEG_ORIENTATION_NORMAL,
-            Self::FlipHorizontal => nvjpegExifOrientation_t::NVJPEG_ORIENTATION_FLIP_HORIZONTAL,
-            Self::Rotate180 => nvjpegExifOrientation_t::NVJPEG_ORIENTATION_ROTATE_180,
-            Self::FlipVertical => nvjpegExifOrientation_t::NVJPEG_ORIENTATION_FLIP_VERTICAL,
-            Self::Transpose => nvjpegExifOrientation_t::NVJPEG_ORIENTATION_TRANSPOSE,
-            Self::Rotate90 => nvjpegExifOrientation_t::NVJPEG_ORIENTATION_ROTATE_90,
-            Self::Transverse => nvjpegExifOrientation_t::NVJPEG_ORIENTATION_TRANSVERSE,
-            Self::Rotate270 => nvjpegExifOrientation_t::NVJPEG_ORIENTATION_ROTATE_270,
-        }
-    }
-}
-
-/// The size of one component's plane.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct ComponentSize {
-    /// Columns.
-    pub width_px: u32,
-    /// Rows.
-    pub height_px: u32,
-}
-
-/// Sizes and subsampling of an image.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct ImageInfo {
-    /// Columns of the whole image.
-    pub width_px: u32,
-    /// Rows of the whole image.
-    pub height_px: u32,
-    /// How much smaller the chroma planes are.
-    pub subsampling: Subsampling,
-    components: [ComponentSize; NVJPEG_MAX_COMPONENT as usize],
-    count: usize,
-}
-
-impl ImageInfo {
-    pub(crate) fn new(
-        components: [ComponentSize; NVJPEG_MAX_COMPONENT as usize],
-        count: usize,
-        subsampling: Subsampling,
-    ) -> Self {
-        let ComponentSize { width_px, height_px } = components[0];
-        Self { width_px, height_px, subsampling, components, count }
-    }
-
-    /// The planes' sizes, at most four.
-    #[must_use]
-    pub fn components(&self) -> &[ComponentSize] {
-        &self.components[..self.count]
-    }
-}
+use crate::info::{ComponentSize, Encoding, ImageInfo, Orientation, Subsampling};
+use crate::params::DecodeParams;
 
 /// Parses images, one after the other; its memory is used again for each. One for every worker.
 #[derive(Debug)]
@@ -298,8 +139,9 @@ impl Header<'_> {
             }
             kept += 1;
         }
-        let info = ImageInfo::new(components, kept, Subsampling::from_raw(subsampling));
-        Ok(ImageInfo { width_px: whole.width_px, height_px: whole.height_px, ..info })
+        let mut info = ImageInfo::new(components, kept, Subsampling::from_raw(subsampling));
+        (info.width_px, info.height_px) = (whole.width_px, whole.height_px);
+        Ok(info)
     }
 
     /// The coding.
@@ -353,6 +195,41 @@ impl Header<'_> {
         }
         let found = Orientation::ALL.into_iter().find(|orientation| orientation.raw() == raw);
         Ok(found.unwrap_or(Orientation::Unknown))
+    }
+
+    /// Whether the handle's back end takes this image in a batch; with parameters, in this way. Ask a whole
+    /// [`Jpeg`]: a header alone does not show that an image has several scans, or that it is damaged.
+    ///
+    /// # Synchronization
+    ///
+    /// The host's work alone, complete on return.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::MissingFunction`](crate::Error::MissingFunction) (before CUDA 11.6 with parameters),
+    /// [`Error::Parameter`](crate::Error::Parameter) for parameters of another handle, or
+    /// [`Error::Status`](crate::Error::Status).
+    pub fn is_for_batches(&self, params: Option<&DecodeParams>) -> Result<bool> {
+        let (handle, library) = (self.handle(), self.handle().library());
+        let mut unsupported = -1;
+        let out = &raw mut unsupported;
+        if let Some(params) = params {
+            handle.require_same(params.handle(), "nvjpegDecodeBatchedSupportedEx", "params")?;
+            // SAFETY: all objects are valid and of one handle; the number is written to before the call returns.
+            unsafe {
+                call_optional!(
+                    library,
+                    nvjpegDecodeBatchedSupportedEx(handle.as_raw(), self.as_raw(), params.as_raw(), out)
+                )?;
+            }
+        } else {
+            // SAFETY: as above.
+            unsafe {
+                call_optional!(library, nvjpegDecodeBatchedSupported(handle.as_raw(), self.as_raw(), out))?;
+            }
+        }
+        // As nvjpeg.h has it, 0 stands for yes.
+        Ok(unsupported == 0)
     }
 
     pub(crate) fn as_raw(&self) -> nvjpegJpegStream_t {

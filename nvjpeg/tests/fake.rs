@@ -334,8 +334,8 @@ fn batches_have_the_size_that_they_were_initialized_for() {
 
     let mut parser = JpegStream::new(&handle).unwrap();
     let jpeg = parser.parse(IMAGE).unwrap();
-    assert!(state.supports(&jpeg, Some(&params)).unwrap());
-    assert!(matches!(state.supports(&jpeg, None), Err(Error::MissingFunction { .. })), "fake.c has only the other");
+    assert!(jpeg.is_for_batches(Some(&params)).unwrap());
+    assert!(matches!(jpeg.is_for_batches(None), Err(Error::MissingFunction { .. })), "fake.c has only the other");
 }
 
 unsafe extern "C" fn allocate(

@@ -11,7 +11,7 @@ mod encoded;
 pub(crate) use encoded::Encoded;
 
 use crate::decode::Header;
-use crate::device::{DecodePath, Device};
+use crate::device::{DecodePath, Device, StreamPriority};
 use crate::error::{Error, Result};
 use crate::ops::Op;
 use crate::ops::filter::PassOrder;
@@ -47,17 +47,18 @@ pub(crate) struct RunOptions {
     pub(crate) device_memory_bytes: Option<u64>,
     /// Whether what is copied to a device is staged in pinned memory.
     pub(crate) pinned: bool,
+    pub(crate) stream_priority: StreamPriority,
     pub(crate) again: Ablation,
 }
 
-/// What a batch's way over a device does twice, so that it shows in the time of the whole what it costs.
+/// The part of a batch's way over a device that is done twice: the time of the whole then shows what it costs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Ablation {
     #[default]
     Nothing,
     /// The copy to the device.
     Transfer,
-    /// The kernels. Those that work in place make other pixels then.
+    /// The kernels. Those that work in place then make other pixels.
     Kernels,
 }
 

@@ -1,6 +1,7 @@
 //! The machine, the build and the data set that figures come from. Every report names them.
 
 use super::nvml::Nvml;
+use crate::backend::cuda::cards::cards;
 use crate::decode::{probe, simd};
 use crate::error::{Error, Result};
 use crate::source::Source;
@@ -28,7 +29,7 @@ pub struct Environment {
     pub system: String,
     /// Load average of the last minute when the report was begun: what else the machine was doing.
     pub load_average_1min: Option<f64>,
-    /// Names of the GPUs.
+    /// Names of the GPUs, as the driver has them, in its order.
     pub gpus: Vec<String>,
     /// Version of NVIDIA's driver.
     pub driver: Option<String>,
@@ -54,12 +55,13 @@ impl Environment {
     /// ```
     #[must_use]
     pub fn here() -> Self {
-        let nvml = Nvml::open();
-        let (gpus, driver, no_gpu) = match &nvml {
-            Ok(nvml) => (nvml.names(), nvml.driver(), None),
-            Err(reason) => (Vec::new(), None, Some(reason.clone())),
+        let (cards, no_gpu) = match cards() {
+            Ok(cards) if cards.is_empty() => (cards, Some("NVIDIA's driver shows no GPU".to_owned())),
+            Ok(cards) => (cards, None),
+            Err(error) => (Vec::new(), Some(error.to_string())),
         };
-        let no_gpu = no_gpu.or_else(|| gpus.is_empty().then(|| "NVIDIA's driver counts no GPU".to_owned()));
+        let driver = Nvml::open(&[]).ok().and_then(|nvml| nvml.driver());
+        let gpus = cards.into_iter().map(|card| card.name).collect();
         Self {
             date: utc(SystemTime::now()),
             cpu: field("/proc/cpuinfo", "model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned()),

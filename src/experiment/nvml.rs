@@ -1,10 +1,13 @@
-//! NVIDIA's management library, found at run time: names of the GPUs, and how busy they and their decoders are.
+//! NVIDIA's management library, found at run time: how busy GPUs and their decoders are.
+//!
+//! It numbers GPUs in an order of its own, and shows some that CUDA_VISIBLE_DEVICES hides. So CUDA's are looked up by
+//! their PCI addresses.
 //!
 //! Only a few calls of `nvml.h` are bound, by the `_v2` names that the header maps the plain ones to. A crate for the
 //! whole library would bring a second `libloading` and `thiserror`.
 
 use libloading::Library;
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::ptr::null_mut;
 
 const NAMES: [&str; 2] = ["libnvidia-ml.so.1", "libnvidia-ml.so"];
@@ -24,9 +27,7 @@ struct Rates {
 }
 
 type Call = unsafe extern "C" fn() -> c_int;
-type Count = unsafe extern "C" fn(*mut c_uint) -> c_int;
-type ByIndex = unsafe extern "C" fn(c_uint, *mut Handle) -> c_int;
-type Name = unsafe extern "C" fn(Handle, *mut c_char, c_uint) -> c_int;
+type ByPciAddress = unsafe extern "C" fn(*const c_char, *mut Handle) -> c_int;
 type Version = unsafe extern "C" fn(*mut c_char, c_uint) -> c_int;
 type UtilizationRates = unsafe extern "C" fn(Handle, *mut Rates) -> c_int;
 type EngineUtilization = unsafe extern "C" fn(Handle, *mut c_uint, *mut c_uint) -> c_int;
@@ -37,7 +38,8 @@ pub(super) struct Nvml {
     rates: Option<UtilizationRates>,
     decoder: Option<EngineUtilization>,
     jpeg: Option<EngineUtilization>,
-    devices: Vec<Handle>,
+    /// CUDA's GPUs, in its order: `None` for one that NVML does not know.
+    devices: Vec<Option<Handle>>,
 }
 
 // SAFETY: NVML says of itself that it is thread-safe; its handles name devices and are valid on every thread.
@@ -56,38 +58,32 @@ pub(super) struct GpuUse {
 
 #[allow(unsafe_code)]
 impl Nvml {
-    /// Finds and initializes the library, or says why not.
-    pub(super) fn open() -> Result<Self, String> {
+    /// Finds and initializes the library for the GPUs at these PCI addresses, or says why not.
+    pub(super) fn open(addresses: &[CString]) -> Result<Self, String> {
         let found = NAMES.iter().find_map(|name| {
             // SAFETY: loading NVIDIA's library runs its initializers, which any program may run at any time.
             unsafe { Library::new(*name) }.ok()
         });
-        let library = found.ok_or_else(|| {
-            format!(
-                "no NVIDIA driver on this machine (looked for {} where the system's loader looks)",
-                NAMES.join(" and ")
-            )
-        })?;
+        let library = found.ok_or_else(|| format!("no {} where the system's loader looks", NAMES.join(" and no ")))?;
+        Self::init(library, addresses)
+    }
+
+    fn init(library: Library, addresses: &[CString]) -> Result<Self, String> {
         // SAFETY: the types above are those of nvml.h for these names, and the pointers are kept no longer than
         // `library`, which is stored beside them. What is written to outlives each call.
         unsafe {
             let init = *library.get::<Call>(b"nvmlInit_v2").map_err(|error| error.to_string())?;
-            let count = *library.get::<Count>(b"nvmlDeviceGetCount_v2").map_err(|error| error.to_string())?;
-            let by_index =
-                *library.get::<ByIndex>(b"nvmlDeviceGetHandleByIndex_v2").map_err(|error| error.to_string())?;
+            let by_address =
+                *library.get::<ByPciAddress>(b"nvmlDeviceGetHandleByPciBusId_v2").map_err(|error| error.to_string())?;
             let status = init();
             if status != SUCCESS {
                 return Err(format!(
                     "nvmlInit_v2 failed with status {status}: the driver is there, but no GPU it can use"
                 ));
             }
-            let mut number = 0;
-            if count(&raw mut number) != SUCCESS {
-                number = 0;
-            }
-            let devices = (0..number).filter_map(|index| {
+            let devices = addresses.iter().map(|address| {
                 let mut handle = null_mut();
-                (by_index(index, &raw mut handle) == SUCCESS).then_some(handle)
+                (by_address(address.as_ptr(), &raw mut handle) == SUCCESS).then_some(handle)
             });
             let devices = devices.collect();
             let rates = library.get(b"nvmlDeviceGetUtilizationRates").ok().map(|symbol| *symbol);
@@ -97,19 +93,9 @@ impl Nvml {
         }
     }
 
-    /// Number of GPUs.
+    /// Number of CUDA's GPUs.
     pub(super) fn len(&self) -> usize {
         self.devices.len()
-    }
-
-    /// Names of the GPUs.
-    pub(super) fn names(&self) -> Vec<String> {
-        // SAFETY: the type is nvml.h's; the buffer is as long as the call is told, and the handles are NVML's own.
-        let name = |handle| unsafe {
-            let call = self.library.get::<Name>(b"nvmlDeviceGetName").ok()?;
-            text(|buffer, len| call(handle, buffer, len))
-        };
-        self.devices.iter().map(|&handle| name(handle).unwrap_or_else(|| "a GPU without a name".to_owned())).collect()
     }
 
     /// Version of the driver.
@@ -123,7 +109,7 @@ impl Nvml {
 
     /// How busy a GPU is; `None` if it does not say.
     pub(super) fn usage(&self, device: usize) -> Option<GpuUse> {
-        let &handle = self.devices.get(device)?;
+        let handle = (*self.devices.get(device)?)?;
         let mut rates = Rates::default();
         // SAFETY: the handle is NVML's own, and what is written to outlives the call.
         if unsafe { self.rates?(handle, &raw mut rates) } != SUCCESS {
@@ -158,4 +144,50 @@ fn text(call: impl FnOnce(*mut c_char, c_uint) -> c_int) -> Option<String> {
         return None;
     }
     Some(CStr::from_bytes_until_nul(&buffer).ok()?.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    /// Two GPUs, of which CUDA shows the second alone, or both in the other order.
+    const LIBRARY: &str = r#"
+        #include <string.h>
+        static int devices[2] = {10, 20};
+        int nvmlInit_v2(void) { return 0; }
+        int nvmlShutdown(void) { return 0; }
+        int nvmlDeviceGetHandleByPciBusId_v2(const char *address, void **device) {
+            if (!strcmp(address, "0000:01:00.0")) *device = &devices[0];
+            else if (!strcmp(address, "0000:02:00.0")) *device = &devices[1];
+            else return 6;
+            return 0;
+        }
+        int nvmlDeviceGetUtilizationRates(void *device, unsigned *rates) {
+            rates[0] = *(int *)device;
+            rates[1] = 0;
+            return 0;
+        }
+    "#;
+
+    #[test]
+    fn gpus_are_cudas_in_its_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let (source, library) = (folder.path().join("nvml.c"), folder.path().join("nvml.so"));
+        std::fs::write(&source, LIBRARY).unwrap();
+        let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
+        let status = Command::new(compiler).args(["-shared", "-fPIC", "-o"]).args([&library, &source]).status();
+        assert!(status.expect("the tests need a C compiler: cc, or $CC").success());
+        let used = |addresses: &[&CStr]| {
+            let addresses: Vec<CString> = addresses.iter().map(|&address| address.to_owned()).collect();
+            // SAFETY: the library is the one above.
+            #[allow(unsafe_code)]
+            let nvml = Nvml::init(unsafe { Library::new(&library) }.unwrap(), &addresses).unwrap();
+            (0..nvml.len()).map(|i| nvml.usage(i).map(|usage| usage.gpu)).collect::<Vec<_>>()
+        };
+        assert_eq!(used(&[c"0000:02:00.0"]), [Some(0.2)]);
+        assert_eq!(used(&[c"0000:02:00.0", c"0000:01:00.0"]), [Some(0.2), Some(0.1)]);
+        assert_eq!(used(&[c"0000:03:00.0", c"0000:01:00.0"]), [None, Some(0.1)]);
+    }
 }

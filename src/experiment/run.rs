@@ -112,6 +112,8 @@ pub struct DecodedImages {
     /// Of those that the CPU decoded: rows and columns outside of what was needed were left out, by the restart markers
     /// that [`PackOptions::restarts`](crate::pack::PackOptions::restarts) writes.
     pub restarts: u64,
+    /// Of those by the CPU: the GPU had no memory for them as a whole.
+    pub for_memory: u64,
 }
 
 /// What a run did and how fast.
@@ -462,6 +464,7 @@ fn run_epochs(
             hybrid: stats.decoded_hybrid,
             hardware: stats.decoded_hardware,
             restarts: stats.decoded_restarts,
+            for_memory: stats.decoded_for_memory,
         },
         cached: stats.cached,
         cache: pipeline.cache_usage(),

@@ -1,6 +1,7 @@
 //! How busy the processors and the GPU are, sampled by a thread of its own while something else runs.
 
 use super::nvml::{GpuUse, Nvml};
+use crate::backend::cuda::cards::pci_addresses;
 use serde::Serialize;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -145,7 +146,7 @@ impl Sampling {
     pub fn start() -> Self {
         let (stop, stopped) = channel();
         let sample = move || {
-            let nvml = Nvml::open().ok();
+            let nvml = pci_addresses().ok().and_then(|addresses| Nvml::open(&addresses).ok());
             let mut usage = Usage { interval_s: INTERVAL.as_secs_f64(), ..Usage::default() };
             let mut before = Ticks::now();
             let mut due = Instant::now();

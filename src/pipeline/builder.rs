@@ -7,7 +7,7 @@ use super::policy::{BadLimit, LastBatch, OnError, Policy};
 use super::recipes::{Orientation, Recipes};
 use super::schedule::Runs;
 use crate::backend::{self, Ablation, Normalization, RunOptions};
-use crate::device::{DecodePath, Device};
+use crate::device::{DecodePath, Device, StreamPriority};
 use crate::error::{Error, Result};
 use crate::ops::filter::PassOrder;
 use crate::ops::transform::{Transform, random_resized_crop, repeat};
@@ -121,6 +121,7 @@ impl Builder {
             threads: 0,
             device_memory_bytes: None,
             pinned: true,
+            stream_priority: StreamPriority::default(),
             again: Ablation::Nothing,
         };
         Self {
@@ -298,6 +299,13 @@ impl Builder {
     #[must_use]
     pub fn pinned(mut self, pinned: bool) -> Self {
         self.options.pinned = pinned;
+        self
+    }
+
+    /// Whose work a GPU does first where both have some; the trainer's if not given, if its stream has a higher priority.
+    #[must_use]
+    pub fn stream_priority(mut self, priority: StreamPriority) -> Self {
+        self.options.stream_priority = priority;
         self
     }
 

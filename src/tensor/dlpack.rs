@@ -1,7 +1,9 @@
 //! Hand-over by DLPack, which tensors of other libraries and languages are made from.
 
 use super::{DType, Storage, Tensor};
+use crate::backend::cuda::CudaBuffer;
 use crate::error::{Error, Result};
+use cudarc::driver::sys;
 use dlpark::ffi::{DLDataType, DLDevice};
 use dlpark::metadata::Fixed;
 use dlpark::{Managed, ManagedTensorBase};
@@ -17,11 +19,11 @@ impl Tensor {
     /// `__dlpack_device__` returns `(1, 0)`. NumPy has no bf16. The elements begin on a cache line.
     ///
     /// # Synchronization
-    /// Host memory is complete before the batch is delivered, and there is no stream to wait on: a consumer's `stream`
-    /// argument is `None` here. For a tensor on a CUDA device, call [`CudaBuffer::on_stream`](crate::CudaBuffer::on_stream)
-    /// with the stream that the consumer names (1: the legacy default stream; 2: the thread's own; else a handle): work
-    /// queued there finds the batch complete, and the deleter gives the memory back behind what is queued there by then.
-    /// Without it this waits until the batch is complete, and the consumer must be done when it calls the deleter.
+    /// The tensor is complete when this returns, except for the streams that
+    /// [`CudaBuffer::on_stream`](crate::CudaBuffer::on_stream) was called with: work queued on those finds it complete,
+    /// and then this does not wait. The deleter gives device memory back behind the work that is queued by then on these
+    /// streams; if there are none, on the legacy default stream and all that it waits for. A consumer that reads it on
+    /// another stream names that stream ([`into_dlpack_on`](Self::into_dlpack_on)), or is done before it calls the deleter.
     ///
     /// # Errors
     /// [`Error::Unsupported`] if DLPack cannot express the shape; [`Error::Device`] if a device fails at the batch.
@@ -37,6 +39,45 @@ impl Tensor {
     /// # Ok::<(), warpfeed::Error>(())
     /// ```
     pub fn into_dlpack<M: ManagedTensorBase>(self) -> Result<Managed<M>> {
+        self.managed(CudaBuffer::lend)
+    }
+
+    /// The same for a consumer that names the stream which it will read a tensor on a CUDA device on: the argument
+    /// `stream` of Python's `__dlpack__`. 1 is the legacy default stream, as is `None`, 2 the calling thread's default
+    /// stream, and numbers above 2 are handles. With -1 the consumer waits for the tensor by itself.
+    ///
+    /// # Safety
+    /// A handle is that of a stream of the tensor's device, which lives until the consumer calls the deleter.
+    ///
+    /// # Synchronization
+    /// Returns at once. Work queued on the stream after this call finds the tensor complete. The deleter gives the memory
+    /// back behind the work that is queued there by then; with -1 behind that of the legacy default stream and all that
+    /// it waits for.
+    ///
+    /// # Errors
+    /// Those of [`into_dlpack`](Self::into_dlpack); [`Error::Parameter`] for another number, or any for a tensor in host
+    /// memory.
+    #[allow(unsafe_code)]
+    pub unsafe fn into_dlpack_on<M: ManagedTensorBase>(self, stream: Option<isize>) -> Result<Managed<M>> {
+        let wrong = |expected| {
+            let got = stream.map_or_else(|| "None".to_owned(), |stream| stream.to_string());
+            Error::parameter("Tensor::into_dlpack_on", "stream", expected, got)
+        };
+        if self.cuda().is_none() && stream.is_some() {
+            return Err(wrong("None for a tensor in host memory"));
+        }
+        let handle = match stream {
+            None => 1,
+            Some(-1) => return self.managed(CudaBuffer::lend_unordered),
+            Some(handle @ 1..) => handle,
+            Some(_) => return Err(wrong("-1, 1, 2 or a stream's handle")),
+        };
+        // SAFETY: a default stream, or by this function's contract one that lives until the buffer is dropped.
+        self.managed(|buffer| unsafe { buffer.on_raw_stream(handle as sys::CUstream) })
+    }
+
+    /// The managed tensor, whose memory on a device has the address that `lend` gives.
+    fn managed<M: ManagedTensorBase>(self, lend: impl FnOnce(&mut CudaBuffer) -> Result<u64>) -> Result<Managed<M>> {
         let dtype = match self.dtype {
             DType::F32 => DLDataType::F32,
             DType::F16 => DLDataType::F16,
@@ -53,7 +94,7 @@ impl Tensor {
             Storage::Host(buffer) => (buffer.as_bytes_mut().as_mut_ptr(), DLDevice::CPU),
             Storage::Cuda(buffer) => {
                 let device = DLDevice::cuda(i32::try_from(buffer.ordinal()).unwrap_or(i32::MAX));
-                (buffer.address_for_consumer()? as *mut u8, device)
+                (lend(buffer)? as *mut u8, device)
             }
         };
         let mut managed = prepared.initialize(owner);

@@ -1,5 +1,7 @@
 //! Settings from the environment.
 
+use crate::api::COMPUTE_CAPABILITY;
+use std::ffi::c_int;
 use std::str::FromStr;
 use std::sync::LazyLock;
 
@@ -24,6 +26,8 @@ pub struct Config {
     pub memory_bytes: usize,
     /// How fast copies are at most; as fast as memory if 0.
     pub copy_bytes_per_s: u64,
+    /// Major and minor number of the compute capability.
+    pub capability: (c_int, c_int),
     pub verbose: bool,
     pub leaks: Leaks,
 }
@@ -39,6 +43,7 @@ impl Config {
             fail_seed: fail_seed.unwrap_or(0),
             memory_bytes: number("CUDA_SIM_MEMORY_BYTES").unwrap_or(1 << 30),
             copy_bytes_per_s: 0,
+            capability: COMPUTE_CAPABILITY,
             verbose: is_on("CUDA_SIM_VERBOSE"),
             leaks: match std::env::var("CUDA_SIM_LEAKS").as_deref() {
                 Err(_) | Ok("" | "ignore") => Leaks::Ignore,

@@ -145,6 +145,8 @@ pub struct Stream {
 #[derive(Default)]
 pub struct Event {
     pub timed: bool,
+    /// Who waits for it sleeps.
+    pub blocking: bool,
     /// The point that the last record stands for; none if it was never recorded.
     pub point: Option<Point>,
     pub recording: u64,
@@ -185,6 +187,15 @@ pub struct Report {
     pub illegal_accesses: u64,
     /// Device memory in use at most.
     pub peak_bytes: u64,
+    /// Calls that allocated device memory or pinned memory, which make a device wait.
+    pub allocation_calls: u64,
+    /// Waits for events that keep a core busy: those made without CU_EVENT_BLOCKING_SYNC.
+    pub spinning_waits: u64,
+    /// Memory that work of other libraries reads on the host and that is not pinned: the thread which queues the work
+    /// copies it, and waits.
+    pub pageable_inputs: u64,
+    /// Streams made and not destroyed that go before others: of a priority above the lowest.
+    pub urgent_streams: u64,
 }
 
 pub struct State {
@@ -375,6 +386,7 @@ impl State {
             events: self.events.len() as u64,
             modules: self.modules.len() as u64,
             contexts: self.context_references,
+            urgent_streams: self.streams.values().filter(|s| !s.destroyed && s.priority < 0).count() as u64,
             peak_bytes: self.counts.peak_bytes.max(memory.peak_bytes() as u64),
             ..self.counts
         }

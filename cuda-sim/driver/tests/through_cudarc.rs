@@ -10,18 +10,18 @@ use cudarc::driver::{CudaContext, CudaSlice, LaunchConfig, PushKernelArg, result
 use cudarc::nvrtc::Ptx;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// All that cudarc 0.19.10 calls for CUDA 13.0. It panics at a symbol that is missing.
-const CALLED_BY_CUDARC: &str = "cuCtxCreate_v4 cuCtxDestroy_v2 cuCtxGetCacheConfig cuCtxGetCurrent cuCtxGetLimit
-    cuCtxGetStreamPriorityRange cuCtxSetCacheConfig cuCtxSetCurrent cuCtxSetFlags cuCtxSetLimit cuCtxSynchronize
+/// All that cudarc 0.19.10 calls for CUDA 12.0. It panics at a symbol that is missing.
+const CALLED_BY_CUDARC: &str = "cuCtxCreate_v3 cuCtxDestroy_v2 cuCtxGetCacheConfig cuCtxGetCurrent cuCtxGetLimit
+    cuCtxGetStreamPriorityRange cuCtxSetCacheConfig cuCtxSetCurrent cuCtxSetLimit cuCtxSynchronize
     cuDestroyExternalMemory cuDeviceGet cuDeviceGetAttribute cuDeviceGetCount cuDeviceGetDefaultMemPool
     cuDeviceGetMemPool cuDeviceGetName cuDeviceGetUuid_v2 cuDevicePrimaryCtxRelease_v2 cuDevicePrimaryCtxRetain
-    cuDeviceSetMemPool cuDeviceTotalMem_v2 cuEventCreate cuEventDestroy_v2 cuEventElapsedTime_v2 cuEventQuery
+    cuDeviceSetMemPool cuDeviceTotalMem_v2 cuEventCreate cuEventDestroy_v2 cuEventElapsedTime cuEventQuery
     cuEventRecord cuEventSynchronize cuExternalMemoryGetMappedBuffer cuFuncGetAttribute cuFuncSetAttribute
     cuFuncSetCacheConfig cuGetErrorName cuGetErrorString cuGraphDestroy cuGraphExecDestroy
     cuGraphInstantiateWithFlags cuGraphLaunch cuGraphUpload cuImportExternalMemory cuInit cuLaunchCooperativeKernel
-    cuLaunchHostFunc cuLaunchKernel cuMemAdvise_v2 cuMemAllocAsync cuMemAllocFromPoolAsync cuMemAllocManaged
+    cuLaunchHostFunc cuLaunchKernel cuMemAdvise cuMemAllocAsync cuMemAllocFromPoolAsync cuMemAllocManaged
     cuMemAlloc_v2 cuMemFreeAsync cuMemFreeHost cuMemFree_v2 cuMemGetInfo_v2 cuMemHostAlloc cuMemPoolCreate
-    cuMemPoolDestroy cuMemPoolGetAttribute cuMemPoolSetAttribute cuMemPoolTrimTo cuMemPrefetchAsync_v2
+    cuMemPoolDestroy cuMemPoolGetAttribute cuMemPoolSetAttribute cuMemPoolTrimTo cuMemPrefetchAsync
     cuMemcpyDtoDAsync_v2 cuMemcpyDtoD_v2 cuMemcpyDtoHAsync_v2 cuMemcpyDtoH_v2 cuMemcpyHtoDAsync_v2 cuMemcpyHtoD_v2
     cuMemcpyPeerAsync cuMemsetD8Async cuMemsetD8_v2 cuModuleGetFunction cuModuleGetGlobal_v2 cuModuleLoad
     cuModuleLoadData cuModuleUnload cuOccupancyAvailableDynamicSMemPerBlock

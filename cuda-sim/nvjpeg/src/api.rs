@@ -16,6 +16,7 @@ use nvjpeg_sys::bindings::{
     nvjpegScaleFactor_t, nvjpegStatus_t,
 };
 use std::ffi::{CStr, c_int, c_uchar, c_uint, c_void};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
 const INVALID: nvjpegStatus_t = nvjpegStatus_t::NVJPEG_STATUS_INVALID_PARAMETER;
@@ -35,6 +36,21 @@ static ENGINES: LazyLock<c_uint> = LazyLock::new(|| match std::env::var("CUDA_SI
     }),
     _ => 7,
 });
+
+/// How many images each back end has decoded, by its number.
+static DECODED: [AtomicU64; 8] = [const { AtomicU64::new(0) }; 8];
+
+fn count(backend: nvjpegBackend_t, images: usize) {
+    if let Some(count) = DECODED.get(backend.0 as usize) {
+        count.fetch_add(images as u64, Ordering::Relaxed);
+    }
+}
+
+/// How many images the back end of this number has decoded since the process began.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuda_sim_nvjpeg_decoded(backend: c_uint) -> u64 {
+    DECODED.get(backend as usize).map_or(0, |count| count.load(Ordering::Relaxed))
+}
 
 /// Defines exported functions, of the types that nvJPEG gives them; the name is there as a C string.
 macro_rules! api {
@@ -106,7 +122,7 @@ fn create(
 ) -> Result<()> {
     require_backend(backend)?;
     call.may_lack_memory()?;
-    HANDLES.insert(Handle { backend, device, pinned }, out)
+    HANDLES.insert(Handle { backend, busy: AtomicBool::new(false), device, pinned }, out)
 }
 
 fn require_backend(backend: nvjpegBackend_t) -> Result<()> {
@@ -156,18 +172,16 @@ fn decode_batch(
     if *NOOP {
         return Ok(());
     }
-    let (count, format, scratch) = {
+    let _turn = Turn::take(call, &state.handle)?;
+    let (count, format) = {
         let inner = lock(&state.inner);
-        (inner.batch_size, inner.format.ok_or(nvjpegStatus_t::NVJPEG_STATUS_NOT_INITIALIZED)?, inner.scratch.is_some())
+        (inner.batch_size, inner.format.ok_or(nvjpegStatus_t::NVJPEG_STATUS_NOT_INITIALIZED)?)
     };
     if data.is_null() || lengths.is_null() || destinations.is_null() {
         return Err(INVALID);
     }
     call.require_idle(&state.flight, "the state")?;
     call.may_fail()?;
-    if !scratch {
-        reserve_scratch(state, count)?;
-    }
     let backend = state.handle.backend;
     let mut images = Vec::with_capacity(count);
     for i in 0..count {
@@ -182,19 +196,41 @@ fn decode_batch(
         values.format = format;
         images.push(decoded(Source::parse(data, len, false)?, backend, &values, destination)?);
     }
+    let most = |side: fn(&Decoded) -> usize| images.iter().map(side).max().unwrap_or(0);
+    reserve_scratch(state, count, most(Decoded::row_bytes), most(Decoded::rows))?;
+    if backend == HARDWARE && driver()?.is_rtx_50() {
+        images.iter_mut().for_each(Decoded::forget);
+    }
+    self::count(backend, images.len());
     submit(call, state, images, stream)
 }
 
-fn reserve_scratch(state: &State, batch_size: usize) -> Result<()> {
-    let handle = &state.handle;
-    let scratch = [handle.device, handle.pinned].map(|allocator| Buffer::new(handle.clone(), allocator));
-    for i in 0..scratch.len() {
-        if let Err(status) = scratch[i].reserve(batch_size.max(1), std::ptr::null_mut()) {
-            return free_all(&scratch[..i]).and(Err(status));
+/// Held by the thread that queues a batch on the hardware. What two threads queue there at once is not told apart.
+struct Turn<'a>(&'a Handle);
+
+impl<'a> Turn<'a> {
+    fn take(call: Call, handle: &'a Handle) -> Result<Self> {
+        if handle.backend == HARDWARE && handle.busy.swap(true, Ordering::AcqRel) {
+            return Err(call.misuse("another thread queues a batch on this handle"));
         }
+        Ok(Self(handle))
     }
-    lock(&state.inner).scratch = Some(scratch);
-    Ok(())
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.busy.store(false, Ordering::Release);
+    }
+}
+
+/// Memory for so many images of this size, which grows as it must.
+fn reserve_scratch(state: &State, images: usize, row_bytes: usize, height: usize) -> Result<()> {
+    let handle = &state.handle;
+    let mut inner = lock(&state.inner);
+    let new = || [handle.device, handle.pinned].map(|allocator| Buffer::new(handle.clone(), allocator));
+    let scratch = inner.scratch.get_or_insert_with(new);
+    let bytes = images.saturating_mul(row_bytes).saturating_mul(height).max(1);
+    scratch.iter().try_for_each(|buffer| buffer.reserve(bytes, std::ptr::null_mut()).map(drop))
 }
 
 /// In a failed context each says that it failed, and is freed.
@@ -208,6 +244,7 @@ fn parse(
     data: *const c_uchar,
     len: usize,
     copy: bool,
+    header_only: bool,
     stream: nvjpegJpegStream_t,
 ) -> Result<()> {
     let stream = STREAMS.get(stream)?;
@@ -215,6 +252,7 @@ fn parse(
         return Err(call.misuse("the stream was made of another handle"));
     }
     *lock(&stream.source) = None;
+    stream.header_only.store(header_only, Ordering::Relaxed);
     let source = Source::parse(data, len, copy)?;
     *lock(&stream.source) = Some(source);
     Ok(())
@@ -222,6 +260,14 @@ fn parse(
 
 fn parsed(stream: nvjpegJpegStream_t) -> Result<Source> {
     lock(&STREAMS.get(stream)?.source).clone().ok_or(nvjpegStatus_t::NVJPEG_STATUS_NOT_INITIALIZED)
+}
+
+/// A source to decode, for which its header alone is not enough.
+fn parsed_whole(stream: nvjpegJpegStream_t) -> Result<Source> {
+    if STREAMS.get(stream)?.header_only.load(Ordering::Relaxed) {
+        return Err(nvjpegStatus_t::NVJPEG_STATUS_NOT_INITIALIZED);
+    }
+    parsed(stream)
 }
 
 fn insert_buffer<H>(
@@ -280,6 +326,7 @@ fn host_phase(call: Call, decoder: &Decoder, state: &State, source: Source, para
     let checksum = checksum(&source);
     lock(&state.inner).image = None;
     let (layout, pixels) = decode(&source, decoder.backend, parameters)?;
+    count(decoder.backend, 1);
     let address = pinned.reserve(pixels.len(), std::ptr::null_mut())?;
     // SAFETY: the buffer has room for so many bytes, and no queued work uses it, as seen above.
     unsafe { std::ptr::copy_nonoverlapping(pixels.as_ptr(), address as *mut u8, pixels.len()) };
@@ -328,8 +375,20 @@ fn device_phase(
     call.enqueue(stream, Work::Finish { from, bytes, destination, tokens })
 }
 
-fn is_supported(source: &Source, backend: nvjpegBackend_t, out: *mut c_int) -> Result<()> {
-    set(out, c_int::from(!source.info.is_taken_by(backend)))
+/// Whether a back end of a handle takes what a stream has parsed. Of a header alone it cannot tell how many scans follow.
+fn is_supported(
+    call: Call,
+    handle: &Arc<Handle>,
+    backend: nvjpegBackend_t,
+    stream: nvjpegJpegStream_t,
+    out: *mut c_int,
+) -> Result<()> {
+    let (source, stream) = (parsed(stream)?, STREAMS.get(stream)?);
+    if !Arc::ptr_eq(&stream.handle, handle) {
+        return Err(call.misuse("the stream was made of another handle"));
+    }
+    let header_only = stream.header_only.load(Ordering::Relaxed);
+    set(out, c_int::from(!source.info.is_taken_by(backend, header_only)))
 }
 
 fn version(property: libraryPropertyType, out: *mut c_int) -> Result<()> {
@@ -454,8 +513,7 @@ api! {
         }
         call.require_idle(&state.flight, "the state")?;
         call.may_lack_memory()?;
-        let reserved = lock(&state.inner).scratch.is_some();
-        if reserved || *NOOP { Ok(()) } else { reserve_scratch(&state, batch_size as usize) }
+        if *NOOP { Ok(()) } else { reserve_scratch(&state, batch_size as usize, 3 * width as usize, height as usize) }
     }
     fn nvjpegDecodeBatchedParseJpegTables(
         call, _handle: nvjpegHandle_t, _state: nvjpegJpegState_t, _data: *const c_uchar, _len: usize,
@@ -515,7 +573,7 @@ api! {
     fn nvjpegJpegStreamCreate(call, handle: nvjpegHandle_t, out: *mut nvjpegJpegStream_t) {
         let handle = HANDLES.get(handle)?;
         call.may_lack_memory()?;
-        STREAMS.insert(JpegStream { handle, source: Default::default() }, out)
+        STREAMS.insert(JpegStream { handle, source: Default::default(), header_only: AtomicBool::new(false) }, out)
     }
     fn nvjpegJpegStreamDestroy(call, stream: nvjpegJpegStream_t) {
         STREAMS.remove(stream).map(drop)
@@ -524,12 +582,12 @@ api! {
         call, handle: nvjpegHandle_t, data: *const c_uchar, len: usize, _save_metadata: c_int, save_stream: c_int,
         stream: nvjpegJpegStream_t,
     ) {
-        parse(call, handle, data, len, save_stream != 0, stream)
+        parse(call, handle, data, len, save_stream != 0, false, stream)
     }
     fn nvjpegJpegStreamParseHeader(
         call, handle: nvjpegHandle_t, data: *const c_uchar, len: usize, stream: nvjpegJpegStream_t,
     ) {
-        parse(call, handle, data, len, false, stream)
+        parse(call, handle, data, len, false, true, stream)
     }
     fn nvjpegJpegStreamParseTables(
         call, _handle: nvjpegHandle_t, _data: *const c_uchar, _len: usize, _stream: nvjpegJpegStream_t,
@@ -620,18 +678,21 @@ api! {
         out: *mut c_int,
     ) {
         PARAMETERS.get(parameters)?;
-        is_supported(&parsed(stream)?, DECODERS.get(decoder)?.backend, out)
+        let decoder = DECODERS.get(decoder)?;
+        is_supported(call, &decoder.handle, decoder.backend, stream, out)
     }
     fn nvjpegDecodeBatchedSupported(
         call, handle: nvjpegHandle_t, stream: nvjpegJpegStream_t, out: *mut c_int,
     ) {
-        is_supported(&parsed(stream)?, HANDLES.get(handle)?.backend, out)
+        let handle = HANDLES.get(handle)?;
+        is_supported(call, &handle, handle.backend, stream, out)
     }
     fn nvjpegDecodeBatchedSupportedEx(
         call, handle: nvjpegHandle_t, stream: nvjpegJpegStream_t, parameters: nvjpegDecodeParams_t, out: *mut c_int,
     ) {
         PARAMETERS.get(parameters)?;
-        is_supported(&parsed(stream)?, HANDLES.get(handle)?.backend, out)
+        let handle = HANDLES.get(handle)?;
+        is_supported(call, &handle, handle.backend, stream, out)
     }
     fn nvjpegDecoderStateCreate(
         call, handle: nvjpegHandle_t, decoder: nvjpegJpegDecoder_t, out: *mut nvjpegJpegState_t,
@@ -653,7 +714,7 @@ api! {
             return Ok(());
         }
         let parameters = *lock(&PARAMETERS.get(parameters)?.values);
-        host_phase(call, &decoder, &state, parsed(stream)?, &parameters)?;
+        host_phase(call, &decoder, &state, parsed_whole(stream)?, &parameters)?;
         transfer_phase(call, &state, cuda_stream)?;
         device_phase(call, &decoder, &state, destination, cuda_stream)
     }
@@ -666,7 +727,7 @@ api! {
             return Ok(());
         }
         let parameters = *lock(&PARAMETERS.get(parameters)?.values);
-        host_phase(call, &decoder, &state, parsed(stream)?, &parameters)
+        host_phase(call, &decoder, &state, parsed_whole(stream)?, &parameters)
     }
     fn nvjpegDecodeJpegTransferToDevice(
         call, _handle: nvjpegHandle_t, decoder: nvjpegJpegDecoder_t, state: nvjpegJpegState_t,

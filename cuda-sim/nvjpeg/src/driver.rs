@@ -4,7 +4,7 @@ use crate::jpeg::Result;
 use crate::work::{Touch, Work};
 use libloading::os::unix::{Library, RTLD_NOW};
 use nvjpeg_sys::bindings::{cudaStream_t, nvjpegStatus_t as Status};
-use std::ffi::{CStr, CString, c_char, c_uint, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
 type Function = extern "C" fn(*mut c_void, bool);
@@ -18,6 +18,7 @@ pub struct Driver {
     free: extern "C" fn(*mut c_void) -> u32,
     allocate_host: extern "C" fn(*mut *mut c_void, usize, c_uint) -> u32,
     free_host: extern "C" fn(*mut c_void) -> u32,
+    attribute: extern "C" fn(*mut c_int, c_int, c_int) -> u32,
 }
 
 /// The driver, if it is the simulated one.
@@ -39,6 +40,7 @@ fn load() -> Option<Driver> {
             free: *library.get(b"cuMemFree_v2").ok()?,
             allocate_host: *library.get(b"cuMemHostAlloc").ok()?,
             free_host: *library.get(b"cuMemFreeHost").ok()?,
+            attribute: *library.get(b"cuDeviceGetAttribute").ok()?,
         };
         std::mem::forget(library);
         Some(driver)
@@ -55,6 +57,13 @@ impl Driver {
         }
         run(data, false);
         Err(Status::NVJPEG_STATUS_EXECUTION_FAILED)
+    }
+
+    /// Whether the device is of the generation of RTX 50 cards.
+    pub fn is_rtx_50(&self) -> bool {
+        const COMPUTE_CAPABILITY_MAJOR: c_int = 75;
+        let mut major = 0;
+        (self.attribute)(&raw mut major, COMPUTE_CAPABILITY_MAJOR, 0) == 0 && major == 12
     }
 
     /// Fails the call if it is drawn.

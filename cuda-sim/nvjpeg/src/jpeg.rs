@@ -124,8 +124,8 @@ impl Info {
         Some(Size::new(side(self.size().width, h, across), side(self.size().height, v, down)))
     }
 
-    /// Whether a back end takes it.
-    pub fn is_taken_by(&self, backend: Backend) -> bool {
+    /// Whether a back end takes it; by its header alone, whatever scans follow.
+    pub fn is_taken_by(&self, backend: Backend, header_only: bool) -> bool {
         let css = self.subsampling();
         let color = matches!(self.header.components, 1 | 3) && css != Subsampling::NVJPEG_CSS_UNKNOWN;
         let sequential = matches!(self.process, 0xC0 | 0xC1);
@@ -136,7 +136,7 @@ impl Info {
                     css,
                     Subsampling::NVJPEG_CSS_411 | Subsampling::NVJPEG_CSS_410 | Subsampling::NVJPEG_CSS_410V
                 );
-                let single_scan = self.scan_components == self.header.components;
+                let single_scan = header_only || self.scan_components == self.header.components;
                 let size = self.size().width.max(self.size().height) <= MAX_HARDWARE_SIDE;
                 common && sequential && sampling && single_scan && size
             }
@@ -243,7 +243,7 @@ thread_local! {
 /// Decodes an image as the back end would.
 pub fn decode(source: &Source, backend: Backend, parameters: &Parameters) -> Result<(ImageLayout, Vec<u8>)> {
     let info = &source.info;
-    if !info.is_taken_by(backend) || *FAULT == Fault::Refuse {
+    if !info.is_taken_by(backend, false) || *FAULT == Fault::Refuse {
         return Err(UNSUPPORTED);
     }
     let (rgb, bgr) = match parameters.format {
@@ -263,10 +263,9 @@ pub fn decode(source: &Source, backend: Backend, parameters: &Parameters) -> Res
         }
         let (decoder, image) = decoder.as_mut().ok_or(Status::NVJPEG_STATUS_INTERNAL_ERROR)?;
         let bytes = source.bytes();
-        decoder.decode(bytes, &info.header, part, false, image).map_err(|_| {
-            let ended = bytes.windows(2).rev().any(|pair| pair == [0xFF, 0xD9]);
-            if ended { BAD } else { Status::NVJPEG_STATUS_INCOMPLETE_BITSTREAM }
-        })?;
+        // Of an image that is cut off, what is there is decoded, without a word.
+        let cut_off = !bytes.windows(2).rev().any(|pair| pair == [0xFF, 0xD9]);
+        decoder.decode(bytes, &info.header, part, cut_off, image).map_err(|_| BAD)?;
         let layout = ImageLayout { size: Size::new(part.width, part.height), format: parameters.format };
         let channels = if rgb { [0, 1, 2] } else { [2, 1, 0] };
         let pixels = image.pixels();

@@ -78,6 +78,8 @@ impl Drop for Token {
 
 pub struct Handle {
     pub backend: nvjpegBackend_t,
+    /// A thread is in a call that decodes a batch.
+    pub busy: AtomicBool,
     pub device: Allocator,
     pub pinned: Allocator,
 }
@@ -121,6 +123,8 @@ pub struct Phase {
 pub struct JpegStream {
     pub handle: Arc<Handle>,
     pub source: Mutex<Option<Source>>,
+    /// Only its header was parsed.
+    pub header_only: AtomicBool,
 }
 
 pub struct DecodeParams {

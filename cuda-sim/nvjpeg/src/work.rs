@@ -64,6 +64,21 @@ pub struct Decoded {
     pub destination: Destination,
 }
 
+impl Decoded {
+    pub fn row_bytes(&self) -> usize {
+        self.destination.layout.row_bytes()
+    }
+
+    pub fn rows(&self) -> usize {
+        self.destination.layout.rows()
+    }
+
+    /// Never writes it, as was reported of RTX 50 cards.
+    pub fn forget(&mut self) {
+        self.destination.planes.clear();
+    }
+}
+
 pub enum Work {
     /// From a pinned buffer to a device buffer.
     Transfer { source: Source, checksum: u64, from: usize, to: usize, bytes: usize, tokens: Vec<Token> },

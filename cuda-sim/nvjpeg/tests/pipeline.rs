@@ -8,14 +8,18 @@
 #[path = "../../tests/support/sim.rs"]
 mod sim;
 
-use cudarc::driver::{CudaContext, result};
+use cudarc::driver::{CudaContext, CudaStream, result, sys};
+use dlpark::versioned::Dlpack;
+use nvjpeg::sys::bindings as sys_nvjpeg;
 use sim::{Sim, folder};
 use std::path::Path;
+use std::ptr::{null_mut, without_provenance_mut};
+use std::sync::Arc;
 use std::time::Duration;
 use warpfeed::experiment::diagnose::{self, Bottleneck, diagnose};
 use warpfeed::experiment::subject::{Model, Subject};
 use warpfeed::{
-    DecodePath, Device, Error, OnError, Pipeline, Result, Strategy,
+    Batch, Builder, DecodePath, Device, Error, OnError, Pipeline, Result, Stats, Strategy, StreamPriority,
     image::{Image, JpegColor, JpegOptions, Sampling, Size, encode_jpeg},
     ops::{GaussianBlur, random_horizontal_flip, random_resized_crop, random_rotation},
     source::EncodedImages,
@@ -60,7 +64,7 @@ fn images() -> EncodedImages {
 
 /// What a seed stands for beside the order of the device's work.
 fn pipeline(source: &EncodedImages, seed: u64, device: Device) -> Result<Pipeline> {
-    let paths = [DecodePath::Auto, DecodePath::Hardware, DecodePath::Hybrid, DecodePath::Cpu];
+    let paths = [DecodePath::Auto, DecodePath::Hardware, DecodePath::Hybrid, DecodePath::Fastest, DecodePath::Cpu];
     let strategies = [Strategy::Fused, Strategy::Fused, Strategy::Sequential];
     Pipeline::builder(source.clone())
         .shuffle(seed)
@@ -73,7 +77,7 @@ fn pipeline(source: &EncodedImages, seed: u64, device: Device) -> Result<Pipelin
         .augment(random_resized_crop(Size::new(9, 7)))
         .strategy(strategies[seed as usize % 3])
         .on_error(OnError::Skip)
-        .decode(paths[seed as usize % 4])
+        .decode(paths[seed as usize % 5])
         .device(device)
         .build()
 }
@@ -84,7 +88,7 @@ type Batches = Vec<(Vec<u64>, Vec<u8>)>;
 fn batches(pipeline: &Pipeline, seed: u64) -> Result<Batches> {
     let mut read = Vec::new();
     let mut held = Vec::new();
-    let mut copy = |batch: warpfeed::Batch| -> Result<()> {
+    let mut copy = |batch: Batch| -> Result<()> {
         read.push((batch.indices().to_vec(), batch.images().to_host()?.as_bytes()?.to_vec()));
         Ok(())
     };
@@ -117,8 +121,10 @@ fn no_order_of_the_devices_work_gives_a_wrong_byte() {
         assert!(again == got, "seed {seed}, second time");
         drop(pipeline);
         let report = sim.report();
-        assert_eq!((report.alive(), report.contexts), (0, 0), "seed {seed}: {report:?}");
+        // The process keeps the primary context, which it has retained once.
+        assert_eq!((report.alive(), report.contexts), (0, 1), "seed {seed}: {report:?}");
         assert_eq!((report.illegal_accesses, sim.message()), (0, String::new()), "seed {seed}");
+        assert_eq!(report.spinning_waits, 0, "seed {seed}");
     }
 }
 
@@ -216,13 +222,366 @@ fn whatever_fails_is_an_error_that_names_its_call() {
         }
         let report = sim.report();
         injected += u64::from(report.injected_failures > 0);
-        assert_eq!((report.alive(), report.contexts), (0, 0), "seed {seed}: {report:?}\n{}", sim.message());
+        assert_eq!((report.alive(), report.contexts), (0, 1), "seed {seed}: {report:?}\n{}", sim.message());
         assert_eq!(report.illegal_accesses, 0, "seed {seed}: {}", sim.message());
         // As the next pipeline of the same process would find it.
         sim.reset(seed);
         assert!(batches(&pipeline(&source, seed, Device::Cuda(0)).unwrap(), seed).is_ok(), "seed {seed}, afterwards");
     }
     assert!(failed > seeds() / 10 && injected > seeds() / 4, "{failed} failed of {injected} with failures");
+}
+
+/// A stream of the device that `make` makes on a thread of its own, so that no context becomes current on this one.
+fn stream_of_another_thread() -> Arc<CudaStream> {
+    std::thread::spawn(|| CudaContext::new(0).unwrap().new_stream().unwrap()).join().unwrap()
+}
+
+fn current_context() -> sys::CUcontext {
+    let mut current = null_mut();
+    // SAFETY: it is written before the call returns.
+    assert_eq!(unsafe { sys::cuCtxGetCurrent(&raw mut current) }, sys::CUresult::CUDA_SUCCESS);
+    current
+}
+
+/// The trainer's thread may have the context of another device current, on which its own calls then go on.
+#[test]
+fn nothing_becomes_current_on_the_trainers_thread() {
+    let (sim, source) = (start(), images());
+    for seed in 0..6 {
+        sim.reset(seed);
+        Device::Cuda(0).available().unwrap();
+        let is_as_before = |what: &str| assert!(current_context().is_null(), "seed {seed}: {what}");
+        is_as_before("available");
+        // Without threads, this one does the work of all.
+        let pipeline = pipeline(&source, 3 * seed, Device::Cuda(0)).unwrap();
+        is_as_before("build");
+        let stream = stream_of_another_thread();
+        for batch in pipeline.epoch(0) {
+            is_as_before("epoch");
+            let batch = batch.unwrap();
+            let images = batch.images().cuda().unwrap();
+            images.on_stream(&stream).unwrap();
+            is_as_before("on_stream");
+            images.synchronize().unwrap();
+            is_as_before("synchronize");
+            batch.images().to_host().unwrap();
+            is_as_before("to_host");
+            drop(batch);
+            is_as_before("drop of a batch");
+        }
+        drop(pipeline);
+        is_as_before("drop of a pipeline");
+        let _ = warpfeed::doctor();
+        is_as_before("doctor");
+    }
+}
+
+/// The process retains the primary context once; after a failure, and after somebody has reset the device, it is another.
+#[test]
+fn a_context_is_retained_once_and_a_failed_one_given_up() {
+    let (sim, source) = (start(), images());
+    let epoch = || batches(&pipeline(&source, 0, Device::Cuda(0)).unwrap(), 0).unwrap();
+    let want = epoch();
+    let (one, two) = (pipeline(&source, 0, Device::Cuda(0)).unwrap(), pipeline(&source, 0, Device::Cuda(0)).unwrap());
+    Device::Cuda(0).available().unwrap();
+    drop((one, two));
+    assert_eq!(sim.report().contexts, 1);
+
+    let failing = pipeline(&source, 0, Device::Cuda(0)).unwrap();
+    let stream = stream_of_another_thread();
+    stream.context().bind_to_thread().unwrap();
+    // SAFETY: the simulated device refuses memory that is not there, and fails the context.
+    unsafe { result::memcpy_dtod_async(64, 128, 4, stream.cu_stream()).unwrap_err() };
+    assert!(batches(&failing, 0).unwrap_err().is_device());
+    drop((failing, stream));
+    assert!(epoch() == want, "after a failure");
+    sim.reset(1);
+    assert!(epoch() == want, "after a reset");
+    assert_eq!(sim.report().contexts, 1);
+}
+
+/// How a consumer that speaks DLPack has a batch's memory.
+fn lend(batch: Batch, stream: Option<isize>, named: bool) -> Dlpack {
+    let images = batch.into_images();
+    // SAFETY: the streams of the test outlive all batches.
+    if named { unsafe { images.into_dlpack_on(stream).unwrap() } } else { images.into_dlpack().unwrap() }
+}
+
+/// As torch does: reads each batch on a stream of its own, and calls the deleter when the work is queued.
+#[test]
+fn a_batch_lent_by_dlpack_is_not_used_again_before_it_has_been_read() {
+    let (sim, source) = (start(), images());
+    for seed in 0..seeds() {
+        sim.reset(seed);
+        let pipeline = pipeline(&source, seed, Device::Cuda(0)).unwrap();
+        let context = CudaContext::new(0).unwrap();
+        let own = context.new_stream().unwrap();
+        let own = own.cu_stream();
+        // What the consumer says, and the stream that it reads on: the legacy default stream, the thread's own, a
+        // stream by its handle.
+        let (stream, named, reads_on) = [
+            (None, false, null_mut()),
+            (None, true, null_mut()),
+            (Some(1), true, null_mut()),
+            (Some(2), true, without_provenance_mut(2)),
+            (Some(own as isize), true, own),
+            (Some(-1), true, null_mut()),
+        ][seed as usize % 6];
+        let mut copies = Vec::new();
+        for batch in pipeline.epoch(0) {
+            let batch = batch.unwrap();
+            let (indices, len_bytes) = (batch.indices().to_vec(), batch.images().cuda().unwrap().len_bytes());
+            if stream == Some(-1) {
+                // It waits by itself.
+                batch.images().synchronize().unwrap();
+            }
+            let lent = lend(batch, stream, named);
+            let view = lent.validate().unwrap();
+            assert_eq!(view.num_bytes(), len_bytes);
+            let from = view.data_ptr() as u64;
+            // SAFETY: allocated on the stream that uses it; the range is the batch's, which the stream waits for.
+            let copy = unsafe {
+                let copy = result::malloc_async(reads_on, len_bytes).unwrap();
+                result::memcpy_dtod_async(copy, from, len_bytes, reads_on).unwrap();
+                copy
+            };
+            copies.push((indices, copy, len_bytes));
+            // The deleter may be called on any thread.
+            if seed % 4 < 2 { drop(lent) } else { std::thread::spawn(|| drop(lent)).join().unwrap() }
+        }
+        let cpu = self::pipeline(&source, seed, Device::Cpu).unwrap();
+        for ((indices, copy, len_bytes), want) in copies.into_iter().zip(cpu.epoch(0).map(Result::unwrap)) {
+            let mut got = vec![0; len_bytes];
+            // SAFETY: the copy is that long; freed once, behind its reading.
+            unsafe {
+                result::memcpy_dtoh_async(&mut got, copy, reads_on).unwrap();
+                result::free_async(copy, reads_on).unwrap();
+                result::stream::synchronize(reads_on).unwrap();
+            }
+            assert_eq!(indices, want.indices(), "seed {seed}");
+            assert!(got == want.images().as_bytes().unwrap(), "seed {seed}, {stream:?}, {indices:?}");
+        }
+        assert_eq!(sim.message(), "", "seed {seed}");
+    }
+    let batch = pipeline(&source, 0, Device::Cpu).unwrap().epoch(0).next().unwrap().unwrap();
+    // SAFETY: no stream is used.
+    let refused = unsafe { batch.into_images().into_dlpack_on::<dlpark::ffi::DLManagedTensorVersioned>(Some(1)) };
+    assert!(refused.err().unwrap().is_parameter());
+}
+
+/// An image of three scans of one component each, all baseline.
+fn several_scans(seed: u32) -> Vec<u8> {
+    let gray = |i: u32| {
+        let mut image = Image::new(Size::new(40, 24));
+        for (j, pixel) in (0..).zip(image.pixels_mut()) {
+            *pixel = [(i * j + seed) as u8; 4];
+        }
+        encode_jpeg(&image, &JpegOptions { color: JpegColor::Gray, ..JpegOptions::default() }).unwrap()
+    };
+    let find = |bytes: &[u8], marker: u8| bytes.windows(2).position(|pair| pair == [0xFF, marker]).unwrap();
+    let segment = |bytes: &[u8], at: usize| {
+        let len = usize::from(u16::from_be_bytes([bytes[at + 2], bytes[at + 3]]));
+        bytes[at..at + 2 + len].to_vec()
+    };
+    let first = gray(1);
+    let frame = find(&first, 0xC0);
+    let mut all = [&first[..2], &segment(&first, find(&first, 0xDB))[..], &[0xFF, 0xC0, 0, 17]].concat();
+    all.extend(&first[frame + 4..frame + 9]);
+    all.push(3);
+    (1..=3).for_each(|component| all.extend([component, 0x11, 0]));
+    for component in 1..=3_u8 {
+        let one = gray(component.into());
+        for (at, _) in one.windows(2).enumerate().filter(|(_, pair)| *pair == [0xFF, 0xC4]) {
+            all.extend(segment(&one, at));
+        }
+        let scan = find(&one, 0xDA);
+        all.extend([0xFF, 0xDA, 0, 8, 1, component, 0, 0, 63, 0]);
+        all.extend(&one[scan + 10..one.len() - 2]);
+    }
+    all.extend([0xFF, 0xD9]);
+    all
+}
+
+/// One batch of these images, on this path, resized: what decoded it.
+fn one_batch(images: &[Vec<u8>], decode: DecodePath) -> Stats {
+    one_batch_of(images, decode, |builder| builder.resize(Size::new(9, 7)))
+}
+
+/// The same, with these operations.
+fn one_batch_of(images: &[Vec<u8>], decode: DecodePath, ops: impl Fn(Builder) -> Builder) -> Stats {
+    let source = EncodedImages::new(images.iter().cloned().zip(0..));
+    let builder = || ops(Pipeline::builder(source.clone()).batch_size(images.len()).threads(0).on_error(OnError::Skip));
+    let run = |builder: Builder| {
+        let mut epoch = builder.build().unwrap().epoch(0);
+        let of = |batch: Batch| batch.images().to_host().unwrap().as_bytes().unwrap().to_vec();
+        (epoch.by_ref().map(|batch| of(batch.unwrap())).collect::<Vec<_>>(), epoch.stats())
+    };
+    let (want, _) = run(builder().device(Device::Cpu));
+    let (got, stats) = run(builder().device(Device::Cuda(0)).decode(decode));
+    assert!(got == want, "{decode:?}");
+    stats
+}
+
+fn plain(seed: u32) -> Vec<u8> {
+    let mut image = Image::new(Size::new(33, 20));
+    image.pixels_mut().iter_mut().zip(seed..).for_each(|(pixel, i)| *pixel = [(3 * i) as u8, (7 * i) as u8, 9, 255]);
+    encode_jpeg(&image, &JpegOptions::default()).unwrap()
+}
+
+/// A header does not show how many scans follow: the hardware decoder is asked, with the image parsed as a whole.
+#[test]
+fn an_image_of_several_scans_costs_its_batch_nothing() {
+    let sim = start();
+    let images: Vec<_> = (0..8).map(|i| if i == 5 { several_scans(i) } else { plain(i) }).collect();
+    let stats = one_batch(&images, DecodePath::Hardware);
+    assert_eq!([stats.decoded_hardware, stats.decoded_hybrid, stats.decoded_cpu, stats.bad], [7, 1, 0, 0]);
+    assert_eq!(sim.message(), "");
+}
+
+/// What the hardware decoder refuses late is found by halves; the others stay its own.
+#[test]
+fn a_damaged_image_costs_its_batch_little() {
+    let _sim = start();
+    let damaged = |i| {
+        let bytes = plain(i);
+        [&bytes[..bytes.len() - 40], &[0xFF, 0xD9]].concat()
+    };
+    let images: Vec<_> = (0..13).map(|i| if i % 8 == 3 { damaged(i) } else { plain(i) }).collect();
+    let stats = one_batch(&images, DecodePath::Hardware);
+    assert_eq!([stats.decoded_hardware, stats.decoded_hybrid, stats.decoded_cpu, stats.bad], [11, 0, 0, 2]);
+}
+
+/// nvJPEG decodes what there is of an image that is cut off. Whether it is good enough is for the CPU to say.
+#[test]
+fn an_image_without_its_end_is_the_cpus() {
+    let _sim = start();
+    let mut images: Vec<_> = (0..6).map(plain).collect();
+    let half = images[2].len() / 2 + 300;
+    images[2].truncate(half);
+    assert!(half + 2 < plain(2).len() && warpfeed::image::probe(&images[2]).is_ok());
+    for path in [DecodePath::Auto, DecodePath::Hybrid, DecodePath::Hardware] {
+        let stats = one_batch(&images, path);
+        assert_eq!((stats.bad, stats.decoded_hybrid + stats.decoded_hardware), (1, 5), "{path:?}");
+    }
+}
+
+/// On cards that no data center has, nvJPEG's batches on the hardware decoder are not to be trusted.
+#[test]
+fn the_hardware_decoder_is_left_alone_on_cards_for_players() {
+    let sim = start();
+    let images: Vec<_> = (0..6).map(plain).collect();
+    for (capability, hardware) in [((9, 0), 6), ((8, 0), 6), ((10, 3), 6), ((12, 0), 0), ((8, 9), 0), ((7, 5), 0)] {
+        sim.capability(capability.0, capability.1);
+        let stats = one_batch(&images, DecodePath::Auto);
+        assert_eq!((stats.decoded_hardware, stats.decoded_hybrid), (hardware, 6 - hardware), "{capability:?}");
+    }
+}
+
+/// Batches that are finished together are queued one behind the other.
+#[test]
+fn batches_take_turns_on_the_hardware_decoder() {
+    let sim = start();
+    let source = EncodedImages::new((0..64).map(|i| (plain(i), i)));
+    for seed in 0..8 {
+        sim.reset(seed);
+        let builder = Pipeline::builder(source.clone()).batch_size(2).threads(4).prefetch(8).center_crop(8);
+        let pipeline = builder.device(Device::Cuda(0)).decode(DecodePath::Hardware).build().unwrap();
+        assert!(pipeline.epoch(0).all(|batch| batch.is_ok()), "seed {seed}: {}", sim.message());
+    }
+}
+
+/// The driver copies pageable memory in the call, on the one thread that queues the batch.
+#[test]
+fn the_hardware_decoder_reads_pinned_memory() {
+    let sim = start();
+    let images: Vec<_> = (0..6).map(plain).collect();
+    let stats = one_batch(&images, DecodePath::Hardware);
+    assert_eq!((stats.decoded_hardware, sim.report().pageable_inputs), (6, 0));
+}
+
+/// Above a megapixel the device decodes Huffman codes too, if the image is not progressive.
+#[test]
+fn large_images_are_decoded_by_the_gpu_alone() {
+    let _sim = start();
+    let library = sim::open("libcuda_sim_nvjpeg.so");
+    // SAFETY: the function is the simulation's, and has this type.
+    let decoded = unsafe { library.get::<extern "C" fn(u32) -> u64>(b"cuda_sim_nvjpeg_decoded") }.unwrap();
+    let of = |backend: sys_nvjpeg::nvjpegBackend_t| decoded(backend.0);
+    let counts = || {
+        [sys_nvjpeg::nvjpegBackend_t::NVJPEG_BACKEND_HYBRID, sys_nvjpeg::nvjpegBackend_t::NVJPEG_BACKEND_GPU_HYBRID]
+            .map(of)
+    };
+    let large = |progressive| {
+        let mut image = Image::new(Size::new(1100, 1000));
+        image.pixels_mut().iter_mut().zip(0_u32..).for_each(|(pixel, i)| *pixel = [(i / 1100) as u8, i as u8, 7, 255]);
+        encode_jpeg(&image, &JpegOptions { progressive, ..JpegOptions::default() }).unwrap()
+    };
+    // The worker's buffers go from one decoder to the other and back.
+    let images = [plain(1), plain(2), plain(3), large(false), large(true), plain(4), plain(5)];
+    let before = counts();
+    let stats = one_batch_of(&images, DecodePath::Hybrid, |builder| builder.center_crop(8).device_memory(36 << 20));
+    let [hybrid, gpu_hybrid] = [0, 1].map(|i| counts()[i] - before[i]);
+    assert_eq!((stats.decoded_hybrid, hybrid, gpu_hybrid), (7, 6, 1));
+}
+
+/// Once memory for the largest batch is there, neither the pipeline nor nvJPEG takes more: that would make the device wait.
+#[test]
+fn nothing_is_allocated_in_the_steady_state() {
+    let sim = start();
+    let image = |side: u32| {
+        let mut image = Image::new(Size::new(side, side));
+        image.pixels_mut().iter_mut().zip(0_u32..).for_each(|(pixel, i)| *pixel = [(5 * i) as u8, i as u8, 7, 255]);
+        encode_jpeg(&image, &JpegOptions::default()).unwrap()
+    };
+    // The first is the smallest, and of half the pixels of the largest.
+    let source = EncodedImages::new((0..24).map(|i| (image(30 + i / 2), i)));
+    for path in [DecodePath::Hybrid, DecodePath::Hardware] {
+        sim.reset(2);
+        let builder = Pipeline::builder(source.clone()).batch_size(4).threads(0).prefetch(1).center_crop(8);
+        let pipeline = builder.device(Device::Cuda(0)).decode(path).build().unwrap();
+        let epoch = || {
+            assert!(pipeline.epoch(0).all(|batch| batch.is_ok()));
+            sim.report().allocation_calls
+        };
+        // Small images, until all batches that there may be at a time have come up.
+        for _ in 0..8 {
+            pipeline.epoch(0).take(3).for_each(|batch| drop(batch.unwrap()));
+        }
+        let first = sim.report().allocation_calls;
+        assert_eq!(epoch(), first, "{path:?}");
+    }
+}
+
+/// A trainer's stream can only go first if the pipeline's are of a lower priority.
+#[test]
+fn the_pipelines_streams_have_the_priority_that_was_chosen() {
+    let (sim, source) = (start(), images());
+    let urgent = |priority: Option<StreamPriority>| {
+        let builder = Pipeline::builder(source.clone()).threads(1).center_crop(8).on_error(OnError::Skip);
+        let builder = builder.device(Device::Cuda(0)).decode(DecodePath::Hardware);
+        let pipeline = priority.into_iter().fold(builder, Builder::stream_priority).build().unwrap();
+        assert!(pipeline.epoch(0).all(|batch| batch.is_ok()));
+        sim.report().urgent_streams
+    };
+    assert_eq!((urgent(None), urgent(Some(StreamPriority::Low))), (0, 0));
+    // Kernels, copies, each thread's decoder, the hardware decoder.
+    assert_eq!(urgent(Some(StreamPriority::High)), 4);
+}
+
+/// The buffer that was given back first is used first, since its readers are the likeliest to be done.
+#[test]
+fn buffers_are_used_again_in_turn() {
+    let (_sim, source) = (start(), images());
+    let builder = Pipeline::builder(source).batch_size(2).threads(0).prefetch(3).center_crop(8);
+    let pipeline = builder.device(Device::Cuda(0)).decode(DecodePath::Cpu).build().unwrap();
+    let stream = stream_of_another_thread();
+    let address = |batch: &Batch| batch.images().cuda().unwrap().on_stream(&stream).unwrap();
+    let mut epoch = pipeline.epoch(0);
+    let held: Vec<_> = epoch.by_ref().take(3).map(Result::unwrap).collect();
+    let first: Vec<_> = held.iter().map(address).collect();
+    held.into_iter().for_each(drop);
+    let again: Vec<_> = epoch.take(3).map(|batch| address(&batch.unwrap())).collect();
+    assert_eq!(again, first);
 }
 
 /// A slow link to the device is found to be what holds a pipeline up.

@@ -1,7 +1,7 @@
 //! The simulated driver, loaded before anything looks for one. For tests of the members that work with it.
 
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, c_char, c_int};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -23,6 +23,10 @@ pub struct Report {
     pub injected_failures: u64,
     pub illegal_accesses: u64,
     pub peak_bytes: u64,
+    pub allocation_calls: u64,
+    pub spinning_waits: u64,
+    pub pageable_inputs: u64,
+    pub urgent_streams: u64,
 }
 
 impl Report {
@@ -47,6 +51,7 @@ pub fn open(name: &str) -> Library {
 struct Driver {
     reset: extern "C" fn(u64, u64, f64, usize),
     slow_copies: extern "C" fn(u64),
+    capability: extern "C" fn(c_int, c_int),
     report: extern "C" fn(*mut Report),
     message: extern "C" fn(*mut c_char, usize) -> usize,
 }
@@ -66,6 +71,7 @@ impl Sim {
                 Driver {
                     reset: *library.get(b"cuda_sim_reset").unwrap(),
                     slow_copies: *library.get(b"cuda_sim_slow_copies").unwrap(),
+                    capability: *library.get(b"cuda_sim_capability").unwrap(),
                     report: *library.get(b"cuda_sim_report").unwrap(),
                     message: *library.get(b"cuda_sim_message").unwrap(),
                 }
@@ -89,6 +95,11 @@ impl Sim {
     #[allow(dead_code, reason = "not every test needs it")]
     pub fn slow_copies(&self, bytes_per_s: u64) {
         (self.0.slow_copies)(bytes_per_s);
+    }
+
+    #[allow(dead_code, reason = "not every test needs it")]
+    pub fn capability(&self, major: c_int, minor: c_int) {
+        (self.0.capability)(major, minor);
     }
 
     pub fn report(&self) -> Report {

@@ -1,6 +1,7 @@
-//! Memory of one batch in flight: what the host writes and the device reads, and what only the device uses.
+//! Memory of one in-flight batch: what the host writes and the device reads, what only the device uses, and the encoded
+//! bytes that the hardware decoder reads.
 //!
-//! Both are taken piece by piece from a few blocks, which are emptied together when the batch is done. A batch that
+//! All are taken piece by piece from a few blocks, which are emptied together when the batch is done. A batch that
 //! needed several blocks finds one of that size the next time, so that in the steady state nothing is allocated and all
 //! that the host wrote goes to the device in one copy.
 #![allow(unsafe_code)]
@@ -30,8 +31,64 @@ pub(super) struct Arena {
 
 #[derive(Debug, Default)]
 struct Blocks {
-    staging: Vec<Staging>,
-    scratch: Vec<Scratch>,
+    staging: Stack<Staging>,
+    scratch: Stack<DeviceMemory>,
+    encoded: Stack<Arc<HostMemory>>,
+}
+
+/// Memory that pieces are taken from, one behind the other.
+trait Block {
+    fn len_bytes(&self) -> usize;
+}
+
+/// Blocks of one kind, of which the last is being filled, each with the bytes that are used of it.
+#[derive(Debug)]
+struct Stack<B>(Vec<(B, usize)>);
+
+impl<B> Default for Stack<B> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<B: Block> Stack<B> {
+    fn bytes(&self) -> usize {
+        self.0.iter().map(|(block, _)| block.len_bytes()).sum()
+    }
+
+    /// Bytes of the last block, and how many of them are not used.
+    fn last(&self) -> (usize, usize) {
+        self.0.last().map_or((0, 0), |(block, used)| (block.len_bytes(), block.len_bytes() - used))
+    }
+
+    /// The block with the next `len` bytes, and where in it they begin. `last` had room, or is followed by `more`.
+    fn take(&mut self, len: usize, more: impl FnOnce() -> Result<B>) -> Result<(&B, usize)> {
+        if self.0.is_empty() || self.last().1 < len {
+            let block = more()?;
+            self.0.push((block, 0));
+        }
+        let Some((block, used)) = self.0.last_mut() else {
+            return Err(Error::Device {
+                call: "allocate".to_owned(),
+                message: "there is no block of memory".to_owned(),
+            });
+        };
+        let offset = *used;
+        *used += len;
+        Ok((block, offset))
+    }
+
+    /// Takes all back. Several blocks become one for as much as was used of them, and an eighth more, since batches
+    /// differ, but of at most `limit_bytes`; where there is no memory for it, the next batch takes blocks of its own.
+    fn reset(&mut self, limit_bytes: usize, make: impl FnOnce(usize) -> Result<B>) {
+        if self.0.len() > 1 {
+            let used: usize = self.0.iter().map(|(_, used)| used).sum();
+            self.0.clear();
+            let len_bytes = (used + used / 8).next_multiple_of(1 << 16).min(limit_bytes);
+            self.0.extend(make(len_bytes).ok().map(|block| (block, 0)));
+        }
+        self.0.iter_mut().for_each(|(_, used)| *used = 0);
+    }
 }
 
 /// Memory of the host, and as much of the device's, which it is copied to.
@@ -39,20 +96,47 @@ struct Blocks {
 struct Staging {
     host: Arc<HostMemory>,
     device: DeviceMemory,
-    used: usize,
 }
 
 impl Staging {
     fn new(context: &Context, len_bytes: usize, pinned: bool) -> Result<Self> {
         let host = Arc::new(HostMemory::new(context, len_bytes, pinned)?);
-        Ok(Self { host, device: DeviceMemory::new(context, len_bytes)?, used: 0 })
+        Ok(Self { host, device: DeviceMemory::new(context, len_bytes)? })
     }
 }
 
+impl Block for Staging {
+    fn len_bytes(&self) -> usize {
+        self.device.len_bytes()
+    }
+}
+
+impl Block for DeviceMemory {
+    fn len_bytes(&self) -> usize {
+        Self::len_bytes(self)
+    }
+}
+
+impl Block for Arc<HostMemory> {
+    fn len_bytes(&self) -> usize {
+        HostMemory::len_bytes(self)
+    }
+}
+
+/// A copy of encoded bytes in the host's memory, pinned where the arena's is.
 #[derive(Debug)]
-struct Scratch {
-    device: DeviceMemory,
-    used: usize,
+pub(super) struct Held {
+    host: Arc<HostMemory>,
+    offset: usize,
+    len_bytes: usize,
+}
+
+impl Held {
+    pub(super) fn bytes(&self) -> &[u8] {
+        // SAFETY: they lie within the block, which this keeps alive, were written before this was made (`Arena::hold`),
+        // and are given out anew only after this is gone (`Arena::reset`).
+        unsafe { std::slice::from_raw_parts(self.host.start().add(self.offset), self.len_bytes) }
+    }
 }
 
 /// A piece of staging memory: the host writes it, and the device has it after [`Arena::upload`].
@@ -88,24 +172,28 @@ impl Arena {
         self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Staging memory. The device waits for nobody: the call may.
+    /// Staging memory. The call may wait for the device to allocate.
     pub(super) fn piece(&self, len_bytes: usize) -> Result<Allocation> {
         let mut blocks = self.lock();
         let len = len_bytes.next_multiple_of(ALIGN_BYTES);
-        let last = blocks.staging.last().map_or((0, 0), |block| (block.host.len_bytes(), block.used));
-        if last.0 - last.1 < len {
-            let size = blocks.next_size(last.0, len, self.limit_bytes)?;
-            blocks.staging.push(Staging::new(&self.context, size, self.pinned)?);
-        }
-        let Some(block) = blocks.staging.last_mut() else { return Err(no_block()) };
-        let offset = block.used;
-        block.used += len;
-        Ok(Allocation {
-            host: Arc::clone(&block.host),
-            offset,
-            len_bytes,
-            device: block.device.address() + offset as u64,
-        })
+        let size = blocks.next_size(blocks.staging.last(), len, self.limit_bytes);
+        let (block, offset) = blocks.staging.take(len, || Staging::new(&self.context, size?, self.pinned))?;
+        let device = block.device.address() + offset as u64;
+        Ok(Allocation { host: Arc::clone(&block.host), offset, len_bytes, device })
+    }
+
+    /// Keeps a copy of encoded bytes for a decoder that reads them later.
+    pub(super) fn hold(&self, bytes: &[u8]) -> Result<Held> {
+        let mut blocks = self.lock();
+        let len = bytes.len().next_multiple_of(ALIGN_BYTES);
+        let size = (2 * blocks.encoded.last().0).max(FIRST_BLOCK_BYTES).max(len);
+        let (block, offset) =
+            blocks.encoded.take(len, || HostMemory::new(&self.context, size, self.pinned).map(Arc::new))?;
+        let host = Arc::clone(block);
+        drop(blocks);
+        // SAFETY: the place lies within the block, which stays, and is nobody else's.
+        unsafe { host.start().add(offset).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        Ok(Held { host, offset, len_bytes: bytes.len() })
     }
 
     /// Device memory that nothing uses: the host knows it to be idle.
@@ -124,15 +212,9 @@ impl Arena {
         if room_bytes < len.saturating_add(spared_bytes) {
             return Err(no_room(len, room_bytes.saturating_sub(spared_bytes)));
         }
-        let last = blocks.scratch.last().map_or((0, 0), |block| (block.device.len_bytes(), block.used));
-        if last.0 - last.1 < len {
-            let size = blocks.next_size(last.0, len, self.limit_bytes)?;
-            blocks.scratch.push(Scratch { device: DeviceMemory::new(&self.context, size)?, used: 0 });
-        }
-        let Some(block) = blocks.scratch.last_mut() else { return Err(no_block()) };
-        let address = block.device.address() + block.used as u64;
-        block.used += len;
-        Ok(address)
+        let size = blocks.next_size(blocks.scratch.last(), len, self.limit_bytes);
+        let (block, offset) = blocks.scratch.take(len, || DeviceMemory::new(&self.context, size?))?;
+        Ok(block.address() + offset as u64)
     }
 
     /// Queues the copy of all pieces to the device; their bytes that were sent.
@@ -141,10 +223,10 @@ impl Arena {
     /// No piece is written any more. The arena is neither reset nor dropped before the copies are done.
     pub(super) unsafe fn upload(&self, stream: &Stream) -> Result<u64> {
         let mut sent = 0;
-        for block in self.lock().staging.iter().filter(|block| block.used > 0) {
+        for (block, used) in self.lock().staging.0.iter().filter(|(_, used)| *used > 0) {
             // SAFETY: both blocks are at least as long as what is used of them; the rest is the contract.
-            unsafe { driver::upload(block.device.address(), block.host.start(), block.used, stream)? };
-            sent += block.used as u64;
+            unsafe { driver::upload(block.device.address(), block.host.start(), *used, stream)? };
+            sent += *used as u64;
         }
         Ok(sent)
     }
@@ -152,29 +234,14 @@ impl Arena {
     /// Takes all memory back for the next batch.
     ///
     /// # Safety
-    /// No work that uses the arena's memory is under way on the device, and no [`Allocation`] is left.
+    /// No work that uses the arena's memory is under way on the device, and no [`Allocation`] or [`Held`] is left.
     pub(super) unsafe fn reset(&mut self) {
-        let (context, limit_bytes) = (&self.context, self.limit_bytes);
-        let blocks = self.blocks.get_mut().unwrap_or_else(PoisonError::into_inner);
-        // A block for as much as the last batch used, and an eighth more: batches differ. Where there is no memory for
-        // it, the next batch takes blocks of its own.
-        let roomy = |used: usize, others: usize| {
-            (used + used / 8).next_multiple_of(1 << 16).min(limit_bytes.saturating_sub(others))
-        };
-        let used: usize = blocks.staging.iter().map(|block| block.used).sum();
-        if blocks.staging.len() > 1 {
-            let len_bytes = roomy(used, blocks.scratch_bytes());
-            blocks.staging.clear();
-            blocks.staging.extend(Staging::new(context, len_bytes, self.pinned).ok());
-        }
-        let used: usize = blocks.scratch.iter().map(|block| block.used).sum();
-        if blocks.scratch.len() > 1 {
-            let len_bytes = roomy(used, blocks.staging_bytes());
-            blocks.scratch.clear();
-            blocks.scratch.extend(DeviceMemory::new(context, len_bytes).ok().map(|device| Scratch { device, used: 0 }));
-        }
-        blocks.staging.iter_mut().for_each(|block| block.used = 0);
-        blocks.scratch.iter_mut().for_each(|block| block.used = 0);
+        let (context, limit_bytes, pinned) = (&self.context, self.limit_bytes, self.pinned);
+        let Blocks { staging, scratch, encoded } = self.blocks.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let left = |others: usize| limit_bytes.saturating_sub(others);
+        staging.reset(left(scratch.bytes()), |len_bytes| Staging::new(context, len_bytes, pinned));
+        scratch.reset(left(staging.bytes()), |len_bytes| DeviceMemory::new(context, len_bytes));
+        encoded.reset(usize::MAX, |len_bytes| HostMemory::new(context, len_bytes, pinned).map(Arc::new));
     }
 }
 
@@ -188,39 +255,25 @@ fn no_room(len: usize, free: usize) -> Error {
     }
 }
 
-fn no_block() -> Error {
-    Error::Device { call: "allocate".to_owned(), message: "there is no block of memory".to_owned() }
-}
-
 impl Blocks {
-    fn staging_bytes(&self) -> usize {
-        self.staging.iter().map(|block| block.device.len_bytes()).sum()
-    }
-
-    fn scratch_bytes(&self) -> usize {
-        self.scratch.iter().map(|block| block.device.len_bytes()).sum()
-    }
-
     /// Bytes of the limit that no block has.
     fn free_bytes(&self, limit_bytes: usize) -> usize {
-        limit_bytes.saturating_sub(self.staging_bytes() + self.scratch_bytes())
+        limit_bytes.saturating_sub(self.staging.bytes() + self.scratch.bytes())
     }
 
     /// Bytes that can still be allocated: in no block yet, or in the last blocks behind what is used of them.
     fn room_bytes(&self, limit_bytes: usize) -> usize {
-        let staging = self.staging.last().map_or(0, |block| block.device.len_bytes() - block.used);
-        let scratch = self.scratch.last().map_or(0, |block| block.device.len_bytes() - block.used);
-        self.free_bytes(limit_bytes) + staging + scratch
+        self.free_bytes(limit_bytes) + self.staging.last().1 + self.scratch.last().1
     }
 
-    /// The size of a further block that holds `len` bytes: twice as large as the last one, if the limit then has as much
-    /// left for blocks of the other kind.
-    fn next_size(&self, last: usize, len: usize, limit_bytes: usize) -> Result<usize> {
+    /// The size of a further block that holds `len` bytes behind one of `last_bytes`: twice as large, if the limit then
+    /// has as much left for blocks of the other kind.
+    fn next_size(&self, (last_bytes, _): (usize, usize), len: usize, limit_bytes: usize) -> Result<usize> {
         let free = self.free_bytes(limit_bytes);
         if len > free {
             return Err(no_room(len, free));
         }
-        Ok((2 * last).max(FIRST_BLOCK_BYTES).min(free / 2).max(len))
+        Ok((2 * last_bytes).max(FIRST_BLOCK_BYTES).min(free / 2).max(len))
     }
 }
 

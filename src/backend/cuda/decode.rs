@@ -5,19 +5,36 @@ use super::arena::Allocation;
 use super::driver;
 use super::gpu::Gpu;
 use super::in_flight::InFlight;
-use super::lower::{DeviceImage, packed_bytes};
-use super::nvjpeg::{HardwareJob, HybridDecoder, Queued};
+use super::lower::{DeviceImage, Spare, packed_bytes, stages_bytes};
+use super::nvjpeg::{HardwareBatch, HardwareDecoder, HardwareJob, Queued, WorkerDecoder};
 use super::route::Route;
 use super::worker::Worker;
 use crate::backend::{Decoded, Encoded, Sample, Settled};
-use crate::decode::{Format, Header, pnm_rows, probe};
+use crate::decode::{Format, Header, has_end, pnm_rows, probe};
 use crate::error::{Error, Result};
 use crate::memory;
-use crate::raster::{Pixel, Rect, Size};
+use crate::plan::Plan;
+use crate::raster::{Pixel, Rect};
 use std::time::Instant;
 
 /// Images above this many pixels give their memory back after use: 16 Mpx, 64 MiB.
 const KEEP_PX: usize = 16 << 20;
+
+/// An image on its way to the kernels.
+pub(super) struct Source {
+    pub(super) image: DeviceImage,
+    pub(super) by: By,
+    /// Device memory that was taken for it and is not needed.
+    pub(super) spare: Option<Spare>,
+}
+
+/// Who decodes an image.
+pub(super) enum By {
+    Cpu,
+    Hybrid,
+    /// Later, with the others of its batch.
+    Hardware(HardwareJob),
+}
 
 impl Gpu {
     /// Decodes, or sees to it that the hardware decoder will.
@@ -27,63 +44,112 @@ impl Gpu {
         batch: &InFlight,
         mut encoded: Encoded,
         &Sample { header, later, .. }: &Sample<'_>,
-        part: Rect,
-    ) -> Result<(DeviceImage, Option<HardwareJob>)> {
+        plan: &Plan<'_>,
+    ) -> Result<Source> {
         let (size, len_bytes) = (header.size, encoded.bytes().len());
-        let route = self.router.route(header, later);
-        if let Some((destination, hybrid)) = self.whole_image(worker, batch, route, size, part)? {
-            let pitch_bytes = 3 * size.width;
-            let image = DeviceImage { address: destination, pitch_bytes, whole: size, part: Rect::full(size) };
-            if route == Route::Hardware && hybrid.agrees(&encoded, size).unwrap_or(false) {
-                return Ok((image, Some(HardwareJob { encoded, destination, size })));
+        let mut spare = None;
+        if let Some((image, nvjpeg, route)) = self.whole_image(worker, batch, &encoded, header, later, plan)? {
+            let destination = image.address;
+            if route == Route::Hardware && nvjpeg.is_for_hardware(encoded.bytes(), size) {
+                let job = HardwareJob { encoded: batch.arena.hold(encoded.bytes())?, destination, size };
+                self.keep_buffer(encoded.into_buffer());
+                return Ok(Source { image, by: By::Hardware(job), spare });
             }
             let start = Instant::now();
-            match hybrid.decode(encoded, destination, size) {
+            match nvjpeg.decode(encoded, destination, size) {
                 Ok(Queued { event, buffer }) => {
                     self.router.measured(Route::Hybrid, len_bytes, start.elapsed());
                     worker.decoded.hybrid += 1;
                     buffer.into_iter().for_each(|buffer| self.keep_buffer(buffer));
                     batch.is_decoding(event);
-                    return Ok((image, None));
+                    return Ok(Source { image, by: By::Hybrid, spare });
                 }
                 // Whatever nvJPEG has against it, the CPU says whether the image is bad.
-                Err(back) => encoded = back,
+                Err(back) => (encoded, spare) = (back, Some((destination, packed_bytes(size)))),
             }
         }
         let start = Instant::now();
-        let pixels = self.decode_on_cpu(worker, encoded.bytes(), header, part, |len| batch.arena.piece(len))?;
-        let image = DeviceImage { address: pixels.address(), pitch_bytes: 3 * part.width, whole: size, part };
+        let image = self.decode_to_staging(worker, batch, encoded.bytes(), header, plan.decode)?;
         if header.format == Format::Jpeg {
             self.router.measured(Route::Cpu, len_bytes, start.elapsed());
         }
         self.keep_buffer(encoded.into_buffer());
-        Ok((image, None))
+        Ok(Source { image, by: By::Cpu, spare })
     }
 
-    /// Device memory for the whole of an image that nvJPEG is to decode, and the worker's decoder; `None` if the CPU is
-    /// to. The CPU is also where the batch's share of memory has no room for the whole image: only the part that is
-    /// needed takes room then.
+    /// Has the CPU decode the part that is needed of an image that nvJPEG has taken: its recipe found no more memory
+    /// beside the whole image, whose memory it then has.
+    pub(super) fn decode_again(
+        &self,
+        worker: &mut Worker,
+        batch: &InFlight,
+        source: Source,
+        header: &Header,
+        part: Rect,
+    ) -> Result<Source> {
+        let image = match &source.by {
+            By::Cpu => return Ok(source),
+            By::Hardware(job) => self.decode_to_staging(worker, batch, job.encoded.bytes(), header, part)?,
+            By::Hybrid => {
+                let taken_back = worker.nvjpeg.as_mut().map(|nvjpeg| nvjpeg.take_back()).transpose()?;
+                let Some(encoded) = taken_back else { return Ok(source) };
+                worker.decoded.hybrid -= 1;
+                let image = self.decode_to_staging(worker, batch, encoded.bytes(), header, part)?;
+                self.keep_buffer(encoded.into_buffer());
+                image
+            }
+        };
+        worker.decoded.for_memory += 1;
+        Ok(Source { image, by: By::Cpu, spare: Some((source.image.address, packed_bytes(header.size))) })
+    }
+
+    /// Device memory for the whole of an image that nvJPEG is to decode, the worker's decoder, and which of nvJPEG's is
+    /// first; `None` if the CPU is to decode it. That is also where the batch's share of memory has no room for the whole
+    /// image: only the part that is needed takes room then.
     fn whole_image<'a>(
         &self,
         worker: &'a mut Worker,
         batch: &InFlight,
-        route: Route,
-        size: Size,
-        part: Rect,
-    ) -> Result<Option<(u64, &'a mut HybridDecoder)>> {
-        let Worker { hybrid, decoded, .. } = worker;
-        let Some(hybrid) = hybrid.as_mut().filter(|_| route != Route::Cpu) else { return Ok(None) };
-        // What is left to each of the other samples, and to this one's recipe: as much as this one needs if the CPU
-        // decodes it, once for the part and once for what is made of it.
-        let others_bytes = batch.unprepared().saturating_mul(2 * packed_bytes(part.size()));
-        match batch.arena.scratch_sparing(packed_bytes(size), others_bytes) {
-            Ok(destination) => Ok(Some((destination, hybrid))),
+        encoded: &Encoded,
+        header: &Header,
+        later: bool,
+        plan: &Plan<'_>,
+    ) -> Result<Option<(DeviceImage, &'a mut WorkerDecoder, Route)>> {
+        let (size, route) = (header.size, self.router.route(header, later));
+        let Worker { nvjpeg, decoded, .. } = worker;
+        let Some(nvjpeg) = nvjpeg.as_mut().filter(|_| route != Route::Cpu) else { return Ok(None) };
+        // nvJPEG may fill in what is missing at the end. Whether that is good enough, the CPU decides.
+        if !has_end(encoded.bytes(), header.scan_offset_bytes) {
+            return Ok(None);
+        }
+        // What is left to each of the other samples: as much as this one needs if the CPU decodes it, once for the part
+        // and once for what is made of it. And to this one's recipe: also what its stages take beside the whole image.
+        let each_bytes = 2 * packed_bytes(plan.decode.size());
+        let left_bytes = batch.unprepared().saturating_mul(each_bytes) + stages_bytes(plan, packed_bytes(size));
+        match batch.arena.scratch_sparing(packed_bytes(size), left_bytes) {
+            Ok(address) => {
+                let image = DeviceImage { address, pitch_bytes: 3 * size.width, whole: size, part: Rect::full(size) };
+                Ok(Some((image, nvjpeg, route)))
+            }
             Err(Error::OutOfDeviceMemory { .. }) => {
                 decoded.for_memory += 1;
                 Ok(None)
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Decodes `part` on the CPU to the batch's staging memory.
+    fn decode_to_staging(
+        &self,
+        worker: &mut Worker,
+        batch: &InFlight,
+        bytes: &[u8],
+        header: &Header,
+        part: Rect,
+    ) -> Result<DeviceImage> {
+        let pixels = self.decode_on_cpu(worker, bytes, header, part, |len| batch.arena.piece(len))?;
+        Ok(DeviceImage { address: pixels.address(), pitch_bytes: 3 * part.width, whole: header.size, part })
     }
 
     /// Decodes `part` on the CPU to memory that `room` gives: RGB bytes, row by row.
@@ -126,29 +192,29 @@ impl Gpu {
             }
         }
         let Some(hardware) = self.hardware().filter(|_| !jobs.is_empty()) else { return Ok(Settled::default()) };
-        batch.hardware_began.record(&hardware.stream)?;
         let state = match batch.hardware_mut() {
             Some(state) => state,
-            none => none.insert(hardware.batch()?),
+            none => none.insert(hardware.batch(&self.context)?),
         };
         let borrowed: Vec<&HardwareJob> = jobs.iter().map(|(_, job)| job).collect();
-        // SAFETY: what the state was last used for has been waited for. The jobs stay with the batch until its memory is
-        // used again, which waits for the hardware decoder; their destinations are the batch's, idle since it began.
-        let queued = unsafe { state.decode(hardware, &borrowed) };
-        batch.hardware_ended.record(&hardware.stream)?;
-        if queued.is_ok() {
-            let decoded = Decoded { hardware: jobs.len() as u64, ..Decoded::default() };
-            batch.hardware_jobs = jobs.into_iter().map(|(_, job)| job).collect();
-            return Ok(Settled { bad: Vec::new(), decoded });
+        // SAFETY: what the state was last used for has been waited for. The jobs' bytes and destinations are the batch's,
+        // whose memory is used again only after the hardware decoder has been waited for; destinations are idle since the
+        // batch began.
+        if unsafe { state.decode(hardware, &borrowed) }.is_ok() {
+            batch.on_hardware = jobs.len();
+            return Ok(Settled {
+                bad: Vec::new(),
+                decoded: Decoded { hardware: jobs.len() as u64, ..Decoded::default() },
+            });
         }
-        // One of them, and nvJPEG does not say which; some may be under way.
-        hardware.stream.synchronize()?;
+        let mut refused = Vec::new();
+        narrow_down(hardware, state, &jobs, &mut refused)?;
+        worker.decoded.hardware += (jobs.len() - refused.len()) as u64;
         let mut bad = Vec::new();
-        for (place, job) in jobs {
-            if let Err(error) = self.instead_of_hardware(worker, &job) {
-                bad.push((place, error));
+        for (place, job) in refused {
+            if let Err(error) = self.instead_of_hardware(worker, job) {
+                bad.push((*place, error));
             }
-            self.keep_buffer(job.encoded.into_buffer());
         }
         Ok(Settled { bad, decoded: worker.take_decoded() })
     }
@@ -164,6 +230,35 @@ impl Gpu {
         unsafe { driver::upload(job.destination, pixels.as_ptr(), pixels.len(), &self.copy)? };
         self.copy.synchronize()
     }
+}
+
+/// Finds out which of the jobs of a batch the hardware decoder refuses, as nvJPEG does not say: it decodes them again by
+/// halves.
+///
+/// # Synchronization
+/// The others are decoded when it returns.
+fn narrow_down<'a>(
+    hardware: &HardwareDecoder,
+    state: &mut HardwareBatch,
+    jobs: &'a [(usize, HardwareJob)],
+    refused: &mut Vec<&'a (usize, HardwareJob)>,
+) -> Result<()> {
+    // Some of them may be under way.
+    hardware.stream.synchronize()?;
+    if let [job] = jobs {
+        refused.push(job);
+        return Ok(());
+    }
+    let (front, back) = jobs.split_at(jobs.len() / 2);
+    for half in [front, back] {
+        let borrowed: Vec<&HardwareJob> = half.iter().map(|(_, job)| job).collect();
+        // SAFETY: as in `decode_on_hardware`; what was queued before has been waited for.
+        if unsafe { state.decode(hardware, &borrowed) }.is_err() {
+            narrow_down(hardware, state, half, refused)?;
+        }
+        hardware.stream.synchronize()?;
+    }
+    Ok(())
 }
 
 /// Memory that pixels are decoded to.

@@ -1,12 +1,13 @@
 //! How many images nvJPEG decodes when it has nothing else to do: the bound of pipelines that leave decoding to it.
 #![allow(unsafe_code)]
 
-use super::driver::{self, Context, DeviceMemory, Event};
+use super::arena::Arena;
+use super::driver::{self, Context, DeviceMemory, Scoped};
 use super::lower::packed_bytes;
 use super::nvjpeg::{HardwareBatch, HardwareDecoder, HardwareJob, Nvjpeg, RING};
 use crate::backend::Encoded;
 use crate::decode::probe;
-use crate::device::DecodePath;
+use crate::device::{DecodePath, StreamPriority};
 use crate::error::{Error, Result};
 use crate::raster::Size;
 use crate::source::{EncodedImages, Reader, Source as _};
@@ -29,7 +30,8 @@ pub(crate) fn decode_only(
     duration: Duration,
 ) -> Result<f64> {
     let context = driver::context(ordinal)?;
-    let nvjpeg = Nvjpeg::open(&context, path)?;
+    let _entered = driver::enter(&context)?;
+    let nvjpeg = Nvjpeg::open(&context, path, StreamPriority::default())?;
     let nothing = || Error::Device {
         call: "decode".to_owned(),
         message: match path {
@@ -90,9 +92,10 @@ struct HybridImages {
     next: AtomicU64,
 }
 
-/// Two batches for the hardware decoder, and the memory that they are decoded to.
+/// Two batches for the hardware decoder, the memory of their bytes, and that which they are decoded to.
 struct HardwareJobs {
     batches: [Vec<HardwareJob>; 2],
+    _encoded: Arena,
     _memory: Vec<DeviceMemory>,
 }
 
@@ -118,13 +121,12 @@ impl Run {
     }
 
     fn images_for_hybrid(&self, nvjpeg: &Nvjpeg) -> Result<Option<HybridImages>> {
-        let mut decoder = nvjpeg.hybrid_decoder(&self.context)?;
+        let mut decoder = nvjpeg.worker(&self.context)?;
         let (mut indices, mut largest) = (Vec::new(), 0);
         for index in 0..self.images {
             let (encoded, size) = self.read(index, Vec::new())?;
             let memory = DeviceMemory::new(&self.context, packed_bytes(size))?;
-            let fits = decoder.agrees(&encoded, size).unwrap_or(false);
-            if fits && decoder.decode(encoded, memory.address(), size).is_ok() {
+            if decoder.decode(encoded, memory.address(), size).is_ok() {
                 indices.push(index);
                 largest = largest.max(packed_bytes(size));
             }
@@ -135,8 +137,8 @@ impl Run {
 
     /// One worker of the hybrid decoder.
     fn hybrid(&self, nvjpeg: &Nvjpeg, images: &HybridImages) -> Result<()> {
-        driver::bind(&self.context)?;
-        let mut decoder = nvjpeg.hybrid_decoder(&self.context)?;
+        let _entered = driver::enter(&self.context)?;
+        let mut decoder = nvjpeg.worker(&self.context)?;
         // The decoder waits for the image of as many calls ago.
         let memory: Vec<_> =
             (0..RING).map(|_| DeviceMemory::new(&self.context, images.largest)).collect::<Result<_>>()?;
@@ -157,14 +159,15 @@ impl Run {
     }
 
     fn jobs_for_hardware(&self, hardware: &HardwareDecoder) -> Result<Option<HardwareJobs>> {
+        let arena = Arena::new(&self.context, 0, true);
         let mut batches: [Vec<HardwareJob>; 2] = [Vec::new(), Vec::new()];
         let mut memory = Vec::new();
-        let mut probe = hardware.batch()?;
+        let mut probe = hardware.batch(&self.context)?;
         for round in 0..2 * BATCH as u64 {
             let at = usize::from(round >= BATCH as u64);
             let (encoded, size) = self.read(round % self.images.max(1), Vec::new())?;
             let target = DeviceMemory::new(&self.context, packed_bytes(size))?;
-            let job = HardwareJob { encoded, destination: target.address(), size };
+            let job = HardwareJob { encoded: arena.hold(encoded.bytes())?, destination: target.address(), size };
             // SAFETY: one at a time, each waited for.
             let taken = unsafe { probe.decode(hardware, &[&job]) };
             hardware.stream.synchronize()?;
@@ -174,24 +177,24 @@ impl Run {
             }
         }
         let some = batches.iter().all(|batch| !batch.is_empty());
-        Ok(some.then_some(HardwareJobs { batches, _memory: memory }))
+        Ok(some.then_some(HardwareJobs { batches, _encoded: arena, _memory: memory }))
     }
 
     /// Keeps the hardware decoder at work, with a batch queued behind the one that it decodes.
     fn hardware(&self, hardware: &HardwareDecoder, jobs: &HardwareJobs) -> Result<()> {
-        driver::bind(&self.context)?;
-        let mut states: Vec<(HardwareBatch, Event, usize)> =
-            (0..2).map(|_| Ok((hardware.batch()?, Event::new(&self.context)?, 0))).collect::<Result<_>>()?;
+        let _entered = driver::enter(&self.context)?;
+        let mut states: Vec<(Scoped<HardwareBatch>, usize)> =
+            (0..2).map(|_| Ok((hardware.batch(&self.context)?, 0))).collect::<Result<_>>()?;
         let outcome = (0..2).cycle().take_while(|_| self.is_running()).try_for_each(|at| {
-            let (batch, done, queued) = &mut states[at];
-            done.synchronize()?;
+            let (batch, queued) = &mut states[at];
+            batch.ended().synchronize()?;
             self.decoded.fetch_add(std::mem::take(queued) as u64, Ordering::Relaxed);
             let borrowed: Vec<&HardwareJob> = jobs.batches[at].iter().collect();
             // SAFETY: this state's last batch has just been waited for; jobs and memory outlive the work, which is waited
             // for below.
             unsafe { batch.decode(hardware, &borrowed)? };
             *queued = borrowed.len();
-            done.record(&hardware.stream)
+            Ok(())
         });
         hardware.stream.synchronize()?;
         outcome

@@ -2,13 +2,14 @@
 //! write, shows.
 #![allow(unsafe_code)]
 
-use super::driver::{self, Context, DeviceMemory, Stream};
+use super::arena::Arena;
+use super::driver::{self, Context, DeviceMemory, Scoped, Stream};
 use super::lower::packed_bytes;
-use super::nvjpeg::{HardwareBatch, HardwareJob, HybridDecoder, Nvjpeg};
+use super::nvjpeg::{HardwareBatch, HardwareJob, Nvjpeg, WorkerDecoder};
 use super::route::{Route, Router};
 use crate::backend::Encoded;
 use crate::decode::Header;
-use crate::device::DecodePath;
+use crate::device::{DecodePath, StreamPriority};
 use crate::error::{Error, Result};
 use crate::raster::Size;
 use std::sync::Arc;
@@ -20,9 +21,9 @@ pub(crate) type Whole = (Arc<[u8]>, Size);
 pub(crate) struct WholeDecoder {
     route: Route,
     router: Router,
-    hybrid: HybridDecoder,
-    hardware: Option<HardwareBatch>,
-    nvjpeg: Nvjpeg,
+    worker: Scoped<WorkerDecoder>,
+    hardware: Option<Scoped<HardwareBatch>>,
+    nvjpeg: Scoped<Nvjpeg>,
     /// For copies.
     stream: Stream,
     context: Context,
@@ -41,11 +42,13 @@ impl WholeDecoder {
         };
         let context = driver::context(ordinal)?;
         let none = || Error::Device { call: "open nvJPEG".to_owned(), message: format!("no {path:?} decoder") };
-        let nvjpeg = Nvjpeg::open(&context, path)?.ok_or_else(none)?;
-        let hardware = nvjpeg.hardware.as_ref().map(|hardware| hardware.batch()).transpose()?;
+        let _entered = driver::enter(&context)?;
+        let priority = StreamPriority::default();
+        let nvjpeg = Nvjpeg::open(&context, path, priority)?.ok_or_else(none)?;
+        let hardware = nvjpeg.hardware.as_ref().map(|hardware| hardware.batch(&context)).transpose()?;
         let router = Router::new(path, true, hardware.is_some(), 1);
-        let (hybrid, stream) = (nvjpeg.hybrid_decoder(&context)?, Stream::new(&context)?);
-        Ok(Self { route, router, hybrid, hardware, nvjpeg, stream, context })
+        let (worker, stream) = (nvjpeg.worker(&context)?, Stream::new(&context, priority)?);
+        Ok(Self { route, router, worker, hardware, nvjpeg, stream, context })
     }
 
     /// Whether pipelines give it an image with this header.
@@ -59,6 +62,7 @@ impl WholeDecoder {
     /// # Synchronization
     /// All is done when this returns.
     pub(crate) fn decode(&mut self, images: &[Whole], poison: u8) -> Result<Vec<Option<Vec<u8>>>> {
+        let _entered = driver::enter(&self.context)?;
         let memory = images.iter().map(|(_, size)| DeviceMemory::new(&self.context, packed_bytes(*size)));
         let memory = memory.collect::<Result<Vec<_>>>()?;
         memory.iter().try_for_each(|memory| self.fill(memory, poison))?;
@@ -74,20 +78,20 @@ impl WholeDecoder {
         let mut taken = Vec::with_capacity(images.len());
         for ((bytes, size), memory) in images.iter().zip(memory) {
             let encoded = Encoded::shared(Arc::clone(bytes));
-            let agrees = self.hybrid.agrees(&encoded, *size).unwrap_or(false);
-            taken.push(agrees && self.hybrid.decode(encoded, memory.address(), *size).is_ok());
+            taken.push(self.worker.decode(encoded, memory.address(), *size).is_ok());
         }
-        self.hybrid.synchronize()?;
+        self.worker.synchronize()?;
         Ok(taken)
     }
 
     /// Which of the images it has decoded: all of them as one batch or, where that is refused, each alone.
     fn by_hardware(&mut self, images: &[Whole], memory: &[DeviceMemory], poison: u8) -> Result<Vec<bool>> {
+        let arena = Arena::new(&self.context, 0, true);
         let mut jobs = Vec::with_capacity(images.len());
         for (place, (bytes, size)) in images.iter().enumerate() {
-            let encoded = Encoded::shared(Arc::clone(bytes));
-            if self.hybrid.agrees(&encoded, *size).unwrap_or(false) {
-                jobs.push((place, HardwareJob { encoded, destination: memory[place].address(), size: *size }));
+            if self.worker.is_for_hardware(bytes, *size) {
+                let (encoded, destination) = (arena.hold(bytes)?, memory[place].address());
+                jobs.push((place, HardwareJob { encoded, destination, size: *size }));
             }
         }
         let mut taken = vec![false; images.len()];

@@ -1,11 +1,12 @@
 //! What a machine has for the GPU path, and the remedy for each lack. Whatever is missing, nothing here panics.
 #![allow(unsafe_code)]
 
+use super::cards::{Card, cards};
 use super::driver::{check, driver_is_there};
 use super::fatbin;
-use crate::doctor::Check;
+use crate::doctor::check::Check;
 use crate::error::Result;
-use cudarc::driver::{result, sys};
+use cudarc::driver::sys;
 use nvjpeg::{Backend, Flags, Handle, Library};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -16,19 +17,13 @@ const OLDEST_CUDA: Version = (12, 0);
 /// Major and minor number of a CUDA version, or of a compute capability.
 type Version = (i32, i32);
 
-struct Gpu {
-    name: String,
-    capability: Version,
-    memory_bytes: usize,
-}
-
 /// The GPU path's part of the report.
 pub(crate) fn checks() -> Vec<Check> {
     let mut checks = Vec::new();
     let (version, gpus) = match driver() {
         Ok((check, version)) => {
             checks.push(check);
-            let gpus = gpus();
+            let gpus = cards();
             checks.extend(devices(&gpus));
             (Some(version), gpus.unwrap_or_default())
         }
@@ -72,30 +67,7 @@ fn driver() -> std::result::Result<(Check, Version), Check> {
     Ok((Check::new(NAME, found, remedy), version))
 }
 
-fn gpus() -> Result<Vec<Gpu>> {
-    check("cuInit", result::init())?;
-    let count = check("cuDeviceGetCount", result::device::get_count())?;
-    (0..count).map(gpu).collect()
-}
-
-fn gpu(ordinal: i32) -> Result<Gpu> {
-    let device = check("cuDeviceGet", result::device::get(ordinal))?;
-    let number = |attribute| {
-        // SAFETY: the device is one that the driver gave.
-        check("cuDeviceGetAttribute", unsafe { result::device::get_attribute(device, attribute) })
-    };
-    Ok(Gpu {
-        name: check("cuDeviceGetName", result::device::get_name(device))?,
-        capability: (
-            number(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
-            number(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
-        ),
-        // SAFETY: as above.
-        memory_bytes: check("cuDeviceTotalMem", unsafe { result::device::total_mem(device) })?,
-    })
-}
-
-fn devices(gpus: &Result<Vec<Gpu>>) -> Vec<Check> {
+fn devices(gpus: &Result<Vec<Card>>) -> Vec<Check> {
     let remedy =
         "see what nvidia-smi says; CUDA_VISIBLE_DEVICES hides devices, and containers have them with --gpus all";
     match gpus {
@@ -133,7 +105,7 @@ fn fit(architectures: &[i32], (major, minor): Version) -> Fit {
     }
 }
 
-fn kernels(driver: Option<Version>, gpus: &[Gpu]) -> Check {
+fn kernels(driver: Option<Version>, gpus: &[Card]) -> Check {
     const NAME: &str = "CUDA kernels";
     let image = match fatbin::fatbin() {
         Ok(image) => image,
@@ -283,7 +255,7 @@ mod tests {
 
     #[test]
     fn kernels_that_do_not_fit_driver_or_card_are_a_lack() {
-        let gpu = |capability| Gpu { name: "card".to_owned(), capability, memory_bytes: 1 << 30 };
+        let gpu = |capability| Card { name: "card".to_owned(), capability, memory_bytes: 1 << 30 };
         if fatbin::architectures().next().is_some() && fatbin::path().is_none() {
             assert!(kernels(Some((99, 0)), &[gpu((9, 0))]).ok);
             assert!(kernels(Some((10, 0)), &[gpu((9, 0))]).remedy.unwrap().contains("CUDA 10"));
@@ -295,7 +267,7 @@ mod tests {
 
     #[test]
     fn devices_are_numbered_and_their_absence_has_a_remedy() {
-        let gpu = |name: &str| Gpu { name: name.to_owned(), capability: (9, 0), memory_bytes: 141_000_000_000 };
+        let gpu = |name: &str| Card { name: name.to_owned(), capability: (9, 0), memory_bytes: 141_000_000_000 };
         let checks = devices(&Ok(vec![gpu("first"), gpu("second")]));
         assert_eq!(checks[1].found, "cuda:1, second, compute capability 9.0, 141.0 GB");
         assert!(devices(&Ok(Vec::new()))[0].remedy.as_ref().unwrap().contains("CUDA_VISIBLE_DEVICES"));

@@ -5,13 +5,17 @@
 //! (DESIGN.md); here the owners of memory order its users by events of their own.
 #![allow(unsafe_code)]
 
+use crate::device::StreamPriority;
 use crate::error::{Error, Result};
 use crate::memory;
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::{CudaContext, sys};
 use std::ffi::{CString, c_void};
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The names that the CUDA driver goes by.
 const DRIVER_NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
@@ -29,29 +33,126 @@ pub(crate) fn driver_is_there() -> bool {
     })
 }
 
-/// The context of device `ordinal`, current on this thread.
-pub(crate) fn context(ordinal: u32) -> Result<Context> {
-    let open = || format!("open CUDA device {ordinal}");
+/// The primary contexts that this process has retained, by the number of their device: each once, and for good, as
+/// CUDA's runtime does. Giving one up with the last pipeline would have the driver destroy it and the next one wait for
+/// a new one.
+static CONTEXTS: Mutex<Vec<(u32, Context)>> = Mutex::new(Vec::new());
+
+/// How many devices the driver shows.
+pub(crate) fn device_count() -> Result<i32> {
     if !driver_is_there() {
         let message = format!(
             "no NVIDIA driver on this machine (looked for {} where the system's loader looks, LD_LIBRARY_PATH \
              included): install it, or use Device::Cpu (--device cpu)",
             DRIVER_NAMES.join(" and ")
         );
-        return Err(Error::Device { call: open(), message });
+        return Err(Error::Device { call: "look for CUDA devices".to_owned(), message });
     }
     check("cuInit", result::init())?;
-    let devices = check("cuDeviceGetCount", result::device::get_count())?;
+    check("cuDeviceGetCount", result::device::get_count())
+}
+
+/// The primary context of device `ordinal`. What is current on this thread stays current.
+pub(crate) fn context(ordinal: u32) -> Result<Context> {
+    let devices = device_count()?;
     if i64::from(ordinal) >= i64::from(devices) {
         let message = format!("the driver sees {devices} devices, numbered from 0 (CUDA_VISIBLE_DEVICES hides some)");
-        return Err(Error::Device { call: open(), message });
+        return Err(Error::Device { call: format!("open CUDA device {ordinal}"), message });
     }
-    check("cuDevicePrimaryCtxRetain", CudaContext::new(ordinal as usize))
+    let current = check("cuCtxGetCurrent", result::ctx::get_current())?;
+    let context = retained(ordinal);
+    let none = std::ptr::null_mut();
+    // SAFETY: the driver refuses a context that is gone since; null stands for none.
+    let restored =
+        unsafe { result::ctx::set_current(current.unwrap_or(none)).or_else(|_| result::ctx::set_current(none)) };
+    check("cuCtxSetCurrent", restored).and(context)
+}
+
+/// The primary context of a device that is there; what is current on this thread afterwards is open.
+fn retained(ordinal: u32) -> Result<Context> {
+    let mut contexts = CONTEXTS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(at) = contexts.iter().position(|(of, _)| *of == ordinal) {
+        let (_, known) = &contexts[at];
+        match enter(known).map(|_entered| known.mem_get_info()) {
+            Ok(Ok(_)) => return Ok(Arc::clone(known)),
+            // It has failed. The driver makes a new one once all have given this one up.
+            Ok(Err(_)) => drop(contexts.swap_remove(at)),
+            // Somebody has reset the device, and with it all that was retained: there is nothing to give up.
+            Err(_) => std::mem::forget(contexts.swap_remove(at)),
+        }
+    }
+    let context = check("cuDevicePrimaryCtxRetain", CudaContext::new(ordinal as usize))?;
+    contexts.push((ordinal, Arc::clone(&context)));
+    Ok(context)
+}
+
+/// A context is current on this thread until this is dropped; then the one before is again. A trainer's thread has a
+/// context of its own current, of another device maybe.
+#[must_use]
+pub(crate) struct Entered {
+    pushed: bool,
+    /// Contexts are current on threads: it stays on this one.
+    _thread: PhantomData<*const ()>,
 }
 
 /// Makes the context current on this thread.
-pub(crate) fn bind(context: &Context) -> Result<()> {
-    check("cuCtxSetCurrent", context.bind_to_thread())
+pub(crate) fn enter(context: &Context) -> Result<Entered> {
+    let current = check("cuCtxGetCurrent", result::ctx::get_current())?;
+    let pushed = current != Some(context.cu_ctx());
+    if pushed {
+        // SAFETY: the context is retained, or the driver refuses it.
+        check("cuCtxPushCurrent", unsafe { sys::cuCtxPushCurrent_v2(context.cu_ctx()) }.result())?;
+    }
+    Ok(Entered { pushed, _thread: PhantomData })
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        if self.pushed {
+            let mut popped = std::ptr::null_mut();
+            // SAFETY: it was pushed on this thread, and whatever was pushed since has been popped.
+            let _ = unsafe { sys::cuCtxPopCurrent_v2(&raw mut popped) };
+        }
+    }
+}
+
+/// What wants its context current when it is dropped, as nvJPEG's objects do.
+pub(crate) struct Scoped<T> {
+    value: ManuallyDrop<T>,
+    context: Context,
+}
+
+impl<T> Scoped<T> {
+    pub(crate) fn new(context: &Context, value: T) -> Self {
+        Self { value: ManuallyDrop::new(value), context: Arc::clone(context) }
+    }
+}
+
+impl<T> Deref for Scoped<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T> DerefMut for Scoped<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.value
+    }
+}
+
+impl<T> Drop for Scoped<T> {
+    fn drop(&mut self) {
+        let _entered = enter(&self.context);
+        // SAFETY: it is dropped here and nowhere else.
+        unsafe { ManuallyDrop::drop(&mut self.value) };
+    }
+}
+
+/// Major and minor number of the device's compute capability.
+pub(crate) fn capability(context: &Context) -> Result<(i32, i32)> {
+    check("cuDeviceGetAttribute", context.compute_capability())
 }
 
 /// An error with the call's name and the driver's name and sentence for it.
@@ -108,9 +209,20 @@ unsafe impl Send for Stream {}
 unsafe impl Sync for Stream {}
 
 impl Stream {
-    pub(crate) fn new(context: &Context) -> Result<Self> {
-        bind(context)?;
-        let raw = check("cuStreamCreate", result::stream::create(result::stream::StreamKind::NonBlocking))?;
+    pub(crate) fn new(context: &Context, priority: StreamPriority) -> Result<Self> {
+        let _entered = enter(context)?;
+        let (mut least, mut greatest, mut raw) = (0, 0, std::ptr::null_mut());
+        // SAFETY: both numbers are written before the call returns.
+        let range = unsafe { sys::cuCtxGetStreamPriorityRange(&raw mut least, &raw mut greatest) }.result();
+        check("cuCtxGetStreamPriorityRange", range)?;
+        let priority = match priority {
+            StreamPriority::Low => least,
+            StreamPriority::High => greatest,
+        };
+        let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+        // SAFETY: the stream is written before the call returns.
+        let made = unsafe { sys::cuStreamCreateWithPriority(&raw mut raw, flags, priority) }.result();
+        check("cuStreamCreateWithPriority", made)?;
         Ok(Self { raw, context: Arc::clone(context) })
     }
 
@@ -134,7 +246,7 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         // A context that has failed may refuse; there is nothing to do about it here, nor in the drops below.
-        let _ = bind(&self.context);
+        let _entered = enter(&self.context);
         // SAFETY: the stream is alive and its owner is gone; work that is queued on it goes on to its end.
         let _ = unsafe { result::stream::destroy(self.raw) };
     }
@@ -173,8 +285,12 @@ impl Event {
     }
 
     fn create(context: &Context, flags: sys::CUevent_flags) -> Result<Self> {
-        bind(context)?;
-        let raw = check("cuEventCreate", result::event::create(flags))?;
+        let _entered = enter(context)?;
+        let mut raw = std::ptr::null_mut();
+        // A thread that waits for the event sleeps: it has a core's worth of other work.
+        let flags = flags as u32 | sys::CUevent_flags::CU_EVENT_BLOCKING_SYNC as u32;
+        // SAFETY: the event is written before the call returns.
+        check("cuEventCreate", unsafe { sys::cuEventCreate(&raw mut raw, flags) }.result())?;
         Ok(Self { raw, context: Arc::clone(context) })
     }
 
@@ -194,8 +310,8 @@ impl Event {
     }
 
     /// Makes its context current on this thread.
-    pub(crate) fn bind(&self) -> Result<()> {
-        bind(&self.context)
+    pub(crate) fn enter(&self) -> Result<Entered> {
+        enter(&self.context)
     }
 
     /// Waits until what it recorded is done.
@@ -211,7 +327,7 @@ impl Event {
         !matches!(state, Err(DriverError(sys::CUresult::CUDA_ERROR_NOT_READY)))
     }
 
-    /// Milliseconds from `start` to this; both timed, recorded and done.
+    /// Milliseconds from `start` to this, where both are timed, recorded and done.
     pub(crate) fn since_ms(&self, start: &Self) -> Option<f32> {
         // SAFETY: both are alive.
         unsafe { result::event::elapsed(start.raw, self.raw) }.ok()
@@ -220,7 +336,7 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        let _ = bind(&self.context);
+        let _entered = enter(&self.context);
         // SAFETY: the event is alive and its owner is gone.
         let _ = unsafe { result::event::destroy(self.raw) };
     }
@@ -240,7 +356,7 @@ impl DeviceMemory {
     /// # Synchronization
     /// It may wait for the device; what it gives is idle.
     pub(crate) fn new(context: &Context, len_bytes: usize) -> Result<Self> {
-        bind(context)?;
+        let _entered = enter(context)?;
         // SAFETY: what it holds is written before it is read.
         let address = allocated(context, "cuMemAlloc", len_bytes, unsafe { result::malloc_sync(len_bytes.max(1)) })?;
         Ok(Self { address, len_bytes, context: Arc::clone(context) })
@@ -253,7 +369,7 @@ impl DeviceMemory {
         if !context.has_async_alloc() {
             return Self::new(context, len_bytes);
         }
-        bind(context)?;
+        let _entered = enter(context)?;
         // SAFETY: the device is the context's; the threshold is a 64-bit number.
         unsafe {
             let pool = check("cuDeviceGetDefaultMemPool", result::device::get_default_mem_pool(context.cu_device()))?;
@@ -288,7 +404,7 @@ impl DeviceMemory {
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
-        let _ = bind(&self.context);
+        let _entered = enter(&self.context);
         // SAFETY: it was allocated by `new` and is freed once.
         let _ = unsafe { result::free_sync(self.address) };
     }
@@ -318,7 +434,7 @@ impl HostMemory {
             let memory = Box::leak(bytes.into_boxed_slice());
             return Ok(Self { start: NonNull::from(memory).cast(), len_bytes, context: None });
         }
-        bind(context)?;
+        let _entered = enter(context)?;
         // SAFETY: it is written right below.
         let start = unsafe { result::malloc_host(len_bytes, 0) };
         if matches!(start, Err(DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY))) {
@@ -353,7 +469,7 @@ impl Drop for HostMemory {
             drop(unsafe { Box::from_raw(memory.as_ptr()) });
             return;
         };
-        let _ = bind(context);
+        let _entered = enter(context);
         // SAFETY: it was allocated by `new` and is freed once.
         let _ = unsafe { result::free_host(self.start.as_ptr().cast::<c_void>()) };
     }
@@ -383,7 +499,7 @@ unsafe impl Sync for Function {}
 impl Module {
     /// Loads a fat binary, a cubin, or PTX that ends in a zero byte.
     pub(crate) fn load(context: &Context, image: &[u8]) -> Result<Self> {
-        bind(context)?;
+        let _entered = enter(context)?;
         // The driver finds the length in the image: behind one that is cut off it would read on.
         let mut padded = image.to_vec();
         padded.resize(image.len() + 4096, 0);
@@ -403,7 +519,7 @@ impl Module {
 
 impl Drop for Module {
     fn drop(&mut self) {
-        let _ = bind(&self.context);
+        let _entered = enter(&self.context);
         // SAFETY: the module is alive and its owner is gone, the streams that ran its kernels with it.
         let _ = unsafe { result::module::unload(self.raw) };
     }

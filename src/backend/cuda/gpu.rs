@@ -2,11 +2,11 @@
 //!
 //! A sample is read, its recipe drawn and lowered to calls, and its tables and (if the CPU decodes) its pixels are written
 //! to pinned memory by the worker thread that has taken it. The worker that finishes a batch sends all of that in one
-//! copy, queues the launches behind it and behind what nvJPEG decodes, and hands the batch over with an event: nobody
-//! waits for the device but for memory that is to be used again.
+//! copy, queues the launches behind it and behind what nvJPEG decodes, and hands the batch over with an event. The host
+//! waits for the device only before it uses memory again.
 #![allow(unsafe_code)]
 
-use super::driver::{self, Context, DeviceMemory, Stream};
+use super::driver::{self, Context, DeviceMemory, Entered, Scoped, Stream};
 use super::fatbin;
 use super::in_flight::{Idle, InFlight};
 use super::kernel::Kernels;
@@ -40,7 +40,7 @@ pub(crate) struct Gpu {
     pub(super) numbers: AtomicU64,
     pub(super) outputs: Arc<Pool>,
     pub(super) router: Router,
-    pub(super) nvjpeg: Option<Nvjpeg>,
+    pub(super) nvjpeg: Option<Scoped<Nvjpeg>>,
     /// For operations that run on the CPU.
     pub(super) rgb_tables: Tables,
     /// What each byte becomes, for the kernels that write the batch.
@@ -60,15 +60,17 @@ impl Gpu {
     pub(crate) fn open(ordinal: u32, options: &Arc<RunOptions>, tables: &Tables) -> Result<Self> {
         let image = fatbin::fatbin()?;
         let context = driver::context(ordinal)?;
+        let _entered = driver::enter(&context)?;
         let name = driver::check("cuDeviceGetName", context.name())?;
         let kernels = Kernels::load(&context, &image, options.dtype, options.layout)?;
-        let (compute, copy) = (Stream::new(&context)?, Stream::new(&context)?);
+        let priority = options.stream_priority;
+        let (compute, copy) = (Stream::new(&context, priority)?, Stream::new(&context, priority)?);
         let bytes = tables.bytes();
         let table = DeviceMemory::new(&context, bytes.len())?;
         // SAFETY: both are as long as the bytes; the stream is waited for before anything else happens to either.
         unsafe { driver::upload(table.address(), bytes.as_ptr(), bytes.len(), &copy)? };
         copy.synchronize()?;
-        let nvjpeg = Nvjpeg::open(&context, options.decode)?;
+        let nvjpeg = Nvjpeg::open(&context, options.decode, priority)?;
         let hardware = nvjpeg.as_ref().is_some_and(|nvjpeg| nvjpeg.hardware.is_some());
         let router = Router::new(options.decode, nvjpeg.is_some(), hardware, options.threads);
         let in_flight = options.batches_at_a_time();
@@ -103,6 +105,10 @@ impl Gpu {
         Form { size, dtype, layout }
     }
 
+    fn enter(&self) -> Result<Entered> {
+        driver::enter(&self.context)
+    }
+
     /// The device's hardware decoder, if it has one and is to use it.
     pub(super) fn hardware(&self) -> Option<&HardwareDecoder> {
         self.nvjpeg.as_ref().and_then(|nvjpeg| nvjpeg.hardware.as_ref())
@@ -122,6 +128,7 @@ impl Backend for Gpu {
     }
 
     fn worker(&self) -> Result<Worker> {
+        let _entered = self.enter()?;
         self.take_worker()
     }
 
@@ -138,10 +145,12 @@ impl Backend for Gpu {
     }
 
     fn begin(&self, samples: usize) -> Result<InFlight> {
+        let _entered = self.enter()?;
         self.begin_batch(samples)
     }
 
     fn run(&self, worker: &mut Worker, batch: &InFlight, encoded: Encoded, sample: &Sample<'_>) -> Result<Work> {
+        let _entered = self.enter()?;
         self.prepare(worker, batch, encoded, sample)
     }
 
@@ -157,14 +166,17 @@ impl Backend for Gpu {
     }
 
     fn settle(&self, worker: &mut Worker, batch: &mut InFlight) -> Result<Settled> {
+        let _entered = self.enter()?;
         self.decode_on_hardware(worker, batch)
     }
 
     fn finish(&self, batch: InFlight, places: &[usize], labels: &[u32], padding: usize) -> Result<Storage> {
+        let _entered = self.enter()?;
         self.submit(batch, places, labels, padding).map(Storage::Cuda)
     }
 
     fn abandon(&self, batch: InFlight) {
+        let _entered = self.enter();
         self.abandon_batch(batch);
     }
 }
@@ -172,6 +184,6 @@ impl Backend for Gpu {
 impl Drop for Gpu {
     fn drop(&mut self) {
         // Where that fails, the context has, and its work with it.
-        let _ = driver::bind(&self.context).and_then(|()| self.synchronize());
+        let _ = self.enter().and_then(|_entered| self.synchronize());
     }
 }

@@ -25,9 +25,31 @@ pub(super) struct DeviceImage {
     pub(super) part: Rect,
 }
 
+/// Device memory by its address and bytes.
+pub(super) type Spare = (u64, usize);
+
 /// Bytes of an image whose rows lie without gaps.
 pub(super) fn packed_bytes(size: Size) -> usize {
     3 * size.area_px() as usize
+}
+
+/// Bytes of a row, and of all rows, of a stage's result.
+fn target_bytes(part: Rect) -> (u32, usize) {
+    let pitch_bytes = (3 * part.width).next_multiple_of(16);
+    (pitch_bytes, pitch_bytes as usize * part.height as usize)
+}
+
+/// Device memory that the results of a plan's stages take at most, beside a decoded image of `image_bytes`: a stage
+/// writes where the one before it has read, if that is large enough.
+pub(super) fn stages_bytes(plan: &Plan<'_>, image_bytes: usize) -> usize {
+    let (mut image, mut spare, mut taken) = (image_bytes, 0, 0);
+    for stage in &plan.stages {
+        let (_, needed) = target_bytes(stage.part);
+        let target = spare.max(needed);
+        taken += if spare < needed { needed } else { 0 };
+        (spare, image) = (image, target);
+    }
+    taken
 }
 
 /// What a batch is made of, and in what form.
@@ -48,7 +70,7 @@ pub(super) struct Lowering<'a> {
     /// Bytes of the memory that the current image lies in.
     image_bytes: usize,
     /// Memory that the sample no longer needs: by the time a later call writes it, earlier ones have read it.
-    spare: Option<(u64, usize)>,
+    spare: Option<Spare>,
     calls: Vec<Call>,
 }
 
@@ -69,8 +91,7 @@ impl Launcher for Lowering<'_> {
     }
 
     fn target(&mut self, whole: Size, part: Rect) -> Result<Target> {
-        let pitch_bytes = (3 * part.width).next_multiple_of(16);
-        let len_bytes = pitch_bytes as usize * part.height as usize;
+        let (pitch_bytes, len_bytes) = target_bytes(part);
         let (address, bytes) = match self.spare.take().filter(|(_, bytes)| *bytes >= len_bytes) {
             Some(spare) => spare,
             None => (self.arena.scratch(len_bytes)?, len_bytes),
@@ -114,16 +135,17 @@ impl Launcher for Lowering<'_> {
 }
 
 impl<'a> Lowering<'a> {
-    /// Begins with a decoded image.
+    /// Begins with a decoded image, and with memory that calls may write, if there is any.
     pub(super) fn new(
         arena: &'a Arena,
         chunk: &'a mut StagingWriter,
         taps: &'a mut Taps,
         order: PassOrder,
         image: DeviceImage,
+        spare: Option<Spare>,
     ) -> Self {
         let image_bytes = image.pitch_bytes as usize * image.part.height as usize;
-        Self { arena, chunk, taps, order, image, image_bytes, spare: None, calls: Vec::new() }
+        Self { arena, chunk, taps, order, image, image_bytes, spare, calls: Vec::new() }
     }
 
     /// The calls of a plan: its stages, then the way into the batch; a resize at the end goes there straight.

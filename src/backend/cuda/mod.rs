@@ -1,13 +1,14 @@
 //! The GPU back end: kernels of kernels/*.cu, nvJPEG, and the memory and streams between them.
 //!
-//! `gpu` is what a pipeline uses. A batch in flight (`in_flight`) is begun, samples are prepared for it by workers
-//! (`worker`, `prepare`, `decode`), and it is submitted (`submit`). `lower` turns plans into calls and `kernel` calls into
-//! launches; `nvjpeg` is what decodes there and `route` says which image does; `arena` and `output` are memory; `driver`
-//! is CUDA's driver, `fatbin` where the kernels come from; `doctor` says what a machine has
-//! of all this, `decode_only` how fast nvJPEG alone is, `decode_whole` what it makes of an image; `spin` is a training step
-//! of stated length.
+//! `gpu` is what a pipeline uses. An in-flight batch (`in_flight`) is begun, samples are prepared for it by workers
+//! (`worker`, `prepare`, `decode`), and it is submitted (`submit`); `reuse` keeps batches and workers for the next use.
+//! `lower` turns plans into calls and `kernel` calls into launches. nvJPEG decodes (`nvjpeg`), and `route` says what.
+//! `arena` and `output` are memory, `driver` is CUDA's driver, `cards` are what it shows, and `fatbin` says where the
+//! kernels come from. `doctor` says what a machine has of all this, `decode_only` how fast nvJPEG alone is, `decode_whole` what it
+//! makes of an image. `spin` is a training step of stated length.
 
 mod arena;
+pub(crate) mod cards;
 mod decode;
 #[cfg(feature = "experiment")]
 pub(crate) mod decode_only;
@@ -23,6 +24,7 @@ mod lower;
 mod nvjpeg;
 mod output;
 mod prepare;
+mod reuse;
 mod route;
 #[cfg(feature = "experiment")]
 mod spin;
@@ -34,6 +36,11 @@ pub use output::CudaBuffer;
 pub(crate) use spin::Spin;
 
 use crate::error::Result;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Keeps the context of device `ordinal` for as long as what this returns lives: pipelines that come and go meanwhile find
 /// it made.

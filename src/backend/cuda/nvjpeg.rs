@@ -1,19 +1,32 @@
 //! Decoding with nvJPEG: the hybrid decoder of each worker, and the device's hardware decoder.
 #![allow(unsafe_code)]
 
-use super::driver::{self, Context, Event, Stream};
+use super::arena::Held;
+use super::driver::{self, Context, Event, Scoped, Stream};
+use super::lock;
 use crate::backend::Encoded;
-use crate::device::DecodePath;
+use crate::device::{DecodePath, StreamPriority};
 use crate::error::{Error, Result};
 use crate::raster::Size;
 use nvjpeg::{
-    Backend, BatchState, DecodeParams, Decoder, DecoderState, DeviceBuffer, Flags, Handle, Image, JpegStream, Library,
-    OutputFormat, PinnedBuffer,
+    Backend, BatchState, DecodeParams, Decoder, DecoderState, DeviceBuffer, Flags, Handle, Image, Jpeg, JpegStream,
+    Library, OutputFormat, PinnedBuffer, Subsampling,
 };
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// Images that a worker has under way on the device while it works on the next one's Huffman codes.
 pub(super) const RING: usize = 3;
+/// Above this many pixels the device decodes Huffman codes too: DALI's threshold (`hybrid_huffman_threshold`).
+const GPU_HYBRID_PX: u64 = 1_000_000;
+/// Pixels of a batch for which memory is reserved at most, as a multiple of those that it has.
+const MOST_RESERVED: u64 = 8;
+/// Pixels of an image for which memory is reserved at most.
+const MOST_RESERVED_PX: usize = 4 << 20;
+/// Cards on which the hardware decoder is used without being asked for, by compute capability: A100 and A30 (8.0), H100,
+/// H200 and their like (9.0), B200 (10.0), B300 (10.3). Only data-center cards have these numbers, whatever they are
+/// called. GeForce and workstation cards share theirs with data-center cards (8.9, 12.0), and on RTX 50 cards (12.0)
+/// nvJPEG was reported to succeed at batches without having written their images.
+const DATA_CENTER: [(i32, i32); 4] = [(8, 0), (9, 0), (10, 0), (10, 3)];
 
 impl From<nvjpeg::Error> for Error {
     fn from(error: nvjpeg::Error) -> Self {
@@ -30,61 +43,81 @@ impl From<nvjpeg::Error> for Error {
 /// nvJPEG on one device.
 pub(super) struct Nvjpeg {
     handle: Handle,
-    hybrid: Decoder,
+    decoders: Decoders,
     pub(super) hardware: Option<HardwareDecoder>,
+    /// Of all streams.
+    priority: StreamPriority,
+}
+
+/// Who decodes single images.
+#[derive(Clone)]
+struct Decoders {
+    /// Huffman codes on the host.
+    hybrid: Decoder,
+    /// Huffman codes on the device, where nvJPEG has that.
+    gpu_hybrid: Option<Decoder>,
 }
 
 /// The device's hardware decoder.
 pub(super) struct HardwareDecoder {
     handle: Handle,
     pub(super) stream: Stream,
+    /// Held by the thread that queues a batch: batches that are finished together go one behind the other, each between
+    /// its own events.
+    turn: Mutex<()>,
 }
 
 impl Nvjpeg {
     /// What `path` needs of nvJPEG: nothing, or as much as there is, or an error that says what is not there.
-    pub(super) fn open(context: &Context, path: DecodePath) -> Result<Option<Self>> {
-        if path == DecodePath::Cpu {
-            return Ok(None);
-        }
-        driver::bind(context)?;
-        match Self::load(context, path) {
+    pub(super) fn open(context: &Context, path: DecodePath, priority: StreamPriority) -> Result<Option<Scoped<Self>>> {
+        let best_effort = match path {
+            DecodePath::Cpu => return Ok(None),
+            DecodePath::Auto | DecodePath::Fastest => true,
+            DecodePath::Hybrid | DecodePath::Hardware => false,
+        };
+        let _entered = driver::enter(context)?;
+        match Self::load(context, path, priority) {
             // Without it there still is the CPU; `warpfeed doctor` says why.
-            Err(_) if path == DecodePath::Auto => Ok(None),
-            loaded => loaded.map(Some),
+            Err(_) if best_effort => Ok(None),
+            loaded => loaded.map(|nvjpeg| Some(Scoped::new(context, nvjpeg))),
         }
     }
 
-    fn load(context: &Context, path: DecodePath) -> Result<Self> {
+    fn load(context: &Context, path: DecodePath, priority: StreamPriority) -> Result<Self> {
         let library = Library::load()?;
         // Chroma as libjpeg interpolates it; before CUDA 12.1 there was no such flag.
         let handle = Handle::new(&library, Backend::Default, Flags::UPSAMPLING_WITH_INTERPOLATION)
             .or_else(|_| Handle::new(&library, Backend::Default, Flags::NONE))?;
         let hybrid = Decoder::new(&handle, Backend::Hybrid)?;
+        let gpu_hybrid = Decoder::new(&handle, Backend::GpuHybrid).ok();
         let hardware = match path {
             DecodePath::Hybrid | DecodePath::Cpu => None,
-            DecodePath::Auto => HardwareDecoder::open(context, &library).ok(),
-            DecodePath::Hardware => Some(HardwareDecoder::open(context, &library)?),
+            DecodePath::Auto | DecodePath::Fastest if !DATA_CENTER.contains(&driver::capability(context)?) => None,
+            DecodePath::Auto | DecodePath::Fastest => HardwareDecoder::open(context, &library, priority).ok(),
+            DecodePath::Hardware => Some(HardwareDecoder::open(context, &library, priority)?),
         };
-        Ok(Self { handle, hybrid, hardware })
+        Ok(Self { handle, decoders: Decoders { hybrid, gpu_hybrid }, hardware, priority })
     }
 
-    /// A decoder for one worker.
-    pub(super) fn hybrid_decoder(&self, context: &Context) -> Result<HybridDecoder> {
-        Ok(HybridDecoder {
+    /// Decoders for one worker.
+    pub(super) fn worker(&self, context: &Context) -> Result<Scoped<WorkerDecoder>> {
+        let hardware = self.hardware.as_ref().map(|hardware| JpegStream::new(&hardware.handle)).transpose()?;
+        let decoder = WorkerDecoder {
             slots: (0..RING).map(|_| None).collect(),
             next: 0,
-            parser: JpegStream::new(&self.handle)?,
+            hardware,
             handle: self.handle.clone(),
-            decoder: self.hybrid.clone(),
+            decoders: self.decoders.clone(),
             queued: Arc::new(Event::new(context)?),
-            stream: Stream::new(context)?,
+            stream: Stream::new(context, self.priority)?,
             context: Arc::clone(context),
-        })
+        };
+        Ok(Scoped::new(context, decoder))
     }
 }
 
 impl HardwareDecoder {
-    fn open(context: &Context, library: &Library) -> Result<Self> {
+    fn open(context: &Context, library: &Library, priority: StreamPriority) -> Result<Self> {
         let handle = Handle::new(library, Backend::Hardware, Flags::UPSAMPLING_WITH_INTERPOLATION)
             .or_else(|_| Handle::new(library, Backend::Hardware, Flags::NONE))
             .map_err(|error| {
@@ -99,18 +132,21 @@ impl HardwareDecoder {
             let message = "this device has none: use --decode auto or hybrid".to_owned();
             return Err(Error::Device { call: "open the hardware decoder".to_owned(), message });
         }
-        Ok(Self { handle, stream: Stream::new(context)? })
+        Ok(Self { handle, stream: Stream::new(context, priority)?, turn: Mutex::default() })
     }
 
     /// What a batch needs to be decoded by the hardware decoder.
-    pub(super) fn batch(&self) -> Result<HardwareBatch> {
-        Ok(HardwareBatch { state: BatchState::new(&self.handle)?, initialized: 0 })
+    pub(super) fn batch(&self, context: &Context) -> Result<Scoped<HardwareBatch>> {
+        let state = BatchState::new(&self.handle)?;
+        let (began, ended) = (Event::timed(context)?, Event::timed(context)?);
+        let none = Size::new(0, 0);
+        Ok(Scoped::new(context, HardwareBatch { state, initialized: 0, reserved: (0, none), began, ended }))
     }
 }
 
 /// An image for the hardware decoder.
 pub(super) struct HardwareJob {
-    pub(super) encoded: Encoded,
+    pub(super) encoded: Held,
     /// Device memory for the whole image, rows without gaps, that the host knows to be idle: the hardware decoder of Hopper does
     /// not wait for what was queued before.
     pub(super) destination: u64,
@@ -121,6 +157,10 @@ pub(super) struct HardwareJob {
 pub(super) struct HardwareBatch {
     state: BatchState,
     initialized: usize,
+    /// How many images of which size nvJPEG has memory for.
+    reserved: (usize, Size),
+    began: Event,
+    ended: Event,
 }
 
 impl HardwareBatch {
@@ -129,35 +169,77 @@ impl HardwareBatch {
     /// # Safety
     /// No earlier batch of this state is under way. The jobs stay as they are until the work is done.
     pub(super) unsafe fn decode(&mut self, hardware: &HardwareDecoder, jobs: &[&HardwareJob]) -> Result<()> {
+        let encoded: Vec<&[u8]> = jobs.iter().map(|job| job.encoded.bytes()).collect();
+        let images: Vec<Image> = jobs
+            .iter()
+            .map(|job| Image::interleaved(job.destination as *mut u8, 3 * job.size.width as usize))
+            .collect();
+        let _turn = lock(&hardware.turn);
+        // SAFETY: none is under way, by contract.
+        unsafe { self.reserve(jobs)? };
+        // Nothing is queued on the stream but batches, one behind the other. So this is recorded when the batch before has
+        // ended, or now. On Hopper, whose hardware decoder begins during the call, that is before it does.
+        self.began.record(&hardware.stream)?;
+        // SAFETY: destinations are as large as the images are by their headers, which nvJPEG itself has read
+        // (`WorkerDecoder::is_for_hardware`), idle, and apart from each other; the rest is the contract.
+        let queued = unsafe { self.state.decode(&encoded, &images, None, hardware.stream.raw().cast()) };
+        self.ended.record(&hardware.stream)?;
+        if queued.is_err() {
+            self.initialized = 0;
+        }
+        Ok(queued?)
+    }
+
+    /// Makes it ready for a batch, with memory for its images: what nvJPEG takes while it decodes makes the device wait.
+    ///
+    /// # Safety
+    /// No earlier batch of this state is under way.
+    unsafe fn reserve(&mut self, jobs: &[&HardwareJob]) -> Result<()> {
         if self.initialized != jobs.len() {
             self.initialized = 0;
             // SAFETY: none is under way, by contract.
             unsafe { self.state.initialize(jobs.len(), 1, OutputFormat::RgbInterleaved)? };
             self.initialized = jobs.len();
         }
-        let encoded: Vec<&[u8]> = jobs.iter().map(|job| job.encoded.bytes()).collect();
-        let images: Vec<Image> = jobs
-            .iter()
-            .map(|job| Image::interleaved(job.destination as *mut u8, 3 * job.size.width as usize))
-            .collect();
-        // SAFETY: destinations are as large as the images are by their headers, which nvJPEG itself has read
-        // (`HybridDecoder::agrees`), idle, and apart from each other; the rest is the contract.
-        let queued = unsafe { self.state.decode(&encoded, &images, None, hardware.stream.raw().cast()) };
-        if queued.is_err() {
-            self.initialized = 0;
+        let most = |side: fn(&Size) -> u32| jobs.iter().map(|job| side(&job.size)).max().unwrap_or(1);
+        let (width, height) = (most(|size| size.width), most(|size| size.height));
+        let (images, size) = self.reserved;
+        if jobs.len() > images || width > size.width || height > size.height {
+            // Half as wide and high again, so that slightly larger images need no more.
+            let roomy = |side: u32, had: u32| had.max(side.saturating_add(side / 2));
+            let size = Size::new(roomy(width, size.width), roomy(height, size.height));
+            let (images, format) = (jobs.len().max(images), OutputFormat::RgbInterleaved);
+            self.reserved = (images, size);
+            let pixels: u64 = jobs.iter().map(|job| job.size.area_px()).sum();
+            // Not where a few images are much larger than the others. Then, and where it is refused, decoding takes memory
+            // as it needs it.
+            if size.area_px().saturating_mul(images as u64) <= MOST_RESERVED.saturating_mul(pixels) {
+                // SAFETY: none is under way, by contract.
+                let _ = unsafe { self.state.preallocate(images, size.width, size.height, Subsampling::S444, format) };
+            }
         }
-        Ok(queued?)
+        Ok(())
+    }
+
+    /// The event behind the batch.
+    pub(super) fn ended(&self) -> &Event {
+        &self.ended
+    }
+
+    /// How long the batch took once the one before it had ended, if it has ended too.
+    pub(super) fn took_ms(&self) -> Option<f32> {
+        self.ended.since_ms(&self.began)
     }
 }
 
-/// One worker's way through the hybrid decoder: Huffman codes on the host, the rest on the device.
-pub(super) struct HybridDecoder {
+/// One worker's way through nvJPEG: its part in the hybrid decoder, and the questions to the hardware decoder.
+pub(super) struct WorkerDecoder {
     slots: Vec<Option<Slot>>,
     next: usize,
-    /// Reads headers.
-    parser: JpegStream,
+    /// Parses for the hardware decoder, if there is one.
+    hardware: Option<JpegStream>,
     handle: Handle,
-    decoder: Decoder,
+    decoders: Decoders,
     /// All that has been queued on the stream.
     queued: Arc<Event>,
     stream: Stream,
@@ -166,7 +248,10 @@ pub(super) struct HybridDecoder {
 
 /// What one image under way needs.
 struct Slot {
-    state: DecoderState,
+    hybrid: DecoderState,
+    gpu_hybrid: Option<DecoderState>,
+    /// Whether the buffers are attached to the state of the GPU's hybrid decoder.
+    on_gpu: bool,
     parser: JpegStream,
     params: DecodeParams,
     encoded: Option<Encoded>,
@@ -174,26 +259,61 @@ struct Slot {
 }
 
 impl Slot {
-    fn new(context: &Context, handle: &Handle, decoder: &Decoder) -> Result<Self> {
-        let mut state = DecoderState::new(decoder)?;
-        state.attach_pinned(PinnedBuffer::new(handle)?)?;
-        state.attach_device(DeviceBuffer::new(handle)?)?;
+    /// A slot with memory for images of the size, and up to twice as large, which nvJPEG need not take while it decodes:
+    /// that makes the device wait.
+    fn new(decoder: &WorkerDecoder, size: Size) -> Result<Self> {
+        let WorkerDecoder { handle, decoders, stream, context, .. } = decoder;
+        let (mut pinned, mut device) = (PinnedBuffer::new(handle)?, DeviceBuffer::new(handle)?);
+        let pixels = (size.area_px() as usize).next_power_of_two().min(MOST_RESERVED_PX);
+        let raw = stream.raw().cast();
+        // Coefficients of 16 bits, and on the device the planes that they become. Where that is refused, or nvJPEG is
+        // older than CUDA 12.3, the buffers grow as images need it.
+        // SAFETY: the stream is alive, and nothing uses the buffers yet.
+        let _ = unsafe { pinned.reserve(6 * pixels, raw).and_then(|()| device.reserve(9 * pixels, raw)) };
+        let mut hybrid = DecoderState::new(&decoders.hybrid)?;
+        hybrid.attach_pinned(pinned)?;
+        hybrid.attach_device(device)?;
+        let gpu_hybrid = decoders.gpu_hybrid.as_ref().map(DecoderState::new).transpose()?;
         let mut params = DecodeParams::new(handle)?;
         params.set_output_format(OutputFormat::RgbInterleaved)?;
-        Ok(Self { state, parser: JpegStream::new(handle)?, params, encoded: None, done: Event::new(context)? })
+        let (parser, done) = (JpegStream::new(handle)?, Event::new(context)?);
+        Ok(Self { hybrid, gpu_hybrid, on_gpu: false, parser, params, encoded: None, done })
     }
 }
 
-impl HybridDecoder {
-    /// Whether nvJPEG reads the same size from the header: what it writes must fit what is taken for it.
-    pub(super) fn agrees(&mut self, encoded: &Encoded, size: Size) -> Result<bool> {
-        let info = match self.parser.parse_header(encoded.bytes()) {
-            Ok(header) => header.info()?,
-            // Early versions parse all or nothing.
-            Err(nvjpeg::Error::MissingFunction { .. }) => self.parser.parse(encoded.bytes())?.info()?,
-            Err(error) => return Err(error.into()),
+/// The state for an image, which the slot's buffers are attached to.
+fn state<'a>(
+    hybrid: &'a mut DecoderState,
+    gpu_hybrid: Option<&'a mut DecoderState>,
+    on_gpu: &mut bool,
+    wanted: bool,
+) -> nvjpeg::Result<&'a mut DecoderState> {
+    let Some(gpu_hybrid) = gpu_hybrid else { return Ok(hybrid) };
+    let (from, to) = if wanted { (hybrid, gpu_hybrid) } else { (gpu_hybrid, hybrid) };
+    if *on_gpu != wanted {
+        let (pinned, device) = from.detach();
+        *on_gpu = wanted;
+        pinned.map(|pinned| to.attach_pinned(pinned)).transpose()?;
+        device.map(|device| to.attach_device(device)).transpose()?;
+    }
+    Ok(to)
+}
+
+impl WorkerDecoder {
+    /// Whether the hardware decoder takes the image, and reads the same size from it: what it writes must fit what is
+    /// taken for it. All of the image is parsed, since its header alone does not show how many scans it has, or that it
+    /// is damaged.
+    pub(super) fn is_for_hardware(&mut self, bytes: &[u8], size: Size) -> bool {
+        let taken = |parser: &mut JpegStream| -> nvjpeg::Result<bool> {
+            let jpeg = parser.parse(bytes)?;
+            let supported = match jpeg.is_for_batches(None) {
+                // Early versions cannot be asked.
+                Err(nvjpeg::Error::MissingFunction { .. }) => true,
+                supported => supported?,
+            };
+            Ok(supported && has_size(&jpeg, size)?)
         };
-        Ok(info.width_px == size.width && info.height_px == size.height)
+        self.hardware.as_mut().is_some_and(|parser| taken(parser).unwrap_or(false))
     }
 
     /// Decodes an image to device memory: its Huffman codes now, the rest queued. If nvJPEG cannot, for whatever reason,
@@ -210,7 +330,7 @@ impl HybridDecoder {
         self.next = (at + 1) % RING;
         let mut slot = match self.slots[at].take() {
             Some(slot) => slot,
-            None => match Slot::new(&self.context, &self.handle, &self.decoder) {
+            None => match Slot::new(self, size) {
                 Ok(slot) => slot,
                 Err(_) => return Err(encoded),
             },
@@ -242,22 +362,40 @@ impl HybridDecoder {
     fn queue(&self, slot: &mut Slot, encoded: &Encoded, destination: u64, size: Size) -> Result<(), Failure> {
         let host = |_| Failure { queued: false };
         let device = |_| Failure { queued: true };
-        let jpeg = slot.parser.parse(encoded.bytes()).map_err(host)?;
-        let info = jpeg.info().map_err(host)?;
-        if (info.width_px, info.height_px) != (size.width, size.height) {
+        let Slot { hybrid, gpu_hybrid, on_gpu, parser, params, done, .. } = slot;
+        let jpeg = parser.parse(encoded.bytes()).map_err(host)?;
+        if !has_size(&jpeg, size).map_err(host)? {
             return Err(Failure { queued: false });
         }
-        slot.state.decode_host(&slot.params, &jpeg).map_err(host)?;
+        let decoder = self.decoders.gpu_hybrid.as_ref().filter(|_| size.area_px() > GPU_HYBRID_PX);
+        let wanted = decoder.is_some_and(|decoder| decoder.supports(&jpeg, params).unwrap_or(false));
+        // A slot that may have lost its buffers ends.
+        let state = state(hybrid, gpu_hybrid.as_mut(), on_gpu, wanted).map_err(device)?;
+        state.decode_host(params, &jpeg).map_err(host)?;
         let image = Image::interleaved(destination as *mut u8, 3 * size.width as usize);
         let stream = self.stream.raw().cast();
         // SAFETY: the host phase of this image has just succeeded. Buffers, parameters and bytes stay in the slot,
         // which is not used again before its event has passed. The destination is as large as the image, and idle.
         unsafe {
-            slot.state.transfer_to_device(&jpeg, stream).map_err(device)?;
-            slot.state.decode_device(&image, stream).map_err(device)?;
+            state.transfer_to_device(&jpeg, stream).map_err(device)?;
+            state.decode_device(&image, stream).map_err(device)?;
         }
-        let recorded = slot.done.record(&self.stream).and_then(|()| self.queued.record(&self.stream));
+        let recorded = done.record(&self.stream).and_then(|()| self.queued.record(&self.stream));
         recorded.map_err(|_| Failure { queued: true })
+    }
+
+    /// The bytes of the image that was decoded last, for another decoder.
+    ///
+    /// # Synchronization
+    /// Waits for all that was queued.
+    pub(super) fn take_back(&mut self) -> Result<Encoded> {
+        self.stream.synchronize()?;
+        let last = (self.next + RING - 1) % RING;
+        let encoded = self.slots[last].as_mut().and_then(|slot| slot.encoded.take());
+        encoded.ok_or_else(|| Error::Device {
+            call: "decode by nvJPEG".to_owned(),
+            message: "there is no image to take back".to_owned(),
+        })
     }
 
     /// Waits for all that was queued.
@@ -279,9 +417,15 @@ struct Failure {
     queued: bool,
 }
 
-impl Drop for HybridDecoder {
+impl Drop for WorkerDecoder {
     fn drop(&mut self) {
         // Where that fails, the context has, and its work with it.
-        let _ = driver::bind(&self.context).and_then(|()| self.stream.synchronize());
+        let _ = self.stream.synchronize();
     }
+}
+
+/// Whether nvJPEG reads this size from an image.
+fn has_size(jpeg: &Jpeg<'_>, size: Size) -> nvjpeg::Result<bool> {
+    let info = jpeg.info()?;
+    Ok((info.width_px, info.height_px) == (size.width, size.height))
 }

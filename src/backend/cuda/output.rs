@@ -2,8 +2,10 @@
 #![allow(unsafe_code)]
 
 use super::driver::{self, Context, DeviceMemory, Event, Stream};
+use crate::device::StreamPriority;
 use crate::error::{Error, Result};
 use cudarc::driver::{CudaStream, sys};
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -24,7 +26,7 @@ impl Buffer {
 
     /// Waits until nothing uses it any more.
     fn settle(&self) -> Result<()> {
-        self.ready.bind()?;
+        let _entered = self.ready.enter()?;
         self.users.iter().try_for_each(Event::synchronize)?;
         self.ready.synchronize()
     }
@@ -47,7 +49,8 @@ pub(super) struct Pool {
     labels_offset: usize,
     buffer_bytes: usize,
     keep: usize,
-    free: Mutex<Vec<Buffer>>,
+    /// The one that was given back first is taken first: its users are the likeliest to be done with it.
+    free: Mutex<VecDeque<Buffer>>,
 }
 
 impl Pool {
@@ -55,7 +58,7 @@ impl Pool {
     pub(super) fn new(context: &Context, ordinal: u32, image_bytes: usize, images: usize, keep: usize) -> Result<Self> {
         let labels_offset = (image_bytes * images).next_multiple_of(256);
         let buffer_bytes = labels_offset + images * size_of::<u32>();
-        let (context, reader) = (Arc::clone(context), Stream::new(context)?);
+        let (context, reader) = (Arc::clone(context), Stream::new(context, StreamPriority::Low)?);
         Ok(Self { context, ordinal, reader, labels_offset, buffer_bytes, keep, free: Mutex::default() })
     }
 
@@ -64,13 +67,13 @@ impl Pool {
         self.labels_offset
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Buffer>> {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Buffer>> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A buffer for work that is queued on `stream`; its users may not be done with it yet.
     pub(super) fn take(&self, stream: &Stream) -> Result<Buffer> {
-        if let Some(buffer) = self.lock().pop() {
+        if let Some(buffer) = self.lock().pop_front() {
             return Ok(buffer);
         }
         let memory = DeviceMemory::queued(stream, self.buffer_bytes)?;
@@ -80,7 +83,7 @@ impl Pool {
     pub(super) fn give(&self, buffer: Buffer) {
         let mut free = self.lock();
         if free.len() < self.keep {
-            free.push(buffer);
+            free.push_back(buffer);
         } else {
             drop(free);
             buffer.free();
@@ -95,6 +98,11 @@ impl Drop for Pool {
     }
 }
 
+/// The legacy default stream, which waits for all streams that are not made to ignore it, and they for it.
+const LEGACY: sys::CUstream = std::ptr::without_provenance_mut(1);
+/// The default stream of the thread that says so, whichever that is.
+const PER_THREAD: sys::CUstream = std::ptr::without_provenance_mut(2);
+
 /// A stream that was made to wait for a batch.
 enum User {
     Cudarc(Arc<CudaStream>),
@@ -107,6 +115,20 @@ impl User {
             Self::Cudarc(stream) => stream.cu_stream(),
             Self::Raw(stream) => *stream,
         }
+    }
+
+    /// The stream that has got as far as this one, named so that every thread means the same.
+    fn raw_on_any_thread(&self) -> sys::CUstream {
+        // A thread's default stream is one of those that the legacy one waits for.
+        if self.raw() == PER_THREAD { LEGACY } else { self.raw() }
+    }
+
+    /// How far it has got.
+    fn reached(&self, context: &Context) -> Result<Event> {
+        let event = Event::new(context)?;
+        // SAFETY: the stream is alive: kept so, or by the contract of `on_raw_stream`.
+        unsafe { event.record_raw(self.raw_on_any_thread())? };
+        Ok(event)
     }
 }
 
@@ -148,7 +170,7 @@ impl CudaBuffer {
     /// # Errors
     /// [`Error::Device`] if the device has failed at it.
     pub fn synchronize(&self) -> Result<()> {
-        driver::bind(&self.pool.context)?;
+        let _entered = driver::enter(&self.pool.context)?;
         self.buffer()?.ready.synchronize()
     }
 
@@ -195,7 +217,7 @@ impl CudaBuffer {
     /// # Safety
     /// The user's stream lives until this has been dropped.
     unsafe fn wait(&self, user: User) -> Result<u64> {
-        driver::bind(&self.pool.context)?;
+        let _entered = driver::enter(&self.pool.context)?;
         let buffer = self.buffer()?;
         // SAFETY: the contract.
         unsafe { driver::wait(user.raw(), &buffer.ready)? };
@@ -217,7 +239,7 @@ impl CudaBuffer {
 
     /// Waits for the batch and copies its first `to.len()` bytes.
     pub(crate) fn read(&self, to: &mut [u8]) -> Result<()> {
-        driver::bind(&self.pool.context)?;
+        let _entered = driver::enter(&self.pool.context)?;
         let buffer = self.buffer()?;
         debug_assert!(to.len() <= self.len_bytes);
         self.pool.reader.wait(&buffer.ready)?;
@@ -230,13 +252,10 @@ impl CudaBuffer {
     pub(crate) fn give_away(mut self, stream: &Arc<CudaStream>) -> Result<u64> {
         self.on_stream(stream)?;
         let users = std::mem::take(self.users.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let _entered = driver::enter(&self.pool.context)?;
         for user in users {
-            let event = Event::new(&self.pool.context)?;
-            // SAFETY: both streams are alive: kept so, or by the contract of `on_raw_stream`.
-            unsafe {
-                event.record_raw(user.raw())?;
-                driver::wait(stream.cu_stream(), &event)?;
-            }
+            // SAFETY: the stream is alive.
+            unsafe { driver::wait(stream.cu_stream(), &user.reached(&self.pool.context)?)? };
         }
         match self.buffer.take() {
             Some(buffer) => Ok(buffer.memory.leak()),
@@ -244,13 +263,22 @@ impl CudaBuffer {
         }
     }
 
-    /// The address for a consumer that will not be heard of again: the batch is complete for the streams that were made
-    /// to wait for it, or, if there were none, when this returns.
+    /// The address for a consumer that will not be heard of again. The batch is complete for the streams that were made to
+    /// wait for it. If there were none, it is complete when this returns, and the consumer is taken to read it on the
+    /// legacy default stream, or on one that this waits for.
     #[cfg(feature = "dlpack")]
-    pub(crate) fn address_for_consumer(&mut self) -> Result<u64> {
+    pub(crate) fn lend(&mut self) -> Result<u64> {
         if self.users.get_mut().unwrap_or_else(PoisonError::into_inner).is_empty() {
             self.synchronize()?;
+            return self.lend_unordered();
         }
+        Ok(self.buffer()?.address())
+    }
+
+    /// The same for a consumer that waits for the batch by itself.
+    #[cfg(feature = "dlpack")]
+    pub(crate) fn lend_unordered(&mut self) -> Result<u64> {
+        self.users.get_mut().unwrap_or_else(PoisonError::into_inner).push(User::Raw(LEGACY));
         Ok(self.buffer()?.address())
     }
 
@@ -266,13 +294,9 @@ impl Drop for CudaBuffer {
     fn drop(&mut self) {
         let Some(mut buffer) = self.buffer.take() else { return };
         let users = std::mem::take(self.users.get_mut().unwrap_or_else(PoisonError::into_inner));
-        let record = |user: &User| -> Result<Event> {
-            let event = Event::new(&self.pool.context)?;
-            // SAFETY: the stream is alive: kept so, or by the contract of `on_raw_stream`.
-            unsafe { event.record_raw(user.raw())? };
-            Ok(event)
-        };
-        match users.iter().map(record).collect::<Result<Vec<_>>>() {
+        let reached = driver::enter(&self.pool.context)
+            .and_then(|_entered| users.iter().map(|user| user.reached(&self.pool.context)).collect::<Result<Vec<_>>>());
+        match reached {
             Ok(events) => {
                 buffer.users = events;
                 self.pool.give(buffer);

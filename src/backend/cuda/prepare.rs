@@ -1,13 +1,14 @@
 //! One sample's way to the device: decoded, or given to a decoder there, and its recipe lowered to calls.
 
 use super::arena::StagingWriter;
+use super::decode::{By, Source};
 use super::gpu::Gpu;
 use super::in_flight::{InFlight, Prepared};
 use super::lower::{DeviceImage, Lowering, packed_bytes};
 use super::worker::Worker;
 use crate::backend::cpu::run_to_rgb;
 use crate::backend::{Encoded, Sample, Work};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ops::Op;
 use crate::plan::{Epilogue, plan, split_epilogue};
 use crate::raster::Rect;
@@ -43,13 +44,26 @@ impl Gpu {
         let planning = start.elapsed();
 
         let start = Instant::now();
-        let (image, hardware_job) = self.decode(worker, batch, encoded, sample, plan.decode)?;
+        let mut source = self.decode(worker, batch, encoded, sample, &plan)?;
         let decode = start.elapsed();
 
         let start = Instant::now();
-        let Worker { staging, taps, .. } = worker;
-        let lowering = Lowering::new(&batch.arena, staging, taps, options.pass_order, image);
-        let calls = lowering.run(&plan, self.form())?;
+        let lower = |worker: &mut Worker, source: &Source| {
+            let Worker { staging, taps, .. } = worker;
+            let lowering = Lowering::new(&batch.arena, staging, taps, options.pass_order, source.image, source.spare);
+            lowering.run(&plan, self.form())
+        };
+        let calls = match lower(worker, &source) {
+            Err(Error::OutOfDeviceMemory { .. }) if !matches!(source.by, By::Cpu) => {
+                source = self.decode_again(worker, batch, source, header, plan.decode)?;
+                lower(worker, &source)?
+            }
+            calls => calls?,
+        };
+        let hardware_job = match source.by {
+            By::Hardware(job) => Some(job),
+            By::Cpu | By::Hybrid => None,
+        };
         batch.put(place, Prepared { calls, hardware_job });
         Ok(Work { decode, augment: planning + start.elapsed(), decoded: worker.take_decoded() })
     }
@@ -76,7 +90,7 @@ impl Gpu {
             part: Rect::full(form.size),
         };
         let Worker { staging, taps, .. } = worker;
-        let lowering = Lowering::new(&batch.arena, staging, taps, self.options.pass_order, image);
+        let lowering = Lowering::new(&batch.arena, staging, taps, self.options.pass_order, image, None);
         let calls = lowering.finish(&epilogue, form)?;
         work.augment += start.elapsed();
         Ok((Prepared { calls, hardware_job: None }, work))

@@ -22,7 +22,7 @@ const WEIGHT: f64 = 0.05;
 /// Of so many images on the host, one goes to the slower of its decoders, to see whether it still is.
 const EXPLORE: u32 = 64;
 
-/// Sends each image where it will be done first.
+/// Sends each image to a decoder: by its header alone, or, on the fastest path, where it will be done first.
 #[derive(Debug)]
 pub(super) struct Router {
     path: DecodePath,
@@ -62,9 +62,9 @@ impl Router {
         match self.path {
             DecodePath::Cpu => Route::Cpu,
             DecodePath::Hybrid => Route::Hybrid,
-            DecodePath::Hardware if hardware => Route::Hardware,
-            DecodePath::Hardware => Route::Hybrid,
-            DecodePath::Auto => self.balance(|balance| balance.route(hardware, self.threads)),
+            DecodePath::Auto | DecodePath::Hardware if hardware => Route::Hardware,
+            DecodePath::Auto | DecodePath::Hardware => Route::Hybrid,
+            DecodePath::Fastest => self.balance(|balance| balance.route(hardware, self.threads)),
         }
     }
 
@@ -171,14 +171,17 @@ mod tests {
         assert_eq!(routes(DecodePath::Hybrid, true), [Route::Hybrid, Route::Hybrid, Route::Cpu]);
         assert_eq!(routes(DecodePath::Hardware, true), [Route::Hardware, Route::Hybrid, Route::Cpu]);
         assert_eq!(routes(DecodePath::Hardware, false), [Route::Hybrid, Route::Hybrid, Route::Cpu]);
-        assert_eq!(Router::new(DecodePath::Auto, false, false, 2).route(&baseline, true), Route::Cpu);
+        for hardware in [false, true] {
+            assert_eq!(routes(DecodePath::Auto, hardware), routes(DecodePath::Hardware, hardware));
+        }
+        assert_eq!(Router::new(DecodePath::Fastest, false, false, 2).route(&baseline, true), Route::Cpu);
         let odd = jpeg(&JpegOptions { sampling: Sampling::S440, ..JpegOptions::default() });
         assert_eq!(Router::new(DecodePath::Hardware, true, true, 2).route(&odd, true), Route::Hardware);
     }
 
     /// Of 1,000 images, how many go where once these times are known.
     fn shares(cpu_us: u64, hybrid_us: u64, hardware_us: f32, threads: usize) -> [usize; 3] {
-        let router = Router::new(DecodePath::Auto, true, true, threads);
+        let router = Router::new(DecodePath::Fastest, true, true, threads);
         let header = jpeg(&JpegOptions::default());
         router.measured(Route::Cpu, 1_000, Duration::from_micros(cpu_us));
         router.measured(Route::Hybrid, 1_000, Duration::from_micros(hybrid_us));
@@ -191,6 +194,18 @@ mod tests {
             router.measured(route, 1_000, Duration::from_micros(time));
         }
         counts
+    }
+
+    #[test]
+    fn the_header_alone_decides_unless_the_fastest_way_is_asked_for() {
+        let header = jpeg(&JpegOptions::default());
+        let router = Router::new(DecodePath::Auto, true, true, 2);
+        for cpu_us in [1, 1_000_000] {
+            router.measured(Route::Cpu, 1_000, Duration::from_micros(cpu_us));
+            router.measured(Route::Hybrid, 1_000, Duration::from_micros(1_000));
+            router.hardware_took(1, 1_000.0);
+            assert!((0..100).all(|_| router.route(&header, true) == Route::Hardware));
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use super::driver::{self, Context, Event, Function, Module, Stream};
 use super::{CudaBuffer, fatbin};
+use crate::device::StreamPriority;
 use crate::error::{Error, Result};
 use crate::ops::params::Launch;
 use crate::tensor::Tensor;
@@ -26,8 +27,11 @@ pub(crate) struct Spin {
 impl Spin {
     pub(crate) fn on_device_of(batch: &CudaBuffer) -> Result<Self> {
         let context = batch.context();
+        let _entered = driver::enter(context)?;
         let kernel = SpinKernel::load(context, &fatbin::fatbin()?)?;
-        let (stream, began, ended) = (Stream::new(context)?, Event::timed(context)?, Event::timed(context)?);
+        // A training step goes before the next batches.
+        let stream = Stream::new(context, StreamPriority::High)?;
+        let (began, ended) = (Event::timed(context)?, Event::timed(context)?);
         Ok(Self { ordinal: batch.ordinal(), kernel, stream, began, ended, queued: false, count: 0, sum_ms: 0.0 })
     }
 
@@ -42,6 +46,7 @@ impl Spin {
             Error::parameter("StatedStep::train", "length", "at most 4294 s on a GPU", format!("{length:?}"))
         })?;
         let Some(buffer) = images.cuda() else { return Ok(()) };
+        let _entered = self.ended.enter()?;
         // SAFETY: a stream of the device's one primary context; the tensor is dropped before this returns.
         unsafe { buffer.on_raw_stream(self.stream.raw())? };
         self.began.record(&self.stream)?;
@@ -55,7 +60,7 @@ impl Spin {
         if !std::mem::take(&mut self.queued) {
             return Ok(());
         }
-        self.ended.bind()?;
+        let _entered = self.ended.enter()?;
         self.ended.synchronize()?;
         if let Some(ms) = self.ended.since_ms(&self.began) {
             self.count += 1;
@@ -73,7 +78,7 @@ impl Spin {
 impl Drop for Spin {
     fn drop(&mut self) {
         // The kernel's code goes with this.
-        let _ = self.ended.bind().and_then(|()| self.stream.synchronize());
+        let _ = self.ended.enter().and_then(|_entered| self.stream.synchronize());
     }
 }
 

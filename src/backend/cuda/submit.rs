@@ -6,9 +6,9 @@ use super::driver;
 use super::gpu::Gpu;
 use super::in_flight::InFlight;
 use super::kernel::{self, Call};
+use super::lock;
 use super::lower;
 use super::output::{Buffer, CudaBuffer};
-use super::worker::lock;
 use crate::backend::Ablation;
 use crate::error::{Error, Result};
 use std::sync::Arc;
@@ -63,7 +63,6 @@ impl Gpu {
         labels: &[u32],
         padding: usize,
     ) -> Result<usize> {
-        driver::bind(&self.context)?;
         let image_bytes = self.options.image_bytes();
         let mut calls: Vec<Vec<Call>> = Vec::with_capacity(places.len());
         for (i, place) in places.iter().enumerate() {
@@ -100,8 +99,9 @@ impl Gpu {
         batch.uploaded.record(&self.copy)?;
         self.compute.wait(&batch.uploaded)?;
         batch.decoding().iter().try_for_each(|event| self.compute.wait(event))?;
-        if !batch.hardware_jobs.is_empty() {
-            self.compute.wait(&batch.hardware_ended)?;
+        let on_hardware = batch.on_hardware > 0;
+        if let Some(hardware) = batch.hardware_mut().as_ref().filter(|_| on_hardware) {
+            self.compute.wait(hardware.ended())?;
         }
         buffer.users.iter().try_for_each(|user| self.compute.wait(user))?;
         for group in std::iter::repeat_n(&groups, self.times(Ablation::Kernels)).flatten() {

@@ -36,7 +36,8 @@ pub struct Apply {
     /// Where operations run: auto, cpu, cuda, cuda:I.
     #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
     device: Device,
-    /// What decodes for a GPU: auto, cpu, hybrid (nvJPEG), hardware (the GPU's hardware decoder).
+    /// What decodes for a GPU: auto (nvJPEG), fastest (all decoders, by measured speed), cpu, hybrid (nvJPEG), hardware (the
+    /// GPU's hardware decoder).
     #[arg(long, value_name = "PATH", default_value = "cpu", value_parser = decode_path)]
     decode: DecodePath,
 }

@@ -66,7 +66,7 @@ fn word(choice: &impl ValueEnum) -> String {
     choice.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
-/// Reads a decode path: `auto`, `cpu`, `hybrid`, `hardware`.
+/// Reads a decode path: `auto`, `fastest`, `cpu`, `hybrid`, `hardware`.
 pub fn decode_path(text: &str) -> std::result::Result<DecodePath, String> {
     text.parse().map_err(|error: warpfeed::Error| error.to_string())
 }
@@ -252,7 +252,8 @@ pub struct PipelineOptions {
     /// Where augmentations run: auto, cpu, cuda, cuda:I.
     #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
     device: Device,
-    /// What decodes for a GPU: auto, cpu, hybrid (nvJPEG), hardware (the GPU's hardware decoder).
+    /// What decodes for a GPU: auto (nvJPEG), fastest (all decoders, by measured speed), cpu, hybrid (nvJPEG), hardware (the
+    /// GPU's hardware decoder).
     #[arg(long, value_name = "PATH", default_value = "auto", value_parser = decode_path)]
     decode: DecodePath,
     /// Limit of a GPU's memory for in-flight batches, in bytes [default: half of what is free]

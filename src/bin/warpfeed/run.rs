@@ -1,7 +1,7 @@
 //! `warpfeed run`: whole epochs over a source, measured.
 
 use super::options::PipelineOptions;
-use super::output::{bytes, escape, print, print_json, progress};
+use super::output::{bytes, escape, print, print_json, progress, say};
 use super::source::SourceArgs;
 use clap::Args;
 use std::fmt::Write;
@@ -47,6 +47,13 @@ impl Run {
         };
         bar.finish_and_clear();
         let report = report?;
+        if report.decoded.for_memory > 0 {
+            say(format_args!(
+                "warning: the CPU decoded {} images that found no device memory as a whole: use a smaller --batch-size or \
+                 --prefetch, or raise --device-memory",
+                report.decoded.for_memory
+            ));
+        }
         if self.json { print_json(&report) } else { print(&text(&report)) }
     }
 }
@@ -78,6 +85,14 @@ fn text(report: &RunReport) -> String {
         "threads' time read {:.3} s, decode {:.3} s, augment {:.3} s, waiting {:.3} s",
         stages.read, stages.decode, stages.augment, stages.worker_wait
     );
+    let decoded = report.decoded;
+    if report.device != "cpu" {
+        let (cpu, hybrid, hardware) = (decoded.cpu, decoded.hybrid, decoded.hardware);
+        let _ = writeln!(
+            text,
+            "decoded by    the CPU {cpu}, nvJPEG's hybrid decoder {hybrid}, the hardware decoder {hardware}"
+        );
+    }
     let _ = writeln!(text, "consumer      waited {:.3} s for batches", stages.consumer_wait);
     if report.decoded.restarts > 0 {
         let _ = writeln!(

@@ -17,6 +17,12 @@ api! {
     Context fn cuMemAllocManaged(sim, _out: *mut u64, _bytes: usize, _flags: c_uint) {
         Err(Code::NOT_SUPPORTED)
     }
+    Context fn cuMemAdvise(sim, _address: u64, _bytes: usize, _advice: c_uint, _device: c_int) {
+        Err(Code::NOT_SUPPORTED)
+    }
+    Context fn cuMemPrefetchAsync(sim, _address: u64, _bytes: usize, _device: c_int, _stream: u64) {
+        Err(Code::NOT_SUPPORTED)
+    }
     Context fn cuMemAdvise_v2(sim, _address: u64, _bytes: usize, _advice: c_uint, _location: u64) {
         Err(Code::NOT_SUPPORTED)
     }

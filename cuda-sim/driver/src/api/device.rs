@@ -7,7 +7,8 @@ use std::ffi::{CStr, c_char, c_int, c_uint};
 const NAME: &CStr = c"simulated device";
 /// CUDA 13.0.
 const DRIVER_VERSION: c_int = 13_000;
-const COMPUTE_CAPABILITY: (c_int, c_int) = (9, 0);
+/// As an H100 has, until `cuda_sim_capability` says otherwise.
+pub const COMPUTE_CAPABILITY: (c_int, c_int) = (9, 0);
 pub const MULTIPROCESSORS: c_int = 132;
 pub const MAX_THREADS_PER_BLOCK: u32 = 1024;
 pub const SHARED_BYTES_PER_BLOCK: u32 = 48 << 10;
@@ -22,7 +23,7 @@ pub fn known(device: c_int) -> Result<()> {
 }
 
 /// An attribute by its number in cuda.h. Those not named are 0, which is "no" where it is a question.
-fn attribute(number: c_int) -> c_int {
+fn attribute(number: c_int, capability: (c_int, c_int)) -> c_int {
     match number {
         1 => MAX_THREADS_PER_BLOCK as c_int,
         2..=4 => MAX_BLOCK[number as usize - 2] as c_int,
@@ -44,8 +45,8 @@ fn attribute(number: c_int) -> c_int {
         40 => 3,  // copy engines
         41 => 1,  // one address space with pinned memory
         51 => 32, // pitch alignment
-        75 => COMPUTE_CAPABILITY.0,
-        76 => COMPUTE_CAPABILITY.1,
+        75 => capability.0,
+        76 => capability.1,
         78 => 1,      // stream priorities
         79 | 80 => 1, // L1 caches
         81 => SHARED_BYTES_PER_MULTIPROCESSOR as c_int,
@@ -111,12 +112,12 @@ api! {
     }
     Init fn cuDeviceGetAttribute(sim, out: Out<c_int>, number: c_int, device: c_int) {
         known(device)?;
-        out.set(attribute(number))
+        out.set(attribute(number, sim.config.capability))
     }
     Init fn cuDeviceComputeCapability(sim, major: Out<c_int>, minor: Out<c_int>, device: c_int) {
         known(device)?;
-        major.set(COMPUTE_CAPABILITY.0)?;
-        minor.set(COMPUTE_CAPABILITY.1)
+        major.set(sim.config.capability.0)?;
+        minor.set(sim.config.capability.1)
     }
     Init fn cuDeviceTotalMem_v2(sim, out: Out<usize>, device: c_int) {
         known(device)?;

@@ -5,6 +5,7 @@ use crate::error::{Code, Result};
 use crate::state::{Event, Work};
 use std::ffi::c_uint;
 
+const BLOCKING_SYNC: c_uint = 1;
 const DISABLE_TIMING: c_uint = 2;
 const INTERPROCESS: c_uint = 4;
 
@@ -42,7 +43,11 @@ api! {
             return Err(sim.injected("cuEventCreate", Code::OUT_OF_MEMORY));
         }
         let handle = sim.new_handle();
-        sim.events.insert(handle, Event { timed: flags & DISABLE_TIMING == 0, ..Event::default() });
+        sim.events.insert(handle, Event {
+            timed: flags & DISABLE_TIMING == 0,
+            blocking: flags & BLOCKING_SYNC != 0,
+            ..Event::default()
+        });
         out.set(handle)
     }
     Release fn cuEventDestroy_v2(sim, handle: u64) {
@@ -62,10 +67,13 @@ api! {
         }
     }
     Context fn cuEventSynchronize(sim, handle: u64) {
-        match sim.events.get(&handle).ok_or(Code::INVALID_HANDLE)?.point {
-            Some(point) => sim.wait_for(&[point]),
-            None => Ok(()),
+        let event = sim.events.get(&handle).ok_or(Code::INVALID_HANDLE)?;
+        let (point, blocking) = (event.point, event.blocking);
+        let Some(point) = point else { return Ok(()) };
+        if !blocking && !sim.reached(point) {
+            sim.counts.spinning_waits += 1;
         }
+        sim.wait_for(&[point])
     }
     Context fn cuEventElapsedTime(sim, out: Out<f32>, start: u64, end: u64) {
         out.set(elapsed_ms(sim, start, end)?)

@@ -10,6 +10,7 @@ use std::ffi::{c_int, c_uchar, c_uint, c_ushort, c_void};
 
 /// Reserves addresses, after waiting for queued frees where there is no room without.
 fn reserve(sim: &mut Session, bytes: usize, stream: Option<u64>) -> Result<(u64, u64)> {
+    sim.counts.allocation_calls += 1;
     if sim.draw_failure() {
         let call = sim.call;
         return Err(sim.injected(call, Code::OUT_OF_MEMORY));
@@ -176,6 +177,7 @@ fn allocate_host(sim: &mut Session, bytes: usize, flags: c_uint) -> Result<*mut 
         let call = sim.call;
         return Err(sim.injected(call, Code::OUT_OF_MEMORY));
     }
+    sim.counts.allocation_calls += 1;
     let found = memory().allocate_host(bytes, flags);
     found.map(|base| base as *mut c_void).ok_or(Code::OUT_OF_MEMORY)
 }

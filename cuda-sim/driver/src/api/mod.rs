@@ -24,3 +24,5 @@ mod module;
 mod pool;
 mod sim;
 mod stream;
+
+pub use device::COMPUTE_CAPABILITY;

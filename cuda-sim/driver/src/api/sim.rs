@@ -1,12 +1,13 @@
 //! Control of the simulation itself, for tests and for kernels.
 
 use super::context::destroy;
+use super::device::COMPUTE_CAPABILITY;
 use super::memory::any_place;
 use crate::call::{Needs, Out, Session, call};
 use crate::error::Result;
 use crate::memory::{check, memory, refuse, scribble, take_refusal};
-use crate::state::{External, Report, Work};
-use std::ffi::{CStr, c_char, c_void};
+use crate::state::{External, Place, Report, Work};
+use std::ffi::{CStr, c_char, c_int, c_void};
 
 /// Whether device code may touch `bytes` bytes at `address` now: device memory that is allocated, or pinned memory.
 /// A kernel that asks and is told no fails its launch with CUDA_ERROR_ILLEGAL_ADDRESS, and should return.
@@ -74,6 +75,8 @@ pub extern "C" fn cuda_sim_enqueue(
             place.require_live().map_err(|what| sim.illegal(name, &format!("ahead of the stream's order, {what}")))?;
             scribble(touch.address, touch.bytes);
         }
+        let pageable = places.iter().filter(|place| matches!(place, Place::Pageable { .. }));
+        sim.counts.pageable_inputs += pageable.count() as u64;
         sim.submit(stream, Work::External { function, data: data as usize, places }).map(drop)
     })
 }
@@ -117,6 +120,7 @@ pub extern "C" fn cuda_sim_reset(seed: u64, fail_seed: u64, fail_rate: f64, memo
     sim.config.fail_seed = fail_seed;
     sim.config.fail_rate = fail_rate;
     sim.config.copy_bytes_per_s = 0;
+    sim.config.capability = COMPUTE_CAPABILITY;
     if memory_bytes > 0 {
         sim.config.memory_bytes = memory_bytes;
     }
@@ -128,6 +132,12 @@ pub extern "C" fn cuda_sim_reset(seed: u64, fail_seed: u64, fail_rate: f64, memo
 #[unsafe(no_mangle)]
 pub extern "C" fn cuda_sim_slow_copies(bytes_per_s: u64) {
     Session::open("cuda_sim_slow_copies").config.copy_bytes_per_s = bytes_per_s;
+}
+
+/// Makes the device one of this compute capability, until the next reset.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuda_sim_capability(major: c_int, minor: c_int) {
+    Session::open("cuda_sim_capability").config.capability = (major, minor);
 }
 
 /// Counts of what is alive and of what has happened since the start or the last reset.

@@ -30,6 +30,10 @@ pub struct Report {
     pub injected_failures: u64,
     pub illegal_accesses: u64,
     pub peak_bytes: u64,
+    pub allocation_calls: u64,
+    pub spinning_waits: u64,
+    pub pageable_inputs: u64,
+    pub urgent_streams: u64,
 }
 
 impl Report {

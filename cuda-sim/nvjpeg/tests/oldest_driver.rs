@@ -1,0 +1,80 @@
+//! The GPU path on the oldest driver that it supports, of CUDA 12.0: bindings for a newer one panic at a function that the
+//! driver lacks. A process has one driver, so this is a test of its own.
+
+#![cfg(target_os = "linux")]
+
+use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
+use std::path::{Path, PathBuf};
+use warpfeed::{
+    DecodePath, Device, Pipeline,
+    image::{Image, JpegOptions, Size, encode_jpeg},
+    source::EncodedImages,
+};
+
+/// What the simulated driver exports that came after CUDA 12.0.
+const NEWER: [&str; 7] = [
+    "cuCtxCreate_v4",
+    "cuCtxSetFlags",
+    "cuEventElapsedTime_v2",
+    "cuFuncLoad",
+    "cuMemAdvise_v2",
+    "cuMemPrefetchAsync_v2",
+    "cuStreamGetCaptureInfo_v3",
+];
+
+fn folder() -> PathBuf {
+    let exe = std::env::current_exe().unwrap();
+    let found = exe.ancestors().skip(1).take(2).find(|folder| folder.join("libcuda_sim_driver.so").exists());
+    found.map(Path::to_owned).expect("cargo builds the libraries before the test")
+}
+
+/// The simulated driver with these functions under other names.
+fn without(names: &[&str]) -> Library {
+    let mut bytes = std::fs::read(folder().join("libcuda_sim_driver.so")).unwrap();
+    for name in names {
+        // As the table of exported names has it.
+        let entry = [b"\0", name.as_bytes(), b"\0"].concat();
+        let places: Vec<_> = bytes.windows(entry.len()).enumerate().filter(|(_, found)| *found == entry).collect();
+        let places: Vec<_> = places.into_iter().map(|(at, _)| at).collect();
+        assert!(!places.is_empty(), "{name}");
+        places.into_iter().for_each(|at| bytes[at + 1] = b'-');
+    }
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), bytes).unwrap();
+    // SAFETY: the library is that of this workspace, whose initializers have no conditions.
+    unsafe { Library::open(Some(file.path()), RTLD_NOW | RTLD_GLOBAL) }.unwrap()
+}
+
+#[test]
+fn a_driver_for_cuda_12_0_is_enough() {
+    let driver = without(&NEWER);
+    // SAFETY: only whether it is there is asked.
+    let is_there = |name: &str| unsafe { driver.get::<extern "C" fn()>(name.as_bytes()) }.is_ok();
+    assert!(is_there("cuEventElapsedTime") && !NEWER.iter().any(|name| is_there(name)));
+    for (name, value) in [
+        ("WARPFEED_KERNELS", Path::new(env!("CARGO_MANIFEST_DIR")).join("../kernels.image")),
+        ("WARPFEED_NVJPEG", folder().join("libcuda_sim_nvjpeg.so")),
+        ("CUDA_SIM_KERNELS", folder().join("libcuda_sim_kernels.so")),
+    ] {
+        // SAFETY: this is the only test of the process, and no other thread runs.
+        unsafe { std::env::set_var(name, value) };
+    }
+    let image = |i: u32| {
+        let mut image = Image::new(Size::new(40, 30 + i));
+        image.pixels_mut().iter_mut().zip(i..).for_each(|(pixel, i)| *pixel = [i as u8, (3 * i) as u8, 5, 255]);
+        encode_jpeg(&image, &JpegOptions::default()).unwrap()
+    };
+    let source = EncodedImages::new((0..12).map(|i| (image(i), i)));
+    let batches = |device, path| -> Vec<Vec<u8>> {
+        let builder = Pipeline::builder(source.clone()).batch_size(2).prefetch(1).center_crop(8);
+        let pipeline = builder.device(device).decode(path).build().unwrap();
+        let bytes = |batch: warpfeed::Batch| batch.images().to_host().unwrap().as_bytes().unwrap().to_vec();
+        pipeline.epoch(0).map(|batch| bytes(batch.unwrap())).collect()
+    };
+    let want = batches(Device::Cpu, DecodePath::Cpu);
+    // Times are measured on these.
+    for path in [DecodePath::Auto, DecodePath::Hardware] {
+        assert!(batches(Device::Cuda(0), path) == want, "{path:?}");
+    }
+    assert!(warpfeed::doctor().iter().any(|check| check.found.contains("simulated device")));
+}

@@ -1,0 +1,56 @@
+//! The GPUs that the driver shows, in its order, by which a device is chosen.
+#![allow(unsafe_code)]
+
+use super::driver::{check, device_count};
+use crate::error::Result;
+use cudarc::driver::{result, sys};
+#[cfg(feature = "experiment")]
+use std::ffi::{CStr, CString, c_char};
+
+/// A GPU, as the driver describes it.
+#[derive(Debug, Clone)]
+pub(crate) struct Card {
+    pub(crate) name: String,
+    /// Major and minor number.
+    pub(crate) capability: (i32, i32),
+    pub(crate) memory_bytes: usize,
+}
+
+/// All of them: none where there is no driver.
+pub(crate) fn cards() -> Result<Vec<Card>> {
+    (0..device_count()?).map(card).collect()
+}
+
+fn card(ordinal: i32) -> Result<Card> {
+    let device = check("cuDeviceGet", result::device::get(ordinal))?;
+    let number = |attribute| {
+        // SAFETY: the device is one that the driver gave.
+        check("cuDeviceGetAttribute", unsafe { result::device::get_attribute(device, attribute) })
+    };
+    Ok(Card {
+        name: check("cuDeviceGetName", result::device::get_name(device))?,
+        capability: (
+            number(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+            number(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+        ),
+        // SAFETY: as above.
+        memory_bytes: check("cuDeviceTotalMem", unsafe { result::device::total_mem(device) })?,
+    })
+}
+
+/// Where each of them is on the PCI bus, by which other libraries know it: they number GPUs in orders of their own.
+#[cfg(feature = "experiment")]
+pub(crate) fn pci_addresses() -> Result<Vec<CString>> {
+    let address = |ordinal| {
+        let device = check("cuDeviceGet", result::device::get(ordinal))?;
+        // More than the longest, `00000000:00:00.0`.
+        let mut address = [0_u8; 32];
+        // SAFETY: the buffer is as long as the call is told; the device is one that the driver gave.
+        let found = unsafe {
+            sys::cuDeviceGetPCIBusId(address.as_mut_ptr().cast::<c_char>(), address.len() as i32, device).result()
+        };
+        check("cuDeviceGetPCIBusId", found)?;
+        Ok(CStr::from_bytes_until_nul(&address).map(CStr::to_owned).unwrap_or_default())
+    };
+    (0..device_count()?).map(address).collect()
+}
