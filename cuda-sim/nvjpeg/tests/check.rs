@@ -2,7 +2,6 @@
 
 #![cfg(target_os = "linux")]
 
-#[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../../tests/support/sim.rs"]
 #[allow(dead_code)]
 mod sim;
