@@ -128,9 +128,10 @@ impl JpegDecoder {
             out: pixels.as_mut_ptr().cast(),
             stride_bytes: part.width as usize * 4,
         };
-        // SAFETY: the handle is ours alone (`&mut self`). `bytes`, `row_starts` and `out` outlive the call. The shim
-        // reads no byte behind `len_bytes`, inside which all of the `rows` starts lie, and writes `height` rows of `4 * width` bytes, `stride_bytes` apart, which is what
-        // `pixels` holds; it refuses a stream whose size is not the one given, inside which the caller checked `part`.
+        // SAFETY: the handle is ours alone (`&mut self`). `bytes`, `row_starts` and `out` outlive the call. The shim reads
+        // no byte behind `len_bytes`, inside which all of the `rows` starts lie, and writes `height` rows of `4 * width`
+        // bytes, `stride_bytes` apart, which is what `pixels` holds; it refuses a stream whose size is not the one given,
+        // inside which the caller checked `part`.
         let status = unsafe { wf_jpeg_decode(self.handle.as_ptr(), &raw const job) };
         match status {
             // SAFETY: the handle is ours alone; the shim reads what the last call has left there.
