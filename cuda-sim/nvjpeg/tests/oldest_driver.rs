@@ -76,5 +76,8 @@ fn a_driver_for_cuda_12_0_is_enough() {
     for path in [DecodePath::Auto, DecodePath::Hardware] {
         assert!(batches(Device::Cuda(0), path) == want, "{path:?}");
     }
+    // There is no NVML: the driver names the device, in every report.
     assert!(warpfeed::doctor().iter().any(|check| check.found.contains("simulated device")));
+    let here = warpfeed::experiment::environment::Environment::here();
+    assert_eq!((here.gpus, here.no_gpu), (vec!["simulated device".to_owned()], None));
 }
