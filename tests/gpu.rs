@@ -188,9 +188,11 @@ fn rotations_equal_the_cpu() {
     for (i, degrees) in (0..).zip(angles) {
         let (width, height) = sizes[i % sizes.len()];
         let bytes = jpeg(width, height, i as u64);
+        // A long image's canvas would be a square.
+        let expand = i % 3 == 0 && width.max(height) < 1000;
         for fill in [json!("edge"), json!([7, 130, 255])] {
             let rotate = json!([{
-                "op": "rotate", "degrees": degrees, "interpolation": "bilinear", "fill": fill, "expand": i % 3 == 0
+                "op": "rotate", "degrees": degrees, "interpolation": "bilinear", "fill": fill, "expand": expand
             }]);
             let ops: Vec<Op> = serde_json::from_value(rotate).unwrap();
             for strategy in [Strategy::Sequential, Strategy::Composed] {
