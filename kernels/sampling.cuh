@@ -1,8 +1,8 @@
 // Sampling at a point of an image, for rotations and other affine maps. Reference: src/ops/sampling.rs, which computes in
 // doubles.
 //
-// Doubles are slow on most cards, so whole numbers guess each pixel and say whether the guess is sure. Those in doubt, at
-// most one in some thousand unless points lie on the borders between pixels by design, are made in doubles.
+// Doubles are slow on most cards, so whole numbers guess each pixel and say whether the guess is sure. Those in doubt, of
+// noise one in ten thousand, are made in doubles.
 #pragma once
 
 #include "pixel.cuh"
@@ -107,7 +107,7 @@ __host__ __device__ inline Guess guess_bilinear(const RotateSample& sample, uint
     const int32_t columns[2] = {3 * stored_column(source, left), 3 * stored_column(source, left + 1)};
     const uint8_t* upper = source.pixels + place(source.pitch_bytes, 0, stored_row(source, top));
     const uint8_t* lower = source.pixels + place(source.pitch_bytes, 0, stored_row(source, top + 1));
-    // With edges Pillow's truncation is DALI's rounding to nearest. Values have 48 fractional bits.
+    // With the edge as fill, values are rounded to nearest, else truncated. They have 48 fractional bits.
     const uint64_t bias = (static_cast<uint64_t>(sample.doubt) << 32) + (sample.edge ? uint64_t{1} << 47 : 0);
     uint32_t pixel = 0;
 #pragma unroll

@@ -131,6 +131,10 @@ fn rare_paths_equal_the_cpu() {
         (Size::new(1, 1), json!([{"op": "resize", "width": 300, "height": 131, "interpolation": "bicubic"}])),
         (odd, json!([{"op": "saturation", "factor": 20.0}, {"op": "contrast", "factor": 0.0}])),
     ];
+    // More steps than are copied to shared memory.
+    let rotations = (0..12).map(|i| json!({"op": "rotate", "degrees": 7 * i + 3}));
+    let resize = json!({"op": "resize", "width": 90, "height": 70});
+    let cases = cases.into_iter().chain([(odd, rotations.chain([resize]).collect())]);
     let compare = |bytes: &[u8], ops: Value| {
         let ops: Vec<Op> = serde_json::from_value(ops).unwrap();
         for strategy in [Strategy::Sequential, Strategy::Fused] {
@@ -186,9 +190,11 @@ fn rotations_equal_the_cpu() {
     for (i, degrees) in (0..).zip(angles) {
         let (width, height) = sizes[i % sizes.len()];
         let bytes = jpeg(width, height, i as u64);
+        // A long image's canvas would be a square.
+        let expand = i % 3 == 0 && width.max(height) < 1000;
         for fill in [json!("edge"), json!([7, 130, 255])] {
             let rotate = json!([{
-                "op": "rotate", "degrees": degrees, "interpolation": "bilinear", "fill": fill, "expand": i % 3 == 0
+                "op": "rotate", "degrees": degrees, "interpolation": "bilinear", "fill": fill, "expand": expand
             }]);
             let ops: Vec<Op> = serde_json::from_value(rotate).unwrap();
             for strategy in [Strategy::Sequential, Strategy::Composed] {
