@@ -85,6 +85,7 @@
 mod apply;
 mod atomic;
 mod backend;
+mod cuda;
 mod decode;
 mod device;
 mod doctor;
@@ -112,7 +113,7 @@ mod threads;
 use mozjpeg_sys as _;
 
 pub use apply::{ApplyOptions, apply};
-pub use backend::cuda::CudaBuffer;
+pub use cuda::CudaBuffer;
 #[cfg(fuzzing)]
 pub use decode::device_model;
 pub use device::{DecodePath, Device, StreamPriority};

@@ -6,7 +6,7 @@ mod candle;
 mod dlpack;
 mod host;
 
-use crate::backend::cuda::CudaBuffer;
+use crate::cuda::CudaBuffer;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use bytemuck::Pod;

@@ -3,7 +3,7 @@
 use super::environment::{DataSet, Environment};
 use super::report::Report;
 use super::step::{Outcome, Step};
-use crate::device::Device;
+use crate::device::{Device, StreamPriority};
 use crate::error::{Error, Result};
 use crate::pipeline::{Batch, Builder, OnError, Pipeline};
 use crate::source::Source;
@@ -24,6 +24,8 @@ pub struct Subject {
     pub seed: u64,
     /// Where the operations run. `augment-load` ignores it: trial A runs on the CPU, trial B on the GPU.
     pub device: Device,
+    /// Whose work a GPU does first.
+    pub stream_priority: StreamPriority,
 }
 
 /// A model and its training step.
@@ -62,14 +64,24 @@ impl Step for NoStep {
 impl Subject {
     /// All images of a source.
     pub fn new(name: impl Into<String>, source: impl Source + 'static) -> Self {
-        Self { name: name.into(), source: Arc::new(source), limit: None, threads: None, seed: 42, device: Device::Auto }
+        Self {
+            name: name.into(),
+            source: Arc::new(source),
+            limit: None,
+            threads: None,
+            seed: 42,
+            device: Device::Auto,
+            stream_priority: StreamPriority::default(),
+        }
     }
 
     /// A pipeline over the images, shuffled; those that cannot be used are skipped and counted.
     pub(super) fn builder(&self) -> Builder {
         let builder = Pipeline::builder(Arc::clone(&self.source)).shuffle(self.seed).on_error(OnError::Skip);
         let builder = self.limit.into_iter().fold(builder, Builder::limit);
-        self.threads.into_iter().fold(builder.device(self.device), Builder::threads)
+        self.threads
+            .into_iter()
+            .fold(builder.device(self.device).stream_priority(self.stream_priority), Builder::threads)
     }
 
     /// Images an epoch.

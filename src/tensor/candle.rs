@@ -93,7 +93,7 @@ mod cuda {
     //! Without a copy on a CUDA device.
     #![allow(unsafe_code)]
 
-    use crate::backend::cuda::CudaBuffer;
+    use crate::cuda::CudaBuffer;
     use crate::error::Result;
     use crate::tensor::DType;
     use candle_core::cuda_backend::CudaDType;

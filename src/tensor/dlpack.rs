@@ -1,7 +1,7 @@
 //! Hand-over by DLPack, which tensors of other libraries and languages are made from.
 
 use super::{DType, Storage, Tensor};
-use crate::backend::cuda::CudaBuffer;
+use crate::cuda::CudaBuffer;
 use crate::error::{Error, Result};
 use cudarc::driver::sys;
 use dlpark::ffi::{DLDataType, DLDevice};

@@ -6,7 +6,7 @@
 //! that the host wrote goes to the device in one copy.
 #![allow(unsafe_code)]
 
-use super::driver::{self, Context, DeviceMemory, HostMemory, Stream};
+use crate::cuda::driver::{self, Context, DeviceMemory, HostMemory, Stream};
 use crate::error::{Error, Result};
 use bytemuck::NoUninit;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

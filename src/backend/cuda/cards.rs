@@ -1,7 +1,7 @@
 //! The GPUs that the driver shows, in its order, by which a device is chosen.
 #![allow(unsafe_code)]
 
-use super::driver::{check, device_count};
+use crate::cuda::driver::{check, device_count};
 use crate::error::Result;
 use cudarc::driver::{result, sys};
 #[cfg(feature = "experiment")]

@@ -2,7 +2,6 @@
 #![allow(unsafe_code)]
 
 use super::arena::Allocation;
-use super::driver;
 use super::gpu::Gpu;
 use super::in_flight::InFlight;
 use super::lower::{DeviceImage, Spare, packed_bytes, stages_bytes};
@@ -10,6 +9,7 @@ use super::nvjpeg::{HardwareBatch, HardwareDecoder, HardwareJob, Queued, WorkerD
 use super::route::Route;
 use super::worker::Worker;
 use crate::backend::{Decoded, Encoded, Sample, Settled};
+use crate::cuda::driver;
 use crate::decode::{Format, Header, has_end, pnm_rows, probe};
 use crate::error::{Error, Result};
 use crate::memory;

@@ -2,10 +2,10 @@
 #![allow(unsafe_code)]
 
 use super::arena::Arena;
-use super::driver::{self, Context, DeviceMemory, Scoped};
 use super::lower::packed_bytes;
 use super::nvjpeg::{HardwareBatch, HardwareDecoder, HardwareJob, Nvjpeg, RING};
 use crate::backend::Encoded;
+use crate::cuda::driver::{self, Context, DeviceMemory, Scoped};
 use crate::decode::probe;
 use crate::device::{DecodePath, StreamPriority};
 use crate::error::{Error, Result};

@@ -3,11 +3,11 @@
 #![allow(unsafe_code)]
 
 use super::arena::Arena;
-use super::driver::{self, Context, DeviceMemory, Scoped, Stream};
 use super::lower::packed_bytes;
 use super::nvjpeg::{HardwareBatch, HardwareJob, Nvjpeg, WorkerDecoder};
 use super::route::{Route, Router};
 use crate::backend::Encoded;
+use crate::cuda::driver::{self, Context, DeviceMemory, Scoped, Stream};
 use crate::decode::Header;
 use crate::device::{DecodePath, StreamPriority};
 use crate::error::{Error, Result};

@@ -2,8 +2,8 @@
 #![allow(unsafe_code)]
 
 use super::cards::{Card, cards};
-use super::driver::{check, driver_is_there};
 use super::fatbin;
+use crate::cuda::driver::{check, driver_is_there};
 use crate::doctor::check::Check;
 use crate::error::Result;
 use cudarc::driver::sys;

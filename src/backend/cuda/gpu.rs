@@ -6,18 +6,18 @@
 //! waits for the device only before it uses memory again.
 #![allow(unsafe_code)]
 
-use super::driver::{self, Context, DeviceMemory, Entered, Scoped, Stream};
 use super::fatbin;
 use super::in_flight::{Idle, InFlight};
 use super::kernel::Kernels;
 use super::lower::Form;
 use super::nvjpeg::{HardwareDecoder, Nvjpeg};
-use super::output::Pool;
 use super::route::Router;
 use super::worker::Worker;
 use crate::backend::cpu::output::Tables;
 use crate::backend::cpu::run_to_rgb;
 use crate::backend::{Backend, Encoded, RunOptions, Sample, Settled, Work};
+use crate::cuda::Pool;
+use crate::cuda::driver::{self, Context, DeviceMemory, Entered, Scoped, Stream};
 use crate::decode::Header;
 use crate::error::Result;
 use crate::ops::Op;

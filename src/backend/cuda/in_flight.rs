@@ -1,10 +1,10 @@
 //! An in-flight batch: its memory, and what its samples still need.
 
 use super::arena::Arena;
-use super::driver::{Context, Event, Scoped};
 use super::kernel::Call;
 use super::lock;
 use super::nvjpeg::{HardwareBatch, HardwareJob};
+use crate::cuda::driver::{Context, Event, Scoped};
 use crate::error::Result;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -1,7 +1,7 @@
 //! The kernels of kernels/*.cu: those of operations and the back end's own, their grids and launches.
 #![allow(unsafe_code)]
 
-use super::driver::{self, Context, Function, Module, Stream};
+use crate::cuda::driver::{self, Context, Function, Module, Stream};
 use crate::error::Result;
 use crate::ops::kernel::{Descriptor, Grid, KernelId, REGISTRY};
 use crate::ops::params::Launch;

@@ -3,9 +3,9 @@
 //! `gpu` is what a pipeline uses. An in-flight batch (`in_flight`) is begun, samples are prepared for it by workers
 //! (`worker`, `prepare`, `decode`), and it is submitted (`submit`); `reuse` keeps batches and workers for the next use.
 //! `lower` turns plans into calls and `kernel` calls into launches. nvJPEG decodes (`nvjpeg`), and `route` says what.
-//! `arena` and `output` are memory, `driver` is CUDA's driver, `cards` are what it shows, and `fatbin` says where the
-//! kernels come from. `doctor` says what a machine has of all this, `decode_only` how fast nvJPEG alone is, `decode_whole` what it
-//! makes of an image. `spin` is a training step of stated length.
+//! `arena` is memory of batches in flight, `cards` are what the driver shows, and `fatbin` says where the kernels come
+//! from. `doctor` says what a machine has of all this, `decode_only` how fast nvJPEG alone is, `decode_whole` what it makes
+//! of an image. `spin` is a training step of stated length.
 
 mod arena;
 pub(crate) mod cards;
@@ -15,14 +15,12 @@ pub(crate) mod decode_only;
 #[cfg(feature = "experiment")]
 pub(crate) mod decode_whole;
 pub(crate) mod doctor;
-mod driver;
 mod fatbin;
 pub(crate) mod gpu;
 mod in_flight;
 mod kernel;
 mod lower;
 mod nvjpeg;
-mod output;
 mod prepare;
 mod reuse;
 mod route;
@@ -31,22 +29,15 @@ mod spin;
 mod submit;
 mod worker;
 
-pub use output::CudaBuffer;
 #[cfg(feature = "experiment")]
 pub(crate) use spin::Spin;
 
+use crate::cuda::driver;
 use crate::error::Result;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Keeps the context of device `ordinal` for as long as what this returns lives: pipelines that come and go meanwhile find
-/// it made.
-#[cfg(feature = "experiment")]
-pub(crate) fn hold(ordinal: u32) -> Result<impl Drop> {
-    driver::context(ordinal)
 }
 
 /// Whether a CUDA device can run pipelines, and if not, why.

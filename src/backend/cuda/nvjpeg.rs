@@ -2,9 +2,9 @@
 #![allow(unsafe_code)]
 
 use super::arena::Held;
-use super::driver::{self, Context, Event, Scoped, Stream};
 use super::lock;
 use crate::backend::Encoded;
+use crate::cuda::driver::{self, Context, Event, Scoped, Stream};
 use crate::device::{DecodePath, StreamPriority};
 use crate::error::{Error, Result};
 use crate::raster::Size;

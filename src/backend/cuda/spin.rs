@@ -1,8 +1,9 @@
 //! A stretch of time on a device: what stands in for training there.
 #![allow(unsafe_code)]
 
-use super::driver::{self, Context, Event, Function, Module, Stream};
-use super::{CudaBuffer, fatbin};
+use super::fatbin;
+use crate::cuda::CudaBuffer;
+use crate::cuda::driver::{self, Context, Event, Function, Module, Stream};
 use crate::device::StreamPriority;
 use crate::error::{Error, Result};
 use crate::ops::params::Launch;

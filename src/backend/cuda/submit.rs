@@ -2,14 +2,14 @@
 #![allow(unsafe_code)]
 
 use super::arena::StagingWriter;
-use super::driver;
 use super::gpu::Gpu;
 use super::in_flight::InFlight;
 use super::kernel::{self, Call};
 use super::lock;
 use super::lower;
-use super::output::{Buffer, CudaBuffer};
 use crate::backend::Ablation;
+use crate::cuda::driver;
+use crate::cuda::{Buffer, CudaBuffer};
 use crate::error::{Error, Result};
 use std::sync::Arc;
 

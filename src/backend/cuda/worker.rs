@@ -1,10 +1,10 @@
 //! A worker thread's decoders and memory.
 
 use super::arena::StagingWriter;
-use super::driver::Scoped;
 use super::nvjpeg::WorkerDecoder;
 use crate::backend::Decoded;
 use crate::backend::cpu::executor::Executor;
+use crate::cuda::driver::Scoped;
 use crate::decode::Decoder;
 use crate::error::Result;
 use crate::ops::filter::Taps;

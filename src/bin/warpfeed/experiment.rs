@@ -1,6 +1,6 @@
 //! What experiments are told on the command line: which images, where, which configurations, and where the report goes.
 
-use super::options::{PresetOptions, StrategyName, device};
+use super::options::{PresetOptions, StrategyName, StreamPriorityName, device};
 use super::output::{Progress, print, print_json, say};
 use super::source::SourceArgs;
 use clap::Args;
@@ -33,6 +33,9 @@ pub struct DeviceOptions {
     /// Where augmentations run: auto, cpu, cuda, cuda:I.
     #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
     device: Device,
+    /// Priority of the pipeline's streams on a GPU.
+    #[arg(long, value_enum, default_value_t)]
+    stream_priority: StreamPriorityName,
 }
 
 impl DeviceOptions {
@@ -40,7 +43,7 @@ impl DeviceOptions {
     pub fn on(&self, subject: &SubjectOptions) -> Result<Subject> {
         // The device first: whoever asks for one that is not there learns it before a large folder is listed.
         self.device.available()?;
-        Ok(Subject { device: self.device, ..subject.subject()? })
+        Ok(Subject { device: self.device, stream_priority: self.stream_priority.into(), ..subject.subject()? })
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use warpfeed::experiment::trial::Trial;
 use warpfeed::{
     BadLimit, Builder, DType, DecodePath, Device, ImageCache, LastBatch, Layout, OnError, Orientation, Partition,
-    Pipeline, Preset, Rank, Result, Strategy, ops::Transform,
+    Pipeline, Preset, Rank, Result, Strategy, StreamPriority, ops::Transform,
 };
 
 /// Reads a device: `auto`, `cpu`, `cuda`, `cuda:I`.
@@ -137,6 +137,25 @@ impl From<StrategyName> for Strategy {
     }
 }
 
+/// Whose work a GPU does first.
+#[derive(Clone, Copy, Default, ValueEnum)]
+pub enum StreamPriorityName {
+    /// The training step's, if its stream has a higher priority.
+    #[default]
+    Low,
+    /// The pipeline's.
+    High,
+}
+
+impl From<StreamPriorityName> for StreamPriority {
+    fn from(name: StreamPriorityName) -> Self {
+        match name {
+            StreamPriorityName::Low => Self::Low,
+            StreamPriorityName::High => Self::High,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Default, ValueEnum)]
 pub enum OrientationName {
     /// Turn images as their EXIF tag says.
@@ -262,6 +281,9 @@ pub struct PipelineOptions {
     /// Use pageable staging memory for copies to a GPU, where pinned memory is scarce.
     #[arg(long)]
     pageable: bool,
+    /// Priority of the pipeline's streams on a GPU.
+    #[arg(long, value_enum, default_value_t)]
+    stream_priority: StreamPriorityName,
 }
 
 impl PipelineOptions {
@@ -285,6 +307,7 @@ impl PipelineOptions {
             .device(device)
             .decode(self.decode)
             .pinned(!self.pageable)
+            .stream_priority(self.stream_priority.into())
             .on_error(match self.on_error {
                 OnErrorName::Fail => OnError::Fail,
                 OnErrorName::Skip => OnError::Skip,

@@ -8,7 +8,6 @@
 
 use super::inputs::Inputs;
 use crate::backend::cuda::decode_whole::{Whole, WholeDecoder};
-use crate::backend::cuda::hold;
 use crate::decode::{Decoder, Header, probe};
 use crate::device::{DecodePath, Device};
 use crate::error::{Error, Result};
@@ -104,7 +103,6 @@ pub fn decoding(device: Device, decode: DecodePath, images: Option<&Arc<dyn Sour
     if !matches!(decode, DecodePath::Hybrid | DecodePath::Hardware) {
         return Err(Error::parameter("decoding", "decode", "Hybrid or Hardware", format!("{decode:?}")));
     }
-    let _context = hold(ordinal)?;
     let usual: Arc<dyn Source> = Arc::new(Inputs::usual()?);
     let awkward: Arc<dyn Source> = Arc::new(Inputs::awkward()?);
     let mut found = Decoding { decode: format!("{decode:?}").to_lowercase(), ..Decoding::default() };

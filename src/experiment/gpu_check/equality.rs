@@ -1,6 +1,5 @@
 //! Every kernel against the CPU: the same recipes on both, byte for byte.
 
-use crate::backend::cuda::hold;
 use crate::experiment::trial::Trial;
 use crate::{
     Builder, DType, DecodePath, Device, IMAGENET_MEAN, IMAGENET_STD, Layout, Pipeline, Preset, Result, Strategy,
@@ -80,7 +79,6 @@ fn equality(
     progress: &mut dyn FnMut(&str),
 ) -> Result<Equality> {
     // Making it anew for each pipeline would take longer than all cases.
-    let _context = device.resolve()?.map(hold).transpose()?;
     let images = Arc::new(EncodedImages::new(images(sizes)?));
     let mut found = Equality { cases: cases.len(), different: Vec::new() };
     for case in cases {

@@ -1,7 +1,8 @@
 //! Steps of stated length, which stand in for training where no trainer can run.
 
 use super::{Outcome, Step};
-use crate::backend::cuda::{CudaBuffer, Spin};
+use crate::backend::cuda::Spin;
+use crate::cuda::CudaBuffer;
 use crate::error::{Error, Result};
 use crate::pipeline::Batch;
 use std::collections::BTreeMap;

@@ -11,16 +11,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Memory of one batch: its images, then its labels.
 #[derive(Debug)]
-pub(super) struct Buffer {
+pub(crate) struct Buffer {
     memory: DeviceMemory,
     /// The batch is complete.
-    pub(super) ready: Event,
+    pub(crate) ready: Event,
     /// The streams that used it last have got so far; recorded when the last batch in it was dropped.
-    pub(super) users: Vec<Event>,
+    pub(crate) users: Vec<Event>,
 }
 
 impl Buffer {
-    pub(super) fn address(&self) -> u64 {
+    pub(crate) fn address(&self) -> u64 {
         self.memory.address()
     }
 
@@ -40,7 +40,7 @@ impl Buffer {
 
 /// Buffers of one batch each, for reuse.
 #[derive(Debug)]
-pub(super) struct Pool {
+pub(crate) struct Pool {
     context: Context,
     ordinal: u32,
     /// For copies to the host.
@@ -55,7 +55,7 @@ pub(super) struct Pool {
 
 impl Pool {
     /// A pool of buffers for batches of up to `images`, each of `image_bytes`, that keeps at most `keep` of them.
-    pub(super) fn new(context: &Context, ordinal: u32, image_bytes: usize, images: usize, keep: usize) -> Result<Self> {
+    pub(crate) fn new(context: &Context, ordinal: u32, image_bytes: usize, images: usize, keep: usize) -> Result<Self> {
         let labels_offset = (image_bytes * images).next_multiple_of(256);
         let buffer_bytes = labels_offset + images * size_of::<u32>();
         let (context, reader) = (Arc::clone(context), Stream::new(context, StreamPriority::Low)?);
@@ -63,7 +63,7 @@ impl Pool {
     }
 
     /// Where in a buffer the labels begin.
-    pub(super) fn labels_offset(&self) -> usize {
+    pub(crate) fn labels_offset(&self) -> usize {
         self.labels_offset
     }
 
@@ -72,7 +72,7 @@ impl Pool {
     }
 
     /// A buffer for work that is queued on `stream`; its users may not be done with it yet.
-    pub(super) fn take(&self, stream: &Stream) -> Result<Buffer> {
+    pub(crate) fn take(&self, stream: &Stream) -> Result<Buffer> {
         if let Some(buffer) = self.lock().pop_front() {
             return Ok(buffer);
         }
@@ -80,7 +80,7 @@ impl Pool {
         Ok(Buffer { memory, ready: Event::new(&self.context)?, users: Vec::new() })
     }
 
-    pub(super) fn give(&self, buffer: Buffer) {
+    pub(crate) fn give(&self, buffer: Buffer) {
         let mut free = self.lock();
         if free.len() < self.keep {
             free.push_back(buffer);
@@ -155,7 +155,7 @@ impl fmt::Debug for CudaBuffer {
 
 impl CudaBuffer {
     /// A batch of `len_bytes` in a buffer whose `ready` has been recorded.
-    pub(super) fn new(buffer: Buffer, pool: Arc<Pool>, len_bytes: usize) -> Self {
+    pub(crate) fn new(buffer: Buffer, pool: Arc<Pool>, len_bytes: usize) -> Self {
         Self { buffer: Some(buffer), pool, len_bytes, users: Mutex::default() }
     }
 
