@@ -3,12 +3,13 @@
 use super::gather::{Gather, plain_row};
 use super::output::Output;
 use super::resample;
+use crate::backend::RunOptions;
 use crate::decode::{Decoder, Header};
 use crate::error::Result;
 use crate::ops::filter::PassOrder;
 use crate::ops::{CpuPass, Op};
 use crate::plan::view::View;
-use crate::plan::{Last, Mirror, Resampling, Stage, Strategy, Work, plan};
+use crate::plan::{Last, Mirror, Resampling, Stage, Work, plan};
 use crate::raster::{Image, Pixel, Rect, Size};
 use std::time::{Duration, Instant};
 
@@ -21,11 +22,7 @@ pub(crate) struct Job<'a> {
     pub(crate) header: &'a Header,
     /// The recipe, orientation included.
     pub(crate) ops: &'a [Op],
-    pub(crate) strategy: Strategy,
-    pub(crate) order: PassOrder,
-    pub(crate) accept_truncated: bool,
-    /// Limit of every image on the way, in pixels.
-    pub(crate) max_px: u64,
+    pub(crate) options: &'a RunOptions,
 }
 
 /// Where a job's time went.
@@ -69,8 +66,8 @@ impl Executor {
     }
 
     fn run_plan(&mut self, job: &Job<'_>, output: &mut Output<'_>) -> Result<Times> {
-        let planning = Instant::now();
-        let plan = plan(job.ops, job.header.size, job.strategy, job.order, job.max_px)?;
+        let (planning, options) = (Instant::now(), job.options);
+        let plan = plan(job.ops, job.header.size, options.strategy, options.pass_order, options.max_px)?;
         let planning = planning.elapsed();
         let (decode, skipped) = self.decode(job, plan.decode)?;
         let start = Instant::now();
@@ -93,8 +90,8 @@ impl Executor {
     /// How long it took, and whether an index of rows was of use.
     fn decode(&mut self, job: &Job<'_>, part: Rect) -> Result<(Duration, bool)> {
         let start = Instant::now();
-        let Job { bytes, header, accept_truncated, .. } = *job;
-        let skipped = self.decoder.decode_skipping(bytes, header, part, accept_truncated, &mut self.current)?;
+        let Job { bytes, header, options, .. } = *job;
+        let skipped = self.decoder.decode_skipping(bytes, header, part, options.accept_truncated, &mut self.current)?;
         Ok((start.elapsed(), skipped))
     }
 

@@ -63,16 +63,8 @@ impl Cpu {
 
 impl RunOptions {
     /// What is to be done with one encoded image on the CPU.
-    pub(crate) fn job<'a>(&self, bytes: &'a [u8], header: &'a Header, ops: &'a [Op]) -> Job<'a> {
-        Job {
-            bytes,
-            header,
-            ops,
-            strategy: self.strategy,
-            order: self.pass_order,
-            accept_truncated: self.accept_truncated,
-            max_px: self.max_px,
-        }
+    pub(crate) fn job<'a>(&'a self, bytes: &'a [u8], header: &'a Header, ops: &'a [Op]) -> Job<'a> {
+        Job { bytes, header, ops, options: self }
     }
 }
 
