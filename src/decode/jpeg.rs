@@ -4,7 +4,7 @@
 use super::{Header, lossless_jpeg, restarts};
 use crate::error::{Error, Result};
 use crate::memory;
-use crate::raster::{Image, Pixel, Rect};
+use crate::raster::{Image, Rect};
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr::{self, NonNull};
 
@@ -47,19 +47,12 @@ unsafe extern "C" {
     fn wf_jpeg_decode(handle: *mut Handle, job: *const Job) -> c_int;
     fn wf_jpeg_skips(handle: *const Handle) -> c_int;
     fn wf_jpeg_simd() -> c_int;
-    fn wf_jpeg_inks_to_rgb(row: *mut u8, width: u32);
 }
 
 /// Whether libjpeg was built with its assembler routines; without them it is several times slower.
 pub(crate) fn simd() -> bool {
     // SAFETY: takes nothing, reads nothing.
     unsafe { wf_jpeg_simd() != 0 }
-}
-
-/// Inks, stored inverted as Pillow takes all to be, to red, green, blue, 255.
-pub(super) fn inks_to_rgb(row: &mut [Pixel]) {
-    // SAFETY: the shim reads and writes four bytes for each of the pixels, of which an image's row has fewer than 2^32.
-    unsafe { wf_jpeg_inks_to_rgb(row.as_mut_ptr().cast(), row.len() as u32) }
 }
 
 /// libjpeg's state, for one thread at a time.

@@ -3,7 +3,7 @@
 
 use super::Header;
 use super::huffman::{Code, Definition, definitions};
-use super::jpeg::inks_to_rgb;
+use super::inks::inks_to_rgb;
 use super::probe::{be16, next_marker};
 use crate::error::{Error, Result};
 use crate::memory;

@@ -3,6 +3,7 @@
 #[cfg(any(test, fuzzing))]
 mod baseline;
 mod huffman;
+mod inks;
 mod jpeg;
 mod lossless;
 mod lossless_jpeg;

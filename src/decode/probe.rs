@@ -1,8 +1,12 @@
 //! Headers: size, orientation and layout of an image, without decoding it.
 
-use super::{Format, Header, pnm, restarts};
+use super::{Format, Header, pnm};
 use crate::error::{Error, Result};
 use crate::raster::Size;
+
+/// The marker of an index of rows, and what it begins with (`restarts.rs`).
+pub(super) const INDEX_MARKER: u8 = 0xE9;
+pub(super) const INDEX_SIGNATURE: &[u8] = b"warpfeed\0\0";
 
 /// Reads an image's header: its format, size, orientation and layout. Allocates nothing.
 ///
@@ -179,8 +183,8 @@ fn jpeg(bytes: &[u8]) -> Option<Result<Header>> {
             0xDD => restart_interval_mcus = be16(segment, 0).unwrap_or(0),
             0xE0 if segment.starts_with(b"JFIF\0") => jfif = true,
             0xEE if segment.starts_with(b"Adobe") => adobe_transform = segment.get(11).copied(),
-            restarts::MARKER if segment.starts_with(restarts::SIGNATURE) => {
-                row_index = Some(next - segment.len() + restarts::SIGNATURE.len()..next);
+            INDEX_MARKER if segment.starts_with(INDEX_SIGNATURE) => {
+                row_index = Some(next - segment.len() + INDEX_SIGNATURE.len()..next);
             }
             0xE1 if exif.is_none() && segment.starts_with(b"Exif\0\0") => exif = Some(orientation(segment)),
             _ => {}

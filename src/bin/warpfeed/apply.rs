@@ -1,6 +1,7 @@
 //! `warpfeed apply`: one image through explicit operations.
 
-use super::options::{OrientationName, StrategyName, decode_path, device};
+use super::options::{OrientationName, StrategyName};
+use super::values::{decode_path, device};
 use clap::Args;
 use std::io::Read;
 use std::path::{Path, PathBuf};

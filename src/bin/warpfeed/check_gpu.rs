@@ -1,7 +1,7 @@
 //! `warpfeed check-gpu`: whether a device gives what it should.
 
-use super::options::device;
 use super::output::{print, print_json, say};
+use super::values::device;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use std::fmt::Write;

@@ -1,7 +1,7 @@
 //! `warpfeed demo`: the main job, on images of its own or a folder.
 
-use super::options::device;
 use super::output::{bytes, escape, print, print_json, progress};
+use super::values::device;
 use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,9 @@
 //! `warpfeed bench diagnose`: what holds a training up.
 
-use super::experiment::{DeviceOptions, ReportOptions, SubjectOptions, seconds};
+use super::experiment::{DeviceOptions, ReportOptions, SubjectOptions};
 use super::models::StepOptions;
 use super::options::{PresetOptions, StrategyName};
+use super::values::seconds;
 use clap::Args;
 use std::time::Duration;
 use warpfeed::Result;

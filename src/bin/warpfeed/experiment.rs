@@ -1,8 +1,9 @@
 //! What experiments are told on the command line: which images, where, which configurations, and where the report goes.
 
-use super::options::{PresetOptions, StrategyName, StreamPriorityName, device};
+use super::options::{PresetOptions, StrategyName, StreamPriorityName};
 use super::output::{Progress, print, print_json, say};
 use super::source::SourceArgs;
+use super::values::{device, seconds};
 use clap::Args;
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -93,12 +94,6 @@ impl ReportOptions {
 
 fn io<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(std::io::Error) -> Error + 'a {
     move |source| Error::Io { action, path: path.to_owned(), source }
-}
-
-/// A time given in seconds.
-pub fn seconds(text: &str) -> std::result::Result<Duration, String> {
-    let time = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    time.filter(|time| !time.is_zero()).ok_or_else(|| "expected seconds, more than 0, such as 2.5".to_owned())
 }
 
 /// What configurations are tried.

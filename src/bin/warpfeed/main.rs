@@ -16,6 +16,7 @@ mod run;
 mod source;
 mod synth;
 mod tune;
+mod values;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;

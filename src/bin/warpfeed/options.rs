@@ -1,6 +1,7 @@
 //! Options that several commands share, and what they mean to the library.
 
 use super::source::SourceArgs;
+use super::values::{bad_limit, decode_path, device, size};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use warpfeed::experiment::trial::Trial;
@@ -8,11 +9,6 @@ use warpfeed::{
     BadLimit, Builder, DType, DecodePath, Device, ImageCache, LastBatch, Layout, OnError, Orientation, Partition,
     Pipeline, Preset, Rank, Result, Strategy, StreamPriority, ops::Transform,
 };
-
-/// Reads a device: `auto`, `cpu`, `cuda`, `cuda:I`.
-pub fn device(text: &str) -> std::result::Result<Device, String> {
-    text.parse().map_err(|error: warpfeed::Error| error.to_string())
-}
 
 /// Which process of several.
 #[derive(Clone, Copy)]
@@ -29,46 +25,9 @@ fn rank(text: &str) -> std::result::Result<RankName, String> {
     }
 }
 
-/// Reads a size in bytes: `128MB`, `1GB`, `2GiB`, `500kB` or a number of bytes.
-pub fn size(text: &str) -> std::result::Result<u64, String> {
-    const UNITS: [(&str, u64); 8] = [
-        ("kB", 1_000),
-        ("MB", 1_000_000),
-        ("GB", 1_000_000_000),
-        ("KiB", 1 << 10),
-        ("MiB", 1 << 20),
-        ("GiB", 1 << 30),
-        ("B", 1),
-        ("", 1),
-    ];
-    let parse = |(unit, bytes): (&str, u64)| {
-        let number: u64 = text.strip_suffix(unit)?.trim_end().parse().ok()?;
-        number.checked_mul(bytes)
-    };
-    UNITS.into_iter().find_map(parse).ok_or_else(|| format!("a size such as 128MB, not {text}"))
-}
-
-/// Reads a limit on bad samples: a number, or a share as in `1%`.
-pub fn bad_limit(text: &str) -> std::result::Result<BadLimit, String> {
-    let limit = match text.strip_suffix('%') {
-        Some(percent) => percent
-            .parse()
-            .ok()
-            .filter(|percent| (0.0..=100.0).contains(percent))
-            .map(|percent: f64| BadLimit::Share(percent / 100.0)),
-        None => text.parse().ok().map(BadLimit::Count),
-    };
-    limit.ok_or_else(|| format!("a number, or a share from 0% to 100%, not {text}"))
-}
-
 /// The word that stands for a choice on the command line.
 fn word(choice: &impl ValueEnum) -> String {
     choice.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
-}
-
-/// Reads a decode path: `auto`, `fastest`, `cpu`, `hybrid`, `hardware`.
-pub fn decode_path(text: &str) -> std::result::Result<DecodePath, String> {
-    text.parse().map_err(|error: warpfeed::Error| error.to_string())
 }
 
 #[derive(Clone, Copy, Default, ValueEnum)]

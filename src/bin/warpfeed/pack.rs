@@ -1,8 +1,8 @@
 //! `warpfeed pack`: a source into shards.
 
-use super::options::{bad_limit, size};
 use super::output::{bytes, escape, print, print_json, progress, say};
 use super::source::{FieldArgs, format};
+use super::values::{bad_limit, size};
 use clap::{Args, ValueEnum};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

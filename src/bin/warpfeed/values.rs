@@ -1,0 +1,52 @@
+//! Values on the command line: sizes, times, devices, limits.
+
+use std::time::Duration;
+use warpfeed::{BadLimit, DecodePath, Device};
+
+/// Reads a device: `auto`, `cpu`, `cuda`, `cuda:I`.
+pub fn device(text: &str) -> std::result::Result<Device, String> {
+    text.parse().map_err(|error: warpfeed::Error| error.to_string())
+}
+
+/// Reads a size in bytes: `128MB`, `1GB`, `2GiB`, `500kB` or a number of bytes.
+pub fn size(text: &str) -> std::result::Result<u64, String> {
+    const UNITS: [(&str, u64); 8] = [
+        ("kB", 1_000),
+        ("MB", 1_000_000),
+        ("GB", 1_000_000_000),
+        ("KiB", 1 << 10),
+        ("MiB", 1 << 20),
+        ("GiB", 1 << 30),
+        ("B", 1),
+        ("", 1),
+    ];
+    let parse = |(unit, bytes): (&str, u64)| {
+        let number: u64 = text.strip_suffix(unit)?.trim_end().parse().ok()?;
+        number.checked_mul(bytes)
+    };
+    UNITS.into_iter().find_map(parse).ok_or_else(|| format!("a size such as 128MB, not {text}"))
+}
+
+/// Reads a limit on bad samples: a number, or a share as in `1%`.
+pub fn bad_limit(text: &str) -> std::result::Result<BadLimit, String> {
+    let limit = match text.strip_suffix('%') {
+        Some(percent) => percent
+            .parse()
+            .ok()
+            .filter(|percent| (0.0..=100.0).contains(percent))
+            .map(|percent: f64| BadLimit::Share(percent / 100.0)),
+        None => text.parse().ok().map(BadLimit::Count),
+    };
+    limit.ok_or_else(|| format!("a number, or a share from 0% to 100%, not {text}"))
+}
+
+/// Reads a decode path: `auto`, `fastest`, `cpu`, `hybrid`, `hardware`.
+pub fn decode_path(text: &str) -> std::result::Result<DecodePath, String> {
+    text.parse().map_err(|error: warpfeed::Error| error.to_string())
+}
+
+/// Reads a time in seconds.
+pub fn seconds(text: &str) -> std::result::Result<Duration, String> {
+    let time = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    time.filter(|time| !time.is_zero()).ok_or_else(|| "expected seconds, more than 0, such as 2.5".to_owned())
+}
