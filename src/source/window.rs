@@ -1,6 +1,6 @@
 //! The bytes of a shard: at any position, or as they come.
 
-use super::records::parser::Bytes;
+use super::records::bytes::Bytes;
 use crate::error::{Error, Result};
 use std::fs::File;
 use std::io::{self, Read};

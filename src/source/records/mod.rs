@@ -1,5 +1,7 @@
 //! Images in shards: files that hold many records each.
 
+pub(crate) mod bytes;
+pub(crate) mod entry;
 mod index;
 pub(crate) mod label;
 pub(super) mod parser;
@@ -13,8 +15,9 @@ use super::{KEEP_BUFFER_BYTES, MAX_ENCODED_BYTES, Source, no_such_sample};
 use crate::error::{Error, Result};
 use crate::file::most_open;
 use crate::memory;
+use entry::Entry;
 use label::Label;
-use parser::{Entry, Parser};
+use parser::Parser;
 use sha2::{Digest, Sha256};
 use shard::OpenFiles;
 pub(super) use shard::Shard;

@@ -1,7 +1,8 @@
 //! MXNet's RecordIO. The framing is dmlc-core's (`recordio.h`), the image header MXNet's (`image_recordio.h`).
 
+use super::bytes::Bytes;
+use super::entry::{Entry, Fault, too_long};
 use super::label::{self, Label};
-use super::parser::{Bytes, Entry, Fault, too_long};
 use super::{MAX_ENCODED_BYTES, NewSample};
 use crate::error::{Error, Result};
 use crate::source::window::Window;

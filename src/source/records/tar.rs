@@ -1,7 +1,8 @@
 //! Tar archives in the manner of WebDataset. Headers as POSIX.1-2001 (ustar, pax) and the GNU tar manual describe them.
 
+use super::bytes::Bytes;
+use super::entry::{Entry, Fault, too_long};
 use super::label::{self, Label};
-use super::parser::{Bytes, Entry, Fault, too_long};
 use super::{MAX_ENCODED_BYTES, NewSample, RecordOptions};
 use crate::error::Result;
 use crate::source::window::ReadAt;

@@ -1,8 +1,9 @@
 //! TFRecord files of `tf.train.Example`. The framing is TensorFlow's (`record_writer.h`), the messages those of its
 //! `example.proto` and `feature.proto` in protobuf's wire format.
 
+use super::bytes::Bytes;
+use super::entry::{Entry, Fault, too_long};
 use super::label::{self, Label};
-use super::parser::{Bytes, Entry, Fault, too_long};
 use super::{MAX_ENCODED_BYTES, NewSample, RecordOptions};
 use crate::error::{Error, Result};
 use std::mem::{Discriminant, discriminant};
