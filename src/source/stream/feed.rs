@@ -3,6 +3,7 @@
 use super::{Samples, Stream, StreamSample, StreamStart};
 use crate::error::{Error, Result};
 use std::collections::{BTreeMap, VecDeque};
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -76,6 +77,13 @@ fn copy(error: &Error) -> Error {
         Error::Stream { shard, offset, message } => {
             Error::Stream { shard: shard.clone(), offset: *offset, message: message.clone() }
         }
+        Error::Io { action, path, source } => {
+            let same = |code| io::Error::from_raw_os_error(code);
+            let source = source.raw_os_error().map_or_else(|| io::Error::new(source.kind(), source.to_string()), same);
+            Error::Io { action, path: path.clone(), source }
+        }
+        &Error::OutOfMemory { what, bytes, remedy } => Error::OutOfMemory { what, bytes, remedy },
+        Error::Panic { message } => Error::Panic { message: message.clone() },
         other => broken(other),
     }
 }
@@ -303,5 +311,31 @@ impl Feed {
     pub fn name(&self, index: u64) -> String {
         let name = self.lock().known.get(&self.position(index)).map(|(_, name)| name.clone());
         name.unwrap_or_else(|| format!("sample {index} of the stream"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_worker_is_told_the_same_error() {
+        let refused = io::Error::from_raw_os_error(24);
+        for error in [
+            Error::Io { action: "open", path: "a.tar".into(), source: refused },
+            Error::Io { action: "read", path: "a.tar".into(), source: io::Error::other("it is odd") },
+            Error::OutOfMemory { what: "a window", bytes: 7, remedy: "use a smaller one" },
+            Error::Panic { message: "odd".to_owned() },
+            Error::Stream { shard: "a.tar".to_owned(), offset: 3, message: "odd".to_owned() },
+            Error::parameter("open", "label", "a number", "none"),
+        ] {
+            let copied = copy(&error);
+            assert_eq!(copied.to_string(), error.to_string());
+            assert_eq!(std::mem::discriminant(&copied), std::mem::discriminant(&error), "{error}");
+        }
+        let Error::Io { source, .. } = copy(&Error::io("open", "a.tar")(io::Error::from_raw_os_error(24))) else {
+            unreachable!("an error of the system's stays one")
+        };
+        assert_eq!(source.raw_os_error(), Some(24));
     }
 }
