@@ -1,6 +1,5 @@
 //! Where a command's images come from.
 
-use super::values::size;
 use clap::Args;
 use std::path::{Path, PathBuf};
 use warpfeed::{
@@ -70,7 +69,7 @@ pub struct SourceArgs {
     shard_cache: Option<PathBuf>,
     /// The size of the shard cache: 500MB, 20GB, 2GiB.
     #[cfg(feature = "cloud")]
-    #[arg(long, value_name = "SIZE", requires = "shard_cache", value_parser = size)]
+    #[arg(long, value_name = "SIZE", requires = "shard_cache", value_parser = super::values::size)]
     shard_cache_size: Option<u64>,
 }
 
