@@ -54,10 +54,14 @@ pub(crate) fn device_count() -> Result<i32> {
 
 /// The primary context of device `ordinal`. What is current on this thread stays current.
 pub(crate) fn context(ordinal: u32) -> Result<Context> {
-    let devices = device_count()?;
+    let missing = |message| Error::Device { call: format!("open CUDA device {ordinal}"), message };
+    let devices = device_count().map_err(|error| match error {
+        Error::Device { message, .. } => missing(message),
+        other => other,
+    })?;
     if i64::from(ordinal) >= i64::from(devices) {
-        let message = format!("the driver sees {devices} devices, numbered from 0 (CUDA_VISIBLE_DEVICES hides some)");
-        return Err(Error::Device { call: format!("open CUDA device {ordinal}"), message });
+        let hidden = "numbered from 0 (CUDA_VISIBLE_DEVICES hides some)";
+        return Err(missing(format!("the driver sees {devices} devices, {hidden}")));
     }
     let current = check("cuCtxGetCurrent", result::ctx::get_current())?;
     let context = retained(ordinal);
