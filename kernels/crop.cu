@@ -1,4 +1,4 @@
-// crop: a rectangle of an image; beyond the image a colour or its edge.
+// crop: a rectangle of an image; beyond the image a color or its edge.
 //
 // Inputs: CropSample an image (params.cuh).
 // Grid: one pixel a thread, as grid.cuh has it.

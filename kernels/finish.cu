@@ -1,4 +1,4 @@
-// finish: the end of the sequential strategy: normalisation, cast, layout and erasures.
+// finish: the end of the sequential strategy: normalization, cast, layout and erasures.
 //
 // Inputs: FinishSample an image (params.cuh): complete, interleaved RGB bytes with a row pitch, of the output's size.
 // Output: elements of the type, NCHW or NHWC.

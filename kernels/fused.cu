@@ -1,4 +1,4 @@
-// fused: a coordinate chain, a separable antialiased resize, the last view, normalisation, cast and layout, in one
+// fused: a coordinate chain, a separable antialiased resize, the last view, normalization, cast and layout, in one
 // launch for a batch of unequal images.
 //
 // Inputs: FusedSample an image (params.cuh). Interleaved RGB bytes with a row pitch, a stored rectangle of a whole;

@@ -54,7 +54,7 @@ struct Axis {
     uint32_t most;  // most weights that an output has
 };
 
-// A rectangle overwritten after normalisation with bits of the output's type.
+// A rectangle overwritten after normalization with bits of the output's type.
 struct Erasure {
     uint32_t left, top, right, bottom;
     uint32_t value[3];
@@ -110,7 +110,7 @@ constexpr uint32_t kAllInDoubt = ~uint32_t{0};
 struct RotateSample {
     Source source;
     Target target;
-    double matrix[6];  // output to input, from pixel centres
+    double matrix[6];  // output to input, from pixel centers
     int64_t fixed[6];  // the same in fixed point: 16 fractional bits (rotate_nearest) or 44
     uint32_t fill;
     uint32_t edge;   // not 0: the edge instead of the fill

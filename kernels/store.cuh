@@ -1,4 +1,4 @@
-// The last step: a tile of 8-bit pixels in shared memory to a sample's place in the batch, normalised and cast by
+// The last step: a tile of 8-bit pixels in shared memory to a sample's place in the batch, normalized and cast by
 // table, in the batch's layout, 16 bytes a store where alignment allows. Reference: src/backend/cpu/output.rs.
 #pragma once
 

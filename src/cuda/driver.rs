@@ -26,7 +26,7 @@ pub(crate) type Context = Arc<CudaContext>;
 /// Whether there is a driver to load. cudarc panics where there is none, so nothing of it may be called before.
 pub(crate) fn driver_is_there() -> bool {
     DRIVER_NAMES.iter().any(|name| {
-        // SAFETY: loading NVIDIA's driver library runs its initialisers, which any program may run at any time, and
+        // SAFETY: loading NVIDIA's driver library runs its initializers, which any program may run at any time, and
         // nothing of it is called here.
         let library = unsafe { libloading::Library::new(*name) };
         library.is_ok()

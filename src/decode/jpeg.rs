@@ -165,7 +165,7 @@ fn supported(header: &Header) -> Result<()> {
         _ => Some("hierarchical coding".to_owned()),
     };
     let kind = kind.or_else(|| {
-        (!matches!(header.components, 1 | 3 | 4)).then(|| format!("{} colour components", header.components))
+        (!matches!(header.components, 1 | 3 | 4)).then(|| format!("{} color components", header.components))
     });
     match kind {
         Some(kind) => {

@@ -50,7 +50,7 @@ pub struct Header {
     pub orientation: u8,
     /// Whether a JPEG comes in scans of rising quality. `false` for other formats.
     pub progressive: bool,
-    /// Colour components a pixel, alpha included; 3 for a palette.
+    /// Color components a pixel, alpha included; 3 for a palette.
     pub components: u8,
     /// Bits a sample, or of a palette's index.
     pub precision_bits: u8,
@@ -102,7 +102,7 @@ impl Decoder {
     ///
     /// Missing or damaged data are an error also where they lie outside of `part`, if the file lacks its end. With
     /// `accept_truncated` a JPEG is taken as Pillow takes it with `ImageFile.LOAD_TRUNCATED_IMAGES`: what is missing is
-    /// grey, or black where decoding could not go on.
+    /// gray, or black where decoding could not go on.
     ///
     /// # Errors
     /// [`Error::Decode`] if the image is damaged, truncated, or of a kind that is not supported;

@@ -1,4 +1,4 @@
-//! PNM images, grey (P5, .pgm) or colour (P6, .ppm): a header in words, then the pixels as they are.
+//! PNM images, gray (P5, .pgm) or color (P6, .ppm): a header in words, then the pixels as they are.
 
 use super::{Format, Header};
 use crate::error::{Error, Result};
@@ -58,7 +58,7 @@ pub(super) fn decode(bytes: &[u8], header: &Header, part: Rect, out: &mut Image)
     for (y, row) in (0..).zip(rows) {
         match header.components {
             3 => unpack(row, out.row_mut(y)),
-            _ => out.row_mut(y).iter_mut().zip(row).for_each(|(to, grey)| *to = [*grey, *grey, *grey, 255]),
+            _ => out.row_mut(y).iter_mut().zip(row).for_each(|(to, gray)| *to = [*gray, *gray, *gray, 255]),
         }
     }
     Ok(())
@@ -90,16 +90,16 @@ mod tests {
             Decoder::new()?.decode(bytes, &header, part, false, &mut image).map(|()| image.to_rgb())
         };
         let rgb: Vec<u8> = (0..18).collect();
-        let colour = [&b"P6 # a comment\n3\t# and\r\n2 255\n"[..], &rgb].concat();
-        assert_eq!(decode(&colour, Rect::full(Size::new(3, 2))).unwrap(), rgb);
-        assert_eq!(decode(&colour, Rect { x: 1, y: 1, width: 2, height: 1 }).unwrap(), rgb[12..]);
+        let color = [&b"P6 # a comment\n3\t# and\r\n2 255\n"[..], &rgb].concat();
+        assert_eq!(decode(&color, Rect::full(Size::new(3, 2))).unwrap(), rgb);
+        assert_eq!(decode(&color, Rect { x: 1, y: 1, width: 2, height: 1 }).unwrap(), rgb[12..]);
         let rgb: Vec<u8> = (0..11 * 3 * 2).map(|i| (i * 7) as u8).collect();
         let wide = [written(Size::new(11, 2), 3).as_bytes(), &rgb].concat();
         assert_eq!(decode(&wide, Rect::full(Size::new(11, 2))).unwrap(), rgb);
         assert_eq!(decode(&wide, Rect { x: 2, y: 1, width: 9, height: 1 }).unwrap(), rgb[39..]);
-        let grey = [written(Size::new(2, 2), 1).as_bytes(), &[1, 2, 3, 4]].concat();
-        assert_eq!(decode(&grey, Rect { x: 1, y: 0, width: 1, height: 2 }).unwrap(), [2, 2, 2, 4, 4, 4]);
-        assert!(decode(&grey[..grey.len() - 1], Rect::full(Size::new(2, 2))).unwrap_err().is_bad_sample());
+        let gray = [written(Size::new(2, 2), 1).as_bytes(), &[1, 2, 3, 4]].concat();
+        assert_eq!(decode(&gray, Rect { x: 1, y: 0, width: 1, height: 2 }).unwrap(), [2, 2, 2, 4, 4, 4]);
+        assert!(decode(&gray[..gray.len() - 1], Rect::full(Size::new(2, 2))).unwrap_err().is_bad_sample());
     }
 
     #[test]

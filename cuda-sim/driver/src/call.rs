@@ -38,7 +38,7 @@ impl<T> Out<T> {
             return Err(Code::INVALID_VALUE);
         }
         // SAFETY: not null, so by the contract of the API that the caller keeps, memory for a T, which need not be
-        // initialised.
+        // initialized.
         unsafe { self.0.write(value) };
         Ok(())
     }
@@ -120,7 +120,7 @@ impl Session {
         if needs == Needs::Nothing {
             return Ok(());
         }
-        if !self.initialised {
+        if !self.initialized {
             return Err(Code::NOT_INITIALIZED);
         }
         if needs == Needs::Init {

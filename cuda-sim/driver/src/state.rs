@@ -204,7 +204,7 @@ pub struct State {
     pub fail_random: Random,
     /// After how many of 256 calls queued work progresses unasked. Drawn from the seed.
     pub eagerness: u64,
-    pub initialised: bool,
+    pub initialized: bool,
     pub context_references: u64,
     pub context_flags: u32,
     /// Counts contexts made, so that handles of destroyed ones and of earlier runs are known for what they are.
@@ -229,7 +229,7 @@ impl State {
             random: Random::new(0),
             fail_random: Random::new(0),
             eagerness: 0,
-            initialised: false,
+            initialized: false,
             context_references: 0,
             context_flags: 0,
             incarnation: 0,
@@ -256,7 +256,7 @@ impl State {
         self.fail_random = Random::new(self.config.fail_seed ^ 0xFA11_FA11_FA11_FA11);
         // Some seeds run nothing before they must, some nearly all at once: both find mistakes the other does not.
         self.eagerness = [0, 0, 8, 64, 160, 256][self.random.below(6)];
-        self.initialised = false;
+        self.initialized = false;
         self.context_references = 0;
         self.counts = Report::default();
         self.messages.clear();

@@ -185,7 +185,7 @@ fn decode_batch(
     let backend = state.handle.backend;
     let mut images = Vec::with_capacity(count);
     for i in 0..count {
-        // SAFETY: the arrays have as many elements as the state was initialised for, by nvJPEG's contract.
+        // SAFETY: the arrays have as many elements as the state was initialized for, by nvJPEG's contract.
         let (data, len, destination) = unsafe { (*data.add(i), *lengths.add(i), destinations.add(i)) };
         let mut values = Parameters::default();
         if !parameters.is_null() {

@@ -28,7 +28,7 @@ pub fn driver() -> Result<&'static Driver> {
 }
 
 fn load() -> Option<Driver> {
-    // SAFETY: a driver's initialisers have no conditions; what has these functions is the simulated one, which gives them
+    // SAFETY: a driver's initializers have no conditions; what has these functions is the simulated one, which gives them
     // these types, and stays loaded.
     unsafe {
         let library = Library::open(Some("libcuda.so.1"), RTLD_NOW).ok()?;

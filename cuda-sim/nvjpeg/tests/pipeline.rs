@@ -45,7 +45,7 @@ fn start() -> Sim {
     sim
 }
 
-/// Baseline images, progressive and grey ones, one that no GPU takes.
+/// Baseline images, progressive and gray ones, one that no GPU takes.
 fn images() -> EncodedImages {
     EncodedImages::new((0..IMAGES).map(|i| {
         let mut image = Image::new(Size::new(17 + i, 31 - i));

@@ -44,7 +44,7 @@ pub fn folder() -> PathBuf {
 
 /// One of them, for all.
 pub fn open(name: &str) -> Library {
-    // SAFETY: the libraries are those of this workspace, whose initialisers have no conditions.
+    // SAFETY: the libraries are those of this workspace, whose initializers have no conditions.
     unsafe { Library::open(Some(folder().join(name)), RTLD_NOW | RTLD_GLOBAL) }.unwrap()
 }
 

@@ -122,7 +122,7 @@ impl Balance {
 }
 
 impl Header {
-    /// Whether nvJPEG can be asked to decode it: Huffman coding, 8 bits a sample, grey or YCbCr.
+    /// Whether nvJPEG can be asked to decode it: Huffman coding, 8 bits a sample, gray or YCbCr.
     fn is_jpeg_for_nvjpeg(&self) -> bool {
         self.format == Format::Jpeg
             && matches!(self.process, 0xC0..=0xC2)

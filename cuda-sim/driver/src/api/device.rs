@@ -1,4 +1,4 @@
-//! Initialisation and the one device.
+//! Initialization and the one device.
 
 use crate::call::{Out, Session};
 use crate::error::{Code, Result};
@@ -83,7 +83,7 @@ api! {
         ONCE.call_once(|| unsafe {
             libc::atexit(at_exit);
         });
-        sim.initialised = true;
+        sim.initialized = true;
         Ok(())
     }
     Nothing fn cuDriverGetVersion(sim, out: Out<c_int>) {
