@@ -60,7 +60,7 @@ macro_rules! api {
         pub extern "C" fn $name($($argument: $type),*) -> nvjpegStatus_t {
             const NAME: &CStr = match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
                 Ok(name) => name,
-                Err(_) => panic!(),
+                Err(_) => panic!("a name has no zero in it"),
             };
             let $call = Call(NAME);
             let _ = &$call;
