@@ -1,6 +1,6 @@
 //! One image through explicit operations: for replaying a recipe and for comparing with other programs.
 
-use crate::backend::{self, Ablation, AnyBackend, Backend, Encoded, RunOptions, Sample};
+use crate::backend::{self, Ablation, AnyBackend, Backend, Encoded, End, RunOptions, Sample};
 use crate::decode::{Header, probe};
 use crate::device::{DecodePath, Device, StreamPriority};
 use crate::error::Result;
@@ -84,6 +84,8 @@ pub fn apply(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Result<Tensor>
         max_px: options.max_pixels,
         batch_size: 1,
         batch_images: 1,
+        target_len: 0,
+        target_bytes: 0,
         prefetch: 0,
         threads: 1,
         device_memory_bytes: None,
@@ -109,7 +111,10 @@ fn batch_of_one<B: Backend>(backend: &B, bytes: &[u8], header: &Header, ops: &[O
     // Whatever it has under way is waited for before it goes.
     backend.give_worker(worker);
     match run {
-        Ok(()) => backend.finish(batch, &[0], &[0], 0),
+        Ok(()) => {
+            let end = End { places: &[0], padding: 0, labels: &[0], targets: None };
+            backend.finish(batch, &end).map(|made| made.images)
+        }
         Err(error) => {
             backend.abandon(batch);
             Err(error)

@@ -39,6 +39,10 @@ pub(crate) struct RunOptions {
     pub(crate) batch_size: usize,
     /// Most images that a batch has: fewer than `batch_size` where an epoch has no more.
     pub(crate) batch_images: usize,
+    /// Numbers of a sample's target, 4 bytes each; 0 for none.
+    pub(crate) target_len: usize,
+    /// Most bytes of a sample's target, numbers or not.
+    pub(crate) target_bytes: u64,
     /// Batches being filled or ready ahead of the consumer.
     pub(crate) prefetch: usize,
     /// Worker threads; 0 if the consumer's does their work.
@@ -70,6 +74,11 @@ impl RunOptions {
             Layout::Nchw => [images, 3, height, width],
             Layout::Nhwc => [images, height, width, 3],
         }
+    }
+
+    /// Bytes of one sample of a batch, with its target.
+    pub(crate) fn sample_bytes(&self) -> u64 {
+        self.image_bytes() as u64 + self.target_bytes
     }
 
     /// Bytes of one image of a batch.
@@ -122,6 +131,24 @@ pub(crate) struct Settled {
     /// The places of samples that cannot be used after all.
     pub(crate) bad: Vec<(usize, Error)>,
     pub(crate) decoded: Decoded,
+}
+
+/// What a batch ends with.
+pub(crate) struct End<'a> {
+    /// The places of the samples that are delivered, in this order.
+    pub(crate) places: &'a [usize],
+    /// How many repetitions of the last one follow.
+    pub(crate) padding: usize,
+    /// Of the samples and the padding.
+    pub(crate) labels: &'a [u32],
+    /// The same for targets that are numbers, in the machine's byte order.
+    pub(crate) targets: Option<&'a [u8]>,
+}
+
+/// A batch where its device is: images, and targets that are numbers.
+pub(crate) struct Finished {
+    pub(crate) images: Storage,
+    pub(crate) targets: Option<Storage>,
 }
 
 /// Runs recipes and makes batches.
@@ -177,8 +204,8 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
     /// What ends the epoch; the batch is then to be abandoned.
     fn settle(&self, worker: &mut Self::Worker, batch: &mut Self::Batch) -> Result<Settled>;
 
-    /// Makes the images of the samples at `places`, in this order, and after them `padding` repetitions of the last.
-    fn finish(&self, batch: Self::Batch, places: &[usize], labels: &[u32], padding: usize) -> Result<Storage>;
+    /// Makes a batch of what its samples have become.
+    fn finish(&self, batch: Self::Batch, end: &End<'_>) -> Result<Finished>;
 
     /// Gives up a batch that will not be finished.
     fn abandon(&self, batch: Self::Batch);

@@ -7,10 +7,11 @@ use super::in_flight::InFlight;
 use super::kernel::{self, Call};
 use super::lock;
 use super::lower;
-use crate::backend::Ablation;
+use crate::backend::{Ablation, End, Finished};
 use crate::cuda::driver;
 use crate::cuda::{Buffer, CudaBuffer};
 use crate::error::{Error, Result};
+use crate::tensor::Storage;
 use std::sync::Arc;
 
 impl Gpu {
@@ -18,51 +19,48 @@ impl Gpu {
         if self.options.again == what { 2 } else { 1 }
     }
 
-    /// Queues all that is left to be done for a batch: the samples at `places`, in this order, and after them `padding`
-    /// repetitions of the last.
+    /// Queues all that is left to be done for a batch.
     ///
     /// # Synchronization
     /// Returns at once; what it gives is complete when the device gets there.
     ///
     /// # Errors
     /// [`Error::Device`]; the batch is given up.
-    pub(super) fn submit(
-        &self,
-        mut batch: InFlight,
-        places: &[usize],
-        labels: &[u32],
-        padding: usize,
-    ) -> Result<CudaBuffer> {
-        let buffer = match self.outputs.take(&self.compute) {
-            Ok(buffer) => buffer,
+    pub(super) fn submit(&self, mut batch: InFlight, end: &End<'_>) -> Result<Finished> {
+        let take = || Ok((self.outputs.take(&self.compute)?, self.take_targets(end)?));
+        let (buffer, targets) = match take() {
+            Ok(buffers) => buffers,
             Err(error) => {
                 self.abandon_batch(batch);
                 return Err(error);
             }
         };
-        match self.queue(&mut batch, &buffer, places, labels, padding) {
-            Ok(len_bytes) => {
+        match self.queue(&mut batch, &buffer, targets.as_ref(), end) {
+            Ok(()) => {
                 lock(&self.idle).batches.push_back(batch);
-                Ok(CudaBuffer::new(buffer, Arc::clone(&self.outputs), len_bytes))
+                let of = |buffer, pool: &Arc<_>, bytes| Storage::Cuda(CudaBuffer::new(buffer, Arc::clone(pool), bytes));
+                let len_bytes = end.labels.len() * self.options.image_bytes();
+                let target_bytes = end.targets.map_or(0, <[u8]>::len);
+                Ok(Finished {
+                    images: of(buffer, &self.outputs, len_bytes),
+                    targets: targets.map(|targets| of(targets, &self.targets, target_bytes)),
+                })
             }
             Err(error) => {
-                // Before the buffer goes: some of what was queued may write it.
+                // Before the buffers go: some of what was queued may write them.
                 self.abandon_batch(batch);
-                drop(buffer);
+                drop((buffer, targets));
                 Err(error)
             }
         }
     }
 
-    /// The bytes of the batch's images.
-    fn queue(
-        &self,
-        batch: &mut InFlight,
-        buffer: &Buffer,
-        places: &[usize],
-        labels: &[u32],
-        padding: usize,
-    ) -> Result<usize> {
+    fn take_targets(&self, end: &End<'_>) -> Result<Option<Buffer>> {
+        end.targets.map(|_| self.targets.take(&self.compute)).transpose()
+    }
+
+    fn queue(&self, batch: &mut InFlight, buffer: &Buffer, targets: Option<&Buffer>, end: &End<'_>) -> Result<()> {
+        let &End { places, padding, labels, .. } = end;
         let image_bytes = self.options.image_bytes();
         let mut calls: Vec<Vec<Call>> = Vec::with_capacity(places.len());
         for (i, place) in places.iter().enumerate() {
@@ -90,6 +88,7 @@ impl Gpu {
             Ok(())
         })?;
         let staged_labels = staging.put(&batch.arena, labels)?;
+        let staged_targets = end.targets.map(|targets| staging.put(&batch.arena, targets)).transpose()?;
 
         for _ in 0..self.times(Ablation::Transfer) {
             // SAFETY: the batch is filled; its memory is neither reset nor dropped before `done` has passed
@@ -118,8 +117,13 @@ impl Gpu {
         let to = buffer.address() + self.outputs.labels_offset() as u64;
         // SAFETY: the buffer has room for the labels of a full batch.
         unsafe { driver::copy(to, staged_labels, size_of_val(labels), &self.compute)? };
+        if let (Some(buffer), Some(targets), Some(staged)) = (targets, end.targets, staged_targets) {
+            buffer.users.iter().try_for_each(|user| self.compute.wait(user))?;
+            // SAFETY: the buffer has room for the targets of a full batch, and its earlier users are waited for.
+            unsafe { driver::copy(buffer.address(), staged, targets.len(), &self.compute)? };
+            buffer.ready.record(&self.compute)?;
+        }
         batch.done.record(&self.compute)?;
-        buffer.ready.record(&self.compute)?;
-        Ok(labels.len() * image_bytes)
+        buffer.ready.record(&self.compute)
     }
 }
