@@ -14,7 +14,7 @@ namespace warpfeed {
 struct Launch {
     const void* samples;  // descriptors of the kernel's type
     const void* table;    // fused, finish: 3 x 256 elements of the output's type, what each byte of a channel becomes
-    uint32_t count;       // samples; spin: microseconds
+    uint32_t count;       // samples, of mix those of its one batch; spin: microseconds
     uint32_t reserved;
 };
 
@@ -178,6 +178,23 @@ struct EraseSample {
     uint32_t value;
 };
 
+// mix: one image's part.
+struct MixSample {
+    float share, rest;                  // weights of an element and of its partner's, where `blend`
+    uint32_t left, top, right, bottom;  // otherwise the partner's elements inside are pasted
+    uint32_t blend;
+    uint32_t reserved;
+};
+
+// mix: the batch. Partners: the image before, the first one's the last; or, where `flip`, the batch from back to front.
+struct MixBatch {
+    void* elements;
+    const MixSample* samples;
+    uint32_t width, height;
+    uint32_t flip;
+    uint32_t reserved;
+};
+
 static_assert(sizeof(Launch) == 24 && offsetof(Launch, count) == 16, "as in params.rs");
 static_assert(sizeof(Source) == 40 && offsetof(Source, whole_width) == 28, "as in params.rs");
 static_assert(sizeof(Target) == 32 && offsetof(Target, width) == 20, "as in params.rs");
@@ -201,6 +218,8 @@ static_assert(sizeof(RankSample) == 80 && offsetof(RankSample, kernel) == 72, "a
 static_assert(sizeof(ContrastSample) == 40 && offsetof(ContrastSample, factor) == 36, "as in params.rs");
 static_assert(sizeof(ColorSample) == 32 && offsetof(ColorSample, factor) == 20, "as in params.rs");
 static_assert(sizeof(TableSample) == 32 && offsetof(TableSample, pitch_bytes) == 16, "as in params.rs");
+static_assert(sizeof(MixSample) == 32 && offsetof(MixSample, blend) == 24, "as in params.rs");
+static_assert(sizeof(MixBatch) == 32 && offsetof(MixBatch, flip) == 24, "as in params.rs");
 static_assert(sizeof(EraseSample) == 32 && offsetof(EraseSample, value) == 28, "as in params.rs");
 
 }  // namespace warpfeed

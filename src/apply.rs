@@ -112,7 +112,7 @@ fn batch_of_one<B: Backend>(backend: &B, bytes: &[u8], header: &Header, ops: &[O
     backend.give_worker(worker);
     match run {
         Ok(()) => {
-            let end = End { places: &[0], padding: 0, labels: &[0], targets: None };
+            let end = End { places: &[0], padding: 0, labels: &[0], targets: None, mix: None };
             backend.finish(batch, &end).map(|made| made.images)
         }
         Err(error) => {

@@ -95,6 +95,7 @@ mod error;
 pub mod experiment;
 mod file;
 mod memory;
+mod mix;
 mod npy;
 pub mod ops;
 pub mod pack;
@@ -104,6 +105,7 @@ mod preset;
 mod rank;
 mod raster;
 mod sampler;
+mod sampling;
 mod sheet;
 pub mod source;
 mod target;
@@ -120,6 +122,7 @@ pub use decode::device_model;
 pub use device::{DecodePath, Device, StreamPriority};
 pub use doctor::{Check, doctor};
 pub use error::{Error, Result};
+pub use mix::{Mix, MixMode, Mixed};
 pub use pipeline::{
     BadLimit, BadSample, Batch, Bottleneck, Builder, CacheUsage, Epoch, EpochState, ImageCache, LastBatch, MemoryBound,
     OnError, Orientation, Pipeline, Stats,
@@ -128,6 +131,7 @@ pub use plan::Strategy;
 pub use preset::{IMAGENET_MEAN, IMAGENET_STD, Preset};
 pub use rank::Rank;
 pub use sampler::{Even, Order, Partition, Sampler};
+pub use sampling::{EpochOrder, Sampling};
 pub use target::{MAX_TARGET_BYTES, Target, TargetBytes, TargetElement, TargetSpec, TargetTensor, TargetType, Targets};
 pub use tensor::{DType, Element, Layout, Tensor};
 
@@ -162,4 +166,5 @@ pub mod prelude {
 #[doc = include_str!("../docs/operations.md")]
 #[doc = include_str!("../docs/ranks.md")]
 #[doc = include_str!("../docs/sources.md")]
+#[doc = include_str!("../docs/targets.md")]
 struct Readme;

@@ -15,7 +15,7 @@ use warpfeed::experiment::train::Run;
 use warpfeed::experiment::trial::Trial;
 use warpfeed::{
     ApplyOptions, Batch, Builder, DType, DecodePath, Device, Error, IMAGENET_MEAN, IMAGENET_STD, ImageCache, LastBatch,
-    Layout, OnError, Orientation, Pipeline, Preset, Strategy, apply,
+    Layout, OnError, Orientation, Pipeline, Preset, Strategy, Target, TargetType, Targets, apply,
     image::{JpegColor, JpegOptions, Sampling, Size, encode_jpeg},
     ops::{Contrast, Custom, Op, random_resized_crop},
     source::EncodedImages,
@@ -506,4 +506,76 @@ fn a_batch_that_needs_more_memory_than_it_may_is_an_error() {
 fn a_device_that_is_not_there_is_refused() {
     let error = small(source(1)).device(Device::Cuda(99)).build().unwrap_err();
     assert!(error.is_device() && error.to_string().contains("numbered from 0"), "{error}");
+}
+
+/// Images, targets and shares of each batch, in host memory.
+fn mixed_batches(pipeline: &Pipeline) -> Vec<(Vec<u8>, Vec<u8>, Vec<f32>)> {
+    let of = |batch: Batch| {
+        let targets = match batch.targets() {
+            Some(Targets::Numbers(numbers)) => {
+                assert_eq!(numbers.device(), batch.images().device());
+                let host = numbers.to_host().unwrap();
+                match numbers.element() {
+                    TargetType::F32 => host.as_slice::<f32>().unwrap().iter().flat_map(|n| n.to_le_bytes()).collect(),
+                    TargetType::U32 => host.as_slice::<u32>().unwrap().iter().flat_map(|n| n.to_le_bytes()).collect(),
+                }
+            }
+            Some(Targets::Bytes(bytes)) => bytes.values().to_vec(),
+            None => Vec::new(),
+        };
+        let shares = batch.mixed().map_or_else(Vec::new, |mixed| mixed.shares().to_vec());
+        (batch.images().to_host().unwrap().as_bytes().unwrap().to_vec(), targets, shares)
+    };
+    pipeline.epoch(1).map(|batch| of(batch.unwrap())).collect()
+}
+
+#[test]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+fn targets_lie_beside_the_images_and_equal_the_cpus() {
+    let floats = (0..23).map(|i| Target::Floats(vec![i as f32, 0.5 / (i + 1) as f32]));
+    let images = source(23).with_targets("box", floats).unwrap();
+    for spec in ["class=10", "soft=10/0.1", "float=2:box", "multi-hot=10"] {
+        for last in [LastBatch::Keep, LastBatch::Pad] {
+            let builder = || small(images.clone()).targets(spec.parse().unwrap()).last_batch(last);
+            let [want, got] = [builder().device(Device::Cpu), builder().device(GPU)]
+                .map(|builder| mixed_batches(&builder.decode(DecodePath::Cpu).build().unwrap()));
+            assert!(want == got, "{spec} {last:?}");
+        }
+    }
+    // Targets outlive their batch, and their memory is not written before they are dropped.
+    let pipeline = small(images).targets("float=2:box".parse().unwrap()).device(GPU).build().unwrap();
+    let held: Vec<Targets> = pipeline.epoch(0).map(|batch| batch.unwrap().take_targets().unwrap()).collect();
+    let copies = |held: &[Targets]| -> Vec<Vec<f32>> {
+        let copy = |targets: &Targets| match targets {
+            Targets::Numbers(numbers) => numbers.to_host().unwrap().as_slice::<f32>().unwrap().to_vec(),
+            Targets::Bytes(_) => unreachable!("numbers were asked for"),
+        };
+        held.iter().map(copy).collect()
+    };
+    let before = copies(&held);
+    pipeline.epoch(1).for_each(|batch| drop(batch.unwrap()));
+    assert_eq!(copies(&held), before);
+}
+
+#[test]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+fn mixed_batches_equal_the_cpus() {
+    let images = source(17);
+    for mix in ["torchvision=0.4/1", "timm=0.8/1,mode=pair", "timm=0.8/1,mode=elem,probability=0.8", "timm=0.8/0"] {
+        for dtype in [DType::F32, DType::F16, DType::Bf16, DType::U8] {
+            for layout in [Layout::Nchw, Layout::Nhwc] {
+                for (width, height, batch_size) in [(64, 32, 4), (37, 29, 5), (1, 1, 17)] {
+                    let builder = || {
+                        let builder = small(images.clone()).augment(random_resized_crop(Size::new(width, height)));
+                        let builder = builder.output(dtype, layout).batch_size(batch_size).mix(mix.parse().unwrap());
+                        let builder = builder.targets("soft=10/0.1".parse().unwrap()).decode(DecodePath::Cpu);
+                        if dtype == DType::U8 { builder } else { builder.normalize(IMAGENET_MEAN, IMAGENET_STD) }
+                    };
+                    let [want, got] = [builder().device(Device::Cpu), builder().device(GPU)]
+                        .map(|builder| mixed_batches(&builder.build().unwrap()));
+                    assert!(want == got, "{mix} {dtype} {layout:?} {width} x {height}");
+                }
+            }
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! Batches in the hands of other libraries: the same memory, the same numbers.
 
 use warpfeed::{
-    Batch, DType, Layout, Pipeline, experiment,
+    Batch, DType, Layout, Pipeline, Target, TargetTensor, Targets, experiment,
     image::{JpegOptions, Size, encode_jpeg},
     source::EncodedImages,
 };
@@ -136,4 +136,43 @@ mod candle {
             }
         }
     }
+}
+
+/// Seven images in batches of three, with targets of two numbers and of one class.
+fn targets(spec: &str) -> Vec<TargetTensor> {
+    let jpeg = |i| encode_jpeg(&experiment::synth::image(1, i, 0, 1), &JpegOptions::default()).unwrap();
+    let images = EncodedImages::new((0..7).map(|i| (jpeg(i), 10 + i as u32)));
+    let images = images.with_targets("two", (0..7).map(|i| Target::Integers(vec![i, -i]))).unwrap();
+    let builder = Pipeline::builder(images).batch_size(3).resize(Size::new(7, 9)).targets(spec.parse().unwrap());
+    let pipeline = builder.device(warpfeed::Device::Cpu).build().unwrap();
+    let tensor = |mut batch: Batch| match batch.take_targets() {
+        Some(Targets::Numbers(numbers)) => numbers,
+        other => unreachable!("{other:?}"),
+    };
+    pipeline.epoch(0).map(|batch| tensor(batch.unwrap())).collect()
+}
+
+#[test]
+#[cfg(feature = "dlpack")]
+fn targets_are_handed_over_by_dlpack() {
+    use dlpark::ffi::DLDataType;
+    for (spec, dtype, len) in [("float=2:two", DLDataType::F32, 2), ("class=20", DLDataType::U32, 1)] {
+        for (tensor, n) in targets(spec).into_iter().zip([3, 3, 1]) {
+            let shared: dlpark::versioned::Dlpack = tensor.into_dlpack().unwrap();
+            let view = shared.validate().unwrap();
+            assert_eq!((view.shape(), view.num_bytes()), (&[n, len][..], 4 * (n * len) as usize));
+            assert_eq!(view.dtype(), dtype);
+        }
+    }
+}
+
+#[test]
+#[cfg(feature = "candle")]
+fn targets_are_handed_over_to_candle() {
+    let cpu = candle_core::Device::Cpu;
+    let all = |spec| targets(spec).into_iter().map(|tensor| tensor.into_candle(&cpu).unwrap());
+    let floats: Vec<Vec<f32>> = all("float=2:two").flat_map(|tensor| tensor.to_vec2::<f32>().unwrap()).collect();
+    assert_eq!(floats, (0..7).map(|i| vec![i as f32, -i as f32]).collect::<Vec<_>>());
+    let classes: Vec<Vec<u32>> = all("class=20").flat_map(|tensor| tensor.to_vec2::<u32>().unwrap()).collect();
+    assert_eq!(classes, (0..7).map(|i| vec![10 + i]).collect::<Vec<_>>());
 }

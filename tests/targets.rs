@@ -48,15 +48,15 @@ fn add(batch: &Batch, all: &mut Vec<(u64, Vec<u8>)>) {
             let [images, len] = numbers.shape();
             assert_eq!((images, numbers.device()), (batch.len(), Device::Cpu));
             Box::new(move |i| match numbers.element() {
-                TargetType::F32 => bytemuck(numbers.as_slice::<f32>().unwrap(), i, len, |number| number.to_le_bytes()),
-                TargetType::U32 => bytemuck(numbers.as_slice::<u32>().unwrap(), i, len, |number| number.to_le_bytes()),
+                TargetType::F32 => row_bytes(numbers.as_slice::<f32>().unwrap(), i, len, |number| number.to_le_bytes()),
+                TargetType::U32 => row_bytes(numbers.as_slice::<u32>().unwrap(), i, len, |number| number.to_le_bytes()),
             })
         }
     };
     all.extend((0..batch.len() - batch.padding()).map(|i| (batch.indices()[i], of(i))));
 }
 
-fn bytemuck<T: Copy>(numbers: &[T], i: usize, len: usize, bytes: fn(T) -> [u8; 4]) -> Vec<u8> {
+fn row_bytes<T: Copy>(numbers: &[T], i: usize, len: usize, bytes: fn(T) -> [u8; 4]) -> Vec<u8> {
     numbers[i * len..][..len].iter().flat_map(|&number| bytes(number)).collect()
 }
 

@@ -13,6 +13,7 @@ pub(crate) use encoded::Encoded;
 use crate::decode::Header;
 use crate::device::{DecodePath, Device, StreamPriority};
 use crate::error::{Error, Result};
+use crate::mix::MixPlan;
 use crate::ops::Op;
 use crate::ops::filter::PassOrder;
 use crate::plan::Strategy;
@@ -143,6 +144,8 @@ pub(crate) struct End<'a> {
     pub(crate) labels: &'a [u32],
     /// The same for targets that are numbers, in the machine's byte order.
     pub(crate) targets: Option<&'a [u8]>,
+    /// How the images are mixed at last, if they are.
+    pub(crate) mix: Option<&'a MixPlan>,
 }
 
 /// A batch where its device is: images, and targets that are numbers.

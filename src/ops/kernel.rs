@@ -7,7 +7,8 @@
 use super::filter::{Interpolation, PassOrder};
 use super::params::{
     Axis, BlurSample, ColorSample, ContrastSample, CropSample, DevicePointer, EraseSample, Erasure, FinishSample,
-    FlipSample, FusedSample, RankSample, ResizeSample, RotateSample, Source, Step, TableSample, Target,
+    FlipSample, FusedSample, MixBatch, MixSample, RankSample, ResizeSample, RotateSample, Source, Step, TableSample,
+    Target,
 };
 use crate::error::Result;
 use crate::raster::{Rect, Size};
@@ -183,4 +184,6 @@ descriptors! {
     ColorSample,
     TableSample,
     EraseSample,
+    MixSample,
+    MixBatch,
 }

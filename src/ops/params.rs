@@ -16,7 +16,7 @@ pub(crate) struct Launch {
     pub(crate) samples: DevicePointer,
     /// fused, finish: 3 x 256 elements of the output's type, what each byte of a channel becomes.
     pub(crate) table: DevicePointer,
-    /// Number of samples; spin: microseconds.
+    /// Number of samples, of mix those of its one batch; spin: microseconds.
     pub(crate) count: u32,
     pub(crate) reserved: u32,
 }
@@ -256,6 +256,35 @@ impl ColorSample {
     }
 }
 
+/// mix: one image's part.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct MixSample {
+    /// Weights of an element and of its partner's, where `blend` is not 0.
+    pub(crate) share: f32,
+    pub(crate) rest: f32,
+    /// Otherwise the partner's elements inside are pasted.
+    pub(crate) left: u32,
+    pub(crate) top: u32,
+    pub(crate) right: u32,
+    pub(crate) bottom: u32,
+    pub(crate) blend: u32,
+    pub(crate) reserved: u32,
+}
+
+/// mix: the batch.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct MixBatch {
+    pub(crate) elements: DevicePointer,
+    pub(crate) samples: DevicePointer,
+    pub(crate) width: u32,
+    pub(crate) height: u32,
+    /// Not 0: partners are the batch from back to front; otherwise the image before each.
+    pub(crate) flip: u32,
+    pub(crate) reserved: u32,
+}
+
 /// erase: in place, the rectangle lies inside what is stored.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
@@ -294,5 +323,7 @@ const _: () = {
     assert!(size_of::<ContrastSample>() == 40 && offset_of!(ContrastSample, factor) == 36);
     assert!(size_of::<ColorSample>() == 32 && offset_of!(ColorSample, factor) == 20);
     assert!(size_of::<TableSample>() == 32 && offset_of!(TableSample, pitch_bytes) == 16);
+    assert!(size_of::<MixSample>() == 32 && offset_of!(MixSample, blend) == 24);
+    assert!(size_of::<MixBatch>() == 32 && offset_of!(MixBatch, flip) == 24);
     assert!(size_of::<EraseSample>() == 32 && offset_of!(EraseSample, value) == 28);
 };

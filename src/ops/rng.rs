@@ -1,7 +1,8 @@
 //! Random numbers: the one place where they come from, stable for ever.
 //!
 //! A [`SampleRng`] is the keystream of ChaCha with 8 rounds (64-bit block counter, 64-bit nonce, as in Bernstein's paper):
-//! - key (32 bytes): seed, epoch, [`Domain`] tag, each 8 bytes little endian, then the 8 bytes `warpfeed`;
+//! - key (32 bytes): seed, epoch, [`Domain`] tag, each 8 bytes little endian, then the 8 bytes `warpfeed`, XOR how often
+//!   the sample came before in the epoch (0 in most orders), 8 bytes little endian;
 //! - nonce: the stream, which is the sample's index (0 where a draw belongs to no sample);
 //! - block counter: `region << 32`, where the region is the operation's position in the pipeline, so that every
 //!   operation has 2^32 blocks of its own and one more draw in one operation moves nothing in the others.
@@ -9,6 +10,7 @@
 //! Numbers are made from the keystream by the methods below and by nothing else: the generator comes from a crate, the
 //! mapping does not, so that no release of any crate changes what a seed means. The tests pin both.
 
+use crate::sampling::Pick;
 use chacha20::ChaCha8Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
 use std::ops::RangeInclusive;
@@ -34,6 +36,10 @@ pub(crate) enum Domain {
     Window,
     /// Which samples are held out, or chosen.
     Split,
+    /// Which samples an epoch has, where that is drawn by weight.
+    Sampling,
+    /// How a batch's images are mixed.
+    Mix,
 }
 
 impl Domain {
@@ -49,6 +55,8 @@ impl Domain {
             Self::Shards => b"shards\0\0",
             Self::Window => b"window\0\0",
             Self::Split => b"split\0\0\0",
+            Self::Sampling => b"sampling",
+            Self::Mix => b"mix\0\0\0\0\0",
         }
     }
 }
@@ -73,13 +81,23 @@ impl SampleRng {
         Self::new(seed, epoch, Domain::Recipe, index)
     }
 
+    /// The same where the sample came so many times before in the epoch.
+    pub(crate) fn for_pick(seed: u64, epoch: u64, Pick { index, repetition }: Pick) -> Self {
+        Self::keyed(seed, epoch, Domain::Recipe, index, repetition)
+    }
+
     /// The draws of `stream` (a sample's index) in `epoch`, at region 0.
     pub(crate) fn new(seed: u64, epoch: u64, domain: Domain, stream: u64) -> Self {
+        Self::keyed(seed, epoch, domain, stream, 0)
+    }
+
+    fn keyed(seed: u64, epoch: u64, domain: Domain, stream: u64, repetition: u32) -> Self {
         let mut key = [0; 32];
         key[..8].copy_from_slice(&seed.to_le_bytes());
         key[8..16].copy_from_slice(&epoch.to_le_bytes());
         key[16..24].copy_from_slice(domain.tag());
-        key[24..].copy_from_slice(b"warpfeed");
+        let last = u64::from_le_bytes(*b"warpfeed") ^ u64::from(repetition);
+        key[24..].copy_from_slice(&last.to_le_bytes());
         let mut words = ChaCha8Rng::from_seed(key);
         words.set_stream(stream);
         Self { words }

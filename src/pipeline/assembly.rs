@@ -3,6 +3,8 @@
 use super::policy::Losses;
 use crate::backend::Backend;
 use crate::error::{Error, Result};
+use crate::mix::Mixed;
+use crate::sampling::Pick;
 use crate::target::{Row, Targets};
 use crate::tensor::Tensor;
 use std::sync::{Arc, OnceLock};
@@ -39,7 +41,7 @@ impl<B: Backend> Filling<B> {
 pub(super) enum Slot {
     Pending,
     Done {
-        index: u64,
+        pick: Pick,
         label: u32,
         /// If targets were asked for.
         target: Option<Row>,
@@ -67,6 +69,7 @@ pub(super) struct Parts {
     pub(super) labels: Vec<u32>,
     pub(super) indices: Vec<u64>,
     pub(super) targets: Option<Targets>,
+    pub(super) mixed: Option<Mixed>,
     pub(super) padding: usize,
 }
 
@@ -91,13 +94,13 @@ pub(super) fn deliver(slots: Vec<Slot>) -> Result<Delivered> {
     let mut all = Delivered::default();
     for (place, slot) in slots.into_iter().enumerate() {
         match slot {
-            Slot::Done { index, label, target, instead_of } => {
+            Slot::Done { pick, label, target, instead_of } => {
                 if let Some(error) = instead_of {
                     all.losses.add(error);
                 }
                 all.places.push(place);
                 all.labels.push(label);
-                all.indices.push(index);
+                all.indices.push(pick.index);
                 all.targets.extend(target);
             }
             Slot::Skipped(error) => {

@@ -4,6 +4,7 @@ use super::assembly::Parts;
 use super::state::{EpochState, Moment};
 #[cfg(feature = "candle")]
 use crate::error::Result;
+use crate::mix::Mixed;
 use crate::target::Targets;
 use crate::tensor::Tensor;
 
@@ -32,14 +33,15 @@ pub struct Batch {
     labels: Vec<u32>,
     indices: Vec<u64>,
     targets: Option<Targets>,
+    mixed: Option<Mixed>,
     padding: usize,
     moment: Moment,
 }
 
 impl Batch {
     pub(super) fn new(parts: Parts, moment: Moment) -> Self {
-        let Parts { images, labels, indices, targets, padding } = parts;
-        Self { images, labels, indices, targets, padding, moment }
+        let Parts { images, labels, indices, targets, mixed, padding } = parts;
+        Self { images, labels, indices, targets, mixed, padding, moment }
     }
 
     /// The images: `[N, 3, H, W]` or `[N, H, W, 3]`, in the order of the epoch.
@@ -60,7 +62,13 @@ impl Batch {
         self.targets.as_ref()
     }
 
-    /// The same, to be given away before the images are.
+    /// What each image was mixed with, padding included; `None` without [`Builder::mix`](crate::Builder::mix).
+    #[must_use]
+    pub fn mixed(&self) -> Option<&Mixed> {
+        self.mixed.as_ref()
+    }
+
+    /// The targets, to be given away before the images are.
     #[must_use]
     pub fn take_targets(&mut self) -> Option<Targets> {
         self.targets.take()

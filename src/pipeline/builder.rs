@@ -9,6 +9,7 @@ use super::schedule::Runs;
 use crate::backend::{self, Ablation, Normalization, RunOptions};
 use crate::device::{DecodePath, Device, StreamPriority};
 use crate::error::{Error, Result};
+use crate::mix::Mix;
 use crate::ops::filter::PassOrder;
 use crate::ops::transform::{Transform, random_resized_crop, repeat};
 use crate::ops::{CenterCrop, Normalize, Op, Resize, SizeEffect};
@@ -16,6 +17,7 @@ use crate::plan::Strategy;
 use crate::preset::Preset;
 use crate::raster::Size;
 use crate::sampler::{Even, Partition, Sampler};
+use crate::sampling::{Chosen, Sampling};
 use crate::source::{Input, MAX_ENCODED_BYTES};
 use crate::target::TargetSpec;
 use crate::tensor::{DType, Layout};
@@ -90,6 +92,8 @@ pub struct Builder {
     even: bool,
     limit: u64,
     targets: Option<TargetSpec>,
+    sampling: Option<Sampling>,
+    mix: Option<Mix>,
     device: Device,
     cache: Option<ImageCache>,
     /// As many as there are processors if not given.
@@ -137,6 +141,8 @@ impl Builder {
             even: false,
             limit: u64::MAX,
             targets: None,
+            sampling: None,
+            mix: None,
             device: Device::default(),
             cache: None,
             threads: None,
@@ -192,11 +198,27 @@ impl Builder {
         self
     }
 
+    /// Delivers samples more than once an epoch, or not all of them; each once if not given. A stream has no such order.
+    #[must_use]
+    pub fn sampler(mut self, sampling: Sampling) -> Self {
+        self.sampling = Some(sampling);
+        self
+    }
+
     /// Delivers targets beside images and labels ([`Batch::targets`](crate::Batch::targets)); none if not given. A sample whose
     /// target is missing or is not what was asked for is a bad sample.
     #[must_use]
     pub fn targets(mut self, targets: TargetSpec) -> Self {
         self.targets = Some(targets);
+        self
+    }
+
+    /// Mixes the images of each batch, after everything else, and targets that are f32; not if not given. What an image
+    /// becomes then depends on the batch that it is in, and so on batch size and partition; an epoch is resumed with the same
+    /// batch size alone. A batch that is shorter, or padded, is mixed as it is.
+    #[must_use]
+    pub fn mix(mut self, mix: Mix) -> Self {
+        self.mix = Some(mix);
         self
     }
 
@@ -412,7 +434,9 @@ impl Builder {
     pub fn build(mut self) -> Result<Pipeline> {
         let normalize = self.settle_options()?;
         let is_stream = self.input.samples().is_none();
-        let sampler = self.sampler(is_stream)?;
+        let chosen = self.chosen()?;
+        let positions = chosen.as_ref().map(|chosen| chosen.positions);
+        let sampler = self.order(is_stream, positions)?;
         self.settle_batch(all_positions(&sampler, self.limit), is_stream)?;
         let options = Arc::new(self.options);
         let recipes = Recipes {
@@ -429,9 +453,11 @@ impl Builder {
             input: self.input,
             shuffle: self.shuffle,
             sampler,
+            chosen,
             recipes,
             limit: self.limit,
             targets: self.targets,
+            mix: self.mix,
             options,
             policy: self.policy,
             cache,
@@ -457,6 +483,7 @@ impl Builder {
             return Err(Error::parameter("pipeline", "max_pixels", "1 or more", 0));
         }
         self.policy.max_bad.map_or(Ok(()), BadLimit::check)?;
+        self.mix.as_ref().map_or(Ok(()), Mix::check)?;
         if let Some(targets) = &self.targets {
             targets.check()?;
             (self.options.target_len, self.options.target_bytes) = (targets.len(), targets.max_bytes());
@@ -469,10 +496,23 @@ impl Builder {
         Ok(normalize)
     }
 
-    /// The order of samples.
-    fn sampler(&self, is_stream: bool) -> Result<Sampler> {
+    /// Which samples an epoch has, where it is not each of them once.
+    fn chosen(&self) -> Result<Option<Chosen>> {
+        let Some(sampling) = &self.sampling else { return Ok(None) };
+        match &self.input {
+            Input::DataSet(source) => sampling.prepare(&**source).map(Some),
+            Input::Stream(_) => Err(Error::Unsupported {
+                feature: "a sampler over a stream".to_owned(),
+                remedy: "a stream's samples are known when they come: use a source of random access".to_owned(),
+            }),
+        }
+    }
+
+    /// The order of an epoch's positions, of which there are so many if that is not as many as samples.
+    fn order(&self, is_stream: bool, positions: Option<u64>) -> Result<Sampler> {
         // A stream has positions until it ends, and shuffles by itself.
-        let (len, on_error) = (self.input.samples().unwrap_or(u64::MAX), self.policy.on_error);
+        let len = positions.or(self.input.samples()).unwrap_or(u64::MAX);
+        let on_error = self.policy.on_error;
         if len == 0 {
             return Err(Error::parameter("pipeline", "source", "one that has samples", "a source without any"));
         }
@@ -483,8 +523,8 @@ impl Builder {
                 remedy: "a stream's samples are known when they come: use a source of random access".to_owned(),
             });
         }
-        // A stream shuffles by itself.
-        let shuffled = self.shuffle && !is_stream;
+        // What was chosen has been shuffled.
+        let shuffled = self.shuffle && !is_stream && positions.is_none();
         let sampler = if shuffled { Sampler::shuffled(len, self.seed) } else { Sampler::sequential(len) };
         let sampler = sampler.partition(self.partition);
         match (self.even, on_error, self.policy.last) {
@@ -536,7 +576,11 @@ fn memory(inner: &Inner, cache: Option<&ImageCache>, device_bytes: u64) -> Memor
         batch_bytes,
         images_bytes: ((2 * PIXEL_BYTES + COEFFICIENT_BYTES + kept_bytes) * working).saturating_mul(options.max_px),
         encoded_bytes: MAX_ENCODED_BYTES * working + inner.input.memory_bytes(),
-        order_bytes: if inner.shuffle && inner.input.samples().is_some() { len.saturating_mul(index_bytes) } else { 0 },
+        order_bytes: match &inner.chosen {
+            Some(chosen) => chosen.order_bytes(),
+            None if inner.shuffle && inner.input.samples().is_some() => len.saturating_mul(index_bytes),
+            None => 0,
+        },
         cache_bytes: cache.map_or(0, ImageCache::memory_bytes),
         device_bytes,
     }

@@ -5,6 +5,7 @@ use super::policy::BadSamples;
 use super::stats::Counters;
 use crate::error::{Error, Result};
 use crate::sampler::Order;
+use crate::sampling::{Pick, Picks};
 use crate::source::Reader;
 use crate::target::Row;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,6 +24,10 @@ pub(super) struct Context {
     pub(super) stopped: Arc<AtomicBool>,
     pub(super) epoch: u64,
     order: Order,
+    /// What is at its positions, where it is not the sample of that number.
+    picks: Option<Picks>,
+    /// Why there is no order.
+    pub(super) refused: Option<Error>,
     /// Where in the order it begins: position 0 everywhere else is this one.
     pub(super) first: u64,
     /// Positions that are delivered: fewer than the order's if the last batch is dropped.
@@ -37,17 +42,24 @@ impl Context {
     /// An epoch from position `first` of its order on, which in a stream is at `cursor`.
     pub(super) fn new(inner: Arc<Inner>, epoch: u64, first: u64, cursor: Option<Vec<u8>>) -> Self {
         let order = inner.sampler.epoch(epoch);
-        let positions = inner.positions(first);
+        let (seed, shuffle) = (inner.recipes.seed, inner.shuffle);
+        let picks = inner.chosen.as_ref().map(|chosen| chosen.picks(seed, shuffle, epoch, &order)).transpose();
+        let (picks, refused) = picks.map_or_else(|error| (None, Some(error)), |picks| (picks, None));
+        let positions = if refused.is_none() { inner.positions(first) } else { 0 };
         let padding = (first + positions).saturating_sub(order.len() - order.padding());
         let stopped = Arc::default();
         let reader = inner.reader(epoch, first, cursor, &stopped);
         let (counters, bad) = (Counters::default(), BadSamples::default());
-        Self { inner, reader, stopped, epoch, order, first, positions, padding, counters, bad }
+        Self { inner, reader, stopped, epoch, order, picks, refused, first, positions, padding, counters, bad }
     }
 
     /// The sample at a position.
-    pub(super) fn index(&self, position: u64) -> Option<u64> {
-        self.order.get(self.first + position)
+    pub(super) fn pick(&self, position: u64) -> Option<Pick> {
+        let position = self.first + position;
+        match &self.picks {
+            Some(picks) => picks.get(position),
+            None => self.order.get(position).map(|index| Pick { index, repetition: 0 }),
+        }
     }
 
     /// Announces the first samples, before there is anybody who could read one.
@@ -65,11 +77,18 @@ impl Context {
     /// Says that the sample at a position will be read soon, unless the cache is known to have it.
     fn announce(&self, position: u64) {
         if position < self.positions
-            && let Some(index) = self.index(position)
+            && let Some(Pick { index, .. }) = self.pick(position)
             && !self.inner.cache.as_ref().is_some_and(|cache| cache.is_known(index))
         {
             self.reader.prefetch(index);
         }
+    }
+
+    /// The number of a batch among all ranks' batches of the epoch, counted in turn.
+    pub(super) fn batch_of_all_ranks(&self, number: u64) -> u64 {
+        let partition = self.inner.sampler.own_partition();
+        let own = self.first / self.inner.options.batch_size as u64 + number;
+        own * u64::from(partition.world_size()) + u64::from(partition.rank())
     }
 
     /// The target of a sample that has been read, if targets were asked for.

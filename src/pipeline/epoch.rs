@@ -60,10 +60,12 @@ impl Epoch {
         epoch: u64,
         (first, cursor): (u64, Option<Vec<u8>>),
     ) -> Self {
-        let context = Context::new(Arc::clone(inner), epoch, first, cursor);
+        let mut context = Context::new(Arc::clone(inner), epoch, first, cursor);
+        let no_order = context.refused.take();
         let total = context.reader.feed().is_none().then_some(context.positions);
         let tally = Tally::new(inner.policy.max_bad, total, first == 0);
         let Work { running, threads, refused } = Arc::clone(backend).begin_epoch(context);
+        let refused = no_order.or(refused);
         let stats = Stats { threads: threads.len() as u64, ..Stats::default() };
         Self { running, threads, refused, stats, tally, given: 0, finished: false }
     }

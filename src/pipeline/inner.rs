@@ -4,7 +4,9 @@ use super::cache::Cache;
 use super::policy::{LastBatch, Policy};
 use super::recipes::Recipes;
 use crate::backend::RunOptions;
+use crate::mix::Mix;
 use crate::sampler::Sampler;
+use crate::sampling::Chosen;
 use crate::source::stream::Feed;
 use crate::source::{Input, Reader, StreamStart};
 use crate::target::TargetSpec;
@@ -18,13 +20,18 @@ pub(super) struct Inner {
     pub(super) fingerprint: OnceLock<u64>,
     /// Whether epochs are shuffled.
     pub(super) shuffle: bool,
+    /// Which positions of the epoch's order are delivered.
     pub(super) sampler: Sampler,
+    /// Which samples are at these positions, where it is not each sample once.
+    pub(super) chosen: Option<Chosen>,
     /// Most samples an epoch.
     pub(super) limit: u64,
     pub(super) recipes: Arc<Recipes>,
     pub(super) options: Arc<RunOptions>,
     /// What is delivered beside images and labels, if anything.
     pub(super) targets: Option<TargetSpec>,
+    /// How batches are mixed, if they are.
+    pub(super) mix: Option<Mix>,
     pub(super) policy: Policy,
     /// Decoded images that are kept, if any are to be.
     pub(super) cache: Option<Cache>,
@@ -42,6 +49,14 @@ impl Inner {
                 let sizes = (self.options.batch_size, self.options.prefetch, self.options.threads);
                 Reader::Stream(Arc::new(Feed::new(Arc::clone(stream), start, first, sizes)))
             }
+        }
+    }
+
+    /// Draws a substitute for the bad sample `index`.
+    pub(super) fn substitute(&self, epoch: u64, index: u64, attempt: u32) -> Option<u64> {
+        match &self.chosen {
+            Some(chosen) => chosen.substitute(self.recipes.seed, epoch, index, attempt),
+            None => self.sampler.substitute(epoch, index, attempt),
         }
     }
 

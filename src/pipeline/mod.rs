@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::ops::Op;
 use crate::plan::Strategy;
 use crate::raster::Size;
+use crate::sampling::Pick;
 use crate::source::Input;
 pub use batch::Batch;
 pub use builder::{Builder, MemoryBound};
@@ -39,7 +40,8 @@ use std::sync::Arc;
 /// A pipeline: built once, asked for epochs.
 ///
 /// Cheap to clone; clones share memory. A sample's pixels depend on the source, the operations, the seed, the epoch and
-/// the sample's index alone: not on threads, batch size, prefetch or partition.
+/// the sample's index alone: not on threads, batch size, prefetch or partition. Where batches are mixed ([`Builder::mix`]), a
+/// sample's pixels depend on its batch, and so on batch size and partition as well; on threads and prefetch they never do.
 #[derive(Clone)]
 pub struct Pipeline {
     inner: Arc<Inner>,
@@ -168,7 +170,7 @@ impl Pipeline {
         self.memory
     }
 
-    /// The explicit operations that sample `index` goes through in an epoch, orientation included: what
+    /// The explicit operations that sample `index` goes through in an epoch, the first time that it comes, orientation included: what
     /// `warpfeed apply --orientation ignore --ops` replays.
     ///
     /// # Errors
@@ -202,6 +204,6 @@ impl Pipeline {
         let mut buffer = Vec::new();
         let bytes = source.read(index, &mut buffer)?;
         let header = self.inner.recipes.header(bytes)?;
-        self.inner.recipes.draw(epoch, index, Stored::from(&header))
+        self.inner.recipes.draw(epoch, Pick { index, repetition: 0 }, Stored::from(&header))
     }
 }

@@ -8,6 +8,7 @@ use crate::ops::transform::{Transform, draw_recipe};
 use crate::ops::{Op, orientation_ops};
 use crate::plan::{Strategy, is_multiplied};
 use crate::raster::{Size, check_pixels};
+use crate::sampling::Pick;
 use std::sync::Arc;
 
 /// What to do with an image's EXIF orientation tag.
@@ -59,8 +60,8 @@ impl Recipes {
     }
 
     /// The explicit operations for a sample in an epoch.
-    pub(super) fn draw(&self, epoch: u64, index: u64, stored: Stored) -> Result<Vec<Op>> {
-        let mut draw = SampleRng::for_sample(self.seed, epoch, index);
+    pub(super) fn draw(&self, epoch: u64, pick: Pick, stored: Stored) -> Result<Vec<Op>> {
+        let mut draw = SampleRng::for_pick(self.seed, epoch, pick);
         let mut recipe = oriented(stored.orientation, self.orientation);
         let size = recipe.iter().try_fold(stored.size, |size, op| op.output_size(size))?;
         recipe.append(&mut draw_recipe(&self.transforms, &mut draw, size)?);
@@ -68,8 +69,8 @@ impl Recipes {
     }
 
     /// What is left of a sample's recipe when its image comes from the cache.
-    pub(super) fn draw_for_cached(&self, epoch: u64, index: u64, stored: Stored) -> Result<Vec<Op>> {
-        let mut recipe = self.draw(epoch, index, stored)?;
+    pub(super) fn draw_for_cached(&self, epoch: u64, pick: Pick, stored: Stored) -> Result<Vec<Op>> {
+        let mut recipe = self.draw(epoch, pick, stored)?;
         Ok(recipe.split_off(self.cached_ops(stored).len()))
     }
 

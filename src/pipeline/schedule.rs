@@ -9,6 +9,7 @@ use super::context::Context;
 use super::worker::{Destination, Worker};
 use crate::backend::{AnyBackend, Backend};
 use crate::error::{Error, Result};
+use crate::sampling::Pick;
 use crate::threads;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -134,7 +135,7 @@ impl<B: Backend> Default for State<B> {
 struct Task<B: Backend> {
     position: u64,
     /// The sample there.
-    index: u64,
+    pick: Pick,
     batch: Arc<Begun<B>>,
     /// Its place in its batch.
     place: usize,
@@ -265,7 +266,7 @@ impl<B: Backend> Shared<B> {
             self.context.counters.add_worker_wait(start.elapsed());
         }
         let position = state.next;
-        let Some(index) = self.context.index(position) else {
+        let Some(pick) = self.context.pick(position) else {
             drop(state);
             let message = format!("the order of the epoch has no position {position}");
             self.fail(Error::Panic { message });
@@ -278,18 +279,18 @@ impl<B: Backend> Shared<B> {
             state.batches.push_back(Filling::new(positions));
         }
         let filling = &state.batches[batch];
-        Some(Task { position, index, batch: Arc::clone(filling.storage.as_ref()?), place, samples: filling.positions })
+        Some(Task { position, pick, batch: Arc::clone(filling.storage.as_ref()?), place, samples: filling.positions })
     }
 
     /// Does the work on one position.
     fn run(&self, task: Task<B>, worker: &mut Worker<'_, B>) {
-        let Task { position, index, batch, place, samples } = task;
+        let Task { position, pick, batch, place, samples } = task;
         let result = catch_unwind(AssertUnwindSafe(|| {
             self.context.announce_ahead(position);
             let mut refused = None;
             let begin = || self.backend.begin(samples).map_err(|error| refused = Some(Box::new(error))).ok();
             match (batch.get_or_init(begin), refused) {
-                (Some(batch), _) => worker.position(index, &Destination { batch, place, later: true }),
+                (Some(batch), _) => worker.position(pick, &Destination { batch, place, later: true }),
                 (None, Some(error)) => Slot::Failed(error),
                 (None, None) => Slot::Unbegun,
             }
@@ -297,7 +298,7 @@ impl<B: Backend> Shared<B> {
         let result = result.unwrap_or_else(|panic| {
             // Whatever it was doing is half done.
             worker.reset();
-            Slot::Failed(Box::new(self.context.sample_error(index, Error::panic(panic.as_ref()))))
+            Slot::Failed(Box::new(self.context.sample_error(pick.index, Error::panic(panic.as_ref()))))
         });
         // Who makes the batch needs it for itself.
         drop(batch);

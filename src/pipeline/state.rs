@@ -54,6 +54,12 @@ pub struct EpochState {
     partition: (u32, u32),
     even: bool,
     samples: u64,
+    /// Which samples the epoch has, where it is not each of them once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sampler: Option<String>,
+    /// How batches are mixed, and their size, which then decides about the images.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    mix: Option<String>,
     /// [`Source::fingerprint`](crate::source::Source::fingerprint), 16 hexadecimal digits: not every reader of JSON keeps 64 bits.
     source: String,
     /// Of a stream, [`Samples::cursor`](crate::source::Samples::cursor) in hexadecimal.
@@ -95,6 +101,8 @@ impl EpochState {
             even: sampler.is_even(),
             // A stream's are not known; states have always had this number for that.
             samples: inner.input.samples().unwrap_or(u64::MAX),
+            sampler: inner.chosen.as_ref().map(|chosen| chosen.name.clone()),
+            mix: inner.mix.as_ref().map(|mix| format!("{mix} of {} images", inner.options.batch_size)),
             source: format!("{:016x}", inner.fingerprint()),
             cursor: cursor.map(hex),
         }
@@ -147,7 +155,7 @@ impl EpochState {
     }
 
     /// What must agree, in words.
-    fn words(&self) -> [String; 6] {
+    fn words(&self) -> [String; 8] {
         let (rank, world_size) = self.partition;
         [
             format!("{} samples", self.samples),
@@ -155,6 +163,8 @@ impl EpochState {
             format!("seed {}", self.seed),
             if self.shuffled { "shuffled" } else { "not shuffled" }.to_owned(),
             format!("partition {rank}/{world_size}"),
+            self.mix.as_ref().map_or("no mixing".to_owned(), |mix| format!("mixing {mix}")),
+            self.sampler.as_ref().map_or("no sampler".to_owned(), |sampler| format!("sampler {sampler}")),
             if self.even { "even partitions" } else { "partitions as they are" }.to_owned(),
         ]
     }

@@ -10,6 +10,7 @@ use crate::backend::{Backend, Decoded, Encoded, End, Sample};
 use crate::decode::Header;
 use crate::error::{Error, Result};
 use crate::ops::Op;
+use crate::sampling::Pick;
 use crate::target::{Row, Rows};
 use crate::tensor::Tensor;
 use std::time::Instant;
@@ -58,20 +59,20 @@ impl<'a, B: Backend> Worker<'a, B> {
     }
 
     /// Works on one sample, or on what stands in for it.
-    pub(super) fn position(&mut self, index: u64, to: &Destination<'_, B>) -> Slot {
-        match self.sample(index, to) {
+    pub(super) fn position(&mut self, pick: Pick, to: &Destination<'_, B>) -> Slot {
+        match self.sample(pick, to) {
             Ok((label, target)) => {
                 self.context.bad.good();
-                Slot::Done { index, label, target, instead_of: None }
+                Slot::Done { pick, label, target, instead_of: None }
             }
-            Err(_) if self.context.ended_before(index) => Slot::Ended,
-            Err(error) => self.instead(index, error, to),
+            Err(_) if self.context.ended_before(pick.index) => Slot::Ended,
+            Err(error) => self.instead(pick, error, to),
         }
     }
 
     /// Does with a sample that could not be used what the policy says.
-    pub(super) fn instead(&mut self, index: u64, error: Error, to: &Destination<'_, B>) -> Slot {
-        let context = self.context;
+    pub(super) fn instead(&mut self, pick: Pick, error: Error, to: &Destination<'_, B>) -> Slot {
+        let (context, index) = (self.context, pick.index);
         let policy = context.inner.policy.on_error;
         if policy == OnError::Fail || !error.is_bad_sample() {
             return Slot::Failed(Box::new(context.sample_error(index, error)));
@@ -86,12 +87,13 @@ impl<'a, B: Backend> Worker<'a, B> {
         let now = Destination { later: false, ..*to };
         let mut tried = 0;
         while tried < SUBSTITUTES
-            && let Some(other) = context.inner.sampler.substitute(context.epoch, index, tried)
+            && let Some(other) = context.inner.substitute(context.epoch, index, tried)
         {
-            match self.sample(other, &now) {
+            let pick = Pick { index: other, ..pick };
+            match self.sample(pick, &now) {
                 Ok((label, target)) => {
                     let instead_of = Some(Box::new(context.sample_error(index, error)));
-                    return Slot::Done { index: other, label, target, instead_of };
+                    return Slot::Done { pick, label, target, instead_of };
                 }
                 Err(error) if error.is_bad_sample() => tried += 1,
                 Err(error) => return Slot::Failed(Box::new(context.sample_error(other, error))),
@@ -102,14 +104,14 @@ impl<'a, B: Backend> Worker<'a, B> {
     }
 
     /// Reads one sample and has its recipe run, down to its place in the batch; its label, and its target if there are any.
-    fn sample(&mut self, index: u64, to: &Destination<'_, B>) -> Result<(u32, Option<Row>)> {
-        let (context, backend) = (self.context, self.backend);
+    fn sample(&mut self, pick: Pick, to: &Destination<'_, B>) -> Result<(u32, Option<Row>)> {
+        let (context, backend, index) = (self.context, self.backend, pick.index);
         let (counters, cache) = (&context.counters, context.inner.cache.as_ref());
         let own = self.own()?;
         let mut buffer = backend.buffer(own);
         if let Some(kept) = cache.and_then(|cache| cache.known(counters, index, &mut buffer)) {
             backend.give_buffer(own, buffer);
-            return self.kept(index, kept, context.target(index)?, to);
+            return self.kept(pick, kept, context.target(index)?, to);
         }
         let start = Instant::now();
         let encoded = Encoded::read(&context.reader, index, buffer, &context.stopped)?;
@@ -125,10 +127,10 @@ impl<'a, B: Backend> Worker<'a, B> {
             })?
         {
             backend.give_buffer(own, encoded.into_buffer());
-            return self.kept(index, kept, target, to);
+            return self.kept(pick, kept, target, to);
         }
         let start = Instant::now();
-        let ops = context.inner.recipes.draw(context.epoch, index, Stored::from(&header))?;
+        let ops = context.inner.recipes.draw(context.epoch, pick, Stored::from(&header))?;
         counters.add_augment(start.elapsed());
         counters.add_decoded(self.run(to, encoded, &header, &ops)?);
         Ok((context.reader.label(index), target))
@@ -137,18 +139,18 @@ impl<'a, B: Backend> Worker<'a, B> {
     /// Has the rest of its recipe run on an image from the cache.
     fn kept(
         &mut self,
-        index: u64,
+        pick: Pick,
         kept: Kept,
         target: Option<Row>,
         to: &Destination<'_, B>,
     ) -> Result<(u32, Option<Row>)> {
         let context = self.context;
         let start = Instant::now();
-        let ops = context.inner.recipes.draw_for_cached(context.epoch, index, kept.stored)?;
+        let ops = context.inner.recipes.draw_for_cached(context.epoch, pick, kept.stored)?;
         context.counters.add_augment(start.elapsed());
         // It was decoded when it was kept.
         self.run(to, kept.encoded, &kept.header, &ops)?;
-        Ok((context.reader.label(index), target))
+        Ok((context.reader.label(pick.index), target))
     }
 
     fn run(
@@ -200,15 +202,24 @@ impl<'a, B: Backend> Worker<'a, B> {
         let end = number * inner.options.batch_size as u64 + positions as u64;
         let unpadded = context.positions - context.padding;
         let images = filled - (end.saturating_sub(unpadded) as usize).min(filled);
-        let rows = inner.targets.as_ref().map(|spec| Rows::new(spec, targets));
+        let mut rows = inner.targets.as_ref().map(|spec| Rows::new(spec, targets));
+        let plan = inner.mix.as_ref().map(|mix| {
+            let key = (inner.recipes.seed, context.epoch, context.batch_of_all_ranks(number));
+            mix.plan(key, labels.len(), inner.options.size)
+        });
+        if let (Some(rows), Some(plan)) = (&mut rows, &plan) {
+            rows.mix(plan);
+        }
+        let mixed = plan.as_ref().map(|plan| plan.mixed(&labels));
         let shared = rows.as_ref().and_then(Rows::shared);
-        let end = End { places: &places, padding: labels.len() - filled, labels: &labels, targets: shared };
+        let padding = labels.len() - filled;
+        let end = End { places: &places, padding, labels: &labels, targets: shared, mix: plan.as_ref() };
         let finished = backend.finish(batch, &end)?;
         let padding = labels.len() - images;
         let shape = inner.options.shape(labels.len());
         let images = Tensor::new(finished.images, shape, inner.options.dtype, inner.options.layout);
         let targets = rows.and_then(|rows| rows.finish(finished.targets, labels.len()));
-        Ok(Made { parts: Some(Parts { images, labels, indices, targets, padding }), losses })
+        Ok(Made { parts: Some(Parts { images, labels, indices, targets, mixed, padding }), losses })
     }
 
     /// Has the back end do what it left for the whole batch. With samples that turn out bad is done what the policy says.
@@ -217,8 +228,8 @@ impl<'a, B: Backend> Worker<'a, B> {
         let settled = backend.settle(self.own()?, batch)?;
         self.context.counters.add_decoded(settled.decoded);
         for (place, error) in settled.bad {
-            if let Slot::Done { index, .. } = slots[place] {
-                slots[place] = self.instead(index, error, &Destination { batch, place, later: false });
+            if let Slot::Done { pick, .. } = slots[place] {
+                slots[place] = self.instead(pick, error, &Destination { batch, place, later: false });
             }
         }
         Ok(())

@@ -553,6 +553,70 @@ mod tests {
     }
 
     #[test]
+    fn columns_and_lists_are_targets() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.parquet");
+        let schema = "message rows {
+            required binary bytes;
+            optional group box (LIST) { repeated group list { optional float element; } }
+            required int64 kind;
+            optional binary text (STRING);
+        }";
+        let mut writer = SerializedFileWriter::new(
+            File::create(&path).unwrap(),
+            Arc::new(parse_message_type(schema).unwrap()),
+            WriterProperties::builder().build().into(),
+        )
+        .unwrap();
+        for group in 0..3_i64 {
+            let mut rows = writer.next_row_group().unwrap();
+            let images: Vec<ByteArray> = (0..4).map(|i| vec![i; 20].into()).collect();
+            let mut column = rows.next_column().unwrap().unwrap();
+            column.typed::<ByteArrayType>().write_batch(&images, None, None).unwrap();
+            column.close().unwrap();
+            // [1, 2], null, [], [3]; then each plus the group's number.
+            let values: Vec<f32> = [1.0, 2.0, 3.0].iter().map(|value| value + group as f32).collect();
+            let mut column = rows.next_column().unwrap().unwrap();
+            let boxes = column.typed::<parquet::data_type::FloatType>();
+            boxes.write_batch(&values, Some(&[3, 3, 0, 1, 3]), Some(&[0, 1, 0, 0, 0])).unwrap();
+            column.close().unwrap();
+            let mut column = rows.next_column().unwrap().unwrap();
+            let kinds: Vec<i64> = (0..4).map(|i| 10 * group + i).collect();
+            column.typed::<Int64Type>().write_batch(&kinds, None, None).unwrap();
+            column.close().unwrap();
+            let mut column = rows.next_column().unwrap().unwrap();
+            let texts = ["one", "two", "four"].map(ByteArray::from);
+            column.typed::<ByteArrayType>().write_batch(&texts, Some(&[1, 1, 0, 1]), None).unwrap();
+            column.close().unwrap();
+            rows.close().unwrap();
+        }
+        writer.close().unwrap();
+
+        let source = ParquetFiles::open(&[path], &RecordOptions::default()).unwrap();
+        for index in (0..12).chain((0..12).rev()) {
+            let (group, row) = (index as i64 / 4, index as usize % 4);
+            let floats =
+                |values: &[f32]| Some(Target::Floats(values.iter().map(|value| value + group as f32).collect()));
+            let boxes = [floats(&[1.0, 2.0]), None, Some(Target::Floats(vec![])), floats(&[3.0])];
+            let text = |text: &str| Some(Target::Bytes(text.as_bytes().to_vec()));
+            let texts = [text("one"), text("two"), None, text("four")];
+            let found = |field| match source.target(index, Some(field)) {
+                Ok(target) => Some(target),
+                Err(error) => {
+                    assert!(error.is_bad_sample() && error.to_string().contains(field), "{error}");
+                    None
+                }
+            };
+            assert_eq!(found("box"), boxes[row], "{index}");
+            assert_eq!(found("kind"), Some(Target::Integers(vec![10 * group + row as i64])));
+            assert_eq!(found("text"), texts[row]);
+        }
+        assert!(source.targets.lock().unwrap().len() <= TARGET_GROUPS);
+        assert!(source.target(0, Some("bag")).unwrap_err().is_parameter());
+        assert_eq!(source.target(0, None).unwrap(), Target::Class(0));
+    }
+
+    #[test]
     fn damaged_files_are_errors() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.parquet");

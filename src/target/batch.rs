@@ -4,6 +4,7 @@ use super::{Form, Row, TargetSpec};
 use crate::cuda::CudaBuffer;
 use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::mix::MixPlan;
 use crate::tensor::{DType, HostBuffer, Storage};
 use bytemuck::Pod;
 
@@ -227,6 +228,13 @@ impl Rows {
                 }
                 Self::Floats(floats)
             }
+        }
+    }
+
+    /// Mixes numbers that are f32 as the images are mixed.
+    pub(crate) fn mix(&mut self, plan: &MixPlan) {
+        if let Self::Floats(rows) = self {
+            plan.mix_rows(rows);
         }
     }
 

@@ -5,6 +5,7 @@ pub(crate) mod executor;
 mod gather;
 #[cfg(target_arch = "x86_64")]
 mod horizontal;
+mod mix;
 mod normalize;
 pub(crate) mod output;
 mod resample;
@@ -155,8 +156,13 @@ impl Backend for Cpu {
         if let (Some(buffer), Some(targets)) = (&mut targets, end.targets) {
             buffer.as_bytes_mut()[..targets.len()].copy_from_slice(targets);
         }
-        let images = Storage::Host(batch.into_buffer(end.places, end.padding));
-        Ok(Finished { images, targets: targets.map(Storage::Host) })
+        let mut images = batch.into_buffer(end.places, end.padding);
+        if let Some(plan) = end.mix.filter(|plan| plan.changes()) {
+            let RunOptions { size, dtype, layout, .. } = *self.options;
+            let len_bytes = end.labels.len() * self.options.image_bytes();
+            mix::mix(&mut images.as_bytes_mut()[..len_bytes], plan, size, dtype, layout);
+        }
+        Ok(Finished { images: Storage::Host(images), targets: targets.map(Storage::Host) })
     }
 
     fn abandon(&self, _batch: HostBatch) {}

@@ -104,6 +104,8 @@ pub(super) fn group(images: &[Vec<Call>], mut emit: impl FnMut(Group, &[Call]) -
 pub(super) struct Kernels {
     /// By their identities, each with its name.
     functions: Vec<(Function, String)>,
+    /// That of whole batches.
+    mix: (Function, String),
     /// Keeps the functions valid.
     _module: Module,
 }
@@ -120,7 +122,22 @@ impl Kernels {
         let own = ["fused_u8_nhwc".to_owned(), format!("fused_{dtype}_{layout}"), format!("finish_{dtype}_{layout}")];
         let functions =
             of_operations.chain(own).map(|name| Ok((module.function(&name)?, name))).collect::<Result<_>>()?;
-        Ok(Self { functions, _module: module })
+        let mix = format!("mix_{dtype}_{layout}");
+        Ok(Self { functions, mix: (module.function(&mix)?, mix), _module: module })
+    }
+
+    /// Queues the mixing of a batch of `count` images of `size`.
+    ///
+    /// # Safety
+    /// `batch`, the device address of a `MixBatch`, and all that it points to are valid when the launch runs and until it is
+    /// done.
+    pub(super) unsafe fn launch_mix(&self, batch: u64, count: usize, size: Size, stream: &Stream) -> Result<()> {
+        const THREADS: u32 = 256;
+        let (function, name) = &self.mix;
+        let launch = Launch { samples: batch, table: 0, count: count as u32, reserved: 0 };
+        let blocks = (3 * size.area_px()).div_ceil(THREADS.into()) as u32;
+        // SAFETY: the parameter is the one that every kernel takes; the rest is the contract.
+        unsafe { driver::launch(name, *function, [blocks, 1, 1], [THREADS, 1, 1], stream, &launch) }
     }
 
     /// Queues a launch.

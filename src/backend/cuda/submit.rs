@@ -11,6 +11,9 @@ use crate::backend::{Ablation, End, Finished};
 use crate::cuda::driver;
 use crate::cuda::{Buffer, CudaBuffer};
 use crate::error::{Error, Result};
+use crate::mix::{MixPlan, Mixing};
+use crate::ops::params::{DevicePointer, MixBatch, MixSample};
+use crate::raster::Size;
 use crate::tensor::Storage;
 use std::sync::Arc;
 
@@ -55,6 +58,34 @@ impl Gpu {
         }
     }
 
+    /// Writes down how the batch in `buffer` is mixed; where the descriptor will lie.
+    fn stage_mix(
+        &self,
+        plan: &MixPlan,
+        buffer: &Buffer,
+        staging: &mut StagingWriter,
+        batch: &InFlight,
+    ) -> Result<DevicePointer> {
+        let samples = plan.images.iter().map(|image| match image.mixing {
+            Mixing::Nothing => MixSample::default(),
+            Mixing::Blend => {
+                let [share, rest] = image.weights();
+                MixSample { share, rest, blend: 1, ..MixSample::default() }
+            }
+            Mixing::Paste(rect) => MixSample {
+                left: rect.x,
+                top: rect.y,
+                right: rect.right(),
+                bottom: rect.bottom(),
+                ..MixSample::default()
+            },
+        });
+        let samples = staging.put(&batch.arena, &samples.collect::<Vec<_>>())?;
+        let (elements, Size { width, height }) = (buffer.address(), self.options.size);
+        let mix = MixBatch { elements, samples, width, height, flip: plan.flip.into(), reserved: 0 };
+        staging.put(&batch.arena, &[mix])
+    }
+
     fn take_targets(&self, end: &End<'_>) -> Result<Option<Buffer>> {
         end.targets.map(|_| self.targets.take(&self.compute)).transpose()
     }
@@ -87,6 +118,9 @@ impl Gpu {
             groups.push(group);
             Ok(())
         })?;
+        let staged_mix =
+            end.mix.filter(|plan| plan.changes()).map(|plan| self.stage_mix(plan, buffer, &mut staging, batch));
+        let staged_mix = staged_mix.transpose()?;
         let staged_labels = staging.put(&batch.arena, labels)?;
         let staged_targets = end.targets.map(|targets| staging.put(&batch.arena, targets)).transpose()?;
 
@@ -113,6 +147,11 @@ impl Gpu {
             let to = last + ((i + 1) * image_bytes) as u64;
             // SAFETY: both lie in the batch's buffer, an image apart.
             unsafe { driver::copy(to, last, image_bytes, &self.compute)? };
+        }
+        if let Some(staged) = staged_mix {
+            // SAFETY: what it reads beside the batch lies in the arena, uploaded before; the batch's images are complete, as
+            // many as there are labels.
+            unsafe { self.kernels.launch_mix(staged, labels.len(), self.options.size, &self.compute)? };
         }
         let to = buffer.address() + self.outputs.labels_offset() as u64;
         // SAFETY: the buffer has room for the labels of a full batch.

@@ -1,12 +1,12 @@
 //! Options that several commands share, and what they mean to the library.
 
 use super::source::SourceArgs;
-use super::values::{bad_limit, decode_path, device, size, targets};
+use super::values::{bad_limit, decode_path, device, mix, size, targets};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use warpfeed::experiment::trial::Trial;
 use warpfeed::{
-    BadLimit, Builder, DType, DecodePath, Device, ImageCache, LastBatch, Layout, OnError, Orientation, Partition,
+    BadLimit, Builder, DType, DecodePath, Device, ImageCache, LastBatch, Layout, Mix, OnError, Orientation, Partition,
     Pipeline, Preset, Rank, Result, Strategy, StreamPriority, TargetSpec, ops::Transform,
 };
 
@@ -197,6 +197,10 @@ pub struct PipelineOptions {
     /// colon the field that they are in, as in multi-hot=80:json.tags [default: none]
     #[arg(long, value_name = "SPEC", value_parser = targets)]
     targets: Option<TargetSpec>,
+    /// Mix the images of each batch: torchvision=A/B or timm=A/B, the alphas of MixUp and CutMix, and behind commas mode=pair
+    /// or elem, probability=P, switch=P, minmax=A/B, uncorrected [default: not mixed]
+    #[arg(long, value_name = "SPEC", value_parser = mix)]
+    mix: Option<Mix>,
     /// Keep the source's order.
     #[arg(long)]
     no_shuffle: bool,
@@ -287,6 +291,7 @@ impl PipelineOptions {
         builder = self.max_bad.into_iter().fold(builder, Builder::max_bad);
         builder = self.limit.into_iter().fold(builder, Builder::limit);
         builder = self.targets.iter().cloned().fold(builder, Builder::targets);
+        builder = self.mix.iter().cloned().fold(builder, Builder::mix);
         builder = self.cache().into_iter().fold(builder, Builder::cache);
         builder = self.resize_first.into_iter().fold(builder, Builder::resize_shorter);
         let layout = match self.layout {
@@ -349,6 +354,9 @@ impl PipelineOptions {
         }
         if let Some(targets) = &self.targets {
             settings += &format!(", targets {targets}");
+        }
+        if let Some(mix) = &self.mix {
+            settings += &format!(", mix {mix}, batch-size {}", self.batch_size);
         }
         if self.accept_truncated {
             settings += ", accept-truncated";

@@ -1,7 +1,7 @@
 //! Values on the command line: sizes, times, devices, limits.
 
 use std::time::Duration;
-use warpfeed::{BadLimit, DecodePath, Device, TargetSpec};
+use warpfeed::{BadLimit, DecodePath, Device, Mix, TargetSpec};
 
 /// Reads a device: `auto`, `cpu`, `cuda`, `cuda:I`.
 pub fn device(text: &str) -> std::result::Result<Device, String> {
@@ -47,6 +47,11 @@ pub fn decode_path(text: &str) -> std::result::Result<DecodePath, String> {
 
 /// Reads a form of targets, and their field.
 pub fn targets(text: &str) -> std::result::Result<TargetSpec, String> {
+    text.parse().map_err(|error: warpfeed::Error| error.to_string())
+}
+
+/// Reads how batches are mixed.
+pub fn mix(text: &str) -> std::result::Result<Mix, String> {
     text.parse().map_err(|error: warpfeed::Error| error.to_string())
 }
 

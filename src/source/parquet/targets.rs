@@ -58,6 +58,8 @@ fn rows<T: DataType>(
 ) -> Result<Vec<Option<Target>>> {
     let descriptor = metadata.file_metadata().schema_descr().column(column);
     let (defined, repeats) = (descriptor.max_def_level(), descriptor.max_rep_level() > 0);
+    // A list that is there and empty is defined one level less than the elements that it might have, null or not.
+    let empty = defined - i16::from(descriptor.self_type().is_optional()) - 1;
     let mut reader = reader::<T>(path, metadata, group, column)?;
     let count = usize::try_from(metadata.row_group(group).num_rows()).unwrap_or(0);
     let mut all = Vec::new();
@@ -79,11 +81,11 @@ fn rows<T: DataType>(
             }
             let is_defined = |at: &usize| defined == 0 || definitions.get(*at) == Some(&defined);
             let len = (start..level).filter(is_defined).count();
-            // A list that is there and empty is one level below an element; what is null is further below.
-            let empty = repeats && definitions.get(start).is_some_and(|&definition| definition + 1 >= defined);
+            let is_empty = repeats && definitions.get(start) == Some(&empty);
+            let is_whole = if is_empty { len == 0 } else { len == level - start };
             let own = values.get(value..value + len).ok_or_else(|| damaged(path, "a list ends before its values"))?;
             value += len;
-            all.push(if len > 0 || empty { target(own) } else { None });
+            all.push(if is_whole { target(own) } else { None });
         }
     }
     Ok(all)

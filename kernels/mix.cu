@@ -1,0 +1,82 @@
+// mix: MixUp and CutMix, in the batch itself.
+//
+// Inputs: one MixBatch, and a MixSample for each image of it (params.cuh). Elements of the type, NCHW or NHWC, are changed in
+// place: a thread goes through all images at its element's place, so that each is read and written once.
+// Grid: 256 threads a block, one element of an image a thread.
+// Reference: src/backend/cpu/mix.rs; byte for byte.
+
+#include "mix.cuh"
+
+namespace warpfeed {
+
+constexpr uint32_t kMixThreads = 256;
+
+template <typename Number, Layout kLayout>
+__device__ inline void mix(const Launch& launch) {
+    using Bits = typename Number::Bits;
+    const MixBatch& batch = *static_cast<const MixBatch*>(launch.samples);
+    const uint64_t pixels = uint64_t{batch.width} * batch.height;
+    const uint64_t element = uint64_t{blockIdx.x} * kMixThreads + threadIdx.x;
+    if (element >= 3 * pixels) {
+        return;
+    }
+    const uint64_t pixel = kLayout == Layout::nchw ? element % pixels : element / 3;
+    const uint32_t x = static_cast<uint32_t>(pixel % batch.width), y = static_cast<uint32_t>(pixel / batch.width);
+    const MixSample* __restrict__ samples = global(batch.samples);
+    Bits* const elements = global(static_cast<Bits*>(batch.elements)) + element;
+    const uint32_t last = launch.count - 1;
+    if (batch.flip) {
+        for (uint32_t front = 0; 2 * front <= last; front++) {
+            Bits* const one = elements + front * 3 * pixels;
+            Bits* const other = elements + (last - front) * 3 * pixels;
+            const Bits a = *one, b = *other;
+            *one = mixed<Number>(samples[front], x, y, a, b);
+            *other = mixed<Number>(samples[last - front], x, y, b, a);
+        }
+        return;
+    }
+    Bits before = elements[last * 3 * pixels];
+    for (uint32_t i = 0; i <= last; i++) {
+        Bits* const one = elements + i * 3 * pixels;
+        const Bits own = *one;
+        *one = mixed<Number>(samples[i], x, y, own, before);
+        before = own;
+    }
+}
+
+}  // namespace warpfeed
+
+using warpfeed::Launch;
+using warpfeed::Layout;
+
+extern "C" __global__ void __launch_bounds__(256) mix_u8_nchw(const Launch launch) {
+    warpfeed::mix<warpfeed::U8, Layout::nchw>(launch);
+}
+
+extern "C" __global__ void __launch_bounds__(256) mix_u8_nhwc(const Launch launch) {
+    warpfeed::mix<warpfeed::U8, Layout::nhwc>(launch);
+}
+
+extern "C" __global__ void __launch_bounds__(256) mix_f16_nchw(const Launch launch) {
+    warpfeed::mix<warpfeed::F16, Layout::nchw>(launch);
+}
+
+extern "C" __global__ void __launch_bounds__(256) mix_f16_nhwc(const Launch launch) {
+    warpfeed::mix<warpfeed::F16, Layout::nhwc>(launch);
+}
+
+extern "C" __global__ void __launch_bounds__(256) mix_bf16_nchw(const Launch launch) {
+    warpfeed::mix<warpfeed::Bf16, Layout::nchw>(launch);
+}
+
+extern "C" __global__ void __launch_bounds__(256) mix_bf16_nhwc(const Launch launch) {
+    warpfeed::mix<warpfeed::Bf16, Layout::nhwc>(launch);
+}
+
+extern "C" __global__ void __launch_bounds__(256) mix_f32_nchw(const Launch launch) {
+    warpfeed::mix<warpfeed::F32, Layout::nchw>(launch);
+}
+
+extern "C" __global__ void __launch_bounds__(256) mix_f32_nhwc(const Launch launch) {
+    warpfeed::mix<warpfeed::F32, Layout::nhwc>(launch);
+}

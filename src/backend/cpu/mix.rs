@@ -1,0 +1,263 @@
+//! MixUp and CutMix in a batch in host memory, in place: the specification of kernels/mix.cu.
+
+use crate::mix::{MixPlan, MixedImage, Mixing};
+use crate::raster::{Rect, Size};
+use crate::tensor::{DType, Layout};
+use bytemuck::Pod;
+use half::{bf16, f16};
+
+/// Bytes of each image that are mixed before those that follow: so many of two images stay in the processor's nearest
+/// cache.
+const BLOCK_BYTES: usize = 8 << 10;
+
+/// Mixes the images in `batch`, which are of this size, type and layout, as the plan says.
+pub(super) fn mix(batch: &mut [u8], plan: &MixPlan, size: Size, dtype: DType, layout: Layout) {
+    match dtype {
+        DType::F32 => mix_as::<f32>(bytemuck::cast_slice_mut(batch), plan, size, layout),
+        DType::F16 => mix_as::<f16>(bytemuck::cast_slice_mut(batch), plan, size, layout),
+        DType::Bf16 => mix_as::<bf16>(bytemuck::cast_slice_mut(batch), plan, size, layout),
+        DType::U8 => mix_as::<u8>(batch, plan, size, layout),
+    }
+}
+
+/// A type of elements that can be mixed.
+trait Mixable: Pod {
+    fn widened(self) -> f32;
+    fn rounded(value: f32) -> Self;
+}
+
+impl Mixable for f32 {
+    fn widened(self) -> f32 {
+        self
+    }
+    fn rounded(value: f32) -> Self {
+        value
+    }
+}
+
+impl Mixable for f16 {
+    fn widened(self) -> f32 {
+        self.to_f32()
+    }
+    fn rounded(value: f32) -> Self {
+        Self::from_f32(value)
+    }
+}
+
+impl Mixable for bf16 {
+    fn widened(self) -> f32 {
+        self.to_f32()
+    }
+    fn rounded(value: f32) -> Self {
+        Self::from_f32(value)
+    }
+}
+
+impl Mixable for u8 {
+    fn widened(self) -> f32 {
+        self.into()
+    }
+    fn rounded(value: f32) -> Self {
+        value.round_ties_even() as Self
+    }
+}
+
+/// The rows of an image: of one channel, or of interleaved ones.
+#[derive(Clone, Copy)]
+struct Rows {
+    layout: Layout,
+    size: Size,
+}
+
+impl Rows {
+    /// Elements of a row.
+    fn len(self) -> usize {
+        self.elements_px() * self.size.width as usize
+    }
+
+    /// Elements that a pixel has in a row.
+    fn elements_px(self) -> usize {
+        if self.layout == Layout::Nchw { 1 } else { 3 }
+    }
+
+    fn count(self) -> usize {
+        3 * self.size.height as usize / self.elements_px()
+    }
+}
+
+/// In-place mixing needs one image's own elements longer than they are there: those of the first image that changes.
+fn mix_as<T: Mixable>(batch: &mut [T], plan: &MixPlan, size: Size, layout: Layout) {
+    let rows = Rows { layout, size };
+    let (len, image_len, images) = (rows.len(), rows.len() * rows.count(), plan.images.len());
+    let block_rows = (BLOCK_BYTES / (len * size_of::<T>())).max(1);
+    let mut own = Vec::with_capacity(block_rows * len);
+    for first in (0..rows.count()).step_by(block_rows) {
+        let range = first * len..(first + block_rows).min(rows.count()) * len;
+        let block = Block { rows, first };
+        let at = |image: usize| image * image_len + range.start..image * image_len + range.end;
+        if plan.flip {
+            for (front, back) in (0..images.div_ceil(2)).map(|front| (front, images - 1 - front)) {
+                own.clear();
+                own.extend_from_slice(&batch[at(front)]);
+                if front < back {
+                    let (before, behind) = batch.split_at_mut(back * image_len);
+                    block.mix(&mut before[at(front)], &behind[range.clone()], plan.images[front]);
+                }
+                block.mix(&mut batch[at(back)], &own, plan.images[back]);
+            }
+        } else {
+            own.clear();
+            own.extend_from_slice(&batch[at(images - 1)]);
+            // From the last one on: the one before it has not been mixed yet.
+            for image in (1..images).rev() {
+                let (before, behind) = batch.split_at_mut(image * image_len);
+                block.mix(&mut behind[range.clone()], &before[at(image - 1)], plan.images[image]);
+            }
+            block.mix(&mut batch[at(0)], &own, plan.images[0]);
+        }
+    }
+}
+
+/// Some rows of each image.
+#[derive(Clone, Copy)]
+struct Block {
+    rows: Rows,
+    first: usize,
+}
+
+impl Block {
+    /// Mixes one image's rows with its partner's.
+    fn mix<T: Mixable>(self, own: &mut [T], partner: &[T], image: MixedImage) {
+        match image.mixing {
+            Mixing::Nothing => {}
+            Mixing::Blend => {
+                let [share, rest] = image.weights();
+                for (own, partner) in own.iter_mut().zip(partner) {
+                    *own = T::rounded(own.widened() * share + partner.widened() * rest);
+                }
+            }
+            Mixing::Paste(rect) => self.paste(own, partner, rect),
+        }
+    }
+
+    fn paste<T: Mixable>(self, own: &mut [T], partner: &[T], rect: Rect) {
+        let (len, pixel) = (self.rows.len(), self.rows.elements_px());
+        let (left, right) = (rect.x as usize * pixel, rect.right() as usize * pixel);
+        let rows = own.chunks_exact_mut(len).zip(partner.chunks_exact(len));
+        for (row, (own, partner)) in (self.first..).zip(rows) {
+            let y = (row % self.rows.size.height as usize) as u32;
+            if (rect.y..rect.bottom()).contains(&y) {
+                own[left..right].copy_from_slice(&partner[left..right]);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+    use sha2::{Digest, Sha256};
+
+    /// Images, byte for byte, and targets, within a unit of f32's last place of 1, are those of torchvision and timm for the same
+    /// shares and rectangles (tests/reference/mix.py).
+    #[test]
+    fn mixed_batches_are_torchvisions_and_timms() {
+        let mut cases = 0;
+        for line in include_str!("../../../tests/reference/mix.jsonl").lines() {
+            let case: Value = serde_json::from_str(line).unwrap();
+            let images = case["images"].as_array().unwrap();
+            let size = Size::new(case["width"].as_u64().unwrap() as u32, case["height"].as_u64().unwrap() as u32);
+            let len = 3 * size.area_px() as usize;
+            let element = |i: usize| (31 * (i / len) + 7 * (i % len)) % 256;
+            let mut batch: Vec<f32> = (0..images.len() * len).map(|i| element(i) as f32 / 100.0 - 1.2).collect();
+            let image = |image: &Value| {
+                let lambda = image["lambda"].as_f64().unwrap();
+                let side = |i: usize| image["rect"][i].as_u64().unwrap() as u32;
+                let mixing = match (&image["rect"], lambda) {
+                    (Value::Null, 1.0) => Mixing::Nothing,
+                    (Value::Null, _) => Mixing::Blend,
+                    _ => Mixing::Paste(Rect {
+                        x: side(0),
+                        y: side(1),
+                        width: side(2) - side(0),
+                        height: side(3) - side(1),
+                    }),
+                };
+                MixedImage { lambda, mixing }
+            };
+            let plan = MixPlan { flip: case["style"] == "timm", images: images.iter().map(image).collect() };
+            mix(bytemuck::cast_slice_mut(&mut batch), &plan, size, DType::F32, Layout::Nchw);
+            let bytes: Vec<u8> = batch.iter().flat_map(|value| value.to_le_bytes()).collect();
+            let hash: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+            assert_eq!(hash, case["sha256"], "{line}");
+
+            const CLASSES: usize = 5;
+            let smoothing = case["smoothing"].as_f64().unwrap();
+            let off = smoothing / CLASSES as f64;
+            let soft = |i: usize| if i / CLASSES % CLASSES == i % CLASSES { 1.0 - smoothing + off } else { off };
+            let mut rows: Vec<f32> = (0..images.len() * CLASSES).map(|i| soft(i) as f32).collect();
+            plan.mix_rows(&mut rows);
+            for (got, want) in rows.iter().zip(case["targets"].as_array().unwrap()) {
+                assert!((f64::from(*got) - want.as_f64().unwrap()).abs() < 1.2e-7, "{got} and {want}: {line}");
+            }
+            cases += 1;
+        }
+        assert_eq!(cases, 40);
+    }
+
+    /// The result written out: every element from copies of both images.
+    fn plainly<T: Mixable>(batch: &[T], plan: &MixPlan, size: Size, layout: Layout) -> Vec<T> {
+        let (images, pixels) = (plan.images.len(), size.area_px() as usize);
+        let mix = |i: usize| {
+            let (image, element) = (i / (3 * pixels), i % (3 * pixels));
+            let partner = if plan.flip { images - 1 - image } else { (image + images - 1) % images };
+            let other = batch[partner * 3 * pixels + element];
+            let pixel = if layout == Layout::Nchw { element % pixels } else { element / 3 };
+            let (x, y) = (pixel as u32 % size.width, pixel as u32 / size.width);
+            match plan.images[image].mixing {
+                Mixing::Nothing => batch[i],
+                Mixing::Blend => {
+                    let [share, rest] = plan.images[image].weights();
+                    T::rounded(batch[i].widened() * share + other.widened() * rest)
+                }
+                Mixing::Paste(rect) => {
+                    let inside = (rect.x..rect.right()).contains(&x) && (rect.y..rect.bottom()).contains(&y);
+                    if inside { other } else { batch[i] }
+                }
+            }
+        };
+        (0..batch.len()).map(mix).collect()
+    }
+
+    fn check<T: Mixable>(dtype: DType) {
+        let paste = |x, y, width, height| Mixing::Paste(Rect { x, y, width, height });
+        for size in [Size::new(1, 1), Size::new(7, 5), Size::new(3, 70), Size::new(700, 3)] {
+            for (layout, images, flip) in [Layout::Nchw, Layout::Nhwc]
+                .into_iter()
+                .flat_map(|layout| [1, 2, 5, 6].map(|images| (layout, images)))
+                .flat_map(|(layout, images)| [false, true].map(|flip| (layout, images, flip)))
+            {
+                let inside = paste(size.width / 3, size.height / 4, size.width / 2, size.height / 2);
+                let kinds = [Mixing::Blend, inside, Mixing::Nothing, paste(0, 0, size.width, size.height)];
+                let image = |i: usize| MixedImage { lambda: 0.3 + 0.1 * i as f64, mixing: kinds[i % 4] };
+                let plan = MixPlan { flip, images: (0..images).map(image).collect() };
+                let len = images * 3 * size.area_px() as usize;
+                let value = |i: usize| T::rounded(((i * 7919) % 509) as f32 * 0.5);
+                let mut batch: Vec<T> = (0..len).map(value).collect();
+                let want = plainly(&batch, &plan, size, layout);
+                mix(bytemuck::cast_slice_mut(&mut batch), &plan, size, dtype, layout);
+                let equal = bytemuck::cast_slice::<T, u8>(&batch) == bytemuck::cast_slice::<T, u8>(&want);
+                assert!(equal, "{dtype} {layout:?} {size} {images} images, flip {flip}");
+            }
+        }
+    }
+
+    #[test]
+    fn in_place_is_as_written_out() {
+        check::<f32>(DType::F32);
+        check::<f16>(DType::F16);
+        check::<bf16>(DType::Bf16);
+        check::<u8>(DType::U8);
+    }
+}

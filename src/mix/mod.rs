@@ -1,0 +1,286 @@
+//! MixUp and CutMix: what is asked for, and what a batch was mixed by.
+
+mod plan;
+
+pub(crate) use plan::{MixPlan, MixedImage, Mixing};
+
+use crate::error::{Error, Result};
+use std::fmt;
+use std::str::FromStr;
+
+/// MixUp and CutMix of whole batches ([`Builder::mix`](crate::Builder::mix)), as torchvision or as timm has them.
+///
+/// MixUp blends each image with its partner, CutMix pastes a rectangle of the partner into it. Targets that are f32
+/// ([`TargetSpec`](crate::TargetSpec)) are blended by the same share; [`Batch::mixed`](crate::Batch::mixed) has the shares
+/// and the partners' labels for losses of one's own. Written as text, as the command reads it:
+/// `torchvision=0.2/1`, `timm=0.8/1,mode=pair,probability=0.5,switch=0.3,minmax=0.2/0.8,uncorrected`. The numbers behind the
+/// name are the alphas of MixUp and CutMix, 0 for neither.
+///
+/// ```
+/// use warpfeed::prelude::*;
+/// use warpfeed::{Mix, TargetSpec, Targets, image::{Image, JpegOptions, encode_jpeg}};
+///
+/// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
+/// let source = EncodedImages::new((0..4).map(|label| (jpeg.clone(), label)));
+/// let pipeline = Pipeline::builder(source)
+///     .center_crop(8)
+///     .targets(TargetSpec::soft(4))
+///     .mix(Mix::torchvision(0.2, 1.0))
+///     .build()?;
+/// let batch = pipeline.epoch(0).next().unwrap()?;
+/// let mixed = batch.mixed().unwrap();
+/// assert_eq!((mixed.partners(), mixed.partner_labels()), (&[3, 0, 1, 2][..], &[3, 0, 1, 2][..]));
+/// let Some(Targets::Numbers(soft)) = batch.targets() else { unreachable!("they were asked for") };
+/// assert_eq!(soft.to_host()?.as_slice::<f32>()?[0], mixed.shares()[0]);
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct Mix {
+    style: Style,
+    mixup_alpha: f64,
+    cutmix_alpha: f64,
+    probability: f64,
+    switch_probability: f64,
+    mode: MixMode,
+    corrected: bool,
+    minmax: Option<(f64, f64)>,
+}
+
+/// Whose way of mixing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Style {
+    Torchvision,
+    Timm,
+}
+
+/// What is drawn anew: timm's modes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MixMode {
+    /// One share, and one rectangle, for the batch.
+    #[default]
+    Batch,
+    /// One for each pair of partners.
+    Pair,
+    /// One for each image.
+    Element,
+}
+
+impl MixMode {
+    const NAMES: [(&str, Self); 3] = [("batch", Self::Batch), ("pair", Self::Pair), ("elem", Self::Element)];
+}
+
+impl Mix {
+    fn new(style: Style, mixup_alpha: f64, cutmix_alpha: f64) -> Self {
+        Self {
+            style,
+            mixup_alpha,
+            cutmix_alpha,
+            probability: 1.0,
+            switch_probability: 0.5,
+            mode: MixMode::Batch,
+            corrected: true,
+            minmax: None,
+        }
+    }
+
+    /// torchvision's `MixUp(alpha)` and `CutMix(alpha)`, one of them by chance where both alphas are over 0: each image's
+    /// partner is the one before it, the first one's the last. One share is drawn for the batch; CutMix's is what
+    /// the rectangle leaves of the image, clipped as it is.
+    #[must_use]
+    pub fn torchvision(mixup_alpha: f64, cutmix_alpha: f64) -> Self {
+        Self::new(Style::Torchvision, mixup_alpha, cutmix_alpha)
+    }
+
+    /// timm's `Mixup(mixup_alpha, cutmix_alpha)`: the partners are the batch from back to front. An odd batch's image in the
+    /// middle is its own partner, where timm refuses the batch. Label smoothing is that of the targets
+    /// ([`TargetSpec::smoothing`](crate::TargetSpec::smoothing)).
+    #[must_use]
+    pub fn timm(mixup_alpha: f64, cutmix_alpha: f64) -> Self {
+        Self::new(Style::Timm, mixup_alpha, cutmix_alpha)
+    }
+
+    /// With which probability a batch, a pair or an image is mixed at all; 1 if not given.
+    #[must_use]
+    pub fn probability(mut self, probability: f64) -> Self {
+        self.probability = probability;
+        self
+    }
+
+    /// With which probability it is CutMix and not MixUp, where both alphas are over 0; 0.5 if not given.
+    #[must_use]
+    pub fn switch_probability(mut self, probability: f64) -> Self {
+        self.switch_probability = probability;
+        self
+    }
+
+    /// What is drawn anew, of [`timm`](Self::timm); the batch if not given.
+    #[must_use]
+    pub fn mode(mut self, mode: MixMode) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    /// Whether CutMix's share is what the rectangle leaves of the image, of [`timm`](Self::timm); true if not given.
+    #[must_use]
+    pub fn corrected(mut self, corrected: bool) -> Self {
+        self.corrected = corrected;
+        self
+    }
+
+    /// The least and the largest share of width and of height that CutMix's rectangle has, of [`timm`](Self::timm): drawn
+    /// evenly, in the place of CutMix's alpha, which is then 1.
+    #[must_use]
+    pub fn cutmix_minmax(mut self, least: f64, largest: f64) -> Self {
+        (self.minmax, self.cutmix_alpha) = (Some((least, largest)), 1.0);
+        self
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        let refuse = |parameter, expected: &str, got: f64| Err(Error::parameter("mix", parameter, expected, got));
+        for alpha in [self.mixup_alpha, self.cutmix_alpha] {
+            if !(alpha == 0.0 || (1e-3..=1e3).contains(&alpha)) {
+                return refuse("alpha", "0, or 0.001 to 1000", alpha);
+            }
+        }
+        if self.mixup_alpha == 0.0 && self.cutmix_alpha == 0.0 {
+            return refuse("alpha", "over 0, of MixUp, CutMix or both", 0.0);
+        }
+        for probability in [self.probability, self.switch_probability] {
+            if !(0.0..=1.0).contains(&probability) {
+                return refuse("probability", "0 to 1", probability);
+            }
+        }
+        if let Some((least, largest)) = self.minmax
+            && !(0.0 <= least && least <= largest && largest <= 1.0)
+        {
+            return refuse("cutmix_minmax", "two shares of 0 to 1, the lesser first", least);
+        }
+        let plain = self.mode == MixMode::Batch && self.corrected && self.minmax.is_none();
+        if self.style == Style::Torchvision && !plain {
+            let got = "torchvision's with mode, corrected or cutmix_minmax";
+            return Err(Error::parameter("mix", "style", "timm for modes, uncorrected shares and cutmix_minmax", got));
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Mix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let style = if self.style == Style::Timm { "timm" } else { "torchvision" };
+        write!(f, "{style}={}/{}", self.mixup_alpha, self.cutmix_alpha)?;
+        if let Some((name, _)) = MixMode::NAMES.iter().find(|(_, mode)| *mode == self.mode && *mode != MixMode::Batch) {
+            write!(f, ",mode={name}")?;
+        }
+        if self.probability != 1.0 {
+            write!(f, ",probability={}", self.probability)?;
+        }
+        if self.switch_probability != 0.5 {
+            write!(f, ",switch={}", self.switch_probability)?;
+        }
+        if let Some((least, largest)) = self.minmax {
+            write!(f, ",minmax={least}/{largest}")?;
+        }
+        if self.corrected { Ok(()) } else { f.write_str(",uncorrected") }
+    }
+}
+
+impl FromStr for Mix {
+    type Err = Error;
+
+    /// Reads `torchvision=MIXUP/CUTMIX` or `timm=MIXUP/CUTMIX`, the alphas, and with commas between them `mode=batch`,
+    /// `pair` or `elem`, `probability=P`, `switch=P`, `minmax=A/B`, `uncorrected`.
+    fn from_str(text: &str) -> Result<Self> {
+        let two = |text: &str| {
+            let (first, second) = text.split_once('/')?;
+            Some((first.parse().ok()?, second.parse().ok()?))
+        };
+        let parse = || {
+            let mut words = text.split(',');
+            let (style, alphas) = words.next()?.split_once('=')?;
+            let (mixup, cutmix) = two(alphas)?;
+            let mix = match style {
+                "torchvision" => Self::torchvision(mixup, cutmix),
+                "timm" => Self::timm(mixup, cutmix),
+                _ => return None,
+            };
+            words.try_fold(mix, |mix, word| {
+                Some(match word.split_once('=') {
+                    Some(("mode", name)) => mix.mode(MixMode::NAMES.iter().find(|(own, _)| *own == name)?.1),
+                    Some(("probability", number)) => mix.probability(number.parse().ok()?),
+                    Some(("switch", number)) => mix.switch_probability(number.parse().ok()?),
+                    Some(("minmax", numbers)) => {
+                        let (least, largest) = two(numbers)?;
+                        mix.cutmix_minmax(least, largest)
+                    }
+                    None if word == "uncorrected" => mix.corrected(false),
+                    _ => return None,
+                })
+            })
+        };
+        let expected = "torchvision=A/B or timm=A/B, the alphas of MixUp and CutMix, and mode=batch|pair|elem, \
+                        probability=P, switch=P, minmax=A/B, uncorrected behind commas";
+        let mix = parse().ok_or_else(|| Error::parameter("mix", "spec", expected, text))?;
+        mix.check().map(|()| mix)
+    }
+}
+
+/// What the images of a batch were mixed with.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Mixed {
+    partners: Vec<usize>,
+    labels: Vec<u32>,
+    shares: Vec<f32>,
+}
+
+impl Mixed {
+    /// The place in the batch of each image's partner.
+    #[must_use]
+    pub fn partners(&self) -> &[usize] {
+        &self.partners
+    }
+
+    /// The label of each image's partner.
+    #[must_use]
+    pub fn partner_labels(&self) -> &[u32] {
+        &self.labels
+    }
+
+    /// How much of each image is its own, 0 to 1: lambda. The rest is the partner's. 1 where it was not mixed.
+    #[must_use]
+    pub fn shares(&self) -> &[f32] {
+        &self.shares
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mixes_are_texts() {
+        for text in [
+            "torchvision=0.2/1",
+            "torchvision=0/1,probability=0.3",
+            "timm=0.8/1,mode=pair,probability=0.5,switch=0.3,minmax=0.2/0.8,uncorrected",
+            "timm=1/0,mode=elem",
+        ] {
+            assert_eq!(text.parse::<Mix>().unwrap().to_string(), text);
+        }
+        for wrong in [
+            "",
+            "timm",
+            "timm=0/0",
+            "timm=-1/0",
+            "timm=nan/0",
+            "other=1/1",
+            "timm=1/1,mode=x",
+            "timm=1/1,switch=2",
+            "torchvision=1/1,mode=pair",
+            "torchvision=1/1,uncorrected",
+            "timm=1/1,minmax=0.8/0.2",
+            "timm=1/1,x",
+        ] {
+            assert!(wrong.parse::<Mix>().unwrap_err().is_parameter(), "{wrong}");
+        }
+    }
+}

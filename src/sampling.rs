@@ -1,0 +1,473 @@
+//! Orders of an epoch in which samples come more than once, or not at all.
+
+use crate::error::{Error, Result};
+use crate::ops::rng::{Domain, SampleRng};
+use crate::sampler::{Order, Sampler};
+use crate::source::Source;
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+/// Repeated augmentation delivers a multiple of so many positions, as timm and torchvision's references have it.
+const REPEATED_ROUND: u64 = 256;
+
+/// Most positions of an epoch, and most samples, of such an order.
+const MOST: u64 = u32::MAX as u64;
+
+/// Which samples an epoch delivers, and how often, where that is not each of them once ([`Builder::sampler`]).
+///
+/// The order depends on the seed, the epoch and the number of samples alone. Ranks take positions of that one order as of
+/// any other ([`Sampler`]). A sample that comes again in an epoch is transformed anew: how often it came before is part of
+/// what its numbers are drawn from, and the first time it draws what it draws in any order. An epoch takes 24 bytes of
+/// memory for each sample and each position at most.
+///
+/// [`Builder::sampler`]: crate::Builder::sampler
+///
+/// ```
+/// use warpfeed::prelude::*;
+/// use warpfeed::{Sampling, image::{Image, JpegOptions, encode_jpeg}};
+///
+/// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
+/// let source = EncodedImages::new((0..4).map(|label| (jpeg.clone(), label)));
+/// let pipeline = Pipeline::builder(source).sampler(Sampling::repeated(3)).center_crop(8).build()?;
+/// let batch = pipeline.epoch(0).next().unwrap()?;
+/// assert_eq!(batch.indices(), [0, 0, 0, 1]);
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Sampling {
+    kind: Kind,
+    positions: Option<u64>,
+}
+
+#[derive(Clone)]
+enum Kind {
+    Repeated(u32),
+    Weighted { weights: Arc<[f64]>, replacement: bool },
+    ClassBalanced,
+    Own(Arc<dyn EpochOrder>),
+}
+
+/// An order of one's own.
+///
+/// ```
+/// use warpfeed::{EpochOrder, Sampling};
+///
+/// /// The first half of the samples, from back to front.
+/// struct Half;
+///
+/// impl EpochOrder for Half {
+///     fn name(&self) -> String {
+///         "half".to_owned()
+///     }
+///     fn positions(&self, samples: u64) -> u64 {
+///         samples / 2
+///     }
+///     fn order(&self, samples: u64, _seed: u64, _epoch: u64) -> Vec<u64> {
+///         (0..samples / 2).rev().collect()
+///     }
+/// }
+///
+/// let sampling = Sampling::own(Half);
+/// # let _ = sampling;
+/// ```
+pub trait EpochOrder: Send + Sync {
+    /// What tells it from others: a state of another order is refused.
+    fn name(&self) -> String;
+
+    /// How many positions each epoch over so many samples has.
+    fn positions(&self, samples: u64) -> u64;
+
+    /// The indices of the samples in order, as many as there are positions, each below `samples`. The same in every process
+    /// for the same seed and epoch.
+    fn order(&self, samples: u64, seed: u64, epoch: u64) -> Vec<u64>;
+}
+
+impl Sampling {
+    fn new(kind: Kind) -> Self {
+        Self { kind, positions: None }
+    }
+
+    /// Each sample `times` times in a row, as timm's `RepeatAugSampler` and torchvision's `RASampler` have it: ranks next to
+    /// each other get the same image transformed differently. An epoch has no more positions than there are samples,
+    /// rounded down to a multiple of 256 where there are as many, so that it sees a part of the samples.
+    #[must_use]
+    pub fn repeated(times: u32) -> Self {
+        Self::new(Kind::Repeated(times))
+    }
+
+    /// Samples drawn by weight, one for each sample, as torch's `WeightedRandomSampler` draws them: as many as there are
+    /// samples, or with [`positions`](Self::positions) another number. Without replacement no sample comes twice, and those
+    /// with weight 0 never come.
+    #[must_use]
+    pub fn weighted(weights: impl IntoIterator<Item = f64>, replacement: bool) -> Self {
+        Self::new(Kind::Weighted { weights: weights.into_iter().collect(), replacement })
+    }
+
+    /// Samples drawn, with replacement, so that each label is as likely as every other, and within a label each sample.
+    #[must_use]
+    pub fn class_balanced() -> Self {
+        Self::new(Kind::ClassBalanced)
+    }
+
+    /// An order of one's own.
+    #[must_use]
+    pub fn own(order: impl EpochOrder + 'static) -> Self {
+        Self::new(Kind::Own(Arc::new(order)))
+    }
+
+    /// Positions of an epoch, over all ranks. It changes nothing in an order of one's own.
+    #[must_use]
+    pub fn positions(mut self, positions: u64) -> Self {
+        self.positions = Some(positions);
+        self
+    }
+
+    /// Checks it against the source that it is for.
+    pub(crate) fn prepare(&self, source: &dyn Source) -> Result<Chosen> {
+        let samples = source.len();
+        let refuse =
+            |parameter, expected: String, got: String| Err(Error::parameter("sampler", parameter, expected, got));
+        if samples > MOST {
+            return refuse("source", format!("one of at most {MOST} samples"), samples.to_string());
+        }
+        let (name, table, positions, most) = match &self.kind {
+            Kind::Repeated(0) => return refuse("times", "1 or more".to_owned(), "0".to_owned()),
+            &Kind::Repeated(times) => {
+                let rounded = samples / REPEATED_ROUND * REPEATED_ROUND;
+                let usual = if rounded == 0 { samples } else { rounded };
+                (format!("repeated {times}"), Table::Repeated(times), usual, samples.saturating_mul(times.into()))
+            }
+            Kind::Weighted { weights, replacement } => {
+                if weights.len() as u64 != samples {
+                    return refuse("weights", format!("one for each of {samples} samples"), weights.len().to_string());
+                }
+                let positive = weights.iter().filter(|weight| **weight > 0.0).count() as u64;
+                let finite = weights.iter().all(|weight| weight.is_finite() && *weight >= 0.0);
+                if !finite || positive == 0 || !weights.iter().sum::<f64>().is_finite() {
+                    return refuse("weights", "0 or more, finite, and one over 0".to_owned(), "others".to_owned());
+                }
+                let hash = weights.iter().fold(Sha256::new(), |hash, weight| hash.chain_update(weight.to_le_bytes()));
+                let hash: String = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+                if *replacement {
+                    (format!("weighted {hash}"), Table::cumulative(weights), samples, MOST)
+                } else {
+                    let name = format!("weighted {hash} without replacement");
+                    (name, Table::Weights(Arc::clone(weights)), positive, positive)
+                }
+            }
+            Kind::ClassBalanced => {
+                let mut counts = BTreeMap::<u32, u32>::new();
+                (0..samples).for_each(|index| *counts.entry(source.label(index)).or_default() += 1);
+                let weights: Vec<f64> =
+                    (0..samples).map(|index| 1.0 / f64::from(counts[&source.label(index)])).collect();
+                ("class balanced".to_owned(), Table::cumulative(&weights), samples, MOST)
+            }
+            Kind::Own(order) => {
+                let positions = order.positions(samples);
+                (order.name(), Table::Own(Arc::clone(order)), positions, MOST)
+            }
+        };
+        let positions = match self.kind {
+            Kind::Own(_) => positions,
+            _ => self.positions.unwrap_or(positions),
+        };
+        if !(1..=most).contains(&positions) {
+            return refuse("positions", format!("1 to {most}"), positions.to_string());
+        }
+        Ok(Chosen { name: format!("{name}, {positions} positions"), table, samples, positions })
+    }
+}
+
+impl std::fmt::Debug for Sampling {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let name = match &self.kind {
+            Kind::Repeated(times) => format!("repeated {times}"),
+            Kind::Weighted { replacement, .. } => format!("weighted, replacement {replacement}"),
+            Kind::ClassBalanced => "class balanced".to_owned(),
+            Kind::Own(order) => order.name(),
+        };
+        f.debug_struct("Sampling").field("order", &name).field("positions", &self.positions).finish()
+    }
+}
+
+/// A sample in its turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Pick {
+    pub(crate) index: u64,
+    /// How often it came before in the epoch.
+    pub(crate) repetition: u32,
+}
+
+/// The samples of one partition in an epoch, in order.
+pub(crate) struct Picks(Vec<(u32, u32)>);
+
+impl Picks {
+    pub(crate) fn get(&self, position: u64) -> Option<Pick> {
+        let &(index, repetition) = self.0.get(usize::try_from(position).ok()?)?;
+        Some(Pick { index: index.into(), repetition })
+    }
+}
+
+/// A sampling, settled for a source.
+pub(crate) struct Chosen {
+    /// What tells it from others.
+    pub(crate) name: String,
+    table: Table,
+    samples: u64,
+    /// Of an epoch, over all ranks.
+    pub(crate) positions: u64,
+}
+
+enum Table {
+    Repeated(u32),
+    /// For each sample the sum of all weights up to its own.
+    Cumulative(Vec<f64>),
+    Weights(Arc<[f64]>),
+    Own(Arc<dyn EpochOrder>),
+}
+
+impl Table {
+    fn cumulative(weights: &[f64]) -> Self {
+        let sums = weights.iter().scan(0.0, |sum, weight| {
+            *sum += weight;
+            Some(*sum)
+        });
+        Self::Cumulative(sums.collect())
+    }
+}
+
+impl Chosen {
+    /// Most bytes of memory that an epoch's order takes.
+    pub(crate) fn order_bytes(&self) -> u64 {
+        24 * (self.samples + self.positions)
+    }
+
+    /// Draws a substitute for the bad sample `index`.
+    pub(crate) fn substitute(&self, seed: u64, epoch: u64, index: u64, attempt: u32) -> Option<u64> {
+        Sampler::shuffled(self.samples, seed).substitute(epoch, index, attempt)
+    }
+
+    /// What is at the positions of `order`, which counts those of the whole epoch.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for an order of the caller's that is not what it promised; [`Error::Panic`] if it panics.
+    pub(crate) fn picks(&self, seed: u64, shuffle: bool, epoch: u64, order: &Order) -> Result<Picks> {
+        let whole = match &self.table {
+            &Table::Repeated(times) => self.repeated(times, seed, shuffle, epoch),
+            Table::Cumulative(sums) => self.with_replacement(sums, seed, epoch),
+            Table::Weights(weights) => self.without_replacement(weights, seed, epoch),
+            Table::Own(own) => {
+                let order = catch_unwind(AssertUnwindSafe(|| own.order(self.samples, seed, epoch)))
+                    .map_err(|panic| Error::panic(panic.as_ref()))?;
+                let expected = || format!("{} indices below {}, as {} has it", self.positions, self.samples, self.name);
+                let wrong = |got: String| Error::parameter("sampler", "order", expected(), got);
+                if order.len() as u64 != self.positions {
+                    return Err(wrong(format!("{} indices", order.len())));
+                }
+                let narrow = |index: u64| {
+                    if index < self.samples { Ok(index as u32) } else { Err(wrong(format!("the index {index}"))) }
+                };
+                order.into_iter().map(narrow).collect::<Result<_>>()?
+            }
+        };
+        let mut counts = vec![0_u32; self.samples as usize];
+        let counted = whole.into_iter().map(|index| {
+            let count = &mut counts[index as usize];
+            *count += 1;
+            (index, *count - 1)
+        });
+        let whole: Vec<(u32, u32)> = counted.collect();
+        Ok(Picks(order.iter().filter_map(|position| whole.get(position as usize).copied()).collect()))
+    }
+
+    fn repeated(&self, times: u32, seed: u64, shuffle: bool, epoch: u64) -> Vec<u32> {
+        let sampler = if shuffle { Sampler::shuffled(self.samples, seed) } else { Sampler::sequential(self.samples) };
+        let order = sampler.epoch(epoch);
+        let repeated = order.iter().flat_map(|index| std::iter::repeat_n(index as u32, times as usize));
+        repeated.take(self.positions as usize).collect()
+    }
+
+    /// Each position draws a number in [0, sum of weights), and the sample in whose weight it falls.
+    fn with_replacement(&self, sums: &[f64], seed: u64, epoch: u64) -> Vec<u32> {
+        let mut draw = SampleRng::new(seed, epoch, Domain::Sampling, 0);
+        let sum = sums.last().copied().unwrap_or(0.0);
+        // Rounding may make the number the sum itself.
+        let last = sums.partition_point(|&below| below < sum);
+        let at = |number: f64| sums.partition_point(|&below| below <= number).min(last) as u32;
+        (0..self.positions).map(|_| at(draw.unit() * sum)).collect()
+    }
+
+    /// Each sample draws when it comes, at a rate that is its weight; the first ones are taken in this order.
+    fn without_replacement(&self, weights: &[f64], seed: u64, epoch: u64) -> Vec<u32> {
+        let mut draw = SampleRng::new(seed, epoch, Domain::Sampling, 0);
+        let times = weights.iter().map(|weight| -libm::log(1.0 - draw.unit()) / weight);
+        let mut times: Vec<(f64, u32)> = times.zip(0..).collect();
+        times.retain(|&(_, index)| weights[index as usize] > 0.0);
+        times.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        times.truncate(self.positions as usize);
+        times.into_iter().map(|(_, index)| index).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sampler::{Even, Partition};
+    use crate::source::EncodedImages;
+
+    fn source(samples: u32) -> EncodedImages {
+        EncodedImages::new((0..samples).map(|index| (Vec::new(), u32::from(index % 10 == 0))))
+    }
+
+    fn picks(sampling: &Sampling, samples: u32, epoch: u64, part: Partition) -> Result<Vec<(u32, u32)>> {
+        let chosen = sampling.prepare(&source(samples))?;
+        let order = Sampler::sequential(chosen.positions).partition(part).epoch(epoch);
+        Ok(chosen.picks(42, true, epoch, &order)?.0)
+    }
+
+    fn whole(sampling: &Sampling, samples: u32, epoch: u64) -> Vec<(u32, u32)> {
+        picks(sampling, samples, epoch, Partition::WHOLE).unwrap()
+    }
+
+    fn indices(sampling: &Sampling, samples: u32, epoch: u64) -> Vec<u32> {
+        whole(sampling, samples, epoch).into_iter().map(|(index, _)| index).collect()
+    }
+
+    /// These orders are a promise. The weighted ones were computed by a Python program of its own from the descriptions in this
+    /// file and in ops/rng.rs; the repeated one is the shuffled order of the sampler's golden test.
+    #[test]
+    fn golden_orders() {
+        let weights = [1.0, 2.0, 3.0, 0.0, 4.0];
+        let weighted = Sampling::weighted(weights, true).positions(12);
+        assert_eq!(indices(&weighted, 5, 0), [4, 1, 4, 2, 4, 4, 4, 1, 0, 2, 2, 2]);
+        assert_eq!(indices(&weighted, 5, 1), [0, 4, 1, 1, 1, 4, 2, 4, 2, 4, 2, 4]);
+        let without = Sampling::weighted(weights, false);
+        assert_eq!(indices(&without, 5, 0), [1, 4, 2, 0]);
+        assert_eq!(indices(&without, 5, 1), [0, 4, 2, 1]);
+        assert_eq!(whole(&Sampling::repeated(3), 10, 0)[..5], [(3, 0), (3, 1), (3, 2), (6, 0), (6, 1)]);
+    }
+
+    #[test]
+    fn what_comes_again_draws_anew_and_the_first_time_as_ever() {
+        let bits = |repetition| SampleRng::for_pick(42, 0, Pick { index: 7, repetition }).bits();
+        assert_eq!(bits(0), SampleRng::for_sample(42, 0, 7).bits());
+        // By the same program.
+        assert_eq!([bits(0), bits(2)], [0xfc3c_aba7_41ea_fd6a, 0xb951_c919_afe4_0286]);
+        assert_eq!(whole(&Sampling::weighted([1.0], true).positions(3), 1, 0), [(0, 0), (0, 1), (0, 2)]);
+    }
+
+    #[test]
+    fn repetitions_are_in_a_row_and_an_epoch_sees_a_part() {
+        let order = indices(&Sampling::repeated(3), 1000, 4);
+        assert_eq!(order.len(), 768);
+        assert!(order.chunks(3).all(|three| three.iter().all(|index| *index == three[0])));
+        let first: Vec<u32> = Sampler::shuffled(1000, 42).epoch(4).iter().take(256).map(|index| index as u32).collect();
+        assert_eq!(order.iter().step_by(3).copied().collect::<Vec<_>>(), first);
+        assert_eq!(indices(&Sampling::repeated(3).positions(3000), 1000, 4).len(), 3000);
+    }
+
+    /// Pearson's statistic against shares of the total, whose degrees of freedom are one fewer.
+    fn chi_square(counts: &[u32], shares: &[f64]) -> f64 {
+        let total: u32 = counts.iter().sum();
+        let one = |(count, share): (&u32, &f64)| {
+            let expected = share * f64::from(total);
+            (f64::from(*count) - expected).powi(2) / expected
+        };
+        counts.iter().zip(shares).map(one).sum()
+    }
+
+    fn counts(indices: impl IntoIterator<Item = u32>, of: usize) -> Vec<u32> {
+        let mut counts = vec![0; of];
+        indices.into_iter().for_each(|index| counts[index as usize] += 1);
+        counts
+    }
+
+    /// The limits are exceeded by one seed in a thousand; the seed is fixed.
+    #[test]
+    fn weighted_draws_follow_their_weights() {
+        let shares = [0.1, 0.2, 0.3, 0.4];
+        let drawn = indices(&Sampling::weighted(shares.map(|share| share * 7.0), true).positions(40_000), 4, 0);
+        assert!(chi_square(&counts(drawn, 4), &shares) < 16.27);
+
+        // Without replacement: which comes first, and which second after sample 3 was first.
+        let without = Sampling::weighted(shares, false);
+        let orders: Vec<Vec<u32>> = (0..4_000).map(|epoch| indices(&without, 4, epoch)).collect();
+        assert!(orders.iter().all(|order| counts(order.iter().copied(), 4) == [1; 4]));
+        assert!(chi_square(&counts(orders.iter().map(|order| order[0]), 4), &shares) < 16.27);
+        let second = orders.iter().filter(|order| order[0] == 3).map(|order| order[1]);
+        assert!(chi_square(&counts(second, 3), &[1.0 / 6.0, 2.0 / 6.0, 3.0 / 6.0]) < 13.82);
+    }
+
+    #[test]
+    fn classes_are_drawn_alike_and_so_are_their_samples() {
+        let drawn = indices(&Sampling::class_balanced().positions(40_000), 100, 0);
+        let share = |index: usize| if index % 10 == 0 { 0.5 / 10.0 } else { 0.5 / 90.0 };
+        let shares: Vec<f64> = (0..100).map(share).collect();
+        // 99 degrees of freedom.
+        assert!(chi_square(&counts(drawn, 100), &shares) < 148.3);
+    }
+
+    #[test]
+    fn ranks_share_one_order() {
+        let weights: Vec<f64> = (0..103).map(f64::from).collect();
+        for sampling in [
+            Sampling::repeated(3),
+            Sampling::weighted(weights.clone(), true),
+            Sampling::weighted(weights, false),
+            Sampling::class_balanced().positions(500),
+        ] {
+            let all = whole(&sampling, 103, 3);
+            for count in [1, 2, 3, 7] {
+                for rank in 0..count {
+                    let own = picks(&sampling, 103, 3, Partition::new(rank, count).unwrap()).unwrap();
+                    let want: Vec<_> = all.iter().copied().skip(rank as usize).step_by(count as usize).collect();
+                    assert_eq!(own, want, "{sampling:?}");
+                }
+            }
+        }
+        let even = Sampler::sequential(5).partition(Partition::new(1, 2).unwrap()).even(Even::Padded).epoch(0);
+        let chosen = Sampling::repeated(2).positions(5).prepare(&source(10)).unwrap();
+        assert_eq!(chosen.picks(42, false, 0, &even).unwrap().0, [(0, 1), (1, 1), (0, 0)]);
+    }
+
+    struct Own(Vec<u64>);
+
+    impl EpochOrder for Own {
+        fn name(&self) -> String {
+            "own".to_owned()
+        }
+        fn positions(&self, _samples: u64) -> u64 {
+            3
+        }
+        fn order(&self, _samples: u64, _seed: u64, epoch: u64) -> Vec<u64> {
+            assert!(epoch < 9, "no such epoch");
+            self.0.clone()
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_sampled_is_refused() {
+        assert_eq!(whole(&Sampling::own(Own(vec![2, 0, 2])), 3, 0), [(2, 0), (0, 0), (2, 1)]);
+        for (wrong, says) in [(vec![0, 1], "2 indices"), (vec![0, 1, 3], "index 3")] {
+            let error = picks(&Sampling::own(Own(wrong)), 3, 0, Partition::WHOLE).unwrap_err();
+            assert!(error.is_parameter() && error.to_string().contains(says), "{error}");
+        }
+        let error = picks(&Sampling::own(Own(vec![0; 3])), 3, 9, Partition::WHOLE).unwrap_err();
+        assert!(matches!(error, Error::Panic { .. }), "{error}");
+        for wrong in [
+            Sampling::repeated(0),
+            Sampling::repeated(3).positions(10),
+            Sampling::repeated(3).positions(0),
+            Sampling::weighted([1.0, 2.0], true),
+            Sampling::weighted([0.0; 3], true),
+            Sampling::weighted([1.0, -1.0, 1.0], true),
+            Sampling::weighted([1.0, f64::NAN, 1.0], false),
+            Sampling::weighted([f64::MAX; 3], false),
+            Sampling::weighted([1.0, 0.0, 1.0], false).positions(3),
+        ] {
+            assert!(wrong.prepare(&source(3)).is_err_and(|error| error.is_parameter()), "{wrong:?}");
+        }
+    }
+}

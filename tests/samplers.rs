@@ -1,0 +1,103 @@
+//! Samples that come more than once an epoch, or not at all: in pipelines.
+
+mod common;
+
+use common::{Delivered, WithBad, delivered, small, source};
+use std::collections::BTreeMap;
+use warpfeed::source::{Input, OpenOptions};
+use warpfeed::{Builder, Device, ImageCache, OnError, Partition, Pipeline, Sampling};
+
+fn built(builder: Builder) -> Pipeline {
+    builder.device(Device::Cpu).build().unwrap()
+}
+
+fn samplings() -> [Sampling; 4] {
+    [
+        Sampling::repeated(3).positions(31),
+        Sampling::weighted((0..23).map(f64::from), true),
+        Sampling::weighted((0..23).map(f64::from), false),
+        Sampling::class_balanced(),
+    ]
+}
+
+#[test]
+fn the_first_time_a_sample_is_what_it_is_in_any_order_and_then_another() {
+    let usual: BTreeMap<u64, Delivered> =
+        delivered(&built(small(source(23))), 1).into_iter().map(|sample| (sample.index, sample)).collect();
+    for sampling in samplings() {
+        let mut seen = BTreeMap::<u64, Vec<Vec<u8>>>::new();
+        for sample in delivered(&built(small(source(23)).sampler(sampling.clone())), 1) {
+            seen.entry(sample.index).or_default().push(sample.bytes);
+        }
+        for (index, mut images) in seen {
+            assert_eq!(images[0], usual[&index].bytes, "{sampling:?}: {index}");
+            let count = images.len();
+            images.sort();
+            images.dedup();
+            assert_eq!(images.len(), count, "{sampling:?}: {index} is the same again");
+        }
+    }
+}
+
+#[test]
+fn threads_batches_ranks_resuming_and_caches_do_not_matter() {
+    for sampling in samplings() {
+        let builder = || small(source(23)).sampler(sampling.clone());
+        let whole = delivered(&built(builder()), 1);
+        assert_eq!(delivered(&built(builder().threads(0).batch_size(7)), 1), whole, "{sampling:?}");
+        let part = |rank| delivered(&built(builder().partition(Partition::new(rank, 3).unwrap())), 1);
+        for (rank, part) in (0..3).map(|rank| (rank as usize, part(rank))) {
+            assert!(part.iter().eq(whole.iter().skip(rank).step_by(3)), "{sampling:?}");
+        }
+        let pipeline = built(builder());
+        let first = pipeline.epoch(1).next().unwrap().unwrap();
+        let rest = pipeline.resume(&first.state()).unwrap();
+        let rest: Vec<Delivered> = rest.flat_map(|batch| common::samples(&batch.unwrap())).collect();
+        assert_eq!(rest, whole[5..], "{sampling:?}");
+        let cached = built(builder().cache(ImageCache::memory(1 << 24)));
+        delivered(&cached, 0);
+        assert_eq!(delivered(&cached, 1), whole, "{sampling:?}");
+        assert_eq!(pipeline.len(), Some(whole.len() as u64));
+        assert!(pipeline.memory().order_bytes >= 8 * whole.len() as u64);
+    }
+}
+
+#[test]
+fn a_state_of_another_sampler_is_refused() {
+    let state = |sampling: Option<Sampling>| {
+        let builder = sampling.into_iter().fold(small(source(23)), Builder::sampler);
+        built(builder).epoch(1).next().unwrap().unwrap().state()
+    };
+    let states = samplings().map(|sampling| state(Some(sampling)));
+    for (i, sampling) in samplings().into_iter().enumerate() {
+        let pipeline = built(small(source(23)).sampler(sampling));
+        for (j, state) in states.iter().enumerate() {
+            let resumed = pipeline.resume(state).map(drop);
+            assert_eq!(resumed.is_ok(), i == j, "{i} {j}: {resumed:?}");
+        }
+        let error = pipeline.resume(&state(None)).unwrap_err().to_string();
+        assert!(error.contains("sampler"), "{error}");
+    }
+    assert!(built(small(source(23))).resume(&states[0]).is_err());
+}
+
+#[test]
+fn bad_samples_are_substituted_by_any_other() {
+    let bad = || WithBad { good: source(23), bad: vec![3, 4, 5] };
+    let builder = || small(bad()).sampler(Sampling::repeated(3).positions(69)).on_error(OnError::Substitute);
+    let all = delivered(&built(builder()), 1);
+    assert_eq!(all.len(), 69);
+    assert!(all.iter().all(|sample| !(3..6).contains(&sample.index)));
+    assert_eq!(delivered(&built(builder().threads(0)), 1), all);
+}
+
+#[test]
+fn a_stream_has_no_sampler() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = warpfeed::pack::PackOptions::new(warpfeed::source::RecordFormat::WebDataset);
+    warpfeed::pack::pack(&source(3), &folder.path().join("a"), &options, &mut |_| {}).unwrap();
+    let stream: Input =
+        OpenOptions { window: Some(2), ..OpenOptions::default() }.open(folder.path().join("a")).unwrap();
+    let error = small(stream).sampler(Sampling::repeated(2)).build().unwrap_err().to_string();
+    assert!(error.contains("sampler over a stream"), "{error}");
+}
