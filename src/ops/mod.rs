@@ -56,6 +56,7 @@ mod tests;
 pub(crate) mod transform;
 pub(crate) mod turn;
 pub(crate) mod vflip;
+mod written;
 
 pub use custom::Custom;
 pub use fill::{Edge, Fill};
@@ -69,6 +70,7 @@ pub use transform::{
     random_crop, random_dilation, random_erasing, random_erosion, random_grayscale, random_horizontal_flip,
     random_resized_crop, random_rotation, random_vertical_flip, repeat,
 };
+pub use written::read_transforms;
 
 use crate::error::{Error, Result};
 use crate::raster::{Image, Rect, Size};
