@@ -37,6 +37,7 @@ pub(crate) mod invert;
 pub(crate) mod kernel;
 pub(crate) mod normalize;
 pub(crate) mod params;
+mod point_map;
 pub(crate) mod points;
 mod posterize;
 pub(crate) mod rank;
@@ -61,6 +62,7 @@ mod written;
 pub use custom::Custom;
 pub use fill::{Edge, Fill};
 pub use filter::{Interpolation, PassOrder};
+pub use point_map::PointMap;
 pub use resize::ResizeTo;
 pub use rng::SampleRng;
 pub use transform::{
@@ -139,6 +141,9 @@ pub(crate) enum Primitive {
 pub(crate) enum Reach {
     /// The same part and so many pixels around it, as far as the image has them.
     Around(u32),
+    /// The complete image, for what its values are as a whole, and it makes a complete result. Each pixel stays at its
+    /// place.
+    Values,
     /// The complete image, and it makes a complete result.
     Whole,
 }
