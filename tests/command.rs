@@ -537,10 +537,8 @@ fn a_recipe_replayed_gives_the_pipelines_pixels() {
     ]"#;
     let (folder, file) = transforms(text);
     let source = warpfeed::source::ImageFolder::open(images()).unwrap();
-    let mut transforms = warpfeed::ops::read_transforms(&file).unwrap();
-    transforms.truncate(4);
-    let builder = warpfeed::Pipeline::builder(source).seed(3).batch_size(1);
-    let builder = transforms.into_iter().fold(builder, warpfeed::Builder::augment);
+    let transforms = warpfeed::ops::TransformFile::read(&file).unwrap().without_normalize();
+    let builder = warpfeed::Pipeline::builder(source).seed(3).batch_size(1).transforms(transforms);
     let pipeline = builder.output(warpfeed::DType::U8, warpfeed::Layout::Nhwc).build().unwrap();
     let classes = |i: u64| format!("{}/class-{}/{i:02}.jpg", images(), i % 4);
     let names = (0..23).map(classes).collect::<std::collections::BTreeSet<_>>();
@@ -557,6 +555,52 @@ fn a_recipe_replayed_gives_the_pipelines_pixels() {
     }
     let message = failure(&["recipe", images(), "--index", "23"], 2);
     assert!(message.contains("below 23"), "{message}");
+}
+
+const VIEWS: &str = r#"[
+    {"op": "resize", "size": 60},
+    {"views": [
+        {"transforms": [{"transform": "random_resized_crop", "size": [20, 24]}], "times": 2},
+        {"transforms": [{"op": "center_crop", "width": 9, "height": 9}]}
+    ]},
+    {"transform": "random_horizontal_flip", "p": 0.5},
+    {"op": "normalize", "mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5]}
+]"#;
+
+#[test]
+fn a_file_may_have_views() {
+    let (_folder, file) = transforms(VIEWS);
+    let recipe = |index: &str, extra: &[&str]| -> Value {
+        let args = [&["recipe", images(), "--index", index, "--transforms", path(&file)], extra].concat();
+        serde_json::from_str(&stdout(&args)).unwrap()
+    };
+    let recipes = recipe("0", &[]);
+    assert_eq!(recipes.as_array().unwrap().len(), 3, "{recipes}");
+    for (recipe, last) in recipes.as_array().unwrap().iter().zip(["resized_crop", "resized_crop", "center_crop"]) {
+        assert_eq!((&recipe[0]["op"], &recipe[1]["op"]), (&json!("resize"), &json!(last)), "{recipe}");
+        assert_eq!(recipe.as_array().unwrap().last().unwrap()["op"], "normalize");
+    }
+    assert_ne!(recipes[0], recipes[1]);
+    assert!(!recipe("0", &["--dtype", "u8"]).to_string().contains("normalize"));
+    // All views are in the digest: that of a view alone is another.
+    let with = |file: &Path| digest(&["--transforms", path(file)]);
+    let all = with(&file);
+    assert_eq!(with(&file), all);
+    for (from, to) in [(r#""times": 2"#, r#""times": 1"#), (r#""width": 9"#, r#""width": 8"#)] {
+        let (_folder, other) = transforms(&VIEWS.replace(from, to));
+        assert_ne!(with(&other), all);
+    }
+    for (from, to, words) in [
+        (r#""times": 2"#, r#""times": 0"#, "view: times must be 1 to 1000, got 0"),
+        (r#""times": 2"#, r#""number": 2"#, "item 2 of 4: views: unknown field `number`"),
+        (r#""width": 9"#, r#""width": 0"#, "item 2 of 4: center_crop: width"),
+    ] {
+        let (_folder, wrong) = transforms(&VIEWS.replace(from, to));
+        let message = failure(&["run", images(), "--transforms", path(&wrong)], 2);
+        assert!(message.contains(words), "{message}");
+    }
+    let message = failure(&["preview", images(), "-o", "none.png", "--transforms", path(&file)], 1);
+    assert!(message.contains("one view"), "{message}");
 }
 
 #[test]

@@ -22,6 +22,7 @@ pub(crate) mod check;
 pub(crate) mod color_jitter;
 pub(crate) mod combine;
 pub(crate) mod contrast;
+mod corner_crop;
 pub(crate) mod crop;
 pub(crate) mod custom;
 pub(crate) mod dilate;
@@ -57,8 +58,9 @@ mod tests;
 pub(crate) mod transform;
 pub(crate) mod turn;
 pub(crate) mod vflip;
-mod written;
+pub(crate) mod written;
 
+pub use corner_crop::Corner;
 pub use custom::Custom;
 pub use fill::{Edge, Fill};
 pub use filter::{Interpolation, PassOrder};
@@ -66,13 +68,13 @@ pub use point_map::PointMap;
 pub use resize::ResizeTo;
 pub use rng::SampleRng;
 pub use transform::{
-    ColorJitter, CustomTransform, Maybe, OneOf, RandomCrop, RandomDilation, RandomErasing, RandomErosion,
+    ColorJitter, CornerCrop, CustomTransform, Maybe, OneOf, RandomCrop, RandomDilation, RandomErasing, RandomErosion,
     RandomGaussianBlur, RandomGrayscale, RandomHorizontalFlip, RandomInvert, RandomPosterize, RandomResizedCrop,
     RandomRotation, RandomSolarize, RandomVerticalFlip, Repeat, Transform, color_jitter, gaussian_blur, maybe, one_of,
     random_crop, random_dilation, random_erasing, random_erosion, random_grayscale, random_horizontal_flip,
     random_resized_crop, random_rotation, random_vertical_flip, repeat,
 };
-pub use written::read_transforms;
+pub use written::TransformFile;
 
 use crate::error::{Error, Result};
 use crate::raster::{Image, Rect, Size};

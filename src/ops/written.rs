@@ -1,10 +1,11 @@
 //! Transforms as they are written down, in JSON: read with errors that say where and what.
 
+use super::Op;
 use super::transform::{Tagged, Transform};
 use crate::error::{Error, Result};
 use crate::file;
 use serde::de::Error as _;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use std::io::Read;
 use std::path::Path;
@@ -40,38 +41,119 @@ pub(super) fn list<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Transform>,
     items.into_iter().enumerate().map(read).collect()
 }
 
-/// Reads a file of transforms: a JSON list of them as [`Transform`] is written down, of which any may be an operation.
-/// All are valid.
+/// A pipeline's transforms as a file has them.
+///
+/// The file is a JSON list of transforms as [`Transform`] is written down, of which any may be an operation. One item may be
+/// `{"views": [{"transforms": [...], "times": 2}, ...]}`: several views of each image, as
+/// [`Builder::views`](crate::Builder::views) has them. [`Builder::transforms`](crate::Builder::transforms) takes what was read.
 ///
 /// ```
-/// use warpfeed::ops::read_transforms;
+/// use warpfeed::ops::TransformFile;
 ///
 /// let folder = tempfile::tempdir()?;
 /// let path = folder.path().join("flips.json");
 /// std::fs::write(&path, r#"[{"transform": "random_horizontal_flip", "p": 0.5}, {"op": "vflip"}]"#)?;
-/// assert_eq!(format!("{:?}", read_transforms(&path)?), "[random_horizontal_flip, vflip]");
+/// assert_eq!(format!("{:?}", TransformFile::read(&path)?.into_transforms()?), "[random_horizontal_flip, vflip]");
 ///
 /// std::fs::write(&path, r#"[{"op": "vflip"}, {"transform": "random_horizontal_flip", "q": 0.5}]"#)?;
-/// let error = read_transforms(&path).unwrap_err().to_string();
+/// let error = TransformFile::read(&path).unwrap_err().to_string();
 /// assert!(error.contains("flips.json: item 2 of 2: random_horizontal_flip: unknown field `q`, expected `p`"), "{error}");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-///
-/// # Errors
-/// [`Error::Io`] if it cannot be read; [`Error::Parameter`] with the file, the item, the field and what is allowed.
-pub fn read_transforms(path: impl AsRef<Path>) -> Result<Vec<Transform>> {
-    let path = path.as_ref();
-    let mut text = String::new();
-    file::open_regular(path)?.take(MAX_FILE_BYTES).read_to_string(&mut text).map_err(Error::io("read", path))?;
-    let wrong = |what: String| {
-        let expected = "a JSON list of transforms and operations (see docs/operations.md)";
-        Error::parameter("transforms", "FILE", expected, format!("{}: {what}", path.display()))
-    };
-    let mut json = serde_json::Deserializer::from_str(&text);
-    let transforms = list(&mut json).and_then(|read| json.end().map(|()| read)).map_err(|e| wrong(e.to_string()))?;
-    for (i, transform) in transforms.iter().enumerate() {
-        let at = |error| wrong(format!("item {} of {}: {error}", i + 1, transforms.len()));
-        transform.validate().map_err(at)?;
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct TransformFile {
+    /// Before the views.
+    pub(crate) first: Vec<Transform>,
+    /// Each with how often it comes; none without the item.
+    pub(crate) views: Option<Vec<WrittenView>>,
+    /// After them.
+    pub(crate) last: Vec<Transform>,
+}
+
+/// A view as it is written down.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WrittenView {
+    #[serde(deserialize_with = "list")]
+    pub(crate) transforms: Vec<Transform>,
+    #[serde(default = "once")]
+    pub(crate) times: u32,
+}
+
+const fn once() -> u32 {
+    1
+}
+
+/// The item of a file that has the views.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Views {
+    views: Vec<WrittenView>,
+}
+
+impl TransformFile {
+    /// Reads a file. All its transforms are valid.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if it cannot be read; [`Error::Parameter`] with the file, the item, the field and what is allowed.
+    pub fn read(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let mut text = String::new();
+        file::open_regular(path)?.take(MAX_FILE_BYTES).read_to_string(&mut text).map_err(Error::io("read", path))?;
+        let wrong = |what: String| {
+            let expected = "a JSON list of transforms and operations (see docs/operations.md)";
+            Error::parameter("transforms", "FILE", expected, format!("{}: {what}", path.display()))
+        };
+        let items: Vec<Value> = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+        let (count, mut all) = (items.len(), Self::default());
+        for (i, item) in items.into_iter().enumerate() {
+            all.add(item).map_err(|what| wrong(format!("item {} of {count}: {what}", i + 1)))?;
+        }
+        Ok(all)
     }
-    Ok(transforms)
+
+    /// Adds an item; what is wrong with it.
+    fn add(&mut self, item: Value) -> Result<(), String> {
+        let valid = |transforms: &[Transform]| {
+            transforms.iter().try_for_each(Transform::validate).map_err(|error| error.to_string())
+        };
+        if item.get("views").is_some() {
+            if self.views.is_some() {
+                return Err("a file has views once".to_owned());
+            }
+            let Views { views } = Views::deserialize(item).map_err(|error| format!("views: {error}"))?;
+            views.iter().try_for_each(|view| valid(&view.transforms))?;
+            self.views = Some(views);
+            return Ok(());
+        }
+        let transform = Transform::deserialize(item).map_err(|error| error.to_string())?;
+        valid(std::slice::from_ref(&transform))?;
+        let place = if self.views.is_some() { &mut self.last } else { &mut self.first };
+        place.push(transform);
+        Ok(())
+    }
+
+    /// Leaves normalization out: for bytes, which are not normalized.
+    #[must_use]
+    pub fn without_normalize(mut self) -> Self {
+        let views = self.views.iter_mut().flatten().map(|view| &mut view.transforms);
+        for transforms in views.chain([&mut self.first, &mut self.last]) {
+            transforms.retain(|transform| !matches!(transform, Transform::Explicit(Op::Normalize(_))));
+        }
+        self
+    }
+
+    /// The transforms, where there are no views.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if there are.
+    pub fn into_transforms(self) -> Result<Vec<Transform>> {
+        match self.views {
+            None => Ok(self.first),
+            Some(_) => Err(Error::Unsupported {
+                feature: "a file of transforms with views".to_owned(),
+                remedy: "write the transforms of one view down, without the item \"views\"".to_owned(),
+            }),
+        }
+    }
 }

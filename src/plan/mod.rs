@@ -194,6 +194,44 @@ pub(crate) fn plan(ops: &[Op], input: Size, strategy: Strategy, order: PassOrder
     Ok(Plan { decode: needed, stages, last, size, epilogue, order })
 }
 
+/// Plans each of several recipes for one image of size `input`. Several leave what is decoded as it is, for each other.
+///
+/// # Errors
+/// As of [`plan`].
+pub(crate) fn plan_all<'a, R: AsRef<[Op]>>(
+    recipes: &'a [R],
+    input: Size,
+    strategy: Strategy,
+    order: PassOrder,
+    max_px: u64,
+) -> Result<Vec<Plan<'a>>> {
+    let planned = recipes.iter().map(|ops| plan(ops.as_ref(), input, strategy, order, max_px));
+    let mut plans = planned.collect::<Result<Vec<_>>>()?;
+    if plans.len() > 1 {
+        plans.iter_mut().for_each(|plan| plan.keep_decoded(input));
+    }
+    Ok(plans)
+}
+
+/// The smallest rectangle that holds those that the plans, of one image, decode.
+pub(crate) fn decoded_by(plans: &[Plan<'_>]) -> Rect {
+    let around = |a: Rect, b: Rect| {
+        let (x, y) = (a.x.min(b.x), a.y.min(b.y));
+        Rect { x, y, width: a.right().max(b.right()) - x, height: a.bottom().max(b.bottom()) - y }
+    };
+    plans.iter().map(|plan| plan.decode).reduce(around).unwrap_or(Rect { x: 0, y: 0, width: 0, height: 0 })
+}
+
+impl Plan<'_> {
+    /// Has it leave the decoded image as it is: where it would work in place, it begins with a copy of the part that it
+    /// needs.
+    fn keep_decoded(&mut self, size: Size) {
+        if matches!(self.stages.first(), Some(Stage { work: Work::Pass(..), .. })) {
+            self.stages.insert(0, Stage { view: View::plain(size), work: Work::Gather, size, part: self.decode });
+        }
+    }
+}
+
 /// How the output is made: a resize that comes last gives its rows straight to the output, mirrored as the view says.
 fn last(view: View, stages: &mut Vec<Stage<'_>>) -> Last {
     if view == View::plain(view.input) && !matches!(stages.last(), Some(Stage { work: Work::Resample(_), .. })) {

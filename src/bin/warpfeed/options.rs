@@ -8,7 +8,7 @@ use warpfeed::experiment::trial::Trial;
 use warpfeed::{
     BadLimit, Builder, DType, DecodePath, Device, Error, ImageCache, LastBatch, Layout, OnError, Orientation,
     Partition, Pipeline, Preset, Rank, Result, Strategy, StreamPriority,
-    ops::{Op, Transform, read_transforms},
+    ops::{Op, Transform, TransformFile},
 };
 
 /// Which process of several.
@@ -59,9 +59,10 @@ pub struct PresetOptions {
 }
 
 impl PresetOptions {
+    /// The operations of one view.
     pub fn ops(&self) -> Result<Vec<Transform>> {
         if let Some(file) = &self.transforms {
-            return read_transforms(file);
+            return TransformFile::read(file)?.into_transforms();
         }
         Ok(match self.preset {
             PresetName::Train => Preset::Train.ops(),
@@ -78,12 +79,22 @@ impl PresetOptions {
         Ok(ops)
     }
 
+    /// Adds the operations, of one view or several, for batches of this type.
+    fn add_to(&self, builder: Builder, dtype: DType) -> Result<Builder> {
+        Ok(match &self.transforms {
+            Some(file) if dtype == DType::U8 => builder.transforms(TransformFile::read(file)?.without_normalize()),
+            Some(file) => builder.transforms(TransformFile::read(file)?),
+            None if dtype == DType::U8 => self.pixel_ops()?.into_iter().fold(builder, Builder::augment),
+            None => self.ops()?.into_iter().fold(builder, Builder::augment),
+        })
+    }
+
     /// Which they are, in words that differ where they do.
     fn settings(&self) -> Result<String> {
-        if self.transforms.is_none() {
+        let Some(file) = &self.transforms else {
             return Ok(format!("preset {}, load {}", word(&self.preset), self.load));
-        }
-        let written = serde_json::to_string(&self.ops()?).map_err(|error| Error::Unsupported {
+        };
+        let written = serde_json::to_string(&TransformFile::read(file)?).map_err(|error| Error::Unsupported {
             feature: format!("writing down the transforms ({error})"),
             remedy: "leave --state out".to_owned(),
         })?;
@@ -270,12 +281,9 @@ impl PipelineOptions {
         };
         // The device and the transforms first: whoever asks for what is not there learns it before a large folder is listed.
         device.available()?;
-        let (dtype, ops) = match self.dtype {
-            DTypeName::F32 => (DType::F32, self.preset.ops()?),
-            DTypeName::F16 => (DType::F16, self.preset.ops()?),
-            DTypeName::Bf16 => (DType::Bf16, self.preset.ops()?),
-            DTypeName::U8 => (DType::U8, self.preset.pixel_ops()?),
-        };
+        if let Some(file) = &self.preset.transforms {
+            TransformFile::read(file)?;
+        }
         let builder = Pipeline::builder(source.open()?);
         let builder = if self.no_shuffle { builder.seed(self.seed) } else { builder.shuffle(self.seed) };
         let mut builder = builder
@@ -310,7 +318,13 @@ impl PipelineOptions {
             LayoutName::Nchw => Layout::Nchw,
             LayoutName::Nhwc => Layout::Nhwc,
         };
-        ops.into_iter().fold(builder, Builder::augment).output(dtype, layout).build()
+        let dtype = match self.dtype {
+            DTypeName::F32 => DType::F32,
+            DTypeName::F16 => DType::F16,
+            DTypeName::Bf16 => DType::Bf16,
+            DTypeName::U8 => DType::U8,
+        };
+        self.preset.add_to(builder, dtype)?.output(dtype, layout).build()
     }
 
     fn cache(&self) -> Option<ImageCache> {

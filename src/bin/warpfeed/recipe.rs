@@ -9,7 +9,7 @@ use warpfeed::Result;
 /// Print the explicit operations that a sample goes through, as JSON
 ///
 /// They are those of warpfeed run with the same options. What it prints is what warpfeed apply --ops takes, with
-/// --orientation ignore: an orientation tag is among the operations.
+/// --orientation ignore: an orientation tag is among the operations. With several views it is a list of such lists.
 #[derive(Args)]
 pub struct Recipe {
     #[command(flatten)]
@@ -26,6 +26,10 @@ pub struct Recipe {
 
 impl Recipe {
     pub fn run(self) -> Result<()> {
-        print_json(&self.pipeline.build(&self.source)?.recipe(self.epoch, self.index)?)
+        let recipes = self.pipeline.build(&self.source)?.recipes(self.epoch, self.index)?;
+        match &recipes[..] {
+            [recipe] => print_json(recipe),
+            recipes => print_json(&recipes),
+        }
     }
 }
