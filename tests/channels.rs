@@ -26,7 +26,7 @@ fn check(gray: impl Fn(Builder) -> Builder, dtype: DType) {
         // The same operations, with the luma in all three channels, one plane after the other.
         let three = batches(gray(builder().output(dtype, Layout::Nchw).augment(Grayscale)));
         for (one, three) in one.iter().zip(&three) {
-            let (one, three) = (one.images().to_host().unwrap(), three.images());
+            let [one, three] = [one, three].map(|batch| batch.images().to_host().unwrap());
             let shape = if layout == Layout::Nchw { [4, 1, 17, 23] } else { [4, 17, 23, 1] };
             assert_eq!(one.shape(), shape);
             for i in 0..4 {
@@ -68,7 +68,8 @@ fn gray_images_keep_their_values() {
     let header = [[0, 0, 8, 3], [0, 0, 0, 3], [0, 0, 0, 28], [0, 0, 0, 28]].concat();
     std::fs::write(&images, [header, pixels.clone()].concat()).unwrap();
     std::fs::write(folder.path().join("train-labels-idx1-ubyte"), [0, 0, 8, 1, 0, 0, 0, 3, 7, 1, 4]).unwrap();
-    let builder = || Pipeline::builder(warpfeed::source::open(&images).unwrap()).center_crop(28).channels(1);
+    let builder =
+        || Pipeline::builder(warpfeed::source::open(&images).unwrap()).device(Device::Cpu).center_crop(28).channels(1);
     let bytes = builder().output(DType::U8, Layout::Nchw).build().unwrap();
     for batch in bytes.epoch(0) {
         let batch = batch.unwrap();
