@@ -16,28 +16,29 @@ __device__ inline void mix(const Launch& launch) {
     using Bits = typename Number::Bits;
     const MixBatch& batch = *static_cast<const MixBatch*>(launch.samples);
     const uint64_t pixels = uint64_t{batch.width} * batch.height;
+    const uint64_t image = batch.channels * pixels;  // elements
     const uint64_t element = uint64_t{blockIdx.x} * kMixThreads + threadIdx.x;
-    if (element >= 3 * pixels) {
+    if (element >= image) {
         return;
     }
-    const uint64_t pixel = kLayout == Layout::nchw ? element % pixels : element / 3;
+    const uint64_t pixel = kLayout == Layout::nchw ? element % pixels : element / batch.channels;
     const uint32_t x = static_cast<uint32_t>(pixel % batch.width), y = static_cast<uint32_t>(pixel / batch.width);
     const MixSample* __restrict__ samples = global(batch.samples);
     Bits* const elements = global(static_cast<Bits*>(batch.elements)) + element;
     const uint32_t last = launch.count - 1;
     if (batch.flip) {
         for (uint32_t front = 0; 2 * front <= last; front++) {
-            Bits* const one = elements + front * 3 * pixels;
-            Bits* const other = elements + (last - front) * 3 * pixels;
+            Bits* const one = elements + front * image;
+            Bits* const other = elements + (last - front) * image;
             const Bits a = *one, b = *other;
             *one = mixed<Number>(samples[front], x, y, a, b);
             *other = mixed<Number>(samples[last - front], x, y, b, a);
         }
         return;
     }
-    Bits before = elements[last * 3 * pixels];
+    Bits before = elements[last * image];
     for (uint32_t i = 0; i <= last; i++) {
-        Bits* const one = elements + i * 3 * pixels;
+        Bits* const one = elements + i * image;
         const Bits own = *one;
         *one = mixed<Number>(samples[i], x, y, own, before);
         before = own;

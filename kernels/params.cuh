@@ -192,7 +192,7 @@ struct MixBatch {
     const MixSample* samples;
     uint32_t width, height;
     uint32_t flip;
-    uint32_t reserved;
+    uint32_t channels;
 };
 
 static_assert(sizeof(Launch) == 24 && offsetof(Launch, count) == 16, "as in params.rs");

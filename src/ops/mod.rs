@@ -22,6 +22,7 @@ pub(crate) mod check;
 pub(crate) mod color_jitter;
 pub(crate) mod combine;
 pub(crate) mod contrast;
+mod corner_crop;
 pub(crate) mod crop;
 pub(crate) mod custom;
 pub(crate) mod dilate;
@@ -37,6 +38,7 @@ pub(crate) mod invert;
 pub(crate) mod kernel;
 pub(crate) mod normalize;
 pub(crate) mod params;
+mod point_map;
 pub(crate) mod points;
 mod posterize;
 pub(crate) mod rank;
@@ -56,19 +58,23 @@ mod tests;
 pub(crate) mod transform;
 pub(crate) mod turn;
 pub(crate) mod vflip;
+pub(crate) mod written;
 
+pub use corner_crop::Corner;
 pub use custom::Custom;
 pub use fill::{Edge, Fill};
 pub use filter::{Interpolation, PassOrder};
+pub use point_map::PointMap;
 pub use resize::ResizeTo;
 pub use rng::SampleRng;
 pub use transform::{
-    ColorJitter, CustomTransform, Maybe, OneOf, RandomCrop, RandomDilation, RandomErasing, RandomErosion,
+    ColorJitter, CornerCrop, CustomTransform, Maybe, OneOf, RandomCrop, RandomDilation, RandomErasing, RandomErosion,
     RandomGaussianBlur, RandomGrayscale, RandomHorizontalFlip, RandomInvert, RandomPosterize, RandomResizedCrop,
     RandomRotation, RandomSolarize, RandomVerticalFlip, Repeat, Transform, color_jitter, gaussian_blur, maybe, one_of,
     random_crop, random_dilation, random_erasing, random_erosion, random_grayscale, random_horizontal_flip,
     random_resized_crop, random_rotation, random_vertical_flip, repeat,
 };
+pub use written::TransformFile;
 
 use crate::error::{Error, Result};
 use crate::raster::{Image, Rect, Size};
@@ -137,6 +143,9 @@ pub(crate) enum Primitive {
 pub(crate) enum Reach {
     /// The same part and so many pixels around it, as far as the image has them.
     Around(u32),
+    /// The complete image, for what its values are as a whole, and it makes a complete result. Each pixel stays at its
+    /// place.
+    Values,
     /// The complete image, and it makes a complete result.
     Whole,
 }

@@ -282,7 +282,7 @@ pub(crate) struct MixBatch {
     pub(crate) height: u32,
     /// Not 0: partners are the batch from back to front; otherwise the image before each.
     pub(crate) flip: u32,
-    pub(crate) reserved: u32,
+    pub(crate) channels: u32,
 }
 
 /// erase: in place, the rectangle lies inside what is stored.

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 pub use super::color_jitter::ColorJitter;
 pub use super::combine::{Maybe, OneOf, Repeat};
+pub use super::corner_crop::CornerCrop;
 pub use super::crop::RandomCrop;
 pub use super::dilate::RandomDilation;
 pub use super::erase::RandomErasing;
@@ -118,7 +119,7 @@ macro_rules! transforms {
         ///
         /// Written down it is `{"transform": "random_rotation", "degrees": [-5, 5], ...}`, or an operation as [`Op`] has
         /// it; one of the caller's own cannot be.
-        #[derive(Clone, Serialize, Deserialize)]
+        #[derive(Clone, Serialize)]
         #[serde(tag = "transform", rename_all = "snake_case")]
         #[non_exhaustive]
         pub enum Transform {
@@ -132,6 +133,21 @@ macro_rules! transforms {
             /// Always this operation, with these numbers.
             #[serde(untagged)]
             Explicit(Op),
+        }
+
+        /// Those that have a name, as they are written down.
+        #[derive(Deserialize)]
+        #[serde(tag = "transform", rename_all = "snake_case")]
+        pub(super) enum Tagged {
+            $($name($name),)*
+        }
+
+        impl From<Tagged> for Transform {
+            fn from(tagged: Tagged) -> Self {
+                match tagged {
+                    $(Tagged::$name(transform) => Self::$name(transform),)*
+                }
+            }
         }
 
         $(
@@ -159,6 +175,7 @@ transforms! {
     RandomVerticalFlip,
     RandomRotation,
     RandomCrop,
+    CornerCrop,
     RandomResizedCrop,
     ColorJitter,
     RandomGrayscale,
@@ -297,6 +314,11 @@ impl Drawing<'_> {
     /// ask for them: going to a region is a block of the cipher.
     pub(super) fn start(&mut self) -> (&mut SampleRng, Size) {
         (self.rng.at(self.region), self.size)
+    }
+
+    /// The image's size so far.
+    pub(super) fn size(&self) -> Size {
+        self.size
     }
 
     /// Adds an operation to the recipe.
@@ -445,7 +467,7 @@ pub(super) mod size {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::{CenterCrop, Fill, Hflip, Interpolation};
+    use crate::ops::{CenterCrop, Corner, Fill, Hflip, Interpolation};
 
     fn all() -> Vec<Transform> {
         vec![
@@ -453,6 +475,7 @@ mod tests {
             random_vertical_flip(0.5),
             RandomRotation::new(-5.0..=5.0).interpolation(Interpolation::Bilinear).fill(Fill::EDGE).into(),
             RandomCrop::new(Size::new(30, 20)).padding(4).fill(Fill::Color([1, 2, 3])).into(),
+            CornerCrop::new(Corner::LowerRight, Size::new(28, 19)).into(),
             random_resized_crop(Size::new(40, 30)),
             color_jitter(0.4, 0.3, 0.2, 0.1),
             random_grayscale(0.5),

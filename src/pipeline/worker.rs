@@ -103,7 +103,7 @@ impl<'a, B: Backend> Worker<'a, B> {
         Slot::Failed(Box::new(context.sample_error(index, error)))
     }
 
-    /// Reads one sample and has its recipe run, down to its place in the batch; its label, and its target if there are any.
+    /// Reads one sample and has its recipes run, down to its place in the batch; its label, and its target if there are any.
     fn sample(&mut self, pick: Pick, to: &Destination<'_, B>) -> Result<(u32, Option<Row>)> {
         let (context, backend, index) = (self.context, self.backend, pick.index);
         let (counters, cache) = (&context.counters, context.inner.cache.as_ref());
@@ -130,13 +130,13 @@ impl<'a, B: Backend> Worker<'a, B> {
             return self.kept(pick, kept, target, to);
         }
         let start = Instant::now();
-        let ops = context.inner.recipes.draw(context.epoch, pick, Stored::from(&header))?;
+        let recipes = context.inner.recipes.draw(context.epoch, pick, Stored::from(&header))?;
         counters.add_augment(start.elapsed());
-        counters.add_decoded(self.run(to, encoded, &header, &ops)?);
+        counters.add_decoded(self.run(to, encoded, &header, &recipes)?);
         Ok((context.reader.label(index), target))
     }
 
-    /// Has the rest of its recipe run on an image from the cache.
+    /// Has the rest of its recipes run on an image from the cache.
     fn kept(
         &mut self,
         pick: Pick,
@@ -146,10 +146,10 @@ impl<'a, B: Backend> Worker<'a, B> {
     ) -> Result<(u32, Option<Row>)> {
         let context = self.context;
         let start = Instant::now();
-        let ops = context.inner.recipes.draw_for_cached(context.epoch, pick, kept.stored)?;
+        let recipes = context.inner.recipes.draw_for_cached(context.epoch, pick, kept.stored)?;
         context.counters.add_augment(start.elapsed());
         // It was decoded when it was kept.
-        self.run(to, kept.encoded, &kept.header, &ops)?;
+        self.run(to, kept.encoded, &kept.header, &recipes)?;
         Ok((context.reader.label(pick.index), target))
     }
 
@@ -158,10 +158,10 @@ impl<'a, B: Backend> Worker<'a, B> {
         &Destination { batch, place, later }: &Destination<'_, B>,
         encoded: Encoded,
         header: &Header,
-        ops: &[Op],
+        recipes: &[Vec<Op>],
     ) -> Result<Decoded> {
         let backend = self.backend;
-        let work = backend.run(self.own()?, batch, encoded, &Sample { place, header, ops, later })?;
+        let work = backend.run(self.own()?, batch, encoded, &Sample { place, header, recipes, later })?;
         self.context.counters.add_decode(work.decode);
         self.context.counters.add_augment(work.augment);
         Ok(work.decoded)
@@ -203,9 +203,9 @@ impl<'a, B: Backend> Worker<'a, B> {
         let unpadded = context.positions - context.padding;
         let images = filled - (end.saturating_sub(unpadded) as usize).min(filled);
         let mut rows = inner.targets.as_ref().map(|spec| Rows::new(spec, targets));
-        let plan = inner.mix.as_ref().map(|mix| {
+        let plan = inner.mix.as_ref().zip(inner.options.views.first()).map(|(mix, view)| {
             let key = (inner.recipes.seed, context.epoch, context.batch_of_all_ranks(number));
-            mix.plan(key, labels.len(), inner.options.size)
+            mix.plan(key, labels.len(), view.size)
         });
         if let (Some(rows), Some(plan)) = (&mut rows, &plan) {
             rows.mix(plan);
@@ -216,10 +216,15 @@ impl<'a, B: Backend> Worker<'a, B> {
         let end = End { places: &places, padding, labels: &labels, targets: shared, mix: plan.as_ref() };
         let finished = backend.finish(batch, &end)?;
         let padding = labels.len() - images;
-        let shape = inner.options.shape(labels.len());
-        let images = Tensor::new(finished.images, shape, inner.options.dtype, inner.options.layout);
         let targets = rows.and_then(|rows| rows.finish(finished.targets, labels.len()));
-        Ok(Made { parts: Some(Parts { images, labels, indices, targets, mixed, padding }), losses })
+        let (options, samples) = (&inner.options, labels.len());
+        let tensor =
+            |(storage, view)| Tensor::new(storage, options.shape(view, samples), options.dtype, options.layout);
+        let mut views = finished.views.into_iter().zip(&options.views).map(tensor);
+        let first = views.next();
+        let parts =
+            first.map(|images| Parts { images, others: views.collect(), labels, indices, targets, mixed, padding });
+        Ok(Made { parts, losses })
     }
 
     /// Has the back end do what it left for the whole batch. With samples that turn out bad is done what the policy says.

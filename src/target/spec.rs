@@ -116,7 +116,7 @@ impl TargetSpec {
             Err(Error::parameter("targets", parameter, expected, got))
         };
         let classes = match self.form {
-            Form::Class { classes } if classes == 0 => return refuse("classes", "1 or more", &0),
+            Form::Class { classes: 0 } => return refuse("classes", "1 or more", &0),
             Form::Class { .. } | Form::Bytes => 1,
             Form::MultiHot { classes } | Form::Soft { classes, .. } => classes,
             Form::Floats { len } => len,

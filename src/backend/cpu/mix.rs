@@ -1,8 +1,9 @@
 //! MixUp and CutMix in a batch in host memory, in place: the specification of kernels/mix.cu.
 
+use crate::backend::RunOptions;
 use crate::mix::{MixPlan, MixedImage, Mixing};
 use crate::raster::{Rect, Size};
-use crate::tensor::{DType, Layout};
+use crate::tensor::DType;
 use bytemuck::Pod;
 use half::{bf16, f16};
 
@@ -10,13 +11,18 @@ use half::{bf16, f16};
 /// cache.
 const BLOCK_BYTES: usize = 8 << 10;
 
-/// Mixes the images in `batch`, which are of this size, type and layout, as the plan says.
-pub(super) fn mix(batch: &mut [u8], plan: &MixPlan, size: Size, dtype: DType, layout: Layout) {
+/// Mixes the images in `batch`, which are of this size and of the options' type, layout and channels, as the plan says.
+pub(super) fn mix(batch: &mut [u8], plan: &MixPlan, size: Size, options: &RunOptions) {
+    let rows = Rows { planes: options.has_planes(), channels: options.channels, size };
+    mix_rows(batch, plan, options.dtype, rows);
+}
+
+fn mix_rows(batch: &mut [u8], plan: &MixPlan, dtype: DType, rows: Rows) {
     match dtype {
-        DType::F32 => mix_as::<f32>(bytemuck::cast_slice_mut(batch), plan, size, layout),
-        DType::F16 => mix_as::<f16>(bytemuck::cast_slice_mut(batch), plan, size, layout),
-        DType::Bf16 => mix_as::<bf16>(bytemuck::cast_slice_mut(batch), plan, size, layout),
-        DType::U8 => mix_as::<u8>(batch, plan, size, layout),
+        DType::F32 => mix_as::<f32>(bytemuck::cast_slice_mut(batch), plan, rows),
+        DType::F16 => mix_as::<f16>(bytemuck::cast_slice_mut(batch), plan, rows),
+        DType::Bf16 => mix_as::<bf16>(bytemuck::cast_slice_mut(batch), plan, rows),
+        DType::U8 => mix_as::<u8>(batch, plan, rows),
     }
 }
 
@@ -65,7 +71,9 @@ impl Mixable for u8 {
 /// The rows of an image: of one channel, or of interleaved ones.
 #[derive(Clone, Copy)]
 struct Rows {
-    layout: Layout,
+    /// Whether each channel has its own.
+    planes: bool,
+    channels: usize,
     size: Size,
 }
 
@@ -77,17 +85,16 @@ impl Rows {
 
     /// Elements that a pixel has in a row.
     fn elements_px(self) -> usize {
-        if self.layout == Layout::Nchw { 1 } else { 3 }
+        if self.planes { 1 } else { self.channels }
     }
 
     fn count(self) -> usize {
-        3 * self.size.height as usize / self.elements_px()
+        self.channels * self.size.height as usize / self.elements_px()
     }
 }
 
 /// In-place mixing needs one image's own elements longer than they are there: those of the first image that changes.
-fn mix_as<T: Mixable>(batch: &mut [T], plan: &MixPlan, size: Size, layout: Layout) {
-    let rows = Rows { layout, size };
+fn mix_as<T: Mixable>(batch: &mut [T], plan: &MixPlan, rows: Rows) {
     let (len, image_len, images) = (rows.len(), rows.len() * rows.count(), plan.images.len());
     let block_rows = (BLOCK_BYTES / (len * size_of::<T>())).max(1);
     let mut own = Vec::with_capacity(block_rows * len);
@@ -187,7 +194,8 @@ mod tests {
                 MixedImage { lambda, mixing }
             };
             let plan = MixPlan { flip: case["style"] == "timm", images: images.iter().map(image).collect() };
-            mix(bytemuck::cast_slice_mut(&mut batch), &plan, size, DType::F32, Layout::Nchw);
+            let rows = Rows { planes: true, channels: 3, size };
+            mix_rows(bytemuck::cast_slice_mut(&mut batch), &plan, DType::F32, rows);
             let bytes: Vec<u8> = batch.iter().flat_map(|value| value.to_le_bytes()).collect();
             let hash: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
             assert_eq!(hash, case["sha256"], "{line}");
@@ -207,13 +215,14 @@ mod tests {
     }
 
     /// The result written out: every element from copies of both images.
-    fn plainly<T: Mixable>(batch: &[T], plan: &MixPlan, size: Size, layout: Layout) -> Vec<T> {
+    fn plainly<T: Mixable>(batch: &[T], plan: &MixPlan, Rows { planes, channels, size }: Rows) -> Vec<T> {
         let (images, pixels) = (plan.images.len(), size.area_px() as usize);
+        let len = channels * pixels;
         let mix = |i: usize| {
-            let (image, element) = (i / (3 * pixels), i % (3 * pixels));
+            let (image, element) = (i / len, i % len);
             let partner = if plan.flip { images - 1 - image } else { (image + images - 1) % images };
-            let other = batch[partner * 3 * pixels + element];
-            let pixel = if layout == Layout::Nchw { element % pixels } else { element / 3 };
+            let other = batch[partner * len + element];
+            let pixel = if planes { element % pixels } else { element / channels };
             let (x, y) = (pixel as u32 % size.width, pixel as u32 / size.width);
             match plan.images[image].mixing {
                 Mixing::Nothing => batch[i],
@@ -233,22 +242,23 @@ mod tests {
     fn check<T: Mixable>(dtype: DType) {
         let paste = |x, y, width, height| Mixing::Paste(Rect { x, y, width, height });
         for size in [Size::new(1, 1), Size::new(7, 5), Size::new(3, 70), Size::new(700, 3)] {
-            for (layout, images, flip) in [Layout::Nchw, Layout::Nhwc]
-                .into_iter()
-                .flat_map(|layout| [1, 2, 5, 6].map(|images| (layout, images)))
-                .flat_map(|(layout, images)| [false, true].map(|flip| (layout, images, flip)))
+            let forms = [(true, 3), (false, 3), (true, 1)];
+            let cases = forms.into_iter().flat_map(|form| [1, 2, 5, 6].map(|images| (form, images)));
+            for ((planes, channels), images, flip) in
+                cases.flat_map(|(form, images)| [false, true].map(|flip| (form, images, flip)))
             {
+                let rows = Rows { planes, channels, size };
                 let inside = paste(size.width / 3, size.height / 4, size.width / 2, size.height / 2);
                 let kinds = [Mixing::Blend, inside, Mixing::Nothing, paste(0, 0, size.width, size.height)];
                 let image = |i: usize| MixedImage { lambda: 0.3 + 0.1 * i as f64, mixing: kinds[i % 4] };
                 let plan = MixPlan { flip, images: (0..images).map(image).collect() };
-                let len = images * 3 * size.area_px() as usize;
+                let len = images * channels * size.area_px() as usize;
                 let value = |i: usize| T::rounded(((i * 7919) % 509) as f32 * 0.5);
                 let mut batch: Vec<T> = (0..len).map(value).collect();
-                let want = plainly(&batch, &plan, size, layout);
-                mix(bytemuck::cast_slice_mut(&mut batch), &plan, size, dtype, layout);
+                let want = plainly(&batch, &plan, rows);
+                mix_rows(bytemuck::cast_slice_mut(&mut batch), &plan, dtype, rows);
                 let equal = bytemuck::cast_slice::<T, u8>(&batch) == bytemuck::cast_slice::<T, u8>(&want);
-                assert!(equal, "{dtype} {layout:?} {size} {images} images, flip {flip}");
+                assert!(equal, "{dtype} {size} {images} images of {channels}, planes {planes}, flip {flip}");
             }
         }
     }

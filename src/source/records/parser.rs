@@ -15,7 +15,7 @@ pub(crate) struct Parser {
 }
 
 enum Records {
-    Tar(tar::Parser),
+    Tar(Box<tar::Parser>),
     RecordIo(recordio::Parser),
     TfRecord(tfrecord::Parser),
 }
@@ -31,7 +31,7 @@ impl Parser {
     /// For a shard, or the rest of one from the record at byte `at` on. Of each sample it takes what is in `field` along.
     pub fn new(format: RecordFormat, options: &RecordOptions, field: Option<&str>, at: u64) -> Self {
         let records = match format {
-            RecordFormat::WebDataset => Records::Tar(tar::Parser::new(options, field, at)),
+            RecordFormat::WebDataset => Records::Tar(Box::new(tar::Parser::new(options, field, at))),
             RecordFormat::RecordIo => Records::RecordIo(recordio::Parser::new(field, at)),
             RecordFormat::TfRecord => Records::TfRecord(tfrecord::Parser::new(options, field, at)),
         };
