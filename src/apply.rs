@@ -1,6 +1,6 @@
 //! One image through explicit operations: for replaying a recipe and for comparing with other programs.
 
-use crate::backend::{self, Ablation, AnyBackend, Backend, Encoded, RunOptions, Sample, ViewForm};
+use crate::backend::{self, Ablation, AnyBackend, Backend, Encoded, End, RunOptions, Sample, ViewForm};
 use crate::decode::{Header, probe};
 use crate::device::{DecodePath, Device, StreamPriority};
 use crate::error::{Error, Result};
@@ -85,6 +85,8 @@ pub fn apply(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Result<Tensor>
         max_px: options.max_pixels,
         batch_size: 1,
         batch_images: 1,
+        target_len: 0,
+        target_bytes: 0,
         prefetch: 0,
         threads: 1,
         device_memory_bytes: None,
@@ -96,7 +98,7 @@ pub fn apply(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Result<Tensor>
         AnyBackend::Cpu(cpu) => batch_of_one(&cpu, bytes, &header, &recipe)?,
         AnyBackend::Cuda(gpu) => batch_of_one(&*gpu, bytes, &header, &recipe)?,
     };
-    let buffer = storage.into_host(dtype, run.sample_bytes())?;
+    let buffer = storage.into_host(dtype, run.image_bytes(&run.views[0]))?;
     Ok(Tensor::new(Storage::Host(buffer), run.shape(&run.views[0], 1), dtype, layout))
 }
 
@@ -111,7 +113,8 @@ fn batch_of_one<B: Backend>(backend: &B, bytes: &[u8], header: &Header, ops: &[O
     backend.give_worker(worker);
     match run {
         Ok(()) => {
-            let views = backend.finish(batch, &[0], &[0], 0)?;
+            let end = End { places: &[0], padding: 0, labels: &[0], targets: None };
+            let views = backend.finish(batch, &end)?.views;
             views.into_iter().next().ok_or_else(|| Error::Panic { message: "a batch has no view".to_owned() })
         }
         Err(error) => {

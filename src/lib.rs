@@ -109,6 +109,7 @@ mod raster;
 mod sampler;
 mod sheet;
 pub mod source;
+mod target;
 mod tensor;
 mod threads;
 
@@ -131,6 +132,7 @@ pub use preprocess::{Preprocessor, PreprocessorOptions, hugging_face_ops, timm_o
 pub use preset::{IMAGENET_MEAN, IMAGENET_STD, Preset};
 pub use rank::Rank;
 pub use sampler::{Even, Order, Partition, Sampler};
+pub use target::{MAX_TARGET_BYTES, Target, TargetBytes, TargetElement, TargetSpec, TargetTensor, TargetType, Targets};
 pub use tensor::{DType, Element, Layout, Tensor};
 
 /// Single images: decoding, encoding, writing.

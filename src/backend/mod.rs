@@ -41,6 +41,10 @@ pub(crate) struct RunOptions {
     pub(crate) batch_size: usize,
     /// Most images that a batch has: fewer than `batch_size` where an epoch has no more.
     pub(crate) batch_images: usize,
+    /// Numbers of a sample's target, 4 bytes each; 0 for none.
+    pub(crate) target_len: usize,
+    /// Most bytes of a sample's target, numbers or not.
+    pub(crate) target_bytes: u64,
     /// Batches being filled or ready ahead of the consumer.
     pub(crate) prefetch: usize,
     /// Worker threads; 0 if the consumer's does their work.
@@ -93,9 +97,10 @@ impl RunOptions {
         self.layout == Layout::Nchw || self.channels == 1
     }
 
-    /// Bytes of all images that a batch has of one sample.
-    pub(crate) fn sample_bytes(&self) -> usize {
-        self.views.iter().map(|view| view.times * self.image_bytes(view)).sum()
+    /// Bytes of all that a batch has of one sample: its images, and its target.
+    pub(crate) fn sample_bytes(&self) -> u64 {
+        let images: usize = self.views.iter().map(|view| view.times * self.image_bytes(view)).sum();
+        images as u64 + self.target_bytes
     }
 
     /// The size of each image that a batch has of a sample, in their order: a view's repetitions, then those of the next.
@@ -148,6 +153,24 @@ pub(crate) struct Settled {
     /// The places of samples that cannot be used after all.
     pub(crate) bad: Vec<(usize, Error)>,
     pub(crate) decoded: Decoded,
+}
+
+/// What a batch ends with.
+pub(crate) struct End<'a> {
+    /// The places of the samples that are delivered, in this order.
+    pub(crate) places: &'a [usize],
+    /// How many repetitions of the last one follow.
+    pub(crate) padding: usize,
+    /// Of the samples and the padding.
+    pub(crate) labels: &'a [u32],
+    /// The same for targets that are numbers, in the machine's byte order.
+    pub(crate) targets: Option<&'a [u8]>,
+}
+
+/// A batch where its device is: its views, and targets that are numbers.
+pub(crate) struct Finished {
+    pub(crate) views: Vec<Storage>,
+    pub(crate) targets: Option<Storage>,
 }
 
 /// Runs recipes and makes batches.
@@ -203,9 +226,9 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
     /// What ends the epoch; the batch is then to be abandoned.
     fn settle(&self, worker: &mut Self::Worker, batch: &mut Self::Batch) -> Result<Settled>;
 
-    /// Makes each view of the samples at `places`, in this order, and after them `padding` repetitions of the last. A view's
-    /// second images follow all of its first ones.
-    fn finish(&self, batch: Self::Batch, places: &[usize], labels: &[u32], padding: usize) -> Result<Vec<Storage>>;
+    /// Makes a batch of what its samples have become: each view of the samples at the given places, in this order, and after
+    /// them repetitions of the last for padding. A view's second images follow all of its first ones.
+    fn finish(&self, batch: Self::Batch, end: &End<'_>) -> Result<Finished>;
 
     /// Gives up a batch that will not be finished.
     fn abandon(&self, batch: Self::Batch);

@@ -4,6 +4,7 @@ use super::assembly::Parts;
 use super::state::{EpochState, Moment};
 #[cfg(feature = "candle")]
 use crate::error::Result;
+use crate::target::Targets;
 use crate::tensor::Tensor;
 
 /// Images ready for a training step, with their labels. Dropping it gives its memory back to the pipeline.
@@ -32,14 +33,15 @@ pub struct Batch {
     others: Vec<Tensor>,
     labels: Vec<u32>,
     indices: Vec<u64>,
+    targets: Option<Targets>,
     padding: usize,
     moment: Moment,
 }
 
 impl Batch {
     pub(super) fn new(parts: Parts, moment: Moment) -> Self {
-        let Parts { images, others, labels, indices, padding } = parts;
-        Self { images, others, labels, indices, padding, moment }
+        let Parts { images, others, labels, indices, targets, padding } = parts;
+        Self { images, others, labels, indices, targets, padding, moment }
     }
 
     /// The images: `[N, 3, H, W]` or `[N, H, W, 3]`, in the order of the epoch. With several views, the first.
@@ -59,6 +61,18 @@ impl Batch {
     #[must_use]
     pub fn labels(&self) -> &[u32] {
         &self.labels
+    }
+
+    /// The targets that were asked for ([`Builder::targets`](crate::Builder::targets)), padding included.
+    #[must_use]
+    pub fn targets(&self) -> Option<&Targets> {
+        self.targets.as_ref()
+    }
+
+    /// The same, to be given away before the images are.
+    #[must_use]
+    pub fn take_targets(&mut self) -> Option<Targets> {
+        self.targets.take()
     }
 
     /// The index of each sample in the source.

@@ -18,6 +18,7 @@ use crate::preset::Preset;
 use crate::raster::Size;
 use crate::sampler::{Even, Partition, Sampler};
 use crate::source::{Input, MAX_ENCODED_BYTES};
+use crate::target::TargetSpec;
 use crate::tensor::{DType, Layout};
 use std::num::NonZero;
 use std::sync::{Arc, OnceLock};
@@ -45,7 +46,7 @@ pub struct MemoryBound {
     /// Bytes of batches being filled or ready, and of one held by the consumer. Each further batch that the consumer
     /// keeps is one more [`batch_bytes`](Self::batch_bytes).
     pub batches_bytes: u64,
-    /// Bytes of one batch.
+    /// Bytes of one batch, with its targets.
     pub batch_bytes: u64,
     /// Most bytes of images, over all threads: two buffers of the largest accepted image each, three with several views, and
     /// the coefficients of a progressive one. Photographs of ordinary size take a small part of it, and what a larger one took is given
@@ -91,6 +92,7 @@ pub struct Builder {
     partition: Partition,
     even: bool,
     limit: u64,
+    targets: Option<TargetSpec>,
     device: Device,
     cache: Option<ImageCache>,
     /// As many as there are processors if not given.
@@ -121,6 +123,8 @@ impl Builder {
             max_px: DEFAULT_MAX_PIXELS,
             batch_size: 32,
             batch_images: 0,
+            target_len: 0,
+            target_bytes: 0,
             prefetch: DEFAULT_PREFETCH,
             threads: 0,
             device_memory_bytes: None,
@@ -137,6 +141,7 @@ impl Builder {
             partition: Partition::WHOLE,
             even: false,
             limit: u64::MAX,
+            targets: None,
             device: Device::default(),
             cache: None,
             threads: None,
@@ -189,6 +194,14 @@ impl Builder {
     #[must_use]
     pub fn limit(mut self, samples: u64) -> Self {
         self.limit = samples;
+        self
+    }
+
+    /// Delivers targets beside images and labels ([`Batch::targets`](crate::Batch::targets)); none if not given. A sample whose
+    /// target is missing or is not what was asked for is a bad sample.
+    #[must_use]
+    pub fn targets(mut self, targets: TargetSpec) -> Self {
+        self.targets = Some(targets);
         self
     }
 
@@ -485,6 +498,7 @@ impl Builder {
             sampler,
             recipes,
             limit: self.limit,
+            targets: self.targets,
             options,
             policy: self.policy,
             cache,
@@ -535,6 +549,10 @@ impl Builder {
         self.policy.max_bad.map_or(Ok(()), BadLimit::check)?;
         if !matches!(self.options.channels, 1 | 3) {
             return Err(Error::parameter("pipeline", "channels", "1 or 3", self.options.channels));
+        }
+        if let Some(targets) = &self.targets {
+            targets.check()?;
+            (self.options.target_len, self.options.target_bytes) = (targets.len(), targets.max_bytes());
         }
         let normalize = self.check_views(views)?;
         let differ = |values: [f32; 3]| values.iter().any(|value| *value != values[0]);
@@ -613,7 +631,7 @@ impl Builder {
         }
         let images = if self.policy.last == LastBatch::Pad { batch_size } else { batch_size.min(positions) };
         options.batch_images = images as usize;
-        let batch_bytes = images.saturating_mul(options.sample_bytes() as u64);
+        let batch_bytes = images.saturating_mul(options.sample_bytes());
         if batch_bytes > MAX_BATCH_BYTES {
             return Err(Error::Limits {
                 what: "a batch in bytes",
@@ -629,7 +647,7 @@ impl Builder {
 /// The memory that a pipeline takes at most.
 fn memory(inner: &Inner, cache: Option<&ImageCache>, device_bytes: u64) -> MemoryBound {
     let options = &inner.options;
-    let batch_bytes = (options.batch_images * options.sample_bytes()) as u64;
+    let batch_bytes = options.batch_images as u64 * options.sample_bytes();
     // Without worker threads the consumer's does their work.
     let working = options.threads.max(1) as u64;
     // A kept image is made and read beside the others.

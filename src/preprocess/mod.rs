@@ -6,7 +6,7 @@ mod timm;
 pub use hugging_face::hugging_face_ops;
 pub use timm::timm_ops;
 
-use crate::backend::{self, Ablation, AnyBackend, Backend, Encoded, RunOptions, Sample, ViewForm};
+use crate::backend::{self, Ablation, AnyBackend, Backend, Encoded, End, RunOptions, Sample, ViewForm};
 use crate::decode::{pnm_header, probe};
 use crate::device::{DecodePath, Device, StreamPriority};
 use crate::error::{Error, Result};
@@ -121,6 +121,8 @@ impl Preprocessor {
             max_px: options.max_pixels,
             batch_size: options.max_batch,
             batch_images: options.max_batch,
+            target_len: 0,
+            target_bytes: 0,
             prefetch: BATCHES - 1,
             threads: options.threads,
             device_memory_bytes: None,
@@ -240,7 +242,9 @@ impl Preprocessor {
             return Err(error);
         }
         let places: Vec<usize> = (0..images).collect();
-        let views = backend.finish(batch, &places, &vec![0; images], 0)?;
+        let labels = vec![0; images];
+        let end = End { places: &places, padding: 0, labels: &labels, targets: None };
+        let views = backend.finish(batch, &end)?.views;
         let options = &self.options;
         let tensor = |(storage, view)| Tensor::new(storage, options.shape(view, images), options.dtype, options.layout);
         let mut tensors = views.into_iter().zip(&options.views).map(tensor);

@@ -9,7 +9,7 @@ mod normalize;
 pub(crate) mod output;
 mod resample;
 
-use super::{Backend, Decoded, Encoded, RunOptions, Sample, Settled, ViewForm, Work};
+use super::{Backend, Decoded, Encoded, End, Finished, RunOptions, Sample, Settled, ViewForm, Work};
 use crate::decode::Header;
 use crate::error::Result;
 use crate::memory;
@@ -33,6 +33,8 @@ pub(crate) struct Cpu {
     rgb_tables: Tables,
     /// Of each view.
     pools: Vec<Arc<Pool>>,
+    /// For targets that are numbers.
+    targets: Arc<Pool>,
     /// Of threads that have ended, for the next epoch's.
     workers: Mutex<Vec<Worker>>,
 }
@@ -61,7 +63,9 @@ impl Cpu {
         let workers = options.threads.max(1).saturating_mul(WORKER_BYTES);
         drop((memory::zeros::<u8>(workers, "the workers beside the batches", memory::SMALLER_BATCHES)?, batches));
         let rgb_tables = Tables::new(DType::U8, None);
-        Ok(Self { options: Arc::clone(options), tables, rgb_tables, pools, workers: Mutex::default() })
+        let target_bytes = 4 * options.target_len * options.batch_images;
+        let targets = Arc::new(Pool::new(DType::F32, target_bytes, options.batches_at_a_time()));
+        Ok(Self { options: Arc::clone(options), tables, rgb_tables, pools, targets, workers: Mutex::default() })
     }
 }
 
@@ -159,8 +163,13 @@ impl Backend for Cpu {
         Ok(Settled::default())
     }
 
-    fn finish(&self, batch: HostBatch, places: &[usize], _labels: &[u32], padding: usize) -> Result<Vec<Storage>> {
-        Ok(batch.into_buffers(places, padding).into_iter().map(Storage::Host).collect())
+    fn finish(&self, batch: HostBatch, end: &End<'_>) -> Result<Finished> {
+        let mut targets = end.targets.map(|_| self.targets.take()).transpose()?;
+        if let (Some(buffer), Some(targets)) = (&mut targets, end.targets) {
+            buffer.as_bytes_mut()[..targets.len()].copy_from_slice(targets);
+        }
+        let views = batch.into_buffers(end.places, end.padding).into_iter().map(Storage::Host).collect();
+        Ok(Finished { views, targets: targets.map(Storage::Host) })
     }
 
     fn abandon(&self, _batch: HostBatch) {}

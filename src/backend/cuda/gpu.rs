@@ -15,14 +15,14 @@ use super::route::Router;
 use super::worker::Worker;
 use crate::backend::cpu::output::Tables;
 use crate::backend::cpu::run_to_rgb;
-use crate::backend::{Backend, Encoded, RunOptions, Sample, Settled, ViewForm, Work};
+use crate::backend::{Backend, Encoded, End, Finished, RunOptions, Sample, Settled, ViewForm, Work};
 use crate::cuda::Pool;
 use crate::cuda::driver::{self, Context, DeviceMemory, Entered, Scoped, Stream};
 use crate::decode::Header;
 use crate::error::Result;
 use crate::ops::Op;
 use crate::raster::Size;
-use crate::tensor::{DType, Storage};
+use crate::tensor::DType;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
@@ -40,6 +40,8 @@ pub(crate) struct Gpu {
     pub(super) numbers: AtomicU64,
     /// Of each view.
     pub(super) outputs: Vec<Arc<Pool>>,
+    /// For targets that are numbers.
+    pub(super) targets: Arc<Pool>,
     pub(super) router: Router,
     pub(super) nvjpeg: Option<Scoped<Nvjpeg>>,
     /// For operations that run on the CPU.
@@ -82,6 +84,7 @@ impl Gpu {
             Ok(Arc::new(pool))
         };
         let outputs = options.views.iter().map(pool).collect::<Result<_>>()?;
+        let targets = Pool::new(&context, ordinal, 4 * options.target_len, options.batch_images, in_flight)?;
         let (free, _) = driver::check("cuMemGetInfo", context.mem_get_info())?;
         // Half of what is free is left to the trainer, and to nvJPEG's own memory.
         let memory_bytes = options.device_memory_bytes.map_or(free / 2, |bytes| bytes as usize);
@@ -94,6 +97,7 @@ impl Gpu {
             buffers: Mutex::default(),
             numbers: AtomicU64::new(0),
             outputs,
+            targets: Arc::new(targets),
             router,
             nvjpeg,
             rgb_tables: Tables::new(DType::U8, None),
@@ -177,10 +181,9 @@ impl Backend for Gpu {
         self.decode_on_hardware(worker, batch)
     }
 
-    fn finish(&self, batch: InFlight, places: &[usize], labels: &[u32], padding: usize) -> Result<Vec<Storage>> {
+    fn finish(&self, batch: InFlight, end: &End<'_>) -> Result<Finished> {
         let _entered = self.enter()?;
-        let views = self.submit(batch, places, labels, padding)?;
-        Ok(views.into_iter().map(Storage::Cuda).collect())
+        self.submit(batch, end)
     }
 
     fn abandon(&self, batch: InFlight) {

@@ -7,10 +7,11 @@ use super::in_flight::InFlight;
 use super::kernel::{self, Call};
 use super::lock;
 use super::lower;
-use crate::backend::{Ablation, ViewForm};
+use crate::backend::{Ablation, End, Finished, ViewForm};
 use crate::cuda::driver;
 use crate::cuda::{Buffer, CudaBuffer};
 use crate::error::{Error, Result};
+use crate::tensor::Storage;
 use std::sync::Arc;
 
 impl Gpu {
@@ -18,44 +19,49 @@ impl Gpu {
         if self.options.again == what { 2 } else { 1 }
     }
 
-    /// Queues all that is left to be done for a batch: the samples at `places`, in this order, and after them `padding`
-    /// repetitions of the last.
+    /// Queues all that is left to be done for a batch.
     ///
     /// # Synchronization
     /// Returns at once; what it gives is complete when the device gets there.
     ///
     /// # Errors
     /// [`Error::Device`]; the batch is given up.
-    pub(super) fn submit(
-        &self,
-        mut batch: InFlight,
-        places: &[usize],
-        labels: &[u32],
-        padding: usize,
-    ) -> Result<Vec<CudaBuffer>> {
-        let buffers: Vec<Buffer> = match self.outputs.iter().map(|pool| pool.take(&self.compute)).collect() {
+    pub(super) fn submit(&self, mut batch: InFlight, end: &End<'_>) -> Result<Finished> {
+        let take = || {
+            let buffers: Result<Vec<Buffer>> = self.outputs.iter().map(|pool| pool.take(&self.compute)).collect();
+            Ok((buffers?, self.take_targets(end)?))
+        };
+        let (buffers, targets) = match take() {
             Ok(buffers) => buffers,
             Err(error) => {
                 self.abandon_batch(batch);
                 return Err(error);
             }
         };
-        match self.queue(&mut batch, &buffers, places, labels, padding) {
+        match self.queue(&mut batch, &buffers, targets.as_ref(), end) {
             Ok(()) => {
                 lock(&self.idle).batches.push_back(batch);
+                let of = |buffer, pool: &Arc<_>, bytes| Storage::Cuda(CudaBuffer::new(buffer, Arc::clone(pool), bytes));
                 let view = |((buffer, pool), view): ((_, &Arc<_>), &ViewForm)| {
-                    let len_bytes = labels.len() * view.times * self.options.image_bytes(view);
-                    CudaBuffer::new(buffer, Arc::clone(pool), len_bytes)
+                    of(buffer, pool, end.labels.len() * view.times * self.options.image_bytes(view))
                 };
-                Ok(buffers.into_iter().zip(&self.outputs).zip(&self.options.views).map(view).collect())
+                let target_bytes = end.targets.map_or(0, <[u8]>::len);
+                Ok(Finished {
+                    views: buffers.into_iter().zip(&self.outputs).zip(&self.options.views).map(view).collect(),
+                    targets: targets.map(|targets| of(targets, &self.targets, target_bytes)),
+                })
             }
             Err(error) => {
                 // Before the buffers go: some of what was queued may write them.
                 self.abandon_batch(batch);
-                drop(buffers);
+                drop((buffers, targets));
                 Err(error)
             }
         }
+    }
+
+    fn take_targets(&self, end: &End<'_>) -> Result<Option<Buffer>> {
+        end.targets.map(|_| self.targets.take(&self.compute)).transpose()
     }
 
     /// Where each image of the batch's first sample goes, and the bytes of an image there: those of the other samples, and
@@ -69,14 +75,8 @@ impl Gpu {
         images.collect()
     }
 
-    fn queue(
-        &self,
-        batch: &mut InFlight,
-        buffers: &[Buffer],
-        places: &[usize],
-        labels: &[u32],
-        padding: usize,
-    ) -> Result<()> {
+    fn queue(&self, batch: &mut InFlight, buffers: &[Buffer], targets: Option<&Buffer>, end: &End<'_>) -> Result<()> {
+        let &End { places, padding, labels, .. } = end;
         let destinations = self.destinations(buffers, labels.len());
         let mut calls: Vec<Vec<Call>> = Vec::with_capacity(places.len() * destinations.len());
         for (i, place) in places.iter().enumerate() {
@@ -106,6 +106,7 @@ impl Gpu {
             Ok(())
         })?;
         let staged_labels = staging.put(&batch.arena, labels)?;
+        let staged_targets = end.targets.map(|targets| staging.put(&batch.arena, targets)).transpose()?;
 
         for _ in 0..self.times(Ablation::Transfer) {
             // SAFETY: the batch is filled; its memory is neither reset nor dropped before `done` has passed
@@ -137,6 +138,12 @@ impl Gpu {
             let to = buffer.address() + pool.labels_offset() as u64;
             // SAFETY: the buffer has room for the labels of a full batch.
             unsafe { driver::copy(to, staged_labels, size_of_val(labels), &self.compute)? };
+        }
+        if let (Some(buffer), Some(targets), Some(staged)) = (targets, end.targets, staged_targets) {
+            buffer.users.iter().try_for_each(|user| self.compute.wait(user))?;
+            // SAFETY: the buffer has room for the targets of a full batch, and its earlier users are waited for.
+            unsafe { driver::copy(buffer.address(), staged, targets.len(), &self.compute)? };
+            buffer.ready.record(&self.compute)?;
         }
         batch.done.record(&self.compute)?;
         buffers.iter().try_for_each(|buffer| buffer.ready.record(&self.compute))

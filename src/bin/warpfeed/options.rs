@@ -1,13 +1,13 @@
 //! Options that several commands share, and what they mean to the library.
 
 use super::source::SourceArgs;
-use super::values::{bad_limit, decode_path, device, size};
+use super::values::{bad_limit, decode_path, device, size, targets};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use warpfeed::experiment::trial::Trial;
 use warpfeed::{
     BadLimit, Builder, DType, DecodePath, Device, Error, ImageCache, LastBatch, Layout, OnError, Orientation,
-    Partition, Pipeline, Preset, Rank, Result, Strategy, StreamPriority,
+    Partition, Pipeline, Preset, Rank, Result, Strategy, StreamPriority, TargetSpec,
     ops::{Op, Transform, TransformFile},
 };
 
@@ -220,6 +220,10 @@ pub struct PipelineOptions {
     /// End each epoch after K images.
     #[arg(long, value_name = "K")]
     limit: Option<u64>,
+    /// Deliver targets beside the labels: class=K, multi-hot=K, float=N, soft=K, soft=K/SMOOTHING or bytes, and behind a
+    /// colon the field that they are in, as in multi-hot=80:json.tags [default: none]
+    #[arg(long, value_name = "SPEC", value_parser = targets)]
+    targets: Option<TargetSpec>,
     /// Keep the source's order.
     #[arg(long)]
     no_shuffle: bool,
@@ -312,6 +316,7 @@ impl PipelineOptions {
         builder = self.device_memory.into_iter().fold(builder, Builder::device_memory);
         builder = self.max_bad.into_iter().fold(builder, Builder::max_bad);
         builder = self.limit.into_iter().fold(builder, Builder::limit);
+        builder = self.targets.iter().cloned().fold(builder, Builder::targets);
         builder = self.cache().into_iter().fold(builder, Builder::cache);
         builder = self.resize_first.into_iter().fold(builder, Builder::resize_shorter);
         let layout = match self.layout {
@@ -370,6 +375,9 @@ impl PipelineOptions {
         }
         if let Some(side) = self.resize_first {
             settings += &format!(", resize-first {side}");
+        }
+        if let Some(targets) = &self.targets {
+            settings += &format!(", targets {targets}");
         }
         if self.accept_truncated {
             settings += ", accept-truncated";
