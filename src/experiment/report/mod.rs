@@ -3,6 +3,7 @@
 mod html;
 pub mod plot;
 
+use super::busy::{Busy, Watch};
 use super::environment::{DataSet, Environment};
 use crate::atomic;
 use crate::error::{Error, Result};
@@ -19,14 +20,20 @@ pub struct Report {
     pub experiment: &'static str,
     /// What it asks.
     pub question: &'static str,
+    /// What takes trust from the figures: above all else.
+    pub warnings: Vec<String>,
     /// The answer, in sentences with figures.
     pub answer: Vec<String>,
+    /// The command line that it was begun with, without secrets; `None` where a program called the library.
+    pub command: Option<String>,
     /// The machine and the build.
     pub environment: Environment,
     /// The images it ran on.
     pub data_set: Option<DataSet>,
-    /// What it was told to do.
+    /// What it was told to do, and with what: each value by its name.
     pub settings: Value,
+    /// What the machine did meanwhile; `None` where the system does not say.
+    pub busy: Option<Busy>,
     /// Its figures, as tables.
     pub tables: Vec<Table>,
     /// Notes: how figures were measured, and why others are missing.
@@ -39,6 +46,9 @@ pub struct Report {
     /// How many of the plots, from the first on, show the answer: the page has them above the first table.
     #[serde(skip)]
     pub leading_plots: usize,
+    /// The machine, since the report was begun.
+    #[serde(skip)]
+    watch: Watch,
 }
 
 /// Figures in rows and columns.
@@ -172,31 +182,49 @@ impl Report {
         Self {
             experiment,
             question,
+            warnings: Vec::new(),
             answer: Vec::new(),
+            command: None,
             environment,
             data_set: None,
             settings: Value::Null,
+            busy: None,
             tables: Vec::new(),
             notes: Vec::new(),
             figures: Value::Null,
             plots: Vec::new(),
             leading_plots: 1,
+            watch: Watch::start(),
         }
+    }
+
+    /// All is measured: what else the machine did is known.
+    pub(super) fn measured(&mut self) {
+        self.busy = self.watch.so_far();
+        self.warnings.extend(self.busy.as_ref().and_then(Busy::warning));
+    }
+
+    /// What was measured, on what and with what, in names and values: under the title.
+    fn subject_lines(&self) -> Vec<(String, String)> {
+        let line = |name: &str, value: String| (name.to_owned(), value);
+        let mut lines: Vec<_> = self.command.iter().map(|command| line("Command", command.clone())).collect();
+        lines.extend(self.data_set.iter().map(|data| line("Images", data.line())));
+        let settings = self.settings.as_object().into_iter().flatten();
+        lines.extend(settings.filter_map(|(name, value)| Some((in_words(name), value_in_words(value)?))));
+        lines
     }
 
     pub(super) fn plot(&mut self, name: impl Into<String>, caption: impl Into<String>, svg: String) {
         self.plots.push(Plot { name: name.into(), caption: caption.into(), svg });
     }
 
-    /// The report for a terminal: tables, notes, then the answer.
+    /// The report for a terminal: warnings, what was measured, tables, notes, then the answer.
     #[must_use]
     pub fn text(&self) -> String {
         let environment = &self.environment;
-        let mut text = format!(
-            "{}, {} cores, warpfeed {} ({})\n",
-            environment.cpu, environment.cores, environment.warpfeed, environment.build
-        );
-        text += &self.data_set.as_ref().map_or_else(String::new, |data| data.line() + "\n");
+        let mut text: String = self.warnings.iter().map(|warning| format!("Warning: {warning}\n")).collect();
+        text += &format!("{}, {} cores, {}\n", environment.cpu, environment.cores, environment.version());
+        text += &self.subject_lines().iter().map(|(name, value)| format!("{name}: {value}\n")).collect::<String>();
         for table in self.tables.iter().filter(|table| !table.in_files_only) {
             text += &format!("\n{}", table.text());
         }
@@ -237,6 +265,35 @@ impl Report {
         }
         write("report.json".into(), &format!("{:#}\n", self.json()))?;
         write("report.html".into(), &html::page(self))
+    }
+}
+
+/// The name of a setting for people: `batch_size` is `Batch size`.
+fn in_words(name: &str) -> String {
+    let words = name.replace('_', " ");
+    let mut letters = words.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// The value of a setting for people; `None` if there is none.
+fn value_in_words(value: &Value) -> Option<String> {
+    match value {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()),
+        Value::Array(values) => {
+            let words: Vec<String> = values.iter().filter_map(value_in_words).collect();
+            (!words.is_empty()).then(|| words.join(", "))
+        }
+        Value::Object(fields) => {
+            let words = fields.iter().filter_map(|(name, value)| match (name.as_str(), value_in_words(value)?) {
+                // What stands for its own name.
+                ("name" | "op" | "transform", value) => Some(value),
+                (name, value) => Some(format!("{} {value}", name.replace('_', " "))),
+            });
+            let words: Vec<String> = words.collect();
+            (!words.is_empty()).then(|| words.join(" "))
+        }
+        value => Some(value.to_string()),
     }
 }
 
