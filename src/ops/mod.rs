@@ -37,6 +37,7 @@ pub(crate) mod invert;
 pub(crate) mod kernel;
 pub(crate) mod normalize;
 pub(crate) mod params;
+mod point_map;
 pub(crate) mod points;
 mod posterize;
 pub(crate) mod rank;
@@ -56,10 +57,12 @@ mod tests;
 pub(crate) mod transform;
 pub(crate) mod turn;
 pub(crate) mod vflip;
+mod written;
 
 pub use custom::Custom;
 pub use fill::{Edge, Fill};
 pub use filter::{Interpolation, PassOrder};
+pub use point_map::PointMap;
 pub use resize::ResizeTo;
 pub use rng::SampleRng;
 pub use transform::{
@@ -69,6 +72,7 @@ pub use transform::{
     random_crop, random_dilation, random_erasing, random_erosion, random_grayscale, random_horizontal_flip,
     random_resized_crop, random_rotation, random_vertical_flip, repeat,
 };
+pub use written::read_transforms;
 
 use crate::error::{Error, Result};
 use crate::raster::{Image, Rect, Size};
@@ -137,6 +141,9 @@ pub(crate) enum Primitive {
 pub(crate) enum Reach {
     /// The same part and so many pixels around it, as far as the image has them.
     Around(u32),
+    /// The complete image, for what its values are as a whole, and it makes a complete result. Each pixel stays at its
+    /// place.
+    Values,
     /// The complete image, and it makes a complete result.
     Whole,
 }

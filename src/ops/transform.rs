@@ -118,7 +118,7 @@ macro_rules! transforms {
         ///
         /// Written down it is `{"transform": "random_rotation", "degrees": [-5, 5], ...}`, or an operation as [`Op`] has
         /// it; one of the caller's own cannot be.
-        #[derive(Clone, Serialize, Deserialize)]
+        #[derive(Clone, Serialize)]
         #[serde(tag = "transform", rename_all = "snake_case")]
         #[non_exhaustive]
         pub enum Transform {
@@ -132,6 +132,21 @@ macro_rules! transforms {
             /// Always this operation, with these numbers.
             #[serde(untagged)]
             Explicit(Op),
+        }
+
+        /// Those that have a name, as they are written down.
+        #[derive(Deserialize)]
+        #[serde(tag = "transform", rename_all = "snake_case")]
+        pub(super) enum Tagged {
+            $($name($name),)*
+        }
+
+        impl From<Tagged> for Transform {
+            fn from(tagged: Tagged) -> Self {
+                match tagged {
+                    $(Tagged::$name(transform) => Self::$name(transform),)*
+                }
+            }
         }
 
         $(

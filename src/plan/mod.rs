@@ -184,7 +184,7 @@ pub(crate) fn plan(ops: &[Op], input: Size, strategy: Strategy, order: PassOrder
     // Backwards: what each stage must make, and read.
     let mut needed = view.reach(Rect::full(size));
     for stage in stages.iter_mut().rev() {
-        if matches!(stage.work, Work::Pass(_, Reach::Whole)) {
+        if matches!(stage.work, Work::Pass(_, Reach::Values | Reach::Whole)) {
             needed = Rect::full(stage.size);
         }
         stage.part = needed;
@@ -217,7 +217,7 @@ impl Stage<'_> {
         let (part, view) = (self.part, self.view.size);
         match self.work {
             Work::Gather => part,
-            Work::Pass(_, Reach::Whole) => Rect::full(view),
+            Work::Pass(_, Reach::Values | Reach::Whole) => Rect::full(view),
             Work::Pass(_, Reach::Around(margin)) => {
                 let (x, y) = (part.x.saturating_sub(margin), part.y.saturating_sub(margin));
                 Rect {

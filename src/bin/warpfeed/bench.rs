@@ -154,7 +154,7 @@ impl Workers {
             batch_sizes: self.batch_sizes,
             epochs: self.epochs,
             rounds: self.rounds,
-            ops: size.map_or_else(|| self.preset.ops(), plain),
+            ops: size.map_or_else(|| self.preset.ops(), |side| Ok(plain(side)))?,
         };
         let mut progress = self.report.begin()?;
         let mut model = || self.step.chosen(&subject);
@@ -188,7 +188,7 @@ struct Configurations {
 
 impl Configurations {
     fn run(self) -> Result<()> {
-        let settings = self.grid.settings(&[true, false], &[true, false], true);
+        let settings = self.grid.settings(&[true, false], &[true, false], true)?;
         let subject = self.device.on(&self.subject)?;
         let mut model = self.step.chosen(&subject)?;
         let mut progress = self.report.begin()?;

@@ -6,8 +6,9 @@ use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use warpfeed::experiment::trial::Trial;
 use warpfeed::{
-    BadLimit, Builder, DType, DecodePath, Device, ImageCache, LastBatch, Layout, OnError, Orientation, Partition,
-    Pipeline, Preset, Rank, Result, Strategy, StreamPriority, ops::Transform,
+    BadLimit, Builder, DType, DecodePath, Device, Error, ImageCache, LastBatch, Layout, OnError, Orientation,
+    Partition, Pipeline, Preset, Rank, Result, Strategy, StreamPriority,
+    ops::{Op, Transform, read_transforms},
 };
 
 /// Which process of several.
@@ -52,26 +53,41 @@ pub struct PresetOptions {
     /// How many times trial-a and trial-b rotate and flip.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=1000))]
     load: u32,
+    /// The pipeline as a JSON list of transforms and operations, instead of a preset: docs/operations.md.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["preset", "load"])]
+    transforms: Option<PathBuf>,
 }
 
 impl PresetOptions {
-    pub fn ops(&self) -> Vec<Transform> {
-        match self.preset {
+    pub fn ops(&self) -> Result<Vec<Transform>> {
+        if let Some(file) = &self.transforms {
+            return read_transforms(file);
+        }
+        Ok(match self.preset {
             PresetName::Train => Preset::Train.ops(),
             PresetName::Eval => Preset::Eval.ops(),
             PresetName::TrialA => Trial::A { load: self.load }.ops(),
             PresetName::TrialB => Trial::B { load: self.load }.ops(),
-        }
+        })
     }
 
     /// Those on 8-bit images: all but normalization.
-    pub fn pixel_ops(&self) -> Vec<Transform> {
-        match self.preset {
-            PresetName::Train => Preset::Train.pixel_ops(),
-            PresetName::Eval => Preset::Eval.pixel_ops(),
-            PresetName::TrialA => Trial::A { load: self.load }.pixel_ops(),
-            PresetName::TrialB => Trial::B { load: self.load }.pixel_ops(),
+    pub fn pixel_ops(&self) -> Result<Vec<Transform>> {
+        let mut ops = self.ops()?;
+        ops.retain(|op| !matches!(op, Transform::Explicit(Op::Normalize(_))));
+        Ok(ops)
+    }
+
+    /// Which they are, in words that differ where they do.
+    fn settings(&self) -> Result<String> {
+        if self.transforms.is_none() {
+            return Ok(format!("preset {}, load {}", word(&self.preset), self.load));
         }
+        let written = serde_json::to_string(&self.ops()?).map_err(|error| Error::Unsupported {
+            feature: format!("writing down the transforms ({error})"),
+            remedy: "leave --state out".to_owned(),
+        })?;
+        Ok(format!("transforms {written}"))
     }
 }
 
@@ -252,8 +268,14 @@ impl PipelineOptions {
             (Device::Auto, Some(rank)) if rank.device().available().is_ok() => rank.device(),
             (device, _) => device,
         };
-        // The device first: whoever asks for one that is not there learns it before a large folder is listed.
+        // The device and the transforms first: whoever asks for what is not there learns it before a large folder is listed.
         device.available()?;
+        let (dtype, ops) = match self.dtype {
+            DTypeName::F32 => (DType::F32, self.preset.ops()?),
+            DTypeName::F16 => (DType::F16, self.preset.ops()?),
+            DTypeName::Bf16 => (DType::Bf16, self.preset.ops()?),
+            DTypeName::U8 => (DType::U8, self.preset.pixel_ops()?),
+        };
         let builder = Pipeline::builder(source.open()?);
         let builder = if self.no_shuffle { builder.seed(self.seed) } else { builder.shuffle(self.seed) };
         let mut builder = builder
@@ -288,12 +310,6 @@ impl PipelineOptions {
             LayoutName::Nchw => Layout::Nchw,
             LayoutName::Nhwc => Layout::Nhwc,
         };
-        let (dtype, ops) = match self.dtype {
-            DTypeName::F32 => (DType::F32, self.preset.ops()),
-            DTypeName::F16 => (DType::F16, self.preset.ops()),
-            DTypeName::Bf16 => (DType::Bf16, self.preset.ops()),
-            DTypeName::U8 => (DType::U8, self.preset.pixel_ops()),
-        };
         ops.into_iter().fold(builder, Builder::augment).output(dtype, layout).build()
     }
 
@@ -322,11 +338,10 @@ impl PipelineOptions {
     }
 
     /// What decides about the output beside the source and what [`EpochState`](warpfeed::EpochState) holds, in words.
-    pub fn settings(&self) -> String {
+    pub fn settings(&self) -> Result<String> {
         let mut settings = format!(
-            "preset {}, load {}, dtype {}, layout {}, orientation {}, last {}, on-error {}",
-            word(&self.preset.preset),
-            self.preset.load,
+            "{}, dtype {}, layout {}, orientation {}, last {}, on-error {}",
+            self.preset.settings()?,
             word(&self.dtype),
             word(&self.layout),
             word(&self.orientation),
@@ -345,6 +360,6 @@ impl PipelineOptions {
         if self.accept_truncated {
             settings += ", accept-truncated";
         }
-        settings
+        Ok(settings)
     }
 }
