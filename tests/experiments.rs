@@ -546,7 +546,7 @@ fn every_case_of_augment_load_is_reported_and_what_cannot_run_is_blank() {
         assert!(report.tables.iter().all(|table| table.blank[0].contains("GPU")), "{:?}", report.tables);
     }
     let svgs: Vec<&str> = report.plots.iter().map(|plot| &plot.name[..]).collect();
-    for name in ["seconds-none", "improvement-1", "utilisation-none-a-cpu-fused", "timeline-5-ms-a-cpu-sequential"] {
+    for name in ["seconds-none", "improvement-1", "utilisation-5-ms-a-cpu-fused", "timeline-5-ms-a-cpu-sequential"] {
         assert!(svgs.contains(&name), "{name} of {svgs:?}");
     }
 }
@@ -607,6 +607,11 @@ fn the_smallest_configuration_that_is_as_good_is_chosen() {
     assert!((1..=found.best.threads).contains(&found.smallest.threads));
     assert!(found.report.answer[0].ends_with(&found.smallest.options()));
     assert!(found.report.plots.iter().any(|plot| plot.name == "timeline-baseline"));
+    // Batches of 4 in 60 ms.
+    let figures = &found.report.figures;
+    let [of_core, of_step, cores] =
+        ["images_per_s_a_core", "images_per_s_of_the_step", "cores_needed"].map(|name| figures[name].as_f64().unwrap());
+    assert!((40.0..=4.0 / 0.06).contains(&of_step) && (cores - of_step / of_core).abs() < 1e-9, "{figures}");
     let none = configurations::Settings { threads: Vec::new(), ..settings };
     assert!(configurations(&subject, &none, &mut model(0), &mut |_| Ok(()), &mut |_| ()).unwrap_err().is_parameter());
 }

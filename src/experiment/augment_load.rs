@@ -292,9 +292,9 @@ fn details(models: &[Model], cases: &[Case]) -> Table {
             "model",
             "load",
             "trial",
-            "first epoch, s",
-            "per epoch, s",
             "images/s",
+            "per epoch, s",
+            "first epoch, s",
             "accelerator use, %",
             "wait p50, ms",
             "wait p95, ms",
@@ -320,9 +320,9 @@ fn details(models: &[Model], cases: &[Case]) -> Table {
         let median = |spread: Option<Spread>| spread.map(|spread| spread.median);
         let mut row = vec![models[case.model].name.as_str().into(), Cell::number(f64::from(case.load), 0)];
         row.push(case.arm.name().into());
-        row.push(Cell::number(median(first), 3));
-        row.push(Cell::number(median(case.seconds()), 3));
         row.push(Cell::number(median(case.spread(RunTimes::later_images_per_s)), 0));
+        row.push(Cell::number(median(case.seconds()), 3));
+        row.push(Cell::number(median(first), 3));
         row.push(Cell::number(case.accelerator_use().map(|share| 100.0 * share), 1));
         let wait = case.waits();
         let ms = |of: fn(Percentiles) -> f64| Cell::number(wait.map(|p| 1e3 * of(p)), 2);
@@ -438,7 +438,9 @@ fn plots(report: &mut Report, settings: &Settings, models: &[Model], cases: &[Ca
     for case in cases.iter().filter(|case| case.load == high) {
         let name = format!("{}, load {high}, {}", models[case.model].name, case.arm.name());
         let file = format!("{}-{}", file_name(&models[case.model].name), case.arm.file());
-        if case.model == 0 || case.model == last_model {
+        // A run shorter than the time between two samples has none.
+        let sampled = case.usage.rows().iter().any(|(_, values)| !values.is_empty());
+        if sampled && (case.model == timed || case.model == last_model) {
             let svg = heat_map(&format!("Utilisation: {name}"), &case.usage.rows(), case.usage.interval_s);
             report.plot(format!("utilisation-{file}"), format!("Every core over time: {name}"), svg);
         }

@@ -16,6 +16,8 @@ use serde::Serialize;
 use serde_json::json;
 use std::time::{Duration, Instant};
 
+/// A step that takes fewer seconds an image takes no time.
+const NO_STEP_S: f64 = 1e-6;
 /// Bars of the plot: the best ones.
 const SHOWN: usize = 12;
 
@@ -162,6 +164,18 @@ impl Case {
         self.spread(|round| round.run.accelerator_use().unwrap_or(0.0)).median
     }
 
+    /// Images a second that one core makes and that the step takes, and how many cores the step needs so as not to wait;
+    /// `None` for a step that takes no time.
+    fn cores_needed(&self) -> Option<(f64, f64, f64)> {
+        let runs = || self.rounds.iter().map(|round| &round.run);
+        let images = runs().map(RunTimes::images).sum::<u64>() as f64;
+        let working: f64 = runs().map(|run| run.stages.read + run.stages.decode + run.stages.augment).sum();
+        let training: f64 = runs().flat_map(|run| &run.epochs).map(|epoch| epoch.train_s).sum();
+        let (of_core, of_step) = (images / working, images / training);
+        let is_step = training / images > NO_STEP_S && of_core.is_finite();
+        is_step.then(|| (of_core, of_step, of_step / of_core))
+    }
+
     /// Waits of all rounds, the first of each epoch left out.
     fn waits(&self) -> Vec<f64> {
         self.rounds.iter().flat_map(|round| round.run.waits()).collect()
@@ -231,6 +245,15 @@ pub fn configurations(
             100.0 * best.accelerator_use()
         ),
     ];
+    let needed = smallest.cores_needed();
+    report.answer.extend(needed.map(|(of_core, of_step, cores)| {
+        let here = super::environment::cores() as f64;
+        let starves = if cores > here { "more than this machine has, so the step waits" } else { "of which this machine has enough" };
+        format!(
+            "A core makes {of_core:.0} images/s (read, decode, augment) and the step alone takes {of_step:.0}: it needs \
+             {cores:.1} cores, {starves} ({here:.0})."
+        )
+    }));
     if let Some(baseline) = baseline {
         report.answer.push(format!(
             "The baseline (no worker thread, one batch at a time, everything built anew each epoch) makes {}: the smallest is \
@@ -239,7 +262,9 @@ pub fn configurations(
             smallest.images_per_s().median / baseline.images_per_s().median.max(f64::MIN_POSITIVE)
         ));
     }
-    let best_of = |pinned| cases.iter().find(|case| case.configuration.pinned == Some(pinned)).map(Case::images_per_s);
+    let of =
+        |pinned| move |case: &&Case| case.configuration.pinned == Some(pinned) && !case.configuration.is_baseline();
+    let best_of = |pinned| cases.iter().find(of(pinned)).map(Case::images_per_s);
     if let (Some(pinned), Some(pageable)) = (best_of(true), best_of(false)) {
         let difference = if pinned.equals(&pageable) {
             "equal".to_owned()
@@ -276,6 +301,8 @@ pub fn configurations(
     plots(&mut report, &cases, smallest, baseline);
     report.figures = json!({
         "best": best.configuration, "smallest": smallest.configuration,
+        "images_per_s_a_core": needed.map(|needed| needed.0), "images_per_s_of_the_step": needed.map(|needed| needed.1),
+        "cores_needed": needed.map(|needed| needed.2),
         "ranking": cases.iter().map(|case| json!({
             "configuration": case.configuration, "images_per_s": case.images_per_s(),
             "times_the_baseline": baseline.map(|baseline| times(case, baseline)),

@@ -3,6 +3,7 @@
 
 pub mod augment_load;
 pub mod busy;
+pub mod compare;
 pub mod configurations;
 pub mod diagnose;
 pub mod environment;

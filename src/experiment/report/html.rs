@@ -17,11 +17,12 @@ figure{margin:0}svg{display:block;width:100%;max-width:36rem;height:auto}\
 table{border-collapse:collapse;font-size:.9rem}\
 th,td{padding:.25rem .5rem;border-bottom:1px solid #d0d0d0;text-align:left}td{white-space:nowrap}\
 th{border-bottom:2px solid #555555;vertical-align:bottom;overflow-wrap:normal;min-width:3.5rem}\
+th:first-child,td:first-child{position:sticky;left:0;background:#ffffff}\
 td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}\
 .blank{color:#444444;font-size:.9rem;margin:.4rem 0}\
 ul{padding-left:1.2rem}\
-dl{display:grid;grid-template-columns:max-content 1fr;gap:.1rem 1rem;font-size:.9rem}dd{margin:0}\
-dt{color:#444444}\
+dl{display:flex;flex-wrap:wrap;gap:.1rem 1.2rem;font-size:.85rem}\
+dt{display:inline;color:#555555}dd{display:inline;margin:0 0 0 .35rem}\
 .warning{background:#fff4e0;border-left:.3rem solid #b05a00;padding:.6rem 1rem;margin:.6rem 0}";
 
 /// The page.
@@ -39,7 +40,7 @@ pub(super) fn page(report: &Report) -> String {
         report.warnings.iter().map(|warning| format!("<p class=\"warning\">{}</p>\n", escape(warning))).collect();
     let machine = report.environment.lines().into_iter().map(|(name, value)| (name.to_owned(), value));
     let about: String = (report.subject_lines().into_iter().chain(machine))
-        .map(|(name, value)| format!("<dt>{}</dt><dd>{}</dd>", escape(&name), escape(&value)))
+        .map(|(name, value)| format!("<div><dt>{}</dt><dd>{}</dd></div>", escape(&name), escape(&value)))
         .collect();
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
@@ -59,14 +60,14 @@ fn table(table: &Table) -> String {
     // A column without a figure is aligned like the numeric ones.
     let is_number = |column: usize| !table.rows.iter().any(|row| matches!(row[column], Cell::Text(_)));
     let class = |column| if is_number(column) { " class=\"n\"" } else { "" };
-    let head: String = (table.columns.iter().enumerate())
-        .map(|(column, name)| format!("<th scope=\"col\"{}>{}</th>", class(column), escape(name)))
+    let shown = table.shown();
+    let head: String = (shown.iter())
+        .map(|&column| format!("<th scope=\"col\"{}>{}</th>", class(column), escape(&table.columns[column])))
         .collect();
     let row = |row: &Vec<Cell>| {
         let text = |cell: &Cell| if *cell == Cell::Blank { "–".to_owned() } else { escape(&cell.text()) };
-        let cells: String = (row.iter().enumerate())
-            .map(|(column, cell)| format!("<td{}>{}</td>", class(column), text(cell)))
-            .collect();
+        let cells: String =
+            (shown.iter()).map(|&column| format!("<td{}>{}</td>", class(column), text(&row[column]))).collect();
         format!("<tr>{cells}</tr>")
     };
     let rows: String = table.rows.iter().map(row).collect();

@@ -151,6 +151,12 @@ impl Table {
         std::iter::once(header).chain(rows).map(|line| line + "\r\n").collect()
     }
 
+    /// The columns that have a figure; all of a table without rows.
+    fn shown(&self) -> Vec<usize> {
+        let is_blank = |column: usize| self.rows.iter().all(|row| row[column] == Cell::Blank);
+        (0..self.columns.len()).filter(|&column| self.rows.is_empty() || !is_blank(column)).collect()
+    }
+
     /// The table for a terminal, without the columns that have no figure.
     #[must_use]
     pub fn text(&self) -> String {
@@ -159,10 +165,7 @@ impl Table {
             let widest = cells.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
             widest.max(self.columns[column].chars().count())
         };
-        let is_blank = |column: usize| self.rows.iter().all(|row| row[column] == Cell::Blank);
-        // A table without rows keeps all its columns.
-        let shown: Vec<usize> =
-            (0..self.columns.len()).filter(|&column| self.rows.is_empty() || !is_blank(column)).collect();
+        let shown = self.shown();
         let is_number = |column: usize| self.rows.iter().any(|row| matches!(row[column], Cell::Number(..)));
         let line = |fields: &[String]| {
             let padded = shown.iter().map(|&column| {
@@ -285,14 +288,19 @@ fn value_in_words(value: &Value) -> Option<String> {
             (!words.is_empty()).then(|| words.join(", "))
         }
         Value::Object(fields) => {
-            let words = fields.iter().filter_map(|(name, value)| match (name.as_str(), value_in_words(value)?) {
-                // What stands for its own name.
-                ("name" | "op" | "transform", value) => Some(value),
-                (name, value) => Some(format!("{} {value}", name.replace('_', " "))),
-            });
-            let words: Vec<String> = words.collect();
+            // What an object is comes first, without the name of the field.
+            let names = ["name", "op", "transform"];
+            let first = fields.iter().filter(|(name, _)| names.contains(&name.as_str()));
+            let others = fields.iter().filter(|(name, _)| !names.contains(&name.as_str()));
+            let other = |(name, value): (&String, &Value)| {
+                Some(format!("{} {}", name.replace('_', " "), value_in_words(value)?))
+            };
+            let words: Vec<String> =
+                first.filter_map(|(_, value)| value_in_words(value)).chain(others.filter_map(other)).collect();
             (!words.is_empty()).then(|| words.join(" "))
         }
+        // In as many digits as single precision needs: settings are hardly more precise.
+        Value::Number(number) if number.is_f64() => number.as_f64().map(|number| (number as f32).to_string()),
         value => Some(value.to_string()),
     }
 }
@@ -316,6 +324,17 @@ mod tests {
     }
 
     #[test]
+    fn settings_are_told_in_words() {
+        let words = |value| value_in_words(&value);
+        assert_eq!(in_words("batch_size"), "Batch size");
+        let flip = json!({ "p": 0.5, "transform": "random_horizontal_flip" });
+        let normalize = json!({ "mean": [0.485_f32, 0.5], "op": "normalize" });
+        let want = "random_horizontal_flip p 0.5, normalize mean 0.485, 0.5";
+        assert_eq!(words(json!([flip, normalize])).unwrap(), want);
+        assert_eq!((words(Value::Null), words(json!([])), words(json!(32)).as_deref()), (None, None, Some("32")));
+    }
+
+    #[test]
     fn columns_of_numbers_end_together() {
         assert_eq!(table().text(), "Seconds\nmodel      s, \"all\"  note\nResNet-18      1.23  a,b\nx\ny\n");
     }
@@ -326,6 +345,10 @@ mod tests {
         table.rows.push(vec![Cell::number(1.0, 0), Cell::Blank]);
         table.blank.push("GPU: there is none.".to_owned());
         assert_eq!(table.text(), "Seconds\nload\n   1\nBlank: GPU: there is none.\n");
+        let mut report = Report::new("test", "Does it?", Environment::here());
+        report.tables.push(table.clone());
+        let page = html::page(&report);
+        assert!(!page.contains("GPU, s") && page.contains("GPU: there is none."), "{page}");
         assert_eq!(table.csv(), "load,\"GPU, s\"\r\n1,\r\n");
     }
 
