@@ -399,6 +399,7 @@ fn pageable_memory_gives_the_same_and_is_a_configuration() {
         strategy: Strategy::Fused,
         time: Duration::from_millis(100),
         rounds: 1,
+        baseline: false,
     };
     let subject = Subject { device: GPU, ..Subject::new("made", source(8)) };
     let (mut model, mut ignore) = (Model::none(), |_: &_| Ok(()));
