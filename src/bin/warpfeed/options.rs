@@ -35,12 +35,26 @@ pub enum PresetName {
     /// Random resized crop 224, random horizontal flip, normalize.
     #[default]
     Train,
+    /// As train, with AutoAugment for ImageNet before normalize.
+    AutoAugment,
+    /// As train, with RandAugment (2 operations of magnitude 9) before normalize.
+    RandAugment,
+    /// As train, with TrivialAugment before normalize.
+    TrivialAugment,
+    /// As train, with AugMix before normalize.
+    AugMix,
     /// Shorter side to 256, center crop 224, normalize.
     Eval,
     /// Load x [flips, rotation by -5 to 5 degrees], random resized crop 224, normalize.
     TrialA,
     /// Load x [both flips, rotation by 5 degrees on a growing canvas], random resized crop 256, center crop 224, normalize.
     TrialB,
+}
+
+/// What a preset's name stands for.
+enum Named {
+    Preset(Preset),
+    Trial(Trial),
 }
 
 /// Which operations.
@@ -56,21 +70,30 @@ pub struct PresetOptions {
 
 impl PresetOptions {
     pub fn ops(&self) -> Vec<Transform> {
-        match self.preset {
-            PresetName::Train => Preset::Train.ops(),
-            PresetName::Eval => Preset::Eval.ops(),
-            PresetName::TrialA => Trial::A { load: self.load }.ops(),
-            PresetName::TrialB => Trial::B { load: self.load }.ops(),
+        match self.named() {
+            Named::Preset(preset) => preset.ops(),
+            Named::Trial(trial) => trial.ops(),
         }
     }
 
     /// Those on 8-bit images: all but normalization.
     pub fn pixel_ops(&self) -> Vec<Transform> {
+        match self.named() {
+            Named::Preset(preset) => preset.pixel_ops(),
+            Named::Trial(trial) => trial.pixel_ops(),
+        }
+    }
+
+    fn named(&self) -> Named {
         match self.preset {
-            PresetName::Train => Preset::Train.pixel_ops(),
-            PresetName::Eval => Preset::Eval.pixel_ops(),
-            PresetName::TrialA => Trial::A { load: self.load }.pixel_ops(),
-            PresetName::TrialB => Trial::B { load: self.load }.pixel_ops(),
+            PresetName::Train => Named::Preset(Preset::Train),
+            PresetName::AutoAugment => Named::Preset(Preset::AutoAugment),
+            PresetName::RandAugment => Named::Preset(Preset::RandAugment),
+            PresetName::TrivialAugment => Named::Preset(Preset::TrivialAugment),
+            PresetName::AugMix => Named::Preset(Preset::AugMix),
+            PresetName::Eval => Named::Preset(Preset::Eval),
+            PresetName::TrialA => Named::Trial(Trial::A { load: self.load }),
+            PresetName::TrialB => Named::Trial(Trial::B { load: self.load }),
         }
     }
 }
