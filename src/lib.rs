@@ -42,6 +42,8 @@
 //! | reading samples | [`source`]: folders, lists, shards, streams, memory; [`Source`](source::Source) for your own |
 //! | describing a pipeline | [`Pipeline::builder`], [`Builder`], [`Preset`], [`Strategy`] |
 //! | random transforms | [`ops`]: [`random_resized_crop`](ops::random_resized_crop) and others, [`CustomTransform`](ops::CustomTransform) for your own |
+//! | serving and evaluation, image by image | [`Preprocessor`], [`timm_ops`], [`hugging_face_ops`] |
+//! | several views of each image | [`Builder::views`], [`view`](view()), [`five_crop`], [`ten_crop`] |
 //! | explicit operations | [`Op`](ops::Op), [`Pipeline::recipe`], [`apply`](apply()) |
 //! | running it | [`Pipeline::epoch`], [`Epoch`], [`Batch`], [`Tensor`], [`Stats`] |
 //! | a GPU | [`Device`], [`DecodePath`], [`StreamPriority`], [`CudaBuffer`] |
@@ -100,6 +102,7 @@ pub mod ops;
 pub mod pack;
 mod pipeline;
 mod plan;
+mod preprocess;
 mod preset;
 mod rank;
 mod raster;
@@ -121,9 +124,10 @@ pub use doctor::{Check, doctor};
 pub use error::{Error, Result};
 pub use pipeline::{
     BadLimit, BadSample, Batch, Bottleneck, Builder, CacheUsage, Epoch, EpochState, ImageCache, LastBatch, MemoryBound,
-    OnError, Orientation, Pipeline, Stats,
+    OnError, Orientation, Pipeline, Stats, View, five_crop, ten_crop, view,
 };
 pub use plan::Strategy;
+pub use preprocess::{Preprocessor, PreprocessorOptions, hugging_face_ops, timm_ops};
 pub use preset::{IMAGENET_MEAN, IMAGENET_STD, Preset};
 pub use rank::Rank;
 pub use sampler::{Even, Order, Partition, Sampler};
@@ -149,7 +153,7 @@ pub mod prelude {
     pub use crate::source::{EncodedImages, ImageFolder, RecordShards, Source};
     pub use crate::{
         Batch, Builder, DType, DecodePath, Device, Epoch, IMAGENET_MEAN, IMAGENET_STD, LastBatch, Layout, OnError,
-        Pipeline, Preset, Rank, Strategy,
+        Pipeline, Preset, Rank, Strategy, view,
     };
 }
 
@@ -160,4 +164,5 @@ pub mod prelude {
 #[doc = include_str!("../docs/operations.md")]
 #[doc = include_str!("../docs/ranks.md")]
 #[doc = include_str!("../docs/sources.md")]
+#[doc = include_str!("../docs/views.md")]
 struct Readme;

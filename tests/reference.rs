@@ -12,7 +12,10 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
-use warpfeed::{ApplyOptions, DType, Device, Orientation, Strategy, Tensor, apply, ops::Op};
+use warpfeed::{
+    ApplyOptions, DType, Device, Error, Layout, Orientation, Preprocessor, PreprocessorOptions, Strategy, Tensor,
+    apply, ops::Op,
+};
 
 #[derive(Deserialize)]
 struct Case {
@@ -106,6 +109,28 @@ fn difference(case: &Case, folder: &Path, got: &Tensor) -> Option<String> {
     }
 }
 
+/// The same by a preprocessor, if the operations end in one size.
+fn preprocessed(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Option<Result<Tensor, Error>> {
+    let normalized = ops.iter().any(|op| matches!(op, Op::Normalize(_)));
+    let (dtype, layout) = if normalized { (DType::F32, Layout::Nchw) } else { (DType::U8, Layout::Nhwc) };
+    let &ApplyOptions { strategy, orientation, accept_truncated, device, .. } = options;
+    let options = PreprocessorOptions {
+        dtype,
+        layout,
+        max_batch: 1,
+        strategy,
+        orientation,
+        accept_truncated,
+        device,
+        ..PreprocessorOptions::default()
+    };
+    match Preprocessor::new(ops.to_vec(), &options) {
+        Ok(preprocessor) => Some(preprocessor.run(&[bytes])),
+        Err(error) if error.to_string().contains("such that every image ends in the same size") => None,
+        Err(error) => Some(Err(error)),
+    }
+}
+
 /// Runs every case of a file with both exact strategies; how many runs there were.
 fn check(cases: &Path, images: &Path) -> usize {
     let folder = cases.parent().unwrap();
@@ -126,14 +151,17 @@ fn check(cases: &Path, images: &Path) -> usize {
             };
             let accept_truncated = case.kind.ends_with("truncated");
             let options = ApplyOptions { strategy, orientation, accept_truncated, device, ..ApplyOptions::default() };
-            let problem = match apply(&bytes, &case.ops, &options) {
-                Ok(got) => difference(&case, folder, &got),
-                Err(error) => Some(error.to_string()),
-            };
-            if let Some(problem) = problem {
-                writeln!(wrong, "{} {} {strategy:?}: {problem}", case.image, case.kind).unwrap();
+            let applied = apply(&bytes, &case.ops, &options);
+            for result in [Some(applied), preprocessed(&bytes, &case.ops, &options)].into_iter().flatten() {
+                let problem = match result {
+                    Ok(got) => difference(&case, folder, &got),
+                    Err(error) => Some(error.to_string()),
+                };
+                if let Some(problem) = problem {
+                    writeln!(wrong, "{} {} {strategy:?}: {problem}", case.image, case.kind).unwrap();
+                }
+                count += 1;
             }
-            count += 1;
         }
     }
     assert!(wrong.is_empty(), "of {count}:\n{wrong}");

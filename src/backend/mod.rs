@@ -26,10 +26,12 @@ use std::time::Duration;
 /// How samples become batches: what the builder has settled, for the pipeline and its back end.
 #[derive(Debug, Clone)]
 pub(crate) struct RunOptions {
-    /// Size of every image of a batch.
-    pub(crate) size: Size,
+    /// The views that a batch has of each sample: at least one.
+    pub(crate) views: Vec<ViewForm>,
     pub(crate) dtype: DType,
     pub(crate) layout: Layout,
+    /// 3, or 1: of gray pixels the first.
+    pub(crate) channels: usize,
     pub(crate) strategy: Strategy,
     pub(crate) pass_order: PassOrder,
     pub(crate) decode: DecodePath,
@@ -51,6 +53,15 @@ pub(crate) struct RunOptions {
     pub(crate) again: Ablation,
 }
 
+/// A view that a batch has of each sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ViewForm {
+    /// Size of its images.
+    pub(crate) size: Size,
+    /// How many images of each sample.
+    pub(crate) times: usize,
+}
+
 /// The part of a batch's way over a device that is done twice: the time of the whole then shows what it costs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Ablation {
@@ -63,18 +74,33 @@ pub(crate) enum Ablation {
 }
 
 impl RunOptions {
-    /// The shape of a batch.
-    pub(crate) fn shape(&self, images: usize) -> [usize; 4] {
-        let (width, height) = (self.size.width as usize, self.size.height as usize);
+    /// The shape of a view of a batch of so many samples.
+    pub(crate) fn shape(&self, view: &ViewForm, samples: usize) -> [usize; 4] {
+        let (width, height) = (view.size.width as usize, view.size.height as usize);
         match self.layout {
-            Layout::Nchw => [images, 3, height, width],
-            Layout::Nhwc => [images, height, width, 3],
+            Layout::Nchw => [view.times * samples, self.channels, height, width],
+            Layout::Nhwc => [view.times * samples, height, width, self.channels],
         }
     }
 
-    /// Bytes of one image of a batch.
-    pub(crate) fn image_bytes(&self) -> usize {
-        3 * self.size.area_px() as usize * self.dtype.size_bytes()
+    /// Bytes of one image of a view.
+    pub(crate) fn image_bytes(&self, view: &ViewForm) -> usize {
+        self.channels * view.size.area_px() as usize * self.dtype.size_bytes()
+    }
+
+    /// Whether channels lie in planes, as one alone does in either layout.
+    pub(crate) fn has_planes(&self) -> bool {
+        self.layout == Layout::Nchw || self.channels == 1
+    }
+
+    /// Bytes of all images that a batch has of one sample.
+    pub(crate) fn sample_bytes(&self) -> usize {
+        self.views.iter().map(|view| view.times * self.image_bytes(view)).sum()
+    }
+
+    /// The size of each image that a batch has of a sample, in their order: a view's repetitions, then those of the next.
+    pub(crate) fn sizes(&self) -> impl Iterator<Item = Size> {
+        self.views.iter().flat_map(|view| std::iter::repeat_n(view.size, view.times))
     }
 
     /// Batches that there may be at a time: those being filled or ready, and one that the consumer holds or a device is
@@ -89,8 +115,8 @@ pub(crate) struct Sample<'a> {
     /// Its place in its batch.
     pub(crate) place: usize,
     pub(crate) header: &'a Header,
-    /// The recipe, orientation included.
-    pub(crate) ops: &'a [Op],
+    /// The recipe of each image that the batch has of it, orientation included, in the order of [`RunOptions::sizes`].
+    pub(crate) recipes: &'a [Vec<Op>],
     /// Whether part of the work may be left to be done with the whole batch ([`Backend::settle`]), which may then show
     /// that the sample is bad.
     pub(crate) later: bool,
@@ -152,7 +178,7 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
     /// Begins a batch of up to so many samples.
     fn begin(&self, samples: usize) -> Result<Self::Batch>;
 
-    /// Decodes one sample and runs its recipe into its place of the batch. What was there is replaced.
+    /// Decodes one sample, once, and runs its recipes into its place of the batch. What was there is replaced.
     fn run(
         &self,
         worker: &mut Self::Worker,
@@ -177,8 +203,9 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
     /// What ends the epoch; the batch is then to be abandoned.
     fn settle(&self, worker: &mut Self::Worker, batch: &mut Self::Batch) -> Result<Settled>;
 
-    /// Makes the images of the samples at `places`, in this order, and after them `padding` repetitions of the last.
-    fn finish(&self, batch: Self::Batch, places: &[usize], labels: &[u32], padding: usize) -> Result<Storage>;
+    /// Makes each view of the samples at `places`, in this order, and after them `padding` repetitions of the last. A view's
+    /// second images follow all of its first ones.
+    fn finish(&self, batch: Self::Batch, places: &[usize], labels: &[u32], padding: usize) -> Result<Vec<Storage>>;
 
     /// Gives up a batch that will not be finished.
     fn abandon(&self, batch: Self::Batch);

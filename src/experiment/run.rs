@@ -3,6 +3,7 @@
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::pipeline::{BadSample, Batch, CacheUsage, EpochState, Pipeline, Stats};
+use crate::tensor::Tensor;
 use crate::{atomic, file};
 use serde::{Deserialize, Serialize};
 use sha2::digest::common::hazmat::SerializableState;
@@ -29,17 +30,20 @@ impl Digest {
     /// # Errors
     /// [`Error::Device`] if the batch is on a device that fails to copy it.
     pub fn add(&mut self, batch: &Batch) -> Result<()> {
-        let copy;
-        let images = match batch.images().device() {
-            Device::Cpu => batch.images(),
-            _ => {
-                copy = batch.images().to_host()?;
-                &copy
-            }
+        let on_host = |view: &Tensor| match view.device() {
+            Device::Cpu => Ok(None),
+            _ => view.to_host().map(Some),
         };
+        let views: Vec<&Tensor> = (0..).map_while(|i| batch.view(i)).collect();
+        let copies = views.iter().copied().map(on_host).collect::<Result<Vec<_>>>()?;
         for (i, label) in batch.labels()[..batch.len() - batch.padding()].iter().enumerate() {
             self.hash.update(label.to_le_bytes());
-            self.hash.update(images.image_bytes(i)?);
+            for (view, copy) in views.iter().zip(&copies) {
+                let images = copy.as_ref().unwrap_or(view);
+                for image in (i..images.shape()[0]).step_by(batch.len()) {
+                    self.hash.update(images.image_bytes(image)?);
+                }
+            }
         }
         Ok(())
     }

@@ -42,7 +42,7 @@ impl Operation for Autocontrast {
     }
 
     fn primitive(&self, _input: Size) -> Primitive {
-        Primitive::Pass(Reach::Whole)
+        Primitive::Pass(Reach::Values)
     }
 
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {

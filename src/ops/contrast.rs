@@ -54,7 +54,7 @@ impl Operation for Contrast {
     }
 
     fn primitive(&self, _input: Size) -> Primitive {
-        Primitive::Pass(Reach::Whole)
+        Primitive::Pass(Reach::Values)
     }
 
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {

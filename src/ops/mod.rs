@@ -26,6 +26,7 @@ pub(crate) mod check;
 pub(crate) mod color_jitter;
 pub(crate) mod combine;
 pub(crate) mod contrast;
+mod corner_crop;
 pub(crate) mod crop;
 pub(crate) mod custom;
 pub(crate) mod dilate;
@@ -49,6 +50,7 @@ mod pad;
 pub(crate) mod params;
 mod perspective;
 mod pillow_gaussian_blur;
+mod point_map;
 pub(crate) mod points;
 mod posterize;
 mod rand_augment;
@@ -72,24 +74,28 @@ pub(crate) mod transform;
 mod trivial_augment;
 pub(crate) mod turn;
 pub(crate) mod vflip;
+pub(crate) mod written;
 
 pub use auto_augment::AutoAugmentPolicy;
+pub use corner_crop::Corner;
 pub use custom::Custom;
 pub use fill::{Edge, Fill};
 pub use filter::{Interpolation, PassOrder};
 pub use mix::Chain;
 pub use pad::PadMode;
+pub use point_map::PointMap;
 pub use resize::ResizeTo;
 pub use rng::SampleRng;
 pub use transform::{
-    AugMix, AutoAugment, ColorJitter, CustomTransform, Maybe, OneOf, RandAugment, RandomAffine, RandomAutocontrast,
-    RandomCrop, RandomDilation, RandomEqualize, RandomErasing, RandomErosion, RandomGaussianBlur, RandomGrayscale,
-    RandomHorizontalFlip, RandomInvert, RandomJpeg, RandomPerspective, RandomPillowGaussianBlur, RandomPosterize,
-    RandomResizedCrop, RandomRotation, RandomSharpness, RandomSolarize, RandomVerticalFlip, Repeat, Transform,
-    TrivialAugment, color_jitter, gaussian_blur, maybe, one_of, random_crop, random_dilation, random_erasing,
-    random_erosion, random_grayscale, random_horizontal_flip, random_resized_crop, random_rotation,
+    AugMix, AutoAugment, ColorJitter, CornerCrop, CustomTransform, Maybe, OneOf, RandAugment, RandomAffine,
+    RandomAutocontrast, RandomCrop, RandomDilation, RandomEqualize, RandomErasing, RandomErosion, RandomGaussianBlur,
+    RandomGrayscale, RandomHorizontalFlip, RandomInvert, RandomJpeg, RandomPerspective, RandomPillowGaussianBlur,
+    RandomPosterize, RandomResizedCrop, RandomRotation, RandomSharpness, RandomSolarize, RandomVerticalFlip, Repeat,
+    Transform, TrivialAugment, color_jitter, gaussian_blur, maybe, one_of, random_crop, random_dilation,
+    random_erasing, random_erosion, random_grayscale, random_horizontal_flip, random_resized_crop, random_rotation,
     random_vertical_flip, repeat, three_augment,
 };
+pub use written::TransformFile;
 
 use crate::error::{Error, Result};
 use crate::raster::{Image, Rect, Size};
@@ -161,6 +167,9 @@ pub(crate) enum Primitive {
 pub(crate) enum Reach {
     /// The same part and so many pixels around it, as far as the image has them.
     Around(u32),
+    /// The complete image, for what its values are as a whole, and it makes a complete result. Each pixel stays at its
+    /// place.
+    Values,
     /// The complete image, and it makes a complete result.
     Whole,
 }

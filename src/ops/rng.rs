@@ -1,7 +1,9 @@
 //! Random numbers: the one place where they come from, stable for ever.
 //!
 //! A [`SampleRng`] is the keystream of ChaCha with 8 rounds (64-bit block counter, 64-bit nonce, as in Bernstein's paper):
-//! - key (32 bytes): seed, epoch, [`Domain`] tag, each 8 bytes little endian, then the 8 bytes `warpfeed`;
+//! - key (32 bytes): seed, epoch, [`Domain`] tag, each 8 bytes little endian, then the 8 bytes `warpfeed`, of which the
+//!   last four are combined by exclusive or with a view's number, the first four with that of its repetition (little
+//!   endian, from 0: one view alone changes nothing);
 //! - nonce: the stream, which is the sample's index (0 where a draw belongs to no sample);
 //! - block counter: `region << 32`, where the region is the operation's position in the pipeline, so that every
 //!   operation has 2^32 blocks of its own and one more draw in one operation moves nothing in the others.
@@ -73,13 +75,22 @@ impl SampleRng {
         Self::new(seed, epoch, Domain::Recipe, index)
     }
 
+    /// The numbers of a sample's transforms in an epoch, for a view and its repetition.
+    pub(crate) fn for_view(seed: u64, epoch: u64, index: u64, view: u32, repetition: u32) -> Self {
+        Self::keyed(seed, epoch, Domain::Recipe, index, u64::from(view) << 32 | u64::from(repetition))
+    }
+
     /// The draws of `stream` (a sample's index) in `epoch`, at region 0.
     pub(crate) fn new(seed: u64, epoch: u64, domain: Domain, stream: u64) -> Self {
+        Self::keyed(seed, epoch, domain, stream, 0)
+    }
+
+    fn keyed(seed: u64, epoch: u64, domain: Domain, stream: u64, view: u64) -> Self {
         let mut key = [0; 32];
         key[..8].copy_from_slice(&seed.to_le_bytes());
         key[8..16].copy_from_slice(&epoch.to_le_bytes());
         key[16..24].copy_from_slice(domain.tag());
-        key[24..].copy_from_slice(b"warpfeed");
+        key[24..].copy_from_slice(&(u64::from_le_bytes(*b"warpfeed") ^ view).to_le_bytes());
         let mut words = ChaCha8Rng::from_seed(key);
         words.set_stream(stream);
         Self { words }

@@ -18,6 +18,7 @@ pub use super::auto_augment::AutoAugment;
 pub use super::autocontrast::RandomAutocontrast;
 pub use super::color_jitter::ColorJitter;
 pub use super::combine::{Maybe, OneOf, Repeat};
+pub use super::corner_crop::CornerCrop;
 pub use super::crop::RandomCrop;
 pub use super::dilate::RandomDilation;
 pub use super::equalize::RandomEqualize;
@@ -129,7 +130,7 @@ macro_rules! transforms {
         ///
         /// Written down it is `{"transform": "random_rotation", "degrees": [-5, 5], ...}`, or an operation as [`Op`] has
         /// it; one of the caller's own cannot be.
-        #[derive(Clone, Serialize, Deserialize)]
+        #[derive(Clone, Serialize)]
         #[serde(tag = "transform", rename_all = "snake_case")]
         #[non_exhaustive]
         pub enum Transform {
@@ -143,6 +144,21 @@ macro_rules! transforms {
             /// Always this operation, with these numbers.
             #[serde(untagged)]
             Explicit(Op),
+        }
+
+        /// Those that have a name, as they are written down.
+        #[derive(Deserialize)]
+        #[serde(tag = "transform", rename_all = "snake_case")]
+        pub(super) enum Tagged {
+            $($name($name),)*
+        }
+
+        impl From<Tagged> for Transform {
+            fn from(tagged: Tagged) -> Self {
+                match tagged {
+                    $(Tagged::$name(transform) => Self::$name(transform),)*
+                }
+            }
         }
 
         $(
@@ -171,6 +187,7 @@ transforms! {
     RandomRotation,
     RandomAffine,
     RandomCrop,
+    CornerCrop,
     RandomResizedCrop,
     ColorJitter,
     RandomGrayscale,
@@ -482,7 +499,7 @@ pub(super) mod size {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::{AutoAugmentPolicy, CenterCrop, Fill, Hflip, Interpolation};
+    use crate::ops::{AutoAugmentPolicy, CenterCrop, Corner, Fill, Hflip, Interpolation};
 
     fn all() -> Vec<Transform> {
         vec![
@@ -491,6 +508,7 @@ mod tests {
             RandomRotation::new(-5.0..=5.0).interpolation(Interpolation::Bilinear).fill(Fill::EDGE).into(),
             RandomAffine::new(-9.0..=9.0).translate([0.1, 0.2]).scale(0.8..=1.2).shear([-5.0..=5.0, 0.0..=3.0]).into(),
             RandomCrop::new(Size::new(30, 20)).padding(4).fill(Fill::Color([1, 2, 3])).into(),
+            CornerCrop::new(Corner::LowerRight, Size::new(28, 19)).into(),
             random_resized_crop(Size::new(40, 30)),
             color_jitter(0.4, 0.3, 0.2, 0.1),
             random_grayscale(0.5),

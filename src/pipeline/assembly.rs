@@ -61,6 +61,8 @@ pub(super) struct Made {
 /// What a batch consists of.
 pub(super) struct Parts {
     pub(super) images: Tensor,
+    /// The views after the first.
+    pub(super) others: Vec<Tensor>,
     pub(super) labels: Vec<u32>,
     pub(super) indices: Vec<u64>,
     pub(super) padding: usize,

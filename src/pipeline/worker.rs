@@ -100,7 +100,7 @@ impl<'a, B: Backend> Worker<'a, B> {
         Slot::Failed(Box::new(context.sample_error(index, error)))
     }
 
-    /// Reads one sample and has its recipe run, down to its place in the batch; its label.
+    /// Reads one sample and has its recipes run, down to its place in the batch; its label.
     fn sample(&mut self, index: u64, to: &Destination<'_, B>) -> Result<u32> {
         let (context, backend) = (self.context, self.backend);
         let (counters, cache) = (&context.counters, context.inner.cache.as_ref());
@@ -125,20 +125,20 @@ impl<'a, B: Backend> Worker<'a, B> {
             return self.kept(index, kept, to);
         }
         let start = Instant::now();
-        let ops = context.inner.recipes.draw(context.epoch, index, Stored::from(&header))?;
+        let recipes = context.inner.recipes.draw(context.epoch, index, Stored::from(&header))?;
         counters.add_augment(start.elapsed());
-        counters.add_decoded(self.run(to, encoded, &header, &ops)?);
+        counters.add_decoded(self.run(to, encoded, &header, &recipes)?);
         Ok(context.reader.label(index))
     }
 
-    /// Has the rest of its recipe run on an image from the cache.
+    /// Has the rest of its recipes run on an image from the cache.
     fn kept(&mut self, index: u64, kept: Kept, to: &Destination<'_, B>) -> Result<u32> {
         let context = self.context;
         let start = Instant::now();
-        let ops = context.inner.recipes.draw_for_cached(context.epoch, index, kept.stored)?;
+        let recipes = context.inner.recipes.draw_for_cached(context.epoch, index, kept.stored)?;
         context.counters.add_augment(start.elapsed());
         // It was decoded when it was kept.
-        self.run(to, kept.encoded, &kept.header, &ops)?;
+        self.run(to, kept.encoded, &kept.header, &recipes)?;
         Ok(context.reader.label(index))
     }
 
@@ -147,10 +147,10 @@ impl<'a, B: Backend> Worker<'a, B> {
         &Destination { batch, place, later }: &Destination<'_, B>,
         encoded: Encoded,
         header: &Header,
-        ops: &[Op],
+        recipes: &[Vec<Op>],
     ) -> Result<Decoded> {
         let backend = self.backend;
-        let work = backend.run(self.own()?, batch, encoded, &Sample { place, header, ops, later })?;
+        let work = backend.run(self.own()?, batch, encoded, &Sample { place, header, recipes, later })?;
         self.context.counters.add_decode(work.decode);
         self.context.counters.add_augment(work.augment);
         Ok(work.decoded)
@@ -188,11 +188,14 @@ impl<'a, B: Backend> Worker<'a, B> {
         let end = number * inner.options.batch_size as u64 + positions as u64;
         let unpadded = context.positions - context.padding;
         let images = filled - (end.saturating_sub(unpadded) as usize).min(filled);
-        let storage = backend.finish(batch, &places, &labels, labels.len() - filled)?;
+        let views = backend.finish(batch, &places, &labels, labels.len() - filled)?;
         let padding = labels.len() - images;
-        let shape = inner.options.shape(labels.len());
-        let images = Tensor::new(storage, shape, inner.options.dtype, inner.options.layout);
-        Ok(Made { parts: Some(Parts { images, labels, indices, padding }), losses })
+        let (options, samples) = (&inner.options, labels.len());
+        let tensor =
+            |(storage, view)| Tensor::new(storage, options.shape(view, samples), options.dtype, options.layout);
+        let mut views = views.into_iter().zip(&options.views).map(tensor);
+        let parts = views.next().map(|images| Parts { images, others: views.collect(), labels, indices, padding });
+        Ok(Made { parts, losses })
     }
 
     /// Has the back end do what it left for the whole batch. With samples that turn out bad is done what the policy says.

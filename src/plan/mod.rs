@@ -190,7 +190,7 @@ pub(crate) fn plan(ops: &[Op], input: Size, strategy: Strategy, order: PassOrder
     // Backwards: what each stage must make, and read.
     let mut needed = view.reach(Rect::full(size));
     for stage in stages.iter_mut().rev() {
-        if matches!(stage.work, Work::Pass(_, Reach::Whole)) {
+        if matches!(stage.work, Work::Pass(_, Reach::Values | Reach::Whole)) {
             needed = Rect::full(stage.size);
         }
         stage.part = needed;
@@ -198,6 +198,50 @@ pub(crate) fn plan(ops: &[Op], input: Size, strategy: Strategy, order: PassOrder
     }
     let last = last(view, &mut stages);
     Ok(Plan { decode: needed, stages, last, size, epilogue, order })
+}
+
+/// Plans each of several recipes for one image of size `input`. Several leave what is decoded as it is, for each other.
+///
+/// # Errors
+/// As of [`plan`].
+pub(crate) fn plan_all<'a, R: AsRef<[Op]>>(
+    recipes: &'a [R],
+    input: Size,
+    strategy: Strategy,
+    order: PassOrder,
+    max_px: u64,
+) -> Result<Vec<Plan<'a>>> {
+    let planned = recipes.iter().map(|ops| plan(ops.as_ref(), input, strategy, order, max_px));
+    let mut plans = planned.collect::<Result<Vec<_>>>()?;
+    if plans.len() > 1 {
+        plans.iter_mut().for_each(|plan| plan.keep_decoded(input));
+    }
+    Ok(plans)
+}
+
+/// The smallest rectangle that holds those that the plans, of one image, decode.
+pub(crate) fn decoded_by(plans: &[Plan<'_>]) -> Rect {
+    let around = |a: Rect, b: Rect| {
+        let (x, y) = (a.x.min(b.x), a.y.min(b.y));
+        Rect { x, y, width: a.right().max(b.right()) - x, height: a.bottom().max(b.bottom()) - y }
+    };
+    plans.iter().map(|plan| plan.decode).reduce(around).unwrap_or(Rect { x: 0, y: 0, width: 0, height: 0 })
+}
+
+impl Plan<'_> {
+    /// Has it leave the decoded image as it is: where it would work in place, it begins with a copy of the part that it
+    /// needs.
+    fn keep_decoded(&mut self, size: Size) {
+        let in_place = match (self.stages.first(), &self.last) {
+            (Some(Stage { work: Work::Pass(..) | Work::Table(_), .. }), _) => true,
+            (Some(first), _) => first.view.table.is_some(),
+            (None, Last::View(view)) => view.table.is_some(),
+            (None, Last::Plain | Last::Resample { .. }) => false,
+        };
+        if in_place {
+            self.stages.insert(0, Stage { view: View::plain(size), work: Work::Gather, size, part: self.decode });
+        }
+    }
 }
 
 /// How the output is made: a resize that comes last gives its rows straight to the output, mirrored as the view says.
@@ -223,7 +267,7 @@ impl Stage<'_> {
         let (part, view) = (self.part, self.view.size);
         match self.work {
             Work::Gather | Work::Table(_) => part,
-            Work::Pass(_, Reach::Whole) => Rect::full(view),
+            Work::Pass(_, Reach::Values | Reach::Whole) => Rect::full(view),
             Work::Pass(_, Reach::Around(margin)) => {
                 let (x, y) = (part.x.saturating_sub(margin), part.y.saturating_sub(margin));
                 Rect {
@@ -471,6 +515,16 @@ mod tests {
         // A resize reads bytes that are made.
         let ops = [invert, posterize, resize];
         assert!(matches!(planned(&ops, Strategy::Fused).stages[..], [Stage { work: Work::Table(_), .. }]));
+    }
+
+    #[test]
+    fn tables_leave_what_is_decoded_for_other_recipes() {
+        let recipes = [vec![Op::from(Invert)], vec![Invert.into(), Resize::new(Size::new(50, 40)).into()]];
+        let size = Size::new(100, 80);
+        for plan in plan_all(&recipes, size, Strategy::Fused, PassOrder::default(), 1 << 20).unwrap() {
+            let Some(Stage { work: Work::Gather, view, .. }) = plan.stages.first() else { panic!("{plan:?}") };
+            assert!(view.table.is_none());
+        }
     }
 
     #[test]

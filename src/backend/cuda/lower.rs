@@ -12,7 +12,7 @@ use crate::ops::table::Table;
 use crate::plan::view::View;
 use crate::plan::{Epilogue, Last, Plan, Resampling, Stage, Work};
 use crate::raster::{Rect, Size};
-use crate::tensor::{DType, Layout};
+use crate::tensor::DType;
 use half::{bf16, f16};
 use std::mem::offset_of;
 use std::ops::Range;
@@ -43,8 +43,8 @@ fn target_bytes(part: Rect) -> (u32, usize) {
     (pitch_bytes, pitch_bytes as usize * part.height as usize)
 }
 
-/// Device memory that the results of a plan's stages take at most, beside a decoded image of `image_bytes`: a stage
-/// writes where the one before it has read, if that is large enough.
+/// Device memory that the results of a plan's stages take at most, beside a decoded image of which they may write
+/// `image_bytes`: a stage writes where the one before it has read, if that is large enough.
 pub(super) fn stages_bytes(plan: &Plan<'_>, image_bytes: usize) -> usize {
     let (mut image, mut spare, mut taken) = (image_bytes, 0, 0);
     for stage in &plan.stages {
@@ -61,7 +61,9 @@ pub(super) fn stages_bytes(plan: &Plan<'_>, image_bytes: usize) -> usize {
 pub(super) struct Form {
     pub(super) size: Size,
     pub(super) dtype: DType,
-    pub(super) layout: Layout,
+    /// Whether channels lie in planes; else they are interleaved.
+    pub(super) planes: bool,
+    pub(super) channels: u32,
 }
 
 /// Makes the calls of one sample.
@@ -71,7 +73,7 @@ pub(super) struct Lowering<'a> {
     taps: &'a mut Taps,
     order: PassOrder,
     image: DeviceImage,
-    /// Bytes of the memory that the current image lies in.
+    /// Bytes of the memory that the current image lies in, as far as later calls may write it.
     image_bytes: usize,
     /// Memory that the sample no longer needs: by the time a later call writes it, earlier ones have read it.
     spare: Option<Spare>,
@@ -150,16 +152,18 @@ impl Launcher for Lowering<'_> {
 }
 
 impl<'a> Lowering<'a> {
-    /// Begins with a decoded image, and with memory that calls may write, if there is any.
+    /// Begins with a decoded image, which stays as it is if others read it too, and with memory that calls may write, if
+    /// there is any.
     pub(super) fn new(
         arena: &'a Arena,
         chunk: &'a mut StagingWriter,
         taps: &'a mut Taps,
         order: PassOrder,
         image: DeviceImage,
+        shared: bool,
         spare: Option<Spare>,
     ) -> Self {
-        let image_bytes = image.pitch_bytes as usize * image.part.height as usize;
+        let image_bytes = if shared { 0 } else { image.pitch_bytes as usize * image.part.height as usize };
         Self { arena, chunk, taps, order, image, image_bytes, spare, calls: Vec::new() }
     }
 
@@ -255,10 +259,11 @@ impl<'a> Lowering<'a> {
     }
 
     /// The sample's place in the batch, whose address is not known yet.
-    fn output(&mut self, epilogue: &Epilogue, Form { size, dtype, layout }: Form) -> Result<Output> {
+    fn output(&mut self, epilogue: &Epilogue, Form { size, dtype, planes, channels }: Form) -> Result<Output> {
         let mut output = Output {
-            plane_stride: if layout == Layout::Nchw { size.area_px() } else { 0 },
-            row_stride: if layout == Layout::Nchw { size.width } else { 3 * size.width },
+            // Without a stride there is one plane.
+            plane_stride: if planes && channels > 1 { size.area_px() } else { 0 },
+            row_stride: if planes { size.width } else { channels * size.width },
             width: size.width,
             height: size.height,
             erasure_count: epilogue.erasures.len() as u32,

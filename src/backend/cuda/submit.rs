@@ -7,7 +7,7 @@ use super::in_flight::InFlight;
 use super::kernel::{self, Call};
 use super::lock;
 use super::lower;
-use crate::backend::Ablation;
+use crate::backend::{Ablation, ViewForm};
 use crate::cuda::driver;
 use crate::cuda::{Buffer, CudaBuffer};
 use crate::error::{Error, Result};
@@ -32,47 +32,63 @@ impl Gpu {
         places: &[usize],
         labels: &[u32],
         padding: usize,
-    ) -> Result<CudaBuffer> {
-        let buffer = match self.outputs.take(&self.compute) {
-            Ok(buffer) => buffer,
+    ) -> Result<Vec<CudaBuffer>> {
+        let buffers: Vec<Buffer> = match self.outputs.iter().map(|pool| pool.take(&self.compute)).collect() {
+            Ok(buffers) => buffers,
             Err(error) => {
                 self.abandon_batch(batch);
                 return Err(error);
             }
         };
-        match self.queue(&mut batch, &buffer, places, labels, padding) {
-            Ok(len_bytes) => {
+        match self.queue(&mut batch, &buffers, places, labels, padding) {
+            Ok(()) => {
                 lock(&self.idle).batches.push_back(batch);
-                Ok(CudaBuffer::new(buffer, Arc::clone(&self.outputs), len_bytes))
+                let view = |((buffer, pool), view): ((_, &Arc<_>), &ViewForm)| {
+                    let len_bytes = labels.len() * view.times * self.options.image_bytes(view);
+                    CudaBuffer::new(buffer, Arc::clone(pool), len_bytes)
+                };
+                Ok(buffers.into_iter().zip(&self.outputs).zip(&self.options.views).map(view).collect())
             }
             Err(error) => {
-                // Before the buffer goes: some of what was queued may write it.
+                // Before the buffers go: some of what was queued may write them.
                 self.abandon_batch(batch);
-                drop(buffer);
+                drop(buffers);
                 Err(error)
             }
         }
     }
 
-    /// The bytes of the batch's images.
+    /// Where each image of the batch's first sample goes, and the bytes of an image there: those of the other samples, and
+    /// the padding, follow it.
+    fn destinations(&self, buffers: &[Buffer], samples: usize) -> Vec<(u64, usize)> {
+        let views = buffers.iter().zip(&self.options.views);
+        let images = views.flat_map(|(buffer, view)| {
+            let image_bytes = self.options.image_bytes(view);
+            (0..view.times).map(move |i| (buffer.address() + (i * samples * image_bytes) as u64, image_bytes))
+        });
+        images.collect()
+    }
+
     fn queue(
         &self,
         batch: &mut InFlight,
-        buffer: &Buffer,
+        buffers: &[Buffer],
         places: &[usize],
         labels: &[u32],
         padding: usize,
-    ) -> Result<usize> {
-        let image_bytes = self.options.image_bytes();
-        let mut calls: Vec<Vec<Call>> = Vec::with_capacity(places.len());
+    ) -> Result<()> {
+        let destinations = self.destinations(buffers, labels.len());
+        let mut calls: Vec<Vec<Call>> = Vec::with_capacity(places.len() * destinations.len());
         for (i, place) in places.iter().enumerate() {
             let sample = batch.samples_mut().get_mut(*place).and_then(Option::take);
             let Some(mut sample) = sample else {
                 let message = "a sample of the batch is missing".to_owned();
                 return Err(Error::Device { call: "submit a batch".to_owned(), message });
             };
-            lower::place(&mut sample.calls, buffer.address() + (i * image_bytes) as u64);
-            calls.push(sample.calls);
+            for (calls, (first, image_bytes)) in sample.calls.iter_mut().zip(&destinations) {
+                lower::place(calls, first + (i * image_bytes) as u64);
+            }
+            calls.append(&mut sample.calls);
         }
         let mut staging = StagingWriter::default();
         let mut groups = Vec::new();
@@ -103,23 +119,26 @@ impl Gpu {
         if let Some(hardware) = batch.hardware_mut().as_ref().filter(|_| on_hardware) {
             self.compute.wait(hardware.ended())?;
         }
-        buffer.users.iter().try_for_each(|user| self.compute.wait(user))?;
+        buffers.iter().flat_map(|buffer| &buffer.users).try_for_each(|user| self.compute.wait(user))?;
         for group in std::iter::repeat_n(&groups, self.times(Ablation::Kernels)).flatten() {
             // SAFETY: descriptors and all that they point to lie in the arena, uploaded or decoded before, or in the
             // batch's buffer, whose earlier users the stream has been made to wait for.
             unsafe { self.kernels.launch(group, self.table.address(), &self.compute)? };
         }
-        let last = buffer.address() + ((places.len() - 1) * image_bytes) as u64;
-        for i in 0..padding {
-            let to = last + ((i + 1) * image_bytes) as u64;
-            // SAFETY: both lie in the batch's buffer, an image apart.
-            unsafe { driver::copy(to, last, image_bytes, &self.compute)? };
+        for (first, image_bytes) in destinations {
+            let last = first + ((places.len() - 1) * image_bytes) as u64;
+            for i in 0..padding {
+                let to = last + ((i + 1) * image_bytes) as u64;
+                // SAFETY: both lie in the view's buffer, an image or more apart.
+                unsafe { driver::copy(to, last, image_bytes, &self.compute)? };
+            }
         }
-        let to = buffer.address() + self.outputs.labels_offset() as u64;
-        // SAFETY: the buffer has room for the labels of a full batch.
-        unsafe { driver::copy(to, staged_labels, size_of_val(labels), &self.compute)? };
+        for (buffer, pool) in buffers.iter().zip(&self.outputs) {
+            let to = buffer.address() + pool.labels_offset() as u64;
+            // SAFETY: the buffer has room for the labels of a full batch.
+            unsafe { driver::copy(to, staged_labels, size_of_val(labels), &self.compute)? };
+        }
         batch.done.record(&self.compute)?;
-        buffer.ready.record(&self.compute)?;
-        Ok(labels.len() * image_bytes)
+        buffers.iter().try_for_each(|buffer| buffer.ready.record(&self.compute))
     }
 }

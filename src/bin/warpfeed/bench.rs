@@ -146,7 +146,7 @@ impl Workers {
             workers: self.workers,
             batch_sizes: self.batch_sizes,
             epochs: self.epochs,
-            ops: size.map_or_else(|| self.preset.ops(), plain),
+            ops: size.map_or_else(|| self.preset.ops(), |side| Ok(plain(side)))?,
         };
         let mut progress = self.report.begin()?;
         let mut model = || self.step.chosen(&subject);
@@ -180,7 +180,7 @@ struct Configurations {
 
 impl Configurations {
     fn run(self) -> Result<()> {
-        let settings = self.grid.settings(&[true, false], &[true, false]);
+        let settings = self.grid.settings(&[true, false], &[true, false])?;
         let subject = self.device.on(&self.subject)?;
         let mut model = self.step.chosen(&subject)?;
         let mut progress = self.report.begin()?;

@@ -41,7 +41,7 @@ pub struct Diagnose {
 
 impl Diagnose {
     pub fn run(self) -> Result<()> {
-        let mut settings = Settings::new(self.preset.ops());
+        let mut settings = Settings::new(self.preset.ops()?);
         settings.threads = self.threads.unwrap_or(settings.threads);
         (settings.batch_size, settings.time) = (self.batch_size, self.seconds);
         settings.strategy = self.strategy.into();

@@ -125,24 +125,24 @@ pub struct GridOptions {
 }
 
 impl GridOptions {
-    pub fn settings(&self, persistent: &[bool], pinned: &[bool]) -> configurations::Settings {
+    pub fn settings(&self, persistent: &[bool], pinned: &[bool]) -> Result<configurations::Settings> {
         let threads = if self.threads.is_empty() {
             let here = Environment::here();
             worker_counts(here.cores, self.gpus.unwrap_or(here.gpus.len()))
         } else {
             self.threads.clone()
         };
-        configurations::Settings {
+        Ok(configurations::Settings {
             threads,
             prefetch: self.prefetch.clone(),
             persistent: persistent.to_vec(),
             pinned: pinned.to_vec(),
             batch_size: self.batch_size,
-            ops: self.preset.ops(),
+            ops: self.preset.ops()?,
             strategy: self.strategy.into(),
             time: self.seconds,
             rounds: self.rounds,
-        }
+        })
     }
 }
 

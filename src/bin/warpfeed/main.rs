@@ -12,6 +12,7 @@ mod options;
 mod output;
 mod pack;
 mod preview;
+mod recipe;
 mod run;
 mod source;
 mod synth;
@@ -41,6 +42,7 @@ enum Command {
     Run(run::Run),
     Apply(apply::Apply),
     Preview(preview::Preview),
+    Recipe(recipe::Recipe),
     Pack(pack::Pack),
     Synth(synth::Synth),
     Doctor(doctor::Doctor),
@@ -66,6 +68,7 @@ fn run(command: Command, started: Instant) -> Result<ExitCode> {
         Command::Run(run) => run.run(started),
         Command::Apply(apply) => apply.run(),
         Command::Preview(preview) => preview.run(),
+        Command::Recipe(recipe) => recipe.run(),
         Command::Pack(pack) => pack.run(),
         Command::Synth(synth) => synth.run(),
         Command::Doctor(doctor) => doctor.run(),

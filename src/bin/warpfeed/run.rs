@@ -40,7 +40,7 @@ impl Run {
         let mut progress = |images| bar.inc(images);
         let report = match self.state {
             Some(path) => {
-                let file = StateFile { path: self.pipeline.own_file(path)?, settings: self.pipeline.settings() };
+                let file = StateFile { path: self.pipeline.own_file(path)?, settings: self.pipeline.settings()? };
                 run_with_state(&pipeline, epochs, self.digest, &file, started, &mut progress)
             }
             None => run(&pipeline, epochs, self.digest, started, &mut progress),

@@ -26,7 +26,7 @@ pub struct Tune {
 
 impl Tune {
     pub fn run(self) -> Result<()> {
-        let settings = self.grid.settings(&[true], &[true]);
+        let settings = self.grid.settings(&[true], &[true])?;
         let subject = self.device.on(&self.subject)?;
         let mut model = self.step.chosen(&subject)?;
         let mut progress = self.report.begin()?;
