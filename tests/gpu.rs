@@ -75,6 +75,10 @@ fn presets_equal_the_cpu() {
     for (name, ops) in [
         ("train", Preset::Train.ops()),
         ("eval", Preset::Eval.ops()),
+        ("auto-augment", Preset::AutoAugment.ops()),
+        ("rand-augment", Preset::RandAugment.ops()),
+        ("trivial-augment", Preset::TrivialAugment.ops()),
+        ("aug-mix", Preset::AugMix.ops()),
         ("trial A", Trial::A { load: 4 }.ops()),
         ("trial B", Trial::B { load: 1 }.ops()),
     ] {
