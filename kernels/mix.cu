@@ -1,83 +1,48 @@
-// mix: MixUp and CutMix, in the batch itself.
+// mix: the weighted sum of images. mix_add adds one to the sums; mix_cut makes an image of them.
 //
-// Inputs: one MixBatch, and a MixSample for each image of it (params.cuh). Elements of the type, NCHW or NHWC, are changed in
-// place: a thread goes through all images at its element's place, so that each is read and written once.
-// Grid: 256 threads a block, one element of an image a thread.
-// Reference: src/backend/cpu/mix.rs; byte for byte.
+// Inputs: MixSample an image (params.cuh); the sums are in single precision, each product and each sum rounded.
+// Grid: one pixel a thread, as grid.cuh has it.
+// Reference: src/ops/mix.rs; byte for byte.
 
-#include "mix.cuh"
+#include "grid.cuh"
 
 namespace warpfeed {
 
-constexpr uint32_t kMixThreads = 256;
+__device__ inline float* sums_of(const MixSample& sample, uint32_t x, uint32_t y) {
+    return sample.sums + (static_cast<size_t>(y) * sample.width + x) * 3;
+}
 
-template <typename Number, Layout kLayout>
-__device__ inline void mix(const Launch& launch) {
-    using Bits = typename Number::Bits;
-    const MixBatch& batch = *static_cast<const MixBatch*>(launch.samples);
-    const uint64_t pixels = uint64_t{batch.width} * batch.height;
-    const uint64_t image = batch.channels * pixels;  // elements
-    const uint64_t element = uint64_t{blockIdx.x} * kMixThreads + threadIdx.x;
-    if (element >= image) {
+__device__ inline void mix_add(const Launch& launch) {
+    const Place<MixSample> here(launch);
+    if (!here.sample || !here.inside(here.sample->width, here.sample->height)) {
         return;
     }
-    const uint64_t pixel = kLayout == Layout::nchw ? element % pixels : element / batch.channels;
-    const uint32_t x = static_cast<uint32_t>(pixel % batch.width), y = static_cast<uint32_t>(pixel / batch.width);
-    const MixSample* __restrict__ samples = global(batch.samples);
-    Bits* const elements = global(static_cast<Bits*>(batch.elements)) + element;
-    const uint32_t last = launch.count - 1;
-    if (batch.flip) {
-        for (uint32_t front = 0; 2 * front <= last; front++) {
-            Bits* const one = elements + front * image;
-            Bits* const other = elements + (last - front) * image;
-            const Bits a = *one, b = *other;
-            *one = mixed<Number>(samples[front], x, y, a, b);
-            *other = mixed<Number>(samples[last - front], x, y, b, a);
-        }
+    const MixSample& sample = *here.sample;
+    const uint32_t pixel = load(sample.pixels + place(sample.pitch_bytes, here.x, here.y));
+    float* sums = sums_of(sample, here.x, here.y);
+    for (int c = 0; c < 3; c++) {
+        const float product = sample.weight * static_cast<float>(channel(pixel, c));
+        sums[c] = sample.first ? product : sums[c] + product;
+    }
+}
+
+__device__ inline void mix_cut(const Launch& launch) {
+    const Place<MixSample> here(launch);
+    if (!here.sample || !here.inside(here.sample->width, here.sample->height)) {
         return;
     }
-    Bits before = elements[last * image];
-    for (uint32_t i = 0; i <= last; i++) {
-        Bits* const one = elements + i * image;
-        const Bits own = *one;
-        *one = mixed<Number>(samples[i], x, y, own, before);
-        before = own;
-    }
+    const MixSample& sample = *here.sample;
+    const float* sums = sums_of(sample, here.x, here.y);
+    store(sample.pixels + place(sample.pitch_bytes, here.x, here.y),
+          pack(truncate(sums[0]), truncate(sums[1]), truncate(sums[2])));
 }
 
 }  // namespace warpfeed
 
-using warpfeed::Launch;
-using warpfeed::Layout;
-
-extern "C" __global__ void __launch_bounds__(256) mix_u8_nchw(const Launch launch) {
-    warpfeed::mix<warpfeed::U8, Layout::nchw>(launch);
+extern "C" __global__ void __launch_bounds__(256) mix_add_u8_nhwc(const warpfeed::Launch launch) {
+    warpfeed::mix_add(launch);
 }
 
-extern "C" __global__ void __launch_bounds__(256) mix_u8_nhwc(const Launch launch) {
-    warpfeed::mix<warpfeed::U8, Layout::nhwc>(launch);
-}
-
-extern "C" __global__ void __launch_bounds__(256) mix_f16_nchw(const Launch launch) {
-    warpfeed::mix<warpfeed::F16, Layout::nchw>(launch);
-}
-
-extern "C" __global__ void __launch_bounds__(256) mix_f16_nhwc(const Launch launch) {
-    warpfeed::mix<warpfeed::F16, Layout::nhwc>(launch);
-}
-
-extern "C" __global__ void __launch_bounds__(256) mix_bf16_nchw(const Launch launch) {
-    warpfeed::mix<warpfeed::Bf16, Layout::nchw>(launch);
-}
-
-extern "C" __global__ void __launch_bounds__(256) mix_bf16_nhwc(const Launch launch) {
-    warpfeed::mix<warpfeed::Bf16, Layout::nhwc>(launch);
-}
-
-extern "C" __global__ void __launch_bounds__(256) mix_f32_nchw(const Launch launch) {
-    warpfeed::mix<warpfeed::F32, Layout::nchw>(launch);
-}
-
-extern "C" __global__ void __launch_bounds__(256) mix_f32_nhwc(const Launch launch) {
-    warpfeed::mix<warpfeed::F32, Layout::nhwc>(launch);
+extern "C" __global__ void __launch_bounds__(256) mix_cut_u8_nhwc(const warpfeed::Launch launch) {
+    warpfeed::mix_cut(launch);
 }

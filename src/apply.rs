@@ -98,7 +98,7 @@ pub fn apply(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Result<Tensor>
         AnyBackend::Cpu(cpu) => batch_of_one(&cpu, bytes, &header, &recipe)?,
         AnyBackend::Cuda(gpu) => batch_of_one(&*gpu, bytes, &header, &recipe)?,
     };
-    let buffer = storage.into_host(dtype, run.sample_bytes())?;
+    let buffer = storage.into_host(dtype, run.image_bytes(&run.views[0]))?;
     Ok(Tensor::new(Storage::Host(buffer), run.shape(&run.views[0], 1), dtype, layout))
 }
 

@@ -84,6 +84,9 @@
 //! `candle` gives batches to candle 0.11 ([`Tensor::into_candle`], [`Batch::into_candle`]), `dlpack` to whatever speaks
 //! DLPack ([`Tensor::into_dlpack`]), both without a copy.
 
+// Nightly, as docs.rs has it: each name says which feature it takes.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod apply;
 mod atomic;
 mod backend;

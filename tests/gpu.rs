@@ -75,6 +75,10 @@ fn presets_equal_the_cpu() {
     for (name, ops) in [
         ("train", Preset::Train.ops()),
         ("eval", Preset::Eval.ops()),
+        ("auto-augment", Preset::AutoAugment.ops()),
+        ("rand-augment", Preset::RandAugment.ops()),
+        ("trivial-augment", Preset::TrivialAugment.ops()),
+        ("aug-mix", Preset::AugMix.ops()),
         ("trial A", Trial::A { load: 4 }.ops()),
         ("trial B", Trial::B { load: 1 }.ops()),
     ] {
@@ -399,6 +403,7 @@ fn pageable_memory_gives_the_same_and_is_a_configuration() {
         strategy: Strategy::Fused,
         time: Duration::from_millis(100),
         rounds: 1,
+        baseline: false,
     };
     let subject = Subject { device: GPU, ..Subject::new("made", source(8)) };
     let (mut model, mut ignore) = (Model::none(), |_: &_| Ok(()));

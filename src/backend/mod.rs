@@ -98,10 +98,10 @@ impl RunOptions {
         self.layout == Layout::Nchw || self.channels == 1
     }
 
-    /// Bytes of all images that a batch has of one sample, and of its target.
-    pub(crate) fn sample_bytes(&self) -> usize {
-        let images = self.views.iter().map(|view| view.times * self.image_bytes(view));
-        images.sum::<usize>() + self.target_bytes as usize
+    /// Bytes of all that a batch has of one sample: its images, and its target.
+    pub(crate) fn sample_bytes(&self) -> u64 {
+        let images: usize = self.views.iter().map(|view| view.times * self.image_bytes(view)).sum();
+        images as u64 + self.target_bytes
     }
 
     /// The size of each image that a batch has of a sample, in their order: a view's repetitions, then those of the next.
@@ -170,7 +170,7 @@ pub(crate) struct End<'a> {
     pub(crate) mix: Option<&'a MixPlan>,
 }
 
-/// A batch where its device is: the images of each view, and targets that are numbers.
+/// A batch where its device is: its views, and targets that are numbers.
 pub(crate) struct Finished {
     pub(crate) views: Vec<Storage>,
     pub(crate) targets: Option<Storage>,
@@ -229,7 +229,8 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
     /// What ends the epoch; the batch is then to be abandoned.
     fn settle(&self, worker: &mut Self::Worker, batch: &mut Self::Batch) -> Result<Settled>;
 
-    /// Makes a batch of what its samples have become. A view's second images follow all of its first ones.
+    /// Makes a batch of what its samples have become: each view of the samples at the given places, in this order, and after
+    /// them repetitions of the last for padding. A view's second images follow all of its first ones.
     fn finish(&self, batch: Self::Batch, end: &End<'_>) -> Result<Finished>;
 
     /// Gives up a batch that will not be finished.

@@ -94,7 +94,9 @@ fn step(op: &Op, input: Size, output: Size) -> Result<[f64; 6]> {
         remedy: "leave it out where boxes or keypoints matter".to_owned(),
     };
     Ok(match op.primitive(input) {
-        Primitive::Identity | Primitive::Pass(Reach::Around(_) | Reach::Values) => [1.0, 0.0, 0.0, 0.0, 1.0, 0.0],
+        Primitive::Identity | Primitive::Table(_) | Primitive::Pass(Reach::Around(_) | Reach::Values) => {
+            [1.0, 0.0, 0.0, 0.0, 1.0, 0.0]
+        }
         Primitive::Turn(turn) => inverse(turn.map(input).matrix()).ok_or_else(unsupported)?,
         Primitive::Affine(sampling) => inverse(sampling.matrix).ok_or_else(unsupported)?,
         Primitive::Crop { x, y, .. } => [1.0, 0.0, -f64::from(x), 0.0, 1.0, -f64::from(y)],

@@ -573,12 +573,12 @@ impl Builder {
             return Err(Error::parameter("pipeline", "max_pixels", "1 or more", 0));
         }
         self.policy.max_bad.map_or(Ok(()), BadLimit::check)?;
+        if !matches!(self.options.channels, 1 | 3) {
+            return Err(Error::parameter("pipeline", "channels", "1 or 3", self.options.channels));
+        }
         if let Some(targets) = &self.targets {
             targets.check()?;
             (self.options.target_len, self.options.target_bytes) = (targets.len(), targets.max_bytes());
-        }
-        if !matches!(self.options.channels, 1 | 3) {
-            return Err(Error::parameter("pipeline", "channels", "1 or 3", self.options.channels));
         }
         let normalize = self.check_views(views)?;
         if let Some(mix) = &self.mix {
@@ -676,7 +676,7 @@ impl Builder {
         }
         let images = if self.policy.last == LastBatch::Pad { batch_size } else { batch_size.min(positions) };
         options.batch_images = images as usize;
-        let batch_bytes = images.saturating_mul(options.sample_bytes() as u64);
+        let batch_bytes = images.saturating_mul(options.sample_bytes());
         if batch_bytes > MAX_BATCH_BYTES {
             return Err(Error::Limits {
                 what: "a batch in bytes",
@@ -692,7 +692,7 @@ impl Builder {
 /// The memory that a pipeline takes at most.
 fn memory(inner: &Inner, cache: Option<&ImageCache>, device_bytes: u64) -> MemoryBound {
     let options = &inner.options;
-    let batch_bytes = (options.batch_images * options.sample_bytes()) as u64;
+    let batch_bytes = options.batch_images as u64 * options.sample_bytes();
     // Without worker threads the consumer's does their work.
     let working = options.threads.max(1) as u64;
     // A kept image is made and read beside the others.

@@ -242,7 +242,8 @@ impl Preprocessor {
             return Err(error);
         }
         let places: Vec<usize> = (0..images).collect();
-        let end = End { places: &places, padding: 0, labels: &vec![0; images], targets: None, mix: None };
+        let labels = vec![0; images];
+        let end = End { places: &places, padding: 0, labels: &labels, targets: None, mix: None };
         let views = backend.finish(batch, &end)?.views;
         let options = &self.options;
         let tensor = |(storage, view)| Tensor::new(storage, options.shape(view, images), options.dtype, options.layout);

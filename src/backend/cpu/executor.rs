@@ -7,6 +7,7 @@ use crate::backend::RunOptions;
 use crate::decode::{Decoder, Header};
 use crate::error::Result;
 use crate::ops::filter::PassOrder;
+use crate::ops::table::Table;
 use crate::ops::{CpuPass, Op};
 use crate::plan::view::View;
 use crate::plan::{Last, Mirror, Plan, Resampling, Stage, Work, decoded_by, plan_all};
@@ -111,9 +112,12 @@ impl Executor {
     fn finish(&mut self, plan: &Plan<'_>, output: &mut Output<'_>) {
         match &plan.last {
             Last::Plain => (0..plan.size.height).for_each(|y| output.row(y, self.current.row(y))),
-            Last::View(view) => self.view(view, output),
-            Last::Resample { view, resampling, part, columns, rows } => {
-                self.resample(view, resampling, *part, [*columns, *rows], output);
+            Last::View(view) => {
+                apply(view.table.as_deref(), &mut self.current);
+                self.view(view, output);
+            }
+            Last::Resample { view, resampling, part, columns, rows, table } => {
+                self.resample(view, resampling, *part, [*columns, *rows], table.as_deref(), output);
             }
         }
         for erasure in &plan.epilogue.erasures {
@@ -132,6 +136,7 @@ impl Executor {
     /// Makes the stage's part of its result the current image.
     fn stage(&mut self, stage: &Stage<'_>, order: PassOrder) -> Result<()> {
         let (part, current, next) = (stage.part, &mut self.current, &mut self.next);
+        apply(stage.view.table.as_deref(), current);
         next.reserve(part.size())?;
         match &stage.work {
             Work::Gather => {
@@ -145,6 +150,10 @@ impl Executor {
                 next.reset_part(stage.size, part);
                 let mut emit = |y: u32, row: &[Pixel]| next.row_mut(y - part.y).copy_from_slice(row);
                 resample::resample(&stage.view, current, resampling, part, &mut self.scratch, &mut emit);
+            }
+            Work::Table(table) => {
+                apply(Some(table), current);
+                return Ok(());
             }
             Work::Affine(sampling) => sampling.make(current, stage.size, part, next),
             // Leaves its result in the current image by itself.
@@ -169,26 +178,40 @@ impl Executor {
         }
     }
 
-    /// Resizes what a view shows of the current image; its rows go straight to the output.
+    /// Resizes what a view shows of the current image; its rows go straight to the output, through the table.
     fn resample(
         &mut self,
         view: &View,
         resampling: &Resampling,
         part: Rect,
         [columns, rows]: [Mirror; 2],
+        table: Option<&Table>,
         output: &mut Output<'_>,
     ) {
-        let mirrored = &mut self.line;
+        let made = &mut self.line;
         let mut emit = |y: u32, row: &[Pixel]| {
             let y = (y as i32 - rows.start) * rows.sign;
-            if columns.sign < 0 {
-                mirrored.clear();
-                mirrored.extend(row.iter().rev());
-                output.row(y as u32, mirrored);
-            } else {
-                output.row(y as u32, row);
+            if columns.sign > 0 && table.is_none() {
+                return output.row(y as u32, row);
             }
+            made.clear();
+            if columns.sign < 0 {
+                made.extend(row.iter().rev());
+            } else {
+                made.extend_from_slice(row);
+            }
+            if let Some(table) = table {
+                table.apply(made.as_flattened_mut());
+            }
+            output.row(y as u32, made);
         };
         resample::resample(view, &self.current, resampling, part, &mut self.scratch, &mut emit);
+    }
+}
+
+/// Makes the bytes of an image anew, before a view of it is read: its fills have been through the table.
+fn apply(table: Option<&Table>, image: &mut Image) {
+    if let Some(table) = table {
+        table.apply(image.pixels_mut().as_flattened_mut());
     }
 }

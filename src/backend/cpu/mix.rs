@@ -1,4 +1,4 @@
-//! MixUp and CutMix in a batch in host memory, in place: the specification of kernels/mix.cu.
+//! MixUp and CutMix in a batch in host memory, in place: the specification of kernels/mixup.cu.
 
 use crate::backend::RunOptions;
 use crate::mix::{MixPlan, MixedImage, Mixing};

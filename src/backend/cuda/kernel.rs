@@ -119,14 +119,14 @@ impl Kernels {
         let own = ["fused_u8_nhwc".to_owned(), format!("fused_{dtype}_{layout}"), format!("finish_{dtype}_{layout}")];
         let functions =
             of_operations.chain(own).map(|name| Ok((module.function(&name)?, name))).collect::<Result<_>>()?;
-        let mix = format!("mix_{dtype}_{layout}");
+        let mix = format!("mixup_{dtype}_{layout}");
         Ok(Self { functions, mix: (module.function(&mix)?, mix), _module: module })
     }
 
     /// Queues the mixing of a batch of `count` images of `size`.
     ///
     /// # Safety
-    /// `batch`, the device address of a `MixBatch`, and all that it points to are valid when the launch runs and until it is
+    /// `batch`, the device address of a `MixupBatch`, and all that it points to are valid when the launch runs and until it is
     /// done.
     pub(super) unsafe fn launch_mix(&self, batch: u64, count: usize, size: Size, stream: &Stream) -> Result<()> {
         const THREADS: u32 = 256;

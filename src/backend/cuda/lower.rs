@@ -8,6 +8,7 @@ use crate::ops::fill::packed;
 use crate::ops::filter::{Interpolation, PassOrder, Taps};
 use crate::ops::kernel::{Descriptor, KernelId, Launcher};
 use crate::ops::params::{Axis, DevicePointer, Erasure, FinishSample, FusedSample, Output, Source, Step, Target};
+use crate::ops::table::Table;
 use crate::plan::view::View;
 use crate::plan::{Epilogue, Last, Plan, Resampling, Stage, Work};
 use crate::raster::{Rect, Size};
@@ -15,6 +16,9 @@ use crate::tensor::DType;
 use half::{bf16, f16};
 use std::mem::offset_of;
 use std::ops::Range;
+
+/// What tells a fill from other pixels: kIsFill in kernels/params.cuh.
+const IS_FILL: u32 = 1 << 24;
 
 /// An image in device memory: a rectangle of a whole, 3 bytes a pixel.
 #[derive(Debug, Clone, Copy)]
@@ -105,6 +109,17 @@ impl Launcher for Lowering<'_> {
         Ok(Target { pixels: address, pitch_bytes, x, y, width, height, reserved: 0 })
     }
 
+    fn go_back(&mut self, image: Source) {
+        if self.image.address != image.pixels {
+            self.spare = Some((self.image.address, self.image_bytes));
+        }
+        let Source { pixels: address, pitch_bytes, x, y, width, height, whole_width, whole_height, .. } = image;
+        let whole = Size::new(whole_width, whole_height);
+        self.image = DeviceImage { address, pitch_bytes, whole, part: Rect { x, y, width, height } };
+        // Too little for anything: it cannot become spare.
+        self.image_bytes = 0;
+    }
+
     fn put(&mut self, table: &[u8]) -> Result<DevicePointer> {
         self.chunk.put(self.arena, table)
     }
@@ -160,10 +175,11 @@ impl<'a> Lowering<'a> {
         let mut fused = match &plan.last {
             Last::Plain => return self.finish(&plan.epilogue, form),
             Last::View(view) => self.fused(view, None, Rect::full(view.size))?,
-            Last::Resample { view, resampling, part, columns, rows } => {
+            Last::Resample { view, resampling, part, columns, rows, table } => {
                 let mut fused = self.fused(view, Some(*resampling), *part)?;
                 (fused.mirror_x, fused.x0) = (columns.sign, columns.start);
                 (fused.mirror_y, fused.y0) = (rows.sign, rows.start);
+                fused.table = self.table(table.as_deref())?;
                 fused
             }
         };
@@ -184,6 +200,7 @@ impl<'a> Lowering<'a> {
         let part = stage.part;
         let resize = match &stage.work {
             Work::Gather => None,
+            Work::Table(table) => return table.launch(self),
             Work::Resample(resampling) => Some(*resampling),
             Work::Affine(sampling) => return sampling.launch(self, stage.size, part),
             Work::Pass(op, _) => return op.launch(self, part),
@@ -210,6 +227,7 @@ impl<'a> Lowering<'a> {
             mirror_x: 1,
             mirror_y: 1,
             step_count: view.steps.len() as u32,
+            table: self.table(view.table.as_deref())?,
             ..FusedSample::default()
         };
         if !view.steps.is_empty() {
@@ -217,7 +235,7 @@ impl<'a> Lowering<'a> {
             sample.steps = self.chunk.put_bytes(self.arena, bytes, |to| {
                 for (to, step) in to.chunks_exact_mut(size_of::<Step>()).zip(&view.steps) {
                     let Size { width, height } = step.bounds;
-                    let step = Step { a: step.a, width, height, fill: packed(step.fill), reserved: [0; 3] };
+                    let step = Step { a: step.a, width, height, fill: packed(step.fill) | IS_FILL, reserved: [0; 3] };
                     to.copy_from_slice(bytemuck::bytes_of(&step));
                 }
             })?;
@@ -233,6 +251,11 @@ impl<'a> Lowering<'a> {
             sample.vertical_first = u32::from(vertical_first);
         }
         Ok(sample)
+    }
+
+    /// A table on the device; 0 if there is none.
+    fn table(&mut self, table: Option<&Table>) -> Result<DevicePointer> {
+        table.map_or(Ok(0), |table| self.chunk.put(self.arena, table.bytes()))
     }
 
     /// The sample's place in the batch, whose address is not known yet.

@@ -12,7 +12,7 @@ use crate::cuda::driver;
 use crate::cuda::{Buffer, CudaBuffer};
 use crate::error::{Error, Result};
 use crate::mix::{MixPlan, Mixing};
-use crate::ops::params::{DevicePointer, MixBatch, MixSample};
+use crate::ops::params::{DevicePointer, MixupBatch, MixupSample};
 use crate::raster::Size;
 use crate::tensor::Storage;
 use std::sync::Arc;
@@ -31,8 +31,8 @@ impl Gpu {
     /// [`Error::Device`]; the batch is given up.
     pub(super) fn submit(&self, mut batch: InFlight, end: &End<'_>) -> Result<Finished> {
         let take = || {
-            let views = self.outputs.iter().map(|pool| pool.take(&self.compute)).collect::<Result<Vec<_>>>()?;
-            Ok((views, end.targets.map(|_| self.targets.take(&self.compute)).transpose()?))
+            let buffers: Result<Vec<Buffer>> = self.outputs.iter().map(|pool| pool.take(&self.compute)).collect();
+            Ok((buffers?, self.take_targets(end)?))
         };
         let (buffers, targets) = match take() {
             Ok(buffers) => buffers,
@@ -72,23 +72,27 @@ impl Gpu {
         batch: &InFlight,
     ) -> Result<DevicePointer> {
         let samples = plan.images.iter().map(|image| match image.mixing {
-            Mixing::Nothing => MixSample::default(),
+            Mixing::Nothing => MixupSample::default(),
             Mixing::Blend => {
                 let [share, rest] = image.weights();
-                MixSample { share, rest, blend: 1, ..MixSample::default() }
+                MixupSample { share, rest, blend: 1, ..MixupSample::default() }
             }
-            Mixing::Paste(rect) => MixSample {
+            Mixing::Paste(rect) => MixupSample {
                 left: rect.x,
                 top: rect.y,
                 right: rect.right(),
                 bottom: rect.bottom(),
-                ..MixSample::default()
+                ..MixupSample::default()
             },
         });
         let samples = staging.put(&batch.arena, &samples.collect::<Vec<_>>())?;
         let (elements, channels) = (buffer.address(), self.options.channels as u32);
         let Size { width, height } = view.size;
-        staging.put(&batch.arena, &[MixBatch { elements, samples, width, height, flip: plan.flip.into(), channels }])
+        staging.put(&batch.arena, &[MixupBatch { elements, samples, width, height, flip: plan.flip.into(), channels }])
+    }
+
+    fn take_targets(&self, end: &End<'_>) -> Result<Option<Buffer>> {
+        end.targets.map(|_| self.targets.take(&self.compute)).transpose()
     }
 
     /// Where each image of the batch's first sample goes, and the bytes of an image there: those of the other samples, and

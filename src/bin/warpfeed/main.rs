@@ -3,6 +3,7 @@
 mod apply;
 mod bench;
 mod check_gpu;
+mod compare;
 mod demo;
 mod diagnose;
 mod doctor;
@@ -48,6 +49,7 @@ enum Command {
     Doctor(doctor::Doctor),
     Bench(bench::Bench),
     Tune(tune::Tune),
+    Compare(compare::Compare),
     CheckGpu(check_gpu::CheckGpu),
 }
 
@@ -74,6 +76,7 @@ fn run(command: Command, started: Instant) -> Result<ExitCode> {
         Command::Doctor(doctor) => doctor.run(),
         Command::Bench(bench) => bench.run(),
         Command::Tune(tune) => tune.run(),
+        Command::Compare(compare) => compare.run(),
         Command::CheckGpu(check) => return check.run(),
     }
     .map(|()| ExitCode::SUCCESS)

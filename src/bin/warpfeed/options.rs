@@ -36,6 +36,14 @@ pub enum PresetName {
     /// Random resized crop 224, random horizontal flip, normalize.
     #[default]
     Train,
+    /// As train, with AutoAugment for ImageNet before normalize.
+    AutoAugment,
+    /// As train, with RandAugment (2 operations of magnitude 9) before normalize.
+    RandAugment,
+    /// As train, with TrivialAugment before normalize.
+    TrivialAugment,
+    /// As train, with AugMix before normalize.
+    AugMix,
     /// Shorter side to 256, center crop 224, normalize.
     Eval,
     /// Load x [flips, rotation by -5 to 5 degrees], random resized crop 224, normalize.
@@ -66,6 +74,10 @@ impl PresetOptions {
         }
         Ok(match self.preset {
             PresetName::Train => Preset::Train.ops(),
+            PresetName::AutoAugment => Preset::AutoAugment.ops(),
+            PresetName::RandAugment => Preset::RandAugment.ops(),
+            PresetName::TrivialAugment => Preset::TrivialAugment.ops(),
+            PresetName::AugMix => Preset::AugMix.ops(),
             PresetName::Eval => Preset::Eval.ops(),
             PresetName::TrialA => Trial::A { load: self.load }.ops(),
             PresetName::TrialB => Trial::B { load: self.load }.ops(),

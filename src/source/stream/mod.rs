@@ -127,6 +127,11 @@ pub trait Stream: Send + Sync {
         &[]
     }
 
+    /// Whether more than one epoch can be read: not of a pipe, whose samples are gone once they were read.
+    fn repeats(&self) -> bool {
+        true
+    }
+
     /// What tells this stream from others where an epoch is resumed: the same in every process and version, and different
     /// where samples or their order differ. Called once a pipeline. Unless a stream knows better, its classes count.
     fn fingerprint(&self) -> u64 {

@@ -199,6 +199,10 @@ impl Stream for RecordStream {
     fn classes(&self) -> &[String] {
         &self.inner.options.records.classes
     }
+
+    fn repeats(&self) -> bool {
+        self.inner.shards.seekable()
+    }
 }
 
 /// A shard that is being read.

@@ -66,7 +66,7 @@ struct U8 {
 
 // An element at pixel (x, y) of an image, mixed with that of its partner.
 template <typename Number>
-__host__ __device__ inline typename Number::Bits mixed(const MixSample& sample, uint32_t x, uint32_t y,
+__host__ __device__ inline typename Number::Bits mixed(const MixupSample& sample, uint32_t x, uint32_t y,
                                                        typename Number::Bits own, typename Number::Bits partner) {
     if (sample.blend) {
         return Number::rounded(Number::value(own) * sample.share + Number::value(partner) * sample.rest);
