@@ -164,8 +164,8 @@ fn few_pixels_are_in_doubt() {
         let (bilinear, bicubic, nearest) = (of(BILINEAR), of(BICUBIC), of(NEAREST));
         // 3 channels x 2 sides x 2^-15 in bilinear's noise and gradients, fewer elsewhere.
         assert!(bilinear > 0 && bilinear < total / 4_000, "{degrees}: {bilinear}");
-        // Four times as many: what is in doubt is four times as wide.
-        assert!(bicubic > 0 && bicubic < total / 1_000, "{degrees}: {bicubic}");
+        // What is in doubt is four times as wide, and areas of one color overshoot at their edges.
+        assert!(bicubic > 0 && bicubic < total / 150, "{degrees}: {bicubic}");
         assert!(nearest < total / 100_000, "{degrees}: {nearest}");
     }
 }

@@ -170,10 +170,8 @@ fn blur_row(from: &[Pixel], window: Window, to: &mut [Pixel]) {
     }
     for (x, to) in to.iter_mut().enumerate() {
         let (gone, next, after) = (at(x), at(x + 2 * radius + 1), at(x + 2 * radius + 2));
-        for channel in 0..4 {
-            sums[channel] = sums[channel] + next[channel] - gone[channel];
-            to[channel] = window.value(sums[channel], gone[channel] + after[channel]);
-        }
+        sums = std::array::from_fn(|channel| sums[channel] + next[channel] - gone[channel]);
+        *to = std::array::from_fn(|channel| window.value(sums[channel], gone[channel] + after[channel]));
     }
 }
 
