@@ -39,9 +39,9 @@ impl Network {
 
 impl Module for Network {
     fn forward(&self, images: &Tensor) -> candle_core::Result<Tensor> {
-        let layers = self.convolutions.iter();
-        let features = layers.fold(Ok(images.clone()), |x, layer| layer.forward(&x?)?.relu());
-        self.head.forward(&features?.mean((2, 3))?)
+        let mut layers = self.convolutions.iter();
+        let features = layers.try_fold(images.clone(), |x, layer| layer.forward(&x)?.relu())?;
+        self.head.forward(&features.mean((2, 3))?)
     }
 }
 
