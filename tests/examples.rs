@@ -41,11 +41,15 @@ fn build(profile: &Path, name: &str) {
 
 /// What an example prints.
 fn run(name: &str) -> String {
+    run_with(name, &[])
+}
+
+fn run_with(name: &str, args: &[&str]) -> String {
     // target/PROFILE/deps/examples-HASH is this; the examples are in target/PROFILE/examples.
     let this = std::env::current_exe().unwrap();
     let profile = this.ancestors().nth(2).unwrap();
     BUILT.call_once(|| build(profile, name));
-    let output = Command::new(profile.join("examples").join(name)).output().unwrap();
+    let output = Command::new(profile.join("examples").join(name)).args(args).output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && errors.is_empty(), "{name}: {errors}");
     String::from_utf8(output.stdout).unwrap()
@@ -76,6 +80,31 @@ fn train_cnn() {
     let losses: Vec<f64> = text.lines().map(|line| line.split([' ', ',']).nth(3).unwrap().parse().unwrap()).collect();
     assert_eq!(losses.len(), 8, "{text}");
     assert!(losses[7] < 0.8 * losses[0], "{text}");
+}
+
+#[test]
+#[cfg(feature = "candle")]
+fn train_resume() {
+    let [undisturbed, interrupted] = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let path = |folder: &tempfile::TempDir| folder.path().to_str().unwrap().to_owned();
+    // The same first weights.
+    assert!(run_with("train_resume", &[&path(&undisturbed), "0"]).starts_with("stopped in epoch 0 after 0 batches"));
+    let weights = |folder: &tempfile::TempDir| folder.path().join("weights-0.safetensors");
+    std::fs::copy(weights(&undisturbed), weights(&interrupted)).unwrap();
+    let whole = run_with("train_resume", &[&path(&undisturbed)]);
+    assert_eq!(whole.lines().count(), 3, "{whole}");
+    assert!(whole.lines().all(|line| line.contains("images/s; the step waited ")), "{whole}");
+    // Twelve batches an epoch: stopped in the second, three batches after a checkpoint, and again in the third.
+    let mut text = run_with("train_resume", &[&path(&interrupted), "19"]);
+    assert!(text.ends_with("stopped in epoch 1 after 7 batches\n"), "{text}");
+    text += &run_with("train_resume", &[&path(&interrupted), "12"]);
+    text += &run_with("train_resume", &[&path(&interrupted)]);
+    // The times differ, and no figure else.
+    let figures = |text: &str| -> Vec<String> {
+        let epochs = text.lines().filter(|line| line.starts_with("epoch"));
+        epochs.map(|line| line.split(" (").next().unwrap().to_owned()).collect()
+    };
+    assert_eq!(figures(&text), figures(&whole));
 }
 
 #[test]

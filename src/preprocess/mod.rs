@@ -277,7 +277,7 @@ impl Preprocessor {
         };
         let more = self.options.threads.min(images).saturating_sub(1);
         let (own, others) = std::thread::scope(|scope| {
-            let start = |i| threads::spawn_scoped(scope, format!("warpfeed-{i}"), &work);
+            let start = |i| threads::spawn_scoped(scope, format!("warpfeed-{i}"), work);
             // Fewer threads than asked for are slower, not wrong.
             let others: Vec<_> = (0..more).map_while(|i| start(i).ok()).collect();
             let own = work();

@@ -138,8 +138,9 @@ fn hugging_faces_settings_are_read() {
         "image_mean": [0.48145466, 0.4578275, 0.40821073], "image_processor_type": "CLIPImageProcessor",
         "image_std": [0.26862954, 0.26130258, 0.27577711], "resample": 3, "rescale_factor": 0.00392156862745098,
         "size": {"shortest_edge": 224}}"#;
-    let mean = [0.481_454_66, 0.457_827_5, 0.408_210_73];
-    let normalize = Normalize::new(mean, [0.268_629_54, 0.261_302_58, 0.275_777_11]);
+    let numbers = |numbers: [&str; 3]| numbers.map(|number| number.parse().unwrap());
+    let mean = numbers(["0.48145466", "0.4578275", "0.40821073"]);
+    let normalize = Normalize::new(mean, numbers(["0.26862954", "0.26130258", "0.27577711"]));
     let resize = Resize::shorter_side(224).interpolation(Interpolation::Bicubic);
     let want: Vec<Op> = vec![resize.into(), CenterCrop::new(224).into(), normalize.into()];
     assert_eq!(hugging_face_ops(clip).unwrap(), want);

@@ -1,0 +1,182 @@
+//! Trains and validates with candle, with checkpoints, and goes on after an interruption: `train_resume RUN [BATCHES]`,
+//! with feature `candle`.
+//!
+//! RUN is a folder for the checkpoint, and here also for the images, which the program makes. It trains on at most BATCHES
+//! batches, as if it were killed then; started again it goes on with the very next image, and ends with the same weights as
+//! if nothing had happened. After each epoch it says how fast it was, and whether the step waited for the pipeline.
+
+use candle_core::{D, DType as CandleType, Device, Tensor};
+use candle_nn::{Conv2d, Conv2dConfig, Linear, Module, Optimizer, SGD, VarBuilder, VarMap, conv2d, linear, loss};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use warpfeed::experiment::synth::write_folder;
+use warpfeed::prelude::*;
+use warpfeed::{EpochState, Error, Result, Stats};
+
+const SIDE_PX: u32 = 32;
+const EPOCHS: u64 = 3;
+/// Batches from one checkpoint to the next.
+const CHECKPOINT: u64 = 4;
+
+/// Two convolutions, each of which halves the sides, and a linear layer over what is left of the image.
+struct Network {
+    convolutions: [Conv2d; 2],
+    head: Linear,
+}
+
+impl Network {
+    fn new(classes: usize, weights: &VarBuilder) -> candle_core::Result<Self> {
+        let half = Conv2dConfig { padding: 1, stride: 2, ..Conv2dConfig::default() };
+        let layer = |name, from, to| conv2d(from, to, 3, half, weights.pp(name));
+        Ok(Self {
+            convolutions: [layer("first", 3, 8)?, layer("second", 8, 16)?],
+            head: linear(16, classes, weights.pp("head"))?,
+        })
+    }
+}
+
+impl Module for Network {
+    fn forward(&self, images: &Tensor) -> candle_core::Result<Tensor> {
+        let mut layers = self.convolutions.iter();
+        let features = layers.try_fold(images.clone(), |x, layer| layer.forward(&x)?.relu())?;
+        self.head.forward(&features.mean((2, 3))?)
+    }
+}
+
+/// What is written down beside the weights.
+#[derive(Serialize, Deserialize)]
+struct Checkpoint {
+    /// Where the epoch stands.
+    state: EpochState,
+    /// The file of the weights.
+    weights: PathBuf,
+    /// Sum of the epoch's losses so far, and of how many batches.
+    loss: f32,
+    batches: u64,
+}
+
+impl Checkpoint {
+    /// The last one, if there is one.
+    fn read(run: &Path) -> Result<Option<Self>> {
+        let path = run.join("checkpoint.json");
+        match fs::read(&path) {
+            Ok(text) => serde_json::from_slice(&text).map(Some).map_err(|error| io("read", path)(error.into())),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(io("read", path)(error)),
+        }
+    }
+
+    /// Writes the weights, then the file that names them: whoever is killed in between leaves the last checkpoint whole.
+    fn write(&self, run: &Path, weights: &VarMap) -> Result<()> {
+        weights.save(run.join(&self.weights)).map_err(candle)?;
+        let (path, new) = (run.join("checkpoint.json"), run.join("checkpoint.new"));
+        let text = serde_json::to_vec(self).map_err(|error| io("write", &path)(error.into()))?;
+        fs::write(&new, text).and_then(|()| fs::rename(&new, &path)).map_err(io("write", &path))
+    }
+}
+
+fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Error {
+    let path = path.into();
+    move |source| Error::Io { action, path, source }
+}
+
+fn candle(error: candle_core::Error) -> Error {
+    Error::Device { call: "train with candle".to_owned(), message: error.to_string() }
+}
+
+/// Share of the validation images that are classified right.
+fn validate(network: &Network, pipeline: &Pipeline, device: &Device) -> Result<f64> {
+    let (mut right, mut seen) = (0.0, 0);
+    for batch in pipeline.epoch(0) {
+        let (images, labels) = batch?.into_candle(device)?;
+        let count = || network.forward(&images)?.argmax(D::Minus1)?.eq(&labels)?.to_dtype(CandleType::F64)?.sum_all();
+        right += count().and_then(|count| count.to_scalar::<f64>()).map_err(candle)?;
+        seen += labels.elem_count();
+    }
+    Ok(right / seen as f64)
+}
+
+/// How fast an epoch was, and what was waited for.
+fn speed(stats: &Stats, time: Duration) -> String {
+    let waited = stats.consumer_wait.as_secs_f64() / time.as_secs_f64();
+    let slower = if waited > 0.5 { "the pipeline" } else { "the step" };
+    let rate = stats.images as f64 / time.as_secs_f64();
+    format!("{rate:.0} images/s; the step waited {:.0} % of the time, {slower} is slower", 100.0 * waited)
+}
+
+fn main() -> Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let run = PathBuf::from(arguments.next().unwrap_or_else(|| "train-resume".to_owned()));
+    let mut left = arguments.next().and_then(|batches| batches.parse().ok()).unwrap_or(u64::MAX);
+    let [train, valid] = ["train", "valid"].map(|name| run.join("images").join(name));
+    for (folder, count, seed) in [(&train, 96, 1), (&valid, 32, 2)] {
+        write_folder(folder, count, 4, seed, |_done| {})?;
+    }
+
+    let source = ImageFolder::open(train)?;
+    let device = Device::cuda_if_available(0).map_err(candle)?;
+    let mut weights = VarMap::new();
+    let network = Network::new(source.classes().len(), &VarBuilder::from_varmap(&weights, CandleType::F32, &device));
+    let network = network.map_err(candle)?;
+    let train = Pipeline::builder(source)
+        .batch_size(8)
+        .shuffle(42)
+        .random_resized_crop(SIDE_PX)
+        .augment(random_horizontal_flip(0.5))
+        .normalize(IMAGENET_MEAN, IMAGENET_STD)
+        .build()?;
+    let valid = Pipeline::builder(ImageFolder::open(valid)?)
+        .resize_shorter(SIDE_PX)
+        .center_crop(SIDE_PX)
+        .normalize(IMAGENET_MEAN, IMAGENET_STD)
+        .build()?;
+
+    let first = run.join("weights-0.safetensors");
+    let found = Checkpoint::read(&run)?;
+    match &found {
+        Some(found) => weights.load(run.join(&found.weights)).map_err(candle)?,
+        // candle draws the first weights anew in each process.
+        None if first.exists() => weights.load(&first).map_err(candle)?,
+        None => weights.save(&first).map_err(candle)?,
+    }
+    // Without momentum, so that the weights are all there is to write down.
+    let mut optimizer = SGD::new(weights.all_vars(), 0.1).map_err(candle)?;
+    let (start, mut sum, mut batches) = found.as_ref().map_or((0, 0.0, 0), |c| (c.state.epoch(), c.loss, c.batches));
+    let mut resumed = found.map(|found| found.state);
+    for number in start..EPOCHS {
+        let mut epoch = match resumed.take() {
+            Some(state) => train.resume(&state)?,
+            None => train.epoch(number),
+        };
+        let began = Instant::now();
+        for batch in epoch.by_ref() {
+            if left == 0 {
+                println!("stopped in epoch {number} after {batches} batches");
+                return Ok(());
+            }
+            left -= 1;
+            let batch = batch?;
+            let state = batch.state();
+            let (images, labels) = batch.into_candle(&device)?;
+            let step = || {
+                let loss = loss::cross_entropy(&network.forward(&images)?, &labels)?;
+                optimizer.backward_step(&loss)?;
+                loss.to_scalar::<f32>()
+            };
+            (sum, batches) = (sum + { step }().map_err(candle)?, batches + 1);
+            if batches % CHECKPOINT == 0 {
+                // Two files take turns, so that the one that is named is never being written.
+                let turn = (number * 1_000 + batches) / CHECKPOINT % 2;
+                let weights_file = PathBuf::from(format!("weights-turn-{turn}.safetensors"));
+                Checkpoint { state, weights: weights_file, loss: sum, batches }.write(&run, &weights)?;
+            }
+        }
+        let speed = speed(&epoch.stats(), began.elapsed());
+        let accuracy = validate(&network, &valid, &device)?;
+        println!("epoch {number}: loss {:.4}, validation accuracy {accuracy:.3} ({speed})", sum / batches as f32);
+        (sum, batches) = (0.0, 0);
+    }
+    Ok(())
+}
