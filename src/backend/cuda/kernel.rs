@@ -1,6 +1,7 @@
 //! The kernels of kernels/*.cu: those of operations and the back end's own, their grids and launches.
 #![allow(unsafe_code)]
 
+use super::jpeg::JpegKernels;
 use crate::cuda::driver::{self, Context, Function, Module, Stream};
 use crate::error::Result;
 use crate::ops::kernel::{Descriptor, Grid, KernelId, REGISTRY};
@@ -104,6 +105,8 @@ pub(super) fn group(images: &[Vec<Call>], mut emit: impl FnMut(Group, &[Call]) -
 pub(super) struct Kernels {
     /// By their identities, each with its name.
     functions: Vec<(Function, String)>,
+    /// Those of the JPEG decoder.
+    pub(super) jpeg: JpegKernels,
     /// Keeps the functions valid.
     _module: Module,
 }
@@ -120,7 +123,7 @@ impl Kernels {
         let own = ["fused_u8_nhwc".to_owned(), format!("fused_{dtype}_{layout}"), format!("finish_{dtype}_{layout}")];
         let functions =
             of_operations.chain(own).map(|name| Ok((module.function(&name)?, name))).collect::<Result<_>>()?;
-        Ok(Self { functions, _module: module })
+        Ok(Self { functions, jpeg: JpegKernels::of(&module)?, _module: module })
     }
 
     /// Queues a launch.

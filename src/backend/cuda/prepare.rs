@@ -60,11 +60,12 @@ impl Gpu {
             }
             calls => calls?,
         };
-        let hardware_job = match source.by {
-            By::Hardware(job) => Some(job),
-            By::Cpu | By::Hybrid => None,
+        let (hardware_job, jpeg_job) = match source.by {
+            By::Hardware(job) => (Some(job), None),
+            By::Device(job) => (None, Some(job)),
+            By::Cpu | By::Hybrid => (None, None),
         };
-        batch.put(place, Prepared { calls, hardware_job });
+        batch.put(place, Prepared { calls, hardware_job, jpeg_job });
         Ok(Work { decode, augment: planning + start.elapsed(), decoded: worker.take_decoded() })
     }
 
@@ -93,6 +94,6 @@ impl Gpu {
         let lowering = Lowering::new(&batch.arena, staging, taps, self.options.pass_order, image, None);
         let calls = lowering.finish(&epilogue, form)?;
         work.augment += start.elapsed();
-        Ok((Prepared { calls, hardware_job: None }, work))
+        Ok((Prepared { calls, hardware_job: None, jpeg_job: None }, work))
     }
 }
