@@ -43,7 +43,8 @@ fn report(name: &str, subject: &Subject) -> Result<Report> {
             augment_load(subject, &augment_load::Settings::default(), &mut [Model::none(), resnet18()?], progress)
         }
         "workers" => {
-            let settings = workers::Settings { workers: vec![0, 1, 2, 4], batch_sizes: vec![8, 32], epochs: 2, ops };
+            let (counts, batch_sizes) = (vec![0, 1, 2, 4], vec![8, 32]);
+            let settings = workers::Settings { workers: counts, batch_sizes, epochs: 2, rounds: 1, ops };
             workers(subject, &settings, &mut || Ok(Model::none()), progress)
         }
         "configurations" => {
@@ -58,6 +59,7 @@ fn report(name: &str, subject: &Subject) -> Result<Report> {
                 strategy: Strategy::Fused,
                 time: Duration::from_secs(1),
                 rounds: 2,
+                baseline: true,
             };
             Ok(configurations(subject, &settings, &mut resnet18()?, &mut |_| Ok(()), progress)?.report)
         }

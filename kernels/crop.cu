@@ -1,20 +1,34 @@
-// crop: a rectangle of an image; beyond the image a color or its edge.
+// crop: a rectangle of an image; beyond the image a color, its edge or its mirror image.
 //
 // Inputs: CropSample an image (params.cuh).
 // Grid: one pixel a thread, as grid.cuh has it.
-// Reference: src/ops/crop.rs; byte for byte.
+// Reference: src/ops/crop.rs, src/ops/pad.rs; byte for byte.
 
 #include "grid.cuh"
 
 namespace warpfeed {
 
+// Position `at` of a line of `len`, mirrored at both ends as often as it takes, the outermost repeated.
+__device__ inline int32_t mirrored(int32_t at, int32_t len) {
+    at %= 2 * len;
+    at = at < 0 ? at + 2 * len : at;
+    return smaller(at, 2 * len - 1 - at);
+}
+
 __device__ inline uint32_t cropped(const CropSample& sample, int32_t x, int32_t y) {
     const Source& source = sample.source;
     x += sample.x;
     y += sample.y;
-    if (!sample.edge && (static_cast<uint32_t>(x) >= source.whole_width ||
+    if (!sample.outside && (static_cast<uint32_t>(x) >= source.whole_width ||
                          static_cast<uint32_t>(y) >= source.whole_height)) {
         return sample.fill;
+    }
+    const int32_t width = static_cast<int32_t>(source.whole_width), height = static_cast<int32_t>(source.whole_height);
+    if (sample.outside == kReflect) {
+        return at(source, reflect(x, width), reflect(y, height));
+    }
+    if (sample.outside == kSymmetric) {
+        return at(source, mirrored(x, width), mirrored(y, height));
     }
     return at_edge(source, x, y);
 }

@@ -1,5 +1,5 @@
-// fused: a coordinate chain, a separable antialiased resize, the last view, normalization, cast and layout, in one
-// launch for a batch of unequal images.
+// fused: a coordinate chain, a separable antialiased resize, the last view, a table of values, normalization, cast and
+// layout, in one launch for a batch of unequal images.
 //
 // Inputs: FusedSample an image (params.cuh). Interleaved RGB bytes with a row pitch, a stored rectangle of a whole;
 // weights made by the host, in doubles, once a sample: a few kilobytes, and equal to the CPU's by being the same.
@@ -124,6 +124,17 @@ __device__ inline void add_both(Sums (&sums)[2], const Weights<kStride>& weights
     });
 }
 
+// Replaces the bytes of a made tile by what a table has for them. Fills have been through it.
+__device__ inline void apply_table(const uint8_t* __restrict__ table, uint32_t* made) {
+#pragma unroll 1
+    for (int i = static_cast<int>(threadIdx.x); i < kMadePixels; i += kThreads) {
+        const uint32_t pixel = made[i];
+        if (!(pixel & kIsFill)) {
+            made[i] = pack(table[channel(pixel, 0)], table[channel(pixel, 1)], table[channel(pixel, 2)]);
+        }
+    }
+}
+
 template <typename T, Layout kLayout>
 __device__ inline void fused(const Launch& launch) {
     if (blockIdx.y >= launch.count) {
@@ -239,6 +250,10 @@ __device__ inline void fused(const Launch& launch) {
         made[(y + kOther) * kMadeStride + x] = sums[1].pixel();
     }
     __syncthreads();
+    if (sample.table) {
+        apply_table(global(sample.table), made);
+        __syncthreads();
+    }
     store_tile<T, kLayout>(output, launch.table, tile, made);
 }
 

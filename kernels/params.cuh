@@ -36,7 +36,9 @@ struct Target {
 };
 
 // A step of a coordinate chain: `x' = (a0 x + a1 y + a2) >> 16`, `y' = (a3 x + a4 y + a5) >> 16`, sums wrap; outside
-// `width` x `height` it shows `fill` (red in the lowest byte). Loaded in three vectors of 16 bytes.
+// `width` x `height` it shows `fill` (red in the lowest byte, and kIsFill). Loaded in three vectors of 16 bytes.
+constexpr uint32_t kIsFill = 1 << 24;
+
 struct alignas(16) Step {
     int32_t a[6];
     uint32_t width, height;
@@ -77,6 +79,7 @@ struct FusedSample {
     Source source;
     Output output;
     const Step* steps;
+    const uint8_t* table;  // 256 bytes that made pixels go through, all but the steps' fills; none: they stay
     Axis columns, rows;
     int32_t exact[6];
     int32_t mirror_x, x0, mirror_y, y0;
@@ -101,8 +104,11 @@ struct CropSample {
     Target target;
     int32_t x, y;
     uint32_t fill;
-    uint32_t edge;  // not 0: the edge instead of the fill
+    uint32_t outside;  // what shows outside the image: 0 the fill, 1 the edge, or one of those below
 };
+
+// The image mirrored at the middle of its outermost pixels, and at its edge.
+constexpr uint32_t kReflect = 2, kSymmetric = 3;
 
 // The doubt of a sample whose coordinates fixed point cannot hold.
 constexpr uint32_t kAllInDoubt = ~uint32_t{0};
@@ -144,9 +150,55 @@ struct RankSample {
 // table: in place, each byte becomes what the table has for it.
 struct TableSample {
     uint8_t* pixels;
-    const uint8_t* table;  // 256 bytes
+    const uint8_t* table;  // 256 bytes, or 768
     uint32_t pitch_bytes;
     uint32_t width, height;
+    uint32_t stride_bytes;  // from a channel's table to the next one's; 0: one table for all
+};
+
+// histogram: the image is read. equalize_table, autocontrast_table: the table is made.
+struct HistogramSample {
+    const uint8_t* pixels;
+    uint32_t* counts;  // 3 x 256: 0 before, how many pixels have each byte after histogram_u8_nhwc
+    uint8_t* table;    // 3 x 256: what each byte of a channel becomes
+    uint32_t pitch_bytes;
+    uint32_t width, height;
+    uint32_t reserved;
+};
+
+// mix_add: the image is read, the sums are added to. mix_cut: the image is made of the sums.
+struct MixSample {
+    uint8_t* pixels;
+    float* sums;  // height rows of 3 * width
+    uint32_t pitch_bytes;
+    uint32_t width, height;
+    float weight;
+    uint32_t first;  // not 0: the sums begin
+    uint32_t reserved;
+};
+
+struct PerspectiveSample {
+    Source source;
+    Target target;
+    int64_t coefficients[9];  // of both coordinates and their divisor, for twice a pixel's place and 1, 40 fractional bits
+    uint32_t fill;
+    uint32_t bilinear;  // 0: nearest
+};
+
+// box_blur: along one axis.
+struct BoxBlurSample {
+    Source source;
+    Target target;
+    uint32_t radius;      // pixels on either side of the middle that count in full
+    uint32_t weight;      // their weight, 24 fractional bits
+    uint32_t far_weight;  // that of the two next to them
+    uint32_t down;        // 0: along rows
+};
+
+struct SharpnessSample {
+    Source source;
+    Target target;
+    float factor;
     uint32_t reserved;
 };
 
@@ -185,11 +237,11 @@ static_assert(sizeof(Step) == 48 && alignof(Step) == 16 && offsetof(Step, fill) 
 static_assert(sizeof(Axis) == 32 && offsetof(Axis, first) == 24, "as in params.rs");
 static_assert(sizeof(Erasure) == 32 && offsetof(Erasure, value) == 16, "as in params.rs");
 static_assert(sizeof(Output) == 40 && offsetof(Output, row_stride) == 24, "as in params.rs");
-static_assert(sizeof(FusedSample) == 200, "as in params.rs");
+static_assert(sizeof(FusedSample) == 208, "as in params.rs");
 static_assert(offsetof(FusedSample, output) == 40 && offsetof(FusedSample, steps) == 80, "as in params.rs");
-static_assert(offsetof(FusedSample, columns) == 88 && offsetof(FusedSample, rows) == 120, "as in params.rs");
-static_assert(offsetof(FusedSample, exact) == 152 && offsetof(FusedSample, mirror_x) == 176, "as in params.rs");
-static_assert(offsetof(FusedSample, step_count) == 192, "as in params.rs");
+static_assert(offsetof(FusedSample, table) == 88 && offsetof(FusedSample, columns) == 96, "as in params.rs");
+static_assert(offsetof(FusedSample, exact) == 160 && offsetof(FusedSample, mirror_x) == 184, "as in params.rs");
+static_assert(offsetof(FusedSample, step_count) == 200, "as in params.rs");
 static_assert(sizeof(FinishSample) == 80 && offsetof(FinishSample, output) == 40, "as in params.rs");
 static_assert(sizeof(FlipSample) == 96 && offsetof(FlipSample, exact) == 72, "as in params.rs");
 static_assert(sizeof(CropSample) == 88 && offsetof(CropSample, x) == 72, "as in params.rs");
@@ -200,7 +252,12 @@ static_assert(sizeof(BlurSample) == 96 && offsetof(BlurSample, kernel) == 88, "a
 static_assert(sizeof(RankSample) == 80 && offsetof(RankSample, kernel) == 72, "as in params.rs");
 static_assert(sizeof(ContrastSample) == 40 && offsetof(ContrastSample, factor) == 36, "as in params.rs");
 static_assert(sizeof(ColorSample) == 32 && offsetof(ColorSample, factor) == 20, "as in params.rs");
-static_assert(sizeof(TableSample) == 32 && offsetof(TableSample, pitch_bytes) == 16, "as in params.rs");
+static_assert(sizeof(TableSample) == 32 && offsetof(TableSample, stride_bytes) == 28, "as in params.rs");
+static_assert(sizeof(HistogramSample) == 40 && offsetof(HistogramSample, pitch_bytes) == 24, "as in params.rs");
+static_assert(sizeof(PerspectiveSample) == 152 && offsetof(PerspectiveSample, fill) == 144, "as in params.rs");
+static_assert(sizeof(BoxBlurSample) == 88 && offsetof(BoxBlurSample, radius) == 72, "as in params.rs");
+static_assert(sizeof(MixSample) == 40 && offsetof(MixSample, weight) == 28, "as in params.rs");
+static_assert(sizeof(SharpnessSample) == 80 && offsetof(SharpnessSample, factor) == 72, "as in params.rs");
 static_assert(sizeof(EraseSample) == 32 && offsetof(EraseSample, value) == 28, "as in params.rs");
 
 }  // namespace warpfeed

@@ -1,4 +1,4 @@
-// rotate: turning by any angle, nearest and bilinear; bilinear serves any affine map, so composed sampling too.
+// rotate: turning by any angle, and any other affine map: nearest, bilinear and bicubic. Bilinear is composed sampling too.
 //
 // Inputs: RotateSample an image (params.cuh): the matrix in doubles and in fixed point.
 // rotate_nearest has 16.16 fixed point, as its reference. rotate_nearest_double is for images whose coordinates do not
@@ -37,6 +37,11 @@ __device__ inline uint32_t bilinear(const RotateSample& sample, int32_t x, int32
     return __builtin_expect(guess.sure, true) ? guess.pixel : bilinear_in_doubles(sample, x, y);
 }
 
+__device__ inline uint32_t bicubic(const RotateSample& sample, int32_t x, int32_t y) {
+    const Guess guess = guess_bicubic(sample, x, y);
+    return __builtin_expect(guess.sure, true) ? guess.pixel : bicubic_in_doubles(sample, x, y);
+}
+
 }  // namespace warpfeed
 
 extern "C" __global__ void __launch_bounds__(256) rotate_nearest_u8_nhwc(const warpfeed::Launch launch) {
@@ -49,4 +54,8 @@ extern "C" __global__ void __launch_bounds__(256) rotate_nearest_double_u8_nhwc(
 
 extern "C" __global__ void __launch_bounds__(256) rotate_bilinear_u8_nhwc(const warpfeed::Launch launch) {
     warpfeed::each_target_pixel<warpfeed::RotateSample>(launch, warpfeed::bilinear);
+}
+
+extern "C" __global__ void __launch_bounds__(256) rotate_bicubic_u8_nhwc(const warpfeed::Launch launch) {
+    warpfeed::each_target_pixel<warpfeed::RotateSample>(launch, warpfeed::bicubic);
 }

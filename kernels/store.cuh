@@ -86,7 +86,8 @@ __host__ __device__ inline void store(T* to, const Group<T>& group) {
 #endif
 }
 
-// Writes a tile, `pixels[y * kMadeStride + x]`, with all threads of the block.
+// Writes a tile, `pixels[y * kMadeStride + x]`, with all threads of the block. Where planes have no stride it is the first
+// channel alone.
 template <typename T, Layout kLayout>
 __device__ inline void store_tile(const Output& output, const void* launch_table, const Tile& tile,
                                   const uint32_t* pixels) {
@@ -94,12 +95,12 @@ __device__ inline void store_tile(const Output& output, const void* launch_table
     // A run: the elements of one row of the tile that lie one after the other.
     constexpr int kRun = kLayout == Layout::nchw ? kTileWidth : 3 * kTileWidth;
     constexpr int kGroups = kRun / kLength;
-    constexpr int kPlanes = kLayout == Layout::nchw ? 3 : 1;
     static_assert(kRun % kLength == 0, "groups do not cross rows");
     const T* __restrict__ table = static_cast<const T*>(launch_table);
+    const int planes = kLayout == Layout::nchw && output.plane_stride > 0 ? 3 : 1;
     const bool has_erasures = output.erasure_count > 0;
     const int run = static_cast<int>(kLayout == Layout::nchw ? tile.width : 3 * tile.width);
-    for (int i = static_cast<int>(threadIdx.x); i < kPlanes * kTileHeight * kGroups; i += kThreads) {
+    for (int i = static_cast<int>(threadIdx.x); i < planes * kTileHeight * kGroups; i += kThreads) {
         const int first = i % kGroups * kLength;
         const int row = i / kGroups % kTileHeight;
         const int plane = i / (kGroups * kTileHeight);

@@ -1,4 +1,5 @@
-// table: each byte becomes what a table of 256 has for it. Brightness, invert, posterize and solarize are such tables.
+// table: each byte becomes what a table of 256 has for it, one for all channels or one each. Brightness, invert, posterize
+// and solarize are such tables; contrast, equalize and autocontrast make theirs of the image.
 //
 // Inputs: TableSample an image (params.cuh), changed in place.
 // Grid: one pixel a thread, as grid.cuh has it.
@@ -16,8 +17,8 @@ __device__ inline void table(const Launch& launch) {
     const uint8_t* __restrict__ table = here.sample->table;
     uint8_t* pixel = here.sample->pixels + place(here.sample->pitch_bytes, here.x, here.y);
     pixel[0] = table[pixel[0]];
-    pixel[1] = table[pixel[1]];
-    pixel[2] = table[pixel[2]];
+    pixel[1] = table[here.sample->stride_bytes + pixel[1]];
+    pixel[2] = table[2 * here.sample->stride_bytes + pixel[2]];
 }
 
 }  // namespace warpfeed

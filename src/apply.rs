@@ -1,9 +1,9 @@
 //! One image through explicit operations: for replaying a recipe and for comparing with other programs.
 
-use crate::backend::{self, Ablation, AnyBackend, Backend, Encoded, RunOptions, Sample};
+use crate::backend::{self, Ablation, AnyBackend, Backend, Encoded, End, RunOptions, Sample, ViewForm};
 use crate::decode::{Header, probe};
 use crate::device::{DecodePath, Device, StreamPriority};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ops::Op;
 use crate::ops::filter::PassOrder;
 use crate::pipeline::{Orientation, oriented};
@@ -74,9 +74,10 @@ pub fn apply(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Result<Tensor>
         None => (DType::U8, Layout::Nhwc),
     };
     let run = Arc::new(RunOptions {
-        size,
+        views: vec![ViewForm { size, times: 1 }],
         dtype,
         layout,
+        channels: 3,
         strategy: options.strategy,
         pass_order: options.pass_order,
         decode: options.decode,
@@ -84,6 +85,8 @@ pub fn apply(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Result<Tensor>
         max_px: options.max_pixels,
         batch_size: 1,
         batch_images: 1,
+        target_len: 0,
+        target_bytes: 0,
         prefetch: 0,
         threads: 1,
         device_memory_bytes: None,
@@ -95,13 +98,13 @@ pub fn apply(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Result<Tensor>
         AnyBackend::Cpu(cpu) => batch_of_one(&cpu, bytes, &header, &recipe)?,
         AnyBackend::Cuda(gpu) => batch_of_one(&*gpu, bytes, &header, &recipe)?,
     };
-    let buffer = storage.into_host(dtype, run.image_bytes())?;
-    Ok(Tensor::new(Storage::Host(buffer), run.shape(1), dtype, layout))
+    let buffer = storage.into_host(dtype, run.image_bytes(&run.views[0]))?;
+    Ok(Tensor::new(Storage::Host(buffer), run.shape(&run.views[0], 1), dtype, layout))
 }
 
 fn batch_of_one<B: Backend>(backend: &B, bytes: &[u8], header: &Header, ops: &[Op]) -> Result<Storage> {
     let (mut worker, mut batch) = (backend.worker()?, backend.begin(1)?);
-    let sample = Sample { place: 0, header, ops, later: true };
+    let sample = Sample { place: 0, header, recipes: &[ops.to_vec()], later: true };
     let run = backend.run(&mut worker, &batch, Encoded::shared(bytes.into()), &sample).and_then(|_| {
         let settled = backend.settle(&mut worker, &mut batch)?;
         settled.bad.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
@@ -109,7 +112,11 @@ fn batch_of_one<B: Backend>(backend: &B, bytes: &[u8], header: &Header, ops: &[O
     // Whatever it has under way is waited for before it goes.
     backend.give_worker(worker);
     match run {
-        Ok(()) => backend.finish(batch, &[0], &[0], 0),
+        Ok(()) => {
+            let end = End { places: &[0], padding: 0, labels: &[0], targets: None };
+            let views = backend.finish(batch, &end)?.views;
+            views.into_iter().next().ok_or_else(|| Error::Panic { message: "a batch has no view".to_owned() })
+        }
         Err(error) => {
             backend.abandon(batch);
             Err(error)

@@ -29,6 +29,14 @@ pub enum Error {
         /// What the decoder met.
         message: String,
     },
+    /// A sample's target is missing, or is not what was asked for ([`TargetSpec`](crate::TargetSpec)).
+    #[error("target {field}: {message}")]
+    Target {
+        /// The field that it is in; `label` for the label.
+        field: String,
+        /// What is wrong with it.
+        message: String,
+    },
     /// A parameter given by the caller is out of range or does not fit the others.
     #[error("{operation}: {parameter} must be {expected}, got {got}")]
     Parameter {
@@ -161,7 +169,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether one sample's data are at fault: it cannot be read, decoded, or is over a limit. Such samples are what
+    /// Whether one sample's data are at fault: it cannot be read, decoded, is over a limit, or its target is wrong. Such samples are what
     /// [`OnError`](crate::OnError) decides about.
     ///
     /// A file that is missing, may not be read, or ends too early is its sample's fault. Too many open files, no memory,
@@ -171,7 +179,7 @@ impl Error {
         match self {
             Self::Sample { source, .. } => source.is_bad_sample(),
             Self::Io { source, .. } => MachineFault::of(source).is_none(),
-            Self::Decode { .. } | Self::Limits { .. } => true,
+            Self::Decode { .. } | Self::Target { .. } | Self::Limits { .. } => true,
             _ => false,
         }
     }

@@ -42,6 +42,8 @@
 //! | reading samples | [`source`]: folders, lists, shards, streams, memory; [`Source`](source::Source) for your own |
 //! | describing a pipeline | [`Pipeline::builder`], [`Builder`], [`Preset`], [`Strategy`] |
 //! | random transforms | [`ops`]: [`random_resized_crop`](ops::random_resized_crop) and others, [`CustomTransform`](ops::CustomTransform) for your own |
+//! | serving and evaluation, image by image | [`Preprocessor`], [`timm_ops`], [`hugging_face_ops`] |
+//! | several views of each image | [`Builder::views`], [`view`](view()), [`five_crop`], [`ten_crop`] |
 //! | explicit operations | [`Op`](ops::Op), [`Pipeline::recipe`], [`apply`](apply()) |
 //! | running it | [`Pipeline::epoch`], [`Epoch`], [`Batch`], [`Tensor`], [`Stats`] |
 //! | a GPU | [`Device`], [`DecodePath`], [`StreamPriority`], [`CudaBuffer`] |
@@ -82,6 +84,9 @@
 //! `candle` gives batches to candle 0.11 ([`Tensor::into_candle`], [`Batch::into_candle`]), `dlpack` to whatever speaks
 //! DLPack ([`Tensor::into_dlpack`]), both without a copy.
 
+// Nightly, as docs.rs has it: each name says which feature it takes.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod apply;
 mod atomic;
 mod backend;
@@ -100,12 +105,14 @@ pub mod ops;
 pub mod pack;
 mod pipeline;
 mod plan;
+mod preprocess;
 mod preset;
 mod rank;
 mod raster;
 mod sampler;
 mod sheet;
 pub mod source;
+mod target;
 mod tensor;
 mod threads;
 
@@ -122,12 +129,14 @@ pub use doctor::{Check, doctor};
 pub use error::{Error, Result};
 pub use pipeline::{
     BadLimit, BadSample, Batch, Bottleneck, Builder, CacheUsage, Epoch, EpochState, ImageCache, LastBatch, MemoryBound,
-    OnError, Orientation, Pipeline, Stats,
+    OnError, Orientation, Pipeline, Stats, View, five_crop, ten_crop, view,
 };
 pub use plan::Strategy;
+pub use preprocess::{Preprocessor, PreprocessorOptions, hugging_face_ops, timm_ops};
 pub use preset::{IMAGENET_MEAN, IMAGENET_STD, Preset};
 pub use rank::Rank;
 pub use sampler::{Even, Order, Partition, Sampler};
+pub use target::{MAX_TARGET_BYTES, Target, TargetBytes, TargetElement, TargetSpec, TargetTensor, TargetType, Targets};
 pub use tensor::{DType, Element, Layout, Tensor};
 
 /// Single images: decoding, encoding, writing.
@@ -150,7 +159,7 @@ pub mod prelude {
     pub use crate::source::{EncodedImages, ImageFolder, RecordShards, Source};
     pub use crate::{
         Batch, Builder, DType, DecodePath, Device, Epoch, IMAGENET_MEAN, IMAGENET_STD, LastBatch, Layout, OnError,
-        Pipeline, Preset, Rank, Strategy,
+        Pipeline, Preset, Rank, Strategy, view,
     };
 }
 
@@ -161,4 +170,5 @@ pub mod prelude {
 #[doc = include_str!("../docs/operations.md")]
 #[doc = include_str!("../docs/ranks.md")]
 #[doc = include_str!("../docs/sources.md")]
+#[doc = include_str!("../docs/views.md")]
 struct Readme;

@@ -12,6 +12,8 @@ use crate::error::{Error, Result};
 use bytemuck::Pod;
 #[cfg(feature = "candle")]
 pub(crate) use candle::failed as candle_failed;
+#[cfg(feature = "dlpack")]
+pub(crate) use dlpack::managed as dlpack_managed;
 use half::{bf16, f16};
 pub(crate) use host::{HostBuffer, Pool};
 use std::fmt;

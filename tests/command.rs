@@ -483,6 +483,160 @@ fn apply_says_what_is_wrong_with_the_operations() {
     }
 }
 
+// ---- transforms from a file ----
+
+/// A file of transforms, in a folder of its own.
+fn transforms(text: &str) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("transforms.json");
+    fs::write(&file, text).unwrap();
+    (folder, file)
+}
+
+const TRAIN: &str = r#"[
+    {"transform": "random_resized_crop", "size": [224, 224]},
+    {"transform": "random_horizontal_flip", "p": 0.5},
+    {"op": "normalize", "mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
+]"#;
+
+#[test]
+fn transforms_from_a_file_are_as_good_as_a_preset() {
+    let (folder, file) = transforms(TRAIN);
+    for dtype in ["f32", "u8"] {
+        assert_eq!(digest(&["--dtype", dtype, "--transforms", path(&file)]), digest(&["--dtype", dtype]));
+    }
+    let sheet = |name: &str, options: &[&str]| {
+        let out = folder.path().join(name);
+        stdout(&[&["preview", images(), "--columns", "2", "--rows", "1", "-o", path(&out)], options].concat());
+        fs::read(out).unwrap()
+    };
+    assert_eq!(sheet("a.png", &["--transforms", path(&file)]), sheet("b.png", &[]));
+    // A state is of one run.
+    let state = folder.path().join("state.json");
+    let run = ["run", images(), "--dtype", "u8", "--state", path(&state)];
+    let with = |text: &str, code| {
+        let (_folder, file) = transforms(text);
+        output(&[&run[..], &["--transforms", path(&file)]].concat()).status.code() == Some(code)
+    };
+    assert!(with(TRAIN, 0) && with(&TRAIN.replace("0.5}", "0.50}"), 0) && with(&TRAIN.replace("0.5}", "0.6}"), 2));
+    for bench in ["workers", "configurations", "diagnose"] {
+        let (_folder, wrong) = transforms(r#"[{"op": "vflap"}]"#);
+        let message = failure(&["bench", bench, images(), "--transforms", path(&wrong)], 2);
+        assert!(message.contains("unknown variant `vflap`"), "{bench}: {message}");
+    }
+}
+
+#[test]
+fn a_recipe_replayed_gives_the_pipelines_pixels() {
+    let text = r#"[
+        {"transform": "repeat", "n": 2, "transforms": [{"transform": "random_rotation", "degrees": [-9, 9]}]},
+        {"transform": "maybe", "p": 0.5, "transforms": [{"op": "vflip"}]},
+        {"transform": "random_resized_crop", "size": [20, 24]},
+        {"transform": "color_jitter", "brightness": [0.6, 1.4], "contrast": [0.6, 1.4]},
+        {"op": "normalize", "mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5]}
+    ]"#;
+    let (folder, file) = transforms(text);
+    let source = warpfeed::source::ImageFolder::open(images()).unwrap();
+    let transforms = warpfeed::ops::TransformFile::read(&file).unwrap().without_normalize();
+    let builder = warpfeed::Pipeline::builder(source).seed(3).batch_size(1).transforms(transforms);
+    let pipeline = builder.output(warpfeed::DType::U8, warpfeed::Layout::Nhwc).build().unwrap();
+    let classes = |i: u64| format!("{}/class-{}/{i:02}.jpg", images(), i % 4);
+    let names = (0..23).map(classes).collect::<std::collections::BTreeSet<_>>();
+    let options = ["--epoch", "1", "--seed", "3", "--dtype", "u8", "--transforms", path(&file)];
+    for (index, (batch, name)) in pipeline.epoch(1).zip(names).enumerate() {
+        let recipe = stdout(&[&["recipe", images(), "--index", &index.to_string()], &options[..]].concat());
+        let (ops, out) = (folder.path().join("ops.json"), folder.path().join("out.npy"));
+        fs::write(&ops, recipe).unwrap();
+        stdout(&["apply", &name, "--ops", path(&ops), "--orientation", "ignore", "-o", path(&out)]);
+        let (_, shape, values) = npy(&out);
+        let want: Vec<f32> = batch.unwrap().images().as_bytes().unwrap().iter().map(|&byte| byte.into()).collect();
+        assert_eq!(shape, [24, 20, 3]);
+        assert!(values == want, "{name}");
+    }
+    let message = failure(&["recipe", images(), "--index", "23"], 2);
+    assert!(message.contains("below 23"), "{message}");
+}
+
+const VIEWS: &str = r#"[
+    {"op": "resize", "size": 60},
+    {"views": [
+        {"transforms": [{"transform": "random_resized_crop", "size": [20, 24]}], "times": 2},
+        {"transforms": [{"op": "center_crop", "width": 9, "height": 9}]}
+    ]},
+    {"transform": "random_horizontal_flip", "p": 0.5},
+    {"op": "normalize", "mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5]}
+]"#;
+
+#[test]
+fn a_file_may_have_views() {
+    let (_folder, file) = transforms(VIEWS);
+    let recipe = |index: &str, extra: &[&str]| -> Value {
+        let args = [&["recipe", images(), "--index", index, "--transforms", path(&file)], extra].concat();
+        serde_json::from_str(&stdout(&args)).unwrap()
+    };
+    let recipes = recipe("0", &[]);
+    assert_eq!(recipes.as_array().unwrap().len(), 3, "{recipes}");
+    for (recipe, last) in recipes.as_array().unwrap().iter().zip(["resized_crop", "resized_crop", "center_crop"]) {
+        assert_eq!((&recipe[0]["op"], &recipe[1]["op"]), (&json!("resize"), &json!(last)), "{recipe}");
+        assert_eq!(recipe.as_array().unwrap().last().unwrap()["op"], "normalize");
+    }
+    assert_ne!(recipes[0], recipes[1]);
+    assert!(!recipe("0", &["--dtype", "u8"]).to_string().contains("normalize"));
+    // All views are in the digest: that of a view alone is another.
+    let with = |file: &Path| digest(&["--transforms", path(file)]);
+    let all = with(&file);
+    assert_eq!(with(&file), all);
+    for (from, to) in [(r#""times": 2"#, r#""times": 1"#), (r#""width": 9"#, r#""width": 8"#)] {
+        let (_folder, other) = transforms(&VIEWS.replace(from, to));
+        assert_ne!(with(&other), all);
+    }
+    for (from, to, words) in [
+        (r#""times": 2"#, r#""times": 0"#, "view: times must be 1 to 1000, got 0"),
+        (r#""times": 2"#, r#""number": 2"#, "item 2 of 4: views: unknown field `number`"),
+        (r#""width": 9"#, r#""width": 0"#, "item 2 of 4: center_crop: width"),
+    ] {
+        let (_folder, wrong) = transforms(&VIEWS.replace(from, to));
+        let message = failure(&["run", images(), "--transforms", path(&wrong)], 2);
+        assert!(message.contains(words), "{message}");
+    }
+    let message = failure(&["preview", images(), "-o", "none.png", "--transforms", path(&file)], 1);
+    assert!(message.contains("one view"), "{message}");
+}
+
+#[test]
+fn wrong_transforms_are_told_by_file_place_and_field() {
+    let flip = r#"{"transform": "random_horizontal_flip", "p": 0.5}"#;
+    for (text, words) in [
+        ("[", &["EOF"][..]),
+        ("{}", &["a JSON list"]),
+        ("[{}]", &["item 1 of 1", "\"transform\"", "\"op\""]),
+        (&format!("[{flip}] []"), &["trailing"]),
+        (
+            &format!(r#"[{flip}, {{"transform": "random_flip"}}]"#),
+            &["item 2 of 2", "`random_flip`", "`random_vertical_flip`"],
+        ),
+        (&format!(r#"[{flip}, {{"op": "rotate", "degree": 5}}]"#), &["item 2 of 2: rotate", "`degree`", "`degrees`"]),
+        (r#"[{"transform": "random_rotation"}]"#, &["item 1 of 1: random_rotation: missing field `degrees`"]),
+        (
+            r#"[{"transform": "random_vertical_flip", "p": 2}]"#,
+            &["item 1 of 1", "p must be a probability, 0 to 1, got 2"],
+        ),
+        (
+            r#"[{"transform": "one_of", "transforms": [{"op": "hflip"}, {"op": "hue", "by": 1}]}]"#,
+            &["item 1 of 1: one_of: item 2 of 2: hue: unknown field `by`, expected `factor`"],
+        ),
+    ] {
+        let (_folder, file) = transforms(text);
+        let message = failure(&["run", images(), "--transforms", path(&file)], 2);
+        assert!(message.contains(path(&file)), "{message}");
+        assert!(words.iter().all(|word| message.contains(word)), "{text}: {message}");
+    }
+    let message = failure(&["run", images(), "--transforms", "no/such.json"], 1);
+    assert!(message.contains("no/such.json"), "{message}");
+    let (_folder, file) = transforms(TRAIN);
+    failure(&["run", images(), "--transforms", path(&file), "--preset", "eval"], 2);
+}
+
 // ---- the others ----
 
 #[test]

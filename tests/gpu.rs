@@ -4,6 +4,7 @@
 mod common;
 
 use common::recipes::recipe;
+use common::views;
 use common::{Delivered, Random, WithBad, jpeg, small, source};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -74,6 +75,10 @@ fn presets_equal_the_cpu() {
     for (name, ops) in [
         ("train", Preset::Train.ops()),
         ("eval", Preset::Eval.ops()),
+        ("auto-augment", Preset::AutoAugment.ops()),
+        ("rand-augment", Preset::RandAugment.ops()),
+        ("trivial-augment", Preset::TrivialAugment.ops()),
+        ("aug-mix", Preset::AugMix.ops()),
         ("trial A", Trial::A { load: 4 }.ops()),
         ("trial B", Trial::B { load: 1 }.ops()),
     ] {
@@ -412,6 +417,7 @@ fn pageable_memory_gives_the_same_and_is_a_configuration() {
         strategy: Strategy::Fused,
         time: Duration::from_millis(100),
         rounds: 1,
+        baseline: false,
     };
     let subject = Subject { device: GPU, ..Subject::new("made", source(8)) };
     let (mut model, mut ignore) = (Model::none(), |_: &_| Ok(()));
@@ -423,6 +429,46 @@ fn pageable_memory_gives_the_same_and_is_a_configuration() {
     assert_eq!((column, report["tables"][0]["columns"][3].as_str()), (vec!["no", "yes"], Some("pinned")));
     assert!(found.report.answer[2].starts_with("Pinned memory: "), "{:?}", found.report.answer);
     assert_eq!(found.best.options().contains("--pageable"), found.best.pinned == Some(false));
+}
+
+/// What a pipeline of several views makes on the CPU, and on the GPU with images decoded on every path.
+fn check_views(builder: impl Fn() -> Builder) {
+    let want = views::delivered(builder().device(Device::Cpu).build().unwrap().epoch(1));
+    for path in [DecodePath::Cpu, DecodePath::Hybrid, DecodePath::Hardware] {
+        let pipeline = match builder().device(GPU).decode(path).build() {
+            // A device without hardware decoder.
+            Err(Error::Device { .. }) if path == DecodePath::Hardware => continue,
+            pipeline => pipeline.unwrap(),
+        };
+        if path != DecodePath::Cpu && !pipeline.device_name().contains("simulated") {
+            // nvJPEG's arithmetic is not libjpeg's.
+            continue;
+        }
+        assert!(views::delivered(pipeline.epoch(1)) == want, "{path:?}");
+    }
+}
+
+#[test]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+fn views_equal_the_cpu() {
+    for strategy in [Strategy::Fused, Strategy::Sequential, Strategy::Composed] {
+        check_views(|| views::builder(source(13)).strategy(strategy));
+    }
+    check_views(|| views::builder(source(13)).output(DType::F32, Layout::Nchw).normalize([0.4; 3], [0.2; 3]));
+    check_views(|| views::builder(kinds()).last_batch(LastBatch::Pad));
+    check_views(|| {
+        let bad = WithBad { good: source(13), bad: vec![0, 4, 5, 12] };
+        views::builder(bad).on_error(OnError::Skip).last_batch(LastBatch::Pad)
+    });
+    check_views(|| views::builder(source(13)).cache(ImageCache::memory(1 << 20)));
+    let invert = |image: &mut warpfeed::image::Image| {
+        image.pixels_mut().iter_mut().flatten().for_each(|byte| *byte = !*byte);
+    };
+    check_views(|| views::builder(source(7)).augment(Custom::new("invert", invert)));
+    // Whole images find no memory beside what the views need.
+    let large = || EncodedImages::new((0..12).map(|i| (jpeg(300, 250, i), i as u32)));
+    let crops = || Pipeline::builder(large()).views([warpfeed::five_crop(16)]).output(DType::U8, Layout::Nhwc);
+    check_views(|| crops().batch_size(4).threads(3).device_memory(3 * 1_500_000));
 }
 
 #[test]

@@ -9,8 +9,8 @@ use warpfeed::{
     ApplyOptions, DType, Error, Orientation, Preset, Strategy, apply,
     image::{Rect, Size},
     ops::{
-        CenterCrop, Contrast, Crop, Dilate, Erode, Fill, GaussianBlur, Grayscale, Hflip, Interpolation, Normalize, Op,
-        Resize, ResizedCrop, Rotate, Vflip,
+        Affine, CenterCrop, Contrast, Crop, Dilate, Erode, Fill, GaussianBlur, Grayscale, Hflip, Interpolation,
+        Normalize, Op, Posterize, Resize, ResizedCrop, Rotate, Vflip,
     },
 };
 
@@ -124,7 +124,16 @@ fn composed_is_close_and_needs_one_sampling() {
 #[test]
 fn presets_have_the_size_they_promise() {
     let bytes = jpeg(300, 200, 1);
-    for ops in [Preset::Train.ops(), Preset::Eval.ops(), Trial::A { load: 12 }.ops(), Trial::B { load: 2 }.ops()] {
+    for ops in [
+        Preset::Train.ops(),
+        Preset::Eval.ops(),
+        Preset::AutoAugment.ops(),
+        Preset::RandAugment.ops(),
+        Preset::TrivialAugment.ops(),
+        Preset::AugMix.ops(),
+        Trial::A { load: 12 }.ops(),
+        Trial::B { load: 2 }.ops(),
+    ] {
         let builder = warpfeed::Pipeline::builder(warpfeed::source::EncodedImages::new([(bytes.clone(), 0)]));
         let pipeline = ops.into_iter().fold(builder, warpfeed::Builder::augment).build().unwrap();
         assert_eq!(pipeline.image_size(), Size::new(224, 224));
@@ -190,6 +199,29 @@ fn many_rotations_in_a_row() {
         let [x, y, width, height] = inside(&mut random, size);
         let interpolation = Interpolation::Bilinear;
         ops.push(ResizedCrop::new(Rect { x, y, width, height }, Size::new(31, 29)).interpolation(interpolation).into());
+        let run = |strategy| apply(&bytes, &ops, &ApplyOptions { strategy, ..ApplyOptions::default() }).unwrap();
+        let same = run(Strategy::Sequential).as_bytes().unwrap() == run(Strategy::Fused).as_bytes().unwrap();
+        assert!(same, "case {case}, {size}: {}", serde_json::to_string(&ops).unwrap());
+    }
+}
+
+/// Shears stretch what earlier steps have rounded off: the bound of what must be decoded grows with that.
+#[test]
+fn many_shears_in_a_row() {
+    let mut random = Random(13);
+    for case in 0..300 {
+        let size = Size::new(random.within(20, 200), random.within(20, 200));
+        let bytes = jpeg(size.width, size.height, case % 6);
+        let mut ops: Vec<Op> = Vec::new();
+        for _ in 0..random.within(1, 8) {
+            let shear = [random.real(-50.0, 50.0), random.real(-50.0, 50.0) * f64::from(random.within(0, 1))];
+            let center = [f64::from(random.within(0, size.width)), f64::from(random.within(0, size.height))];
+            ops.push(Affine::new().shear(shear).center(center).fill([1, 2, random.within(3, 4) as u8]).into());
+            ops.extend((random.within(0, 2) == 0).then(|| Posterize::new(5).into()));
+        }
+        let [x, y, width, height] = inside(&mut random, size);
+        let (x, y) = (x as i32, y as i32);
+        ops.push(Crop::new(x, y, Size::new(width.div_ceil(3), height.div_ceil(3))).into());
         let run = |strategy| apply(&bytes, &ops, &ApplyOptions { strategy, ..ApplyOptions::default() }).unwrap();
         let same = run(Strategy::Sequential).as_bytes().unwrap() == run(Strategy::Fused).as_bytes().unwrap();
         assert!(same, "case {case}, {size}: {}", serde_json::to_string(&ops).unwrap());

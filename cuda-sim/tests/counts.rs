@@ -11,8 +11,9 @@ mod params;
 
 use cuda_sim::{Counts, Kernel, LAUNCH_BYTES, Memory};
 use params::{
-    Axis, BlurSample, ColorSample, ContrastSample, CropSample, EraseSample, FinishSample, FlipSample, FusedSample,
-    Launch, Output, RankSample, ResizeSample, RotateSample, Source, TableSample, Target,
+    Axis, BlurSample, BoxBlurSample, ColorSample, ContrastSample, CropSample, EraseSample, FinishSample, FlipSample,
+    FusedSample, HistogramSample, Launch, MixSample, Output, PerspectiveSample, RankSample, ResizeSample, RotateSample,
+    SharpnessSample, Source, TableSample, Target,
 };
 
 /// The side of results, which are square, and of most images.
@@ -114,7 +115,7 @@ fn count<S: Copy>(kernel: &str, sample: S) -> Counts {
     let parameter: [u8; LAUNCH_BYTES] = unsafe { std::mem::transmute(parameter) };
     let (grid, block) = if kernel.starts_with("fused") || kernel.starts_with("finish") {
         ([SIDE.div_ceil(32) * SIDE.div_ceil(16), 1, 1], [256, 1, 1])
-    } else if kernel == "contrast_table_u8" {
+    } else if kernel.ends_with("_table_u8") {
         ([1, 1, 1], [32, 8, 1])
     } else {
         // As large as the view for what reads it.
@@ -142,6 +143,22 @@ fn all() -> Vec<(&'static str, Counts)> {
         reserved: 0,
     };
     let rank = RankSample { source: input, target: out, kernel: KERNEL, reserved: 0 };
+    let (counts, sums) = (put(&[9_u32; 3 * 256]), put(&vec![0_f32; (3 * SIDE * SIDE) as usize]));
+    let tables = put(&[0_u8; 3 * 256]);
+    let histogram = HistogramSample { pixels, counts, table: tables, pitch_bytes, width, height, reserved: 0 };
+    let sharpness = SharpnessSample { source: input, target: out, factor: 1.7, reserved: 0 };
+    let box_blur = BoxBlurSample {
+        source: input,
+        target: out,
+        radius: KERNEL / 2,
+        weight: (1 << 24) / KERNEL,
+        far_weight: 0,
+        down: 0,
+    };
+    let one = 1_i64 << 40;
+    let coefficients = [one / 2, one / 90, 3 * one, -one / 90, one / 2, one, 0, one / 5000, one];
+    let perspective = PerspectiveSample { source: input, target: out, coefficients, fill: 0, bilinear: 1 };
+    let mix = MixSample { pixels, sums, pitch_bytes, width, height, weight: 0.5, first: 0, reserved: 0 };
     let exact = [-1, 0, SIDE as i32 - 1, 0, 1, 0];
     let finish = FinishSample { source: input, output: output(2, true) };
     let nhwc = FusedSample { output: output(2, false), ..fused(0) };
@@ -155,6 +172,7 @@ fn all() -> Vec<(&'static str, Counts)> {
         ("rotate_nearest_u8_nhwc", count("rotate_nearest_u8_nhwc", rotated(16))),
         ("rotate_nearest_double_u8_nhwc", count("rotate_nearest_double_u8_nhwc", rotated(44))),
         ("rotate_bilinear_u8_nhwc", count("rotate_bilinear_u8_nhwc", rotated(44))),
+        ("rotate_bicubic_u8_nhwc", count("rotate_bicubic_u8_nhwc", rotated(44))),
         ("crop_u8_nhwc", count("crop_u8_nhwc", CropSample { source: input, target: out, ..CropSample::default() })),
         ("resize_horizontal_u8_nhwc", count("resize_horizontal_u8_nhwc", across)),
         ("resize_vertical_u8_nhwc", count("resize_vertical_u8_nhwc", down)),
@@ -166,10 +184,18 @@ fn all() -> Vec<(&'static str, Counts)> {
         ("erode_columns_u8_nhwc", count("erode_columns_u8_nhwc", rank)),
         (
             "table_u8_nhwc",
-            count("table_u8_nhwc", TableSample { pixels, table, pitch_bytes, width, height, reserved: 0 }),
+            count("table_u8_nhwc", TableSample { pixels, table, pitch_bytes, width, height, stride_bytes: 0 }),
         ),
         ("luma_sum_u8_nhwc", count("luma_sum_u8_nhwc", contrast)),
         ("contrast_table_u8", count("contrast_table_u8", contrast)),
+        ("histogram_u8_nhwc", count("histogram_u8_nhwc", histogram)),
+        ("equalize_table_u8", count("equalize_table_u8", histogram)),
+        ("autocontrast_table_u8", count("autocontrast_table_u8", histogram)),
+        ("sharpness_u8_nhwc", count("sharpness_u8_nhwc", sharpness)),
+        ("box_blur_u8_nhwc", count("box_blur_u8_nhwc", box_blur)),
+        ("perspective_u8_nhwc", count("perspective_u8_nhwc", perspective)),
+        ("mix_add_u8_nhwc", count("mix_add_u8_nhwc", mix)),
+        ("mix_cut_u8_nhwc", count("mix_cut_u8_nhwc", mix)),
         ("saturation_u8_nhwc", count("saturation_u8_nhwc", color)),
         ("hue_u8_nhwc", count("hue_u8_nhwc", color)),
         ("grayscale_u8_nhwc", count("grayscale_u8_nhwc", color)),

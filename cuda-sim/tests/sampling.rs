@@ -22,6 +22,7 @@ use raster::Size;
 
 const NEAREST: &str = "rotate_nearest_double_u8_nhwc";
 const BILINEAR: &str = "rotate_bilinear_u8_nhwc";
+const BICUBIC: &str = "rotate_bicubic_u8_nhwc";
 
 /// In no image.
 const FILL: [u8; 3] = [1, 2, 3];
@@ -75,6 +76,7 @@ impl Case {
     fn points(&self, kernel: &str) -> Points {
         match kernel {
             NEAREST => Points::nearest(self.matrix, self.size, self.size),
+            BICUBIC => Points::bicubic(self.matrix, self.size, self.size),
             _ => Points::bilinear(self.matrix, self.size, self.size),
         }
     }
@@ -146,6 +148,8 @@ fn guesses_are_what_doubles_give() {
                 for (edge, scale) in [(false, 1.0), (true, [1.0, 0.37, 7.9][i % 3])] {
                     Case::rotated(Size { width, height }, *degrees, scale, edge).in_doubt(kernel);
                 }
+                // With a color as fill only.
+                Case::rotated(Size { width, height }, *degrees, [1.0, 0.37, 7.9][i % 3], false).in_doubt(BICUBIC);
             }
         }
     }
@@ -157,9 +161,11 @@ fn few_pixels_are_in_doubt() {
     let total = 1000 * 600;
     for degrees in [-30.0, -4.7, 0.9, 17.3, 44.0, 123.4] {
         let of = |kernel| Case::rotated(size, degrees, 1.0, false).in_doubt(kernel);
-        let (bilinear, nearest) = (of(BILINEAR), of(NEAREST));
+        let (bilinear, bicubic, nearest) = (of(BILINEAR), of(BICUBIC), of(NEAREST));
         // 3 channels x 2 sides x 2^-15 in bilinear's noise and gradients, fewer elsewhere.
         assert!(bilinear > 0 && bilinear < total / 4_000, "{degrees}: {bilinear}");
+        // Four times as many: what is in doubt is four times as wide.
+        assert!(bicubic > 0 && bicubic < total / 1_000, "{degrees}: {bicubic}");
         assert!(nearest < total / 100_000, "{degrees}: {nearest}");
     }
 }
@@ -195,7 +201,8 @@ fn what_fixed_point_cannot_hold_is_all_in_doubt() {
         ([1.0, 0.0, 0.0, 0.0, f64::INFINITY, 0.0], small),
         ([0.5, 0.0, 0.0, 0.0, 0.5, 0.0], large),
     ] {
-        for points in [Points::bilinear(matrix, canvas, size), Points::nearest(matrix, canvas, size)] {
+        let all = [Points::bilinear, Points::bicubic, Points::nearest];
+        for points in all.map(|points| points(matrix, canvas, size)) {
             assert_eq!(points, Points { fixed: [0; 6], doubt: ALL_IN_DOUBT }, "{matrix:?}");
         }
     }

@@ -27,10 +27,12 @@ use std::time::Duration;
 /// How samples become batches: what the builder has settled, for the pipeline and its back end.
 #[derive(Debug, Clone)]
 pub(crate) struct RunOptions {
-    /// Size of every image of a batch.
-    pub(crate) size: Size,
+    /// The views that a batch has of each sample: at least one.
+    pub(crate) views: Vec<ViewForm>,
     pub(crate) dtype: DType,
     pub(crate) layout: Layout,
+    /// 3, or 1: of gray pixels the first.
+    pub(crate) channels: usize,
     pub(crate) strategy: Strategy,
     pub(crate) pass_order: PassOrder,
     pub(crate) decode: DecodePath,
@@ -40,6 +42,10 @@ pub(crate) struct RunOptions {
     pub(crate) batch_size: usize,
     /// Most images that a batch has: fewer than `batch_size` where an epoch has no more.
     pub(crate) batch_images: usize,
+    /// Numbers of a sample's target, 4 bytes each; 0 for none.
+    pub(crate) target_len: usize,
+    /// Most bytes of a sample's target, numbers or not.
+    pub(crate) target_bytes: u64,
     /// Batches being filled or ready ahead of the consumer.
     pub(crate) prefetch: usize,
     /// Worker threads; 0 if the consumer's does their work.
@@ -50,6 +56,15 @@ pub(crate) struct RunOptions {
     pub(crate) pinned: bool,
     pub(crate) stream_priority: StreamPriority,
     pub(crate) again: Ablation,
+}
+
+/// A view that a batch has of each sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ViewForm {
+    /// Size of its images.
+    pub(crate) size: Size,
+    /// How many images of each sample.
+    pub(crate) times: usize,
 }
 
 /// The part of a batch's way over a device that is done twice: the time of the whole then shows what it costs.
@@ -64,18 +79,34 @@ pub(crate) enum Ablation {
 }
 
 impl RunOptions {
-    /// The shape of a batch.
-    pub(crate) fn shape(&self, images: usize) -> [usize; 4] {
-        let (width, height) = (self.size.width as usize, self.size.height as usize);
+    /// The shape of a view of a batch of so many samples.
+    pub(crate) fn shape(&self, view: &ViewForm, samples: usize) -> [usize; 4] {
+        let (width, height) = (view.size.width as usize, view.size.height as usize);
         match self.layout {
-            Layout::Nchw => [images, 3, height, width],
-            Layout::Nhwc => [images, height, width, 3],
+            Layout::Nchw => [view.times * samples, self.channels, height, width],
+            Layout::Nhwc => [view.times * samples, height, width, self.channels],
         }
     }
 
-    /// Bytes of one image of a batch.
-    pub(crate) fn image_bytes(&self) -> usize {
-        3 * self.size.area_px() as usize * self.dtype.size_bytes()
+    /// Bytes of one image of a view.
+    pub(crate) fn image_bytes(&self, view: &ViewForm) -> usize {
+        self.channels * view.size.area_px() as usize * self.dtype.size_bytes()
+    }
+
+    /// Whether channels lie in planes, as one alone does in either layout.
+    pub(crate) fn has_planes(&self) -> bool {
+        self.layout == Layout::Nchw || self.channels == 1
+    }
+
+    /// Bytes of all that a batch has of one sample: its images, and its target.
+    pub(crate) fn sample_bytes(&self) -> u64 {
+        let images: usize = self.views.iter().map(|view| view.times * self.image_bytes(view)).sum();
+        images as u64 + self.target_bytes
+    }
+
+    /// The size of each image that a batch has of a sample, in their order: a view's repetitions, then those of the next.
+    pub(crate) fn sizes(&self) -> impl Iterator<Item = Size> {
+        self.views.iter().flat_map(|view| std::iter::repeat_n(view.size, view.times))
     }
 
     /// Batches that there may be at a time: those being filled or ready, and one that the consumer holds or a device is
@@ -90,8 +121,8 @@ pub(crate) struct Sample<'a> {
     /// Its place in its batch.
     pub(crate) place: usize,
     pub(crate) header: &'a Header,
-    /// The recipe, orientation included.
-    pub(crate) ops: &'a [Op],
+    /// The recipe of each image that the batch has of it, orientation included, in the order of [`RunOptions::sizes`].
+    pub(crate) recipes: &'a [Vec<Op>],
     /// Whether part of the work may be left to be done with the whole batch ([`Backend::settle`]), which may then show
     /// that the sample is bad.
     pub(crate) later: bool,
@@ -148,6 +179,24 @@ impl AddAssign for Settled {
     }
 }
 
+/// What a batch ends with.
+pub(crate) struct End<'a> {
+    /// The places of the samples that are delivered, in this order.
+    pub(crate) places: &'a [usize],
+    /// How many repetitions of the last one follow.
+    pub(crate) padding: usize,
+    /// Of the samples and the padding.
+    pub(crate) labels: &'a [u32],
+    /// The same for targets that are numbers, in the machine's byte order.
+    pub(crate) targets: Option<&'a [u8]>,
+}
+
+/// A batch where its device is: its views, and targets that are numbers.
+pub(crate) struct Finished {
+    pub(crate) views: Vec<Storage>,
+    pub(crate) targets: Option<Storage>,
+}
+
 /// Runs recipes and makes batches.
 pub(crate) trait Backend: Send + Sync + Sized + 'static {
     /// One thread's decoders and memory.
@@ -176,7 +225,7 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
     /// Begins a batch of up to so many samples.
     fn begin(&self, samples: usize) -> Result<Self::Batch>;
 
-    /// Decodes one sample and runs its recipe into its place of the batch. What was there is replaced.
+    /// Decodes one sample, once, and runs its recipes into its place of the batch. What was there is replaced.
     fn run(
         &self,
         worker: &mut Self::Worker,
@@ -201,8 +250,9 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
     /// What ends the epoch; the batch is then to be abandoned.
     fn settle(&self, worker: &mut Self::Worker, batch: &mut Self::Batch) -> Result<Settled>;
 
-    /// Makes the images of the samples at `places`, in this order, and after them `padding` repetitions of the last.
-    fn finish(&self, batch: Self::Batch, places: &[usize], labels: &[u32], padding: usize) -> Result<Storage>;
+    /// Makes a batch of what its samples have become: each view of the samples at the given places, in this order, and after
+    /// them repetitions of the last for padding. A view's second images follow all of its first ones.
+    fn finish(&self, batch: Self::Batch, end: &End<'_>) -> Result<Finished>;
 
     /// Gives up a batch that will not be finished.
     fn abandon(&self, batch: Self::Batch);

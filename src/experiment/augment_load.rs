@@ -6,10 +6,11 @@
 
 use super::report::plot::{Series, grouped_bars, heat_map, lines, timeline};
 use super::report::{Cell, Report, Table};
+use super::spread::{Spread, turns};
 use super::subject::{Model, Subject, no_gpu};
-use super::train::{LANES, Run, RunTimes, skipped};
+use super::train::{LANES, Run, RunTimes, rounds_note, skipped};
 use super::trial::Trial;
-use super::usage::{Percentiles, Sampling, Usage};
+use super::usage::{Percentiles, Sampling, Usage, percentiles};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::pipeline::Builder;
@@ -24,19 +25,22 @@ pub struct Settings {
     pub loads: Vec<u32>,
     /// Images a batch.
     pub batch_size: usize,
-    /// Epochs of each case; the first is reported apart unless it is the only one.
+    /// Epochs of each run; the first is reported apart unless it is the only one.
     pub epochs: u64,
+    /// Runs of each case, in turn with the others; medians count.
+    pub rounds: u32,
     /// How the CPU runs trial A.
     pub strategies: Vec<Strategy>,
 }
 
 impl Default for Settings {
-    /// The published loads and batches, three epochs, sequential and fused.
+    /// The published loads and batches, three rounds of two epochs, sequential and fused.
     fn default() -> Self {
         Self {
             loads: vec![1, 4, 8, 12],
             batch_size: 32,
-            epochs: 3,
+            epochs: 2,
+            rounds: 3,
             strategies: vec![Strategy::Sequential, Strategy::Fused],
         }
     }
@@ -103,19 +107,40 @@ struct Case {
     model: usize,
     load: u32,
     arm: Arm,
-    run: RunTimes,
+    /// Its rounds.
+    runs: Vec<RunTimes>,
+    /// Of the last round.
     usage: Usage,
 }
 
 impl Case {
-    fn seconds(&self) -> Option<f64> {
-        self.run.later_mean(|epoch| epoch.seconds)
+    fn spread(&self, of: impl Fn(&RunTimes) -> Option<f64>) -> Option<Spread> {
+        Spread::of(&self.runs.iter().filter_map(of).collect::<Vec<_>>())
+    }
+
+    fn seconds(&self) -> Option<Spread> {
+        self.spread(RunTimes::later_seconds)
+    }
+
+    fn accelerator_use(&self) -> Option<f64> {
+        self.spread(RunTimes::accelerator_use).map(|share| share.median)
+    }
+
+    /// Percentiles of the waits of all rounds.
+    fn waits(&self) -> Option<Percentiles> {
+        percentiles(&self.runs.iter().flat_map(RunTimes::waits).collect::<Vec<_>>())
     }
 }
 
 /// How much shorter `new` is than `old`, in percent.
 fn improvement(old: Option<f64>, new: Option<f64>) -> Option<f64> {
     Some(100.0 * (1.0 - new? / old?))
+}
+
+/// The same of what was measured; 0 where neither is shorter beyond doubt.
+fn saved(old: Option<Spread>, new: Option<Spread>) -> Option<f64> {
+    let (old, new) = (old?, new?);
+    if old.rounds > 1 && old.equals(&new) { Some(0.0) } else { improvement(Some(old.median), Some(new.median)) }
 }
 
 /// Runs every model with every load and arm. `progress` hears of each case.
@@ -144,40 +169,44 @@ pub fn augment_load(
         arms.extend([Arm::BGpu, Arm::AGpu]);
     }
     let mut cases = Vec::new();
-    let all = models.len() * settings.loads.len() * arms.len();
-    for (number, model) in models.iter_mut().enumerate() {
+    for model in 0..models.len() {
         for &load in &settings.loads {
-            for &arm in &arms {
-                let case = case(subject, settings, (number, model), load, arm)?;
-                let (done, seconds) = (cases.len() + 1, case.seconds().unwrap_or(0.0));
-                progress(&format!(
-                    "{done}/{all} {}, load {load}, {}: {seconds:.2} s per epoch",
-                    model.name,
-                    arm.name()
-                ));
-                cases.push(case);
-            }
+            cases.extend(arms.iter().map(|&arm| {
+                let (runs, usage) = (Vec::new(), Usage::default());
+                Case { model, load, arm, runs, usage }
+            }));
         }
     }
+    let turns = turns(cases.len(), settings.rounds, subject.seed);
+    let (all, mut threads) = (turns.len(), 0);
+    for (done, (_, number)) in turns.into_iter().enumerate() {
+        let case = &mut cases[number];
+        let model = &mut models[case.model];
+        threads = measure(subject, settings, model, case)?;
+        let seconds = case.runs.last().and_then(RunTimes::later_seconds).unwrap_or(0.0);
+        let (load, arm) = (case.load, case.arm.name());
+        progress(&format!("{}/{all} {}, load {load}, {arm}: {seconds:.2} s per epoch", done + 1, model.name));
+    }
+    report.measured();
     let find = |model: usize, load: u32, arm: Arm| {
         cases.iter().find(|case| (case.model, case.load, case.arm) == (model, load, arm))
     };
     let seconds = |model, load, arm| find(model, load, arm).and_then(Case::seconds);
+    let images = cases.iter().flat_map(|case| &case.runs).flat_map(|run| run.epochs.first());
     report.settings = json!({
-        "loads": settings.loads, "batch_size": settings.batch_size, "epochs": settings.epochs,
-        "images_per_epoch": subject.len(), "threads": subject.threads, "seed": subject.seed,
+        "trials": arms.iter().map(|arm| arm.name()).collect::<Vec<_>>(), "loads": settings.loads,
+        "batch_size": settings.batch_size, "threads": threads, "epochs": settings.epochs, "rounds": settings.rounds.max(1),
+        "images_per_epoch": images.map(|epoch| epoch.images).max(), "seed": subject.seed,
         "models": models.iter().map(|model| json!({ "name": model.name, "step": model.about() })).collect::<Vec<_>>(),
     });
     report.tables = vec![summary(settings, models, &seconds), details(models, &cases)];
     answer(&mut report, settings, models, &cases, no_gpu.as_deref());
     plots(&mut report, settings, models, &cases, &seconds);
-    report.notes.extend(skipped(cases.iter().map(|case| &case.run)));
-    for model in models.iter() {
-        report.notes.push(format!("Step of {}: {}.", model.name, model.about()));
-    }
+    report.notes.extend(skipped(cases.iter().flat_map(|case| &case.runs)));
     report.notes.extend([
-        "Seconds per epoch are the mean of the epochs after the first, set-up included; improvement is the share of the \
-         time that is saved."
+        rounds_note(settings.rounds),
+        "Seconds per epoch and images/s are of the epochs after the first, set-up included; what is saved is a share of the \
+         time, 0 where the times are equal. Utilisation is of the last round."
             .to_owned(),
         "Accelerator use is the time in the training step over the time of the epochs.".to_owned(),
         "Published figures are of one V100 with 8 CPUs over 9,469 images: compare how they grow and what is saved, not \
@@ -190,9 +219,9 @@ pub fn augment_load(
     report.figures = json!({
         "cases": cases.iter().map(|case| json!({
             "model": models[case.model].name, "load": case.load, "trial": case.arm.name(),
-            "seconds_per_epoch": case.seconds(), "accelerator_use": case.run.accelerator_use(),
-            "images_per_s": case.run.images_per_s(), "wait_s": case.run.wait_percentiles(),
-            "run": case.run, "cpu": case.usage.cpu(), "gpu": case.usage.gpu(), "jpeg_decoder": case.usage.jpeg_decoder(),
+            "seconds_per_epoch": case.seconds(), "accelerator_use": case.accelerator_use(),
+            "images_per_s": case.spread(RunTimes::later_images_per_s), "wait_s": case.waits(),
+            "runs": case.runs, "cpu": case.usage.cpu(), "gpu": case.usage.gpu(), "jpeg_decoder": case.usage.jpeg_decoder(),
         })).collect::<Vec<_>>(),
         "published": PUBLISHED,
         "gpu_not_run": no_gpu,
@@ -200,15 +229,11 @@ pub fn augment_load(
     Ok(report)
 }
 
-fn case(
-    subject: &Subject,
-    settings: &Settings,
-    (number, model): (usize, &mut Model),
-    load: u32,
-    arm: Arm,
-) -> Result<Case> {
+/// Runs a case once more; with how many threads.
+fn measure(subject: &Subject, settings: &Settings, model: &mut Model, case: &mut Case) -> Result<usize> {
     let builder = subject.builder().batch_size(settings.batch_size);
-    let (builder, trial) = match arm {
+    let load = case.load;
+    let (builder, trial) = match case.arm {
         Arm::A(strategy) => (builder.device(Device::Cpu).strategy(strategy), Trial::A { load }),
         Arm::BGpu => (builder.device(Device::Cuda(0)), Trial::B { load }),
         Arm::AGpu => (builder.device(Device::Cuda(0)), Trial::A { load }),
@@ -220,11 +245,12 @@ fn case(
     for epoch in 0..settings.epochs {
         run.epoch(&pipeline, epoch, None)?;
     }
-    let run = run.finish();
-    Ok(Case { model: number, load, arm, run, usage: sampling.stop() })
+    case.runs.push(run.finish());
+    case.usage = sampling.stop();
+    Ok(pipeline.threads())
 }
 
-type Seconds<'a> = &'a dyn Fn(usize, u32, Arm) -> Option<f64>;
+type Seconds<'a> = &'a dyn Fn(usize, u32, Arm) -> Option<Spread>;
 
 /// Seconds per epoch side by side, the published ones beside them.
 fn summary(settings: &Settings, models: &[Model], seconds: Seconds<'_>) -> Table {
@@ -232,7 +258,7 @@ fn summary(settings: &Settings, models: &[Model], seconds: Seconds<'_>) -> Table
         settings.strategies.iter().map(|&strategy| Arm::A(strategy)).chain([Arm::BGpu, Arm::AGpu]).collect();
     let (first, others) = (arms[0], &arms[1..]);
     let mut columns = vec!["model".to_owned(), "load".to_owned()];
-    columns.extend(arms.iter().map(|arm| format!("{}, s", arm.name())));
+    columns.extend(arms.iter().flat_map(|arm| [format!("{}, s", arm.name()), format!("{}, +-%", arm.name())]));
     columns.extend(others.iter().map(|arm| format!("{} saves, %", arm.name())));
     columns.extend(["published A, s", "published B, s", "published B saves, %"].map(str::to_owned));
     let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
@@ -241,9 +267,13 @@ fn summary(settings: &Settings, models: &[Model], seconds: Seconds<'_>) -> Table
     for (number, model) in models.iter().enumerate() {
         for &load in &settings.loads {
             let mut row = vec![model.name.as_str().into(), Cell::number(f64::from(load), 0)];
-            row.extend(arms.iter().map(|&arm| Cell::number(seconds(number, load, arm), 3)));
+            row.extend(arms.iter().flat_map(|&arm| {
+                let seconds = seconds(number, load, arm);
+                let share = seconds.filter(|seconds| seconds.rounds > 1).map(|seconds| 100.0 * seconds.share());
+                [Cell::number(seconds.map(|seconds| seconds.median), 3), Cell::number(share, 1)]
+            }));
             let against = seconds(number, load, first);
-            row.extend(others.iter().map(|&arm| Cell::number(improvement(against, seconds(number, load, arm)), 1)));
+            row.extend(others.iter().map(|&arm| Cell::number(saved(against, seconds(number, load, arm)), 1)));
             let published = PUBLISHED.iter().find(|p| p.model == model.name && p.load == load);
             let (a, b) = (published.map(|p| p.trial_a_s), published.map(|p| p.trial_b_s));
             row.extend([Cell::number(a, 2), Cell::number(b, 2), Cell::number(improvement(a, b), 1)]);
@@ -262,9 +292,9 @@ fn details(models: &[Model], cases: &[Case]) -> Table {
             "model",
             "load",
             "trial",
-            "first epoch, s",
-            "per epoch, s",
             "images/s",
+            "per epoch, s",
+            "first epoch, s",
             "accelerator use, %",
             "wait p50, ms",
             "wait p95, ms",
@@ -285,14 +315,16 @@ fn details(models: &[Model], cases: &[Case]) -> Table {
     );
     table.in_files_only = true;
     for case in cases {
-        let run = &case.run;
+        let first =
+            Spread::of(&case.runs.iter().filter_map(|run| Some(run.epochs.first()?.seconds)).collect::<Vec<_>>());
+        let median = |spread: Option<Spread>| spread.map(|spread| spread.median);
         let mut row = vec![models[case.model].name.as_str().into(), Cell::number(f64::from(case.load), 0)];
         row.push(case.arm.name().into());
-        row.push(Cell::number(run.epochs.first().map(|epoch| epoch.seconds), 3));
-        row.push(Cell::number(case.seconds(), 3));
-        row.push(Cell::number(run.images_per_s(), 0));
-        row.push(Cell::number(run.accelerator_use().map(|share| 100.0 * share), 1));
-        let wait = run.wait_percentiles();
+        row.push(Cell::number(median(case.spread(RunTimes::later_images_per_s)), 0));
+        row.push(Cell::number(median(case.seconds()), 3));
+        row.push(Cell::number(median(first), 3));
+        row.push(Cell::number(case.accelerator_use().map(|share| 100.0 * share), 1));
+        let wait = case.waits();
         let ms = |of: fn(Percentiles) -> f64| Cell::number(wait.map(|p| 1e3 * of(p)), 2);
         row.extend([ms(|p| p.p50), ms(|p| p.p95), ms(|p| p.p99)]);
         for usage in [case.usage.cpu(), case.usage.gpu(), case.usage.jpeg_decoder()] {
@@ -314,18 +346,28 @@ fn answer(report: &mut Report, settings: &Settings, models: &[Model], cases: &[C
         };
         for case in cases.iter().filter(|case| case.model == number && case.load == high) {
             let (Some(from), Some(to)) = (at(low, case.arm), case.seconds()) else { continue };
-            let busy = 100.0 * case.run.accelerator_use().unwrap_or(0.0);
+            let busy = 100.0 * case.accelerator_use().unwrap_or(0.0);
             let busy = if model.name == "none" { String::new() } else { format!(", accelerator use {busy:.0} %") };
-            parts.push(format!("{} with {} ({from:.2} to {to:.2} s{busy})", change(to / from), case.arm.name()));
+            let longer = if from.rounds > 1 && from.equals(&to) {
+                "as long".to_owned()
+            } else {
+                change(to.median / from.median)
+            };
+            let times = format!("{:.2} to {:.2} s{busy}", from.median, to.median);
+            parts.push(format!("{longer} with {} ({times})", case.arm.name()));
         }
         let model = if model.name == "none" { "The pipeline alone" } else { &model.name };
         let parts = parts.join("; ");
         report.answer.push(format!("{model}: from load {low} to {high} an epoch takes {parts}."));
-        if let Some(saved) =
-            settings.strategies.first().and_then(|&first| improvement(at(high, Arm::A(first)), at(high, Arm::BGpu)))
-        {
-            report.answer.push(format!("{model}: at load {high} trial B on the GPU saves {saved:.1} %."));
-        }
+        let saved = settings.strategies.first().and_then(|&first| saved(at(high, Arm::A(first)), at(high, Arm::BGpu)));
+        report.answer.extend(saved.map(|saved| {
+            let what = match saved {
+                0.0 => "takes as long".to_owned(),
+                0.0.. => format!("saves {saved:.1} % of the time"),
+                _ => format!("takes {:.2} times as long", 1.0 - saved / 100.0),
+            };
+            format!("{model}: at load {high} trial B on the GPU {what}.")
+        }));
     }
     if let Some(reason) = no_gpu {
         report.answer.push("Trial B, and trial A on the GPU, were not run: there is no GPU to run them on.".to_owned());
@@ -356,21 +398,19 @@ fn plots(report: &mut Report, settings: &Settings, models: &[Model], cases: &[Ca
     }
     let mut saved = Vec::new();
     for (number, model) in models.iter().enumerate() {
-        let series = |&arm: &Arm| Series {
-            name: arm.name(),
-            values: settings.loads.iter().map(|&load| seconds(number, load, arm)).collect(),
+        let series = |&arm: &Arm| {
+            let values: Vec<_> = settings.loads.iter().map(|&load| seconds(number, load, arm)).collect();
+            Series::spread(arm.name(), &values)
         };
         let bars: Vec<Series> = arms.iter().map(series).collect();
         let svg = grouped_bars(&format!("{}: seconds per epoch", title(model)), "s", "load", &groups, &bars);
         report.plot(format!("seconds-{}", file_name(&model.name)), format!("Seconds per epoch of {}", model.name), svg);
         let Some((first, others)) = arms.split_first() else { continue };
         let of = |arm: Arm| {
-            let at = |&load: &u32| improvement(seconds(number, load, *first), seconds(number, load, arm));
+            let at = |&load: &u32| self::saved(seconds(number, load, *first), seconds(number, load, arm));
             settings.loads.iter().map(at).collect()
         };
-        saved.extend(
-            others.iter().map(|&arm| Series { name: format!("{}: {}", model.name, arm.name()), values: of(arm) }),
-        );
+        saved.extend(others.iter().map(|&arm| Series::new(format!("{}: {}", model.name, arm.name()), of(arm))));
     }
     report.leading_plots = models.len();
     // More lines than there are colors and marks would not be told apart.
@@ -382,13 +422,10 @@ fn plots(report: &mut Report, settings: &Settings, models: &[Model], cases: &[Ca
         }
     }
     let published: Vec<Series> = ["resnet18", "resnet50", "resnet152"]
-        .map(|model| Series {
-            name: format!("{model}, published"),
-            values: PUBLISHED
-                .iter()
-                .filter(|p| p.model == model)
-                .map(|p| improvement(Some(p.trial_a_s), Some(p.trial_b_s)))
-                .collect(),
+        .map(|model| {
+            let of_model = PUBLISHED.iter().filter(|p| p.model == model);
+            let saved = of_model.map(|p| improvement(Some(p.trial_a_s), Some(p.trial_b_s)));
+            Series::new(format!("{model}, published"), saved.collect())
         })
         .into();
     let svg =
@@ -401,12 +438,15 @@ fn plots(report: &mut Report, settings: &Settings, models: &[Model], cases: &[Ca
     for case in cases.iter().filter(|case| case.load == high) {
         let name = format!("{}, load {high}, {}", models[case.model].name, case.arm.name());
         let file = format!("{}-{}", file_name(&models[case.model].name), case.arm.file());
-        if case.model == 0 || case.model == last_model {
+        // A run shorter than the time between two samples has none.
+        let sampled = case.usage.rows().iter().any(|(_, values)| !values.is_empty());
+        if sampled && (case.model == timed || case.model == last_model) {
             let svg = heat_map(&format!("Utilisation: {name}"), &case.usage.rows(), case.usage.interval_s);
             report.plot(format!("utilisation-{file}"), format!("Every core over time: {name}"), svg);
         }
         if case.model == timed {
-            let svg = timeline(&format!("Batches: {name}"), &LANES, &case.run.stretches());
+            let stretches = case.runs.last().map_or_else(Vec::new, RunTimes::stretches);
+            let svg = timeline(&format!("Batches: {name}"), &LANES, &stretches);
             report.plot(format!("timeline-{file}"), format!("Set-up, fetch and train of each batch: {name}"), svg);
         }
     }

@@ -4,9 +4,10 @@ use super::environment::available_memory_bytes;
 use super::events::Event;
 use super::report::plot::{Bar, bars, histogram, timeline};
 use super::report::{Cell, Report, Table};
+use super::spread::{Spread, turns};
 use super::subject::{Model, Subject, no_gpu};
-use super::train::{LANES, Run, RunTimes, skipped};
-use super::usage::Percentiles;
+use super::train::{LANES, Run, RunTimes, rounds_note, skipped};
+use super::usage::{Percentiles, percentiles};
 use crate::error::{Error, Result};
 use crate::ops::transform::Transform;
 use crate::pipeline::{Builder, Pipeline};
@@ -15,8 +16,8 @@ use serde::Serialize;
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-/// A configuration this close to the best counts as equal: two measurements of the same one differ by as much.
-const WITHIN: f64 = 0.02;
+/// A step that takes fewer seconds an image takes no time.
+const NO_STEP_S: f64 = 1e-6;
 /// Bars of the plot: the best ones.
 const SHOWN: usize = 12;
 
@@ -39,8 +40,10 @@ pub struct Settings {
     pub strategy: Strategy,
     /// Time for each configuration and round.
     pub time: Duration,
-    /// How often each is measured, in turn with the others; the best counts.
+    /// How often each is measured, in turn with the others; medians count.
     pub rounds: u32,
+    /// Whether the baseline is measured too: no worker thread, a batch at a time, and everything built anew for each epoch.
+    pub baseline: bool,
 }
 
 /// One configuration.
@@ -58,7 +61,14 @@ pub struct Configuration {
 }
 
 impl Configuration {
+    fn is_baseline(self) -> bool {
+        self.threads == 0
+    }
+
     fn name(self) -> String {
+        if self.is_baseline() {
+            return "baseline".to_owned();
+        }
         let kept = if self.persistent { "" } else { ", built anew" };
         let threads = if self.threads == 1 { "thread" } else { "threads" };
         let staged = if self.pageable() { ", pageable" } else { "" };
@@ -92,7 +102,7 @@ pub struct Found {
     pub report: Report,
     /// The fastest configuration.
     pub best: Configuration,
-    /// The smallest configuration within 2 % of the fastest.
+    /// The smallest configuration that is not slower than the fastest beyond doubt.
     pub smallest: Configuration,
 }
 
@@ -118,31 +128,57 @@ pub fn worker_counts(cores: usize, gpus: usize) -> Vec<usize> {
     counts
 }
 
-/// What one configuration gave, in its best round.
+/// What one configuration gave.
 struct Case {
     configuration: Configuration,
-    build_s: f64,
-    run: RunTimes,
-    /// By how much its rounds differ, as a share.
-    spread: f64,
+    rounds: Vec<Round>,
 }
 
-impl Case {
-    fn take_better(&mut self, other: Self) {
-        let (own, others) = (self.images_per_s(), other.images_per_s());
-        let spread = self.spread.max(1.0 - own.min(others) / own.max(others));
-        if others > own {
-            *self = other;
-        }
-        self.spread = spread;
-    }
+struct Round {
+    /// Seconds spent on building pipelines.
+    build_s: f64,
+    run: RunTimes,
+}
 
+impl Round {
     fn images_per_s(&self) -> f64 {
         self.run.images() as f64 / self.run.seconds.max(f64::MIN_POSITIVE)
     }
 
     fn setup_s(&self) -> f64 {
         self.build_s + self.run.epochs.iter().map(|epoch| epoch.setup_s).sum::<f64>()
+    }
+}
+
+impl Case {
+    fn spread(&self, of: impl Fn(&Round) -> f64) -> Spread {
+        let none = Spread { median: 0.0, low: 0.0, high: 0.0, rounds: 0 };
+        Spread::of(&self.rounds.iter().map(of).collect::<Vec<_>>()).unwrap_or(none)
+    }
+
+    fn images_per_s(&self) -> Spread {
+        self.spread(Round::images_per_s)
+    }
+
+    fn accelerator_use(&self) -> f64 {
+        self.spread(|round| round.run.accelerator_use().unwrap_or(0.0)).median
+    }
+
+    /// Images a second that one core makes and that the step takes, and how many cores the step needs so as not to wait;
+    /// `None` for a step that takes no time.
+    fn cores_needed(&self) -> Option<(f64, f64, f64)> {
+        let runs = || self.rounds.iter().map(|round| &round.run);
+        let images = runs().map(RunTimes::images).sum::<u64>() as f64;
+        let working: f64 = runs().map(|run| run.stages.read + run.stages.decode + run.stages.augment).sum();
+        let training: f64 = runs().flat_map(|run| &run.epochs).map(|epoch| epoch.train_s).sum();
+        let (of_core, of_step) = (images / working, images / training);
+        let is_step = training / images > NO_STEP_S && of_core.is_finite();
+        is_step.then(|| (of_core, of_step, of_step / of_core))
+    }
+
+    /// Waits of all rounds, the first of each epoch left out.
+    fn waits(&self) -> Vec<f64> {
+        self.rounds.iter().flat_map(|round| round.run.waits()).collect()
     }
 }
 
@@ -161,23 +197,20 @@ pub fn configurations(
 ) -> Result<Found> {
     let question = "Which configuration keeps the trainer busy, and which is the smallest that does?";
     let mut report = subject.report("configurations", question)?;
-    let (grid, too_large) = grid(subject, settings)?;
-    let mut cases: Vec<Case> = Vec::new();
-    let all = grid.len() * settings.rounds.max(1) as usize;
-    let mut done = 0;
-    for round in 0..settings.rounds.max(1) {
-        for (number, &configuration) in grid.iter().enumerate() {
-            let case = case(subject, settings, configuration, model, round, on_event)?;
-            done += 1;
-            progress(&format!("{done}/{all} {}: {:.0} images/s", configuration.name(), case.images_per_s()));
-            match cases.get_mut(number) {
-                Some(kept) => kept.take_better(case),
-                None => cases.push(case),
-            }
-        }
+    let Grid { configurations: grid, too_large, device } = grid(subject, settings)?;
+    let mut cases: Vec<Case> =
+        grid.into_iter().map(|configuration| Case { configuration, rounds: Vec::new() }).collect();
+    let turns = turns(cases.len(), settings.rounds, subject.seed);
+    let all = turns.len();
+    for (done, (round, number)) in turns.into_iter().enumerate() {
+        let case = &mut cases[number];
+        let measured = measure(subject, settings, case.configuration, model, round, on_event)?;
+        progress(&format!("{}/{all} {}: {:.0} images/s", done + 1, case.configuration.name(), measured.images_per_s()));
+        case.rounds.push(measured);
     }
-    cases.sort_by(|a, b| b.images_per_s().total_cmp(&a.images_per_s()));
-    let Some(best) = cases.first() else {
+    report.measured();
+    cases.sort_by(|a, b| b.images_per_s().median.total_cmp(&a.images_per_s().median));
+    let Some(best) = cases.iter().find(|case| !case.configuration.is_baseline()) else {
         let got = too_large.unwrap_or_else(|| "none".to_owned());
         return Err(Error::parameter(
             "configurations",
@@ -186,69 +219,95 @@ pub fn configurations(
             got,
         ));
     };
-    let good = cases.iter().filter(|case| case.images_per_s() >= (1.0 - WITHIN) * best.images_per_s());
+    let baseline = cases.iter().find(|case| case.configuration.is_baseline());
+    let fastest = best.images_per_s();
+    let good = cases.iter().filter(|case| !case.configuration.is_baseline() && !case.images_per_s().is_below(&fastest));
     let size = |case: &&Case| {
         let Configuration { threads, prefetch, persistent, .. } = case.configuration;
         (threads, prefetch, !persistent, case.configuration.pageable())
     };
     let smallest = good.min_by_key(size).unwrap_or(best);
+    let rate = |case: &Case| {
+        let Spread { median, low, high, .. } = case.images_per_s();
+        format!("{median:.0} images/s ({low:.0} to {high:.0})")
+    };
     report.answer = vec![
         format!(
-            "Fastest: {}, {:.0} images/s, accelerator use {:.1} %.",
-            best.configuration.name(),
-            best.images_per_s(),
-            100.0 * best.run.accelerator_use().unwrap_or(0.0)
-        ),
-        format!(
-            "Smallest within 2 % of it: {} ({:.0} images/s): {}",
+            "The smallest that is not slower than the fastest beyond doubt: {}, {}: {}",
             smallest.configuration.name(),
-            smallest.images_per_s(),
+            rate(smallest),
             smallest.configuration.options()
         ),
+        format!(
+            "Fastest: {}, {}, accelerator use {:.1} %.",
+            best.configuration.name(),
+            rate(best),
+            100.0 * best.accelerator_use()
+        ),
     ];
-    let best_of = |pinned| cases.iter().find(|case| case.configuration.pinned == Some(pinned)).map(Case::images_per_s);
-    if let (Some(pinned), Some(pageable)) = (best_of(true), best_of(false)) {
+    let needed = smallest.cores_needed();
+    report.answer.extend(needed.map(|(of_core, of_step, cores)| {
+        let here = super::environment::cores() as f64;
+        let starves = if cores > here { "more than this machine has, so the step waits" } else { "of which this machine has enough" };
+        format!(
+            "A core makes {of_core:.0} images/s (read, decode, augment) and the step alone takes {of_step:.0}: it needs \
+             {cores:.1} cores, {starves} ({here:.0})."
+        )
+    }));
+    if let Some(baseline) = baseline {
         report.answer.push(format!(
-            "Pinned memory: {pinned:.0} images/s at best; pageable memory: {pageable:.0} ({:+.1} %).",
-            100.0 * (pageable / pinned.max(f64::MIN_POSITIVE) - 1.0)
+            "The baseline (no worker thread, one batch at a time, everything built anew each epoch) makes {}: the smallest is \
+             {:.2} times as fast.",
+            rate(baseline),
+            smallest.images_per_s().median / baseline.images_per_s().median.max(f64::MIN_POSITIVE)
+        ));
+    }
+    let of =
+        |pinned| move |case: &&Case| case.configuration.pinned == Some(pinned) && !case.configuration.is_baseline();
+    let best_of = |pinned| cases.iter().find(of(pinned)).map(Case::images_per_s);
+    if let (Some(pinned), Some(pageable)) = (best_of(true), best_of(false)) {
+        let difference = if pinned.equals(&pageable) {
+            "equal".to_owned()
+        } else {
+            format!("{:+.1} %", 100.0 * (pageable.median / pinned.median.max(f64::MIN_POSITIVE) - 1.0))
+        };
+        report.answer.push(format!(
+            "Pinned memory: {:.0} images/s at best; pageable memory: {:.0} ({difference}).",
+            pinned.median, pageable.median
         ));
     }
     report.settings = json!({
-        "threads": settings.threads, "prefetch": settings.prefetch, "persistent": settings.persistent,
-        "pinned": settings.pinned,
-        "batch_size": settings.batch_size, "strategy": settings.strategy, "seconds": settings.time.as_secs_f64(),
-        "rounds": settings.rounds, "step": model.about(), "images_per_epoch": subject.len(), "seed": subject.seed,
+        "device": device, "transforms": settings.ops, "strategy": settings.strategy, "threads": settings.threads,
+        "prefetch": settings.prefetch, "persistent": settings.persistent,
+        "pinned": best.configuration.pinned.map(|_| &settings.pinned), "batch_size": settings.batch_size,
+        "step": model.about(), "rounds": settings.rounds.max(1), "seconds_a_round": settings.time.as_secs_f64(),
+        "images_per_epoch": subject.len(), "seed": subject.seed,
     });
-    report.tables = vec![ranking(&cases)];
+    report.tables = vec![ranking(&cases, baseline)];
     if best.configuration.pinned.is_none() {
         let reason = no_gpu().unwrap_or_else(|| "the operations run on the CPU".to_owned());
         report.tables[0].blank.push(format!("pinned: nothing is copied to a GPU ({reason})."));
     }
-    let spread = cases.iter().map(|case| case.spread).fold(0.0, f64::max);
     let notes = [
-        Some(format!("Training step: {}.", model.about())),
-        Some(format!("Each was measured {} times, in turn with the others; its best round counts.", settings.rounds.max(1))),
+        Some(rounds_note(settings.rounds)),
         Some("Set-up is building the pipeline and waiting for the first batch of each epoch; it counts, told apart from waits.".to_owned()),
         best.configuration.pinned.map(|_| {
             "Pinned: what is copied to the GPU is staged in pinned memory, or in pageable memory.".to_owned()
         }),
         too_large,
-        skipped(cases.iter().map(|case| &case.run)),
-        (spread > WITHIN).then(|| {
-            format!(
-                "Rounds of one configuration differed by up to {:.0} %: differences below that mean nothing. Measure longer \
-                 (--seconds), or on a quiet machine.",
-                100.0 * spread
-            )
-        }),
+        skipped(cases.iter().flat_map(|case| &case.rounds).map(|round| &round.run)),
     ];
     report.notes.extend(notes.into_iter().flatten());
-    plots(&mut report, &cases, smallest);
+    plots(&mut report, &cases, smallest, baseline);
     report.figures = json!({
         "best": best.configuration, "smallest": smallest.configuration,
+        "images_per_s_a_core": needed.map(|needed| needed.0), "images_per_s_of_the_step": needed.map(|needed| needed.1),
+        "cores_needed": needed.map(|needed| needed.2),
         "ranking": cases.iter().map(|case| json!({
-            "configuration": case.configuration, "images_per_s": case.images_per_s(), "setup_s": case.setup_s(),
-            "wait_s": case.run.wait_percentiles(), "run": case.run,
+            "configuration": case.configuration, "images_per_s": case.images_per_s(),
+            "times_the_baseline": baseline.map(|baseline| times(case, baseline)),
+            "setup_s": case.spread(Round::setup_s), "wait_s": percentiles(&case.waits()),
+            "runs": case.rounds.iter().map(|round| &round.run).collect::<Vec<_>>(),
         })).collect::<Vec<_>>(),
     });
     Ok(Found { best: best.configuration, smallest: smallest.configuration, report })
@@ -261,11 +320,19 @@ fn build(subject: &Subject, settings: &Settings, configuration: Configuration) -
     settings.ops.iter().cloned().fold(builder, Builder::augment).build()
 }
 
-/// The configurations that fit into memory, and a word on those that do not.
-fn grid(subject: &Subject, settings: &Settings) -> Result<(Vec<Configuration>, Option<String>)> {
-    let (mut grid, mut left_out) = (Vec::new(), 0);
+/// What is measured.
+struct Grid {
+    configurations: Vec<Configuration>,
+    /// A word on those that do not fit into memory.
+    too_large: Option<String>,
+    /// Where the operations run.
+    device: String,
+}
+
+fn grid(subject: &Subject, settings: &Settings) -> Result<Grid> {
+    let (mut grid, mut left_out, mut device) = (Vec::new(), 0, String::new());
     let free = available_memory_bytes().unwrap_or(u64::MAX);
-    let pinned = match subject.device.resolve()? {
+    let pinned: Vec<Option<bool>> = match subject.device.resolve()? {
         Some(_) => settings.pinned.iter().copied().map(Some).collect(),
         None => vec![None],
     };
@@ -274,7 +341,9 @@ fn grid(subject: &Subject, settings: &Settings) -> Result<(Vec<Configuration>, O
             for &persistent in &settings.persistent {
                 for &pinned in &pinned {
                     let configuration = Configuration { threads, prefetch, persistent, pinned };
-                    if build(subject, settings, configuration)?.memory().batches_bytes > free / 10 * 8 {
+                    let pipeline = build(subject, settings, configuration)?;
+                    device = pipeline.device_name();
+                    if pipeline.memory().batches_bytes > free / 10 * 8 {
                         left_out += 1;
                     } else {
                         grid.push(configuration);
@@ -283,18 +352,22 @@ fn grid(subject: &Subject, settings: &Settings) -> Result<(Vec<Configuration>, O
             }
         }
     }
+    if settings.baseline {
+        let pinned = pinned.first().copied().flatten().map(|_| false);
+        grid.push(Configuration { threads: 0, prefetch: 1, persistent: false, pinned });
+    }
     let note = format!("{left_out} configurations were left out: their batches take more memory than is free.");
-    Ok((grid, (left_out > 0).then_some(note)))
+    Ok(Grid { configurations: grid, too_large: (left_out > 0).then_some(note), device })
 }
 
-fn case(
+fn measure(
     subject: &Subject,
     settings: &Settings,
     configuration: Configuration,
     model: &mut Model,
     round: u32,
     on_event: &mut dyn FnMut(&Event) -> Result<()>,
-) -> Result<Case> {
+) -> Result<Round> {
     let name = format!("{}, round {}", configuration.name(), round + 1);
     on_event(&Event::RunStart { run: name.clone(), settings: json!(configuration) })?;
     let mut run = Run::start(model.step.as_mut(), on_event);
@@ -320,10 +393,15 @@ fn case(
     }
     let run = run.finish();
     on_event(&Event::RunEnd { run: name, seconds: run.seconds })?;
-    Ok(Case { configuration, build_s, run, spread: 0.0 })
+    Ok(Round { build_s, run })
 }
 
-fn ranking(cases: &[Case]) -> Table {
+/// How many times as many images a second a case makes as the baseline.
+fn times(case: &Case, baseline: &Case) -> f64 {
+    case.images_per_s().median / baseline.images_per_s().median.max(f64::MIN_POSITIVE)
+}
+
+fn ranking(cases: &[Case], baseline: Option<&Case>) -> Table {
     let mut table = Table::new(
         "ranking",
         "Configurations, the fastest first",
@@ -333,7 +411,10 @@ fn ranking(cases: &[Case]) -> Table {
             "persistent",
             "pinned",
             "images/s",
+            "from",
+            "to",
             "of the best, %",
+            "times the baseline",
             "accelerator use, %",
             "set-up, s",
             "epochs",
@@ -342,44 +423,61 @@ fn ranking(cases: &[Case]) -> Table {
             "wait p99, ms",
         ],
     );
-    let best = cases.first().map_or(1.0, Case::images_per_s);
+    let best = cases.first().map_or(1.0, |case| case.images_per_s().median);
     for case in cases {
         let Configuration { threads, prefetch, persistent, pinned } = case.configuration;
         let yes_or_no = |value| Cell::from(if value { "yes" } else { "no" });
-        let wait = case.run.wait_percentiles();
+        let wait = percentiles(&case.waits());
         let ms = |of: fn(Percentiles) -> f64| Cell::number(wait.map(|p| 1e3 * of(p)), 2);
+        let Spread { median, low, high, .. } = case.images_per_s();
         table.rows.push(vec![
             Cell::number(threads as f64, 0),
             Cell::number(prefetch as f64, 0),
             yes_or_no(persistent),
             pinned.map_or(Cell::Blank, yes_or_no),
-            Cell::number(case.images_per_s(), 0),
-            Cell::number(100.0 * case.images_per_s() / best, 1),
-            Cell::number(case.run.accelerator_use().map(|share| 100.0 * share), 1),
-            Cell::number(case.setup_s(), 3),
-            Cell::number(case.run.epochs.len() as f64, 0),
+            Cell::number(median, 0),
+            Cell::number(low, 0),
+            Cell::number(high, 0),
+            Cell::number(100.0 * median / best, 1),
+            Cell::number(baseline.map(|baseline| times(case, baseline)), 2),
+            Cell::number(100.0 * case.accelerator_use(), 1),
+            Cell::number(case.spread(Round::setup_s).median, 3),
+            Cell::number(case.rounds.iter().map(|round| round.run.epochs.len()).sum::<usize>() as f64, 0),
             ms(|p| p.p50),
             ms(|p| p.p95),
             ms(|p| p.p99),
         ]);
     }
+    if baseline.is_none() {
+        table.blank.push("times the baseline: it was not measured (warpfeed bench configurations does).".to_owned());
+    }
     table
 }
 
-fn plots(report: &mut Report, cases: &[Case], smallest: &Case) {
+fn plots(report: &mut Report, cases: &[Case], smallest: &Case, baseline: Option<&Case>) {
     let shown = &cases[..cases.len().min(SHOWN)];
-    let bar = |case: &Case| Bar {
-        name: case.configuration.name().replace("built anew", "anew"),
-        value: case.images_per_s(),
-        marked: case.configuration == smallest.configuration,
+    let bar = |case: &Case| {
+        let Spread { median, low, high, .. } = case.images_per_s();
+        Bar {
+            name: case.configuration.name().replace("built anew", "anew"),
+            value: median,
+            interval: Some((low, high)),
+            marked: case.configuration == smallest.configuration,
+        }
     };
     let shown: Vec<Bar> = shown.iter().map(bar).collect();
     let caption = format!("Images per second, the best {} of {}", shown.len(), cases.len());
     let title = format!("{caption}; the smallest as good in orange");
     report.plot("ranking", caption, bars(&title, "1/s", &shown));
+    // Beside each other: what was chosen, and the baseline.
+    for case in [Some(smallest), baseline].into_iter().flatten() {
+        let name = case.configuration.name();
+        let file = if case.configuration.is_baseline() { "timeline-baseline" } else { "timeline" };
+        let stretches = case.rounds.first().map_or_else(Vec::new, |round| round.run.stretches());
+        let svg = timeline(&format!("Batches: {name}"), &LANES, &stretches);
+        report.plot(file, format!("Set-up, fetch and train of each batch: {name}"), svg);
+    }
     let name = smallest.configuration.name();
-    let svg = timeline(&format!("Batches: {name}"), &LANES, &smallest.run.stretches());
-    report.plot("timeline", format!("Set-up, fetch and train of each batch: {name}"), svg);
-    let svg = histogram(&format!("Waits: {name}"), &smallest.run.waits());
+    let svg = histogram(&format!("Waits: {name}"), &smallest.waits());
     report.plot("waits", format!("How long the trainer waited for each batch: {name}"), svg);
 }

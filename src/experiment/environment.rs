@@ -1,10 +1,10 @@
 //! The machine, the build and the data set that figures come from. Every report names them.
 
 use super::nvml::Nvml;
-use crate::backend::cuda::cards::cards;
+use crate::backend::cuda::cards::{Card, cards, pci_addresses};
 use crate::decode::{probe, simd};
 use crate::error::{Error, Result};
-use crate::source::Source;
+use crate::source::{Input, Source, Stream, StreamStart};
 use serde::Serialize;
 use std::fs::read_to_string;
 use std::num::NonZero;
@@ -12,6 +12,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Most images that are looked at for the summary of a data set.
 const LOOKED_AT: u64 = 1_000;
+/// Of a stream fewer, since they may come over a network.
+const LOOKED_AT_OF_STREAM: u64 = 100;
 
 /// The machine and the build.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -29,8 +31,8 @@ pub struct Environment {
     pub system: String,
     /// Load average of the last minute when the report was begun: what else the machine was doing.
     pub load_average_1min: Option<f64>,
-    /// Names of the GPUs, as the driver has them, in its order.
-    pub gpus: Vec<String>,
+    /// The GPUs, in the driver's order.
+    pub gpus: Vec<Gpu>,
     /// Version of NVIDIA's driver.
     pub driver: Option<String>,
     /// Why there is no GPU, if none is named.
@@ -44,6 +46,25 @@ pub struct Environment {
     pub build: &'static str,
     /// The JPEG decoder, where it is known.
     pub jpeg: Option<String>,
+}
+
+/// A GPU.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Gpu {
+    /// Its name, as the driver has it; a simulated one says so.
+    pub name: String,
+    /// Its memory, in bytes.
+    pub memory_bytes: u64,
+    /// The clock of its multiprocessors when the report was begun, in MHz; `None` where the driver does not say.
+    pub clock_mhz: Option<u32>,
+}
+
+impl Gpu {
+    fn line(&self) -> String {
+        let clock = self.clock_mhz.map_or_else(String::new, |mhz| format!(", {mhz} MHz"));
+        format!("{} ({:.1} GB{clock})", self.name, self.memory_bytes as f64 / 1e9)
+    }
 }
 
 impl Environment {
@@ -60,8 +81,14 @@ impl Environment {
             Ok(cards) => (cards, None),
             Err(error) => (Vec::new(), Some(error.to_string())),
         };
-        let driver = Nvml::open(&[]).ok().and_then(|nvml| nvml.driver());
-        let gpus = cards.into_iter().map(|card| card.name).collect();
+        let nvml = Nvml::open(&pci_addresses().unwrap_or_default()).ok();
+        let driver = nvml.as_ref().and_then(Nvml::driver);
+        let gpu = |(ordinal, card): (usize, Card)| Gpu {
+            name: card.name,
+            memory_bytes: card.memory_bytes as u64,
+            clock_mhz: nvml.as_ref().and_then(|nvml| nvml.clock_mhz(ordinal)),
+        };
+        let gpus = cards.into_iter().enumerate().map(gpu).collect();
         Self {
             date: utc(SystemTime::now()),
             cpu: field("/proc/cpuinfo", "model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
@@ -82,25 +109,25 @@ impl Environment {
         }
     }
 
+    /// Which warpfeed it was.
+    #[must_use]
+    pub fn version(&self) -> String {
+        let commit = self.commit.as_deref().unwrap_or("not known");
+        format!("warpfeed {} ({} build, commit {commit})", self.warpfeed, self.build)
+    }
+
     /// Names and values, in words.
     #[must_use]
     pub fn lines(&self) -> Vec<(&'static str, String)> {
-        let gpu = self.no_gpu.as_ref().map_or_else(|| self.gpus.join(", "), |reason| format!("none: {reason}"));
+        let gpus = || self.gpus.iter().map(Gpu::line).collect::<Vec<_>>().join(", ");
+        let gpu = self.no_gpu.as_ref().map_or_else(gpus, |reason| format!("none: {reason}"));
         let mut lines = vec![
             ("Processor", format!("{}, {} cores for this process", self.cpu, self.cores)),
             ("Memory", self.memory_bytes.map_or_else(String::new, |b| format!("{:.1} GB", b as f64 / 1e9))),
             ("GPU", gpu),
             ("Driver", self.driver.clone().unwrap_or_default()),
             ("System", self.system.clone()),
-            (
-                "warpfeed",
-                format!(
-                    "{} ({} build), commit {}",
-                    self.warpfeed,
-                    self.build,
-                    self.commit.as_deref().unwrap_or("not known")
-                ),
-            ),
+            ("Version", self.version()),
             ("JPEG decoder", self.jpeg.clone().unwrap_or_default()),
             ("Date", self.date.clone()),
             ("Load average", self.load_average_1min.map_or_else(String::new, |load| format!("{load:.2}"))),
@@ -116,11 +143,13 @@ impl Environment {
 pub struct DataSet {
     /// Its path or name.
     pub name: String,
-    /// Number of images.
-    pub images: u64,
+    /// Number of images; `None` of a stream.
+    pub images: Option<u64>,
+    /// Images an epoch; `None` of a stream without a limit.
+    pub images_per_epoch: Option<u64>,
     /// Number of classes; 0 if the source does not name them.
     pub classes: usize,
-    /// How many images the means are of, spread evenly over the source.
+    /// How many images the means are of: spread evenly over a data set, or the first of a stream.
     pub looked_at: u64,
     /// How many of those looked at could not be read.
     pub bad: u64,
@@ -131,35 +160,30 @@ pub struct DataSet {
 }
 
 impl DataSet {
-    /// Looks at up to 1,000 images of a source.
+    /// Looks at up to 1,000 images of a data set, or at the first 100 of a stream, of which an epoch takes
+    /// `images_per_epoch`.
     ///
     /// # Errors
     /// [`Error::Parameter`] for a source without images; errors of the source that are not of one sample.
-    pub fn of(name: impl Into<String>, source: &dyn Source) -> Result<Self> {
-        let images = source.len();
-        if images == 0 {
+    pub fn of(name: impl Into<String>, input: &Input, images_per_epoch: Option<u64>) -> Result<Self> {
+        let mut sum = Sum::default();
+        match input {
+            Input::DataSet(source) => sum.spread_over(source.as_ref())?,
+            Input::Stream(stream) => sum.first_of(stream.as_ref())?,
+        }
+        if sum.looked_at == 0 {
             return Err(Error::parameter("bench", "source", "a source with images", "none"));
         }
-        let looked_at = images.min(LOOKED_AT);
-        let (mut bad, mut bytes, mut pixels, mut buffer) = (0, 0, 0, Vec::new());
-        for i in 0..looked_at {
-            // With 2^53 or more images the indices are rounded.
-            let index = (i as f64 / looked_at as f64 * images as f64) as u64;
-            match source.read(index, &mut buffer).and_then(|encoded| Ok((encoded.len(), probe(encoded)?.size))) {
-                Ok((encoded, size)) => (bytes, pixels) = (bytes + encoded as u64, pixels + size.area_px()),
-                Err(error) if error.is_bad_sample() => bad += 1,
-                Err(error) => return Err(error),
-            }
-        }
-        let good = (looked_at - bad).max(1) as f64;
+        let good = (sum.looked_at - sum.bad).max(1) as f64;
         Ok(Self {
             name: name.into(),
-            images,
-            classes: source.classes().len(),
-            looked_at,
-            bad,
-            mean_bytes: bytes as f64 / good,
-            mean_px: pixels as f64 / good,
+            images: input.samples(),
+            images_per_epoch,
+            classes: input.classes().len(),
+            looked_at: sum.looked_at,
+            bad: sum.bad,
+            mean_bytes: sum.bytes as f64 / good,
+            mean_px: sum.pixels as f64 / good,
         })
     }
 
@@ -167,12 +191,59 @@ impl DataSet {
     #[must_use]
     pub fn line(&self) -> String {
         let classes = if self.classes == 0 { String::new() } else { format!(" in {} classes", self.classes) };
+        let images = self.images.map_or_else(|| "a stream of images".to_owned(), |images| format!("{images} images"));
+        let used = match self.images_per_epoch {
+            Some(used) if self.images != Some(used) => format!(", {used} of them an epoch"),
+            _ => String::new(),
+        };
         let bad = if self.bad == 0 { String::new() } else { format!(", {} cannot be used", self.bad) };
         let (kb, mpx) = (self.mean_bytes / 1e3, self.mean_px / 1e6);
-        format!(
-            "{}: {} images{classes}, mean {kb:.1} kB and {mpx:.3} Mpx (of {}{bad})",
-            self.name, self.images, self.looked_at
-        )
+        format!("{}: {images}{classes}{used}, mean {kb:.1} kB and {mpx:.3} Mpx (of {}{bad})", self.name, self.looked_at)
+    }
+}
+
+/// What was seen of a source's images.
+#[derive(Default)]
+struct Sum {
+    looked_at: u64,
+    bad: u64,
+    bytes: u64,
+    pixels: u64,
+}
+
+impl Sum {
+    fn spread_over(&mut self, source: &dyn Source) -> Result<()> {
+        let images = source.len();
+        let (looked_at, mut buffer) = (images.min(LOOKED_AT), Vec::new());
+        for i in 0..looked_at {
+            // With 2^53 or more images the indices are rounded.
+            let index = (i as f64 / looked_at as f64 * images as f64) as u64;
+            self.add(source.read(index, &mut buffer))?;
+        }
+        Ok(())
+    }
+
+    fn first_of(&mut self, stream: &dyn Stream) -> Result<()> {
+        let mut samples = stream.begin(&StreamStart::whole(0))?;
+        while self.looked_at < LOOKED_AT_OF_STREAM {
+            match samples.next().transpose() {
+                None => break,
+                Some(Ok(sample)) => self.add(Ok(&sample.bytes))?,
+                Some(Err(error)) => self.add(Err(error))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds an image.
+    fn add(&mut self, encoded: Result<&[u8]>) -> Result<()> {
+        self.looked_at += 1;
+        match encoded.and_then(|encoded| Ok((encoded.len(), probe(encoded)?.size))) {
+            Ok((bytes, size)) => (self.bytes, self.pixels) = (self.bytes + bytes as u64, self.pixels + size.area_px()),
+            Err(error) if error.is_bad_sample() => self.bad += 1,
+            Err(error) => return Err(error),
+        }
+        Ok(())
     }
 }
 

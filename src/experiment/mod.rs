@@ -2,6 +2,8 @@
 //! `experiment`, which the command implies; nothing else in the library uses it.
 
 pub mod augment_load;
+pub mod busy;
+pub mod compare;
 pub mod configurations;
 pub mod diagnose;
 pub mod environment;
@@ -12,9 +14,11 @@ pub mod peers;
 pub mod preview;
 pub mod report;
 pub mod run;
+pub mod spread;
 pub mod step;
 pub mod subject;
 pub mod synth;
+mod ticks;
 pub mod train;
 pub mod trial;
 pub mod usage;

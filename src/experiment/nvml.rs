@@ -13,6 +13,8 @@ use std::ptr::null_mut;
 const NAMES: [&str; 2] = ["libnvidia-ml.so.1", "libnvidia-ml.so"];
 /// `NVML_SUCCESS`.
 const SUCCESS: c_int = 0;
+/// `NVML_CLOCK_SM`.
+const CLOCK_SM: c_int = 1;
 /// More than any of the names that are asked for: `NVML_DEVICE_NAME_V2_BUFFER_SIZE` is 96.
 const NAME_BYTES: usize = 256;
 
@@ -30,6 +32,7 @@ type Call = unsafe extern "C" fn() -> c_int;
 type ByPciAddress = unsafe extern "C" fn(*const c_char, *mut Handle) -> c_int;
 type Version = unsafe extern "C" fn(*mut c_char, c_uint) -> c_int;
 type UtilizationRates = unsafe extern "C" fn(Handle, *mut Rates) -> c_int;
+type ClockInfo = unsafe extern "C" fn(Handle, c_int, *mut c_uint) -> c_int;
 type EngineUtilization = unsafe extern "C" fn(Handle, *mut c_uint, *mut c_uint) -> c_int;
 
 /// The library, initialized.
@@ -107,6 +110,18 @@ impl Nvml {
         }
     }
 
+    /// The clock of a GPU's multiprocessors now, in MHz; `None` if it does not say.
+    pub(super) fn clock_mhz(&self, device: usize) -> Option<u32> {
+        let handle = (*self.devices.get(device)?)?;
+        let mut mhz = 0;
+        // SAFETY: the type is nvml.h's, the handle is NVML's own, and what is written to outlives the call.
+        let status = unsafe {
+            let call = self.library.get::<ClockInfo>(b"nvmlDeviceGetClockInfo").ok()?;
+            call(handle, CLOCK_SM, &raw mut mhz)
+        };
+        (status == SUCCESS).then_some(mhz)
+    }
+
     /// How busy a GPU is; `None` if it does not say.
     pub(super) fn usage(&self, device: usize) -> Option<GpuUse> {
         let handle = (*self.devices.get(device)?)?;
@@ -169,6 +184,11 @@ mod tests {
             rates[1] = 0;
             return 0;
         }
+        int nvmlDeviceGetClockInfo(void *device, int type, unsigned *mhz) {
+            if (type != 1) return 2;
+            *mhz = 100 * *(int *)device;
+            return 0;
+        }
     "#;
 
     #[test]
@@ -184,7 +204,10 @@ mod tests {
             // SAFETY: the library is the one above.
             #[allow(unsafe_code)]
             let nvml = Nvml::init(unsafe { Library::new(&library) }.unwrap(), &addresses).unwrap();
-            (0..nvml.len()).map(|i| nvml.usage(i).map(|usage| usage.gpu)).collect::<Vec<_>>()
+            let clocks: Vec<_> = (0..nvml.len()).map(|i| nvml.clock_mhz(i)).collect();
+            let usage: Vec<_> = (0..nvml.len()).map(|i| nvml.usage(i).map(|usage| usage.gpu)).collect();
+            assert_eq!(clocks, usage.iter().map(|gpu| gpu.map(|gpu| (1e4 * gpu).round() as u32)).collect::<Vec<_>>());
+            usage
         };
         assert_eq!(used(&[c"0000:02:00.0"]), [Some(0.2)]);
         assert_eq!(used(&[c"0000:02:00.0", c"0000:01:00.0"]), [Some(0.2), Some(0.1)]);

@@ -48,8 +48,7 @@ pub fn peers(json: &str) -> Result<Report> {
         "Side by side on the CPU",
         &["pipeline", "contender", "images/s", "warpfeed against it, times", "first batch, s", "peak memory, MB"],
     );
-    let mut series: Vec<Series> =
-        CONTENDERS.map(|(_, name)| Series { name: name.to_owned(), values: Vec::new() }).into();
+    let mut series: Vec<Series> = CONTENDERS.map(|(_, name)| Series::new(name, Vec::new())).into();
     for (pipeline, row) in &measured.medians {
         let own = figure(row, "warpfeed", "images_per_s");
         let mut against = Vec::new();

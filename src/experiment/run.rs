@@ -4,6 +4,8 @@ use crate::decode::LeftToCpu;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::pipeline::{BadSample, Batch, CacheUsage, EpochState, Pipeline, Stats};
+use crate::target::{TargetBytes, TargetTensor, Targets};
+use crate::tensor::Tensor;
 use crate::{atomic, file};
 use serde::{Deserialize, Serialize};
 use sha2::digest::common::hazmat::SerializableState;
@@ -16,8 +18,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// SHA-256 over samples in delivery order: each sample's label (`u32`, little endian) and output bytes, without
-/// padding. So it is the same for any number of threads, any prefetch, any batch size, and any format in which the same
+/// SHA-256 over samples in delivery order: each sample's label (`u32`, little endian), its target where targets were
+/// asked for (numbers little endian; bytes behind their number as `u64`), and output bytes, without padding. So it is the same for any number of threads, any prefetch, any batch size, and any format in which the same
 /// samples are stored.
 #[derive(Debug, Clone, Default)]
 pub struct Digest {
@@ -30,17 +32,24 @@ impl Digest {
     /// # Errors
     /// [`Error::Device`] if the batch is on a device that fails to copy it.
     pub fn add(&mut self, batch: &Batch) -> Result<()> {
-        let copy;
-        let images = match batch.images().device() {
-            Device::Cpu => batch.images(),
-            _ => {
-                copy = batch.images().to_host()?;
-                &copy
-            }
+        let on_host = |view: &Tensor| match view.device() {
+            Device::Cpu => Ok(None),
+            _ => view.to_host().map(Some),
         };
+        let views: Vec<&Tensor> = (0..).map_while(|i| batch.view(i)).collect();
+        let copies = views.iter().copied().map(on_host).collect::<Result<Vec<_>>>()?;
+        let targets = batch.targets().map(HostTargets::new).transpose()?;
         for (i, label) in batch.labels()[..batch.len() - batch.padding()].iter().enumerate() {
             self.hash.update(label.to_le_bytes());
-            self.hash.update(images.image_bytes(i)?);
+            if let Some(targets) = &targets {
+                targets.add(i, &mut self.hash)?;
+            }
+            for (view, copy) in views.iter().zip(&copies) {
+                let images = copy.as_ref().unwrap_or(view);
+                for image in (i..images.shape()[0]).step_by(batch.len()) {
+                    self.hash.update(images.image_bytes(image)?);
+                }
+            }
         }
         Ok(())
     }
@@ -61,6 +70,38 @@ impl Digest {
         let bytes = (0..text.len()).step_by(2).map(byte).collect::<Option<Vec<u8>>>()?;
         let hash = Sha256::deserialize(&bytes.as_slice().try_into().ok()?).ok()?;
         Some(Self { hash })
+    }
+}
+
+/// A batch's targets where they can be read.
+enum HostTargets<'a> {
+    Numbers(TargetTensor),
+    Bytes(&'a TargetBytes),
+}
+
+impl<'a> HostTargets<'a> {
+    fn new(targets: &'a Targets) -> Result<Self> {
+        Ok(match targets {
+            Targets::Numbers(numbers) => Self::Numbers(numbers.to_host()?),
+            Targets::Bytes(bytes) => Self::Bytes(bytes),
+        })
+    }
+
+    /// Takes up the target of image `i`.
+    fn add(&self, i: usize, hash: &mut Sha256) -> Result<()> {
+        match self {
+            Self::Numbers(numbers) => {
+                let row_bytes = 4 * numbers.shape()[1];
+                let words = numbers.as_bytes()?[i * row_bytes..][..row_bytes].as_chunks::<4>().0;
+                words.iter().for_each(|&word| hash.update(u32::from_ne_bytes(word).to_le_bytes()));
+            }
+            Self::Bytes(bytes) => {
+                let bytes = bytes.get(i).unwrap_or_default();
+                hash.update((bytes.len() as u64).to_le_bytes());
+                hash.update(bytes);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -121,6 +162,33 @@ pub struct DecodedImages {
     pub left_to_cpu: LeftToCpu,
 }
 
+/// Targets that were delivered, padding included.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct TargetCounts {
+    /// Images with one.
+    pub images: u64,
+    /// Numbers of all of them; 0 where they are bytes.
+    pub numbers: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl TargetCounts {
+    fn add(&mut self, targets: &Targets) {
+        let (images, numbers, bytes) = match targets {
+            Targets::Numbers(targets) => {
+                let [images, len] = targets.shape();
+                (images, images * len, 4 * images * len)
+            }
+            Targets::Bytes(targets) => (targets.offsets().len() - 1, 0, targets.values().len()),
+        };
+        self.images += images as u64;
+        self.numbers += numbers as u64;
+        self.bytes += bytes as u64;
+    }
+}
+
 /// What a run did and how fast.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
@@ -156,6 +224,9 @@ pub struct RunReport {
     /// How full the cache of decoded images is at the end; `None` without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheUsage>,
+    /// Targets delivered; `None` where none were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub targets: Option<TargetCounts>,
     /// Where the time went.
     pub stages: StageSeconds,
     /// Number of samples that could not be used.
@@ -390,6 +461,7 @@ fn run_epochs(
 ) -> Result<RunReport> {
     let mut stats = Stats::default();
     let (mut bad, mut first_batch) = (Vec::new(), None);
+    let mut targets: Option<TargetCounts> = None;
     let mut hash = digest.then(Digest::default);
     // The one before the current, until the device is done with the last.
     let mut last: Option<Batch> = None;
@@ -429,6 +501,9 @@ fn run_epochs(
             if first_batch.is_none() {
                 batch.images().synchronize()?;
                 first_batch = Some(started.elapsed());
+            }
+            if let Some(delivered) = batch.targets() {
+                targets.get_or_insert_default().add(delivered);
             }
             if let Some(hash) = &mut hash {
                 hash.add(&batch)?;
@@ -475,6 +550,7 @@ fn run_epochs(
         },
         cached: stats.cached,
         cache: pipeline.cache_usage(),
+        targets,
         stages: stats.into(),
         bad_count: stats.bad,
         bad,

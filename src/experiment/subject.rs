@@ -6,16 +6,26 @@ use super::step::{Outcome, Step};
 use crate::device::{Device, StreamPriority};
 use crate::error::{Error, Result};
 use crate::pipeline::{Batch, Builder, OnError, Pipeline};
-use crate::source::Source;
-use std::sync::Arc;
+use crate::source::{EncodedImages, Input, Samples, Stream, StreamSample, StreamStart};
+use serde::Serialize;
+use std::time::Instant;
+
+/// So many images of a stream that can be read only once are kept, unless a limit is given.
+const KEPT_IMAGES: u64 = 1_000;
+/// No more bytes of them are kept.
+const KEPT_BYTES: u64 = 1 << 30;
 
 /// Images, and how pipelines over them are built.
 #[derive(Clone)]
 pub struct Subject {
     /// What the images are called in reports.
     pub name: String,
-    /// The images.
-    pub source: Arc<dyn Source>,
+    /// The images: a data set, or a stream that can be read any number of times.
+    pub input: Input,
+    /// Where they come from.
+    pub storage: Storage,
+    /// Images a second that a pipe gave; what is measured are the first of them, kept in memory.
+    pub intake: Option<f64>,
     /// Most images an epoch.
     pub limit: Option<u64>,
     /// Worker threads; one for each processor if not given.
@@ -26,6 +36,20 @@ pub struct Subject {
     pub device: Device,
     /// Whose work a GPU does first.
     pub stream_priority: StreamPriority,
+}
+
+/// Where images come from, which is what a pipeline waits for if it waits for bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Storage {
+    /// Files of this machine.
+    #[default]
+    Disk,
+    /// A server.
+    Network,
+    /// Another program.
+    Pipe,
 }
 
 /// A model and its training step.
@@ -62,11 +86,13 @@ impl Step for NoStep {
 }
 
 impl Subject {
-    /// All images of a source.
-    pub fn new(name: impl Into<String>, source: impl Source + 'static) -> Self {
+    /// All images of a data set or a stream.
+    pub fn new(name: impl Into<String>, input: impl Into<Input>) -> Self {
         Self {
             name: name.into(),
-            source: Arc::new(source),
+            input: input.into(),
+            storage: Storage::Disk,
+            intake: None,
             limit: None,
             threads: None,
             seed: 42,
@@ -77,26 +103,82 @@ impl Subject {
 
     /// A pipeline over the images, shuffled; those that cannot be used are skipped and counted.
     pub(super) fn builder(&self) -> Builder {
-        let builder = Pipeline::builder(Arc::clone(&self.source)).shuffle(self.seed).on_error(OnError::Skip);
+        let builder = Pipeline::builder(self.input.clone()).shuffle(self.seed).on_error(OnError::Skip);
         let builder = self.limit.into_iter().fold(builder, Builder::limit);
         self.threads
             .into_iter()
             .fold(builder.device(self.device).stream_priority(self.stream_priority), Builder::threads)
     }
 
-    /// Images an epoch.
-    pub(super) fn len(&self) -> u64 {
-        self.source.len().min(self.limit.unwrap_or(u64::MAX))
+    /// Images an epoch; `None` of a stream without a limit.
+    pub(super) fn len(&self) -> Option<u64> {
+        self.input.samples().into_iter().chain(self.limit).min()
+    }
+
+    /// A look at the images.
+    ///
+    /// # Errors
+    /// Those of [`DataSet::of`].
+    pub fn data_set(&self) -> Result<DataSet> {
+        DataSet::of(self.name.clone(), &self.input, self.len())
+    }
+
+    /// At most `limit` images an epoch. Experiments read images again and again. So of a stream that can be read only once
+    /// ([`Stream::repeats`]) the first are kept in memory: as many as the limit says, or 1,000, if they fit into 1 GiB.
+    ///
+    /// # Errors
+    /// Those of such a stream; [`Error::Parameter`] if it has no images.
+    pub fn limited(name: impl Into<String>, input: impl Into<Input>, limit: Option<u64>) -> Result<Self> {
+        let subject = match input.into() {
+            Input::Stream(stream) if !stream.repeats() => Self::keep(name, stream.as_ref(), limit)?,
+            input => Self::new(name, input),
+        };
+        Ok(Self { limit, ..subject })
+    }
+
+    fn keep(name: impl Into<String>, stream: &dyn Stream, limit: Option<u64>) -> Result<Self> {
+        let begin = Instant::now();
+        let (mut samples, mut kept) = (stream.begin(&StreamStart::whole(0))?, Vec::new());
+        let mut room = KEPT_BYTES;
+        while (kept.len() as u64) < limit.unwrap_or(KEPT_IMAGES) {
+            let Some(sample) = next(samples.as_mut())? else { break };
+            let StreamSample { bytes, label, .. } = sample;
+            let Some(left) = room.checked_sub(bytes.len() as u64) else { break };
+            room = left;
+            kept.push((bytes, label));
+        }
+        if kept.is_empty() {
+            return Err(Error::parameter("bench", "source", "a stream with images", "none"));
+        }
+        let intake = kept.len() as f64 / begin.elapsed().as_secs_f64().max(f64::MIN_POSITIVE);
+        let source = EncodedImages::new(kept).with_classes(stream.classes().iter().cloned());
+        Ok(Self { storage: Storage::Pipe, intake: Some(intake), ..Self::new(name, source) })
     }
 
     /// An empty report about these images on this machine.
     pub(super) fn report(&self, experiment: &'static str, question: &'static str) -> Result<Report> {
         let mut report = Report::new(experiment, question, Environment::here());
-        report.data_set = Some(DataSet::of(self.name.clone(), self.source.as_ref())?);
+        report.data_set = Some(self.data_set()?);
+        if let Some(intake) = self.intake {
+            report.notes.push(format!(
+                "A pipe can be read once: its first images, which came at {intake:.0} images/s, were kept in memory and are what was \
+                 measured."
+            ));
+        }
         if cfg!(debug_assertions) {
             report.notes.push("This is a debug build, several times slower: no figure for anybody else.".to_owned());
         }
         Ok(report)
+    }
+}
+
+/// The next sample that can be used.
+pub(super) fn next(samples: &mut dyn Samples) -> Result<Option<StreamSample>> {
+    loop {
+        match samples.next() {
+            Err(error) if error.is_bad_sample() => {}
+            result => return result,
+        }
     }
 }
 

@@ -4,7 +4,6 @@ use super::events::Event;
 use super::report::plot::Stretch;
 use super::run::StageSeconds;
 use super::step::Step;
-use super::usage::{Percentiles, percentiles};
 use crate::error::Result;
 use crate::pipeline::{Pipeline, Stats};
 use serde::Serialize;
@@ -184,6 +183,17 @@ impl<'a> Run<'a> {
     }
 }
 
+/// How to say what the rounds of one thing gave.
+pub(super) fn rounds_note(rounds: u32) -> String {
+    match rounds {
+        0 | 1 => "Everything was measured once, which says nothing of how sure the figures are (--rounds).".to_owned(),
+        rounds => format!(
+            "Everything was measured {rounds} times, in turn: medians, with the interval in which the rounds lie. What differs by \
+             less than that, or by less than 2 %, is equal."
+        ),
+    }
+}
+
 /// What to say about samples that runs skipped, if there were any.
 pub(super) fn skipped<'a>(runs: impl Iterator<Item = &'a RunTimes>) -> Option<String> {
     let bad = runs.map(|run| run.bad).sum::<u64>();
@@ -217,18 +227,25 @@ impl RunTimes {
         self.batches.iter().filter(|batch| !batch.first).map(|batch| batch.fetch_s).collect()
     }
 
-    /// Percentiles of [`waits`](Self::waits), in seconds.
+    /// The epochs after the first, which also warms caches up; the first if it is the only one.
     #[must_use]
-    pub fn wait_percentiles(&self) -> Option<Percentiles> {
-        percentiles(&self.waits())
+    pub fn later(&self) -> &[EpochTimes] {
+        if self.epochs.len() > 1 { &self.epochs[1..] } else { &self.epochs }
     }
 
-    /// Mean of a figure over the epochs after the first, which also warms caches up; of the first if it is the only
-    /// one.
+    /// Mean seconds of the [later](Self::later) epochs.
     #[must_use]
-    pub fn later_mean(&self, figure: impl Fn(&EpochTimes) -> f64) -> Option<f64> {
-        let later = if self.epochs.len() > 1 { &self.epochs[1..] } else { &self.epochs[..] };
-        (!later.is_empty()).then(|| later.iter().map(figure).sum::<f64>() / later.len() as f64)
+    pub fn later_seconds(&self) -> Option<f64> {
+        let later = self.later();
+        (!later.is_empty()).then(|| later.iter().map(|epoch| epoch.seconds).sum::<f64>() / later.len() as f64)
+    }
+
+    /// Images a second over the same epochs.
+    #[must_use]
+    pub fn later_images_per_s(&self) -> Option<f64> {
+        let sum = |of: fn(&EpochTimes) -> f64| self.later().iter().map(of).sum::<f64>();
+        let (images, seconds) = (sum(|epoch| epoch.images as f64), sum(|epoch| epoch.seconds));
+        (images > 0.0).then(|| images / seconds)
     }
 
     /// The first batches, and their epochs, as stretches of time in [`LANES`].

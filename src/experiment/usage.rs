@@ -1,6 +1,7 @@
 //! How busy the processors and the GPU are, sampled by a thread of its own while something else runs.
 
 use super::nvml::{GpuUse, Nvml};
+use super::ticks::Ticks;
 use crate::backend::cuda::cards::pci_addresses;
 use serde::Serialize;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -189,74 +190,9 @@ impl Drop for Sampling {
     }
 }
 
-/// The system's counters, in ticks of 10 ms.
-struct Ticks {
-    at: Instant,
-    /// Of each core: busy and all.
-    cores: Vec<(u64, u64)>,
-    process: u64,
-}
-
-impl Ticks {
-    fn now() -> Self {
-        let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
-        let own = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-        Self { at: Instant::now(), cores: stat.lines().filter_map(core).collect(), process: process(&own).unwrap_or(0) }
-    }
-
-    /// Shares of the time since an earlier look: of each core, and of the process in cores.
-    fn since(&self, before: &Self) -> (Vec<f32>, f32) {
-        let share = |(now, before): (&(u64, u64), &(u64, u64))| {
-            let (busy, all) = (now.0.saturating_sub(before.0), now.1.saturating_sub(before.1));
-            (busy as f32 / all.max(1) as f32).min(1.0)
-        };
-        let cores = self.cores.iter().zip(&before.cores).map(share).collect();
-        let ticks = (self.at - before.at).as_secs_f32() * 100.0;
-        (cores, self.process.saturating_sub(before.process) as f32 / ticks.max(1.0))
-    }
-}
-
-/// Busy and all ticks of a line `cpuN user nice system idle iowait irq softirq steal guest guest_nice` of /proc/stat.
-/// Time that the hypervisor took is neither; guests' time is in user and nice already.
-fn core(line: &str) -> Option<(u64, u64)> {
-    let (name, ticks) = line.split_once(' ')?;
-    if !name.strip_prefix("cpu")?.starts_with(|c: char| c.is_ascii_digit()) {
-        return None;
-    }
-    let ticks: Vec<u64> = ticks.split_whitespace().map_while(|field| field.parse().ok()).collect();
-    let [user, nice, system, idle, iowait, irq, softirq, ..] = ticks[..] else { return None };
-    let busy = user + nice + system + irq + softirq;
-    Some((busy, busy + idle + iowait))
-}
-
-/// User and system ticks of /proc/self/stat; the name in parentheses may hold anything.
-fn process(stat: &str) -> Option<u64> {
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
-    Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lines_of_the_system_are_read() {
-        assert_eq!(core("cpu3 10 1 5 80 4 2 1 7 0 0"), Some((19, 103)));
-        assert_eq!(core("cpu  10 1 5 80 4 2 1 7 0 0"), None, "the sum of all");
-        assert_eq!(core("intr 1 2 3"), None);
-        let stat = "42 (a) b) R 1 42 42 0 -1 4194560 100 0 0 0 250 31 0 0 20 0 3 0 1000 1 1";
-        assert_eq!(process(stat), Some(281));
-        assert_eq!(process("nothing"), None);
-    }
-
-    #[test]
-    fn shares_are_of_the_time_between() {
-        let at = Instant::now();
-        let before = Ticks { at, cores: vec![(100, 1000), (0, 1000)], process: 5 };
-        let now = Ticks { at: at + Duration::from_secs(1), cores: vec![(175, 1100), (0, 1100)], process: 155 };
-        assert_eq!(now.since(&before), (vec![0.75, 0.0], 1.5));
-        assert_eq!(before.since(&Ticks { at, ..now }), (vec![0.0, 0.0], 0.0), "counters that run backwards");
-    }
 
     #[test]
     fn long_runs_keep_a_bounded_number_of_samples() {

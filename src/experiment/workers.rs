@@ -4,8 +4,9 @@
 use super::environment::available_memory_bytes;
 use super::report::plot::{Series, grouped_bars};
 use super::report::{Cell, Report, Table};
+use super::spread::{Spread, turns};
 use super::subject::{Model, Subject};
-use super::train::{Run, RunTimes, skipped};
+use super::train::{Run, RunTimes, rounds_note, skipped};
 use crate::error::{Error, Result};
 use crate::ops::transform::Transform;
 use crate::pipeline::{Builder, Pipeline};
@@ -20,6 +21,8 @@ pub struct Settings {
     pub batch_sizes: Vec<usize>,
     /// Epochs of each run.
     pub epochs: u64,
+    /// Runs of each, in turn with the others; medians count.
+    pub rounds: u32,
     /// The operations, ending in one size.
     pub ops: Vec<Transform>,
 }
@@ -28,17 +31,26 @@ pub struct Settings {
 struct Case {
     workers: usize,
     batch_size: usize,
-    run: Result<RunTimes, String>,
+    /// Its rounds, or why it was not run.
+    runs: Result<Vec<RunTimes>, String>,
 }
 
 impl Case {
-    fn seconds(&self) -> Option<f64> {
-        self.run.as_ref().ok()?.later_mean(|epoch| epoch.seconds)
+    fn runs(&self) -> &[RunTimes] {
+        self.runs.as_deref().unwrap_or(&[])
+    }
+
+    fn seconds(&self) -> Option<Spread> {
+        Spread::of(&self.runs().iter().filter_map(RunTimes::later_seconds).collect::<Vec<_>>())
+    }
+
+    fn images_per_s(&self) -> Option<Spread> {
+        Spread::of(&self.runs().iter().filter_map(RunTimes::later_images_per_s).collect::<Vec<_>>())
     }
 }
 
-/// Runs every number of workers with every batch size, each on a fresh model from `model`. `progress` is called for
-/// each.
+/// Runs every number of workers with every batch size, each on a fresh model from `model`, as often as there are rounds.
+/// `progress` is called for each.
 ///
 /// # Errors
 /// [`Error::Parameter`] for settings without workers, batches or an epoch; errors of pipelines and steps.
@@ -52,85 +64,97 @@ pub fn workers(
         return Err(Error::parameter("workers", "workers, batch sizes and epochs", "one or more of each", "none"));
     }
     let mut report = subject.report("workers", "How many workers, and how large a batch?")?;
+    let build = |workers, batch_size| {
+        let builder = subject.builder().threads(workers).batch_size(batch_size);
+        settings.ops.iter().cloned().fold(builder, Builder::augment).build()
+    };
     let mut cases = Vec::new();
-    let (mut step, mut learning_rate) = (String::new(), None);
+    let (mut device, mut prefetch) = (String::new(), 0);
     for &batch_size in &settings.batch_sizes {
         for &workers in &settings.workers {
-            let mut model = model()?;
-            step = model.about();
-            learning_rate = model.step.learning_rate().or(learning_rate);
-            let builder = subject.builder().threads(workers).batch_size(batch_size);
-            let pipeline = settings.ops.iter().cloned().fold(builder, Builder::augment).build()?;
-            let run = match cannot(&pipeline, batch_size, subject.len()) {
-                Some(reason) => Err(reason),
-                None => {
-                    let mut ignore = |_: &_| Ok(());
-                    let mut run = Run::start(model.step.as_mut(), &mut ignore);
-                    for epoch in 0..settings.epochs {
-                        run.epoch(&pipeline, epoch, None)?;
-                    }
-                    Ok(run.finish())
-                }
-            };
-            let case = Case { workers, batch_size, run };
-            let said = match &case.run {
-                Ok(_) => format!("{:.2} s per epoch", case.seconds().unwrap_or(0.0)),
-                Err(reason) => format!("not run: {reason}"),
-            };
-            let (done, all) = (cases.len() + 1, settings.workers.len() * settings.batch_sizes.len());
-            progress(&format!("{done}/{all} {workers} workers, batches of {batch_size}: {said}"));
-            cases.push(case);
+            let pipeline = build(workers, batch_size)?;
+            (device, prefetch) = (pipeline.device_name(), pipeline.prefetch());
+            let runs = cannot(&pipeline, batch_size, subject.len()).map_or(Ok(Vec::new()), Err);
+            if let Err(reason) = &runs {
+                progress(&format!("{workers} workers, batches of {batch_size}: not run: {reason}"));
+            }
+            cases.push(Case { workers, batch_size, runs });
         }
     }
+    // A model that cannot be made is known before anything is measured.
+    let first = model()?;
+    let (step, learning_rate) = (first.about(), first.step.learning_rate());
+    drop(first);
+    let run: Vec<usize> = (0..cases.len()).filter(|&case| cases[case].runs.is_ok()).collect();
+    let turns = turns(run.len(), settings.rounds, subject.seed);
+    let all = turns.len();
+    for (done, (_, turn)) in turns.into_iter().enumerate() {
+        let Case { workers, batch_size, runs } = &mut cases[run[turn]];
+        let Ok(runs) = runs else { continue };
+        let mut model = model()?;
+        let pipeline = build(*workers, *batch_size)?;
+        let mut ignore = |_: &_| Ok(());
+        let mut run = Run::start(model.step.as_mut(), &mut ignore);
+        for epoch in 0..settings.epochs {
+            run.epoch(&pipeline, epoch, None)?;
+        }
+        let run = run.finish();
+        let (done, seconds) = (done + 1, run.later_seconds().unwrap_or(0.0));
+        progress(&format!("{done}/{all} {workers} workers, batches of {batch_size}: {seconds:.2} s per epoch"));
+        runs.push(run);
+    }
+    report.measured();
+    let images = cases.iter().flat_map(Case::runs).flat_map(|run| run.epochs.first()).map(|epoch| epoch.images).max();
     report.settings = json!({
-        "workers": settings.workers, "batch_sizes": settings.batch_sizes, "epochs": settings.epochs, "step": step,
-        "images_per_epoch": subject.len(), "seed": subject.seed, "learning_rate": learning_rate,
+        "device": device, "transforms": settings.ops, "workers": settings.workers, "prefetch": prefetch,
+        "batch_sizes": settings.batch_sizes, "epochs": settings.epochs, "rounds": settings.rounds.max(1),
+        "images_per_epoch": images, "step": step, "seed": subject.seed, "learning_rate": learning_rate,
     });
     report.tables = vec![summary(settings, &cases), grid(learning_rate, &cases)];
     let groups: Vec<String> = settings.workers.iter().map(usize::to_string).collect();
     let find = |workers, batch_size| cases.iter().find(|case| (case.workers, case.batch_size) == (workers, batch_size));
     let series: Vec<Series> = (settings.batch_sizes.iter())
-        .filter(|&&batch_size| cases.iter().any(|case| case.batch_size == batch_size && case.run.is_ok()))
-        .map(|&batch_size| Series {
-            name: format!("batch {batch_size}"),
-            values: settings.workers.iter().map(|&workers| find(workers, batch_size)?.seconds()).collect(),
+        .filter(|&&batch_size| cases.iter().any(|case| case.batch_size == batch_size && case.runs.is_ok()))
+        .map(|&batch_size| {
+            let of = |&workers: &usize| find(workers, batch_size)?.seconds();
+            Series::spread(format!("batch {batch_size}"), &settings.workers.iter().map(of).collect::<Vec<_>>())
         })
         .collect();
     let svg = grouped_bars("Seconds per epoch", "s", "workers", &groups, &series);
     report.plot("seconds-per-epoch", "Seconds per epoch for each number of workers and batch size", svg);
     for &batch_size in &settings.batch_sizes {
         report.answer.extend(answer(batch_size, &cases));
-        let reason = cases.iter().find_map(|case| (case.batch_size == batch_size).then_some(case.run.as_ref().err()?));
+        let reason = cases.iter().find_map(|case| (case.batch_size == batch_size).then_some(case.runs.as_ref().err()?));
         report.tables[0].blank.extend(reason.map(|reason| format!("batches of {batch_size}: {reason}.")));
     }
     if report.answer.is_empty() {
         report.answer.push("Nothing was run; the table says why.".to_owned());
     }
-    report.notes.extend(skipped(cases.iter().filter_map(|case| case.run.as_ref().ok())));
+    report.notes.extend(skipped(cases.iter().flat_map(Case::runs)));
     if learning_rate.is_none() {
         report.tables[1].blank.push("learning rate: this step has none.".to_owned());
     }
-    report.notes.push(format!("Training step: {step}."));
-    if cases.iter().filter_map(|case| case.run.as_ref().ok()).all(|run| run.epochs.iter().all(|e| e.loss.is_none())) {
+    if cases.iter().flat_map(Case::runs).all(|run| run.epochs.iter().all(|epoch| epoch.loss.is_none())) {
         report.tables[1].blank.push("loss, accuracy: this step trains nothing (see --step).".to_owned());
     }
+    report.notes.push(rounds_note(settings.rounds));
     report.notes.push(
-        "With 0 workers the trainer's thread makes each batch when it asks. Seconds per epoch are the mean of the epochs \
+        "With 0 workers the trainer's thread makes each batch when it asks. Seconds per epoch and images/s are of the epochs \
          after the first."
             .to_owned(),
     );
     report.figures = json!({
-        "runs": cases.iter().map(|case| json!({
+        "cases": cases.iter().map(|case| json!({
             "workers": case.workers, "batch_size": case.batch_size, "seconds_per_epoch": case.seconds(),
-            "run": case.run.as_ref().ok(), "not_run": case.run.as_ref().err(),
+            "images_per_s": case.images_per_s(), "runs": case.runs(), "not_run": case.runs.as_ref().err(),
         })).collect::<Vec<_>>(),
     });
     Ok(report)
 }
 
 /// Why a pipeline is not run.
-fn cannot(pipeline: &Pipeline, batch_size: usize, images: u64) -> Option<String> {
-    if batch_size as u64 > images {
+fn cannot(pipeline: &Pipeline, batch_size: usize, images: Option<u64>) -> Option<String> {
+    if let Some(images) = images.filter(|&images| batch_size as u64 > images) {
         return Some(format!("there are {images} images an epoch"));
     }
     let (needs, free) = (pipeline.memory().batches_bytes, available_memory_bytes()?);
@@ -138,31 +162,43 @@ fn cannot(pipeline: &Pipeline, batch_size: usize, images: u64) -> Option<String>
         .then(|| format!("they take {:.1} GB of {:.1} GB free", needs as f64 / 1e9, free as f64 / 1e9))
 }
 
+/// The smallest number of workers that is not slower than the fastest beyond doubt.
 fn answer(batch_size: usize, cases: &[Case]) -> Option<String> {
     let ran = || {
         cases.iter().filter(move |case| case.batch_size == batch_size).filter_map(|c| Some((c.workers, c.seconds()?)))
     };
-    let (best, seconds) = ran().min_by(|a, b| a.1.total_cmp(&b.1))?;
-    if best == 0 {
-        return Some(format!("Batches of {batch_size}: fastest without workers, {seconds:.3} s per epoch."));
+    let (_, fastest) = ran().min_by(|a, b| a.1.median.total_cmp(&b.1.median))?;
+    let (enough, seconds) = ran().filter(|(_, seconds)| !fastest.is_below(seconds)).min_by_key(|case| case.0)?;
+    let of_it = format!("{:.3} s per epoch ({:.3} to {:.3})", seconds.median, seconds.low, seconds.high);
+    if enough == 0 {
+        return Some(format!("Batches of {batch_size}: no workers are needed, {of_it}; none are faster beyond doubt."));
     }
     let without = ran().find(|(workers, _)| *workers == 0).map_or_else(String::new, |(_, own)| {
-        format!("; {:.2} times as fast as without workers ({own:.3} s)", own / seconds)
+        format!("; {:.2} times as fast as without workers ({:.3} s)", own.median / seconds.median, own.median)
     });
-    let workers = if best == 1 { "worker" } else { "workers" };
-    Some(format!("Batches of {batch_size}: fastest with {best} {workers}, {seconds:.3} s per epoch{without}."))
+    let workers = if enough == 1 { "1 worker is enough".to_owned() } else { format!("{enough} workers are enough") };
+    Some(format!("Batches of {batch_size}: {workers}, {of_it}, and no other number is faster beyond doubt{without}."))
 }
 
 /// Seconds per epoch, a row a number of workers.
 fn summary(settings: &Settings, cases: &[Case]) -> Table {
-    let columns = settings.batch_sizes.iter().map(|batch_size| format!("batch {batch_size}, s"));
+    let of_batch = |batch_size: &usize| {
+        [format!("batch {batch_size}, s"), format!("batch {batch_size}, +-%"), format!("batch {batch_size}, images/s")]
+    };
+    let columns = settings.batch_sizes.iter().flat_map(of_batch);
     let columns: Vec<String> = std::iter::once("workers".to_owned()).chain(columns).collect();
     let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
     let mut table = Table::new("seconds-per-epoch", "Seconds per epoch", &columns);
     for &workers in &settings.workers {
-        let of = cases.iter().filter(|case| case.workers == workers);
-        let seconds = of.map(|case| Cell::number(case.seconds(), 3));
-        table.rows.push(std::iter::once(Cell::number(workers as f64, 0)).chain(seconds).collect());
+        let of = cases.iter().filter(|case| case.workers == workers).flat_map(|case| {
+            let (seconds, rate) = (case.seconds(), case.images_per_s());
+            [
+                Cell::number(seconds.map(|seconds| seconds.median), 3),
+                Cell::number(seconds.filter(|seconds| seconds.rounds > 1).map(|seconds| 100.0 * seconds.share()), 1),
+                Cell::number(rate.map(|rate| rate.median), 0),
+            ]
+        });
+        table.rows.push(std::iter::once(Cell::number(workers as f64, 0)).chain(of).collect());
     }
     table
 }
@@ -174,6 +210,7 @@ fn grid(learning_rate: Option<f64>, cases: &[Case]) -> Table {
         "Every epoch",
         &[
             "run",
+            "round",
             "epoch",
             "loss",
             "accuracy",
@@ -185,10 +222,12 @@ fn grid(learning_rate: Option<f64>, cases: &[Case]) -> Table {
         ],
     );
     for (number, case) in cases.iter().enumerate() {
-        let Ok(run) = &case.run else { continue };
-        for epoch in &run.epochs {
+        let epochs =
+            (case.runs().iter().enumerate()).flat_map(|(round, run)| run.epochs.iter().map(move |e| (round, e)));
+        for (round, epoch) in epochs {
             table.rows.push(vec![
                 Cell::number(number as f64 + 1.0, 0),
+                Cell::number(round as f64 + 1.0, 0),
                 Cell::number(epoch.epoch as f64 + 1.0, 0),
                 Cell::number(epoch.loss, 4),
                 Cell::number(epoch.accuracy, 4),

@@ -4,7 +4,7 @@ use super::blend::blend;
 use super::check::factor;
 use super::kernel::{Kernel, Launcher};
 use super::table::{self, Table};
-use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
+use super::{CpuPass, Operation, Primitive, SizeEffect};
 use crate::error::Result;
 use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
@@ -55,7 +55,7 @@ impl Operation for Brightness {
     }
 
     fn primitive(&self, _input: Size) -> Primitive {
-        Primitive::Pass(Reach::Around(0))
+        Primitive::Table(self.table())
     }
 
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {

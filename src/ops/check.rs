@@ -49,6 +49,16 @@ pub(crate) fn finite(name: &'static str, parameter: &'static str, values: [f32; 
     Ok(())
 }
 
+/// A point near an image, in pixels.
+pub(crate) fn point(name: &'static str, parameter: &'static str, point: [f64; 2]) -> Result<()> {
+    let limit = f64::from(MAX_SIDE_PX);
+    // What is not a number is not within.
+    if point.iter().all(|v| (-limit..=limit).contains(v)) {
+        return Ok(());
+    }
+    Err(Error::parameter(name, parameter, format!("two numbers within {limit} pixels"), format!("{point:?}")))
+}
+
 /// A rectangle that must lie inside the image.
 pub(crate) fn inside(name: &'static str, rect: Rect, image: Size) -> Result<()> {
     if rect.fits(image) {

@@ -17,7 +17,7 @@ use std::ops::RangeInclusive;
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct ColorJitter {
     #[serde(with = "super::transform::range")]
     brightness: RangeInclusive<f64>,

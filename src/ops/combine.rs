@@ -2,6 +2,7 @@
 
 use super::check::probability;
 use super::transform::{Drawing, Random, Transform};
+use super::written::list;
 use super::{Op, SizeEffect};
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,7 @@ const MAX_REPEAT: u32 = 1_000;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OneOf {
+    #[serde(deserialize_with = "list")]
     transforms: Vec<Transform>,
 }
 
@@ -21,6 +23,7 @@ pub struct OneOf {
 #[serde(deny_unknown_fields)]
 pub struct Maybe {
     p: f64,
+    #[serde(deserialize_with = "list")]
     transforms: Vec<Transform>,
 }
 
@@ -29,6 +32,7 @@ pub struct Maybe {
 #[serde(deny_unknown_fields)]
 pub struct Repeat {
     n: u32,
+    #[serde(deserialize_with = "list")]
     transforms: Vec<Transform>,
 }
 

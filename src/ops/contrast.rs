@@ -54,7 +54,7 @@ impl Operation for Contrast {
     }
 
     fn primitive(&self, _input: Size) -> Primitive {
-        Primitive::Pass(Reach::Whole)
+        Primitive::Pass(Reach::Values)
     }
 
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
@@ -76,7 +76,7 @@ impl Operation for Contrast {
         on.call(LUMA_SUM, &sample, Size::new(width, height));
         // A block of 32 x 8 threads makes the table.
         on.call(CONTRAST_TABLE, &sample, Size::new(32, 8));
-        table::launch(on, table);
+        table::launch(on, table, 0);
         Ok(())
     }
 }

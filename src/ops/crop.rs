@@ -169,8 +169,8 @@ pub(super) fn launch(on: &mut dyn Launcher, x: i32, y: i32, size: Size, fill: Fi
     const CROP: KernelId = KernelId::of("crop_u8_nhwc");
     let source = on.source();
     let target = on.target(size, Rect::full(size))?;
-    let (fill, edge) = fill.packed();
-    on.call(CROP, &CropSample { source, target, x, y, fill, edge }, size);
+    let (fill, outside) = fill.packed();
+    on.call(CROP, &CropSample { source, target, x, y, fill, outside }, size);
     Ok(())
 }
 

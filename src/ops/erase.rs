@@ -120,9 +120,9 @@ impl Operation for Erase {
 #[serde(deny_unknown_fields)]
 pub struct RandomErasing {
     p: f64,
-    #[serde(with = "super::transform::range")]
+    #[serde(with = "super::transform::range", default = "RandomErasing::usual_scale")]
     scale: RangeInclusive<f64>,
-    #[serde(with = "super::transform::range")]
+    #[serde(with = "super::transform::range", default = "RandomErasing::usual_ratio")]
     ratio: RangeInclusive<f64>,
     #[serde(default)]
     value: [f32; 3],
@@ -132,7 +132,15 @@ impl RandomErasing {
     /// With probability `p`, 2 to 33 % of the area at an aspect of 0.3 to 3.3, with 0.
     #[must_use]
     pub const fn new(p: f64) -> Self {
-        Self { p, scale: 0.02..=0.33, ratio: 0.3..=3.3, value: [0.0; 3] }
+        Self { p, scale: Self::usual_scale(), ratio: Self::usual_ratio(), value: [0.0; 3] }
+    }
+
+    const fn usual_scale() -> RangeInclusive<f64> {
+        0.02..=0.33
+    }
+
+    const fn usual_ratio() -> RangeInclusive<f64> {
+        0.3..=3.3
     }
 
     /// Part of the image's area, uniform in the range.

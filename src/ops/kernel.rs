@@ -6,8 +6,9 @@
 
 use super::filter::{Interpolation, PassOrder};
 use super::params::{
-    Axis, BlurSample, ColorSample, ContrastSample, CropSample, DevicePointer, EraseSample, Erasure, FinishSample,
-    FlipSample, FusedSample, RankSample, ResizeSample, RotateSample, Source, Step, TableSample, Target,
+    Axis, BlurSample, BoxBlurSample, ColorSample, ContrastSample, CropSample, DevicePointer, EraseSample, Erasure,
+    FinishSample, FlipSample, FusedSample, HistogramSample, MixSample, PerspectiveSample, RankSample, ResizeSample,
+    RotateSample, SharpnessSample, Source, Step, TableSample, Target,
 };
 use crate::error::Result;
 use crate::raster::{Rect, Size};
@@ -103,6 +104,10 @@ pub(crate) trait Launcher {
     /// Makes a fresh image of the part `part` of a whole the current one.
     fn target(&mut self, whole: Size, part: Rect) -> Result<Target>;
 
+    /// Makes an image that was current before the current one again. Nothing takes its memory from then on, but what works in
+    /// place changes it.
+    fn go_back(&mut self, image: Source);
+
     /// Brings a table to the device, at an address that is a multiple of 16.
     fn put(&mut self, table: &[u8]) -> Result<DevicePointer>;
 
@@ -182,5 +187,10 @@ descriptors! {
     ContrastSample,
     ColorSample,
     TableSample,
+    HistogramSample,
+    MixSample,
+    PerspectiveSample,
+    BoxBlurSample,
+    SharpnessSample,
     EraseSample,
 }

@@ -15,6 +15,10 @@
 // (affine maps), `turn` (mirrors and quarter turns), `rank`, `blend`, `table`, `simd`. `kernel` is what operations know
 // of GPUs, `params` what kernels are handed.
 
+mod affine;
+mod aug_mix;
+mod auto_augment;
+mod autocontrast;
 pub(crate) mod blend;
 pub(crate) mod brightness;
 pub(crate) mod center_crop;
@@ -22,9 +26,11 @@ pub(crate) mod check;
 pub(crate) mod color_jitter;
 pub(crate) mod combine;
 pub(crate) mod contrast;
+mod corner_crop;
 pub(crate) mod crop;
 pub(crate) mod custom;
 pub(crate) mod dilate;
+mod equalize;
 pub(crate) mod erase;
 pub(crate) mod erode;
 pub(crate) mod fill;
@@ -32,13 +38,22 @@ pub(crate) mod filter;
 pub(crate) mod gaussian_blur;
 pub(crate) mod grayscale;
 pub(crate) mod hflip;
+mod histogram;
 pub(crate) mod hue;
 pub(crate) mod invert;
+mod jpeg;
 pub(crate) mod kernel;
+mod magnitude;
+mod mix;
 pub(crate) mod normalize;
+mod pad;
 pub(crate) mod params;
+mod perspective;
+mod pillow_gaussian_blur;
+mod point_map;
 pub(crate) mod points;
 mod posterize;
+mod rand_augment;
 pub(crate) mod rank;
 pub(crate) mod rectangle;
 pub(crate) mod resize;
@@ -48,27 +63,39 @@ pub(crate) mod rotate;
 pub(crate) mod rotation;
 pub(crate) mod sampling;
 pub(crate) mod saturation;
+mod sharpness;
 pub(crate) mod simd;
 pub(crate) mod solarize;
+mod solarize_add;
 pub(crate) mod table;
 #[cfg(test)]
 mod tests;
 pub(crate) mod transform;
+mod trivial_augment;
 pub(crate) mod turn;
 pub(crate) mod vflip;
+pub(crate) mod written;
 
+pub use auto_augment::AutoAugmentPolicy;
+pub use corner_crop::Corner;
 pub use custom::Custom;
 pub use fill::{Edge, Fill};
 pub use filter::{Interpolation, PassOrder};
+pub use mix::Chain;
+pub use pad::PadMode;
+pub use point_map::PointMap;
 pub use resize::ResizeTo;
 pub use rng::SampleRng;
 pub use transform::{
-    ColorJitter, CustomTransform, Maybe, OneOf, RandomCrop, RandomDilation, RandomErasing, RandomErosion,
-    RandomGaussianBlur, RandomGrayscale, RandomHorizontalFlip, RandomInvert, RandomPosterize, RandomResizedCrop,
-    RandomRotation, RandomSolarize, RandomVerticalFlip, Repeat, Transform, color_jitter, gaussian_blur, maybe, one_of,
-    random_crop, random_dilation, random_erasing, random_erosion, random_grayscale, random_horizontal_flip,
-    random_resized_crop, random_rotation, random_vertical_flip, repeat,
+    AugMix, AutoAugment, ColorJitter, CornerCrop, CustomTransform, Maybe, OneOf, RandAugment, RandomAffine,
+    RandomAutocontrast, RandomCrop, RandomDilation, RandomEqualize, RandomErasing, RandomErosion, RandomGaussianBlur,
+    RandomGrayscale, RandomHorizontalFlip, RandomInvert, RandomJpeg, RandomPerspective, RandomPillowGaussianBlur,
+    RandomPosterize, RandomResizedCrop, RandomRotation, RandomSharpness, RandomSolarize, RandomVerticalFlip, Repeat,
+    Transform, TrivialAugment, color_jitter, gaussian_blur, maybe, one_of, random_crop, random_dilation,
+    random_erasing, random_erosion, random_grayscale, random_horizontal_flip, random_resized_crop, random_rotation,
+    random_vertical_flip, repeat, three_augment,
 };
+pub use written::TransformFile;
 
 use crate::error::{Error, Result};
 use crate::raster::{Image, Rect, Size};
@@ -77,6 +104,7 @@ use kernel::{Kernel, Launcher};
 use sampling::Sampling;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use table::Table;
 use turn::Turn;
 
 /// What every operation says of itself. Nothing has a default, so that nothing can be forgotten.
@@ -128,6 +156,8 @@ pub(crate) enum Primitive {
         /// The filter.
         interpolation: Interpolation,
     },
+    /// It makes each byte anew from that byte alone.
+    Table(Table),
     /// It needs a pass of its own.
     Pass(Reach),
 }
@@ -137,6 +167,9 @@ pub(crate) enum Primitive {
 pub(crate) enum Reach {
     /// The same part and so many pixels around it, as far as the image has them.
     Around(u32),
+    /// The complete image, for what its values are as a whole, and it makes a complete result. Each pixel stays at its
+    /// place.
+    Values,
     /// The complete image, and it makes a complete result.
     Whole,
 }
@@ -256,6 +289,8 @@ operations! {
     vflip: Vflip,
     /// Turns about the center.
     rotate: Rotate,
+    /// Turns, scales, shears and moves.
+    affine: Affine,
     /// Resizes the whole image.
     resize: Resize,
     /// Cuts out a rectangle, which may reach beyond the image.
@@ -286,6 +321,24 @@ operations! {
     posterize: Posterize,
     /// Inverts the values from a threshold on.
     solarize: Solarize,
+    /// Spreads each channel's values evenly.
+    equalize: Equalize,
+    /// Stretches each channel's values to 0 to 255.
+    autocontrast: Autocontrast,
+    /// Blends with a smoothed version.
+    sharpness: Sharpness,
+    /// Adds up what chains of operations make of the image.
+    mix: Mix,
+    /// Adds rows and columns on each side.
+    pad: Pad,
+    /// Moves four points to four others.
+    perspective: Perspective,
+    /// Pillow's Gaussian blur.
+    pillow_gaussian_blur: PillowGaussianBlur,
+    /// Adds to dark values.
+    solarize_add: SolarizeAdd,
+    /// Encodes as JPEG and decodes again.
+    jpeg: Jpeg,
     /// Overwrites a rectangle.
     erase: Erase,
     /// To `f32`, normalized.
@@ -355,7 +408,11 @@ impl Op {
 
     /// Whether only the CPU can run it.
     pub(crate) fn needs_cpu(&self) -> bool {
-        matches!(self, Self::Custom(_))
+        match self {
+            Self::Custom(_) | Self::Jpeg(_) => true,
+            Self::Mix(mix) => mix.chains.iter().flat_map(|chain| &chain.ops).any(Self::needs_cpu),
+            _ => false,
+        }
     }
 }
 

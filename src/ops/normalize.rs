@@ -66,7 +66,7 @@ impl Operation for Normalize {
     }
 
     fn primitive(&self, _input: Size) -> Primitive {
-        Primitive::Pass(Reach::Whole)
+        Primitive::Pass(Reach::Values)
     }
 
     fn pass(&self, _pass: &mut CpuPass<'_>) -> Result<()> {

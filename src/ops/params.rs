@@ -56,7 +56,7 @@ pub(crate) struct Step {
     pub(crate) a: [i32; 6],
     pub(crate) width: u32,
     pub(crate) height: u32,
-    /// Red in the lowest byte.
+    /// Red in the lowest byte, and a bit above blue that says it is a fill.
     pub(crate) fill: u32,
     pub(crate) reserved: [u32; 3],
 }
@@ -110,6 +110,8 @@ pub(crate) struct FusedSample {
     pub(crate) source: Source,
     pub(crate) output: Output,
     pub(crate) steps: DevicePointer,
+    /// 256 bytes that made pixels go through, all but the steps' fills; 0: none.
+    pub(crate) table: DevicePointer,
     pub(crate) columns: Axis,
     pub(crate) rows: Axis,
     /// xx, xy, x0, yx, yy, y0.
@@ -149,11 +151,18 @@ pub(crate) struct CropSample {
     pub(crate) x: i32,
     pub(crate) y: i32,
     pub(crate) fill: u32,
-    /// Not 0: the edge instead of the fill.
-    pub(crate) edge: u32,
+    /// What shows outside the image: 0 the fill, 1 the edge, or one of those below.
+    pub(crate) outside: u32,
 }
 
-/// rotate_nearest, rotate_nearest_double, rotate_bilinear.
+impl CropSample {
+    /// The image mirrored at the middle of its outermost pixels.
+    pub(crate) const REFLECT: u32 = 2;
+    /// The image mirrored at its edge.
+    pub(crate) const SYMMETRIC: u32 = 3;
+}
+
+/// rotate_nearest, rotate_nearest_double, rotate_bilinear, rotate_bicubic.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct RotateSample {
@@ -212,11 +221,82 @@ pub(crate) struct RankSample {
 #[repr(C)]
 pub(crate) struct TableSample {
     pub(crate) pixels: DevicePointer,
-    /// 256 bytes.
+    /// 256 bytes, or 768.
     pub(crate) table: DevicePointer,
     pub(crate) pitch_bytes: u32,
     pub(crate) width: u32,
     pub(crate) height: u32,
+    /// From a channel's table to the next one's; 0: one table for all.
+    pub(crate) stride_bytes: u32,
+}
+
+/// histogram: the image is read. equalize_table, autocontrast_table: the table is made.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct HistogramSample {
+    pub(crate) pixels: DevicePointer,
+    /// 3 x 256 counts of 32 bits, 0 before histogram.
+    pub(crate) counts: DevicePointer,
+    /// 3 x 256 bytes.
+    pub(crate) table: DevicePointer,
+    pub(crate) pitch_bytes: u32,
+    pub(crate) width: u32,
+    pub(crate) height: u32,
+    pub(crate) reserved: u32,
+}
+
+/// mix_add: the image is read, sums are added to. mix_cut: the image is made of the sums.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct MixSample {
+    pub(crate) pixels: DevicePointer,
+    /// `height` rows of `3 * width` numbers of single precision.
+    pub(crate) sums: DevicePointer,
+    pub(crate) pitch_bytes: u32,
+    pub(crate) width: u32,
+    pub(crate) height: u32,
+    pub(crate) weight: f32,
+    /// Not 0: the sums begin.
+    pub(crate) first: u32,
+    pub(crate) reserved: u32,
+}
+
+/// perspective.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct PerspectiveSample {
+    pub(crate) source: Source,
+    pub(crate) target: Target,
+    /// Of both coordinates and their divisor, for twice a pixel's place and 1, with 40 fractional bits.
+    pub(crate) coefficients: [i64; 9],
+    pub(crate) fill: u32,
+    /// 0: nearest.
+    pub(crate) bilinear: u32,
+}
+
+/// box_blur.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct BoxBlurSample {
+    pub(crate) source: Source,
+    pub(crate) target: Target,
+    /// Pixels on either side of the middle that count in full.
+    pub(crate) radius: u32,
+    /// Their weight, 24 fractional bits.
+    pub(crate) weight: u32,
+    /// That of the two next to them.
+    pub(crate) far_weight: u32,
+    /// 0: along rows.
+    pub(crate) down: u32,
+}
+
+/// sharpness.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct SharpnessSample {
+    pub(crate) source: Source,
+    pub(crate) target: Target,
+    pub(crate) factor: f32,
     pub(crate) reserved: u32,
 }
 
@@ -278,11 +358,11 @@ const _: () = {
     assert!(size_of::<Axis>() == 32 && offset_of!(Axis, first) == 24);
     assert!(size_of::<Erasure>() == 32 && offset_of!(Erasure, value) == 16);
     assert!(size_of::<Output>() == 40 && offset_of!(Output, row_stride) == 24);
-    assert!(size_of::<FusedSample>() == 200);
+    assert!(size_of::<FusedSample>() == 208);
     assert!(offset_of!(FusedSample, output) == 40 && offset_of!(FusedSample, steps) == 80);
-    assert!(offset_of!(FusedSample, columns) == 88 && offset_of!(FusedSample, rows) == 120);
-    assert!(offset_of!(FusedSample, exact) == 152 && offset_of!(FusedSample, mirror_x) == 176);
-    assert!(offset_of!(FusedSample, step_count) == 192);
+    assert!(offset_of!(FusedSample, table) == 88 && offset_of!(FusedSample, columns) == 96);
+    assert!(offset_of!(FusedSample, exact) == 160 && offset_of!(FusedSample, mirror_x) == 184);
+    assert!(offset_of!(FusedSample, step_count) == 200);
     assert!(size_of::<FinishSample>() == 80 && offset_of!(FinishSample, output) == offset_of!(FusedSample, output));
     assert!(size_of::<FlipSample>() == 96 && offset_of!(FlipSample, exact) == 72);
     assert!(size_of::<CropSample>() == 88 && offset_of!(CropSample, x) == 72);
@@ -293,6 +373,11 @@ const _: () = {
     assert!(size_of::<RankSample>() == 80 && offset_of!(RankSample, kernel) == 72);
     assert!(size_of::<ContrastSample>() == 40 && offset_of!(ContrastSample, factor) == 36);
     assert!(size_of::<ColorSample>() == 32 && offset_of!(ColorSample, factor) == 20);
-    assert!(size_of::<TableSample>() == 32 && offset_of!(TableSample, pitch_bytes) == 16);
+    assert!(size_of::<TableSample>() == 32 && offset_of!(TableSample, stride_bytes) == 28);
+    assert!(size_of::<HistogramSample>() == 40 && offset_of!(HistogramSample, pitch_bytes) == 24);
+    assert!(size_of::<PerspectiveSample>() == 152 && offset_of!(PerspectiveSample, fill) == 144);
+    assert!(size_of::<BoxBlurSample>() == 88 && offset_of!(BoxBlurSample, radius) == 72);
+    assert!(size_of::<MixSample>() == 40 && offset_of!(MixSample, weight) == 28);
+    assert!(size_of::<SharpnessSample>() == 80 && offset_of!(SharpnessSample, factor) == 72);
     assert!(size_of::<EraseSample>() == 32 && offset_of!(EraseSample, value) == 28);
 };

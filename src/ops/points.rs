@@ -39,6 +39,13 @@ impl Points {
         points
     }
 
+    /// For `rotate_bicubic`: the same points. The kernel has what its values are off by, which is never nothing.
+    pub(crate) fn bicubic(matrix: [f64; 6], canvas: Size, whole: Size) -> Self {
+        let points = Self::bilinear(matrix, canvas, whole);
+        let doubt = if points.doubt == ALL_IN_DOUBT { ALL_IN_DOUBT } else { 8 };
+        Self { doubt, ..points }
+    }
+
     /// For `rotate_nearest_double`, whose reference adds up the steps along rows and columns. The doubt is in 2^-32 pixels.
     pub(crate) fn nearest(matrix: [f64; 6], canvas: Size, whole: Size) -> Self {
         let Some(reach) = reach(matrix, canvas, whole) else { return Self::UNFIT };

@@ -4,7 +4,7 @@ use super::check::probability;
 use super::kernel::{Kernel, Launcher};
 use super::table::{self, Table};
 use super::transform::{Drawing, Random};
-use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
+use super::{CpuPass, Operation, Primitive, SizeEffect};
 use crate::error::{Error, Result};
 use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
@@ -14,25 +14,25 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Posterize {
-    /// How many bits are kept, 1 to 8.
+    /// How many bits are kept, 0 to 8.
     pub bits: u8,
 }
 
 impl Posterize {
     pub(super) const KERNELS: &'static [Kernel] = table::KERNELS;
 
-    /// Keeps so many bits, 1 to 8.
+    /// Keeps so many bits, 0 to 8.
     #[must_use]
     pub const fn new(bits: u8) -> Self {
         Self { bits }
     }
 
     pub(super) fn examples(_size: Size) -> Vec<Self> {
-        vec![Self::new(1), Self::new(3)]
+        vec![Self::new(0), Self::new(3)]
     }
 
     fn table(&self) -> Table {
-        let mask = !0 << 8_u8.saturating_sub(self.bits).min(7);
+        let mask = (0xff00_u16 >> self.bits.min(8)) as u8;
         Table::new(|value| value & mask)
     }
 }
@@ -44,8 +44,8 @@ impl Operation for Posterize {
 
     fn validate(&self) -> Result<()> {
         match self.bits {
-            1..=8 => Ok(()),
-            bits => Err(Error::parameter(self.name(), "bits", "1 to 8", bits)),
+            0..=8 => Ok(()),
+            bits => Err(Error::parameter(self.name(), "bits", "0 to 8", bits)),
         }
     }
 
@@ -58,7 +58,7 @@ impl Operation for Posterize {
     }
 
     fn primitive(&self, _input: Size) -> Primitive {
-        Primitive::Pass(Reach::Around(0))
+        Primitive::Table(self.table())
     }
 
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
@@ -80,7 +80,7 @@ pub struct RandomPosterize {
 }
 
 impl RandomPosterize {
-    /// Keeps so many bits, 1 to 8, with probability `p`.
+    /// Keeps so many bits, 0 to 8, with probability `p`.
     #[must_use]
     pub const fn new(bits: u8, p: f64) -> Self {
         Self { bits, p }

@@ -114,9 +114,9 @@ impl Operation for ResizedCrop {
 pub struct RandomResizedCrop {
     #[serde(with = "super::transform::size")]
     size: Size,
-    #[serde(with = "super::transform::range")]
+    #[serde(with = "super::transform::range", default = "RandomResizedCrop::usual_scale")]
     scale: RangeInclusive<f64>,
-    #[serde(with = "super::transform::range")]
+    #[serde(with = "super::transform::range", default = "RandomResizedCrop::usual_ratio")]
     ratio: RangeInclusive<f64>,
     #[serde(default)]
     interpolation: Interpolation,
@@ -126,8 +126,16 @@ impl RandomResizedCrop {
     /// 8 to 100 % of the area at an aspect of 3/4 to 4/3, resized to `size`, bilinear. A `u32` as size is a square.
     #[must_use]
     pub fn new(size: impl Into<Size>) -> Self {
-        let (scale, ratio) = (0.08..=1.0, 3.0 / 4.0..=4.0 / 3.0);
+        let (scale, ratio) = (Self::usual_scale(), Self::usual_ratio());
         Self { size: size.into(), scale, ratio, interpolation: Interpolation::Bilinear }
+    }
+
+    const fn usual_scale() -> RangeInclusive<f64> {
+        0.08..=1.0
+    }
+
+    const fn usual_ratio() -> RangeInclusive<f64> {
+        3.0 / 4.0..=4.0 / 3.0
     }
 
     /// Part of the image's area, uniform in the range, within 0 to 1.

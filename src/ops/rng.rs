@@ -1,7 +1,9 @@
 //! Random numbers: the one place where they come from, stable for ever.
 //!
 //! A [`SampleRng`] is the keystream of ChaCha with 8 rounds (64-bit block counter, 64-bit nonce, as in Bernstein's paper):
-//! - key (32 bytes): seed, epoch, [`Domain`] tag, each 8 bytes little endian, then the 8 bytes `warpfeed`;
+//! - key (32 bytes): seed, epoch, [`Domain`] tag, each 8 bytes little endian, then the 8 bytes `warpfeed`, of which the
+//!   last four are combined by exclusive or with a view's number, the first four with that of its repetition (little
+//!   endian, from 0: one view alone changes nothing);
 //! - nonce: the stream, which is the sample's index (0 where a draw belongs to no sample);
 //! - block counter: `region << 32`, where the region is the operation's position in the pipeline, so that every
 //!   operation has 2^32 blocks of its own and one more draw in one operation moves nothing in the others.
@@ -73,13 +75,22 @@ impl SampleRng {
         Self::new(seed, epoch, Domain::Recipe, index)
     }
 
+    /// The numbers of a sample's transforms in an epoch, for a view and its repetition.
+    pub(crate) fn for_view(seed: u64, epoch: u64, index: u64, view: u32, repetition: u32) -> Self {
+        Self::keyed(seed, epoch, Domain::Recipe, index, u64::from(view) << 32 | u64::from(repetition))
+    }
+
     /// The draws of `stream` (a sample's index) in `epoch`, at region 0.
     pub(crate) fn new(seed: u64, epoch: u64, domain: Domain, stream: u64) -> Self {
+        Self::keyed(seed, epoch, domain, stream, 0)
+    }
+
+    fn keyed(seed: u64, epoch: u64, domain: Domain, stream: u64, view: u64) -> Self {
         let mut key = [0; 32];
         key[..8].copy_from_slice(&seed.to_le_bytes());
         key[8..16].copy_from_slice(&epoch.to_le_bytes());
         key[16..24].copy_from_slice(domain.tag());
-        key[24..].copy_from_slice(b"warpfeed");
+        key[24..].copy_from_slice(&(u64::from_le_bytes(*b"warpfeed") ^ view).to_le_bytes());
         let mut words = ChaCha8Rng::from_seed(key);
         words.set_stream(stream);
         Self { words }
@@ -129,6 +140,43 @@ impl SampleRng {
     /// True with probability `p`: `unit() < p`. Never for 0, always for 1.
     pub fn chance(&mut self, p: f64) -> bool {
         self.unit() < p
+    }
+
+    /// A normal deviate of mean 0 and standard deviation 1, from two numbers (Box and Muller).
+    pub(crate) fn normal(&mut self) -> f64 {
+        let (above_0, turn) = (1.0 - self.unit(), self.unit());
+        (-2.0 * libm::log(above_0)).sqrt() * libm::cos(std::f64::consts::TAU * turn)
+    }
+
+    /// A deviate of the gamma distribution with this shape, above 0, and scale 1 (Marsaglia and Tsang).
+    fn gamma(&mut self, shape: f64) -> f64 {
+        if shape < 1.0 {
+            let power = libm::pow(1.0 - self.unit(), 1.0 / shape);
+            return power * self.gamma(shape + 1.0);
+        }
+        let d = shape - 1.0 / 3.0;
+        let c = 1.0 / (9.0 * d).sqrt();
+        loop {
+            let x = self.normal();
+            let v = (1.0 + c * x) * (1.0 + c * x) * (1.0 + c * x);
+            let above_0 = 1.0 - self.unit();
+            if v > 0.0 && libm::log(above_0) < 0.5 * x * x + d - d * v + d * libm::log(v) {
+                return d * v;
+            }
+        }
+    }
+
+    /// `n` numbers of sum 1 from Dirichlet's distribution with all parameters `alpha`, above 0.
+    pub(crate) fn dirichlet(&mut self, alpha: f64, n: usize) -> Vec<f64> {
+        let mut parts: Vec<_> = (0..n).map(|_| self.gamma(alpha)).collect();
+        let sum: f64 = parts.iter().sum();
+        if sum > 0.0 {
+            parts.iter_mut().for_each(|part| *part /= sum);
+        } else if let Some(part) = parts.first_mut() {
+            // So small a parameter that all are too small for a double.
+            *part = 1.0;
+        }
+        parts
     }
 
     /// Fisher and Yates: from the last item to the second, each changes places with item `below(its position + 1)`.
@@ -253,6 +301,32 @@ mod tests {
         assert!((sum / 1e5 - 0.5).abs() < 0.0055, "mean {}", sum / 1e5);
         assert!(counts.iter().all(|&c| c.abs_diff(10_000) < 570), "{counts:?}");
         assert!((0..1000).all(|_| !draw.chance(0.0)) && (0..1000).all(|_| draw.chance(1.0)));
+    }
+
+    /// Means and variances are those of the distributions, within six standard deviations of 20,000 draws.
+    #[test]
+    fn deviates_are_distributed_as_they_say() {
+        const DRAWS: f64 = 20_000.0;
+        let mut draw = SampleRng::new(3, 0, Domain::Recipe, 0);
+        let mut moments = |make: &mut dyn FnMut(&mut SampleRng) -> f64| {
+            let values: Vec<_> = (0..DRAWS as u32).map(|_| make(&mut draw)).collect();
+            let mean = values.iter().sum::<f64>() / DRAWS;
+            (mean, values.iter().map(|value| (value - mean) * (value - mean)).sum::<f64>() / DRAWS)
+        };
+        let (mean, variance) = moments(&mut SampleRng::normal);
+        assert!(mean.abs() < 0.043 && (variance - 1.0).abs() < 0.06, "{mean} {variance}");
+        for shape in [0.3, 1.0, 4.5_f64] {
+            let (mean, variance) = moments(&mut |draw| draw.gamma(shape));
+            let off = 6.0 * (shape / DRAWS).sqrt();
+            assert!((mean - shape).abs() < off && (variance / shape - 1.0).abs() < 0.25, "{shape}: {mean} {variance}");
+        }
+        // Beta(a, a): variance 1 / (4 (2 a + 1)).
+        for alpha in [0.2, 1.0, 3.0_f64] {
+            let (mean, variance) = moments(&mut |draw| draw.dirichlet(alpha, 2)[1]);
+            let want = 0.25 / (2.0 * alpha + 1.0);
+            assert!((mean - 0.5).abs() < 6.0 * (want / DRAWS).sqrt() && (variance / want - 1.0).abs() < 0.1, "{alpha}");
+        }
+        assert_eq!(draw.dirichlet(1e-300, 3), [1.0, 0.0, 0.0]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! Turning about the center, by any angle.
+//! Turning about the center or another point, by any angle.
 
-use super::check::range;
+use super::check::{point, range};
 use super::fill::Fill;
 use super::filter::Interpolation;
 use super::kernel::{Kernel, Launcher};
@@ -13,7 +13,7 @@ use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 
-/// Turns counter-clockwise about the center.
+/// Turns counter-clockwise, about the image's center unless another is given.
 ///
 /// With a color as fill: Pillow's arithmetic, and with `expand` Pillow's canvas. With [`Fill::EDGE`]: DALI's
 /// `fn.rotate`, canvas and all.
@@ -31,7 +31,8 @@ use std::ops::RangeInclusive;
 pub struct Rotate {
     /// Counter-clockwise angle, any finite value.
     pub degrees: f64,
-    /// [`Nearest`](Interpolation::Nearest) or [`Bilinear`](Interpolation::Bilinear).
+    /// [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or, with a color as fill,
+    /// [`Bicubic`](Interpolation::Bicubic).
     #[serde(default = "Interpolation::nearest")]
     pub interpolation: Interpolation,
     /// Whether the canvas grows to hold every corner.
@@ -40,6 +41,10 @@ pub struct Rotate {
     /// What shows outside the image.
     #[serde(default)]
     pub fill: Fill,
+    /// The point that stays where it is, in pixels from the left and the top; the image's center if not given. Only with
+    /// a color as fill.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub center: Option<[f64; 2]>,
 }
 
 impl Rotate {
@@ -48,10 +53,11 @@ impl Rotate {
     /// A rotation by the nearest pixel on the same canvas, black outside.
     #[must_use]
     pub const fn new(degrees: f64) -> Self {
-        Self { degrees, interpolation: Interpolation::Nearest, expand: false, fill: Fill::BLACK }
+        Self { degrees, interpolation: Interpolation::Nearest, expand: false, fill: Fill::BLACK, center: None }
     }
 
-    /// [`Nearest`](Interpolation::Nearest) or [`Bilinear`](Interpolation::Bilinear).
+    /// [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or, with a color as fill,
+    /// [`Bicubic`](Interpolation::Bicubic).
     #[must_use]
     pub const fn interpolation(mut self, interpolation: Interpolation) -> Self {
         self.interpolation = interpolation;
@@ -72,8 +78,16 @@ impl Rotate {
         self
     }
 
-    pub(super) fn examples(_size: Size) -> Vec<Self> {
+    /// The point that stays where it is, in pixels from the left and the top.
+    #[must_use]
+    pub const fn center(mut self, center: [f64; 2]) -> Self {
+        self.center = Some(center);
+        self
+    }
+
+    pub(super) fn examples(size: Size) -> Vec<Self> {
         let (bilinear, color) = (Interpolation::Bilinear, Fill::Color([7, 130, 255]));
+        let center = [0.3 * f64::from(size.width), f64::from(size.height)];
         vec![
             Self::new(-4.7).fill(color),
             Self::new(31.0).expand(true).fill(color),
@@ -83,11 +97,14 @@ impl Rotate {
             Self::new(-90.0).expand(true),
             Self::new(17.3).interpolation(bilinear).fill(color),
             Self::new(5.0).interpolation(bilinear).expand(true).fill(Fill::EDGE),
+            Self::new(-70.0).interpolation(Interpolation::Bicubic).expand(true).fill(color),
+            Self::new(33.3).center(center).fill(color),
+            Self::new(180.0).center(center),
         ]
     }
 
     fn rotation(&self, input: Size) -> Rotation {
-        Rotation::new(input, self.degrees, self.expand, self.fill)
+        Rotation::new(input, self.degrees, self.expand, self.fill, self.center)
     }
 
     fn sampling(&self, matrix: [f64; 6]) -> Sampling {
@@ -104,13 +121,20 @@ impl Operation for Rotate {
         if !self.degrees.is_finite() {
             return Err(Error::parameter(self.name(), "degrees", "a finite number", self.degrees));
         }
-        match self.interpolation {
-            Interpolation::Nearest | Interpolation::Bilinear => Ok(()),
-            other => {
-                let got = format!("{other:?}").to_lowercase();
-                Err(Error::parameter(self.name(), "interpolation", "nearest or bilinear", got))
+        let edge = self.fill == Fill::EDGE;
+        match self.center {
+            Some(_) if edge => {
+                return Err(Error::parameter(self.name(), "center", "none with the edge as fill", "one"));
             }
+            Some(center) => point(self.name(), "center", center)?,
+            None => {}
         }
+        sampling::validate(self.name(), self.interpolation)?;
+        if edge && self.interpolation == Interpolation::Bicubic {
+            let expected = "nearest or bilinear with the edge as fill";
+            return Err(Error::parameter(self.name(), "interpolation", expected, "bicubic"));
+        }
+        Ok(())
     }
 
     fn output_size(&self, input: Size) -> Result<Size> {
@@ -168,16 +192,19 @@ pub struct RandomRotation {
     expand: bool,
     #[serde(default)]
     fill: Fill,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    center: Option<[f64; 2]>,
 }
 
 impl RandomRotation {
     /// Counter-clockwise by an angle in `degrees`, by the nearest pixel, on the same canvas, black outside.
     #[must_use]
     pub const fn new(degrees: RangeInclusive<f64>) -> Self {
-        Self { degrees, interpolation: Interpolation::Nearest, expand: false, fill: Fill::BLACK }
+        Self { degrees, interpolation: Interpolation::Nearest, expand: false, fill: Fill::BLACK, center: None }
     }
 
-    /// [`Nearest`](Interpolation::Nearest) or [`Bilinear`](Interpolation::Bilinear).
+    /// [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or, with a color as fill,
+    /// [`Bicubic`](Interpolation::Bicubic).
     #[must_use]
     pub const fn interpolation(mut self, interpolation: Interpolation) -> Self {
         self.interpolation = interpolation;
@@ -198,8 +225,16 @@ impl RandomRotation {
         self
     }
 
+    /// The point that stays where it is, in pixels from the left and the top.
+    #[must_use]
+    pub const fn center(mut self, center: [f64; 2]) -> Self {
+        self.center = Some(center);
+        self
+    }
+
     fn by(&self, degrees: f64) -> Rotate {
-        Rotate { degrees, interpolation: self.interpolation, expand: self.expand, fill: self.fill }
+        let Self { interpolation, expand, fill, center, .. } = *self;
+        Rotate { degrees, interpolation, expand, fill, center }
     }
 }
 

@@ -23,21 +23,23 @@ pub(crate) enum Rotation {
 }
 
 impl Rotation {
-    /// The rotation of an image of size `input` by `degrees` counter-clockwise.
-    pub(crate) fn new(input: Size, degrees: f64, expand: bool, fill: Fill) -> Self {
+    /// The rotation of an image of size `input` by `degrees` counter-clockwise, about `center` if it is not the image's.
+    ///
+    /// With a center that is given, Pillow samples at every angle, be it a multiple of 90 degrees.
+    pub(crate) fn new(input: Size, degrees: f64, expand: bool, fill: Fill, center: Option<[f64; 2]>) -> Self {
         let angle = degrees.rem_euclid(360.0);
         let square = input.width == input.height;
-        if angle == 0.0 || angle == 360.0 {
-            return Self::None;
-        }
-        if angle == 180.0 {
-            return Self::Turn(Turn::Half);
-        }
-        if expand || square {
-            if angle == 90.0 {
+        if center.is_none() {
+            if angle == 0.0 || angle == 360.0 {
+                return Self::None;
+            }
+            if angle == 180.0 {
+                return Self::Turn(Turn::Half);
+            }
+            if angle == 90.0 && (expand || square) {
                 return Self::Turn(Turn::Quarter);
             }
-            if angle == 270.0 {
+            if angle == 270.0 && (expand || square) {
                 return Self::Turn(Turn::ThreeQuarters);
             }
         }
@@ -52,9 +54,10 @@ impl Rotation {
             (matrix[2], matrix[5]) = (cx + 0.5 * w, cy + 0.5 * h);
             return Self::Free { matrix, canvas };
         }
-        (matrix[2], matrix[5]) = map(matrix, -(w / 2.0), -(h / 2.0));
-        matrix[2] += w / 2.0;
-        matrix[5] += h / 2.0;
+        let [cx, cy] = center.unwrap_or([w / 2.0, h / 2.0]);
+        (matrix[2], matrix[5]) = map(matrix, -cx, -cy);
+        matrix[2] += cx;
+        matrix[5] += cy;
         let mut canvas = input;
         if expand {
             let corners = [(0.0, 0.0), (w, 0.0), (w, h), (0.0, h)].map(|(x, y)| map(matrix, x, y));
@@ -67,8 +70,7 @@ impl Rotation {
             (matrix[2], matrix[5]) = map(matrix, -(nw - w) / 2.0, -(nh - h) / 2.0);
             canvas = Size::new(nw as u32, nh as u32);
         }
-        // Pillow takes a matrix without rotation for a scaling: the identity, here.
-        if matrix[1] == 0.0 && matrix[3] == 0.0 && canvas == input {
+        if matrix == [1.0, 0.0, 0.0, 0.0, 1.0, 0.0] && canvas == input {
             return Self::None;
         }
         Self::Free { matrix, canvas }
@@ -104,10 +106,13 @@ fn round_15(value: f64) -> f64 {
     format!("{value:.15}").parse().unwrap_or(value)
 }
 
-/// The matrix in 16.16 fixed point as Pillow's nearest sampling uses it, or `None` where a coordinate of the canvas'
-/// corners would not fit and Pillow computes in doubles instead.
+/// The matrix in 16.16 fixed point as Pillow's nearest sampling uses it. `None` where Pillow adds up doubles instead: a
+/// mere scaling, or a coordinate of the canvas' corners that would not fit.
 pub(crate) fn fixed_point(matrix: [f64; 6], canvas: Size) -> Option<[i32; 6]> {
     let m = matrix;
+    if m[1] == 0.0 && m[3] == 0.0 {
+        return None;
+    }
     let fits =
         |x: f64, y: f64| (x * m[0] + y * m[1] + m[2]).abs() < 32768.0 && (x * m[3] + y * m[4] + m[5]).abs() < 32768.0;
     let (right, bottom) = (f64::from(canvas.width) - 1.0, f64::from(canvas.height) - 1.0);

@@ -1,7 +1,7 @@
 //! Sampling through an affine map, as rotations do.
 //!
 //! With a color as fill this is Pillow's affine transform: 16.16 fixed point for nearest, double precision for
-//! bilinear, which drops the fraction of its result. With [`Fill::EDGE`] the nearest pixel of the edge continues the
+//! bilinear and bicubic, which drop the fraction of their result. With [`Fill::EDGE`] the nearest pixel of the edge continues the
 //! image for ever and bilinear rounds its result to nearest, as DALI's `fn.rotate`.
 
 use super::fill::{Fill, opaque};
@@ -10,24 +10,35 @@ use super::kernel::{Kernel, KernelId, Launcher};
 use super::params::RotateSample;
 use super::points::Points;
 use super::rotation::fixed_point;
-use super::simd::truncate_f64;
-use crate::error::Result;
+use super::simd::{truncate_f64, wide};
+use crate::error::{Error, Result};
 use crate::raster::{Image, Pixel, Rect, Size};
 use std::ops::Range;
 
-/// The kernels of both interpolations.
+/// The kernels of all interpolations.
 pub(crate) const KERNELS: &[Kernel] = &[
     Kernel::pixels("rotate_nearest_u8_nhwc"),
     Kernel::pixels("rotate_nearest_double_u8_nhwc"),
     Kernel::pixels("rotate_bilinear_u8_nhwc"),
+    Kernel::pixels("rotate_bicubic_u8_nhwc"),
 ];
+
+/// Checks that an interpolation can sample at a point.
+pub(crate) fn validate(name: &'static str, interpolation: Interpolation) -> Result<()> {
+    match interpolation {
+        Interpolation::Nearest | Interpolation::Bilinear | Interpolation::Bicubic => Ok(()),
+        Interpolation::Lanczos => {
+            Err(Error::parameter(name, "interpolation", "nearest, bilinear or bicubic", "lanczos"))
+        }
+    }
+}
 
 /// An affine map from pixel centers of a canvas to those of the image, and how the image is sampled there.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Sampling {
     /// Row by row.
     pub(crate) matrix: [f64; 6],
-    /// Nearest or bilinear.
+    /// Nearest, bilinear or, with a color as fill, bicubic.
     pub(crate) interpolation: Interpolation,
     /// What shows outside the image.
     pub(crate) fill: Fill,
@@ -38,6 +49,7 @@ impl Sampling {
     pub(crate) fn make(&self, input: &Image, canvas: Size, part: Rect, out: &mut Image) {
         match self.interpolation {
             Interpolation::Nearest => nearest(input, self.matrix, canvas, self.fill, part, out),
+            Interpolation::Bicubic => bicubic(input, self.matrix, canvas, self.fill, part, out),
             _ => bilinear(input, self.matrix, canvas, self.fill, part, out),
         }
     }
@@ -47,6 +59,7 @@ impl Sampling {
         const NEAREST: KernelId = KernelId::of("rotate_nearest_u8_nhwc");
         const NEAREST_DOUBLE: KernelId = KernelId::of("rotate_nearest_double_u8_nhwc");
         const BILINEAR: KernelId = KernelId::of("rotate_bilinear_u8_nhwc");
+        const BICUBIC: KernelId = KernelId::of("rotate_bicubic_u8_nhwc");
         let source = on.source();
         let target = on.target(canvas, part)?;
         let whole = Size::new(source.whole_width, source.whole_height);
@@ -55,6 +68,7 @@ impl Sampling {
                 Some(fixed) => (NEAREST, Points { fixed: fixed.map(i64::from), doubt: 0 }),
                 None => (NEAREST_DOUBLE, Points::nearest(self.matrix, canvas, whole)),
             },
+            Interpolation::Bicubic => (BICUBIC, Points::bicubic(self.matrix, canvas, whole)),
             _ => (BILINEAR, Points::bilinear(self.matrix, canvas, whole)),
         };
         let (fill, edge) = self.fill.packed();
@@ -203,6 +217,31 @@ pub(super) fn bilinear_plain(input: &Image, matrix: [f64; 6], fill: Fill, part: 
     }
 }
 
+/// Makes the rectangle `part` of the canvas, each pixel from the sixteen around its point.
+///
+/// `input` may be a part of its whole that holds what [`Sampling::reach`] names.
+fn bicubic(input: &Image, matrix: [f64; 6], canvas: Size, fill: Fill, part: Rect, out: &mut Image) {
+    out.reset_part(canvas, part);
+    wide(
+        #[inline(always)]
+        || {
+            for y in 0..part.height {
+                let line = Line::new(input, matrix, fill, part.y + y);
+                for (x, pixel) in (part.x..).zip(out.row_mut(y)) {
+                    *pixel = line.bicubic(x);
+                }
+            }
+        },
+    );
+}
+
+/// The cubic through the middle two of four values at `d` between them, with the slopes that a = -1 gives it.
+#[inline(always)]
+fn cubic([a, b, c, d]: [f64; 4], at: f64) -> f64 {
+    let (second, third, fourth) = (c - a, 2.0 * (a - b) + c - d, b - a - c + d);
+    b + at * (second + at * (third + at * fourth))
+}
+
 /// What the pixels of one row of the canvas have in common.
 struct Line<'a> {
     pixels: &'a [Pixel],
@@ -232,10 +271,43 @@ impl<'a> Line<'a> {
         }
     }
 
-    fn bilinear(&self, x: u32) -> Pixel {
+    /// The point that pixel `x` comes from.
+    #[inline(always)]
+    fn point(&self, x: u32) -> (f64, f64) {
         let x = f64::from(x) + 0.5;
         let point = |axis: usize| self.step[axis] * x + self.row[axis] + self.origin[axis];
-        let (x, y) = (point(0), point(1));
+        (point(0), point(1))
+    }
+
+    /// `N` columns or rows of what is stored, from `first` on. Clamping to what is stored is clamping to the whole, since
+    /// what is stored holds all that is read.
+    #[inline(always)]
+    fn clamped<const N: usize>(first: i32, start: u32, len: u32) -> [usize; N] {
+        std::array::from_fn(|i| (first + i as i32 - start as i32).clamp(0, len as i32 - 1) as usize)
+    }
+
+    #[inline(always)]
+    fn bicubic(&self, x: u32) -> Pixel {
+        let (x, y) = self.point(x);
+        if let Fill::Color(color) = self.fill
+            && !(x >= 0.0 && x < self.width && y >= 0.0 && y < self.height)
+        {
+            return opaque(color);
+        }
+        let (x, y) = (x - 0.5, y - 0.5);
+        let (left, top) = (x.floor(), y.floor());
+        let (dx, dy) = (x - left, y - top);
+        let columns: [usize; 4] = Self::clamped(left as i32 - 1, self.stored.x, self.stored.width);
+        let rows: [usize; 4] = Self::clamped(top as i32 - 1, self.stored.y, self.stored.height);
+        let rows = rows.map(|y| &self.pixels[y * self.stored.width as usize..]);
+        std::array::from_fn(|channel| {
+            let across = rows.map(|row| cubic(columns.map(|x| f64::from(row[x][channel])), dx));
+            truncate_f64(cubic(across, dy)) as u8
+        })
+    }
+
+    fn bilinear(&self, x: u32) -> Pixel {
+        let (x, y) = self.point(x);
         let rounding = match self.fill {
             Fill::Color(color) if !(x >= 0.0 && x < self.width && y >= 0.0 && y < self.height) => {
                 return opaque(color);
@@ -246,11 +318,8 @@ impl<'a> Line<'a> {
         let (x, y) = (x - 0.5, y - 0.5);
         let (left, top) = (x.floor(), y.floor());
         let (dx, dy) = (x - left, y - top);
-        let (left, top) = (left as i32, top as i32);
-        // Clamping to what is stored is clamping to the whole, since what is stored holds all that is read.
-        let clamp = |v: i32, start: u32, len: u32| (v - start as i32).clamp(0, len as i32 - 1) as usize;
-        let columns = [left, left + 1].map(|x| clamp(x, self.stored.x, self.stored.width));
-        let rows = [top, top + 1].map(|y| clamp(y, self.stored.y, self.stored.height));
+        let columns: [usize; 2] = Self::clamped(left as i32, self.stored.x, self.stored.width);
+        let rows: [usize; 2] = Self::clamped(top as i32, self.stored.y, self.stored.height);
         let [above, below] = rows.map(|y| &self.pixels[y * self.stored.width as usize..]);
         let mix = |a: f64, b: f64, d: f64| a + (b - a) * d;
         std::array::from_fn(|channel| {

@@ -4,7 +4,7 @@ use super::check::probability;
 use super::kernel::{Kernel, Launcher};
 use super::table::{self, Table};
 use super::transform::{Drawing, Random};
-use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
+use super::{CpuPass, Operation, Primitive, SizeEffect};
 use crate::error::{Error, Result};
 use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
@@ -57,7 +57,7 @@ impl Operation for Solarize {
     }
 
     fn primitive(&self, _input: Size) -> Primitive {
-        Primitive::Pass(Reach::Around(0))
+        Primitive::Table(self.table())
     }
 
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {

@@ -19,15 +19,25 @@ impl Table {
         Self(std::array::from_fn(|byte| value(byte as u8)))
     }
 
+    /// The table that does what this one does, then what `next` does.
+    pub(crate) fn then(&self, next: &Self) -> Self {
+        Self(self.0.map(|byte| next.0[usize::from(byte)]))
+    }
+
     /// Applies it on the CPU, to whatever part of an image is there.
     pub(super) fn pass(&self, pass: &mut CpuPass<'_>) {
         self.apply(pass.image.pixels_mut().as_flattened_mut());
     }
 
+    /// What each byte becomes.
+    pub(crate) fn bytes(&self) -> &[u8; 256] {
+        &self.0
+    }
+
     /// Queues its kernel.
-    pub(super) fn launch(&self, on: &mut dyn Launcher) -> Result<()> {
+    pub(crate) fn launch(&self, on: &mut dyn Launcher) -> Result<()> {
         let table = on.put(&self.0)?;
-        launch(on, table);
+        launch(on, table, 0);
         Ok(())
     }
 
@@ -48,11 +58,11 @@ impl Table {
     }
 }
 
-/// Queues the kernel for a table of 256 bytes on the device.
-pub(super) fn launch(on: &mut dyn Launcher, table: DevicePointer) {
+/// Queues the kernel for a table of 256 bytes on the device, or for one of each channel, `stride_bytes` apart.
+pub(super) fn launch(on: &mut dyn Launcher, table: DevicePointer, stride_bytes: u32) {
     const TABLE: KernelId = KernelId::of("table_u8_nhwc");
     let Source { pixels, pitch_bytes, width, height, .. } = on.source();
-    let sample = TableSample { pixels, table, pitch_bytes, width, height, reserved: 0 };
+    let sample = TableSample { pixels, table, pitch_bytes, width, height, stride_bytes };
     on.call(TABLE, &sample, Size::new(width, height));
 }
 

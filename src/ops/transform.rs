@@ -12,20 +12,32 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+pub use super::affine::RandomAffine;
+pub use super::aug_mix::AugMix;
+pub use super::auto_augment::AutoAugment;
+pub use super::autocontrast::RandomAutocontrast;
 pub use super::color_jitter::ColorJitter;
 pub use super::combine::{Maybe, OneOf, Repeat};
+pub use super::corner_crop::CornerCrop;
 pub use super::crop::RandomCrop;
 pub use super::dilate::RandomDilation;
+pub use super::equalize::RandomEqualize;
 pub use super::erase::RandomErasing;
 pub use super::erode::RandomErosion;
 pub use super::gaussian_blur::RandomGaussianBlur;
 pub use super::grayscale::RandomGrayscale;
 pub use super::hflip::RandomHorizontalFlip;
 pub use super::invert::RandomInvert;
+pub use super::jpeg::RandomJpeg;
+pub use super::perspective::RandomPerspective;
+pub use super::pillow_gaussian_blur::RandomPillowGaussianBlur;
 pub use super::posterize::RandomPosterize;
+pub use super::rand_augment::RandAugment;
 pub use super::resized_crop::RandomResizedCrop;
 pub use super::rotate::RandomRotation;
+pub use super::sharpness::RandomSharpness;
 pub use super::solarize::RandomSolarize;
+pub use super::trivial_augment::TrivialAugment;
 pub use super::vflip::RandomVerticalFlip;
 
 /// What every transform says of itself.
@@ -118,7 +130,7 @@ macro_rules! transforms {
         ///
         /// Written down it is `{"transform": "random_rotation", "degrees": [-5, 5], ...}`, or an operation as [`Op`] has
         /// it; one of the caller's own cannot be.
-        #[derive(Clone, Serialize, Deserialize)]
+        #[derive(Clone, Serialize)]
         #[serde(tag = "transform", rename_all = "snake_case")]
         #[non_exhaustive]
         pub enum Transform {
@@ -132,6 +144,21 @@ macro_rules! transforms {
             /// Always this operation, with these numbers.
             #[serde(untagged)]
             Explicit(Op),
+        }
+
+        /// Those that have a name, as they are written down.
+        #[derive(Deserialize)]
+        #[serde(tag = "transform", rename_all = "snake_case")]
+        pub(super) enum Tagged {
+            $($name($name),)*
+        }
+
+        impl From<Tagged> for Transform {
+            fn from(tagged: Tagged) -> Self {
+                match tagged {
+                    $(Tagged::$name(transform) => Self::$name(transform),)*
+                }
+            }
         }
 
         $(
@@ -158,7 +185,9 @@ transforms! {
     RandomHorizontalFlip,
     RandomVerticalFlip,
     RandomRotation,
+    RandomAffine,
     RandomCrop,
+    CornerCrop,
     RandomResizedCrop,
     ColorJitter,
     RandomGrayscale,
@@ -168,7 +197,17 @@ transforms! {
     RandomInvert,
     RandomPosterize,
     RandomSolarize,
+    RandomEqualize,
+    RandomAutocontrast,
+    RandomSharpness,
+    RandomPerspective,
+    RandomPillowGaussianBlur,
+    RandomJpeg,
     RandomErasing,
+    AutoAugment,
+    RandAugment,
+    TrivialAugment,
+    AugMix,
     OneOf,
     Maybe,
     Repeat,
@@ -299,6 +338,11 @@ impl Drawing<'_> {
         (self.rng.at(self.region), self.size)
     }
 
+    /// The image's size so far.
+    pub(super) fn size(&self) -> Size {
+        self.size
+    }
+
     /// Adds an operation to the recipe.
     pub(super) fn push(&mut self, op: impl Into<Op>) -> Result<()> {
         let op = op.into();
@@ -392,6 +436,16 @@ pub fn random_erasing(p: f64) -> Transform {
     RandomErasing::new(p).into()
 }
 
+/// Gray, inverted from 128 on, or blurred, each as likely as the others: 3-Augment of DeiT III, before its color jitter.
+#[must_use]
+pub fn three_augment() -> Transform {
+    one_of([
+        random_grayscale(1.0),
+        RandomSolarize::new(128.0, 1.0).into(),
+        RandomPillowGaussianBlur::new(0.1..=2.0).into(),
+    ])
+}
+
 /// One of `transforms`, each as likely as the others.
 #[must_use]
 pub fn one_of(transforms: impl IntoIterator<Item = Transform>) -> Transform {
@@ -445,14 +499,16 @@ pub(super) mod size {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::{CenterCrop, Fill, Hflip, Interpolation};
+    use crate::ops::{AutoAugmentPolicy, CenterCrop, Corner, Fill, Hflip, Interpolation};
 
     fn all() -> Vec<Transform> {
         vec![
             random_horizontal_flip(0.5),
             random_vertical_flip(0.5),
             RandomRotation::new(-5.0..=5.0).interpolation(Interpolation::Bilinear).fill(Fill::EDGE).into(),
+            RandomAffine::new(-9.0..=9.0).translate([0.1, 0.2]).scale(0.8..=1.2).shear([-5.0..=5.0, 0.0..=3.0]).into(),
             RandomCrop::new(Size::new(30, 20)).padding(4).fill(Fill::Color([1, 2, 3])).into(),
+            CornerCrop::new(Corner::LowerRight, Size::new(28, 19)).into(),
             random_resized_crop(Size::new(40, 30)),
             color_jitter(0.4, 0.3, 0.2, 0.1),
             random_grayscale(0.5),
@@ -462,7 +518,18 @@ mod tests {
             RandomInvert::new(0.5).into(),
             RandomPosterize::new(3, 0.5).into(),
             RandomSolarize::new(127.5, 0.5).into(),
+            RandomEqualize::new(0.5).into(),
+            RandomAutocontrast::new(0.5).into(),
+            RandomSharpness::new(1.7, 0.5).into(),
             RandomErasing::new(0.9).value([1.0, 2.0, 3.0]).into(),
+            RandomPerspective::new(0.4, 0.7).fill([4, 5, 6]).into(),
+            RandomPillowGaussianBlur::new(0.1..=2.0).into(),
+            RandomJpeg::new(30..=90).into(),
+            three_augment(),
+            AutoAugment::new(AutoAugmentPolicy::Svhn).into(),
+            RandAugment::new().ops(3).interpolation(Interpolation::Bicubic).into(),
+            TrivialAugment::new().fill([1, 2, 3]).into(),
+            AugMix::new().depth(2).into(),
             one_of([Hflip.into(), random_rotation(0.0..=9.0)]),
             maybe(0.5, [CenterCrop::new(8).into()]),
             repeat(3, [random_vertical_flip(0.5)]),
@@ -486,6 +553,14 @@ mod tests {
         let text = r#"[{"op": "hflip"}, {"transform": "random_rotation", "degrees": [-5, 5]}]"#;
         let read: Vec<Transform> = serde_json::from_str(text).unwrap();
         assert_eq!(drawn(&read, 0), drawn(&[Hflip.into(), random_rotation(-5.0..=5.0)], 0));
+        let read = |text: &str| drawn(&[serde_json::from_str(text).unwrap()], 0);
+        assert_eq!(read(r#"{"transform": "rand_augment"}"#), drawn(&[RandAugment::new().into()], 0));
+        assert_eq!(read(r#"{"transform": "aug_mix", "depth": 2}"#), drawn(&[AugMix::new().depth(2).into()], 0));
+        let policy = AutoAugment::new(AutoAugmentPolicy::Cifar10);
+        assert_eq!(read(r#"{"transform": "auto_augment", "policy": "cifar10"}"#), drawn(&[policy.into()], 0));
+        let moved = RandomAffine::new(0.0..=0.0).translate([0.5, 0.0]);
+        let text = r#"{"transform": "random_affine", "degrees": [0, 0], "translate": [0.5, 0]}"#;
+        assert_eq!(read(text), drawn(&[moved.into()], 0));
         struct Mine;
         impl CustomTransform for Mine {
             fn name(&self) -> &'static str {

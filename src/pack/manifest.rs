@@ -38,6 +38,8 @@ pub(super) struct SavedOptions {
     baseline: bool,
     #[serde(default)]
     restarts: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    target: Option<String>,
 }
 
 impl SavedOptions {
@@ -54,6 +56,7 @@ impl SavedOptions {
             quality: options.quality,
             baseline: options.baseline,
             restarts: options.restarts,
+            target: options.target.clone(),
         }
     }
 }

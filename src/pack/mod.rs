@@ -50,6 +50,10 @@ pub struct PackOptions {
     /// images are decoded before and after and compared. Progressive images become baseline. What cannot be written so (12
     /// bits, lossless, damaged) is copied as it is.
     pub restarts: bool,
+    /// A field of the source that is packed with its images, under the same name: see [`Source::target`]. None if not given.
+    /// WebDataset has it as a part, or, where it is `json.FIELD`, as a field of one; TFRecord as a feature; RecordIO has
+    /// the array `label` alone, whose first number is the label.
+    pub target: Option<String>,
     /// How many samples of the source may be bad. If there is no limit, packing fails where the first 100 samples, or
     /// all, are bad: an unmounted disk is no data set.
     pub max_bad: Option<BadLimit>,
@@ -68,6 +72,7 @@ impl PackOptions {
             quality: 90,
             baseline: false,
             restarts: false,
+            target: None,
             max_bad: None,
             workers: std::thread::available_parallelism().map_or(1, usize::from),
         }
@@ -84,7 +89,8 @@ impl PackOptions {
             }
             Self { max_bad: Some(limit), .. } => limit.check(),
             _ => Ok(()),
-        }
+        }?;
+        self.target.as_ref().map_or(Ok(()), |field| self.format.check_packed_field(field))
     }
 }
 

@@ -10,6 +10,7 @@ use crate::pipeline::{DEFAULT_MAX_PIXELS, Orientation, oriented};
 use crate::raster::{Image, Rect, Size, check_pixels};
 use crate::source::Source;
 use crate::source::records::NewSample;
+use crate::target::Target;
 
 /// What became of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,12 +30,15 @@ pub(super) struct Sample {
     pub done: Done,
     /// Whether it is a JPEG with restart markers and an index of its rows.
     pub restarts: bool,
+    /// The field that is packed with it, and its target.
+    pub target: Option<(String, Target)>,
 }
 
 impl Sample {
     /// It as sample `index` of its shards.
     pub fn record(&self, index: u64) -> NewSample<'_> {
-        NewSample { index, label: self.label, image: &self.bytes, ending: self.ending }
+        let target = self.target.as_ref().map(|(field, target)| (field.as_str(), target));
+        NewSample { index, label: self.label, image: &self.bytes, ending: self.ending, target }
     }
 }
 
@@ -93,13 +97,25 @@ impl<'a> Preparer<'a> {
     }
 
     pub fn sample(&self, index: u64, work: &mut Work) -> Result<Sample> {
+        Ok(Sample { target: self.target(index)?, ..self.image(index, work)? })
+    }
+
+    /// What is packed of the field that the options name.
+    fn target(&self, index: u64) -> Result<Option<(String, Target)>> {
+        let Some(field) = &self.options.target else { return Ok(None) };
+        let target = self.source.target(index, Some(field))?;
+        self.options.format.check_packed(field, &target, self.source.label(index))?;
+        Ok(Some((field.clone(), target)))
+    }
+
+    fn image(&self, index: u64, work: &mut Work) -> Result<Sample> {
         let (mut buffer, label) = (Vec::new(), self.source.label(index));
         let bytes = self.source.read(index, &mut buffer)?;
         let header = probe(bytes)?;
         check_pixels(header.size, DEFAULT_MAX_PIXELS)?;
         let longer = header.size.width.max(header.size.height);
         let restarts = self.options.restarts;
-        let jpeg = |bytes, done, restarts| Ok(Sample { bytes, label, ending: "jpg", done, restarts });
+        let jpeg = |bytes, done, restarts| Ok(Sample { bytes, label, ending: "jpg", done, restarts, target: None });
         let encoded = |image: &Image, mut options: JpegOptions, done| {
             if restarts {
                 options.restart_interval_rows = 1;
@@ -155,7 +171,7 @@ impl<'a> Preparer<'a> {
             (Format::Pnm, _) => "ppm",
         };
         let bytes = bytes.to_vec();
-        Ok(Sample { bytes, label, ending, done: Done::Copied, restarts: false })
+        Ok(Sample { bytes, label, ending, done: Done::Copied, restarts: false, target: None })
     }
 }
 

@@ -3,6 +3,7 @@
 use super::policy::Losses;
 use crate::backend::Backend;
 use crate::error::{Error, Result};
+use crate::target::{Row, Targets};
 use crate::tensor::Tensor;
 use std::sync::{Arc, OnceLock};
 
@@ -40,6 +41,8 @@ pub(super) enum Slot {
     Done {
         index: u64,
         label: u32,
+        /// If targets were asked for.
+        target: Option<Row>,
         /// What was wrong with the sample whose place it takes.
         instead_of: Option<Box<Error>>,
     },
@@ -61,8 +64,11 @@ pub(super) struct Made {
 /// What a batch consists of.
 pub(super) struct Parts {
     pub(super) images: Tensor,
+    /// The views after the first.
+    pub(super) others: Vec<Tensor>,
     pub(super) labels: Vec<u32>,
     pub(super) indices: Vec<u64>,
+    pub(super) targets: Option<Targets>,
     pub(super) padding: usize,
 }
 
@@ -72,6 +78,8 @@ pub(super) struct Delivered {
     pub(super) places: Vec<usize>,
     pub(super) labels: Vec<u32>,
     pub(super) indices: Vec<u64>,
+    /// As many, if targets were asked for.
+    pub(super) targets: Vec<Row>,
     pub(super) losses: Losses,
     /// Whether the stream ended in this batch.
     pub(super) ended: bool,
@@ -85,13 +93,14 @@ pub(super) fn deliver(slots: Vec<Slot>) -> Result<Delivered> {
     let mut all = Delivered::default();
     for (place, slot) in slots.into_iter().enumerate() {
         match slot {
-            Slot::Done { index, label, instead_of } => {
+            Slot::Done { index, label, target, instead_of } => {
                 if let Some(error) = instead_of {
                     all.losses.add(error);
                 }
                 all.places.push(place);
                 all.labels.push(label);
                 all.indices.push(index);
+                all.targets.extend(target);
             }
             Slot::Skipped(error) => {
                 all.losses.leading += u64::from(all.places.is_empty());

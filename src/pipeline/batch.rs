@@ -1,8 +1,10 @@
 //! Batches.
 
+use super::assembly::Parts;
 use super::state::{EpochState, Moment};
 #[cfg(feature = "candle")]
 use crate::error::Result;
+use crate::target::Targets;
 use crate::tensor::Tensor;
 
 /// Images ready for a training step, with their labels. Dropping it gives its memory back to the pipeline.
@@ -27,36 +29,59 @@ use crate::tensor::Tensor;
 #[derive(Debug)]
 pub struct Batch {
     images: Tensor,
+    /// The views after the first.
+    others: Vec<Tensor>,
     labels: Vec<u32>,
     indices: Vec<u64>,
+    targets: Option<Targets>,
     padding: usize,
     moment: Moment,
 }
 
 impl Batch {
-    pub(super) fn new(images: Tensor, labels: Vec<u32>, indices: Vec<u64>, padding: usize, moment: Moment) -> Self {
-        Self { images, labels, indices, padding, moment }
+    pub(super) fn new(parts: Parts, moment: Moment) -> Self {
+        let Parts { images, others, labels, indices, targets, padding } = parts;
+        Self { images, others, labels, indices, targets, padding, moment }
     }
 
-    /// The images: `[N, 3, H, W]` or `[N, H, W, 3]`, in the order of the epoch.
+    /// The images: `[N, 3, H, W]` or `[N, H, W, 3]`, in the order of the epoch. With several views, the first.
     #[must_use]
     pub fn images(&self) -> &Tensor {
         &self.images
     }
 
-    /// The label of each image.
+    /// View number `i` ([`Builder::views`](crate::Builder::views)), from 0; `None` if there are fewer. A view that comes
+    /// `times` a sample has the first image of every sample, then the second of every sample: `[times x N, 3, H, W]`.
+    #[must_use]
+    pub fn view(&self, i: usize) -> Option<&Tensor> {
+        if i == 0 { Some(&self.images) } else { self.others.get(i - 1) }
+    }
+
+    /// The label of each sample, which is that of each of its images.
     #[must_use]
     pub fn labels(&self) -> &[u32] {
         &self.labels
     }
 
-    /// The index of each image in the source.
+    /// The targets that were asked for ([`Builder::targets`](crate::Builder::targets)), padding included.
+    #[must_use]
+    pub fn targets(&self) -> Option<&Targets> {
+        self.targets.as_ref()
+    }
+
+    /// The same, to be given away before the images are.
+    #[must_use]
+    pub fn take_targets(&mut self) -> Option<Targets> {
+        self.targets.take()
+    }
+
+    /// The index of each sample in the source.
     #[must_use]
     pub fn indices(&self) -> &[u64] {
         &self.indices
     }
 
-    /// Number of images, padding included.
+    /// Number of samples, padding included.
     #[must_use]
     pub fn len(&self) -> usize {
         self.labels.len()
@@ -68,7 +93,7 @@ impl Batch {
         self.labels.is_empty()
     }
 
-    /// How many images at the end are repetitions of the last one, there to fill the batch
+    /// How many samples at the end are repetitions of the last one, there to fill the batch
     /// ([`LastBatch::Pad`](crate::LastBatch::Pad)).
     #[must_use]
     pub fn padding(&self) -> usize {
@@ -96,10 +121,17 @@ impl Batch {
         self.moment.state()
     }
 
-    /// The images alone, to be given away. Their memory goes back to the pipeline when the tensor is dropped.
+    /// The images alone, to be given away; with several views, the first. Their memory goes back to the pipeline when the
+    /// tensor is dropped.
     #[must_use]
     pub fn into_images(self) -> Tensor {
         self.images
+    }
+
+    /// All views, to be given away, as of [`into_images`](Self::into_images).
+    #[must_use]
+    pub fn into_views(self) -> Vec<Tensor> {
+        std::iter::once(self.images).chain(self.others).collect()
     }
 
     /// Images and labels (`[N]`, u32) as tensors of candle 0.11 on `device`, to candle's CPU without a copy: see

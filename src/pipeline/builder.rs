@@ -4,19 +4,21 @@ use super::Pipeline;
 use super::cache::{Cache, ImageCache};
 use super::inner::{Inner, all_positions};
 use super::policy::{BadLimit, LastBatch, OnError, Policy};
-use super::recipes::{Orientation, Recipes};
+use super::recipes::{Crops, Orientation, Recipes};
 use super::schedule::Runs;
-use crate::backend::{self, Ablation, Normalization, RunOptions};
+use super::view::View;
+use crate::backend::{self, Ablation, Normalization, RunOptions, ViewForm};
 use crate::device::{DecodePath, Device, StreamPriority};
 use crate::error::{Error, Result};
 use crate::ops::filter::PassOrder;
 use crate::ops::transform::{Transform, random_resized_crop, repeat};
-use crate::ops::{CenterCrop, Normalize, Op, Resize, SizeEffect};
+use crate::ops::{CenterCrop, Grayscale, Normalize, Op, Resize, SizeEffect, TransformFile};
 use crate::plan::Strategy;
 use crate::preset::Preset;
 use crate::raster::Size;
 use crate::sampler::{Even, Partition, Sampler};
 use crate::source::{Input, MAX_ENCODED_BYTES};
+use crate::target::TargetSpec;
 use crate::tensor::{DType, Layout};
 use std::num::NonZero;
 use std::sync::{Arc, OnceLock};
@@ -44,10 +46,10 @@ pub struct MemoryBound {
     /// Bytes of batches being filled or ready, and of one held by the consumer. Each further batch that the consumer
     /// keeps is one more [`batch_bytes`](Self::batch_bytes).
     pub batches_bytes: u64,
-    /// Bytes of one batch.
+    /// Bytes of one batch, with its targets.
     pub batch_bytes: u64,
-    /// Most bytes of images, over all threads: two buffers of the largest accepted image each, and the coefficients
-    /// of a progressive one. Photographs of ordinary size take a small part of it, and what a larger one took is given
+    /// Most bytes of images, over all threads: two buffers of the largest accepted image each, three with several views, and
+    /// the coefficients of a progressive one. Photographs of ordinary size take a small part of it, and what a larger one took is given
     /// back after it.
     pub images_bytes: u64,
     /// Most encoded bytes, over all threads: one file of the largest accepted size each; and what a stream holds, or
@@ -83,11 +85,14 @@ pub struct MemoryBound {
 pub struct Builder {
     input: Input,
     ops: Vec<Transform>,
+    /// How many of the operations come before the views' own, and the views.
+    views: Option<(usize, Vec<View>)>,
     shuffle: bool,
     seed: u64,
     partition: Partition,
     even: bool,
     limit: u64,
+    targets: Option<TargetSpec>,
     device: Device,
     cache: Option<ImageCache>,
     /// As many as there are processors if not given.
@@ -107,9 +112,10 @@ impl std::fmt::Debug for Builder {
 impl Builder {
     pub(super) fn new(input: Input) -> Self {
         let options = RunOptions {
-            size: Size::new(0, 0),
+            views: Vec::new(),
             dtype: DType::F32,
             layout: Layout::Nchw,
+            channels: 3,
             strategy: Strategy::default(),
             pass_order: PassOrder::default(),
             decode: DecodePath::default(),
@@ -117,6 +123,8 @@ impl Builder {
             max_px: DEFAULT_MAX_PIXELS,
             batch_size: 32,
             batch_images: 0,
+            target_len: 0,
+            target_bytes: 0,
             prefetch: DEFAULT_PREFETCH,
             threads: 0,
             device_memory_bytes: None,
@@ -127,11 +135,13 @@ impl Builder {
         Self {
             input,
             ops: Vec::new(),
+            views: None,
             shuffle: false,
             seed: 0,
             partition: Partition::WHOLE,
             even: false,
             limit: u64::MAX,
+            targets: None,
             device: Device::default(),
             cache: None,
             threads: None,
@@ -184,6 +194,14 @@ impl Builder {
     #[must_use]
     pub fn limit(mut self, samples: u64) -> Self {
         self.limit = samples;
+        self
+    }
+
+    /// Delivers targets beside images and labels ([`Batch::targets`](crate::Batch::targets)); none if not given. A sample whose
+    /// target is missing or is not what was asked for is a bad sample.
+    #[must_use]
+    pub fn targets(mut self, targets: TargetSpec) -> Self {
+        self.targets = Some(targets);
         self
     }
 
@@ -381,6 +399,73 @@ impl Builder {
         self
     }
 
+    /// Delivers these views of every sample ([`Batch::view`](crate::Batch::view)), each with its own transforms and size, from
+    /// one read and one decoding. Operations that are added before this come first in all views, those added after it last.
+    /// The first image of the first view has the draws of a pipeline of that view alone. A sample that cannot be used is left
+    /// out, or substituted, in all views. All views have one normalization.
+    ///
+    /// ```
+    /// use warpfeed::image::{Image, JpegOptions, encode_jpeg};
+    /// use warpfeed::ops::RandomResizedCrop;
+    /// use warpfeed::prelude::*;
+    ///
+    /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
+    /// let crop = |side, scale| RandomResizedCrop::new(side).scale(scale).interpolation(Interpolation::Bicubic).into();
+    /// let dino = Pipeline::builder(EncodedImages::new((0..4).map(|label| (jpeg.clone(), label))))
+    ///     .views([view([crop(22, 0.4..=1.0)]).times(2), view([crop(9, 0.05..=0.4)]).times(8)])
+    ///     .augment(random_horizontal_flip(0.5))
+    ///     .normalize(IMAGENET_MEAN, IMAGENET_STD)
+    ///     .build()?;
+    /// for batch in dino.epoch(0) {
+    ///     let batch = batch?;
+    ///     assert_eq!(batch.len(), 4);
+    ///     assert_eq!(batch.view(0).unwrap().shape(), [2 * 4, 3, 22, 22]);
+    ///     assert_eq!(batch.view(1).unwrap().shape(), [8 * 4, 3, 9, 9]);
+    /// }
+    /// # Ok::<(), warpfeed::Error>(())
+    /// ```
+    #[must_use]
+    pub fn views(mut self, views: impl IntoIterator<Item = View>) -> Self {
+        self.views = Some((self.ops.len(), views.into_iter().collect()));
+        self
+    }
+
+    /// Channels of the batches: 3 (red, green, blue) if not given, or 1. One is Pillow's `L` of the image that all operations
+    /// but normalizing and what follows it have been through; a gray image keeps its values. It is normalized with one mean
+    /// and one std, which are to be given three times, and of the values of [`erasing`](crate::ops::RandomErasing) behind
+    /// that the first counts.
+    ///
+    /// ```
+    /// use warpfeed::image::{Image, JpegOptions, encode_jpeg};
+    /// use warpfeed::prelude::*;
+    ///
+    /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
+    /// let builder = Pipeline::builder(EncodedImages::new([(jpeg, 0)])).center_crop(28).channels(1);
+    /// let gray = builder.clone().normalize([0.1307; 3], [0.3081; 3]).build()?;
+    /// for batch in gray.epoch(0) {
+    ///     assert_eq!(batch?.images().shape(), [1, 1, 28, 28]);
+    /// }
+    /// assert!(builder.normalize(IMAGENET_MEAN, IMAGENET_STD).build().is_err());
+    /// # Ok::<(), warpfeed::Error>(())
+    /// ```
+    #[must_use]
+    pub fn channels(mut self, channels: usize) -> Self {
+        self.options.channels = channels;
+        self
+    }
+
+    /// Adds the transforms, and views, of a file.
+    #[must_use]
+    pub fn transforms(mut self, file: TransformFile) -> Self {
+        let TransformFile { first, views, last } = file;
+        self.ops.extend(first);
+        if let Some(views) = views {
+            self = self.views(views.into_iter().map(View::from));
+        }
+        self.ops.extend(last);
+        self
+    }
+
     /// Type and layout of the batches; `f32` and NCHW if not given.
     #[must_use]
     pub fn output(mut self, dtype: DType, layout: Layout) -> Self {
@@ -397,18 +482,13 @@ impl Builder {
     /// is no memory for a batch; [`Error::Device`] if the device asked for is not there; [`Error::Io`] if the folder of a
     /// [`ImageCache`] cannot be made or listed.
     pub fn build(mut self) -> Result<Pipeline> {
-        let normalize = self.settle_options()?;
+        let views = self.settle_views()?;
+        let normalize = self.settle_options(&views)?;
         let is_stream = self.input.samples().is_none();
         let sampler = self.sampler(is_stream)?;
         self.settle_batch(all_positions(&sampler, self.limit), is_stream)?;
         let options = Arc::new(self.options);
-        let recipes = Recipes {
-            seed: self.seed,
-            transforms: self.ops,
-            orientation: self.orientation,
-            options: Arc::clone(&options),
-        };
-        let recipes = Arc::new(recipes);
+        let recipes = Arc::new(Recipes::new(self.seed, views, self.orientation, &options));
         let cache = self.cache.as_ref().map(|cache| Cache::open(cache, &recipes, is_stream)).transpose()?;
         let backend: Arc<dyn Runs> = backend::open(self.device, &options, normalize)?.into();
         let inner = Inner {
@@ -418,16 +498,40 @@ impl Builder {
             sampler,
             recipes,
             limit: self.limit,
+            targets: self.targets,
             options,
             policy: self.policy,
             cache,
         };
         let memory = memory(&inner, self.cache.as_ref(), backend.device_bytes());
-        Ok(Pipeline { inner: Arc::new(inner), backend, memory })
+        Ok(Pipeline { inner: Arc::new(inner), backend, memory, device: self.device })
+    }
+
+    /// The transforms of each view: those of the builder, with its own among them.
+    fn settle_views(&mut self) -> Result<Vec<Crops>> {
+        let ops = std::mem::take(&mut self.ops);
+        let mut all = match self.views.take() {
+            None => vec![Crops { of: vec![ops], times: 1 }],
+            Some((_, views)) if views.is_empty() => {
+                return Err(Error::parameter("pipeline", "views", "at least one view", "none"));
+            }
+            Some((first, views)) => {
+                let (first, last) = ops.split_at(first);
+                views.iter().map(|view| view.between(first, last)).collect::<Result<_>>()?
+            }
+        };
+        if self.options.channels == 1 {
+            for transforms in all.iter_mut().flat_map(|view| &mut view.of) {
+                let is_normalize = |op: &Transform| matches!(op, Transform::Explicit(Op::Normalize(_)));
+                let end = transforms.iter().position(is_normalize).unwrap_or(transforms.len());
+                transforms.insert(end, Grayscale.into());
+            }
+        }
+        Ok(all)
     }
 
     /// Checks the parameters that stand for themselves, and the operations together.
-    fn settle_options(&mut self) -> Result<Normalization> {
+    fn settle_options(&mut self, views: &[Crops]) -> Result<Normalization> {
         let processors = || std::thread::available_parallelism().map_or(1, NonZero::get);
         let within = |parameter, value: usize, least: usize, most: usize| {
             if (least..=most).contains(&value) {
@@ -443,12 +547,50 @@ impl Builder {
             return Err(Error::parameter("pipeline", "max_pixels", "1 or more", 0));
         }
         self.policy.max_bad.map_or(Ok(()), BadLimit::check)?;
-        let (size, normalize) = check_ops(&self.ops)?;
-        self.options.size = size;
+        if !matches!(self.options.channels, 1 | 3) {
+            return Err(Error::parameter("pipeline", "channels", "1 or 3", self.options.channels));
+        }
+        if let Some(targets) = &self.targets {
+            targets.check()?;
+            (self.options.target_len, self.options.target_bytes) = (targets.len(), targets.max_bytes());
+        }
+        let normalize = self.check_views(views)?;
+        let differ = |values: [f32; 3]| values.iter().any(|value| *value != values[0]);
+        if self.options.channels == 1 && normalize.is_some_and(|(mean, std)| differ(mean) || differ(std)) {
+            let got = format!("{normalize:?}").trim_start_matches("Some").to_owned();
+            return Err(Error::parameter("normalize", "mean and std", "one number, three times, for one channel", got));
+        }
         if normalize.is_some() && self.options.dtype == DType::U8 {
             return Err(Error::parameter("output", "dtype", "f32, f16 or bf16 after normalize", "u8"));
         }
         Ok(normalize)
+    }
+
+    /// Checks the operations of all views together, and settles the views' sizes; the normalization, which they share.
+    fn check_views(&mut self, views: &[Crops]) -> Result<Normalization> {
+        let mut shared = None;
+        for view in views {
+            let mut size = None;
+            for transforms in &view.of {
+                let (own, normalize) = check_ops(transforms)?;
+                if *shared.get_or_insert(normalize) != normalize {
+                    let expected = "one for all views: add it once, after views";
+                    return Err(Error::parameter("pipeline", "normalize", expected, "several"));
+                }
+                size = Some(own);
+            }
+            let times = view.times * view.of.len();
+            self.options.views.extend(size.map(|size| ViewForm { size, times }));
+        }
+        let steps = views.iter().flat_map(Crops::all).flatten();
+        let steps = steps.fold(0, |sum: u64, op| sum.saturating_add(op.most_steps()));
+        if steps > MAX_OPERATIONS {
+            let expected = format!(
+                "at most {MAX_OPERATIONS} operations together, counted as often as views and repeat repeat them"
+            );
+            return Err(Error::parameter("pipeline", "operations", expected, steps));
+        }
+        Ok(shared.flatten())
     }
 
     /// The order of samples.
@@ -489,7 +631,7 @@ impl Builder {
         }
         let images = if self.policy.last == LastBatch::Pad { batch_size } else { batch_size.min(positions) };
         options.batch_images = images as usize;
-        let batch_bytes = images.saturating_mul(3 * options.size.area_px() * options.dtype.size_bytes() as u64);
+        let batch_bytes = images.saturating_mul(options.sample_bytes());
         if batch_bytes > MAX_BATCH_BYTES {
             return Err(Error::Limits {
                 what: "a batch in bytes",
@@ -505,17 +647,20 @@ impl Builder {
 /// The memory that a pipeline takes at most.
 fn memory(inner: &Inner, cache: Option<&ImageCache>, device_bytes: u64) -> MemoryBound {
     let options = &inner.options;
-    let batch_bytes = (options.batch_images * options.image_bytes()) as u64;
+    let batch_bytes = options.batch_images as u64 * options.sample_bytes();
     // Without worker threads the consumer's does their work.
     let working = options.threads.max(1) as u64;
     // A kept image is made and read beside the others.
     let kept_bytes = if cache.is_some() { KEPT_PIXEL_BYTES } else { 0 };
+    // Several images are made of one that stays as it is.
+    let buffers = if options.sizes().count() > 1 { 3 } else { 2 };
     let len = inner.input.samples().unwrap_or(u64::MAX);
     let index_bytes = if u32::try_from(len).is_ok() { 4 } else { 8 };
     MemoryBound {
         batches_bytes: batch_bytes * options.batches_at_a_time() as u64,
         batch_bytes,
-        images_bytes: ((2 * PIXEL_BYTES + COEFFICIENT_BYTES + kept_bytes) * working).saturating_mul(options.max_px),
+        images_bytes: ((buffers * PIXEL_BYTES + COEFFICIENT_BYTES + kept_bytes) * working)
+            .saturating_mul(options.max_px),
         encoded_bytes: MAX_ENCODED_BYTES * working + inner.input.memory_bytes(),
         order_bytes: if inner.shuffle && inner.input.samples().is_some() { len.saturating_mul(index_bytes) } else { 0 },
         cache_bytes: cache.map_or(0, ImageCache::memory_bytes),
@@ -524,13 +669,8 @@ fn memory(inner: &Inner, cache: Option<&ImageCache>, device_bytes: u64) -> Memor
 }
 
 /// Checks the operations one by one and together; the size they all end in, and the normalization.
-fn check_ops(ops: &[Transform]) -> Result<(Size, Normalization)> {
+pub(crate) fn check_ops(ops: &[Transform]) -> Result<(Size, Normalization)> {
     ops.iter().try_for_each(Transform::validate)?;
-    let steps = ops.iter().fold(0, |sum: u64, op| sum.saturating_add(op.most_steps()));
-    if steps > MAX_OPERATIONS {
-        let expected = format!("at most {MAX_OPERATIONS} operations together, counted as often as repeat repeats them");
-        return Err(Error::parameter("pipeline", "operations", expected, steps));
-    }
     let mut normalize = None;
     let mut size = None;
     for op in ops {

@@ -3,9 +3,10 @@
 use super::inner::Inner;
 use super::policy::BadSamples;
 use super::stats::Counters;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::sampler::Order;
 use crate::source::Reader;
+use crate::target::Row;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -69,6 +70,12 @@ impl Context {
         {
             self.reader.prefetch(index);
         }
+    }
+
+    /// The target of a sample that has been read, if targets were asked for.
+    pub(super) fn target(&self, index: u64) -> Result<Option<Row>> {
+        let Some(spec) = &self.inner.targets else { return Ok(None) };
+        spec.row(self.reader.target(index, spec.field.as_deref())?).map(Some)
     }
 
     /// Whether a stream has ended before sample `index`.

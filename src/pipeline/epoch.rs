@@ -1,6 +1,5 @@
 //! The batches of one epoch, as their consumer sees them.
 
-use super::assembly::Parts;
 use super::batch::Batch;
 use super::context::Context;
 use super::inner::Inner;
@@ -144,10 +143,10 @@ impl Epoch {
             self.tally.add(end.saturating_sub(self.given), made.losses)?;
             self.given = end;
             // None: every sample of it was skipped.
-            if let Some(Parts { images, labels, indices, padding }) = made.parts {
+            if let Some(parts) = made.parts {
                 self.stats.batches += 1;
-                self.stats.images += (labels.len() - padding) as u64;
-                return Ok(Some(Batch::new(images, labels, indices, padding, self.moment())));
+                self.stats.images += (parts.labels.len() - parts.padding) as u64;
+                return Ok(Some(Batch::new(parts, self.moment())));
             }
         }
         self.tally.end().map(|()| None)

@@ -7,6 +7,7 @@ use crate::backend::RunOptions;
 use crate::sampler::Sampler;
 use crate::source::stream::Feed;
 use crate::source::{Input, Reader, StreamStart};
+use crate::target::TargetSpec;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
@@ -22,6 +23,8 @@ pub(super) struct Inner {
     pub(super) limit: u64,
     pub(super) recipes: Arc<Recipes>,
     pub(super) options: Arc<RunOptions>,
+    /// What is delivered beside images and labels, if anything.
+    pub(super) targets: Option<TargetSpec>,
     pub(super) policy: Policy,
     /// Decoded images that are kept, if any are to be.
     pub(super) cache: Option<Cache>,
@@ -34,7 +37,8 @@ impl Inner {
             Input::DataSet(source) => Reader::DataSet(Arc::clone(source)),
             Input::Stream(stream) => {
                 let (shuffle, partition) = (self.shuffle.then_some(self.recipes.seed), self.sampler.own_partition());
-                let start = StreamStart { epoch, shuffle, partition, cursor, stopped: Arc::clone(stopped) };
+                let field = self.targets.as_ref().and_then(|targets| targets.field.clone());
+                let start = StreamStart { epoch, shuffle, partition, field, cursor, stopped: Arc::clone(stopped) };
                 let sizes = (self.options.batch_size, self.options.prefetch, self.options.threads);
                 Reader::Stream(Arc::new(Feed::new(Arc::clone(stream), start, first, sizes)))
             }

@@ -12,16 +12,19 @@ mod recipes;
 mod schedule;
 mod state;
 mod stats;
+mod view;
 mod worker;
 
+use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::ops::Op;
 use crate::plan::Strategy;
+use crate::preprocess::Preprocessor;
 use crate::raster::Size;
 use crate::source::Input;
 pub use batch::Batch;
 pub use builder::{Builder, MemoryBound};
-pub(crate) use builder::{DEFAULT_MAX_PIXELS, MAX_THREADS};
+pub(crate) use builder::{DEFAULT_MAX_PIXELS, MAX_THREADS, check_ops};
 use cache::Cache;
 pub use cache::{CacheUsage, ImageCache};
 pub use epoch::Epoch;
@@ -29,12 +32,13 @@ use inner::Inner;
 pub use policy::{BadLimit, BadSample, LastBatch, OnError};
 pub(crate) use policy::{IO_FAILURES, Losses, Tally, io_failure};
 pub use recipes::Orientation;
-use recipes::Stored;
 pub(crate) use recipes::oriented;
+use recipes::{Crops, Stored};
 use schedule::Runs;
 pub use state::EpochState;
 pub use stats::{Bottleneck, Stats};
 use std::sync::Arc;
+pub use view::{View, five_crop, ten_crop, view};
 
 /// A pipeline: built once, asked for epochs.
 ///
@@ -46,13 +50,15 @@ pub struct Pipeline {
     /// What runs the recipes.
     backend: Arc<dyn Runs>,
     memory: MemoryBound,
+    /// As it was asked for.
+    device: Device,
 }
 
 impl std::fmt::Debug for Pipeline {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Pipeline")
             .field("samples", &self.len())
-            .field("ops", &self.inner.recipes.transforms)
+            .field("views", &self.inner.recipes.views)
             .field("threads", &self.threads())
             .finish_non_exhaustive()
     }
@@ -126,10 +132,16 @@ impl Pipeline {
         self.inner.input.classes()
     }
 
-    /// Width and height of every image of a batch.
+    /// Width and height of every image of a batch; with several views, of the first.
     #[must_use]
     pub fn image_size(&self) -> Size {
-        self.inner.options.size
+        self.view_sizes()[0].0
+    }
+
+    /// For each view the width and height of its images, and how many a batch has of each sample.
+    #[must_use]
+    pub fn view_sizes(&self) -> Vec<(Size, usize)> {
+        self.inner.options.views.iter().map(|view| (view.size, view.times)).collect()
     }
 
     /// Number of worker threads; 0 if the consumer's thread makes the batches.
@@ -168,8 +180,34 @@ impl Pipeline {
         self.memory
     }
 
+    /// A preprocessor with the operations, the type and layout, the batch size and the device of this pipeline, for images
+    /// that come one by one. Its transforms must draw nothing, as those of evaluation.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] if they draw, or if there are several views; those of [`Preprocessor::new`].
+    ///
+    /// ```
+    /// use warpfeed::image::{Image, JpegOptions, encode_jpeg};
+    /// use warpfeed::prelude::*;
+    ///
+    /// let jpeg = encode_jpeg(&Image::new(Size::new(400, 300)), &JpegOptions::default())?;
+    /// let eval = Pipeline::builder(EncodedImages::new([(jpeg.clone(), 0)])).preset(Preset::Eval).build()?;
+    /// let one = eval.preprocessor()?.run(&[&jpeg])?;
+    /// for batch in eval.epoch(0) {
+    ///     assert_eq!(batch?.images().as_bytes()?, one.as_bytes()?);
+    /// }
+    /// # Ok::<(), warpfeed::Error>(())
+    /// ```
+    pub fn preprocessor(&self) -> Result<Preprocessor> {
+        let mut images = self.inner.recipes.views.iter().flat_map(Crops::all);
+        let (Some(transforms), None) = (images.next(), images.next()) else {
+            return Err(Error::parameter("preprocessor", "views", "one, once", "several"));
+        };
+        Preprocessor::like(transforms, &self.inner.options, self.inner.recipes.orientation, self.device)
+    }
+
     /// The explicit operations that sample `index` goes through in an epoch, orientation included: what
-    /// `warpfeed apply --orientation ignore --ops` replays.
+    /// `warpfeed apply --orientation ignore --ops` replays. With several views, those of the first image of the first.
     ///
     /// # Errors
     /// Those of reading the sample and its header, and of drawing its recipe; [`Error::Unsupported`] for a stream.
@@ -195,6 +233,14 @@ impl Pipeline {
     /// # Ok::<(), warpfeed::Error>(())
     /// ```
     pub fn recipe(&self, epoch: u64, index: u64) -> Result<Vec<Op>> {
+        self.recipes(epoch, index).map(|mut recipes| recipes.swap_remove(0))
+    }
+
+    /// The same for each image that a batch has of the sample, view after view.
+    ///
+    /// # Errors
+    /// As of [`recipe`](Self::recipe).
+    pub fn recipes(&self, epoch: u64, index: u64) -> Result<Vec<Vec<Op>>> {
         let source = self.inner.input.clone().into_data_set()?;
         if index >= source.len() {
             return Err(Error::parameter("recipe", "index", format!("below {}", source.len()), index));

@@ -42,15 +42,51 @@ impl From<&Header> for Stored {
     }
 }
 
+/// The transforms of a view.
+#[derive(Debug)]
+pub(super) struct Crops {
+    /// Of each of its images.
+    pub(super) of: Vec<Vec<Transform>>,
+    /// How often these come, one behind the other.
+    pub(super) times: usize,
+}
+
+impl Crops {
+    /// The transforms of each of its images, all repetitions counted.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Vec<Transform>> {
+        (0..self.times).flat_map(|_| &self.of)
+    }
+}
+
 /// What the recipes of all samples are drawn from.
 pub(super) struct Recipes {
     pub(super) seed: u64,
-    pub(super) transforms: Vec<Transform>,
+    /// The transforms of each view.
+    pub(super) views: Vec<Crops>,
+    /// The operations that all views begin with and that draw nothing.
+    fixed: Vec<Op>,
     pub(super) orientation: Orientation,
     pub(super) options: Arc<RunOptions>,
 }
 
 impl Recipes {
+    pub(super) fn new(seed: u64, views: Vec<Crops>, orientation: Orientation, options: &Arc<RunOptions>) -> Self {
+        let fixed = |transforms: &Vec<Transform>| -> Vec<Op> {
+            let fixed = transforms.iter().map_while(|op| match op {
+                Transform::Explicit(Op::Normalize(_) | Op::Erase(_) | Op::Custom(_)) => None,
+                Transform::Explicit(op) => Some(op.clone()),
+                _ => None,
+            });
+            fixed.collect()
+        };
+        let shared = |mut shared: Vec<Op>, next: Vec<Op>| {
+            shared.truncate(shared.iter().zip(&next).take_while(|(a, b)| a == b).count());
+            shared
+        };
+        let fixed = views.iter().flat_map(|view| &view.of).map(fixed).reduce(shared).unwrap_or_default();
+        Self { seed, views, fixed, orientation, options: Arc::clone(options) }
+    }
+
     /// Reads the header of an encoded image and holds it against the limits.
     pub(super) fn header(&self, bytes: &[u8]) -> Result<Header> {
         let header = probe(bytes)?;
@@ -58,30 +94,34 @@ impl Recipes {
         Ok(header)
     }
 
-    /// The explicit operations for a sample in an epoch.
-    pub(super) fn draw(&self, epoch: u64, index: u64, stored: Stored) -> Result<Vec<Op>> {
-        let mut draw = SampleRng::for_sample(self.seed, epoch, index);
-        let mut recipe = oriented(stored.orientation, self.orientation);
-        let size = recipe.iter().try_fold(stored.size, |size, op| op.output_size(size))?;
-        recipe.append(&mut draw_recipe(&self.transforms, &mut draw, size)?);
-        Ok(recipe)
+    /// The explicit operations for each image that a batch has of a sample in an epoch, view after view.
+    pub(super) fn draw(&self, epoch: u64, index: u64, stored: Stored) -> Result<Vec<Vec<Op>>> {
+        let turned = oriented(stored.orientation, self.orientation);
+        let size = turned.iter().try_fold(stored.size, |size, op| op.output_size(size))?;
+        let mut recipes = Vec::new();
+        for (view, crops) in (0..).zip(&self.views) {
+            for (repetition, transforms) in (0..).zip(crops.all()) {
+                let mut draw = SampleRng::for_view(self.seed, epoch, index, view, repetition);
+                let mut recipe = turned.clone();
+                recipe.append(&mut draw_recipe(transforms, &mut draw, size)?);
+                recipes.push(recipe);
+            }
+        }
+        Ok(recipes)
     }
 
-    /// What is left of a sample's recipe when its image comes from the cache.
-    pub(super) fn draw_for_cached(&self, epoch: u64, index: u64, stored: Stored) -> Result<Vec<Op>> {
-        let mut recipe = self.draw(epoch, index, stored)?;
-        Ok(recipe.split_off(self.cached_ops(stored).len()))
+    /// What is left of a sample's recipes when its image comes from the cache.
+    pub(super) fn draw_for_cached(&self, epoch: u64, index: u64, stored: Stored) -> Result<Vec<Vec<Op>>> {
+        let cached = self.cached_ops(stored).len();
+        let mut recipes = self.draw(epoch, index, stored)?;
+        recipes.iter_mut().for_each(|recipe| *recipe = recipe.split_off(cached));
+        Ok(recipes)
     }
 
     /// The leading operations that draw nothing: they are run before an image is cached.
     pub(super) fn cached_ops(&self, stored: Stored) -> Vec<Op> {
         let mut ops = oriented(stored.orientation, self.orientation);
-        let fixed = self.transforms.iter().map_while(|op| match op {
-            Transform::Explicit(Op::Normalize(_) | Op::Erase(_) | Op::Custom(_)) => None,
-            Transform::Explicit(op) => Some(op.clone()),
-            _ => None,
-        });
-        ops.extend(fixed);
+        ops.extend_from_slice(&self.fixed);
         if self.options.strategy == Strategy::Composed {
             // What is multiplied with later operations must stay with them.
             let (mut size, mut cached) = (stored.size, 0);

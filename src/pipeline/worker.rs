@@ -6,10 +6,11 @@ use super::cache::Kept;
 use super::context::Context;
 use super::policy::{LastBatch, OnError, SUBSTITUTES};
 use super::recipes::Stored;
-use crate::backend::{Backend, Decoded, Encoded, Sample};
+use crate::backend::{Backend, Decoded, Encoded, End, Sample};
 use crate::decode::Header;
 use crate::error::{Error, Result};
 use crate::ops::Op;
+use crate::target::{Row, Rows};
 use crate::tensor::Tensor;
 use std::time::Instant;
 
@@ -59,9 +60,9 @@ impl<'a, B: Backend> Worker<'a, B> {
     /// Works on one sample, or on what stands in for it.
     pub(super) fn position(&mut self, index: u64, to: &Destination<'_, B>) -> Slot {
         match self.sample(index, to) {
-            Ok(label) => {
+            Ok((label, target)) => {
                 self.context.bad.good();
-                Slot::Done { index, label, instead_of: None }
+                Slot::Done { index, label, target, instead_of: None }
             }
             Err(_) if self.context.ended_before(index) => Slot::Ended,
             Err(error) => self.instead(index, error, to),
@@ -88,9 +89,9 @@ impl<'a, B: Backend> Worker<'a, B> {
             && let Some(other) = context.inner.sampler.substitute(context.epoch, index, tried)
         {
             match self.sample(other, &now) {
-                Ok(label) => {
+                Ok((label, target)) => {
                     let instead_of = Some(Box::new(context.sample_error(index, error)));
-                    return Slot::Done { index: other, label, instead_of };
+                    return Slot::Done { index: other, label, target, instead_of };
                 }
                 Err(error) if error.is_bad_sample() => tried += 1,
                 Err(error) => return Slot::Failed(Box::new(context.sample_error(other, error))),
@@ -100,18 +101,20 @@ impl<'a, B: Backend> Worker<'a, B> {
         Slot::Failed(Box::new(context.sample_error(index, error)))
     }
 
-    /// Reads one sample and has its recipe run, down to its place in the batch; its label.
-    fn sample(&mut self, index: u64, to: &Destination<'_, B>) -> Result<u32> {
+    /// Reads one sample and has its recipes run, down to its place in the batch; its label, and its target if there are any.
+    fn sample(&mut self, index: u64, to: &Destination<'_, B>) -> Result<(u32, Option<Row>)> {
         let (context, backend) = (self.context, self.backend);
         let (counters, cache) = (&context.counters, context.inner.cache.as_ref());
         let own = self.own()?;
         let mut buffer = backend.buffer(own);
         if let Some(kept) = cache.and_then(|cache| cache.known(counters, index, &mut buffer)) {
             backend.give_buffer(own, buffer);
-            return self.kept(index, kept, to);
+            return self.kept(index, kept, context.target(index)?, to);
         }
         let start = Instant::now();
         let encoded = Encoded::read(&context.reader, index, buffer, &context.stopped)?;
+        // Before anything is done for a sample that is not delivered without it.
+        let target = context.target(index)?;
         counters.add_read(encoded.bytes().len(), start.elapsed());
         let start = Instant::now();
         let header = context.inner.recipes.header(encoded.bytes())?;
@@ -122,24 +125,30 @@ impl<'a, B: Backend> Worker<'a, B> {
             })?
         {
             backend.give_buffer(own, encoded.into_buffer());
-            return self.kept(index, kept, to);
+            return self.kept(index, kept, target, to);
         }
         let start = Instant::now();
-        let ops = context.inner.recipes.draw(context.epoch, index, Stored::from(&header))?;
+        let recipes = context.inner.recipes.draw(context.epoch, index, Stored::from(&header))?;
         counters.add_augment(start.elapsed());
-        counters.add_decoded(self.run(to, encoded, &header, &ops)?);
-        Ok(context.reader.label(index))
+        counters.add_decoded(self.run(to, encoded, &header, &recipes)?);
+        Ok((context.reader.label(index), target))
     }
 
-    /// Has the rest of its recipe run on an image from the cache.
-    fn kept(&mut self, index: u64, kept: Kept, to: &Destination<'_, B>) -> Result<u32> {
+    /// Has the rest of its recipes run on an image from the cache.
+    fn kept(
+        &mut self,
+        index: u64,
+        kept: Kept,
+        target: Option<Row>,
+        to: &Destination<'_, B>,
+    ) -> Result<(u32, Option<Row>)> {
         let context = self.context;
         let start = Instant::now();
-        let ops = context.inner.recipes.draw_for_cached(context.epoch, index, kept.stored)?;
+        let recipes = context.inner.recipes.draw_for_cached(context.epoch, index, kept.stored)?;
         context.counters.add_augment(start.elapsed());
         // It was decoded when it was kept.
-        self.run(to, kept.encoded, &kept.header, &ops)?;
-        Ok(context.reader.label(index))
+        self.run(to, kept.encoded, &kept.header, &recipes)?;
+        Ok((context.reader.label(index), target))
     }
 
     fn run(
@@ -147,10 +156,10 @@ impl<'a, B: Backend> Worker<'a, B> {
         &Destination { batch, place, later }: &Destination<'_, B>,
         encoded: Encoded,
         header: &Header,
-        ops: &[Op],
+        recipes: &[Vec<Op>],
     ) -> Result<Decoded> {
         let backend = self.backend;
-        let work = backend.run(self.own()?, batch, encoded, &Sample { place, header, ops, later })?;
+        let work = backend.run(self.own()?, batch, encoded, &Sample { place, header, recipes, later })?;
         self.context.counters.add_decode(work.decode);
         self.context.counters.add_augment(work.augment);
         Ok(work.decoded)
@@ -173,7 +182,7 @@ impl<'a, B: Backend> Worker<'a, B> {
                 return Err(error);
             }
         };
-        let Delivered { places, mut labels, mut indices, losses, ended } = delivered;
+        let Delivered { places, mut labels, mut indices, mut targets, losses, ended } = delivered;
         let dropped = ended && inner.policy.last == LastBatch::Drop;
         let (Some(&label), Some(&index), false) = (labels.last(), indices.last(), dropped) else {
             backend.abandon(batch);
@@ -183,16 +192,28 @@ impl<'a, B: Backend> Worker<'a, B> {
         if inner.policy.last == LastBatch::Pad {
             labels.resize(inner.options.batch_size, label);
             indices.resize(inner.options.batch_size, index);
+            if let Some(last) = targets.last().cloned() {
+                targets.resize(inner.options.batch_size, last);
+            }
         }
         // Positions that even partitions have been filled up with are padding too.
         let end = number * inner.options.batch_size as u64 + positions as u64;
         let unpadded = context.positions - context.padding;
         let images = filled - (end.saturating_sub(unpadded) as usize).min(filled);
-        let storage = backend.finish(batch, &places, &labels, labels.len() - filled)?;
+        let rows = inner.targets.as_ref().map(|spec| Rows::new(spec, targets));
+        let shared = rows.as_ref().and_then(Rows::shared);
+        let end = End { places: &places, padding: labels.len() - filled, labels: &labels, targets: shared };
+        let finished = backend.finish(batch, &end)?;
         let padding = labels.len() - images;
-        let shape = inner.options.shape(labels.len());
-        let images = Tensor::new(storage, shape, inner.options.dtype, inner.options.layout);
-        Ok(Made { parts: Some(Parts { images, labels, indices, padding }), losses })
+        let (options, samples) = (&inner.options, labels.len());
+        let tensor =
+            |(storage, view)| Tensor::new(storage, options.shape(view, samples), options.dtype, options.layout);
+        let mut views = finished.views.into_iter().zip(&options.views).map(tensor);
+        let targets = rows.and_then(|rows| rows.finish(finished.targets, samples));
+        let images = views.next();
+        let others = views.collect();
+        let parts = images.map(|images| Parts { images, others, labels, indices, targets, padding });
+        Ok(Made { parts, losses })
     }
 
     /// Has the back end do what it left for the whole batch. With samples that turn out bad is done what the policy says.

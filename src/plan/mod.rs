@@ -3,7 +3,8 @@
 //! All three strategies come to the same list of stages, so back ends know neither strategies nor operations. In the
 //! sequential strategy each operation is a pass. In the others flips, quarter turns, crops and nearest rotations in a row
 //! become one [`View`]: a chain of integer coordinate maps that finds an output pixel's source without an intermediate
-//! image. Resizing, bilinear rotation and the passes of other operations are stages that read a view. Working backwards
+//! image. Shears and moves by the nearest pixel are such maps too, and operations on single bytes are multiplied into one
+//! table that the view's pixels go through. Resizing, bilinear rotation and the passes of other operations are stages that read a view. Working backwards
 //! from the output, each stage is told which part of its result the next one reads, down to the part of the encoded image
 //! that must be decoded.
 
@@ -14,6 +15,7 @@ use crate::ops::fill::Fill;
 use crate::ops::filter::{self, Interpolation, PassOrder};
 use crate::ops::rotation::fixed_point;
 use crate::ops::sampling::Sampling;
+use crate::ops::table::Table;
 use crate::ops::{Erase, Op, Primitive, Reach, check};
 use crate::raster::{Rect, Size, check_pixels};
 use view::View;
@@ -41,6 +43,8 @@ pub enum Strategy {
 pub(crate) enum Work<'a> {
     /// Writes the view out, for a stage that reads pixels of an image.
     Gather,
+    /// Makes each byte of the image anew; the view is plain.
+    Table(Box<Table>),
     /// Resizes.
     Resample(Resampling),
     /// Samples through an affine map; the view is plain.
@@ -87,6 +91,8 @@ pub(crate) enum Last {
         part: Rect,
         columns: Mirror,
         rows: Mirror,
+        /// What the bytes of the resize's result become.
+        table: Option<Box<Table>>,
     },
 }
 
@@ -184,7 +190,7 @@ pub(crate) fn plan(ops: &[Op], input: Size, strategy: Strategy, order: PassOrder
     // Backwards: what each stage must make, and read.
     let mut needed = view.reach(Rect::full(size));
     for stage in stages.iter_mut().rev() {
-        if matches!(stage.work, Work::Pass(_, Reach::Whole)) {
+        if matches!(stage.work, Work::Pass(_, Reach::Values | Reach::Whole)) {
             needed = Rect::full(stage.size);
         }
         stage.part = needed;
@@ -194,20 +200,64 @@ pub(crate) fn plan(ops: &[Op], input: Size, strategy: Strategy, order: PassOrder
     Ok(Plan { decode: needed, stages, last, size, epilogue, order })
 }
 
+/// Plans each of several recipes for one image of size `input`. Several leave what is decoded as it is, for each other.
+///
+/// # Errors
+/// As of [`plan`].
+pub(crate) fn plan_all<'a, R: AsRef<[Op]>>(
+    recipes: &'a [R],
+    input: Size,
+    strategy: Strategy,
+    order: PassOrder,
+    max_px: u64,
+) -> Result<Vec<Plan<'a>>> {
+    let planned = recipes.iter().map(|ops| plan(ops.as_ref(), input, strategy, order, max_px));
+    let mut plans = planned.collect::<Result<Vec<_>>>()?;
+    if plans.len() > 1 {
+        plans.iter_mut().for_each(|plan| plan.keep_decoded(input));
+    }
+    Ok(plans)
+}
+
+/// The smallest rectangle that holds those that the plans, of one image, decode.
+pub(crate) fn decoded_by(plans: &[Plan<'_>]) -> Rect {
+    let around = |a: Rect, b: Rect| {
+        let (x, y) = (a.x.min(b.x), a.y.min(b.y));
+        Rect { x, y, width: a.right().max(b.right()) - x, height: a.bottom().max(b.bottom()) - y }
+    };
+    plans.iter().map(|plan| plan.decode).reduce(around).unwrap_or(Rect { x: 0, y: 0, width: 0, height: 0 })
+}
+
+impl Plan<'_> {
+    /// Has it leave the decoded image as it is: where it would work in place, it begins with a copy of the part that it
+    /// needs.
+    fn keep_decoded(&mut self, size: Size) {
+        let in_place = match (self.stages.first(), &self.last) {
+            (Some(Stage { work: Work::Pass(..) | Work::Table(_), .. }), _) => true,
+            (Some(first), _) => first.view.table.is_some(),
+            (None, Last::View(view)) => view.table.is_some(),
+            (None, Last::Plain | Last::Resample { .. }) => false,
+        };
+        if in_place {
+            self.stages.insert(0, Stage { view: View::plain(size), work: Work::Gather, size, part: self.decode });
+        }
+    }
+}
+
 /// How the output is made: a resize that comes last gives its rows straight to the output, mirrored as the view says.
-fn last(view: View, stages: &mut Vec<Stage<'_>>) -> Last {
-    if view == View::plain(view.input) && !matches!(stages.last(), Some(Stage { work: Work::Resample(_), .. })) {
+fn last(seen: View, stages: &mut Vec<Stage<'_>>) -> Last {
+    if seen == View::plain(seen.input) && !matches!(stages.last(), Some(Stage { work: Work::Resample(_), .. })) {
         return Last::Plain;
     }
-    let exact = view.exact;
-    let mirrored = view.steps.is_empty() && exact.xy == 0;
+    let exact = seen.exact;
+    let mirrored = seen.steps.is_empty() && exact.xy == 0;
     match stages.pop_if(|stage| mirrored && matches!(stage.work, Work::Resample(_))) {
         Some(Stage { view, work: Work::Resample(resampling), part, .. }) => {
             let columns = Mirror { sign: exact.xx, start: exact.x0 };
             let rows = Mirror { sign: exact.yy, start: exact.y0 };
-            Last::Resample { view, resampling, part, columns, rows }
+            Last::Resample { view, resampling, part, columns, rows, table: seen.table }
         }
-        _ => Last::View(view),
+        _ => Last::View(seen),
     }
 }
 
@@ -216,8 +266,8 @@ impl Stage<'_> {
     fn reads(&self) -> Rect {
         let (part, view) = (self.part, self.view.size);
         match self.work {
-            Work::Gather => part,
-            Work::Pass(_, Reach::Whole) => Rect::full(view),
+            Work::Gather | Work::Table(_) => part,
+            Work::Pass(_, Reach::Values | Reach::Whole) => Rect::full(view),
             Work::Pass(_, Reach::Around(margin)) => {
                 let (x, y) = (part.x.saturating_sub(margin), part.y.saturating_sub(margin));
                 Rect {
@@ -268,11 +318,20 @@ impl<'a> Lowering<'a> {
 
     /// The same for a stage that reads an image, not a view.
     fn stage_on_plain(&mut self, work: Work<'a>, size: Size) {
+        self.write_out();
+        self.stage(work, size);
+    }
+
+    /// Makes an image of what is seen, unless it is one.
+    fn write_out(&mut self) {
+        let (size, table) = (self.view.size, self.view.table.take());
         // A corner of the image is not the image, though its coordinates are the same.
         if self.view != View::plain(self.view.input) {
-            self.stage(Work::Gather, self.view.size);
+            self.view.table = table;
+            self.stage(Work::Gather, size);
+        } else if let Some(table) = table {
+            self.stage(Work::Table(table), size);
         }
-        self.stage(work, size);
     }
 
     /// Adds an operation, which the image has the size of afterwards.
@@ -289,6 +348,10 @@ impl<'a> Lowering<'a> {
                 self.resample(window, interpolation);
                 true
             }
+            Primitive::Table(table) => {
+                self.view.table(&table);
+                true
+            }
             Primitive::Pass(reach) => {
                 self.stage_on_plain(Work::Pass(op, reach), self.size);
                 true
@@ -301,6 +364,9 @@ impl<'a> Lowering<'a> {
     }
 
     fn resample(&mut self, window: Rect, interpolation: Interpolation) {
+        if self.view.table.is_some() && self.size != window.size() {
+            self.write_out();
+        }
         // The window lies inside the image, where any view can be cut.
         self.view.crop(window.x as i32, window.y as i32, window.size(), [0; 3]);
         if self.size != window.size() {
@@ -341,7 +407,7 @@ impl<'a> Lowering<'a> {
                 Some(([1.0, 0.0, f64::from(x), 0.0, 1.0, f64::from(y)], None))
             }
             Primitive::Affine(sampling) => Some((sampling.matrix, Some(sampling.fill))),
-            Primitive::Crop { .. } | Primitive::Resample { .. } | Primitive::Pass(_) => None,
+            Primitive::Crop { .. } | Primitive::Resample { .. } | Primitive::Table(_) | Primitive::Pass(_) => None,
         };
         match (&mut self.affine, map) {
             (Some(affine), Some((n, fill))) => {
@@ -383,14 +449,14 @@ fn fits(x: i32, y: i32, size: Size, image: Size) -> bool {
 pub(crate) fn is_multiplied(op: &Op, input: Size) -> bool {
     match op.primitive(input) {
         Primitive::Identity | Primitive::Turn(_) | Primitive::Crop { .. } | Primitive::Affine(_) => true,
-        Primitive::Resample { .. } | Primitive::Pass(_) => false,
+        Primitive::Resample { .. } | Primitive::Table(_) | Primitive::Pass(_) => false,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::{CenterCrop, Contrast, Crop, GaussianBlur, Hflip, Resize, Rotate};
+    use crate::ops::{CenterCrop, Contrast, Crop, GaussianBlur, Hflip, Invert, Posterize, Resize, Rotate};
 
     fn planned(ops: &[Op], strategy: Strategy) -> Plan<'_> {
         plan(ops, Size::new(100, 80), strategy, PassOrder::default(), 1 << 20).unwrap()
@@ -428,6 +494,37 @@ mod tests {
         // The mean is that of the complete image.
         let contrast: [Op; 2] = [Contrast::new(0.5).into(), CenterCrop::new(10).into()];
         assert_eq!(planned(&contrast, Strategy::Fused).decode, Rect::full(Size::new(100, 80)));
+    }
+
+    #[test]
+    fn tables_have_no_pass_of_their_own() {
+        let resize = Op::from(Resize::new(Size::new(50, 40)));
+        let [invert, posterize] = [Op::from(Invert), Posterize::new(2).into()];
+        let ops = [resize.clone(), invert.clone(), Hflip.into(), posterize.clone()];
+        let fused = planned(&ops, Strategy::Fused);
+        assert!(fused.stages.is_empty());
+        let Last::Resample { table: Some(table), .. } = fused.last else { panic!("{:?}", fused.last) };
+        let mut bytes = [0, 100, 255];
+        table.apply(&mut bytes);
+        assert_eq!(bytes, [192, 128, 0]);
+        // What a step shows outside goes through the tables after it alone.
+        let step = Op::from(Crop::new(-1, 0, Size::new(100, 80)).fill(Fill::Color([255; 3])));
+        let ops = [posterize.clone(), step, invert.clone()];
+        let Last::View(view) = planned(&ops, Strategy::Fused).last else { panic!("no view") };
+        assert_eq!((view.steps[0].fill, view.table.is_some()), ([0; 3], true));
+        // A resize reads bytes that are made.
+        let ops = [invert, posterize, resize];
+        assert!(matches!(planned(&ops, Strategy::Fused).stages[..], [Stage { work: Work::Table(_), .. }]));
+    }
+
+    #[test]
+    fn tables_leave_what_is_decoded_for_other_recipes() {
+        let recipes = [vec![Op::from(Invert)], vec![Invert.into(), Resize::new(Size::new(50, 40)).into()]];
+        let size = Size::new(100, 80);
+        for plan in plan_all(&recipes, size, Strategy::Fused, PassOrder::default(), 1 << 20).unwrap() {
+            let Some(Stage { work: Work::Gather, view, .. }) = plan.stages.first() else { panic!("{plan:?}") };
+            assert!(view.table.is_none());
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! An image seen through a chain of coordinate maps, with no intermediate image.
 
+use crate::ops::table::Table;
 use crate::ops::turn::{Exact, Turn};
 use crate::raster::{Rect, Size};
 
@@ -61,12 +62,23 @@ pub(crate) struct View {
     pub(crate) steps: Vec<Step>,
     /// From the last step's coordinates to the image's.
     pub(crate) exact: Exact,
+    /// What the bytes of the image become; the steps' fills have been through it already.
+    pub(crate) table: Option<Box<Table>>,
 }
 
 impl View {
     /// An image as it is.
     pub(crate) fn plain(size: Size) -> Self {
-        Self { input: size, size, steps: Vec::new(), exact: Exact::IDENTITY }
+        Self { input: size, size, steps: Vec::new(), exact: Exact::IDENTITY, table: None }
+    }
+
+    /// Makes each byte of what is seen anew, fills included.
+    pub(super) fn table(&mut self, table: &Table) {
+        self.steps.iter_mut().for_each(|step| table.apply(&mut step.fill));
+        self.table = Some(Box::new(match &self.table {
+            Some(before) => before.then(table),
+            None => *table,
+        }));
     }
 
     /// Puts an exact map before everything else (it is the operation done last).
@@ -125,6 +137,8 @@ impl View {
             [i64::from(part.x), i64::from(part.y), i64::from(part.right()) - 1, i64::from(part.bottom()) - 1];
         let [left, top, right, bottom] = boxed.map(|v| v as f64);
         let mut corners = [(left, top), (right, top), (left, bottom), (right, bottom)];
+        // How far a pixel lies from where the steps without rounding take it, and a pixel for all else.
+        let mut margin = 1.0;
         for step in &self.steps {
             match step.reach(boxed) {
                 Some(next) => boxed = next,
@@ -133,11 +147,10 @@ impl View {
             // The step rounds down: on average by half a pixel, by half a pixel more or less.
             let a = step.a.map(|a| f64::from(a) / 65536.0);
             corners = corners.map(|(x, y)| (a[0] * x + a[1] * y + a[2] - 0.5, a[3] * x + a[4] * y + a[5] - 0.5));
+            // What earlier steps have rounded off is stretched, and half a diagonal comes to it at most.
+            margin = margin * stretch([a[0], a[1], a[3], a[4]]) + 1.01 * std::f64::consts::FRAC_1_SQRT_2;
         }
         if !self.steps.is_empty() {
-            // Rotations keep the length of what earlier steps have rounded off: half a diagonal each, at most. The
-            // hundredth is for fixed-point matrices that are not quite rotations, the pixel for everything else.
-            let margin = 1.01 * std::f64::consts::FRAC_1_SQRT_2 * self.steps.len() as f64 + 1.0;
             let extent = |values: [f64; 4]| {
                 let low = values.into_iter().fold(f64::INFINITY, f64::min) - margin;
                 let high = values.into_iter().fold(f64::NEG_INFINITY, f64::max) + margin;
@@ -153,4 +166,11 @@ impl View {
         let (width, height) = ((x1 - x0 + 1) as u32, (y1 - y0 + 1) as u32);
         self.exact.rect(Rect { x: x0 as u32, y: y0 as u32, width, height })
     }
+}
+
+/// How much longer a linear map makes a vector at most: 1 for rotations.
+fn stretch([a, b, c, d]: [f64; 4]) -> f64 {
+    let (squares, determinant) = (a * a + b * b + c * c + d * d, a * d - b * c);
+    let longest = (squares * squares - 4.0 * determinant * determinant).max(0.0).sqrt();
+    (0.5 * (squares + longest)).sqrt().max(1.0)
 }

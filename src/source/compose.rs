@@ -3,6 +3,7 @@
 use super::{Source, no_such_sample};
 use crate::error::{Error, Result};
 use crate::ops::rng::{Domain, SampleRng};
+use crate::target::Target;
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -317,6 +318,11 @@ impl Source for Subset {
         self.source.label(self.at(index))
     }
 
+    fn target(&self, index: u64, field: Option<&str>) -> Result<Target> {
+        let of = self.get(index).ok_or_else(|| no_such_sample("Subset::target", index, self.len()))?;
+        self.source.target(of, field)
+    }
+
     fn name(&self, index: u64) -> Cow<'_, str> {
         self.source.name(self.at(index))
     }
@@ -441,6 +447,11 @@ impl Source for Concat {
         self.find(index).map_or(0, |(source, of)| source.label(of))
     }
 
+    fn target(&self, index: u64, field: Option<&str>) -> Result<Target> {
+        let (source, of) = self.find(index).ok_or_else(|| no_such_sample("Concat::target", index, self.len()))?;
+        source.target(of, field)
+    }
+
     fn name(&self, index: u64) -> Cow<'_, str> {
         self.find(index).map_or(Cow::Borrowed(""), |(source, of)| source.name(of))
     }
@@ -498,6 +509,14 @@ impl Source for MapLabels {
 
     fn label(&self, index: u64) -> u32 {
         (self.map)(self.source.label(index))
+    }
+
+    /// The label is the mapped one; fields are the source's.
+    fn target(&self, index: u64, field: Option<&str>) -> Result<Target> {
+        match field {
+            None => Ok(Target::Class(self.label(index))),
+            Some(_) => self.source.target(index, field),
+        }
     }
 
     fn name(&self, index: u64) -> Cow<'_, str> {

@@ -1,12 +1,15 @@
 //! A folder of class folders.
 
-use super::{Source, no_such_sample, path_from_bytes, read_file};
+use super::metadata::Metadata;
+use super::{Source, no_fields, no_such_sample, path_from_bytes, read_file};
 use crate::error::{Error, Result};
+use crate::target::{self, Target};
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 const ENDINGS: [&[u8]; 6] = [b".jpg", b".jpeg", b".png", b".webp", b".pgm", b".ppm"];
 
@@ -54,6 +57,8 @@ pub struct ImageFolder {
     /// The folders that hold images, in order.
     folders: Vec<Folder>,
     skipped_files: u64,
+    /// What lies beside the images, once a target was asked for.
+    metadata: Arc<Mutex<Option<Arc<Metadata>>>>,
 }
 
 /// A folder that holds images.
@@ -85,6 +90,7 @@ impl ImageFolder {
             ends: Vec::new(),
             folders: Vec::new(),
             skipped_files: 0,
+            metadata: Arc::default(),
         };
         for (label, class) in class_folders.into_iter().enumerate() {
             let label = u32::try_from(label).map_err(|_| too_many("class folders", root))?;
@@ -138,6 +144,20 @@ impl ImageFolder {
         &self.folders[self.folders.partition_point(|folder| folder.first <= index) - 1]
     }
 
+    /// What lies beside the images in the folder itself and in those that hold images, read the first time.
+    fn metadata(&self) -> Result<Arc<Metadata>> {
+        let mut metadata = self.metadata.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(metadata) = &*metadata {
+            return Ok(Arc::clone(metadata));
+        }
+        let below = self.folders.iter().filter(|folder| !folder.path.is_empty());
+        let mut folders: Vec<PathBuf> = below.map(|folder| self.root.join(path_from_bytes(&folder.path))).collect();
+        // A folder of very many images is in the list several times.
+        folders.dedup();
+        folders.push(self.root.clone());
+        Ok(Arc::clone(metadata.insert(Arc::new(Metadata::read(folders)?))))
+    }
+
     /// Where the image `index` lies.
     ///
     /// # Panics
@@ -172,6 +192,21 @@ impl Source for ImageFolder {
 
     fn label(&self, index: u64) -> u32 {
         self.folder(index).label
+    }
+
+    /// A column of `metadata.csv` or `metadata.jsonl` in the folder itself or in one that holds images, whose `file_name` is
+    /// the image's path from there. They are held in memory from the first target on.
+    fn target(&self, index: u64, field: Option<&str>) -> Result<Target> {
+        let Some(field) = field else { return Ok(Target::Class(self.label(index))) };
+        if index >= self.len() {
+            return Err(no_such_sample("ImageFolder::target", index, self.len()));
+        }
+        let metadata = self.metadata()?;
+        if metadata.is_empty() {
+            return Err(no_fields(format!("no metadata.csv or metadata.jsonl in {}", self.root.display()), field));
+        }
+        let found = metadata.target(&self.path(index), field);
+        found.map_err(|message| target::wrong(Some(field), message))?.ok_or_else(|| target::missing(field))
     }
 
     fn name(&self, index: u64) -> Cow<'_, str> {

@@ -3,6 +3,7 @@
 use super::stream::Feed;
 use super::{RecordStream, Source, Stream};
 use crate::error::{Error, Result};
+use crate::target::Target;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -134,6 +135,14 @@ impl Reader {
         match self {
             Self::DataSet(source) => source.label(index),
             Self::Stream(feed) => feed.label(index),
+        }
+    }
+
+    /// What a sample that has been read is trained towards: its label, or what a field has.
+    pub fn target(&self, index: u64, field: Option<&str>) -> Result<Target> {
+        match self {
+            Self::DataSet(source) => source.target(index, field),
+            Self::Stream(feed) => feed.target(index, field),
         }
     }
 

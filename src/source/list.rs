@@ -1,8 +1,9 @@
 //! A list file: a path and a label a line.
 
-use super::{Source, no_such_sample, path_from_bytes, read_file};
+use super::{Source, no_fields, no_such_sample, path_from_bytes, read_file};
 use crate::error::{Error, Result};
 use crate::file::open_with_metadata;
+use crate::target::Target;
 use std::borrow::Cow;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -14,6 +15,10 @@ const MAX_LINE_BYTES: u64 = 64 << 10;
 const MAX_LIST_BYTES: u64 = 4 << 30;
 
 /// Images named by a list file: lines of path, tab, label.
+///
+/// A list whose first line is `#path`, a tab, and the names of more columns, with tabs between them, has these columns: its
+/// paths hold no tabs, the label is in the column `label` if there is one (0 if not), and the others are fields of
+/// targets, held in memory.
 ///
 /// The label is a whole number from 0 to 4,294,967,295. Relative paths start at the folder of the list. Blank lines
 /// and lines that start with `#` are skipped, and lines may end in CR LF. The label follows the last tab, so a path may
@@ -36,7 +41,15 @@ pub struct ListFile {
     paths: Vec<u8>,
     ends: Vec<u64>,
     labels: Vec<u32>,
+    /// The names of the columns behind the path, if the list names them.
+    columns: Vec<String>,
+    /// What the lines have behind the path, where columns are named, and where each line's ends.
+    values: Vec<u8>,
+    value_ends: Vec<u64>,
 }
+
+/// What the first line of a list with named columns begins with.
+const COLUMNS: &[u8] = b"#path\t";
 
 impl ListFile {
     /// Reads the list at `path`. The images themselves are not looked at.
@@ -61,6 +74,9 @@ impl ListFile {
             paths: Vec::new(),
             ends: Vec::new(),
             labels: Vec::new(),
+            columns: Vec::new(),
+            values: Vec::new(),
+            value_ends: Vec::new(),
         };
         let mut line = Vec::new();
         for number in 1_u64.. {
@@ -74,21 +90,37 @@ impl ListFile {
                 line.truncate(rest.len());
             }
             let line = if number == 1 { line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&line) } else { &line[..] };
+            if let (1, false, Some(names)) = (number, cut_off, line.strip_prefix(COLUMNS)) {
+                let names = String::from_utf8_lossy(names);
+                list.columns = names.split('\t').map(|name| name.trim().to_owned()).collect();
+            }
             if line.trim_ascii().is_empty() || line[0] == b'#' {
                 continue;
             }
-            let entry = if cut_off { None } else { parse(line) };
+            let entry = match (cut_off, list.columns.is_empty()) {
+                (true, _) => None,
+                (_, true) => parse(line),
+                (_, false) => list.parse_columns(line),
+            };
             let (name, label) = entry.ok_or_else(|| {
                 Error::parameter(
                     "ListFile::open",
                     "each line",
-                    "a path, a tab, and a label from 0 to 4294967295",
+                    if list.columns.is_empty() {
+                        "a path, a tab, and a label from 0 to 4294967295".to_owned()
+                    } else {
+                        format!("a path, and behind tabs the columns {}", list.columns.join(", "))
+                    },
                     format!("{} in {} line {number}", shown(line), path.display()),
                 )
             })?;
             list.paths.extend_from_slice(name);
             list.ends.push(list.paths.len() as u64);
             list.labels.push(label);
+            if !list.columns.is_empty() {
+                list.values.extend_from_slice(line.get(name.len() + 1..).unwrap_or_default());
+                list.value_ends.push(list.values.len() as u64);
+            }
         }
         if list.labels.is_empty() {
             let expected = "a file with lines of path, tab, label";
@@ -103,6 +135,23 @@ impl ListFile {
         list.ends.shrink_to_fit();
         list.labels.shrink_to_fit();
         Ok(list)
+    }
+
+    /// Path and label of a line where columns are named.
+    fn parse_columns<'a>(&self, line: &'a [u8]) -> Option<(&'a [u8], u32)> {
+        let mut parts = line.split(|&byte| byte == b'\t');
+        let path = parts.next().filter(|path| !path.is_empty() && !path.contains(&0))?;
+        let mut label = b"0".as_slice();
+        for column in &self.columns {
+            let value = parts.next()?;
+            if column == "label" {
+                label = value;
+            }
+        }
+        if parts.next().is_some() {
+            return None;
+        }
+        whole(path, label)
     }
 
     /// Where the image `index` lies.
@@ -124,9 +173,14 @@ fn read_whole_limit(line: &[u8]) -> bool {
 
 fn parse(line: &[u8]) -> Option<(&[u8], u32)> {
     let tab = line.iter().rposition(|&byte| byte == b'\t')?;
-    let (path, label) = (&line[..tab], line[tab + 1..].trim_ascii());
+    whole(&line[..tab], &line[tab + 1..]).filter(|(path, _)| !path.is_empty() && !path.contains(&0))
+}
+
+/// A path and its label, where that is a whole number and the system can have such a path.
+fn whole<'a>(path: &'a [u8], label: &[u8]) -> Option<(&'a [u8], u32)> {
+    let label = label.trim_ascii();
     // `u32::from_str` would take a plus sign.
-    if path.is_empty() || path.contains(&0) || !label.iter().all(u8::is_ascii_digit) {
+    if !label.iter().all(u8::is_ascii_digit) {
         return None;
     }
     if cfg!(not(unix)) {
@@ -155,6 +209,18 @@ impl Source for ListFile {
 
     fn label(&self, index: u64) -> u32 {
         self.labels[index as usize]
+    }
+
+    /// A column of a list that names its columns.
+    fn target(&self, index: u64, field: Option<&str>) -> Result<Target> {
+        let Some(field) = field else { return Ok(Target::Class(self.label(index))) };
+        let column = self.columns.iter().position(|column| column == field);
+        let column = column.ok_or_else(|| no_fields(format!("the columns {:?}", self.columns), field))?;
+        let end = usize::try_from(index).ok().and_then(|index| self.value_ends.get(index));
+        let end = *end.ok_or_else(|| no_such_sample("ListFile::target", index, self.len()))? as usize;
+        let start = index.checked_sub(1).map_or(0, |before| self.value_ends[before as usize] as usize);
+        let value = self.values[start..end].split(|&byte| byte == b'\t').nth(column).unwrap_or_default();
+        Ok(Target::Bytes(value.to_vec()))
     }
 
     fn name(&self, index: u64) -> Cow<'_, str> {

@@ -1,10 +1,12 @@
 //! Images in memory, encoded or as RGB bytes.
 
-use super::{Source, no_such_sample};
+use super::{Source, no_fields, no_such_sample};
 use crate::decode::pnm_header;
 use crate::error::{Error, Result};
 use crate::raster::Size;
+use crate::target::Target;
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 /// Encoded images that are already in memory, each with its label.
 ///
@@ -19,13 +21,15 @@ use std::borrow::Cow;
 pub struct EncodedImages {
     images: Vec<(Vec<u8>, u32)>,
     classes: Vec<String>,
+    /// By field, as many as images each.
+    targets: BTreeMap<String, Vec<Target>>,
 }
 
 impl EncodedImages {
     /// The images in this order: their bytes (a JPEG, PNG or WebP file each) and labels.
     #[must_use]
     pub fn new(images: impl IntoIterator<Item = (Vec<u8>, u32)>) -> Self {
-        Self { images: images.into_iter().collect(), classes: Vec::new() }
+        Self { images: images.into_iter().collect(), ..Self::default() }
     }
 
     /// Names the labels, label 0 first.
@@ -33,6 +37,20 @@ impl EncodedImages {
     pub fn with_classes(mut self, classes: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.classes = classes.into_iter().map(Into::into).collect();
         self
+    }
+
+    /// Adds a field of targets, one for each image.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] if there are not as many as images.
+    pub fn with_targets(mut self, field: impl Into<String>, targets: impl IntoIterator<Item = Target>) -> Result<Self> {
+        let targets: Vec<Target> = targets.into_iter().collect();
+        if targets.len() != self.images.len() {
+            let expected = format!("one for each of {} images", self.images.len());
+            return Err(Error::parameter("with_targets", "targets", expected, targets.len()));
+        }
+        self.targets.insert(field.into(), targets);
+        Ok(self)
     }
 
     /// The bytes of image `index`; `operation` is who asks.
@@ -53,6 +71,14 @@ impl Source for EncodedImages {
 
     fn label(&self, index: u64) -> u32 {
         self.images[index as usize].1
+    }
+
+    fn target(&self, index: u64, field: Option<&str>) -> Result<Target> {
+        let Some(field) = field else { return Ok(Target::Class(self.label(index))) };
+        let fields = || self.targets.keys().cloned().collect::<Vec<_>>().join(", ");
+        let targets = self.targets.get(field).ok_or_else(|| no_fields(fields(), field))?;
+        let found = usize::try_from(index).ok().and_then(|index| targets.get(index));
+        found.cloned().ok_or_else(|| no_such_sample("EncodedImages::target", index, self.len()))
     }
 
     fn name(&self, index: u64) -> Cow<'_, str> {
@@ -109,13 +135,21 @@ impl DecodedImages {
             Ok(([pnm_header(size, 3).as_bytes(), rgb].concat(), label))
         };
         let images = images.into_iter().enumerate().map(pnm).collect::<Result<_>>()?;
-        Ok(Self { images: EncodedImages { images, classes: Vec::new() } })
+        Ok(Self { images: EncodedImages { images, ..EncodedImages::default() } })
     }
 
     /// Names the labels, label 0 first.
     #[must_use]
     pub fn with_classes(self, classes: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self { images: self.images.with_classes(classes) }
+    }
+
+    /// Adds a field of targets, one for each image.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] if there are not as many as images.
+    pub fn with_targets(self, field: impl Into<String>, targets: impl IntoIterator<Item = Target>) -> Result<Self> {
+        Ok(Self { images: self.images.with_targets(field, targets)? })
     }
 }
 
@@ -130,6 +164,10 @@ impl Source for DecodedImages {
 
     fn label(&self, index: u64) -> u32 {
         self.images.label(index)
+    }
+
+    fn target(&self, index: u64, field: Option<&str>) -> Result<Target> {
+        self.images.target(index, field)
     }
 
     fn name(&self, index: u64) -> Cow<'_, str> {

@@ -10,6 +10,7 @@ mod idx;
 mod input;
 mod list;
 mod memory;
+mod metadata;
 mod open;
 pub(crate) mod packed;
 #[cfg(feature = "parquet")]
@@ -37,6 +38,7 @@ pub use stream::{RecordStream, Samples, Stream, StreamOptions, StreamSample, Str
 
 use crate::error::{Error, Result};
 use crate::file::open_with_metadata;
+use crate::target::Target;
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::io::{self, Read};
@@ -121,6 +123,17 @@ pub trait Source: Send + Sync {
     /// The label of sample `index`. May panic if there is no such sample.
     fn label(&self, index: u64) -> u32;
 
+    /// What sample `index` is trained towards: its label, or what is in `field` of the source where one is named. It is
+    /// asked for only where a pipeline delivers targets ([`Builder::targets`](crate::Builder::targets)), and may read.
+    /// Unless a source knows better, it has no fields.
+    ///
+    /// # Errors
+    /// [`Error::Target`] if the sample has no such field or it is damaged, which makes it a bad sample; those of
+    /// [`read`](Self::read); [`Error::Parameter`] if no sample of the source can have such a field.
+    fn target(&self, index: u64, field: Option<&str>) -> Result<Target> {
+        field.map_or_else(|| Ok(Target::Class(self.label(index))), |field| Err(no_fields("label alone", field)))
+    }
+
     /// The path or key of sample `index`, for messages. May panic if there is no such sample.
     fn name(&self, index: u64) -> Cow<'_, str>;
 
@@ -196,6 +209,9 @@ macro_rules! forward {
             fn label(&self, index: u64) -> u32 {
                 (**self).label(index)
             }
+            fn target(&self, index: u64, field: Option<&str>) -> Result<Target> {
+                (**self).target(index, field)
+            }
             fn name(&self, index: u64) -> Cow<'_, str> {
                 (**self).name(index)
             }
@@ -213,6 +229,11 @@ macro_rules! forward {
 }
 
 forward!(Box<S>, Arc<S>, &S);
+
+/// The error for a field that no sample can have, of those that there are.
+fn no_fields(there_are: impl std::fmt::Display, field: &str) -> Error {
+    Error::parameter("targets", "field", format!("one that the source has, which has {there_are}"), field)
+}
 
 /// The error for an index beyond the last sample.
 fn no_such_sample(operation: &'static str, index: u64, len: u64) -> Error {

@@ -1,9 +1,12 @@
 //! Parquet files with images, as data sets come from Hugging Face.
 
+mod targets;
+
 use super::records::label::{self, Label};
-use super::{MAX_ENCODED_BYTES, RecordOptions, Source, no_such_sample};
+use super::{MAX_ENCODED_BYTES, RecordOptions, Source, no_fields, no_such_sample};
 use crate::error::{Error, Result};
 use crate::file::{most_open, open_with_metadata};
+use crate::target::{self, Target};
 use bytes::Bytes;
 use parquet::basic::Type;
 use parquet::column::reader::ColumnReaderImpl;
@@ -13,7 +16,7 @@ use parquet::file::reader::{ChunkReader, FileReader, Length};
 use parquet::file::serialized_reader::{SerializedFileReader, SerializedPageReader};
 use parquet::schema::types::ColumnDescriptor;
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -48,7 +51,19 @@ pub struct ParquetFiles {
     classes: Vec<String>,
     cursors: Mutex<Vec<Cursor>>,
     max_cursors: usize,
+    /// The targets of the row groups that were read last.
+    targets: Mutex<VecDeque<TargetGroup>>,
 }
+
+/// A column of a row group, as targets.
+struct TargetGroup {
+    group: usize,
+    column: String,
+    rows: Arc<Vec<Option<Target>>>,
+}
+
+/// So many columns of row groups are kept as targets.
+const TARGET_GROUPS: usize = 4;
 
 /// A row group.
 struct Group {
@@ -177,6 +192,7 @@ impl ParquetFiles {
             classes: Vec::new(),
             cursors: Mutex::default(),
             max_cursors: MAX_CURSORS.min(most_open()),
+            targets: Mutex::default(),
         };
         let mut names: Vec<(u64, String)> = Vec::new();
         let mut labeled = None;
@@ -287,6 +303,23 @@ impl ParquetFiles {
         self.groups.partition_point(|group| group.first <= index) - 1
     }
 
+    /// The targets in `column` of a row group.
+    fn targets(&self, group: usize, column: &str) -> Result<Arc<Vec<Option<Target>>>> {
+        let kept = || self.targets.lock().unwrap_or_else(PoisonError::into_inner);
+        let is = |kept: &&TargetGroup| kept.group == group && kept.column == column;
+        if let Some(found) = kept().iter().find(is) {
+            return Ok(Arc::clone(&found.rows));
+        }
+        let Group { file, number, .. } = self.groups[group];
+        let rows = Arc::new(targets::read(&self.files[file], &self.metadata[file], number, column)?);
+        let mut kept = kept();
+        if kept.len() >= TARGET_GROUPS {
+            kept.pop_front();
+        }
+        kept.push_back(TargetGroup { group, column: column.to_owned(), rows: Arc::clone(&rows) });
+        Ok(rows)
+    }
+
     /// The place to read on from that is nearest before a row, or the beginning of its group.
     fn cursor(&self, group: usize, row: u64) -> Result<Cursor> {
         let mut cursors = self.cursors.lock().unwrap_or_else(PoisonError::into_inner);
@@ -387,6 +420,19 @@ impl Source for ParquetFiles {
 
     fn label(&self, index: u64) -> u32 {
         self.labels[index as usize]
+    }
+
+    /// A column by its name, `box.list.element` or `box`: numbers, texts or bytes, one or a list a row. A row group of it is in
+    /// memory at a time, and the last four are kept.
+    fn target(&self, index: u64, field: Option<&str>) -> Result<Target> {
+        let Some(column) = field else { return Ok(Target::Class(self.label(index))) };
+        if index >= self.len() {
+            return Err(no_such_sample("ParquetFiles::target", index, self.len()));
+        }
+        let group = self.group(index);
+        let rows = self.targets(group, column)?;
+        let found = rows.get((index - self.groups[group].first) as usize).cloned().flatten();
+        found.ok_or_else(|| target::missing(column))
     }
 
     fn name(&self, index: u64) -> Cow<'_, str> {

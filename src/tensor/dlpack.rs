@@ -78,32 +78,44 @@ impl Tensor {
 
     /// The managed tensor, whose memory on a device has the address that `lend` gives.
     fn managed<M: ManagedTensorBase>(self, lend: impl FnOnce(&mut CudaBuffer) -> Result<u64>) -> Result<Managed<M>> {
+        let strides = self.strides();
         let dtype = match self.dtype {
             DType::F32 => DLDataType::F32,
             DType::F16 => DLDataType::F16,
             DType::Bf16 => DLDataType::BF16,
             DType::U8 => DLDataType::U8,
         };
-        let shape = self.shape;
-        let prepared = Fixed::new(shape, self.strides()).prepare_as::<M>().map_err(|error| Error::Unsupported {
-            feature: format!("DLPack for the shape {shape:?}"),
-            remedy: error.to_string(),
-        })?;
-        let mut owner = Box::new(self);
-        let (data, device) = match &mut owner.storage {
-            Storage::Host(buffer) => (buffer.as_bytes_mut().as_mut_ptr(), DLDevice::CPU),
-            Storage::Cuda(buffer) => {
-                let device = DLDevice::cuda(i32::try_from(buffer.ordinal()).unwrap_or(i32::MAX));
-                (lend(buffer)? as *mut u8, device)
-            }
-        };
-        let mut managed = prepared.initialize(owner);
-        managed.set_data(data.cast()).set_device(device).set_dtype(dtype);
-        // SAFETY: `data` points to at least as many elements of this type as the shape has, contiguous as the strides say
-        // (`Tensor::new`), in memory that the tensor in the box owns alone and that does not move with it. The box is
-        // dropped by the deleter and by nothing else; it may be dropped on any thread, since a tensor is `Send`. Shape and
-        // strides were copied into the managed tensor.
-        #[allow(unsafe_code)]
-        Ok(unsafe { managed.finish() })
+        managed(self.storage, dtype, self.shape, strides, lend)
     }
+}
+
+/// The managed tensor of contiguous elements, as many as the shape has, at the beginning of `storage`. Its memory on a
+/// device has the address that `lend` gives.
+pub(crate) fn managed<M: ManagedTensorBase, const N: usize>(
+    storage: Storage,
+    dtype: DLDataType,
+    shape: [usize; N],
+    strides: [usize; N],
+    lend: impl FnOnce(&mut CudaBuffer) -> Result<u64>,
+) -> Result<Managed<M>> {
+    let prepared = Fixed::new(shape, strides).prepare_as::<M>().map_err(|error| Error::Unsupported {
+        feature: format!("DLPack for the shape {shape:?}"),
+        remedy: error.to_string(),
+    })?;
+    let mut owner = Box::new(storage);
+    let (data, device) = match &mut *owner {
+        Storage::Host(buffer) => (buffer.as_bytes_mut().as_mut_ptr(), DLDevice::CPU),
+        Storage::Cuda(buffer) => {
+            let device = DLDevice::cuda(i32::try_from(buffer.ordinal()).unwrap_or(i32::MAX));
+            (lend(buffer)? as *mut u8, device)
+        }
+    };
+    let mut managed = prepared.initialize(owner);
+    managed.set_data(data.cast()).set_device(device).set_dtype(dtype);
+    // SAFETY: `data` points to at least as many elements of this type as the shape has, contiguous as the strides say
+    // (`Tensor::new`, `Rows::finish`), in memory that the storage in the box owns alone and that does not move with it.
+    // The box is dropped by the deleter and by nothing else; it may be dropped on any thread, since storage is `Send`.
+    // Shape and strides were copied into the managed tensor.
+    #[allow(unsafe_code)]
+    Ok(unsafe { managed.finish() })
 }

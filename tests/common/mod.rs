@@ -3,6 +3,7 @@
 #![allow(dead_code)]
 
 pub mod recipes;
+pub mod views;
 
 use warpfeed::{
     image::{Image, JpegOptions, Sampling, Size, encode_jpeg},

@@ -6,8 +6,8 @@ use super::Random;
 use warpfeed::{
     image::{Rect, Size},
     ops::{
-        Brightness, CenterCrop, Contrast, Crop, Dilate, Erase, Erode, Fill, GaussianBlur, Grayscale, Hflip, Hue,
-        Interpolation, Normalize, Op, Resize, ResizedCrop, Rotate, Saturation, Vflip,
+        Affine, Brightness, CenterCrop, Contrast, Crop, Dilate, Erase, Erode, Fill, GaussianBlur, Grayscale, Hflip,
+        Hue, Interpolation, Invert, Normalize, Op, Posterize, Resize, ResizedCrop, Rotate, Saturation, Solarize, Vflip,
     },
 };
 
@@ -46,7 +46,7 @@ fn operation(random: &mut Random, size: Size) -> Op {
     let filters = [Interpolation::Nearest, Interpolation::Bilinear, Interpolation::Bicubic, Interpolation::Lanczos];
     let interpolation = filters[random.within(0, 3) as usize];
     let fill = if random.within(0, 3) == 0 { Fill::EDGE } else { Fill::Color([random.within(0, 255) as u8, 7, 99]) };
-    match random.within(0, 22) {
+    match random.within(0, 26) {
         0 | 1 => Hflip.into(),
         2 | 3 => Vflip.into(),
         4..=7 => {
@@ -89,6 +89,24 @@ fn operation(random: &mut Random, size: Size) -> Op {
             _ => Hue::new(random.real(-0.5, 0.5)).into(),
         },
         18 => Grayscale.into(),
+        23 => Affine::new()
+            .degrees(random.real(-40.0, 40.0) * f64::from(random.within(0, 1)))
+            .scale(if random.within(0, 2) == 0 { random.real(0.4, 2.0) } else { 1.0 })
+            .shear([random.real(-40.0, 40.0), random.real(-10.0, 10.0) * f64::from(random.within(0, 1))])
+            .interpolation(filters[(random.within(0, 4) / 2) as usize])
+            .fill([random.within(0, 255) as u8, 7, 99])
+            .into(),
+        24 => {
+            let translate = [random.within(0, 120) as i32 - 60, random.within(0, 20) as i32 - 10];
+            Affine::new().translate(translate).fill([random.within(0, 255) as u8, 7, 99]).into()
+        }
+        // Tables meet fills and each other.
+        25 | 26 => match random.within(0, 3) {
+            0 => Brightness::new(random.real(0.2, 1.8)).into(),
+            1 => Posterize::new(random.within(1, 8) as u8).into(),
+            2 => Solarize::new(random.real(0.0, 255.0)).into(),
+            _ => Invert.into(),
+        },
         19 => erase(random, size),
         // Whatever there is, so that no operation is forgotten here.
         _ => {

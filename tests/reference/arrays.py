@@ -8,12 +8,13 @@ the tests share, so a case is only a size, a seed, the operation as a recipe has
 (RGB, row by row). Gaussian blur is left out: torchvision's sums are in single precision, in no fixed order.
 """
 import hashlib
+import io
 import json
 import random
 
 import cv2
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageFilter
 from torchvision.transforms import InterpolationMode
 from torchvision.transforms import functional as F
 
@@ -46,7 +47,7 @@ def apply(image, op):
     if name in ("hflip", "vflip"):
         return getattr(F, name)(image)
     if name == "rotate":
-        return F.rotate(image, op["degrees"], mode, op["expand"], fill=op["fill"])
+        return F.rotate(image, op["degrees"], mode, op["expand"], op.get("center"), op["fill"])
     if name == "resize":
         return F.resize(image, op["size"] if "size" in op else [op["height"], op["width"]], mode)
     if name == "crop":
@@ -59,6 +60,33 @@ def apply(image, op):
     if name in ("dilate", "erode"):
         kernel = np.ones((op["kernel"], op["kernel"]), np.uint8)
         return Image.fromarray(getattr(cv2, name)(array, kernel).reshape(array.shape))
+    if name == "affine":
+        shift, shear = op["translate"], op["shear"]
+        return F.affine(image, op["degrees"], shift, op["scale"], shear, mode, op["fill"], op.get("center"))
+    if name in ("equalize", "autocontrast", "invert"):
+        return getattr(F, name)(image)
+    if name == "pad":
+        sides = [op["left"], op["top"], op["right"], op["bottom"]]
+        return F.pad(image, sides, tuple(op["fill"]), op["mode"])
+    if name == "pillow_gaussian_blur":
+        return image.filter(ImageFilter.GaussianBlur(op["radius"]))
+    if name == "solarize_add":
+        return image.point(lambda value: min(255, value + op["add"]) if value < op["threshold"] else value)
+    if name == "jpeg":
+        encoded = io.BytesIO()
+        image.save(encoded, "JPEG", quality=op["quality"])
+        return Image.open(encoded).convert("RGB")
+    if name == "perspective":
+        return F.perspective(image, op["startpoints"], op["endpoints"], mode, op["fill"])
+    if name == "mix":
+        # As torchvision's AugMix: products and sums in single precision, cut to bytes.
+        total = np.float32(op["weight"]) * array.astype(np.float32)
+        for chain in op["chains"]:
+            made = image
+            for step in chain["ops"]:
+                made = apply(made, step)
+            total += np.float32(chain["weight"]) * np.asarray(made, np.float32)
+        return Image.fromarray(total.astype(np.uint8))
     if name == "grayscale":
         return F.rgb_to_grayscale(image, num_output_channels=3)
     return getattr(F, "adjust_" + name)(image, op["factor"])
@@ -96,13 +124,58 @@ def operations(w, h, rng):
     yield {"op": "vflip"}
 
 
+def augmentations(w, h, rng):
+    """The operations of AutoAugment and its kin."""
+    fill = [9, 99, 199]
+    still = {"degrees": 0.0, "translate": [0, 0], "scale": 1.0, "shear": [0.0, 0.0], "fill": fill}
+    u = rng.uniform
+    for interpolation in ("nearest", "bilinear", "bicubic"):
+        center = [u(0, w), u(0, h)]
+        free = {"degrees": u(-180, 180), "scale": u(0.4, 1.8), "shear": [u(-30, 30), u(-30, 30)]}
+        moved = {"translate": [rng.randint(-w, w), rng.randint(-h, h)]}
+        for change in (free, {**free, **moved, "center": center}, moved, {"scale": u(0.3, 2.5)}, {"degrees": 180.0}):
+            yield {"op": "affine", **still, **change, "interpolation": interpolation}
+        for shear in ([u(-45, 45), 0.0], [0.0, u(-45, 45)]):
+            yield {"op": "affine", **still, "shear": shear, "center": [0, 0], "interpolation": interpolation}
+        for degrees in (u(-180, 180), 0, 90, 180):
+            turn = {"degrees": degrees, "interpolation": interpolation, "expand": rng.random() < 0.5, "fill": fill}
+            yield {"op": "rotate", **turn, "center": center}
+    yield {"op": "rotate", "degrees": u(-180, 180), "interpolation": "bicubic", "expand": True, "fill": fill}
+    for factor in (0.0, u(0, 1), u(1, 2.5)):
+        yield {"op": "sharpness", "factor": factor}
+    for name in ("equalize", "autocontrast"):
+        yield {"op": name}
+    turned = {"op": "affine", **still, "shear": [9.0, -4.0], "interpolation": "nearest"}
+    chains = [{"weight": 0.25, "ops": [{"op": "hflip"}, turned]}, {"weight": 0.4, "ops": []}]
+    yield {"op": "mix", "weight": 0.31, "chains": chains}
+    yield {"op": "mix", "weight": 0.1, "chains": [*chains, {"weight": 0.25, "ops": [{"op": "invert"}, {"op": "equalize"}]}]}
+
+
+def others(w, h, rng):
+    """Padding, Pillow's blur, JPEG, perspective."""
+    sides = {side: rng.randint(0, 2 * max(w, h)) for side in ("left", "top", "right", "bottom")}
+    for mode in ("constant", "edge", "reflect", "symmetric"):
+        yield {"op": "pad", **sides, "mode": mode, "fill": [9, 99, 199]}
+    for radius in (0.0, rng.uniform(0, 0.7), rng.uniform(0.7, 3), rng.uniform(3, 30)):
+        yield {"op": "pillow_gaussian_blur", "radius": radius}
+    yield {"op": "solarize_add", "add": rng.randint(0, 110), "threshold": 128}
+    for quality in (1, rng.randint(2, 99), 100):
+        yield {"op": "jpeg", "quality": quality}
+    if min(w, h) > 3:
+        inwards = lambda side: rng.randint(0, side // 3)
+        start = [[0, 0], [w - 1, 0], [w - 1, h - 1], [0, h - 1]]
+        end = [[x + (1 if x == 0 else -1) * inwards(w), y + (1 if y == 0 else -1) * inwards(h)] for x, y in start]
+        yield {"op": "perspective", "startpoints": start, "endpoints": end, "interpolation": "nearest", "fill": [9, 99, 199]}
+
+
 def main():
-    rng = random.Random(7)
-    for seed, (width, height) in enumerate(((1, 1), (5, 3), (97, 64), (40, 131), (33, 2))):
-        image = image(width, height, seed)
-        for op in operations(width, height, rng):
-            digest = hashlib.sha256(apply(image, op).tobytes()).hexdigest()
-            print(json.dumps({"width": width, "height": height, "seed": seed, "op": op, "sha256": digest}))
+    kinds_of = ((operations, random.Random(7)), (augmentations, random.Random(8)), (others, random.Random(9)))
+    for kinds, rng in kinds_of:
+        for seed, (width, height) in enumerate(((1, 1), (5, 3), (97, 64), (40, 131), (33, 2))):
+            made = image(width, height, seed)
+            for op in kinds(width, height, rng):
+                digest = hashlib.sha256(apply(made, op).tobytes()).hexdigest()
+                print(json.dumps({"width": width, "height": height, "seed": seed, "op": op, "sha256": digest}))
 
 
 if __name__ == "__main__":

@@ -5,28 +5,68 @@ use crate::error::{Error, Result};
 use crate::tensor::HostBuffer;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The buffer of a batch, written by several workers at once, each to slots of its own.
-pub(crate) struct HostBatch {
+/// The buffer of one view of a batch: the first image of each sample, then the second of each, and so on, as far apart as
+/// the largest batch has samples.
+pub(super) struct HostView {
     buffer: HostBuffer,
     start: *mut u8,
-    slot_bytes: usize,
+    image_bytes: usize,
+    /// Images of each sample.
+    times: usize,
+    /// Samples that there is room for.
+    samples: usize,
+}
+
+impl HostView {
+    pub(super) fn new(mut buffer: HostBuffer, image_bytes: usize, times: usize) -> Self {
+        let samples = buffer.as_bytes().len() / (image_bytes * times).max(1);
+        let start = buffer.as_bytes_mut().as_mut_ptr();
+        Self { buffer, start, image_bytes, times, samples }
+    }
+
+    /// The images of the samples at `places` at its beginning, in this rising order, and after them `padding` copies of the
+    /// last of them, for each repetition of the view.
+    fn close_up(&mut self, places: &[usize], padding: usize) {
+        let (bytes, image_bytes) = (self.buffer.as_bytes_mut(), self.image_bytes);
+        let mut copy = |to: usize, from: usize| {
+            if to != from {
+                bytes.copy_within(from * image_bytes..(from + 1) * image_bytes, to * image_bytes);
+            }
+        };
+        // Nothing is overwritten before it was copied: no image moves up.
+        let mut to = 0;
+        for repetition in 0..self.times {
+            for place in places {
+                copy(to, repetition * self.samples + place);
+                to += 1;
+            }
+            for _ in 0..padding {
+                copy(to, to - 1);
+                to += 1;
+            }
+        }
+    }
+}
+
+/// The buffers of a batch, written by several workers at once, each to slots of its own.
+pub(crate) struct HostBatch {
+    views: Vec<HostView>,
     /// Which slots are in use.
     taken: Vec<AtomicBool>,
 }
 
-// SAFETY: `start` points into `buffer`, which is owned and never reallocated while in here.
+// SAFETY: each `start` points into its `buffer`, which is owned and never reallocated while in here.
 unsafe impl Send for HostBatch {}
-// SAFETY: through a shared reference the buffer is reached by slots alone, of which `taken` lets nobody have one that
+// SAFETY: through a shared reference the buffers are reached by slots alone, of which `taken` lets nobody have one that
 // somebody else has.
 unsafe impl Sync for HostBatch {}
 
 impl HostBatch {
-    /// A batch of `slots` slots in a buffer that has as many.
-    pub(super) fn new(mut buffer: HostBuffer, slot_bytes: usize, slots: usize) -> Self {
-        debug_assert!(slots * slot_bytes <= buffer.as_bytes().len());
-        let slots = slots.min(buffer.as_bytes().len() / slot_bytes.max(1));
-        let start = buffer.as_bytes_mut().as_mut_ptr();
-        Self { buffer, start, slot_bytes, taken: (0..slots).map(|_| AtomicBool::new(false)).collect() }
+    /// A batch of `slots` slots in buffers that have as many.
+    pub(super) fn new(views: Vec<HostView>, slots: usize) -> Self {
+        let room = views.iter().map(|view| view.samples).min().unwrap_or(0);
+        debug_assert!(slots <= room);
+        Self { views, taken: (0..slots.min(room)).map(|_| AtomicBool::new(false)).collect() }
     }
 
     /// Slot `i`, for the caller alone until it is dropped.
@@ -37,38 +77,37 @@ impl HostBatch {
         let taken = self.taken.get(i).filter(|taken| !taken.swap(true, Ordering::Acquire));
         let taken =
             taken.ok_or_else(|| Error::Panic { message: format!("slot {i} of a batch is in use or missing") })?;
-        // SAFETY: the slot lies inside the buffer, which has one for each of `taken` (`new`), and stays in place while
-        // this is borrowed. `taken` was false: nobody else has it.
-        let bytes = unsafe { std::slice::from_raw_parts_mut(self.start.add(i * self.slot_bytes), self.slot_bytes) };
-        Ok(Slot { bytes, taken })
+        Ok(Slot { views: &self.views, place: i, taken })
     }
 
-    /// The buffer with the slots at `places` at its beginning, in this rising order, and after them `padding` copies of
+    /// The buffers with the slots at `places` at their beginnings, in this rising order, and after them `padding` copies of
     /// the last of them.
-    pub(super) fn into_buffer(mut self, places: &[usize], padding: usize) -> HostBuffer {
-        let (bytes, slot_bytes) = (self.buffer.as_bytes_mut(), self.slot_bytes);
-        for (to, from) in places.iter().enumerate() {
-            if to < *from {
-                bytes.copy_within(from * slot_bytes..(from + 1) * slot_bytes, to * slot_bytes);
-            }
-        }
-        let last = places.len().saturating_sub(1) * slot_bytes;
-        for i in 0..padding {
-            bytes.copy_within(last..last + slot_bytes, (places.len() + i) * slot_bytes);
-        }
-        self.buffer
+    pub(super) fn into_buffers(mut self, places: &[usize], padding: usize) -> Vec<HostBuffer> {
+        self.views.iter_mut().for_each(|view| view.close_up(places, padding));
+        self.views.into_iter().map(|view| view.buffer).collect()
     }
 }
 
-/// One slot of a batch.
+/// One slot of a batch: a place in each repetition of each view.
 pub(super) struct Slot<'a> {
-    bytes: &'a mut [u8],
+    views: &'a [HostView],
+    place: usize,
     taken: &'a AtomicBool,
 }
 
 impl Slot<'_> {
-    pub(super) fn bytes(&mut self) -> &mut [u8] {
-        self.bytes
+    /// The bytes of each image, view after view.
+    pub(super) fn images(&mut self) -> impl Iterator<Item = &mut [u8]> {
+        let place = self.place;
+        self.views.iter().flat_map(move |view| {
+            (0..view.times).map(move |repetition| {
+                let offset = (repetition * view.samples + place) * view.image_bytes;
+                // SAFETY: the image lies inside the buffer, which has room for `samples` in each repetition (`new`, and
+                // `HostBatch::new` of `place`), and stays in place while the batch is borrowed. Nobody else has the slot,
+                // and no two of these images overlap.
+                unsafe { std::slice::from_raw_parts_mut(view.start.add(offset), view.image_bytes) }
+            })
+        })
     }
 }
 
@@ -83,16 +122,23 @@ mod tests {
     use super::*;
     use crate::tensor::DType;
 
+    fn view(len_bytes: usize, times: usize) -> HostView {
+        HostView::new(HostBuffer::new(DType::U8, len_bytes).unwrap(), 2, times)
+    }
+
     #[test]
     fn a_slot_is_nobody_elses_and_gaps_are_closed() {
-        let batch = HostBatch::new(HostBuffer::new(DType::U8, 10).unwrap(), 2, 4);
+        let batch = HostBatch::new(vec![view(10, 1), view(20, 2)], 4);
         for i in 0..4 {
-            batch.slot(i).unwrap().bytes().fill(i as u8);
+            batch.slot(i).unwrap().images().zip(0..).for_each(|(bytes, image)| bytes.fill(10 * image + i as u8));
         }
         let held = batch.slot(1).unwrap();
         assert!(batch.slot(1).is_err() && batch.slot(4).is_err());
         drop(held);
         drop(batch.slot(1).unwrap());
-        assert_eq!(batch.into_buffer(&[1, 3], 3).as_bytes(), [1, 1, 3, 3, 3, 3, 3, 3, 3, 3]);
+        let buffers = batch.into_buffers(&[1, 3], 3);
+        assert_eq!(buffers[0].as_bytes(), [1, 1, 3, 3, 3, 3, 3, 3, 3, 3]);
+        let twice = [11, 11, 13, 13, 13, 13, 13, 13, 13, 13, 21, 21, 23, 23, 23, 23, 23, 23, 23, 23];
+        assert_eq!(buffers[1].as_bytes(), twice);
     }
 }

@@ -7,9 +7,10 @@ use crate::backend::RunOptions;
 use crate::decode::{Decoder, Header};
 use crate::error::Result;
 use crate::ops::filter::PassOrder;
+use crate::ops::table::Table;
 use crate::ops::{CpuPass, Op};
 use crate::plan::view::View;
-use crate::plan::{Last, Mirror, Resampling, Stage, Work, plan};
+use crate::plan::{Last, Mirror, Plan, Resampling, Stage, Work, decoded_by, plan_all};
 use crate::raster::{Image, Pixel, Rect, Size};
 use std::time::{Duration, Instant};
 
@@ -20,8 +21,6 @@ const KEEP_PX: usize = 16 << 20;
 pub(crate) struct Job<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) header: &'a Header,
-    /// The recipe, orientation included.
-    pub(crate) ops: &'a [Op],
     pub(crate) options: &'a RunOptions,
 }
 
@@ -37,6 +36,8 @@ pub(crate) struct Times {
 /// A decoder and the memory that a worker thread needs, kept over samples.
 pub(crate) struct Executor {
     decoder: Decoder,
+    /// What was decoded, where several images are made of it.
+    decoded: Image,
     current: Image,
     next: Image,
     scratch: resample::Scratch,
@@ -47,6 +48,7 @@ impl Executor {
     pub(crate) fn new() -> Result<Self> {
         Ok(Self {
             decoder: Decoder::new()?,
+            decoded: Image::default(),
             current: Image::default(),
             next: Image::default(),
             scratch: resample::Scratch::default(),
@@ -54,37 +56,73 @@ impl Executor {
         })
     }
 
-    /// Decodes, augments, and writes the result to `output`, whose size is the recipe's.
+    /// Decodes once, and for each recipe, orientation included, augments and writes the result to its output, whose size
+    /// is the recipe's.
     ///
     /// # Errors
-    /// [`Error::Decode`](crate::Error::Decode) for damaged bytes; what [`plan`] and the operations refuse.
-    pub(crate) fn run(&mut self, job: &Job<'_>, output: &mut Output<'_>) -> Result<Times> {
-        let times = self.run_plan(job, output);
-        self.current.shrink(KEEP_PX);
-        self.next.shrink(KEEP_PX);
+    /// [`Error::Decode`](crate::Error::Decode) for damaged bytes; what [`plan_all`] and the operations refuse.
+    pub(crate) fn run<R: AsRef<[Op]>>(
+        &mut self,
+        job: &Job<'_>,
+        recipes: &[R],
+        outputs: &mut [Output<'_>],
+    ) -> Result<Times> {
+        let times = self.run_plans(job, recipes, outputs);
+        for image in [&mut self.decoded, &mut self.current, &mut self.next] {
+            image.shrink(KEEP_PX);
+        }
         times
     }
 
-    fn run_plan(&mut self, job: &Job<'_>, output: &mut Output<'_>) -> Result<Times> {
+    fn run_plans<R: AsRef<[Op]>>(&mut self, job: &Job<'_>, recipes: &[R], outputs: &mut [Output<'_>]) -> Result<Times> {
         let (planning, options) = (Instant::now(), job.options);
-        let plan = plan(job.ops, job.header.size, options.strategy, options.pass_order, options.max_px)?;
+        let plans = plan_all(recipes, job.header.size, options.strategy, options.pass_order, options.max_px)?;
         let planning = planning.elapsed();
-        let (decode, skipped) = self.decode(job, plan.decode)?;
+        let (decode, skipped) = self.decode(job, decoded_by(&plans))?;
         let start = Instant::now();
-        for stage in &plan.stages {
-            self.stage(stage, plan.order)?;
+        if let [plan] = &plans[..]
+            && let [output] = outputs
+        {
+            plan.stages.iter().try_for_each(|stage| self.stage(stage, plan.order))?;
+            self.finish(plan, output);
+        } else {
+            std::mem::swap(&mut self.current, &mut self.decoded);
+            plans.iter().zip(outputs).try_for_each(|(plan, output)| self.run_on_decoded(plan, output))?;
         }
+        Ok(Times { decode, augment: planning + start.elapsed(), skipped })
+    }
+
+    /// Runs a plan that leaves the decoded image as it is.
+    fn run_on_decoded(&mut self, plan: &Plan<'_>, output: &mut Output<'_>) -> Result<()> {
+        std::mem::swap(&mut self.current, &mut self.decoded);
+        let Some((first, rest)) = plan.stages.split_first() else {
+            self.finish(plan, output);
+            std::mem::swap(&mut self.current, &mut self.decoded);
+            return Ok(());
+        };
+        self.stage(first, plan.order)?;
+        // The stage has left what it read where the next one would write.
+        std::mem::swap(&mut self.next, &mut self.decoded);
+        rest.iter().try_for_each(|stage| self.stage(stage, plan.order))?;
+        self.finish(plan, output);
+        Ok(())
+    }
+
+    /// Writes the end of a plan out, from the current image.
+    fn finish(&mut self, plan: &Plan<'_>, output: &mut Output<'_>) {
         match &plan.last {
             Last::Plain => (0..plan.size.height).for_each(|y| output.row(y, self.current.row(y))),
-            Last::View(view) => self.view(view, output),
-            Last::Resample { view, resampling, part, columns, rows } => {
-                self.resample(view, resampling, *part, [*columns, *rows], output);
+            Last::View(view) => {
+                apply(view.table.as_deref(), &mut self.current);
+                self.view(view, output);
+            }
+            Last::Resample { view, resampling, part, columns, rows, table } => {
+                self.resample(view, resampling, *part, [*columns, *rows], table.as_deref(), output);
             }
         }
         for erasure in &plan.epilogue.erasures {
             output.erase(erasure);
         }
-        Ok(Times { decode, augment: planning + start.elapsed(), skipped })
     }
 
     /// How long it took, and whether an index of rows was of use.
@@ -98,6 +136,7 @@ impl Executor {
     /// Makes the stage's part of its result the current image.
     fn stage(&mut self, stage: &Stage<'_>, order: PassOrder) -> Result<()> {
         let (part, current, next) = (stage.part, &mut self.current, &mut self.next);
+        apply(stage.view.table.as_deref(), current);
         next.reserve(part.size())?;
         match &stage.work {
             Work::Gather => {
@@ -111,6 +150,10 @@ impl Executor {
                 next.reset_part(stage.size, part);
                 let mut emit = |y: u32, row: &[Pixel]| next.row_mut(y - part.y).copy_from_slice(row);
                 resample::resample(&stage.view, current, resampling, part, &mut self.scratch, &mut emit);
+            }
+            Work::Table(table) => {
+                apply(Some(table), current);
+                return Ok(());
             }
             Work::Affine(sampling) => sampling.make(current, stage.size, part, next),
             // Leaves its result in the current image by itself.
@@ -135,26 +178,40 @@ impl Executor {
         }
     }
 
-    /// Resizes what a view shows of the current image; its rows go straight to the output.
+    /// Resizes what a view shows of the current image; its rows go straight to the output, through the table.
     fn resample(
         &mut self,
         view: &View,
         resampling: &Resampling,
         part: Rect,
         [columns, rows]: [Mirror; 2],
+        table: Option<&Table>,
         output: &mut Output<'_>,
     ) {
-        let mirrored = &mut self.line;
+        let made = &mut self.line;
         let mut emit = |y: u32, row: &[Pixel]| {
             let y = (y as i32 - rows.start) * rows.sign;
-            if columns.sign < 0 {
-                mirrored.clear();
-                mirrored.extend(row.iter().rev());
-                output.row(y as u32, mirrored);
-            } else {
-                output.row(y as u32, row);
+            if columns.sign > 0 && table.is_none() {
+                return output.row(y as u32, row);
             }
+            made.clear();
+            if columns.sign < 0 {
+                made.extend(row.iter().rev());
+            } else {
+                made.extend_from_slice(row);
+            }
+            if let Some(table) = table {
+                table.apply(made.as_flattened_mut());
+            }
+            output.row(y as u32, made);
         };
         resample::resample(view, &self.current, resampling, part, &mut self.scratch, &mut emit);
+    }
+}
+
+/// Makes the bytes of an image anew, before a view of it is read: its fills have been through the table.
+fn apply(table: Option<&Table>, image: &mut Image) {
+    if let Some(table) = table {
+        table.apply(image.pixels_mut().as_flattened_mut());
     }
 }

@@ -9,14 +9,14 @@ mod normalize;
 pub(crate) mod output;
 mod resample;
 
-use super::{Backend, Decoded, Encoded, RunOptions, Sample, Settled, Work};
+use super::{Backend, Decoded, Encoded, End, Finished, RunOptions, Sample, Settled, ViewForm, Work};
 use crate::decode::Header;
 use crate::error::Result;
 use crate::memory;
 use crate::ops::Op;
 use crate::raster::Size;
 use crate::tensor::{DType, Layout, Pool, Storage};
-use batch::HostBatch;
+use batch::{HostBatch, HostView};
 use executor::{Executor, Job, Times};
 use output::{Output, Tables};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,7 +31,10 @@ pub(crate) struct Cpu {
     options: Arc<RunOptions>,
     tables: Tables,
     rgb_tables: Tables,
-    pool: Arc<Pool>,
+    /// Of each view.
+    pools: Vec<Arc<Pool>>,
+    /// For targets that are numbers.
+    targets: Arc<Pool>,
     /// Of threads that have ended, for the next epoch's.
     workers: Mutex<Vec<Worker>>,
 }
@@ -50,21 +53,26 @@ impl Cpu {
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if they have not.
     pub(super) fn open(options: &Arc<RunOptions>, tables: Tables) -> Result<Self> {
-        let batch_bytes = options.batch_images * options.image_bytes();
-        let pool = Arc::new(Pool::new(options.dtype, batch_bytes, options.batches_at_a_time()));
+        let pool = |view: &ViewForm| {
+            let batch_bytes = options.batch_images * view.times * options.image_bytes(view);
+            Arc::new(Pool::new(options.dtype, batch_bytes, options.batches_at_a_time()))
+        };
+        let pools: Vec<_> = options.views.iter().map(pool).collect();
         let tried = options.batches_at_a_time().min(TRIED_BATCHES);
-        let batches = (0..tried).map(|_| pool.take()).collect::<Result<Vec<_>>>()?;
+        let batches = (0..tried).flat_map(|_| &pools).map(Pool::take).collect::<Result<Vec<_>>>()?;
         let workers = options.threads.max(1).saturating_mul(WORKER_BYTES);
         drop((memory::zeros::<u8>(workers, "the workers beside the batches", memory::SMALLER_BATCHES)?, batches));
         let rgb_tables = Tables::new(DType::U8, None);
-        Ok(Self { options: Arc::clone(options), tables, rgb_tables, pool, workers: Mutex::default() })
+        let target_bytes = 4 * options.target_len * options.batch_images;
+        let targets = Arc::new(Pool::new(DType::F32, target_bytes, options.batches_at_a_time()));
+        Ok(Self { options: Arc::clone(options), tables, rgb_tables, pools, targets, workers: Mutex::default() })
     }
 }
 
 impl RunOptions {
     /// What is to be done with one encoded image on the CPU.
-    pub(crate) fn job<'a>(&'a self, bytes: &'a [u8], header: &'a Header, ops: &'a [Op]) -> Job<'a> {
-        Job { bytes, header, ops, options: self }
+    pub(crate) fn job<'a>(&'a self, bytes: &'a [u8], header: &'a Header) -> Job<'a> {
+        Job { bytes, header, options: self }
     }
 }
 
@@ -74,14 +82,17 @@ fn work(times: Times) -> Work {
     Work { decode: times.decode, augment: times.augment, decoded }
 }
 
-/// Decodes an image and runs operations on it to RGB bytes.
-pub(crate) fn run_to_rgb(
+/// Decodes an image and runs recipes on it, each to RGB bytes.
+pub(crate) fn run_to_rgb<'a>(
     executor: &mut Executor,
     job: &Job<'_>,
-    (size, out): (Size, &mut [u8]),
+    recipes: &[&[Op]],
+    outs: impl IntoIterator<Item = (Size, &'a mut [u8])>,
     tables: &Tables,
 ) -> Result<Work> {
-    executor.run(job, &mut Output::new(out, size, tables, Layout::Nhwc)).map(work)
+    let output = |(size, out)| Output::new(out, size, tables, Layout::Nhwc, 3);
+    let mut outputs: Vec<_> = outs.into_iter().map(output).collect();
+    executor.run(job, recipes, &mut outputs).map(work)
 }
 
 impl Backend for Cpu {
@@ -119,14 +130,20 @@ impl Backend for Cpu {
     }
 
     fn begin(&self, samples: usize) -> Result<HostBatch> {
-        Ok(HostBatch::new(self.pool.take()?, self.options.image_bytes(), samples))
+        let view = |(pool, view): (&Arc<Pool>, &ViewForm)| {
+            Ok(HostView::new(pool.take()?, self.options.image_bytes(view), view.times))
+        };
+        let views = self.pools.iter().zip(&self.options.views).map(view).collect::<Result<_>>()?;
+        Ok(HostBatch::new(views, samples))
     }
 
     fn run(&self, worker: &mut Worker, batch: &HostBatch, encoded: Encoded, sample: &Sample<'_>) -> Result<Work> {
         let mut slot = batch.slot(sample.place)?;
-        let job = self.options.job(encoded.bytes(), sample.header, sample.ops);
-        let output = &mut Output::new(slot.bytes(), self.options.size, &self.tables, self.options.layout);
-        let times = worker.executor.run(&job, output);
+        let options = &self.options;
+        let job = options.job(encoded.bytes(), sample.header);
+        let output = |(bytes, size)| Output::new(bytes, size, &self.tables, options.layout, options.channels);
+        let mut outputs: Vec<_> = slot.images().zip(options.sizes()).map(output).collect();
+        let times = worker.executor.run(&job, sample.recipes, &mut outputs);
         self.give_buffer(worker, encoded.into_buffer());
         times.map(work)
     }
@@ -139,15 +156,20 @@ impl Backend for Cpu {
         ops: &[Op],
         out: (Size, &mut [u8]),
     ) -> Result<Work> {
-        run_to_rgb(&mut worker.executor, &self.options.job(bytes, header, ops), out, &self.rgb_tables)
+        run_to_rgb(&mut worker.executor, &self.options.job(bytes, header), &[ops], [out], &self.rgb_tables)
     }
 
     fn settle(&self, _worker: &mut Worker, _batch: &mut HostBatch) -> Result<Settled> {
         Ok(Settled::default())
     }
 
-    fn finish(&self, batch: HostBatch, places: &[usize], _labels: &[u32], padding: usize) -> Result<Storage> {
-        Ok(Storage::Host(batch.into_buffer(places, padding)))
+    fn finish(&self, batch: HostBatch, end: &End<'_>) -> Result<Finished> {
+        let mut targets = end.targets.map(|_| self.targets.take()).transpose()?;
+        if let (Some(buffer), Some(targets)) = (&mut targets, end.targets) {
+            buffer.as_bytes_mut()[..targets.len()].copy_from_slice(targets);
+        }
+        let views = batch.into_buffers(end.places, end.padding).into_iter().map(Storage::Host).collect();
+        Ok(Finished { views, targets: targets.map(Storage::Host) })
     }
 
     fn abandon(&self, _batch: HostBatch) {}

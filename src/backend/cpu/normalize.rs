@@ -123,8 +123,8 @@ impl<T: Cast> Table<T> {
         Self { values, arithmetic: holds.then_some(arithmetic) }
     }
 
-    /// Writes a row into three planes' rows, each of the row's length.
-    pub(crate) fn planes(&self, row: &[Pixel], planes: [&mut [T]; 3]) {
+    /// Writes the first channels of a row into planes' rows, each of the row's length.
+    pub(crate) fn planes<const N: usize>(&self, row: &[Pixel], planes: [&mut [T]; N]) {
         wide(
             #[inline(always)]
             || self.write_planes(row, planes),
@@ -140,7 +140,7 @@ impl<T: Cast> Table<T> {
     }
 
     #[inline(always)]
-    fn write_planes(&self, row: &[Pixel], planes: [&mut [T]; 3]) {
+    fn write_planes<const N: usize>(&self, row: &[Pixel], planes: [&mut [T]; N]) {
         for (channel, plane) in planes.into_iter().enumerate() {
             let plane = &mut plane[..row.len()];
             let Some(arithmetic) = self.arithmetic else {

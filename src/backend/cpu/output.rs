@@ -41,72 +41,87 @@ pub(crate) struct Output<'a> {
     bytes: &'a mut [u8],
     size: Size,
     tables: &'a Tables,
-    layout: Layout,
+    order: Order,
+}
+
+/// How the elements of an image lie.
+#[derive(Debug, Clone, Copy)]
+enum Order {
+    /// The first channel alone.
+    Gray,
+    Planes,
+    Interleaved,
 }
 
 impl<'a> Output<'a> {
-    /// `bytes` must be as long as an image of `size` in the tables' type, and aligned for it.
-    pub(crate) fn new(bytes: &'a mut [u8], size: Size, tables: &'a Tables, layout: Layout) -> Self {
-        Self { bytes, size, tables, layout }
+    /// `bytes` must be as long as an image of `size` in the tables' type, and aligned for it. Of one channel it is the
+    /// first.
+    pub(crate) fn new(bytes: &'a mut [u8], size: Size, tables: &'a Tables, layout: Layout, channels: usize) -> Self {
+        let order = match layout {
+            _ if channels == 1 => Order::Gray,
+            Layout::Nchw => Order::Planes,
+            Layout::Nhwc => Order::Interleaved,
+        };
+        Self { bytes, size, tables, order }
     }
 
     /// Writes row `y`.
     pub(crate) fn row(&mut self, y: u32, pixels: &[Pixel]) {
         debug_assert_eq!(pixels.len(), self.size.width as usize);
-        let Self { size, layout, .. } = *self;
+        let Self { size, order, .. } = *self;
         match self.tables {
-            Tables::F32(table) => write(bytemuck::cast_slice_mut(self.bytes), size, layout, y, pixels, table),
-            Tables::F16(table) => write(bytemuck::cast_slice_mut(self.bytes), size, layout, y, pixels, table),
-            Tables::Bf16(table) => write(bytemuck::cast_slice_mut(self.bytes), size, layout, y, pixels, table),
-            Tables::U8(table) => write(self.bytes, size, layout, y, pixels, table),
+            Tables::F32(table) => write(bytemuck::cast_slice_mut(self.bytes), size, order, y, pixels, table),
+            Tables::F16(table) => write(bytemuck::cast_slice_mut(self.bytes), size, order, y, pixels, table),
+            Tables::Bf16(table) => write(bytemuck::cast_slice_mut(self.bytes), size, order, y, pixels, table),
+            Tables::U8(table) => write(self.bytes, size, order, y, pixels, table),
         }
     }
 
     /// Overwrites a rectangle with values in the output's units.
     pub(crate) fn erase(&mut self, erasure: &Erasure) {
-        let Self { size, layout, .. } = *self;
+        let Self { size, order, .. } = *self;
         let value = erasure.value;
         match self.tables {
-            Tables::F32(_) => erase(bytemuck::cast_slice_mut(self.bytes), size, layout, erasure, value),
+            Tables::F32(_) => erase(bytemuck::cast_slice_mut(self.bytes), size, order, erasure, value),
             Tables::F16(_) => {
-                erase(bytemuck::cast_slice_mut(self.bytes), size, layout, erasure, value.map(f16::from_f32));
+                erase(bytemuck::cast_slice_mut(self.bytes), size, order, erasure, value.map(f16::from_f32));
             }
             Tables::Bf16(_) => {
-                erase(bytemuck::cast_slice_mut(self.bytes), size, layout, erasure, value.map(bf16::from_f32));
+                erase(bytemuck::cast_slice_mut(self.bytes), size, order, erasure, value.map(bf16::from_f32));
             }
-            Tables::U8(_) => erase(self.bytes, size, layout, erasure, value.map(|v| v.round().clamp(0.0, 255.0) as u8)),
+            Tables::U8(_) => erase(self.bytes, size, order, erasure, value.map(|v| v.round().clamp(0.0, 255.0) as u8)),
         }
     }
 }
 
-/// The three planes' rows `y` of an image in NCHW.
-fn plane_rows<T>(out: &mut [T], size: Size, y: u32) -> [&mut [T]; 3] {
+/// The rows `y` of an image's planes.
+fn plane_rows<T, const N: usize>(out: &mut [T], size: Size, y: u32) -> [&mut [T]; N] {
     let (width, plane) = (size.width as usize, size.area_px() as usize);
     let row = y as usize * width;
-    let (red, rest) = out.split_at_mut(plane);
-    let (green, blue) = rest.split_at_mut(plane);
-    [red, green, blue].map(|plane| &mut plane[row..row + width])
+    let mut planes = out.chunks_exact_mut(plane.max(1));
+    std::array::from_fn(|_| planes.next().map_or(&mut [][..], |plane| &mut plane[row..row + width]))
 }
 
-fn write<T: Cast>(out: &mut [T], size: Size, layout: Layout, y: u32, pixels: &[Pixel], table: &Table<T>) {
-    match layout {
-        Layout::Nchw => table.planes(pixels, plane_rows(out, size, y)),
-        Layout::Nhwc => {
+fn write<T: Cast>(out: &mut [T], size: Size, order: Order, y: u32, pixels: &[Pixel], table: &Table<T>) {
+    match order {
+        Order::Gray => table.planes::<1>(pixels, plane_rows(out, size, y)),
+        Order::Planes => table.planes::<3>(pixels, plane_rows(out, size, y)),
+        Order::Interleaved => {
             let row = 3 * size.width as usize;
             table.interleaved(pixels, &mut out[y as usize * row..][..row]);
         }
     }
 }
 
-fn erase<T: Copy>(out: &mut [T], size: Size, layout: Layout, erasure: &Erasure, value: [T; 3]) {
+fn erase<T: Copy>(out: &mut [T], size: Size, order: Order, erasure: &Erasure, value: [T; 3]) {
     let rect = erasure.rect;
     let (left, right) = (rect.x as usize, rect.right() as usize);
+    let fill = |(row, value): (&mut [T], T)| row[left..right].fill(value);
     for y in rect.y..rect.bottom() {
-        match layout {
-            Layout::Nchw => {
-                plane_rows(out, size, y).into_iter().zip(value).for_each(|(row, value)| row[left..right].fill(value));
-            }
-            Layout::Nhwc => {
+        match order {
+            Order::Gray => plane_rows::<T, 1>(out, size, y).into_iter().zip(value).for_each(fill),
+            Order::Planes => plane_rows::<T, 3>(out, size, y).into_iter().zip(value).for_each(fill),
+            Order::Interleaved => {
                 let (row, _) = out[3 * y as usize * size.width as usize..].as_chunks_mut::<3>();
                 row[left..right].fill(value);
             }

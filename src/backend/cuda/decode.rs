@@ -14,7 +14,7 @@ use crate::cuda::driver::{self, Stream};
 use crate::decode::{Format, Header, Reason, has_end, pnm_rows, probe};
 use crate::error::{Error, Result};
 use crate::memory;
-use crate::plan::Plan;
+use crate::plan::{Plan, decoded_by};
 use crate::raster::{Pixel, Rect};
 use std::time::Instant;
 
@@ -47,17 +47,17 @@ impl Gpu {
         batch: &InFlight,
         mut encoded: Encoded,
         &Sample { header, later, .. }: &Sample<'_>,
-        plan: &Plan<'_>,
+        plans: &[Plan<'_>],
     ) -> Result<Source> {
         let (size, len_bytes) = (header.size, encoded.bytes().len());
         let mut spare = None;
         let route = self.router.route(header, later);
         if route == Route::Device {
-            match self.to_device(worker, batch, encoded, header, plan)? {
+            match self.to_device(worker, batch, encoded, header, plans)? {
                 Ok(source) => return Ok(source),
                 Err(back) => (encoded, spare) = back,
             }
-        } else if let Some((image, nvjpeg)) = self.whole_image(worker, batch, &encoded, header, route, plan)? {
+        } else if let Some((image, nvjpeg)) = self.whole_image(worker, batch, &encoded, header, route, plans)? {
             let destination = image.address;
             if route == Route::Hardware && nvjpeg.is_for_hardware(encoded.bytes(), size) {
                 let job = HardwareJob { encoded: batch.arena.hold(encoded.bytes())?, destination, size };
@@ -78,7 +78,7 @@ impl Gpu {
             }
         }
         let start = Instant::now();
-        let image = self.decode_to_staging(worker, batch, encoded.bytes(), header, plan.decode)?;
+        let image = self.decode_to_staging(worker, batch, encoded.bytes(), header, decoded_by(plans))?;
         if header.format == Format::Jpeg {
             self.router.measured(Route::Cpu, len_bytes, start.elapsed());
         }
@@ -130,7 +130,7 @@ impl Gpu {
         encoded: &Encoded,
         header: &Header,
         route: Route,
-        plan: &Plan<'_>,
+        plans: &[Plan<'_>],
     ) -> Result<Option<(DeviceImage, &'a mut WorkerDecoder)>> {
         let size = header.size;
         let Worker { nvjpeg, decoded, .. } = worker;
@@ -140,9 +140,12 @@ impl Gpu {
             return Ok(None);
         }
         // What is left to each of the other samples: as much as this one needs if the CPU decodes it, once for the part
-        // and once for what is made of it. And to this one's recipe: also what its stages take beside the whole image.
-        let each_bytes = 2 * packed_bytes(plan.decode.size());
-        let left_bytes = batch.unprepared().saturating_mul(each_bytes) + stages_bytes(plan, packed_bytes(size));
+        // and once for what is made of it. And to this one's recipes: also what their stages take beside the whole image.
+        let made_bytes: usize = plans.iter().map(|plan| packed_bytes(plan.decode.size())).sum();
+        let each_bytes = packed_bytes(decoded_by(plans).size()) + made_bytes;
+        let own_bytes = if plans.len() > 1 { 0 } else { packed_bytes(size) };
+        let stages_bytes: usize = plans.iter().map(|plan| stages_bytes(plan, own_bytes)).sum();
+        let left_bytes = batch.unprepared().saturating_mul(each_bytes) + stages_bytes;
         match batch.arena.scratch_sparing(packed_bytes(size), left_bytes) {
             Ok(address) => {
                 let image = DeviceImage { address, pitch_bytes: 3 * size.width, whole: size, part: Rect::full(size) };

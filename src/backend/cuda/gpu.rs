@@ -15,14 +15,14 @@ use super::route::Router;
 use super::worker::Worker;
 use crate::backend::cpu::output::Tables;
 use crate::backend::cpu::run_to_rgb;
-use crate::backend::{Backend, Encoded, RunOptions, Sample, Settled, Work};
+use crate::backend::{Backend, Encoded, End, Finished, RunOptions, Sample, Settled, ViewForm, Work};
 use crate::cuda::Pool;
 use crate::cuda::driver::{self, Context, DeviceMemory, Entered, Scoped, Stream};
 use crate::decode::Header;
 use crate::error::Result;
 use crate::ops::Op;
 use crate::raster::Size;
-use crate::tensor::{DType, Storage};
+use crate::tensor::DType;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
@@ -38,7 +38,10 @@ pub(crate) struct Gpu {
     pub(super) buffers: Mutex<Vec<Vec<u8>>>,
     /// The number of the batch that was begun last.
     pub(super) numbers: AtomicU64,
-    pub(super) outputs: Arc<Pool>,
+    /// Of each view.
+    pub(super) outputs: Vec<Arc<Pool>>,
+    /// For targets that are numbers.
+    pub(super) targets: Arc<Pool>,
     pub(super) router: Router,
     pub(super) nvjpeg: Option<Scoped<Nvjpeg>>,
     /// For operations that run on the CPU.
@@ -62,7 +65,7 @@ impl Gpu {
         let context = driver::context(ordinal)?;
         let _entered = driver::enter(&context)?;
         let name = driver::check("cuDeviceGetName", context.name())?;
-        let kernels = Kernels::load(&context, &image, options.dtype, options.layout)?;
+        let kernels = Kernels::load(&context, &image, options.dtype, options.has_planes())?;
         let priority = options.stream_priority;
         let (compute, copy) = (Stream::new(&context, priority)?, Stream::new(&context, priority)?);
         let bytes = tables.bytes();
@@ -74,8 +77,14 @@ impl Gpu {
         let hardware = nvjpeg.as_ref().is_some_and(|nvjpeg| nvjpeg.hardware.is_some());
         let router = Router::new(options.decode, nvjpeg.is_some(), hardware, options.threads);
         let in_flight = options.batches_at_a_time();
-        let outputs = Pool::new(&context, ordinal, options.image_bytes(), options.batch_images, in_flight)?;
-        outputs.give(outputs.take(&compute)?);
+        let pool = |view: &ViewForm| {
+            let sample_bytes = view.times * options.image_bytes(view);
+            let pool = Pool::new(&context, ordinal, sample_bytes, options.batch_images, in_flight)?;
+            pool.give(pool.take(&compute)?);
+            Ok(Arc::new(pool))
+        };
+        let outputs = options.views.iter().map(pool).collect::<Result<_>>()?;
+        let targets = Pool::new(&context, ordinal, 4 * options.target_len, options.batch_images, in_flight)?;
         let (free, _) = driver::check("cuMemGetInfo", context.mem_get_info())?;
         // Half of what is free is left to the trainer, and to nvJPEG's own memory.
         let memory_bytes = options.device_memory_bytes.map_or(free / 2, |bytes| bytes as usize);
@@ -87,7 +96,8 @@ impl Gpu {
             workers: Mutex::default(),
             buffers: Mutex::default(),
             numbers: AtomicU64::new(0),
-            outputs: Arc::new(outputs),
+            outputs,
+            targets: Arc::new(targets),
             router,
             nvjpeg,
             rgb_tables: Tables::new(DType::U8, None),
@@ -99,10 +109,11 @@ impl Gpu {
         })
     }
 
-    /// What its batches are made of.
-    pub(super) fn form(&self) -> Form {
-        let RunOptions { size, dtype, layout, .. } = *self.options;
-        Form { size, dtype, layout }
+    /// What its batches are made of: the form of each image of a sample.
+    pub(super) fn forms(&self) -> impl Iterator<Item = Form> {
+        let RunOptions { dtype, channels, .. } = *self.options;
+        let planes = self.options.has_planes();
+        self.options.sizes().map(move |size| Form { size, dtype, planes, channels: channels as u32 })
     }
 
     fn enter(&self) -> Result<Entered> {
@@ -162,7 +173,7 @@ impl Backend for Gpu {
         ops: &[Op],
         out: (Size, &mut [u8]),
     ) -> Result<Work> {
-        run_to_rgb(&mut worker.executor, &self.options.job(bytes, header, ops), out, &self.rgb_tables)
+        run_to_rgb(&mut worker.executor, &self.options.job(bytes, header), &[ops], [out], &self.rgb_tables)
     }
 
     fn settle(&self, worker: &mut Worker, batch: &mut InFlight) -> Result<Settled> {
@@ -172,9 +183,9 @@ impl Backend for Gpu {
         Ok(settled)
     }
 
-    fn finish(&self, batch: InFlight, places: &[usize], labels: &[u32], padding: usize) -> Result<Storage> {
+    fn finish(&self, batch: InFlight, end: &End<'_>) -> Result<Finished> {
         let _entered = self.enter()?;
-        self.submit(batch, places, labels, padding).map(Storage::Cuda)
+        self.submit(batch, end)
     }
 
     fn abandon(&self, batch: InFlight) {

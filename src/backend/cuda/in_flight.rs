@@ -11,9 +11,10 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A sample whose recipe has become calls.
+/// A sample whose recipes have become calls.
 pub(super) struct Prepared {
-    pub(super) calls: Vec<Call>,
+    /// Of each of its images.
+    pub(super) calls: Vec<Vec<Call>>,
     /// Still encoded: the hardware decoder decodes it with the others of its batch.
     pub(super) hardware_job: Option<HardwareJob>,
     /// Still encoded: the kernels decode it with the others of its batch.

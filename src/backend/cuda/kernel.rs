@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::ops::kernel::{Descriptor, Grid, KernelId, REGISTRY};
 use crate::ops::params::Launch;
 use crate::raster::Size;
-use crate::tensor::{DType, Layout};
+use crate::tensor::DType;
 
 /// Most samples of one launch: a grid's y and z are 16-bit numbers.
 const MAX_SAMPLES: usize = 65_535;
@@ -112,13 +112,10 @@ pub(super) struct Kernels {
 }
 
 impl Kernels {
-    /// Loads the image and resolves the kernels for one type and layout of the output.
-    pub(super) fn load(context: &Context, image: &[u8], dtype: DType, layout: Layout) -> Result<Self> {
+    /// Loads the image and resolves the kernels for one type of the output, in planes or interleaved.
+    pub(super) fn load(context: &Context, image: &[u8], dtype: DType, planes: bool) -> Result<Self> {
         let module = Module::load(context, image)?;
-        let layout = match layout {
-            Layout::Nchw => "nchw",
-            Layout::Nhwc => "nhwc",
-        };
+        let layout = if planes { "nchw" } else { "nhwc" };
         let of_operations = REGISTRY.iter().map(|kernel| kernel.name.to_owned());
         let own = ["fused_u8_nhwc".to_owned(), format!("fused_{dtype}_{layout}"), format!("finish_{dtype}_{layout}")];
         let functions =

@@ -8,13 +8,17 @@ use crate::ops::fill::packed;
 use crate::ops::filter::{Interpolation, PassOrder, Taps};
 use crate::ops::kernel::{Descriptor, KernelId, Launcher};
 use crate::ops::params::{Axis, DevicePointer, Erasure, FinishSample, FusedSample, Output, Source, Step, Target};
+use crate::ops::table::Table;
 use crate::plan::view::View;
 use crate::plan::{Epilogue, Last, Plan, Resampling, Stage, Work};
 use crate::raster::{Rect, Size};
-use crate::tensor::{DType, Layout};
+use crate::tensor::DType;
 use half::{bf16, f16};
 use std::mem::offset_of;
 use std::ops::Range;
+
+/// What tells a fill from other pixels: kIsFill in kernels/params.cuh.
+const IS_FILL: u32 = 1 << 24;
 
 /// An image in device memory: a rectangle of a whole, 3 bytes a pixel.
 #[derive(Debug, Clone, Copy)]
@@ -39,8 +43,8 @@ fn target_bytes(part: Rect) -> (u32, usize) {
     (pitch_bytes, pitch_bytes as usize * part.height as usize)
 }
 
-/// Device memory that the results of a plan's stages take at most, beside a decoded image of `image_bytes`: a stage
-/// writes where the one before it has read, if that is large enough.
+/// Device memory that the results of a plan's stages take at most, beside a decoded image of which they may write
+/// `image_bytes`: a stage writes where the one before it has read, if that is large enough.
 pub(super) fn stages_bytes(plan: &Plan<'_>, image_bytes: usize) -> usize {
     let (mut image, mut spare, mut taken) = (image_bytes, 0, 0);
     for stage in &plan.stages {
@@ -57,7 +61,9 @@ pub(super) fn stages_bytes(plan: &Plan<'_>, image_bytes: usize) -> usize {
 pub(super) struct Form {
     pub(super) size: Size,
     pub(super) dtype: DType,
-    pub(super) layout: Layout,
+    /// Whether channels lie in planes; else they are interleaved.
+    pub(super) planes: bool,
+    pub(super) channels: u32,
 }
 
 /// Makes the calls of one sample.
@@ -67,7 +73,7 @@ pub(super) struct Lowering<'a> {
     taps: &'a mut Taps,
     order: PassOrder,
     image: DeviceImage,
-    /// Bytes of the memory that the current image lies in.
+    /// Bytes of the memory that the current image lies in, as far as later calls may write it.
     image_bytes: usize,
     /// Memory that the sample no longer needs: by the time a later call writes it, earlier ones have read it.
     spare: Option<Spare>,
@@ -103,6 +109,17 @@ impl Launcher for Lowering<'_> {
         Ok(Target { pixels: address, pitch_bytes, x, y, width, height, reserved: 0 })
     }
 
+    fn go_back(&mut self, image: Source) {
+        if self.image.address != image.pixels {
+            self.spare = Some((self.image.address, self.image_bytes));
+        }
+        let Source { pixels: address, pitch_bytes, x, y, width, height, whole_width, whole_height, .. } = image;
+        let whole = Size::new(whole_width, whole_height);
+        self.image = DeviceImage { address, pitch_bytes, whole, part: Rect { x, y, width, height } };
+        // Too little for anything: it cannot become spare.
+        self.image_bytes = 0;
+    }
+
     fn put(&mut self, table: &[u8]) -> Result<DevicePointer> {
         self.chunk.put(self.arena, table)
     }
@@ -135,16 +152,18 @@ impl Launcher for Lowering<'_> {
 }
 
 impl<'a> Lowering<'a> {
-    /// Begins with a decoded image, and with memory that calls may write, if there is any.
+    /// Begins with a decoded image, which stays as it is if others read it too, and with memory that calls may write, if
+    /// there is any.
     pub(super) fn new(
         arena: &'a Arena,
         chunk: &'a mut StagingWriter,
         taps: &'a mut Taps,
         order: PassOrder,
         image: DeviceImage,
+        shared: bool,
         spare: Option<Spare>,
     ) -> Self {
-        let image_bytes = image.pitch_bytes as usize * image.part.height as usize;
+        let image_bytes = if shared { 0 } else { image.pitch_bytes as usize * image.part.height as usize };
         Self { arena, chunk, taps, order, image, image_bytes, spare, calls: Vec::new() }
     }
 
@@ -156,10 +175,11 @@ impl<'a> Lowering<'a> {
         let mut fused = match &plan.last {
             Last::Plain => return self.finish(&plan.epilogue, form),
             Last::View(view) => self.fused(view, None, Rect::full(view.size))?,
-            Last::Resample { view, resampling, part, columns, rows } => {
+            Last::Resample { view, resampling, part, columns, rows, table } => {
                 let mut fused = self.fused(view, Some(*resampling), *part)?;
                 (fused.mirror_x, fused.x0) = (columns.sign, columns.start);
                 (fused.mirror_y, fused.y0) = (rows.sign, rows.start);
+                fused.table = self.table(table.as_deref())?;
                 fused
             }
         };
@@ -180,6 +200,7 @@ impl<'a> Lowering<'a> {
         let part = stage.part;
         let resize = match &stage.work {
             Work::Gather => None,
+            Work::Table(table) => return table.launch(self),
             Work::Resample(resampling) => Some(*resampling),
             Work::Affine(sampling) => return sampling.launch(self, stage.size, part),
             Work::Pass(op, _) => return op.launch(self, part),
@@ -206,6 +227,7 @@ impl<'a> Lowering<'a> {
             mirror_x: 1,
             mirror_y: 1,
             step_count: view.steps.len() as u32,
+            table: self.table(view.table.as_deref())?,
             ..FusedSample::default()
         };
         if !view.steps.is_empty() {
@@ -213,7 +235,7 @@ impl<'a> Lowering<'a> {
             sample.steps = self.chunk.put_bytes(self.arena, bytes, |to| {
                 for (to, step) in to.chunks_exact_mut(size_of::<Step>()).zip(&view.steps) {
                     let Size { width, height } = step.bounds;
-                    let step = Step { a: step.a, width, height, fill: packed(step.fill), reserved: [0; 3] };
+                    let step = Step { a: step.a, width, height, fill: packed(step.fill) | IS_FILL, reserved: [0; 3] };
                     to.copy_from_slice(bytemuck::bytes_of(&step));
                 }
             })?;
@@ -231,11 +253,17 @@ impl<'a> Lowering<'a> {
         Ok(sample)
     }
 
+    /// A table on the device; 0 if there is none.
+    fn table(&mut self, table: Option<&Table>) -> Result<DevicePointer> {
+        table.map_or(Ok(0), |table| self.chunk.put(self.arena, table.bytes()))
+    }
+
     /// The sample's place in the batch, whose address is not known yet.
-    fn output(&mut self, epilogue: &Epilogue, Form { size, dtype, layout }: Form) -> Result<Output> {
+    fn output(&mut self, epilogue: &Epilogue, Form { size, dtype, planes, channels }: Form) -> Result<Output> {
         let mut output = Output {
-            plane_stride: if layout == Layout::Nchw { size.area_px() } else { 0 },
-            row_stride: if layout == Layout::Nchw { size.width } else { 3 * size.width },
+            // Without a stride there is one plane.
+            plane_stride: if planes && channels > 1 { size.area_px() } else { 0 },
+            row_stride: if planes { size.width } else { channels * size.width },
             width: size.width,
             height: size.height,
             erasure_count: epilogue.erasures.len() as u32,

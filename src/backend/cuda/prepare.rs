@@ -1,22 +1,22 @@
 //! One sample's way to the device: decoded, or given to a decoder there, and its recipe lowered to calls.
 
-use super::arena::StagingWriter;
+use super::arena::{Allocation, StagingWriter};
 use super::decode::{By, Source};
 use super::gpu::Gpu;
 use super::in_flight::{InFlight, Prepared};
-use super::lower::{DeviceImage, Lowering, packed_bytes};
+use super::lower::{DeviceImage, Form, Lowering, packed_bytes};
 use super::worker::Worker;
 use crate::backend::cpu::run_to_rgb;
 use crate::backend::{Encoded, Sample, Work};
 use crate::error::{Error, Result};
 use crate::ops::Op;
-use crate::plan::{Epilogue, plan, split_epilogue};
+use crate::plan::{Epilogue, decoded_by, plan_all, split_epilogue};
 use crate::raster::Rect;
 use std::time::Instant;
 
-/// Whether a recipe has an operation that only the CPU can run.
-fn needs_cpu(ops: &[Op]) -> bool {
-    ops.iter().any(Op::needs_cpu)
+/// Whether one of the recipes has an operation that only the CPU can run.
+fn need_cpu(recipes: &[Vec<Op>]) -> bool {
+    recipes.iter().flatten().any(Op::needs_cpu)
 }
 
 impl Gpu {
@@ -28,34 +28,38 @@ impl Gpu {
         encoded: Encoded,
         sample: &Sample<'_>,
     ) -> Result<Work> {
-        let Sample { place, header, ops, .. } = *sample;
+        let Sample { place, header, recipes, .. } = *sample;
         if worker.staging_of != batch.number {
             (worker.staging, worker.staging_of) = (StagingWriter::default(), batch.number);
         }
         let start = Instant::now();
-        if needs_cpu(ops) {
+        if need_cpu(recipes) {
             let (prepared, work) = self.prepare_on_cpu(worker, batch, &encoded, sample)?;
             self.keep_buffer(encoded.into_buffer());
             batch.put(place, prepared);
             return Ok(work);
         }
         let options = &self.options;
-        let plan = plan(ops, header.size, options.strategy, options.pass_order, options.max_px)?;
+        let plans = plan_all(recipes, header.size, options.strategy, options.pass_order, options.max_px)?;
+        let shared = plans.len() > 1;
         let planning = start.elapsed();
 
         let start = Instant::now();
-        let mut source = self.decode(worker, batch, encoded, sample, &plan)?;
+        let mut source = self.decode(worker, batch, encoded, sample, &plans)?;
         let decode = start.elapsed();
 
         let start = Instant::now();
         let lower = |worker: &mut Worker, source: &Source| {
-            let Worker { staging, taps, .. } = worker;
-            let lowering = Lowering::new(&batch.arena, staging, taps, options.pass_order, source.image, source.spare);
-            lowering.run(&plan, self.form())
+            let (Worker { staging, taps, .. }, mut spare) = (worker, source.spare);
+            let (arena, order) = (&batch.arena, options.pass_order);
+            let lower = |(plan, form)| {
+                Lowering::new(arena, staging, taps, order, source.image, shared, spare.take()).run(plan, form)
+            };
+            plans.iter().zip(self.forms()).map(lower).collect::<Result<Vec<_>>>()
         };
         let calls = match lower(worker, &source) {
             Err(Error::OutOfDeviceMemory { .. }) if !matches!(source.by, By::Cpu) => {
-                source = self.decode_again(worker, batch, source, header, plan.decode)?;
+                source = self.decode_again(worker, batch, source, header, decoded_by(&plans))?;
                 lower(worker, &source)?
             }
             calls => calls?,
@@ -69,7 +73,7 @@ impl Gpu {
         Ok(Work { decode, augment: planning + start.elapsed(), decoded: worker.take_decoded() })
     }
 
-    /// Runs a recipe on the CPU but for its end: operations of the caller's own have no kernel.
+    /// Runs recipes on the CPU but for their ends: operations of the caller's own have no kernel.
     fn prepare_on_cpu(
         &self,
         worker: &mut Worker,
@@ -77,22 +81,26 @@ impl Gpu {
         encoded: &Encoded,
         sample: &Sample<'_>,
     ) -> Result<(Prepared, Work)> {
-        let form = self.form();
-        let (pixel_ops, epilogue) = split_epilogue(sample.ops);
-        let epilogue = Epilogue::new(epilogue, form.size)?;
-        let mut pixels = batch.arena.piece(packed_bytes(form.size))?;
-        let job = self.options.job(encoded.bytes(), sample.header, pixel_ops);
-        let mut work = run_to_rgb(&mut worker.executor, &job, (form.size, pixels.bytes_mut()), &self.rgb_tables)?;
+        let job = self.options.job(encoded.bytes(), sample.header);
+        let (recipes, ends): (Vec<_>, Vec<_>) = sample.recipes.iter().map(|ops| split_epilogue(ops)).unzip();
+        let room = |form: Form| batch.arena.piece(packed_bytes(form.size));
+        let mut pieces = self.forms().map(room).collect::<Result<Vec<_>>>()?;
+        let outs = self.options.sizes().zip(pieces.iter_mut().map(Allocation::bytes_mut));
+        let mut work = run_to_rgb(&mut worker.executor, &job, &recipes, outs, &self.rgb_tables)?;
         let start = Instant::now();
-        let image = DeviceImage {
-            address: pixels.address(),
-            pitch_bytes: 3 * form.size.width,
-            whole: form.size,
-            part: Rect::full(form.size),
-        };
-        let Worker { staging, taps, .. } = worker;
-        let lowering = Lowering::new(&batch.arena, staging, taps, self.options.pass_order, image, None);
-        let calls = lowering.finish(&epilogue, form)?;
+        let mut calls = Vec::with_capacity(pieces.len());
+        for ((form, pixels), end) in self.forms().zip(&pieces).zip(ends) {
+            let epilogue = Epilogue::new(end, form.size)?;
+            let image = DeviceImage {
+                address: pixels.address(),
+                pitch_bytes: 3 * form.size.width,
+                whole: form.size,
+                part: Rect::full(form.size),
+            };
+            let Worker { staging, taps, .. } = &mut *worker;
+            let lowering = Lowering::new(&batch.arena, staging, taps, self.options.pass_order, image, false, None);
+            calls.push(lowering.finish(&epilogue, form)?);
+        }
         work.augment += start.elapsed();
         Ok((Prepared { calls, hardware_job: None, jpeg_job: None }, work))
     }

@@ -7,10 +7,11 @@ use super::in_flight::InFlight;
 use super::kernel::{self, Call};
 use super::lock;
 use super::lower;
-use crate::backend::Ablation;
+use crate::backend::{Ablation, End, Finished, ViewForm};
 use crate::cuda::driver;
 use crate::cuda::{Buffer, CudaBuffer};
 use crate::error::{Error, Result};
+use crate::tensor::Storage;
 use std::sync::Arc;
 
 impl Gpu {
@@ -18,37 +19,42 @@ impl Gpu {
         if self.options.again == what { 2 } else { 1 }
     }
 
-    /// Queues all that is left to be done for a batch: the samples at `places`, in this order, and after them `padding`
-    /// repetitions of the last.
+    /// Queues all that is left to be done for a batch.
     ///
     /// # Synchronization
     /// Returns at once; what it gives is complete when the device gets there.
     ///
     /// # Errors
     /// [`Error::Device`]; the batch is given up.
-    pub(super) fn submit(
-        &self,
-        mut batch: InFlight,
-        places: &[usize],
-        labels: &[u32],
-        padding: usize,
-    ) -> Result<CudaBuffer> {
-        let buffer = match self.outputs.take(&self.compute) {
-            Ok(buffer) => buffer,
+    pub(super) fn submit(&self, mut batch: InFlight, end: &End<'_>) -> Result<Finished> {
+        let take = || {
+            let buffers: Result<Vec<Buffer>> = self.outputs.iter().map(|pool| pool.take(&self.compute)).collect();
+            Ok((buffers?, self.take_targets(end)?))
+        };
+        let (buffers, targets) = match take() {
+            Ok(buffers) => buffers,
             Err(error) => {
                 self.abandon_batch(batch);
                 return Err(error);
             }
         };
-        match self.queue(&mut batch, &buffer, places, labels, padding) {
-            Ok(len_bytes) => {
+        match self.queue(&mut batch, &buffers, targets.as_ref(), end) {
+            Ok(()) => {
                 lock(&self.idle).batches.push_back(batch);
-                Ok(CudaBuffer::new(buffer, Arc::clone(&self.outputs), len_bytes))
+                let of = |buffer, pool: &Arc<_>, bytes| Storage::Cuda(CudaBuffer::new(buffer, Arc::clone(pool), bytes));
+                let view = |((buffer, pool), view): ((_, &Arc<_>), &ViewForm)| {
+                    of(buffer, pool, end.labels.len() * view.times * self.options.image_bytes(view))
+                };
+                let target_bytes = end.targets.map_or(0, <[u8]>::len);
+                Ok(Finished {
+                    views: buffers.into_iter().zip(&self.outputs).zip(&self.options.views).map(view).collect(),
+                    targets: targets.map(|targets| of(targets, &self.targets, target_bytes)),
+                })
             }
             Err(error) => {
-                // Before the buffer goes: some of what was queued may write it.
+                // Before the buffers go: some of what was queued may write them.
                 self.abandon_batch(batch);
-                drop(buffer);
+                drop((buffers, targets));
                 Err(error)
             }
         }
@@ -64,25 +70,35 @@ impl Gpu {
         self.compute.wait(&batch.uploaded)
     }
 
-    /// The bytes of the batch's images.
-    fn queue(
-        &self,
-        batch: &mut InFlight,
-        buffer: &Buffer,
-        places: &[usize],
-        labels: &[u32],
-        padding: usize,
-    ) -> Result<usize> {
-        let image_bytes = self.options.image_bytes();
-        let mut calls: Vec<Vec<Call>> = Vec::with_capacity(places.len());
+    fn take_targets(&self, end: &End<'_>) -> Result<Option<Buffer>> {
+        end.targets.map(|_| self.targets.take(&self.compute)).transpose()
+    }
+
+    /// Where each image of the batch's first sample goes, and the bytes of an image there: those of the other samples, and
+    /// the padding, follow it.
+    fn destinations(&self, buffers: &[Buffer], samples: usize) -> Vec<(u64, usize)> {
+        let views = buffers.iter().zip(&self.options.views);
+        let images = views.flat_map(|(buffer, view)| {
+            let image_bytes = self.options.image_bytes(view);
+            (0..view.times).map(move |i| (buffer.address() + (i * samples * image_bytes) as u64, image_bytes))
+        });
+        images.collect()
+    }
+
+    fn queue(&self, batch: &mut InFlight, buffers: &[Buffer], targets: Option<&Buffer>, end: &End<'_>) -> Result<()> {
+        let &End { places, padding, labels, .. } = end;
+        let destinations = self.destinations(buffers, labels.len());
+        let mut calls: Vec<Vec<Call>> = Vec::with_capacity(places.len() * destinations.len());
         for (i, place) in places.iter().enumerate() {
             let sample = batch.samples_mut().get_mut(*place).and_then(Option::take);
             let Some(mut sample) = sample else {
                 let message = "a sample of the batch is missing".to_owned();
                 return Err(Error::Device { call: "submit a batch".to_owned(), message });
             };
-            lower::place(&mut sample.calls, buffer.address() + (i * image_bytes) as u64);
-            calls.push(sample.calls);
+            for (calls, (first, image_bytes)) in sample.calls.iter_mut().zip(&destinations) {
+                lower::place(calls, first + (i * image_bytes) as u64);
+            }
+            calls.append(&mut sample.calls);
         }
         let mut staging = StagingWriter::default();
         let mut groups = Vec::new();
@@ -100,6 +116,7 @@ impl Gpu {
             Ok(())
         })?;
         let staged_labels = staging.put(&batch.arena, labels)?;
+        let staged_targets = end.targets.map(|targets| staging.put(&batch.arena, targets)).transpose()?;
 
         self.upload(batch)?;
         batch.decoding().iter().try_for_each(|event| self.compute.wait(event))?;
@@ -107,23 +124,32 @@ impl Gpu {
         if let Some(hardware) = batch.hardware_mut().as_ref().filter(|_| on_hardware) {
             self.compute.wait(hardware.ended())?;
         }
-        buffer.users.iter().try_for_each(|user| self.compute.wait(user))?;
+        buffers.iter().flat_map(|buffer| &buffer.users).try_for_each(|user| self.compute.wait(user))?;
         for group in std::iter::repeat_n(&groups, self.times(Ablation::Kernels)).flatten() {
             // SAFETY: descriptors and all that they point to lie in the arena, uploaded or decoded before, or in the
             // batch's buffer, whose earlier users the stream has been made to wait for.
             unsafe { self.kernels.launch(group, self.table.address(), &self.compute)? };
         }
-        let last = buffer.address() + ((places.len() - 1) * image_bytes) as u64;
-        for i in 0..padding {
-            let to = last + ((i + 1) * image_bytes) as u64;
-            // SAFETY: both lie in the batch's buffer, an image apart.
-            unsafe { driver::copy(to, last, image_bytes, &self.compute)? };
+        for (first, image_bytes) in destinations {
+            let last = first + ((places.len() - 1) * image_bytes) as u64;
+            for i in 0..padding {
+                let to = last + ((i + 1) * image_bytes) as u64;
+                // SAFETY: both lie in the view's buffer, an image or more apart.
+                unsafe { driver::copy(to, last, image_bytes, &self.compute)? };
+            }
         }
-        let to = buffer.address() + self.outputs.labels_offset() as u64;
-        // SAFETY: the buffer has room for the labels of a full batch.
-        unsafe { driver::copy(to, staged_labels, size_of_val(labels), &self.compute)? };
+        for (buffer, pool) in buffers.iter().zip(&self.outputs) {
+            let to = buffer.address() + pool.labels_offset() as u64;
+            // SAFETY: the buffer has room for the labels of a full batch.
+            unsafe { driver::copy(to, staged_labels, size_of_val(labels), &self.compute)? };
+        }
+        if let (Some(buffer), Some(targets), Some(staged)) = (targets, end.targets, staged_targets) {
+            buffer.users.iter().try_for_each(|user| self.compute.wait(user))?;
+            // SAFETY: the buffer has room for the targets of a full batch, and its earlier users are waited for.
+            unsafe { driver::copy(buffer.address(), staged, targets.len(), &self.compute)? };
+            buffer.ready.record(&self.compute)?;
+        }
         batch.done.record(&self.compute)?;
-        buffer.ready.record(&self.compute)?;
-        Ok(labels.len() * image_bytes)
+        buffers.iter().try_for_each(|buffer| buffer.ready.record(&self.compute))
     }
 }

@@ -8,9 +8,9 @@ use clap::{Args, Subcommand};
 use std::path::{Path, PathBuf};
 use warpfeed::experiment::augment_load::{self, augment_load};
 use warpfeed::experiment::configurations::configurations;
-use warpfeed::experiment::environment::DataSet;
 use warpfeed::experiment::events::EventLog;
 use warpfeed::experiment::peers::peers;
+use warpfeed::experiment::subject::Subject;
 use warpfeed::experiment::workers::{self, workers};
 use warpfeed::{
     Error, IMAGENET_MEAN, IMAGENET_STD, Result,
@@ -60,23 +60,26 @@ struct AugmentLoad {
     #[command(flatten)]
     subject: SubjectOptions,
     /// Loads: how often the flips and the rotation are repeated.
-    #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [1, 4, 8, 12], value_parser = clap::value_parser!(u32).range(0..=1000))]
+    #[arg(long, value_name = "N", value_delimiter = ',', num_args = 1.., default_values_t = [1, 4, 8, 12], value_parser = clap::value_parser!(u32).range(0..=1000))]
     loads: Vec<u32>,
     /// Models: none (the pipeline alone), resnet18, resnet50, resnet152 (steps as published on a V100), milliseconds, or, with
     /// feature candle, candle-resnet18 and candle-resnet50, which train on the CPU.
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_values = ["none", "resnet18", "resnet50", "resnet152"])]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', num_args = 1.., default_values = ["none", "resnet18", "resnet50", "resnet152"])]
     models: Vec<String>,
     #[command(flatten)]
     step: ModelOptions,
     /// How the CPU runs trial A.
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [StrategyName::Sequential, StrategyName::Fused])]
+    #[arg(long, value_enum, value_delimiter = ',', num_args = 1.., default_values_t = [StrategyName::Sequential, StrategyName::Fused])]
     strategies: Vec<StrategyName>,
     /// Images in a batch.
     #[arg(long, value_name = "B", default_value_t = 32)]
     batch_size: usize,
-    /// Epochs of each case; the first is reported separately.
-    #[arg(long, value_name = "E", default_value_t = 3)]
+    /// Epochs of each run; the first is reported separately.
+    #[arg(long, value_name = "E", default_value_t = 2)]
     epochs: u64,
+    /// How often each case is run, in turn with the others; medians count.
+    #[arg(long, value_name = "R", default_value_t = 3)]
+    rounds: u32,
     /// Worker threads [default: one for each processor]
     #[arg(long, value_name = "T")]
     threads: Option<usize>,
@@ -94,12 +97,13 @@ impl AugmentLoad {
             loads: self.loads,
             batch_size: self.batch_size,
             epochs: self.epochs,
+            rounds: self.rounds,
             strategies: self.strategies.into_iter().map(Into::into).collect(),
         };
         let mut progress = self.report.begin()?;
         let report = augment_load(&subject, &settings, &mut models, &mut |line| progress.line(line))?;
         progress.end();
-        self.report.finish(&report)
+        self.report.finish(report)
     }
 }
 
@@ -113,14 +117,17 @@ struct Workers {
     #[command(flatten)]
     device: DeviceOptions,
     /// Numbers of workers.
-    #[arg(long, value_name = "W,...", value_delimiter = ',', default_values_t = [0, 1, 2, 4, 8, 16])]
+    #[arg(long, value_name = "W", value_delimiter = ',', num_args = 1.., default_values_t = [0, 1, 2, 4, 8, 16])]
     workers: Vec<usize>,
     /// Images in a batch.
-    #[arg(long, value_name = "B,...", value_delimiter = ',', default_values_t = [64, 100, 1000, 10000])]
+    #[arg(long, value_name = "B", value_delimiter = ',', num_args = 1.., default_values_t = [64, 100, 1000, 10000])]
     batch_sizes: Vec<usize>,
     /// Epochs of each run.
     #[arg(long, value_name = "E", default_value_t = 2)]
     epochs: u64,
+    /// How often each is run, in turn with the others; medians count.
+    #[arg(long, value_name = "R", default_value_t = 3)]
+    rounds: u32,
     /// Sides of the images in pixels; no augmentation then [default: small images at their size, others by --preset]
     #[arg(long, value_name = "S")]
     size: Option<u32>,
@@ -138,7 +145,7 @@ impl Workers {
         let size = match self.size {
             Some(size) => Some(size),
             None => {
-                let mean_px = DataSet::of(&*subject.name, subject.source.as_ref())?.mean_px;
+                let mean_px = subject.data_set()?.mean_px;
                 (mean_px < SMALL_PX).then(|| mean_px.sqrt().round().max(1.0) as u32)
             }
         };
@@ -146,13 +153,14 @@ impl Workers {
             workers: self.workers,
             batch_sizes: self.batch_sizes,
             epochs: self.epochs,
-            ops: size.map_or_else(|| self.preset.ops(), plain),
+            rounds: self.rounds,
+            ops: size.map_or_else(|| self.preset.ops(), |side| Ok(plain(side)))?,
         };
         let mut progress = self.report.begin()?;
         let mut model = || self.step.chosen(&subject);
         let report = workers(&subject, &settings, &mut model, &mut |line| progress.line(line))?;
         progress.end();
-        self.report.finish(&report)
+        self.report.finish(report)
     }
 }
 
@@ -180,7 +188,7 @@ struct Configurations {
 
 impl Configurations {
     fn run(self) -> Result<()> {
-        let settings = self.grid.settings(&[true, false], &[true, false]);
+        let settings = self.grid.settings(&[true, false], &[true, false], true)?;
         let subject = self.device.on(&self.subject)?;
         let mut model = self.step.chosen(&subject)?;
         let mut progress = self.report.begin()?;
@@ -192,7 +200,7 @@ impl Configurations {
         let progressed = &mut |line: &str| progress.line(line);
         let found = configurations(&subject, &settings, &mut model, &mut on_event, progressed)?;
         progress.end();
-        self.report.finish(&found.report)
+        self.report.finish(found.report)
     }
 }
 
@@ -233,13 +241,13 @@ impl Peers {
             (None, dir) => {
                 let dir = dir.as_deref().unwrap_or(Path::new("."));
                 // First of all, so that a folder without images is known before anything is installed.
-                let data_set = DataSet::of(dir.display().to_string(), &ImageFolder::open(dir)?)?;
+                let data_set = Subject::new(dir.display().to_string(), ImageFolder::open(dir)?).data_set()?;
                 let mut report = peers(&self.measure(dir)?)?;
                 report.data_set = Some(data_set);
                 report
             }
         };
-        self.report.finish(&report)
+        self.report.finish(report)
     }
 
     /// Runs the script; what it wrote.

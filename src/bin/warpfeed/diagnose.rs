@@ -32,24 +32,28 @@ pub struct Diagnose {
     threads: Option<usize>,
     #[command(flatten)]
     step: StepOptions,
-    /// Seconds that each part is measured for.
+    /// Seconds that each part is measured for, all rounds together.
     #[arg(long, value_name = "S", default_value = "3", value_parser = seconds)]
     seconds: Duration,
+    /// How often each part is measured, in turn with the others; medians count.
+    #[arg(long, value_name = "R", default_value_t = 3)]
+    rounds: u32,
     #[command(flatten)]
     report: ReportOptions,
 }
 
 impl Diagnose {
     pub fn run(self) -> Result<()> {
-        let mut settings = Settings::new(self.preset.ops());
+        let mut settings = Settings::new(self.preset.ops()?);
         settings.threads = self.threads.unwrap_or(settings.threads);
         (settings.batch_size, settings.time) = (self.batch_size, self.seconds);
+        settings.rounds = self.rounds;
         settings.strategy = self.strategy.into();
         let subject = self.device.on(&self.subject)?;
         let mut model = self.step.chosen(&subject)?;
         let mut progress = self.report.begin()?;
         let found = diagnose(&subject, &settings, &mut model, &mut |line| progress.line(line))?;
         progress.end();
-        self.report.finish(&found.report)
+        self.report.finish(found.report)
     }
 }

@@ -12,7 +12,8 @@ use std::time::Duration;
 use warpfeed::experiment::configurations::{self, worker_counts};
 use warpfeed::experiment::environment::Environment;
 use warpfeed::experiment::report::Report;
-use warpfeed::experiment::subject::Subject;
+use warpfeed::experiment::subject::{Storage, Subject};
+use warpfeed::source::without_secrets;
 use warpfeed::{Device, Error, Result};
 
 /// Which images.
@@ -50,9 +51,9 @@ impl DeviceOptions {
 
 impl SubjectOptions {
     pub fn subject(&self) -> Result<Subject> {
-        let mut subject = Subject::new(self.source.name(), self.source.open()?.into_data_set()?);
-        (subject.limit, subject.seed) = (self.limit, self.seed);
-        Ok(subject)
+        let subject = Subject::limited(self.source.name(), self.source.open()?, self.limit)?;
+        let storage = if self.source.is_remote() { Storage::Network } else { subject.storage };
+        Ok(Subject { storage, seed: self.seed, ..subject })
     }
 }
 
@@ -79,7 +80,8 @@ impl ReportOptions {
     }
 
     /// Prints the report, then writes it: a disk that is full by then takes no figures away.
-    pub fn finish(&self, report: &Report) -> Result<()> {
+    pub fn finish(&self, mut report: Report) -> Result<()> {
+        report.command = Some(command());
         if self.json {
             print_json(&report.json())?
         } else {
@@ -92,6 +94,21 @@ impl ReportOptions {
     }
 }
 
+/// The command line, without secrets.
+fn command() -> String {
+    let quoted = |argument: String| {
+        let public = without_secrets(&argument);
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_=+.,:/@%".contains(c);
+        if !public.is_empty() && public.chars().all(plain) {
+            public.into_owned()
+        } else {
+            format!("'{}'", public.replace('\'', r"'\''"))
+        }
+    };
+    let arguments = std::env::args_os().skip(1).map(|argument| quoted(argument.to_string_lossy().into_owned()));
+    std::iter::once("warpfeed".to_owned()).chain(arguments).collect::<Vec<_>>().join(" ")
+}
+
 fn io<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(std::io::Error) -> Error + 'a {
     move |source| Error::Io { action, path: path.to_owned(), source }
 }
@@ -100,10 +117,10 @@ fn io<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(std::io::Error) -
 #[derive(Args)]
 pub struct GridOptions {
     /// Numbers of worker threads [default: 1, 2, 3, 4, 6, 8, ... and all processors but those of the trainers]
-    #[arg(long, value_name = "T,...", value_delimiter = ',')]
+    #[arg(long, value_name = "T", value_delimiter = ',', num_args = 1..)]
     threads: Vec<usize>,
     /// Numbers of batches to prefetch.
-    #[arg(long, value_name = "P,...", value_delimiter = ',', default_values_t = [1, 2, 4])]
+    #[arg(long, value_name = "P", value_delimiter = ',', num_args = 1.., default_values_t = [1, 2, 4])]
     prefetch: Vec<usize>,
     /// GPUs that train; each takes a core or two for its trainer [default: those of this machine]
     #[arg(long, value_name = "G")]
@@ -119,30 +136,31 @@ pub struct GridOptions {
     /// Seconds for each configuration and round.
     #[arg(long, value_name = "S", default_value = "2", value_parser = seconds)]
     seconds: Duration,
-    /// How often each configuration is measured; its best round counts.
-    #[arg(long, value_name = "R", default_value_t = 2)]
+    /// How often each configuration is measured, in turn with the others; medians count.
+    #[arg(long, value_name = "R", default_value_t = 3)]
     rounds: u32,
 }
 
 impl GridOptions {
-    pub fn settings(&self, persistent: &[bool], pinned: &[bool]) -> configurations::Settings {
+    pub fn settings(&self, persistent: &[bool], pinned: &[bool], baseline: bool) -> Result<configurations::Settings> {
         let threads = if self.threads.is_empty() {
             let here = Environment::here();
             worker_counts(here.cores, self.gpus.unwrap_or(here.gpus.len()))
         } else {
             self.threads.clone()
         };
-        configurations::Settings {
+        Ok(configurations::Settings {
             threads,
             prefetch: self.prefetch.clone(),
             persistent: persistent.to_vec(),
             pinned: pinned.to_vec(),
             batch_size: self.batch_size,
-            ops: self.preset.ops(),
+            ops: self.preset.ops()?,
             strategy: self.strategy.into(),
             time: self.seconds,
             rounds: self.rounds,
-        }
+            baseline,
+        })
     }
 }
 

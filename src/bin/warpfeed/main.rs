@@ -3,6 +3,7 @@
 mod apply;
 mod bench;
 mod check_gpu;
+mod compare;
 mod demo;
 mod diagnose;
 mod doctor;
@@ -12,6 +13,7 @@ mod options;
 mod output;
 mod pack;
 mod preview;
+mod recipe;
 mod run;
 mod source;
 mod synth;
@@ -41,11 +43,13 @@ enum Command {
     Run(run::Run),
     Apply(apply::Apply),
     Preview(preview::Preview),
+    Recipe(recipe::Recipe),
     Pack(pack::Pack),
     Synth(synth::Synth),
     Doctor(doctor::Doctor),
     Bench(bench::Bench),
     Tune(tune::Tune),
+    Compare(compare::Compare),
     CheckGpu(check_gpu::CheckGpu),
 }
 
@@ -66,11 +70,13 @@ fn run(command: Command, started: Instant) -> Result<ExitCode> {
         Command::Run(run) => run.run(started),
         Command::Apply(apply) => apply.run(),
         Command::Preview(preview) => preview.run(),
+        Command::Recipe(recipe) => recipe.run(),
         Command::Pack(pack) => pack.run(),
         Command::Synth(synth) => synth.run(),
         Command::Doctor(doctor) => doctor.run(),
         Command::Bench(bench) => bench.run(),
         Command::Tune(tune) => tune.run(),
+        Command::Compare(compare) => compare.run(),
         Command::CheckGpu(check) => return check.run(),
     }
     .map(|()| ExitCode::SUCCESS)

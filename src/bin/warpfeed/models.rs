@@ -102,7 +102,7 @@ fn unknown(name: &str) -> Error {
 
 /// How many classes images have; ImageNet's number where they do not say.
 pub fn classes(subject: &Subject) -> usize {
-    Some(subject.source.classes().len()).filter(|&classes| classes > 0).unwrap_or(1_000)
+    Some(subject.input.classes().len()).filter(|&classes| classes > 0).unwrap_or(1_000)
 }
 
 /// Which training step.

@@ -1,13 +1,14 @@
 //! Options that several commands share, and what they mean to the library.
 
 use super::source::SourceArgs;
-use super::values::{bad_limit, decode_path, device, size};
+use super::values::{bad_limit, decode_path, device, size, targets};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use warpfeed::experiment::trial::Trial;
 use warpfeed::{
-    BadLimit, Builder, DType, DecodePath, Device, ImageCache, LastBatch, Layout, OnError, Orientation, Partition,
-    Pipeline, Preset, Rank, Result, Strategy, StreamPriority, ops::Transform,
+    BadLimit, Builder, DType, DecodePath, Device, Error, ImageCache, LastBatch, Layout, OnError, Orientation,
+    Partition, Pipeline, Preset, Rank, Result, Strategy, StreamPriority, TargetSpec,
+    ops::{Op, Transform, TransformFile},
 };
 
 /// Which process of several.
@@ -35,6 +36,14 @@ pub enum PresetName {
     /// Random resized crop 224, random horizontal flip, normalize.
     #[default]
     Train,
+    /// As train, with AutoAugment for ImageNet before normalize.
+    AutoAugment,
+    /// As train, with RandAugment (2 operations of magnitude 9) before normalize.
+    RandAugment,
+    /// As train, with TrivialAugment before normalize.
+    TrivialAugment,
+    /// As train, with AugMix before normalize.
+    AugMix,
     /// Shorter side to 256, center crop 224, normalize.
     Eval,
     /// Load x [flips, rotation by -5 to 5 degrees], random resized crop 224, normalize.
@@ -52,26 +61,56 @@ pub struct PresetOptions {
     /// How many times trial-a and trial-b rotate and flip.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=1000))]
     load: u32,
+    /// The pipeline as a JSON list of transforms and operations, instead of a preset: docs/operations.md.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["preset", "load"])]
+    transforms: Option<PathBuf>,
 }
 
 impl PresetOptions {
-    pub fn ops(&self) -> Vec<Transform> {
-        match self.preset {
+    /// The operations of one view.
+    pub fn ops(&self) -> Result<Vec<Transform>> {
+        if let Some(file) = &self.transforms {
+            return TransformFile::read(file)?.into_transforms();
+        }
+        Ok(match self.preset {
             PresetName::Train => Preset::Train.ops(),
+            PresetName::AutoAugment => Preset::AutoAugment.ops(),
+            PresetName::RandAugment => Preset::RandAugment.ops(),
+            PresetName::TrivialAugment => Preset::TrivialAugment.ops(),
+            PresetName::AugMix => Preset::AugMix.ops(),
             PresetName::Eval => Preset::Eval.ops(),
             PresetName::TrialA => Trial::A { load: self.load }.ops(),
             PresetName::TrialB => Trial::B { load: self.load }.ops(),
-        }
+        })
     }
 
     /// Those on 8-bit images: all but normalization.
-    pub fn pixel_ops(&self) -> Vec<Transform> {
-        match self.preset {
-            PresetName::Train => Preset::Train.pixel_ops(),
-            PresetName::Eval => Preset::Eval.pixel_ops(),
-            PresetName::TrialA => Trial::A { load: self.load }.pixel_ops(),
-            PresetName::TrialB => Trial::B { load: self.load }.pixel_ops(),
-        }
+    pub fn pixel_ops(&self) -> Result<Vec<Transform>> {
+        let mut ops = self.ops()?;
+        ops.retain(|op| !matches!(op, Transform::Explicit(Op::Normalize(_))));
+        Ok(ops)
+    }
+
+    /// Adds the operations, of one view or several, for batches of this type.
+    fn add_to(&self, builder: Builder, dtype: DType) -> Result<Builder> {
+        Ok(match &self.transforms {
+            Some(file) if dtype == DType::U8 => builder.transforms(TransformFile::read(file)?.without_normalize()),
+            Some(file) => builder.transforms(TransformFile::read(file)?),
+            None if dtype == DType::U8 => self.pixel_ops()?.into_iter().fold(builder, Builder::augment),
+            None => self.ops()?.into_iter().fold(builder, Builder::augment),
+        })
+    }
+
+    /// Which they are, in words that differ where they do.
+    fn settings(&self) -> Result<String> {
+        let Some(file) = &self.transforms else {
+            return Ok(format!("preset {}, load {}", word(&self.preset), self.load));
+        };
+        let written = serde_json::to_string(&TransformFile::read(file)?).map_err(|error| Error::Unsupported {
+            feature: format!("writing down the transforms ({error})"),
+            remedy: "leave --state out".to_owned(),
+        })?;
+        Ok(format!("transforms {written}"))
     }
 }
 
@@ -193,6 +232,10 @@ pub struct PipelineOptions {
     /// End each epoch after K images.
     #[arg(long, value_name = "K")]
     limit: Option<u64>,
+    /// Deliver targets beside the labels: class=K, multi-hot=K, float=N, soft=K, soft=K/SMOOTHING or bytes, and behind a
+    /// colon the field that they are in, as in multi-hot=80:json.tags [default: none]
+    #[arg(long, value_name = "SPEC", value_parser = targets)]
+    targets: Option<TargetSpec>,
     /// Keep the source's order.
     #[arg(long)]
     no_shuffle: bool,
@@ -252,8 +295,11 @@ impl PipelineOptions {
             (Device::Auto, Some(rank)) if rank.device().available().is_ok() => rank.device(),
             (device, _) => device,
         };
-        // The device first: whoever asks for one that is not there learns it before a large folder is listed.
+        // The device and the transforms first: whoever asks for what is not there learns it before a large folder is listed.
         device.available()?;
+        if let Some(file) = &self.preset.transforms {
+            TransformFile::read(file)?;
+        }
         let builder = Pipeline::builder(source.open()?);
         let builder = if self.no_shuffle { builder.seed(self.seed) } else { builder.shuffle(self.seed) };
         let mut builder = builder
@@ -282,19 +328,20 @@ impl PipelineOptions {
         builder = self.device_memory.into_iter().fold(builder, Builder::device_memory);
         builder = self.max_bad.into_iter().fold(builder, Builder::max_bad);
         builder = self.limit.into_iter().fold(builder, Builder::limit);
+        builder = self.targets.iter().cloned().fold(builder, Builder::targets);
         builder = self.cache().into_iter().fold(builder, Builder::cache);
         builder = self.resize_first.into_iter().fold(builder, Builder::resize_shorter);
         let layout = match self.layout {
             LayoutName::Nchw => Layout::Nchw,
             LayoutName::Nhwc => Layout::Nhwc,
         };
-        let (dtype, ops) = match self.dtype {
-            DTypeName::F32 => (DType::F32, self.preset.ops()),
-            DTypeName::F16 => (DType::F16, self.preset.ops()),
-            DTypeName::Bf16 => (DType::Bf16, self.preset.ops()),
-            DTypeName::U8 => (DType::U8, self.preset.pixel_ops()),
+        let dtype = match self.dtype {
+            DTypeName::F32 => DType::F32,
+            DTypeName::F16 => DType::F16,
+            DTypeName::Bf16 => DType::Bf16,
+            DTypeName::U8 => DType::U8,
         };
-        ops.into_iter().fold(builder, Builder::augment).output(dtype, layout).build()
+        self.preset.add_to(builder, dtype)?.output(dtype, layout).build()
     }
 
     fn cache(&self) -> Option<ImageCache> {
@@ -322,11 +369,10 @@ impl PipelineOptions {
     }
 
     /// What decides about the output beside the source and what [`EpochState`](warpfeed::EpochState) holds, in words.
-    pub fn settings(&self) -> String {
+    pub fn settings(&self) -> Result<String> {
         let mut settings = format!(
-            "preset {}, load {}, dtype {}, layout {}, orientation {}, last {}, on-error {}",
-            word(&self.preset.preset),
-            self.preset.load,
+            "{}, dtype {}, layout {}, orientation {}, last {}, on-error {}",
+            self.preset.settings()?,
             word(&self.dtype),
             word(&self.layout),
             word(&self.orientation),
@@ -342,9 +388,12 @@ impl PipelineOptions {
         if let Some(side) = self.resize_first {
             settings += &format!(", resize-first {side}");
         }
+        if let Some(targets) = &self.targets {
+            settings += &format!(", targets {targets}");
+        }
         if self.accept_truncated {
             settings += ", accept-truncated";
         }
-        settings
+        Ok(settings)
     }
 }

@@ -62,6 +62,9 @@ struct Job {
     /// Quality of the JPEGs that are encoded.
     #[arg(long, value_name = "Q", default_value_t = 90, value_parser = clap::value_parser!(u8).range(1..=100))]
     quality: u8,
+    /// Pack the field FIELD of the source too, under its name: json.tags, npy, label (RecordIO's array).
+    #[arg(long, value_name = "FIELD")]
+    target: Option<String>,
     /// Make progressive JPEGs baseline, without loss, and those in CMYK YCbCr, by encoding them again.
     #[arg(long)]
     baseline: bool,
@@ -113,6 +116,7 @@ impl Job {
         options.quality = self.quality;
         options.baseline = self.baseline;
         options.restarts = self.restarts;
+        options.target.clone_from(&self.target);
         options.max_bad = self.max_bad;
         options.workers = self.workers.unwrap_or(options.workers);
         let bar = progress(source.len(), "packing");

@@ -33,8 +33,9 @@ pub struct Preview {
 
 impl Preview {
     pub fn run(self) -> Result<()> {
+        // The transforms first: whoever has written them wrongly learns it before a large folder is listed.
+        let ops = self.preset.pixel_ops()?;
         let builder = Pipeline::builder(self.source.open()?).shuffle(self.seed);
-        let ops = self.preset.pixel_ops();
         let sheet = experiment::preview::preview(builder, ops, self.epoch, self.columns, self.rows)?;
         warpfeed::image::write_png(&sheet, &self.output)?;
         print(&format!("{} pixels: {}\n", sheet.size(), escape(self.output.display())))

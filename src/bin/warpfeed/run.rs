@@ -24,7 +24,7 @@ pub struct Run {
     /// on from there. With --rank, each of several processes has a file of its own, FILE.RANK.
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
-    /// Print the SHA-256 of every sample's label and output.
+    /// Print the SHA-256 of every sample's label, target if there are any, and output.
     #[arg(long)]
     digest: bool,
     /// One JSON object instead of text.
@@ -40,7 +40,7 @@ impl Run {
         let mut progress = |images| bar.inc(images);
         let report = match self.state {
             Some(path) => {
-                let file = StateFile { path: self.pipeline.own_file(path)?, settings: self.pipeline.settings() };
+                let file = StateFile { path: self.pipeline.own_file(path)?, settings: self.pipeline.settings()? };
                 run_with_state(&pipeline, epochs, self.digest, &file, started, &mut progress)
             }
             None => run(&pipeline, epochs, self.digest, started, &mut progress),
@@ -124,6 +124,16 @@ fn text(report: &RunReport) -> String {
     }
     if let (Some(mean), Some(most)) = (report.moved_mean, report.moved_most) {
         let _ = writeln!(text, "shuffling     moved images by {mean:.1} places on average, {most} at most");
+    }
+    if let Some(targets) = report.targets {
+        let _ = writeln!(
+            text,
+            "targets       {} for {} images, {} of them numbers, {}",
+            targets.images,
+            report.images,
+            targets.numbers,
+            bytes(targets.bytes)
+        );
     }
     if let Some(peak) = report.peak_rss_bytes {
         let _ = writeln!(text, "peak memory   {}", bytes(peak));

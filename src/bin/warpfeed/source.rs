@@ -90,6 +90,11 @@ impl SourceArgs {
         options.open(&self.spec)
     }
 
+    /// Whether its images come from a server.
+    pub fn is_remote(&self) -> bool {
+        self.spec.to_str().is_some_and(|spec| spec.contains("://"))
+    }
+
     /// What reports call it.
     pub fn name(&self) -> String {
         let name = self.spec.to_string_lossy();

@@ -2,12 +2,11 @@
 
 use super::experiment::{DeviceOptions, GridOptions, ReportOptions, SubjectOptions};
 use super::models::StepOptions;
-use super::output::print;
 use clap::Args;
 use warpfeed::Result;
 use warpfeed::experiment::configurations::configurations;
 
-/// Find the smallest numbers of threads and prefetched batches within 2 % of the fastest configuration
+/// Find the smallest numbers of threads and prefetched batches that are not slower than the fastest beyond doubt
 ///
 /// Prints them as options of the command and as calls of the builder. A core or two for each GPU are left to the trainer.
 #[derive(Args)]
@@ -26,17 +25,16 @@ pub struct Tune {
 
 impl Tune {
     pub fn run(self) -> Result<()> {
-        let settings = self.grid.settings(&[true], &[true]);
+        let settings = self.grid.settings(&[true], &[true], false)?;
         let subject = self.device.on(&self.subject)?;
         let mut model = self.step.chosen(&subject)?;
         let mut progress = self.report.begin()?;
         let progressed = &mut |line: &str| progress.line(line);
-        let found = configurations(&subject, &settings, &mut model, &mut |_| Ok(()), progressed)?;
+        let mut found = configurations(&subject, &settings, &mut model, &mut |_| Ok(()), progressed)?;
         progress.end();
-        self.report.finish(&found.report)?;
-        if self.report.json {
-            return Ok(());
-        }
-        print(&format!("\nOptions: {}\nCode:    {}\n", found.smallest.options(), found.smallest.code()))
+        found.report.experiment = "tune";
+        let (options, code) = (found.smallest.options(), found.smallest.code());
+        found.report.answer.extend([format!("Options: {options}"), format!("Code: {code}")]);
+        self.report.finish(found.report)
     }
 }

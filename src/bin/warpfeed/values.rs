@@ -1,7 +1,7 @@
 //! Values on the command line: sizes, times, devices, limits.
 
 use std::time::Duration;
-use warpfeed::{BadLimit, DecodePath, Device};
+use warpfeed::{BadLimit, DecodePath, Device, TargetSpec};
 
 /// Reads a device: `auto`, `cpu`, `cuda`, `cuda:I`.
 pub fn device(text: &str) -> std::result::Result<Device, String> {
@@ -42,6 +42,11 @@ pub fn bad_limit(text: &str) -> std::result::Result<BadLimit, String> {
 
 /// Reads a decode path: `auto`, `exact`, `device`, `fastest`, `cpu`, `hybrid`, `hardware`.
 pub fn decode_path(text: &str) -> std::result::Result<DecodePath, String> {
+    text.parse().map_err(|error: warpfeed::Error| error.to_string())
+}
+
+/// Reads a form of targets, and their field.
+pub fn targets(text: &str) -> std::result::Result<TargetSpec, String> {
     text.parse().map_err(|error: warpfeed::Error| error.to_string())
 }
 

@@ -17,15 +17,18 @@ figure{margin:0}svg{display:block;width:100%;max-width:36rem;height:auto}\
 table{border-collapse:collapse;font-size:.9rem}\
 th,td{padding:.25rem .5rem;border-bottom:1px solid #d0d0d0;text-align:left}td{white-space:nowrap}\
 th{border-bottom:2px solid #555555;vertical-align:bottom;overflow-wrap:normal;min-width:3.5rem}\
+th:first-child,td:first-child{position:sticky;left:0;background:#ffffff}\
 td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}\
 .blank{color:#444444;font-size:.9rem;margin:.4rem 0}\
 ul{padding-left:1.2rem}\
-dl{display:grid;grid-template-columns:max-content 1fr;gap:.1rem 1rem;font-size:.9rem}dd{margin:0}\
-dt{color:#444444}summary{cursor:pointer}pre{white-space:pre-wrap;font-size:.85rem;background:#f4f4f4;padding:.6rem}";
+dl{display:flex;flex-wrap:wrap;gap:.1rem 1.2rem;font-size:.85rem}\
+dt{display:inline;color:#555555}dd{display:inline;margin:0 0 0 .35rem}\
+.warning{background:#fff4e0;border-left:.3rem solid #b05a00;padding:.6rem 1rem;margin:.6rem 0}";
 
 /// The page.
 pub(super) fn page(report: &Report) -> String {
-    let title = escape(&format!("warpfeed bench {}", report.experiment));
+    let command = if report.experiment == "tune" { "warpfeed" } else { "warpfeed bench" };
+    let title = escape(&format!("{command} {}", report.experiment));
     let sentences: String = report.answer.iter().map(|sentence| format!("<p>{}</p>", escape(sentence))).collect();
     let (leading, further) = report.plots.split_at(report.leading_plots.min(report.plots.len()));
     let [leading, further] = [leading, further].map(plots);
@@ -33,21 +36,17 @@ pub(super) fn page(report: &Report) -> String {
     let [first, others]: [String; 2] = [first, others].map(|tables| tables.iter().map(table).collect());
     let notes: String = report.notes.iter().map(|note| format!("<li>{}</li>", escape(note))).collect();
     let notes = if notes.is_empty() { notes } else { format!("<h2>How to read it</h2><ul>{notes}</ul>\n") };
-    let data = report.data_set.iter().map(|data| ("Images", data.line()));
-    let about: String = report
-        .environment
-        .lines()
-        .into_iter()
-        .chain(data)
-        .map(|(name, value)| format!("<dt>{name}</dt><dd>{}</dd>", escape(&value)))
+    let warnings: String =
+        report.warnings.iter().map(|warning| format!("<p class=\"warning\">{}</p>\n", escape(warning))).collect();
+    let machine = report.environment.lines().into_iter().map(|(name, value)| (name.to_owned(), value));
+    let about: String = (report.subject_lines().into_iter().chain(machine))
+        .map(|(name, value)| format!("<div><dt>{}</dt><dd>{}</dd></div>", escape(&name), escape(&value)))
         .collect();
-    let settings = escape(&format!("{:#}", report.settings));
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><title>{title}</title>\
          <style>{STYLE}</style></head><body>\n<h1>{title}</h1><p class=\"question\">{question}</p>\n\
-         <div class=\"answer\">{sentences}</div>\n{leading}{first}{further}{others}{notes}\
-         <h2>Where the figures come from</h2><dl>{about}</dl>\n<details><summary>Settings</summary><pre>{settings}</pre></details>\n</body></html>\n",
+         {warnings}<dl>{about}</dl>\n<div class=\"answer\">{sentences}</div>\n{leading}{first}{further}{others}{notes}</body></html>\n",
         question = escape(report.question),
     )
 }
@@ -61,14 +60,14 @@ fn table(table: &Table) -> String {
     // A column without a figure is aligned like the numeric ones.
     let is_number = |column: usize| !table.rows.iter().any(|row| matches!(row[column], Cell::Text(_)));
     let class = |column| if is_number(column) { " class=\"n\"" } else { "" };
-    let head: String = (table.columns.iter().enumerate())
-        .map(|(column, name)| format!("<th scope=\"col\"{}>{}</th>", class(column), escape(name)))
+    let shown = table.shown();
+    let head: String = (shown.iter())
+        .map(|&column| format!("<th scope=\"col\"{}>{}</th>", class(column), escape(&table.columns[column])))
         .collect();
     let row = |row: &Vec<Cell>| {
         let text = |cell: &Cell| if *cell == Cell::Blank { "–".to_owned() } else { escape(&cell.text()) };
-        let cells: String = (row.iter().enumerate())
-            .map(|(column, cell)| format!("<td{}>{}</td>", class(column), text(cell)))
-            .collect();
+        let cells: String =
+            (shown.iter()).map(|&column| format!("<td{}>{}</td>", class(column), text(&row[column]))).collect();
         format!("<tr>{cells}</tr>")
     };
     let rows: String = table.rows.iter().map(row).collect();

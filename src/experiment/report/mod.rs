@@ -3,6 +3,7 @@
 mod html;
 pub mod plot;
 
+use super::busy::{Busy, Watch};
 use super::environment::{DataSet, Environment};
 use crate::atomic;
 use crate::error::{Error, Result};
@@ -19,14 +20,20 @@ pub struct Report {
     pub experiment: &'static str,
     /// What it asks.
     pub question: &'static str,
+    /// What takes trust from the figures: above all else.
+    pub warnings: Vec<String>,
     /// The answer, in sentences with figures.
     pub answer: Vec<String>,
+    /// The command line that it was begun with, without secrets; `None` where a program called the library.
+    pub command: Option<String>,
     /// The machine and the build.
     pub environment: Environment,
     /// The images it ran on.
     pub data_set: Option<DataSet>,
-    /// What it was told to do.
+    /// What it was told to do, and with what: each value by its name.
     pub settings: Value,
+    /// What the machine did meanwhile; `None` where the system does not say.
+    pub busy: Option<Busy>,
     /// Its figures, as tables.
     pub tables: Vec<Table>,
     /// Notes: how figures were measured, and why others are missing.
@@ -39,6 +46,9 @@ pub struct Report {
     /// How many of the plots, from the first on, show the answer: the page has them above the first table.
     #[serde(skip)]
     pub leading_plots: usize,
+    /// The machine, since the report was begun.
+    #[serde(skip)]
+    watch: Watch,
 }
 
 /// Figures in rows and columns.
@@ -141,6 +151,12 @@ impl Table {
         std::iter::once(header).chain(rows).map(|line| line + "\r\n").collect()
     }
 
+    /// The columns that have a figure; all of a table without rows.
+    fn shown(&self) -> Vec<usize> {
+        let is_blank = |column: usize| self.rows.iter().all(|row| row[column] == Cell::Blank);
+        (0..self.columns.len()).filter(|&column| self.rows.is_empty() || !is_blank(column)).collect()
+    }
+
     /// The table for a terminal, without the columns that have no figure.
     #[must_use]
     pub fn text(&self) -> String {
@@ -149,10 +165,7 @@ impl Table {
             let widest = cells.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
             widest.max(self.columns[column].chars().count())
         };
-        let is_blank = |column: usize| self.rows.iter().all(|row| row[column] == Cell::Blank);
-        // A table without rows keeps all its columns.
-        let shown: Vec<usize> =
-            (0..self.columns.len()).filter(|&column| self.rows.is_empty() || !is_blank(column)).collect();
+        let shown = self.shown();
         let is_number = |column: usize| self.rows.iter().any(|row| matches!(row[column], Cell::Number(..)));
         let line = |fields: &[String]| {
             let padded = shown.iter().map(|&column| {
@@ -172,31 +185,49 @@ impl Report {
         Self {
             experiment,
             question,
+            warnings: Vec::new(),
             answer: Vec::new(),
+            command: None,
             environment,
             data_set: None,
             settings: Value::Null,
+            busy: None,
             tables: Vec::new(),
             notes: Vec::new(),
             figures: Value::Null,
             plots: Vec::new(),
             leading_plots: 1,
+            watch: Watch::start(),
         }
+    }
+
+    /// All is measured: what else the machine did is known.
+    pub(super) fn measured(&mut self) {
+        self.busy = self.watch.so_far();
+        self.warnings.extend(self.busy.as_ref().and_then(Busy::warning));
+    }
+
+    /// What was measured, on what and with what, in names and values: under the title.
+    fn subject_lines(&self) -> Vec<(String, String)> {
+        let line = |name: &str, value: String| (name.to_owned(), value);
+        let mut lines: Vec<_> = self.command.iter().map(|command| line("Command", command.clone())).collect();
+        lines.extend(self.data_set.iter().map(|data| line("Images", data.line())));
+        let settings = self.settings.as_object().into_iter().flatten();
+        lines.extend(settings.filter_map(|(name, value)| Some((in_words(name), value_in_words(value)?))));
+        lines
     }
 
     pub(super) fn plot(&mut self, name: impl Into<String>, caption: impl Into<String>, svg: String) {
         self.plots.push(Plot { name: name.into(), caption: caption.into(), svg });
     }
 
-    /// The report for a terminal: tables, notes, then the answer.
+    /// The report for a terminal: warnings, what was measured, tables, notes, then the answer.
     #[must_use]
     pub fn text(&self) -> String {
         let environment = &self.environment;
-        let mut text = format!(
-            "{}, {} cores, warpfeed {} ({})\n",
-            environment.cpu, environment.cores, environment.warpfeed, environment.build
-        );
-        text += &self.data_set.as_ref().map_or_else(String::new, |data| data.line() + "\n");
+        let mut text: String = self.warnings.iter().map(|warning| format!("Warning: {warning}\n")).collect();
+        text += &format!("{}, {} cores, {}\n", environment.cpu, environment.cores, environment.version());
+        text += &self.subject_lines().iter().map(|(name, value)| format!("{name}: {value}\n")).collect::<String>();
         for table in self.tables.iter().filter(|table| !table.in_files_only) {
             text += &format!("\n{}", table.text());
         }
@@ -240,6 +271,40 @@ impl Report {
     }
 }
 
+/// The name of a setting for people: `batch_size` is `Batch size`.
+fn in_words(name: &str) -> String {
+    let words = name.replace('_', " ");
+    let mut letters = words.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// The value of a setting for people; `None` if there is none.
+fn value_in_words(value: &Value) -> Option<String> {
+    match value {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()),
+        Value::Array(values) => {
+            let words: Vec<String> = values.iter().filter_map(value_in_words).collect();
+            (!words.is_empty()).then(|| words.join(", "))
+        }
+        Value::Object(fields) => {
+            // What an object is comes first, without the name of the field.
+            let names = ["name", "op", "transform"];
+            let first = fields.iter().filter(|(name, _)| names.contains(&name.as_str()));
+            let others = fields.iter().filter(|(name, _)| !names.contains(&name.as_str()));
+            let other = |(name, value): (&String, &Value)| {
+                Some(format!("{} {}", name.replace('_', " "), value_in_words(value)?))
+            };
+            let words: Vec<String> =
+                first.filter_map(|(_, value)| value_in_words(value)).chain(others.filter_map(other)).collect();
+            (!words.is_empty()).then(|| words.join(" "))
+        }
+        // In as many digits as single precision needs: settings are hardly more precise.
+        Value::Number(number) if number.is_f64() => number.as_f64().map(|number| (number as f32).to_string()),
+        value => Some(value.to_string()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -259,6 +324,17 @@ mod tests {
     }
 
     #[test]
+    fn settings_are_told_in_words() {
+        let words = |value| value_in_words(&value);
+        assert_eq!(in_words("batch_size"), "Batch size");
+        let flip = json!({ "p": 0.5, "transform": "random_horizontal_flip" });
+        let normalize = json!({ "mean": [0.485_f32, 0.5], "op": "normalize" });
+        let want = "random_horizontal_flip p 0.5, normalize mean 0.485, 0.5";
+        assert_eq!(words(json!([flip, normalize])).unwrap(), want);
+        assert_eq!((words(Value::Null), words(json!([])), words(json!(32)).as_deref()), (None, None, Some("32")));
+    }
+
+    #[test]
     fn columns_of_numbers_end_together() {
         assert_eq!(table().text(), "Seconds\nmodel      s, \"all\"  note\nResNet-18      1.23  a,b\nx\ny\n");
     }
@@ -269,6 +345,10 @@ mod tests {
         table.rows.push(vec![Cell::number(1.0, 0), Cell::Blank]);
         table.blank.push("GPU: there is none.".to_owned());
         assert_eq!(table.text(), "Seconds\nload\n   1\nBlank: GPU: there is none.\n");
+        let mut report = Report::new("test", "Does it?", Environment::here());
+        report.tables.push(table.clone());
+        let page = html::page(&report);
+        assert!(!page.contains("GPU, s") && page.contains("GPU: there is none."), "{page}");
         assert_eq!(table.csv(), "load,\"GPU, s\"\r\n1,\r\n");
     }
 

@@ -4,6 +4,7 @@
 //! Plots are narrow enough for a phone. Colors are Okabe and Ito's set for all kinds of color vision, darkened for
 //! contrast with white. Whatever differs in color also differs in a label or a mark. Text is dark on white.
 
+use crate::experiment::spread::Spread;
 use std::fmt::Write;
 
 const WIDTH: f64 = 440.0;
@@ -29,6 +30,28 @@ pub struct Series {
     pub name: String,
     /// The values.
     pub values: Vec<Option<f64>>,
+    /// How sure each value is, from where to where: an error bar. As long as `values`, or empty.
+    pub intervals: Vec<Option<(f64, f64)>>,
+}
+
+impl Series {
+    /// Values without error bars.
+    #[must_use]
+    pub fn new(name: impl Into<String>, values: Vec<Option<f64>>) -> Self {
+        Self { name: name.into(), values, intervals: Vec::new() }
+    }
+
+    /// Medians, with error bars.
+    #[must_use]
+    pub fn spread(name: impl Into<String>, values: &[Option<Spread>]) -> Self {
+        let of = |value: &Option<Spread>| value.map(|value| (value.low, value.high));
+        let intervals = values.iter().map(of).collect();
+        Self { intervals, ..Self::new(name, values.iter().map(|value| value.map(|value| value.median)).collect()) }
+    }
+
+    fn interval(&self, i: usize) -> Option<(f64, f64)> {
+        self.intervals.get(i).copied().flatten()
+    }
 }
 
 /// A bar with a name of its own.
@@ -38,6 +61,8 @@ pub struct Bar {
     pub name: String,
     /// Its length, 0 or more.
     pub value: f64,
+    /// How sure it is, from where to where: an error bar.
+    pub interval: Option<(f64, f64)>,
     /// Whether it stands out.
     pub marked: bool,
 }
@@ -161,6 +186,17 @@ impl Drawing {
             "<path d=\"M{:.1} {:.1}L{:.1} {:.1}\" stroke=\"{stroke}\" stroke-width=\"{width}\" fill=\"none\"/>",
             from.0, from.1, to.0, to.1
         );
+    }
+
+    /// How sure a value is: a line from end to end with a short one across each.
+    fn error_bar(&mut self, from: (f64, f64), to: (f64, f64)) {
+        const HALF: f64 = 3.0;
+        let upright = from.0 == to.0;
+        let across = if upright { (HALF, 0.0) } else { (0.0, HALF) };
+        self.line(from, to, TEXT, 1.0);
+        for end in [from, to] {
+            self.line((end.0 - across.0, end.1 - across.1), (end.0 + across.0, end.1 + across.1), TEXT, 1.0);
+        }
     }
 
     /// A mark of series `number`: a circle, square, diamond or triangle.
@@ -311,7 +347,8 @@ pub fn grouped_bars(title: &str, unit: &str, of: &str, groups: &[String], series
     let about = (WIDTH * 0.88 - RIGHT) / groups.len().max(1) as f64 * 0.84 / series.len().max(1) as f64;
     let upright = longest > about;
     drawing.top += if upright { longest } else { 12.0 };
-    let (low, high) = range(values());
+    let ends = series.iter().flat_map(|series| series.intervals.iter().flatten().map(|interval| interval.1));
+    let (low, high) = range(values().chain(ends));
     let (y, left) = drawing.scale(low, high, unit);
     let group_width = (WIDTH - left - RIGHT) / groups.len().max(1) as f64;
     let bar_width = group_width * 0.84 / series.len().max(1) as f64;
@@ -322,7 +359,12 @@ pub fn grouped_bars(title: &str, unit: &str, of: &str, groups: &[String], series
             let (top, bottom) = (y(value.max(0.0)), y(value.min(0.0)));
             let gap = (bar_width / 10.0).min(1.0);
             drawing.rect(x + gap, top, bar_width - 2.0 * gap, bottom - top, color(number));
-            drawing.on_bar(x + bar_width / 2.0, top - 3.0, bar_width, upright, &short(value));
+            let (middle, mut above) = (x + bar_width / 2.0, top);
+            if let Some((from, to)) = series.interval(i) {
+                drawing.error_bar((middle, y(from)), (middle, y(to)));
+                above = above.min(y(to));
+            }
+            drawing.on_bar(middle, above - 3.0, bar_width, upright, &short(value));
         }
     }
     let middle = |i: usize| left + group_width * (i as f64 + 0.5);
@@ -358,7 +400,13 @@ pub fn bars(title: &str, unit: &str, bars: &[Bar]) -> String {
         if bar.value > limit {
             drawing.line((left + length - 14.0, top + ROW - 2.0), (left + length - 8.0, top + 2.0), "#ffffff", 3.0);
         }
-        drawing.text(left + length + 6.0, top + 16.0, "start", SMALL, label);
+        let mut end = left + length;
+        if let Some((from, to)) = bar.interval.filter(|_| bar.value <= limit) {
+            let x = |value: f64| left + (room * value / limit.max(f64::MIN_POSITIVE)).min(room);
+            drawing.error_bar((x(from), top + ROW / 2.0), (x(to), top + ROW / 2.0));
+            end = end.max(x(to));
+        }
+        drawing.text(end + 6.0, top + 16.0, "start", SMALL, label);
         drawing.top += ROW;
     }
     let words = bars.iter().zip(&labels).map(|(bar, label)| format!("{}: {label}.", bar.name));
@@ -370,11 +418,17 @@ pub fn bars(title: &str, unit: &str, bars: &[Bar]) -> String {
 pub fn lines(title: &str, unit: &str, of: &str, xs: &[f64], series: &[Series]) -> String {
     let mut drawing = Drawing::new(title);
     drawing.legend(series, true);
-    let (low, high) = range(series.iter().flat_map(|series| series.values.iter().flatten().copied()));
+    let ends = series.iter().flat_map(|series| series.intervals.iter().flatten().flat_map(|&(from, to)| [from, to]));
+    let (low, high) = range(series.iter().flat_map(|series| series.values.iter().flatten().copied()).chain(ends));
     let (y, left) = drawing.scale(low, high, unit);
     let last = xs.iter().copied().fold(1.0, f64::max);
     let x = |value: f64| left + 12.0 + (WIDTH - left - RIGHT - 24.0) * value / last;
     for (number, series) in series.iter().enumerate() {
+        for (i, &place) in xs.iter().enumerate() {
+            if let Some((from, to)) = series.interval(i) {
+                drawing.error_bar((x(place), y(from)), (x(place), y(to)));
+            }
+        }
         let points: Vec<Option<(f64, f64)>> =
             xs.iter().zip(&series.values).map(|(&place, value)| value.map(|value| (x(place), y(value)))).collect();
         for pair in points.windows(2) {
@@ -517,8 +571,8 @@ pub fn histogram(title: &str, seconds: &[f64]) -> String {
     // Bounds between the classes; every other one where there are many.
     let every = if last > 8 { 2 } else { 1 };
     let bounds = (0..last).step_by(every).map(|class| (left + (class + 1) as f64 * class_width, ends(class)));
-    let of = "wait for a batch, ms; the bars count batches";
-    drawing.places(bounds, WIDTH, of);
+    let of = format!("wait for a batch, ms; {} batches", seconds.len());
+    drawing.places(bounds, WIDTH, &of);
     drawing.finish(&words)
 }
 
@@ -531,11 +585,11 @@ mod tests {
     use super::*;
 
     fn series(name: &str, values: &[Option<f64>]) -> Series {
-        Series { name: name.to_owned(), values: values.to_vec() }
+        Series::new(name, values.to_vec())
     }
 
     fn bar(name: &str, value: f64) -> Bar {
-        Bar { name: name.to_owned(), value, marked: false }
+        Bar { name: name.to_owned(), value, interval: None, marked: false }
     }
 
     /// The attribute's numbers, of every element of a kind.
@@ -568,6 +622,20 @@ mod tests {
         // After the background and the legend's.
         assert_eq!(numbers(&svg, "rect", "height")[3..], [HEIGHT, HEIGHT / 2.0, HEIGHT / 4.0]);
         assert!(svg.contains("<desc>a: load 1: 10.0 s; load 12: 5.00 s. b: load 1: none; load 12: 2.50 s.</desc>"));
+    }
+
+    #[test]
+    fn error_bars_go_from_end_to_end() {
+        let spread = Spread::of(&[2.0, 3.0, 4.0]);
+        let series = [Series::spread("a", &[spread, None])];
+        let svg = grouped_bars("t", "s", "", &["x".to_owned(), "y".to_owned()], &series);
+        let plain =
+            grouped_bars("t", "s", "", &["x".to_owned(), "y".to_owned()], &[Series::new("a", vec![Some(4.0), None])]);
+        let strokes = |svg: &str| svg.matches(&format!("stroke=\"{TEXT}\"")).count();
+        assert_eq!((strokes(&svg), strokes(&plain)), (3, 0), "{svg}");
+        let one = Bar { interval: Some((2.0, 4.0)), ..bar("a", 3.0) };
+        assert_eq!(strokes(&bars("t", "s", &[one, bar("b", 4.0)])), 3);
+        assert_eq!(strokes(&lines("t", "s", "", &[1.0, 2.0], &series)), 3);
     }
 
     #[test]

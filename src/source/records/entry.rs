@@ -3,6 +3,7 @@
 use super::MAX_ENCODED_BYTES;
 use super::label::Label;
 use crate::error::{Error, Result};
+use crate::target::Target;
 use std::ops::Range;
 
 /// What a parser finds: a sample, or what is wrong in its place. Damage behind which nothing can be made out is the last.
@@ -22,12 +23,14 @@ pub(crate) struct Entry {
     pub image: Vec<u8>,
     /// The label, or why there is no sample.
     pub label: Result<Label, String>,
+    /// What is in the field that was asked for, if the sample has it, or what is wrong with it.
+    pub target: Option<Result<Target, String>>,
 }
 
 impl Entry {
     pub fn new(part: Range<u64>, offset: u64) -> Self {
         let (member, image) = (Vec::new(), Vec::new());
-        Self { part, offset, len_bytes: 0, split: false, member, image, label: Ok(Label::None) }
+        Self { part, offset, len_bytes: 0, split: false, member, image, label: Ok(Label::None), target: None }
     }
 
     /// What cannot be used, for `message`.

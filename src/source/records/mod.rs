@@ -11,10 +11,11 @@ pub(crate) mod tar;
 pub(crate) mod tfrecord;
 
 use super::window::{ReadAt, Window};
-use super::{KEEP_BUFFER_BYTES, MAX_ENCODED_BYTES, Source, no_such_sample};
+use super::{KEEP_BUFFER_BYTES, MAX_ENCODED_BYTES, Source, no_fields, no_such_sample};
 use crate::error::{Error, Result};
 use crate::file::most_open;
 use crate::memory;
+use crate::target::{self, Target};
 use entry::Entry;
 use label::Label;
 use parser::Parser;
@@ -63,6 +64,16 @@ impl RecordFormat {
         }
     }
 
+    /// Refuses a field of targets that no record can have.
+    pub(super) fn check_field(self, field: Option<&str>) -> Result<()> {
+        match (self, field) {
+            (Self::RecordIo, Some(field)) if field != recordio::LABELS => {
+                Err(no_fields("the array of labels as `label`", field))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// No record takes less of its shard.
     fn min_record_bytes(self) -> u64 {
         match self {
@@ -83,6 +94,32 @@ impl RecordFormat {
             Self::TfRecord => tfrecord::write(sample, out),
         }
         Ok(())
+    }
+
+    /// Refuses to pack a field of targets that could not be read again.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] with what the format can hold.
+    pub(crate) fn check_packed_field(self, field: &str) -> Result<()> {
+        let (is_kept, expected) = match self {
+            Self::WebDataset => (tar::can_name(field), tar::NAMED),
+            Self::RecordIo => (field == recordio::LABELS, "`label`, RecordIO's array of numbers"),
+            Self::TfRecord => (tfrecord::can_name(field), tfrecord::NAMED),
+        };
+        if is_kept { Ok(()) } else { Err(Error::parameter("pack", "target", expected, field)) }
+    }
+
+    /// Refuses a target that would not come back as it is.
+    ///
+    /// # Errors
+    /// [`Error::Target`], by which its sample is bad.
+    pub(crate) fn check_packed(self, field: &str, target: &Target, label: u32) -> Result<()> {
+        match self {
+            Self::WebDataset => tar::check(field, target),
+            Self::RecordIo => recordio::check(target, label),
+            Self::TfRecord => Ok(()),
+        }
+        .map_err(|message| target::wrong(Some(field), message))
     }
 
     /// What ends a shard.
@@ -110,6 +147,8 @@ pub(crate) struct NewSample<'a> {
     pub(crate) image: &'a [u8],
     /// The ending of the image's file name.
     pub(crate) ending: &'a str,
+    /// What the field of targets that is packed is called, and its target.
+    pub(crate) target: Option<(&'a str, &'a Target)>,
 }
 
 /// How shards are read.
@@ -540,6 +579,37 @@ impl Source for RecordShards {
         if record.label_kind() == FAULT { 0 } else { record.label }
     }
 
+    /// A part by its ending, or by `json.FIELD` a field of one, in WebDataset; a feature in TFRecord; the array of labels,
+    /// `label`, in RecordIO. The first target of a shard, unless it is TFRecord, scans the shard's headers for where its
+    /// samples begin, which takes 8 bytes a sample.
+    fn target(&self, index: u64, field: Option<&str>) -> Result<Target> {
+        let Some(field) = field else { return Ok(Target::Class(self.label(index))) };
+        self.format.check_field(Some(field))?;
+        let found = usize::try_from(index).ok().and_then(|index| self.records.get(index));
+        let record = *found.ok_or_else(|| no_such_sample("RecordShards::target", index, self.len()))?;
+        if record.label_kind() == FAULT {
+            return Err(self.damaged(index));
+        }
+        let shard = self.shard(index);
+        let file = shard.open(&self.kept_open)?;
+        let start = match self.format {
+            RecordFormat::TfRecord => record.offset.saturating_sub(tfrecord::HEAD_BYTES),
+            RecordFormat::RecordIo if record.is_split() => record.offset,
+            _ => shard.start(index, |shard| starts(self.format, &self.options, shard))?,
+        };
+        let mut window = Window::new(&file, shard.len_bytes);
+        match Parser::new(self.format, &self.options, Some(field), start).next(&mut window)? {
+            Some(entry) if entry.offset == record.offset => {
+                let target = entry.target.ok_or_else(|| target::missing(field))?;
+                target.map_err(|message| target::wrong(Some(field), message))
+            }
+            _ => {
+                let message = "there is no sample as there was when the shard was scanned";
+                Err(damaged(self.format, shard.name.display(), record.offset, message))
+            }
+        }
+    }
+
     /// Shard and file name in WebDataset, shard and offset in the others. Reads the file name from the shard.
     fn name(&self, index: u64) -> Cow<'_, str> {
         let (shard, record) = (self.shard(index), self.records[index as usize]);
@@ -586,6 +656,17 @@ impl std::fmt::Debug for RecordShards {
             .field("len", &self.records.len())
             .finish_non_exhaustive()
     }
+}
+
+/// Where the samples of a shard begin.
+fn starts(format: RecordFormat, options: &RecordOptions, shard: &Shard) -> Result<Vec<u64>> {
+    let file = shard.open_once()?;
+    let mut window = Window::new(&file, shard.len_bytes);
+    let (mut parser, mut starts) = (Parser::new(format, options, None, 0), Vec::new());
+    while let Some(entry) = parser.next(&mut window)? {
+        starts.push(entry.part.start);
+    }
+    Ok(starts)
 }
 
 fn sorted_names(found: &[(Shard, Found)]) -> Vec<String> {
@@ -640,7 +721,7 @@ fn scan(format: RecordFormat, shard: &Shard, options: &RecordOptions) -> Result<
     let file = shard.open_once()?;
     let mut window = Window::new(&file, shard.len_bytes);
     let mut found = Found::default();
-    let mut parser = Parser::new(format, options, 0);
+    let mut parser = Parser::new(format, options, None, 0);
     while let Some(entry) = parser.next(&mut window)? {
         found.add(entry);
     }

@@ -28,12 +28,12 @@ enum Rest {
 }
 
 impl Parser {
-    /// For a shard, or the rest of one from the record at byte `at` on.
-    pub fn new(format: RecordFormat, options: &RecordOptions, at: u64) -> Self {
+    /// For a shard, or the rest of one from the record at byte `at` on. Of each sample it takes what is in `field` along.
+    pub fn new(format: RecordFormat, options: &RecordOptions, field: Option<&str>, at: u64) -> Self {
         let records = match format {
-            RecordFormat::WebDataset => Records::Tar(tar::Parser::new(options, at)),
-            RecordFormat::RecordIo => Records::RecordIo(recordio::Parser::new(at)),
-            RecordFormat::TfRecord => Records::TfRecord(tfrecord::Parser::new(options, at)),
+            RecordFormat::WebDataset => Records::Tar(tar::Parser::new(options, field, at)),
+            RecordFormat::RecordIo => Records::RecordIo(recordio::Parser::new(field, at)),
+            RecordFormat::TfRecord => Records::TfRecord(tfrecord::Parser::new(options, field, at)),
         };
         Self { records, rest: Rest::Records }
     }

@@ -6,6 +6,7 @@ use super::label::{self, Label};
 use super::{MAX_ENCODED_BYTES, NewSample};
 use crate::error::{Error, Result};
 use crate::source::window::Window;
+use crate::target::{self, MAX_TARGET_BYTES, Target};
 use std::ops::Range;
 
 /// Each part starts with it. Where it occurs in the data at a multiple of four bytes, the record is cut there.
@@ -80,6 +81,25 @@ impl Part {
     }
 }
 
+/// The field that is the array of labels.
+pub(super) const LABELS: &str = "label";
+
+/// All labels, from as much of a record as has them: the header's own where there is no array.
+fn labels(bytes: &[u8]) -> Option<Result<Target, String>> {
+    let (words, _) = bytes.as_chunks::<4>();
+    let count = u32::from_le_bytes(*words.first()?);
+    if u64::from(count) * 4 > MAX_TARGET_BYTES {
+        return Some(Err(target::too_long(u64::from(count) * 4)));
+    }
+    let labels = if count == 0 { words.get(1..2)? } else { words.get(6..)?.get(..count as usize)? };
+    Some(Ok(Target::Floats(labels.iter().map(|&label| f32::from_le_bytes(label)).collect())))
+}
+
+/// How much of a record is looked at for its labels.
+const fn head_bytes(labels: bool) -> usize {
+    if labels { LABEL_END_BYTES + MAX_TARGET_BYTES as usize } else { LABEL_END_BYTES }
+}
+
 /// The label and where the image starts, from the first bytes of a record: as much as [`LABEL_END_BYTES`] of it.
 fn image_header(bytes: &[u8]) -> Result<(Result<Label, String>, u64), String> {
     let word = |at: usize| bytes.get(at..at + 4).and_then(|word| word.try_into().ok()).map(u32::from_le_bytes);
@@ -95,11 +115,13 @@ pub(super) struct Parser {
     /// Where the next record starts.
     pub at: u64,
     pub skipped_files: u64,
+    /// Whether the labels are a target.
+    labels: bool,
 }
 
 impl Parser {
-    pub fn new(at: u64) -> Self {
-        Self { at, skipped_files: 0 }
+    pub fn new(field: Option<&str>, at: u64) -> Self {
+        Self { at, skipped_files: 0, labels: field == Some(LABELS) }
     }
 
     /// Takes up the next record. `false` at the end.
@@ -114,10 +136,10 @@ impl Parser {
         }
         let mut entry = Entry::new(self.at..self.at, self.at);
         let outcome = if first.is_last() {
-            whole(bytes, &first, &mut entry)?
+            whole(bytes, &first, self.labels, &mut entry)?
         } else {
             entry.split = true;
-            split(bytes, first, &mut entry)?
+            split(bytes, first, self.labels, &mut entry)?
         };
         self.at = entry.part.end;
         match outcome {
@@ -129,8 +151,16 @@ impl Parser {
 }
 
 /// Takes up a record in one part, whose label it gives: none if it holds no image.
-fn whole(bytes: &mut impl Bytes, part: &Part, entry: &mut Entry) -> Result<Result<Label, String>, Fault> {
+fn whole(
+    bytes: &mut impl Bytes,
+    part: &Part,
+    with_labels: bool,
+    entry: &mut Entry,
+) -> Result<Result<Label, String>, Fault> {
     let header = image_header(part.head(bytes, LABEL_END_BYTES)?);
+    if with_labels && let Ok((_, image)) = header {
+        entry.target = labels(part.head(bytes, head_bytes(true).min(image as usize))?);
+    }
     entry.part.end = part.next();
     let label = match header {
         Ok((label, image)) if image <= part.len_bytes => {
@@ -148,10 +178,15 @@ fn whole(bytes: &mut impl Bytes, part: &Part, entry: &mut Entry) -> Result<Resul
 }
 
 /// Takes up a record in several parts, of which `part` is the first. It is put together with its header.
-fn split<B: Bytes>(bytes: &mut B, mut part: Part, entry: &mut Entry) -> Result<Result<Label, String>, Fault> {
-    let mut head = Vec::with_capacity(LABEL_END_BYTES);
+fn split<B: Bytes>(
+    bytes: &mut B,
+    mut part: Part,
+    with_labels: bool,
+    entry: &mut Entry,
+) -> Result<Result<Label, String>, Fault> {
+    let (mut head, wanted) = (Vec::with_capacity(LABEL_END_BYTES), head_bytes(with_labels));
     loop {
-        head.extend(part.head(bytes, LABEL_END_BYTES - head.len())?);
+        head.extend(part.head(bytes, wanted - head.len())?);
         entry.len_bytes += part.len_bytes;
         if entry.len_bytes <= MAX_ENCODED_BYTES {
             bytes.take(part.start..part.end(), &mut entry.image)?;
@@ -164,13 +199,16 @@ fn split<B: Bytes>(bytes: &mut B, mut part: Part, entry: &mut Entry) -> Result<R
         if part.is_first() {
             return Err("a record's last part is missing".into());
         }
-        head.extend(&MAGIC[..MAGIC.len().min(LABEL_END_BYTES - head.len())]);
+        head.extend(&MAGIC[..MAGIC.len().min(wanted - head.len())]);
         entry.len_bytes += MAGIC.len() as u64;
         if B::ONCE {
             entry.image.extend(MAGIC);
         }
     }
     entry.part.end = part.next();
+    if with_labels {
+        entry.target = labels(&head);
+    }
     Ok(match image_header(&head) {
         Ok((label, image)) if image <= entry.len_bytes => {
             if B::ONCE && entry.len_bytes <= MAX_ENCODED_BYTES {
@@ -198,7 +236,7 @@ const MANY_LABELS: &str = "it has more labels than it has room for";
 /// Reads the image of the record at `at`, which is in several parts, into `buffer`.
 pub(super) fn read_split(window: Window, at: u64, buffer: &mut Vec<u8>) -> Result<Result<(), String>> {
     let mut found = None;
-    match (Parser::new(at).step(&mut InPassing(window), &mut found), found) {
+    match (Parser::new(None, at).step(&mut InPassing(window), &mut found), found) {
         (Ok(_), Some(Entry { label: Ok(_), image, .. })) => {
             *buffer = image;
             Ok(Ok(()))
@@ -238,6 +276,14 @@ impl Bytes for InPassing<'_> {
     }
 }
 
+/// Refuses a target that is no array of labels: of several labels the first is the class.
+pub(super) fn check(target: &Target, label: u32) -> Result<(), String> {
+    match target.f32s()?.first() {
+        Some(&first) if first == label as f32 => Ok(()),
+        first => Err(format!("RecordIO's array of labels begins with the label {label}, and this with {first:?}")),
+    }
+}
+
 /// Appends a record with MXNet's image header, cut where its data have the magic number at a multiple of four bytes.
 pub(super) fn write(sample: &NewSample<'_>, out: &mut Vec<u8>) -> Result<()> {
     let label = sample.label as f32;
@@ -245,11 +291,13 @@ pub(super) fn write(sample: &NewSample<'_>, out: &mut Vec<u8>) -> Result<()> {
         let expected = "labels up to 16777216, which RecordIO stores as f32";
         return Err(Error::parameter("pack", "source", expected, sample.label));
     }
-    let mut data = Vec::with_capacity(IMAGE_HEADER_BYTES as usize + sample.image.len());
-    data.extend(0_u32.to_le_bytes());
+    let labels = sample.target.and_then(|(_, target)| target.f32s().ok()).unwrap_or_default();
+    let mut data = Vec::with_capacity(IMAGE_HEADER_BYTES as usize + 4 * labels.len() + sample.image.len());
+    data.extend((labels.len() as u32).to_le_bytes());
     data.extend(label.to_le_bytes());
     data.extend(sample.index.to_le_bytes());
     data.extend(0_u64.to_le_bytes());
+    data.extend(labels.iter().flat_map(|label| label.to_le_bytes()));
     data.extend(sample.image);
     let (words, _) = data.as_chunks::<4>();
     let cuts: Vec<usize> = (0..words.len()).filter(|&i| words[i] == MAGIC).map(|i| 4 * i).collect();

@@ -21,6 +21,8 @@ pub(in crate::source) struct Shard {
     pub(super) version: u64,
     /// Index of its first sample.
     pub(super) first: u64,
+    /// Where its samples begin, once that was asked for.
+    starts: Mutex<Option<Vec<u64>>>,
     content: Content,
 }
 
@@ -39,13 +41,41 @@ impl Shard {
             return Err(Error::parameter("RecordShards::open", "shards", expected, path.display()));
         }
         let (len_bytes, version) = (metadata.len(), modified_ns(&metadata));
-        Ok(Self { name: path.to_owned(), len_bytes, version, first: 0, content: Content::File })
+        Ok(Self {
+            name: path.to_owned(),
+            len_bytes,
+            version,
+            first: 0,
+            starts: Mutex::default(),
+            content: Content::File,
+        })
     }
 
     /// A remote shard at `address`.
     #[cfg(feature = "cloud")]
     pub fn remote(address: &str, len_bytes: u64, version: u64, bytes: Box<dyn ReadAt>) -> Self {
-        Self { name: address.into(), len_bytes, version, first: 0, content: Content::Remote(bytes) }
+        Self {
+            name: address.into(),
+            len_bytes,
+            version,
+            first: 0,
+            starts: Mutex::default(),
+            content: Content::Remote(bytes),
+        }
+    }
+
+    /// Where sample `index` of the source begins, which `scan` finds for all of the shard the first time.
+    pub(super) fn start(&self, index: u64, scan: impl FnOnce(&Self) -> Result<Vec<u64>>) -> Result<u64> {
+        let mut starts = self.starts.lock().unwrap_or_else(PoisonError::into_inner);
+        let starts = match &mut *starts {
+            Some(starts) => starts,
+            none => none.insert(scan(self)?),
+        };
+        let start = starts.get((index - self.first) as usize).copied();
+        start.ok_or_else(|| {
+            let changed = io::Error::other("it has fewer samples than when it was listed");
+            Error::Io { action: "read", path: self.name.clone(), source: changed }
+        })
     }
 
     pub(super) fn is_remote(&self) -> bool {

@@ -6,6 +6,8 @@ use super::label::{self, Label};
 use super::{MAX_ENCODED_BYTES, NewSample, RecordOptions};
 use crate::error::Result;
 use crate::source::window::ReadAt;
+use crate::target::{self, MAX_TARGET_BYTES, Target};
+use serde_json::Value;
 use std::ops::Range;
 
 /// What archives consist of, and no member goes without.
@@ -121,18 +123,25 @@ struct Parts {
     image: Option<String>,
     /// Ending and, in JSON, field; the first that is there.
     labels: Vec<(String, Option<String>)>,
+    /// Of the target, if one was asked for.
+    target: Option<(String, Option<String>)>,
+}
+
+/// Splits the name of a part into its ending and, in JSON, a field.
+fn ending_and_field(name: &str) -> (String, Option<String>) {
+    match name.rsplit_once('.') {
+        Some((ending, field)) if ending.ends_with("json") => (ending.to_ascii_lowercase(), Some(field.to_owned())),
+        _ => (name.to_ascii_lowercase(), None),
+    }
 }
 
 impl Parts {
-    fn new(options: &RecordOptions) -> Self {
-        let split = |label: &String| match label.rsplit_once('.') {
-            Some((ending, field)) if ending.ends_with("json") => (ending.to_ascii_lowercase(), Some(field.to_owned())),
-            _ => (label.to_ascii_lowercase(), None),
-        };
+    fn new(options: &RecordOptions, target: Option<&str>) -> Self {
         let usual = || vec![("cls".to_owned(), None), ("json".to_owned(), Some("label".to_owned()))];
         Self {
             image: options.image.as_ref().map(|ending| ending.to_ascii_lowercase()),
-            labels: options.label.as_ref().map_or_else(usual, |label| vec![split(label)]),
+            labels: options.label.as_ref().map_or_else(usual, |label| vec![ending_and_field(label)]),
+            target: target.map(ending_and_field),
         }
     }
 
@@ -145,12 +154,30 @@ impl Parts {
         self.labels.iter().position(|(label, _)| label == ending)
     }
 
+    /// The target in the part with this ending: all of it, or a field of JSON. `None` if that is not there.
+    fn target(&self, content: &[u8]) -> Option<Result<Target, String>> {
+        match self.target.as_ref()? {
+            (_, None) => Some(Ok(Target::Bytes(content.to_vec()))),
+            (_, Some(field)) => json_field(content, field).transpose(),
+        }
+    }
+
     fn label(&self, priority: usize, content: &[u8]) -> Result<Label, String> {
         match &self.labels[priority].1 {
             Some(field) => label::from_json(content, field),
             None => label::from_text(content),
         }
     }
+}
+
+/// The field `field` of a JSON object: a text's own bytes, otherwise JSON.
+pub(crate) fn json_field(object: &[u8], field: &str) -> Result<Option<Target>, String> {
+    let object: Value = serde_json::from_slice(object).map_err(|error| format!("its JSON is damaged: {error}"))?;
+    Ok(match object.get(field) {
+        None | Some(Value::Null) => None,
+        Some(Value::String(text)) => Some(Target::Bytes(text.clone().into_bytes())),
+        Some(other) => Some(Target::Bytes(other.to_string().into_bytes())),
+    })
 }
 
 /// The sample that is being put together.
@@ -163,13 +190,14 @@ struct Sample {
     label: Option<(usize, Result<Label, String>)>,
     /// A bit for each way to give a label that it has a part for.
     priorities: u32,
+    target: Option<Result<Target, String>>,
 }
 
 impl Sample {
     /// One whose first part is at byte `start`.
     fn new(key: &[u8], start: u64) -> Self {
         let (key, entry) = (key.to_owned(), Entry::new(start..start, start));
-        Self { key, entry, ending: None, label: None, priorities: 0 }
+        Self { key, entry, ending: None, label: None, priorities: 0, target: None }
     }
 }
 
@@ -195,8 +223,8 @@ impl File {
 }
 
 impl Parser {
-    pub fn new(options: &RecordOptions, at: u64) -> Self {
-        Self { parts: Parts::new(options), at, sample: None, skipped_files: 0 }
+    pub fn new(options: &RecordOptions, target: Option<&str>, at: u64) -> Self {
+        Self { parts: Parts::new(options, target), at, sample: None, skipped_files: 0 }
     }
 
     /// Where the sample starts that is being put together.
@@ -206,12 +234,12 @@ impl Parser {
 
     /// The sample whose last part has come, if it has an image.
     pub fn finish(&mut self) -> Option<Entry> {
-        let Sample { mut entry, ending, label, .. } = self.sample.take()?;
+        let Sample { mut entry, ending, label, target, .. } = self.sample.take()?;
         if ending.is_none() {
             self.skipped_files += 1;
             return None;
         }
-        entry.part.end = self.at;
+        (entry.part.end, entry.target) = (self.at, target);
         if let (Ok(_), Some((_, label))) = (&entry.label, label) {
             entry.label = label;
         }
@@ -326,6 +354,14 @@ impl Parser {
             }
         };
         let len_bytes = file.len_bytes();
+        if sample.target.is_none() && self.parts.target.as_ref().is_some_and(|(target, _)| *target == ending) {
+            if len_bytes > MAX_TARGET_BYTES {
+                sample.target = Some(Err(target::too_long(len_bytes)));
+            } else {
+                let Some(content) = bytes.at(file.content.start, len_bytes as usize)? else { return Ok(()) };
+                sample.target = self.parts.target(content);
+            }
+        }
         if is_image && sample.ending.is_none() {
             let entry = &mut sample.entry;
             (entry.offset, entry.len_bytes) = (file.content.start, len_bytes);
@@ -381,10 +417,47 @@ pub(super) fn name_before(file: &dyn ReadAt, offset: u64) -> Option<String> {
     Some(String::from_utf8_lossy(&header.name).into_owned())
 }
 
-/// Appends a sample: its image, and its label as `cls`.
+/// Names of fields that a packed sample can have beside image and label.
+pub(super) const NAMED: &str = "an ending in lower case that is no image's and not cls, or json.FIELD";
+
+/// Whether [`write`] can write such a field so that it is found again.
+pub(super) fn can_name(field: &str) -> bool {
+    let (ending, json) = ending_and_field(field);
+    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '.' | '-' | '_');
+    match json {
+        Some(_) => ending == "json",
+        None => {
+            let taken = IMAGES.contains(&field) || field == "cls" || field == "json";
+            !taken && !field.is_empty() && field.len() <= 60 && !field.starts_with('.') && field.chars().all(is_plain)
+        }
+    }
+}
+
+/// Refuses a target that would not come back from JSON.
+pub(super) fn check(field: &str, target: &Target) -> Result<(), String> {
+    match target {
+        Target::Bytes(bytes) if ending_and_field(field).1.is_some() && std::str::from_utf8(bytes).is_err() => {
+            Err("JSON holds texts in UTF-8 alone".to_owned())
+        }
+        Target::Floats(floats) if !floats.iter().all(|float| float.is_finite()) => {
+            Err("JSON holds finite numbers alone".to_owned())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Appends a sample: its image, its label as `cls`, and its target as a part or a field of JSON.
 pub(super) fn write(sample: &NewSample<'_>, out: &mut Vec<u8>) {
     write_member(&format!("{:09}.{}", sample.index, sample.ending), sample.image, out);
     write_member(&format!("{:09}.cls", sample.index), sample.label.to_string().as_bytes(), out);
+    let Some((field, target)) = sample.target else { return };
+    let (ending, json) = ending_and_field(field);
+    let content = match (json, target) {
+        (Some(field), target) => serde_json::json!({ field: target.to_json() }).to_string().into_bytes(),
+        (None, Target::Bytes(bytes)) => bytes.clone(),
+        (None, target) => target.to_json().to_string().into_bytes(),
+    };
+    write_member(&format!("{:09}.{ending}", sample.index), &content, out);
 }
 
 /// A member of a tar archive, ustar; without time and owner, so that equal images give equal shards.

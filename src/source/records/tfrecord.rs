@@ -6,6 +6,7 @@ use super::entry::{Entry, Fault, too_long};
 use super::label::{self, Label};
 use super::{MAX_ENCODED_BYTES, NewSample, RecordOptions};
 use crate::error::{Error, Result};
+use crate::target::{self, MAX_TARGET_BYTES, Target};
 use std::mem::{Discriminant, discriminant};
 use std::ops::Range;
 
@@ -15,7 +16,7 @@ pub(super) const IMAGE: &str = "image/encoded";
 const LABEL: &str = "image/class/label";
 
 /// Length and its checksum.
-const HEAD_BYTES: u64 = 12;
+pub(super) const HEAD_BYTES: u64 = 12;
 /// The checksum of the data, behind them.
 pub(super) const CRC_BYTES: u64 = 4;
 /// What no record goes without.
@@ -86,22 +87,26 @@ fn field(bytes: &mut impl Bytes, at: &mut u64, end: u64) -> Result<Option<Field>
     Ok((*at <= end).then_some(Field::Other))
 }
 
-/// An example's image and label.
+/// An example's image, label and target.
 #[derive(Debug, PartialEq)]
 struct Example {
     /// Where the image lies.
     image: Option<Range<u64>>,
     label: Result<Label, String>,
+    target: Option<Result<Target, String>>,
 }
 
-/// Finds the features named `image` and `label` in the message that lies at `range`.
-fn example(
-    bytes: &mut impl Bytes,
-    range: Range<u64>,
-    image: &str,
-    label: &str,
-) -> Result<Result<Example, &'static str>> {
-    let mut found = Example { image: None, label: Ok(Label::None) };
+/// The names of the features that are looked for.
+#[derive(Clone, Copy)]
+struct Names<'a> {
+    image: &'a str,
+    label: &'a str,
+    target: Option<&'a str>,
+}
+
+/// Finds the features of these names in the message that lies at `range`.
+fn example(bytes: &mut impl Bytes, range: Range<u64>, names: Names<'_>) -> Result<Result<Example, &'static str>> {
+    let mut found = Example { image: None, label: Ok(Label::None), target: None };
     let mut at = range.start;
     while at < range.end {
         match field(bytes, &mut at, range.end)? {
@@ -112,7 +117,7 @@ fn example(
                     match field(bytes, &mut at, features.end)? {
                         // Features.feature, an entry of a map
                         Some(Field::Bytes(1, entry)) => {
-                            if feature(bytes, entry, image, label, &mut found)?.is_none() {
+                            if feature(bytes, entry, names, &mut found)?.is_none() {
                                 return Ok(Err(DAMAGED));
                             }
                         }
@@ -129,13 +134,7 @@ fn example(
 }
 
 /// Looks at an entry of the map: a name (1) and a feature (2). `None`: it is damaged.
-fn feature(
-    bytes: &mut impl Bytes,
-    entry: Range<u64>,
-    image: &str,
-    label: &str,
-    found: &mut Example,
-) -> Result<Option<()>> {
+fn feature(bytes: &mut impl Bytes, entry: Range<u64>, names: Names<'_>, found: &mut Example) -> Result<Option<()>> {
     let (mut name, mut value, mut at) = (None, None, entry.start);
     while at < entry.end {
         match field(bytes, &mut at, entry.end)? {
@@ -150,7 +149,11 @@ fn feature(
         return Ok(Some(()));
     }
     let Some(name) = bytes.at(name.start, (name.end - name.start) as usize)? else { return Ok(None) };
-    let (is_image, is_label) = (name == image.as_bytes(), name == label.as_bytes());
+    let (is_image, is_label) = (name == names.image.as_bytes(), name == names.label.as_bytes());
+    if names.target.is_some_and(|target| name == target.as_bytes()) {
+        let Some(target) = target_values(bytes, value.clone())? else { return Ok(None) };
+        found.target = target;
+    }
     if !is_image && !is_label {
         return Ok(Some(()));
     }
@@ -188,6 +191,72 @@ fn feature(
     Ok(Some(()))
 }
 
+/// The values of a feature that is a target. `None`: it is damaged; `Some(None)`: it has no list.
+fn target_values(bytes: &mut impl Bytes, value: Range<u64>) -> Result<Option<Option<Result<Target, String>>>> {
+    let mut at = value.start;
+    while at < value.end {
+        let Some(found) = field(bytes, &mut at, value.end)? else { return Ok(None) };
+        let Field::Bytes(kind @ 1..=3, list) = found else { continue };
+        if list.end - list.start > MAX_TARGET_BYTES {
+            return Ok(Some(Some(Err(target::too_long(list.end - list.start)))));
+        }
+        let Some(list) = bytes.at(list.start, (list.end - list.start) as usize)? else { return Ok(None) };
+        let values = match kind {
+            1 => byte_list(list).map(Target::Bytes),
+            2 => float_list(list).map(Target::Floats),
+            _ => integer_list(list).map(Target::Integers),
+        };
+        return Ok(values.map(|target| Some(Ok(target))));
+    }
+    Ok(Some(None))
+}
+
+/// The first value of a BytesList.
+fn byte_list(mut list: &[u8]) -> Option<Vec<u8>> {
+    let (mut at, end) = (0, list.len() as u64);
+    while at < end {
+        if let Field::Bytes(1, text) = field(&mut list, &mut at, end).ok()?? {
+            return Some(list[text.start as usize..text.end as usize].to_vec());
+        }
+    }
+    Some(Vec::new())
+}
+
+/// The values of a FloatList, packed or one by one.
+fn float_list(mut list: &[u8]) -> Option<Vec<f32>> {
+    let (mut values, mut at, end) = (Vec::new(), 0, list.len() as u64);
+    let floats = |bytes: &[u8]| {
+        let (floats, rest) = bytes.as_chunks::<4>();
+        rest.is_empty().then(|| floats.iter().map(|&float| f32::from_le_bytes(float)).collect::<Vec<_>>())
+    };
+    while at < end {
+        match field(&mut list, &mut at, end).ok()?? {
+            Field::Bytes(1, packed) => values.extend(floats(&list[packed.start as usize..packed.end as usize])?),
+            Field::Other => values.extend(floats(&list[(at as usize).checked_sub(4)?..at as usize])?),
+            _ => {}
+        }
+    }
+    Some(values)
+}
+
+/// The values of an Int64List, packed or one by one.
+fn integer_list(mut list: &[u8]) -> Option<Vec<i64>> {
+    let (mut values, mut at, end) = (Vec::new(), 0, list.len() as u64);
+    while at < end {
+        match field(&mut list, &mut at, end).ok()?? {
+            Field::Number(1, number) => values.push(number as i64),
+            Field::Bytes(1, packed) => {
+                let mut at = packed.start;
+                while at < packed.end {
+                    values.push(varint(&mut list, &mut at, packed.end).ok()?? as i64);
+                }
+            }
+            _ => {}
+        }
+    }
+    Some(values)
+}
+
 /// The first value of a list, which is its field 1. `None`: it is damaged; `Some(None)`: it is empty.
 fn first_value(bytes: &mut impl Bytes, list: Range<u64>) -> Result<Option<Option<Field>>> {
     let mut at = list.start;
@@ -221,15 +290,16 @@ pub(super) struct Parser {
     pub skipped_files: u64,
     image: String,
     label: String,
+    target: Option<String>,
     /// What kind of label the last record has whose checksum was looked at, if it is a sample.
     checked: Option<Discriminant<Label>>,
 }
 
 impl Parser {
-    pub fn new(options: &RecordOptions, at: u64) -> Self {
+    pub fn new(options: &RecordOptions, target: Option<&str>, at: u64) -> Self {
         let name = |given: &Option<String>, usual: &str| given.as_deref().unwrap_or(usual).to_owned();
         let (image, label) = (name(&options.image, IMAGE), name(&options.label, LABEL));
-        Self { at, skipped_files: 0, image, label, checked: None }
+        Self { at, skipped_files: 0, image, label, target: target.map(str::to_owned), checked: None }
     }
 
     /// Takes up the next record. `false` at the end.
@@ -266,9 +336,10 @@ impl Parser {
 
     /// What the data at `data` are, which are no more than the limit and whole.
     fn record<B: Bytes>(&mut self, bytes: &mut B, data: Range<u64>, part: Range<u64>) -> Result<Option<Entry>, Fault> {
-        let example = example(bytes, data.clone(), &self.image, &self.label)?;
+        let names = Names { image: &self.image, label: &self.label, target: self.target.as_deref() };
+        let example = example(bytes, data.clone(), names)?;
         let kind = match &example {
-            Ok(Example { image: Some(_), label: Ok(label) }) => Some(discriminant(label)),
+            Ok(Example { image: Some(_), label: Ok(label), .. }) => Some(discriminant(label)),
             _ => None,
         };
         if B::ONCE || kind.is_none() || kind != self.checked {
@@ -279,9 +350,9 @@ impl Parser {
         }
         let mut entry = Entry::new(part, data.start);
         match example {
-            Ok(Example { image: Some(image), label }) => {
+            Ok(Example { image: Some(image), label, target }) => {
                 bytes.take(image, &mut entry.image)?;
-                (entry.len_bytes, entry.label) = (data.end - data.start, label);
+                (entry.len_bytes, entry.label, entry.target) = (data.end - data.start, label, target);
             }
             Ok(Example { image: None, .. }) => {
                 self.skipped_files += 1;
@@ -301,23 +372,51 @@ pub(super) fn checked_image(mut record: &[u8], image: Option<&str>) -> Result<Ra
     if !is_whole(&mut record, data.clone()).map_err(failed)? {
         return Err(WRONG_CHECKSUM.to_owned());
     }
-    let found = example(&mut record, data, image.unwrap_or(IMAGE), LABEL).map_err(failed)??;
+    let names = Names { image: image.unwrap_or(IMAGE), label: LABEL, target: None };
+    let found = example(&mut record, data, names).map_err(failed)??;
     let range = found.image.ok_or_else(damaged)?;
     Ok(range.start as usize..range.end as usize)
 }
 
-/// Appends a record that holds a `tf.train.Example` with image and label.
+/// Names of features that a packed sample can have beside image and label.
+pub(super) const NAMED: &str = "the name of a feature, another than image/encoded and image/class/label";
+
+/// Whether [`write`] can write such a feature.
+pub(super) fn can_name(field: &str) -> bool {
+    field != IMAGE && field != LABEL && !field.is_empty() && field.len() as u64 <= MAX_TEXT_BYTES
+}
+
+/// Appends a record that holds a `tf.train.Example` with image, label and target.
 pub(super) fn write(sample: &NewSample<'_>, out: &mut Vec<u8>) {
     let image = write_feature(IMAGE, 1, &write_field(1, sample.image));
     let mut number = vec![0x08];
     write_varint(sample.label.into(), &mut number);
     let label = write_feature(LABEL, 3, &number);
-    let example = write_field(1, &[image, label].concat());
+    let target = sample.target.map_or_else(Vec::new, |(name, target)| write_target(name, target));
+    let example = write_field(1, &[image, label, target].concat());
     let len_bytes = (example.len() as u64).to_le_bytes();
     out.extend(len_bytes);
     out.extend(masked_crc(&len_bytes).to_le_bytes());
     out.extend(&example);
     out.extend(masked_crc(&example).to_le_bytes());
+}
+
+/// The feature of a target, of the kind that its values have.
+fn write_target(name: &str, target: &Target) -> Vec<u8> {
+    let packed = |numbers: &[i64]| {
+        let mut packed = Vec::new();
+        numbers.iter().for_each(|&number| write_varint(number as u64, &mut packed));
+        write_field(1, &packed)
+    };
+    match target {
+        Target::Bytes(bytes) => write_feature(name, 1, &write_field(1, bytes)),
+        Target::Floats(floats) => {
+            let packed: Vec<u8> = floats.iter().flat_map(|float| float.to_le_bytes()).collect();
+            write_feature(name, 2, &write_field(1, &packed))
+        }
+        Target::Integers(numbers) => write_feature(name, 3, &packed(numbers)),
+        Target::Class(label) => write_feature(name, 3, &packed(&[i64::from(*label)])),
+    }
 }
 
 /// An entry of the map of features: its name, and its list, which is of a kind.

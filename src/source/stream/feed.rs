@@ -2,6 +2,7 @@
 
 use super::{Samples, Stream, StreamSample, StreamStart};
 use crate::error::{Error, Result};
+use crate::target::{self, Target};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -36,11 +37,19 @@ struct State {
     early: BTreeMap<u64, Result<StreamSample>>,
     /// Who waits for the sample at a position, which another worker pulls.
     waiting: BTreeMap<u64, Arc<Condvar>>,
-    /// Label and name, by position.
-    known: BTreeMap<u64, (u32, String)>,
+    /// What outlasts a sample's bytes, by position.
+    known: BTreeMap<u64, Known>,
     /// Where the stream stood before the sample at a position.
     cursors: VecDeque<(u64, Option<Vec<u8>>)>,
     end: Option<Ending>,
+}
+
+/// What is known of a sample after its bytes were given away.
+struct Known {
+    label: u32,
+    name: String,
+    /// Until it is asked for.
+    target: Option<Target>,
 }
 
 /// How a stream came to its end.
@@ -230,15 +239,15 @@ impl Feed {
         }
     }
 
-    fn keep_sample(&self, state: &mut State, at: u64, sample: Result<StreamSample>, origin: Option<u64>) {
+    fn keep_sample(&self, state: &mut State, at: u64, mut sample: Result<StreamSample>, origin: Option<u64>) {
         if let Some(origin) = origin {
             let moved = origin.abs_diff(at);
             self.moved.fetch_add(moved, Relaxed);
             self.moved_most.fetch_max(moved, Relaxed);
         }
-        let known = match &sample {
-            Ok(sample) => (sample.label, sample.name.clone()),
-            Err(_) => (0, format!("sample {at} of the stream")),
+        let known = match &mut sample {
+            Ok(sample) => Known { label: sample.label, name: sample.name.clone(), target: sample.target.take() },
+            Err(_) => Known { label: 0, name: format!("sample {at} of the stream"), target: None },
         };
         state.known.insert(at, known);
         if state.known.len() > self.known {
@@ -304,12 +313,19 @@ impl Feed {
 
     /// The label of a sample that has been read.
     pub fn label(&self, index: u64) -> u32 {
-        self.lock().known.get(&self.position(index)).map_or(0, |(label, _)| *label)
+        self.lock().known.get(&self.position(index)).map_or(0, |known| known.label)
+    }
+
+    /// What a sample that has been read is trained towards, which can be had once: its label, or what is in the field.
+    pub fn target(&self, index: u64, field: Option<&str>) -> Result<Target> {
+        let Some(field) = field else { return Ok(Target::Class(self.label(index))) };
+        let found = self.lock().known.get_mut(&self.position(index)).and_then(|known| known.target.take());
+        found.ok_or_else(|| target::missing(field))
     }
 
     /// Its path or key, for messages.
     pub fn name(&self, index: u64) -> String {
-        let name = self.lock().known.get(&self.position(index)).map(|(_, name)| name.clone());
+        let name = self.lock().known.get(&self.position(index)).map(|known| known.name.clone());
         name.unwrap_or_else(|| format!("sample {index} of the stream"))
     }
 }

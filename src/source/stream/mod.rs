@@ -25,12 +25,13 @@ pub(super) use shards::is_pipe;
 
 use crate::error::Result;
 use crate::sampler::Partition;
+use crate::target::Target;
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 /// One sample of a [`Stream`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct StreamSample {
     /// The encoded image.
     pub bytes: Vec<u8>,
@@ -38,6 +39,8 @@ pub struct StreamSample {
     pub label: u32,
     /// Its path or key, for messages.
     pub name: String,
+    /// What is in the field that was asked for ([`StreamStart::field`]).
+    pub target: Option<Target>,
 }
 
 /// What a stream is to begin with.
@@ -50,6 +53,8 @@ pub struct StreamStart {
     pub shuffle: Option<u64>,
     /// The part that is asked for; the parts of all ranks together must be the whole.
     pub partition: Partition,
+    /// The field of the samples whose contents are targets ([`StreamSample::target`]); `None` if only labels are.
+    pub field: Option<String>,
     /// Where to go on: what [`Samples::cursor`] gave of such an epoch; `None` for the beginning.
     pub cursor: Option<Vec<u8>>,
     /// Becomes true when the epoch is dropped, which waits for [`Samples::next`]: whoever waits in there for more should
@@ -62,7 +67,7 @@ impl StreamStart {
     #[must_use]
     pub fn whole(epoch: u64) -> Self {
         let (partition, stopped) = (Partition::default(), Arc::default());
-        Self { epoch, shuffle: None, partition, cursor: None, stopped }
+        Self { epoch, shuffle: None, partition, field: None, cursor: None, stopped }
     }
 }
 
@@ -88,7 +93,12 @@ impl StreamStart {
 ///
 /// impl Samples for Labels {
 ///     fn next(&mut self) -> Result<Option<StreamSample>> {
-///         let sample = |label| StreamSample { bytes: self.1.clone(), label, name: format!("time {label}") };
+///         let sample = |label| StreamSample {
+///             bytes: self.1.clone(),
+///             label,
+///             name: format!("time {label}"),
+///             target: None,
+///         };
 ///         Ok(self.0.next().map(sample))
 ///     }
 /// }
@@ -115,6 +125,11 @@ pub trait Stream: Send + Sync {
     /// The names of the labels, label 0 first; empty where labels have no names.
     fn classes(&self) -> &[String] {
         &[]
+    }
+
+    /// Whether more than one epoch can be read: not of a pipe, whose samples are gone once they were read.
+    fn repeats(&self) -> bool {
+        true
     }
 
     /// What tells this stream from others where an epoch is resumed: the same in every process and version, and different

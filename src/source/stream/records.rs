@@ -13,6 +13,7 @@ use crate::source::records::parser::Parser;
 use crate::source::records::{damaged, no_class, no_samples};
 use crate::source::window::Forward;
 use crate::source::{MAX_ENCODED_BYTES, RecordFormat, RecordOptions};
+use crate::target;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
@@ -133,6 +134,7 @@ impl RecordStream {
 
 impl Stream for RecordStream {
     fn begin(&self, start: &StreamStart) -> Result<Box<dyn Samples>> {
+        self.inner.format.check_field(start.field.as_deref())?;
         let mut order: Vec<usize> = (0..self.inner.shards.count()).collect();
         if let Some(seed) = start.shuffle {
             SampleRng::new(seed, start.epoch, Domain::Shards, 0).shuffle(&mut order);
@@ -148,6 +150,7 @@ impl Stream for RecordStream {
             turn: 0,
             from: 0,
             current: None,
+            field: start.field.clone(),
             labeled: None,
             versions: BTreeMap::new(),
             seekable: self.inner.shards.seekable(),
@@ -196,6 +199,10 @@ impl Stream for RecordStream {
     fn classes(&self) -> &[String] {
         &self.inner.options.records.classes
     }
+
+    fn repeats(&self) -> bool {
+        self.inner.shards.seekable()
+    }
 }
 
 /// A shard that is being read.
@@ -214,6 +221,8 @@ struct Records {
     turn: u32,
     from: u64,
     current: Option<Input>,
+    /// The field that targets are in, if they are asked for.
+    field: Option<String>,
     /// Whether samples have labels, as the first one says.
     labeled: Option<bool>,
     /// Of the shards that were read, by turn.
@@ -239,7 +248,7 @@ const AHEAD_BYTES: u64 = RUNS_AHEAD as u64 * RUN_BYTES;
 impl Records {
     /// A sample of what was found in a shard, or why it is none.
     fn sample(&mut self, shard: &str, found: Entry) -> Result<StreamSample> {
-        let Entry { offset, image: bytes, member, label, .. } = found;
+        let Entry { offset, image: bytes, member, label, target, .. } = found;
         let bad = |message: String| damaged(self.inner.format, shard, offset, &message);
         let label = label.map_err(bad)?;
         let name = match &member[..] {
@@ -252,12 +261,19 @@ impl Records {
                 if labeled { "it has a label, and others have none" } else { "it has no label, and others have" };
             return Err(bad(message.to_owned()));
         }
+        let target = match (&self.field, target) {
+            (None, _) => None,
+            (Some(field), target) => {
+                let target = target.unwrap_or_else(|| Err("the sample has none".to_owned()));
+                Some(target.map_err(|message| target::wrong(Some(field), format!("{message} ({name})")))?)
+            }
+        };
         match label {
             Label::Number(label) => {
                 let label = self.inner.options.records.check_class(label).map_err(bad)?;
-                Ok(StreamSample { bytes, label, name })
+                Ok(StreamSample { bytes, label, name, target })
             }
-            Label::None => Ok(StreamSample { bytes, label: 0, name }),
+            Label::None => Ok(StreamSample { bytes, label: 0, name, target }),
             Label::Name(label) if self.inner.classes.is_empty() => Err(Error::Unsupported {
                 feature: format!("the label {label:?} of {name} in a stream"),
                 remedy:
@@ -267,7 +283,7 @@ impl Records {
             }),
             Label::Name(label) => {
                 let number = self.inner.classes.get(&label).copied().ok_or_else(|| bad(no_class(&label)))?;
-                Ok(StreamSample { bytes, label: number, name })
+                Ok(StreamSample { bytes, label: number, name, target })
             }
         }
     }
@@ -298,7 +314,7 @@ impl Records {
             }
             other => other,
         })?;
-        let parser = Parser::new(self.inner.format, &self.inner.options.records, offset);
+        let parser = Parser::new(self.inner.format, &self.inner.options.records, self.field.as_deref(), offset);
         Ok(Input { turn, bytes: Forward::new(name, read, offset), parser })
     }
 

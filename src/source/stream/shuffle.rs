@@ -5,6 +5,7 @@ use super::{Samples, StreamSample};
 use crate::error::Result;
 use crate::ops::rng::{Domain, SampleRng};
 use crate::sampler::Partition;
+use crate::target::Target;
 
 /// Samples as they come.
 pub(super) struct Unshuffled(pub Box<dyn InOrder>);
@@ -77,7 +78,10 @@ impl Shuffled {
 }
 
 fn bytes(located: &Located) -> u64 {
-    located.sample.as_ref().map_or(0, |sample| sample.bytes.len() as u64)
+    located
+        .sample
+        .as_ref()
+        .map_or(0, |sample| sample.bytes.len() as u64 + sample.target.as_ref().map_or(0, Target::len_bytes))
 }
 
 impl Samples for Shuffled {
@@ -173,7 +177,7 @@ mod tests {
         if n == 7 {
             return Err(Error::decode("image", "seven"));
         }
-        Ok(StreamSample { bytes: vec![0; 10], label: n as u32, name: n.to_string() })
+        Ok(StreamSample { bytes: vec![0; 10], label: n as u32, name: n.to_string(), target: None })
     }
 
     impl InOrder for Numbers {

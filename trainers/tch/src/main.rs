@@ -56,8 +56,8 @@ struct Common {
 
 impl Common {
     fn subject(&self) -> Result<Subject> {
-        let mut subject = Subject::new(self.source.as_str(), open(&self.source)?.into_data_set()?);
-        (subject.limit, subject.threads, subject.seed) = (self.limit, self.threads, self.seed.into());
+        let mut subject = Subject::limited(self.source.as_str(), open(&self.source)?, self.limit)?;
+        (subject.threads, subject.seed) = (self.threads, self.seed.into());
         Ok(subject)
     }
 
@@ -71,7 +71,7 @@ impl Common {
 
     /// The network as new; ImageNet's number of classes where the images do not say.
     fn step(&self, network: Network, subject: &Subject) -> Result<TchStep> {
-        let classes = match subject.source.classes().len() {
+        let classes = match subject.input.classes().len() {
             0 => 1_000,
             classes => u32::try_from(classes).unwrap_or(u32::MAX),
         };
@@ -160,14 +160,15 @@ impl Train {
     fn run(self) -> Result<()> {
         let subject = self.common.subject()?;
         let mut step = self.common.step(self.model, &subject)?;
-        let builder = Pipeline::builder(subject.source.clone()).shuffle(subject.seed).on_error(OnError::Skip);
+        let builder = Pipeline::builder(subject.input.clone()).shuffle(subject.seed).on_error(OnError::Skip);
         let builder = subject.threads.into_iter().fold(builder, warpfeed::Builder::threads);
         let builder = subject.limit.into_iter().fold(builder, warpfeed::Builder::limit);
         let builder = builder.device(self.pipeline_device).batch_size(self.common.batch_size);
         let builder = builder.random_resized_crop(self.size).augment(random_horizontal_flip(0.5));
         let pipeline = builder.normalize(IMAGENET_MEAN, IMAGENET_STD).output(DType::F32, Layout::Nchw).build()?;
         println!("{}", step.name());
-        println!("Pipeline on {}, {} images an epoch", pipeline.device_name(), subject.source.len());
+        let images = pipeline.len().map_or_else(String::new, |images| format!(", {images} images an epoch"));
+        println!("Pipeline on {}{images}", pipeline.device_name());
         println!("epoch      loss  accuracy  images/s");
         let mut say = |event: &_| {
             if let warpfeed::experiment::events::Event::Epoch { epoch, seconds, images, loss, accuracy, .. } = event {

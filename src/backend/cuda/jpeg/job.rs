@@ -11,7 +11,7 @@ use crate::backend::cuda::lower::{DeviceImage, Spare, packed_bytes, stages_bytes
 use crate::backend::cuda::worker::Worker;
 use crate::decode::{Baseline, Header, Reason, Window};
 use crate::error::{Error, Result};
-use crate::plan::Plan;
+use crate::plan::{Plan, decoded_by};
 use crate::raster::Rect;
 
 /// An image whose data are in the batch's staging memory.
@@ -26,16 +26,16 @@ pub(in crate::backend::cuda) struct Job {
 pub(in crate::backend::cuda) type LeftToCpu = (Encoded, Option<Spare>);
 
 impl Gpu {
-    /// Has the device decode the part of an image that its recipe needs, or gives it back.
+    /// Has the device decode the part of an image that its recipes need, or gives it back.
     pub(in crate::backend::cuda) fn to_device(
         &self,
         worker: &mut Worker,
         batch: &InFlight,
         encoded: Encoded,
         header: &Header,
-        plan: &Plan<'_>,
+        plans: &[Plan<'_>],
     ) -> Result<std::result::Result<Source, LeftToCpu>> {
-        let (bytes, part) = (encoded.bytes(), plan.decode);
+        let (bytes, part) = (encoded.bytes(), decoded_by(plans));
         let found = if self.options.accept_truncated { Err(Reason::Tolerant) } else { Baseline::new(bytes, header) };
         let image = match found {
             Ok(image) => image,
@@ -47,9 +47,11 @@ impl Gpu {
         let window = Window::new(&image, bytes, header, part, &mut worker.row_starts);
         let lowered = Lowered::new(&image, &window, part);
         let (data, tables) = (&bytes[window.data], tables(&image));
-        // What is left to the other samples, as if the CPU decoded them, and to this one's recipe.
-        let each_bytes = 2 * packed_bytes(part.size());
-        let stages_bytes = stages_bytes(plan, lowered.pixels_end);
+        // What is left to the other samples, as if the CPU decoded them, and to this one's recipes.
+        let made_bytes: usize = plans.iter().map(|plan| packed_bytes(plan.decode.size())).sum();
+        let each_bytes = packed_bytes(part.size()) + made_bytes;
+        let writable_bytes = if plans.len() > 1 { 0 } else { packed_bytes(part.size()) };
+        let stages_bytes: usize = plans.iter().map(|plan| stages_bytes(plan, writable_bytes)).sum();
         let own_bytes = stages_bytes + data.len() + size_of_val(&tables);
         // Small tables: of each worker, and of the decoder's and the batch's end.
         let tables_bytes = (self.options.threads + 2) * CHUNK_BYTES;

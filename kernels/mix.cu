@@ -1,0 +1,48 @@
+// mix: the weighted sum of images. mix_add adds one to the sums; mix_cut makes an image of them.
+//
+// Inputs: MixSample an image (params.cuh); the sums are in single precision, each product and each sum rounded.
+// Grid: one pixel a thread, as grid.cuh has it.
+// Reference: src/ops/mix.rs; byte for byte.
+
+#include "grid.cuh"
+
+namespace warpfeed {
+
+__device__ inline float* sums_of(const MixSample& sample, uint32_t x, uint32_t y) {
+    return sample.sums + (static_cast<size_t>(y) * sample.width + x) * 3;
+}
+
+__device__ inline void mix_add(const Launch& launch) {
+    const Place<MixSample> here(launch);
+    if (!here.sample || !here.inside(here.sample->width, here.sample->height)) {
+        return;
+    }
+    const MixSample& sample = *here.sample;
+    const uint32_t pixel = load(sample.pixels + place(sample.pitch_bytes, here.x, here.y));
+    float* sums = sums_of(sample, here.x, here.y);
+    for (int c = 0; c < 3; c++) {
+        const float product = sample.weight * static_cast<float>(channel(pixel, c));
+        sums[c] = sample.first ? product : sums[c] + product;
+    }
+}
+
+__device__ inline void mix_cut(const Launch& launch) {
+    const Place<MixSample> here(launch);
+    if (!here.sample || !here.inside(here.sample->width, here.sample->height)) {
+        return;
+    }
+    const MixSample& sample = *here.sample;
+    const float* sums = sums_of(sample, here.x, here.y);
+    store(sample.pixels + place(sample.pitch_bytes, here.x, here.y),
+          pack(truncate(sums[0]), truncate(sums[1]), truncate(sums[2])));
+}
+
+}  // namespace warpfeed
+
+extern "C" __global__ void __launch_bounds__(256) mix_add_u8_nhwc(const warpfeed::Launch launch) {
+    warpfeed::mix_add(launch);
+}
+
+extern "C" __global__ void __launch_bounds__(256) mix_cut_u8_nhwc(const warpfeed::Launch launch) {
+    warpfeed::mix_cut(launch);
+}

@@ -1,0 +1,63 @@
+// perspective: an image seen as a plane from another place.
+//
+// Inputs: PerspectiveSample an image (params.cuh): coefficients with 40 fractional bits.
+// Grid: one pixel a thread, as grid.cuh has it. Two divisions of 64 bits a coordinate.
+// Reference: src/ops/perspective.rs; byte for byte.
+
+#include "grid.cuh"
+
+namespace warpfeed {
+
+constexpr int kPointBits16 = 16;
+
+// A coordinate with 16 fractional bits, or less than 0 if it is outside a side. The divisor is above 0.
+__host__ __device__ inline int64_t divided(int64_t dividend, int64_t divisor, uint32_t side) {
+    int64_t whole = dividend / divisor, rest = dividend % divisor;
+    if (rest < 0) {
+        whole--;
+        rest += divisor;
+    }
+    return whole >= 0 && whole < side ? (whole << kPointBits16) | ((rest << kPointBits16) / divisor) : -1;
+}
+
+__device__ inline uint32_t perspective(const PerspectiveSample& sample, int32_t x, int32_t y) {
+    const Source& source = sample.source;
+    const int64_t twice_x = 2 * static_cast<int64_t>(x) + 1, twice_y = 2 * static_cast<int64_t>(y) + 1;
+    const auto along = [&](int row) {
+        return sample.coefficients[row] * twice_x + sample.coefficients[row + 1] * twice_y + sample.coefficients[row + 2];
+    };
+    const int64_t divisor = along(6);
+    if (divisor == 0) {
+        return sample.fill;
+    }
+    const int64_t sign = divisor < 0 ? -1 : 1;
+    const int64_t from_x = divided(sign * along(0), sign * divisor, source.whole_width);
+    const int64_t from_y = divided(sign * along(3), sign * divisor, source.whole_height);
+    if (from_x < 0 || from_y < 0) {
+        return sample.fill;
+    }
+    if (!sample.bilinear) {
+        return at(source, static_cast<int32_t>(from_x >> kPointBits16), static_cast<int32_t>(from_y >> kPointBits16));
+    }
+    const uint32_t one = 1 << kPointBits16;
+    const int64_t less_x = from_x - one / 2, less_y = from_y - one / 2;
+    const int32_t left = static_cast<int32_t>(less_x >> kPointBits16), top = static_cast<int32_t>(less_y >> kPointBits16);
+    const uint32_t right_share = static_cast<uint32_t>(less_x) & (one - 1);
+    const uint32_t lower_share = static_cast<uint32_t>(less_y) & (one - 1);
+    const uint32_t pixels[4] = {at_edge(source, left, top), at_edge(source, left + 1, top),
+                                at_edge(source, left, top + 1), at_edge(source, left + 1, top + 1)};
+    uint32_t pixel = 0;
+    for (int c = 0; c < 3; c++) {
+        const uint64_t above = channel(pixels[0], c) * (one - right_share) + channel(pixels[1], c) * right_share;
+        const uint64_t below = channel(pixels[2], c) * (one - right_share) + channel(pixels[3], c) * right_share;
+        const uint64_t value = above * (one - lower_share) + below * lower_share;
+        pixel |= static_cast<uint32_t>(value >> (2 * kPointBits16)) << (8 * c);
+    }
+    return pixel;
+}
+
+}  // namespace warpfeed
+
+extern "C" __global__ void __launch_bounds__(256) perspective_u8_nhwc(const warpfeed::Launch launch) {
+    warpfeed::each_target_pixel<warpfeed::PerspectiveSample>(launch, warpfeed::perspective);
+}

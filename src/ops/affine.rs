@@ -1,0 +1,377 @@
+//! Turning, scaling, shearing and moving in one.
+
+use super::check::{point, range};
+use super::crop;
+use super::fill::Fill;
+use super::filter::Interpolation;
+use super::kernel::{Kernel, Launcher};
+use super::sampling::{self, Sampling};
+use super::transform::{Drawing, Random};
+use super::{CpuPass, Operation, Primitive, SizeEffect};
+use crate::error::{Error, Result};
+use crate::raster::{Rect, Size};
+use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
+
+/// Most degrees of a shear, where a side is 57 times as long as it was.
+const MAX_SHEAR_DEGREES: f64 = 89.0;
+/// Most that sides become longer or shorter by.
+const MAX_SCALE: f64 = 1000.0;
+
+/// Shears, turns and scales about a point, then moves, on the same canvas: torchvision's `F.affine` of a PIL image.
+///
+/// ```
+/// use warpfeed::ops::{Affine, Op};
+///
+/// let op: Op = serde_json::from_str(r#"{"op": "affine", "shear": [10, 0], "center": [0, 0]}"#)?;
+/// assert_eq!(op, Affine::new().shear([10.0, 0.0]).center([0.0, 0.0]).into());
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Affine {
+    /// Clockwise angle, any finite value.
+    #[serde(default)]
+    pub degrees: f64,
+    /// Pixels to the right and down.
+    #[serde(default)]
+    pub translate: [i32; 2],
+    /// How much longer sides become.
+    #[serde(default = "one")]
+    pub scale: f64,
+    /// Angles in degrees by which columns lean and rows fall, -89 to 89.
+    #[serde(default)]
+    pub shear: [f64; 2],
+    /// [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or [`Bicubic`](Interpolation::Bicubic).
+    #[serde(default = "Interpolation::nearest")]
+    pub interpolation: Interpolation,
+    /// What shows outside the image: red, green, blue.
+    #[serde(default)]
+    pub fill: [u8; 3],
+    /// The point that turning, scaling and shearing leave where it is, in pixels from the left and the top; the image's
+    /// center if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub center: Option<[f64; 2]>,
+}
+
+const fn one() -> f64 {
+    1.0
+}
+
+/// What it does to an image.
+enum Map {
+    /// Moves it by whole pixels.
+    Move([i32; 2]),
+    /// Samples it at the points of this matrix.
+    Sample([f64; 6]),
+}
+
+impl Default for Affine {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Affine {
+    pub(super) const KERNELS: &'static [Kernel] = sampling::KERNELS;
+
+    /// One that changes nothing yet: by the nearest pixel, black outside.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            degrees: 0.0,
+            translate: [0; 2],
+            scale: 1.0,
+            shear: [0.0; 2],
+            interpolation: Interpolation::Nearest,
+            fill: [0; 3],
+            center: None,
+        }
+    }
+
+    /// Clockwise angle, any finite value.
+    #[must_use]
+    pub const fn degrees(mut self, degrees: f64) -> Self {
+        self.degrees = degrees;
+        self
+    }
+
+    /// Pixels to the right and down.
+    #[must_use]
+    pub const fn translate(mut self, pixels: [i32; 2]) -> Self {
+        self.translate = pixels;
+        self
+    }
+
+    /// How much longer sides become.
+    #[must_use]
+    pub const fn scale(mut self, scale: f64) -> Self {
+        self.scale = scale;
+        self
+    }
+
+    /// Angles in degrees by which columns lean and rows fall, -89 to 89.
+    #[must_use]
+    pub const fn shear(mut self, degrees: [f64; 2]) -> Self {
+        self.shear = degrees;
+        self
+    }
+
+    /// [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or [`Bicubic`](Interpolation::Bicubic).
+    #[must_use]
+    pub const fn interpolation(mut self, interpolation: Interpolation) -> Self {
+        self.interpolation = interpolation;
+        self
+    }
+
+    /// What shows outside the image: red, green, blue.
+    #[must_use]
+    pub const fn fill(mut self, fill: [u8; 3]) -> Self {
+        self.fill = fill;
+        self
+    }
+
+    /// The point that turning, scaling and shearing leave where it is, in pixels from the left and the top.
+    #[must_use]
+    pub const fn center(mut self, center: [f64; 2]) -> Self {
+        self.center = Some(center);
+        self
+    }
+
+    pub(super) fn examples(size: Size) -> Vec<Self> {
+        let (width, height) = (f64::from(size.width), f64::from(size.height));
+        let free = Self::new().degrees(-31.0).translate([3, -2]).scale(1.3).shear([12.0, -7.0]).fill([7, 130, 255]);
+        vec![
+            free,
+            free.interpolation(Interpolation::Bilinear).center([0.2 * width, height]),
+            free.interpolation(Interpolation::Bicubic).scale(0.7),
+            Self::new().shear([-16.7, 0.0]).center([0.0; 2]),
+            Self::new().shear([0.0, 16.7]).center([0.0; 2]).fill([9, 8, 7]),
+            Self::new().translate([size.width as i32 / 3, -1]),
+            Self::new().scale(0.6).fill([1, 2, 3]),
+        ]
+    }
+
+    /// Where the pixels of an image of size `input` come from: the inverse of what it does, as torchvision computes it.
+    fn map(&self, input: Size) -> Map {
+        let [cx, cy] = self.center.unwrap_or([f64::from(input.width) * 0.5, f64::from(input.height) * 0.5]);
+        let [tx, ty] = self.translate.map(f64::from);
+        let (turn, [lean, fall]) = (radians(self.degrees), self.shear.map(radians));
+        let (cos, sin) = (libm::cos(turn - fall), libm::sin(turn - fall));
+        let a = cos / libm::cos(fall);
+        let b = -cos * libm::tan(lean) / libm::cos(fall) - libm::sin(turn);
+        let c = sin / libm::cos(fall);
+        let d = -sin * libm::tan(lean) / libm::cos(fall) + libm::cos(turn);
+        let [m0, m1, m3, m4] = [d, -b, -c, a].map(|value| value / self.scale);
+        let m2 = m0 * (-cx - tx) + m1 * (-cy - ty) + cx;
+        let m5 = m3 * (-cx - tx) + m4 * (-cy - ty) + cy;
+        if [m0, m1, m3, m4] == [1.0, 0.0, 0.0, 1.0] && [m2, m5] == [-tx, -ty] {
+            return Map::Move(self.translate);
+        }
+        Map::Sample([m0, m1, m2, m3, m4, m5])
+    }
+
+    fn sampling(&self, matrix: [f64; 6]) -> Sampling {
+        Sampling { matrix, interpolation: self.interpolation, fill: Fill::Color(self.fill) }
+    }
+}
+
+/// Python's `math.radians`.
+fn radians(degrees: f64) -> f64 {
+    degrees * (std::f64::consts::PI / 180.0)
+}
+
+impl Operation for Affine {
+    fn name(&self) -> &'static str {
+        "affine"
+    }
+
+    fn validate(&self) -> Result<()> {
+        if !self.degrees.is_finite() {
+            return Err(Error::parameter(self.name(), "degrees", "a finite number", self.degrees));
+        }
+        point(self.name(), "translate", self.translate.map(f64::from))?;
+        if !(1.0 / MAX_SCALE..=MAX_SCALE).contains(&self.scale) {
+            let expected = format!("1/{MAX_SCALE} to {MAX_SCALE}");
+            return Err(Error::parameter(self.name(), "scale", expected, self.scale));
+        }
+        if !self.shear.iter().all(|shear| shear.abs() <= MAX_SHEAR_DEGREES) {
+            let expected = format!("-{MAX_SHEAR_DEGREES} to {MAX_SHEAR_DEGREES} degrees");
+            return Err(Error::parameter(self.name(), "shear", expected, format!("{:?}", self.shear)));
+        }
+        if let Some(center) = self.center {
+            point(self.name(), "center", center)?;
+        }
+        sampling::validate(self.name(), self.interpolation)
+    }
+
+    fn output_size(&self, input: Size) -> Result<Size> {
+        Ok(input)
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        SizeEffect::Keeps
+    }
+
+    fn primitive(&self, input: Size) -> Primitive {
+        match self.map(input) {
+            Map::Move([0, 0]) => Primitive::Identity,
+            Map::Move([x, y]) => Primitive::Crop { x: -x, y: -y, fill: Fill::Color(self.fill) },
+            Map::Sample(matrix) => Primitive::Affine(self.sampling(matrix)),
+        }
+    }
+
+    fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
+        let size = pass.image.size();
+        pass.replace(size, |input, out| match self.map(size) {
+            Map::Move([x, y]) => crop::crop(input, -x, -y, size, Fill::Color(self.fill), out),
+            Map::Sample(matrix) => self.sampling(matrix).make(input, size, Rect::full(size), out),
+        })
+    }
+
+    fn launch(&self, on: &mut dyn Launcher, part: Rect) -> Result<()> {
+        let size = on.whole();
+        match self.map(size) {
+            Map::Move([x, y]) => crop::launch(on, -x, -y, size, Fill::Color(self.fill)),
+            Map::Sample(matrix) => self.sampling(matrix).launch(on, size, part),
+        }
+    }
+}
+
+/// Turns, moves, scales and shears by random amounts: torchvision's `RandomAffine`.
+///
+/// ```
+/// use warpfeed::ops::{RandomAffine, Transform};
+///
+/// Transform::from(RandomAffine::new(-15.0..=15.0).translate([0.1, 0.1]).scale(0.8..=1.2)).validate()?;
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RandomAffine {
+    #[serde(with = "super::transform::range")]
+    degrees: RangeInclusive<f64>,
+    #[serde(default)]
+    translate: [f64; 2],
+    #[serde(with = "super::transform::range", default = "only_1")]
+    scale: RangeInclusive<f64>,
+    #[serde(with = "super::transform::range", default = "only_0")]
+    shear_x: RangeInclusive<f64>,
+    #[serde(with = "super::transform::range", default = "only_0")]
+    shear_y: RangeInclusive<f64>,
+    #[serde(default = "Interpolation::nearest")]
+    interpolation: Interpolation,
+    #[serde(default)]
+    fill: [u8; 3],
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    center: Option<[f64; 2]>,
+}
+
+const fn only_1() -> RangeInclusive<f64> {
+    1.0..=1.0
+}
+
+const fn only_0() -> RangeInclusive<f64> {
+    0.0..=0.0
+}
+
+impl RandomAffine {
+    /// Clockwise by an angle in `degrees`, by the nearest pixel, black outside.
+    #[must_use]
+    pub const fn new(degrees: RangeInclusive<f64>) -> Self {
+        Self {
+            degrees,
+            translate: [0.0; 2],
+            scale: only_1(),
+            shear_x: only_0(),
+            shear_y: only_0(),
+            interpolation: Interpolation::Nearest,
+            fill: [0; 3],
+            center: None,
+        }
+    }
+
+    /// Most that it moves to either side, as parts of the image's width and height, 0 to 1.
+    #[must_use]
+    pub const fn translate(mut self, parts: [f64; 2]) -> Self {
+        self.translate = parts;
+        self
+    }
+
+    /// How much longer sides become.
+    #[must_use]
+    pub const fn scale(mut self, scale: RangeInclusive<f64>) -> Self {
+        self.scale = scale;
+        self
+    }
+
+    /// Angles in degrees by which columns lean and rows fall.
+    #[must_use]
+    pub fn shear(mut self, [x, y]: [RangeInclusive<f64>; 2]) -> Self {
+        (self.shear_x, self.shear_y) = (x, y);
+        self
+    }
+
+    /// [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or [`Bicubic`](Interpolation::Bicubic).
+    #[must_use]
+    pub const fn interpolation(mut self, interpolation: Interpolation) -> Self {
+        self.interpolation = interpolation;
+        self
+    }
+
+    /// What shows outside the image: red, green, blue.
+    #[must_use]
+    pub const fn fill(mut self, fill: [u8; 3]) -> Self {
+        self.fill = fill;
+        self
+    }
+
+    /// The point that turning, scaling and shearing leave where it is, in pixels from the left and the top.
+    #[must_use]
+    pub const fn center(mut self, center: [f64; 2]) -> Self {
+        self.center = Some(center);
+        self
+    }
+}
+
+impl Random for RandomAffine {
+    fn name(&self) -> &'static str {
+        "random_affine"
+    }
+
+    fn validate(&self) -> Result<()> {
+        range(self.name(), "degrees", &self.degrees, f64::NEG_INFINITY, f64::INFINITY)?;
+        if !self.translate.iter().all(|part| (0.0..=1.0).contains(part)) {
+            let got = format!("{:?}", self.translate);
+            return Err(Error::parameter(self.name(), "translate", "two parts of the image's sides, 0 to 1", got));
+        }
+        range(self.name(), "scale", &self.scale, 1.0 / MAX_SCALE, MAX_SCALE)?;
+        range(self.name(), "shear_x", &self.shear_x, -MAX_SHEAR_DEGREES, MAX_SHEAR_DEGREES)?;
+        range(self.name(), "shear_y", &self.shear_y, -MAX_SHEAR_DEGREES, MAX_SHEAR_DEGREES)?;
+        if let Some(center) = self.center {
+            point(self.name(), "center", center)?;
+        }
+        sampling::validate(self.name(), self.interpolation)
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        SizeEffect::Keeps
+    }
+
+    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
+        let (rng, image) = drawing.start();
+        let uniform =
+            |range: &RangeInclusive<f64>, rng: &mut super::SampleRng| rng.uniform(*range.start(), *range.end());
+        let degrees = uniform(&self.degrees, rng);
+        let mut pixels = |part: f64, side: u32| {
+            let most = part * f64::from(side);
+            rng.uniform(-most, most).round_ties_even() as i32
+        };
+        let translate = [pixels(self.translate[0], image.width), pixels(self.translate[1], image.height)];
+        let scale = uniform(&self.scale, rng);
+        let shear = [uniform(&self.shear_x, rng), uniform(&self.shear_y, rng)];
+        let Self { interpolation, fill, center, .. } = *self;
+        drawing.push(Affine { degrees, translate, scale, shear, interpolation, fill, center })
+    }
+}

@@ -1,0 +1,188 @@
+//! AugMix: an image mixed with what chains of operations make of it.
+
+use super::check::ABOVE_0;
+use super::filter::Interpolation;
+use super::magnitude::{Kind, Magnitudes, Style};
+use super::transform::{Drawing, Random};
+use super::{Chain, Mix, Op, SampleRng, SizeEffect, sampling};
+use crate::error::{Error, Result};
+use crate::raster::Size;
+use serde::{Deserialize, Serialize};
+
+/// Most chains, and most operations of one.
+const MOST: u32 = 100;
+
+/// The image and several chains of operations, mixed by random weights: torchvision's `AugMix`, with operations as on PIL
+/// images. (torchvision runs them on tensors, whose bytes differ a little.)
+///
+/// ```
+/// use warpfeed::ops::{AugMix, Transform};
+///
+/// Transform::from(AugMix::new().severity(5).width(3)).validate()?;
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AugMix {
+    severity: u32,
+    width: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    depth: Option<u32>,
+    alpha: f64,
+    all_ops: bool,
+    interpolation: Interpolation,
+    fill: [u8; 3],
+}
+
+impl Default for AugMix {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl AugMix {
+    /// Severity 3 of 10, 3 chains of 1 to 3 operations of all kinds, weights by 1.0, bilinear, black outside.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            severity: 3,
+            width: 3,
+            depth: None,
+            alpha: 1.0,
+            all_ops: true,
+            interpolation: Interpolation::Bilinear,
+            fill: [0; 3],
+        }
+    }
+
+    /// How strong operations are: up to this bin of 10.
+    #[must_use]
+    pub const fn severity(mut self, severity: u32) -> Self {
+        self.severity = severity;
+        self
+    }
+
+    /// Number of chains.
+    #[must_use]
+    pub const fn width(mut self, chains: u32) -> Self {
+        self.width = chains;
+        self
+    }
+
+    /// Operations of every chain; 1 to 3, drawn for each, if not given.
+    #[must_use]
+    pub const fn depth(mut self, ops: u32) -> Self {
+        self.depth = Some(ops);
+        self
+    }
+
+    /// Parameter of the distributions that weights are drawn from: Dirichlet's.
+    #[must_use]
+    pub const fn alpha(mut self, alpha: f64) -> Self {
+        self.alpha = alpha;
+        self
+    }
+
+    /// Whether brightness, color, contrast and sharpness are among the operations.
+    #[must_use]
+    pub const fn all_ops(mut self, all: bool) -> Self {
+        self.all_ops = all;
+        self
+    }
+
+    /// [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or [`Bicubic`](Interpolation::Bicubic).
+    #[must_use]
+    pub const fn interpolation(mut self, interpolation: Interpolation) -> Self {
+        self.interpolation = interpolation;
+        self
+    }
+
+    /// What shows outside the image: red, green, blue.
+    #[must_use]
+    pub const fn fill(mut self, fill: [u8; 3]) -> Self {
+        self.fill = fill;
+        self
+    }
+
+    fn style(&self) -> Style {
+        Style { interpolation: self.interpolation, fill: self.fill }
+    }
+
+    fn ops(&self, rng: &mut SampleRng, size: Size) -> Vec<Op> {
+        let kinds = if self.all_ops { &KINDS[..] } else { &KINDS[..WITHOUT_ENHANCING] };
+        let depth = self.depth.unwrap_or_else(|| 1 + rng.below(3) as u32);
+        let mut op = || {
+            let kind = kinds[rng.below(kinds.len() as u64) as usize];
+            let bin = rng.below(u64::from(self.severity)) as u32;
+            let negative = rng.below(2) == 1;
+            MAGNITUDES.op(kind, bin, negative, size, self.style())
+        };
+        (0..depth).filter_map(|_| op()).collect()
+    }
+}
+
+/// In torchvision's order.
+const KINDS: [Kind; 13] = [
+    Kind::ShearX,
+    Kind::ShearY,
+    Kind::TranslateX,
+    Kind::TranslateY,
+    Kind::Rotate,
+    Kind::Posterize,
+    Kind::Solarize,
+    Kind::AutoContrast,
+    Kind::Equalize,
+    Kind::Brightness,
+    Kind::Color,
+    Kind::Contrast,
+    Kind::Sharpness,
+];
+const WITHOUT_ENHANCING: usize = 9;
+
+pub(super) const MAGNITUDES: Magnitudes = Magnitudes {
+    bins: 10,
+    shear: 0.3,
+    translate: |side| side / 3.0,
+    rotate: 30.0,
+    enhance: 0.9,
+    posterize: (4.0, 4.0),
+};
+
+impl Random for AugMix {
+    fn name(&self) -> &'static str {
+        "aug_mix"
+    }
+
+    fn validate(&self) -> Result<()> {
+        if !(1..=MAGNITUDES.bins).contains(&self.severity) {
+            return Err(Error::parameter(self.name(), "severity", "1 to 10", self.severity));
+        }
+        for (parameter, value) in [("width", self.width), ("depth", self.depth.unwrap_or(1))] {
+            if !(1..=MOST).contains(&value) {
+                return Err(Error::parameter(self.name(), parameter, format!("1 to {MOST}"), value));
+            }
+        }
+        if !(self.alpha >= ABOVE_0 && self.alpha.is_finite()) {
+            return Err(Error::parameter(self.name(), "alpha", "a finite number above 0", self.alpha));
+        }
+        sampling::validate(self.name(), self.interpolation)
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        SizeEffect::Keeps
+    }
+
+    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
+        let (rng, size) = drawing.start();
+        let beta = rng.dirichlet(self.alpha, 2);
+        let weights = rng.dirichlet(self.alpha, self.width as usize);
+        let [own, rest] = [beta[0] as f32, beta[1] as f32];
+        let chains = weights.into_iter().map(|weight| Chain::new(weight as f32 * rest, self.ops(rng, size)));
+        let mix = chains.fold(Mix::new(own), Mix::chain);
+        drawing.push(mix)
+    }
+
+    fn most_steps(&self) -> u64 {
+        u64::from(self.width) * u64::from(self.depth.unwrap_or(3))
+    }
+}

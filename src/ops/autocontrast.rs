@@ -1,0 +1,106 @@
+//! Stretching each channel's values to 0 to 255.
+
+use super::check::probability;
+use super::histogram::{self, Counts};
+use super::kernel::{Kernel, KernelId, Launcher};
+use super::simd::truncate_f64;
+use super::transform::{Drawing, Random};
+use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
+use crate::error::Result;
+use crate::raster::{Rect, Size};
+use serde::{Deserialize, Serialize};
+
+/// Stretches the values of each channel from its smallest and largest to 0 and 255: torchvision's `F.autocontrast` of a PIL
+/// image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Autocontrast;
+
+impl Autocontrast {
+    pub(super) const KERNELS: &'static [Kernel] = &[histogram::COUNT, Kernel::pixels("autocontrast_table_u8")];
+
+    pub(super) fn examples(_size: Size) -> Vec<Self> {
+        vec![Self]
+    }
+}
+
+impl Operation for Autocontrast {
+    fn name(&self) -> &'static str {
+        "autocontrast"
+    }
+
+    fn validate(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn output_size(&self, input: Size) -> Result<Size> {
+        Ok(input)
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        SizeEffect::Keeps
+    }
+
+    fn primitive(&self, _input: Size) -> Primitive {
+        Primitive::Pass(Reach::Values)
+    }
+
+    fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
+        histogram::pass(pass, stretched);
+        Ok(())
+    }
+
+    fn launch(&self, on: &mut dyn Launcher, _part: Rect) -> Result<()> {
+        const TABLE: KernelId = KernelId::of("autocontrast_table_u8");
+        histogram::launch(on, TABLE)
+    }
+}
+
+/// As Pillow's `ImageOps.autocontrast`, in doubles: a channel with one value stays as it is.
+fn stretched(counts: &Counts) -> [u8; 256] {
+    let low = counts.iter().position(|count| *count > 0).unwrap_or(0);
+    let high = counts.iter().rposition(|count| *count > 0).unwrap_or(0);
+    if high <= low {
+        return std::array::from_fn(|value| value as u8);
+    }
+    let scale = 255.0 / (high - low) as f64;
+    let offset = -(low as f64) * scale;
+    std::array::from_fn(|value| truncate_f64(value as f64 * scale + offset) as u8)
+}
+
+/// Stretches each channel's values with a probability: torchvision's `RandomAutocontrast`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RandomAutocontrast {
+    p: f64,
+}
+
+impl RandomAutocontrast {
+    /// With probability `p`.
+    #[must_use]
+    pub const fn new(p: f64) -> Self {
+        Self { p }
+    }
+}
+
+impl Random for RandomAutocontrast {
+    fn name(&self) -> &'static str {
+        "random_autocontrast"
+    }
+
+    fn validate(&self) -> Result<()> {
+        probability(self.name(), self.p)
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        SizeEffect::Keeps
+    }
+
+    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
+        let (rng, _) = drawing.start();
+        if rng.chance(self.p) {
+            drawing.push(Autocontrast)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,77 @@
+//! Cutting out a corner.
+
+use super::check::sides;
+use super::transform::{Drawing, Random};
+use super::{Crop, SizeEffect};
+use crate::error::{Error, Result};
+use crate::raster::Size;
+use serde::{Deserialize, Serialize};
+
+/// A corner of an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Corner {
+    /// Left and at the top.
+    UpperLeft,
+    /// Right and at the top.
+    UpperRight,
+    /// Left and at the bottom.
+    LowerLeft,
+    /// Right and at the bottom.
+    LowerRight,
+}
+
+/// Cuts out a corner, which draws nothing: where it lies depends on the image. An image that is smaller is refused.
+///
+/// ```
+/// use warpfeed::ops::{Corner, CornerCrop, Transform};
+///
+/// Transform::from(CornerCrop::new(Corner::LowerRight, 224)).validate()?;
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CornerCrop {
+    corner: Corner,
+    #[serde(with = "super::transform::size")]
+    size: Size,
+}
+
+impl CornerCrop {
+    /// A rectangle of this size in a corner. A `u32` as size is a square.
+    #[must_use]
+    pub fn new(corner: Corner, size: impl Into<Size>) -> Self {
+        Self { corner, size: size.into() }
+    }
+}
+
+impl Random for CornerCrop {
+    fn name(&self) -> &'static str {
+        "corner_crop"
+    }
+
+    fn validate(&self) -> Result<()> {
+        sides(self.name(), self.size.width, self.size.height)
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        SizeEffect::Becomes(self.size)
+    }
+
+    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
+        let image = drawing.size();
+        let Size { width, height } = self.size;
+        if width > image.width || height > image.height {
+            let expected = format!("within the image of {image}: resize it first");
+            return Err(Error::parameter(self.name(), "size", expected, self.size));
+        }
+        let (right, bottom) = ((image.width - width) as i32, (image.height - height) as i32);
+        let (x, y) = match self.corner {
+            Corner::UpperLeft => (0, 0),
+            Corner::UpperRight => (right, 0),
+            Corner::LowerLeft => (0, bottom),
+            Corner::LowerRight => (right, bottom),
+        };
+        drawing.push(Crop::new(x, y, self.size))
+    }
+}

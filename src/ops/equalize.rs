@@ -1,0 +1,108 @@
+//! Spreading each channel's values evenly.
+
+use super::check::probability;
+use super::histogram::{self, Counts};
+use super::kernel::{Kernel, KernelId, Launcher};
+use super::transform::{Drawing, Random};
+use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
+use crate::error::Result;
+use crate::raster::{Rect, Size};
+use serde::{Deserialize, Serialize};
+
+/// Spreads the values of each channel evenly over 0 to 255: torchvision's `F.equalize` of a PIL image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Equalize;
+
+impl Equalize {
+    pub(super) const KERNELS: &'static [Kernel] = &[histogram::COUNT, Kernel::pixels("equalize_table_u8")];
+
+    pub(super) fn examples(_size: Size) -> Vec<Self> {
+        vec![Self]
+    }
+}
+
+impl Operation for Equalize {
+    fn name(&self) -> &'static str {
+        "equalize"
+    }
+
+    fn validate(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn output_size(&self, input: Size) -> Result<Size> {
+        Ok(input)
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        SizeEffect::Keeps
+    }
+
+    fn primitive(&self, _input: Size) -> Primitive {
+        Primitive::Pass(Reach::Values)
+    }
+
+    fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
+        histogram::pass(pass, equalized);
+        Ok(())
+    }
+
+    fn launch(&self, on: &mut dyn Launcher, _part: Rect) -> Result<()> {
+        const TABLE: KernelId = KernelId::of("equalize_table_u8");
+        histogram::launch(on, TABLE)
+    }
+}
+
+/// As Pillow's `ImageOps.equalize`: of a channel with few pixels or one value, nothing changes.
+fn equalized(counts: &Counts) -> [u8; 256] {
+    let total: u32 = counts.iter().sum();
+    let last = counts.iter().rev().find(|count| **count > 0).copied().unwrap_or(0);
+    let step = (total - last) / 255;
+    if step == 0 {
+        return std::array::from_fn(|value| value as u8);
+    }
+    let mut below = u64::from(step / 2);
+    counts.map(|count| {
+        let made = (below / u64::from(step)).min(255) as u8;
+        below += u64::from(count);
+        made
+    })
+}
+
+/// Spreads each channel's values evenly with a probability: torchvision's `RandomEqualize`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RandomEqualize {
+    p: f64,
+}
+
+impl RandomEqualize {
+    /// With probability `p`.
+    #[must_use]
+    pub const fn new(p: f64) -> Self {
+        Self { p }
+    }
+}
+
+impl Random for RandomEqualize {
+    fn name(&self) -> &'static str {
+        "random_equalize"
+    }
+
+    fn validate(&self) -> Result<()> {
+        probability(self.name(), self.p)
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        SizeEffect::Keeps
+    }
+
+    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
+        let (rng, _) = drawing.start();
+        if rng.chance(self.p) {
+            drawing.push(Equalize)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,126 @@
+//! Encoding as JPEG and decoding again.
+
+use super::kernel::{Kernel, Launcher};
+use super::transform::{Drawing, Random};
+use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
+use crate::decode::{Decoder, probe};
+use crate::encode::{JpegOptions, encode_jpeg};
+use crate::error::{Error, Result};
+use crate::raster::{Rect, Size};
+use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
+
+/// Encodes as JPEG, 4:2:0, and decodes again: what Pillow makes of it, and torchvision's `JPEG` of a PIL image. Runs on the
+/// CPU, for GPUs too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Jpeg {
+    /// 1 to 100.
+    pub quality: u8,
+}
+
+impl Jpeg {
+    pub(super) const KERNELS: &'static [Kernel] = &[];
+
+    /// With a quality of 1 to 100.
+    #[must_use]
+    pub const fn new(quality: u8) -> Self {
+        Self { quality }
+    }
+
+    pub(super) fn examples(_size: Size) -> Vec<Self> {
+        vec![Self::new(7), Self::new(90)]
+    }
+}
+
+/// Checks a quality.
+fn check_quality(name: &'static str, quality: u8) -> Result<()> {
+    match quality {
+        1..=100 => Ok(()),
+        _ => Err(Error::parameter(name, "quality", "1 to 100", quality)),
+    }
+}
+
+impl Operation for Jpeg {
+    fn name(&self) -> &'static str {
+        "jpeg"
+    }
+
+    fn validate(&self) -> Result<()> {
+        check_quality(self.name(), self.quality)
+    }
+
+    fn output_size(&self, input: Size) -> Result<Size> {
+        Ok(input)
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        SizeEffect::Keeps
+    }
+
+    fn primitive(&self, _input: Size) -> Primitive {
+        Primitive::Pass(Reach::Values)
+    }
+
+    fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
+        let bytes = encode_jpeg(pass.image, &JpegOptions { quality: self.quality, ..JpegOptions::default() })?;
+        let header = probe(&bytes)?;
+        Decoder::new()?.decode(&bytes, &header, Rect::full(header.size), false, pass.image)
+    }
+
+    fn launch(&self, _on: &mut dyn Launcher, _part: Rect) -> Result<()> {
+        Err(Error::Unsupported {
+            feature: "jpeg on a GPU".to_owned(),
+            remedy: "recipes with it run on the CPU".to_owned(),
+        })
+    }
+}
+
+/// Encodes as JPEG of a random quality, and decodes again: torchvision's v2 `JPEG`.
+///
+/// ```
+/// use warpfeed::ops::{RandomJpeg, Transform};
+///
+/// Transform::from(RandomJpeg::new(30..=95)).validate()?;
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RandomJpeg {
+    #[serde(with = "super::transform::range")]
+    quality: RangeInclusive<u8>,
+}
+
+impl RandomJpeg {
+    /// Of a quality in the range, each as likely as the others.
+    #[must_use]
+    pub const fn new(quality: RangeInclusive<u8>) -> Self {
+        Self { quality }
+    }
+}
+
+impl Random for RandomJpeg {
+    fn name(&self) -> &'static str {
+        "random_jpeg"
+    }
+
+    fn validate(&self) -> Result<()> {
+        check_quality(self.name(), *self.quality.start())?;
+        check_quality(self.name(), *self.quality.end())?;
+        if self.quality.is_empty() {
+            return Err(Error::parameter(self.name(), "quality", "a rising range", format!("{:?}", self.quality)));
+        }
+        Ok(())
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        SizeEffect::Keeps
+    }
+
+    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
+        let (rng, _) = drawing.start();
+        let quality = rng.within(&(u32::from(*self.quality.start())..=u32::from(*self.quality.end())));
+        drawing.push(Jpeg::new(quality as u8))
+    }
+}

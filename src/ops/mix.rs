@@ -1,0 +1,186 @@
+//! The weighted sum of what several chains of operations make of an image.
+
+use super::kernel::{Kernel, KernelId, Launcher};
+use super::params::{MixSample, Source, Target};
+use super::simd::{truncate_f32, wide};
+use super::{
+    CpuPass, Crop, Equalize, Fill, Hflip, Invert, Op, Operation, Primitive, Reach, Sharpness, SizeEffect, crop,
+};
+use crate::error::{Error, Result};
+use crate::memory;
+use crate::raster::{Image, Rect, Size};
+use serde::{Deserialize, Serialize};
+
+/// Most chains of one sum.
+const MAX_CHAINS: usize = 100;
+
+/// The image and what chains of operations make of it, each times a weight, added up in order in single precision, cut to
+/// 0 to 255, fractions dropped: how torchvision's `AugMix` mixes.
+///
+/// ```
+/// use warpfeed::ops::{Chain, Hflip, Mix, Op};
+///
+/// let op: Op = Mix::new(0.5).chain(Chain::new(0.5, [Hflip.into()])).into();
+/// assert_eq!(serde_json::to_string(&op)?, r#"{"op":"mix","weight":0.5,"chains":[{"weight":0.5,"ops":[{"op":"hflip"}]}]}"#);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Mix {
+    /// Of the image itself, 0 to 1.
+    pub weight: f32,
+    /// What is added to it.
+    pub chains: Vec<Chain>,
+}
+
+/// Operations that keep an image's size, and the weight of their result.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Chain {
+    /// 0 to 1.
+    pub weight: f32,
+    /// In order.
+    pub ops: Vec<Op>,
+}
+
+impl Chain {
+    /// These operations, with a weight of 0 to 1.
+    #[must_use]
+    pub fn new(weight: f32, ops: impl IntoIterator<Item = Op>) -> Self {
+        Self { weight, ops: ops.into_iter().collect() }
+    }
+
+    /// An error unless the operations keep an image's size.
+    fn check_size(&self, size: Size) -> Result<()> {
+        let after = self.ops.iter().try_fold(size, |size, op| op.output_size(size))?;
+        if after == size {
+            return Ok(());
+        }
+        Err(Error::parameter("mix", "chains", format!("operations that keep the size, {size}"), after))
+    }
+}
+
+impl Mix {
+    pub(super) const KERNELS: &'static [Kernel] =
+        &[Kernel::pixels("mix_add_u8_nhwc"), Kernel::pixels("mix_cut_u8_nhwc")];
+
+    /// The image alone, with a weight of 0 to 1.
+    #[must_use]
+    pub const fn new(weight: f32) -> Self {
+        Self { weight, chains: Vec::new() }
+    }
+
+    /// And one more chain.
+    #[must_use]
+    pub fn chain(mut self, chain: Chain) -> Self {
+        self.chains.push(chain);
+        self
+    }
+
+    pub(super) fn examples(size: Size) -> Vec<Self> {
+        let moved = Crop::new(1, -2, size).fill(Fill::Color([9, 99, 199])).into();
+        let [turned, inverted] = [Hflip.into(), Invert.into()];
+        let mix = Self::new(0.31).chain(Chain::new(0.2, [turned, moved])).chain(Chain::new(0.4, []));
+        vec![mix.chain(Chain::new(0.09, [inverted, Equalize.into(), Sharpness::new(1.8).into()])), Self::new(0.7)]
+    }
+}
+
+impl Operation for Mix {
+    fn name(&self) -> &'static str {
+        "mix"
+    }
+
+    fn validate(&self) -> Result<()> {
+        if self.chains.len() > MAX_CHAINS {
+            return Err(Error::parameter(self.name(), "chains", format!("0 to {MAX_CHAINS}"), self.chains.len()));
+        }
+        for weight in self.chains.iter().map(|chain| chain.weight).chain([self.weight]) {
+            if !(0.0..=1.0).contains(&weight) {
+                return Err(Error::parameter(self.name(), "weight", "0 to 1", weight));
+            }
+        }
+        self.chains.iter().flat_map(|chain| &chain.ops).try_for_each(|op| match op {
+            Op::Normalize(_) | Op::Mix(_) | Op::Custom(_) => {
+                Err(Error::parameter(self.name(), "chains", "operations on 8-bit images, not sums of sums", op.name()))
+            }
+            op => op.validate(),
+        })
+    }
+
+    fn output_size(&self, input: Size) -> Result<Size> {
+        self.chains.iter().try_for_each(|chain| chain.check_size(input))?;
+        Ok(input)
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        SizeEffect::Keeps
+    }
+
+    fn primitive(&self, _input: Size) -> Primitive {
+        Primitive::Pass(Reach::Whole)
+    }
+
+    fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
+        let len = pass.image.pixels().as_flattened().len();
+        let mut sums = memory::zeros::<f32>(len, "the sums of a mix", memory::FEWER_IMAGES)?;
+        let mut add = |image: &Image, weight: f32| {
+            wide(
+                #[inline(always)]
+                || {
+                    let values = image.pixels().as_flattened();
+                    sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += weight * f32::from(*value));
+                },
+            );
+        };
+        add(pass.image, self.weight);
+        let mut made = Image::default();
+        for chain in &self.chains {
+            made.reserve(pass.image.size())?;
+            made.reset(pass.image.size());
+            made.pixels_mut().copy_from_slice(pass.image.pixels());
+            chain.ops.iter().try_for_each(|op| op.apply(pass.order, &mut made, pass.spare))?;
+            add(&made, chain.weight);
+        }
+        let values = pass.image.pixels_mut().as_flattened_mut();
+        wide(
+            #[inline(always)]
+            || values.iter_mut().zip(&sums).for_each(|(value, sum)| *value = truncate_f32(*sum) as u8),
+        );
+        Ok(())
+    }
+
+    fn launch(&self, on: &mut dyn Launcher, part: Rect) -> Result<()> {
+        const ADD: KernelId = KernelId::of("mix_add_u8_nhwc");
+        const CUT: KernelId = KernelId::of("mix_cut_u8_nhwc");
+        let (original, size) = (on.source(), part.size());
+        let sums = on.scratch(3 * size_of::<f32>() * size.area_px() as usize)?;
+        let add = |on: &mut dyn Launcher, image: Source, weight: f32, first: bool| {
+            let Source { pixels, pitch_bytes, width, height, .. } = image;
+            let sample =
+                MixSample { pixels, sums, pitch_bytes, width, height, weight, first: first.into(), reserved: 0 };
+            on.call(ADD, &sample, size);
+        };
+        add(on, original, self.weight, true);
+        for chain in &self.chains {
+            on.go_back(original);
+            if !chain.ops.is_empty() {
+                // Some operations work in place, on a copy here.
+                crop::launch(on, 0, 0, size, Fill::BLACK)?;
+                let mut whole = size;
+                for op in &chain.ops {
+                    whole = op.output_size(whole)?;
+                    op.launch(on, Rect::full(whole))?;
+                }
+            }
+            let made = on.source();
+            add(on, made, chain.weight, false);
+        }
+        on.go_back(original);
+        let Target { pixels, pitch_bytes, width, height, .. } = on.target(size, part)?;
+        let sample = MixSample { pixels, sums, pitch_bytes, width, height, ..MixSample::default() };
+        on.call(CUT, &sample, size);
+        Ok(())
+    }
+}

@@ -1,0 +1,191 @@
+//! Adding rows and columns on each side.
+
+use super::check::MAX_SIDE_PX;
+use super::crop;
+use super::fill::Fill;
+use super::kernel::{Kernel, KernelId, Launcher};
+use super::params::CropSample;
+use super::{CpuPass, Crop, Operation, Primitive, Reach, SizeEffect};
+use crate::error::{Error, Result};
+use crate::raster::{Rect, Size};
+use serde::{Deserialize, Serialize};
+
+/// Adds rows and columns on each side: torchvision's `F.pad` of a PIL image.
+///
+/// ```
+/// use warpfeed::{image::Size, ops::{Op, Pad, PadMode}};
+///
+/// let op: Op = Pad::new(4).mode(PadMode::Reflect).into();
+/// assert_eq!(op.output_size(Size::new(32, 30))?, Size::new(40, 38));
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Pad {
+    /// Columns before the first.
+    pub left: u32,
+    /// Rows before the first.
+    pub top: u32,
+    /// Columns after the last.
+    pub right: u32,
+    /// Rows after the last.
+    pub bottom: u32,
+    /// What they show.
+    #[serde(default)]
+    pub mode: PadMode,
+    /// Red, green, blue of [`PadMode::Constant`].
+    #[serde(default)]
+    pub fill: [u8; 3],
+}
+
+/// What rows and columns beyond an image show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum PadMode {
+    /// One color.
+    #[default]
+    Constant,
+    /// The nearest pixel of the edge.
+    Edge,
+    /// The image mirrored at the middle of its outermost pixels, which are not repeated.
+    Reflect,
+    /// The image mirrored at its edge.
+    Symmetric,
+}
+
+impl Pad {
+    pub(super) const KERNELS: &'static [Kernel] = &[Kernel::pixels("crop_u8_nhwc")];
+
+    /// So many black pixels on every side.
+    #[must_use]
+    pub const fn new(pixels: u32) -> Self {
+        Self::sides([pixels; 4])
+    }
+
+    /// Black pixels on the left, at the top, on the right and at the bottom.
+    #[must_use]
+    pub const fn sides([left, top, right, bottom]: [u32; 4]) -> Self {
+        Self { left, top, right, bottom, mode: PadMode::Constant, fill: [0; 3] }
+    }
+
+    /// What the new pixels show.
+    #[must_use]
+    pub const fn mode(mut self, mode: PadMode) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    /// Red, green, blue of the new pixels.
+    #[must_use]
+    pub const fn fill(mut self, color: [u8; 3]) -> Self {
+        self.fill = color;
+        self
+    }
+
+    pub(super) fn examples(size: Size) -> Vec<Self> {
+        let uneven = Self::sides([3, 0, 2 * size.width + 1, 5]);
+        vec![
+            uneven.fill([9, 99, 199]),
+            Self::new(7).mode(PadMode::Edge),
+            uneven.mode(PadMode::Reflect),
+            uneven.mode(PadMode::Symmetric),
+        ]
+    }
+
+    /// It as a crop beyond the image; `None` if it mirrors.
+    fn crop(&self, size: Size) -> Option<Crop> {
+        let fill = match self.mode {
+            PadMode::Constant => Fill::Color(self.fill),
+            PadMode::Edge => Fill::EDGE,
+            PadMode::Reflect | PadMode::Symmetric => return None,
+        };
+        Some(Crop::new(-(self.left as i32), -(self.top as i32), size).fill(fill))
+    }
+
+    fn padded(&self, Size { width, height }: Size) -> Size {
+        Size::new(self.left + width + self.right, self.top + height + self.bottom)
+    }
+
+    /// Which of `len` pixels each of the padded line's shows.
+    fn sources(&self, before: u32, len: u32, after: u32) -> Vec<usize> {
+        let len = i64::from(len);
+        let source = |at: i64| match self.mode {
+            PadMode::Symmetric => {
+                let at = at.rem_euclid(2 * len);
+                at.min(2 * len - 1 - at)
+            }
+            // One pixel alone is its own mirror image.
+            _ if len == 1 => 0,
+            _ => {
+                let at = at.rem_euclid(2 * len - 2);
+                at.min(2 * len - 2 - at)
+            }
+        };
+        (-i64::from(before)..len + i64::from(after)).map(|at| source(at) as usize).collect()
+    }
+}
+
+impl Operation for Pad {
+    fn name(&self) -> &'static str {
+        "pad"
+    }
+
+    fn validate(&self) -> Result<()> {
+        for (parameter, value) in
+            [("left", self.left), ("top", self.top), ("right", self.right), ("bottom", self.bottom)]
+        {
+            if value > MAX_SIDE_PX {
+                return Err(Error::parameter(self.name(), parameter, format!("0 to {MAX_SIDE_PX} pixels"), value));
+            }
+        }
+        Ok(())
+    }
+
+    fn output_size(&self, input: Size) -> Result<Size> {
+        Ok(self.padded(input))
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        if [self.left, self.top, self.right, self.bottom] == [0; 4] { SizeEffect::Keeps } else { SizeEffect::Varies }
+    }
+
+    fn primitive(&self, input: Size) -> Primitive {
+        match self.crop(self.padded(input)) {
+            Some(Crop { x, y, fill, .. }) => Primitive::Crop { x, y, fill },
+            None => Primitive::Pass(Reach::Whole),
+        }
+    }
+
+    fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
+        let input = pass.image.size();
+        let size = self.padded(input);
+        if let Some(crop) = self.crop(size) {
+            return crop.pass(pass);
+        }
+        let columns = self.sources(self.left, input.width, self.right);
+        let rows = self.sources(self.top, input.height, self.bottom);
+        pass.replace(size, |image, out| {
+            out.reset(size);
+            for (y, source) in (0..).zip(rows) {
+                let from = image.row(source as u32);
+                out.row_mut(y).iter_mut().zip(&columns).for_each(|(to, x)| *to = from[*x]);
+            }
+        })
+    }
+
+    fn launch(&self, on: &mut dyn Launcher, _part: Rect) -> Result<()> {
+        const CROP: KernelId = KernelId::of("crop_u8_nhwc");
+        let size = self.padded(on.whole());
+        if let Some(Crop { x, y, fill, .. }) = self.crop(size) {
+            return crop::launch(on, x, y, size, fill);
+        }
+        let outside = if self.mode == PadMode::Reflect { CropSample::REFLECT } else { CropSample::SYMMETRIC };
+        let (x, y) = (-(self.left as i32), -(self.top as i32));
+        let source = on.source();
+        let target = on.target(size, Rect::full(size))?;
+        on.call(CROP, &CropSample { source, target, x, y, fill: 0, outside }, size);
+        Ok(())
+    }
+}

@@ -1,0 +1,248 @@
+//! Pillow's Gaussian blur: three box blurs.
+
+use super::check::range;
+use super::kernel::{Kernel, KernelId, Launcher};
+use super::params::BoxBlurSample;
+use super::simd::wide;
+use super::transform::{Drawing, Random};
+use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
+use crate::error::{Error, Result};
+use crate::raster::{Image, Pixel, Rect, Size};
+use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
+
+/// Largest radius in pixels.
+const MAX_RADIUS_PX: f64 = 255.0;
+/// Box blurs along each axis.
+const PASSES: u32 = 3;
+
+/// Pillow's `ImageFilter.GaussianBlur`, as DINO, BYOL and timm use it: along each axis three box blurs that come close to a
+/// Gaussian one. [`GaussianBlur`](crate::ops::GaussianBlur) is torchvision's, with other values.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct PillowGaussianBlur {
+    /// Standard deviation in pixels, 0 to 255.
+    pub radius: f64,
+}
+
+impl PillowGaussianBlur {
+    pub(super) const KERNELS: &'static [Kernel] = &[Kernel::pixels("box_blur_u8_nhwc")];
+
+    /// With a standard deviation of so many pixels.
+    #[must_use]
+    pub const fn new(radius: f64) -> Self {
+        Self { radius }
+    }
+
+    pub(super) fn examples(_size: Size) -> Vec<Self> {
+        vec![Self::new(0.4), Self::new(1.7), Self::new(9.3)]
+    }
+
+    /// The box of each pass; `None` where it is a single pixel.
+    fn window(&self) -> Option<Window> {
+        // In C's single precision, but for one square root.
+        let variance = self.radius as f32 * self.radius as f32 / PASSES as f32;
+        let length = (12.0 * f64::from(variance) + 1.0).sqrt() as f32;
+        let whole = ((f64::from(length) - 1.0) / 2.0).floor() as f32;
+        let rest = (2.0 * whole + 1.0) * (whole * (whole + 1.0) - 3.0 * variance);
+        let radius = whole + rest / (6.0 * (variance - (whole + 1.0) * (whole + 1.0)));
+        (radius != 0.0).then(|| Window::new(radius))
+    }
+}
+
+/// A box as long as a whole number of pixels and a share of one more on either side, in 24 fractional bits.
+#[derive(Debug, Clone, Copy)]
+struct Window {
+    /// Pixels on either side of the middle that count in full.
+    radius: u32,
+    /// Weight of those.
+    weight: u32,
+    /// Weight of the two next to them.
+    far_weight: u32,
+}
+
+impl Window {
+    fn new(radius: f32) -> Self {
+        const ONE: u32 = 1 << 24;
+        let weight = (ONE as f32 / (radius * 2.0 + 1.0)) as u32;
+        let radius = radius as u32;
+        Self { radius, weight, far_weight: (ONE - (2 * radius + 1) * weight) / 2 }
+    }
+
+    /// The pixel of a sum of those that count in full and the sum of the two next to them.
+    #[inline(always)]
+    fn value(self, sum: u32, far: u32) -> u8 {
+        ((sum * self.weight + far * self.far_weight + (1 << 23)) >> 24) as u8
+    }
+}
+
+impl Operation for PillowGaussianBlur {
+    fn name(&self) -> &'static str {
+        "pillow_gaussian_blur"
+    }
+
+    fn validate(&self) -> Result<()> {
+        match self.radius {
+            0.0..=MAX_RADIUS_PX => Ok(()),
+            radius => Err(Error::parameter(self.name(), "radius", format!("0 to {MAX_RADIUS_PX} pixels"), radius)),
+        }
+    }
+
+    fn output_size(&self, input: Size) -> Result<Size> {
+        Ok(input)
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        SizeEffect::Keeps
+    }
+
+    fn primitive(&self, _input: Size) -> Primitive {
+        match self.window() {
+            Some(window) => Primitive::Pass(Reach::Around(PASSES * (window.radius + 1))),
+            None => Primitive::Identity,
+        }
+    }
+
+    fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
+        let Some(window) = self.window() else { return Ok(()) };
+        let (stored, part) = (pass.image.part(), pass.part);
+        // What is stored may end where the image does not: pixels there come out wrong, further in with each pass, and are
+        // as far from the part as all passes together reach.
+        blur(pass.image, window);
+        if part == stored {
+            return Ok(());
+        }
+        pass.replace(part.size(), |image, out| {
+            out.reset_part(image.whole(), part);
+            for y in 0..part.height {
+                let row = &image.row(part.y - stored.y + y)[(part.x - stored.x) as usize..];
+                out.row_mut(y).copy_from_slice(&row[..part.width as usize]);
+            }
+        })
+    }
+
+    fn launch(&self, on: &mut dyn Launcher, part: Rect) -> Result<()> {
+        const BOX_BLUR: KernelId = KernelId::of("box_blur_u8_nhwc");
+        let Some(Window { radius, weight, far_weight }) = self.window() else { return Ok(()) };
+        let (first, whole) = (on.source(), on.whole());
+        let stored = Rect { x: first.x, y: first.y, width: first.width, height: first.height };
+        for pass in 0..2 * PASSES {
+            let source = on.source();
+            let made = if pass + 1 < 2 * PASSES { stored } else { part };
+            let target = on.target(whole, made)?;
+            let down = u32::from(pass >= PASSES);
+            on.call(BOX_BLUR, &BoxBlurSample { source, target, radius, weight, far_weight, down }, made.size());
+        }
+        Ok(())
+    }
+}
+
+/// Blurs what is stored of an image: rows three times, then columns.
+fn blur(image: &mut Image, window: Window) {
+    let (width, height) = (image.size().width as usize, image.size().height as usize);
+    let mut line = vec![[0; 4]; width.max(height)];
+    let pixels = image.pixels_mut();
+    for row in pixels.chunks_exact_mut(width) {
+        for _ in 0..PASSES {
+            line[..width].copy_from_slice(row);
+            blur_row(&line[..width], window, row);
+        }
+    }
+    let mut before = pixels.to_vec();
+    for _ in 0..PASSES {
+        before.copy_from_slice(pixels);
+        wide(
+            #[inline(always)]
+            || blur_columns(&before, width, window, pixels),
+        );
+    }
+}
+
+/// Blurs a row. Beyond its ends its first and last pixel go on.
+fn blur_row(from: &[Pixel], window: Window, to: &mut [Pixel]) {
+    let (radius, last) = (window.radius as usize, from.len() - 1);
+    let at = |place: usize| from[place.saturating_sub(radius + 1).min(last)].map(u32::from);
+    // Places are those of the row, `radius + 1` further on. The window of the pixel before the first:
+    let mut sums = [0; 4];
+    for place in 0..=2 * radius {
+        sums = add(sums, at(place));
+    }
+    for (x, to) in to.iter_mut().enumerate() {
+        let (gone, next, after) = (at(x), at(x + 2 * radius + 1), at(x + 2 * radius + 2));
+        for channel in 0..4 {
+            sums[channel] = sums[channel] + next[channel] - gone[channel];
+            to[channel] = window.value(sums[channel], gone[channel] + after[channel]);
+        }
+    }
+}
+
+#[inline(always)]
+fn add(a: [u32; 4], b: [u32; 4]) -> [u32; 4] {
+    std::array::from_fn(|i| a[i] + b[i])
+}
+
+/// Blurs all columns of rows of `width` pixels, a row at a time.
+#[inline(always)]
+fn blur_columns(from: &[Pixel], width: usize, window: Window, to: &mut [Pixel]) {
+    let (radius, last) = (window.radius as usize, from.len() / width - 1);
+    let row = |place: usize| {
+        let y = place.saturating_sub(radius + 1).min(last);
+        from[y * width..][..width].as_flattened()
+    };
+    let mut sums = vec![0; 4 * width];
+    for place in 0..=2 * radius {
+        sums.iter_mut().zip(row(place)).for_each(|(sum, value)| *sum += u32::from(*value));
+    }
+    for (y, to) in to.chunks_exact_mut(width).enumerate() {
+        let (gone, next, after) = (row(y), row(y + 2 * radius + 1), row(y + 2 * radius + 2));
+        let values = gone.iter().zip(next).zip(after);
+        for ((to, sum), ((gone, next), after)) in to.as_flattened_mut().iter_mut().zip(&mut sums).zip(values) {
+            *sum = *sum + u32::from(*next) - u32::from(*gone);
+            *to = window.value(*sum, u32::from(*gone) + u32::from(*after));
+        }
+    }
+}
+
+/// Pillow's Gaussian blur with a radius uniform in a range: DINO's and BYOL's.
+///
+/// ```
+/// use warpfeed::ops::{RandomPillowGaussianBlur, Transform};
+///
+/// Transform::from(RandomPillowGaussianBlur::new(0.1..=2.0)).validate()?;
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RandomPillowGaussianBlur {
+    #[serde(with = "super::transform::range")]
+    radius: RangeInclusive<f64>,
+}
+
+impl RandomPillowGaussianBlur {
+    /// With a standard deviation in `radius`, in pixels.
+    #[must_use]
+    pub const fn new(radius: RangeInclusive<f64>) -> Self {
+        Self { radius }
+    }
+}
+
+impl Random for RandomPillowGaussianBlur {
+    fn name(&self) -> &'static str {
+        "random_pillow_gaussian_blur"
+    }
+
+    fn validate(&self) -> Result<()> {
+        range(self.name(), "radius", &self.radius, 0.0, MAX_RADIUS_PX)
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        SizeEffect::Keeps
+    }
+
+    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
+        let (rng, _) = drawing.start();
+        let radius = rng.uniform(*self.radius.start(), *self.radius.end());
+        drawing.push(PillowGaussianBlur::new(radius))
+    }
+}

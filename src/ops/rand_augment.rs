@@ -1,0 +1,132 @@
+//! RandAugment: some operations of any kind, all as strong.
+
+use super::filter::Interpolation;
+use super::magnitude::{Kind, Magnitudes, Style, validate_bins};
+use super::transform::{Drawing, Random};
+use super::{SizeEffect, sampling};
+use crate::error::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+/// Most operations in a row.
+const MAX_OPS: u32 = 100;
+
+/// Several operations of 14 kinds, each as likely as the others, all of one magnitude: torchvision's `RandAugment` on PIL
+/// images.
+///
+/// ```
+/// use warpfeed::ops::{Interpolation, RandAugment, Transform};
+///
+/// let augment = RandAugment::new().ops(2).magnitude(9).interpolation(Interpolation::Bilinear).fill([124, 116, 104]);
+/// Transform::from(augment).validate()?;
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RandAugment {
+    ops: u32,
+    magnitude: u32,
+    bins: u32,
+    interpolation: Interpolation,
+    fill: [u8; 3],
+}
+
+impl Default for RandAugment {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl RandAugment {
+    /// Two operations of magnitude 9, of 31, by the nearest pixel, black outside.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { ops: 2, magnitude: 9, bins: 31, interpolation: Interpolation::Nearest, fill: [0; 3] }
+    }
+
+    /// How many operations.
+    #[must_use]
+    pub const fn ops(mut self, ops: u32) -> Self {
+        self.ops = ops;
+        self
+    }
+
+    /// How strong they are: a bin, from 0 on.
+    #[must_use]
+    pub const fn magnitude(mut self, magnitude: u32) -> Self {
+        self.magnitude = magnitude;
+        self
+    }
+
+    /// Number of bins that magnitudes are divided into.
+    #[must_use]
+    pub const fn bins(mut self, bins: u32) -> Self {
+        self.bins = bins;
+        self
+    }
+
+    /// [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or [`Bicubic`](Interpolation::Bicubic).
+    #[must_use]
+    pub const fn interpolation(mut self, interpolation: Interpolation) -> Self {
+        self.interpolation = interpolation;
+        self
+    }
+
+    /// What shows outside the image: red, green, blue.
+    #[must_use]
+    pub const fn fill(mut self, fill: [u8; 3]) -> Self {
+        self.fill = fill;
+        self
+    }
+
+    fn style(&self) -> Style {
+        Style { interpolation: self.interpolation, fill: self.fill }
+    }
+}
+
+/// In so many bins.
+pub(super) const fn magnitudes(bins: u32) -> Magnitudes {
+    Magnitudes {
+        bins,
+        shear: 0.3,
+        translate: |side| 150.0 / 331.0 * side,
+        rotate: 30.0,
+        enhance: 0.9,
+        posterize: (8.0, 4.0),
+    }
+}
+
+impl Random for RandAugment {
+    fn name(&self) -> &'static str {
+        "rand_augment"
+    }
+
+    fn validate(&self) -> Result<()> {
+        if self.ops > MAX_OPS {
+            return Err(Error::parameter(self.name(), "ops", format!("0 to {MAX_OPS}"), self.ops));
+        }
+        validate_bins(self.name(), self.bins)?;
+        if self.magnitude >= self.bins {
+            let expected = format!("0 to {}, below the number of bins", self.bins - 1);
+            return Err(Error::parameter(self.name(), "magnitude", expected, self.magnitude));
+        }
+        sampling::validate(self.name(), self.interpolation)
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        SizeEffect::Keeps
+    }
+
+    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
+        let (rng, _) = drawing.start();
+        let draws: Vec<_> =
+            (0..self.ops).map(|_| (Kind::ALL[rng.below(Kind::ALL.len() as u64) as usize], rng.below(2) == 1)).collect();
+        let magnitudes = magnitudes(self.bins);
+        draws
+            .into_iter()
+            .try_for_each(|(kind, negative)| magnitudes.push(drawing, (kind, self.magnitude, negative), self.style()))
+    }
+
+    fn most_steps(&self) -> u64 {
+        u64::from(self.ops).max(1)
+    }
+}

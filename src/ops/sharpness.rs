@@ -1,0 +1,153 @@
+//! Blending with a smoothed version.
+
+use super::blend::blend;
+use super::check::{factor, probability};
+use super::kernel::{Kernel, KernelId, Launcher};
+use super::params::SharpnessSample;
+use super::simd::wide;
+use super::transform::{Drawing, Random};
+use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
+use crate::error::Result;
+use crate::raster::{Image, Rect, Size};
+use serde::{Deserialize, Serialize};
+
+/// Blends with a smoothed version: torchvision's `F.adjust_sharpness` of a PIL image. Pixels at the image's edge stay.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Sharpness {
+    /// 0 is smooth, 1 unchanged.
+    pub factor: f64,
+}
+
+impl Sharpness {
+    pub(super) const KERNELS: &'static [Kernel] = &[Kernel::pixels("sharpness_u8_nhwc")];
+
+    /// Parts of the image: 0 is smooth, 1 unchanged.
+    #[must_use]
+    pub const fn new(factor: f64) -> Self {
+        Self { factor }
+    }
+
+    pub(super) fn examples(_size: Size) -> Vec<Self> {
+        vec![Self::new(0.25), Self::new(1.9)]
+    }
+}
+
+impl Operation for Sharpness {
+    fn name(&self) -> &'static str {
+        "sharpness"
+    }
+
+    fn validate(&self) -> Result<()> {
+        factor(self.name(), self.factor)
+    }
+
+    fn output_size(&self, input: Size) -> Result<Size> {
+        Ok(input)
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        SizeEffect::Keeps
+    }
+
+    fn primitive(&self, _input: Size) -> Primitive {
+        Primitive::Pass(Reach::Around(1))
+    }
+
+    fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
+        let part = pass.part;
+        pass.replace(part.size(), |input, out| sharpen(input, self.factor as f32, part, out))
+    }
+
+    fn launch(&self, on: &mut dyn Launcher, part: Rect) -> Result<()> {
+        const SHARPNESS: KernelId = KernelId::of("sharpness_u8_nhwc");
+        let (source, whole) = (on.source(), on.whole());
+        let target = on.target(whole, part)?;
+        let sample = SharpnessSample { source, target, factor: self.factor as f32, reserved: 0 };
+        on.call(SHARPNESS, &sample, part.size());
+        Ok(())
+    }
+}
+
+/// Makes the rectangle `part` of the result. `input` holds the pixels around it.
+fn sharpen(input: &Image, factor: f32, part: Rect, out: &mut Image) {
+    let (whole, stored) = (input.whole(), input.part());
+    out.reset_part(whole, part);
+    let (left, width) = ((part.x - stored.x) as usize, part.width as usize);
+    // The columns of the part that are not the image's first or last.
+    let inner =
+        usize::from(part.x == 0)..width - usize::from(part.right() == whole.width && width > usize::from(part.x == 0));
+    for y in 0..part.height {
+        let row = part.y + y - stored.y;
+        let line = &input.row(row)[left..][..width];
+        let to = out.row_mut(y);
+        to.copy_from_slice(line);
+        if part.y + y == 0 || part.y + y + 1 == whole.height || inner.is_empty() {
+            continue;
+        }
+        // A pixel more on either side: these columns have neighbors.
+        let around = left + inner.start - 1..left + inner.end + 1;
+        let [above, here, below] = [row - 1, row, row + 1].map(|y| input.row(y)[around.clone()].as_flattened());
+        wide(
+            #[inline(always)]
+            || sharpen_row([above, here, below], factor, to[inner.clone()].as_flattened_mut()),
+        );
+    }
+}
+
+/// Makes the values `to`; the rows begin a pixel earlier and end a pixel later.
+///
+/// Pillow's `SMOOTH` in whole numbers: the middle counts five times, all are divided by 13, and the nearest is taken, of
+/// which there is one, as 13 is odd.
+#[inline(always)]
+fn sharpen_row([above, here, below]: [&[u8]; 3], factor: f32, to: &mut [u8]) {
+    const PIXEL: usize = 4;
+    let len = to.len();
+    let of = |row: &'_ [u8], i: usize| u32::from(row[i]) + u32::from(row[i + PIXEL]) + u32::from(row[i + 2 * PIXEL]);
+    let (above, here, below) = (&above[..len + 2 * PIXEL], &here[..len + 2 * PIXEL], &below[..len + 2 * PIXEL]);
+    for (i, to) in to.iter_mut().enumerate() {
+        let middle = here[i + PIXEL];
+        let sum = of(above, i) + of(here, i) + of(below, i) + 4 * u32::from(middle);
+        *to = blend(((2 * sum + 13) / 26) as u8, middle, factor);
+    }
+}
+
+/// Sharpens or smooths with a probability: torchvision's `RandomAdjustSharpness`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RandomSharpness {
+    factor: f64,
+    p: f64,
+}
+
+impl RandomSharpness {
+    /// Blends with a smoothed version by `factor`, with probability `p`.
+    #[must_use]
+    pub const fn new(factor: f64, p: f64) -> Self {
+        Self { factor, p }
+    }
+}
+
+impl Random for RandomSharpness {
+    fn name(&self) -> &'static str {
+        "random_sharpness"
+    }
+
+    fn validate(&self) -> Result<()> {
+        probability(self.name(), self.p)?;
+        Sharpness::new(self.factor).validate()
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        SizeEffect::Keeps
+    }
+
+    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
+        let (rng, _) = drawing.start();
+        if rng.chance(self.p) {
+            drawing.push(Sharpness::new(self.factor))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,80 @@
+//! Brightening dark values.
+
+use super::kernel::{Kernel, Launcher};
+use super::table::{self, Table};
+use super::{CpuPass, Operation, Primitive, SizeEffect};
+use crate::error::Result;
+use crate::raster::{Rect, Size};
+use serde::{Deserialize, Serialize};
+
+/// Adds a number to each value below a threshold, 255 at most: timm's `solarize_add`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct SolarizeAdd {
+    /// What is added.
+    pub add: u8,
+    /// The smallest value that stays.
+    #[serde(default = "middle")]
+    pub threshold: u8,
+}
+
+const fn middle() -> u8 {
+    128
+}
+
+impl SolarizeAdd {
+    pub(super) const KERNELS: &'static [Kernel] = table::KERNELS;
+
+    /// Adds `add` to each value below 128.
+    #[must_use]
+    pub const fn new(add: u8) -> Self {
+        Self { add, threshold: middle() }
+    }
+
+    /// The smallest value that stays.
+    #[must_use]
+    pub const fn threshold(mut self, threshold: u8) -> Self {
+        self.threshold = threshold;
+        self
+    }
+
+    pub(super) fn examples(_size: Size) -> Vec<Self> {
+        vec![Self::new(33), Self::new(110).threshold(200)]
+    }
+
+    fn table(&self) -> Table {
+        Table::new(|value| if value < self.threshold { value.saturating_add(self.add) } else { value })
+    }
+}
+
+impl Operation for SolarizeAdd {
+    fn name(&self) -> &'static str {
+        "solarize_add"
+    }
+
+    fn validate(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn output_size(&self, input: Size) -> Result<Size> {
+        Ok(input)
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        SizeEffect::Keeps
+    }
+
+    fn primitive(&self, _input: Size) -> Primitive {
+        Primitive::Table(self.table())
+    }
+
+    fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
+        self.table().pass(pass);
+        Ok(())
+    }
+
+    fn launch(&self, on: &mut dyn Launcher, _part: Rect) -> Result<()> {
+        self.table().launch(on)
+    }
+}

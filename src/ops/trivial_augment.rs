@@ -1,0 +1,92 @@
+//! TrivialAugment: one operation of any kind, however strong.
+
+use super::filter::Interpolation;
+use super::magnitude::{Kind, Magnitudes, Style, validate_bins};
+use super::transform::{Drawing, Random};
+use super::{SizeEffect, sampling};
+use crate::error::Result;
+use serde::{Deserialize, Serialize};
+
+/// One operation of 14 kinds and of a magnitude, each as likely as the others: torchvision's `TrivialAugmentWide` on PIL
+/// images.
+///
+/// ```
+/// use warpfeed::ops::{Transform, TrivialAugment};
+///
+/// Transform::from(TrivialAugment::new().fill([124, 116, 104])).validate()?;
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TrivialAugment {
+    bins: u32,
+    interpolation: Interpolation,
+    fill: [u8; 3],
+}
+
+impl Default for TrivialAugment {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl TrivialAugment {
+    /// With magnitudes in 31 bins, by the nearest pixel, black outside.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { bins: 31, interpolation: Interpolation::Nearest, fill: [0; 3] }
+    }
+
+    /// Number of bins that magnitudes are divided into.
+    #[must_use]
+    pub const fn bins(mut self, bins: u32) -> Self {
+        self.bins = bins;
+        self
+    }
+
+    /// [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or [`Bicubic`](Interpolation::Bicubic).
+    #[must_use]
+    pub const fn interpolation(mut self, interpolation: Interpolation) -> Self {
+        self.interpolation = interpolation;
+        self
+    }
+
+    /// What shows outside the image: red, green, blue.
+    #[must_use]
+    pub const fn fill(mut self, fill: [u8; 3]) -> Self {
+        self.fill = fill;
+        self
+    }
+
+    fn style(&self) -> Style {
+        Style { interpolation: self.interpolation, fill: self.fill }
+    }
+}
+
+/// In so many bins.
+pub(super) const fn magnitudes(bins: u32) -> Magnitudes {
+    Magnitudes { bins, shear: 0.99, translate: |_| 32.0, rotate: 135.0, enhance: 0.99, posterize: (8.0, 6.0) }
+}
+
+impl Random for TrivialAugment {
+    fn name(&self) -> &'static str {
+        "trivial_augment"
+    }
+
+    fn validate(&self) -> Result<()> {
+        validate_bins(self.name(), self.bins)?;
+        sampling::validate(self.name(), self.interpolation)
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        SizeEffect::Keeps
+    }
+
+    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
+        let (rng, _) = drawing.start();
+        let kind = Kind::ALL[rng.below(Kind::ALL.len() as u64) as usize];
+        let bin = rng.below(u64::from(self.bins)) as u32;
+        let negative = rng.below(2) == 1;
+        magnitudes(self.bins).push(drawing, (kind, bin, negative), self.style())
+    }
+}

@@ -1,0 +1,159 @@
+//! Transforms as they are written down, in JSON: read with errors that say where and what.
+
+use super::Op;
+use super::transform::{Tagged, Transform};
+use crate::error::{Error, Result};
+use crate::file;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
+use std::io::Read;
+use std::path::Path;
+
+/// Largest file of transforms, in bytes.
+const MAX_FILE_BYTES: u64 = 1 << 24;
+
+impl<'de> Deserialize<'de> for Transform {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let written = Map::deserialize(from)?;
+        let kind = |field| written.get(field).map(|name| name.as_str().unwrap_or("?").to_owned());
+        let (name, read) = match (kind("transform"), kind("op")) {
+            (Some(name), None) => (name, Tagged::deserialize(Value::Object(written)).map(Self::from)),
+            (None, Some(name)) => (name, Deserialize::deserialize(Value::Object(written)).map(Self::Explicit)),
+            _ => {
+                let expected =
+                    r#"expected either "transform", with a random transform's name, or "op", with an operation's"#;
+                return Err(D::Error::custom(expected));
+            }
+        };
+        read.map_err(|error| D::Error::custom(format_args!("{name}: {error}")))
+    }
+}
+
+/// Reads a list; an error says which item is meant.
+pub(super) fn list<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Transform>, D::Error> {
+    let items = Vec::<Value>::deserialize(from)?;
+    let count = items.len();
+    let read = |(i, item)| {
+        Transform::deserialize(item)
+            .map_err(|error: serde_json::Error| D::Error::custom(format_args!("item {} of {count}: {error}", i + 1)))
+    };
+    items.into_iter().enumerate().map(read).collect()
+}
+
+/// A pipeline's transforms as a file has them.
+///
+/// The file is a JSON list of transforms as [`Transform`] is written down, of which any may be an operation. One item may be
+/// `{"views": [{"transforms": [...], "times": 2}, ...]}`: several views of each image, as
+/// [`Builder::views`](crate::Builder::views) has them. [`Builder::transforms`](crate::Builder::transforms) takes what was read.
+///
+/// ```
+/// use warpfeed::ops::TransformFile;
+///
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("flips.json");
+/// std::fs::write(&path, r#"[{"transform": "random_horizontal_flip", "p": 0.5}, {"op": "vflip"}]"#)?;
+/// assert_eq!(format!("{:?}", TransformFile::read(&path)?.into_transforms()?), "[random_horizontal_flip, vflip]");
+///
+/// std::fs::write(&path, r#"[{"op": "vflip"}, {"transform": "random_horizontal_flip", "q": 0.5}]"#)?;
+/// let error = TransformFile::read(&path).unwrap_err().to_string();
+/// assert!(error.contains("flips.json: item 2 of 2: random_horizontal_flip: unknown field `q`, expected `p`"), "{error}");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct TransformFile {
+    /// Before the views.
+    pub(crate) first: Vec<Transform>,
+    /// Each with how often it comes; none without the item.
+    pub(crate) views: Option<Vec<WrittenView>>,
+    /// After them.
+    pub(crate) last: Vec<Transform>,
+}
+
+/// A view as it is written down.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WrittenView {
+    #[serde(deserialize_with = "list")]
+    pub(crate) transforms: Vec<Transform>,
+    #[serde(default = "once")]
+    pub(crate) times: u32,
+}
+
+const fn once() -> u32 {
+    1
+}
+
+/// The item of a file that has the views.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Views {
+    views: Vec<WrittenView>,
+}
+
+impl TransformFile {
+    /// Reads a file. All its transforms are valid.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if it cannot be read; [`Error::Parameter`] with the file, the item, the field and what is allowed.
+    pub fn read(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let mut text = String::new();
+        file::open_regular(path)?.take(MAX_FILE_BYTES).read_to_string(&mut text).map_err(Error::io("read", path))?;
+        let wrong = |what: String| {
+            let expected = "a JSON list of transforms and operations (see docs/operations.md)";
+            Error::parameter("transforms", "FILE", expected, format!("{}: {what}", path.display()))
+        };
+        let items: Vec<Value> = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+        let (count, mut all) = (items.len(), Self::default());
+        for (i, item) in items.into_iter().enumerate() {
+            all.add(item).map_err(|what| wrong(format!("item {} of {count}: {what}", i + 1)))?;
+        }
+        Ok(all)
+    }
+
+    /// Adds an item; what is wrong with it.
+    fn add(&mut self, item: Value) -> Result<(), String> {
+        let valid = |transforms: &[Transform]| {
+            transforms.iter().try_for_each(Transform::validate).map_err(|error| error.to_string())
+        };
+        if item.get("views").is_some() {
+            if self.views.is_some() {
+                return Err("a file has views once".to_owned());
+            }
+            let Views { views } = Views::deserialize(item).map_err(|error| format!("views: {error}"))?;
+            views.iter().try_for_each(|view| valid(&view.transforms))?;
+            self.views = Some(views);
+            return Ok(());
+        }
+        let transform = Transform::deserialize(item).map_err(|error| error.to_string())?;
+        valid(std::slice::from_ref(&transform))?;
+        let place = if self.views.is_some() { &mut self.last } else { &mut self.first };
+        place.push(transform);
+        Ok(())
+    }
+
+    /// Leaves normalization out: for bytes, which are not normalized.
+    #[must_use]
+    pub fn without_normalize(mut self) -> Self {
+        let views = self.views.iter_mut().flatten().map(|view| &mut view.transforms);
+        for transforms in views.chain([&mut self.first, &mut self.last]) {
+            transforms.retain(|transform| !matches!(transform, Transform::Explicit(Op::Normalize(_))));
+        }
+        self
+    }
+
+    /// The transforms, where there are no views.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if there are.
+    pub fn into_transforms(self) -> Result<Vec<Transform>> {
+        match self.views {
+            None => Ok(self.first),
+            Some(_) => Err(Error::Unsupported {
+                feature: "a file of transforms with views".to_owned(),
+                remedy: "write the transforms of one view down, without the item \"views\"".to_owned(),
+            }),
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! The targets of a batch.
+
+use super::{Form, Row, TargetSpec};
+use crate::cuda::CudaBuffer;
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::tensor::{DType, HostBuffer, Storage};
+use bytemuck::Pod;
+
+/// The targets of a batch, in the order of its images.
+///
+/// ```
+/// use warpfeed::prelude::*;
+/// use warpfeed::{Target, TargetSpec, Targets, image::{Image, JpegOptions, encode_jpeg}};
+///
+/// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
+/// let source = EncodedImages::new([(jpeg.clone(), 0), (jpeg, 1)])
+///     .with_targets("box", [Target::Floats(vec![0.5, 1.0]), Target::Bytes(b"2 3".to_vec())])?;
+/// let pipeline = Pipeline::builder(source).targets(TargetSpec::floats(2).field("box")).center_crop(8).build()?;
+/// let batch = pipeline.epoch(0).next().unwrap()?;
+/// let Some(Targets::Numbers(boxes)) = batch.targets() else { unreachable!("they were asked for") };
+/// assert_eq!((boxes.shape(), boxes.to_host()?.as_slice::<f32>()?), ([2, 2], &[0.5, 1.0, 2.0, 3.0][..]));
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+#[derive(Debug)]
+pub enum Targets {
+    /// As many numbers for each image, on the device of the images.
+    Numbers(TargetTensor),
+    /// Bytes, in host memory.
+    Bytes(TargetBytes),
+}
+
+/// The type of a target's numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TargetType {
+    /// 32-bit floating point.
+    F32,
+    /// 32-bit whole numbers, the numbers of classes.
+    U32,
+}
+
+/// A Rust type that a target's numbers can be read as.
+pub trait TargetElement: Pod {
+    /// The matching type.
+    const TYPE: TargetType;
+}
+
+impl TargetElement for f32 {
+    const TYPE: TargetType = TargetType::F32;
+}
+impl TargetElement for u32 {
+    const TYPE: TargetType = TargetType::U32;
+}
+
+/// Numbers `[N, K]`, contiguous, in host memory or on a device. Its memory goes back to the pipeline that it came from when
+/// it is dropped.
+#[derive(Debug)]
+pub struct TargetTensor {
+    storage: Storage,
+    shape: [usize; 2],
+    element: TargetType,
+}
+
+impl TargetTensor {
+    /// `[N, K]`: K numbers for each of N images.
+    #[must_use]
+    pub fn shape(&self) -> [usize; 2] {
+        self.shape
+    }
+
+    /// The type of the numbers.
+    #[must_use]
+    pub fn element(&self) -> TargetType {
+        self.element
+    }
+
+    /// Where the numbers lie: [`Device::Cpu`] is host memory.
+    #[must_use]
+    pub fn device(&self) -> Device {
+        self.cuda().map_or(Device::Cpu, |buffer| Device::Cuda(buffer.ordinal()))
+    }
+
+    /// The device memory that the numbers lie in, if they do.
+    #[must_use]
+    pub fn cuda(&self) -> Option<&CudaBuffer> {
+        match &self.storage {
+            Storage::Host(_) => None,
+            Storage::Cuda(buffer) => Some(buffer),
+        }
+    }
+
+    /// All numbers as bytes in the machine's byte order.
+    pub(crate) fn as_bytes(&self) -> Result<&[u8]> {
+        match &self.storage {
+            Storage::Host(buffer) => Ok(&buffer.as_bytes()[..self.len_bytes()]),
+            Storage::Cuda(_) => Err(Error::Unsupported {
+                feature: format!("reading targets on {} in place", self.device()),
+                remedy: "copy them with to_host() first".to_owned(),
+            }),
+        }
+    }
+
+    /// All numbers, those of the first image first.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] if `T` is not what the tensor holds; [`Error::Unsupported`] if it is on a device:
+    /// [`to_host`](Self::to_host) copies it.
+    pub fn as_slice<T: TargetElement>(&self) -> Result<&[T]> {
+        if T::TYPE != self.element {
+            let expected = format!("the tensor's {:?}", self.element);
+            return Err(Error::parameter("TargetTensor::as_slice", "T", expected, format!("{:?}", T::TYPE)));
+        }
+        Ok(bytemuck::cast_slice(self.as_bytes()?))
+    }
+
+    /// A copy in host memory, complete when this returns.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if a device fails to copy it; [`Error::OutOfMemory`] if there is no memory for the copy.
+    pub fn to_host(&self) -> Result<Self> {
+        let mut copy = HostBuffer::new(DType::F32, self.len_bytes())?;
+        match &self.storage {
+            Storage::Host(_) => copy.as_bytes_mut().copy_from_slice(self.as_bytes()?),
+            Storage::Cuda(buffer) => buffer.read(copy.as_bytes_mut())?,
+        }
+        Ok(Self { storage: Storage::Host(copy), ..*self })
+    }
+
+    /// The tensor as a managed DLPack tensor of two dimensions over the same memory, as
+    /// [`Tensor::into_dlpack`](crate::Tensor::into_dlpack) gives it.
+    ///
+    /// # Synchronization
+    /// As of [`Tensor::into_dlpack`](crate::Tensor::into_dlpack).
+    ///
+    /// # Errors
+    /// As of [`Tensor::into_dlpack`](crate::Tensor::into_dlpack).
+    #[cfg(feature = "dlpack")]
+    pub fn into_dlpack<M: dlpark::ManagedTensorBase>(self) -> Result<dlpark::Managed<M>> {
+        let dtype = match self.element {
+            TargetType::F32 => dlpark::ffi::DLDataType::F32,
+            TargetType::U32 => dlpark::ffi::DLDataType::U32,
+        };
+        crate::tensor::dlpack_managed(self.storage, dtype, self.shape, [self.shape[1], 1], CudaBuffer::lend)
+    }
+
+    /// The tensor as one of candle 0.11 on `device`. It is copied, through host memory where it is on a device.
+    ///
+    /// # Synchronization
+    /// The tensor given may be used as soon as this returns.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if candle cannot copy it to `device`.
+    #[cfg(feature = "candle")]
+    pub fn into_candle(self, device: &candle_core::Device) -> Result<candle_core::Tensor> {
+        let host = if self.cuda().is_some() { self.to_host()? } else { self };
+        let shape = host.shape;
+        match host.element {
+            TargetType::F32 => candle_core::Tensor::from_slice(host.as_slice::<f32>()?, &shape, device),
+            TargetType::U32 => candle_core::Tensor::from_slice(host.as_slice::<u32>()?, &shape, device),
+        }
+        .map_err(|error| crate::tensor::candle_failed("TargetTensor::into_candle", &error))
+    }
+
+    fn len_bytes(&self) -> usize {
+        4 * self.shape[0] * self.shape[1]
+    }
+}
+
+/// Bytes of any length for each image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TargetBytes {
+    values: Vec<u8>,
+    offsets: Vec<u64>,
+}
+
+impl TargetBytes {
+    /// The bytes of all images, one behind the other.
+    #[must_use]
+    pub fn values(&self) -> &[u8] {
+        &self.values
+    }
+
+    /// Where each image's bytes begin in [`values`](Self::values), and where the last one's end: one more than images.
+    #[must_use]
+    pub fn offsets(&self) -> &[u64] {
+        &self.offsets
+    }
+
+    /// The bytes of image `i`; `None` if the batch has no such image.
+    #[must_use]
+    pub fn get(&self, i: usize) -> Option<&[u8]> {
+        let (start, end) = (*self.offsets.get(i)?, *self.offsets.get(i + 1)?);
+        self.values.get(start as usize..end as usize)
+    }
+}
+
+/// The targets of a batch while it is made, in host memory.
+pub(crate) enum Rows {
+    Classes(Vec<u32>),
+    Floats(Vec<f32>),
+    Bytes(TargetBytes),
+}
+
+impl Rows {
+    /// Those of the samples of a batch.
+    pub(crate) fn new(spec: &TargetSpec, rows: Vec<Row>) -> Self {
+        match spec.form {
+            Form::Class { .. } => {
+                Self::Classes(rows.iter().map(|row| if let Row::Class(class) = row { *class } else { 0 }).collect())
+            }
+            Form::Bytes => {
+                let mut bytes = TargetBytes { values: Vec::new(), offsets: vec![0] };
+                for row in rows {
+                    if let Row::Bytes(row) = row {
+                        bytes.values.extend(row);
+                    }
+                    bytes.offsets.push(bytes.values.len() as u64);
+                }
+                Self::Bytes(bytes)
+            }
+            Form::MultiHot { .. } | Form::Floats { .. } | Form::Soft { .. } => {
+                let mut floats = Vec::with_capacity(rows.len() * spec.len());
+                for row in rows {
+                    if let Row::Floats(row) = row {
+                        floats.extend(row);
+                    }
+                }
+                Self::Floats(floats)
+            }
+        }
+    }
+
+    /// The numbers as bytes, which the back end takes to where the images are.
+    pub(crate) fn shared(&self) -> Option<&[u8]> {
+        match self {
+            Self::Classes(classes) => Some(bytemuck::cast_slice(classes)),
+            Self::Floats(floats) => Some(bytemuck::cast_slice(floats)),
+            Self::Bytes(_) => None,
+        }
+    }
+
+    /// The batch's targets, of which the back end has made `storage`.
+    pub(crate) fn finish(self, storage: Option<Storage>, images: usize) -> Option<Targets> {
+        let (element, len) = match self {
+            Self::Bytes(bytes) => return Some(Targets::Bytes(bytes)),
+            Self::Classes(classes) => (TargetType::U32, classes.len()),
+            Self::Floats(floats) => (TargetType::F32, floats.len()),
+        };
+        let shape = [images, len / images.max(1)];
+        Some(Targets::Numbers(TargetTensor { storage: storage?, shape, element }))
+    }
+}

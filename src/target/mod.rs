@@ -1,0 +1,64 @@
+//! What samples are trained towards beside their class: as sources have it, as it is asked for, and as a batch has it.
+
+mod batch;
+mod numbers;
+mod spec;
+
+pub(crate) use batch::Rows;
+pub use batch::{TargetBytes, TargetElement, TargetTensor, TargetType, Targets};
+pub use spec::TargetSpec;
+pub(crate) use spec::{Form, Row};
+
+use crate::error::Error;
+
+/// The longest target of a sample, in bytes as they are stored: 1 MiB.
+pub const MAX_TARGET_BYTES: u64 = 1 << 20;
+
+/// What a sample is trained towards, as its source has it. [`TargetSpec`] says what becomes of it in a batch.
+///
+/// ```
+/// use warpfeed::Target;
+///
+/// // The tags of an image, as a JSON field has them: a multi-hot target or class numbers come of them.
+/// let tags = Target::Bytes(b"[3, 17]".to_vec());
+/// assert_ne!(tags, Target::Integers(vec![3, 17]), "nothing is parsed before it is known what for");
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub enum Target {
+    /// A class's number: the label.
+    Class(u32),
+    /// Whole numbers.
+    Integers(Vec<i64>),
+    /// Numbers.
+    Floats(Vec<f32>),
+    /// Bytes as they are stored: a text, JSON, an `.npy` file. Where numbers are asked for, they are read from it: from an
+    /// `.npy` file, from JSON that begins with `[`, or from a text with blanks or commas between them.
+    Bytes(Vec<u8>),
+}
+
+impl Target {
+    /// Bytes that it takes in memory.
+    pub(crate) fn len_bytes(&self) -> u64 {
+        match self {
+            Self::Class(_) => 4,
+            Self::Integers(numbers) => 8 * numbers.len() as u64,
+            Self::Floats(numbers) => 4 * numbers.len() as u64,
+            Self::Bytes(bytes) => bytes.len() as u64,
+        }
+    }
+}
+
+/// The error of a sample without the field that was asked for.
+pub(crate) fn missing(field: &str) -> Error {
+    wrong(Some(field), "the sample has none")
+}
+
+/// The error of a sample whose target cannot be used.
+pub(crate) fn wrong(field: Option<&str>, message: impl Into<String>) -> Error {
+    Error::Target { field: field.unwrap_or("label").to_owned(), message: message.into() }
+}
+
+/// What is wrong with a target that is too long.
+pub(crate) fn too_long(len_bytes: u64) -> String {
+    format!("its {len_bytes} bytes are over the limit of {MAX_TARGET_BYTES}")
+}

@@ -1,0 +1,300 @@
+//! What is asked for as a batch's targets, and a sample's part of them.
+
+use super::{MAX_TARGET_BYTES, Target, too_long, wrong};
+use crate::error::{Error, Result};
+use std::fmt;
+use std::str::FromStr;
+
+/// Most numbers that a sample's target has in a batch.
+const MAX_NUMBERS: u32 = 1 << 20;
+
+/// How far the sum of a soft target may be from 1.
+const SOFT_TOLERANCE: f64 = 1e-3;
+
+/// Which targets a pipeline delivers with its images ([`Builder::targets`](crate::Builder::targets)): their form, and the
+/// field of the source that they are in.
+///
+/// Written as text, as the command reads it: `class=10`, `multi-hot=80:json.tags`, `float=4:npy`, `soft=1000/0.1`,
+/// `bytes:txt`. What stands behind the colon is the field. docs/targets.md says which fields each format has.
+///
+/// ```
+/// use warpfeed::TargetSpec;
+///
+/// let spec: TargetSpec = "float=4:json.box".parse()?;
+/// assert_eq!(spec, TargetSpec::floats(4).field("json.box"));
+/// assert_eq!(spec.to_string(), "float=4:json.box");
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct TargetSpec {
+    pub(crate) field: Option<String>,
+    pub(crate) form: Form,
+}
+
+/// What becomes of a target in a batch.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Form {
+    Class { classes: u32 },
+    MultiHot { classes: u32 },
+    Floats { len: u32 },
+    Soft { classes: u32, smoothing: f64 },
+    Bytes,
+}
+
+impl TargetSpec {
+    fn new(form: Form) -> Self {
+        Self { field: None, form }
+    }
+
+    /// A class's number below `classes`: `[N, 1]`, u32.
+    #[must_use]
+    pub fn class(classes: u32) -> Self {
+        Self::new(Form::Class { classes })
+    }
+
+    /// Numbers of classes below `classes`, any number of them: `[N, classes]`, f32, 1 for each class that there is and 0
+    /// for the others.
+    #[must_use]
+    pub fn multi_hot(classes: u32) -> Self {
+        Self::new(Form::MultiHot { classes })
+    }
+
+    /// So many numbers: `[N, len]`, f32.
+    #[must_use]
+    pub fn floats(len: u32) -> Self {
+        Self::new(Form::Floats { len })
+    }
+
+    /// A probability for each class: `[N, classes]`, f32. A source that has the number of one class gives 1 for it and 0 for
+    /// the others, smoothed by [`smoothing`](Self::smoothing). Numbers for all classes are taken as they are; they are not
+    /// negative, and their sum is within 0.001 of 1.
+    #[must_use]
+    pub fn soft(classes: u32) -> Self {
+        Self::new(Form::Soft { classes, smoothing: 0.0 })
+    }
+
+    /// Bytes as they are stored, of any length up to 1 MiB.
+    #[must_use]
+    pub fn bytes() -> Self {
+        Self::new(Form::Bytes)
+    }
+
+    /// The field of the source that the target is in; the label if not given.
+    #[must_use]
+    pub fn field(mut self, name: impl Into<String>) -> Self {
+        self.field = Some(name.into());
+        self
+    }
+
+    /// Label smoothing of [`soft`](Self::soft) targets, as timm has it: `smoothing / classes` for each class, and
+    /// `1 - smoothing` more for the one that it is. It changes nothing in other forms.
+    #[must_use]
+    pub fn smoothing(mut self, smoothing: f64) -> Self {
+        if let Form::Soft { smoothing: own, .. } = &mut self.form {
+            *own = smoothing;
+        }
+        self
+    }
+
+    /// Numbers of a sample; 0 for bytes.
+    pub(crate) fn len(&self) -> usize {
+        match self.form {
+            Form::Class { .. } => 1,
+            Form::MultiHot { classes } | Form::Soft { classes, .. } => classes as usize,
+            Form::Floats { len } => len as usize,
+            Form::Bytes => 0,
+        }
+    }
+
+    /// Most bytes of a sample's target in a batch.
+    pub(crate) fn max_bytes(&self) -> u64 {
+        if self.form == Form::Bytes { MAX_TARGET_BYTES } else { 4 * self.len() as u64 }
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        let refuse = |parameter, expected: &str, got: &dyn fmt::Display| {
+            Err(Error::parameter("targets", parameter, expected, got))
+        };
+        let classes = match self.form {
+            Form::Class { classes } if classes == 0 => return refuse("classes", "1 or more", &0),
+            Form::Class { .. } | Form::Bytes => 1,
+            Form::MultiHot { classes } | Form::Soft { classes, .. } => classes,
+            Form::Floats { len } => len,
+        };
+        if !(1..=MAX_NUMBERS).contains(&classes) {
+            return refuse("numbers a sample", &format!("1 to {MAX_NUMBERS}"), &classes);
+        }
+        match self.form {
+            Form::Soft { smoothing, .. } if !(0.0..=1.0).contains(&smoothing) => {
+                refuse("smoothing", "0 to 1", &smoothing)
+            }
+            _ if self.field.as_deref() == Some("") => refuse("field", "the name of a field", &"an empty one"),
+            _ => Ok(()),
+        }
+    }
+
+    /// A sample's part of a batch's targets.
+    ///
+    /// # Errors
+    /// [`Error::Target`] if the target is not of this form.
+    pub(crate) fn row(&self, target: Target) -> Result<Row> {
+        self.make(target).map_err(|message| wrong(self.field.as_deref(), message))
+    }
+
+    fn make(&self, target: Target) -> Result<Row, String> {
+        if target.len_bytes() > MAX_TARGET_BYTES {
+            return Err(too_long(target.len_bytes()));
+        }
+        let class = |number: f64, classes: u32| {
+            let is_class = number.fract() == 0.0 && (0.0..f64::from(classes)).contains(&number);
+            is_class
+                .then_some(number as u32)
+                .ok_or_else(|| format!("it has {number}, not a class from 0 to {}", classes - 1))
+        };
+        let row = match (self.form, target) {
+            (Form::Bytes, Target::Bytes(bytes)) => return Ok(Row::Bytes(bytes)),
+            (Form::Bytes, _) => return Err("it is numbers, and bytes were asked for".to_owned()),
+            (form, target) => (form, target.numbers()?),
+        };
+        match row {
+            (Form::Class { classes }, numbers) => match numbers[..] {
+                [number] => class(number, classes).map(Row::Class),
+                _ => Err(format!("it has {} numbers, not that of one class", numbers.len())),
+            },
+            (Form::MultiHot { classes }, numbers) => {
+                let mut row = vec![0.0; classes as usize];
+                for number in numbers {
+                    row[class(number, classes)? as usize] = 1.0;
+                }
+                Ok(Row::Floats(row))
+            }
+            (Form::Soft { classes, smoothing }, numbers) if numbers.len() == 1 && classes > 1 => {
+                let off = smoothing / f64::from(classes);
+                let mut row = vec![off as f32; classes as usize];
+                row[class(numbers[0], classes)? as usize] = (1.0 - smoothing + off) as f32;
+                Ok(Row::Floats(row))
+            }
+            (_, numbers) if numbers.len() != self.len() => {
+                Err(format!("it has {} numbers, not {}", numbers.len(), self.len()))
+            }
+            (form, numbers) => {
+                let sum: f64 = numbers.iter().sum();
+                if let Form::Soft { .. } = form
+                    && (numbers.iter().any(|number| *number < 0.0) || (sum - 1.0).abs() > SOFT_TOLERANCE)
+                {
+                    return Err(format!("it is no distribution over classes: the sum is {sum}"));
+                }
+                match numbers.iter().find(|number| (**number as f32).is_infinite()) {
+                    Some(number) => Err(format!("it has {number}, which f32 cannot hold")),
+                    None => Ok(Row::Floats(numbers.into_iter().map(|number| number as f32).collect())),
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Display for TargetSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.form {
+            Form::Class { classes } => write!(f, "class={classes}")?,
+            Form::MultiHot { classes } => write!(f, "multi-hot={classes}")?,
+            Form::Floats { len } => write!(f, "float={len}")?,
+            Form::Soft { classes, smoothing: 0.0 } => write!(f, "soft={classes}")?,
+            Form::Soft { classes, smoothing } => write!(f, "soft={classes}/{smoothing}")?,
+            Form::Bytes => f.write_str("bytes")?,
+        }
+        self.field.as_ref().map_or(Ok(()), |field| write!(f, ":{field}"))
+    }
+}
+
+impl FromStr for TargetSpec {
+    type Err = Error;
+
+    /// Reads `class=K`, `multi-hot=K`, `float=N`, `soft=K`, `soft=K/SMOOTHING` or `bytes`, and behind a colon the field.
+    fn from_str(text: &str) -> Result<Self> {
+        let (form, field) = text.split_once(':').map_or((text, None), |(form, field)| (form, Some(field.to_owned())));
+        let parse = || {
+            let Some((name, number)) = form.split_once('=') else {
+                return (form == "bytes").then_some(Form::Bytes);
+            };
+            Some(match name {
+                "class" => Form::Class { classes: number.parse().ok()? },
+                "multi-hot" => Form::MultiHot { classes: number.parse().ok()? },
+                "float" => Form::Floats { len: number.parse().ok()? },
+                "soft" => {
+                    let (classes, smoothing) = number.split_once('/').unwrap_or((number, "0"));
+                    Form::Soft { classes: classes.parse().ok()?, smoothing: smoothing.parse().ok()? }
+                }
+                _ => return None,
+            })
+        };
+        let expected = "class=K, multi-hot=K, float=N, soft=K, soft=K/SMOOTHING or bytes, and :FIELD behind it";
+        let form = parse().ok_or_else(|| Error::parameter("targets", "spec", expected, text))?;
+        let spec = Self { field, form };
+        spec.check().map(|()| spec)
+    }
+}
+
+/// A sample's part of a batch's targets.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Row {
+    Class(u32),
+    Floats(Vec<f32>),
+    Bytes(Vec<u8>),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(spec: &str, target: Target) -> Result<Row> {
+        spec.parse::<TargetSpec>().unwrap().row(target)
+    }
+
+    #[test]
+    fn targets_become_what_was_asked_for() {
+        let text = |text: &str| Target::Bytes(text.as_bytes().to_vec());
+        assert_eq!(row("class=10", Target::Class(7)).unwrap(), Row::Class(7));
+        assert_eq!(row("class=10:json.kind", text("7")).unwrap(), Row::Class(7));
+        let hot = Row::Floats(vec![0.0, 1.0, 0.0, 1.0]);
+        assert_eq!(row("multi-hot=4", text("[3, 1, 3]")).unwrap(), hot);
+        assert_eq!(row("multi-hot=4", Target::Integers(vec![])).unwrap(), Row::Floats(vec![0.0; 4]));
+        assert_eq!(row("float=2", text("0.5 -1e3")).unwrap(), Row::Floats(vec![0.5, -1000.0]));
+        assert_eq!(row("soft=2", Target::Floats(vec![0.25, 0.75])).unwrap(), Row::Floats(vec![0.25, 0.75]));
+        // timm: off 0.1 / 4, on 1 - 0.1 + 0.1 / 4.
+        let smooth = Row::Floats(vec![0.025, 0.925, 0.025, 0.025]);
+        assert_eq!(row("soft=4/0.1", Target::Class(1)).unwrap(), smooth);
+        assert_eq!(row("bytes:txt", text("a cat")).unwrap(), Row::Bytes(b"a cat".to_vec()));
+    }
+
+    #[test]
+    fn what_is_no_such_target_is_a_bad_sample_that_names_the_field() {
+        for (spec, target) in [
+            ("class=10:x", Target::Class(10)),
+            ("class=10:x", Target::Integers(vec![1, 2])),
+            ("class=10:x", Target::Floats(vec![0.5])),
+            ("multi-hot=4:x", Target::Integers(vec![-1])),
+            ("float=2:x", Target::Floats(vec![1.0])),
+            ("float=1:x", Target::Floats(vec![f32::NAN])),
+            ("float=1:x", Target::Bytes(b"1e300".to_vec())),
+            ("soft=2:x", Target::Floats(vec![0.5, 0.6])),
+            ("soft=2:x", Target::Floats(vec![-0.5, 1.5])),
+            ("bytes:x", Target::Integers(vec![1])),
+            ("bytes:x", Target::Bytes(vec![0; 1 + MAX_TARGET_BYTES as usize])),
+        ] {
+            let error = row(spec, target).unwrap_err();
+            assert!(error.is_bad_sample() && error.to_string().starts_with("target x: "), "{spec}: {error}");
+        }
+    }
+
+    #[test]
+    fn specs_are_texts() {
+        for text in ["class=10", "multi-hot=80:json.tags", "float=4:npy", "soft=1000/0.1", "soft=7", "bytes:a:b"] {
+            assert_eq!(text.parse::<TargetSpec>().unwrap().to_string(), text);
+        }
+        for wrong in ["", "class", "class=0", "class=x", "float=0", "soft=3/2", "soft=3/nan", "bytes:", "bytes=3"] {
+            assert!(wrong.parse::<TargetSpec>().unwrap_err().is_parameter(), "{wrong}");
+        }
+        assert!(TargetSpec::floats(MAX_NUMBERS + 1).check().is_err());
+    }
+}
