@@ -60,16 +60,24 @@ pub enum StreamPriority {
 }
 
 /// Who decodes JPEGs if recipes run on a GPU. An image that a decoder does not take, or fails on, goes to another
-/// decoder; other formats than JPEG go to the CPU.
+/// decoder; other formats than JPEG go to the CPU. The crate's own decoder on the device makes the CPU decoder's pixels, and
+/// nvJPEG's differ a little.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DecodePath {
     /// nvJPEG decodes what it can, the hardware decoder first, on data-center cards. An image's header alone decides, so a
-    /// run repeats itself on the same card. nvJPEG's pixels differ a little from the CPU's.
+    /// run repeats itself on the same card. Where there is no nvJPEG, this is [`Exact`](Self::Exact).
     #[default]
     Auto,
     /// Each image goes where it will be done first, by the speeds of all decoders measured so far. The choice for an
-    /// image, and with it its pixels, may differ from run to run.
+    /// image, and with it its pixels, may differ from run to run. Where there is no nvJPEG, this is
+    /// [`Exact`](Self::Exact).
     Fastest,
+    /// The crate's own decoder on the device and the CPU share the work, by their measured speeds. The bytes are those of
+    /// [`Device::Cpu`] whoever decodes.
+    Exact,
+    /// The crate's own decoder on the device decodes all that it takes: baseline images, gray, RGB, and with usual
+    /// sampling. The bytes are those of [`Device::Cpu`].
+    Device,
     /// The CPU decodes, and only the part that is needed. The bytes are those of [`Device::Cpu`].
     Cpu,
     /// nvJPEG decodes: Huffman codes on the CPU, the rest on the device.
@@ -82,7 +90,7 @@ pub enum DecodePath {
 impl FromStr for DecodePath {
     type Err = Error;
 
-    /// Reads `auto`, `fastest`, `cpu`, `hybrid` or `hardware`.
+    /// Reads `auto`, `exact`, `device`, `fastest`, `cpu`, `hybrid` or `hardware`.
     ///
     /// ```
     /// # use warpfeed::DecodePath;
@@ -93,12 +101,14 @@ impl FromStr for DecodePath {
     fn from_str(text: &str) -> Result<Self> {
         Ok(match text {
             "auto" => Self::Auto,
+            "exact" => Self::Exact,
+            "device" => Self::Device,
             "fastest" => Self::Fastest,
             "cpu" => Self::Cpu,
             "hybrid" => Self::Hybrid,
             "hardware" => Self::Hardware,
             _ => {
-                let names = "auto, fastest, cpu, hybrid or hardware";
+                let names = "auto, exact, device, fastest, cpu, hybrid or hardware";
                 return Err(Error::parameter("decode", "path", names, format!("{text:?}")));
             }
         })

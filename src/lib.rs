@@ -123,6 +123,7 @@ use mozjpeg_sys as _;
 
 pub use apply::{ApplyOptions, apply};
 pub use cuda::CudaBuffer;
+pub use decode::LeftToCpu;
 #[cfg(fuzzing)]
 pub use decode::device_model;
 pub use device::{DecodePath, Device, StreamPriority};

@@ -235,7 +235,15 @@ fn kinds() -> EncodedImages {
 #[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
 fn every_kind_of_image_gets_through_on_every_path() {
     let want = delivered(&small(kinds()).device(Device::Cpu).build().unwrap(), 0);
-    for path in [DecodePath::Cpu, DecodePath::Hybrid, DecodePath::Hardware, DecodePath::Auto, DecodePath::Fastest] {
+    for path in [
+        DecodePath::Cpu,
+        DecodePath::Device,
+        DecodePath::Exact,
+        DecodePath::Hybrid,
+        DecodePath::Hardware,
+        DecodePath::Auto,
+        DecodePath::Fastest,
+    ] {
         let pipeline = match small(kinds()).device(GPU).decode(path).build() {
             // A device without hardware decoder.
             Err(Error::Device { .. }) if path == DecodePath::Hardware => continue,
@@ -244,19 +252,25 @@ fn every_kind_of_image_gets_through_on_every_path() {
         let mut epoch = pipeline.epoch(0);
         let got: Vec<_> = epoch.by_ref().flat_map(|batch| samples(&batch.unwrap())).collect();
         let stats = epoch.stats();
-        let decoded = [stats.decoded_cpu, stats.decoded_hybrid, stats.decoded_hardware];
+        let decoded = [stats.decoded_cpu, stats.decoded_device, stats.decoded_hybrid, stats.decoded_hardware];
         match path {
-            DecodePath::Cpu => assert_eq!(decoded, [11, 0, 0]),
-            DecodePath::Hybrid => assert_eq!(decoded, [2, 9, 0]),
-            DecodePath::Hardware => assert_eq!(decoded, [2, 4, 5]),
-            DecodePath::Auto | DecodePath::Fastest => assert_eq!(decoded.iter().sum::<u64>(), 11),
+            DecodePath::Cpu => assert_eq!(decoded, [11, 0, 0, 0]),
+            DecodePath::Device => {
+                assert_eq!(decoded, [6, 5, 0, 0]);
+                let left: Vec<_> = stats.left_to_cpu.iter().collect();
+                assert_eq!(left, [("no JPEG", 1), ("progressive", 4), ("neither gray nor three colors", 1)]);
+            }
+            DecodePath::Hybrid => assert_eq!(decoded, [2, 0, 9, 0]),
+            DecodePath::Hardware => assert_eq!(decoded, [2, 0, 4, 5]),
+            _ => assert_eq!(decoded.iter().sum::<u64>(), 11),
         }
         assert_eq!(got.len(), want.len());
         for (got, want) in got.iter().zip(&want) {
             assert_eq!((got.index, got.label), (want.index, want.label));
             // nvJPEG's arithmetic is not libjpeg's.
             let worst = got.bytes.iter().zip(&want.bytes).map(|(a, b)| a.abs_diff(*b)).max();
-            let most = if pipeline.device_name().contains("simulated") { 0 } else { 24 };
+            let is_exact = matches!(path, DecodePath::Cpu | DecodePath::Device | DecodePath::Exact);
+            let most = if is_exact || pipeline.device_name().contains("simulated") { 0 } else { 24 };
             assert!(worst.is_some_and(|worst| worst <= most), "{path:?}, sample {}: {worst:?}", got.index);
         }
     }

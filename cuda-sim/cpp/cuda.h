@@ -55,3 +55,7 @@ inline unsigned long long atomicAdd(unsigned long long* at, unsigned long long v
 inline uint32_t atomicAdd(uint32_t* at, uint32_t value) {
     return __atomic_fetch_add(at, value, __ATOMIC_RELAXED);
 }
+
+inline uint32_t atomicOr(uint32_t* at, uint32_t bits) {
+    return __atomic_fetch_or(at, bits, __ATOMIC_RELAXED);
+}

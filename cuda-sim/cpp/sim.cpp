@@ -151,9 +151,8 @@ struct Machine {
     const Kernel* kernel = nullptr;
     warpfeed::Launch launch = {};
     bool running = false;
-    // Ranges found lately, of which a kernel uses few at a time, and the place for the next.
+    // Ranges found lately, of which a kernel uses few at a time.
     Range known[kKnown];
-    size_t next = 0;
     Own own = own_memory();
 
     ~Machine() {
@@ -216,13 +215,15 @@ struct Machine {
 
     // Whether a kernel may touch this.
     bool allowed(uintptr_t address, size_t bytes) {
-        for (const Range& range : known) {
-            if (range.holds(address, bytes)) {
+        if (known[0].holds(address, bytes) || on_stack(address)) {
+            return true;
+        }
+        for (size_t i = 1; i < kKnown; i++) {
+            if (known[i].holds(address, bytes)) {
+                // What is used most comes to the front.
+                std::swap(known[i], known[i - 1]);
                 return true;
             }
-        }
-        if (on_stack(address)) {
-            return true;
         }
         Range found;
         for (const Range& range : own.ranges) {
@@ -234,7 +235,8 @@ struct Machine {
             !(memory.range(address, &found.start, &found.end) && found.holds(address, bytes))) {
             return false;
         }
-        known[next++ % kKnown] = found;
+        // The one at the back is used least.
+        known[kKnown - 1] = found;
         return true;
     }
 

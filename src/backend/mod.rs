@@ -10,7 +10,7 @@ mod encoded;
 
 pub(crate) use encoded::Encoded;
 
-use crate::decode::Header;
+use crate::decode::{Header, LeftToCpu};
 use crate::device::{DecodePath, Device, StreamPriority};
 use crate::error::{Error, Result};
 use crate::mix::MixPlan;
@@ -21,6 +21,7 @@ use crate::raster::Size;
 use crate::tensor::{DType, Layout, Storage};
 use cpu::output::Tables;
 use cuda::gpu::Gpu;
+use std::ops::AddAssign;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -142,10 +143,26 @@ pub(crate) struct Decoded {
     pub(crate) cpu: u64,
     pub(crate) hybrid: u64,
     pub(crate) hardware: u64,
+    /// The crate's own decoder on a device.
+    pub(crate) device: u64,
     /// Of those by the CPU: a device decoder would have, had there been device memory for the whole image.
     pub(crate) for_memory: u64,
     /// Of those by the CPU: codes were passed over by means of an index of rows.
     pub(crate) restarts: u64,
+    /// Of those by the CPU: why the crate's own decoder on a device left them to it.
+    pub(crate) left: LeftToCpu,
+}
+
+impl AddAssign for Decoded {
+    fn add_assign(&mut self, other: Self) {
+        self.cpu += other.cpu;
+        self.hybrid += other.hybrid;
+        self.hardware += other.hardware;
+        self.device += other.device;
+        self.for_memory += other.for_memory;
+        self.restarts += other.restarts;
+        self.left += other.left;
+    }
 }
 
 /// What was left to be done with a whole batch.
@@ -154,6 +171,13 @@ pub(crate) struct Settled {
     /// The places of samples that cannot be used after all.
     pub(crate) bad: Vec<(usize, Error)>,
     pub(crate) decoded: Decoded,
+}
+
+impl AddAssign for Settled {
+    fn add_assign(&mut self, mut other: Self) {
+        self.bad.append(&mut other.bad);
+        self.decoded += other.decoded;
+    }
 }
 
 /// What a batch ends with.

@@ -570,6 +570,17 @@ pub(crate) unsafe fn copy(to: u64, from: u64, len_bytes: usize, stream: &Stream)
     check("cuMemcpyDtoDAsync", unsafe { result::memcpy_dtod_async(to, from, len_bytes, stream.raw) })
 }
 
+/// Queues a copy of `len_bytes` bytes to pinned memory of the host.
+///
+/// # Safety
+/// Both ranges are valid until the copy is done; nobody touches `to`, or writes `from`, before that.
+pub(crate) unsafe fn download_later(to: *mut u8, from: u64, len_bytes: usize, stream: &Stream) -> Result<()> {
+    // SAFETY: writable for the length, by contract.
+    let to = unsafe { std::slice::from_raw_parts_mut(to, len_bytes) };
+    // SAFETY: the contract.
+    check("cuMemcpyDtoHAsync", unsafe { result::memcpy_dtoh_async(to, from, stream.raw) })
+}
+
 /// Queues a copy to the host and waits for it.
 ///
 /// # Safety

@@ -5,42 +5,10 @@
 
 use super::huffman::{Code, Definition, definitions};
 use super::probe::{be16, next_marker};
+use super::reason::Reason;
 use super::{Format, Header, has_end};
 use crate::raster::Size;
 use std::cmp::Ordering;
-
-/// Why an image is left to the CPU's decoder.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Reason {
-    /// It is no JPEG.
-    Format,
-    /// Progressive coding.
-    Progressive,
-    /// Lossless, arithmetic or hierarchical coding.
-    Process,
-    /// Other than 8 bits a sample.
-    Precision,
-    /// Other than one or three components: CMYK.
-    Components,
-    /// Sampling factors other than those of luma at one chroma sample an MCU.
-    Sampling,
-    /// The components come in several scans.
-    SeveralScans,
-    /// More pixels a side than libjpeg takes, or more data than a bit position counts.
-    TooLarge,
-    /// A header segment that is odd, or that might be read in two ways.
-    Header,
-    /// A quantization or Huffman table that is missing or impossible.
-    Tables,
-    /// The file has no end-of-image marker.
-    NoEnd,
-    /// A code that does not exist, or a marker out of turn.
-    Damaged,
-    /// The data end before the MCUs that are needed.
-    Truncated,
-    /// The threads took too many rounds to find where their codes begin.
-    Unsynchronized,
-}
 
 /// What the components of a pixel mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,8 +25,8 @@ pub(crate) struct Component {
     pub rows: u32,
     /// Quantization steps, row by row.
     pub quant: [u16; 64],
-    pub dc: Table,
-    pub ac: Table,
+    pub dc: Code,
+    pub ac: Code,
 }
 
 /// A baseline image that a device may decode.
@@ -78,38 +46,6 @@ pub(crate) struct Baseline {
     /// 0 without restarts.
     pub restart_interval_mcus: u32,
     pub scan_offset_bytes: usize,
-}
-
-/// Bits of the data that one look-up sees. Four tables of this width take 8 kB of a block's shared memory.
-const LOOK_BITS: u32 = 10;
-
-/// A Huffman code for a device: a table for short codes, and a search for the others.
-#[derive(Clone)]
-pub(crate) struct Table {
-    /// What the next bits begin with: the code's length in the high byte, its symbol in the low one. 0 if the code is
-    /// longer, or does not exist.
-    look: Box<[u16; 1 << LOOK_BITS]>,
-    code: Code,
-}
-
-impl Table {
-    fn new(code: Code) -> Self {
-        let mut look = Box::new([0; 1 << LOOK_BITS]);
-        for (bits, entry) in (0..).zip(look.iter_mut()) {
-            if let Some((len @ ..=LOOK_BITS, symbol)) = code.symbol(bits << (64 - LOOK_BITS)) {
-                *entry = (len as u16) << 8 | u16::from(symbol);
-            }
-        }
-        Self { look, code }
-    }
-
-    /// The length of the code that the left-aligned `bits` begin with, and its symbol; `None` if there is no such code.
-    pub fn symbol(&self, bits: u64) -> Option<(u32, u8)> {
-        match self.look[(bits >> (64 - LOOK_BITS)) as usize] {
-            0 => self.code.symbol(bits),
-            entry => Some((u32::from(entry >> 8), entry as u8)),
-        }
-    }
 }
 
 /// Where the k-th coefficient of a block stands, row by row.
@@ -306,7 +242,7 @@ impl<'a> Segments<'a> {
     fn component(&self, index: usize, columns: u32, rows: u32) -> Result<Component, Reason> {
         let code = |tables: &[Option<Definition<'_>>; 4], number: usize, max_symbol| {
             let Definition { counts, symbols, .. } = tables.get(number)?.as_ref()?;
-            symbols.iter().all(|&symbol| symbol <= max_symbol).then(|| Code::new(counts, symbols))?.map(Table::new)
+            symbols.iter().all(|&symbol| symbol <= max_symbol).then(|| Code::new(counts, symbols))?
         };
         let lowered = || {
             let (dc, ac) = *self.scan.get(index)?;

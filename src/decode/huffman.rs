@@ -2,12 +2,12 @@
 
 /// A code of at most 256 symbols, each of 1 to 16 bits.
 #[derive(Clone)]
-pub(super) struct Code {
+pub(crate) struct Code {
     /// Of each length in bits: one past its last code; 0 if it has none.
-    end: [u32; 17],
+    pub(crate) end: [u32; 17],
     /// Of each length: the index of its first code's symbol, less that code.
-    first: [i32; 17],
-    symbols: [u8; 256],
+    pub(crate) first: [i32; 17],
+    pub(crate) symbols: [u8; 256],
 }
 
 impl Code {

@@ -1,6 +1,5 @@
 //! From a file's bytes to pixels.
 
-#[cfg(any(test, fuzzing))]
 mod baseline;
 mod huffman;
 mod inks;
@@ -8,17 +7,22 @@ mod jpeg;
 mod lossless;
 mod lossless_jpeg;
 #[cfg(any(test, fuzzing))]
-mod model;
+pub(crate) mod model;
 mod pnm;
 mod probe;
+mod reason;
 mod restarts;
+mod window;
 
+pub(crate) use baseline::{Baseline, Color};
+pub(crate) use huffman::Code;
 pub(crate) use jpeg::{has_end, simd};
 pub(crate) use pnm::{rows as pnm_rows, written as pnm_header};
 pub use probe::probe;
-#[cfg(any(test, fuzzing))]
-use restarts::row_starts;
+pub use reason::LeftToCpu;
+pub(crate) use reason::Reason;
 pub(crate) use restarts::{indexed, is_indexed};
+pub(crate) use window::Window;
 
 use crate::error::{Error, Result};
 use crate::raster::{Image, Rect, Size};
@@ -149,7 +153,7 @@ impl Decoder {
 /// The device's JPEG decoder as plain code; `None` if it leaves the image to the CPU. For the fuzz targets.
 #[cfg(fuzzing)]
 pub fn device_model(bytes: &[u8], header: &Header, part: Rect) -> Option<Image> {
-    model::decode(bytes, header, part).ok()
+    model::decode(bytes, header, part).ok().map(|steps| steps.image)
 }
 
 impl std::fmt::Debug for Decoder {

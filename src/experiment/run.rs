@@ -1,5 +1,6 @@
 //! Runs a pipeline over whole epochs and measures it.
 
+use crate::decode::LeftToCpu;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::pipeline::{BadSample, Batch, CacheUsage, EpochState, Pipeline, Stats};
@@ -150,11 +151,15 @@ pub struct DecodedImages {
     pub hybrid: u64,
     /// A GPU's hardware decoder.
     pub hardware: u64,
+    /// The crate's own decoder on a GPU.
+    pub device: u64,
     /// Of those that the CPU decoded: rows and columns outside of what was needed were left out, by the restart markers
     /// that [`PackOptions::restarts`](crate::pack::PackOptions::restarts) writes.
     pub restarts: u64,
     /// Of those by the CPU: the GPU had no memory for them as a whole.
     pub for_memory: u64,
+    /// Why the crate's own decoder on a GPU left images to the CPU.
+    pub left_to_cpu: LeftToCpu,
 }
 
 /// Targets that were delivered, padding included.
@@ -538,8 +543,10 @@ fn run_epochs(
             cpu: stats.decoded_cpu,
             hybrid: stats.decoded_hybrid,
             hardware: stats.decoded_hardware,
+            device: stats.decoded_device,
             restarts: stats.decoded_restarts,
             for_memory: stats.decoded_for_memory,
+            left_to_cpu: stats.left_to_cpu,
         },
         cached: stats.cached,
         cache: pipeline.cache_usage(),

@@ -1,8 +1,10 @@
 //! What an epoch did and where its time went: counted, not sampled.
 
 use crate::backend::Decoded;
+use crate::decode::LeftToCpu;
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// What an epoch has done so far, and where its time went. Times of several threads add up.
@@ -29,6 +31,8 @@ pub struct Stats {
     pub decoded_hybrid: u64,
     /// Images that the device's hardware decoder decoded.
     pub decoded_hardware: u64,
+    /// Images that the crate's own decoder on the device decoded.
+    pub decoded_device: u64,
     /// Images that the CPU decoded because the device had no memory for them as a whole, which its decoders need. They are
     /// among [`decoded_cpu`](Self::decoded_cpu).
     pub decoded_for_memory: u64,
@@ -36,6 +40,9 @@ pub struct Stats {
     /// [`PackOptions::restarts`](crate::pack::PackOptions::restarts) writes. They are among
     /// [`decoded_cpu`](Self::decoded_cpu).
     pub decoded_restarts: u64,
+    /// Why the crate's own decoder on the device has left images to the CPU. They are among
+    /// [`decoded_cpu`](Self::decoded_cpu), or bad.
+    pub left_to_cpu: LeftToCpu,
     /// Images that came decoded from the cache.
     pub cached: u64,
     /// How far the samples of a stream moved from their places in it, all together.
@@ -94,8 +101,10 @@ impl std::ops::AddAssign for Stats {
         self.decoded_cpu += other.decoded_cpu;
         self.decoded_hybrid += other.decoded_hybrid;
         self.decoded_hardware += other.decoded_hardware;
+        self.decoded_device += other.decoded_device;
         self.decoded_for_memory += other.decoded_for_memory;
         self.decoded_restarts += other.decoded_restarts;
+        self.left_to_cpu += other.left_to_cpu;
         self.cached += other.cached;
         self.moved += other.moved;
         self.moved_most = self.moved_most.max(other.moved_most);
@@ -112,11 +121,7 @@ pub(super) struct Counters {
     read: AtomicU64,
     decode: AtomicU64,
     augment: AtomicU64,
-    decoded_cpu: AtomicU64,
-    decoded_hybrid: AtomicU64,
-    decoded_hardware: AtomicU64,
-    decoded_for_memory: AtomicU64,
-    decoded_restarts: AtomicU64,
+    decoded: Mutex<Decoded>,
     cached: AtomicU64,
     worker_wait: AtomicU64,
 }
@@ -136,11 +141,11 @@ impl Counters {
     }
 
     pub(super) fn add_decoded(&self, decoded: Decoded) {
-        self.decoded_cpu.fetch_add(decoded.cpu, Relaxed);
-        self.decoded_hybrid.fetch_add(decoded.hybrid, Relaxed);
-        self.decoded_hardware.fetch_add(decoded.hardware, Relaxed);
-        self.decoded_for_memory.fetch_add(decoded.for_memory, Relaxed);
-        self.decoded_restarts.fetch_add(decoded.restarts, Relaxed);
+        *self.decoded() += decoded;
+    }
+
+    fn decoded(&self) -> MutexGuard<'_, Decoded> {
+        self.decoded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// An image that was found in the cache, which took that long.
@@ -156,16 +161,19 @@ impl Counters {
     /// The workers' share of the statistics.
     pub(super) fn snapshot(&self) -> Stats {
         let time = |counter: &AtomicU64| Duration::from_nanos(counter.load(Relaxed));
+        let decoded = *self.decoded();
         Stats {
             read_bytes: self.read_bytes.load(Relaxed),
             read: time(&self.read),
             decode: time(&self.decode),
             augment: time(&self.augment),
-            decoded_cpu: self.decoded_cpu.load(Relaxed),
-            decoded_hybrid: self.decoded_hybrid.load(Relaxed),
-            decoded_hardware: self.decoded_hardware.load(Relaxed),
-            decoded_for_memory: self.decoded_for_memory.load(Relaxed),
-            decoded_restarts: self.decoded_restarts.load(Relaxed),
+            decoded_cpu: decoded.cpu,
+            decoded_hybrid: decoded.hybrid,
+            decoded_hardware: decoded.hardware,
+            decoded_device: decoded.device,
+            decoded_for_memory: decoded.for_memory,
+            decoded_restarts: decoded.restarts,
+            left_to_cpu: decoded.left,
             cached: self.cached.load(Relaxed),
             worker_wait: time(&self.worker_wait),
             ..Stats::default()

@@ -5,14 +5,14 @@
 
 #![cfg(target_os = "linux")]
 
+mod common;
 #[path = "../../tests/support/sim.rs"]
 mod sim;
 
+use common::{Batches, batches, seeds, start};
 use cudarc::driver::{CudaContext, CudaStream, result, sys};
 use dlpark::versioned::Dlpack;
 use nvjpeg::sys::bindings as sys_nvjpeg;
-use sim::{Sim, folder};
-use std::path::Path;
 use std::ptr::{null_mut, without_provenance_mut};
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,24 +26,6 @@ use warpfeed::{
 };
 
 const IMAGES: u32 = 13;
-
-fn seeds() -> u64 {
-    std::env::var("CUDA_SIM_SEEDS").map_or(100, |seeds| seeds.parse().expect("CUDA_SIM_SEEDS is a number"))
-}
-
-fn start() -> Sim {
-    let sim = Sim::start();
-    let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).join("../kernels.image");
-    for (name, value) in [
-        ("WARPFEED_KERNELS", kernels),
-        ("WARPFEED_NVJPEG", folder().join("libcuda_sim_nvjpeg.so")),
-        ("CUDA_SIM_KERNELS", folder().join("libcuda_sim_kernels.so")),
-    ] {
-        // SAFETY: the tests of this file hold `sim`, so no other thread of them reads the environment meanwhile.
-        unsafe { std::env::set_var(name, value) };
-    }
-    sim
-}
 
 /// Baseline images, progressive and gray ones, one that no GPU takes.
 fn images() -> EncodedImages {
@@ -80,28 +62,6 @@ fn pipeline(source: &EncodedImages, seed: u64, device: Device) -> Result<Pipelin
         .decode(paths[seed as usize % 5])
         .device(device)
         .build()
-}
-
-type Batches = Vec<(Vec<u64>, Vec<u8>)>;
-
-/// An epoch's batches, read late or early, given back in this order or another, as the seed says.
-fn batches(pipeline: &Pipeline, seed: u64) -> Result<Batches> {
-    let mut read = Vec::new();
-    let mut held = Vec::new();
-    let mut copy = |batch: Batch| -> Result<()> {
-        read.push((batch.indices().to_vec(), batch.images().to_host()?.as_bytes()?.to_vec()));
-        Ok(())
-    };
-    for batch in pipeline.epoch(0) {
-        held.push(batch?);
-        if seed % 4 == 1 || held.len() > 2 {
-            let at = if seed % 8 < 4 { 0 } else { held.len() - 1 };
-            copy(held.remove(at))?;
-        }
-    }
-    held.into_iter().try_for_each(copy)?;
-    read.sort();
-    Ok(read)
 }
 
 fn expected(source: &EncodedImages, seed: u64) -> Batches {

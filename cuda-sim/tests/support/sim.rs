@@ -88,6 +88,11 @@ impl Sim {
         (self.0.reset)(seed, 0, 0.0, 64 << 20);
     }
 
+    #[allow(dead_code, reason = "not every test needs it")]
+    pub fn reset_with_memory(&self, seed: u64, memory_bytes: usize) {
+        (self.0.reset)(seed, 0, 0.0, memory_bytes);
+    }
+
     pub fn reset_with_failures(&self, seed: u64, rate: f64) {
         (self.0.reset)(seed, seed, rate, 64 << 20);
     }

@@ -16,7 +16,7 @@ const ALIGN_BYTES: usize = 128;
 /// The first block of either kind.
 const FIRST_BLOCK_BYTES: usize = 4 << 20;
 /// What a worker takes at a time for small tables.
-const CHUNK_BYTES: usize = 32 << 10;
+pub(super) const CHUNK_BYTES: usize = 32 << 10;
 
 /// Memory of one batch.
 #[derive(Debug)]
@@ -96,12 +96,14 @@ impl<B: Block> Stack<B> {
 struct Staging {
     host: Arc<HostMemory>,
     device: DeviceMemory,
+    /// Bytes that were copied already.
+    sent: usize,
 }
 
 impl Staging {
     fn new(context: &Context, len_bytes: usize, pinned: bool) -> Result<Self> {
         let host = Arc::new(HostMemory::new(context, len_bytes, pinned)?);
-        Ok(Self { host, device: DeviceMemory::new(context, len_bytes)? })
+        Ok(Self { host, device: DeviceMemory::new(context, len_bytes)?, sent: 0 })
     }
 }
 
@@ -201,7 +203,7 @@ impl Arena {
         self.scratch_sparing(len_bytes, 0)
     }
 
-    /// The same, if at least `spared_bytes` are left for other allocations.
+    /// The same, if at least `spared_bytes` are left for other allocations, all of which may be staging memory.
     ///
     /// # Errors
     /// [`Error::OutOfDeviceMemory`] if they are not.
@@ -213,22 +215,35 @@ impl Arena {
             return Err(no_room(len, room_bytes.saturating_sub(spared_bytes)));
         }
         let size = blocks.next_size(blocks.scratch.last(), len, self.limit_bytes);
+        if spared_bytes > 0 {
+            // A further block here leaves less for one of staging memory.
+            let taken = if blocks.scratch.last().1 < len { *size.as_ref().unwrap_or(&usize::MAX) } else { 0 };
+            let left = blocks.free_bytes(self.limit_bytes).saturating_sub(taken) + blocks.staging.last().1;
+            if left < spared_bytes {
+                return Err(no_room(len, left));
+            }
+        }
         let (block, offset) = blocks.scratch.take(len, || DeviceMemory::new(&self.context, size?))?;
         Ok(block.address() + offset as u64)
     }
 
-    /// Queues the copy of all pieces to the device; their bytes that were sent.
+    /// Queues the copy of all pieces that were taken since the last one to the device, `times` times.
     ///
     /// # Safety
-    /// No piece is written any more. The arena is neither reset nor dropped before the copies are done.
-    pub(super) unsafe fn upload(&self, stream: &Stream) -> Result<u64> {
-        let mut sent = 0;
-        for (block, used) in self.lock().staging.0.iter().filter(|(_, used)| *used > 0) {
-            // SAFETY: both blocks are at least as long as what is used of them; the rest is the contract.
-            unsafe { driver::upload(block.device.address(), block.host.start(), *used, stream)? };
-            sent += *used as u64;
+    /// None of these pieces is written any more. The arena is neither reset nor dropped before the copies are done.
+    pub(super) unsafe fn upload(&self, stream: &Stream, times: usize) -> Result<()> {
+        for (block, used) in self.lock().staging.0.iter_mut().filter(|(block, used)| *used > block.sent) {
+            let (from, len_bytes) = (block.sent, *used - block.sent);
+            for _ in 0..times {
+                // SAFETY: both blocks are at least as long as what is used of them; the rest is the contract.
+                unsafe {
+                    let address = block.device.address() + from as u64;
+                    driver::upload(address, block.host.start().add(from), len_bytes, stream)?;
+                }
+            }
+            block.sent = *used;
         }
-        Ok(sent)
+        Ok(())
     }
 
     /// Takes all memory back for the next batch.
@@ -240,6 +255,7 @@ impl Arena {
         let Blocks { staging, scratch, encoded } = self.blocks.get_mut().unwrap_or_else(PoisonError::into_inner);
         let left = |others: usize| limit_bytes.saturating_sub(others);
         staging.reset(left(scratch.bytes()), |len_bytes| Staging::new(context, len_bytes, pinned));
+        staging.0.iter_mut().for_each(|(block, _)| block.sent = 0);
         scratch.reset(left(staging.bytes()), |len_bytes| DeviceMemory::new(context, len_bytes));
         encoded.reset(usize::MAX, |len_bytes| HostMemory::new(context, len_bytes, pinned).map(Arc::new));
     }

@@ -4,13 +4,14 @@
 use super::arena::Allocation;
 use super::gpu::Gpu;
 use super::in_flight::InFlight;
+use super::jpeg::Job;
 use super::lower::{DeviceImage, Spare, packed_bytes, stages_bytes};
 use super::nvjpeg::{HardwareBatch, HardwareDecoder, HardwareJob, Queued, WorkerDecoder};
 use super::route::Route;
 use super::worker::Worker;
 use crate::backend::{Decoded, Encoded, Sample, Settled};
-use crate::cuda::driver;
-use crate::decode::{Format, Header, has_end, pnm_rows, probe};
+use crate::cuda::driver::{self, Stream};
+use crate::decode::{Format, Header, Reason, has_end, pnm_rows, probe};
 use crate::error::{Error, Result};
 use crate::memory;
 use crate::plan::{Plan, decoded_by};
@@ -34,6 +35,8 @@ pub(super) enum By {
     Hybrid,
     /// Later, with the others of its batch.
     Hardware(HardwareJob),
+    /// The kernels, with the others of its batch.
+    Device(Box<Job>),
 }
 
 impl Gpu {
@@ -48,7 +51,13 @@ impl Gpu {
     ) -> Result<Source> {
         let (size, len_bytes) = (header.size, encoded.bytes().len());
         let mut spare = None;
-        if let Some((image, nvjpeg, route)) = self.whole_image(worker, batch, &encoded, header, later, plans)? {
+        let route = self.router.route(header, later);
+        if route == Route::Device {
+            match self.to_device(worker, batch, encoded, header, plans)? {
+                Ok(source) => return Ok(source),
+                Err(back) => (encoded, spare) = back,
+            }
+        } else if let Some((image, nvjpeg)) = self.whole_image(worker, batch, &encoded, header, route, plans)? {
             let destination = image.address;
             if route == Route::Hardware && nvjpeg.is_for_hardware(encoded.bytes(), size) {
                 let job = HardwareJob { encoded: batch.arena.hold(encoded.bytes())?, destination, size };
@@ -90,6 +99,10 @@ impl Gpu {
         let image = match &source.by {
             By::Cpu => return Ok(source),
             By::Hardware(job) => self.decode_to_staging(worker, batch, job.encoded.bytes(), header, part)?,
+            By::Device(job) => {
+                worker.decoded.left.add(Reason::Memory);
+                self.decode_to_staging(worker, batch, job.encoded.bytes(), header, part)?
+            }
             By::Hybrid => {
                 let taken_back = worker.nvjpeg.as_mut().map(|nvjpeg| nvjpeg.take_back()).transpose()?;
                 let Some(encoded) = taken_back else { return Ok(source) };
@@ -100,11 +113,15 @@ impl Gpu {
             }
         };
         worker.decoded.for_memory += 1;
-        Ok(Source { image, by: By::Cpu, spare: Some((source.image.address, packed_bytes(header.size))) })
+        let spare = Some((source.image.address, packed_bytes(source.image.part.size())));
+        if let By::Device(job) = source.by {
+            self.keep_buffer(job.encoded.into_buffer());
+        }
+        Ok(Source { image, by: By::Cpu, spare })
     }
 
-    /// Device memory for the whole of an image that nvJPEG is to decode, the worker's decoder, and which of nvJPEG's is
-    /// first; `None` if the CPU is to decode it. That is also where the batch's share of memory has no room for the whole
+    /// Device memory for the whole of an image that nvJPEG is to decode, and the worker's decoder; `None` if the CPU is to
+    /// decode it. That is also where the batch's share of memory has no room for the whole
     /// image: only the part that is needed takes room then.
     fn whole_image<'a>(
         &self,
@@ -112,10 +129,10 @@ impl Gpu {
         batch: &InFlight,
         encoded: &Encoded,
         header: &Header,
-        later: bool,
+        route: Route,
         plans: &[Plan<'_>],
-    ) -> Result<Option<(DeviceImage, &'a mut WorkerDecoder, Route)>> {
-        let (size, route) = (header.size, self.router.route(header, later));
+    ) -> Result<Option<(DeviceImage, &'a mut WorkerDecoder)>> {
+        let size = header.size;
         let Worker { nvjpeg, decoded, .. } = worker;
         let Some(nvjpeg) = nvjpeg.as_mut().filter(|_| route != Route::Cpu) else { return Ok(None) };
         // nvJPEG may fill in what is missing at the end. Whether that is good enough, the CPU decides.
@@ -132,7 +149,7 @@ impl Gpu {
         match batch.arena.scratch_sparing(packed_bytes(size), left_bytes) {
             Ok(address) => {
                 let image = DeviceImage { address, pitch_bytes: 3 * size.width, whole: size, part: Rect::full(size) };
-                Ok(Some((image, nvjpeg, route)))
+                Ok(Some((image, nvjpeg)))
             }
             Err(Error::OutOfDeviceMemory { .. }) => {
                 decoded.for_memory += 1;
@@ -215,23 +232,37 @@ impl Gpu {
         worker.decoded.hardware += (jobs.len() - refused.len()) as u64;
         let mut bad = Vec::new();
         for (place, job) in refused {
-            if let Err(error) = self.instead_of_hardware(worker, job) {
+            // SAFETY: the destination is the batch's and as large as the image, and the hardware decoder has been waited
+            // for.
+            let decoded = unsafe {
+                self.decode_instead(worker, job.encoded.bytes(), Rect::full(job.size), job.destination, &self.copy)
+            };
+            if let Err(error) = decoded {
                 bad.push((*place, error));
             }
         }
         Ok(Settled { bad, decoded: worker.take_decoded() })
     }
 
-    /// Decodes on the CPU what the hardware decoder has refused, to where it would have.
-    fn instead_of_hardware(&self, worker: &mut Worker, job: &HardwareJob) -> Result<()> {
-        let header = probe(job.encoded.bytes())?;
+    /// Decodes on the CPU what another decoder has refused, to where that would have: the pixels of `part`.
+    ///
+    /// # Safety
+    /// `destination` has room for them, and nobody but work that is queued on `stream` uses it before this returns.
+    pub(super) unsafe fn decode_instead(
+        &self,
+        worker: &mut Worker,
+        bytes: &[u8],
+        part: Rect,
+        destination: u64,
+        stream: &Stream,
+    ) -> Result<()> {
+        let header = probe(bytes)?;
         // Not of the batch's memory, of which the image has its share already.
         let room = |len| memory::zeros::<u8>(len, "an image", memory::FEWER_IMAGES);
-        let pixels = self.decode_on_cpu(worker, job.encoded.bytes(), &header, Rect::full(job.size), room)?;
-        // SAFETY: the destination is the batch's and as large as the image, the hardware decoder has been waited for, and
-        // the pixels live until the copy has been waited for.
-        unsafe { driver::upload(job.destination, pixels.as_ptr(), pixels.len(), &self.copy)? };
-        self.copy.synchronize()
+        let pixels = self.decode_on_cpu(worker, bytes, &header, part, room)?;
+        // SAFETY: the contract; the pixels live until the copy has been waited for.
+        unsafe { driver::upload(destination, pixels.as_ptr(), pixels.len(), stream)? };
+        stream.synchronize()
     }
 }
 

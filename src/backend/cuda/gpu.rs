@@ -178,7 +178,9 @@ impl Backend for Gpu {
 
     fn settle(&self, worker: &mut Worker, batch: &mut InFlight) -> Result<Settled> {
         let _entered = self.enter()?;
-        self.decode_on_hardware(worker, batch)
+        let mut settled = self.decode_on_device(worker, batch)?;
+        settled += self.decode_on_hardware(worker, batch)?;
+        Ok(settled)
     }
 
     fn finish(&self, batch: InFlight, end: &End<'_>) -> Result<Finished> {

@@ -1,6 +1,7 @@
 //! An in-flight batch: its memory, and what its samples still need.
 
 use super::arena::Arena;
+use super::jpeg::{Decoding, Job};
 use super::kernel::Call;
 use super::lock;
 use super::nvjpeg::{HardwareBatch, HardwareJob};
@@ -16,6 +17,8 @@ pub(super) struct Prepared {
     pub(super) calls: Vec<Vec<Call>>,
     /// Still encoded: the hardware decoder decodes it with the others of its batch.
     pub(super) hardware_job: Option<HardwareJob>,
+    /// Still encoded: the kernels decode it with the others of its batch.
+    pub(super) jpeg_job: Option<Box<Job>>,
 }
 
 /// A batch being filled, then on the device, then used again for another.
@@ -35,6 +38,9 @@ pub(crate) struct InFlight {
     hardware: Mutex<Option<Scoped<HardwareBatch>>>,
     /// How many images the hardware decoder is at work on.
     pub(super) on_hardware: usize,
+    jpeg: Mutex<Option<Decoding>>,
+    /// How many images the kernels decode.
+    pub(super) on_device: usize,
 }
 
 impl InFlight {
@@ -49,13 +55,15 @@ impl InFlight {
             uploaded: Event::new(context)?,
             hardware: Mutex::default(),
             on_hardware: 0,
+            jpeg: Mutex::default(),
+            on_device: 0,
         })
     }
 
     /// Makes it the next batch, of so many samples. Whoever calls it has waited for what it did before.
     pub(super) fn begin(&mut self, number: u64, samples: usize) {
         self.number = number;
-        self.on_hardware = 0;
+        (self.on_hardware, self.on_device) = (0, 0);
         *self.unprepared.get_mut() = samples;
         let places = self.samples.get_mut().unwrap_or_else(PoisonError::into_inner);
         places.clear();
@@ -93,6 +101,11 @@ impl InFlight {
     /// The hardware decoder's state for this batch.
     pub(super) fn hardware_mut(&mut self) -> &mut Option<Scoped<HardwareBatch>> {
         self.hardware.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The state of the crate's own decoder for this batch.
+    pub(super) fn decoding_mut(&mut self) -> &mut Option<Decoding> {
+        self.jpeg.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn samples_mut(&mut self) -> &mut Vec<Option<Prepared>> {

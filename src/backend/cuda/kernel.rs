@@ -1,6 +1,7 @@
 //! The kernels of kernels/*.cu: those of operations and the back end's own, their grids and launches.
 #![allow(unsafe_code)]
 
+use super::jpeg::JpegKernels;
 use crate::cuda::driver::{self, Context, Function, Module, Stream};
 use crate::error::Result;
 use crate::ops::kernel::{Descriptor, Grid, KernelId, REGISTRY};
@@ -106,6 +107,8 @@ pub(super) struct Kernels {
     functions: Vec<(Function, String)>,
     /// That of whole batches.
     mix: (Function, String),
+    /// Those of the JPEG decoder.
+    pub(super) jpeg: JpegKernels,
     /// Keeps the functions valid.
     _module: Module,
 }
@@ -120,7 +123,8 @@ impl Kernels {
         let functions =
             of_operations.chain(own).map(|name| Ok((module.function(&name)?, name))).collect::<Result<_>>()?;
         let mix = format!("mixup_{dtype}_{layout}");
-        Ok(Self { functions, mix: (module.function(&mix)?, mix), _module: module })
+        let mix = (module.function(&mix)?, mix);
+        Ok(Self { functions, mix, jpeg: JpegKernels::of(&module)?, _module: module })
     }
 
     /// Queues the mixing of a batch of `count` images of `size`.

@@ -2,7 +2,8 @@
 //!
 //! `gpu` is what a pipeline uses. An in-flight batch (`in_flight`) is begun, samples are prepared for it by workers
 //! (`worker`, `prepare`, `decode`), and it is submitted (`submit`); `reuse` keeps batches and workers for the next use.
-//! `lower` turns plans into calls and `kernel` calls into launches. nvJPEG decodes (`nvjpeg`), and `route` says what.
+//! `lower` turns plans into calls and `kernel` calls into launches. The crate's own decoder (`jpeg`) and nvJPEG (`nvjpeg`)
+//! decode, and `route` says what.
 //! `arena` is memory of batches in flight, `cards` are what the driver shows, and `fatbin` says where the kernels come
 //! from. `doctor` says what a machine has of all this, `decode_only` how fast nvJPEG alone is, `decode_whole` what it makes
 //! of an image. `spin` is a training step of stated length.
@@ -18,6 +19,7 @@ pub(crate) mod doctor;
 mod fatbin;
 pub(crate) mod gpu;
 mod in_flight;
+mod jpeg;
 mod kernel;
 mod lower;
 mod nvjpeg;

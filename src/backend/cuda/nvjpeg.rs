@@ -71,7 +71,7 @@ impl Nvjpeg {
     /// What `path` needs of nvJPEG: nothing, or as much as there is, or an error that says what is not there.
     pub(super) fn open(context: &Context, path: DecodePath, priority: StreamPriority) -> Result<Option<Scoped<Self>>> {
         let best_effort = match path {
-            DecodePath::Cpu => return Ok(None),
+            DecodePath::Cpu | DecodePath::Device | DecodePath::Exact => return Ok(None),
             DecodePath::Auto | DecodePath::Fastest => true,
             DecodePath::Hybrid | DecodePath::Hardware => false,
         };
@@ -91,7 +91,7 @@ impl Nvjpeg {
         let hybrid = Decoder::new(&handle, Backend::Hybrid)?;
         let gpu_hybrid = Decoder::new(&handle, Backend::GpuHybrid).ok();
         let hardware = match path {
-            DecodePath::Hybrid | DecodePath::Cpu => None,
+            DecodePath::Hybrid | DecodePath::Cpu | DecodePath::Device | DecodePath::Exact => None,
             DecodePath::Auto | DecodePath::Fastest if !DATA_CENTER.contains(&driver::capability(context)?) => None,
             DecodePath::Auto | DecodePath::Fastest => HardwareDecoder::open(context, &library, priority).ok(),
             DecodePath::Hardware => Some(HardwareDecoder::open(context, &library, priority)?),

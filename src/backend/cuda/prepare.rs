@@ -64,11 +64,12 @@ impl Gpu {
             }
             calls => calls?,
         };
-        let hardware_job = match source.by {
-            By::Hardware(job) => Some(job),
-            By::Cpu | By::Hybrid => None,
+        let (hardware_job, jpeg_job) = match source.by {
+            By::Hardware(job) => (Some(job), None),
+            By::Device(job) => (None, Some(job)),
+            By::Cpu | By::Hybrid => (None, None),
         };
-        batch.put(place, Prepared { calls, hardware_job });
+        batch.put(place, Prepared { calls, hardware_job, jpeg_job });
         Ok(Work { decode, augment: planning + start.elapsed(), decoded: worker.take_decoded() })
     }
 
@@ -101,6 +102,6 @@ impl Gpu {
             calls.push(lowering.finish(&epilogue, form)?);
         }
         work.augment += start.elapsed();
-        Ok((Prepared { calls, hardware_job: None }, work))
+        Ok((Prepared { calls, hardware_job: None, jpeg_job: None }, work))
     }
 }

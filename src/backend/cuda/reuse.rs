@@ -3,6 +3,7 @@
 
 use super::gpu::Gpu;
 use super::in_flight::InFlight;
+use super::jpeg::Decoding;
 use super::lock;
 use super::worker::Worker;
 use crate::error::Result;
@@ -77,6 +78,10 @@ impl Gpu {
             if let Some(time_ms) = hardware.took_ms() {
                 self.router.hardware_took(images, time_ms);
             }
+        }
+        let images = batch.on_device;
+        if let Some(time_ms) = batch.decoding_mut().as_ref().filter(|_| images > 0).and_then(Decoding::took_ms) {
+            self.router.device_took(images, time_ms);
         }
         // SAFETY: all of its work has just been waited for; allocations live no longer than the call that writes them,
         // but for workers' staging memory, which is of an earlier number and so never written again.

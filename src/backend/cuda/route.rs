@@ -11,18 +11,20 @@ pub(super) enum Route {
     Cpu,
     Hybrid,
     Hardware,
+    /// The crate's own decoder.
+    Device,
 }
 
 /// The longest side that the hardware decoder takes, in pixels.
 const MAX_HARDWARE_SIDE_PX: u32 = 16_000;
-/// The hardware decoder's share of the images that they can take, before their speed is known: what DALI begins with.
+/// The share of a decoder on the device of the images that it can take, before its speed is known: what DALI begins with.
 const FIRST_SHARE: f64 = 0.65;
 /// How fast a measurement replaces earlier ones.
 const WEIGHT: f64 = 0.05;
 /// Of so many images on the host, one goes to the slower of its decoders, to see whether it still is.
 const EXPLORE: u32 = 64;
 
-/// Sends each image to a decoder: by its header alone, or, on the fastest path, where it will be done first.
+/// Sends each image to a decoder: by its header alone, or, on the fastest and the exact path, where it will be done first.
 #[derive(Debug)]
 pub(super) struct Router {
     path: DecodePath,
@@ -41,7 +43,9 @@ struct Balance {
     host_ns: Option<f64>,
     /// The hardware decoder's time for an image, in nanoseconds.
     hardware_ns: Option<f64>,
-    /// What the hardware decoder is owed, in images.
+    /// The kernels' time for an image, in nanoseconds.
+    device_ns: Option<f64>,
+    /// What the device's decoder is owed, in images.
     owed: f64,
     /// Images that went to the host's decoders.
     host: u32,
@@ -50,17 +54,29 @@ struct Balance {
 impl Router {
     /// A router for what nvJPEG offers here.
     pub(super) fn new(path: DecodePath, hybrid: bool, hardware: bool, threads: usize) -> Self {
-        Self { path, hybrid, hardware, threads: threads as f64, balance: Mutex::default() }
+        let path = match path {
+            DecodePath::Auto | DecodePath::Fastest if !hybrid => DecodePath::Exact,
+            path => path,
+        };
+        Self { path, hybrid, hardware, threads: threads.max(1) as f64, balance: Mutex::default() }
     }
 
-    /// Where this image goes; to the hardware decoder only if it may.
-    pub(super) fn route(&self, header: &Header, hardware: bool) -> Route {
-        if !self.hybrid || !header.is_jpeg_for_nvjpeg() {
-            return Route::Cpu;
-        }
-        let hardware = hardware && self.hardware && header.is_jpeg_for_hardware();
+    /// Where this image goes first; `later`: also to decoders that decode a batch together.
+    pub(super) fn route(&self, header: &Header, later: bool) -> Route {
         match self.path {
-            DecodePath::Cpu => Route::Cpu,
+            DecodePath::Device if later => return Route::Device,
+            // What the decoder does not take says why.
+            DecodePath::Exact if later => {
+                let to_device = !header.is_jpeg_for_device()
+                    || self.balance(|balance| balance.is_due(balance.device_ns, self.threads));
+                return if to_device { Route::Device } else { Route::Cpu };
+            }
+            _ if !self.hybrid || !header.is_jpeg_for_nvjpeg() => return Route::Cpu,
+            _ => {}
+        }
+        let hardware = later && self.hardware && header.is_jpeg_for_hardware();
+        match self.path {
+            DecodePath::Cpu | DecodePath::Device | DecodePath::Exact => Route::Cpu,
             DecodePath::Hybrid => Route::Hybrid,
             DecodePath::Auto | DecodePath::Hardware if hardware => Route::Hardware,
             DecodePath::Auto | DecodePath::Hardware => Route::Hybrid,
@@ -79,7 +95,7 @@ impl Router {
             let per_byte = match route {
                 Route::Cpu => &mut balance.cpu_ns,
                 Route::Hybrid => &mut balance.hybrid_ns,
-                Route::Hardware => return,
+                Route::Hardware | Route::Device => return,
             };
             average(per_byte, ns / bytes.max(1) as f64);
             average(&mut balance.host_ns, ns);
@@ -88,8 +104,17 @@ impl Router {
 
     /// What the hardware decoder took for so many images.
     pub(super) fn hardware_took(&self, images: usize, time_ms: f32) {
-        self.balance(|balance| average(&mut balance.hardware_ns, 1e6 * f64::from(time_ms) / images.max(1) as f64));
+        self.balance(|balance| average(&mut balance.hardware_ns, ns_an_image(images, time_ms)));
     }
+
+    /// What the kernels took for so many images.
+    pub(super) fn device_took(&self, images: usize, time_ms: f32) {
+        self.balance(|balance| average(&mut balance.device_ns, ns_an_image(images, time_ms)));
+    }
+}
+
+fn ns_an_image(images: usize, time_ms: f32) -> f64 {
+    1e6 * f64::from(time_ms) / images.max(1) as f64
 }
 
 fn average(value: &mut Option<f64>, new: f64) {
@@ -97,18 +122,21 @@ fn average(value: &mut Option<f64>, new: f64) {
 }
 
 impl Balance {
+    /// Whether an image goes to a decoder on the device, which takes `device_ns` for one, and not to the threads. Both sides
+    /// end together if each gets what it can do in the same time.
+    fn is_due(&mut self, device_ns: Option<f64>, threads: f64) -> bool {
+        self.owed += match (device_ns, self.host_ns) {
+            (Some(device), Some(host)) => host / (host + device * threads),
+            _ => FIRST_SHARE,
+        };
+        let is_due = self.owed >= 1.0;
+        self.owed -= f64::from(u8::from(is_due));
+        is_due
+    }
+
     fn route(&mut self, hardware: bool, threads: f64) -> Route {
-        if hardware {
-            // Both sides end together if each gets what it can do in the same time.
-            let share = match (self.hardware_ns, self.host_ns) {
-                (Some(hardware), Some(host)) => host / (host + hardware * threads),
-                _ => FIRST_SHARE,
-            };
-            self.owed += share;
-            if self.owed >= 1.0 {
-                self.owed -= 1.0;
-                return Route::Hardware;
-            }
+        if hardware && self.is_due(self.hardware_ns, threads) {
+            return Route::Hardware;
         }
         self.host = self.host.wrapping_add(1);
         let explore = self.host.is_multiple_of(EXPLORE);
@@ -129,6 +157,14 @@ impl Header {
             && self.precision_bits == 8
             && matches!(self.components, 1 | 3)
             && !self.rgb
+    }
+
+    /// Whether the crate's own decoder can be asked to decode it: Huffman coding in one pass, 8 bits a sample, no CMYK.
+    fn is_jpeg_for_device(&self) -> bool {
+        self.format == Format::Jpeg
+            && matches!(self.process, 0xC0 | 0xC1)
+            && self.precision_bits == 8
+            && matches!(self.components, 1 | 3)
     }
 
     /// Whether the hardware decoder can be asked to decode it: a single scan, a usual sampling.
@@ -174,9 +210,36 @@ mod tests {
         for hardware in [false, true] {
             assert_eq!(routes(DecodePath::Auto, hardware), routes(DecodePath::Hardware, hardware));
         }
-        assert_eq!(Router::new(DecodePath::Fastest, false, false, 2).route(&baseline, true), Route::Cpu);
+        assert_eq!(routes(DecodePath::Device, true), [Route::Device; 3]);
+        // What a batch decodes together is not for substitutes.
+        let device = Router::new(DecodePath::Device, true, true, 2);
+        assert_eq!(device.route(&baseline, false), Route::Cpu);
         let odd = jpeg(&JpegOptions { sampling: Sampling::S440, ..JpegOptions::default() });
         assert_eq!(Router::new(DecodePath::Hardware, true, true, 2).route(&odd, true), Route::Hardware);
+    }
+
+    /// Of 1,000 images, how many the kernels get on the exact path.
+    fn exact_share(path: DecodePath, cpu_us: u64, device_us: f32, threads: usize) -> usize {
+        let router = Router::new(path, path == DecodePath::Exact, true, threads);
+        let header = jpeg(&JpegOptions::default());
+        router.measured(Route::Cpu, 1_000, Duration::from_micros(cpu_us));
+        router.device_took(10, 10.0 * device_us / 1e3);
+        (0..1_000).filter(|_| router.route(&header, true) == Route::Device).count()
+    }
+
+    #[test]
+    fn the_kernels_and_the_cpu_share_by_speed_where_bytes_are_exact() {
+        // Eight threads at 400 us are as fast as kernels at 50 us.
+        for path in [DecodePath::Exact, DecodePath::Auto, DecodePath::Fastest] {
+            assert!((495..=505).contains(&exact_share(path, 400, 50.0, 8)), "{path:?}");
+        }
+        assert!(exact_share(DecodePath::Exact, 400, 4.0, 1) > 980);
+        assert!(exact_share(DecodePath::Exact, 400, 4_000.0, 8) < 20);
+        // They are asked for what they do not take, and say why.
+        let progressive = jpeg(&JpegOptions { progressive: true, ..JpegOptions::default() });
+        let router = Router::new(DecodePath::Exact, true, true, 8);
+        assert!((0..10).all(|_| router.route(&progressive, true) == Route::Device));
+        assert_eq!(router.route(&progressive, false), Route::Cpu);
     }
 
     /// Of 1,000 images, how many go where once these times are known.

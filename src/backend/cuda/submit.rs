@@ -63,6 +63,16 @@ impl Gpu {
         }
     }
 
+    /// Queues the copy of what the host has written for a batch since this was called last. Launches that are queued later
+    /// come behind it.
+    pub(super) fn upload(&self, batch: &InFlight) -> Result<()> {
+        // SAFETY: what was written is not written again; its memory is neither reset nor dropped before `done` has passed
+        // (`begin_batch`), or the streams have been waited for (`abandon_batch`).
+        unsafe { batch.arena.upload(&self.copy, self.times(Ablation::Transfer))? };
+        batch.uploaded.record(&self.copy)?;
+        self.compute.wait(&batch.uploaded)
+    }
+
     /// Writes down how a batch of one view in `buffer` is mixed; where the descriptor will lie.
     fn stage_mix(
         &self,
@@ -145,13 +155,7 @@ impl Gpu {
         let staged_labels = staging.put(&batch.arena, labels)?;
         let staged_targets = end.targets.map(|targets| staging.put(&batch.arena, targets)).transpose()?;
 
-        for _ in 0..self.times(Ablation::Transfer) {
-            // SAFETY: the batch is filled; its memory is neither reset nor dropped before `done` has passed
-            // (`begin_batch`), or the streams have been waited for (`abandon_batch`).
-            unsafe { batch.arena.upload(&self.copy)? };
-        }
-        batch.uploaded.record(&self.copy)?;
-        self.compute.wait(&batch.uploaded)?;
+        self.upload(batch)?;
         batch.decoding().iter().try_for_each(|event| self.compute.wait(event))?;
         let on_hardware = batch.on_hardware > 0;
         if let Some(hardware) = batch.hardware_mut().as_ref().filter(|_| on_hardware) {

@@ -16,6 +16,8 @@ pub(crate) struct Worker {
     pub(super) executor: Executor,
     pub(super) decoder: Decoder,
     pub(super) image: Image,
+    /// Of an image with an index of its rows: where they start.
+    pub(super) row_starts: Vec<usize>,
     pub(super) taps: Taps,
     /// Staging memory for small tables.
     pub(super) staging: StagingWriter,
@@ -32,6 +34,7 @@ impl Worker {
             executor: Executor::new()?,
             decoder: Decoder::new()?,
             image: Image::default(),
+            row_starts: Vec::new(),
             taps: Taps::default(),
             staging: StagingWriter::default(),
             staging_of: 0,

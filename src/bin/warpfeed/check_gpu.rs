@@ -98,7 +98,7 @@ impl CheckGpu {
             found.operations = Some(operations(self.device, &mut |_case| {})?);
         }
         if self.parts.contains(&Part::Decoders) {
-            for path in [DecodePath::Hybrid, DecodePath::Hardware] {
+            for path in [DecodePath::Hybrid, DecodePath::Hardware, DecodePath::Device] {
                 found.decoders.push(decoding(self.device, path, images, self.limit)?);
             }
         }
@@ -159,13 +159,14 @@ fn decoder(found: &Decoding) -> String {
     let values = found.histogram.iter().sum::<u64>().max(1) as f64;
     let shares: Vec<_> = found.histogram.iter().map(|count| format!("{:.3}", 100.0 * *count as f64 / values)).collect();
     let mut text = format!(
-        "decode {}: {} of {} images by it; in a pipeline {} by the CPU, {} hybrid, {} hardware\n  values that differ by 0, 1, \
+        "decode {}: {} of {} images by it; in a pipeline {} by the CPU, {} by kernels, {} hybrid, {} hardware\n  values that differ by 0, 1, \
          ... 7, more from the CPU's, in %: {}; by {} at most, {:.4} on average; an image by {:.3} at most, a block of 8 x 8 \
          by {:.2}\n",
         found.decode,
         found.decoded,
         found.images,
         found.pipeline.cpu,
+        found.pipeline.device,
         found.pipeline.hybrid,
         found.pipeline.hardware,
         shares.join(" "),

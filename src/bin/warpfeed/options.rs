@@ -277,8 +277,8 @@ pub struct PipelineOptions {
     /// Where augmentations run: auto, cpu, cuda, cuda:I.
     #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
     device: Device,
-    /// What decodes for a GPU: auto (nvJPEG), fastest (all decoders, by measured speed), cpu, hybrid (nvJPEG), hardware (the
-    /// GPU's hardware decoder).
+    /// What decodes for a GPU: auto (nvJPEG, exact without it), exact (GPU and CPU, the CPU's bytes), device (GPU, the CPU's
+    /// bytes), cpu, hybrid (nvJPEG), hardware (the GPU's hardware decoder), fastest (nvJPEG and CPU, by measured speed).
     #[arg(long, value_name = "PATH", default_value = "auto", value_parser = decode_path)]
     decode: DecodePath,
     /// Limit of a GPU's memory for in-flight batches, in bytes [default: half of what is free]

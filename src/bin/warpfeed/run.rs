@@ -87,11 +87,17 @@ fn text(report: &RunReport) -> String {
     );
     let decoded = report.decoded;
     if report.device != "cpu" {
-        let (cpu, hybrid, hardware) = (decoded.cpu, decoded.hybrid, decoded.hardware);
+        let (cpu, device, hybrid, hardware) = (decoded.cpu, decoded.device, decoded.hybrid, decoded.hardware);
         let _ = writeln!(
             text,
-            "decoded by    the CPU {cpu}, nvJPEG's hybrid decoder {hybrid}, the hardware decoder {hardware}"
+            "decoded by    the CPU {cpu}, warpfeed's kernels {device}, nvJPEG's hybrid decoder {hybrid}, the hardware \
+             decoder {hardware}"
         );
+        if decoded.left_to_cpu.total() > 0 {
+            let reasons: Vec<_> =
+                decoded.left_to_cpu.iter().map(|(reason, images)| format!("{images} {reason}")).collect();
+            let _ = writeln!(text, "left to CPU   {}", reasons.join(", "));
+        }
     }
     let _ = writeln!(text, "consumer      waited {:.3} s for batches", stages.consumer_wait);
     if report.decoded.restarts > 0 {

@@ -40,7 +40,7 @@ pub fn bad_limit(text: &str) -> std::result::Result<BadLimit, String> {
     limit.ok_or_else(|| format!("a number, or a share from 0% to 100%, not {text}"))
 }
 
-/// Reads a decode path: `auto`, `fastest`, `cpu`, `hybrid`, `hardware`.
+/// Reads a decode path: `auto`, `exact`, `device`, `fastest`, `cpu`, `hybrid`, `hardware`.
 pub fn decode_path(text: &str) -> std::result::Result<DecodePath, String> {
     text.parse().map_err(|error: warpfeed::Error| error.to_string())
 }

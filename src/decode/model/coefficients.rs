@@ -1,33 +1,36 @@
 //! Step 3: a thread a run decodes coefficients. Those of AC are kept where the rectangle needs them, the differences of
 //! DC of all blocks. What is bad among the codes that the CPU may decode flags the image.
 
+use super::codes::Codes;
 use super::synchronize::Run;
 use super::unstuff::Scan;
 use super::{Baseline, Reason, Window};
 use crate::decode::baseline::ZIGZAG;
 
 /// What the scan's codes stand for.
-pub(super) struct Coefficients {
+pub(crate) struct Coefficients {
     /// Of each block that is checked: the difference of its DC coefficient; the next step sums them up.
-    pub dc: Vec<u16>,
+    pub differences: Vec<u16>,
     /// The blocks of the window's MCUs, row by row, without their DC coefficients.
     pub ac: Vec<[i16; 64]>,
 }
 
 pub(super) fn coefficients(
-    image: &Baseline,
+    codes: &Codes<'_>,
     scan: &Scan,
     runs: &[Run],
     window: &Window,
 ) -> Result<Coefficients, Reason> {
+    let image = codes.image;
     let mcu_blocks = image.mcu_blocks();
-    let mut found = Coefficients { dc: vec![0; window.checked.len()], ac: vec![[0; 64]; window.mcus() * mcu_blocks] };
+    let mut found =
+        Coefficients { differences: vec![0; window.checked.len()], ac: vec![[0; 64]; window.mcus() * mcu_blocks] };
     let mut ended = 0;
     for run in runs {
         let (mut state, mut block) = (run.start, run.block);
         while state.bit < run.end_bit && block < run.end_block {
-            let place = window.place(image, block / mcu_blocks).map(|mcu| mcu * mcu_blocks + state.block);
-            let symbol = state.step(image, scan);
+            let place = place(window, image, block / mcu_blocks).map(|mcu| mcu * mcu_blocks + state.block);
+            let symbol = state.step(codes, scan);
             if symbol.is_bad {
                 return Err(Reason::Damaged);
             }
@@ -35,7 +38,7 @@ pub(super) fn coefficients(
                 return Err(Reason::Truncated);
             }
             match (symbol.coefficient, place) {
-                (Some((0, difference)), _) => found.dc[block - window.checked.start] = difference as u16,
+                (Some((0, difference)), _) => found.differences[block - window.checked.start] = difference as u16,
                 (Some((index, value)), Some(place)) => found.ac[place][usize::from(ZIGZAG[index])] = value,
                 _ => {}
             }
@@ -46,4 +49,11 @@ pub(super) fn coefficients(
         }
     }
     if ended < window.checked.len() { Err(Reason::Truncated) } else { Ok(found) }
+}
+
+/// The window's number of an MCU of the scan; `None` for one outside.
+fn place(window: &Window, image: &Baseline, mcu: usize) -> Option<usize> {
+    let (row, column) = ((mcu / image.mcu_columns as usize) as u32, (mcu % image.mcu_columns as usize) as u32);
+    (window.rows.contains(&row) && window.columns.contains(&column))
+        .then(|| (row - window.rows.start) as usize * window.columns.len() + (column - window.columns.start) as usize)
 }

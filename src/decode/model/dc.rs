@@ -3,7 +3,8 @@
 
 use super::Baseline;
 
-pub(super) fn sum(image: &Baseline, dc: &mut [u16]) {
+pub(super) fn sums(image: &Baseline, differences: &[u16]) -> Vec<u16> {
+    let mut dc = differences.to_vec();
     let mcu_blocks = image.mcu_blocks();
     let interval = match image.restart_interval_mcus as usize {
         0 => dc.len(),
@@ -18,4 +19,5 @@ pub(super) fn sum(image: &Baseline, dc: &mut [u16]) {
             }
         }
     }
+    dc
 }

@@ -1,11 +1,10 @@
 //! Step 5: from coefficients to samples. The arithmetic is that of `idct.h`: libjpeg's accurate integer transform as its
 //! assembler for x86 has it, for absurd coefficients too.
 
-use super::coefficients::Coefficients;
 use super::{Baseline, Window};
 
 /// The samples of a component in the window.
-pub(super) struct Plane {
+pub(crate) struct Plane {
     /// The first column and row that is there.
     pub x: u32,
     pub y: u32,
@@ -14,7 +13,7 @@ pub(super) struct Plane {
     pub samples: Vec<u8>,
 }
 
-pub(super) fn planes(image: &Baseline, window: &Window, found: &Coefficients) -> Vec<Plane> {
+pub(super) fn planes(image: &Baseline, window: &Window, dc: &[u16], ac: &[[i16; 64]]) -> Vec<Plane> {
     let plane = |columns: u32, rows: u32| {
         let width = window.columns.len() * columns as usize * 8;
         let height = window.rows.len() * rows as usize * 8;
@@ -33,8 +32,8 @@ pub(super) fn planes(image: &Baseline, window: &Window, found: &Coefficients) ->
             for (component, plane) in image.components.iter().zip(&mut planes) {
                 let (columns, rows) = (component.columns as usize, component.rows as usize);
                 for place in 0..columns * rows {
-                    let mut coefficients = found.ac[in_window + block];
-                    coefficients[0] = found.dc[checked + block] as i16;
+                    let mut coefficients = ac[in_window + block];
+                    coefficients[0] = dc[checked + block] as i16;
                     let samples = inverse(&coefficients, &component.quant);
                     let (left, top) = ((x * columns + place % columns) * 8, (y * rows + place / columns) * 8);
                     for (line, from) in samples.chunks_exact(8).enumerate() {

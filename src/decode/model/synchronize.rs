@@ -8,6 +8,7 @@
 //!
 //! The method is Weißenberger and Schmidt's (arXiv 2111.09219).
 
+use super::codes::Codes;
 use super::unstuff::Scan;
 use super::walk::State;
 use super::{Baseline, Reason};
@@ -26,7 +27,7 @@ const MIN_SHARE_BITS: usize = 1024;
 const MAX_ROUNDS: usize = 64;
 
 /// What one thread decodes to coefficients.
-pub(super) struct Run {
+pub(crate) struct Run {
     pub start: State,
     /// The thread stops at the first symbol from here on.
     pub end_bit: usize,
@@ -55,21 +56,21 @@ pub(super) fn at_restarts(image: &Baseline, scan: &Scan, checked: &Range<usize>)
 /// One thread's share of the data.
 struct Share {
     start: State,
+    first_bit: usize,
     end_bit: usize,
-    /// The first state at or behind each multiple of [`CHECK_BITS`], and the blocks ended before; the last one is the end.
+    /// The first state at or behind each multiple of [`CHECK_BITS`], and the blocks ended before; the last one is at the end.
     checks: Vec<(State, usize)>,
 }
 
 impl Share {
     /// Decodes from `start` on, until a state is met that was noted before.
-    fn decode(&mut self, image: &Baseline, scan: &Scan, start: State) {
+    fn decode(&mut self, codes: &Codes<'_>, scan: &Scan, start: State) {
         self.start = start;
         let (mut state, mut blocks) = (start, 0);
-        let first_bit = self.end_bit - CHECK_BITS * self.checks.len();
         for check in 0..self.checks.len() {
-            let bit = first_bit + CHECK_BITS * (check + 1);
+            let bit = (self.first_bit + CHECK_BITS * (check + 1)).min(self.end_bit);
             while state.bit < bit {
-                blocks += usize::from(state.step(image, scan).ends_block);
+                blocks += usize::from(state.step(codes, scan).ends_block);
             }
             let (met, before) = self.checks[check];
             if met == state {
@@ -87,16 +88,17 @@ impl Share {
 }
 
 /// Finds the runs of a scan without restarts.
-pub(super) fn synchronize(image: &Baseline, scan: &Scan, end_block: usize) -> Result<Vec<Run>, Reason> {
+pub(super) fn synchronize(codes: &Codes<'_>, scan: &Scan, end_block: usize) -> Result<Vec<Run>, Reason> {
     let data_end_bit = 8 * scan.bounds[1];
     let share_bits = data_end_bit.div_ceil(THREADS).next_multiple_of(CHECK_BITS).max(MIN_SHARE_BITS);
     let nowhere = (State::at(usize::MAX), 0);
     let mut shares: Vec<Share> = (0..data_end_bit)
         .step_by(share_bits)
         .map(|bit| {
-            let checks = vec![nowhere; share_bits / CHECK_BITS];
-            let mut share = Share { start: State::at(bit), end_bit: bit + share_bits, checks };
-            share.decode(image, scan, State::at(bit));
+            let end_bit = (bit + share_bits).min(data_end_bit);
+            let checks = vec![nowhere; (end_bit - bit).div_ceil(CHECK_BITS)];
+            let mut share = Share { start: State::at(bit), first_bit: bit, end_bit, checks };
+            share.decode(codes, scan, State::at(bit));
             share
         })
         .collect();
@@ -104,7 +106,7 @@ pub(super) fn synchronize(image: &Baseline, scan: &Scan, end_block: usize) -> Re
         // What was found in the last round; the threads work side by side.
         let ends: Vec<State> = shares.iter().map(|share| share.end().0).collect();
         let wrong = shares.iter_mut().skip(1).zip(ends).filter(|(share, end)| share.start != *end);
-        let decoded = wrong.map(|(share, end)| share.decode(image, scan, end)).count();
+        let decoded = wrong.map(|(share, end)| share.decode(codes, scan, end)).count();
         if decoded == 0 {
             break;
         }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::decode::indexed;
+use crate::decode::restarts::row_starts;
 use crate::{
     decode::{Decoder, probe},
     encode::{JpegColor, JpegOptions, Sampling, encode_jpeg},
@@ -50,7 +51,7 @@ fn on_cpu(bytes: &[u8], part: Rect) -> crate::Result<Image> {
 
 /// The model's pixels, which are the CPU's, or its reason.
 fn checked(bytes: &[u8], part: Rect, what: &dyn std::fmt::Debug) -> Result<Image, Reason> {
-    let got = decode(bytes, &probe(bytes).unwrap(), part)?;
+    let got = decode(bytes, &probe(bytes).unwrap(), part)?.image;
     let want = on_cpu(bytes, part).unwrap_or_else(|error| panic!("{what:?}, {part:?}: not flagged, and {error}"));
     assert_eq!((got.part(), got.whole()), (want.part(), want.whole()));
     let differs = got.pixels().iter().zip(want.pixels()).position(|(got, want)| got != want);

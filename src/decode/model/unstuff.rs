@@ -8,7 +8,7 @@ use super::Reason;
 const PADDING_BYTES: usize = 8;
 
 /// The entropy-coded data of a scan.
-pub(super) struct Scan {
+pub(crate) struct Scan {
     /// The segments' bytes, one behind the other, and zeros.
     pub bytes: Vec<u8>,
     /// Where segments start, in bytes, and where the last one ends.

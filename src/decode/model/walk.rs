@@ -1,11 +1,11 @@
 //! From one symbol of the data to the next, which the second and the third step share.
 
-use super::Baseline;
+use super::codes::Codes;
 use super::unstuff::Scan;
 
 /// Where a thread stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct State {
+pub(crate) struct State {
     /// Of the next symbol, in the scan's data.
     pub bit: usize,
     /// The block in its MCU.
@@ -31,11 +31,9 @@ impl State {
     }
 
     /// Reads a symbol and goes on behind it.
-    pub fn step(&mut self, image: &Baseline, scan: &Scan) -> Symbol {
-        let component = &image.components[image.block_components[self.block]];
+    pub(super) fn step(&mut self, codes: &Codes<'_>, scan: &Scan) -> Symbol {
         let bits = scan.bits(self.bit);
-        let table = if self.index == 0 { &component.dc } else { &component.ac };
-        let found = table.symbol(bits);
+        let found = codes.symbol(codes.image.block_components[self.block], self.index == 0, bits);
         let (len, symbol) = found.unwrap_or((17, 0));
         let (run, size) = (usize::from(symbol >> 4), u32::from(symbol & 15));
         let value = value(bits << len, size);
@@ -55,7 +53,7 @@ impl State {
         let ends_block = self.index >= 64;
         if ends_block {
             self.index = 0;
-            self.block = (self.block + 1) % image.mcu_blocks();
+            self.block = (self.block + 1) % codes.image.mcu_blocks();
         }
         Symbol { coefficient, ends_block, is_bad: found.is_none() }
     }

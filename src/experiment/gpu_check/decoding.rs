@@ -1,6 +1,6 @@
-//! nvJPEG's decoders against the CPU's.
+//! Decoders on a device against the CPU's.
 //!
-//! No two decoders need agree on a pixel: they round their transforms differently and interpolate color in ways of their
+//! The crate's own has the CPU's bytes. Of nvJPEG's that cannot be asked: no two decoders need agree on a pixel: they round their transforms differently and interpolate color in ways of their
 //! own, so beside an edge of color single values differ by 50 and more. Such errors average out. So two means decide, an
 //! image's and that of a block of 8 x 8 pixels. libjpeg's own alternatives, colors of the nearest sample and its coarse
 //! transform, together and against its default, stay within 2.6 and 8.7 on 200 photographs. Blocks that were not
@@ -36,7 +36,7 @@ const LISTED: usize = 20;
 /// The side of the middle that pipelines cut out, in pixels.
 const MIDDLE_PX: u32 = 224;
 
-/// What one of nvJPEG's decoders made of images.
+/// What a decoder on a device made of images.
 #[derive(Debug, Clone, Default, Serialize)]
 #[non_exhaustive]
 pub struct Decoding {
@@ -75,21 +75,24 @@ pub struct Decoding {
 pub struct DecodedBy {
     /// The CPU.
     pub cpu: u64,
+    /// The crate's own decoder on the device.
+    pub device: u64,
     /// nvJPEG's hybrid decoder.
     pub hybrid: u64,
     /// The device's hardware decoder.
     pub hardware: u64,
 }
 
-/// Has one of nvJPEG's decoders decode images, and compares them with the CPU's: the first `limit` of `images`, and some
-/// that are made here, of each usual kind, cut off, and of several scans.
+/// Has a decoder on the device decode images, and compares them with the CPU's: the first `limit` of `images`, and some that
+/// are made here, of each usual kind, cut off, and of several scans.
 ///
-/// Each is decoded as a whole twice, into memory of two different fillings, so that what is not written shows. Then
-/// a pipeline decodes the middles of all of them, in batches, which must hold the samples that they hold on the CPU.
+/// By nvJPEG each is decoded as a whole twice, into memory of two different fillings, so that what is not written shows. Then
+/// a pipeline decodes the middles of all of them, in batches, which must hold the samples that they hold on the CPU, and of
+/// the crate's own decoder the CPU's bytes.
 ///
 /// # Errors
-/// [`Error::Device`] if `device` is no GPU or is not there, [`Error::Parameter`] if `decode` is neither
-/// [`DecodePath::Hybrid`] nor [`DecodePath::Hardware`]. What fails later is a fault.
+/// [`Error::Device`] if `device` is no GPU or is not there, [`Error::Parameter`] if `decode` is not
+/// [`DecodePath::Device`], [`DecodePath::Hybrid`] or [`DecodePath::Hardware`]. What fails later is a fault.
 ///
 /// ```no_run
 /// use warpfeed::{DecodePath, Device, experiment::gpu_check::decoding};
@@ -100,41 +103,55 @@ pub struct DecodedBy {
 /// ```
 pub fn decoding(device: Device, decode: DecodePath, images: Option<&Arc<dyn Source>>, limit: u64) -> Result<Decoding> {
     let ordinal = device.resolve()?.ok_or_else(|| Error::parameter("decoding", "device", "a GPU", "the CPU"))?;
-    if !matches!(decode, DecodePath::Hybrid | DecodePath::Hardware) {
-        return Err(Error::parameter("decoding", "decode", "Hybrid or Hardware", format!("{decode:?}")));
+    if !matches!(decode, DecodePath::Device | DecodePath::Hybrid | DecodePath::Hardware) {
+        return Err(Error::parameter("decoding", "decode", "Device, Hybrid or Hardware", format!("{decode:?}")));
     }
+    let is_own = decode == DecodePath::Device;
     let usual: Arc<dyn Source> = Arc::new(Inputs::usual()?);
     let awkward: Arc<dyn Source> = Arc::new(Inputs::awkward()?);
     let mut found = Decoding { decode: format!("{decode:?}").to_lowercase(), ..Decoding::default() };
-    let mut decoder = match WholeDecoder::open(ordinal, decode) {
-        Ok(decoder) => decoder,
-        Err(error @ Error::Device { .. }) => {
-            found.absent = Some(error.to_string());
-            return Ok(found);
-        }
-        Err(error) => return Err(error),
-    };
     let of_each = |source: &Arc<dyn Source>| if Arc::ptr_eq(source, &usual) { source.len() } else { limit };
-    for source in images.into_iter().chain([&usual]) {
-        if let Err(error) = found.whole_images(&mut decoder, &**source, of_each(source)) {
-            found.fault(error);
+    if !is_own {
+        let mut decoder = match WholeDecoder::open(ordinal, decode) {
+            Ok(decoder) => decoder,
+            Err(error @ Error::Device { .. }) => {
+                found.absent = Some(error.to_string());
+                return Ok(found);
+            }
+            Err(error) => return Err(error),
+        };
+        for source in images.into_iter().chain([&usual]) {
+            if let Err(error) = found.whole_images(&mut decoder, &**source, of_each(source)) {
+                found.fault(error);
+            }
         }
     }
-    drop(decoder);
     for source in images.into_iter().chain([&usual]) {
         match found.middles(device, decode, source, of_each(source)) {
             Ok(by) => found.pipeline += by,
             Err(error) => found.fault(error),
         }
     }
-    let by_it = if decode == DecodePath::Hardware { found.pipeline.hardware } else { found.pipeline.hybrid };
+    let by_it = match decode {
+        DecodePath::Hardware => found.pipeline.hardware,
+        DecodePath::Device => found.pipeline.device,
+        _ => found.pipeline.hybrid,
+    };
+    if is_own {
+        (found.images, found.decoded) = (by_it + found.pipeline.cpu, by_it);
+    }
     for (what, count) in [("alone", found.decoded), ("in a pipeline", by_it)] {
-        if (count as f64) < LEAST_SHARE * found.images as f64 {
+        // Of its own images the crate's decoder takes those that are baseline.
+        if !is_own && (count as f64) < LEAST_SHARE * found.images as f64 {
             found.fault(format!("{what} it decoded {count} of {} images that are for it", found.images));
         }
     }
     if let Err(error) = found.middles(device, decode, &awkward, awkward.len()) {
         found.fault(error);
+    }
+    if is_own && found.max > 0 {
+        let apart: u64 = found.histogram[1..].iter().sum();
+        found.fault(format!("{apart} values are not the CPU's"));
     }
     found.mean = found.sum as f64 / found.histogram.iter().sum::<u64>().max(1) as f64;
     Ok(found)
@@ -261,13 +278,19 @@ impl Decoding {
             }
         }
         let stats = got.stats();
-        Ok(DecodedBy { cpu: stats.decoded_cpu, hybrid: stats.decoded_hybrid, hardware: stats.decoded_hardware })
+        Ok(DecodedBy {
+            cpu: stats.decoded_cpu,
+            device: stats.decoded_device,
+            hybrid: stats.decoded_hybrid,
+            hardware: stats.decoded_hardware,
+        })
     }
 }
 
 impl std::ops::AddAssign for DecodedBy {
     fn add_assign(&mut self, other: Self) {
         self.cpu += other.cpu;
+        self.device += other.device;
         self.hybrid += other.hybrid;
         self.hardware += other.hardware;
     }

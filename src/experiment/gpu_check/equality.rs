@@ -38,8 +38,7 @@ pub struct Equality {
     pub different: Vec<String>,
 }
 
-/// Runs each kernel on a small batch, and compares its bytes with the CPU's, which decodes on both sides. `progress` hears
-/// each case's name. It is for a first look, and for tools that slow a device down a hundredfold.
+/// Runs each kernel on a small batch, and compares its bytes with the CPU's. `progress` hears each case's name. It is for a first look, and for tools that slow a device down a hundredfold.
 ///
 /// # Errors
 /// [`Error::Device`](crate::Error::Device) if `device` is not there or fails.
@@ -56,7 +55,8 @@ pub fn kernels(device: Device, progress: &mut dyn FnMut(&str)) -> Result<Equalit
 }
 
 /// Runs every operation in each strategy, batches of each type and layout, and whole pipelines, and compares their bytes
-/// with the CPU's, which decodes on both sides. `progress` hears each case's name.
+/// with the CPU's. The CPU decodes on both sides, and in some cases the crate's own decoder on the device. `progress` hears
+/// each case's name.
 ///
 /// # Errors
 /// [`Error::Device`](crate::Error::Device) if `device` is not there or fails.
@@ -98,6 +98,7 @@ struct Case {
     strategy: Strategy,
     dtype: DType,
     layout: Layout,
+    decode: DecodePath,
 }
 
 impl Case {
@@ -107,7 +108,7 @@ impl Case {
             .threads(2)
             .seed(1)
             .device(device)
-            .decode(DecodePath::Cpu)
+            .decode(self.decode)
             .strategy(self.strategy)
             .output(self.dtype, self.layout);
         self.ops.iter().cloned().fold(builder, Builder::augment).build()
@@ -118,7 +119,7 @@ impl Case {
         let name = ops.iter().chain([last]).map(written).collect::<Vec<_>>().join(", ");
         let name = format!("{name}, {strategy:?}");
         let ops = ops.iter().chain([last]).cloned().map(Transform::from).collect();
-        Self { name, ops, strategy, dtype: DType::U8, layout: Layout::Nhwc }
+        Self { name, ops, strategy, dtype: DType::U8, layout: Layout::Nhwc, decode: DecodePath::Cpu }
     }
 
     /// What is particular to a type and layout: how batches are written.
@@ -128,7 +129,16 @@ impl Case {
             let erase = Erase::new(Rect { x: 3, y: 5, width: 11, height: 7 }).value([0.5, -1.0, 2.0]);
             ops.extend([Normalize::new(IMAGENET_MEAN, IMAGENET_STD).into(), erase.into()]);
         }
-        Self { name: format!("{dtype:?}, {layout:?}, {strategy:?}"), ops, strategy, dtype, layout }
+        let name = format!("{dtype:?}, {layout:?}, {strategy:?}");
+        Self { name, ops, strategy, dtype, layout, decode: DecodePath::Cpu }
+    }
+
+    /// What is particular to a decoder with the CPU's bytes: whole images, and what is left of them in a crop.
+    fn decoded(decode: DecodePath, strategy: Strategy) -> [Self; 2] {
+        [vec![Resize::new(OUTPUT).into()], vec![random_horizontal_flip(0.5), random_resized_crop(31)]].map(|ops| {
+            let name = format!("decoded by {decode:?}, {} operations, {strategy:?}", ops.len());
+            Self { name, ops, strategy, dtype: DType::U8, layout: Layout::Nhwc, decode }
+        })
     }
 }
 
@@ -137,6 +147,7 @@ impl Case {
 fn for_each_kernel() -> Vec<Case> {
     let resize = Resize::new(OUTPUT).into();
     let mut cases: Vec<Case> = recipes().iter().map(|ops| Case::recipe(ops, &resize, Strategy::Sequential)).collect();
+    cases.extend(Case::decoded(DecodePath::Device, Strategy::Fused));
     for dtype in DTYPES {
         for layout in LAYOUTS {
             cases.extend([Strategy::Sequential, Strategy::Fused].map(|strategy| Case::format(dtype, layout, strategy)));
@@ -159,6 +170,9 @@ fn for_each_way() -> Vec<Case> {
             cases.extend(STRATEGIES.map(|strategy| Case::format(dtype, layout, strategy)));
         }
     }
+    for decode in [DecodePath::Device, DecodePath::Exact] {
+        cases.extend(STRATEGIES.into_iter().flat_map(|strategy| Case::decoded(decode, strategy)));
+    }
     let presets = [
         ("train", Preset::Train.ops()),
         ("eval", Preset::Eval.ops()),
@@ -168,7 +182,8 @@ fn for_each_way() -> Vec<Case> {
     for (name, ops) in presets {
         let of = |strategy| {
             let name = format!("{name}, {strategy:?}");
-            Case { name, ops: ops.clone(), strategy, dtype: DType::F16, layout: Layout::Nhwc }
+            let (dtype, layout) = (DType::F16, Layout::Nhwc);
+            Case { name, ops: ops.clone(), strategy, dtype, layout, decode: DecodePath::Cpu }
         };
         cases.extend(STRATEGIES.map(of));
     }

@@ -1,0 +1,264 @@
+//! The crate's own JPEG decoder on the simulated device: its bytes are the CPU's, whatever the order of the device's work
+//! and whatever fails.
+//!
+//! `CUDA_SIM_SEEDS` says how many seeds are tried.
+
+#![cfg(target_os = "linux")]
+
+mod common;
+#[path = "../../tests/support/sim.rs"]
+#[allow(dead_code)]
+mod sim;
+
+use common::{Batches, batches, seeds, start};
+use std::fs;
+use std::path::{Path, PathBuf};
+use warpfeed::{
+    Builder, DecodePath, Device, Error, OnError, Pipeline, Result, Stats, Strategy,
+    image::{Image, JpegColor, JpegOptions, Sampling, Size, encode_jpeg, probe},
+    ops::{GaussianBlur, random_horizontal_flip, random_resized_crop, random_rotation},
+    source::EncodedImages,
+};
+
+/// An image of gradients, with some detail.
+fn encoded(i: u32, options: &JpegOptions) -> Vec<u8> {
+    let mut image = Image::new(Size::new(47 + 5 * i, 61 - i));
+    for (j, pixel) in (0..).zip(image.pixels_mut()) {
+        *pixel = [(7 * i + 3 * j) as u8, (j * j / 5) as u8, (i * j / 3) as u8, 255];
+    }
+    encode_jpeg(&image, options).unwrap()
+}
+
+/// Every sampling, gray and RGB ones, with and without restarts; what is the CPU's; damaged ones, of which some decode.
+fn images() -> EncodedImages {
+    let samplings = [(1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (4, 2), (1, 4), (2, 4), (3, 1)];
+    let mut images = Vec::new();
+    for (i, (horizontal, vertical)) in (0..).zip(samplings) {
+        let sampling = Sampling { horizontal, vertical };
+        let restart_interval_rows = (i % 3) as u16;
+        images.push(encoded(i, &JpegOptions { sampling, restart_interval_rows, ..JpegOptions::default() }));
+    }
+    let usual = JpegOptions::default();
+    images.push(encoded(9, &JpegOptions { color: JpegColor::Gray, ..usual.clone() }));
+    images.push(encoded(10, &JpegOptions { color: JpegColor::Rgb, restart_interval_rows: 1, ..usual.clone() }));
+    images.push(encoded(11, &JpegOptions { progressive: true, ..usual.clone() }));
+    images.push(encoded(12, &JpegOptions { color: JpegColor::Cmyk, ..usual.clone() }));
+    for i in 13..17 {
+        let restart_interval_rows = (i % 2) as u16;
+        let mut bytes = encoded(i, &JpegOptions { restart_interval_rows, ..usual.clone() });
+        let at = bytes.len() - 60 * (i as usize - 12);
+        // Codes of all ones do not exist; a byte that is another usually makes other pixels.
+        bytes[at..at + 2].copy_from_slice(if i < 15 { &[0xFF, 0] } else { &[0x35, 0x53] });
+        if i == 14 {
+            bytes.splice(at..at, [0xFF, 0].repeat(20));
+        }
+        images.push(bytes);
+    }
+    let cut = encoded(17, &usual);
+    images.push(cut[..cut.len() - 40].to_vec());
+    EncodedImages::new(images.into_iter().zip(0..))
+}
+
+/// What a seed stands for beside the order of the device's work.
+fn pipeline(source: &EncodedImages, seed: u64, device: Device) -> Result<Pipeline> {
+    Pipeline::builder(source.clone())
+        .shuffle(seed)
+        .threads(seed as usize % 3)
+        .prefetch(1 + seed as usize % 2)
+        .batch_size(3 + seed as usize % 4)
+        .augment(random_horizontal_flip(0.5))
+        .augment(random_rotation(-20.0..=20.0))
+        .augment(GaussianBlur::new(3, 0.8))
+        .augment(random_resized_crop(Size::new(9, 7)))
+        .strategy([Strategy::Fused, Strategy::Fused, Strategy::Sequential][seed as usize % 3])
+        .on_error([OnError::Skip, OnError::Substitute][seed as usize % 2])
+        .decode([DecodePath::Device, DecodePath::Exact][seed as usize / 2 % 2])
+        .device(device)
+        .build()
+}
+
+fn expected(source: &EncodedImages, seed: u64) -> Batches {
+    batches(&pipeline(source, seed, Device::Cpu).unwrap(), seed).unwrap()
+}
+
+#[test]
+fn no_order_of_the_devices_work_gives_other_bytes() {
+    let (sim, source) = (start(), images());
+    for seed in 0..seeds() {
+        sim.reset(seed);
+        let pipeline = pipeline(&source, seed, Device::Cuda(0)).unwrap();
+        let got = batches(&pipeline, seed).unwrap_or_else(|error| panic!("seed {seed}: {error}\n{}", sim.message()));
+        let again = batches(&pipeline, seed + 1).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        assert!(got == expected(&source, seed), "seed {seed}");
+        assert!(again == got, "seed {seed}, second time");
+        drop(pipeline);
+        let report = sim.report();
+        assert_eq!((report.alive(), report.contexts), (0, 1), "seed {seed}: {report:?}");
+        assert_eq!((report.illegal_accesses, sim.message()), (0, String::new()), "seed {seed}");
+        assert_eq!(report.spinning_waits, 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn whatever_fails_is_an_error_that_names_its_call() {
+    let (sim, source) = (start(), images());
+    let mut failed = 0;
+    for seed in 0..seeds() {
+        sim.reset_with_failures(seed, [0.003, 0.01, 0.05][seed as usize % 3]);
+        let result = pipeline(&source, seed, Device::Cuda(0)).and_then(|pipeline| batches(&pipeline, seed));
+        match result {
+            Ok(got) => assert!(got == expected(&source, seed), "seed {seed}: {}", sim.message()),
+            Err(error) => {
+                failed += 1;
+                let error = match error {
+                    Error::Sample { source, .. } => *source,
+                    error => error,
+                };
+                let is_named = match &error {
+                    Error::Cuda { call, name, .. } => call.starts_with("cu") && name.starts_with("CUDA_ERROR"),
+                    Error::OutOfDeviceMemory { .. } | Error::OutOfMemory { .. } => true,
+                    _ => false,
+                };
+                assert!(is_named, "seed {seed}: {error:?}");
+            }
+        }
+        let report = sim.report();
+        assert_eq!((report.alive(), report.contexts), (0, 1), "seed {seed}: {report:?}\n{}", sim.message());
+        assert_eq!(report.illegal_accesses, 0, "seed {seed}: {}", sim.message());
+    }
+    assert!(failed > seeds() / 10, "{failed} failed");
+}
+
+/// An epoch on the device, whose bytes are the CPU's.
+fn decoded(source: &EncodedImages, build: impl Fn(Builder) -> Builder) -> Stats {
+    let run = |device| {
+        let builder = Pipeline::builder(source.clone()).batch_size(4).threads(2).device(device);
+        let pipeline = build(builder).build().unwrap();
+        let mut epoch = pipeline.epoch(0);
+        let of =
+            |batch: Result<warpfeed::Batch>| batch.unwrap().images().to_host().unwrap().as_bytes().unwrap().to_vec();
+        (epoch.by_ref().map(of).collect::<Vec<_>>(), epoch.stats())
+    };
+    let (want, _) = run(Device::Cpu);
+    let (got, stats) = run(Device::Cuda(0));
+    assert!(got == want);
+    stats
+}
+
+#[test]
+fn who_decodes_is_counted_and_why() {
+    let _sim = start();
+    let builder = |builder: Builder| builder.center_crop(8).on_error(OnError::Skip);
+    let stats = decoded(&images(), |b| builder(b).decode(DecodePath::Device));
+    let left: Vec<_> = stats.left_to_cpu.iter().collect();
+    let of = |name| left.iter().find(|(reason, _)| *reason == name).map_or(0, |(_, images)| *images);
+    assert_eq!([of("progressive"), of("neither gray nor three colors"), of("no end marker")], [1, 1, 1], "{left:?}");
+    assert!(of("damaged") >= 1, "{left:?}");
+    // Each image is decoded once, by the CPU if it was left to it; what is bad is nobody's.
+    assert_eq!(stats.decoded_device + stats.left_to_cpu.total(), 18);
+    assert_eq!(stats.decoded_device + stats.decoded_cpu + stats.bad, 18);
+    assert!(stats.decoded_device >= 11, "{stats:?}");
+
+    let stats = decoded(&images(), |b| builder(b).decode(DecodePath::Device).accept_truncated(true));
+    assert_eq!((stats.decoded_device, stats.decoded_cpu), (0, 18));
+    assert_eq!(stats.left_to_cpu.iter().collect::<Vec<_>>(), [("truncated images are accepted", 18)]);
+
+    let stats = decoded(&images(), |b| builder(b).decode(DecodePath::Exact));
+    assert_eq!(stats.decoded_device + stats.decoded_cpu + stats.bad, 18);
+    assert!(stats.decoded_device > 0 && stats.decoded_cpu > stats.left_to_cpu.total() - stats.bad, "{stats:?}");
+}
+
+#[test]
+fn without_nvjpeg_auto_has_the_cpus_bytes() {
+    let _sim = start();
+    // SAFETY: this test holds `_sim`, as all of this program do, so no other thread reads the environment.
+    unsafe { std::env::set_var("WARPFEED_NVJPEG", "/nowhere/libnvjpeg.so") };
+    for path in [DecodePath::Auto, DecodePath::Fastest] {
+        let stats = decoded(&images(), |b| b.center_crop(8).on_error(OnError::Skip).decode(path));
+        assert!(stats.decoded_device > 0 && stats.decoded_hybrid + stats.decoded_hardware == 0, "{path:?}: {stats:?}");
+    }
+}
+
+#[test]
+fn images_that_have_no_room_are_the_cpus() {
+    let _sim = start();
+    let source = EncodedImages::new((0..24).map(|i| (encoded(i, &JpegOptions::default()), i)));
+    let run = |bytes| {
+        let build = |b: Builder| b.resize(Size::new(8, 8)).prefetch(1).decode(DecodePath::Device).device_memory(bytes);
+        decoded(&source, build)
+    };
+    let stats = run(32 << 20);
+    assert_eq!((stats.decoded_device, stats.decoded_for_memory), (24, 0));
+    // Two batches in flight, of four images each: of each some.
+    let stats = run(640 << 10);
+    assert!(stats.decoded_for_memory > 0 && stats.decoded_device > 0, "{stats:?}");
+    assert_eq!(stats.left_to_cpu.iter().collect::<Vec<_>>(), [("device memory", stats.decoded_for_memory)]);
+}
+
+#[test]
+fn nothing_is_allocated_in_the_steady_state() {
+    let sim = start();
+    let source = EncodedImages::new((0..24).map(|i| (encoded(i / 2, &JpegOptions::default()), i)));
+    let builder = Pipeline::builder(source).batch_size(4).threads(0).prefetch(1).center_crop(8);
+    let pipeline = builder.device(Device::Cuda(0)).decode(DecodePath::Device).build().unwrap();
+    let epoch = || {
+        assert!(pipeline.epoch(0).all(|batch| batch.is_ok()));
+        sim.report().allocation_calls
+    };
+    epoch();
+    let first = epoch();
+    assert_eq!(epoch(), first);
+}
+
+/// All JPEG files in a folder and the folders in it.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut paths: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    let files = paths.into_iter().flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] });
+    files.filter(|path| path.extension().is_some_and(|ending| ending == "jpg" || ending == "JPEG")).collect()
+}
+
+/// Has the device decode files, whole or in part: an image that is baseline and not damaged is never left to the CPU.
+fn all_by_the_device(paths: &[PathBuf], is_odd: impl Fn(&str) -> bool, crops: &[bool]) -> u64 {
+    let images: Vec<_> = paths.iter().map(|path| (path, fs::read(path).unwrap())).collect();
+    let is_for_device = |(path, bytes): &&(&PathBuf, Vec<u8>)| {
+        let name = path.file_name().unwrap().to_string_lossy();
+        !probe(bytes).unwrap().progressive && !is_odd(&name)
+    };
+    let count = images.iter().filter(is_for_device).count() as u64;
+    let source = EncodedImages::new(images.into_iter().zip(0..).map(|((_, bytes), label)| (bytes, label)));
+    for &crop in crops {
+        let build = |builder: Builder| {
+            let builder = builder.on_error(OnError::Skip).decode(DecodePath::Device);
+            let builder = builder.batch_size(2).prefetch(1).device_memory(512 << 20);
+            if crop { builder.augment(random_resized_crop(64)) } else { builder.resize(Size::new(64, 64)) }
+        };
+        let stats = decoded(&source, build);
+        assert!(stats.decoded_device >= count, "{stats:?}, {count} are for the device");
+        let damaged = ["damaged", "truncated", "not synchronized"];
+        let flagged: Vec<_> = stats.left_to_cpu.iter().filter(|(reason, _)| damaged.contains(reason)).collect();
+        assert!(stats.bad > 0 || flagged.is_empty(), "{flagged:?}");
+    }
+    count
+}
+
+#[test]
+fn reference_images_are_decoded_by_the_device() {
+    let sim = start();
+    sim.reset_with_memory(0, 1 << 30);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/reference/images");
+    let others = ["lossless", "truncated", "cmyk", "ycck", "absurd"];
+    let count =
+        all_by_the_device(&files(&folder), |name| others.iter().any(|other| name.contains(other)), &[false, true]);
+    assert!(count > 10, "{count}");
+}
+
+#[test]
+#[ignore = "needs WARPFEED_SHARED, a folder with data/photos/; scripts/test runs it where that is set"]
+fn photographs_are_decoded_by_the_device() {
+    let sim = start();
+    sim.reset_with_memory(0, 1 << 30);
+    let shared = std::env::var_os("WARPFEED_SHARED").map(PathBuf::from).expect("WARPFEED_SHARED names a folder");
+    let count = all_by_the_device(&files(&shared.join("data/photos")), |_| false, &[true]);
+    assert!(count > 100, "{count}");
+}

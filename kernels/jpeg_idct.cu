@@ -1,0 +1,119 @@
+// jpeg_idct: from coefficients to samples. The arithmetic is libjpeg's accurate integer transform as its assembler for x86
+// has it, for absurd coefficients too.
+//
+// Reads: the window's coefficients, quantization steps. Writes: each component's samples of the window.
+// Grid: blocks of 256 threads, 8 a block of coefficients: a column each, then a row. blockIdx.x times 32 is the first block
+// of the window, blockIdx.y the image.
+// Reference: src/decode/model/idct.rs.
+
+#include "jpeg.cuh"
+
+namespace warpfeed::jpeg {
+
+constexpr uint32_t kThreadBlocks = kThreads / 8;
+// From one block to the next in shared memory: columns and rows of the blocks of a warp meet few banks twice.
+constexpr uint32_t kBlockStride = 72;
+
+struct IdctMemory {
+    int16_t lines[kThreadBlocks * kBlockStride];
+    alignas(8) uint8_t has_ac[kThreads];
+};
+
+__device__ inline int16_t wrapped(int32_t value) {
+    return static_cast<int16_t>(static_cast<uint16_t>(value));
+}
+
+// The value over 2^shift, rounded, as 16 bits that saturate.
+template <int kShift>
+__device__ inline int16_t descaled(int32_t value) {
+    return static_cast<int16_t>(clamp((value + (1 << (kShift - 1))) >> kShift, -32768, 32767));
+}
+
+// Eight values: the factorization of Loeffler, Ligtenberg and Moschytz with libjpeg's 13-bit constants. Sums of two inputs
+// wrap at 16 bits; those of products fit 32.
+template <int kShift>
+__device__ inline void transform(int16_t (&values)[8]) {
+    const int32_t in1 = values[1], in2 = values[2], in3 = values[3], in5 = values[5], in6 = values[6], in7 = values[7];
+    const int32_t sum = wrapped(values[0] + values[4]) * 8192, difference = wrapped(values[0] - values[4]) * 8192;
+    const int32_t low = in2 * 10703 + in6 * 4433;
+    const int32_t high = in2 * 4433 - in6 * 10704;
+    const int32_t even[4] = {sum + low, difference + high, difference - high, sum - low};
+
+    const int32_t sum37 = wrapped(in3 + in7), sum15 = wrapped(in1 + in5);
+    const int32_t z3 = sum37 * -6436 + sum15 * 9633;
+    const int32_t z4 = sum37 * 9633 + sum15 * 6437;
+    const int32_t odd[4] = {in1 * 4926 - in7 * 7373 + z4, in3 * 4177 - in5 * 20995 + z3, in3 * -20995 - in5 * 4176 + z4,
+                            in1 * -7373 - in7 * 4927 + z3};
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        values[i] = descaled<kShift>(even[i] + odd[i]);
+        values[7 - i] = descaled<kShift>(even[i] - odd[i]);
+    }
+}
+
+__device__ inline void idct(const Launch& launch) {
+    const JpegImage* const found = image_of(launch, blockIdx.y);
+    if (!found || blockIdx.x * kThreadBlocks >= window_blocks(*found)) {
+        return;
+    }
+    const JpegImage& image = *found;
+    __shared__ IdctMemory memory;
+    // Threads beyond the last block do that again.
+    const uint32_t at = threadIdx.x / 8, line = threadIdx.x % 8;
+    const uint32_t number = smaller(blockIdx.x * kThreadBlocks + at, window_blocks(image) - 1);
+    const uint32_t mcu = number / image.mcu_blocks, block = number % image.mcu_blocks;
+    const uint32_t row = mcu / image.columns, column = mcu % image.columns;
+    const uint32_t component = image.block_components >> (2 * block) & 3;
+    const JpegComponent& plane = image.components[component];
+
+    const int16_t* const coefficients = global(image.ac) + 64 * static_cast<size_t>(number) + line;
+    const uint16_t* const quant = global(image.tables)->quant[component] + line;
+    int16_t values[8];
+    bool has_ac = false;
+#pragma unroll
+    for (uint32_t i = 0; i < 8; i++) {
+        int32_t value = coefficients[8 * i];
+        has_ac |= i > 0 && value != 0;
+        if (i == 0 && line == 0) {
+            const size_t in_scan = (static_cast<size_t>(image.row + row) * image.mcu_columns + image.column + column) *
+                                       image.mcu_blocks + block;
+            value = static_cast<int16_t>(global(image.dc)[in_scan - image.checked_begin]);
+        }
+        // The low 16 bits of the product, unsigned since two of 65,535 are more than an int has.
+        values[i] = wrapped(static_cast<int32_t>(static_cast<uint32_t>(value) * quant[8 * i]));
+    }
+    memory.has_ac[threadIdx.x] = has_ac ? 1 : 0;
+    __syncthreads();
+    int16_t* const lines = memory.lines + at * kBlockStride;
+    const bool any_ac = reinterpret_cast<const uint64_t*>(memory.has_ac)[at] != 0;
+    if (any_ac) {
+        transform<11>(values);
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < 8; i++) {
+        // The assembler's shortcut for blocks with a first row only wraps where the whole way saturates.
+        lines[8 * i + line] = any_ac ? values[i] : wrapped(values[0] * 4);
+    }
+    __syncthreads();
+#pragma unroll
+    for (uint32_t i = 0; i < 8; i++) {
+        values[i] = lines[8 * line + i];
+    }
+    transform<18>(values);
+    uint64_t samples = 0;
+#pragma unroll
+    for (uint32_t i = 0; i < 8; i++) {
+        samples |= static_cast<uint64_t>(clamp(static_cast<int32_t>(values[i]), -128, 127) + 128) << (8 * i);
+    }
+    const uint32_t place = block - plane.first_block;
+    const uint32_t left = 8 * (column * plane.columns + place % plane.columns);
+    const uint32_t top = 8 * (row * plane.rows + place / plane.columns) + line;
+    uint8_t* const to = global(plane.samples) + static_cast<size_t>(top) * plane.row_samples + left;
+    *reinterpret_cast<uint64_t*>(to) = samples;
+}
+
+}  // namespace warpfeed::jpeg
+
+extern "C" __global__ void __launch_bounds__(256) jpeg_idct(const warpfeed::Launch launch) {
+    warpfeed::jpeg::idct(launch);
+}

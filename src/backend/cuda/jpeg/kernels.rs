@@ -1,0 +1,100 @@
+//! The decoder's kernels: their grids and launches.
+#![allow(unsafe_code)]
+
+use super::lower::RUNS;
+use super::params::JpegImage;
+use crate::cuda::driver::{self, Function, Module, Stream};
+use crate::error::Result;
+use crate::ops::params::{DevicePointer, Launch};
+
+/// Most images of one launch: a grid's y and z are 16-bit numbers.
+pub(super) const MAX_IMAGES: usize = 65_535;
+
+/// The kernels, in the order of the work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    Unstuff,
+    Sync,
+    Clear,
+    Coefficients,
+    Dc,
+    Idct,
+    Rgb,
+}
+
+impl Step {
+    /// What an image's status depends on.
+    pub(super) const JUDGING: [Self; 4] = [Self::Unstuff, Self::Sync, Self::Clear, Self::Coefficients];
+    /// The rest.
+    pub(super) const MAKING: [Self; 3] = [Self::Dc, Self::Idct, Self::Rgb];
+
+    /// The function in kernels/*.cu.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Unstuff => "jpeg_unstuff",
+            Self::Sync => "jpeg_sync",
+            Self::Clear => "jpeg_clear",
+            Self::Coefficients => "jpeg_coefficients",
+            Self::Dc => "jpeg_dc",
+            Self::Idct => "jpeg_idct",
+            Self::Rgb => "jpeg_rgb",
+        }
+    }
+
+    /// Grid and block for images together; `None` if none of them needs the step.
+    pub(super) fn grid(self, images: &[JpegImage]) -> Option<([u32; 3], [u32; 3])> {
+        let count = images.len() as u32;
+        let most = |of: fn(&JpegImage) -> u32| images.iter().map(of).max().unwrap_or(0);
+        match self {
+            Self::Unstuff | Self::Dc => Some(([count, 1, 1], [256, 1, 1])),
+            Self::Sync => images.iter().any(|image| image.segment_blocks == 0).then_some(([count, 1, 1], [256, 1, 1])),
+            Self::Clear | Self::Idct => {
+                let blocks = most(|image| image.columns * image.rows * image.mcu_blocks);
+                Some(([blocks.div_ceil(32), count, 1], [256, 1, 1]))
+            }
+            Self::Coefficients => {
+                let runs = most(|image| if image.segment_blocks == 0 { RUNS as u32 } else { image.segments });
+                Some(([runs.div_ceil(64), count, 1], [64, 1, 1]))
+            }
+            Self::Rgb => {
+                let (width, height) = (most(|image| image.width), most(|image| image.height));
+                Some(([width.div_ceil(32), height.div_ceil(8), count], [32, 8, 1]))
+            }
+        }
+    }
+}
+
+/// The functions of a loaded image, each resolved once.
+#[derive(Debug)]
+pub(in crate::backend::cuda) struct JpegKernels(Vec<(Step, Function)>);
+
+impl JpegKernels {
+    /// Resolves the kernels of a module, which outlives this.
+    pub(in crate::backend::cuda) fn of(module: &Module) -> Result<Self> {
+        let steps = Step::JUDGING.into_iter().chain(Step::MAKING);
+        steps.map(|step| Ok((step, module.function(step.name())?))).collect::<Result<_>>().map(Self)
+    }
+
+    /// Queues steps for images, whose descriptors will lie at `at`.
+    ///
+    /// # Safety
+    /// When the launches run, the images lie there, and all that they point to is theirs, as `Lowered` says, until they are
+    /// done.
+    pub(super) unsafe fn launch(
+        &self,
+        steps: &[Step],
+        images: &[JpegImage],
+        at: DevicePointer,
+        stream: &Stream,
+    ) -> Result<()> {
+        for (step, function) in self.0.iter().filter(|(step, _)| steps.contains(step)) {
+            for (chunk, begin) in images.chunks(MAX_IMAGES).zip((at..).step_by(MAX_IMAGES * size_of::<JpegImage>())) {
+                let Some((grid, block)) = step.grid(chunk) else { continue };
+                let launch = Launch { samples: begin, table: 0, count: chunk.len() as u32, reserved: 0 };
+                // SAFETY: the parameter is the one that every kernel takes; the rest is the contract.
+                unsafe { driver::launch(step.name(), *function, grid, block, stream, &launch)? };
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,143 @@
+//! From an image's headers to what the kernels are handed, and the device memory that they take for it.
+
+use super::params::{JpegCode, JpegComponent, JpegImage, JpegRun, JpegTables};
+use crate::backend::cuda::lower::packed_bytes;
+use crate::decode::{Baseline, Code, Color, Window};
+use crate::ops::params::DevicePointer;
+use crate::raster::Rect;
+use bytemuck::Zeroable as _;
+
+/// Threads that share an image without restarts.
+pub(super) const RUNS: usize = 256;
+/// How often they note their state, and the least of a thread's share: as in kernels/jpeg_sync.cu.
+const CHECK_BITS: usize = 256;
+const MIN_SHARE_BITS: usize = 1024;
+
+/// Pieces of an image's memory begin at multiples of this.
+const ALIGN_BYTES: usize = 128;
+
+/// An image as the kernels are handed it, but for addresses: its memory begins at 0.
+pub(super) struct Lowered {
+    image: JpegImage,
+    /// Bytes of its memory.
+    pub(super) len_bytes: usize,
+    /// Where in it the pixels end. What comes then is used by its own kernels only.
+    pub(super) pixels_end: usize,
+}
+
+/// Takes pieces of memory, one behind the other.
+struct Pieces(usize);
+
+impl Pieces {
+    fn take(&mut self, len_bytes: usize) -> DevicePointer {
+        let at = self.0;
+        self.0 += len_bytes.next_multiple_of(ALIGN_BYTES);
+        at as DevicePointer
+    }
+}
+
+/// Most states that the threads note of so many bits.
+fn checks(bits: usize) -> usize {
+    let share_bits = bits.div_ceil(RUNS).next_multiple_of(CHECK_BITS).max(MIN_SHARE_BITS);
+    RUNS * share_bits / CHECK_BITS
+}
+
+fn code(code: &Code) -> JpegCode {
+    JpegCode { end: code.end, first: code.first, symbols: code.symbols }
+}
+
+/// The tables of an image.
+pub(super) fn tables(image: &Baseline) -> JpegTables {
+    let mut tables = JpegTables::zeroed();
+    for (c, component) in image.components.iter().enumerate() {
+        tables.codes[c] = [code(&component.dc), code(&component.ac)];
+        tables.quant[c] = component.quant;
+    }
+    tables
+}
+
+impl Lowered {
+    /// Lowers the rectangle `part`, of which `window` says what it needs.
+    pub(super) fn new(image: &Baseline, window: &Window, part: Rect) -> Self {
+        let mcu_blocks = image.mcu_blocks();
+        let (columns, rows) = (window.columns.len() as u32, window.rows.len() as u32);
+        let segment_blocks = image.restart_interval_mcus as usize * mcu_blocks;
+        let segments = if segment_blocks == 0 { 1 } else { window.checked.len().div_ceil(segment_blocks) };
+        let data_bytes = window.data.len();
+
+        let mut pieces = Pieces(0);
+        let pixels = pieces.take(packed_bytes(part.size()));
+        let pixels_end = pieces.0;
+        // Zeros behind the data, up to a whole word.
+        let bytes = pieces.take(data_bytes + 12);
+        let bounds = pieces.take(size_of::<u32>() * (segments + 1));
+        let (runs, states) = if segment_blocks == 0 { (RUNS, checks(8 * data_bytes)) } else { (0, 0) };
+        let runs = pieces.take(size_of::<JpegRun>() * runs);
+        let checks = pieces.take(size_of::<JpegRun>() * states);
+        let dc = pieces.take(size_of::<u16>() * window.checked.len());
+        let ac = pieces.take(size_of::<[i16; 64]>() * window.mcus() * mcu_blocks);
+        let mut components = [JpegComponent::default(); 3];
+        let mut first_block = 0;
+        for (lowered, component) in components.iter_mut().zip(&image.components) {
+            let (across, down) = image.pixels_a_sample(component);
+            let row_samples = 8 * component.columns * columns;
+            *lowered = JpegComponent {
+                samples: pieces.take(row_samples as usize * (8 * component.rows * rows) as usize),
+                row_samples,
+                columns: component.columns,
+                rows: component.rows,
+                first_block,
+                across,
+                down,
+                x: 8 * component.columns * window.columns.start,
+                y: 8 * component.rows * window.rows.start,
+                last_x: image.size.width.div_ceil(across) - 1,
+                last_y: image.size.height.div_ceil(down) - 1,
+            };
+            first_block += component.columns * component.rows;
+        }
+        let image = JpegImage {
+            bytes,
+            bounds,
+            runs,
+            checks,
+            dc,
+            ac,
+            pixels,
+            components,
+            color: match image.color {
+                Color::Gray => 0,
+                Color::Ycc => 1,
+                Color::Rgb => 2,
+            },
+            data_bytes: data_bytes as u32,
+            segments: segments as u32,
+            segment_blocks: segment_blocks as u32,
+            first_restart: window.first_restart,
+            mcu_blocks: mcu_blocks as u32,
+            block_components: (0..).zip(&image.block_components).map(|(i, &c)| (c as u32) << (2 * i)).sum(),
+            mcu_columns: image.mcu_columns,
+            checked_begin: window.checked.start as u32,
+            checked_end: window.checked.end as u32,
+            column: window.columns.start,
+            columns,
+            row: window.rows.start,
+            rows,
+            x: part.x,
+            y: part.y,
+            width: part.width,
+            height: part.height,
+            ..JpegImage::default()
+        };
+        Self { image, len_bytes: pieces.0, pixels_end }
+    }
+
+    /// The image with its memory at `memory`, its data and its tables where they will be; without a status as yet.
+    pub(super) fn at(&self, memory: DevicePointer, data: DevicePointer, tables: DevicePointer) -> JpegImage {
+        let mut image = JpegImage { data, tables, ..self.image };
+        let JpegImage { bytes, bounds, runs, checks, dc, ac, pixels, .. } = &mut image;
+        [bytes, bounds, runs, checks, dc, ac, pixels].into_iter().for_each(|address| *address += memory);
+        image.components.iter_mut().for_each(|component| component.samples += memory);
+        image
+    }
+}

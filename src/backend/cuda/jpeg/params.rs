@@ -1,0 +1,101 @@
+//! What the kernels of the JPEG decoder are handed: kernels/jpeg_params.cuh in Rust, where the fields are explained. Sizes
+//! and offsets are asserted on both sides. No struct has padding.
+#![allow(unsafe_code)]
+
+use crate::ops::params::DevicePointer;
+use bytemuck::{NoUninit, Zeroable};
+use std::mem::offset_of;
+
+/// A Huffman code.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(super) struct JpegCode {
+    pub(super) end: [u32; 17],
+    pub(super) first: [i32; 17],
+    pub(super) symbols: [u8; 256],
+}
+
+/// The codes and quantization steps of up to three components.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(super) struct JpegTables {
+    pub(super) codes: [[JpegCode; 2]; 3],
+    pub(super) quant: [[u16; 64]; 3],
+}
+
+/// A component's samples.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(super) struct JpegComponent {
+    pub(super) samples: DevicePointer,
+    pub(super) row_samples: u32,
+    pub(super) columns: u32,
+    pub(super) rows: u32,
+    pub(super) first_block: u32,
+    pub(super) across: u32,
+    pub(super) down: u32,
+    pub(super) x: u32,
+    pub(super) y: u32,
+    pub(super) last_x: u32,
+    pub(super) last_y: u32,
+}
+
+/// The start of a run, which the kernels write.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(super) struct JpegRun {
+    pub(super) bit: u32,
+    pub(super) place: u32,
+    pub(super) block: u32,
+}
+
+/// An image, for all kernels.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(super) struct JpegImage {
+    pub(super) data: DevicePointer,
+    pub(super) bytes: DevicePointer,
+    pub(super) bounds: DevicePointer,
+    pub(super) runs: DevicePointer,
+    pub(super) checks: DevicePointer,
+    pub(super) dc: DevicePointer,
+    pub(super) ac: DevicePointer,
+    pub(super) tables: DevicePointer,
+    pub(super) status: DevicePointer,
+    pub(super) pixels: DevicePointer,
+    pub(super) components: [JpegComponent; 3],
+    pub(super) color: u32,
+    pub(super) data_bytes: u32,
+    pub(super) segments: u32,
+    pub(super) segment_blocks: u32,
+    pub(super) first_restart: u32,
+    pub(super) mcu_blocks: u32,
+    pub(super) block_components: u32,
+    pub(super) mcu_columns: u32,
+    pub(super) checked_begin: u32,
+    pub(super) checked_end: u32,
+    pub(super) column: u32,
+    pub(super) columns: u32,
+    pub(super) row: u32,
+    pub(super) rows: u32,
+    pub(super) x: u32,
+    pub(super) y: u32,
+    pub(super) width: u32,
+    pub(super) height: u32,
+}
+
+const _: () = {
+    assert!(size_of::<JpegCode>() == 392 && offset_of!(JpegCode, symbols) == 136);
+    assert!(size_of::<JpegTables>() == 2736 && offset_of!(JpegTables, quant) == 2352);
+    assert!(size_of::<JpegComponent>() == 48 && offset_of!(JpegComponent, last_x) == 40);
+    assert!(size_of::<JpegRun>() == 12 && offset_of!(JpegRun, block) == 8);
+    assert!(size_of::<JpegImage>() == 296 && offset_of!(JpegImage, components) == 80);
+    assert!(offset_of!(JpegImage, color) == 224 && offset_of!(JpegImage, x) == 280);
+};
+
+// SAFETY: plain numbers without padding, as the sizes above show, of which zeros are values.
+unsafe impl Zeroable for JpegTables {}
+// SAFETY: as above.
+unsafe impl NoUninit for JpegTables {}
+// SAFETY: as above.
+unsafe impl NoUninit for JpegImage {}

@@ -1,0 +1,50 @@
+//! What a block of threads makes first: of each code a table for its short ones, which its threads share.
+
+use super::Baseline;
+use crate::decode::huffman::Code;
+
+/// Bits of the data that one look-up sees. The tables of three components take 12 kB of a block's shared memory.
+const LOOK_BITS: u32 = 10;
+
+/// A Huffman code: a table for short codes, and a search for the others.
+struct Table<'a> {
+    /// What the next bits begin with: the code's length in the high byte, its symbol in the low one. 0 if the code is
+    /// longer, or does not exist.
+    look: [u16; 1 << LOOK_BITS],
+    code: &'a Code,
+}
+
+impl<'a> Table<'a> {
+    fn new(code: &'a Code) -> Self {
+        let mut look = [0; 1 << LOOK_BITS];
+        for (bits, entry) in (0..).zip(look.iter_mut()) {
+            if let Some((len @ ..=LOOK_BITS, symbol)) = code.symbol(bits << (64 - LOOK_BITS)) {
+                *entry = (len as u16) << 8 | u16::from(symbol);
+            }
+        }
+        Self { look, code }
+    }
+}
+
+/// An image with the tables of its codes.
+pub(super) struct Codes<'a> {
+    pub image: &'a Baseline,
+    /// Of each component: for DC coefficients, for the others.
+    tables: Vec<[Table<'a>; 2]>,
+}
+
+impl<'a> Codes<'a> {
+    pub fn new(image: &'a Baseline) -> Self {
+        let tables = image.components.iter().map(|component| [&component.dc, &component.ac].map(Table::new));
+        Self { image, tables: tables.collect() }
+    }
+
+    /// The length of the code that the left-aligned `bits` begin with, and its symbol; `None` if there is no such code.
+    pub fn symbol(&self, component: usize, is_dc: bool, bits: u64) -> Option<(u32, u8)> {
+        let table = &self.tables[component][usize::from(!is_dc)];
+        match table.look[(bits >> (64 - LOOK_BITS)) as usize] {
+            0 => table.code.symbol(bits),
+            entry => Some((u32::from(entry >> 8), entry as u8)),
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! What a device reads of an image to decode a rectangle of it.
+
+use super::Header;
+use super::baseline::Baseline;
+use super::restarts::{helps, row_starts};
+use crate::raster::Rect;
+use std::ops::Range;
+
+/// The part of an image that a rectangle needs.
+#[derive(Debug)]
+pub(crate) struct Window {
+    /// The MCUs of which samples are needed.
+    pub columns: Range<u32>,
+    pub rows: Range<u32>,
+    /// The blocks of the scan whose codes must be good: all that the CPU may decode.
+    pub checked: Range<usize>,
+    /// The entropy-coded data that hold them, in the file. Without an index of rows they go on to its end.
+    pub data: Range<usize>,
+    /// The number of the first restart marker in the data.
+    pub first_restart: u32,
+}
+
+impl Window {
+    /// What `part`, which lies inside the image, needs. `starts` is memory for an index of rows.
+    pub(crate) fn new(image: &Baseline, bytes: &[u8], header: &Header, part: Rect, starts: &mut Vec<usize>) -> Self {
+        // Interpolated chroma looks one chroma sample to either side, which one pixel reaches.
+        let margins = image.components.iter().map(|component| image.pixels_a_sample(component));
+        let (mut right, mut below) = (0, 0);
+        for (columns, rows) in margins {
+            right = right.max(u32::from(columns > 1));
+            below = below.max(u32::from(rows > 1));
+        }
+        let mcus = |start: u32, end: u32, margin: u32, side: u32, count: u32| {
+            start.saturating_sub(margin) / side..(end + margin).div_ceil(side).min(count)
+        };
+        let columns = mcus(part.x, part.right(), right, image.mcu.width, image.mcu_columns);
+        let rows = mcus(part.y, part.bottom(), below, image.mcu.height, image.mcu_rows);
+        let is_indexed = helps(header, part) && row_starts(bytes, header, starts);
+        let (checked, data, first_restart) = if is_indexed {
+            let end = starts.get(rows.end as usize).copied().unwrap_or(bytes.len());
+            (rows.clone(), starts[rows.start as usize]..end, rows.start)
+        } else {
+            let at_once = image.mcu_rows_at_once;
+            let end = (rows.end.next_multiple_of(at_once) + at_once).min(image.mcu_rows);
+            (0..end, image.scan_offset_bytes..bytes.len(), 0)
+        };
+        let row_blocks = image.mcu_columns as usize * image.mcu_blocks();
+        let checked = checked.start as usize * row_blocks..checked.end as usize * row_blocks;
+        Self { columns, rows, checked, data, first_restart }
+    }
+
+    /// MCUs in the window.
+    pub(crate) fn mcus(&self) -> usize {
+        self.columns.len() * self.rows.len()
+    }
+}
