@@ -237,6 +237,9 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
         sample: &Sample<'_>,
     ) -> Result<Work>;
 
+    /// What a worker counted for a sample whose [`run`](Self::run) failed.
+    fn take_counts(&self, worker: &mut Self::Worker) -> Decoded;
+
     /// Decodes an image and runs operations on it to host memory: RGB bytes, row by row.
     fn run_to_host(
         &self,

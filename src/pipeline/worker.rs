@@ -161,7 +161,16 @@ impl<'a, B: Backend> Worker<'a, B> {
         recipes: &[Vec<Op>],
     ) -> Result<Decoded> {
         let backend = self.backend;
-        let work = backend.run(self.own()?, batch, encoded, &Sample { place, header, recipes, later })?;
+        let own = self.own()?;
+        let work = match backend.run(own, batch, encoded, &Sample { place, header, recipes, later }) {
+            Ok(work) => work,
+            Err(error) => {
+                // Why an image was left to the CPU counts, also if that found it bad.
+                let counts = backend.take_counts(own);
+                self.context.counters.add_decoded(counts);
+                return Err(error);
+            }
+        };
         self.context.counters.add_decode(work.decode);
         self.context.counters.add_augment(work.augment);
         Ok(work.decoded)

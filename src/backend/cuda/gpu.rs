@@ -15,7 +15,7 @@ use super::route::Router;
 use super::worker::Worker;
 use crate::backend::cpu::output::Tables;
 use crate::backend::cpu::run_to_rgb;
-use crate::backend::{Backend, Encoded, End, Finished, RunOptions, Sample, Settled, ViewForm, Work};
+use crate::backend::{Backend, Decoded, Encoded, End, Finished, RunOptions, Sample, Settled, ViewForm, Work};
 use crate::cuda::Pool;
 use crate::cuda::driver::{self, Context, DeviceMemory, Entered, Scoped, Stream};
 use crate::decode::Header;
@@ -163,6 +163,10 @@ impl Backend for Gpu {
     fn run(&self, worker: &mut Worker, batch: &InFlight, encoded: Encoded, sample: &Sample<'_>) -> Result<Work> {
         let _entered = self.enter()?;
         self.prepare(worker, batch, encoded, sample)
+    }
+
+    fn take_counts(&self, worker: &mut Worker) -> Decoded {
+        worker.take_decoded()
     }
 
     fn run_to_host(
