@@ -459,7 +459,7 @@ fn apply_says_what_is_wrong_with_the_operations() {
         (r#"[{"op": "rotate"}]"#, &["missing field `degrees`"]),
         (r#"[{"op": "rotate", "degrees": 5, "speed": 1}]"#, &["unknown field `speed`", "interpolation"]),
         (r#"[{"op": "rotate", "degrees": 5, "interpolation": "cubic"}]"#, &["`cubic`", "nearest"]),
-        (r#"[{"op": "rotate", "degrees": 5, "interpolation": "lanczos"}]"#, &["nearest or bilinear"]),
+        (r#"[{"op": "rotate", "degrees": 5, "interpolation": "lanczos"}]"#, &["nearest, bilinear or bicubic"]),
         (r#"[{"op": "rotate", "degrees": 5, "fill": [1, 2, 300]}]"#, &["0 to 255", "edge"]),
         (r#"[{"op": "resize", "width": 5}]"#, &["width and height, or size"]),
         (r#"[{"op": "resize", "width": 0, "height": 5}]"#, &["1 to 65535"]),

@@ -522,7 +522,7 @@ fn every_case_of_augment_load_is_reported_and_what_cannot_run_is_blank() {
     let subject = Subject::new("made", source(12));
     let settings = augment_load::Settings { loads: vec![1, 12], rounds: 2, ..augment_load::Settings::default() };
     let mut lines = 0;
-    let report = augment_load(&subject, &settings, &mut [Model::none(), model(5)], &mut |_| lines += 1).unwrap();
+    let report = augment_load(&subject, &settings, &mut [Model::none(), model(80)], &mut |_| lines += 1).unwrap();
     let cases = report.figures["cases"].as_array().unwrap();
     assert_eq!(lines, 2 * cases.len());
     for case in cases {
@@ -546,7 +546,7 @@ fn every_case_of_augment_load_is_reported_and_what_cannot_run_is_blank() {
         assert!(report.tables.iter().all(|table| table.blank[0].contains("GPU")), "{:?}", report.tables);
     }
     let svgs: Vec<&str> = report.plots.iter().map(|plot| &plot.name[..]).collect();
-    for name in ["seconds-none", "improvement-1", "utilisation-5-ms-a-cpu-fused", "timeline-5-ms-a-cpu-sequential"] {
+    for name in ["seconds-none", "improvement-1", "utilisation-80-ms-a-cpu-fused", "timeline-80-ms-a-cpu-sequential"] {
         assert!(svgs.contains(&name), "{name} of {svgs:?}");
     }
 }

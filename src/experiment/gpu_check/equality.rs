@@ -2,7 +2,8 @@
 
 use crate::experiment::trial::Trial;
 use crate::{
-    Builder, DType, DecodePath, Device, IMAGENET_MEAN, IMAGENET_STD, Layout, Pipeline, Preset, Result, Strategy,
+    Builder, DType, DecodePath, Device, IMAGENET_MEAN, IMAGENET_STD, Layout, Mix, MixMode, Pipeline, Preset, Result,
+    Strategy,
     encode::{JpegOptions, Sampling, encode_jpeg},
     ops::{
         CenterCrop, Erase, Fill, Hflip, Interpolation, Normalize, Op, Resize, Rotate, Transform,
@@ -99,6 +100,7 @@ struct Case {
     dtype: DType,
     layout: Layout,
     decode: DecodePath,
+    mix: Option<Mix>,
 }
 
 impl Case {
@@ -111,6 +113,7 @@ impl Case {
             .decode(self.decode)
             .strategy(self.strategy)
             .output(self.dtype, self.layout);
+        let builder = self.mix.iter().cloned().fold(builder, Builder::mix);
         self.ops.iter().cloned().fold(builder, Builder::augment).build()
     }
 
@@ -119,7 +122,7 @@ impl Case {
         let name = ops.iter().chain([last]).map(written).collect::<Vec<_>>().join(", ");
         let name = format!("{name}, {strategy:?}");
         let ops = ops.iter().chain([last]).cloned().map(Transform::from).collect();
-        Self { name, ops, strategy, dtype: DType::U8, layout: Layout::Nhwc, decode: DecodePath::Cpu }
+        Self { name, ops, strategy, dtype: DType::U8, layout: Layout::Nhwc, decode: DecodePath::Cpu, mix: None }
     }
 
     /// What is particular to a type and layout: how batches are written.
@@ -130,14 +133,20 @@ impl Case {
             ops.extend([Normalize::new(IMAGENET_MEAN, IMAGENET_STD).into(), erase.into()]);
         }
         let name = format!("{dtype:?}, {layout:?}, {strategy:?}");
-        Self { name, ops, strategy, dtype, layout, decode: DecodePath::Cpu }
+        Self { name, ops, strategy, dtype, layout, decode: DecodePath::Cpu, mix: None }
+    }
+
+    /// What is particular to mixing, in batches of a type and layout: shares and rectangles of each image's own.
+    fn mixed(dtype: DType, layout: Layout) -> Self {
+        let mix = Some(Mix::timm(0.8, 1.0).mode(MixMode::Element));
+        Self { name: format!("mixed, {dtype:?}, {layout:?}"), mix, ..Self::format(dtype, layout, Strategy::Fused) }
     }
 
     /// What is particular to a decoder with the CPU's bytes: whole images, and what is left of them in a crop.
     fn decoded(decode: DecodePath, strategy: Strategy) -> [Self; 2] {
         [vec![Resize::new(OUTPUT).into()], vec![random_horizontal_flip(0.5), random_resized_crop(31)]].map(|ops| {
             let name = format!("decoded by {decode:?}, {} operations, {strategy:?}", ops.len());
-            Self { name, ops, strategy, dtype: DType::U8, layout: Layout::Nhwc, decode }
+            Self { name, ops, strategy, dtype: DType::U8, layout: Layout::Nhwc, decode, mix: None }
         })
     }
 }
@@ -151,6 +160,7 @@ fn for_each_kernel() -> Vec<Case> {
     for dtype in DTYPES {
         for layout in LAYOUTS {
             cases.extend([Strategy::Sequential, Strategy::Fused].map(|strategy| Case::format(dtype, layout, strategy)));
+            cases.push(Case::mixed(dtype, layout));
         }
     }
     cases
@@ -168,6 +178,7 @@ fn for_each_way() -> Vec<Case> {
     for dtype in DTYPES {
         for layout in LAYOUTS {
             cases.extend(STRATEGIES.map(|strategy| Case::format(dtype, layout, strategy)));
+            cases.push(Case::mixed(dtype, layout));
         }
     }
     for decode in [DecodePath::Device, DecodePath::Exact] {
@@ -183,7 +194,7 @@ fn for_each_way() -> Vec<Case> {
         let of = |strategy| {
             let name = format!("{name}, {strategy:?}");
             let (dtype, layout) = (DType::F16, Layout::Nhwc);
-            Case { name, ops: ops.clone(), strategy, dtype, layout, decode: DecodePath::Cpu }
+            Case { name, ops: ops.clone(), strategy, dtype, layout, decode: DecodePath::Cpu, mix: None }
         };
         cases.extend(STRATEGIES.map(of));
     }
