@@ -114,6 +114,7 @@ __device__ inline void synchronize(const Launch& launch) {
 
 }  // namespace warpfeed::jpeg
 
-extern "C" __global__ void __launch_bounds__(256) jpeg_sync(const warpfeed::Launch launch) {
+// Without the second number the compiler saves registers until it spills, on sm_80.
+extern "C" __global__ void __launch_bounds__(256, 4) jpeg_sync(const warpfeed::Launch launch) {
     warpfeed::jpeg::synchronize(launch);
 }
