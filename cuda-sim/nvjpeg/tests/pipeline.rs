@@ -552,7 +552,8 @@ fn a_slow_link_is_found() {
     sim.slow_copies(400_000);
     let mut settings = diagnose::Settings::new([random_horizontal_flip(0.5), random_resized_crop(64)]);
     (settings.threads, settings.cores, settings.batch_size) = (2, 2, 1);
-    settings.time = Duration::from_secs(2);
+    // One round, so that the batches that are made ahead are few of all.
+    (settings.time, settings.rounds) = (Duration::from_secs(3), 1);
     let subject = Subject { device: Device::Cuda(0), ..Subject::new("made", images()) };
     let found = diagnose(&subject, &settings, &mut Model::none(), &mut |_| ()).unwrap();
     assert_eq!(found.bottleneck, Bottleneck::Transfer, "{:?}", found.report.figures);
