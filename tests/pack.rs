@@ -650,7 +650,8 @@ fn image_folder(folder: &Path, count: u64) -> String {
 #[cfg(all(target_os = "linux", feature = "cli"))]
 fn too_few_file_descriptors_or_threads_are_clear_errors() {
     let folder = tempfile::tempdir().unwrap();
-    let images = image_folder(folder.path(), 20);
+    // More than workers read ahead, so that some are read while the shard is open.
+    let images = image_folder(folder.path(), 300);
     let out = folder.path().join("train");
     let args = ["pack", &images, "-o", out.to_str().unwrap(), "--format", "webdataset", "--workers", "64"];
     // Standard input, output and error, the lock and the shard take five. A thread takes a gigabyte here, of five.
@@ -666,7 +667,7 @@ fn too_few_file_descriptors_or_threads_are_clear_errors() {
     }
     let output = under(":", &args);
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success() && text.starts_with("20 images in 1 shards"), "{text}");
+    assert!(output.status.success() && text.starts_with("300 images in 1 shards"), "{text}");
     assert!(!text.contains("were there already") && !text.contains("left out"), "{text}");
     // What is complete is reported to whoever may not write there.
     let output = under(":", &["pack", "--verify", out.to_str().unwrap()]);
