@@ -1,6 +1,6 @@
 //! A figure over several rounds: its median, and how far the rounds lie apart.
 //!
-//! Rounds take turns, each in a random order of its own ([`turns`]), so that what else the machine does meets all cases.
+//! Rounds take turns, each in a random order of its own, so that what else the machine does meets all cases.
 
 use crate::sampler::Sampler;
 use serde::Serialize;
