@@ -172,7 +172,7 @@ fn every_stage_is_gone_through_and_written() {
     let outcomes = |stage| bundle.steps(stage).into_iter().map(|(outcome, _)| outcome).collect::<Vec<_>>();
     assert_eq!(outcomes("correctness"), ["ok", "ok", "ok", "ok", "ok", "left out"]);
     assert_eq!(outcomes("bounds"), ["ok"]);
-    assert_eq!(outcomes("routes"), ["ok"; 7]);
+    assert_eq!(outcomes("routes"), ["ok"; 9]);
     assert_eq!(outcomes("experiments"), ["ok"; 3]);
     assert!(!outcomes("sanitizer").is_empty() && !outcomes("priority").is_empty(), "{printed}");
     // Its parts were joined, and what it says then keeps nothing from going on.
