@@ -125,7 +125,10 @@ fn preprocessed(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Option<Resu
         ..PreprocessorOptions::default()
     };
     match Preprocessor::new(ops.to_vec(), &options) {
-        Ok(preprocessor) => Some(preprocessor.run(&[bytes])),
+        Ok(preprocessor) => Some(preprocessor.run(&[bytes]).and_then(|made| match made.device() {
+            Device::Cpu => Ok(made),
+            _ => made.to_host(),
+        })),
         Err(error) if error.to_string().contains("such that every image ends in the same size") => None,
         Err(error) => Some(Err(error)),
     }

@@ -6,7 +6,7 @@ use super::report::plot::{Bar, bars, histogram, timeline};
 use super::report::{Cell, Report, Table};
 use super::spread::{Spread, turns};
 use super::subject::{Model, Subject, no_gpu};
-use super::train::{LANES, Run, RunTimes, rounds_note, skipped};
+use super::train::{LANES, NO_STEP_S, Run, RunTimes, rounds_note, skipped};
 use super::usage::{Percentiles, percentiles};
 use crate::error::{Error, Result};
 use crate::ops::transform::Transform;
@@ -16,8 +16,6 @@ use serde::Serialize;
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-/// A step that takes fewer seconds an image takes no time.
-const NO_STEP_S: f64 = 1e-6;
 /// Bars of the plot: the best ones.
 const SHOWN: usize = 12;
 
@@ -172,7 +170,8 @@ impl Case {
         let working: f64 = runs().map(|run| run.stages.read + run.stages.decode + run.stages.augment).sum();
         let training: f64 = runs().flat_map(|run| &run.epochs).map(|epoch| epoch.train_s).sum();
         let (of_core, of_step) = (images / working, images / training);
-        let is_step = training / images > NO_STEP_S && of_core.is_finite();
+        let batches = runs().flat_map(|run| &run.epochs).map(|epoch| epoch.batches).sum::<u64>() as f64;
+        let is_step = training / batches > NO_STEP_S && of_core.is_finite();
         is_step.then(|| (of_core, of_step, of_step / of_core))
     }
 

@@ -6,7 +6,7 @@ use super::report::{Cell, Report, Table};
 use super::run::StageSeconds;
 use super::spread::{Spread, turns};
 use super::subject::{Model, Storage, Subject, next, no_gpu};
-use super::train::{Run, RunTimes, skipped};
+use super::train::{NO_STEP_S, Run, RunTimes, skipped};
 use crate::backend::Ablation;
 use crate::decode::{Decoder, probe};
 use crate::error::{Error, Result};
@@ -37,9 +37,6 @@ const LONGER: f64 = 0.7;
 const TINY_PX: f64 = 64.0 * 64.0;
 /// Encoded images of fewer bytes should be packed into shards.
 const SMALL_BYTES: f64 = 16e3;
-
-/// A step that takes fewer seconds counts as no step.
-const NO_STEP_S: f64 = 20e-6;
 
 /// What to run.
 #[derive(Debug, Clone)]

@@ -14,6 +14,9 @@ const KEPT_BATCHES: usize = 100_000;
 /// Most batches in a timeline; more cannot be told apart.
 const SHOWN_BATCHES: usize = 400;
 
+/// A step that takes fewer seconds a batch counts as no step.
+pub(super) const NO_STEP_S: f64 = 20e-6;
+
 /// Lanes of a timeline of batches: [`RunTimes::stretches`].
 pub(super) const LANES: [&str; 4] = ["set-up", "fetch", "train", "epoch"];
 
