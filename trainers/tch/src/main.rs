@@ -102,9 +102,12 @@ struct AugmentLoad {
     /// How the CPU runs trial A.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [StrategyName::Sequential, StrategyName::Fused])]
     strategies: Vec<StrategyName>,
-    /// Epochs of each case; the first is reported apart.
-    #[arg(long, value_name = "E", default_value_t = 3)]
+    /// Epochs of each run; the first is reported apart.
+    #[arg(long, value_name = "E", default_value_t = 2)]
     epochs: u64,
+    /// How often each case is run, in turn with the others; medians count.
+    #[arg(long, value_name = "R", default_value_t = 3)]
+    rounds: u32,
     /// Write report.html, report.json, CSV and SVG files into this folder.
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
@@ -126,6 +129,7 @@ impl AugmentLoad {
             loads: self.loads,
             batch_size: self.common.batch_size,
             epochs: self.epochs,
+            rounds: self.rounds,
             strategies: strategies.collect(),
         };
         let report = augment_load(&subject, &settings, &mut models, &mut |line| eprintln!("{line}"))?;
