@@ -145,7 +145,40 @@ pub trait Compose: Source + Sized + 'static {
         map: impl Fn(u32) -> u32 + Send + Sync + 'static,
     ) -> MapLabels {
         let classes = classes.into_iter().map(Into::into).collect();
-        MapLabels { source: self.into_source(), classes, map: Box::new(map) }
+        MapLabels { source: self.into_source(), classes, map: Box::new(move |_, label| map(label)) }
+    }
+
+    /// Other labels, by whatever tells them: `label` is asked for each sample once, by its index, name and old label.
+    /// `classes` are their names, label 0 first (none for labels without). For labels in a table of file names:
+    ///
+    /// ```
+    /// use std::collections::HashMap;
+    /// use warpfeed::{Error, source::{Compose, EncodedImages, Source}};
+    ///
+    /// let table = HashMap::from([("image 0", 1), ("image 1", 0)]);
+    /// let images = EncodedImages::new([(vec![0xff], 0), (vec![0xd8], 0)]);
+    /// let labeled = images.relabel(["cat", "dog"], |image| {
+    ///     table.get(&*image.name).copied().ok_or_else(|| Error::Unsupported {
+    ///         feature: format!("training on {}, which has no label", image.name),
+    ///         remedy: "add it to the table".to_owned(),
+    ///     })
+    /// })?;
+    /// assert_eq!((labeled.label(0), labeled.label(1)), (1, 0));
+    /// # Ok::<(), warpfeed::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of `label`.
+    fn relabel(
+        self,
+        classes: impl IntoIterator<Item = impl Into<String>>,
+        mut label: impl FnMut(Described<'_>) -> Result<u32>,
+    ) -> Result<MapLabels> {
+        let described = |index| Described { index, label: self.label(index), name: self.name(index) };
+        let labels = (0..self.len()).map(|index| label(described(index))).collect::<Result<Vec<u32>>>()?;
+        let classes = classes.into_iter().map(Into::into).collect();
+        let map = Box::new(move |index: u64, _| labels[index as usize]);
+        Ok(MapLabels { source: self.into_source(), classes, map })
     }
 
     /// The same samples with the labels that their classes have among `classes`: so data sets that name their classes in
@@ -483,7 +516,8 @@ impl std::fmt::Debug for Concat {
 pub struct MapLabels {
     source: Arc<dyn Source>,
     classes: Vec<String>,
-    map: Box<dyn Fn(u32) -> u32 + Send + Sync>,
+    /// The label of a sample by its index and its label in the source.
+    map: Box<dyn Fn(u64, u32) -> u32 + Send + Sync>,
 }
 
 impl Source for MapLabels {
@@ -508,7 +542,7 @@ impl Source for MapLabels {
     }
 
     fn label(&self, index: u64) -> u32 {
-        (self.map)(self.source.label(index))
+        (self.map)(index, self.source.label(index))
     }
 
     /// The label is the mapped one; fields are the source's.

@@ -222,6 +222,13 @@ impl Source for ImageFolder {
     }
 }
 
+/// The folders directly in `root`, which are the classes of an [`ImageFolder`], in the order of their labels.
+pub(super) fn class_folders(root: &Path) -> Result<Vec<String>> {
+    let mut folders = Walk { skipped_files: 0, ancestors: Vec::new(), listings: Vec::new() }.list(root)?.1;
+    folders.sort_unstable_by(|a, b| by_code_points(a, b));
+    Ok(folders.into_iter().map(|name| String::from_utf8_lossy(&name).into_owned()).collect())
+}
+
 /// The images directly in one folder, sorted, while the tree is walked.
 struct Listing {
     path: Vec<u8>,

@@ -203,6 +203,15 @@ impl IdxFile {
     }
 }
 
+/// Makes pixel after pixel of what lies behind `head`, which is channel after channel.
+pub(super) fn interleave(buffer: &mut Vec<u8>, head: usize, channels: u8) {
+    let planes = buffer.split_off(head);
+    let plane_bytes = planes.len() / usize::from(channels);
+    for i in 0..plane_bytes {
+        buffer.extend(planes[i..].iter().step_by(plane_bytes));
+    }
+}
+
 /// Reads the labels of so many `images`, which are in the file `of`.
 fn labels(path: &Path, images: u32, of: &Path) -> Result<Vec<u8>> {
     let (file, found) = open(path)?;
@@ -239,11 +248,7 @@ impl Source for IdxFile {
             Pixels::Memory(bytes, start) => buffer.extend(&bytes[start + at as usize..][..self.image_bytes]),
         }
         if self.planar {
-            let planes = buffer.split_off(head);
-            let plane_bytes = self.image_bytes / usize::from(self.channels);
-            for i in 0..plane_bytes {
-                buffer.extend(planes[i..].iter().step_by(plane_bytes));
-            }
+            interleave(buffer, head, self.channels);
         }
         Ok(buffer)
     }

@@ -4,9 +4,11 @@
 //! front to back. A [`Pipeline`](crate::Pipeline) takes either, and implementations of one's own.
 
 mod address;
+mod cifar;
 mod compose;
 mod folder;
 mod idx;
+mod imagenet;
 mod input;
 mod list;
 mod memory;
@@ -17,10 +19,12 @@ pub(crate) mod packed;
 mod parquet;
 pub(crate) mod records;
 mod spec;
+mod splits;
 pub(crate) mod stream;
 mod window;
 
 pub use address::without_secrets;
+pub use cifar::CifarFiles;
 pub use compose::{Compose, Concat, Described, MapLabels, Subset, split_shards};
 pub use folder::ImageFolder;
 pub use idx::IdxFile;
@@ -423,5 +427,27 @@ mod tests {
         assert_eq!(open(folder.path()).unwrap().into_data_set().unwrap().label(0), 0);
         let list = open(folder.path().join("list.tsv")).unwrap().into_data_set().unwrap();
         assert_eq!((list.label(0), list.read(0, &mut Vec::new()).unwrap()), (9, &b"one"[..]));
+    }
+
+    #[test]
+    fn a_split_has_the_classes_of_its_data_set() {
+        let root = tempfile::tempdir().unwrap();
+        for name in ["train/cat/1.jpg", "train/dog/1.jpg", "val/dog/2.jpg"] {
+            std::fs::create_dir_all(root.path().join(name).parent().unwrap()).unwrap();
+            std::fs::write(root.path().join(name), name).unwrap();
+        }
+        let open_split =
+            |split: &str| OpenOptions { split: Some(split.to_owned()), ..OpenOptions::default() }.open(root.path());
+        let val = open_split("val").unwrap().into_data_set().unwrap();
+        assert_eq!((val.len(), val.label(0), val.classes()), (1, 1, &["cat".to_owned(), "dog".to_owned()][..]));
+        assert_eq!(open_split("train").unwrap().into_data_set().unwrap().len(), 2);
+        assert!(open(root.path()).err().unwrap().to_string().contains("one of train, val"));
+        let folders = OpenOptions { format: Some(SourceFormat::Folder), ..OpenOptions::default() };
+        assert_eq!(folders.open(root.path()).unwrap().classes(), ["train", "val"]);
+        // A class that nothing was trained on.
+        std::fs::create_dir(root.path().join("val/elk")).unwrap();
+        assert!(open_split("val").err().unwrap().to_string().contains("elk"));
+        let other = OpenOptions { split: Some("val".to_owned()), ..OpenOptions::default() };
+        assert!(other.open(root.path().join("train/cat")).err().unwrap().is_parameter());
     }
 }

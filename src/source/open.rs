@@ -2,6 +2,7 @@
 
 use super::address::Address;
 use super::packed::Packed;
+use super::splits::{self, Split};
 #[cfg(feature = "cloud")]
 use super::stream::ShardCache;
 #[cfg(feature = "cloud")]
@@ -10,7 +11,8 @@ use super::stream::is_pipe;
 #[cfg(feature = "cloud")]
 use super::stream::remote::{Remote, SCANS};
 use super::{
-    IdxFile, ImageFolder, Input, ListFile, RecordFormat, RecordOptions, RecordShards, RecordStream, StreamOptions, spec,
+    CifarFiles, Compose, IdxFile, ImageFolder, Input, ListFile, RecordFormat, RecordOptions, RecordShards,
+    RecordStream, StreamOptions, imagenet, spec,
 };
 use crate::error::{Error, Result};
 use std::fs;
@@ -35,10 +37,14 @@ pub enum SourceFormat {
     Idx,
     /// Parquet files, with the feature `parquet`.
     Parquet,
+    /// CIFAR-10's binary files: [`CifarFiles`].
+    Cifar10,
+    /// CIFAR-100's binary files: [`CifarFiles`].
+    Cifar100,
 }
 
 impl SourceFormat {
-    const NAMES: [(&str, Self); 7] = [
+    const NAMES: [(&str, Self); 9] = [
         ("folder", Self::Folder),
         ("list", Self::List),
         ("webdataset", Self::WebDataset),
@@ -46,10 +52,12 @@ impl SourceFormat {
         ("tfrecord", Self::TfRecord),
         ("idx", Self::Idx),
         ("parquet", Self::Parquet),
+        ("cifar10", Self::Cifar10),
+        ("cifar100", Self::Cifar100),
     ];
 
     /// What a file's name tells; `None` if it tells nothing.
-    fn by_name(path: &Path) -> Option<Self> {
+    pub(super) fn by_name(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_string_lossy().to_ascii_lowercase();
         let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
         if let Some(format) = RecordFormat::by_ending(ending) {
@@ -57,6 +65,7 @@ impl SourceFormat {
         }
         match ending {
             "parquet" => Some(Self::Parquet),
+            "bin" if name.starts_with("data_batch_") || name == "test_batch.bin" => Some(Self::Cifar10),
             _ if name.contains("idx3-ubyte") || name.contains("idx4-ubyte") => Some(Self::Idx),
             // TensorFlow's own way: train-00000-of-01024, train.tfrecord-00000-of-01024.
             _ => shard_of(&name).map(|_| Self::TfRecord),
@@ -77,7 +86,7 @@ impl From<RecordFormat> for SourceFormat {
 impl FromStr for SourceFormat {
     type Err = Error;
 
-    /// Reads `folder`, `list`, `webdataset`, `recordio`, `tfrecord`, `idx` or `parquet`.
+    /// Reads `folder`, `list`, `webdataset`, `recordio`, `tfrecord`, `idx`, `parquet`, `cifar10` or `cifar100`.
     fn from_str(text: &str) -> Result<Self> {
         let found = Self::NAMES.iter().find(|(name, _)| *name == text);
         let names = || Self::NAMES.map(|(name, _)| name).join(", ");
@@ -110,6 +119,9 @@ fn shard_of(name: &str) -> Option<usize> {
 pub struct OpenOptions {
     /// The form, where its name does not tell it.
     pub format: Option<SourceFormat>,
+    /// Which split of a folder that holds several: `train`, `val` (or `validation`, `valid`), `test`, or as the data set calls
+    /// it. [`open`] says which folders these are.
+    pub split: Option<String>,
     /// How shards are read.
     pub records: RecordOptions,
     /// Reads shards from front to back as [`RecordStream`]s, with a window of so many samples to shuffle in. What has no
@@ -140,7 +152,39 @@ impl OpenOptions {
         if let Some(address) = spec.to_str().and_then(Address::parse) {
             return self.open_url(address);
         }
-        let mut files = spec::files(spec)?;
+        let files = spec::files(spec)?;
+        if let ([folder], true) = (&files[..], self.format != Some(SourceFormat::Folder))
+            && fs::metadata(folder).map_err(Error::io("open", folder))?.is_dir()
+            && let Some(split) = splits::find(folder, self.split.as_deref())?
+        {
+            return self.open_split(split);
+        }
+        if let Some(split) = &self.split {
+            let expected = "only for a folder that holds several splits";
+            return Err(Error::parameter("open", "split", expected, format!("{split}, of {}", spec.display())));
+        }
+        self.open_files(files)
+    }
+
+    /// Opens a split of a data set. Its classes are those of the data set, whether it has images of them or not.
+    fn open_split(&self, split: Split) -> Result<Input> {
+        let mut options = Self { split: None, format: self.format.or(split.format), ..self.clone() };
+        if options.records.label.is_none() {
+            options.records.label = split.label.map(str::to_owned);
+        }
+        if let Some(devkit) = &split.devkit {
+            let images = options.open_files(split.files)?.into_data_set()?;
+            return Ok(imagenet::validation(images, devkit)?.into());
+        }
+        match options.open_files(split.files)? {
+            Input::DataSet(source) if !split.classes.is_empty() && source.classes() != split.classes => {
+                Ok(source.align_classes(split.classes)?.into())
+            }
+            input => Ok(input),
+        }
+    }
+
+    fn open_files(&self, mut files: Vec<PathBuf>) -> Result<Input> {
         let one = files.len() == 1;
         if one && self.format != Some(SourceFormat::Folder) {
             let metadata = fs::metadata(&files[0]).map_err(Error::io("open", &files[0]))?;
@@ -166,8 +210,13 @@ impl OpenOptions {
             let source = RecordShards::open(format, &files, &self.records)?;
             Ok(source.with_classes(classes_of(&files)).into())
         };
-        if let SourceFormat::Folder | SourceFormat::List | SourceFormat::Idx = format {
-            self.records.without_classes(&spec.to_string_lossy())?;
+        if let SourceFormat::Folder
+        | SourceFormat::List
+        | SourceFormat::Idx
+        | SourceFormat::Cifar10
+        | SourceFormat::Cifar100 = format
+        {
+            self.records.without_classes(&files[0].to_string_lossy())?;
         }
         match format {
             SourceFormat::WebDataset => records(RecordFormat::WebDataset),
@@ -180,7 +229,12 @@ impl OpenOptions {
                 feature: "reading Parquet files in this build".to_owned(),
                 remedy: "build with the feature `parquet`".to_owned(),
             }),
-            _ if !one => Err(refuse("one folder, list or IDX file, or shards of one format", spec.display())),
+            SourceFormat::Cifar10 => Ok(CifarFiles::cifar10(&files)?.into()),
+            SourceFormat::Cifar100 => Ok(CifarFiles::cifar100(&files)?.into()),
+            _ if !one => {
+                let got = format!("{} files, the first {}", files.len(), files[0].display());
+                Err(refuse("one folder, list or IDX file, or shards of one format", got))
+            }
             SourceFormat::Folder => Ok(ImageFolder::open(&files[0])?.into()),
             SourceFormat::List => Ok(ListFile::open(&files[0])?.into()),
             SourceFormat::Idx => Ok(IdxFile::open(&files[0])?.into()),
@@ -256,8 +310,16 @@ impl OpenOptions {
 /// - files that end in `.parquet`, with the feature `parquet`;
 /// - a file that has `idx3-ubyte` or `idx4-ubyte` in its name as [`IdxFile`];
 /// - any other file as [`ListFile`];
+/// - CIFAR's `data_batch_*.bin` and `test_batch.bin` as [`CifarFiles`];
 /// - pipes, and `-` for standard input, as [`RecordStream`]; with the feature `cloud` so are shards at `http://`,
 ///   `https://`, `s3://`, `gs://` and `az://`, or all of a folder there that can be listed.
+///
+/// **Splits.** A folder that holds several splits of a data set is opened with [`OpenOptions::split`], and refused without:
+/// folders named `train`, `val` and `test` (or as `validation` and others) and nothing but such, whose classes are then those
+/// of `train`; shards whose names begin with these; a data set in the cache of Hugging Face's hub (`datasets--USER--NAME`), or a
+/// clone of one; CIFAR-10's and CIFAR-100's binary files; MNIST's files; ImageNet's own archives
+/// (`ILSVRC2012_img_train.tar`, `ILSVRC2012_img_val.tar` with its labels from `ILSVRC2012_devkit_t12`). With the format
+/// [`SourceFormat::Folder`] its folders are classes, whatever they are called.
 ///
 /// Shards may be named by a pattern: `train-{000000..000146}.tar`, `{train,extra}-*.tar`, `part-?[0-4].rec`.
 /// [`OpenOptions`] has more.
@@ -329,7 +391,7 @@ fn shards_in(folder: &Path, format: Option<SourceFormat>) -> Result<Option<Vec<P
             return Ok(None);
         }
         if let Some(found) = SourceFormat::by_name(&path)
-            && found != SourceFormat::Idx
+            && !matches!(found, SourceFormat::Idx | SourceFormat::Cifar10)
             && format.is_none_or(|format| format == found)
         {
             shards.push(path);

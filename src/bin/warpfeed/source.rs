@@ -11,14 +11,17 @@ pub fn format(text: &str) -> std::result::Result<SourceFormat, String> {
     text.parse().map_err(|error: warpfeed::Error| error.to_string())
 }
 
-/// Which parts of records count.
+/// Which part of a data set, and which parts of its records, count.
 #[derive(Args)]
 pub struct FieldArgs {
+    /// Which split of a folder that holds several: train, val, test, or as the data set calls it.
+    #[arg(long, value_name = "NAME")]
+    split: Option<String>,
     /// Which part of a record is the image: an extension in WebDataset, a feature in TFRecord, a column in Parquet.
     #[arg(long, value_name = "NAME")]
     image_field: Option<String>,
-    /// Which part of a record is the label: an extension, or json.FIELD, in WebDataset; a feature in TFRecord; a column
-    /// in Parquet.
+    /// Which part of a record is the label: an extension, json.FIELD, or folder (of the image in the archive), in WebDataset;
+    /// a feature in TFRecord; a column in Parquet.
     #[arg(long, value_name = "NAME")]
     label_field: Option<String>,
     /// File with the names of the classes, one on each line, label 0 first, for labels that are names. Shards that are
@@ -29,7 +32,7 @@ pub struct FieldArgs {
 
 impl FieldArgs {
     pub fn open(&self, spec: &Path, format: Option<SourceFormat>) -> Result<Input> {
-        OpenOptions { format, records: self.records()?, ..OpenOptions::default() }.open(spec)
+        OpenOptions { format, split: self.split.clone(), records: self.records()?, ..OpenOptions::default() }.open(spec)
     }
 
     fn records(&self) -> Result<RecordOptions> {
@@ -51,7 +54,8 @@ pub struct SourceArgs {
     /// folder of them, or a pattern like train-{000..146}.tar or '*.tar'.
     #[arg(value_name = "SOURCE")]
     spec: PathBuf,
-    /// The source's format, where its name does not tell: folder, list, webdataset, recordio, tfrecord, idx, parquet.
+    /// The source's format, where its name does not tell: folder, list, webdataset, recordio, tfrecord, idx, parquet,
+    /// cifar10, cifar100.
     #[arg(long, value_name = "FORMAT", value_parser = format)]
     format: Option<SourceFormat>,
     #[command(flatten)]
@@ -77,6 +81,7 @@ impl SourceArgs {
     pub fn open(&self) -> Result<Input> {
         let options = OpenOptions {
             format: self.format,
+            split: self.fields.split.clone(),
             records: self.fields.records()?,
             window: self.window,
             random_access: self.random_access,

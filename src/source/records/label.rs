@@ -30,6 +30,16 @@ pub(crate) fn from_text(text: &[u8]) -> Result<Label, String> {
     if name && !text.contains(char::is_control) { Ok(Label::Name(text.to_owned())) } else { Err(wrong()) }
 }
 
+/// The name of a class, whatever it consists of.
+pub(crate) fn from_name(name: &[u8]) -> Result<Label, String> {
+    match std::str::from_utf8(name) {
+        Ok(name) if name.len() <= MAX_NAME_BYTES && !name.contains(char::is_control) => {
+            Ok(Label::Name(name.to_owned()))
+        }
+        _ => Err(format!("{:.40?} is no name of a class", String::from_utf8_lossy(name))),
+    }
+}
+
 /// The label in the field `field` of a JSON object.
 pub(crate) fn from_json(text: &[u8], field: &str) -> Result<Label, String> {
     let object: Value = serde_json::from_slice(text).map_err(|error| format!("its JSON is damaged: {error}"))?;

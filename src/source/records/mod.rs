@@ -28,6 +28,7 @@ use std::fmt::Display;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
+pub(super) use tar::FOLDER;
 
 /// Bytes of samples of remote shards that are fetched before they are read.
 pub(super) const AHEAD_BYTES: u64 = 64 << 20;
@@ -157,8 +158,11 @@ pub struct RecordOptions {
     /// Which part of a sample is its image: an ending (`left.jpg`) in WebDataset, a feature's name in TFRecord. `None`
     /// for the usual one.
     pub image: Option<String>,
-    /// Which part is its label: an ending (`cls`), or an ending and a field (`json.species`), in WebDataset; a feature's
-    /// name in TFRecord. `None` for the usual one.
+    /// Which part is its label: an ending (`cls`), an ending and a field (`json.species`), or `folder`, in WebDataset; a
+    /// feature's name in TFRecord. `None` for the usual one.
+    ///
+    /// With `folder` the label of an image is the name of the folder that it has in the archive, or of the archive in the
+    /// archive, as ImageNet comes (`ILSVRC2012_img_train.tar` holds an archive a class).
     pub label: Option<String>,
     /// The names of the classes, label 0 first, by which labels that are names become numbers. Without them
     /// [`RecordShards`] sorts the names that there are, and a stream, which cannot know them all, refuses names.

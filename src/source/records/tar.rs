@@ -4,7 +4,7 @@ use super::bytes::Bytes;
 use super::entry::{Entry, Fault, too_long};
 use super::label::{self, Label};
 use super::{MAX_ENCODED_BYTES, NewSample, RecordOptions};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::source::window::ReadAt;
 use crate::target::{self, MAX_TARGET_BYTES, Target};
 use serde_json::Value;
@@ -15,7 +15,7 @@ pub(super) const BLOCK_BYTES: u64 = 512;
 
 /// What an archive ends with: two blocks of zeros.
 const END_BYTES: u64 = 2 * BLOCK_BYTES;
-pub(super) const END: &[u8] = &[0; END_BYTES as usize];
+pub(crate) const END: &[u8] = &[0; END_BYTES as usize];
 
 /// Long names, and pax headers, are no longer than this.
 const MAX_NAME_BYTES: u64 = 1 << 20;
@@ -105,6 +105,13 @@ fn pax(mut lines: &[u8], name: &mut Option<Vec<u8>>, len_bytes: &mut Option<u64>
     Ok(())
 }
 
+/// What an archive in an archive ends in.
+const ARCHIVE: &[u8] = b".tar";
+
+fn has_archive(name: &[u8]) -> bool {
+    name.len() > ARCHIVE.len() && name.ends_with(ARCHIVE)
+}
+
 const SPARSE: &str = "sparse files are not supported";
 
 /// Splits a member's name into its sample's key and its ending, as WebDataset does: at the first dot behind the last
@@ -118,9 +125,14 @@ fn key_and_ending(name: &[u8]) -> Option<(&[u8], String)> {
     Some((&name[..dot], std::str::from_utf8(&name[dot + 1..]).ok()?.to_ascii_lowercase()))
 }
 
+/// What [`RecordOptions::label`] says where an image's folder is its label.
+pub(crate) const FOLDER: &str = "folder";
+
 /// Which parts of a sample count.
 struct Parts {
     image: Option<String>,
+    /// Whether the label is the folder that an image is in, or the archive in the archive.
+    by_folder: bool,
     /// Ending and, in JSON, field; the first that is there.
     labels: Vec<(String, Option<String>)>,
     /// Of the target, if one was asked for.
@@ -140,7 +152,12 @@ impl Parts {
         let usual = || vec![("cls".to_owned(), None), ("json".to_owned(), Some("label".to_owned()))];
         Self {
             image: options.image.as_ref().map(|ending| ending.to_ascii_lowercase()),
-            labels: options.label.as_ref().map_or_else(usual, |label| vec![ending_and_field(label)]),
+            by_folder: options.label.as_deref() == Some(FOLDER),
+            labels: match options.label.as_deref() {
+                None => usual(),
+                Some(FOLDER) => Vec::new(),
+                Some(label) => vec![ending_and_field(label)],
+            },
             target: target.map(ending_and_field),
         }
     }
@@ -207,7 +224,18 @@ pub(super) struct Parser {
     /// Where the next member starts, with the headers that extend it.
     pub at: u64,
     sample: Option<Sample>,
+    /// The archive in the archive that `at` is in.
+    inner: Option<Inner>,
+    /// What is wrong with one, behind the sample that is being put together.
+    damage: Option<Entry>,
     pub skipped_files: u64,
+}
+
+/// An archive in an archive: ImageNet has one for each class.
+struct Inner {
+    class: Vec<u8>,
+    /// Where the archive goes on that it is in.
+    end: u64,
 }
 
 /// A regular file: its name and where it lies.
@@ -224,7 +252,7 @@ impl File {
 
 impl Parser {
     pub fn new(options: &RecordOptions, target: Option<&str>, at: u64) -> Self {
-        Self { parts: Parts::new(options, target), at, sample: None, skipped_files: 0 }
+        Self { parts: Parts::new(options, target), at, sample: None, inner: None, damage: None, skipped_files: 0 }
     }
 
     /// Where the sample starts that is being put together.
@@ -248,18 +276,51 @@ impl Parser {
 
     /// Takes up one member with the headers that extend it. `false` at the archive's end.
     pub fn step<B: Bytes>(&mut self, bytes: &mut B, found: &mut Option<Entry>) -> Result<bool, Fault> {
+        if self.damage.is_some() {
+            *found = self.finish().or_else(|| self.damage.take());
+            return Ok(true);
+        }
+        let outcome = self.member(bytes, found);
+        let Err(Fault::Damaged(message)) = &outcome else { return outcome };
+        let Some(Inner { class, end }) = self.inner.take() else { return outcome };
+        // The archives behind it are as they were.
+        let message = format!("{message}; the rest of {}.tar in it cannot be read", String::from_utf8_lossy(&class));
+        self.damage = Some(Entry::bad(self.at..end, self.at, message));
+        self.at = end;
+        Ok(true)
+    }
+
+    fn member<B: Bytes>(&mut self, bytes: &mut B, found: &mut Option<Entry>) -> Result<bool, Fault> {
         let (mut long_name, mut long_len_bytes) = (None, None);
         let mut offset = self.at;
         loop {
+            let inner_end = self.inner.as_ref().map(|inner| inner.end);
+            if inner_end.is_some_and(|end| offset >= end) {
+                return Err(NO_END.into());
+            }
             let Some(block) = bytes.array(offset)? else {
                 return Err(self.cut_off(bytes, offset)?);
             };
             let Some(header) = header(&block)? else {
-                return if offset == self.at { self.end(bytes) } else { Err(NO_MEMBER.into()) };
+                return match self.inner.take_if(|_| offset == self.at) {
+                    Some(inner) => {
+                        self.at = inner.end;
+                        Ok(true)
+                    }
+                    None if offset == self.at => self.end(bytes),
+                    None => Err(NO_MEMBER.into()),
+                };
             };
             let extends = matches!(header.kind, b'x' | b'g' | b'L' | b'K');
             let len_bytes = if extends { header.len_bytes } else { long_len_bytes.unwrap_or(header.len_bytes) };
             let content = offset + BLOCK_BYTES..(offset + BLOCK_BYTES).saturating_add(len_bytes);
+            if let Some(end) = inner_end.filter(|&end| content.end > end) {
+                return Err(format!(
+                    "a member of {len_bytes} bytes is followed by only {}",
+                    end.saturating_sub(content.start)
+                )
+                .into());
+            }
             let mut file = None;
             match header.kind {
                 b'x' | b'L' if len_bytes > MAX_NAME_BYTES => {
@@ -283,6 +344,9 @@ impl Parser {
                 kind => self.skipped_files += u64::from(kind != b'5'),
             }
             if let Some(file) = file {
+                if self.parts.by_folder && self.inner.is_none() && has_archive(&file.name) {
+                    return self.enter::<B>(file);
+                }
                 self.file(bytes, file, found)?;
             }
             if let Some(end) = bytes.end_before(content.end)? {
@@ -295,6 +359,33 @@ impl Parser {
                 return Ok(true);
             }
         }
+    }
+
+    /// Goes on in an archive in the archive.
+    fn enter<B: Bytes>(&mut self, file: File) -> Result<bool, Fault> {
+        if B::ONCE {
+            return Err(Fault::Failed(Error::Unsupported {
+                feature: "reading archives in an archive from front to back".to_owned(),
+                remedy: "read them in any order: as a file, without a window".to_owned(),
+            }));
+        }
+        let name = file.name.rsplit(|&byte| byte == b'/').next().unwrap_or(&file.name);
+        let class = name[..name.len() - ARCHIVE.len()].to_vec();
+        self.at = file.content.start;
+        self.inner = Some(Inner {
+            class,
+            end: file.content.start.saturating_add(file.len_bytes().next_multiple_of(BLOCK_BYTES)),
+        });
+        Ok(true)
+    }
+
+    /// The label of an image by its folder or the archive that it is in.
+    fn folder(&self, name: &[u8]) -> Result<Label, String> {
+        let folder = match &self.inner {
+            Some(inner) => Some(&inner.class[..]),
+            None => name.rsplit(|&byte| byte == b'/').nth(1).filter(|&folder| !matches!(folder, b"" | b"." | b"..")),
+        };
+        folder.map_or(Ok(Label::None), label::from_name)
     }
 
     /// What is wrong where the archive ends before a whole header at `offset`.
@@ -375,6 +466,9 @@ impl Parser {
                 // The sample is lost with the rest of the archive.
                 return Ok(());
             }
+            if self.parts.by_folder {
+                sample.label = Some((0, self.folder(&file.name)));
+            }
             (entry.member, sample.ending) = (file.name, Some(ending));
         } else if is_image {
             self.skipped_files += 1;
@@ -415,6 +509,20 @@ pub(super) fn name_before(file: &dyn ReadAt, offset: u64) -> Option<String> {
     file.read_at(&mut block, offset.checked_sub(BLOCK_BYTES)?).ok()?;
     let header = header(&block).ok()??;
     Some(String::from_utf8_lossy(&header.name).into_owned())
+}
+
+/// The content of a file in an archive in memory, whose path ends in `name`.
+pub(crate) fn member<'a>(archive: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    let mut rest = archive;
+    loop {
+        let (block, behind) = rest.split_first_chunk()?;
+        let header = header(block).ok()??;
+        let len = usize::try_from(header.len_bytes).ok()?;
+        if header.kind == b'0' && header.name.ends_with(name.as_bytes()) {
+            return behind.get(..len);
+        }
+        rest = behind.get(len.checked_next_multiple_of(BLOCK_BYTES as usize)?..)?;
+    }
 }
 
 /// Names of fields that a packed sample can have beside image and label.
@@ -461,7 +569,7 @@ pub(super) fn write(sample: &NewSample<'_>, out: &mut Vec<u8>) {
 }
 
 /// A member of a tar archive, ustar; without time and owner, so that equal images give equal shards.
-fn write_member(name: &str, content: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn write_member(name: &str, content: &[u8], out: &mut Vec<u8>) {
     let mut header = [0; BLOCK_BYTES as usize];
     let mut put = |at: usize, text: &[u8]| header[at..at + text.len()].copy_from_slice(text);
     put(0, name.as_bytes());
@@ -524,5 +632,84 @@ mod tests {
             assert!(read(bad).is_err(), "{bad:?}");
         }
         assert_eq!(read(b"22 GNU.sparse.major=1\n"), Err(SPARSE.to_owned()));
+    }
+
+    /// Name, label and image of each sample of an archive in memory, with labels by folder, and what is wrong in it.
+    fn by_folder(archive: &[u8]) -> (Vec<(String, Label)>, Vec<String>) {
+        let options = RecordOptions { label: Some(FOLDER.to_owned()), ..RecordOptions::default() };
+        let mut parser = super::super::Parser::new(super::super::RecordFormat::WebDataset, &options, None, 0);
+        let (mut found, mut wrong, mut bytes) = (Vec::new(), Vec::new(), archive);
+        while let Some(entry) = parser.next(&mut bytes).unwrap() {
+            match entry.label {
+                Ok(label) => {
+                    let image = &archive[entry.offset as usize..][..entry.len_bytes as usize];
+                    assert_eq!(image, entry.member.rsplit(|&byte| byte == b'/').next().unwrap());
+                    found.push((String::from_utf8(entry.member).unwrap(), label));
+                }
+                Err(message) => wrong.push(message),
+            }
+        }
+        (found, wrong)
+    }
+
+    /// An archive of images that hold their own name.
+    fn archive(names: &[&str]) -> Vec<u8> {
+        let mut archive = Vec::new();
+        names.iter().for_each(|name| write_member(name, name.rsplit('/').next().unwrap().as_bytes(), &mut archive));
+        [&archive[..], END].concat()
+    }
+
+    fn name(class: &str) -> Label {
+        Label::Name(class.to_owned())
+    }
+
+    #[test]
+    fn a_folder_is_a_label() {
+        let (found, wrong) =
+            by_folder(&archive(&["train/cat/1.jpg", "train/7/1.jpg", "./dog/2.JPEG", "3.jpg", "cat/note.txt"]));
+        let want = [("train/cat/1.jpg", name("cat")), ("train/7/1.jpg", name("7")), ("./dog/2.JPEG", name("dog"))];
+        assert_eq!(found[..3], want.map(|(name, label)| (name.to_owned(), label)));
+        assert_eq!((&found[3], wrong.len()), (&("3.jpg".to_owned(), Label::None), 0));
+    }
+
+    #[test]
+    fn archives_in_an_archive_are_classes() {
+        let mut all = Vec::new();
+        // Images of one name in two classes, an empty class, and one whose archive is not filled up to whole records.
+        for (class, names) in
+            [("n01", &["1.JPEG", "2.JPEG"][..]), ("n02", &[]), ("n03", &["1.JPEG"]), ("n04", &["1.JPEG"])]
+        {
+            let mut inner = archive(names);
+            if class == "n03" {
+                inner.resize(10_240, 0);
+            }
+            write_member(&format!("{class}.tar"), &inner, &mut all);
+        }
+        let whole = [&all[..], END].concat();
+        let want = [("1.JPEG", "n01"), ("2.JPEG", "n01"), ("1.JPEG", "n03"), ("1.JPEG", "n04")];
+        let want = want.map(|(image, class)| (image.to_owned(), name(class)));
+        assert_eq!(by_folder(&whole), (want.to_vec(), Vec::new()));
+
+        // Damage in one leaves the others as they are.
+        let mut damaged = whole.clone();
+        damaged[512 + 1024 + 10] ^= 1;
+        let (found, wrong) = by_folder(&damaged);
+        assert_eq!(found, [want[0].clone(), want[2].clone(), want[3].clone()]);
+        assert!(wrong.len() == 1 && wrong[0].contains("the rest of n01.tar"), "{wrong:?}");
+
+        // Wherever it ends, what is whole is found, and what is missing is said.
+        for end in (0..whole.len()).step_by(100) {
+            let (found, wrong) = by_folder(&whole[..end]);
+            assert!(want.starts_with(&found) && !wrong.is_empty(), "{end} bytes: {found:?} {wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_member_of_an_archive_in_memory() {
+        let mut all = Vec::new();
+        write_member("kit/a.txt", b"one", &mut all);
+        write_member("kit/b.txt", b"two", &mut all);
+        assert_eq!((member(&all, "b.txt"), member(&all, "c.txt")), (Some(&b"two"[..]), None));
+        assert_eq!(member(&all[..512 + 512 + 512 + 1], "b.txt"), None);
     }
 }

@@ -1,0 +1,272 @@
+//! CIFAR-10 and CIFAR-100 in their binary version: raw pixels behind their labels.
+
+use super::idx::interleave;
+use super::window::read_exact_at;
+use super::{Source, no_fields, no_such_sample};
+use crate::decode::pnm_header;
+use crate::error::{Error, Result};
+use crate::file::open_with_metadata;
+use crate::raster::Size;
+use crate::target::Target;
+use std::borrow::Cow;
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+const SIDE: u32 = 32;
+const CHANNELS: u8 = 3;
+const IMAGE_BYTES: usize = (SIDE * SIDE) as usize * CHANNELS as usize;
+
+/// The field of targets that CIFAR-100 has beside its label: the superclass.
+const COARSE: &str = "coarse";
+
+/// Which of the two it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Records of a label and an image.
+    Cifar10,
+    /// Records of a coarse label, a fine one, and an image.
+    Cifar100,
+}
+
+impl Kind {
+    fn label_bytes(self) -> usize {
+        match self {
+            Self::Cifar10 => 1,
+            Self::Cifar100 => 2,
+        }
+    }
+
+    fn classes(self) -> u8 {
+        match self {
+            Self::Cifar10 => 10,
+            Self::Cifar100 => 100,
+        }
+    }
+
+    /// The file beside the images that names the classes, one a line.
+    fn names(self) -> &'static str {
+        match self {
+            Self::Cifar10 => "batches.meta.txt",
+            Self::Cifar100 => "fine_label_names.txt",
+        }
+    }
+}
+
+/// CIFAR-10 or CIFAR-100 in the binary version: `data_batch_1.bin` to `data_batch_5.bin` and `test_batch.bin`, or
+/// `train.bin` and `test.bin`. Class names come from the file beside them, where it is there.
+///
+/// The label of CIFAR-100 is the fine one; the coarse one is the field `coarse` of its targets.
+/// [`read`](Source::read) gives an image as PNM, which is its pixels behind a short header.
+///
+/// ```
+/// # use warpfeed::source::{CifarFiles, Source};
+/// let folder = tempfile::tempdir().unwrap();
+/// let batch = folder.path().join("test_batch.bin");
+/// let mut record = vec![7; 1 + 3 * 32 * 32]; // a label, then all red, all green and all blue values
+/// std::fs::write(&batch, &record).unwrap();
+/// let source = CifarFiles::cifar10(&[batch])?;
+/// assert_eq!((source.len(), source.label(0)), (1, 7));
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct CifarFiles {
+    kind: Kind,
+    files: Vec<Batch>,
+    /// Of each sample its labels, as the files have them.
+    labels: Vec<u8>,
+    classes: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Batch {
+    path: PathBuf,
+    file: File,
+    /// Index of its first image.
+    first: u64,
+}
+
+impl CifarFiles {
+    /// Opens files of CIFAR-10, in this order.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if a file cannot be read, [`Error::Decode`] if it is not one of CIFAR-10, [`Error::Parameter`] for no
+    /// file.
+    pub fn cifar10(files: &[PathBuf]) -> Result<Self> {
+        Self::open(Kind::Cifar10, files)
+    }
+
+    /// Opens files of CIFAR-100, in this order.
+    ///
+    /// # Errors
+    /// As [`cifar10`](Self::cifar10).
+    pub fn cifar100(files: &[PathBuf]) -> Result<Self> {
+        Self::open(Kind::Cifar100, files)
+    }
+
+    fn open(kind: Kind, paths: &[PathBuf]) -> Result<Self> {
+        let Some(first) = paths.first() else {
+            return Err(Error::parameter("CifarFiles::open", "files", "one at least", "none"));
+        };
+        let mut this = Self { kind, files: Vec::new(), labels: Vec::new(), classes: classes(kind, first)? };
+        for path in paths {
+            this.add(path)?;
+        }
+        Ok(this)
+    }
+
+    fn add(&mut self, path: &Path) -> Result<()> {
+        let (file, metadata) = open_with_metadata(path)?;
+        let damaged = |message: String| Error::decode("CIFAR", format!("{}: {message}", path.display()));
+        let (len_bytes, record_bytes) = (metadata.len(), self.record_bytes());
+        if len_bytes == 0 || len_bytes % record_bytes != 0 {
+            let expected = format!("{len_bytes} bytes are not records of {record_bytes}, as {:?} has", self.kind);
+            return Err(damaged(expected));
+        }
+        let (first, images) = (self.len(), len_bytes / record_bytes);
+        let label_bytes = self.kind.label_bytes();
+        for image in 0..images {
+            let mut labels = [0; 2];
+            let labels = &mut labels[..label_bytes];
+            read_exact_at(&file, labels, image * record_bytes).map_err(Error::io("read", path))?;
+            let class = labels[label_bytes - 1];
+            if class >= self.kind.classes() {
+                return Err(damaged(format!("image {image} has the label {class}, which {:?} has not", self.kind)));
+            }
+            self.labels.extend_from_slice(labels);
+        }
+        self.files.push(Batch { path: path.to_owned(), file, first });
+        Ok(())
+    }
+
+    fn record_bytes(&self) -> u64 {
+        (self.kind.label_bytes() + IMAGE_BYTES) as u64
+    }
+
+    /// The file of an image, and its number there.
+    fn batch(&self, index: u64) -> (&Batch, u64) {
+        let batch = &self.files[self.files.partition_point(|batch| batch.first <= index) - 1];
+        (batch, index - batch.first)
+    }
+}
+
+/// The names of the classes, from the file beside `file`; none where it is missing.
+fn classes(kind: Kind, file: &Path) -> Result<Vec<String>> {
+    let path = file.with_file_name(kind.names());
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(Error::io("read", &path)(error)),
+    };
+    let names: Vec<String> = text.lines().map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
+    if names.len() != usize::from(kind.classes()) {
+        let message = format!("{}: {} names, and {} classes", path.display(), names.len(), kind.classes());
+        return Err(Error::decode("CIFAR", message));
+    }
+    Ok(names)
+}
+
+impl Source for CifarFiles {
+    fn len(&self) -> u64 {
+        (self.labels.len() / self.kind.label_bytes()) as u64
+    }
+
+    fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+        if index >= self.len() {
+            return Err(no_such_sample("CifarFiles::read", index, self.len()));
+        }
+        let (batch, image) = self.batch(index);
+        buffer.clear();
+        buffer.extend(pnm_header(Size::new(SIDE, SIDE), CHANNELS).as_bytes());
+        let head = buffer.len();
+        buffer.resize(head + IMAGE_BYTES, 0);
+        let at = image * self.record_bytes() + self.kind.label_bytes() as u64;
+        read_exact_at(&batch.file, &mut buffer[head..], at).map_err(Error::io("read", &batch.path))?;
+        interleave(buffer, head, CHANNELS);
+        Ok(buffer)
+    }
+
+    fn label(&self, index: u64) -> u32 {
+        let label_bytes = self.kind.label_bytes();
+        self.labels[index as usize * label_bytes + label_bytes - 1].into()
+    }
+
+    /// `coarse` in CIFAR-100.
+    fn target(&self, index: u64, field: Option<&str>) -> Result<Target> {
+        match (self.kind, field) {
+            (_, None) => Ok(Target::Class(self.label(index))),
+            (Kind::Cifar100, Some(COARSE)) => Ok(Target::Class(self.labels[index as usize * 2].into())),
+            (Kind::Cifar100, Some(other)) => Err(no_fields("`coarse` beside its label", other)),
+            (Kind::Cifar10, Some(other)) => Err(no_fields("a label alone", other)),
+        }
+    }
+
+    fn name(&self, index: u64) -> Cow<'_, str> {
+        let (batch, image) = self.batch(index);
+        format!("{} image {image}", batch.path.display()).into()
+    }
+
+    fn classes(&self) -> &[String] {
+        &self.classes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A record whose pixel `i` of channel `c` is `i + 85 c`.
+    fn record(labels: &[u8]) -> Vec<u8> {
+        let pixels = (0..3).flat_map(|channel| (0..1024_usize).map(move |i| (i + 85 * channel) as u8));
+        labels.iter().copied().chain(pixels).collect()
+    }
+
+    fn written(files: &[(&str, Vec<u8>)]) -> (tempfile::TempDir, Vec<PathBuf>) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |(name, content): &(&str, Vec<u8>)| {
+            fs::write(folder.path().join(name), content).unwrap();
+            folder.path().join(name)
+        };
+        let paths = files.iter().map(path).collect();
+        (folder, paths)
+    }
+
+    #[test]
+    fn images_and_labels_of_both() {
+        let (folder, paths) =
+            written(&[("data_batch_1.bin", [record(&[3]), record(&[9])].concat()), ("data_batch_2.bin", record(&[0]))]);
+        let names = "airplane\nautomobile\nbird\ncat\ndeer\ndog\nfrog\nhorse\nship\ntruck\n\n";
+        fs::write(folder.path().join("batches.meta.txt"), names).unwrap();
+        let source = CifarFiles::cifar10(&paths).unwrap();
+        assert_eq!((0..3).map(|i| source.label(i)).collect::<Vec<_>>(), [3, 9, 0]);
+        assert_eq!((source.classes()[3].as_str(), source.name(2).ends_with("data_batch_2.bin image 0")), ("cat", true));
+        let mut buffer = vec![1; 9000];
+        let image = source.read(1, &mut buffer).unwrap();
+        assert_eq!(image.split_at(19), (&b"P6\n32 32\n255\n\x00\x55\xaa\x01\x56\xab"[..], &image[19..]));
+        assert_eq!(image.len(), 13 + 3072);
+        assert!(source.read(3, &mut Vec::new()).unwrap_err().is_parameter());
+        assert!(source.target(0, Some("coarse")).unwrap_err().is_parameter());
+
+        let (_folder, paths) = written(&[("test.bin", [record(&[19, 99]), record(&[4, 0])].concat())]);
+        let source = CifarFiles::cifar100(&paths).unwrap();
+        assert_eq!((source.label(0), source.target(0, Some("coarse")).unwrap()), (99, Target::Class(19)));
+        assert_eq!(source.read(1, &mut Vec::new()).unwrap()[13..16], [0, 85, 170]);
+    }
+
+    #[test]
+    fn other_files_are_refused() {
+        let (_folder, paths) = written(&[
+            ("data_batch_1.bin", record(&[3])[..3072].to_vec()),
+            ("data_batch_2.bin", record(&[10])),
+            ("data_batch_3.bin", Vec::new()),
+        ]);
+        for (path, says) in paths.iter().zip(["not records of 3073", "the label 10", "0 bytes"]) {
+            let error = CifarFiles::cifar10(std::slice::from_ref(path)).unwrap_err().to_string();
+            assert!(error.contains(says) && error.contains("data_batch_"), "{error}");
+        }
+        assert!(CifarFiles::cifar10(&[]).unwrap_err().is_parameter());
+        let (folder, paths) = written(&[("test_batch.bin", record(&[3]))]);
+        fs::write(folder.path().join("batches.meta.txt"), "airplane\n").unwrap();
+        assert!(CifarFiles::cifar10(&paths).unwrap_err().to_string().contains("1 names"));
+    }
+}

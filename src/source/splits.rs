@@ -1,0 +1,319 @@
+//! Folders that hold the splits of a data set, as data sets lie about.
+
+use super::SourceFormat;
+use super::folder::class_folders;
+use crate::error::{Error, Result};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The usual splits, each with the names that it goes by.
+const USUAL: [&[&str]; 3] = [&["train", "training"], &["val", "valid", "validation", "dev"], &["test", "testing"]];
+
+/// The folder, and the start of the archive, that ImageNet's labels of 2012 come in.
+const DEVKIT: &str = "ILSVRC2012_devkit_t12";
+
+/// A split of a data set.
+#[derive(Debug, PartialEq)]
+pub(super) struct Split {
+    name: String,
+    /// A folder, or files of one format.
+    pub files: Vec<PathBuf>,
+    /// Their format, where their names do not tell it.
+    pub format: Option<SourceFormat>,
+    /// The part of a record that is its label, where it is not the usual one.
+    pub label: Option<&'static str>,
+    /// What has the labels of ImageNet's validation images: the folder, or the archive, of its development kit.
+    pub devkit: Option<PathBuf>,
+    /// The classes of the data set, where the split has a folder for each of them.
+    pub classes: Vec<String>,
+}
+
+impl Split {
+    fn new(name: &str, files: Vec<PathBuf>) -> Self {
+        Self { name: name.to_owned(), files, format: None, label: None, devkit: None, classes: Vec::new() }
+    }
+
+    /// Whether it is what somebody means who says `wanted`.
+    fn is(&self, wanted: &str) -> bool {
+        self.name == wanted || usual(&self.name).is_some() && usual(&self.name) == usual(wanted)
+    }
+}
+
+/// Which of the usual splits goes by this name.
+fn usual(name: &str) -> Option<usize> {
+    let name = name.to_ascii_lowercase();
+    USUAL.iter().position(|names| names.contains(&name.as_str()))
+}
+
+/// The split `wanted` of the data set in `folder`, or its only one; `None` where the folder holds no splits and none is
+/// wanted.
+pub(super) fn find(folder: &Path, wanted: Option<&str>) -> Result<Option<Split>> {
+    let mut splits = splits(folder)?;
+    let names = || splits.iter().map(|split| split.name.as_str()).collect::<Vec<_>>().join(", ");
+    let found = match wanted {
+        None if splits.len() < 2 => Ok(splits.pop()),
+        None => Err((format!("one of {}, since the folder holds several", names()), "none".to_owned())),
+        Some(wanted) => match splits.iter().position(|split| split.is(wanted)) {
+            Some(at) => Ok(Some(splits.swap_remove(at))),
+            None if splits.is_empty() => {
+                Err(("only for a folder that holds several splits".to_owned(), wanted.to_owned()))
+            }
+            None => Err((format!("one of {}", names()), wanted.to_owned())),
+        },
+    };
+    found.map_err(|(expected, got)| {
+        Error::parameter("open", "split", expected, format!("{got}, of {}", folder.display()))
+    })
+}
+
+/// The visible files and folders in a folder.
+struct Listing {
+    folder: PathBuf,
+    files: Vec<String>,
+    folders: Vec<String>,
+}
+
+impl Listing {
+    fn new(folder: &Path) -> Result<Self> {
+        let mut listing = Self { folder: folder.to_owned(), files: Vec::new(), folders: Vec::new() };
+        for entry in fs::read_dir(folder).map_err(Error::io("list", folder))? {
+            let path = entry.map_err(Error::io("list", folder))?.path();
+            // Nothing that is a part of these data sets has a name that is not UTF-8.
+            let Some(name) = path.file_name().and_then(|name| name.to_str()).filter(|name| !name.starts_with('.'))
+            else {
+                continue;
+            };
+            let list = if path.is_dir() { &mut listing.folders } else { &mut listing.files };
+            list.push(name.to_owned());
+        }
+        listing.files.sort_unstable();
+        listing.folders.sort_unstable();
+        Ok(listing)
+    }
+
+    fn has(&self, file: &str) -> bool {
+        self.files.iter().any(|name| name == file)
+    }
+
+    /// The paths of the files whose names are `wanted`.
+    fn paths(&self, wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
+        self.files.iter().filter(|name| wanted(name)).map(|name| self.folder.join(name)).collect()
+    }
+}
+
+fn splits(folder: &Path) -> Result<Vec<Split>> {
+    let listing = Listing::new(folder)?;
+    if let Some(snapshot) = snapshot(&listing)? {
+        let mut found = splits(&snapshot)?;
+        if found.is_empty() {
+            // As Hugging Face calls what has no name.
+            found.push(Split::new("train", vec![snapshot]));
+        }
+        return Ok(found);
+    }
+    for find in [published, shards, class_folder_splits] {
+        let found = find(&listing)?;
+        if !found.is_empty() {
+            return Ok(found);
+        }
+    }
+    // Where data sets on Hugging Face's hub have their files.
+    if listing.folders == ["data"] {
+        return shards(&Listing::new(&folder.join("data"))?);
+    }
+    Ok(Vec::new())
+}
+
+/// The files of a data set in the cache of Hugging Face's hub (`datasets--USER--NAME`): of the revision that is `main`, or
+/// of the only one.
+fn snapshot(listing: &Listing) -> Result<Option<PathBuf>> {
+    let has = |name: &str| listing.folders.iter().any(|folder| folder == name);
+    if !has("snapshots") || !has("blobs") && !has("refs") {
+        return Ok(None);
+    }
+    let snapshots = listing.folder.join("snapshots");
+    if let Ok(revision) = fs::read_to_string(listing.folder.join("refs/main")) {
+        let revision = snapshots.join(revision.trim());
+        if revision.is_dir() {
+            return Ok(Some(revision));
+        }
+    }
+    let revisions = Listing::new(&snapshots)?.folders;
+    match &revisions[..] {
+        [revision] => Ok(Some(snapshots.join(revision))),
+        _ => {
+            let expected = "one revision, or refs/main that names one: give the folder of a revision";
+            let got = format!("{} revisions in {}", revisions.len(), snapshots.display());
+            Err(Error::parameter("open", "source", expected, got))
+        }
+    }
+}
+
+/// Data sets whose files have names of their own: CIFAR-10, CIFAR-100, MNIST and its likes, ImageNet's archives.
+fn published(listing: &Listing) -> Result<Vec<Split>> {
+    let with = |name: &str, files: Vec<PathBuf>, format| Split { format, ..Split::new(name, files) };
+    let numbered = |name: &str| name.strip_prefix("data_batch_").and_then(|rest| rest.strip_suffix(".bin")).is_some();
+    let idx = |start: &'static str| move |name: &str| name.starts_with(start) && !name.ends_with(".md5");
+    let found = if listing.has("data_batch_1.bin") {
+        let format = Some(SourceFormat::Cifar10);
+        let test = listing.paths(|name| name == "test_batch.bin");
+        vec![with("train", listing.paths(numbered), format), with("test", test, format)]
+    } else if listing.has("train.bin") && listing.has("fine_label_names.txt") {
+        let format = Some(SourceFormat::Cifar100);
+        let file = |file: &'static str| listing.paths(move |name| name == file);
+        vec![with("train", file("train.bin"), format), with("test", file("test.bin"), format)]
+    } else {
+        let [mut train, mut test] =
+            ["train-images-idx3-ubyte", "t10k-images-idx3-ubyte"].map(|name| listing.paths(idx(name)));
+        // Unpacked and packed: the same.
+        train.truncate(1);
+        test.truncate(1);
+        let tar = |file: &'static str| listing.paths(move |name| name == file);
+        let label = Some(super::records::FOLDER);
+        let devkit = |name: &&String| name.starts_with(DEVKIT);
+        let devkit = listing.folders.iter().chain(&listing.files).find(devkit).map(|name| listing.folder.join(name));
+        vec![
+            with("train", train, Some(SourceFormat::Idx)),
+            with("test", test, Some(SourceFormat::Idx)),
+            Split { label, ..Split::new("train", tar("ILSVRC2012_img_train.tar")) },
+            Split {
+                devkit: devkit.or_else(|| Some(listing.folder.join(DEVKIT))),
+                ..Split::new("val", tar("ILSVRC2012_img_val.tar"))
+            },
+        ]
+    };
+    Ok(found.into_iter().filter(|split| !split.files.is_empty()).collect())
+}
+
+/// Shards that begin with the name of their split: `train-00000-of-00002.parquet`, `val-000000.tar`, `test.tfrecord`.
+fn shards(listing: &Listing) -> Result<Vec<Split>> {
+    let mut found: BTreeMap<&str, Vec<PathBuf>> = BTreeMap::new();
+    for name in &listing.files {
+        let path = listing.folder.join(name);
+        if SourceFormat::by_name(&path)
+            .is_some_and(|format| !matches!(format, SourceFormat::Idx | SourceFormat::Cifar10))
+        {
+            let end = name.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(name.len());
+            found.entry(&name[..end]).or_default().push(path);
+        }
+    }
+    if found.keys().filter_map(|name| usual(name)).count() < 2 {
+        return Ok(Vec::new());
+    }
+    Ok(found.into_iter().map(|(name, files)| Split::new(name, files)).collect())
+}
+
+/// Folders with the names of splits, and nothing but such: `train/cat/1.jpg`, `val/cat/2.jpg`.
+fn class_folder_splits(listing: &Listing) -> Result<Vec<Split>> {
+    let is_train = |name: &&String| usual(name) == Some(0);
+    let Some(train) = listing.folders.iter().find(is_train) else { return Ok(Vec::new()) };
+    if listing.folders.len() < 2 || !listing.folders.iter().all(|name| usual(name).is_some()) {
+        return Ok(Vec::new());
+    }
+    let train = listing.folder.join(train);
+    let classes = class_folders(&train)?;
+    let split = |name: &String| Split { classes: classes.clone(), ..Split::new(name, vec![listing.folder.join(name)]) };
+    Ok(listing.folders.iter().map(split).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(files: &[&str]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for file in files {
+            let path = root.path().join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "").unwrap();
+        }
+        root
+    }
+
+    /// The files of each split, from the root.
+    fn found(root: &tempfile::TempDir) -> Vec<(String, Vec<String>)> {
+        let path = |path: &PathBuf| path.strip_prefix(root.path()).unwrap().to_str().unwrap().to_owned();
+        let splits = splits(root.path()).unwrap();
+        splits.into_iter().map(|split| (split.name, split.files.iter().map(path).collect())).collect()
+    }
+
+    fn split(name: &str, files: &[&str]) -> (String, Vec<String>) {
+        (name.to_owned(), files.iter().map(|file| (*file).to_owned()).collect())
+    }
+
+    #[test]
+    fn data_sets_as_they_are_unpacked() {
+        let revision = "datasets/snapshots/4be2";
+        let hub = ["datasets/refs/main", "datasets/blobs/0a", &format!("{revision}/data/train-00000-of-00001.parquet")];
+        let hub: Vec<&str> =
+            hub.into_iter().chain(["datasets/snapshots/4be2/data/test-00000-of-00001.parquet"]).collect();
+        for (files, want) in [
+            (
+                &["train/cat/1.jpg", "val/cat/2.jpg", "README.md"][..],
+                vec![split("train", &["train"]), split("val", &["val"])],
+            ),
+            (
+                &["train-000000.tar", "train-000001.tar", "val-000000.tar", "info.json"],
+                vec![split("train", &["train-000000.tar", "train-000001.tar"]), split("val", &["val-000000.tar"])],
+            ),
+            (
+                &["README.md", "data/train-00000-of-00001.parquet", "data/validation-00000-of-00001.parquet"],
+                vec![
+                    split("train", &["data/train-00000-of-00001.parquet"]),
+                    split("validation", &["data/validation-00000-of-00001.parquet"]),
+                ],
+            ),
+            (
+                &["data_batch_2.bin", "data_batch_1.bin", "test_batch.bin", "batches.meta.txt", "readme.html"],
+                vec![split("train", &["data_batch_1.bin", "data_batch_2.bin"]), split("test", &["test_batch.bin"])],
+            ),
+            (
+                &["train.bin", "test.bin", "fine_label_names.txt"],
+                vec![split("train", &["train.bin"]), split("test", &["test.bin"])],
+            ),
+            (
+                &["train-images-idx3-ubyte.gz", "train-images-idx3-ubyte", "t10k-images-idx3-ubyte.gz"],
+                vec![split("train", &["train-images-idx3-ubyte"]), split("test", &["t10k-images-idx3-ubyte.gz"])],
+            ),
+            (
+                &["ILSVRC2012_img_train.tar", "ILSVRC2012_img_val.tar", "ILSVRC2012_devkit_t12.tar.gz"],
+                vec![split("train", &["ILSVRC2012_img_train.tar"]), split("val", &["ILSVRC2012_img_val.tar"])],
+            ),
+            // No splits: a data set of two vehicles, shards of one data set, class folders.
+            (&["train/1.jpg", "tram/1.jpg"], vec![]),
+            (&["train-000000.tar", "train-000001.tar"], vec![]),
+            (&["a-0.tar", "b-0.tar"], vec![]),
+            (&["cat/1.jpg", "dog/1.jpg"], vec![]),
+        ] {
+            assert_eq!(found(&tree(files)), want, "{files:?}");
+        }
+        let root = tree(&hub);
+        fs::write(root.path().join("datasets/refs/main"), "4be2\n").unwrap();
+        let train = find(&root.path().join("datasets"), Some("train")).unwrap().unwrap();
+        assert_eq!(train.files, [root.path().join(revision).join("data/train-00000-of-00001.parquet")]);
+        fs::create_dir(root.path().join("datasets/snapshots/aaaa")).unwrap();
+        assert!(find(&root.path().join("datasets"), Some("test")).is_ok(), "refs/main says which");
+        fs::remove_file(root.path().join("datasets/refs/main")).unwrap();
+        let error = find(&root.path().join("datasets"), Some("test")).unwrap_err().to_string();
+        assert!(error.contains("2 revisions"), "{error}");
+    }
+
+    #[test]
+    fn a_split_is_named_as_people_name_it() {
+        let root = tree(&["train/cat/1.jpg", "validation/cat/2.jpg", "test/cat/3.jpg"]);
+        for (wanted, want) in [("val", "validation"), ("valid", "validation"), ("train", "train"), ("test", "test")] {
+            let split = find(root.path(), Some(wanted)).unwrap().unwrap();
+            assert_eq!((split.name.as_str(), &split.classes[..]), (want, &["cat".to_owned()][..]));
+        }
+        for (wanted, says) in
+            [(None, "one of test, train, validation"), (Some("extra"), "one of test, train, validation")]
+        {
+            let error = find(root.path(), wanted).unwrap_err();
+            assert!(error.is_parameter() && error.to_string().contains(says), "{error}");
+        }
+        let plain = tree(&["cat/1.jpg"]);
+        assert_eq!(find(plain.path(), None).unwrap(), None);
+        assert!(find(plain.path(), Some("train")).unwrap_err().is_parameter());
+    }
+}
