@@ -1,7 +1,7 @@
 //! Options that several commands share, and what they mean to the library.
 
 use super::source::SourceArgs;
-use super::values::{bad_limit, decode_path, device, mix, size, targets};
+use super::values::{RankName, bad_limit, decode_path, device, mix, rank, size, targets};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use warpfeed::experiment::trial::Trial;
@@ -10,21 +10,6 @@ use warpfeed::{
     Partition, Pipeline, Preset, Rank, Result, Strategy, StreamPriority, TargetSpec,
     ops::{Op, Transform, TransformFile},
 };
-
-/// Which process of several.
-#[derive(Clone, Copy)]
-enum RankName {
-    Auto,
-    Given(Rank),
-}
-
-/// Reads a rank: `auto`, `R/W`.
-fn rank(text: &str) -> std::result::Result<RankName, String> {
-    match text {
-        "auto" => Ok(RankName::Auto),
-        _ => text.parse().map(RankName::Given).map_err(|error: warpfeed::Error| error.to_string()),
-    }
-}
 
 /// The word that stands for a choice on the command line.
 fn word(choice: &impl ValueEnum) -> String {
@@ -358,11 +343,7 @@ impl PipelineOptions {
     }
 
     fn rank(&self) -> Result<Option<Rank>> {
-        Ok(match self.rank {
-            Some(RankName::Auto) => Some(Rank::from_environment()?.unwrap_or_default()),
-            Some(RankName::Given(rank)) => Some(rank),
-            None => None,
-        })
+        self.rank.map(RankName::rank).transpose()
     }
 
     /// The name that a file has where each rank needs one of its own.

@@ -1,7 +1,7 @@
 //! Values on the command line: sizes, times, devices, limits.
 
 use std::time::Duration;
-use warpfeed::{BadLimit, DecodePath, Device, Mix, TargetSpec};
+use warpfeed::{BadLimit, DecodePath, Device, Mix, Rank, TargetSpec};
 
 /// Reads a device: `auto`, `cpu`, `cuda`, `cuda:I`.
 pub fn device(text: &str) -> std::result::Result<Device, String> {
@@ -59,4 +59,29 @@ pub fn mix(text: &str) -> std::result::Result<Mix, String> {
 pub fn seconds(text: &str) -> std::result::Result<Duration, String> {
     let time = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     time.filter(|time| !time.is_zero()).ok_or_else(|| "expected seconds, more than 0, such as 2.5".to_owned())
+}
+
+/// Which process of several.
+#[derive(Clone, Copy)]
+pub enum RankName {
+    Auto,
+    Given(Rank),
+}
+
+impl RankName {
+    /// The rank, which a launcher may tell.
+    pub fn rank(self) -> warpfeed::Result<Rank> {
+        match self {
+            Self::Auto => Ok(Rank::from_environment()?.unwrap_or_default()),
+            Self::Given(rank) => Ok(rank),
+        }
+    }
+}
+
+/// Reads a rank: `auto`, `R/W`.
+pub fn rank(text: &str) -> Result<RankName, String> {
+    match text {
+        "auto" => Ok(RankName::Auto),
+        _ => text.parse().map(RankName::Given).map_err(|error: warpfeed::Error| error.to_string()),
+    }
 }
