@@ -157,7 +157,7 @@ pub mod prelude {
     pub use crate::image::Size;
     pub use crate::ops::{
         Interpolation, color_jitter, gaussian_blur, maybe, one_of, random_crop, random_dilation, random_erasing,
-        random_erosion, random_grayscale, random_horizontal_flip, random_resized_crop, random_rotation,
+        random_erosion, random_grayscale, random_horizontal_flip, random_order, random_resized_crop, random_rotation,
         random_vertical_flip, repeat,
     };
     pub use crate::source::{EncodedImages, ImageFolder, RecordShards, Source};

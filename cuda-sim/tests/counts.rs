@@ -130,7 +130,7 @@ fn all() -> Vec<(&'static str, Counts)> {
     let (input, out) = (image(SIDE, SIDE), target(SIDE, SIDE));
     let Source { pixels, pitch_bytes, width, height, .. } = input;
     let table = put(&[0_u8; 256]);
-    let color = ColorSample { pixels, pitch_bytes, width, height, factor: 0.7, hue_shift: 9, reserved: 0 };
+    let color = ColorSample { pixels, pitch_bytes, width, height, factor: 0.7, hue_shift: 9, order: 0b01_00_10 };
     let contrast = ContrastSample { pixels, luma_sum: put(&[0_u64]), table, pitch_bytes, width, height, factor: 0.7 };
     let across = ResizeSample { source: image(VIEW.0, SIDE), target: target(SIDE, SIDE), axis: axis(VIEW.0, SIDE) };
     let down = ResizeSample { source: image(SIDE, VIEW.1), target: target(SIDE, SIDE), axis: axis(VIEW.1, SIDE) };

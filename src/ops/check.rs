@@ -1,5 +1,6 @@
 //! Checks of parameters that operations and transforms have in common.
 
+use super::noise::KEYS;
 use crate::error::{Error, Result};
 use crate::raster::{Rect, Size};
 use std::ops::RangeInclusive;
@@ -45,6 +46,22 @@ pub(crate) fn factor(name: &'static str, value: f64) -> Result<()> {
 pub(crate) fn finite(name: &'static str, parameter: &'static str, values: [f32; 3]) -> Result<()> {
     if values.iter().any(|v| !v.is_finite()) {
         return Err(Error::parameter(name, parameter, "three finite numbers", format!("{values:?}")));
+    }
+    Ok(())
+}
+
+/// A standard deviation.
+pub(crate) fn deviation(name: &'static str, parameter: &'static str, value: f32) -> Result<()> {
+    if !(value.is_finite() && value >= 0.0) {
+        return Err(Error::parameter(name, parameter, "a finite number, 0 or more", value));
+    }
+    Ok(())
+}
+
+/// What noise comes from.
+pub(crate) fn noise_key(name: &'static str, key: u64) -> Result<()> {
+    if key >= KEYS {
+        return Err(Error::parameter(name, "key", "a whole number below 2^53", key));
     }
     Ok(())
 }
