@@ -2,6 +2,7 @@
 
 use super::check::ABOVE_0;
 use super::filter::Interpolation;
+use super::interpolations::Interpolations;
 use super::timm_kind::{Draws, Kind, Style};
 use super::timm_policy::{self as policy, Policy};
 use super::transform::{Drawing, Random};
@@ -56,7 +57,7 @@ pub struct TimmAugment {
     suite: Suite,
     noise: Noise,
     fill: [u8; 3],
-    interpolation: Option<Interpolation>,
+    interpolation: Interpolations,
     translate: Option<f64>,
 }
 
@@ -105,14 +106,19 @@ struct Written {
     config: String,
     #[serde(default = "imagenet_color")]
     fill: [u8; 3],
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    interpolation: Option<Interpolation>,
+    #[serde(default = "random_interpolation")]
+    interpolation: Interpolations,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     translate: Option<f64>,
 }
 
 const fn imagenet_color() -> [u8; 3] {
     IMAGENET_COLOR
+}
+
+/// timm's `random`.
+const fn random_interpolation() -> Interpolations {
+    Interpolations::Either([Interpolation::Bilinear, Interpolation::Bicubic])
 }
 
 impl TryFrom<Written> for TimmAugment {
@@ -167,7 +173,7 @@ impl TimmAugment {
         sections.end()?;
         let noise = Noise { std, highest: highest.into() };
         let config = text.to_owned();
-        Ok(Self { config, suite, noise, fill: IMAGENET_COLOR, interpolation: None, translate: None })
+        Ok(Self { config, suite, noise, fill: IMAGENET_COLOR, interpolation: random_interpolation(), translate: None })
     }
 
     /// What shows outside the image: red, green, blue. timm has `round(255 * mean)`.
@@ -177,11 +183,11 @@ impl TimmAugment {
         self
     }
 
-    /// [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or [`Bicubic`](Interpolation::Bicubic),
-    /// always. If not given, bilinear or bicubic is drawn for each operation.
+    /// [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or [`Bicubic`](Interpolation::Bicubic), or
+    /// two of them, of which one is drawn for each operation; bilinear or bicubic if not given.
     #[must_use]
-    pub const fn interpolation(mut self, interpolation: Interpolation) -> Self {
-        self.interpolation = Some(interpolation);
+    pub fn interpolation(mut self, interpolation: impl Into<Interpolations>) -> Self {
+        self.interpolation = interpolation.into();
         self
     }
 
@@ -202,9 +208,8 @@ impl TimmAugment {
     fn step(&self, (kind, p, level): (Kind, f64, f64), rng: &mut SampleRng, size: Size) -> Option<Op> {
         let taken = rng.chance(p);
         let level = self.noise.level(level, rng);
-        let [negative, bicubic] = [rng.below(2) == 1, rng.below(2) == 1];
-        let drawn = if bicubic { Interpolation::Bicubic } else { Interpolation::Bilinear };
-        let interpolation = self.interpolation.unwrap_or(drawn);
+        let negative = rng.below(2) == 1;
+        let interpolation = self.interpolation.draw(rng);
         let draws = Draws { level, negative, interpolation, unit: rng.unit() };
         taken.then(|| kind.op(draws, size, self.style())).flatten()
     }
@@ -278,7 +283,7 @@ impl Random for TimmAugment {
         if !(0.0..=1.0).contains(&self.style().translate) {
             return Err(Error::parameter(NAME, "translate", "a part of the side, 0 to 1", self.style().translate));
         }
-        self.interpolation.map_or(Ok(()), |interpolation| sampling::validate(NAME, interpolation))
+        self.interpolation.validate(|interpolation| sampling::validate(NAME, interpolation))
     }
 
     fn size_effect(&self) -> SizeEffect {

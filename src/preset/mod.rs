@@ -77,7 +77,9 @@ macro_rules! presets {
 const TORCHVISION_V1: Option<&str> =
     Some("https://github.com/pytorch/vision/tree/main/references/classification#resnet");
 const TORCHVISION_V2: Option<&str> = Some("https://github.com/pytorch/vision/issues/3995#issuecomment-1013906621");
+const DEIT: Option<&str> = Some("https://github.com/facebookresearch/deit/blob/main/README_deit.md");
 const DEIT3: Option<&str> = Some("https://github.com/facebookresearch/deit/blob/main/README_revenge.md");
+const CONVNEXT: Option<&str> = Some("https://github.com/facebookresearch/ConvNeXt/blob/main/TRAINING.md");
 const STRIKES_BACK: Option<&str> = Some("https://arxiv.org/abs/2110.00476");
 const DINO: Option<&str> = Some("https://github.com/facebookresearch/dino/blob/main/main_dino.py");
 const SIMCLR: Option<&str> = Some("https://arxiv.org/abs/2002.05709");
@@ -104,10 +106,19 @@ presets! {
     ResNet50V2 = "resnet50-v2", TORCHVISION_V2, "Training of torchvision's ResNet-50, V2 weights";
     /// Shorter side 232, center crop 224.
     ResNet50V2Eval = "resnet50-v2-eval", TORCHVISION_V2, "Evaluation of the same";
+    /// DeiT: random resized crop 224, flip, timm's `rand-m9-mstd0.5-inc1`, erasing with noise; MixUp or CutMix; each image
+    /// three times.
+    DeiT = "deit", DEIT, "Training of DeiT";
+    /// Shorter side 256, bicubic, center crop 224.
+    DeiTEval = "deit-eval", DEIT, "Evaluation of DeiT";
     /// DeiT III at 224 pixels: random resized crop, flip, 3-Augment, color jitter; MixUp or CutMix; each image three times.
     DeiT3 = "deit3", DEIT3, "Training of DeiT III (ViT-S at 224)";
     /// Shorter side 224, bicubic, center crop 224.
     DeiT3Eval = "deit3-eval", DEIT3, "Evaluation of DeiT III";
+    /// ConvNeXt: as [`DeiT`](Self::DeiT), each image once.
+    ConvNeXt = "convnext", CONVNEXT, "Training of ConvNeXt";
+    /// Shorter side 256, bicubic, center crop 224.
+    ConvNeXtEval = "convnext-eval", CONVNEXT, "Evaluation of ConvNeXt";
     /// ResNet strikes back, procedure A1: random resized crop 224, flip, timm's `rand-m7-mstd0.5-inc1`; MixUp or CutMix; each
     /// image three times.
     ResNet50A1 = "resnet50-a1", STRIKES_BACK, "Training of ResNet-50 by ResNet strikes back, A1";
@@ -143,6 +154,7 @@ impl Preset {
             Self::Eval | Self::ResNet50V1Eval => published::eval(256, bilinear),
             Self::ResNet50V2 => published::resnet50_v2(),
             Self::ResNet50V2Eval => published::eval(232, bilinear),
+            Self::DeiT | Self::ConvNeXt => published::deit(),
             Self::DeiT3 => published::deit3(),
             Self::DeiT3Eval => published::eval(224, Interpolation::Bicubic),
             Self::ResNet50A1 | Self::ResNet50A2 => published::timm(224, "rand-m7-mstd0.5-inc1"),
@@ -150,7 +162,7 @@ impl Preset {
             Self::ResNet50A1Eval | Self::ResNet50A2Eval | Self::ResNet50A3Eval => {
                 published::eval(235, Interpolation::Bicubic)
             }
-            Self::DinoEval => published::eval(256, Interpolation::Bicubic),
+            Self::DeiTEval | Self::ConvNeXtEval | Self::DinoEval => published::eval(256, Interpolation::Bicubic),
             Self::SimClrEval => published::simclr_eval(),
             Self::Dino => return published::dino(),
             Self::SimClr => return published::simclr(),
@@ -193,7 +205,7 @@ impl Preset {
     pub fn mix(self) -> Option<Mix> {
         match self {
             Self::ResNet50V2 => Some(Mix::torchvision(0.2, 1.0)),
-            Self::DeiT3 => Some(Mix::timm(0.8, 1.0)),
+            Self::DeiT | Self::DeiT3 | Self::ConvNeXt => Some(Mix::timm(0.8, 1.0)),
             Self::ResNet50A1 => Some(Mix::timm(0.2, 1.0)),
             Self::ResNet50A2 | Self::ResNet50A3 => Some(Mix::timm(0.1, 1.0)),
             _ => None,
@@ -204,7 +216,7 @@ impl Preset {
     #[must_use]
     pub fn targets(self, classes: u32) -> Option<TargetSpec> {
         let smoothing = match self {
-            Self::ResNet50V2 | Self::ResNet50A1 => 0.1,
+            Self::ResNet50V2 | Self::DeiT | Self::ConvNeXt | Self::ResNet50A1 => 0.1,
             _ => 0.0,
         };
         self.mix().map(|_| TargetSpec::soft(classes).smoothing(smoothing))
@@ -216,7 +228,7 @@ impl Preset {
     pub const fn repetitions(self) -> u32 {
         match self {
             Self::ResNet50V2 => 4,
-            Self::DeiT3 | Self::ResNet50A1 | Self::ResNet50A2 => 3,
+            Self::DeiT | Self::DeiT3 | Self::ResNet50A1 | Self::ResNet50A2 => 3,
             _ => 1,
         }
     }
@@ -312,9 +324,9 @@ mod tests {
     #[test]
     fn the_number_of_classes_is_the_sources_unless_targets_say_otherwise() {
         let images = EncodedImages::new((0..6).map(|label| (vec![0xff, 0xd8], label)));
-        let unnamed = Pipeline::builder(images).preset(Preset::DeiT3).build().unwrap();
-        let asked = builder().targets(TargetSpec::soft(1000)).preset(Preset::DeiT3).build().unwrap();
-        let named = builder().preset(Preset::DeiT3).build().unwrap();
+        let unnamed = Pipeline::builder(images).preset(Preset::DeiT).build().unwrap();
+        let asked = builder().targets(TargetSpec::soft(1000)).preset(Preset::DeiT).build().unwrap();
+        let named = builder().preset(Preset::DeiT).build().unwrap();
         let bytes = |pipeline: &Pipeline| pipeline.memory().batch_bytes - 6 * 3 * 224 * 224 * 4;
         assert!(bytes(&asked) - bytes(&named) == 6 * 4 * 997 && bytes(&named) - bytes(&unnamed) == 6 * 4 * 3);
     }

@@ -8,8 +8,8 @@ use crate::ops::transform::{
 };
 use crate::ops::written::WrittenView;
 use crate::ops::{
-    CenterCrop, Interpolation, Normalize, RandomPillowGaussianBlur, RandomResizedCrop, RandomSolarize, Resize,
-    TimmAugment, TransformFile, TrivialAugment,
+    CenterCrop, ErasingNoise, Interpolation, Normalize, RandomErasing, RandomPillowGaussianBlur, RandomResizedCrop,
+    RandomSolarize, Resize, TimmAugment, TransformFile, TrivialAugment,
 };
 
 /// Shorter side, center crop 224.
@@ -43,6 +43,14 @@ pub(super) fn timm(side: u32, config: &str) -> Vec<Transform> {
         augment.interpolation(Interpolation::Bicubic).into(),
         normalize(),
     ]
+}
+
+/// Also ConvNeXt's.
+pub(super) fn deit() -> Vec<Transform> {
+    let mut ops = timm(224, "rand-m9-mstd0.5-inc1");
+    let erasing = RandomErasing::new(0.25).scale(0.02..=1.0 / 3.0).ratio(0.3..=1.0 / 0.3);
+    ops.push(erasing.noise(ErasingNoise::PerPixel).into());
+    ops
 }
 
 pub(super) fn deit3() -> Vec<Transform> {

@@ -61,9 +61,14 @@ def written(transform, text):
         return {"transform": "random_gaussian_blur", "kernel": transform.kernel_size[0], "sigma": list(transform.sigma)}
     if name == "Normalize":
         return {"op": "normalize", "mean": numbers(transform.mean), "std": numbers(transform.std)}
-    if name == "RandomErasing":
+    if name == "RandomErasing" and hasattr(transform, "p"):
         value = [float(transform.value)] * 3
         return {"transform": "random_erasing", "p": transform.p, "scale": list(transform.scale), "ratio": list(transform.ratio), "value": value}
+    if name == "RandomErasing":
+        assert transform.mode == "pixel" and transform.log_aspect_ratio[0] == -transform.log_aspect_ratio[1]
+        scale, count = [transform.min_area, transform.max_area], [transform.min_count, transform.max_count]
+        ratio, noise = [0.3, 1 / 0.3], "per_pixel"
+        return {"transform": "random_erasing", "p": transform.probability, "scale": scale, "ratio": ratio, "noise": noise, "count": count}
     if name == "Resize":
         return {"op": "resize", "size": transform.size, "interpolation": transform.interpolation.value}
     if name == "CenterCrop":
@@ -104,6 +109,10 @@ def presets():
     wide = tv.TrivialAugmentWide(interpolation=BILINEAR)
     yield "resnet50-v2", of(tv.Compose([tv.RandomResizedCrop(176), flip, wide, normalize, tv.RandomErasing(0.1)]))
     yield "resnet50-v2-eval", weights(v2)
+    erasing = {"re_prob": 0.25, "re_mode": "pixel", "re_count": 1}
+    for name in ("deit", "convnext"):
+        yield name, timms(224, "rand-m9-mstd0.5-inc1", color_jitter=0.4, **erasing)
+        yield name + "-eval", timms_eval(224, 224 / 256)
     yield "deit3", timms(224, "3a", color_jitter=0.3)
     yield "deit3-eval", timms_eval(224, 1.0)
     for name, size, text in (
