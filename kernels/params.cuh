@@ -166,15 +166,15 @@ struct HistogramSample {
     uint32_t reserved;
 };
 
-// mix_add: the image is read, the sums are added to. mix_cut: the image is made of the sums.
+// mix_add: the image is added to the sums. mix_cut: an image is made of the sums and blended with the first one.
 struct MixSample {
-    uint8_t* pixels;
+    const uint8_t* image;
+    uint8_t* made;
     float* sums;  // height rows of 3 * width
-    uint32_t pitch_bytes;
+    uint32_t image_pitch_bytes, made_pitch_bytes;
     uint32_t width, height;
-    float weight;
+    float weight;    // of the image among the sums; of the sums against the image
     uint32_t first;  // not 0: the sums begin
-    uint32_t reserved;
 };
 
 struct PerspectiveSample {
@@ -317,7 +317,7 @@ static_assert(sizeof(TableSample) == 32 && offsetof(TableSample, stride_bytes) =
 static_assert(sizeof(HistogramSample) == 40 && offsetof(HistogramSample, pitch_bytes) == 24, "as in params.rs");
 static_assert(sizeof(PerspectiveSample) == 152 && offsetof(PerspectiveSample, fill) == 144, "as in params.rs");
 static_assert(sizeof(BoxBlurSample) == 88 && offsetof(BoxBlurSample, radius) == 72, "as in params.rs");
-static_assert(sizeof(MixSample) == 40 && offsetof(MixSample, weight) == 28, "as in params.rs");
+static_assert(sizeof(MixSample) == 48 && offsetof(MixSample, weight) == 40, "as in params.rs");
 static_assert(sizeof(SharpnessSample) == 80 && offsetof(SharpnessSample, factor) == 72, "as in params.rs");
 static_assert(sizeof(MixupSample) == 32 && offsetof(MixupSample, blend) == 24, "as in params.rs");
 static_assert(sizeof(MixupBatch) == 32 && offsetof(MixupBatch, flip) == 24, "as in params.rs");

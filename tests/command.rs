@@ -667,6 +667,31 @@ fn preview_writes_a_sheet() {
 }
 
 #[test]
+fn published_recipes_mix_repeat_and_have_views() {
+    let recipe = |options: &[&str]| {
+        let text = stdout(&[&["run", images(), "--preset", "resnet50-v2", "--limit", "8"], options].concat());
+        text.lines().find_map(|line| line.strip_prefix("recipe ")).unwrap().trim().to_owned()
+    };
+    let own = "resnet50-v2 mixes torchvision=0.2/1, each image comes 4 times in a row, targets are soft=4/0.1";
+    assert_eq!(recipe(&[]), own);
+    let given = recipe(&["--mix", "timm=1/0", "--targets", "soft=10"]);
+    assert!(given.contains("mixes timm=1/0") && given.ends_with("targets are soft=10"), "{given}");
+    let digest =
+        |options: &[&str]| run(&[&["--preset", "resnet50-v2", "--limit", "8"], options].concat())["digest"].clone();
+    assert_eq!(digest(&[]), digest(&["--targets", "soft=4/0.1", "--mix", "torchvision=0.2/1"]));
+    assert_ne!(digest(&[]), digest(&["--targets", "soft=4"]));
+    assert_ne!(
+        run(&["--preset", "rand-augment"])["digest"],
+        run(&["--preset", "rand-augment", "--load", "2"])["digest"]
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("views.png");
+    stdout(&["preview", images(), "-o", path(&out), "--preset", "dino", "--columns", "10", "--rows", "1"]);
+    let size = warpfeed::image::probe(&fs::read(out).unwrap()).unwrap().size;
+    assert_eq!((size.width, size.height), (10 * 228 + 4, 224 + 8));
+}
+
+#[test]
 fn synth_makes_the_same_images_again() {
     let folder = tempfile::tempdir().unwrap();
     let [one, two, three] = ["one", "two", "three"].map(|name| folder.path().join(name));

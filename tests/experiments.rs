@@ -22,7 +22,7 @@ use warpfeed::experiment::trial::Trial;
 use warpfeed::experiment::usage::Sampling;
 use warpfeed::experiment::workers::{self, workers};
 use warpfeed::{
-    Batch, Builder, Device, Pipeline, Result, Strategy,
+    Batch, Builder, Device, Pipeline, Preset, Result, Strategy,
     ops::{CenterCrop, Transform, random_horizontal_flip, random_resized_crop, random_rotation, repeat},
     source::{EncodedImages, Source},
 };
@@ -520,7 +520,8 @@ fn a_sequential_load_costs_and_a_fused_one_hardly_does() {
 #[test]
 fn every_case_of_augment_load_is_reported_and_what_cannot_run_is_blank() {
     let subject = Subject::new("made", source(12));
-    let settings = augment_load::Settings { loads: vec![1, 12], rounds: 2, ..augment_load::Settings::default() };
+    let suite = Some(Preset::RandAugment);
+    let settings = augment_load::Settings { loads: vec![1, 12], rounds: 2, suite, ..augment_load::Settings::default() };
     let mut lines = 0;
     let report = augment_load(&subject, &settings, &mut [Model::none(), model(80)], &mut |_| lines += 1).unwrap();
     let cases = report.figures["cases"].as_array().unwrap();
@@ -538,9 +539,13 @@ fn every_case_of_augment_load_is_reported_and_what_cannot_run_is_blank() {
     let rows = summary["rows"].as_array().unwrap();
     let column = |name: &str| summary["columns"].as_array().unwrap().iter().position(|column| column == name).unwrap();
     assert_eq!(rows.len(), 4);
-    assert!(rows.iter().all(|row| row[column("A, CPU, fused, s")].as_f64().unwrap() > 0.0));
+    for arm in ["A, CPU, fused, s", "rand-augment, CPU, s"] {
+        assert!(rows.iter().all(|row| row[column(arm)].as_f64().unwrap() > 0.0), "{arm}");
+    }
+    let plain = augment_load::Settings { suite: Some(Preset::Train), ..settings };
+    assert!(augment_load(&subject, &plain, &mut [Model::none()], &mut |_| ()).unwrap_err().is_parameter());
     if Device::Cuda(0).available().is_err() {
-        assert_eq!(cases.len(), 8);
+        assert_eq!(cases.len(), 12);
         assert!(rows.iter().all(|row| row[column("B, GPU, s")] == Value::Null));
         assert!(report.answer.last().unwrap().contains("not run"), "{:?}", report.answer);
         assert!(report.tables.iter().all(|table| table.blank[0].contains("GPU")), "{:?}", report.tables);

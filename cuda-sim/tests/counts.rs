@@ -158,7 +158,17 @@ fn all() -> Vec<(&'static str, Counts)> {
     let one = 1_i64 << 40;
     let coefficients = [one / 2, one / 90, 3 * one, -one / 90, one / 2, one, 0, one / 5000, one];
     let perspective = PerspectiveSample { source: input, target: out, coefficients, fill: 0, bilinear: 1 };
-    let mix = MixSample { pixels, sums, pitch_bytes, width, height, weight: 0.5, first: 0, reserved: 0 };
+    let mix = MixSample {
+        image: pixels,
+        made: out.pixels,
+        sums,
+        image_pitch_bytes: pitch_bytes,
+        made_pitch_bytes: pitch_bytes,
+        width,
+        height,
+        weight: 0.5,
+        first: 0,
+    };
     let exact = [-1, 0, SIDE as i32 - 1, 0, 1, 0];
     let finish = FinishSample { source: input, output: output(2, true) };
     let nhwc = FusedSample { output: output(2, false), ..fused(0) };

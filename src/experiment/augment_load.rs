@@ -9,12 +9,13 @@ use super::report::{Cell, Report, Table};
 use super::spread::{Spread, turns};
 use super::subject::{Model, Subject, no_gpu};
 use super::train::{LANES, Run, RunTimes, rounds_note, skipped};
-use super::trial::Trial;
+use super::trial::{Trial, loaded};
 use super::usage::{Percentiles, Sampling, Usage, percentiles};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::pipeline::Builder;
 use crate::plan::Strategy;
+use crate::preset::Preset;
 use serde::Serialize;
 use serde_json::json;
 
@@ -31,6 +32,9 @@ pub struct Settings {
     pub rounds: u32,
     /// How the CPU runs trial A.
     pub strategies: Vec<Strategy>,
+    /// An automatic augmentation that is repeated as often in trials of its own, fused, behind a random resized crop and a
+    /// flip: a preset that has a [`suite`](Preset::suite).
+    pub suite: Option<Preset>,
 }
 
 impl Default for Settings {
@@ -42,6 +46,7 @@ impl Default for Settings {
             epochs: 2,
             rounds: 3,
             strategies: vec![Strategy::Sequential, Strategy::Fused],
+            suite: None,
         }
     }
 }
@@ -86,14 +91,30 @@ enum Arm {
     A(Strategy),
     BGpu,
     AGpu,
+    Suite(Preset),
+    SuiteGpu(Preset),
+}
+
+impl Settings {
+    /// All ways to do it.
+    fn arms(&self) -> Vec<Arm> {
+        let own = self.strategies.iter().map(|&strategy| Arm::A(strategy)).chain([Arm::BGpu, Arm::AGpu]);
+        own.chain(self.suite.into_iter().flat_map(|preset| [Arm::Suite(preset), Arm::SuiteGpu(preset)])).collect()
+    }
 }
 
 impl Arm {
+    fn needs_gpu(self) -> bool {
+        matches!(self, Self::BGpu | Self::AGpu | Self::SuiteGpu(_))
+    }
+
     fn name(self) -> String {
         match self {
             Self::A(strategy) => format!("A, CPU, {}", format!("{strategy:?}").to_lowercase()),
             Self::BGpu => "B, GPU".to_owned(),
             Self::AGpu => "A, GPU".to_owned(),
+            Self::Suite(preset) => format!("{preset}, CPU"),
+            Self::SuiteGpu(preset) => format!("{preset}, GPU"),
         }
     }
 
@@ -164,9 +185,13 @@ pub fn augment_load(
     let mut report =
         subject.report("augment-load", "What does augmentation cost a training, on the CPU and on the GPU?")?;
     let no_gpu = no_gpu();
-    let mut arms: Vec<Arm> = settings.strategies.iter().map(|&strategy| Arm::A(strategy)).collect();
-    if no_gpu.is_none() {
-        arms.extend([Arm::BGpu, Arm::AGpu]);
+    if let Some(preset) = settings.suite.filter(|preset| preset.suite().is_none()) {
+        let expected = "auto-augment, rand-augment, trivial-augment or aug-mix";
+        return Err(Error::parameter("augment-load", "preset", expected, preset));
+    }
+    let mut arms = settings.arms();
+    if no_gpu.is_some() {
+        arms.retain(|arm| !arm.needs_gpu());
     }
     let mut cases = Vec::new();
     for model in 0..models.len() {
@@ -233,12 +258,14 @@ pub fn augment_load(
 fn measure(subject: &Subject, settings: &Settings, model: &mut Model, case: &mut Case) -> Result<usize> {
     let builder = subject.builder().batch_size(settings.batch_size);
     let load = case.load;
-    let (builder, trial) = match case.arm {
-        Arm::A(strategy) => (builder.device(Device::Cpu).strategy(strategy), Trial::A { load }),
-        Arm::BGpu => (builder.device(Device::Cuda(0)), Trial::B { load }),
-        Arm::AGpu => (builder.device(Device::Cuda(0)), Trial::A { load }),
+    let builder = builder.device(if case.arm.needs_gpu() { Device::Cuda(0) } else { Device::Cpu });
+    let (builder, ops) = match case.arm {
+        Arm::A(strategy) => (builder.strategy(strategy), Trial::A { load }.ops()),
+        Arm::BGpu => (builder, Trial::B { load }.ops()),
+        Arm::AGpu => (builder, Trial::A { load }.ops()),
+        Arm::Suite(preset) | Arm::SuiteGpu(preset) => (builder, loaded(preset, load)),
     };
-    let pipeline = trial.ops().into_iter().fold(builder, Builder::augment).build()?;
+    let pipeline = ops.into_iter().fold(builder, Builder::augment).build()?;
     let sampling = Sampling::start();
     let mut ignore = |_: &_| Ok(());
     let mut run = Run::start(model.step.as_mut(), &mut ignore);
@@ -254,8 +281,7 @@ type Seconds<'a> = &'a dyn Fn(usize, u32, Arm) -> Option<Spread>;
 
 /// Seconds per epoch side by side, the published ones beside them.
 fn summary(settings: &Settings, models: &[Model], seconds: Seconds<'_>) -> Table {
-    let arms: Vec<Arm> =
-        settings.strategies.iter().map(|&strategy| Arm::A(strategy)).chain([Arm::BGpu, Arm::AGpu]).collect();
+    let arms = settings.arms();
     let (first, others) = (arms[0], &arms[1..]);
     let mut columns = vec!["model".to_owned(), "load".to_owned()];
     columns.extend(arms.iter().flat_map(|arm| [format!("{}, s", arm.name()), format!("{}, +-%", arm.name())]));

@@ -76,6 +76,14 @@ pub(crate) fn point(name: &'static str, parameter: &'static str, point: [f64; 2]
     Err(Error::parameter(name, parameter, format!("two numbers within {limit} pixels"), format!("{point:?}")))
 }
 
+/// Numbers within -`limit` to `limit`.
+pub(crate) fn finite_within(name: &'static str, parameter: &'static str, values: &[f64], limit: f64) -> Result<()> {
+    if values.iter().all(|v| (-limit..=limit).contains(v)) {
+        return Ok(());
+    }
+    Err(Error::parameter(name, parameter, format!("numbers within -{limit} to {limit}"), format!("{values:?}")))
+}
+
 /// A rectangle that must lie inside the image.
 pub(crate) fn inside(name: &'static str, rect: Rect, image: Size) -> Result<()> {
     if rect.fits(image) {

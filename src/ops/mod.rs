@@ -16,6 +16,7 @@
 // of GPUs, `params` what kernels are handed.
 
 mod affine;
+mod affine_matrix;
 mod aug_mix;
 mod auto_augment;
 mod autocontrast;
@@ -78,6 +79,9 @@ mod solarize_add;
 pub(crate) mod table;
 #[cfg(test)]
 mod tests;
+mod timm_augment;
+mod timm_kind;
+mod timm_policy;
 pub(crate) mod transform;
 mod trivial_augment;
 pub(crate) mod turn;
@@ -102,7 +106,7 @@ pub use transform::{
     RandomErasing, RandomErosion, RandomGaussianBlur, RandomGaussianNoise, RandomGrayscale, RandomHorizontalFlip,
     RandomInvert, RandomJpeg, RandomOrder, RandomPerspective, RandomPhotometricDistort, RandomPillowGaussianBlur,
     RandomPosterize, RandomResizedCrop, RandomRotation, RandomSharpness, RandomSolarize, RandomVerticalFlip, Repeat,
-    Transform, TrivialAugment, color_jitter, gaussian_blur, maybe, one_of, random_crop, random_dilation,
+    TimmAugment, Transform, TrivialAugment, color_jitter, gaussian_blur, maybe, one_of, random_crop, random_dilation,
     random_erasing, random_erosion, random_grayscale, random_horizontal_flip, random_order, random_resized_crop,
     random_rotation, random_vertical_flip, repeat, three_augment,
 };
@@ -302,6 +306,8 @@ operations! {
     rotate: Rotate,
     /// Turns, scales, shears and moves.
     affine: Affine,
+    /// Samples by a matrix.
+    affine_matrix: AffineMatrix,
     /// Resizes the whole image.
     resize: Resize,
     /// Cuts out a rectangle, which may reach beyond the image.

@@ -249,16 +249,17 @@ pub(crate) struct HistogramSample {
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct MixSample {
-    pub(crate) pixels: DevicePointer,
+    pub(crate) image: DevicePointer,
+    pub(crate) made: DevicePointer,
     /// `height` rows of `3 * width` numbers of single precision.
     pub(crate) sums: DevicePointer,
-    pub(crate) pitch_bytes: u32,
+    pub(crate) image_pitch_bytes: u32,
+    pub(crate) made_pitch_bytes: u32,
     pub(crate) width: u32,
     pub(crate) height: u32,
     pub(crate) weight: f32,
     /// Not 0: the sums begin.
     pub(crate) first: u32,
-    pub(crate) reserved: u32,
 }
 
 /// perspective.
@@ -472,7 +473,7 @@ const _: () = {
     assert!(size_of::<HistogramSample>() == 40 && offset_of!(HistogramSample, pitch_bytes) == 24);
     assert!(size_of::<PerspectiveSample>() == 152 && offset_of!(PerspectiveSample, fill) == 144);
     assert!(size_of::<BoxBlurSample>() == 88 && offset_of!(BoxBlurSample, radius) == 72);
-    assert!(size_of::<MixSample>() == 40 && offset_of!(MixSample, weight) == 28);
+    assert!(size_of::<MixSample>() == 48 && offset_of!(MixSample, weight) == 40);
     assert!(size_of::<SharpnessSample>() == 80 && offset_of!(SharpnessSample, factor) == 72);
     assert!(size_of::<MixupSample>() == 32 && offset_of!(MixupSample, blend) == 24);
     assert!(size_of::<MixupBatch>() == 32 && offset_of!(MixupBatch, flip) == 24);

@@ -41,6 +41,7 @@ pub use super::resized_crop::RandomResizedCrop;
 pub use super::rotate::RandomRotation;
 pub use super::sharpness::RandomSharpness;
 pub use super::solarize::RandomSolarize;
+pub use super::timm_augment::TimmAugment;
 pub use super::trivial_augment::TrivialAugment;
 pub use super::vflip::RandomVerticalFlip;
 
@@ -216,6 +217,7 @@ transforms! {
     RandAugment,
     TrivialAugment,
     AugMix,
+    TimmAugment,
     OneOf,
     RandomOrder,
     Maybe,
@@ -561,6 +563,8 @@ mod tests {
             RandAugment::new().ops(3).interpolation(Interpolation::Bicubic).into(),
             TrivialAugment::new().fill([1, 2, 3]).into(),
             AugMix::new().depth(2).into(),
+            TimmAugment::parse("rand-m9-mstd0.5-inc1").unwrap().interpolation(Interpolation::Bicubic).into(),
+            TimmAugment::parse("augmix-m5-w2-d2").unwrap().fill([1, 2, 3]).translate(0.2).into(),
             one_of([Hflip.into(), random_rotation(0.0..=9.0)]),
             OneOf::new([Hflip.into(), random_rotation(0.0..=9.0)]).weights([1.0, 2.5]).into(),
             random_order([random_rotation(0.0..=9.0), random_grayscale(0.5), random_resized_crop(20)]),

@@ -414,11 +414,20 @@ impl Builder {
         self.augment(Normalize::new(mean, std))
     }
 
-    /// Adds the operations of a preset.
+    /// Adds the transforms of a preset, and its views. Of one that mixes, or that repeats samples, it also sets
+    /// [`mix`](Self::mix) and [`sampler`](Self::sampler), and [`targets`](Self::targets) where none were asked for and the
+    /// source names its classes. Where it does not, ask for [`Preset::targets`].
     #[must_use]
     pub fn preset(mut self, preset: Preset) -> Self {
-        self.ops.extend(preset.ops());
-        self
+        let classes = self.input.classes().len() as u32;
+        if self.targets.is_none() && classes > 0 {
+            self.targets = preset.targets(classes);
+        }
+        self.mix = preset.mix().or(self.mix);
+        if preset.repetitions() > 1 {
+            self.sampling = Some(Sampling::repeated(preset.repetitions()));
+        }
+        self.transforms(preset.transforms())
     }
 
     /// Delivers these views of every sample ([`Batch::view`](crate::Batch::view)), each with its own transforms and size, from

@@ -4,6 +4,7 @@ use super::diagnose::Diagnose;
 use super::experiment::{DeviceOptions, GridOptions, ReportOptions, SubjectOptions, unused_name};
 use super::models::{ModelOptions, StepOptions, classes};
 use super::options::{PresetOptions, StrategyName};
+use super::values::preset;
 use clap::{Args, Subcommand};
 use std::path::{Path, PathBuf};
 use warpfeed::experiment::augment_load::{self, augment_load};
@@ -13,7 +14,7 @@ use warpfeed::experiment::peers::peers;
 use warpfeed::experiment::subject::Subject;
 use warpfeed::experiment::workers::{self, workers};
 use warpfeed::{
-    Error, IMAGENET_MEAN, IMAGENET_STD, Result,
+    Error, IMAGENET_MEAN, IMAGENET_STD, Preset, Result,
     ops::{Normalize, Resize, Transform},
     source::ImageFolder,
 };
@@ -71,6 +72,10 @@ struct AugmentLoad {
     /// How the CPU runs trial A.
     #[arg(long, value_enum, value_delimiter = ',', num_args = 1.., default_values_t = [StrategyName::Sequential, StrategyName::Fused])]
     strategies: Vec<StrategyName>,
+    /// Trials of an automatic augmentation, repeated as often, beside the published ones: auto-augment, rand-augment,
+    /// trivial-augment or aug-mix.
+    #[arg(long, value_name = "NAME", value_parser = preset)]
+    preset: Option<Preset>,
     /// Images in a batch.
     #[arg(long, value_name = "B", default_value_t = 32)]
     batch_size: usize,
@@ -99,6 +104,7 @@ impl AugmentLoad {
             epochs: self.epochs,
             rounds: self.rounds,
             strategies: self.strategies.into_iter().map(Into::into).collect(),
+            suite: self.preset,
         };
         let mut progress = self.report.begin()?;
         let report = augment_load(&subject, &settings, &mut models, &mut |line| progress.line(line))?;

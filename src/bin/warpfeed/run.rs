@@ -54,7 +54,11 @@ impl Run {
                 report.decoded.for_memory
             ));
         }
-        if self.json { print_json(&report) } else { print(&text(&report)) }
+        if self.json {
+            return print_json(&report);
+        }
+        let mixing = self.pipeline.mixing(pipeline.classes()).map(|line| format!("recipe        {line}\n"));
+        print(&(text(&report) + &mixing.unwrap_or_default()))
     }
 }
 

@@ -1,10 +1,15 @@
 //! Values on the command line: sizes, times, devices, limits.
 
 use std::time::Duration;
-use warpfeed::{BadLimit, DecodePath, Device, Mix, Rank, TargetSpec};
+use warpfeed::{BadLimit, DecodePath, Device, Mix, Preset, Rank, TargetSpec};
 
 /// Reads a device: `auto`, `cpu`, `cuda`, `cuda:I`.
 pub fn device(text: &str) -> std::result::Result<Device, String> {
+    text.parse().map_err(|error: warpfeed::Error| error.to_string())
+}
+
+/// Reads the name of a preset.
+pub fn preset(text: &str) -> std::result::Result<Preset, String> {
     text.parse().map_err(|error: warpfeed::Error| error.to_string())
 }
 
