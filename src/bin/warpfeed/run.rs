@@ -77,8 +77,9 @@ fn line(stats: &Stats) -> String {
     let longest = stages.iter().max_by_key(|stage| stage.1).map_or("", |stage| stage.0);
     // Workers that wait for room are not what holds the run up: on a GPU that is the device.
     let bottleneck = if stats.worker_wait > working { "what takes the batches" } else { longest };
-    let bad = if stats.bad == 0 { String::new() } else { format!(", {} not usable", stats.bad) };
-    format!("{shares}; slowest: {bottleneck}{bad}")
+    let bad = if stats.bad == 0 { String::new() } else { format!("{} not usable, ", stats.bad) };
+    // A narrow terminal shows the beginning.
+    format!("{bad}slowest: {bottleneck}; {shares}")
 }
 
 /// A report for people.
@@ -191,9 +192,9 @@ mod tests {
         let ms = Duration::from_millis;
         let mut stats = Stats::default();
         (stats.read, stats.decode, stats.augment) = (ms(40), ms(710), ms(250));
-        assert_eq!(line(&stats), "read 4 %, decode 71 %, augment 25 %; slowest: decode");
+        assert_eq!(line(&stats), "slowest: decode; read 4 %, decode 71 %, augment 25 %");
         (stats.bad, stats.worker_wait) = (3, ms(1_001));
-        assert!(line(&stats).ends_with("; slowest: what takes the batches, 3 not usable"), "{}", line(&stats));
-        assert!(line(&Stats::default()).starts_with("read 0 %"));
+        assert!(line(&stats).starts_with("3 not usable, slowest: what takes the batches; "), "{}", line(&stats));
+        assert!(line(&Stats::default()).ends_with("; read 0 %, decode 0 %, augment 0 %"));
     }
 }
