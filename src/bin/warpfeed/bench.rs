@@ -2,7 +2,7 @@
 
 use super::diagnose::Diagnose;
 use super::experiment::{DeviceOptions, GridOptions, ReportOptions, SubjectOptions, unused_name};
-use super::models::{ModelOptions, StepOptions, classes};
+use super::models::{ModelOptions, StepOptions};
 use super::options::{PresetOptions, StrategyName};
 use super::values::preset;
 use clap::{Args, Subcommand};
@@ -64,7 +64,8 @@ struct AugmentLoad {
     #[arg(long, value_name = "N", value_delimiter = ',', num_args = 1.., default_values_t = [1, 4, 8, 12], value_parser = clap::value_parser!(u32).range(0..=1000))]
     loads: Vec<u32>,
     /// Models: none (the pipeline alone), resnet18, resnet50, resnet152 (steps as published on a V100), milliseconds, or, with
-    /// feature candle, candle-resnet18 and candle-resnet50, which train on the CPU.
+    /// feature candle, candle-resnet18, candle-resnet50 and candle-cnn, which train: on a GPU with the feature candle-cuda, else on
+    /// the CPU.
     #[arg(long, value_name = "NAME", value_delimiter = ',', num_args = 1.., default_values = ["none", "resnet18", "resnet50", "resnet152"])]
     models: Vec<String>,
     #[command(flatten)]
@@ -95,7 +96,7 @@ struct AugmentLoad {
 impl AugmentLoad {
     fn run(self) -> Result<()> {
         let mut subject = self.subject.subject()?;
-        let of_name = |name: &String| self.step.model(name, classes(&subject));
+        let of_name = |name: &String| self.step.model(name, &subject);
         let mut models = self.models.iter().map(of_name).collect::<Result<Vec<_>>>()?;
         subject.threads = self.threads;
         let settings = augment_load::Settings {
@@ -141,6 +142,9 @@ struct Workers {
     preset: PresetOptions,
     #[command(flatten)]
     step: StepOptions,
+    /// Images that a trained network is evaluated on after each run: a source as SOURCE, with the same classes.
+    #[arg(long, value_name = "SOURCE")]
+    eval: Option<PathBuf>,
     #[command(flatten)]
     report: ReportOptions,
 }
@@ -161,6 +165,7 @@ impl Workers {
             epochs: self.epochs,
             rounds: self.rounds,
             ops: size.map_or_else(|| self.preset.ops(), |side| Ok(plain(side)))?,
+            evaluation: self.eval.as_deref().map(|spec| self.subject.other(spec)).transpose()?,
         };
         let mut progress = self.report.begin()?;
         let mut model = || self.step.chosen(&subject);

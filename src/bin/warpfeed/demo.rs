@@ -105,7 +105,7 @@ impl Demo {
         let images = pipeline.len().unwrap_or(IMAGES);
         let epochs = IMAGES.div_ceil(images.max(1)).max(1);
         let bar = progress(images * epochs, &name);
-        let report = run(&pipeline, 0..epochs, false, started, &mut |images| bar.inc(images));
+        let report = run(&pipeline, 0..epochs, false, started, &mut |progress| bar.inc(progress.images));
         bar.finish_and_clear();
         Ok(Row { pipeline: name, report: report? })
     }
