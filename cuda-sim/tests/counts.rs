@@ -11,9 +11,9 @@ mod params;
 
 use cuda_sim::{Counts, Kernel, LAUNCH_BYTES, Memory};
 use params::{
-    Axis, BlurSample, BoxBlurSample, ColorSample, ContrastSample, CropSample, EraseSample, FinishSample, FlipSample,
-    FusedSample, HistogramSample, Launch, MixSample, Output, PerspectiveSample, RankSample, ResizeSample, RotateSample,
-    SharpnessSample, Source, TableSample, Target,
+    Axis, BlurSample, BoxBlurSample, ColorSample, ContrastSample, CropSample, ElasticSample, EraseNoiseSample,
+    EraseSample, FinishSample, FlipSample, FusedSample, HistogramSample, Launch, MixSample, NoiseSample, Output,
+    PerspectiveSample, RankSample, ResizeSample, RotateSample, SharpnessSample, Source, TableSample, Target,
 };
 
 /// The side of results, which are square, and of most images.
@@ -173,6 +173,31 @@ fn all() -> Vec<(&'static str, Counts)> {
     let finish = FinishSample { source: input, output: output(2, true) };
     let nhwc = FusedSample { output: output(2, false), ..fused(0) };
     let erase = EraseSample { pixels, pitch_bytes, x: 0, y: 0, width, height, value: 7 };
+    let normals = put(&[7_i32; 1025]);
+    let noise = NoiseSample { pixels, normals, key: 5, pitch_bytes, width, height, clip: 1, ..NoiseSample::default() };
+    let erase_noise = EraseNoiseSample {
+        width,
+        height,
+        normals,
+        key: 5,
+        std: 1.0,
+        output: output(2, true),
+        ..EraseNoiseSample::default()
+    };
+    let field = || put(&vec![0_f32; (2 * SIDE * SIDE) as usize]);
+    let elastic = ElasticSample {
+        source: input,
+        target: out,
+        noise: field(),
+        between: field(),
+        weights: put(&[0.2_f32; KERNEL as usize]),
+        key: 5,
+        radius: KERNEL / 2,
+        scale_x: 3.0,
+        scale_y: 3.0,
+        bilinear: 1,
+        ..ElasticSample::default()
+    };
     vec![
         ("fused_f16_nchw", count("fused_f16_nchw", fused(0))),
         ("fused_f16_nchw, vertical first", count("fused_f16_nchw", fused(1))),
@@ -209,7 +234,14 @@ fn all() -> Vec<(&'static str, Counts)> {
         ("saturation_u8_nhwc", count("saturation_u8_nhwc", color)),
         ("hue_u8_nhwc", count("hue_u8_nhwc", color)),
         ("grayscale_u8_nhwc", count("grayscale_u8_nhwc", color)),
+        ("permute_channels_u8_nhwc", count("permute_channels_u8_nhwc", color)),
+        ("gaussian_noise_u8_nhwc", count("gaussian_noise_u8_nhwc", noise)),
+        ("perspective_bicubic_u8_nhwc", count("perspective_bicubic_u8_nhwc", perspective)),
+        ("elastic_noise_f32", count("elastic_noise_f32", elastic)),
+        ("elastic_rows_f32", count("elastic_rows_f32", elastic)),
+        ("elastic_u8_nhwc", count("elastic_u8_nhwc", elastic)),
         ("erase_u8_nhwc", count("erase_u8_nhwc", erase)),
+        ("erase_noise_f16_nchw", count("erase_noise_f16_nchw", erase_noise)),
     ]
 }
 

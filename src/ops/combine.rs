@@ -150,7 +150,8 @@ impl Random for OneOf {
         }
         let sum: f64 = self.weights.iter().sum();
         let fit = self.weights.len() == self.transforms.len() && self.weights.iter().all(|weight| *weight >= 0.0);
-        if !self.weights.is_empty() && !(fit && sum > 0.0 && sum.is_finite()) {
+        let allowed = self.weights.is_empty() || (fit && sum > 0.0 && sum.is_finite());
+        if !allowed {
             let expected = format!("{} finite numbers, 0 or more and not all 0", self.transforms.len());
             return Err(Error::parameter(self.name(), "weights", expected, format!("{:?}", self.weights)));
         }

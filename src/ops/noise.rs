@@ -54,13 +54,11 @@ pub(super) fn words<const N: usize>(key: u64, x: u32, y: u32) -> [[u32; N]; 4] {
     let mut words = [std::array::from_fn(|i| x.wrapping_add(i as u32)), [y; N], [0; N], [0; N]];
     let (mut low, mut high) = (key as u32, (key >> 32) as u32);
     for _ in 0..10 {
-        for i in 0..N {
-            let first = u64::from(words[0][i]) * 0xd251_1f53;
-            let third = u64::from(words[2][i]) * 0xcd9e_8d57;
-            words[0][i] = (third >> 32) as u32 ^ words[1][i] ^ low;
-            words[1][i] = third as u32;
-            words[2][i] = (first >> 32) as u32 ^ words[3][i] ^ high;
-            words[3][i] = first as u32;
+        let [first, second, third, fourth] = &mut words;
+        for (((first, second), third), fourth) in first.iter_mut().zip(second).zip(third).zip(fourth) {
+            let (a, b) = (u64::from(*first) * 0xd251_1f53, u64::from(*third) * 0xcd9e_8d57);
+            (*first, *third) = ((b >> 32) as u32 ^ *second ^ low, (a >> 32) as u32 ^ *fourth ^ high);
+            (*second, *fourth) = (b as u32, a as u32);
         }
         low = low.wrapping_add(0x9e37_79b9);
         high = high.wrapping_add(0xbb67_ae85);
@@ -89,9 +87,8 @@ pub(crate) fn normal_row(key: u64, x: u32, y: u32, len: u32, mut each: impl FnMu
             #[inline(always)]
             || words::<BLOCK>(key, x + start as u32, y),
         );
-        for i in 0..BLOCK.min(len as usize - start) {
-            each(start + i, [0, 1, 2].map(|channel| normal(words[channel][i], table)));
-        }
+        let deviates = |i: usize| [0, 1, 2].map(|channel| normal(words[channel][i], table));
+        (0..BLOCK.min(len as usize - start)).for_each(|i| each(start + i, deviates(i)));
     }
 }
 
