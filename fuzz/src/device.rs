@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::sync::{Arc, Mutex, PoisonError};
 use warpfeed::{
-    DType, DecodePath, Device, Layout, OnError, Pipeline, Result,
+    BadLimit, DType, DecodePath, Device, Layout, OnError, Pipeline, Result,
     image::{Image, JpegOptions, Size, encode_jpeg, probe},
     ops::random_crop,
     source::Source,
@@ -63,6 +63,7 @@ impl Both {
                 .augment(random_crop(SIDE_PX, 0))
                 .output(DType::U8, Layout::Nhwc)
                 .on_error(OnError::Skip)
+                .max_bad(BadLimit::Count(3))
                 .decode(DecodePath::Device)
                 .device_memory(64 << 20)
                 .device(device)

@@ -3,7 +3,7 @@
 use crate::{MAX_AREA_PX, file};
 use std::fs;
 use warpfeed::{
-    OnError, Pipeline, Target, TargetSpec,
+    BadLimit, OnError, Pipeline, Target, TargetSpec,
     image::{Image, JpegOptions, Size, encode_jpeg},
     ops::TransformFile,
     source::{EncodedImages, ImageFolder, Source},
@@ -23,7 +23,12 @@ pub fn targets(data: &[u8]) {
     assert_eq!(spec.to_string().parse::<TargetSpec>().as_ref().ok(), Some(&spec), "{spec}");
     let target = Target::Bytes(target.get(1..).unwrap_or_default().to_vec());
     let source = EncodedImages::new([(jpeg(), 0)]).with_targets("field", [target]).expect("as many as images");
-    let pipeline = Pipeline::builder(source).threads(0).batch_size(1).center_crop(8).on_error(OnError::Skip);
+    let pipeline = Pipeline::builder(source)
+        .threads(0)
+        .batch_size(1)
+        .center_crop(8)
+        .on_error(OnError::Skip)
+        .max_bad(BadLimit::Count(2));
     let pipeline = pipeline.targets(spec.field("field")).build().expect("a good pipeline");
     if pipeline.memory().batches_bytes > MAX_BATCHES_BYTES {
         return;
@@ -54,7 +59,12 @@ pub fn metadata(data: &[u8]) {
 pub fn transforms(data: &[u8]) {
     let Ok(written) = TransformFile::read(file("transforms.json", data)) else { return };
     let source = EncodedImages::new([(jpeg(), 0), (jpeg(), 1)]);
-    let pipeline = Pipeline::builder(source).threads(0).batch_size(2).max_pixels(MAX_AREA_PX).on_error(OnError::Skip);
+    let pipeline = Pipeline::builder(source)
+        .threads(0)
+        .batch_size(2)
+        .max_pixels(MAX_AREA_PX)
+        .on_error(OnError::Skip)
+        .max_bad(BadLimit::Count(2));
     let Ok(pipeline) = pipeline.transforms(written).build() else { return };
     if pipeline.memory().batches_bytes > MAX_BATCHES_BYTES {
         return;
