@@ -14,7 +14,7 @@ namespace warpfeed {
 struct Launch {
     const void* samples;  // descriptors of the kernel's type
     const void* table;    // fused, finish: 3 x 256 elements of the output's type, what each byte of a channel becomes
-    uint32_t count;       // samples, of mixup those of its one batch; spin: microseconds
+    uint32_t count;       // samples, of mixup those of its one batch; spin: microseconds, work: repetitions
     uint32_t reserved;
 };
 
