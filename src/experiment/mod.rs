@@ -14,6 +14,7 @@ pub mod peers;
 pub mod preview;
 pub mod report;
 pub mod run;
+pub mod run_group;
 pub mod spread;
 pub mod step;
 pub mod subject;

@@ -3,12 +3,14 @@
 use super::options::PipelineOptions;
 use super::output::{bytes, escape, print, print_json, progress, say};
 use super::source::SourceArgs;
+use super::values::one_device;
 use clap::Args;
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::Instant;
-use warpfeed::Result;
 use warpfeed::experiment::run::{RunReport, StateFile, run, run_with_state};
+use warpfeed::experiment::run_group::{GroupReport, run_group};
+use warpfeed::{Device, Pipeline, Result};
 
 /// Run a pipeline over a source of images and measure it
 #[derive(Args)]
@@ -17,6 +19,11 @@ pub struct Run {
     source: SourceArgs,
     #[command(flatten)]
     pipeline: PipelineOptions,
+    /// Feed several GPUs at once, each its part of every epoch: 0,1 or cuda:0,cuda:1. They share the threads and the cache,
+    /// and each has what a process of its own would have with --rank and --even.
+    #[arg(long, value_name = "I,J", value_delimiter = ',', value_parser = one_device,
+        conflicts_with_all = ["device", "state"])]
+    devices: Vec<Device>,
     /// How many epochs.
     #[arg(long, value_name = "E", default_value_t = 1)]
     epochs: u64,
@@ -34,6 +41,9 @@ pub struct Run {
 
 impl Run {
     pub fn run(self, started: Instant) -> Result<()> {
+        if !self.devices.is_empty() {
+            return self.run_group(started);
+        }
         let pipeline = self.pipeline.build(&self.source)?;
         let bar = progress(pipeline.len().map(|images| images.saturating_mul(self.epochs)), "images");
         let epochs = 0..self.epochs;
@@ -58,6 +68,43 @@ impl Run {
     }
 }
 
+impl Run {
+    /// Runs on several devices.
+    fn run_group(self, started: Instant) -> Result<()> {
+        self.devices.iter().try_for_each(|device| device.available())?;
+        let group = self.pipeline.builder(&self.source)?.build_group(self.devices)?;
+        let images = group.pipelines().iter().map(Pipeline::len).sum::<Option<u64>>();
+        let bar = progress(images.map(|images| images.saturating_mul(self.epochs)), "images");
+        let report = run_group(&group, 0..self.epochs, self.digest, started, &|images| bar.inc(images));
+        bar.finish_and_clear();
+        let report = report?;
+        if self.json { print_json(&report) } else { print(&group_text(&report)) }
+    }
+}
+
+/// A report on several devices for people.
+fn group_text(report: &GroupReport) -> String {
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        text,
+        "{} images to {} devices, {:.3} s: {:.1} images/s ({} threads)",
+        report.images,
+        report.devices.len(),
+        report.seconds,
+        report.images_per_s,
+        report.threads,
+    );
+    for device in &report.devices {
+        let digest = device.digest.as_ref().map_or_else(String::new, |digest| format!(", digest {digest}"));
+        let _ = writeln!(text, "{}: {} images in {} batches{digest}", device.device, device.images, device.batches);
+        for bad in &device.bad {
+            let _ = writeln!(text, "  not usable: {}: {}", escape(&bad.path), escape(&bad.error));
+        }
+    }
+    text
+}
+
 /// A report for people.
 fn text(report: &RunReport) -> String {
     let mut text = String::new();
@@ -80,9 +127,10 @@ fn text(report: &RunReport) -> String {
     if let Some(first) = report.first_batch_s {
         let _ = writeln!(text, "first batch   {first:.3} s after start");
     }
+    let mix = if stages.mix > 0.0 { format!("mix {:.3} s, ", stages.mix) } else { String::new() };
     let _ = writeln!(
         text,
-        "threads' time read {:.3} s, decode {:.3} s, augment {:.3} s, waiting {:.3} s",
+        "threads' time read {:.3} s, decode {:.3} s, augment {:.3} s, {mix}waiting {:.3} s",
         stages.read, stages.decode, stages.augment, stages.worker_wait
     );
     let decoded = report.decoded;
