@@ -132,7 +132,7 @@ pub use error::{Error, Result};
 pub use mix::{Mix, MixMode, Mixed};
 pub use pipeline::{
     BadLimit, BadSample, Batch, Bottleneck, Builder, CacheUsage, Epoch, EpochState, ImageCache, LastBatch, MemoryBound,
-    OnError, Orientation, Pipeline, Stats, View, five_crop, ten_crop, view,
+    OnError, Orientation, Pipeline, PipelineGroup, Stats, View, five_crop, ten_crop, view,
 };
 pub use plan::Strategy;
 pub use preprocess::{Preprocessor, PreprocessorOptions, hugging_face_ops, timm_ops};
@@ -174,6 +174,7 @@ pub mod prelude {
 #[doc = include_str!("../docs/operations.md")]
 #[doc = include_str!("../docs/ranks.md")]
 #[doc = include_str!("../docs/sources.md")]
+#[doc = include_str!("../docs/streams.md")]
 #[doc = include_str!("../docs/targets.md")]
 #[doc = include_str!("../docs/views.md")]
 struct Readme;

@@ -768,7 +768,7 @@ int rename(const char *from, const char *to) {
 }
 
 /// What `count` processes with a rank make of a source together; threads here, which flock keeps apart as well.
-fn together(source: &(impl Source + Sync), out: &Path, format: RecordFormat, count: u32) -> Vec<PackReport> {
+fn together(source: &impl Source, out: &Path, format: RecordFormat, count: u32) -> Vec<PackReport> {
     std::thread::scope(|scope| {
         let rank = |rank| {
             let options = PackOptions { rank: Some(Rank::new(rank, count).unwrap()), ..options(format) };

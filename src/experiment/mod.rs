@@ -16,6 +16,7 @@ pub mod preview;
 pub mod published;
 pub mod report;
 pub mod run;
+pub mod run_group;
 pub mod spread;
 pub mod step;
 pub mod subject;

@@ -123,6 +123,8 @@ pub struct StageSeconds {
     pub decode: f64,
     /// Augmenting, normalization included.
     pub augment: f64,
+    /// Mixing batches on the CPU.
+    pub mix: f64,
     /// The consumer waiting for batches.
     pub consumer_wait: f64,
     /// Worker threads waiting for the consumer.
@@ -135,6 +137,7 @@ impl From<Stats> for StageSeconds {
             read: stats.read.as_secs_f64(),
             decode: stats.decode.as_secs_f64(),
             augment: stats.augment.as_secs_f64(),
+            mix: stats.mix.as_secs_f64(),
             consumer_wait: stats.consumer_wait.as_secs_f64(),
             worker_wait: stats.worker_wait.as_secs_f64(),
         }

@@ -3,6 +3,7 @@
 use super::{Source, no_such_sample};
 use crate::error::{Error, Result};
 use crate::ops::rng::{Domain, SampleRng};
+use crate::sampling::Sampling;
 use crate::target::Target;
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
@@ -70,11 +71,8 @@ pub trait Compose: Source + Sized + 'static {
     /// # Errors
     /// [`Error::Parameter`] if a part would have no sample.
     fn split(self, validation: f64, seed: u64) -> Result<(Subset, Subset)> {
-        let count = validation_samples(self.len(), validation)?;
-        let mut order: Vec<u64> = (0..self.len()).collect();
-        SampleRng::new(seed, 0, Domain::Split, 0).shuffle(&mut order);
-        let (validation, train) = order.split_at(count as usize);
-        Ok(parts(self.into_source(), train, validation))
+        let (train, validation) = split_numbers(self.len(), "samples", validation, seed)?;
+        Ok(parts(self.into_source(), &train, &validation))
     }
 
     /// As [`split`](Self::split), with the same share of each label as nearly as whole samples allow: each label gets its
@@ -83,7 +81,7 @@ pub trait Compose: Source + Sized + 'static {
     /// # Errors
     /// Those of [`split`](Self::split).
     fn split_stratified(self, validation: f64, seed: u64) -> Result<(Subset, Subset)> {
-        let wanted = validation_samples(self.len(), validation)?;
+        let wanted = held_out(self.len(), "samples", validation)?;
         let strata = strata(&self, seed);
         let mut counts: Vec<u64> = strata.iter().map(|stratum| (stratum.len() as f64 * validation) as u64).collect();
         let mut by_loss: Vec<usize> = (0..strata.len()).collect();
@@ -106,9 +104,8 @@ pub trait Compose: Source + Sized + 'static {
     /// # Errors
     /// [`Error::Parameter`] unless there are 2 folds or more, no more than samples, and `fold` is one of them.
     fn kfold(self, folds: u32, fold: u32, seed: u64) -> Result<(Subset, Subset)> {
-        let mut order: Vec<u64> = (0..self.len()).collect();
-        SampleRng::new(seed, 0, Domain::Split, 0).shuffle(&mut order);
-        fold_of(self.into_source(), &order, folds, fold)
+        let (train, validation) = fold_numbers(&drawn(self.len(), seed), "samples", folds, fold)?;
+        Ok(parts(self.into_source(), &train, &validation))
     }
 
     /// As [`kfold`](Self::kfold), with the same share of each label as nearly as whole samples allow.
@@ -116,8 +113,8 @@ pub trait Compose: Source + Sized + 'static {
     /// # Errors
     /// Those of [`kfold`](Self::kfold).
     fn kfold_stratified(self, folds: u32, fold: u32, seed: u64) -> Result<(Subset, Subset)> {
-        let order = strata(&self, seed).concat();
-        fold_of(self.into_source(), &order, folds, fold)
+        let (train, validation) = fold_numbers(&strata(&self, seed).concat(), "samples", folds, fold)?;
+        Ok(parts(self.into_source(), &train, &validation))
     }
 
     /// `count` samples: each as often as `count` allows, and of those that are left a part drawn by `seed`, as samples
@@ -130,8 +127,7 @@ pub trait Compose: Source + Sized + 'static {
         if count == 0 || len == 0 {
             return Err(Error::parameter("choose", "count", "1 or more, of a source with samples", count));
         }
-        let mut rest: Vec<u64> = (0..len).collect();
-        SampleRng::new(seed, 0, Domain::Split, 0).shuffle(&mut rest);
+        let mut rest = drawn(len, seed);
         rest.truncate((count % len) as usize);
         rest.sort_unstable();
         let indices: Vec<u64> = (0..count / len).flat_map(|_| 0..len).chain(rest).collect();
@@ -220,25 +216,57 @@ pub struct Described<'a> {
 /// # Errors
 /// Those of [`Compose::split`].
 pub fn split_shards(shards: &[PathBuf], validation: f64, seed: u64) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
-    let count = validation_samples(shards.len() as u64, validation)?;
-    let mut order: Vec<usize> = (0..shards.len()).collect();
-    SampleRng::new(seed, 0, Domain::Split, 0).shuffle(&mut order);
-    let (validation, train) = order.split_at_mut(count as usize);
-    let part = |numbers: &mut [usize]| {
-        numbers.sort_unstable();
-        numbers.iter().map(|&number| shards[number].clone()).collect()
-    };
-    Ok((part(train), part(validation)))
+    let (train, validation) = split_numbers(shards.len() as u64, "shards", validation, seed)?;
+    let part = |numbers: &[u64]| numbers.iter().map(|&number| shards[number as usize].clone()).collect();
+    Ok((part(&train), part(&validation)))
 }
 
-/// How many of `len` samples are held out.
-fn validation_samples(len: u64, validation: f64) -> Result<u64> {
+/// The numbers below `len` in an order drawn by `seed`.
+fn drawn(len: u64, seed: u64) -> Vec<u64> {
+    let mut order: Vec<u64> = (0..len).collect();
+    SampleRng::new(seed, 0, Domain::Split, 0).shuffle(&mut order);
+    order
+}
+
+/// How many of `len` samples or shards are held out.
+fn held_out(len: u64, what: &str, validation: f64) -> Result<u64> {
     let count = (len as f64 * validation).round();
     if !(0.0..1.0).contains(&validation) || count < 1.0 || count >= len as f64 {
-        let expected = format!("a share between 0 and 1 that leaves a sample in each part of {len}");
+        let expected = format!("a share between 0 and 1 that leaves one in each part of {len} {what}");
         return Err(Error::parameter("split", "validation", expected, validation));
     }
     Ok(count as u64)
+}
+
+/// The numbers of the samples or shards to train on, and of those that are held out.
+pub(super) fn split_numbers(len: u64, what: &str, validation: f64, seed: u64) -> Result<(Vec<u64>, Vec<u64>)> {
+    let count = held_out(len, what, validation)?;
+    let mut order = drawn(len, seed);
+    let (validation, train) = order.split_at_mut(count as usize);
+    train.sort_unstable();
+    validation.sort_unstable();
+    Ok((train.to_vec(), validation.to_vec()))
+}
+
+/// The same for a fold of `len` samples or shards in an order drawn by `seed`.
+pub(super) fn kfold_numbers(len: u64, what: &str, folds: (u32, u32), seed: u64) -> Result<(Vec<u64>, Vec<u64>)> {
+    fold_numbers(&drawn(len, seed), what, folds.0, folds.1)
+}
+
+/// The same for a fold of samples or shards in this order.
+fn fold_numbers(order: &[u64], what: &str, folds: u32, fold: u32) -> Result<(Vec<u64>, Vec<u64>)> {
+    let len = order.len();
+    if folds < 2 || folds as usize > len || fold >= folds {
+        let expected = format!("2 folds or more, {len} {what} at most, and one of them, from 0 on");
+        return Err(Error::parameter("kfold", "folds", expected, format!("fold {fold} of {folds}")));
+    }
+    let part = |is_held_out: bool| {
+        let in_part = |(position, _): &(usize, &u64)| (position % folds as usize == fold as usize) == is_held_out;
+        let mut part: Vec<u64> = order.iter().enumerate().filter(in_part).map(|(_, &number)| number).collect();
+        part.sort_unstable();
+        part
+    };
+    Ok((part(false), part(true)))
 }
 
 /// The samples of each label, in an order drawn by `seed`.
@@ -260,17 +288,6 @@ fn parts(source: Arc<dyn Source>, train: &[u64], validation: &[u64]) -> (Subset,
         Subset::new(Arc::clone(&source), &indices)
     };
     (part(train), part(validation))
-}
-
-fn fold_of(source: Arc<dyn Source>, order: &[u64], folds: u32, fold: u32) -> Result<(Subset, Subset)> {
-    if folds < 2 || u64::from(folds) > source.len() || fold >= folds {
-        let expected = format!("2 folds or more, {} at most, and one of them, from 0 on", source.len());
-        return Err(Error::parameter("kfold", "folds", expected, format!("fold {fold} of {folds}")));
-    }
-    let in_fold = |&(position, _): &(usize, &u64)| position % folds as usize == fold as usize;
-    let (validation, train): (Vec<_>, Vec<_>) = order.iter().enumerate().partition(in_fold);
-    let indices = |part: Vec<(usize, &u64)>| -> Vec<u64> { part.into_iter().map(|(_, &index)| index).collect() };
-    Ok(parts(source, &indices(train), &indices(validation)))
 }
 
 /// Some samples of a source: 4 bytes each (8 if the source has more than 2^32).
@@ -354,6 +371,17 @@ impl Source for Subset {
     fn target(&self, index: u64, field: Option<&str>) -> Result<Target> {
         let of = self.get(index).ok_or_else(|| no_such_sample("Subset::target", index, self.len()))?;
         self.source.target(of, field)
+    }
+
+    fn read_with_target<'a>(
+        &'a self,
+        index: u64,
+        field: &str,
+        buffer: &'a mut Vec<u8>,
+        stopped: &AtomicBool,
+    ) -> Result<(&'a [u8], Target)> {
+        let of = self.get(index).ok_or_else(|| no_such_sample("Subset::read", index, self.len()))?;
+        self.source.read_with_target(of, field, buffer, stopped)
     }
 
     fn name(&self, index: u64) -> Cow<'_, str> {
@@ -443,6 +471,49 @@ impl Concat {
         Self::new(chosen.collect::<Result<Vec<_>>>()?)
     }
 
+    /// The order for batches that have `counts` samples of each source, in the order of the sources, as 24 of the first and 8
+    /// of the second in each batch of 32: for [`Builder::sampler`](crate::Builder::sampler) of a pipeline over this source,
+    /// whose batch size must be their sum. Where the pipeline shuffles, so are the places in a batch.
+    ///
+    /// A source gives its samples in its order, or shuffled, and then again. An epoch has as many batches as the source
+    /// needs that lasts longest, on each rank as many, unless [`positions`](Sampling::positions) says otherwise: a multiple
+    /// of the batch size for each rank. What takes the place of a bad sample ([`OnError::Substitute`](crate::OnError)) is of
+    /// the same source.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] unless there are as many counts as sources, each 1 or more, and no source is empty.
+    ///
+    /// ```
+    /// use warpfeed::image::{Image, JpegOptions, encode_jpeg};
+    /// use warpfeed::prelude::*;
+    /// use warpfeed::source::{Compose, Concat};
+    ///
+    /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
+    /// let images = |label, count| EncodedImages::new((0..count).map(|_| (jpeg.clone(), label))).into_source();
+    /// let both = Concat::new([images(0, 9), images(1, 2)])?;
+    /// let shares = both.shares([3, 1])?;
+    /// let pipeline = Pipeline::builder(both).sampler(shares).batch_size(4).shuffle(42).center_crop(8).build()?;
+    /// for batch in pipeline.epoch(0) {
+    ///     assert_eq!(batch?.labels().iter().sum::<u32>(), 1);
+    /// }
+    /// assert_eq!(pipeline.batches(), Some(3));
+    /// # Ok::<(), warpfeed::Error>(())
+    /// ```
+    pub fn shares(&self, counts: impl IntoIterator<Item = u32>) -> Result<Sampling> {
+        let counts: Vec<u32> = counts.into_iter().collect();
+        let lens: Vec<u64> = self.sources.iter().map(|source| source.len()).collect();
+        if counts.len() != lens.len() || counts.contains(&0) || lens.contains(&0) {
+            let expected = format!("1 or more for each of {} sources with samples", lens.len());
+            return Err(Error::parameter(
+                "Concat::shares",
+                "counts",
+                expected,
+                format!("{counts:?} of {lens:?} samples"),
+            ));
+        }
+        Ok(Sampling::shares(&lens, counts))
+    }
+
     /// Which source sample `index` is of, and its index there.
     fn find(&self, index: u64) -> Option<(&Arc<dyn Source>, u64)> {
         let number = self.ends.partition_point(|&end| end <= index);
@@ -483,6 +554,17 @@ impl Source for Concat {
     fn target(&self, index: u64, field: Option<&str>) -> Result<Target> {
         let (source, of) = self.find(index).ok_or_else(|| no_such_sample("Concat::target", index, self.len()))?;
         source.target(of, field)
+    }
+
+    fn read_with_target<'a>(
+        &'a self,
+        index: u64,
+        field: &str,
+        buffer: &'a mut Vec<u8>,
+        stopped: &AtomicBool,
+    ) -> Result<(&'a [u8], Target)> {
+        let (source, of) = self.find(index).ok_or_else(|| no_such_sample("Concat::read", index, self.len()))?;
+        source.read_with_target(of, field, buffer, stopped)
     }
 
     fn name(&self, index: u64) -> Cow<'_, str> {
@@ -551,6 +633,16 @@ impl Source for MapLabels {
             None => Ok(Target::Class(self.label(index))),
             Some(_) => self.source.target(index, field),
         }
+    }
+
+    fn read_with_target<'a>(
+        &'a self,
+        index: u64,
+        field: &str,
+        buffer: &'a mut Vec<u8>,
+        stopped: &AtomicBool,
+    ) -> Result<(&'a [u8], Target)> {
+        self.source.read_with_target(index, field, buffer, stopped)
     }
 
     fn name(&self, index: u64) -> Cow<'_, str> {

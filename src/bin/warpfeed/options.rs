@@ -316,6 +316,11 @@ pub struct PipelineOptions {
 
 impl PipelineOptions {
     pub fn build(&self, source: &SourceArgs) -> Result<Pipeline> {
+        self.builder(source)?.build()
+    }
+
+    /// The description of the pipeline, with the source open.
+    pub fn builder(&self, source: &SourceArgs) -> Result<Builder> {
         let rank = self.rank()?;
         let device = match (self.device, rank) {
             (Device::Auto, Some(rank)) if rank.device().available().is_ok() => rank.device(),
@@ -370,7 +375,7 @@ impl PipelineOptions {
             DTypeName::Bf16 => DType::Bf16,
             DTypeName::U8 => DType::U8,
         };
-        self.preset.add_to(builder, dtype)?.output(dtype, layout).build()
+        Ok(self.preset.add_to(builder, dtype)?.output(dtype, layout))
     }
 
     fn targets(&self, classes: &[String]) -> Option<TargetSpec> {

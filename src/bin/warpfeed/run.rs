@@ -3,12 +3,14 @@
 use super::options::PipelineOptions;
 use super::output::{bytes, escape, live, print, print_json, say};
 use super::source::SourceArgs;
+use super::values::one_device;
 use clap::Args;
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use warpfeed::experiment::run::{Progress, RunReport, StateFile, run, run_with_state};
-use warpfeed::{Result, Stats};
+use warpfeed::experiment::run_group::{GroupReport, run_group};
+use warpfeed::{Device, Pipeline, Result, Stats};
 
 /// The live line is written anew this often. A look at the counters takes microseconds.
 const LOOK: Duration = Duration::from_millis(250);
@@ -20,6 +22,11 @@ pub struct Run {
     source: SourceArgs,
     #[command(flatten)]
     pipeline: PipelineOptions,
+    /// Feed several GPUs at once, each its part of every epoch: 0,1 or cuda:0,cuda:1. They share the threads and the cache,
+    /// and each has what a process of its own would have with --rank and --even.
+    #[arg(long, value_name = "I,J", value_delimiter = ',', value_parser = one_device,
+        conflicts_with_all = ["device", "state"])]
+    devices: Vec<Device>,
     /// How many epochs.
     #[arg(long, value_name = "E", default_value_t = 1)]
     epochs: u64,
@@ -37,6 +44,9 @@ pub struct Run {
 
 impl Run {
     pub fn run(self, started: Instant) -> Result<()> {
+        if !self.devices.is_empty() {
+            return self.run_group(started);
+        }
         let pipeline = self.pipeline.build(&self.source)?;
         let bar = live(pipeline.len().map(|images| images.saturating_mul(self.epochs)));
         let epochs = 0..self.epochs;
@@ -86,6 +96,43 @@ fn line(stats: &Stats) -> String {
     format!("{bad}slowest: {bottleneck}; {shares}")
 }
 
+impl Run {
+    /// Runs on several devices.
+    fn run_group(self, started: Instant) -> Result<()> {
+        self.devices.iter().try_for_each(|device| device.available())?;
+        let group = self.pipeline.builder(&self.source)?.build_group(self.devices)?;
+        let images = group.pipelines().iter().map(Pipeline::len).sum::<Option<u64>>();
+        let bar = live(images.map(|images| images.saturating_mul(self.epochs)));
+        let report = run_group(&group, 0..self.epochs, self.digest, started, &|images| bar.inc(images));
+        bar.finish_and_clear();
+        let report = report?;
+        if self.json { print_json(&report) } else { print(&group_text(&report)) }
+    }
+}
+
+/// A report on several devices for people.
+fn group_text(report: &GroupReport) -> String {
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        text,
+        "{} images to {} devices, {:.3} s: {:.1} images/s ({} threads)",
+        report.images,
+        report.devices.len(),
+        report.seconds,
+        report.images_per_s,
+        report.threads,
+    );
+    for device in &report.devices {
+        let digest = device.digest.as_ref().map_or_else(String::new, |digest| format!(", digest {digest}"));
+        let _ = writeln!(text, "{}: {} images in {} batches{digest}", device.device, device.images, device.batches);
+        for bad in &device.bad {
+            let _ = writeln!(text, "  not usable: {}: {}", escape(&bad.path), escape(&bad.error));
+        }
+    }
+    text
+}
+
 /// A report for people.
 fn text(report: &RunReport) -> String {
     let mut text = String::new();
@@ -109,9 +156,10 @@ fn text(report: &RunReport) -> String {
     if let Some(first) = report.first_batch_s {
         let _ = writeln!(text, "first batch   {first:.3} s after start");
     }
+    let mix = if stages.mix > 0.0 { format!("mix {:.3} s, ", stages.mix) } else { String::new() };
     let _ = writeln!(
         text,
-        "threads' time read {:.3} s, decode {:.3} s, augment {:.3} s, waiting {:.3} s",
+        "threads' time read {:.3} s, decode {:.3} s, augment {:.3} s, {mix}waiting {:.3} s",
         stages.read, stages.decode, stages.augment, stages.worker_wait
     );
     let _ = writeln!(text, "read          {}", bytes(report.read_bytes));

@@ -13,6 +13,11 @@ pub fn preset(text: &str) -> std::result::Result<Preset, String> {
     text.parse().map_err(|error: warpfeed::Error| error.to_string())
 }
 
+/// Reads one of several devices: the number of a GPU, or a device.
+pub fn one_device(text: &str) -> std::result::Result<Device, String> {
+    text.parse().map_or_else(|_| device(text), |ordinal| Ok(Device::Cuda(ordinal)))
+}
+
 /// Reads a size in bytes: `128MB`, `1GB`, `2GiB`, `500kB` or a number of bytes.
 pub fn size(text: &str) -> std::result::Result<u64, String> {
     const UNITS: [(&str, u64); 8] = [
