@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// With more than these something is so wrong that it is not worth going on.
 const MAX_FINDINGS: usize = 100;
 
-/// How many of a hundred inputs each target gets, in the order of [`TARGETS`].
+/// The share of the inputs that each target gets, in the order of [`TARGETS`].
 const SHARES: [u32; TARGETS.len()] = [40, 12, 4, 4, 8, 7, 7, 5, 4, 4, 3, 3, 3, 2, 2, 2];
 
 fn main() -> ExitCode {
