@@ -42,10 +42,6 @@ __device__ inline void erase_noise(const Launch& launch) {
 using warpfeed::Launch;
 using warpfeed::Layout;
 
-extern "C" __global__ void __launch_bounds__(256) erase_noise_u8_nchw(const Launch launch) {
-    warpfeed::erase_noise<warpfeed::U8, Layout::nchw>(launch);
-}
-
 extern "C" __global__ void __launch_bounds__(256) erase_noise_u8_nhwc(const Launch launch) {
     warpfeed::erase_noise<warpfeed::U8, Layout::nhwc>(launch);
 }

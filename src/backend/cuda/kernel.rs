@@ -125,11 +125,13 @@ impl Kernels {
         let module = Module::load(context, image)?;
         let layout = if planes { "nchw" } else { "nhwc" };
         let of_operations = REGISTRY.iter().map(|kernel| kernel.name.to_owned());
+        // A batch of bytes has no noise: that follows normalization.
+        let noise = if dtype == DType::U8 { "u8_nhwc".to_owned() } else { format!("{dtype}_{layout}") };
         let own = [
             "fused_u8_nhwc".to_owned(),
             format!("fused_{dtype}_{layout}"),
             format!("finish_{dtype}_{layout}"),
-            format!("erase_noise_{dtype}_{layout}"),
+            format!("erase_noise_{noise}"),
         ];
         let functions =
             of_operations.chain(own).map(|name| Ok((module.function(&name)?, name))).collect::<Result<_>>()?;
