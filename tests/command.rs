@@ -599,8 +599,10 @@ fn a_file_may_have_views() {
         let message = failure(&["run", images(), "--transforms", path(&wrong)], 2);
         assert!(message.contains(words), "{message}");
     }
-    let message = failure(&["preview", images(), "-o", "none.png", "--transforms", path(&file)], 1);
-    assert!(message.contains("one view"), "{message}");
+    // A sheet shows all views of an image in a row.
+    let sheet = file.with_file_name("views.png");
+    stdout(&["preview", images(), "-o", path(&sheet), "--transforms", path(&file)]);
+    assert!(sheet.metadata().unwrap().len() > 1_000);
 }
 
 #[test]

@@ -151,7 +151,7 @@ pub trait Compose: Source + Sized + 'static {
     /// use std::collections::HashMap;
     /// use warpfeed::{Error, source::{Compose, EncodedImages, Source}};
     ///
-    /// let table = HashMap::from([("image 0", 1), ("image 1", 0)]);
+    /// let table = HashMap::from([("image 0 in memory", 1), ("image 1 in memory", 0)]);
     /// let images = EncodedImages::new([(vec![0xff], 0), (vec![0xd8], 0)]);
     /// let labeled = images.relabel(["cat", "dog"], |image| {
     ///     table.get(&*image.name).copied().ok_or_else(|| Error::Unsupported {

@@ -62,8 +62,12 @@ impl Input {
     /// # let shards = folder.path().join("shards");
     /// # let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
     /// # let images = EncodedImages::new((0..8).map(|label| (jpeg.clone(), label)));
-    /// # let options = PackOptions { shard_bytes: 2 * jpeg.len() as u64, ..PackOptions::new(RecordFormat::WebDataset) };
-    /// # pack(&images, &shards, &options, &mut |_| {})?;
+    /// # for i in 0..8 {
+    /// #     let options = PackOptions::new(RecordFormat::WebDataset);
+    /// #     let packed = pack(&images, &folder.path().join(format!("part-{i}")), &options, &mut |_| {})?;
+    /// #     std::fs::create_dir_all(&shards)?;
+    /// #     std::fs::copy(&packed.shards[0], shards.join(format!("{i}.tar")))?;
+    /// # }
     ///
     /// let stream = OpenOptions { window: Some(1_000), ..OpenOptions::default() }.open(&shards)?;
     /// let (train, validation) = stream.split(0.25, 42)?;
