@@ -65,8 +65,8 @@ impl Input {
     /// # for i in 0..8 {
     /// #     let options = PackOptions::new(RecordFormat::WebDataset);
     /// #     let packed = pack(&images, &folder.path().join(format!("part-{i}")), &options, &mut |_| {})?;
-    /// #     std::fs::create_dir_all(&shards)?;
-    /// #     std::fs::copy(&packed.shards[0], shards.join(format!("{i}.tar")))?;
+    /// #     std::fs::create_dir_all(&shards).unwrap();
+    /// #     std::fs::copy(&packed.shards[0], shards.join(format!("{i}.tar"))).unwrap();
     /// # }
     ///
     /// let stream = OpenOptions { window: Some(1_000), ..OpenOptions::default() }.open(&shards)?;

@@ -123,7 +123,8 @@ impl Session {
     }
 
     fn over(guard: MutexGuard<'static, Vec<State>>, call: &'static str) -> Self {
-        let current = CONTEXTS.with_borrow(|stack| stack.last().copied());
+        // As the process ends, the thread's own may be gone.
+        let current = CONTEXTS.try_with(|stack| stack.borrow().last().copied()).ok().flatten();
         let device = current.and_then(device_of).filter(|&device| device < guard.len()).unwrap_or(0);
         let mut session = Session { guard: Some(guard), device, call };
         session.switch(device);
