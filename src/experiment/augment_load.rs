@@ -1,7 +1,7 @@
 //! How long an epoch takes as augmentation grows, on the CPU and on the GPU, for training steps of several lengths.
 //!
 //! After the comparison that Amazon and NVIDIA published for SageMaker and DALI
-//! ([`SAGEMAKER_DALI`](super::published::SAGEMAKER_DALI)). Trial A augments on the CPU, trial B on the GPU; their operations are not the same work, so
+//! ([`SAGEMAKER_DALI`]). Trial A augments on the CPU, trial B on the GPU; their operations are not the same work, so
 //! trial A's are also run on the GPU.
 
 mod plots;
