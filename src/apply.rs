@@ -9,7 +9,7 @@ use crate::ops::filter::PassOrder;
 use crate::pipeline::{Orientation, oriented};
 use crate::plan::{Strategy, plan};
 use crate::raster::check_pixels;
-use crate::tensor::{DType, Layout, Storage, Tensor};
+use crate::tensor::{DType, Layout, Tensor};
 use std::sync::Arc;
 
 /// How [`apply`] works.
@@ -94,15 +94,13 @@ pub fn apply(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Result<Tensor>
         stream_priority: StreamPriority::default(),
         again: Ablation::Nothing,
     });
-    let storage = match backend::open(options.device, &run, normalize)? {
-        AnyBackend::Cpu(cpu) => batch_of_one(&cpu, bytes, &header, &recipe)?,
-        AnyBackend::Cuda(gpu) => batch_of_one(&*gpu, bytes, &header, &recipe)?,
-    };
-    let buffer = storage.into_host(dtype, run.image_bytes(&run.views[0]))?;
-    Ok(Tensor::new(Storage::Host(buffer), run.shape(&run.views[0], 1), dtype, layout))
+    match backend::open(options.device, &run, normalize)? {
+        AnyBackend::Cpu(cpu) => batch_of_one(&cpu, bytes, &header, &recipe)?.into_host(),
+        AnyBackend::Cuda(gpu) => batch_of_one(&*gpu, bytes, &header, &recipe)?.into_host(),
+    }
 }
 
-fn batch_of_one<B: Backend>(backend: &B, bytes: &[u8], header: &Header, ops: &[Op]) -> Result<Storage> {
+fn batch_of_one<B: Backend>(backend: &B, bytes: &[u8], header: &Header, ops: &[Op]) -> Result<Tensor> {
     let (mut worker, mut batch) = (backend.worker()?, backend.begin(1)?);
     let sample = Sample { place: 0, header, recipes: &[ops.to_vec()], later: true };
     let run = backend.run(&mut worker, &batch, Encoded::shared(bytes.into()), &sample).and_then(|_| {

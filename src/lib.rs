@@ -83,6 +83,9 @@
 //!
 //! `candle` gives batches to candle 0.11 ([`Tensor::into_candle`], [`Batch::into_candle`]), `dlpack` to whatever speaks
 //! DLPack ([`Tensor::into_dlpack`]), both without a copy.
+//!
+//! `tracing` gives spans of the crate of that name (target `warpfeed`, level trace) around what is done for each sample and
+//! batch.
 
 // Nightly, as docs.rs has it: each name says which feature it takes.
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -117,6 +120,7 @@ pub mod source;
 mod target;
 mod tensor;
 mod threads;
+mod trace;
 
 // The C library behind `decode` and `encode`: named so that it is linked.
 use mozjpeg_sys as _;
@@ -132,7 +136,8 @@ pub use error::{Error, Result};
 pub use mix::{Mix, MixMode, Mixed};
 pub use pipeline::{
     BadLimit, BadSample, Batch, Bottleneck, Builder, CacheUsage, Epoch, EpochState, ImageCache, LastBatch, MemoryBound,
-    OnError, Orientation, Pipeline, PipelineGroup, Stats, View, five_crop, ten_crop, view,
+    OnError, Orientation, Pipeline, PipelineGroup, Stats, UnequalBatch, UnequalEpoch, UnequalPipeline, View, five_crop,
+    ten_crop, view,
 };
 pub use plan::Strategy;
 pub use preprocess::{Preprocessor, PreprocessorOptions, hugging_face_ops, timm_ops};

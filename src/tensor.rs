@@ -249,6 +249,13 @@ impl Tensor {
         Ok(Self::new(Storage::Host(copy), self.shape, self.dtype, self.layout))
     }
 
+    /// The same in host memory, copied there only if it is on a device.
+    pub(crate) fn into_host(self) -> Result<Self> {
+        let Self { storage, shape, dtype, layout } = self;
+        let len_bytes = shape.iter().product::<usize>() * dtype.size_bytes();
+        Ok(Self::new(Storage::Host(storage.into_host(dtype, len_bytes)?), shape, dtype, layout))
+    }
+
     /// The elements, first image first, as a vector: that of a batch in host memory itself, without a copy to another one.
     /// Its memory does not go back to the pipeline.
     ///
@@ -295,13 +302,13 @@ mod tests {
             ("candle", |tensor| drop(tensor.into_candle(&candle_core::Device::Cpu).unwrap()), false),
         ];
         for (name, give_away, comes_back) in ways {
-            let pool = Arc::new(Pool::new(DType::F32, 240, 1));
-            let mut buffer = pool.take().unwrap();
+            let pool = Arc::new(Pool::new(DType::F32, 1));
+            let mut buffer = pool.take(240).unwrap();
             buffer.as_bytes_mut().fill(7);
             give_away(Tensor::new(Storage::Host(buffer), [1, 3, 4, 5], DType::F32, Layout::Nchw));
             assert_eq!(Arc::strong_count(&pool), 1, "{name}");
             let want = if comes_back { 7 } else { 0 };
-            assert!(pool.take().unwrap().as_bytes().iter().all(|byte| *byte == want), "{name}");
+            assert!(pool.take(240).unwrap().as_bytes().iter().all(|byte| *byte == want), "{name}");
         }
     }
 }

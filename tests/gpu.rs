@@ -4,8 +4,8 @@
 mod common;
 
 use common::recipes::recipe;
-use common::views;
 use common::{Delivered, Random, WithBad, jpeg, small, source};
+use common::{unequal, views};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::time::{Duration, Instant};
@@ -469,6 +469,30 @@ fn views_equal_the_cpu() {
     let large = || EncodedImages::new((0..12).map(|i| (jpeg(300, 250, i), i as u32)));
     let crops = || Pipeline::builder(large()).views([warpfeed::five_crop(16)]).output(DType::U8, Layout::Nhwc);
     check_views(|| crops().batch_size(4).threads(3).device_memory(3 * 1_500_000));
+}
+
+#[test]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+fn unequal_images_equal_the_cpu() {
+    let check = |builder: &dyn Fn() -> Builder| {
+        let want = unequal::delivered(builder().device(Device::Cpu).build_unequal().unwrap().epoch(1));
+        for path in [DecodePath::Cpu, DecodePath::Exact] {
+            let pipeline = builder().device(GPU).decode(path).build_unequal().unwrap();
+            // Twice: memory is used again, for images of other sizes.
+            let again = unequal::delivered(pipeline.epoch(2));
+            assert!(again.len() == want.len() && unequal::delivered(pipeline.epoch(1)) == want, "{path:?}");
+        }
+    };
+    for strategy in [Strategy::Fused, Strategy::Sequential, Strategy::Composed] {
+        check(&|| unequal::builder(source(23)).strategy(strategy));
+    }
+    check(&|| unequal::builder(kinds()).output(DType::F32, Layout::Nchw).normalize([0.4; 3], [0.2; 3]));
+    check(&|| {
+        let bad = WithBad { good: source(13), bad: vec![0, 4, 5, 12] };
+        unequal::builder(bad).on_error(OnError::Skip)
+    });
+    let custom = |image: &mut warpfeed::image::Image| image.pixels_mut().reverse();
+    check(&|| unequal::builder(source(7)).augment(Custom::new("turn", custom)));
 }
 
 #[test]

@@ -17,8 +17,8 @@ use crate::mix::MixPlan;
 use crate::ops::Op;
 use crate::ops::filter::PassOrder;
 use crate::plan::Strategy;
-use crate::raster::Size;
-use crate::tensor::{DType, Layout, Storage};
+use crate::raster::{Size, check_pixels};
+use crate::tensor::{DType, Layout, Storage, Tensor};
 use cpu::output::Tables;
 use cuda::gpu::Gpu;
 use std::ops::AddAssign;
@@ -28,7 +28,7 @@ use std::time::Duration;
 /// How samples become batches: what the builder has settled, for the pipeline and its back end.
 #[derive(Debug, Clone)]
 pub(crate) struct RunOptions {
-    /// The views that a batch has of each sample: at least one.
+    /// The views that a batch has of each sample; none where each image has a size of its own and is a tensor by itself.
     pub(crate) views: Vec<ViewForm>,
     pub(crate) dtype: DType,
     pub(crate) layout: Layout,
@@ -80,18 +80,28 @@ pub(crate) enum Ablation {
 }
 
 impl RunOptions {
-    /// The shape of a view of a batch of so many samples.
-    pub(crate) fn shape(&self, view: &ViewForm, samples: usize) -> [usize; 4] {
-        let (width, height) = (view.size.width as usize, view.size.height as usize);
-        match self.layout {
-            Layout::Nchw => [view.times * samples, self.channels, height, width],
-            Layout::Nhwc => [view.times * samples, height, width, self.channels],
-        }
+    /// Whether each image has a size of its own and is a tensor by itself.
+    pub(crate) fn is_unequal(&self) -> bool {
+        self.views.is_empty()
     }
 
-    /// Bytes of one image of a view.
-    pub(crate) fn image_bytes(&self, view: &ViewForm) -> usize {
-        self.channels * view.size.area_px() as usize * self.dtype.size_bytes()
+    /// A tensor of so many images of a size.
+    pub(crate) fn tensor(&self, storage: Storage, size: Size, images: usize) -> Tensor {
+        let (width, height) = (size.width as usize, size.height as usize);
+        let shape = match self.layout {
+            Layout::Nchw => [images, self.channels, height, width],
+            Layout::Nhwc => [images, height, width, self.channels],
+        };
+        Tensor::new(storage, shape, self.dtype, self.layout)
+    }
+
+    /// Bytes of one image of a size.
+    pub(crate) fn image_bytes(&self, size: Size) -> usize {
+        self.pixel_bytes() * size.area_px() as usize
+    }
+
+    fn pixel_bytes(&self) -> usize {
+        self.channels * self.dtype.size_bytes()
     }
 
     /// Whether channels lie in planes, as one alone does in either layout.
@@ -99,15 +109,36 @@ impl RunOptions {
         self.layout == Layout::Nchw || self.channels == 1
     }
 
-    /// Bytes of all that a batch has of one sample: its images, and its target.
+    /// Most bytes of all that a batch has of one sample: its images, and its target.
     pub(crate) fn sample_bytes(&self) -> u64 {
-        let images: usize = self.views.iter().map(|view| view.times * self.image_bytes(view)).sum();
-        images as u64 + self.target_bytes
+        let images = self.views.iter().map(|view| (view.times * self.image_bytes(view.size)) as u64);
+        let largest = if self.is_unequal() { self.max_px.saturating_mul(self.pixel_bytes() as u64) } else { 0 };
+        images.sum::<u64>() + largest + self.target_bytes
+    }
+
+    /// How many images a batch has of a sample.
+    pub(crate) fn images_of_a_sample(&self) -> usize {
+        if self.is_unequal() { 1 } else { self.views.iter().map(|view| view.times).sum() }
     }
 
     /// The size of each image that a batch has of a sample, in their order: a view's repetitions, then those of the next.
-    pub(crate) fn sizes(&self) -> impl Iterator<Item = Size> {
-        self.views.iter().flat_map(|view| std::iter::repeat_n(view.size, view.times))
+    ///
+    /// # Errors
+    /// What operations refuse, and [`Error::Limits`] for an image that becomes too large, where each has its own size.
+    pub(crate) fn sizes(&self, sample: &Sample<'_>) -> Result<Vec<Size>> {
+        if !self.is_unequal() {
+            return Ok(self.views.iter().flat_map(|view| std::iter::repeat_n(view.size, view.times)).collect());
+        }
+        let size = |ops: &Vec<Op>| {
+            let size = ops.iter().try_fold(sample.header.size, |size, op| op.output_size(size))?;
+            check_pixels(size, self.max_px).map(|()| size)
+        };
+        sample.recipes.iter().map(size).collect()
+    }
+
+    /// How many tensors' memory is kept for later batches, of each view or of unequal images.
+    pub(crate) fn kept_tensors(&self) -> usize {
+        self.batches_at_a_time() * if self.is_unequal() { self.batch_images } else { 1 }
     }
 
     /// Batches that there may be at a time: those being filled or ready, and one that the consumer holds or a device is
@@ -122,7 +153,8 @@ pub(crate) struct Sample<'a> {
     /// Its place in its batch.
     pub(crate) place: usize,
     pub(crate) header: &'a Header,
-    /// The recipe of each image that the batch has of it, orientation included, in the order of [`RunOptions::sizes`].
+    /// The recipe of each image that the batch has of it, orientation included: a view's repetitions, then those of the
+    /// next.
     pub(crate) recipes: &'a [Vec<Op>],
     /// Whether part of the work may be left to be done with the whole batch ([`Backend::settle`]), which may then show
     /// that the sample is bad.
@@ -194,9 +226,9 @@ pub(crate) struct End<'a> {
     pub(crate) mix: Option<&'a MixPlan>,
 }
 
-/// A batch where its device is: its views, and targets that are numbers.
+/// A batch where its device is: its views, or its images where each has a size of its own; and targets that are numbers.
 pub(crate) struct Finished {
-    pub(crate) views: Vec<Storage>,
+    pub(crate) views: Vec<Tensor>,
     pub(crate) targets: Option<Storage>,
     /// What mixing took on the host.
     pub(crate) mix: Duration,

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Memory of one batch: its images, then its labels.
+/// Memory of a tensor: its images, then their labels.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     memory: DeviceMemory,
@@ -22,6 +22,10 @@ pub(crate) struct Buffer {
 impl Buffer {
     pub(crate) fn address(&self) -> u64 {
         self.memory.address()
+    }
+
+    fn len_bytes(&self) -> usize {
+        self.memory.len_bytes()
     }
 
     /// Waits until nothing uses it any more.
@@ -38,56 +42,63 @@ impl Buffer {
     }
 }
 
-/// Buffers of one batch each, for reuse.
+/// Where in a buffer the labels begin, behind so many bytes of images.
+pub(crate) fn labels_offset(len_bytes: usize) -> usize {
+    len_bytes.next_multiple_of(256)
+}
+
+/// Bytes of a buffer of so many bytes of images, and their labels.
+pub(crate) fn with_labels(len_bytes: usize, labels: usize) -> usize {
+    labels_offset(len_bytes) + labels * size_of::<u32>()
+}
+
+/// Buffers, for reuse.
 #[derive(Debug)]
 pub(crate) struct Pool {
     context: Context,
     ordinal: u32,
     /// For copies to the host.
     reader: Stream,
-    /// Where the labels begin, behind a full batch's images.
-    labels_offset: usize,
-    buffer_bytes: usize,
     keep: usize,
     /// The one that was given back first is taken first: its users are the likeliest to be done with it.
     free: Mutex<VecDeque<Buffer>>,
 }
 
 impl Pool {
-    /// A pool of buffers for batches of up to `images`, each of `image_bytes`, that keeps at most `keep` of them.
-    pub(crate) fn new(context: &Context, ordinal: u32, image_bytes: usize, images: usize, keep: usize) -> Result<Self> {
-        let labels_offset = (image_bytes * images).next_multiple_of(256);
-        let buffer_bytes = labels_offset + images * size_of::<u32>();
+    /// A pool that keeps at most `keep` buffers.
+    pub(crate) fn new(context: &Context, ordinal: u32, keep: usize) -> Result<Self> {
         let (context, reader) = (Arc::clone(context), Stream::new(context, StreamPriority::Low)?);
-        Ok(Self { context, ordinal, reader, labels_offset, buffer_bytes, keep, free: Mutex::default() })
-    }
-
-    /// Where in a buffer the labels begin.
-    pub(crate) fn labels_offset(&self) -> usize {
-        self.labels_offset
+        Ok(Self { context, ordinal, reader, keep, free: Mutex::default() })
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Buffer>> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A buffer for work that is queued on `stream`; its users may not be done with it yet.
-    pub(crate) fn take(&self, stream: &Stream) -> Result<Buffer> {
-        if let Some(buffer) = self.lock().pop_front() {
+    /// A buffer of `len_bytes` or more for work that is queued on `stream`, the smallest that there is; its users may not be
+    /// done with it yet.
+    pub(crate) fn take(&self, stream: &Stream, len_bytes: usize) -> Result<Buffer> {
+        let free = {
+            let mut free = self.lock();
+            let fitting = free.iter().enumerate().filter(|(_, buffer)| buffer.len_bytes() >= len_bytes);
+            let smallest = fitting.min_by_key(|(_, buffer)| buffer.len_bytes()).map(|(i, _)| i);
+            smallest.and_then(|i| free.remove(i))
+        };
+        if let Some(buffer) = free {
             return Ok(buffer);
         }
-        let memory = DeviceMemory::queued(stream, self.buffer_bytes)?;
+        let memory = DeviceMemory::queued(stream, len_bytes)?;
         Ok(Buffer { memory, ready: Event::new(&self.context)?, users: Vec::new() })
     }
 
+    /// Keeps a buffer, or the largest ones if there are too many.
     pub(crate) fn give(&self, buffer: Buffer) {
         let mut free = self.lock();
-        if free.len() < self.keep {
-            free.push_back(buffer);
-        } else {
-            drop(free);
-            buffer.free();
-        }
+        free.push_back(buffer);
+        let smallest = free.iter().enumerate().min_by_key(|(_, buffer)| buffer.len_bytes()).map(|(i, _)| i);
+        let one_too_many = smallest.filter(|_| free.len() > self.keep).and_then(|i| free.remove(i));
+        drop(free);
+        one_too_many.into_iter().for_each(Buffer::free);
     }
 }
 
@@ -234,7 +245,7 @@ impl CudaBuffer {
     /// # Errors
     /// [`Error::Device`] if the memory has been given away.
     pub fn labels_address(&self) -> Result<u64> {
-        Ok(self.buffer()?.address() + self.pool.labels_offset as u64)
+        Ok(self.buffer()?.address() + labels_offset(self.len_bytes) as u64)
     }
 
     /// Waits for the batch and copies its first `to.len()` bytes.

@@ -4,4 +4,4 @@ mod buffer;
 pub(crate) mod driver;
 
 pub use buffer::CudaBuffer;
-pub(crate) use buffer::{Buffer, Pool};
+pub(crate) use buffer::{Buffer, Pool, labels_offset, with_labels};

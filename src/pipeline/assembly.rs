@@ -66,7 +66,7 @@ pub(super) struct Made {
 /// What a batch consists of.
 pub(super) struct Parts {
     pub(super) images: Tensor,
-    /// The views after the first.
+    /// The views after the first; or the images after the first, where each has a size of its own.
     pub(super) others: Vec<Tensor>,
     pub(super) labels: Vec<u32>,
     pub(super) indices: Vec<u64>,

@@ -29,15 +29,15 @@ use crate::tensor::Tensor;
 /// ```
 #[derive(Debug)]
 pub struct Batch {
-    images: Tensor,
-    /// The views after the first.
-    others: Vec<Tensor>,
-    labels: Vec<u32>,
-    indices: Vec<u64>,
-    targets: Option<Targets>,
+    pub(super) images: Tensor,
+    /// The views after the first; or the images after the first, where each has a size of its own.
+    pub(super) others: Vec<Tensor>,
+    pub(super) labels: Vec<u32>,
+    pub(super) indices: Vec<u64>,
+    pub(super) targets: Option<Targets>,
     mixed: Option<Mixed>,
-    padding: usize,
-    moment: Moment,
+    pub(super) padding: usize,
+    pub(super) moment: Moment,
 }
 
 impl Batch {

@@ -6,7 +6,7 @@ use super::policy::{BadLimit, LastBatch, OnError, Policy};
 use super::recipes::{Crops, Orientation, Recipes};
 use super::schedule::Runs;
 use super::view::View;
-use super::{Pipeline, PipelineGroup};
+use super::{Pipeline, PipelineGroup, UnequalPipeline};
 use crate::backend::{self, Ablation, Normalization, RunOptions, ViewForm};
 use crate::device::{DecodePath, Device, StreamPriority};
 use crate::error::{Error, Result};
@@ -48,7 +48,7 @@ pub struct MemoryBound {
     /// Bytes of batches being filled or ready, and of one held by the consumer. Each further batch that the consumer
     /// keeps is one more [`batch_bytes`](Self::batch_bytes).
     pub batches_bytes: u64,
-    /// Bytes of one batch, with its targets.
+    /// Bytes of one batch, with its targets; of unequal images the most that they could have.
     pub batch_bytes: u64,
     /// Most bytes of images, over all threads: two buffers of the largest accepted image each, three with several views, and
     /// the coefficients of a progressive one. Photographs of ordinary size take a small part of it, and what a larger one took is given
@@ -89,6 +89,8 @@ pub struct Builder {
     ops: Vec<Transform>,
     /// How many of the operations come before the views' own, and the views.
     views: Option<(usize, Vec<View>)>,
+    /// Whether images keep the sizes that the operations give them.
+    unequal: bool,
     shuffle: bool,
     seed: u64,
     partition: Partition,
@@ -140,6 +142,7 @@ impl Builder {
             input,
             ops: Vec::new(),
             views: None,
+            unequal: false,
             shuffle: false,
             seed: 0,
             partition: Partition::WHOLE,
@@ -517,6 +520,17 @@ impl Builder {
         Ok(self.build_each(&[device])?.swap_remove(0))
     }
 
+    /// As [`build`](Self::build), for images that each keep the size that the operations give them: see
+    /// [`UnequalPipeline`].
+    ///
+    /// # Errors
+    /// Those of [`build`](Self::build), but operations need not end in one size; [`Error::Parameter`] with several views, with
+    /// [`mix`](Self::mix), and with [`LastBatch::Pad`].
+    pub fn build_unequal(mut self) -> Result<UnequalPipeline> {
+        self.unequal = true;
+        self.build().map(UnequalPipeline::new)
+    }
+
     /// As [`build`](Self::build), a pipeline for each of these devices: see [`PipelineGroup`]. They have the worker threads
     /// together, and each the memory of a device that [`device_memory`](Self::device_memory) gives. Each delivers as many
     /// batches as the others, as with [`even`](Self::even). [`device`](Self::device) says nothing here.
@@ -651,6 +665,9 @@ impl Builder {
             (self.options.target_len, self.options.target_bytes) = (targets.len(), targets.max_bytes());
         }
         let normalize = self.check_views(views)?;
+        if self.unequal {
+            self.check_unequal(views)?;
+        }
         if let Some(mix) = &self.mix {
             mix.check()?;
             if !matches!(self.options.views[..], [ViewForm { times: 1, .. }]) {
@@ -666,6 +683,21 @@ impl Builder {
             return Err(Error::parameter("output", "dtype", "f32, f16 or bf16 after normalize", "u8"));
         }
         Ok(normalize)
+    }
+
+    /// Checks what goes with images that each have a size of their own.
+    fn check_unequal(&self, views: &[Crops]) -> Result<()> {
+        let refused = |parameter, expected: &str, got| Err(Error::parameter("build_unequal", parameter, expected, got));
+        if views.iter().flat_map(Crops::all).count() != 1 {
+            return refused("views", "one image of each sample", "several");
+        }
+        if self.mix.is_some() {
+            return refused("mix", "none: images that are mixed have one size", "a mix");
+        }
+        if self.policy.last == LastBatch::Pad {
+            return refused("last_batch", "keep or drop: no shape is to be kept", "pad");
+        }
+        Ok(())
     }
 
     /// Which samples an epoch has, where it is not each of them once.
@@ -687,11 +719,12 @@ impl Builder {
             let mut size = None;
             for transforms in &view.of {
                 let (own, normalize) = check_ops(transforms)?;
+                let own = if self.unequal { None } else { Some(one_size("pipeline", own)?) };
                 if *shared.get_or_insert(normalize) != normalize {
                     let expected = "one for all views: add it once, after views";
                     return Err(Error::parameter("pipeline", "normalize", expected, "several"));
                 }
-                size = Some(own);
+                size = own;
             }
             let times = view.times * view.of.len();
             self.options.views.extend(size.map(|size| ViewForm { size, times }));
@@ -746,7 +779,9 @@ impl Builder {
         }
         let images = if self.policy.last == LastBatch::Pad { batch_size } else { batch_size.min(positions) };
         options.batch_images = images as usize;
-        let batch_bytes = images.saturating_mul(options.sample_bytes());
+        // Of unequal images hardly one is of the largest size: they take memory as they come.
+        let sample_bytes = if options.is_unequal() { options.target_bytes } else { options.sample_bytes() };
+        let batch_bytes = images.saturating_mul(sample_bytes);
         if batch_bytes > MAX_BATCH_BYTES {
             return Err(Error::Limits {
                 what: "a batch in bytes",
@@ -762,17 +797,17 @@ impl Builder {
 /// The memory that a pipeline takes at most.
 fn memory(inner: &Inner, cache: Option<&ImageCache>, device_bytes: u64) -> MemoryBound {
     let options = &inner.options;
-    let batch_bytes = options.batch_images as u64 * options.sample_bytes();
+    let batch_bytes = (options.batch_images as u64).saturating_mul(options.sample_bytes());
     // Without worker threads the consumer's does their work.
     let working = options.threads.max(1) as u64;
     // A kept image is made and read beside the others.
     let kept_bytes = if cache.is_some() { KEPT_PIXEL_BYTES } else { 0 };
     // Several images are made of one that stays as it is.
-    let buffers = if options.sizes().count() > 1 { 3 } else { 2 };
+    let buffers = if options.images_of_a_sample() > 1 { 3 } else { 2 };
     let len = inner.input.samples().unwrap_or(u64::MAX);
     let index_bytes = if u32::try_from(len).is_ok() { 4 } else { 8 };
     MemoryBound {
-        batches_bytes: batch_bytes * options.batches_at_a_time() as u64,
+        batches_bytes: batch_bytes.saturating_mul(options.batches_at_a_time() as u64),
         batch_bytes,
         images_bytes: ((buffers * PIXEL_BYTES + COEFFICIENT_BYTES + kept_bytes) * working)
             .saturating_mul(options.max_px),
@@ -787,8 +822,8 @@ fn memory(inner: &Inner, cache: Option<&ImageCache>, device_bytes: u64) -> Memor
     }
 }
 
-/// Checks the operations one by one and together; the size they all end in, and the normalization.
-pub(crate) fn check_ops(ops: &[Transform]) -> Result<(Size, Normalization)> {
+/// Checks the operations one by one and together; the size that they end in, if it is one, and the normalization.
+pub(crate) fn check_ops(ops: &[Transform]) -> Result<(Option<Size>, Normalization)> {
     ops.iter().try_for_each(Transform::validate)?;
     let mut normalize = None;
     let mut size = None;
@@ -813,14 +848,21 @@ pub(crate) fn check_ops(ops: &[Transform]) -> Result<(Size, Normalization)> {
             SizeEffect::Varies => size = None,
         }
     }
-    let size = size.ok_or_else(|| {
+    Ok((size, normalize))
+}
+
+/// The size that operations end in.
+///
+/// # Errors
+/// [`Error::Parameter`] if they have none, for what is said to be made of them.
+pub(crate) fn one_size(what: &'static str, size: Option<Size>) -> Result<Size> {
+    size.ok_or_else(|| {
         Error::parameter(
-            "pipeline",
+            what,
             "operations",
             "such that every image ends in the same size: end with a resize to a width and height, a crop, or a random \
-             resized crop",
+             resized crop (or deliver images of unequal sizes, with Builder::build_unequal)",
             "operations that leave the size to the image",
         )
-    })?;
-    Ok((size, normalize))
+    })
 }

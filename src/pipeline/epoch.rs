@@ -9,6 +9,7 @@ use super::schedule::{Running, Runs, Taken};
 use super::state::{EpochState, Moment};
 use super::stats::Stats;
 use crate::error::{Error, Result};
+use crate::trace::{Activity, Span};
 use std::io;
 use std::sync::Arc;
 use std::time::Instant;
@@ -162,7 +163,10 @@ impl Epoch {
         }
         loop {
             let start = Instant::now();
+            let number = self.given.div_ceil(self.context().inner.options.batch_size as u64);
+            let handing_over = Span::of_batch(Activity::HandOver, number);
             let taken = Arc::clone(&self.running).take();
+            drop(handing_over);
             self.stats.consumer_wait += start.elapsed();
             let Some(Taken { end, made }) = taken else { break };
             let made = made?;

@@ -14,6 +14,7 @@ mod recipes;
 mod schedule;
 mod state;
 mod stats;
+mod unequal;
 mod view;
 mod worker;
 
@@ -27,7 +28,7 @@ use crate::sampling::Pick;
 use crate::source::Input;
 pub use batch::Batch;
 pub use builder::{Builder, MemoryBound};
-pub(crate) use builder::{DEFAULT_MAX_PIXELS, MAX_THREADS, check_ops};
+pub(crate) use builder::{DEFAULT_MAX_PIXELS, MAX_THREADS, check_ops, one_size};
 use cache::Cache;
 pub use cache::{CacheUsage, ImageCache};
 use epoch::Beginning;
@@ -43,6 +44,7 @@ use schedule::Runs;
 pub use state::EpochState;
 pub use stats::{Bottleneck, Stats};
 use std::sync::Arc;
+pub use unequal::{UnequalBatch, UnequalEpoch, UnequalPipeline};
 pub use view::{View, five_crop, ten_crop, view};
 
 /// A pipeline: built once, asked for epochs.

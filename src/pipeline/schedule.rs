@@ -11,6 +11,7 @@ use super::worker::{Destination, Worker};
 use crate::backend::{AnyBackend, Backend};
 use crate::error::{Error, Result};
 use crate::sampling::Pick;
+use crate::trace::Span;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -323,7 +324,11 @@ impl<B: Backend> Shared<B> {
             let mut refused = None;
             let begin = || self.backend.begin(samples).map_err(|error| refused = Some(Box::new(error))).ok();
             match (batch.get_or_init(begin), refused) {
-                (Some(batch), _) => worker.position(pick, &Destination { batch, place, later: true }),
+                (Some(batch), _) => {
+                    let number = position / self.context.inner.options.batch_size as u64;
+                    let _sample = Span::of_sample(number, pick.index);
+                    worker.position(pick, &Destination { batch, place, later: true })
+                }
                 (None, Some(error)) => Slot::Failed(error),
                 (None, None) => Slot::Unbegun,
             }

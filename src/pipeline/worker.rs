@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::ops::Op;
 use crate::sampling::Pick;
 use crate::target::{Row, Rows};
-use crate::tensor::Tensor;
+use crate::trace::{Activity, Span};
 use std::time::Instant;
 
 /// A thread at work on an epoch.
@@ -108,7 +108,9 @@ impl<'a, B: Backend> Worker<'a, B> {
         }
         let start = Instant::now();
         // The target before anything is done for a sample that is not delivered without it.
+        let reading = Span::enter(Activity::Read);
         let (encoded, target) = context.read(index, buffer)?;
+        drop(reading);
         counters.add_read(encoded.bytes().len(), start.elapsed());
         let start = Instant::now();
         let header = context.inner.recipes.header(encoded.bytes())?;
@@ -171,6 +173,7 @@ impl<'a, B: Backend> Worker<'a, B> {
     /// Makes batch number `number` of what the workers left.
     pub(super) fn make(&mut self, number: u64, batch: Option<B::Batch>, mut slots: Vec<Slot>) -> Result<Made> {
         let (context, backend, positions) = (self.context, self.backend, slots.len());
+        let _batch = Span::of_batch(Activity::Batch, number);
         let inner = &context.inner;
         let Some(mut batch) = batch else {
             // It could not be begun.
@@ -219,10 +222,7 @@ impl<'a, B: Backend> Worker<'a, B> {
         context.counters.add_mix(finished.mix);
         let padding = labels.len() - images;
         let targets = rows.and_then(|rows| rows.finish(finished.targets, labels.len()));
-        let (options, samples) = (&inner.options, labels.len());
-        let tensor =
-            |(storage, view)| Tensor::new(storage, options.shape(view, samples), options.dtype, options.layout);
-        let mut views = finished.views.into_iter().zip(&options.views).map(tensor);
+        let mut views = finished.views.into_iter();
         let first = views.next();
         let parts =
             first.map(|images| Parts { images, others: views.collect(), labels, indices, targets, mixed, padding });
@@ -232,7 +232,9 @@ impl<'a, B: Backend> Worker<'a, B> {
     /// Has the back end do what it left for the whole batch. With samples that turn out bad is done what the policy says.
     fn settle(&mut self, batch: &mut B::Batch, slots: &mut [Slot]) -> Result<()> {
         let backend = self.backend;
+        let settling = Span::enter(Activity::Settle);
         let settled = backend.settle(self.own()?, batch)?;
+        drop(settling);
         self.context.counters.add_decoded(settled.decoded);
         for (place, error) in settled.bad {
             if let Slot::Done { pick, .. } = slots[place] {

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::ops::Op;
 use crate::ops::filter::PassOrder;
 use crate::ops::transform::Transform;
-use crate::pipeline::{DEFAULT_MAX_PIXELS, MAX_THREADS, Orientation, check_ops, oriented};
+use crate::pipeline::{DEFAULT_MAX_PIXELS, MAX_THREADS, Orientation, check_ops, one_size, oriented};
 use crate::plan::Strategy;
 use crate::raster::{Image, Size, check_pixels};
 use crate::tensor::{DType, Layout, Tensor};
@@ -165,6 +165,7 @@ impl Preprocessor {
         within("threads", run.threads, 0, MAX_THREADS)?;
         let transforms: Vec<Transform> = ops.iter().cloned().map(Transform::from).collect();
         let (size, normalize) = check_ops(&transforms)?;
+        let size = one_size("preprocessor", size)?;
         if normalize.is_some() && run.dtype == DType::U8 {
             return Err(Error::parameter("preprocessor", "dtype", "f32, f16 or bf16 after normalize", "u8"));
         }
@@ -245,10 +246,7 @@ impl Preprocessor {
         let labels = vec![0; images];
         let end = End { places: &places, padding: 0, labels: &labels, targets: None, mix: None };
         let views = backend.finish(batch, &end)?.views;
-        let options = &self.options;
-        let tensor = |(storage, view)| Tensor::new(storage, options.shape(view, images), options.dtype, options.layout);
-        let mut tensors = views.into_iter().zip(&options.views).map(tensor);
-        tensors.next().ok_or_else(|| Error::Panic { message: "a batch has no view".to_owned() })
+        views.into_iter().next().ok_or_else(|| Error::Panic { message: "a batch has no view".to_owned() })
     }
 
     /// Runs all images into their places; the caller's worker. The error is that of the first image that has one.

@@ -6,7 +6,7 @@ use crate::memory;
 use bytemuck::{Pod, Zeroable, cast_slice, cast_slice_mut};
 use half::{bf16, f16};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Elements in host memory that begin on a cache line. Dropped, it goes back to the pool that it came from.
 pub(crate) struct HostBuffer {
@@ -121,38 +121,49 @@ impl Elements {
     }
 }
 
-/// Buffers of one batch each, for reuse: fresh memory costs the operating system a page fault every 4 KiB.
+/// Buffers for reuse: fresh memory costs the operating system a page fault every 4 KiB.
 #[derive(Debug)]
 pub(crate) struct Pool {
     free: Mutex<Vec<HostBuffer>>,
     dtype: DType,
-    buffer_bytes: usize,
     keep: usize,
 }
 
 impl Pool {
-    /// A pool of buffers of `buffer_bytes` that keeps at most `keep` of them.
-    pub(crate) fn new(dtype: DType, buffer_bytes: usize, keep: usize) -> Self {
-        Self { free: Mutex::default(), dtype, buffer_bytes, keep }
+    /// A pool that keeps at most `keep` buffers, the largest.
+    pub(crate) fn new(dtype: DType, keep: usize) -> Self {
+        Self { free: Mutex::default(), dtype, keep }
     }
 
-    /// A buffer that comes back by itself. What it held before is still in it.
+    /// A buffer of `len_bytes` or more that comes back by itself: the smallest that there is. What it held before is still
+    /// in it.
     ///
     /// # Errors
     /// As of [`HostBuffer::new`].
-    pub(crate) fn take(self: &Arc<Self>) -> Result<HostBuffer> {
-        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let mut buffer = free.map_or_else(|| HostBuffer::new(self.dtype, self.buffer_bytes), Ok)?;
+    pub(crate) fn take(self: &Arc<Self>, len_bytes: usize) -> Result<HostBuffer> {
+        let free = {
+            let mut free = self.lock();
+            let fitting = free.iter().enumerate().filter(|(_, buffer)| buffer.len_bytes >= len_bytes);
+            let smallest = fitting.min_by_key(|(_, buffer)| buffer.len_bytes).map(|(i, _)| i);
+            smallest.map(|i| free.swap_remove(i))
+        };
+        let mut buffer = free.map_or_else(|| HostBuffer::new(self.dtype, len_bytes), Ok)?;
         buffer.home = Some(Arc::clone(self));
         Ok(buffer)
     }
 
     /// Takes a buffer back. It must not know its pool, which would otherwise own itself.
     fn give(&self, buffer: HostBuffer) {
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        if free.len() < self.keep {
-            free.push(buffer);
-        }
+        let mut free = self.lock();
+        free.push(buffer);
+        let smallest = free.iter().enumerate().min_by_key(|(_, buffer)| buffer.len_bytes).map(|(i, _)| i);
+        // Freed once others may use the pool again.
+        let _one_too_many = smallest.filter(|_| free.len() > self.keep).map(|i| free.swap_remove(i));
+        drop(free);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<HostBuffer>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -173,14 +184,22 @@ mod tests {
 
     #[test]
     fn a_pool_keeps_so_many_and_no_more() {
-        let pool = Arc::new(Pool::new(DType::U8, 10, 2));
-        let mut held: Vec<HostBuffer> = (0..3).map(|_| pool.take().unwrap()).collect();
+        let pool = Arc::new(Pool::new(DType::U8, 2));
+        let mut held: Vec<HostBuffer> = (0..3).map(|_| pool.take(10).unwrap()).collect();
         held.iter_mut().for_each(|buffer| buffer.as_bytes_mut().fill(7));
         drop(held);
-        let again: Vec<HostBuffer> = (0..3).map(|_| pool.take().unwrap()).collect();
+        let again: Vec<HostBuffer> = (0..3).map(|_| pool.take(10).unwrap()).collect();
         assert_eq!(again.iter().filter(|buffer| buffer.as_bytes() == [7; 10]).count(), 2);
         assert_eq!(Arc::strong_count(&pool), 4);
         drop(again);
         assert_eq!(Arc::strong_count(&pool), 1);
+    }
+
+    #[test]
+    fn the_smallest_buffer_that_fits_is_taken_and_the_largest_are_kept() {
+        let pool = Arc::new(Pool::new(DType::U8, 2));
+        drop([20, 10, 30].map(|len| pool.take(len).unwrap()));
+        let lens = [25, 5, 40].map(|len| pool.take(len).unwrap()).map(|buffer| buffer.len_bytes);
+        assert_eq!(lens, [30, 20, 40]);
     }
 }

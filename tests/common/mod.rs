@@ -3,6 +3,7 @@
 #![allow(dead_code)]
 
 pub mod recipes;
+pub mod unequal;
 pub mod views;
 
 use warpfeed::{

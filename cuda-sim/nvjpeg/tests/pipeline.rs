@@ -19,7 +19,7 @@ use std::time::Duration;
 use warpfeed::experiment::diagnose::{self, Bottleneck, diagnose};
 use warpfeed::experiment::subject::{Model, Subject};
 use warpfeed::{
-    Batch, Builder, DecodePath, Device, Error, OnError, Pipeline, Result, Stats, Strategy, StreamPriority,
+    Batch, Builder, DecodePath, Device, Error, OnError, Pipeline, Result, Stats, Strategy, StreamPriority, Tensor,
     image::{Image, JpegColor, JpegOptions, Sampling, Size, encode_jpeg},
     ops::{GaussianBlur, random_horizontal_flip, random_resized_crop, random_rotation},
     source::EncodedImages,
@@ -88,6 +88,43 @@ fn no_order_of_the_devices_work_gives_a_wrong_byte() {
     }
 }
 
+/// A tensor's images and labels, copied on a stream that nobody has waited for.
+struct Copied {
+    address: u64,
+    len_bytes: usize,
+    labels: usize,
+}
+
+impl Copied {
+    fn of(tensor: &Tensor, labels: usize, stream: &Arc<CudaStream>) -> Self {
+        let images = tensor.cuda().unwrap();
+        let (len_bytes, from) = (images.len_bytes(), images.on_stream(stream).unwrap());
+        let labels_from = images.labels_address().unwrap();
+        // SAFETY: allocated on the stream that uses it; the ranges are the tensor's, which `stream` waits for, and which is
+        // not used again before what is queued there.
+        let address = unsafe {
+            let address = result::malloc_async(stream.cu_stream(), len_bytes + 4 * labels).unwrap();
+            result::memcpy_dtod_async(address, from, len_bytes, stream.cu_stream()).unwrap();
+            let to = address + len_bytes as u64;
+            result::memcpy_dtod_async(to, labels_from, 4 * labels, stream.cu_stream()).unwrap();
+            address
+        };
+        Self { address, len_bytes, labels }
+    }
+
+    fn read(self, stream: &CudaStream) -> (Vec<u8>, Vec<u32>) {
+        let mut images = vec![0; self.len_bytes + 4 * self.labels];
+        // SAFETY: the copy is that long; freed once, behind its reading.
+        unsafe {
+            result::memcpy_dtoh_async(&mut images, self.address, stream.cu_stream()).unwrap();
+            result::free_async(self.address, stream.cu_stream()).unwrap();
+        }
+        stream.synchronize().unwrap();
+        let labels = images.split_off(self.len_bytes);
+        (images, labels.as_chunks().0.iter().map(|label| u32::from_le_bytes(*label)).collect())
+    }
+}
+
 /// A trainer: queues its reading of each batch on a stream of its own, drops the batch at once, and never waits.
 #[test]
 fn a_consumers_stream_is_waited_for() {
@@ -101,39 +138,48 @@ fn a_consumers_stream_is_waited_for() {
         for epoch in 0..2 {
             for batch in pipeline.epoch(epoch) {
                 let batch = batch.unwrap();
-                let images = batch.images().cuda().unwrap();
-                let len_bytes = images.len_bytes();
-                let (labels_bytes, from) = (4 * batch.len(), images.on_stream(&stream).unwrap());
-                let labels_from = images.labels_address().unwrap();
-                // SAFETY: allocated on the stream that uses it; the ranges are the batch's, which `stream` waits for, and
-                // which is not used again before what is queued there.
-                let copy = unsafe {
-                    let copy = result::malloc_async(stream.cu_stream(), len_bytes + labels_bytes).unwrap();
-                    result::memcpy_dtod_async(copy, from, len_bytes, stream.cu_stream()).unwrap();
-                    let to = copy + len_bytes as u64;
-                    result::memcpy_dtod_async(to, labels_from, labels_bytes, stream.cu_stream()).unwrap();
-                    copy
-                };
-                copies.push((epoch, batch.indices().to_vec(), copy, len_bytes, labels_bytes));
+                copies.push((epoch, batch.indices().to_vec(), Copied::of(batch.images(), batch.len(), &stream)));
             }
         }
         let cpu = self::pipeline(&source, seed, Device::Cpu).unwrap();
         let wanted = (0..2).flat_map(|epoch| cpu.epoch(epoch).map(move |batch| (epoch, batch.unwrap())));
         let mut wanted: Vec<_> = wanted.collect();
-        for (epoch, indices, copy, len_bytes, labels_bytes) in copies {
-            let mut got = vec![0; len_bytes + labels_bytes];
-            // SAFETY: the copy is that long; freed once, behind its reading.
-            unsafe {
-                result::memcpy_dtoh_async(&mut got, copy, stream.cu_stream()).unwrap();
-                result::free_async(copy, stream.cu_stream()).unwrap();
-            }
-            stream.synchronize().unwrap();
+        for (epoch, indices, copied) in copies {
+            let (images, labels) = copied.read(&stream);
             let (want_epoch, want) = wanted.remove(0);
             assert_eq!((epoch, &indices[..]), (want_epoch, want.indices()), "seed {seed}");
-            let (images, labels) = got.split_at(len_bytes);
             assert!(images == want.images().as_bytes().unwrap(), "seed {seed}, images {indices:?}");
-            let want: Vec<u8> = want.labels().iter().flat_map(|label| label.to_le_bytes()).collect();
-            assert!(labels == want, "seed {seed}, labels of {indices:?}");
+            assert_eq!(labels, want.labels(), "seed {seed}, labels of {indices:?}");
+        }
+        drop((pipeline, stream, context));
+        assert_eq!((sim.report().alive(), sim.message()), (0, String::new()), "seed {seed}");
+    }
+}
+
+/// The same of images that each have memory of their own, which is used again for images of other sizes.
+#[test]
+fn a_consumers_stream_is_waited_for_by_unequal_images() {
+    let (sim, source) = (start(), images());
+    for seed in 0..seeds() {
+        sim.reset(seed);
+        let of = |device| {
+            let builder = Pipeline::builder(source.clone()).shuffle(seed).batch_size(3 + seed as usize % 3);
+            let builder = builder.threads(seed as usize % 3).augment(random_rotation(-20.0..=20.0)).device(device);
+            builder.decode([DecodePath::Exact, DecodePath::Cpu][seed as usize % 2]).build_unequal().unwrap()
+        };
+        let (pipeline, context) = (of(Device::Cuda(0)), CudaContext::new(0).unwrap());
+        let stream = context.new_stream().unwrap();
+        let mut copies = Vec::new();
+        for batch in (0..3).flat_map(|epoch| pipeline.epoch(epoch)) {
+            copies.extend(batch.unwrap().images().iter().map(|image| Copied::of(image, 1, &stream)));
+        }
+        let cpu = of(Device::Cpu);
+        let wanted: Vec<_> = (0..3).flat_map(|epoch| cpu.epoch(epoch)).map(Result::unwrap).collect();
+        let wanted: Vec<_> = wanted.iter().flat_map(|batch| batch.images().iter().zip(batch.labels())).collect();
+        assert_eq!(copies.len(), wanted.len());
+        for (copied, (image, label)) in copies.into_iter().zip(wanted) {
+            let got = copied.read(&stream);
+            assert!(got == (image.as_bytes().unwrap().to_vec(), vec![*label]), "seed {seed}, label {label}");
         }
         drop((pipeline, stream, context));
         assert_eq!((sim.report().alive(), sim.message()), (0, String::new()), "seed {seed}");

@@ -56,6 +56,13 @@ struct Driver {
     report_of: extern "C" fn(c_int, *mut Report) -> bool,
     break_device: extern "C" fn(c_int) -> bool,
     message: extern "C" fn(*mut c_char, usize) -> usize,
+    ranges: extern "C" fn(*mut c_char, usize) -> usize,
+}
+
+fn text(write: extern "C" fn(*mut c_char, usize) -> usize) -> String {
+    let mut bytes = [0u8; 8192];
+    write(bytes.as_mut_ptr().cast(), bytes.len());
+    CStr::from_bytes_until_nul(&bytes).unwrap().to_str().unwrap().to_owned()
 }
 
 /// The simulation, for one test at a time.
@@ -78,6 +85,7 @@ impl Sim {
                     report_of: *library.get(b"cuda_sim_report_of").unwrap(),
                     break_device: *library.get(b"cuda_sim_break").unwrap(),
                     message: *library.get(b"cuda_sim_message").unwrap(),
+                    ranges: *library.get(b"cuda_sim_ranges").unwrap(),
                 }
             };
             std::mem::forget(library);
@@ -131,8 +139,12 @@ impl Sim {
 
     /// What has failed, a line each.
     pub fn message(&self) -> String {
-        let mut bytes = [0u8; 8192];
-        (self.0.message)(bytes.as_mut_ptr().cast(), bytes.len());
-        CStr::from_bytes_until_nul(&bytes).unwrap().to_str().unwrap().to_owned()
+        text(self.0.message)
+    }
+
+    /// The ranges that a profiler has heard of, a line each: `sample 3 of batch 0/read`.
+    #[allow(dead_code, reason = "not every test needs it")]
+    pub fn ranges(&self) -> String {
+        text(self.0.ranges)
     }
 }

@@ -12,6 +12,7 @@ use crate::ops::{CpuPass, Op};
 use crate::plan::view::View;
 use crate::plan::{Last, Mirror, Plan, Resampling, Stage, Work, decoded_by, plan_all};
 use crate::raster::{Image, Pixel, Rect, Size};
+use crate::trace::{Activity, Span};
 use std::time::{Duration, Instant};
 
 /// Images above this many pixels give their memory back after use: 16 Mpx, 64 MiB a buffer.
@@ -80,6 +81,7 @@ impl Executor {
         let planning = planning.elapsed();
         let (decode, skipped) = self.decode(job, decoded_by(&plans))?;
         let start = Instant::now();
+        let _augment = Span::enter(Activity::Augment);
         if let [plan] = &plans[..]
             && let [output] = outputs
         {
@@ -128,6 +130,7 @@ impl Executor {
     /// How long it took, and whether an index of rows was of use.
     fn decode(&mut self, job: &Job<'_>, part: Rect) -> Result<(Duration, bool)> {
         let start = Instant::now();
+        let _decode = Span::enter(Activity::Decode);
         let Job { bytes, header, options, .. } = *job;
         let skipped = self.decoder.decode_skipping(bytes, header, part, options.accept_truncated, &mut self.current)?;
         Ok((start.elapsed(), skipped))

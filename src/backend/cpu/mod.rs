@@ -12,11 +12,11 @@ mod resample;
 
 use super::{Backend, Decoded, Encoded, End, Finished, RunOptions, Sample, Settled, ViewForm, Work};
 use crate::decode::Header;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::memory;
 use crate::ops::Op;
 use crate::raster::Size;
-use crate::tensor::{DType, Layout, Pool, Storage};
+use crate::tensor::{DType, HostBuffer, Layout, Pool, Storage};
 use batch::{HostBatch, HostView};
 use executor::{Executor, Job, Times};
 use output::{Output, Tables};
@@ -33,7 +33,7 @@ pub(crate) struct Cpu {
     options: Arc<RunOptions>,
     tables: Tables,
     rgb_tables: Tables,
-    /// Of each view.
+    /// Of each view; one where each image has a size of its own.
     pools: Vec<Arc<Pool>>,
     /// For targets that are numbers.
     targets: Arc<Pool>,
@@ -55,23 +55,45 @@ impl Cpu {
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if they have not.
     pub(super) fn open(options: &Arc<RunOptions>, tables: Tables) -> Result<Self> {
-        let pool = |view: &ViewForm| {
-            let batch_bytes = options.batch_images * view.times * options.image_bytes(view);
-            Arc::new(Pool::new(options.dtype, batch_bytes, options.batches_at_a_time()))
-        };
-        let pools: Vec<_> = options.views.iter().map(pool).collect();
+        let pool = |_| Arc::new(Pool::new(options.dtype, options.kept_tensors()));
+        let pools: Vec<_> = (0..options.views.len().max(1)).map(pool).collect();
         let tried = options.batches_at_a_time().min(TRIED_BATCHES);
-        let batches = (0..tried).flat_map(|_| &pools).map(Pool::take).collect::<Result<Vec<_>>>()?;
+        let views = (0..tried).flat_map(|_| options.views.iter().zip(&pools));
+        let batches = views.map(|(view, pool)| pool.take(options.view_bytes(view))).collect::<Result<Vec<_>>>()?;
         let workers = options.threads.max(1).saturating_mul(WORKER_BYTES);
         drop((memory::zeros::<u8>(workers, "the workers beside the batches", memory::SMALLER_BATCHES)?, batches));
         let rgb_tables = Tables::new(DType::U8, None);
-        let target_bytes = 4 * options.target_len * options.batch_images;
-        let targets = Arc::new(Pool::new(DType::F32, target_bytes, options.batches_at_a_time()));
+        let targets = Arc::new(Pool::new(DType::F32, options.batches_at_a_time()));
         Ok(Self { options: Arc::clone(options), tables, rgb_tables, pools, targets, workers: Mutex::default() })
     }
 }
 
+/// A batch being filled.
+pub(crate) enum Batch {
+    Views(HostBatch),
+    /// By their places, images that each have a size of their own.
+    Unequal(Vec<Mutex<Option<(Size, HostBuffer)>>>),
+}
+
+impl Cpu {
+    /// Mixes the images of a batch, if they are mixed; what it took.
+    fn mix(&self, views: &mut [HostBuffer], end: &End<'_>) -> Duration {
+        let Some(plan) = end.mix.filter(|plan| plan.changes()) else { return Duration::ZERO };
+        let start = Instant::now();
+        for (buffer, view) in views.iter_mut().zip(&self.options.views) {
+            let len_bytes = plan.images.len() * self.options.image_bytes(view.size);
+            mix::mix(&mut buffer.as_bytes_mut()[..len_bytes], plan, view.size, &self.options);
+        }
+        start.elapsed()
+    }
+}
+
 impl RunOptions {
+    /// Bytes of a view of the largest batch.
+    fn view_bytes(&self, view: &ViewForm) -> usize {
+        self.batch_images * view.times * self.image_bytes(view.size)
+    }
+
     /// What is to be done with one encoded image on the CPU.
     pub(crate) fn job<'a>(&'a self, bytes: &'a [u8], header: &'a Header) -> Job<'a> {
         Job { bytes, header, options: self }
@@ -99,7 +121,7 @@ pub(crate) fn run_to_rgb<'a>(
 
 impl Backend for Cpu {
     type Worker = Worker;
-    type Batch = HostBatch;
+    type Batch = Batch;
 
     fn name(&self) -> &str {
         "cpu"
@@ -131,21 +153,39 @@ impl Backend for Cpu {
         }
     }
 
-    fn begin(&self, samples: usize) -> Result<HostBatch> {
+    fn begin(&self, samples: usize) -> Result<Batch> {
+        if self.options.is_unequal() {
+            return Ok(Batch::Unequal((0..samples).map(|_| Mutex::default()).collect()));
+        }
         let view = |(pool, view): (&Arc<Pool>, &ViewForm)| {
-            Ok(HostView::new(pool.take()?, self.options.image_bytes(view), view.times))
+            let buffer = pool.take(self.options.view_bytes(view))?;
+            Ok(HostView::new(buffer, self.options.image_bytes(view.size), view.times))
         };
         let views = self.pools.iter().zip(&self.options.views).map(view).collect::<Result<_>>()?;
-        Ok(HostBatch::new(views, samples))
+        Ok(Batch::Views(HostBatch::new(views, samples)))
     }
 
-    fn run(&self, worker: &mut Worker, batch: &HostBatch, encoded: Encoded, sample: &Sample<'_>) -> Result<Work> {
-        let mut slot = batch.slot(sample.place)?;
+    fn run(&self, worker: &mut Worker, batch: &Batch, encoded: Encoded, sample: &Sample<'_>) -> Result<Work> {
         let options = &self.options;
         let job = options.job(encoded.bytes(), sample.header);
         let output = |(bytes, size)| Output::new(bytes, size, &self.tables, options.layout, options.channels);
-        let mut outputs: Vec<_> = slot.images().zip(options.sizes()).map(output).collect();
-        let times = worker.executor.run(&job, sample.recipes, &mut outputs);
+        let sizes = options.sizes(sample)?;
+        let times = match batch {
+            Batch::Views(batch) => {
+                let mut slot = batch.slot(sample.place)?;
+                let mut outputs: Vec<_> = slot.images().zip(sizes).map(output).collect();
+                worker.executor.run(&job, sample.recipes, &mut outputs)
+            }
+            Batch::Unequal(places) => {
+                let (size, place) = (sizes[0], &places[sample.place]);
+                let len_bytes = options.image_bytes(size);
+                let mut buffer = self.pools[0].take(len_bytes)?;
+                let bytes = &mut buffer.as_bytes_mut()[..len_bytes];
+                let times = worker.executor.run(&job, sample.recipes, &mut [output((bytes, size))]);
+                *place.lock().unwrap_or_else(PoisonError::into_inner) = Some((size, buffer));
+                times
+            }
+        };
         self.give_buffer(worker, encoded.into_buffer());
         times.map(work)
     }
@@ -165,28 +205,36 @@ impl Backend for Cpu {
         run_to_rgb(&mut worker.executor, &self.options.job(bytes, header), &[ops], [out], &self.rgb_tables)
     }
 
-    fn settle(&self, _worker: &mut Worker, _batch: &mut HostBatch) -> Result<Settled> {
+    fn settle(&self, _worker: &mut Worker, _batch: &mut Batch) -> Result<Settled> {
         Ok(Settled::default())
     }
 
-    fn finish(&self, batch: HostBatch, end: &End<'_>) -> Result<Finished> {
-        let mut targets = end.targets.map(|_| self.targets.take()).transpose()?;
+    fn finish(&self, batch: Batch, end: &End<'_>) -> Result<Finished> {
+        let mut targets = end.targets.map(|targets| self.targets.take(targets.len())).transpose()?;
         if let (Some(buffer), Some(targets)) = (&mut targets, end.targets) {
             buffer.as_bytes_mut()[..targets.len()].copy_from_slice(targets);
         }
-        let mut views = batch.into_buffers(end.places, end.padding);
-        let mut mixing = Duration::ZERO;
-        if let Some(plan) = end.mix.filter(|plan| plan.changes()) {
-            let start = Instant::now();
-            for (buffer, view) in views.iter_mut().zip(&self.options.views) {
-                let len_bytes = plan.images.len() * self.options.image_bytes(view);
-                mix::mix(&mut buffer.as_bytes_mut()[..len_bytes], plan, view.size, &self.options);
+        let options = &self.options;
+        let (views, mix) = match batch {
+            Batch::Views(batch) => {
+                let mut views = batch.into_buffers(end.places, end.padding);
+                let mixing = self.mix(&mut views, end);
+                let tensor = |(buffer, view): (_, &ViewForm)| {
+                    options.tensor(Storage::Host(buffer), view.size, view.times * end.labels.len())
+                };
+                (views.into_iter().zip(&options.views).map(tensor).collect(), mixing)
             }
-            mixing = start.elapsed();
-        }
-        let views = views.into_iter().map(Storage::Host).collect();
-        Ok(Finished { views, targets: targets.map(Storage::Host), mix: mixing })
+            Batch::Unequal(mut places) => {
+                let tensor = |place: &usize| {
+                    let image = places[*place].get_mut().unwrap_or_else(PoisonError::into_inner).take();
+                    let missing = || Error::Panic { message: "a sample of the batch is missing".to_owned() };
+                    image.ok_or_else(missing).map(|(size, buffer)| options.tensor(Storage::Host(buffer), size, 1))
+                };
+                (end.places.iter().map(tensor).collect::<Result<_>>()?, Duration::ZERO)
+            }
+        };
+        Ok(Finished { views, targets: targets.map(Storage::Host), mix })
     }
 
-    fn abandon(&self, _batch: HostBatch) {}
+    fn abandon(&self, _batch: Batch) {}
 }

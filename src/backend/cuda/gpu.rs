@@ -16,8 +16,8 @@ use super::worker::Worker;
 use crate::backend::cpu::output::Tables;
 use crate::backend::cpu::run_to_rgb;
 use crate::backend::{Backend, Decoded, Encoded, End, Finished, RunOptions, Sample, Settled, ViewForm, Work};
-use crate::cuda::Pool;
 use crate::cuda::driver::{self, Context, DeviceMemory, Entered, Scoped, Stream};
+use crate::cuda::{Pool, with_labels};
 use crate::decode::Header;
 use crate::error::Result;
 use crate::ops::Op;
@@ -38,7 +38,7 @@ pub(crate) struct Gpu {
     pub(super) buffers: Mutex<Vec<Vec<u8>>>,
     /// The number of the batch that was begun last.
     pub(super) numbers: AtomicU64,
-    /// Of each view.
+    /// Of each view; one where each image has a size of its own.
     pub(super) outputs: Vec<Arc<Pool>>,
     /// For targets that are numbers.
     pub(super) targets: Arc<Pool>,
@@ -77,14 +77,12 @@ impl Gpu {
         let hardware = nvjpeg.as_ref().is_some_and(|nvjpeg| nvjpeg.hardware.is_some());
         let router = Router::new(options.decode, nvjpeg.is_some(), hardware, options.threads);
         let in_flight = options.batches_at_a_time();
-        let pool = |view: &ViewForm| {
-            let sample_bytes = view.times * options.image_bytes(view);
-            let pool = Pool::new(&context, ordinal, sample_bytes, options.batch_images, in_flight)?;
-            pool.give(pool.take(&compute)?);
-            Ok(Arc::new(pool))
-        };
-        let outputs = options.views.iter().map(pool).collect::<Result<_>>()?;
-        let targets = Pool::new(&context, ordinal, 4 * options.target_len, options.batch_images, in_flight)?;
+        let pool = |_| Pool::new(&context, ordinal, options.kept_tensors()).map(Arc::new);
+        let outputs: Vec<_> = (0..options.views.len().max(1)).map(pool).collect::<Result<_>>()?;
+        for (pool, view) in outputs.iter().zip(&options.views) {
+            pool.give(pool.take(&compute, options.room_bytes(view))?);
+        }
+        let targets = Pool::new(&context, ordinal, in_flight)?;
         let (free, _) = driver::check("cuMemGetInfo", context.mem_get_info())?;
         // Half of what is free is left to the trainer, and to nvJPEG's own memory.
         let memory_bytes = options.device_memory_bytes.map_or(free / 2, |bytes| bytes as usize);
@@ -109,11 +107,10 @@ impl Gpu {
         })
     }
 
-    /// What its batches are made of: the form of each image of a sample.
-    pub(super) fn forms(&self) -> impl Iterator<Item = Form> {
+    /// What its batches are made of: the form of an image of a size.
+    pub(super) fn form(&self, size: Size) -> Form {
         let RunOptions { dtype, channels, .. } = *self.options;
-        let planes = self.options.has_planes();
-        self.options.sizes().map(move |size| Form { size, dtype, planes, channels: channels as u32 })
+        Form { size, dtype, planes: self.options.has_planes(), channels: channels as u32 }
     }
 
     fn enter(&self) -> Result<Entered> {
@@ -123,6 +120,13 @@ impl Gpu {
     /// The device's hardware decoder, if it has one and is to use it.
     pub(super) fn hardware(&self) -> Option<&HardwareDecoder> {
         self.nvjpeg.as_ref().and_then(|nvjpeg| nvjpeg.hardware.as_ref())
+    }
+}
+
+impl RunOptions {
+    /// Bytes of a buffer for a view of the largest batch.
+    pub(super) fn room_bytes(&self, view: &ViewForm) -> usize {
+        with_labels(self.batch_images * view.times * self.image_bytes(view.size), self.batch_images)
     }
 }
 

@@ -7,12 +7,15 @@ use super::lock;
 use super::nvjpeg::{HardwareBatch, HardwareJob};
 use crate::cuda::driver::{Context, Event, Scoped};
 use crate::error::Result;
+use crate::raster::Size;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A sample whose recipes have become calls.
 pub(super) struct Prepared {
+    /// Of the first of its images.
+    pub(super) size: Size,
     /// Of each of its images.
     pub(super) calls: Vec<Vec<Call>>,
     /// Still encoded: the hardware decoder decodes it with the others of its batch.

@@ -4,14 +4,15 @@ use super::arena::{Allocation, StagingWriter};
 use super::decode::{By, Source};
 use super::gpu::Gpu;
 use super::in_flight::{InFlight, Prepared};
-use super::lower::{DeviceImage, Form, Lowering, packed_bytes};
+use super::lower::{DeviceImage, Lowering, packed_bytes};
 use super::worker::Worker;
 use crate::backend::cpu::run_to_rgb;
 use crate::backend::{Encoded, Sample, Work};
 use crate::error::{Error, Result};
 use crate::ops::Op;
 use crate::plan::{Epilogue, decoded_by, plan_all, split_epilogue};
-use crate::raster::Rect;
+use crate::raster::{Rect, Size};
+use crate::trace::{Activity, Span};
 use std::time::Instant;
 
 /// Whether one of the recipes has an operation that only the CPU can run.
@@ -29,12 +30,13 @@ impl Gpu {
         sample: &Sample<'_>,
     ) -> Result<Work> {
         let Sample { place, header, recipes, .. } = *sample;
+        let sizes = self.options.sizes(sample)?;
         if worker.staging_of != batch.number {
             (worker.staging, worker.staging_of) = (StagingWriter::default(), batch.number);
         }
         let start = Instant::now();
         if need_cpu(recipes) {
-            let (prepared, work) = self.prepare_on_cpu(worker, batch, &encoded, sample)?;
+            let (prepared, work) = self.prepare_on_cpu(worker, batch, &encoded, sample, &sizes)?;
             self.keep_buffer(encoded.into_buffer());
             batch.put(place, prepared);
             return Ok(work);
@@ -45,17 +47,21 @@ impl Gpu {
         let planning = start.elapsed();
 
         let start = Instant::now();
+        let decoding = Span::enter(Activity::Decode);
         let mut source = self.decode(worker, batch, encoded, sample, &plans)?;
+        drop(decoding);
         let decode = start.elapsed();
 
         let start = Instant::now();
+        let _lower = Span::enter(Activity::Lower);
         let lower = |worker: &mut Worker, source: &Source| {
             let (Worker { staging, taps, .. }, mut spare) = (worker, source.spare);
             let (arena, order) = (&batch.arena, options.pass_order);
-            let lower = |(plan, form)| {
-                Lowering::new(arena, staging, taps, order, source.image, shared, spare.take()).run(plan, form)
+            let lower = |(plan, size): (_, &Size)| {
+                let lowering = Lowering::new(arena, staging, taps, order, source.image, shared, spare.take());
+                lowering.run(plan, self.form(*size))
             };
-            plans.iter().zip(self.forms()).map(lower).collect::<Result<Vec<_>>>()
+            plans.iter().zip(&sizes).map(lower).collect::<Result<Vec<_>>>()
         };
         let calls = match lower(worker, &source) {
             Err(Error::OutOfDeviceMemory { .. }) if !matches!(source.by, By::Cpu) => {
@@ -69,7 +75,7 @@ impl Gpu {
             By::Device(job) => (None, Some(job)),
             By::Cpu | By::Hybrid => (None, None),
         };
-        batch.put(place, Prepared { calls, hardware_job, jpeg_job });
+        batch.put(place, Prepared { size: sizes[0], calls, hardware_job, jpeg_job });
         Ok(Work { decode, augment: planning + start.elapsed(), decoded: worker.take_decoded() })
     }
 
@@ -80,28 +86,25 @@ impl Gpu {
         batch: &InFlight,
         encoded: &Encoded,
         sample: &Sample<'_>,
+        sizes: &[Size],
     ) -> Result<(Prepared, Work)> {
         let job = self.options.job(encoded.bytes(), sample.header);
         let (recipes, ends): (Vec<_>, Vec<_>) = sample.recipes.iter().map(|ops| split_epilogue(ops)).unzip();
-        let room = |form: Form| batch.arena.piece(packed_bytes(form.size));
-        let mut pieces = self.forms().map(room).collect::<Result<Vec<_>>>()?;
-        let outs = self.options.sizes().zip(pieces.iter_mut().map(Allocation::bytes_mut));
+        let room = |size: &Size| batch.arena.piece(packed_bytes(*size));
+        let mut pieces = sizes.iter().map(room).collect::<Result<Vec<_>>>()?;
+        let outs = sizes.iter().copied().zip(pieces.iter_mut().map(Allocation::bytes_mut));
         let mut work = run_to_rgb(&mut worker.executor, &job, &recipes, outs, &self.rgb_tables)?;
         let start = Instant::now();
         let mut calls = Vec::with_capacity(pieces.len());
-        for ((form, pixels), end) in self.forms().zip(&pieces).zip(ends) {
-            let epilogue = Epilogue::new(end, form.size)?;
-            let image = DeviceImage {
-                address: pixels.address(),
-                pitch_bytes: 3 * form.size.width,
-                whole: form.size,
-                part: Rect::full(form.size),
-            };
+        for ((&size, pixels), end) in sizes.iter().zip(&pieces).zip(ends) {
+            let epilogue = Epilogue::new(end, size)?;
+            let (address, pitch_bytes) = (pixels.address(), 3 * size.width);
+            let image = DeviceImage { address, pitch_bytes, whole: size, part: Rect::full(size) };
             let Worker { staging, taps, .. } = &mut *worker;
             let lowering = Lowering::new(&batch.arena, staging, taps, self.options.pass_order, image, false, None);
-            calls.push(lowering.finish(&epilogue, form)?);
+            calls.push(lowering.finish(&epilogue, self.form(size))?);
         }
         work.augment += start.elapsed();
-        Ok((Prepared { calls, hardware_job: None, jpeg_job: None }, work))
+        Ok((Prepared { size: sizes[0], calls, hardware_job: None, jpeg_job: None }, work))
     }
 }

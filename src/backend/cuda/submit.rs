@@ -9,12 +9,14 @@ use super::lock;
 use super::lower;
 use crate::backend::{Ablation, End, Finished, ViewForm};
 use crate::cuda::driver;
-use crate::cuda::{Buffer, CudaBuffer};
+use crate::cuda::{Buffer, CudaBuffer, Pool, labels_offset, with_labels};
 use crate::error::{Error, Result};
 use crate::mix::{MixPlan, Mixing};
 use crate::ops::params::{DevicePointer, MixupBatch, MixupSample};
 use crate::raster::Size;
 use crate::tensor::Storage;
+use crate::trace::{Activity, Span};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,43 +33,69 @@ impl Gpu {
     /// # Errors
     /// [`Error::Device`]; the batch is given up.
     pub(super) fn submit(&self, mut batch: InFlight, end: &End<'_>) -> Result<Finished> {
-        let take = || {
-            let buffers: Result<Vec<Buffer>> = self.outputs.iter().map(|pool| pool.take(&self.compute)).collect();
-            Ok((buffers?, self.take_targets(end)?))
-        };
-        let (buffers, targets) = match take() {
-            Ok(buffers) => buffers,
+        let mut take = || Ok((self.rooms(&mut batch, end)?, self.take_targets(end)?));
+        let (rooms, targets) = match take() {
+            Ok(taken) => taken,
             Err(error) => {
                 self.abandon_batch(batch);
                 return Err(error);
             }
         };
-        match self.queue(&mut batch, &buffers, targets.as_ref(), end) {
+        match self.queue(&mut batch, &rooms, targets.as_ref(), end) {
             Ok(()) => {
                 lock(&self.idle).batches.push_back(batch);
                 let of = |buffer, pool: &Arc<_>, bytes| Storage::Cuda(CudaBuffer::new(buffer, Arc::clone(pool), bytes));
-                let view = |((buffer, pool), view): ((_, &Arc<_>), &ViewForm)| {
-                    of(buffer, pool, end.labels.len() * view.times * self.options.image_bytes(view))
+                let tensor = |room: Room<'_>| {
+                    let (images, len_bytes) = (room.images(), room.len_bytes());
+                    self.options.tensor(of(room.buffer, room.pool, len_bytes), room.size, images)
                 };
                 let target_bytes = end.targets.map_or(0, <[u8]>::len);
                 Ok(Finished {
-                    views: buffers.into_iter().zip(&self.outputs).zip(&self.options.views).map(view).collect(),
+                    views: rooms.into_iter().map(tensor).collect(),
                     targets: targets.map(|targets| of(targets, &self.targets, target_bytes)),
                     mix: Duration::ZERO,
                 })
             }
             Err(error) => {
-                // Before the buffers go: some of what was queued may write them.
+                // Before the memory goes: some of what was queued may write it.
                 self.abandon_batch(batch);
-                drop((buffers, targets));
+                drop((rooms, targets));
                 Err(error)
             }
         }
     }
 
+    /// Memory for the tensors of a batch: one for each view, or for each image that has a size of its own.
+    fn rooms(&self, batch: &mut InFlight, end: &End<'_>) -> Result<Vec<Room<'_>>> {
+        if !self.options.is_unequal() {
+            let views = self.outputs.iter().zip(&self.options.views);
+            let samples = 0..end.labels.len();
+            let room = |(pool, view)| self.room(pool, self.options.room_bytes(view), *view, samples.clone());
+            return views.map(room).collect();
+        }
+        let room = |(i, place): (usize, &usize)| {
+            let size = batch.samples_mut().get(*place).and_then(Option::as_ref).ok_or_else(missing)?.size;
+            let bytes = with_labels(self.options.image_bytes(size), 1);
+            self.room(&self.outputs[0], bytes, ViewForm { size, times: 1 }, i..i + 1)
+        };
+        end.places.iter().enumerate().map(room).collect()
+    }
+
+    fn room<'a>(
+        &self,
+        pool: &'a Arc<Pool>,
+        bytes: usize,
+        ViewForm { size, times }: ViewForm,
+        samples: Range<usize>,
+    ) -> Result<Room<'a>> {
+        let (buffer, image_bytes) = (pool.take(&self.compute, bytes)?, self.options.image_bytes(size));
+        Ok(Room { buffer, pool, size, image_bytes, samples, times })
+    }
+
     /// Queues the copy of what the host has written for a batch since this was called last. Launches that are queued later
     /// come behind it.
     pub(super) fn upload(&self, batch: &InFlight) -> Result<()> {
+        let _upload = Span::enter(Activity::Upload);
         // SAFETY: what was written is not written again; its memory is neither reset nor dropped before `done` has passed
         // (`begin_batch`), or the streams have been waited for (`abandon_batch`).
         unsafe { batch.arena.upload(&self.copy, self.times(Ablation::Transfer))? };
@@ -75,11 +103,11 @@ impl Gpu {
         self.compute.wait(&batch.uploaded)
     }
 
-    /// Writes down how a batch of one view in `buffer` is mixed; where the descriptor will lie.
+    /// Writes down how a batch of one view is mixed; where the descriptor will lie.
     fn stage_mix(
         &self,
         plan: &MixPlan,
-        (buffer, view): (&Buffer, &ViewForm),
+        room: &Room<'_>,
         staging: &mut StagingWriter,
         batch: &InFlight,
     ) -> Result<DevicePointer> {
@@ -98,38 +126,24 @@ impl Gpu {
             },
         });
         let samples = staging.put(&batch.arena, &samples.collect::<Vec<_>>())?;
-        let (elements, channels) = (buffer.address(), self.options.channels as u32);
-        let Size { width, height } = view.size;
+        let (elements, channels) = (room.buffer.address(), self.options.channels as u32);
+        let Size { width, height } = room.size;
         staging.put(&batch.arena, &[MixupBatch { elements, samples, width, height, flip: plan.flip.into(), channels }])
     }
 
     fn take_targets(&self, end: &End<'_>) -> Result<Option<Buffer>> {
-        end.targets.map(|_| self.targets.take(&self.compute)).transpose()
+        end.targets.map(|targets| self.targets.take(&self.compute, targets.len())).transpose()
     }
 
-    /// Where each image of the batch's first sample goes, and the bytes of an image there: those of the other samples, and
-    /// the padding, follow it.
-    fn destinations(&self, buffers: &[Buffer], samples: usize) -> Vec<(u64, usize)> {
-        let views = buffers.iter().zip(&self.options.views);
-        let images = views.flat_map(|(buffer, view)| {
-            let image_bytes = self.options.image_bytes(view);
-            (0..view.times).map(move |i| (buffer.address() + (i * samples * image_bytes) as u64, image_bytes))
-        });
-        images.collect()
-    }
-
-    fn queue(&self, batch: &mut InFlight, buffers: &[Buffer], targets: Option<&Buffer>, end: &End<'_>) -> Result<()> {
+    fn queue(&self, batch: &mut InFlight, rooms: &[Room<'_>], targets: Option<&Buffer>, end: &End<'_>) -> Result<()> {
         let &End { places, padding, labels, .. } = end;
-        let destinations = self.destinations(buffers, labels.len());
-        let mut calls: Vec<Vec<Call>> = Vec::with_capacity(places.len() * destinations.len());
+        let buffers = || rooms.iter().map(|room| &room.buffer);
+        let mut calls: Vec<Vec<Call>> = Vec::with_capacity(places.len() * self.options.images_of_a_sample());
         for (i, place) in places.iter().enumerate() {
-            let sample = batch.samples_mut().get_mut(*place).and_then(Option::take);
-            let Some(mut sample) = sample else {
-                let message = "a sample of the batch is missing".to_owned();
-                return Err(Error::Device { call: "submit a batch".to_owned(), message });
-            };
-            for (calls, (first, image_bytes)) in sample.calls.iter_mut().zip(&destinations) {
-                lower::place(calls, first + (i * image_bytes) as u64);
+            let mut sample = batch.samples_mut().get_mut(*place).and_then(Option::take).ok_or_else(missing)?;
+            let own = if self.options.is_unequal() { &rooms[i..=i] } else { rooms };
+            for (calls, address) in sample.calls.iter_mut().zip(own.iter().flat_map(|room| room.addresses(i))) {
+                lower::place(calls, address);
             }
             calls.append(&mut sample.calls);
         }
@@ -150,37 +164,39 @@ impl Gpu {
         })?;
         let mut staged_mixes = Vec::new();
         if let Some(plan) = end.mix.filter(|plan| plan.changes()) {
-            for (buffer, view) in buffers.iter().zip(&self.options.views) {
-                staged_mixes.push((view.size, self.stage_mix(plan, (buffer, view), &mut staging, batch)?));
+            for room in rooms {
+                staged_mixes.push((room.size, self.stage_mix(plan, room, &mut staging, batch)?));
             }
         }
         let staged_labels = staging.put(&batch.arena, labels)?;
         let staged_targets = end.targets.map(|targets| staging.put(&batch.arena, targets)).transpose()?;
 
         self.upload(batch)?;
+        let _launch = Span::enter(Activity::Launch);
         batch.decoding().iter().try_for_each(|event| self.compute.wait(event))?;
         let on_hardware = batch.on_hardware > 0;
         if let Some(hardware) = batch.hardware_mut().as_ref().filter(|_| on_hardware) {
             self.compute.wait(hardware.ended())?;
         }
-        buffers.iter().flat_map(|buffer| &buffer.users).try_for_each(|user| self.compute.wait(user))?;
+        buffers().flat_map(|buffer| &buffer.users).try_for_each(|user| self.compute.wait(user))?;
         for group in std::iter::repeat_n(&groups, self.times(Ablation::Kernels)).flatten() {
             // SAFETY: descriptors and all that they point to lie in the arena, uploaded or decoded before, or in the
             // batch's buffer, whose earlier users the stream has been made to wait for.
             unsafe { self.kernels.launch(group, self.table.address(), &self.compute)? };
         }
-        for (first, image_bytes) in destinations {
-            let last = first + ((places.len() - 1) * image_bytes) as u64;
-            for i in 0..padding {
-                let to = last + ((i + 1) * image_bytes) as u64;
+        let last = places.len() - 1;
+        for room in rooms.iter().filter(|_| padding > 0) {
+            for (from, i) in room.addresses(last).flat_map(|last| (1..=padding).map(move |i| (last, i))) {
+                let to = from + (i * room.image_bytes) as u64;
                 // SAFETY: both lie in the view's buffer, an image or more apart.
-                unsafe { driver::copy(to, last, image_bytes, &self.compute)? };
+                unsafe { driver::copy(to, from, room.image_bytes, &self.compute)? };
             }
         }
-        for (buffer, pool) in buffers.iter().zip(&self.outputs) {
-            let to = buffer.address() + pool.labels_offset() as u64;
-            // SAFETY: the buffer has room for the labels of a full batch.
-            unsafe { driver::copy(to, staged_labels, size_of_val(labels), &self.compute)? };
+        for room in rooms {
+            let to = room.buffer.address() + labels_offset(room.len_bytes()) as u64;
+            let from = staged_labels + (room.samples.start * size_of::<u32>()) as u64;
+            // SAFETY: the buffer has room for the labels of its samples, which are among those that were staged.
+            unsafe { driver::copy(to, from, room.samples.len() * size_of::<u32>(), &self.compute)? };
         }
         for (size, staged) in staged_mixes {
             // SAFETY: what it reads beside the batch lies in the arena, uploaded before; the view's images are complete, as
@@ -194,6 +210,39 @@ impl Gpu {
             buffer.ready.record(&self.compute)?;
         }
         batch.done.record(&self.compute)?;
-        buffers.iter().try_for_each(|buffer| buffer.ready.record(&self.compute))
+        buffers().try_for_each(|buffer| buffer.ready.record(&self.compute))
     }
+}
+
+/// Memory of a tensor, and what goes there.
+struct Room<'a> {
+    buffer: Buffer,
+    /// Where it goes back to.
+    pool: &'a Arc<Pool>,
+    size: Size,
+    image_bytes: usize,
+    /// Which of the batch's samples, padding included.
+    samples: Range<usize>,
+    /// How many images of each: all first ones, then all second ones.
+    times: usize,
+}
+
+impl Room<'_> {
+    fn images(&self) -> usize {
+        self.samples.len() * self.times
+    }
+
+    fn len_bytes(&self) -> usize {
+        self.images() * self.image_bytes
+    }
+
+    /// Where the images of sample `i` go.
+    fn addresses(&self, i: usize) -> impl Iterator<Item = u64> {
+        let place = move |time| time * self.samples.len() + i - self.samples.start;
+        (0..self.times).map(move |time| self.buffer.address() + (place(time) * self.image_bytes) as u64)
+    }
+}
+
+fn missing() -> Error {
+    Error::Device { call: "submit a batch".to_owned(), message: "a sample of the batch is missing".to_owned() }
 }

@@ -21,6 +21,7 @@ mod event;
 mod launch;
 mod memory;
 mod module;
+mod nvtx;
 mod pool;
 mod sim;
 mod stream;

@@ -178,7 +178,11 @@ pub extern "C" fn cuda_sim_message(out: *mut c_char, bytes: usize) -> usize {
         sim.switch(device);
         messages.extend_from_slice(&sim.messages);
     }
-    let text = messages.join("\n");
+    write_text(&messages.join("\n"), out, bytes)
+}
+
+/// Writes a text as a C string, cut to fit `bytes` bytes; its whole length.
+pub(super) fn write_text(text: &str, out: *mut c_char, bytes: usize) -> usize {
     let text = text.as_bytes();
     if !out.is_null() && bytes > 0 {
         let kept = text.len().min(bytes - 1);
