@@ -6,7 +6,6 @@ mod common;
 use common::{small, source};
 use std::collections::BTreeSet;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
@@ -22,12 +21,14 @@ struct Begun {
 
 #[derive(Default)]
 struct Recorder {
-    next: AtomicU64,
-    spans: Mutex<Vec<(u64, &'static str, [Option<u64>; 2])>>,
+    /// Name and numbers, by the id less 1.
+    spans: Mutex<Vec<(&'static str, Numbers)>>,
     entered: Mutex<Vec<(std::thread::ThreadId, u64)>>,
     begun: Option<&'static Mutex<BTreeSet<Begun>>>,
 }
 
+/// Of the batch and of the sample.
+#[derive(Clone, Copy)]
 struct Numbers([Option<u64>; 2]);
 
 impl Visit for Numbers {
@@ -46,9 +47,9 @@ impl Subscriber for Recorder {
     fn new_span(&self, span: &Attributes<'_>) -> Id {
         let mut numbers = Numbers([None; 2]);
         span.record(&mut numbers);
-        let id = 1 + self.next.fetch_add(1, Relaxed);
-        self.spans.lock().unwrap().push((id, span.metadata().name(), numbers.0));
-        Id::from_u64(id)
+        let mut spans = self.spans.lock().unwrap();
+        spans.push((span.metadata().name(), numbers));
+        Id::from_u64(spans.len() as u64)
     }
 
     fn record(&self, _span: &Id, _values: &Record<'_>) {}
@@ -61,9 +62,9 @@ impl Subscriber for Recorder {
         let (thread, mut entered) = (std::thread::current().id(), self.entered.lock().unwrap());
         entered.push((thread, span.into_u64()));
         let spans = self.spans.lock().unwrap();
-        let of = |id: &u64| spans.iter().find(|(known, ..)| known == id).unwrap();
-        let path = entered.iter().filter(|(other, _)| *other == thread).map(|(_, id)| of(id).1).collect();
-        let [batch, sample] = of(&span.into_u64()).2;
+        let of = |id: u64| spans[id as usize - 1];
+        let path = entered.iter().filter(|(other, _)| *other == thread).map(|(_, id)| of(*id).0).collect();
+        let [batch, sample] = of(span.into_u64()).1.0;
         self.begun.unwrap().lock().unwrap().insert(Begun { path, batch, sample });
     }
 
