@@ -1,19 +1,19 @@
-//! Trains and validates with candle, with checkpoints, and goes on after an interruption: `train_resume RUN [BATCHES]`,
-//! with feature `candle`.
+//! A loop to copy: trains with MixUp and CutMix and validates, with candle, writes checkpoints, and goes on after an
+//! interruption: `train_resume RUN [BATCHES]`, with feature `candle`.
 //!
 //! RUN is a folder for the checkpoint, and here also for the images, which the program makes. It trains on at most BATCHES
 //! batches, as if it were killed then; started again it goes on with the very next image, and ends with the same weights as
 //! if nothing had happened. After each epoch it says how fast it was, and whether the step waited for the pipeline.
 
 use candle_core::{D, DType as CandleType, Device, Tensor};
-use candle_nn::{Conv2d, Conv2dConfig, Linear, Module, Optimizer, SGD, VarBuilder, VarMap, conv2d, linear, loss};
+use candle_nn::{Conv2d, Conv2dConfig, Linear, Module, Optimizer, SGD, VarBuilder, VarMap, conv2d, linear, ops};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use warpfeed::experiment::synth::write_folder;
 use warpfeed::prelude::*;
-use warpfeed::{EpochState, Error, Result, Stats};
+use warpfeed::{EpochState, Error, Mix, Result, Stats, TargetSpec, Targets};
 
 const SIDE_PX: u32 = 32;
 const EPOCHS: u64 = 3;
@@ -86,6 +86,11 @@ fn candle(error: candle_core::Error) -> Error {
     Error::Device { call: "train with candle".to_owned(), message: error.to_string() }
 }
 
+/// Cross entropy of what the network says and `[N, K]` shares of the classes.
+fn cross_entropy(logits: &Tensor, shares: &Tensor) -> candle_core::Result<Tensor> {
+    (shares * ops::log_softmax(logits, D::Minus1)?)?.sum(D::Minus1)?.mean(0)?.neg()
+}
+
 /// Share of the validation images that are classified right.
 fn validate(network: &Network, pipeline: &Pipeline, device: &Device) -> Result<f64> {
     let (mut right, mut seen) = (0.0, 0);
@@ -118,7 +123,8 @@ fn main() -> Result<()> {
     let source = ImageFolder::open(train)?;
     let device = Device::cuda_if_available(0).map_err(candle)?;
     let mut weights = VarMap::new();
-    let network = Network::new(source.classes().len(), &VarBuilder::from_varmap(&weights, CandleType::F32, &device));
+    let classes = source.classes().len();
+    let network = Network::new(classes, &VarBuilder::from_varmap(&weights, CandleType::F32, &device));
     let network = network.map_err(candle)?;
     let train = Pipeline::builder(source)
         .batch_size(8)
@@ -126,6 +132,8 @@ fn main() -> Result<()> {
         .random_resized_crop(SIDE_PX)
         .augment(random_horizontal_flip(0.5))
         .normalize(IMAGENET_MEAN, IMAGENET_STD)
+        .targets(TargetSpec::soft(classes as u32))
+        .mix(Mix::torchvision(0.2, 1.0))
         .build()?;
     let valid = Pipeline::builder(ImageFolder::open(valid)?)
         .resize_shorter(SIDE_PX)
@@ -157,11 +165,12 @@ fn main() -> Result<()> {
                 return Ok(());
             }
             left -= 1;
-            let batch = batch?;
+            let mut batch = batch?;
             let state = batch.state();
-            let (images, labels) = batch.into_candle(&device)?;
+            let Some(Targets::Numbers(shares)) = batch.take_targets() else { unreachable!("they were asked for") };
+            let (shares, (images, _)) = (shares.into_candle(&device)?, batch.into_candle(&device)?);
             let step = || {
-                let loss = loss::cross_entropy(&network.forward(&images)?, &labels)?;
+                let loss = cross_entropy(&network.forward(&images)?, &shares)?;
                 optimizer.backward_step(&loss)?;
                 loss.to_scalar::<f32>()
             };

@@ -177,6 +177,7 @@ pub mod prelude {
 #[doc = include_str!("../README.md")]
 #[doc = include_str!("../docs/gpu.md")]
 #[doc = include_str!("../docs/operations.md")]
+#[doc = include_str!("../docs/pytorch.md")]
 #[doc = include_str!("../docs/ranks.md")]
 #[doc = include_str!("../docs/sources.md")]
 #[doc = include_str!("../docs/streams.md")]
