@@ -44,7 +44,8 @@ fn report(name: &str, subject: &Subject) -> Result<Report> {
         }
         "workers" => {
             let (counts, batch_sizes) = (vec![0, 1, 2, 4], vec![8, 32]);
-            let settings = workers::Settings { workers: counts, batch_sizes, epochs: 2, rounds: 1, ops };
+            let settings =
+                workers::Settings { workers: counts, batch_sizes, epochs: 2, rounds: 1, ops, evaluation: None };
             workers(subject, &settings, &mut || Ok(Model::none()), progress)
         }
         "configurations" => {

@@ -30,7 +30,8 @@ struct JpegComponent {
     uint32_t first_block;   // of those, in the MCU
     uint32_t across, down;  // pixels that a sample stands for
     uint32_t x, y;          // of the first sample in the whole
-    uint32_t last_x, last_y;  // the whole's last sample that is no padding
+    uint32_t last_x, last_y;  // the last sample of the window that is no padding of the whole
+    uint32_t blends_across, blends_down;  // 1 where pixels are made of two samples beside, or above, each other; else 0
 };
 
 // The start of a run: a place in the data, the block of the MCU and the coefficient that come there, and the blocks
@@ -70,9 +71,9 @@ struct JpegImage {
 
 static_assert(sizeof(JpegCode) == 392 && offsetof(JpegCode, symbols) == 136, "as in params.rs");
 static_assert(sizeof(JpegTables) == 2736 && offsetof(JpegTables, quant) == 2352, "as in params.rs");
-static_assert(sizeof(JpegComponent) == 48 && offsetof(JpegComponent, last_x) == 40, "as in params.rs");
+static_assert(sizeof(JpegComponent) == 56 && offsetof(JpegComponent, last_x) == 40, "as in params.rs");
 static_assert(sizeof(JpegRun) == 12 && offsetof(JpegRun, block) == 8, "as in params.rs");
-static_assert(sizeof(JpegImage) == 296 && offsetof(JpegImage, components) == 80, "as in params.rs");
-static_assert(offsetof(JpegImage, color) == 224 && offsetof(JpegImage, x) == 280, "as in params.rs");
+static_assert(sizeof(JpegImage) == 320 && offsetof(JpegImage, components) == 80, "as in params.rs");
+static_assert(offsetof(JpegImage, color) == 248 && offsetof(JpegImage, x) == 304, "as in params.rs");
 
 }  // namespace warpfeed

@@ -2,7 +2,8 @@
 // ("fancy upsampling") at pairs of pixels, and repeats it elsewhere.
 //
 // Reads: each component's samples of the window. Writes: the rectangle.
-// Grid: a pixel a thread, in blocks of 32 x 8; blockIdx.z is the image.
+// Grid: four pixels a thread, in blocks of 32 x 8; blockIdx.z is the image. The four lie around a corner that has even
+// coordinates in the whole image: interpolated or not, they are made of the same four samples of each component.
 // Reference: src/decode/model/rgb.rs.
 //
 // Coordinates are those of the whole image: rows and columns beyond its last sample repeat that, and what MCUs hold behind it
@@ -12,61 +13,91 @@
 
 namespace warpfeed::jpeg {
 
-__device__ inline uint32_t sample(const JpegComponent& plane, uint32_t x, uint32_t y) {
-    const uint32_t column = smaller(x, plane.last_x) - plane.x, row = smaller(y, plane.last_y) - plane.y;
-    return global(plane.samples)[static_cast<size_t>(row) * plane.row_samples + column];
+// x / by, of x below 2^16 and by from 1 to 4.
+__device__ inline uint32_t quotient(uint32_t x, uint32_t by) {
+    return by == 1 ? x : x * (by == 2 ? 65536u : by == 3 ? 43691u : 32768u) >> 17;
 }
 
-// A component's value for pixel (x, y).
-__device__ inline uint32_t value(const JpegComponent& plane, uint32_t x, uint32_t y) {
-    const uint32_t across = plane.across, down = plane.down;
-    if (across == 1 && down == 1) {
-        return sample(plane, x, y);
-    }
-    const uint32_t column = x / across, row = y / down;
-    // Of a pair of pixels, each looks to its own side.
-    const uint32_t odd_column = x % 2, odd_row = y % 2;
-    const uint32_t beside = odd_column ? column + 1 : larger(column, 1u) - 1;
-    const uint32_t over = odd_row ? row + 1 : larger(row, 1u) - 1;
-    const bool is_wide = plane.last_x >= 2;
-    if (across == 2 && down == 1 && is_wide) {
-        return (3 * sample(plane, column, row) + sample(plane, beside, row) + 1 + odd_column) >> 2;
-    }
-    if (across == 1 && down == 2) {
-        return (3 * sample(plane, column, row) + sample(plane, column, over) + 1 + odd_row) >> 2;
-    }
-    if (across == 2 && down == 2 && is_wide) {
-        const uint32_t near = 3 * sample(plane, column, row) + sample(plane, column, over);
-        const uint32_t far = 3 * sample(plane, beside, row) + sample(plane, beside, over);
-        return (3 * near + far + 8 - odd_column) >> 4;
-    }
-    return sample(plane, column, row);
+// A component's values for two pixels beside each other, 16 bits each, the left one in the low half.
+struct Pair {
+    uint32_t values;
+
+    __device__ uint32_t of(uint32_t pixel) const { return values >> (16 * pixel) & 0xff; }
+};
+
+// The same for four pixels.
+struct Quad {
+    Pair rows[2];
+};
+
+// A component's values for the pixels around the corner that (x, y), which are even, has in common with the pixels to the
+// left of it and above. All of them look to the same four samples.
+__device__ inline Quad quad(const JpegComponent& plane, uint32_t x, uint32_t y) {
+    const auto column = [&](uint32_t x) {
+        return smaller(larger(quotient(x, plane.across), plane.x), plane.last_x) - plane.x;
+    };
+    const auto row = [&](uint32_t y) {
+        const uint32_t at = smaller(larger(quotient(y, plane.down), plane.y), plane.last_y) - plane.y;
+        return global(plane.samples) + static_cast<size_t>(at) * plane.row_samples;
+    };
+    const uint32_t left = column(larger(x, 1u) - 1), right = column(x);
+    const uint8_t* const above = row(larger(y, 1u) - 1);
+    const uint8_t* const below = row(y);
+    const uint32_t top = above[left] | static_cast<uint32_t>(above[right]) << 16;
+    const uint32_t bottom = below[left] | static_cast<uint32_t>(below[right]) << 16;
+
+    // Three parts of the nearer sample and one of the other, or the nearer one alone.
+    const uint32_t down = plane.blends_down, across = plane.blends_across;
+    const uint32_t bias = across ? (down ? 0x00080007 : 0x00010002) : 0, shift = 2 * (across + down);
+    const auto blended = [&](uint32_t near, uint32_t far, uint32_t rounding) {
+        const uint32_t both = (1 + 2 * down) * near + down * far;
+        const uint32_t swapped = both << 16 | both >> 16;
+        const uint32_t sums = (1 + 2 * across) * both + across * swapped + (across ? bias : down * rounding);
+        return Pair{sums >> shift & 0x00ff00ff};
+    };
+    return {{blended(top, bottom, 0x00020002), blended(bottom, top, 0x00010001)}};
 }
 
-// Luma and chroma, in 16-bit fixed point.
-__device__ inline uint32_t clamped(uint32_t luma, int32_t chroma) {
-    return static_cast<uint32_t>(clamp(static_cast<int32_t>(luma) + ((chroma + 32768) >> 16), 0, 255));
+// libjpeg's conversion, in 16-bit fixed point.
+__device__ inline uint32_t from_ycc(uint32_t luma, uint32_t cb, uint32_t cr) {
+    const int32_t blue = static_cast<int32_t>(cb) - 128, red = static_cast<int32_t>(cr) - 128;
+    const auto clamped = [&](int32_t chroma) {
+        return static_cast<uint32_t>(clamp(static_cast<int32_t>(luma) + ((chroma + 32768) >> 16), 0, 255));
+    };
+    return pack(clamped(91881 * red), clamped(-22554 * blue - 46802 * red), clamped(116130 * blue));
 }
 
 __device__ inline void rgb(const Launch& launch) {
     const JpegImage* const found = image_of(launch, blockIdx.z);
-    const uint32_t x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
-    if (!found || x >= found->width || y >= found->height) {
+    if (!found) {
         return;
     }
     const JpegImage& image = *found;
-    const auto at = [&](int component) { return value(image.components[component], image.x + x, image.y + y); };
-    const uint32_t first = at(0);
-    uint32_t pixel = pack(first, first, first);
-    if (image.color != JpegColor::gray) {
-        const uint32_t second = at(1), third = at(2);
-        const int32_t blue = static_cast<int32_t>(second) - 128, red = static_cast<int32_t>(third) - 128;
-        pixel = image.color == JpegColor::rgb
-                    ? pack(first, second, third)
-                    : pack(clamped(first, 91881 * red), clamped(first, -22554 * blue - 46802 * red),
-                           clamped(first, 116130 * blue));
+    const uint32_t left = image.x, top = image.y, width = image.width, height = image.height;
+    const uint32_t x = (left + 1) / 2 * 2 + 2 * (blockIdx.x * blockDim.x + threadIdx.x);
+    const uint32_t y = (top + 1) / 2 * 2 + 2 * (blockIdx.y * blockDim.y + threadIdx.y);
+    if (x > left + width || y > top + height) {
+        return;
     }
-    store(global(image.pixels) + place(3 * image.width, static_cast<int32_t>(x), static_cast<int32_t>(y)), pixel);
+    const JpegColor color = image.color;
+    uint8_t* const pixels = global(image.pixels);
+    const Quad first = quad(image.components[0], x, y);
+    Quad second = first, third = first;
+    if (color != JpegColor::gray) {
+        second = quad(image.components[1], x, y);
+        third = quad(image.components[2], x, y);
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < 4; i++) {
+        const uint32_t at = i % 2, row = i / 2;
+        // Before the rectangle these are huge.
+        const uint32_t column = x - 1 + at - left, line = y - 1 + row - top;
+        if (column < width && line < height) {
+            const uint32_t a = first.rows[row].of(at), b = second.rows[row].of(at), c = third.rows[row].of(at);
+            const uint32_t pixel = color == JpegColor::ycc ? from_ycc(a, b, c) : pack(a, b, c);
+            store(pixels + place(3 * width, static_cast<int32_t>(column), static_cast<int32_t>(line)), pixel);
+        }
+    }
 }
 
 }  // namespace warpfeed::jpeg

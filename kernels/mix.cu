@@ -1,4 +1,4 @@
-// mix: the weighted sum of images. mix_add adds one to the sums; mix_cut makes an image of them.
+// mix: the weighted sum of images. mix_add adds one to the sums; mix_cut makes an image of them, blended with the first.
 //
 // Inputs: MixSample an image (params.cuh); the sums are in single precision, each product and each sum rounded.
 // Grid: one pixel a thread, as grid.cuh has it.
@@ -18,7 +18,7 @@ __device__ inline void mix_add(const Launch& launch) {
         return;
     }
     const MixSample& sample = *here.sample;
-    const uint32_t pixel = load(sample.pixels + place(sample.pitch_bytes, here.x, here.y));
+    const uint32_t pixel = load(sample.image + place(sample.image_pitch_bytes, here.x, here.y));
     float* sums = sums_of(sample, here.x, here.y);
     for (int c = 0; c < 3; c++) {
         const float product = sample.weight * static_cast<float>(channel(pixel, c));
@@ -33,8 +33,9 @@ __device__ inline void mix_cut(const Launch& launch) {
     }
     const MixSample& sample = *here.sample;
     const float* sums = sums_of(sample, here.x, here.y);
-    store(sample.pixels + place(sample.pitch_bytes, here.x, here.y),
-          pack(truncate(sums[0]), truncate(sums[1]), truncate(sums[2])));
+    const uint32_t pixel = load(sample.image + place(sample.image_pitch_bytes, here.x, here.y));
+    const auto value = [&](int c) { return blend(channel(pixel, c), truncate(sums[c]), sample.weight); };
+    store(sample.made + place(sample.made_pitch_bytes, here.x, here.y), pack(value(0), value(1), value(2)));
 }
 
 }  // namespace warpfeed

@@ -14,7 +14,7 @@ namespace warpfeed {
 struct Launch {
     const void* samples;  // descriptors of the kernel's type
     const void* table;    // fused, finish: 3 x 256 elements of the output's type, what each byte of a channel becomes
-    uint32_t count;       // samples, of mixup those of its one batch; spin: microseconds
+    uint32_t count;       // samples, of mixup those of its one batch; spin: microseconds, work: repetitions
     uint32_t reserved;
 };
 
@@ -166,15 +166,15 @@ struct HistogramSample {
     uint32_t reserved;
 };
 
-// mix_add: the image is read, the sums are added to. mix_cut: the image is made of the sums.
+// mix_add: the image is added to the sums. mix_cut: an image is made of the sums and blended with the first one.
 struct MixSample {
-    uint8_t* pixels;
+    const uint8_t* image;
+    uint8_t* made;
     float* sums;  // height rows of 3 * width
-    uint32_t pitch_bytes;
+    uint32_t image_pitch_bytes, made_pitch_bytes;
     uint32_t width, height;
-    float weight;
+    float weight;    // of the image among the sums; of the sums against the image
     uint32_t first;  // not 0: the sums begin
-    uint32_t reserved;
 };
 
 struct PerspectiveSample {
@@ -212,14 +212,14 @@ struct ContrastSample {
     float factor;
 };
 
-// saturation, hue, grayscale: in place.
+// saturation, hue, grayscale, permute_channels: in place.
 struct ColorSample {
     uint8_t* pixels;
     uint32_t pitch_bytes;
     uint32_t width, height;
     float factor;
     uint32_t hue_shift;  // 0 to 255
-    uint32_t reserved;
+    uint32_t order;      // which channel becomes each, 2 bits for one, red in the lowest
 };
 
 // erase: in place, the rectangle lies inside what is stored.
@@ -228,6 +228,50 @@ struct EraseSample {
     uint32_t pitch_bytes;
     uint32_t x, y, width, height;
     uint32_t value;
+};
+
+// erase_noise: in place, an image of bytes or an image in the batch. The rectangle lies inside what is stored.
+struct EraseNoiseSample {
+    uint32_t x, y, width, height;
+    const int32_t* normals;  // the deviates of noise.rs
+    uint64_t key;
+    float std;
+    uint32_t first_x;  // the column of the first pixel stored
+    Output output;     // sizes and erasures do not count
+    float value[3];
+    uint32_t first_y;  // its row
+};
+
+// Numbers of a pixel for both axes.
+struct Pair {
+    float x, y;
+};
+
+// elastic_noise, elastic_rows, elastic: the image is complete.
+struct ElasticSample {
+    Source source;
+    Target target;
+    Pair* noise;           // of each pixel of the whole
+    Pair* between;         // the same, blurred along rows
+    const float* weights;  // the blur's, the outermost first
+    uint64_t key;
+    uint32_t radius;
+    float scale_x, scale_y;  // pixels that noise of 1 moves by
+    uint32_t fill;
+    uint32_t bilinear;  // 0: nearest
+    uint32_t reserved;
+};
+
+// gaussian_noise: in place.
+struct NoiseSample {
+    uint8_t* pixels;
+    const int32_t* normals;  // the deviates of noise.rs
+    uint64_t key;
+    uint32_t pitch_bytes;
+    uint32_t width, height;
+    uint32_t first_x, first_y;  // the place of the first pixel stored
+    float mean, sigma;          // of bytes
+    uint32_t clip;              // 0: sums wrap around
 };
 
 // mixup: one image's part.
@@ -273,10 +317,14 @@ static_assert(sizeof(TableSample) == 32 && offsetof(TableSample, stride_bytes) =
 static_assert(sizeof(HistogramSample) == 40 && offsetof(HistogramSample, pitch_bytes) == 24, "as in params.rs");
 static_assert(sizeof(PerspectiveSample) == 152 && offsetof(PerspectiveSample, fill) == 144, "as in params.rs");
 static_assert(sizeof(BoxBlurSample) == 88 && offsetof(BoxBlurSample, radius) == 72, "as in params.rs");
-static_assert(sizeof(MixSample) == 40 && offsetof(MixSample, weight) == 28, "as in params.rs");
+static_assert(sizeof(MixSample) == 48 && offsetof(MixSample, weight) == 40, "as in params.rs");
 static_assert(sizeof(SharpnessSample) == 80 && offsetof(SharpnessSample, factor) == 72, "as in params.rs");
 static_assert(sizeof(MixupSample) == 32 && offsetof(MixupSample, blend) == 24, "as in params.rs");
 static_assert(sizeof(MixupBatch) == 32 && offsetof(MixupBatch, flip) == 24, "as in params.rs");
+static_assert(sizeof(ElasticSample) == 128 && offsetof(ElasticSample, radius) == 104, "as in params.rs");
+static_assert(sizeof(NoiseSample) == 56 && offsetof(NoiseSample, mean) == 44, "as in params.rs");
+static_assert(sizeof(EraseNoiseSample) == 96 && offsetof(EraseNoiseSample, value) == 80, "as in params.rs");
+static_assert(offsetof(EraseNoiseSample, output) == 40, "as in params.rs");
 static_assert(sizeof(EraseSample) == 32 && offsetof(EraseSample, value) == 28, "as in params.rs");
 
 }  // namespace warpfeed

@@ -132,7 +132,7 @@ pub use error::{Error, Result};
 pub use mix::{Mix, MixMode, Mixed};
 pub use pipeline::{
     BadLimit, BadSample, Batch, Bottleneck, Builder, CacheUsage, Epoch, EpochState, ImageCache, LastBatch, MemoryBound,
-    OnError, Orientation, Pipeline, Stats, View, five_crop, ten_crop, view,
+    OnError, Orientation, Pipeline, PipelineGroup, Stats, View, five_crop, ten_crop, view,
 };
 pub use plan::Strategy;
 pub use preprocess::{Preprocessor, PreprocessorOptions, hugging_face_ops, timm_ops};
@@ -157,7 +157,7 @@ pub mod prelude {
     pub use crate::image::Size;
     pub use crate::ops::{
         Interpolation, color_jitter, gaussian_blur, maybe, one_of, random_crop, random_dilation, random_erasing,
-        random_erosion, random_grayscale, random_horizontal_flip, random_resized_crop, random_rotation,
+        random_erosion, random_grayscale, random_horizontal_flip, random_order, random_resized_crop, random_rotation,
         random_vertical_flip, repeat,
     };
     pub use crate::source::{EncodedImages, ImageFolder, RecordShards, Source};
@@ -174,6 +174,7 @@ pub mod prelude {
 #[doc = include_str!("../docs/operations.md")]
 #[doc = include_str!("../docs/ranks.md")]
 #[doc = include_str!("../docs/sources.md")]
+#[doc = include_str!("../docs/streams.md")]
 #[doc = include_str!("../docs/targets.md")]
 #[doc = include_str!("../docs/views.md")]
 struct Readme;

@@ -1,10 +1,13 @@
 //! Orders of an epoch in which samples come more than once, or not at all.
 
+mod shares;
+
 use crate::error::{Error, Result};
 use crate::ops::rng::{Domain, SampleRng};
-use crate::sampler::{Order, Sampler};
+use crate::sampler::{Order, Partition, Sampler};
 use crate::source::Source;
 use sha2::{Digest, Sha256};
+use shares::Shares;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -46,6 +49,7 @@ enum Kind {
     Repeated(u32),
     Weighted { weights: Arc<[f64]>, replacement: bool },
     ClassBalanced,
+    Shares(Arc<Shares>),
     Own(Arc<dyn EpochOrder>),
 }
 
@@ -111,6 +115,11 @@ impl Sampling {
         Self::new(Kind::ClassBalanced)
     }
 
+    /// The same number of samples of each part in every batch, of parts of so many samples one behind the other.
+    pub(crate) fn shares(lens: &[u64], counts: Vec<u32>) -> Self {
+        Self::new(Kind::Shares(Arc::new(Shares::new(lens, counts))))
+    }
+
     /// An order of one's own.
     #[must_use]
     pub fn own(order: impl EpochOrder + 'static) -> Self {
@@ -124,8 +133,8 @@ impl Sampling {
         self
     }
 
-    /// Checks it against the source that it is for.
-    pub(crate) fn prepare(&self, source: &dyn Source) -> Result<Chosen> {
+    /// Checks it against the source, the ranks and the batches that it is for.
+    pub(crate) fn prepare(&self, source: &dyn Source, partition: Partition, batch_size: usize) -> Result<Chosen> {
         let samples = source.len();
         let refuse =
             |parameter, expected: String, got: String| Err(Error::parameter("sampler", parameter, expected, got));
@@ -164,6 +173,10 @@ impl Sampling {
                     (0..samples).map(|index| 1.0 / f64::from(counts[&source.label(index)])).collect();
                 ("class balanced".to_owned(), Table::cumulative(&weights), samples, MOST)
             }
+            Kind::Shares(shares) => {
+                let positions = shares.positions(samples, partition.world_size(), batch_size, self.positions)?;
+                (shares.name(), Table::Shares(Arc::clone(shares), partition.world_size()), positions, MOST)
+            }
             Kind::Own(order) => {
                 let positions = order.positions(samples);
                 (order.name(), Table::Own(Arc::clone(order)), positions, MOST)
@@ -186,6 +199,7 @@ impl std::fmt::Debug for Sampling {
             Kind::Repeated(times) => format!("repeated {times}"),
             Kind::Weighted { replacement, .. } => format!("weighted, replacement {replacement}"),
             Kind::ClassBalanced => "class balanced".to_owned(),
+            Kind::Shares(shares) => shares.name(),
             Kind::Own(order) => order.name(),
         };
         f.debug_struct("Sampling").field("order", &name).field("positions", &self.positions).finish()
@@ -225,6 +239,8 @@ enum Table {
     /// For each sample the sum of all weights up to its own.
     Cumulative(Vec<f64>),
     Weights(Arc<[f64]>),
+    /// And how many ranks there are.
+    Shares(Arc<Shares>, u32),
     Own(Arc<dyn EpochOrder>),
 }
 
@@ -246,7 +262,10 @@ impl Chosen {
 
     /// Draws a substitute for the bad sample `index`.
     pub(crate) fn substitute(&self, seed: u64, epoch: u64, index: u64, attempt: u32) -> Option<u64> {
-        Sampler::shuffled(self.samples, seed).substitute(epoch, index, attempt)
+        match &self.table {
+            Table::Shares(shares, _) => shares.substitute(seed, epoch, index, attempt),
+            _ => Sampler::shuffled(self.samples, seed).substitute(epoch, index, attempt),
+        }
     }
 
     /// What is at the positions of `order`, which counts those of the whole epoch.
@@ -258,6 +277,7 @@ impl Chosen {
             &Table::Repeated(times) => self.repeated(times, seed, shuffle, epoch),
             Table::Cumulative(sums) => self.with_replacement(sums, seed, epoch),
             Table::Weights(weights) => self.without_replacement(weights, seed, epoch),
+            Table::Shares(shares, ranks) => shares.order(self.positions, *ranks, seed, shuffle, epoch),
             Table::Own(own) => {
                 let order = catch_unwind(AssertUnwindSafe(|| own.order(self.samples, seed, epoch)))
                     .map_err(|panic| Error::panic(panic.as_ref()))?;
@@ -314,7 +334,7 @@ impl Chosen {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sampler::{Even, Partition};
+    use crate::sampler::Even;
     use crate::source::EncodedImages;
 
     fn source(samples: u32) -> EncodedImages {
@@ -322,7 +342,7 @@ mod tests {
     }
 
     fn picks(sampling: &Sampling, samples: u32, epoch: u64, part: Partition) -> Result<Vec<(u32, u32)>> {
-        let chosen = sampling.prepare(&source(samples))?;
+        let chosen = sampling.prepare(&source(samples), part, 32)?;
         let order = Sampler::sequential(chosen.positions).partition(part).epoch(epoch);
         Ok(chosen.picks(42, true, epoch, &order)?.0)
     }
@@ -428,7 +448,7 @@ mod tests {
             }
         }
         let even = Sampler::sequential(5).partition(Partition::new(1, 2).unwrap()).even(Even::Padded).epoch(0);
-        let chosen = Sampling::repeated(2).positions(5).prepare(&source(10)).unwrap();
+        let chosen = Sampling::repeated(2).positions(5).prepare(&source(10), Partition::WHOLE, 5).unwrap();
         assert_eq!(chosen.picks(42, false, 0, &even).unwrap().0, [(0, 1), (1, 1), (0, 0)]);
     }
 
@@ -467,7 +487,10 @@ mod tests {
             Sampling::weighted([f64::MAX; 3], false),
             Sampling::weighted([1.0, 0.0, 1.0], false).positions(3),
         ] {
-            assert!(wrong.prepare(&source(3)).is_err_and(|error| error.is_parameter()), "{wrong:?}");
+            assert!(
+                wrong.prepare(&source(3), Partition::WHOLE, 3).is_err_and(|error| error.is_parameter()),
+                "{wrong:?}"
+            );
         }
     }
 }

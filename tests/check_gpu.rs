@@ -171,7 +171,12 @@ fn every_stage_is_gone_through_and_written() {
     assert_eq!(code, Some(0), "{printed}");
     let outcomes = |stage| bundle.steps(stage).into_iter().map(|(outcome, _)| outcome).collect::<Vec<_>>();
     assert_eq!(outcomes("correctness"), ["ok", "ok", "ok", "ok", "ok", "left out"]);
-    assert_eq!(outcomes("bounds"), ["ok"]);
+    assert_eq!(outcomes("bounds"), ["ok", "ok"]);
+    let shares = &bundle.steps("bounds")[1].1;
+    assert!(
+        shares.starts_with("of a step's GPU, for images/s: device ") && shares.contains("device, crops"),
+        "{shares}"
+    );
     assert_eq!(outcomes("routes"), ["ok"; 9]);
     assert_eq!(outcomes("experiments"), ["ok"; 3]);
     assert!(!outcomes("sanitizer").is_empty() && !outcomes("priority").is_empty(), "{printed}");
@@ -183,7 +188,7 @@ fn every_stage_is_gone_through_and_written() {
     let (code, printed) = bundle.run(&["correctness", "bounds"], None, "nothing");
     assert_eq!(code, Some(1), "{printed}");
     assert_eq!(outcomes("correctness"), ["ok", "failed", "ok", "ok", "ok", "left out"]);
-    assert_eq!(outcomes("bounds"), ["ok"]);
+    assert_eq!(outcomes("bounds"), ["ok", "ok"]);
     assert!(printed.contains("NOT ALL IS WELL"), "{printed}");
 
     // What there was no time for was not checked.

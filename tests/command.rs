@@ -599,8 +599,10 @@ fn a_file_may_have_views() {
         let message = failure(&["run", images(), "--transforms", path(&wrong)], 2);
         assert!(message.contains(words), "{message}");
     }
-    let message = failure(&["preview", images(), "-o", "none.png", "--transforms", path(&file)], 1);
-    assert!(message.contains("one view"), "{message}");
+    // A sheet shows all views of an image in a row.
+    let sheet = file.with_file_name("views.png");
+    stdout(&["preview", images(), "-o", path(&sheet), "--transforms", path(&file)]);
+    assert!(sheet.metadata().unwrap().len() > 1_000);
 }
 
 #[test]
@@ -664,6 +666,31 @@ fn preview_writes_a_sheet() {
     assert!(message.contains("/no/such/folder/s.png"), "{message}");
     let message = failure(&["preview", images(), "-o", path(&folder.path().join("e.png")), "--rows", "0"], 2);
     assert!(message.contains("rows"), "{message}");
+}
+
+#[test]
+fn published_recipes_mix_repeat_and_have_views() {
+    let recipe = |options: &[&str]| {
+        let text = stdout(&[&["run", images(), "--preset", "resnet50-v2", "--limit", "8"], options].concat());
+        text.lines().find_map(|line| line.strip_prefix("recipe ")).unwrap().trim().to_owned()
+    };
+    let own = "resnet50-v2 mixes torchvision=0.2/1, each image comes 4 times in a row, targets are soft=4/0.1";
+    assert_eq!(recipe(&[]), own);
+    let given = recipe(&["--mix", "timm=1/0", "--targets", "soft=10"]);
+    assert!(given.contains("mixes timm=1/0") && given.ends_with("targets are soft=10"), "{given}");
+    let digest =
+        |options: &[&str]| run(&[&["--preset", "resnet50-v2", "--limit", "8"], options].concat())["digest"].clone();
+    assert_eq!(digest(&[]), digest(&["--targets", "soft=4/0.1", "--mix", "torchvision=0.2/1"]));
+    assert_ne!(digest(&[]), digest(&["--targets", "soft=4"]));
+    assert_ne!(
+        run(&["--preset", "rand-augment"])["digest"],
+        run(&["--preset", "rand-augment", "--load", "2"])["digest"]
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("views.png");
+    stdout(&["preview", images(), "-o", path(&out), "--preset", "dino", "--columns", "10", "--rows", "1"]);
+    let size = warpfeed::image::probe(&fs::read(out).unwrap()).unwrap().size;
+    assert_eq!((size.width, size.height), (10 * 228 + 4, 224 + 8));
 }
 
 #[test]

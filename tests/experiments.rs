@@ -22,7 +22,7 @@ use warpfeed::experiment::trial::Trial;
 use warpfeed::experiment::usage::Sampling;
 use warpfeed::experiment::workers::{self, workers};
 use warpfeed::{
-    Batch, Builder, Device, Pipeline, Result, Strategy,
+    Batch, Builder, Device, Pipeline, Preset, Result, Strategy,
     ops::{CenterCrop, Transform, random_horizontal_flip, random_resized_crop, random_rotation, repeat},
     source::{EncodedImages, Source},
 };
@@ -48,6 +48,10 @@ impl Step for Sleeping {
         self.slept += start.elapsed();
         self.steps += 1;
         Ok(Outcome { loss: Some(1.0 / self.steps as f64), accuracy: None })
+    }
+
+    fn evaluate(&mut self, batch: Batch) -> Result<Option<f64>> {
+        Ok(Some(if batch.len() == 4 { 0.5 } else { 1.0 }))
     }
 
     fn learning_rate(&self) -> Option<f64> {
@@ -329,7 +333,8 @@ fn the_epochs_of_augment_load_agree_with_a_stopwatch() {
 fn the_epochs_of_workers_agree_with_a_stopwatch() {
     let calls = Rc::default();
     let (counts, batch_sizes) = (vec![0, 1, 2], vec![4]);
-    let settings = workers::Settings { workers: counts, batch_sizes, epochs: 2, rounds: 2, ops: vec![crop(16)] };
+    let settings =
+        workers::Settings { workers: counts, batch_sizes, epochs: 2, rounds: 2, ops: vec![crop(16)], evaluation: None };
     let mut model = || Ok(watched(&calls));
     let report = workers(&Subject::new("made", source(20)), &settings, &mut model, &mut |_| ()).unwrap();
     let cases = report.figures["cases"].as_array().unwrap();
@@ -520,9 +525,11 @@ fn a_sequential_load_costs_and_a_fused_one_hardly_does() {
 #[test]
 fn every_case_of_augment_load_is_reported_and_what_cannot_run_is_blank() {
     let subject = Subject::new("made", source(12));
-    let settings = augment_load::Settings { loads: vec![1, 12], rounds: 2, ..augment_load::Settings::default() };
+    let suite = Some(Preset::RandAugment);
+    let settings = augment_load::Settings { loads: vec![1, 12], rounds: 2, suite, ..augment_load::Settings::default() };
     let mut lines = 0;
-    let report = augment_load(&subject, &settings, &mut [Model::none(), model(80)], &mut |_| lines += 1).unwrap();
+    let resnet18 = Model { name: "resnet18".to_owned(), ..model(80) };
+    let report = augment_load(&subject, &settings, &mut [Model::none(), resnet18], &mut |_| lines += 1).unwrap();
     let cases = report.figures["cases"].as_array().unwrap();
     assert_eq!(lines, 2 * cases.len());
     for case in cases {
@@ -538,16 +545,51 @@ fn every_case_of_augment_load_is_reported_and_what_cannot_run_is_blank() {
     let rows = summary["rows"].as_array().unwrap();
     let column = |name: &str| summary["columns"].as_array().unwrap().iter().position(|column| column == name).unwrap();
     assert_eq!(rows.len(), 4);
-    assert!(rows.iter().all(|row| row[column("A, CPU, fused, s")].as_f64().unwrap() > 0.0));
+    for arm in ["A, CPU, fused, s", "rand-augment, CPU, s"] {
+        assert!(rows.iter().all(|row| row[column(arm)].as_f64().unwrap() > 0.0), "{arm}");
+    }
+    let plain = augment_load::Settings { suite: Some(Preset::Train), ..settings };
+    assert!(augment_load(&subject, &plain, &mut [Model::none()], &mut |_| ()).unwrap_err().is_parameter());
     if Device::Cuda(0).available().is_err() {
-        assert_eq!(cases.len(), 8);
+        assert_eq!(cases.len(), 12);
         assert!(rows.iter().all(|row| row[column("B, GPU, s")] == Value::Null));
         assert!(report.answer.last().unwrap().contains("not run"), "{:?}", report.answer);
-        assert!(report.tables.iter().all(|table| table.blank[0].contains("GPU")), "{:?}", report.tables);
+        let blank: Vec<&str> =
+            report.tables.iter().filter(|table| !table.blank.is_empty()).map(|table| table.name).collect();
+        assert_eq!(blank, ["seconds-per-epoch", "growth", "utilization"]);
+        let mut reasons = report.tables.iter().filter_map(|table| table.blank.first());
+        assert!(reasons.all(|reason| reason.contains("GPU")), "{:?}", report.tables);
     }
+    // Ours and what was published by one measure: times A at load 1.
+    let growth = report.tables.iter().find(|table| table.name == "growth").unwrap();
+    let at = |row: usize, name: &str| {
+        growth.rows[row][growth.columns.iter().position(|column| column == name).unwrap()].text()
+    };
+    assert_eq!((at(2, "A, CPU, sequential"), at(2, "published A")), ("1.00".to_owned(), "1.00".to_owned()));
+    assert_eq!((at(3, "published A"), at(3, "published B")), ("1.87".to_owned(), "0.51".to_owned()));
+    assert!(at(1, "published A").is_empty() && report.publications[0].url.contains("nvidia-dali"));
+    assert_eq!(report.tables.iter().find(|table| table.name == "published").unwrap().rows.len(), 12);
     let svgs: Vec<&str> = report.plots.iter().map(|plot| &plot.name[..]).collect();
-    for name in ["seconds-none", "improvement-1", "utilisation-80-ms-a-cpu-fused", "timeline-80-ms-a-cpu-sequential"] {
+    for name in [
+        "seconds-none",
+        "growth-none",
+        "growth-resnet18",
+        "growth-resnet18-published",
+        "improvement-none",
+        "improvement-resnet18",
+        "utilization-resnet18-a-cpu-fused",
+        "timeline-resnet18-a-cpu-sequential",
+    ] {
         assert!(svgs.contains(&name), "{name} of {svgs:?}");
+    }
+    // The case that is compared has one axis of time.
+    let ends = |kind: &str| -> Vec<String> {
+        let of_kind = report.plots.iter().filter(|plot| plot.name.starts_with(kind));
+        of_kind.map(|plot| plot.svg.rsplit(" s<").nth(1).unwrap().rsplit('>').next().unwrap().to_owned()).collect()
+    };
+    for kind in ["timeline-", "utilization-"] {
+        let ends = ends(kind);
+        assert!(ends.len() >= 2 && ends.iter().all(|end| *end == ends[0]), "{kind}: {ends:?}");
     }
 }
 
@@ -555,7 +597,15 @@ fn every_case_of_augment_load_is_reported_and_what_cannot_run_is_blank() {
 fn the_workers_grid_has_every_epoch_and_says_what_it_left_out() {
     let subject = Subject::new("made", source(20));
     let (counts, batch_sizes) = (vec![0, 2], vec![4, 1000]);
-    let settings = workers::Settings { workers: counts, batch_sizes, epochs: 2, rounds: 1, ops: vec![crop(16)] };
+    let ops = vec![crop(16)];
+    let settings = workers::Settings {
+        workers: counts,
+        batch_sizes,
+        epochs: 2,
+        rounds: 1,
+        ops,
+        evaluation: Some(source(6).into()),
+    };
     let report = workers(&subject, &settings, &mut || Ok(model(1)), &mut |_| ()).unwrap();
     let grid = &report.json()["tables"][1];
     let rows = grid["rows"].as_array().unwrap();
@@ -569,6 +619,13 @@ fn the_workers_grid_has_every_epoch_and_says_what_it_left_out() {
     assert!(blank.len() == 1 && blank[0].contains("1000") && blank[0].contains("20 images"), "{blank:?}");
     assert!(report.answer[0].contains("no workers are needed"), "one round proves nothing: {:?}", report.answer);
     assert_eq!(report.settings["images_per_epoch"], 20);
+    // Batches of 4 and 2 images, evaluated after the run.
+    let each = &report.json()["tables"][2]["rows"];
+    assert_eq!(each.as_array().unwrap().len(), 2);
+    assert!((each[0][4].as_f64().unwrap() - 100.0 * (4.0 * 0.5 + 2.0) / 6.0).abs() < 1e-9, "{each}");
+    let of_run = |row: &Value| row[2].as_f64().unwrap() > 0.0 && (0.0..=100.0).contains(&row[3].as_f64().unwrap());
+    assert!(each.as_array().unwrap().iter().all(of_run), "{each}");
+    assert_eq!((report.tables[3].name, report.publications.len()), ("utilization", 2));
 }
 
 #[test]
@@ -606,7 +663,18 @@ fn the_smallest_configuration_that_is_as_good_is_chosen() {
     assert_eq!(baseline["times_the_baseline"], 1.0);
     assert!((1..=found.best.threads).contains(&found.smallest.threads));
     assert!(found.report.answer[0].ends_with(&found.smallest.options()));
-    assert!(found.report.plots.iter().any(|plot| plot.name == "timeline-baseline"));
+    for name in ["timeline-baseline", "times-the-baseline"] {
+        assert!(found.report.plots.iter().any(|plot| plot.name == name), "{name}");
+    }
+    let times = &found.report.tables[2];
+    let of_own =
+        ranking.iter().find(|case| case["configuration"] == serde_json::to_value(found.best).unwrap()).unwrap();
+    assert_eq!(serde_json::to_value(&times.rows[1][1]).unwrap(), of_own["times_the_baseline"]);
+    assert_eq!(
+        (times.rows.len(), times.rows[2][1].text(), times.rows[3][1].text()),
+        (4, "35.00".into(), "15.00".into())
+    );
+    assert!(found.report.tables[1].rows.iter().any(|row| row[0].text() == "baseline" && row[1].text() == "CPU"));
     // Batches of 4 in 60 ms.
     let figures = &found.report.figures;
     let [of_core, of_step, cores] =
@@ -647,10 +715,23 @@ fn the_command_writes_reports_and_whole_lines_of_events() {
     assert_eq!((&names[0][..], &names[names.len() - 1][..]), ("run_start", "run_end"));
     assert!(names.iter().any(|name| name == "batch"));
 
-    let tuned = command(&[&["tune", &images], &grid[..]].concat());
+    let tuned = command(&[&["tune", &images, "--step", "5"], &grid[..]].concat());
     let text = String::from_utf8(tuned.stdout).unwrap();
+    assert!(text.contains("Each GPU's step needs") && text.contains("trial A, load 12"), "{text}");
+    assert!(text.contains("packed with restarts") && text.contains("from the image cache"), "{text}");
     assert!(text.contains("Options: --threads 1 --prefetch "), "{text}");
     assert!(text.contains("Code: .threads(1).prefetch("), "{text}");
+
+    // Any operations can be measured.
+    let file = path("transforms.json");
+    let crop = r#"{"transform": "random_resized_crop", "size": [32, 32]}"#;
+    let blurs = r#"{"op": "dilate", "kernel": 3}, {"op": "gaussian_blur", "kernel": 5, "sigma": 1.5}"#;
+    std::fs::write(&file, format!("[{crop}, {blurs}]")).unwrap();
+    let blurred =
+        command(&[&["bench", "configurations", &images, "--transforms", &file, "--json"], &grid[..]].concat());
+    let report: Value = serde_json::from_slice(&blurred.stdout).unwrap();
+    let measured = report["settings"]["transforms"].to_string();
+    assert!(measured.contains("dilate") && measured.contains("gaussian_blur"), "{measured}");
 
     for (args, words) in [
         (&["bench", "workers", &images, "--step", "resnet9000"][..], "resnet18"),
@@ -737,8 +818,23 @@ fn the_command_trains_with_candle() {
     let grid = report(&format!("workers --step candle-resnet50 {options}"));
     let row = &grid["tables"][1]["rows"][0];
     assert!(row[3].as_f64().unwrap() > 0.0 && row[4].as_f64().is_some() && row[7] == "0.05", "{grid}");
+    let options = "--workers 1 --batch-sizes 4 --size 28 --epochs 1 --rounds 1 --learning-rate 0.01";
+    let grid = report(&format!("workers --step candle-cnn --eval {images} {options}"));
+    assert_eq!(grid["settings"]["step"], "TwoConvolutions, trained with candle on the CPU");
+    assert!((0.0..=100.0).contains(&grid["tables"][2]["rows"][0][4].as_f64().unwrap()), "{grid}");
     let wrong = command(&["bench", "workers", &images, "--step", "candle-resnet101"]);
     assert!(String::from_utf8_lossy(&wrong.stderr).contains("candle-resnet50"));
+}
+
+/// Whoever asks for what only another build can do is told which.
+#[test]
+#[cfg(not(any(feature = "candle", feature = "cloud")))]
+fn a_missing_feature_is_named() {
+    for args in [&["--step", "candle-resnet18"][..], &["--width", "8"], &["--shard-cache", "."]] {
+        let failed = command(&[&["bench", "workers", env!("CARGO_MANIFEST_DIR")], args].concat());
+        let message = String::from_utf8_lossy(&failed.stderr).into_owned();
+        assert!(!failed.status.success() && message.contains("--features c"), "{args:?}: {message}");
+    }
 }
 
 /// The committed results are the report of the peers too.

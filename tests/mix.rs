@@ -157,3 +157,14 @@ fn the_command_mixes() {
     assert_eq!(digest(&again), mixed);
     assert_ne!(digest(&["--targets", "soft=10/0.1", "--batch-size", "4"]), mixed);
 }
+
+#[test]
+fn mixing_is_counted_where_the_cpu_does_it() {
+    let mix_time = |builder: warpfeed::Builder| {
+        let mut epoch = builder.device(Device::Cpu).build().unwrap().epoch(0);
+        assert!(epoch.all(|batch| batch.is_ok()));
+        epoch.stats().mix
+    };
+    assert!(mix_time(small(source(9)).mix(Mix::timm(0.8, 1.0))) > std::time::Duration::ZERO);
+    assert_eq!(mix_time(small(source(9))), std::time::Duration::ZERO);
+}

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use warpfeed::pack::{PackOptions, pack, verify};
+use warpfeed::pack::{PackOptions, PackReport, pack, verify};
 use warpfeed::{
-    BadLimit, Error,
+    BadLimit, Error, Rank,
     image::{Decoder, Image, JpegColor, JpegOptions, Rect, Size, encode_jpeg, probe},
     source::{EncodedImages, RecordFormat, Source, open},
 };
@@ -765,4 +765,107 @@ int rename(const char *from, const char *to) {
     assert_eq!((count("name /state"), count("sync /state")), (63, 1), "after each batch and each epoch; at the end");
     assert_eq!(calls[calls.len() - 2..], ["sync /state", "sync "].map(str::to_owned));
     assert!(!folder.join(".state.synced").exists());
+}
+
+/// What `count` processes with a rank make of a source together; threads here, which flock keeps apart as well.
+fn together(source: &impl Source, out: &Path, format: RecordFormat, count: u32) -> Vec<PackReport> {
+    std::thread::scope(|scope| {
+        let rank = |rank| {
+            let options = PackOptions { rank: Some(Rank::new(rank, count).unwrap()), ..options(format) };
+            scope.spawn(move || pack(source, out, &options, &mut |_| {}).unwrap())
+        };
+        let ranks: Vec<_> = (0..count).map(rank).collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn shards_do_not_depend_on_the_number_of_processes() {
+    let folder = tempfile::tempdir().unwrap();
+    for format in FORMATS {
+        let alone = folder.path().join(format!("{format:?}/1/train"));
+        let want = together(&large(), &alone, format, 1).remove(0);
+        assert!(want.shards.len() >= 4 && want.images == 40 && want.resumed_images == 0, "{want:?}");
+        assert_eq!(contents(&data_set(&alone)), contents(&large()));
+        assert!(verify(&alone, &mut |_| {}).unwrap().damaged.is_empty());
+        for count in [2, 5] {
+            let out = folder.path().join(format!("{format:?}/{count}/train"));
+            let reports = together(&large(), &out, format, count);
+            assert_eq!(files(&out), files(&alone), "{format:?}, {count} processes");
+            let own: u64 = reports.iter().map(|report| report.images - report.resumed_images).sum();
+            assert_eq!((own, reports[0].images), (40, 40), "each image was packed once");
+            assert!(!out.join(".pack").exists() && !out.join(".pack.lock").exists());
+        }
+        // What is lost is made again, and nothing else is.
+        fs::remove_file(&want.shards[2]).unwrap();
+        let again = together(&large(), &alone, format, 2);
+        let own: u64 = again.iter().map(|report| report.images - report.resumed_images).sum();
+        assert!(own > 0 && own < 20, "{own}");
+        assert_eq!(files(&alone), files(&folder.path().join(format!("{format:?}/2/train"))));
+        // Shards of another kind are not mixed with these.
+        let error = pack(&large(), &alone, &options(format), &mut |_| {}).unwrap_err();
+        assert!(error.is_parameter() && error.to_string().contains("samples a shard"), "{error}");
+    }
+}
+
+#[test]
+fn bad_samples_move_no_boundary() {
+    let folder = tempfile::tempdir().unwrap();
+    let damaged = |which: std::ops::Range<usize>| {
+        let mut images = contents(&large());
+        images[which].iter_mut().for_each(|(bytes, _)| bytes.clear());
+        EncodedImages::new(images)
+    };
+    let out = |name: &str| folder.path().join(name).join("train");
+    together(&damaged(3..4), &out("one"), RecordFormat::WebDataset, 3);
+    let report = together(&damaged(20..38), &out("many"), RecordFormat::WebDataset, 3).remove(0);
+    assert_eq!((report.images, report.bad_count), (22, 18));
+    assert_eq!(contents(&data_set(&out("many"))).len(), 22);
+    let error = pack(
+        &damaged(0..40),
+        &out("none"),
+        &PackOptions { rank: Some(Rank::default()), ..options(RecordFormat::WebDataset) },
+        &mut |_| {},
+    )
+    .unwrap_err();
+    assert!(matches!(error, Error::TooManyBad { .. } | Error::Parameter { .. }), "{error}");
+    assert!(open(out("none")).is_err());
+}
+
+/// Three processes, of which one after the other is killed, until all is packed.
+#[test]
+#[cfg(all(target_os = "linux", feature = "cli"))]
+fn shards_of_killed_processes_are_taken_up() {
+    use std::process::{Child, Command, Stdio};
+    use std::time::Duration;
+    let folder = tempfile::tempdir().unwrap();
+    let images = image_folder(folder.path(), 120);
+    let start = |out: &Path, rank: u32| -> Child {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_warpfeed"));
+        command.args(["pack", "--format", "tfrecord", "--shard-size", "1MB", "--max-side", "300", "--workers", "1"]);
+        command.args(["--rank", &format!("{rank}/3")]).arg(&images).arg("-o").arg(out);
+        command.stdout(Stdio::null()).spawn().unwrap()
+    };
+    let (alone, out) = (folder.path().join("alone/train"), folder.path().join("killed/train"));
+    assert!(start(&alone, 0).wait().unwrap().success());
+    let mut random = common::Random(4);
+    for kill in 0..9 {
+        let mut ranks: Vec<Child> = (0..3).map(|rank| start(&out, rank)).collect();
+        std::thread::sleep(Duration::from_millis(random.within(20, 150).into()));
+        ranks[kill % 3].kill().unwrap();
+        if kill % 2 == 0 {
+            // The others go on, and make the shards of the one that is gone.
+            for (rank, child) in ranks.iter_mut().enumerate() {
+                let ended = child.wait().unwrap();
+                assert!(ended.success() || rank == kill % 3, "rank {rank}: {ended}");
+            }
+            assert_eq!(files(&out), files(&alone), "after kill {kill}");
+            fs::remove_dir_all(&out).unwrap();
+        } else {
+            for child in &mut ranks {
+                let _ = child.kill();
+                child.wait().unwrap();
+            }
+        }
+    }
 }

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Delivered, WithBad, delivered, small, source};
 use std::collections::BTreeMap;
-use warpfeed::source::{Input, OpenOptions};
+use warpfeed::source::{Compose, Concat, Input, OpenOptions};
 use warpfeed::{Builder, Device, ImageCache, OnError, Partition, Pipeline, Sampling};
 
 fn built(builder: Builder) -> Pipeline {
@@ -60,6 +60,42 @@ fn threads_batches_ranks_resuming_and_caches_do_not_matter() {
         assert_eq!(pipeline.len(), Some(whole.len() as u64));
         assert!(pipeline.memory().order_bytes >= 8 * whole.len() as u64);
     }
+}
+
+#[test]
+fn batches_have_a_fixed_share_of_each_source() {
+    let both = || Concat::new([source(23).into_source(), source(5).into_source()]).unwrap();
+    let builder = || small(both()).batch_size(5).sampler(both().shares([4, 1]).unwrap());
+    let whole = delivered(&built(builder()), 1);
+    // Six batches of 4 for the first source, which has 23: none is left out.
+    assert_eq!(whole.len(), 30);
+    let shares = |samples: &[Delivered]| {
+        assert!(samples.chunks(5).all(|batch| batch.iter().filter(|sample| sample.index >= 23).count() == 1));
+    };
+    shares(&whole);
+    assert_eq!(delivered(&built(builder().threads(0)), 1), whole);
+    let ranks: Vec<Vec<Delivered>> =
+        (0..3).map(|rank| delivered(&built(builder().partition(Partition::new(rank, 3).unwrap())), 1)).collect();
+    ranks.iter().for_each(|own| shares(own));
+    let mut once: Vec<u64> = ranks.concat().iter().map(|sample| sample.index).filter(|&index| index < 23).collect();
+    once.sort_unstable();
+    assert_eq!(once.len(), 24, "two batches for each rank");
+    once.dedup();
+    assert_eq!(once.len(), 23);
+    // A bad sample's place is taken by one of the same source.
+    let with_bad = |source| WithBad { good: source, bad: vec![1, 2] }.into_source();
+    let both_bad = Concat::new([with_bad(source(23)), with_bad(source(5))]).unwrap();
+    let sampler = both_bad.shares([4, 1]).unwrap();
+    shares(&delivered(&built(small(both_bad).sampler(sampler).on_error(OnError::Substitute)), 1));
+    let error = builder().batch_size(6).build().unwrap_err().to_string();
+    assert!(error.contains("batch_size must be 5"), "{error}");
+    for counts in [vec![4], vec![4, 0]] {
+        assert!(both().shares(counts).unwrap_err().is_parameter());
+    }
+    let pipeline = built(builder());
+    let state = pipeline.epoch(1).next().unwrap().unwrap().state();
+    let rest: Vec<Delivered> = pipeline.resume(&state).unwrap().flat_map(|b| common::samples(&b.unwrap())).collect();
+    assert_eq!(rest, whole[5..]);
 }
 
 #[test]

@@ -10,7 +10,10 @@ use warpfeed::{
     Builder, EpochState, Error, LastBatch, OnError, Partition, Pipeline,
     image::Size,
     ops::{random_horizontal_flip, random_resized_crop},
-    source::{EncodedImages, Input, OpenOptions, RecordFormat, RecordStream, StreamOptions, open},
+    source::{
+        AtEnd, EncodedImages, Input, OpenOptions, RecordFormat, RecordOptions, RecordStream, Stream, StreamMix,
+        StreamOptions, StreamStart, open,
+    },
 };
 
 /// Images that fill three shards of 1 MB.
@@ -159,6 +162,76 @@ fn a_stream_is_resumed_at_the_very_sample() {
             let (got, _) = in_pieces(pipeline, 2);
             assert_eq!(got, whole, "{format:?}, window {window}, shard {shard}");
         }
+    }
+}
+
+#[test]
+fn streams_are_split_by_shard() {
+    let (_folder, out) = packed(RecordFormat::TfRecord);
+    let names = |part: Input| -> Vec<Delivered> {
+        let pipeline = in_order(part).on_error(OnError::Skip).build().unwrap();
+        delivered(&pipeline, 0)
+    };
+    let bytes = |samples: &[Delivered]| {
+        let mut labels: Vec<u32> = samples.iter().map(|sample| sample.label).collect();
+        labels.sort_unstable();
+        labels
+    };
+    let whole = bytes(&names(streamed(&out, 8)));
+    let stream = streamed(&out, 8).into_stream().unwrap();
+    let count = stream.shards() as u32;
+    let (train, held_out) = streamed(&out, 8).split(0.3, 42).unwrap();
+    let counts = |part: &Input| part.clone().into_stream().unwrap().shards();
+    assert_eq!((counts(&train), counts(&held_out)), (u64::from(count) - 1, 1));
+    assert_eq!(bytes(&[names(train.clone()), names(held_out.clone())].concat()), whole);
+    // A state of one part is no state of the other.
+    let state = in_order(train).build().unwrap().epoch(0).next().unwrap().unwrap().state();
+    assert!(in_order(held_out).build().unwrap().resume(&state).unwrap_err().to_string().contains("fingerprint"));
+    let folds: Vec<Delivered> =
+        (0..count).flat_map(|fold| names(streamed(&out, 8).kfold(count, fold, 1).unwrap().1)).collect();
+    assert_eq!(bytes(&folds), whole);
+    assert!(streamed(&out, 8).split(0.01, 1).err().unwrap().to_string().contains("shards"));
+    assert!(stream.part(&[9]).err().unwrap().is_parameter() && stream.part(&[]).err().unwrap().is_parameter());
+    // Of a data set it takes samples.
+    let (train, held_out) = Input::from(images()).split(0.2, 42).unwrap();
+    assert_eq!((names(train).len(), names(held_out).len()), (40, 10));
+    let mix = StreamMix::by_weight([(streamed(&out, 8), 1.0)], AtEnd::Stop, 1).unwrap();
+    assert!(matches!(Input::from(mix).kfold(2, 0, 1), Err(Error::Parameter { .. })));
+}
+
+#[test]
+fn mixed_streams_keep_their_shares_and_are_resumed_at_the_very_sample() {
+    let ((_a, first), (_b, second)) = (packed(RecordFormat::TfRecord), packed(RecordFormat::WebDataset));
+    let classes = (0..7).map(|i| i.to_string()).collect::<Vec<_>>();
+    // The second stream's labels are those of its first shard alone, so that it is shorter.
+    let mix = |window| {
+        let stream = |format, paths: Vec<PathBuf>| {
+            let records = RecordOptions { classes: classes.clone(), ..RecordOptions::default() };
+            Input::from(RecordStream::open(format, paths, StreamOptions { records, window }).unwrap())
+        };
+        let second = shards(&second)[..1].to_vec();
+        let both = [(stream(RecordFormat::TfRecord, shards(&first)), 3), (stream(RecordFormat::WebDataset, second), 1)];
+        StreamMix::by_count(both, AtEnd::Repeat, 9).unwrap()
+    };
+    for (window, rank) in [(1, "0/1"), (8, "0/1"), (8, "1/2")] {
+        let builder = |threads| {
+            let builder = in_order(mix(window)).partition(rank.parse().unwrap()).threads(threads);
+            if window > 1 { builder.shuffle(5) } else { builder }
+        };
+        let pipeline = builder(2).build().unwrap();
+        let whole = delivered(&pipeline, 2);
+        let names: Vec<String> = {
+            // Which stream a sample is of, its name says.
+            let mut start = StreamStart::whole(2);
+            (start.partition, start.shuffle) = (rank.parse().unwrap(), (window > 1).then_some(5));
+            let mut samples = mix(window).begin(&start).unwrap();
+            std::iter::from_fn(|| samples.next().unwrap()).map(|sample| sample.name).collect()
+        };
+        assert_eq!(names.len(), whole.len());
+        assert!(names.chunks_exact(4).all(|four| four.iter().filter(|name| name.contains(".tar")).count() == 1));
+        assert!(names.len() > 12);
+        assert_eq!(delivered(&builder(0).build().unwrap(), 2), whole);
+        assert_eq!(in_pieces(|piece| builder(piece % 3).batch_size(1 + piece % 4).build().unwrap(), 2).0, whole);
     }
 }
 

@@ -10,7 +10,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use warpfeed::image::Size;
 use warpfeed::ops::{
-    AugMix, AutoAugment, AutoAugmentPolicy, CenterCrop, Interpolation, Mix, Op, RandAugment, Transform, TrivialAugment,
+    AugMix, AutoAugment, AutoAugmentPolicy, CenterCrop, Interpolation, Mix, Op, RandAugment, TimmAugment, Transform,
+    TrivialAugment,
 };
 use warpfeed::{ApplyOptions, DType, Layout, Orientation, Pipeline, Strategy, apply, source::EncodedImages};
 
@@ -164,6 +165,131 @@ fn aug_mix_draws_weights_and_depths_as_it_says() {
     assert!((own / DRAWS as f64 - 0.5).abs() < 6.0 * (1.0 / 12.0 / DRAWS as f64).sqrt());
 }
 
+/// The kind of an operation of timm's, as timm calls it, but for what says how levels are scaled.
+fn timm_kind(op: &Op) -> &'static str {
+    match op {
+        Op::AffineMatrix(op) => match op.matrix {
+            [_, shear, ..] if shear != 0.0 => "ShearX",
+            [_, _, _, shear, ..] if shear != 0.0 => "ShearY",
+            [_, _, x, ..] if x != 0.0 => "TranslateX",
+            _ => "TranslateY",
+        },
+        Op::SolarizeAdd(_) => "SolarizeAdd",
+        Op::PillowGaussianBlur(_) => "GaussianBlur",
+        Op::Saturation(op) if op.factor == 0.0 => "Desaturate",
+        op => kind(op).0,
+    }
+}
+
+/// Whether two samples of so many draws each are of one distribution, which they are not in one case of a million. What is
+/// rare counts together.
+#[track_caller]
+fn same_distribution(got: &BTreeMap<String, f64>, want: &BTreeMap<String, f64>) {
+    let keys: std::collections::BTreeSet<_> = got.keys().chain(want.keys()).collect();
+    let pair = |key: &String| [got, want].map(|counts| counts.get(key).copied().unwrap_or(0.0));
+    let (often, rare): (Vec<_>, Vec<_>) =
+        keys.into_iter().map(pair).partition(|[got, want]: &[f64; 2]| got + want >= 20.0);
+    let rare = rare.iter().fold([0.0; 2], |[a, b], [got, want]| [a + got, b + want]);
+    let all: Vec<[f64; 2]> = often.into_iter().chain((rare[0] + rare[1] >= 20.0).then_some(rare)).collect();
+    assert!(all.len() > 1 || all == [[20_000.0; 2]], "{got:?}");
+    // Against the mean of both: half of Pearson's statistic of two samples.
+    let counts: Vec<f64> = all.iter().map(|[got, want]| (got - want) / 2.0_f64.sqrt() + (got + want) / 2.0).collect();
+    if all.len() > 1 {
+        chi_square(&counts, |i| (all[i][0] + all[i][1]) / 2.0);
+    }
+}
+
+/// Against what timm drew from the same texts (`tests/reference/timm_tables.py`).
+#[test]
+fn timm_augment_draws_what_timm_draws() {
+    let tables: serde_json::Value = serde_json::from_str(include_str!("reference/timm.json")).unwrap();
+    let images = tables["images"].as_u64().unwrap();
+    for (text, want) in tables["draws"].as_object().unwrap() {
+        let mut got = BTreeMap::<&str, BTreeMap<String, f64>>::new();
+        let mut add = |what, value: String| *got.entry(what).or_default().entry(value).or_default() += 1.0;
+        for ops in drawn(TimmAugment::parse(text).unwrap(), images) {
+            add("ops", ops.len().to_string());
+            for op in &ops {
+                let kind = timm_kind(op);
+                add("kinds", kind.to_owned());
+                match op {
+                    Op::Rotate(op) => add("rotations", (op.degrees / 3.0).floor().to_string()),
+                    Op::Saturation(op) if kind == "Color" && text.contains(['c', 'w']) => {
+                        add("colors", ((op.factor - 1.0) / 0.09).floor().to_string());
+                    }
+                    _ => {}
+                }
+            }
+        }
+        for (what, counts) in want.as_object().unwrap() {
+            let scale = ["Increasing", "Original", "Rel", "Rand"];
+            let plain = |name: &String| scale.iter().fold(name.clone(), |name, end| name.replace(end, ""));
+            let counts = counts.as_object().unwrap().iter();
+            let want = counts.map(|(name, count)| (plain(name), count.as_f64().unwrap())).collect();
+            same_distribution(&got[what.as_str()], &want);
+        }
+        assert_eq!(got.len(), want.as_object().unwrap().len(), "{text}");
+    }
+}
+
+#[test]
+fn timm_aug_mix_draws_weights_depths_and_levels_as_it_says() {
+    const DRAWS: u64 = 3_000;
+    let mut depths = [0.0; 3];
+    let (mut blends, mut angles, mut turns) = (0.0, 0.0, 0.0_f64);
+    for ops in drawn(TimmAugment::parse("augmix-m10-w2").unwrap(), DRAWS) {
+        let [Op::Mix(Mix { weight: 0.0, chains, blend, .. })] = &ops[..] else { panic!("{ops:?}") };
+        assert!(chains.len() == 2 && (chains[0].weight + chains[1].weight - 1.0).abs() < 1e-5);
+        blends += f64::from(*blend);
+        for chain in chains {
+            // A level at which nothing happens may shorten a chain, one of ten thousand to nothing.
+            depths[chain.ops.len().saturating_sub(1)] += 1.0;
+            for op in &chain.ops {
+                if let Op::Rotate(op) = op {
+                    (angles, turns) = (angles + op.degrees.abs(), turns + 1.0);
+                }
+            }
+        }
+    }
+    let chains: f64 = depths.iter().sum();
+    chi_square(&depths, |_| chains / 3.0);
+    let within =
+        |mean: f64, want: f64, spread: f64, n: f64| (mean - want).abs() < 6.0 * spread / 12_f64.sqrt() / n.sqrt();
+    assert!(within(blends / DRAWS as f64, 0.5, 1.0, DRAWS as f64), "{blends}");
+    assert!(within(angles / turns, 15.0, 30.0, turns), "{angles} {turns}");
+}
+
+#[test]
+fn texts_that_timm_would_not_understand_are_refused() {
+    for (text, words) in [
+        ("", "rand, augmix"),
+        ("rant-m9", r#""rant" of"#),
+        ("rand-m9-q3", r#""q3" of "rand-m9-q3""#),
+        ("rand-inc", "such as m9"),
+        ("rand-m9-m5", "once"),
+        ("rand-m9.5", "a whole number"),
+        ("rand-p1.5", "0 to 1"),
+        ("rand-mmax0", "1 to 1000"),
+        ("rand-w0", r#""w0""#),
+        ("rand-twhatever", "tweights"),
+        ("rand-tweights-n16", "0 to 15"),
+        ("augmix-w0", "1 to 100"),
+        ("augmix-b1", r#""b1""#),
+        ("augmix-a0", "or more"),
+        ("v0-m5", r#""m5""#),
+        ("3a-mstdnan", "such as m9"),
+        ("originalr-mstd.5", r#""mstd.5""#),
+    ] {
+        let error = TimmAugment::parse(text).unwrap_err();
+        assert!(error.is_parameter() && error.to_string().contains(words), "{text}: {error}");
+    }
+    for text in
+        ["rand", "rand-m15-mmax20-n3-p1-inc1", "rand-mstd101", "augmix-m5-w4-d2-a0.5-mstd0", "originalr-mstd0.5"]
+    {
+        assert_eq!(TimmAugment::parse(text).unwrap().to_string(), text);
+    }
+}
+
 #[test]
 fn what_cannot_be_drawn_is_refused() {
     for transform in [
@@ -176,6 +302,8 @@ fn what_cannot_be_drawn_is_refused() {
         AugMix::new().width(0).into(),
         AugMix::new().alpha(0.0).into(),
         AugMix::new().alpha(f64::NAN).into(),
+        TimmAugment::parse("v0").unwrap().translate(1.5).into(),
+        TimmAugment::parse("rand").unwrap().interpolation(Interpolation::Lanczos).into(),
     ] {
         assert!(transform.validate().is_err_and(|error| error.is_parameter()), "{transform:?}");
     }
@@ -186,10 +314,6 @@ fn what_cannot_be_drawn_is_refused() {
 #[test]
 #[ignore = "needs WARPFEED_SHARED, a folder with data/photos/; tests/reference/suites.py runs it"]
 fn recipes_for_torchvision() {
-    let shared = std::env::var_os("WARPFEED_SHARED").map(PathBuf::from).expect("WARPFEED_SHARED names a folder");
-    let mut photos = Vec::new();
-    jpegs(&shared.join("data/photos"), &mut photos);
-    photos.sort();
     let bilinear = Interpolation::Bilinear;
     let suites: [Transform; 7] = [
         RandAugment::new().into(),
@@ -200,8 +324,34 @@ fn recipes_for_torchvision() {
         AutoAugment::new(AutoAugmentPolicy::Cifar10).fill([9, 99, 199]).into(),
         AugMix::new().severity(10).into(),
     ];
+    write_recipes(&suites, 1_000, "recipes.jsonl");
+}
+
+/// The same of timm's, 1,000 of each text.
+#[test]
+#[ignore = "needs WARPFEED_SHARED, a folder with data/photos/; tests/reference/suites.py runs it"]
+fn recipes_for_timm() {
+    let texts = [
+        "rand-m9-mstd0.5-inc1",
+        "rand-m8-n4-p1",
+        "rand-m7-tweights-mstd101",
+        "augmix-m9",
+        "original",
+        "v0r-mstd1",
+        "3a",
+    ];
+    let mut suites = texts.map(|text| TimmAugment::parse(text).unwrap());
+    suites[1] = suites[1].clone().interpolation(Interpolation::Nearest).fill([9, 99, 199]);
+    write_recipes(&suites.map(Transform::from), 7_000, "timm-recipes.jsonl");
+}
+
+fn write_recipes(suites: &[Transform], samples: usize, file: &str) {
+    let shared = std::env::var_os("WARPFEED_SHARED").map(PathBuf::from).expect("WARPFEED_SHARED names a folder");
+    let mut photos = Vec::new();
+    jpegs(&shared.join("data/photos"), &mut photos);
+    photos.sort();
     let mut lines = String::new();
-    for sample in 0..1_000 {
+    for sample in 0..samples {
         let photo = &photos[sample * 7919 % photos.len()];
         let bytes = fs::read(photo).unwrap();
         let builder = Pipeline::builder(EncodedImages::new([(bytes.clone(), 0)])).orientation(Orientation::Ignore);
@@ -221,7 +371,7 @@ fn recipes_for_torchvision() {
         });
         writeln!(lines, "{}", serde_json::json!({"image": photo, "ops": ops, "sha256": sha256})).unwrap();
     }
-    fs::write(Path::new(env!("CARGO_TARGET_TMPDIR")).join("recipes.jsonl"), lines).unwrap();
+    fs::write(Path::new(env!("CARGO_TARGET_TMPDIR")).join(file), lines).unwrap();
 }
 
 fn jpegs(dir: &Path, found: &mut Vec<PathBuf>) {

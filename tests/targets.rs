@@ -3,9 +3,12 @@
 mod common;
 
 use common::{jpeg, small, source};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use warpfeed::pack::{PackOptions, pack};
 use warpfeed::source::{
     Compose, Concat, EncodedImages, ImageFolder, Input, ListFile, OpenOptions, RecordFormat, Source, open,
@@ -205,6 +208,78 @@ fn packing_keeps_targets_and_shards_and_streams_have_them() {
             counts
         };
         assert_eq!(count(&epoch(in_order(streamed(&path)))), count(&stream), "{of}: shuffled");
+    }
+}
+
+#[test]
+fn features_of_tfrecord_are_packed_as_parts_of_webdataset_under_their_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let field = "image/object/bbox";
+    let images = source(IMAGES).with_targets(field, (0..IMAGES).map(|index| Target::Floats(floats(index)))).unwrap();
+    let out = |name: &str| folder.path().join(name);
+    let options = |format| PackOptions { target: Some(field.to_owned()), ..PackOptions::new(format) };
+    pack(&images, &out("records"), &options(RecordFormat::TfRecord), &mut |_| {}).unwrap();
+    let records = open(out("records")).unwrap().into_data_set().unwrap();
+    pack(&*records, &out("tar"), &options(RecordFormat::WebDataset), &mut |_| {}).unwrap();
+    let text = "float=3:image/object/bbox";
+    let want = epoch(small(images).targets(spec(text)));
+    assert_eq!(epoch(small(open(out("records")).unwrap()).targets(spec(text))), want);
+    assert_eq!(epoch(small(open(out("tar")).unwrap()).targets(spec(text))), want);
+    // The part is there for other programs, under an ending without a slash.
+    assert_eq!(epoch(small(open(out("tar")).unwrap()).targets(spec("float=3:image%2fobject%2fbbox"))), want);
+    // A percent sign would be another name for it.
+    let options = PackOptions { target: Some("image%2fobject".into()), ..PackOptions::new(RecordFormat::WebDataset) };
+    assert!(pack(&source(1), &out("percent"), &options, &mut |_| {}).unwrap_err().is_parameter());
+}
+
+#[test]
+fn a_source_is_asked_for_image_and_target_at_once() {
+    /// Counts calls: reads alone, targets alone, both together.
+    struct Asked(EncodedImages, Arc<[AtomicUsize; 3]>);
+
+    impl Source for Asked {
+        fn len(&self) -> u64 {
+            self.0.len()
+        }
+        fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> warpfeed::Result<&'a [u8]> {
+            self.1[0].fetch_add(1, Relaxed);
+            self.0.read(index, buffer)
+        }
+        fn label(&self, index: u64) -> u32 {
+            self.0.label(index)
+        }
+        fn target(&self, index: u64, field: Option<&str>) -> warpfeed::Result<Target> {
+            self.1[1].fetch_add(1, Relaxed);
+            self.0.target(index, field)
+        }
+        fn read_with_target<'a>(
+            &'a self,
+            index: u64,
+            field: &str,
+            buffer: &'a mut Vec<u8>,
+            _stopped: &AtomicBool,
+        ) -> warpfeed::Result<(&'a [u8], Target)> {
+            self.1[2].fetch_add(1, Relaxed);
+            Ok((self.0.read(index, buffer)?, self.0.target(index, Some(field))?))
+        }
+        fn name(&self, index: u64) -> Cow<'_, str> {
+            self.0.name(index)
+        }
+    }
+
+    let counts = Arc::<[AtomicUsize; 3]>::default();
+    let asked = || Asked(images(), Arc::clone(&counts));
+    let composed = [
+        asked().into_source(),
+        asked().subset(0..IMAGES).unwrap().into_source(),
+        asked().map_labels([""; 0], |label| label).into_source(),
+        Concat::new([asked().into_source()]).unwrap().into_source(),
+    ];
+    for (number, source) in (1..).zip(composed) {
+        let got = epoch(small(source).targets(spec("float=3:label")));
+        check("float=3:label", "a source that gives both", &got, |index| index);
+        let counted = [0, 1, 2].map(|i| counts[i].load(Relaxed));
+        assert_eq!(counted, [0, 0, number * IMAGES as usize]);
     }
 }
 

@@ -5,10 +5,10 @@ mod common;
 use common::views::{builder, delivered, samples, views};
 use common::{WithBad, source};
 use warpfeed::{
-    ApplyOptions, Builder, DType, Error, ImageCache, LastBatch, Layout, OnError, Orientation, Partition, Pipeline,
-    Strategy, View, apply, five_crop,
+    ApplyOptions, Builder, DType, Error, IMAGENET_MEAN, IMAGENET_STD, ImageCache, LastBatch, Layout, OnError,
+    Orientation, Partition, Pipeline, Strategy, View, apply, five_crop,
     image::Size,
-    ops::{Hflip, Op},
+    ops::{ErasingNoise, Hflip, Normalize, Op, RandomErasing, Resize},
     prelude::{random_horizontal_flip, random_resized_crop},
     source::{EncodedImages, Source},
     ten_crop, view,
@@ -177,4 +177,24 @@ fn what_does_not_go_together_is_refused() {
     assert_eq!(bytes(1).batch_bytes, 3 * 3 * 64 * 4);
     assert_eq!(bytes(7).batch_bytes, 7 * bytes(1).batch_bytes);
     assert!(bytes(2).images_bytes > bytes(1).images_bytes);
+}
+
+/// timm's splits: the clean part of a batch is a view that does not erase.
+#[test]
+fn a_view_without_erasing_stays_clean() {
+    let clean = || view([Resize::new(Size::new(20, 16)).into(), Normalize::new(IMAGENET_MEAN, IMAGENET_STD).into()]);
+    let erasing = || RandomErasing::new(1.0).noise(ErasingNoise::PerPixel).into();
+    let erased =
+        view([Resize::new(Size::new(20, 16)).into(), Normalize::new(IMAGENET_MEAN, IMAGENET_STD).into(), erasing()]);
+    let build = |views: Vec<View>| Pipeline::builder(source(6)).seed(5).batch_size(4).views(views).build().unwrap();
+    let (alone, split) = (build(vec![clean()]), build(vec![clean(), erased]));
+    let (alone, images) = (delivered(alone.epoch(0)), delivered(split.epoch(0)));
+    for ((index, want), (_, got)) in alone.iter().zip(&images) {
+        assert!(got[0] == want[0], "{index}");
+        let values = |bytes: &[u8]| bytes.as_chunks::<4>().0.iter().map(|v| f32::from_le_bytes(*v)).collect::<Vec<_>>();
+        let changed = values(&got[1]).iter().zip(values(&want[0])).filter(|(a, b)| *a != b).count();
+        let recipe = &split.recipes(0, *index).unwrap()[1];
+        let Some(Op::Erase(erase)) = recipe.last() else { panic!("{recipe:?}") };
+        assert_eq!(changed as u32, 3 * erase.width * erase.height);
+    }
 }

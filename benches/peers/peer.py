@@ -1,7 +1,8 @@
 """Times one peer of warpfeed on the CPU and prints one JSON object.
 
-    python peer.py dali|torchvision train|trial-a|trial-b FOLDER [--load N] [--full-decode] [--threads T] [--batch-size B]
+    python peer.py dali|torchvision PIPELINE FOLDER [--load N] [--full-decode] [--threads T] [--batch-size B]
 
+PIPELINE is train, rand-augment or trivial-augment (train with RandAugment(2, 9) or TrivialAugmentWide), trial-a or trial-b.
 The clock (`seconds`) runs from the first request for a batch to the last batch; imports and building the pipeline are
 before it, and so is DALI's one batch of warm-up. `first_batch_s` runs from before building to the first batch.
 `peak_rss_bytes` sums the peaks of the main process and of its workers.
@@ -26,8 +27,9 @@ def torchvision_loader(args):
     from torchvision import transforms as t
 
     crop = t.RandomResizedCrop(224, scale=AREA, ratio=RATIO)
-    if args.pipeline == "train":
-        geometry = [crop, t.RandomHorizontalFlip(0.5)]
+    suites = {"train": [], "rand-augment": [t.RandAugment()], "trivial-augment": [t.TrivialAugmentWide()]}
+    if args.pipeline in suites:
+        geometry = [crop, t.RandomHorizontalFlip(0.5)] + suites[args.pipeline]
     elif args.pipeline == "trial-a":
         flips = [t.RandomHorizontalFlip(0.5), t.RandomVerticalFlip(0.5)]
         geometry = (flips + [t.RandomRotation(5)]) * args.load + [crop]
@@ -48,6 +50,7 @@ def torchvision_loader(args):
 def dali_loader(args):
     """Two iterables of batch sizes: the warm-up batch, then the epoch."""
     from nvidia.dali import fn, pipeline_def, types
+    from nvidia.dali.auto_aug import rand_augment, trivial_augment
 
     def nearest_rotation(images):
         images = fn.flip(images, horizontal=fn.random.coin_flip(), vertical=fn.random.coin_flip())
@@ -57,15 +60,24 @@ def dali_loader(args):
     def growing_rotation(images):
         return fn.rotate(fn.flip(images, horizontal=1, vertical=1), angle=5)
 
-    @pipeline_def(batch_size=args.batch_size, num_threads=args.threads, device_id=None, seed=1)
+    settings = {"batch_size": args.batch_size, "num_threads": args.threads, "device_id": None, "seed": 1}
+    suites = {
+        "rand-augment": lambda images: rand_augment.rand_augment(images, n=2, m=9, shape=(224, 224)),
+        "trivial-augment": lambda images: trivial_augment.trivial_augment_wide(images, shape=(224, 224)),
+    }
+
+    # Suites draw by conditions, which the others have no need to pay for.
+    @pipeline_def(**settings, enable_conditionals=args.pipeline in suites)
     def pipeline():
         encoded, labels = fn.readers.file(
             file_root=args.folder, random_shuffle=True, pad_last_batch=True, name="reader"
         )
         crop = {"random_area": AREA, "random_aspect_ratio": RATIO}
-        if args.pipeline == "train" and not args.full_decode:
+        if args.pipeline in ("train", *suites) and not args.full_decode:
             images = fn.decoders.image_random_crop(encoded, output_type=types.RGB, **crop)
             images = fn.resize(images, resize_x=224, resize_y=224)
+            if args.pipeline in suites:
+                images = suites[args.pipeline](fn.flip(images, horizontal=fn.random.coin_flip()))
         else:
             images = fn.decoders.image(encoded, output_type=types.RGB)
             step = {"train": None, "trial-a": nearest_rotation, "trial-b": growing_rotation}[args.pipeline]
@@ -99,7 +111,7 @@ def peak_rss_bytes():
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("peer", choices=["dali", "torchvision"])
-    parser.add_argument("pipeline", choices=["train", "trial-a", "trial-b"])
+    parser.add_argument("pipeline", choices=["train", "rand-augment", "trivial-augment", "trial-a", "trial-b"])
     parser.add_argument("folder")
     parser.add_argument("--load", type=int, default=1)
     parser.add_argument("--full-decode", action="store_true", help="DALI: decode all of the image, then crop")

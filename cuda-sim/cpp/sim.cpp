@@ -1,7 +1,8 @@
 // Runs kernels on the host: a block's threads are fibers, each with a stack of its own, and go on from one
 // __syncthreads to the next, in an order that changes from phase to phase, so that a missing one is noticed. That some
 // threads of a block wait and others have ended is refused. Each access of a kernel to memory is checked where somebody
-// says what memory there is.
+// says what memory there is; one to shared memory also for what other threads do there in the same phase, so a missing
+// __syncthreads is noticed whatever the order.
 
 #include <algorithm>
 #include <csetjmp>
@@ -119,6 +120,13 @@ Own own_memory() {
     return own;
 }
 
+// What has been done to a byte of shared memory: in which phase, and by which thread or by several.
+struct Byte {
+    uint32_t stored = 0, loaded = 0;
+    uint16_t storer = 0, loader = 0;
+};
+constexpr uint16_t kSeveral = 0xffff;
+
 constexpr size_t kStackBytes = 64 << 10;
 constexpr uint32_t kMaxThreads = 1024;
 // More ranges than a kernel uses at a time.
@@ -154,6 +162,11 @@ struct Machine {
     // Ranges found lately, of which a kernel uses few at a time.
     Range known[kKnown];
     Own own = own_memory();
+    std::vector<Byte> shared = std::vector<Byte>(own.shared.end - own.shared.start);
+    // From one __syncthreads to the next; counted over all launches.
+    uint32_t phase = 0;
+    // The current thread's in its block.
+    uint16_t number = 0;
 
     ~Machine() {
         for (const auto& fiber : fibers) {
@@ -211,6 +224,28 @@ struct Machine {
     bool on_stack(uintptr_t address) const {
         const uintptr_t stack = reinterpret_cast<uintptr_t>(current->stack);
         return Range{stack, stack + kStackBytes}.holds(address, 1);
+    }
+
+    // Why the current thread may not touch these bytes of shared memory; null if it may. Several threads may store, as
+    // they do to set a mark. Of accesses at places in a variable that the compiler knows it tells nothing.
+    const char* race(uintptr_t address, size_t bytes, bool is_store) {
+        Byte* const first = &shared[address - own.shared.start];
+        for (Byte* byte = first; byte < first + bytes; byte++) {
+            if (is_store) {
+                if (byte->loaded == phase && byte->loader != number) {
+                    return "another thread has loaded them since the last __syncthreads";
+                }
+                byte->storer = byte->stored == phase && byte->storer != number ? kSeveral : number;
+                byte->stored = phase;
+            } else {
+                if (byte->stored == phase && byte->storer != number) {
+                    return "another thread has stored them since the last __syncthreads";
+                }
+                byte->loader = byte->loaded == phase && byte->loader != number ? kSeveral : number;
+                byte->loaded = phase;
+            }
+        }
+        return nullptr;
     }
 
     // Whether a kernel may touch this.
@@ -279,10 +314,12 @@ struct Machine {
             fibers[i]->state = State::ready;
         }
         const uint32_t across = here.block_size.x, down = here.block_size.y;
-        for (uint32_t phase = seed;; phase++) {
+        for (uint32_t order = seed;; order++) {
             uint32_t waiting = 0;
+            phase++;
             for (uint32_t i = 0; i < threads; i++) {
-                const uint32_t thread = phase % 2 == 0 ? i : threads - 1 - i;
+                const uint32_t thread = order % 2 == 0 ? i : threads - 1 - i;
+                number = static_cast<uint16_t>(thread);
                 here.thread = {thread % across, thread / across % down, thread / (across * down)};
                 enter(*fibers[thread]);
                 if (fibers[thread]->state == State::faulted) {
@@ -318,17 +355,27 @@ void report_fault(int signal) {
 }
 
 // Before each access of a kernel. One that is refused is not made: the thread never returns.
-void check(uintptr_t address, size_t bytes, const char* access, const void* place) {
+void check(uintptr_t address, size_t bytes, bool is_store, const void* place) {
     if (counts && !machine->on_stack(address)) {
         machine->current->accesses.push_back({reinterpret_cast<uintptr_t>(place), address, bytes});
     }
-    if (!memory.range || checked->allowed(address, bytes)) {
+    if (!memory.range) {
         return;
     }
-    char text[160];
+    const char* why = nullptr;
+    if (checked->own.shared.holds(address, bytes)) {
+        why = checked->race(address, bytes, is_store);
+        if (!why) {
+            return;
+        }
+    } else if (checked->allowed(address, bytes)) {
+        return;
+    }
+    char text[240];
     snprintf(
-        text, sizeof(text), "%s of %zu bytes by thread (%u, %u, %u) of block (%u, %u, %u)", access, bytes,
-        here.thread.x, here.thread.y, here.thread.z, here.block.x, here.block.y, here.block.z);
+        text, sizeof(text), "%s of %zu bytes by thread (%u, %u, %u) of block (%u, %u, %u)%s%s",
+        is_store ? "a store" : "a load", bytes, here.thread.x, here.thread.y, here.thread.z, here.block.x, here.block.y,
+        here.block.z, why ? ", in shared memory: " : "", why ? why : "");
     memory.illegal(address, bytes, text);
     checked->leave(State::faulted);
 }
@@ -355,10 +402,10 @@ void sleep_ns(uint32_t ns) {
 // The compiler's calls.
 #define CUDA_SIM_ACCESS(bytes)                                       \
     extern "C" void __asan_load##bytes##_noabort(uintptr_t address) { \
-        cuda_sim::check(address, bytes, "a load", __builtin_return_address(0));                    \
+        cuda_sim::check(address, bytes, false, __builtin_return_address(0));                    \
     }                                                                 \
     extern "C" void __asan_store##bytes##_noabort(uintptr_t address) { \
-        cuda_sim::check(address, bytes, "a store", __builtin_return_address(0));                    \
+        cuda_sim::check(address, bytes, true, __builtin_return_address(0));                    \
     }
 CUDA_SIM_ACCESS(1)
 CUDA_SIM_ACCESS(2)
@@ -369,11 +416,11 @@ CUDA_SIM_ACCESS(16)
 extern "C" {
 
 void __asan_loadN_noabort(uintptr_t address, size_t bytes) {
-    cuda_sim::check(address, bytes, "a load", __builtin_return_address(0));
+    cuda_sim::check(address, bytes, false, __builtin_return_address(0));
 }
 
 void __asan_storeN_noabort(uintptr_t address, size_t bytes) {
-    cuda_sim::check(address, bytes, "a store", __builtin_return_address(0));
+    cuda_sim::check(address, bytes, true, __builtin_return_address(0));
 }
 
 void __asan_handle_no_return() {}

@@ -11,9 +11,9 @@ mod params;
 
 use cuda_sim::{Counts, Kernel, LAUNCH_BYTES, Memory};
 use params::{
-    Axis, BlurSample, BoxBlurSample, ColorSample, ContrastSample, CropSample, EraseSample, FinishSample, FlipSample,
-    FusedSample, HistogramSample, Launch, MixSample, Output, PerspectiveSample, RankSample, ResizeSample, RotateSample,
-    SharpnessSample, Source, TableSample, Target,
+    Axis, BlurSample, BoxBlurSample, ColorSample, ContrastSample, CropSample, ElasticSample, EraseNoiseSample,
+    EraseSample, FinishSample, FlipSample, FusedSample, HistogramSample, Launch, MixSample, NoiseSample, Output,
+    PerspectiveSample, RankSample, ResizeSample, RotateSample, SharpnessSample, Source, TableSample, Target,
 };
 
 /// The side of results, which are square, and of most images.
@@ -130,7 +130,7 @@ fn all() -> Vec<(&'static str, Counts)> {
     let (input, out) = (image(SIDE, SIDE), target(SIDE, SIDE));
     let Source { pixels, pitch_bytes, width, height, .. } = input;
     let table = put(&[0_u8; 256]);
-    let color = ColorSample { pixels, pitch_bytes, width, height, factor: 0.7, hue_shift: 9, reserved: 0 };
+    let color = ColorSample { pixels, pitch_bytes, width, height, factor: 0.7, hue_shift: 9, order: 0b01_00_10 };
     let contrast = ContrastSample { pixels, luma_sum: put(&[0_u64]), table, pitch_bytes, width, height, factor: 0.7 };
     let across = ResizeSample { source: image(VIEW.0, SIDE), target: target(SIDE, SIDE), axis: axis(VIEW.0, SIDE) };
     let down = ResizeSample { source: image(SIDE, VIEW.1), target: target(SIDE, SIDE), axis: axis(VIEW.1, SIDE) };
@@ -158,11 +158,46 @@ fn all() -> Vec<(&'static str, Counts)> {
     let one = 1_i64 << 40;
     let coefficients = [one / 2, one / 90, 3 * one, -one / 90, one / 2, one, 0, one / 5000, one];
     let perspective = PerspectiveSample { source: input, target: out, coefficients, fill: 0, bilinear: 1 };
-    let mix = MixSample { pixels, sums, pitch_bytes, width, height, weight: 0.5, first: 0, reserved: 0 };
+    let mix = MixSample {
+        image: pixels,
+        made: out.pixels,
+        sums,
+        image_pitch_bytes: pitch_bytes,
+        made_pitch_bytes: pitch_bytes,
+        width,
+        height,
+        weight: 0.5,
+        first: 0,
+    };
     let exact = [-1, 0, SIDE as i32 - 1, 0, 1, 0];
     let finish = FinishSample { source: input, output: output(2, true) };
     let nhwc = FusedSample { output: output(2, false), ..fused(0) };
     let erase = EraseSample { pixels, pitch_bytes, x: 0, y: 0, width, height, value: 7 };
+    let normals = put(&[7_i32; 1025]);
+    let noise = NoiseSample { pixels, normals, key: 5, pitch_bytes, width, height, clip: 1, ..NoiseSample::default() };
+    let erase_noise = EraseNoiseSample {
+        width,
+        height,
+        normals,
+        key: 5,
+        std: 1.0,
+        output: output(2, true),
+        ..EraseNoiseSample::default()
+    };
+    let field = || put(&vec![0_f32; (2 * SIDE * SIDE) as usize]);
+    let elastic = ElasticSample {
+        source: input,
+        target: out,
+        noise: field(),
+        between: field(),
+        weights: put(&[0.2_f32; KERNEL as usize]),
+        key: 5,
+        radius: KERNEL / 2,
+        scale_x: 3.0,
+        scale_y: 3.0,
+        bilinear: 1,
+        ..ElasticSample::default()
+    };
     vec![
         ("fused_f16_nchw", count("fused_f16_nchw", fused(0))),
         ("fused_f16_nchw, vertical first", count("fused_f16_nchw", fused(1))),
@@ -199,7 +234,14 @@ fn all() -> Vec<(&'static str, Counts)> {
         ("saturation_u8_nhwc", count("saturation_u8_nhwc", color)),
         ("hue_u8_nhwc", count("hue_u8_nhwc", color)),
         ("grayscale_u8_nhwc", count("grayscale_u8_nhwc", color)),
+        ("permute_channels_u8_nhwc", count("permute_channels_u8_nhwc", color)),
+        ("gaussian_noise_u8_nhwc", count("gaussian_noise_u8_nhwc", noise)),
+        ("perspective_bicubic_u8_nhwc", count("perspective_bicubic_u8_nhwc", perspective)),
+        ("elastic_noise_f32", count("elastic_noise_f32", elastic)),
+        ("elastic_rows_f32", count("elastic_rows_f32", elastic)),
+        ("elastic_u8_nhwc", count("elastic_u8_nhwc", elastic)),
         ("erase_u8_nhwc", count("erase_u8_nhwc", erase)),
+        ("erase_noise_f16_nchw", count("erase_noise_f16_nchw", erase_noise)),
     ]
 }
 

@@ -8,7 +8,7 @@ fn the_readme_has_a_line_for_every_kernel() {
     let readme = include_str!("../../kernels/README.md");
     for kernel in Kernel::all() {
         let mut line = kernel.name().to_owned();
-        for family in ["fused", "finish", "mixup"] {
+        for family in ["fused", "finish", "mixup", "erase_noise"] {
             if line.starts_with(family) {
                 line = format!("{family}_f16_nchw");
             }

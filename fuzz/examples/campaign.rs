@@ -13,7 +13,11 @@ use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use warpfeed::{Pipeline, image::{Image, JpegColor, JpegOptions, Sampling, Size, encode_jpeg}, source::EncodedImages};
+use warpfeed::{
+    Pipeline,
+    image::{Image, JpegColor, JpegOptions, Sampling, Size, encode_jpeg},
+    source::EncodedImages,
+};
 use warpfeed_fuzz::TARGETS;
 
 /// No input is larger.
@@ -25,8 +29,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// With more than these something is so wrong that it is not worth going on.
 const MAX_FINDINGS: usize = 100;
 
-/// How many of a hundred inputs each target gets, in the order of [`TARGETS`].
-const SHARES: [u32; TARGETS.len()] = [40, 12, 4, 8, 7, 7, 5, 4, 4, 3, 3, 3];
+/// The share of the inputs that each target gets, in the order of [`TARGETS`].
+const SHARES: [u32; TARGETS.len()] = [40, 12, 4, 4, 8, 7, 7, 5, 4, 4, 3, 3, 3, 2, 2, 2];
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -143,7 +147,7 @@ impl Inputs {
         let images = images();
         let corpus = |name: &str| files(&PathBuf::from("corpus").join(name));
         let good = TARGETS.map(|(name, _)| match name {
-            "image" | "model" | "baseline" => images.clone(),
+            "image" | "model" | "device" | "baseline" => images.clone(),
             "stream" => ["tar", "recordio", "tfrecord"].into_iter().flat_map(corpus).collect(),
             "index" => vec![vec![0; 3], vec![0; 30]],
             "list" => vec![b"a/b.jpg\t3\n# no\n\nc d.png\t4294967295\r\n/e\t0".to_vec()],

@@ -1,18 +1,33 @@
 //! The targets: what is done with bytes that nobody vouches for. Each may refuse them, and may not panic.
 
+mod device;
+mod written;
+
+pub use device::device;
+pub use written::{metadata, targets, transforms};
+
 use std::cell::{OnceCell, RefCell};
 use std::fs;
 use std::path::{Path, PathBuf};
 use warpfeed::pack::{PackOptions, pack};
-use warpfeed::{ApplyOptions, EpochState, OnError, Pipeline, Result, apply, image::{Decoder, Image, JpegOptions, Rect, Size, encode_jpeg, probe}, ops::Op, source::{ EncodedImages, IdxFile, ListFile, ParquetFiles, RecordFormat, RecordOptions, RecordShards, RecordStream, Source, Stream as _, StreamOptions, StreamStart, }};
+use warpfeed::{
+    ApplyOptions, EpochState, OnError, Pipeline, Result, apply,
+    image::{Decoder, Image, JpegOptions, Rect, Size, encode_jpeg, probe},
+    ops::Op,
+    source::{
+        EncodedImages, IdxFile, ListFile, ParquetFiles, RecordFormat, RecordOptions, RecordShards, RecordStream,
+        Source, Stream as _, StreamOptions, StreamStart,
+    },
+};
 
 /// What the bytes go to.
 pub type Target = fn(&[u8]);
 
 /// All targets by name. The names are those of the folders in `corpus/`, where there is one.
-pub const TARGETS: [(&str, Target); 12] = [
+pub const TARGETS: [(&str, Target); 16] = [
     ("image", image),
     ("model", model),
+    ("device", device),
     ("baseline", baseline),
     ("tar", tar),
     ("recordio", recordio),
@@ -23,6 +38,9 @@ pub const TARGETS: [(&str, Target); 12] = [
     ("index", index),
     ("list", list),
     ("json", json),
+    ("targets", targets),
+    ("metadata", metadata),
+    ("transforms", transforms),
 ];
 
 /// No image larger than this is decoded: it would take time, and meet no other code.
@@ -55,7 +73,7 @@ fn options() -> RecordOptions {
     RecordOptions { keep_index: false, ..RecordOptions::default() }
 }
 
-/// Reads every sample. What cannot be read must be the sample's fault.
+/// Reads every sample and its targets. What cannot be read must be the sample's fault.
 fn read_all(source: &dyn Source) {
     let mut buffer = Vec::new();
     for index in 0..source.len().min(1000) {
@@ -64,6 +82,12 @@ fn read_all(source: &dyn Source) {
         }
         source.label(index);
         source.name(index);
+        for field in [None, Some("txt"), Some("json.box"), Some("npy"), Some("label"), Some("box")] {
+            if let Err(error) = source.target(index, field) {
+                // No sample of such a source has the field.
+                assert!(error.is_bad_sample() || error.is_parameter(), "{error}");
+            }
+        }
     }
     source.fingerprint();
 }

@@ -3,6 +3,7 @@
 
 use crate::error::Result;
 use crate::source::{Reader, Source};
+use crate::target::Target;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -40,6 +41,23 @@ impl Encoded {
         Ok(Self { bytes, len_bytes, buffer, _owner: Owner::Source(Arc::clone(source)) })
     }
 
+    /// The same with what is in `field` of the sample's targets.
+    pub(crate) fn read_with_target(
+        reader: &Reader,
+        index: u64,
+        field: &str,
+        mut buffer: Vec<u8>,
+        stopped: &AtomicBool,
+    ) -> Result<(Self, Target)> {
+        let source = match reader {
+            Reader::DataSet(source) => source,
+            Reader::Stream(feed) => return Ok((Self::owned(feed.read(index)?), feed.target(index, Some(field))?)),
+        };
+        let (bytes, target) = source.read_with_target(index, field, &mut buffer, stopped)?;
+        let (bytes, len_bytes) = (bytes.as_ptr(), bytes.len());
+        Ok((Self { bytes, len_bytes, buffer, _owner: Owner::Source(Arc::clone(source)) }, target))
+    }
+
     /// Bytes that others use too.
     pub(crate) fn shared(bytes: Arc<[u8]>) -> Self {
         Self { bytes: bytes.as_ptr(), len_bytes: bytes.len(), buffer: Vec::new(), _owner: Owner::Others(bytes) }
@@ -51,7 +69,7 @@ impl Encoded {
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: `Source::read_unless` lends the bytes for as long as source and buffer are both borrowed. Both are kept here
+        // SAFETY: `Source::read_unless` and `read_with_target` lend the bytes for as long as source and buffer are both borrowed. Both are kept here
         // and neither is changed: the source is only ever borrowed, and the buffer, whose contents do not move with it,
         // is given away with the last use of the bytes. Shared bytes are kept here as well, and never change.
         unsafe { std::slice::from_raw_parts(self.bytes, self.len_bytes) }

@@ -198,6 +198,8 @@ pub(crate) struct End<'a> {
 pub(crate) struct Finished {
     pub(crate) views: Vec<Storage>,
     pub(crate) targets: Option<Storage>,
+    /// What mixing took on the host.
+    pub(crate) mix: Duration,
 }
 
 /// Runs recipes and makes batches.

@@ -1,21 +1,24 @@
 //! How long an epoch takes as augmentation grows, on the CPU and on the GPU, for training steps of several lengths.
 //!
-//! After the comparison that Amazon and NVIDIA published for SageMaker and DALI (a V100 and 8 CPUs, Imagenette's 9,469
-//! images, batches of 32). Trial A augments on the CPU, trial B on the GPU; their operations are not the same work, so
+//! After the comparison that Amazon and NVIDIA published for SageMaker and DALI
+//! ([`SAGEMAKER_DALI`]). Trial A augments on the CPU, trial B on the GPU; their operations are not the same work, so
 //! trial A's are also run on the GPU.
 
-use super::report::plot::{Series, grouped_bars, heat_map, lines, timeline};
+mod plots;
+
+use super::published::{self, SAGEMAKER_DALI};
 use super::report::{Cell, Report, Table};
 use super::spread::{Spread, turns};
 use super::subject::{Model, Subject, no_gpu};
-use super::train::{LANES, Run, RunTimes, rounds_note, skipped};
-use super::trial::Trial;
+use super::train::{Run, RunTimes, rounds_note, skipped};
+use super::trial::{Trial, loaded};
 use super::usage::{Percentiles, Sampling, Usage, percentiles};
+use super::utilization;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::pipeline::Builder;
 use crate::plan::Strategy;
-use serde::Serialize;
+use crate::preset::Preset;
 use serde_json::json;
 
 /// What to run.
@@ -31,6 +34,9 @@ pub struct Settings {
     pub rounds: u32,
     /// How the CPU runs trial A.
     pub strategies: Vec<Strategy>,
+    /// An automatic augmentation that is repeated as often in trials of its own, fused, behind a random resized crop and a
+    /// flip: a preset that has a [`suite`](Preset::suite).
+    pub suite: Option<Preset>,
 }
 
 impl Default for Settings {
@@ -42,43 +48,10 @@ impl Default for Settings {
             epochs: 2,
             rounds: 3,
             strategies: vec![Strategy::Sequential, Strategy::Fused],
+            suite: None,
         }
     }
 }
-
-/// Published seconds per epoch at one load.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-#[non_exhaustive]
-pub struct Published {
-    /// The model.
-    pub model: &'static str,
-    /// The load.
-    pub load: u32,
-    /// Trial A, on the CPU.
-    pub trial_a_s: f64,
-    /// Trial B, on the GPU.
-    pub trial_b_s: f64,
-}
-
-const fn published(model: &'static str, load: u32, trial_a_s: f64, trial_b_s: f64) -> Published {
-    Published { model, load, trial_a_s, trial_b_s }
-}
-
-/// The published table: one V100, 8 CPUs, 9,469 images, batches of 32.
-pub const PUBLISHED: [Published; 12] = [
-    published("resnet18", 1, 41.67, 21.30),
-    published("resnet18", 4, 49.95, 21.37),
-    published("resnet18", 8, 61.92, 21.08),
-    published("resnet18", 12, 77.82, 21.33),
-    published("resnet50", 1, 72.64, 46.94),
-    published("resnet50", 4, 75.21, 45.02),
-    published("resnet50", 8, 81.22, 46.29),
-    published("resnet50", 12, 88.89, 46.43),
-    published("resnet152", 1, 166.96, 119.96),
-    published("resnet152", 4, 169.68, 115.23),
-    published("resnet152", 8, 169.03, 117.73),
-    published("resnet152", 12, 173.18, 114.38),
-];
 
 /// One way to do the augmentation.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -86,14 +59,30 @@ enum Arm {
     A(Strategy),
     BGpu,
     AGpu,
+    Suite(Preset),
+    SuiteGpu(Preset),
+}
+
+impl Settings {
+    /// All ways to do it.
+    fn arms(&self) -> Vec<Arm> {
+        let own = self.strategies.iter().map(|&strategy| Arm::A(strategy)).chain([Arm::BGpu, Arm::AGpu]);
+        own.chain(self.suite.into_iter().flat_map(|preset| [Arm::Suite(preset), Arm::SuiteGpu(preset)])).collect()
+    }
 }
 
 impl Arm {
+    fn needs_gpu(self) -> bool {
+        matches!(self, Self::BGpu | Self::AGpu | Self::SuiteGpu(_))
+    }
+
     fn name(self) -> String {
         match self {
             Self::A(strategy) => format!("A, CPU, {}", format!("{strategy:?}").to_lowercase()),
             Self::BGpu => "B, GPU".to_owned(),
             Self::AGpu => "A, GPU".to_owned(),
+            Self::Suite(preset) => format!("{preset}, CPU"),
+            Self::SuiteGpu(preset) => format!("{preset}, GPU"),
         }
     }
 
@@ -109,8 +98,8 @@ struct Case {
     arm: Arm,
     /// Its rounds.
     runs: Vec<RunTimes>,
-    /// Of the last round.
-    usage: Usage,
+    /// Theirs.
+    usage: Vec<Usage>,
 }
 
 impl Case {
@@ -164,15 +153,19 @@ pub fn augment_load(
     let mut report =
         subject.report("augment-load", "What does augmentation cost a training, on the CPU and on the GPU?")?;
     let no_gpu = no_gpu();
-    let mut arms: Vec<Arm> = settings.strategies.iter().map(|&strategy| Arm::A(strategy)).collect();
-    if no_gpu.is_none() {
-        arms.extend([Arm::BGpu, Arm::AGpu]);
+    if let Some(preset) = settings.suite.filter(|preset| preset.suite().is_none()) {
+        let expected = "auto-augment, rand-augment, trivial-augment or aug-mix";
+        return Err(Error::parameter("augment-load", "preset", expected, preset));
+    }
+    let mut arms = settings.arms();
+    if no_gpu.is_some() {
+        arms.retain(|arm| !arm.needs_gpu());
     }
     let mut cases = Vec::new();
     for model in 0..models.len() {
         for &load in &settings.loads {
             cases.extend(arms.iter().map(|&arm| {
-                let (runs, usage) = (Vec::new(), Usage::default());
+                let (runs, usage) = (Vec::new(), Vec::new());
                 Case { model, load, arm, runs, usage }
             }));
         }
@@ -199,19 +192,28 @@ pub fn augment_load(
         "images_per_epoch": images.map(|epoch| epoch.images).max(), "seed": subject.seed,
         "models": models.iter().map(|model| json!({ "name": model.name, "step": model.about() })).collect::<Vec<_>>(),
     });
-    report.tables = vec![summary(settings, models, &seconds), details(models, &cases)];
+    let names = |case: &Case| {
+        vec![models[case.model].name.as_str().into(), Cell::number(f64::from(case.load), 0), case.arm.name().into()]
+    };
+    let usage = cases.iter().map(|case| (names(case), &case.usage[..]));
+    report.tables = vec![
+        summary(settings, models, &seconds),
+        growth(settings, models, &seconds),
+        published_table(),
+        details(models, &cases),
+        utilization::table(&["model", "load", "trial"], usage),
+    ];
+    report.publications.push(SAGEMAKER_DALI);
     answer(&mut report, settings, models, &cases, no_gpu.as_deref());
-    plots(&mut report, settings, models, &cases, &seconds);
+    plots::add(&mut report, settings, models, &cases, &seconds);
     report.notes.extend(skipped(cases.iter().flat_map(|case| &case.runs)));
     report.notes.extend([
         rounds_note(settings.rounds),
         "Seconds per epoch and images/s are of the epochs after the first, set-up included; what is saved is a share of the \
-         time, 0 where the times are equal. Utilisation is of the last round."
+         time, 0 where the times are equal. Heat maps and timelines are of the last round."
             .to_owned(),
+        utilization::NOTE.to_owned(),
         "Accelerator use is the time in the training step over the time of the epochs.".to_owned(),
-        "Published figures are of one V100 with 8 CPUs over 9,469 images: compare how they grow and what is saved, not \
-         the seconds."
-            .to_owned(),
         "B's operations are those published: flips both ways, 5 degrees bilinear on a growing canvas; they are more work \
          than A's. A on the GPU is the matched comparison."
             .to_owned(),
@@ -221,9 +223,9 @@ pub fn augment_load(
             "model": models[case.model].name, "load": case.load, "trial": case.arm.name(),
             "seconds_per_epoch": case.seconds(), "accelerator_use": case.accelerator_use(),
             "images_per_s": case.spread(RunTimes::later_images_per_s), "wait_s": case.waits(),
-            "runs": case.runs, "cpu": case.usage.cpu(), "gpu": case.usage.gpu(), "jpeg_decoder": case.usage.jpeg_decoder(),
+            "runs": case.runs, "utilization": utilization::figures(&case.usage),
         })).collect::<Vec<_>>(),
-        "published": PUBLISHED,
+        "published": published::EPOCHS,
         "gpu_not_run": no_gpu,
     });
     Ok(report)
@@ -233,12 +235,14 @@ pub fn augment_load(
 fn measure(subject: &Subject, settings: &Settings, model: &mut Model, case: &mut Case) -> Result<usize> {
     let builder = subject.builder().batch_size(settings.batch_size);
     let load = case.load;
-    let (builder, trial) = match case.arm {
-        Arm::A(strategy) => (builder.device(Device::Cpu).strategy(strategy), Trial::A { load }),
-        Arm::BGpu => (builder.device(Device::Cuda(0)), Trial::B { load }),
-        Arm::AGpu => (builder.device(Device::Cuda(0)), Trial::A { load }),
+    let builder = builder.device(if case.arm.needs_gpu() { Device::Cuda(0) } else { Device::Cpu });
+    let (builder, ops) = match case.arm {
+        Arm::A(strategy) => (builder.strategy(strategy), Trial::A { load }.ops()),
+        Arm::BGpu => (builder, Trial::B { load }.ops()),
+        Arm::AGpu => (builder, Trial::A { load }.ops()),
+        Arm::Suite(preset) | Arm::SuiteGpu(preset) => (builder, loaded(preset, load)),
     };
-    let pipeline = trial.ops().into_iter().fold(builder, Builder::augment).build()?;
+    let pipeline = ops.into_iter().fold(builder, Builder::augment).build()?;
     let sampling = Sampling::start();
     let mut ignore = |_: &_| Ok(());
     let mut run = Run::start(model.step.as_mut(), &mut ignore);
@@ -246,7 +250,7 @@ fn measure(subject: &Subject, settings: &Settings, model: &mut Model, case: &mut
         run.epoch(&pipeline, epoch, None)?;
     }
     case.runs.push(run.finish());
-    case.usage = sampling.stop();
+    case.usage.push(sampling.stop());
     Ok(pipeline.threads())
 }
 
@@ -254,8 +258,7 @@ type Seconds<'a> = &'a dyn Fn(usize, u32, Arm) -> Option<Spread>;
 
 /// Seconds per epoch side by side, the published ones beside them.
 fn summary(settings: &Settings, models: &[Model], seconds: Seconds<'_>) -> Table {
-    let arms: Vec<Arm> =
-        settings.strategies.iter().map(|&strategy| Arm::A(strategy)).chain([Arm::BGpu, Arm::AGpu]).collect();
+    let arms = settings.arms();
     let (first, others) = (arms[0], &arms[1..]);
     let mut columns = vec!["model".to_owned(), "load".to_owned()];
     columns.extend(arms.iter().flat_map(|arm| [format!("{}, s", arm.name()), format!("{}, +-%", arm.name())]));
@@ -274,7 +277,7 @@ fn summary(settings: &Settings, models: &[Model], seconds: Seconds<'_>) -> Table
             }));
             let against = seconds(number, load, first);
             row.extend(others.iter().map(|&arm| Cell::number(saved(against, seconds(number, load, arm)), 1)));
-            let published = PUBLISHED.iter().find(|p| p.model == model.name && p.load == load);
+            let published = published::seconds(&model.name, load);
             let (a, b) = (published.map(|p| p.trial_a_s), published.map(|p| p.trial_b_s));
             row.extend([Cell::number(a, 2), Cell::number(b, 2), Cell::number(improvement(a, b), 1)]);
             table.rows.push(row);
@@ -283,7 +286,66 @@ fn summary(settings: &Settings, models: &[Model], seconds: Seconds<'_>) -> Table
     table
 }
 
-/// Every case with its times and utilisation.
+/// What the times of a model are compared with: its first arm at the lowest load.
+fn reference(settings: &Settings, model: usize, seconds: Seconds<'_>) -> Option<f64> {
+    let low = settings.loads.iter().min()?;
+    Some(seconds(model, *low, Arm::A(*settings.strategies.first()?))?.median)
+}
+
+/// A published time over that of trial A at the lowest load of `loads`.
+fn published_growth(loads: &[u32], model: &str, load: u32, of: fn(&published::Epoch) -> f64) -> Option<f64> {
+    let low = published::seconds(model, *loads.iter().min()?)?;
+    Some(of(published::seconds(model, load)?) / low.trial_a_s)
+}
+
+/// The same times without a unit: ours and the published ones by one measure.
+fn growth(settings: &Settings, models: &[Model], seconds: Seconds<'_>) -> Table {
+    let arms = settings.arms();
+    let low = settings.loads.iter().min().copied().unwrap_or(0);
+    let columns = arms.iter().map(|arm| arm.name()).chain(["published A", "published B"].map(str::to_owned));
+    let columns: Vec<String> = ["model", "load"].map(str::to_owned).into_iter().chain(columns).collect();
+    let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
+    let title = format!("Times the epoch of {} at load {low}; published, of A at load {low}", arms[0].name());
+    let mut table = Table::new("growth", title, &columns);
+    for (number, model) in models.iter().enumerate() {
+        let reference = reference(settings, number, seconds);
+        for &load in &settings.loads {
+            let mut row = vec![model.name.as_str().into(), Cell::number(f64::from(load), 0)];
+            let own = |&arm: &Arm| Some(seconds(number, load, arm)?.median / reference?);
+            row.extend(arms.iter().map(|arm| Cell::number(own(arm), 2)));
+            let published = |of: fn(&published::Epoch) -> f64| {
+                Cell::number(published_growth(&settings.loads, &model.name, load, of), 2)
+            };
+            row.extend([published(|epoch| epoch.trial_a_s), published(|epoch| epoch.trial_b_s)]);
+            table.rows.push(row);
+        }
+    }
+    table
+}
+
+/// All that was published.
+fn published_table() -> Table {
+    let title = "Published seconds per epoch, what trial B saves, and times trial A at load 1";
+    let columns = ["model", "load", "A, s", "B, s", "B saves, %", "A, times", "B, times"];
+    let mut table = Table::new("published", title, &columns);
+    table.in_files_only = true;
+    for epoch in &published::EPOCHS {
+        let growth =
+            |of: fn(&published::Epoch) -> f64| Cell::number(published_growth(&[1], epoch.model, epoch.load, of), 2);
+        table.rows.push(vec![
+            epoch.model.into(),
+            Cell::number(f64::from(epoch.load), 0),
+            Cell::number(epoch.trial_a_s, 2),
+            Cell::number(epoch.trial_b_s, 2),
+            Cell::number(improvement(Some(epoch.trial_a_s), Some(epoch.trial_b_s)), 1),
+            growth(|epoch| epoch.trial_a_s),
+            growth(|epoch| epoch.trial_b_s),
+        ]);
+    }
+    table
+}
+
+/// Every case with its times.
 fn details(models: &[Model], cases: &[Case]) -> Table {
     let mut table = Table::new(
         "cases",
@@ -299,18 +361,6 @@ fn details(models: &[Model], cases: &[Case]) -> Table {
             "wait p50, ms",
             "wait p95, ms",
             "wait p99, ms",
-            "CPU p50, %",
-            "CPU p90, %",
-            "CPU p95, %",
-            "CPU p99, %",
-            "GPU p50, %",
-            "GPU p90, %",
-            "GPU p95, %",
-            "GPU p99, %",
-            "JPEG dec. p50, %",
-            "JPEG dec. p90, %",
-            "JPEG dec. p95, %",
-            "JPEG dec. p99, %",
         ],
     );
     table.in_files_only = true;
@@ -327,10 +377,6 @@ fn details(models: &[Model], cases: &[Case]) -> Table {
         let wait = case.waits();
         let ms = |of: fn(Percentiles) -> f64| Cell::number(wait.map(|p| 1e3 * of(p)), 2);
         row.extend([ms(|p| p.p50), ms(|p| p.p95), ms(|p| p.p99)]);
-        for usage in [case.usage.cpu(), case.usage.gpu(), case.usage.jpeg_decoder()] {
-            let percent = |of: fn(Percentiles) -> f64| Cell::number(usage.map(|p| 100.0 * of(p)), 0);
-            row.extend([percent(|p| p.p50), percent(|p| p.p90), percent(|p| p.p95), percent(|p| p.p99)]);
-        }
         table.rows.push(row);
     }
     table
@@ -371,7 +417,7 @@ fn answer(report: &mut Report, settings: &Settings, models: &[Model], cases: &[C
     }
     if let Some(reason) = no_gpu {
         report.answer.push("Trial B, and trial A on the GPU, were not run: there is no GPU to run them on.".to_owned());
-        for table in &mut report.tables {
+        for table in report.tables.iter_mut().filter(|table| ["seconds-per-epoch", "growth"].contains(&table.name)) {
             table.blank.push(format!("the GPU's columns: {reason}."));
         }
     }
@@ -385,79 +431,4 @@ fn change(ratio: f64) -> String {
         percent @ ..-0.5 => format!("{:.0} % less", -percent),
         _ => "as long".to_owned(),
     }
-}
-
-fn plots(report: &mut Report, settings: &Settings, models: &[Model], cases: &[Case], seconds: Seconds<'_>) {
-    let groups: Vec<String> = settings.loads.iter().map(u32::to_string).collect();
-    let xs: Vec<f64> = settings.loads.iter().map(|&load| f64::from(load)).collect();
-    let mut arms: Vec<Arm> = Vec::new();
-    for case in cases {
-        if !arms.contains(&case.arm) {
-            arms.push(case.arm);
-        }
-    }
-    let mut saved = Vec::new();
-    for (number, model) in models.iter().enumerate() {
-        let series = |&arm: &Arm| {
-            let values: Vec<_> = settings.loads.iter().map(|&load| seconds(number, load, arm)).collect();
-            Series::spread(arm.name(), &values)
-        };
-        let bars: Vec<Series> = arms.iter().map(series).collect();
-        let svg = grouped_bars(&format!("{}: seconds per epoch", title(model)), "s", "load", &groups, &bars);
-        report.plot(format!("seconds-{}", file_name(&model.name)), format!("Seconds per epoch of {}", model.name), svg);
-        let Some((first, others)) = arms.split_first() else { continue };
-        let of = |arm: Arm| {
-            let at = |&load: &u32| self::saved(seconds(number, load, *first), seconds(number, load, arm));
-            settings.loads.iter().map(at).collect()
-        };
-        saved.extend(others.iter().map(|&arm| Series::new(format!("{}: {}", model.name, arm.name()), of(arm))));
-    }
-    report.leading_plots = models.len();
-    // More lines than there are colors and marks would not be told apart.
-    if let Some(first) = arms.first() {
-        for (number, series) in saved.chunks(4).enumerate() {
-            let title = format!("Time saved against {}", first.name());
-            let svg = lines(&title, "%", "load", &xs, series);
-            report.plot(format!("improvement-{}", number + 1), "Improvement against load".to_owned(), svg);
-        }
-    }
-    let published: Vec<Series> = ["resnet18", "resnet50", "resnet152"]
-        .map(|model| {
-            let of_model = PUBLISHED.iter().filter(|p| p.model == model);
-            let saved = of_model.map(|p| improvement(Some(p.trial_a_s), Some(p.trial_b_s)));
-            Series::new(format!("{model}, published"), saved.collect())
-        })
-        .into();
-    let svg =
-        lines("Published: time saved by trial B against trial A", "%", "load", &[1.0, 4.0, 8.0, 12.0], &published);
-    report.plot("improvement-published", "Published improvement against load (V100, 8 CPUs)", svg);
-    let high = settings.loads.iter().max().copied().unwrap_or(0);
-    let last_model = models.len().saturating_sub(1);
-    // The first that trains, where one does: alone the pipeline only fetches.
-    let timed = models.iter().position(|model| model.name != "none").unwrap_or(0);
-    for case in cases.iter().filter(|case| case.load == high) {
-        let name = format!("{}, load {high}, {}", models[case.model].name, case.arm.name());
-        let file = format!("{}-{}", file_name(&models[case.model].name), case.arm.file());
-        // A run shorter than the time between two samples has none.
-        let sampled = case.usage.rows().iter().any(|(_, values)| !values.is_empty());
-        if sampled && (case.model == timed || case.model == last_model) {
-            let svg = heat_map(&format!("Utilisation: {name}"), &case.usage.rows(), case.usage.interval_s);
-            report.plot(format!("utilisation-{file}"), format!("Every core over time: {name}"), svg);
-        }
-        if case.model == timed {
-            let stretches = case.runs.last().map_or_else(Vec::new, RunTimes::stretches);
-            let svg = timeline(&format!("Batches: {name}"), &LANES, &stretches);
-            report.plot(format!("timeline-{file}"), format!("Set-up, fetch and train of each batch: {name}"), svg);
-        }
-    }
-}
-
-/// What a model is called in titles.
-fn title(model: &Model) -> &str {
-    if model.name == "none" { "pipeline alone" } else { &model.name }
-}
-
-/// A name fit for a file.
-pub(super) fn file_name(name: &str) -> String {
-    name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c.to_ascii_lowercase() } else { '-' }).collect()
 }

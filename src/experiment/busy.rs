@@ -91,9 +91,9 @@ mod tests {
     #[test]
     fn ticks_that_are_not_its_own_are_others() {
         let at = std::time::Instant::now();
-        let core = |busy, all, stolen| Core { busy, all, stolen };
-        let before = Ticks { at, cores: vec![core(100, 1000, 10), core(0, 1000, 0)], process: 5 };
-        let now = Ticks { at, cores: vec![core(170, 1080, 30), core(50, 1100, 0)], process: 75 };
+        let core = |busy, all, stolen| Core { busy, waiting: 0, all, stolen };
+        let before = Ticks { at, cores: vec![core(100, 1000, 10), core(0, 1000, 0)], process: 5, disks: Vec::new() };
+        let now = Ticks { at, cores: vec![core(170, 1080, 30), core(50, 1100, 0)], process: 75, disks: Vec::new() };
         let want = Busy { own_cores: 0.7, other_cores: 0.5, stolen: 0.1, cores: 2 };
         assert_eq!(between(&before, &now), Some(want));
         assert_eq!(between(&before, &before), None, "no time passed");

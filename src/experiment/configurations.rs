@@ -2,12 +2,14 @@
 
 use super::environment::available_memory_bytes;
 use super::events::Event;
+use super::published::{LARGER_SCALE, TIMES_THE_BASELINE};
 use super::report::plot::{Bar, bars, histogram, timeline};
 use super::report::{Cell, Report, Table};
 use super::spread::{Spread, turns};
 use super::subject::{Model, Subject, no_gpu};
 use super::train::{LANES, NO_STEP_S, Run, RunTimes, rounds_note, skipped};
-use super::usage::{Percentiles, percentiles};
+use super::usage::{Percentiles, Sampling, Usage, percentiles};
+use super::utilization;
 use crate::error::{Error, Result};
 use crate::ops::transform::Transform;
 use crate::pipeline::{Builder, Pipeline};
@@ -102,6 +104,8 @@ pub struct Found {
     pub best: Configuration,
     /// The smallest configuration that is not slower than the fastest beyond doubt.
     pub smallest: Configuration,
+    /// Images a second that the training step alone takes; `None` if it takes no time.
+    pub step_images_per_s: Option<f64>,
 }
 
 /// Numbers of worker threads worth trying on so many processors, where each of `gpus` trainers keeps one to itself, or
@@ -130,6 +134,8 @@ pub fn worker_counts(cores: usize, gpus: usize) -> Vec<usize> {
 struct Case {
     configuration: Configuration,
     rounds: Vec<Round>,
+    /// Of each round.
+    usage: Vec<Usage>,
 }
 
 struct Round {
@@ -198,12 +204,14 @@ pub fn configurations(
     let mut report = subject.report("configurations", question)?;
     let Grid { configurations: grid, too_large, device } = grid(subject, settings)?;
     let mut cases: Vec<Case> =
-        grid.into_iter().map(|configuration| Case { configuration, rounds: Vec::new() }).collect();
+        grid.into_iter().map(|configuration| Case { configuration, rounds: Vec::new(), usage: Vec::new() }).collect();
     let turns = turns(cases.len(), settings.rounds, subject.seed);
     let all = turns.len();
     for (done, (round, number)) in turns.into_iter().enumerate() {
         let case = &mut cases[number];
+        let sampling = Sampling::start();
         let measured = measure(subject, settings, case.configuration, model, round, on_event)?;
+        case.usage.push(sampling.stop());
         progress(&format!("{}/{all} {}: {:.0} images/s", done + 1, case.configuration.name(), measured.images_per_s()));
         case.rounds.push(measured);
     }
@@ -282,13 +290,19 @@ pub fn configurations(
         "step": model.about(), "rounds": settings.rounds.max(1), "seconds_a_round": settings.time.as_secs_f64(),
         "images_per_epoch": subject.len(), "seed": subject.seed,
     });
-    report.tables = vec![ranking(&cases, baseline)];
+    let usage = cases.iter().map(|case| (vec![case.configuration.name().into()], &case.usage[..]));
+    report.tables = vec![ranking(&cases, baseline), utilization::table(&["configuration"], usage)];
+    if let Some(baseline) = baseline {
+        report.tables.push(against_the_baseline(smallest, best, baseline));
+        report.publications.push(LARGER_SCALE);
+    }
     if best.configuration.pinned.is_none() {
         let reason = no_gpu().unwrap_or_else(|| "the operations run on the CPU".to_owned());
         report.tables[0].blank.push(format!("pinned: nothing is copied to a GPU ({reason})."));
     }
     let notes = [
         Some(rounds_note(settings.rounds)),
+        Some(utilization::NOTE.to_owned()),
         Some("Set-up is building the pipeline and waiting for the first batch of each epoch; it counts, told apart from waits.".to_owned()),
         best.configuration.pinned.map(|_| {
             "Pinned: what is copied to the GPU is staged in pinned memory, or in pageable memory.".to_owned()
@@ -297,7 +311,7 @@ pub fn configurations(
         skipped(cases.iter().flat_map(|case| &case.rounds).map(|round| &round.run)),
     ];
     report.notes.extend(notes.into_iter().flatten());
-    plots(&mut report, &cases, smallest, baseline);
+    plots(&mut report, &cases, (smallest, best), baseline);
     report.figures = json!({
         "best": best.configuration, "smallest": smallest.configuration,
         "images_per_s_a_core": needed.map(|needed| needed.0), "images_per_s_of_the_step": needed.map(|needed| needed.1),
@@ -306,10 +320,12 @@ pub fn configurations(
             "configuration": case.configuration, "images_per_s": case.images_per_s(),
             "times_the_baseline": baseline.map(|baseline| times(case, baseline)),
             "setup_s": case.spread(Round::setup_s), "wait_s": percentiles(&case.waits()),
+            "utilization": utilization::figures(&case.usage),
             "runs": case.rounds.iter().map(|round| &round.run).collect::<Vec<_>>(),
         })).collect::<Vec<_>>(),
     });
-    Ok(Found { best: best.configuration, smallest: smallest.configuration, report })
+    let step_images_per_s = needed.map(|needed| needed.1);
+    Ok(Found { best: best.configuration, smallest: smallest.configuration, step_images_per_s, report })
 }
 
 fn build(subject: &Subject, settings: &Settings, configuration: Configuration) -> Result<Pipeline> {
@@ -453,7 +469,23 @@ fn ranking(cases: &[Case], baseline: Option<&Case>) -> Table {
     table
 }
 
-fn plots(report: &mut Report, cases: &[Case], smallest: &Case, baseline: Option<&Case>) {
+/// What tuning brings: ours, and what was published, by the same measure.
+fn times_the_baseline(smallest: &Case, best: &Case, baseline: &Case) -> Vec<(String, f64)> {
+    let own = [("smallest as good", smallest), ("fastest", best)];
+    let own = own.map(|(name, case)| (format!("{name}: {}", case.configuration.name()), times(case, baseline)));
+    own.into_iter().chain(TIMES_THE_BASELINE.map(|(name, times)| (name.to_owned(), times))).collect()
+}
+
+fn against_the_baseline(smallest: &Case, best: &Case, baseline: &Case) -> Table {
+    let title = "How many times as fast as the baseline: no worker, no prefetch, everything built anew";
+    let mut table = Table::new("times-the-baseline", title, &["configuration", "times the baseline"]);
+    for (name, times) in times_the_baseline(smallest, best, baseline) {
+        table.rows.push(vec![name.into(), Cell::number(times, 2)]);
+    }
+    table
+}
+
+fn plots(report: &mut Report, cases: &[Case], (smallest, best): (&Case, &Case), baseline: Option<&Case>) {
     let shown = &cases[..cases.len().min(SHOWN)];
     let bar = |case: &Case| {
         let Spread { median, low, high, .. } = case.images_per_s();
@@ -468,12 +500,21 @@ fn plots(report: &mut Report, cases: &[Case], smallest: &Case, baseline: Option<
     let caption = format!("Images per second, the best {} of {}", shown.len(), cases.len());
     let title = format!("{caption}; the smallest as good in orange");
     report.plot("ranking", caption, bars(&title, "1/s", &shown));
-    // Beside each other: what was chosen, and the baseline.
-    for case in [Some(smallest), baseline].into_iter().flatten() {
+    if let Some(baseline) = baseline {
+        let bar =
+            |(name, value): (String, f64)| Bar { marked: name.starts_with("published"), name, value, interval: None };
+        let all: Vec<Bar> = times_the_baseline(smallest, best, baseline).into_iter().map(bar).collect();
+        let caption = "Times as fast as the baseline; published in orange";
+        report.plot("times-the-baseline", caption, bars(caption, "x", &all));
+    }
+    // Beside each other and over the same time: what was chosen, and the baseline.
+    let first = |case: &Case| case.rounds.first().map_or_else(Vec::new, |round| round.run.stretches());
+    let compared: Vec<&Case> = [Some(smallest), baseline].into_iter().flatten().collect();
+    let until_s = compared.iter().flat_map(|case| first(case)).map(|stretch| stretch.end_s).fold(0.0, f64::max);
+    for case in compared {
         let name = case.configuration.name();
         let file = if case.configuration.is_baseline() { "timeline-baseline" } else { "timeline" };
-        let stretches = case.rounds.first().map_or_else(Vec::new, |round| round.run.stretches());
-        let svg = timeline(&format!("Batches: {name}"), &LANES, &stretches);
+        let svg = timeline(&format!("Batches: {name}"), &LANES, &first(case), until_s);
         report.plot(file, format!("Set-up, fetch and train of each batch: {name}"), svg);
     }
     let name = smallest.configuration.name();

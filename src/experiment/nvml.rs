@@ -15,6 +15,8 @@ const NAMES: [&str; 2] = ["libnvidia-ml.so.1", "libnvidia-ml.so"];
 const SUCCESS: c_int = 0;
 /// `NVML_CLOCK_SM`.
 const CLOCK_SM: c_int = 1;
+/// `NVML_PCIE_UTIL_RX_BYTES`: what the GPU receives.
+const PCIE_RECEIVED: c_int = 1;
 /// More than any of the names that are asked for: `NVML_DEVICE_NAME_V2_BUFFER_SIZE` is 96.
 const NAME_BYTES: usize = 256;
 
@@ -28,17 +30,30 @@ struct Rates {
     memory: c_uint,
 }
 
+/// `nvmlMemory_t`.
+#[repr(C)]
+#[derive(Default)]
+struct Memory {
+    total: u64,
+    free: u64,
+    used: u64,
+}
+
 type Call = unsafe extern "C" fn() -> c_int;
 type ByPciAddress = unsafe extern "C" fn(*const c_char, *mut Handle) -> c_int;
 type Version = unsafe extern "C" fn(*mut c_char, c_uint) -> c_int;
 type UtilizationRates = unsafe extern "C" fn(Handle, *mut Rates) -> c_int;
 type ClockInfo = unsafe extern "C" fn(Handle, c_int, *mut c_uint) -> c_int;
+type MemoryInfo = unsafe extern "C" fn(Handle, *mut Memory) -> c_int;
+type PcieThroughput = unsafe extern "C" fn(Handle, c_int, *mut c_uint) -> c_int;
 type EngineUtilization = unsafe extern "C" fn(Handle, *mut c_uint, *mut c_uint) -> c_int;
 
 /// The library, initialized.
 pub(super) struct Nvml {
     library: Library,
     rates: Option<UtilizationRates>,
+    memory: Option<MemoryInfo>,
+    pcie: Option<PcieThroughput>,
     decoder: Option<EngineUtilization>,
     jpeg: Option<EngineUtilization>,
     /// CUDA's GPUs, in its order: `None` for one that NVML does not know.
@@ -53,6 +68,8 @@ unsafe impl Send for Nvml {}
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct GpuUse {
     pub(super) gpu: f32,
+    /// How much of its memory is taken, by whomever.
+    pub(super) memory: Option<f32>,
     /// The video decoder.
     pub(super) decoder: Option<f32>,
     /// The JPEG decoder.
@@ -90,9 +107,11 @@ impl Nvml {
             });
             let devices = devices.collect();
             let rates = library.get(b"nvmlDeviceGetUtilizationRates").ok().map(|symbol| *symbol);
+            let memory = library.get(b"nvmlDeviceGetMemoryInfo").ok().map(|symbol| *symbol);
+            let pcie = library.get(b"nvmlDeviceGetPcieThroughput").ok().map(|symbol| *symbol);
             let decoder = library.get(b"nvmlDeviceGetDecoderUtilization").ok().map(|symbol| *symbol);
             let jpeg = library.get(b"nvmlDeviceGetJpgUtilization").ok().map(|symbol| *symbol);
-            Ok(Self { library, rates, decoder, jpeg, devices })
+            Ok(Self { library, rates, memory, pcie, decoder, jpeg, devices })
         }
     }
 
@@ -136,7 +155,29 @@ impl Nvml {
             let status = unsafe { call?(handle, &raw mut percent, &raw mut period_us) };
             (status == SUCCESS).then_some(percent as f32 / 100.0)
         };
-        Some(GpuUse { gpu: rates.gpu as f32 / 100.0, decoder: engine(self.decoder), jpeg: engine(self.jpeg) })
+        Some(GpuUse {
+            gpu: rates.gpu as f32 / 100.0,
+            memory: self.memory_used(handle),
+            decoder: engine(self.decoder),
+            jpeg: engine(self.jpeg),
+        })
+    }
+
+    fn memory_used(&self, handle: Handle) -> Option<f32> {
+        let mut memory = Memory::default();
+        // SAFETY: as above.
+        let status = unsafe { self.memory?(handle, &raw mut memory) };
+        (status == SUCCESS && memory.total > 0).then(|| memory.used as f32 / memory.total as f32)
+    }
+
+    /// Megabytes a second that a GPU receives over its PCIe link; `None` if it does not say. The library counts for 20 ms
+    /// before it answers.
+    pub(super) fn received_mb_per_s(&self, device: usize) -> Option<f32> {
+        let handle = (*self.devices.get(device)?)?;
+        let mut kb_per_s = 0;
+        // SAFETY: as above.
+        let status = unsafe { self.pcie?(handle, PCIE_RECEIVED, &raw mut kb_per_s) };
+        (status == SUCCESS).then_some(kb_per_s as f32 / 1e3)
     }
 }
 
@@ -184,6 +225,17 @@ mod tests {
             rates[1] = 0;
             return 0;
         }
+        int nvmlDeviceGetMemoryInfo(void *device, unsigned long long *memory) {
+            memory[0] = 100;
+            memory[1] = 100 - *(int *)device;
+            memory[2] = *(int *)device;
+            return 0;
+        }
+        int nvmlDeviceGetPcieThroughput(void *device, int counter, unsigned *kb_per_s) {
+            if (counter != 1) return 2;
+            *kb_per_s = 1000000 * *(int *)device;
+            return 0;
+        }
         int nvmlDeviceGetClockInfo(void *device, int type, unsigned *mhz) {
             if (type != 1) return 2;
             *mhz = 100 * *(int *)device;
@@ -206,6 +258,9 @@ mod tests {
             let nvml = Nvml::init(unsafe { Library::new(&library) }.unwrap(), &addresses).unwrap();
             let clocks: Vec<_> = (0..nvml.len()).map(|i| nvml.clock_mhz(i)).collect();
             let usage: Vec<_> = (0..nvml.len()).map(|i| nvml.usage(i).map(|usage| usage.gpu)).collect();
+            let memory: Vec<_> = (0..nvml.len()).map(|i| nvml.usage(i).and_then(|usage| usage.memory)).collect();
+            let received: Vec<_> = (0..nvml.len()).map(|i| nvml.received_mb_per_s(i)).collect();
+            assert_eq!((&memory, received), (&usage, usage.iter().map(|gpu| gpu.map(|gpu| 1e5 * gpu)).collect()));
             assert_eq!(clocks, usage.iter().map(|gpu| gpu.map(|gpu| (1e4 * gpu).round() as u32)).collect::<Vec<_>>());
             usage
         };

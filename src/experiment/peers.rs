@@ -1,7 +1,7 @@
 //! warpfeed beside DALI and torchvision: the report of what `benches/peers/run` measured.
 
 use super::environment::Environment;
-use super::report::plot::{Series, grouped_bars};
+use super::report::plot::{OWN, Series, grouped_bars};
 use super::report::{Cell, Report, Table};
 use crate::error::{Error, Result};
 use serde::Deserialize;
@@ -75,7 +75,7 @@ pub fn peers(json: &str) -> Result<Report> {
     report.plot(
         "peers",
         "Images per second side by side",
-        grouped_bars("Images per second", "1/s", "", &groups, &series),
+        grouped_bars("Images per second", "1/s", "", &groups, &series, OWN),
     );
     report.tables.push(table);
     report.notes = vec![

@@ -1,17 +1,17 @@
 //! Contact sheets of augmented images.
 
 use crate::error::{Error, Result};
-use crate::ops::transform::Transform;
 use crate::pipeline::{Builder, LastBatch, OnError};
-use crate::raster::{Image, Size};
+use crate::raster::Image;
 use crate::sheet::contact_sheet;
 use crate::tensor::{DType, Layout};
 
 /// Pixels between the images of a sheet.
 const GAP_PX: u32 = 4;
 
-/// The first `columns` x `rows` images of an epoch as a contact sheet, after `pixel_ops` (operations on 8-bit images,
-/// as of [`Preset::pixel_ops`](crate::Preset::pixel_ops)). Images that cannot be used are skipped.
+/// The first `columns` x `rows` images of an epoch as a contact sheet. The builder's operations are on 8-bit images, as those
+/// of [`Preset::pixel_transforms`](crate::Preset::pixel_transforms). Of several views all images of a sample come one after
+/// the other. Images that cannot be used are skipped.
 ///
 /// # Errors
 /// [`Error::Parameter`] for a sheet without images; what [`Builder::build`] refuses; [`Error::Decode`] with the first
@@ -24,37 +24,38 @@ const GAP_PX: u32 = 4;
 ///
 /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
 /// let source = EncodedImages::new((0..5).map(|label| (jpeg.clone(), label)));
-/// let sheet = preview(Pipeline::builder(source), vec![random_resized_crop(16)], 0, 2, 2)?;
+/// let sheet = preview(Pipeline::builder(source).random_resized_crop(16), 0, 2, 2)?;
 /// assert_eq!(sheet.size(), Size::new(2 * 16 + 3 * 4, 2 * 16 + 3 * 4));
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
-pub fn preview(builder: Builder, pixel_ops: Vec<Transform>, epoch: u64, columns: u32, rows: u32) -> Result<Image> {
+pub fn preview(builder: Builder, epoch: u64, columns: u32, rows: u32) -> Result<Image> {
     let wanted = u64::from(columns) * u64::from(rows);
     if !(1..=10_000).contains(&wanted) {
         return Err(Error::parameter("preview", "columns and rows", "1 to 10000 images together", wanted));
     }
-    let pipeline = pixel_ops
-        .into_iter()
-        .fold(builder, Builder::augment)
+    let pipeline = builder
         .output(DType::U8, Layout::Nhwc)
         .last_batch(LastBatch::Keep)
         .on_error(OnError::Skip)
         .batch_size(columns as usize)
         .build()?;
-    let Size { width, height } = pipeline.image_size();
     let mut images = Vec::new();
     let mut batches = pipeline.epoch(epoch);
     for batch in &mut batches {
         let batch = batch?;
-        for i in 0..batch.len() {
-            if (images.len() as u64) < wanted {
-                images.push(Image::from_rgb(Size { width, height }, batch.images().image_bytes(i)?)?);
+        for sample in 0..batch.len() {
+            for (view, (size, times)) in pipeline.view_sizes().into_iter().enumerate() {
+                for place in (0..times).map(|repetition| repetition * batch.len() + sample) {
+                    let view = batch.view(view).map(|view| view.image_bytes(place)).transpose()?;
+                    images.extend(view.map(|bytes| Image::from_rgb(size, bytes)).transpose()?);
+                }
             }
         }
-        if images.len() as u64 == wanted {
+        if images.len() as u64 >= wanted {
             break;
         }
     }
+    images.truncate(wanted as usize);
     if images.is_empty() {
         let error = batches.bad().into_iter().next().map_or_else(
             || Error::parameter("preview", "source", "a source with images", "none"),

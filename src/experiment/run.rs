@@ -3,7 +3,7 @@
 use crate::decode::LeftToCpu;
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::pipeline::{BadSample, Batch, CacheUsage, EpochState, Pipeline, Stats};
+use crate::pipeline::{BadSample, Batch, CacheUsage, Epoch, EpochState, Pipeline, Stats};
 use crate::target::{TargetBytes, TargetTensor, Targets};
 use crate::tensor::Tensor;
 use crate::{atomic, file};
@@ -123,6 +123,8 @@ pub struct StageSeconds {
     pub decode: f64,
     /// Augmenting, normalization included.
     pub augment: f64,
+    /// Mixing batches on the CPU.
+    pub mix: f64,
     /// The consumer waiting for batches.
     pub consumer_wait: f64,
     /// Worker threads waiting for the consumer.
@@ -135,6 +137,7 @@ impl From<Stats> for StageSeconds {
             read: stats.read.as_secs_f64(),
             decode: stats.decode.as_secs_f64(),
             augment: stats.augment.as_secs_f64(),
+            mix: stats.mix.as_secs_f64(),
             consumer_wait: stats.consumer_wait.as_secs_f64(),
             worker_wait: stats.worker_wait.as_secs_f64(),
         }
@@ -381,8 +384,32 @@ fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>> {
     Ok(Some(text))
 }
 
+/// How far a run is, after a batch.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Progress<'a> {
+    /// Images that the batch brought, padding not counted; at first those that earlier processes of the run delivered.
+    pub images: u64,
+    /// Of the epochs before.
+    before: Stats,
+    /// `None` before the first batch of this process.
+    epoch: Option<&'a Epoch>,
+}
+
+impl Progress<'_> {
+    /// What this process has done so far and where the time went. It takes a look at every counter: now and then is enough.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let mut stats = self.before;
+        if let Some(epoch) = self.epoch {
+            stats += epoch.stats();
+        }
+        stats
+    }
+}
+
 /// Runs `epochs` of a pipeline to their ends. `started` is when [`RunReport::first_batch_s`] begins to count;
-/// `progress` hears how many images each batch brought.
+/// `progress` hears of each batch.
 ///
 /// # Errors
 /// The first error that an epoch ends with.
@@ -396,7 +423,7 @@ fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>> {
 /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
 /// let pipeline = Pipeline::builder(EncodedImages::new((0..5).map(|label| (jpeg.clone(), label))));
 /// let pipeline = pipeline.center_crop(8).build()?;
-/// let report = run(&pipeline, 0..2, true, Instant::now(), &mut |_images| {})?;
+/// let report = run(&pipeline, 0..2, true, Instant::now(), &mut |_progress| {})?;
 /// assert_eq!((report.images, report.batches, report.bad_count), (10, 2, 0));
 /// assert_eq!(report.digest.unwrap().len(), 64);
 /// # Ok::<(), warpfeed::Error>(())
@@ -406,7 +433,7 @@ pub fn run(
     epochs: Range<u64>,
     digest: bool,
     started: Instant,
-    progress: &mut dyn FnMut(u64),
+    progress: &mut dyn FnMut(&Progress<'_>),
 ) -> Result<RunReport> {
     run_epochs(pipeline, epochs, digest, None, started, progress)
 }
@@ -431,12 +458,12 @@ pub fn run(
 /// let folder = tempfile::tempdir().unwrap();
 /// let file = StateFile { path: folder.path().join("state.json"), settings: "crop of 8".into() };
 ///
-/// let first = run_with_state(&pipeline, 0..1, true, &file, Instant::now(), &mut |_images| {})?;
+/// let first = run_with_state(&pipeline, 0..1, true, &file, Instant::now(), &mut |_progress| {})?;
 /// assert_eq!((first.images, first.earlier), (5, None));
 /// // A second epoch more.
-/// let second = run_with_state(&pipeline, 0..2, true, &file, Instant::now(), &mut |_images| {})?;
+/// let second = run_with_state(&pipeline, 0..2, true, &file, Instant::now(), &mut |_progress| {})?;
 /// assert_eq!((second.images, second.earlier.unwrap().images), (5, 5));
-/// let undisturbed = run(&pipeline, 0..2, true, Instant::now(), &mut |_images| {})?;
+/// let undisturbed = run(&pipeline, 0..2, true, Instant::now(), &mut |_progress| {})?;
 /// assert_eq!(second.digest, undisturbed.digest);
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
@@ -446,7 +473,7 @@ pub fn run_with_state(
     digest: bool,
     file: &StateFile,
     started: Instant,
-    progress: &mut dyn FnMut(u64),
+    progress: &mut dyn FnMut(&Progress<'_>),
 ) -> Result<RunReport> {
     run_epochs(pipeline, epochs, digest, Some(file), started, progress)
 }
@@ -457,7 +484,7 @@ fn run_epochs(
     digest: bool,
     file: Option<&StateFile>,
     started: Instant,
-    progress: &mut dyn FnMut(u64),
+    progress: &mut dyn FnMut(&Progress<'_>),
 ) -> Result<RunReport> {
     let mut stats = Stats::default();
     let (mut bad, mut first_batch) = (Vec::new(), None);
@@ -479,7 +506,7 @@ fn run_epochs(
     let mut resumed = found.map(|found| found.epoch);
     let mut delivered = earlier.unwrap_or_default();
     if delivered.images > 0 {
-        progress(delivered.images);
+        progress(&Progress { images: delivered.images, before: Stats::default(), epoch: None });
     }
     let start = resumed.as_ref().map_or(epochs.start, EpochState::epoch);
     if resumed.is_some() && !epochs.contains(&start) {
@@ -511,7 +538,7 @@ fn run_epochs(
             let images = (batch.len() - batch.padding()) as u64;
             delivered = Earlier { images: delivered.images + images, batches: delivered.batches + 1 };
             save(epoch.state(), delivered, &hash)?;
-            progress(images);
+            progress(&Progress { images, before: stats, epoch: Some(&epoch) });
             last = Some(batch);
         }
         // All images of the last batch may have been skipped.

@@ -186,6 +186,19 @@ impl<'a> Run<'a> {
     }
 }
 
+/// The share of a pipeline's images that a step classifies rightly, without training on them; `None` if it does not say.
+pub(super) fn evaluate(step: &mut dyn Step, pipeline: &Pipeline) -> Result<Option<f64>> {
+    let (mut right, mut images) = (0.0, 0);
+    for batch in pipeline.epoch(0) {
+        let batch = batch?;
+        batch.images().synchronize()?;
+        let count = batch.len() - batch.padding();
+        let Some(accuracy) = step.evaluate(batch)? else { return Ok(None) };
+        (right, images) = (right + accuracy * count as f64, images + count);
+    }
+    Ok((images > 0).then(|| right / images as f64))
+}
+
 /// How to say what the rounds of one thing gave.
 pub(super) fn rounds_note(rounds: u32) -> String {
     match rounds {

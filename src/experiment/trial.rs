@@ -6,7 +6,7 @@ use crate::ops::transform::{
     Transform, random_horizontal_flip, random_resized_crop, random_rotation, random_vertical_flip, repeat,
 };
 use crate::ops::{CenterCrop, Hflip, Normalize, Rotate, Vflip};
-use crate::preset::{IMAGENET_MEAN, IMAGENET_STD};
+use crate::preset::{IMAGENET_MEAN, IMAGENET_STD, Preset};
 
 /// A published trial. Both end in 224 x 224 pixels, normalized with ImageNet's mean and standard deviation.
 ///
@@ -35,13 +35,29 @@ pub enum Trial {
     },
 }
 
+/// The operations of a preset, with the automatic augmentation that it may have `load` times in a row.
+///
+/// ```
+/// use warpfeed::{Preset, experiment::trial::loaded};
+///
+/// assert_eq!(format!("{:?}", loaded(Preset::RandAugment, 4)[2]), "repeat");
+/// ```
+#[must_use]
+pub fn loaded(preset: Preset, load: u32) -> Vec<Transform> {
+    let Some(suite) = preset.suite() else { return preset.ops() };
+    normalized(vec![random_resized_crop(224), random_horizontal_flip(0.5), repeat(load, [suite])])
+}
+
+fn normalized(mut pixel_ops: Vec<Transform>) -> Vec<Transform> {
+    pixel_ops.push(Normalize::new(IMAGENET_MEAN, IMAGENET_STD).into());
+    pixel_ops
+}
+
 impl Trial {
     /// Its operations.
     #[must_use]
     pub fn ops(self) -> Vec<Transform> {
-        let mut ops = self.pixel_ops();
-        ops.push(Normalize::new(IMAGENET_MEAN, IMAGENET_STD).into());
-        ops
+        normalized(self.pixel_ops())
     }
 
     /// Its operations on 8-bit images: all but normalization.

@@ -1,7 +1,7 @@
-//! How busy the processors and the GPU are, sampled by a thread of its own while something else runs.
+//! How busy processors, disks and GPUs are, sampled by a thread of its own while something else runs.
 
 use super::nvml::{GpuUse, Nvml};
-use super::ticks::Ticks;
+use super::ticks::{Shares, Ticks};
 use crate::backend::cuda::cards::pci_addresses;
 use serde::Serialize;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -13,7 +13,7 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// Samples kept: at twice as many, neighbors are merged and the interval doubles.
 const SAMPLES: usize = 1_000;
 
-/// Utilization over time. Every row has the same number of samples, each from 0 to 1.
+/// Utilization over time. Every row that is not empty has the same number of samples, each from 0 to 1 unless it says otherwise.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Usage {
@@ -23,18 +23,28 @@ pub struct Usage {
     pub cores: Vec<Vec<f32>>,
     /// This process, in cores: from 0 to their number.
     pub process: Vec<f32>,
+    /// Share of the processors' time that they were idle while something waited for a disk; empty if the system does not say.
+    pub io_wait: Vec<f32>,
+    /// The disk that was at work longest; empty if the system shows none.
+    pub disk: Vec<f32>,
     /// One row a GPU.
     pub gpus: Vec<Vec<f32>>,
+    /// One row a GPU: how much of its memory is taken; no row where the driver does not say.
+    pub gpu_memory: Vec<Vec<f32>>,
+    /// Megabytes a second that a GPU receives over PCIe, of several GPUs in turn; empty where the driver does not say.
+    pub pcie_mb_per_s: Vec<f32>,
     /// One row a GPU: its video decoder; no row where the driver does not say.
     pub decoders: Vec<Vec<f32>>,
     /// One row a GPU: its JPEG decoder; no row where the driver does not say.
     pub jpeg_decoders: Vec<Vec<f32>>,
 }
 
-/// Percentiles of a utilization, 0 to 1.
+/// Percentiles of samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Percentiles {
+    /// The smallest.
+    pub min: f64,
     /// Half of the samples are below.
     pub p50: f64,
     /// Nine tenths are below.
@@ -43,6 +53,8 @@ pub struct Percentiles {
     pub p95: f64,
     /// 99 % are below.
     pub p99: f64,
+    /// The largest.
+    pub max: f64,
 }
 
 /// Percentiles of values by nearest rank; `None` of none.
@@ -51,7 +63,7 @@ pub struct Percentiles {
 /// use warpfeed::experiment::usage::percentiles;
 /// let values: Vec<f64> = (1..=100).map(f64::from).collect();
 /// let p = percentiles(&values).unwrap();
-/// assert_eq!((p.p50, p.p90, p.p95, p.p99), (50.0, 90.0, 95.0, 99.0));
+/// assert_eq!((p.min, p.p50, p.p90, p.p95, p.p99, p.max), (1.0, 50.0, 90.0, 95.0, 99.0, 100.0));
 /// assert!(percentiles(&[]).is_none());
 /// ```
 #[must_use]
@@ -62,26 +74,20 @@ pub fn percentiles(values: &[f64]) -> Option<Percentiles> {
         let rank = (share * sorted.len() as f64).ceil() as usize;
         sorted.get(rank.saturating_sub(1)).copied()
     };
-    Some(Percentiles { p50: at(0.50)?, p90: at(0.90)?, p95: at(0.95)?, p99: at(0.99)? })
+    Some(Percentiles { min: at(0.0)?, p50: at(0.50)?, p90: at(0.90)?, p95: at(0.95)?, p99: at(0.99)?, max: at(1.0)? })
 }
 
 impl Usage {
     /// Percentiles of the mean over all cores; `None` where nothing was sampled.
     #[must_use]
     pub fn cpu(&self) -> Option<Percentiles> {
-        means(&self.cores)
+        percentiles(&means(&self.cores))
     }
 
-    /// Percentiles of the mean over all GPUs; `None` where nothing was sampled.
+    /// Seconds that were sampled.
     #[must_use]
-    pub fn gpu(&self) -> Option<Percentiles> {
-        means(&self.gpus)
-    }
-
-    /// Percentiles of the mean over all GPUs' JPEG decoders; `None` where nothing was sampled.
-    #[must_use]
-    pub fn jpeg_decoder(&self) -> Option<Percentiles> {
-        means(&self.jpeg_decoders)
+    pub fn seconds(&self) -> f64 {
+        self.process.len() as f64 * self.interval_s
     }
 
     /// Every row with its name, for a heat map.
@@ -99,14 +105,18 @@ impl Usage {
         all
     }
 
-    fn push(&mut self, cores: &[f32], process: f32, gpus: &[GpuUse]) {
+    fn push(&mut self, shares: &Shares, gpus: &[GpuUse], received_mb_per_s: Option<f32>) {
         let add = |rows: &mut Vec<Vec<f32>>, values: Vec<f32>| {
             rows.resize(values.len().max(rows.len()), Vec::new());
             rows.iter_mut().zip(values).for_each(|(row, value)| row.push(value));
         };
-        add(&mut self.cores, cores.to_vec());
-        self.process.push(process);
+        add(&mut self.cores, shares.cores.clone());
+        self.process.push(shares.process);
+        self.io_wait.extend(shares.io_wait);
+        self.disk.extend(shares.disk);
+        self.pcie_mb_per_s.extend(received_mb_per_s);
         add(&mut self.gpus, gpus.iter().map(|gpu| gpu.gpu).collect());
+        add(&mut self.gpu_memory, gpus.iter().filter_map(|gpu| gpu.memory).collect());
         add(&mut self.decoders, gpus.iter().filter_map(|gpu| gpu.decoder).collect());
         add(&mut self.jpeg_decoders, gpus.iter().filter_map(|gpu| gpu.jpeg).collect());
     }
@@ -115,17 +125,18 @@ impl Usage {
     fn halve(&mut self) {
         let merge =
             |row: &mut Vec<f32>| *row = row.chunks_exact(2).map(|pair| f32::midpoint(pair[0], pair[1])).collect();
-        let rows = [&mut self.cores, &mut self.gpus, &mut self.decoders, &mut self.jpeg_decoders];
-        rows.into_iter().flatten().for_each(merge);
-        merge(&mut self.process);
+        let rows = [&mut self.cores, &mut self.gpus, &mut self.gpu_memory, &mut self.decoders, &mut self.jpeg_decoders];
+        let single = [&mut self.process, &mut self.io_wait, &mut self.disk, &mut self.pcie_mb_per_s];
+        rows.into_iter().flatten().chain(single).for_each(merge);
         self.interval_s *= 2.0;
     }
 }
 
-fn means(rows: &[Vec<f32>]) -> Option<Percentiles> {
-    let samples = rows.iter().map(Vec::len).min()?;
+/// The mean over all rows at each time.
+pub(super) fn means(rows: &[Vec<f32>]) -> Vec<f64> {
+    let samples = rows.iter().map(Vec::len).min().unwrap_or(0);
     let mean = |i: usize| rows.iter().map(|row| f64::from(row[i])).sum::<f64>() / rows.len() as f64;
-    percentiles(&(0..samples).map(mean).collect::<Vec<_>>())
+    (0..samples).map(mean).collect()
 }
 
 /// A thread that samples until it is stopped. Dropping it stops it too.
@@ -158,11 +169,13 @@ impl Sampling {
                     return usage;
                 }
                 let now = Ticks::now();
-                let (cores, process) = now.since(&before);
+                let shares = now.since(&before);
                 before = now;
                 let gpus: Vec<GpuUse> =
                     nvml.iter().flat_map(|nvml| (0..nvml.len()).map(|i| nvml.usage(i).unwrap_or_default())).collect();
-                usage.push(&cores, process, &gpus);
+                let in_turn = usage.process.len() % gpus.len().max(1);
+                let received = nvml.as_ref().and_then(|nvml| nvml.received_mb_per_s(in_turn));
+                usage.push(&shares, &gpus, received);
                 if usage.process.len() >= 2 * SAMPLES {
                     usage.halve();
                 }
@@ -197,15 +210,19 @@ mod tests {
     #[test]
     fn long_runs_keep_a_bounded_number_of_samples() {
         let mut usage = Usage { interval_s: 0.1, ..Usage::default() };
-        let gpu = GpuUse { gpu: 0.5, decoder: None, jpeg: Some(1.0) };
+        let gpu = GpuUse { gpu: 0.5, memory: Some(0.25), decoder: None, jpeg: Some(1.0) };
         for i in 0..4 {
-            usage.push(&[i as f32 / 4.0, 1.0], i as f32, &[gpu]);
+            let cores = vec![i as f32 / 4.0, 1.0];
+            let shares = Shares { cores, process: i as f32, io_wait: Some(0.1 * i as f32), disk: None };
+            usage.push(&shares, &[gpu], Some(1e3 * i as f32));
         }
         usage.halve();
         assert_eq!(usage.interval_s, 0.2);
         assert_eq!(usage.cores, [[0.125, 0.625], [1.0, 1.0]]);
         assert_eq!(usage.process, [0.5, 2.5]);
         assert_eq!((usage.gpus.len(), usage.decoders.len(), &usage.jpeg_decoders[0][..]), (1, 0, &[1.0, 1.0][..]));
+        assert_eq!((&usage.gpu_memory[..], usage.seconds()), (&[vec![0.25, 0.25]][..], 0.4));
+        assert_eq!((&usage.pcie_mb_per_s[..], usage.io_wait.len(), usage.disk.len()), (&[500.0, 2500.0][..], 2, 0));
         let names: Vec<String> = usage.rows().into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["core 0", "core 1", "GPU 0", "JPEG dec. 0"]);
         assert_eq!(usage.cpu().unwrap().p99, f64::midpoint(0.625, 1.0));

@@ -1,19 +1,25 @@
 //! Times epochs for several numbers of workers and several batch sizes: the grid of the published comparisons of
-//! `num_workers`, with its columns.
+//! `num_workers` ([`DEEPLIZARD`], [`GLUON`]), with its columns.
 
 use super::environment::available_memory_bytes;
-use super::report::plot::{Series, grouped_bars};
+use super::published::{DEEPLIZARD, GLUON};
+use super::report::plot::{OWN, Series, grouped_bars};
 use super::report::{Cell, Report, Table};
 use super::spread::{Spread, turns};
 use super::subject::{Model, Subject};
-use super::train::{Run, RunTimes, rounds_note, skipped};
+use super::train::{Run, RunTimes, evaluate, rounds_note, skipped};
+use super::usage::{Sampling, Usage};
+use super::utilization;
 use crate::error::{Error, Result};
 use crate::ops::transform::Transform;
-use crate::pipeline::{Builder, Pipeline};
+use crate::ops::{CenterCrop, Op, Resize};
+use crate::pipeline::{Builder, OnError, Pipeline};
+use crate::raster::Size;
+use crate::source::Input;
 use serde_json::json;
 
 /// What to run.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Settings {
     /// Numbers of workers; with 0 the trainer's thread makes the batches.
     pub workers: Vec<usize>,
@@ -25,6 +31,8 @@ pub struct Settings {
     pub rounds: u32,
     /// The operations, ending in one size.
     pub ops: Vec<Transform>,
+    /// Images that a trained network is evaluated on after each run, outside of its time; none if not given.
+    pub evaluation: Option<Input>,
 }
 
 /// One cell of the grid.
@@ -33,6 +41,10 @@ struct Case {
     batch_size: usize,
     /// Its rounds, or why it was not run.
     runs: Result<Vec<RunTimes>, String>,
+    /// Of each run.
+    usage: Vec<Usage>,
+    /// After each run, of a step that tells it.
+    accuracies: Vec<f64>,
 }
 
 impl Case {
@@ -46,6 +58,11 @@ impl Case {
 
     fn images_per_s(&self) -> Option<Spread> {
         Spread::of(&self.runs().iter().filter_map(RunTimes::later_images_per_s).collect::<Vec<_>>())
+    }
+
+    fn accelerator_use(&self) -> Option<f64> {
+        let shares: Vec<f64> = self.runs().iter().filter_map(RunTimes::accelerator_use).collect();
+        Spread::of(&shares).map(|share| share.median)
     }
 }
 
@@ -68,6 +85,7 @@ pub fn workers(
         let builder = subject.builder().threads(workers).batch_size(batch_size);
         settings.ops.iter().cloned().fold(builder, Builder::augment).build()
     };
+    let held_out = settings.evaluation.as_ref().map(|images| evaluation(subject, settings, images)).transpose()?;
     let mut cases = Vec::new();
     let (mut device, mut prefetch) = (String::new(), 0);
     for &batch_size in &settings.batch_sizes {
@@ -78,7 +96,7 @@ pub fn workers(
             if let Err(reason) = &runs {
                 progress(&format!("{workers} workers, batches of {batch_size}: not run: {reason}"));
             }
-            cases.push(Case { workers, batch_size, runs });
+            cases.push(Case { workers, batch_size, runs, usage: Vec::new(), accuracies: Vec::new() });
         }
     }
     // A model that cannot be made is known before anything is measured.
@@ -89,16 +107,21 @@ pub fn workers(
     let turns = turns(run.len(), settings.rounds, subject.seed);
     let all = turns.len();
     for (done, (_, turn)) in turns.into_iter().enumerate() {
-        let Case { workers, batch_size, runs } = &mut cases[run[turn]];
+        let Case { workers, batch_size, runs, usage, accuracies } = &mut cases[run[turn]];
         let Ok(runs) = runs else { continue };
         let mut model = model()?;
         let pipeline = build(*workers, *batch_size)?;
         let mut ignore = |_: &_| Ok(());
+        let sampling = Sampling::start();
         let mut run = Run::start(model.step.as_mut(), &mut ignore);
         for epoch in 0..settings.epochs {
             run.epoch(&pipeline, epoch, None)?;
         }
         let run = run.finish();
+        usage.push(sampling.stop());
+        if let Some(held_out) = &held_out {
+            accuracies.extend(evaluate(model.step.as_mut(), held_out)?);
+        }
         let (done, seconds) = (done + 1, run.later_seconds().unwrap_or(0.0));
         progress(&format!("{done}/{all} {workers} workers, batches of {batch_size}: {seconds:.2} s per epoch"));
         runs.push(run);
@@ -110,7 +133,16 @@ pub fn workers(
         "batch_sizes": settings.batch_sizes, "epochs": settings.epochs, "rounds": settings.rounds.max(1),
         "images_per_epoch": images, "step": step, "seed": subject.seed, "learning_rate": learning_rate,
     });
-    report.tables = vec![summary(settings, &cases), grid(learning_rate, &cases)];
+    let names = |case: &Case| vec![Cell::number(case.workers as f64, 0), Cell::number(case.batch_size as f64, 0)];
+    let usage = cases.iter().map(|case| (names(case), &case.usage[..]));
+    report.tables = vec![
+        summary(settings, &cases),
+        grid(learning_rate, &cases),
+        each(&cases, settings.evaluation.is_some()),
+        utilization::table(&["workers", "batch size"], usage),
+    ];
+    report.publications.extend([DEEPLIZARD, GLUON]);
+    report.notes.push(utilization::NOTE.to_owned());
     let groups: Vec<String> = settings.workers.iter().map(usize::to_string).collect();
     let find = |workers, batch_size| cases.iter().find(|case| (case.workers, case.batch_size) == (workers, batch_size));
     let series: Vec<Series> = (settings.batch_sizes.iter())
@@ -120,7 +152,7 @@ pub fn workers(
             Series::spread(format!("batch {batch_size}"), &settings.workers.iter().map(of).collect::<Vec<_>>())
         })
         .collect();
-    let svg = grouped_bars("Seconds per epoch", "s", "workers", &groups, &series);
+    let svg = grouped_bars("Seconds per epoch", "s", "workers", &groups, &series, OWN);
     report.plot("seconds-per-epoch", "Seconds per epoch for each number of workers and batch size", svg);
     for &batch_size in &settings.batch_sizes {
         report.answer.extend(answer(batch_size, &cases));
@@ -147,9 +179,29 @@ pub fn workers(
         "cases": cases.iter().map(|case| json!({
             "workers": case.workers, "batch_size": case.batch_size, "seconds_per_epoch": case.seconds(),
             "images_per_s": case.images_per_s(), "runs": case.runs(), "not_run": case.runs.as_ref().err(),
+            "accelerator_use": case.accelerator_use(), "evaluation_accuracy": Spread::of(&case.accuracies),
+            "utilization": utilization::figures(&case.usage),
         })).collect::<Vec<_>>(),
     });
     Ok(report)
+}
+
+/// The images of `images` as a network is evaluated on them: of the size that it was trained on, without what is drawn.
+fn evaluation(subject: &Subject, settings: &Settings, images: &Input) -> Result<Pipeline> {
+    let build = |builder: Builder, ops: Vec<Transform>| ops.into_iter().fold(builder, Builder::augment).build();
+    let size = build(subject.builder(), settings.ops.clone())?.image_size();
+    let ops = if settings.ops.iter().all(|op| matches!(op, Transform::Explicit(_))) {
+        settings.ops.clone()
+    } else {
+        let normalize = settings.ops.iter().filter(|op| matches!(op, Transform::Explicit(Op::Normalize(_)))).cloned();
+        // As published for ImageNet: a margin of an eighth around what is looked at.
+        let Size { width, height } = size;
+        let shorter_px = (width.max(height) * 8).div_ceil(7);
+        let crop = [Resize::shorter_side(shorter_px).into(), CenterCrop::new(size).into()];
+        crop.into_iter().chain(normalize).collect()
+    };
+    let batch_size = settings.batch_sizes.iter().copied().min().unwrap_or(1);
+    build(Pipeline::builder(images.clone()).on_error(OnError::Skip).batch_size(batch_size).device(subject.device), ops)
 }
 
 /// Why a pipeline is not run.
@@ -199,6 +251,30 @@ fn summary(settings: &Settings, cases: &[Case]) -> Table {
             ]
         });
         table.rows.push(std::iter::once(Cell::number(workers as f64, 0)).chain(of).collect());
+    }
+    table
+}
+
+/// What each case did beside its time.
+fn each(cases: &[Case], evaluated: bool) -> Table {
+    let columns = ["workers", "batch size", "images/s", "accelerator use, %", "evaluation accuracy, %", "+-%"];
+    let mut table = Table::new("cases", "Each case", &columns);
+    table.in_files_only = true;
+    for case in cases.iter().filter(|case| case.runs.is_ok()) {
+        let accuracy = Spread::of(&case.accuracies);
+        table.rows.push(vec![
+            Cell::number(case.workers as f64, 0),
+            Cell::number(case.batch_size as f64, 0),
+            Cell::number(case.images_per_s().map(|rate| rate.median), 0),
+            Cell::number(case.accelerator_use().map(|share| 100.0 * share), 1),
+            Cell::number(accuracy.map(|accuracy| 100.0 * accuracy.median), 1),
+            Cell::number(accuracy.filter(|accuracy| accuracy.rounds > 1).map(|accuracy| 100.0 * accuracy.share()), 1),
+        ]);
+    }
+    if cases.iter().all(|case| case.accuracies.is_empty()) {
+        let reason =
+            if evaluated { "this step is not evaluated (see --step)" } else { "no images to evaluate on (see --eval)" };
+        table.blank.push(format!("evaluation accuracy: {reason}."));
     }
     table
 }

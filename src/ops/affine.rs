@@ -4,6 +4,7 @@ use super::check::{point, range};
 use super::crop;
 use super::fill::Fill;
 use super::filter::Interpolation;
+use super::interpolations::Interpolations;
 use super::kernel::{Kernel, Launcher};
 use super::sampling::{self, Sampling};
 use super::transform::{Drawing, Random};
@@ -260,8 +261,8 @@ pub struct RandomAffine {
     shear_x: RangeInclusive<f64>,
     #[serde(with = "super::transform::range", default = "only_0")]
     shear_y: RangeInclusive<f64>,
-    #[serde(default = "Interpolation::nearest")]
-    interpolation: Interpolation,
+    #[serde(default = "Interpolations::nearest")]
+    interpolation: Interpolations,
     #[serde(default)]
     fill: [u8; 3],
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -286,7 +287,7 @@ impl RandomAffine {
             scale: only_1(),
             shear_x: only_0(),
             shear_y: only_0(),
-            interpolation: Interpolation::Nearest,
+            interpolation: Interpolations::nearest(),
             fill: [0; 3],
             center: None,
         }
@@ -313,10 +314,11 @@ impl RandomAffine {
         self
     }
 
-    /// [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or [`Bicubic`](Interpolation::Bicubic).
+    /// [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or [`Bicubic`](Interpolation::Bicubic), or
+    /// two of which one is drawn.
     #[must_use]
-    pub const fn interpolation(mut self, interpolation: Interpolation) -> Self {
-        self.interpolation = interpolation;
+    pub fn interpolation(mut self, interpolation: impl Into<Interpolations>) -> Self {
+        self.interpolation = interpolation.into();
         self
     }
 
@@ -352,7 +354,7 @@ impl Random for RandomAffine {
         if let Some(center) = self.center {
             point(self.name(), "center", center)?;
         }
-        sampling::validate(self.name(), self.interpolation)
+        self.interpolation.validate(|interpolation| sampling::validate(self.name(), interpolation))
     }
 
     fn size_effect(&self) -> SizeEffect {
@@ -371,7 +373,8 @@ impl Random for RandomAffine {
         let translate = [pixels(self.translate[0], image.width), pixels(self.translate[1], image.height)];
         let scale = uniform(&self.scale, rng);
         let shear = [uniform(&self.shear_x, rng), uniform(&self.shear_y, rng)];
-        let Self { interpolation, fill, center, .. } = *self;
+        let interpolation = self.interpolation.draw(rng);
+        let Self { fill, center, .. } = *self;
         drawing.push(Affine { degrees, translate, scale, shear, interpolation, fill, center })
     }
 }

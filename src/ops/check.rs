@@ -1,5 +1,6 @@
 //! Checks of parameters that operations and transforms have in common.
 
+use super::noise::KEYS;
 use crate::error::{Error, Result};
 use crate::raster::{Rect, Size};
 use std::ops::RangeInclusive;
@@ -49,6 +50,22 @@ pub(crate) fn finite(name: &'static str, parameter: &'static str, values: [f32; 
     Ok(())
 }
 
+/// A standard deviation.
+pub(crate) fn deviation(name: &'static str, parameter: &'static str, value: f32) -> Result<()> {
+    if !(value.is_finite() && value >= 0.0) {
+        return Err(Error::parameter(name, parameter, "a finite number, 0 or more", value));
+    }
+    Ok(())
+}
+
+/// What noise comes from.
+pub(crate) fn noise_key(name: &'static str, key: u64) -> Result<()> {
+    if key >= KEYS {
+        return Err(Error::parameter(name, "key", "a whole number below 2^53", key));
+    }
+    Ok(())
+}
+
 /// A point near an image, in pixels.
 pub(crate) fn point(name: &'static str, parameter: &'static str, point: [f64; 2]) -> Result<()> {
     let limit = f64::from(MAX_SIDE_PX);
@@ -57,6 +74,14 @@ pub(crate) fn point(name: &'static str, parameter: &'static str, point: [f64; 2]
         return Ok(());
     }
     Err(Error::parameter(name, parameter, format!("two numbers within {limit} pixels"), format!("{point:?}")))
+}
+
+/// Numbers within -`limit` to `limit`.
+pub(crate) fn finite_within(name: &'static str, parameter: &'static str, values: &[f64], limit: f64) -> Result<()> {
+    if values.iter().all(|v| (-limit..=limit).contains(v)) {
+        return Ok(());
+    }
+    Err(Error::parameter(name, parameter, format!("numbers within -{limit} to {limit}"), format!("{values:?}")))
 }
 
 /// A rectangle that must lie inside the image.

@@ -3,22 +3,41 @@
 use super::check::probability;
 use super::transform::{Drawing, Random, Transform};
 use super::written::list;
-use super::{Op, SizeEffect};
+use super::{Op, SampleRng, SizeEffect};
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 /// Most repetitions of one [`Repeat`].
 const MAX_REPEAT: u32 = 1_000;
 
-/// One of several transforms, each as likely as the others.
+/// One of several transforms, each as likely as the others unless [`weights`](Self::weights) says otherwise: torchvision's
+/// `RandomChoice`.
+///
+/// ```
+/// use warpfeed::ops::{OneOf, Transform, random_grayscale, random_horizontal_flip};
+///
+/// let thrice = OneOf::new([random_grayscale(1.0), random_horizontal_flip(1.0)]).weights([3.0, 1.0]);
+/// Transform::from(thrice).validate()?;
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OneOf {
     #[serde(deserialize_with = "list")]
     transforms: Vec<Transform>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    weights: Vec<f64>,
 }
 
-/// All of several transforms in order with a probability, else none.
+/// Several transforms, all of them, in random order: torchvision's `RandomOrder`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RandomOrder {
+    #[serde(deserialize_with = "list")]
+    transforms: Vec<Transform>,
+}
+
+/// All of several transforms in order with a probability, else none: torchvision's `RandomApply`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Maybe {
@@ -38,6 +57,35 @@ pub struct Repeat {
 
 impl OneOf {
     /// One of these.
+    #[must_use]
+    pub fn new(transforms: impl IntoIterator<Item = Transform>) -> Self {
+        Self { transforms: transforms.into_iter().collect(), weights: Vec::new() }
+    }
+
+    /// How likely each is, compared with the others: as many numbers as transforms, 0 or more.
+    #[must_use]
+    pub fn weights(mut self, weights: impl IntoIterator<Item = f64>) -> Self {
+        self.weights = weights.into_iter().collect();
+        self
+    }
+
+    /// Which of them is drawn. Equal chances and weights take one number each.
+    fn choose(&self, rng: &mut SampleRng) -> usize {
+        if self.weights.is_empty() {
+            return rng.below(self.transforms.len() as u64) as usize;
+        }
+        let mut left = rng.unit() * self.weights.iter().sum::<f64>();
+        let chosen = self.weights.iter().position(|weight| {
+            left -= weight;
+            left < 0.0
+        });
+        // What rounding leaves over belongs to the last that can be chosen.
+        chosen.or_else(|| self.weights.iter().rposition(|weight| *weight > 0.0)).unwrap_or(0)
+    }
+}
+
+impl RandomOrder {
+    /// All of these.
     #[must_use]
     pub fn new(transforms: impl IntoIterator<Item = Transform>) -> Self {
         Self { transforms: transforms.into_iter().collect() }
@@ -77,7 +125,7 @@ impl SizeEffect {
 fn validate_nested(transforms: &[Transform]) -> Result<()> {
     transforms.iter().try_for_each(|transform| match transform {
         Transform::Explicit(Op::Normalize(_)) => {
-            Err(Error::parameter("normalize", "place", "outside one_of, maybe and repeat", "inside"))
+            Err(Error::parameter("normalize", "place", "outside one_of, maybe, repeat and random_order", "inside"))
         }
         transform => transform.validate(),
     })
@@ -100,6 +148,13 @@ impl Random for OneOf {
         if self.transforms.is_empty() {
             return Err(Error::parameter(self.name(), "ops", "at least one operation", "none"));
         }
+        let sum: f64 = self.weights.iter().sum();
+        let fit = self.weights.len() == self.transforms.len() && self.weights.iter().all(|weight| *weight >= 0.0);
+        let allowed = self.weights.is_empty() || (fit && sum > 0.0 && sum.is_finite());
+        if !allowed {
+            let expected = format!("{} finite numbers, 0 or more and not all 0", self.transforms.len());
+            return Err(Error::parameter(self.name(), "weights", expected, format!("{:?}", self.weights)));
+        }
         validate_nested(&self.transforms)
     }
 
@@ -112,11 +167,55 @@ impl Random for OneOf {
     /// A branch that is not taken keeps its regions.
     fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
         let (rng, _) = drawing.start();
-        let chosen = rng.below(self.transforms.len() as u64) as usize;
-        drawing.skip(1);
+        let chosen = self.choose(rng);
         let Some(transform) = self.transforms.get(chosen) else { return Ok(()) };
-        drawing.skip(regions_of(&self.transforms[..chosen]));
-        drawing.add(transform)
+        drawing.add_after(regions_of(&self.transforms[..chosen]).saturating_add(1), transform)
+    }
+
+    fn regions(&self) -> u32 {
+        regions_of(&self.transforms).saturating_add(1)
+    }
+
+    fn most_steps(&self) -> u64 {
+        most_steps_of(&self.transforms)
+    }
+}
+
+impl Random for RandomOrder {
+    fn name(&self) -> &'static str {
+        "random_order"
+    }
+
+    fn validate(&self) -> Result<()> {
+        validate_nested(&self.transforms)
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        let mut changes =
+            self.transforms.iter().map(Transform::size_effect).filter(|effect| *effect != SizeEffect::Keeps);
+        match (changes.next(), changes.next()) {
+            (None, _) => SizeEffect::Keeps,
+            (Some(only), None) => only,
+            // Which of them comes last is drawn.
+            _ => SizeEffect::Varies,
+        }
+    }
+
+    /// Each keeps its regions, wherever it comes.
+    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
+        let mut region = 1_u32;
+        let mut order: Vec<_> = self
+            .transforms
+            .iter()
+            .map(|transform| {
+                let first = region;
+                region = region.saturating_add(transform.regions());
+                (first, transform)
+            })
+            .collect();
+        let (rng, _) = drawing.start();
+        rng.shuffle(&mut order);
+        order.into_iter().try_for_each(|(first, transform)| drawing.add_after(first, transform))
     }
 
     fn regions(&self) -> u32 {

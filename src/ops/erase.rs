@@ -1,17 +1,22 @@
-//! Overwriting a rectangle.
+//! Overwriting a rectangle, with one color or with noise.
 
-use super::check::{ABOVE_0, finite, inside, probability, range, sides};
+use super::check::{ABOVE_0, deviation, finite, inside, noise_key, probability, range, sides};
 use super::fill::{opaque, packed};
 use super::kernel::{Kernel, KernelId, Launcher};
-use super::params::EraseSample;
+use super::noise::{self, KEYS};
+use super::params::{DevicePointer, EraseNoiseSample, EraseSample, Output};
+use super::rng::SampleRng;
 use super::transform::{Drawing, Random};
 use super::{CpuPass, Operation, Primitive, Reach, SizeEffect, rectangle};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 
-/// Overwrites a rectangle. May follow [`Normalize`](crate::ops::Normalize).
+/// Overwrites a rectangle. May follow [`Normalize`](crate::ops::Normalize), where torchvision and timm erase.
+///
+/// With a standard deviation above 0 each element becomes `value + std * n`, rounded to the output's type, for a normal
+/// deviate `n` of its own: that of the key, the pixel's place in the image and the channel.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -27,16 +32,31 @@ pub struct Erase {
     /// Red, green, blue: 0 to 255 before [`Normalize`](crate::ops::Normalize), in normalized units after it.
     #[serde(default)]
     pub value: [f32; 3],
+    /// Standard deviation of the noise around the value, in its units; 0 for none.
+    #[serde(default, skip_serializing_if = "is_0")]
+    pub std: f32,
+    /// What the noise comes from: below 2^53.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub key: u64,
+}
+
+fn is_0(std: &f32) -> bool {
+    *std == 0.0
+}
+
+fn is_none(key: &u64) -> bool {
+    *key == 0
 }
 
 impl Erase {
-    pub(super) const KERNELS: &'static [Kernel] = &[Kernel::pixels("erase_u8_nhwc")];
+    pub(super) const KERNELS: &'static [Kernel] =
+        &[Kernel::pixels("erase_u8_nhwc"), Kernel::pixels("erase_noise_u8_nhwc")];
 
     /// The rectangle `rect`, with 0.
     #[must_use]
     pub const fn new(rect: Rect) -> Self {
         let Rect { x, y, width, height } = rect;
-        Self { x, y, width, height, value: [0.0; 3] }
+        Self { x, y, width, height, value: [0.0; 3], std: 0.0, key: 0 }
     }
 
     /// Red, green, blue: 0 to 255 before [`Normalize`](crate::ops::Normalize), in normalized units after it.
@@ -46,9 +66,17 @@ impl Erase {
         self
     }
 
+    /// Normal noise around the value, with this standard deviation, in its units; `key` says which, below 2^53.
+    #[must_use]
+    pub const fn noise(mut self, std: f32, key: u64) -> Self {
+        (self.std, self.key) = (std, key);
+        self
+    }
+
     pub(super) fn examples(size: Size) -> Vec<Self> {
         let (width, height) = (size.width.div_ceil(3), size.height.div_ceil(2));
-        vec![Self::new(Rect { x: size.width - width, y: 0, width, height }).value([99.5, 0.0, 255.0])]
+        let plain = Self::new(Rect { x: size.width - width, y: 0, width, height }).value([99.5, 0.0, 255.0]);
+        vec![plain, plain.noise(60.0, 0x0012_3456_789a_bcde)]
     }
 
     /// The rectangle.
@@ -65,6 +93,26 @@ impl Erase {
         (left < right && top < bottom).then(place)
     }
 
+    /// What a pixel becomes that has these deviates.
+    #[inline(always)]
+    pub(crate) fn noisy(&self, deviates: [f32; 3]) -> [f32; 3] {
+        std::array::from_fn(|channel| self.value[channel] + self.std * deviates[channel])
+    }
+
+    /// What the kernel of noise is handed: the rectangle's place in what is stored, the first pixel of that, and where
+    /// the elements lie.
+    pub(crate) fn noise_sample(
+        &self,
+        normals: DevicePointer,
+        at: Rect,
+        first: [u32; 2],
+        output: Output,
+    ) -> EraseNoiseSample {
+        let Rect { x, y, width, height } = at;
+        let (Self { value, std, key, .. }, [first_x, first_y]) = (*self, first);
+        EraseNoiseSample { x, y, width, height, normals, key, std, first_x, output, value, first_y }
+    }
+
     /// Red, green, blue, rounded to the nearest integer, halves away from 0, and cut to 0 to 255.
     fn color(&self) -> [u8; 3] {
         self.value.map(|v| v.round() as u8)
@@ -78,7 +126,9 @@ impl Operation for Erase {
 
     fn validate(&self) -> Result<()> {
         sides(self.name(), self.width, self.height)?;
-        finite(self.name(), "value", self.value)
+        finite(self.name(), "value", self.value)?;
+        deviation(self.name(), "std", self.std)?;
+        noise_key(self.name(), self.key)
     }
 
     fn output_size(&self, input: Size) -> Result<Size> {
@@ -96,26 +146,63 @@ impl Operation for Erase {
 
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
         let Some(Rect { x, y, width, height }) = self.within(pass.image.part()) else { return Ok(()) };
-        let pixel = opaque(self.color());
+        let part = pass.image.part();
         for y in y..y + height {
-            pass.image.row_mut(y)[x as usize..][..width as usize].fill(pixel);
+            let row = &mut pass.image.row_mut(y)[x as usize..][..width as usize];
+            if self.std == 0.0 {
+                row.fill(opaque(self.color()));
+                continue;
+            }
+            noise::normal_row(self.key, part.x + x, part.y + y, width, |i, deviates| {
+                row[i] = opaque(self.noisy(deviates).map(|value| value.round_ties_even() as u8));
+            });
         }
         Ok(())
     }
 
     fn launch(&self, on: &mut dyn Launcher, _part: Rect) -> Result<()> {
         const ERASE: KernelId = KernelId::of("erase_u8_nhwc");
+        const NOISE: KernelId = KernelId::of("erase_noise_u8_nhwc");
         let image = on.source();
         let stored = Rect { x: image.x, y: image.y, width: image.width, height: image.height };
         let Some(Rect { x, y, width, height }) = self.within(stored) else { return Ok(()) };
         let (pixels, pitch_bytes, value) = (image.pixels, image.pitch_bytes, packed(self.color()));
+        if self.std != 0.0 {
+            let output = Output { elements: pixels, row_stride: pitch_bytes, ..Output::default() };
+            let place = Rect { x, y, width, height };
+            let sample = self.noise_sample(on.put(noise::normals())?, place, [stored.x, stored.y], output);
+            on.call(NOISE, &sample, place.size());
+            return Ok(());
+        }
         on.call(ERASE, &EraseSample { pixels, pitch_bytes, x, y, width, height, value }, Size::new(width, height));
         Ok(())
     }
 }
 
-/// Overwrites a random rectangle with a probability: torchvision's `RandomErasing`. Where ten attempts find no rectangle
-/// smaller than the image, nothing is erased.
+/// Where the noise of [`RandomErasing`] comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErasingNoise {
+    /// One color for each rectangle: timm's `rand`.
+    PerBox,
+    /// A value for each pixel and channel: timm's `pixel`, torchvision's `random`.
+    PerPixel,
+}
+
+/// Overwrites random rectangles with a probability: torchvision's and timm's `RandomErasing`. Where ten attempts find no
+/// rectangle smaller than the image, nothing is erased.
+///
+/// Both erase after normalization, where noise has a standard deviation of 1. timm's rectangles share the area of one. Its
+/// splits, which leave the clean part of a batch alone, are views here: those that erase have this transform.
+///
+/// ```
+/// use warpfeed::ops::{ErasingNoise, RandomErasing, Transform};
+///
+/// // timm's `reprob=0.25, remode="pixel", recount=1`, with up to three rectangles.
+/// let erasing = RandomErasing::new(0.25).scale(0.02..=1.0 / 3.0).ratio(0.3..=1.0 / 0.3).count(1..=3);
+/// Transform::from(erasing.noise(ErasingNoise::PerPixel)).validate()?;
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RandomErasing {
@@ -126,13 +213,31 @@ pub struct RandomErasing {
     ratio: RangeInclusive<f64>,
     #[serde(default)]
     value: [f32; 3],
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    noise: Option<ErasingNoise>,
+    #[serde(default = "one")]
+    std: f32,
+    #[serde(with = "super::transform::range", default = "once")]
+    count: RangeInclusive<u32>,
+}
+
+/// Most rectangles of one image.
+const MAX_COUNT: u32 = 100;
+
+const fn one() -> f32 {
+    1.0
+}
+
+const fn once() -> RangeInclusive<u32> {
+    1..=1
 }
 
 impl RandomErasing {
     /// With probability `p`, 2 to 33 % of the area at an aspect of 0.3 to 3.3, with 0.
     #[must_use]
     pub const fn new(p: f64) -> Self {
-        Self { p, scale: Self::usual_scale(), ratio: Self::usual_ratio(), value: [0.0; 3] }
+        let (scale, ratio) = (Self::usual_scale(), Self::usual_ratio());
+        Self { p, scale, ratio, value: [0.0; 3], noise: None, std: one(), count: once() }
     }
 
     const fn usual_scale() -> RangeInclusive<f64> {
@@ -165,6 +270,39 @@ impl RandomErasing {
     }
 }
 
+impl RandomErasing {
+    /// Normal noise around the value.
+    #[must_use]
+    pub const fn noise(mut self, noise: ErasingNoise) -> Self {
+        self.noise = Some(noise);
+        self
+    }
+
+    /// Standard deviation of the noise, in the value's units; 1 if not given.
+    #[must_use]
+    pub const fn std(mut self, std: f32) -> Self {
+        self.std = std;
+        self
+    }
+
+    /// How many rectangles, each number as likely as the others, which share the area.
+    #[must_use]
+    pub const fn count(mut self, count: RangeInclusive<u32>) -> Self {
+        self.count = count;
+        self
+    }
+
+    /// Overwrites a rectangle as it says.
+    fn erase(&self, rect: Rect, rng: &mut SampleRng) -> Erase {
+        let plain = Erase::new(rect).value(self.value);
+        match self.noise {
+            None => plain,
+            Some(ErasingNoise::PerBox) => plain.value(self.value.map(|value| value + self.std * rng.normal() as f32)),
+            Some(ErasingNoise::PerPixel) => plain.noise(self.std, rng.below(KEYS)),
+        }
+    }
+}
+
 impl Random for RandomErasing {
     fn name(&self) -> &'static str {
         "random_erasing"
@@ -174,7 +312,13 @@ impl Random for RandomErasing {
         probability(self.name(), self.p)?;
         range(self.name(), "scale", &self.scale, ABOVE_0, 1.0)?;
         range(self.name(), "ratio", &self.ratio, ABOVE_0, f64::INFINITY)?;
-        finite(self.name(), "value", self.value)
+        finite(self.name(), "value", self.value)?;
+        deviation(self.name(), "std", self.std)?;
+        if !(1 <= *self.count.start() && self.count.start() <= self.count.end() && *self.count.end() <= MAX_COUNT) {
+            let expected = format!("a rising range within 1 to {MAX_COUNT}");
+            return Err(Error::parameter(self.name(), "count", expected, format!("{:?}", self.count)));
+        }
+        Ok(())
     }
 
     fn size_effect(&self) -> SizeEffect {
@@ -183,11 +327,23 @@ impl Random for RandomErasing {
 
     fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
         let (rng, image) = drawing.start();
-        if rng.chance(self.p)
-            && let Some(rect) = rectangle::erasing(rng, image, &self.scale, &self.ratio)
-        {
-            drawing.push(Erase::new(rect).value(self.value))?;
+        if !rng.chance(self.p) {
+            return Ok(());
         }
-        Ok(())
+        // A number that is no range takes none of the stream's.
+        let fixed = self.count.start() == self.count.end();
+        let count = if fixed { *self.count.start() } else { rng.within(&self.count) };
+        let part = f64::from(count);
+        let scale = self.scale.start() / part..=self.scale.end() / part;
+        let rects = (0..count).filter_map(|_| {
+            let rect = rectangle::erasing(rng, image, &scale, &self.ratio)?;
+            Some(self.erase(rect, rng))
+        });
+        let erased: Vec<_> = rects.collect();
+        erased.into_iter().try_for_each(|erase| drawing.push(erase))
+    }
+
+    fn most_steps(&self) -> u64 {
+        u64::from(*self.count.end())
     }
 }

@@ -6,9 +6,10 @@
 
 use super::filter::{Interpolation, PassOrder};
 use super::params::{
-    Axis, BlurSample, BoxBlurSample, ColorSample, ContrastSample, CropSample, DevicePointer, EraseSample, Erasure,
-    FinishSample, FlipSample, FusedSample, HistogramSample, MixSample, MixupBatch, MixupSample, PerspectiveSample,
-    RankSample, ResizeSample, RotateSample, SharpnessSample, Source, Step, TableSample, Target,
+    Axis, BlurSample, BoxBlurSample, ColorSample, ContrastSample, CropSample, DevicePointer, ElasticSample,
+    EraseNoiseSample, EraseSample, Erasure, FinishSample, FlipSample, FusedSample, HistogramSample, MixSample,
+    MixupBatch, MixupSample, NoiseSample, PerspectiveSample, RankSample, ResizeSample, RotateSample, SharpnessSample,
+    Source, Step, TableSample, Target,
 };
 use crate::error::Result;
 use crate::raster::{Rect, Size};
@@ -193,6 +194,9 @@ descriptors! {
     BoxBlurSample,
     SharpnessSample,
     EraseSample,
+    EraseNoiseSample,
+    NoiseSample,
+    ElasticSample,
     MixupSample,
     MixupBatch,
 }

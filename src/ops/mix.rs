@@ -1,5 +1,6 @@
 //! The weighted sum of what several chains of operations make of an image.
 
+use super::blend::blend;
 use super::kernel::{Kernel, KernelId, Launcher};
 use super::params::{MixSample, Source, Target};
 use super::simd::{truncate_f32, wide};
@@ -15,7 +16,8 @@ use serde::{Deserialize, Serialize};
 const MAX_CHAINS: usize = 100;
 
 /// The image and what chains of operations make of it, each times a weight, added up in order in single precision, cut to
-/// 0 to 255, fractions dropped: how torchvision's `AugMix` mixes.
+/// 0 to 255, fractions dropped: how torchvision's `AugMix` mixes. timm's mixes the chains alone, with a weight of 0 for the
+/// image, and then blends ([`blend`](Self::blend)).
 ///
 /// ```
 /// use warpfeed::ops::{Chain, Hflip, Mix, Op};
@@ -32,6 +34,17 @@ pub struct Mix {
     pub weight: f32,
     /// What is added to it.
     pub chains: Vec<Chain>,
+    /// How far the result is from the image, 0, to the sum, 1: Pillow's `Image.blend`.
+    #[serde(default = "whole", skip_serializing_if = "is_whole")]
+    pub blend: f32,
+}
+
+const fn whole() -> f32 {
+    1.0
+}
+
+fn is_whole(blend: &f32) -> bool {
+    *blend == whole()
 }
 
 /// Operations that keep an image's size, and the weight of their result.
@@ -69,7 +82,7 @@ impl Mix {
     /// The image alone, with a weight of 0 to 1.
     #[must_use]
     pub const fn new(weight: f32) -> Self {
-        Self { weight, chains: Vec::new() }
+        Self { weight, chains: Vec::new(), blend: whole() }
     }
 
     /// And one more chain.
@@ -79,11 +92,20 @@ impl Mix {
         self
     }
 
+    /// How far the result is from the image, 0, to the sum, 1.
+    #[must_use]
+    pub const fn blend(mut self, blend: f32) -> Self {
+        self.blend = blend;
+        self
+    }
+
     pub(super) fn examples(size: Size) -> Vec<Self> {
         let moved = Crop::new(1, -2, size).fill(Fill::Color([9, 99, 199])).into();
         let [turned, inverted] = [Hflip.into(), Invert.into()];
         let mix = Self::new(0.31).chain(Chain::new(0.2, [turned, moved])).chain(Chain::new(0.4, []));
-        vec![mix.chain(Chain::new(0.09, [inverted, Equalize.into(), Sharpness::new(1.8).into()])), Self::new(0.7)]
+        let rest = Chain::new(0.09, [inverted, Equalize.into(), Sharpness::new(1.8).into()]);
+        let blended = Mix { weight: 0.0, ..mix.clone() }.chain(Chain::new(0.6, [Invert.into()])).blend(0.37);
+        vec![mix.chain(rest), Self::new(0.7), blended]
     }
 }
 
@@ -96,9 +118,10 @@ impl Operation for Mix {
         if self.chains.len() > MAX_CHAINS {
             return Err(Error::parameter(self.name(), "chains", format!("0 to {MAX_CHAINS}"), self.chains.len()));
         }
-        for weight in self.chains.iter().map(|chain| chain.weight).chain([self.weight]) {
-            if !(0.0..=1.0).contains(&weight) {
-                return Err(Error::parameter(self.name(), "weight", "0 to 1", weight));
+        let weights = self.chains.iter().map(|chain| ("weight", chain.weight));
+        for (parameter, share) in weights.chain([("weight", self.weight), ("blend", self.blend)]) {
+            if !(0.0..=1.0).contains(&share) {
+                return Err(Error::parameter(self.name(), parameter, "0 to 1", share));
             }
         }
         self.chains.iter().flat_map(|chain| &chain.ops).try_for_each(|op| match op {
@@ -146,7 +169,10 @@ impl Operation for Mix {
         let values = pass.image.pixels_mut().as_flattened_mut();
         wide(
             #[inline(always)]
-            || values.iter_mut().zip(&sums).for_each(|(value, sum)| *value = truncate_f32(*sum) as u8),
+            || {
+                let cut = |(value, sum): (&mut u8, &f32)| *value = blend(*value, truncate_f32(*sum) as u8, self.blend);
+                values.iter_mut().zip(&sums).for_each(cut);
+            },
         );
         Ok(())
     }
@@ -157,9 +183,17 @@ impl Operation for Mix {
         let (original, size) = (on.source(), part.size());
         let sums = on.scratch(3 * size_of::<f32>() * size.area_px() as usize)?;
         let add = |on: &mut dyn Launcher, image: Source, weight: f32, first: bool| {
-            let Source { pixels, pitch_bytes, width, height, .. } = image;
-            let sample =
-                MixSample { pixels, sums, pitch_bytes, width, height, weight, first: first.into(), reserved: 0 };
+            let Source { pixels: image, pitch_bytes: image_pitch_bytes, width, height, .. } = image;
+            let sample = MixSample {
+                image,
+                sums,
+                image_pitch_bytes,
+                width,
+                height,
+                weight,
+                first: first.into(),
+                ..MixSample::default()
+            };
             on.call(ADD, &sample, size);
         };
         add(on, original, self.weight, true);
@@ -178,8 +212,11 @@ impl Operation for Mix {
             add(on, made, chain.weight, false);
         }
         on.go_back(original);
-        let Target { pixels, pitch_bytes, width, height, .. } = on.target(size, part)?;
-        let sample = MixSample { pixels, sums, pitch_bytes, width, height, ..MixSample::default() };
+        let Target { pixels: made, pitch_bytes: made_pitch_bytes, width, height, .. } = on.target(size, part)?;
+        let Source { pixels: image, pitch_bytes: image_pitch_bytes, .. } = original;
+        let weight = self.blend;
+        let sample =
+            MixSample { image, made, sums, image_pitch_bytes, made_pitch_bytes, width, height, weight, first: 0 };
         on.call(CUT, &sample, size);
         Ok(())
     }

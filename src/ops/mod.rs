@@ -16,6 +16,7 @@
 // of GPUs, `params` what kernels are handed.
 
 mod affine;
+mod affine_matrix;
 mod aug_mix;
 mod auto_augment;
 mod autocontrast;
@@ -30,25 +31,31 @@ mod corner_crop;
 pub(crate) mod crop;
 pub(crate) mod custom;
 pub(crate) mod dilate;
+mod elastic;
 mod equalize;
 pub(crate) mod erase;
 pub(crate) mod erode;
 pub(crate) mod fill;
 pub(crate) mod filter;
 pub(crate) mod gaussian_blur;
+mod gaussian_noise;
 pub(crate) mod grayscale;
 pub(crate) mod hflip;
 mod histogram;
 pub(crate) mod hue;
+mod interpolations;
 pub(crate) mod invert;
 mod jpeg;
 pub(crate) mod kernel;
 mod magnitude;
 mod mix;
+pub(crate) mod noise;
 pub(crate) mod normalize;
 mod pad;
 pub(crate) mod params;
+mod permute_channels;
 mod perspective;
+mod photometric_distort;
 mod pillow_gaussian_blur;
 mod point_map;
 pub(crate) mod points;
@@ -70,6 +77,9 @@ mod solarize_add;
 pub(crate) mod table;
 #[cfg(test)]
 mod tests;
+mod timm_augment;
+mod timm_kind;
+mod timm_policy;
 pub(crate) mod transform;
 mod trivial_augment;
 pub(crate) mod turn;
@@ -79,8 +89,10 @@ pub(crate) mod written;
 pub use auto_augment::AutoAugmentPolicy;
 pub use corner_crop::Corner;
 pub use custom::Custom;
+pub use erase::ErasingNoise;
 pub use fill::{Edge, Fill};
 pub use filter::{Interpolation, PassOrder};
+pub use interpolations::Interpolations;
 pub use mix::Chain;
 pub use pad::PadMode;
 pub use point_map::PointMap;
@@ -88,12 +100,13 @@ pub use resize::ResizeTo;
 pub use rng::SampleRng;
 pub use transform::{
     AugMix, AutoAugment, ColorJitter, CornerCrop, CustomTransform, Maybe, OneOf, RandAugment, RandomAffine,
-    RandomAutocontrast, RandomCrop, RandomDilation, RandomEqualize, RandomErasing, RandomErosion, RandomGaussianBlur,
-    RandomGrayscale, RandomHorizontalFlip, RandomInvert, RandomJpeg, RandomPerspective, RandomPillowGaussianBlur,
+    RandomAutocontrast, RandomChannelPermutation, RandomCrop, RandomDilation, RandomElastic, RandomEqualize,
+    RandomErasing, RandomErosion, RandomGaussianBlur, RandomGaussianNoise, RandomGrayscale, RandomHorizontalFlip,
+    RandomInvert, RandomJpeg, RandomOrder, RandomPerspective, RandomPhotometricDistort, RandomPillowGaussianBlur,
     RandomPosterize, RandomResizedCrop, RandomRotation, RandomSharpness, RandomSolarize, RandomVerticalFlip, Repeat,
-    Transform, TrivialAugment, color_jitter, gaussian_blur, maybe, one_of, random_crop, random_dilation,
-    random_erasing, random_erosion, random_grayscale, random_horizontal_flip, random_resized_crop, random_rotation,
-    random_vertical_flip, repeat, three_augment,
+    TimmAugment, Transform, TrivialAugment, color_jitter, gaussian_blur, maybe, one_of, random_crop, random_dilation,
+    random_erasing, random_erosion, random_grayscale, random_horizontal_flip, random_order, random_resized_crop,
+    random_rotation, random_vertical_flip, repeat, three_augment,
 };
 pub use written::TransformFile;
 
@@ -291,6 +304,8 @@ operations! {
     rotate: Rotate,
     /// Turns, scales, shears and moves.
     affine: Affine,
+    /// Samples by a matrix.
+    affine_matrix: AffineMatrix,
     /// Resizes the whole image.
     resize: Resize,
     /// Cuts out a rectangle, which may reach beyond the image.
@@ -315,6 +330,10 @@ operations! {
     hue: Hue,
     /// Luma in all three channels.
     grayscale: Grayscale,
+    /// Puts the channels in another order.
+    permute_channels: PermuteChannels,
+    /// Adds normal noise.
+    gaussian_noise: GaussianNoise,
     /// Each value from 255.
     invert: Invert,
     /// Keeps the upper bits of each value.
@@ -333,6 +352,8 @@ operations! {
     pad: Pad,
     /// Moves four points to four others.
     perspective: Perspective,
+    /// Moves each pixel by a displacement of its own.
+    elastic: Elastic,
     /// Pillow's Gaussian blur.
     pillow_gaussian_blur: PillowGaussianBlur,
     /// Adds to dark values.

@@ -249,16 +249,17 @@ pub(crate) struct HistogramSample {
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct MixSample {
-    pub(crate) pixels: DevicePointer,
+    pub(crate) image: DevicePointer,
+    pub(crate) made: DevicePointer,
     /// `height` rows of `3 * width` numbers of single precision.
     pub(crate) sums: DevicePointer,
-    pub(crate) pitch_bytes: u32,
+    pub(crate) image_pitch_bytes: u32,
+    pub(crate) made_pitch_bytes: u32,
     pub(crate) width: u32,
     pub(crate) height: u32,
     pub(crate) weight: f32,
     /// Not 0: the sums begin.
     pub(crate) first: u32,
-    pub(crate) reserved: u32,
 }
 
 /// perspective.
@@ -315,7 +316,7 @@ pub(crate) struct ContrastSample {
     pub(crate) factor: f32,
 }
 
-/// saturation, hue, grayscale: in place.
+/// saturation, hue, grayscale, permute_channels: in place.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct ColorSample {
@@ -325,7 +326,8 @@ pub(crate) struct ColorSample {
     pub(crate) height: u32,
     pub(crate) factor: f32,
     pub(crate) hue_shift: u32,
-    pub(crate) reserved: u32,
+    /// Which channel becomes each, 2 bits for one, red in the lowest.
+    pub(crate) order: u32,
 }
 
 impl ColorSample {
@@ -334,6 +336,50 @@ impl ColorSample {
         let Source { pixels, pitch_bytes, width, height, .. } = *image;
         Self { pixels, pitch_bytes, width, height, ..Self::default() }
     }
+}
+
+/// elastic_noise, elastic_rows, elastic: the image is complete.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct ElasticSample {
+    pub(crate) source: Source,
+    pub(crate) target: Target,
+    /// Two numbers of single precision for each pixel of the whole.
+    pub(crate) noise: DevicePointer,
+    /// The same, blurred along rows.
+    pub(crate) between: DevicePointer,
+    /// The blur's, the outermost first.
+    pub(crate) weights: DevicePointer,
+    pub(crate) key: u64,
+    pub(crate) radius: u32,
+    /// Pixels that noise of 1 moves by.
+    pub(crate) scale_x: f32,
+    pub(crate) scale_y: f32,
+    pub(crate) fill: u32,
+    /// 0: nearest.
+    pub(crate) bilinear: u32,
+    pub(crate) reserved: u32,
+}
+
+/// gaussian_noise: in place.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct NoiseSample {
+    pub(crate) pixels: DevicePointer,
+    /// The deviates of noise.rs.
+    pub(crate) normals: DevicePointer,
+    pub(crate) key: u64,
+    pub(crate) pitch_bytes: u32,
+    pub(crate) width: u32,
+    pub(crate) height: u32,
+    /// The place of the first pixel stored.
+    pub(crate) first_x: u32,
+    pub(crate) first_y: u32,
+    /// Of bytes.
+    pub(crate) mean: f32,
+    pub(crate) sigma: f32,
+    /// 0: sums wrap around.
+    pub(crate) clip: u32,
 }
 
 /// mixup: one image's part.
@@ -379,6 +425,27 @@ pub(crate) struct EraseSample {
     pub(crate) value: u32,
 }
 
+/// erase_noise: in place, an image of bytes or an image in the batch. The rectangle lies inside what is stored.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct EraseNoiseSample {
+    pub(crate) x: u32,
+    pub(crate) y: u32,
+    pub(crate) width: u32,
+    pub(crate) height: u32,
+    /// The deviates of noise.rs.
+    pub(crate) normals: DevicePointer,
+    pub(crate) key: u64,
+    pub(crate) std: f32,
+    /// The column of the first pixel stored.
+    pub(crate) first_x: u32,
+    /// Sizes and erasures do not count.
+    pub(crate) output: Output,
+    pub(crate) value: [f32; 3],
+    /// The row of the first pixel stored.
+    pub(crate) first_y: u32,
+}
+
 const _: () = {
     assert!(size_of::<Launch>() == 24 && offset_of!(Launch, count) == 16);
     assert!(size_of::<Source>() == 40 && offset_of!(Source, whole_width) == 28);
@@ -406,9 +473,13 @@ const _: () = {
     assert!(size_of::<HistogramSample>() == 40 && offset_of!(HistogramSample, pitch_bytes) == 24);
     assert!(size_of::<PerspectiveSample>() == 152 && offset_of!(PerspectiveSample, fill) == 144);
     assert!(size_of::<BoxBlurSample>() == 88 && offset_of!(BoxBlurSample, radius) == 72);
-    assert!(size_of::<MixSample>() == 40 && offset_of!(MixSample, weight) == 28);
+    assert!(size_of::<MixSample>() == 48 && offset_of!(MixSample, weight) == 40);
     assert!(size_of::<SharpnessSample>() == 80 && offset_of!(SharpnessSample, factor) == 72);
     assert!(size_of::<MixupSample>() == 32 && offset_of!(MixupSample, blend) == 24);
     assert!(size_of::<MixupBatch>() == 32 && offset_of!(MixupBatch, flip) == 24);
     assert!(size_of::<EraseSample>() == 32 && offset_of!(EraseSample, value) == 28);
+    assert!(size_of::<ElasticSample>() == 128 && offset_of!(ElasticSample, radius) == 104);
+    assert!(size_of::<NoiseSample>() == 56 && offset_of!(NoiseSample, mean) == 44);
+    assert!(size_of::<EraseNoiseSample>() == 96 && offset_of!(EraseNoiseSample, value) == 80);
+    assert!(offset_of!(EraseNoiseSample, output) == offset_of!(FusedSample, output));
 };

@@ -3,10 +3,11 @@
 use super::check::{point, probability};
 use super::fill::{opaque, packed};
 use super::filter::Interpolation;
+use super::interpolations::Interpolations;
 use super::kernel::{Kernel, KernelId, Launcher};
 use super::params::PerspectiveSample;
 use super::transform::{Drawing, Random};
-use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
+use super::{CpuPass, Operation, Primitive, Reach, SizeEffect, sampling};
 use crate::error::{Error, Result};
 use crate::raster::{Image, Pixel, Rect, Size};
 use serde::{Deserialize, Serialize};
@@ -24,7 +25,7 @@ pub struct Perspective {
     pub startpoints: [[f64; 2]; 4],
     /// Where they go.
     pub endpoints: [[f64; 2]; 4],
-    /// [`Bilinear`](Interpolation::Bilinear) or [`Nearest`](Interpolation::Nearest).
+    /// [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or [`Bicubic`](Interpolation::Bicubic).
     #[serde(default)]
     pub interpolation: Interpolation,
     /// What shows outside the image: red, green, blue.
@@ -43,7 +44,8 @@ const HALF: i64 = 1 << (POINT_BITS - 1);
 type Coefficients = [i64; 9];
 
 impl Perspective {
-    pub(super) const KERNELS: &'static [Kernel] = &[Kernel::pixels("perspective_u8_nhwc")];
+    pub(super) const KERNELS: &'static [Kernel] =
+        &[Kernel::pixels("perspective_u8_nhwc"), Kernel::pixels("perspective_bicubic_u8_nhwc")];
 
     /// Moves `startpoints` to `endpoints`, bilinear, black outside.
     #[must_use]
@@ -51,7 +53,7 @@ impl Perspective {
         Self { startpoints, endpoints, interpolation: Interpolation::Bilinear, fill: [0; 3] }
     }
 
-    /// [`Bilinear`](Interpolation::Bilinear) or [`Nearest`](Interpolation::Nearest).
+    /// [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or [`Bicubic`](Interpolation::Bicubic).
     #[must_use]
     pub const fn interpolation(mut self, interpolation: Interpolation) -> Self {
         self.interpolation = interpolation;
@@ -70,7 +72,9 @@ impl Perspective {
         let start = [[0.0, 0.0], [width, 0.0], [width, height], [0.0, height]];
         let end = [[0.1 * width, 0.2 * height], [0.8 * width, 0.0], [width, 0.9 * height], [0.0, 0.7 * height]];
         let example = Self::new(start, end).fill([9, 99, 199]);
-        vec![example, example.interpolation(Interpolation::Nearest)]
+        [Interpolation::Bilinear, Interpolation::Nearest, Interpolation::Bicubic]
+            .map(|i| example.interpolation(i))
+            .into()
     }
 
     /// The map for an image of size `size`; an error where it has none that 64 bits hold.
@@ -126,13 +130,7 @@ impl Operation for Perspective {
         for (parameter, points) in [("startpoints", self.startpoints), ("endpoints", self.endpoints)] {
             points.into_iter().try_for_each(|at| point(self.name(), parameter, at))?;
         }
-        match self.interpolation {
-            Interpolation::Nearest | Interpolation::Bilinear => Ok(()),
-            other => {
-                let got = format!("{other:?}").to_lowercase();
-                Err(Error::parameter(self.name(), "interpolation", "nearest or bilinear", got))
-            }
-        }
+        sampling::validate(self.name(), self.interpolation)
     }
 
     fn output_size(&self, input: Size) -> Result<Size> {
@@ -150,15 +148,17 @@ impl Operation for Perspective {
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
         let size = pass.image.size();
         let coefficients = self.coefficients(size)?;
-        let bilinear = self.interpolation == Interpolation::Bilinear;
         pass.replace(size, |image, out| {
             out.reset(size);
             for y in 0..size.height {
                 for (x, to) in (0..).zip(out.row_mut(y)) {
-                    *to = match point_of(&coefficients, x, y, size) {
-                        Some(at) if bilinear => mixed(image, at),
-                        Some([x, y]) => image.row((y >> POINT_BITS) as u32)[(x >> POINT_BITS) as usize],
-                        None => opaque(self.fill),
+                    *to = match (point_of(&coefficients, x, y, size), self.interpolation) {
+                        (None, _) => opaque(self.fill),
+                        (Some([x, y]), Interpolation::Nearest) => {
+                            image.row((y >> POINT_BITS) as u32)[(x >> POINT_BITS) as usize]
+                        }
+                        (Some(at), Interpolation::Bicubic) => bicubic(image, at),
+                        (Some(at), _) => mixed(image, at),
                     };
                 }
             }
@@ -167,12 +167,14 @@ impl Operation for Perspective {
 
     fn launch(&self, on: &mut dyn Launcher, part: Rect) -> Result<()> {
         const PERSPECTIVE: KernelId = KernelId::of("perspective_u8_nhwc");
+        const BICUBIC: KernelId = KernelId::of("perspective_bicubic_u8_nhwc");
         let (source, size) = (on.source(), on.whole());
         let coefficients = self.coefficients(size)?;
         let target = on.target(size, part)?;
         let bilinear = u32::from(self.interpolation == Interpolation::Bilinear);
         let sample = PerspectiveSample { source, target, coefficients, fill: packed(self.fill), bilinear };
-        on.call(PERSPECTIVE, &sample, part.size());
+        let kernel = if self.interpolation == Interpolation::Bicubic { BICUBIC } else { PERSPECTIVE };
+        on.call(kernel, &sample, part.size());
         Ok(())
     }
 }
@@ -212,6 +214,34 @@ fn mixed(image: &Image, at: [i64; 2]) -> Pixel {
     })
 }
 
+/// Fractional bits of values between pixels, and of shares, of the cubic.
+const CUBIC_BITS: u32 = 24;
+
+/// The cubic through the middle two of four values, with the slopes that a = -1 gives it, as Pillow has it.
+fn cubic(v: [i64; 4], at: i64) -> i64 {
+    let (second, fourth) = (v[2] - v[0], v[1] - v[0] - v[2] + v[3]);
+    let third = 2 * (v[0] - v[1]) + v[2] - v[3];
+    let slope = second + (((third + ((fourth * at) >> CUBIC_BITS)) * at) >> CUBIC_BITS);
+    v[1] + ((slope * at) >> CUBIC_BITS)
+}
+
+/// The sixteen pixels around a point by cubic convolution, fractions dropped.
+fn bicubic(image: &Image, at: [i64; 2]) -> Pixel {
+    let [x, y] = at.map(|v| v - HALF);
+    let size = image.size();
+    let near = |first: i64, side: u32| -> [usize; 4] {
+        std::array::from_fn(|i| (first - 1 + i as i64).clamp(0, i64::from(side) - 1) as usize)
+    };
+    let columns = near(x >> POINT_BITS, size.width);
+    let rows = near(y >> POINT_BITS, size.height).map(|y| image.row(y as u32));
+    let share = |v: i64| (v & ((1 << POINT_BITS) - 1)) << (CUBIC_BITS - POINT_BITS);
+    let (right, lower) = (share(x), share(y));
+    std::array::from_fn(|channel| {
+        let across = rows.map(|row| cubic(columns.map(|x| i64::from(row[x][channel]) << CUBIC_BITS), right));
+        (cubic(across, lower) >> CUBIC_BITS).clamp(0, 255) as u8
+    })
+}
+
 /// Moves the corners inwards by random amounts, with a probability: torchvision's `RandomPerspective`. An image of one row or
 /// column, and corners on a line, stay as they are.
 ///
@@ -227,7 +257,7 @@ pub struct RandomPerspective {
     distortion: f64,
     p: f64,
     #[serde(default)]
-    interpolation: Interpolation,
+    interpolation: Interpolations,
     #[serde(default)]
     fill: [u8; 3],
 }
@@ -236,13 +266,14 @@ impl RandomPerspective {
     /// By up to `distortion` of half the sides, 0 to 1, with probability `p`; bilinear, black outside.
     #[must_use]
     pub const fn new(distortion: f64, p: f64) -> Self {
-        Self { distortion, p, interpolation: Interpolation::Bilinear, fill: [0; 3] }
+        Self { distortion, p, interpolation: Interpolations::Always(Interpolation::Bilinear), fill: [0; 3] }
     }
 
-    /// [`Bilinear`](Interpolation::Bilinear) or [`Nearest`](Interpolation::Nearest).
+    /// [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or [`Bicubic`](Interpolation::Bicubic), or
+    /// two of which one is drawn.
     #[must_use]
-    pub const fn interpolation(mut self, interpolation: Interpolation) -> Self {
-        self.interpolation = interpolation;
+    pub fn interpolation(mut self, interpolation: impl Into<Interpolations>) -> Self {
+        self.interpolation = interpolation.into();
         self
     }
 
@@ -254,7 +285,7 @@ impl RandomPerspective {
     }
 
     fn between(&self, startpoints: [[f64; 2]; 4], endpoints: [[f64; 2]; 4]) -> Perspective {
-        Perspective { startpoints, endpoints, interpolation: self.interpolation, fill: self.fill }
+        Perspective::new(startpoints, endpoints).fill(self.fill)
     }
 }
 
@@ -268,7 +299,7 @@ impl Random for RandomPerspective {
         if !(0.0..=1.0).contains(&self.distortion) {
             return Err(Error::parameter(self.name(), "distortion", "0 to 1", self.distortion));
         }
-        self.between([[0.0; 2]; 4], [[0.0; 2]; 4]).validate()
+        self.interpolation.validate(|interpolation| sampling::validate(self.name(), interpolation))
     }
 
     fn size_effect(&self) -> SizeEffect {
@@ -288,7 +319,7 @@ impl Random for RandomPerspective {
         let [a, b, c, d] = [corner(), corner(), corner(), corner()];
         let start = [[0.0, 0.0], [right, 0.0], [right, bottom], [0.0, bottom]];
         let end = [a, [right - b[0], b[1]], [right - c[0], bottom - c[1]], [d[0], bottom - d[1]]];
-        let op = self.between(start, end);
+        let op = self.between(start, end).interpolation(self.interpolation.draw(rng));
         if happens && op.coefficients(size).is_ok() {
             drawing.push(op)?;
         }

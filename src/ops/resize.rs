@@ -7,7 +7,7 @@ use super::kernel::{Kernel, KernelId, Launcher};
 use super::params::ResizeSample;
 use super::simd::wide;
 use super::{CpuPass, Operation, Primitive, SizeEffect, crop};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::raster::{Image, Pixel, Rect, Size};
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +18,17 @@ pub enum ResizeTo {
     Exact(Size),
     /// The shorter side becomes this many pixels; the longer `int(size * longer / shorter)`, as torchvision has it.
     ShorterSide(u32),
+    /// The same, unless the longer side came to more than `max_size` pixels: then it becomes these, and the shorter side
+    /// follows. torchvision's `max_size`, which is larger than `size`.
+    ShorterSideWithin {
+        /// The shorter side in pixels.
+        size: u32,
+        /// Most pixels of the longer side.
+        max_size: u32,
+    },
+    /// The longer side becomes this many pixels; the shorter `int(size * shorter / longer)`, but not 0. torchvision's
+    /// `max_size` without a size.
+    LongerSide(u32),
 }
 
 /// Resizes the whole image, antialiased, with Pillow's arithmetic.
@@ -49,6 +60,8 @@ struct Written {
     height: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     size: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    max_size: Option<u32>,
     #[serde(default)]
     interpolation: Interpolation,
 }
@@ -57,10 +70,16 @@ impl TryFrom<Written> for Resize {
     type Error = &'static str;
 
     fn try_from(written: Written) -> Result<Self, Self::Error> {
-        let to = match (written.width, written.height, written.size) {
-            (Some(width), Some(height), None) => ResizeTo::Exact(Size { width, height }),
-            (None, None, Some(size)) => ResizeTo::ShorterSide(size),
-            _ => return Err("resize needs either width and height, or size (the shorter side)"),
+        let to = match (written.width, written.height, written.size, written.max_size) {
+            (Some(width), Some(height), None, None) => ResizeTo::Exact(Size { width, height }),
+            (None, None, Some(size), None) => ResizeTo::ShorterSide(size),
+            (None, None, Some(size), Some(max_size)) => ResizeTo::ShorterSideWithin { size, max_size },
+            (None, None, None, Some(max_size)) => ResizeTo::LongerSide(max_size),
+            _ => {
+                return Err(
+                    "resize needs either width and height, or size (the shorter side), max_size (the longer) or both",
+                );
+            }
         };
         Ok(Self { to, interpolation: written.interpolation })
     }
@@ -68,11 +87,13 @@ impl TryFrom<Written> for Resize {
 
 impl From<Resize> for Written {
     fn from(resize: Resize) -> Self {
-        let (width, height, size) = match resize.to {
-            ResizeTo::Exact(size) => (Some(size.width), Some(size.height), None),
-            ResizeTo::ShorterSide(side) => (None, None, Some(side)),
+        let (width, height, size, max_size) = match resize.to {
+            ResizeTo::Exact(size) => (Some(size.width), Some(size.height), None, None),
+            ResizeTo::ShorterSide(side) => (None, None, Some(side), None),
+            ResizeTo::ShorterSideWithin { size, max_size } => (None, None, Some(size), Some(max_size)),
+            ResizeTo::LongerSide(side) => (None, None, None, Some(side)),
         };
-        Self { width, height, size, interpolation: resize.interpolation }
+        Self { width, height, size, max_size, interpolation: resize.interpolation }
     }
 }
 
@@ -92,6 +113,19 @@ impl Resize {
         Self { to: ResizeTo::ShorterSide(side), interpolation: Interpolation::Bilinear }
     }
 
+    /// A bilinear resize of the shorter side, aspect kept, unless the longer came to more than `max_size` pixels: then of
+    /// that to these. `max_size` is larger than `side`.
+    #[must_use]
+    pub const fn shorter_side_within(side: u32, max_size: u32) -> Self {
+        Self { to: ResizeTo::ShorterSideWithin { size: side, max_size }, interpolation: Interpolation::Bilinear }
+    }
+
+    /// A bilinear resize of the longer side, aspect kept.
+    #[must_use]
+    pub const fn longer_side(side: u32) -> Self {
+        Self { to: ResizeTo::LongerSide(side), interpolation: Interpolation::Bilinear }
+    }
+
     /// The filter.
     #[must_use]
     pub const fn interpolation(mut self, interpolation: Interpolation) -> Self {
@@ -106,6 +140,8 @@ impl Resize {
             Self::new(Size::new(width / 5 + 1, height + 27)).interpolation(Interpolation::Bicubic),
             Self::new(Size::new(3 * width, height / 4 + 1)).interpolation(Interpolation::Lanczos),
             Self::shorter_side(height / 3 + 1),
+            Self::shorter_side_within(height / 3 + 1, height / 3 + 3),
+            Self::longer_side(width / 2 + 1),
         ]
     }
 }
@@ -119,25 +155,40 @@ impl Operation for Resize {
         match self.to {
             ResizeTo::Exact(Size { width, height }) => super::check::sides(self.name(), width, height),
             ResizeTo::ShorterSide(size) => side(self.name(), "size", size),
+            ResizeTo::LongerSide(size) => side(self.name(), "max_size", size),
+            ResizeTo::ShorterSideWithin { size, max_size } => {
+                if max_size <= size {
+                    let expected = format!("larger than the shorter side, {size}");
+                    return Err(Error::parameter(self.name(), "max_size", expected, max_size));
+                }
+                side(self.name(), "size", size)?;
+                side(self.name(), "max_size", max_size)
+            }
         }
     }
 
     fn output_size(&self, input: Size) -> Result<Size> {
-        Ok(match self.to {
-            ResizeTo::Exact(size) => size,
-            ResizeTo::ShorterSide(side) => {
-                let (short, long) = (input.width.min(input.height), input.width.max(input.height));
-                // Python: int(size * long / short), the division in double precision.
-                let long = ((f64::from(side) * f64::from(long)) / f64::from(short)) as u32;
-                if input.width <= input.height { Size::new(side, long) } else { Size::new(long, side) }
-            }
-        })
+        let (short, long) = (input.width.min(input.height), input.width.max(input.height));
+        // Python: int(a * b / c), the division in double precision.
+        let share = |a: u32, b: u32, c: u32| ((f64::from(a) * f64::from(b)) / f64::from(c)) as u32;
+        let (short, long) = match self.to {
+            ResizeTo::Exact(size) => return Ok(size),
+            ResizeTo::ShorterSide(side) => (side, share(side, long, short)),
+            ResizeTo::ShorterSideWithin { size, max_size } => match share(size, long, short) {
+                long if long > max_size => (share(max_size, size, long).max(1), max_size),
+                long => (size, long),
+            },
+            ResizeTo::LongerSide(side) => (share(side, short, long).max(1), side),
+        };
+        Ok(if input.width <= input.height { Size::new(short, long) } else { Size::new(long, short) })
     }
 
     fn size_effect(&self) -> SizeEffect {
         match self.to {
             ResizeTo::Exact(size) => SizeEffect::Becomes(size),
-            ResizeTo::ShorterSide(_) => SizeEffect::Varies,
+            ResizeTo::ShorterSide(_) | ResizeTo::ShorterSideWithin { .. } | ResizeTo::LongerSide(_) => {
+                SizeEffect::Varies
+            }
         }
     }
 

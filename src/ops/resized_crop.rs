@@ -2,6 +2,7 @@
 
 use super::check::{ABOVE_0, inside, range, side, sides};
 use super::filter::Interpolation;
+use super::interpolations::Interpolations;
 use super::kernel::{Kernel, Launcher};
 use super::transform::{Drawing, Random};
 use super::{CpuPass, Operation, Primitive, Resize, SizeEffect, rectangle, resize};
@@ -119,7 +120,7 @@ pub struct RandomResizedCrop {
     #[serde(with = "super::transform::range", default = "RandomResizedCrop::usual_ratio")]
     ratio: RangeInclusive<f64>,
     #[serde(default)]
-    interpolation: Interpolation,
+    interpolation: Interpolations,
 }
 
 impl RandomResizedCrop {
@@ -127,7 +128,7 @@ impl RandomResizedCrop {
     #[must_use]
     pub fn new(size: impl Into<Size>) -> Self {
         let (scale, ratio) = (Self::usual_scale(), Self::usual_ratio());
-        Self { size: size.into(), scale, ratio, interpolation: Interpolation::Bilinear }
+        Self { size: size.into(), scale, ratio, interpolation: Interpolations::default() }
     }
 
     const fn usual_scale() -> RangeInclusive<f64> {
@@ -152,10 +153,10 @@ impl RandomResizedCrop {
         self
     }
 
-    /// The filter.
+    /// The filter, or two of which one is drawn.
     #[must_use]
-    pub const fn interpolation(mut self, interpolation: Interpolation) -> Self {
-        self.interpolation = interpolation;
+    pub fn interpolation(mut self, interpolation: impl Into<Interpolations>) -> Self {
+        self.interpolation = interpolation.into();
         self
     }
 }
@@ -178,6 +179,7 @@ impl Random for RandomResizedCrop {
     fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
         let (rng, image) = drawing.start();
         let rect = rectangle::resized_crop(rng, image, &self.scale, &self.ratio);
-        drawing.push(ResizedCrop::new(rect, self.size).interpolation(self.interpolation))
+        let interpolation = self.interpolation.draw(rng);
+        drawing.push(ResizedCrop::new(rect, self.size).interpolation(interpolation))
     }
 }

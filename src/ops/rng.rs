@@ -42,6 +42,8 @@ pub(crate) enum Domain {
     Sampling,
     /// How a batch's images are mixed.
     Mix,
+    /// Which of several streams the next sample is of.
+    Streams,
 }
 
 impl Domain {
@@ -59,6 +61,7 @@ impl Domain {
             Self::Split => b"split\0\0\0",
             Self::Sampling => b"sampling",
             Self::Mix => b"mix\0\0\0\0\0",
+            Self::Streams => b"streams\0",
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::check::{point, range};
 use super::fill::Fill;
 use super::filter::Interpolation;
+use super::interpolations::Interpolations;
 use super::kernel::{Kernel, Launcher};
 use super::rotation::Rotation;
 use super::sampling::{self, Sampling};
@@ -186,8 +187,8 @@ impl Operation for Rotate {
 pub struct RandomRotation {
     #[serde(with = "super::transform::range")]
     degrees: RangeInclusive<f64>,
-    #[serde(default = "Interpolation::nearest")]
-    interpolation: Interpolation,
+    #[serde(default = "Interpolations::nearest")]
+    interpolation: Interpolations,
     #[serde(default)]
     expand: bool,
     #[serde(default)]
@@ -200,14 +201,14 @@ impl RandomRotation {
     /// Counter-clockwise by an angle in `degrees`, by the nearest pixel, on the same canvas, black outside.
     #[must_use]
     pub const fn new(degrees: RangeInclusive<f64>) -> Self {
-        Self { degrees, interpolation: Interpolation::Nearest, expand: false, fill: Fill::BLACK, center: None }
+        Self { degrees, interpolation: Interpolations::nearest(), expand: false, fill: Fill::BLACK, center: None }
     }
 
     /// [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or, with a color as fill,
-    /// [`Bicubic`](Interpolation::Bicubic).
+    /// [`Bicubic`](Interpolation::Bicubic); or two of which one is drawn.
     #[must_use]
-    pub const fn interpolation(mut self, interpolation: Interpolation) -> Self {
-        self.interpolation = interpolation;
+    pub fn interpolation(mut self, interpolation: impl Into<Interpolations>) -> Self {
+        self.interpolation = interpolation.into();
         self
     }
 
@@ -232,8 +233,8 @@ impl RandomRotation {
         self
     }
 
-    fn by(&self, degrees: f64) -> Rotate {
-        let Self { interpolation, expand, fill, center, .. } = *self;
+    fn by(&self, degrees: f64, interpolation: Interpolation) -> Rotate {
+        let Self { expand, fill, center, .. } = *self;
         Rotate { degrees, interpolation, expand, fill, center }
     }
 }
@@ -245,16 +246,17 @@ impl Random for RandomRotation {
 
     fn validate(&self) -> Result<()> {
         range(self.name(), "degrees", &self.degrees, f64::NEG_INFINITY, f64::INFINITY)?;
-        self.by(*self.degrees.start()).validate()
+        self.interpolation.validate(|interpolation| self.by(*self.degrees.start(), interpolation).validate())
     }
 
     fn size_effect(&self) -> SizeEffect {
-        self.by(*self.degrees.start()).size_effect()
+        if self.expand { SizeEffect::Varies } else { SizeEffect::Keeps }
     }
 
     fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
         let (rng, _) = drawing.start();
         let degrees = rng.uniform(*self.degrees.start(), *self.degrees.end());
-        drawing.push(self.by(degrees))
+        let interpolation = self.interpolation.draw(rng);
+        drawing.push(self.by(degrees, interpolation))
     }
 }

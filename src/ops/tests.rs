@@ -1,5 +1,7 @@
 //! Tests across operations: properties that need no reference, parts against wholes, fast code against plain.
 
+mod distribution;
+
 use super::rotation::Rotation;
 use super::sampling::bilinear_plain;
 use super::*;
@@ -143,6 +145,9 @@ fn neutral_parameters_change_nothing() {
             Affine::new().center([0.0; 2]).interpolation(Interpolation::Bicubic).into(),
             Dilate::new(1).into(),
             Erode::new(1).into(),
+            PermuteChannels::new([0, 1, 2]).into(),
+            GaussianNoise::new(0.0, 3).into(),
+            Elastic::new(3).alpha([0.0; 2]).into(),
             Posterize::new(8).into(),
             CenterCrop::new(size).into(),
             Resize::new(size).interpolation(Interpolation::Lanczos).into(),
@@ -285,6 +290,15 @@ fn what_cannot_be_applied_is_refused() {
         Jpeg::new(0).into(),
         PillowGaussianBlur::new(-1.0).into(),
         Pad::new(70_000).into(),
+        PermuteChannels::new([0, 1, 1]).into(),
+        GaussianNoise::new(-0.1, 0).into(),
+        GaussianNoise::new(f64::NAN, 0).into(),
+        GaussianNoise::new(0.1, 1 << 53).into(),
+        Elastic::new(0).sigma(31.5).into(),
+        Elastic::new(0).alpha([-1.0, 0.0]).into(),
+        Elastic::new(0).interpolation(Interpolation::Bicubic).into(),
+        Resize::shorter_side_within(9, 9).into(),
+        Resize::longer_side(0).into(),
         Perspective::new([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0], [0.0, 3.0]], [[0.0; 2]; 4]).into(),
         Mix::new(1.5).into(),
         Mix::new(0.5).chain(Chain::new(0.5, [Mix::new(0.5).into()])).into(),
@@ -324,6 +338,10 @@ fn operations_are_written_down_by_their_names() {
     let read = |text: &str| serde_json::from_str::<Op>(text).unwrap();
     assert_eq!(read(r#"{"op": "rotate", "degrees": 5}"#), Rotate::new(5.0).into());
     assert_eq!(read(r#"{"op": "resize", "size": 9}"#), Resize::shorter_side(9).into());
+    assert_eq!(read(r#"{"op": "resize", "size": 9, "max_size": 12}"#), Resize::shorter_side_within(9, 12).into());
+    assert_eq!(read(r#"{"op": "resize", "max_size": 12}"#), Resize::longer_side(12).into());
+    assert_eq!(read(r#"{"op": "gaussian_noise"}"#), GaussianNoise::new(0.1, 0).into());
+    assert_eq!(read(r#"{"op": "elastic"}"#), Elastic::new(0).into());
     assert_eq!(read(r#"{"op": "crop", "x": -1, "y": 2, "width": 3, "height": 3}"#), Crop::new(-1, 2, 3).into());
     let erase = Erase::new(Rect { x: 1, y: 2, width: 3, height: 4 });
     assert_eq!(read(r#"{"op": "erase", "x": 1, "y": 2, "width": 3, "height": 4}"#), erase.into());

@@ -17,19 +17,23 @@ pub use super::aug_mix::AugMix;
 pub use super::auto_augment::AutoAugment;
 pub use super::autocontrast::RandomAutocontrast;
 pub use super::color_jitter::ColorJitter;
-pub use super::combine::{Maybe, OneOf, Repeat};
+pub use super::combine::{Maybe, OneOf, RandomOrder, Repeat};
 pub use super::corner_crop::CornerCrop;
 pub use super::crop::RandomCrop;
 pub use super::dilate::RandomDilation;
+pub use super::elastic::RandomElastic;
 pub use super::equalize::RandomEqualize;
 pub use super::erase::RandomErasing;
 pub use super::erode::RandomErosion;
 pub use super::gaussian_blur::RandomGaussianBlur;
+pub use super::gaussian_noise::RandomGaussianNoise;
 pub use super::grayscale::RandomGrayscale;
 pub use super::hflip::RandomHorizontalFlip;
 pub use super::invert::RandomInvert;
 pub use super::jpeg::RandomJpeg;
+pub use super::permute_channels::RandomChannelPermutation;
 pub use super::perspective::RandomPerspective;
+pub use super::photometric_distort::RandomPhotometricDistort;
 pub use super::pillow_gaussian_blur::RandomPillowGaussianBlur;
 pub use super::posterize::RandomPosterize;
 pub use super::rand_augment::RandAugment;
@@ -37,6 +41,7 @@ pub use super::resized_crop::RandomResizedCrop;
 pub use super::rotate::RandomRotation;
 pub use super::sharpness::RandomSharpness;
 pub use super::solarize::RandomSolarize;
+pub use super::timm_augment::TimmAugment;
 pub use super::trivial_augment::TrivialAugment;
 pub use super::vflip::RandomVerticalFlip;
 
@@ -191,7 +196,10 @@ transforms! {
     RandomResizedCrop,
     ColorJitter,
     RandomGrayscale,
+    RandomChannelPermutation,
+    RandomPhotometricDistort,
     RandomGaussianBlur,
+    RandomGaussianNoise,
     RandomDilation,
     RandomErosion,
     RandomInvert,
@@ -201,6 +209,7 @@ transforms! {
     RandomAutocontrast,
     RandomSharpness,
     RandomPerspective,
+    RandomElastic,
     RandomPillowGaussianBlur,
     RandomJpeg,
     RandomErasing,
@@ -208,7 +217,9 @@ transforms! {
     RandAugment,
     TrivialAugment,
     AugMix,
+    TimmAugment,
     OneOf,
+    RandomOrder,
     Maybe,
     Repeat,
 }
@@ -359,6 +370,15 @@ impl Drawing<'_> {
         Ok(())
     }
 
+    /// Draws a transform whose regions begin so many after the current one, which stays.
+    pub(super) fn add_after(&mut self, regions: u32, transform: &Transform) -> Result<()> {
+        let here = self.region;
+        self.region = here.saturating_add(regions);
+        transform.random().draw(self)?;
+        self.region = here;
+        Ok(())
+    }
+
     /// Leaves out so many regions.
     pub(super) fn skip(&mut self, regions: u32) {
         self.region = self.region.saturating_add(regions);
@@ -446,13 +466,19 @@ pub fn three_augment() -> Transform {
     ])
 }
 
-/// One of `transforms`, each as likely as the others.
+/// One of `transforms`, each as likely as the others. [`OneOf::weights`] makes some likelier.
 #[must_use]
 pub fn one_of(transforms: impl IntoIterator<Item = Transform>) -> Transform {
     OneOf::new(transforms).into()
 }
 
-/// All of `transforms` with probability `p`, else none.
+/// All of `transforms`, in random order.
+#[must_use]
+pub fn random_order(transforms: impl IntoIterator<Item = Transform>) -> Transform {
+    RandomOrder::new(transforms).into()
+}
+
+/// All of `transforms` with probability `p`, else none: torchvision's `RandomApply`.
 #[must_use]
 pub fn maybe(p: f64, transforms: impl IntoIterator<Item = Transform>) -> Transform {
     Maybe::new(p, transforms).into()
@@ -499,7 +525,7 @@ pub(super) mod size {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::{AutoAugmentPolicy, CenterCrop, Corner, Fill, Hflip, Interpolation};
+    use crate::ops::{AutoAugmentPolicy, CenterCrop, Corner, ErasingNoise, Fill, Hflip, Interpolation};
 
     fn all() -> Vec<Transform> {
         vec![
@@ -510,9 +536,13 @@ mod tests {
             RandomCrop::new(Size::new(30, 20)).padding(4).fill(Fill::Color([1, 2, 3])).into(),
             CornerCrop::new(Corner::LowerRight, Size::new(28, 19)).into(),
             random_resized_crop(Size::new(40, 30)),
+            RandomResizedCrop::new(40).interpolation([Interpolation::Bilinear, Interpolation::Bicubic]).into(),
             color_jitter(0.4, 0.3, 0.2, 0.1),
             random_grayscale(0.5),
             gaussian_blur(9, 0.1..=2.0),
+            RandomGaussianNoise::new(0.2).mean(0.1).clip(false).into(),
+            RandomChannelPermutation::new().into(),
+            RandomPhotometricDistort::new(0.6).brightness(0.5..=1.5).hue(-0.1..=0.2).into(),
             random_dilation(2..=3),
             random_erosion(1..=4),
             RandomInvert::new(0.5).into(),
@@ -522,7 +552,10 @@ mod tests {
             RandomAutocontrast::new(0.5).into(),
             RandomSharpness::new(1.7, 0.5).into(),
             RandomErasing::new(0.9).value([1.0, 2.0, 3.0]).into(),
+            RandomErasing::new(0.9).noise(ErasingNoise::PerBox).count(1..=3).into(),
+            RandomErasing::new(0.9).noise(ErasingNoise::PerPixel).std(0.5).into(),
             RandomPerspective::new(0.4, 0.7).fill([4, 5, 6]).into(),
+            RandomElastic::new().alpha([30.0, 20.0]).sigma(4.0).fill([7, 8, 9]).into(),
             RandomPillowGaussianBlur::new(0.1..=2.0).into(),
             RandomJpeg::new(30..=90).into(),
             three_augment(),
@@ -530,7 +563,11 @@ mod tests {
             RandAugment::new().ops(3).interpolation(Interpolation::Bicubic).into(),
             TrivialAugment::new().fill([1, 2, 3]).into(),
             AugMix::new().depth(2).into(),
+            TimmAugment::parse("rand-m9-mstd0.5-inc1").unwrap().interpolation(Interpolation::Bicubic).into(),
+            TimmAugment::parse("augmix-m5-w2-d2").unwrap().fill([1, 2, 3]).translate(0.2).into(),
             one_of([Hflip.into(), random_rotation(0.0..=9.0)]),
+            OneOf::new([Hflip.into(), random_rotation(0.0..=9.0)]).weights([1.0, 2.5]).into(),
+            random_order([random_rotation(0.0..=9.0), random_grayscale(0.5), random_resized_crop(20)]),
             maybe(0.5, [CenterCrop::new(8).into()]),
             repeat(3, [random_vertical_flip(0.5)]),
         ]

@@ -136,11 +136,29 @@ impl TransformFile {
     /// Leaves normalization out: for bytes, which are not normalized.
     #[must_use]
     pub fn without_normalize(mut self) -> Self {
-        let views = self.views.iter_mut().flatten().map(|view| &mut view.transforms);
-        for transforms in views.chain([&mut self.first, &mut self.last]) {
-            transforms.retain(|transform| !matches!(transform, Transform::Explicit(Op::Normalize(_))));
+        self.lists().for_each(|transforms| transforms.retain(|transform| !is_normalize(transform)));
+        self
+    }
+
+    /// Leaves out normalization and what follows it in the same list.
+    pub(crate) fn before_normalize(mut self) -> Self {
+        for transforms in self.lists() {
+            transforms.truncate(transforms.iter().position(is_normalize).unwrap_or(transforms.len()));
         }
         self
+    }
+
+    fn lists(&mut self) -> impl Iterator<Item = &mut Vec<Transform>> {
+        let views = self.views.iter_mut().flatten().map(|view| &mut view.transforms);
+        views.chain([&mut self.first, &mut self.last])
+    }
+
+    /// The transforms of the first view, or all of them where there are no views.
+    #[must_use]
+    pub fn into_first_view(self) -> Vec<Transform> {
+        let view = self.views.into_iter().flatten().next();
+        let own = view.map(|view| view.transforms).unwrap_or_default();
+        [self.first, own, self.last].concat()
     }
 
     /// The transforms, where there are no views.
@@ -151,9 +169,19 @@ impl TransformFile {
         match self.views {
             None => Ok(self.first),
             Some(_) => Err(Error::Unsupported {
-                feature: "a file of transforms with views".to_owned(),
-                remedy: "write the transforms of one view down, without the item \"views\"".to_owned(),
+                feature: "several views".to_owned(),
+                remedy: "write the transforms of one view down in a file, without the item \"views\"".to_owned(),
             }),
         }
     }
+}
+
+impl From<Vec<Transform>> for TransformFile {
+    fn from(transforms: Vec<Transform>) -> Self {
+        Self { first: transforms, ..Self::default() }
+    }
+}
+
+fn is_normalize(transform: &Transform) -> bool {
+    matches!(transform, Transform::Explicit(Op::Normalize(_)))
 }

@@ -1,4 +1,4 @@
-//! One run at a time packs into a folder.
+//! One run at a time packs into a folder, and one process at a time makes a shard.
 
 use crate::error::{Error, Result};
 use std::fs::{self, File};
@@ -10,7 +10,7 @@ const FILE: &str = ".pack.lock";
 /// Nobody's description of a run is longer.
 const MAX_BYTES: u64 = 1_000;
 
-/// Keeps other runs out of a folder. The system takes it back when the process ends, however it ends, so a killed run
+/// Keeps other processes out of a folder, or from a shard of it. The system takes it back when the process ends, however it ends, so a killed run
 /// leaves a file but no lock. File systems without locks, and systems other than Linux, keep nobody out.
 #[derive(Debug)]
 pub(super) struct Lock {
@@ -26,7 +26,22 @@ impl Lock {
     /// [`Error::Parameter`] with the other job, if another run has locked the folder; [`Error::Io`] if the file cannot
     /// be written.
     pub fn take(out: &Path, job: &str) -> Result<Self> {
-        let path = out.join(FILE);
+        Self::try_take(out.join(FILE), job)?.map_err(|other| {
+            let got = format!("{}, into which {other} packs: wait for its end, or take another", out.display());
+            Error::parameter("pack", "out", "a folder that no other run is packing into", got)
+        })
+    }
+
+    /// Locks `out` as [`take`](Self::take) does, or tells who has.
+    pub fn try_folder(out: &Path, job: &str) -> Result<Result<Self, String>> {
+        Self::try_take(out.join(FILE), job)
+    }
+
+    /// Locks the file at `path` and writes down that `job` has done so. What another has written, if that has locked it.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the file cannot be written.
+    pub fn try_take(path: PathBuf, job: &str) -> Result<Result<Self, String>> {
         let open = || File::options().read(true).write(true).create(true).truncate(false).open(&path);
         let locked = || -> io::Result<Result<File, String>> {
             loop {
@@ -45,13 +60,7 @@ impl Lock {
                 }
             }
         };
-        match locked().map_err(Error::io("lock", &path))? {
-            Ok(file) => Ok(Self { path, _file: file }),
-            Err(other) => {
-                let got = format!("{}, into which {other} packs: wait for its end, or take another", out.display());
-                Err(Error::parameter("pack", "out", "a folder that no other run is packing into", got))
-            }
-        }
+        Ok(locked().map_err(Error::io("lock", &path))?.map(|file| Self { path, _file: file }))
     }
 }
 

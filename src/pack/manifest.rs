@@ -8,6 +8,7 @@ use crate::pipeline::BadSample;
 use crate::source::packed::MANIFEST;
 use crate::source::{RecordFormat, Source};
 use serde::{Deserialize, Serialize};
+use std::fs;
 use std::io::Write;
 use std::path::Path;
 
@@ -22,6 +23,9 @@ pub(super) struct Manifest {
     /// Samples of the source.
     samples: u64,
     pub(super) options: SavedOptions,
+    /// Samples of the source in each shard but the last, where several processes pack together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) shard_samples: Option<u64>,
     /// Whether all shards are there.
     pub(super) complete: bool,
     classes: Vec<String>,
@@ -73,6 +77,11 @@ pub(super) struct PackedFile {
 impl PackedFile {
     pub fn new(name: String, bytes: u64, crc32c: u32) -> Self {
         Self { name, bytes, crc32c: Self::checksum(crc32c) }
+    }
+
+    /// Whether `path` is a file of its length.
+    pub fn is_at(&self, path: &Path) -> bool {
+        fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() == self.bytes)
     }
 
     /// A checksum as the manifest has it: 8 hexadecimal digits, as other programs print it.
@@ -159,6 +168,7 @@ impl Manifest {
             source: format!("{:016x}", source.fingerprint()),
             samples: source.len(),
             options,
+            shard_samples: None,
             complete: false,
             classes: source.classes().to_vec(),
             shards: Vec::new(),
@@ -185,6 +195,8 @@ impl Manifest {
             ("quality", mine.quality.to_string(), others.quality.to_string()),
             ("baseline", mine.baseline.to_string(), others.baseline.to_string()),
             ("restarts", mine.restarts.to_string(), others.restarts.to_string()),
+            ("target", format!("{:?}", mine.target), format!("{:?}", others.target)),
+            ("samples a shard", format!("{:?}", self.shard_samples), format!("{:?}", other.shard_samples)),
         ]
         .into_iter()
         .find(|(_, mine, others)| mine != others)

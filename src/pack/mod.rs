@@ -5,6 +5,7 @@ mod manifest;
 mod names;
 mod prepare;
 mod queue;
+mod together;
 mod verify;
 
 pub use verify::{DamagedFile, VerifyReport, verify};
@@ -12,11 +13,12 @@ pub use verify::{DamagedFile, VerifyReport, verify};
 use crate::atomic;
 use crate::error::{Error, Result};
 use crate::pipeline::{BadLimit, BadSample, IO_FAILURES, Losses, MAX_THREADS, Tally, io_failure};
+use crate::rank::Rank;
 use crate::source::packed::{Found, MANIFEST};
 use crate::source::{RecordFormat, Source};
 use lock::Lock;
 use manifest::{Manifest, PackedFile, PackedShard, SavedOptions};
-use prepare::Preparer;
+use prepare::{Preparer, Sample};
 use queue::Queue;
 use serde::Serialize;
 use std::fs;
@@ -59,6 +61,9 @@ pub struct PackOptions {
     pub max_bad: Option<BadLimit>,
     /// Worker threads, 1 to 1,024.
     pub workers: usize,
+    /// Of several processes that pack into one folder together: which of them this is. They may be on different machines,
+    /// whose file system has the locks of `flock(2)`.
+    pub rank: Option<Rank>,
 }
 
 impl PackOptions {
@@ -75,6 +80,7 @@ impl PackOptions {
             target: None,
             max_bad: None,
             workers: std::thread::available_parallelism().map_or(1, usize::from),
+            rank: None,
         }
     }
 
@@ -102,7 +108,7 @@ pub struct PackReport {
     pub shards: Vec<PathBuf>,
     /// Images in them.
     pub images: u64,
-    /// Of these, how many were there already from an earlier, interrupted run.
+    /// Of these, how many were there already from an earlier, interrupted run, or come from other processes.
     pub resumed_images: u64,
     /// Bytes in all shards.
     pub bytes: u64,
@@ -140,7 +146,14 @@ pub struct PackReport {
 /// it is complete. One run at a time packs into a folder. In memory are, for each worker, four encoded images and two
 /// decoded ones.
 ///
-/// `progress` hears how many samples are done, those of an earlier run included.
+/// `progress` hears how many samples are done, those of an earlier run and of other processes included.
+///
+/// **Several processes** pack together where each has a [`PackOptions::rank`]. Every process takes the shards that nobody
+/// has taken, and those of processes that have died, and returns when all are there: the report is of the whole folder.
+/// Processes may join and leave at any time. A shard then has a fixed number of the source's samples, bad ones included, so
+/// that no process need know what others leave out: as many as fill [`PackOptions::shard_bytes`] by the mean of 256 samples
+/// spread evenly over the source. So the shards are the same for any number of processes, and not those that one process
+/// without a rank makes.
 ///
 /// # Errors
 /// [`Error::Parameter`] for options out of range, a folder with other contents, one that was begun with another source
@@ -172,6 +185,9 @@ pub fn pack(
 ) -> Result<PackReport> {
     options.check()?;
     let name = base_name(out)?;
+    if let Some(rank) = options.rank {
+        return together::pack(source, out, &name, options, rank, progress);
+    }
     let fresh = Manifest::new(source, SavedOptions::new(options));
     fs::create_dir_all(out).map_err(Error::io("make", out))?;
     // What is finished needs no lock, so it may be on a disk that cannot be written to.
@@ -184,7 +200,7 @@ pub fn pack(
         return Ok(report(manifest, out, resumed_images, None));
     }
     let _lock = Lock::take(out, &fresh.job())?;
-    let (mut manifest, damaged_manifest) = begin(fresh, out, &name, options)?;
+    let (mut manifest, damaged_manifest) = begin(fresh, out, &name, options, Duration::ZERO)?;
     let resumed_images = manifest.shards.iter().map(|shard| shard.images).sum();
     if !manifest.complete {
         let next = manifest.shards.last().map_or(0, |shard| shard.end);
@@ -223,11 +239,15 @@ fn base_name(out: &Path) -> Result<String> {
 }
 
 /// The manifest to go on from, which fits what the folder holds; a new one for an empty folder or one whose manifest is
-/// damaged, and then why it is.
-fn begin(fresh: Manifest, out: &Path, name: &str, options: &PackOptions) -> Result<(Manifest, Option<String>)> {
-    atomic::remove_leftovers(out, Duration::ZERO, |file| {
-        file == MANIFEST || names::is_name(options.format, name, file)
-    })?;
+/// damaged, and then why it is. Temporary files that nothing was written to for `leftover_age` are of dead processes.
+fn begin(
+    fresh: Manifest,
+    out: &Path,
+    name: &str,
+    options: &PackOptions,
+    leftover_age: Duration,
+) -> Result<(Manifest, Option<String>)> {
+    atomic::remove_leftovers(out, leftover_age, |file| file == MANIFEST || names::is_name(options.format, name, file))?;
     let damaged = match Found::<Manifest>::in_folder(out)? {
         Found::Whole(manifest) => return go_on(manifest, &fresh, out, name, options).map(|manifest| (manifest, None)),
         Found::Damaged(reason) => Some(reason),
@@ -273,13 +293,12 @@ fn go_on(mut manifest: Manifest, fresh: &Manifest, out: &Path, name: &str, optio
 /// disk before the manifest names them; [`verify`] reads the contents too.
 fn whole_shards(manifest: &Manifest, out: &Path, name: &str, format: RecordFormat) -> usize {
     let count = manifest.shards.len();
-    let is = |file: &str, bytes| {
-        fs::metadata(out.join(file)).is_ok_and(|metadata| metadata.is_file() && metadata.len() == bytes)
-    };
     let is_whole = |(i, shard): (usize, &PackedShard)| match &shard.files[..] {
         // The run may have ended while shards were given their last names.
-        [file] => is(&file.name, file.bytes) || is(&names::final_name(format, name, i, count), file.bytes),
-        files => files.iter().all(|file| is(&file.name, file.bytes)),
+        [file] => {
+            [&file.name, &names::final_name(format, name, i, count)].iter().any(|name| file.is_at(&out.join(name)))
+        }
+        files => files.iter().all(|file| file.is_at(&out.join(&file.name))),
     };
     manifest.shards.iter().enumerate().take_while(|&shard| is_whole(shard)).count()
 }
@@ -298,26 +317,71 @@ fn write_shards(
     let mut losses = BadCount::new(manifest, queue.end(), options.max_bad)?;
     loop {
         let i = manifest.shards.len();
-        let mut shard =
-            PackedShard { end: manifest.shards.last().map_or(0, |last| last.end), ..PackedShard::default() };
+        let begin = manifest.shards.last().map_or(0, |last| last.end);
+        let writer = ShardWriter { queue, prepare, out, options, limit_bytes: Some(options.shard_bytes) };
+        let file = names::hidden_name(options.format, name, i);
+        let mut shard = writer.write((file, name, i), begin, &mut waiting, &mut losses, progress)?;
+        if waiting.is_none() {
+            losses.end()?;
+        }
+        if shard.images == 0 {
+            for file in shard.files.drain(..) {
+                let path = out.join(file.name);
+                fs::remove_file(&path).map_err(Error::io("remove", &path))?;
+            }
+            // Bad samples at the very end belong to the last shard, so that they are not lost.
+            let Some(last) = manifest.shards.last_mut() else { return Err(shard.nothing()) };
+            last.take_bad(shard);
+            return manifest.write(out);
+        }
+        manifest.shards.push(shard);
+        manifest.write(out)?;
+        if waiting.is_none() && queue.is_done() {
+            return Ok(());
+        }
+    }
+}
+
+/// Writes one shard of what comes out of a queue.
+struct ShardWriter<'a> {
+    queue: &'a Queue,
+    prepare: &'a Preparer<'a>,
+    out: &'a Path,
+    options: &'a PackOptions,
+    /// The shard ends before it grows beyond this; without it, with the queue.
+    limit_bytes: Option<u64>,
+}
+
+impl ShardWriter<'_> {
+    /// Writes shard `i` of `name` as `file`, from the sample `begin` on. What does not fit into it is left in `waiting`.
+    fn write(
+        &self,
+        (file, name, i): (String, &str, usize),
+        begin: u64,
+        waiting: &mut Option<(u64, Result<Sample>)>,
+        losses: &mut BadCount,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<PackedShard> {
+        let format = self.options.format;
+        let mut shard = PackedShard { end: begin, ..PackedShard::default() };
         let mut offsets = String::new();
         let mut failed = None;
         let fill = |file: &mut Summed| -> io::Result<()> {
             let mut bytes = Vec::new();
-            while let Some((index, outcome)) = waiting.take().or_else(|| queue.next()) {
+            while let Some((index, outcome)) = waiting.take().or_else(|| self.queue.next()) {
                 match outcome {
                     Ok(sample) => {
                         bytes.clear();
-                        failed = options.format.write(&sample.record(index), &mut bytes).err();
+                        failed = format.write(&sample.record(index), &mut bytes).err();
                         if failed.is_some() {
                             break;
                         }
-                        let end = options.format.end().len() as u64;
-                        if shard.images > 0 && file.len_bytes + bytes.len() as u64 + end > options.shard_bytes {
-                            waiting = Some((index, Ok(sample)));
+                        let len_bytes = file.len_bytes + (bytes.len() + format.end().len()) as u64;
+                        if shard.images > 0 && self.limit_bytes.is_some_and(|limit| len_bytes > limit) {
+                            *waiting = Some((index, Ok(sample)));
                             break;
                         }
-                        if options.format == RecordFormat::RecordIo {
+                        if format == RecordFormat::RecordIo {
                             offsets += &format!("{index}\t{}\n", file.len_bytes);
                         }
                         file.write_all(&bytes)?;
@@ -325,7 +389,7 @@ fn write_shards(
                         failed = losses.good().err();
                     }
                     Err(error) if error.is_bad_sample() => {
-                        let name = prepare.name(index);
+                        let name = self.prepare.name(index);
                         shard.add_bad(index, name.clone(), &error);
                         failed = losses.bad(Error::Sample { index, name, source: Box::new(error) }).err();
                     }
@@ -337,35 +401,19 @@ fn write_shards(
                 shard.end = index + 1;
                 progress(shard.end);
             }
-            if failed.is_none() && waiting.is_none() {
-                failed = losses.end().err();
-            }
-            file.write_all(options.format.end())?;
+            file.write_all(format.end())?;
             failed.as_ref().map_or(Ok(()), |_| Err(io::Error::other("stopped")))
         };
-        let written = write_summed(out, names::hidden_name(options.format, name, i), fill);
+        let written = write_summed(self.out, file, fill);
         if let Some(error) = failed {
             return Err(error);
         }
-        let written = written?;
-        if shard.images == 0 {
-            let path = out.join(&written.name);
-            fs::remove_file(&path).map_err(Error::io("remove", &path))?;
-            // Bad samples at the very end belong to the last shard, so that they are not lost.
-            let Some(last) = manifest.shards.last_mut() else { return Err(shard.nothing()) };
-            last.take_bad(shard);
-            return manifest.write(out);
-        }
-        shard.files.push(written);
-        if options.format == RecordFormat::RecordIo {
+        shard.files.push(written?);
+        if format == RecordFormat::RecordIo && shard.images > 0 {
             let index = names::index_name(name, i);
-            shard.files.push(write_summed(out, index, |file| file.write_all(offsets.as_bytes()))?);
+            shard.files.push(write_summed(self.out, index, |file| file.write_all(offsets.as_bytes()))?);
         }
-        manifest.shards.push(shard);
-        manifest.write(out)?;
-        if waiting.is_none() && queue.is_done() {
-            return Ok(());
-        }
+        Ok(shard)
     }
 }
 

@@ -1,12 +1,12 @@
 //! The description of a pipeline, and the checks that it goes through before it runs.
 
-use super::Pipeline;
 use super::cache::{Cache, ImageCache};
 use super::inner::{Inner, all_positions};
 use super::policy::{BadLimit, LastBatch, OnError, Policy};
 use super::recipes::{Crops, Orientation, Recipes};
 use super::schedule::Runs;
 use super::view::View;
+use super::{Pipeline, PipelineGroup};
 use crate::backend::{self, Ablation, Normalization, RunOptions, ViewForm};
 use crate::device::{DecodePath, Device, StreamPriority};
 use crate::error::{Error, Result};
@@ -414,11 +414,20 @@ impl Builder {
         self.augment(Normalize::new(mean, std))
     }
 
-    /// Adds the operations of a preset.
+    /// Adds the transforms of a preset, and its views. Of one that mixes, or that repeats samples, it also sets
+    /// [`mix`](Self::mix) and [`sampler`](Self::sampler), and [`targets`](Self::targets) where none were asked for and the
+    /// source names its classes. Where it does not, ask for [`Preset::targets`].
     #[must_use]
     pub fn preset(mut self, preset: Preset) -> Self {
-        self.ops.extend(preset.ops());
-        self
+        let classes = self.input.classes().len() as u32;
+        if self.targets.is_none() && classes > 0 {
+            self.targets = preset.targets(classes);
+        }
+        self.mix = preset.mix().or(self.mix);
+        if preset.repetitions() > 1 {
+            self.sampling = Some(Sampling::repeated(preset.repetitions()));
+        }
+        self.transforms(preset.transforms())
     }
 
     /// Delivers these views of every sample ([`Batch::view`](crate::Batch::view)), each with its own transforms and size, from
@@ -503,7 +512,55 @@ impl Builder {
     /// [`Error::Limits`] for a batch over the largest size; [`Error::OutOfMemory`] or [`Error::OutOfDeviceMemory`] if there
     /// is no memory for a batch; [`Error::Device`] if the device asked for is not there; [`Error::Io`] if the folder of a
     /// [`ImageCache`] cannot be made or listed.
-    pub fn build(mut self) -> Result<Pipeline> {
+    pub fn build(self) -> Result<Pipeline> {
+        let device = self.device;
+        Ok(self.build_each(&[device])?.swap_remove(0))
+    }
+
+    /// As [`build`](Self::build), a pipeline for each of these devices: see [`PipelineGroup`]. They have the worker threads
+    /// together, and each the memory of a device that [`device_memory`](Self::device_memory) gives. Each delivers as many
+    /// batches as the others, as with [`even`](Self::even). [`device`](Self::device) says nothing here.
+    ///
+    /// # Errors
+    /// Those of [`build`](Self::build); [`Error::Parameter`] for no device, for a GPU that is named twice, for
+    /// [`Device::Auto`] and with [`OnError::Skip`]; [`Error::Unsupported`] over a stream.
+    pub fn build_group(mut self, devices: impl IntoIterator<Item = Device>) -> Result<PipelineGroup> {
+        let devices: Vec<Device> = devices.into_iter().collect();
+        let named_twice = |&(i, device): &(usize, &Device)| *device != Device::Cpu && devices[..i].contains(device);
+        let refused = |got: String| {
+            let expected = "devices by name, one at least, each GPU once";
+            Err(Error::parameter("build_group", "devices", expected, got))
+        };
+        if devices.is_empty() {
+            return refused("none".to_owned());
+        }
+        if devices.contains(&Device::Auto) {
+            return refused("auto".to_owned());
+        }
+        if let Some((_, device)) = devices.iter().enumerate().find(named_twice) {
+            return refused(format!("{device} twice"));
+        }
+        if self.input.samples().is_none() {
+            return Err(Error::Unsupported {
+                feature: "several devices over a stream".to_owned(),
+                remedy:
+                    "they need equally many batches, and nobody knows how many a stream has: use a source of random \
+                         access, or a process for each device"
+                        .to_owned(),
+            });
+        }
+        if self.policy.on_error == OnError::Skip {
+            let expected = "fail or substitute with several devices, which need equally many batches";
+            return Err(Error::parameter("build_group", "on_error", expected, "skip"));
+        }
+        self.even = true;
+        self.build_each(&devices).map(PipelineGroup::new)
+    }
+
+    /// A pipeline for each device, whose partitions are parts of the builder's.
+    fn build_each(mut self, devices: &[Device]) -> Result<Vec<Pipeline>> {
+        let partitions = self.partitions(devices.len())?;
+        self.partition = partitions[0];
         let views = self.settle_views()?;
         let normalize = self.settle_options(&views)?;
         let is_stream = self.input.samples().is_none();
@@ -514,23 +571,36 @@ impl Builder {
         let options = Arc::new(self.options);
         let recipes = Arc::new(Recipes::new(self.seed, views, self.orientation, &options));
         let cache = self.cache.as_ref().map(|cache| Cache::open(cache, &recipes, is_stream)).transpose()?;
-        let backend: Arc<dyn Runs> = backend::open(self.device, &options, normalize)?.into();
         let inner = Inner {
             fingerprint: OnceLock::new(),
             input: self.input,
             shuffle: self.shuffle,
             sampler,
-            chosen,
+            chosen: chosen.map(Arc::new),
             recipes,
             limit: self.limit,
             targets: self.targets,
             mix: self.mix,
             options,
             policy: self.policy,
-            cache,
+            cache: cache.map(Arc::new),
         };
-        let memory = memory(&inner, self.cache.as_ref(), backend.device_bytes());
-        Ok(Pipeline { inner: Arc::new(inner), backend, memory, device: self.device })
+        let pipeline = |(&device, &partition): (&Device, &Partition)| {
+            let inner = Inner { sampler: inner.sampler.partition(partition), ..inner.clone() };
+            let backend: Arc<dyn Runs> = backend::open(device, &inner.options, normalize)?.into();
+            let memory = memory(&inner, self.cache.as_ref(), backend.device_bytes());
+            Ok(Pipeline { inner: Arc::new(inner), backend, memory, device })
+        };
+        devices.iter().zip(&partitions).map(pipeline).collect()
+    }
+
+    /// The partition of each of so many devices.
+    fn partitions(&self, devices: usize) -> Result<Vec<Partition>> {
+        let (rank, world_size) = (self.partition.rank(), self.partition.world_size());
+        let too_many = || Error::parameter("pipeline", "devices", "fewer than 2^32 of all ranks", devices);
+        let devices = u32::try_from(devices).map_err(|_| too_many())?;
+        let all = world_size.checked_mul(devices).ok_or_else(too_many)?;
+        (0..devices).map(|i| Partition::new(rank * devices + i, all)).collect()
     }
 
     /// The transforms of each view: those of the builder, with its own among them.
@@ -602,7 +672,7 @@ impl Builder {
     fn chosen(&self) -> Result<Option<Chosen>> {
         let Some(sampling) = &self.sampling else { return Ok(None) };
         match &self.input {
-            Input::DataSet(source) => sampling.prepare(&**source).map(Some),
+            Input::DataSet(source) => sampling.prepare(&**source, self.partition, self.options.batch_size).map(Some),
             Input::Stream(_) => Err(Error::Unsupported {
                 feature: "a sampler over a stream".to_owned(),
                 remedy: "a stream's samples are known when they come: use a source of random access".to_owned(),

@@ -3,6 +3,7 @@
 use super::inner::Inner;
 use super::policy::BadSamples;
 use super::stats::Counters;
+use crate::backend::Encoded;
 use crate::error::{Error, Result};
 use crate::sampler::Order;
 use crate::sampling::{Pick, Picks};
@@ -89,6 +90,18 @@ impl Context {
         let partition = self.inner.sampler.own_partition();
         let own = self.first / self.inner.options.batch_size as u64 + number;
         own * u64::from(partition.world_size()) + u64::from(partition.rank())
+    }
+
+    /// The encoded bytes of a sample, in `buffer` if the source does not lend its own, and its target, if targets were asked
+    /// for.
+    pub(super) fn read(&self, index: u64, buffer: Vec<u8>) -> Result<(Encoded, Option<Row>)> {
+        let of_field = self.inner.targets.as_ref().and_then(|spec| Some((spec, spec.field.as_deref()?)));
+        let Some((spec, field)) = of_field else {
+            let encoded = Encoded::read(&self.reader, index, buffer, &self.stopped)?;
+            return Ok((encoded, self.target(index)?));
+        };
+        let (encoded, target) = Encoded::read_with_target(&self.reader, index, field, buffer, &self.stopped)?;
+        Ok((encoded, Some(spec.row(target)?)))
     }
 
     /// The target of a sample that has been read, if targets were asked for.

@@ -2,17 +2,19 @@
 
 use super::batch::Batch;
 use super::context::Context;
+use super::crew::{Crew, Room};
 use super::inner::Inner;
 use super::policy::{BadSample, OnError, Tally};
-use super::schedule::{Running, Runs, Taken, Work};
+use super::schedule::{Running, Runs, Taken};
 use super::state::{EpochState, Moment};
 use super::stats::Stats;
 use crate::error::{Error, Result};
+use std::io;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Instant;
 
-/// An iterator over the batches of one epoch. Dropping it stops and joins its worker threads.
+/// An iterator over the batches of one epoch. Dropping it stops and joins its worker threads, which the epochs of several
+/// devices ([`PipelineGroup`](crate::PipelineGroup)) share: the last that is dropped joins them.
 ///
 /// ```
 /// # use warpfeed::image::{Image, JpegOptions, encode_jpeg};
@@ -35,7 +37,8 @@ use std::time::Instant;
 /// ```
 pub struct Epoch {
     running: Arc<dyn Running>,
-    threads: Vec<JoinHandle<()>>,
+    /// `None` once it has ended.
+    crew: Option<Arc<Crew>>,
     /// Why there is no thread where there should be some.
     refused: Option<Error>,
     /// What the consumer counts.
@@ -52,22 +55,43 @@ impl std::fmt::Debug for Epoch {
     }
 }
 
+/// Where an epoch is to begin.
+pub(super) struct Beginning<'a> {
+    pub(super) inner: &'a Arc<Inner>,
+    pub(super) backend: &'a Arc<dyn Runs>,
+    pub(super) epoch: u64,
+    /// The position in its order, and in a stream the place there.
+    pub(super) first: u64,
+    pub(super) cursor: Option<Vec<u8>>,
+}
+
 impl Epoch {
-    /// Begins an epoch at position `first` of its order, which in a stream is at `cursor`.
-    pub(super) fn start(
-        inner: &Arc<Inner>,
-        backend: &Arc<dyn Runs>,
-        epoch: u64,
-        (first, cursor): (u64, Option<Vec<u8>>),
-    ) -> Self {
-        let mut context = Context::new(Arc::clone(inner), epoch, first, cursor);
-        let no_order = context.refused.take();
-        let total = context.reader.feed().is_none().then_some(context.positions);
-        let tally = Tally::new(inner.policy.max_bad, total, first == 0);
-        let Work { running, threads, refused } = Arc::clone(backend).begin_epoch(context);
-        let refused = no_order.or(refused);
-        let stats = Stats { threads: threads.len() as u64, ..Stats::default() };
-        Self { running, threads, refused, stats, tally, given: 0, finished: false }
+    /// Begins epochs, on which the same threads work.
+    pub(super) fn start_all(beginnings: Vec<Beginning<'_>>) -> Vec<Self> {
+        let room = Arc::new(Room::default());
+        let (mut threads, mut positions) = (0, 0_u64);
+        let mut epochs: Vec<Self> = Vec::new();
+        for Beginning { inner, backend, epoch, first, cursor } in beginnings {
+            let mut context = Context::new(Arc::clone(inner), epoch, first, cursor);
+            let refused = context.refused.take();
+            let total = context.reader.feed().is_none().then_some(context.positions);
+            let tally = Tally::new(inner.policy.max_bad, total, first == 0);
+            (threads, positions) = (inner.options.threads, positions.saturating_add(context.positions));
+            let running = Arc::clone(backend).begin_epoch(context, &room);
+            let stats = Stats::default();
+            epochs.push(Self { running, crew: None, refused, stats, tally, given: 0, finished: false });
+        }
+        let running: Vec<_> = epochs.iter().map(|epoch| Arc::clone(&epoch.running)).collect();
+        let count = threads.min(positions.try_into().unwrap_or(usize::MAX));
+        let (crew, refused) = Crew::start(&running, &room, count);
+        let crew = Arc::new(crew);
+        for epoch in &mut epochs {
+            epoch.stats.threads = crew.len() as u64;
+            epoch.crew = Some(Arc::clone(&crew));
+            // Without threads no epoch has a batch.
+            epoch.refused = epoch.refused.take().or_else(|| refused.as_ref().map(again));
+        }
+        epochs
     }
 
     fn context(&self) -> &Context {
@@ -138,7 +162,7 @@ impl Epoch {
         }
         loop {
             let start = Instant::now();
-            let taken = self.running.take();
+            let taken = Arc::clone(&self.running).take();
             self.stats.consumer_wait += start.elapsed();
             let Some(Taken { end, made }) = taken else { break };
             let made = made?;
@@ -157,11 +181,19 @@ impl Epoch {
     fn stop(&mut self) {
         self.finished = true;
         self.running.stop();
-        for thread in self.threads.drain(..) {
-            // Its panic has been turned into an error.
-            let _ = thread.join();
-        }
         self.running.clear();
+        self.crew = None;
+    }
+}
+
+/// A refused thread's error, for each epoch that it leaves without any.
+fn again(error: &Error) -> Error {
+    match error {
+        Error::Thread { name, source } => {
+            let same = source.raw_os_error().map_or_else(|| source.kind().into(), io::Error::from_raw_os_error);
+            Error::Thread { name: name.clone(), source: same }
+        }
+        other => Error::Panic { message: other.to_string() },
     }
 }
 

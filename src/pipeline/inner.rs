@@ -13,7 +13,8 @@ use crate::target::TargetSpec;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
-/// What the builder has settled.
+/// What the builder has settled. Of several devices each has its own, which share what is large.
+#[derive(Clone)]
 pub(super) struct Inner {
     pub(super) input: Input,
     /// Of the input, once it has been asked for.
@@ -23,7 +24,7 @@ pub(super) struct Inner {
     /// Which positions of the epoch's order are delivered.
     pub(super) sampler: Sampler,
     /// Which samples are at these positions, where it is not each sample once.
-    pub(super) chosen: Option<Chosen>,
+    pub(super) chosen: Option<Arc<Chosen>>,
     /// Most samples an epoch.
     pub(super) limit: u64,
     pub(super) recipes: Arc<Recipes>,
@@ -34,7 +35,7 @@ pub(super) struct Inner {
     pub(super) mix: Option<Mix>,
     pub(super) policy: Policy,
     /// Decoded images that are kept, if any are to be.
-    pub(super) cache: Option<Cache>,
+    pub(super) cache: Option<Arc<Cache>>,
 }
 
 impl Inner {

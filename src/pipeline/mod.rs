@@ -5,7 +5,9 @@ mod batch;
 mod builder;
 mod cache;
 mod context;
+mod crew;
 mod epoch;
+mod group;
 mod inner;
 mod policy;
 mod recipes;
@@ -28,7 +30,9 @@ pub use builder::{Builder, MemoryBound};
 pub(crate) use builder::{DEFAULT_MAX_PIXELS, MAX_THREADS, check_ops};
 use cache::Cache;
 pub use cache::{CacheUsage, ImageCache};
+use epoch::Beginning;
 pub use epoch::Epoch;
+pub use group::PipelineGroup;
 use inner::Inner;
 pub use policy::{BadLimit, BadSample, LastBatch, OnError};
 pub(crate) use policy::{IO_FAILURES, Losses, Tally, io_failure};
@@ -94,7 +98,11 @@ impl Pipeline {
     /// The batches of one epoch. Worker threads start now and end with the epoch, or when it is dropped.
     #[must_use]
     pub fn epoch(&self, epoch: u64) -> Epoch {
-        Epoch::start(&self.inner, &self.backend, epoch, (0, None))
+        Epoch::start_all(vec![self.beginning(epoch)]).swap_remove(0)
+    }
+
+    fn beginning(&self, epoch: u64) -> Beginning<'_> {
+        Beginning { inner: &self.inner, backend: &self.backend, epoch, first: 0, cursor: None }
     }
 
     /// The rest of an epoch, from where [`Epoch::state`] was taken, to the very sample: what is delivered before and after
@@ -105,8 +113,13 @@ impl Pipeline {
     /// [`Error::Parameter`] with what differs, if the state was taken of another source, seed, order or partition, or by a
     /// version of this crate whose states mean something else.
     pub fn resume(&self, state: &EpochState) -> Result<Epoch> {
+        Ok(Epoch::start_all(vec![self.rest(state)?]).swap_remove(0))
+    }
+
+    fn rest(&self, state: &EpochState) -> Result<Beginning<'_>> {
         state.check(&self.inner, self.inner.all_positions())?;
-        Ok(Epoch::start(&self.inner, &self.backend, state.epoch(), (state.position(), state.cursor()?)))
+        let (first, cursor) = (state.position(), state.cursor()?);
+        Ok(Beginning { first, cursor, ..self.beginning(state.epoch()) })
     }
 
     /// Samples an epoch, in this partition, padding not counted; `None` for a stream, of which nobody knows before its end.
@@ -173,7 +186,7 @@ impl Pipeline {
     /// How full its [`ImageCache`] is; `None` without one.
     #[must_use]
     pub fn cache_usage(&self) -> Option<CacheUsage> {
-        self.inner.cache.as_ref().map(Cache::usage)
+        self.inner.cache.as_deref().map(Cache::usage)
     }
 
     /// The memory it takes at most.

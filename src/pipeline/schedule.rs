@@ -6,23 +6,22 @@
 
 use super::assembly::{Begun, Filling, Made, Slot};
 use super::context::Context;
+use super::crew::{Hand, Room, Step};
 use super::worker::{Destination, Worker};
 use crate::backend::{AnyBackend, Backend};
 use crate::error::{Error, Result};
 use crate::sampling::Pick;
-use crate::threads;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::Duration;
 
 /// A back end of whichever kind, as an epoch begins on it: the seam between the pipeline that is told nothing of kinds
 /// and the work that is compiled for each.
 pub(super) trait Runs: Send + Sync {
-    /// Begins the work on an epoch.
-    fn begin_epoch(self: Arc<Self>, context: Context) -> Work;
+    /// Begins an epoch, whose threads wait in `room`.
+    fn begin_epoch(self: Arc<Self>, context: Context, room: &Arc<Room>) -> Arc<dyn Running>;
 
     /// As of [`Backend::name`].
     fn name(&self) -> &str;
@@ -40,25 +39,21 @@ impl From<AnyBackend> for Arc<dyn Runs> {
     }
 }
 
-/// The work on an epoch.
-pub(super) struct Work {
-    pub(super) running: Arc<dyn Running>,
-    pub(super) threads: Vec<JoinHandle<()>>,
-    /// Why there is no thread where there should be some.
-    pub(super) refused: Option<Error>,
-}
-
 /// The work on an epoch as its consumer sees it.
 pub(super) trait Running: Send + Sync {
     fn context(&self) -> &Context;
 
     /// Waits for the next batch; `None` at the end of the epoch.
-    fn take(&self) -> Option<Taken>;
+    fn take(self: Arc<Self>) -> Option<Taken>;
 
-    /// Has the workers end. What they are at work on they finish.
+    /// The part of one more thread.
+    fn hand(self: Arc<Self>) -> Box<dyn Hand>;
+
+    /// Has the threads begin nothing more.
     fn stop(&self);
 
-    /// Gives up batches that were begun and will not be delivered, once the workers have ended.
+    /// Waits for what threads are at work on, once it was stopped, and gives up batches that were begun and will not be
+    /// delivered.
     fn clear(&self);
 }
 
@@ -70,24 +65,9 @@ pub(super) struct Taken {
 }
 
 impl<B: Backend> Runs for B {
-    fn begin_epoch(self: Arc<Self>, context: Context) -> Work {
+    fn begin_epoch(self: Arc<Self>, context: Context, room: &Arc<Room>) -> Arc<dyn Running> {
         context.announce_first();
-        let count = context.inner.options.threads.min(context.positions.try_into().unwrap_or(usize::MAX));
-        let state = Mutex::new(State { limit: context.positions, ..State::default() });
-        let shared = Arc::new(Shared { context, backend: self, state, room: Condvar::new(), ready: Condvar::new() });
-        let (mut threads, mut refused) = (Vec::new(), None);
-        for i in 0..count {
-            let shared = Arc::clone(&shared);
-            match threads::spawn(format!("warpfeed-{i}"), move || shared.work()) {
-                Ok(thread) => threads.push(thread),
-                // Fewer threads than asked for are slower, not wrong; none at all is an error at the first batch.
-                Err(error) => {
-                    refused = threads.is_empty().then_some(error);
-                    break;
-                }
-            }
-        }
-        Work { running: shared, threads, refused }
+        Arc::new(Shared::new(context, self, room))
     }
 
     fn name(&self) -> &str {
@@ -104,10 +84,12 @@ struct Shared<B: Backend> {
     context: Context,
     backend: Arc<B>,
     state: Mutex<State<B>>,
-    /// Workers wait here for room.
-    room: Condvar,
-    /// The consumer waits here for its batch.
+    /// Threads wait here for room.
+    room: Arc<Room>,
+    /// The consumer waits here for its batch, and at last for threads that are at work.
     ready: Condvar,
+    /// How many threads are.
+    busy: AtomicUsize,
 }
 
 struct State<B: Backend> {
@@ -143,14 +125,66 @@ struct Task<B: Backend> {
     samples: usize,
 }
 
-/// Fails the epoch if a thread's work ends in any other way than at its end: a consumer would wait for ever for what
-/// the thread has left undone.
-struct Watch<'a, B: Backend> {
-    shared: &'a Shared<B>,
+/// What a thread finds when it looks for work.
+enum Next<'a, B: Backend> {
+    Task(Task<B>, Busy<'a, B>),
+    Full,
+    Done,
+}
+
+/// Counts a thread that is at work.
+struct Busy<'a, B: Backend>(&'a Shared<B>);
+
+impl<B: Backend> Drop for Busy<'_, B> {
+    fn drop(&mut self) {
+        if self.0.busy.fetch_sub(1, SeqCst) == 1 && self.0.context.stopped.load(SeqCst) {
+            // Who waits for it has the lock from looking to waiting.
+            drop(self.0.lock());
+            self.0.ready.notify_all();
+        }
+    }
+}
+
+/// A thread's part in an epoch.
+struct OneHand<B: Backend> {
+    shared: Arc<Shared<B>>,
+    /// Its decoders and memory, once they are needed.
+    own: Option<B::Worker>,
+    /// Whether there was no room the last time.
+    full: bool,
     done: bool,
 }
 
-impl<B: Backend> Drop for Watch<'_, B> {
+impl<B: Backend> Hand for OneHand<B> {
+    fn step(&mut self) -> Step {
+        let shared = &*self.shared;
+        let next = shared.next_task();
+        self.full = matches!(next, Next::Full);
+        match next {
+            Next::Task(task, _busy) => {
+                shared.run(task, &mut Worker::new(&shared.context, &*shared.backend, &mut self.own));
+                Step::Worked
+            }
+            Next::Full => Step::Full,
+            Next::Done => Step::Done,
+        }
+    }
+
+    fn add_wait(&self, time: Duration) {
+        if self.full {
+            self.shared.context.counters.add_worker_wait(time);
+        }
+    }
+
+    fn end(&mut self) {
+        if let Some(own) = self.own.take() {
+            self.shared.backend.give_worker(own);
+        }
+        self.done = true;
+    }
+}
+
+impl<B: Backend> Drop for OneHand<B> {
     fn drop(&mut self) {
         if !self.done {
             let message = "a thread of the pipeline ended before its work was done".to_owned();
@@ -164,11 +198,15 @@ impl<B: Backend> Running for Shared<B> {
         &self.context
     }
 
-    fn take(&self) -> Option<Taken> {
+    fn hand(self: Arc<Self>) -> Box<dyn Hand> {
+        Box::new(OneHand { shared: self, own: None, full: false, done: false })
+    }
+
+    fn take(self: Arc<Self>) -> Option<Taken> {
         let options = &self.context.inner.options;
         if options.threads == 0 {
             // Its panic is the epoch's error and not the caller's end.
-            let _ = catch_unwind(AssertUnwindSafe(|| self.fill_front()));
+            let _ = catch_unwind(AssertUnwindSafe(|| self.fill_front(&mut *Arc::clone(&self).hand())));
         }
         let batch_size = options.batch_size as u64;
         let mut state = self.lock();
@@ -189,18 +227,23 @@ impl<B: Backend> Running for Shared<B> {
         let end = state.end.map_or(end, |stream| end.min(stream));
         state.front += 1;
         drop(state);
-        self.room.notify_all();
+        self.room.change();
         Some(Taken { end, made })
     }
 
     fn stop(&self) {
         self.lock().limit = 0;
-        self.room.notify_all();
-        self.context.stopped.store(true, Relaxed);
+        self.context.stopped.store(true, SeqCst);
+        self.room.change();
     }
 
     fn clear(&self) {
-        let batches = std::mem::take(&mut self.lock().batches);
+        let mut state = self.lock();
+        while self.busy.load(SeqCst) > 0 {
+            state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        let batches = std::mem::take(&mut state.batches);
+        drop(state);
         batches
             .into_iter()
             .filter_map(|mut filling| filling.take_batch())
@@ -209,8 +252,14 @@ impl<B: Backend> Running for Shared<B> {
 }
 
 impl<B: Backend> Shared<B> {
+    fn new(context: Context, backend: Arc<B>, room: &Arc<Room>) -> Self {
+        let state = Mutex::new(State { limit: context.positions, ..State::default() });
+        let (ready, busy) = (Condvar::new(), AtomicUsize::new(0));
+        Self { context, backend, state, room: Arc::clone(room), ready, busy }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State<B>> {
-        // The state is consistent at every unlock; a panic in between fails the epoch (`Watch`).
+        // The state is consistent at every unlock; a panic in between fails the epoch (`OneHand`).
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -220,57 +269,38 @@ impl<B: Backend> Shared<B> {
         state.limit = 0;
         state.failed.get_or_insert(error);
         drop(state);
-        self.room.notify_all();
+        self.room.change();
         self.ready.notify_all();
     }
 
-    /// A worker thread's life.
-    fn work(&self) {
-        let mut watch = Watch { shared: self, done: false };
-        let mut worker = Worker::new(&self.context, &*self.backend);
-        while let Some(task) = self.next_task() {
-            self.run(task, &mut worker);
-        }
-        worker.end();
-        watch.done = true;
-    }
-
     /// Without worker threads: the consumer's own fills the batch at the front.
-    fn fill_front(&self) {
-        let mut watch = Watch { shared: self, done: false };
-        let mut worker = Worker::new(&self.context, &*self.backend);
+    fn fill_front(&self, hand: &mut dyn Hand) {
         // Positions are begun in order, so the batch at the front is the only one begun.
         while self.lock().batches.front().is_none_or(|front| front.made.is_none()) {
-            let Some(task) = self.next_task() else { break };
-            self.run(task, &mut worker);
+            if hand.step() != Step::Worked {
+                break;
+            }
         }
-        worker.end();
-        watch.done = true;
+        hand.end();
     }
 
-    /// Waits for room and takes the next position; `None` when there is none left or the epoch was stopped.
-    fn next_task(&self) -> Option<Task<B>> {
+    /// Takes the next position, if there is room for it.
+    fn next_task(&self) -> Next<'_, B> {
         let options = &self.context.inner.options;
         let batch_size = options.batch_size as u64;
         let mut state = self.lock();
-        loop {
-            if state.next >= state.limit {
-                return None;
-            }
-            let batch = state.next / batch_size;
-            if batch < state.front + options.prefetch as u64 {
-                break;
-            }
-            let start = Instant::now();
-            state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
-            self.context.counters.add_worker_wait(start.elapsed());
+        if state.next >= state.limit {
+            return Next::Done;
+        }
+        if state.next / batch_size >= state.front + options.prefetch as u64 {
+            return Next::Full;
         }
         let position = state.next;
         let Some(pick) = self.context.pick(position) else {
             drop(state);
             let message = format!("the order of the epoch has no position {position}");
             self.fail(Error::Panic { message });
-            return None;
+            return Next::Done;
         };
         state.next += 1;
         let (batch, place) = ((position / batch_size - state.front) as usize, (position % batch_size) as usize);
@@ -279,7 +309,10 @@ impl<B: Backend> Shared<B> {
             state.batches.push_back(Filling::new(positions));
         }
         let filling = &state.batches[batch];
-        Some(Task { position, pick, batch: Arc::clone(filling.storage.as_ref()?), place, samples: filling.positions })
+        let Some(storage) = &filling.storage else { return Next::Done };
+        let task = Task { position, pick, batch: Arc::clone(storage), place, samples: filling.positions };
+        self.busy.fetch_add(1, SeqCst);
+        Next::Task(task, Busy(self))
     }
 
     /// Does the work on one position.
@@ -354,7 +387,6 @@ mod tests {
         source::EncodedImages,
     };
     use std::sync::mpsc;
-    use std::time::Duration;
 
     #[test]
     fn a_consumer_hears_of_a_thread_that_ends_before_its_work_is_done() {
@@ -363,17 +395,16 @@ mod tests {
         let inner = Arc::clone(&builder.device(Device::Cpu).build().unwrap().inner);
         let AnyBackend::Cpu(cpu) = backend::open(Device::Cpu, &inner.options, None).unwrap() else { unreachable!() };
         let context = Context::new(inner, 0, 0, None);
-        let state = Mutex::new(State { limit: context.positions, ..State::default() });
-        let (room, ready) = (Condvar::new(), Condvar::new());
-        let shared = Arc::new(Shared { context, backend: Arc::new(cpu), state, room, ready });
+        let shared = Arc::new(Shared::new(context, Arc::new(cpu), &Arc::default()));
 
         let (sender, receiver) = mpsc::channel();
         let consumer = Arc::clone(&shared);
         std::thread::spawn(move || sender.send(consumer.take().map(|taken| taken.made.err())));
         let worker = std::thread::spawn(move || {
-            let _watch = Watch { shared: &*shared, done: false };
+            let _hand = Arc::clone(&shared).hand();
             // It has taken the only position.
-            shared.next_task().map(|_| panic!("whatever may go wrong between two samples"))
+            let Next::Task(..) = shared.next_task() else { return };
+            panic!("whatever may go wrong between two samples")
         });
         assert!(worker.join().is_err());
         let heard = receiver.recv_timeout(Duration::from_secs(30)).expect("the consumer waits for ever");

@@ -25,6 +25,8 @@ pub struct Stats {
     pub decode: Duration,
     /// Drawing recipes and running them.
     pub augment: Duration,
+    /// Mixing batches on the CPU ([`Builder::mix`](crate::Builder::mix)); a GPU does it in its own time, which is not in it.
+    pub mix: Duration,
     /// Images that the CPU decoded.
     pub decoded_cpu: u64,
     /// Images that nvJPEG's hybrid decoder decoded.
@@ -98,6 +100,7 @@ impl std::ops::AddAssign for Stats {
         self.read += other.read;
         self.decode += other.decode;
         self.augment += other.augment;
+        self.mix += other.mix;
         self.decoded_cpu += other.decoded_cpu;
         self.decoded_hybrid += other.decoded_hybrid;
         self.decoded_hardware += other.decoded_hardware;
@@ -121,6 +124,7 @@ pub(super) struct Counters {
     read: AtomicU64,
     decode: AtomicU64,
     augment: AtomicU64,
+    mix: AtomicU64,
     decoded: Mutex<Decoded>,
     cached: AtomicU64,
     worker_wait: AtomicU64,
@@ -138,6 +142,12 @@ impl Counters {
 
     pub(super) fn add_augment(&self, time: Duration) {
         add(&self.augment, time);
+    }
+
+    pub(super) fn add_mix(&self, time: Duration) {
+        if !time.is_zero() {
+            add(&self.mix, time);
+        }
     }
 
     pub(super) fn add_decoded(&self, decoded: Decoded) {
@@ -167,6 +177,7 @@ impl Counters {
             read: time(&self.read),
             decode: time(&self.decode),
             augment: time(&self.augment),
+            mix: time(&self.mix),
             decoded_cpu: decoded.cpu,
             decoded_hybrid: decoded.hybrid,
             decoded_hardware: decoded.hardware,

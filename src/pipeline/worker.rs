@@ -19,8 +19,8 @@ use std::time::Instant;
 pub(super) struct Worker<'a, B: Backend> {
     context: &'a Context,
     backend: &'a B,
-    /// Its decoders and memory, once they are needed.
-    own: Option<B::Worker>,
+    /// Its decoders and memory, once they are needed, which it keeps from one position to the next.
+    own: &'a mut Option<B::Worker>,
 }
 
 /// Where a sample goes.
@@ -34,25 +34,18 @@ pub(super) struct Destination<'a, B: Backend> {
 
 impl<'a, B: Backend> Worker<'a, B> {
     /// A worker for the thread that calls.
-    pub(super) fn new(context: &'a Context, backend: &'a B) -> Self {
-        Self { context, backend, own: None }
-    }
-
-    /// Keeps what it has for the next epoch.
-    pub(super) fn end(self) {
-        if let Some(own) = self.own {
-            self.backend.give_worker(own);
-        }
+    pub(super) fn new(context: &'a Context, backend: &'a B, own: &'a mut Option<B::Worker>) -> Self {
+        Self { context, backend, own }
     }
 
     /// Forgets what a panic has left half done.
     pub(super) fn reset(&mut self) {
-        self.own = None;
+        *self.own = None;
     }
 
     /// Its decoders and memory.
     pub(super) fn own(&mut self) -> Result<&mut B::Worker> {
-        Ok(match &mut self.own {
+        Ok(match &mut *self.own {
             Some(own) => own,
             none => none.insert(self.backend.worker()?),
         })
@@ -114,9 +107,8 @@ impl<'a, B: Backend> Worker<'a, B> {
             return self.kept(pick, kept, context.target(index)?, to);
         }
         let start = Instant::now();
-        let encoded = Encoded::read(&context.reader, index, buffer, &context.stopped)?;
-        // Before anything is done for a sample that is not delivered without it.
-        let target = context.target(index)?;
+        // The target before anything is done for a sample that is not delivered without it.
+        let (encoded, target) = context.read(index, buffer)?;
         counters.add_read(encoded.bytes().len(), start.elapsed());
         let start = Instant::now();
         let header = context.inner.recipes.header(encoded.bytes())?;
@@ -224,6 +216,7 @@ impl<'a, B: Backend> Worker<'a, B> {
         let padding = labels.len() - filled;
         let end = End { places: &places, padding, labels: &labels, targets: shared, mix: plan.as_ref() };
         let finished = backend.finish(batch, &end)?;
+        context.counters.add_mix(finished.mix);
         let padding = labels.len() - images;
         let targets = rows.and_then(|rows| rows.finish(finished.targets, labels.len()));
         let (options, samples) = (&inner.options, labels.len());

@@ -118,26 +118,13 @@ pub(crate) struct Plan<'a> {
     pub(crate) order: PassOrder,
 }
 
-/// A rectangle overwritten after normalization.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Erasure {
-    pub(crate) rect: Rect,
-    pub(crate) value: [f32; 3],
-}
-
-impl Erasure {
-    fn new(erase: &Erase) -> Self {
-        Self { rect: erase.rect(), value: erase.value }
-    }
-}
-
 /// What happens to the 8-bit result on its way out.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Epilogue {
     /// Mean and standard deviation of each channel.
     pub(crate) normalize: Option<([f32; 3], [f32; 3])>,
-    /// What is overwritten after it.
-    pub(crate) erasures: Vec<Erasure>,
+    /// What is overwritten after it, in this order.
+    pub(crate) erasures: Vec<Erase>,
 }
 
 /// Splits a recipe into operations on 8-bit images and those of the epilogue, from `normalize` on.
@@ -156,11 +143,11 @@ impl Epilogue {
             op.validate()?;
             match op {
                 Op::Normalize(op) if epilogue.normalize.is_none() => epilogue.normalize = Some((op.mean, op.std)),
-                Op::Erase(op) => epilogue.erasures.push(Erasure::new(op)),
+                Op::Erase(op) => epilogue.erasures.push(*op),
                 op => return Err(Error::parameter(op.name(), "place", "before normalize", "after it")),
             }
         }
-        epilogue.erasures.iter().try_for_each(|erasure| check::inside("erase", erasure.rect, size))?;
+        epilogue.erasures.iter().try_for_each(|erasure| check::inside("erase", erasure.rect(), size))?;
         Ok(epilogue)
     }
 }

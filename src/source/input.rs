@@ -1,7 +1,8 @@
 //! What a pipeline reads, and where the samples of one epoch are read.
 
+use super::compose::{kfold_numbers, split_numbers};
 use super::stream::Feed;
-use super::{RecordStream, Source, Stream};
+use super::{Compose, RecordStream, Source, Stream, StreamMix};
 use crate::error::{Error, Result};
 use crate::target::Target;
 use std::borrow::Cow;
@@ -50,6 +51,70 @@ impl Input {
         }
     }
 
+    /// Two parts: what is left to train on, and a share of `0 < validation < 1`, drawn by `seed`: samples of a data set, as
+    /// [`Compose::split`] takes them, and whole shards of a stream.
+    ///
+    /// ```
+    /// # use warpfeed::pack::{PackOptions, pack};
+    /// # use warpfeed::image::{Image, JpegOptions, Size, encode_jpeg};
+    /// use warpfeed::source::{EncodedImages, OpenOptions, RecordFormat, Stream};
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let shards = folder.path().join("shards");
+    /// # let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
+    /// # let images = EncodedImages::new((0..8).map(|label| (jpeg.clone(), label)));
+    /// # for i in 0..8 {
+    /// #     let options = PackOptions::new(RecordFormat::WebDataset);
+    /// #     let packed = pack(&images, &folder.path().join(format!("part-{i}")), &options, &mut |_| {})?;
+    /// #     std::fs::create_dir_all(&shards).unwrap();
+    /// #     std::fs::copy(&packed.shards[0], shards.join(format!("{i}.tar"))).unwrap();
+    /// # }
+    ///
+    /// let stream = OpenOptions { window: Some(1_000), ..OpenOptions::default() }.open(&shards)?;
+    /// let (train, validation) = stream.split(0.25, 42)?;
+    /// assert_eq!((train.into_stream()?.shards(), validation.into_stream()?.shards()), (6, 2));
+    /// # Ok::<(), warpfeed::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] if a part would be empty; [`Error::Unsupported`] for a stream that has no parts.
+    pub fn split(self, validation: f64, seed: u64) -> Result<(Self, Self)> {
+        match self {
+            Self::DataSet(source) => {
+                source.split(validation, seed).map(|(train, held_out)| (train.into(), held_out.into()))
+            }
+            Self::Stream(stream) => parts(&*stream, &split_numbers(stream.shards(), "shards", validation, seed)?),
+        }
+    }
+
+    /// Fold `fold` of `folds` for cross-validation: what to train on, and the fold, as of [`Compose::kfold`]; of a stream,
+    /// whole shards.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] unless there are 2 folds or more, no more than samples or shards, and `fold` is one of them;
+    /// [`Error::Unsupported`] for a stream that has no parts.
+    pub fn kfold(self, folds: u32, fold: u32, seed: u64) -> Result<(Self, Self)> {
+        match self {
+            Self::DataSet(source) => {
+                source.kfold(folds, fold, seed).map(|(train, held_out)| (train.into(), held_out.into()))
+            }
+            Self::Stream(stream) => parts(&*stream, &kfold_numbers(stream.shards(), "shards", (folds, fold), seed)?),
+        }
+    }
+
+    /// The stream, for those who read one sample after the other.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if it is a data set.
+    pub fn into_stream(self) -> Result<Arc<dyn Stream>> {
+        match self {
+            Self::Stream(stream) => Ok(stream),
+            Self::DataSet(_) => Err(Error::Unsupported {
+                feature: "reading a data set as a stream".to_owned(),
+                remedy: "open shards with a window (OpenOptions::window)".to_owned(),
+            }),
+        }
+    }
+
     /// The names of the labels, label 0 first; empty where labels have no names.
     #[must_use]
     pub fn classes(&self) -> &[String] {
@@ -84,6 +149,11 @@ impl Input {
     }
 }
 
+/// Two parts of a stream.
+fn parts(stream: &dyn Stream, (train, held_out): &(Vec<u64>, Vec<u64>)) -> Result<(Input, Input)> {
+    Ok((stream.part(train)?.into(), stream.part(held_out)?.into()))
+}
+
 impl<S: Source + 'static> From<S> for Input {
     fn from(source: S) -> Self {
         Self::DataSet(Arc::new(source))
@@ -93,6 +163,12 @@ impl<S: Source + 'static> From<S> for Input {
 impl From<RecordStream> for Input {
     fn from(stream: RecordStream) -> Self {
         Self::stream(stream)
+    }
+}
+
+impl From<StreamMix> for Input {
+    fn from(mix: StreamMix) -> Self {
+        Self::stream(mix)
     }
 }
 

@@ -38,7 +38,7 @@ pub use parquet::ParquetFiles;
 pub use records::{RecordFormat, RecordOptions, RecordShards};
 #[cfg(feature = "cloud")]
 pub use stream::ShardCache;
-pub use stream::{RecordStream, Samples, Stream, StreamOptions, StreamSample, StreamStart};
+pub use stream::{AtEnd, RecordStream, Samples, Stream, StreamMix, StreamOptions, StreamSample, StreamStart};
 
 use crate::error::{Error, Result};
 use crate::file::open_with_metadata;
@@ -138,6 +138,22 @@ pub trait Source: Send + Sync {
         field.map_or_else(|| Ok(Target::Class(self.label(index))), |field| Err(no_fields("label alone", field)))
     }
 
+    /// What [`read_unless`](Self::read_unless) and [`target`](Self::target) of `field` give, for a source that has both in
+    /// one place and reads it once. Unless a source knows better, it does one after the other.
+    ///
+    /// # Errors
+    /// Those of both.
+    fn read_with_target<'a>(
+        &'a self,
+        index: u64,
+        field: &str,
+        buffer: &'a mut Vec<u8>,
+        stopped: &AtomicBool,
+    ) -> Result<(&'a [u8], Target)> {
+        let bytes = self.read_unless(index, buffer, stopped)?;
+        Ok((bytes, self.target(index, Some(field))?))
+    }
+
     /// The path or key of sample `index`, for messages. May panic if there is no such sample.
     fn name(&self, index: u64) -> Cow<'_, str>;
 
@@ -215,6 +231,15 @@ macro_rules! forward {
             }
             fn target(&self, index: u64, field: Option<&str>) -> Result<Target> {
                 (**self).target(index, field)
+            }
+            fn read_with_target<'a>(
+                &'a self,
+                index: u64,
+                field: &str,
+                buffer: &'a mut Vec<u8>,
+                stopped: &AtomicBool,
+            ) -> Result<(&'a [u8], Target)> {
+                (**self).read_with_target(index, field, buffer, stopped)
             }
             fn name(&self, index: u64) -> Cow<'_, str> {
                 (**self).name(index)

@@ -25,7 +25,8 @@ pub fn recipe(random: &mut Random, mut size: Size) -> Vec<Op> {
     }
     if random.within(0, 1) == 1 {
         ops.push(Normalize::new([0.4, 0.5, 0.6], [0.2, 0.3, 0.25]).into());
-        if random.within(0, 2) == 0 {
+        // One may cover another.
+        for _ in 0..random.within(0, 2) {
             ops.push(erase(random, size));
         }
     }
@@ -39,7 +40,9 @@ pub fn inside(random: &mut Random, size: Size) -> [u32; 4] {
 
 fn erase(random: &mut Random, size: Size) -> Op {
     let [x, y, width, height] = inside(random, size);
-    Erase::new(Rect { x, y, width, height }).value([1.5, -2.0, 200.0]).into()
+    let plain = Erase::new(Rect { x, y, width, height }).value([1.5, -2.0, 200.0]);
+    let noisy = random.within(0, 1) == 1;
+    if noisy { plain.noise(random.real(0.0, 90.0) as f32, random.within(0, 99).into()).into() } else { plain.into() }
 }
 
 fn operation(random: &mut Random, size: Size) -> Op {

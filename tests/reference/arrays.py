@@ -63,6 +63,9 @@ def apply(image, op):
     if name == "affine":
         shift, shear = op["translate"], op["shear"]
         return F.affine(image, op["degrees"], shift, op["scale"], shear, mode, op["fill"], op.get("center"))
+    if name == "affine_matrix":
+        resample = {"nearest": Image.NEAREST, "bilinear": Image.BILINEAR, "bicubic": Image.BICUBIC}[mode.value]
+        return image.transform(image.size, Image.AFFINE, op["matrix"], resample, fillcolor=tuple(op["fill"]))
     if name in ("equalize", "autocontrast", "invert"):
         return getattr(F, name)(image)
     if name == "pad":
@@ -86,7 +89,7 @@ def apply(image, op):
             for step in chain["ops"]:
                 made = apply(made, step)
             total += np.float32(chain["weight"]) * np.asarray(made, np.float32)
-        return Image.fromarray(total.astype(np.uint8))
+        return Image.blend(image, Image.fromarray(total.astype(np.uint8)), op.get("blend", 1.0))
     if name == "grayscale":
         return F.rgb_to_grayscale(image, num_output_channels=3)
     return getattr(F, "adjust_" + name)(image, op["factor"])
@@ -168,8 +171,22 @@ def others(w, h, rng):
         yield {"op": "perspective", "startpoints": start, "endpoints": end, "interpolation": "nearest", "fill": [9, 99, 199]}
 
 
+def timms(w, h, rng):
+    """What timm's augmentations have beside those."""
+    u = rng.uniform
+    for interpolation in ("nearest", "bilinear", "bicubic"):
+        shears = [1.0, u(-1, 1), 0.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.24, 1.0, 0.0]
+        moves = [1.0, 0.0, u(-w, w), 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0, 1.0, u(-h, h)], [1.0, 0.0, 0.0, 0.0, 1.0, 0.0]
+        for matrix in (*shears, *moves, [u(-2, 2), u(-2, 2), u(-w, w), u(-2, 2), u(-2, 2), u(-h, h)]):
+            yield {"op": "affine_matrix", "matrix": matrix, "interpolation": interpolation, "fill": [9, 99, 199]}
+    chains = [{"weight": 0.7, "ops": [{"op": "invert"}]}, {"weight": 0.3, "ops": [{"op": "hflip"}, {"op": "equalize"}]}]
+    for blend in (0.0, u(0, 1), u(0, 1)):
+        yield {"op": "mix", "weight": 0.0, "chains": chains, "blend": blend}
+
+
 def main():
     kinds_of = ((operations, random.Random(7)), (augmentations, random.Random(8)), (others, random.Random(9)))
+    kinds_of += ((timms, random.Random(10)),)
     for kinds, rng in kinds_of:
         for seed, (width, height) in enumerate(((1, 1), (5, 3), (97, 64), (40, 131), (33, 2))):
             made = image(width, height, seed)

@@ -1,16 +1,25 @@
 //! What every call of the driver API goes through, and the scheduler, which runs queued operations inside of calls.
 
-use crate::config::{Config, NOOP};
+use crate::config::{Config, DEVICES, MOST_DEVICES, NOOP};
 use crate::error::{self, Code, Result};
 use crate::kernels;
-use crate::memory::{memory, take_refusal};
-use crate::state::{Kind, LEGACY, Operation, PER_THREAD, Place, Point, State, Work};
+use crate::memory::{enter, memory, take_refusal};
+use crate::state::{Kind, LEGACY, Operation, PER_THREAD, Place, Point, State, Work, device_of};
 use std::cell::{Cell, RefCell};
+use std::ffi::c_int;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| Mutex::new(State::new(Config::from_environment())));
+/// Of each device. One lock for all: never do two kernels run at a time.
+static STATE: LazyLock<Mutex<Vec<State>>> = LazyLock::new(|| {
+    let config = Config::from_environment();
+    let device = |device| {
+        enter(device);
+        State::new(config.clone(), device)
+    };
+    Mutex::new((0..*DEVICES).map(device).collect())
+});
 /// Signalled when a host function has returned.
 static RETURNED: Condvar = Condvar::new();
 
@@ -19,8 +28,8 @@ thread_local! {
     static IN_HOST_FUNCTION: Cell<bool> = const { Cell::new(false) };
     /// The stack of contexts, by handle.
     pub static CONTEXTS: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
-    /// The context and handle of this thread's default stream.
-    static OWN_STREAM: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+    /// The context and handle of this thread's default stream on each device.
+    static OWN_STREAM: Cell<[(u64, u64); MOST_DEVICES]> = const { Cell::new([(0, 0); MOST_DEVICES]) };
 }
 
 /// An argument through which a call returns something: null, or memory for a T, which is the API's contract.
@@ -86,34 +95,66 @@ pub fn call(name: &'static str, needs: Needs, body: impl FnOnce(&mut Session) ->
     }
 }
 
-/// The state, locked for one call.
+/// The state of a device, locked for one call.
 pub struct Session {
     /// Always there, except inside of a wait.
-    guard: Option<MutexGuard<'static, State>>,
+    guard: Option<MutexGuard<'static, Vec<State>>>,
+    /// That of the current context, until the call names another.
+    device: usize,
     pub call: &'static str,
 }
 
 impl Deref for Session {
     type Target = State;
     fn deref(&self) -> &State {
-        self.guard.as_ref().expect("the guard is only away inside of wait_for_return")
+        &self.guard.as_ref().expect("the guard is only away inside of wait_for_return")[self.device]
     }
 }
 
 impl DerefMut for Session {
     fn deref_mut(&mut self) -> &mut State {
-        self.guard.as_mut().expect("the guard is only away inside of wait_for_return")
+        &mut self.guard.as_mut().expect("the guard is only away inside of wait_for_return")[self.device]
     }
 }
 
 impl Session {
     pub fn open(call: &'static str) -> Self {
-        Session { guard: Some(STATE.lock().unwrap_or_else(PoisonError::into_inner)), call }
+        Self::over(STATE.lock().unwrap_or_else(PoisonError::into_inner), call)
+    }
+
+    fn over(guard: MutexGuard<'static, Vec<State>>, call: &'static str) -> Self {
+        // As the process ends, the thread's own may be gone.
+        let current = CONTEXTS.try_with(|stack| stack.borrow().last().copied()).ok().flatten();
+        let device = current.and_then(device_of).filter(|&device| device < guard.len()).unwrap_or(0);
+        let mut session = Session { guard: Some(guard), device, call };
+        session.switch(device);
+        session
+    }
+
+    /// Has the rest of the call be about another device, which there is.
+    pub fn switch(&mut self, device: usize) {
+        self.device = device;
+        enter(device);
+    }
+
+    /// Has the rest of the call be about the device of this number.
+    pub fn of(&mut self, device: c_int) -> Result<()> {
+        let found = usize::try_from(device).ok().filter(|&device| device < *DEVICES);
+        self.switch(found.ok_or(Code::INVALID_DEVICE)?);
+        Ok(())
+    }
+
+    /// Has the rest of the call be about the device of this context, which must be alive.
+    pub fn of_context(&mut self, context: u64) -> Result<()> {
+        let device = device_of(context).filter(|&device| device < *DEVICES).ok_or(Code::INVALID_CONTEXT)?;
+        self.switch(device);
+        let known = self.context_references > 0 && context == self.context_handle();
+        if known { Ok(()) } else { Err(Code::INVALID_CONTEXT) }
     }
 
     /// For the end of the process, when another thread may hold the lock for ever.
     pub fn try_open(call: &'static str) -> Option<Self> {
-        Some(Session { guard: Some(STATE.try_lock().ok()?), call })
+        Some(Self::over(STATE.try_lock().ok()?, call))
     }
 
     fn admit(&mut self, needs: Needs) -> Result<()> {
@@ -156,7 +197,8 @@ impl Session {
             0 | LEGACY => Ok(LEGACY),
             PER_THREAD => {
                 let context = self.context_handle();
-                let (of, own) = OWN_STREAM.get();
+                let mut all = OWN_STREAM.get();
+                let (of, own) = all[self.device];
                 if of == context {
                     return Ok(own);
                 }
@@ -165,7 +207,8 @@ impl Session {
                 let own = 0x1000 + self.next_handle;
                 let stream = self.new_stream(Kind::Blocking, 0, 0);
                 self.streams.insert(own, stream);
-                OWN_STREAM.set((context, own));
+                all[self.device] = (context, own);
+                OWN_STREAM.set(all);
                 Ok(own)
             }
             _ if self.streams.get(&handle).is_some_and(|stream| !stream.destroyed) => Ok(handle),
@@ -318,11 +361,13 @@ impl Session {
     fn run_host_function(&mut self, stream: u64, function: extern "C" fn(*mut std::ffi::c_void), data: usize) {
         let Some(running) = self.streams.get_mut(&stream) else { return };
         running.busy = true;
-        let done = running.done;
+        let (done, device) = (running.done, self.device);
         std::thread::spawn(move || {
             IN_HOST_FUNCTION.set(true);
+            enter(device);
             function(data as *mut std::ffi::c_void);
             let mut session = Session::open("cuLaunchHostFunc");
+            session.switch(device);
             if let Some(what) = take_refusal() {
                 session.illegal("cuLaunchHostFunc", &format!("the function touched memory that it may not: {what}"));
             }

@@ -23,6 +23,7 @@ pub struct Config {
     pub fail_seed: u64,
     /// Probability in [0, 1] that a call which can fail is made to.
     pub fail_rate: f64,
+    /// Of each device.
     pub memory_bytes: usize,
     /// How fast copies are at most; as fast as memory if 0.
     pub copy_bytes_per_s: u64,
@@ -31,6 +32,16 @@ pub struct Config {
     pub verbose: bool,
     pub leaks: Leaks,
 }
+
+/// Most devices that there may be.
+pub const MOST_DEVICES: usize = 8;
+
+/// How many devices there are: CUDA_SIM_DEVICES, 1 if not given.
+pub static DEVICES: LazyLock<usize> = LazyLock::new(|| match number("CUDA_SIM_DEVICES") {
+    None => 1,
+    Some(devices @ 1..=MOST_DEVICES) => devices,
+    Some(other) => refuse("CUDA_SIM_DEVICES", &other.to_string(), "1 to 8"),
+});
 
 impl Config {
     pub fn from_environment() -> Self {

@@ -1,5 +1,5 @@
-//! Device memory: one reserved range of host addresses with an allocator of its own, and the table of what in it may
-//! be touched. Also the table of pinned host memory.
+//! Device memory: for each device one reserved range of host addresses with an allocator of its own, and the table of what
+//! in it may be touched. Also the table of pinned host memory, which belongs to the device whose context made it.
 //!
 //! Two views are kept. The *host's* view changes when a call is made: an address may be used in calls from the
 //! allocating call to the freeing one. The *device's* view changes when the queued operation runs: before a
@@ -8,10 +8,11 @@
 //! It has a lock apart from the scheduler's, always taken after it, because kernels ask `cuda_sim_check` while the
 //! scheduler runs them.
 
-use crate::config::NOOP;
+use crate::config::{MOST_DEVICES, NOOP};
 use crate::random::Random;
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -28,14 +29,47 @@ const FENCE_BYTES: usize = 512;
 const ALIGN: usize = 512;
 const PAGE: usize = 4096;
 
-static MEMORY: Mutex<Memory> = Mutex::new(Memory::new());
+static MEMORY: Mutex<[Memory; MOST_DEVICES]> = Mutex::new([const { Memory::new() }; MOST_DEVICES]);
 /// Counts changes of the device's view, for the caches of `check`.
 static GENERATION: AtomicU64 = AtomicU64::new(1);
 /// The check that failed first since it was last asked.
 static REFUSED: Mutex<Option<String>> = Mutex::new(None);
 
-pub fn memory() -> MutexGuard<'static, Memory> {
-    MEMORY.lock().unwrap_or_else(PoisonError::into_inner)
+/// The memory of the device that this thread is at work on.
+pub fn memory() -> OfDevice {
+    OfDevice { all: MEMORY.lock().unwrap_or_else(PoisonError::into_inner), device: DEVICE.get() }
+}
+
+/// Has this thread work on a device from now on.
+pub fn enter(device: usize) {
+    DEVICE.set(device);
+    LAST.set((0, 0, 0));
+}
+
+/// A device's memory, while that of all is locked.
+pub struct OfDevice {
+    all: MutexGuard<'static, [Memory; MOST_DEVICES]>,
+    device: usize,
+}
+
+impl OfDevice {
+    /// Whether an address is in some device's range, whatever lies there.
+    pub fn is_device_address(&self, address: usize) -> bool {
+        self.all.iter().any(|memory| (memory.arena_base..memory.arena_base + memory.arena_bytes).contains(&address))
+    }
+}
+
+impl Deref for OfDevice {
+    type Target = Memory;
+    fn deref(&self) -> &Memory {
+        &self.all[self.device]
+    }
+}
+
+impl DerefMut for OfDevice {
+    fn deref_mut(&mut self) -> &mut Memory {
+        &mut self.all[self.device]
+    }
 }
 
 struct Allocation {
@@ -317,11 +351,6 @@ impl Memory {
         if self.freed.iter().any(|&(base, size)| start < base + size && base < end) { " (it was freed)" } else { "" }
     }
 
-    /// Whether an address is in the device's range, whatever lies there.
-    pub fn is_device_address(&self, address: usize) -> bool {
-        (self.arena_base..self.arena_base + self.arena_bytes).contains(&address)
-    }
-
     pub fn allocate_host(&mut self, size: usize, flags: u32) -> Option<usize> {
         let layout = std::alloc::Layout::from_size_align(size, PAGE).ok()?;
         // SAFETY: the caller refuses a size of 0.
@@ -439,6 +468,8 @@ fn fence_damage(base: usize, bytes: usize) -> Option<usize> {
 }
 
 thread_local! {
+    /// The device that this thread is at work on.
+    static DEVICE: Cell<usize> = const { Cell::new(0) };
     /// Generation, start and end of the range that this thread last found.
     static LAST: Cell<(u64, usize, usize)> = const { Cell::new((0, 0, 0)) };
 }

@@ -1,4 +1,4 @@
-//! What the driver knows: its context, streams, events, modules and functions, and the fault that failed it.
+//! What the driver knows of a device: its context, streams, events, modules and functions, and the fault that failed it.
 
 use crate::config::{Config, Leaks};
 use crate::error::{self, Code, Result};
@@ -12,6 +12,15 @@ use std::ffi::c_void;
 pub const LEGACY: u64 = 1;
 /// The handle by which each thread names its own default stream.
 pub const PER_THREAD: u64 = 2;
+
+/// Where the handles of contexts begin, and where in one its device is.
+const CONTEXT: u64 = 0xC000_0000;
+const DEVICE_SHIFT: u32 = 24;
+
+/// The device that a context is of, if it is a context's handle.
+pub fn device_of(context: u64) -> Option<usize> {
+    usize::try_from(context.checked_sub(CONTEXT)? >> DEVICE_SHIFT).ok()
+}
 
 /// Failures remembered.
 const MESSAGES: usize = 64;
@@ -199,6 +208,8 @@ pub struct Report {
 }
 
 pub struct State {
+    /// Which device it is of.
+    pub device: usize,
     pub config: Config,
     pub random: Random,
     pub fail_random: Random,
@@ -224,8 +235,9 @@ pub struct State {
 }
 
 impl State {
-    pub fn new(config: Config) -> Self {
+    pub fn new(config: Config, device: usize) -> Self {
         let mut state = State {
+            device,
             random: Random::new(0),
             fail_random: Random::new(0),
             eagerness: 0,
@@ -282,13 +294,13 @@ impl State {
     }
 
     pub fn context_handle(&self) -> u64 {
-        0xC000_0000 + self.incarnation * 16
+        CONTEXT + ((self.device as u64) << DEVICE_SHIFT) + self.incarnation * 16
     }
 
     /// Handles look like pointers, and none is ever used twice.
     pub fn new_handle(&mut self) -> u64 {
         self.next_handle += 1;
-        0x1_0000_0000 + self.next_handle * 16
+        0x1_0000_0000 + ((self.device as u64) << 40) + self.next_handle * 16
     }
 
     pub fn new_stream(&mut self, kind: Kind, flags: u32, priority: i32) -> Stream {

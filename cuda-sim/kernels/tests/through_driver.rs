@@ -223,6 +223,28 @@ fn an_access_to_freed_memory_is_refused_and_named() {
     }
 }
 
+/// Twice the threads that the kernel is for: those beyond use the memory of others, between the same barriers.
+#[test]
+fn threads_that_do_not_wait_for_each_other_are_refused_and_named() {
+    let sim = start();
+    let run = |threads: u32| -> Result<Vec<u8>, DriverError> {
+        let stream = CudaContext::new(0)?.new_stream()?;
+        // A `JpegImage` without MCUs, of one block each.
+        let mut image = [0u8; 320];
+        image[268] = 1;
+        let images = stream.clone_htod(&image)?;
+        let parameter = Launch { samples: address(&images), count: 1, ..Launch::default() };
+        launch(&stream, "jpeg_dc", [1, 1, 1], [threads, 1, 1], parameter)?;
+        stream.synchronize()?;
+        Ok(Vec::new())
+    };
+    for seed in 0..20 {
+        sim.reset(seed);
+        run(256).unwrap();
+        is_illegal(&sim, run(512), &["kernel jpeg_dc", "in shared memory: ", "since the last __syncthreads"]);
+    }
+}
+
 #[test]
 fn what_is_no_image_is_refused() {
     let _sim = start();

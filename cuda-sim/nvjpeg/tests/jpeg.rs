@@ -11,13 +11,15 @@ mod common;
 mod sim;
 
 use common::{Batches, batches, seeds, start};
+use rand::rngs::ChaCha8Rng;
+use rand::{RngExt, SeedableRng};
 use std::fs;
 use std::path::{Path, PathBuf};
 use warpfeed::{
     Builder, DecodePath, Device, Error, OnError, Pipeline, Result, Stats, Strategy,
     image::{Image, JpegColor, JpegOptions, Sampling, Size, encode_jpeg, probe},
-    ops::{GaussianBlur, random_horizontal_flip, random_resized_crop, random_rotation},
-    source::EncodedImages,
+    ops::{GaussianBlur, random_crop, random_horizontal_flip, random_resized_crop, random_rotation},
+    source::{EncodedImages, Source as _},
 };
 
 /// An image of gradients, with some detail.
@@ -129,6 +131,9 @@ fn whatever_fails_is_an_error_that_names_its_call() {
     assert!(failed > seeds() / 10, "{failed} failed");
 }
 
+/// What kernels flag images for.
+const FLAGS: [&str; 3] = ["damaged", "truncated", "not synchronized"];
+
 /// An epoch on the device, whose bytes are the CPU's.
 fn decoded(source: &EncodedImages, build: impl Fn(Builder) -> Builder) -> Stats {
     let run = |device| {
@@ -166,6 +171,45 @@ fn who_decodes_is_counted_and_why() {
     let stats = decoded(&images(), |b| builder(b).decode(DecodePath::Exact));
     assert_eq!(stats.decoded_device + stats.decoded_cpu + stats.bad, 18);
     assert!(stats.decoded_device > 0 && stats.decoded_cpu > stats.left_to_cpu.total() - stats.bad, "{stats:?}");
+}
+
+/// The images above, damaged in headers and data: as in the fuzz target `device`, for which there is more time.
+fn damaged(rng: &mut ChaCha8Rng) -> Vec<Vec<u8>> {
+    let good = images();
+    let mut damaged = Vec::new();
+    for index in 0..good.len() {
+        let bytes = good.read(index, &mut Vec::new()).unwrap().to_vec();
+        let scan = bytes.windows(2).position(|pair| pair == [0xFF, 0xDA]).unwrap();
+        for round in 0..30 {
+            let mut bytes = bytes.clone();
+            for _ in 0..1 + round % 3 {
+                let from = if round % 3 == 0 { 2 } else { scan };
+                let at = rng.random_range(from..bytes.len() - 2);
+                match rng.random_range(0..8) {
+                    0 => bytes[at] = 0xFF,
+                    1 => drop(bytes.remove(at)),
+                    2 => bytes.insert(at, rng.random()),
+                    3 => bytes[at..at + 2].copy_from_slice(&[0xFF, 0xD0 + rng.random_range(0..10)]),
+                    4 => bytes[at] ^= 1 << rng.random_range(0..8),
+                    _ => bytes[at] = rng.random(),
+                }
+            }
+            damaged.push(bytes);
+        }
+    }
+    damaged
+}
+
+#[test]
+fn damaged_images_have_the_cpus_bytes_or_are_bad_on_both() {
+    let _sim = start();
+    let images = damaged(&mut ChaCha8Rng::seed_from_u64(1));
+    let source = EncodedImages::new(images.into_iter().zip(0..));
+    // Cut out and not resized, so that no wrong pixel averages out.
+    let build = |b: Builder| b.augment(random_crop(Size::new(48, 40), 0)).max_pixels(1 << 14).on_error(OnError::Skip);
+    let stats = decoded(&source, |b| build(b).decode(DecodePath::Device));
+    let flagged: u64 = stats.left_to_cpu.iter().filter(|(why, _)| FLAGS.contains(why)).map(|(_, images)| images).sum();
+    assert!(stats.decoded_device > 100 && flagged > 100 && stats.bad > 100, "{stats:?}");
 }
 
 #[test]
@@ -235,8 +279,7 @@ fn all_by_the_device(paths: &[PathBuf], is_odd: impl Fn(&str) -> bool, crops: &[
         };
         let stats = decoded(&source, build);
         assert!(stats.decoded_device >= count, "{stats:?}, {count} are for the device");
-        let damaged = ["damaged", "truncated", "not synchronized"];
-        let flagged: Vec<_> = stats.left_to_cpu.iter().filter(|(reason, _)| damaged.contains(reason)).collect();
+        let flagged: Vec<_> = stats.left_to_cpu.iter().filter(|(reason, _)| FLAGS.contains(reason)).collect();
         assert!(stats.bad > 0 || flagged.is_empty(), "{flagged:?}");
     }
     count

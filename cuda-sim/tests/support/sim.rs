@@ -53,6 +53,8 @@ struct Driver {
     slow_copies: extern "C" fn(u64),
     capability: extern "C" fn(c_int, c_int),
     report: extern "C" fn(*mut Report),
+    report_of: extern "C" fn(c_int, *mut Report) -> bool,
+    break_device: extern "C" fn(c_int) -> bool,
     message: extern "C" fn(*mut c_char, usize) -> usize,
 }
 
@@ -73,6 +75,8 @@ impl Sim {
                     slow_copies: *library.get(b"cuda_sim_slow_copies").unwrap(),
                     capability: *library.get(b"cuda_sim_capability").unwrap(),
                     report: *library.get(b"cuda_sim_report").unwrap(),
+                    report_of: *library.get(b"cuda_sim_report_of").unwrap(),
+                    break_device: *library.get(b"cuda_sim_break").unwrap(),
                     message: *library.get(b"cuda_sim_message").unwrap(),
                 }
             };
@@ -111,6 +115,18 @@ impl Sim {
         let mut report = Report::default();
         (self.0.report)(&mut report);
         report
+    }
+
+    #[allow(dead_code, reason = "not every test needs it")]
+    pub fn report_of(&self, device: c_int) -> Report {
+        let mut report = Report::default();
+        assert!((self.0.report_of)(device, &mut report), "there is no device {device}");
+        report
+    }
+
+    #[allow(dead_code, reason = "not every test needs it")]
+    pub fn break_device(&self, device: c_int) {
+        assert!((self.0.break_device)(device), "there is no device {device}");
     }
 
     /// What has failed, a line each.

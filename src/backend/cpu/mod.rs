@@ -21,6 +21,7 @@ use batch::{HostBatch, HostView};
 use executor::{Executor, Job, Times};
 use output::{Output, Tables};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Most batches whose memory is tried when a pipeline is built.
 const TRIED_BATCHES: usize = 8;
@@ -174,13 +175,17 @@ impl Backend for Cpu {
             buffer.as_bytes_mut()[..targets.len()].copy_from_slice(targets);
         }
         let mut views = batch.into_buffers(end.places, end.padding);
+        let mut mixing = Duration::ZERO;
         if let Some(plan) = end.mix.filter(|plan| plan.changes()) {
+            let start = Instant::now();
             for (buffer, view) in views.iter_mut().zip(&self.options.views) {
                 let len_bytes = plan.images.len() * self.options.image_bytes(view);
                 mix::mix(&mut buffer.as_bytes_mut()[..len_bytes], plan, view.size, &self.options);
             }
+            mixing = start.elapsed();
         }
-        Ok(Finished { views: views.into_iter().map(Storage::Host).collect(), targets: targets.map(Storage::Host) })
+        let views = views.into_iter().map(Storage::Host).collect();
+        Ok(Finished { views, targets: targets.map(Storage::Host), mix: mixing })
     }
 
     fn abandon(&self, _batch: HostBatch) {}

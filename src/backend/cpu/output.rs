@@ -1,7 +1,7 @@
 //! The last step on the CPU: rows of 8-bit pixels into a sample's place in the batch, normalized and cast.
 
 use super::normalize::{Cast, Table};
-use crate::plan::Erasure;
+use crate::ops::{Erase, noise};
 use crate::raster::{Pixel, Size};
 use crate::tensor::{DType, Layout};
 use half::{bf16, f16};
@@ -78,18 +78,17 @@ impl<'a> Output<'a> {
     }
 
     /// Overwrites a rectangle with values in the output's units.
-    pub(crate) fn erase(&mut self, erasure: &Erasure) {
+    pub(crate) fn erase(&mut self, erase: &Erase) {
         let Self { size, order, .. } = *self;
-        let value = erasure.value;
         match self.tables {
-            Tables::F32(_) => erase(bytemuck::cast_slice_mut(self.bytes), size, order, erasure, value),
-            Tables::F16(_) => {
-                erase(bytemuck::cast_slice_mut(self.bytes), size, order, erasure, value.map(f16::from_f32));
+            Tables::F32(_) => overwrite::<f32>(bytemuck::cast_slice_mut(self.bytes), size, order, erase),
+            Tables::F16(_) => overwrite::<f16>(bytemuck::cast_slice_mut(self.bytes), size, order, erase),
+            Tables::Bf16(_) => overwrite::<bf16>(bytemuck::cast_slice_mut(self.bytes), size, order, erase),
+            Tables::U8(_) => {
+                // A color is rounded as on 8-bit images.
+                let value = if erase.std == 0.0 { erase.value.map(f32::round) } else { erase.value };
+                overwrite::<u8>(self.bytes, size, order, &erase.value(value));
             }
-            Tables::Bf16(_) => {
-                erase(bytemuck::cast_slice_mut(self.bytes), size, order, erasure, value.map(bf16::from_f32));
-            }
-            Tables::U8(_) => erase(self.bytes, size, order, erasure, value.map(|v| v.round().clamp(0.0, 255.0) as u8)),
         }
     }
 }
@@ -113,17 +112,32 @@ fn write<T: Cast>(out: &mut [T], size: Size, order: Order, y: u32, pixels: &[Pix
     }
 }
 
-fn erase<T: Copy>(out: &mut [T], size: Size, order: Order, erasure: &Erasure, value: [T; 3]) {
-    let rect = erasure.rect;
+fn overwrite<T: Cast>(out: &mut [T], size: Size, order: Order, erase: &Erase) {
+    let rect = erase.rect();
     let (left, right) = (rect.x as usize, rect.right() as usize);
-    let fill = |(row, value): (&mut [T], T)| row[left..right].fill(value);
+    let color = erase.value.map(T::from_f32);
+    let mut noise = Vec::new();
     for y in rect.y..rect.bottom() {
+        if erase.std != 0.0 {
+            noise.clear();
+            let made = |_, deviates| noise.push(erase.noisy(deviates).map(T::from_f32));
+            noise::normal_row(erase.key, rect.x, y, rect.width, made);
+        }
+        let fill = |channel: usize, row: &mut [T]| {
+            let row = &mut row[left..right];
+            row.fill(color[channel]);
+            row.iter_mut().zip(&noise).for_each(|(element, noise)| *element = noise[channel]);
+        };
         match order {
-            Order::Gray => plane_rows::<T, 1>(out, size, y).into_iter().zip(value).for_each(fill),
-            Order::Planes => plane_rows::<T, 3>(out, size, y).into_iter().zip(value).for_each(fill),
+            Order::Gray => fill(0, plane_rows::<T, 1>(out, size, y)[0]),
+            Order::Planes => {
+                plane_rows::<T, 3>(out, size, y).into_iter().enumerate().for_each(|(channel, row)| fill(channel, row));
+            }
             Order::Interleaved => {
                 let (row, _) = out[3 * y as usize * size.width as usize..].as_chunks_mut::<3>();
-                row[left..right].fill(value);
+                let row = &mut row[left..right];
+                row.fill(color);
+                row.iter_mut().zip(&noise).for_each(|(element, noise)| *element = *noise);
             }
         }
     }

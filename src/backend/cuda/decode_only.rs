@@ -1,67 +1,125 @@
-//! How many images nvJPEG decodes when it has nothing else to do: the bound of pipelines that leave decoding to it.
+//! Decoders that have nothing else to do: how many images they decode, and what they take from a training step beside them.
 #![allow(unsafe_code)]
 
 use super::arena::Arena;
+use super::fatbin;
+use super::jpeg::{Alone, JpegKernels};
 use super::lower::packed_bytes;
 use super::nvjpeg::{HardwareBatch, HardwareDecoder, HardwareJob, Nvjpeg, RING};
+use super::work::FixedWork;
 use crate::backend::Encoded;
-use crate::cuda::driver::{self, Context, DeviceMemory, Scoped};
+use crate::cuda::driver::{self, Context, DeviceMemory, Module, Scoped, Stream};
 use crate::decode::probe;
 use crate::device::{DecodePath, StreamPriority};
 use crate::error::{Error, Result};
-use crate::raster::Size;
+use crate::raster::{Rect, Size};
 use crate::source::{EncodedImages, Reader, Source as _};
 use crate::threads;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Images in a batch for the hardware decoder; two batches are under way.
+/// Images in a batch for the hardware decoder or the crate's own; two batches are under way.
 const BATCH: usize = 64;
 
-/// Decodes the images again and again, whole, and says how many a second: on `threads` threads by the hybrid decoder, on the
-/// device's hardware decoder, or, for [`DecodePath::Auto`], by both at the same time. What a decoder does not take is
-/// left out. The clock runs for `duration`, once all are at work.
-pub(crate) fn decode_only(
-    ordinal: u32,
-    path: DecodePath,
-    images: EncodedImages,
-    threads: usize,
-    duration: Duration,
-) -> Result<f64> {
+/// About how long the training step takes when nothing is decoded.
+const STEP: Duration = Duration::from_millis(5);
+
+/// What is decoded of each image.
+pub(crate) type Area = fn(Size) -> Rect;
+
+/// Who decodes, what, and on how many threads.
+pub(crate) struct Decoders {
+    pub(crate) path: DecodePath,
+    /// nvJPEG takes images as a whole.
+    pub(crate) area: Area,
+    pub(crate) images: EncodedImages,
+    pub(crate) threads: usize,
+}
+
+/// How a training step went beside decoders.
+pub(crate) struct Beside {
+    pub(crate) images_per_s: f64,
+    pub(crate) alone_ms: f64,
+    pub(crate) beside_ms: f64,
+}
+
+/// Decodes the images again and again, and says how many a second: on `threads` threads by the hybrid decoder or the crate's
+/// own, on the device's hardware decoder, or, for [`DecodePath::Auto`], by nvJPEG's both at the same time. What a decoder
+/// does not take is left out. The clock runs for `duration`, once all are at work.
+pub(crate) fn decode_only(ordinal: u32, decoders: Decoders, duration: Duration) -> Result<f64> {
     let context = driver::context(ordinal)?;
     let _entered = driver::enter(&context)?;
-    let nvjpeg = Nvjpeg::open(&context, path, StreamPriority::default())?;
+    let ((), images_per_s) = while_decoding(&context, decoders, duration, || {
+        std::thread::sleep(duration);
+        Ok(())
+    })?;
+    Ok(images_per_s)
+}
+
+/// Runs training steps for `duration` without decoders, and then with them.
+pub(crate) fn beside_a_step(ordinal: u32, decoders: Decoders, duration: Duration) -> Result<Beside> {
+    let context = driver::context(ordinal)?;
+    let _entered = driver::enter(&context)?;
+    let mut step = FixedWork::new(&context, STEP.min(duration))?;
+    let alone_ms = step.median_ms(duration)?;
+    let (beside_ms, images_per_s) = while_decoding(&context, decoders, duration, || step.median_ms(duration))?;
+    Ok(Beside { images_per_s, alone_ms, beside_ms })
+}
+
+/// Has the decoders work while `measure` runs: what that gives, and how many images a second were decoded meanwhile.
+fn while_decoding<T>(
+    context: &Context,
+    decoders: Decoders,
+    duration: Duration,
+    measure: impl FnOnce() -> Result<T>,
+) -> Result<(T, f64)> {
+    let Decoders { path, area, images, threads } = decoders;
+    let threads = threads.max(1);
+    let run = Run {
+        images: images.len(),
+        reader: Reader::DataSet(Arc::new(images)),
+        area,
+        decoded: AtomicU64::new(0),
+        stop: AtomicBool::new(false),
+        context: Arc::clone(context),
+    };
     let nothing = || Error::Device {
         call: "decode".to_owned(),
         message: match path {
             DecodePath::Auto => "no nvJPEG, no hardware decoder, or none of the images is for both".to_owned(),
+            DecodePath::Device => "none of the images is for the crate's own decoder".to_owned(),
             _ => format!("no nvJPEG, or none of the images is for the {path:?} decoder"),
         },
     };
-    let nvjpeg = nvjpeg.ok_or_else(nothing)?;
-    let run = Run {
-        images: images.len(),
-        reader: Reader::DataSet(Arc::new(images)),
-        decoded: AtomicU64::new(0),
-        stop: AtomicBool::new(false),
-        context,
+    let own = match path {
+        DecodePath::Device => Some(run.images_for_own(threads)?.ok_or_else(nothing)?),
+        _ => None,
     };
-    let by_hybrid = match path {
-        DecodePath::Hardware => None,
-        _ => Some(run.images_for_hybrid(&nvjpeg)?.ok_or_else(nothing)?),
+    let nvjpeg = match own {
+        Some(_) => None,
+        None => Some(Nvjpeg::open(context, path, StreamPriority::default())?.ok_or_else(nothing)?),
     };
-    let by_hardware = match (path, &nvjpeg.hardware) {
-        (DecodePath::Hybrid, _) => None,
-        (_, Some(hardware)) => Some((hardware, run.jobs_for_hardware(hardware)?.ok_or_else(nothing)?)),
-        (_, None) => return Err(nothing()),
+    let by_hybrid = match (path, &nvjpeg) {
+        (DecodePath::Hardware, _) | (_, None) => None,
+        (_, Some(nvjpeg)) => Some((nvjpeg, run.images_for_hybrid(nvjpeg)?.ok_or_else(nothing)?)),
+    };
+    let by_hardware = match (path, nvjpeg.as_ref().map(|nvjpeg| &nvjpeg.hardware)) {
+        (DecodePath::Hybrid, _) | (_, None) => None,
+        (_, Some(Some(hardware))) => Some((hardware, run.jobs_for_hardware(hardware)?.ok_or_else(nothing)?)),
+        (_, Some(None)) => return Err(nothing()),
     };
     std::thread::scope(|scope| {
         let mut workers = Vec::new();
         let spawned = (|| {
-            for i in 0..by_hybrid.iter().map(|_| threads.max(1)).sum() {
-                let work = || by_hybrid.as_ref().map_or(Ok(()), |images| run.hybrid(&nvjpeg, images));
-                workers.push(threads::spawn_scoped(scope, format!("warpfeed-decode-{i}"), work)?);
+            for i in 0..threads {
+                let name = || format!("warpfeed-decode-{i}");
+                if let Some((nvjpeg, images)) = &by_hybrid {
+                    workers.push(threads::spawn_scoped(scope, name(), || run.hybrid(nvjpeg, images))?);
+                }
+                if let Some(images) = &own {
+                    workers.push(threads::spawn_scoped(scope, name(), || run.own(images))?);
+                }
             }
             if let Some((hardware, jobs)) = &by_hardware {
                 let work = || run.hardware(hardware, jobs);
@@ -69,16 +127,24 @@ pub(crate) fn decode_only(
             }
             Ok(())
         })();
-        let images_per_s = run.rate(if spawned.is_ok() { duration } else { Duration::ZERO });
+        let measured = spawned.and_then(|()| {
+            // Decoders take their memory with their first images.
+            std::thread::sleep(duration / 4);
+            let (begin, before) = (Instant::now(), run.decoded.load(Ordering::Relaxed));
+            let measured = measure()?;
+            let decoded = run.decoded.load(Ordering::Relaxed) - before;
+            Ok((measured, decoded as f64 / begin.elapsed().as_secs_f64()))
+        });
         run.stop.store(true, Ordering::Relaxed);
         workers.into_iter().try_for_each(|worker| worker.join().map_err(|panic| Error::panic(&*panic))?)?;
-        spawned.map(|()| images_per_s)
+        measured
     })
 }
 
 struct Run {
     images: u64,
     reader: Reader,
+    area: Area,
     /// Images decoded so far.
     decoded: AtomicU64,
     stop: AtomicBool,
@@ -90,6 +156,17 @@ struct HybridImages {
     indices: Vec<u64>,
     largest: usize,
     next: AtomicU64,
+}
+
+/// Images that the crate's own decoder takes, and its kernels.
+struct OwnImages {
+    indices: Vec<u64>,
+    kernels: JpegKernels,
+    /// Of the device's memory, for each of a worker's two batches.
+    batch_bytes: usize,
+    next: AtomicU64,
+    /// Keeps the kernels valid.
+    _module: Module,
 }
 
 /// Two batches for the hardware decoder, the memory of their bytes, and that which they are decoded to.
@@ -104,16 +181,6 @@ impl Run {
         let encoded = Encoded::read(&self.reader, index, buffer, &AtomicBool::new(false))?;
         let size = probe(encoded.bytes())?.size;
         Ok((encoded, size))
-    }
-
-    /// Images a second while the decoders are at work.
-    fn rate(&self, duration: Duration) -> f64 {
-        // Decoders take their memory with their first images.
-        std::thread::sleep(duration / 4);
-        let (begin, before) = (Instant::now(), self.decoded.load(Ordering::Relaxed));
-        std::thread::sleep(duration);
-        let decoded = self.decoded.load(Ordering::Relaxed) - before;
-        decoded as f64 / begin.elapsed().as_secs_f64()
     }
 
     fn is_running(&self) -> bool {
@@ -156,6 +223,53 @@ impl Run {
             self.decoded.fetch_add(1, Ordering::Relaxed);
         }
         decoder.synchronize()
+    }
+
+    /// The images that kernels decode and do not flag.
+    fn images_for_own(&self, threads: usize) -> Result<Option<OwnImages>> {
+        let module = Module::load(&self.context, &fatbin::fatbin()?)?;
+        let (free, _) = driver::check("cuMemGetInfo", self.context.mem_get_info())?;
+        let kernels = JpegKernels::of(&module)?;
+        let mut own = OwnImages {
+            indices: Vec::new(),
+            kernels,
+            batch_bytes: free / 4 / threads,
+            next: AtomicU64::new(0),
+            _module: module,
+        };
+        let stream = Stream::new(&self.context, StreamPriority::default())?;
+        let mut batch = Alone::new(&self.context, own.batch_bytes)?;
+        for index in 0..self.images {
+            let (encoded, size) = self.read(index, Vec::new())?;
+            // SAFETY: waited for before the next one, and before `batch` is dropped.
+            let decoded = unsafe { batch.decode(&own.kernels, &[(encoded.bytes(), (self.area)(size))], &stream) };
+            let finished = decoded.and_then(|()| batch.take_good(&stream));
+            stream.synchronize()?;
+            if finished? == 1 {
+                own.indices.push(index);
+            }
+        }
+        Ok((!own.indices.is_empty()).then_some(own))
+    }
+
+    /// One worker of the crate's own decoder, with a batch queued behind the one that the device decodes.
+    fn own(&self, images: &OwnImages) -> Result<()> {
+        let _entered = driver::enter(&self.context)?;
+        let stream = Stream::new(&self.context, StreamPriority::default())?;
+        let mut batches: Vec<Alone> =
+            (0..2).map(|_| Alone::new(&self.context, images.batch_bytes)).collect::<Result<_>>()?;
+        let outcome = (0..2).cycle().take_while(|_| self.is_running()).try_for_each(|at| {
+            self.decoded.fetch_add(batches[at].finish()? as u64, Ordering::Relaxed);
+            let first = images.next.fetch_add(BATCH as u64, Ordering::Relaxed) as usize;
+            let turns = first..first + BATCH;
+            let read = turns.map(|turn| self.read(images.indices[turn % images.indices.len()], Vec::new()));
+            let read = read.collect::<Result<Vec<_>>>()?;
+            let parts: Vec<_> = read.iter().map(|(encoded, size)| (encoded.bytes(), (self.area)(*size))).collect();
+            // SAFETY: the stream is waited for below, before the batches are dropped.
+            unsafe { batches[at].decode(&images.kernels, &parts, &stream) }
+        });
+        stream.synchronize()?;
+        outcome
     }
 
     fn jobs_for_hardware(&self, hardware: &HardwareDecoder) -> Result<Option<HardwareJobs>> {

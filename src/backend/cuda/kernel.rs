@@ -18,8 +18,10 @@ pub(super) const GATHER: KernelId = KernelId(REGISTRY.len());
 pub(super) const FUSED: KernelId = KernelId(REGISTRY.len() + 1);
 /// An image into the batch.
 pub(super) const FINISH: KernelId = KernelId(REGISTRY.len() + 2);
-/// The kernels of operations and these three.
-const COUNT: usize = REGISTRY.len() + 3;
+/// Noise into a rectangle of the batch.
+pub(super) const ERASE_NOISE: KernelId = KernelId(REGISTRY.len() + 3);
+/// The kernels of operations and these four.
+const COUNT: usize = REGISTRY.len() + 4;
 
 /// One image's share of a launch.
 #[derive(Debug, Clone, Copy)]
@@ -59,8 +61,12 @@ impl Group {
 
     fn grid(&self) -> ([u32; 3], [u32; 3]) {
         let count = self.count as u32;
-        // The back end's own work in tiles.
-        match REGISTRY.get(self.kernel.0).map_or(Grid::Tiles, |kernel| kernel.grid) {
+        let grid = match self.kernel {
+            ERASE_NOISE => Grid::Pixels,
+            // The back end's own work in tiles.
+            KernelId(kernel) => REGISTRY.get(kernel).map_or(Grid::Tiles, |kernel| kernel.grid),
+        };
+        match grid {
             Grid::Pixels => ([self.width.div_ceil(32), self.height.div_ceil(8), count], [32, 8, 1]),
             Grid::Tiles => ([self.tiles, count, 1], [256, 1, 1]),
         }
@@ -119,7 +125,14 @@ impl Kernels {
         let module = Module::load(context, image)?;
         let layout = if planes { "nchw" } else { "nhwc" };
         let of_operations = REGISTRY.iter().map(|kernel| kernel.name.to_owned());
-        let own = ["fused_u8_nhwc".to_owned(), format!("fused_{dtype}_{layout}"), format!("finish_{dtype}_{layout}")];
+        // A batch of bytes has no noise: that follows normalization.
+        let noise = if dtype == DType::U8 { "u8_nhwc".to_owned() } else { format!("{dtype}_{layout}") };
+        let own = [
+            "fused_u8_nhwc".to_owned(),
+            format!("fused_{dtype}_{layout}"),
+            format!("finish_{dtype}_{layout}"),
+            format!("erase_noise_{noise}"),
+        ];
         let functions =
             of_operations.chain(own).map(|name| Ok((module.function(&name)?, name))).collect::<Result<_>>()?;
         let mix = format!("mixup_{dtype}_{layout}");

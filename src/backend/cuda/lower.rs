@@ -2,13 +2,14 @@
 //! operations' kernels work in.
 
 use super::arena::{Arena, StagingWriter};
-use super::kernel::{Call, FINISH, FUSED, GATHER};
+use super::kernel::{Call, ERASE_NOISE, FINISH, FUSED, GATHER};
 use crate::error::Result;
 use crate::ops::fill::packed;
 use crate::ops::filter::{Interpolation, PassOrder, Taps};
 use crate::ops::kernel::{Descriptor, KernelId, Launcher};
 use crate::ops::params::{Axis, DevicePointer, Erasure, FinishSample, FusedSample, Output, Source, Step, Target};
 use crate::ops::table::Table;
+use crate::ops::{Erase, noise};
 use crate::plan::view::View;
 use crate::plan::{Epilogue, Last, Plan, Resampling, Stage, Work};
 use crate::raster::{Rect, Size};
@@ -185,13 +186,24 @@ impl<'a> Lowering<'a> {
         };
         fused.output = self.output(&plan.epilogue, form)?;
         self.add(FUSED, Descriptor::new(&fused), form.size);
-        Ok(self.calls)
+        self.erase_in_batch(&plan.epilogue, fused.output)
     }
 
     /// Writes the current image, as it is, into the batch.
     pub(super) fn finish(mut self, epilogue: &Epilogue, form: Form) -> Result<Vec<Call>> {
         let sample = FinishSample { source: self.source(), output: self.output(epilogue, form)? };
         self.add(FINISH, Descriptor::new(&sample), form.size);
+        self.erase_in_batch(epilogue, sample.output)
+    }
+
+    /// The calls so far, and those for noise and what is erased after it.
+    fn erase_in_batch(mut self, epilogue: &Epilogue, output: Output) -> Result<Vec<Call>> {
+        for erase in plain_and_noisy(&epilogue.erasures).1 {
+            let rect = erase.rect();
+            let normals = self.put(noise::normals())?;
+            let sample = erase.noise_sample(normals, rect, [0; 2], output);
+            self.add(ERASE_NOISE, Descriptor::new(&sample), rect.size());
+        }
         Ok(self.calls)
     }
 
@@ -260,20 +272,21 @@ impl<'a> Lowering<'a> {
 
     /// The sample's place in the batch, whose address is not known yet.
     fn output(&mut self, epilogue: &Epilogue, Form { size, dtype, planes, channels }: Form) -> Result<Output> {
+        let (plain, _) = plain_and_noisy(&epilogue.erasures);
         let mut output = Output {
             // Without a stride there is one plane.
             plane_stride: if planes && channels > 1 { size.area_px() } else { 0 },
             row_stride: if planes { size.width } else { channels * size.width },
             width: size.width,
             height: size.height,
-            erasure_count: epilogue.erasures.len() as u32,
+            erasure_count: plain.len() as u32,
             ..Output::default()
         };
-        if !epilogue.erasures.is_empty() {
-            let bytes = epilogue.erasures.len() * size_of::<Erasure>();
+        if !plain.is_empty() {
+            let bytes = plain.len() * size_of::<Erasure>();
             output.erasures = self.chunk.put_bytes(self.arena, bytes, |to| {
-                for (to, erasure) in to.chunks_exact_mut(size_of::<Erasure>()).zip(&epilogue.erasures) {
-                    let rect = erasure.rect;
+                for (to, erasure) in to.chunks_exact_mut(size_of::<Erasure>()).zip(plain) {
+                    let rect = erasure.rect();
                     let value = erasure.value.map(|value| bits(dtype, value));
                     let (right, bottom) = (rect.right(), rect.bottom());
                     let erasure = Erasure { left: rect.x, top: rect.y, right, bottom, value, reserved: 0 };
@@ -295,12 +308,20 @@ fn bits(dtype: DType, value: f32) -> u32 {
     }
 }
 
-/// Sets where in the batch the last of a sample's calls writes, which is one of the two kernels that write it.
+/// Erasures that the kernels which write the batch do by themselves, and those from the first with noise on.
+fn plain_and_noisy(erasures: &[Erase]) -> (&[Erase], &[Erase]) {
+    erasures.split_at(erasures.iter().position(|erase| erase.std != 0.0).unwrap_or(erasures.len()))
+}
+
+/// Sets where in the batch the last of a sample's calls write: one that writes the image, and those that erase in it.
 pub(super) fn place(calls: &mut [Call], elements: DevicePointer) {
-    // In both descriptors, as params.rs asserts.
+    // In all three descriptors, as params.rs asserts.
     const OFFSET: usize = offset_of!(FusedSample, output) + offset_of!(Output, elements);
-    if let Some(call) = calls.last_mut() {
-        debug_assert!(call.kernel == FUSED || call.kernel == FINISH);
-        call.descriptor.set_address(OFFSET, elements);
+    debug_assert!(calls.iter().any(|call| [FUSED, FINISH].contains(&call.kernel)));
+    for call in calls.iter_mut().rev() {
+        match call.kernel {
+            FUSED | FINISH | ERASE_NOISE => call.descriptor.set_address(OFFSET, elements),
+            _ => return,
+        }
     }
 }

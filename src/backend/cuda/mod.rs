@@ -5,8 +5,9 @@
 //! `lower` turns plans into calls and `kernel` calls into launches. The crate's own decoder (`jpeg`) and nvJPEG (`nvjpeg`)
 //! decode, and `route` says what.
 //! `arena` is memory of batches in flight, `cards` are what the driver shows, and `fatbin` says where the kernels come
-//! from. `doctor` says what a machine has of all this, `decode_only` how fast nvJPEG alone is, `decode_whole` what it makes
-//! of an image. `spin` is a training step of stated length.
+//! from. `doctor` says what a machine has of all this, `decode_only` how fast decoders alone are, `decode_whole` what it makes
+//! of an image. `spin` is a training step of stated length, `work` one
+//! of a fixed amount of work.
 
 mod arena;
 pub(crate) mod cards;
@@ -29,6 +30,8 @@ mod route;
 #[cfg(feature = "experiment")]
 mod spin;
 mod submit;
+#[cfg(feature = "experiment")]
+mod work;
 mod worker;
 
 #[cfg(feature = "experiment")]

@@ -16,6 +16,7 @@ use crate::ops::params::{DevicePointer, MixupBatch, MixupSample};
 use crate::raster::Size;
 use crate::tensor::Storage;
 use std::sync::Arc;
+use std::time::Duration;
 
 impl Gpu {
     fn times(&self, what: Ablation) -> usize {
@@ -52,6 +53,7 @@ impl Gpu {
                 Ok(Finished {
                     views: buffers.into_iter().zip(&self.outputs).zip(&self.options.views).map(view).collect(),
                     targets: targets.map(|targets| of(targets, &self.targets, target_bytes)),
+                    mix: Duration::ZERO,
                 })
             }
             Err(error) => {

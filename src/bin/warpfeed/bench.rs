@@ -2,8 +2,9 @@
 
 use super::diagnose::Diagnose;
 use super::experiment::{DeviceOptions, GridOptions, ReportOptions, SubjectOptions, unused_name};
-use super::models::{ModelOptions, StepOptions, classes};
+use super::models::{ModelOptions, StepOptions};
 use super::options::{PresetOptions, StrategyName};
+use super::values::preset;
 use clap::{Args, Subcommand};
 use std::path::{Path, PathBuf};
 use warpfeed::experiment::augment_load::{self, augment_load};
@@ -13,7 +14,7 @@ use warpfeed::experiment::peers::peers;
 use warpfeed::experiment::subject::Subject;
 use warpfeed::experiment::workers::{self, workers};
 use warpfeed::{
-    Error, IMAGENET_MEAN, IMAGENET_STD, Result,
+    Error, IMAGENET_MEAN, IMAGENET_STD, Preset, Result,
     ops::{Normalize, Resize, Transform},
     source::ImageFolder,
 };
@@ -63,7 +64,8 @@ struct AugmentLoad {
     #[arg(long, value_name = "N", value_delimiter = ',', num_args = 1.., default_values_t = [1, 4, 8, 12], value_parser = clap::value_parser!(u32).range(0..=1000))]
     loads: Vec<u32>,
     /// Models: none (the pipeline alone), resnet18, resnet50, resnet152 (steps as published on a V100), milliseconds, or, with
-    /// feature candle, candle-resnet18 and candle-resnet50, which train on the CPU.
+    /// feature candle, candle-resnet18, candle-resnet50 and candle-cnn, which train: on a GPU with the feature candle-cuda, else on
+    /// the CPU.
     #[arg(long, value_name = "NAME", value_delimiter = ',', num_args = 1.., default_values = ["none", "resnet18", "resnet50", "resnet152"])]
     models: Vec<String>,
     #[command(flatten)]
@@ -71,6 +73,10 @@ struct AugmentLoad {
     /// How the CPU runs trial A.
     #[arg(long, value_enum, value_delimiter = ',', num_args = 1.., default_values_t = [StrategyName::Sequential, StrategyName::Fused])]
     strategies: Vec<StrategyName>,
+    /// Trials of an automatic augmentation, repeated as often, beside the published ones: auto-augment, rand-augment,
+    /// trivial-augment or aug-mix.
+    #[arg(long, value_name = "NAME", value_parser = preset)]
+    preset: Option<Preset>,
     /// Images in a batch.
     #[arg(long, value_name = "B", default_value_t = 32)]
     batch_size: usize,
@@ -90,7 +96,7 @@ struct AugmentLoad {
 impl AugmentLoad {
     fn run(self) -> Result<()> {
         let mut subject = self.subject.subject()?;
-        let of_name = |name: &String| self.step.model(name, classes(&subject));
+        let of_name = |name: &String| self.step.model(name, &subject);
         let mut models = self.models.iter().map(of_name).collect::<Result<Vec<_>>>()?;
         subject.threads = self.threads;
         let settings = augment_load::Settings {
@@ -99,6 +105,7 @@ impl AugmentLoad {
             epochs: self.epochs,
             rounds: self.rounds,
             strategies: self.strategies.into_iter().map(Into::into).collect(),
+            suite: self.preset,
         };
         let mut progress = self.report.begin()?;
         let report = augment_load(&subject, &settings, &mut models, &mut |line| progress.line(line))?;
@@ -135,6 +142,9 @@ struct Workers {
     preset: PresetOptions,
     #[command(flatten)]
     step: StepOptions,
+    /// Images that a trained network is evaluated on after each run: a source as SOURCE, with the same classes.
+    #[arg(long, value_name = "SOURCE")]
+    eval: Option<PathBuf>,
     #[command(flatten)]
     report: ReportOptions,
 }
@@ -155,6 +165,7 @@ impl Workers {
             epochs: self.epochs,
             rounds: self.rounds,
             ops: size.map_or_else(|| self.preset.ops(), |side| Ok(plain(side)))?,
+            evaluation: self.eval.as_deref().map(|spec| self.subject.other(spec)).transpose()?,
         };
         let mut progress = self.report.begin()?;
         let mut model = || self.step.chosen(&subject);

@@ -9,7 +9,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
-use warpfeed::experiment::gpu_check::{Decoding, Equality, decoding, decoding_bound, kernels, operations};
+use warpfeed::experiment::gpu_check::{
+    Area, Decoding, Equality, StepBeside, decoding, decoding_bound, kernels, operations, step_beside_decoding,
+};
 use warpfeed::{
     DecodePath, Device, Result,
     source::{Source, open},
@@ -29,14 +31,14 @@ pub struct CheckGpu {
     /// Compare no more than this many photographs.
     #[arg(long, value_name = "N", default_value_t = 200)]
     limit: u64,
-    /// Threads that decode with nvJPEG alone.
+    /// Threads that decode when decoders are measured.
     #[arg(long, value_name = "T", default_value_t = 16)]
     threads: usize,
-    /// Milliseconds to measure decoding of the photographs with nvJPEG alone, by each decoder and by both together.
+    /// Milliseconds to measure each decoder for, alone and beside a training step.
     #[arg(long, value_name = "MS", default_value_t = 2000)]
     bound_ms: u64,
-    /// What is done: each kernel on a small batch; every operation in every way; nvJPEG's decoders; how fast they decode
-    /// the photographs when nothing else is done.
+    /// What is done: each kernel on a small batch; every operation in every way; the decoders; how fast they decode
+    /// the photographs when nothing else is done; how much of the device they take from a training step beside them.
     #[arg(long, value_enum, value_name = "PART,...", value_delimiter = ',', default_values_t = PARTS)]
     parts: Vec<Part>,
     /// One JSON object instead of text.
@@ -50,9 +52,19 @@ enum Part {
     Operations,
     Decoders,
     Bounds,
+    Sharing,
 }
 
-const PARTS: [Part; 4] = [Part::Kernels, Part::Operations, Part::Decoders, Part::Bounds];
+const PARTS: [Part; 5] = [Part::Kernels, Part::Operations, Part::Decoders, Part::Bounds, Part::Sharing];
+
+/// The decoders that are measured, with what they decode: nvJPEG reads whole images whatever is asked for.
+const MEASURED: [(&str, DecodePath, Area); 5] = [
+    ("device", DecodePath::Device, Area::Whole),
+    ("device, crops", DecodePath::Device, Area::Crop),
+    ("hybrid", DecodePath::Hybrid, Area::Whole),
+    ("hardware", DecodePath::Hardware, Area::Whole),
+    ("hybrid and hardware", DecodePath::Auto, Area::Whole),
+];
 
 /// All that was found; what was not asked for is empty.
 #[derive(Default, Serialize)]
@@ -61,6 +73,7 @@ struct Found {
     operations: Option<Equality>,
     decoders: Vec<Decoding>,
     bounds: Vec<Bound>,
+    sharing: Vec<Sharing>,
 }
 
 /// How fast decoders are alone.
@@ -68,6 +81,15 @@ struct Found {
 struct Bound {
     decode: &'static str,
     images_per_s: Option<f64>,
+    error: Option<String>,
+}
+
+/// What decoders take from a training step.
+#[derive(Serialize)]
+struct Sharing {
+    decode: &'static str,
+    #[serde(flatten)]
+    step: Option<StepBeside>,
     error: Option<String>,
 }
 
@@ -102,16 +124,18 @@ impl CheckGpu {
                 found.decoders.push(decoding(self.device, path, images, self.limit)?);
             }
         }
-        if let Some(images) = images.filter(|_| self.parts.contains(&Part::Bounds)) {
-            let duration = Duration::from_millis(self.bound_ms);
-            for (decode, path) in [
-                ("hybrid", DecodePath::Hybrid),
-                ("hardware", DecodePath::Hardware),
-                ("hybrid and hardware", DecodePath::Auto),
-            ] {
-                let bound = decoding_bound(self.device, path, &**images, self.limit, self.threads, duration);
+        let duration = Duration::from_millis(self.bound_ms);
+        for (decode, path, area) in MEASURED {
+            let Some(images) = images else { break };
+            if self.parts.contains(&Part::Bounds) {
+                let bound = decoding_bound(self.device, path, area, &**images, self.limit, self.threads, duration);
                 let error = bound.as_ref().err().map(ToString::to_string);
                 found.bounds.push(Bound { decode, images_per_s: bound.ok(), error });
+            }
+            if self.parts.contains(&Part::Sharing) {
+                let step = step_beside_decoding(self.device, path, area, &**images, self.limit, self.threads, duration);
+                let error = step.as_ref().err().map(ToString::to_string);
+                found.sharing.push(Sharing { decode, step: step.ok(), error });
             }
         }
         Ok(found)
@@ -144,8 +168,19 @@ impl Found {
         self.decoders.iter().for_each(|found| text += &decoder(found));
         for Bound { decode, images_per_s, error } in &self.bounds {
             let _ = match images_per_s {
-                Some(per_s) => writeln!(text, "nvJPEG alone, {decode}: {per_s:.0} images/s"),
-                None => writeln!(text, "nvJPEG alone, {decode}: {}", error.as_deref().unwrap_or_default()),
+                Some(per_s) => writeln!(text, "decoding alone, {decode}: {per_s:.0} images/s"),
+                None => writeln!(text, "decoding alone, {decode}: {}", error.as_deref().unwrap_or_default()),
+            };
+        }
+        for Sharing { decode, step, error } in &self.sharing {
+            let _ = match step {
+                Some(StepBeside { images_per_s, alone_ms, beside_ms, share, .. }) => writeln!(
+                    text,
+                    "a step of {alone_ms:.2} ms takes {beside_ms:.2} ms beside decoding, {decode}: {images_per_s:.0} images/s \
+                     take {:.0} % of the device",
+                    100.0 * share
+                ),
+                None => writeln!(text, "a step beside decoding, {decode}: {}", error.as_deref().unwrap_or_default()),
             };
         }
         text

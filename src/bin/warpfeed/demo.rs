@@ -64,7 +64,8 @@ impl Demo {
         };
         let builder = Pipeline::builder(warpfeed::source::open(&dir)?).shuffle(SEED);
         let pixel_ops = Trial::A { load: 1 }.pixel_ops();
-        warpfeed::image::write_png(&preview::preview(builder, pixel_ops, 0, 6, 4)?, &sheet)?;
+        let builder = pixel_ops.into_iter().fold(builder, Builder::augment);
+        warpfeed::image::write_png(&preview::preview(builder, 0, 6, 4)?, &sheet)?;
         if self.json {
             return print_json(&serde_json::json!({ "source": dir, "sheet": sheet, "runs": rows }));
         }
@@ -104,7 +105,7 @@ impl Demo {
         let images = pipeline.len().unwrap_or(IMAGES);
         let epochs = IMAGES.div_ceil(images.max(1)).max(1);
         let bar = progress(images * epochs, &name);
-        let report = run(&pipeline, 0..epochs, false, started, &mut |images| bar.inc(images));
+        let report = run(&pipeline, 0..epochs, false, started, &mut |progress| bar.inc(progress.images));
         bar.finish_and_clear();
         Ok(Row { pipeline: name, report: report? })
     }

@@ -13,7 +13,7 @@ use warpfeed::experiment::configurations::{self, worker_counts};
 use warpfeed::experiment::environment::Environment;
 use warpfeed::experiment::report::Report;
 use warpfeed::experiment::subject::{Storage, Subject};
-use warpfeed::source::without_secrets;
+use warpfeed::source::{Input, without_secrets};
 use warpfeed::{Device, Error, Result};
 
 /// Which images.
@@ -50,6 +50,11 @@ impl DeviceOptions {
 }
 
 impl SubjectOptions {
+    /// Other images, read as these are.
+    pub fn other(&self, spec: &Path) -> Result<Input> {
+        self.source.other(spec)
+    }
+
     pub fn subject(&self) -> Result<Subject> {
         let subject = Subject::limited(self.source.name(), self.source.open()?, self.limit)?;
         let storage = if self.source.is_remote() { Storage::Network } else { subject.storage };
@@ -142,10 +147,14 @@ pub struct GridOptions {
 }
 
 impl GridOptions {
+    /// GPUs that train.
+    pub fn gpus(&self) -> usize {
+        self.gpus.unwrap_or_else(|| Environment::here().gpus.len())
+    }
+
     pub fn settings(&self, persistent: &[bool], pinned: &[bool], baseline: bool) -> Result<configurations::Settings> {
         let threads = if self.threads.is_empty() {
-            let here = Environment::here();
-            worker_counts(here.cores, self.gpus.unwrap_or(here.gpus.len()))
+            worker_counts(Environment::here().cores, self.gpus())
         } else {
             self.threads.clone()
         };

@@ -20,6 +20,7 @@ mod synth;
 mod tune;
 mod values;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -89,5 +90,22 @@ fn not_run(instead: clap::Error) -> Result<ExitCode> {
     }
     // Without color: the arguments in it may be names of files.
     instead.render().to_string().trim_end().lines().for_each(output::say);
+    if instead.kind() == ErrorKind::UnknownArgument
+        && let Some(ContextValue::String(option)) = instead.get(ContextKind::InvalidArg)
+        && let Some(feature) = missing_feature(option)
+    {
+        output::say(format_args!(
+            "{option} is an option of builds with the feature {feature} (cargo install warpfeed --features {feature})"
+        ));
+    }
     Ok(ExitCode::from(2))
+}
+
+/// The feature that has an option which this build has not.
+fn missing_feature(option: &str) -> Option<&'static str> {
+    match option {
+        "--shard-cache" | "--shard-cache-size" => (!cfg!(feature = "cloud")).then_some("cloud"),
+        "--width" | "--learning-rate" => (!cfg!(feature = "candle")).then_some("candle"),
+        _ => None,
+    }
 }

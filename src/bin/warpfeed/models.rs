@@ -43,29 +43,57 @@ pub struct ModelOptions {
 
 #[cfg(feature = "candle")]
 impl ModelOptions {
-    /// A network that candle trains on the CPU.
-    fn candle(&self, name: &str, network: &str, classes: usize) -> Result<Model> {
+    /// A network that candle trains.
+    fn candle(&self, name: &str, network: &str, subject: &Subject) -> Result<Model> {
         use warpfeed::experiment::step::{Architecture, CandleStep, Sgd};
         let network = match network {
             "resnet18" => Architecture::ResNet18,
             "resnet50" => Architecture::ResNet50,
+            "cnn" => Architecture::TwoConvolutions,
             _ => return Err(unknown(name)),
         };
         let sgd = Sgd { learning_rate: self.learning_rate, ..Sgd::default() };
-        let step = CandleStep::new(network, self.width, classes, sgd, SEED, &candle_core::Device::Cpu)?;
+        let step = CandleStep::new(network, self.width, classes(subject), sgd, SEED, &candle_device(subject)?)?;
         Ok(Model { name: name.to_owned(), step: Box::new(step) })
     }
 }
 
-impl ModelOptions {
-    /// A model by name, for images of so many classes.
-    pub fn model(&self, name: &str, classes: usize) -> Result<Model> {
-        #[cfg(feature = "candle")]
-        if let Some(network) = name.strip_prefix("candle-") {
-            return self.candle(name, network, classes);
+/// Where candle trains: on the GPU that the images are made on, or the first, if this is built for it, else on the CPU.
+#[cfg(feature = "candle")]
+fn candle_device(subject: &Subject) -> Result<candle_core::Device> {
+    let device = match subject.device {
+        warpfeed::Device::Cuda(ordinal) => warpfeed::Device::Cuda(ordinal),
+        _ => warpfeed::Device::Cuda(0),
+    };
+    match device {
+        warpfeed::Device::Cuda(ordinal) if cfg!(feature = "candle-cuda") && device.available().is_ok() => {
+            candle_core::Device::new_cuda_with_stream(ordinal as usize).map_err(|error| {
+                let call = "open a GPU with candle".to_owned();
+                Error::Device { call, message: error.to_string() }
+            })
         }
-        #[cfg(not(feature = "candle"))]
-        let _ = classes;
+        _ => Ok(candle_core::Device::Cpu),
+    }
+}
+
+/// How many classes images have; ImageNet's number where they do not say.
+#[cfg(feature = "candle")]
+fn classes(subject: &Subject) -> usize {
+    Some(subject.input.classes().len()).filter(|&classes| classes > 0).unwrap_or(1_000)
+}
+
+impl ModelOptions {
+    /// A model by name, for these images.
+    pub fn model(&self, name: &str, subject: &Subject) -> Result<Model> {
+        if let Some(network) = name.strip_prefix("candle-") {
+            #[cfg(feature = "candle")]
+            return self.candle(name, network, subject);
+            #[cfg(not(feature = "candle"))]
+            return Err(Error::Unsupported {
+                feature: format!("training {network} on {}", subject.name),
+                remedy: "build warpfeed with the feature candle (cargo install warpfeed --features candle)".to_owned(),
+            });
+        }
         if name == "none" {
             return Ok(Model::none());
         }
@@ -89,7 +117,7 @@ impl ModelOptions {
 }
 
 fn unknown(name: &str) -> Error {
-    let candle = if cfg!(feature = "candle") { "candle-resnet18, candle-resnet50, " } else { "" };
+    let candle = if cfg!(feature = "candle") { "candle-resnet18, candle-resnet50, candle-cnn, " } else { "" };
     Error::Parameter {
         operation: "bench",
         parameter: "step",
@@ -100,16 +128,12 @@ fn unknown(name: &str) -> Error {
     }
 }
 
-/// How many classes images have; ImageNet's number where they do not say.
-pub fn classes(subject: &Subject) -> usize {
-    Some(subject.input.classes().len()).filter(|&classes| classes > 0).unwrap_or(1_000)
-}
-
 /// Which training step.
 #[derive(Args)]
 pub struct StepOptions {
-    /// The training step: none; resnet18, resnet50 or resnet152 (with the time published for a V100); milliseconds; or,
-    /// with feature candle, candle-resnet18 or candle-resnet50, which train on the CPU.
+    /// The training step: none; resnet18, resnet50 or resnet152 (with the time published for a V100); milliseconds; or, with
+    /// feature candle, candle-resnet18, candle-resnet50 or candle-cnn (two convolutions, for images as small as MNIST's), which
+    /// train: on a GPU with the feature candle-cuda, else on the CPU.
     #[arg(long, value_name = "STEP", default_value = "none")]
     step: String,
     #[command(flatten)]
@@ -119,6 +143,6 @@ pub struct StepOptions {
 impl StepOptions {
     /// The model of the option, as new.
     pub fn chosen(&self, subject: &Subject) -> Result<Model> {
-        self.models.model(&self.step, classes(subject))
+        self.models.model(&self.step, subject)
     }
 }

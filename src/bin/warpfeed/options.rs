@@ -1,64 +1,65 @@
 //! Options that several commands share, and what they mean to the library.
 
 use super::source::SourceArgs;
-use super::values::{bad_limit, decode_path, device, mix, size, targets};
+use super::values::{RankName, bad_limit, decode_path, device, mix, rank, size, targets};
+use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
-use warpfeed::experiment::trial::Trial;
+use std::sync::LazyLock;
+use warpfeed::experiment::trial::{Trial, loaded};
 use warpfeed::{
     BadLimit, Builder, DType, DecodePath, Device, Error, ImageCache, LastBatch, Layout, Mix, OnError, Orientation,
-    Partition, Pipeline, Preset, Rank, Result, Strategy, StreamPriority, TargetSpec,
-    ops::{Op, Transform, TransformFile},
+    Partition, Pipeline, Preset, Rank, Result, Sampling, Strategy, StreamPriority, TargetSpec,
+    ops::{Transform, TransformFile},
 };
-
-/// Which process of several.
-#[derive(Clone, Copy)]
-enum RankName {
-    Auto,
-    Given(Rank),
-}
-
-/// Reads a rank: `auto`, `R/W`.
-fn rank(text: &str) -> std::result::Result<RankName, String> {
-    match text {
-        "auto" => Ok(RankName::Auto),
-        _ => text.parse().map(RankName::Given).map_err(|error: warpfeed::Error| error.to_string()),
-    }
-}
 
 /// The word that stands for a choice on the command line.
 fn word(choice: &impl ValueEnum) -> String {
     choice.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
-#[derive(Clone, Copy, Default, ValueEnum)]
+/// A preset of the library, or a trial of the experiments.
+#[derive(Clone, Copy)]
 pub enum PresetName {
-    /// Random resized crop 224, random horizontal flip, normalize.
-    #[default]
-    Train,
-    /// As train, with AutoAugment for ImageNet before normalize.
-    AutoAugment,
-    /// As train, with RandAugment (2 operations of magnitude 9) before normalize.
-    RandAugment,
-    /// As train, with TrivialAugment before normalize.
-    TrivialAugment,
-    /// As train, with AugMix before normalize.
-    AugMix,
-    /// Shorter side to 256, center crop 224, normalize.
-    Eval,
-    /// Load x [flips, rotation by -5 to 5 degrees], random resized crop 224, normalize.
+    Own(Preset),
     TrialA,
-    /// Load x [both flips, rotation by 5 degrees on a growing canvas], random resized crop 256, center crop 224, normalize.
     TrialB,
+}
+
+impl Default for PresetName {
+    fn default() -> Self {
+        Self::Own(Preset::Train)
+    }
+}
+
+impl ValueEnum for PresetName {
+    fn value_variants<'a>() -> &'a [Self] {
+        static ALL: LazyLock<Vec<PresetName>> = LazyLock::new(|| {
+            Preset::ALL.iter().copied().map(PresetName::Own).chain([PresetName::TrialA, PresetName::TrialB]).collect()
+        });
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(match self {
+            Self::Own(preset) => PossibleValue::new(preset.name()).help(preset.about()),
+            Self::TrialA => PossibleValue::new("trial-a")
+                .help("Load x [flips, rotation by -5 to 5 degrees], random resized crop 224, normalize"),
+            Self::TrialB => PossibleValue::new("trial-b").help(
+                "Load x [both flips, rotation by 5 degrees on a growing canvas], random resized crop 256, center crop \
+                 224, normalize",
+            ),
+        })
+    }
 }
 
 /// Which operations.
 #[derive(Args)]
 pub struct PresetOptions {
-    /// The pipeline.
+    /// The pipeline. Of a published recipe run and preview also mix images and repeat samples as it does.
     #[arg(long, value_enum, default_value_t)]
     preset: PresetName,
-    /// How many times trial-a and trial-b rotate and flip.
+    /// How many times trial-a and trial-b rotate and flip, and how many times an automatic augmentation comes.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=1000))]
     load: u32,
     /// The pipeline as a JSON list of transforms and operations, instead of a preset: docs/operations.md.
@@ -69,44 +70,64 @@ pub struct PresetOptions {
 impl PresetOptions {
     /// The operations of one view.
     pub fn ops(&self) -> Result<Vec<Transform>> {
-        if let Some(file) = &self.transforms {
-            return TransformFile::read(file)?.into_transforms();
+        self.file()?.into_transforms()
+    }
+
+    /// All transforms, and views.
+    fn file(&self) -> Result<TransformFile> {
+        Ok(match (&self.transforms, self.preset) {
+            (Some(file), _) => TransformFile::read(file)?,
+            (None, PresetName::Own(preset)) if preset.suite().is_some() => loaded(preset, self.load).into(),
+            (None, PresetName::Own(preset)) => preset.transforms(),
+            (None, PresetName::TrialA) => Trial::A { load: self.load }.ops().into(),
+            (None, PresetName::TrialB) => Trial::B { load: self.load }.ops().into(),
+        })
+    }
+
+    /// The same on 8-bit images: without normalization, and without what a published recipe does after it.
+    pub fn pixels(&self) -> Result<TransformFile> {
+        Ok(match self.published() {
+            Some(preset) => preset.pixel_transforms(),
+            None => self.file()?.without_normalize(),
+        })
+    }
+
+    /// The published recipe that is asked for.
+    fn published(&self) -> Option<Preset> {
+        match self.preset {
+            PresetName::Own(preset) if self.transforms.is_none() && preset.link().is_some() => Some(preset),
+            _ => None,
         }
-        Ok(match self.preset {
-            PresetName::Train => Preset::Train.ops(),
-            PresetName::AutoAugment => Preset::AutoAugment.ops(),
-            PresetName::RandAugment => Preset::RandAugment.ops(),
-            PresetName::TrivialAugment => Preset::TrivialAugment.ops(),
-            PresetName::AugMix => Preset::AugMix.ops(),
-            PresetName::Eval => Preset::Eval.ops(),
-            PresetName::TrialA => Trial::A { load: self.load }.ops(),
-            PresetName::TrialB => Trial::B { load: self.load }.ops(),
-        })
     }
 
-    /// Those on 8-bit images: all but normalization.
-    pub fn pixel_ops(&self) -> Result<Vec<Transform>> {
-        let mut ops = self.ops()?;
-        ops.retain(|op| !matches!(op, Transform::Explicit(Op::Normalize(_))));
-        Ok(ops)
+    /// How it mixes images.
+    fn mix(&self) -> Option<Mix> {
+        self.published().and_then(Preset::mix)
     }
 
-    /// Adds the operations, of one view or several, for batches of this type.
+    /// Adds what a published recipe has beside transforms.
+    pub fn add_mixing(&self, builder: Builder) -> Builder {
+        let builder = self.mix().into_iter().fold(builder, Builder::mix);
+        let times = self.published().map_or(1, Preset::repetitions);
+        if times > 1 { builder.sampler(Sampling::repeated(times)) } else { builder }
+    }
+
+    /// The targets of a source's classes that go with how it mixes.
+    fn targets(&self, classes: &[String]) -> Option<TargetSpec> {
+        self.published().filter(|_| !classes.is_empty())?.targets(classes.len() as u32)
+    }
+
+    /// Adds the transforms, and views, for batches of this type.
     fn add_to(&self, builder: Builder, dtype: DType) -> Result<Builder> {
-        Ok(match &self.transforms {
-            Some(file) if dtype == DType::U8 => builder.transforms(TransformFile::read(file)?.without_normalize()),
-            Some(file) => builder.transforms(TransformFile::read(file)?),
-            None if dtype == DType::U8 => self.pixel_ops()?.into_iter().fold(builder, Builder::augment),
-            None => self.ops()?.into_iter().fold(builder, Builder::augment),
-        })
+        Ok(builder.transforms(if dtype == DType::U8 { self.pixels()? } else { self.file()? }))
     }
 
     /// Which they are, in words that differ where they do.
     fn settings(&self) -> Result<String> {
-        let Some(file) = &self.transforms else {
+        if self.transforms.is_none() {
             return Ok(format!("preset {}, load {}", word(&self.preset), self.load));
-        };
-        let written = serde_json::to_string(&TransformFile::read(file)?).map_err(|error| Error::Unsupported {
+        }
+        let written = serde_json::to_string(&self.file()?).map_err(|error| Error::Unsupported {
             feature: format!("writing down the transforms ({error})"),
             remedy: "leave --state out".to_owned(),
         })?;
@@ -233,11 +254,12 @@ pub struct PipelineOptions {
     #[arg(long, value_name = "K")]
     limit: Option<u64>,
     /// Deliver targets beside the labels: class=K, multi-hot=K, float=N, soft=K, soft=K/SMOOTHING or bytes, and behind a
-    /// colon the field that they are in, as in multi-hot=80:json.tags [default: none]
+    /// colon the field that they are in, as in multi-hot=80:json.tags [default: none, or soft ones of the source's classes
+    /// where a published recipe mixes]
     #[arg(long, value_name = "SPEC", value_parser = targets)]
     targets: Option<TargetSpec>,
     /// Mix the images of each batch: torchvision=A/B or timm=A/B, the alphas of MixUp and CutMix, and behind commas mode=pair
-    /// or elem, probability=P, switch=P, minmax=A/B, uncorrected [default: not mixed]
+    /// or elem, probability=P, switch=P, minmax=A/B, uncorrected [default: as a published recipe does, else not mixed]
     #[arg(long, value_name = "SPEC", value_parser = mix)]
     mix: Option<Mix>,
     /// Keep the source's order.
@@ -294,6 +316,11 @@ pub struct PipelineOptions {
 
 impl PipelineOptions {
     pub fn build(&self, source: &SourceArgs) -> Result<Pipeline> {
+        self.builder(source)?.build()
+    }
+
+    /// The description of the pipeline, with the source open.
+    pub fn builder(&self, source: &SourceArgs) -> Result<Builder> {
         let rank = self.rank()?;
         let device = match (self.device, rank) {
             (Device::Auto, Some(rank)) if rank.device().available().is_ok() => rank.device(),
@@ -304,7 +331,9 @@ impl PipelineOptions {
         if let Some(file) = &self.preset.transforms {
             TransformFile::read(file)?;
         }
-        let builder = Pipeline::builder(source.open()?);
+        let input = source.open()?;
+        let targets = self.targets(input.classes());
+        let builder = self.preset.add_mixing(Pipeline::builder(input));
         let builder = if self.no_shuffle { builder.seed(self.seed) } else { builder.shuffle(self.seed) };
         let mut builder = builder
             .batch_size(self.batch_size)
@@ -332,7 +361,7 @@ impl PipelineOptions {
         builder = self.device_memory.into_iter().fold(builder, Builder::device_memory);
         builder = self.max_bad.into_iter().fold(builder, Builder::max_bad);
         builder = self.limit.into_iter().fold(builder, Builder::limit);
-        builder = self.targets.iter().cloned().fold(builder, Builder::targets);
+        builder = targets.into_iter().fold(builder, Builder::targets);
         builder = self.mix.iter().cloned().fold(builder, Builder::mix);
         builder = self.cache().into_iter().fold(builder, Builder::cache);
         builder = self.resize_first.into_iter().fold(builder, Builder::resize_shorter);
@@ -346,7 +375,29 @@ impl PipelineOptions {
             DTypeName::Bf16 => DType::Bf16,
             DTypeName::U8 => DType::U8,
         };
-        self.preset.add_to(builder, dtype)?.output(dtype, layout).build()
+        Ok(self.preset.add_to(builder, dtype)?.output(dtype, layout))
+    }
+
+    fn targets(&self, classes: &[String]) -> Option<TargetSpec> {
+        self.targets.clone().or_else(|| self.preset.targets(classes))
+    }
+
+    fn mix(&self) -> Option<Mix> {
+        self.mix.clone().or_else(|| self.preset.mix())
+    }
+
+    /// What is done with batches of a published recipe that mixes, over a source of these classes; nothing of others.
+    pub fn mixing(&self, classes: &[String]) -> Option<String> {
+        let preset = self.preset.published()?;
+        let (mix, times) = (self.mix().filter(|_| preset.mix().is_some())?, preset.repetitions());
+        let targets = self.targets(classes).map_or_else(
+            || {
+                let targets = preset.targets(1000).map(|targets| targets.to_string()).unwrap_or_default();
+                format!("none, as the source does not name its classes: with 1,000 of them give --targets {targets}")
+            },
+            |targets| targets.to_string(),
+        );
+        Some(format!("{preset} mixes {mix}, each image comes {times} times in a row, targets are {targets}"))
     }
 
     fn cache(&self) -> Option<ImageCache> {
@@ -358,11 +409,7 @@ impl PipelineOptions {
     }
 
     fn rank(&self) -> Result<Option<Rank>> {
-        Ok(match self.rank {
-            Some(RankName::Auto) => Some(Rank::from_environment()?.unwrap_or_default()),
-            Some(RankName::Given(rank)) => Some(rank),
-            None => None,
-        })
+        self.rank.map(RankName::rank).transpose()
     }
 
     /// The name that a file has where each rank needs one of its own.
@@ -396,7 +443,7 @@ impl PipelineOptions {
         if let Some(targets) = &self.targets {
             settings += &format!(", targets {targets}");
         }
-        if let Some(mix) = &self.mix {
+        if let Some(mix) = self.mix() {
             settings += &format!(", mix {mix}, batch-size {}", self.batch_size);
         }
         if self.accept_truncated {

@@ -72,19 +72,29 @@ pub fn print_json(value: &impl Serialize) -> Result<()> {
 
 /// A progress bar on standard error, where that is a terminal; elsewhere nothing shows.
 pub fn progress(total: impl Into<Option<u64>>, what: &str) -> ProgressBar {
+    let bar = bar(total.into(), "{msg:24} {wide_bar} {pos}/{len} images {rate:>8} {eta:>4}");
+    bar.set_message(what.to_owned());
+    bar
+}
+
+/// The same for a run, with room for a line of what it does.
+pub fn live(total: Option<u64>) -> ProgressBar {
+    bar(total, "{pos}/{len} images {rate:>8} {eta:>4}  {wide_msg}")
+}
+
+fn bar(total: Option<u64>, template: &str) -> ProgressBar {
     if !io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
     // Nobody knows how long a stream is.
-    let bar = total.into().map_or_else(ProgressBar::no_length, ProgressBar::new);
-    if let Ok(style) = ProgressStyle::with_template("{msg:24} {wide_bar} {pos}/{len} images {rate:>8} {eta:>4}") {
+    let bar = total.map_or_else(ProgressBar::no_length, ProgressBar::new);
+    if let Ok(style) = ProgressStyle::with_template(template) {
         let rate = |state: &ProgressState, out: &mut dyn fmt::Write| {
             // A rate that cannot be shown is left out.
             let _ = write!(out, "{:.0}/s", state.per_sec());
         };
         bar.set_style(style.with_key("rate", rate));
     }
-    bar.set_message(what.to_owned());
     bar
 }
 

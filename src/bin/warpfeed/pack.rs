@@ -2,7 +2,7 @@
 
 use super::output::{bytes, escape, print, print_json, progress, say};
 use super::source::{FieldArgs, format};
-use super::values::{bad_limit, size};
+use super::values::{RankName, bad_limit, rank, size};
 use clap::{Args, ValueEnum};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -79,6 +79,10 @@ struct Job {
     /// Worker threads [default: one for each processor]
     #[arg(long, value_name = "T")]
     workers: Option<usize>,
+    /// Pack together with other processes that have the same arguments but their own rank R of W; auto takes it from
+    /// torchrun, mpirun or srun. Shards have a fixed number of images then, and do not depend on the number of processes.
+    #[arg(long, value_name = "R/W", value_parser = rank)]
+    rank: Option<RankName>,
 }
 
 impl Pack {
@@ -119,6 +123,7 @@ impl Job {
         options.target.clone_from(&self.target);
         options.max_bad = self.max_bad;
         options.workers = self.workers.unwrap_or(options.workers);
+        options.rank = self.rank.map(RankName::rank).transpose()?;
         let bar = progress(source.len(), "packing");
         let report = pack(&source, &self.output, &options, &mut |done| bar.set_position(done));
         bar.finish_and_clear();

@@ -8,6 +8,8 @@ use std::path::PathBuf;
 use warpfeed::{Pipeline, Result, experiment};
 
 /// Write a contact sheet of augmented images
+///
+/// Of a pipeline of several views each image is shown in all of them. What a published recipe mixes is mixed along a row.
 #[derive(Args)]
 pub struct Preview {
     #[command(flatten)]
@@ -34,9 +36,10 @@ pub struct Preview {
 impl Preview {
     pub fn run(self) -> Result<()> {
         // The transforms first: whoever has written them wrongly learns it before a large folder is listed.
-        let ops = self.preset.pixel_ops()?;
-        let builder = Pipeline::builder(self.source.open()?).shuffle(self.seed);
-        let sheet = experiment::preview::preview(builder, ops, self.epoch, self.columns, self.rows)?;
+        let transforms = self.preset.pixels()?;
+        let builder = self.preset.add_mixing(Pipeline::builder(self.source.open()?)).shuffle(self.seed);
+        let builder = builder.transforms(transforms);
+        let sheet = experiment::preview::preview(builder, self.epoch, self.columns, self.rows)?;
         warpfeed::image::write_png(&sheet, &self.output)?;
         print(&format!("{} pixels: {}\n", sheet.size(), escape(self.output.display())))
     }

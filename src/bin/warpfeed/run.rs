@@ -1,14 +1,19 @@
 //! `warpfeed run`: whole epochs over a source, measured.
 
 use super::options::PipelineOptions;
-use super::output::{bytes, escape, print, print_json, progress, say};
+use super::output::{bytes, escape, live, print, print_json, say};
 use super::source::SourceArgs;
+use super::values::one_device;
 use clap::Args;
 use std::fmt::Write;
 use std::path::PathBuf;
-use std::time::Instant;
-use warpfeed::Result;
-use warpfeed::experiment::run::{RunReport, StateFile, run, run_with_state};
+use std::time::{Duration, Instant};
+use warpfeed::experiment::run::{Progress, RunReport, StateFile, run, run_with_state};
+use warpfeed::experiment::run_group::{GroupReport, run_group};
+use warpfeed::{Device, Pipeline, Result, Stats};
+
+/// The live line is written anew this often. A look at the counters takes microseconds.
+const LOOK: Duration = Duration::from_millis(250);
 
 /// Run a pipeline over a source of images and measure it
 #[derive(Args)]
@@ -17,6 +22,11 @@ pub struct Run {
     source: SourceArgs,
     #[command(flatten)]
     pipeline: PipelineOptions,
+    /// Feed several GPUs at once, each its part of every epoch: 0,1 or cuda:0,cuda:1. They share the threads and the cache,
+    /// and each has what a process of its own would have with --rank and --even.
+    #[arg(long, value_name = "I,J", value_delimiter = ',', value_parser = one_device,
+        conflicts_with_all = ["device", "state"])]
+    devices: Vec<Device>,
     /// How many epochs.
     #[arg(long, value_name = "E", default_value_t = 1)]
     epochs: u64,
@@ -34,10 +44,20 @@ pub struct Run {
 
 impl Run {
     pub fn run(self, started: Instant) -> Result<()> {
+        if !self.devices.is_empty() {
+            return self.run_group(started);
+        }
         let pipeline = self.pipeline.build(&self.source)?;
-        let bar = progress(pipeline.len().map(|images| images.saturating_mul(self.epochs)), "images");
+        let bar = live(pipeline.len().map(|images| images.saturating_mul(self.epochs)));
         let epochs = 0..self.epochs;
-        let mut progress = |images| bar.inc(images);
+        let mut looked = Instant::now();
+        let mut progress = |progress: &Progress<'_>| {
+            bar.inc(progress.images);
+            if !bar.is_hidden() && looked.elapsed() >= LOOK {
+                bar.set_message(line(&progress.stats()));
+                looked = Instant::now();
+            }
+        };
         let report = match self.state {
             Some(path) => {
                 let file = StateFile { path: self.pipeline.own_file(path)?, settings: self.pipeline.settings()? };
@@ -54,8 +74,63 @@ impl Run {
                 report.decoded.for_memory
             ));
         }
-        if self.json { print_json(&report) } else { print(&text(&report)) }
+        if self.json {
+            return print_json(&report);
+        }
+        let mixing = self.pipeline.mixing(pipeline.classes()).map(|line| format!("recipe        {line}\n"));
+        print(&(text(&report) + &mixing.unwrap_or_default()))
     }
+}
+
+/// Where the time goes, what holds the run up, and images that cannot be used: beside the progress bar.
+fn line(stats: &Stats) -> String {
+    let stages = [("read", stats.read), ("decode", stats.decode), ("augment", stats.augment)];
+    let working: Duration = stages.iter().map(|stage| stage.1).sum();
+    let share = |part: Duration, of: Duration| 100.0 * part.as_secs_f64() / of.as_secs_f64().max(f64::MIN_POSITIVE);
+    let shares = stages.map(|(name, time)| format!("{name} {:.0} %", share(time, working))).join(", ");
+    let longest = stages.iter().max_by_key(|stage| stage.1).map_or("", |stage| stage.0);
+    // Workers that wait for room are not what holds the run up: on a GPU that is the device.
+    let bottleneck = if stats.worker_wait > working { "what takes the batches" } else { longest };
+    let bad = if stats.bad == 0 { String::new() } else { format!("{} not usable, ", stats.bad) };
+    // A narrow terminal shows the beginning.
+    format!("{bad}slowest: {bottleneck}; {shares}")
+}
+
+impl Run {
+    /// Runs on several devices.
+    fn run_group(self, started: Instant) -> Result<()> {
+        self.devices.iter().try_for_each(|device| device.available())?;
+        let group = self.pipeline.builder(&self.source)?.build_group(self.devices)?;
+        let images = group.pipelines().iter().map(Pipeline::len).sum::<Option<u64>>();
+        let bar = live(images.map(|images| images.saturating_mul(self.epochs)));
+        let report = run_group(&group, 0..self.epochs, self.digest, started, &|images| bar.inc(images));
+        bar.finish_and_clear();
+        let report = report?;
+        if self.json { print_json(&report) } else { print(&group_text(&report)) }
+    }
+}
+
+/// A report on several devices for people.
+fn group_text(report: &GroupReport) -> String {
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        text,
+        "{} images to {} devices, {:.3} s: {:.1} images/s ({} threads)",
+        report.images,
+        report.devices.len(),
+        report.seconds,
+        report.images_per_s,
+        report.threads,
+    );
+    for device in &report.devices {
+        let digest = device.digest.as_ref().map_or_else(String::new, |digest| format!(", digest {digest}"));
+        let _ = writeln!(text, "{}: {} images in {} batches{digest}", device.device, device.images, device.batches);
+        for bad in &device.bad {
+            let _ = writeln!(text, "  not usable: {}: {}", escape(&bad.path), escape(&bad.error));
+        }
+    }
+    text
 }
 
 /// A report for people.
@@ -65,12 +140,13 @@ fn text(report: &RunReport) -> String {
     // Writing to a string cannot fail.
     let _ = writeln!(
         text,
-        "{} images in {} batches, {:.3} s: {:.1} images/s ({} threads, {}, {})",
+        "{} images in {} batches, {:.3} s: {:.1} images/s ({} threads, prefetch {}, {}, {})",
         report.images,
         report.batches,
         report.seconds,
         report.images_per_s,
         report.threads,
+        report.prefetch,
         report.device,
         format!("{:?}", report.strategy).to_lowercase(),
     );
@@ -80,24 +156,18 @@ fn text(report: &RunReport) -> String {
     if let Some(first) = report.first_batch_s {
         let _ = writeln!(text, "first batch   {first:.3} s after start");
     }
+    let mix = if stages.mix > 0.0 { format!("mix {:.3} s, ", stages.mix) } else { String::new() };
     let _ = writeln!(
         text,
-        "threads' time read {:.3} s, decode {:.3} s, augment {:.3} s, waiting {:.3} s",
+        "threads' time read {:.3} s, decode {:.3} s, augment {:.3} s, {mix}waiting {:.3} s",
         stages.read, stages.decode, stages.augment, stages.worker_wait
     );
-    let decoded = report.decoded;
-    if report.device != "cpu" {
-        let (cpu, device, hybrid, hardware) = (decoded.cpu, decoded.device, decoded.hybrid, decoded.hardware);
-        let _ = writeln!(
-            text,
-            "decoded by    the CPU {cpu}, warpfeed's kernels {device}, nvJPEG's hybrid decoder {hybrid}, the hardware \
-             decoder {hardware}"
-        );
-        if decoded.left_to_cpu.total() > 0 {
-            let reasons: Vec<_> =
-                decoded.left_to_cpu.iter().map(|(reason, images)| format!("{images} {reason}")).collect();
-            let _ = writeln!(text, "left to CPU   {}", reasons.join(", "));
-        }
+    let _ = writeln!(text, "read          {}", bytes(report.read_bytes));
+    let _ = writeln!(text, "decoded by    {}", decoders(report));
+    if report.decoded.left_to_cpu.total() > 0 {
+        let reasons = report.decoded.left_to_cpu.iter();
+        let reasons: Vec<_> = reasons.map(|(reason, images)| format!("{images} {reason}")).collect();
+        let _ = writeln!(text, "left to CPU   {}", reasons.join(", "));
     }
     let _ = writeln!(text, "consumer      waited {:.3} s for batches", stages.consumer_wait);
     if report.decoded.restarts > 0 {
@@ -141,11 +211,42 @@ fn text(report: &RunReport) -> String {
     if let Some(digest) = &report.digest {
         let _ = writeln!(text, "digest        {digest}");
     }
-    if report.bad_count > 0 {
+    if report.bad_count == 0 {
+        let _ = writeln!(text, "not usable    none");
+    } else {
         let _ = writeln!(text, "not usable    {} images:", report.bad_count);
         for bad in &report.bad {
             let _ = writeln!(text, "  {}: {}", escape(&bad.path), escape(&bad.error));
         }
     }
     text
+}
+
+/// How many images each decoder decoded. On the CPU there is no other than its own.
+fn decoders(report: &RunReport) -> String {
+    let decoded = report.decoded;
+    let cpu = format!("the CPU {}", decoded.cpu);
+    if report.device == "cpu" {
+        return cpu;
+    }
+    format!(
+        "{cpu}, warpfeed's kernels {}, nvJPEG's hybrid decoder {}, the hardware decoder {}",
+        decoded.device, decoded.hybrid, decoded.hardware
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_live_line_says_where_the_time_goes() {
+        let ms = Duration::from_millis;
+        let mut stats = Stats::default();
+        (stats.read, stats.decode, stats.augment) = (ms(40), ms(710), ms(250));
+        assert_eq!(line(&stats), "slowest: decode; read 4 %, decode 71 %, augment 25 %");
+        (stats.bad, stats.worker_wait) = (3, ms(1_001));
+        assert!(line(&stats).starts_with("3 not usable, slowest: what takes the batches; "), "{}", line(&stats));
+        assert!(line(&Stats::default()).ends_with("; read 0 %, decode 0 %, augment 0 %"));
+    }
 }

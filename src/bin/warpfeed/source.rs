@@ -79,6 +79,11 @@ pub struct SourceArgs {
 
 impl SourceArgs {
     pub fn open(&self) -> Result<Input> {
+        self.other(&self.spec)
+    }
+
+    /// Another source, by the same options.
+    pub fn other(&self, spec: &Path) -> Result<Input> {
         let options = OpenOptions {
             format: self.format,
             split: self.fields.split.clone(),
@@ -92,7 +97,7 @@ impl SourceArgs {
                 .zip(self.shard_cache_size)
                 .map(|(folder, size_bytes)| warpfeed::source::ShardCache { folder, size_bytes }),
         };
-        options.open(&self.spec)
+        options.open(spec)
     }
 
     /// Whether its images come from a server.

@@ -5,10 +5,13 @@ use super::models::StepOptions;
 use clap::Args;
 use warpfeed::Result;
 use warpfeed::experiment::configurations::configurations;
+use warpfeed::experiment::cores;
 
 /// Find the smallest numbers of threads and prefetched batches that are not slower than the fastest beyond doubt
 ///
-/// Prints them as options of the command and as calls of the builder. A core or two for each GPU are left to the trainer.
+/// Prints them as options of the command and as calls of the builder, and how many cores each GPU's training step needs: as
+/// asked, with other loads, with packed or cached images, and decoded by the GPU. A core or two for each GPU are left to the
+/// trainer.
 #[derive(Args)]
 pub struct Tune {
     #[command(flatten)]
@@ -31,6 +34,8 @@ impl Tune {
         let mut progress = self.report.begin()?;
         let progressed = &mut |line: &str| progress.line(line);
         let mut found = configurations(&subject, &settings, &mut model, &mut |_| Ok(()), progressed)?;
+        let step = (found.step_images_per_s, self.grid.gpus());
+        cores::add(&mut found.report, &subject, &settings, step, &mut |line| progress.line(line))?;
         progress.end();
         found.report.experiment = "tune";
         let (options, code) = (found.smallest.options(), found.smallest.code());

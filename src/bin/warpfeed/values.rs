@@ -1,11 +1,21 @@
 //! Values on the command line: sizes, times, devices, limits.
 
 use std::time::Duration;
-use warpfeed::{BadLimit, DecodePath, Device, Mix, TargetSpec};
+use warpfeed::{BadLimit, DecodePath, Device, Mix, Preset, Rank, TargetSpec};
 
 /// Reads a device: `auto`, `cpu`, `cuda`, `cuda:I`.
 pub fn device(text: &str) -> std::result::Result<Device, String> {
     text.parse().map_err(|error: warpfeed::Error| error.to_string())
+}
+
+/// Reads the name of a preset.
+pub fn preset(text: &str) -> std::result::Result<Preset, String> {
+    text.parse().map_err(|error: warpfeed::Error| error.to_string())
+}
+
+/// Reads one of several devices: the number of a GPU, or a device.
+pub fn one_device(text: &str) -> std::result::Result<Device, String> {
+    text.parse().map_or_else(|_| device(text), |ordinal| Ok(Device::Cuda(ordinal)))
 }
 
 /// Reads a size in bytes: `128MB`, `1GB`, `2GiB`, `500kB` or a number of bytes.
@@ -59,4 +69,29 @@ pub fn mix(text: &str) -> std::result::Result<Mix, String> {
 pub fn seconds(text: &str) -> std::result::Result<Duration, String> {
     let time = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     time.filter(|time| !time.is_zero()).ok_or_else(|| "expected seconds, more than 0, such as 2.5".to_owned())
+}
+
+/// Which process of several.
+#[derive(Clone, Copy)]
+pub enum RankName {
+    Auto,
+    Given(Rank),
+}
+
+impl RankName {
+    /// The rank, which a launcher may tell.
+    pub fn rank(self) -> warpfeed::Result<Rank> {
+        match self {
+            Self::Auto => Ok(Rank::from_environment()?.unwrap_or_default()),
+            Self::Given(rank) => Ok(rank),
+        }
+    }
+}
+
+/// Reads a rank: `auto`, `R/W`.
+pub fn rank(text: &str) -> Result<RankName, String> {
+    match text {
+        "auto" => Ok(RankName::Auto),
+        _ => text.parse().map(RankName::Given).map_err(|error: warpfeed::Error| error.to_string()),
+    }
 }

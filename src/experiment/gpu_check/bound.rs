@@ -1,40 +1,146 @@
-//! How fast nvJPEG decodes when nothing else is done.
+//! How fast decoders on a device are when nothing else is done, and what they take from a training step.
 
-use crate::backend::cuda::decode_only::decode_only;
+use crate::backend::cuda::decode_only::{self, Beside, Decoders, beside_a_step, decode_only};
 use crate::device::{DecodePath, Device};
 use crate::error::{Error, Result};
+use crate::raster::{Rect, Size};
 use crate::source::{EncodedImages, Source};
+use serde::Serialize;
 use std::time::Duration;
 
-/// How many images a second nvJPEG decodes, whole, when nothing else is done: what bounds a pipeline that leaves
-/// decoding to it. `decode` is [`DecodePath::Hybrid`], on `threads` threads, [`DecodePath::Hardware`], or
-/// [`DecodePath::Auto`] for both at the same time. The first `limit` images are read before the clock starts, and decoded
-/// again and again for `duration`.
+/// The share of each side that [`Area::Crop`] has: 42 % of the area is what a random resized crop cuts out on average.
+const CROP_SIDE: f64 = 0.65;
+
+/// What is decoded of each image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Area {
+    /// All of it.
+    Whole,
+    /// The middle 42 %, as much as a random resized crop cuts out on average. Of the device's decoders only
+    /// [`DecodePath::Device`] can leave out the rest.
+    Crop,
+}
+
+impl Area {
+    fn of(self) -> decode_only::Area {
+        match self {
+            Self::Whole => Rect::full,
+            Self::Crop => middle,
+        }
+    }
+}
+
+fn middle(size: Size) -> Rect {
+    let side = |side_px: u32| ((f64::from(side_px) * CROP_SIDE) as u32).max(1);
+    let (width, height) = (side(size.width), side(size.height));
+    Rect { x: (size.width - width) / 2, y: (size.height - height) / 2, width, height }
+}
+
+/// How many images a second a decoder on the device decodes when nothing else is done: what bounds a pipeline that leaves
+/// decoding to it. `decode` is [`DecodePath::Device`] or [`DecodePath::Hybrid`], on `threads` threads,
+/// [`DecodePath::Hardware`], or [`DecodePath::Auto`] for nvJPEG's both at the same time. The first `limit` images are read
+/// before the clock starts, and decoded again and again for `duration`.
 ///
 /// # Errors
-/// [`Error::Device`] if `device` is no GPU or has no such decoder, or fails; what reading an image fails with.
+/// [`Error::Device`] if `device` is no GPU or has no such decoder, or fails; [`Error::Parameter`] if the decoder cannot
+/// decode a part; what reading an image fails with.
 ///
 /// ```no_run
 /// use std::time::Duration;
-/// use warpfeed::{DecodePath, Device, experiment::gpu_check::decoding_bound, source::open};
+/// use warpfeed::experiment::gpu_check::{Area, decoding_bound};
+/// use warpfeed::{DecodePath, Device, source::open};
 ///
 /// let photos = open("photos")?.into_data_set()?;
-/// let per_s = decoding_bound(Device::Cuda(0), DecodePath::Hybrid, &*photos, 200, 16, Duration::from_secs(2))?;
+/// let (path, area) = (DecodePath::Device, Area::Whole);
+/// let per_s = decoding_bound(Device::Cuda(0), path, area, &*photos, 200, 16, Duration::from_secs(2))?;
 /// println!("{per_s:.0} images/s");
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
 pub fn decoding_bound(
     device: Device,
     decode: DecodePath,
+    area: Area,
     images: &dyn Source,
     limit: u64,
     threads: usize,
     duration: Duration,
 ) -> Result<f64> {
-    let ordinal = device.resolve()?.ok_or_else(|| Error::parameter("decoding_bound", "device", "a GPU", "the CPU"))?;
+    let (ordinal, decoders) = decoders("decoding_bound", device, decode, area, images, limit, threads)?;
+    decode_only(ordinal, decoders, duration)
+}
+
+/// A training step of about 5 ms, alone and beside a decoder.
+#[derive(Debug, Clone, Copy, Serialize)]
+#[non_exhaustive]
+pub struct StepBeside {
+    /// How many images a second were decoded beside the steps.
+    pub images_per_s: f64,
+    /// The median length of the steps that ran alone, in milliseconds.
+    pub alone_ms: f64,
+    /// The same beside the decoder.
+    pub beside_ms: f64,
+    /// The share of the multiprocessors that the decoder took from the step, from 0 to 1: by as much less work was done in
+    /// the same time.
+    pub share: f64,
+}
+
+/// How much a decoder on the device takes from a training step that runs at the same time, on a stream of its own. The step is
+/// arithmetic on all multiprocessors, of an amount that takes about 5 ms alone; it runs again and again for `duration`,
+/// once without the decoder and once beside it. The other parameters are those of [`decoding_bound`].
+///
+/// # Errors
+/// As of [`decoding_bound`].
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use warpfeed::experiment::gpu_check::{Area, step_beside_decoding};
+/// use warpfeed::{DecodePath, Device, source::open};
+///
+/// let photos = open("photos")?.into_data_set()?;
+/// let (path, area) = (DecodePath::Device, Area::Crop);
+/// let found = step_beside_decoding(Device::Cuda(0), path, area, &*photos, 200, 16, Duration::from_secs(2))?;
+/// println!("{:.0} images/s take {:.0} % of the device", found.images_per_s, 100.0 * found.share);
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+pub fn step_beside_decoding(
+    device: Device,
+    decode: DecodePath,
+    area: Area,
+    images: &dyn Source,
+    limit: u64,
+    threads: usize,
+    duration: Duration,
+) -> Result<StepBeside> {
+    let (ordinal, decoders) = decoders("step_beside_decoding", device, decode, area, images, limit, threads)?;
+    let Beside { images_per_s, alone_ms, beside_ms } = beside_a_step(ordinal, decoders, duration)?;
+    let share = if beside_ms > alone_ms { 1.0 - alone_ms / beside_ms } else { 0.0 };
+    Ok(StepBeside { images_per_s, alone_ms, beside_ms, share })
+}
+
+/// The device's number, and what is to be done there.
+fn decoders(
+    operation: &'static str,
+    device: Device,
+    path: DecodePath,
+    area: Area,
+    images: &dyn Source,
+    limit: u64,
+    threads: usize,
+) -> Result<(u32, Decoders)> {
+    let ordinal = device.resolve()?.ok_or_else(|| Error::parameter(operation, "device", "a GPU", "the CPU"))?;
+    match path {
+        DecodePath::Device => {}
+        DecodePath::Hybrid | DecodePath::Hardware | DecodePath::Auto if area == Area::Whole => {}
+        _ => {
+            let expected = "Device, or Hybrid, Hardware or Auto with whole images";
+            return Err(Error::parameter(operation, "decode", expected, format!("{path:?}, {area:?}")));
+        }
+    }
     let mut buffer = Vec::new();
     let encoded = (0..images.len().min(limit))
         .map(|index| Ok((images.read(index, &mut buffer)?.to_vec(), 0)))
         .collect::<Result<Vec<_>>>()?;
-    decode_only(ordinal, decode, EncodedImages::new(encoded), threads, duration)
+    Ok((ordinal, Decoders { path, area: area.of(), images: EncodedImages::new(encoded), threads }))
 }

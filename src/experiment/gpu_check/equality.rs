@@ -130,7 +130,11 @@ impl Case {
         let mut ops = vec![random_horizontal_flip(0.5), random_resized_crop(31)];
         if dtype != DType::U8 {
             let erase = Erase::new(Rect { x: 3, y: 5, width: 11, height: 7 }).value([0.5, -1.0, 2.0]);
-            ops.extend([Normalize::new(IMAGENET_MEAN, IMAGENET_STD).into(), erase.into()]);
+            let noise = Erase::new(Rect { x: 8, y: 2, width: 16, height: 20 }).noise(1.0, 7);
+            // What comes after noise covers it.
+            let last = Erase::new(Rect { x: 10, y: 9, width: 3, height: 30 - 9 }).value([-0.5, 1.0, 0.0]);
+            ops.push(Normalize::new(IMAGENET_MEAN, IMAGENET_STD).into());
+            ops.extend([erase, noise, last].map(Transform::from));
         }
         let name = format!("{dtype:?}, {layout:?}, {strategy:?}");
         Self { name, ops, strategy, dtype, layout, decode: DecodePath::Cpu, mix: None }

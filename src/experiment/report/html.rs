@@ -1,6 +1,7 @@
 //! A report as one HTML page without other files, network or scripts.
 
 use super::{Cell, Plot, Report, Table};
+use crate::experiment::published::Publication;
 use crate::experiment::report::plot::escape;
 
 const STYLE: &str = "\
@@ -36,6 +37,9 @@ pub(super) fn page(report: &Report) -> String {
     let [first, others]: [String; 2] = [first, others].map(|tables| tables.iter().map(table).collect());
     let notes: String = report.notes.iter().map(|note| format!("<li>{}</li>", escape(note))).collect();
     let notes = if notes.is_empty() { notes } else { format!("<h2>How to read it</h2><ul>{notes}</ul>\n") };
+    let publications: String = report.publications.iter().map(publication).collect();
+    let publications =
+        if publications.is_empty() { publications } else { format!("<h2>Published</h2><ul>{publications}</ul>\n") };
     let warnings: String =
         report.warnings.iter().map(|warning| format!("<p class=\"warning\">{}</p>\n", escape(warning))).collect();
     let machine = report.environment.lines().into_iter().map(|(name, value)| (name.to_owned(), value));
@@ -46,9 +50,14 @@ pub(super) fn page(report: &Report) -> String {
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><title>{title}</title>\
          <style>{STYLE}</style></head><body>\n<h1>{title}</h1><p class=\"question\">{question}</p>\n\
-         {warnings}<dl>{about}</dl>\n<div class=\"answer\">{sentences}</div>\n{leading}{first}{further}{others}{notes}</body></html>\n",
+         {warnings}<dl>{about}</dl>\n<div class=\"answer\">{sentences}</div>\n{leading}{first}{further}{others}{notes}{publications}</body></html>\n",
         question = escape(report.question),
     )
+}
+
+fn publication(publication: &Publication) -> String {
+    let Publication { title, url, about } = *publication;
+    format!("<li><a href=\"{}\">{}</a>. {}</li>", escape(url), escape(title), escape(about))
 }
 
 fn plots(plots: &[Plot]) -> String {

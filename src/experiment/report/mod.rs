@@ -5,6 +5,7 @@ pub mod plot;
 
 use super::busy::{Busy, Watch};
 use super::environment::{DataSet, Environment};
+use super::published::Publication;
 use crate::atomic;
 use crate::error::{Error, Result};
 use serde::{Serialize, Serializer};
@@ -38,6 +39,8 @@ pub struct Report {
     pub tables: Vec<Table>,
     /// Notes: how figures were measured, and why others are missing.
     pub notes: Vec<String>,
+    /// What was published of the same question, and where.
+    pub publications: Vec<Publication>,
     /// All figures as the experiment has them.
     pub figures: Value,
     /// Its plots, which go into files of their own.
@@ -194,6 +197,7 @@ impl Report {
             busy: None,
             tables: Vec::new(),
             notes: Vec::new(),
+            publications: Vec::new(),
             figures: Value::Null,
             plots: Vec::new(),
             leading_plots: 1,
@@ -235,6 +239,8 @@ impl Report {
             text += "\n";
         }
         text += &self.notes.iter().map(|note| format!("- {note}\n")).collect::<String>();
+        let publication = |p: &Publication| format!("- Published: {}, {}. {}\n", p.title, p.url, p.about);
+        text += &self.publications.iter().map(publication).collect::<String>();
         text + "\n" + &self.answer.iter().map(|sentence| format!("{sentence}\n")).collect::<String>()
     }
 
@@ -356,6 +362,7 @@ mod tests {
     fn a_page_needs_nothing_else_and_escapes_what_it_shows() {
         let mut report = Report::new("test", "Does it?", Environment::here());
         report.answer.push("1 < 2 & <script>".into());
+        report.publications.push(crate::experiment::published::LARGER_SCALE);
         report.tables.push(table());
         report.tables[0].blank.push("all <b> cells".to_owned());
         report.plot("p", "a plot", plot::histogram("waits", &[0.5]));
@@ -366,7 +373,9 @@ mod tests {
         let page = std::fs::read_to_string(out.join("report.html")).unwrap();
         assert!(page.contains("1 &lt; 2 &amp; &lt;script&gt;") && !page.contains("<script"));
         let links = page.matches("http").count() - page.matches("xmlns=\"http://www.w3.org/2000/svg\"").count();
-        assert_eq!((links, page.matches("src=").count()), (0, 0));
+        // The link is for readers: a page loads nothing.
+        let link = format!("<a href=\"{}\">", report.publications[0].url);
+        assert_eq!((links, page.matches(&link).count(), page.matches("src=").count()), (1, 1, 0));
         assert!(page.contains("viewport") && page.contains("<td class=\"n\">–</td>"), "{page}");
         let at = |words: &str| page.find(words).unwrap_or_else(|| panic!("{words} in {page}"));
         let order =

@@ -1,7 +1,8 @@
-//! Training a ResNet with candle.
+//! Training a network with candle.
 
 use super::descent::Descent;
 use super::resnet::ResNet;
+use super::two_convolutions::TwoConvolutions;
 use super::{Outcome, Sgd, Step};
 use crate::error::{Error, Result};
 use crate::pipeline::Batch;
@@ -16,14 +17,21 @@ pub enum Architecture {
     ResNet18,
     /// 50 layers, in blocks of three convolutions, the stride in the 3 x 3 one (v1.5).
     ResNet50,
+    /// Two convolutions and two linear layers, for small images such as MNIST's, of 28 pixels or more.
+    TwoConvolutions,
+}
+
+/// A network that is trained.
+pub(super) trait Network {
+    /// `[N, 3, H, W]` to logits `[N, classes]`. In training, normalizations use the batch's own mean and variance, later those
+    /// that they have seen.
+    fn forward(&self, images: &Tensor, train: bool) -> candle_core::Result<Tensor>;
 }
 
 impl Architecture {
+    /// Of a ResNet.
     pub(super) fn blocks(self) -> [usize; 4] {
-        match self {
-            Self::ResNet18 => [2, 2, 2, 2],
-            Self::ResNet50 => [3, 4, 6, 3],
-        }
+        if self == Self::ResNet50 { [3, 4, 6, 3] } else { [2, 2, 2, 2] }
     }
 
     pub(super) fn bottleneck(self) -> bool {
@@ -31,14 +39,14 @@ impl Architecture {
     }
 }
 
-/// Trains a ResNet from random weights with candle, straight from the batches: cross-entropy, stochastic gradient
+/// Trains a network from random weights with candle, straight from the batches: cross-entropy, stochastic gradient
 /// descent.
 ///
-/// Batches may be of any type and layout; they are trained on as f32, bytes as `v / 255`. Images are square, their side
-/// a multiple of 32. Padding is left out. On candle's CPU an f32 NCHW batch is used where the pipeline put it.
+/// Batches may be of any type and layout; they are trained on as f32, bytes as `v / 255`. Images for a ResNet are square, their
+/// side a multiple of 32. Padding is left out. On candle's CPU an f32 NCHW batch is used where the pipeline put it.
 pub struct CandleStep {
     name: String,
-    network: ResNet,
+    network: Box<dyn Network>,
     descent: Descent,
     classes: usize,
     device: Device,
@@ -51,8 +59,8 @@ impl std::fmt::Debug for CandleStep {
 }
 
 impl CandleStep {
-    /// A `model` whose first stage has `width` channels (64 as published; fewer for CPUs), for labels 0 to `classes` -
-    /// 1, its weights drawn from `seed`, on a device of candle's.
+    /// A `model`, of which a ResNet's first stage has `width` channels (64 as published; fewer for CPUs), for labels 0 to
+    /// `classes` - 1, its weights drawn from `seed`, on a device of candle's.
     ///
     /// # Errors
     /// [`Error::Parameter`] if `width` or `classes` is not 1 to 4,096; [`Error::Device`] if candle cannot make the
@@ -70,32 +78,25 @@ impl CandleStep {
                 return Err(Error::parameter("CandleStep::new", parameter, "1 to 4096", value));
             }
         }
-        let (network, vars) = ResNet::new(model, width, classes, seed, device)
-            .map_err(|error| candle_failed("make a ResNet's weights with candle", &error))?;
+        let failed = |error| candle_failed("make a network's weights with candle", &error);
+        let (network, vars): (Box<dyn Network>, _) = if model == Architecture::TwoConvolutions {
+            let (network, vars) = TwoConvolutions::new(classes, seed, device).map_err(failed)?;
+            (Box::new(network), vars)
+        } else {
+            let (network, vars) = ResNet::new(model, width, classes, seed, device).map_err(failed)?;
+            (Box::new(network), vars)
+        };
         let place = if device.is_cpu() { "CPU" } else { "GPU" };
-        let name = format!("{model:?} of width {width}, trained with candle on the {place}");
+        let width = if model == Architecture::TwoConvolutions { String::new() } else { format!(" of width {width}") };
+        let name = format!("{model:?}{width}, trained with candle on the {place}");
         Ok(Self { name, network, descent: Descent::new(sgd, vars), classes, device: device.clone() })
     }
 
-    fn descend(&mut self, images: &Tensor, labels: &Tensor) -> candle_core::Result<Outcome> {
-        let logits = self.network.forward(images)?;
-        let loss = cross_entropy(&logits, labels)?;
-        self.descent.step(&loss.backward()?)?;
-        let right = logits.argmax(D::Minus1)?.eq(labels)?.to_dtype(candle_core::DType::F32)?.mean_all()?;
-        let (loss, right) = (loss.to_scalar::<f32>()?, right.to_scalar::<f32>()?);
-        Ok(Outcome { loss: Some(loss.into()), accuracy: Some(right.into()) })
-    }
-}
-
-impl Step for CandleStep {
-    fn name(&self) -> String {
-        self.name.clone()
-    }
-
-    fn train(&mut self, batch: Batch) -> Result<Outcome> {
+    /// A batch's images as `[N, 3, H, W]` of f32, and its labels, without padding.
+    fn tensors(&self, batch: Batch) -> Result<(Tensor, Tensor)> {
         let count = batch.len() - batch.padding();
         if let Some(label) = batch.labels().iter().find(|label| **label as usize >= self.classes) {
-            return Err(Error::parameter("CandleStep::train", "labels", format!("below {}", self.classes), label));
+            return Err(Error::parameter("CandleStep", "labels", format!("below {}", self.classes), label));
         }
         let (dtype, layout) = (batch.images().dtype(), batch.images().layout());
         let (images, labels) = batch.into_candle(&self.device)?;
@@ -105,9 +106,38 @@ impl Step for CandleStep {
             let images = if layout == Layout::Nhwc { images.permute((0, 3, 1, 2))?.contiguous()? } else { images };
             Ok((images, labels.narrow(0, 0, count)?))
         };
-        ready()
-            .and_then(|(images, labels)| self.descend(&images, &labels))
-            .map_err(|error| candle_failed("train with candle", &error))
+        ready().map_err(|error| candle_failed("train with candle", &error))
+    }
+
+    fn descend(&mut self, images: &Tensor, labels: &Tensor) -> candle_core::Result<Outcome> {
+        let logits = self.network.forward(images, true)?;
+        let loss = cross_entropy(&logits, labels)?;
+        self.descent.step(&loss.backward()?)?;
+        let right = accuracy(&logits, labels)?;
+        Ok(Outcome { loss: Some(loss.to_scalar::<f32>()?.into()), accuracy: Some(right) })
+    }
+}
+
+/// The share of the logits whose greatest is the label's.
+fn accuracy(logits: &Tensor, labels: &Tensor) -> candle_core::Result<f64> {
+    let right = logits.argmax(D::Minus1)?.eq(labels)?.to_dtype(candle_core::DType::F32)?.mean_all()?;
+    Ok(right.to_scalar::<f32>()?.into())
+}
+
+impl Step for CandleStep {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn train(&mut self, batch: Batch) -> Result<Outcome> {
+        let (images, labels) = self.tensors(batch)?;
+        self.descend(&images, &labels).map_err(|error| candle_failed("train with candle", &error))
+    }
+
+    fn evaluate(&mut self, batch: Batch) -> Result<Option<f64>> {
+        let (images, labels) = self.tensors(batch)?;
+        let right = self.network.forward(&images, false).and_then(|logits| accuracy(&logits, &labels));
+        right.map(Some).map_err(|error| candle_failed("evaluate with candle", &error))
     }
 
     fn begin_epoch(&mut self, epoch: u64) -> Result<()> {
@@ -159,6 +189,35 @@ mod tests {
         let (first, last) = (&means[..quarter], &means[means.len() - quarter..]);
         assert!(mean(last, |epoch| epoch.0) < 0.6 * mean(first, |epoch| epoch.0), "loss and accuracy {means:?}");
         assert!(mean(last, |epoch| epoch.1) > 0.65, "{means:?}, of which chance is 0.33");
+    }
+
+    /// What was learned shows in images that were not trained on.
+    #[test]
+    fn two_convolutions_learn_and_are_evaluated() {
+        let jpeg = |i: u32| encode_jpeg(&image(3, i.into(), i % 3, 3), &JpegOptions::default()).unwrap();
+        let of = |images: std::ops::Range<u32>| {
+            let builder = Pipeline::builder(EncodedImages::new(images.map(|i| (jpeg(i), i % 3))));
+            builder.batch_size(16).resize(28.into()).build().unwrap()
+        };
+        let (trained, held_out) = (of(0..48), of(48..96));
+        let sgd = Sgd { learning_rate: 0.01, ..Sgd::default() };
+        let mut step = CandleStep::new(Architecture::TwoConvolutions, 64, 3, sgd, 1, &Device::Cpu).unwrap();
+        let evaluate = |step: &mut CandleStep| {
+            let of = |batch: Result<Batch>| step.evaluate(batch.unwrap()).unwrap().unwrap();
+            held_out.epoch(0).map(of).sum::<f64>() / 3.0
+        };
+        let before = evaluate(&mut step);
+        for epoch in 0..10 {
+            trained.epoch(epoch).for_each(|batch| {
+                step.train(batch.unwrap()).unwrap();
+            });
+        }
+        let after = evaluate(&mut step);
+        assert_eq!(after, evaluate(&mut step), "evaluation changes nothing");
+        assert!(after > 0.5 && after > before, "{before} {after}, of which chance is 0.33");
+        let small = Pipeline::builder(EncodedImages::new([(jpeg(0), 0)])).resize(16.into()).build().unwrap();
+        let refused = step.train(small.epoch(0).next().unwrap().unwrap()).unwrap_err();
+        assert!(refused.to_string().contains("28"), "{refused}");
     }
 
     #[test]

@@ -8,6 +8,10 @@ mod descent;
 mod resnet;
 mod sgd;
 mod stated;
+#[cfg(feature = "candle")]
+mod two_convolutions;
+#[cfg(feature = "candle")]
+mod weights;
 
 use crate::error::Result;
 use crate::pipeline::Batch;
@@ -58,6 +62,16 @@ pub trait Step {
     /// # Errors
     /// Whatever keeps it from training; it ends the run.
     fn train(&mut self, batch: Batch) -> Result<Outcome>;
+
+    /// The share of a batch's images that are classified rightly, 0 to 1, without training on them; `None` if the step does
+    /// not say.
+    ///
+    /// # Errors
+    /// Whatever keeps it from that; it ends the run.
+    fn evaluate(&mut self, batch: Batch) -> Result<Option<f64>> {
+        drop(batch);
+        Ok(None)
+    }
 
     /// Called before the first batch of each epoch, for schedules.
     ///

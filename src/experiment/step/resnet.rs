@@ -1,7 +1,8 @@
 //! ResNet in candle, trainable: torchvision's ResNet-18 and ResNet-50 (v1.5), of any width.
 
 use super::Architecture;
-use crate::ops::rng::{Domain, SampleRng};
+use super::candle::Network;
+use super::weights::Weights;
 use candle_core::{Device, Result, Tensor, Var};
 use candle_nn::{BatchNorm, ModuleT};
 
@@ -24,8 +25,7 @@ impl ResNet {
         seed: u64,
         device: &Device,
     ) -> Result<(Self, Vec<Var>)> {
-        let draw = SampleRng::new(seed, 0, Domain::Weights, 0);
-        let mut weights = Weights { draw, device: device.clone(), vars: Vec::new() };
+        let mut weights = Weights::new(seed, device);
         let stem = ConvNorm::new(&mut weights, 3, width, 7, 2)?;
         let (mut blocks, mut channels) = (Vec::new(), width);
         for (stage, count) in model.blocks().into_iter().enumerate() {
@@ -41,12 +41,13 @@ impl ResNet {
         let head = [weights.uniform(&[classes, channels], bound)?, weights.uniform(&[classes], bound)?];
         Ok((Self { stem, blocks, head }, weights.vars))
     }
+}
 
-    /// `[N, 3, H, W]` to logits `[N, classes]`, with the batch's own mean and variance in the normalizations.
-    pub(super) fn forward(&self, images: &Tensor) -> Result<Tensor> {
-        let mut x = max_pool_3_2(&self.stem.forward(images)?.relu()?)?;
+impl Network for ResNet {
+    fn forward(&self, images: &Tensor, train: bool) -> Result<Tensor> {
+        let mut x = max_pool_3_2(&self.stem.forward(images, train)?.relu()?)?;
         for block in &self.blocks {
-            x = block.forward(&x)?;
+            x = block.forward(&x, train)?;
         }
         let [weight, bias] = &self.head;
         x.mean((2, 3))?.matmul(&weight.t()?)?.broadcast_add(bias)
@@ -81,13 +82,13 @@ impl Block {
         Ok(Self { convolutions, shortcut, channels })
     }
 
-    fn forward(&self, input: &Tensor) -> Result<Tensor> {
+    fn forward(&self, input: &Tensor, train: bool) -> Result<Tensor> {
         let mut x = input.clone();
         for (i, convolution) in self.convolutions.iter().enumerate() {
-            x = if i == 0 { convolution.forward(&x)? } else { convolution.forward(&x.relu()?)? };
+            x = if i == 0 { convolution.forward(&x, train)? } else { convolution.forward(&x.relu()?, train)? };
         }
         match &self.shortcut {
-            Some(shortcut) => (x + shortcut.forward(input)?)?.relu(),
+            Some(shortcut) => (x + shortcut.forward(input, train)?)?.relu(),
             None => (x + input)?.relu(),
         }
     }
@@ -110,9 +111,9 @@ impl ConvNorm {
         Ok(Self { weight, stride, norm: BatchNorm::new(to, mean?, variance?, scale, shift, 1e-5)? })
     }
 
-    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+    fn forward(&self, x: &Tensor, train: bool) -> Result<Tensor> {
         let padding = self.weight.dim(2)? / 2;
-        self.norm.forward_t(&x.conv2d(&self.weight, padding, self.stride, 1, 1)?, true)
+        self.norm.forward_t(&x.conv2d(&self.weight, padding, self.stride, 1, 1)?, train)
     }
 }
 
@@ -139,31 +140,6 @@ fn max_pool_3_2(x: &Tensor) -> Result<Tensor> {
         x = every_second(0)?.maximum(&every_second(1)?)?.maximum(&every_second(2)?)?;
     }
     Ok(x)
-}
-
-/// Makes weights and keeps those that are to be trained.
-struct Weights {
-    draw: SampleRng,
-    device: Device,
-    vars: Vec<Var>,
-}
-
-impl Weights {
-    fn uniform(&mut self, shape: &[usize], bound: f64) -> Result<Tensor> {
-        let values = (0..shape.iter().product()).map(|_| self.draw.uniform(-bound, bound) as f32).collect();
-        self.keep(values, shape)
-    }
-
-    fn constant(&mut self, len: usize, value: f32) -> Result<Tensor> {
-        self.keep(vec![value; len], &[len])
-    }
-
-    fn keep(&mut self, values: Vec<f32>, shape: &[usize]) -> Result<Tensor> {
-        let var = Var::from_vec(values, shape, &self.device)?;
-        let tensor = var.as_tensor().clone();
-        self.vars.push(var);
-        Ok(tensor)
-    }
 }
 
 #[cfg(test)]
@@ -216,7 +192,7 @@ mod tests {
         let images = (ramp(&[4, 3, 64, 64]).as_tensor() / 49_152.0).unwrap();
         for model in [Architecture::ResNet18, Architecture::ResNet50] {
             let (network, vars) = ResNet::new(model, 4, 5, 1, &Device::Cpu).unwrap();
-            let loss = || network.forward(&images).unwrap().sqr().unwrap().sum_all().unwrap();
+            let loss = || network.forward(&images, true).unwrap().sqr().unwrap().sum_all().unwrap();
             let gradients = loss().backward().unwrap();
             let gradients: Vec<Tensor> = vars.iter().map(|var| gradients.get(var).unwrap().clone()).collect();
             let square: f32 =

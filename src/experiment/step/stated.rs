@@ -4,6 +4,7 @@ use super::{Outcome, Step};
 use crate::backend::cuda::Spin;
 use crate::cuda::CudaBuffer;
 use crate::error::{Error, Result};
+use crate::experiment::published::{EPOCH_BATCH, EPOCH_IMAGES, seconds};
 use crate::pipeline::Batch;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -76,7 +77,7 @@ impl StatedStep {
             Error::parameter("StatedStep::published", "model", "resnet18, resnet50 or resnet152", format!("{model:?}"))
         })?;
         let name = format!("{model} as published on a V100");
-        Ok(Self { name, length, images: Some(PUBLISHED_BATCH), pace, spin: None })
+        Ok(Self { name, length, images: Some(EPOCH_BATCH), pace, spin: None })
     }
 
     /// How long a batch of so many images takes.
@@ -133,12 +134,6 @@ impl Step for StatedStep {
     }
 }
 
-/// Images a batch, and an epoch, of the published runs: Imagenette.
-const PUBLISHED_BATCH: u32 = 32;
-const PUBLISHED_IMAGES: u32 = 9_469;
-/// Seconds an epoch of the published trial B at load 1, one V100.
-const PUBLISHED_SECONDS: [(&str, f64); 3] = [("resnet18", 21.30), ("resnet50", 46.94), ("resnet152", 119.96)];
-
 /// How long a training step of `resnet18`, `resnet50` or `resnet152` took for 32 images on a V100, as far as published
 /// figures tell: 72, 159 and 405 ms.
 ///
@@ -148,8 +143,8 @@ const PUBLISHED_SECONDS: [(&str, f64); 3] = [("resnet18", 21.30), ("resnet50", 4
 /// too.
 #[must_use]
 pub fn published(model: &str) -> Option<Duration> {
-    let (_, seconds) = PUBLISHED_SECONDS.into_iter().find(|(name, _)| *name == model)?;
-    Some(Duration::from_secs_f64(seconds * f64::from(PUBLISHED_BATCH) / f64::from(PUBLISHED_IMAGES)))
+    let seconds = seconds(model, 1)?.trial_b_s;
+    Some(Duration::from_secs_f64(seconds * f64::from(EPOCH_BATCH) / f64::from(EPOCH_IMAGES)))
 }
 
 /// Reads lengths of steps from a TOML file of names and milliseconds a batch: `"my model" = 12.5`.
@@ -178,7 +173,7 @@ mod tests {
 
     #[test]
     fn published_lengths_make_published_epochs() {
-        for (model, seconds) in PUBLISHED_SECONDS {
+        for (model, seconds) in [("resnet18", 21.30), ("resnet50", 46.94), ("resnet152", 119.96)] {
             let step = StatedStep::published(model, Pace::Sleep).unwrap();
             let epoch = step.length(32) * (9_469 / 32) + step.length(9_469 % 32);
             assert!((epoch.as_secs_f64() - seconds).abs() < 1e-3, "{model}");

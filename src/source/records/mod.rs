@@ -20,8 +20,8 @@ use entry::Entry;
 use label::Label;
 use parser::Parser;
 use sha2::{Digest, Sha256};
-use shard::OpenFiles;
 pub(super) use shard::Shard;
+use shard::{Handle, OpenFiles};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -480,6 +480,17 @@ impl RecordShards {
         &self.shards[self.shards.partition_point(|shard| shard.first <= index) - 1]
     }
 
+    /// A sample's record, and its shard, open.
+    fn find(&self, index: u64, operation: &'static str) -> Result<(Record, &Shard, Handle<'_>)> {
+        let found = usize::try_from(index).ok().and_then(|index| self.records.get(index));
+        let record = *found.ok_or_else(|| no_such_sample(operation, index, self.len()))?;
+        if record.label_kind() == FAULT {
+            return Err(self.damaged(index));
+        }
+        let shard = self.shard(index);
+        Ok((record, shard, shard.open(&self.kept_open)?))
+    }
+
     /// How many bytes are read of a record: in TFRecord their checksum as well.
     fn read_bytes(&self, record: Record) -> usize {
         record.len_bytes() as usize
@@ -538,13 +549,7 @@ impl Source for RecordShards {
     }
 
     fn read_unless<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>, stopped: &AtomicBool) -> Result<&'a [u8]> {
-        let found = usize::try_from(index).ok().and_then(|index| self.records.get(index));
-        let record = *found.ok_or_else(|| no_such_sample("RecordShards::read", index, self.len()))?;
-        if record.label_kind() == FAULT {
-            return Err(self.damaged(index));
-        }
-        let shard = self.shard(index);
-        let file = shard.open(&self.kept_open)?;
+        let (record, shard, file) = self.find(index, "RecordShards::read")?;
         let len_bytes = self.read_bytes(record);
         let wrong = |message: String| damaged(self.format, shard.name.display(), record.offset, &message);
         match self.format {
@@ -559,7 +564,7 @@ impl Source for RecordShards {
             }
             RecordFormat::TfRecord => {
                 file.read_sample(sized(buffer, len_bytes)?, record.offset, stopped)?;
-                let image = tfrecord::checked_image(buffer, self.options.image.as_deref()).map_err(wrong)?;
+                let (image, _) = tfrecord::checked_image(buffer, self.options.image.as_deref(), None).map_err(wrong)?;
                 Ok(&buffer[image])
             }
         }
@@ -589,13 +594,7 @@ impl Source for RecordShards {
     fn target(&self, index: u64, field: Option<&str>) -> Result<Target> {
         let Some(field) = field else { return Ok(Target::Class(self.label(index))) };
         self.format.check_field(Some(field))?;
-        let found = usize::try_from(index).ok().and_then(|index| self.records.get(index));
-        let record = *found.ok_or_else(|| no_such_sample("RecordShards::target", index, self.len()))?;
-        if record.label_kind() == FAULT {
-            return Err(self.damaged(index));
-        }
-        let shard = self.shard(index);
-        let file = shard.open(&self.kept_open)?;
+        let (record, shard, file) = self.find(index, "RecordShards::target")?;
         let start = match self.format {
             RecordFormat::TfRecord => record.offset.saturating_sub(tfrecord::HEAD_BYTES),
             RecordFormat::RecordIo if record.is_split() => record.offset,
@@ -603,15 +602,32 @@ impl Source for RecordShards {
         };
         let mut window = Window::new(&file, shard.len_bytes);
         match Parser::new(self.format, &self.options, Some(field), start).next(&mut window)? {
-            Some(entry) if entry.offset == record.offset => {
-                let target = entry.target.ok_or_else(|| target::missing(field))?;
-                target.map_err(|message| target::wrong(Some(field), message))
-            }
+            Some(entry) if entry.offset == record.offset => found_target(field, entry.target),
             _ => {
                 let message = "there is no sample as there was when the shard was scanned";
                 Err(damaged(self.format, shard.name.display(), record.offset, message))
             }
         }
+    }
+
+    /// A record of TFRecord has both, and is read once.
+    fn read_with_target<'a>(
+        &'a self,
+        index: u64,
+        field: &str,
+        buffer: &'a mut Vec<u8>,
+        stopped: &AtomicBool,
+    ) -> Result<(&'a [u8], Target)> {
+        if self.format != RecordFormat::TfRecord {
+            let bytes = self.read_unless(index, buffer, stopped)?;
+            return Ok((bytes, self.target(index, Some(field))?));
+        }
+        let (record, shard, file) = self.find(index, "RecordShards::read")?;
+        file.read_sample(sized(buffer, self.read_bytes(record))?, record.offset, stopped)?;
+        let found = tfrecord::checked_image(buffer, self.options.image.as_deref(), Some(field));
+        let wrong = |message: String| damaged(self.format, shard.name.display(), record.offset, &message);
+        let (image, target) = found.map_err(wrong)?;
+        Ok((&buffer[image], found_target(field, target)?))
     }
 
     /// Shard and file name in WebDataset, shard and offset in the others. Reads the file name from the shard.
@@ -660,6 +676,12 @@ impl std::fmt::Debug for RecordShards {
             .field("len", &self.records.len())
             .finish_non_exhaustive()
     }
+}
+
+/// The target that was found in a field, if it is there and whole.
+fn found_target(field: &str, found: Option<Result<Target, String>>) -> Result<Target> {
+    let found = found.ok_or_else(|| target::missing(field))?;
+    found.map_err(|message| target::wrong(Some(field), message))
 }
 
 /// Where the samples of a shard begin.
@@ -734,4 +756,48 @@ fn scan(format: RecordFormat, shard: &Shard, options: &RecordOptions) -> Result<
         index::keep(shard, &key, &found);
     }
     Ok(found)
+}
+
+#[cfg(all(test, feature = "cloud"))]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    /// Remote bytes whose reading is counted.
+    struct Counted(Vec<u8>, Arc<AtomicUsize>);
+
+    impl super::super::window::ReadAt for Counted {
+        fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            buffer.copy_from_slice(&self.0[offset as usize..][..buffer.len()]);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_record_of_tfrecord_is_read_once_for_image_and_target() {
+        let (count, field) = (Arc::new(AtomicUsize::new(0)), "image/object/bbox");
+        let target = |index: u64| Target::Floats(vec![index as f32, 2.0]);
+        let mut bytes = Vec::new();
+        for index in 0..3 {
+            let (image, target) = ([index as u8; 50], target(index));
+            let sample = NewSample { index, label: 7, image: &image, ending: "jpg", target: Some((field, &target)) };
+            RecordFormat::TfRecord.write(&sample, &mut bytes).unwrap();
+        }
+        let open = |_shard| {
+            let counted = Box::new(Counted(bytes.clone(), Arc::clone(&count)));
+            Ok(Shard::remote("counted", bytes.len() as u64, 0, counted))
+        };
+        let options = RecordOptions { keep_index: false, ..RecordOptions::default() };
+        let source = RecordShards::open_each(RecordFormat::TfRecord, 1, &open, 1, &options).unwrap();
+        let (mut buffer, never) = (Vec::new(), AtomicBool::new(false));
+        for index in 0..3 {
+            let before = count.load(Ordering::Relaxed);
+            let (image, found) = source.read_with_target(index, field, &mut buffer, &never).unwrap();
+            assert_eq!((image, found), (&[index as u8; 50][..], target(index)));
+            assert_eq!(count.load(Ordering::Relaxed) - before, 1);
+        }
+        let missing = source.read_with_target(1, "image/mask", &mut buffer, &never).unwrap_err();
+        assert!(missing.is_bad_sample() && missing.to_string().contains("image/mask"), "{missing}");
+    }
 }

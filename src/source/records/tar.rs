@@ -139,11 +139,15 @@ struct Parts {
     target: Option<(String, Option<String>)>,
 }
 
+/// What stands for a slash in an ending. [`can_name`] lets no percent sign into a name, so that no two names have one ending.
+const SLASH: &str = "%2f";
+
 /// Splits the name of a part into its ending and, in JSON, a field.
 fn ending_and_field(name: &str) -> (String, Option<String>) {
     match name.rsplit_once('.') {
         Some((ending, field)) if ending.ends_with("json") => (ending.to_ascii_lowercase(), Some(field.to_owned())),
-        _ => (name.to_ascii_lowercase(), None),
+        // No ending has a slash, as features of TFRecord may.
+        _ => (name.to_ascii_lowercase().replace('/', SLASH), None),
     }
 }
 
@@ -531,12 +535,12 @@ pub(super) const NAMED: &str = "an ending in lower case that is no image's and n
 /// Whether [`write`] can write such a field so that it is found again.
 pub(super) fn can_name(field: &str) -> bool {
     let (ending, json) = ending_and_field(field);
-    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '.' | '-' | '_');
+    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '.' | '-' | '_' | '/');
     match json {
         Some(_) => ending == "json",
         None => {
             let taken = IMAGES.contains(&field) || field == "cls" || field == "json";
-            !taken && !field.is_empty() && field.len() <= 60 && !field.starts_with('.') && field.chars().all(is_plain)
+            !taken && !field.is_empty() && ending.len() <= 60 && !field.starts_with('.') && field.chars().all(is_plain)
         }
     }
 }

@@ -364,18 +364,26 @@ impl Parser {
     }
 }
 
-/// Where the image lies in a record's data, which their checksum follows.
-pub(super) fn checked_image(mut record: &[u8], image: Option<&str>) -> Result<Range<usize>, String> {
+/// The place of a record's image, and its target.
+pub(super) type ImageAndTarget = (Range<usize>, Option<Result<Target, String>>);
+
+/// Where the image lies in a record's data, which their checksum follows, and what its feature `target` holds, if one is
+/// given and there.
+pub(super) fn checked_image(
+    mut record: &[u8],
+    image: Option<&str>,
+    target: Option<&str>,
+) -> Result<ImageAndTarget, String> {
     let damaged = || DAMAGED.to_owned();
     let data = 0..(record.len() as u64).checked_sub(CRC_BYTES).ok_or_else(damaged)?;
     let failed = |error: Error| error.to_string();
     if !is_whole(&mut record, data.clone()).map_err(failed)? {
         return Err(WRONG_CHECKSUM.to_owned());
     }
-    let names = Names { image: image.unwrap_or(IMAGE), label: LABEL, target: None };
+    let names = Names { image: image.unwrap_or(IMAGE), label: LABEL, target };
     let found = example(&mut record, data, names).map_err(failed)??;
     let range = found.image.ok_or_else(damaged)?;
-    Ok(range.start as usize..range.end as usize)
+    Ok((range.start as usize..range.end as usize, found.target))
 }
 
 /// Names of features that a packed sample can have beside image and label.

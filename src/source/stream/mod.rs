@@ -8,6 +8,7 @@ mod feed;
 mod fetcher;
 #[cfg(feature = "cloud")]
 mod http;
+mod mix;
 mod pipe;
 mod records;
 #[cfg(feature = "cloud")]
@@ -18,12 +19,13 @@ mod shuffle;
 #[cfg(feature = "cloud")]
 pub use cache::ShardCache;
 pub(crate) use feed::Feed;
+pub use mix::{AtEnd, StreamMix};
 pub use records::{RecordStream, StreamOptions};
 #[cfg(feature = "cloud")]
 pub(super) use shards::Shards;
 pub(super) use shards::is_pipe;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::sampler::Partition;
 use crate::target::Target;
 use sha2::{Digest, Sha256};
@@ -130,6 +132,24 @@ pub trait Stream: Send + Sync {
     /// Whether more than one epoch can be read: not of a pipe, whose samples are gone once they were read.
     fn repeats(&self) -> bool {
         true
+    }
+
+    /// How many shards it has, of which its parts are made ([`Input::split`](crate::source::Input::split)): 1 unless a stream
+    /// knows better.
+    fn shards(&self) -> u64 {
+        1
+    }
+
+    /// The stream of the shards with these numbers alone, from 0, in this order. Unless a stream knows better, it has no
+    /// parts.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for a stream without parts; [`Error::Parameter`] if there is no such shard.
+    fn part(&self, _shards: &[u64]) -> Result<Arc<dyn Stream>> {
+        Err(Error::Unsupported {
+            feature: "a part of a stream that is no set of shards".to_owned(),
+            remedy: "take parts of streams of shards, before they are mixed".to_owned(),
+        })
     }
 
     /// What tells this stream from others where an epoch is resumed: the same in every process and version, and different

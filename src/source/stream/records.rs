@@ -75,9 +75,12 @@ pub struct RecordStream {
     inner: Arc<Inner>,
 }
 
+#[derive(Clone)]
 struct Inner {
     format: RecordFormat,
-    shards: Box<dyn Shards>,
+    shards: Arc<dyn Shards>,
+    /// Which of them are read, in this order.
+    own: Vec<usize>,
     options: StreamOptions,
     /// Labels by the names of the classes.
     classes: HashMap<String, u32>,
@@ -85,8 +88,8 @@ struct Inner {
 
 impl std::fmt::Debug for RecordStream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Inner { format, shards, options, .. } = &*self.inner;
-        let shards = shards.count();
+        let Inner { format, own, options, .. } = &*self.inner;
+        let shards = own.len();
         f.debug_struct("RecordStream")
             .field("format", format)
             .field("shards", &shards)
@@ -128,14 +131,15 @@ impl RecordStream {
             return Err(Error::parameter("stream", "window", "1 or more samples", 0));
         }
         let classes = options.records.numbers()?;
-        Ok(Self { inner: Arc::new(Inner { format, shards, options, classes }) })
+        let own = (0..shards.count()).collect();
+        Ok(Self { inner: Arc::new(Inner { format, shards: shards.into(), own, options, classes }) })
     }
 }
 
 impl Stream for RecordStream {
     fn begin(&self, start: &StreamStart) -> Result<Box<dyn Samples>> {
         self.inner.format.check_field(start.field.as_deref())?;
-        let mut order: Vec<usize> = (0..self.inner.shards.count()).collect();
+        let mut order = self.inner.own.clone();
         if let Some(seed) = start.shuffle {
             SampleRng::new(seed, start.epoch, Domain::Shards, 0).shuffle(&mut order);
         }
@@ -181,14 +185,14 @@ impl Stream for RecordStream {
 
     /// Over the shards' names, their format and how they are read.
     fn fingerprint(&self) -> u64 {
-        let Inner { format, shards, options, .. } = &*self.inner;
+        let Inner { format, shards, own, options, .. } = &*self.inner;
         let mut hash = Sha256::new();
         let (image, label) = (&options.records.image, &options.records.label);
         hash.update(format!("{format:?} {image:?} {label:?} {}", options.window));
         for class in &options.records.classes {
             hash.update(format!("\0{class}"));
         }
-        for shard in 0..shards.count() {
+        for &shard in own {
             let name = shards.name(shard);
             hash.update("\n");
             hash.update(name.rsplit(['/', '\\']).next().unwrap_or(&name));
@@ -202,6 +206,24 @@ impl Stream for RecordStream {
 
     fn repeats(&self) -> bool {
         self.inner.shards.seekable()
+    }
+
+    fn shards(&self) -> u64 {
+        self.inner.own.len() as u64
+    }
+
+    fn part(&self, shards: &[u64]) -> Result<Arc<dyn Stream>> {
+        let own = &self.inner.own;
+        let shard = |number: &u64| {
+            let found = usize::try_from(*number).ok().and_then(|number| own.get(number).copied());
+            found.ok_or_else(|| Error::parameter("stream", "shard", format!("below {}", own.len()), number))
+        };
+        let own = shards.iter().map(shard).collect::<Result<Vec<_>>>()?;
+        if own.is_empty() {
+            return Err(Error::parameter("stream", "shards", "one or more", 0));
+        }
+        let inner = Inner { own, ..Inner::clone(&self.inner) };
+        Ok(Arc::new(Self { inner: Arc::new(inner) }))
     }
 }
 

@@ -8,7 +8,7 @@ use warpfeed::experiment::step::{Sgd, Step};
 use warpfeed::experiment::subject::{Model, Subject};
 use warpfeed::experiment::train::Run;
 use warpfeed::{
-    DType, Device, Error, IMAGENET_MEAN, IMAGENET_STD, Layout, OnError, Pipeline, Result, Strategy,
+    DType, Device, Error, IMAGENET_MEAN, IMAGENET_STD, Layout, OnError, Pipeline, Preset, Result, Strategy,
     ops::random_horizontal_flip, source::open,
 };
 use warpfeed_tch::{Network, Precision, TchStep};
@@ -102,6 +102,9 @@ struct AugmentLoad {
     /// How the CPU runs trial A.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [StrategyName::Sequential, StrategyName::Fused])]
     strategies: Vec<StrategyName>,
+    /// An automatic augmentation to repeat beside the trials: auto-augment, rand-augment, trivial-augment or aug-mix.
+    #[arg(long, value_name = "NAME")]
+    preset: Option<Preset>,
     /// Epochs of each run; the first is reported apart.
     #[arg(long, value_name = "E", default_value_t = 2)]
     epochs: u64,
@@ -131,6 +134,7 @@ impl AugmentLoad {
             epochs: self.epochs,
             rounds: self.rounds,
             strategies: strategies.collect(),
+            suite: self.preset,
         };
         let report = augment_load(&subject, &settings, &mut models, &mut |line| eprintln!("{line}"))?;
         if let Some(folder) = &self.out {

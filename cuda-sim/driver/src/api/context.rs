@@ -1,8 +1,7 @@
-//! The primary context, the only one there is.
+//! The primary context of each device, the only one there is.
 
-use super::device::known;
 use crate::call::{CONTEXTS, Out, Session};
-use crate::error::{Code, Result};
+use crate::error::Code;
 use std::ffi::{c_int, c_uint};
 
 /// Runs what is queued, counts what is left, and drops it all.
@@ -23,19 +22,14 @@ fn current() -> u64 {
     CONTEXTS.with_borrow(|stack| stack.last().copied().unwrap_or(0))
 }
 
-fn require_known(sim: &Session, context: u64) -> Result<()> {
-    let known = sim.context_references > 0 && context == sim.context_handle();
-    if known { Ok(()) } else { Err(Code::INVALID_CONTEXT) }
-}
-
 api! {
     Init fn cuDevicePrimaryCtxRetain(sim, out: Out<u64>, device: c_int) {
-        known(device)?;
+        sim.of(device)?;
         sim.context_references += 1;
         out.set(sim.context_handle())
     }
     Init fn cuDevicePrimaryCtxRelease_v2(sim, device: c_int) {
-        known(device)?;
+        sim.of(device)?;
         if sim.context_references == 0 {
             return Err(Code::INVALID_CONTEXT);
         }
@@ -47,17 +41,17 @@ api! {
         Ok(())
     }
     Init fn cuDevicePrimaryCtxReset_v2(sim, device: c_int) {
-        known(device)?;
+        sim.of(device)?;
         destroy(sim);
         Ok(())
     }
     Init fn cuDevicePrimaryCtxGetState(sim, device: c_int, flags: Out<c_uint>, active: Out<c_int>) {
-        known(device)?;
+        sim.of(device)?;
         flags.set_if_given(sim.context_flags);
         active.set((sim.context_references > 0).into())
     }
     Init fn cuDevicePrimaryCtxSetFlags_v2(sim, device: c_int, flags: c_uint) {
-        known(device)?;
+        sim.of(device)?;
         sim.context_flags = flags;
         Ok(())
     }
@@ -66,7 +60,7 @@ api! {
     }
     Init fn cuCtxSetCurrent(sim, context: u64) {
         if context != 0 {
-            require_known(sim, context)?;
+            sim.of_context(context)?;
         }
         CONTEXTS.with_borrow_mut(|stack| {
             stack.pop();
@@ -77,7 +71,7 @@ api! {
         Ok(())
     }
     Init fn cuCtxPushCurrent_v2(sim, context: u64) {
-        require_known(sim, context)?;
+        sim.of_context(context)?;
         CONTEXTS.with_borrow_mut(|stack| stack.push(context));
         Ok(())
     }
@@ -87,18 +81,18 @@ api! {
         Ok(())
     }
     Init fn cuCtxGetDevice(sim, out: Out<c_int>) {
-        require_known(sim, current())?;
-        out.set(0)
+        sim.of_context(current())?;
+        out.set(sim.device as c_int)
     }
     Init fn cuCtxGetApiVersion(sim, _context: u64, out: Out<c_uint>) {
         out.set(13_000)
     }
     Init fn cuCtxGetFlags(sim, out: Out<c_uint>) {
-        require_known(sim, current())?;
+        sim.of_context(current())?;
         out.set(sim.context_flags)
     }
     Init fn cuCtxSetFlags(sim, flags: c_uint) {
-        require_known(sim, current())?;
+        sim.of_context(current())?;
         sim.context_flags = flags;
         Ok(())
     }

@@ -1,7 +1,8 @@
-//! Initialization and the one device.
+//! Initialization and the devices, which are all alike.
 
 use crate::call::{Out, Session};
-use crate::error::{Code, Result};
+use crate::config::DEVICES;
+use crate::error::Code;
 use std::ffi::{CStr, c_char, c_int, c_uint};
 
 const NAME: &CStr = c"simulated device";
@@ -17,10 +18,6 @@ pub const SHARED_BYTES_PER_MULTIPROCESSOR: u32 = 228 << 10;
 pub const THREADS_PER_MULTIPROCESSOR: u32 = 2048;
 pub const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
 pub const MAX_BLOCK: [u32; 3] = [1024, 1024, 64];
-
-pub fn known(device: c_int) -> Result<()> {
-    if device == 0 { Ok(()) } else { Err(Code::INVALID_DEVICE) }
-}
 
 /// An attribute by its number in cuda.h. Those not named are 0, which is "no" where it is a question.
 fn attribute(number: c_int, capability: (c_int, c_int)) -> c_int {
@@ -62,7 +59,13 @@ fn attribute(number: c_int, capability: (c_int, c_int)) -> c_int {
 
 /// Has what is alive reported as the process ends.
 extern "C" fn at_exit() {
-    let status = Session::try_open("exit").and_then(|session| session.at_exit());
+    let status = Session::try_open("exit").and_then(|mut session| {
+        let each = (0..*DEVICES).map(|device| {
+            session.switch(device);
+            session.at_exit()
+        });
+        each.fold(None, Option::or)
+    });
     if let Some(status) = status {
         // SAFETY: writes out what C's streams hold, then ends the process at once.
         unsafe {
@@ -70,6 +73,12 @@ extern "C" fn at_exit() {
             libc::_exit(status);
         }
     }
+}
+
+fn uuid(device: usize) -> [u8; 16] {
+    let mut uuid = *b"simulated device";
+    uuid[15] = uuid[15].wrapping_add(device as u8);
+    uuid
 }
 
 api! {
@@ -83,21 +92,24 @@ api! {
         ONCE.call_once(|| unsafe {
             libc::atexit(at_exit);
         });
-        sim.initialized = true;
+        for device in 0..*DEVICES {
+            sim.switch(device);
+            sim.initialized = true;
+        }
         Ok(())
     }
     Nothing fn cuDriverGetVersion(sim, out: Out<c_int>) {
         out.set(DRIVER_VERSION)
     }
     Init fn cuDeviceGetCount(sim, out: Out<c_int>) {
-        out.set(1)
+        out.set(*DEVICES as c_int)
     }
     Init fn cuDeviceGet(sim, out: Out<c_int>, ordinal: c_int) {
-        known(ordinal)?;
+        sim.of(ordinal)?;
         out.set(ordinal)
     }
     Init fn cuDeviceGetName(sim, out: *mut c_char, bytes: c_int, device: c_int) {
-        known(device)?;
+        sim.of(device)?;
         if out.is_null() || bytes < 1 {
             return Err(Code::INVALID_VALUE);
         }
@@ -111,29 +123,29 @@ api! {
         Ok(())
     }
     Init fn cuDeviceGetAttribute(sim, out: Out<c_int>, number: c_int, device: c_int) {
-        known(device)?;
+        sim.of(device)?;
         out.set(attribute(number, sim.config.capability))
     }
     Init fn cuDeviceComputeCapability(sim, major: Out<c_int>, minor: Out<c_int>, device: c_int) {
-        known(device)?;
+        sim.of(device)?;
         major.set(sim.config.capability.0)?;
         minor.set(sim.config.capability.1)
     }
     Init fn cuDeviceTotalMem_v2(sim, out: Out<usize>, device: c_int) {
-        known(device)?;
+        sim.of(device)?;
         out.set(sim.config.memory_bytes)
     }
     Init fn cuDeviceGetUuid(sim, out: Out<[u8; 16]>, device: c_int) {
-        known(device)?;
-        out.set(*b"simulated device")
+        sim.of(device)?;
+        out.set(uuid(sim.device))
     }
     Init fn cuDeviceGetUuid_v2(sim, out: Out<[u8; 16]>, device: c_int) {
-        known(device)?;
-        out.set(*b"simulated device")
+        sim.of(device)?;
+        out.set(uuid(sim.device))
     }
     Init fn cuDeviceGetPCIBusId(sim, out: *mut c_char, bytes: c_int, device: c_int) {
-        known(device)?;
-        let id = c"0000:00:00.0".to_bytes_with_nul();
+        sim.of(device)?;
+        let id = format!("0000:{:02x}:00.0\0", sim.device);
         if out.is_null() || (bytes as usize) < id.len() {
             return Err(Code::INVALID_VALUE);
         }
@@ -142,13 +154,13 @@ api! {
         Ok(())
     }
     Init fn cuDeviceCanAccessPeer(sim, out: Out<c_int>, device: c_int, peer: c_int) {
-        known(device)?;
-        known(peer)?;
+        sim.of(device)?;
+        sim.of(peer)?;
         out.set(0)
     }
     Init fn cuDeviceGetP2PAttribute(sim, out: Out<c_int>, _attribute: c_int, device: c_int, peer: c_int) {
-        known(device)?;
-        known(peer)?;
+        sim.of(device)?;
+        sim.of(peer)?;
         out.set(0)
     }
 }

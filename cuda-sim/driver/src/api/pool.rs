@@ -1,6 +1,5 @@
 //! Stream-ordered memory pools. There is one store of memory; pools are names for it that keep their attributes.
 
-use super::device::known;
 use crate::call::Out;
 use crate::error::Code;
 use crate::memory::memory;
@@ -14,15 +13,15 @@ const USED_HIGH: c_uint = 8;
 
 api! {
     Init fn cuDeviceGetDefaultMemPool(sim, out: Out<u64>, device: c_int) {
-        known(device)?;
+        sim.of(device)?;
         out.set(DEFAULT_POOL)
     }
     Init fn cuDeviceGetMemPool(sim, out: Out<u64>, device: c_int) {
-        known(device)?;
+        sim.of(device)?;
         out.set(DEFAULT_POOL)
     }
     Init fn cuDeviceSetMemPool(sim, device: c_int, pool: u64) {
-        known(device)?;
+        sim.of(device)?;
         if pool == 0 { Err(Code::INVALID_VALUE) } else { Ok(()) }
     }
     Context fn cuMemPoolCreate(sim, out: Out<u64>, properties: *const c_void) {

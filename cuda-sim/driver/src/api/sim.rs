@@ -4,7 +4,8 @@ use super::context::destroy;
 use super::device::COMPUTE_CAPABILITY;
 use super::memory::any_place;
 use crate::call::{Needs, Out, Session, call};
-use crate::error::Result;
+use crate::config::DEVICES;
+use crate::error::{Code, Result};
 use crate::memory::{check, memory, refuse, scribble, take_refusal};
 use crate::state::{External, Place, Report, Work};
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -110,22 +111,36 @@ pub extern "C" fn cuda_sim_misuse(name: *const c_char, what: *const c_char) {
     sim.illegal(call, &what);
 }
 
-/// Starts again as a fresh process would, with these settings; a rate of 0 injects no failures, and 0 bytes of memory
+/// Starts again as a fresh process would, on all devices, with these settings; a rate of 0 injects no failures, and 0 bytes of memory
 /// leaves its size. Registered kernels stay. Handles from before are invalid.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuda_sim_reset(seed: u64, fail_seed: u64, fail_rate: f64, memory_bytes: usize) {
     let mut sim = Session::open("cuda_sim_reset");
-    destroy(&mut sim);
-    sim.config.seed = seed;
-    sim.config.fail_seed = fail_seed;
-    sim.config.fail_rate = fail_rate;
-    sim.config.copy_bytes_per_s = 0;
-    sim.config.capability = COMPUTE_CAPABILITY;
-    if memory_bytes > 0 {
-        sim.config.memory_bytes = memory_bytes;
+    for device in 0..*DEVICES {
+        sim.switch(device);
+        destroy(&mut sim);
+        sim.config.seed = seed;
+        sim.config.fail_seed = fail_seed;
+        sim.config.fail_rate = fail_rate;
+        sim.config.copy_bytes_per_s = 0;
+        sim.config.capability = COMPUTE_CAPABILITY;
+        if memory_bytes > 0 {
+            sim.config.memory_bytes = memory_bytes;
+        }
+        sim.restart();
     }
-    sim.restart();
     take_refusal();
+}
+
+/// Fails the context of a device, as memory that can no longer be corrected does. False if there is no such device.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuda_sim_break(device: c_int) -> bool {
+    let mut sim = Session::open("cuda_sim_break");
+    let found = sim.of(device).is_ok();
+    if found {
+        sim.fail(Code::ECC_UNCORRECTABLE, format!("device {device} was broken"));
+    }
+    found
 }
 
 /// Has copies take as long as at this rate, until the next reset; 0: as fast as memory.
@@ -140,18 +155,30 @@ pub extern "C" fn cuda_sim_capability(major: c_int, minor: c_int) {
     Session::open("cuda_sim_capability").config.capability = (major, minor);
 }
 
-/// Counts of what is alive and of what has happened since the start or the last reset.
+/// Counts of what is alive and of what has happened, on the device of the current context or else device 0, since the start or the last reset.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuda_sim_report(out: Out<Report>) {
     out.set_if_given(Session::open("cuda_sim_report").report());
 }
 
-/// Writes what has failed since the start or the last reset, a line each with the call's name and the seed, first to
+/// The same of a device, whichever context is current. False, and nothing is written, if there is no such device.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuda_sim_report_of(device: c_int, out: Out<Report>) -> bool {
+    let mut sim = Session::open("cuda_sim_report_of");
+    sim.of(device).and_then(|()| out.set(sim.report())).is_ok()
+}
+
+/// Writes what has failed on any device since the start or the last reset, a line each with the call's name and the seed, first to
 /// last, as a C string cut to fit `bytes` bytes. Returns its whole length: 0 if nothing has failed.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuda_sim_message(out: *mut c_char, bytes: usize) -> usize {
-    let sim = Session::open("cuda_sim_message");
-    let text = sim.messages.join("\n");
+    let mut sim = Session::open("cuda_sim_message");
+    let mut messages = Vec::new();
+    for device in 0..*DEVICES {
+        sim.switch(device);
+        messages.extend_from_slice(&sim.messages);
+    }
+    let text = messages.join("\n");
     let text = text.as_bytes();
     if !out.is_null() && bytes > 0 {
         let kept = text.len().min(bytes - 1);

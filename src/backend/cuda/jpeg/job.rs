@@ -59,10 +59,7 @@ impl Gpu {
         let mut taken = None;
         let placed = batch.arena.scratch_sparing(lowered.len_bytes, left_bytes).and_then(|memory| {
             taken = Some((memory, lowered.len_bytes));
-            let mut piece = batch.arena.piece(data.len())?;
-            piece.bytes_mut().copy_from_slice(data);
-            let tables = worker.staging.put(&batch.arena, &[tables])?;
-            Ok((memory, lowered.at(memory, piece.address(), tables)))
+            Ok((memory, lowered.place(&batch.arena, &mut worker.staging, memory, data, &tables)?))
         });
         match placed {
             Ok((address, image)) => {

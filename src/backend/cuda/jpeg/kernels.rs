@@ -57,7 +57,8 @@ impl Step {
                 Some(([runs.div_ceil(64), count, 1], [64, 1, 1]))
             }
             Self::Rgb => {
-                let (width, height) = (most(|image| image.width), most(|image| image.height));
+                // Four pixels a thread, of which one or two may lie beside the rectangle.
+                let (width, height) = (most(|image| image.width / 2 + 1), most(|image| image.height / 2 + 1));
                 Some(([width.div_ceil(32), height.div_ceil(8), count], [32, 8, 1]))
             }
         }

@@ -1,8 +1,10 @@
 //! From an image's headers to what the kernels are handed, and the device memory that they take for it.
 
 use super::params::{JpegCode, JpegComponent, JpegImage, JpegRun, JpegTables};
+use crate::backend::cuda::arena::{Arena, StagingWriter};
 use crate::backend::cuda::lower::packed_bytes;
 use crate::decode::{Baseline, Code, Color, Window};
+use crate::error::Result;
 use crate::ops::params::DevicePointer;
 use crate::raster::Rect;
 use bytemuck::Zeroable as _;
@@ -81,18 +83,25 @@ impl Lowered {
         for (lowered, component) in components.iter_mut().zip(&image.components) {
             let (across, down) = image.pixels_a_sample(component);
             let row_samples = 8 * component.columns * columns;
+            let (x, y) = (8 * component.columns * window.columns.start, 8 * component.rows * window.rows.start);
+            let column_samples = 8 * component.rows * rows;
+            let whole = (image.size.width.div_ceil(across), image.size.height.div_ceil(down));
+            // libjpeg interpolates pairs of pixels, beside each other only in more than two samples, and repeats the rest.
+            let (wide, pairs) = (whole.0 > 2, matches!((across, down), (1 | 2, 1 | 2)));
             *lowered = JpegComponent {
-                samples: pieces.take(row_samples as usize * (8 * component.rows * rows) as usize),
+                samples: pieces.take(row_samples as usize * column_samples as usize),
                 row_samples,
                 columns: component.columns,
                 rows: component.rows,
                 first_block,
                 across,
                 down,
-                x: 8 * component.columns * window.columns.start,
-                y: 8 * component.rows * window.rows.start,
-                last_x: image.size.width.div_ceil(across) - 1,
-                last_y: image.size.height.div_ceil(down) - 1,
+                x,
+                y,
+                last_x: whole.0.min(x + row_samples) - 1,
+                last_y: whole.1.min(y + column_samples) - 1,
+                blends_across: (pairs && across == 2 && wide).into(),
+                blends_down: (pairs && down == 2 && (across == 1 || wide)).into(),
             };
             first_block += component.columns * component.rows;
         }
@@ -130,6 +139,21 @@ impl Lowered {
             ..JpegImage::default()
         };
         Self { image, len_bytes: pieces.0, pixels_end }
+    }
+
+    /// The image with its memory at `memory`, and its data and its tables in staging memory.
+    pub(super) fn place(
+        &self,
+        arena: &Arena,
+        staging: &mut StagingWriter,
+        memory: DevicePointer,
+        data: &[u8],
+        tables: &JpegTables,
+    ) -> Result<JpegImage> {
+        let mut piece = arena.piece(data.len())?;
+        piece.bytes_mut().copy_from_slice(data);
+        let tables = staging.put(arena, std::slice::from_ref(tables))?;
+        Ok(self.at(memory, piece.address(), tables))
     }
 
     /// The image with its memory at `memory`, its data and its tables where they will be; without a status as yet.

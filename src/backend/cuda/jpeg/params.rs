@@ -38,6 +38,8 @@ pub(super) struct JpegComponent {
     pub(super) y: u32,
     pub(super) last_x: u32,
     pub(super) last_y: u32,
+    pub(super) blends_across: u32,
+    pub(super) blends_down: u32,
 }
 
 /// The start of a run, which the kernels write.
@@ -87,10 +89,10 @@ pub(super) struct JpegImage {
 const _: () = {
     assert!(size_of::<JpegCode>() == 392 && offset_of!(JpegCode, symbols) == 136);
     assert!(size_of::<JpegTables>() == 2736 && offset_of!(JpegTables, quant) == 2352);
-    assert!(size_of::<JpegComponent>() == 48 && offset_of!(JpegComponent, last_x) == 40);
+    assert!(size_of::<JpegComponent>() == 56 && offset_of!(JpegComponent, last_x) == 40);
     assert!(size_of::<JpegRun>() == 12 && offset_of!(JpegRun, block) == 8);
-    assert!(size_of::<JpegImage>() == 296 && offset_of!(JpegImage, components) == 80);
-    assert!(offset_of!(JpegImage, color) == 224 && offset_of!(JpegImage, x) == 280);
+    assert!(size_of::<JpegImage>() == 320 && offset_of!(JpegImage, components) == 80);
+    assert!(offset_of!(JpegImage, color) == 248 && offset_of!(JpegImage, x) == 304);
 };
 
 // SAFETY: plain numbers without padding, as the sizes above show, of which zeros are values.

@@ -4,8 +4,11 @@
 //! Plots are narrow enough for a phone. Colors are Okabe and Ito's set for all kinds of color vision, darkened for
 //! contrast with white. Whatever differs in color also differs in a label or a mark. Text is dark on white.
 
+mod time;
+
 use crate::experiment::spread::Spread;
 use std::fmt::Write;
+pub use time::{heat_map, histogram, timeline};
 
 const WIDTH: f64 = 440.0;
 const RIGHT: f64 = 12.0;
@@ -52,6 +55,20 @@ impl Series {
     fn interval(&self, i: usize) -> Option<(f64, f64)> {
         self.intervals.get(i).copied().flatten()
     }
+}
+
+/// From where to where a scale goes at least. Plots beside each other that are to be compared share one.
+pub type Range = (f64, f64);
+
+/// A scale of the plot's own.
+pub const OWN: Range = (0.0, 0.0);
+
+/// The range of all values of series, their error bars and 0.
+#[must_use]
+pub fn extent(series: &[Series]) -> Range {
+    let ends = series.iter().flat_map(|series| series.intervals.iter().flatten().flat_map(|&(from, to)| [from, to]));
+    let values = series.iter().flat_map(|series| series.values.iter().flatten().copied());
+    values.chain(ends).fold(OWN, |(low, high), value| (low.min(value), high.max(value)))
 }
 
 /// A bar with a name of its own.
@@ -302,7 +319,7 @@ fn step(range: f64) -> f64 {
 }
 
 /// The round range around values and 0.
-fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
+fn range(values: impl Iterator<Item = f64>) -> Range {
     let (low, high) = values.fold((0.0_f64, 0.0_f64), |(low, high), value| (low.min(value), high.max(value)));
     let high = if high - low <= 0.0 { 1.0 } else { high };
     let step = step(high - low);
@@ -337,7 +354,14 @@ fn in_words(places: &[String], of: &str, series: &[Series], unit: &str) -> Strin
 /// Bars in groups, one of each series, with their values on top. Where there is no value there is no bar. `of` says
 /// what the groups' names are.
 #[must_use]
-pub fn grouped_bars(title: &str, unit: &str, of: &str, groups: &[String], series: &[Series]) -> String {
+pub fn grouped_bars(
+    title: &str,
+    unit: &str,
+    of: &str,
+    groups: &[String],
+    series: &[Series],
+    at_least: Range,
+) -> String {
     let mut drawing = Drawing::new(title);
     drawing.legend(series, false);
     let values = || series.iter().flat_map(|series| series.values.iter().flatten().copied());
@@ -347,8 +371,8 @@ pub fn grouped_bars(title: &str, unit: &str, of: &str, groups: &[String], series
     let about = (WIDTH * 0.88 - RIGHT) / groups.len().max(1) as f64 * 0.84 / series.len().max(1) as f64;
     let upright = longest > about;
     drawing.top += if upright { longest } else { 12.0 };
-    let ends = series.iter().flat_map(|series| series.intervals.iter().flatten().map(|interval| interval.1));
-    let (low, high) = range(values().chain(ends));
+    let (low, high) = extent(series);
+    let (low, high) = range([low, high, at_least.0, at_least.1].into_iter());
     let (y, left) = drawing.scale(low, high, unit);
     let group_width = (WIDTH - left - RIGHT) / groups.len().max(1) as f64;
     let bar_width = group_width * 0.84 / series.len().max(1) as f64;
@@ -415,11 +439,11 @@ pub fn bars(title: &str, unit: &str, bars: &[Bar]) -> String {
 
 /// A line for each series over the places of `xs`, with marks. A gap where there is no value.
 #[must_use]
-pub fn lines(title: &str, unit: &str, of: &str, xs: &[f64], series: &[Series]) -> String {
+pub fn lines(title: &str, unit: &str, of: &str, xs: &[f64], series: &[Series], at_least: Range) -> String {
     let mut drawing = Drawing::new(title);
     drawing.legend(series, true);
-    let ends = series.iter().flat_map(|series| series.intervals.iter().flatten().flat_map(|&(from, to)| [from, to]));
-    let (low, high) = range(series.iter().flat_map(|series| series.values.iter().flatten().copied()).chain(ends));
+    let (low, high) = extent(series);
+    let (low, high) = range([low, high, at_least.0, at_least.1].into_iter());
     let (y, left) = drawing.scale(low, high, unit);
     let last = xs.iter().copied().fold(1.0, f64::max);
     let x = |value: f64| left + 12.0 + (WIDTH - left - RIGHT - 24.0) * value / last;
@@ -451,133 +475,6 @@ pub fn lines(title: &str, unit: &str, of: &str, xs: &[f64], series: &[Series]) -
     drawing.places(named.iter().map(|&place| (x(place), place.to_string())), WIDTH, of);
     let places: Vec<String> = xs.iter().map(f64::to_string).collect();
     drawing.finish(&in_words(&places, of, series, unit))
-}
-
-/// Rows of values from 0 to 1 over time, as colors from light to dark.
-#[must_use]
-pub fn heat_map(title: &str, rows: &[(String, &[f32])], interval_s: f64) -> String {
-    const MOST_CELLS: usize = 6_000;
-    const MOST_COLUMNS: usize = 240;
-    const SHADES: usize = 20;
-    let mut drawing = Drawing::new(title);
-    let row_height = (480.0 / rows.len().max(1) as f64).clamp(4.0, 22.0);
-    let left = widest(rows.iter().map(|(name, _)| &**name), SMALL) + 10.0;
-    let samples = rows.iter().map(|(_, values)| values.len()).max().unwrap_or(0);
-    // With more samples than columns, neighbors share a column.
-    let columns = (MOST_CELLS / rows.len().max(1)).clamp(60, MOST_COLUMNS);
-    let chunk = samples.div_ceil(columns).max(1);
-    let column_width = (WIDTH - left - RIGHT) / samples.div_ceil(chunk).max(1) as f64;
-    let mut shaded: [Vec<(f64, f64, f64)>; SHADES + 1] = Default::default();
-    let mut words = String::from("Means:");
-    for (i, (name, values)) in rows.iter().enumerate() {
-        let top = drawing.top + i as f64 * row_height;
-        // All rows are named only if there is room.
-        if row_height >= 13.0 || i.is_multiple_of((14.0 / row_height).ceil() as usize) {
-            drawing.text(left - 6.0, top + row_height / 2.0 + 4.0, "end", SMALL, name);
-        }
-        let mean = |values: &[f32]| values.iter().map(|&value| f64::from(value)).sum::<f64>() / values.len() as f64;
-        let mut before = SHADES + 1;
-        for (column, chunk) in values.chunks(chunk).enumerate() {
-            let level = (mean(chunk).clamp(0.0, 1.0) * SHADES as f64).round() as usize;
-            match shaded[level].last_mut() {
-                // A column of the same shade as its neighbor widens it.
-                Some((_, _, wide)) if level == before => *wide += column_width,
-                _ => shaded[level].push((left + column as f64 * column_width, top, column_width + 0.3)),
-            }
-            before = level;
-        }
-        if !values.is_empty() {
-            let _ = write!(words, " {name} {:.0} %,", 100.0 * mean(values));
-        }
-    }
-    for (level, rects) in shaded.iter().enumerate() {
-        drawing.rects(row_height - 1.0, &shade(level as f64 / SHADES as f64), rects);
-    }
-    drawing.top += rows.len() as f64 * row_height;
-    drawing.times(left, samples as f64 * interval_s);
-    for i in 0..=10 {
-        drawing.rect(left + 34.0 + f64::from(i) * 14.0, drawing.top + 4.0, 14.3, 12.0, &shade(f64::from(i) / 10.0));
-    }
-    drawing.text(left + 28.0, drawing.top + 14.0, "end", SMALL, "0 %");
-    drawing.text(left + 194.0, drawing.top + 14.0, "start", SMALL, "100 % busy");
-    drawing.top += 18.0;
-    drawing.finish(words.trim_end_matches([',', ':']))
-}
-
-/// From nearly white to dark blue, darkening evenly, so that it can be read without color too.
-fn shade(value: f64) -> String {
-    let value = value.clamp(0.0, 1.0);
-    let mix = |light: f64, dark: f64| (light + (dark - light) * value).round() as u8;
-    format!("#{:02x}{:02x}{:02x}", mix(238.0, 8.0), mix(243.0, 48.0), mix(248.0, 107.0))
-}
-
-/// Stretches of time in named lanes, from 0 to the last end; below a lane's name the sum of its stretches.
-#[must_use]
-pub fn timeline(title: &str, lanes: &[&str], stretches: &[Stretch]) -> String {
-    const LANE: f64 = 36.0;
-    let mut drawing = Drawing::new(title);
-    let end = stretches.iter().map(|stretch| stretch.end_s).fold(0.0, f64::max).max(1e-9);
-    let sum = |lane| stretches.iter().filter(|s| s.lane == lane).map(|s| s.end_s - s.start_s).sum::<f64>();
-    let sums: Vec<String> = (0..lanes.len()).map(|lane| format!("{} s", short(sum(lane)))).collect();
-    let left = widest(lanes.iter().copied().chain(sums.iter().map(String::as_str)), NORMAL) + 10.0;
-    let x = |seconds: f64| left + (WIDTH - left - RIGHT) * seconds / end;
-    for (i, lane) in lanes.iter().enumerate() {
-        let top = drawing.top + i as f64 * LANE;
-        drawing.text(left - 8.0, top + 15.0, "end", NORMAL, lane);
-        drawing.text(left - 8.0, top + 29.0, "end", SMALL, &sums[i]);
-        drawing.line((left, top + LANE - 2.0), (WIDTH - RIGHT, top + LANE - 2.0), GRID, 1.0);
-        let rects = stretches.iter().filter(|stretch| stretch.lane == i).map(|stretch| {
-            let (from, to) = (x(stretch.start_s), x(stretch.end_s));
-            // A gap between neighbors, unless that would leave nothing.
-            (from, top + 5.0, if to - from > 3.0 { to - from - 0.8 } else { (to - from).max(0.4) })
-        });
-        drawing.rects(LANE - 11.0, color(i), &rects.collect::<Vec<_>>());
-    }
-    drawing.top += lanes.len() as f64 * LANE;
-    drawing.times(left, end);
-    let words = lanes.iter().zip(&sums).map(|(lane, sum)| format!("{lane} {sum}"));
-    drawing.finish(&format!("Sums: {}.", words.collect::<Vec<_>>().join(", ")))
-}
-
-/// A histogram of waits in seconds, in classes that double from 0.1 ms.
-#[must_use]
-pub fn histogram(title: &str, seconds: &[f64]) -> String {
-    const CLASSES: usize = 16;
-    let mut counts = [0_u32; CLASSES];
-    for wait in seconds {
-        let class = if *wait < 1e-4 { 0 } else { (wait / 1e-4).log2().floor() as usize + 1 };
-        counts[class.min(CLASSES - 1)] += 1;
-    }
-    let last = counts.iter().rposition(|&count| count > 0).unwrap_or(0).max(3);
-    let mut drawing = Drawing::new(title);
-    let longest = width(&counts.iter().max().copied().unwrap_or(0).to_string(), SMALL);
-    let upright = longest > WIDTH * 0.88 / (last + 1) as f64;
-    drawing.top += if upright { longest } else { 12.0 };
-    // From 5 on the scale's steps are whole batches.
-    let (low, high) = range(counts.iter().map(|&count| f64::from(count)).chain([5.0]));
-    let (y, left) = drawing.scale(low, high, "");
-    let class_width = (WIDTH - left - RIGHT) / (last + 1) as f64;
-    let ends = |class: usize| short_ms(0.1 * f64::from(1_u32 << class));
-    let mut words = format!("{} waits.", seconds.len());
-    for (class, &count) in counts[..=last].iter().enumerate() {
-        let x = left + class as f64 * class_width;
-        drawing.rect(x + 1.0, y(f64::from(count)), class_width - 2.0, y(0.0) - y(f64::from(count)), color(0));
-        if count > 0 {
-            drawing.on_bar(x + class_width / 2.0, y(f64::from(count)) - 3.0, class_width, upright, &count.to_string());
-            let bounds = if class + 1 < CLASSES { ("below", class) } else { ("above", class - 1) };
-            let _ = write!(words, " {} {} ms: {count}.", bounds.0, ends(bounds.1));
-        }
-    }
-    // Bounds between the classes; every other one where there are many.
-    let every = if last > 8 { 2 } else { 1 };
-    let bounds = (0..last).step_by(every).map(|class| (left + (class + 1) as f64 * class_width, ends(class)));
-    let of = format!("wait for a batch, ms; {} batches", seconds.len());
-    drawing.places(bounds, WIDTH, &of);
-    drawing.finish(&words)
-}
-
-fn short_ms(ms: f64) -> String {
-    if ms < 10.0 { format!("{ms:.1}") } else { format!("{ms:.0}") }
 }
 
 #[cfg(test)]
@@ -618,7 +515,7 @@ mod tests {
     fn bars_are_as_high_as_their_values_and_missing_ones_are_not_there() {
         let groups = ["1".to_owned(), "12".to_owned()];
         let both = [series("a", &[Some(10.0), Some(5.0)]), series("b", &[None, Some(2.5)])];
-        let svg = grouped_bars("t", "s", "load", &groups, &both);
+        let svg = grouped_bars("t", "s", "load", &groups, &both, OWN);
         // After the background and the legend's.
         assert_eq!(numbers(&svg, "rect", "height")[3..], [HEIGHT, HEIGHT / 2.0, HEIGHT / 4.0]);
         assert!(svg.contains("<desc>a: load 1: 10.0 s; load 12: 5.00 s. b: load 1: none; load 12: 2.50 s.</desc>"));
@@ -628,14 +525,14 @@ mod tests {
     fn error_bars_go_from_end_to_end() {
         let spread = Spread::of(&[2.0, 3.0, 4.0]);
         let series = [Series::spread("a", &[spread, None])];
-        let svg = grouped_bars("t", "s", "", &["x".to_owned(), "y".to_owned()], &series);
-        let plain =
-            grouped_bars("t", "s", "", &["x".to_owned(), "y".to_owned()], &[Series::new("a", vec![Some(4.0), None])]);
+        let svg = grouped_bars("t", "s", "", &["x".to_owned(), "y".to_owned()], &series, OWN);
+        let values = [Series::new("a", vec![Some(4.0), None])];
+        let plain = grouped_bars("t", "s", "", &["x".to_owned(), "y".to_owned()], &values, OWN);
         let strokes = |svg: &str| svg.matches(&format!("stroke=\"{TEXT}\"")).count();
         assert_eq!((strokes(&svg), strokes(&plain)), (3, 0), "{svg}");
         let one = Bar { interval: Some((2.0, 4.0)), ..bar("a", 3.0) };
         assert_eq!(strokes(&bars("t", "s", &[one, bar("b", 4.0)])), 3);
-        assert_eq!(strokes(&lines("t", "s", "", &[1.0, 2.0], &series)), 3);
+        assert_eq!(strokes(&lines("t", "s", "", &[1.0, 2.0], &series, OWN)), 3);
     }
 
     #[test]
@@ -656,9 +553,34 @@ mod tests {
     }
 
     #[test]
+    fn a_histogram_is_labelled_at_both_ends_and_with_how_many_it_is_of() {
+        let svg = histogram("t", &[0.00005, 0.0003]);
+        for words in [">0<", ">0.8<", "n = 2 batches"] {
+            assert!(svg.contains(words), "{words} in {svg}");
+        }
+        assert!(histogram("t", &[100.0]).contains(">longer<"));
+    }
+
+    #[test]
+    fn plots_beside_each_other_share_a_scale() {
+        let groups = ["x".to_owned()];
+        let [low, high] = [[series("a", &[Some(1.0)])], [series("a", &[Some(10.0)])]];
+        let all = extent(&[low[0].clone(), high[0].clone()]);
+        let height = |series: &[Series], at_least| {
+            numbers(&grouped_bars("t", "s", "", &groups, series, at_least), "rect", "height")[1]
+        };
+        assert_eq!((height(&low, OWN), height(&low, all), height(&high, all)), (HEIGHT, HEIGHT / 10.0, HEIGHT));
+        let half = [0.5; 10];
+        let svg = heat_map("t", &[("core 0".into(), &half)], 0.1, 4.0);
+        assert!(svg.contains(">4.00 s<") && svg.contains("core 0 50 %"), "{svg}");
+        let stretch = [Stretch { lane: 0, start_s: 0.0, end_s: 1.0 }];
+        assert!(timeline("t", &["train"], &stretch, 4.0).contains(">4.00 s<"));
+    }
+
+    #[test]
     fn neighbors_of_one_shade_are_one_shape() {
         let values = [0.5; 200];
-        let svg = heat_map("t", &[("core 0".into(), &values)], 0.1);
+        let svg = heat_map("t", &[("core 0".into(), &values)], 0.1, 0.0);
         assert_eq!(svg.matches('M').count(), 2, "one of the words and one of a path: {svg}");
         assert!(svg.contains("core 0 50 %") && svg.contains(">20.0 s<"), "{svg}");
     }
@@ -666,18 +588,18 @@ mod tests {
     #[test]
     fn nothing_to_show_is_shown_as_nothing() {
         for svg in [
-            grouped_bars("t", "s", "", &[], &[]),
+            grouped_bars("t", "s", "", &[], &[], OWN),
             bars("t", "s", &[]),
             bars("t", "s", &[bar("none", 0.0)]),
-            lines("t", "%", "load", &[], &[]),
-            heat_map("t", &[], 0.1),
-            timeline("t", &[], &[]),
+            lines("t", "%", "load", &[], &[], OWN),
+            heat_map("t", &[], 0.1, 0.0),
+            timeline("t", &[], &[], 0.0),
             histogram("t", &[]),
         ] {
             assert!(svg.starts_with("<svg") && svg.ends_with("</svg>"), "{svg}");
             assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
         }
-        assert!(heat_map("<&>", &[("x".into(), &[])], 0.1).contains("&lt;&amp;&gt;"));
+        assert!(heat_map("<&>", &[("x".into(), &[])], 0.1, 0.0).contains("&lt;&amp;&gt;"));
     }
 
     /// The longest names and values stay within the plot.
@@ -690,12 +612,13 @@ mod tests {
         let row = [0.3; 700];
         let rows: Vec<(String, &[f32])> = (0..200).map(|i| (format!("video dec. {i}"), &row[..])).collect();
         for svg in [
-            grouped_bars(long, "ms", "workers", &groups, &many),
+            grouped_bars(long, "ms", "workers", &groups, &many, OWN),
             bars(long, "images/s", &[bar("16 threads, prefetch 4 (anew)", 180_000.0), bar("b", 1.0)]),
-            lines(long, "%", "load", &[1.0, 2.0, 4.0, 8.0, 12.0, 1000.0], &many),
-            heat_map(long, &rows, 0.1),
-            timeline(long, &["set-up", "train"], &[Stretch { lane: 1, start_s: 0.0, end_s: 123_456.0 }]),
+            lines(long, "%", "load", &[1.0, 2.0, 4.0, 8.0, 12.0, 1000.0], &many, OWN),
+            heat_map(long, &rows, 0.1, 0.0),
+            timeline(long, &["set-up", "train"], &[Stretch { lane: 1, start_s: 0.0, end_s: 123_456.0 }], 0.0),
             histogram(long, &[0.2; 40_000]),
+            histogram(long, &[9.0; 3]),
         ] {
             for text in svg.split("<text ").skip(1) {
                 let number =

@@ -1,0 +1,75 @@
+//! What people and programs write down beside images: targets, and transforms.
+
+use crate::{MAX_AREA_PX, file};
+use std::fs;
+use warpfeed::{
+    BadLimit, OnError, Pipeline, Target, TargetSpec,
+    image::{Image, JpegOptions, Size, encode_jpeg},
+    ops::TransformFile,
+    source::{EncodedImages, ImageFolder, Source},
+};
+
+/// What a pipeline may take for its batches.
+const MAX_BATCHES_BYTES: u64 = 1 << 24;
+
+fn jpeg() -> Vec<u8> {
+    encode_jpeg(&Image::new(Size::new(20, 15)), &JpegOptions::default()).expect("a JPEG")
+}
+
+/// The first line as a specification, the rest as a sample's target, which is of that form or makes the sample a bad one.
+pub fn targets(data: &[u8]) {
+    let (spec, target) = data.split_at(data.iter().position(|&byte| byte == b'\n').unwrap_or(data.len()));
+    let Ok(Ok(spec)) = std::str::from_utf8(spec).map(str::parse::<TargetSpec>) else { return };
+    assert_eq!(spec.to_string().parse::<TargetSpec>().as_ref().ok(), Some(&spec), "{spec}");
+    let target = Target::Bytes(target.get(1..).unwrap_or_default().to_vec());
+    let source = EncodedImages::new([(jpeg(), 0)]).with_targets("field", [target]).expect("as many as images");
+    let pipeline = Pipeline::builder(source)
+        .threads(0)
+        .batch_size(1)
+        .center_crop(8)
+        .on_error(OnError::Skip)
+        .max_bad(BadLimit::Count(2));
+    let pipeline = pipeline.targets(spec.field("field")).build().expect("a good pipeline");
+    if pipeline.memory().batches_bytes > MAX_BATCHES_BYTES {
+        return;
+    }
+    let mut epoch = pipeline.epoch(0);
+    let given = epoch.by_ref().map(|batch| batch.expect("a bad target ends no epoch").len() as u64).sum::<u64>();
+    assert_eq!(given + epoch.stats().bad, 1);
+}
+
+/// What lies beside the images of a folder: tables with columns, as CSV and as JSON lines.
+pub fn metadata(data: &[u8]) {
+    let folder = file("a.jpg", b"").with_file_name("table");
+    fs::create_dir_all(&folder).expect("a folder");
+    fs::write(folder.join("a.jpg"), b"").expect("an image");
+    for name in ["metadata.csv", "metadata.jsonl"] {
+        fs::write(folder.join(name), data).expect("the file can be written");
+        let source = ImageFolder::open(&folder).expect("a folder with an image");
+        for field in ["file_name", "box"] {
+            if let Err(error) = source.target(0, Some(field)) {
+                assert!(error.is_bad_sample() || error.is_parameter(), "{error}");
+            }
+        }
+        fs::remove_file(folder.join(name)).expect("the file is ours");
+    }
+}
+
+/// A file of transforms, which a pipeline then draws and runs.
+pub fn transforms(data: &[u8]) {
+    let Ok(written) = TransformFile::read(file("transforms.json", data)) else { return };
+    let source = EncodedImages::new([(jpeg(), 0), (jpeg(), 1)]);
+    let pipeline = Pipeline::builder(source)
+        .threads(0)
+        .batch_size(2)
+        .max_pixels(MAX_AREA_PX)
+        .on_error(OnError::Skip)
+        .max_bad(BadLimit::Count(2));
+    let Ok(pipeline) = pipeline.transforms(written).build() else { return };
+    if pipeline.memory().batches_bytes > MAX_BATCHES_BYTES {
+        return;
+    }
+    for batch in pipeline.epoch(0).take_while(Result::is_ok) {
+        assert!(batch.is_ok_and(|batch| batch.len() <= 2));
+    }
+}

@@ -1,0 +1,26 @@
+// work: a fixed amount of arithmetic, as a training step is. It takes longer while other kernels share the multiprocessors.
+//
+// Inputs: none; launch.count is how often each thread repeats.
+// Grid: blocks of 256 threads; their number is the step's length.
+// Reference: none; nothing is read or written.
+
+#include "params.cuh"
+
+namespace warpfeed {
+
+__device__ inline void work(const Launch& launch) {
+    uint32_t value = blockIdx.x * blockDim.x + threadIdx.x;
+    for (uint32_t i = 0; i < launch.count; i++) {
+        value = value * 1664525 + 1013904223;
+    }
+    // No samples are given. Without this the compiler would leave the loop out.
+    if (launch.samples) {
+        *static_cast<uint32_t*>(const_cast<void*>(launch.samples)) = value;
+    }
+}
+
+}  // namespace warpfeed
+
+extern "C" __global__ void __launch_bounds__(256) work(const warpfeed::Launch launch) {
+    warpfeed::work(launch);
+}

@@ -1,0 +1,73 @@
+//! A training step of a fixed amount of work on a device. Unlike a stretch of time, it takes longer beside other work.
+#![allow(unsafe_code)]
+
+use super::fatbin;
+use crate::cuda::driver::{self, Context, Event, Function, Module, Stream};
+use crate::device::StreamPriority;
+use crate::error::Result;
+use crate::ops::params::Launch;
+use std::time::{Duration, Instant};
+
+/// How often a thread repeats: some 20 us.
+const REPEATS: u32 = 8_192;
+/// What a step begins with when its length is sought, in blocks, and the most it has.
+const FIRST_BLOCKS: u32 = 32;
+const MAX_BLOCKS: u32 = 1 << 24;
+
+/// The step, on a stream of its own.
+pub(super) struct FixedWork {
+    function: Function,
+    stream: Stream,
+    began: Event,
+    ended: Event,
+    blocks: u32,
+    /// Keeps the function valid.
+    _module: Module,
+}
+
+impl FixedWork {
+    /// A step that takes about `length` while the device does nothing else. The priority is that of a stream that a trainer
+    /// makes without one.
+    pub(super) fn new(context: &Context, length: Duration) -> Result<Self> {
+        let module = Module::load(context, &fatbin::fatbin()?)?;
+        let mut work = Self {
+            function: module.function("work")?,
+            stream: Stream::new(context, StreamPriority::Low)?,
+            began: Event::timed(context)?,
+            ended: Event::timed(context)?,
+            blocks: FIRST_BLOCKS,
+            _module: module,
+        };
+        // Once more than it takes: the first launch waits for the kernel's code.
+        work.run()?;
+        loop {
+            let began = Instant::now();
+            work.run()?;
+            if began.elapsed() >= length || work.blocks >= MAX_BLOCKS {
+                return Ok(work);
+            }
+            work.blocks *= 2;
+        }
+    }
+
+    /// Runs a step, and says how long it took on the device.
+    fn run(&mut self) -> Result<Option<f32>> {
+        let launch = Launch { samples: 0, table: 0, count: REPEATS, reserved: 0 };
+        self.began.record(&self.stream)?;
+        // SAFETY: the parameter is the one that every kernel takes, and this one touches no memory.
+        unsafe { driver::launch("work", self.function, [self.blocks, 1, 1], [256, 1, 1], &self.stream, &launch)? };
+        self.ended.record(&self.stream)?;
+        self.ended.synchronize()?;
+        Ok(self.ended.since_ms(&self.began))
+    }
+
+    /// Runs steps one after the other for so long; the median of their lengths in milliseconds.
+    pub(super) fn median_ms(&mut self, duration: Duration) -> Result<f64> {
+        let (began, mut lengths) = (Instant::now(), Vec::new());
+        while lengths.is_empty() || began.elapsed() < duration {
+            lengths.push(self.run()?.unwrap_or_default());
+        }
+        lengths.sort_by(f32::total_cmp);
+        Ok(f64::from(lengths[lengths.len() / 2]))
+    }
+}

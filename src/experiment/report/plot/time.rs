@@ -1,0 +1,139 @@
+//! Plots of what happened over time: heat maps, timelines and histograms of waits.
+
+use super::{Drawing, GRID, NORMAL, RIGHT, SMALL, Stretch, WIDTH, color, range, short, widest, width};
+use std::fmt::Write;
+
+/// Rows of values from 0 to 1 over time, as colors from light to dark. The time goes to `until_s`, or to the last sample if
+/// that is later: plots beside each other share it.
+#[must_use]
+pub fn heat_map(title: &str, rows: &[(String, &[f32])], interval_s: f64, until_s: f64) -> String {
+    const MOST_CELLS: usize = 6_000;
+    const MOST_COLUMNS: usize = 240;
+    const SHADES: usize = 20;
+    let mut drawing = Drawing::new(title);
+    let row_height = (480.0 / rows.len().max(1) as f64).clamp(4.0, 22.0);
+    let left = widest(rows.iter().map(|(name, _)| &**name), SMALL) + 10.0;
+    let sampled = rows.iter().map(|(_, values)| values.len()).max().unwrap_or(0);
+    let samples = sampled.max((until_s / interval_s.max(f64::MIN_POSITIVE)).round() as usize);
+    // With more samples than columns, neighbors share a column.
+    let columns = (MOST_CELLS / rows.len().max(1)).clamp(60, MOST_COLUMNS);
+    let chunk = samples.div_ceil(columns).max(1);
+    let column_width = (WIDTH - left - RIGHT) / samples.div_ceil(chunk).max(1) as f64;
+    let mut shaded: [Vec<(f64, f64, f64)>; SHADES + 1] = Default::default();
+    let mut words = String::from("Means:");
+    for (i, (name, values)) in rows.iter().enumerate() {
+        let top = drawing.top + i as f64 * row_height;
+        // All rows are named only if there is room.
+        if row_height >= 13.0 || i.is_multiple_of((14.0 / row_height).ceil() as usize) {
+            drawing.text(left - 6.0, top + row_height / 2.0 + 4.0, "end", SMALL, name);
+        }
+        let mean = |values: &[f32]| values.iter().map(|&value| f64::from(value)).sum::<f64>() / values.len() as f64;
+        let mut before = SHADES + 1;
+        for (column, chunk) in values.chunks(chunk).enumerate() {
+            let level = (mean(chunk).clamp(0.0, 1.0) * SHADES as f64).round() as usize;
+            match shaded[level].last_mut() {
+                // A column of the same shade as its neighbor widens it.
+                Some((_, _, wide)) if level == before => *wide += column_width,
+                _ => shaded[level].push((left + column as f64 * column_width, top, column_width + 0.3)),
+            }
+            before = level;
+        }
+        if !values.is_empty() {
+            let _ = write!(words, " {name} {:.0} %,", 100.0 * mean(values));
+        }
+    }
+    for (level, rects) in shaded.iter().enumerate() {
+        drawing.rects(row_height - 1.0, &shade(level as f64 / SHADES as f64), rects);
+    }
+    drawing.top += rows.len() as f64 * row_height;
+    drawing.times(left, samples as f64 * interval_s);
+    for i in 0..=10 {
+        drawing.rect(left + 34.0 + f64::from(i) * 14.0, drawing.top + 4.0, 14.3, 12.0, &shade(f64::from(i) / 10.0));
+    }
+    drawing.text(left + 28.0, drawing.top + 14.0, "end", SMALL, "0 %");
+    drawing.text(left + 194.0, drawing.top + 14.0, "start", SMALL, "100 % busy");
+    drawing.top += 18.0;
+    drawing.finish(words.trim_end_matches([',', ':']))
+}
+
+/// From nearly white to dark blue, darkening evenly, so that it can be read without color too.
+fn shade(value: f64) -> String {
+    let value = value.clamp(0.0, 1.0);
+    let mix = |light: f64, dark: f64| (light + (dark - light) * value).round() as u8;
+    format!("#{:02x}{:02x}{:02x}", mix(238.0, 8.0), mix(243.0, 48.0), mix(248.0, 107.0))
+}
+
+/// Stretches of time in named lanes, from 0 to `until_s`, or to the last end if that is later; below a lane's name the sum of
+/// its stretches.
+#[must_use]
+pub fn timeline(title: &str, lanes: &[&str], stretches: &[Stretch], until_s: f64) -> String {
+    const LANE: f64 = 36.0;
+    let mut drawing = Drawing::new(title);
+    let end = stretches.iter().map(|stretch| stretch.end_s).fold(until_s, f64::max).max(1e-9);
+    let sum = |lane| stretches.iter().filter(|s| s.lane == lane).map(|s| s.end_s - s.start_s).sum::<f64>();
+    let sums: Vec<String> = (0..lanes.len()).map(|lane| format!("{} s", short(sum(lane)))).collect();
+    let left = widest(lanes.iter().copied().chain(sums.iter().map(String::as_str)), NORMAL) + 10.0;
+    let x = |seconds: f64| left + (WIDTH - left - RIGHT) * seconds / end;
+    for (i, lane) in lanes.iter().enumerate() {
+        let top = drawing.top + i as f64 * LANE;
+        drawing.text(left - 8.0, top + 15.0, "end", NORMAL, lane);
+        drawing.text(left - 8.0, top + 29.0, "end", SMALL, &sums[i]);
+        drawing.line((left, top + LANE - 2.0), (WIDTH - RIGHT, top + LANE - 2.0), GRID, 1.0);
+        let rects = stretches.iter().filter(|stretch| stretch.lane == i).map(|stretch| {
+            let (from, to) = (x(stretch.start_s), x(stretch.end_s));
+            // A gap between neighbors, unless that would leave nothing.
+            (from, top + 5.0, if to - from > 3.0 { to - from - 0.8 } else { (to - from).max(0.4) })
+        });
+        drawing.rects(LANE - 11.0, color(i), &rects.collect::<Vec<_>>());
+    }
+    drawing.top += lanes.len() as f64 * LANE;
+    drawing.times(left, end);
+    let words = lanes.iter().zip(&sums).map(|(lane, sum)| format!("{lane} {sum}"));
+    drawing.finish(&format!("Sums: {}.", words.collect::<Vec<_>>().join(", ")))
+}
+
+/// A histogram of waits in seconds, in classes that double from 0.1 ms.
+#[must_use]
+pub fn histogram(title: &str, seconds: &[f64]) -> String {
+    const CLASSES: usize = 16;
+    let mut counts = [0_u32; CLASSES];
+    for wait in seconds {
+        let class = if *wait < 1e-4 { 0 } else { (wait / 1e-4).log2().floor() as usize + 1 };
+        counts[class.min(CLASSES - 1)] += 1;
+    }
+    let last = counts.iter().rposition(|&count| count > 0).unwrap_or(0).max(3);
+    let mut drawing = Drawing::new(title);
+    let longest = width(&counts.iter().max().copied().unwrap_or(0).to_string(), SMALL);
+    let upright = longest > WIDTH * 0.88 / (last + 1) as f64;
+    drawing.top += if upright { longest } else { 12.0 };
+    // From 5 on the scale's steps are whole batches.
+    let (low, high) = range(counts.iter().map(|&count| f64::from(count)).chain([5.0]));
+    let (y, left) = drawing.scale(low, high, "");
+    let class_width = (WIDTH - left - RIGHT) / (last + 1) as f64;
+    let ends = |class: usize| short_ms(0.1 * f64::from(1_u32 << class));
+    let mut words = format!("{} waits.", seconds.len());
+    for (class, &count) in counts[..=last].iter().enumerate() {
+        let x = left + class as f64 * class_width;
+        drawing.rect(x + 1.0, y(f64::from(count)), class_width - 2.0, y(0.0) - y(f64::from(count)), color(0));
+        if count > 0 {
+            drawing.on_bar(x + class_width / 2.0, y(f64::from(count)) - 3.0, class_width, upright, &count.to_string());
+            let bounds = if class + 1 < CLASSES { ("below", class) } else { ("above", class - 1) };
+            let _ = write!(words, " {} {} ms: {count}.", bounds.0, ends(bounds.1));
+        }
+    }
+    // Both ends, and the bounds between the classes; every other one where there are many. The last class has no end.
+    let right = WIDTH - RIGHT;
+    let end = if last + 1 < CLASSES { ends(last) } else { "longer".to_owned() };
+    drawing.text(left, drawing.top + 16.0, "middle", SMALL, "0");
+    drawing.text(right, drawing.top + 16.0, "end", SMALL, &end);
+    let every = if last > 8 { 2 } else { 1 };
+    let bounds = (0..last).step_by(every).map(|class| (left + (class + 1) as f64 * class_width, ends(class)));
+    let is_clear = |(x, bound): &(f64, String)| x + width(bound, SMALL) / 2.0 + 6.0 < right - width(&end, SMALL);
+    let of = format!("wait for a batch, ms; n = {} batches", seconds.len());
+    drawing.places(bounds.filter(is_clear), WIDTH, &of);
+    drawing.finish(&words)
+}
+
+fn short_ms(ms: f64) -> String {
+    if ms < 10.0 { format!("{ms:.1}") } else { format!("{ms:.0}") }
+}

@@ -1,0 +1,63 @@
+//! A small network for small images, as posts on data loading train it on MNIST: 20 and 50 convolutions of 5 x 5, each with
+//! a pooling of 2 x 2, and linear layers of 128 and of the classes.
+
+use super::candle::Network;
+use super::weights::Weights;
+use candle_core::{Device, Result, Tensor, Var, bail};
+
+const CHANNELS: [usize; 2] = [20, 50];
+const KERNEL_PX: usize = 5;
+const HIDDEN: usize = 128;
+/// What two convolutions and poolings leave of the sides of the smallest images.
+const LEFT_PX: usize = 4;
+/// Of MNIST.
+const SMALLEST_PX: usize = 28;
+
+pub(super) struct TwoConvolutions {
+    /// `[to, from, side, side]`, and a bias of `[to]`: the two convolutions and the first linear layer, which is a convolution
+    /// over all that is left of the smallest images. Of larger ones its results are averaged.
+    convolutions: [[Tensor; 2]; 3],
+    /// `[classes, features]`, and a bias of `[classes]`.
+    head: [Tensor; 2],
+}
+
+impl TwoConvolutions {
+    /// The network, and its weights to be trained, which are drawn from `seed`.
+    pub(super) fn new(classes: usize, seed: u64, device: &Device) -> Result<(Self, Vec<Var>)> {
+        let mut weights = Weights::new(seed, device);
+        // He et al. 2015, of a uniform distribution.
+        let mut convolution = |from: usize, to: usize, side: usize| -> Result<[Tensor; 2]> {
+            let bound = (6.0 / (from * side * side) as f64).sqrt();
+            Ok([weights.uniform(&[to, from, side, side], bound)?, weights.constant(to, 0.0)?])
+        };
+        let [first, second] = CHANNELS;
+        let convolutions = [
+            convolution(3, first, KERNEL_PX)?,
+            convolution(first, second, KERNEL_PX)?,
+            convolution(second, HIDDEN, LEFT_PX)?,
+        ];
+        let bound = (HIDDEN as f64).powf(-0.5);
+        let head = [weights.uniform(&[classes, HIDDEN], bound)?, weights.constant(classes, 0.0)?];
+        Ok((Self { convolutions, head }, weights.vars))
+    }
+}
+
+impl Network for TwoConvolutions {
+    fn forward(&self, images: &Tensor, _train: bool) -> Result<Tensor> {
+        let (_, _, height, width) = images.dims4()?;
+        if height.min(width) < SMALLEST_PX {
+            bail!("two convolutions take images of {SMALLEST_PX} pixels or more, not {width} x {height}");
+        }
+        let mut x = images.clone();
+        for (number, [weight, bias]) in self.convolutions.iter().enumerate() {
+            x = x.conv2d(weight, 0, 1, 1, 1)?.broadcast_add(&bias.reshape((1, (), 1, 1))?)?.relu()?;
+            if number < CHANNELS.len() {
+                // An odd side has a last row or column that no pooling takes.
+                let (_, _, height, width) = x.dims4()?;
+                x = x.narrow(2, 0, height / 2 * 2)?.narrow(3, 0, width / 2 * 2)?.max_pool2d(2)?;
+            }
+        }
+        let [weight, bias] = &self.head;
+        x.mean((2, 3))?.matmul(&weight.t()?)?.broadcast_add(bias)
+    }
+}

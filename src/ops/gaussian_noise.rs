@@ -1,0 +1,205 @@
+//! Normal noise on every pixel.
+
+use super::kernel::{Kernel, KernelId, Launcher};
+use super::noise::{self, KEYS};
+use super::params::NoiseSample;
+use super::transform::{Drawing, Random};
+use super::{CpuPass, Operation, Primitive, Reach, SizeEffect, check};
+use crate::error::{Error, Result};
+use crate::raster::{Rect, Size};
+use serde::{Deserialize, Serialize};
+
+/// Largest mean, to either side, and standard deviation: sums stay within 16 bits, as torchvision's.
+const MOST: f64 = 10.0;
+
+/// Adds normal noise to each channel of each pixel: torchvision's v2 `F.gaussian_noise` of 8-bit images, which drops the
+/// noise's fraction. The deviates are those of the key, the pixel's place and the channel.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct GaussianNoise {
+    /// Mean of the noise, for values of 0 to 1; from -10 to 10.
+    #[serde(default)]
+    pub mean: f64,
+    /// Its standard deviation, for values of 0 to 1; 0 to 10.
+    #[serde(default = "usual_sigma")]
+    pub sigma: f64,
+    /// Whether sums are cut to 0 to 255; else they wrap around, as torchvision's do.
+    #[serde(default = "clips")]
+    pub clip: bool,
+    /// What the noise comes from: below 2^53.
+    #[serde(default)]
+    pub key: u64,
+}
+
+const fn usual_sigma() -> f64 {
+    0.1
+}
+
+const fn clips() -> bool {
+    true
+}
+
+impl GaussianNoise {
+    pub(super) const KERNELS: &'static [Kernel] = &[Kernel::pixels("gaussian_noise_u8_nhwc")];
+
+    /// Of this standard deviation for values of 0 to 1, with mean 0, cut to 0 to 255; `key` says which, below 2^53.
+    #[must_use]
+    pub const fn new(sigma: f64, key: u64) -> Self {
+        Self { mean: 0.0, sigma, clip: true, key }
+    }
+
+    /// Mean of the noise, for values of 0 to 1.
+    #[must_use]
+    pub const fn mean(mut self, mean: f64) -> Self {
+        self.mean = mean;
+        self
+    }
+
+    /// Whether sums are cut to 0 to 255; else they wrap around.
+    #[must_use]
+    pub const fn clip(mut self, clip: bool) -> Self {
+        self.clip = clip;
+        self
+    }
+
+    pub(super) fn examples(_size: Size) -> Vec<Self> {
+        vec![Self::new(0.1, 0x0012_3456_789a_bcde), Self::new(0.7, 5).mean(-0.2).clip(false)]
+    }
+
+    /// Mean and standard deviation of bytes.
+    fn of_bytes(&self) -> [f32; 2] {
+        [self.mean, self.sigma].map(|value| (value * 255.0) as f32)
+    }
+}
+
+impl Operation for GaussianNoise {
+    fn name(&self) -> &'static str {
+        "gaussian_noise"
+    }
+
+    fn validate(&self) -> Result<()> {
+        if !(-MOST..=MOST).contains(&self.mean) {
+            return Err(Error::parameter(self.name(), "mean", format!("-{MOST} to {MOST}"), self.mean));
+        }
+        if !(0.0..=MOST).contains(&self.sigma) {
+            return Err(Error::parameter(self.name(), "sigma", format!("0 to {MOST}"), self.sigma));
+        }
+        check::noise_key(self.name(), self.key)
+    }
+
+    fn output_size(&self, input: Size) -> Result<Size> {
+        Ok(input)
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        SizeEffect::Keeps
+    }
+
+    fn primitive(&self, _input: Size) -> Primitive {
+        Primitive::Pass(Reach::Around(0))
+    }
+
+    fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
+        let Rect { x, y, width, height } = pass.image.part();
+        let ([mean, sigma], clip) = (self.of_bytes(), self.clip);
+        for row in 0..height {
+            let pixels = pass.image.row_mut(row);
+            noise::normal_row(self.key, x, y + row, width, |i, deviates| {
+                for (byte, deviate) in pixels[i].iter_mut().zip(deviates) {
+                    let sum = i32::from(*byte) + (deviate * sigma + mean) as i32;
+                    *byte = if clip { sum.clamp(0, 255) as u8 } else { sum as u8 };
+                }
+            });
+        }
+        Ok(())
+    }
+
+    fn launch(&self, on: &mut dyn Launcher, _part: Rect) -> Result<()> {
+        const NOISE: KernelId = KernelId::of("gaussian_noise_u8_nhwc");
+        let normals = on.put(noise::normals())?;
+        let image = on.source();
+        let [mean, sigma] = self.of_bytes();
+        let sample = NoiseSample {
+            pixels: image.pixels,
+            normals,
+            key: self.key,
+            pitch_bytes: image.pitch_bytes,
+            width: image.width,
+            height: image.height,
+            first_x: image.x,
+            first_y: image.y,
+            mean,
+            sigma,
+            clip: u32::from(self.clip),
+        };
+        on.call(NOISE, &sample, Size::new(image.width, image.height));
+        Ok(())
+    }
+}
+
+/// Adds fresh normal noise: torchvision's v2 `GaussianNoise`.
+///
+/// ```
+/// use warpfeed::ops::{RandomGaussianNoise, Transform};
+///
+/// Transform::from(RandomGaussianNoise::new(0.1)).validate()?;
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RandomGaussianNoise {
+    #[serde(default)]
+    mean: f64,
+    #[serde(default = "usual_sigma")]
+    sigma: f64,
+    #[serde(default = "clips")]
+    clip: bool,
+}
+
+impl RandomGaussianNoise {
+    /// Of this standard deviation for values of 0 to 1, with mean 0, cut to 0 to 255.
+    #[must_use]
+    pub const fn new(sigma: f64) -> Self {
+        Self { mean: 0.0, sigma, clip: true }
+    }
+
+    /// Mean of the noise, for values of 0 to 1.
+    #[must_use]
+    pub const fn mean(mut self, mean: f64) -> Self {
+        self.mean = mean;
+        self
+    }
+
+    /// Whether sums are cut to 0 to 255; else they wrap around.
+    #[must_use]
+    pub const fn clip(mut self, clip: bool) -> Self {
+        self.clip = clip;
+        self
+    }
+
+    fn with(&self, key: u64) -> GaussianNoise {
+        let Self { mean, sigma, clip } = *self;
+        GaussianNoise { mean, sigma, clip, key }
+    }
+}
+
+impl Random for RandomGaussianNoise {
+    fn name(&self) -> &'static str {
+        "random_gaussian_noise"
+    }
+
+    fn validate(&self) -> Result<()> {
+        self.with(0).validate()
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        SizeEffect::Keeps
+    }
+
+    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
+        let (rng, _) = drawing.start();
+        let key = rng.below(KEYS);
+        drawing.push(self.with(key))
+    }
+}

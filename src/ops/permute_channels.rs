@@ -1,0 +1,118 @@
+//! Red, green and blue in another order.
+
+use super::kernel::{Kernel, KernelId, Launcher};
+use super::params::ColorSample;
+use super::transform::{Drawing, Random};
+use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
+use crate::error::{Error, Result};
+use crate::raster::{Rect, Size};
+use serde::{Deserialize, Serialize};
+
+/// Puts the channels in another order: torchvision's v2 `F.permute_channels`.
+///
+/// ```
+/// use warpfeed::ops::{Op, PermuteChannels};
+///
+/// let op: Op = serde_json::from_str(r#"{"op": "permute_channels", "order": [2, 1, 0]}"#)?;
+/// assert_eq!(op, PermuteChannels::new([2, 1, 0]).into());
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct PermuteChannels {
+    /// Which channel becomes red, green and blue: 0, 1 and 2 in any order.
+    pub order: [u8; 3],
+}
+
+impl PermuteChannels {
+    pub(super) const KERNELS: &'static [Kernel] = &[Kernel::pixels("permute_channels_u8_nhwc")];
+
+    /// These channels become red, green and blue: 0, 1 and 2 in any order.
+    #[must_use]
+    pub const fn new(order: [u8; 3]) -> Self {
+        Self { order }
+    }
+
+    pub(super) fn examples(_size: Size) -> Vec<Self> {
+        vec![Self::new([2, 0, 1]), Self::new([0, 2, 1])]
+    }
+}
+
+impl Operation for PermuteChannels {
+    fn name(&self) -> &'static str {
+        "permute_channels"
+    }
+
+    fn validate(&self) -> Result<()> {
+        if (0..3).all(|channel| self.order.contains(&channel)) {
+            return Ok(());
+        }
+        Err(Error::parameter(self.name(), "order", "0, 1 and 2 in any order", format!("{:?}", self.order)))
+    }
+
+    fn output_size(&self, input: Size) -> Result<Size> {
+        Ok(input)
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        SizeEffect::Keeps
+    }
+
+    fn primitive(&self, _input: Size) -> Primitive {
+        match self.order {
+            [0, 1, 2] => Primitive::Identity,
+            _ => Primitive::Pass(Reach::Around(0)),
+        }
+    }
+
+    fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
+        let [red, green, blue] = self.order.map(usize::from);
+        for pixel in pass.image.pixels_mut() {
+            *pixel = [pixel[red], pixel[green], pixel[blue], pixel[3]];
+        }
+        Ok(())
+    }
+
+    fn launch(&self, on: &mut dyn Launcher, _part: Rect) -> Result<()> {
+        const PERMUTE: KernelId = KernelId::of("permute_channels_u8_nhwc");
+        let [red, green, blue] = self.order.map(u32::from);
+        let sample = ColorSample { order: red | green << 2 | blue << 4, ..ColorSample::of(&on.source()) };
+        on.call(PERMUTE, &sample, Size::new(sample.width, sample.height));
+        Ok(())
+    }
+}
+
+/// Puts the channels in random order: torchvision's v2 `RandomChannelPermutation`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RandomChannelPermutation {}
+
+impl RandomChannelPermutation {
+    /// Each order as likely as the others.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {}
+    }
+}
+
+impl Random for RandomChannelPermutation {
+    fn name(&self) -> &'static str {
+        "random_channel_permutation"
+    }
+
+    fn validate(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        SizeEffect::Keeps
+    }
+
+    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
+        let (rng, _) = drawing.start();
+        let mut order = [0, 1, 2];
+        rng.shuffle(&mut order);
+        drawing.push(PermuteChannels::new(order))
+    }
+}

@@ -1,0 +1,112 @@
+//! Colors distorted as for training detectors.
+
+use super::check::{probability, range};
+use super::transform::{Drawing, Random};
+use super::{Brightness, Contrast, Hue, Op, PermuteChannels, Saturation, SizeEffect};
+use crate::error::Result;
+use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
+
+/// Brightness, contrast, saturation, hue and the channels' order, each changed with a probability: torchvision's v2
+/// `RandomPhotometricDistort`, SSD's. Contrast comes after brightness or, as likely, after hue.
+///
+/// ```
+/// use warpfeed::ops::{RandomPhotometricDistort, Transform};
+///
+/// Transform::from(RandomPhotometricDistort::new(0.5).contrast(0.8..=1.2)).validate()?;
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RandomPhotometricDistort {
+    #[serde(with = "super::transform::range")]
+    brightness: RangeInclusive<f64>,
+    #[serde(with = "super::transform::range")]
+    contrast: RangeInclusive<f64>,
+    #[serde(with = "super::transform::range")]
+    saturation: RangeInclusive<f64>,
+    #[serde(with = "super::transform::range")]
+    hue: RangeInclusive<f64>,
+    p: f64,
+}
+
+impl Default for RandomPhotometricDistort {
+    fn default() -> Self {
+        Self::new(0.5)
+    }
+}
+
+impl RandomPhotometricDistort {
+    /// Each with probability `p`, in torchvision's ranges: brightness by 0.875 to 1.125, contrast and saturation by 0.5 to
+    /// 1.5, hue by -0.05 to 0.05.
+    #[must_use]
+    pub const fn new(p: f64) -> Self {
+        Self { brightness: 0.875..=1.125, contrast: 0.5..=1.5, saturation: 0.5..=1.5, hue: -0.05..=0.05, p }
+    }
+
+    /// Factors of brightness.
+    #[must_use]
+    pub const fn brightness(mut self, factors: RangeInclusive<f64>) -> Self {
+        self.brightness = factors;
+        self
+    }
+
+    /// Factors of contrast.
+    #[must_use]
+    pub const fn contrast(mut self, factors: RangeInclusive<f64>) -> Self {
+        self.contrast = factors;
+        self
+    }
+
+    /// Factors of saturation.
+    #[must_use]
+    pub const fn saturation(mut self, factors: RangeInclusive<f64>) -> Self {
+        self.saturation = factors;
+        self
+    }
+
+    /// Turns of hue, within -0.5 to 0.5.
+    #[must_use]
+    pub const fn hue(mut self, turns: RangeInclusive<f64>) -> Self {
+        self.hue = turns;
+        self
+    }
+}
+
+impl Random for RandomPhotometricDistort {
+    fn name(&self) -> &'static str {
+        "random_photometric_distort"
+    }
+
+    fn validate(&self) -> Result<()> {
+        probability(self.name(), self.p)?;
+        range(self.name(), "brightness", &self.brightness, 0.0, f64::INFINITY)?;
+        range(self.name(), "contrast", &self.contrast, 0.0, f64::INFINITY)?;
+        range(self.name(), "saturation", &self.saturation, 0.0, f64::INFINITY)?;
+        range(self.name(), "hue", &self.hue, -0.5, 0.5)
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        SizeEffect::Keeps
+    }
+
+    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
+        let (rng, _) = drawing.start();
+        // Everything is drawn, so that what does not happen moves nothing in the others.
+        let mut factor = |range: &RangeInclusive<f64>| {
+            let happens = rng.chance(self.p);
+            let factor = rng.uniform(*range.start(), *range.end());
+            happens.then_some(factor)
+        };
+        let brightness = factor(&self.brightness).map(|factor| Brightness::new(factor).into());
+        let contrast = factor(&self.contrast).map(|factor| Contrast::new(factor).into());
+        let saturation = factor(&self.saturation).map(|factor| Saturation::new(factor).into());
+        let hue = factor(&self.hue).map(|factor| Hue::new(factor).into());
+        let (early, permutes, mut order) = (rng.chance(0.5), rng.chance(self.p), [0, 1, 2]);
+        rng.shuffle(&mut order);
+        let (before, after) = if early { (contrast, None) } else { (None, contrast) };
+        let permutation = permutes.then(|| PermuteChannels::new(order).into());
+        let ops: [Option<Op>; 6] = [brightness, before, saturation, hue, after, permutation];
+        ops.into_iter().flatten().try_for_each(|op| drawing.push(op))
+    }
+}

@@ -1,0 +1,342 @@
+//! The usual pipelines by name, and those that published models were trained and are evaluated with.
+
+mod published;
+
+use crate::error::{Error, Result};
+use crate::mix::Mix;
+use crate::ops::transform::{Transform, random_horizontal_flip, random_resized_crop};
+use crate::ops::{
+    AugMix, AutoAugment, AutoAugmentPolicy, Interpolation, Normalize, RandAugment, TransformFile, TrivialAugment,
+};
+use crate::target::TargetSpec;
+use std::fmt;
+use std::str::FromStr;
+
+/// Means of red, green, blue over ImageNet, of values in 0 to 1.
+pub const IMAGENET_MEAN: [f32; 3] = [0.485, 0.456, 0.406];
+/// Standard deviations of red, green, blue over ImageNet, of values in 0 to 1.
+pub const IMAGENET_STD: [f32; 3] = [0.229, 0.224, 0.225];
+
+macro_rules! presets {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal, $link:expr, $about:literal;)*) => {
+        /// A usual pipeline, or one that published models were trained and are evaluated with.
+        ///
+        /// The usual ones end in 224 x 224 pixels, normalized with ImageNet's mean and standard deviation. The published ones
+        /// have all that a data pipeline has of a recipe: transforms and views, mixing, and how often a sample comes in a row;
+        /// [`link`](Self::link) is where they are from. Numbers of their evaluation are those of the variant with `Eval`.
+        ///
+        /// ```
+        /// use warpfeed::{Pipeline, Preset, source::EncodedImages, image::Size};
+        ///
+        /// let images = EncodedImages::new([(Vec::new(), 0)]);
+        /// let pipeline = Pipeline::builder(images.clone()).preset(Preset::Train).build()?;
+        /// assert_eq!(pipeline.image_size(), Size::new(224, 224));
+        ///
+        /// let pipeline = Pipeline::builder(images).preset("resnet50-v2".parse()?).build()?;
+        /// assert_eq!(pipeline.image_size(), Size::new(176, 176));
+        /// assert_eq!(Preset::ResNet50V2.mix().unwrap().to_string(), "torchvision=0.2/1");
+        /// # Ok::<(), warpfeed::Error>(())
+        /// ```
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub enum Preset {
+            $($(#[$doc])* #[doc = concat!(" Written `", $name, "`.")] $variant,)*
+        }
+
+        impl Preset {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// Its name, as the command reads it.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)*
+                }
+            }
+
+            /// What it does, in a line.
+            #[must_use]
+            pub const fn about(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $about,)*
+                }
+            }
+
+            /// Where a published recipe is from; none of the others.
+            #[must_use]
+            pub const fn link(self) -> Option<&'static str> {
+                match self {
+                    $(Self::$variant => $link,)*
+                }
+            }
+        }
+    };
+}
+
+const TORCHVISION_V1: Option<&str> =
+    Some("https://github.com/pytorch/vision/tree/main/references/classification#resnet");
+const TORCHVISION_V2: Option<&str> = Some("https://github.com/pytorch/vision/issues/3995#issuecomment-1013906621");
+const DEIT: Option<&str> = Some("https://github.com/facebookresearch/deit/blob/main/README_deit.md");
+const DEIT3: Option<&str> = Some("https://github.com/facebookresearch/deit/blob/main/README_revenge.md");
+const CONVNEXT: Option<&str> = Some("https://github.com/facebookresearch/ConvNeXt/blob/main/TRAINING.md");
+const STRIKES_BACK: Option<&str> = Some("https://arxiv.org/abs/2110.00476");
+const DINO: Option<&str> = Some("https://github.com/facebookresearch/dino/blob/main/main_dino.py");
+const SIMCLR: Option<&str> = Some("https://arxiv.org/abs/2002.05709");
+
+presets! {
+    /// For training: random resized crop, horizontal flip with probability 0.5.
+    Train = "train", None, "Random resized crop 224, random horizontal flip, normalize";
+    /// As [`Train`](Self::Train), then [`AutoAugment`] for ImageNet.
+    AutoAugment = "auto-augment", None, "As train, with AutoAugment for ImageNet before normalize";
+    /// As [`Train`](Self::Train), then [`RandAugment`].
+    RandAugment = "rand-augment", None, "As train, with RandAugment (2 operations of magnitude 9) before normalize";
+    /// As [`Train`](Self::Train), then [`TrivialAugment`].
+    TrivialAugment = "trivial-augment", None, "As train, with TrivialAugment before normalize";
+    /// As [`Train`](Self::Train), then [`AugMix`].
+    AugMix = "aug-mix", None, "As train, with AugMix before normalize";
+    /// For evaluation: shorter side 256, center crop.
+    Eval = "eval", None, "Shorter side to 256, center crop 224, normalize";
+    /// torchvision's first weights of ResNet-50: as [`Train`](Self::Train).
+    ResNet50V1 = "resnet50-v1", TORCHVISION_V1, "Training of torchvision's ResNet-50, V1 weights";
+    /// As [`Eval`](Self::Eval).
+    ResNet50V1Eval = "resnet50-v1-eval", TORCHVISION_V1, "Evaluation of the same";
+    /// torchvision's second weights of ResNet-50: random resized crop 176, flip, TrivialAugment, erasing; MixUp or CutMix;
+    /// each image four times.
+    ResNet50V2 = "resnet50-v2", TORCHVISION_V2, "Training of torchvision's ResNet-50, V2 weights";
+    /// Shorter side 232, center crop 224.
+    ResNet50V2Eval = "resnet50-v2-eval", TORCHVISION_V2, "Evaluation of the same";
+    /// DeiT: random resized crop 224, flip, timm's `rand-m9-mstd0.5-inc1`, erasing with noise; MixUp or CutMix; each image
+    /// three times.
+    DeiT = "deit", DEIT, "Training of DeiT";
+    /// Shorter side 256, bicubic, center crop 224.
+    DeiTEval = "deit-eval", DEIT, "Evaluation of DeiT";
+    /// DeiT III at 224 pixels: random resized crop, flip, 3-Augment, color jitter; MixUp or CutMix; each image three times.
+    DeiT3 = "deit3", DEIT3, "Training of DeiT III (ViT-S at 224)";
+    /// Shorter side 224, bicubic, center crop 224.
+    DeiT3Eval = "deit3-eval", DEIT3, "Evaluation of DeiT III";
+    /// ConvNeXt: as [`DeiT`](Self::DeiT), each image once.
+    ConvNeXt = "convnext", CONVNEXT, "Training of ConvNeXt";
+    /// Shorter side 256, bicubic, center crop 224.
+    ConvNeXtEval = "convnext-eval", CONVNEXT, "Evaluation of ConvNeXt";
+    /// ResNet strikes back, procedure A1: random resized crop 224, flip, timm's `rand-m7-mstd0.5-inc1`; MixUp or CutMix; each
+    /// image three times.
+    ResNet50A1 = "resnet50-a1", STRIKES_BACK, "Training of ResNet-50 by ResNet strikes back, A1";
+    /// Shorter side 235, bicubic, center crop 224.
+    ResNet50A1Eval = "resnet50-a1-eval", STRIKES_BACK, "Evaluation of the same";
+    /// ResNet strikes back, procedure A2: as [`ResNet50A1`](Self::ResNet50A1) with less MixUp and no smoothing.
+    ResNet50A2 = "resnet50-a2", STRIKES_BACK, "Training of ResNet-50 by ResNet strikes back, A2";
+    /// As [`ResNet50A1Eval`](Self::ResNet50A1Eval).
+    ResNet50A2Eval = "resnet50-a2-eval", STRIKES_BACK, "Evaluation of the same";
+    /// ResNet strikes back, procedure A3: random resized crop 160, flip, timm's `rand-m6-mstd0.5-inc1`; MixUp or CutMix.
+    ResNet50A3 = "resnet50-a3", STRIKES_BACK, "Training of ResNet-50 by ResNet strikes back, A3";
+    /// As [`ResNet50A1Eval`](Self::ResNet50A1Eval).
+    ResNet50A3Eval = "resnet50-a3-eval", STRIKES_BACK, "Evaluation of the same";
+    /// DINO, with the defaults of its code: two views of 224 pixels, the second with other blur and with solarizing, and
+    /// eight of 96.
+    Dino = "dino", DINO, "Training of DINO: two global views and eight local ones";
+    /// Shorter side 256, bicubic, center crop 224.
+    DinoEval = "dino-eval", DINO, "Evaluation of DINO";
+    /// SimCLR: two views of 224 pixels, with strong color jitter, gray and blur; values of 0 to 1.
+    SimClr = "simclr", SIMCLR, "Training of SimCLR: two views";
+    /// Shorter side 256, bicubic, center crop 224, values of 0 to 1.
+    SimClrEval = "simclr-eval", SIMCLR, "Evaluation of SimCLR";
+}
+
+impl Preset {
+    /// Its transforms, and its views where it has several.
+    #[must_use]
+    pub fn transforms(self) -> TransformFile {
+        let bilinear = Interpolation::Bilinear;
+        let ops = match self {
+            Self::Train | Self::ResNet50V1 => train_with(None),
+            Self::AutoAugment | Self::RandAugment | Self::TrivialAugment | Self::AugMix => train_with(self.suite()),
+            Self::Eval | Self::ResNet50V1Eval => published::eval(256, bilinear),
+            Self::ResNet50V2 => published::resnet50_v2(),
+            Self::ResNet50V2Eval => published::eval(232, bilinear),
+            Self::DeiT | Self::ConvNeXt => published::deit(),
+            Self::DeiT3 => published::deit3(),
+            Self::DeiT3Eval => published::eval(224, Interpolation::Bicubic),
+            Self::ResNet50A1 | Self::ResNet50A2 => published::timm(224, "rand-m7-mstd0.5-inc1"),
+            Self::ResNet50A3 => published::timm(160, "rand-m6-mstd0.5-inc1"),
+            Self::ResNet50A1Eval | Self::ResNet50A2Eval | Self::ResNet50A3Eval => {
+                published::eval(235, Interpolation::Bicubic)
+            }
+            Self::DeiTEval | Self::ConvNeXtEval | Self::DinoEval => published::eval(256, Interpolation::Bicubic),
+            Self::SimClrEval => published::simclr_eval(),
+            Self::Dino => return published::dino(),
+            Self::SimClr => return published::simclr(),
+        };
+        ops.into()
+    }
+
+    /// The same on 8-bit images: what comes before normalization.
+    #[must_use]
+    pub fn pixel_transforms(self) -> TransformFile {
+        self.transforms().before_normalize()
+    }
+
+    /// Its operations; of several views those of the first.
+    #[must_use]
+    pub fn ops(self) -> Vec<Transform> {
+        self.transforms().into_first_view()
+    }
+
+    /// Its operations on 8-bit images: those before normalization.
+    #[must_use]
+    pub fn pixel_ops(self) -> Vec<Transform> {
+        self.pixel_transforms().into_first_view()
+    }
+
+    /// The automatic augmentation that it has more than [`Train`](Self::Train).
+    #[must_use]
+    pub fn suite(self) -> Option<Transform> {
+        match self {
+            Self::AutoAugment => Some(AutoAugment::new(AutoAugmentPolicy::ImageNet).into()),
+            Self::RandAugment => Some(RandAugment::new().into()),
+            Self::TrivialAugment => Some(TrivialAugment::new().into()),
+            Self::AugMix => Some(AugMix::new().into()),
+            _ => None,
+        }
+    }
+
+    /// How it mixes the images of a batch.
+    #[must_use]
+    pub fn mix(self) -> Option<Mix> {
+        match self {
+            Self::ResNet50V2 => Some(Mix::torchvision(0.2, 1.0)),
+            Self::DeiT | Self::DeiT3 | Self::ConvNeXt => Some(Mix::timm(0.8, 1.0)),
+            Self::ResNet50A1 => Some(Mix::timm(0.2, 1.0)),
+            Self::ResNet50A2 | Self::ResNet50A3 => Some(Mix::timm(0.1, 1.0)),
+            _ => None,
+        }
+    }
+
+    /// The targets of so many classes that go with its mixing: a probability for each, with its label smoothing.
+    #[must_use]
+    pub fn targets(self, classes: u32) -> Option<TargetSpec> {
+        let smoothing = match self {
+            Self::ResNet50V2 | Self::DeiT | Self::ConvNeXt | Self::ResNet50A1 => 0.1,
+            _ => 0.0,
+        };
+        self.mix().map(|_| TargetSpec::soft(classes).smoothing(smoothing))
+    }
+
+    /// How often each sample comes in a row: what [`Sampling::repeated`](crate::Sampling::repeated) is to be given where it
+    /// is more than once.
+    #[must_use]
+    pub const fn repetitions(self) -> u32 {
+        match self {
+            Self::ResNet50V2 => 4,
+            Self::DeiT | Self::DeiT3 | Self::ResNet50A1 | Self::ResNet50A2 => 3,
+            _ => 1,
+        }
+    }
+}
+
+impl fmt::Display for Preset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Preset {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let found = Self::ALL.iter().find(|preset| preset.name() == text);
+        found.copied().ok_or_else(|| {
+            let names: Vec<_> = Self::ALL.iter().map(|preset| preset.name()).collect();
+            Error::parameter("preset", "name", names.join(", "), text)
+        })
+    }
+}
+
+fn normalize() -> Transform {
+    Normalize::new(IMAGENET_MEAN, IMAGENET_STD).into()
+}
+
+/// The operations of [`Preset::Train`], and one more before normalization.
+fn train_with(augment: Option<Transform>) -> Vec<Transform> {
+    let geometry = [random_resized_crop(224), random_horizontal_flip(0.5)];
+    geometry.into_iter().chain(augment).chain([normalize()]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pipeline::Pipeline;
+    use crate::raster::{Image, Size};
+    use crate::source::EncodedImages;
+    use serde_json::Value;
+
+    /// Whether two written forms are equal but for the last digits of numbers.
+    fn equal(a: &Value, b: &Value) -> bool {
+        match (a, b) {
+            (Value::Object(a), Value::Object(b)) => {
+                a.len() == b.len() && a.iter().all(|(name, a)| b.get(name).is_some_and(|b| equal(a, b)))
+            }
+            (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| equal(a, b)),
+            (Value::Number(a), Value::Number(b)) => (a.as_f64().unwrap() - b.as_f64().unwrap()).abs() < 1e-6,
+            _ => a == b,
+        }
+    }
+
+    /// The factories' transforms, as `tests/reference/presets.py` wrote them down.
+    #[test]
+    fn published_presets_are_what_the_factories_make() {
+        let file: Value = serde_json::from_str(include_str!("../../tests/reference/presets.json")).unwrap();
+        let factories = file["presets"].as_object().unwrap();
+        for (name, made) in factories {
+            // Read and written again, what is not given has its usual value.
+            let want: Vec<Transform> = serde_json::from_value(made.clone()).unwrap();
+            let (want, got) = (serde_json::to_value(want).unwrap(), name.parse::<Preset>().unwrap().ops());
+            let got = serde_json::to_value(got).unwrap();
+            assert!(equal(&got, &want), "{name}:\n{got}\n{want}");
+        }
+        // DINO's transforms are in no package.
+        let published = Preset::ALL.iter().filter(|preset| preset.link().is_some());
+        let missing: Vec<_> = published.filter(|preset| !factories.contains_key(preset.name())).collect();
+        assert_eq!(missing, [&Preset::Dino]);
+    }
+
+    fn builder() -> crate::Builder {
+        let jpeg = crate::encode::encode_jpeg(&Image::new(Size::new(300, 260)), &Default::default()).unwrap();
+        let images = EncodedImages::new((0..6).map(|label| (jpeg.clone(), label % 3))).with_classes(["a", "b", "c"]);
+        Pipeline::builder(images).device(crate::Device::Cpu).shuffle(1).batch_size(6)
+    }
+
+    #[test]
+    fn presets_mix_and_repeat_as_they_say() {
+        for &preset in Preset::ALL {
+            assert_eq!(preset.name().parse::<Preset>().unwrap(), preset);
+            let pipeline = builder().preset(preset).build().unwrap();
+            let batch = pipeline.epoch(0).next().unwrap().unwrap();
+            assert_eq!(batch.mixed().is_some(), preset.mix().is_some(), "{preset}");
+            assert_eq!(batch.targets().is_some(), preset.mix().is_some(), "{preset}");
+            let first = batch.indices()[0];
+            let times = batch.indices().iter().take_while(|index| **index == first).count() as u32;
+            assert_eq!(times, preset.repetitions(), "{preset}");
+        }
+        assert!("resnet50-v3".parse::<Preset>().unwrap_err().to_string().contains("resnet50-v2-eval"));
+    }
+
+    #[test]
+    fn the_number_of_classes_is_the_sources_unless_targets_say_otherwise() {
+        let images = EncodedImages::new((0..6).map(|label| (vec![0xff, 0xd8], label)));
+        let unnamed = Pipeline::builder(images).preset(Preset::DeiT).build().unwrap();
+        let asked = builder().targets(TargetSpec::soft(1000)).preset(Preset::DeiT).build().unwrap();
+        let named = builder().preset(Preset::DeiT).build().unwrap();
+        let bytes = |pipeline: &Pipeline| pipeline.memory().batch_bytes - 6 * 3 * 224 * 224 * 4;
+        assert!(bytes(&asked) - bytes(&named) == 6 * 4 * 997 && bytes(&named) - bytes(&unnamed) == 6 * 4 * 3);
+    }
+
+    #[test]
+    fn views_of_self_supervision_have_their_sizes() {
+        let sizes = |preset| builder().preset(preset).build().unwrap().view_sizes();
+        let side = |side| Size::new(side, side);
+        assert_eq!(sizes(Preset::Dino), [(side(224), 1), (side(224), 1), (side(96), 8)]);
+        assert_eq!(sizes(Preset::SimClr), [(side(224), 2)]);
+        assert_eq!(format!("{:?}", Preset::SimClr.pixel_ops().last().unwrap()), "maybe");
+    }
+}
