@@ -183,6 +183,12 @@ impl Tensor {
         }
     }
 
+    /// Whether the elements lie in pinned memory of the host ([`Builder::pin_batches`](crate::Builder::pin_batches)).
+    #[must_use]
+    pub fn is_pinned(&self) -> bool {
+        matches!(&self.storage, Storage::Host(buffer) if buffer.is_pinned())
+    }
+
     /// The device memory that the elements lie in, if they do.
     #[must_use]
     pub fn cuda(&self) -> Option<&CudaBuffer> {

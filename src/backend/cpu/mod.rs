@@ -11,6 +11,7 @@ pub(crate) mod output;
 mod resample;
 
 use super::{Backend, Decoded, Encoded, End, Finished, RunOptions, Sample, Settled, ViewForm, Work};
+use crate::cuda::driver;
 use crate::decode::Header;
 use crate::error::Result;
 use crate::memory;
@@ -55,9 +56,10 @@ impl Cpu {
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if they have not.
     pub(super) fn open(options: &Arc<RunOptions>, tables: Tables) -> Result<Self> {
+        let pins = options.pin_batches.map(driver::context).transpose()?;
         let pool = |view: &ViewForm| {
             let batch_bytes = options.batch_images * view.times * options.image_bytes(view);
-            Arc::new(Pool::new(options.dtype, batch_bytes, options.batches_at_a_time()))
+            Arc::new(Pool::new(options.dtype, batch_bytes, options.batches_at_a_time()).pinned(pins.as_ref()))
         };
         let pools: Vec<_> = options.views.iter().map(pool).collect();
         let tried = options.batches_at_a_time().min(TRIED_BATCHES);
