@@ -91,6 +91,7 @@ pub fn apply(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Result<Tensor>
         threads: 1,
         device_memory_bytes: None,
         pinned: true,
+        pin_batches: None,
         stream_priority: StreamPriority::default(),
         again: Ablation::Nothing,
     });

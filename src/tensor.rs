@@ -107,6 +107,14 @@ impl Storage {
     }
 }
 
+/// The error for the elements of a tensor that is on a device.
+fn on_device(device: Device) -> Error {
+    Error::Unsupported {
+        feature: format!("reading a tensor on {device} in place"),
+        remedy: "copy it with to_host() first".to_owned(),
+    }
+}
+
 /// A batch of images as numbers, contiguous, in host memory or on a device.
 ///
 /// Its memory goes back to the pipeline that it came from when it is dropped, wherever it went.
@@ -175,6 +183,12 @@ impl Tensor {
         }
     }
 
+    /// Whether the elements lie in pinned memory of the host ([`Builder::pin_batches`](crate::Builder::pin_batches)).
+    #[must_use]
+    pub fn is_pinned(&self) -> bool {
+        matches!(&self.storage, Storage::Host(buffer) if buffer.is_pinned())
+    }
+
     /// The device memory that the elements lie in, if they do.
     #[must_use]
     pub fn cuda(&self) -> Option<&CudaBuffer> {
@@ -203,10 +217,19 @@ impl Tensor {
     pub fn as_bytes(&self) -> Result<&[u8]> {
         match &self.storage {
             Storage::Host(buffer) => Ok(&buffer.as_bytes()[..self.len_bytes()]),
-            Storage::Cuda(_) => Err(Error::Unsupported {
-                feature: format!("reading a tensor on {} in place", self.device()),
-                remedy: "copy it with to_host() first".to_owned(),
-            }),
+            Storage::Cuda(_) => Err(on_device(self.device())),
+        }
+    }
+
+    /// As [`as_bytes`](Self::as_bytes), to be changed in place.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if the tensor is on a device.
+    pub fn as_bytes_mut(&mut self) -> Result<&mut [u8]> {
+        let (device, len_bytes) = (self.device(), self.len_bytes());
+        match &mut self.storage {
+            Storage::Host(buffer) => Ok(&mut buffer.as_bytes_mut()[..len_bytes]),
+            Storage::Cuda(_) => Err(on_device(device)),
         }
     }
 

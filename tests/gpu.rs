@@ -6,6 +6,7 @@ mod common;
 use common::recipes::recipe;
 use common::{Delivered, Random, WithBad, jpeg, small, source};
 use common::{unequal, views};
+use cudarc::driver::{CudaContext, result, sys};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::time::{Duration, Instant};
@@ -661,5 +662,62 @@ fn mixed_batches_equal_the_cpus() {
                 }
             }
         }
+    }
+}
+
+/// Whether the driver knows this memory of the host as pinned.
+#[allow(unsafe_code)]
+fn is_registered(address: *const u8) -> bool {
+    let mut flags = 0;
+    // SAFETY: the driver looks the address up, and writes the flags if it finds it.
+    unsafe { sys::cuMemHostGetFlags(&raw mut flags, address.cast_mut().cast()).result().is_ok() }
+}
+
+#[test]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+fn batches_of_the_cpu_are_pinned_if_asked_for_as_long_as_they_are_the_pipelines() {
+    let context = CudaContext::new(0).unwrap();
+    context.bind_to_thread().unwrap();
+    let builder = || small(source(11)).device(Device::Cpu).batch_size(4).random_resized_crop(24);
+    let (plain, pinned) = (builder().build().unwrap(), builder().pin_batches(0).build().unwrap());
+    let mut places = Vec::new();
+    for epoch in 0..3 {
+        for (want, got) in plain.epoch(epoch).zip(pinned.epoch(epoch)) {
+            let [want, got] = [want, got].map(|batch| batch.unwrap().into_images());
+            assert_eq!(want.as_bytes().unwrap(), got.as_bytes().unwrap());
+            let [first, second] = [&want, &got].map(|images| images.as_bytes().unwrap().as_ptr());
+            assert_eq!([want.is_pinned(), got.is_pinned()], [false, true]);
+            assert_eq!([first, second].map(is_registered), [false, true]);
+            places.push(second);
+        }
+    }
+    let images = pinned.epoch(0).next().unwrap().unwrap().into_images();
+    let vector = images.into_vec::<f32>().unwrap();
+    assert!(!is_registered(vector.as_ptr().cast()), "given away");
+    drop(pinned);
+    assert!(!places.into_iter().any(is_registered), "pinned for good");
+    assert!(builder().pin_batches(99).build().err().unwrap().is_device());
+}
+
+#[test]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+#[allow(unsafe_code)]
+fn a_batch_is_copied_to_other_memory_of_its_device() {
+    let context = CudaContext::new(0).unwrap();
+    context.bind_to_thread().unwrap();
+    let builder = || small(source(11)).batch_size(4).random_resized_crop(24).decode(DecodePath::Cpu);
+    let [cpu, gpu] = [Device::Cpu, GPU].map(|device| builder().device(device).build().unwrap());
+    for (want, got) in cpu.epoch(0).zip(gpu.epoch(0)) {
+        let (want, got) = (want.unwrap(), got.unwrap());
+        let cuda = got.images().cuda().unwrap();
+        let mut bytes = vec![0; cuda.len_bytes()];
+        // SAFETY: as long as the batch, nobody else's, and freed once; copies that wait.
+        unsafe {
+            let copy = result::malloc_sync(bytes.len()).unwrap();
+            cuda.copy_to(copy).unwrap();
+            result::memcpy_dtoh_sync(&mut bytes, copy).unwrap();
+            result::free_sync(copy).unwrap();
+        }
+        assert_eq!(bytes, want.images().as_bytes().unwrap());
     }
 }

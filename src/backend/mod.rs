@@ -55,6 +55,8 @@ pub(crate) struct RunOptions {
     pub(crate) device_memory_bytes: Option<u64>,
     /// Whether what is copied to a device is staged in pinned memory.
     pub(crate) pinned: bool,
+    /// The CUDA device whose trainer copies batches from host memory, which are pinned then.
+    pub(crate) pin_batches: Option<u32>,
     pub(crate) stream_priority: StreamPriority,
     pub(crate) again: Ablation,
 }

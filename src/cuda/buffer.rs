@@ -248,6 +248,26 @@ impl CudaBuffer {
         Ok(self.buffer()?.address() + labels_offset(self.len_bytes) as u64)
     }
 
+    /// Waits for the batch and copies its images to other memory of the device, for libraries that take none of others.
+    ///
+    /// # Safety
+    /// `to` is the address of [`len_bytes`](Self::len_bytes) bytes of this device's memory, which nothing else uses until
+    /// this returns.
+    ///
+    /// # Synchronization
+    /// The copy is complete when this returns.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if the device fails at it.
+    pub unsafe fn copy_to(&self, to: u64) -> Result<()> {
+        let _entered = driver::enter(&self.pool.context)?;
+        let buffer = self.buffer()?;
+        self.pool.reader.wait(&buffer.ready)?;
+        // SAFETY: the buffer is as long; what writes it is the batch, which the stream waits for; `to` by contract.
+        unsafe { driver::copy(to, buffer.address(), self.len_bytes, &self.pool.reader)? };
+        self.pool.reader.synchronize()
+    }
+
     /// Waits for the batch and copies its first `to.len()` bytes.
     pub(crate) fn read(&self, to: &mut [u8]) -> Result<()> {
         let _entered = driver::enter(&self.pool.context)?;

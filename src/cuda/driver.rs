@@ -479,6 +479,47 @@ impl Drop for HostMemory {
     }
 }
 
+/// Memory of the host, pinned where it lies until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Pin {
+    start: NonNull<u8>,
+    context: Context,
+}
+
+// SAFETY: what is pinned is pinned for all threads.
+unsafe impl Send for Pin {}
+// SAFETY: as above; nothing can be done with a shared reference.
+unsafe impl Sync for Pin {}
+
+impl Pin {
+    /// Pins memory for the copies of all contexts.
+    ///
+    /// # Safety
+    /// The memory is allocated until this is dropped, and begins and ends with a page.
+    pub(crate) unsafe fn new(context: &Context, memory: &mut [u8]) -> Result<Self> {
+        let _entered = enter(context)?;
+        let (start, len_bytes) = (NonNull::from(&mut *memory).cast::<u8>(), memory.len());
+        // SAFETY: allocated, by contract.
+        let pinned = unsafe {
+            sys::cuMemHostRegister_v2(start.as_ptr().cast(), len_bytes, sys::CU_MEMHOSTREGISTER_PORTABLE).result()
+        };
+        if matches!(pinned, Err(DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY))) {
+            let remedy = "use a smaller batch_size or prefetch, or leave out pin_batches";
+            return Err(memory::refused::<u8>("pinning a batch", len_bytes, remedy));
+        }
+        check("cuMemHostRegister", pinned)?;
+        Ok(Self { start, context: Arc::clone(context) })
+    }
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        let _entered = enter(&self.context);
+        // SAFETY: it was pinned by `new` and is still allocated.
+        let _ = unsafe { sys::cuMemHostUnregister(self.start.as_ptr().cast()) };
+    }
+}
+
 /// A loaded image with kernels.
 #[derive(Debug)]
 pub(crate) struct Module {

@@ -135,6 +135,7 @@ impl Builder {
             threads: 0,
             device_memory_bytes: None,
             pinned: true,
+            pin_batches: None,
             stream_priority: StreamPriority::default(),
             again: Ablation::Nothing,
         };
@@ -342,6 +343,15 @@ impl Builder {
     #[must_use]
     pub fn pinned(mut self, pinned: bool) -> Self {
         self.options.pinned = pinned;
+        self
+    }
+
+    /// Pins the batches that the CPU makes, for a trainer that copies them to the CUDA device `ordinal`: they are copied
+    /// straight from where they lie, while the host goes on. Batches that a GPU makes are in its own memory anyhow.
+    /// [`build`](Self::build) fails where there is no such device.
+    #[must_use]
+    pub fn pin_batches(mut self, ordinal: u32) -> Self {
+        self.options.pin_batches = Some(ordinal);
         self
     }
 

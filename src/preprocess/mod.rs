@@ -127,6 +127,7 @@ impl Preprocessor {
             threads: options.threads,
             device_memory_bytes: None,
             pinned: true,
+            pin_batches: None,
             stream_priority: StreamPriority::default(),
             again: Ablation::Nothing,
         };

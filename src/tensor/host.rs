@@ -1,6 +1,7 @@
 //! Host memory of batches, and the pool that it comes from and goes back to.
 
 use super::{DType, Element};
+use crate::cuda::driver::{Context, Pin};
 use crate::error::Result;
 use crate::memory;
 use bytemuck::{Pod, Zeroable, cast_slice, cast_slice_mut};
@@ -10,8 +11,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Elements in host memory that begin on a cache line. Dropped, it goes back to the pool that it came from.
 pub(crate) struct HostBuffer {
+    /// Of all its pages, for copies to a CUDA device. It goes before the elements do.
+    pin: Option<Pin>,
     elements: Elements,
-    /// Where the first whole cache line begins.
+    /// Where the first whole cache line, or page, begins.
     start_bytes: usize,
     len_bytes: usize,
     home: Option<Arc<Pool>>,
@@ -34,18 +37,42 @@ impl HostBuffer {
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if the memory is refused.
     pub(crate) fn new(dtype: DType, len_bytes: usize) -> Result<Self> {
         const LINE_BYTES: usize = 64;
+        Self::aligned(dtype, len_bytes, LINE_BYTES)
+    }
+
+    /// The same, pinned.
+    fn pinned(dtype: DType, len_bytes: usize, context: &Context) -> Result<Self> {
+        // Of the largest pages that Linux has beside a GPU, those of aarch64.
+        const PAGE_BYTES: usize = 65_536;
+        // Pinning takes in the pages at both ends, so they are nobody else's.
+        let pages_bytes = len_bytes.max(1).checked_next_multiple_of(PAGE_BYTES).unwrap_or(usize::MAX);
+        let mut buffer = Self::aligned(dtype, pages_bytes, PAGE_BYTES)?;
+        // SAFETY: whole pages of a vector, which stays where it is until the pin is gone: `pin` is dropped before
+        // `elements`, and taken before they are given away.
+        #[allow(unsafe_code)]
+        let pin = unsafe { Pin::new(context, buffer.as_bytes_mut())? };
+        (buffer.pin, buffer.len_bytes) = (Some(pin), len_bytes);
+        Ok(buffer)
+    }
+
+    fn aligned(dtype: DType, len_bytes: usize, align_bytes: usize) -> Result<Self> {
         fn zeros<T: Zeroable>(len_bytes: usize) -> Result<Vec<T>> {
-            let len = len_bytes.saturating_add(LINE_BYTES).div_ceil(size_of::<T>());
-            memory::zeros(len, "a batch", memory::SMALLER_BATCHES)
+            memory::zeros(len_bytes.div_ceil(size_of::<T>()), "a batch", memory::SMALLER_BATCHES)
         }
+        let all_bytes = len_bytes.saturating_add(align_bytes);
         let elements = match dtype {
-            DType::F32 => Elements::F32(zeros(len_bytes)?),
-            DType::F16 => Elements::F16(zeros(len_bytes)?),
-            DType::Bf16 => Elements::Bf16(zeros(len_bytes)?),
-            DType::U8 => Elements::U8(zeros(len_bytes)?),
+            DType::F32 => Elements::F32(zeros(all_bytes)?),
+            DType::F16 => Elements::F16(zeros(all_bytes)?),
+            DType::Bf16 => Elements::Bf16(zeros(all_bytes)?),
+            DType::U8 => Elements::U8(zeros(all_bytes)?),
         };
-        let start_bytes = elements.as_bytes().as_ptr().addr().wrapping_neg() % LINE_BYTES;
-        Ok(Self { elements, start_bytes, len_bytes, home: None })
+        let start_bytes = elements.as_bytes().as_ptr().addr().wrapping_neg() % align_bytes;
+        Ok(Self { pin: None, elements, start_bytes, len_bytes, home: None })
+    }
+
+    /// Whether it is pinned.
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.pin.is_some()
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8] {
@@ -66,7 +93,7 @@ impl HostBuffer {
             bytemuck::allocation::try_cast_vec(elements)
                 .unwrap_or_else(|(_, elements)| bytemuck::allocation::pod_collect_to_vec(&elements))
         }
-        self.home = None;
+        (self.home, self.pin) = (None, None);
         match self.elements.take() {
             Elements::F32(elements) => cut(elements, self.start_bytes, len),
             Elements::F16(elements) => cut(elements, self.start_bytes, len),
@@ -78,7 +105,7 @@ impl HostBuffer {
     /// Gives the vector away, so that it never goes back to its pool, and where in it the buffer begins, in bytes.
     #[cfg(feature = "candle")]
     pub(super) fn into_elements(mut self) -> (Elements, usize) {
-        self.home = None;
+        (self.home, self.pin) = (None, None);
         (self.elements.take(), self.start_bytes)
     }
 }
@@ -86,7 +113,7 @@ impl HostBuffer {
 impl Drop for HostBuffer {
     fn drop(&mut self) {
         if let Some(pool) = self.home.take() {
-            pool.give(Self { elements: self.elements.take(), home: None, ..*self });
+            pool.give(Self { pin: self.pin.take(), elements: self.elements.take(), home: None, ..*self });
         }
     }
 }
@@ -127,12 +154,19 @@ pub(crate) struct Pool {
     free: Mutex<Vec<HostBuffer>>,
     dtype: DType,
     keep: usize,
+    /// What its buffers are pinned in, if they are.
+    pin: Option<Context>,
 }
 
 impl Pool {
     /// A pool that keeps at most `keep` buffers, the largest.
     pub(crate) fn new(dtype: DType, keep: usize) -> Self {
-        Self { free: Mutex::default(), dtype, keep }
+        Self { free: Mutex::default(), dtype, keep, pin: None }
+    }
+
+    /// The same with pinned buffers, if there is a context to pin them in.
+    pub(crate) fn pinned(self, context: Option<&Context>) -> Self {
+        Self { pin: context.map(Arc::clone), ..self }
     }
 
     /// A buffer of `len_bytes` or more that comes back by itself: the smallest that there is. What it held before is still
@@ -147,7 +181,11 @@ impl Pool {
             let smallest = fitting.min_by_key(|(_, buffer)| buffer.len_bytes).map(|(i, _)| i);
             smallest.map(|i| free.swap_remove(i))
         };
-        let mut buffer = free.map_or_else(|| HostBuffer::new(self.dtype, len_bytes), Ok)?;
+        let make = || match &self.pin {
+            Some(context) => HostBuffer::pinned(self.dtype, len_bytes, context),
+            None => HostBuffer::new(self.dtype, len_bytes),
+        };
+        let mut buffer = free.map_or_else(make, Ok)?;
         buffer.home = Some(Arc::clone(self));
         Ok(buffer)
     }

@@ -11,6 +11,7 @@ pub(crate) mod output;
 mod resample;
 
 use super::{Backend, Decoded, Encoded, End, Finished, RunOptions, Sample, Settled, ViewForm, Work};
+use crate::cuda::driver;
 use crate::decode::Header;
 use crate::error::{Error, Result};
 use crate::memory;
@@ -55,7 +56,8 @@ impl Cpu {
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if they have not.
     pub(super) fn open(options: &Arc<RunOptions>, tables: Tables) -> Result<Self> {
-        let pool = |_| Arc::new(Pool::new(options.dtype, options.kept_tensors()));
+        let pins = options.pin_batches.map(driver::context).transpose()?;
+        let pool = |_| Arc::new(Pool::new(options.dtype, options.kept_tensors()).pinned(pins.as_ref()));
         let pools: Vec<_> = (0..options.views.len().max(1)).map(pool).collect();
         let tried = options.batches_at_a_time().min(TRIED_BATCHES);
         let views = (0..tried).flat_map(|_| options.views.iter().zip(&pools));

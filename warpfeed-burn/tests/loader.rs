@@ -1,0 +1,130 @@
+//! Batches as burn gets them are the pipeline's, in its memory.
+
+use burn::data::dataloader::DataLoader;
+use burn::tensor::Device;
+use std::collections::BTreeSet;
+use warpfeed::prelude::*;
+use warpfeed::{
+    Mix, TargetSpec,
+    image::{Image, JpegOptions, encode_jpeg},
+};
+use warpfeed_burn::{ImageBatch, IntoBurn, Loader};
+
+/// So many images, each of a gray of its own.
+fn images(count: u32) -> EncodedImages {
+    let jpeg = |i: u32| {
+        let mut image = Image::new(Size::new(40, 30));
+        image.pixels_mut().fill((i * 7 % 256) as u8);
+        encode_jpeg(&image, &JpegOptions::default()).unwrap()
+    };
+    EncodedImages::new((0..count).map(|i| (jpeg(i), i % 4)))
+}
+
+fn small(builder: warpfeed::Builder) -> warpfeed::Builder {
+    builder.batch_size(4).shuffle(3).threads(2).random_resized_crop(16).normalize(IMAGENET_MEAN, IMAGENET_STD)
+}
+
+fn values(images: burn::tensor::Tensor<4>) -> Vec<f32> {
+    images.into_data().try_to_vec().unwrap()
+}
+
+#[test]
+fn a_pass_is_an_epoch_of_the_pipeline() {
+    let pipeline = small(Pipeline::builder(images(10))).build().unwrap();
+    let loader = Loader::new(images(10), &Device::flex(), small).unwrap().starting_at(1);
+    assert_eq!(loader.num_items(), 10);
+    for epoch in [1, 2] {
+        let (mut passes, mut done) = (loader.iter(), 0);
+        for batch in pipeline.epoch(epoch) {
+            let (want, got) = (batch.unwrap(), passes.next().unwrap().unwrap());
+            let labels: Vec<u32> = got.labels.into_data().iter::<u32>().collect();
+            assert_eq!(labels, want.labels());
+            assert_eq!(values(got.images), want.images().as_slice::<f32>().unwrap());
+            done += want.len();
+            assert_eq!((passes.progress().items_processed, passes.progress().items_total), (done, 10));
+        }
+        assert!(passes.next().is_none());
+    }
+}
+
+#[test]
+fn memory_is_lent_and_comes_back() {
+    let pipeline = small(Pipeline::builder(images(64))).build().unwrap();
+    let mut places = BTreeSet::new();
+    for batch in pipeline.epoch(0) {
+        let batch = batch.unwrap();
+        let place = batch.images().as_bytes().unwrap().as_ptr();
+        let tensor = batch.into_images().into_burn(&Device::flex()).unwrap();
+        let data = tensor.into_data();
+        assert_eq!(data.as_bytes().as_ptr(), place, "without a copy");
+        places.insert(place);
+    }
+    assert!(places.len() < 10, "16 batches in {} places", places.len());
+}
+
+#[test]
+fn an_operation_in_place_changes_the_lent_memory() {
+    let pipeline = small(Pipeline::builder(images(4))).build().unwrap();
+    let batch = pipeline.epoch(0).next().unwrap().unwrap();
+    let before = batch.images().as_slice::<f32>().unwrap().to_vec();
+    let tensor = batch.into_images().into_burn(&Device::flex()).unwrap();
+    let after: Vec<f32> = values(tensor * 2.0);
+    assert!(before.iter().zip(&after).all(|(before, after)| before * 2.0 == *after));
+}
+
+#[test]
+fn types_are_what_they_were() {
+    let pipeline = |dtype| small(Pipeline::builder(images(4))).output(dtype, Layout::Nhwc).build().unwrap();
+    let first = |dtype| pipeline(dtype).epoch(0).next().unwrap().unwrap().into_images();
+    for (dtype, want) in [(DType::F16, burn::tensor::DType::F16), (DType::Bf16, burn::tensor::DType::BF16)] {
+        let tensor = first(dtype).into_burn(&Device::flex()).unwrap();
+        assert_eq!((tensor.dtype(), tensor.dims()), (want, [4, 16, 16, 3]));
+        assert!(first(dtype).into_burn_int(&Device::flex()).is_err());
+    }
+    let bytes = |builder: warpfeed::Builder| builder.batch_size(4).random_resized_crop(16).output(DType::U8, Layout::Nchw);
+    let batch = bytes(Pipeline::builder(images(4))).build().unwrap().epoch(0).next().unwrap().unwrap();
+    let want = batch.images().as_bytes().unwrap().to_vec();
+    let tensor = batch.into_images().into_burn_int(&Device::flex()).unwrap();
+    assert_eq!(tensor.into_data().as_bytes(), want);
+    let loader = Loader::new(images(4), &Device::flex(), bytes).unwrap();
+    assert!(loader.iter().next().unwrap().unwrap_err().to_string().contains("into_burn_int"));
+}
+
+#[test]
+fn parts_share_the_samples_and_a_part_without_samples_says_so() {
+    let loader = Loader::new(images(10), &Device::flex(), small).unwrap();
+    let parts = [loader.slice(0, 4), loader.slice(4, 10)];
+    assert_eq!(parts.each_ref().map(|part| part.num_items()), [4, 6]);
+    let labels = |batches: &dyn DataLoader<ImageBatch>| -> Vec<u32> {
+        batches.iter().flat_map(|batch| batch.unwrap().labels.into_data().iter::<u32>().collect::<Vec<_>>()).collect()
+    };
+    let mut all: Vec<u32> = parts.iter().flat_map(|part| labels(&**part)).collect();
+    all.sort_unstable();
+    assert_eq!(all, [0, 0, 0, 1, 1, 1, 2, 2, 3, 3]);
+    assert_eq!(labels(&*loader.to_device(&Device::flex())).len(), 10);
+    let empty = loader.slice(10, 20);
+    assert_eq!(empty.num_items(), 0);
+    let first = empty.iter().next();
+    assert!(first.is_none_or(|batch| batch.is_err()));
+}
+
+#[test]
+fn targets_come_with_the_images() {
+    let loader = Loader::new(images(8), &Device::flex(), |builder| {
+        small(builder).targets(TargetSpec::soft_classes(4)).mix(Mix::mixup(0.2))
+    });
+    let batch = loader.unwrap().iter().next().unwrap().unwrap();
+    let targets = batch.targets.unwrap();
+    assert_eq!(targets.dims(), [4, 4]);
+    let sums: Vec<f32> = targets.sum_dim(1).into_data().try_to_vec().unwrap();
+    assert!(sums.iter().all(|sum| (sum - 1.0).abs() < 1e-6), "{sums:?}");
+}
+
+#[test]
+fn a_bad_image_is_an_error_with_its_name() {
+    let mut damaged: Vec<(Vec<u8>, u32)> = vec![(b"no image".to_vec(), 0); 1];
+    damaged.push((vec![0xff, 0xd8], 1));
+    let loader = Loader::new(EncodedImages::new(damaged), &Device::flex(), small).unwrap();
+    let error = loader.iter().next().unwrap().unwrap_err().to_string();
+    assert!(error.contains("image 0") || error.contains("image 1"), "{error}");
+}
