@@ -114,6 +114,8 @@ mod sampler;
 mod sampling;
 mod sheet;
 pub mod source;
+#[cfg(feature = "cloud")]
+mod store;
 mod target;
 mod tensor;
 mod threads;
