@@ -31,8 +31,6 @@ mod corner_crop;
 pub(crate) mod crop;
 pub(crate) mod custom;
 pub(crate) mod dilate;
-#[cfg(test)]
-mod distribution;
 mod elastic;
 mod equalize;
 pub(crate) mod erase;

@@ -1,5 +1,7 @@
 //! Tests across operations: properties that need no reference, parts against wholes, fast code against plain.
 
+mod distribution;
+
 use super::rotation::Rotation;
 use super::sampling::bilinear_plain;
 use super::*;

@@ -1,16 +1,21 @@
 //! Data sets made of data sets: parts, splits, folds, concatenations, mixes, other labels.
 
+mod concat;
+mod labels;
+mod subset;
+
+pub use concat::Concat;
+pub use labels::MapLabels;
+pub use subset::Subset;
+
 use super::{Source, no_such_sample};
 use crate::error::{Error, Result};
 use crate::ops::rng::{Domain, SampleRng};
-use crate::sampling::Sampling;
-use crate::target::Target;
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 /// What makes other data sets of a data set. Each is a [`Source`] as any other: shuffled, partitioned over ranks,
 /// resumed and fetched ahead as the one that it is made of.
@@ -95,6 +100,8 @@ pub trait Compose: Source + Sized + 'static {
             held_out.extend_from_slice(validation);
             train.extend_from_slice(rest);
         }
+        train.sort_unstable();
+        held_out.sort_unstable();
         Ok(parts(self.into_source(), &train, &held_out))
     }
 
@@ -141,7 +148,7 @@ pub trait Compose: Source + Sized + 'static {
         map: impl Fn(u32) -> u32 + Send + Sync + 'static,
     ) -> MapLabels {
         let classes = classes.into_iter().map(Into::into).collect();
-        MapLabels { source: self.into_source(), classes, map: Box::new(move |_, label| map(label)) }
+        MapLabels::new(self.into_source(), classes, move |_, label| map(label))
     }
 
     /// Other labels, by whatever tells them: `label` is asked for each sample once, by its index, name and old label.
@@ -173,8 +180,7 @@ pub trait Compose: Source + Sized + 'static {
         let described = |index| Described { index, label: self.label(index), name: self.name(index) };
         let labels = (0..self.len()).map(|index| label(described(index))).collect::<Result<Vec<u32>>>()?;
         let classes = classes.into_iter().map(Into::into).collect();
-        let map = Box::new(move |index: u64, _| labels[index as usize]);
-        Ok(MapLabels { source: self.into_source(), classes, map })
+        Ok(MapLabels::new(self.into_source(), classes, move |index, _| labels[index as usize]))
     }
 
     /// The same samples with the labels that their classes have among `classes`: so data sets that name their classes in
@@ -280,397 +286,13 @@ fn strata(source: &impl Source, seed: u64) -> Vec<Vec<u64>> {
     by_label.into_iter().map(shuffled).collect()
 }
 
-/// Both parts of a source, each in its order.
+/// Both parts of a source.
 fn parts(source: Arc<dyn Source>, train: &[u64], validation: &[u64]) -> (Subset, Subset) {
-    let part = |indices: &[u64]| {
-        let mut indices = indices.to_vec();
-        indices.sort_unstable();
-        Subset::new(Arc::clone(&source), &indices)
-    };
-    (part(train), part(validation))
-}
-
-/// Some samples of a source: 4 bytes each (8 if the source has more than 2^32).
-pub struct Subset {
-    source: Arc<dyn Source>,
-    indices: Indices,
-}
-
-enum Indices {
-    Narrow(Box<[u32]>),
-    Wide(Box<[u64]>),
-}
-
-impl Subset {
-    /// The samples at `indices`, all of which there are.
-    fn new(source: Arc<dyn Source>, indices: &[u64]) -> Self {
-        let narrow = u32::try_from(source.len()).is_ok();
-        let indices = if narrow {
-            Indices::Narrow(indices.iter().map(|&index| index as u32).collect())
-        } else {
-            Indices::Wide(indices.into())
-        };
-        Self { source, indices }
-    }
-
-    /// The index in the source of sample `index`.
-    fn get(&self, index: u64) -> Option<u64> {
-        let index = usize::try_from(index).ok()?;
-        match &self.indices {
-            Indices::Narrow(indices) => indices.get(index).copied().map(u64::from),
-            Indices::Wide(indices) => indices.get(index).copied(),
-        }
-    }
-
-    /// As of [`get`](Self::get). May panic if there is no such sample, as [`Source::label`] may.
-    fn at(&self, index: u64) -> u64 {
-        match &self.indices {
-            Indices::Narrow(indices) => indices[index as usize].into(),
-            Indices::Wide(indices) => indices[index as usize],
-        }
-    }
-
-    /// The samples' indices in the source, in order.
-    pub fn indices(&self) -> impl Iterator<Item = u64> + '_ {
-        (0..self.len()).map(|index| self.at(index))
-    }
-}
-
-impl Source for Subset {
-    fn len(&self) -> u64 {
-        match &self.indices {
-            Indices::Narrow(indices) => indices.len() as u64,
-            Indices::Wide(indices) => indices.len() as u64,
-        }
-    }
-
-    fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
-        let of = self.get(index).ok_or_else(|| no_such_sample("Subset::read", index, self.len()))?;
-        self.source.read(of, buffer)
-    }
-
-    fn read_unless<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>, stopped: &AtomicBool) -> Result<&'a [u8]> {
-        let of = self.get(index).ok_or_else(|| no_such_sample("Subset::read", index, self.len()))?;
-        self.source.read_unless(of, buffer, stopped)
-    }
-
-    fn prefetch(&self, index: u64) {
-        if let Some(of) = self.get(index) {
-            self.source.prefetch(of);
-        }
-    }
-
-    fn ahead_bytes(&self) -> u64 {
-        self.source.ahead_bytes()
-    }
-
-    fn label(&self, index: u64) -> u32 {
-        self.source.label(self.at(index))
-    }
-
-    fn target(&self, index: u64, field: Option<&str>) -> Result<Target> {
-        let of = self.get(index).ok_or_else(|| no_such_sample("Subset::target", index, self.len()))?;
-        self.source.target(of, field)
-    }
-
-    fn read_with_target<'a>(
-        &'a self,
-        index: u64,
-        field: &str,
-        buffer: &'a mut Vec<u8>,
-        stopped: &AtomicBool,
-    ) -> Result<(&'a [u8], Target)> {
-        let of = self.get(index).ok_or_else(|| no_such_sample("Subset::read", index, self.len()))?;
-        self.source.read_with_target(of, field, buffer, stopped)
-    }
-
-    fn name(&self, index: u64) -> Cow<'_, str> {
-        self.source.name(self.at(index))
-    }
-
-    fn classes(&self) -> &[String] {
-        self.source.classes()
-    }
-
-    fn skipped_files(&self) -> u64 {
-        self.source.skipped_files()
-    }
-
-    /// Of the source and all indices.
-    fn fingerprint(&self) -> u64 {
-        let mut hash = Sha256::new();
-        hash.update(b"subset\0\0");
-        hash.update(self.source.fingerprint().to_le_bytes());
-        self.indices().for_each(|index| hash.update(index.to_le_bytes()));
-        first_8_bytes(hash)
-    }
-}
-
-impl std::fmt::Debug for Subset {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Subset of {} of {} samples", self.len(), self.source.len())
-    }
+    (Subset::new(Arc::clone(&source), train), Subset::new(source, validation))
 }
 
 fn first_8_bytes(hash: Sha256) -> u64 {
     hash.finalize().iter().take(8).fold(0, |value, &byte| value << 8 | u64::from(byte))
-}
-
-/// Several sources, one behind the other.
-pub struct Concat {
-    sources: Vec<Arc<dyn Source>>,
-    /// The index behind each one's last sample.
-    ends: Vec<u64>,
-}
-
-impl Concat {
-    /// The samples of `sources`, in this order. Their classes must be the same: [`Compose::align_classes`] and
-    /// [`Compose::map_labels`] make them so.
-    ///
-    /// # Errors
-    /// [`Error::Parameter`] for no source, and for sources whose classes differ.
-    pub fn new(sources: impl IntoIterator<Item = Arc<dyn Source>>) -> Result<Self> {
-        let sources: Vec<Arc<dyn Source>> = sources.into_iter().collect();
-        let Some(first) = sources.first() else {
-            return Err(Error::parameter("Concat::new", "sources", "one at least", "none"));
-        };
-        if let Some(other) = sources.iter().position(|source| source.classes() != first.classes()) {
-            let expected = "sources with the same classes (align_classes makes them so)";
-            let got = format!("source {other} with other classes than source 0");
-            return Err(Error::parameter("Concat::new", "sources", expected, got));
-        }
-        let ends = sources.iter().scan(0_u64, |end, source| {
-            *end = end.saturating_add(source.len());
-            Some(*end)
-        });
-        let ends = ends.collect();
-        Ok(Self { sources, ends })
-    }
-
-    /// A mix of `len` samples: a share of each source that goes with its weight, the largest remainders rounded up. A
-    /// source that has more samples than its share gives some of them, drawn by `seed`; one that has fewer gives them
-    /// several times ([`Compose::choose`]).
-    ///
-    /// # Errors
-    /// Those of [`new`](Self::new), and [`Error::Parameter`] for weights that are not positive, and for a length with which
-    /// a source would give no sample.
-    pub fn mix(sources: impl IntoIterator<Item = (Arc<dyn Source>, f64)>, len: u64, seed: u64) -> Result<Self> {
-        let (sources, weights): (Vec<_>, Vec<f64>) = sources.into_iter().unzip();
-        let sum: f64 = weights.iter().sum();
-        if let Some(wrong) = weights.iter().find(|weight| !(weight.is_finite() && **weight > 0.0)) {
-            return Err(Error::parameter("Concat::mix", "weight", "a number over 0", wrong));
-        }
-        let shares: Vec<f64> = weights.iter().map(|weight| weight / sum * len as f64).collect();
-        let mut counts: Vec<u64> = shares.iter().map(|share| *share as u64).collect();
-        let mut by_rest: Vec<usize> = (0..shares.len()).collect();
-        by_rest.sort_by(|&a, &b| shares[b].fract().total_cmp(&shares[a].fract()).then(a.cmp(&b)));
-        let missing = len.saturating_sub(counts.iter().sum()) as usize;
-        by_rest.iter().take(missing).for_each(|&i| counts[i] += 1);
-        let chosen =
-            sources.into_iter().zip(counts).map(|(source, count)| Ok(source.choose(count, seed)?.into_source()));
-        Self::new(chosen.collect::<Result<Vec<_>>>()?)
-    }
-
-    /// The order for batches that have `counts` samples of each source, in the order of the sources, as 24 of the first and 8
-    /// of the second in each batch of 32: for [`Builder::sampler`](crate::Builder::sampler) of a pipeline over this source,
-    /// whose batch size must be their sum. Where the pipeline shuffles, so are the places in a batch.
-    ///
-    /// A source gives its samples in its order, or shuffled, and then again. An epoch has as many batches as the source
-    /// needs that lasts longest, on each rank as many, unless [`positions`](Sampling::positions) says otherwise: a multiple
-    /// of the batch size for each rank. What takes the place of a bad sample ([`OnError::Substitute`](crate::OnError)) is of
-    /// the same source.
-    ///
-    /// # Errors
-    /// [`Error::Parameter`] unless there are as many counts as sources, each 1 or more, and no source is empty.
-    ///
-    /// ```
-    /// use warpfeed::image::{Image, JpegOptions, encode_jpeg};
-    /// use warpfeed::prelude::*;
-    /// use warpfeed::source::{Compose, Concat};
-    ///
-    /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
-    /// let images = |label, count| EncodedImages::new((0..count).map(|_| (jpeg.clone(), label))).into_source();
-    /// let both = Concat::new([images(0, 9), images(1, 2)])?;
-    /// let shares = both.shares([3, 1])?;
-    /// let pipeline = Pipeline::builder(both).sampler(shares).batch_size(4).shuffle(42).center_crop(8).build()?;
-    /// for batch in pipeline.epoch(0) {
-    ///     assert_eq!(batch?.labels().iter().sum::<u32>(), 1);
-    /// }
-    /// assert_eq!(pipeline.batches(), Some(3));
-    /// # Ok::<(), warpfeed::Error>(())
-    /// ```
-    pub fn shares(&self, counts: impl IntoIterator<Item = u32>) -> Result<Sampling> {
-        let counts: Vec<u32> = counts.into_iter().collect();
-        let lens: Vec<u64> = self.sources.iter().map(|source| source.len()).collect();
-        if counts.len() != lens.len() || counts.contains(&0) || lens.contains(&0) {
-            let expected = format!("1 or more for each of {} sources with samples", lens.len());
-            return Err(Error::parameter(
-                "Concat::shares",
-                "counts",
-                expected,
-                format!("{counts:?} of {lens:?} samples"),
-            ));
-        }
-        Ok(Sampling::shares(&lens, counts))
-    }
-
-    /// Which source sample `index` is of, and its index there.
-    fn find(&self, index: u64) -> Option<(&Arc<dyn Source>, u64)> {
-        let number = self.ends.partition_point(|&end| end <= index);
-        let start = if number == 0 { 0 } else { self.ends[number - 1] };
-        Some((self.sources.get(number)?, index - start))
-    }
-}
-
-impl Source for Concat {
-    fn len(&self) -> u64 {
-        self.ends.last().copied().unwrap_or(0)
-    }
-
-    fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
-        let (source, of) = self.find(index).ok_or_else(|| no_such_sample("Concat::read", index, self.len()))?;
-        source.read(of, buffer)
-    }
-
-    fn read_unless<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>, stopped: &AtomicBool) -> Result<&'a [u8]> {
-        let (source, of) = self.find(index).ok_or_else(|| no_such_sample("Concat::read", index, self.len()))?;
-        source.read_unless(of, buffer, stopped)
-    }
-
-    fn prefetch(&self, index: u64) {
-        if let Some((source, of)) = self.find(index) {
-            source.prefetch(of);
-        }
-    }
-
-    fn ahead_bytes(&self) -> u64 {
-        self.sources.iter().map(|source| source.ahead_bytes()).fold(0, u64::saturating_add)
-    }
-
-    fn label(&self, index: u64) -> u32 {
-        self.find(index).map_or(0, |(source, of)| source.label(of))
-    }
-
-    fn target(&self, index: u64, field: Option<&str>) -> Result<Target> {
-        let (source, of) = self.find(index).ok_or_else(|| no_such_sample("Concat::target", index, self.len()))?;
-        source.target(of, field)
-    }
-
-    fn read_with_target<'a>(
-        &'a self,
-        index: u64,
-        field: &str,
-        buffer: &'a mut Vec<u8>,
-        stopped: &AtomicBool,
-    ) -> Result<(&'a [u8], Target)> {
-        let (source, of) = self.find(index).ok_or_else(|| no_such_sample("Concat::read", index, self.len()))?;
-        source.read_with_target(of, field, buffer, stopped)
-    }
-
-    fn name(&self, index: u64) -> Cow<'_, str> {
-        self.find(index).map_or(Cow::Borrowed(""), |(source, of)| source.name(of))
-    }
-
-    fn classes(&self) -> &[String] {
-        self.sources[0].classes()
-    }
-
-    fn skipped_files(&self) -> u64 {
-        self.sources.iter().map(|source| source.skipped_files()).sum()
-    }
-
-    /// Of all sources, in their order.
-    fn fingerprint(&self) -> u64 {
-        let mut hash = Sha256::new();
-        hash.update(b"concat\0\0");
-        self.sources.iter().for_each(|source| hash.update(source.fingerprint().to_le_bytes()));
-        first_8_bytes(hash)
-    }
-}
-
-impl std::fmt::Debug for Concat {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Concat of {} samples from {} sources", self.len(), self.sources.len())
-    }
-}
-
-/// A source with other labels.
-pub struct MapLabels {
-    source: Arc<dyn Source>,
-    classes: Vec<String>,
-    /// The label of a sample by its index and its label in the source.
-    map: Box<dyn Fn(u64, u32) -> u32 + Send + Sync>,
-}
-
-impl Source for MapLabels {
-    fn len(&self) -> u64 {
-        self.source.len()
-    }
-
-    fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
-        self.source.read(index, buffer)
-    }
-
-    fn read_unless<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>, stopped: &AtomicBool) -> Result<&'a [u8]> {
-        self.source.read_unless(index, buffer, stopped)
-    }
-
-    fn prefetch(&self, index: u64) {
-        self.source.prefetch(index);
-    }
-
-    fn ahead_bytes(&self) -> u64 {
-        self.source.ahead_bytes()
-    }
-
-    fn label(&self, index: u64) -> u32 {
-        (self.map)(index, self.source.label(index))
-    }
-
-    /// The label is the mapped one; fields are the source's.
-    fn target(&self, index: u64, field: Option<&str>) -> Result<Target> {
-        match field {
-            None => Ok(Target::Class(self.label(index))),
-            Some(_) => self.source.target(index, field),
-        }
-    }
-
-    fn read_with_target<'a>(
-        &'a self,
-        index: u64,
-        field: &str,
-        buffer: &'a mut Vec<u8>,
-        stopped: &AtomicBool,
-    ) -> Result<(&'a [u8], Target)> {
-        self.source.read_with_target(index, field, buffer, stopped)
-    }
-
-    fn name(&self, index: u64) -> Cow<'_, str> {
-        self.source.name(index)
-    }
-
-    fn classes(&self) -> &[String] {
-        &self.classes
-    }
-
-    fn skipped_files(&self) -> u64 {
-        self.source.skipped_files()
-    }
-
-    /// Of the source, and of the labels and classes of up to 1,024 samples.
-    fn fingerprint(&self) -> u64 {
-        let mut hash = Sha256::new();
-        hash.update(b"labels\0\0");
-        hash.update(self.source.fingerprint().to_le_bytes());
-        hash.update(super::fingerprint(self).to_le_bytes());
-        first_8_bytes(hash)
-    }
-}
-
-impl std::fmt::Debug for MapLabels {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} samples with other labels", self.len())
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,189 @@
+//! Several sources as one.
+
+use super::{Compose, first_8_bytes};
+use crate::error::{Error, Result};
+use crate::sampling::Sampling;
+use crate::source::{Source, no_such_sample};
+use crate::target::Target;
+use sha2::{Digest, Sha256};
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// Several sources, one behind the other.
+pub struct Concat {
+    sources: Vec<Arc<dyn Source>>,
+    /// The index behind each one's last sample.
+    ends: Vec<u64>,
+}
+
+impl Concat {
+    /// The samples of `sources`, in this order. Their classes must be the same: [`Compose::align_classes`] and
+    /// [`Compose::map_labels`] make them so.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for no source, and for sources whose classes differ.
+    pub fn new(sources: impl IntoIterator<Item = Arc<dyn Source>>) -> Result<Self> {
+        let sources: Vec<Arc<dyn Source>> = sources.into_iter().collect();
+        let Some(first) = sources.first() else {
+            return Err(Error::parameter("Concat::new", "sources", "one at least", "none"));
+        };
+        if let Some(other) = sources.iter().position(|source| source.classes() != first.classes()) {
+            let expected = "sources with the same classes (align_classes makes them so)";
+            let got = format!("source {other} with other classes than source 0");
+            return Err(Error::parameter("Concat::new", "sources", expected, got));
+        }
+        let ends = sources.iter().scan(0_u64, |end, source| {
+            *end = end.saturating_add(source.len());
+            Some(*end)
+        });
+        let ends = ends.collect();
+        Ok(Self { sources, ends })
+    }
+
+    /// A mix of `len` samples: a share of each source that goes with its weight, the largest remainders rounded up. A
+    /// source that has more samples than its share gives some of them, drawn by `seed`; one that has fewer gives them
+    /// several times ([`Compose::choose`]).
+    ///
+    /// # Errors
+    /// Those of [`new`](Self::new), and [`Error::Parameter`] for weights that are not positive, and for a length with which
+    /// a source would give no sample.
+    pub fn mix(sources: impl IntoIterator<Item = (Arc<dyn Source>, f64)>, len: u64, seed: u64) -> Result<Self> {
+        let (sources, weights): (Vec<_>, Vec<f64>) = sources.into_iter().unzip();
+        let sum: f64 = weights.iter().sum();
+        if let Some(wrong) = weights.iter().find(|weight| !(weight.is_finite() && **weight > 0.0)) {
+            return Err(Error::parameter("Concat::mix", "weight", "a number over 0", wrong));
+        }
+        let shares: Vec<f64> = weights.iter().map(|weight| weight / sum * len as f64).collect();
+        let mut counts: Vec<u64> = shares.iter().map(|share| *share as u64).collect();
+        let mut by_rest: Vec<usize> = (0..shares.len()).collect();
+        by_rest.sort_by(|&a, &b| shares[b].fract().total_cmp(&shares[a].fract()).then(a.cmp(&b)));
+        let missing = len.saturating_sub(counts.iter().sum()) as usize;
+        by_rest.iter().take(missing).for_each(|&i| counts[i] += 1);
+        let chosen =
+            sources.into_iter().zip(counts).map(|(source, count)| Ok(source.choose(count, seed)?.into_source()));
+        Self::new(chosen.collect::<Result<Vec<_>>>()?)
+    }
+
+    /// The order for batches that have `counts` samples of each source, in the order of the sources, as 24 of the first and 8
+    /// of the second in each batch of 32: for [`Builder::sampler`](crate::Builder::sampler) of a pipeline over this source,
+    /// whose batch size must be their sum. Where the pipeline shuffles, so are the places in a batch.
+    ///
+    /// A source gives its samples in its order, or shuffled, and then again. An epoch has as many batches as the source
+    /// needs that lasts longest, on each rank as many, unless [`positions`](Sampling::positions) says otherwise: a multiple
+    /// of the batch size for each rank. What takes the place of a bad sample ([`OnError::Substitute`](crate::OnError)) is of
+    /// the same source.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] unless there are as many counts as sources, each 1 or more, and no source is empty.
+    ///
+    /// ```
+    /// use warpfeed::image::{Image, JpegOptions, encode_jpeg};
+    /// use warpfeed::prelude::*;
+    /// use warpfeed::source::{Compose, Concat};
+    ///
+    /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
+    /// let images = |label, count| EncodedImages::new((0..count).map(|_| (jpeg.clone(), label))).into_source();
+    /// let both = Concat::new([images(0, 9), images(1, 2)])?;
+    /// let shares = both.shares([3, 1])?;
+    /// let pipeline = Pipeline::builder(both).sampler(shares).batch_size(4).shuffle(42).center_crop(8).build()?;
+    /// for batch in pipeline.epoch(0) {
+    ///     assert_eq!(batch?.labels().iter().sum::<u32>(), 1);
+    /// }
+    /// assert_eq!(pipeline.batches(), Some(3));
+    /// # Ok::<(), warpfeed::Error>(())
+    /// ```
+    pub fn shares(&self, counts: impl IntoIterator<Item = u32>) -> Result<Sampling> {
+        let counts: Vec<u32> = counts.into_iter().collect();
+        let lens: Vec<u64> = self.sources.iter().map(|source| source.len()).collect();
+        if counts.len() != lens.len() || counts.contains(&0) || lens.contains(&0) {
+            let expected = format!("1 or more for each of {} sources with samples", lens.len());
+            return Err(Error::parameter(
+                "Concat::shares",
+                "counts",
+                expected,
+                format!("{counts:?} of {lens:?} samples"),
+            ));
+        }
+        Ok(Sampling::shares(&lens, counts))
+    }
+
+    /// Which source sample `index` is of, and its index there.
+    fn find(&self, index: u64) -> Option<(&Arc<dyn Source>, u64)> {
+        let number = self.ends.partition_point(|&end| end <= index);
+        let start = if number == 0 { 0 } else { self.ends[number - 1] };
+        Some((self.sources.get(number)?, index - start))
+    }
+}
+
+impl Source for Concat {
+    fn len(&self) -> u64 {
+        self.ends.last().copied().unwrap_or(0)
+    }
+
+    fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+        let (source, of) = self.find(index).ok_or_else(|| no_such_sample("Concat::read", index, self.len()))?;
+        source.read(of, buffer)
+    }
+
+    fn read_unless<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>, stopped: &AtomicBool) -> Result<&'a [u8]> {
+        let (source, of) = self.find(index).ok_or_else(|| no_such_sample("Concat::read", index, self.len()))?;
+        source.read_unless(of, buffer, stopped)
+    }
+
+    fn prefetch(&self, index: u64) {
+        if let Some((source, of)) = self.find(index) {
+            source.prefetch(of);
+        }
+    }
+
+    fn ahead_bytes(&self) -> u64 {
+        self.sources.iter().map(|source| source.ahead_bytes()).fold(0, u64::saturating_add)
+    }
+
+    fn label(&self, index: u64) -> u32 {
+        self.find(index).map_or(0, |(source, of)| source.label(of))
+    }
+
+    fn target(&self, index: u64, field: Option<&str>) -> Result<Target> {
+        let (source, of) = self.find(index).ok_or_else(|| no_such_sample("Concat::target", index, self.len()))?;
+        source.target(of, field)
+    }
+
+    fn read_with_target<'a>(
+        &'a self,
+        index: u64,
+        field: &str,
+        buffer: &'a mut Vec<u8>,
+        stopped: &AtomicBool,
+    ) -> Result<(&'a [u8], Target)> {
+        let (source, of) = self.find(index).ok_or_else(|| no_such_sample("Concat::read", index, self.len()))?;
+        source.read_with_target(of, field, buffer, stopped)
+    }
+
+    fn name(&self, index: u64) -> Cow<'_, str> {
+        self.find(index).map_or(Cow::Borrowed(""), |(source, of)| source.name(of))
+    }
+
+    fn classes(&self) -> &[String] {
+        self.sources[0].classes()
+    }
+
+    fn skipped_files(&self) -> u64 {
+        self.sources.iter().map(|source| source.skipped_files()).sum()
+    }
+
+    /// Of all sources, in their order.
+    fn fingerprint(&self) -> u64 {
+        let mut hash = Sha256::new();
+        hash.update(b"concat\0\0");
+        self.sources.iter().for_each(|source| hash.update(source.fingerprint().to_le_bytes()));
+        first_8_bytes(hash)
+    }
+}
+
+impl std::fmt::Debug for Concat {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Concat of {} samples from {} sources", self.len(), self.sources.len())
+    }
+}

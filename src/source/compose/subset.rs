@@ -1,0 +1,132 @@
+//! Some samples of a source.
+
+use super::first_8_bytes;
+use crate::error::Result;
+use crate::source::{Source, no_such_sample};
+use crate::target::Target;
+use sha2::{Digest, Sha256};
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// Some samples of a source: 4 bytes each (8 if the source has more than 2^32).
+pub struct Subset {
+    source: Arc<dyn Source>,
+    indices: Indices,
+}
+
+enum Indices {
+    Narrow(Box<[u32]>),
+    Wide(Box<[u64]>),
+}
+
+impl Subset {
+    /// The samples at `indices`, all of which there are.
+    pub(super) fn new(source: Arc<dyn Source>, indices: &[u64]) -> Self {
+        let narrow = u32::try_from(source.len()).is_ok();
+        let indices = if narrow {
+            Indices::Narrow(indices.iter().map(|&index| index as u32).collect())
+        } else {
+            Indices::Wide(indices.into())
+        };
+        Self { source, indices }
+    }
+
+    /// The index in the source of sample `index`.
+    fn get(&self, index: u64) -> Option<u64> {
+        let index = usize::try_from(index).ok()?;
+        match &self.indices {
+            Indices::Narrow(indices) => indices.get(index).copied().map(u64::from),
+            Indices::Wide(indices) => indices.get(index).copied(),
+        }
+    }
+
+    /// As of [`get`](Self::get). May panic if there is no such sample, as [`Source::label`] may.
+    fn at(&self, index: u64) -> u64 {
+        match &self.indices {
+            Indices::Narrow(indices) => indices[index as usize].into(),
+            Indices::Wide(indices) => indices[index as usize],
+        }
+    }
+
+    /// The samples' indices in the source, in order.
+    pub fn indices(&self) -> impl Iterator<Item = u64> + '_ {
+        (0..self.len()).map(|index| self.at(index))
+    }
+}
+
+impl Source for Subset {
+    fn len(&self) -> u64 {
+        match &self.indices {
+            Indices::Narrow(indices) => indices.len() as u64,
+            Indices::Wide(indices) => indices.len() as u64,
+        }
+    }
+
+    fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+        let of = self.get(index).ok_or_else(|| no_such_sample("Subset::read", index, self.len()))?;
+        self.source.read(of, buffer)
+    }
+
+    fn read_unless<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>, stopped: &AtomicBool) -> Result<&'a [u8]> {
+        let of = self.get(index).ok_or_else(|| no_such_sample("Subset::read", index, self.len()))?;
+        self.source.read_unless(of, buffer, stopped)
+    }
+
+    fn prefetch(&self, index: u64) {
+        if let Some(of) = self.get(index) {
+            self.source.prefetch(of);
+        }
+    }
+
+    fn ahead_bytes(&self) -> u64 {
+        self.source.ahead_bytes()
+    }
+
+    fn label(&self, index: u64) -> u32 {
+        self.source.label(self.at(index))
+    }
+
+    fn target(&self, index: u64, field: Option<&str>) -> Result<Target> {
+        let of = self.get(index).ok_or_else(|| no_such_sample("Subset::target", index, self.len()))?;
+        self.source.target(of, field)
+    }
+
+    fn read_with_target<'a>(
+        &'a self,
+        index: u64,
+        field: &str,
+        buffer: &'a mut Vec<u8>,
+        stopped: &AtomicBool,
+    ) -> Result<(&'a [u8], Target)> {
+        let of = self.get(index).ok_or_else(|| no_such_sample("Subset::read", index, self.len()))?;
+        self.source.read_with_target(of, field, buffer, stopped)
+    }
+
+    fn name(&self, index: u64) -> Cow<'_, str> {
+        self.source.name(self.at(index))
+    }
+
+    fn classes(&self) -> &[String] {
+        self.source.classes()
+    }
+
+    fn skipped_files(&self) -> u64 {
+        self.source.skipped_files()
+    }
+
+    /// Of the source and all indices.
+    fn fingerprint(&self) -> u64 {
+        let mut hash = Sha256::new();
+        hash.update(b"subset\0\0");
+        hash.update(self.source.fingerprint().to_le_bytes());
+        self.indices().for_each(|index| hash.update(index.to_le_bytes()));
+        first_8_bytes(hash)
+    }
+}
+
+impl std::fmt::Debug for Subset {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Subset of {} of {} samples", self.len(), self.source.len())
+    }
+}
