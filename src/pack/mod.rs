@@ -27,7 +27,7 @@ use place::{Listing, Place};
 use prepare::Preparer;
 use queue::Queue;
 use serde::Serialize;
-use shards::write_shards;
+use shards::{ShardWriter, write_shards};
 use std::path::{Path, PathBuf};
 
 /// Smaller shards are no better than single files.
@@ -224,7 +224,9 @@ pub fn pack(
         let prepare = Preparer::new(source, options);
         let queue = Queue::new(next..source.len(), options.workers);
         queue.run(&prepare, |queue| {
-            write_shards(queue, &prepare, place, &*claim, &name, options, &mut manifest, progress)
+            let limit_bytes = Some(options.shard_bytes);
+            let writer = ShardWriter { queue, prepare: &prepare, place, options, limit_bytes };
+            write_shards(&writer, &*claim, &name, &mut manifest, progress)
         })?;
         finish(place, &name, options.format, &mut manifest)?;
     }

@@ -12,15 +12,13 @@ use std::io::{self, Write};
 
 /// Writes what comes out of the queue into shards, each followed by the manifest.
 pub(super) fn write_shards(
-    queue: &Queue,
-    prepare: &Preparer,
-    place: &dyn Place,
+    writer: &ShardWriter,
     claim: &dyn Claim,
     name: &str,
-    options: &PackOptions,
     manifest: &mut Manifest,
     progress: &mut dyn FnMut(u64),
 ) -> Result<()> {
+    let ShardWriter { queue, place, options, .. } = *writer;
     let mut waiting = None;
     let mut losses = BadCount::new(manifest, queue.end(), options.max_bad)?;
     loop {
@@ -30,7 +28,6 @@ pub(super) fn write_shards(
             return Err(place.taken("another run, which has taken over from this one,"));
         }
         let begin = manifest.shards.last().map_or(0, |last| last.end);
-        let writer = ShardWriter { queue, prepare, place, options, limit_bytes: Some(options.shard_bytes) };
         let file = names::hidden_name(options.format, name, i);
         let mut shard = writer.write((file, name, i), begin, &mut waiting, &mut losses, progress)?;
         if waiting.is_none() {

@@ -19,6 +19,7 @@ use object_store::{
 };
 use std::collections::HashMap;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -112,6 +113,51 @@ impl Object {
         // What is signed is signed for reading alone.
         let options = GetOptions { range: Some((0..1).into()), ..GetOptions::default() };
         Ok(self.server.objects.get_opts(&self.path, options).await?.meta)
+    }
+
+    /// A range of what it was when its head was asked for. [`object_store::Error::Precondition`] if it has changed.
+    pub async fn range(&self, meta: &ObjectMeta, range: Range<u64>) -> object_store::Result<Vec<u8>> {
+        patiently(|| async {
+            let options = GetOptions { if_match: meta.e_tag.clone(), ..GetOptions::default() };
+            let options = GetOptions { range: Some(range.clone().into()), ..options };
+            let answer = self.server.objects.get_opts(&self.path, options).await?;
+            // Not every server heeds the condition.
+            let tags = answer.meta.e_tag.as_ref().zip(meta.e_tag.as_ref());
+            if tags.is_some_and(|(now, then)| now != then) || answer.meta.size != meta.size {
+                let path = self.path.to_string();
+                return Err(object_store::Error::Precondition { path, source: "it has changed".into() });
+            }
+            let bytes = answer.bytes().await?;
+            if bytes.len() as u64 == range.end - range.start {
+                return Ok(Vec::from(bytes));
+            }
+            let short = format!("{} bytes came instead of {}", bytes.len(), range.end - range.start);
+            Err(object_store::Error::Generic { store: "range", source: short.into() })
+        })
+        .await
+    }
+
+    /// All of a small object as it is now, up to `max_bytes`, and its head.
+    pub async fn contents(&self, max_bytes: u64) -> object_store::Result<(Vec<u8>, ObjectMeta)> {
+        /// Few are longer. The answers to requests without a range are bounded.
+        const RANGE_BYTES: u64 = 8 << 20;
+        let mut attempt = 1;
+        'anew: loop {
+            let meta = patiently(|| self.head()).await?;
+            let (size, mut contents) = (meta.size.min(max_bytes), Vec::new());
+            while (contents.len() as u64) < size {
+                let start = contents.len() as u64;
+                match self.range(&meta, start..size.min(start + RANGE_BYTES)).await {
+                    // It was written anew meanwhile.
+                    Err(object_store::Error::Precondition { .. }) if attempt < ATTEMPTS => {
+                        attempt += 1;
+                        continue 'anew;
+                    }
+                    bytes => contents.extend(bytes?),
+                }
+            }
+            return Ok((contents, meta));
+        }
     }
 }
 

@@ -10,11 +10,10 @@
 
 use super::super::lock::described;
 use super::super::process;
-use super::{Claimed, Store, Work, contents, unless_missing};
+use super::{Claimed, Store, Work, unless_missing};
 use crate::error::Result;
 use crate::pack::place::Claim;
-use crate::store::{Answer, Server, patiently};
-use object_store::path::Path as ObjectPath;
+use crate::store::{Answer, Object, patiently};
 use object_store::{Error as StoreError, ObjectStoreExt, PutMode, PutOptions, PutPayload, PutResult, UpdateVersion};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -34,6 +33,9 @@ const LEASE: Duration = Duration::from_secs(20);
 
 /// How old the listing may be by which claims are watched.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// No claim is longer.
+const MAX_BYTES: u64 = 64 << 10;
 
 /// How long giving a claim back may take at the end. One that stays is free after a while.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -76,7 +78,7 @@ struct Seen {
 /// A claim that this process has.
 struct Held<'a> {
     store: &'a Store,
-    path: ObjectPath,
+    object: Object,
     lost: Arc<AtomicBool>,
     /// Says that the process lives.
     beats: Option<Answer<()>>,
@@ -94,8 +96,9 @@ impl Drop for Held<'_> {
         if self.is_lost() {
             return;
         }
-        let (server, path) = (self.store.server(), self.path.clone());
-        let given_back = async move { tokio::time::timeout(PATIENCE, server.objects.delete(&path)).await };
+        let object = self.object.clone();
+        let given_back =
+            async move { tokio::time::timeout(PATIENCE, object.server.objects.delete(&object.path)).await };
         let _ = self.store.fetcher.fetch(given_back).wait(&AtomicBool::new(false));
     }
 }
@@ -111,10 +114,10 @@ pub(super) fn claim<'a>(store: &'a Store, work: Work, job: &str) -> Result<Claim
     let file = format!("{FOLDER}/{name}");
     let id = format!("{:016x}", RandomState::new().hash_one(&name));
     let text = Text { job: described(job), process: process::identity(), id, beat: 0 };
-    let path = store.object_path(&file);
+    let object = store.object(&file);
     let Some(seen) = watch.seen.get_mut(&name) else {
-        return match create(store, &path, &text).map_err(store.failed("write", &file))? {
-            Some(version) => Ok(held(store, path, text, version)),
+        return match create(store, &object, &text).map_err(store.failed("write", &file))? {
+            Some(version) => Ok(held(store, object, text, version)),
             None => {
                 watch.looked = None;
                 Ok(Claimed::Other(None))
@@ -122,8 +125,8 @@ pub(super) fn claim<'a>(store: &'a Store, work: Work, job: &str) -> Result<Claim
         };
     };
     if seen.text.is_none() {
-        let (server, path) = (store.server(), path.clone());
-        let found = store.run(async move { read(&server, &path).await }).map_err(store.failed("read", &file))?;
+        let asked = object.clone();
+        let found = store.run(async move { read(&asked).await }).map_err(store.failed("read", &file))?;
         seen.text = found.and_then(|(text, _)| text);
     }
     match seen.is_free() {
@@ -132,8 +135,8 @@ pub(super) fn claim<'a>(store: &'a Store, work: Work, job: &str) -> Result<Claim
         Some(true) => {
             let other = watch.seen.remove(&name).and_then(|seen| seen.text);
             watch.looked = None;
-            let taken = take_over(store, &path, other, &text).map_err(store.failed("write", &file))?;
-            Ok(taken.map_or(Claimed::Other(None), |version| held(store, path, text, version)))
+            let taken = take_over(store, &object, other, &text).map_err(store.failed("write", &file))?;
+            Ok(taken.map_or(Claimed::Other(None), |version| held(store, object, text, version)))
         }
     }
 }
@@ -179,19 +182,17 @@ impl Seen {
 }
 
 /// What a claim says, if that can be understood, and its version; `None` if there is none.
-async fn read(server: &Server, path: &ObjectPath) -> object_store::Result<Option<(Option<Text>, UpdateVersion)>> {
-    // The version first: if it is written anew meanwhile, the condition fails.
-    let Some(meta) = unless_missing(patiently(|| server.objects.head(path)).await)? else { return Ok(None) };
-    let Some(text) = unless_missing(contents(server, path).await)? else { return Ok(None) };
+async fn read(object: &Object) -> object_store::Result<Option<(Option<Text>, UpdateVersion)>> {
+    let Some((text, meta)) = unless_missing(object.contents(MAX_BYTES).await)? else { return Ok(None) };
     let version = UpdateVersion { e_tag: meta.e_tag, version: meta.version };
     Ok(Some((serde_json::from_slice(&text).ok(), version)))
 }
 
 /// Writes a claim under a condition, if the store has conditions.
-async fn put(server: &Server, path: &ObjectPath, text: &Text, mode: PutMode) -> object_store::Result<PutResult> {
+async fn put(object: &Object, text: &Text, mode: PutMode) -> object_store::Result<PutResult> {
     let put = |mode| {
         let options = PutOptions { mode, ..PutOptions::default() };
-        server.objects.put_opts(path, text.payload(), options)
+        object.server.objects.put_opts(&object.path, text.payload(), options)
     };
     match put(mode).await {
         Err(StoreError::NotImplemented { .. } | StoreError::NotSupported { .. }) => put(PutMode::Overwrite).await,
@@ -200,17 +201,12 @@ async fn put(server: &Server, path: &ObjectPath, text: &Text, mode: PutMode) -> 
 }
 
 /// Writes a claim under a condition. `None` if another process has it.
-async fn put_own(
-    server: &Server,
-    path: &ObjectPath,
-    text: &Text,
-    mode: PutMode,
-) -> object_store::Result<Option<UpdateVersion>> {
-    match patiently(|| put(server, path, text, mode.clone())).await {
+async fn put_own(object: &Object, text: &Text, mode: PutMode) -> object_store::Result<Option<UpdateVersion>> {
+    match patiently(|| put(object, text, mode.clone())).await {
         Ok(put) => Ok(Some(put.into())),
         // Or it was written by an earlier request, whose answer was lost.
         Err(StoreError::AlreadyExists { .. } | StoreError::Precondition { .. } | StoreError::NotFound { .. }) => {
-            let found = read(server, path).await?;
+            let found = read(object).await?;
             let is_own = |found: &Option<Text>| found.as_ref().is_some_and(|found| found.id == text.id);
             Ok(found.filter(|(found, _)| is_own(found)).map(|(_, version)| version))
         }
@@ -219,24 +215,24 @@ async fn put_own(
 }
 
 /// Writes a claim where there is none.
-fn create(store: &Store, path: &ObjectPath, text: &Text) -> object_store::Result<Option<UpdateVersion>> {
-    let (server, path, text) = (store.server(), path.clone(), text.clone());
-    store.run(async move { put_own(&server, &path, &text, PutMode::Create).await })
+fn create(store: &Store, object: &Object, text: &Text) -> object_store::Result<Option<UpdateVersion>> {
+    let (object, text) = (object.clone(), text.clone());
+    store.run(async move { put_own(&object, &text, PutMode::Create).await })
 }
 
 /// Writes a claim in the place of another, if that is still there.
 fn take_over(
     store: &Store,
-    path: &ObjectPath,
+    object: &Object,
     other: Option<Text>,
     text: &Text,
 ) -> object_store::Result<Option<UpdateVersion>> {
-    let (server, path, text) = (store.server(), path.clone(), text.clone());
+    let (object, text) = (object.clone(), text.clone());
     store.run(async move {
         let id = |text: &Option<Text>| text.as_ref().map(|text| text.id.clone());
-        match read(&server, &path).await? {
+        match read(&object).await? {
             Some((found, version)) if id(&found) == id(&other) => {
-                put_own(&server, &path, &text, PutMode::Update(version)).await
+                put_own(&object, &text, PutMode::Update(version)).await
             }
             _ => Ok(None),
         }
@@ -244,14 +240,14 @@ fn take_over(
 }
 
 /// A claim that this process has, and says so until it is dropped.
-fn held(store: &Store, path: ObjectPath, mut text: Text, mut version: UpdateVersion) -> Claimed<'_> {
+fn held(store: &Store, object: Object, mut text: Text, mut version: UpdateVersion) -> Claimed<'_> {
     let lost = Arc::new(AtomicBool::new(false));
-    let (server, beaten, is_lost) = (store.server(), path.clone(), Arc::clone(&lost));
+    let (beaten, is_lost) = (object.clone(), Arc::clone(&lost));
     let beats = store.fetcher.fetch(async move {
         loop {
             tokio::time::sleep(BEAT).await;
             text.beat += 1;
-            match put_own(&server, &beaten, &text, PutMode::Update(version.clone())).await {
+            match put_own(&beaten, &text, PutMode::Update(version.clone())).await {
                 Ok(Some(written)) => version = written,
                 Ok(None) => break is_lost.store(true, Relaxed),
                 // The next beat may come through.
@@ -259,5 +255,5 @@ fn held(store: &Store, path: ObjectPath, mut text: Text, mut version: UpdateVers
             }
         }
     });
-    Claimed::Taken(Box::new(Held { store, path, lost, beats: Some(beats) }))
+    Claimed::Taken(Box::new(Held { store, object, lost, beats: Some(beats) }))
 }

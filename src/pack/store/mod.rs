@@ -125,20 +125,6 @@ fn wait<T>(answer: Answer<object_store::Result<T>>) -> object_store::Result<T> {
     answer.wait(&AtomicBool::new(false)).map_err(given_up)?
 }
 
-/// The contents of a small object, read by ranges, as the answers to other requests are bounded.
-async fn contents(server: &Server, path: &ObjectPath) -> object_store::Result<Vec<u8>> {
-    /// Few are longer.
-    const RANGE_BYTES: u64 = 8 << 20;
-    let size = patiently(|| server.objects.head(path)).await?.size.min(MAX_BYTES);
-    let mut contents = Vec::with_capacity(size as usize);
-    while (contents.len() as u64) < size {
-        let start = contents.len() as u64;
-        let range = start..size.min(start + RANGE_BYTES);
-        contents.extend(patiently(|| server.objects.get_range(path, range.clone())).await?);
-    }
-    Ok(contents)
-}
-
 /// Nothing where there is no such object.
 fn unless_missing<T>(answer: object_store::Result<T>) -> object_store::Result<Option<T>> {
     match answer {
@@ -192,10 +178,15 @@ impl Place for Store {
         Ok(opened.map(|(len_bytes, bytes)| (len_bytes, bytes as Box<dyn Read>)))
     }
 
+    /// It may be written anew meanwhile.
+    fn read(&self, file: &str) -> Result<Option<Vec<u8>>> {
+        Ok(self.read_each(&[file.to_owned()])?.pop().flatten())
+    }
+
     fn read_each(&self, files: &[String]) -> Result<Vec<Option<Vec<u8>>>> {
         let answers = self.ask_each(files, |file| {
-            let (server, path) = (self.server(), self.object_path(file));
-            async move { contents(&server, &path).await }
+            let object = self.object(file);
+            async move { object.contents(MAX_BYTES).await.map(|(contents, _)| contents) }
         });
         let read = |(answer, file): (_, &String)| unless_missing(answer).map_err(self.failed("read", file));
         answers.into_iter().zip(files).map(read).collect()

@@ -13,8 +13,8 @@ use crate::source::records::{self, AHEAD_BYTES};
 use crate::source::spec::{self, MAX_NAMES};
 use crate::source::window::ReadAt;
 use crate::store::{Answer, Fetcher, Object, patiently, told};
+use object_store::ObjectMeta;
 use object_store::path::Path as ObjectPath;
-use object_store::{GetOptions, ObjectMeta};
 use sha2::{Digest, Sha256};
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Display;
@@ -352,23 +352,7 @@ impl Fetch {
         if start == end {
             return Ok(Vec::new());
         }
-        let bytes = patiently(|| async {
-            let options = GetOptions { if_match: self.meta.e_tag.clone(), ..GetOptions::default() };
-            let options = GetOptions { range: Some((start..end).into()), ..options };
-            let answer = self.object.server.objects.get_opts(&self.object.path, options).await?;
-            // Not every server heeds the condition.
-            let tags = answer.meta.e_tag.as_ref().zip(self.meta.e_tag.as_ref());
-            if tags.is_some_and(|(now, then)| now != then) || answer.meta.size != self.meta.size {
-                let path = self.object.path.to_string();
-                return Err(object_store::Error::Precondition { path, source: "it has changed".into() });
-            }
-            let bytes = answer.bytes().await?;
-            if bytes.len() as u64 == end - start {
-                return Ok(Vec::from(bytes));
-            }
-            let short = format!("{} bytes came instead of {}", bytes.len(), end - start);
-            Err(object_store::Error::Generic { store: "range", source: short.into() })
-        });
+        let bytes = self.object.range(&self.meta, start..end);
         bytes.await.map_err(|error| match error {
             object_store::Error::Precondition { .. } => io::Error::other("it has changed since it was opened"),
             other => io::Error::other(other),
