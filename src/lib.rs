@@ -117,6 +117,8 @@ mod sampler;
 mod sampling;
 mod sheet;
 pub mod source;
+#[cfg(feature = "cloud")]
+mod store;
 mod target;
 mod tensor;
 mod threads;

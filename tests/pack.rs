@@ -426,7 +426,7 @@ fn verifying_finds_what_is_not_as_it_was_packed() {
             (Some(flipped(contents.clone())), "checksum"),
             (Some(vec![0; contents.len()]), "checksum"),
             (Some(contents[1..].to_vec()), "bytes where"),
-            (None, "No such file"),
+            (None, "it is missing"),
         ] {
             match damage {
                 Some(bytes) => fs::write(shard, bytes).unwrap(),
@@ -748,8 +748,8 @@ int rename(const char *from, const char *to) {
             [format!("sync {file}"), format!("name {file}"), folder]
         };
         let mut want: Vec<String> = files.iter().flat_map(each).collect();
-        // After the first manifest the folder itself, and at the end the names and once more the manifest.
-        want.insert(3, format!("sync /{format}"));
+        // First the name of the folder itself, and at the end the names and once more the manifest.
+        want.insert(0, format!("sync /{format}"));
         want.push(format!("sync /{format}/train"));
         want.extend(each(&"pack.json"));
         assert_eq!(calls, want);

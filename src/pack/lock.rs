@@ -5,13 +5,12 @@ use std::fs::{self, File};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
-const FILE: &str = ".pack.lock";
-
 /// Nobody's description of a run is longer.
 const MAX_BYTES: u64 = 1_000;
 
-/// Keeps other processes out of a folder, or from a shard of it. The system takes it back when the process ends, however it ends, so a killed run
-/// leaves a file but no lock. File systems without locks, and systems other than Linux, keep nobody out.
+/// Keeps other processes out of a folder, or from a shard of it. The system takes it back when the process ends, however
+/// it ends, so a killed run leaves a file but no lock. File systems without locks, and systems other than Linux, keep
+/// nobody out.
 #[derive(Debug)]
 pub(super) struct Lock {
     path: PathBuf,
@@ -20,23 +19,6 @@ pub(super) struct Lock {
 }
 
 impl Lock {
-    /// Locks `out` and writes down that `job` has done so.
-    ///
-    /// # Errors
-    /// [`Error::Parameter`] with the other job, if another run has locked the folder; [`Error::Io`] if the file cannot
-    /// be written.
-    pub fn take(out: &Path, job: &str) -> Result<Self> {
-        Self::try_take(out.join(FILE), job)?.map_err(|other| {
-            let got = format!("{}, into which {other} packs: wait for its end, or take another", out.display());
-            Error::parameter("pack", "out", "a folder that no other run is packing into", got)
-        })
-    }
-
-    /// Locks `out` as [`take`](Self::take) does, or tells who has.
-    pub fn try_folder(out: &Path, job: &str) -> Result<Result<Self, String>> {
-        Self::try_take(out.join(FILE), job)
-    }
-
     /// Locks the file at `path` and writes down that `job` has done so. What another has written, if that has locked it.
     ///
     /// # Errors
@@ -55,7 +37,7 @@ impl Lock {
                 if is_at(&file, &path) {
                     file.set_len(0)?;
                     file.rewind()?;
-                    file.write_all(format!("process {}{}, {job}\n", std::process::id(), host()).as_bytes())?;
+                    file.write_all(format!("{}\n", described(job)).as_bytes())?;
                     return Ok(Ok(file));
                 }
             }
@@ -69,6 +51,11 @@ impl Drop for Lock {
         // A file that stays is locked by nobody.
         let _ = fs::remove_file(&self.path);
     }
+}
+
+/// A job and who does it, for people.
+pub(super) fn described(job: &str) -> String {
+    format!("process {}{}, {job}", std::process::id(), host())
 }
 
 /// On which machine, where the system says.
@@ -112,20 +99,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_locked_folder_names_its_job_and_an_unlocked_one_is_free() {
+    fn a_locked_file_names_its_job_and_an_unlocked_one_is_free() {
         let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
         // Of a killed run.
-        fs::write(folder.path().join(FILE), "process 1, which was killed in the middle of a long description").unwrap();
-        let lock = Lock::take(folder.path(), "the first job").unwrap();
-        let error = Lock::take(folder.path(), "the second job").unwrap_err();
-        assert!(error.is_parameter());
-        let text = error.to_string();
+        fs::write(&path, "process 1, which was killed in the middle of a long description").unwrap();
+        let lock = Lock::try_take(path.clone(), "the first job").unwrap().unwrap();
+        let text = Lock::try_take(path.clone(), "the second job").unwrap().unwrap_err();
         assert!(text.contains(&format!("process {}", std::process::id())) && text.contains("the first job"), "{text}");
         assert!(!text.contains("killed"), "{text}");
         drop(lock);
-        drop(Lock::take(folder.path(), "the second job").unwrap());
+        drop(Lock::try_take(path, "the second job").unwrap().unwrap());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
-        let error = Lock::take(&folder.path().join("missing"), "a job").unwrap_err();
-        assert!(error.to_string().contains(FILE), "{error}");
+        let error = Lock::try_take(folder.path().join("missing/lock"), "a job").unwrap_err();
+        assert!(error.to_string().contains("missing/lock"), "{error}");
     }
 }

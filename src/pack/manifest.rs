@@ -1,16 +1,13 @@
 //! How far packing has come, in `pack.json` beside the shards.
 
+use super::place::Place;
 use super::prepare::{Done, Sample};
 use super::{MAX_BAD_KEPT, PackOptions};
-use crate::atomic;
 use crate::error::{Error, Result};
 use crate::pipeline::BadSample;
 use crate::source::packed::MANIFEST;
 use crate::source::{RecordFormat, Source};
 use serde::{Deserialize, Serialize};
-use std::fs;
-use std::io::Write;
-use std::path::Path;
 
 const VERSION: u32 = 2;
 
@@ -77,11 +74,6 @@ pub(super) struct PackedFile {
 impl PackedFile {
     pub fn new(name: String, bytes: u64, crc32c: u32) -> Self {
         Self { name, bytes, crc32c: Self::checksum(crc32c) }
-    }
-
-    /// Whether `path` is a file of its length.
-    pub fn is_at(&self, path: &Path) -> bool {
-        fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() == self.bytes)
     }
 
     /// A checksum as the manifest has it: 8 hexadecimal digits, as other programs print it.
@@ -175,8 +167,8 @@ impl Manifest {
         }
     }
 
-    pub(super) fn write(&self, folder: &Path) -> Result<()> {
-        atomic::write_synced(&folder.join(MANIFEST), |file| {
+    pub(super) fn write(&self, place: &dyn Place) -> Result<()> {
+        place.write(MANIFEST, &mut |file| {
             serde_json::to_writer_pretty(&mut *file, self)?;
             file.write_all(b"\n")
         })

@@ -1,30 +1,34 @@
 //! Packs images into shards, which are read in long runs where single files are not.
 
+mod folder;
 mod lock;
 mod manifest;
 mod names;
+mod place;
 mod prepare;
+#[cfg(feature = "cloud")]
+mod process;
 mod queue;
+mod shards;
+#[cfg(feature = "cloud")]
+mod store;
 mod together;
 mod verify;
 
 pub use verify::{DamagedFile, VerifyReport, verify};
 
-use crate::atomic;
 use crate::error::{Error, Result};
-use crate::pipeline::{BadLimit, BadSample, IO_FAILURES, Losses, MAX_THREADS, Tally, io_failure};
+use crate::pipeline::{BadLimit, BadSample, MAX_THREADS};
 use crate::rank::Rank;
 use crate::source::packed::{Found, MANIFEST};
 use crate::source::{RecordFormat, Source};
-use lock::Lock;
-use manifest::{Manifest, PackedFile, PackedShard, SavedOptions};
-use prepare::{Preparer, Sample};
+use manifest::{Manifest, PackedShard, SavedOptions};
+use place::{Listing, Place};
+use prepare::Preparer;
 use queue::Queue;
 use serde::Serialize;
-use std::fs;
-use std::io::{self, Write};
+use shards::{ShardWriter, write_shards};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Smaller shards are no better than single files.
 const MIN_SHARD_BYTES: u64 = 1_000_000;
@@ -61,8 +65,8 @@ pub struct PackOptions {
     pub max_bad: Option<BadLimit>,
     /// Worker threads, 1 to 1,024.
     pub workers: usize,
-    /// Of several processes that pack into one folder together: which of them this is. They may be on different machines,
-    /// whose file system has the locks of `flock(2)`.
+    /// Of several processes that pack into one folder together: which of them this is. They may be on different machines
+    /// that share a file system with the locks of `flock(2)`, or an object store.
     pub rank: Option<Rank>,
 }
 
@@ -129,7 +133,8 @@ pub struct PackReport {
     pub damaged_manifest: Option<String>,
 }
 
-/// Packs all samples of `source`, in its order, into shards in the folder `out`.
+/// Packs all samples of `source`, in its order, into shards in the folder `out`: a path, or with the feature `cloud` an
+/// address at an object store (`s3://bucket/train`, `gs://`, `az://`).
 ///
 /// The files are called after the folder: in `train`, they are `train-000000.tar`; `train-000000.rec` with
 /// `train-000000.idx`; `train-00000-of-00008.tfrecord`. Keys and identifiers are the samples' indices. Images are copied
@@ -148,6 +153,13 @@ pub struct PackReport {
 ///
 /// `progress` hears how many samples are done, those of an earlier run and of other processes included.
 ///
+/// **At object stores** the same bytes come, with credentials from the variables that [`open`](crate::source::open) reads. A
+/// shard of more than 8 MiB goes up in parts of 8 MiB, four at a time, which are 40 MiB more in memory. It is there when it
+/// is complete. The parts that an interrupted run has sent are given up by the next one. Requests that fail are repeated.
+/// Since stores have no locks, a process says every five seconds that it lives. What a dead one was making is taken up by
+/// another: at once if it can be seen on its machine that it is dead, else after 20 s. If two make the same shard after all,
+/// it has the same bytes.
+///
 /// **Several processes** pack together where each has a [`PackOptions::rank`]. Every process takes the shards that nobody
 /// has taken, and those of processes that have died, and returns when all are there: the report is of the whole folder.
 /// Processes may join and leave at any time. A shard then has a fixed number of the source's samples, bad ones included, so
@@ -158,8 +170,8 @@ pub struct PackReport {
 /// # Errors
 /// [`Error::Parameter`] for options out of range, a folder with other contents, one that was begun with another source
 /// or other options or into which another run is packing, or a label that the format cannot hold;
-/// [`Error::TooManyBad`]; [`Error::Io`] if the folder cannot be written or the machine is at fault; [`Error::Thread`] if the
-/// workers cannot be started.
+/// [`Error::TooManyBad`]; [`Error::Io`] if the folder cannot be written or the machine or the store is at fault;
+/// [`Error::Unsupported`] for an address without the feature `cloud`; [`Error::Thread`] if the workers cannot be started.
 ///
 /// ```
 /// use warpfeed::pack::{PackOptions, pack};
@@ -184,36 +196,44 @@ pub fn pack(
     progress: &mut dyn FnMut(u64),
 ) -> Result<PackReport> {
     options.check()?;
-    let name = base_name(out)?;
+    let place = &*place::open(out)?;
+    place.check(options)?;
+    let expected = "a folder whose name is text and does not start with a dot";
+    let name = place.name().filter(|name| !name.starts_with('.'));
+    let name = name.ok_or_else(|| Error::parameter("pack", "out", expected, out.display()))?;
     if let Some(rank) = options.rank {
-        return together::pack(source, out, &name, options, rank, progress);
+        return together::pack(source, place, &name, options, rank, progress);
     }
     let fresh = Manifest::new(source, SavedOptions::new(options));
-    fs::create_dir_all(out).map_err(Error::io("make", out))?;
-    // What is finished needs no lock, so it may be on a disk that cannot be written to.
-    if let Found::Whole(manifest) = Found::<Manifest>::in_folder(out)?
+    // What is finished needs no claim, so it may be on a disk that cannot be written to.
+    if let Found::Whole(manifest) = place.manifest()?
         && manifest.complete
         && manifest.differs(&fresh).is_none()
-        && whole_shards(&manifest, out, &name, options.format) == manifest.shards.len()
+        && whole_shards(&manifest, &place.list("")?, &name, options.format) == manifest.shards.len()
     {
         let resumed_images = manifest.shards.iter().map(|shard| shard.images).sum();
-        return Ok(report(manifest, out, resumed_images, None));
+        return Ok(report(manifest, place, resumed_images, None));
     }
-    let _lock = Lock::take(out, &fresh.job())?;
-    let (mut manifest, damaged_manifest) = begin(fresh, out, &name, options, Duration::ZERO)?;
+    place.make("")?;
+    let claim = place.claim_all(&fresh.job())?;
+    let (mut manifest, damaged_manifest) = begin(fresh, place, &name, options, true)?;
     let resumed_images = manifest.shards.iter().map(|shard| shard.images).sum();
     if !manifest.complete {
         let next = manifest.shards.last().map_or(0, |shard| shard.end);
         progress(next);
         let prepare = Preparer::new(source, options);
         let queue = Queue::new(next..source.len(), options.workers);
-        queue.run(&prepare, |queue| write_shards(queue, &prepare, out, &name, options, &mut manifest, progress))?;
-        finish(out, &name, options.format, &mut manifest)?;
+        queue.run(&prepare, |queue| {
+            let limit_bytes = Some(options.shard_bytes);
+            let writer = ShardWriter { queue, prepare: &prepare, place, options, limit_bytes };
+            write_shards(&writer, &*claim, &name, &mut manifest, progress)
+        })?;
+        finish(place, &name, options.format, &mut manifest)?;
     }
-    Ok(report(manifest, out, resumed_images, damaged_manifest))
+    Ok(report(manifest, place, resumed_images, damaged_manifest))
 }
 
-fn report(manifest: Manifest, out: &Path, resumed_images: u64, damaged_manifest: Option<String>) -> PackReport {
+fn report(manifest: Manifest, place: &dyn Place, resumed_images: u64, damaged_manifest: Option<String>) -> PackReport {
     let sum = |count: fn(&PackedShard) -> u64| manifest.shards.iter().map(count).sum();
     PackReport {
         images: sum(|shard| shard.images),
@@ -224,64 +244,60 @@ fn report(manifest: Manifest, out: &Path, resumed_images: u64, damaged_manifest:
         made_ycc: sum(|shard| shard.made_ycc),
         restarts: sum(|shard| shard.restarts),
         bad_count: sum(|shard| shard.bad_count),
-        shards: manifest.shards.iter().map(|shard| out.join(shard.name())).collect(),
+        shards: manifest.shards.iter().map(|shard| place.path(shard.name())).collect(),
         bad: manifest.shards.into_iter().flat_map(|shard| shard.bad).collect(),
         damaged_manifest,
     }
 }
 
-/// The last part of the folder's path, which the shards are named after.
-fn base_name(out: &Path) -> Result<String> {
-    let absolute = std::path::absolute(out).map_err(Error::io("find", out))?;
-    let name = absolute.file_name().and_then(|name| name.to_str()).filter(|name| !name.starts_with('.'));
-    let expected = "a folder whose name is text and does not start with a dot";
-    name.map(str::to_owned).ok_or_else(|| Error::parameter("pack", "out", expected, out.display()))
-}
-
-/// The manifest to go on from, which fits what the folder holds; a new one for an empty folder or one whose manifest is
-/// damaged, and then why it is. Temporary files that nothing was written to for `leftover_age` are of dead processes.
+/// The manifest to go on from, which fits what the place holds; a new one for an empty place or one whose manifest is
+/// damaged, and then why it is. `alone`, all that killed writes have left is removed, else what is old.
 fn begin(
     fresh: Manifest,
-    out: &Path,
+    place: &dyn Place,
     name: &str,
     options: &PackOptions,
-    leftover_age: Duration,
+    alone: bool,
 ) -> Result<(Manifest, Option<String>)> {
-    atomic::remove_leftovers(out, leftover_age, |file| file == MANIFEST || names::is_name(options.format, name, file))?;
-    let damaged = match Found::<Manifest>::in_folder(out)? {
-        Found::Whole(manifest) => return go_on(manifest, &fresh, out, name, options).map(|manifest| (manifest, None)),
+    let is_ours = |file: &str| names::is_name(options.format, name, file);
+    place.remove_leftovers(alone, &|file| file == MANIFEST || is_ours(file))?;
+    let damaged = match place.manifest()? {
+        Found::Whole(manifest) => {
+            return go_on(manifest, &fresh, place, name, options).map(|manifest| (manifest, None));
+        }
         Found::Damaged(reason) => Some(reason),
         Found::Nothing => None,
     };
     let mut stale = Vec::new();
-    for entry in fs::read_dir(out).map_err(Error::io("list", out))? {
-        let found = entry.map_err(Error::io("list", out))?.file_name();
-        if damaged.is_some() && found.to_str().is_some_and(|file| names::is_name(options.format, name, file)) {
-            stale.push(out.join(found));
-        } else if !(found.as_encoded_bytes().starts_with(b".") || damaged.is_some() && found == MANIFEST) {
-            let why = damaged.map_or_else(String::new, |why| format!(" and a {} that is of no use: {why}", MANIFEST));
-            let got = format!("{} with {}{why}", out.display(), found.display());
+    for found in place.list("")?.0.into_keys() {
+        if damaged.is_some() && is_ours(&found) {
+            stale.push(found);
+        } else if !(found.starts_with('.') || damaged.is_some() && found == MANIFEST) {
+            let why = damaged.map_or_else(String::new, |why| format!(" and a {MANIFEST} that is of no use: {why}"));
+            let got = format!("{} with {found}{why}", place.path("").display());
             return Err(Error::parameter("pack", "out", "an empty or new folder", got));
         }
     }
     // Their number and order are not known any more.
-    for path in stale {
-        fs::remove_file(&path).map_err(Error::io("remove", &path))?;
-    }
-    fresh.write(out)?;
-    // The folder itself may be new.
-    let parent = atomic::folder_of(out);
-    atomic::sync_folder(parent).map_err(Error::io("sync", parent))?;
+    place.remove(&stale)?;
+    fresh.write(place)?;
     Ok((fresh, damaged))
 }
 
 /// An earlier run's manifest with the shards that are still there.
-fn go_on(mut manifest: Manifest, fresh: &Manifest, out: &Path, name: &str, options: &PackOptions) -> Result<Manifest> {
+fn go_on(
+    mut manifest: Manifest,
+    fresh: &Manifest,
+    place: &dyn Place,
+    name: &str,
+    options: &PackOptions,
+) -> Result<Manifest> {
     if let Some(differs) = manifest.differs(fresh) {
         let expected = "a folder that was begun with the same source and options";
-        return Err(Error::parameter("pack", "out", expected, format!("{} with {differs}", out.display())));
+        let got = format!("{} with {differs}", place.path("").display());
+        return Err(Error::parameter("pack", "out", expected, got));
     }
-    let whole = whole_shards(&manifest, out, name, options.format);
+    let whole = whole_shards(&manifest, &place.list("")?, name, options.format);
     if whole < manifest.shards.len() {
         manifest.shards.truncate(whole);
         manifest.complete = false;
@@ -289,212 +305,30 @@ fn go_on(mut manifest: Manifest, fresh: &Manifest, out: &Path, name: &str, optio
     Ok(manifest)
 }
 
-/// How many shards, from the first one on, lie in the folder as they were written, by name and length. Both are on the
-/// disk before the manifest names them; [`verify`] reads the contents too.
-fn whole_shards(manifest: &Manifest, out: &Path, name: &str, format: RecordFormat) -> usize {
+/// How many shards, from the first one on, lie there as they were written.
+fn whole_shards(manifest: &Manifest, found: &Listing, name: &str, format: RecordFormat) -> usize {
     let count = manifest.shards.len();
-    let is_whole = |(i, shard): (usize, &PackedShard)| match &shard.files[..] {
+    let is_whole = |(i, shard): (usize, &PackedShard)| {
         // The run may have ended while shards were given their last names.
-        [file] => {
-            [&file.name, &names::final_name(format, name, i, count)].iter().any(|name| file.is_at(&out.join(name)))
-        }
-        files => files.iter().all(|file| file.is_at(&out.join(&file.name))),
+        let mut named = shard.clone();
+        named.rename(names::final_name(format, name, i, count));
+        found.has_whole(shard) || found.has_whole(&named)
     };
     manifest.shards.iter().enumerate().take_while(|&shard| is_whole(shard)).count()
 }
 
-/// Writes what comes out of the queue into shards, each followed by the manifest.
-fn write_shards(
-    queue: &Queue,
-    prepare: &Preparer,
-    out: &Path,
-    name: &str,
-    options: &PackOptions,
-    manifest: &mut Manifest,
-    progress: &mut dyn FnMut(u64),
-) -> Result<()> {
-    let mut waiting = None;
-    let mut losses = BadCount::new(manifest, queue.end(), options.max_bad)?;
-    loop {
-        let i = manifest.shards.len();
-        let begin = manifest.shards.last().map_or(0, |last| last.end);
-        let writer = ShardWriter { queue, prepare, out, options, limit_bytes: Some(options.shard_bytes) };
-        let file = names::hidden_name(options.format, name, i);
-        let mut shard = writer.write((file, name, i), begin, &mut waiting, &mut losses, progress)?;
-        if waiting.is_none() {
-            losses.end()?;
-        }
-        if shard.images == 0 {
-            for file in shard.files.drain(..) {
-                let path = out.join(file.name);
-                fs::remove_file(&path).map_err(Error::io("remove", &path))?;
-            }
-            // Bad samples at the very end belong to the last shard, so that they are not lost.
-            let Some(last) = manifest.shards.last_mut() else { return Err(shard.nothing()) };
-            last.take_bad(shard);
-            return manifest.write(out);
-        }
-        manifest.shards.push(shard);
-        manifest.write(out)?;
-        if waiting.is_none() && queue.is_done() {
-            return Ok(());
-        }
-    }
-}
-
-/// Writes one shard of what comes out of a queue.
-struct ShardWriter<'a> {
-    queue: &'a Queue,
-    prepare: &'a Preparer<'a>,
-    out: &'a Path,
-    options: &'a PackOptions,
-    /// The shard ends before it grows beyond this; without it, with the queue.
-    limit_bytes: Option<u64>,
-}
-
-impl ShardWriter<'_> {
-    /// Writes shard `i` of `name` as `file`, from the sample `begin` on. What does not fit into it is left in `waiting`.
-    fn write(
-        &self,
-        (file, name, i): (String, &str, usize),
-        begin: u64,
-        waiting: &mut Option<(u64, Result<Sample>)>,
-        losses: &mut BadCount,
-        progress: &mut dyn FnMut(u64),
-    ) -> Result<PackedShard> {
-        let format = self.options.format;
-        let mut shard = PackedShard { end: begin, ..PackedShard::default() };
-        let mut offsets = String::new();
-        let mut failed = None;
-        let fill = |file: &mut Summed| -> io::Result<()> {
-            let mut bytes = Vec::new();
-            while let Some((index, outcome)) = waiting.take().or_else(|| self.queue.next()) {
-                match outcome {
-                    Ok(sample) => {
-                        bytes.clear();
-                        failed = format.write(&sample.record(index), &mut bytes).err();
-                        if failed.is_some() {
-                            break;
-                        }
-                        let len_bytes = file.len_bytes + (bytes.len() + format.end().len()) as u64;
-                        if shard.images > 0 && self.limit_bytes.is_some_and(|limit| len_bytes > limit) {
-                            *waiting = Some((index, Ok(sample)));
-                            break;
-                        }
-                        if format == RecordFormat::RecordIo {
-                            offsets += &format!("{index}\t{}\n", file.len_bytes);
-                        }
-                        file.write_all(&bytes)?;
-                        shard.count(&sample);
-                        failed = losses.good().err();
-                    }
-                    Err(error) if error.is_bad_sample() => {
-                        let name = self.prepare.name(index);
-                        shard.add_bad(index, name.clone(), &error);
-                        failed = losses.bad(Error::Sample { index, name, source: Box::new(error) }).err();
-                    }
-                    Err(error) => failed = Some(error),
-                }
-                if failed.is_some() {
-                    break;
-                }
-                shard.end = index + 1;
-                progress(shard.end);
-            }
-            file.write_all(format.end())?;
-            failed.as_ref().map_or(Ok(()), |_| Err(io::Error::other("stopped")))
-        };
-        let written = write_summed(self.out, file, fill);
-        if let Some(error) = failed {
-            return Err(error);
-        }
-        shard.files.push(written?);
-        if format == RecordFormat::RecordIo && shard.images > 0 {
-            let index = names::index_name(name, i);
-            shard.files.push(write_summed(self.out, index, |file| file.write_all(offsets.as_bytes()))?);
-        }
-        Ok(shard)
-    }
-}
-
-/// Holds bad samples against the limit, those of earlier runs included.
-struct BadCount {
-    tally: Tally,
-    /// Samples in a row that the system failed to read.
-    io_failures: u32,
-}
-
-impl BadCount {
-    fn new(manifest: &Manifest, samples: u64, limit: Option<BadLimit>) -> Result<Self> {
-        let packed = manifest.shards.last().map_or(0, |shard| shard.end);
-        let mut tally = Tally::new(limit, Some(samples), true);
-        let bad = manifest.shards.iter().map(|shard| shard.bad_count).sum();
-        tally.add(packed, Losses { bad, ..Losses::default() })?;
-        Ok(Self { tally, io_failures: 0 })
-    }
-
-    fn good(&mut self) -> Result<()> {
-        self.io_failures = 0;
-        self.tally.add(1, Losses::default())
-    }
-
-    fn bad(&mut self, error: Error) -> Result<()> {
-        self.io_failures = if error.is_io_failure() { self.io_failures + 1 } else { 0 };
-        if self.io_failures == IO_FAILURES {
-            return Err(io_failure(error));
-        }
-        self.tally.add(1, Losses { bad: 1, leading: 1, first: Some(Box::new(error)) })
-    }
-
-    /// There are no more samples.
-    fn end(&mut self) -> Result<()> {
-        self.tally.end()
-    }
-}
-
-/// A file in the making, whose length and checksum are taken on the way.
-struct Summed<'a> {
-    file: &'a mut dyn Write,
-    len_bytes: u64,
-    crc32c: u32,
-}
-
-impl Summed<'_> {
-    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.len_bytes += bytes.len() as u64;
-        self.crc32c = crc32c::crc32c_append(self.crc32c, bytes);
-        self.file.write_all(bytes)
-    }
-}
-
-/// Writes a file of the folder so that it survives a power loss.
-fn write_summed(out: &Path, name: String, contents: impl FnOnce(&mut Summed) -> io::Result<()>) -> Result<PackedFile> {
-    let (mut len_bytes, mut crc32c) = (0, 0);
-    atomic::write_synced(&out.join(&name), |file| {
-        let mut summed = Summed { file, len_bytes, crc32c };
-        contents(&mut summed)?;
-        (len_bytes, crc32c) = (summed.len_bytes, summed.crc32c);
-        Ok(())
-    })?;
-    Ok(PackedFile::new(name, len_bytes, crc32c))
-}
-
-/// Gives all shards their names, and the folder its completeness.
-fn finish(out: &Path, name: &str, format: RecordFormat, manifest: &mut Manifest) -> Result<()> {
-    let count = manifest.shards.len();
+/// Gives all shards their names, and the place its completeness.
+fn finish(place: &dyn Place, name: &str, format: RecordFormat, manifest: &mut Manifest) -> Result<()> {
+    let (count, mut renamed) = (manifest.shards.len(), Vec::new());
     for (i, shard) in manifest.shards.iter_mut().enumerate() {
-        let (hidden, named) = (out.join(shard.name()), names::final_name(format, name, i, count));
+        let named = names::final_name(format, name, i, count);
         if shard.name() != named {
-            match fs::rename(&hidden, out.join(&named)) {
-                // An earlier run has renamed it and come no further.
-                Err(error) if error.kind() == io::ErrorKind::NotFound && out.join(&named).exists() => {}
-                renamed => renamed.map_err(Error::io("rename", &hidden))?,
-            }
+            renamed.push((shard.name().to_owned(), named.clone()));
             shard.rename(named);
         }
     }
     // The names before the manifest that says so.
-    atomic::sync_folder(out).map_err(Error::io("sync", out))?;
+    place.rename(&renamed)?;
     manifest.complete = true;
-    manifest.write(out)
+    manifest.write(place)
 }

@@ -91,6 +91,11 @@ impl<'a> Preparer<'a> {
         Self { source, options }
     }
 
+    /// Says that a sample will be read.
+    pub fn announce(&self, index: u64) {
+        self.source.prefetch(index);
+    }
+
     /// The source's name of a sample.
     pub fn name(&self, index: u64) -> String {
         self.source.name(index).into_owned()

@@ -8,6 +8,9 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+/// A source that fetches hears of so many samples before they are read.
+const ANNOUNCED: u64 = 64;
+
 /// Samples for each worker that may be prepared before they are written.
 const AHEAD: u64 = 4;
 
@@ -39,6 +42,8 @@ impl Queue {
         for _ in 0..self.workers {
             work.push(Work::new()?);
         }
+        let next = self.lock().take;
+        (next..self.end.min(next + ANNOUNCED)).for_each(|index| prepare.announce(index));
         std::thread::scope(|scope| {
             // Also when `write` panics or a worker cannot be started, or the other workers would be waited for.
             let _stop = Stop(self);
@@ -71,7 +76,12 @@ impl Queue {
             state.take += 1;
             drop(state);
             // A source is often the caller's.
-            let outcome = catch_unwind(AssertUnwindSafe(|| prepare.sample(index, &mut work)));
+            let outcome = catch_unwind(AssertUnwindSafe(|| {
+                if self.end - index > ANNOUNCED {
+                    prepare.announce(index + ANNOUNCED);
+                }
+                prepare.sample(index, &mut work)
+            }));
             let outcome = outcome.unwrap_or_else(|panic| Err(Error::panic(&*panic)));
             self.lock().ready.insert(index, outcome);
             self.changed.notify_all();

@@ -1,124 +1,150 @@
-//! Several processes pack into one folder.
+//! Several processes pack into one place.
 //!
-//! The manifest says how many samples a shard has, so each process knows all shards. In the folder `.pack` lie a lock for
+//! The manifest says how many samples a shard has, so each process knows all shards. In the folder `.pack` lie a claim of
 //! each shard that is being made and a record of each that is made, until the last process to finish puts the records
-//! into the manifest. The system takes a lock back when its process ends, however it ends, and another makes the shard.
+//! into the manifest. The claim of a process that has ended, however it has ended, is free, and another makes the shard.
 
-use super::lock::Lock;
 use super::manifest::{Manifest, PackedShard, SavedOptions};
+use super::place::{Claim, Claimed, JOB, Place, Work};
 use super::prepare::Preparer;
 use super::queue::Queue;
-use super::{BadCount, PackOptions, PackReport, ShardWriter, begin, finish, names, report};
-use crate::atomic::{self, LEFTOVER_AGE};
-use crate::error::{Error, Result};
+use super::shards::{BadCount, ShardWriter};
+use super::{PackOptions, PackReport, begin, finish, names, report};
+use crate::error::Result;
 use crate::rank::Rank;
-use crate::source::Source;
 use crate::source::packed::Found;
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-/// Where locks and records lie until all shards are made.
-const FOLDER: &str = ".pack";
+use crate::source::{RecordFormat, Source};
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
 
 /// Samples whose size says how many fill a shard.
 const SIZED_SAMPLES: u64 = 256;
 
-/// How long to wait before looking again at what another process is doing.
-const PAUSE: Duration = Duration::from_millis(200);
+/// How long what was listed of the others' shards serves. It saves the claims of shards that are made already.
+const LIST_AGAIN: Duration = Duration::from_secs(30);
 
 /// What all processes know.
 struct Job<'a> {
     source: &'a dyn Source,
-    out: &'a Path,
+    place: &'a dyn Place,
     name: &'a str,
     options: &'a PackOptions,
     shard_samples: u64,
     shards: usize,
 }
 
+/// What became of a shard.
+enum Outcome {
+    /// It was made, with so many images.
+    Made(u64),
+    /// Another process had made it.
+    There,
+    /// Another process makes it.
+    Others,
+    /// The whole job is complete.
+    AllThere,
+}
+
 pub(super) fn pack(
     source: &dyn Source,
-    out: &Path,
+    place: &dyn Place,
     name: &str,
     options: &PackOptions,
     rank: Rank,
     progress: &mut dyn FnMut(u64),
 ) -> Result<PackReport> {
-    fs::create_dir_all(out.join(FOLDER)).map_err(Error::io("make", out))?;
+    place.make(JOB)?;
     let fresh = Manifest::new(source, SavedOptions::new(options));
-    let (mut manifest, damaged_manifest) = plan(source, out, name, options, fresh)?;
+    let (mut manifest, damaged_manifest) = plan(source, place, name, options, fresh)?;
     let shard_samples = manifest.shard_samples.unwrap_or(u64::MAX);
     let shards = source.len().div_ceil(shard_samples) as usize;
-    let job = Job { source, out, name, options, shard_samples, shards };
+    place.check_shards(shards)?;
+    let job = Job { source, place, name, options, shard_samples, shards };
     let mut own_images = 0;
-    if !manifest.complete {
-        own_images = job.make(rank, &manifest, progress)?;
+    while !manifest.complete {
+        own_images += job.make(rank, &manifest, progress)?;
         manifest = job.complete(manifest)?;
     }
     let images: u64 = manifest.shards.iter().map(|shard| shard.images).sum();
-    Ok(report(manifest, out, images - own_images, damaged_manifest))
+    Ok(report(manifest, place, images - own_images, damaged_manifest))
 }
 
 /// The manifest that all processes go by: what another has written, or else a new one, with the number of samples in a
 /// shard.
 fn plan(
     source: &dyn Source,
-    out: &Path,
+    place: &dyn Place,
     name: &str,
     options: &PackOptions,
     mut fresh: Manifest,
 ) -> Result<(Manifest, Option<String>)> {
-    let _lock = lock_folder(out, &fresh)?;
-    fresh.shard_samples = match Found::<Manifest>::in_folder(out)? {
-        Found::Whole(manifest) if manifest.shard_samples.is_some() => manifest.shard_samples,
-        _ => Some(shard_samples(source, options.shard_bytes)?),
+    let _claim = loop {
+        if let Some(found) = begun(place.manifest()?, &mut fresh)
+            && !found.complete
+        {
+            return Ok((found, None));
+        }
+        if let Some(claim) = claim_all(place, &fresh)? {
+            break claim;
+        }
     };
-    let found = Found::<Manifest>::in_folder(out)?;
-    if let Found::Whole(mut manifest) = found
-        && manifest.complete
-        && manifest.differs(&fresh).is_none()
-    {
-        let whole = |shard: &PackedShard| is_whole(out, shard);
-        if manifest.shards.iter().all(whole) {
-            let _ = fs::remove_dir_all(out.join(FOLDER));
+    if let Some(mut manifest) = begun(place.manifest()?, &mut fresh) {
+        if !manifest.complete {
+            return Ok((manifest, None));
+        }
+        let found = place.list("")?;
+        if manifest.shards.iter().all(|shard| found.has_whole(shard)) {
+            place.clear_job();
             return Ok((manifest, None));
         }
         // Some were lost afterwards: the others need not be made again.
-        for (i, shard) in manifest.shards.iter().enumerate().filter(|(_, shard)| whole(shard)) {
-            keep_record(out, i, shard)?;
+        for (i, shard) in manifest.shards.iter().enumerate().filter(|(_, shard)| found.has_whole(shard)) {
+            keep_record(place, i, shard)?;
         }
         manifest.shards.clear();
         manifest.complete = false;
-        manifest.write(out)?;
+        manifest.write(place)?;
         return Ok((manifest, None));
     }
-    begin(fresh, out, name, options, LEFTOVER_AGE)
+    if fresh.shard_samples.is_none() {
+        fresh.shard_samples = Some(shard_samples(source, options.shard_bytes)?);
+    }
+    begin(fresh, place, name, options, false)
 }
 
-/// Locks the folder, as soon as the others that pack together have planned or completed. Without them, a run that packs
-/// alone is not waited for.
-fn lock_folder(out: &Path, fresh: &Manifest) -> Result<Lock> {
-    loop {
-        let alone = matches!(Found::<Manifest>::in_folder(out)?, Found::Whole(found) if found.shard_samples.is_none());
-        if alone {
-            return Lock::take(out, &fresh.job());
-        }
-        if let Ok(lock) = Lock::try_folder(out, &fresh.job())? {
-            return Ok(lock);
-        }
-        std::thread::sleep(PAUSE);
+/// What others that pack the same together have begun. From any that pack together `fresh` takes the samples in a shard.
+fn begun(found: Found<Manifest>, fresh: &mut Manifest) -> Option<Manifest> {
+    let Found::Whole(found) = found else { return None };
+    if found.shard_samples.is_some() {
+        fresh.shard_samples = found.shard_samples;
     }
+    (found.shard_samples.is_some() && found.differs(fresh).is_none()).then_some(found)
+}
+
+/// Claims what one process does for all. `None` after a pause, if one of the others does so; a run that packs alone is
+/// not waited for.
+fn claim_all<'a>(place: &'a dyn Place, fresh: &Manifest) -> Result<Option<Box<dyn Claim + 'a>>> {
+    let alone = matches!(place.manifest()?, Found::Whole(found) if found.shard_samples.is_none());
+    if alone {
+        return place.claim_all(&fresh.job()).map(Some);
+    }
+    Ok(match place.claim(Work::All, &fresh.job())? {
+        Claimed::Taken(claim) => Some(claim),
+        Claimed::Other(_) => {
+            std::thread::sleep(place.pause());
+            None
+        }
+    })
 }
 
 /// How many samples fill a shard, by the mean of some that are spread evenly and can be read.
 fn shard_samples(source: &dyn Source, shard_bytes: u64) -> Result<u64> {
     let count = source.len().min(SIZED_SAMPLES);
+    let at = |i: u64| (u128::from(i) * u128::from(source.len()) / u128::from(count)) as u64;
     let (mut buffer, mut sum, mut read) = (Vec::new(), 0_u64, 0_u64);
+    (0..count).for_each(|i| source.prefetch(at(i)));
     for i in 0..count {
-        let index = (u128::from(i) * u128::from(source.len()) / u128::from(count)) as u64;
-        match source.read(index, &mut buffer) {
+        match source.read(at(i), &mut buffer) {
             Ok(bytes) => (sum, read) = (sum + bytes.len() as u64, read + 1),
             Err(error) if error.is_bad_sample() => {}
             Err(error) => return Err(error),
@@ -128,34 +154,44 @@ fn shard_samples(source: &dyn Source, shard_bytes: u64) -> Result<u64> {
 }
 
 /// Where the record of shard `i` lies.
-fn record_path(out: &Path, i: usize) -> PathBuf {
-    out.join(FOLDER).join(format!("{i:06}.json"))
+fn record_name(i: usize) -> String {
+    format!("{JOB}/{i:06}.json")
 }
 
-fn keep_record(out: &Path, i: usize, shard: &PackedShard) -> Result<()> {
-    atomic::write_synced(&record_path(out, i), |file| Ok(serde_json::to_writer(file, shard)?))
+fn keep_record(place: &dyn Place, i: usize, shard: &PackedShard) -> Result<()> {
+    place.write(&record_name(i), &mut |file| Ok(serde_json::to_writer(file, shard)?))
 }
 
-/// Whether a shard's files lie there as they were written, by name and length.
-fn is_whole(out: &Path, shard: &PackedShard) -> bool {
-    shard.files.iter().all(|file| file.is_at(&out.join(&file.name)))
+/// What the text of a record says. One that cannot be understood is none: the shard is made again.
+fn record(text: Option<Vec<u8>>) -> Option<PackedShard> {
+    serde_json::from_slice(&text?).ok()
 }
 
 impl Job<'_> {
-    /// The record of shard `i`, if it is made.
-    fn record(&self, i: usize) -> Result<Option<PackedShard>> {
-        let path = record_path(self.out, i);
-        let text = match fs::read(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(Error::io("read", &path)(error)),
-        };
-        // A record that cannot be understood is none: the shard is made again.
-        Ok(serde_json::from_slice(&text).ok().filter(|shard| is_whole(self.out, shard)))
+    fn begin(&self, i: usize) -> u64 {
+        i as u64 * self.shard_samples
     }
 
     fn end(&self, i: usize) -> u64 {
         self.source.len().min((i as u64 + 1).saturating_mul(self.shard_samples))
+    }
+
+    /// The shards that are made, by the names of their records and files. Records of shards that were lost since are
+    /// removed.
+    fn made(&self) -> Result<HashSet<usize>> {
+        let Self { name, options, place, .. } = *self;
+        // In this order: a shard is there before its record.
+        let (records, files) = (place.list(JOB)?, place.list("")?);
+        let has_files = |i: &usize| {
+            let shard = names::final_name(options.format, name, *i, self.shards);
+            let index = options.format == RecordFormat::RecordIo;
+            files.has(&shard) && (!index || files.has(&names::index_name(name, *i)))
+        };
+        let of_record = |record: &String| record.strip_suffix(".json")?.parse().ok();
+        let (made, lost): (HashSet<usize>, HashSet<usize>) =
+            records.0.keys().filter_map(of_record).partition(has_files);
+        place.remove(&lost.into_iter().map(record_name).collect::<Vec<_>>())?;
+        Ok(made)
     }
 
     /// Makes the shards that nobody else makes, until all are there. Returns the number of images in its own.
@@ -165,44 +201,67 @@ impl Job<'_> {
         // Each begins in a part of its own, so that they seldom meet.
         let first = (self.shards as u64 * u64::from(rank.rank()) / u64::from(rank.world_size())) as usize;
         let mut left: Vec<usize> = (first..self.shards).chain(0..first).collect();
+        let (mut made, mut listed) = (self.made()?, Instant::now());
         let (mut done, mut images) = (0, 0);
         while !left.is_empty() {
             let mut others = Vec::new();
             for &i in &left {
-                let begin = i as u64 * self.shard_samples;
-                let samples = self.end(i) - begin;
-                if self.record(i)?.is_none() {
-                    let lock = self.out.join(FOLDER).join(format!("{i:06}.lock"));
-                    let _lock = match Lock::try_take(lock, &format!("making shard {i}")) {
-                        Ok(Ok(lock)) => lock,
-                        Ok(Err(_)) => {
+                if !made.contains(&i) {
+                    match self.take(i, &prepare, &mut losses, &mut |end| progress(done + end - self.begin(i)))? {
+                        Outcome::Made(own) => images += own,
+                        Outcome::There if listed.elapsed() > LIST_AGAIN => {
+                            (made, listed) = (self.made()?, Instant::now());
+                        }
+                        Outcome::There => {}
+                        Outcome::Others => {
                             others.push(i);
                             continue;
                         }
-                        // Locks go with the last shard.
-                        Err(_) if self.is_complete()? => return Ok(images),
-                        Err(error) => return Err(error),
-                    };
-                    // Another may have made it meanwhile.
-                    if self.record(i)?.is_none() {
-                        let before = done;
-                        let shard = self.shard(i, &prepare, &mut losses, &mut |end| progress(before + end - begin))?;
-                        keep_record(self.out, i, &shard)?;
-                        images += shard.images;
+                        Outcome::AllThere => return Ok(images),
                     }
                 }
-                done += samples;
+                done += self.end(i) - self.begin(i);
                 progress(done);
             }
             if others.len() == left.len() {
                 if self.is_complete()? {
                     break;
                 }
-                std::thread::sleep(PAUSE);
+                std::thread::sleep(self.place.pause());
             }
             left = others;
         }
         Ok(images)
+    }
+
+    /// Makes shard `i`, unless another process does or has.
+    fn take(
+        &self,
+        i: usize,
+        prepare: &Preparer,
+        losses: &mut BadCount,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Outcome> {
+        let claim = match self.place.claim(Work::Shard(i), &format!("making shard {i}")) {
+            Ok(Claimed::Taken(claim)) => claim,
+            Ok(Claimed::Other(_)) => return Ok(Outcome::Others),
+            // Claims and records go with the last shard.
+            Err(_) if self.is_complete()? => return Ok(Outcome::AllThere),
+            Err(error) => return Err(error),
+        };
+        if record(self.place.read(&record_name(i))?).is_some() {
+            return Ok(Outcome::There);
+        }
+        if self.is_complete()? {
+            return Ok(Outcome::AllThere);
+        }
+        match self.shard(i, prepare, losses, progress) {
+            Ok(shard) => keep_record(self.place, i, &shard).map(|()| Outcome::Made(shard.images)),
+            // Another makes it, and may have removed what was written so far.
+            Err(_) if claim.is_lost() => Ok(Outcome::Others),
+            Err(_) if self.is_complete()? => Ok(Outcome::AllThere),
+            Err(error) => Err(error),
+        }
     }
 
     fn shard(
@@ -212,12 +271,12 @@ impl Job<'_> {
         losses: &mut BadCount,
         progress: &mut dyn FnMut(u64),
     ) -> Result<PackedShard> {
-        let Self { out, name, options, .. } = *self;
-        let begin = i as u64 * self.shard_samples;
+        let Self { place, name, options, .. } = *self;
+        let begin = self.begin(i);
         let queue = Queue::new(begin..self.end(i), options.workers);
         let mut shard = PackedShard::default();
         queue.run(prepare, |queue| {
-            let writer = ShardWriter { queue, prepare, out, options, limit_bytes: None };
+            let writer = ShardWriter { queue, prepare, place, options, limit_bytes: None };
             let file = names::final_name(options.format, name, i, self.shards);
             shard = writer.write((file, name, i), begin, &mut None, losses, progress)?;
             Ok(())
@@ -226,33 +285,47 @@ impl Job<'_> {
     }
 
     fn is_complete(&self) -> Result<bool> {
-        Ok(matches!(Found::<Manifest>::in_folder(self.out)?, Found::Whole(manifest) if manifest.complete))
+        Ok(matches!(self.place.manifest()?, Found::Whole(manifest) if manifest.complete))
     }
 
-    /// The complete manifest, which another process may have written meanwhile.
+    /// The manifest with all records, unless another process has written it meanwhile. It is not complete if a shard has
+    /// turned out not to be what its record says, which is then made again.
     fn complete(&self, mut manifest: Manifest) -> Result<Manifest> {
-        let _lock = lock_folder(self.out, &manifest)?;
-        if let Found::Whole(found) = Found::<Manifest>::in_folder(self.out)?
+        let place = self.place;
+        let _claim = loop {
+            if let Found::Whole(found) = place.manifest()?
+                && found.complete
+            {
+                return Ok(found);
+            }
+            if let Some(claim) = claim_all(place, &manifest)? {
+                break claim;
+            }
+        };
+        if let Found::Whole(found) = place.manifest()?
             && found.complete
         {
             return Ok(found);
         }
-        manifest.shards.clear();
-        for i in 0..self.shards {
-            let missing = || Error::io("read", record_path(self.out, i))(io::Error::other("it was there before"));
-            manifest.shards.push(self.record(i)?.ok_or_else(missing)?);
+        let names: Vec<String> = (0..self.shards).map(record_name).collect();
+        let files = place.list("")?;
+        let records = place.read_each(&names)?.into_iter();
+        let records: Vec<_> = records.map(|text| record(text).filter(|shard| files.has_whole(shard))).collect();
+        let missing: Vec<String> =
+            names.into_iter().zip(&records).filter(|(_, record)| record.is_none()).map(|(name, _)| name).collect();
+        if !missing.is_empty() {
+            place.remove(&missing)?;
+            return Ok(manifest);
         }
+        manifest.shards = records.into_iter().flatten().collect();
         BadCount::new(&manifest, self.source.len(), self.options.max_bad)?.end()?;
         if let Some(empty) = manifest.shards.iter().find(|_| manifest.shards.iter().all(|shard| shard.images == 0)) {
             return Err(empty.nothing());
         }
         // Nobody writes any more.
-        atomic::remove_leftovers(self.out, Duration::ZERO, |file| {
-            names::is_name(self.options.format, self.name, file)
-        })?;
-        finish(self.out, self.name, self.options.format, &mut manifest)?;
-        // What is left of it is hidden and does no harm.
-        let _ = fs::remove_dir_all(self.out.join(FOLDER));
+        place.remove_leftovers(true, &|file| names::is_name(self.options.format, self.name, file))?;
+        finish(place, self.name, self.options.format, &mut manifest)?;
+        place.clear_job();
         Ok(manifest)
     }
 }

@@ -1,9 +1,8 @@
 //! Reads packed shards again and compares them with the manifest.
 
-use super::manifest::{Manifest, PackedFile};
+use super::manifest::PackedFile;
+use super::place::{self, Place};
 use crate::error::{Error, Result};
-use crate::file;
-use crate::source::packed::Found;
 use serde::Serialize;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -37,7 +36,7 @@ pub struct DamagedFile {
     pub error: String,
 }
 
-/// Reads all shards that [`pack`](super::pack) has written to `folder`, and compares their lengths and checksums
+/// Reads all shards that [`pack`](super::pack) has written to `folder`, a path or an address, and compares their lengths and checksums
 /// (CRC-32C) with those in `pack.json`.
 ///
 /// A damaged file is repaired by removing it and packing again, which goes on from the shard before it.
@@ -64,7 +63,8 @@ pub struct DamagedFile {
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
 pub fn verify(folder: &Path, progress: &mut dyn FnMut(u64)) -> Result<VerifyReport> {
-    let Some(manifest) = Found::<Manifest>::in_folder(folder)?.whole(folder)? else {
+    let place = &*place::open(folder)?;
+    let Some(manifest) = place.manifest()?.whole(folder)? else {
         let expected = "one that `warpfeed pack` has made";
         return Err(Error::parameter("verify", "folder", expected, format!("{} without pack.json", folder.display())));
     };
@@ -77,8 +77,8 @@ pub fn verify(folder: &Path, progress: &mut dyn FnMut(u64)) -> Result<VerifyRepo
     };
     for shard in &manifest.shards {
         for file in &shard.files {
-            let path = folder.join(&file.name);
-            let error = match difference(&path, file) {
+            let path = place.path(&file.name);
+            let error = match difference(place, file) {
                 Ok(None) => continue,
                 Ok(Some(difference)) => difference,
                 Err(error) if error.is_bad_sample() => error.to_string(),
@@ -94,10 +94,10 @@ pub fn verify(folder: &Path, progress: &mut dyn FnMut(u64)) -> Result<VerifyRepo
 }
 
 /// In what a file differs from what was packed.
-fn difference(path: &Path, packed: &PackedFile) -> Result<Option<String>> {
-    let (mut file, metadata) = file::open_with_metadata(path)?;
-    if metadata.len() != packed.bytes {
-        return Ok(Some(format!("it has {} bytes where {} were packed", metadata.len(), packed.bytes)));
+fn difference(place: &dyn Place, packed: &PackedFile) -> Result<Option<String>> {
+    let Some((len_bytes, mut file)) = place.open(&packed.name)? else { return Ok(Some("it is missing".to_owned())) };
+    if len_bytes != packed.bytes {
+        return Ok(Some(format!("it has {len_bytes} bytes where {} were packed", packed.bytes)));
     }
     let (mut chunk, mut crc) = (vec![0; CHUNK_BYTES], 0);
     loop {
@@ -105,7 +105,7 @@ fn difference(path: &Path, packed: &PackedFile) -> Result<Option<String>> {
             Ok(0) => break,
             Ok(len_bytes) => crc = crc32c::crc32c_append(crc, &chunk[..len_bytes]),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(Error::io("read", path)(error)),
+            Err(error) => return Err(Error::io("read", place.path(&packed.name))(error)),
         }
     }
     Ok((PackedFile::checksum(crc) != packed.crc32c).then(|| "its checksum is not that of what was packed".to_owned()))

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 /// A URL in parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Address<'a> {
+pub(crate) struct Address<'a> {
     pub scheme: &'a str,
     /// `user:password`, as it is written.
     pub login: Option<&'a str>,
@@ -66,7 +66,7 @@ pub fn without_secrets(spec: &str) -> Cow<'_, str> {
 
 /// A message without what is secret in the URLs that it contains.
 #[cfg(feature = "cloud")]
-pub(super) fn message_without_secrets(message: &str) -> String {
+pub(crate) fn message_without_secrets(message: &str) -> String {
     let ends = |byte: char| byte.is_whitespace() || "\"'`<>".contains(byte);
     message
         .split_inclusive(ends)

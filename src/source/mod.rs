@@ -3,7 +3,7 @@
 //! [`open`] tells the kind by the name. A [`Source`] has a length and is read in any order; a [`Stream`] is read once, from
 //! front to back. A [`Pipeline`](crate::Pipeline) takes either, and implementations of one's own.
 
-mod address;
+pub(crate) mod address;
 mod cifar;
 mod compose;
 mod folder;

@@ -274,7 +274,9 @@ impl OpenOptions {
             }
             let wrong = |error: glob::PatternError| refuse("a pattern of *, ? and [a-z]", format!("{url}: {error}"));
             let pattern = glob::Pattern::new(pattern).map_err(wrong)?;
-            let fits = |name: &str| pattern.matches(name) && (self.format.is_some() || by_name(name).is_some());
+            let fits = |name: &str| {
+                pattern.matches_with(name, spec::WILDCARDS) && (self.format.is_some() || by_name(name).is_some())
+            };
             Remote::list(Address { location: folder, ..address }, fits, self.cache.clone())?
         } else {
             Remote::new(address, self.cache.clone())?
@@ -285,10 +287,11 @@ impl OpenOptions {
         let names: Vec<PathBuf> = (0..remote.count()).map(|shard| remote.name(shard).into()).collect();
         let told = if self.format.is_none() { Some(common_format(&names)?) } else { None };
         let (format, options) = (self.stream_format(told)?, self.stream_options());
+        let packed = remote.packed()?;
         if self.random_access {
             let open = |shard| remote.shard(shard);
             let source = RecordShards::open_each(format, remote.count(), &open, SCANS, &self.records)?;
-            return Ok(source.into());
+            return Ok(source.with_classes(packed.map_or_else(Vec::new, |packed| packed.classes)).into());
         }
         Ok(RecordStream::new(format, Box::new(remote), options)?.into())
     }

@@ -12,7 +12,7 @@ use std::path::Path;
 pub(crate) const MANIFEST: &str = "pack.json";
 
 /// No manifest is larger: a million shards take a tenth of it.
-const MAX_BYTES: u64 = 1 << 30;
+pub(crate) const MAX_BYTES: u64 = 1 << 30;
 
 /// What stands where a folder has its manifest.
 pub(crate) enum Found<T> {
@@ -31,11 +31,16 @@ impl<T: DeserializeOwned> Found<T> {
         };
         let mut text = Vec::new();
         file.take(MAX_BYTES).read_to_end(&mut text).map_err(Error::io("read", &path))?;
-        Ok(match serde_json::from_slice(&text) {
+        Ok(Self::of(&text))
+    }
+
+    /// What the text of a manifest says.
+    pub(crate) fn of(text: &[u8]) -> Self {
+        match serde_json::from_slice(text) {
             Ok(manifest) => Self::Whole(manifest),
             Err(_) if text.is_empty() => Self::Damaged("it is empty".to_owned()),
             Err(error) => Self::Damaged(format!("it is damaged ({error})")),
-        })
+        }
     }
 
     /// The manifest, if there is one.
@@ -57,7 +62,7 @@ impl<T: DeserializeOwned> Found<T> {
 
 /// A folder of packed shards.
 #[derive(Deserialize)]
-pub(super) struct Packed {
+pub(crate) struct Packed {
     /// Whether all shards are there.
     pub(super) complete: bool,
     pub(super) classes: Vec<String>,

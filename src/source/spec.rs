@@ -6,6 +6,10 @@ use std::path::{Path, PathBuf};
 /// More names than this in one pattern are a slip of the keyboard.
 pub(super) const MAX_NAMES: usize = 1_000_000;
 
+/// As in a shell, a wildcard does not stand for the dot that hides a file.
+pub(super) const WILDCARDS: glob::MatchOptions =
+    glob::MatchOptions { case_sensitive: true, require_literal_separator: false, require_literal_leading_dot: true };
+
 /// The files that `spec` names, in order: itself where it exists, otherwise what its braces (`{000..146}`, `{a,b}`) and
 /// wildcards (`*`, `?`, `[a-z]`) stand for. Names that braces give must exist; a wildcard must match at least one file.
 pub(super) fn files(spec: &Path) -> Result<Vec<PathBuf>> {
@@ -19,9 +23,7 @@ pub(super) fn files(spec: &Path) -> Result<Vec<PathBuf>> {
         }
         let refused = |error: glob::PatternError| refuse("a pattern of *, ? and [a-z]", format!("{name}: {error}"));
         let before = files.len();
-        // As in a shell, a wildcard does not stand for the dot that hides a file.
-        let hidden = glob::MatchOptions { require_literal_leading_dot: true, ..glob::MatchOptions::new() };
-        for found in glob::glob_with(&name, hidden).map_err(refused)? {
+        for found in glob::glob_with(&name, WILDCARDS).map_err(refused)? {
             files.push(found.map_err(|error| Error::io("list", error.path().to_owned())(error.into()))?);
             check_count(files.len(), pattern)?;
         }

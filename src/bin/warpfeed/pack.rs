@@ -30,8 +30,8 @@ pub struct Pack {
     job: Option<Job>,
     #[command(flatten)]
     fields: FieldArgs,
-    /// Instead of packing, read the shards in FOLDER again and compare them with the lengths and checksums in its
-    /// pack.json.
+    /// Instead of packing, read the shards in FOLDER, or at an address, again and compare them with the lengths and checksums
+    /// in its pack.json.
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["Job", "FieldArgs"])]
     verify: Option<PathBuf>,
     /// One JSON object instead of text.
@@ -41,10 +41,11 @@ pub struct Pack {
 
 #[derive(Args)]
 struct Job {
-    /// Folder of class folders, list file (path, tab, label), IDX file, shards, or a pattern of shards.
+    /// Folder of class folders, list file (path, tab, label), IDX file, shards, also remote ones, or a pattern of shards.
     #[arg(value_name = "SOURCE")]
     source: PathBuf,
-    /// The folder for the shards, which are named after it. An interrupted run goes on when it is started again.
+    /// The folder for the shards, which are named after it, or its address at a store: s3://, gs://, az://. An interrupted
+    /// run goes on when it is started again.
     #[arg(short, long, value_name = "FOLDER")]
     output: PathBuf,
     /// The format of the shards.

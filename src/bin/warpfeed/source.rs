@@ -31,8 +31,10 @@ pub struct FieldArgs {
 }
 
 impl FieldArgs {
+    /// Opens a source that is to be read in any order.
     pub fn open(&self, spec: &Path, format: Option<SourceFormat>) -> Result<Input> {
-        OpenOptions { format, split: self.split.clone(), records: self.records()?, ..OpenOptions::default() }.open(spec)
+        let (split, records) = (self.split.clone(), self.records()?);
+        OpenOptions { format, split, records, random_access: is_remote(spec), ..OpenOptions::default() }.open(spec)
     }
 
     fn records(&self) -> Result<RecordOptions> {
@@ -45,6 +47,10 @@ impl FieldArgs {
         let classes = classes.lines().map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
         Ok(RecordOptions { image, label, classes, ..RecordOptions::default() })
     }
+}
+
+fn is_remote(spec: &Path) -> bool {
+    spec.to_str().is_some_and(|spec| spec.contains("://"))
 }
 
 /// The images.
@@ -102,7 +108,7 @@ impl SourceArgs {
 
     /// Whether its images come from a server.
     pub fn is_remote(&self) -> bool {
-        self.spec.to_str().is_some_and(|spec| spec.contains("://"))
+        is_remote(&self.spec)
     }
 
     /// What reports call it.

@@ -4,15 +4,11 @@
 mod cache;
 mod extent;
 mod feed;
-#[cfg(feature = "cloud")]
-mod fetcher;
-#[cfg(feature = "cloud")]
-mod http;
 mod mix;
 mod pipe;
 mod records;
 #[cfg(feature = "cloud")]
-pub(super) mod remote;
+pub(crate) mod remote;
 mod shards;
 mod shuffle;
 

@@ -5,20 +5,16 @@
 //! by its tag.
 
 use super::cache::{Cache, ShardCache};
-use super::fetcher::{Answer, Fetcher};
-use super::http::{Connector, Login, Secret};
 use super::shards::{Shard, Shards};
 use crate::error::{Error, Result};
 use crate::source::address::{Address, message_without_secrets};
+use crate::source::packed::{Found, MANIFEST, MAX_BYTES, Packed};
 use crate::source::records::{self, AHEAD_BYTES};
 use crate::source::spec::{self, MAX_NAMES};
 use crate::source::window::ReadAt;
-use object_store::aws::AmazonS3Builder;
-use object_store::azure::MicrosoftAzureBuilder;
-use object_store::gcp::GoogleCloudStorageBuilder;
-use object_store::http::HttpBuilder;
+use crate::store::{Answer, Fetcher, Object, patiently, told};
+use object_store::ObjectMeta;
 use object_store::path::Path as ObjectPath;
-use object_store::{ClientConfigKey, GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt, ObjectStoreScheme};
 use sha2::{Digest, Sha256};
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Display;
@@ -26,8 +22,6 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
-use url::Url;
 
 /// Bytes that are fetched at once: long enough that a request's delay does not count, as S3's makers advise (8 to 16 MB).
 const RANGE_BYTES: u64 = 8 << 20;
@@ -44,41 +38,24 @@ const AHEAD_SAMPLES: usize = 256;
 /// Ranges of a shard that are fetched side by side.
 const AHEAD: usize = 4;
 
-/// How often a range is asked for. Within each, the client itself repeats requests that get no answer or a 5xx.
-const ATTEMPTS: u32 = 5;
-
-/// The first pause before a range is asked for again; each is twice the one before.
-const PAUSE: Duration = Duration::from_millis(100);
-
 /// Shards at URLs.
 pub(in crate::source) struct Remote {
     shards: Vec<Object>,
+    /// What `warpfeed pack` has written down beside them.
+    packed: Option<Object>,
     fetcher: Arc<Fetcher>,
     ahead: Arc<Mutex<Ahead>>,
     cache: Option<Arc<Cache>>,
 }
 
-/// A shard in its store.
-#[derive(Clone)]
-struct Object {
-    /// Its URL, as it may be printed.
-    url: String,
-    store: Arc<dyn ObjectStore>,
-    path: ObjectPath,
-    /// What of the URL's query tells it from others; `None` without a query.
-    variant: Option<String>,
-}
-
 impl Remote {
     /// The shards that the braces of `address` stand for, which are not asked for yet.
     pub fn new(address: Address<'_>, cache: Option<ShardCache>) -> Result<Self> {
-        // Whoever has chosen another provider already keeps it.
-        let _ = rustls::crypto::ring::default_provider().install_default();
         let cache = cache.map(Cache::open).transpose()?.map(Arc::new);
-        let mut stores = HashMap::new();
+        let mut servers = HashMap::new();
         let urls = spec::expand(&address.public())?;
-        let shards = urls.into_iter().map(|url| object(url, address, &mut stores)).collect::<Result<_>>()?;
-        Ok(Self { shards, fetcher: Arc::new(Fetcher::start()?), ahead: Arc::default(), cache })
+        let shards = urls.into_iter().map(|url| Object::new(url, address, &mut servers)).collect::<Result<_>>()?;
+        Ok(Self { shards, packed: None, fetcher: Arc::new(Fetcher::start()?), ahead: Arc::default(), cache })
     }
 
     /// The shards in the folder at `address`, sorted, as far as `fits` takes their names.
@@ -88,23 +65,38 @@ impl Remote {
         let (Some(folder), None) = (folders.next(), folders.next()) else {
             return Err(refused("a pattern with braces or with wildcards, not with both", &address.public()));
         };
-        let (store, path) = (Arc::clone(&folder.store), folder.path.clone());
-        let listing = async move { patiently(|| store.list_with_delimiter(Some(&path))).await };
-        let found = this.fetcher.fetch(listing).wait(&AtomicBool::new(false));
+        let (server, path) = (folder.server.clone(), folder.path.clone());
+        let found = this.fetcher.fetch(async move { server.list(&path).await }).wait(&AtomicBool::new(false));
         let found = found.and_then(|found| found.map_err(io::Error::other));
         let found = found.map_err(|error| broken(&folder.url, 0, &error))?;
         let mut paths: Vec<ObjectPath> = found.objects.into_iter().map(|object| object.location).collect();
+        let manifest = paths.iter().find(|path| path.filename() == Some(MANIFEST)).cloned();
+        this.packed = manifest.map(|path| folder.inside(path));
         paths.retain(|path| path.filename().is_some_and(&fits));
         if paths.len() > MAX_NAMES {
             return Err(refused(&format!("a pattern for at most {MAX_NAMES} shards"), &folder.url));
         }
         paths.sort_unstable();
-        this.shards.extend(paths.into_iter().map(|path| Object {
-            url: format!("{}/{}", folder.url.trim_end_matches('/'), path.filename().unwrap_or_default()),
-            path,
-            ..folder.clone()
-        }));
+        this.shards.extend(paths.into_iter().map(|path| folder.inside(path)));
         Ok(this)
+    }
+
+    /// What `warpfeed pack` says of a folder that was listed, if it made the shards. A folder that it has not finished is
+    /// refused.
+    pub fn packed(&self) -> Result<Option<Packed>> {
+        let Some(manifest) = &self.packed else { return Ok(None) };
+        let (folder, _) = manifest.url.rsplit_once('/').unwrap_or_default();
+        let mut text = Vec::new();
+        if let Some((_, bytes)) = open(manifest, &self.fetcher)? {
+            bytes.take(MAX_BYTES).read_to_end(&mut text).map_err(|error| broken(&manifest.url, 0, &error))?;
+        }
+        let packed = Found::<Packed>::of(&text).whole(folder.as_ref())?;
+        if !packed.as_ref().is_some_and(|packed| packed.complete) {
+            let got = format!("{folder}, which is not: run it again");
+            return Err(refused("a folder that `warpfeed pack` has finished", &got));
+        }
+        let names = |object: &Object| object.path.filename().unwrap_or_default().to_owned();
+        Ok(packed.filter(|packed| self.shards.iter().map(names).all(|name| packed.names(name.as_ref()))))
     }
 
     /// How the ranges of a shard are had, as it is now.
@@ -127,125 +119,12 @@ impl Remote {
     }
 }
 
-/// The object at `url`, one of those that `address` stands for. Shards of one host or bucket share their store.
-fn object(url: String, address: Address<'_>, stores: &mut HashMap<String, Arc<dyn ObjectStore>>) -> Result<Object> {
-    let wrong = |expected: &str| refused(expected, &url);
-    let schemes = "a URL that begins with http://, https://, s3://, gs:// or az://";
-    let parsed = Url::parse(&url).map_err(|error| refused(schemes, &format!("{url}: {error}")))?;
-    let is_http = ["http", "https"].contains(&parsed.scheme());
-    if address.query.is_some() && !is_http {
-        return Err(wrong("a URL without a query, or a signed one that begins with https://"));
-    }
-    if address.login.is_some() && !is_http {
-        return Err(wrong(
-            "a URL without a login: credentials of stores are taken from their variables, AWS_ACCESS_KEY_ID",
-        ));
-    }
-    let connector = Connector {
-        logins: address.login.and_then(|login| Login::basic(&parsed, login)).into_iter().collect(),
-        query: address.query.map(|query| Secret(query.to_owned())),
-        ..Connector::default()
-    };
-    // A login or a signature is for a web server, whoever it is.
-    let (scheme, path) = if !connector.logins.is_empty() || connector.query.is_some() {
-        let path =
-            ObjectPath::from_url_path(parsed.path()).map_err(|error| refused(schemes, &format!("{url}: {error}")))?;
-        (ObjectStoreScheme::Http, path)
-    } else {
-        ObjectStoreScheme::parse(&parsed).map_err(|error| refused(schemes, &format!("{url}: {error}")))?
-    };
-    let variant = address.query.map(unsigned);
-    let host = parsed[..url::Position::BeforePath].to_owned();
-    if let Some(store) = stores.get(&host) {
-        return Ok(Object { url, store: Arc::clone(store), path, variant });
-    }
-    let store = store(scheme, &parsed, connector)
-        .map_err(|error| refused(schemes, &message_without_secrets(&format!("{url}: {error}"))))?;
-    stores.insert(host, Arc::clone(&store));
-    Ok(Object { url, store, path, variant })
-}
-
-/// The store of a URL.
-fn store(scheme: ObjectStoreScheme, url: &Url, mut connector: Connector) -> object_store::Result<Arc<dyn ObjectStore>> {
-    let mut plain = url.scheme() == "http";
-    if scheme == ObjectStoreScheme::Http {
-        let host = HttpBuilder::new().with_url(&url[..url::Position::BeforePath]);
-        let host = host.with_config(ClientConfigKey::AllowHttp, plain.to_string());
-        return Ok(Arc::new(host.with_http_connector(connector).build()?));
-    }
-    // Credentials, endpoint and region are taken from where the stores' own programs have them.
-    let variables = std::env::vars_os().filter_map(|(name, value)| {
-        let name = name.to_str()?.to_ascii_lowercase();
-        let ours = ["aws_", "google_", "azure_"].iter().any(|start| name.starts_with(start));
-        Some((name, value.to_str()?.to_owned())).filter(|_| ours)
-    });
-    let mut options: Vec<(String, String)> = variables.collect();
-    // Of a server that plays the store.
-    let is_endpoint = |name: &str| name.contains("endpoint") || name == "google_base_url";
-    for (_, endpoint) in options.iter_mut().filter(|(name, _)| is_endpoint(name)) {
-        plain |= endpoint.starts_with("http://");
-        if let Some(address) = Address::parse(endpoint)
-            && let Some(login) = address.login
-            && let Ok(url) = Url::parse(&address.public())
-        {
-            connector.logins.extend(Login::basic(&url, login));
-            *endpoint = address.public();
-        }
-    }
-    if plain {
-        options.push(("allow_http".to_owned(), "true".to_owned()));
-    }
-    macro_rules! built {
-        ($builder:ty) => {{
-            let builder = options.into_iter().fold(<$builder>::new(), |builder, (key, value)| match key.parse() {
-                Ok(key) => builder.with_config(key, value),
-                Err(_) => builder,
-            });
-            Arc::new(builder.with_url(url.as_str()).with_http_connector(connector).build()?)
-        }};
-    }
-    Ok(match scheme {
-        ObjectStoreScheme::AmazonS3 => built!(AmazonS3Builder),
-        ObjectStoreScheme::GoogleCloudStorage => built!(GoogleCloudStorageBuilder),
-        ObjectStoreScheme::MicrosoftAzure => built!(MicrosoftAzureBuilder),
-        other => {
-            let source = format!("{other:?} is no store of shards").into();
-            return Err(object_store::Error::Generic { store: "URL", source });
-        }
-    })
-}
-
-/// What of a query tells one object from another: all but what signs it, which is another each time.
-fn unsigned(query: &str) -> String {
-    /// AWS's and Google's signatures of old, CloudFront's, and Azure's.
-    const SIGNS: &str = "awsaccesskeyid googleaccessid signature expires policy key-pair-id hash-algorithm token \
-                         sig se st sp sv sr spr sip ses si ss srt skoid sktid skt ske sks skv";
-    let signs = |name: &str| {
-        let name = name.to_ascii_lowercase();
-        name.starts_with("x-amz-") || name.starts_with("x-goog-") || SIGNS.split(' ').any(|sign| sign == name)
-    };
-    let named = query.split('&').filter(|part| !signs(part.split('=').next().unwrap_or_default()));
-    named.collect::<Vec<_>>().join("&")
-}
-
 fn refused(expected: &str, got: &str) -> Error {
     Error::parameter("open", "source", expected, got)
 }
 
 fn broken(url: &str, offset: u64, error: &dyn Display) -> Error {
     Error::Stream { shard: url.to_owned(), offset, message: message_without_secrets(&error.to_string()) }
-}
-
-impl Object {
-    /// What it is, as it is now.
-    async fn head(&self) -> object_store::Result<ObjectMeta> {
-        if self.variant.is_none() {
-            return self.store.head(&self.path).await;
-        }
-        // What is signed is signed for reading alone.
-        let options = GetOptions { range: Some((0..1).into()), ..GetOptions::default() };
-        Ok(self.store.get_opts(&self.path, options).await?.meta)
-    }
 }
 
 impl Shards for Remote {
@@ -271,23 +150,6 @@ impl Shards for Remote {
     }
 }
 
-/// Asks again, after pauses, while what went wrong may pass.
-async fn patiently<T, F>(ask: impl Fn() -> F) -> object_store::Result<T>
-where
-    F: Future<Output = object_store::Result<T>>,
-{
-    let mut attempt = 1;
-    loop {
-        match ask().await {
-            Err(object_store::Error::Generic { .. }) if attempt < ATTEMPTS => {
-                tokio::time::sleep(PAUSE * 2_u32.pow(attempt - 1)).await;
-                attempt += 1;
-            }
-            other => return other,
-        }
-    }
-}
-
 /// One shard.
 struct RemoteShard {
     fetch: Arc<Fetch>,
@@ -301,18 +163,23 @@ impl Shard for RemoteShard {
     }
 
     fn read(&self, part: Range<u64>) -> Result<Box<dyn Read + Send>> {
-        let mut ranges = Ranges {
-            fetch: Arc::clone(&self.fetch),
-            fetcher: Arc::clone(&self.fetcher),
-            stopped: Arc::clone(&self.stopped),
-            asked: part.start,
-            end: part.end.min(self.fetch.meta.size),
-            coming: VecDeque::new(),
-            current: io::Cursor::default(),
-        };
-        ranges.ask();
-        Ok(Box::new(ranges))
+        let (fetch, fetcher) = (Arc::clone(&self.fetch), Arc::clone(&self.fetcher));
+        Ok(Box::new(Ranges::new(fetch, fetcher, Arc::clone(&self.stopped), part)))
     }
+}
+
+/// The length of an object and its bytes from front to back; `None` if there is none.
+pub(crate) fn open(object: &Object, fetcher: &Arc<Fetcher>) -> Result<Option<(u64, Box<dyn Read + Send>)>> {
+    let (asked, stopped) = (object.clone(), Arc::default());
+    let head = fetcher.fetch(async move { patiently(|| asked.head()).await }).wait(&stopped);
+    let meta = match head.map_err(|error| broken(&object.url, 0, &error))? {
+        Ok(meta) => meta,
+        Err(object_store::Error::NotFound { .. }) => return Ok(None),
+        Err(error) => return Err(Error::io("read", &object.url)(told(error))),
+    };
+    let len_bytes = meta.size;
+    let fetch = Arc::new(Fetch { object: object.clone(), meta, cache: None });
+    Ok(Some((len_bytes, Box::new(Ranges::new(fetch, Arc::clone(fetcher), stopped, 0..len_bytes)))))
 }
 
 /// Samples that are fetched before they are read, by shard and offset, the oldest first.
@@ -426,6 +293,14 @@ struct Ranges {
 }
 
 impl Ranges {
+    fn new(fetch: Arc<Fetch>, fetcher: Arc<Fetcher>, stopped: Arc<AtomicBool>, part: Range<u64>) -> Self {
+        let (coming, current) = Default::default();
+        let end = part.end.min(fetch.meta.size);
+        let mut ranges = Self { fetch, fetcher, stopped, asked: part.start, end, coming, current };
+        ranges.ask();
+        ranges
+    }
+
     /// Has as many ranges on their way as may be.
     fn ask(&mut self) {
         while self.coming.len() < AHEAD && self.asked < self.end {
@@ -477,23 +352,7 @@ impl Fetch {
         if start == end {
             return Ok(Vec::new());
         }
-        let bytes = patiently(|| async {
-            let options = GetOptions { if_match: self.meta.e_tag.clone(), ..GetOptions::default() };
-            let options = GetOptions { range: Some((start..end).into()), ..options };
-            let answer = self.object.store.get_opts(&self.object.path, options).await?;
-            // Not every server heeds the condition.
-            let tags = answer.meta.e_tag.as_ref().zip(self.meta.e_tag.as_ref());
-            if tags.is_some_and(|(now, then)| now != then) || answer.meta.size != self.meta.size {
-                let path = self.object.path.to_string();
-                return Err(object_store::Error::Precondition { path, source: "it has changed".into() });
-            }
-            let bytes = answer.bytes().await?;
-            if bytes.len() as u64 == end - start {
-                return Ok(Vec::from(bytes));
-            }
-            let short = format!("{} bytes came instead of {}", bytes.len(), end - start);
-            Err(object_store::Error::Generic { store: "range", source: short.into() })
-        });
+        let bytes = self.object.range(&self.meta, start..end);
         bytes.await.map_err(|error| match error {
             object_store::Error::Precondition { .. } => io::Error::other("it has changed since it was opened"),
             other => io::Error::other(other),

@@ -174,11 +174,13 @@ impl Service {
         }
         // What else there is changes something at the server, and has a body.
         let follows = method == Method::GET || method == Method::HEAD || method.as_str() == LIST;
-        let body = body.as_bytes().cloned();
         for _ in 0..=MAX_REDIRECTS {
             let mut request = Request::new(method.clone(), url.clone());
             *request.headers_mut() = headers.clone();
-            *request.body_mut() = body.clone().map(Into::into);
+            *request.body_mut() = Some(match body.as_bytes() {
+                Some(bytes) => bytes.clone().into(),
+                None => reqwest::Body::wrap(body.clone()),
+            });
             let response = self.client.execute(request).await.map_err(failed)?;
             let next = redirect(&response, &url).filter(|_| follows);
             let Some(next) = next else { return self.read(&method, &url, &headers, response).await };

@@ -13,7 +13,7 @@ use tokio::task::AbortHandle;
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Fetches in the background.
-pub(super) struct Fetcher {
+pub(crate) struct Fetcher {
     /// `None` once dropped.
     runtime: Option<Runtime>,
 }
@@ -52,7 +52,7 @@ impl Drop for Fetcher {
 }
 
 /// What is to come. Dropping it gives up the work.
-pub(super) struct Answer<T> {
+pub(crate) struct Answer<T> {
     result: Receiver<T>,
     task: Option<AbortHandle>,
 }

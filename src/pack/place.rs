@@ -1,0 +1,178 @@
+//! Where packed shards go: a folder, or a folder at an object store.
+
+use super::PackOptions;
+use super::folder::Folder;
+use super::manifest::{Manifest, PackedFile, PackedShard};
+#[cfg(feature = "cloud")]
+use super::store::Store;
+use crate::error::{Error, Result};
+use crate::source::address::Address;
+use crate::source::packed::{Found, MANIFEST, MAX_BYTES};
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The folder in a place for what is there while several processes pack.
+pub(super) const JOB: &str = ".pack";
+
+/// What a folder of a place holds: names, with the lengths of files.
+#[derive(Default)]
+pub(super) struct Listing(pub BTreeMap<String, Option<u64>>);
+
+impl Listing {
+    pub fn has(&self, file: &str) -> bool {
+        self.0.contains_key(file)
+    }
+
+    /// Whether a file lies there as it was written, by name and length. Both are on the disk before a manifest names
+    /// them; [`verify`](super::verify) reads the contents too.
+    pub fn is_whole(&self, file: &PackedFile) -> bool {
+        self.0.get(&file.name) == Some(&Some(file.bytes))
+    }
+
+    pub fn has_whole(&self, shard: &PackedShard) -> bool {
+        shard.files.iter().all(|file| self.is_whole(file))
+    }
+}
+
+/// What one process does at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Work {
+    /// All of it, or what must be done once for all.
+    All,
+    /// The shard of this number.
+    Shard(usize),
+}
+
+/// Keeps other processes from a work until it is dropped.
+pub(super) trait Claim {
+    /// Whether another process has taken the work over, as this one seemed dead.
+    fn is_lost(&self) -> bool {
+        false
+    }
+}
+
+pub(super) enum Claimed<'a> {
+    Taken(Box<dyn Claim + 'a>),
+    /// Another process has it: its description, if it is known to be alive.
+    Other(Option<String>),
+}
+
+/// Writes what a file is to hold.
+pub(super) type Contents<'a> = &'a mut dyn FnMut(&mut dyn Write) -> io::Result<()>;
+
+/// A folder, or a folder at a store. Names are relative to it.
+///
+/// A file takes its name when it is whole and survives a power loss, or it is not there at all.
+pub(super) trait Place: Sync {
+    /// The last part of its path, if that is text.
+    fn name(&self) -> Option<String>;
+
+    /// The path or address of a file in it; its own for an empty name.
+    fn path(&self, file: &str) -> PathBuf;
+
+    /// Refuses what it cannot hold.
+    fn check(&self, _options: &PackOptions) -> Result<()> {
+        Ok(())
+    }
+
+    /// How many shards it can hold.
+    fn most_shards(&self) -> usize {
+        usize::MAX
+    }
+
+    /// Makes it and a folder in it, if they are missing.
+    fn make(&self, folder: &str) -> Result<()>;
+
+    /// What is in it, or in a folder in it: nothing, if there is none.
+    fn list(&self, folder: &str) -> Result<Listing>;
+
+    /// The length of a file, and its bytes; `None` if there is none.
+    fn open(&self, file: &str) -> Result<Option<(u64, Box<dyn Read>)>>;
+
+    /// The contents of a file, up to the length that a manifest may have; `None` if there is none.
+    fn read(&self, file: &str) -> Result<Option<Vec<u8>>> {
+        let Some((len_bytes, bytes)) = self.open(file)? else { return Ok(None) };
+        let mut contents = Vec::with_capacity(len_bytes.min(MAX_BYTES) as usize);
+        bytes.take(MAX_BYTES).read_to_end(&mut contents).map_err(Error::io("read", self.path(file)))?;
+        Ok(Some(contents))
+    }
+
+    /// The contents of small files.
+    fn read_each(&self, files: &[String]) -> Result<Vec<Option<Vec<u8>>>> {
+        files.iter().map(|file| self.read(file)).collect()
+    }
+
+    fn write(&self, file: &str, contents: Contents) -> Result<()>;
+
+    /// Gives files other names. One that is missing has its new name already, if there is a file of that.
+    fn rename(&self, names: &[(String, String)]) -> Result<()>;
+
+    /// Removes files, those that are still there.
+    fn remove(&self, files: &[String]) -> Result<()>;
+
+    /// Removes what killed writes of files that `is_ours` knows have left: all of it, or that of processes which are dead
+    /// by its age.
+    fn remove_leftovers(&self, all: bool, is_ours: &dyn Fn(&str) -> bool) -> Result<()>;
+
+    /// Removes the folder [`JOB`] as far as that is possible: what stays is hidden and does no harm.
+    fn clear_job(&self);
+
+    /// Claims a work, and says for whom.
+    fn claim(&self, work: Work, job: &str) -> Result<Claimed<'_>>;
+
+    /// How long to wait before looking again at what another process is doing.
+    fn pause(&self) -> Duration;
+}
+
+impl dyn Place + '_ {
+    pub fn manifest(&self) -> Result<Found<Manifest>> {
+        Ok(self.read(MANIFEST)?.map_or(Found::Nothing, |text| Found::of(&text)))
+    }
+
+    /// Claims all of it.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] with the other job, if another run has.
+    pub fn claim_all(&self, job: &str) -> Result<Box<dyn Claim + '_>> {
+        loop {
+            match self.claim(Work::All, job)? {
+                Claimed::Taken(claim) => return Ok(claim),
+                Claimed::Other(Some(other)) => return Err(self.taken(&other)),
+                Claimed::Other(None) => std::thread::sleep(self.pause()),
+            }
+        }
+    }
+
+    /// The error for a place into which another run packs.
+    pub fn taken(&self, other: &str) -> Error {
+        let out = self.path("");
+        let got = format!("{}, into which {other} packs: wait for its end, or take another", out.display());
+        Error::parameter("pack", "out", "a folder that no other run is packing into", got)
+    }
+
+    /// Refuses more shards than it can hold.
+    pub fn check_shards(&self, shards: usize) -> Result<()> {
+        let most = self.most_shards();
+        if shards <= most {
+            return Ok(());
+        }
+        let expected = format!("so large that {} holds them: at most {most} shards", self.path("").display());
+        Err(Error::parameter("pack", "shard_bytes", expected, format!("one for {shards} shards")))
+    }
+}
+
+/// The place of a path or an address.
+pub(super) fn open(out: &Path) -> Result<Box<dyn Place>> {
+    match out.to_str().and_then(Address::parse) {
+        #[cfg(feature = "cloud")]
+        Some(address) => Ok(Box::new(Store::open(address)?)),
+        #[cfg(not(feature = "cloud"))]
+        Some(address) => Err(Error::Unsupported {
+            feature: format!("packing at {} by this build", address.public()),
+            remedy: "build warpfeed with the feature cloud (cargo install warpfeed --features cloud)".to_owned(),
+        }),
+        None => Ok(Box::new(Folder(out.to_owned()))),
+    }
+}

@@ -1,0 +1,248 @@
+//! A folder of shards at an object store.
+//!
+//! An object is there whole or not at all, and stays, so nothing need be synced or hidden until it is complete. What takes
+//! the place of locks is in `claims`, what writes objects in parts in `upload`.
+
+mod claims;
+mod upload;
+
+use super::PackOptions;
+use super::place::{Claimed, Contents, JOB, Listing, Place, Work};
+use crate::error::{Error, Result};
+use crate::source::RecordFormat;
+use crate::source::address::Address;
+use crate::source::packed::MAX_BYTES;
+use crate::source::stream::remote;
+use crate::store::{Answer, Fetcher, Object, Server, patiently, told};
+use claims::Watch;
+use object_store::multipart::MultipartStore;
+use object_store::path::Path as ObjectPath;
+use object_store::{ObjectStoreExt, PutPayload};
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, Read};
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use upload::{Upload, abort_uploads};
+
+/// Small requests side by side.
+const SIDE_BY_SIDE: usize = 32;
+
+/// A listing of more would not be read: it has 128 MiB at most.
+const MOST_SHARDS: usize = 250_000;
+
+/// What stores copy in one request, which gives a TFRecord shard its name.
+const MAX_COPY_BYTES: u64 = 5_000_000_000;
+
+pub(super) struct Store {
+    folder: Object,
+    uploads: Arc<dyn MultipartStore>,
+    fetcher: Arc<Fetcher>,
+    watch: Mutex<Watch>,
+}
+
+impl Store {
+    pub fn open(address: Address) -> Result<Self> {
+        let url = address.public().trim_end_matches('/').to_owned();
+        let expected = "a folder, or an address that begins with s3://, gs:// or az:// and has no pattern";
+        let refused = || Error::parameter("pack", "out", expected, &url);
+        if url.contains(['{', '}', '*', '?', '[', ']']) {
+            return Err(refused());
+        }
+        let folder = Object::new(url.clone(), address, &mut HashMap::new())?;
+        let uploads = folder.server.uploads.clone().ok_or_else(refused)?;
+        let (fetcher, watch) = (Arc::new(Fetcher::start()?), Mutex::default());
+        Ok(Self { folder, uploads, fetcher, watch })
+    }
+
+    fn server(&self) -> Server {
+        self.folder.server.clone()
+    }
+
+    fn url(&self, file: &str) -> String {
+        if file.is_empty() { self.folder.url.clone() } else { format!("{}/{file}", self.folder.url) }
+    }
+
+    fn object_path(&self, file: &str) -> ObjectPath {
+        let parts = file.split('/').filter(|part| !part.is_empty());
+        parts.fold(self.folder.path.clone(), |path, part| path.join(part))
+    }
+
+    fn object(&self, file: &str) -> Object {
+        Object { url: self.url(file), path: self.object_path(file), ..self.folder.clone() }
+    }
+
+    /// What comes of requests to the store.
+    fn run<T: Send + 'static>(
+        &self,
+        requests: impl Future<Output = object_store::Result<T>> + Send + 'static,
+    ) -> object_store::Result<T> {
+        wait(self.fetcher.fetch(requests))
+    }
+
+    /// Writes a small object.
+    fn put(&self, file: &str, contents: Vec<u8>) -> object_store::Result<()> {
+        let (server, path, contents) = (self.server(), self.object_path(file), PutPayload::from(contents));
+        self.run(async move { patiently(|| server.objects.put(&path, contents.clone())).await.map(drop) })
+    }
+
+    /// What a store answers to many small requests, in their order.
+    fn ask_each<I, T, F>(
+        &self,
+        items: impl IntoIterator<Item = I>,
+        ask: impl Fn(I) -> F,
+    ) -> Vec<object_store::Result<T>>
+    where
+        T: Send + 'static,
+        F: Future<Output = object_store::Result<T>> + Send + 'static,
+    {
+        let (mut coming, mut answers) = (VecDeque::new(), Vec::new());
+        for item in items {
+            if coming.len() == SIDE_BY_SIDE {
+                answers.extend(coming.pop_front().map(wait));
+            }
+            coming.push_back(self.fetcher.fetch(ask(item)));
+        }
+        answers.extend(coming.into_iter().map(wait));
+        answers
+    }
+
+    fn failed(&self, action: &'static str, file: &str) -> impl FnOnce(object_store::Error) -> Error {
+        let url = self.url(file);
+        move |error| Error::io(action, url)(told(error))
+    }
+
+    fn list_objects(&self, folder: &str) -> Result<object_store::ListResult> {
+        let (server, path) = (self.server(), self.object_path(folder));
+        self.run(async move { server.list(&path).await }).map_err(self.failed("list", folder))
+    }
+}
+
+/// Waits for an answer.
+fn wait<T>(answer: Answer<object_store::Result<T>>) -> object_store::Result<T> {
+    let given_up = |error: io::Error| object_store::Error::Generic { store: "request", source: error.into() };
+    answer.wait(&AtomicBool::new(false)).map_err(given_up)?
+}
+
+/// Nothing where there is no such object.
+fn unless_missing<T>(answer: object_store::Result<T>) -> object_store::Result<Option<T>> {
+    match answer {
+        Err(object_store::Error::NotFound { .. }) => Ok(None),
+        answer => answer.map(Some),
+    }
+}
+
+impl Place for Store {
+    fn name(&self) -> Option<String> {
+        let host = self.folder.url.rsplit('/').next();
+        self.folder.path.filename().or(host).map(str::to_owned)
+    }
+
+    fn path(&self, file: &str) -> PathBuf {
+        self.url(file).into()
+    }
+
+    fn check(&self, options: &PackOptions) -> Result<()> {
+        let alone = options.format == RecordFormat::TfRecord && options.rank.is_none();
+        let (most, why) = match alone {
+            true => (MAX_COPY_BYTES, " for TFRecord without a rank, whose shards are renamed at the end"),
+            false => (upload::MAX_BYTES, " at a store"),
+        };
+        if options.shard_bytes <= most {
+            return Ok(());
+        }
+        Err(Error::parameter("pack", "shard_bytes", format!("at most {most}{why}"), options.shard_bytes))
+    }
+
+    fn most_shards(&self) -> usize {
+        MOST_SHARDS
+    }
+
+    /// Stores have no folders.
+    fn make(&self, _folder: &str) -> Result<()> {
+        Ok(())
+    }
+
+    fn list(&self, folder: &str) -> Result<Listing> {
+        let found = self.list_objects(folder)?;
+        let name = |path: &ObjectPath| path.filename().unwrap_or_default().to_owned();
+        let mut listing = Listing::default();
+        listing.0.extend(found.common_prefixes.iter().map(|path| (name(path), None)));
+        listing.0.extend(found.objects.iter().map(|object| (name(&object.location), Some(object.size))));
+        Ok(listing)
+    }
+
+    fn open(&self, file: &str) -> Result<Option<(u64, Box<dyn Read>)>> {
+        let opened = remote::open(&self.object(file), &self.fetcher)?;
+        Ok(opened.map(|(len_bytes, bytes)| (len_bytes, bytes as Box<dyn Read>)))
+    }
+
+    /// It may be written anew meanwhile.
+    fn read(&self, file: &str) -> Result<Option<Vec<u8>>> {
+        Ok(self.read_each(&[file.to_owned()])?.pop().flatten())
+    }
+
+    fn read_each(&self, files: &[String]) -> Result<Vec<Option<Vec<u8>>>> {
+        let answers = self.ask_each(files, |file| {
+            let object = self.object(file);
+            async move { object.contents(MAX_BYTES).await.map(|(contents, _)| contents) }
+        });
+        let read = |(answer, file): (_, &String)| unless_missing(answer).map_err(self.failed("read", file));
+        answers.into_iter().zip(files).map(read).collect()
+    }
+
+    fn write(&self, file: &str, contents: Contents) -> Result<()> {
+        let mut upload = Upload::new(self, file);
+        contents(&mut upload).and_then(|()| upload.finish()).map_err(Error::io("write", self.url(file)))
+    }
+
+    fn rename(&self, names: &[(String, String)]) -> Result<()> {
+        let answers = self.ask_each(names, |(hidden, named)| {
+            let (server, from, to) = (self.server(), self.object_path(hidden), self.object_path(named));
+            async move {
+                match patiently(|| server.objects.copy(&from, &to)).await {
+                    Err(object_store::Error::NotFound { .. }) => patiently(|| server.objects.head(&to)).await.map(drop),
+                    Ok(()) => patiently(|| server.objects.delete(&from)).await,
+                    Err(error) => Err(error),
+                }
+            }
+        });
+        let renamed = |(answer, (hidden, _)): (object_store::Result<()>, &(String, String))| {
+            answer.map_err(self.failed("rename", hidden))
+        };
+        answers.into_iter().zip(names).try_for_each(renamed)
+    }
+
+    fn remove(&self, files: &[String]) -> Result<()> {
+        let answers = self.ask_each(files, |file| {
+            let (server, path) = (self.server(), self.object_path(file));
+            async move { patiently(|| server.objects.delete(&path)).await }
+        });
+        let removed =
+            |(answer, file): (_, &String)| unless_missing(answer).map(drop).map_err(self.failed("remove", file));
+        answers.into_iter().zip(files).try_for_each(removed)
+    }
+
+    /// Uploads that were begun and never finished: they cost room, and are no objects.
+    fn remove_leftovers(&self, all: bool, _is_ours: &dyn Fn(&str) -> bool) -> Result<()> {
+        abort_uploads(self, all)
+    }
+
+    fn clear_job(&self) {
+        for folder in [claims::FOLDER, upload::FOLDER, JOB] {
+            if let Ok(found) = self.list(folder) {
+                let files = found.0.into_iter().filter(|(_, len_bytes)| len_bytes.is_some());
+                let _ = self.remove(&files.map(|(file, _)| format!("{folder}/{file}")).collect::<Vec<_>>());
+            }
+        }
+    }
+
+    fn claim(&self, work: Work, job: &str) -> Result<Claimed<'_>> {
+        claims::claim(self, work, job)
+    }
+
+    fn pause(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+}

@@ -1,0 +1,193 @@
+//! Writes an object: a small one at once, a large one in parts, of which a few are on their way at a time.
+//!
+//! An upload in parts is written down in a small object of its own before its first part is sent. So what a killed process
+//! has sent can be given up by the next one; until then a store keeps it, and charges for it.
+
+use super::{Place, Store, unless_missing, wait};
+use crate::error::{Error, Result};
+use crate::store::{Answer, patiently, told};
+use object_store::multipart::PartId;
+use object_store::path::Path as ObjectPath;
+use object_store::{MultipartId, ObjectStoreExt, PutPayload};
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, Write};
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, SystemTime};
+
+/// Where uploads are written down.
+pub(super) const FOLDER: &str = ".pack/uploads";
+
+/// The size of a part, but for the last. Stores want 5 MiB or more, and some want parts of one size.
+const PART_BYTES: usize = 8 << 20;
+
+/// S3's and Google's stores take 10,000 parts. A fifth is kept for shards whose size is an estimate.
+pub(super) const MAX_BYTES: u64 = 8_000 * PART_BYTES as u64;
+
+/// Parts on their way side by side.
+const AT_ONCE: usize = 4;
+
+/// How long giving up an upload may take where something has failed already.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// An upload that was begun so long ago belongs to no living process.
+const LEFTOVER_AGE: Duration = Duration::from_secs(24 * 3600);
+
+/// An upload in parts, as it is written down.
+#[derive(Serialize, Deserialize)]
+struct Begun {
+    /// The object's name in the folder.
+    file: String,
+    id: MultipartId,
+}
+
+/// An object in the making. Dropped before it is finished, it never was.
+pub(super) struct Upload<'a> {
+    store: &'a Store,
+    file: &'a str,
+    path: ObjectPath,
+    part: Vec<u8>,
+    len_bytes: u64,
+    /// The upload in parts and where it is written down, once there is one.
+    begun: Option<(Begun, String)>,
+    sent: usize,
+    coming: VecDeque<Answer<object_store::Result<PartId>>>,
+    parts: Vec<PartId>,
+}
+
+impl<'a> Upload<'a> {
+    pub fn new(store: &'a Store, file: &'a str) -> Self {
+        let path = store.object_path(file);
+        let (part, begun, coming, parts) = Default::default();
+        Self { store, file, path, part, len_bytes: 0, begun, sent: 0, coming, parts }
+    }
+
+    /// The upload's number at the store; begins it, if need be.
+    fn id(&mut self) -> object_store::Result<MultipartId> {
+        if let Some((begun, _)) = &self.begun {
+            return Ok(begun.id.clone());
+        }
+        let (uploads, path) = (self.store.uploads.clone(), self.path.clone());
+        let id = self.store.run(async move { patiently(|| uploads.create_multipart(&path)).await })?;
+        let note = format!("{FOLDER}/{:016x}.json", RandomState::new().hash_one(self.file));
+        let begun = Begun { file: self.file.to_owned(), id: id.clone() };
+        let text = serde_json::to_vec(&begun).unwrap_or_default();
+        self.begun = Some((begun, note.clone()));
+        self.store.put(&note, text)?;
+        Ok(id)
+    }
+
+    /// Sends the part that is gathered.
+    fn send(&mut self) -> object_store::Result<()> {
+        let id = self.id()?;
+        if self.coming.len() == AT_ONCE {
+            self.receive()?;
+        }
+        let data = PutPayload::from(std::mem::take(&mut self.part));
+        let (uploads, path, number) = (self.store.uploads.clone(), self.path.clone(), self.sent);
+        self.sent += 1;
+        let part = async move { patiently(|| uploads.put_part(&path, &id, number, data.clone())).await };
+        self.coming.push_back(self.store.fetcher.fetch(part));
+        Ok(())
+    }
+
+    /// Waits for the oldest part on its way.
+    fn receive(&mut self) -> object_store::Result<()> {
+        if let Some(part) = self.coming.pop_front() {
+            self.parts.push(wait(part)?);
+        }
+        Ok(())
+    }
+
+    /// Has the object be there. Before that, nobody sees anything of it.
+    pub fn finish(mut self) -> io::Result<()> {
+        self.complete().map_err(told)
+    }
+
+    fn complete(&mut self) -> object_store::Result<()> {
+        if self.begun.is_none() {
+            return self.store.put(self.file, std::mem::take(&mut self.part));
+        }
+        if !self.part.is_empty() {
+            self.send()?;
+        }
+        while !self.coming.is_empty() {
+            self.receive()?;
+        }
+        let (uploads, path, id) = (self.store.uploads.clone(), self.path.clone(), self.id()?);
+        let parts = std::mem::take(&mut self.parts);
+        let (server, len_bytes) = (self.store.server(), self.len_bytes);
+        self.store.run(async move {
+            match patiently(|| uploads.complete_multipart(&path, &id, parts.clone())).await {
+                // It may be complete by an earlier request, whose answer was lost.
+                Err(error @ object_store::Error::NotFound { .. }) => {
+                    let there = patiently(|| server.objects.head(&path)).await;
+                    if there.is_ok_and(|found| found.size == len_bytes) { Ok(()) } else { Err(error) }
+                }
+                completed => completed.map(drop),
+            }
+        })?;
+        if let Some((_, note)) = self.begun.take() {
+            // What stays of it is found to be complete, whenever somebody looks.
+            let _ = self.store.remove(&[note]);
+        }
+        Ok(())
+    }
+}
+
+impl Write for Upload<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.part.len() == PART_BYTES {
+            self.send().map_err(told)?;
+        }
+        let taken = bytes.len().min(PART_BYTES - self.part.len());
+        self.part.extend_from_slice(&bytes[..taken]);
+        self.len_bytes += taken as u64;
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for Upload<'_> {
+    fn drop(&mut self) {
+        self.coming.clear();
+        if let Some((begun, note)) = self.begun.take() {
+            // The first error is the one to report; what is left is given up by the next process.
+            let given_up = tokio::time::timeout(PATIENCE, abort(self.store, begun, note));
+            let _ = self.store.fetcher.fetch(given_up).wait(&AtomicBool::new(false));
+        }
+    }
+}
+
+/// Gives an upload up. One that is complete, or given up already, has no parts.
+fn abort(store: &Store, begun: Begun, note: String) -> impl Future<Output = object_store::Result<()>> + Send + use<> {
+    let (uploads, path) = (store.uploads.clone(), store.object_path(&begun.file));
+    let (server, note) = (store.server(), store.object_path(&note));
+    async move {
+        unless_missing(patiently(|| uploads.abort_multipart(&path, &begun.id)).await)?;
+        unless_missing(patiently(|| server.objects.delete(&note)).await).map(drop)
+    }
+}
+
+/// Gives up the uploads that are written down: all, or those of processes which are dead by their age.
+pub(super) fn abort_uploads(store: &Store, all: bool) -> Result<()> {
+    let name = |path: &ObjectPath| format!("{FOLDER}/{}", path.filename().unwrap_or_default());
+    let mut notes = store.list_objects(FOLDER)?.objects;
+    notes.retain(|note| {
+        let begun = SystemTime::from(note.last_modified);
+        all || begun.elapsed().is_ok_and(|age| age >= LEFTOVER_AGE)
+    });
+    let notes: Vec<String> = notes.iter().map(|note| name(&note.location)).collect();
+    for (text, note) in store.read_each(&notes)?.into_iter().zip(notes) {
+        let Some(text) = text else { continue };
+        let begun = serde_json::from_slice(&text).map_err(io::Error::from);
+        let begun: Begun = begun.map_err(Error::io("read", store.url(&note)))?;
+        let file = begun.file.clone();
+        store.run(abort(store, begun, note)).map_err(store.failed("give up the upload of", &file))?;
+    }
+    Ok(())
+}
