@@ -56,7 +56,7 @@ fn alone(source: &str, folder: &Path) -> BTreeMap<String, Vec<u8>> {
     files(&out)
 }
 
-const DELAYS: [Option<Duration>; 3] = [None, Some(Duration::from_millis(300)), Some(Duration::from_millis(800))];
+const DELAYS: [Option<Duration>; 2] = [Some(Duration::from_millis(300)), Some(Duration::from_millis(800))];
 
 #[test]
 #[ignore = "needs mpirun: the gate's step on ranks"]

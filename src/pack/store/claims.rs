@@ -97,9 +97,9 @@ impl Drop for Held<'_> {
             return;
         }
         let object = self.object.clone();
-        let given_back =
-            async move { tokio::time::timeout(PATIENCE, object.server.objects.delete(&object.path)).await };
-        let _ = self.store.fetcher.fetch(given_back).wait(&AtomicBool::new(false));
+        let given_back = async move { patiently(|| object.server.objects.delete(&object.path)).await };
+        let in_time = async move { tokio::time::timeout(PATIENCE, given_back).await };
+        let _ = self.store.fetcher.fetch(in_time).wait(&AtomicBool::new(false));
     }
 }
 
@@ -170,14 +170,15 @@ impl Seen {
         }
     }
 
-    /// Whether its process is dead; `None` if that is not known yet.
+    /// Whether anybody may take it; `None` if that is not known yet.
     fn is_free(&self) -> Option<bool> {
         let identity = self.text.as_ref().and_then(|text| text.process.as_deref());
-        match identity.and_then(process::is_alive) {
-            Some(alive) => Some(!alive),
-            None if self.since.elapsed() >= LEASE => Some(true),
-            None => self.changed.then_some(false),
+        let alive = identity.and_then(process::is_alive);
+        // What could not be removed at its end stays while its process lives, and does not change.
+        if alive == Some(false) || self.since.elapsed() >= LEASE {
+            return Some(true);
         }
+        (self.changed || alive == Some(true)).then_some(false)
     }
 }
 
