@@ -98,12 +98,8 @@ fn main() -> Result<()> {
     let ours = Loader::new(source, &device, move |builder| {
         builder.preset(Preset::Train).batch_size(BATCH).shuffle(1).threads(threads)
     })?;
-    let burns: Arc<dyn DataLoader<ImageBatch>> = DataLoaderBuilder::new(Stack)
-        .batch_size(BATCH)
-        .shuffle(1)
-        .num_workers(threads)
-        .set_device(device)
-        .build(items);
+    let burns: Arc<dyn DataLoader<ImageBatch>> =
+        DataLoaderBuilder::new(Stack).batch_size(BATCH).shuffle(1).num_workers(threads).set_device(device).build(items);
     let mut rounds: [Vec<f64>; 2] = [Vec::new(), Vec::new()];
     for _ in 0..ROUNDS {
         rounds[0].push(speed(&ours));

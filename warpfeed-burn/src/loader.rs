@@ -4,20 +4,23 @@ use crate::IntoBurn;
 use burn::data::dataloader::{DataLoader, DataLoaderIterator, Progress};
 use burn::data::dataset::DatasetError;
 use burn::tensor::{Device, Int, Tensor, TensorData};
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use warpfeed::source::{Compose, Source};
 use warpfeed::{Batch, Builder, Epoch, Error, Pipeline, Result, TargetType, Targets};
 
-/// A batch as a model of burn is trained on it.
+/// A batch as a model of burn is trained on it, without its padding ([`LastBatch::Pad`](warpfeed::LastBatch::Pad)).
 #[derive(Debug, Clone)]
 pub struct ImageBatch {
-    /// `[N, C, H, W]`, or as the pipeline's output is.
+    /// `[N, C, H, W]`, or as the pipeline's output is; with several views, the first.
     pub images: Tensor<4>,
+    /// The views after the first.
+    pub views: Vec<Tensor<4>>,
     /// The classes, `[N]`.
     pub labels: Tensor<1, Int>,
-    /// What the images are trained towards beside their class, `[N, K]`, where the pipeline delivers targets or mixes
-    /// images.
+    /// What the images are trained towards beside their class, `[N, K]`, where the pipeline delivers targets
+    /// ([`Builder::targets`](warpfeed::Builder::targets)).
     pub targets: Option<Tensor<2>>,
 }
 
@@ -27,28 +30,37 @@ impl ImageBatch {
     /// # Errors
     /// Those of [`IntoBurn::into_burn`], and [`Error::Unsupported`] for targets that are not floats of one length.
     pub fn new(mut batch: Batch, device: &Device) -> Result<Self> {
-        let targets = match batch.take_targets() {
-            Some(targets) => Some(dense(&targets, device)?),
-            None => None,
-        };
-        let (images, labels, _) = batch.into_parts();
-        let labels: Vec<i32> = labels.into_iter().map(|label| label as i32).collect();
-        let count = labels.len();
+        let (all, count) = (batch.len(), batch.len() - batch.padding());
+        let labels: Vec<i64> = batch.labels()[..count].iter().map(|&label| label.into()).collect();
         let labels = Tensor::from_data(TensorData::new(labels, [count]), device);
-        Ok(Self { images: images.into_burn(device)?, labels, targets })
+        let targets = batch.take_targets().map(|targets| dense(&targets, count, device)).transpose()?;
+        let mut views = Vec::new();
+        for view in batch.into_views() {
+            // So many images of each sample, those that are the first of their samples first.
+            let (shape, times) = (view.shape(), view.shape()[0] / all);
+            let view = view.into_burn(device)?;
+            views.push(if count == all { view } else { without_padding(view, shape, [times, all, count]) });
+        }
+        let images = views.remove(0);
+        Ok(Self { images, views, labels, targets })
     }
 }
 
-fn dense(targets: &Targets, device: &Device) -> Result<Tensor<2>> {
+/// The first `count` of `all` samples, of which there are `times` images each.
+fn without_padding(view: Tensor<4>, [_, a, b, c]: [usize; 4], [times, all, count]: [usize; 3]) -> Tensor<4> {
+    view.reshape([times, all, a, b * c]).narrow(1, 0, count).reshape([times * count, a, b, c])
+}
+
+fn dense(targets: &Targets, count: usize, device: &Device) -> Result<Tensor<2>> {
     match targets {
         Targets::Numbers(numbers) if numbers.element() == TargetType::F32 => {
-            let (shape, host) = (numbers.shape(), numbers.to_host()?);
-            let values = host.as_slice::<f32>()?.to_vec();
-            Ok(Tensor::from_data(TensorData::new(values, shape), device))
+            let ([_, len], host) = (numbers.shape(), numbers.to_host()?);
+            let values = host.as_slice::<f32>()?[..count * len].to_vec();
+            Ok(Tensor::from_data(TensorData::new(values, [count, len]), device))
         }
         _ => Err(Error::Unsupported {
-            feature: "targets that are no floats as burn's floats".to_owned(),
-            remedy: "take them from the batches of the pipeline itself".to_owned(),
+            feature: "targets other than floats in a batch for burn".to_owned(),
+            remedy: "ask for floats (TargetSpec::floats, soft), or take the pipeline's own batches".to_owned(),
         }),
     }
 }
@@ -59,7 +71,11 @@ type Configure = dyn Fn(Builder) -> Builder + Send + Sync;
 ///
 /// Each call of [`iter`](DataLoader::iter) runs the next epoch, so every pass over the data is shuffled and augmented
 /// anew, as the pipeline's seed says. A bad image ends the pass with an error, or is left out, as the pipeline's
-/// [`OnError`](warpfeed::OnError) says; burn stops at an error.
+/// [`OnError`](warpfeed::OnError) says; burn stops at an error. Progress counts images.
+///
+/// For several devices burn takes the loader apart with `slice`. A part has the samples of that range of the source, which
+/// are shuffled and augmented among themselves by a pipeline of its own; threads and limit of the builder are those of each
+/// part. A part without samples gives an error when it is iterated.
 ///
 /// ```
 /// use burn::{data::dataloader::DataLoader, tensor::Device};
@@ -81,8 +97,9 @@ pub struct Loader {
     source: Arc<dyn Source>,
     configure: Arc<Configure>,
     /// Or why there is none: a part without samples, which [`DataLoader::slice`] cannot refuse.
-    pipeline: Result<Pipeline>,
+    pipeline: Arc<Result<Pipeline>>,
     device: Device,
+    /// The next.
     epoch: AtomicU64,
 }
 
@@ -96,9 +113,9 @@ impl Loader {
         device: &Device,
         configure: impl Fn(Builder) -> Builder + Send + Sync + 'static,
     ) -> Result<Self> {
-        let mut loader = Self::with(source.into_source(), Arc::new(configure), device.clone(), 0);
-        loader.pipeline = Ok(loader.pipeline?);
-        Ok(loader)
+        let (source, device) = (source.into_source(), device.clone());
+        let pipeline = Arc::new(Ok(configure(Pipeline::builder(Arc::clone(&source))).build()?));
+        Ok(Self { source, configure: Arc::new(configure), pipeline, device, epoch: AtomicU64::new(0) })
     }
 
     /// Begins at another epoch than 0, for training that goes on.
@@ -107,16 +124,28 @@ impl Loader {
         Self { epoch: epoch.into(), ..self }
     }
 
-    fn with(source: Arc<dyn Source>, configure: Arc<Configure>, device: Device, epoch: u64) -> Self {
-        let pipeline = configure(Pipeline::builder(Arc::clone(&source))).build();
-        Self { source, configure, pipeline, device, epoch: epoch.into() }
+    /// The same loader from its next epoch on.
+    fn part(&self) -> Self {
+        Self {
+            source: Arc::clone(&self.source),
+            configure: Arc::clone(&self.configure),
+            pipeline: Arc::clone(&self.pipeline),
+            device: self.device.clone(),
+            epoch: self.epoch.load(Ordering::Relaxed).into(),
+        }
+    }
+}
+
+impl fmt::Debug for Loader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Loader").field("device", &self.device).field("epoch", &self.epoch).finish_non_exhaustive()
     }
 }
 
 impl DataLoader<ImageBatch> for Loader {
     fn iter<'a>(&'a self) -> Box<dyn DataLoaderIterator<ImageBatch> + 'a> {
         let number = self.epoch.fetch_add(1, Ordering::Relaxed);
-        let (epoch, failed) = match &self.pipeline {
+        let (epoch, failed) = match &*self.pipeline {
             Ok(pipeline) => (Some(pipeline.epoch(number)), None),
             Err(error) => (None, Some(error.to_string())),
         };
@@ -124,25 +153,25 @@ impl DataLoader<ImageBatch> for Loader {
     }
 
     fn num_items(&self) -> usize {
-        self.pipeline.as_ref().ok().and_then(Pipeline::len).unwrap_or(0) as usize
+        self.pipeline.as_ref().as_ref().ok().and_then(Pipeline::len).unwrap_or(0) as usize
     }
 
     fn to_device(&self, device: &Device) -> Arc<dyn DataLoader<ImageBatch>> {
-        let (source, configure) = (Arc::clone(&self.source), Arc::clone(&self.configure));
-        Arc::new(Self::with(source, configure, device.clone(), self.epoch.load(Ordering::Relaxed)))
+        Arc::new(Self { device: device.clone(), ..self.part() })
     }
 
-    /// The samples `start` to `end` of the source, as a data set of their own: shuffled and augmented among themselves.
     fn slice(&self, start: usize, end: usize) -> Arc<dyn DataLoader<ImageBatch>> {
-        let end = (end as u64).min(self.source.len());
-        let part = Arc::clone(&self.source).subset((start as u64).min(end)..end);
-        let part: Arc<dyn Source> = match part {
-            Ok(part) => part.into_source(),
-            // The bounds are those of the source, so there is nothing to refuse.
-            Err(_) => Arc::clone(&self.source),
+        // Of a partition, or with a limit, there are fewer items than samples.
+        let (items, samples) = (self.num_items().max(1) as u128, self.source.len());
+        let at = |item: usize| ((item as u128 * u128::from(samples) / items) as u64).min(samples);
+        let (source, pipeline) = match Arc::clone(&self.source).subset(at(start)..at(end).max(at(start))) {
+            Ok(part) => {
+                let part = part.into_source();
+                (Arc::clone(&part), (self.configure)(Pipeline::builder(part)).build())
+            }
+            Err(error) => (Arc::clone(&self.source), Err(error)),
         };
-        let epoch = self.epoch.load(Ordering::Relaxed);
-        Arc::new(Self::with(part, Arc::clone(&self.configure), self.device.clone(), epoch))
+        Arc::new(Self { source, pipeline: Arc::new(pipeline), ..self.part() })
     }
 }
 
@@ -164,7 +193,7 @@ impl Iterator for Batches<'_> {
         }
         let batch = self.epoch.as_mut()?.next()?;
         let batch = batch.and_then(|batch| {
-            self.done += batch.len();
+            self.done += batch.len() - batch.padding();
             ImageBatch::new(batch, self.device)
         });
         Some(batch.map_err(DatasetError::new))

@@ -1,5 +1,8 @@
 //! Tensors of warpfeed as tensors of burn.
+#![allow(unsafe_code)]
 
+#[cfg(feature = "cuda")]
+use burn::backend::Cube;
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use burn_std::{AccessError, AccessPolicy, AllocationController, AllocationProperty, Bytes};
 use std::mem::MaybeUninit;
@@ -21,18 +24,30 @@ use warpfeed::{Error, Result};
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
 pub trait IntoBurn {
-    /// Images as floats of the type that they have, `[N, C, H, W]` or `[N, H, W, C]`. burn's flex takes the memory as it
-    /// is; it goes back to the pipeline when the last tensor that shares it is dropped.
+    /// Images as floats of the type that they have, f32, f16 or bf16, `[N, C, H, W]` or `[N, H, W, C]`.
+    ///
+    /// To burn's flex nothing is copied, and the memory goes back to the pipeline when the last tensor that shares it is
+    /// dropped. To a CUDA device images are copied once from pinned memory
+    /// ([`Builder::pin_batches`](warpfeed::Builder::pin_batches)), and twice from other memory. From a CUDA device to burn's
+    /// CUDA on the same one they are copied once, within the device, with the feature `cuda`. From a device to another
+    /// they go through host memory.
+    ///
+    /// # Synchronization
+    /// The tensor may be used, and the pipeline goes on, as soon as this returns. For the copy within a device it waits
+    /// for what this thread has had burn queue there, and for the copy.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for u8: [`into_burn_int`](Self::into_burn_int) takes them. [`Error::Device`] if images on a
     /// device cannot be copied from it.
     fn into_burn(self, device: &Device) -> Result<Tensor<4>>;
 
-    /// u8 images as whole numbers of 8 bits.
+    /// u8 images as whole numbers of 8 bits, on their way as [`into_burn`](Self::into_burn) says.
+    ///
+    /// # Synchronization
+    /// As [`into_burn`](Self::into_burn).
     ///
     /// # Errors
-    /// As [`into_burn`](Self::into_burn), for floats.
+    /// As [`into_burn`](Self::into_burn), and for floats [`Error::Unsupported`].
     fn into_burn_int(self, device: &Device) -> Result<Tensor<4, Int>>;
 }
 
@@ -42,34 +57,54 @@ impl IntoBurn for warpfeed::Tensor {
             warpfeed::DType::F32 => DType::F32,
             warpfeed::DType::F16 => DType::F16,
             warpfeed::DType::Bf16 => DType::BF16,
-            other => return Err(unsupported(other, "into_burn_int")),
+            other => {
+                return Err(unsupported(
+                    other,
+                    "call into_burn_int, or have the pipeline deliver floats (Builder::output)",
+                ));
+            }
         };
+        #[cfg(feature = "cuda")]
+        if let Some(copy) = crate::cuda::copy(&self, device, dtype)? {
+            return Ok(Tensor::from_primitive::<Cube>(copy));
+        }
         Ok(Tensor::from_data(data(self, dtype)?, (device, dtype)))
     }
 
     fn into_burn_int(self, device: &Device) -> Result<Tensor<4, Int>> {
         match self.dtype() {
-            warpfeed::DType::U8 => Ok(Tensor::from_data(data(self, DType::U8)?, (device, DType::U8))),
-            other => Err(unsupported(other, "into_burn")),
+            warpfeed::DType::U8 => {}
+            other => return Err(unsupported(other, "call into_burn")),
         }
+        #[cfg(feature = "cuda")]
+        if let Some(copy) = crate::cuda::copy(&self, device, DType::U8)? {
+            return Ok(Tensor::from_primitive::<Cube>(copy));
+        }
+        Ok(Tensor::from_data(data(self, DType::U8)?, (device, DType::U8)))
     }
 }
 
-fn unsupported(dtype: warpfeed::DType, call: &str) -> Error {
-    Error::Unsupported { feature: format!("{dtype} images as this kind of tensor"), remedy: format!("call {call}") }
+fn unsupported(dtype: warpfeed::DType, remedy: &str) -> Error {
+    Error::Unsupported { feature: format!("{dtype} images as burn's tensor of this kind"), remedy: remedy.to_owned() }
 }
 
+/// What burn makes a tensor of: the memory itself, or of a tensor on a device a copy in host memory.
 fn data(tensor: warpfeed::Tensor, dtype: DType) -> Result<TensorData> {
     let tensor = if tensor.as_bytes().is_ok() { tensor } else { tensor.to_host()? };
     let (shape, len_bytes) = (tensor.shape(), tensor.as_bytes()?.len());
-    #[expect(unsafe_code, reason = "burn takes memory of others only so")]
-    // SAFETY: the controller's memory has `len_bytes` bytes, all initialized, and keeps them.
+    // SAFETY: the controller's memory has `len_bytes` bytes, all initialized, and keeps them. It may be used and dropped on
+    // any thread, as `Bytes` is: see `Lent`.
     let bytes = unsafe { Bytes::from_controller(Box::new(Lent(tensor)), len_bytes) };
     Ok(TensorData::from_bytes(bytes, shape, dtype))
 }
 
 /// A tensor in host memory, lent to burn. Dropped, it gives its memory back to the pipeline.
 struct Lent(warpfeed::Tensor);
+
+const _: () = {
+    const fn is_for_any_thread<T: Send + Sync + 'static>() {}
+    is_for_any_thread::<Lent>();
+};
 
 impl AllocationController for Lent {
     fn alloc_align(&self) -> usize {
@@ -78,19 +113,18 @@ impl AllocationController for Lent {
     }
 
     fn property(&self) -> AllocationProperty {
-        AllocationProperty::Other
+        // What is pinned a CUDA device reads where it lies.
+        if self.0.is_pinned() { AllocationProperty::Pinned } else { AllocationProperty::Other }
     }
 
     unsafe fn memory_mut(&mut self, _policy: AccessPolicy) -> Result<&mut [MaybeUninit<u8>], AccessError> {
         let bytes = self.0.as_bytes_mut().map_err(|error| AccessError::Read(error.to_string()))?;
-        #[expect(unsafe_code, reason = "no safe call makes uninitialized bytes of initialized ones")]
         // SAFETY: the same memory under the type that burn asks for, which promises to write initialized data only.
         Ok(unsafe { std::slice::from_raw_parts_mut(bytes.as_mut_ptr().cast(), bytes.len()) })
     }
 
     fn memory(&self, _policy: AccessPolicy) -> Result<&[MaybeUninit<u8>], AccessError> {
         let bytes = self.0.as_bytes().map_err(|error| AccessError::Read(error.to_string()))?;
-        #[expect(unsafe_code, reason = "no safe call makes uninitialized bytes of initialized ones")]
         // SAFETY: the same memory, and initialized bytes are possibly uninitialized ones.
         Ok(unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len()) })
     }

@@ -5,8 +5,9 @@ use burn::tensor::Device;
 use std::collections::BTreeSet;
 use warpfeed::prelude::*;
 use warpfeed::{
-    Mix, TargetSpec,
+    Mix, Partition, TargetSpec,
     image::{Image, JpegOptions, encode_jpeg},
+    ops::RandomResizedCrop,
 };
 use warpfeed_burn::{ImageBatch, IntoBurn, Loader};
 
@@ -14,7 +15,7 @@ use warpfeed_burn::{ImageBatch, IntoBurn, Loader};
 fn images(count: u32) -> EncodedImages {
     let jpeg = |i: u32| {
         let mut image = Image::new(Size::new(40, 30));
-        image.pixels_mut().fill((i * 7 % 256) as u8);
+        image.pixels_mut().fill([(i * 7 % 256) as u8; 4]);
         encode_jpeg(&image, &JpegOptions::default()).unwrap()
     };
     EncodedImages::new((0..count).map(|i| (jpeg(i), i % 4)))
@@ -63,6 +64,23 @@ fn memory_is_lent_and_comes_back() {
 }
 
 #[test]
+fn memory_is_not_used_again_while_a_view_of_it_is_alive() {
+    let pipeline = small(Pipeline::builder(images(64))).build().unwrap();
+    let mut held = Vec::new();
+    for batch in pipeline.epoch(0) {
+        let batch = batch.unwrap();
+        let want = batch.images().as_slice::<f32>().unwrap()[..3 * 16 * 16].to_vec();
+        let tensor = batch.into_images().into_burn(&Device::flex()).unwrap();
+        held.push((tensor.narrow(0, 0, 1), want));
+    }
+    // The epoch and its pipeline's threads are gone, and every first image is what it was.
+    drop(pipeline);
+    for (view, want) in held {
+        assert_eq!(values(view), want);
+    }
+}
+
+#[test]
 fn an_operation_in_place_changes_the_lent_memory() {
     let pipeline = small(Pipeline::builder(images(4))).build().unwrap();
     let batch = pipeline.epoch(0).next().unwrap().unwrap();
@@ -81,7 +99,8 @@ fn types_are_what_they_were() {
         assert_eq!((tensor.dtype(), tensor.dims()), (want, [4, 16, 16, 3]));
         assert!(first(dtype).into_burn_int(&Device::flex()).is_err());
     }
-    let bytes = |builder: warpfeed::Builder| builder.batch_size(4).random_resized_crop(16).output(DType::U8, Layout::Nchw);
+    let bytes =
+        |builder: warpfeed::Builder| builder.batch_size(4).random_resized_crop(16).output(DType::U8, Layout::Nchw);
     let batch = bytes(Pipeline::builder(images(4))).build().unwrap().epoch(0).next().unwrap().unwrap();
     let want = batch.images().as_bytes().unwrap().to_vec();
     let tensor = batch.into_images().into_burn_int(&Device::flex()).unwrap();
@@ -102,16 +121,65 @@ fn parts_share_the_samples_and_a_part_without_samples_says_so() {
     all.sort_unstable();
     assert_eq!(all, [0, 0, 0, 1, 1, 1, 2, 2, 3, 3]);
     assert_eq!(labels(&*loader.to_device(&Device::flex())).len(), 10);
+    // Another part than that which has given an epoch: a part goes on with the next one.
+    let part = loader.slice(4, 10);
+    assert_eq!(labels(&*part.slice(0, 3)), labels(&*loader.slice(4, 7)), "a part of a part");
     let empty = loader.slice(10, 20);
     assert_eq!(empty.num_items(), 0);
-    let first = empty.iter().next();
-    assert!(first.is_none_or(|batch| batch.is_err()));
+    let error = empty.iter().next().unwrap().unwrap_err().to_string();
+    assert!(error.contains("no sample"), "{error}");
+}
+
+/// Two processes with two devices each have every sample once.
+#[test]
+fn parts_of_a_partition_share_its_samples() {
+    let mut all = Vec::new();
+    for rank in 0..2 {
+        let configure = move |builder| small(builder).partition(Partition::new(rank, 2).unwrap());
+        let loader = Loader::new(images(16), &Device::flex(), configure).unwrap();
+        let items = loader.num_items();
+        assert_eq!(items, 8);
+        for part in [loader.slice(0, items / 2), loader.slice(items / 2, items)] {
+            for batch in part.iter() {
+                all.extend(batch.unwrap().labels.into_data().iter::<u32>());
+            }
+        }
+    }
+    all.sort_unstable();
+    assert_eq!(all, (0..4).flat_map(|label| [label; 4]).collect::<Vec<_>>());
+}
+
+#[test]
+fn padding_is_left_out_of_every_view() {
+    let configure = |builder: Builder| {
+        let crop = |side| [RandomResizedCrop::new(side).into()];
+        let views = [view(crop(16)), view(crop(8)).times(2)];
+        let builder = builder.batch_size(4).shuffle(3).views(views).targets(TargetSpec::soft(4));
+        builder.last_batch(LastBatch::Pad)
+    };
+    let loader = Loader::new(images(6), &Device::flex(), configure).unwrap();
+    let pipeline = configure(Pipeline::builder(images(6))).build().unwrap();
+    let want = pipeline.epoch(0).nth(1).unwrap().unwrap();
+    assert_eq!(want.padding(), 2);
+    let mut batches = loader.iter();
+    let got = batches.nth(1).unwrap().unwrap();
+    let image = |i: usize, n: usize| {
+        let values = want.view(i).unwrap().as_slice::<f32>().unwrap();
+        let len = values.len() / want.view(i).unwrap().shape()[0];
+        values[n * len..][..len].to_vec()
+    };
+    assert_eq!((got.labels.dims(), got.targets.unwrap().dims()), ([2], [2, 4]));
+    assert_eq!((got.images.dims(), got.views.len(), got.views[0].dims()), ([2, 3, 16, 16], 1, [4, 3, 8, 8]));
+    assert_eq!(values(got.images), [image(0, 0), image(0, 1)].concat());
+    let [views] = got.views.try_into().unwrap();
+    assert_eq!(values(views), [0, 1, 4, 5].map(|n| image(1, n)).concat());
+    assert_eq!(batches.progress().items_processed, 6);
 }
 
 #[test]
 fn targets_come_with_the_images() {
     let loader = Loader::new(images(8), &Device::flex(), |builder| {
-        small(builder).targets(TargetSpec::soft_classes(4)).mix(Mix::mixup(0.2))
+        small(builder).targets(TargetSpec::soft(4)).mix(Mix::timm(0.8, 0.0))
     });
     let batch = loader.unwrap().iter().next().unwrap().unwrap();
     let targets = batch.targets.unwrap();
