@@ -127,7 +127,7 @@ fn parts_share_the_samples_and_a_part_without_samples_says_so() {
     let empty = loader.slice(10, 20);
     assert_eq!(empty.num_items(), 0);
     let error = empty.iter().next().unwrap().unwrap_err().to_string();
-    assert!(error.contains("no sample"), "{error}");
+    assert!(error.contains("a source without any"), "{error}");
 }
 
 /// Two processes with two devices each have every sample once.
