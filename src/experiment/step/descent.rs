@@ -25,8 +25,9 @@ impl Descent {
         let Sgd { momentum, weight_decay, .. } = self.settings;
         for (var, velocity) in &mut self.vars {
             let Some(gradient) = gradients.get(var) else { continue };
-            // Detached: what is computed here must not remember how, or memory would grow with every step.
-            let weight = var.as_detached_tensor();
+            // Detached: what is computed here must not remember how, or memory would grow with every step. A weight's
+            // gradient remembers the values that it was multiplied with.
+            let (weight, gradient) = (var.as_detached_tensor(), gradient.detach());
             let mut change = (gradient + (&weight * weight_decay)?)?;
             if let Some(velocity) = velocity {
                 change = (change + (&*velocity * momentum)?)?;
@@ -54,6 +55,7 @@ mod tests {
             descent.begin_epoch(epoch);
             let gradients = w.as_tensor().sqr().unwrap().sum_all().unwrap().backward().unwrap();
             descent.step(&gradients).unwrap();
+            assert!(descent.vars.iter().all(|(_, velocity)| !velocity.as_ref().unwrap().track_op()), "it remembers");
             for (w, v) in want.iter_mut().zip(&mut velocity) {
                 *v = 0.9 * *v + 2.0 * *w + 0.01 * *w;
                 *w -= 0.1 / 10_f64.powi(epoch as i32) * *v;

@@ -1,8 +1,8 @@
 //! What parsers find, and why they end.
 
-use super::MAX_ENCODED_BYTES;
 use super::label::Label;
 use crate::error::{Error, Result};
+use crate::source::MAX_ENCODED_BYTES;
 use crate::target::Target;
 use std::ops::Range;
 

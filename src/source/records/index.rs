@@ -4,8 +4,9 @@
 //! records (`u64`), of names and of faults (`u32` each); then names and faults, each its length in bytes (`u32`) and
 //! UTF-8; then the records, offset (`u64`), length and kind, label (`u32` each); then the CRC-32C of all before (`u32`).
 
+use super::found::{FAULT, Found, NAME, Record, Texts};
 use super::shard::Shard;
-use super::{FAULT, Found, NAME, Record, RecordFormat, RecordOptions, Texts};
+use super::{RecordFormat, RecordOptions};
 use crate::atomic;
 use crate::file::open_with_metadata;
 use sha2::{Digest, Sha256};

@@ -2,325 +2,43 @@
 
 pub(crate) mod bytes;
 pub(crate) mod entry;
+mod format;
+mod found;
 mod index;
 pub(crate) mod label;
+mod options;
 pub(super) mod parser;
 pub(crate) mod recordio;
+mod scan;
 mod shard;
 pub(crate) mod tar;
 pub(crate) mod tfrecord;
 
 use super::window::{ReadAt, Window};
-use super::{KEEP_BUFFER_BYTES, MAX_ENCODED_BYTES, Source, no_fields, no_such_sample};
+use super::{KEEP_BUFFER_BYTES, Source, no_such_sample};
 use crate::error::{Error, Result};
 use crate::file::most_open;
 use crate::memory;
 use crate::target::{self, Target};
-use entry::Entry;
-use label::Label;
+pub(crate) use format::NewSample;
+pub use format::RecordFormat;
+pub(super) use format::{damaged, no_samples};
+use found::{FAULT, Found, NAME, NO_TEXT, NUMBER, Record, Texts, UNLABELED};
+pub use options::RecordOptions;
+pub(super) use options::no_class;
+use options::numbers;
 use parser::Parser;
+use scan::{scan_all, starts};
 use sha2::{Digest, Sha256};
 pub(super) use shard::Shard;
 use shard::{Handle, OpenFiles};
 use std::borrow::Cow;
-use std::collections::HashMap;
-use std::fmt::Display;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::AtomicBool;
 pub(super) use tar::FOLDER;
 
 /// Bytes of samples of remote shards that are fetched before they are read.
 pub(super) const AHEAD_BYTES: u64 = 64 << 20;
-
-/// Different texts (names of labels, kinds of damage) that are kept of one shard.
-const MAX_TEXTS: usize = 100_000;
-
-/// The formats of shards.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum RecordFormat {
-    /// Tar archives in the manner of WebDataset: consecutive files whose names agree up to the first dot are the parts
-    /// of one sample. Of each sample the first part that ends in .jpg, .jpeg, .png, .webp, .pgm or .ppm is its image,
-    /// and its label is in the part .cls (a number or a name), otherwise in the field `label` of .json. An image or a label
-    /// with the ending of one that the sample has already begins another sample. POSIX pax headers and GNU long names are
-    /// understood. Links and devices inside are passed over.
-    WebDataset,
-    /// MXNet's RecordIO, as its im2rec writes it. Of several labels the first counts. Records come in the order of the
-    /// .rec file; the .idx beside it is not needed.
-    RecordIo,
-    /// TensorFlow's TFRecord files of `tf.train.Example`: the image is the feature `image/encoded`, the label
-    /// `image/class/label`, taken as it stands (some data sets count from 1). The checksums are checked.
-    TfRecord,
-}
-
-impl RecordFormat {
-    /// The format that a file's name tells, by its ending.
-    pub(super) fn by_ending(ending: &str) -> Option<Self> {
-        match ending {
-            "tar" => Some(Self::WebDataset),
-            "rec" => Some(Self::RecordIo),
-            "tfrecord" | "tfrecords" => Some(Self::TfRecord),
-            _ => None,
-        }
-    }
-
-    /// Refuses a field of targets that no record can have.
-    pub(super) fn check_field(self, field: Option<&str>) -> Result<()> {
-        match (self, field) {
-            (Self::RecordIo, Some(field)) if field != recordio::LABELS => {
-                Err(no_fields("the array of labels as `label`", field))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// No record takes less of its shard.
-    fn min_record_bytes(self) -> u64 {
-        match self {
-            Self::WebDataset => tar::BLOCK_BYTES,
-            Self::RecordIo => recordio::HEAD_BYTES,
-            Self::TfRecord => tfrecord::MIN_BYTES,
-        }
-    }
-
-    /// Appends a sample to a shard.
-    ///
-    /// # Errors
-    /// [`Error::Parameter`] for a label that the format cannot hold.
-    pub(crate) fn write(self, sample: &NewSample<'_>, out: &mut Vec<u8>) -> Result<()> {
-        match self {
-            Self::WebDataset => tar::write(sample, out),
-            Self::RecordIo => recordio::write(sample, out)?,
-            Self::TfRecord => tfrecord::write(sample, out),
-        }
-        Ok(())
-    }
-
-    /// Refuses to pack a field of targets that could not be read again.
-    ///
-    /// # Errors
-    /// [`Error::Parameter`] with what the format can hold.
-    pub(crate) fn check_packed_field(self, field: &str) -> Result<()> {
-        let (is_kept, expected) = match self {
-            Self::WebDataset => (tar::can_name(field), tar::NAMED),
-            Self::RecordIo => (field == recordio::LABELS, "`label`, RecordIO's array of numbers"),
-            Self::TfRecord => (tfrecord::can_name(field), tfrecord::NAMED),
-        };
-        if is_kept { Ok(()) } else { Err(Error::parameter("pack", "target", expected, field)) }
-    }
-
-    /// Refuses a target that would not come back as it is.
-    ///
-    /// # Errors
-    /// [`Error::Target`], by which its sample is bad.
-    pub(crate) fn check_packed(self, field: &str, target: &Target, label: u32) -> Result<()> {
-        match self {
-            Self::WebDataset => tar::check(field, target),
-            Self::RecordIo => recordio::check(target, label),
-            Self::TfRecord => Ok(()),
-        }
-        .map_err(|message| target::wrong(Some(field), message))
-    }
-
-    /// What ends a shard.
-    pub(crate) fn end(self) -> &'static [u8] {
-        match self {
-            Self::WebDataset => tar::END,
-            Self::RecordIo | Self::TfRecord => &[],
-        }
-    }
-
-    /// The name in messages.
-    fn name(self) -> &'static str {
-        match self {
-            Self::WebDataset => "tar",
-            Self::RecordIo => "RecordIO",
-            Self::TfRecord => "TFRecord",
-        }
-    }
-}
-
-/// A sample to be written.
-pub(crate) struct NewSample<'a> {
-    pub(crate) index: u64,
-    pub(crate) label: u32,
-    pub(crate) image: &'a [u8],
-    /// The ending of the image's file name.
-    pub(crate) ending: &'a str,
-    /// What the field of targets that is packed is called, and its target.
-    pub(crate) target: Option<(&'a str, &'a Target)>,
-}
-
-/// How shards are read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RecordOptions {
-    /// Which part of a sample is its image: an ending (`left.jpg`) in WebDataset, a feature's name in TFRecord. `None`
-    /// for the usual one.
-    pub image: Option<String>,
-    /// Which part is its label: an ending (`cls`), an ending and a field (`json.species`), or `folder`, in WebDataset; a
-    /// feature's name in TFRecord. `None` for the usual one.
-    ///
-    /// With `folder` the label of an image is the name of the folder that it has in the archive, or of the archive in the
-    /// archive, as ImageNet comes (`ILSVRC2012_img_train.tar` holds an archive a class).
-    pub label: Option<String>,
-    /// The names of the classes, label 0 first, by which labels that are names become numbers. Without them
-    /// [`RecordShards`] sorts the names that there are, and a stream, which cannot know them all, refuses names.
-    pub classes: Vec<String>,
-    /// Whether an index is kept for the next time, in a hidden file beside each shard or, where that cannot be written
-    /// and for remote shards, in the user's cache folder (`$XDG_CACHE_HOME/warpfeed`).
-    pub keep_index: bool,
-}
-
-impl Default for RecordOptions {
-    /// The usual image and label; the index is kept.
-    fn default() -> Self {
-        Self { image: None, label: None, classes: Vec::new(), keep_index: true }
-    }
-}
-
-impl RecordOptions {
-    /// The labels of the classes that are named.
-    pub(super) fn numbers(&self) -> Result<HashMap<String, u32>> {
-        numbers(&self.classes)
-    }
-
-    /// Refuses names of classes for what has its own.
-    pub(super) fn without_classes(&self, source: &str) -> Result<()> {
-        if self.classes.is_empty() {
-            return Ok(());
-        }
-        Err(Error::parameter("open", "classes", "given for tar, RecordIO or TFRecord shards", source))
-    }
-
-    /// A label that is a number, unless classes are named and it is beyond them.
-    pub(super) fn check_class(&self, label: u32) -> Result<u32, String> {
-        if self.classes.is_empty() || (label as usize) < self.classes.len() {
-            return Ok(label);
-        }
-        Err(format!("its label {label} has no name among the {} classes that were given", self.classes.len()))
-    }
-}
-
-/// The labels of classes by their names.
-fn numbers(classes: &[String]) -> Result<HashMap<String, u32>> {
-    let mut numbers = HashMap::with_capacity(classes.len());
-    for (label, name) in (0..).zip(classes) {
-        if numbers.insert(name.clone(), label).is_some() {
-            return Err(Error::parameter("open", "classes", "different names", format!("{name} twice")));
-        }
-    }
-    Ok(numbers)
-}
-
-/// Why a name is no label.
-pub(super) fn no_class(name: &str) -> String {
-    format!("its label {name:?} is not among the classes that were given")
-}
-
-/// Where a sample lies in its shard: 16 bytes, which a million samples in memory are multiplied with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Record {
-    /// Where its image starts; where the record starts if it is in several parts; what the fault is about.
-    offset: u64,
-    /// The length in bytes, below 2^29; [`SPLIT`]; what `label` is, from [`LABEL_SHIFT`] on.
-    len_and_kind: u32,
-    /// The label, or the number of its name or of the fault among the texts.
-    label: u32,
-}
-
-/// The record is in several parts.
-const SPLIT: u32 = 1 << 31;
-const LABEL_SHIFT: u32 = 29;
-const LEN_MASK: u32 = (1 << LABEL_SHIFT) - 1;
-
-const NUMBER: u32 = 0;
-const NAME: u32 = 1;
-const UNLABELED: u32 = 2;
-const FAULT: u32 = 3;
-
-/// The number of a text beyond [`MAX_TEXTS`].
-const NO_TEXT: u32 = u32::MAX;
-
-const _: () = assert!(MAX_ENCODED_BYTES <= LEN_MASK as u64);
-
-impl Record {
-    fn len_bytes(self) -> u32 {
-        self.len_and_kind & LEN_MASK
-    }
-
-    fn is_split(self) -> bool {
-        self.len_and_kind & SPLIT != 0
-    }
-
-    fn label_kind(self) -> u32 {
-        self.len_and_kind >> LABEL_SHIFT & 3
-    }
-
-    fn set_label(&mut self, kind: u32, label: u32) {
-        self.len_and_kind = self.len_and_kind & !(3 << LABEL_SHIFT) | kind << LABEL_SHIFT;
-        self.label = label;
-    }
-}
-
-/// Different texts, numbered.
-#[derive(Debug, Default, PartialEq)]
-struct Texts {
-    list: Vec<String>,
-    numbers: HashMap<String, u32>,
-}
-
-impl Texts {
-    /// The text's number; `None` once there are too many.
-    fn number(&mut self, text: &str) -> Option<u32> {
-        if let Some(&number) = self.numbers.get(text) {
-            return Some(number);
-        }
-        let number = u32::try_from(self.list.len()).ok().filter(|_| self.list.len() < MAX_TEXTS)?;
-        self.list.push(text.to_owned());
-        self.numbers.insert(text.to_owned(), number);
-        Some(number)
-    }
-}
-
-/// What a scan finds in a shard. Damage is a sample too, one that gives an error when it is read, so that the
-/// pipeline's policy decides about it and it is counted and named as every bad sample is.
-#[derive(Debug, Default, PartialEq)]
-struct Found {
-    records: Vec<Record>,
-    names: Texts,
-    faults: Texts,
-    skipped_files: u64,
-}
-
-impl Found {
-    fn add(&mut self, Entry { offset, len_bytes, split, label, .. }: Entry) {
-        match label {
-            Ok(label) => self.sample(offset, len_bytes, split, label),
-            Err(message) => self.fault(offset, &message),
-        }
-    }
-
-    /// A sample of `len_bytes`, which are below the limit, at `offset`.
-    fn sample(&mut self, offset: u64, len_bytes: u64, split: bool, label: Label) {
-        let (kind, label) = match label {
-            Label::Number(label) => (NUMBER, label),
-            Label::None => (UNLABELED, 0),
-            Label::Name(name) => match self.names.number(&name) {
-                Some(number) => (NAME, number),
-                None => return self.fault(offset, &format!("it has more than {MAX_TEXTS} different labels")),
-            },
-        };
-        let split = if split { SPLIT } else { 0 };
-        self.records.push(Record { offset, len_and_kind: len_bytes as u32 | split | kind << LABEL_SHIFT, label });
-    }
-
-    /// A sample that cannot be had, or the rest of a shard that cannot be made out.
-    fn fault(&mut self, offset: u64, message: &str) {
-        let number = self.faults.number(message).unwrap_or(NO_TEXT);
-        self.records.push(Record { offset, len_and_kind: FAULT << LABEL_SHIFT, label: number });
-    }
-}
 
 /// Images in shards of records: WebDataset tar archives, MXNet's RecordIO, TFRecord.
 ///
@@ -505,30 +223,6 @@ impl RecordShards {
     }
 }
 
-/// The error for damage in a shard.
-pub(super) fn damaged(format: RecordFormat, shard: impl Display, offset: u64, message: &str) -> Error {
-    Error::decode(format.name(), format!("{shard} at byte {offset}: {message}"))
-}
-
-/// The error for shards, so many and the first of this name, that hold no sample but so many other records.
-pub(super) fn no_samples(
-    format: RecordFormat,
-    options: &RecordOptions,
-    (shards, first): (usize, &str),
-    others: u64,
-) -> Error {
-    let image = match (format, &options.image) {
-        (RecordFormat::WebDataset, None) => "parts ending in .jpg, .jpeg, .png, .webp, .pgm or .ppm".to_owned(),
-        (RecordFormat::WebDataset, Some(ending)) => format!("parts ending in .{ending}"),
-        (RecordFormat::RecordIo, _) => "records that hold an image".to_owned(),
-        (RecordFormat::TfRecord, name) => {
-            format!("examples with the feature {}", name.as_deref().unwrap_or(tfrecord::IMAGE))
-        }
-    };
-    let got = format!("{shards} shards, the first {first}, with {others} other records");
-    Error::parameter("open", "shards", format!("{} files with {image}", format.name()), got)
-}
-
 /// Makes `buffer` `len_bytes` long without clearing what will be overwritten, and gives a giant one back.
 fn sized(buffer: &mut Vec<u8>, len_bytes: usize) -> Result<&mut [u8]> {
     if buffer.capacity() > KEEP_BUFFER_BYTES && len_bytes < KEEP_BUFFER_BYTES {
@@ -684,17 +378,6 @@ fn found_target(field: &str, found: Option<Result<Target, String>>) -> Result<Ta
     found.map_err(|message| target::wrong(Some(field), message))
 }
 
-/// Where the samples of a shard begin.
-fn starts(format: RecordFormat, options: &RecordOptions, shard: &Shard) -> Result<Vec<u64>> {
-    let file = shard.open_once()?;
-    let mut window = Window::new(&file, shard.len_bytes);
-    let (mut parser, mut starts) = (Parser::new(format, options, None, 0), Vec::new());
-    while let Some(entry) = parser.next(&mut window)? {
-        starts.push(entry.part.start);
-    }
-    Ok(starts)
-}
-
 fn sorted_names(found: &[(Shard, Found)]) -> Vec<String> {
     let mut names: Vec<String> = found.iter().flat_map(|(_, found)| found.names.list.iter().cloned()).collect();
     names.sort_unstable();
@@ -702,66 +385,11 @@ fn sorted_names(found: &[(Shard, Found)]) -> Vec<String> {
     names
 }
 
-/// Scans all shards, or takes their indices, on `threads` threads at most.
-fn scan_all(
-    format: RecordFormat,
-    count: usize,
-    open: &(impl Fn(usize) -> Result<Shard> + Sync),
-    threads: usize,
-    options: &RecordOptions,
-) -> Result<Vec<(Shard, Found)>> {
-    let next = AtomicUsize::new(0);
-    type Scanned = Option<Result<(Shard, Found)>>;
-    let results: Vec<Mutex<Scanned>> = (0..count).map(|_| Mutex::default()).collect();
-    let work = || {
-        while let i = next.fetch_add(1, Ordering::Relaxed)
-            && i < count
-        {
-            let outcome = open(i).and_then(|shard| scan(format, &shard, options).map(|found| (shard, found)));
-            let failed = outcome.is_err();
-            *results[i].lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
-            if failed {
-                // The rest would be scanned for nothing.
-                next.store(count, Ordering::Relaxed);
-            }
-        }
-    };
-    std::thread::scope(|scope| {
-        for i in 1..threads.min(count) {
-            // Where the system gives no more threads, those that there are scan all.
-            if std::thread::Builder::new().name(format!("scan {i}")).spawn_scoped(scope, work).is_err() {
-                break;
-            }
-        }
-        work();
-    });
-    results.into_iter().filter_map(|result| result.into_inner().unwrap_or_else(PoisonError::into_inner)).collect()
-}
-
-/// Scans one shard, or takes its index where that is right.
-fn scan(format: RecordFormat, shard: &Shard, options: &RecordOptions) -> Result<Found> {
-    let key = index::Key::new(format, options, shard);
-    if let Some(found) = options.keep_index.then(|| index::load(shard, &key)).flatten() {
-        return Ok(found);
-    }
-    let file = shard.open_once()?;
-    let mut window = Window::new(&file, shard.len_bytes);
-    let mut found = Found::default();
-    let mut parser = Parser::new(format, options, None, 0);
-    while let Some(entry) = parser.next(&mut window)? {
-        found.add(entry);
-    }
-    found.skipped_files = parser.skipped_files();
-    if options.keep_index {
-        index::keep(shard, &key, &found);
-    }
-    Ok(found)
-}
-
 #[cfg(all(test, feature = "cloud"))]
 mod tests {
     use super::*;
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     /// Remote bytes whose reading is counted.
     struct Counted(Vec<u8>, Arc<AtomicUsize>);

@@ -5,7 +5,9 @@
 
 use super::bytes::Bytes;
 use super::entry::{Entry, Fault};
-use super::{RecordFormat, RecordOptions, recordio, tar, tfrecord};
+use super::format::RecordFormat;
+use super::options::RecordOptions;
+use super::{recordio, tar, tfrecord};
 use crate::error::Result;
 
 /// A parser of one shard.

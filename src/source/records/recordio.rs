@@ -2,9 +2,10 @@
 
 use super::bytes::Bytes;
 use super::entry::{Entry, Fault, too_long};
+use super::format::NewSample;
 use super::label::{self, Label};
-use super::{MAX_ENCODED_BYTES, NewSample};
 use crate::error::{Error, Result};
+use crate::source::MAX_ENCODED_BYTES;
 use crate::source::window::Window;
 use crate::target::{self, MAX_TARGET_BYTES, Target};
 use std::ops::Range;

@@ -2,9 +2,11 @@
 
 use super::bytes::Bytes;
 use super::entry::{Entry, Fault, too_long};
+use super::format::NewSample;
 use super::label::{self, Label};
-use super::{MAX_ENCODED_BYTES, NewSample, RecordOptions};
+use super::options::RecordOptions;
 use crate::error::{Error, Result};
+use crate::source::MAX_ENCODED_BYTES;
 use crate::source::window::ReadAt;
 use crate::target::{self, MAX_TARGET_BYTES, Target};
 use serde_json::Value;

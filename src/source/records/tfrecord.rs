@@ -3,9 +3,11 @@
 
 use super::bytes::Bytes;
 use super::entry::{Entry, Fault, too_long};
+use super::format::NewSample;
 use super::label::{self, Label};
-use super::{MAX_ENCODED_BYTES, NewSample, RecordOptions};
+use super::options::RecordOptions;
 use crate::error::{Error, Result};
+use crate::source::MAX_ENCODED_BYTES;
 use crate::target::{self, MAX_TARGET_BYTES, Target};
 use std::mem::{Discriminant, discriminant};
 use std::ops::Range;

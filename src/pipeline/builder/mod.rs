@@ -1,29 +1,28 @@
-//! The description of a pipeline, and the checks that it goes through before it runs.
+//! The description of a pipeline.
 
-use super::cache::{Cache, ImageCache};
-use super::inner::{Inner, all_positions};
+mod settle;
+
+use super::cache::ImageCache;
 use super::policy::{BadLimit, LastBatch, OnError, Policy};
-use super::recipes::{Crops, Orientation, Recipes};
-use super::schedule::Runs;
+use super::recipes::Orientation;
 use super::view::View;
 use super::{Pipeline, PipelineGroup, UnequalPipeline};
-use crate::backend::{self, Ablation, Normalization, RunOptions, ViewForm};
+use crate::backend::{Ablation, RunOptions};
 use crate::device::{DecodePath, Device, StreamPriority};
 use crate::error::{Error, Result};
 use crate::mix::Mix;
 use crate::ops::filter::PassOrder;
 use crate::ops::transform::{Transform, random_resized_crop, repeat};
-use crate::ops::{CenterCrop, Grayscale, Normalize, Op, Resize, SizeEffect, TransformFile};
+use crate::ops::{CenterCrop, Normalize, Resize, TransformFile};
 use crate::plan::Strategy;
 use crate::preset::Preset;
 use crate::raster::Size;
-use crate::sampler::{Even, Partition, Sampler};
-use crate::sampling::{Chosen, Sampling};
-use crate::source::{Input, MAX_ENCODED_BYTES};
+use crate::sampler::Partition;
+use crate::sampling::Sampling;
+use crate::source::Input;
 use crate::target::TargetSpec;
 use crate::tensor::{DType, Layout};
-use std::num::NonZero;
-use std::sync::{Arc, OnceLock};
+pub(crate) use settle::{check_ops, one_size};
 
 /// Largest image accepted unless the builder says otherwise.
 pub(crate) const DEFAULT_MAX_PIXELS: u64 = 128_000_000;
@@ -31,16 +30,6 @@ pub(crate) const DEFAULT_MAX_PIXELS: u64 = 128_000_000;
 const DEFAULT_PREFETCH: usize = 2;
 /// Most worker threads.
 pub(crate) const MAX_THREADS: usize = 1_024;
-/// Most operations a sample: repetitions in repetitions multiply, and a worker that draws them cannot be stopped.
-const MAX_OPERATIONS: u64 = 100_000;
-/// Memory of a decoded pixel.
-const PIXEL_BYTES: u64 = 4;
-/// Memory of a pixel in the cache.
-const KEPT_PIXEL_BYTES: u64 = 3;
-/// Memory of a pixel's coefficients in a progressive image: four components, 16 bits each, at most.
-const COEFFICIENT_BYTES: u64 = 8;
-/// Largest batch in bytes.
-const MAX_BATCH_BYTES: u64 = 1 << 36;
 
 /// Memory that a pipeline takes, known before it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -580,299 +569,4 @@ impl Builder {
         self.even = true;
         self.build_each(&devices).map(PipelineGroup::new)
     }
-
-    /// A pipeline for each device, whose partitions are parts of the builder's.
-    fn build_each(mut self, devices: &[Device]) -> Result<Vec<Pipeline>> {
-        let partitions = self.partitions(devices.len())?;
-        self.partition = partitions[0];
-        let views = self.settle_views()?;
-        let normalize = self.settle_options(&views)?;
-        let is_stream = self.input.samples().is_none();
-        let chosen = self.chosen()?;
-        let positions = chosen.as_ref().map(|chosen| chosen.positions);
-        let sampler = self.order(is_stream, positions)?;
-        self.settle_batch(all_positions(&sampler, self.limit), is_stream)?;
-        let options = Arc::new(self.options);
-        let recipes = Arc::new(Recipes::new(self.seed, views, self.orientation, &options));
-        let cache = self.cache.as_ref().map(|cache| Cache::open(cache, &recipes, is_stream)).transpose()?;
-        let inner = Inner {
-            fingerprint: OnceLock::new(),
-            input: self.input,
-            shuffle: self.shuffle,
-            sampler,
-            chosen: chosen.map(Arc::new),
-            recipes,
-            limit: self.limit,
-            targets: self.targets,
-            mix: self.mix,
-            options,
-            policy: self.policy,
-            cache: cache.map(Arc::new),
-        };
-        let pipeline = |(&device, &partition): (&Device, &Partition)| {
-            let inner = Inner { sampler: inner.sampler.partition(partition), ..inner.clone() };
-            let backend: Arc<dyn Runs> = backend::open(device, &inner.options, normalize)?.into();
-            let memory = memory(&inner, self.cache.as_ref(), backend.device_bytes());
-            Ok(Pipeline { inner: Arc::new(inner), backend, memory, device })
-        };
-        devices.iter().zip(&partitions).map(pipeline).collect()
-    }
-
-    /// The partition of each of so many devices.
-    fn partitions(&self, devices: usize) -> Result<Vec<Partition>> {
-        let (rank, world_size) = (self.partition.rank(), self.partition.world_size());
-        let too_many = || Error::parameter("pipeline", "devices", "fewer than 2^32 of all ranks", devices);
-        let devices = u32::try_from(devices).map_err(|_| too_many())?;
-        let all = world_size.checked_mul(devices).ok_or_else(too_many)?;
-        (0..devices).map(|i| Partition::new(rank * devices + i, all)).collect()
-    }
-
-    /// The transforms of each view: those of the builder, with its own among them.
-    fn settle_views(&mut self) -> Result<Vec<Crops>> {
-        let ops = std::mem::take(&mut self.ops);
-        let mut all = match self.views.take() {
-            None => vec![Crops { of: vec![ops], times: 1 }],
-            Some((_, views)) if views.is_empty() => {
-                return Err(Error::parameter("pipeline", "views", "at least one view", "none"));
-            }
-            Some((first, views)) => {
-                let (first, last) = ops.split_at(first);
-                views.iter().map(|view| view.between(first, last)).collect::<Result<_>>()?
-            }
-        };
-        if self.options.channels == 1 {
-            for transforms in all.iter_mut().flat_map(|view| &mut view.of) {
-                let is_normalize = |op: &Transform| matches!(op, Transform::Explicit(Op::Normalize(_)));
-                let end = transforms.iter().position(is_normalize).unwrap_or(transforms.len());
-                transforms.insert(end, Grayscale.into());
-            }
-        }
-        Ok(all)
-    }
-
-    /// Checks the parameters that stand for themselves, and the operations together.
-    fn settle_options(&mut self, views: &[Crops]) -> Result<Normalization> {
-        let processors = || std::thread::available_parallelism().map_or(1, NonZero::get);
-        let within = |parameter, value: usize, least: usize, most: usize| {
-            if (least..=most).contains(&value) {
-                return Ok(());
-            }
-            Err(Error::parameter("pipeline", parameter, format!("{least} to {most}"), value))
-        };
-        self.options.threads = self.threads.unwrap_or_else(processors);
-        within("threads", self.options.threads, 0, MAX_THREADS)?;
-        within("prefetch", self.options.prefetch, 1, 1 << 20)?;
-        within("batch_size", self.options.batch_size, 1, 1 << 20)?;
-        if self.options.max_px == 0 {
-            return Err(Error::parameter("pipeline", "max_pixels", "1 or more", 0));
-        }
-        self.policy.max_bad.map_or(Ok(()), BadLimit::check)?;
-        if !matches!(self.options.channels, 1 | 3) {
-            return Err(Error::parameter("pipeline", "channels", "1 or 3", self.options.channels));
-        }
-        if let Some(targets) = &self.targets {
-            targets.check()?;
-            (self.options.target_len, self.options.target_bytes) = (targets.len(), targets.max_bytes());
-        }
-        let normalize = self.check_views(views)?;
-        if self.unequal {
-            self.check_unequal(views)?;
-        }
-        if let Some(mix) = &self.mix {
-            mix.check()?;
-            if !matches!(self.options.views[..], [ViewForm { times: 1, .. }]) {
-                return Err(Error::parameter("mix", "views", "one image of each sample", "several views"));
-            }
-        }
-        let differ = |values: [f32; 3]| values.iter().any(|value| *value != values[0]);
-        if self.options.channels == 1 && normalize.is_some_and(|(mean, std)| differ(mean) || differ(std)) {
-            let got = format!("{normalize:?}").trim_start_matches("Some").to_owned();
-            return Err(Error::parameter("normalize", "mean and std", "one number, three times, for one channel", got));
-        }
-        if normalize.is_some() && self.options.dtype == DType::U8 {
-            return Err(Error::parameter("output", "dtype", "f32, f16 or bf16 after normalize", "u8"));
-        }
-        Ok(normalize)
-    }
-
-    /// Checks what goes with images that each have a size of their own.
-    fn check_unequal(&self, views: &[Crops]) -> Result<()> {
-        let refused = |parameter, expected: &str, got| Err(Error::parameter("build_unequal", parameter, expected, got));
-        if views.iter().flat_map(Crops::all).count() != 1 {
-            return refused("views", "one image of each sample", "several");
-        }
-        if self.mix.is_some() {
-            return refused("mix", "none: images that are mixed have one size", "a mix");
-        }
-        if self.policy.last == LastBatch::Pad {
-            return refused("last_batch", "keep or drop: no shape is to be kept", "pad");
-        }
-        Ok(())
-    }
-
-    /// Which samples an epoch has, where it is not each of them once.
-    fn chosen(&self) -> Result<Option<Chosen>> {
-        let Some(sampling) = &self.sampling else { return Ok(None) };
-        match &self.input {
-            Input::DataSet(source) => sampling.prepare(&**source, self.partition, self.options.batch_size).map(Some),
-            Input::Stream(_) => Err(Error::Unsupported {
-                feature: "a sampler over a stream".to_owned(),
-                remedy: "a stream's samples are known when they come: use a source of random access".to_owned(),
-            }),
-        }
-    }
-
-    /// Checks the operations of all views together, and settles the views' sizes; the normalization, which they share.
-    fn check_views(&mut self, views: &[Crops]) -> Result<Normalization> {
-        let mut shared = None;
-        for view in views {
-            let mut size = None;
-            for transforms in &view.of {
-                let (own, normalize) = check_ops(transforms)?;
-                let own = if self.unequal { None } else { Some(one_size("pipeline", own)?) };
-                if *shared.get_or_insert(normalize) != normalize {
-                    let expected = "one for all views: add it once, after views";
-                    return Err(Error::parameter("pipeline", "normalize", expected, "several"));
-                }
-                size = own;
-            }
-            let times = view.times * view.of.len();
-            self.options.views.extend(size.map(|size| ViewForm { size, times }));
-        }
-        let steps = views.iter().flat_map(Crops::all).flatten();
-        let steps = steps.fold(0, |sum: u64, op| sum.saturating_add(op.most_steps()));
-        if steps > MAX_OPERATIONS {
-            let expected = format!(
-                "at most {MAX_OPERATIONS} operations together, counted as often as views and repeat repeat them"
-            );
-            return Err(Error::parameter("pipeline", "operations", expected, steps));
-        }
-        Ok(shared.flatten())
-    }
-
-    /// The order of an epoch's positions, of which there are so many if that is not as many as samples.
-    fn order(&self, is_stream: bool, positions: Option<u64>) -> Result<Sampler> {
-        // A stream has positions until it ends, and shuffles by itself.
-        let len = positions.or(self.input.samples()).unwrap_or(u64::MAX);
-        let on_error = self.policy.on_error;
-        if len == 0 {
-            return Err(Error::parameter("pipeline", "source", "one that has samples", "a source without any"));
-        }
-        if is_stream && (self.even || on_error == OnError::Substitute) {
-            let feature = if self.even { "even" } else { "OnError::Substitute" };
-            return Err(Error::Unsupported {
-                feature: format!("{feature} over a stream"),
-                remedy: "a stream's samples are known when they come: use a source of random access".to_owned(),
-            });
-        }
-        // What was chosen has been shuffled.
-        let shuffled = self.shuffle && !is_stream && positions.is_none();
-        let sampler = if shuffled { Sampler::shuffled(len, self.seed) } else { Sampler::sequential(len) };
-        let sampler = sampler.partition(self.partition);
-        match (self.even, on_error, self.policy.last) {
-            (false, ..) => Ok(sampler),
-            (true, OnError::Skip, _) => {
-                Err(Error::parameter("pipeline", "on_error", "fail or substitute with even", "skip"))
-            }
-            (true, _, LastBatch::Drop) => Ok(sampler.even(Even::Cut)),
-            (true, ..) => Ok(sampler.even(Even::Padded)),
-        }
-    }
-
-    /// Settles how many images a batch has at most, in an epoch of so many positions.
-    fn settle_batch(&mut self, positions: u64, is_stream: bool) -> Result<()> {
-        let options = &mut self.options;
-        let batch_size = options.batch_size as u64;
-        if self.policy.last == LastBatch::Drop && !is_stream && positions < batch_size {
-            let expected = format!("at most {positions}, the samples of an epoch, where a last batch is dropped");
-            return Err(Error::parameter("pipeline", "batch_size", expected, batch_size));
-        }
-        let images = if self.policy.last == LastBatch::Pad { batch_size } else { batch_size.min(positions) };
-        options.batch_images = images as usize;
-        // Of unequal images hardly one is of the largest size: they take memory as they come.
-        let sample_bytes = if options.is_unequal() { options.target_bytes } else { options.sample_bytes() };
-        let batch_bytes = images.saturating_mul(sample_bytes);
-        if batch_bytes > MAX_BATCH_BYTES {
-            return Err(Error::Limits {
-                what: "a batch in bytes",
-                got: batch_bytes,
-                limit: MAX_BATCH_BYTES,
-                remedy: "use a smaller batch_size or image",
-            });
-        }
-        Ok(())
-    }
-}
-
-/// The memory that a pipeline takes at most.
-fn memory(inner: &Inner, cache: Option<&ImageCache>, device_bytes: u64) -> MemoryBound {
-    let options = &inner.options;
-    let batch_bytes = (options.batch_images as u64).saturating_mul(options.sample_bytes());
-    // Without worker threads the consumer's does their work.
-    let working = options.threads.max(1) as u64;
-    // A kept image is made and read beside the others.
-    let kept_bytes = if cache.is_some() { KEPT_PIXEL_BYTES } else { 0 };
-    // Several images are made of one that stays as it is.
-    let buffers = if options.images_of_a_sample() > 1 { 3 } else { 2 };
-    let len = inner.input.samples().unwrap_or(u64::MAX);
-    let index_bytes = if u32::try_from(len).is_ok() { 4 } else { 8 };
-    MemoryBound {
-        batches_bytes: batch_bytes.saturating_mul(options.batches_at_a_time() as u64),
-        batch_bytes,
-        images_bytes: ((buffers * PIXEL_BYTES + COEFFICIENT_BYTES + kept_bytes) * working)
-            .saturating_mul(options.max_px),
-        encoded_bytes: MAX_ENCODED_BYTES * working + inner.input.memory_bytes(),
-        order_bytes: match &inner.chosen {
-            Some(chosen) => chosen.order_bytes(),
-            None if inner.shuffle && inner.input.samples().is_some() => len.saturating_mul(index_bytes),
-            None => 0,
-        },
-        cache_bytes: cache.map_or(0, ImageCache::memory_bytes),
-        device_bytes,
-    }
-}
-
-/// Checks the operations one by one and together; the size that they end in, if it is one, and the normalization.
-pub(crate) fn check_ops(ops: &[Transform]) -> Result<(Option<Size>, Normalization)> {
-    ops.iter().try_for_each(Transform::validate)?;
-    let mut normalize = None;
-    let mut size = None;
-    for op in ops {
-        match op {
-            Transform::Explicit(Op::Normalize(Normalize { mean, std })) => {
-                if normalize.is_some() {
-                    return Err(Error::parameter("normalize", "place", "once, at the end", "twice"));
-                }
-                normalize = Some((*mean, *std));
-            }
-            Transform::Explicit(Op::Erase(_)) | Transform::RandomErasing(_) => {}
-            _ if normalize.is_some() => {
-                let expected = "before normalize (only erasing may follow it)";
-                return Err(Error::parameter("pipeline", "place of an operation", expected, op.name()));
-            }
-            _ => {}
-        }
-        match op.size_effect() {
-            SizeEffect::Keeps => {}
-            SizeEffect::Becomes(new) => size = Some(new),
-            SizeEffect::Varies => size = None,
-        }
-    }
-    Ok((size, normalize))
-}
-
-/// The size that operations end in.
-///
-/// # Errors
-/// [`Error::Parameter`] if they have none, for what is said to be made of them.
-pub(crate) fn one_size(what: &'static str, size: Option<Size>) -> Result<Size> {
-    size.ok_or_else(|| {
-        Error::parameter(
-            what,
-            "operations",
-            "such that every image ends in the same size: end with a resize to a width and height, a crop, or a random \
-             resized crop (or deliver images of unequal sizes, with Builder::build_unequal)",
-            "operations that leave the size to the image",
-        )
-    })
 }

@@ -1,0 +1,305 @@
+//! The verdict: what the bottleneck is, what would be gained without it, and what to change.
+
+use super::{Bottleneck, PerImage, Rates};
+use crate::experiment::report::{Cell, Table};
+use crate::experiment::subject::Storage;
+use serde::Serialize;
+
+/// A trainer that computes for at least this share of its time is itself the bottleneck.
+const BUSY: f64 = 0.9;
+/// If workers wait for bytes for at least this share of their time, the storage is the bottleneck.
+const BLOCKED: f64 = 0.5;
+/// If other work takes at least this share of the processors, it is the bottleneck of what computes.
+const TAKEN: f64 = 0.25;
+/// If a pipeline takes longer by at least this share with one part done twice, that part is the bottleneck.
+const LONGER: f64 = 0.7;
+/// Below this many pixels, the cost of opening and starting to decode an image outweighs that of its pixels.
+const TINY_PX: f64 = 64.0 * 64.0;
+/// Encoded images of fewer bytes should be packed into shards.
+const SMALL_BYTES: f64 = 16e3;
+
+/// All measurements that the verdict is derived from.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(super) struct Findings {
+    pub(super) rates: Rates,
+    pub(super) per_image: PerImage,
+    /// Share of reading that is waiting for bytes, not computing, 0 to 1.
+    pub(super) blocked: f64,
+    /// Share of the whole's time in the training step.
+    pub(super) accelerator_use: f64,
+    pub(super) threads: usize,
+    pub(super) cores: usize,
+    pub(super) mean_px: f64,
+    pub(super) mean_bytes: f64,
+    pub(super) storage: Storage,
+    /// Share of the processors that other work took, 0 to 1.
+    pub(super) taken: f64,
+}
+
+impl Findings {
+    /// The rate that the workers could reach if an image took so many seconds of one of them, or that of the step.
+    fn capped(&self, seconds: f64) -> f64 {
+        (self.threads as f64 / seconds.max(1e-9)).min(self.rates.step)
+    }
+
+    /// By what share of its time the pipeline takes longer at such a rate.
+    fn longer(&self, rate: f64) -> f64 {
+        if rate.is_finite() && rate > 0.0 { self.rates.pipeline / rate - 1.0 } else { 0.0 }
+    }
+
+    pub(super) fn bottleneck(&self) -> Bottleneck {
+        let (transfer, kernels) = (self.longer(self.rates.transfer_twice), self.longer(self.rates.kernels_twice));
+        let PerImage { read, decode, augment } = self.per_image;
+        let all = read + decode + augment;
+        if self.accelerator_use >= BUSY {
+            Bottleneck::Step
+        } else if transfer >= LONGER && transfer >= kernels {
+            Bottleneck::Transfer
+        } else if kernels >= LONGER {
+            Bottleneck::Kernels
+        } else if self.storage == Storage::Pipe && self.rates.read < self.rates.whole {
+            Bottleneck::Pipe
+        } else if self.blocked * read > BLOCKED * all {
+            if self.storage == Storage::Network { Bottleneck::Network } else { Bottleneck::Disk }
+        } else if self.taken >= TAKEN {
+            Bottleneck::OtherWork
+        } else if self.threads < self.cores {
+            Bottleneck::Threads
+        } else if self.mean_px < TINY_PX && augment < read + decode {
+            Bottleneck::PerImage
+        } else if augment > decode {
+            Bottleneck::Augmentation
+        } else if read > decode {
+            Bottleneck::PerImage
+        } else {
+            Bottleneck::Decode
+        }
+    }
+
+    /// Images per second if a bottleneck were not there; `None` if that is not bounded by anything measured.
+    pub(super) fn without(&self, bottleneck: Bottleneck) -> Option<f64> {
+        let PerImage { read, decode, augment } = self.per_image;
+        let all = read + decode + augment;
+        let rate = match bottleneck {
+            Bottleneck::Step => self.rates.pipeline,
+            Bottleneck::Disk | Bottleneck::Network => self.capped(read * (1.0 - self.blocked) + decode + augment),
+            Bottleneck::Pipe => self.rates.whole,
+            // Had the workers the processors to themselves.
+            Bottleneck::OtherWork => self.capped(all * (1.0 - self.taken)),
+            Bottleneck::Threads => (self.rates.pipeline * self.cores as f64 / self.threads as f64).min(self.rates.step),
+            Bottleneck::PerImage => self.capped(augment),
+            Bottleneck::Decode => self.capped(read + augment),
+            Bottleneck::Augmentation => self.capped(read + decode),
+            // What the workers could do.
+            Bottleneck::Transfer | Bottleneck::Kernels => self.capped(all),
+        };
+        (rate.is_finite() && self.rates.whole > 0.0).then_some(rate)
+    }
+
+    pub(super) fn sentence(&self, bottleneck: Bottleneck) -> String {
+        let PerImage { read, decode, augment } = self.per_image;
+        let all = (read + decode + augment).max(1e-12);
+        let trainer = if self.rates.step.is_finite() {
+            format!("and the trainer computes {:.0} % of the time", 100.0 * self.accelerator_use)
+        } else {
+            "without a training step".to_owned()
+        };
+        let waits = format!("the whole runs at {:.0} images/s {trainer}", self.rates.whole);
+        let of_worker = |what: &str, seconds: f64| {
+            format!(
+                "{what} takes {:.2} of the {:.2} ms that a worker spends on an image ({:.0} %)",
+                1e3 * seconds,
+                1e3 * all,
+                100.0 * seconds / all
+            )
+        };
+        match bottleneck {
+            Bottleneck::Step => format!(
+                "The training step is the bottleneck: the trainer computes {:.0} % of the time, and the pipeline alone would make {:.0} images/s where the step takes {:.0}.",
+                100.0 * self.accelerator_use,
+                self.rates.pipeline,
+                self.rates.step
+            ),
+            Bottleneck::Disk | Bottleneck::Network => format!(
+                "The {} is the bottleneck: workers wait for bytes {:.0} % of the time ({:.2} ms an image); {waits}.",
+                if bottleneck == Bottleneck::Disk { "disk" } else { "network" },
+                100.0 * self.blocked * read / all,
+                1e3 * self.blocked * read
+            ),
+            Bottleneck::Pipe => format!(
+                "The program that writes the pipe is the bottleneck: it gave {:.0} images/s; with images from memory {waits}.",
+                self.rates.read
+            ),
+            Bottleneck::OtherWork => format!(
+                "Other work on this machine is the bottleneck: it took {:.0} % of the processors; {waits}.",
+                100.0 * self.taken
+            ),
+            Bottleneck::Threads => format!(
+                "Too few worker threads are the bottleneck: {} for {} processors; {waits}.",
+                self.threads, self.cores
+            ),
+            Bottleneck::PerImage => format!(
+                "The cost of each image, whatever its size, is the bottleneck: images of {:.0} pixels and {:.1} kB; {}; {waits}.",
+                self.mean_px,
+                self.mean_bytes / 1e3,
+                of_worker("opening, reading and beginning to decode", read + decode)
+            ),
+            Bottleneck::Transfer => format!(
+                "Copying to the GPU is the bottleneck: with each batch sent twice the pipeline takes {:.0} % longer; {waits}.",
+                100.0 * self.longer(self.rates.transfer_twice)
+            ),
+            Bottleneck::Kernels => format!(
+                "The GPU's kernels are the bottleneck: with each run twice the pipeline takes {:.0} % longer; {waits}.",
+                100.0 * self.longer(self.rates.kernels_twice)
+            ),
+            Bottleneck::Decode => format!("Decoding is the bottleneck: {}; {waits}.", of_worker("it", decode)),
+            Bottleneck::Augmentation => {
+                format!("Augmentation is the bottleneck: {}; {waits}.", of_worker("it", augment))
+            }
+        }
+    }
+
+    pub(super) fn next(&self, bottleneck: Bottleneck) -> String {
+        let Some(rate) = self.without(bottleneck) else {
+            return "Without it nothing that was measured would hold the training up.".to_owned();
+        };
+        let next = if rate >= self.rates.step { "the training step" } else { "the rest of the pipeline" };
+        let gain = rate / self.rates.whole;
+        match bottleneck {
+            Bottleneck::Pipe => {
+                format!("A faster writer would gain up to {:.1} times.", rate / self.rates.read.max(f64::MIN_POSITIVE))
+            }
+            Bottleneck::Step => {
+                format!("A faster step would gain up to {gain:.1} times, until the pipeline is the bottleneck.")
+            }
+            _ => format!("Without it {next} would allow {rate:.0} images/s, {gain:.1} times as many."),
+        }
+    }
+
+    pub(super) fn remedy(&self, bottleneck: Bottleneck) -> String {
+        let change = match bottleneck {
+            Bottleneck::Step => {
+                "nothing in the pipeline; a faster accelerator, lower precision or a larger batch. Fewer worker threads may do (warpfeed tune)"
+            }
+            Bottleneck::Disk if self.mean_bytes < SMALL_BYTES => {
+                "pack the small files into large ones, so that they are read in a row; more worker threads hide latency; a faster or local disk"
+            }
+            Bottleneck::Disk => {
+                "keep the images on a faster or local disk, or in memory; store them smaller; more worker threads hide latency, not lack of bandwidth"
+            }
+            Bottleneck::Network => {
+                "keep what was fetched (--shard-cache), or copy the shards to a local disk; a larger window and more worker threads hide latency, not lack of bandwidth"
+            }
+            Bottleneck::Pipe => {
+                "read the shards themselves, not through a pipe; or several pipes, each with a writer of its own"
+            }
+            Bottleneck::OtherWork => {
+                "end the other work, or measure again when the machine is quiet: what else is slow cannot be said until then"
+            }
+            Bottleneck::Threads => "give it more worker threads (--threads; warpfeed tune finds how many)",
+            Bottleneck::PerImage => {
+                "pack the images into large files, so that none is opened by itself, and give the pipeline more cores"
+            }
+            Bottleneck::Decode => {
+                "store the images smaller (their sides near what the training uses), give the pipeline more cores, or decode on a GPU"
+            }
+            Bottleneck::Augmentation => {
+                "use strategy fused or composed, cheaper operations, more cores, or a GPU for the operations"
+            }
+            Bottleneck::Transfer => {
+                "have nvJPEG decode, so that encoded images are sent and not pixels (--decode auto); store them smaller; see that the GPU has its full link, and pinned memory"
+            }
+            Bottleneck::Kernels => {
+                "use strategy fused or composed, cheaper operations, or a faster GPU; training shares the GPU with them"
+            }
+        };
+        format!("What to change: {change}.")
+    }
+
+    /// What a worker spends its time on, in seconds an image.
+    pub(super) fn of_worker(&self) -> [(&'static str, f64); 4] {
+        let PerImage { read, decode, augment } = self.per_image;
+        let (waiting, reading) = (read * self.blocked, read * (1.0 - self.blocked));
+        [("waiting for bytes", waiting), ("reading", reading), ("decode", decode), ("augment", augment)]
+    }
+
+    pub(super) fn stages(&self) -> Table {
+        let mut table = Table::new("stages", "A worker's time for one image", &["stage", "ms", "share, %"]);
+        let PerImage { read, decode, augment } = self.per_image;
+        let all = (read + decode + augment).max(1e-12);
+        for (name, seconds) in self.of_worker() {
+            table.rows.push(vec![name.into(), Cell::number(1e3 * seconds, 3), Cell::number(100.0 * seconds / all, 1)]);
+        }
+        table
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Photographs on a quiet machine.
+    fn of(per_image: PerImage) -> Findings {
+        Findings {
+            rates: Rates { pipeline: 1_000.0, whole: 900.0, step: 5e3, ..Rates::default() },
+            per_image,
+            blocked: 0.0,
+            accelerator_use: 0.5,
+            threads: 2,
+            cores: 2,
+            mean_px: 2e5,
+            mean_bytes: 1e5,
+            storage: Storage::Disk,
+            taken: 0.0,
+        }
+    }
+
+    #[test]
+    fn who_waits_for_bytes_waits_for_where_they_come_from() {
+        let per_image = PerImage { read: 8e-3, decode: 1e-3, augment: 1e-4 };
+        let found = |storage, read| {
+            let findings = Findings { storage, blocked: 0.95, ..of(per_image) };
+            let rates = Rates { read, ..findings.rates };
+            let findings = Findings { rates, ..findings };
+            let bottleneck = findings.bottleneck();
+            (bottleneck, findings.sentence(bottleneck), findings.remedy(bottleneck))
+        };
+        assert_eq!(found(Storage::Disk, 1e3).0, Bottleneck::Disk);
+        let (bottleneck, sentence, remedy) = found(Storage::Network, 1e3);
+        assert_eq!(bottleneck, Bottleneck::Network);
+        assert!(sentence.starts_with("The network is") && remedy.contains("--shard-cache"), "{sentence} {remedy}");
+        assert_eq!(found(Storage::Pipe, 100.0).0, Bottleneck::Pipe);
+    }
+
+    #[test]
+    fn a_busy_machine_is_not_slow_decoding() {
+        let per_image = PerImage { read: 1e-4, decode: 3e-3, augment: 1e-4 };
+        assert_eq!(of(per_image).bottleneck(), Bottleneck::Decode);
+        let busy = Findings { taken: 0.5, ..of(per_image) };
+        assert_eq!(busy.bottleneck(), Bottleneck::OtherWork);
+        assert!(busy.without(Bottleneck::OtherWork).unwrap() > of(per_image).capped(3.2e-3) * 1.9);
+        let slow_step = Findings { accelerator_use: 0.95, ..busy };
+        assert_eq!(slow_step.bottleneck(), Bottleneck::Step);
+    }
+
+    /// Workers that wait for the device seem to wait for nothing of their own.
+    #[test]
+    fn what_takes_longer_when_done_twice_is_the_bottleneck() {
+        let found = |transfer_twice, kernels_twice, accelerator_use| {
+            let rates =
+                Rates { pipeline: 1_000.0, whole: 900.0, transfer_twice, kernels_twice, step: 5e3, ..Rates::default() };
+            let per_image = PerImage { read: 1e-4, decode: 3e-4, augment: 1e-4 };
+            let findings = Findings { rates, accelerator_use, ..of(per_image) };
+            let bottleneck = findings.bottleneck();
+            (bottleneck, findings.without(bottleneck))
+        };
+        let workers = Some(4_000.0);
+        assert_eq!(found(510.0, 990.0, 0.5), (Bottleneck::Transfer, workers));
+        assert_eq!(found(900.0, 505.0, 0.5), (Bottleneck::Kernels, workers));
+        assert_eq!(found(510.0, 550.0, 0.95).0, Bottleneck::Step);
+        assert_eq!(found(900.0, 850.0, 0.5).0, Bottleneck::Decode);
+        assert_eq!(found(f64::INFINITY, f64::INFINITY, 0.5).0, Bottleneck::Decode);
+        // Nothing was delivered: nothing is known.
+        assert_eq!(found(0.0, 0.0, 0.5).0, Bottleneck::Decode);
+    }
+}

@@ -1,0 +1,417 @@
+//! Finds out why a trainer waits, by measuring the pipeline with parts left out, one after the other.
+
+mod findings;
+mod reading;
+
+use super::environment::cores;
+use super::report::plot::{Bar, bars};
+use super::report::{Cell, Report, Table};
+use super::run::StageSeconds;
+use super::spread::{Spread, turns};
+use super::subject::{Model, Subject, no_gpu};
+use super::train::{NO_STEP_S, Run, RunTimes, skipped};
+use crate::backend::Ablation;
+use crate::error::{Error, Result};
+use crate::ops::transform::Transform;
+use crate::ops::{CenterCrop, Op};
+use crate::pipeline::{Builder, Pipeline};
+use crate::plan::Strategy;
+use crate::raster::Size;
+use findings::Findings;
+use reading::{Reading, read};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use std::time::{Duration, Instant};
+
+/// What to run.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Images a batch.
+    pub batch_size: usize,
+    /// Worker threads. If there are fewer than `cores`, the first remedy is more of them.
+    pub threads: usize,
+    /// Processors that workers may have.
+    pub cores: usize,
+    /// The operations, ending in one size.
+    pub ops: Vec<Transform>,
+    /// How they are run.
+    pub strategy: Strategy,
+    /// Time for each part, all rounds together.
+    pub time: Duration,
+    /// How often each part is measured, in turn with the others; medians count.
+    pub rounds: u32,
+}
+
+impl Settings {
+    /// These operations with a worker thread for each processor, batches of 32, and three rounds of a second a part.
+    #[must_use]
+    pub fn new(ops: impl IntoIterator<Item = Transform>) -> Self {
+        let (cores, ops, time) = (cores(), ops.into_iter().collect(), Duration::from_secs(3));
+        Self { batch_size: 32, threads: cores, cores, ops, strategy: Strategy::Fused, time, rounds: 3 }
+    }
+}
+
+/// What a training waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Bottleneck {
+    /// The storage: workers wait for bytes.
+    Disk,
+    /// The network, or the server: workers wait for bytes.
+    Network,
+    /// The program that writes the pipe.
+    Pipe,
+    /// Other work on this machine.
+    OtherWork,
+    /// Fewer worker threads than processors.
+    Threads,
+    /// What each image costs whatever its size: opening a file, beginning to decode.
+    PerImage,
+    /// Decoding.
+    Decode,
+    /// The operations.
+    Augmentation,
+    /// Copying to the GPU.
+    Transfer,
+    /// The GPU's kernels.
+    Kernels,
+    /// The training step: the pipeline is fast enough.
+    Step,
+}
+
+/// Rates, in images per second.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Rates {
+    /// Reading alone.
+    pub read: f64,
+    /// Reading and decoding whole images.
+    pub read_decode: f64,
+    /// The pipeline with a center crop in the place of its operations, without a training step.
+    pub no_augmentation: f64,
+    /// The pipeline without a training step.
+    pub pipeline: f64,
+    /// The same with each batch copied to the GPU twice; infinite on the CPU.
+    pub transfer_twice: f64,
+    /// The same with the GPU's kernels run twice; infinite on the CPU.
+    pub kernels_twice: f64,
+    /// The training step alone, with every batch ready; infinite if it does nothing.
+    pub step: f64,
+    /// The whole: pipeline and training step.
+    pub whole: f64,
+}
+
+/// Where a worker's time goes for one image, in seconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct PerImage {
+    /// Reading, waiting included.
+    pub read: f64,
+    /// Decoding.
+    pub decode: f64,
+    /// Drawing and running the operations.
+    pub augment: f64,
+}
+
+/// What was found.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Diagnosis {
+    /// The report.
+    pub report: Report,
+    /// What the training waits for.
+    pub bottleneck: Bottleneck,
+    /// How many times as fast the next bottleneck would allow it to be; `None` if nothing else is near.
+    pub gain: Option<f64>,
+}
+
+/// Measures the parts in rounds, in turn, and says what the bottleneck is. `progress` hears of each part.
+///
+/// # Errors
+/// [`Error::Parameter`] for a subject without usable images; errors of pipelines and the step.
+pub fn diagnose(
+    subject: &Subject,
+    settings: &Settings,
+    model: &mut Model,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Diagnosis> {
+    let mut report = subject.report("diagnose", "What is the bottleneck, and what would be gained without it?")?;
+    let on_gpu = subject.device.resolve()?.is_some();
+    let (mean_px, mean_bytes) = report.data_set.as_ref().map_or((0.0, 0.0), |data| (data.mean_px, data.mean_bytes));
+    let threads = settings.threads.max(1);
+    // Settings that a pipeline refuses are refused before anything is measured.
+    let whole = builder(subject, settings, settings.ops.clone()).build()?;
+    let (device, size, prefetch) = (whole.device_name(), whole.image_size(), whole.prefetch());
+    // Its memory on the device is free again for those that are measured.
+    drop(whole);
+    let parts: Vec<Part> = Part::ALL.into_iter().filter(|part| on_gpu || !part.is_of_gpu()).collect();
+    let rounds = settings.rounds.max(1);
+    let mut measured = Measured::default();
+    for (done, (_, part)) in turns(parts.len(), rounds, subject.seed).into_iter().enumerate() {
+        let part = parts[part];
+        let rate = measured.add(part, subject, settings, size, model)?;
+        let stated = if rate.is_finite() { format!("{rate:.0} images/s") } else { "no time".to_owned() };
+        progress(&format!("{}/{} {}: {stated}", done + 1, parts.len() * rounds as usize, part.name()));
+    }
+    report.measured();
+
+    let findings = Findings {
+        rates: measured.rates(subject.intake),
+        per_image: measured.per_image(),
+        blocked: measured.reading.blocked(),
+        accelerator_use: Spread::of(&measured.accelerator_use).map_or(0.0, |share| share.median),
+        threads,
+        cores: settings.cores,
+        mean_px,
+        mean_bytes,
+        storage: subject.storage,
+        taken: report.busy.map_or(0.0, |busy| busy.share()),
+    };
+    let bottleneck = findings.bottleneck();
+    let gain = findings.without(bottleneck).map(|rate| rate / findings.rates.whole);
+    report.answer = vec![findings.sentence(bottleneck), findings.next(bottleneck), findings.remedy(bottleneck)];
+    report.settings = json!({
+        "device": device, "transforms": settings.ops, "strategy": settings.strategy, "threads": threads,
+        "cores": settings.cores, "prefetch": prefetch, "batch_size": settings.batch_size, "step": model.about(),
+        "rounds": rounds, "seconds_a_part": settings.time.as_secs_f64(), "seed": subject.seed,
+    });
+    report.tables = vec![measured.table(&findings.rates), findings.stages()];
+    let bar = |part: Part| {
+        let spread = measured.spread(part)?;
+        let interval = Some((spread.low, spread.high));
+        Some(Bar { name: part.name().to_owned(), value: spread.median, interval, marked: part == Part::Whole })
+    };
+    let rates: Vec<Bar> = Part::ALL.into_iter().filter_map(bar).collect();
+    let svg = bars("Images per second: each part alone, and the whole", "1/s", &rates);
+    report.plot("parts", "How fast each part would be alone, and the whole", svg);
+    let stage = |(name, seconds): (&str, f64)| {
+        let (name, value) = (name.to_owned(), 1e3 * seconds);
+        Bar { name, value, interval: None, marked: false }
+    };
+    let svg = bars("A worker's time for one image", "ms", &findings.of_worker().map(stage));
+    report.plot("stages", "What a worker spends its time on", svg);
+    report.leading_plots = 2;
+    report.notes.extend(skipped(measured.runs.iter().map(|(_, run)| run)));
+    report.notes.extend([
+        format!(
+            "Each part was measured {rounds} times, in turn with the others: the median, and from where to where the rounds lie."
+        ),
+        "Read and decode: whole images; the pipeline decodes only what its operations need, so it may be faster."
+            .to_owned(),
+        "Without augmentation: a center crop in the place of all operations.".to_owned(),
+        "Step alone: every batch is there when the step asks, and no worker runs beside it.".to_owned(),
+    ]);
+    if on_gpu {
+        report.notes.push(
+            "Sent twice, kernels twice: the pipeline with each batch copied to the GPU once more, and with the GPU's kernels \
+             run once more. What takes time beside something slower does not show."
+                .to_owned(),
+        );
+    } else {
+        let reason = no_gpu().unwrap_or_else(|| "the operations run on the CPU".to_owned());
+        report.tables[0].blank.push(format!("sent twice, kernels twice: {reason}."));
+    }
+    let spreads: Map<String, Value> =
+        Part::ALL.into_iter().map(|part| (part.name().to_owned(), json!(measured.spread(part)))).collect();
+    report.figures = json!({ "bottleneck": bottleneck, "gain": gain, "findings": findings, "rounds": spreads });
+    Ok(Diagnosis { report, bottleneck, gain })
+}
+
+/// What is measured by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Read,
+    ReadDecode,
+    NoAugmentation,
+    Pipeline,
+    TransferTwice,
+    KernelsTwice,
+    Step,
+    Whole,
+}
+
+impl Part {
+    const ALL: [Self; 8] = [
+        Self::Read,
+        Self::ReadDecode,
+        Self::NoAugmentation,
+        Self::Pipeline,
+        Self::TransferTwice,
+        Self::KernelsTwice,
+        Self::Step,
+        Self::Whole,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::ReadDecode => "read, decode",
+            Self::NoAugmentation => "no augmentation",
+            Self::Pipeline => "pipeline alone",
+            Self::TransferTwice => "sent twice",
+            Self::KernelsTwice => "kernels twice",
+            Self::Step => "step alone",
+            Self::Whole => "whole",
+        }
+    }
+
+    fn is_of_gpu(self) -> bool {
+        matches!(self, Self::TransferTwice | Self::KernelsTwice)
+    }
+}
+
+/// What all rounds gave.
+#[derive(Default)]
+struct Measured {
+    /// Images a second, of every round of every part.
+    rates: Vec<(Part, f64)>,
+    reading: Reading,
+    /// The rounds of those that are pipelines.
+    runs: Vec<(Part, RunTimes)>,
+    /// Of the whole's rounds.
+    accelerator_use: Vec<f64>,
+}
+
+impl Measured {
+    /// Measures a part once more: images a second, infinite for a step that does nothing.
+    fn add(
+        &mut self,
+        part: Part,
+        subject: &Subject,
+        settings: &Settings,
+        size: Size,
+        model: &mut Model,
+    ) -> Result<f64> {
+        let time = settings.time / settings.rounds.max(1);
+        let builder = |ops| builder(subject, settings, ops);
+        let all = || settings.ops.clone();
+        let run = match part {
+            Part::Read | Part::ReadDecode => {
+                let reading = read(subject, settings.threads.max(1), time, part == Part::ReadDecode)?;
+                if part == Part::Read {
+                    self.reading += reading;
+                }
+                Err(reading.images_per_s())
+            }
+            Part::Step => Err(ready(subject, settings, time, model)?),
+            Part::NoAugmentation => Ok(alone(&builder(without_augmentation(size, &settings.ops)).build()?, time)?),
+            Part::Pipeline => Ok(alone(&builder(all()).build()?, time)?),
+            Part::TransferTwice => Ok(alone(&builder(all()).again(Ablation::Transfer).build()?, time)?),
+            Part::KernelsTwice => Ok(alone(&builder(all()).again(Ablation::Kernels).build()?, time)?),
+            Part::Whole => {
+                let mut ignore = |_: &_| Ok(());
+                let mut run = Run::start(model.step.as_mut(), &mut ignore);
+                run.for_time(&builder(all()).build()?, time)?;
+                Ok(run.finish())
+            }
+        };
+        let rate = match run {
+            Ok(run) => {
+                let rate = run.images_per_s().unwrap_or(0.0);
+                if part == Part::Whole {
+                    self.accelerator_use.push(run.accelerator_use().unwrap_or(0.0));
+                }
+                self.runs.push((part, run));
+                rate
+            }
+            Err(rate) => rate,
+        };
+        self.rates.push((part, rate));
+        Ok(rate)
+    }
+
+    /// The rounds of a part; `None` if it was not run, or takes no time.
+    fn spread(&self, part: Part) -> Option<Spread> {
+        let rates: Vec<f64> = self.rates.iter().filter(|rate| rate.0 == part).map(|rate| rate.1).collect();
+        Spread::of(&rates).filter(|spread| spread.median.is_finite())
+    }
+
+    /// Medians. A pipe gives no more images a second than it gave those that were kept.
+    fn rates(&self, intake: Option<f64>) -> Rates {
+        let of = |part| self.spread(part).map_or(f64::INFINITY, |spread| spread.median);
+        Rates {
+            read: of(Part::Read).min(intake.unwrap_or(f64::INFINITY)),
+            read_decode: of(Part::ReadDecode),
+            no_augmentation: of(Part::NoAugmentation),
+            pipeline: of(Part::Pipeline),
+            transfer_twice: of(Part::TransferTwice),
+            kernels_twice: of(Part::KernelsTwice),
+            step: of(Part::Step),
+            whole: of(Part::Whole),
+        }
+    }
+
+    /// Images a second of each part, beside the median of the whole.
+    fn table(&self, rates: &Rates) -> Table {
+        let columns = ["part", "images/s", "from", "to", "of the whole, times"];
+        let mut table = Table::new("parts", "How fast each part would be alone", &columns);
+        for part in Part::ALL {
+            let spread = self.spread(part);
+            let of = |of: fn(Spread) -> f64| Cell::number(spread.map(of), 0);
+            let times = spread.map(|spread| spread.median / rates.whole.max(1e-9));
+            let row = [of(|spread| spread.median), of(|spread| spread.low), of(|spread| spread.high)];
+            table.rows.push([part.name().into()].into_iter().chain(row).chain([Cell::number(times, 2)]).collect());
+        }
+        if rates.step.is_infinite() {
+            table.blank.push("the step alone: it does nothing.".to_owned());
+        }
+        table
+    }
+
+    /// Where the time of the pipeline's workers went, over all rounds.
+    fn per_image(&self) -> PerImage {
+        let runs = || self.runs.iter().filter(|(part, _)| *part == Part::Pipeline).map(|(_, run)| run);
+        let images = runs().map(RunTimes::images).sum::<u64>().max(1) as f64;
+        let of = |stage: fn(&StageSeconds) -> f64| runs().map(|run| stage(&run.stages)).sum::<f64>() / images;
+        PerImage {
+            read: of(|stages| stages.read),
+            decode: of(|stages| stages.decode),
+            augment: of(|stages| stages.augment),
+        }
+    }
+}
+
+fn builder(subject: &Subject, settings: &Settings, ops: Vec<Transform>) -> Builder {
+    let builder = subject.builder().batch_size(settings.batch_size).threads(settings.threads);
+    ops.into_iter().fold(builder.strategy(settings.strategy), Builder::augment)
+}
+
+/// A center crop to the size of a pipeline's images, and its normalization.
+fn without_augmentation(size: Size, ops: &[Transform]) -> Vec<Transform> {
+    let normalize = ops.iter().filter(|op| matches!(op, Transform::Explicit(Op::Normalize(_))));
+    let crop = CenterCrop::new(size);
+    std::iter::once(crop.into()).chain(normalize.cloned()).collect()
+}
+
+/// A pipeline without a training step.
+fn alone(pipeline: &Pipeline, time: Duration) -> Result<RunTimes> {
+    let (mut none, mut ignore) = (Model::none(), |_: &_| Ok(()));
+    let mut run = Run::start(none.step.as_mut(), &mut ignore);
+    run.for_time(pipeline, time)?;
+    Ok(run.finish())
+}
+
+/// Images per second of the training step alone, with every batch ready and nothing else at work; infinite if it does
+/// nothing. The step keeps the batches it is given, so each is made while the clock is stopped.
+fn ready(subject: &Subject, settings: &Settings, time: Duration, model: &mut Model) -> Result<f64> {
+    let builder = builder(subject, settings, settings.ops.clone()).threads(0).prefetch(1);
+    let (mut step, mut images) = (Duration::ZERO, 0);
+    let begin = Instant::now();
+    for batch in builder.build()?.epoch(0) {
+        let batch = batch?;
+        batch.images().synchronize()?;
+        let (start, len) = (Instant::now(), batch.len());
+        model.step.train(batch)?;
+        model.step.finish()?;
+        (step, images) = (step + start.elapsed(), images + len);
+        if begin.elapsed() >= time {
+            break;
+        }
+    }
+    if images == 0 {
+        return Err(Error::parameter("diagnose", "source", "images that can be used", "none"));
+    }
+    let a_batch_s = step.as_secs_f64() * settings.batch_size as f64 / images as f64;
+    Ok(if a_batch_s < NO_STEP_S { f64::INFINITY } else { settings.batch_size as f64 / a_batch_s })
+}

@@ -1,0 +1,160 @@
+//! Reading images, and decoding them, without a pipeline.
+
+use crate::decode::{Decoder, probe};
+use crate::error::{Error, Result};
+use crate::experiment::subject::{Subject, next};
+use crate::pipeline::DEFAULT_MAX_PIXELS;
+use crate::raster::{Image, Rect, Size, check_pixels};
+use crate::sampler::{Order, Sampler};
+use crate::source::{Input, Samples, Source, Stream, StreamSample, StreamStart};
+use crate::threads::spawn_scoped;
+use std::ops::AddAssign;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What threads did that read, and decoded if told to.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Reading {
+    images: u64,
+    /// From the start of the first to the end of the last.
+    wall: Duration,
+    /// The threads' time in `read`, together.
+    reading: Duration,
+    /// The part of `reading` in which they were neither computing nor ready to compute; all of it if the system does
+    /// not say.
+    blocked: Duration,
+}
+
+impl Reading {
+    /// Does what reads, and counts its time.
+    fn timed<T>(&mut self, read: impl FnOnce() -> T) -> T {
+        let (from, start) = (scheduled(), Instant::now());
+        let result = read();
+        let elapsed = start.elapsed();
+        self.reading += elapsed;
+        self.blocked += match (from, scheduled()) {
+            (Some(from), Some(to)) => elapsed.saturating_sub(to.saturating_sub(from)),
+            _ => elapsed,
+        };
+        result
+    }
+
+    pub(super) fn images_per_s(&self) -> f64 {
+        self.images as f64 / self.wall.as_secs_f64().max(f64::MIN_POSITIVE)
+    }
+
+    pub(super) fn blocked(&self) -> f64 {
+        (self.blocked.as_secs_f64() / self.reading.as_secs_f64().max(f64::MIN_POSITIVE)).min(1.0)
+    }
+}
+
+impl AddAssign for Reading {
+    fn add_assign(&mut self, other: Self) {
+        self.images += other.images;
+        self.wall += other.wall;
+        self.reading += other.reading;
+        self.blocked += other.blocked;
+    }
+}
+
+/// Encoded images, one after the other, round and round, for any number of threads.
+enum Images<'a> {
+    /// In an epoch's order.
+    DataSet { source: &'a dyn Source, order: Order, next: AtomicU64 },
+    /// As they come; who has the lock waits for the next.
+    Stream { stream: &'a dyn Stream, samples: Mutex<Box<dyn Samples>> },
+}
+
+impl<'a> Images<'a> {
+    fn of(subject: &'a Subject) -> Result<Self> {
+        Ok(match &subject.input {
+            Input::DataSet(source) => {
+                let order = Sampler::shuffled(source.len(), subject.seed).epoch(0);
+                Self::DataSet { source: source.as_ref(), order, next: AtomicU64::new(0) }
+            }
+            Input::Stream(stream) => {
+                let samples = Mutex::new(stream.begin(&StreamStart::whole(0))?);
+                Self::Stream { stream: stream.as_ref(), samples }
+            }
+        })
+    }
+
+    /// Reads the next one; `None` if there is none at all. The time that it takes, and how much of it is waiting, is added
+    /// to `sum`.
+    fn read<'b>(&'b self, buffer: &'b mut Vec<u8>, sum: &mut Reading) -> Option<Result<&'b [u8]>> {
+        match self {
+            Self::DataSet { source, order, next } => {
+                let index = order.get(next.fetch_add(1, Relaxed) % order.len().max(1))?;
+                Some(sum.timed(|| source.read(index, buffer)))
+            }
+            Self::Stream { stream, samples } => {
+                let mut samples = samples.lock().unwrap_or_else(PoisonError::into_inner);
+                let sample = sum.timed(|| {
+                    if let Some(sample) = next(samples.as_mut())? {
+                        return Ok(Some(sample));
+                    }
+                    *samples = stream.begin(&StreamStart::whole(0))?;
+                    next(samples.as_mut())
+                });
+                drop(samples);
+                Some(match sample.transpose()? {
+                    Ok(StreamSample { bytes, .. }) => {
+                        *buffer = bytes;
+                        Ok(&buffer[..])
+                    }
+                    Err(error) => Err(error),
+                })
+            }
+        }
+    }
+}
+
+/// Reads images, round and round, on `threads` threads, and decodes them as a whole if told to. Those that cannot be used
+/// are skipped.
+pub(super) fn read(subject: &Subject, threads: usize, time: Duration, decode: bool) -> Result<Reading> {
+    let (images, stop) = (Images::of(subject)?, AtomicBool::new(false));
+    let begin = Instant::now();
+    let work = || -> Result<Reading> {
+        let mut sum = Reading::default();
+        let (mut buffer, mut decoder, mut image) = (Vec::new(), Decoder::new()?, Image::new(Size::new(1, 1)));
+        while let Some(bytes) = images.read(&mut buffer, &mut sum) {
+            let done = bytes.and_then(|bytes| {
+                if decode {
+                    let header = probe(bytes)?;
+                    check_pixels(header.size, DEFAULT_MAX_PIXELS)?;
+                    decoder.decode(bytes, &header, Rect::full(header.size), false, &mut image)?;
+                }
+                Ok(())
+            });
+            match done {
+                Ok(()) => sum.images += 1,
+                Err(error) if error.is_bad_sample() => {}
+                Err(error) => return Err(error),
+            }
+            // At most once through the order: a source of only bad images must not keep this going forever.
+            if begin.elapsed() >= time || stop.load(Relaxed) {
+                break;
+            }
+        }
+        Ok(sum)
+    };
+    let parts: Vec<Result<Reading>> = std::thread::scope(|scope| -> Result<_> {
+        let start = |i| spawn_scoped(scope, format!("warpfeed-reader-{i}"), work);
+        let threads = (0..threads).map(start).collect::<Result<Vec<_>>>().inspect_err(|_| stop.store(true, Relaxed))?;
+        let panicked = |panic: Box<dyn std::any::Any + Send>| Err(Error::panic(panic.as_ref()));
+        Ok(threads.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect())
+    })?;
+    let mut sum = Reading { wall: begin.elapsed(), ..Reading::default() };
+    for part in parts {
+        sum += part?;
+    }
+    Ok(sum)
+}
+
+/// Time that this thread has computed or been ready to compute, if the system says.
+fn scheduled() -> Option<Duration> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    let mut fields = text.split_whitespace().map(|field| field.parse::<u64>().ok());
+    Some(Duration::from_nanos(fields.next()?? + fields.next()??))
+}

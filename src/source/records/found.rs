@@ -1,0 +1,113 @@
+//! What a scan finds in a shard.
+
+use super::entry::Entry;
+use super::label::Label;
+use crate::source::MAX_ENCODED_BYTES;
+use std::collections::HashMap;
+
+/// Different texts (names of labels, kinds of damage) that are kept of one shard.
+const MAX_TEXTS: usize = 100_000;
+
+/// Where a sample lies in its shard: 16 bytes, which a million samples in memory are multiplied with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Record {
+    /// Where its image starts; where the record starts if it is in several parts; what the fault is about.
+    pub(super) offset: u64,
+    /// The length in bytes, below 2^29; [`SPLIT`]; what `label` is, from [`LABEL_SHIFT`] on.
+    pub(super) len_and_kind: u32,
+    /// The label, or the number of its name or of the fault among the texts.
+    pub(super) label: u32,
+}
+
+/// The record is in several parts.
+const SPLIT: u32 = 1 << 31;
+const LABEL_SHIFT: u32 = 29;
+const LEN_MASK: u32 = (1 << LABEL_SHIFT) - 1;
+
+pub(super) const NUMBER: u32 = 0;
+pub(super) const NAME: u32 = 1;
+pub(super) const UNLABELED: u32 = 2;
+pub(super) const FAULT: u32 = 3;
+
+/// The number of a text beyond [`MAX_TEXTS`].
+pub(super) const NO_TEXT: u32 = u32::MAX;
+
+const _: () = assert!(MAX_ENCODED_BYTES <= LEN_MASK as u64);
+
+impl Record {
+    pub(super) fn len_bytes(self) -> u32 {
+        self.len_and_kind & LEN_MASK
+    }
+
+    pub(super) fn is_split(self) -> bool {
+        self.len_and_kind & SPLIT != 0
+    }
+
+    pub(super) fn label_kind(self) -> u32 {
+        self.len_and_kind >> LABEL_SHIFT & 3
+    }
+
+    pub(super) fn set_label(&mut self, kind: u32, label: u32) {
+        self.len_and_kind = self.len_and_kind & !(3 << LABEL_SHIFT) | kind << LABEL_SHIFT;
+        self.label = label;
+    }
+}
+
+/// Different texts, numbered.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Texts {
+    pub(super) list: Vec<String>,
+    numbers: HashMap<String, u32>,
+}
+
+impl Texts {
+    /// The text's number; `None` once there are too many.
+    pub(super) fn number(&mut self, text: &str) -> Option<u32> {
+        if let Some(&number) = self.numbers.get(text) {
+            return Some(number);
+        }
+        let number = u32::try_from(self.list.len()).ok().filter(|_| self.list.len() < MAX_TEXTS)?;
+        self.list.push(text.to_owned());
+        self.numbers.insert(text.to_owned(), number);
+        Some(number)
+    }
+}
+
+/// What a scan finds in a shard. Damage is a sample too, one that gives an error when it is read, so that the
+/// pipeline's policy decides about it and it is counted and named as every bad sample is.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Found {
+    pub(super) records: Vec<Record>,
+    pub(super) names: Texts,
+    pub(super) faults: Texts,
+    pub(super) skipped_files: u64,
+}
+
+impl Found {
+    pub(super) fn add(&mut self, Entry { offset, len_bytes, split, label, .. }: Entry) {
+        match label {
+            Ok(label) => self.sample(offset, len_bytes, split, label),
+            Err(message) => self.fault(offset, &message),
+        }
+    }
+
+    /// A sample of `len_bytes`, which are below the limit, at `offset`.
+    pub(super) fn sample(&mut self, offset: u64, len_bytes: u64, split: bool, label: Label) {
+        let (kind, label) = match label {
+            Label::Number(label) => (NUMBER, label),
+            Label::None => (UNLABELED, 0),
+            Label::Name(name) => match self.names.number(&name) {
+                Some(number) => (NAME, number),
+                None => return self.fault(offset, &format!("it has more than {MAX_TEXTS} different labels")),
+            },
+        };
+        let split = if split { SPLIT } else { 0 };
+        self.records.push(Record { offset, len_and_kind: len_bytes as u32 | split | kind << LABEL_SHIFT, label });
+    }
+
+    /// A sample that cannot be had, or the rest of a shard that cannot be made out.
+    pub(super) fn fault(&mut self, offset: u64, message: &str) {
+        let number = self.faults.number(message).unwrap_or(NO_TEXT);
+        self.records.push(Record { offset, len_and_kind: FAULT << LABEL_SHIFT, label: number });
+    }
+}

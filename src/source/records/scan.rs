@@ -1,0 +1,79 @@
+//! Scanning shards for their records, several at once.
+
+use super::format::RecordFormat;
+use super::found::Found;
+use super::index;
+use super::options::RecordOptions;
+use super::parser::Parser;
+use super::shard::Shard;
+use crate::error::Result;
+use crate::source::window::Window;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Scans all shards, or takes their indices, on `threads` threads at most.
+pub(super) fn scan_all(
+    format: RecordFormat,
+    count: usize,
+    open: &(impl Fn(usize) -> Result<Shard> + Sync),
+    threads: usize,
+    options: &RecordOptions,
+) -> Result<Vec<(Shard, Found)>> {
+    let next = AtomicUsize::new(0);
+    type Scanned = Option<Result<(Shard, Found)>>;
+    let results: Vec<Mutex<Scanned>> = (0..count).map(|_| Mutex::default()).collect();
+    let work = || {
+        while let i = next.fetch_add(1, Ordering::Relaxed)
+            && i < count
+        {
+            let outcome = open(i).and_then(|shard| scan(format, &shard, options).map(|found| (shard, found)));
+            let failed = outcome.is_err();
+            *results[i].lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+            if failed {
+                // The rest would be scanned for nothing.
+                next.store(count, Ordering::Relaxed);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for i in 1..threads.min(count) {
+            // Where the system gives no more threads, those that there are scan all.
+            if std::thread::Builder::new().name(format!("scan {i}")).spawn_scoped(scope, work).is_err() {
+                break;
+            }
+        }
+        work();
+    });
+    results.into_iter().filter_map(|result| result.into_inner().unwrap_or_else(PoisonError::into_inner)).collect()
+}
+
+/// Scans one shard, or takes its index where that is right.
+fn scan(format: RecordFormat, shard: &Shard, options: &RecordOptions) -> Result<Found> {
+    let key = index::Key::new(format, options, shard);
+    if let Some(found) = options.keep_index.then(|| index::load(shard, &key)).flatten() {
+        return Ok(found);
+    }
+    let file = shard.open_once()?;
+    let mut window = Window::new(&file, shard.len_bytes);
+    let mut found = Found::default();
+    let mut parser = Parser::new(format, options, None, 0);
+    while let Some(entry) = parser.next(&mut window)? {
+        found.add(entry);
+    }
+    found.skipped_files = parser.skipped_files();
+    if options.keep_index {
+        index::keep(shard, &key, &found);
+    }
+    Ok(found)
+}
+
+/// Where the samples of a shard begin.
+pub(super) fn starts(format: RecordFormat, options: &RecordOptions, shard: &Shard) -> Result<Vec<u64>> {
+    let file = shard.open_once()?;
+    let mut window = Window::new(&file, shard.len_bytes);
+    let (mut parser, mut starts) = (Parser::new(format, options, None, 0), Vec::new());
+    while let Some(entry) = parser.next(&mut window)? {
+        starts.push(entry.part.start);
+    }
+    Ok(starts)
+}
