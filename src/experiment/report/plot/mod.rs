@@ -117,18 +117,21 @@ fn cut_off(text: &str, size: f64, most: f64) -> String {
     if text.chars().count() <= room { text.to_owned() } else { text.chars().take(room - 1).chain(['…']).collect() }
 }
 
-/// Text broken between words into lines that fit a width.
+/// Text broken at spaces and behind the hyphens of words into lines that fit a width.
 fn wrapped(text: &str, size: f64, most: f64) -> Vec<String> {
+    let mut before = ' ';
+    let breaks = |c: char| {
+        let before = std::mem::replace(&mut before, c);
+        c == ' ' || c == '-' && before.is_alphabetic()
+    };
     let mut lines: Vec<String> = Vec::new();
-    for word in text.split(' ') {
+    for part in text.split_inclusive(breaks) {
         match lines.last_mut() {
-            Some(line) if width(line, size) + width(" ", size) + width(word, size) <= most => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
+            Some(line) if width(line, size) + width(part.trim_end(), size) <= most => line.push_str(part),
+            _ => lines.push(part.to_owned()),
         }
     }
+    lines.iter_mut().for_each(|line| line.truncate(line.trim_end().len()));
     lines
 }
 
