@@ -26,6 +26,9 @@ pub(super) fn add(report: &mut Report, settings: &Settings, models: &[Model], ca
     compared(report, settings, models, cases);
 }
 
+/// What takes so many times as long as another has a scale of its own: nothing would be seen of the other on one scale.
+const DWARFS: f64 = 8.0;
+
 /// Seconds per epoch: above the table.
 fn times(report: &mut Report, settings: &Settings, models: &[Model], arms: &[Arm], seconds: Seconds<'_>) {
     let groups: Vec<String> = settings.loads.iter().map(u32::to_string).collect();
@@ -36,10 +39,16 @@ fn times(report: &mut Report, settings: &Settings, models: &[Model], arms: &[Arm
         };
         arms.iter().map(series).collect()
     };
-    let trained: Vec<Series> = (0..models.len()).filter(|&number| models[number].name != "none").flat_map(of).collect();
+    let trained: Vec<usize> = (0..models.len()).filter(|&number| models[number].name != "none").collect();
+    let high = |number: usize| extent(&of(number)).1;
     for (number, model) in models.iter().enumerate() {
         // The pipeline alone is another thing than a training.
-        let scale = if model.name == "none" { OWN } else { extent(&trained) };
+        let scale = if model.name == "none" {
+            OWN
+        } else {
+            let comparable = trained.iter().map(|&other| high(other)).filter(|&other| other <= DWARFS * high(number));
+            (0.0, comparable.fold(0.0, f64::max))
+        };
         let svg =
             grouped_bars(&format!("{}: seconds per epoch", title(model)), "s", "load", &groups, &of(number), scale);
         report.plot(format!("seconds-{}", file_name(&model.name)), format!("Seconds per epoch of {}", model.name), svg);
