@@ -120,7 +120,7 @@ fn the_command_runs_the_experiment() {
     let out = folder.path().join("report");
     let options = format!("--models resnet18 --loads 1 --strategies fused --epochs 1 --out {}", out.display());
     let text = run("augment-load", &options);
-    assert!(text.contains("Step of resnet18: Resnet18 in f32, trained with libtorch on the CPU"), "{text}");
+    assert!(text.contains("Resnet18 in f32, trained with libtorch on the CPU"), "{text}");
     assert!(out.join("report.html").exists());
     let text = run("train", "--size 32 --epochs 2");
     assert_eq!(text.lines().filter(|line| line.trim_start().starts_with(['0', '1'])).count(), 2, "{text}");

@@ -1,10 +1,14 @@
-//! Links libtorch as tch does, finds it again at run time, and compiles the one call of it that tch lacks.
+//! Links libtorch as tch does, finds it again at run time, and compiles the calls of it that tch lacks.
 
 use std::env;
 use std::path::Path;
 
 fn main() {
-    println!("cargo::rerun-if-changed=src/autocast.cpp");
+    let mut sources = vec!["src/dlpack.cpp"];
+    if env::var_os("CARGO_FEATURE_TRAIN").is_some() {
+        sources.push("src/autocast.cpp");
+    }
+    sources.iter().for_each(|source| println!("cargo::rerun-if-changed={source}"));
     let Some(lib) = env::var_os("DEP_TCH_LIBTORCH_LIB") else { return };
     let lib = Path::new(&lib);
     println!("cargo::rustc-link-arg=-Wl,-rpath={}", lib.display());
@@ -15,5 +19,5 @@ fn main() {
     }
     let mut build = cc::Build::new();
     let include = lib.with_file_name("include");
-    build.cpp(true).std("c++17").warnings(false).include(include).file("src/autocast.cpp").compile("autocast");
+    build.cpp(true).std("c++17").warnings(false).include(include).files(sources).compile("warpfeed_tch");
 }

@@ -1,14 +1,15 @@
 //! Training a ResNet with libtorch.
 
+use crate::IntoTch;
 use crate::autocast::Autocast;
-use crate::images::{failed, lend};
+use crate::tensor::failed;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 use tch::nn::{ModuleT, Optimizer, OptimizerConfig, VarStore};
 use tch::vision::resnet;
 use warpfeed::experiment::step::{Outcome, Sgd, Step};
-use warpfeed::{Batch, DType, Error, Result};
+use warpfeed::{Batch, DType, Error, Layout, Result};
 
 /// The networks, as torchvision has them (v1.5: the stride in the 3 x 3 convolution).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -92,7 +93,8 @@ impl TchStep {
                 Network::Resnet152 => Box::new(resnet::resnet152(&path, count)),
             };
             let config = tch::nn::Sgd { momentum: sgd.momentum, wd: sgd.weight_decay, ..Default::default() };
-            let optimizer = config.build(&vars, sgd.learning_rate).map_err(failed)?;
+            let optimizer =
+                config.build(&vars, sgd.learning_rate).map_err(|error| failed("train with libtorch", error))?;
             Ok((module, optimizer))
         };
         let (module, optimizer) = guarded(make)?;
@@ -100,8 +102,14 @@ impl TchStep {
         Ok(Self { network, precision, classes, sgd, learning_rate, device, module, optimizer })
     }
 
-    fn descend(&mut self, images: &tch::Tensor, labels: &tch::Tensor, dtype: DType) -> Result<Outcome> {
+    fn descend(&mut self, batch: Batch) -> Result<Outcome> {
+        let (dtype, layout) = (batch.images().dtype(), batch.images().layout());
+        let (images, labels) = batch.into_tch()?;
         let (images, labels) = (images.to_device(self.device), labels.to_device(self.device));
+        let images = match layout {
+            Layout::Nchw => images,
+            Layout::Nhwc => images.permute([0, 3, 1, 2]),
+        };
         let images = match dtype {
             DType::F32 => images,
             DType::F16 | DType::Bf16 => images.to_kind(tch::Kind::Float),
@@ -139,8 +147,7 @@ impl Step for TchStep {
         if let Some(label) = batch.labels().iter().find(|label| **label >= self.classes) {
             return Err(parameter("labels", format!("below {}", self.classes), label));
         }
-        let dtype = batch.images().dtype();
-        lend(&batch, |images, labels| guarded(|| self.descend(images, labels, dtype)))
+        guarded(|| self.descend(batch))
     }
 
     fn begin_epoch(&mut self, epoch: u64) -> Result<()> {

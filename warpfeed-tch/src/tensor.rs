@@ -1,0 +1,139 @@
+//! Batches as tensors of libtorch, without a copy.
+#![allow(unsafe_code)]
+
+use dlpark::ffi::DLManagedTensor;
+use dlpark::legacy::Dlpack;
+use warpfeed::{Batch, CudaBuffer, Error, Result, TargetTensor, TargetType};
+
+/// How warpfeed's batches become tch's tensors.
+///
+/// A tensor owns the memory that the pipeline filled. It goes back to the pipeline when the last tensor that shares it is
+/// dropped, on whatever thread: views of it and what libtorch remembers for gradients among them.
+///
+/// ```
+/// use warpfeed::prelude::*;
+/// use warpfeed::image::{Image, JpegOptions, encode_jpeg};
+/// use warpfeed_tch::IntoTch;
+///
+/// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
+/// let source = EncodedImages::new((0..3).map(|label| (jpeg.clone(), label)));
+/// let pipeline = Pipeline::builder(source).batch_size(4).center_crop(8).build()?;
+/// let (images, labels) = pipeline.epoch(0).next().unwrap()?.into_tch()?;
+/// assert_eq!((images.size(), images.kind()), (vec![3, 3, 8, 8], tch::Kind::Float));
+/// assert_eq!(Vec::<i64>::try_from(labels).unwrap(), [0, 1, 2]);
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+pub trait IntoTch {
+    /// What it becomes.
+    type Tch;
+
+    /// The same as tensors of tch, where it lies: in host memory or on its CUDA device.
+    ///
+    /// # Synchronization
+    /// Returns at once. On a CUDA device libtorch works on the legacy default stream: work that is queued there after this
+    /// call finds the tensor complete, and the pipeline fills the memory again behind what is queued there when the last
+    /// tensor is dropped.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if libtorch lacks the device or refuses the tensor; [`Error::Unsupported`] for whole numbers as
+    /// targets.
+    fn into_tch(self) -> Result<Self::Tch>;
+}
+
+/// Images, `[N, C, H, W]` or `[N, H, W, C]`, of the type that they have.
+impl IntoTch for warpfeed::Tensor {
+    type Tch = tch::Tensor;
+
+    fn into_tch(self) -> Result<tch::Tensor> {
+        self.cuda().map_or(Ok(()), has_device)?;
+        // SAFETY: `None` names the legacy default stream, which is always there.
+        adopt(unsafe { self.into_dlpack_on(None)? })
+    }
+}
+
+/// Floats, `[N, K]`.
+impl IntoTch for TargetTensor {
+    type Tch = tch::Tensor;
+
+    fn into_tch(self) -> Result<tch::Tensor> {
+        if self.element() != TargetType::F32 {
+            return Err(Error::Unsupported {
+                feature: "whole numbers as libtorch's targets".to_owned(),
+                remedy: "ask for floats (TargetSpec::floats, soft), or copy as_slice::<u32>()".to_owned(),
+            });
+        }
+        if let Some(cuda) = self.cuda() {
+            has_device(cuda)?;
+            // SAFETY: null is the legacy default stream, which is always there.
+            unsafe { cuda.on_raw_stream(std::ptr::null_mut())? };
+        }
+        adopt(self.into_dlpack()?)
+    }
+}
+
+/// Images and labels (`[N]`, of 64 bits), without the batch's padding; with several views, the first.
+impl IntoTch for Batch {
+    type Tch = (tch::Tensor, tch::Tensor);
+
+    fn into_tch(self) -> Result<Self::Tch> {
+        let count = self.len() - self.padding();
+        let labels = match self.images().cuda() {
+            Some(cuda) => labels_on_device(cuda, count),
+            None => {
+                let labels: Vec<i64> = self.labels()[..count].iter().map(|&label| label.into()).collect();
+                tch::Tensor::f_from_slice(&labels).map_err(|error| failed("make a tensor of labels", error))
+            }
+        }?;
+        let images = self.into_images().into_tch()?.f_narrow(0, 0, count as i64);
+        Ok((images.map_err(|error| failed("leave out padding", error))?, labels))
+    }
+}
+
+/// A copy of the labels, which lie behind the images as 32-bit numbers.
+fn labels_on_device(cuda: &CudaBuffer, count: usize) -> Result<tch::Tensor> {
+    has_device(cuda)?;
+    // SAFETY: null is the legacy default stream, which is always there.
+    unsafe { cuda.on_raw_stream(std::ptr::null_mut())? };
+    let (labels, device) = (cuda.labels_address()? as *const u8, tch::Device::Cuda(cuda.ordinal() as usize));
+    // SAFETY: as many numbers lie there. This tensor is gone when the function returns; the copy of it is queued on the
+    // legacy default stream, which the buffer waits for when it is dropped. libtorch counts with no unsigned numbers;
+    // labels are below 2^31, being below the number of classes.
+    let labels = unsafe { tch::Tensor::f_from_blob(labels, &[count as i64], &[1], tch::Kind::Int, device) };
+    labels.and_then(|labels| labels.f_to_kind(tch::Kind::Int64)).map_err(|error| failed("copy labels", error))
+}
+
+/// Whether libtorch can use the device that a batch lies on.
+fn has_device(cuda: &CudaBuffer) -> Result<()> {
+    if i64::from(cuda.ordinal()) < tch::Cuda::device_count() {
+        return Ok(());
+    }
+    let message = format!(
+        "libtorch sees no CUDA device {}: link libtorch with CUDA, or copy the batch with to_host() first",
+        cuda.ordinal()
+    );
+    Err(Error::Device { call: "give a batch to libtorch".to_owned(), message })
+}
+
+unsafe extern "C" {
+    /// Null if libtorch refuses it.
+    fn warpfeed_tch_from_dlpack(managed: *mut DLManagedTensor) -> *mut torch_sys::C_tensor;
+}
+
+/// The tensor that owns what DLPack's managed tensor owns.
+fn adopt(managed: Dlpack) -> Result<tch::Tensor> {
+    // SAFETY: well formed, and libtorch's from here on, which calls the deleter once.
+    let tensor = unsafe { warpfeed_tch_from_dlpack(managed.into_raw()) };
+    if tensor.is_null() {
+        let message = "libtorch refuses its type or device".to_owned();
+        return Err(Error::Device { call: "give a batch to libtorch".to_owned(), message });
+    }
+    // SAFETY: a new tensor, made as tch's own are, and tch's from here on.
+    Ok(unsafe { tch::Tensor::from_ptr(tensor) })
+}
+
+/// An error of libtorch's; its message goes on for pages of C++ frames.
+#[allow(clippy::needless_pass_by_value)]
+pub(crate) fn failed(call: &str, error: tch::TchError) -> Error {
+    let text = error.to_string();
+    Error::Device { call: call.to_owned(), message: text.lines().next().unwrap_or_default().to_owned() }
+}
