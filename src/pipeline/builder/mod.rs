@@ -373,7 +373,7 @@ impl Builder {
         self
     }
 
-    /// Adds an operation: a random one, one with fixed parameters ([`Op`]), or a combination.
+    /// Adds an operation: a random one, one with fixed parameters ([`Op`](crate::ops::Op)), or a combination.
     #[must_use]
     pub fn augment(mut self, op: impl Into<Transform>) -> Self {
         self.ops.push(op.into());
