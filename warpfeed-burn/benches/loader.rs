@@ -64,6 +64,7 @@ impl Batcher<(Vec<f32>, u32), ImageBatch> for Stack {
         let side = SIDE_PX as usize;
         ImageBatch {
             images: Tensor::from_data(TensorData::new(pixels, [count, 3, side, side]), device),
+            views: Vec::new(),
             labels: Tensor::<1, Int>::from_data(TensorData::new(labels, [count]), device),
             targets: None,
         }
