@@ -1,4 +1,4 @@
-//! The plots of augment-load. Those of one kind have equal scales, so that they can be compared.
+//! The plots of augment-load. Those of one kind have equal scales, so that they can be compared, unless one dwarfs another.
 
 use super::{Arm, Case, Seconds, Settings, improvement, published_growth, reference, saved};
 use crate::experiment::published;
@@ -26,7 +26,8 @@ pub(super) fn add(report: &mut Report, settings: &Settings, models: &[Model], ca
     compared(report, settings, models, cases);
 }
 
-/// What takes so many times as long as another has a scale of its own: nothing would be seen of the other on one scale.
+/// A model whose epochs take more than so many times as long as another's does not share the other's scale, on which
+/// nothing would be seen of the other.
 const DWARFS: f64 = 8.0;
 
 /// Seconds per epoch: above the table.
@@ -39,21 +40,22 @@ fn times(report: &mut Report, settings: &Settings, models: &[Model], arms: &[Arm
         };
         arms.iter().map(series).collect()
     };
-    let trained: Vec<usize> = (0..models.len()).filter(|&number| models[number].name != "none").collect();
-    let high = |number: usize| extent(&of(number)).1;
-    for (number, model) in models.iter().enumerate() {
-        // The pipeline alone is another thing than a training.
-        let scale = if model.name == "none" {
-            OWN
-        } else {
-            let comparable = trained.iter().map(|&other| high(other)).filter(|&other| other <= DWARFS * high(number));
-            (0.0, comparable.fold(0.0, f64::max))
-        };
-        let svg =
-            grouped_bars(&format!("{}: seconds per epoch", title(model)), "s", "load", &groups, &of(number), scale);
-        report.plot(format!("seconds-{}", file_name(&model.name)), format!("Seconds per epoch of {}", model.name), svg);
+    let all: Vec<Vec<Series>> = (0..models.len()).map(of).collect();
+    // The pipeline alone is another thing than a training.
+    let trained = all.iter().zip(models).filter(|(_, model)| model.name != "none");
+    let highs: Vec<f64> = trained.map(|(series, _)| extent(series).1).collect();
+    for (series, model) in all.iter().zip(models) {
+        let scale = if model.name == "none" { OWN } else { (0.0, comparable(&highs, extent(series).1)) };
+        let caption = format!("{}: seconds per epoch", title(model));
+        let svg = grouped_bars(&caption, "s", "load", &groups, series, scale);
+        report.plot(format!("seconds-{}", file_name(&model.name)), caption, svg);
     }
     report.leading_plots = models.len();
+}
+
+/// The highest of those that `own` is no dwarf beside.
+fn comparable(highs: &[f64], own: f64) -> f64 {
+    highs.iter().copied().filter(|&high| high <= DWARFS * own).fold(own, f64::max)
 }
 
 /// How the times grow, ours and the published ones by one measure and on one scale.
@@ -169,4 +171,16 @@ fn title(model: &Model) -> &str {
 /// A name fit for a file.
 fn file_name(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c.to_ascii_lowercase() } else { '-' }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_shares_its_scale_with_those_that_do_not_dwarf_it() {
+        let highs = [0.8, 1.1, 2.6, 24.0];
+        assert_eq!(highs.map(|own| comparable(&highs, own)), [2.6, 2.6, 2.6, 24.0]);
+        assert_eq!(comparable(&[], 3.0), 3.0);
+    }
 }

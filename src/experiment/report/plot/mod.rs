@@ -4,25 +4,14 @@
 //! Plots are narrow enough for a phone. Colors are Okabe and Ito's set for all kinds of color vision, darkened for
 //! contrast with white. Whatever differs in color also differs in a label or a mark. Text is dark on white.
 
+mod drawing;
 mod time;
 
 use crate::experiment::spread::Spread;
-use std::fmt::Write;
-pub use time::{heat_map, histogram, timeline};
+pub use drawing::escape;
+use drawing::{Drawing, RIGHT, SMALL, WIDTH, color, cut_off, range, short, widest, width};
+pub use time::{Stretch, heat_map, histogram, timeline};
 
-const WIDTH: f64 = 440.0;
-const RIGHT: f64 = 12.0;
-const HEIGHT: f64 = 200.0;
-/// Blue, vermilion, green, plum, black.
-const COLORS: [&str; 5] = ["#0060b0", "#d55e00", "#00a078", "#8a1a55", "#1a1a1a"];
-const TEXT: &str = "#1a1a1a";
-const AXIS: &str = "#555555";
-const GRID: &str = "#dddddd";
-/// Sizes of text. On a phone of 360 pixels the smaller one is shown at 9.
-const NORMAL: f64 = 13.0;
-const SMALL: f64 = 12.0;
-/// Width of a character as a share of the size of the text, for the wider fonts.
-const ADVANCE: f64 = 0.61;
 /// A bar more than this many times as long as the next is cut.
 const CUT: f64 = 4.0;
 
@@ -82,263 +71,6 @@ pub struct Bar {
     pub interval: Option<(f64, f64)>,
     /// Whether it stands out.
     pub marked: bool,
-}
-
-/// A stretch of time in a lane of a timeline.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Stretch {
-    /// Which lane.
-    pub lane: usize,
-    /// Seconds at its start.
-    pub start_s: f64,
-    /// Seconds at its end.
-    pub end_s: f64,
-}
-
-/// Text fit for HTML and SVG.
-#[must_use]
-pub fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
-
-/// About the width of text.
-fn width(text: &str, size: f64) -> f64 {
-    ADVANCE * size * text.chars().count() as f64
-}
-
-/// The widest of texts.
-fn widest<'a>(texts: impl IntoIterator<Item = &'a str>, size: f64) -> f64 {
-    texts.into_iter().map(|text| width(text, size)).fold(0.0, f64::max)
-}
-
-/// Text, cut off where the width ends.
-fn cut_off(text: &str, size: f64, most: f64) -> String {
-    let room = (most / (ADVANCE * size)) as usize;
-    if text.chars().count() <= room { text.to_owned() } else { text.chars().take(room - 1).chain(['…']).collect() }
-}
-
-/// Text broken at spaces and behind the hyphens of words into lines that fit a width.
-fn wrapped(text: &str, size: f64, most: f64) -> Vec<String> {
-    let mut before = ' ';
-    let breaks = |c: char| {
-        let before = std::mem::replace(&mut before, c);
-        c == ' ' || c == '-' && before.is_alphabetic()
-    };
-    let mut lines: Vec<String> = Vec::new();
-    for part in text.split_inclusive(breaks) {
-        match lines.last_mut() {
-            Some(line) if width(line, size) + width(part.trim_end(), size) <= most => line.push_str(part),
-            _ => lines.push(part.to_owned()),
-        }
-    }
-    lines.iter_mut().for_each(|line| line.truncate(line.trim_end().len()));
-    lines
-}
-
-/// A drawing under way, from the top to the bottom.
-struct Drawing {
-    title: String,
-    body: String,
-    /// The height that is used so far.
-    top: f64,
-}
-
-impl Drawing {
-    fn new(title: &str) -> Self {
-        let mut drawing = Self { title: title.to_owned(), body: String::new(), top: 4.0 };
-        for line in wrapped(title, 14.0 * 1.06, WIDTH - 8.0) {
-            let y = drawing.top + 13.0;
-            let line = escape(&line);
-            let _ = write!(
-                drawing.body,
-                "<text x=\"4\" y=\"{y}\" font-size=\"14\" font-weight=\"600\" fill=\"{TEXT}\">{line}</text>"
-            );
-            drawing.top += 18.0;
-        }
-        drawing.top += 4.0;
-        drawing
-    }
-
-    // Writing to a string cannot fail, here and below.
-    fn text(&mut self, x: f64, y: f64, anchor: &str, size: f64, text: &str) {
-        let text = escape(text);
-        let _ = write!(
-            self.body,
-            "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" font-size=\"{size}\" fill=\"{TEXT}\">{text}</text>"
-        );
-    }
-
-    /// The value on top of a bar: upright if it is too wide, left out if that is too wide as well.
-    fn on_bar(&mut self, middle: f64, y: f64, width: f64, upright: bool, value: &str) {
-        if !upright {
-            self.text(middle, y, "middle", SMALL, value);
-        } else if width >= SMALL * 0.9 {
-            let x = middle + SMALL / 3.0;
-            let _ = write!(
-                self.body,
-                "<text transform=\"translate({x:.1} {y:.1})rotate(-90)\" font-size=\"{SMALL}\" fill=\"{TEXT}\">{value}</text>"
-            );
-        }
-    }
-
-    fn rect(&mut self, x: f64, y: f64, width: f64, height: f64, fill: &str) {
-        let (width, height) = (width.max(0.0), height.max(0.0));
-        let _ = write!(
-            self.body,
-            "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"{fill}\"/>"
-        );
-    }
-
-    /// Many rectangles of one color and height: left, top and width of each.
-    fn rects(&mut self, height: f64, fill: &str, rects: &[(f64, f64, f64)]) {
-        let mut path = String::new();
-        for (x, y, width) in rects {
-            let _ = write!(path, "M{x:.1} {y:.1}h{width:.1}v{height:.1}h-{width:.1}z");
-        }
-        if !path.is_empty() {
-            let _ = write!(self.body, "<path d=\"{path}\" fill=\"{fill}\"/>");
-        }
-    }
-
-    fn line(&mut self, from: (f64, f64), to: (f64, f64), stroke: &str, width: f64) {
-        let _ = write!(
-            self.body,
-            "<path d=\"M{:.1} {:.1}L{:.1} {:.1}\" stroke=\"{stroke}\" stroke-width=\"{width}\" fill=\"none\"/>",
-            from.0, from.1, to.0, to.1
-        );
-    }
-
-    /// How sure a value is: a line from end to end with a short one across each.
-    fn error_bar(&mut self, from: (f64, f64), to: (f64, f64)) {
-        const HALF: f64 = 3.0;
-        let upright = from.0 == to.0;
-        let across = if upright { (HALF, 0.0) } else { (0.0, HALF) };
-        self.line(from, to, TEXT, 1.0);
-        for end in [from, to] {
-            self.line((end.0 - across.0, end.1 - across.1), (end.0 + across.0, end.1 + across.1), TEXT, 1.0);
-        }
-    }
-
-    /// A mark of series `number`: a circle, square, diamond or triangle.
-    fn mark(&mut self, x: f64, y: f64, number: usize) {
-        let path = match number % 4 {
-            0 => format!("M{:.1} {y:.1}a4 4 0 1 0 8 0a4 4 0 1 0 -8 0", x - 4.0),
-            1 => format!("M{:.1} {:.1}h8v8h-8z", x - 4.0, y - 4.0),
-            2 => format!("M{x:.1} {:.1}l5 5l-5 5l-5 -5z", y - 5.0),
-            _ => format!("M{x:.1} {:.1}l5 9h-10z", y - 5.0),
-        };
-        let _ = write!(self.body, "<path d=\"{path}\" fill=\"{}\"/>", color(number));
-    }
-
-    /// The legend of colors or marks, in as many lines as it takes; left out for a single series.
-    fn legend(&mut self, series: &[Series], marks: bool) {
-        if series.len() < 2 {
-            return;
-        }
-        let mut x = 4.0;
-        for (number, Series { name, .. }) in series.iter().enumerate() {
-            let needs = 16.0 + width(name, NORMAL);
-            if x > 4.0 && x + needs > WIDTH - 4.0 {
-                (x, self.top) = (4.0, self.top + 18.0);
-            }
-            if marks {
-                self.mark(x + 5.0, self.top + 7.0, number);
-            } else {
-                self.rect(x, self.top + 2.0, 11.0, 11.0, color(number));
-            }
-            self.text(x + 16.0, self.top + 12.0, "start", NORMAL, name);
-            x += needs + 14.0;
-        }
-        self.top += 24.0;
-    }
-
-    /// Horizontal lines with their values from `low` to `high`. Returns the place of a value and where the lines begin.
-    fn scale(&mut self, low: f64, high: f64, unit: &str) -> (impl Fn(f64) -> f64 + use<>, f64) {
-        let (step, top) = (step(high - low), self.top + 6.0);
-        let y = move |value: f64| top + HEIGHT * (1.0 - (value - low) / (high - low));
-        let decimals = if step >= 1.0 { 0 } else { (-step.log10()).ceil() as usize };
-        let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
-        let ticks: Vec<f64> =
-            ((low / step).round() as i64..=(high / step).round() as i64).map(|i| i as f64 * step).collect();
-        let labels: Vec<String> = ticks.iter().map(|tick| format!("{tick:.decimals$}{unit}")).collect();
-        let left = widest(labels.iter().map(String::as_str), SMALL) + 10.0;
-        for (tick, label) in ticks.iter().zip(&labels) {
-            let stroke = if tick.abs() < step / 2.0 { AXIS } else { GRID };
-            self.line((left, y(*tick)), (WIDTH - RIGHT, y(*tick)), stroke, 1.0);
-            self.text(left - 6.0, y(*tick) + 4.0, "end", SMALL, label);
-        }
-        self.top = top + HEIGHT;
-        (y, left)
-    }
-
-    /// Names below the middles of places, and below them what they are names of.
-    fn places(&mut self, names: impl Iterator<Item = (f64, String)>, place_width: f64, of: &str) {
-        let mut lines = 0;
-        for (middle, name) in names {
-            let name = wrapped(&name, SMALL, place_width);
-            for (i, line) in name.iter().enumerate() {
-                self.text(middle, self.top + 16.0 + 14.0 * i as f64, "middle", SMALL, line);
-            }
-            lines = lines.max(name.len());
-        }
-        self.top += 8.0 + 14.0 * lines as f64;
-        if !of.is_empty() {
-            self.text(WIDTH / 2.0, self.top + 14.0, "middle", NORMAL, of);
-            self.top += 18.0;
-        }
-    }
-
-    /// The start, the middle and the end of a time.
-    fn times(&mut self, left: f64, seconds: f64) {
-        for (share, anchor) in [(0.0, "start"), (0.5, "middle"), (1.0, "end")] {
-            let x = left + (WIDTH - left - RIGHT) * share;
-            self.text(x, self.top + 14.0, anchor, SMALL, &format!("{} s", short(seconds * share)));
-        }
-        self.top += 20.0;
-    }
-
-    /// Finishes the SVG; `words` are its figures in words.
-    fn finish(self, words: &str) -> String {
-        let (height, body, title, words) = (self.top + 6.0, self.body, escape(&self.title), escape(words));
-        format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height:.0}\" width=\"{WIDTH}\" \
-             height=\"{height:.0}\" font-family=\"system-ui,sans-serif\" role=\"img\" aria-label=\"{title}\">\
-             <title>{title}</title><desc>{words}</desc>\
-             <rect width=\"{WIDTH}\" height=\"{height:.0}\" fill=\"#ffffff\"/>{body}</svg>"
-        )
-    }
-}
-
-fn color(number: usize) -> &'static str {
-    COLORS[number % COLORS.len()]
-}
-
-/// A round step that divides a range into about five.
-fn step(range: f64) -> f64 {
-    let raw = (range / 5.0).max(1e-9);
-    let magnitude = 10_f64.powf(raw.log10().floor());
-    let factor = [1.0, 2.0, 5.0, 10.0].into_iter().find(|factor| factor * magnitude >= raw * 0.999).unwrap_or(10.0);
-    factor * magnitude
-}
-
-/// The round range around values and 0.
-fn range(values: impl Iterator<Item = f64>) -> Range {
-    let (low, high) = values.fold((0.0_f64, 0.0_f64), |(low, high), value| (low.min(value), high.max(value)));
-    let high = if high - low <= 0.0 { 1.0 } else { high };
-    let step = step(high - low);
-    ((low / step).floor() * step, (high / step).ceil() * step)
-}
-
-/// A number in three digits or a few more.
-fn short(value: f64) -> String {
-    match value.abs() {
-        0.0 => "0".to_owned(),
-        0.0..0.001 => "< 0.001".to_owned(),
-        0.0..0.1 => format!("{value:.3}"),
-        0.1..10.0 => format!("{value:.2}"),
-        10.0..100.0 => format!("{value:.1}"),
-        _ => format!("{value:.0}"),
-    }
 }
 
 /// Series with their values at named places, in words.
@@ -482,6 +214,7 @@ pub fn lines(title: &str, unit: &str, of: &str, xs: &[f64], series: &[Series], a
 
 #[cfg(test)]
 mod tests {
+    use super::drawing::*;
     use super::*;
 
     fn series(name: &str, values: &[Option<f64>]) -> Series {
@@ -545,6 +278,16 @@ mod tests {
         assert!((widths[2] / widths[3] - 2.0).abs() < 0.01 && widths[1] < 1.5 * widths[2], "{widths:?}");
         assert_eq!((svg.matches("180000 1/s, cut<").count(), svg.matches(", cut<").count()), (1, 1));
         assert!(!bars("t", "ms", &[bar("a", 3.0), bar("b", 1.0)]).contains("cut"));
+    }
+
+    #[test]
+    fn long_names_break_at_spaces_and_behind_hyphens() {
+        let narrow = width("trivial-", SMALL);
+        assert_eq!(wrapped("trivial-augment", SMALL, narrow), ["trivial-", "augment"]);
+        assert_eq!(wrapped("trial-a, N\u{a0}=\u{a0}12", SMALL, narrow), ["trial-a,", "N\u{a0}=\u{a0}12"]);
+        // No hyphen: a sign.
+        assert_eq!(wrapped("-5 +-%", SMALL, width("+-", SMALL)), ["-5", "+-%"]);
+        assert_eq!(wrapped("rand-augment", SMALL, 999.0), ["rand-augment"]);
     }
 
     #[test]

@@ -1,7 +1,18 @@
 //! Plots of what happened over time: heat maps, timelines and histograms of waits.
 
-use super::{Drawing, GRID, NORMAL, RIGHT, SMALL, Stretch, WIDTH, color, range, short, widest, width};
+use super::drawing::{Drawing, GRID, NORMAL, RIGHT, SMALL, WIDTH, color, range, short, widest, width};
 use std::fmt::Write;
+
+/// A stretch of time in a lane of a timeline.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Stretch {
+    /// Which lane.
+    pub lane: usize,
+    /// Seconds at its start.
+    pub start_s: f64,
+    /// Seconds at its end.
+    pub end_s: f64,
+}
 
 /// Rows of values from 0 to 1 over time, as colors from light to dark. The time goes to `until_s`, or to the last sample if
 /// that is later: plots beside each other share it.
