@@ -41,9 +41,17 @@ fn processors() -> Check {
 fn vectors() -> Check {
     #[cfg(target_arch = "x86_64")]
     {
-        let remedy = (!crate::ops::simd::has_avx2())
+        use crate::ops::simd::{has_avx2, has_avx512};
+        let found = if has_avx512() {
+            "AVX-512"
+        } else if has_avx2() {
+            "AVX2"
+        } else {
+            "SSE2"
+        };
+        let remedy = (found == "SSE2")
             .then_some("use a processor with AVX2 (2013 or later): resizing and rotation run without it, more slowly");
-        Check::new("vector instructions", if remedy.is_none() { "AVX2" } else { "SSE2" }, remedy)
+        Check::new("vector instructions", found, remedy)
     }
     #[cfg(not(target_arch = "x86_64"))]
     Check::new("vector instructions", std::env::consts::ARCH, None)

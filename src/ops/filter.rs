@@ -30,6 +30,10 @@ impl Interpolation {
 /// Fractional bits of a weight.
 pub(crate) const WEIGHT_BITS: u32 = 22;
 
+/// Bits of a weight's lower part, where it is cut in two for multiplications of 16-bit numbers with a sign.
+#[cfg(target_arch = "x86_64")]
+pub(crate) const LOW_BITS: u32 = 15;
+
 /// Which input pixels each output pixel is made of, and with which weights.
 #[derive(Debug, Default)]
 pub(crate) struct Taps {

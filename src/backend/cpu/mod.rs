@@ -9,6 +9,7 @@ mod mix;
 mod normalize;
 pub(crate) mod output;
 mod resample;
+mod vertical;
 
 use super::{Backend, Decoded, Encoded, End, Finished, RunOptions, Sample, Settled, ViewForm, Work};
 use crate::cuda::driver;

@@ -1,6 +1,6 @@
 //! From bytes to the elements of a batch: normalized or not, planes or interleaved.
 
-use crate::ops::simd::wide;
+use crate::ops::simd::{wide, widest};
 use crate::raster::Pixel;
 use half::{bf16, f16};
 
@@ -125,7 +125,7 @@ impl<T: Cast> Table<T> {
 
     /// Writes the first channels of a row into planes' rows, each of the row's length.
     pub(crate) fn planes<const N: usize>(&self, row: &[Pixel], planes: [&mut [T]; N]) {
-        wide(
+        widest(
             #[inline(always)]
             || self.write_planes(row, planes),
         );

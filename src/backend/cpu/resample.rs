@@ -2,8 +2,9 @@
 //! image. The rows that the vertical pass still needs wait in a ring.
 
 use super::gather::{Gather, plain_row};
+use super::vertical::vertical_pass;
 use crate::ops::filter::{Interpolation, Taps};
-use crate::ops::resize::{horizontal_row, vertical_row};
+use crate::ops::resize::horizontal_row;
 use crate::ops::simd::wide;
 use crate::plan::Resampling;
 use crate::plan::view::View;
@@ -175,11 +176,4 @@ fn view_row<'a>(
     }
     gather.row(image, y, x, line);
     line
-}
-
-fn vertical_pass<'a>(row: impl Fn(usize) -> &'a [Pixel], weights: &[i32], out: &mut [Pixel]) {
-    wide(
-        #[inline(always)]
-        || vertical_row(row, weights, out),
-    );
 }
