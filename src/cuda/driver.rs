@@ -15,7 +15,7 @@ use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// The names that the CUDA driver goes by.
 const DRIVER_NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
@@ -333,9 +333,26 @@ impl Event {
 
     /// Milliseconds from `start` to this, where both are timed, recorded and done.
     pub(crate) fn since_ms(&self, start: &Self) -> Option<f32> {
-        // SAFETY: both are alive.
-        unsafe { result::event::elapsed(start.raw, self.raw) }.ok()
+        let (elapsed_time, mut milliseconds) = (elapsed_time()?, 0.0);
+        // SAFETY: both are alive, and there is room for the result.
+        let result = unsafe { elapsed_time(&mut milliseconds, start.raw, self.raw) };
+        (result == sys::CUresult::CUDA_SUCCESS).then_some(milliseconds)
     }
+}
+
+type ElapsedTime = unsafe extern "C" fn(*mut f32, sys::CUevent, sys::CUevent) -> sys::CUresult;
+
+/// `cuEventElapsedTime`, which every driver has. Bindings for CUDA 13 name only its successor, which older drivers lack.
+fn elapsed_time() -> Option<ElapsedTime> {
+    static FOUND: OnceLock<Option<ElapsedTime>> = OnceLock::new();
+    let find = |name: &&str| {
+        // SAFETY: an event exists, so this driver is loaded already, and cudarc never lets it go.
+        let library = ManuallyDrop::new(unsafe { libloading::Library::new(*name) }.ok()?);
+        // SAFETY: this is the function's type since CUDA 2.
+        let function = unsafe { library.get::<ElapsedTime>(b"cuEventElapsedTime\0") };
+        function.ok().map(|function| *function)
+    };
+    *FOUND.get_or_init(|| DRIVER_NAMES.iter().find_map(find))
 }
 
 impl Drop for Event {
