@@ -263,7 +263,9 @@ fn killed_runs_leave_nothing_but_whole_shards_and_go_on() {
     }
     assert!(kills > 1, "{kills}");
     assert!(server.files("train") == want, "{:?} after {kills} kills", server.files("train").keys());
-    assert_eq!(server.state().uploads.len(), 0, "what killed runs had sent is given up");
+    // One that was begun as its process died, before it was written down, is left, but has no parts.
+    let sent = server.state().uploads.values().filter(|(_, parts)| !parts.is_empty()).count();
+    assert_eq!(sent, 0, "what killed runs had sent is given up");
 }
 
 /// Three processes, of which one after the other is killed, until all is packed.
