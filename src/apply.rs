@@ -82,6 +82,7 @@ pub fn apply(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Result<Tensor>
         pass_order: options.pass_order,
         decode: options.decode,
         accept_truncated: options.accept_truncated,
+        entry_points: None,
         max_px: options.max_pixels,
         batch_size: 1,
         batch_images: 1,

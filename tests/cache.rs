@@ -1,4 +1,4 @@
-//! Decoded images that are kept give the batches that decoding anew gives.
+//! What is kept from one epoch to the next changes no batch: decoded images, and entry points.
 
 mod common;
 
@@ -54,6 +54,29 @@ fn presets_are_the_same_in_each_strategy() {
             assert_same(builder, &format!("{name} {strategy:?}"));
         }
     }
+}
+
+#[test]
+fn entry_points_serve_later_epochs_within_their_budget() {
+    // Large enough to have some, each unlike the others.
+    let images = EncodedImages::new((0..6).map(|i| (jpeg(300 + 40 * i, 340 + 30 * i, i.into()), i)));
+    let epochs = |bytes| {
+        let builder = Pipeline::builder(images.clone()).preset(Preset::Train).shuffle(3).threads(2).batch_size(4);
+        let pipeline = builder.entry_points(bytes).build().unwrap();
+        assert_eq!(pipeline.memory().entry_points_bytes, bytes);
+        let batches: Vec<_> = (0..4).map(|epoch| delivered(&pipeline, epoch)).collect();
+        let mut last = pipeline.epoch(4);
+        last.by_ref().for_each(|batch| drop(batch.unwrap()));
+        (batches, last.stats().decoded_entry_points)
+    };
+    let (want, none) = epochs(0);
+    let (got, all) = epochs(1 << 20);
+    assert!(want == got);
+    assert_eq!((none, all), (0, 6));
+    // One has 67 to 125 points of 10 bytes.
+    let (got, some) = epochs(3_000);
+    assert!(want == got);
+    assert!((1..5).contains(&some), "{some}");
 }
 
 #[test]

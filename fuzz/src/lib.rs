@@ -164,6 +164,12 @@ pub fn image(data: &[u8]) {
     for tolerant in [false, true] {
         let whole = USED.with_borrow_mut(|used| decode(used, Rect::full(header.size), tolerant));
         let cut = decode(&mut Decoder::new().expect("there is memory"), part, tolerant);
+        let mut remembered = Image::default();
+        let again = USED.with_borrow_mut(|used| used.decode_remembered(data, &header, part, tolerant, &mut remembered));
+        assert_eq!(again.is_ok(), cut.is_ok(), "tolerant: {tolerant}");
+        if let Ok(cut) = &cut {
+            assert!(cut.pixels() == remembered.pixels(), "entry points change pixels, tolerant: {tolerant}");
+        }
         if let (Ok(whole), Ok(cut)) = (whole, cut) {
             for row in 0..part.height {
                 let from = &whole.row(y + row)[x as usize..][..part.width as usize];

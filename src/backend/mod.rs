@@ -10,7 +10,7 @@ mod encoded;
 
 pub(crate) use encoded::Encoded;
 
-use crate::decode::{Header, LeftToCpu};
+use crate::decode::{EntryPoints, Header, How, Knew, LeftToCpu};
 use crate::device::{DecodePath, Device, StreamPriority};
 use crate::error::{Error, Result};
 use crate::mix::MixPlan;
@@ -38,6 +38,8 @@ pub(crate) struct RunOptions {
     pub(crate) pass_order: PassOrder,
     pub(crate) decode: DecodePath,
     pub(crate) accept_truncated: bool,
+    /// What is known of images that were decoded before.
+    pub(crate) entry_points: Option<Arc<EntryPoints>>,
     /// Limit of every image on the way, in pixels.
     pub(crate) max_px: u64,
     pub(crate) batch_size: usize,
@@ -82,6 +84,11 @@ pub(crate) enum Ablation {
 }
 
 impl RunOptions {
+    /// How the CPU decodes.
+    pub(crate) fn how(&self) -> How<'_> {
+        How { accept_truncated: self.accept_truncated, entry_points: self.entry_points.as_deref() }
+    }
+
     /// Whether each image has a size of its own and is a tensor by itself.
     pub(crate) fn is_unequal(&self) -> bool {
         self.views.is_empty()
@@ -183,8 +190,17 @@ pub(crate) struct Decoded {
     pub(crate) for_memory: u64,
     /// Of those by the CPU: codes were passed over by means of an index of rows.
     pub(crate) restarts: u64,
+    /// Of those by the CPU: from entry points.
+    pub(crate) entry_points: u64,
     /// Of those by the CPU: why the crate's own decoder on a device left them to it.
     pub(crate) left: LeftToCpu,
+}
+
+impl From<Knew> for Decoded {
+    fn from(knew: Knew) -> Self {
+        let (restarts, entry_points) = (u64::from(knew == Knew::Rows), u64::from(knew == Knew::EntryPoints));
+        Self { restarts, entry_points, ..Self::default() }
+    }
 }
 
 impl AddAssign for Decoded {
@@ -195,6 +211,7 @@ impl AddAssign for Decoded {
         self.device += other.device;
         self.for_memory += other.for_memory;
         self.restarts += other.restarts;
+        self.entry_points += other.entry_points;
         self.left += other.left;
     }
 }

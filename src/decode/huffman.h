@@ -4,8 +4,8 @@
  * More than two thirds of libjpeg's time on photographs of good quality goes into Huffman decoding. This one differs in
  * that a table entry gives the length of code and coefficient bits together, so that the next look-up need not wait for
  * the coefficient; that bits are taken eight bytes at a time; and that blocks of which nothing is needed (rows above a
- * rectangle, columns beside it) are only walked through. Where the caller knows at which bytes rows start, rows above are
- * not touched, nor what stands to the right.
+ * rectangle, columns beside it) are only walked through. Where the caller knows entry points, rows above are not touched,
+ * nor what stands beside the rectangle. It may also have decoded the coefficients itself, which are copied then.
  *
  * What comes out is the same for damaged data too: zero bits behind the end of a segment, a zero for a code that does not
  * exist, blocks left empty after the data have ended. Unlike libjpeg's fast path it warns of every bad code, and leaves
@@ -57,7 +57,14 @@ typedef struct huffman_decoder {
   JDIMENSION column; /* of the next MCU */
   const JOCTET *bytes; /* the whole file */
   size_t len_bytes;
-  const size_t *row_starts; /* of each row of MCUs, in the file; null if they are not known */
+  wf_entries known;   /* no points if they are not known */
+  wf_entries learned; /* no points if they are not to be learned, or can't be; `rows` counts points here */
+  JDIMENSION next_learned; /* column of the next point to learn */
+  wf_decode_band decode_band; /* null if there is none */
+  void *band_context;
+  wf_band band;
+  uint32_t band_row;
+  int unprepared; /* rows were needed of which no entry points are known, or which could not be decoded from them */
   int32_t dc[MAX_COMPS_IN_SCAN];
   int block_component[D_MAX_BLOCKS_IN_MCU];
   const huffman_table *block_dc[D_MAX_BLOCKS_IN_MCU], *block_ac[D_MAX_BLOCKS_IN_MCU];
@@ -347,32 +354,114 @@ static boolean huffman_restart(j_decompress_ptr cinfo, huffman_decoder *self) {
   return TRUE;
 }
 
-/* The first MCU of a row is due. */
-static void huffman_enter_row(j_decompress_ptr cinfo, huffman_decoder *self) {
-  size_t start = self->row_starts[cinfo->input_iMCU_row];
-  cinfo->src->next_input_byte = self->bytes + start;
-  cinfo->src->bytes_in_buffer = self->len_bytes - start;
-  cinfo->unread_marker = 0;
-  cinfo->entropy->insufficient_data = FALSE;
-  self->bits = 0;
-  self->valid = 0;
-  memset(self->dc, 0, sizeof self->dc);
+/* Whether they are of an image of as many rows and columns. */
+static int huffman_entries_fit(j_decompress_ptr cinfo, const wf_entries *entries) {
+  return entries->points && entries->step > 0 && entries->rows <= cinfo->total_iMCU_rows &&
+         entries->a_row == (cinfo->MCUs_per_row + entries->step - 1) / entries->step;
 }
 
-/* One MCU. Without blocks, or outside of the columns that are wanted, it is only passed over. */
+/* Goes to an entry point: the MCU behind it is due. */
+static int huffman_enter(j_decompress_ptr cinfo, huffman_decoder *self, const wf_entry_point *point) {
+  size_t at = point->bit >> 3;
+  uint32_t taken = point->bit & 7;
+  self->bits = 0;
+  self->valid = 0;
+  if (at + 2 > self->len_bytes)
+    return FALSE;
+  if (taken) {
+    self->bits = (uint64_t)self->bytes[at] << (56 + taken);
+    self->valid = 8 - (int)taken;
+    at += self->bytes[at] == 0xFF ? 2 : 1;
+  }
+  cinfo->src->next_input_byte = self->bytes + at;
+  cinfo->src->bytes_in_buffer = self->len_bytes - at;
+  cinfo->unread_marker = 0;
+  cinfo->entropy->insufficient_data = FALSE;
+  for (int c = 0; c < MAX_COMPS_IN_SCAN; c++)
+    self->dc[c] = point->dc[c];
+  return TRUE;
+}
+
+/* Notes down where the next MCU begins. */
+static void huffman_learn(j_decompress_ptr cinfo, huffman_decoder *self) {
+  const JOCTET *first = self->bytes, *end = first + self->len_bytes, *at = cinfo->src->next_input_byte;
+  if (cinfo->entropy->insufficient_data || self->valid < 0 || at < first + 2 || at > end)
+    goto cannot; /* what came behind the end is no part of the file */
+  if (cinfo->unread_marker != 0)
+    for (at -= 2; at > first && at[-1] == 0xFF; at--)
+      ;
+  for (int back = (self->valid + 7) / 8; back > 0; back--) {
+    if (at < first + 2)
+      goto cannot;
+    at--;
+    at -= at[0] == 0 && at[-1] == 0xFF;
+  }
+  wf_entry_point *point = &self->learned.points[self->learned.rows++];
+  point->bit = (uint32_t)(8 * (at - first) + (8 - self->valid % 8) % 8);
+  for (int c = 0; c < MAX_COMPS_IN_SCAN; c++) {
+    point->dc[c] = (int16_t)self->dc[c];
+    if (point->dc[c] != self->dc[c])
+      goto cannot;
+  }
+  self->next_learned += self->learned.step;
+  if (self->next_learned >= cinfo->MCUs_per_row)
+    self->next_learned = 0;
+  return;
+cannot:
+  self->learned.points = NULL;
+}
+
+/* An MCU that is wanted, from coefficients that are decoded already. */
+static int huffman_copy_mcu(j_decompress_ptr cinfo, huffman_decoder *self, JBLOCKROW *blocks, JDIMENSION column) {
+  JDIMENSION row = cinfo->input_iMCU_row, first = cinfo->master->first_iMCU_col;
+  if (row - self->band_row >= self->band.rows) {
+    self->band_row = row;
+    self->band.rows = 0;
+    if (!(*self->decode_band)(self->band_context, row, first, cinfo->master->last_iMCU_col - first + 1, &self->band))
+      return FALSE;
+  }
+  const JCOEF *from = self->band.blocks + (row - self->band_row) * self->band.stride +
+                      (size_t)(column - first) * (size_t)cinfo->blocks_in_MCU * DCTSIZE2;
+  for (int b = 0; b < cinfo->blocks_in_MCU; b++, from += DCTSIZE2)
+    memcpy(*blocks[b], from, sizeof(JBLOCK));
+  return TRUE;
+}
+
+/* An MCU of a row whose entry points are known. */
+static int huffman_known_mcu(j_decompress_ptr cinfo, huffman_decoder *self, JBLOCKROW *blocks, JDIMENSION column) {
+  JDIMENSION row = cinfo->input_iMCU_row, first = cinfo->master->first_iMCU_col;
+  JDIMENSION entry = first / self->known.step;
+  if (row >= self->known.rows)
+    return FALSE;
+  if (self->decode_band)
+    return column < first || huffman_copy_mcu(cinfo, self, blocks, column);
+  if (column < entry * self->known.step)
+    return TRUE;
+  if (column == entry * self->known.step &&
+      !huffman_enter(cinfo, self, &self->known.points[row * self->known.a_row + entry]))
+    return FALSE;
+  (*(column < first ? self->pass : self->keep))(cinfo, self, blocks);
+  return TRUE;
+}
+
+/* One MCU. Without blocks, or outside of the columns that are wanted, it is only passed over. FALSE: no more bytes. */
 static boolean huffman_decode_mcu(j_decompress_ptr cinfo, huffman_decoder *self, JBLOCKROW *blocks) {
   JDIMENSION column = self->column;
   self->column = column + 1 < cinfo->MCUs_per_row ? column + 1 : 0;
-  if (self->row_starts) {
-    if (!blocks || column > cinfo->master->last_iMCU_col)
-      return TRUE;
-    if (column == 0)
-      huffman_enter_row(cinfo, self);
-  } else if (cinfo->restart_interval) {
+  if (self->known.points) {
+    if (blocks && column <= cinfo->master->last_iMCU_col && !huffman_known_mcu(cinfo, self, blocks, column)) {
+      self->unprepared = 1;
+      return FALSE;
+    }
+    return TRUE;
+  }
+  if (cinfo->restart_interval) {
     if (self->restarts_to_go == 0 && !huffman_restart(cinfo, self))
       return FALSE;
     self->restarts_to_go--;
   }
+  if (self->learned.points && column == self->next_learned)
+    huffman_learn(cinfo, self);
   if (cinfo->entropy->insufficient_data)
     return TRUE;
   if (blocks && column >= cinfo->master->first_iMCU_col && column <= cinfo->master->last_iMCU_col)
@@ -396,12 +485,16 @@ static void huffman_start(j_decompress_ptr cinfo, huffman_decoder *self) {
   self->bits = 0;
   self->valid = 0;
   self->column = 0;
-  self->row_starts = NULL;
+  self->learned.rows = 0;
+  self->next_learned = 0;
+  self->band.rows = 0;
   self->restarts_to_go = cinfo->restart_interval;
   memset(self->dc, 0, sizeof self->dc);
   for (int b = 0; b < cinfo->blocks_in_MCU; b++) {
     const jpeg_component_info *component = cinfo->cur_comp_info[cinfo->MCU_membership[b]];
     int dc = component->dc_tbl_no, ac = component->ac_tbl_no;
+    if (self->decode_band)
+      continue;
     if (!(dc_made >> dc & 1))
       huffman_table_make(&self->dc_tables[dc], cinfo->dc_huff_tbl_ptrs[dc], 0);
     if (!(ac_made >> ac & 1))
@@ -412,13 +505,6 @@ static void huffman_start(j_decompress_ptr cinfo, huffman_decoder *self) {
     self->block_dc[b] = &self->dc_tables[dc];
     self->block_ac[b] = &self->ac_tables[ac];
   }
-}
-
-/* Has each row begin where its data do. All starts lie in the file, and there is a restart marker in front of each. */
-static void huffman_use_rows(huffman_decoder *self, const JOCTET *bytes, size_t len_bytes, const size_t *row_starts) {
-  self->bytes = bytes;
-  self->len_bytes = len_bytes;
-  self->row_starts = row_starts;
 }
 
 #endif

@@ -1,7 +1,7 @@
 //! Huffman codes as JPEG files define them.
 
 /// A code of at most 256 symbols, each of 1 to 16 bits.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Code {
     /// Of each length in bits: one past its last code; 0 if it has none.
     pub(crate) end: [u32; 17],

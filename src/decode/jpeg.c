@@ -17,6 +17,28 @@
 #include <jpeglib.h>
 #include <jerror.h>
 
+/* Where decoding can begin. The Rust side has the same layout. */
+typedef struct {
+  uint32_t bit;  /* of the next MCU's first: 8 times the byte's offset in the file, and how many bits of it are taken */
+  int16_t dc[4]; /* of each component: the last DC coefficient */
+} wf_entry_point;
+
+/* Entry points of an image, row by row of MCUs, every `step` MCUs from the first of a row on. */
+typedef struct {
+  wf_entry_point *points;
+  uint32_t rows, step, a_row;
+} wf_entries;
+
+/* Rows of MCUs whose coefficients the Rust side has decoded, and what it has of them. */
+typedef struct {
+  const JCOEF *blocks; /* those of the first column that is asked for, MCU by MCU, each coefficient where it belongs */
+  size_t stride;       /* coefficients from one row to the next */
+  uint32_t rows;
+} wf_band;
+
+/* Decodes a band that begins at a row. FALSE if it can't. */
+typedef int32_t (*wf_decode_band)(void *context, uint32_t row, uint32_t first_column, uint32_t columns, wf_band *band);
+
 #include "idct.h"
 #if defined(__GNUC__) || defined(__clang__)
 #include "huffman.h"
@@ -31,7 +53,8 @@ enum {
   WF_FAILED = 1,      /* libjpeg gave up; its message is kept */
   WF_MISSING = 2,     /* strict mode: pixels are missing or wrong; libjpeg's warning is kept */
   WF_HEADER = 3,      /* the header ends early or is not the one that was probed */
-  WF_NO_MEMORY = 4
+  WF_NO_MEMORY = 4,
+  WF_UNPREPARED = 5   /* entry points were given, and not all that is needed can be decoded from them */
 };
 
 enum {
@@ -49,6 +72,7 @@ typedef struct {
   int strict;
   int ran_dry;        /* how often libjpeg asked for bytes behind the end */
   int started;        /* the header has been read and the rows below are being made */
+  int complete;       /* the rectangle is, and what follows is no part of it */
   uint32_t rows_done; /* rows of the rectangle that are complete */
   inverse_DCT_method_ptr idct; /* libjpeg's, for blocks within the common range */
   char message[JMSG_LENGTH_MAX];
@@ -61,12 +85,15 @@ typedef struct {
 typedef struct {
   const uint8_t *bytes;
   size_t len_bytes;
-  const size_t *row_starts;           /* inside the bytes: where the data of each row of MCUs start; or null */
-  uint32_t rows;
+  wf_entries known;                   /* where decoding can begin; no points if that is not known */
+  wf_entries learned;                 /* room for all of the image's and one more; no points if none are asked for */
+  wf_decode_band decode_band;         /* decodes from the known ones; or null */
+  void *band_context;
   uint32_t image_width, image_height; /* as probed; the stream must agree */
   uint32_t x, y, width, height;       /* the rectangle, inside the image */
   int32_t strict;                     /* pixels missing are an error */
   int32_t to_end;                     /* decode all entropy-coded data, so that missing ones are noticed */
+  int32_t learn_all;                  /* go on to the last entry point */
   int32_t plain;                      /* libjpeg's own entropy decoder: what ours is tested against */
   int32_t portable;                   /* libjpeg's inverse DCT in C: what its assembler is tested against */
   uint8_t *out;                       /* height rows of width pixels of four bytes */
@@ -77,7 +104,7 @@ wf_decoder *wf_jpeg_decoder_new(void);
 void wf_jpeg_decoder_free(wf_decoder *self);
 const char *wf_jpeg_decoder_message(const wf_decoder *self);
 int wf_jpeg_decode(wf_decoder *self, const wf_job *job);
-int wf_jpeg_skips(const wf_decoder *self);
+uint32_t wf_jpeg_learned(const wf_decoder *self);
 int wf_jpeg_simd(void);
 void wf_jpeg_inks_to_rgb(uint8_t *row, uint32_t width);
 
@@ -299,9 +326,18 @@ static int decode(wf_decoder *self, const wf_job *job) {
   }
 #if OWN_HUFFMAN
   if (!job->plain && !cinfo->progressive_mode && !cinfo->arith_code && !jpeg_has_multiple_scans(cinfo)) {
+    self->huffman.bytes = job->bytes;
+    self->huffman.len_bytes = job->len_bytes;
+    self->huffman.known = job->known;
+    if (job->known.points && !huffman_entries_fit(cinfo, &job->known)) {
+      self->huffman.unprepared = 1;
+      return WF_UNPREPARED;
+    }
+    if (huffman_entries_fit(cinfo, &job->learned))
+      self->huffman.learned = job->learned;
+    self->huffman.decode_band = job->decode_band;
+    self->huffman.band_context = job->band_context;
     huffman_start(cinfo, &self->huffman);
-    if (job->row_starts && job->rows == cinfo->total_iMCU_rows && cinfo->restart_interval == cinfo->MCUs_per_row)
-      huffman_use_rows(&self->huffman, job->bytes, job->len_bytes, job->row_starts);
     cinfo->entropy->decode_mcu = decode_mcu;
   }
 #endif
@@ -348,11 +384,17 @@ static int decode(wf_decoder *self, const wf_job *job) {
     self->rows_done += got;
   }
 
-  if (job->to_end && cinfo->output_scanline < cinfo->output_height) {
+  if ((job->to_end || job->learn_all) && cinfo->output_scanline < cinfo->output_height) {
+    /* Damage down there is not looked for only because points are to be learned. */
+    self->complete = !job->to_end;
     /* Skipping up to the last row decodes what is skipped; skipping that too would not. */
     jpeg_skip_scanlines(cinfo, cinfo->output_height - cinfo->output_scanline - 1);
     jpeg_read_scanlines(cinfo, scratch, 1);
   }
+#if OWN_HUFFMAN
+  if (self->huffman.learned.points && self->huffman.column == 0)
+    huffman_learn(cinfo, &self->huffman); /* where the last MCU ends */
+#endif
   return WF_OK;
 }
 
@@ -363,9 +405,11 @@ int wf_jpeg_decode(wf_decoder *self, const wf_job *job) {
   self->strict = job->strict;
   self->ran_dry = 0;
   self->started = 0;
+  self->complete = 0;
   self->rows_done = 0;
 #if OWN_HUFFMAN
-  self->huffman.row_starts = NULL;
+  self->huffman.unprepared = 0;
+  self->huffman.learned.points = NULL;
 #endif
   self->errors.num_warnings = 0;
   self->source.next_input_byte = job->bytes;
@@ -373,7 +417,11 @@ int wf_jpeg_decode(wf_decoder *self, const wf_job *job) {
   if (setjmp(self->failed) == 0)
     status = decode(self, job);
   else
-    status = self->status;
+    status = self->complete ? WF_OK : self->status;
+#if OWN_HUFFMAN
+  if (self->huffman.unprepared)
+    status = WF_UNPREPARED;
+#endif
   jpeg_destroy_decompress(&self->cinfo);
 
   if (!job->strict && self->started && (status == WF_FAILED || status == WF_MISSING)) {
@@ -390,13 +438,13 @@ int wf_jpeg_decode(wf_decoder *self, const wf_job *job) {
   return status;
 }
 
-/* Whether the last image was decoded row by row, from where they start. */
-int wf_jpeg_skips(const wf_decoder *self) {
+/* How many entry points of the last image have been learned: none of one that is not as it should be. */
+uint32_t wf_jpeg_learned(const wf_decoder *self) {
 #if OWN_HUFFMAN
-  return self->huffman.row_starts != NULL;
-#else
-  return 0;
+  if (self->huffman.learned.points && self->errors.num_warnings == 0)
+    return self->huffman.learned.rows;
 #endif
+  return 0;
 }
 
 /* Whether libjpeg was built with its assembler routines. */

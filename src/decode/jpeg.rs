@@ -1,11 +1,14 @@
 //! JPEG images, through libjpeg: the Rust side of `jpeg.c`.
 #![allow(unsafe_code)]
 
+use super::entry_points::{Entries, EntryPoint, EntryPoints, Grid, Key, Memory};
+#[cfg(target_arch = "x86_64")]
+use super::lanes::{self, Band, Lanes, LanesJob};
 use super::{Header, lossless_jpeg, restarts};
 use crate::error::{Error, Result};
 use crate::memory;
 use crate::raster::{Image, Rect};
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::{self, NonNull};
 
 /// `wf_decoder` in `jpeg.c`.
@@ -19,8 +22,10 @@ struct Handle {
 struct Job {
     bytes: *const u8,
     len_bytes: usize,
-    row_starts: *const usize,
-    rows: u32,
+    known: Points,
+    learned: Points,
+    decode_band: Option<DecodeBand>,
+    band_context: *mut c_void,
     image_width: u32,
     image_height: u32,
     x: u32,
@@ -29,23 +34,76 @@ struct Job {
     height: u32,
     strict: i32,
     to_end: i32,
+    learn_all: i32,
     plain: i32,
     portable: i32,
     out: *mut u8,
     stride_bytes: usize,
 }
 
+/// `wf_entries` in `jpeg.c`.
+#[repr(C)]
+struct Points {
+    points: *mut EntryPoint,
+    rows: u32,
+    step: u32,
+    a_row: u32,
+}
+
+/// `wf_decode_band` in `jpeg.c`.
+type DecodeBand = unsafe extern "C" fn(*mut c_void, u32, u32, u32, *mut Band) -> i32;
+
+impl Points {
+    const NONE: Self = Self { points: ptr::null_mut(), rows: 0, step: 1, a_row: 0 };
+}
+
+/// Whether `jpeg.c` has its own entropy decoder, which takes entry points and finds them.
+const OWN_HUFFMAN: bool = cfg!(not(target_env = "msvc"));
+
+/// How an image is decoded.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct How<'a> {
+    /// Damaged and truncated images are taken as they are.
+    pub(crate) accept_truncated: bool,
+    /// Where entry points are kept from one time to the next.
+    pub(crate) entry_points: Option<&'a EntryPoints>,
+}
+
+/// What was known of an image before it was decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Knew {
+    Nothing,
+    /// Where its rows are, from its own index.
+    Rows,
+    /// Its entry points, which have been learned.
+    EntryPoints,
+}
+
+/// What is done about entry points.
+#[derive(Clone, Copy)]
+enum Found {
+    Nothing,
+    /// Some are to be learned; `all` of them if it is the second time.
+    New {
+        key: Key,
+        grid: Grid,
+        all: bool,
+    },
+    Known(Knew),
+}
+
 const OK: c_int = 0;
 const MISSING: c_int = 2;
 const HEADER: c_int = 3;
 const NO_MEMORY: c_int = 4;
+const UNPREPARED: c_int = 5;
 
 unsafe extern "C" {
     fn wf_jpeg_decoder_new() -> *mut Handle;
     fn wf_jpeg_decoder_free(handle: *mut Handle);
     fn wf_jpeg_decoder_message(handle: *const Handle) -> *const c_char;
     fn wf_jpeg_decode(handle: *mut Handle, job: *const Job) -> c_int;
-    fn wf_jpeg_skips(handle: *const Handle) -> c_int;
+    fn wf_jpeg_learned(handle: *const Handle) -> u32;
     fn wf_jpeg_simd() -> c_int;
 }
 
@@ -58,8 +116,11 @@ pub(crate) fn simd() -> bool {
 /// libjpeg's state, for one thread at a time.
 pub(super) struct JpegDecoder {
     handle: NonNull<Handle>,
-    /// Of the last image with an index of its rows: where they start.
-    row_starts: Vec<usize>,
+    /// Those of the last image that had any.
+    known: Entries,
+    learned: Vec<EntryPoint>,
+    #[cfg(target_arch = "x86_64")]
+    lanes: Option<Lanes>,
     /// Whether libjpeg's own entropy decoder is used, which ours is tested against.
     plain: bool,
     /// Whether libjpeg's inverse DCT in C is used, which its assembler is tested against.
@@ -81,54 +142,54 @@ impl JpegDecoder {
         // SAFETY: takes nothing; a null pointer means that there was no memory.
         let handle = NonNull::new(unsafe { wf_jpeg_decoder_new() });
         let handle = handle.ok_or_else(|| memory::refused::<Job>("a JPEG decoder", 1, memory::FEWER_IMAGES))?;
-        Ok(Self { handle, row_starts: Vec::new(), plain: false, portable: false })
+        Ok(Self {
+            handle,
+            known: Entries::default(),
+            learned: Vec::new(),
+            #[cfg(target_arch = "x86_64")]
+            lanes: Lanes::new(),
+            plain: false,
+            portable: false,
+        })
     }
 
-    /// Decodes `part`, which lies inside the image, into `out`; whether codes were passed over by means of its index.
+    /// Decodes `part`, which lies inside the image, into `out`, and learns the image's entry points if there is a memory for
+    /// them; what it knew of the image.
     pub(super) fn decode(
         &mut self,
         bytes: &[u8],
         header: &Header,
         part: Rect,
-        accept_truncated: bool,
+        how: How<'_>,
         out: &mut Image,
-    ) -> Result<bool> {
+    ) -> Result<Knew> {
         supported(header)?;
         if header.process == 0xC3 {
-            return lossless_jpeg::decode(bytes, header, part, accept_truncated, out).map(|()| false);
+            return lossless_jpeg::decode(bytes, header, part, how.accept_truncated, out).map(|()| Knew::Nothing);
         }
         let has_end = has_end(bytes, header.scan_offset_bytes);
         out.reset_part(header.size, part);
-        let pixels = out.pixels_mut();
-        debug_assert_eq!(pixels.len(), part.width as usize * part.height as usize);
-        let is_indexed = restarts::helps(header, part) && restarts::row_starts(bytes, header, &mut self.row_starts);
-        let job = Job {
-            bytes: bytes.as_ptr(),
-            len_bytes: bytes.len(),
-            row_starts: if is_indexed { self.row_starts.as_ptr() } else { ptr::null() },
-            // Of an image with at most 65,535 rows of pixels.
-            rows: self.row_starts.len() as u32,
-            image_width: header.size.width,
-            image_height: header.size.height,
-            x: part.x,
-            y: part.y,
-            width: part.width,
-            height: part.height,
-            strict: i32::from(!accept_truncated),
-            to_end: i32::from(!has_end && !accept_truncated),
-            plain: i32::from(self.plain),
-            portable: i32::from(self.portable),
-            out: pixels.as_mut_ptr().cast(),
-            stride_bytes: part.width as usize * 4,
+        let grid = Grid::new(header).filter(|_| OWN_HUFFMAN && has_end && !self.plain);
+        let found = grid.map_or(Found::Nothing, |grid| self.find(bytes, header, &grid, part, how.entry_points));
+        let mut knew = match found {
+            Found::Known(knew) => knew,
+            _ => Knew::Nothing,
         };
-        // SAFETY: the handle is ours alone (`&mut self`). `bytes`, `row_starts` and `out` outlive the call. The shim reads
-        // no byte behind `len_bytes`, inside which all of the `rows` starts lie, and writes `height` rows of `4 * width`
-        // bytes, `stride_bytes` apart, which is what `pixels` holds; it refuses a stream whose size is not the one given,
-        // inside which the caller checked `part`.
-        let status = unsafe { wf_jpeg_decode(self.handle.as_ptr(), &raw const job) };
+        let mut status = self.call(bytes, header, part, how.accept_truncated, has_end, &found, out);
+        if status == UNPREPARED {
+            // They belong to other data after all.
+            knew = Knew::Nothing;
+            status = self.call(bytes, header, part, how.accept_truncated, has_end, &Found::Nothing, out);
+        }
         match status {
-            // SAFETY: the handle is ours alone; the shim reads what the last call has left there.
-            OK => return Ok(unsafe { wf_jpeg_skips(self.handle.as_ptr()) } != 0),
+            OK => {
+                if let (Found::New { key, .. }, Some(grid), Some(memory)) = (found, grid, how.entry_points) {
+                    // SAFETY: the handle is ours alone; the shim reads what the last call has left there.
+                    let learned = unsafe { wf_jpeg_learned(self.handle.as_ptr()) } as usize;
+                    memory.put(key, &grid, self.learned.get(..learned).unwrap_or_default());
+                }
+                return Ok(knew);
+            }
             // libjpeg does not say how much it asked for: coefficients take two bytes a sample.
             NO_MEMORY => {
                 let coefficients = 2 * header.components as usize * header.size.area_px() as usize;
@@ -140,6 +201,113 @@ impl JpegDecoder {
         let text = unsafe { CStr::from_ptr(wf_jpeg_decoder_message(self.handle.as_ptr())) };
         let text = text.to_string_lossy();
         Err(Error::decode("JPEG", message(status, &text, bytes.len(), has_end)))
+    }
+
+    /// Looks for the image's entry points, in itself and in memory.
+    fn find(&mut self, bytes: &[u8], header: &Header, grid: &Grid, part: Rect, memory: Option<&EntryPoints>) -> Found {
+        // Where all is needed and nothing can be done at a time, there is nothing to gain.
+        if !grid.has_rest(part) && !self.has_lanes() {
+            return Found::Nothing;
+        }
+        let kept = memory.and_then(|memory| {
+            let key = Key::new(bytes, header, grid)?;
+            Some((memory, key, memory.get(&key, grid, &mut self.known)))
+        });
+        if kept.is_some() && self.known.rows >= grid.rows_needed(part) {
+            return Found::Known(Knew::EntryPoints);
+        }
+        // An index will do the first time: that may be the only one.
+        let is_new = kept.as_ref().is_none_or(|(.., kept)| !kept.is_known);
+        let can_learn = kept.as_ref().is_some_and(|(.., kept)| kept.has_room);
+        if (is_new || !can_learn) && restarts::entries(bytes, header, grid, &mut self.known) {
+            if let Some((memory, key, Memory { is_known: false, has_room: true })) = kept {
+                memory.put(key, grid, &[]);
+            }
+            return Found::Known(Knew::Rows);
+        }
+        let Some((_, key, Memory { has_room: true, .. })) = kept else { return Found::Nothing };
+        self.learned.clear();
+        self.learned.resize(grid.most_points(), EntryPoint::default());
+        Found::New { key, grid: *grid, all: !is_new }
+    }
+
+    /// Has it do without AVX-512, which it is tested against.
+    #[cfg(test)]
+    pub(super) fn without_lanes(&mut self) {
+        #[cfg(target_arch = "x86_64")]
+        drop(self.lanes.take());
+    }
+
+    pub(super) fn has_lanes(&self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        return self.lanes.is_some();
+        #[cfg(not(target_arch = "x86_64"))]
+        false
+    }
+
+    #[expect(clippy::too_many_arguments)]
+    fn call(
+        &mut self,
+        bytes: &[u8],
+        header: &Header,
+        part: Rect,
+        accept_truncated: bool,
+        has_end: bool,
+        found: &Found,
+        out: &mut Image,
+    ) -> c_int {
+        let pixels = out.pixels_mut();
+        debug_assert_eq!(pixels.len(), part.width as usize * part.height as usize);
+        let (mut known, mut learned) = (Points::NONE, Points::NONE);
+        let (mut decode_band, mut band_context) = (None::<DecodeBand>, ptr::null_mut());
+        #[cfg(target_arch = "x86_64")]
+        let mut job;
+        match found {
+            Found::Nothing => {}
+            Found::New { grid, .. } => {
+                let (step, a_row) = (grid.step(), grid.columns.div_ceil(grid.step()));
+                learned = Points { points: self.learned.as_mut_ptr(), rows: grid.rows, step, a_row };
+            }
+            Found::Known(_) => {
+                let Entries { points, step, a_row, rows } = &mut self.known;
+                known = Points { points: points.as_mut_ptr(), rows: *rows, step: *step, a_row: *a_row };
+                #[cfg(target_arch = "x86_64")]
+                if let (Some(lanes), Some(grid)) = (&mut self.lanes, Grid::new(header))
+                    && let Some(begun) = LanesJob::begin(lanes, bytes, header, &self.known, &grid, part)
+                {
+                    job = begun;
+                    decode_band = Some(lanes::decode_band);
+                    band_context = (&raw mut job).cast();
+                }
+            }
+        }
+        let job = Job {
+            bytes: bytes.as_ptr(),
+            len_bytes: bytes.len(),
+            known,
+            learned,
+            decode_band,
+            band_context,
+            image_width: header.size.width,
+            image_height: header.size.height,
+            x: part.x,
+            y: part.y,
+            width: part.width,
+            height: part.height,
+            strict: i32::from(!accept_truncated),
+            to_end: i32::from(!has_end && !accept_truncated),
+            learn_all: i32::from(matches!(found, Found::New { all: true, .. })),
+            plain: i32::from(self.plain),
+            portable: i32::from(self.portable),
+            out: pixels.as_mut_ptr().cast(),
+            stride_bytes: part.width as usize * 4,
+        };
+        // SAFETY: the handle is ours alone (`&mut self`). All that the job points to outlives the call. The shim reads no
+        // byte behind `len_bytes`, no points but those of `known`'s rows, and writes no more than there is room for in
+        // `learned`: it takes neither if its own rows and columns are others. It writes `height` rows of `4 * width`
+        // bytes, `stride_bytes` apart, which is what `pixels` holds; it refuses a stream whose size is not the one given,
+        // inside which the caller checked `part`.
+        unsafe { wf_jpeg_decode(self.handle.as_ptr(), &raw const job) }
     }
 }
 
@@ -204,7 +372,16 @@ mod tests {
         }
         [plain, fast].map(|decoder| {
             let mut out = Image::default();
-            decoder.decode(bytes, &header, Rect::full(header.size), tolerant, &mut out).ok().map(|_| out)
+            decoder
+                .decode(
+                    bytes,
+                    &header,
+                    Rect::full(header.size),
+                    How { accept_truncated: tolerant, ..How::default() },
+                    &mut out,
+                )
+                .ok()
+                .map(|_| out)
         })
     }
 

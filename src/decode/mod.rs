@@ -1,9 +1,12 @@
 //! From a file's bytes to pixels.
 
 mod baseline;
+mod entry_points;
 mod huffman;
 mod inks;
 mod jpeg;
+#[cfg(target_arch = "x86_64")]
+mod lanes;
 mod lossless;
 mod lossless_jpeg;
 #[cfg(any(test, fuzzing))]
@@ -15,8 +18,9 @@ mod restarts;
 mod window;
 
 pub(crate) use baseline::{Baseline, Color};
+pub(crate) use entry_points::EntryPoints;
 pub(crate) use huffman::Code;
-pub(crate) use jpeg::{has_end, simd};
+pub(crate) use jpeg::{How, Knew, has_end, simd};
 pub(crate) use pnm::{rows as pnm_rows, written as pnm_header};
 pub use probe::probe;
 pub use reason::LeftToCpu;
@@ -120,18 +124,18 @@ impl Decoder {
         accept_truncated: bool,
         out: &mut Image,
     ) -> Result<()> {
-        self.decode_skipping(bytes, header, part, accept_truncated, out).map(drop)
+        self.decode_as(bytes, header, part, How { accept_truncated, ..How::default() }, out).map(drop)
     }
 
-    /// As [`decode`](Self::decode); whether codes were passed over by means of the image's index of rows.
-    pub(crate) fn decode_skipping(
+    /// As [`decode`](Self::decode); what was known of the image.
+    pub(crate) fn decode_as(
         &mut self,
         bytes: &[u8],
         header: &Header,
         part: Rect,
-        accept_truncated: bool,
+        how: How<'_>,
         out: &mut Image,
-    ) -> Result<bool> {
+    ) -> Result<Knew> {
         if part.size().is_empty() || !part.fits(header.size) {
             return Err(Error::parameter(
                 "decode",
@@ -143,10 +147,30 @@ impl Decoder {
         // Here, because the decoders' own growing would end the process where there is no memory.
         out.reserve(part.size())?;
         match header.format {
-            Format::Jpeg => self.jpeg.decode(bytes, header, part, accept_truncated, out),
-            Format::Png | Format::WebP => lossless::decode(bytes, header, part, out).map(|()| false),
-            Format::Pnm => pnm::decode(bytes, header, part, out).map(|()| false),
+            Format::Jpeg => self.jpeg.decode(bytes, header, part, how, out),
+            Format::Png | Format::WebP => lossless::decode(bytes, header, part, out).map(|()| Knew::Nothing),
+            Format::Pnm => pnm::decode(bytes, header, part, out).map(|()| Knew::Nothing),
         }
+    }
+}
+
+#[cfg(fuzzing)]
+impl Decoder {
+    /// As [`decode`](Self::decode), for the third time with a memory for entry points. For the fuzz targets.
+    pub fn decode_remembered(
+        &mut self,
+        bytes: &[u8],
+        header: &Header,
+        part: Rect,
+        accept_truncated: bool,
+        out: &mut Image,
+    ) -> Result<()> {
+        let entry_points = EntryPoints::new(1 << 20);
+        let how = How { accept_truncated, entry_points: Some(&entry_points) };
+        for _ in 0..2 {
+            let _ = self.decode_as(bytes, header, part, how, out);
+        }
+        self.decode_as(bytes, header, part, how, out).map(drop)
     }
 }
 

@@ -159,6 +159,8 @@ pub struct DecodedImages {
     /// Of those that the CPU decoded: rows and columns outside of what was needed were left out, by the restart markers
     /// that [`PackOptions::restarts`](crate::pack::PackOptions::restarts) writes.
     pub restarts: u64,
+    /// Of those that the CPU decoded: from entry points ([`Builder::entry_points`](crate::Builder::entry_points)).
+    pub entry_points: u64,
     /// Of those by the CPU: the GPU had no memory for them as a whole.
     pub for_memory: u64,
     /// Why the crate's own decoder on a GPU left images to the CPU.
@@ -572,6 +574,7 @@ fn run_epochs(
             hardware: stats.decoded_hardware,
             device: stats.decoded_device,
             restarts: stats.decoded_restarts,
+            entry_points: stats.decoded_entry_points,
             for_memory: stats.decoded_for_memory,
             left_to_cpu: stats.left_to_cpu,
         },

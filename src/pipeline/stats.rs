@@ -42,6 +42,9 @@ pub struct Stats {
     /// [`PackOptions::restarts`](crate::pack::PackOptions::restarts) writes. They are among
     /// [`decoded_cpu`](Self::decoded_cpu).
     pub decoded_restarts: u64,
+    /// Images that the CPU has decoded from entry points ([`Builder::entry_points`](crate::Builder::entry_points)). They are
+    /// among [`decoded_cpu`](Self::decoded_cpu).
+    pub decoded_entry_points: u64,
     /// Why the crate's own decoder on the device has left images to the CPU. They are among
     /// [`decoded_cpu`](Self::decoded_cpu), or bad.
     pub left_to_cpu: LeftToCpu,
@@ -107,6 +110,7 @@ impl std::ops::AddAssign for Stats {
         self.decoded_device += other.decoded_device;
         self.decoded_for_memory += other.decoded_for_memory;
         self.decoded_restarts += other.decoded_restarts;
+        self.decoded_entry_points += other.decoded_entry_points;
         self.left_to_cpu += other.left_to_cpu;
         self.cached += other.cached;
         self.moved += other.moved;
@@ -184,6 +188,7 @@ impl Counters {
             decoded_device: decoded.device,
             decoded_for_memory: decoded.for_memory,
             decoded_restarts: decoded.restarts,
+            decoded_entry_points: decoded.entry_points,
             left_to_cpu: decoded.left,
             cached: self.cached.load(Relaxed),
             worker_wait: time(&self.worker_wait),

@@ -118,6 +118,7 @@ impl Preprocessor {
             pass_order: options.pass_order,
             decode: options.decode,
             accept_truncated: options.accept_truncated,
+            entry_points: None,
             max_px: options.max_pixels,
             batch_size: options.max_batch,
             batch_images: options.max_batch,

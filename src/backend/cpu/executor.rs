@@ -4,7 +4,7 @@ use super::gather::{Gather, plain_row};
 use super::output::Output;
 use super::resample;
 use crate::backend::RunOptions;
-use crate::decode::{Decoder, Header};
+use crate::decode::{Decoder, Header, Knew};
 use crate::error::Result;
 use crate::ops::filter::PassOrder;
 use crate::ops::table::Table;
@@ -26,12 +26,12 @@ pub(crate) struct Job<'a> {
 }
 
 /// Where a job's time went.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Times {
     pub(crate) decode: Duration,
     pub(crate) augment: Duration,
-    /// Whether an index of rows saved some.
-    pub(crate) skipped: bool,
+    /// What saved some.
+    pub(crate) knew: Knew,
 }
 
 /// A decoder and the memory that a worker thread needs, kept over samples.
@@ -79,7 +79,7 @@ impl Executor {
         let (planning, options) = (Instant::now(), job.options);
         let plans = plan_all(recipes, job.header.size, options.strategy, options.pass_order, options.max_px)?;
         let planning = planning.elapsed();
-        let (decode, skipped) = self.decode(job, decoded_by(&plans))?;
+        let (decode, knew) = self.decode(job, decoded_by(&plans))?;
         let start = Instant::now();
         let _augment = Span::enter(Activity::Augment);
         if let [plan] = &plans[..]
@@ -91,7 +91,7 @@ impl Executor {
             std::mem::swap(&mut self.current, &mut self.decoded);
             plans.iter().zip(outputs).try_for_each(|(plan, output)| self.run_on_decoded(plan, output))?;
         }
-        Ok(Times { decode, augment: planning + start.elapsed(), skipped })
+        Ok(Times { decode, augment: planning + start.elapsed(), knew })
     }
 
     /// Runs a plan that leaves the decoded image as it is.
@@ -127,13 +127,13 @@ impl Executor {
         }
     }
 
-    /// How long it took, and whether an index of rows was of use.
-    fn decode(&mut self, job: &Job<'_>, part: Rect) -> Result<(Duration, bool)> {
+    /// How long it took, and what was known of the image.
+    fn decode(&mut self, job: &Job<'_>, part: Rect) -> Result<(Duration, Knew)> {
         let start = Instant::now();
         let _decode = Span::enter(Activity::Decode);
         let Job { bytes, header, options, .. } = *job;
-        let skipped = self.decoder.decode_skipping(bytes, header, part, options.accept_truncated, &mut self.current)?;
-        Ok((start.elapsed(), skipped))
+        let knew = self.decoder.decode_as(bytes, header, part, options.how(), &mut self.current)?;
+        Ok((start.elapsed(), knew))
     }
 
     /// Makes the stage's part of its result the current image.

@@ -105,7 +105,7 @@ impl RunOptions {
 
 /// One image has been decoded by the CPU.
 fn work(times: Times) -> Work {
-    let decoded = Decoded { cpu: 1, restarts: times.skipped.into(), ..Decoded::default() };
+    let decoded = Decoded { cpu: 1, ..times.knew.into() };
     Work { decode: times.decode, augment: times.augment, decoded }
 }
 

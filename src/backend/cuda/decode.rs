@@ -190,8 +190,7 @@ impl Gpu {
             places.zip(rows).for_each(|(to, row)| to.copy_from_slice(row));
         } else {
             let Worker { decoder, image, decoded, .. } = worker;
-            let skipped = decoder.decode_skipping(bytes, header, part, self.options.accept_truncated, image)?;
-            decoded.restarts += u64::from(skipped);
+            *decoded += decoder.decode_as(bytes, header, part, self.options.how(), image)?.into();
             pixels = room(len_bytes)?;
             pack(worker.image.pixels(), pixels.bytes_mut());
             worker.image.shrink(KEEP_PX);

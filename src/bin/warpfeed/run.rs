@@ -177,6 +177,13 @@ fn text(report: &RunReport) -> String {
             report.decoded.restarts, report.images
         );
     }
+    if report.decoded.entry_points > 0 {
+        let _ = writeln!(
+            text,
+            "entry points  {} of {} images were decoded from those that an earlier epoch has found",
+            report.decoded.entry_points, report.images
+        );
+    }
     if let Some(cache) = &report.cache {
         let _ = writeln!(
             text,

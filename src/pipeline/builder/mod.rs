@@ -28,6 +28,7 @@ pub(crate) use settle::{check_ops, one_size};
 pub(crate) const DEFAULT_MAX_PIXELS: u64 = 128_000_000;
 /// Batches being filled or ready unless the builder says otherwise: one ready, one being filled.
 const DEFAULT_PREFETCH: usize = 2;
+const DEFAULT_ENTRY_POINTS_BYTES: u64 = 512 << 20;
 /// Most worker threads.
 pub(crate) const MAX_THREADS: usize = 1_024;
 
@@ -50,6 +51,8 @@ pub struct MemoryBound {
     pub order_bytes: u64,
     /// Most bytes of images that an [`ImageCache`](crate::ImageCache) in memory keeps.
     pub cache_bytes: u64,
+    /// Most bytes of entry points ([`Builder::entry_points`]).
+    pub entry_points_bytes: u64,
     /// Bytes of a GPU's memory for batches that are being filled or under way there, and as many of host memory at most,
     /// pinned unless told otherwise ([`Builder::pinned`]); 0 on the CPU. What nvJPEG allocates for itself is not in it. On a
     /// GPU the batches themselves ([`batches_bytes`](Self::batches_bytes)) lie in its memory.
@@ -90,6 +93,7 @@ pub struct Builder {
     mix: Option<Mix>,
     device: Device,
     cache: Option<ImageCache>,
+    entry_points_bytes: u64,
     /// As many as there are processors if not given.
     threads: Option<usize>,
     policy: Policy,
@@ -115,6 +119,7 @@ impl Builder {
             pass_order: PassOrder::default(),
             decode: DecodePath::default(),
             accept_truncated: false,
+            entry_points: None,
             max_px: DEFAULT_MAX_PIXELS,
             batch_size: 32,
             batch_images: 0,
@@ -143,6 +148,7 @@ impl Builder {
             mix: None,
             device: Device::default(),
             cache: None,
+            entry_points_bytes: DEFAULT_ENTRY_POINTS_BYTES,
             threads: None,
             policy: Policy::default(),
             orientation: Orientation::default(),
@@ -322,6 +328,19 @@ impl Builder {
     #[must_use]
     pub fn cache(mut self, cache: ImageCache) -> Self {
         self.cache = Some(cache);
+        self
+    }
+
+    /// Most memory that entry points take; 512 MiB if not given, none with 0. From the first time that the CPU decodes a
+    /// baseline JPEG the pipeline keeps where in its data an MCU begins, about every 128 pixels: a hundredth of the encoded
+    /// bytes. In later epochs it passes over what a crop does not need, and with AVX-512 decodes 16 stretches of the image
+    /// at a time. Batches are the same as without.
+    ///
+    /// Those of the first images are kept, as long as there is room. An image is found by checksums of its encoded bytes,
+    /// so a file that has changed is decoded as a new one.
+    #[must_use]
+    pub fn entry_points(mut self, bytes: u64) -> Self {
+        self.entry_points_bytes = bytes;
         self
     }
 

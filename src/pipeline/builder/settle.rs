@@ -2,6 +2,7 @@
 
 use super::{Builder, MAX_THREADS, MemoryBound};
 use crate::backend::{self, Normalization, ViewForm};
+use crate::decode::EntryPoints;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::ops::transform::Transform;
@@ -43,6 +44,9 @@ impl Builder {
         let positions = chosen.as_ref().map(|chosen| chosen.positions);
         let sampler = self.order(is_stream, positions)?;
         self.settle_batch(all_positions(&sampler, self.limit), is_stream)?;
+        if self.entry_points_bytes > 0 {
+            self.options.entry_points = Some(Arc::new(EntryPoints::new(self.entry_points_bytes)));
+        }
         let options = Arc::new(self.options);
         let recipes = Arc::new(Recipes::new(self.seed, views, self.orientation, &options));
         let cache = self.cache.as_ref().map(|cache| Cache::open(cache, &recipes, is_stream)).transpose()?;
@@ -279,6 +283,7 @@ fn memory(inner: &Inner, cache: Option<&ImageCache>, device_bytes: u64) -> Memor
             None => 0,
         },
         cache_bytes: cache.map_or(0, ImageCache::memory_bytes),
+        entry_points_bytes: options.entry_points.as_ref().map_or(0, |points| points.limit_bytes()),
         device_bytes,
     }
 }

@@ -1,0 +1,496 @@
+//! Entropy decoding of sixteen stretches of an image at a time, with AVX-512.
+//!
+//! What a decoder waits for is the length of one code before it can look up the next, and for branches that nobody can
+//! foresee: the end of a block, a long code. With entry points there are many places to begin at, so each of sixteen lanes
+//! walks through a stretch of its own, and all take the same instructions: a look-up is a gather from the data and one from
+//! the tables, the end of a block is a blend. Only codes of more than [`LOOK_BITS`] bits are found one by one.
+//!
+//! Where a stretch ends is where the next one begins, or the entry points belong to other data: then nothing of it is used.
+#![allow(unsafe_code)]
+
+use super::Header;
+use super::baseline::{Baseline, ZIGZAG};
+use super::entry_points::{Entries, EntryPoint, Grid};
+use super::huffman::Code;
+use crate::raster::Rect;
+use std::arch::x86_64::*;
+use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Vectors of sixteen lanes, whose instructions take turns: while one waits for its gathers the other goes on.
+const GROUPS: usize = 2;
+const LANES: usize = 16 * GROUPS;
+/// Tables of 4 kB each, of which four or six are in use, stay in the first level of cache beside the data.
+const LOOK_BITS: u32 = 11;
+/// Coefficients that are decoded before any are used, unless a row of MCUs has more: 1 MiB of them.
+const BAND_COEFFICIENTS: usize = 1 << 19;
+/// So many of which one after the other takes as long.
+const MIN_STRETCHES: u32 = 8;
+/// Bytes behind the data that may be read, and behind what is written while the data are made.
+const PAD_BYTES: usize = 64;
+/// How far the end of a block moves the index on, and what a DC coefficient moves it on by, from [`BEFORE_DC`] to 0.
+const END_OF_BLOCK: u16 = 64;
+const BEFORE_DC: i32 = -64;
+
+/// `wf_band` in `jpeg.c`.
+#[repr(C)]
+pub(super) struct Band {
+    blocks: *const i16,
+    stride: usize,
+    rows: u32,
+}
+
+/// The data between two entry points, or the start of them.
+#[derive(Debug, Clone, Copy)]
+struct Stretch {
+    /// Where its data start, in bits, in memory without stuffed bytes.
+    bit: u32,
+    /// Where its last MCU must end, at most: padding is up to seven bits less. None of a stretch that is not needed to its
+    /// end.
+    end_bit: Option<u32>,
+    len_bytes: u32,
+    /// Its coefficients' place.
+    start: u32,
+    end: u32,
+    dc: [i16; 4],
+}
+
+/// The memory that decoding with lanes needs, kept over images.
+#[derive(Default)]
+pub(super) struct Lanes {
+    /// Of the last image: of each component its DC and its AC code, and a table of [`LOOK_BITS`] for each.
+    codes: Vec<Code>,
+    tables: Vec<u16>,
+    /// Of each block of an MCU: its component.
+    components: Vec<usize>,
+    /// Entropy-coded data, without stuffed bytes.
+    data: Vec<u8>,
+    stretches: Vec<Stretch>,
+    blocks: Vec<i16>,
+}
+
+/// An image that is decoded with lanes.
+pub(super) struct LanesJob<'a> {
+    lanes: &'a mut Lanes,
+    bytes: &'a [u8],
+    entries: &'a Entries,
+    columns: u32,
+    /// One past the last row of MCUs that is expected to be asked for.
+    end_row: u32,
+}
+
+/// `wf_decode_band` in `jpeg.c`.
+///
+/// # Safety
+/// `context` must be a [`LanesJob`] that nobody else uses, `band` a band.
+pub(super) unsafe extern "C" fn decode_band(
+    context: *mut c_void,
+    row: u32,
+    first_column: u32,
+    columns: u32,
+    band: *mut Band,
+) -> i32 {
+    // SAFETY: as promised by the caller.
+    let (job, band) = unsafe { (&mut *context.cast::<LanesJob<'_>>(), &mut *band) };
+    // No panic may leave a function that C has called.
+    let decoded = catch_unwind(AssertUnwindSafe(|| job.decode(row, first_column, columns)));
+    decoded.ok().flatten().map(|decoded| *band = decoded).is_some().into()
+}
+
+impl Lanes {
+    /// `None` where the processor does not have what it takes.
+    pub(super) fn new() -> Option<Self> {
+        let can = crate::ops::simd::has_avx512() && std::is_x86_feature_detected!("avx512vbmi2");
+        can.then(Self::default)
+    }
+
+    /// Makes the tables for an image. `None` if it is none that can be decoded here.
+    fn make_tables(&mut self, bytes: &[u8], header: &Header) -> Option<()> {
+        let image = Baseline::new(bytes, header).ok()?;
+        let codes = image.components.into_iter().flat_map(|component| [component.dc, component.ac]);
+        for (number, code) in codes.enumerate() {
+            if self.codes.get(number).is_some_and(|last| *last == code) {
+                continue;
+            }
+            let start = number << LOOK_BITS;
+            self.tables.resize(self.tables.len().max(start + (1 << LOOK_BITS) + 2), 0);
+            make_table(&code, number % 2 == 1, &mut self.tables[start..start + (1 << LOOK_BITS)]);
+            if number < self.codes.len() { self.codes[number] = code } else { self.codes.push(code) }
+        }
+        self.components = image.block_components;
+        Some(())
+    }
+}
+
+/// How far a symbol moves the index on.
+fn advance(symbol: u8, is_ac: bool) -> u16 {
+    if !is_ac || (symbol & 15 == 0 && symbol != 0xF0) { END_OF_BLOCK } else { u16::from(symbol >> 4) + 1 }
+}
+
+/// What bits that begin with a code mean. From the low end: 5 bits for the length of code and coefficient together, 4 for
+/// the coefficient's, 7 for how far the index moves on.
+fn entry(len: u32, symbol: u8, is_ac: bool) -> u16 {
+    let size = u16::from(symbol & 15);
+    (len as u16 + size) | size << 5 | advance(symbol, is_ac) << 9
+}
+
+/// 0 where the code is longer, or the four bytes that a lane takes may not hold it and its coefficient.
+fn make_table(code: &Code, is_ac: bool, table: &mut [u16]) {
+    table.fill(0);
+    let mut next = 0;
+    for len in 1..=LOOK_BITS {
+        next <<= 1;
+        let end = code.end[len as usize];
+        if end == 0 {
+            continue;
+        }
+        for value in next..end {
+            let symbol = code.symbols[(value as i32 + code.first[len as usize]) as usize & 255];
+            if len + u32::from(symbol & 15) <= 25 {
+                let room = 1 << (LOOK_BITS - len);
+                table[value as usize * room..][..room].fill(entry(len, symbol, is_ac));
+            }
+        }
+        next = end;
+    }
+}
+
+impl<'a> LanesJob<'a> {
+    /// `None` if it is no image that can be decoded here, or a part with so few entry points that it is not worth it.
+    pub(super) fn begin(
+        lanes: &'a mut Lanes,
+        bytes: &'a [u8],
+        header: &Header,
+        entries: &'a Entries,
+        grid: &Grid,
+        part: Rect,
+    ) -> Option<Self> {
+        let stretch = entries.step * grid.mcu.width;
+        let stretches = part.height.div_ceil(grid.mcu.height) * part.width.div_ceil(stretch);
+        (stretches >= MIN_STRETCHES).then_some(())?;
+        lanes.make_tables(bytes, header)?;
+        Some(Self { lanes, bytes, entries, columns: grid.columns, end_row: grid.rows_needed(part) })
+    }
+
+    fn decode(&mut self, row: u32, first_column: u32, columns: u32) -> Option<Band> {
+        let Self { lanes, bytes, entries, .. } = self;
+        let Entries { points, step, a_row, rows } = *entries;
+        if row >= *rows || columns == 0 || first_column + columns > self.columns {
+            return None;
+        }
+        let mcu_len = 64 * lanes.components.len();
+        // Decoded from an entry point on, which may stand in front.
+        let from = first_column / step;
+        let lead = (first_column - from * step) as usize;
+        let stride = (lead + columns as usize) * mcu_len;
+        let rows = self.end_row.max(row + 1).min(*rows) - row;
+        let rows = rows.min((BAND_COEFFICIENTS / stride).max(1) as u32);
+        lanes.data.clear();
+        lanes.stretches.clear();
+        for r in 0..rows {
+            let mut column = from * step;
+            let mut start = r as usize * stride;
+            for number in from..(first_column + columns).div_ceil(*step) {
+                let at = ((row + r) * a_row + number) as usize;
+                let (point, next) = (*points.get(at)?, *points.get(at + 1)?);
+                let whole = (column + step).min(self.columns);
+                let end_column = whole.min(first_column + columns);
+                let end = start + (end_column - column) as usize * mcu_len;
+                let bit = u32::try_from(8 * lanes.data.len()).ok()?;
+                let taken = point.bit % 8;
+                let end_bit = append(bytes, point, next, &mut lanes.data)?;
+                lanes.stretches.push(Stretch {
+                    bit: bit + taken,
+                    end_bit: (end_column == whole).then_some(end_bit),
+                    len_bytes: (lanes.data.len() - bit as usize / 8) as u32,
+                    start: start as u32,
+                    end: end as u32,
+                    dc: point.dc,
+                });
+                (column, start) = (end_column, end);
+            }
+        }
+        lanes.data.resize(lanes.data.len() + PAD_BYTES, 0);
+        let len = rows as usize * stride;
+        lanes.blocks.clear();
+        // One block more for lanes that have nothing to do.
+        lanes.blocks.resize(len + 64, 0);
+        lanes.stretches.sort_unstable_by_key(|stretch| std::cmp::Reverse(stretch.len_bytes));
+        // SAFETY: the processor has the features, or there would be no lanes.
+        unsafe { lanes.run() }.then_some(())?;
+        lanes.sum_dc();
+        Some(Band { blocks: lanes.blocks[lead * mcu_len..].as_ptr(), stride, rows })
+    }
+}
+
+/// Appends the data between two entry points, without stuffed bytes; in bits, where they end.
+fn append(bytes: &[u8], point: EntryPoint, next: EntryPoint, data: &mut Vec<u8>) -> Option<u32> {
+    let mut end = next.byte();
+    let taken = next.bit % 8;
+    if taken != 0 {
+        end += 1;
+    } else if matches!(bytes.get(end.checked_sub(2)?..end)?, [0xFF, 0xD0..=0xD7]) {
+        end -= 2;
+    }
+    let from = bytes.get(point.byte()..end)?;
+    data.reserve(from.len() + PAD_BYTES);
+    // SAFETY: the processor has the features, or there would be no lanes; there is room.
+    unsafe { unstuff(from, data) };
+    u32::try_from(8 * data.len()).ok()?.checked_sub((8 - taken) % 8)
+}
+
+/// Appends bytes without the zeros that stand behind each 0xFF.
+///
+/// # Safety
+/// There must be room for [`PAD_BYTES`] more than there are bytes.
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi2,popcnt")]
+unsafe fn unstuff(from: &[u8], to: &mut Vec<u8>) {
+    let mut len = to.len();
+    let mut after_ff = 0;
+    for chunk in from.chunks(64) {
+        let valid = u64::MAX >> (64 - chunk.len());
+        // SAFETY: only bytes of the chunk are read; what is written has room, as the caller promises.
+        unsafe {
+            let vector = _mm512_maskz_loadu_epi8(valid, chunk.as_ptr().cast());
+            let ff = _mm512_cmpeq_epi8_mask(vector, _mm512_set1_epi8(-1));
+            let keep = valid & !(_mm512_testn_epi8_mask(vector, vector) & (ff << 1 | after_ff));
+            after_ff = ff >> 63;
+            let vector = if keep == u64::MAX { vector } else { _mm512_maskz_compress_epi8(keep, vector) };
+            _mm512_storeu_si512(to.as_mut_ptr().add(len).cast(), vector);
+            len += keep.count_ones() as usize;
+        }
+    }
+    // SAFETY: so many have been written.
+    unsafe { to.set_len(len) };
+}
+
+/// A number of each lane.
+#[repr(align(64))]
+struct Of<T>([T; LANES]);
+
+impl<T> Of<T> {
+    #[target_feature(enable = "avx512f")]
+    fn vector(&self, group: usize) -> __m512i {
+        const { assert!(size_of::<T>() == 4) };
+        // SAFETY: there are 16 in each group, which are 64 bytes.
+        unsafe { _mm512_load_si512(self.0[16 * group..][..16].as_ptr().cast()) }
+    }
+
+    #[target_feature(enable = "avx512f")]
+    fn set(&mut self, group: usize, vector: __m512i) {
+        const { assert!(size_of::<T>() == 4) };
+        // SAFETY: there are 16 in each group, which are 64 bytes.
+        unsafe { _mm512_store_si512(self.0[16 * group..][..16].as_mut_ptr().cast(), vector) };
+    }
+
+    #[target_feature(enable = "avx512f")]
+    fn vectors(&self) -> [__m512i; GROUPS] {
+        let mut vectors = [_mm512_setzero_si512(); GROUPS];
+        for (group, vector) in vectors.iter_mut().enumerate() {
+            *vector = self.vector(group);
+        }
+        vectors
+    }
+
+    #[target_feature(enable = "avx512f")]
+    fn set_all(&mut self, vectors: [__m512i; GROUPS]) {
+        for (group, vector) in vectors.into_iter().enumerate() {
+            self.set(group, vector);
+        }
+    }
+}
+
+/// What each lane is at.
+struct State {
+    /// Its stretch.
+    stretch: [usize; LANES],
+    /// Where its next code begins.
+    bit: Of<u32>,
+    /// Of the coefficient before, in its block.
+    index: Of<i32>,
+    /// Its block's in its MCU.
+    number: Of<u32>,
+    /// Where the table of the next code begins.
+    table: Of<u32>,
+    /// Its block's place, and one past the stretch's last.
+    block: Of<u32>,
+    end: Of<u32>,
+}
+
+impl Lanes {
+    /// Decodes the stretches; `false` if one of them is not what it should be.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+    fn run(&mut self) -> bool {
+        let blocks_in_mcu = self.components.len();
+        let (mut dc_tables, mut ac_tables, mut next_number) = (Of([0u32; LANES]), Of([0u32; LANES]), Of([0u32; LANES]));
+        for (b, &component) in self.components.iter().enumerate() {
+            dc_tables.0[b] = ((2 * component) << LOOK_BITS) as u32;
+            ac_tables.0[b] = ((2 * component + 1) << LOOK_BITS) as u32;
+            next_number.0[b] = ((b + 1) % blocks_in_mcu) as u32;
+        }
+        let (dc_tables, ac_tables, next_number) = (dc_tables.vector(0), ac_tables.vector(0), next_number.vector(0));
+        let mut places = [63u8; 128];
+        places[..64].copy_from_slice(&ZIGZAG);
+        // SAFETY: there are 128 bytes.
+        let (low_places, high_places) =
+            unsafe { (_mm512_loadu_si512(places.as_ptr().cast()), _mm512_loadu_si512(places.as_ptr().add(64).cast())) };
+        let swap = _mm512_broadcast_i32x4(_mm_setr_epi8(3, 2, 1, 0, 7, 6, 5, 4, 11, 10, 9, 8, 15, 14, 13, 12));
+        let (zero, one) = (_mm512_setzero_si512(), _mm512_set1_epi32(1));
+        let last_place = _mm512_set1_epi32(63);
+        let limit = _mm512_set1_epi32((self.data.len() - 8) as i32);
+        let (data, tables) = (self.data.as_ptr(), self.tables.as_ptr());
+        let out = self.blocks.as_mut_ptr();
+        let nowhere = (self.blocks.len() - 64) as u32;
+
+        let mut state = State {
+            stretch: [usize::MAX; LANES],
+            bit: Of([0; LANES]),
+            index: Of([BEFORE_DC; LANES]),
+            number: Of([0; LANES]),
+            table: Of([0; LANES]),
+            block: Of([nowhere; LANES]),
+            end: Of([nowhere; LANES]),
+        };
+        let mut addresses = Of([0u32; LANES]);
+        let mut values = Of([0i32; LANES]);
+        let mut todo = 0;
+        while let Some(live) = self.assign(&mut state, &mut todo, nowhere) {
+            let live: [__mmask16; GROUPS] = std::array::from_fn(|group| (live >> (16 * group)) as u16);
+            let (mut bit, mut index, mut number) = (state.bit.vectors(), state.index.vectors(), state.number.vectors());
+            let (mut table, mut block, end) = (state.table.vectors(), state.block.vectors(), state.end.vectors());
+            loop {
+                let mut ended = 0;
+                for g in 0..GROUPS {
+                    let byte = _mm512_min_epu32(_mm512_srli_epi32(bit[g], 3), limit);
+                    // SAFETY: no byte is read behind the limit and seven bytes more, which are there.
+                    let word = unsafe { _mm512_i32gather_epi32::<1>(byte, data.cast()) };
+                    let word = _mm512_shuffle_epi8(word, swap);
+                    let mut word = _mm512_sllv_epi32(word, _mm512_and_si512(bit[g], _mm512_set1_epi32(7)));
+                    let look = _mm512_add_epi32(table[g], _mm512_srli_epi32(word, 32 - LOOK_BITS));
+                    // SAFETY: each table has so many entries, and the last one more.
+                    let mut entries = unsafe { _mm512_i32gather_epi32::<2>(look, tables.cast()) };
+                    let long = _mm512_mask_testn_epi32_mask(live[g], entries, _mm512_set1_epi32(31));
+                    if long != 0 {
+                        state.bit.set(g, bit[g]);
+                        state.table.set(g, table[g]);
+                        let mut rest = long;
+                        while rest != 0 {
+                            let lane = 16 * g + rest.trailing_zeros() as usize;
+                            let Some((found, bits)) = self.look_further(state.bit.0[lane], state.table.0[lane]) else {
+                                return false;
+                            };
+                            let this = rest & rest.wrapping_neg();
+                            entries = _mm512_mask_set1_epi32(entries, this, found.into());
+                            word = _mm512_mask_set1_epi32(word, this, bits as i32);
+                            rest ^= this;
+                        }
+                    }
+                    let total = _mm512_and_si512(entries, _mm512_set1_epi32(31));
+                    let size = _mm512_and_si512(_mm512_srli_epi32(entries, 5), _mm512_set1_epi32(15));
+                    let moves = _mm512_srli_epi32(_mm512_slli_epi32(entries, 16), 25);
+                    bit[g] = _mm512_add_epi32(bit[g], total);
+
+                    let value = _mm512_sllv_epi32(word, _mm512_sub_epi32(total, size));
+                    let value = _mm512_srlv_epi32(value, _mm512_sub_epi32(_mm512_set1_epi32(32), size));
+                    let all = _mm512_sllv_epi32(one, size);
+                    let is_negative = _mm512_cmplt_epu32_mask(value, _mm512_srli_epi32(all, 1));
+                    let value = _mm512_mask_sub_epi32(value, is_negative, value, _mm512_sub_epi32(all, one));
+
+                    let was_dc = _mm512_cmplt_epi32_mask(index[g], zero);
+                    index[g] = _mm512_add_epi32(index[g], moves);
+                    // Of lanes without a stretch the index may be anything.
+                    let place = _mm512_permutex2var_epi8(low_places, index[g], high_places);
+                    addresses.set(g, _mm512_add_epi32(block[g], _mm512_and_si512(place, last_place)));
+                    values.set(g, value);
+
+                    let is_done = _mm512_cmpge_epi32_mask(index[g], last_place);
+                    table[g] = _mm512_mask_permutexvar_epi32(table[g], was_dc, number[g], ac_tables);
+                    number[g] = _mm512_mask_permutexvar_epi32(number[g], is_done, number[g], next_number);
+                    table[g] = _mm512_mask_permutexvar_epi32(table[g], is_done, number[g], dc_tables);
+                    index[g] = _mm512_mask_mov_epi32(index[g], is_done, _mm512_set1_epi32(BEFORE_DC));
+                    let moved = is_done & live[g];
+                    block[g] = _mm512_mask_add_epi32(block[g], moved, block[g], _mm512_set1_epi32(64));
+                    ended |= _mm512_mask_cmpeq_epi32_mask(moved, block[g], end[g]);
+                }
+                for lane in 0..LANES {
+                    // SAFETY: a lane's block is one of those that there are, and no place is behind the 63rd. The rest is
+                    // read from arrays: each element of a vector would have to be taken through the unit that all need.
+                    unsafe {
+                        let address = (&raw const addresses.0[lane]).read_volatile();
+                        let value = (&raw const values.0[lane]).cast::<i16>().read_volatile();
+                        *out.add(address as usize) = value;
+                    }
+                }
+                if ended != 0 {
+                    break;
+                }
+            }
+            state.bit.set_all(bit);
+            state.index.set_all(index);
+            state.number.set_all(number);
+            state.table.set_all(table);
+            state.block.set_all(block);
+        }
+        todo == usize::MAX
+    }
+
+    /// Gives lanes that are at the end of their stretch the next ones; the lanes that have any. `None` at the end of all, or
+    /// when a stretch does not end where it should.
+    fn assign(&self, state: &mut State, todo: &mut usize, nowhere: u32) -> Option<u32> {
+        let mut live = 0;
+        for lane in 0..LANES {
+            if state.block.0[lane] != state.end.0[lane] {
+                live |= 1 << lane;
+                continue;
+            }
+            if let Some(stretch) = self.stretches.get(state.stretch[lane])
+                && let Some(end) = stretch.end_bit
+                && !(end.saturating_sub(7)..=end).contains(&state.bit.0[lane])
+            {
+                return None;
+            }
+            state.stretch[lane] = *todo;
+            if let Some(stretch) = self.stretches.get(*todo) {
+                *todo += 1;
+                live |= 1 << lane;
+                state.bit.0[lane] = stretch.bit;
+                (state.block.0[lane], state.end.0[lane]) = (stretch.start, stretch.end);
+                // Each starts with the first block of an MCU, which is the first component's.
+                (state.number.0[lane], state.index.0[lane], state.table.0[lane]) = (0, BEFORE_DC, 0);
+            } else {
+                (state.block.0[lane], state.end.0[lane]) = (nowhere, nowhere);
+            }
+        }
+        if live == 0 {
+            *todo = usize::MAX;
+            return None;
+        }
+        Some(live)
+    }
+
+    /// The entry of a code that its table does not have, and the 32 bits that begin with it. `None` if there is no such
+    /// code.
+    #[cold]
+    fn look_further(&self, bit: u32, base: u32) -> Option<(u16, u32)> {
+        let number = (base >> LOOK_BITS) as usize;
+        let bytes = self.data.get(bit as usize / 8..)?.first_chunk::<8>()?;
+        let bits = u64::from_be_bytes(*bytes) << (bit % 8);
+        let (len, symbol) = self.codes.get(number)?.symbol(bits)?;
+        Some((entry(len, symbol, number % 2 == 1), (bits >> 32) as u32))
+    }
+
+    /// Turns the DC coefficients from differences into what they are.
+    fn sum_dc(&mut self) {
+        let mcu_len = 64 * self.components.len();
+        for stretch in &self.stretches {
+            let mut dc = stretch.dc.map(i32::from);
+            for mcu in self.blocks[stretch.start as usize..stretch.end as usize].chunks_exact_mut(mcu_len) {
+                for (block, &component) in mcu.chunks_exact_mut(64).zip(&self.components) {
+                    let dc = &mut dc[component & 3];
+                    *dc = dc.wrapping_add(block[0].into());
+                    block[0] = *dc as i16;
+                }
+            }
+        }
+    }
+}
