@@ -234,6 +234,8 @@ pub struct RunReport {
     pub targets: Option<TargetCounts>,
     /// Where the time went.
     pub stages: StageSeconds,
+    /// Each epoch by itself: later ones may be faster, by what earlier ones have left in caches.
+    pub each_epoch: Vec<EpochSpeed>,
     /// Number of samples that could not be used.
     pub bad_count: u64,
     /// The first 1,000 of them of each epoch.
@@ -251,6 +253,28 @@ pub struct RunReport {
     /// [`Digest`] of everything delivered, if asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
+}
+
+/// How fast an epoch was.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct EpochSpeed {
+    /// Samples delivered, padding not counted.
+    pub images: u64,
+    /// From the request for its first batch to its last.
+    pub seconds: f64,
+    /// Images per second.
+    pub images_per_s: f64,
+    /// Seconds spent decoding, summed over all threads.
+    pub decode_s: f64,
+}
+
+impl EpochSpeed {
+    fn new(stats: &Stats, time: Duration) -> Self {
+        let seconds = time.as_secs_f64();
+        let images_per_s = stats.images as f64 / seconds.max(f64::MIN_POSITIVE);
+        Self { images: stats.images, seconds, images_per_s, decode_s: stats.decode.as_secs_f64() }
+    }
 }
 
 /// What a run had delivered when it was interrupted.
@@ -489,7 +513,7 @@ fn run_epochs(
     progress: &mut dyn FnMut(&Progress<'_>),
 ) -> Result<RunReport> {
     let mut stats = Stats::default();
-    let (mut bad, mut first_batch) = (Vec::new(), None);
+    let (mut bad, mut first_batch, mut each_epoch) = (Vec::new(), None, Vec::new());
     let mut targets: Option<TargetCounts> = None;
     let mut hash = digest.then(Digest::default);
     // The one before the current, until the device is done with the last.
@@ -516,6 +540,7 @@ fn run_epochs(
         return Err(Error::parameter("run", "state", expected, format!("epoch {start}")));
     }
     for number in start..epochs.end {
+        let epoch_begin = Instant::now();
         let mut epoch = match resumed.take() {
             Some(state) => pipeline.resume(&state)?,
             None => pipeline.epoch(number),
@@ -545,6 +570,7 @@ fn run_epochs(
         }
         // All images of the last batch may have been skipped.
         save(epoch.state(), delivered, &hash)?;
+        each_epoch.push(EpochSpeed::new(&epoch.stats(), epoch_begin.elapsed()));
         stats += epoch.stats();
         bad.append(&mut epoch.bad());
     }
@@ -582,6 +608,7 @@ fn run_epochs(
         cache: pipeline.cache_usage(),
         targets,
         stages: stats.into(),
+        each_epoch,
         bad_count: stats.bad,
         bad,
         moved_mean: (stats.moved > 0).then(|| stats.moved as f64 / stats.images.max(1) as f64),

@@ -150,6 +150,13 @@ fn text(report: &RunReport) -> String {
         report.device,
         format!("{:?}", report.strategy).to_lowercase(),
     );
+    if let [first, .., last] = &report.each_epoch[..] {
+        let _ = writeln!(
+            text,
+            "epochs        {}: {:.1} images/s in the first, {:.1} in the last",
+            report.epochs, first.images_per_s, last.images_per_s
+        );
+    }
     if let Some(earlier) = report.earlier {
         let _ = writeln!(text, "resumed after {} images in {} batches", earlier.images, earlier.batches);
     }
