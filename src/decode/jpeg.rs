@@ -3,7 +3,7 @@
 
 use super::entry_points::{Entries, EntryPoint, EntryPoints, Grid, Key, Memory};
 #[cfg(target_arch = "x86_64")]
-use super::lanes::{self, Band, Lanes, LanesJob};
+use super::lanes::{self, Lanes, LanesJob};
 use super::{Header, lossless_jpeg, restarts};
 use crate::error::{Error, Result};
 use crate::memory;
@@ -50,6 +50,16 @@ struct Points {
     a_row: u32,
 }
 
+/// `wf_band` in `jpeg.c`.
+#[repr(C)]
+pub(super) struct Band {
+    /// Those of the first column that was asked for.
+    pub(super) blocks: *const i16,
+    /// Coefficients from one row to the next.
+    pub(super) stride: usize,
+    pub(super) rows: u32,
+}
+
 /// `wf_decode_band` in `jpeg.c`.
 type DecodeBand = unsafe extern "C" fn(*mut c_void, u32, u32, u32, *mut Band) -> i32;
 
@@ -77,6 +87,15 @@ pub(crate) enum Knew {
     Rows,
     /// Its entry points, which have been learned.
     EntryPoints,
+}
+
+/// What is to be decoded.
+struct Task<'a> {
+    bytes: &'a [u8],
+    header: &'a Header,
+    part: Rect,
+    accept_truncated: bool,
+    has_end: bool,
 }
 
 /// What is done about entry points.
@@ -170,23 +189,26 @@ impl JpegDecoder {
         let has_end = has_end(bytes, header.scan_offset_bytes);
         out.reset_part(header.size, part);
         let grid = Grid::new(header).filter(|_| OWN_HUFFMAN && has_end && !self.plain);
-        let found = grid.map_or(Found::Nothing, |grid| self.find(bytes, header, &grid, part, how.entry_points));
+        let task = Task { bytes, header, part, accept_truncated: how.accept_truncated, has_end };
+        let found = grid.map_or(Found::Nothing, |grid| self.find(&task, &grid, how.entry_points));
         let mut knew = match found {
             Found::Known(knew) => knew,
             _ => Knew::Nothing,
         };
-        let mut status = self.call(bytes, header, part, how.accept_truncated, has_end, &found, out);
+        let mut status = self.call(&task, &found, out);
         if status == UNPREPARED {
             // They belong to other data after all.
             knew = Knew::Nothing;
-            status = self.call(bytes, header, part, how.accept_truncated, has_end, &Found::Nothing, out);
+            status = self.call(&task, &Found::Nothing, out);
         }
         match status {
             OK => {
-                if let (Found::New { key, .. }, Some(grid), Some(memory)) = (found, grid, how.entry_points) {
+                if let (Found::New { key, grid, .. }, Some(memory)) = (found, how.entry_points) {
                     // SAFETY: the handle is ours alone; the shim reads what the last call has left there.
                     let learned = unsafe { wf_jpeg_learned(self.handle.as_ptr()) } as usize;
-                    memory.put(key, &grid, self.learned.get(..learned).unwrap_or_default());
+                    if let Some(points) = self.learned.get(..learned).filter(|points| !points.is_empty()) {
+                        memory.put(key, &grid, points);
+                    }
                 }
                 return Ok(knew);
             }
@@ -204,7 +226,8 @@ impl JpegDecoder {
     }
 
     /// Looks for the image's entry points, in itself and in memory.
-    fn find(&mut self, bytes: &[u8], header: &Header, grid: &Grid, part: Rect, memory: Option<&EntryPoints>) -> Found {
+    fn find(&mut self, task: &Task<'_>, grid: &Grid, memory: Option<&EntryPoints>) -> Found {
+        let Task { bytes, header, part, .. } = *task;
         // Where all is needed and nothing can be done at a time, there is nothing to gain.
         if !grid.has_rest(part) && !self.has_lanes() {
             return Found::Nothing;
@@ -245,17 +268,8 @@ impl JpegDecoder {
         false
     }
 
-    #[expect(clippy::too_many_arguments)]
-    fn call(
-        &mut self,
-        bytes: &[u8],
-        header: &Header,
-        part: Rect,
-        accept_truncated: bool,
-        has_end: bool,
-        found: &Found,
-        out: &mut Image,
-    ) -> c_int {
+    fn call(&mut self, task: &Task<'_>, found: &Found, out: &mut Image) -> c_int {
+        let Task { bytes, header, part, accept_truncated, has_end } = *task;
         let pixels = out.pixels_mut();
         debug_assert_eq!(pixels.len(), part.width as usize * part.height as usize);
         let (mut known, mut learned) = (Points::NONE, Points::NONE);
@@ -269,8 +283,8 @@ impl JpegDecoder {
                 learned = Points { points: self.learned.as_mut_ptr(), rows: grid.rows, step, a_row };
             }
             Found::Known(_) => {
-                let Entries { points, step, a_row, rows } = &mut self.known;
-                known = Points { points: points.as_mut_ptr(), rows: *rows, step: *step, a_row: *a_row };
+                let Entries { points, step, a_row, rows } = &self.known;
+                known = Points { points: points.as_ptr().cast_mut(), rows: *rows, step: *step, a_row: *a_row };
                 #[cfg(target_arch = "x86_64")]
                 if let (Some(lanes), Some(grid)) = (&mut self.lanes, Grid::new(header))
                     && let Some(begun) = LanesJob::begin(lanes, bytes, header, &self.known, &grid, part)

@@ -1,9 +1,9 @@
-//! Entropy decoding of sixteen stretches of an image at a time, with AVX-512.
+//! Entropy decoding of 32 stretches of an image at a time, with AVX-512.
 //!
 //! What a decoder waits for is the length of one code before it can look up the next, and for branches that nobody can
-//! foresee: the end of a block, a long code. With entry points there are many places to begin at, so each of sixteen lanes
-//! walks through a stretch of its own, and all take the same instructions: a look-up is a gather from the data and one from
-//! the tables, the end of a block is a blend. Only codes of more than [`LOOK_BITS`] bits are found one by one.
+//! foresee: the end of a block, a long code. With entry points there are many places to begin at, so each lane walks through
+//! a stretch of its own, and all take the same instructions: a look-up is a gather from the data and one from the tables,
+//! the end of a block is a blend. Only codes of more than [`LOOK_BITS`] bits are found one by one.
 //!
 //! Where a stretch ends is where the next one begins, or the entry points belong to other data: then nothing of it is used.
 #![allow(unsafe_code)]
@@ -12,6 +12,7 @@ use super::Header;
 use super::baseline::{Baseline, ZIGZAG};
 use super::entry_points::{Entries, EntryPoint, Grid};
 use super::huffman::Code;
+use super::jpeg::Band;
 use crate::raster::Rect;
 use std::arch::x86_64::*;
 use std::ffi::c_void;
@@ -26,19 +27,13 @@ const LOOK_BITS: u32 = 11;
 const BAND_COEFFICIENTS: usize = 1 << 19;
 /// So many of which one after the other takes as long.
 const MIN_STRETCHES: u32 = 8;
+/// Bytes of data a coefficient, at most: a code, its bits and stuffing. More is no such data.
+const MAX_COEFFICIENT_BYTES: usize = 8;
 /// Bytes behind the data that may be read, and behind what is written while the data are made.
 const PAD_BYTES: usize = 64;
 /// How far the end of a block moves the index on, and what a DC coefficient moves it on by, from [`BEFORE_DC`] to 0.
 const END_OF_BLOCK: u16 = 64;
 const BEFORE_DC: i32 = -64;
-
-/// `wf_band` in `jpeg.c`.
-#[repr(C)]
-pub(super) struct Band {
-    blocks: *const i16,
-    stride: usize,
-    rows: u32,
-}
 
 /// The data between two entry points, or the start of them.
 #[derive(Debug, Clone, Copy)]
@@ -172,6 +167,7 @@ impl<'a> LanesJob<'a> {
         Some(Self { lanes, bytes, entries, columns: grid.columns, end_row: grid.rows_needed(part) })
     }
 
+    /// The coefficients of rows of MCUs from `row` on; `None` if they cannot be decoded from the entry points.
     fn decode(&mut self, row: u32, first_column: u32, columns: u32) -> Option<Band> {
         let Self { lanes, bytes, entries, .. } = self;
         let Entries { points, step, a_row, rows } = *entries;
@@ -198,7 +194,8 @@ impl<'a> LanesJob<'a> {
                 let end = start + (end_column - column) as usize * mcu_len;
                 let bit = u32::try_from(8 * lanes.data.len()).ok()?;
                 let taken = point.bit % 8;
-                let end_bit = append(bytes, point, next, &mut lanes.data)?;
+                let max_len = (whole - column) as usize * mcu_len * MAX_COEFFICIENT_BYTES;
+                let end_bit = append(bytes, point, next, max_len, &mut lanes.data)?;
                 lanes.stretches.push(Stretch {
                     bit: bit + taken,
                     end_bit: (end_column == whole).then_some(end_bit),
@@ -213,18 +210,19 @@ impl<'a> LanesJob<'a> {
         lanes.data.resize(lanes.data.len() + PAD_BYTES, 0);
         let len = rows as usize * stride;
         lanes.blocks.clear();
+        lanes.blocks.try_reserve(len + 64).ok()?;
         // One block more for lanes that have nothing to do.
         lanes.blocks.resize(len + 64, 0);
         lanes.stretches.sort_unstable_by_key(|stretch| std::cmp::Reverse(stretch.len_bytes));
         // SAFETY: the processor has the features, or there would be no lanes.
-        unsafe { lanes.run() }.then_some(())?;
+        unsafe { lanes.run() }?;
         lanes.sum_dc();
         Some(Band { blocks: lanes.blocks[lead * mcu_len..].as_ptr(), stride, rows })
     }
 }
 
 /// Appends the data between two entry points, without stuffed bytes; in bits, where they end.
-fn append(bytes: &[u8], point: EntryPoint, next: EntryPoint, data: &mut Vec<u8>) -> Option<u32> {
+fn append(bytes: &[u8], point: EntryPoint, next: EntryPoint, max_len: usize, data: &mut Vec<u8>) -> Option<u32> {
     let mut end = next.byte();
     let taken = next.bit % 8;
     if taken != 0 {
@@ -232,8 +230,8 @@ fn append(bytes: &[u8], point: EntryPoint, next: EntryPoint, data: &mut Vec<u8>)
     } else if matches!(bytes.get(end.checked_sub(2)?..end)?, [0xFF, 0xD0..=0xD7]) {
         end -= 2;
     }
-    let from = bytes.get(point.byte()..end)?;
-    data.reserve(from.len() + PAD_BYTES);
+    let from = bytes.get(point.byte()..end).filter(|from| from.len() <= max_len)?;
+    data.try_reserve(from.len() + PAD_BYTES).ok()?;
     // SAFETY: the processor has the features, or there would be no lanes; there is room.
     unsafe { unstuff(from, data) };
     u32::try_from(8 * data.len()).ok()?.checked_sub((8 - taken) % 8)
@@ -266,9 +264,9 @@ unsafe fn unstuff(from: &[u8], to: &mut Vec<u8>) {
 
 /// A number of each lane.
 #[repr(align(64))]
-struct Of<T>([T; LANES]);
+struct PerLane<T>([T; LANES]);
 
-impl<T> Of<T> {
+impl<T> PerLane<T> {
     #[target_feature(enable = "avx512f")]
     fn vector(&self, group: usize) -> __m512i {
         const { assert!(size_of::<T>() == 4) };
@@ -305,24 +303,25 @@ struct State {
     /// Its stretch.
     stretch: [usize; LANES],
     /// Where its next code begins.
-    bit: Of<u32>,
+    bit: PerLane<u32>,
     /// Of the coefficient before, in its block.
-    index: Of<i32>,
+    index: PerLane<i32>,
     /// Its block's in its MCU.
-    number: Of<u32>,
+    number: PerLane<u32>,
     /// Where the table of the next code begins.
-    table: Of<u32>,
+    table: PerLane<u32>,
     /// Its block's place, and one past the stretch's last.
-    block: Of<u32>,
-    end: Of<u32>,
+    block: PerLane<u32>,
+    end: PerLane<u32>,
 }
 
 impl Lanes {
-    /// Decodes the stretches; `false` if one of them is not what it should be.
+    /// Decodes the stretches; `None` if one of them is not what it should be.
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-    fn run(&mut self) -> bool {
+    fn run(&mut self) -> Option<()> {
         let blocks_in_mcu = self.components.len();
-        let (mut dc_tables, mut ac_tables, mut next_number) = (Of([0u32; LANES]), Of([0u32; LANES]), Of([0u32; LANES]));
+        let (mut dc_tables, mut ac_tables, mut next_number) =
+            (PerLane([0u32; LANES]), PerLane([0u32; LANES]), PerLane([0u32; LANES]));
         for (b, &component) in self.components.iter().enumerate() {
             dc_tables.0[b] = ((2 * component) << LOOK_BITS) as u32;
             ac_tables.0[b] = ((2 * component + 1) << LOOK_BITS) as u32;
@@ -344,17 +343,21 @@ impl Lanes {
 
         let mut state = State {
             stretch: [usize::MAX; LANES],
-            bit: Of([0; LANES]),
-            index: Of([BEFORE_DC; LANES]),
-            number: Of([0; LANES]),
-            table: Of([0; LANES]),
-            block: Of([nowhere; LANES]),
-            end: Of([nowhere; LANES]),
+            bit: PerLane([0; LANES]),
+            index: PerLane([BEFORE_DC; LANES]),
+            number: PerLane([0; LANES]),
+            table: PerLane([0; LANES]),
+            block: PerLane([nowhere; LANES]),
+            end: PerLane([nowhere; LANES]),
         };
-        let mut addresses = Of([0u32; LANES]);
-        let mut values = Of([0i32; LANES]);
+        let mut addresses = PerLane([0u32; LANES]);
+        let mut values = PerLane([0i32; LANES]);
         let mut todo = 0;
-        while let Some(live) = self.assign(&mut state, &mut todo, nowhere) {
+        loop {
+            let live = self.assign(&mut state, &mut todo, nowhere)?;
+            if live == 0 {
+                return Some(());
+            }
             let live: [__mmask16; GROUPS] = std::array::from_fn(|group| (live >> (16 * group)) as u16);
             let (mut bit, mut index, mut number) = (state.bit.vectors(), state.index.vectors(), state.number.vectors());
             let (mut table, mut block, end) = (state.table.vectors(), state.block.vectors(), state.end.vectors());
@@ -376,9 +379,7 @@ impl Lanes {
                         let mut rest = long;
                         while rest != 0 {
                             let lane = 16 * g + rest.trailing_zeros() as usize;
-                            let Some((found, bits)) = self.look_further(state.bit.0[lane], state.table.0[lane]) else {
-                                return false;
-                            };
+                            let (found, bits) = self.look_further(state.bit.0[lane], state.table.0[lane])?;
                             let this = rest & rest.wrapping_neg();
                             entries = _mm512_mask_set1_epi32(entries, this, found.into());
                             word = _mm512_mask_set1_epi32(word, this, bits as i32);
@@ -431,11 +432,10 @@ impl Lanes {
             state.table.set_all(table);
             state.block.set_all(block);
         }
-        todo == usize::MAX
     }
 
-    /// Gives lanes that are at the end of their stretch the next ones; the lanes that have any. `None` at the end of all, or
-    /// when a stretch does not end where it should.
+    /// Gives lanes that are at the end of their stretch the next ones; the lanes that have one. `None` if a stretch does not
+    /// end where it should.
     fn assign(&self, state: &mut State, todo: &mut usize, nowhere: u32) -> Option<u32> {
         let mut live = 0;
         for lane in 0..LANES {
@@ -460,10 +460,6 @@ impl Lanes {
             } else {
                 (state.block.0[lane], state.end.0[lane]) = (nowhere, nowhere);
             }
-        }
-        if live == 0 {
-            *todo = usize::MAX;
-            return None;
         }
         Some(live)
     }
