@@ -5,7 +5,7 @@
  * that a table entry gives the length of code and coefficient bits together, so that the next look-up need not wait for
  * the coefficient; that bits are taken eight bytes at a time; and that blocks of which nothing is needed (rows above a
  * rectangle, columns beside it) are only walked through. Where the caller knows entry points, rows above are not touched,
- * nor what stands beside the rectangle. It may also have decoded the coefficients itself, which are copied then.
+ * nor what stands beside the rectangle.
  *
  * What comes out is the same for damaged data too: zero bits behind the end of a segment, a zero for a code that does not
  * exist, blocks left empty after the data have ended. Unlike libjpeg's fast path it warns of every bad code, and leaves
@@ -60,11 +60,7 @@ typedef struct huffman_decoder {
   wf_entries known;   /* no points if they are not known */
   wf_entries learned; /* no points if they are not to be learned, or can't be; `rows` counts points here */
   JDIMENSION next_learned; /* column of the next point to learn */
-  wf_decode_band decode_band; /* null if there is none */
-  void *band_context;
-  wf_band band;
-  uint32_t band_row;
-  int unprepared; /* rows were needed of which no entry points are known, or which could not be decoded from them */
+  int unprepared; /* rows were needed of which no entry points are known */
   int32_t dc[MAX_COMPS_IN_SCAN];
   int block_component[D_MAX_BLOCKS_IN_MCU];
   const huffman_table *block_dc[D_MAX_BLOCKS_IN_MCU], *block_ac[D_MAX_BLOCKS_IN_MCU];
@@ -411,30 +407,12 @@ cannot:
   self->learned.points = NULL;
 }
 
-/* An MCU that is wanted, from coefficients that are decoded already. */
-static int huffman_copy_mcu(j_decompress_ptr cinfo, huffman_decoder *self, JBLOCKROW *blocks, JDIMENSION column) {
-  JDIMENSION row = cinfo->input_iMCU_row, first = cinfo->master->first_iMCU_col;
-  if (row - self->band_row >= self->band.rows) {
-    self->band_row = row;
-    self->band.rows = 0;
-    if (!(*self->decode_band)(self->band_context, row, first, cinfo->master->last_iMCU_col - first + 1, &self->band))
-      return FALSE;
-  }
-  const JCOEF *from = self->band.blocks + (row - self->band_row) * self->band.stride +
-                      (size_t)(column - first) * (size_t)cinfo->blocks_in_MCU * DCTSIZE2;
-  for (int b = 0; b < cinfo->blocks_in_MCU; b++, from += DCTSIZE2)
-    memcpy(*blocks[b], from, sizeof(JBLOCK));
-  return TRUE;
-}
-
 /* An MCU of a row whose entry points are known. */
 static int huffman_known_mcu(j_decompress_ptr cinfo, huffman_decoder *self, JBLOCKROW *blocks, JDIMENSION column) {
   JDIMENSION row = cinfo->input_iMCU_row, first = cinfo->master->first_iMCU_col;
   JDIMENSION entry = first / self->known.step;
   if (row >= self->known.rows)
     return FALSE;
-  if (self->decode_band)
-    return column < first || huffman_copy_mcu(cinfo, self, blocks, column);
   if (column < entry * self->known.step)
     return TRUE;
   if (column == entry * self->known.step &&
@@ -487,14 +465,11 @@ static void huffman_start(j_decompress_ptr cinfo, huffman_decoder *self) {
   self->column = 0;
   self->learned.rows = 0;
   self->next_learned = 0;
-  self->band.rows = 0;
   self->restarts_to_go = cinfo->restart_interval;
   memset(self->dc, 0, sizeof self->dc);
   for (int b = 0; b < cinfo->blocks_in_MCU; b++) {
     const jpeg_component_info *component = cinfo->cur_comp_info[cinfo->MCU_membership[b]];
     int dc = component->dc_tbl_no, ac = component->ac_tbl_no;
-    if (self->decode_band)
-      continue;
     if (!(dc_made >> dc & 1))
       huffman_table_make(&self->dc_tables[dc], cinfo->dc_huff_tbl_ptrs[dc], 0);
     if (!(ac_made >> ac & 1))

@@ -29,15 +29,9 @@ typedef struct {
   uint32_t rows, step, a_row;
 } wf_entries;
 
-/* Rows of MCUs whose coefficients the Rust side has decoded, and what it has of them. */
-typedef struct {
-  const JCOEF *blocks; /* those of the first column that is asked for, MCU by MCU, each coefficient where it belongs */
-  size_t stride;       /* coefficients from one row to the next */
-  uint32_t rows;
-} wf_band;
-
-/* Decodes a band that begins at a row. FALSE if it can't. */
-typedef int32_t (*wf_decode_band)(void *context, uint32_t row, uint32_t first_column, uint32_t columns, wf_band *band);
+/* Decodes a row of MCUs, from entry points to samples. FALSE if it can't. */
+typedef int32_t (*wf_decode_row)(void *context, uint32_t row, uint32_t first_column, uint32_t columns,
+                                 JSAMPIMAGE planes);
 
 #include "idct.h"
 #if defined(__GNUC__) || defined(__clang__)
@@ -62,12 +56,32 @@ enum {
   SCANS_MAX = 500     /* a progressive image has about ten scans; each costs a pass over all coefficients */
 };
 
+/* One call's work; the Rust side has the same layout. */
+typedef struct {
+  const uint8_t *bytes;
+  size_t len_bytes;
+  wf_entries known;                   /* where decoding can begin; no points if that is not known */
+  wf_entries learned;                 /* room for all of the image's and one more; no points if none are asked for */
+  wf_decode_row decode_row;           /* decodes from the known ones; or null */
+  void *row_context;
+  uint32_t image_width, image_height; /* as probed; the stream must agree */
+  uint32_t x, y, width, height;       /* the rectangle, inside the image */
+  int32_t strict;                     /* pixels missing are an error */
+  int32_t to_end;                     /* decode all entropy-coded data, so that missing ones are noticed */
+  int32_t learn_all;                  /* go on to the last entry point */
+  int32_t plain;                      /* libjpeg's own entropy decoder: what ours is tested against */
+  int32_t portable;                   /* libjpeg's inverse DCT in C: what its assembler is tested against */
+  uint8_t *out;                       /* height rows of width pixels of four bytes */
+  size_t stride_bytes;
+} wf_job;
+
 typedef struct {
   struct jpeg_decompress_struct cinfo;
   struct jpeg_error_mgr errors;
   struct jpeg_source_mgr source;
   struct jpeg_progress_mgr progress;
   jmp_buf failed;
+  const wf_job *job;
   int status;         /* what to return after a jump */
   int strict;
   int ran_dry;        /* how often libjpeg asked for bytes behind the end */
@@ -80,25 +94,6 @@ typedef struct {
   huffman_decoder huffman;
 #endif
 } wf_decoder;
-
-/* One call's work; the Rust side has the same layout. */
-typedef struct {
-  const uint8_t *bytes;
-  size_t len_bytes;
-  wf_entries known;                   /* where decoding can begin; no points if that is not known */
-  wf_entries learned;                 /* room for all of the image's and one more; no points if none are asked for */
-  wf_decode_band decode_band;         /* decodes from the known ones; or null */
-  void *band_context;
-  uint32_t image_width, image_height; /* as probed; the stream must agree */
-  uint32_t x, y, width, height;       /* the rectangle, inside the image */
-  int32_t strict;                     /* pixels missing are an error */
-  int32_t to_end;                     /* decode all entropy-coded data, so that missing ones are noticed */
-  int32_t learn_all;                  /* go on to the last entry point */
-  int32_t plain;                      /* libjpeg's own entropy decoder: what ours is tested against */
-  int32_t portable;                   /* libjpeg's inverse DCT in C: what its assembler is tested against */
-  uint8_t *out;                       /* height rows of width pixels of four bytes */
-  size_t stride_bytes;
-} wf_job;
 
 wf_decoder *wf_jpeg_decoder_new(void);
 void wf_jpeg_decoder_free(wf_decoder *self);
@@ -276,6 +271,21 @@ static boolean decode_mcu(j_decompress_ptr cinfo, JBLOCKROW *blocks) {
 }
 #endif
 
+#if OWN_HUFFMAN
+/* In the place of libjpeg's way from an MCU's codes to samples, where all is known that is needed. */
+static int decode_row(j_decompress_ptr cinfo, JSAMPIMAGE planes) {
+  wf_decoder *self = cinfo->client_data;
+  JDIMENSION first = cinfo->master->first_iMCU_col, columns = cinfo->master->last_iMCU_col - first + 1;
+  if (!(*self->job->decode_row)(self->job->row_context, cinfo->input_iMCU_row, first, columns, planes))
+    fail(self, WF_UNPREPARED);
+  cinfo->output_iMCU_row++;
+  if (++cinfo->input_iMCU_row < cinfo->total_iMCU_rows)
+    return JPEG_ROW_COMPLETED;
+  (*cinfo->inputctl->finish_input_pass)(cinfo);
+  return JPEG_SCAN_COMPLETED;
+}
+#endif
+
 static void idct_checked(j_decompress_ptr cinfo, jpeg_component_info *component, JCOEFPTR block, JSAMPARRAY rows,
                          JDIMENSION column) {
   const wf_decoder *self = cinfo->client_data;
@@ -335,9 +345,10 @@ static int decode(wf_decoder *self, const wf_job *job) {
     }
     if (huffman_entries_fit(cinfo, &job->learned))
       self->huffman.learned = job->learned;
-    self->huffman.decode_band = job->decode_band;
-    self->huffman.band_context = job->band_context;
-    huffman_start(cinfo, &self->huffman);
+    if (job->decode_row)
+      cinfo->coef->decompress_data = decode_row;
+    else
+      huffman_start(cinfo, &self->huffman);
     cinfo->entropy->decode_mcu = decode_mcu;
   }
 #endif
@@ -400,6 +411,7 @@ static int decode(wf_decoder *self, const wf_job *job) {
 
 int wf_jpeg_decode(wf_decoder *self, const wf_job *job) {
   int status;
+  self->job = job;
   self->message[0] = 0;
   self->status = WF_FAILED;
   self->strict = job->strict;
@@ -419,7 +431,7 @@ int wf_jpeg_decode(wf_decoder *self, const wf_job *job) {
   else
     status = self->complete ? WF_OK : self->status;
 #if OWN_HUFFMAN
-  if (self->huffman.unprepared)
+  if (self->huffman.unprepared || self->status == WF_UNPREPARED)
     status = WF_UNPREPARED;
 #endif
   jpeg_destroy_decompress(&self->cinfo);

@@ -24,8 +24,8 @@ struct Job {
     len_bytes: usize,
     known: Points,
     learned: Points,
-    decode_band: Option<DecodeBand>,
-    band_context: *mut c_void,
+    decode_row: Option<DecodeRow>,
+    row_context: *mut c_void,
     image_width: u32,
     image_height: u32,
     x: u32,
@@ -50,18 +50,8 @@ struct Points {
     a_row: u32,
 }
 
-/// `wf_band` in `jpeg.c`.
-#[repr(C)]
-pub(super) struct Band {
-    /// Those of the first column that was asked for.
-    pub(super) blocks: *const i16,
-    /// Coefficients from one row to the next.
-    pub(super) stride: usize,
-    pub(super) rows: u32,
-}
-
-/// `wf_decode_band` in `jpeg.c`.
-type DecodeBand = unsafe extern "C" fn(*mut c_void, u32, u32, u32, *mut Band) -> i32;
+/// `wf_decode_row` in `jpeg.c`.
+type DecodeRow = unsafe extern "C" fn(*mut c_void, u32, u32, u32, *const *const *mut u8) -> i32;
 
 impl Points {
     const NONE: Self = Self { points: ptr::null_mut(), rows: 0, step: 1, a_row: 0 };
@@ -273,7 +263,7 @@ impl JpegDecoder {
         let pixels = out.pixels_mut();
         debug_assert_eq!(pixels.len(), part.width as usize * part.height as usize);
         let (mut known, mut learned) = (Points::NONE, Points::NONE);
-        let (mut decode_band, mut band_context) = (None::<DecodeBand>, ptr::null_mut());
+        let (mut decode_row, mut row_context) = (None::<DecodeRow>, ptr::null_mut());
         #[cfg(target_arch = "x86_64")]
         let mut job;
         match found {
@@ -290,8 +280,8 @@ impl JpegDecoder {
                     && let Some(begun) = LanesJob::begin(lanes, bytes, header, &self.known, &grid, part)
                 {
                     job = begun;
-                    decode_band = Some(lanes::decode_band);
-                    band_context = (&raw mut job).cast();
+                    decode_row = Some(lanes::decode_row);
+                    row_context = (&raw mut job).cast();
                 }
             }
         }
@@ -300,8 +290,8 @@ impl JpegDecoder {
             len_bytes: bytes.len(),
             known,
             learned,
-            decode_band,
-            band_context,
+            decode_row,
+            row_context,
             image_width: header.size.width,
             image_height: header.size.height,
             x: part.x,

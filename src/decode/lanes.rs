@@ -12,10 +12,11 @@ use super::Header;
 use super::baseline::{Baseline, ZIGZAG};
 use super::entry_points::{Entries, EntryPoint, Grid};
 use super::huffman::Code;
-use super::jpeg::Band;
-use crate::raster::Rect;
+use super::idct::{Block, Steps, four_blocks};
+use crate::raster::{Rect, Size};
 use std::arch::x86_64::*;
 use std::ffi::c_void;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Vectors of sixteen lanes, whose instructions take turns: while one waits for its gathers the other goes on.
@@ -23,12 +24,12 @@ const GROUPS: usize = 2;
 const LANES: usize = 16 * GROUPS;
 /// Tables of 4 kB each, of which four or six are in use, stay in the first level of cache beside the data.
 const LOOK_BITS: u32 = 11;
-/// Coefficients that are decoded before any are used, unless a row of MCUs has more: 1 MiB of them.
-const BAND_COEFFICIENTS: usize = 1 << 19;
+/// Blocks that are decoded before any are used, unless a row of MCUs has more: 1 MiB of them.
+const BAND_BLOCKS: usize = 1 << 13;
 /// So many of which one after the other takes as long.
 const MIN_STRETCHES: u32 = 8;
-/// Bytes of data a coefficient, at most: a code, its bits and stuffing. More is no such data.
-const MAX_COEFFICIENT_BYTES: usize = 8;
+/// Bytes of a block's data, at most: codes, coefficients and stuffing. More is no such data.
+const MAX_BLOCK_BYTES: usize = 64 * 8;
 /// Bytes behind the data that may be read, and behind what is written while the data are made.
 const PAD_BYTES: usize = 64;
 /// How far the end of a block moves the index on, and what a DC coefficient moves it on by, from [`BEFORE_DC`] to 0.
@@ -44,7 +45,7 @@ struct Stretch {
     /// end.
     end_bit: Option<u32>,
     len_bytes: u32,
-    /// Its coefficients' place.
+    /// Its blocks' place.
     start: u32,
     end: u32,
     dc: [i16; 4],
@@ -58,10 +59,23 @@ pub(super) struct Lanes {
     tables: Vec<u16>,
     /// Of each block of an MCU: its component.
     components: Vec<usize>,
+    planes: Vec<Plane>,
     /// Entropy-coded data, without stuffed bytes.
     data: Vec<u8>,
     stretches: Vec<Stretch>,
-    blocks: Vec<i16>,
+    blocks: Vec<Block>,
+}
+
+/// A component's samples.
+struct Plane {
+    /// Columns and rows of blocks in an MCU, and how many blocks of an MCU are other components' before.
+    columns: usize,
+    rows: usize,
+    before: usize,
+    /// Of the image, in blocks.
+    width: usize,
+    height: usize,
+    quant: [u16; 64],
 }
 
 /// An image that is decoded with lanes.
@@ -72,24 +86,34 @@ pub(super) struct LanesJob<'a> {
     columns: u32,
     /// One past the last row of MCUs that is expected to be asked for.
     end_row: u32,
+    /// The rows whose blocks there are.
+    band: Range<u32>,
 }
 
-/// `wf_decode_band` in `jpeg.c`.
+/// `wf_decode_row` in `jpeg.c`.
 ///
 /// # Safety
-/// `context` must be a [`LanesJob`] that nobody else uses, `band` a band.
-pub(super) unsafe extern "C" fn decode_band(
+/// `context` must be a [`LanesJob`] that nobody else uses. `planes` must point to the rows of samples of each component, of
+/// which each has room for the image's blocks from the first column on.
+pub(super) unsafe extern "C" fn decode_row(
     context: *mut c_void,
     row: u32,
     first_column: u32,
     columns: u32,
-    band: *mut Band,
+    planes: *const *const *mut u8,
 ) -> i32 {
     // SAFETY: as promised by the caller.
-    let (job, band) = unsafe { (&mut *context.cast::<LanesJob<'_>>(), &mut *band) };
+    let job = unsafe { &mut *context.cast::<LanesJob<'_>>() };
+    let decoded = || {
+        if !job.band.contains(&row) {
+            job.band = row..row + job.decode(row, first_column, columns)?;
+        }
+        // SAFETY: as promised by the caller; the processor has the features, or there would be no lanes.
+        unsafe { job.transform(row, first_column, columns, planes) };
+        Some(())
+    };
     // No panic may leave a function that C has called.
-    let decoded = catch_unwind(AssertUnwindSafe(|| job.decode(row, first_column, columns)));
-    decoded.ok().flatten().map(|decoded| *band = decoded).is_some().into()
+    catch_unwind(AssertUnwindSafe(decoded)).ok().flatten().is_some().into()
 }
 
 impl Lanes {
@@ -102,6 +126,17 @@ impl Lanes {
     /// Makes the tables for an image. `None` if it is none that can be decoded here.
     fn make_tables(&mut self, bytes: &[u8], header: &Header) -> Option<()> {
         let image = Baseline::new(bytes, header).ok()?;
+        let mut before = 0;
+        self.planes.clear();
+        self.planes.extend(image.components.iter().map(|component| {
+            let (columns, rows) = (component.columns as usize, component.rows as usize);
+            let (wide, high) = image.pixels_a_sample(component);
+            let Size { width, height } = image.size;
+            let (width, height) = (width.div_ceil(8 * wide) as usize, height.div_ceil(8 * high) as usize);
+            let plane = Plane { columns, rows, before, width, height, quant: component.quant };
+            before += columns * rows;
+            plane
+        }));
         let codes = image.components.into_iter().flat_map(|component| [component.dc, component.ac]);
         for (number, code) in codes.enumerate() {
             if self.codes.get(number).is_some_and(|last| *last == code) {
@@ -164,23 +199,22 @@ impl<'a> LanesJob<'a> {
         let stretches = part.height.div_ceil(grid.mcu.height) * part.width.div_ceil(stretch);
         (stretches >= MIN_STRETCHES).then_some(())?;
         lanes.make_tables(bytes, header)?;
-        Some(Self { lanes, bytes, entries, columns: grid.columns, end_row: grid.rows_needed(part) })
+        Some(Self { lanes, bytes, entries, columns: grid.columns, end_row: grid.rows_needed(part), band: 0..0 })
     }
 
-    /// The coefficients of rows of MCUs from `row` on; `None` if they cannot be decoded from the entry points.
-    fn decode(&mut self, row: u32, first_column: u32, columns: u32) -> Option<Band> {
+    /// Decodes the blocks of rows of MCUs from `row` on; how many rows. `None` if they cannot be decoded from the entry points.
+    fn decode(&mut self, row: u32, first_column: u32, columns: u32) -> Option<u32> {
         let Self { lanes, bytes, entries, .. } = self;
         let Entries { points, step, a_row, rows } = *entries;
         if row >= *rows || columns == 0 || first_column + columns > self.columns {
             return None;
         }
-        let mcu_len = 64 * lanes.components.len();
+        let in_mcu = lanes.components.len();
         // Decoded from an entry point on, which may stand in front.
         let from = first_column / step;
-        let lead = (first_column - from * step) as usize;
-        let stride = (lead + columns as usize) * mcu_len;
+        let stride = (first_column - from * step + columns) as usize * in_mcu;
         let rows = self.end_row.max(row + 1).min(*rows) - row;
-        let rows = rows.min((BAND_COEFFICIENTS / stride).max(1) as u32);
+        let rows = rows.min((BAND_BLOCKS / stride).max(1) as u32);
         lanes.data.clear();
         lanes.stretches.clear();
         for r in 0..rows {
@@ -191,10 +225,10 @@ impl<'a> LanesJob<'a> {
                 let (point, next) = (*points.get(at)?, *points.get(at + 1)?);
                 let whole = (column + step).min(self.columns);
                 let end_column = whole.min(first_column + columns);
-                let end = start + (end_column - column) as usize * mcu_len;
+                let end = start + (end_column - column) as usize * in_mcu;
                 let bit = u32::try_from(8 * lanes.data.len()).ok()?;
                 let taken = point.bit % 8;
-                let max_len = (whole - column) as usize * mcu_len * MAX_COEFFICIENT_BYTES;
+                let max_len = (whole - column) as usize * in_mcu * MAX_BLOCK_BYTES;
                 let end_bit = append(bytes, point, next, max_len, &mut lanes.data)?;
                 lanes.stretches.push(Stretch {
                     bit: bit + taken,
@@ -210,14 +244,52 @@ impl<'a> LanesJob<'a> {
         lanes.data.resize(lanes.data.len() + PAD_BYTES, 0);
         let len = rows as usize * stride;
         lanes.blocks.clear();
-        lanes.blocks.try_reserve(len + 64).ok()?;
-        // One block more for lanes that have nothing to do.
-        lanes.blocks.resize(len + 64, 0);
+        lanes.blocks.try_reserve(len + 1).ok()?;
+        // One more for lanes that have nothing to do.
+        lanes.blocks.resize(len + 1, Block([0; 64]));
         lanes.stretches.sort_unstable_by_key(|stretch| std::cmp::Reverse(stretch.len_bytes));
         // SAFETY: the processor has the features, or there would be no lanes.
         unsafe { lanes.run() }?;
         lanes.sum_dc();
-        Some(Band { blocks: lanes.blocks[lead * mcu_len..].as_ptr(), stride, rows })
+        Some(rows)
+    }
+
+    /// Makes the samples of a row of MCUs, whose blocks there are.
+    ///
+    /// # Safety
+    /// `planes` must point to the rows of samples of each component, of which each has room for the image's blocks from the
+    /// first column on.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    unsafe fn transform(&self, row: u32, first_column: u32, columns: u32, planes: *const *const *mut u8) {
+        let Self { lanes: Lanes { planes: all, blocks, components, .. }, entries, band, .. } = self;
+        let in_mcu = components.len();
+        let lead = (first_column % entries.step) as usize;
+        let row_blocks = (lead + columns as usize) * in_mcu;
+        let blocks = &blocks[(row - band.start) as usize * row_blocks..]
+            [lead * in_mcu..columns as usize * in_mcu + lead * in_mcu];
+        for (number, plane) in all.iter().enumerate() {
+            let steps = Steps::new(&plane.quant);
+            // What fills up the last MCU is no part of the image.
+            let width = (columns as usize * plane.columns).min(plane.width - first_column as usize * plane.columns);
+            for y in 0..plane.rows.min(plane.height - row as usize * plane.rows) {
+                for x in (0..width).step_by(4) {
+                    let four = std::array::from_fn(|i| {
+                        let x = (x + i).min(width - 1);
+                        let (mcu, column) = (x / plane.columns, x % plane.columns);
+                        &blocks[mcu * in_mcu + plane.before + y * plane.columns + column]
+                    });
+                    let samples = four_blocks(four, &steps);
+                    let mask = u32::MAX >> (32 - 8 * (width - x).min(4));
+                    for (line, samples) in samples.into_iter().enumerate() {
+                        // SAFETY: as promised by the caller; no more blocks are written than there is room for.
+                        unsafe {
+                            let to = (*(*planes.add(number)).add(8 * y + line)).add(8 * x);
+                            _mm256_mask_storeu_epi8(to.cast(), mask, samples);
+                        }
+                    }
+                }
+            }
+        }
     }
 }
 
@@ -338,8 +410,8 @@ impl Lanes {
         let last_place = _mm512_set1_epi32(63);
         let limit = _mm512_set1_epi32((self.data.len() - 8) as i32);
         let (data, tables) = (self.data.as_ptr(), self.tables.as_ptr());
-        let out = self.blocks.as_mut_ptr();
-        let nowhere = (self.blocks.len() - 64) as u32;
+        let out = self.blocks.as_mut_ptr().cast::<i16>();
+        let nowhere = (self.blocks.len() - 1) as u32;
 
         let mut state = State {
             stretch: [usize::MAX; LANES],
@@ -401,7 +473,8 @@ impl Lanes {
                     index[g] = _mm512_add_epi32(index[g], moves);
                     // Of lanes without a stretch the index may be anything.
                     let place = _mm512_permutex2var_epi8(low_places, index[g], high_places);
-                    addresses.set(g, _mm512_add_epi32(block[g], _mm512_and_si512(place, last_place)));
+                    let first = _mm512_slli_epi32(block[g], 6);
+                    addresses.set(g, _mm512_or_si512(first, _mm512_and_si512(place, last_place)));
                     values.set(g, value);
 
                     let is_done = _mm512_cmpge_epi32_mask(index[g], last_place);
@@ -410,7 +483,7 @@ impl Lanes {
                     table[g] = _mm512_mask_permutexvar_epi32(table[g], is_done, number[g], dc_tables);
                     index[g] = _mm512_mask_mov_epi32(index[g], is_done, _mm512_set1_epi32(BEFORE_DC));
                     let moved = is_done & live[g];
-                    block[g] = _mm512_mask_add_epi32(block[g], moved, block[g], _mm512_set1_epi32(64));
+                    block[g] = _mm512_mask_add_epi32(block[g], moved, block[g], one);
                     ended |= _mm512_mask_cmpeq_epi32_mask(moved, block[g], end[g]);
                 }
                 for lane in 0..LANES {
@@ -477,11 +550,11 @@ impl Lanes {
 
     /// Turns the DC coefficients from differences into what they are.
     fn sum_dc(&mut self) {
-        let mcu_len = 64 * self.components.len();
         for stretch in &self.stretches {
             let mut dc = stretch.dc.map(i32::from);
-            for mcu in self.blocks[stretch.start as usize..stretch.end as usize].chunks_exact_mut(mcu_len) {
-                for (block, &component) in mcu.chunks_exact_mut(64).zip(&self.components) {
+            for mcu in self.blocks[stretch.start as usize..stretch.end as usize].chunks_exact_mut(self.components.len())
+            {
+                for (Block(block), &component) in mcu.iter_mut().zip(&self.components) {
                     let dc = &mut dc[component & 3];
                     *dc = dc.wrapping_add(block[0].into());
                     block[0] = *dc as i16;

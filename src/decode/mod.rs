@@ -3,6 +3,8 @@
 mod baseline;
 mod entry_points;
 mod huffman;
+#[cfg(target_arch = "x86_64")]
+mod idct;
 mod inks;
 mod jpeg;
 #[cfg(target_arch = "x86_64")]

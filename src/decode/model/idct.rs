@@ -48,7 +48,7 @@ pub(super) fn planes(image: &Baseline, window: &Window, dc: &[u16], ac: &[[i16; 
 }
 
 /// The samples of a block, row by row.
-fn inverse(coefficients: &[i16; 64], quant: &[u16; 64]) -> [u8; 64] {
+pub(in crate::decode) fn inverse(coefficients: &[i16; 64], quant: &[u16; 64]) -> [u8; 64] {
     let mut values = [0; 64];
     for ((value, &coefficient), &step) in values.iter_mut().zip(coefficients).zip(quant) {
         *value = coefficient.wrapping_mul(step as i16);

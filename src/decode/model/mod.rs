@@ -12,7 +12,7 @@
 mod codes;
 mod coefficients;
 mod dc;
-mod idct;
+pub(super) mod idct;
 mod rgb;
 mod synchronize;
 #[cfg(test)]
