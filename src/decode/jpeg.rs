@@ -263,6 +263,7 @@ impl JpegDecoder {
         let pixels = out.pixels_mut();
         debug_assert_eq!(pixels.len(), part.width as usize * part.height as usize);
         let (mut known, mut learned) = (Points::NONE, Points::NONE);
+        #[cfg_attr(not(target_arch = "x86_64"), expect(unused_mut))]
         let (mut decode_row, mut row_context) = (None::<DecodeRow>, ptr::null_mut());
         #[cfg(target_arch = "x86_64")]
         let mut job;
