@@ -58,7 +58,8 @@ typedef struct huffman_decoder {
   const JOCTET *bytes; /* the whole file */
   size_t len_bytes;
   wf_entries known;   /* no points if they are not known */
-  wf_entries learned; /* no points if they are not to be learned, or can't be; `rows` counts points here */
+  wf_entries learned; /* no points if they are not to be learned, or can't be */
+  uint32_t learned_points; /* how many there are by now */
   JDIMENSION next_learned; /* column of the next point to learn */
   int unprepared; /* rows were needed of which no entry points are known */
   int32_t dc[MAX_COMPS_IN_SCAN];
@@ -350,9 +351,9 @@ static boolean huffman_restart(j_decompress_ptr cinfo, huffman_decoder *self) {
   return TRUE;
 }
 
-/* Whether they are of an image of as many rows and columns. */
+/* Whether they are of an image of as many columns. */
 static int huffman_entries_fit(j_decompress_ptr cinfo, const wf_entries *entries) {
-  return entries->points && entries->step > 0 && entries->rows <= cinfo->total_iMCU_rows &&
+  return entries->points && entries->step > 0 &&
          entries->a_row == (cinfo->MCUs_per_row + entries->step - 1) / entries->step;
 }
 
@@ -381,6 +382,8 @@ static int huffman_enter(j_decompress_ptr cinfo, huffman_decoder *self, const wf
 /* Notes down where the next MCU begins. */
 static void huffman_learn(j_decompress_ptr cinfo, huffman_decoder *self) {
   const JOCTET *first = self->bytes, *end = first + self->len_bytes, *at = cinfo->src->next_input_byte;
+  if (self->learned_points > (size_t)self->learned.rows * self->learned.a_row)
+    goto cannot; /* there is no room */
   if (cinfo->entropy->insufficient_data || self->valid < 0 || at < first + 2 || at > end)
     goto cannot; /* what came behind the end is no part of the file */
   if (cinfo->unread_marker != 0)
@@ -392,7 +395,7 @@ static void huffman_learn(j_decompress_ptr cinfo, huffman_decoder *self) {
     at--;
     at -= at[0] == 0 && at[-1] == 0xFF;
   }
-  wf_entry_point *point = &self->learned.points[self->learned.rows++];
+  wf_entry_point *point = &self->learned.points[self->learned_points++];
   point->bit = (uint32_t)(8 * (at - first) + (8 - self->valid % 8) % 8);
   for (int c = 0; c < MAX_COMPS_IN_SCAN; c++) {
     point->dc[c] = (int16_t)self->dc[c];
@@ -422,7 +425,8 @@ static int huffman_known_mcu(j_decompress_ptr cinfo, huffman_decoder *self, JBLO
   return TRUE;
 }
 
-/* One MCU. Without blocks, or outside of the columns that are wanted, it is only passed over. FALSE: no more bytes. */
+/* One MCU. Without blocks, or outside of the columns that are wanted, it is only passed over. FALSE: there are no more
+ * bytes, or no entry point for it. */
 static boolean huffman_decode_mcu(j_decompress_ptr cinfo, huffman_decoder *self, JBLOCKROW *blocks) {
   JDIMENSION column = self->column;
   self->column = column + 1 < cinfo->MCUs_per_row ? column + 1 : 0;
@@ -463,7 +467,7 @@ static void huffman_start(j_decompress_ptr cinfo, huffman_decoder *self) {
   self->bits = 0;
   self->valid = 0;
   self->column = 0;
-  self->learned.rows = 0;
+  self->learned_points = 0;
   self->next_learned = 0;
   self->restarts_to_go = cinfo->restart_interval;
   memset(self->dc, 0, sizeof self->dc);

@@ -267,7 +267,10 @@ static window choose_window(j_decompress_ptr cinfo, const wf_job *job) {
 #if OWN_HUFFMAN
 static boolean decode_mcu(j_decompress_ptr cinfo, JBLOCKROW *blocks) {
   wf_decoder *self = cinfo->client_data;
-  return huffman_decode_mcu(cinfo, &self->huffman, blocks);
+  boolean decoded = huffman_decode_mcu(cinfo, &self->huffman, blocks);
+  if (self->huffman.unprepared)
+    fail(self, WF_UNPREPARED);
+  return decoded;
 }
 #endif
 
@@ -339,10 +342,8 @@ static int decode(wf_decoder *self, const wf_job *job) {
     self->huffman.bytes = job->bytes;
     self->huffman.len_bytes = job->len_bytes;
     self->huffman.known = job->known;
-    if (job->known.points && !huffman_entries_fit(cinfo, &job->known)) {
-      self->huffman.unprepared = 1;
+    if (job->known.points && !huffman_entries_fit(cinfo, &job->known))
       return WF_UNPREPARED;
-    }
     if (huffman_entries_fit(cinfo, &job->learned))
       self->huffman.learned = job->learned;
     if (job->decode_row)
@@ -430,10 +431,6 @@ int wf_jpeg_decode(wf_decoder *self, const wf_job *job) {
     status = decode(self, job);
   else
     status = self->complete ? WF_OK : self->status;
-#if OWN_HUFFMAN
-  if (self->huffman.unprepared || self->status == WF_UNPREPARED)
-    status = WF_UNPREPARED;
-#endif
   jpeg_destroy_decompress(&self->cinfo);
 
   if (!job->strict && self->started && (status == WF_FAILED || status == WF_MISSING)) {
@@ -454,7 +451,7 @@ int wf_jpeg_decode(wf_decoder *self, const wf_job *job) {
 uint32_t wf_jpeg_learned(const wf_decoder *self) {
 #if OWN_HUFFMAN
   if (self->huffman.learned.points && self->errors.num_warnings == 0)
-    return self->huffman.learned.rows;
+    return self->huffman.learned_points;
 #endif
   return 0;
 }

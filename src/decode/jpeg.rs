@@ -180,16 +180,18 @@ impl JpegDecoder {
         out.reset_part(header.size, part);
         let grid = Grid::new(header).filter(|_| OWN_HUFFMAN && has_end && !self.plain);
         let task = Task { bytes, header, part, accept_truncated: how.accept_truncated, has_end };
-        let found = grid.map_or(Found::Nothing, |grid| self.find(&task, &grid, how.entry_points));
+        let mut found = grid.map_or(Found::Nothing, |grid| self.find(&task, &grid, how.entry_points));
         let mut knew = match found {
             Found::Known(knew) => knew,
             _ => Knew::Nothing,
         };
         let mut status = self.call(&task, &found, out);
         if status == UNPREPARED {
-            // They belong to other data after all.
+            // They belong to other data after all: the right ones are learned.
+            let key = how.entry_points.and(grid).and_then(|grid| Some((Key::new(bytes, header, &grid)?, grid)));
+            found = key.map_or(Found::Nothing, |(key, grid)| self.learn(key, &grid, true));
             knew = Knew::Nothing;
-            status = self.call(&task, &Found::Nothing, out);
+            status = self.call(&task, &found, out);
         }
         match status {
             OK => {
@@ -239,9 +241,14 @@ impl JpegDecoder {
             return Found::Known(Knew::Rows);
         }
         let Some((_, key, Memory { has_room: true, .. })) = kept else { return Found::Nothing };
+        self.learn(key, grid, !is_new)
+    }
+
+    /// Makes room for entry points that are to be learned.
+    fn learn(&mut self, key: Key, grid: &Grid, all: bool) -> Found {
         self.learned.clear();
         self.learned.resize(grid.most_points(), EntryPoint::default());
-        Found::New { key, grid: *grid, all: !is_new }
+        Found::New { key, grid: *grid, all }
     }
 
     /// Has it do without AVX-512, which it is tested against.
@@ -308,8 +315,8 @@ impl JpegDecoder {
             stride_bytes: part.width as usize * 4,
         };
         // SAFETY: the handle is ours alone (`&mut self`). All that the job points to outlives the call. The shim reads no
-        // byte behind `len_bytes`, no points but those of `known`'s rows, and writes no more than there is room for in
-        // `learned`: it takes neither if its own rows and columns are others. It writes `height` rows of `4 * width`
+        // byte behind `len_bytes`, no points but those of `known`'s rows, and writes no more than `learned` has rows for, and
+        // one: it takes neither if its own columns are others. It writes `height` rows of `4 * width`
         // bytes, `stride_bytes` apart, which is what `pixels` holds; it refuses a stream whose size is not the one given,
         // inside which the caller checked `part`.
         unsafe { wf_jpeg_decode(self.handle.as_ptr(), &raw const job) }

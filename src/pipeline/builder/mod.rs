@@ -333,7 +333,7 @@ impl Builder {
 
     /// Most memory that entry points take; 512 MiB if not given, none with 0. From the first time that the CPU decodes a
     /// baseline JPEG the pipeline keeps where in its data an MCU begins, about every 128 pixels: a hundredth of the encoded
-    /// bytes. In later epochs it passes over what a crop does not need, and with AVX-512 decodes 16 stretches of the image
+    /// bytes. In later epochs it passes over what a crop does not need, and with AVX-512 decodes 32 stretches of the image
     /// at a time. Batches are the same as without.
     ///
     /// Those of the first images are kept, as long as there is room. An image is found by checksums of its encoded bytes,
