@@ -131,7 +131,7 @@ pub use apply::{ApplyOptions, apply};
 pub use cuda::CudaBuffer;
 pub use decode::LeftToCpu;
 #[cfg(fuzzing)]
-pub use decode::device_model;
+pub use decode::{decode_oddly, device_model};
 pub use device::{DecodePath, Device, StreamPriority};
 pub use doctor::{Check, doctor};
 pub use error::{Error, Result};

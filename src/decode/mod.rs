@@ -13,6 +13,8 @@ mod lossless;
 mod lossless_jpeg;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod model;
+#[cfg(any(test, fuzzing))]
+mod oddities;
 mod pnm;
 mod probe;
 mod reason;
@@ -101,8 +103,10 @@ impl Decoder {
     /// A decoder.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] if there is no memory for it.
+    /// [`Error::OutOfMemory`] if there is no memory for it; [`Error::Parameter`] if the environment's `WARPFEED_SIMD` is not
+    /// `none`, `avx2` or `avx512`.
     pub fn new() -> Result<Self> {
+        crate::ops::simd::check()?;
         Ok(Self { jpeg: jpeg::JpegDecoder::new()? })
     }
 
@@ -156,24 +160,12 @@ impl Decoder {
     }
 }
 
+/// Decodes parts of a JPEG in all ways that there are, with entry points and without; panics if their pixels differ. The bytes
+/// of `choices` decide which parts, and which oddities are put into the data first. For the fuzz targets.
 #[cfg(fuzzing)]
-impl Decoder {
-    /// As [`decode`](Self::decode), for the third time with a memory for entry points. For the fuzz targets.
-    pub fn decode_remembered(
-        &mut self,
-        bytes: &[u8],
-        header: &Header,
-        part: Rect,
-        accept_truncated: bool,
-        out: &mut Image,
-    ) -> Result<()> {
-        let entry_points = EntryPoints::new(1 << 20);
-        let how = How { accept_truncated, entry_points: Some(&entry_points) };
-        for _ in 0..2 {
-            let _ = self.decode_as(bytes, header, part, how, out);
-        }
-        self.decode_as(bytes, header, part, how, out).map(drop)
-    }
+pub fn decode_oddly(jpeg: &[u8], choices: &[u8]) {
+    let mut choices = oddities::Choices::new(choices);
+    oddities::decode_in_all_ways(&oddities::odd(jpeg, &mut choices), &mut choices);
 }
 
 /// The device's JPEG decoder as plain code; `None` if it leaves the image to the CPU. For the fuzz targets.

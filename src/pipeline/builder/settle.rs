@@ -6,7 +6,7 @@ use crate::decode::EntryPoints;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::ops::transform::Transform;
-use crate::ops::{Grayscale, Normalize, Op, SizeEffect};
+use crate::ops::{Grayscale, Normalize, Op, SizeEffect, simd};
 use crate::pipeline::Pipeline;
 use crate::pipeline::cache::{Cache, ImageCache};
 use crate::pipeline::inner::{Inner, all_positions};
@@ -35,6 +35,7 @@ const MAX_BATCH_BYTES: u64 = 1 << 36;
 impl Builder {
     /// A pipeline for each device, whose partitions are parts of the builder's.
     pub(super) fn build_each(mut self, devices: &[Device]) -> Result<Vec<Pipeline>> {
+        simd::check()?;
         let partitions = self.partitions(devices.len())?;
         self.partition = partitions[0];
         let views = self.settle_views()?;
