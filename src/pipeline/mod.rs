@@ -27,10 +27,13 @@
 //!
 //! # Order and draws
 //!
-//! One order exists for all ranks (`sampler`, `sampling`), and rank r of w takes its positions r, r + w, .... How often
-//! a sample came before in the epoch is part of its draw key, and so are a view's number and repetition; each is 0 the
-//! first time. So a sample that comes once, in one view, draws what it draws in any other pipeline. A substitute for a
-//! bad sample is drawn in a domain of its own, from epoch, bad index and attempt.
+//! One order exists for all ranks (`sampler`, `sampling`), and rank r of w takes its positions r, r + w, and so on. If
+//! every batch must have fixed shares of several sources, the order therefore depends on the number of ranks: places
+//! are dealt out batch by batch, for the batches of all ranks together.
+//!
+//! How often a sample came before in the epoch is part of its draw key, and so are a view's number and repetition; each
+//! is 0 the first time. So a sample that comes once, in one view, draws what it draws in any other pipeline. A
+//! substitute for a bad sample is drawn in a domain of its own, from epoch, bad index and attempt.
 //!
 //! # Bad samples
 //!
@@ -69,11 +72,12 @@
 //!
 //! # Outputs
 //!
-//! With one channel, the grayscale operation is put before normalization, and only the first plane is written. So it is
-//! part of the recipe, `apply` replays it, and it needs no kernel of its own. A batch of images of variable size has no
-//! views: each image is a tensor of its own. Its memory is taken when its size is known, from a pool that hands out the
-//! smallest buffer that fits. Such a pipeline has a type of its own, so that no code asks it for the size of its
-//! images. On a device, an image's label stands after its pixels, as in any other tensor.
+//! All views share one normalization, because kernels write a batch through one table. With one channel, the grayscale
+//! operation is put before normalization, and only the first plane is written. So it is part of the recipe, `apply`
+//! replays it, and it needs no kernel of its own. A batch of images of variable size has no views: each image is a
+//! tensor of its own. Its memory is taken when its size is known, from a pool that hands out the smallest buffer that
+//! fits. Such a pipeline has a type of its own, so that no code asks it for the size of its images. On a device, an
+//! image's label stands after its pixels, as in any other tensor.
 
 mod assembly;
 mod batch;
