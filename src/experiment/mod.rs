@@ -9,6 +9,9 @@
 // distribution (`spread`). With three rounds it is the whole range, which contains the true median in three of four
 // cases; more rounds make it surer.
 //
+// The state file of a run (`run --state`, module `run`) is written after every batch. It is synced once a second, to a
+// second file beside it (`.NAME.synced`), because a sync costs more than a batch.
+//
 // Reports name the commit of the build, because the checkout may be at another commit when the program runs. build.rs
 // asks git for it only in release builds: otherwise every commit would rebuild the crate.
 

@@ -48,8 +48,8 @@
 //!
 //! Memory is bounded when the pipeline is built (`Pipeline::memory`): prefetch + 1 batches; for each thread two images
 //! at the pixel limit, the coefficients of a progressive image, and the largest accepted file; the order of an epoch.
-//! An image buffer keeps its memory up to 16 Mpx, because fresh pages cost more time than kept memory is worth; larger
-//! buffers are freed.
+//! An image buffer keeps its memory up to 16 Mpx, because touching fresh pages costs more than keeping the memory;
+//! larger buffers are freed.
 //!
 //! # Image cache
 //!
