@@ -113,6 +113,7 @@ mod preprocess;
 mod preset;
 mod rank;
 mod raster;
+mod rng;
 mod sampler;
 mod sampling;
 mod sheet;

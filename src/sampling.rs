@@ -3,7 +3,7 @@
 mod shares;
 
 use crate::error::{Error, Result};
-use crate::ops::rng::{Domain, SampleRng};
+use crate::rng::{Domain, Pick, SampleRng};
 use crate::sampler::{Order, Partition, Sampler};
 use crate::source::Source;
 use sha2::{Digest, Sha256};
@@ -206,14 +206,6 @@ impl std::fmt::Debug for Sampling {
     }
 }
 
-/// A sample in its turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Pick {
-    pub(crate) index: u64,
-    /// How often it came before in the epoch.
-    pub(crate) repetition: u32,
-}
-
 /// The samples of one partition in an epoch, in order.
 pub(crate) struct Picks(Vec<(u32, u32)>);
 
@@ -356,7 +348,7 @@ mod tests {
     }
 
     /// These orders are a promise. The weighted ones were computed by a Python program of its own from the descriptions in this
-    /// file and in ops/rng.rs; the repeated one is the shuffled order of the sampler's golden test.
+    /// file and in rng.rs; the repeated one is the shuffled order of the sampler's golden test.
     #[test]
     fn golden_orders() {
         let weights = [1.0, 2.0, 3.0, 0.0, 4.0];

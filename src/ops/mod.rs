@@ -65,7 +65,6 @@ pub(crate) mod rank;
 pub(crate) mod rectangle;
 pub(crate) mod resize;
 pub(crate) mod resized_crop;
-pub(crate) mod rng;
 pub(crate) mod rotate;
 pub(crate) mod rotation;
 pub(crate) mod sampling;
@@ -86,6 +85,7 @@ pub(crate) mod turn;
 pub(crate) mod vflip;
 pub(crate) mod written;
 
+pub use crate::rng::SampleRng;
 pub use auto_augment::AutoAugmentPolicy;
 pub use corner_crop::Corner;
 pub use custom::Custom;
@@ -97,7 +97,6 @@ pub use mix::Chain;
 pub use pad::PadMode;
 pub use point_map::PointMap;
 pub use resize::ResizeTo;
-pub use rng::SampleRng;
 pub use transform::{
     AugMix, AutoAugment, ColorJitter, CornerCrop, CustomTransform, Maybe, OneOf, RandAugment, RandomAffine,
     RandomAutocontrast, RandomChannelPermutation, RandomCrop, RandomDilation, RandomElastic, RandomEqualize,

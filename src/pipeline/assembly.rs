@@ -4,7 +4,7 @@ use super::policy::Losses;
 use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::mix::Mixed;
-use crate::sampling::Pick;
+use crate::rng::Pick;
 use crate::target::{Row, Targets};
 use crate::tensor::Tensor;
 use std::sync::{Arc, OnceLock};

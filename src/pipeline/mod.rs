@@ -24,7 +24,7 @@ use crate::ops::Op;
 use crate::plan::Strategy;
 use crate::preprocess::Preprocessor;
 use crate::raster::Size;
-use crate::sampling::Pick;
+use crate::rng::Pick;
 use crate::source::Input;
 pub use batch::Batch;
 pub use builder::{Builder, MemoryBound};

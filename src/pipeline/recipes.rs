@@ -3,12 +3,11 @@
 use crate::backend::RunOptions;
 use crate::decode::{Header, probe};
 use crate::error::Result;
-use crate::ops::rng::SampleRng;
 use crate::ops::transform::{Transform, draw_recipe};
 use crate::ops::{Op, orientation_ops};
 use crate::plan::{Strategy, is_multiplied};
 use crate::raster::{Size, check_pixels};
-use crate::sampling::Pick;
+use crate::rng::{Pick, SampleRng};
 use std::sync::Arc;
 
 /// What to do with an image's EXIF orientation tag.

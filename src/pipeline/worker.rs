@@ -10,7 +10,7 @@ use crate::backend::{Backend, Decoded, Encoded, End, Sample};
 use crate::decode::Header;
 use crate::error::{Error, Result};
 use crate::ops::Op;
-use crate::sampling::Pick;
+use crate::rng::Pick;
 use crate::target::{Row, Rows};
 use crate::trace::{Activity, Span};
 use std::time::Instant;

@@ -2,7 +2,7 @@
 
 use super::MOST;
 use crate::error::{Error, Result};
-use crate::ops::rng::{Domain, SampleRng};
+use crate::rng::{Domain, SampleRng};
 use crate::sampler::Sampler;
 
 /// How many samples of each part a batch has.

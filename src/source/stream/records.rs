@@ -6,7 +6,7 @@ use super::shuffle::{Shuffled, Strided, Unshuffled, WINDOW_BYTES};
 use super::{Samples, Stream, StreamSample, StreamStart};
 use crate::error::{Error, Result};
 use crate::file::most_open;
-use crate::ops::rng::{Domain, SampleRng};
+use crate::rng::{Domain, SampleRng};
 use crate::source::records::entry::Entry;
 use crate::source::records::label::Label;
 use crate::source::records::parser::Parser;

@@ -3,7 +3,7 @@
 use super::extent::{Extent, InOrder, Located, put, take};
 use super::{Samples, StreamSample};
 use crate::error::Result;
-use crate::ops::rng::{Domain, SampleRng};
+use crate::rng::{Domain, SampleRng};
 use crate::sampler::Partition;
 use crate::target::Target;
 
