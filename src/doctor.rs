@@ -41,7 +41,7 @@ fn processors() -> Check {
 fn vectors() -> Check {
     #[cfg(target_arch = "x86_64")]
     {
-        use crate::ops::simd::{has_avx2, has_avx512};
+        use crate::simd::{has_avx2, has_avx512};
         let found = if has_avx512() {
             "AVX-512"
         } else if has_avx2() {

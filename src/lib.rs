@@ -117,6 +117,7 @@ mod rng;
 mod sampler;
 mod sampling;
 mod sheet;
+mod simd;
 pub mod source;
 #[cfg(feature = "cloud")]
 mod store;

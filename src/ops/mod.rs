@@ -12,7 +12,7 @@
 // `transforms!` makes `Transform` of them.
 //
 // Arithmetic that operations share lies in files named for it: `filter` (weights of a resize), `rotation` and `sampling`
-// (affine maps), `turn` (mirrors and quarter turns), `rank`, `blend`, `table`, `simd`. `kernel` is what operations know
+// (affine maps), `turn` (mirrors and quarter turns), `rank`, `blend`, `table`. `kernel` is what operations know
 // of GPUs, `params` what kernels are handed.
 
 mod affine;
@@ -70,7 +70,6 @@ pub(crate) mod rotation;
 pub(crate) mod sampling;
 pub(crate) mod saturation;
 mod sharpness;
-pub(crate) mod simd;
 pub(crate) mod solarize;
 mod solarize_add;
 pub(crate) mod table;
