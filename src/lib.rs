@@ -90,6 +90,7 @@
 // Nightly, as docs.rs has it: each name says which feature it takes.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod address;
 mod apply;
 mod atomic;
 mod backend;

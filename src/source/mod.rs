@@ -3,7 +3,6 @@
 //! [`open`] tells the kind by the name. A [`Source`] has a length and is read in any order; a [`Stream`] is read once, from
 //! front to back. A [`Pipeline`](crate::Pipeline) takes either, and implementations of one's own.
 
-pub(crate) mod address;
 mod cifar;
 mod compose;
 mod folder;
@@ -23,7 +22,7 @@ mod splits;
 pub(crate) mod stream;
 mod window;
 
-pub use address::without_secrets;
+pub use crate::address::without_secrets;
 pub use cifar::CifarFiles;
 pub use compose::{Compose, Concat, Described, MapLabels, Subset, split_shards};
 pub use folder::ImageFolder;
