@@ -116,7 +116,7 @@ impl Sampling {
     }
 
     /// The same number of samples of each part in every batch, of parts of so many samples one behind the other.
-    pub(crate) fn shares(lens: &[u64], counts: Vec<u32>) -> Self {
+    fn shares(lens: &[u64], counts: Vec<u32>) -> Self {
         Self::new(Kind::Shares(Arc::new(Shares::new(lens, counts))))
     }
 
