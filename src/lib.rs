@@ -122,7 +122,7 @@ mod simd;
 pub mod source;
 #[cfg(feature = "cloud")]
 mod store;
-mod target;
+mod targets;
 mod tensor;
 mod threads;
 mod trace;
@@ -150,7 +150,9 @@ pub use preset::{IMAGENET_MEAN, IMAGENET_STD, Preset};
 pub use rank::Rank;
 pub use sampler::{Even, Order, Partition, Sampler};
 pub use sampling::{EpochOrder, Sampling};
-pub use target::{MAX_TARGET_BYTES, Target, TargetBytes, TargetElement, TargetSpec, TargetTensor, TargetType, Targets};
+pub use targets::{
+    MAX_TARGET_BYTES, Target, TargetBytes, TargetElement, TargetSpec, TargetTensor, TargetType, Targets,
+};
 pub use tensor::{DType, Element, Layout, Tensor};
 
 /// Single images: decoding, encoding, writing.

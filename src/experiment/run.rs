@@ -4,7 +4,7 @@ use crate::decode::LeftToCpu;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::pipeline::{BadSample, Batch, CacheUsage, Epoch, EpochState, Pipeline, Stats};
-use crate::target::{TargetBytes, TargetTensor, Targets};
+use crate::targets::{TargetBytes, TargetTensor, Targets};
 use crate::tensor::Tensor;
 use crate::{atomic, file};
 use serde::{Deserialize, Serialize};

@@ -10,7 +10,7 @@ use crate::pipeline::{DEFAULT_MAX_PIXELS, Orientation, oriented};
 use crate::raster::{Image, Rect, Size, check_pixels};
 use crate::source::Source;
 use crate::source::records::NewSample;
-use crate::target::Target;
+use crate::targets::Target;
 
 /// What became of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

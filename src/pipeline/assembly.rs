@@ -5,7 +5,7 @@ use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::mix::Mixed;
 use crate::rng::Pick;
-use crate::target::{Row, Targets};
+use crate::targets::{Row, Targets};
 use crate::tensor::Tensor;
 use std::sync::{Arc, OnceLock};
 

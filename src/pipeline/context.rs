@@ -9,7 +9,7 @@ use crate::rng::Pick;
 use crate::sampler::Order;
 use crate::sampling::Picks;
 use crate::source::Reader;
-use crate::target::Row;
+use crate::targets::Row;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

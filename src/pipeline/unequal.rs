@@ -7,7 +7,7 @@ use super::stats::Stats;
 use super::{Epoch, MemoryBound, Pipeline};
 use crate::error::Result;
 use crate::ops::Op;
-use crate::target::Targets;
+use crate::targets::Targets;
 use crate::tensor::Tensor;
 
 /// A pipeline whose images keep the size that the operations give each of them, as detection is trained and as

@@ -11,7 +11,7 @@ use crate::decode::Header;
 use crate::error::{Error, Result};
 use crate::ops::Op;
 use crate::rng::Pick;
-use crate::target::{Row, Rows};
+use crate::targets::{Row, Rows};
 use crate::trace::{Activity, Span};
 use std::time::Instant;
 

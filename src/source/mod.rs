@@ -41,7 +41,7 @@ pub use stream::{AtEnd, RecordStream, Samples, Stream, StreamMix, StreamOptions,
 
 use crate::error::{Error, Result};
 use crate::file::open_with_metadata;
-use crate::target::Target;
+use crate::targets::Target;
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::io::{self, Read};

@@ -20,7 +20,7 @@ use crate::raster::Size;
 use crate::sampler::Partition;
 use crate::sampling::Sampling;
 use crate::source::Input;
-use crate::target::TargetSpec;
+use crate::targets::TargetSpec;
 use crate::tensor::{DType, Layout};
 pub(crate) use settle::{check_ops, one_size};
 

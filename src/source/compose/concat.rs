@@ -3,7 +3,7 @@
 use super::{Compose, first_8_bytes};
 use crate::error::{Error, Result};
 use crate::source::{Source, no_such_sample};
-use crate::target::Target;
+use crate::targets::Target;
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -5,7 +5,7 @@ use super::{Samples, StreamSample};
 use crate::error::Result;
 use crate::rng::{Domain, SampleRng};
 use crate::sampler::Partition;
-use crate::target::Target;
+use crate::targets::Target;
 
 /// Samples as they come.
 pub(super) struct Unshuffled(pub Box<dyn InOrder>);
