@@ -150,10 +150,8 @@ pub use preset::{IMAGENET_MEAN, IMAGENET_STD, Preset};
 pub use rank::Rank;
 pub use sampler::{Even, Order, Partition, Sampler};
 pub use sampling::{EpochOrder, Sampling};
-pub use targets::{
-    MAX_TARGET_BYTES, Target, TargetBytes, TargetElement, TargetSpec, TargetTensor, TargetType, Targets,
-};
-pub use tensor::{DType, Element, Layout, Tensor};
+pub use targets::{MAX_TARGET_BYTES, Target, TargetSpec};
+pub use tensor::{DType, Element, Layout, TargetBytes, TargetElement, TargetTensor, TargetType, Targets, Tensor};
 
 /// Single images: decoding, encoding, writing.
 pub mod image {

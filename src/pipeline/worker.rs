@@ -11,7 +11,8 @@ use crate::decode::Header;
 use crate::error::{Error, Result};
 use crate::ops::Op;
 use crate::rng::Pick;
-use crate::targets::{Row, Rows};
+use crate::targets::Row;
+use crate::tensor::Rows;
 use crate::trace::{Activity, Span};
 use std::time::Instant;
 

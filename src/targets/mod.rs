@@ -1,11 +1,8 @@
-//! What samples are trained towards beside their class: as sources have it, as it is asked for, and as a batch has it.
+//! What samples are trained towards beside their class: as sources have it, and as it is asked for.
 
-mod batch;
 mod numbers;
 mod spec;
 
-pub(crate) use batch::Rows;
-pub use batch::{TargetBytes, TargetElement, TargetTensor, TargetType, Targets};
 pub use spec::TargetSpec;
 pub(crate) use spec::{Form, Row};
 
