@@ -157,9 +157,9 @@ pub use tensor::{DType, Element, Layout, TargetBytes, TargetElement, TargetTenso
 pub mod image {
     pub use crate::decode::{Decoder, Format, Header, probe};
     pub use crate::encode::{JpegColor, JpegOptions, Sampling, encode_jpeg};
-    pub use crate::npy::write_npy;
     pub use crate::raster::{Image, Pixel, Rect, Size};
     pub use crate::sheet::{contact_sheet, write_png};
+    pub use crate::tensor::write_npy;
 }
 
 /// What most trainers use: `use warpfeed::prelude::*;`.

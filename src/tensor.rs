@@ -5,6 +5,7 @@ mod candle;
 #[cfg(feature = "dlpack")]
 mod dlpack;
 mod host;
+mod npy;
 mod targets;
 
 use crate::cuda::CudaBuffer;
@@ -15,6 +16,7 @@ use bytemuck::Pod;
 pub(crate) use candle::failed as candle_failed;
 use half::{bf16, f16};
 pub(crate) use host::{HostBuffer, Pool};
+pub use npy::write_npy;
 use std::fmt;
 pub(crate) use targets::Rows;
 pub use targets::{TargetBytes, TargetElement, TargetTensor, TargetType, Targets};
