@@ -22,7 +22,6 @@ use crate::sampling::Sampling;
 use crate::source::Input;
 use crate::targets::TargetSpec;
 use crate::tensor::{DType, Layout};
-pub(crate) use settle::{check_ops, one_size};
 
 /// Largest image accepted unless the builder says otherwise.
 pub(crate) const DEFAULT_MAX_PIXELS: u64 = 128_000_000;
