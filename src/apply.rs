@@ -6,7 +6,7 @@ use crate::device::{DecodePath, Device, StreamPriority};
 use crate::error::{Error, Result};
 use crate::ops::Op;
 use crate::ops::filter::PassOrder;
-use crate::pipeline::{Orientation, oriented};
+use crate::ops::orientation::{Orientation, oriented};
 use crate::plan::{Strategy, plan};
 use crate::raster::check_pixels;
 use crate::tensor::{DType, Layout, Tensor};

@@ -139,10 +139,11 @@ pub use device::{DecodePath, Device, StreamPriority};
 pub use doctor::{Check, doctor};
 pub use error::{Error, Result};
 pub use mix::{Mix, MixMode, Mixed};
+pub use ops::orientation::Orientation;
 pub use pipeline::{
     BadLimit, BadSample, Batch, Bottleneck, Builder, CacheUsage, Epoch, EpochState, ImageCache, LastBatch, MemoryBound,
-    OnError, Orientation, Pipeline, PipelineGroup, Stats, UnequalBatch, UnequalEpoch, UnequalPipeline, View, five_crop,
-    ten_crop, view,
+    OnError, Pipeline, PipelineGroup, Stats, UnequalBatch, UnequalEpoch, UnequalPipeline, View, five_crop, ten_crop,
+    view,
 };
 pub use plan::Strategy;
 pub use preprocess::{Preprocessor, PreprocessorOptions, hugging_face_ops, timm_ops};

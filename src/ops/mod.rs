@@ -51,6 +51,7 @@ mod magnitude;
 mod mix;
 pub(crate) mod noise;
 pub(crate) mod normalize;
+pub(crate) mod orientation;
 mod pad;
 pub(crate) mod params;
 mod permute_channels;
@@ -438,20 +439,5 @@ impl Op {
 impl fmt::Debug for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.operation().fmt(f)
-    }
-}
-
-/// The operations that bring an image stored with an EXIF orientation tag (1 to 8) upright.
-pub(crate) fn orientation_ops(tag: u8) -> Vec<Op> {
-    let turn = |degrees| Rotate::new(degrees).expand(true).into();
-    match tag {
-        2 => vec![Hflip.into()],
-        3 => vec![turn(180.0)],
-        4 => vec![Vflip.into()],
-        5 => vec![turn(90.0), Vflip.into()],
-        6 => vec![turn(270.0)],
-        7 => vec![turn(90.0), Hflip.into()],
-        8 => vec![turn(90.0)],
-        _ => Vec::new(),
     }
 }

@@ -5,8 +5,9 @@ use crate::decode::{Decoder, Format, Header, has_end, indexed, is_indexed, probe
 use crate::encode::{JpegColor, JpegOptions, Sampling, encode_jpeg, to_baseline};
 use crate::error::Result;
 use crate::ops::filter::PassOrder;
+use crate::ops::orientation::{Orientation, oriented};
 use crate::ops::{Op, Resize};
-use crate::pipeline::{DEFAULT_MAX_PIXELS, Orientation, oriented};
+use crate::pipeline::DEFAULT_MAX_PIXELS;
 use crate::raster::{Image, Rect, Size, check_pixels};
 use crate::source::Source;
 use crate::source::records::NewSample;

@@ -37,8 +37,6 @@ pub use group::PipelineGroup;
 use inner::Inner;
 pub use policy::{BadLimit, BadSample, LastBatch, OnError};
 pub(crate) use policy::{IO_FAILURES, Losses, Tally, io_failure};
-pub use recipes::Orientation;
-pub(crate) use recipes::oriented;
 use recipes::{Crops, Stored};
 use schedule::Runs;
 pub use state::EpochState;

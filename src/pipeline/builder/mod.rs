@@ -4,7 +4,6 @@ mod settle;
 
 use super::cache::ImageCache;
 use super::policy::{BadLimit, LastBatch, OnError, Policy};
-use super::recipes::Orientation;
 use super::view::View;
 use super::{Pipeline, PipelineGroup, UnequalPipeline};
 use crate::backend::{Ablation, RunOptions};
@@ -12,6 +11,7 @@ use crate::device::{DecodePath, Device, StreamPriority};
 use crate::error::{Error, Result};
 use crate::mix::Mix;
 use crate::ops::filter::PassOrder;
+use crate::ops::orientation::Orientation;
 use crate::ops::transform::{Transform, random_resized_crop, repeat};
 use crate::ops::{CenterCrop, Normalize, Resize, TransformFile};
 use crate::plan::Strategy;
