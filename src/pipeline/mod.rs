@@ -28,7 +28,6 @@ use crate::rng::Pick;
 use crate::source::Input;
 pub use batch::Batch;
 pub use builder::{Builder, MemoryBound};
-pub(crate) use builder::{DEFAULT_MAX_PIXELS, MAX_THREADS};
 use cache::Cache;
 pub use cache::{CacheUsage, ImageCache};
 use epoch::Beginning;

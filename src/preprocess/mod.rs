@@ -15,9 +15,8 @@ use crate::ops::check::{check_ops, one_size};
 use crate::ops::filter::PassOrder;
 use crate::ops::orientation::{Orientation, oriented};
 use crate::ops::transform::Transform;
-use crate::pipeline::{DEFAULT_MAX_PIXELS, MAX_THREADS};
 use crate::plan::Strategy;
-use crate::raster::{Image, Size, check_pixels};
+use crate::raster::{DEFAULT_MAX_PIXELS, Image, Size, check_pixels};
 use crate::tensor::{DType, Layout, Tensor};
 use crate::{memory, threads};
 use serde_json::{Map, Value};
@@ -166,7 +165,7 @@ impl Preprocessor {
             Err(Error::parameter("preprocessor", parameter, format!("{least} to {most}"), value))
         };
         within("max_batch", run.batch_images, 1, MAX_BATCH)?;
-        within("threads", run.threads, 0, MAX_THREADS)?;
+        within("threads", run.threads, 0, threads::MAX_THREADS)?;
         let transforms: Vec<Transform> = ops.iter().cloned().map(Transform::from).collect();
         let (size, normalize) = check_ops(&transforms)?;
         let size = one_size("preprocessor", size)?;

@@ -16,20 +16,16 @@ use crate::ops::transform::{Transform, random_resized_crop, repeat};
 use crate::ops::{CenterCrop, Normalize, Resize, TransformFile};
 use crate::plan::Strategy;
 use crate::preset::Preset;
-use crate::raster::Size;
+use crate::raster::{DEFAULT_MAX_PIXELS, Size};
 use crate::sampler::Partition;
 use crate::sampling::Sampling;
 use crate::source::Input;
 use crate::targets::TargetSpec;
 use crate::tensor::{DType, Layout};
 
-/// Largest image accepted unless the builder says otherwise.
-pub(crate) const DEFAULT_MAX_PIXELS: u64 = 128_000_000;
 /// Batches being filled or ready unless the builder says otherwise: one ready, one being filled.
 const DEFAULT_PREFETCH: usize = 2;
 const DEFAULT_ENTRY_POINTS_BYTES: u64 = 512 << 20;
-/// Most worker threads.
-pub(crate) const MAX_THREADS: usize = 1_024;
 
 /// Memory that a pipeline takes, known before it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! The checks that a description of a pipeline goes through before it runs, and what they settle.
 
-use super::{Builder, MAX_THREADS, MemoryBound};
+use super::{Builder, MemoryBound};
 use crate::backend::{self, ViewForm};
 use crate::decode::EntryPoints;
 use crate::device::Device;
@@ -19,6 +19,7 @@ use crate::sampler::{Even, Partition, Sampler};
 use crate::sampling::Chosen;
 use crate::source::{Input, MAX_ENCODED_BYTES};
 use crate::tensor::DType;
+use crate::threads::MAX_THREADS;
 use std::num::NonZero;
 use std::sync::{Arc, OnceLock};
 
