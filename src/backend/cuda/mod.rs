@@ -5,9 +5,8 @@
 //! `lower` turns plans into calls and `kernel` calls into launches. The crate's own decoder (`jpeg`) and nvJPEG (`nvjpeg`)
 //! decode, and `route` says what.
 //! `arena` is memory of batches in flight, `cards` are what the driver shows, and `fatbin` says where the kernels come
-//! from. `doctor` says what a machine has of all this, `decode_only` how fast decoders alone are, `decode_whole` what it makes
-//! of an image. `spin` is a training step of stated length, `work` one
-//! of a fixed amount of work.
+//! from. `decode_only` says how fast decoders alone are, `decode_whole` what nvJPEG's make of an image. `spin` is a
+//! training step of stated length, `work` one of a fixed amount of work.
 
 mod arena;
 pub(crate) mod cards;
@@ -16,8 +15,7 @@ mod decode;
 pub(crate) mod decode_only;
 #[cfg(feature = "experiment")]
 pub(crate) mod decode_whole;
-pub(crate) mod doctor;
-mod fatbin;
+pub(crate) mod fatbin;
 pub(crate) mod gpu;
 mod in_flight;
 mod jpeg;
