@@ -16,6 +16,7 @@ use crate::ops::filter::PassOrder;
 use crate::ops::orientation::{Orientation, oriented};
 use crate::ops::transform::Transform;
 use crate::plan::Strategy;
+use crate::preset::Preset;
 use crate::raster::{DEFAULT_MAX_PIXELS, Image, Size, check_pixels};
 use crate::tensor::{DType, Layout, Tensor};
 use crate::{memory, threads};
@@ -140,7 +141,7 @@ impl Preprocessor {
     ///
     /// # Errors
     /// As of [`new`](Self::new); [`Error::Parameter`] for a preset that draws.
-    pub fn of(preset: crate::Preset, options: &PreprocessorOptions) -> Result<Self> {
+    pub fn of(preset: Preset, options: &PreprocessorOptions) -> Result<Self> {
         let transforms = if options.dtype == DType::U8 { preset.pixel_ops() } else { preset.ops() };
         Self::new(explicit(&transforms)?, options)
     }
