@@ -6,9 +6,9 @@ use crate::device::{DecodePath, Device, StreamPriority};
 use crate::error::{Error, Result};
 use crate::ops::Op;
 use crate::ops::filter::PassOrder;
-use crate::pipeline::{Orientation, oriented};
+use crate::ops::orientation::{Orientation, oriented};
 use crate::plan::{Strategy, plan};
-use crate::raster::check_pixels;
+use crate::raster::{DEFAULT_MAX_PIXELS, check_pixels};
 use crate::tensor::{DType, Layout, Tensor};
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ impl Default for ApplyOptions {
             pass_order: PassOrder::default(),
             orientation: Orientation::default(),
             accept_truncated: false,
-            max_pixels: crate::pipeline::DEFAULT_MAX_PIXELS,
+            max_pixels: DEFAULT_MAX_PIXELS,
             device: Device::Cpu,
             decode: DecodePath::Cpu,
         }

@@ -1,10 +1,10 @@
 //! What this machine has for warpfeed, what it lacks, and the remedy for each lack.
 
-pub(crate) mod check;
+mod check;
+mod gpu;
 
 pub use check::Check;
 
-use crate::backend::cuda;
 use crate::decode;
 use std::num::NonZero;
 
@@ -17,7 +17,7 @@ use std::num::NonZero;
 #[must_use]
 pub fn doctor() -> Vec<Check> {
     let mut checks = vec![version(), processors(), vectors(), jpeg(), memory()];
-    checks.extend(cuda::doctor::checks());
+    checks.extend(gpu::checks());
     checks
 }
 
@@ -39,7 +39,7 @@ fn processors() -> Check {
 }
 
 fn vectors() -> Check {
-    use crate::ops::simd::{self, Level};
+    use crate::simd::{self, Level};
     if let Err(error) = simd::check() {
         return Check::new(
             "vector instructions",

@@ -100,6 +100,7 @@
 // Nightly, as docs.rs has it: each name says which feature it takes.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod address;
 mod apply;
 mod atomic;
 mod backend;
@@ -123,13 +124,15 @@ mod preprocess;
 mod preset;
 mod rank;
 mod raster;
+mod rng;
 mod sampler;
 mod sampling;
 mod sheet;
+mod simd;
 pub mod source;
 #[cfg(feature = "cloud")]
 mod store;
-mod target;
+mod targets;
 mod tensor;
 mod threads;
 mod trace;
@@ -146,10 +149,11 @@ pub use device::{DecodePath, Device, StreamPriority};
 pub use doctor::{Check, doctor};
 pub use error::{Error, Result};
 pub use mix::{Mix, MixMode, Mixed};
+pub use ops::orientation::Orientation;
 pub use pipeline::{
     BadLimit, BadSample, Batch, Bottleneck, Builder, CacheUsage, Epoch, EpochState, ImageCache, LastBatch, MemoryBound,
-    OnError, Orientation, Pipeline, PipelineGroup, Stats, UnequalBatch, UnequalEpoch, UnequalPipeline, View, five_crop,
-    ten_crop, view,
+    OnError, Pipeline, PipelineGroup, Stats, UnequalBatch, UnequalEpoch, UnequalPipeline, View, five_crop, ten_crop,
+    view,
 };
 pub use plan::Strategy;
 pub use preprocess::{Preprocessor, PreprocessorOptions, hugging_face_ops, timm_ops};
@@ -157,16 +161,16 @@ pub use preset::{IMAGENET_MEAN, IMAGENET_STD, Preset};
 pub use rank::Rank;
 pub use sampler::{Even, Order, Partition, Sampler};
 pub use sampling::{EpochOrder, Sampling};
-pub use target::{MAX_TARGET_BYTES, Target, TargetBytes, TargetElement, TargetSpec, TargetTensor, TargetType, Targets};
-pub use tensor::{DType, Element, Layout, Tensor};
+pub use targets::{MAX_TARGET_BYTES, Target, TargetSpec};
+pub use tensor::{DType, Element, Layout, TargetBytes, TargetElement, TargetTensor, TargetType, Targets, Tensor};
 
 /// Single images: decoding, encoding, writing.
 pub mod image {
     pub use crate::decode::{Decoder, Format, Header, probe};
     pub use crate::encode::{JpegColor, JpegOptions, Sampling, encode_jpeg};
-    pub use crate::npy::write_npy;
     pub use crate::raster::{Image, Pixel, Rect, Size};
     pub use crate::sheet::{contact_sheet, write_png};
+    pub use crate::tensor::write_npy;
 }
 
 /// What most trainers use: `use warpfeed::prelude::*;`.

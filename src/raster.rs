@@ -54,6 +54,9 @@ impl fmt::Display for Size {
     }
 }
 
+/// Largest image accepted unless options say otherwise.
+pub(crate) const DEFAULT_MAX_PIXELS: u64 = 128_000_000;
+
 /// Refuses an image with more pixels than the limit.
 pub(crate) fn check_pixels(size: Size, max_px: u64) -> Result<()> {
     if size.area_px() <= max_px {

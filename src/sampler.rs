@@ -1,7 +1,7 @@
 //! The order of an epoch: every sample exactly once, the same on every machine.
 
 use crate::error::{Error, Result};
-use crate::ops::rng::{Domain, SampleRng};
+use crate::rng::{Domain, SampleRng};
 use std::fmt;
 use std::str::FromStr;
 

@@ -3,7 +3,7 @@
 mod shares;
 
 use crate::error::{Error, Result};
-use crate::ops::rng::{Domain, SampleRng};
+use crate::rng::{Domain, Pick, SampleRng};
 use crate::sampler::{Order, Partition, Sampler};
 use crate::source::Source;
 use sha2::{Digest, Sha256};
@@ -116,7 +116,7 @@ impl Sampling {
     }
 
     /// The same number of samples of each part in every batch, of parts of so many samples one behind the other.
-    pub(crate) fn shares(lens: &[u64], counts: Vec<u32>) -> Self {
+    fn shares(lens: &[u64], counts: Vec<u32>) -> Self {
         Self::new(Kind::Shares(Arc::new(Shares::new(lens, counts))))
     }
 
@@ -204,14 +204,6 @@ impl std::fmt::Debug for Sampling {
         };
         f.debug_struct("Sampling").field("order", &name).field("positions", &self.positions).finish()
     }
-}
-
-/// A sample in its turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Pick {
-    pub(crate) index: u64,
-    /// How often it came before in the epoch.
-    pub(crate) repetition: u32,
 }
 
 /// The samples of one partition in an epoch, in order.
@@ -356,7 +348,7 @@ mod tests {
     }
 
     /// These orders are a promise. The weighted ones were computed by a Python program of its own from the descriptions in this
-    /// file and in ops/rng.rs; the repeated one is the shuffled order of the sampler's golden test.
+    /// file and in rng.rs; the repeated one is the shuffled order of the sampler's golden test.
     #[test]
     fn golden_orders() {
         let weights = [1.0, 2.0, 3.0, 0.0, 4.0];

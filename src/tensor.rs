@@ -19,6 +19,8 @@ mod candle;
 #[cfg(feature = "dlpack")]
 mod dlpack;
 mod host;
+mod npy;
+mod targets;
 
 use crate::cuda::CudaBuffer;
 use crate::device::Device;
@@ -26,11 +28,12 @@ use crate::error::{Error, Result};
 use bytemuck::Pod;
 #[cfg(feature = "candle")]
 pub(crate) use candle::failed as candle_failed;
-#[cfg(feature = "dlpack")]
-pub(crate) use dlpack::managed as dlpack_managed;
 use half::{bf16, f16};
 pub(crate) use host::{HostBuffer, Pool};
+pub use npy::write_npy;
 use std::fmt;
+pub(crate) use targets::Rows;
+pub use targets::{TargetBytes, TargetElement, TargetTensor, TargetType, Targets};
 
 /// The type of a tensor's elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]

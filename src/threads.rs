@@ -4,6 +4,9 @@ use crate::error::{Error, Result};
 use std::io;
 use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
 
+/// Most worker threads of a pipeline, a preprocessor or packing.
+pub(crate) const MAX_THREADS: usize = 1_024;
+
 /// Starts a thread of this name.
 ///
 /// # Errors

@@ -3,7 +3,7 @@
 
 use crate::error::Result;
 use crate::source::{Reader, Source};
-use crate::target::Target;
+use crate::targets::Target;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 

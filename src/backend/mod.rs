@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::mix::MixPlan;
 use crate::ops::Op;
 use crate::ops::filter::PassOrder;
+use crate::ops::normalize::Normalization;
 use crate::plan::Strategy;
 use crate::raster::{Size, check_pixels};
 use crate::tensor::{DType, Layout, Storage, Tensor};
@@ -324,9 +325,6 @@ pub(crate) enum AnyBackend {
     Cpu(cpu::Cpu),
     Cuda(Box<Gpu>),
 }
-
-/// Mean and std of each channel.
-pub(crate) type Normalization = Option<([f32; 3], [f32; 3])>;
 
 /// Sets up the back end for `device`.
 ///

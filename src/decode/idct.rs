@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn four_blocks_are_what_each_is_alone() {
-        if !crate::ops::simd::has_avx512() {
+        if !crate::simd::has_avx512() {
             return;
         }
         let mut rng = ChaCha8Rng::seed_from_u64(1);

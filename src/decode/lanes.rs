@@ -119,7 +119,7 @@ pub(super) unsafe extern "C" fn decode_row(
 impl Lanes {
     /// `None` where the processor does not have what it takes.
     pub(super) fn new() -> Option<Self> {
-        let can = crate::ops::simd::has_avx512() && std::is_x86_feature_detected!("avx512vbmi2");
+        let can = crate::simd::has_avx512() && std::is_x86_feature_detected!("avx512vbmi2");
         can.then(Self::default)
     }
 

@@ -173,7 +173,7 @@ impl Decoder {
     /// [`Error::OutOfMemory`] if there is no memory for it; [`Error::Parameter`] if the environment's `WARPFEED_SIMD` is not
     /// `none`, `avx2` or `avx512`.
     pub fn new() -> Result<Self> {
-        crate::ops::simd::check()?;
+        crate::simd::check()?;
         Ok(Self { jpeg: jpeg::JpegDecoder::new()? })
     }
 

@@ -12,8 +12,8 @@ use crate::decode::{indexed, probe};
 use crate::device::{DecodePath, Device};
 use crate::encode::to_baseline;
 use crate::error::Result;
-use crate::pipeline::{Builder, DEFAULT_MAX_PIXELS, ImageCache, Pipeline};
-use crate::raster::check_pixels;
+use crate::pipeline::{Builder, ImageCache, Pipeline};
+use crate::raster::{DEFAULT_MAX_PIXELS, check_pixels};
 use crate::source::{EncodedImages, Input, StreamStart};
 use serde_json::json;
 

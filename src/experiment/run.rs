@@ -4,8 +4,8 @@ use crate::decode::LeftToCpu;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::pipeline::{BadSample, Batch, CacheUsage, Epoch, EpochState, Pipeline, Stats};
-use crate::target::{TargetBytes, TargetTensor, Targets};
-use crate::tensor::Tensor;
+use crate::plan::Strategy;
+use crate::tensor::{TargetBytes, TargetTensor, Targets, Tensor};
 use crate::{atomic, file};
 use serde::{Deserialize, Serialize};
 use sha2::digest::common::hazmat::SerializableState;
@@ -219,7 +219,7 @@ pub struct RunReport {
     /// The device, in words.
     pub device: String,
     /// How recipes were run.
-    pub strategy: crate::Strategy,
+    pub strategy: Strategy,
     /// The largest amount of memory that the process has had resident, in bytes; `None` where the system does not say.
     pub peak_rss_bytes: Option<u64>,
     /// Images that each decoder decoded.

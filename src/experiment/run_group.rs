@@ -2,7 +2,7 @@
 
 use super::run::{Digest, StageSeconds};
 use crate::error::{Error, Result};
-use crate::pipeline::{BadSample, Epoch, PipelineGroup, Stats};
+use crate::pipeline::{BadSample, Epoch, Pipeline, PipelineGroup, Stats};
 use crate::threads;
 use serde::Serialize;
 use std::ops::Range;
@@ -97,7 +97,7 @@ pub fn run_group(
     let mut stats = Stats::default();
     all.iter().for_each(|taken| stats += taken.stats);
     let first = all.iter().filter_map(|taken| taken.first).min();
-    let device = |(pipeline, taken): (&crate::Pipeline, Taken)| DeviceReport {
+    let device = |(pipeline, taken): (&Pipeline, Taken)| DeviceReport {
         device: pipeline.device_name(),
         images: taken.stats.images,
         batches: taken.stats.batches,

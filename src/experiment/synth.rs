@@ -11,8 +11,8 @@
 use crate::atomic;
 use crate::encode::{JpegOptions, encode_jpeg};
 use crate::error::{Error, Result};
-use crate::ops::rng::{Domain, SampleRng};
 use crate::raster::{Image, Size};
+use crate::rng::{Domain, SampleRng};
 use crate::threads::spawn_scoped;
 use std::fs;
 use std::io::Write;

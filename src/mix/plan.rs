@@ -5,8 +5,8 @@
 //! compute. f16 and bf16 elements are widened, and the result rounded to nearest even; so are bytes.
 
 use super::{Mix, MixMode, Mixed, Style};
-use crate::ops::rng::{Domain, SampleRng};
 use crate::raster::{Rect, Size};
+use crate::rng::{Domain, SampleRng};
 
 /// What becomes of one image.
 #[derive(Debug, Clone, Copy, PartialEq)]

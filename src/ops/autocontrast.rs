@@ -3,11 +3,11 @@
 use super::check::probability;
 use super::histogram::{self, Counts};
 use super::kernel::{Kernel, KernelId, Launcher};
-use super::simd::truncate_f64;
 use super::transform::{Drawing, Random};
 use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
 use crate::error::Result;
 use crate::raster::{Rect, Size};
+use crate::simd::truncate_f64;
 use serde::{Deserialize, Serialize};
 
 /// Stretches the values of each channel from its smallest and largest to 0 and 255: torchvision's `F.autocontrast` of a PIL

@@ -1,6 +1,6 @@
 //! Pillow's `Image.blend`, which brightness, contrast and saturation are.
 
-use super::simd::truncate_f32;
+use crate::simd::truncate_f32;
 
 /// `from + factor (to - from)` in single precision, cut to 0..=255, its fraction dropped.
 ///

@@ -1,6 +1,8 @@
-//! Checks of parameters that operations and transforms have in common.
+//! Checks of parameters that operations and transforms have in common, and of operations together.
 
 use super::noise::KEYS;
+use super::normalize::Normalization;
+use super::{Normalize, Op, SizeEffect, Transform};
 use crate::error::{Error, Result};
 use crate::raster::{Rect, Size};
 use std::ops::RangeInclusive;
@@ -129,4 +131,49 @@ pub(crate) fn kernels(name: &'static str, range: &RangeInclusive<u32>) -> Result
     }
     let expected = format!("a rising range within 1 to {MAX_KERNEL_PX} pixels");
     Err(Error::parameter(name, "kernel", expected, format!("{range:?}")))
+}
+
+/// Checks the operations one by one and together; the size that they end in, if it is one, and the normalization.
+pub(crate) fn check_ops(ops: &[Transform]) -> Result<(Option<Size>, Normalization)> {
+    ops.iter().try_for_each(Transform::validate)?;
+    let mut normalize = None;
+    let mut size = None;
+    for op in ops {
+        match op {
+            Transform::Explicit(Op::Normalize(Normalize { mean, std })) => {
+                if normalize.is_some() {
+                    return Err(Error::parameter("normalize", "place", "once, at the end", "twice"));
+                }
+                normalize = Some((*mean, *std));
+            }
+            Transform::Explicit(Op::Erase(_)) | Transform::RandomErasing(_) => {}
+            _ if normalize.is_some() => {
+                let expected = "before normalize (only erasing may follow it)";
+                return Err(Error::parameter("pipeline", "place of an operation", expected, op.name()));
+            }
+            _ => {}
+        }
+        match op.size_effect() {
+            SizeEffect::Keeps => {}
+            SizeEffect::Becomes(new) => size = Some(new),
+            SizeEffect::Varies => size = None,
+        }
+    }
+    Ok((size, normalize))
+}
+
+/// The size that operations end in.
+///
+/// # Errors
+/// [`Error::Parameter`] if they have none, for what is said to be made of them.
+pub(crate) fn one_size(what: &'static str, size: Option<Size>) -> Result<Size> {
+    size.ok_or_else(|| {
+        Error::parameter(
+            what,
+            "operations",
+            "such that every image ends in the same size: end with a resize to a width and height, a crop, or a random \
+             resized crop (or deliver images of unequal sizes, with Builder::build_unequal)",
+            "operations that leave the size to the image",
+        )
+    })
 }

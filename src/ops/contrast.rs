@@ -5,11 +5,11 @@ use super::check::factor;
 use super::grayscale::luma;
 use super::kernel::{Kernel, KernelId, Launcher};
 use super::params::{ContrastSample, Source};
-use super::simd::wide;
 use super::table::{self, Table};
 use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
 use crate::error::Result;
 use crate::raster::{Pixel, Rect, Size};
+use crate::simd::wide;
 use serde::{Deserialize, Serialize};
 
 /// Blends with the image's mean gray.

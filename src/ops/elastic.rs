@@ -6,12 +6,12 @@ use super::filter::Interpolation;
 use super::kernel::{Kernel, KernelId, Launcher};
 use super::noise::{self, KEYS};
 use super::params::ElasticSample;
-use super::simd::wide;
 use super::transform::{Drawing, Random};
 use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
 use crate::error::{Error, Result};
 use crate::memory;
 use crate::raster::{Image, Pixel, Rect, Size};
+use crate::simd::wide;
 use serde::{Deserialize, Serialize};
 
 /// Largest alpha: displacements stay whole numbers of 32 bits.

@@ -5,11 +5,11 @@ use super::fill::{opaque, packed};
 use super::kernel::{Kernel, KernelId, Launcher};
 use super::noise::{self, KEYS};
 use super::params::{DevicePointer, EraseNoiseSample, EraseSample, Output};
-use super::rng::SampleRng;
 use super::transform::{Drawing, Random};
 use super::{CpuPass, Operation, Primitive, Reach, SizeEffect, rectangle};
 use crate::error::{Error, Result};
 use crate::raster::{Rect, Size};
+use crate::rng::SampleRng;
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 

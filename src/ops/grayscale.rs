@@ -3,11 +3,11 @@
 use super::check::probability;
 use super::kernel::{Kernel, KernelId, Launcher};
 use super::params::ColorSample;
-use super::simd::wide;
 use super::transform::{Drawing, Random};
 use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
 use crate::error::Result;
 use crate::raster::{Image, Pixel, Rect, Size};
+use crate::simd::wide;
 use serde::{Deserialize, Serialize};
 
 /// Luma (ITU-R 601) in all three channels.

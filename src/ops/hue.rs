@@ -6,10 +6,10 @@
 
 use super::kernel::{Kernel, KernelId, Launcher};
 use super::params::ColorSample;
-use super::simd::{truncate_f64, wide};
 use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
 use crate::error::{Error, Result};
 use crate::raster::{Image, Pixel, Rect, Size};
+use crate::simd::{truncate_f64, wide};
 use serde::{Deserialize, Serialize};
 
 /// Turns the hue.

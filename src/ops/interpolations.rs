@@ -1,8 +1,8 @@
 //! The filters that a random transform may take.
 
 use super::filter::Interpolation;
-use super::rng::SampleRng;
 use crate::error::Result;
+use crate::rng::SampleRng;
 use serde::{Deserialize, Serialize};
 
 /// The filter of a random transform: always the same, or one of two, drawn for each sample. timm's `random` is one of

@@ -3,13 +3,13 @@
 use super::blend::blend;
 use super::kernel::{Kernel, KernelId, Launcher};
 use super::params::{MixSample, Source, Target};
-use super::simd::{truncate_f32, wide};
 use super::{
     CpuPass, Crop, Equalize, Fill, Hflip, Invert, Op, Operation, Primitive, Reach, Sharpness, SizeEffect, crop,
 };
 use crate::error::{Error, Result};
 use crate::memory;
 use crate::raster::{Image, Rect, Size};
+use crate::simd::{truncate_f32, wide};
 use serde::{Deserialize, Serialize};
 
 /// Most chains of one sum.

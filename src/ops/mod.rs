@@ -12,7 +12,7 @@
 // below makes `Op`, the names and the registry of kernels from these files; the list `transforms!` makes `Transform`.
 // No match on operations has a wildcard arm, so the compiler names every place that a new operation lacks. Arithmetic
 // that operations share has files of its own: `filter` (weights of a resize), `rotation` and `sampling` (affine maps),
-// `turn` (mirrors and quarter turns), `rank`, `blend`, `table`, `simd`. `kernel` is what operations know of GPUs,
+// `turn` (mirrors and quarter turns), `rank`, `blend`, `table`. `kernel` is what operations know of GPUs,
 // `params` the structs that kernels get.
 //
 // Reference. The reference is torchvision on PIL images, because published accuracies were trained on it. Results must
@@ -20,7 +20,7 @@
 // `-ffp-contract=off`, and logarithms, exponentials and sines come from `libm`, because the libraries of operating
 // systems round them differently.
 //
-// Drawing. All random numbers of a sample are drawn before any operation runs (`rng`). Each transform has its own
+// Drawing. All random numbers of a sample are drawn before any operation runs (`crate::rng`). Each transform has its own
 // region of the sample's random stream, so one more draw in one transform moves nothing in the others. Branches of
 // `one_of` and `maybe` keep their regions whether they are taken or not. `random_order` also keeps each transform's
 // region; only the order in which the transforms run changes.
@@ -85,6 +85,7 @@ mod magnitude;
 mod mix;
 pub(crate) mod noise;
 pub(crate) mod normalize;
+pub(crate) mod orientation;
 mod pad;
 pub(crate) mod params;
 mod permute_channels;
@@ -99,13 +100,11 @@ pub(crate) mod rank;
 pub(crate) mod rectangle;
 pub(crate) mod resize;
 pub(crate) mod resized_crop;
-pub(crate) mod rng;
 pub(crate) mod rotate;
 pub(crate) mod rotation;
 pub(crate) mod sampling;
 pub(crate) mod saturation;
 mod sharpness;
-pub(crate) mod simd;
 pub(crate) mod solarize;
 mod solarize_add;
 pub(crate) mod table;
@@ -120,6 +119,7 @@ pub(crate) mod turn;
 pub(crate) mod vflip;
 pub(crate) mod written;
 
+pub use crate::rng::SampleRng;
 pub use auto_augment::AutoAugmentPolicy;
 pub use corner_crop::Corner;
 pub use custom::Custom;
@@ -131,7 +131,6 @@ pub use mix::Chain;
 pub use pad::PadMode;
 pub use point_map::PointMap;
 pub use resize::ResizeTo;
-pub use rng::SampleRng;
 pub use transform::{
     AugMix, AutoAugment, ColorJitter, CornerCrop, CustomTransform, Maybe, OneOf, RandAugment, RandomAffine,
     RandomAutocontrast, RandomChannelPermutation, RandomCrop, RandomDilation, RandomElastic, RandomEqualize,
@@ -474,20 +473,5 @@ impl Op {
 impl fmt::Debug for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.operation().fmt(f)
-    }
-}
-
-/// The operations that bring an image stored with an EXIF orientation tag (1 to 8) upright.
-pub(crate) fn orientation_ops(tag: u8) -> Vec<Op> {
-    let turn = |degrees| Rotate::new(degrees).expand(true).into();
-    match tag {
-        2 => vec![Hflip.into()],
-        3 => vec![turn(180.0)],
-        4 => vec![Vflip.into()],
-        5 => vec![turn(90.0), Vflip.into()],
-        6 => vec![turn(270.0)],
-        7 => vec![turn(90.0), Hflip.into()],
-        8 => vec![turn(90.0)],
-        _ => Vec::new(),
     }
 }

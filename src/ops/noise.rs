@@ -83,7 +83,7 @@ fn normal(word: u32, table: &[i32; PLACES]) -> f32 {
 pub(crate) fn normal_row(key: u64, x: u32, y: u32, len: u32, mut each: impl FnMut(usize, [f32; 3])) {
     let table = &*NORMALS;
     for start in (0..len as usize).step_by(BLOCK) {
-        let words = super::simd::wide(
+        let words = crate::simd::wide(
             #[inline(always)]
             || words::<BLOCK>(key, x + start as u32, y),
         );

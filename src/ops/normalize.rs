@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 const MAX_MEAN: f32 = 3.0;
 const MAX_STD: f32 = 10.0;
 
+/// Mean and std of each channel.
+pub(crate) type Normalization = Option<([f32; 3], [f32; 3])>;
+
 /// To `f32`: `(v / 255 - mean) / std` for each channel. Only [`Erase`](crate::ops::Erase) may follow it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

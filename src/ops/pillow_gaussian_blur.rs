@@ -3,11 +3,11 @@
 use super::check::range;
 use super::kernel::{Kernel, KernelId, Launcher};
 use super::params::BoxBlurSample;
-use super::simd::wide;
 use super::transform::{Drawing, Random};
 use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
 use crate::error::{Error, Result};
 use crate::raster::{Image, Pixel, Rect, Size};
+use crate::simd::wide;
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 

@@ -5,9 +5,9 @@
 
 use super::kernel::{KernelId, Launcher};
 use super::params::RankSample;
-use super::simd::wide;
 use crate::error::Result;
 use crate::raster::{Image, Rect};
+use crate::simd::wide;
 
 /// Queues both kernels for the rectangle `part` of the result.
 pub(super) fn launch(on: &mut dyn Launcher, [rows, columns]: [KernelId; 2], kernel: u32, part: Rect) -> Result<()> {

@@ -1,7 +1,7 @@
 //! Random rectangles, as torchvision draws them.
 
-use super::rng::SampleRng;
 use crate::raster::{Rect, Size};
+use crate::rng::SampleRng;
 use std::ops::RangeInclusive;
 
 /// Attempts at a rectangle before the fallback, as in torchvision.

@@ -5,10 +5,10 @@ use super::fill::Fill;
 use super::filter::{Interpolation, PassOrder, Taps, WEIGHT_BITS};
 use super::kernel::{Kernel, KernelId, Launcher};
 use super::params::ResizeSample;
-use super::simd::wide;
 use super::{CpuPass, Operation, Primitive, SizeEffect, crop};
 use crate::error::{Error, Result};
 use crate::raster::{Image, Pixel, Rect, Size};
+use crate::simd::wide;
 use serde::{Deserialize, Serialize};
 
 /// To which size an image is resized.

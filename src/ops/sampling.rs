@@ -10,9 +10,9 @@ use super::kernel::{Kernel, KernelId, Launcher};
 use super::params::RotateSample;
 use super::points::Points;
 use super::rotation::fixed_point;
-use super::simd::{truncate_f64, wide};
 use crate::error::{Error, Result};
 use crate::raster::{Image, Pixel, Rect, Size};
+use crate::simd::{truncate_f64, wide};
 use std::ops::Range;
 
 /// The kernels of all interpolations.
@@ -341,9 +341,9 @@ impl<'a> Line<'a> {
 mod avx2 {
     #![allow(unsafe_code)]
 
-    use super::super::simd::has_avx2;
     use super::{Fill, Line, inside, intersection, opaque};
     use crate::raster::{Image, Pixel, Rect};
+    use crate::simd::has_avx2;
     use std::arch::x86_64::*;
     use std::ops::Range;
 

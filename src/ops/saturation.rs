@@ -5,10 +5,10 @@ use super::check::factor;
 use super::grayscale::luma;
 use super::kernel::{Kernel, KernelId, Launcher};
 use super::params::ColorSample;
-use super::simd::wide;
 use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
 use crate::error::Result;
 use crate::raster::{Image, Rect, Size};
+use crate::simd::wide;
 use serde::{Deserialize, Serialize};
 
 /// Blends with the image's gray version.

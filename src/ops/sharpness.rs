@@ -4,11 +4,11 @@ use super::blend::blend;
 use super::check::{factor, probability};
 use super::kernel::{Kernel, KernelId, Launcher};
 use super::params::SharpnessSample;
-use super::simd::wide;
 use super::transform::{Drawing, Random};
 use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
 use crate::error::Result;
 use crate::raster::{Image, Rect, Size};
+use crate::simd::wide;
 use serde::{Deserialize, Serialize};
 
 /// Blends with a smoothed version: torchvision's `F.adjust_sharpness` of a PIL image. Pixels at the image's edge stay.

@@ -44,12 +44,12 @@ impl Table {
     /// Replaces each byte by what the table has for it.
     pub(crate) fn apply(&self, bytes: &mut [u8]) {
         #[cfg(target_arch = "x86_64")]
-        if super::simd::has_avx512() {
+        if crate::simd::has_avx512() {
             let (blocks, rest) = bytes.as_chunks_mut();
             // SAFETY: the processor has AVX-512 with byte shuffles.
             unsafe { avx512::apply(&self.0, blocks) };
             return self.apply_plain(rest);
-        } else if super::simd::has_avx2() {
+        } else if crate::simd::has_avx2() {
             let (blocks, rest) = bytes.as_chunks_mut();
             // SAFETY: the processor has AVX2.
             unsafe { avx2::apply(&self.0, blocks) };
@@ -134,7 +134,7 @@ mod tests {
             assert_eq!(fast, plain);
             // Where AVX-512 is, `apply` has not come here.
             #[cfg(target_arch = "x86_64")]
-            if crate::ops::simd::has_avx2() {
+            if crate::simd::has_avx2() {
                 let mut fast = bytes;
                 let (blocks, rest) = fast.as_chunks_mut();
                 // SAFETY: the processor has AVX2.

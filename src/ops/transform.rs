@@ -3,10 +3,10 @@
 //! A transform lies in the file of its operation; the list `transforms!` below makes [`Transform`] of them. Combinations of
 //! transforms lie in [`combine`](super::combine).
 
-use super::rng::SampleRng;
 use super::{Op, SizeEffect};
 use crate::error::{Error, Result};
 use crate::raster::Size;
+use crate::rng::SampleRng;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::RangeInclusive;

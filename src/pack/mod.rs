@@ -41,10 +41,11 @@ mod verify;
 pub use verify::{DamagedFile, VerifyReport, verify};
 
 use crate::error::{Error, Result};
-use crate::pipeline::{BadLimit, BadSample, MAX_THREADS};
+use crate::pipeline::{BadLimit, BadSample};
 use crate::rank::Rank;
 use crate::source::packed::{Found, MANIFEST};
 use crate::source::{RecordFormat, Source};
+use crate::threads::MAX_THREADS;
 use manifest::{Manifest, PackedShard, SavedOptions};
 use place::{Listing, Place};
 use prepare::Preparer;

@@ -5,8 +5,8 @@ use super::folder::Folder;
 use super::manifest::{Manifest, PackedFile, PackedShard};
 #[cfg(feature = "cloud")]
 use super::store::Store;
+use crate::address::Address;
 use crate::error::{Error, Result};
-use crate::source::address::Address;
 use crate::source::packed::{Found, MANIFEST, MAX_BYTES};
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};

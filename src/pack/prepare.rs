@@ -5,12 +5,12 @@ use crate::decode::{Decoder, Format, Header, has_end, indexed, is_indexed, probe
 use crate::encode::{JpegColor, JpegOptions, Sampling, encode_jpeg, to_baseline};
 use crate::error::Result;
 use crate::ops::filter::PassOrder;
+use crate::ops::orientation::{Orientation, oriented};
 use crate::ops::{Op, Resize};
-use crate::pipeline::{DEFAULT_MAX_PIXELS, Orientation, oriented};
-use crate::raster::{Image, Rect, Size, check_pixels};
+use crate::raster::{DEFAULT_MAX_PIXELS, Image, Rect, Size, check_pixels};
 use crate::source::Source;
 use crate::source::records::NewSample;
-use crate::target::Target;
+use crate::targets::Target;
 
 /// What became of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

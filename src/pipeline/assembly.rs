@@ -4,9 +4,9 @@ use super::policy::Losses;
 use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::mix::Mixed;
-use crate::sampling::Pick;
-use crate::target::{Row, Targets};
-use crate::tensor::Tensor;
+use crate::rng::Pick;
+use crate::targets::Row;
+use crate::tensor::{Targets, Tensor};
 use std::sync::{Arc, OnceLock};
 
 /// A batch of a back end, which the first worker to need it begins; `None` inside if that failed, which this worker's

@@ -5,8 +5,7 @@ use super::state::{EpochState, Moment};
 #[cfg(feature = "candle")]
 use crate::error::Result;
 use crate::mix::Mixed;
-use crate::target::Targets;
-use crate::tensor::Tensor;
+use crate::tensor::{Targets, Tensor};
 
 /// Images ready for a training step, with their labels. Dropping it gives its memory back to the pipeline.
 ///

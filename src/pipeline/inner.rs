@@ -9,7 +9,7 @@ use crate::sampler::Sampler;
 use crate::sampling::Chosen;
 use crate::source::stream::Feed;
 use crate::source::{Input, Reader, StreamStart};
-use crate::target::TargetSpec;
+use crate::targets::TargetSpec;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 

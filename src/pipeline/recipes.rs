@@ -3,31 +3,13 @@
 use crate::backend::RunOptions;
 use crate::decode::{Header, probe};
 use crate::error::Result;
-use crate::ops::rng::SampleRng;
+use crate::ops::Op;
+use crate::ops::orientation::{Orientation, oriented};
 use crate::ops::transform::{Transform, draw_recipe};
-use crate::ops::{Op, orientation_ops};
 use crate::plan::{Strategy, is_multiplied};
 use crate::raster::{Size, check_pixels};
-use crate::sampling::Pick;
+use crate::rng::{Pick, SampleRng};
 use std::sync::Arc;
-
-/// What to do with an image's EXIF orientation tag.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Orientation {
-    /// The image is turned as the tag says, before anything else.
-    #[default]
-    Apply,
-    /// The image is taken as it is stored.
-    Ignore,
-}
-
-/// The operations that an orientation tag asks for, if it is to be applied.
-pub(crate) fn oriented(tag: u8, orientation: Orientation) -> Vec<Op> {
-    match orientation {
-        Orientation::Apply => orientation_ops(tag),
-        Orientation::Ignore => Vec::new(),
-    }
-}
 
 /// What a recipe is drawn for: an image as it is stored.
 #[derive(Debug, Clone, Copy)]

@@ -10,7 +10,7 @@ use super::crew::{Hand, Room, Step};
 use super::worker::{Destination, Worker};
 use crate::backend::{AnyBackend, Backend};
 use crate::error::{Error, Result};
-use crate::sampling::Pick;
+use crate::rng::Pick;
 use crate::trace::Span;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -7,8 +7,7 @@ use super::stats::Stats;
 use super::{Epoch, MemoryBound, Pipeline};
 use crate::error::Result;
 use crate::ops::Op;
-use crate::target::Targets;
-use crate::tensor::Tensor;
+use crate::tensor::{Targets, Tensor};
 
 /// A pipeline whose images keep the size that the operations give each of them, as detection is trained and as
 /// evaluation at full size needs it: a batch is a list of tensors. Everything else is as in a [`Pipeline`].

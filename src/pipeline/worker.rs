@@ -10,8 +10,9 @@ use crate::backend::{Backend, Decoded, Encoded, End, Sample};
 use crate::decode::Header;
 use crate::error::{Error, Result};
 use crate::ops::Op;
-use crate::sampling::Pick;
-use crate::target::{Row, Rows};
+use crate::rng::Pick;
+use crate::targets::Row;
+use crate::tensor::Rows;
 use crate::trace::{Activity, Span};
 use std::time::Instant;
 

@@ -14,11 +14,13 @@ use crate::decode::{pnm_header, probe};
 use crate::device::{DecodePath, Device, StreamPriority};
 use crate::error::{Error, Result};
 use crate::ops::Op;
+use crate::ops::check::{check_ops, one_size};
 use crate::ops::filter::PassOrder;
+use crate::ops::orientation::{Orientation, oriented};
 use crate::ops::transform::Transform;
-use crate::pipeline::{DEFAULT_MAX_PIXELS, MAX_THREADS, Orientation, check_ops, one_size, oriented};
 use crate::plan::Strategy;
-use crate::raster::{Image, Size, check_pixels};
+use crate::preset::Preset;
+use crate::raster::{DEFAULT_MAX_PIXELS, Image, Size, check_pixels};
 use crate::tensor::{DType, Layout, Tensor};
 use crate::{memory, threads};
 use serde_json::{Map, Value};
@@ -142,7 +144,7 @@ impl Preprocessor {
     ///
     /// # Errors
     /// As of [`new`](Self::new); [`Error::Parameter`] for a preset that draws.
-    pub fn of(preset: crate::Preset, options: &PreprocessorOptions) -> Result<Self> {
+    pub fn of(preset: Preset, options: &PreprocessorOptions) -> Result<Self> {
         let transforms = if options.dtype == DType::U8 { preset.pixel_ops() } else { preset.ops() };
         Self::new(explicit(&transforms)?, options)
     }
@@ -167,7 +169,7 @@ impl Preprocessor {
             Err(Error::parameter("preprocessor", parameter, format!("{least} to {most}"), value))
         };
         within("max_batch", run.batch_images, 1, MAX_BATCH)?;
-        within("threads", run.threads, 0, MAX_THREADS)?;
+        within("threads", run.threads, 0, threads::MAX_THREADS)?;
         let transforms: Vec<Transform> = ops.iter().cloned().map(Transform::from).collect();
         let (size, normalize) = check_ops(&transforms)?;
         let size = one_size("preprocessor", size)?;

@@ -13,7 +13,7 @@ use crate::ops::transform::{Transform, random_horizontal_flip, random_resized_cr
 use crate::ops::{
     AugMix, AutoAugment, AutoAugmentPolicy, Interpolation, Normalize, RandAugment, TransformFile, TrivialAugment,
 };
-use crate::target::TargetSpec;
+use crate::targets::TargetSpec;
 use std::fmt;
 use std::str::FromStr;
 

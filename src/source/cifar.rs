@@ -7,7 +7,7 @@ use crate::decode::pnm_header;
 use crate::error::{Error, Result};
 use crate::file::open_with_metadata;
 use crate::raster::Size;
-use crate::target::Target;
+use crate::targets::Target;
 use std::borrow::Cow;
 use std::fs::{self, File};
 use std::io::ErrorKind;

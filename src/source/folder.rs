@@ -3,7 +3,7 @@
 use super::metadata::Metadata;
 use super::{Source, no_fields, no_such_sample, path_from_bytes, read_file};
 use crate::error::{Error, Result};
-use crate::target::{self, Target};
+use crate::targets::{self, Target};
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::ffi::OsStr;
@@ -206,7 +206,7 @@ impl Source for ImageFolder {
             return Err(no_fields(format!("no metadata.csv or metadata.jsonl in {}", self.root.display()), field));
         }
         let found = metadata.target(&self.path(index), field);
-        found.map_err(|message| target::wrong(Some(field), message))?.ok_or_else(|| target::missing(field))
+        found.map_err(|message| targets::wrong(Some(field), message))?.ok_or_else(|| targets::missing(field))
     }
 
     fn name(&self, index: u64) -> Cow<'_, str> {

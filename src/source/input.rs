@@ -4,7 +4,7 @@ use super::compose::{kfold_numbers, split_numbers};
 use super::stream::Feed;
 use super::{Compose, RecordStream, Source, Stream, StreamMix};
 use crate::error::{Error, Result};
-use crate::target::Target;
+use crate::targets::Target;
 use std::borrow::Cow;
 use std::sync::Arc;
 

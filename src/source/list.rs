@@ -3,7 +3,7 @@
 use super::{Source, no_fields, no_such_sample, path_from_bytes, read_file};
 use crate::error::{Error, Result};
 use crate::file::open_with_metadata;
-use crate::target::Target;
+use crate::targets::Target;
 use std::borrow::Cow;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};

@@ -4,7 +4,7 @@ use super::{Source, no_fields, no_such_sample};
 use crate::decode::pnm_header;
 use crate::error::{Error, Result};
 use crate::raster::Size;
-use crate::target::Target;
+use crate::targets::Target;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 

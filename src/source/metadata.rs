@@ -3,7 +3,7 @@
 use super::read_file_within;
 use super::records::tar::json_field;
 use crate::error::{Error, Result};
-use crate::target::Target;
+use crate::targets::Target;
 use std::collections::HashMap;
 use std::io;
 use std::ops::Range;

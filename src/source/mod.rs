@@ -23,7 +23,6 @@
 // sets should be packed first. Calls into the crate are guarded against panics. The crate bounds a page by its header,
 // at most 2 GiB.
 
-pub(crate) mod address;
 mod cifar;
 mod compose;
 mod folder;
@@ -43,7 +42,7 @@ mod splits;
 pub(crate) mod stream;
 mod window;
 
-pub use address::without_secrets;
+pub use crate::address::without_secrets;
 pub use cifar::CifarFiles;
 pub use compose::{Compose, Concat, Described, MapLabels, Subset, split_shards};
 pub use folder::ImageFolder;
@@ -62,7 +61,7 @@ pub use stream::{AtEnd, RecordStream, Samples, Stream, StreamMix, StreamOptions,
 
 use crate::error::{Error, Result};
 use crate::file::open_with_metadata;
-use crate::target::Target;
+use crate::targets::Target;
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::io::{self, Read};

@@ -1,6 +1,5 @@
 //! From the name of a source to the source.
 
-use super::address::Address;
 use super::packed::Packed;
 use super::splits::{self, Split};
 #[cfg(feature = "cloud")]
@@ -14,6 +13,7 @@ use super::{
     CifarFiles, Compose, IdxFile, ImageFolder, Input, ListFile, RecordFormat, RecordOptions, RecordShards,
     RecordStream, StreamOptions, imagenet, spec,
 };
+use crate::address::Address;
 use crate::error::{Error, Result};
 use std::fs;
 use std::path::{Path, PathBuf};

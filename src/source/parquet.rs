@@ -6,7 +6,7 @@ use super::records::label::{self, Label};
 use super::{MAX_ENCODED_BYTES, RecordOptions, Source, no_fields, no_such_sample};
 use crate::error::{Error, Result};
 use crate::file::{most_open, open_with_metadata};
-use crate::target::{self, Target};
+use crate::targets::Target;
 use bytes::Bytes;
 use parquet::basic::Type;
 use parquet::column::reader::ColumnReaderImpl;
@@ -432,7 +432,7 @@ impl Source for ParquetFiles {
         let group = self.group(index);
         let rows = self.targets(group, column)?;
         let found = rows.get((index - self.groups[group].first) as usize).cloned().flatten();
-        found.ok_or_else(|| target::missing(column))
+        found.ok_or_else(|| crate::targets::missing(column))
     }
 
     fn name(&self, index: u64) -> Cow<'_, str> {

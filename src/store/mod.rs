@@ -15,8 +15,8 @@ mod http;
 
 pub(crate) use fetcher::{Answer, Fetcher};
 
+use crate::address::{Address, message_without_secrets};
 use crate::error::{Error, Result};
-use crate::source::address::{Address, message_without_secrets};
 use http::{Connector, Login, Secret};
 use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;

@@ -165,7 +165,7 @@ mod avx2 {
     impl Chain {
         /// `None` without AVX2.
         pub(super) fn new(view: &View) -> Option<Self> {
-            if !crate::ops::simd::has_avx2() {
+            if !crate::simd::has_avx2() {
                 return None;
             }
             let one_fill = view.steps.windows(2).all(|pair| pair[0].fill == pair[1].fill);

@@ -8,8 +8,8 @@
 #![allow(unsafe_code)]
 
 use crate::ops::filter::{LOW_BITS, Taps, WEIGHT_BITS};
-use crate::ops::simd::{has_avx2, has_avx512};
 use crate::raster::Pixel;
+use crate::simd::{has_avx2, has_avx512};
 use std::arch::x86_64::*;
 
 /// Input pixels that one group of weights covers.

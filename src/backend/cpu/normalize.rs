@@ -1,7 +1,7 @@
 //! From bytes to the elements of a batch: normalized or not, planes or interleaved.
 
-use crate::ops::simd::{wide, widest};
 use crate::raster::Pixel;
+use crate::simd::{wide, widest};
 use half::{bf16, f16};
 
 /// An element type of a batch.
@@ -116,7 +116,7 @@ impl<T: Cast> Table<T> {
             (0..=255).all(|byte| arithmetic.value(byte).to_bits() == exact(byte, channel).to_bits())
         };
         #[cfg(target_arch = "x86_64")]
-        let quick = crate::ops::simd::has_avx2();
+        let quick = crate::simd::has_avx2();
         #[cfg(not(target_arch = "x86_64"))]
         let quick = false;
         let holds = quick && !T::BYTES && (0..3).zip(arithmetic).all(|(channel, a)| equal(channel, a));

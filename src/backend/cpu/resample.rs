@@ -5,10 +5,10 @@ use super::gather::{Gather, plain_row};
 use super::vertical::vertical_pass;
 use crate::ops::filter::{Interpolation, Taps};
 use crate::ops::resize::horizontal_row;
-use crate::ops::simd::wide;
 use crate::plan::Resampling;
 use crate::plan::view::View;
 use crate::raster::{Image, Pixel, Rect};
+use crate::simd::wide;
 
 /// Memory of [`resample`], kept over calls.
 #[derive(Debug, Default)]

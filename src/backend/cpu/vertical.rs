@@ -7,8 +7,8 @@
 #![allow(unsafe_code)]
 
 use crate::ops::resize::vertical_row;
-use crate::ops::simd::wide;
 use crate::raster::Pixel;
+use crate::simd::wide;
 
 /// Most rows that are found once, not anew for each step of the pass. More are needed only where an image becomes less than a
 /// fifteenth of its height, or with Lanczos less than a fifth.
@@ -27,7 +27,7 @@ pub(super) fn vertical_pass<'a>(row: impl Fn(usize) -> &'a [Pixel], weights: &[i
         *found = row(tap)[..out.len()].as_flattened();
     }
     #[cfg(target_arch = "x86_64")]
-    if crate::ops::simd::has_avx512() {
+    if crate::simd::has_avx512() {
         // SAFETY: the processor has AVX-512 with dot products, and the rows are as long as `out`.
         return unsafe { avx512::vertical(rows, weights, out.as_flattened_mut()) };
     }

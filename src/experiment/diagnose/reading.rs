@@ -3,8 +3,7 @@
 use crate::decode::{Decoder, probe};
 use crate::error::{Error, Result};
 use crate::experiment::subject::{Subject, next};
-use crate::pipeline::DEFAULT_MAX_PIXELS;
-use crate::raster::{Image, Rect, Size, check_pixels};
+use crate::raster::{DEFAULT_MAX_PIXELS, Image, Rect, Size, check_pixels};
 use crate::sampler::{Order, Sampler};
 use crate::source::{Input, Samples, Source, Stream, StreamSample, StreamStart};
 use crate::threads::spawn_scoped;

@@ -11,7 +11,7 @@ use crate::backend::cuda::decode_whole::{Whole, WholeDecoder};
 use crate::decode::{Decoder, Header, probe};
 use crate::device::{DecodePath, Device};
 use crate::error::{Error, Result};
-use crate::pipeline::{OnError, Pipeline};
+use crate::pipeline::{Batch, OnError, Pipeline};
 use crate::raster::{Image, Rect, Size};
 use crate::source::Source;
 use crate::tensor::{DType, Layout};
@@ -260,7 +260,7 @@ impl Decoding {
                 (None, None) => break,
                 (Some(expected), Some(got)) if expected.indices() == got.indices() => (expected, got),
                 (expected, got) => {
-                    let indices = |batch: Option<crate::Batch>| batch.map_or(Vec::new(), |b| b.indices().to_vec());
+                    let indices = |batch: Option<Batch>| batch.map_or(Vec::new(), |b| b.indices().to_vec());
                     self.fault(format!(
                         "a pipeline on the device gives samples {:?} where the CPU gives {:?}: one of them takes what the \
                          other refuses",

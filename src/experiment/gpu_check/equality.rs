@@ -2,15 +2,20 @@
 
 use crate::experiment::trial::Trial;
 use crate::{
-    Builder, DType, DecodePath, Device, IMAGENET_MEAN, IMAGENET_STD, Layout, Mix, MixMode, Pipeline, Preset, Result,
-    Strategy,
+    device::{DecodePath, Device},
     encode::{JpegOptions, Sampling, encode_jpeg},
+    error::Result,
+    mix::{Mix, MixMode},
     ops::{
         CenterCrop, Erase, Fill, Hflip, Interpolation, Normalize, Op, Resize, Rotate, Transform,
         random_horizontal_flip, random_resized_crop,
     },
+    pipeline::{Builder, Pipeline},
+    plan::Strategy,
+    preset::{IMAGENET_MEAN, IMAGENET_STD, Preset},
     raster::{Image, Rect, Size},
     source::EncodedImages,
+    tensor::{DType, Layout},
 };
 use serde::Serialize;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! The weights of networks that candle trains.
 
-use crate::ops::rng::{Domain, SampleRng};
+use crate::rng::{Domain, SampleRng};
 use candle_core::{Device, Result, Tensor, Var};
 
 /// Makes weights and keeps those that are to be trained.

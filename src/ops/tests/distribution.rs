@@ -1,8 +1,8 @@
 //! Tests of what transforms draw: how often, and independently of each other.
 
-use crate::ops::rng::SampleRng;
 use crate::ops::transform::draw_recipe;
 use crate::ops::*;
+use crate::rng::SampleRng;
 use std::collections::BTreeMap;
 
 const SIZE: Size = Size::new(200, 150);

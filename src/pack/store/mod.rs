@@ -17,9 +17,9 @@ mod upload;
 
 use super::PackOptions;
 use super::place::{Claimed, Contents, JOB, Listing, Place, Work};
+use crate::address::Address;
 use crate::error::{Error, Result};
 use crate::source::RecordFormat;
-use crate::source::address::Address;
 use crate::source::packed::MAX_BYTES;
 use crate::source::stream::remote;
 use crate::store::{Answer, Fetcher, Object, Server, patiently, told};

@@ -4,7 +4,6 @@ mod settle;
 
 use super::cache::ImageCache;
 use super::policy::{BadLimit, LastBatch, OnError, Policy};
-use super::recipes::Orientation;
 use super::view::View;
 use super::{Pipeline, PipelineGroup, UnequalPipeline};
 use crate::backend::{Ablation, RunOptions};
@@ -12,25 +11,21 @@ use crate::device::{DecodePath, Device, StreamPriority};
 use crate::error::{Error, Result};
 use crate::mix::Mix;
 use crate::ops::filter::PassOrder;
+use crate::ops::orientation::Orientation;
 use crate::ops::transform::{Transform, random_resized_crop, repeat};
 use crate::ops::{CenterCrop, Normalize, Resize, TransformFile};
 use crate::plan::Strategy;
 use crate::preset::Preset;
-use crate::raster::Size;
+use crate::raster::{DEFAULT_MAX_PIXELS, Size};
 use crate::sampler::Partition;
 use crate::sampling::Sampling;
 use crate::source::Input;
-use crate::target::TargetSpec;
+use crate::targets::TargetSpec;
 use crate::tensor::{DType, Layout};
-pub(crate) use settle::{check_ops, one_size};
 
-/// Largest image accepted unless the builder says otherwise.
-pub(crate) const DEFAULT_MAX_PIXELS: u64 = 128_000_000;
 /// Batches being filled or ready unless the builder says otherwise: one ready, one being filled.
 const DEFAULT_PREFETCH: usize = 2;
 const DEFAULT_ENTRY_POINTS_BYTES: u64 = 512 << 20;
-/// Most worker threads.
-pub(crate) const MAX_THREADS: usize = 1_024;
 
 /// Memory that a pipeline takes, known before it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

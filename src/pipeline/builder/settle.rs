@@ -1,23 +1,26 @@
 //! The checks that a description of a pipeline goes through before it runs, and what they settle.
 
-use super::{Builder, MAX_THREADS, MemoryBound};
-use crate::backend::{self, Normalization, ViewForm};
+use super::{Builder, MemoryBound};
+use crate::backend::{self, ViewForm};
 use crate::decode::EntryPoints;
 use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::ops::check::{check_ops, one_size};
+use crate::ops::normalize::Normalization;
 use crate::ops::transform::Transform;
-use crate::ops::{Grayscale, Normalize, Op, SizeEffect, simd};
+use crate::ops::{Grayscale, Op};
 use crate::pipeline::Pipeline;
 use crate::pipeline::cache::{Cache, ImageCache};
 use crate::pipeline::inner::{Inner, all_positions};
 use crate::pipeline::policy::{BadLimit, LastBatch, OnError};
 use crate::pipeline::recipes::{Crops, Recipes};
 use crate::pipeline::schedule::Runs;
-use crate::raster::Size;
 use crate::sampler::{Even, Partition, Sampler};
 use crate::sampling::Chosen;
+use crate::simd;
 use crate::source::{Input, MAX_ENCODED_BYTES};
 use crate::tensor::DType;
+use crate::threads::MAX_THREADS;
 use std::num::NonZero;
 use std::sync::{Arc, OnceLock};
 
@@ -287,49 +290,4 @@ fn memory(inner: &Inner, cache: Option<&ImageCache>, device_bytes: u64) -> Memor
         entry_points_bytes: options.entry_points.as_ref().map_or(0, |points| points.limit_bytes()),
         device_bytes,
     }
-}
-
-/// Checks the operations one by one and together; the size that they end in, if it is one, and the normalization.
-pub(crate) fn check_ops(ops: &[Transform]) -> Result<(Option<Size>, Normalization)> {
-    ops.iter().try_for_each(Transform::validate)?;
-    let mut normalize = None;
-    let mut size = None;
-    for op in ops {
-        match op {
-            Transform::Explicit(Op::Normalize(Normalize { mean, std })) => {
-                if normalize.is_some() {
-                    return Err(Error::parameter("normalize", "place", "once, at the end", "twice"));
-                }
-                normalize = Some((*mean, *std));
-            }
-            Transform::Explicit(Op::Erase(_)) | Transform::RandomErasing(_) => {}
-            _ if normalize.is_some() => {
-                let expected = "before normalize (only erasing may follow it)";
-                return Err(Error::parameter("pipeline", "place of an operation", expected, op.name()));
-            }
-            _ => {}
-        }
-        match op.size_effect() {
-            SizeEffect::Keeps => {}
-            SizeEffect::Becomes(new) => size = Some(new),
-            SizeEffect::Varies => size = None,
-        }
-    }
-    Ok((size, normalize))
-}
-
-/// The size that operations end in.
-///
-/// # Errors
-/// [`Error::Parameter`] if they have none, for what is said to be made of them.
-pub(crate) fn one_size(what: &'static str, size: Option<Size>) -> Result<Size> {
-    size.ok_or_else(|| {
-        Error::parameter(
-            what,
-            "operations",
-            "such that every image ends in the same size: end with a resize to a width and height, a crop, or a random \
-             resized crop (or deliver images of unequal sizes, with Builder::build_unequal)",
-            "operations that leave the size to the image",
-        )
-    })
 }

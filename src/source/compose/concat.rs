@@ -2,9 +2,8 @@
 
 use super::{Compose, first_8_bytes};
 use crate::error::{Error, Result};
-use crate::sampling::Sampling;
 use crate::source::{Source, no_such_sample};
-use crate::target::Target;
+use crate::targets::Target;
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,7 +11,7 @@ use std::sync::atomic::AtomicBool;
 
 /// Several sources, one behind the other.
 pub struct Concat {
-    sources: Vec<Arc<dyn Source>>,
+    pub(crate) sources: Vec<Arc<dyn Source>>,
     /// The index behind each one's last sample.
     ends: Vec<u64>,
 }
@@ -63,49 +62,6 @@ impl Concat {
         let chosen =
             sources.into_iter().zip(counts).map(|(source, count)| Ok(source.choose(count, seed)?.into_source()));
         Self::new(chosen.collect::<Result<Vec<_>>>()?)
-    }
-
-    /// The order for batches that have `counts` samples of each source, in the order of the sources, as 24 of the first and 8
-    /// of the second in each batch of 32: for [`Builder::sampler`](crate::Builder::sampler) of a pipeline over this source,
-    /// whose batch size must be their sum. Where the pipeline shuffles, so are the places in a batch.
-    ///
-    /// A source gives its samples in its order, or shuffled, and then again. An epoch has as many batches as the source
-    /// needs that lasts longest, on each rank as many, unless [`positions`](Sampling::positions) says otherwise: a multiple
-    /// of the batch size for each rank. What takes the place of a bad sample ([`OnError::Substitute`](crate::OnError)) is of
-    /// the same source.
-    ///
-    /// # Errors
-    /// [`Error::Parameter`] unless there are as many counts as sources, each 1 or more, and no source is empty.
-    ///
-    /// ```
-    /// use warpfeed::image::{Image, JpegOptions, encode_jpeg};
-    /// use warpfeed::prelude::*;
-    /// use warpfeed::source::{Compose, Concat};
-    ///
-    /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
-    /// let images = |label, count| EncodedImages::new((0..count).map(|_| (jpeg.clone(), label))).into_source();
-    /// let both = Concat::new([images(0, 9), images(1, 2)])?;
-    /// let shares = both.shares([3, 1])?;
-    /// let pipeline = Pipeline::builder(both).sampler(shares).batch_size(4).shuffle(42).center_crop(8).build()?;
-    /// for batch in pipeline.epoch(0) {
-    ///     assert_eq!(batch?.labels().iter().sum::<u32>(), 1);
-    /// }
-    /// assert_eq!(pipeline.batches(), Some(3));
-    /// # Ok::<(), warpfeed::Error>(())
-    /// ```
-    pub fn shares(&self, counts: impl IntoIterator<Item = u32>) -> Result<Sampling> {
-        let counts: Vec<u32> = counts.into_iter().collect();
-        let lens: Vec<u64> = self.sources.iter().map(|source| source.len()).collect();
-        if counts.len() != lens.len() || counts.contains(&0) || lens.contains(&0) {
-            let expected = format!("1 or more for each of {} sources with samples", lens.len());
-            return Err(Error::parameter(
-                "Concat::shares",
-                "counts",
-                expected,
-                format!("{counts:?} of {lens:?} samples"),
-            ));
-        }
-        Ok(Sampling::shares(&lens, counts))
     }
 
     /// Which source sample `index` is of, and its index there.

@@ -10,7 +10,7 @@ pub use subset::Subset;
 
 use super::{Source, no_such_sample};
 use crate::error::{Error, Result};
-use crate::ops::rng::{Domain, SampleRng};
+use crate::rng::{Domain, SampleRng};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -3,7 +3,7 @@
 use super::first_8_bytes;
 use crate::error::Result;
 use crate::source::{Source, no_such_sample};
-use crate::target::Target;
+use crate::targets::Target;
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 
 use super::{column_names, damaged, guarded, no_fields, reader};
 use crate::error::Result;
-use crate::target::Target;
+use crate::targets::Target;
 use parquet::basic::Type;
 use parquet::data_type::{
     BoolType, ByteArrayType, DataType, DoubleType, FixedLenByteArrayType, FloatType, Int32Type, Int64Type,

@@ -3,7 +3,7 @@
 use super::label::Label;
 use crate::error::{Error, Result};
 use crate::source::MAX_ENCODED_BYTES;
-use crate::target::Target;
+use crate::targets::Target;
 use std::ops::Range;
 
 /// What a parser finds: a sample, or what is wrong in its place. Damage behind which nothing can be made out is the last.

@@ -4,7 +4,7 @@ use super::options::RecordOptions;
 use super::{recordio, tar, tfrecord};
 use crate::error::{Error, Result};
 use crate::source::no_fields;
-use crate::target::{self, Target};
+use crate::targets::{self, Target};
 use std::fmt::Display;
 
 /// The formats of shards.
@@ -91,7 +91,7 @@ impl RecordFormat {
             Self::RecordIo => recordio::check(target, label),
             Self::TfRecord => Ok(()),
         }
-        .map_err(|message| target::wrong(Some(field), message))
+        .map_err(|message| targets::wrong(Some(field), message))
     }
 
     /// What ends a shard.

@@ -53,7 +53,7 @@ use super::{KEEP_BUFFER_BYTES, Source, no_such_sample};
 use crate::error::{Error, Result};
 use crate::file::most_open;
 use crate::memory;
-use crate::target::{self, Target};
+use crate::targets::{self, Target};
 pub(crate) use format::NewSample;
 pub use format::RecordFormat;
 pub(super) use format::{damaged, no_samples};
@@ -408,8 +408,8 @@ impl std::fmt::Debug for RecordShards {
 
 /// The target that was found in a field, if it is there and whole.
 fn found_target(field: &str, found: Option<Result<Target, String>>) -> Result<Target> {
-    let found = found.ok_or_else(|| target::missing(field))?;
-    found.map_err(|message| target::wrong(Some(field), message))
+    let found = found.ok_or_else(|| targets::missing(field))?;
+    found.map_err(|message| targets::wrong(Some(field), message))
 }
 
 fn sorted_names(found: &[(Shard, Found)]) -> Vec<String> {

@@ -7,7 +7,7 @@ use super::label::{self, Label};
 use crate::error::{Error, Result};
 use crate::source::MAX_ENCODED_BYTES;
 use crate::source::window::Window;
-use crate::target::{self, MAX_TARGET_BYTES, Target};
+use crate::targets::{self, MAX_TARGET_BYTES, Target};
 use std::ops::Range;
 
 /// Each part starts with it. Where it occurs in the data at a multiple of four bytes, the record is cut there.
@@ -90,7 +90,7 @@ fn labels(bytes: &[u8]) -> Option<Result<Target, String>> {
     let (words, _) = bytes.as_chunks::<4>();
     let count = u32::from_le_bytes(*words.first()?);
     if u64::from(count) * 4 > MAX_TARGET_BYTES {
-        return Some(Err(target::too_long(u64::from(count) * 4)));
+        return Some(Err(targets::too_long(u64::from(count) * 4)));
     }
     let labels = if count == 0 { words.get(1..2)? } else { words.get(6..)?.get(..count as usize)? };
     Some(Ok(Target::Floats(labels.iter().map(|&label| f32::from_le_bytes(label)).collect())))

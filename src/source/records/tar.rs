@@ -8,7 +8,7 @@ use super::options::RecordOptions;
 use crate::error::{Error, Result};
 use crate::source::MAX_ENCODED_BYTES;
 use crate::source::window::ReadAt;
-use crate::target::{self, MAX_TARGET_BYTES, Target};
+use crate::targets::{self, MAX_TARGET_BYTES, Target};
 use serde_json::Value;
 use std::ops::Range;
 
@@ -453,7 +453,7 @@ impl Parser {
         let len_bytes = file.len_bytes();
         if sample.target.is_none() && self.parts.target.as_ref().is_some_and(|(target, _)| *target == ending) {
             if len_bytes > MAX_TARGET_BYTES {
-                sample.target = Some(Err(target::too_long(len_bytes)));
+                sample.target = Some(Err(targets::too_long(len_bytes)));
             } else {
                 let Some(content) = bytes.at(file.content.start, len_bytes as usize)? else { return Ok(()) };
                 sample.target = self.parts.target(content);

@@ -8,7 +8,7 @@ use super::label::{self, Label};
 use super::options::RecordOptions;
 use crate::error::{Error, Result};
 use crate::source::MAX_ENCODED_BYTES;
-use crate::target::{self, MAX_TARGET_BYTES, Target};
+use crate::targets::{self, MAX_TARGET_BYTES, Target};
 use std::mem::{Discriminant, discriminant};
 use std::ops::Range;
 
@@ -200,7 +200,7 @@ fn target_values(bytes: &mut impl Bytes, value: Range<u64>) -> Result<Option<Opt
         let Some(found) = field(bytes, &mut at, value.end)? else { return Ok(None) };
         let Field::Bytes(kind @ 1..=3, list) = found else { continue };
         if list.end - list.start > MAX_TARGET_BYTES {
-            return Ok(Some(Some(Err(target::too_long(list.end - list.start)))));
+            return Ok(Some(Some(Err(targets::too_long(list.end - list.start)))));
         }
         let Some(list) = bytes.at(list.start, (list.end - list.start) as usize)? else { return Ok(None) };
         let values = match kind {

@@ -2,7 +2,7 @@
 
 use super::{Samples, Stream, StreamSample, StreamStart};
 use crate::error::{Error, Result};
-use crate::target::{self, Target};
+use crate::targets::{self, Target};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -320,7 +320,7 @@ impl Feed {
     pub fn target(&self, index: u64, field: Option<&str>) -> Result<Target> {
         let Some(field) = field else { return Ok(Target::Class(self.label(index))) };
         let found = self.lock().known.get_mut(&self.position(index)).and_then(|known| known.target.take());
-        found.ok_or_else(|| target::missing(field))
+        found.ok_or_else(|| targets::missing(field))
     }
 
     /// Its path or key, for messages.

@@ -3,7 +3,7 @@
 use super::extent::{put, take};
 use super::{Samples, Stream, StreamSample, StreamStart};
 use crate::error::{Error, Result};
-use crate::ops::rng::{Domain, SampleRng};
+use crate::rng::{Domain, SampleRng};
 use crate::source::Input;
 use sha2::{Digest, Sha256};
 use std::sync::Arc;

@@ -60,7 +60,7 @@ pub(super) use shards::is_pipe;
 
 use crate::error::{Error, Result};
 use crate::sampler::Partition;
-use crate::target::Target;
+use crate::targets::Target;
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

@@ -6,14 +6,14 @@ use super::shuffle::{Shuffled, Strided, Unshuffled, WINDOW_BYTES};
 use super::{Samples, Stream, StreamSample, StreamStart};
 use crate::error::{Error, Result};
 use crate::file::most_open;
-use crate::ops::rng::{Domain, SampleRng};
+use crate::rng::{Domain, SampleRng};
 use crate::source::records::entry::Entry;
 use crate::source::records::label::Label;
 use crate::source::records::parser::Parser;
 use crate::source::records::{damaged, no_class, no_samples};
 use crate::source::window::Forward;
 use crate::source::{MAX_ENCODED_BYTES, RecordFormat, RecordOptions};
-use crate::target;
+use crate::targets;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
@@ -287,7 +287,7 @@ impl Records {
             (None, _) => None,
             (Some(field), target) => {
                 let target = target.unwrap_or_else(|| Err("the sample has none".to_owned()));
-                Some(target.map_err(|message| target::wrong(Some(field), format!("{message} ({name})")))?)
+                Some(target.map_err(|message| targets::wrong(Some(field), format!("{message} ({name})")))?)
             }
         };
         match label {

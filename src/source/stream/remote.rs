@@ -6,8 +6,8 @@
 
 use super::cache::{Cache, ShardCache};
 use super::shards::{Shard, Shards};
+use crate::address::{Address, message_without_secrets};
 use crate::error::{Error, Result};
-use crate::source::address::{Address, message_without_secrets};
 use crate::source::packed::{Found, MANIFEST, MAX_BYTES, Packed};
 use crate::source::records::{self, AHEAD_BYTES};
 use crate::source::spec::{self, MAX_NAMES};

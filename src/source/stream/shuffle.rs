@@ -3,9 +3,9 @@
 use super::extent::{Extent, InOrder, Located, put, take};
 use super::{Samples, StreamSample};
 use crate::error::Result;
-use crate::ops::rng::{Domain, SampleRng};
+use crate::rng::{Domain, SampleRng};
 use crate::sampler::Partition;
-use crate::target::Target;
+use crate::targets::Target;
 
 /// Samples as they come.
 pub(super) struct Unshuffled(pub Box<dyn InOrder>);

@@ -12,7 +12,6 @@
 //! Numbers are made from the keystream by the methods below and by nothing else: the generator comes from a crate, the
 //! mapping does not, so that no release of any crate changes what a seed means. The tests pin both.
 
-use crate::sampling::Pick;
 use chacha20::ChaCha8Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
 use std::ops::RangeInclusive;
@@ -64,6 +63,14 @@ impl Domain {
             Self::Streams => b"streams\0",
         }
     }
+}
+
+/// A sample in its turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Pick {
+    pub(crate) index: u64,
+    /// How often it came before in the epoch.
+    pub(crate) repetition: u32,
 }
 
 /// A stream of random numbers that depends on (seed, epoch, purpose, stream, region) only.

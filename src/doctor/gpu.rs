@@ -1,10 +1,10 @@
 //! What a machine has for the GPU path, and the remedy for each lack. Whatever is missing, nothing here panics.
 #![allow(unsafe_code)]
 
-use super::cards::{Card, cards};
-use super::fatbin;
+use super::check::Check;
+use crate::backend::cuda::cards::{Card, cards};
+use crate::backend::cuda::fatbin;
 use crate::cuda::driver::{check, driver_is_there};
-use crate::doctor::check::Check;
 use crate::error::Result;
 use cudarc::driver::sys;
 use nvjpeg::{Backend, Flags, Handle, Library};

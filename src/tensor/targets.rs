@@ -1,11 +1,11 @@
 //! The targets of a batch.
 
-use super::{Form, Row, TargetSpec};
+use super::{DType, HostBuffer, Storage};
 use crate::cuda::CudaBuffer;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::mix::MixPlan;
-use crate::tensor::{DType, HostBuffer, Storage};
+use crate::targets::{Form, Row, TargetSpec};
 use bytemuck::Pod;
 
 /// The targets of a batch, in the order of its images.
@@ -141,7 +141,7 @@ impl TargetTensor {
             TargetType::F32 => dlpark::ffi::DLDataType::F32,
             TargetType::U32 => dlpark::ffi::DLDataType::U32,
         };
-        crate::tensor::dlpack_managed(self.storage, dtype, self.shape, [self.shape[1], 1], CudaBuffer::lend)
+        super::dlpack::managed(self.storage, dtype, self.shape, [self.shape[1], 1], CudaBuffer::lend)
     }
 
     /// The tensor as one of candle 0.11 on `device`. It is copied, through host memory where it is on a device.
@@ -159,7 +159,7 @@ impl TargetTensor {
             TargetType::F32 => candle_core::Tensor::from_slice(host.as_slice::<f32>()?, &shape, device),
             TargetType::U32 => candle_core::Tensor::from_slice(host.as_slice::<u32>()?, &shape, device),
         }
-        .map_err(|error| crate::tensor::candle_failed("TargetTensor::into_candle", &error))
+        .map_err(|error| super::candle::failed("TargetTensor::into_candle", &error))
     }
 
     fn len_bytes(&self) -> usize {

@@ -1,4 +1,4 @@
-//! Targets of samples beside their class: as sources have them, as a pipeline asks for them, and as a batch has them.
+//! Targets of samples beside their class: as sources have them, and as a pipeline asks for them.
 //!
 //! A source returns a target as it is stored. The specification makes a row of it before the image is decoded, so a bad
 //! target costs no decoding, and the policy for bad samples decides about it. The rows of a batch are one buffer on the
@@ -7,12 +7,9 @@
 //! shard finds where its samples begin, and 8 bytes a sample are kept. A pipeline that asks for no targets pays
 //! nothing.
 
-mod batch;
 mod numbers;
 mod spec;
 
-pub(crate) use batch::Rows;
-pub use batch::{TargetBytes, TargetElement, TargetTensor, TargetType, Targets};
 pub use spec::TargetSpec;
 pub(crate) use spec::{Form, Row};
 

@@ -1,0 +1,302 @@
+//! Which module of the library may use which.
+//!
+//! The table below lists the library's top-level modules, the lowest layer first. Each line names the modules that this
+//! module uses, and all of them have earlier lines. So no two modules use each other, directly or through others. A new use
+//! is added to the table. If the order does not allow it, move the code that is used to a module before both.
+//!
+//! Code for tests in src/ may use any module. The command (src/bin) uses the library as every program does.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+/// Each module and what it may use.
+const MODULES: &[(&str, &str)] = &[
+    // The ground.
+    ("address", ""),
+    ("error", ""),
+    ("rng", ""),
+    ("simd", "error"),
+    ("trace", ""),
+    ("atomic", "error"),
+    ("device", "error"),
+    ("file", "error"),
+    ("memory", "error"),
+    ("npy", "atomic error"),
+    ("raster", "error memory"),
+    ("threads", "error"),
+    // Images from bytes and to bytes.
+    ("decode", "error memory raster simd"),
+    ("encode", "error memory raster"),
+    ("sheet", "atomic error raster"),
+    // What is done to images.
+    ("ops", "decode encode error file memory raster rng simd"),
+    ("plan", "error ops raster"),
+    ("mix", "error raster rng"),
+    // Samples, and the order that they come in.
+    ("targets", "error npy"),
+    ("sampler", "error rng"),
+    ("rank", "device error sampler"),
+    ("store", "address error"),
+    ("source", "address atomic decode error file memory raster rng sampler store targets"),
+    ("sampling", "error rng sampler source"),
+    // Where batches are made.
+    ("cuda", "device error memory"),
+    ("tensor", "cuda device error memory mix npy targets"),
+    ("backend", "cuda decode device error memory mix ops plan raster simd source targets tensor threads trace"),
+    // What a program builds and calls.
+    ("apply", "backend decode device error ops plan raster tensor"),
+    ("preset", "error mix ops targets"),
+    ("preprocess", "backend decode device error memory ops plan preset raster tensor threads"),
+    (
+        "pipeline",
+        "atomic backend decode device error file memory mix ops plan preprocess preset raster rng sampler sampling simd source \
+         targets tensor threads trace",
+    ),
+    // Tools around pipelines.
+    ("doctor", "backend cuda decode error simd"),
+    ("pack", "address atomic decode encode error file ops pipeline rank raster source store targets threads"),
+    (
+        "experiment",
+        "atomic backend cuda decode device encode error file mix ops pipeline plan preset raster rng sampler sheet source \
+         tensor threads",
+    ),
+];
+
+#[test]
+fn modules_use_what_the_table_has() {
+    let mut files = Vec::new();
+    collect(Path::new(env!("CARGO_MANIFEST_DIR")), "src", &[], &mut files);
+    let modules: BTreeSet<&str> = files.iter().map(|file| file.module[0].as_str()).collect();
+
+    let mut wrong = Vec::new();
+    let mut allowed = BTreeMap::new();
+    for (module, uses) in MODULES {
+        let uses: BTreeSet<&str> = uses.split_whitespace().collect();
+        for used in uses.iter().filter(|used| !allowed.contains_key(*used)) {
+            wrong.push(format!("the table: {used} does not stand before {module}, which uses it"));
+        }
+        if !modules.contains(module) || allowed.insert(*module, uses).is_some() {
+            wrong.push(format!("the table: {module} is no module of src/, or stands there twice"));
+        }
+    }
+    for module in modules.iter().filter(|module| !allowed.contains_key(*module)) {
+        wrong.push(format!("the table: {module} is missing"));
+    }
+
+    let mut used = BTreeSet::new();
+    for File { path, module, text } in &files {
+        let user = module[0].as_str();
+        for (line, name) in uses(module, text) {
+            if !modules.contains(name.as_str()) {
+                wrong.push(format!(
+                    "{path}:{line}: crate::{name} is no module: import it from the module that has it, not from lib.rs"
+                ));
+            } else if name != user && allowed.get(user).is_some_and(|uses| !uses.contains(name.as_str())) {
+                wrong.push(format!("{path}:{line}: {user} uses {name}, which the table does not allow"));
+            }
+            used.insert((user, name));
+        }
+    }
+    for (user, uses) in &allowed {
+        for name in uses.iter().filter(|name| !used.contains(&(*user, (**name).to_owned()))) {
+            wrong.push(format!("the table: {user} does not use {name}"));
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+/// A file of the library.
+struct File {
+    /// Relative to the package.
+    path: String,
+    /// The module that it is, from the library's root.
+    module: Vec<String>,
+    text: String,
+}
+
+/// Reads the files of a folder and of the folders in it, except lib.rs, the command, and what is named `tests`.
+fn collect(package: &Path, folder: &str, module: &[String], files: &mut Vec<File>) {
+    for entry in fs::read_dir(package.join(folder)).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let path = format!("{folder}/{name}");
+        let stem = name.trim_end_matches(".rs");
+        let inner = if stem == "mod" { module.to_vec() } else { [module, &[stem.to_owned()]].concat() };
+        if stem == "tests" || module.is_empty() && ["lib", "bin"].contains(&stem) {
+            continue;
+        }
+        if name.ends_with(".rs") {
+            let text = fs::read_to_string(package.join(&path)).unwrap();
+            files.push(File { path, module: inner, text });
+        } else if package.join(&path).is_dir() {
+            collect(package, &path, &inner, files);
+        }
+    }
+}
+
+/// The top-level module that each path through `crate`, `self` or `super` in a file names, with its line; none for a path
+/// that stays within the file's own. What is compiled for tests alone is left out.
+fn uses(module: &[String], text: &str) -> Vec<(usize, String)> {
+    let tokens = tokens(text);
+    let is = |at: usize, wanted: &[&str]| tokens.iter().skip(at).take(wanted.len()).map(|(_, token)| token).eq(wanted);
+    let mut found = Vec::new();
+    // The modules in braces that a token is in, each with the depth of the braces around it.
+    let mut inside: Vec<(&str, usize)> = Vec::new();
+    let (mut at, mut depth) = (0, 0);
+    while at < tokens.len() {
+        match tokens[at].1 {
+            "#" if is(at + 1, &["[", "cfg", "(", "test", ")"])
+                || is(at + 1, &["[", "cfg", "(", "all", "(", "test"]) =>
+            {
+                at = item_end(&tokens, at);
+                continue;
+            }
+            "mod" if is(at + 2, &["{"]) => inside.push((tokens[at + 1].1, depth)),
+            "{" => depth += 1,
+            "}" => {
+                depth -= 1;
+                inside.pop_if(|(_, around)| *around == depth);
+            }
+            "crate" | "self" | "super" if is(at + 1, &["::"]) && (at == 0 || !is(at - 1, &["::"])) => {
+                let inner = inside.iter().map(|(name, _)| (*name).to_owned());
+                follow(&tokens, at, module.iter().cloned().chain(inner).collect(), &mut found);
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    found
+}
+
+/// Goes along a path from its first token, and into its groups. `path` is the module that it starts from. Returns the
+/// index of the token after it.
+fn follow(tokens: &[(usize, &str)], mut at: usize, mut path: Vec<String>, found: &mut Vec<(usize, String)>) -> usize {
+    let is = |at: usize, wanted| tokens.get(at).is_some_and(|(_, token)| *token == wanted);
+    loop {
+        let (line, name) = tokens[at];
+        at += 1;
+        match name {
+            "crate" => path.clear(),
+            "super" => drop(path.pop()),
+            "self" => {}
+            "{" => {
+                while !is(at, "}") {
+                    at = follow(tokens, at, path.clone(), found);
+                    at += usize::from(is(at, ","));
+                }
+                return at + 1;
+            }
+            name => {
+                if path.is_empty() {
+                    found.push((line, name.to_owned()));
+                }
+                path.push(name.to_owned());
+            }
+        }
+        if !is(at, "::") {
+            return if is(at, "as") { at + 2 } else { at };
+        }
+        at += 1;
+    }
+}
+
+/// The index of the token after the item whose first attribute begins at `start`.
+fn item_end(tokens: &[(usize, &str)], start: usize) -> usize {
+    let mut depth = 0_usize;
+    for (at, (_, token)) in tokens.iter().enumerate().skip(start) {
+        match *token {
+            "(" | "[" | "{" => depth += 1,
+            ")" | "]" | "}" if depth == 0 => return at,
+            "}" if depth == 1 => return at + 1,
+            ")" | "]" | "}" => depth -= 1,
+            ";" | "," if depth == 0 => return at + 1,
+            _ => {}
+        }
+    }
+    tokens.len()
+}
+
+/// Words, `::` and single characters, each with its line; no blanks, comments, strings and characters in quotes.
+fn tokens(text: &str) -> Vec<(usize, &str)> {
+    let (mut tokens, mut line, mut rest) = (Vec::new(), 1, text);
+    while let Some(first) = rest.chars().next() {
+        let is_word = |c: char| c.is_alphanumeric() || c == '_';
+        let mut token = true;
+        let len = if let Some(len) = skipped(rest) {
+            token = false;
+            len
+        } else if is_word(first) {
+            rest.find(|c| !is_word(c)).unwrap_or(rest.len())
+        } else if rest.starts_with("::") {
+            2
+        } else {
+            token = !first.is_whitespace();
+            first.len_utf8()
+        };
+        if token {
+            tokens.push((line, &rest[..len]));
+        }
+        line += rest[..len].matches('\n').count();
+        rest = &rest[len..];
+    }
+    tokens
+}
+
+/// The length of the comment, the string or the character in quotes that a text begins with.
+fn skipped(text: &str) -> Option<usize> {
+    let end =
+        |start: usize, pattern: &str| text[start..].find(pattern).map_or(text.len(), |at| start + at + pattern.len());
+    if text.starts_with("//") {
+        return Some(text.find('\n').unwrap_or(text.len()));
+    }
+    if text.starts_with("/*") {
+        return Some(end(2, "*/"));
+    }
+    if let Some(raw) = ["r", "br", "cr"].iter().find_map(|prefix| text.strip_prefix(prefix)) {
+        let hashes = raw.len() - raw.trim_start_matches('#').len();
+        if raw[hashes..].starts_with('"') {
+            return Some(end(text.len() - raw.len() + hashes + 1, &format!("\"{}", &raw[..hashes])));
+        }
+    }
+    if let Some(string) = text.strip_prefix('"') {
+        let mut escaped = false;
+        let close = |c: char| {
+            let closes = c == '"' && !escaped;
+            escaped = c == '\\' && !escaped;
+            closes
+        };
+        return Some(string.find(close).map_or(text.len(), |at| at + 2));
+    }
+    let character = text.strip_prefix('\'')?;
+    if character.starts_with('\\') {
+        return Some(end(3, "'"));
+    }
+    // A lifetime has no second quote.
+    let len = character.chars().next()?.len_utf8();
+    character[len..].starts_with('\'').then_some(len + 2)
+}
+
+#[test]
+fn a_use_is_found_wherever_it_stands() {
+    let text = r####"
+        //! crate::comment
+        use crate::{a, b::{self as other, c}, d::*}; /* crate::comment */
+        use super::super::e::f;
+        pub(crate) use self::own::thing;
+        #[cfg(test)]
+        use crate::test::x;
+        fn body<'a>(quote: char) -> &'a str {
+            let _ = ('"', '\'', b'"', "\" crate::string", r#"" crate::string"#, quote == 'x');
+            macro_rules! m { () => { $crate::g::h() } }
+            crate::i::j(<crate::k::L as super::super::l::M>::n(), super::room::p())
+        }
+        mod inner { use super::super::super::q::r; mod deeper {} use super::own::s; }
+        #[cfg(all(test, unix))]
+        #[allow(unused)]
+        mod tests { use crate::test::y; fn f() { crate::test::z() } }
+        fn after() -> super::super::t::U { <T as V>::own::crate_() }
+    "####;
+    let found: Vec<_> = uses(&["own".to_owned(), "room".to_owned()], text).into_iter().map(|(_, name)| name).collect();
+    assert_eq!(found, ["a", "b", "d", "e", "g", "i", "k", "l", "q", "t"]);
+    assert_eq!(uses(&["a".to_owned()], "\n\nfn f() {\n    crate::b::c()\n}"), [(4, "b".to_owned())]);
+}
