@@ -12,8 +12,8 @@
 // below makes `Op`, the names and the registry of kernels from these files; the list `transforms!` makes `Transform`.
 // No match on operations has a wildcard arm, so the compiler names every place that a new operation lacks. Arithmetic
 // that operations share has files of its own: `filter` (weights of a resize), `rotation` and `sampling` (affine maps),
-// `turn` (mirrors and quarter turns), `rank`, `blend`, `table`. `kernel` is what operations know of GPUs,
-// `params` the structs that kernels get.
+// `turn` (mirrors and quarter turns), `rank`, `blend`, `table`. `kernel` is what operations know of GPUs, `params` the
+// structs that kernels get.
 //
 // Reference. The reference is torchvision on PIL images, because published accuracies were trained on it. Results must
 // be equal on all processors: Rust neither contracts nor reorders floating-point operations, C is compiled with

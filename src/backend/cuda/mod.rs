@@ -6,8 +6,9 @@
 //! `prepare`, `decode`), and it is submitted (`submit`); `reuse` keeps batches and workers for the next use. `lower`
 //! turns plans into calls, and `kernel` turns calls into launches. The crate's own decoder (`jpeg`) and nvJPEG
 //! (`nvjpeg`) decode, and `route` chooses between them. `arena` is the memory of batches in flight, `cards` the devices
-//! that the driver shows, and `fatbin` the place that kernels come from. For experiments, `decode_only` times decoders alone, `decode_whole` decodes whole images, `spin` is a training
-//! step of a fixed time, and `work` one of a fixed amount of work.
+//! that the driver shows, and `fatbin` the place that kernels come from. For experiments, `decode_only` times decoders
+//! alone, `decode_whole` decodes whole images, `spin` is a training step of a fixed time, and `work` one of a fixed
+//! amount of work.
 //!
 //! # A batch
 //!
