@@ -36,9 +36,10 @@ struct Piece {
     uint32_t length;
     uint32_t before;
 
-    // Goes over them up to the end of the data: `keep(byte)`, `mark(byte)` for a restart marker. Whether they end here.
-    template <typename Keep, typename Mark>
-    __device__ bool each(bool restarts, Keep keep, Mark mark) const {
+    // Goes over them up to the end of the data: `keep(byte)`, `mark(byte)` for a restart marker, `fill()` for a fill byte,
+    // which is a 0xFF that another one follows. Whether they end here.
+    template <typename Keep, typename Mark, typename Fill>
+    __device__ bool each(bool restarts, Keep keep, Mark mark, Fill fill) const {
         uint32_t last = before;
 #pragma unroll
         for (uint32_t i = 0; i < kThreadBytes; i++) {
@@ -56,6 +57,8 @@ struct Piece {
                 } else {
                     return true;
                 }
+            } else if (last == 0xff) {
+                fill();
             }
             last = byte;
         }
@@ -91,22 +94,23 @@ __device__ inline void unstuff(const Launch& launch) {
         }
         uint64_t own = 0, all;
         const bool ends =
-            piece.each(restarts, [&](uint32_t) { own += kOneByte; }, [&](uint32_t) { own += kOneMarker; });
+            piece.each(restarts, [&](uint32_t) { own += kOneByte; }, [&](uint32_t) { own += kOneMarker; }, [] {});
         own += ends ? kOneEnd : 0;
         const uint64_t before = scan(memory, own, all, [](uint64_t a, uint64_t b) { return a + b; });
         if (before < kOneEnd) {
             uint32_t at = length + bytes_in(before), marker = markers + markers_in(before);
-            bool in_turn = true;
+            bool is_good = true;
             piece.each(
                 restarts, [&](uint32_t byte) { bytes[at++ ^ 3] = static_cast<uint8_t>(byte); },
                 [&](uint32_t byte) {
-                    in_turn &= byte == 0xd0 + (image.first_restart + marker) % 8;
+                    is_good &= byte == 0xd0 + (image.first_restart + marker) % 8;
                     marker++;
                     if (marker <= segments) {
                         bounds[marker] = at;
                     }
-                });
-            if (!in_turn) {
+                },
+                [&] { is_good = false; });
+            if (!is_good) {
                 atomicOr(image.status, kDamaged);
             }
             if (ends) {

@@ -39,22 +39,26 @@ fn processors() -> Check {
 }
 
 fn vectors() -> Check {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use crate::simd::{has_avx2, has_avx512};
-        let found = if has_avx512() {
-            "AVX-512"
-        } else if has_avx2() {
-            "AVX2"
-        } else {
-            "SSE2"
-        };
-        let remedy = (found == "SSE2")
-            .then_some("use a processor with AVX2 (2013 or later): resizing and rotation run without it, more slowly");
-        Check::new("vector instructions", found, remedy)
+    use crate::simd::{self, Level};
+    if let Err(error) = simd::check() {
+        return Check::new(
+            "vector instructions",
+            error.to_string(),
+            Some("unset WARPFEED_SIMD, or set it to one of these"),
+        );
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    Check::new("vector instructions", std::env::consts::ARCH, None)
+    let found = match simd::level() {
+        Level::Avx512 => "AVX-512",
+        Level::Avx2 => "AVX2",
+        Level::Plain if cfg!(target_arch = "x86_64") => "SSE2",
+        Level::Plain => std::env::consts::ARCH,
+    };
+    if let Some(limit) = std::env::var_os("WARPFEED_SIMD").filter(|limit| !limit.is_empty()) {
+        return Check::new("vector instructions", format!("{found} (WARPFEED_SIMD={})", limit.display()), None);
+    }
+    let remedy = (found == "SSE2")
+        .then_some("use a processor with AVX2 (2013 or later): resizing and rotation run without it, more slowly");
+    Check::new("vector instructions", found, remedy)
 }
 
 fn jpeg() -> Check {

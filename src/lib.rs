@@ -1,9 +1,13 @@
-//! Feeds images to GPUs: decoding, augmentation and batching for Rust trainers.
+//! A data loader for training on images: decoding, augmentation and batching for Rust trainers.
 //!
 //! A [`Pipeline`] reads encoded images (JPEG, PNG, WebP) from a [source](source::Source), decodes the parts that are needed,
-//! augments them, and delivers batches in order from worker threads. Results equal those of Pillow and torchvision byte
-//! for byte. It runs on the CPU, or on a CUDA device ([`Device::Cuda`]), where batches stay for a trainer on the same
-//! device; with [`DecodePath::Cpu`] the bytes are the same.
+//! augments them, and delivers batches in order from worker threads. Operations give the bytes of torchvision on PIL images;
+//! the exceptions are Gaussian blur, elastic and perspective, which are within a stated distance, AugMix, and 16-bit gray PNGs.
+//! Unlike torchvision's `ImageFolder`, a pipeline applies the EXIF orientation, unless [`Orientation::Ignore`] is set.
+//!
+//! A pipeline runs on the CPU, or on a CUDA device ([`Device::Cuda`]), where batches stay for a trainer on the same device. With
+//! [`DecodePath::Exact`], [`Device`](DecodePath::Device) and [`Cpu`](DecodePath::Cpu) the bytes are the same on both. The CUDA
+//! path is tested on a simulated device and has not run on a GPU yet.
 //!
 //! ```
 //! use warpfeed::image::{Image, JpegOptions, encode_jpeg};
@@ -48,44 +52,50 @@
 //! | running it | [`Pipeline::epoch`], [`Epoch`], [`Batch`], [`Tensor`], [`Stats`] |
 //! | a GPU | [`Device`], [`DecodePath`], [`StreamPriority`], [`CudaBuffer`] |
 //! | the order of samples | [`Sampler`], [`Partition`], [`Rank`] for processes that train together |
-//! | going on after an end | [`EpochState`], [`Pipeline::resume`] |
+//! | resuming after an interruption | [`EpochState`], [`Pipeline::resume`] |
 //! | single images | [`image`]: decoding, JPEG encoding, PNG and NumPy files, contact sheets |
 //! | packing shards | [`pack`] |
 //! | measuring | [`experiment`], [`doctor`](doctor()) |
 //!
 //! # What is promised
 //!
-//! - A sample's pixels depend on the source, the operations, the seed, the epoch and the sample's index. They do not
-//!   depend on threads, batch size, prefetch, shards or the machine, and a seed keeps its meaning in later versions.
+//! - A sample's pixels depend on the source, the operations, the seed, the epoch and the sample's index. They do not depend on
+//!   threads, batch size, prefetch, ranks or the machine, and a seed keeps its meaning in later versions. There are three
+//!   exceptions. Mixed pixels ([`Builder::mix`]) depend on the batch. In a stream, a sample's index is its place in the order of
+//!   delivery, so its pixels depend on the window and on the rank. Pixels that nvJPEG decodes depend on the card and its driver.
 //! - [`Strategy::Fused`] gives the bytes of [`Strategy::Sequential`].
-//! - Every sample comes once an epoch, whatever the number of shards.
-//! - Wrong parameters are refused by [`Builder::build`]. Memory is bounded then: [`Pipeline::memory`].
+//! - Each epoch delivers every sample exactly once across all ranks, unless the pipeline asks for something else:
+//!   [`Builder::sampler`] and presets that repeat images, [`LastBatch::Drop`] and [`LastBatch::Pad`], [`Builder::even`],
+//!   [`Builder::limit`], [`OnError::Skip`] and [`OnError::Substitute`].
+//! - [`Builder::build`] refuses wrong parameters, and from then on memory is bounded: [`Pipeline::memory`].
 //! - Dropping an [`Epoch`] joins its threads.
 //!
 //! # Errors
 //!
-//! There is one [`Error`], by who is at fault. What concerns a sample carries its index and name. What becomes of a bad
-//! sample is the pipeline's policy, [`OnError`]; [`Error::is_bad_sample`] says which errors are meant. A panic in a
-//! source or an operation becomes [`Error::Panic`].
+//! There is one enum, [`Error`], whose variants are split by who is at fault. An error of a sample carries its index and name.
+//! The pipeline's policy, [`OnError`], decides what happens to a bad sample; [`Error::is_bad_sample`] says which errors count
+//! as one. A panic in a source or an operation becomes [`Error::Panic`].
 //!
 //! # Features
 //!
-//! `cli` (default) builds the command `warpfeed`. It implies `experiment`: the module [`experiment`], which measures
-//! pipelines and makes images to measure them on. Programs that feed images to a trainer need neither:
+//! | feature | adds |
+//! | --- | --- |
+//! | `cli` (default) | the command `warpfeed`; it implies `experiment` |
+//! | `experiment` | the module [`experiment`], which measures pipelines and makes images to measure them on |
+//! | `webp` (default) | WebP images; without it they are bad samples |
+//! | `cloud` | shards at `http://`, `https://`, `s3://`, `gs://` and `az://` |
+//! | `parquet` | Parquet files of images, as Hugging Face publishes data sets |
+//! | `candle` | batches as tensors of candle 0.11 ([`Tensor::into_candle`], [`Batch::into_candle`]), on the CPU without a copy |
+//! | `candle-cuda` | the same on a GPU without a copy; needs the CUDA toolkit, and has only been type-checked so far |
+//! | `dlpack` | batches as DLPack tensors, without a copy ([`Tensor::into_dlpack`]) |
+//! | `tracing` | spans of the crate `tracing` (target `warpfeed`, level trace) around the work on each sample and batch |
+//! | `full` | all of these except `candle-cuda` |
+//!
+//! Programs that feed images to a trainer need neither `cli` nor `experiment`:
 //!
 //! ```toml
 //! warpfeed = { version = "0.1", default-features = false }
 //! ```
-//!
-//! `webp` (default) decodes WebP images; without it they are bad samples.
-//!
-//! `parquet` reads Parquet files of images, `cloud` shards at `http://`, `https://`, `s3://`, `gs://` and `az://`.
-//!
-//! `candle` gives batches to candle 0.11 ([`Tensor::into_candle`], [`Batch::into_candle`]), `dlpack` to whatever speaks
-//! DLPack ([`Tensor::into_dlpack`]), both without a copy.
-//!
-//! `tracing` gives spans of the crate of that name (target `warpfeed`, level trace) around what is done for each sample and
-//! batch.
 
 // Nightly, as docs.rs has it: each name says which feature it takes.
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -134,7 +144,7 @@ pub use apply::{ApplyOptions, apply};
 pub use cuda::CudaBuffer;
 pub use decode::LeftToCpu;
 #[cfg(fuzzing)]
-pub use decode::device_model;
+pub use decode::{decode_oddly, device_model};
 pub use device::{DecodePath, Device, StreamPriority};
 pub use doctor::{Check, doctor};
 pub use error::{Error, Result};

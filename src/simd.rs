@@ -1,7 +1,10 @@
-//! The two places where plain code meets the processor: compiling a loop for wide vectors, and casting floats without
-//! the checks that keep compilers from vectorising.
+//! Which vector instructions may be used, loops that are compiled for them, and casts of floats without the checks that keep
+//! compilers from vectorizing.
 
 #![allow(unsafe_code)]
+
+use crate::error::{Error, Result};
+use std::sync::OnceLock;
 
 /// Runs `body`, compiled for AVX2 where the processor has it.
 ///
@@ -28,27 +31,72 @@ pub(crate) fn widest<R>(body: impl FnOnce() -> R) -> R {
     wide(body)
 }
 
-/// Whether AVX2, FMA and F16C are there: every processor with AVX2 has all three.
+/// What vector code may use, from the least to the most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Level {
+    /// What every processor of its architecture has.
+    Plain,
+    /// AVX2, FMA and F16C: every processor with AVX2 has all three.
+    Avx2,
+    /// AVX-512 with the byte shuffles (VBMI) and the dot products (VNNI) that came with Intel's Ice Lake and AMD's Zen 4.
+    Avx512,
+}
+
+/// The variable of the environment that sets a limit, so that results and times can be compared.
+const VARIABLE: &str = "WARPFEED_SIMD";
+
+/// The limit that the user has set; `None` without one.
+fn limit() -> Result<Option<Level>> {
+    let Some(text) = std::env::var_os(VARIABLE).filter(|text| !text.is_empty()) else { return Ok(None) };
+    match text.to_str() {
+        Some("none") => Ok(Some(Level::Plain)),
+        Some("avx2") => Ok(Some(Level::Avx2)),
+        Some("avx512") => Ok(Some(Level::Avx512)),
+        _ => {
+            let got = text.to_string_lossy().into_owned();
+            Err(Error::parameter("environment", VARIABLE, "none, avx2 or avx512", got))
+        }
+    }
+}
+
+/// Refuses a limit that is none.
+///
+/// # Errors
+/// [`Error::Parameter`] if `WARPFEED_SIMD` is not `none`, `avx2` or `avx512`.
+pub(crate) fn check() -> Result<()> {
+    limit().map(drop)
+}
+
+/// The most that the processor has and the user allows. It stays what it is at the first call.
+#[inline]
+pub(crate) fn level() -> Level {
+    static LEVEL: OnceLock<Level> = OnceLock::new();
+    *LEVEL.get_or_init(|| limit().ok().flatten().map_or(detected(), |limit| limit.min(detected())))
+}
+
+fn detected() -> Level {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::is_x86_feature_detected as has;
+        if has!("avx2") && has!("fma") && has!("f16c") {
+            let has_512 = has!("avx512f") && has!("avx512bw") && has!("avx512dq") && has!("avx512vl");
+            let has_both = has!("avx512vbmi") && has!("avx512vnni");
+            return if has_512 && has_both { Level::Avx512 } else { Level::Avx2 };
+        }
+    }
+    Level::Plain
+}
+
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub(crate) fn has_avx2() -> bool {
-    std::is_x86_feature_detected!("avx2")
-        && std::is_x86_feature_detected!("fma")
-        && std::is_x86_feature_detected!("f16c")
+    level() >= Level::Avx2
 }
 
-/// Whether AVX-512 is there, with the byte shuffles (VBMI) and the dot products (VNNI) that came with Intel's Ice Lake and
-/// AMD's Zen 4.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub(crate) fn has_avx512() -> bool {
-    std::is_x86_feature_detected!("avx512f")
-        && std::is_x86_feature_detected!("avx512bw")
-        && std::is_x86_feature_detected!("avx512dq")
-        && std::is_x86_feature_detected!("avx512vl")
-        && std::is_x86_feature_detected!("avx512vbmi")
-        && std::is_x86_feature_detected!("avx512vnni")
-        && has_avx2()
+    level() >= Level::Avx512
 }
 
 #[cfg(target_arch = "x86_64")]

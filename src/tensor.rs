@@ -1,4 +1,18 @@
 //! Batches of numbers, and how they are handed over to trainers.
+//!
+//! A tensor owns a batch's memory, and the memory knows its pool. So a batch can be given away without a copy, and its
+//! memory still comes back to the pipeline, even from DLPack's deleter on another thread. DLPack's layout and deleters
+//! are those of the crate dlpark, which were checked under Miri.
+//!
+//! candle on the CPU keeps the memory. Its CPU tensors are vectors of exactly the element's type: they cannot wrap
+//! other memory, and nobody is told when the last tensor is dropped. So the pipeline's buffers are such vectors, a
+//! cache line longer than needed, so that the batch can begin on a cache line. candle gets the vector, narrowed to the
+//! batch, and the pool makes a new one. A copy would cost more (docs/measurements.md).
+//!
+//! Pinning. The pool's vectors are page-locked in place, once each. Pinning takes in whole pages, so such a buffer
+//! begins on a page and shares its pages with nothing else (64 KiB, the largest page on aarch64). candle can still take
+//! the vector: the pin is undone first. Pinning each batch when it is handed over would cost more than the copy that it
+//! saves.
 
 #[cfg(feature = "candle")]
 mod candle;

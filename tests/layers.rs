@@ -16,7 +16,6 @@ const MODULES: &[(&str, &str)] = &[
     ("address", ""),
     ("error", ""),
     ("rng", ""),
-    ("simd", ""),
     ("trace", ""),
     ("atomic", "error"),
     ("device", "error"),
@@ -24,6 +23,7 @@ const MODULES: &[(&str, &str)] = &[
     ("memory", "error"),
     ("npy", "atomic error"),
     ("raster", "error memory"),
+    ("simd", "error"),
     ("threads", "error"),
     // Images from bytes and to bytes.
     ("decode", "error memory raster simd"),
@@ -50,8 +50,8 @@ const MODULES: &[(&str, &str)] = &[
     ("preprocess", "backend decode device error memory ops plan preset raster tensor threads"),
     (
         "pipeline",
-        "atomic backend decode device error file memory mix ops plan preprocess preset raster rng sampler sampling source \
-         targets tensor threads trace",
+        "atomic backend decode device error file memory mix ops plan preprocess preset raster rng sampler sampling simd \
+         source targets tensor threads trace",
     ),
     // Tools around pipelines.
     ("doctor", "backend cuda decode error simd"),

@@ -18,7 +18,7 @@ use warpfeed::{
     image::{Image, JpegColor, JpegOptions, Sampling, Size, encode_jpeg},
     source::EncodedImages,
 };
-use warpfeed_fuzz::TARGETS;
+use warpfeed_fuzz::{CHOICES_BYTES, TARGETS};
 
 /// No input is larger.
 const MAX_BYTES: usize = 64 << 10;
@@ -30,22 +30,26 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const MAX_FINDINGS: usize = 100;
 
 /// The share of the inputs that each target gets, in the order of [`TARGETS`].
-const SHARES: [u32; TARGETS.len()] = [40, 12, 4, 4, 8, 7, 7, 5, 4, 4, 3, 3, 3, 2, 2, 2];
+const SHARES: [u32; TARGETS.len()] = [30, 10, 12, 4, 4, 8, 7, 7, 5, 4, 4, 3, 3, 3, 2, 2, 2];
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let number = |text: &String| text.parse::<u64>().unwrap_or_else(|_| panic!("{text} is no number"));
     match &args[..] {
-        [mode, inputs, seed, folder] if mode == "work" => work(number(inputs), number(seed), Path::new(folder)),
+        [mode, inputs, seed, folder, only @ ..] if mode == "work" => {
+            work(number(inputs), Inputs::new(number(seed), only.first()), Path::new(folder))
+        }
         [mode, at, seed] if mode == "one" => {
-            let (target, input) = Inputs::new(number(seed)).make(number(at));
+            let (target, input) = Inputs::new(number(seed), None).make(number(at));
             std::io::stdout().write_all(&input).expect("standard output");
             eprintln!("{}, {} bytes", TARGETS[target].0, input.len());
             TARGETS[target].1(&input);
             ExitCode::SUCCESS
         }
         [inputs, seed, folder] => oversee(number(inputs), number(seed), Path::new(folder)),
-        _ => panic!("campaign INPUTS SEED FOLDER, or campaign one NUMBER SEED"),
+        _ => panic!(
+            "campaign [work] INPUTS SEED FOLDER, campaign work INPUTS SEED FOLDER TARGET, or campaign one NUMBER SEED"
+        ),
     }
 }
 
@@ -69,7 +73,7 @@ fn oversee(inputs: u64, seed: u64, folder: &Path) -> ExitCode {
             .expect("this program starts");
         let at = stands_at(folder);
         if !status.success() {
-            let (target, _) = Inputs::new(seed).make(at);
+            let (target, _) = Inputs::new(seed, None).make(at);
             let said = fs::read(folder.join("said")).unwrap_or_default();
             let said = String::from_utf8_lossy(&said[..said.len().min(6_000)]).into_owned();
             let mut findings = File::options().append(true).create(true).open(folder.join("findings")).expect("a file");
@@ -95,14 +99,13 @@ fn note(file: &File, at: u64) {
 }
 
 /// Tries inputs until all are done.
-fn work(inputs: u64, seed: u64, folder: &Path) -> ExitCode {
+fn work(inputs: u64, source: Inputs, folder: &Path) -> ExitCode {
     // Parquet's library panics on some damage, which is caught: nothing is said of those.
     let message = Arc::new(Mutex::new(String::new()));
     std::panic::set_hook(Box::new({
         let message = Arc::clone(&message);
         move |info| *message.lock().expect("no panic holds it") = info.to_string()
     }));
-    let source = Inputs::new(seed);
     let first = stands_at(folder);
     let state = File::options().write(true).create(true).truncate(false).open(folder.join("at")).expect("a state file");
     let current = Arc::new(AtomicU64::new(first));
@@ -138,16 +141,21 @@ fn work(inputs: u64, seed: u64, folder: &Path) -> ExitCode {
 /// The inputs of a seed.
 struct Inputs {
     seed: u64,
+    /// The one target that gets all inputs.
+    only: Option<usize>,
     /// Good inputs for each target.
     good: [Vec<Vec<u8>>; TARGETS.len()],
 }
 
 impl Inputs {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, only: Option<&String>) -> Self {
+        let numbered = |name: &String| TARGETS.iter().position(|target| target.0 == name);
+        let only = only.map(|name| numbered(name).unwrap_or_else(|| panic!("{name} is no target")));
         let images = images();
         let corpus = |name: &str| files(&PathBuf::from("corpus").join(name));
         let good = TARGETS.map(|(name, _)| match name {
             "image" | "model" | "device" | "baseline" => images.clone(),
+            "oddities" => corpus(name).into_iter().map(|data| data[CHOICES_BYTES..].to_vec()).collect(),
             "stream" => ["tar", "recordio", "tfrecord"].into_iter().flat_map(corpus).collect(),
             "index" => vec![vec![0; 3], vec![0; 30]],
             "list" => vec![b"a/b.jpg\t3\n# no\n\nc d.png\t4294967295\r\n/e\t0".to_vec()],
@@ -155,14 +163,14 @@ impl Inputs {
             _ => corpus(name),
         });
         assert!(good.iter().all(|good| !good.is_empty()), "to be run in fuzz/");
-        Self { seed, good }
+        Self { seed, only, good }
     }
 
     /// The input of this number, and whose it is.
     fn make(&self, at: u64) -> (usize, Vec<u8>) {
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed ^ at.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut share = rng.random_range(0..SHARES.iter().sum());
-        let target = SHARES
+        let shared = SHARES
             .iter()
             .position(|&part| {
                 part > share || {
@@ -171,8 +179,13 @@ impl Inputs {
                 }
             })
             .expect("a share is hit");
+        let target = self.only.unwrap_or(shared);
         let good = &self.good[target];
         let mut input = good[rng.random_range(0..good.len())].clone();
+        if TARGETS[target].0 == "oddities" {
+            let choices: [u8; CHOICES_BYTES] = rng.random();
+            return (target, [&choices, &input[..]].concat());
+        }
         for _ in 0..1 << rng.random_range(0..5) {
             mutate(&mut input, &good[rng.random_range(0..good.len())], &mut rng);
         }

@@ -1,8 +1,10 @@
-//! What runs samples' recipes and makes batches of them: on the CPU, or on a CUDA device.
+//! Back ends: they run samples' recipes and make batches of them, on the CPU or on a CUDA device.
 //!
-//! A pipeline sees a back end through [`Backend`] alone: a batch is begun, worker threads run samples into their places
-//! of it, and the thread that has run the last one finishes it. Another kind of device is another folder here, a variant
-//! of [`Device`] and one of [`AnyBackend`].
+//! A back end knows stages. `plan` has settled everything else: strategy, which resize is last, mirrors, quarter turns,
+//! sizes and limits. A pipeline sees a back end through [`Backend`] alone: a batch is begun, worker threads run samples
+//! into their places in it, and the thread that has run the last sample finishes it. A back end's worker and its batch
+//! storage are its own types. It names no operation and no strategy, and `pipeline` names no back end. Another kind of
+//! device (ROCm, wgpu) is another folder here, a variant of [`Device`] and one of [`AnyBackend`].
 
 pub(crate) mod cpu;
 pub(crate) mod cuda;

@@ -2,7 +2,7 @@
 //! name.
 //!
 //! What cudarc's own safe layer tracks about memory is its last reader, which is not enough where one buffer has several
-//! (DESIGN.md); here the owners of memory order its users by events of their own.
+//! (see the head of this folder); here the owners of memory order its users by events of their own.
 #![allow(unsafe_code)]
 
 use crate::device::StreamPriority;

@@ -9,7 +9,9 @@
  *
  * What comes out is the same for damaged data too: zero bits behind the end of a segment, a zero for a code that does not
  * exist, blocks left empty after the data have ended. Unlike libjpeg's fast path it warns of every bad code, and leaves
- * no rests of a first attempt in the block where a marker interrupts the data.
+ * no rests of a first attempt in the block where a marker interrupts the data. That path also takes a fill byte in front of
+ * a stuffed 0xFF (FF FF 00) for a marker, and leaves such rests in data that are otherwise good. Pillow has these pixels, so
+ * libjpeg decodes images with such bytes.
  */
 
 #ifndef WF_HUFFMAN_H
@@ -62,6 +64,8 @@ typedef struct huffman_decoder {
   uint32_t learned_points; /* how many there are by now */
   JDIMENSION next_learned; /* column of the next point to learn */
   int unprepared; /* rows were needed of which no entry points are known */
+  int odd;        /* the data so far hold bytes that mean nothing: fill bytes, or rests in front of a restart marker */
+  int filled;     /* fill bytes were in front of a stuffed 0xFF: libjpeg's own decoder is to be asked */
   int32_t dc[MAX_COMPS_IN_SCAN];
   int block_component[D_MAX_BLOCKS_IN_MCU];
   const huffman_table *block_dc[D_MAX_BLOCKS_IN_MCU], *block_ac[D_MAX_BLOCKS_IN_MCU];
@@ -189,7 +193,7 @@ static __attribute__((noinline)) void huffman_fill_slowly(j_decompress_ptr cinfo
   if (self->valid < 0)
     huffman_out_of_data(cinfo, self);
   while (self->valid < 56 && cinfo->unread_marker == 0) {
-    int byte = -1, escaped = 0;
+    int byte = -1, escaped = 0, fill = 0;
     do {
       if (src->bytes_in_buffer == 0 && !(*src->fill_input_buffer)(cinfo)) {
         cinfo->unread_marker = JPEG_EOI;
@@ -202,9 +206,12 @@ static __attribute__((noinline)) void huffman_fill_slowly(j_decompress_ptr cinfo
           cinfo->unread_marker = byte;
           return;
         }
+        self->filled |= fill;
         byte = 0xFF;
         break;
       }
+      fill |= escaped; /* the byte before was 0xFF too */
+      self->odd |= fill;
       escaped = byte == 0xFF;
     } while (escaped);
     self->bits |= (uint64_t)byte << (56 - self->valid);
@@ -339,6 +346,7 @@ __attribute__((target("bmi,bmi2"))) static void huffman_mcu_pass_bmi2(j_decompre
 
 /* A restart marker is due. FALSE: no more bytes. */
 static boolean huffman_restart(j_decompress_ptr cinfo, huffman_decoder *self) {
+  self->odd |= self->valid >= 8;
   cinfo->marker->discarded_bytes += (unsigned int)self->valid / 8;
   self->valid = 0;
   self->bits = 0;
@@ -379,16 +387,23 @@ static int huffman_enter(j_decompress_ptr cinfo, huffman_decoder *self, const wf
   return TRUE;
 }
 
-/* Notes down where the next MCU begins. */
+/*
+ * Notes down where the next MCU begins. Entry points are only for data in which each byte means something: bytes are
+ * counted backwards here, and data between two points are taken without a look at markers. Other data are legal, and
+ * rare: they are decoded from the front, always.
+ */
 static void huffman_learn(j_decompress_ptr cinfo, huffman_decoder *self) {
   const JOCTET *first = self->bytes, *end = first + self->len_bytes, *at = cinfo->src->next_input_byte;
   if (self->learned_points > (size_t)self->learned.rows * self->learned.a_row)
     goto cannot; /* there is no room */
   if (cinfo->entropy->insufficient_data || self->valid < 0 || at < first + 2 || at > end)
-    goto cannot; /* what came behind the end is no part of the file */
+    goto cannot; /* what came after the end is no part of the file */
+  if (self->odd)
+    goto cannot;
   if (cinfo->unread_marker != 0)
-    for (at -= 2; at > first && at[-1] == 0xFF; at--)
-      ;
+    at -= 2;
+  else if (self->valid == 0 && at > first + 2 && at[-3] == 0xFF && at[-2] == 0xFF)
+    goto cannot; /* libjpeg has read a marker with a fill byte in front */
   for (int back = (self->valid + 7) / 8; back > 0; back--) {
     if (at < first + 2)
       goto cannot;
@@ -467,6 +482,8 @@ static void huffman_start(j_decompress_ptr cinfo, huffman_decoder *self) {
   self->bits = 0;
   self->valid = 0;
   self->column = 0;
+  self->odd = 0;
+  self->filled = 0;
   self->learned_points = 0;
   self->next_learned = 0;
   self->restarts_to_go = cinfo->restart_interval;

@@ -48,7 +48,8 @@ enum {
   WF_MISSING = 2,     /* strict mode: pixels are missing or wrong; libjpeg's warning is kept */
   WF_HEADER = 3,      /* the header ends early or is not the one that was probed */
   WF_NO_MEMORY = 4,
-  WF_UNPREPARED = 5   /* entry points were given, and not all that is needed can be decoded from them */
+  WF_UNPREPARED = 5,  /* entry points were given, and not all that is needed can be decoded from them */
+  WF_FILLED = 6       /* the data hold fill bytes that only libjpeg's own entropy decoder (`plain`) reads as it does */
 };
 
 enum {
@@ -69,7 +70,7 @@ typedef struct {
   int32_t strict;                     /* pixels missing are an error */
   int32_t to_end;                     /* decode all entropy-coded data, so that missing ones are noticed */
   int32_t learn_all;                  /* go on to the last entry point */
-  int32_t plain;                      /* libjpeg's own entropy decoder: what ours is tested against */
+  int32_t plain;                      /* libjpeg's own entropy decoder */
   int32_t portable;                   /* libjpeg's inverse DCT in C: what its assembler is tested against */
   uint8_t *out;                       /* height rows of width pixels of four bytes */
   size_t stride_bytes;
@@ -270,6 +271,8 @@ static boolean decode_mcu(j_decompress_ptr cinfo, JBLOCKROW *blocks) {
   boolean decoded = huffman_decode_mcu(cinfo, &self->huffman, blocks);
   if (self->huffman.unprepared)
     fail(self, WF_UNPREPARED);
+  if (self->huffman.filled)
+    fail(self, WF_FILLED);
   return decoded;
 }
 #endif
@@ -422,6 +425,7 @@ int wf_jpeg_decode(wf_decoder *self, const wf_job *job) {
   self->rows_done = 0;
 #if OWN_HUFFMAN
   self->huffman.unprepared = 0;
+  self->huffman.filled = 0;
   self->huffman.learned.points = NULL;
 #endif
   self->errors.num_warnings = 0;

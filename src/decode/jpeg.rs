@@ -86,6 +86,8 @@ struct Task<'a> {
     part: Rect,
     accept_truncated: bool,
     has_end: bool,
+    /// Whether libjpeg's own entropy decoder is used.
+    plain: bool,
 }
 
 /// What is done about entry points.
@@ -106,6 +108,7 @@ const MISSING: c_int = 2;
 const HEADER: c_int = 3;
 const NO_MEMORY: c_int = 4;
 const UNPREPARED: c_int = 5;
+const FILLED: c_int = 6;
 
 unsafe extern "C" {
     fn wf_jpeg_decoder_new() -> *mut Handle;
@@ -130,10 +133,23 @@ pub(super) struct JpegDecoder {
     learned: Vec<EntryPoint>,
     #[cfg(target_arch = "x86_64")]
     lanes: Option<Lanes>,
-    /// Whether libjpeg's own entropy decoder is used, which ours is tested against.
+    /// Whether libjpeg's own entropy decoder is used for all images: ours is tested against it.
     plain: bool,
     /// Whether libjpeg's inverse DCT in C is used, which its assembler is tested against.
     portable: bool,
+}
+
+/// Decoders that must agree.
+#[cfg(any(test, fuzzing))]
+pub(super) struct Ways {
+    /// One MCU after the other.
+    pub(super) one_by_one: JpegDecoder,
+    /// With vectors, where the processor has them.
+    pub(super) lanes: JpegDecoder,
+    /// libjpeg's own entropy decoder.
+    pub(super) libjpeg: JpegDecoder,
+    /// libjpeg's inverse DCT in C.
+    pub(super) portable: JpegDecoder,
 }
 
 // SAFETY: the handle is a heap object without thread-local state; `&mut self` keeps its use to one thread at a time.
@@ -179,7 +195,7 @@ impl JpegDecoder {
         let has_end = has_end(bytes, header.scan_offset_bytes);
         out.reset_part(header.size, part);
         let grid = Grid::new(header).filter(|_| OWN_HUFFMAN && has_end && !self.plain);
-        let task = Task { bytes, header, part, accept_truncated: how.accept_truncated, has_end };
+        let mut task = Task { bytes, header, part, accept_truncated: how.accept_truncated, has_end, plain: self.plain };
         let mut found = grid.map_or(Found::Nothing, |grid| self.find(&task, &grid, how.entry_points));
         let mut knew = match found {
             Found::Known(knew) => knew,
@@ -193,13 +209,23 @@ impl JpegDecoder {
             knew = Knew::Nothing;
             status = self.call(&task, &found, out);
         }
+        if status == FILLED {
+            if let (Found::New { key, grid, .. }, Some(memory)) = (found, how.entry_points) {
+                memory.put(key, &grid, &[], true);
+            }
+            found = Found::Nothing;
+            knew = Knew::Nothing;
+            task.plain = true;
+            status = self.call(&task, &found, out);
+        }
         match status {
             OK => {
-                if let (Found::New { key, grid, .. }, Some(memory)) = (found, how.entry_points) {
+                if let (Found::New { key, grid, all }, Some(memory)) = (found, how.entry_points) {
                     // SAFETY: the handle is ours alone; the shim reads what the last call has left there.
                     let learned = unsafe { wf_jpeg_learned(self.handle.as_ptr()) } as usize;
-                    if let Some(points) = self.learned.get(..learned).filter(|points| !points.is_empty()) {
-                        memory.put(key, &grid, points);
+                    let points = self.learned.get(..learned).unwrap_or_default();
+                    if all || !points.is_empty() {
+                        memory.put(key, &grid, points, all);
                     }
                 }
                 return Ok(knew);
@@ -233,14 +259,14 @@ impl JpegDecoder {
         }
         // An index will do the first time: that may be the only one.
         let is_new = kept.as_ref().is_none_or(|(.., kept)| !kept.is_known);
-        let can_learn = kept.as_ref().is_some_and(|(.., kept)| kept.has_room);
+        let can_learn = kept.as_ref().is_some_and(|(.., kept)| kept.can_learn);
         if (is_new || !can_learn) && restarts::entries(bytes, header, grid, &mut self.known) {
-            if let Some((memory, key, Memory { is_known: false, has_room: true })) = kept {
-                memory.put(key, grid, &[]);
+            if let Some((memory, key, Memory { is_known: false, can_learn: true })) = kept {
+                memory.put(key, grid, &[], false);
             }
             return Found::Known(Knew::Rows);
         }
-        let Some((_, key, Memory { has_room: true, .. })) = kept else { return Found::Nothing };
+        let Some((_, key, Memory { can_learn: true, .. })) = kept else { return Found::Nothing };
         self.learn(key, grid, !is_new)
     }
 
@@ -251,8 +277,20 @@ impl JpegDecoder {
         Found::New { key, grid: *grid, all }
     }
 
+    /// All ways of decoding, which must agree.
+    #[cfg(any(test, fuzzing))]
+    pub(super) fn ways() -> Result<Ways> {
+        let [mut one_by_one, lanes, mut libjpeg, mut portable] =
+            [Self::new()?, Self::new()?, Self::new()?, Self::new()?];
+        one_by_one.without_lanes();
+        libjpeg.plain = true;
+        portable.without_lanes();
+        portable.portable = true;
+        Ok(Ways { one_by_one, lanes, libjpeg, portable })
+    }
+
     /// Has it do without AVX-512, which it is tested against.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub(super) fn without_lanes(&mut self) {
         #[cfg(target_arch = "x86_64")]
         drop(self.lanes.take());
@@ -266,7 +304,7 @@ impl JpegDecoder {
     }
 
     fn call(&mut self, task: &Task<'_>, found: &Found, out: &mut Image) -> c_int {
-        let Task { bytes, header, part, accept_truncated, has_end } = *task;
+        let Task { bytes, header, part, accept_truncated, has_end, plain } = *task;
         let pixels = out.pixels_mut();
         debug_assert_eq!(pixels.len(), part.width as usize * part.height as usize);
         let (mut known, mut learned) = (Points::NONE, Points::NONE);
@@ -309,7 +347,7 @@ impl JpegDecoder {
             strict: i32::from(!accept_truncated),
             to_end: i32::from(!has_end && !accept_truncated),
             learn_all: i32::from(matches!(found, Found::New { all: true, .. })),
-            plain: i32::from(self.plain),
+            plain: i32::from(plain),
             portable: i32::from(self.portable),
             out: pixels.as_mut_ptr().cast(),
             stride_bytes: part.width as usize * 4,

@@ -1,4 +1,71 @@
-//! From a file's bytes to pixels.
+//! From a file's bytes to pixels: JPEG, PNG, WebP and PNM, the whole image or a part.
+//!
+//! # Why libjpeg
+//!
+//! Pixels must be Pillow's: accurate integer DCT, fancy upsampling, Pillow's CMYK. Pure-Rust decoders differ slightly.
+//! mozjpeg-sys builds libjpeg's code with a C compiler alone, and with nasm's SIMD if nasm is there. We use libjpeg's
+//! internals, so its version is fixed. PNG and WebP go through the crates `png` and `image-webp`, always as whole
+//! images. The crate `image` would add color management, which is not used.
+//!
+//! libjpeg's versions of the inverse DCT agree on photographs, but not on absurd coefficients, which crafted files
+//! have: the assembler for x86 saturates, the C version wraps a table, the assembler for ARM drops high bits. Pillow's
+//! wheels for x86 have the assembler. So where another version runs, blocks that may leave the common range go through
+//! a version of ours with the assembler's arithmetic (`idct.h`).
+//!
+//! libjpeg reports errors through a callback that must not return. The crate mozjpeg unwinds through it, which needs
+//! `panic=unwind` and puts Rust frames in between. `jpeg.c` sets a jump target in each call instead, and all frames in
+//! between are C. Each image gets a new decompression object, because libjpeg keeps tables from one image to the next;
+//! that costs a microsecond.
+//!
+//! # Our own entropy decoder
+//!
+//! Huffman decoding was 75 % of the time, so `huffman.h` replaces libjpeg's decoder for baseline images. One look-up
+//! gives the length of code and coefficient together. Blocks beside or above the rectangle are only walked through,
+//! several codes at a time. Damaged data give what libjpeg gives, with one exception: where a marker interrupts the
+//! data, libjpeg's fast path leaves remains of a first attempt. Tests compare the two decoders on damaged bytes.
+//! Compilers other than GCC and Clang use libjpeg's decoder. docs/measurements.md says what bounds it, and what was
+//! tried.
+//!
+//! # Entry points
+//!
+//! Finding the beginning of an MCU means walking through all codes before it, in every epoch again. So a pipeline
+//! records it the first time: the bit and the DC coefficients about every 128 pixels (`entry_points`), a hundredth of
+//! the encoded bytes. Later epochs skip what a crop does not need, and have many places to begin at. An image is known
+//! by its length and two checksums of all its bytes, which take 5 us for 110 kB. So sources, copies and shards need no
+//! names for it, and a changed file is a new image. Nothing is recorded of an image with a warning. The first time,
+//! only what a crop walks through is recorded, so a run of one epoch pays one or two hundredths of its time. The second
+//! time that more is needed, decoding goes on to the end. Entry points are never evicted: an epoch uses each image
+//! once, so the least recently used one is the next that is needed.
+//!
+//! With AVX-512 (VBMI2), each of 32 lanes walks through a stretch of its own (`lanes`). A look-up is two gathers: four
+//! bytes of the lane's data, and one entry of a table. Coefficients are cut out by shifts, and ends of blocks are
+//! blends, so no lane waits for a branch of another. The longest stretches go first, and a lane that comes to its end
+//! takes the next. Two vectors take turns, because each waits for its gathers. The end of a stretch must be the
+//! beginning of the next; otherwise the image is decoded from its start. This check, and the checksums, keep wrong
+//! points from making wrong pixels. The blocks of a row then lie side by side, so `idct` transforms four of them at a
+//! time, to the bytes of libjpeg's assembler. libjpeg upsamples and converts the samples as always. Without AVX-512,
+//! stretches are decoded one by one through libjpeg, from the entry point before the crop.
+//!
+//! # Which part is decoded
+//!
+//! The columns of a rectangle are widened to MCUs and by one chroma sample; decoding stops after the last row. Tests
+//! compare every sampling with a full decode. libjpeg smooths progressive images with incomplete coefficients over
+//! neighbors, so these are decoded from the first row at full width.
+//!
+//! `pack --restarts` puts a restart marker after each row of MCUs, and an index of the rows into a segment of the image
+//! itself, so the index survives repacking and copying (`restarts`). Its checksum covers the tables and the data, and
+//! is compared before anything is skipped. If it matches, every skipped row is one that `pack` has decoded, so no
+//! damage goes unnoticed that was noticed before. If not, the image is decoded like any other. `pack` copies
+//! coefficients and compares the pixels before and after, because libjpeg smooths progressive images that lack
+//! coefficients.
+//!
+//! # Which images are bad
+//!
+//! libjpeg only warns of truncation. Warnings that mean missing or wrong pixels are errors here. If a file has no
+//! end-of-image marker, decoding goes on to its last row, so that a missing end is found wherever the rectangle lies;
+//! whole files do not pay for that. If a file has its end marker, damage below the rectangle is not looked for. With
+//! `accept_truncated` the pixels that are there are used, as by Pillow with `LOAD_TRUNCATED_IMAGES`. Headers are
+//! checked against the pixel limit before memory is taken, and progressive images of more than 500 scans are refused.
 
 mod baseline;
 mod entry_points;
@@ -13,6 +80,8 @@ mod lossless;
 mod lossless_jpeg;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod model;
+#[cfg(any(test, fuzzing))]
+mod oddities;
 mod pnm;
 mod probe;
 mod reason;
@@ -101,8 +170,10 @@ impl Decoder {
     /// A decoder.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] if there is no memory for it.
+    /// [`Error::OutOfMemory`] if there is no memory for it; [`Error::Parameter`] if the environment's `WARPFEED_SIMD` is not
+    /// `none`, `avx2` or `avx512`.
     pub fn new() -> Result<Self> {
+        crate::simd::check()?;
         Ok(Self { jpeg: jpeg::JpegDecoder::new()? })
     }
 
@@ -156,24 +227,12 @@ impl Decoder {
     }
 }
 
+/// Decodes parts of a JPEG in all ways that there are, with entry points and without; panics if their pixels differ. The bytes
+/// of `choices` decide which parts, and which oddities are put into the data first. For the fuzz targets.
 #[cfg(fuzzing)]
-impl Decoder {
-    /// As [`decode`](Self::decode), for the third time with a memory for entry points. For the fuzz targets.
-    pub fn decode_remembered(
-        &mut self,
-        bytes: &[u8],
-        header: &Header,
-        part: Rect,
-        accept_truncated: bool,
-        out: &mut Image,
-    ) -> Result<()> {
-        let entry_points = EntryPoints::new(1 << 20);
-        let how = How { accept_truncated, entry_points: Some(&entry_points) };
-        for _ in 0..2 {
-            let _ = self.decode_as(bytes, header, part, how, out);
-        }
-        self.decode_as(bytes, header, part, how, out).map(drop)
-    }
+pub fn decode_oddly(jpeg: &[u8], choices: &[u8]) {
+    let mut choices = oddities::Choices::new(choices);
+    oddities::decode_in_all_ways(&oddities::odd(jpeg, &mut choices), &mut choices);
 }
 
 /// The device's JPEG decoder as plain code; `None` if it leaves the image to the CPU. For the fuzz targets.

@@ -39,8 +39,8 @@ reasons! {
     Tables "odd tables",
     /// The file has no end-of-image marker.
     NoEnd "no end marker",
-    /// A code that does not exist, or a marker out of turn.
-    Damaged "damaged",
+    /// A code that does not exist, a marker out of turn, or a fill byte.
+    Damaged "damaged or odd data",
     /// The data end before the MCUs that are needed.
     Truncated "truncated",
     /// The threads took too many rounds to find where their codes begin.

@@ -1,5 +1,19 @@
-//! Experiments that measure pipelines and training steps, and synthetic images to measure them on. Behind the feature
-//! `experiment`, which the command implies; nothing else in the library uses it.
+//! Experiments that measure pipelines and training steps, and synthetic images to measure them on. This module needs
+//! the feature `experiment`, which the command implies; nothing else in the library uses it.
+
+// `experiment` is a feature so that an embedder (`default-features = false`) compiles no experiments, plots, NVML,
+// published tables, networks or TOML.
+//
+// Figures are medians over rounds, because times of rounds are not normally distributed: disturbances make rounds
+// slower and never faster. The interval beside a median is made of order statistics and needs no assumption about the
+// distribution (`spread`). With three rounds it is the whole range, which contains the true median in three of four
+// cases; more rounds make it surer.
+//
+// The state file of a run (`run --state`, module `run`) is written after every batch. It is synced once a second, to a
+// second file beside it (`.NAME.synced`), because a sync costs more than a batch.
+//
+// Reports name the commit of the build, because the checkout may be at another commit when the program runs. build.rs
+// asks git for it only in release builds: otherwise every commit would rebuild the crate.
 
 pub mod augment_load;
 pub mod busy;

@@ -1,4 +1,9 @@
-//! MixUp and CutMix: what is asked for, and what a batch was mixed by.
+//! MixUp and CutMix: the options for them, and a record of how a batch was mixed.
+//!
+//! The plan for a batch is drawn on the host, from the seed, the epoch and the batch's number among the batches of all
+//! ranks. The back end executes it in place, and reads and writes each element once. A mixed sample depends on its
+//! batch, so the state of an epoch holds batch size and mix, and refuses others. Threads, prefetch and caches still do
+//! not matter.
 
 mod plan;
 

@@ -1,19 +1,53 @@
 //! Image operations with explicit parameters ([`Op`]), and random transforms that draw them ([`Transform`]).
 //!
-//! An [`Op`] gives the bytes of Pillow 13 or torchvision; [`apply`](crate::apply()) runs a list of them on one image. A
-//! [`Transform`] draws its operations for each sample and epoch: [`random_resized_crop`], [`color_jitter`] and the other
-//! functions make them, [`Builder::augment`](crate::Builder::augment) takes them. One's own implement
-//! [`CustomTransform`]; operations of one's own are [`Op::Custom`].
+//! An [`Op`] gives the bytes of torchvision on PIL images, with Pillow 13; docs/operations.md lists the few exceptions
+//! and the operations that follow another library. [`apply`](crate::apply()) runs a list of operations on one image. A
+//! [`Transform`] draws its operations for each sample and epoch: [`random_resized_crop`], [`color_jitter`] and the
+//! other functions make transforms, and [`Builder::augment`](crate::Builder::augment) takes them. For a transform of
+//! your own implement [`CustomTransform`]; an operation of your own is an [`Op::Custom`].
 
-// The file of an operation holds its parameters and their written form, what is allowed, the size of its result, what a
-// plan makes of it, its pass on the CPU, its kernels and how they are called, and examples for tests and benches. The
-// pass is the specification; everything faster is compared with it. The list `operations!` below makes `Op`, its names
-// and the kernels' registry from these files. A random transform lies in the file of its operation; the list
-// `transforms!` makes `Transform` of them.
+// Files. The file of an operation holds its parameters and their written form, validation, the size of its result, its
+// lowering for a plan, its CPU pass, its kernels and how they are called, its random transform, and examples for tests
+// and benches. The CPU pass is the specification; every faster version is compared with it. The list `operations!`
+// below makes `Op`, the names and the registry of kernels from these files; the list `transforms!` makes `Transform`.
+// No match on operations has a wildcard arm, so the compiler names every place that a new operation lacks. Arithmetic
+// that operations share has files of its own: `filter` (weights of a resize), `rotation` and `sampling` (affine maps),
+// `turn` (mirrors and quarter turns), `rank`, `blend`, `table`. `kernel` is what operations know of GPUs, `params` the
+// structs that kernels get.
 //
-// Arithmetic that operations share lies in files named for it: `filter` (weights of a resize), `rotation` and `sampling`
-// (affine maps), `turn` (mirrors and quarter turns), `rank`, `blend`, `table`. `kernel` is what operations know
-// of GPUs, `params` what kernels are handed.
+// Reference. The reference is torchvision on PIL images, because published accuracies were trained on it. Results must
+// be equal on all processors: Rust neither contracts nor reorders floating-point operations, C is compiled with
+// `-ffp-contract=off`, and logarithms, exponentials and sines come from `libm`, because the libraries of operating
+// systems round them differently.
+//
+// Drawing. All random numbers of a sample are drawn before any operation runs (`crate::rng`). Each transform has its own
+// region of the sample's random stream, so one more draw in one transform moves nothing in the others. Branches of
+// `one_of` and `maybe` keep their regions whether they are taken or not. `random_order` also keeps each transform's
+// region; only the order in which the transforms run changes.
+//
+// Automatic augmentations. torchvision computes magnitudes with `torch.linspace` in float32: a fused multiply-add from
+// the nearer end. We compute the same, because a translation depends on the image's size, and test it against torch's
+// own tables. AugMix's chains run as on PIL images, and only the final sum is torchvision's, which runs the chains on
+// tensors: otherwise one operation would have two arithmetics. timm shears and translates with a matrix, and by
+// fractions of a pixel. torchvision's angles would change the last digit of a number, and at some levels points lie
+// exactly on pixel centers, where bilinear sampling would then drop a whole value. So `affine_matrix` exists beside
+// `affine`, and the matrix is in the recipe. `mix` has a blend of its own because timm first rounds the sum of
+// AugMix's chains to bytes and then blends it with the image. A level that changes nothing becomes no operation, so
+// recipes stay short.
+//
+// Noise. A recipe holds a key below 2^53, and the random words of a pixel are Philox of the key, the column and the
+// row (`noise`). So noise does not depend on the part that is computed, on threads or on the device. A normal deviate
+// comes from a table of 1,025 whole numbers, which the host makes and hands to kernels, because logarithms and cosines
+// differ between devices. On bytes, value and deviation are in the image's units, so no parameter needs to be refused.
+//
+// Approximate operations. Gaussian blur is within 1 of torchvision, which does not fix the order of its sum; ours is
+// the same on every machine (`gaussian_blur`). Elastic sums in single precision in a fixed order, so that CPU and
+// device agree; torchvision's order is not fixed, so the bound is 1 of 255. Perspective divides in whole numbers on
+// both devices, within 2^-16 pixels of Pillow's doubles. Its bicubic sampling on a GPU first computes in whole
+// numbers, and computes a value again in doubles if it is within 2^-13 of a whole number.
+//
+// Points. An operation that reads the whole image says whether it moves pixels. If it does, `PointMap` refuses it
+// instead of guessing where points go.
 
 mod affine;
 mod affine_matrix;

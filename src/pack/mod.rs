@@ -1,4 +1,27 @@
-//! Packs images into shards, which are read in long runs where single files are not.
+//! Packs images into shards, which are read in long runs instead of as single files.
+
+// Order. Workers prepare samples, four ahead each, and the samples are written in order, so the shards do not depend
+// on the workers. TFRecord's file names contain the number of shards, so these shards are hidden files until the end.
+// Progressive JPEGs become baseline through libjpeg's coefficients, and tests compare all pixels. Other programs check
+// that the files are right (`tests/formats/check.py`, docs/sources.md).
+//
+// Interruption and power loss. Every file of a shard is synced, renamed, and its folder synced, before `pack.json`
+// names it. `pack.json` is written after each shard, with a checksum of each, and makes an incomplete folder refuse to
+// open. Resuming then trusts names and lengths. `pack --verify` reads the contents: CRC-32C costs an eighth of SHA-256
+// with SHA instructions, and finds the errors of disks and copies. A damaged `pack.json` has no checksums to trust, so
+// `pack` starts anew, and removes only files of its own naming scheme.
+//
+// One run at a time packs into a folder. It holds an flock, which the system releases however the process ends. Names
+// of temporary files are random, because in containers every process may have the number 1.
+//
+// Many processes (`together`). Each must know where a shard ends without hearing of the others, so a shard has a fixed
+// number of the source's samples, bad ones included. A file lock says which process is writing a shard; the system
+// releases it when that process ends. A record beside the shard says that it is complete. Ranks only say where to
+// begin looking for work. The last process to finish puts the records into `pack.json`, so a folder is complete or
+// not, as with one process.
+//
+// Shards go to a `Place`: a folder, or a folder at an object store. The packer knows nothing else. A place lists,
+// reads, writes whole files, renames, and gives claims.
 
 mod folder;
 mod lock;

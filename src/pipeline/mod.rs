@@ -1,4 +1,83 @@
 //! From a source to batches: the pipeline that a builder makes, and its epochs.
+//!
+//! # Modules
+//!
+//! They depend on each other in one direction. `recipes` (what is drawn for a sample), `policy` and `stats` come first.
+//! `cache` uses them. Then come `inner` (what the builder settled), `context` (one epoch of it), `assembly` (what
+//! became of a batch's positions), `worker` (a thread's work on a sample), `schedule` (which thread does which
+//! position) and `epoch` (what the consumer sees). Only `schedule` gets the back end.
+//!
+//! # Threads
+//!
+//! The unit of work is a sample, so that threads stay busy to the end of a batch. A worker takes the next position
+//! under the lock, works outside of it, and writes the result to the sample's own place in the batch's buffer: nothing
+//! is copied or reordered. Batches are delivered in order. At most `prefetch` batches are being filled or ready, so
+//! workers wait for a slow consumer. Decoders and scratch memory go back to a pool when an epoch ends; a batch's buffer
+//! goes back when its tensor is dropped. There is no async runtime: nearly all of the work is computing, and one lock
+//! for each sample costs nothing beside a millisecond of decoding. A panic in a worker (in a caller's source or
+//! operation, or a defect of ours) becomes an error of its sample. Dropping an epoch lets each worker finish its
+//! current sample, and joins it.
+//!
+//! The pipelines of a `PipelineGroup` (one for each device) share their worker threads. Each epoch has its own state
+//! and lock. The threads serve the epochs round-robin and skip those whose queue is full. If all are full they wait on
+//! one condition variable, which is signalled whenever a consumer takes a batch. A dropped epoch waits only for the
+//! samples that are being worked on for it. So no consumer holds up another. Each member is an ordinary pipeline over
+//! partition r n + i of w n, so resuming, states and errors are those of ranks. All members need the same number of
+//! batches (`even`), so streams and `Skip` are refused.
+//!
+//! # Order and draws
+//!
+//! One order exists for all ranks (`sampler`, `sampling`), and rank r of w takes its positions r, r + w, and so on. If
+//! every batch must have fixed shares of several sources, the order therefore depends on the number of ranks: places
+//! are dealt out batch by batch, for the batches of all ranks together.
+//!
+//! How often a sample came before in the epoch is part of its draw key, and so are a view's number and repetition; each
+//! is 0 the first time. So a sample that comes once, in one view, draws what it draws in any other pipeline. A
+//! substitute for a bad sample is drawn in a domain of its own, from epoch, bad index and attempt.
+//!
+//! # Bad samples
+//!
+//! The one error enum is split by who is at fault. Policies decide about bad samples only. Wrong parameters, panics and
+//! faults of the machine (no memory, no file descriptors, a server that does not answer) always end the epoch. So do
+//! too many bad samples: more than `max_bad`, or by default the first 100 samples or all of them. With `Skip` a batch
+//! keeps its positions and is delivered shorter: if it were filled from the next batch, batches would depend on which
+//! images are bad. A batch with nothing left is not delivered. With `Substitute` up to 16 other samples are tried. The
+//! first 1,000 bad samples are kept with their errors; all are counted.
+//!
+//! # Memory
+//!
+//! Memory is bounded when the pipeline is built (`Pipeline::memory`): prefetch + 1 batches; for each thread two images
+//! at the pixel limit, the coefficients of a progressive image, and the largest accepted file; the order of an epoch.
+//! An image buffer keeps its memory up to 16 Mpx, because touching fresh pages costs more than keeping the memory;
+//! larger buffers are freed.
+//!
+//! # Image cache
+//!
+//! The cache holds the result of decoding and of the leading deterministic operations. With the composed strategy it
+//! stops before the last operations that are multiplied with what follows. So a pipeline is written in the same way
+//! with and without a cache, and delivers the same bytes. Images are stored as PNM and then treated like encoded
+//! images, of which the needed rectangle is copied, for either device. That takes 3 bytes a pixel instead of the 4 of
+//! RGBX, and room is scarce. No image is evicted: an epoch uses each image once, so the least recently used one is the
+//! next that is needed. Keys are SHA-256, computed once for each sample and process. Files carry a checksum over name
+//! and pixels.
+//!
+//! # States
+//!
+//! A state holds the epoch, the position, and everything that decides which samples come: number of samples, the
+//! source's fingerprint, seed, order, partition. The position counts the samples given to the consumer, not those that
+//! threads have prepared. It counts positions of the partition's order, so skipped samples, substitutes and another
+//! batch size need no special treatment. Operations and policies are not in the state, because a trainer may change
+//! them. `run --state` does compare them, as text, because its digest depends on them; the digest is plain SHA-256, and
+//! the unfinished hash is part of the state file.
+//!
+//! # Outputs
+//!
+//! All views share one normalization, because kernels write a batch through one table. With one channel, the grayscale
+//! operation is put before normalization, and only the first plane is written. So it is part of the recipe, `apply`
+//! replays it, and it needs no kernel of its own. A batch of images of variable size has no views: each image is a
+//! tensor of its own. Its memory is taken when its size is known, from a pool that hands out the smallest buffer that
+//! fits. Such a pipeline has a type of its own, so that no code asks it for the size of its images. On a device, an
+//! image's label stands after its pixels, as in any other tensor.
 
 mod assembly;
 mod batch;

@@ -1,12 +1,47 @@
 //! Plans: from a sample's operations to the stages that a back end runs.
 //!
-//! All three strategies come to the same list of stages, so back ends know neither strategies nor operations. In the
-//! sequential strategy each operation is a pass. In the others flips, quarter turns, crops and nearest rotations in a row
-//! become one [`View`]: a chain of integer coordinate maps that finds an output pixel's source without an intermediate
-//! image. Shears and moves by the nearest pixel are such maps too, and operations on single bytes are multiplied into one
-//! table that the view's pixels go through. Resizing, bilinear rotation and the passes of other operations are stages that read a view. Working backwards
-//! from the output, each stage is told which part of its result the next one reads, down to the part of the encoded image
-//! that must be decoded.
+//! All three strategies give the same kind of plan, a list of stages, so a back end knows neither strategies nor
+//! operations.
+//!
+//! - *Sequential* is one pass for each operation, with nothing skipped. It is the specification.
+//! - *Fused* gives the same bytes with fewer passes, and computes only what the output needs.
+//! - *Composed* multiplies affine maps and samples once, bilinearly. Its result is different, so the caller must ask
+//!   for it.
+//!
+//! # Lowering
+//!
+//! Consecutive flips, quarter turns, crops, nearest rotations, and shears and translations by the nearest pixel become
+//! one [`View`]: an exact integer map and a list of steps in 16.16 fixed point, each with its bounds and its fill. A
+//! view finds the source of an output pixel without an intermediate image. This is exact because Pillow's nearest
+//! rotation is itself fixed-point arithmetic: if a pixel's coordinates are walked back through all steps, with the
+//! floor and the bounds test of each, the result is the pixel that as many passes give. A property test compares fused
+//! and sequential on 1,500 random recipes.
+//!
+//! Operations on single bytes are composed into one table of 256 values in the view, which is applied to the image's
+//! bytes as they are read. Colors that steps fill in go through the later tables when the plan is made, so any order of
+//! operations is exact. Before a resize or a pass the table is applied in place.
+//!
+//! Resizing, bilinear rotation and the passes of other operations are stages that read a view. Normalization,
+//! conversion of type and layout, and erasing after normalization are the epilogue, which is done while rows are
+//! written to the batch. A mirror after the last resize costs nothing.
+//!
+//! Some geometry cannot be expressed in fixed point: sides over 32,767 pixels, nearest rotations and crops outside the
+//! image with edge fill, and matrices that Pillow itself computes in doubles. These become a stage on the whole image,
+//! run by the sequential code: slow, but right.
+//!
+//! # The part that is needed
+//!
+//! A pass from the output backwards tells each stage which part of its result is read, down to the rectangle of the
+//! encoded image that must be decoded. Filters add their support; blur and dilation add their radius. For a step two
+//! bounds are computed, and the tighter one counts: the box of each step, which grows with every turn, and the corners
+//! followed through all steps, with a margin for rounding. Contrast, which needs the mean of the image, and custom
+//! operations need the whole image, and stop the pass.
+//!
+//! # Several images of a sample
+//!
+//! Each image has a recipe and a plan of its own. The smallest rectangle that contains what all plans need is decoded
+//! once. With more than one plan, no plan may write to the decoded image: a plan that would work in place begins with a
+//! copy of its part.
 
 pub(crate) mod view;
 

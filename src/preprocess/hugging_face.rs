@@ -20,9 +20,22 @@ const OTHERS: [&str; 8] = [
     "_valid_processor_keys",
 ];
 
-/// The operations of a `preprocessor_config.json`: resize, center crop and normalize, each as `do_resize`,
-/// `do_center_crop` and `do_normalize` say. Sizes are to be written as `shortest_edge`, or as `height` and `width`: what a
-/// single number means depends on the processor's class.
+/// The operations of a `preprocessor_config.json`: resize, center crop and normalize, if `do_resize`, `do_center_crop` and
+/// `do_normalize` ask for them. Sizes must be written as `shortest_edge`, or as `height` and `width`, because the meaning of a
+/// single number depends on the processor's class.
+///
+/// transformers has two processors for such a file. Images resized by these operations have the bytes of its PIL processor
+/// (backend `pil`, formerly `use_fast=False`). Its torchvision processor, the default in current versions, resizes tensors, with
+/// other bytes. Some things differ, according to the source of transformers 5; no test compares with transformers itself:
+///
+/// - The center crop is torchvision's `CenterCrop`, which rounds half to even where transformers rounds down. If 3, 7, 11, ...
+///   rows or columns are cut off, the crop begins one later.
+/// - If the image is smaller than the crop by an odd number of pixels, the smaller border is on the left and top. That is as in
+///   the torchvision processor; the PIL processor has the larger border there.
+/// - Values are scaled and normalized as by torchvision's `ToTensor` and `Normalize` in f32. transformers multiplies by
+///   `rescale_factor` first (PIL), or puts it into mean and standard deviation (torchvision), so the last digits may differ.
+///
+/// A [`Preprocessor`](crate::Preprocessor) also applies the EXIF orientation, which both processors leave to the caller.
 ///
 /// ```
 /// use warpfeed::{Preprocessor, PreprocessorOptions, hugging_face_ops};

@@ -1,4 +1,7 @@
-//! Images for serving and evaluation: a call takes encoded images and gives a tensor, without epochs.
+//! Images for serving and evaluation: a call takes encoded or decoded images and returns a tensor.
+//!
+//! A preprocessor is a back end without epochs, schedule, order or policies. Several threads may call it at once.
+//! Decoded images go in as PNM, like those of the image cache.
 
 mod hugging_face;
 mod timm;

@@ -1,4 +1,9 @@
-//! The usual pipelines by name, and those that published models were trained and are evaluated with.
+//! The usual pipelines by name, and the published recipes that models were trained with and are evaluated with.
+//!
+//! A published recipe has everything that concerns the data pipeline, and a link to its source. Its transforms are
+//! compared with those that torchvision's and timm's factories make, both in our written form. They are written and
+//! read again first, so that defaults count. The number of classes is that of the source's names. If there are no
+//! names, no targets are made up; `Batch::mixed` has the shares.
 
 mod published;
 

@@ -1,7 +1,27 @@
 //! Where encoded samples come from: folders, lists, shards and files of arrays on disk, memory, streams.
 //!
-//! [`open`] tells the kind by the name. A [`Source`] has a length and is read in any order; a [`Stream`] is read once, from
-//! front to back. A [`Pipeline`](crate::Pipeline) takes either, and implementations of one's own.
+//! [`open`] recognizes the kind by the name. A [`Source`] has a length and is read in any order; a [`Stream`] is read
+//! once, from front to back. A [`Pipeline`](crate::Pipeline) takes either, including your own.
+
+// A data set and a stream have a trait each, because the pipeline treats them differently in order, states and
+// policies. One trait for both would have methods without a meaning for one of them.
+//
+// Splits. A folder with `train` and `val` in it looks like a data set of two classes, so whoever opens such a folder
+// must name a split. The classes of all splits are those of `train`: if validation lacks a class, the labels after it
+// must not shift. ImageNet's archives of archives are a label option of tar (`folder`), not a format: the parser
+// enters an archive when it finds one.
+//
+// Fingerprints. A source's fingerprint covers its length, its classes, the labels of 1,024 evenly spread samples, and
+// the last part of their names. So it need not make 10 million names, and a folder may move. A change to other samples
+// goes unnoticed.
+//
+// Raw pixels. IDX and CIFAR images become a PNM header and the pixels. PNM is a format that is probed and decoded like
+// others, so nothing else has to know of raw pixels.
+//
+// Parquet is read with the crate `parquet`, without Arrow. Up to 32 column readers are kept, each at the place where
+// it can continue. In order, that costs one decompression a page; in a shuffled epoch, a page for each row, so large
+// sets should be packed first. Calls into the crate are guarded against panics. The crate bounds a page by its header,
+// at most 2 GiB.
 
 mod cifar;
 mod compose;

@@ -1,4 +1,14 @@
-//! Objects in stores: S3 and what speaks its protocol, Google's, Azure's; and at web servers that know ranges.
+//! Objects in stores (S3 and stores that speak its protocol, Google's, Azure's) and at web servers that know ranges.
+//!
+//! Secrets. A URL is split once into login, location and query. Only the location is printed, hashed into fingerprints
+//! or used as a name. The HTTP client below object_store adds login and query, so object_store's errors never contain
+//! them. The client follows redirects itself, because stores have credential headers of their own that must not go to
+//! another server.
+//!
+//! Bounds. Every answer is read in one place, up to the limit that its request allows. Listings share one budget of 128
+//! MiB and a million names.
+//!
+//! TLS is that of ring, because aws-lc takes minutes to build.
 
 mod fetcher;
 mod http;

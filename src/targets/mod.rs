@@ -1,4 +1,11 @@
-//! What samples are trained towards beside their class: as sources have it, and as it is asked for.
+//! Targets of samples beside their class: as sources have them, and as a pipeline asks for them.
+//!
+//! A source returns a target as it is stored. The specification makes a row of it before the image is decoded, so a bad
+//! target costs no decoding, and the policy for bad samples decides about it. The rows of a batch are one buffer on the
+//! images' device, from a pool of its own, so targets can be given away without the images. In a tar shard, parts of a
+//! sample may come before its image, and the shard's index knows only the image. So the first target asked for in a
+//! shard finds where its samples begin, and 8 bytes a sample are kept. A pipeline that asks for no targets pays
+//! nothing.
 
 mod numbers;
 mod spec;

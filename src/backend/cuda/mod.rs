@@ -1,12 +1,79 @@
 //! The GPU back end: kernels of kernels/*.cu, nvJPEG, and the memory and streams between them.
 //!
-//! `gpu` is what a pipeline uses. An in-flight batch (`in_flight`) is begun, samples are prepared for it by workers
-//! (`worker`, `prepare`, `decode`), and it is submitted (`submit`); `reuse` keeps batches and workers for the next use.
-//! `lower` turns plans into calls and `kernel` calls into launches. The crate's own decoder (`jpeg`) and nvJPEG (`nvjpeg`)
-//! decode, and `route` says what.
-//! `arena` is memory of batches in flight, `cards` are what the driver shows, and `fatbin` says where the kernels come
-//! from. `decode_only` says how fast decoders alone are, `decode_whole` what nvJPEG's make of an image. `spin` is a
-//! training step of stated length, `work` one of a fixed amount of work.
+//! # Files
+//!
+//! `gpu` is what a pipeline uses. An in-flight batch (`in_flight`) is begun, workers prepare samples for it (`worker`,
+//! `prepare`, `decode`), and it is submitted (`submit`); `reuse` keeps batches and workers for the next use. `lower`
+//! turns plans into calls, and `kernel` turns calls into launches. The crate's own decoder (`jpeg`) and nvJPEG
+//! (`nvjpeg`) decode, and `route` chooses between them. `arena` is the memory of batches in flight, `cards` the devices
+//! that the driver shows, and `fatbin` the place that kernels come from. For experiments, `decode_only` times decoders
+//! alone, `decode_whole` decodes whole images, `spin` is a training step of a fixed time, and `work` one of a fixed
+//! amount of work.
+//!
+//! # A batch
+//!
+//! Up to the plan, nothing differs from the CPU's path. The worker that took a sample then decodes it or has it
+//! decoded, and turns the plan into calls, which are descriptors of kernels. The worker that finishes a batch sorts the
+//! calls of all samples into launches, sends everything that the host has written in one copy, queues the launches, and
+//! hands the batch over with an event. No extra thread exists for the device. No thread waits for the device, except
+//! for memory that is about to be reused.
+//!
+//! One launch is queued for each stage of a batch, whatever the sizes of its images. With the fused strategy that is
+//! one launch for each batch, whatever the augmentation load. With the sequential strategy samples have different
+//! operations in different orders: the kernel that most samples wait for is launched for all of these, until no sample
+//! is left. Noise takes too many registers for the fused kernel. So the erasures before the first one with noise stay
+//! in the kernel that writes the image; that one and all after it are launches of their own, in their order. Weights
+//! and the table of normalized values are made on the host, so they are the CPU's own numbers. Host and kernels share
+//! structs, whose sizes and offsets are asserted on both sides. A recipe with a custom operation runs on the CPU, and
+//! the device only normalizes the result into the batch.
+//!
+//! # Memory
+//!
+//! An in-flight batch has an arena: staging memory (pinned, or pageable on request) with as much device memory beside
+//! it, and blocks of the device's alone. Allocating moves a mark, under a lock; at the end of the batch the mark goes
+//! back. A batch that needed several blocks finds one of that size the next time. So nothing is allocated in the steady
+//! state, everything that the host wrote is contiguous, and a descriptor can hold device addresses from the start. The
+//! budget (`device_memory`, by default half of what is free) is divided among the in-flight batches. A batch never
+//! waits for the memory of others, because all of them could end up waiting. Instead, if a batch's share has no room
+//! for a whole image, the CPU decodes it and uploads only the needed part; if that has no room either, the epoch ends
+//! with `Error::OutOfDeviceMemory`, which no policy skips.
+//!
+//! An image is decoded whole on the device only if the other samples' parts and the stages of this recipe still fit in
+//! the batch's share. If lowering runs out of memory all the same, the CPU decodes the part, and the recipe gets the
+//! whole image's memory. nvJPEG's own buffers are reserved for images somewhat larger than the first, because growing
+//! makes the device wait. The reserve is bounded, so that one huge image is not multiplied by the batch.
+//!
+//! # Who waits for whom
+//!
+//! Events order upload, nvJPEG's streams and launches. A batch's buffer remembers the streams that were made to wait
+//! for it (`CudaBuffer::on_stream`). When it is dropped, an event is recorded on each of them, and the next to fill the
+//! buffer queues behind these events. The host waits in two places: for the last use of an in-flight batch before its
+//! memory is written again, and in a ring of three images for each thread's hybrid decoder. The first wait also makes
+//! sure that the memory which the hardware decoder writes is idle at the time of the call. Hopper needs this: its
+//! hardware decoder does not wait for work queued earlier.
+//!
+//! DLPack's producer is not told when the consumer has read a batch. So the deleter records an event on the stream that
+//! the consumer named, or else on the legacy default stream, which waits for all blocking streams.
+//!
+//! # Who decodes
+//!
+//! On `auto` the header alone decides, so a run repeats itself on the same card: the hardware decoder if it takes the
+//! image, else nvJPEG's hybrid decoder, else the CPU. Only a lack of device memory changes that; it is counted, and
+//! `run` warns of it. A file without its end marker goes to the CPU on every path. `fastest` divides the work by
+//! measured speed: the hardware decoder gets the share with which it and the threads finish at the same time (at first
+//! 0.65, as in DALI), and the threads use the hybrid decoder or the CPU, whichever costs them less time for each byte.
+//!
+//! An image that nvJPEG refuses is decoded by the CPU, which alone says whether it is bad. nvJPEG must agree about an
+//! image's size before it may write it. A substitute for a bad sample never goes to the hardware decoder, which reports
+//! failures only for the whole batch: the choice of a substitute must not depend on them. nvJPEG reads whole images,
+//! not parts. There is no decoder trait, because the three decoders work differently: the CPU fills host memory at
+//! once, the hybrid decoder queues work for one image at a time, the hardware decoder takes a batch.
+//!
+//! The hardware decoder is used unasked by compute capability: 8.0, 9.0, 10.0 and 10.3 are data-center cards only. 8.9
+//! and 12.0 are shared with GeForce cards, and RTX 50 cards were reported to leave images unwritten in batches that
+//! they call decoded. Each worker parses the whole image on a stream of the hardware decoder's own handle, because a
+//! header shows neither several scans nor damage. A batch that fails all the same is halved until the refused images
+//! are known. Batches take turns: record, decode and record are done under one lock.
 
 mod arena;
 pub(crate) mod cards;

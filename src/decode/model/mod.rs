@@ -1,13 +1,18 @@
-//! The device's JPEG decoder as plain code: what each kernel computes, and what it is tested against.
+//! A model of the device's JPEG decoder in plain Rust, one step a file, named like the kernels. The kernels are tested
+//! against it. It is compiled for tests and fuzz targets only.
 //!
-//! A step is a function in a file of its own:
+//! ```text
+//! unstuff -> synchronize -> coefficients -> dc -> idct -> rgb
+//! ```
 //!
-//!     unstuff -> synchronize -> coefficients -> dc -> idct -> rgb
+//! The model gives the CPU decoder's pixels, or flags the image with a [`Reason`], and then the CPU decodes it. So a
+//! step never repairs anything. It flags whatever might make the CPU's decoder, which is strict here, refuse the image
+//! or go another way.
 //!
-//! The pixels are the CPU decoder's, or the image is flagged with a [`Reason`], and the CPU decodes it. So a step never
-//! repairs anything. It flags whatever might make the CPU's decoder, which is strict here, refuse the image or go another
-//! way. The CPU decodes from the scan's start down to one row of MCUs below the rectangle, so damage is looked for there.
-//! Of an image with an index of its rows only the rows that are needed are read.
+//! The model checks for damage down to one row of MCUs below the rectangle, which covers everything that the CPU
+//! decodes. If the image has a row index, the model reads only the rows that are needed. Without restart markers,
+//! threads guess where codes begin, and at most 64 rounds correct the guesses. If all components share one code, as in
+//! RGB, a thread cannot find out which component it is in, and the CPU decodes the image.
 
 mod codes;
 mod coefficients;

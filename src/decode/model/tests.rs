@@ -197,7 +197,7 @@ fn only_the_rows_that_are_needed_are_read_where_there_is_an_index() {
         assert!(row_starts(&bytes, &header, &mut starts));
         let (index, below) = (header.row_index.unwrap(), Rect { x: 3, y: 150, width: 50, height: 60 });
         let row = &mut bytes[starts[0]..starts[1] - 2];
-        row.chunks_mut(2).for_each(|pair| pair.copy_from_slice(&[0xFF, 0][..pair.len()]));
+        row.chunks_exact_mut(2).for_each(|pair| pair.copy_from_slice(&[0xFF, 0]));
         let crc = crc32c::crc32c(&bytes[index.start + 4..]);
         bytes[index.start..index.start + 4].copy_from_slice(&crc.to_be_bytes());
         let got = checked(&bytes, below, &sampling).unwrap();

@@ -30,7 +30,9 @@ pub(super) fn unstuff(data: &[u8], restarts: Option<u32>) -> Result<Scan, Reason
     let mut before = 0;
     for &byte in data {
         match (before, byte) {
-            // May be stuffed, a marker's first byte, or fill in front of one.
+            // Fill bytes, of which libjpeg makes more than it should.
+            (0xFF, 0xFF) => return Err(Reason::Damaged),
+            // May be stuffed, or a marker's first byte.
             (_, 0xFF) => {}
             (0xFF, 0) => scan.bytes.push(0xFF),
             (0xFF, 0xD0..=0xD7) if let Some(first) = restarts => {

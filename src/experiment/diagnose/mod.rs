@@ -1,5 +1,13 @@
 //! Finds out why a trainer waits, by measuring the pipeline with parts left out, one after the other.
 
+// On a GPU, copies and kernels run at the same time, so their own durations do not show what they cost, and neither
+// would leaving one out. So each of them is done twice. The one that makes the pipeline nearly twice as slow is the
+// bottleneck.
+//
+// A machine that is busy with other work is a finding of its own. Other processes slow every stage of a worker by the
+// same factor; decoding would then be named, because it is the longest stage. Waiting for bytes and waiting for the
+// step are recognized by other means, so those findings come first.
+
 mod findings;
 mod reading;
 

@@ -1,5 +1,8 @@
 //! The report of an experiment: the answer, tables and plots, for the terminal and as files.
 
+// A page gives the answer, then the plots that show it, then the table. The reason for blank cells stands right below
+// the table.
+
 mod html;
 pub mod plot;
 

@@ -1,4 +1,18 @@
-//! Training steps to measure a pipeline against: your own, one of stated length, or real training.
+//! Training steps to measure a pipeline against: your own, one of a fixed time, or real training.
+
+// A step of a fixed time (`stated`) sleeps, except for the last 0.2 ms, which it spins, because systems oversleep. If
+// batches are on a GPU it is a kernel of that duration (`spin.cu`) instead: a sleeping host would neither hold the
+// batch nor keep a stream busy. The kernel is a single thread. How much of the GPU real training would take from the
+// pipeline is not known, so it is not imitated. Published times are derived from seconds per epoch, and so are upper
+// bounds.
+//
+// candle really trains ResNet-18 and ResNet-50. Three parts of it are ours. candle has no gradient for overlapping max
+// pooling, so the pooling of the stem is composed of narrowing, reshaping and maxima. Its optimizer has no momentum,
+// so `descent` has. On the CPU it takes no seed, so our generator draws the weights. Tests compare gradients with
+// differences of the loss, compare parameter counts with torchvision's, and check that both networks learn.
+//
+// libtorch is used by the crate warpfeed-tch, outside the workspace, because it takes minutes to compile and gigabytes
+// of disk.
 
 #[cfg(feature = "candle")]
 mod candle;

@@ -1,7 +1,16 @@
 //! A folder of shards at an object store.
 //!
-//! An object is there whole or not at all, and stays, so nothing need be synced or hidden until it is complete. What takes
-//! the place of locks is in `claims`, what writes objects in parts in `upload`.
+//! An object is there whole or not at all, so nothing need be synced, or hidden until it is complete. `claims` takes
+//! the place of locks, and `upload` writes objects in parts.
+//!
+//! Uploads. An object of up to 8 MiB is written in one request, a larger one in parts of 8 MiB, four at once. Before
+//! its first part, an upload is written down in an object of its own. object_store cannot list uploads, so only this
+//! lets the next run abort an upload after a kill. An upload that was begun but not yet written down may be left over,
+//! but it has no parts.
+//!
+//! Listings. There are as many claims as processes, so one small listing a second watches them all. There are as many
+//! records as shards. Records are listed at the beginning, and again at most every 30 s when a shard turns out to be
+//! made already. A folder at a store holds at most 250,000 shards, because a listing is bounded by 128 MiB.
 
 mod claims;
 mod upload;

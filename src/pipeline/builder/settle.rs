@@ -17,6 +17,7 @@ use crate::pipeline::recipes::{Crops, Recipes};
 use crate::pipeline::schedule::Runs;
 use crate::sampler::{Even, Partition, Sampler};
 use crate::sampling::Chosen;
+use crate::simd;
 use crate::source::{Input, MAX_ENCODED_BYTES};
 use crate::tensor::DType;
 use crate::threads::MAX_THREADS;
@@ -37,6 +38,7 @@ const MAX_BATCH_BYTES: u64 = 1 << 36;
 impl Builder {
     /// A pipeline for each device, whose partitions are parts of the builder's.
     pub(super) fn build_each(mut self, devices: &[Device]) -> Result<Vec<Pipeline>> {
+        simd::check()?;
         let partitions = self.partitions(devices.len())?;
         self.partition = partitions[0];
         let views = self.settle_views()?;

@@ -1,4 +1,38 @@
 //! Images in shards: files that hold many records each.
+//!
+//! # One parser for each format
+//!
+//! Random access and streams must agree about every sample and about all damage. Both run the same parser over a reader
+//! that can read, skip and tell its position. If a shard does not end as its format says, it has one bad record, named
+//! with its offset.
+//!
+//! # Index
+//!
+//! In memory a sample takes 16 bytes: offset, length and kind, label. Names are read from the shard when a message
+//! needs them. The scan reads headers through a window of 8 kB and skips the images. One index file is written for each
+//! shard, so that a set may grow. It holds size and time of the shard, the options and a checksum; if one of them does
+//! not match, the shard is scanned again. RecordIO's `.idx` is not read: the order of the `.rec` counts, as in DALI's
+//! reader, and the scan visits all records anyway.
+//!
+//! # Damage
+//!
+//! A record that cannot be parsed, together with the rest of its shard, becomes one sample whose reading fails. So the
+//! pipeline's policy decides about it, it is counted, and its error names shard and offset; opening a source needs no
+//! policy of its own. Lengths from files are compared with the file's length before anything is allocated. Links inside
+//! archives are never followed.
+//!
+//! # Reading
+//!
+//! Files are read by position and not mapped. Mapping would save 2.4 us for an image, 2.4 % of one core at 10,000
+//! images/s. But a mapped file that is truncated meanwhile raises SIGBUS, which ends the trainer, and mapping is
+//! `unsafe`.
+//!
+//! Random access to remote shards is [`RecordShards`] over another reader by position, so order, labels, faults and
+//! fingerprint are those of files. 64 shards are scanned at once. The window grows from 8 kB to 1 MiB where less than
+//! 32 kB lie between headers, because a request's delay costs as much as reading 32 kB. A sample is one range of
+//! exactly its own bytes, in the shard cache too: aligned blocks would fetch 10 to 80 times as much from a set that
+//! does not fit. The pipeline announces the next 64 positions (`Source::prefetch`), at most 64 MiB. Faults of the
+//! network are `Error::Stream`, which no policy skips.
 
 pub(crate) mod bytes;
 pub(crate) mod entry;

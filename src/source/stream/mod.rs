@@ -1,4 +1,41 @@
 //! Samples that come one after the other: from a pipe, or from remote shards.
+//!
+//! # From a stream to workers
+//!
+//! `Feed` gives the workers of an epoch the samples by position. Workers ask for nearly consecutive positions, so few
+//! samples wait for their turn. One worker at a time pulls the next sample, without the lock, so a stalled writer does
+//! not hold up a worker whose sample has come. A sample's index is its place in the order of delivery, counted over all
+//! ranks in turn, so no two ranks draw the same numbers. With one rank and no shuffling the index is that in a folder
+//! of the same samples, so digests agree. Damage is a bad sample, and the rest of its shard is lost. If a stream breaks
+//! off (`Error::Stream`, with shard and offset), the epoch ends under every policy, because `Skip` would lose the rest
+//! silently. A window holds 256 MiB at most.
+//!
+//! A thread that waits for a pipe or a remote server checks every 50 ms whether its epoch was dropped. On systems other
+//! than Linux a stalled pipe still delays the drop.
+//!
+//! # Resuming
+//!
+//! The state of a shuffled stream holds the shard and byte to continue from, the samples of the window (number, shard,
+//! start, end), how many samples came in, and the versions of these shards. The random draws follow from the counts.
+//! Only the stream understands these bytes. They are taken once for each batch and kept with each in-flight batch, so
+//! that a state belongs to the batch that the consumer was given. On resuming, the window is read again in runs:
+//! samples at most 256 kB apart are read together, 16 runs at once. Replaying the draws instead would need the size of
+//! every earlier image, because the window is bounded in bytes. A sample that is not where it was, or a shard of
+//! another version, is an error; the version of a file is its size, so files may be copied. A pipe is read again from
+//! its start, and delivered samples are skipped.
+//!
+//! In a mix each sample takes one draw, and one more where a stream has ended. The state has the number of draws, the
+//! rest of the current run, and the cursor of each stream. When a stream is repeated, the number of the pass is put in
+//! the upper half of the epoch.
+//!
+//! # Remote shards
+//!
+//! Shards are fetched in ranges of 8 MiB, four at a time, on one thread of tokio. object_store needs tokio, and nothing
+//! else uses it. Callers never block on that runtime, so they may be inside or outside of any other. A range that fails
+//! is requested up to five times with growing pauses, in addition to the client's own repetitions. `If-Match`, and the
+//! tag and size of each answer, reveal a shard that changes. The shard cache names a range by address, tag, size and
+//! place, and stores a checksum with it. If room is short it removes the least recently used ranges. The folder may
+//! have a file for each sample, so it is listed only after a sixteenth of the free room was used.
 
 #[cfg(feature = "cloud")]
 mod cache;
