@@ -22,17 +22,19 @@
 //! Huffman decoding was 75 % of the time, so `huffman.h` replaces libjpeg's decoder for baseline images. One look-up
 //! gives the length of code and coefficient together. Blocks beside or above the rectangle are only walked through,
 //! several codes at a time. Damaged data give what libjpeg gives, with one exception: where a marker interrupts the
-//! data, libjpeg's fast path leaves remains of a first attempt. Tests compare the two decoders on damaged bytes.
-//! Compilers other than GCC and Clang use libjpeg's decoder. docs/measurements.md says what bounds it, and what was
-//! tried.
+//! data, libjpeg's fast path leaves remains of a first attempt. It also leaves them where a fill byte precedes a stuffed
+//! 0xFF (`FF FF 00`), in data that are otherwise good. Pillow has these pixels, so libjpeg decodes such images here too.
+//! Tests compare the two decoders on damaged bytes. Compilers other than GCC and Clang use libjpeg's decoder.
+//! docs/measurements.md says what bounds it, and what was tried.
 //!
 //! # Entry points
 //!
 //! Finding the beginning of an MCU means walking through all codes before it, in every epoch again. So a pipeline
 //! records it the first time: the bit and the DC coefficients about every 128 pixels (`entry_points`), a hundredth of
 //! the encoded bytes. Later epochs skip what a crop does not need, and have many places to begin at. An image is known
-//! by its length and two checksums of all its bytes, which take 5 us for 110 kB. So sources, copies and shards need no
-//! names for it, and a changed file is a new image. Nothing is recorded of an image with a warning. The first time,
+//! by a hash of all its bytes under a secret key of the process. So sources, copies and shards need no names for it, a
+//! changed file is a new image, and nobody can make two images that share entry points. Nothing is recorded of an image
+//! with a warning, or with bytes in its data that mean nothing (`oddities`). The first time,
 //! only what a crop walks through is recorded, so a run of one epoch pays one or two hundredths of its time. The second
 //! time that more is needed, decoding goes on to the end. Entry points are never evicted: an epoch uses each image
 //! once, so the least recently used one is the next that is needed.
@@ -41,8 +43,8 @@
 //! bytes of the lane's data, and one entry of a table. Coefficients are cut out by shifts, and ends of blocks are
 //! blends, so no lane waits for a branch of another. The longest stretches go first, and a lane that comes to its end
 //! takes the next. Two vectors take turns, because each waits for its gathers. The end of a stretch must be the
-//! beginning of the next; otherwise the image is decoded from its start. This check, and the checksums, keep wrong
-//! points from making wrong pixels. The blocks of a row then lie side by side, so `idct` transforms four of them at a
+//! beginning of the next; otherwise the image is decoded from its start. This check
+//! finds wrong points that a defect might bring about; the hash keeps them away. The blocks of a row then lie side by side, so `idct` transforms four of them at a
 //! time, to the bytes of libjpeg's assembler. libjpeg upsamples and converts the samples as always. Without AVX-512,
 //! stretches are decoded one by one through libjpeg, from the entry point before the crop.
 //!
@@ -54,7 +56,7 @@
 //!
 //! `pack --restarts` puts a restart marker after each row of MCUs, and an index of the rows into a segment of the image
 //! itself, so the index survives repacking and copying (`restarts`). Its checksum covers the tables and the data, and
-//! is compared before anything is skipped. If it matches, every skipped row is one that `pack` has decoded, so no
+//! is compared before anything is skipped, and its places are compared with all markers in the data. If it matches, every skipped row is one that `pack` has decoded, so no
 //! damage goes unnoticed that was noticed before. If not, the image is decoded like any other. `pack` copies
 //! coefficients and compares the pixels before and after, because libjpeg smooths progressive images that lack
 //! coefficients.
