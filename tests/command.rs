@@ -1052,3 +1052,22 @@ fn a_reader_that_has_gone_is_no_error() {
     assert_eq!(text(&output.stdout).lines().count(), 1);
     assert_eq!(text(&output.stderr), "");
 }
+
+/// Vector code makes the bytes of plain code, on whatever processor this runs.
+#[test]
+fn vector_code_is_limited_by_the_environment_and_changes_no_byte() {
+    let with = |limit: &str, args: &[&str]| command(args).env("WARPFEED_SIMD", limit).output().unwrap();
+    for preset in ["train", "trial-a", "rand-augment"] {
+        let args = ["run", images(), "--json", "--digest", "--epochs", "3", "--preset", preset];
+        let digests = ["none", "avx2", "avx512", ""].map(|limit| {
+            let output = with(limit, &args);
+            let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+            report["digest"].as_str().unwrap().to_owned()
+        });
+        assert!(digests.iter().all(|digest| *digest == digests[0]), "{preset}: {digests:?}");
+    }
+    let refused = with("sse", &["run", images()]);
+    assert!(!refused.status.success());
+    assert!(text(&refused.stderr).contains("WARPFEED_SIMD must be none, avx2 or avx512"), "{}", text(&refused.stderr));
+    assert!(text(&with("none", &["doctor"]).stdout).contains("(WARPFEED_SIMD=none)"));
+}
