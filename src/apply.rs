@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::ops::Op;
 use crate::ops::filter::PassOrder;
 use crate::pipeline::{Orientation, oriented};
-use crate::plan::{Strategy, plan};
+use crate::plan::{Plan, Planner, Strategy};
 use crate::raster::check_pixels;
 use crate::tensor::{DType, Layout, Tensor};
 use std::sync::Arc;
@@ -67,7 +67,8 @@ pub fn apply(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Result<Tensor>
     check_pixels(header.size, options.max_pixels)?;
     let mut recipe = oriented(header.orientation, options.orientation);
     recipe.extend_from_slice(ops);
-    let plan = plan(&recipe, header.size, options.strategy, options.pass_order, options.max_pixels)?;
+    let planner = Planner { strategy: options.strategy, order: options.pass_order, max_px: options.max_pixels };
+    let plan = planner.plan_one(&recipe, header.size)?;
     let (size, normalize) = (plan.size, plan.epilogue.normalize);
     let (dtype, layout) = match normalize {
         Some(_) => (DType::F32, Layout::Nchw),
@@ -78,12 +79,9 @@ pub fn apply(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Result<Tensor>
         dtype,
         layout,
         channels: 3,
-        strategy: options.strategy,
-        pass_order: options.pass_order,
         decode: options.decode,
         accept_truncated: options.accept_truncated,
         entry_points: None,
-        max_px: options.max_pixels,
         batch_size: 1,
         batch_images: 1,
         target_len: 0,
@@ -97,14 +95,14 @@ pub fn apply(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Result<Tensor>
         again: Ablation::Nothing,
     });
     match backend::open(options.device, &run, normalize)? {
-        AnyBackend::Cpu(cpu) => batch_of_one(&cpu, bytes, &header, &recipe)?.into_host(),
-        AnyBackend::Cuda(gpu) => batch_of_one(&*gpu, bytes, &header, &recipe)?.into_host(),
+        AnyBackend::Cpu(cpu) => batch_of_one(&cpu, bytes, &header, &plan)?.into_host(),
+        AnyBackend::Cuda(gpu) => batch_of_one(&*gpu, bytes, &header, &plan)?.into_host(),
     }
 }
 
-fn batch_of_one<B: Backend>(backend: &B, bytes: &[u8], header: &Header, ops: &[Op]) -> Result<Tensor> {
+fn batch_of_one<B: Backend>(backend: &B, bytes: &[u8], header: &Header, plan: &Plan<'_>) -> Result<Tensor> {
     let (mut worker, mut batch) = (backend.worker()?, backend.begin(1)?);
-    let sample = Sample { place: 0, header, recipes: &[ops.to_vec()], later: true };
+    let sample = Sample { place: 0, header, plans: std::slice::from_ref(plan), later: true };
     let run = backend.run(&mut worker, &batch, Encoded::shared(bytes.into()), &sample).and_then(|_| {
         let settled = backend.settle(&mut worker, &mut batch)?;
         settled.bad.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))

@@ -1,8 +1,9 @@
-//! What runs samples' recipes and makes batches of them: on the CPU, or on a CUDA device.
+//! What runs samples' plans and makes batches of them: on the CPU, or on a CUDA device.
 //!
-//! A pipeline sees a back end through [`Backend`] alone: a batch is begun, worker threads run samples into their places
-//! of it, and the thread that has run the last one finishes it. Another kind of device is another folder here, a variant
-//! of [`Device`] and one of [`AnyBackend`].
+//! A back end is seen through [`Backend`] alone: a batch is begun, worker threads run samples into their places of it, and
+//! the thread that has run the last one finishes it. A sample comes with its plans ([`Plan`]), so a back end knows stages,
+//! and neither recipes nor strategies. Another kind of device is another folder here, a variant of [`Device`] and one of
+//! [`AnyBackend`].
 
 pub(crate) mod cpu;
 pub(crate) mod cuda;
@@ -14,10 +15,8 @@ use crate::decode::{EntryPoints, Header, How, Knew, LeftToCpu};
 use crate::device::{DecodePath, Device, StreamPriority};
 use crate::error::{Error, Result};
 use crate::mix::MixPlan;
-use crate::ops::Op;
-use crate::ops::filter::PassOrder;
-use crate::plan::Strategy;
-use crate::raster::{Size, check_pixels};
+use crate::plan::Plan;
+use crate::raster::Size;
 use crate::tensor::{DType, Layout, Storage, Tensor};
 use cpu::output::Tables;
 use cuda::gpu::Gpu;
@@ -34,14 +33,10 @@ pub(crate) struct RunOptions {
     pub(crate) layout: Layout,
     /// 3, or 1: of gray pixels the first.
     pub(crate) channels: usize,
-    pub(crate) strategy: Strategy,
-    pub(crate) pass_order: PassOrder,
     pub(crate) decode: DecodePath,
     pub(crate) accept_truncated: bool,
     /// What is known of images that were decoded before.
     pub(crate) entry_points: Option<Arc<EntryPoints>>,
-    /// Limit of every image on the way, in pixels.
-    pub(crate) max_px: u64,
     pub(crate) batch_size: usize,
     /// Most images that a batch has: fewer than `batch_size` where an epoch has no more.
     pub(crate) batch_images: usize,
@@ -118,31 +113,17 @@ impl RunOptions {
         self.layout == Layout::Nchw || self.channels == 1
     }
 
-    /// Most bytes of all that a batch has of one sample: its images, and its target.
-    pub(crate) fn sample_bytes(&self) -> u64 {
+    /// Most bytes of all that a batch has of one sample: its images, of which none has more than `max_px` pixels, and its
+    /// target.
+    pub(crate) fn sample_bytes(&self, max_px: u64) -> u64 {
         let images = self.views.iter().map(|view| (view.times * self.image_bytes(view.size)) as u64);
-        let largest = if self.is_unequal() { self.max_px.saturating_mul(self.pixel_bytes() as u64) } else { 0 };
+        let largest = if self.is_unequal() { max_px.saturating_mul(self.pixel_bytes() as u64) } else { 0 };
         images.sum::<u64>() + largest + self.target_bytes
     }
 
     /// How many images a batch has of a sample.
     pub(crate) fn images_of_a_sample(&self) -> usize {
         if self.is_unequal() { 1 } else { self.views.iter().map(|view| view.times).sum() }
-    }
-
-    /// The size of each image that a batch has of a sample, in their order: a view's repetitions, then those of the next.
-    ///
-    /// # Errors
-    /// What operations refuse, and [`Error::Limits`] for an image that becomes too large, where each has its own size.
-    pub(crate) fn sizes(&self, sample: &Sample<'_>) -> Result<Vec<Size>> {
-        if !self.is_unequal() {
-            return Ok(self.views.iter().flat_map(|view| std::iter::repeat_n(view.size, view.times)).collect());
-        }
-        let size = |ops: &Vec<Op>| {
-            let size = ops.iter().try_fold(sample.header.size, |size, op| op.output_size(size))?;
-            check_pixels(size, self.max_px).map(|()| size)
-        };
-        sample.recipes.iter().map(size).collect()
     }
 
     /// How many tensors' memory is kept for later batches, of each view or of unequal images.
@@ -162,9 +143,9 @@ pub(crate) struct Sample<'a> {
     /// Its place in its batch.
     pub(crate) place: usize,
     pub(crate) header: &'a Header,
-    /// The recipe of each image that the batch has of it, orientation included: a view's repetitions, then those of the
-    /// next.
-    pub(crate) recipes: &'a [Vec<Op>],
+    /// The plan of each image that the batch has of it, orientation included: a view's repetitions, then those of the next.
+    /// The images of a view come out in its size.
+    pub(crate) plans: &'a [Plan<'a>],
     /// Whether part of the work may be left to be done with the whole batch ([`Backend::settle`]), which may then show
     /// that the sample is bad.
     pub(crate) later: bool,
@@ -253,7 +234,7 @@ pub(crate) struct Finished {
     pub(crate) mix: Duration,
 }
 
-/// Runs recipes and makes batches.
+/// Runs plans and makes batches.
 pub(crate) trait Backend: Send + Sync + Sized + 'static {
     /// One thread's decoders and memory.
     type Worker: Send;
@@ -281,7 +262,7 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
     /// Begins a batch of up to so many samples.
     fn begin(&self, samples: usize) -> Result<Self::Batch>;
 
-    /// Decodes one sample, once, and runs its recipes into its place of the batch. What was there is replaced.
+    /// Decodes one sample, once, and runs its plans into its place of the batch. What was there is replaced.
     fn run(
         &self,
         worker: &mut Self::Worker,
@@ -293,14 +274,14 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
     /// What a worker counted for a sample whose [`run`](Self::run) failed.
     fn take_counts(&self, worker: &mut Self::Worker) -> Decoded;
 
-    /// Decodes an image and runs operations on it to host memory: RGB bytes, row by row.
+    /// Decodes an image and runs a plan on it, but for its epilogue, to host memory: RGB bytes, row by row.
     fn run_to_host(
         &self,
         worker: &mut Self::Worker,
         bytes: &[u8],
         header: &Header,
-        ops: &[Op],
-        out: (Size, &mut [u8]),
+        plan: &Plan<'_>,
+        out: &mut [u8],
     ) -> Result<Work>;
 
     /// Does what was left to be done with the whole batch, once every sample has been run.

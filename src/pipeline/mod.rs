@@ -182,7 +182,7 @@ impl Pipeline {
     /// How recipes are run.
     #[must_use]
     pub fn strategy(&self) -> Strategy {
-        self.inner.options.strategy
+        self.inner.recipes.planner.strategy
     }
 
     /// How full its [`ImageCache`] is; `None` without one.
@@ -220,7 +220,8 @@ impl Pipeline {
         let (Some(transforms), None) = (images.next(), images.next()) else {
             return Err(Error::parameter("preprocessor", "views", "one, once", "several"));
         };
-        Preprocessor::like(transforms, &self.inner.options, self.inner.recipes.orientation, self.device)
+        let Inner { options, recipes, .. } = &*self.inner;
+        Preprocessor::like(transforms, options, recipes.planner, recipes.orientation, self.device)
     }
 
     /// The explicit operations that sample `index` goes through in an epoch, the first time that it comes, orientation

@@ -1,5 +1,5 @@
-//! A thread's work: reading samples, drawing recipes, having the back end run them, what the policy says of those that
-//! cannot be used, and the batch that its samples become.
+//! A thread's work: reading samples, drawing recipes and planning them, having the back end run the plans, what the policy
+//! says of samples that cannot be used, and the batch that its samples become.
 
 use super::assembly::{Delivered, Made, Parts, Slot, deliver};
 use super::cache::Kept;
@@ -9,7 +9,7 @@ use super::recipes::Stored;
 use crate::backend::{Backend, Decoded, Encoded, End, Sample};
 use crate::decode::Header;
 use crate::error::{Error, Result};
-use crate::ops::Op;
+use crate::plan::Plan;
 use crate::sampling::Pick;
 use crate::target::{Row, Rows};
 use crate::trace::{Activity, Span};
@@ -96,10 +96,10 @@ impl<'a, B: Backend> Worker<'a, B> {
         Slot::Failed(Box::new(context.sample_error(index, error)))
     }
 
-    /// Reads one sample and has its recipes run, down to its place in the batch; its label, and its target if there are any.
+    /// Reads one sample and has its plans run, down to its place in the batch; its label, and its target if there are any.
     fn sample(&mut self, pick: Pick, to: &Destination<'_, B>) -> Result<(u32, Option<Row>)> {
         let (context, backend, index) = (self.context, self.backend, pick.index);
-        let (counters, cache) = (&context.counters, context.inner.cache.as_ref());
+        let (counters, cache, recipes) = (&context.counters, context.inner.cache.as_ref(), &context.inner.recipes);
         let own = self.own()?;
         let mut buffer = backend.buffer(own);
         if let Some(kept) = cache.and_then(|cache| cache.known(counters, index, &mut buffer)) {
@@ -113,24 +113,26 @@ impl<'a, B: Backend> Worker<'a, B> {
         drop(reading);
         counters.add_read(encoded.bytes().len(), start.elapsed());
         let start = Instant::now();
-        let header = context.inner.recipes.header(encoded.bytes())?;
+        let header = recipes.header(encoded.bytes())?;
         counters.add_decode(start.elapsed());
         if let Some(cache) = cache
             && let Some(kept) = cache.image(counters, index, encoded.bytes(), &header, |ops, out| {
-                backend.run_to_host(own, encoded.bytes(), &header, ops, out)
+                let plan = recipes.planner.plan_one(ops, header.size)?;
+                backend.run_to_host(own, encoded.bytes(), &header, &plan, out)
             })?
         {
             backend.give_buffer(own, encoded.into_buffer());
             return self.kept(pick, kept, target, to);
         }
         let start = Instant::now();
-        let recipes = context.inner.recipes.draw(context.epoch, pick, Stored::from(&header))?;
+        let drawn = recipes.draw(context.epoch, pick, Stored::from(&header))?;
+        let plans = recipes.planner.plan(&drawn, header.size)?;
         counters.add_augment(start.elapsed());
-        counters.add_decoded(self.run(to, encoded, &header, &recipes)?);
+        counters.add_decoded(self.run(to, encoded, &header, &plans)?);
         Ok((context.reader.label(index), target))
     }
 
-    /// Has the rest of its recipes run on an image from the cache.
+    /// Has the rest of a sample's recipes planned and run on its image from the cache.
     fn kept(
         &mut self,
         pick: Pick,
@@ -138,12 +140,13 @@ impl<'a, B: Backend> Worker<'a, B> {
         target: Option<Row>,
         to: &Destination<'_, B>,
     ) -> Result<(u32, Option<Row>)> {
-        let context = self.context;
+        let (context, recipes) = (self.context, &self.context.inner.recipes);
         let start = Instant::now();
-        let recipes = context.inner.recipes.draw_for_cached(context.epoch, pick, kept.stored)?;
+        let drawn = recipes.draw_for_cached(context.epoch, pick, kept.stored)?;
+        let plans = recipes.planner.plan(&drawn, kept.header.size)?;
         context.counters.add_augment(start.elapsed());
         // It was decoded when it was kept.
-        self.run(to, kept.encoded, &kept.header, &recipes)?;
+        self.run(to, kept.encoded, &kept.header, &plans)?;
         Ok((context.reader.label(pick.index), target))
     }
 
@@ -152,11 +155,11 @@ impl<'a, B: Backend> Worker<'a, B> {
         &Destination { batch, place, later }: &Destination<'_, B>,
         encoded: Encoded,
         header: &Header,
-        recipes: &[Vec<Op>],
+        plans: &[Plan<'_>],
     ) -> Result<Decoded> {
         let backend = self.backend;
         let own = self.own()?;
-        let work = match backend.run(own, batch, encoded, &Sample { place, header, recipes, later }) {
+        let work = match backend.run(own, batch, encoded, &Sample { place, header, plans, later }) {
             Ok(work) => work,
             Err(error) => {
                 // Why an image was left to the CPU counts, also if that found it bad.

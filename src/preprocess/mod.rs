@@ -14,7 +14,7 @@ use crate::ops::Op;
 use crate::ops::filter::PassOrder;
 use crate::ops::transform::Transform;
 use crate::pipeline::{DEFAULT_MAX_PIXELS, MAX_THREADS, Orientation, check_ops, one_size, oriented};
-use crate::plan::Strategy;
+use crate::plan::{Planner, Strategy};
 use crate::raster::{Image, Size, check_pixels};
 use crate::tensor::{DType, Layout, Tensor};
 use crate::{memory, threads};
@@ -92,6 +92,7 @@ impl Default for PreprocessorOptions {
 pub struct Preprocessor {
     backend: AnyBackend,
     ops: Vec<Op>,
+    planner: Planner,
     orientation: Orientation,
     options: Arc<RunOptions>,
 }
@@ -114,12 +115,9 @@ impl Preprocessor {
             dtype: options.dtype,
             layout: options.layout,
             channels: 3,
-            strategy: options.strategy,
-            pass_order: options.pass_order,
             decode: options.decode,
             accept_truncated: options.accept_truncated,
             entry_points: None,
-            max_px: options.max_pixels,
             batch_size: options.max_batch,
             batch_images: options.max_batch,
             target_len: 0,
@@ -132,7 +130,8 @@ impl Preprocessor {
             stream_priority: StreamPriority::default(),
             again: Ablation::Nothing,
         };
-        Self::open(ops.into_iter().collect(), run, options.orientation, options.device)
+        let planner = Planner { strategy: options.strategy, order: options.pass_order, max_px: options.max_pixels };
+        Self::open(ops.into_iter().collect(), run, planner, options.orientation, options.device)
     }
 
     /// One with the operations of a preset that draws nothing; normalized, unless `options` ask for bytes.
@@ -148,15 +147,22 @@ impl Preprocessor {
     pub(crate) fn like(
         transforms: &[Transform],
         options: &RunOptions,
+        planner: Planner,
         orientation: Orientation,
         device: Device,
     ) -> Result<Self> {
         let (views, batch_images, prefetch) = (Vec::new(), options.batch_size, BATCHES - 1);
         let run = RunOptions { views, batch_images, prefetch, threads: 0, ..options.clone() };
-        Self::open(explicit(transforms)?, run, orientation, device)
+        Self::open(explicit(transforms)?, run, planner, orientation, device)
     }
 
-    fn open(ops: Vec<Op>, mut run: RunOptions, orientation: Orientation, device: Device) -> Result<Self> {
+    fn open(
+        ops: Vec<Op>,
+        mut run: RunOptions,
+        planner: Planner,
+        orientation: Orientation,
+        device: Device,
+    ) -> Result<Self> {
         let within = |parameter, value, least, most| {
             if (least..=most).contains(&value) {
                 return Ok(());
@@ -173,7 +179,7 @@ impl Preprocessor {
         }
         run.views = vec![ViewForm { size, times: 1 }];
         let options = Arc::new(run);
-        Ok(Self { backend: backend::open(device, &options, normalize)?, ops, orientation, options })
+        Ok(Self { backend: backend::open(device, &options, normalize)?, ops, planner, orientation, options })
     }
 
     /// Width and height of every image of a tensor.
@@ -319,10 +325,11 @@ impl Preprocessor {
         buffer.clear();
         read(i, &mut buffer)?;
         let header = probe(&buffer)?;
-        check_pixels(header.size, self.options.max_px)?;
+        check_pixels(header.size, self.planner.max_px)?;
         let mut recipe = oriented(header.orientation, self.orientation);
         recipe.extend_from_slice(&self.ops);
-        let sample = Sample { place: i, header: &header, recipes: &[recipe], later: true };
+        let plan = self.planner.plan_one(&recipe, header.size)?;
+        let sample = Sample { place: i, header: &header, plans: &[plan], later: true };
         backend.run(worker, batch, Encoded::owned(buffer), &sample).map(drop)
     }
 }

@@ -46,8 +46,7 @@ impl Gpu {
         worker: &mut Worker,
         batch: &InFlight,
         mut encoded: Encoded,
-        &Sample { header, later, .. }: &Sample<'_>,
-        plans: &[Plan<'_>],
+        &Sample { header, plans, later, .. }: &Sample<'_>,
     ) -> Result<Source> {
         let (size, len_bytes) = (header.size, encoded.bytes().len());
         let mut spare = None;

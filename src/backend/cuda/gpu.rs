@@ -20,9 +20,8 @@ use crate::cuda::driver::{self, Context, DeviceMemory, Entered, Scoped, Stream};
 use crate::cuda::{Pool, with_labels};
 use crate::decode::Header;
 use crate::error::Result;
-use crate::ops::Op;
+use crate::plan::Plan;
 use crate::raster::Size;
-use crate::tensor::DType;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
@@ -44,8 +43,6 @@ pub(crate) struct Gpu {
     pub(super) targets: Arc<Pool>,
     pub(super) router: Router,
     pub(super) nvjpeg: Option<Scoped<Nvjpeg>>,
-    /// For operations that run on the CPU.
-    pub(super) rgb_tables: Tables,
     /// What each byte becomes, for the kernels that write the batch.
     pub(super) table: DeviceMemory,
     pub(super) kernels: Kernels,
@@ -98,7 +95,6 @@ impl Gpu {
             targets: Arc::new(targets),
             router,
             nvjpeg,
-            rgb_tables: Tables::new(DType::U8, None),
             table,
             kernels,
             compute,
@@ -178,10 +174,10 @@ impl Backend for Gpu {
         worker: &mut Worker,
         bytes: &[u8],
         header: &Header,
-        ops: &[Op],
-        out: (Size, &mut [u8]),
+        plan: &Plan<'_>,
+        out: &mut [u8],
     ) -> Result<Work> {
-        run_to_rgb(&mut worker.executor, &self.options.job(bytes, header), &[ops], [out], &self.rgb_tables)
+        run_to_rgb(&mut worker.executor, &self.options.job(bytes, header), std::slice::from_ref(plan), [out])
     }
 
     fn settle(&self, worker: &mut Worker, batch: &mut InFlight) -> Result<Settled> {

@@ -14,7 +14,7 @@ use crate::mix::Mix;
 use crate::ops::filter::PassOrder;
 use crate::ops::transform::{Transform, random_resized_crop, repeat};
 use crate::ops::{CenterCrop, Normalize, Resize, TransformFile};
-use crate::plan::Strategy;
+use crate::plan::{Planner, Strategy};
 use crate::preset::Preset;
 use crate::raster::Size;
 use crate::sampler::Partition;
@@ -98,6 +98,7 @@ pub struct Builder {
     threads: Option<usize>,
     policy: Policy,
     orientation: Orientation,
+    planner: Planner,
     /// What the operations and the machine decide is settled by `build`.
     options: RunOptions,
 }
@@ -115,12 +116,9 @@ impl Builder {
             dtype: DType::F32,
             layout: Layout::Nchw,
             channels: 3,
-            strategy: Strategy::default(),
-            pass_order: PassOrder::default(),
             decode: DecodePath::default(),
             accept_truncated: false,
             entry_points: None,
-            max_px: DEFAULT_MAX_PIXELS,
             batch_size: 32,
             batch_images: 0,
             target_len: 0,
@@ -152,6 +150,7 @@ impl Builder {
             threads: None,
             policy: Policy::default(),
             orientation: Orientation::default(),
+            planner: Planner { strategy: Strategy::default(), order: PassOrder::default(), max_px: DEFAULT_MAX_PIXELS },
             options,
         }
     }
@@ -287,14 +286,14 @@ impl Builder {
     /// How recipes are run; [`Strategy::Fused`] if not given.
     #[must_use]
     pub fn strategy(mut self, strategy: Strategy) -> Self {
-        self.options.strategy = strategy;
+        self.planner.strategy = strategy;
         self
     }
 
     /// Which pass of a resize comes first, where it shows; [`PassOrder::Pillow13`] if not given.
     #[must_use]
     pub fn pass_order(mut self, order: PassOrder) -> Self {
-        self.options.pass_order = order;
+        self.planner.order = order;
         self
     }
 
@@ -388,7 +387,7 @@ impl Builder {
     /// Largest image accepted, in pixels, as stored and at any point of its recipe; 128 million if not given.
     #[must_use]
     pub fn max_pixels(mut self, pixels: u64) -> Self {
-        self.options.max_px = pixels;
+        self.planner.max_px = pixels;
         self
     }
 

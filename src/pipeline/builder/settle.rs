@@ -48,8 +48,9 @@ impl Builder {
             self.options.entry_points = Some(Arc::new(EntryPoints::new(self.entry_points_bytes)));
         }
         let options = Arc::new(self.options);
-        let recipes = Arc::new(Recipes::new(self.seed, views, self.orientation, &options));
-        let cache = self.cache.as_ref().map(|cache| Cache::open(cache, &recipes, is_stream)).transpose()?;
+        let recipes = Arc::new(Recipes::new(self.seed, views, self.orientation, self.planner));
+        let open = |cache| Cache::open(cache, &recipes, options.accept_truncated, is_stream);
+        let cache = self.cache.as_ref().map(open).transpose()?;
         let inner = Inner {
             fingerprint: OnceLock::new(),
             input: self.input,
@@ -118,7 +119,7 @@ impl Builder {
         within("threads", self.options.threads, 0, MAX_THREADS)?;
         within("prefetch", self.options.prefetch, 1, 1 << 20)?;
         within("batch_size", self.options.batch_size, 1, 1 << 20)?;
-        if self.options.max_px == 0 {
+        if self.planner.max_px == 0 {
             return Err(Error::parameter("pipeline", "max_pixels", "1 or more", 0));
         }
         self.policy.max_bad.map_or(Ok(()), BadLimit::check)?;
@@ -245,7 +246,8 @@ impl Builder {
         let images = if self.policy.last == LastBatch::Pad { batch_size } else { batch_size.min(positions) };
         options.batch_images = images as usize;
         // Of unequal images hardly one is of the largest size: they take memory as they come.
-        let sample_bytes = if options.is_unequal() { options.target_bytes } else { options.sample_bytes() };
+        let sample_bytes =
+            if options.is_unequal() { options.target_bytes } else { options.sample_bytes(self.planner.max_px) };
         let batch_bytes = images.saturating_mul(sample_bytes);
         if batch_bytes > MAX_BATCH_BYTES {
             return Err(Error::Limits {
@@ -261,8 +263,8 @@ impl Builder {
 
 /// The memory that a pipeline takes at most.
 fn memory(inner: &Inner, cache: Option<&ImageCache>, device_bytes: u64) -> MemoryBound {
-    let options = &inner.options;
-    let batch_bytes = (options.batch_images as u64).saturating_mul(options.sample_bytes());
+    let (options, max_px) = (&inner.options, inner.recipes.planner.max_px);
+    let batch_bytes = (options.batch_images as u64).saturating_mul(options.sample_bytes(max_px));
     // Without worker threads the consumer's does their work.
     let working = options.threads.max(1) as u64;
     // A kept image is made and read beside the others.
@@ -274,8 +276,7 @@ fn memory(inner: &Inner, cache: Option<&ImageCache>, device_bytes: u64) -> Memor
     MemoryBound {
         batches_bytes: batch_bytes.saturating_mul(options.batches_at_a_time() as u64),
         batch_bytes,
-        images_bytes: ((buffers * PIXEL_BYTES + COEFFICIENT_BYTES + kept_bytes) * working)
-            .saturating_mul(options.max_px),
+        images_bytes: ((buffers * PIXEL_BYTES + COEFFICIENT_BYTES + kept_bytes) * working).saturating_mul(max_px),
         encoded_bytes: MAX_ENCODED_BYTES * working + inner.input.memory_bytes(),
         order_bytes: match &inner.chosen {
             Some(chosen) => chosen.order_bytes(),
