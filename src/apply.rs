@@ -1,8 +1,8 @@
 //! One image through explicit operations: for replaying a recipe and for comparing with other programs.
 
-use crate::backend::{self, Ablation, AnyBackend, Backend, Encoded, End, RunOptions, Sample, ViewForm};
+use crate::backend::{self, AnyBackend, Backend, Encoded, End, RunOptions, Sample, ViewForm};
 use crate::decode::{Header, probe};
-use crate::device::{DecodePath, Device, StreamPriority};
+use crate::device::{DecodePath, Device};
 use crate::error::{Error, Result};
 use crate::ops::Op;
 use crate::ops::filter::PassOrder;
@@ -78,21 +78,13 @@ pub fn apply(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Result<Tensor>
         views: vec![ViewForm { size, times: 1 }],
         dtype,
         layout,
-        channels: 3,
         decode: options.decode,
         accept_truncated: options.accept_truncated,
-        entry_points: None,
         batch_size: 1,
         batch_images: 1,
-        target_len: 0,
-        target_bytes: 0,
         prefetch: 0,
         threads: 1,
-        device_memory_bytes: None,
-        pinned: true,
-        pin_batches: None,
-        stream_priority: StreamPriority::default(),
-        again: Ablation::Nothing,
+        ..RunOptions::default()
     });
     match backend::open(options.device, &run, normalize)? {
         AnyBackend::Cpu(cpu) => batch_of_one(&cpu, bytes, &header, &plan)?.into_host(),

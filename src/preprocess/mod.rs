@@ -6,9 +6,9 @@ mod timm;
 pub use hugging_face::hugging_face_ops;
 pub use timm::timm_ops;
 
-use crate::backend::{self, Ablation, AnyBackend, Backend, Encoded, End, RunOptions, Sample, ViewForm};
+use crate::backend::{self, AnyBackend, Backend, Encoded, End, RunOptions, Sample, ViewForm};
 use crate::decode::{pnm_header, probe};
-use crate::device::{DecodePath, Device, StreamPriority};
+use crate::device::{DecodePath, Device};
 use crate::error::{Error, Result};
 use crate::ops::Op;
 use crate::ops::filter::PassOrder;
@@ -111,24 +111,15 @@ impl Preprocessor {
     /// the device is not there; [`Error::OutOfMemory`] or [`Error::OutOfDeviceMemory`] if there is no memory for a batch.
     pub fn new(ops: impl IntoIterator<Item = Op>, options: &PreprocessorOptions) -> Result<Self> {
         let run = RunOptions {
-            views: Vec::new(),
             dtype: options.dtype,
             layout: options.layout,
-            channels: 3,
             decode: options.decode,
             accept_truncated: options.accept_truncated,
-            entry_points: None,
             batch_size: options.max_batch,
             batch_images: options.max_batch,
-            target_len: 0,
-            target_bytes: 0,
             prefetch: BATCHES - 1,
             threads: options.threads,
-            device_memory_bytes: None,
-            pinned: true,
-            pin_batches: None,
-            stream_priority: StreamPriority::default(),
-            again: Ablation::Nothing,
+            ..RunOptions::default()
         };
         let planner = Planner { strategy: options.strategy, order: options.pass_order, max_px: options.max_pixels };
         Self::open(ops.into_iter().collect(), run, planner, options.orientation, options.device)

@@ -7,7 +7,7 @@ use super::policy::{BadLimit, LastBatch, OnError, Policy};
 use super::recipes::Orientation;
 use super::view::View;
 use super::{Pipeline, PipelineGroup, UnequalPipeline};
-use crate::backend::{Ablation, RunOptions};
+use crate::backend::RunOptions;
 use crate::device::{DecodePath, Device, StreamPriority};
 use crate::error::{Error, Result};
 use crate::mix::Mix;
@@ -26,8 +26,6 @@ pub(crate) use settle::{check_ops, one_size};
 
 /// Largest image accepted unless the builder says otherwise.
 pub(crate) const DEFAULT_MAX_PIXELS: u64 = 128_000_000;
-/// Batches being filled or ready unless the builder says otherwise: one ready, one being filled.
-const DEFAULT_PREFETCH: usize = 2;
 const DEFAULT_ENTRY_POINTS_BYTES: u64 = 512 << 20;
 /// Most worker threads.
 pub(crate) const MAX_THREADS: usize = 1_024;
@@ -111,26 +109,6 @@ impl std::fmt::Debug for Builder {
 
 impl Builder {
     pub(super) fn new(input: Input) -> Self {
-        let options = RunOptions {
-            views: Vec::new(),
-            dtype: DType::F32,
-            layout: Layout::Nchw,
-            channels: 3,
-            decode: DecodePath::default(),
-            accept_truncated: false,
-            entry_points: None,
-            batch_size: 32,
-            batch_images: 0,
-            target_len: 0,
-            target_bytes: 0,
-            prefetch: DEFAULT_PREFETCH,
-            threads: 0,
-            device_memory_bytes: None,
-            pinned: true,
-            pin_batches: None,
-            stream_priority: StreamPriority::default(),
-            again: Ablation::Nothing,
-        };
         Self {
             input,
             ops: Vec::new(),
@@ -151,7 +129,7 @@ impl Builder {
             policy: Policy::default(),
             orientation: Orientation::default(),
             planner: Planner { strategy: Strategy::default(), order: PassOrder::default(), max_px: DEFAULT_MAX_PIXELS },
-            options,
+            options: RunOptions::default(),
         }
     }
 
@@ -371,7 +349,7 @@ impl Builder {
 
     /// What the device does twice, for experiments.
     #[cfg(feature = "experiment")]
-    pub(crate) fn again(mut self, again: Ablation) -> Self {
+    pub(crate) fn again(mut self, again: crate::backend::Ablation) -> Self {
         self.options.again = again;
         self
     }

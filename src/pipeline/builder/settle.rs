@@ -128,7 +128,7 @@ impl Builder {
         }
         if let Some(targets) = &self.targets {
             targets.check()?;
-            (self.options.target_len, self.options.target_bytes) = (targets.len(), targets.max_bytes());
+            self.options.target_bytes = targets.max_bytes();
         }
         let normalize = self.check_views(views)?;
         if self.unequal {
