@@ -86,13 +86,11 @@ pub fn apply(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Result<Tensor>
         threads: 1,
         ..RunOptions::default()
     });
-    match backend::open(options.device, &run, normalize)? {
-        AnyBackend::Cpu(cpu) => batch_of_one(&cpu, bytes, &header, &plan)?.into_host(),
-        AnyBackend::Cuda(gpu) => batch_of_one(&*gpu, bytes, &header, &plan)?.into_host(),
-    }
+    let backend = backend::open(options.device, &run, normalize)?;
+    batch_of_one(&backend, bytes, &header, &plan)?.into_host()
 }
 
-fn batch_of_one<B: Backend>(backend: &B, bytes: &[u8], header: &Header, plan: &Plan<'_>) -> Result<Tensor> {
+fn batch_of_one(backend: &AnyBackend, bytes: &[u8], header: &Header, plan: &Plan<'_>) -> Result<Tensor> {
     let (mut worker, mut batch) = (backend.worker()?, backend.begin(1)?);
     let sample = Sample { place: 0, header, plans: std::slice::from_ref(plan), later: true };
     let run = backend.run(&mut worker, &batch, Encoded::shared(bytes.into()), &sample).and_then(|_| {

@@ -5,12 +5,14 @@
 //! and neither recipes nor strategies. Another kind of device is another folder here, a variant of [`Device`] and one of
 //! [`AnyBackend`].
 
-pub(crate) mod cpu;
+mod any;
+mod cpu;
 pub(crate) mod cuda;
 mod encoded;
 mod options;
 mod work;
 
+pub(crate) use any::{AnyBackend, AnyBatch, AnyWorker};
 pub(crate) use encoded::Encoded;
 pub(crate) use options::{RunOptions, ViewForm};
 pub(crate) use work::{Decoded, Work};
@@ -22,7 +24,7 @@ use crate::mix::MixPlan;
 use crate::plan::Plan;
 use crate::tensor::{Storage, Tensor};
 use cpu::output::Tables;
-use cuda::gpu::Gpu;
+use cuda::Gpu;
 use std::ops::AddAssign;
 use std::sync::Arc;
 use std::time::Duration;
@@ -150,12 +152,6 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
 
     /// Gives up a batch that will not be finished.
     fn abandon(&self, batch: Self::Batch);
-}
-
-/// A back end of any kind.
-pub(crate) enum AnyBackend {
-    Cpu(cpu::Cpu),
-    Cuda(Box<Gpu>),
 }
 
 /// Mean and std of each channel.

@@ -18,6 +18,7 @@ mod unequal;
 mod view;
 mod worker;
 
+use crate::backend::{AnyBackend, Backend};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::ops::Op;
@@ -40,7 +41,6 @@ pub(crate) use policy::{IO_FAILURES, Losses, Tally, io_failure};
 pub use recipes::Orientation;
 pub(crate) use recipes::oriented;
 use recipes::{Crops, Stored};
-use schedule::Runs;
 pub use state::EpochState;
 pub use stats::{Bottleneck, Stats};
 use std::sync::Arc;
@@ -56,7 +56,7 @@ pub use view::{View, five_crop, ten_crop, view};
 pub struct Pipeline {
     inner: Arc<Inner>,
     /// What runs the recipes.
-    backend: Arc<dyn Runs>,
+    backend: Arc<AnyBackend>,
     memory: MemoryBound,
     /// As it was asked for.
     device: Device,

@@ -6,7 +6,7 @@ use super::cache::Kept;
 use super::context::Context;
 use super::policy::{LastBatch, OnError, SUBSTITUTES};
 use super::recipes::Stored;
-use crate::backend::{Backend, Decoded, Encoded, End, Sample};
+use crate::backend::{AnyBackend, AnyBatch, AnyWorker, Backend, Decoded, Encoded, End, Sample};
 use crate::decode::Header;
 use crate::error::{Error, Result};
 use crate::plan::Plan;
@@ -16,25 +16,25 @@ use crate::trace::{Activity, Span};
 use std::time::Instant;
 
 /// A thread at work on an epoch.
-pub(super) struct Worker<'a, B: Backend> {
+pub(super) struct Worker<'a> {
     context: &'a Context,
-    backend: &'a B,
+    backend: &'a AnyBackend,
     /// Its decoders and memory, once they are needed, which it keeps from one position to the next.
-    own: &'a mut Option<B::Worker>,
+    own: &'a mut Option<AnyWorker>,
 }
 
 /// Where a sample goes.
 #[derive(Clone, Copy)]
-pub(super) struct Destination<'a, B: Backend> {
-    pub(super) batch: &'a B::Batch,
+pub(super) struct Destination<'a> {
+    pub(super) batch: &'a AnyBatch,
     pub(super) place: usize,
     /// Whether part of the work may be left to be done with the whole batch.
     pub(super) later: bool,
 }
 
-impl<'a, B: Backend> Worker<'a, B> {
+impl<'a> Worker<'a> {
     /// A worker for the thread that calls.
-    pub(super) fn new(context: &'a Context, backend: &'a B, own: &'a mut Option<B::Worker>) -> Self {
+    pub(super) fn new(context: &'a Context, backend: &'a AnyBackend, own: &'a mut Option<AnyWorker>) -> Self {
         Self { context, backend, own }
     }
 
@@ -44,7 +44,7 @@ impl<'a, B: Backend> Worker<'a, B> {
     }
 
     /// Its decoders and memory.
-    pub(super) fn own(&mut self) -> Result<&mut B::Worker> {
+    pub(super) fn own(&mut self) -> Result<&mut AnyWorker> {
         Ok(match &mut *self.own {
             Some(own) => own,
             none => none.insert(self.backend.worker()?),
@@ -52,7 +52,7 @@ impl<'a, B: Backend> Worker<'a, B> {
     }
 
     /// Works on one sample, or on what stands in for it.
-    pub(super) fn position(&mut self, pick: Pick, to: &Destination<'_, B>) -> Slot {
+    pub(super) fn position(&mut self, pick: Pick, to: &Destination<'_>) -> Slot {
         match self.sample(pick, to) {
             Ok((label, target)) => {
                 self.context.bad.good();
@@ -64,7 +64,7 @@ impl<'a, B: Backend> Worker<'a, B> {
     }
 
     /// Does with a sample that could not be used what the policy says.
-    pub(super) fn instead(&mut self, pick: Pick, error: Error, to: &Destination<'_, B>) -> Slot {
+    pub(super) fn instead(&mut self, pick: Pick, error: Error, to: &Destination<'_>) -> Slot {
         let (context, index) = (self.context, pick.index);
         let policy = context.inner.policy.on_error;
         if policy == OnError::Fail || !error.is_bad_sample() {
@@ -97,7 +97,7 @@ impl<'a, B: Backend> Worker<'a, B> {
     }
 
     /// Reads one sample and has its plans run, down to its place in the batch; its label, and its target if there are any.
-    fn sample(&mut self, pick: Pick, to: &Destination<'_, B>) -> Result<(u32, Option<Row>)> {
+    fn sample(&mut self, pick: Pick, to: &Destination<'_>) -> Result<(u32, Option<Row>)> {
         let (context, backend, index) = (self.context, self.backend, pick.index);
         let (counters, cache, recipes) = (&context.counters, context.inner.cache.as_ref(), &context.inner.recipes);
         let own = self.own()?;
@@ -138,7 +138,7 @@ impl<'a, B: Backend> Worker<'a, B> {
         pick: Pick,
         kept: Kept,
         target: Option<Row>,
-        to: &Destination<'_, B>,
+        to: &Destination<'_>,
     ) -> Result<(u32, Option<Row>)> {
         let (context, recipes) = (self.context, &self.context.inner.recipes);
         let start = Instant::now();
@@ -152,7 +152,7 @@ impl<'a, B: Backend> Worker<'a, B> {
 
     fn run(
         &mut self,
-        &Destination { batch, place, later }: &Destination<'_, B>,
+        &Destination { batch, place, later }: &Destination<'_>,
         encoded: Encoded,
         header: &Header,
         plans: &[Plan<'_>],
@@ -174,7 +174,7 @@ impl<'a, B: Backend> Worker<'a, B> {
     }
 
     /// Makes batch number `number` of what the workers left.
-    pub(super) fn make(&mut self, number: u64, batch: Option<B::Batch>, mut slots: Vec<Slot>) -> Result<Made> {
+    pub(super) fn make(&mut self, number: u64, batch: Option<AnyBatch>, mut slots: Vec<Slot>) -> Result<Made> {
         let (context, backend, positions) = (self.context, self.backend, slots.len());
         let _batch = Span::of_batch(Activity::Batch, number);
         let inner = &context.inner;
@@ -233,7 +233,7 @@ impl<'a, B: Backend> Worker<'a, B> {
     }
 
     /// Has the back end do what it left for the whole batch. With samples that turn out bad is done what the policy says.
-    fn settle(&mut self, batch: &mut B::Batch, slots: &mut [Slot]) -> Result<()> {
+    fn settle(&mut self, batch: &mut AnyBatch, slots: &mut [Slot]) -> Result<()> {
         let backend = self.backend;
         let settling = Span::enter(Activity::Settle);
         let settled = backend.settle(self.own()?, batch)?;

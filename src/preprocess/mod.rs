@@ -6,7 +6,7 @@ mod timm;
 pub use hugging_face::hugging_face_ops;
 pub use timm::timm_ops;
 
-use crate::backend::{self, AnyBackend, Backend, Encoded, End, RunOptions, Sample, ViewForm};
+use crate::backend::{self, AnyBackend, AnyBatch, AnyWorker, Backend, Encoded, End, RunOptions, Sample, ViewForm};
 use crate::decode::{pnm_header, probe};
 use crate::device::{DecodePath, Device};
 use crate::error::{Error, Result};
@@ -224,15 +224,9 @@ impl Preprocessor {
             let expected = format!("1 to {}, the max_batch", self.options.batch_images);
             return Err(Error::parameter("preprocessor", "number of images", expected, images));
         }
-        match &self.backend {
-            AnyBackend::Cpu(cpu) => self.make_on(cpu, images, read),
-            AnyBackend::Cuda(gpu) => self.make_on(&**gpu, images, read),
-        }
-    }
-
-    fn make_on<B: Backend>(&self, backend: &B, images: usize, read: &Read<'_>) -> Result<Tensor> {
+        let backend = &self.backend;
         let mut batch = backend.begin(images)?;
-        let made = self.fill(backend, &batch, images, read).and_then(|mut worker| {
+        let made = self.fill(&batch, images, read).and_then(|mut worker| {
             let settled = backend.settle(&mut worker, &mut batch);
             backend.give_worker(worker);
             settled?.bad.into_iter().next().map_or(Ok(()), |(i, error)| Err(failed(i, error)))
@@ -249,16 +243,17 @@ impl Preprocessor {
     }
 
     /// Runs all images into their places; the caller's worker. The error is that of the first image that has one.
-    fn fill<B: Backend>(&self, backend: &B, batch: &B::Batch, images: usize, read: &Read<'_>) -> Result<B::Worker> {
+    fn fill(&self, batch: &AnyBatch, images: usize, read: &Read<'_>) -> Result<AnyWorker> {
+        let backend = &self.backend;
         let next = AtomicUsize::new(0);
-        let work = || -> Result<B::Worker, (usize, Error)> {
+        let work = || -> Result<AnyWorker, (usize, Error)> {
             let mut worker = backend.worker().map_err(|error| (0, error))?;
             loop {
                 let i = next.fetch_add(1, Relaxed);
                 if i >= images {
                     return Ok(worker);
                 }
-                let one = || self.one(backend, &mut worker, batch, i, read);
+                let one = || self.one(&mut worker, batch, i, read);
                 match catch_unwind(AssertUnwindSafe(one)) {
                     Ok(Ok(())) => {}
                     Ok(Err(error)) => {
@@ -304,15 +299,8 @@ impl Preprocessor {
     }
 
     /// Runs one image into its place.
-    fn one<B: Backend>(
-        &self,
-        backend: &B,
-        worker: &mut B::Worker,
-        batch: &B::Batch,
-        i: usize,
-        read: &Read<'_>,
-    ) -> Result<()> {
-        let mut buffer = backend.buffer(worker);
+    fn one(&self, worker: &mut AnyWorker, batch: &AnyBatch, i: usize, read: &Read<'_>) -> Result<()> {
+        let mut buffer = self.backend.buffer(worker);
         buffer.clear();
         read(i, &mut buffer)?;
         let header = probe(&buffer)?;
@@ -321,7 +309,7 @@ impl Preprocessor {
         recipe.extend_from_slice(&self.ops);
         let plan = self.planner.plan_one(&recipe, header.size)?;
         let sample = Sample { place: i, header: &header, plans: &[plan], later: true };
-        backend.run(worker, batch, Encoded::owned(buffer), &sample).map(drop)
+        self.backend.run(worker, batch, Encoded::owned(buffer), &sample).map(drop)
     }
 }
 

@@ -18,7 +18,7 @@ pub(crate) mod decode_only;
 pub(crate) mod decode_whole;
 pub(crate) mod doctor;
 mod fatbin;
-pub(crate) mod gpu;
+mod gpu;
 mod in_flight;
 mod jpeg;
 mod kernel;
@@ -34,8 +34,11 @@ mod submit;
 mod work;
 mod worker;
 
+pub(crate) use gpu::Gpu;
+pub(crate) use in_flight::InFlight;
 #[cfg(feature = "experiment")]
 pub(crate) use spin::Spin;
+pub(crate) use worker::Worker;
 
 use crate::cuda::driver;
 use crate::error::Result;

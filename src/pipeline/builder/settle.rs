@@ -1,7 +1,7 @@
 //! The checks that a description of a pipeline goes through before it runs, and what they settle.
 
 use super::{Builder, MAX_THREADS, MemoryBound};
-use crate::backend::{self, Normalization, ViewForm};
+use crate::backend::{self, Backend, Normalization, ViewForm};
 use crate::decode::EntryPoints;
 use crate::device::Device;
 use crate::error::{Error, Result};
@@ -12,7 +12,6 @@ use crate::pipeline::cache::{Cache, ImageCache};
 use crate::pipeline::inner::{Inner, all_positions};
 use crate::pipeline::policy::{BadLimit, LastBatch, OnError};
 use crate::pipeline::recipes::{Crops, Recipes};
-use crate::pipeline::schedule::Runs;
 use crate::raster::Size;
 use crate::sampler::{Even, Partition, Sampler};
 use crate::sampling::Chosen;
@@ -67,9 +66,9 @@ impl Builder {
         };
         let pipeline = |(&device, &partition): (&Device, &Partition)| {
             let inner = Inner { sampler: inner.sampler.partition(partition), ..inner.clone() };
-            let backend: Arc<dyn Runs> = backend::open(device, &inner.options, normalize)?.into();
+            let backend = backend::open(device, &inner.options, normalize)?;
             let memory = memory(&inner, self.cache.as_ref(), backend.device_bytes());
-            Ok(Pipeline { inner: Arc::new(inner), backend, memory, device })
+            Ok(Pipeline { inner: Arc::new(inner), backend: Arc::new(backend), memory, device })
         };
         devices.iter().zip(&partitions).map(pipeline).collect()
     }
