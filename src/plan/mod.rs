@@ -455,7 +455,7 @@ pub(crate) fn is_multiplied(op: &Op, input: Size) -> bool {
 mod tests {
     use super::*;
     use crate::ops::{
-        CenterCrop, Chain, Contrast, Crop, Custom, GaussianBlur, Hflip, Invert, Mix, Posterize, Resize, Rotate,
+        CenterCrop, Chain, Contrast, Crop, Custom, GaussianBlur, Hflip, Invert, Jpeg, Mix, Posterize, Resize, Rotate,
     };
 
     fn planner(strategy: Strategy) -> Planner {
@@ -533,10 +533,10 @@ mod tests {
 
     #[test]
     fn a_plan_says_whether_a_kernel_is_missing() {
-        let custom = || Op::from(Custom::new("custom", |_| ()));
+        let jpeg = || Op::from(Jpeg::new(50));
         let chain = |ops: Vec<Op>| Op::from(Mix::new(0.5).chain(Chain::new(0.5, ops)));
         for strategy in [Strategy::Sequential, Strategy::Fused, Strategy::Composed] {
-            for missing in [custom(), chain(vec![Hflip.into(), custom()])] {
+            for missing in [Custom::new("custom", |_| ()).into(), jpeg(), chain(vec![Hflip.into(), jpeg()])] {
                 let ops = [Rotate::new(5.0).into(), missing, CenterCrop::new(10).into()];
                 assert!(planned(&ops, strategy).needs_cpu, "{strategy:?} {ops:?}");
             }
