@@ -5,17 +5,11 @@
 //! `lower` turns plans into calls and `kernel` calls into launches. The crate's own decoder (`jpeg`) and nvJPEG (`nvjpeg`)
 //! decode, and `route` says what.
 //! `arena` is memory of batches in flight, `cards` are what the driver shows, and `fatbin` says where the kernels come
-//! from. `doctor` says what a machine has of all this, `decode_only` how fast decoders alone are, `decode_whole` what it makes
-//! of an image. `spin` is a training step of stated length, `work` one
-//! of a fixed amount of work.
+//! from. `doctor` says what a machine has of all this, and `measure` is for experiments alone.
 
 mod arena;
 pub(crate) mod cards;
 mod decode;
-#[cfg(feature = "experiment")]
-pub(crate) mod decode_only;
-#[cfg(feature = "experiment")]
-pub(crate) mod decode_whole;
 pub(crate) mod doctor;
 mod fatbin;
 mod gpu;
@@ -23,21 +17,17 @@ mod in_flight;
 mod jpeg;
 mod kernel;
 mod lower;
+#[cfg(feature = "experiment")]
+pub(crate) mod measure;
 mod nvjpeg;
 mod prepare;
 mod reuse;
 mod route;
-#[cfg(feature = "experiment")]
-mod spin;
 mod submit;
-#[cfg(feature = "experiment")]
-mod work;
 mod worker;
 
 pub(crate) use gpu::Gpu;
 pub(crate) use in_flight::InFlight;
-#[cfg(feature = "experiment")]
-pub(crate) use spin::Spin;
 pub(crate) use worker::Worker;
 
 use crate::cuda::driver;

@@ -2,8 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::job::Job;
-use super::kernels::Step;
-use super::params::JpegImage;
+use super::kernels::Staged;
 use crate::backend::Settled;
 use crate::backend::cuda::arena::StagingWriter;
 use crate::backend::cuda::gpu::Gpu;
@@ -91,10 +90,8 @@ impl Gpu {
     /// Queues the launches, and waits for the images' status.
     fn queue_decoding(&self, batch: &mut InFlight, jobs: &[(usize, Box<Job>)]) -> Result<Vec<u32>> {
         let mut staging = StagingWriter::default();
-        let words = staging.put(&batch.arena, &vec![0_u32; jobs.len()])?;
-        let images: Vec<JpegImage> =
-            jobs.iter().zip((words..).step_by(4)).map(|((_, job), status)| JpegImage { status, ..job.image }).collect();
-        let at = staging.put(&batch.arena, &images)?;
+        let images = jobs.iter().map(|(_, job)| job.image).collect();
+        let staged = Staged::new(images, &batch.arena, &mut staging)?;
         self.upload(batch)?;
         let state = match batch.decoding_mut() {
             Some(state) => state,
@@ -104,13 +101,13 @@ impl Gpu {
         state.began.record(compute)?;
         // SAFETY: the images and all that they point to lie in the arena, whose staging memory the stream has been made to
         // wait for, and which is used again only after the batch is done.
-        unsafe { kernels.launch(&Step::JUDGING, &images, at, compute)? };
+        unsafe { staged.judge(kernels, compute)? };
         let (status, len_bytes) = (state.status.start(), size_of::<u32>() * jobs.len());
         // SAFETY: there is a word for each image of a full batch, and nobody touches them before the event.
-        unsafe { driver::download_later(status, words, len_bytes, compute)? };
+        unsafe { driver::download_later(status, staged.status(), len_bytes, compute)? };
         state.judged.record(compute)?;
         // SAFETY: as above.
-        unsafe { kernels.launch(&Step::MAKING, &images, at, compute)? };
+        unsafe { staged.make(kernels, compute)? };
         state.ended.record(compute)?;
         state.judged.synchronize()?;
         // SAFETY: written by the copy that was just waited for; pinned memory begins at a page.

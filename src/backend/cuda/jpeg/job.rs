@@ -1,6 +1,6 @@
 //! One image that the device is to decode with the others of its batch.
 
-use super::lower::{Lowered, tables};
+use super::lower::Lowered;
 use super::params::JpegImage;
 use crate::backend::Encoded;
 use crate::backend::cuda::arena::CHUNK_BYTES;
@@ -9,7 +9,7 @@ use crate::backend::cuda::gpu::Gpu;
 use crate::backend::cuda::in_flight::InFlight;
 use crate::backend::cuda::lower::{DeviceImage, Spare, packed_bytes, stages_bytes};
 use crate::backend::cuda::worker::Worker;
-use crate::decode::{Baseline, Header, Reason, Window};
+use crate::decode::{Baseline, Header, Reason};
 use crate::error::{Error, Result};
 use crate::plan::{Plan, decoded_by};
 use crate::raster::Rect;
@@ -44,22 +44,20 @@ impl Gpu {
                 return Ok(Err((encoded, None)));
             }
         };
-        let window = Window::new(&image, bytes, header, part, &mut worker.row_starts);
-        let lowered = Lowered::new(&image, &window, part);
-        let (data, tables) = (&bytes[window.data], tables(&image));
+        let lowered = Lowered::new(&image, bytes, header, part, &mut worker.row_starts);
         // What is left to the other samples, as if the CPU decoded them, and to this one's recipes.
         let made_bytes: usize = plans.iter().map(|plan| packed_bytes(plan.decode.size())).sum();
         let each_bytes = packed_bytes(part.size()) + made_bytes;
         let writable_bytes = if plans.len() > 1 { 0 } else { packed_bytes(part.size()) };
         let stages_bytes: usize = plans.iter().map(|plan| stages_bytes(plan, writable_bytes)).sum();
-        let own_bytes = stages_bytes + data.len() + size_of_val(&tables);
+        let own_bytes = stages_bytes + lowered.staged_bytes();
         // Small tables: of each worker, and of the decoder's and the batch's end.
         let tables_bytes = (self.options.threads + 2) * CHUNK_BYTES;
         let left_bytes = batch.unprepared().saturating_mul(each_bytes) + own_bytes + tables_bytes;
         let mut taken = None;
         let placed = batch.arena.scratch_sparing(lowered.len_bytes, left_bytes).and_then(|memory| {
             taken = Some((memory, lowered.len_bytes));
-            Ok((memory, lowered.place(&batch.arena, &mut worker.staging, memory, data, &tables)?))
+            Ok((memory, lowered.place(&batch.arena, &mut worker.staging, memory)?))
         });
         match placed {
             Ok((address, image)) => {

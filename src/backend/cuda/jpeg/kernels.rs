@@ -3,6 +3,7 @@
 
 use super::lower::RUNS;
 use super::params::JpegImage;
+use crate::backend::cuda::arena::{Arena, StagingWriter};
 use crate::cuda::driver::{self, Function, Module, Stream};
 use crate::error::Result;
 use crate::ops::params::{DevicePointer, Launch};
@@ -81,13 +82,7 @@ impl JpegKernels {
     /// # Safety
     /// When the launches run, the images lie there, and all that they point to is theirs, as `Lowered` says, until they are
     /// done.
-    pub(super) unsafe fn launch(
-        &self,
-        steps: &[Step],
-        images: &[JpegImage],
-        at: DevicePointer,
-        stream: &Stream,
-    ) -> Result<()> {
+    unsafe fn launch(&self, steps: &[Step], images: &[JpegImage], at: DevicePointer, stream: &Stream) -> Result<()> {
         for (step, function) in self.0.iter().filter(|(step, _)| steps.contains(step)) {
             for (chunk, begin) in images.chunks(MAX_IMAGES).zip((at..).step_by(MAX_IMAGES * size_of::<JpegImage>())) {
                 let Some((grid, block)) = step.grid(chunk) else { continue };
@@ -97,5 +92,61 @@ impl JpegKernels {
             }
         }
         Ok(())
+    }
+}
+
+/// Images that are to be decoded together, with their descriptors in staging memory.
+pub(in crate::backend::cuda) struct Staged {
+    images: Vec<JpegImage>,
+    /// Where the descriptors will lie.
+    at: DevicePointer,
+    /// Where the images' status will lie: a word for each, 0 until a kernel flags the image.
+    status: DevicePointer,
+}
+
+impl Staged {
+    /// Stages descriptors of images that have no status as yet.
+    pub(in crate::backend::cuda) fn new(
+        mut images: Vec<JpegImage>,
+        arena: &Arena,
+        staging: &mut StagingWriter,
+    ) -> Result<Self> {
+        let status = staging.put(arena, &vec![0_u32; images.len()])?;
+        for (image, status) in images.iter_mut().zip((status..).step_by(size_of::<u32>())) {
+            image.status = status;
+        }
+        let at = staging.put(arena, &images)?;
+        Ok(Self { images, at, status })
+    }
+
+    /// How many images there are.
+    pub(in crate::backend::cuda) fn len(&self) -> usize {
+        self.images.len()
+    }
+
+    /// Where the images' status will lie.
+    pub(in crate::backend::cuda) fn status(&self) -> DevicePointer {
+        self.status
+    }
+
+    /// Queues the steps that the images' status depends on.
+    ///
+    /// # Safety
+    /// When the launches run, the staging memory has arrived, and all that the images point to is theirs, as [`Lowered`]
+    /// says, until they are done.
+    ///
+    /// [`Lowered`]: super::lower::Lowered
+    pub(in crate::backend::cuda) unsafe fn judge(&self, kernels: &JpegKernels, stream: &Stream) -> Result<()> {
+        // SAFETY: the contract.
+        unsafe { kernels.launch(&Step::JUDGING, &self.images, self.at, stream) }
+    }
+
+    /// Queues the rest, behind [`judge`](Self::judge).
+    ///
+    /// # Safety
+    /// As of [`judge`](Self::judge).
+    pub(in crate::backend::cuda) unsafe fn make(&self, kernels: &JpegKernels, stream: &Stream) -> Result<()> {
+        // SAFETY: the contract.
+        unsafe { kernels.launch(&Step::MAKING, &self.images, self.at, stream) }
     }
 }

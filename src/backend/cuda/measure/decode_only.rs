@@ -1,13 +1,14 @@
 //! Decoders that have nothing else to do: how many images they decode, and what they take from a training step beside them.
 #![allow(unsafe_code)]
 
-use super::arena::Arena;
-use super::fatbin;
-use super::jpeg::{Alone, JpegKernels};
-use super::lower::packed_bytes;
-use super::nvjpeg::{HardwareBatch, HardwareDecoder, HardwareJob, Nvjpeg, RING};
-use super::work::FixedWork;
+use super::alone::Alone;
+use super::fixed_work::FixedWork;
 use crate::backend::Encoded;
+use crate::backend::cuda::arena::Arena;
+use crate::backend::cuda::fatbin;
+use crate::backend::cuda::jpeg::JpegKernels;
+use crate::backend::cuda::lower::packed_bytes;
+use crate::backend::cuda::nvjpeg::{HardwareBatch, HardwareDecoder, HardwareJob, Nvjpeg, RING};
 use crate::cuda::driver::{self, Context, DeviceMemory, Module, Scoped, Stream};
 use crate::decode::probe;
 use crate::device::{DecodePath, StreamPriority};
