@@ -9,6 +9,7 @@ mod any;
 mod cpu;
 pub(crate) mod cuda;
 mod encoded;
+mod kept;
 mod options;
 mod work;
 
@@ -28,17 +29,6 @@ use cuda::Gpu;
 use std::ops::AddAssign;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// The part of a batch's way over a device that is done twice: the time of the whole then shows what it costs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Ablation {
-    #[default]
-    Nothing,
-    /// The copy to the device.
-    Transfer,
-    /// The kernels. Those that work in place then make other pixels.
-    Kernels,
-}
 
 /// One sample's work.
 pub(crate) struct Sample<'a> {
@@ -156,6 +146,9 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
 
 /// Mean and std of each channel.
 pub(crate) type Normalization = Option<([f32; 3], [f32; 3])>;
+
+/// Sets up a back end: [`open`], or another way to do so.
+pub(crate) type Open<'a> = dyn Fn(Device, &Arc<RunOptions>, Normalization) -> Result<AnyBackend> + 'a;
 
 /// Sets up the back end for `device`.
 ///

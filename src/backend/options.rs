@@ -1,6 +1,5 @@
 //! How samples become batches.
 
-use super::Ablation;
 use crate::decode::{EntryPoints, How};
 use crate::device::{DecodePath, StreamPriority};
 use crate::raster::Size;
@@ -40,7 +39,6 @@ pub(crate) struct RunOptions {
     /// The CUDA device whose trainer copies batches from host memory, which are pinned then.
     pub(crate) pin_batches: Option<u32>,
     pub(crate) stream_priority: StreamPriority,
-    pub(crate) again: Ablation,
 }
 
 impl Default for RunOptions {
@@ -63,7 +61,6 @@ impl Default for RunOptions {
             pinned: true,
             pin_batches: None,
             stream_priority: StreamPriority::default(),
-            again: Ablation::Nothing,
         }
     }
 }

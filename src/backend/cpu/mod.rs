@@ -11,6 +11,7 @@ pub(crate) mod output;
 mod resample;
 mod vertical;
 
+use super::kept::Kept;
 use super::{Backend, Decoded, Encoded, End, Finished, RunOptions, Sample, Settled, ViewForm, Work};
 use crate::cuda::driver;
 use crate::decode::Header;
@@ -39,7 +40,7 @@ pub(crate) struct Cpu {
     /// For targets that are numbers.
     targets: Arc<Pool>,
     /// Of threads that have ended, for the next epoch's.
-    workers: Mutex<Vec<Worker>>,
+    workers: Kept<Worker>,
 }
 
 /// A thread's decoder and memory.
@@ -65,7 +66,8 @@ impl Cpu {
         let workers = options.threads.max(1).saturating_mul(WORKER_BYTES);
         drop((memory::zeros::<u8>(workers, "the workers beside the batches", memory::SMALLER_BATCHES)?, batches));
         let targets = Arc::new(Pool::new(DType::F32, options.batches_at_a_time()));
-        Ok(Self { options: Arc::clone(options), tables, pools, targets, workers: Mutex::default() })
+        let workers = Kept::new(options.threads.max(1));
+        Ok(Self { options: Arc::clone(options), tables, pools, targets, workers })
     }
 }
 
@@ -132,15 +134,11 @@ impl Backend for Cpu {
     }
 
     fn worker(&self) -> Result<Worker> {
-        let kept = self.workers.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        kept.map_or_else(|| Ok(Worker { executor: Executor::new()?, buffer: Vec::new() }), Ok)
+        self.workers.take().map_or_else(|| Ok(Worker { executor: Executor::new()?, buffer: Vec::new() }), Ok)
     }
 
     fn give_worker(&self, worker: Worker) {
-        let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
-        if workers.len() < self.options.threads.max(1) {
-            workers.push(worker);
-        }
+        self.workers.give(worker);
     }
 
     fn buffer(&self, worker: &mut Worker) -> Vec<u8> {

@@ -1,18 +1,23 @@
 //! The GPU back end: kernels of kernels/*.cu, nvJPEG, and the memory and streams between them.
 //!
-//! `gpu` is what a pipeline uses. An in-flight batch (`in_flight`) is begun, samples are prepared for it by workers
-//! (`worker`, `prepare`, `decode`), and it is submitted (`submit`); `reuse` keeps batches and workers for the next use.
-//! `lower` turns plans into calls and `kernel` calls into launches. The crate's own decoder (`jpeg`) and nvJPEG (`nvjpeg`)
-//! decode, and `route` says what.
-//! `arena` is memory of batches in flight, `cards` are what the driver shows, and `fatbin` says where the kernels come
-//! from. `doctor` says what a machine has of all this, and `measure` is for experiments alone.
+//! `gpu` is what a pipeline uses, and brings the parts together. An in-flight batch (`in_flight`) is begun, with the memory
+//! of an earlier one (`batches`). Worker threads (`worker`) prepare samples for it (`prepare`): decoders (`decode`) take the
+//! image, and `lower` turns plans into calls. A batch that is complete is submitted (`submit`): `kernel` turns calls into
+//! launches on the device's `streams`.
+//!
+//! nvJPEG (`nvjpeg`, `hardware`) and the crate's own decoder (`jpeg`) decode, and `route` says what. `arena` is memory of
+//! batches in flight, `buffers` are memory of encoded bytes, `cards` are what the driver shows, and `fatbin` says where the
+//! kernels come from. `doctor` says what a machine has of all this, and `measure` is for experiments alone.
 
 mod arena;
+mod batches;
+mod buffers;
 pub(crate) mod cards;
 mod decode;
 pub(crate) mod doctor;
 mod fatbin;
 mod gpu;
+mod hardware;
 mod in_flight;
 mod jpeg;
 mod kernel;
@@ -21,8 +26,8 @@ mod lower;
 pub(crate) mod measure;
 mod nvjpeg;
 mod prepare;
-mod reuse;
 mod route;
+mod streams;
 mod submit;
 mod worker;
 

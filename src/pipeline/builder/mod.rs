@@ -7,7 +7,7 @@ use super::policy::{BadLimit, LastBatch, OnError, Policy};
 use super::recipes::Orientation;
 use super::view::View;
 use super::{Pipeline, PipelineGroup, UnequalPipeline};
-use crate::backend::RunOptions;
+use crate::backend::{self, RunOptions};
 use crate::device::{DecodePath, Device, StreamPriority};
 use crate::error::{Error, Result};
 use crate::mix::Mix;
@@ -347,13 +347,6 @@ impl Builder {
         self
     }
 
-    /// What the device does twice, for experiments.
-    #[cfg(feature = "experiment")]
-    pub(crate) fn again(mut self, again: crate::backend::Ablation) -> Self {
-        self.options.again = again;
-        self
-    }
-
     /// Takes truncated JPEGs as they are, the missing part filled by the decoder, as Pillow does with
     /// `LOAD_TRUNCATED_IMAGES`. Otherwise they are bad samples.
     #[must_use]
@@ -512,7 +505,14 @@ impl Builder {
     /// [`ImageCache`] cannot be made or listed.
     pub fn build(self) -> Result<Pipeline> {
         let device = self.device;
-        Ok(self.build_each(&[device])?.swap_remove(0))
+        Ok(self.build_each(&[device], &backend::open)?.swap_remove(0))
+    }
+
+    /// The same on a back end that `open` sets up, for experiments.
+    #[cfg(feature = "experiment")]
+    pub(crate) fn build_on(self, open: &backend::Open<'_>) -> Result<Pipeline> {
+        let device = self.device;
+        Ok(self.build_each(&[device], open)?.swap_remove(0))
     }
 
     /// As [`build`](Self::build), for images that each keep the size that the operations give them: see
@@ -563,6 +563,6 @@ impl Builder {
             return Err(Error::parameter("build_group", "on_error", expected, "skip"));
         }
         self.even = true;
-        self.build_each(&devices).map(PipelineGroup::new)
+        self.build_each(&devices, &backend::open).map(PipelineGroup::new)
     }
 }

@@ -1,7 +1,7 @@
 //! The checks that a description of a pipeline goes through before it runs, and what they settle.
 
 use super::{Builder, MAX_THREADS, MemoryBound};
-use crate::backend::{self, Backend, Normalization, ViewForm};
+use crate::backend::{Backend, Normalization, Open, ViewForm};
 use crate::decode::EntryPoints;
 use crate::device::Device;
 use crate::error::{Error, Result};
@@ -33,7 +33,7 @@ const MAX_BATCH_BYTES: u64 = 1 << 36;
 
 impl Builder {
     /// A pipeline for each device, whose partitions are parts of the builder's.
-    pub(super) fn build_each(mut self, devices: &[Device]) -> Result<Vec<Pipeline>> {
+    pub(super) fn build_each(mut self, devices: &[Device], open: &Open<'_>) -> Result<Vec<Pipeline>> {
         let partitions = self.partitions(devices.len())?;
         self.partition = partitions[0];
         let views = self.settle_views()?;
@@ -48,8 +48,8 @@ impl Builder {
         }
         let options = Arc::new(self.options);
         let recipes = Arc::new(Recipes::new(self.seed, views, self.orientation, self.planner));
-        let open = |cache| Cache::open(cache, &recipes, options.accept_truncated, is_stream);
-        let cache = self.cache.as_ref().map(open).transpose()?;
+        let cached = |cache| Cache::open(cache, &recipes, options.accept_truncated, is_stream);
+        let cache = self.cache.as_ref().map(cached).transpose()?;
         let inner = Inner {
             fingerprint: OnceLock::new(),
             input: self.input,
@@ -66,7 +66,7 @@ impl Builder {
         };
         let pipeline = |(&device, &partition): (&Device, &Partition)| {
             let inner = Inner { sampler: inner.sampler.partition(partition), ..inner.clone() };
-            let backend = backend::open(device, &inner.options, normalize)?;
+            let backend = open(device, &inner.options, normalize)?;
             let memory = memory(&inner, self.cache.as_ref(), backend.device_bytes());
             Ok(Pipeline { inner: Arc::new(inner), backend: Arc::new(backend), memory, device })
         };

@@ -7,6 +7,7 @@ use crate::backend::cuda::arena::{Arena, StagingWriter};
 use crate::cuda::driver::{self, Function, Module, Stream};
 use crate::error::Result;
 use crate::ops::params::{DevicePointer, Launch};
+use std::sync::Arc;
 
 /// Most images of one launch: a grid's y and z are 16-bit numbers.
 pub(super) const MAX_IMAGES: usize = 65_535;
@@ -68,13 +69,18 @@ impl Step {
 
 /// The functions of a loaded image, each resolved once.
 #[derive(Debug)]
-pub(in crate::backend::cuda) struct JpegKernels(Vec<(Step, Function)>);
+pub(in crate::backend::cuda) struct JpegKernels {
+    functions: Vec<(Step, Function)>,
+    /// Keeps the functions valid.
+    _module: Arc<Module>,
+}
 
 impl JpegKernels {
-    /// Resolves the kernels of a module, which outlives this.
-    pub(in crate::backend::cuda) fn of(module: &Module) -> Result<Self> {
+    /// Resolves the kernels of a module.
+    pub(in crate::backend::cuda) fn new(module: &Arc<Module>) -> Result<Self> {
         let steps = Step::JUDGING.into_iter().chain(Step::MAKING);
-        steps.map(|step| Ok((step, module.function(step.name())?))).collect::<Result<_>>().map(Self)
+        let functions = steps.map(|step| Ok((step, module.function(step.name())?))).collect::<Result<_>>()?;
+        Ok(Self { functions, _module: Arc::clone(module) })
     }
 
     /// Queues steps for images, whose descriptors will lie at `at`.
@@ -83,7 +89,7 @@ impl JpegKernels {
     /// When the launches run, the images lie there, and all that they point to is theirs, as `Lowered` says, until they are
     /// done.
     unsafe fn launch(&self, steps: &[Step], images: &[JpegImage], at: DevicePointer, stream: &Stream) -> Result<()> {
-        for (step, function) in self.0.iter().filter(|(step, _)| steps.contains(step)) {
+        for (step, function) in self.functions.iter().filter(|(step, _)| steps.contains(step)) {
             for (chunk, begin) in images.chunks(MAX_IMAGES).zip((at..).step_by(MAX_IMAGES * size_of::<JpegImage>())) {
                 let Some((grid, block)) = step.grid(chunk) else { continue };
                 let launch = Launch { samples: begin, table: 0, count: chunk.len() as u32, reserved: 0 };

@@ -3,6 +3,7 @@
 
 use crate::backend::cuda::arena::{Arena, CHUNK_BYTES, StagingWriter};
 use crate::backend::cuda::jpeg::{JpegKernels, Lowered, Staged};
+use crate::backend::cuda::streams::once;
 use crate::cuda::driver::{self, Context, Event, Stream};
 use crate::decode::{Baseline, probe};
 use crate::error::{Error, Result};
@@ -81,7 +82,7 @@ impl Alone {
         let staged = Staged::new(lowered, &self.arena, &mut staging)?;
         (self.status, self.images) = (staged.status(), staged.len());
         // SAFETY: nothing of the arena is written any more, and it is reset when the event has been waited for.
-        unsafe { self.arena.upload(stream, 1)? };
+        unsafe { self.arena.upload(stream, once)? };
         // SAFETY: the images and all that they point to lie in the arena, which the same stream has filled before.
         unsafe {
             staged.judge(kernels, stream)?;

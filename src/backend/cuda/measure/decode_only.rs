@@ -166,8 +166,6 @@ struct OwnImages {
     /// Of the device's memory, for each of a worker's two batches.
     batch_bytes: usize,
     next: AtomicU64,
-    /// Keeps the kernels valid.
-    _module: Module,
 }
 
 /// Two batches for the hardware decoder, the memory of their bytes, and that which they are decoded to.
@@ -228,16 +226,11 @@ impl Run {
 
     /// The images that kernels decode and do not flag.
     fn images_for_own(&self, threads: usize) -> Result<Option<OwnImages>> {
-        let module = Module::load(&self.context, &fatbin::fatbin()?)?;
+        let module = Arc::new(Module::load(&self.context, &fatbin::fatbin()?)?);
         let (free, _) = driver::check("cuMemGetInfo", self.context.mem_get_info())?;
-        let kernels = JpegKernels::of(&module)?;
-        let mut own = OwnImages {
-            indices: Vec::new(),
-            kernels,
-            batch_bytes: free / 4 / threads,
-            next: AtomicU64::new(0),
-            _module: module,
-        };
+        let kernels = JpegKernels::new(&module)?;
+        let batch_bytes = free / 4 / threads;
+        let mut own = OwnImages { indices: Vec::new(), kernels, batch_bytes, next: AtomicU64::new(0) };
         let stream = Stream::new(&self.context, StreamPriority::default())?;
         let mut batch = Alone::new(&self.context, own.batch_bytes)?;
         for index in 0..self.images {
