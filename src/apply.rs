@@ -1,16 +1,15 @@
 //! One image through explicit operations: for replaying a recipe and for comparing with other programs.
 
-use crate::backend::{self, Ablation, AnyBackend, Backend, Encoded, End, RunOptions, Sample, ViewForm};
-use crate::decode::{Header, probe};
-use crate::device::{DecodePath, Device, StreamPriority};
-use crate::error::{Error, Result};
+use crate::backend::RunOptions;
+use crate::device::{DecodePath, Device};
+use crate::engine::{Engine, FixedRecipe};
+use crate::error::Result;
 use crate::ops::Op;
 use crate::ops::filter::PassOrder;
-use crate::ops::orientation::{Orientation, oriented};
-use crate::plan::{Strategy, plan};
-use crate::raster::{DEFAULT_MAX_PIXELS, check_pixels};
+use crate::ops::orientation::Orientation;
+use crate::plan::{Plan, Planner, Strategy};
+use crate::raster::DEFAULT_MAX_PIXELS;
 use crate::tensor::{DType, Layout, Tensor};
-use std::sync::Arc;
 
 /// How [`apply`] works.
 #[derive(Debug, Clone, Copy)]
@@ -61,65 +60,29 @@ impl Default for ApplyOptions {
 ///
 /// # Errors
 /// [`Error::Decode`](crate::Error::Decode) for damaged bytes, [`Error::Limits`](crate::Error::Limits) for an image that
-/// is too large, [`Error::Parameter`](crate::Error::Parameter) for an operation that is wrong or does not fit.
+/// is too large, [`Error::Parameter`](crate::Error::Parameter) for an operation that is wrong or does not fit,
+/// [`Error::Panic`](crate::Error::Panic) where an operation of the caller's own panics.
 pub fn apply(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Result<Tensor> {
-    let header = probe(bytes)?;
-    check_pixels(header.size, options.max_pixels)?;
-    let mut recipe = oriented(header.orientation, options.orientation);
-    recipe.extend_from_slice(ops);
-    let plan = plan(&recipe, header.size, options.strategy, options.pass_order, options.max_pixels)?;
-    let (size, normalize) = (plan.size, plan.epilogue.normalize);
-    let (dtype, layout) = match normalize {
+    let planner = Planner { strategy: options.strategy, order: options.pass_order, max_px: options.max_pixels };
+    let recipe = FixedRecipe { ops: ops.to_vec(), orientation: options.orientation, planner };
+    let header = recipe.header(bytes)?;
+    // Its size and normalization are the tensor's.
+    let Plan { size, epilogue, .. } = planner.plan_one(&recipe.of(&header), header.size)?;
+    let (dtype, layout) = match epilogue.normalize {
         Some(_) => (DType::F32, Layout::Nchw),
         None => (DType::U8, Layout::Nhwc),
     };
-    let run = Arc::new(RunOptions {
-        views: vec![ViewForm { size, times: 1 }],
+    let run = RunOptions {
         dtype,
         layout,
-        channels: 3,
-        strategy: options.strategy,
-        pass_order: options.pass_order,
         decode: options.decode,
         accept_truncated: options.accept_truncated,
-        entry_points: None,
-        max_px: options.max_pixels,
         batch_size: 1,
         batch_images: 1,
-        target_len: 0,
-        target_bytes: 0,
         prefetch: 0,
         threads: 1,
-        device_memory_bytes: None,
-        pinned: true,
-        pin_batches: None,
-        stream_priority: StreamPriority::default(),
-        again: Ablation::Nothing,
-    });
-    match backend::open(options.device, &run, normalize)? {
-        AnyBackend::Cpu(cpu) => batch_of_one(&cpu, bytes, &header, &recipe)?.into_host(),
-        AnyBackend::Cuda(gpu) => batch_of_one(&*gpu, bytes, &header, &recipe)?.into_host(),
-    }
-}
-
-fn batch_of_one<B: Backend>(backend: &B, bytes: &[u8], header: &Header, ops: &[Op]) -> Result<Tensor> {
-    let (mut worker, mut batch) = (backend.worker()?, backend.begin(1)?);
-    let sample = Sample { place: 0, header, recipes: &[ops.to_vec()], later: true };
-    let run = backend.run(&mut worker, &batch, Encoded::shared(bytes.into()), &sample).and_then(|_| {
-        let settled = backend.settle(&mut worker, &mut batch)?;
-        settled.bad.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
-    });
-    // Whatever it has under way is waited for before it goes.
-    backend.give_worker(worker);
-    match run {
-        Ok(()) => {
-            let end = End { places: &[0], padding: 0, labels: &[0], targets: None, mix: None };
-            let views = backend.finish(batch, &end)?.views;
-            views.into_iter().next().ok_or_else(|| Error::Panic { message: "a batch has no view".to_owned() })
-        }
-        Err(error) => {
-            backend.abandon(batch);
-            Err(error)
-        }
-    }
+        ..RunOptions::default()
+    };
+    let engine = Engine::open(options.device, run, recipe, (size, epilogue.normalize))?;
+    engine.run(&[bytes]).map_err(|failure| failure.error)?.into_host()
 }

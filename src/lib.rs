@@ -109,6 +109,7 @@ mod decode;
 mod device;
 mod doctor;
 mod encode;
+mod engine;
 mod error;
 #[cfg(feature = "experiment")]
 pub mod experiment;

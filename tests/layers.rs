@@ -45,9 +45,10 @@ const MODULES: &[(&str, &str)] = &[
     ("tensor", "cuda device error memory mix npy targets"),
     ("backend", "cuda decode device error memory mix ops plan raster simd source targets tensor threads trace"),
     // What a program builds and calls.
-    ("apply", "backend decode device error ops plan raster tensor"),
+    ("engine", "backend decode device error memory ops plan raster tensor threads"),
+    ("apply", "backend device engine error ops plan raster tensor"),
     ("preset", "error mix ops targets"),
-    ("preprocess", "backend decode device error memory ops plan preset raster tensor threads"),
+    ("preprocess", "backend decode device engine error memory ops plan preset raster tensor threads"),
     (
         "pipeline",
         "atomic backend decode device error file memory mix ops plan preprocess preset raster rng sampler sampling simd \

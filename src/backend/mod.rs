@@ -6,217 +6,43 @@
 //! storage are its own types. It names no operation and no strategy, and `pipeline` names no back end. Another kind of
 //! device (ROCm, wgpu) is another folder here, a variant of [`Device`] and one of [`AnyBackend`].
 
-pub(crate) mod cpu;
+mod any;
+mod cpu;
 pub(crate) mod cuda;
 mod encoded;
+mod kept;
+mod options;
+mod work;
 
+pub(crate) use any::{AnyBackend, AnyBatch, AnyWorker};
 pub(crate) use encoded::Encoded;
+pub(crate) use options::{RunOptions, ViewForm};
+pub(crate) use work::{Decoded, Work};
 
-use crate::decode::{EntryPoints, Header, How, Knew, LeftToCpu};
-use crate::device::{DecodePath, Device, StreamPriority};
+use crate::decode::Header;
+use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::mix::MixPlan;
-use crate::ops::Op;
-use crate::ops::filter::PassOrder;
 use crate::ops::normalize::Normalization;
-use crate::plan::Strategy;
-use crate::raster::{Size, check_pixels};
-use crate::tensor::{DType, Layout, Storage, Tensor};
+use crate::plan::Plan;
+use crate::tensor::{Storage, Tensor};
 use cpu::output::Tables;
-use cuda::gpu::Gpu;
+use cuda::Gpu;
 use std::ops::AddAssign;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// How samples become batches: what the builder has settled, for the pipeline and its back end.
-#[derive(Debug, Clone)]
-pub(crate) struct RunOptions {
-    /// The views that a batch has of each sample; none where each image has a size of its own and is a tensor by itself.
-    pub(crate) views: Vec<ViewForm>,
-    pub(crate) dtype: DType,
-    pub(crate) layout: Layout,
-    /// 3, or 1: of gray pixels the first.
-    pub(crate) channels: usize,
-    pub(crate) strategy: Strategy,
-    pub(crate) pass_order: PassOrder,
-    pub(crate) decode: DecodePath,
-    pub(crate) accept_truncated: bool,
-    /// What is known of images that were decoded before.
-    pub(crate) entry_points: Option<Arc<EntryPoints>>,
-    /// Limit of every image on the way, in pixels.
-    pub(crate) max_px: u64,
-    pub(crate) batch_size: usize,
-    /// Most images that a batch has: fewer than `batch_size` where an epoch has no more.
-    pub(crate) batch_images: usize,
-    /// Numbers of a sample's target, 4 bytes each; 0 for none.
-    pub(crate) target_len: usize,
-    /// Most bytes of a sample's target, numbers or not.
-    pub(crate) target_bytes: u64,
-    /// Batches being filled or ready ahead of the consumer.
-    pub(crate) prefetch: usize,
-    /// Worker threads; 0 if the consumer's does their work.
-    pub(crate) threads: usize,
-    /// Most device memory of the batches that are being filled or under way; a share of what is free if not given.
-    pub(crate) device_memory_bytes: Option<u64>,
-    /// Whether what is copied to a device is staged in pinned memory.
-    pub(crate) pinned: bool,
-    /// The CUDA device whose trainer copies batches from host memory, which are pinned then.
-    pub(crate) pin_batches: Option<u32>,
-    pub(crate) stream_priority: StreamPriority,
-    pub(crate) again: Ablation,
-}
-
-/// A view that a batch has of each sample.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ViewForm {
-    /// Size of its images.
-    pub(crate) size: Size,
-    /// How many images of each sample.
-    pub(crate) times: usize,
-}
-
-/// The part of a batch's way over a device that is done twice: the time of the whole then shows what it costs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Ablation {
-    #[default]
-    Nothing,
-    /// The copy to the device.
-    Transfer,
-    /// The kernels. Those that work in place then make other pixels.
-    Kernels,
-}
-
-impl RunOptions {
-    /// How the CPU decodes.
-    pub(crate) fn how(&self) -> How<'_> {
-        How { accept_truncated: self.accept_truncated, entry_points: self.entry_points.as_deref() }
-    }
-
-    /// Whether each image has a size of its own and is a tensor by itself.
-    pub(crate) fn is_unequal(&self) -> bool {
-        self.views.is_empty()
-    }
-
-    /// A tensor of so many images of a size.
-    pub(crate) fn tensor(&self, storage: Storage, size: Size, images: usize) -> Tensor {
-        let (width, height) = (size.width as usize, size.height as usize);
-        let shape = match self.layout {
-            Layout::Nchw => [images, self.channels, height, width],
-            Layout::Nhwc => [images, height, width, self.channels],
-        };
-        Tensor::new(storage, shape, self.dtype, self.layout)
-    }
-
-    /// Bytes of one image of a size.
-    pub(crate) fn image_bytes(&self, size: Size) -> usize {
-        self.pixel_bytes() * size.area_px() as usize
-    }
-
-    fn pixel_bytes(&self) -> usize {
-        self.channels * self.dtype.size_bytes()
-    }
-
-    /// Whether channels lie in planes, as one alone does in either layout.
-    pub(crate) fn has_planes(&self) -> bool {
-        self.layout == Layout::Nchw || self.channels == 1
-    }
-
-    /// Most bytes of all that a batch has of one sample: its images, and its target.
-    pub(crate) fn sample_bytes(&self) -> u64 {
-        let images = self.views.iter().map(|view| (view.times * self.image_bytes(view.size)) as u64);
-        let largest = if self.is_unequal() { self.max_px.saturating_mul(self.pixel_bytes() as u64) } else { 0 };
-        images.sum::<u64>() + largest + self.target_bytes
-    }
-
-    /// How many images a batch has of a sample.
-    pub(crate) fn images_of_a_sample(&self) -> usize {
-        if self.is_unequal() { 1 } else { self.views.iter().map(|view| view.times).sum() }
-    }
-
-    /// The size of each image that a batch has of a sample, in their order: a view's repetitions, then those of the next.
-    ///
-    /// # Errors
-    /// What operations refuse, and [`Error::Limits`] for an image that becomes too large, where each has its own size.
-    pub(crate) fn sizes(&self, sample: &Sample<'_>) -> Result<Vec<Size>> {
-        if !self.is_unequal() {
-            return Ok(self.views.iter().flat_map(|view| std::iter::repeat_n(view.size, view.times)).collect());
-        }
-        let size = |ops: &Vec<Op>| {
-            let size = ops.iter().try_fold(sample.header.size, |size, op| op.output_size(size))?;
-            check_pixels(size, self.max_px).map(|()| size)
-        };
-        sample.recipes.iter().map(size).collect()
-    }
-
-    /// How many tensors' memory is kept for later batches, of each view or of unequal images.
-    pub(crate) fn kept_tensors(&self) -> usize {
-        self.batches_at_a_time() * if self.is_unequal() { self.batch_images } else { 1 }
-    }
-
-    /// Batches that there may be at a time: those being filled or ready, and one that the consumer holds or a device is
-    /// still at work on.
-    pub(crate) fn batches_at_a_time(&self) -> usize {
-        self.prefetch + 1
-    }
-}
 
 /// One sample's work.
 pub(crate) struct Sample<'a> {
     /// Its place in its batch.
     pub(crate) place: usize,
     pub(crate) header: &'a Header,
-    /// The recipe of each image that the batch has of it, orientation included: a view's repetitions, then those of the
-    /// next.
-    pub(crate) recipes: &'a [Vec<Op>],
+    /// The plan of each image that the batch has of it, orientation included: a view's repetitions, then those of the next.
+    /// The images of a view come out in its size.
+    pub(crate) plans: &'a [Plan<'a>],
     /// Whether part of the work may be left to be done with the whole batch ([`Backend::settle`]), which may then show
     /// that the sample is bad.
     pub(crate) later: bool,
-}
-
-/// What a piece of work took, and who decoded.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Work {
-    pub(crate) decode: Duration,
-    pub(crate) augment: Duration,
-    pub(crate) decoded: Decoded,
-}
-
-/// How many images each decoder has decoded.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Decoded {
-    pub(crate) cpu: u64,
-    pub(crate) hybrid: u64,
-    pub(crate) hardware: u64,
-    /// The crate's own decoder on a device.
-    pub(crate) device: u64,
-    /// Of those by the CPU: a device decoder would have, had there been device memory for the whole image.
-    pub(crate) for_memory: u64,
-    /// Of those by the CPU: codes were passed over by means of an index of rows.
-    pub(crate) restarts: u64,
-    /// Of those by the CPU: from entry points.
-    pub(crate) entry_points: u64,
-    /// Of those by the CPU: why the crate's own decoder on a device left them to it.
-    pub(crate) left: LeftToCpu,
-}
-
-impl From<Knew> for Decoded {
-    fn from(knew: Knew) -> Self {
-        let (restarts, entry_points) = (u64::from(knew == Knew::Rows), u64::from(knew == Knew::EntryPoints));
-        Self { restarts, entry_points, ..Self::default() }
-    }
-}
-
-impl AddAssign for Decoded {
-    fn add_assign(&mut self, other: Self) {
-        self.cpu += other.cpu;
-        self.hybrid += other.hybrid;
-        self.hardware += other.hardware;
-        self.device += other.device;
-        self.for_memory += other.for_memory;
-        self.restarts += other.restarts;
-        self.entry_points += other.entry_points;
-        self.left += other.left;
-    }
 }
 
 /// What was left to be done with a whole batch.
@@ -256,7 +82,7 @@ pub(crate) struct Finished {
     pub(crate) mix: Duration,
 }
 
-/// Runs recipes and makes batches.
+/// Runs plans and makes batches.
 pub(crate) trait Backend: Send + Sync + Sized + 'static {
     /// One thread's decoders and memory.
     type Worker: Send;
@@ -284,7 +110,7 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
     /// Begins a batch of up to so many samples.
     fn begin(&self, samples: usize) -> Result<Self::Batch>;
 
-    /// Decodes one sample, once, and runs its recipes into its place of the batch. What was there is replaced.
+    /// Decodes one sample, once, and runs its plans into its place of the batch. What was there is replaced.
     fn run(
         &self,
         worker: &mut Self::Worker,
@@ -296,14 +122,14 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
     /// What a worker counted for a sample whose [`run`](Self::run) failed.
     fn take_counts(&self, worker: &mut Self::Worker) -> Decoded;
 
-    /// Decodes an image and runs operations on it to host memory: RGB bytes, row by row.
+    /// Decodes an image and runs a plan on it, but for its epilogue, to host memory: RGB bytes, row by row.
     fn run_to_host(
         &self,
         worker: &mut Self::Worker,
         bytes: &[u8],
         header: &Header,
-        ops: &[Op],
-        out: (Size, &mut [u8]),
+        plan: &Plan<'_>,
+        out: &mut [u8],
     ) -> Result<Work>;
 
     /// Does what was left to be done with the whole batch, once every sample has been run.
@@ -320,11 +146,8 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
     fn abandon(&self, batch: Self::Batch);
 }
 
-/// A back end of any kind.
-pub(crate) enum AnyBackend {
-    Cpu(cpu::Cpu),
-    Cuda(Box<Gpu>),
-}
+/// Sets up a back end: [`open`], or another way to do so.
+pub(crate) type Open<'a> = dyn Fn(Device, &Arc<RunOptions>, Normalization) -> Result<AnyBackend> + 'a;
 
 /// Sets up the back end for `device`.
 ///

@@ -1,7 +1,7 @@
 //! Batches from samples: what became of each position, and the batch that is made of them.
 
 use super::policy::Losses;
-use crate::backend::Backend;
+use crate::backend::AnyBatch;
 use crate::error::{Error, Result};
 use crate::mix::Mixed;
 use crate::rng::Pick;
@@ -11,12 +11,12 @@ use std::sync::{Arc, OnceLock};
 
 /// A batch of a back end, which the first worker to need it begins; `None` inside if that failed, which this worker's
 /// slot says.
-pub(super) type Begun<B> = OnceLock<Option<<B as Backend>::Batch>>;
+pub(super) type Begun = OnceLock<Option<AnyBatch>>;
 
 /// A batch being filled, or ready.
-pub(super) struct Filling<B: Backend> {
+pub(super) struct Filling {
     /// Where its samples go; taken by whoever makes the batch of them.
-    pub(super) storage: Option<Arc<Begun<B>>>,
+    pub(super) storage: Option<Arc<Begun>>,
     pub(super) slots: Vec<Slot>,
     /// How many positions it has.
     pub(super) positions: usize,
@@ -25,14 +25,14 @@ pub(super) struct Filling<B: Backend> {
     pub(super) made: Option<Result<Made>>,
 }
 
-impl<B: Backend> Filling<B> {
+impl Filling {
     pub(super) fn new(positions: usize) -> Self {
         let slots = (0..positions).map(|_| Slot::Pending).collect();
         Self { storage: Some(Arc::default()), slots, positions, remaining: positions, made: None }
     }
 
     /// The back end's batch, if it was begun and nobody is at work on it any more.
-    pub(super) fn take_batch(&mut self) -> Option<B::Batch> {
+    pub(super) fn take_batch(&mut self) -> Option<AnyBatch> {
         Arc::into_inner(self.storage.take()?).and_then(OnceLock::into_inner).flatten()
     }
 }

@@ -7,12 +7,12 @@
 
 use super::recipes::{Recipes, Stored};
 use super::stats::Counters;
-use crate::backend::{Encoded, RunOptions, Work};
+use crate::backend::{Encoded, Work};
 use crate::decode::{Header, pnm_header, probe};
 use crate::error::{Error, Result};
 use crate::memory;
 use crate::ops::Op;
-use crate::plan::Strategy;
+use crate::plan::{Planner, Strategy};
 use crate::raster::Size;
 use crate::{atomic, file};
 use serde::Serialize;
@@ -117,6 +117,7 @@ struct Known {
 /// A pipeline's cached images.
 pub(super) struct Cache {
     recipes: Arc<Recipes>,
+    accept_truncated: bool,
     store: Store,
     limit_bytes: u64,
     images: AtomicU64,
@@ -142,12 +143,17 @@ pub(super) struct Kept {
 }
 
 impl Cache {
-    /// Opens what `options` describe, for images that go through these recipes. `stream`: whether the source's samples
-    /// have no fixed index.
+    /// Opens what `options` describe, for images that go through these recipes. `accept_truncated`: whether truncated
+    /// JPEGs are. `stream`: whether the source's samples have no fixed index.
     ///
     /// # Errors
     /// [`Error::Io`] if the folder can neither be made nor listed.
-    pub(super) fn open(options: &ImageCache, recipes: &Arc<Recipes>, stream: bool) -> Result<Self> {
+    pub(super) fn open(
+        options: &ImageCache,
+        recipes: &Arc<Recipes>,
+        accept_truncated: bool,
+        stream: bool,
+    ) -> Result<Self> {
         let (mut images, mut bytes) = (0, 0);
         let store = match &options.folder {
             None => Store::Memory(Mutex::default()),
@@ -159,6 +165,7 @@ impl Cache {
         };
         Ok(Self {
             recipes: Arc::clone(recipes),
+            accept_truncated,
             store,
             limit_bytes: options.size_bytes,
             images: images.into(),
@@ -204,7 +211,7 @@ impl Cache {
         index: u64,
         bytes: &[u8],
         header: &Header,
-        run: impl FnOnce(&[Op], (Size, &mut [u8])) -> Result<Work>,
+        run: impl FnOnce(&[Op], &mut [u8]) -> Result<Work>,
     ) -> Result<Option<Kept>> {
         // Memory that is full has nothing of samples that are not known.
         let all_known = matches!(self.store, Store::Memory(_)) && self.known.is_some();
@@ -214,7 +221,7 @@ impl Cache {
         let start = Instant::now();
         let stored = Stored::from(header);
         let ops = self.recipes.cached_ops(stored);
-        let known = Known { key: key(&self.recipes.options, &ops, bytes), stored };
+        let known = Known { key: key(&self.recipes.planner, self.accept_truncated, &ops, bytes), stored };
         let kept = match self.find(known, &mut Vec::new()) {
             Some(kept) => {
                 counters.add_cached(start.elapsed());
@@ -251,7 +258,7 @@ impl Cache {
         counters: &Counters,
         stored: Stored,
         ops: &[Op],
-        run: impl FnOnce(&[Op], (Size, &mut [u8])) -> Result<Work>,
+        run: impl FnOnce(&[Op], &mut [u8]) -> Result<Work>,
     ) -> Result<Option<Vec<u8>>> {
         let size = self.recipes.cached_size(stored)?;
         if !self.reserve(len_bytes(size) + ENTRY_BYTES) {
@@ -261,7 +268,7 @@ impl Cache {
         let start = image.len();
         let len = usize::try_from(len_bytes(size)).unwrap_or(usize::MAX);
         let made = memory::lengthen(&mut image, len, "an image to be kept", memory::FEWER_IMAGES)
-            .and_then(|()| run(ops, (size, &mut image[start..])));
+            .and_then(|()| run(ops, &mut image[start..]));
         match made {
             Ok(work) => {
                 counters.add_decode(work.decode);
@@ -324,11 +331,11 @@ fn len_bytes(size: Size) -> u64 {
 }
 
 /// By which name an image is known.
-fn key(options: &RunOptions, ops: &[Op], bytes: &[u8]) -> Key {
+fn key(planner: &Planner, accept_truncated: bool, ops: &[Op], bytes: &[u8]) -> Key {
     let mut hash = Sha256::new();
-    let what = (VERSION, ops, format!("{:?}", options.pass_order), options.accept_truncated);
+    let what = (VERSION, ops, format!("{:?}", planner.order), accept_truncated);
     // Composed arithmetic differs from the others', which agree.
-    let composed = options.strategy == Strategy::Composed;
+    let composed = planner.strategy == Strategy::Composed;
     let text = serde_json::to_vec(&(what, composed)).unwrap_or_default();
     hash.update((text.len() as u64).to_le_bytes());
     hash.update(text);

@@ -70,7 +70,7 @@ pub(super) struct Crew {
 
 impl Crew {
     /// Up to `count` threads for these epochs, and why there is none where there should be some.
-    pub(super) fn start(epochs: &[Arc<dyn Running>], room: &Arc<Room>, count: usize) -> (Self, Option<Error>) {
+    pub(super) fn start(epochs: &[Arc<Running>], room: &Arc<Room>, count: usize) -> (Self, Option<Error>) {
         let mut threads = Vec::new();
         for i in 0..count {
             // Hands come to be on their thread: one that is refused has none to fail an epoch.
@@ -103,7 +103,7 @@ impl Drop for Crew {
 }
 
 /// A thread's life: it works on its epochs in turn, from number `first` on, passing over those that are full.
-fn work(epochs: Vec<Arc<dyn Running>>, room: &Room, first: usize) {
+fn work(epochs: Vec<Arc<Running>>, room: &Room, first: usize) {
     let mut hands: Vec<_> = epochs.into_iter().map(|epoch| epoch.hand()).collect();
     let mut turn = first;
     loop {

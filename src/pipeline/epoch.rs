@@ -5,9 +5,10 @@ use super::context::Context;
 use super::crew::{Crew, Room};
 use super::inner::Inner;
 use super::policy::{BadSample, OnError, Tally};
-use super::schedule::{Running, Runs, Taken};
+use super::schedule::{Running, Taken};
 use super::state::{EpochState, Moment};
 use super::stats::Stats;
+use crate::backend::AnyBackend;
 use crate::error::{Error, Result};
 use crate::trace::{Activity, Span};
 use std::io;
@@ -37,7 +38,7 @@ use std::time::Instant;
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
 pub struct Epoch {
-    running: Arc<dyn Running>,
+    running: Arc<Running>,
     /// `None` once it has ended.
     crew: Option<Arc<Crew>>,
     /// Why there is no thread where there should be some.
@@ -59,7 +60,7 @@ impl std::fmt::Debug for Epoch {
 /// Where an epoch is to begin.
 pub(super) struct Beginning<'a> {
     pub(super) inner: &'a Arc<Inner>,
-    pub(super) backend: &'a Arc<dyn Runs>,
+    pub(super) backend: &'a Arc<AnyBackend>,
     pub(super) epoch: u64,
     /// The position in its order, and in a stream the place there.
     pub(super) first: u64,
@@ -78,7 +79,8 @@ impl Epoch {
             let total = context.reader.feed().is_none().then_some(context.positions);
             let tally = Tally::new(inner.policy.max_bad, total, first == 0);
             (threads, positions) = (inner.options.threads, positions.saturating_add(context.positions));
-            let running = Arc::clone(backend).begin_epoch(context, &room);
+            context.announce_first();
+            let running = Arc::new(Running::new(context, Arc::clone(backend), &room));
             let stats = Stats::default();
             epochs.push(Self { running, crew: None, refused, stats, tally, given: 0, finished: false });
         }
@@ -165,7 +167,7 @@ impl Epoch {
             let start = Instant::now();
             let number = self.given.div_ceil(self.context().inner.options.batch_size as u64);
             let handing_over = Span::of_batch(Activity::HandOver, number);
-            let taken = Arc::clone(&self.running).take();
+            let taken = self.running.take();
             drop(handing_over);
             self.stats.consumer_wait += start.elapsed();
             let Some(Taken { end, made }) = taken else { break };

@@ -97,6 +97,7 @@ mod unequal;
 mod view;
 mod worker;
 
+use crate::backend::{AnyBackend, Backend};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::ops::Op;
@@ -116,7 +117,6 @@ use inner::Inner;
 pub use policy::{BadLimit, BadSample, LastBatch, OnError};
 pub(crate) use policy::{IO_FAILURES, Losses, Tally, io_failure};
 use recipes::{Crops, Stored};
-use schedule::Runs;
 pub use state::EpochState;
 pub use stats::{Bottleneck, Stats};
 use std::sync::Arc;
@@ -132,7 +132,7 @@ pub use view::{View, five_crop, ten_crop, view};
 pub struct Pipeline {
     inner: Arc<Inner>,
     /// What runs the recipes.
-    backend: Arc<dyn Runs>,
+    backend: Arc<AnyBackend>,
     memory: MemoryBound,
     /// As it was asked for.
     device: Device,
@@ -258,7 +258,7 @@ impl Pipeline {
     /// How recipes are run.
     #[must_use]
     pub fn strategy(&self) -> Strategy {
-        self.inner.options.strategy
+        self.inner.recipes.planner.strategy
     }
 
     /// How full its [`ImageCache`] is; `None` without one.
@@ -296,7 +296,8 @@ impl Pipeline {
         let (Some(transforms), None) = (images.next(), images.next()) else {
             return Err(Error::parameter("preprocessor", "views", "one, once", "several"));
         };
-        Preprocessor::like(transforms, &self.inner.options, self.inner.recipes.orientation, self.device)
+        let Inner { options, recipes, .. } = &*self.inner;
+        Preprocessor::like(transforms, options, recipes.planner, recipes.orientation, self.device)
     }
 
     /// The explicit operations that sample `index` goes through in an epoch, the first time that it comes, orientation

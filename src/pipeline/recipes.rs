@@ -1,15 +1,13 @@
 //! The explicit operations of each sample: drawn from its transforms by seed, epoch and index.
 
-use crate::backend::RunOptions;
 use crate::decode::{Header, probe};
 use crate::error::Result;
 use crate::ops::Op;
 use crate::ops::orientation::{Orientation, oriented};
 use crate::ops::transform::{Transform, draw_recipe};
-use crate::plan::{Strategy, is_multiplied};
+use crate::plan::{Planner, Strategy, is_multiplied};
 use crate::raster::{Size, check_pixels};
 use crate::rng::{Pick, SampleRng};
-use std::sync::Arc;
 
 /// What a recipe is drawn for: an image as it is stored.
 #[derive(Debug, Clone, Copy)]
@@ -49,11 +47,11 @@ pub(super) struct Recipes {
     /// The operations that all views begin with and that draw nothing.
     fixed: Vec<Op>,
     pub(super) orientation: Orientation,
-    pub(super) options: Arc<RunOptions>,
+    pub(super) planner: Planner,
 }
 
 impl Recipes {
-    pub(super) fn new(seed: u64, views: Vec<Crops>, orientation: Orientation, options: &Arc<RunOptions>) -> Self {
+    pub(super) fn new(seed: u64, views: Vec<Crops>, orientation: Orientation, planner: Planner) -> Self {
         let fixed = |transforms: &Vec<Transform>| -> Vec<Op> {
             let fixed = transforms.iter().map_while(|op| match op {
                 Transform::Explicit(Op::Normalize(_) | Op::Erase(_) | Op::Custom(_)) => None,
@@ -67,13 +65,13 @@ impl Recipes {
             shared
         };
         let fixed = views.iter().flat_map(|view| &view.of).map(fixed).reduce(shared).unwrap_or_default();
-        Self { seed, views, fixed, orientation, options: Arc::clone(options) }
+        Self { seed, views, fixed, orientation, planner }
     }
 
     /// Reads the header of an encoded image and holds it against the limits.
     pub(super) fn header(&self, bytes: &[u8]) -> Result<Header> {
         let header = probe(bytes)?;
-        check_pixels(header.size, self.options.max_px)?;
+        check_pixels(header.size, self.planner.max_px)?;
         Ok(header)
     }
 
@@ -105,7 +103,7 @@ impl Recipes {
     pub(super) fn cached_ops(&self, stored: Stored) -> Vec<Op> {
         let mut ops = oriented(stored.orientation, self.orientation);
         ops.extend_from_slice(&self.fixed);
-        if self.options.strategy == Strategy::Composed {
+        if self.planner.strategy == Strategy::Composed {
             // What is multiplied with later operations must stay with them.
             let (mut size, mut cached) = (stored.size, 0);
             for (i, op) in ops.iter().enumerate() {
@@ -125,7 +123,7 @@ impl Recipes {
     pub(super) fn cached_size(&self, stored: Stored) -> Result<Size> {
         self.cached_ops(stored).iter().try_fold(stored.size, |size, op| {
             let size = op.output_size(size)?;
-            check_pixels(size, self.options.max_px).map(|()| size)
+            check_pixels(size, self.planner.max_px).map(|()| size)
         })
     }
 }

@@ -8,7 +8,7 @@ use super::assembly::{Begun, Filling, Made, Slot};
 use super::context::Context;
 use super::crew::{Hand, Room, Step};
 use super::worker::{Destination, Worker};
-use crate::backend::{AnyBackend, Backend};
+use crate::backend::{AnyBackend, AnyWorker, Backend};
 use crate::error::{Error, Result};
 use crate::rng::Pick;
 use crate::trace::Span;
@@ -18,46 +18,6 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// A back end of whichever kind, as an epoch begins on it: the seam between the pipeline that is told nothing of kinds
-/// and the work that is compiled for each.
-pub(super) trait Runs: Send + Sync {
-    /// Begins an epoch, whose threads wait in `room`.
-    fn begin_epoch(self: Arc<Self>, context: Context, room: &Arc<Room>) -> Arc<dyn Running>;
-
-    /// As of [`Backend::name`].
-    fn name(&self) -> &str;
-
-    /// As of [`Backend::device_bytes`].
-    fn device_bytes(&self) -> u64;
-}
-
-impl From<AnyBackend> for Arc<dyn Runs> {
-    fn from(backend: AnyBackend) -> Self {
-        match backend {
-            AnyBackend::Cpu(cpu) => Arc::new(cpu),
-            AnyBackend::Cuda(gpu) => Arc::new(*gpu),
-        }
-    }
-}
-
-/// The work on an epoch as its consumer sees it.
-pub(super) trait Running: Send + Sync {
-    fn context(&self) -> &Context;
-
-    /// Waits for the next batch; `None` at the end of the epoch.
-    fn take(self: Arc<Self>) -> Option<Taken>;
-
-    /// The part of one more thread.
-    fn hand(self: Arc<Self>) -> Box<dyn Hand>;
-
-    /// Has the threads begin nothing more.
-    fn stop(&self);
-
-    /// Waits for what threads are at work on, once it was stopped, and gives up batches that were begun and will not be
-    /// delivered.
-    fn clear(&self);
-}
-
 /// A batch in its turn.
 pub(super) struct Taken {
     /// The position behind it.
@@ -65,26 +25,11 @@ pub(super) struct Taken {
     pub(super) made: Result<Made>,
 }
 
-impl<B: Backend> Runs for B {
-    fn begin_epoch(self: Arc<Self>, context: Context, room: &Arc<Room>) -> Arc<dyn Running> {
-        context.announce_first();
-        Arc::new(Shared::new(context, self, room))
-    }
-
-    fn name(&self) -> &str {
-        Backend::name(self)
-    }
-
-    fn device_bytes(&self) -> u64 {
-        Backend::device_bytes(self)
-    }
-}
-
-/// What the workers and the consumer share.
-struct Shared<B: Backend> {
+/// The work on an epoch: what its workers and its consumer share.
+pub(super) struct Running {
     context: Context,
-    backend: Arc<B>,
-    state: Mutex<State<B>>,
+    backend: Arc<AnyBackend>,
+    state: Mutex<State>,
     /// Threads wait here for room.
     room: Arc<Room>,
     /// The consumer waits here for its batch, and at last for threads that are at work.
@@ -93,13 +38,14 @@ struct Shared<B: Backend> {
     busy: AtomicUsize,
 }
 
-struct State<B: Backend> {
+#[derive(Default)]
+struct State {
     /// The next position to work on.
     next: u64,
     /// The number of the batch at the front of `batches`.
     front: u64,
     /// Batches being filled, in order.
-    batches: VecDeque<Filling<B>>,
+    batches: VecDeque<Filling>,
     /// Positions from here on are not begun: the end of the epoch, of a batch that failed, or 0 once stopped.
     limit: u64,
     /// Where a stream has ended, once it has.
@@ -108,18 +54,12 @@ struct State<B: Backend> {
     failed: Option<Error>,
 }
 
-impl<B: Backend> Default for State<B> {
-    fn default() -> Self {
-        Self { next: 0, front: 0, batches: VecDeque::new(), limit: 0, end: None, failed: None }
-    }
-}
-
 /// A position to work on.
-struct Task<B: Backend> {
+struct Task {
     position: u64,
     /// The sample there.
     pick: Pick,
-    batch: Arc<Begun<B>>,
+    batch: Arc<Begun>,
     /// Its place in its batch.
     place: usize,
     /// How many samples its batch has.
@@ -127,16 +67,16 @@ struct Task<B: Backend> {
 }
 
 /// What a thread finds when it looks for work.
-enum Next<'a, B: Backend> {
-    Task(Task<B>, Busy<'a, B>),
+enum Next<'a> {
+    Task(Task, Busy<'a>),
     Full,
     Done,
 }
 
 /// Counts a thread that is at work.
-struct Busy<'a, B: Backend>(&'a Shared<B>);
+struct Busy<'a>(&'a Running);
 
-impl<B: Backend> Drop for Busy<'_, B> {
+impl Drop for Busy<'_> {
     fn drop(&mut self) {
         if self.0.busy.fetch_sub(1, SeqCst) == 1 && self.0.context.stopped.load(SeqCst) {
             // Who waits for it has the lock from looking to waiting.
@@ -147,23 +87,23 @@ impl<B: Backend> Drop for Busy<'_, B> {
 }
 
 /// A thread's part in an epoch.
-struct OneHand<B: Backend> {
-    shared: Arc<Shared<B>>,
+struct OneHand {
+    shared: Arc<Running>,
     /// Its decoders and memory, once they are needed.
-    own: Option<B::Worker>,
+    own: Option<AnyWorker>,
     /// Whether there was no room the last time.
     full: bool,
     done: bool,
 }
 
-impl<B: Backend> Hand for OneHand<B> {
+impl Hand for OneHand {
     fn step(&mut self) -> Step {
         let shared = &*self.shared;
         let next = shared.next_task();
         self.full = matches!(next, Next::Full);
         match next {
             Next::Task(task, _busy) => {
-                shared.run(task, &mut Worker::new(&shared.context, &*shared.backend, &mut self.own));
+                shared.run(task, &mut Worker::new(&shared.context, &shared.backend, &mut self.own));
                 Step::Worked
             }
             Next::Full => Step::Full,
@@ -185,7 +125,7 @@ impl<B: Backend> Hand for OneHand<B> {
     }
 }
 
-impl<B: Backend> Drop for OneHand<B> {
+impl Drop for OneHand {
     fn drop(&mut self) {
         if !self.done {
             let message = "a thread of the pipeline ended before its work was done".to_owned();
@@ -194,20 +134,29 @@ impl<B: Backend> Drop for OneHand<B> {
     }
 }
 
-impl<B: Backend> Running for Shared<B> {
-    fn context(&self) -> &Context {
+impl Running {
+    /// Begins an epoch, whose threads wait in `room`.
+    pub(super) fn new(context: Context, backend: Arc<AnyBackend>, room: &Arc<Room>) -> Self {
+        let state = Mutex::new(State { limit: context.positions, ..State::default() });
+        let (ready, busy) = (Condvar::new(), AtomicUsize::new(0));
+        Self { context, backend, state, room: Arc::clone(room), ready, busy }
+    }
+
+    pub(super) fn context(&self) -> &Context {
         &self.context
     }
 
-    fn hand(self: Arc<Self>) -> Box<dyn Hand> {
+    /// The part of one more thread.
+    pub(super) fn hand(self: Arc<Self>) -> Box<dyn Hand> {
         Box::new(OneHand { shared: self, own: None, full: false, done: false })
     }
 
-    fn take(self: Arc<Self>) -> Option<Taken> {
+    /// Waits for the next batch; `None` at the end of the epoch.
+    pub(super) fn take(self: &Arc<Self>) -> Option<Taken> {
         let options = &self.context.inner.options;
         if options.threads == 0 {
             // Its panic is the epoch's error and not the caller's end.
-            let _ = catch_unwind(AssertUnwindSafe(|| self.fill_front(&mut *Arc::clone(&self).hand())));
+            let _ = catch_unwind(AssertUnwindSafe(|| self.fill_front(&mut *Arc::clone(self).hand())));
         }
         let batch_size = options.batch_size as u64;
         let mut state = self.lock();
@@ -232,13 +181,16 @@ impl<B: Backend> Running for Shared<B> {
         Some(Taken { end, made })
     }
 
-    fn stop(&self) {
+    /// Has the threads begin nothing more.
+    pub(super) fn stop(&self) {
         self.lock().limit = 0;
         self.context.stopped.store(true, SeqCst);
         self.room.change();
     }
 
-    fn clear(&self) {
+    /// Waits for what threads are at work on, once it was stopped, and gives up batches that were begun and will not be
+    /// delivered.
+    pub(super) fn clear(&self) {
         let mut state = self.lock();
         while self.busy.load(SeqCst) > 0 {
             state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -250,16 +202,8 @@ impl<B: Backend> Running for Shared<B> {
             .filter_map(|mut filling| filling.take_batch())
             .for_each(|batch| self.backend.abandon(batch));
     }
-}
 
-impl<B: Backend> Shared<B> {
-    fn new(context: Context, backend: Arc<B>, room: &Arc<Room>) -> Self {
-        let state = Mutex::new(State { limit: context.positions, ..State::default() });
-        let (ready, busy) = (Condvar::new(), AtomicUsize::new(0));
-        Self { context, backend, state, room: Arc::clone(room), ready, busy }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State<B>> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         // The state is consistent at every unlock; a panic in between fails the epoch (`OneHand`).
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -286,7 +230,7 @@ impl<B: Backend> Shared<B> {
     }
 
     /// Takes the next position, if there is room for it.
-    fn next_task(&self) -> Next<'_, B> {
+    fn next_task(&self) -> Next<'_> {
         let options = &self.context.inner.options;
         let batch_size = options.batch_size as u64;
         let mut state = self.lock();
@@ -317,7 +261,7 @@ impl<B: Backend> Shared<B> {
     }
 
     /// Does the work on one position.
-    fn run(&self, task: Task<B>, worker: &mut Worker<'_, B>) {
+    fn run(&self, task: Task, worker: &mut Worker<'_>) {
         let Task { position, pick, batch, place, samples } = task;
         let result = catch_unwind(AssertUnwindSafe(|| {
             self.context.announce_ahead(position);
@@ -344,7 +288,7 @@ impl<B: Backend> Shared<B> {
     }
 
     /// Marks a position as finished; if its batch was waiting for it alone, makes the batch.
-    fn finish(&self, position: u64, result: Slot, worker: &mut Worker<'_, B>) {
+    fn finish(&self, position: u64, result: Slot, worker: &mut Worker<'_>) {
         let batch_size = self.context.inner.options.batch_size as u64;
         let (number, place) = (position / batch_size, (position % batch_size) as usize);
         let mut state = self.lock();
@@ -398,9 +342,9 @@ mod tests {
         let jpeg = encode_jpeg(&crate::raster::Image::new(Size::new(8, 8)), &JpegOptions::default()).unwrap();
         let builder = Pipeline::builder(EncodedImages::new([(jpeg, 0)])).center_crop(4).threads(1);
         let inner = Arc::clone(&builder.device(Device::Cpu).build().unwrap().inner);
-        let AnyBackend::Cpu(cpu) = backend::open(Device::Cpu, &inner.options, None).unwrap() else { unreachable!() };
+        let cpu = backend::open(Device::Cpu, &inner.options, None).unwrap();
         let context = Context::new(inner, 0, 0, None);
-        let shared = Arc::new(Shared::new(context, Arc::new(cpu), &Arc::default()));
+        let shared = Arc::new(Running::new(context, Arc::new(cpu), &Arc::default()));
 
         let (sender, receiver) = mpsc::channel();
         let consumer = Arc::clone(&shared);

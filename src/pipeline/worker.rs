@@ -1,15 +1,15 @@
-//! A thread's work: reading samples, drawing recipes, having the back end run them, what the policy says of those that
-//! cannot be used, and the batch that its samples become.
+//! A thread's work: reading samples, drawing recipes and planning them, having the back end run the plans, what the policy
+//! says of samples that cannot be used, and the batch that its samples become.
 
 use super::assembly::{Delivered, Made, Parts, Slot, deliver};
 use super::cache::Kept;
 use super::context::Context;
 use super::policy::{LastBatch, OnError, SUBSTITUTES};
 use super::recipes::Stored;
-use crate::backend::{Backend, Decoded, Encoded, End, Sample};
+use crate::backend::{AnyBackend, AnyBatch, AnyWorker, Backend, Decoded, Encoded, End, Sample};
 use crate::decode::Header;
 use crate::error::{Error, Result};
-use crate::ops::Op;
+use crate::plan::Plan;
 use crate::rng::Pick;
 use crate::targets::Row;
 use crate::tensor::Rows;
@@ -17,25 +17,25 @@ use crate::trace::{Activity, Span};
 use std::time::Instant;
 
 /// A thread at work on an epoch.
-pub(super) struct Worker<'a, B: Backend> {
+pub(super) struct Worker<'a> {
     context: &'a Context,
-    backend: &'a B,
+    backend: &'a AnyBackend,
     /// Its decoders and memory, once they are needed, which it keeps from one position to the next.
-    own: &'a mut Option<B::Worker>,
+    own: &'a mut Option<AnyWorker>,
 }
 
 /// Where a sample goes.
 #[derive(Clone, Copy)]
-pub(super) struct Destination<'a, B: Backend> {
-    pub(super) batch: &'a B::Batch,
+pub(super) struct Destination<'a> {
+    pub(super) batch: &'a AnyBatch,
     pub(super) place: usize,
     /// Whether part of the work may be left to be done with the whole batch.
     pub(super) later: bool,
 }
 
-impl<'a, B: Backend> Worker<'a, B> {
+impl<'a> Worker<'a> {
     /// A worker for the thread that calls.
-    pub(super) fn new(context: &'a Context, backend: &'a B, own: &'a mut Option<B::Worker>) -> Self {
+    pub(super) fn new(context: &'a Context, backend: &'a AnyBackend, own: &'a mut Option<AnyWorker>) -> Self {
         Self { context, backend, own }
     }
 
@@ -45,7 +45,7 @@ impl<'a, B: Backend> Worker<'a, B> {
     }
 
     /// Its decoders and memory.
-    pub(super) fn own(&mut self) -> Result<&mut B::Worker> {
+    pub(super) fn own(&mut self) -> Result<&mut AnyWorker> {
         Ok(match &mut *self.own {
             Some(own) => own,
             none => none.insert(self.backend.worker()?),
@@ -53,7 +53,7 @@ impl<'a, B: Backend> Worker<'a, B> {
     }
 
     /// Works on one sample, or on what stands in for it.
-    pub(super) fn position(&mut self, pick: Pick, to: &Destination<'_, B>) -> Slot {
+    pub(super) fn position(&mut self, pick: Pick, to: &Destination<'_>) -> Slot {
         match self.sample(pick, to) {
             Ok((label, target)) => {
                 self.context.bad.good();
@@ -65,7 +65,7 @@ impl<'a, B: Backend> Worker<'a, B> {
     }
 
     /// Does with a sample that could not be used what the policy says.
-    pub(super) fn instead(&mut self, pick: Pick, error: Error, to: &Destination<'_, B>) -> Slot {
+    pub(super) fn instead(&mut self, pick: Pick, error: Error, to: &Destination<'_>) -> Slot {
         let (context, index) = (self.context, pick.index);
         let policy = context.inner.policy.on_error;
         if policy == OnError::Fail || !error.is_bad_sample() {
@@ -97,10 +97,10 @@ impl<'a, B: Backend> Worker<'a, B> {
         Slot::Failed(Box::new(context.sample_error(index, error)))
     }
 
-    /// Reads one sample and has its recipes run, down to its place in the batch; its label, and its target if there are any.
-    fn sample(&mut self, pick: Pick, to: &Destination<'_, B>) -> Result<(u32, Option<Row>)> {
+    /// Reads one sample and has its plans run, down to its place in the batch; its label, and its target if there are any.
+    fn sample(&mut self, pick: Pick, to: &Destination<'_>) -> Result<(u32, Option<Row>)> {
         let (context, backend, index) = (self.context, self.backend, pick.index);
-        let (counters, cache) = (&context.counters, context.inner.cache.as_ref());
+        let (counters, cache, recipes) = (&context.counters, context.inner.cache.as_ref(), &context.inner.recipes);
         let own = self.own()?;
         let mut buffer = backend.buffer(own);
         if let Some(kept) = cache.and_then(|cache| cache.known(counters, index, &mut buffer)) {
@@ -114,50 +114,53 @@ impl<'a, B: Backend> Worker<'a, B> {
         drop(reading);
         counters.add_read(encoded.bytes().len(), start.elapsed());
         let start = Instant::now();
-        let header = context.inner.recipes.header(encoded.bytes())?;
+        let header = recipes.header(encoded.bytes())?;
         counters.add_decode(start.elapsed());
         if let Some(cache) = cache
             && let Some(kept) = cache.image(counters, index, encoded.bytes(), &header, |ops, out| {
-                backend.run_to_host(own, encoded.bytes(), &header, ops, out)
+                let plan = recipes.planner.plan_one(ops, header.size)?;
+                backend.run_to_host(own, encoded.bytes(), &header, &plan, out)
             })?
         {
             backend.give_buffer(own, encoded.into_buffer());
             return self.kept(pick, kept, target, to);
         }
         let start = Instant::now();
-        let recipes = context.inner.recipes.draw(context.epoch, pick, Stored::from(&header))?;
+        let drawn = recipes.draw(context.epoch, pick, Stored::from(&header))?;
+        let plans = recipes.planner.plan(&drawn, header.size)?;
         counters.add_augment(start.elapsed());
-        counters.add_decoded(self.run(to, encoded, &header, &recipes)?);
+        counters.add_decoded(self.run(to, encoded, &header, &plans)?);
         Ok((context.reader.label(index), target))
     }
 
-    /// Has the rest of its recipes run on an image from the cache.
+    /// Has the rest of a sample's recipes planned and run on its image from the cache.
     fn kept(
         &mut self,
         pick: Pick,
         kept: Kept,
         target: Option<Row>,
-        to: &Destination<'_, B>,
+        to: &Destination<'_>,
     ) -> Result<(u32, Option<Row>)> {
-        let context = self.context;
+        let (context, recipes) = (self.context, &self.context.inner.recipes);
         let start = Instant::now();
-        let recipes = context.inner.recipes.draw_for_cached(context.epoch, pick, kept.stored)?;
+        let drawn = recipes.draw_for_cached(context.epoch, pick, kept.stored)?;
+        let plans = recipes.planner.plan(&drawn, kept.header.size)?;
         context.counters.add_augment(start.elapsed());
         // It was decoded when it was kept.
-        self.run(to, kept.encoded, &kept.header, &recipes)?;
+        self.run(to, kept.encoded, &kept.header, &plans)?;
         Ok((context.reader.label(pick.index), target))
     }
 
     fn run(
         &mut self,
-        &Destination { batch, place, later }: &Destination<'_, B>,
+        &Destination { batch, place, later }: &Destination<'_>,
         encoded: Encoded,
         header: &Header,
-        recipes: &[Vec<Op>],
+        plans: &[Plan<'_>],
     ) -> Result<Decoded> {
         let backend = self.backend;
         let own = self.own()?;
-        let work = match backend.run(own, batch, encoded, &Sample { place, header, recipes, later }) {
+        let work = match backend.run(own, batch, encoded, &Sample { place, header, plans, later }) {
             Ok(work) => work,
             Err(error) => {
                 // Why an image was left to the CPU counts, also if that found it bad.
@@ -172,7 +175,7 @@ impl<'a, B: Backend> Worker<'a, B> {
     }
 
     /// Makes batch number `number` of what the workers left.
-    pub(super) fn make(&mut self, number: u64, batch: Option<B::Batch>, mut slots: Vec<Slot>) -> Result<Made> {
+    pub(super) fn make(&mut self, number: u64, batch: Option<AnyBatch>, mut slots: Vec<Slot>) -> Result<Made> {
         let (context, backend, positions) = (self.context, self.backend, slots.len());
         let _batch = Span::of_batch(Activity::Batch, number);
         let inner = &context.inner;
@@ -231,7 +234,7 @@ impl<'a, B: Backend> Worker<'a, B> {
     }
 
     /// Has the back end do what it left for the whole batch. With samples that turn out bad is done what the policy says.
-    fn settle(&mut self, batch: &mut B::Batch, slots: &mut [Slot]) -> Result<()> {
+    fn settle(&mut self, batch: &mut AnyBatch, slots: &mut [Slot]) -> Result<()> {
         let backend = self.backend;
         let settling = Span::enter(Activity::Settle);
         let settled = backend.settle(self.own()?, batch)?;

@@ -1,7 +1,7 @@
 //! Plans: from a sample's operations to the stages that a back end runs.
 //!
-//! All three strategies give the same kind of plan, a list of stages, so a back end knows neither strategies nor
-//! operations.
+//! A [`Planner`] makes the plan of a recipe, and a back end is handed the plan. All three strategies give the same kind of
+//! plan, a list of stages, so a back end knows neither strategies nor recipes.
 //!
 //! - *Sequential* is one pass for each operation, with nothing skipped. It is the specification.
 //! - *Fused* gives the same bytes with fewer passes, and computes only what the output needs.
@@ -151,6 +151,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) epilogue: Epilogue,
     /// Which pass of a resize comes first, for passes that resize.
     pub(crate) order: PassOrder,
+    /// Whether a pass can be run on the CPU alone: code of the caller's own has no kernel.
+    pub(crate) needs_cpu: bool,
 }
 
 /// What happens to the 8-bit result on its way out.
@@ -163,7 +165,7 @@ pub(crate) struct Epilogue {
 }
 
 /// Splits a recipe into operations on 8-bit images and those of the epilogue, from `normalize` on.
-pub(crate) fn split_epilogue(ops: &[Op]) -> (&[Op], &[Op]) {
+fn split_epilogue(ops: &[Op]) -> (&[Op], &[Op]) {
     ops.split_at(ops.iter().position(|op| matches!(op, Op::Normalize(_))).unwrap_or(ops.len()))
 }
 
@@ -172,7 +174,7 @@ impl Epilogue {
     ///
     /// # Errors
     /// [`Error::Parameter`] if anything but `erase` follows `normalize`, or a rectangle lies outside.
-    pub(crate) fn new(ops: &[Op], size: Size) -> Result<Self> {
+    fn new(ops: &[Op], size: Size) -> Result<Self> {
         let mut epilogue = Self::default();
         for op in ops {
             op.validate()?;
@@ -187,58 +189,66 @@ impl Epilogue {
     }
 }
 
-/// Plans `ops` for an image of size `input`.
-///
-/// # Errors
-/// [`Error::Parameter`] for a parameter that is wrong or does not fit the image, [`Error::Limits`] for an intermediate
-/// image of more than `max_px` pixels.
-pub(crate) fn plan(ops: &[Op], input: Size, strategy: Strategy, order: PassOrder, max_px: u64) -> Result<Plan<'_>> {
-    let (pixel_ops, epilogue) = split_epilogue(ops);
-    let mut lowering = Lowering { view: View::plain(input), stages: Vec::new(), affine: None, size: input, order };
-    for op in pixel_ops {
-        let input = lowering.size;
-        let size = op.output_size(input)?;
-        check_pixels(size, max_px)?;
-        lowering.size = size;
-        match strategy {
-            Strategy::Sequential => lowering.stage(Work::Pass(op, Reach::Whole), size),
-            Strategy::Fused => lowering.add(op, op.primitive(input)),
-            Strategy::Composed => lowering.compose(op, op.primitive(input), input),
-        }
-    }
-    lowering.end_affine(lowering.size);
-    let Lowering { view, mut stages, size, .. } = lowering;
-    let epilogue = Epilogue::new(epilogue, size)?;
-    // Backwards: what each stage must make, and read.
-    let mut needed = view.reach(Rect::full(size));
-    for stage in stages.iter_mut().rev() {
-        if matches!(stage.work, Work::Pass(_, Reach::Values | Reach::Whole)) {
-            needed = Rect::full(stage.size);
-        }
-        stage.part = needed;
-        needed = stage.view.reach(stage.reads());
-    }
-    let last = last(view, &mut stages);
-    Ok(Plan { decode: needed, stages, last, size, epilogue, order })
+/// Makes plans of recipes: how operations are run, and the limit that images are held to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Planner {
+    pub(crate) strategy: Strategy,
+    /// Which pass of a resize comes first.
+    pub(crate) order: PassOrder,
+    /// Limit of every image on the way, in pixels.
+    pub(crate) max_px: u64,
 }
 
-/// Plans each of several recipes for one image of size `input`. Several leave what is decoded as it is, for each other.
-///
-/// # Errors
-/// As of [`plan`].
-pub(crate) fn plan_all<'a, R: AsRef<[Op]>>(
-    recipes: &'a [R],
-    input: Size,
-    strategy: Strategy,
-    order: PassOrder,
-    max_px: u64,
-) -> Result<Vec<Plan<'a>>> {
-    let planned = recipes.iter().map(|ops| plan(ops.as_ref(), input, strategy, order, max_px));
-    let mut plans = planned.collect::<Result<Vec<_>>>()?;
-    if plans.len() > 1 {
-        plans.iter_mut().for_each(|plan| plan.keep_decoded(input));
+impl Planner {
+    /// Plans each of several recipes for one image of size `input`. Several plans leave the decoded image as it is, for
+    /// each other.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for a parameter that is wrong or does not fit the image, [`Error::Limits`] for an intermediate
+    /// image that is too large.
+    pub(crate) fn plan<'a>(&self, recipes: &'a [Vec<Op>], input: Size) -> Result<Vec<Plan<'a>>> {
+        let mut plans = recipes.iter().map(|ops| self.plan_one(ops, input)).collect::<Result<Vec<_>>>()?;
+        if plans.len() > 1 {
+            plans.iter_mut().for_each(|plan| plan.keep_decoded(input));
+        }
+        Ok(plans)
     }
-    Ok(plans)
+
+    /// Plans the only recipe of an image of size `input`.
+    ///
+    /// # Errors
+    /// As of [`plan`](Self::plan).
+    pub(crate) fn plan_one<'a>(&self, ops: &'a [Op], input: Size) -> Result<Plan<'a>> {
+        let (pixel_ops, epilogue) = split_epilogue(ops);
+        let order = self.order;
+        let mut lowering = Lowering { view: View::plain(input), stages: Vec::new(), affine: None, size: input, order };
+        for op in pixel_ops {
+            let input = lowering.size;
+            let size = op.output_size(input)?;
+            check_pixels(size, self.max_px)?;
+            lowering.size = size;
+            match self.strategy {
+                Strategy::Sequential => lowering.stage(Work::Pass(op, Reach::Whole), size),
+                Strategy::Fused => lowering.add(op, op.primitive(input)),
+                Strategy::Composed => lowering.compose(op, op.primitive(input), input),
+            }
+        }
+        lowering.end_affine(lowering.size);
+        let Lowering { view, mut stages, size, .. } = lowering;
+        let epilogue = Epilogue::new(epilogue, size)?;
+        // Backwards: what each stage must make, and read.
+        let mut needed = view.reach(Rect::full(size));
+        for stage in stages.iter_mut().rev() {
+            if matches!(stage.work, Work::Pass(_, Reach::Values | Reach::Whole)) {
+                needed = Rect::full(stage.size);
+            }
+            stage.part = needed;
+            needed = stage.view.reach(stage.reads());
+        }
+        let last = last(view, &mut stages);
+        let needs_cpu = stages.iter().any(|stage| matches!(stage.work, Work::Pass(op, _) if op.needs_cpu()));
+        Ok(Plan { decode: needed, stages, last, size, epilogue, order, needs_cpu })
+    }
 }
 
 /// The smallest rectangle that holds those that the plans, of one image, decode.
@@ -478,10 +488,16 @@ pub(crate) fn is_multiplied(op: &Op, input: Size) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::{CenterCrop, Contrast, Crop, GaussianBlur, Hflip, Invert, Posterize, Resize, Rotate};
+    use crate::ops::{
+        CenterCrop, Chain, Contrast, Crop, Custom, GaussianBlur, Hflip, Invert, Jpeg, Mix, Posterize, Resize, Rotate,
+    };
+
+    fn planner(strategy: Strategy) -> Planner {
+        Planner { strategy, order: PassOrder::default(), max_px: 1 << 20 }
+    }
 
     fn planned(ops: &[Op], strategy: Strategy) -> Plan<'_> {
-        plan(ops, Size::new(100, 80), strategy, PassOrder::default(), 1 << 20).unwrap()
+        planner(strategy).plan_one(ops, Size::new(100, 80)).unwrap()
     }
 
     #[test]
@@ -543,9 +559,23 @@ mod tests {
     fn tables_leave_what_is_decoded_for_other_recipes() {
         let recipes = [vec![Op::from(Invert)], vec![Invert.into(), Resize::new(Size::new(50, 40)).into()]];
         let size = Size::new(100, 80);
-        for plan in plan_all(&recipes, size, Strategy::Fused, PassOrder::default(), 1 << 20).unwrap() {
+        for plan in planner(Strategy::Fused).plan(&recipes, size).unwrap() {
             let Some(Stage { work: Work::Gather, view, .. }) = plan.stages.first() else { panic!("{plan:?}") };
             assert!(view.table.is_none());
+        }
+    }
+
+    #[test]
+    fn a_plan_says_whether_a_kernel_is_missing() {
+        let jpeg = || Op::from(Jpeg::new(50));
+        let chain = |ops: Vec<Op>| Op::from(Mix::new(0.5).chain(Chain::new(0.5, ops)));
+        for strategy in [Strategy::Sequential, Strategy::Fused, Strategy::Composed] {
+            for missing in [Custom::new("custom", |_| ()).into(), jpeg(), chain(vec![Hflip.into(), jpeg()])] {
+                let ops = [Rotate::new(5.0).into(), missing, CenterCrop::new(10).into()];
+                assert!(planned(&ops, strategy).needs_cpu, "{strategy:?} {ops:?}");
+            }
+            let ops = [Rotate::new(5.0).into(), chain(vec![Hflip.into()]), Contrast::new(0.5).into()];
+            assert!(!planned(&ops, strategy).needs_cpu, "{strategy:?}");
         }
     }
 

@@ -9,24 +9,23 @@ mod timm;
 pub use hugging_face::hugging_face_ops;
 pub use timm::timm_ops;
 
-use crate::backend::{self, Ablation, AnyBackend, Backend, Encoded, End, RunOptions, Sample, ViewForm};
-use crate::decode::{pnm_header, probe};
-use crate::device::{DecodePath, Device, StreamPriority};
+use crate::backend::RunOptions;
+use crate::decode::pnm_header;
+use crate::device::{DecodePath, Device};
+use crate::engine::{Engine, Failure, FixedRecipe};
 use crate::error::{Error, Result};
+use crate::memory;
 use crate::ops::Op;
 use crate::ops::check::{check_ops, one_size};
 use crate::ops::filter::PassOrder;
-use crate::ops::orientation::{Orientation, oriented};
+use crate::ops::orientation::Orientation;
 use crate::ops::transform::Transform;
-use crate::plan::Strategy;
+use crate::plan::{Planner, Strategy};
 use crate::preset::Preset;
-use crate::raster::{DEFAULT_MAX_PIXELS, Image, Size, check_pixels};
+use crate::raster::{DEFAULT_MAX_PIXELS, Image, Size};
 use crate::tensor::{DType, Layout, Tensor};
-use crate::{memory, threads};
+use crate::threads::MAX_THREADS;
 use serde_json::{Map, Value};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Batches whose memory is kept: one that is being made, and one that the caller holds.
 const BATCHES: usize = 2;
@@ -95,15 +94,13 @@ impl Default for PreprocessorOptions {
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
 pub struct Preprocessor {
-    backend: AnyBackend,
-    ops: Vec<Op>,
-    orientation: Orientation,
-    options: Arc<RunOptions>,
+    engine: Engine,
 }
 
 impl std::fmt::Debug for Preprocessor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Preprocessor").field("ops", &self.ops).field("options", &self.options).finish_non_exhaustive()
+        let (ops, options) = (&self.engine.recipe().ops, self.engine.options());
+        f.debug_struct("Preprocessor").field("ops", ops).field("options", options).finish_non_exhaustive()
     }
 }
 
@@ -115,29 +112,19 @@ impl Preprocessor {
     /// the device is not there; [`Error::OutOfMemory`] or [`Error::OutOfDeviceMemory`] if there is no memory for a batch.
     pub fn new(ops: impl IntoIterator<Item = Op>, options: &PreprocessorOptions) -> Result<Self> {
         let run = RunOptions {
-            views: Vec::new(),
             dtype: options.dtype,
             layout: options.layout,
-            channels: 3,
-            strategy: options.strategy,
-            pass_order: options.pass_order,
             decode: options.decode,
             accept_truncated: options.accept_truncated,
-            entry_points: None,
-            max_px: options.max_pixels,
             batch_size: options.max_batch,
             batch_images: options.max_batch,
-            target_len: 0,
-            target_bytes: 0,
             prefetch: BATCHES - 1,
             threads: options.threads,
-            device_memory_bytes: None,
-            pinned: true,
-            pin_batches: None,
-            stream_priority: StreamPriority::default(),
-            again: Ablation::Nothing,
+            ..RunOptions::default()
         };
-        Self::open(ops.into_iter().collect(), run, options.orientation, options.device)
+        let planner = Planner { strategy: options.strategy, order: options.pass_order, max_px: options.max_pixels };
+        let recipe = FixedRecipe { ops: ops.into_iter().collect(), orientation: options.orientation, planner };
+        Self::open(recipe, run, options.device)
     }
 
     /// One with the operations of a preset that draws nothing; normalized, unless `options` ask for bytes.
@@ -153,15 +140,16 @@ impl Preprocessor {
     pub(crate) fn like(
         transforms: &[Transform],
         options: &RunOptions,
+        planner: Planner,
         orientation: Orientation,
         device: Device,
     ) -> Result<Self> {
-        let (views, batch_images, prefetch) = (Vec::new(), options.batch_size, BATCHES - 1);
-        let run = RunOptions { views, batch_images, prefetch, threads: 0, ..options.clone() };
-        Self::open(explicit(transforms)?, run, orientation, device)
+        let (batch_images, prefetch) = (options.batch_size, BATCHES - 1);
+        let run = RunOptions { batch_images, prefetch, threads: 0, ..options.clone() };
+        Self::open(FixedRecipe { ops: explicit(transforms)?, orientation, planner }, run, device)
     }
 
-    fn open(ops: Vec<Op>, mut run: RunOptions, orientation: Orientation, device: Device) -> Result<Self> {
+    fn open(recipe: FixedRecipe, run: RunOptions, device: Device) -> Result<Self> {
         let within = |parameter, value, least, most| {
             if (least..=most).contains(&value) {
                 return Ok(());
@@ -169,28 +157,26 @@ impl Preprocessor {
             Err(Error::parameter("preprocessor", parameter, format!("{least} to {most}"), value))
         };
         within("max_batch", run.batch_images, 1, MAX_BATCH)?;
-        within("threads", run.threads, 0, threads::MAX_THREADS)?;
-        let transforms: Vec<Transform> = ops.iter().cloned().map(Transform::from).collect();
+        within("threads", run.threads, 0, MAX_THREADS)?;
+        let transforms: Vec<Transform> = recipe.ops.iter().cloned().map(Transform::from).collect();
         let (size, normalize) = check_ops(&transforms)?;
         let size = one_size("preprocessor", size)?;
         if normalize.is_some() && run.dtype == DType::U8 {
             return Err(Error::parameter("preprocessor", "dtype", "f32, f16 or bf16 after normalize", "u8"));
         }
-        run.views = vec![ViewForm { size, times: 1 }];
-        let options = Arc::new(run);
-        Ok(Self { backend: backend::open(device, &options, normalize)?, ops, orientation, options })
+        Engine::open(device, run, recipe, (size, normalize)).map(|engine| Self { engine })
     }
 
     /// Width and height of every image of a tensor.
     #[must_use]
     pub fn image_size(&self) -> Size {
-        self.options.views[0].size
+        self.engine.options().views[0].size
     }
 
     /// Most images of one call.
     #[must_use]
     pub fn max_batch(&self) -> usize {
-        self.options.batch_images
+        self.engine.options().batch_images
     }
 
     /// Decodes images and makes a tensor of them, in their order.
@@ -202,11 +188,8 @@ impl Preprocessor {
     /// [`Error::Parameter`] if there are no images or more than [`max_batch`](Self::max_batch); [`Error::Sample`] with the
     /// number of the first image that cannot be used, and why.
     pub fn run(&self, images: &[&[u8]]) -> Result<Tensor> {
-        self.make(images.len(), &|i, buffer| {
-            memory::reserve(buffer, images[i].len(), "an encoded image", memory::FEWER_IMAGES)?;
-            buffer.extend_from_slice(images[i]);
-            Ok(())
-        })
+        self.check(images.len())?;
+        self.engine.run(images).map_err(failed)
     }
 
     /// The same of images that are decoded already. Of a part of an image the stored pixels are taken.
@@ -217,125 +200,29 @@ impl Preprocessor {
     /// # Errors
     /// As of [`run`](Self::run).
     pub fn run_images(&self, images: &[&Image]) -> Result<Tensor> {
-        self.make(images.len(), &|i, buffer| {
+        self.check(images.len())?;
+        let read = |i: usize, buffer: &mut Vec<u8>| {
             let (header, pixels) = (pnm_header(images[i].size(), 3), images[i].pixels());
             memory::reserve(buffer, header.len() + 3 * pixels.len(), "an image", memory::FEWER_IMAGES)?;
             buffer.extend_from_slice(header.as_bytes());
             buffer.extend(pixels.iter().flat_map(|pixel| &pixel[..3]));
             Ok(())
-        })
-    }
-
-    /// Makes a tensor of so many images, of which `read` puts the encoded bytes into an empty buffer.
-    fn make(&self, images: usize, read: &Read<'_>) -> Result<Tensor> {
-        if !(1..=self.options.batch_images).contains(&images) {
-            let expected = format!("1 to {}, the max_batch", self.options.batch_images);
-            return Err(Error::parameter("preprocessor", "number of images", expected, images));
-        }
-        match &self.backend {
-            AnyBackend::Cpu(cpu) => self.make_on(cpu, images, read),
-            AnyBackend::Cuda(gpu) => self.make_on(&**gpu, images, read),
-        }
-    }
-
-    fn make_on<B: Backend>(&self, backend: &B, images: usize, read: &Read<'_>) -> Result<Tensor> {
-        let mut batch = backend.begin(images)?;
-        let made = self.fill(backend, &batch, images, read).and_then(|mut worker| {
-            let settled = backend.settle(&mut worker, &mut batch);
-            backend.give_worker(worker);
-            settled?.bad.into_iter().next().map_or(Ok(()), |(i, error)| Err(failed(i, error)))
-        });
-        if let Err(error) = made {
-            backend.abandon(batch);
-            return Err(error);
-        }
-        let places: Vec<usize> = (0..images).collect();
-        let labels = vec![0; images];
-        let end = End { places: &places, padding: 0, labels: &labels, targets: None, mix: None };
-        let views = backend.finish(batch, &end)?.views;
-        views.into_iter().next().ok_or_else(|| Error::Panic { message: "a batch has no view".to_owned() })
-    }
-
-    /// Runs all images into their places; the caller's worker. The error is that of the first image that has one.
-    fn fill<B: Backend>(&self, backend: &B, batch: &B::Batch, images: usize, read: &Read<'_>) -> Result<B::Worker> {
-        let next = AtomicUsize::new(0);
-        let work = || -> Result<B::Worker, (usize, Error)> {
-            let mut worker = backend.worker().map_err(|error| (0, error))?;
-            loop {
-                let i = next.fetch_add(1, Relaxed);
-                if i >= images {
-                    return Ok(worker);
-                }
-                let one = || self.one(backend, &mut worker, batch, i, read);
-                match catch_unwind(AssertUnwindSafe(one)) {
-                    Ok(Ok(())) => {}
-                    Ok(Err(error)) => {
-                        // The images after it need not be made any more.
-                        next.fetch_max(images, Relaxed);
-                        backend.give_worker(worker);
-                        return Err((i, failed(i, error)));
-                    }
-                    // Whatever the worker was doing is half done.
-                    Err(panic) => return Err((i, failed(i, Error::panic(panic.as_ref())))),
-                }
-            }
         };
-        let more = self.options.threads.min(images).saturating_sub(1);
-        let (own, others) = std::thread::scope(|scope| {
-            let start = |i| threads::spawn_scoped(scope, format!("warpfeed-{i}"), work);
-            // Fewer threads than asked for are slower, not wrong.
-            let others: Vec<_> = (0..more).map_while(|i| start(i).ok()).collect();
-            let own = work();
-            let join = |other: std::thread::ScopedJoinHandle<'_, _>| {
-                other.join().unwrap_or_else(|panic| Err((0, Error::panic(panic.as_ref()))))
-            };
-            (own, others.into_iter().map(join).collect::<Vec<_>>())
-        });
-        let (mut first, mut workers) = (None::<(usize, Error)>, Vec::new());
-        for done in others.into_iter().chain([own]) {
-            match done {
-                Ok(worker) => workers.push(worker),
-                Err(error) if first.as_ref().is_none_or(|first| error.0 < first.0) => first = Some(error),
-                Err(_) => {}
-            }
-        }
-        let own = workers.pop();
-        workers.into_iter().for_each(|worker| backend.give_worker(worker));
-        match (own, first) {
-            (Some(own), None) => Ok(own),
-            (own, first) => {
-                own.into_iter().for_each(|worker| backend.give_worker(worker));
-                let lost = || Error::Panic { message: "no thread has made the batch".to_owned() };
-                Err(first.map_or_else(lost, |(_, error)| error))
-            }
-        }
+        self.engine.run_read(images.len(), &read).map_err(failed)
     }
 
-    /// Runs one image into its place.
-    fn one<B: Backend>(
-        &self,
-        backend: &B,
-        worker: &mut B::Worker,
-        batch: &B::Batch,
-        i: usize,
-        read: &Read<'_>,
-    ) -> Result<()> {
-        let mut buffer = backend.buffer(worker);
-        buffer.clear();
-        read(i, &mut buffer)?;
-        let header = probe(&buffer)?;
-        check_pixels(header.size, self.options.max_px)?;
-        let mut recipe = oriented(header.orientation, self.orientation);
-        recipe.extend_from_slice(&self.ops);
-        let sample = Sample { place: i, header: &header, recipes: &[recipe], later: true };
-        backend.run(worker, batch, Encoded::owned(buffer), &sample).map(drop)
+    fn check(&self, images: usize) -> Result<()> {
+        if (1..=self.max_batch()).contains(&images) {
+            return Ok(());
+        }
+        let expected = format!("1 to {}, the max_batch", self.max_batch());
+        Err(Error::parameter("preprocessor", "number of images", expected, images))
     }
 }
 
-/// Puts the encoded bytes of an image into an empty buffer.
-type Read<'a> = dyn Fn(usize, &mut Vec<u8>) -> Result<()> + Sync + 'a;
-
-fn failed(i: usize, error: Error) -> Error {
+/// A failure of a call; of one image it names the image.
+fn failed(Failure { image, error }: Failure) -> Error {
+    let Some(i) = image else { return error };
     Error::Sample { index: i as u64, name: format!("image {i} of the call"), source: Box::new(error) }
 }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::decode::probe;
 use crate::encode::{JpegOptions, encode_jpeg};
 use crate::ops::{CenterCrop, Custom, Interpolation, Normalize, Resize};
 use crate::source::EncodedImages;
@@ -76,10 +77,12 @@ fn an_error_names_the_first_bad_image_and_leaves_the_rest_usable() {
         }
     }
     let panics = Custom::new("panics", |_| panic!("of the caller's own"));
-    let preprocessor =
-        Preprocessor::new([Op::Custom(panics), CenterCrop::new(8).into()], &PreprocessorOptions::default());
+    let ops = [Op::Custom(panics), CenterCrop::new(8).into()];
+    let preprocessor = Preprocessor::new(ops.clone(), &PreprocessorOptions::default());
     let error = preprocessor.unwrap().run(&[&jpegs[0]]).unwrap_err();
     assert!(error.to_string().contains("of the caller's own"), "{error}");
+    let error = crate::apply(&jpegs[0], &ops, &crate::ApplyOptions::default()).unwrap_err();
+    assert!(matches!(&error, Error::Panic { message } if message.contains("of the caller's own")), "{error}");
 }
 
 #[test]

@@ -1,16 +1,15 @@
-//! Runs recipes on the CPU: from encoded bytes to a sample's place in the batch.
+//! Runs plans on the CPU: from encoded bytes to a sample's place in the batch.
 
 use super::gather::{Gather, plain_row};
 use super::output::Output;
 use super::resample;
-use crate::backend::RunOptions;
-use crate::decode::{Decoder, Header, Knew};
+use crate::decode::{Decoder, Header, How, Knew};
 use crate::error::Result;
+use crate::ops::CpuPass;
 use crate::ops::filter::PassOrder;
 use crate::ops::table::Table;
-use crate::ops::{CpuPass, Op};
 use crate::plan::view::View;
-use crate::plan::{Last, Mirror, Plan, Resampling, Stage, Work, decoded_by, plan_all};
+use crate::plan::{Last, Mirror, Plan, Resampling, Stage, Work, decoded_by};
 use crate::raster::{Image, Pixel, Rect, Size};
 use crate::trace::{Activity, Span};
 use std::time::{Duration, Instant};
@@ -22,7 +21,7 @@ const KEEP_PX: usize = 16 << 20;
 pub(crate) struct Job<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) header: &'a Header,
-    pub(crate) options: &'a RunOptions,
+    pub(crate) how: How<'a>,
 }
 
 /// Where a job's time went.
@@ -57,32 +56,23 @@ impl Executor {
         })
     }
 
-    /// Decodes once, and for each recipe, orientation included, augments and writes the result to its output, whose size
-    /// is the recipe's.
+    /// Decodes once, and for each plan runs the stages and writes the result to its output, whose size is the plan's.
     ///
     /// # Errors
-    /// [`Error::Decode`](crate::Error::Decode) for damaged bytes; what [`plan_all`] and the operations refuse.
-    pub(crate) fn run<R: AsRef<[Op]>>(
-        &mut self,
-        job: &Job<'_>,
-        recipes: &[R],
-        outputs: &mut [Output<'_>],
-    ) -> Result<Times> {
-        let times = self.run_plans(job, recipes, outputs);
+    /// [`Error::Decode`](crate::Error::Decode) for damaged bytes; what the operations refuse.
+    pub(super) fn run(&mut self, job: &Job<'_>, plans: &[Plan<'_>], outputs: &mut [Output<'_>]) -> Result<Times> {
+        let times = self.run_plans(job, plans, outputs);
         for image in [&mut self.decoded, &mut self.current, &mut self.next] {
             image.shrink(KEEP_PX);
         }
         times
     }
 
-    fn run_plans<R: AsRef<[Op]>>(&mut self, job: &Job<'_>, recipes: &[R], outputs: &mut [Output<'_>]) -> Result<Times> {
-        let (planning, options) = (Instant::now(), job.options);
-        let plans = plan_all(recipes, job.header.size, options.strategy, options.pass_order, options.max_px)?;
-        let planning = planning.elapsed();
-        let (decode, knew) = self.decode(job, decoded_by(&plans))?;
+    fn run_plans(&mut self, job: &Job<'_>, plans: &[Plan<'_>], outputs: &mut [Output<'_>]) -> Result<Times> {
+        let (decode, knew) = self.decode(job, decoded_by(plans))?;
         let start = Instant::now();
         let _augment = Span::enter(Activity::Augment);
-        if let [plan] = &plans[..]
+        if let [plan] = plans
             && let [output] = outputs
         {
             plan.stages.iter().try_for_each(|stage| self.stage(stage, plan.order))?;
@@ -91,7 +81,7 @@ impl Executor {
             std::mem::swap(&mut self.current, &mut self.decoded);
             plans.iter().zip(outputs).try_for_each(|(plan, output)| self.run_on_decoded(plan, output))?;
         }
-        Ok(Times { decode, augment: planning + start.elapsed(), knew })
+        Ok(Times { decode, augment: start.elapsed(), knew })
     }
 
     /// Runs a plan that leaves the decoded image as it is.
@@ -122,17 +112,15 @@ impl Executor {
                 self.resample(view, resampling, *part, [*columns, *rows], table.as_deref(), output);
             }
         }
-        for erasure in &plan.epilogue.erasures {
-            output.erase(erasure);
-        }
+        output.end(&plan.epilogue);
     }
 
     /// How long it took, and what was known of the image.
     fn decode(&mut self, job: &Job<'_>, part: Rect) -> Result<(Duration, Knew)> {
         let start = Instant::now();
         let _decode = Span::enter(Activity::Decode);
-        let Job { bytes, header, options, .. } = *job;
-        let knew = self.decoder.decode_as(bytes, header, part, options.how(), &mut self.current)?;
+        let Job { bytes, header, how } = *job;
+        let knew = self.decoder.decode_as(bytes, header, part, how, &mut self.current)?;
         Ok((start.elapsed(), knew))
     }
 

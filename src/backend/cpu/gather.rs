@@ -341,7 +341,7 @@ mod tests {
     use crate::ops::fill::Fill;
     use crate::ops::filter::PassOrder;
     use crate::ops::{Crop, Hflip, Op, Rotate, Vflip};
-    use crate::plan::{Last, Strategy, plan};
+    use crate::plan::{Last, Planner, Strategy};
     use crate::raster::{Rect, Size};
 
     fn rotate(degrees: f64, expand: bool, fill: [u8; 3]) -> Op {
@@ -355,7 +355,8 @@ mod tests {
         for (i, pixel) in image.pixels_mut().iter_mut().enumerate() {
             *pixel = [i as u8, (i >> 8) as u8, (i * 7) as u8, 255];
         }
-        let plan = plan(ops, size, Strategy::Fused, PassOrder::default(), 1 << 20).unwrap();
+        let planner = Planner { strategy: Strategy::Fused, order: PassOrder::default(), max_px: 1 << 20 };
+        let plan = planner.plan_one(ops, size).unwrap();
         assert!(plan.stages.is_empty());
         assert_eq!(plan.decode, Rect::full(size));
         let Last::View(view) = plan.last else { panic!("{:?}", plan.last) };

@@ -31,14 +31,15 @@ pub(crate) mod output;
 mod resample;
 mod vertical;
 
+use super::kept::Kept;
 use super::{Backend, Decoded, Encoded, End, Finished, RunOptions, Sample, Settled, ViewForm, Work};
 use crate::cuda::driver;
 use crate::decode::Header;
 use crate::error::{Error, Result};
 use crate::memory;
-use crate::ops::Op;
+use crate::plan::Plan;
 use crate::raster::Size;
-use crate::tensor::{DType, HostBuffer, Layout, Pool, Storage};
+use crate::tensor::{DType, HostBuffer, Pool, Storage};
 use batch::{HostBatch, HostView};
 use executor::{Executor, Job, Times};
 use output::{Output, Tables};
@@ -54,13 +55,12 @@ const WORKER_BYTES: usize = 8 << 20;
 pub(crate) struct Cpu {
     options: Arc<RunOptions>,
     tables: Tables,
-    rgb_tables: Tables,
     /// Of each view; one where each image has a size of its own.
     pools: Vec<Arc<Pool>>,
     /// For targets that are numbers.
     targets: Arc<Pool>,
     /// Of threads that have ended, for the next epoch's.
-    workers: Mutex<Vec<Worker>>,
+    workers: Kept<Worker>,
 }
 
 /// A thread's decoder and memory.
@@ -85,9 +85,9 @@ impl Cpu {
         let batches = views.map(|(view, pool)| pool.take(options.view_bytes(view))).collect::<Result<Vec<_>>>()?;
         let workers = options.threads.max(1).saturating_mul(WORKER_BYTES);
         drop((memory::zeros::<u8>(workers, "the workers beside the batches", memory::SMALLER_BATCHES)?, batches));
-        let rgb_tables = Tables::new(DType::U8, None);
         let targets = Arc::new(Pool::new(DType::F32, options.batches_at_a_time()));
-        Ok(Self { options: Arc::clone(options), tables, rgb_tables, pools, targets, workers: Mutex::default() })
+        let workers = Kept::new(options.threads.max(1));
+        Ok(Self { options: Arc::clone(options), tables, pools, targets, workers })
     }
 }
 
@@ -119,7 +119,7 @@ impl RunOptions {
 
     /// What is to be done with one encoded image on the CPU.
     pub(crate) fn job<'a>(&'a self, bytes: &'a [u8], header: &'a Header) -> Job<'a> {
-        Job { bytes, header, options: self }
+        Job { bytes, header, how: self.how() }
     }
 }
 
@@ -129,17 +129,16 @@ fn work(times: Times) -> Work {
     Work { decode: times.decode, augment: times.augment, decoded }
 }
 
-/// Decodes an image and runs recipes on it, each to RGB bytes.
+/// Decodes an image and runs plans on it but for their epilogues, each to RGB bytes.
 pub(crate) fn run_to_rgb<'a>(
     executor: &mut Executor,
     job: &Job<'_>,
-    recipes: &[&[Op]],
-    outs: impl IntoIterator<Item = (Size, &'a mut [u8])>,
-    tables: &Tables,
+    plans: &[Plan<'_>],
+    outs: impl IntoIterator<Item = &'a mut [u8]>,
 ) -> Result<Work> {
-    let output = |(size, out)| Output::new(out, size, tables, Layout::Nhwc, 3);
-    let mut outputs: Vec<_> = outs.into_iter().map(output).collect();
-    executor.run(job, recipes, &mut outputs).map(work)
+    let output = |(out, plan): (_, &Plan<'_>)| Output::rgb(out, plan.size);
+    let mut outputs: Vec<_> = outs.into_iter().zip(plans).map(output).collect();
+    executor.run(job, plans, &mut outputs).map(work)
 }
 
 impl Backend for Cpu {
@@ -155,15 +154,11 @@ impl Backend for Cpu {
     }
 
     fn worker(&self) -> Result<Worker> {
-        let kept = self.workers.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        kept.map_or_else(|| Ok(Worker { executor: Executor::new()?, buffer: Vec::new() }), Ok)
+        self.workers.take().map_or_else(|| Ok(Worker { executor: Executor::new()?, buffer: Vec::new() }), Ok)
     }
 
     fn give_worker(&self, worker: Worker) {
-        let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
-        if workers.len() < self.options.threads.max(1) {
-            workers.push(worker);
-        }
+        self.workers.give(worker);
     }
 
     fn buffer(&self, worker: &mut Worker) -> Vec<u8> {
@@ -191,20 +186,22 @@ impl Backend for Cpu {
     fn run(&self, worker: &mut Worker, batch: &Batch, encoded: Encoded, sample: &Sample<'_>) -> Result<Work> {
         let options = &self.options;
         let job = options.job(encoded.bytes(), sample.header);
-        let output = |(bytes, size)| Output::new(bytes, size, &self.tables, options.layout, options.channels);
-        let sizes = options.sizes(sample)?;
+        let plans = sample.plans;
+        let output = |(bytes, plan): (_, &Plan<'_>)| {
+            Output::new(bytes, plan.size, &self.tables, options.layout, options.channels)
+        };
         let times = match batch {
             Batch::Views(batch) => {
                 let mut slot = batch.slot(sample.place)?;
-                let mut outputs: Vec<_> = slot.images().zip(sizes).map(output).collect();
-                worker.executor.run(&job, sample.recipes, &mut outputs)
+                let mut outputs: Vec<_> = slot.images().zip(plans).map(output).collect();
+                worker.executor.run(&job, plans, &mut outputs)
             }
             Batch::Unequal(places) => {
-                let (size, place) = (sizes[0], &places[sample.place]);
+                let (size, place) = (plans[0].size, &places[sample.place]);
                 let len_bytes = options.image_bytes(size);
                 let mut buffer = self.pools[0].take(len_bytes)?;
                 let bytes = &mut buffer.as_bytes_mut()[..len_bytes];
-                let times = worker.executor.run(&job, sample.recipes, &mut [output((bytes, size))]);
+                let times = worker.executor.run(&job, plans, &mut [output((bytes, &plans[0]))]);
                 *place.lock().unwrap_or_else(PoisonError::into_inner) = Some((size, buffer));
                 times
             }
@@ -222,10 +219,10 @@ impl Backend for Cpu {
         worker: &mut Worker,
         bytes: &[u8],
         header: &Header,
-        ops: &[Op],
-        out: (Size, &mut [u8]),
+        plan: &Plan<'_>,
+        out: &mut [u8],
     ) -> Result<Work> {
-        run_to_rgb(&mut worker.executor, &self.options.job(bytes, header), &[ops], [out], &self.rgb_tables)
+        run_to_rgb(&mut worker.executor, &self.options.job(bytes, header), std::slice::from_ref(plan), [out])
     }
 
     fn settle(&self, _worker: &mut Worker, _batch: &mut Batch) -> Result<Settled> {

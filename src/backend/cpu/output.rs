@@ -2,9 +2,14 @@
 
 use super::normalize::{Cast, Table};
 use crate::ops::{Erase, noise};
+use crate::plan::Epilogue;
 use crate::raster::{Pixel, Size};
 use crate::tensor::{DType, Layout};
 use half::{bf16, f16};
+use std::sync::LazyLock;
+
+/// Bytes as they are.
+static BYTES: LazyLock<Tables> = LazyLock::new(|| Tables::new(DType::U8, None));
 
 /// What each byte value becomes, in the output's type.
 pub(crate) enum Tables {
@@ -42,6 +47,8 @@ pub(crate) struct Output<'a> {
     size: Size,
     tables: &'a Tables,
     order: Order,
+    /// Whether plans' epilogues are run too.
+    epilogue: bool,
 }
 
 /// How the elements of an image lie.
@@ -62,7 +69,12 @@ impl<'a> Output<'a> {
             Layout::Nchw => Order::Planes,
             Layout::Nhwc => Order::Interleaved,
         };
-        Self { bytes, size, tables, order }
+        Self { bytes, size, tables, order, epilogue: true }
+    }
+
+    /// RGB bytes, row by row, as they are before a plan's epilogue.
+    pub(super) fn rgb(bytes: &'a mut [u8], size: Size) -> Self {
+        Self { epilogue: false, ..Self::new(bytes, size, &BYTES, Layout::Nhwc, 3) }
     }
 
     /// Writes row `y`.
@@ -77,8 +89,15 @@ impl<'a> Output<'a> {
         }
     }
 
+    /// Ends an image whose rows are written.
+    pub(super) fn end(&mut self, epilogue: &Epilogue) {
+        if self.epilogue {
+            epilogue.erasures.iter().for_each(|erasure| self.erase(erasure));
+        }
+    }
+
     /// Overwrites a rectangle with values in the output's units.
-    pub(crate) fn erase(&mut self, erase: &Erase) {
+    fn erase(&mut self, erase: &Erase) {
         let Self { size, order, .. } = *self;
         match self.tables {
             Tables::F32(_) => overwrite::<f32>(bytemuck::cast_slice_mut(self.bytes), size, order, erase),

@@ -6,6 +6,7 @@
 //! that the host wrote goes to the device in one copy.
 #![allow(unsafe_code)]
 
+use super::streams::{Part, Queue};
 use crate::cuda::driver::{self, Context, DeviceMemory, HostMemory, Stream};
 use crate::error::{Error, Result};
 use bytemuck::NoUninit;
@@ -227,20 +228,18 @@ impl Arena {
         Ok(block.address() + offset as u64)
     }
 
-    /// Queues the copy of all pieces that were taken since the last one to the device, `times` times.
+    /// Queues the copy of all pieces that were taken since the last one to the device.
     ///
     /// # Safety
     /// None of these pieces is written any more. The arena is neither reset nor dropped before the copies are done.
-    pub(super) unsafe fn upload(&self, stream: &Stream, times: usize) -> Result<()> {
+    pub(super) unsafe fn upload(&self, stream: &Stream, queue: Queue) -> Result<()> {
         for (block, used) in self.lock().staging.0.iter_mut().filter(|(block, used)| *used > block.sent) {
             let (from, len_bytes) = (block.sent, *used - block.sent);
-            for _ in 0..times {
+            let address = block.device.address() + from as u64;
+            queue(Part::Transfer, &|| {
                 // SAFETY: both blocks are at least as long as what is used of them; the rest is the contract.
-                unsafe {
-                    let address = block.device.address() + from as u64;
-                    driver::upload(address, block.host.start().add(from), len_bytes, stream)?;
-                }
-            }
+                unsafe { driver::upload(address, block.host.start().add(from), len_bytes, stream) }
+            })?;
             block.sent = *used;
         }
         Ok(())

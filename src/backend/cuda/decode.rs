@@ -1,25 +1,22 @@
-//! Decoding: by nvJPEG on the worker's stream, by the hardware decoder with the whole batch, or by the CPU.
-#![allow(unsafe_code)]
+//! Who decodes an image: nvJPEG on the worker's stream, a decoder on the device with the whole batch, or the CPU.
 
-use super::arena::Allocation;
-use super::gpu::Gpu;
+use super::buffers::Buffers;
+use super::hardware;
 use super::in_flight::InFlight;
-use super::jpeg::Job;
+use super::jpeg::{self, DeviceDecoder, Job};
 use super::lower::{DeviceImage, Spare, packed_bytes, stages_bytes};
-use super::nvjpeg::{HardwareBatch, HardwareDecoder, HardwareJob, Queued, WorkerDecoder};
-use super::route::Route;
+use super::nvjpeg::{HardwareDecoder, HardwareJob, Nvjpeg, Queued, WorkerDecoder};
+use super::route::{Route, Router};
+use super::streams::Streams;
 use super::worker::Worker;
-use crate::backend::{Decoded, Encoded, Sample, Settled};
-use crate::cuda::driver::{self, Stream};
-use crate::decode::{Format, Header, Reason, has_end, pnm_rows, probe};
+use crate::backend::{Encoded, RunOptions, Sample, Settled};
+use crate::cuda::driver::Scoped;
+use crate::decode::{Format, Header, Reason, has_end};
 use crate::error::{Error, Result};
-use crate::memory;
 use crate::plan::{Plan, decoded_by};
-use crate::raster::{Pixel, Rect};
+use crate::raster::Rect;
+use std::sync::Arc;
 use std::time::Instant;
-
-/// Images above this many pixels give their memory back after use: 16 Mpx, 64 MiB.
-const KEEP_PX: usize = 16 << 20;
 
 /// An image on its way to the kernels.
 pub(super) struct Source {
@@ -39,21 +36,53 @@ pub(super) enum By {
     Device(Box<Job>),
 }
 
-impl Gpu {
-    /// Decodes, or sees to it that the hardware decoder will.
+/// The decoders of one pipeline on a device, and which image goes to which.
+pub(super) struct Decoders {
+    options: Arc<RunOptions>,
+    router: Router,
+    nvjpeg: Option<Scoped<Nvjpeg>>,
+    own: DeviceDecoder,
+    /// For encoded bytes.
+    pub(super) buffers: Buffers,
+    streams: Arc<Streams>,
+}
+
+impl Decoders {
+    /// Opens what the options' path needs.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if the path names a decoder that is not there.
+    pub(super) fn open(options: &Arc<RunOptions>, own: DeviceDecoder, streams: &Arc<Streams>) -> Result<Self> {
+        let nvjpeg = Nvjpeg::open(&streams.context, options.decode, options.stream_priority)?;
+        let hardware = nvjpeg.as_ref().is_some_and(|nvjpeg| nvjpeg.hardware.is_some());
+        let router = Router::new(options.decode, nvjpeg.is_some(), hardware, options.threads);
+        let buffers = Buffers::new(options.batch_images * options.batches_at_a_time());
+        Ok(Self { options: Arc::clone(options), router, nvjpeg, own, buffers, streams: Arc::clone(streams) })
+    }
+
+    /// The device's hardware decoder, if it has one and is to use it.
+    fn hardware(&self) -> Option<&HardwareDecoder> {
+        self.nvjpeg.as_ref().and_then(|nvjpeg| nvjpeg.hardware.as_ref())
+    }
+
+    /// Makes a worker for the thread that calls.
+    pub(super) fn worker(&self) -> Result<Worker> {
+        Worker::new(self.nvjpeg.as_ref().map(|nvjpeg| nvjpeg.worker(&self.streams.context)).transpose()?)
+    }
+
+    /// Decodes, or sees to it that a decoder on the device will with the whole batch.
     pub(super) fn decode(
         &self,
         worker: &mut Worker,
         batch: &InFlight,
         mut encoded: Encoded,
-        &Sample { header, later, .. }: &Sample<'_>,
-        plans: &[Plan<'_>],
+        &Sample { header, plans, later, .. }: &Sample<'_>,
     ) -> Result<Source> {
         let (size, len_bytes) = (header.size, encoded.bytes().len());
         let mut spare = None;
         let route = self.router.route(header, later);
         if route == Route::Device {
-            match self.to_device(worker, batch, encoded, header, plans)? {
+            match self.own.take(worker, batch, encoded, header, plans)? {
                 Ok(source) => return Ok(source),
                 Err(back) => (encoded, spare) = back,
             }
@@ -61,7 +90,7 @@ impl Gpu {
             let destination = image.address;
             if route == Route::Hardware && nvjpeg.is_for_hardware(encoded.bytes(), size) {
                 let job = HardwareJob { encoded: batch.arena.hold(encoded.bytes())?, destination, size };
-                self.keep_buffer(encoded.into_buffer());
+                self.buffers.give(encoded.into_buffer());
                 return Ok(Source { image, by: By::Hardware(job), spare });
             }
             let start = Instant::now();
@@ -69,7 +98,7 @@ impl Gpu {
                 Ok(Queued { event, buffer }) => {
                     self.router.measured(Route::Hybrid, len_bytes, start.elapsed());
                     worker.decoded.hybrid += 1;
-                    buffer.into_iter().for_each(|buffer| self.keep_buffer(buffer));
+                    buffer.into_iter().for_each(|buffer| self.buffers.give(buffer));
                     batch.is_decoding(event);
                     return Ok(Source { image, by: By::Hybrid, spare });
                 }
@@ -78,11 +107,12 @@ impl Gpu {
             }
         }
         let start = Instant::now();
-        let image = self.decode_to_staging(worker, batch, encoded.bytes(), header, decoded_by(plans))?;
+        let (how, part) = (self.options.how(), decoded_by(plans));
+        let image = worker.decode_to_staging(how, &batch.arena, encoded.bytes(), header, part)?;
         if header.format == Format::Jpeg {
             self.router.measured(Route::Cpu, len_bytes, start.elapsed());
         }
-        self.keep_buffer(encoded.into_buffer());
+        self.buffers.give(encoded.into_buffer());
         Ok(Source { image, by: By::Cpu, spare })
     }
 
@@ -96,26 +126,27 @@ impl Gpu {
         header: &Header,
         part: Rect,
     ) -> Result<Source> {
+        let (how, arena) = (self.options.how(), &batch.arena);
         let image = match &source.by {
             By::Cpu => return Ok(source),
-            By::Hardware(job) => self.decode_to_staging(worker, batch, job.encoded.bytes(), header, part)?,
+            By::Hardware(job) => worker.decode_to_staging(how, arena, job.encoded.bytes(), header, part)?,
             By::Device(job) => {
                 worker.decoded.left.add(Reason::Memory);
-                self.decode_to_staging(worker, batch, job.encoded.bytes(), header, part)?
+                worker.decode_to_staging(how, arena, job.encoded.bytes(), header, part)?
             }
             By::Hybrid => {
                 let taken_back = worker.nvjpeg.as_mut().map(|nvjpeg| nvjpeg.take_back()).transpose()?;
                 let Some(encoded) = taken_back else { return Ok(source) };
                 worker.decoded.hybrid -= 1;
-                let image = self.decode_to_staging(worker, batch, encoded.bytes(), header, part)?;
-                self.keep_buffer(encoded.into_buffer());
+                let image = worker.decode_to_staging(how, arena, encoded.bytes(), header, part)?;
+                self.buffers.give(encoded.into_buffer());
                 image
             }
         };
         worker.decoded.for_memory += 1;
         let spare = Some((source.image.address, packed_bytes(source.image.part.size())));
         if let By::Device(job) = source.by {
-            self.keep_buffer(job.encoded.into_buffer());
+            self.buffers.give(job.encoded.into_buffer());
         }
         Ok(Source { image, by: By::Cpu, spare })
     }
@@ -159,172 +190,39 @@ impl Gpu {
         }
     }
 
-    /// Decodes `part` on the CPU to the batch's staging memory.
-    fn decode_to_staging(
-        &self,
-        worker: &mut Worker,
-        batch: &InFlight,
-        bytes: &[u8],
-        header: &Header,
-        part: Rect,
-    ) -> Result<DeviceImage> {
-        let pixels = self.decode_on_cpu(worker, bytes, header, part, |len| batch.arena.piece(len))?;
-        Ok(DeviceImage { address: pixels.address(), pitch_bytes: 3 * part.width, whole: header.size, part })
-    }
-
-    /// Decodes `part` on the CPU to memory that `room` gives: RGB bytes, row by row.
-    fn decode_on_cpu<M: Pixels>(
-        &self,
-        worker: &mut Worker,
-        bytes: &[u8],
-        header: &Header,
-        part: Rect,
-        room: impl FnOnce(usize) -> Result<M>,
-    ) -> Result<M> {
-        let len_bytes = packed_bytes(part.size());
-        let mut pixels;
-        if header.format == Format::Pnm && header.components == 3 {
-            let rows = pnm_rows(bytes, header, part)?;
-            pixels = room(len_bytes)?;
-            let places = pixels.bytes_mut().chunks_exact_mut(3 * part.width as usize);
-            places.zip(rows).for_each(|(to, row)| to.copy_from_slice(row));
-        } else {
-            let Worker { decoder, image, decoded, .. } = worker;
-            *decoded += decoder.decode_as(bytes, header, part, self.options.how(), image)?.into();
-            pixels = room(len_bytes)?;
-            pack(worker.image.pixels(), pixels.bytes_mut());
-            worker.image.shrink(KEEP_PX);
-        }
-        worker.decoded.cpu += 1;
-        Ok(pixels)
-    }
-
-    /// Has the hardware decoder decode what was left to it.
+    /// Has the device decode what was left to be decoded with the whole batch.
     ///
     /// # Errors
-    /// [`Error::Device`] or [`Error::Cuda`], after which the batch is to be abandoned.
-    pub(super) fn decode_on_hardware(&self, worker: &mut Worker, batch: &mut InFlight) -> Result<Settled> {
-        let mut jobs = Vec::new();
-        for (place, sample) in batch.samples_mut().iter_mut().enumerate() {
-            if let Some(job) = sample.as_mut().and_then(|sample| sample.hardware_job.take()) {
-                jobs.push((place, job));
-            }
+    /// What ends the epoch; the batch is then to be abandoned.
+    pub(super) fn settle(&self, worker: &mut Worker, batch: &mut InFlight) -> Result<Settled> {
+        let mut settled = self.own.settle(worker, batch, &self.buffers)?;
+        if let Some(hardware) = self.hardware() {
+            settled += hardware::settle(hardware, worker, batch, &self.streams, self.options.how())?;
         }
-        let Some(hardware) = self.hardware().filter(|_| !jobs.is_empty()) else { return Ok(Settled::default()) };
-        let state = match batch.hardware_mut() {
-            Some(state) => state,
-            none => none.insert(hardware.batch(&self.context)?),
-        };
-        let borrowed: Vec<&HardwareJob> = jobs.iter().map(|(_, job)| job).collect();
-        // SAFETY: what the state was last used for has been waited for. The jobs' bytes and destinations are the batch's,
-        // whose memory is used again only after the hardware decoder has been waited for; destinations are idle since the
-        // batch began.
-        if unsafe { state.decode(hardware, &borrowed) }.is_ok() {
-            batch.on_hardware = jobs.len();
-            return Ok(Settled {
-                bad: Vec::new(),
-                decoded: Decoded { hardware: jobs.len() as u64, ..Decoded::default() },
-            });
-        }
-        let mut refused = Vec::new();
-        narrow_down(hardware, state, &jobs, &mut refused)?;
-        worker.decoded.hardware += (jobs.len() - refused.len()) as u64;
-        let mut bad = Vec::new();
-        for (place, job) in refused {
-            // SAFETY: the destination is the batch's and as large as the image, and the hardware decoder has been waited
-            // for.
-            let decoded = unsafe {
-                self.decode_instead(worker, job.encoded.bytes(), Rect::full(job.size), job.destination, &self.copy)
-            };
-            if let Err(error) = decoded {
-                bad.push((*place, error));
-            }
-        }
-        Ok(Settled { bad, decoded: worker.take_decoded() })
+        Ok(settled)
     }
 
-    /// Decodes on the CPU what another decoder has refused, to where that would have: the pixels of `part`.
+    /// Learns how long the device took for a batch that it is done with.
     ///
-    /// # Safety
-    /// `destination` has room for them, and nobody but work that is queued on `stream` uses it before this returns.
-    pub(super) unsafe fn decode_instead(
-        &self,
-        worker: &mut Worker,
-        bytes: &[u8],
-        part: Rect,
-        destination: u64,
-        stream: &Stream,
-    ) -> Result<()> {
-        let header = probe(bytes)?;
-        // Not of the batch's memory, of which the image has its share already.
-        let room = |len| memory::zeros::<u8>(len, "an image", memory::FEWER_IMAGES);
-        let pixels = self.decode_on_cpu(worker, bytes, &header, part, room)?;
-        // SAFETY: the contract; the pixels live until the copy has been waited for.
-        unsafe { driver::upload(destination, pixels.as_ptr(), pixels.len(), stream)? };
-        stream.synchronize()
-    }
-}
-
-/// Finds out which of the jobs of a batch the hardware decoder refuses, as nvJPEG does not say: it decodes them again by
-/// halves.
-///
-/// # Synchronization
-/// The others are decoded when it returns.
-fn narrow_down<'a>(
-    hardware: &HardwareDecoder,
-    state: &mut HardwareBatch,
-    jobs: &'a [(usize, HardwareJob)],
-    refused: &mut Vec<&'a (usize, HardwareJob)>,
-) -> Result<()> {
-    // Some of them may be under way.
-    hardware.stream.synchronize()?;
-    if let [job] = jobs {
-        refused.push(job);
-        return Ok(());
-    }
-    let (front, back) = jobs.split_at(jobs.len() / 2);
-    for half in [front, back] {
-        let borrowed: Vec<&HardwareJob> = half.iter().map(|(_, job)| job).collect();
-        // SAFETY: as in `decode_on_hardware`; what was queued before has been waited for.
-        if unsafe { state.decode(hardware, &borrowed) }.is_err() {
-            narrow_down(hardware, state, half, refused)?;
+    /// # Synchronization
+    /// Waits for the hardware decoder's part of the batch.
+    pub(super) fn learn(&self, batch: &mut InFlight) -> Result<()> {
+        let images = batch.on_hardware;
+        if let (Some(hardware), true) = (batch.hardware_mut(), images > 0) {
+            hardware.ended().synchronize()?;
+            if let Some(time_ms) = hardware.took_ms() {
+                self.router.hardware_took(images, time_ms);
+            }
         }
-        hardware.stream.synchronize()?;
-    }
-    Ok(())
-}
-
-/// Memory that pixels are decoded to.
-trait Pixels {
-    fn bytes_mut(&mut self) -> &mut [u8];
-}
-
-impl Pixels for Allocation {
-    fn bytes_mut(&mut self) -> &mut [u8] {
-        Self::bytes_mut(self)
-    }
-}
-
-impl Pixels for Vec<u8> {
-    fn bytes_mut(&mut self) -> &mut [u8] {
-        self
-    }
-}
-
-/// Pixels without their fourth byte.
-fn pack(pixels: &[Pixel], out: &mut [u8]) {
-    debug_assert_eq!(out.len(), 3 * pixels.len());
-    // Four pixels at a time: twelve bytes are three whole words.
-    let (fours, rest) = pixels.as_chunks::<4>();
-    let (words, _) = out.as_chunks_mut::<12>();
-    for (four, out) in fours.iter().zip(words) {
-        let [a, b, c, d] = four.map(u32::from_le_bytes);
-        let packed = [(a & 0xFF_FFFF) | b << 24, (b >> 8 & 0xFFFF) | c << 16, (c >> 16 & 0xFF) | d << 8];
-        for (out, word) in out.as_chunks_mut::<4>().0.iter_mut().zip(packed) {
-            *out = word.to_le_bytes();
+        let images = batch.on_device;
+        if let Some(time_ms) = batch.decoding_mut().as_ref().filter(|_| images > 0).and_then(jpeg::Decoding::took_ms) {
+            self.router.device_took(images, time_ms);
         }
+        Ok(())
     }
-    for (pixel, out) in rest.iter().zip(out[12 * fours.len()..].as_chunks_mut::<3>().0) {
-        *out = [pixel[0], pixel[1], pixel[2]];
+
+    /// Waits for all that the hardware decoder was given.
+    pub(super) fn synchronize(&self) -> Result<()> {
+        self.hardware().map_or(Ok(()), |hardware| hardware.stream.synchronize())
     }
 }

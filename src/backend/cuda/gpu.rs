@@ -4,54 +4,36 @@
 //! to pinned memory by the worker thread that has taken it. The worker that finishes a batch sends all of that in one
 //! copy, queues the launches behind it and behind what nvJPEG decodes, and hands the batch over with an event. The host
 //! waits for the device only before it uses memory again.
-#![allow(unsafe_code)]
 
+use super::batches::Batches;
+use super::decode::Decoders;
 use super::fatbin;
-use super::in_flight::{Idle, InFlight};
+use super::in_flight::InFlight;
+use super::jpeg::{DeviceDecoder, JpegKernels};
 use super::kernel::Kernels;
-use super::lower::Form;
-use super::nvjpeg::{HardwareDecoder, Nvjpeg};
-use super::route::Router;
+use super::prepare::Preparation;
+use super::streams::{Queue, Streams, once};
+use super::submit::Outputs;
 use super::worker::Worker;
 use crate::backend::cpu::output::Tables;
 use crate::backend::cpu::run_to_rgb;
-use crate::backend::{Backend, Decoded, Encoded, End, Finished, RunOptions, Sample, Settled, ViewForm, Work};
-use crate::cuda::driver::{self, Context, DeviceMemory, Entered, Scoped, Stream};
-use crate::cuda::{Pool, with_labels};
+use crate::backend::kept::Kept;
+use crate::backend::{Backend, Decoded, Encoded, End, Finished, RunOptions, Sample, Settled, Work};
+use crate::cuda::driver::{self, Module};
 use crate::decode::Header;
 use crate::error::Result;
-use crate::ops::Op;
-use crate::raster::Size;
-use crate::tensor::DType;
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex};
+use crate::plan::Plan;
+use std::sync::Arc;
 
-/// A device, set up for one pipeline.
+/// A device, set up for one pipeline: the parts that a batch goes through, in this order.
 pub(crate) struct Gpu {
-    pub(super) options: Arc<RunOptions>,
+    options: Arc<RunOptions>,
     name: String,
-    /// Most device memory of one batch in flight.
-    pub(super) in_flight_bytes: usize,
-    pub(super) idle: Mutex<Idle>,
-    pub(super) workers: Mutex<Vec<Worker>>,
-    /// For encoded bytes.
-    pub(super) buffers: Mutex<Vec<Vec<u8>>>,
-    /// The number of the batch that was begun last.
-    pub(super) numbers: AtomicU64,
-    /// Of each view; one where each image has a size of its own.
-    pub(super) outputs: Vec<Arc<Pool>>,
-    /// For targets that are numbers.
-    pub(super) targets: Arc<Pool>,
-    pub(super) router: Router,
-    pub(super) nvjpeg: Option<Scoped<Nvjpeg>>,
-    /// For operations that run on the CPU.
-    pub(super) rgb_tables: Tables,
-    /// What each byte becomes, for the kernels that write the batch.
-    pub(super) table: DeviceMemory,
-    pub(super) kernels: Kernels,
-    pub(super) compute: Stream,
-    pub(super) copy: Stream,
-    pub(super) context: Context,
+    batches: Batches,
+    workers: Kept<Worker>,
+    decoders: Decoders,
+    outputs: Outputs,
+    streams: Arc<Streams>,
 }
 
 impl Gpu {
@@ -61,72 +43,53 @@ impl Gpu {
     /// [`Error::Device`](crate::Error::Device) with what is missing and the remedy;
     /// [`Error::OutOfDeviceMemory`](crate::Error::OutOfDeviceMemory) if there is no room.
     pub(crate) fn open(ordinal: u32, options: &Arc<RunOptions>, tables: &Tables) -> Result<Self> {
+        Self::open_by(ordinal, options, tables, once)
+    }
+
+    /// The same, with the parts of batches queued by `queue`.
+    pub(super) fn open_by(ordinal: u32, options: &Arc<RunOptions>, tables: &Tables, queue: Queue) -> Result<Self> {
         let image = fatbin::fatbin()?;
         let context = driver::context(ordinal)?;
         let _entered = driver::enter(&context)?;
         let name = driver::check("cuDeviceGetName", context.name())?;
-        let kernels = Kernels::load(&context, &image, options.dtype, options.has_planes())?;
-        let priority = options.stream_priority;
-        let (compute, copy) = (Stream::new(&context, priority)?, Stream::new(&context, priority)?);
-        let bytes = tables.bytes();
-        let table = DeviceMemory::new(&context, bytes.len())?;
-        // SAFETY: both are as long as the bytes; the stream is waited for before anything else happens to either.
-        unsafe { driver::upload(table.address(), bytes.as_ptr(), bytes.len(), &copy)? };
-        copy.synchronize()?;
-        let nvjpeg = Nvjpeg::open(&context, options.decode, priority)?;
-        let hardware = nvjpeg.as_ref().is_some_and(|nvjpeg| nvjpeg.hardware.is_some());
-        let router = Router::new(options.decode, nvjpeg.is_some(), hardware, options.threads);
-        let in_flight = options.batches_at_a_time();
-        let pool = |_| Pool::new(&context, ordinal, options.kept_tensors()).map(Arc::new);
-        let outputs: Vec<_> = (0..options.views.len().max(1)).map(pool).collect::<Result<_>>()?;
-        for (pool, view) in outputs.iter().zip(&options.views) {
-            pool.give(pool.take(&compute, options.room_bytes(view))?);
-        }
-        let targets = Pool::new(&context, ordinal, in_flight)?;
+        let module = Arc::new(Module::load(&context, &image)?);
+        let streams = Arc::new(Streams::new(&context, options.stream_priority, queue)?);
+        let form = (options.dtype, options.has_planes());
+        let kernels = Kernels::new(&module, form, tables, &context, &streams.copy)?;
+        let own = DeviceDecoder::new(options, JpegKernels::new(&module)?, &streams);
+        let decoders = Decoders::open(options, own, &streams)?;
+        let outputs = Outputs::open(options, kernels, &streams, ordinal)?;
         let (free, _) = driver::check("cuMemGetInfo", context.mem_get_info())?;
         // Half of what is free is left to the trainer, and to nvJPEG's own memory.
         let memory_bytes = options.device_memory_bytes.map_or(free / 2, |bytes| bytes as usize);
+        let in_flight = options.batches_at_a_time();
         Ok(Self {
             options: Arc::clone(options),
             name: format!("cuda:{ordinal} ({name})"),
-            in_flight_bytes: memory_bytes / in_flight,
-            idle: Mutex::default(),
-            workers: Mutex::default(),
-            buffers: Mutex::default(),
-            numbers: AtomicU64::new(0),
+            batches: Batches::new(&context, memory_bytes / in_flight, options.pinned, in_flight),
+            workers: Kept::new(options.threads.max(1)),
+            decoders,
             outputs,
-            targets: Arc::new(targets),
-            router,
-            nvjpeg,
-            rgb_tables: Tables::new(DType::U8, None),
-            table,
-            kernels,
-            compute,
-            copy,
-            context,
+            streams,
         })
     }
 
-    /// What its batches are made of: the form of an image of a size.
-    pub(super) fn form(&self, size: Size) -> Form {
-        let RunOptions { dtype, channels, .. } = *self.options;
-        Form { size, dtype, planes: self.options.has_planes(), channels: channels as u32 }
+    /// Waits for all that was queued by anybody.
+    fn synchronize(&self) -> Result<()> {
+        self.workers.all().iter().try_for_each(Worker::synchronize)?;
+        self.decoders.synchronize()?;
+        self.streams.synchronize()
     }
 
-    fn enter(&self) -> Result<Entered> {
-        driver::enter(&self.context)
-    }
-
-    /// The device's hardware decoder, if it has one and is to use it.
-    pub(super) fn hardware(&self) -> Option<&HardwareDecoder> {
-        self.nvjpeg.as_ref().and_then(|nvjpeg| nvjpeg.hardware.as_ref())
-    }
-}
-
-impl RunOptions {
-    /// Bytes of a buffer for a view of the largest batch.
-    pub(super) fn room_bytes(&self, view: &ViewForm) -> usize {
-        with_labels(self.batch_images * view.times * self.image_bytes(view.size), self.batch_images)
+    /// Gives a batch up: waits for whatever of it is under way.
+    fn give_up(&self, batch: InFlight) {
+        let decoded = batch.decoding().iter().try_for_each(|event| event.synchronize());
+        let waited = decoded.and_then(|()| self.decoders.synchronize()).and_then(|()| self.streams.synchronize());
+        // Where that fails, the context has, and its work with it: the memory is not used again.
+        match waited {
+            Ok(()) => self.batches.give_up(batch),
+            Err(_) => self.batches.lose(),
+        }
     }
 }
 
@@ -139,34 +102,34 @@ impl Backend for Gpu {
     }
 
     fn device_bytes(&self) -> u64 {
-        (self.in_flight_bytes * self.options.batches_at_a_time()) as u64
+        (self.batches.limit_bytes * self.options.batches_at_a_time()) as u64
     }
 
     fn worker(&self) -> Result<Worker> {
-        let _entered = self.enter()?;
-        self.take_worker()
+        let _entered = self.streams.enter()?;
+        self.workers.take().map_or_else(|| self.decoders.worker(), Ok)
     }
 
     fn give_worker(&self, worker: Worker) {
-        self.keep_worker(worker);
+        self.workers.give(worker);
     }
 
     fn buffer(&self, _worker: &mut Worker) -> Vec<u8> {
-        self.take_buffer()
+        self.decoders.buffers.take()
     }
 
     fn give_buffer(&self, _worker: &mut Worker, buffer: Vec<u8>) {
-        self.keep_buffer(buffer);
+        self.decoders.buffers.give(buffer);
     }
 
     fn begin(&self, samples: usize) -> Result<InFlight> {
-        let _entered = self.enter()?;
-        self.begin_batch(samples)
+        let _entered = self.streams.enter()?;
+        self.batches.begin(samples, |batch| self.decoders.learn(batch))
     }
 
     fn run(&self, worker: &mut Worker, batch: &InFlight, encoded: Encoded, sample: &Sample<'_>) -> Result<Work> {
-        let _entered = self.enter()?;
-        self.prepare(worker, batch, encoded, sample)
+        let _entered = self.streams.enter()?;
+        Preparation::new(&self.options, &self.decoders, worker, batch).run(encoded, sample)
     }
 
     fn take_counts(&self, worker: &mut Worker) -> Decoded {
@@ -178,33 +141,36 @@ impl Backend for Gpu {
         worker: &mut Worker,
         bytes: &[u8],
         header: &Header,
-        ops: &[Op],
-        out: (Size, &mut [u8]),
+        plan: &Plan<'_>,
+        out: &mut [u8],
     ) -> Result<Work> {
-        run_to_rgb(&mut worker.executor, &self.options.job(bytes, header), &[ops], [out], &self.rgb_tables)
+        run_to_rgb(&mut worker.executor, &self.options.job(bytes, header), std::slice::from_ref(plan), [out])
     }
 
     fn settle(&self, worker: &mut Worker, batch: &mut InFlight) -> Result<Settled> {
-        let _entered = self.enter()?;
-        let mut settled = self.decode_on_device(worker, batch)?;
-        settled += self.decode_on_hardware(worker, batch)?;
-        Ok(settled)
+        let _entered = self.streams.enter()?;
+        self.decoders.settle(worker, batch)
     }
 
-    fn finish(&self, batch: InFlight, end: &End<'_>) -> Result<Finished> {
-        let _entered = self.enter()?;
-        self.submit(batch, end)
+    fn finish(&self, mut batch: InFlight, end: &End<'_>) -> Result<Finished> {
+        let _entered = self.streams.enter()?;
+        let submitted = self.outputs.submit(&mut batch, end);
+        match submitted {
+            Ok(_) => self.batches.give(batch),
+            Err(_) => self.give_up(batch),
+        }
+        submitted
     }
 
     fn abandon(&self, batch: InFlight) {
-        let _entered = self.enter();
-        self.abandon_batch(batch);
+        let _entered = self.streams.enter();
+        self.give_up(batch);
     }
 }
 
 impl Drop for Gpu {
     fn drop(&mut self) {
         // Where that fails, the context has, and its work with it.
-        let _ = self.enter().and_then(|_entered| self.synchronize());
+        let _ = self.streams.enter().and_then(|_entered| self.synchronize());
     }
 }

@@ -8,7 +8,6 @@ use super::nvjpeg::{HardwareBatch, HardwareJob};
 use crate::cuda::driver::{Context, Event, Scoped};
 use crate::error::Result;
 use crate::raster::Size;
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -114,12 +113,4 @@ impl InFlight {
     pub(super) fn samples_mut(&mut self) -> &mut Vec<Option<Prepared>> {
         self.samples.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// In-flight batches that no samples are being put into: the one submitted first is the first to be done.
-#[derive(Default)]
-pub(super) struct Idle {
-    pub(super) batches: VecDeque<InFlight>,
-    /// How many there are, idle or not.
-    pub(super) made: usize,
 }

@@ -1,13 +1,14 @@
 //! The kernels of kernels/*.cu: those of operations and the back end's own, their grids and launches.
 #![allow(unsafe_code)]
 
-use super::jpeg::JpegKernels;
-use crate::cuda::driver::{self, Context, Function, Module, Stream};
+use crate::backend::cpu::output::Tables;
+use crate::cuda::driver::{self, Context, DeviceMemory, Function, Module, Stream};
 use crate::error::Result;
 use crate::ops::kernel::{Descriptor, Grid, KernelId, REGISTRY};
 use crate::ops::params::Launch;
 use crate::raster::Size;
 use crate::tensor::DType;
+use std::sync::Arc;
 
 /// Most samples of one launch: a grid's y and z are 16-bit numbers.
 const MAX_SAMPLES: usize = 65_535;
@@ -106,23 +107,31 @@ pub(super) fn group(images: &[Vec<Call>], mut emit: impl FnMut(Group, &[Call]) -
     }
 }
 
-/// The functions of a loaded image, each resolved once.
+/// The kernels that plans are run by, each resolved once.
 #[derive(Debug)]
 pub(super) struct Kernels {
     /// By their identities, each with its name.
     functions: Vec<(Function, String)>,
     /// That of whole batches.
     mix: (Function, String),
-    /// Those of the JPEG decoder.
-    pub(super) jpeg: JpegKernels,
+    /// What each byte becomes, for the kernels that write the batch.
+    table: DeviceMemory,
     /// Keeps the functions valid.
-    _module: Module,
+    _module: Arc<Module>,
 }
 
 impl Kernels {
-    /// Loads the image and resolves the kernels for one type of the output, in planes or interleaved.
-    pub(super) fn load(context: &Context, image: &[u8], dtype: DType, planes: bool) -> Result<Self> {
-        let module = Module::load(context, image)?;
+    /// Resolves the kernels of a module for one type of the output, in planes or interleaved, whose elements `tables` has.
+    ///
+    /// # Synchronization
+    /// Waits for the copy of the tables on `stream`.
+    pub(super) fn new(
+        module: &Arc<Module>,
+        (dtype, planes): (DType, bool),
+        tables: &Tables,
+        context: &Context,
+        stream: &Stream,
+    ) -> Result<Self> {
         let layout = if planes { "nchw" } else { "nhwc" };
         let of_operations = REGISTRY.iter().map(|kernel| kernel.name.to_owned());
         // A batch of bytes has no noise: that follows normalization.
@@ -137,7 +146,12 @@ impl Kernels {
             of_operations.chain(own).map(|name| Ok((module.function(&name)?, name))).collect::<Result<_>>()?;
         let mix = format!("mixup_{dtype}_{layout}");
         let mix = (module.function(&mix)?, mix);
-        Ok(Self { functions, mix, jpeg: JpegKernels::of(&module)?, _module: module })
+        let bytes = tables.bytes();
+        let table = DeviceMemory::new(context, bytes.len())?;
+        // SAFETY: both are as long as the bytes; the stream is waited for before anything else happens to either.
+        unsafe { driver::upload(table.address(), bytes.as_ptr(), bytes.len(), stream)? };
+        stream.synchronize()?;
+        Ok(Self { functions, mix, table, _module: Arc::clone(module) })
     }
 
     /// Queues the mixing of a batch of `count` images of `size`.
@@ -158,11 +172,11 @@ impl Kernels {
     ///
     /// # Safety
     /// The descriptors will lie where the group says when the launch runs, and all that they point to is valid until it
-    /// is done; `table` is the table of elements of the kernels' output type.
-    pub(super) unsafe fn launch(&self, group: &Group, table: u64, stream: &Stream) -> Result<()> {
+    /// is done.
+    pub(super) unsafe fn launch(&self, group: &Group, stream: &Stream) -> Result<()> {
         let (function, name) = &self.functions[group.kernel.0];
         // The gather makes bytes, whatever the batch's type.
-        let table = if group.kernel == GATHER { 0 } else { table };
+        let table = if group.kernel == GATHER { 0 } else { self.table.address() };
         let launch = Launch { samples: group.samples, table, count: group.count as u32, reserved: 0 };
         let (grid, block) = group.grid();
         // SAFETY: the parameter is the one that every kernel takes; the rest is the contract.

@@ -3,6 +3,7 @@
 
 use super::arena::{Arena, StagingWriter};
 use super::kernel::{Call, ERASE_NOISE, FINISH, FUSED, GATHER};
+use crate::backend::RunOptions;
 use crate::error::Result;
 use crate::ops::fill::packed;
 use crate::ops::filter::{Interpolation, PassOrder, Taps};
@@ -65,6 +66,14 @@ pub(super) struct Form {
     /// Whether channels lie in planes; else they are interleaved.
     pub(super) planes: bool,
     pub(super) channels: u32,
+}
+
+impl Form {
+    /// The form of a batch's images of this size.
+    pub(super) fn new(options: &RunOptions, size: Size) -> Self {
+        let RunOptions { dtype, channels, .. } = *options;
+        Self { size, dtype, planes: options.has_planes(), channels: channels as u32 }
+    }
 }
 
 /// Makes the calls of one sample.

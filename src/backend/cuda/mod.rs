@@ -2,13 +2,13 @@
 //!
 //! # Files
 //!
-//! `gpu` is what a pipeline uses. An in-flight batch (`in_flight`) is begun, workers prepare samples for it (`worker`,
-//! `prepare`, `decode`), and it is submitted (`submit`); `reuse` keeps batches and workers for the next use. `lower`
-//! turns plans into calls, and `kernel` turns calls into launches. The crate's own decoder (`jpeg`) and nvJPEG
-//! (`nvjpeg`) decode, and `route` chooses between them. `arena` is the memory of batches in flight, `cards` the devices
-//! that the driver shows, and `fatbin` the place that kernels come from. For experiments, `decode_only` times decoders
-//! alone, `decode_whole` decodes whole images, `spin` is a training step of a fixed time, and `work` one of a fixed
-//! amount of work.
+//! `gpu` is what a pipeline uses, and brings the parts together. An in-flight batch (`in_flight`) is begun with the
+//! memory of an earlier one (`batches`). Worker threads (`worker`) prepare samples for it (`prepare`): decoders
+//! (`decode`) take the image, and `lower` turns plans into calls. A complete batch is submitted (`submit`): `kernel`
+//! turns calls into launches on the device's `streams`. nvJPEG (`nvjpeg`, `hardware`) and the crate's own decoder
+//! (`jpeg`) decode, and `route` chooses between them. `arena` is the memory of batches in flight, `buffers` the memory
+//! of encoded bytes, `cards` are the devices that the driver shows, and `fatbin` is the place that kernels come from.
+//! `measure` is for experiments alone.
 //!
 //! # A batch
 //!
@@ -76,31 +76,29 @@
 //! are known. Batches take turns: record, decode and record are done under one lock.
 
 mod arena;
+mod batches;
+mod buffers;
 pub(crate) mod cards;
 mod decode;
-#[cfg(feature = "experiment")]
-pub(crate) mod decode_only;
-#[cfg(feature = "experiment")]
-pub(crate) mod decode_whole;
 pub(crate) mod fatbin;
-pub(crate) mod gpu;
+mod gpu;
+mod hardware;
 mod in_flight;
 mod jpeg;
 mod kernel;
 mod lower;
+#[cfg(feature = "experiment")]
+pub(crate) mod measure;
 mod nvjpeg;
 mod prepare;
-mod reuse;
 mod route;
-#[cfg(feature = "experiment")]
-mod spin;
+mod streams;
 mod submit;
-#[cfg(feature = "experiment")]
-mod work;
 mod worker;
 
-#[cfg(feature = "experiment")]
-pub(crate) use spin::Spin;
+pub(crate) use gpu::Gpu;
+pub(crate) use in_flight::InFlight;
+pub(crate) use worker::Worker;
 
 use crate::cuda::driver;
 use crate::error::Result;

@@ -1,72 +1,68 @@
-//! One sample's way to the device: decoded, or given to a decoder there, and its recipe lowered to calls.
+//! One sample's way to the device: decoded, or given to a decoder there, and its plans lowered to calls.
 
 use super::arena::{Allocation, StagingWriter};
-use super::decode::{By, Source};
-use super::gpu::Gpu;
+use super::decode::{By, Decoders, Source};
 use super::in_flight::{InFlight, Prepared};
-use super::lower::{DeviceImage, Lowering, packed_bytes};
+use super::kernel::Call;
+use super::lower::{DeviceImage, Form, Lowering, packed_bytes};
 use super::worker::Worker;
 use crate::backend::cpu::run_to_rgb;
-use crate::backend::{Encoded, Sample, Work};
+use crate::backend::{Encoded, RunOptions, Sample, Work};
 use crate::error::{Error, Result};
-use crate::ops::Op;
-use crate::plan::{Epilogue, decoded_by, plan_all, split_epilogue};
-use crate::raster::{Rect, Size};
+use crate::plan::{Plan, decoded_by};
+use crate::raster::Rect;
 use crate::trace::{Activity, Span};
 use std::time::Instant;
 
-/// Whether one of the recipes has an operation that only the CPU can run.
-fn need_cpu(recipes: &[Vec<Op>]) -> bool {
-    recipes.iter().flatten().any(Op::needs_cpu)
+/// A sample on its way, on a worker's thread, into a batch.
+pub(super) struct Preparation<'a> {
+    options: &'a RunOptions,
+    decoders: &'a Decoders,
+    worker: &'a mut Worker,
+    batch: &'a InFlight,
 }
 
-impl Gpu {
-    /// Decodes and lowers one sample into its place of the batch.
-    pub(super) fn prepare(
-        &self,
-        worker: &mut Worker,
-        batch: &InFlight,
-        encoded: Encoded,
-        sample: &Sample<'_>,
-    ) -> Result<Work> {
-        let Sample { place, header, recipes, .. } = *sample;
-        let sizes = self.options.sizes(sample)?;
+impl<'a> Preparation<'a> {
+    pub(super) fn new(
+        options: &'a RunOptions,
+        decoders: &'a Decoders,
+        worker: &'a mut Worker,
+        batch: &'a InFlight,
+    ) -> Self {
         if worker.staging_of != batch.number {
             (worker.staging, worker.staging_of) = (StagingWriter::default(), batch.number);
         }
-        let start = Instant::now();
-        if need_cpu(recipes) {
-            let (prepared, work) = self.prepare_on_cpu(worker, batch, &encoded, sample, &sizes)?;
-            self.keep_buffer(encoded.into_buffer());
-            batch.put(place, prepared);
-            return Ok(work);
-        }
-        let options = &self.options;
-        let plans = plan_all(recipes, header.size, options.strategy, options.pass_order, options.max_px)?;
-        let shared = plans.len() > 1;
-        let planning = start.elapsed();
+        Self { options, decoders, worker, batch }
+    }
 
+    /// Decodes and lowers the sample into its place of the batch.
+    pub(super) fn run(mut self, encoded: Encoded, sample: &Sample<'_>) -> Result<Work> {
+        let (prepared, work) = if sample.plans.iter().any(|plan| plan.needs_cpu) {
+            let prepared = self.on_cpu(&encoded, sample)?;
+            self.decoders.buffers.give(encoded.into_buffer());
+            prepared
+        } else {
+            self.on_device(encoded, sample)?
+        };
+        self.batch.put(sample.place, prepared);
+        Ok(work)
+    }
+
+    fn on_device(&mut self, encoded: Encoded, sample: &Sample<'_>) -> Result<(Prepared, Work)> {
+        let plans = sample.plans;
         let start = Instant::now();
         let decoding = Span::enter(Activity::Decode);
-        let mut source = self.decode(worker, batch, encoded, sample, &plans)?;
+        let mut source = self.decoders.decode(self.worker, self.batch, encoded, sample)?;
         drop(decoding);
         let decode = start.elapsed();
 
         let start = Instant::now();
         let _lower = Span::enter(Activity::Lower);
-        let lower = |worker: &mut Worker, source: &Source| {
-            let (Worker { staging, taps, .. }, mut spare) = (worker, source.spare);
-            let (arena, order) = (&batch.arena, options.pass_order);
-            let lower = |(plan, size): (_, &Size)| {
-                let lowering = Lowering::new(arena, staging, taps, order, source.image, shared, spare.take());
-                lowering.run(plan, self.form(*size))
-            };
-            plans.iter().zip(&sizes).map(lower).collect::<Result<Vec<_>>>()
-        };
-        let calls = match lower(worker, &source) {
+        let calls = match self.lower(plans, &source) {
             Err(Error::OutOfDeviceMemory { .. }) if !matches!(source.by, By::Cpu) => {
-                source = self.decode_again(worker, batch, source, header, decoded_by(&plans))?;
-                lower(worker, &source)?
+                let part = decoded_by(plans);
+                source = self.decoders.decode_again(self.worker, self.batch, source, sample.header, part)?;
+                self.lower(plans, &source)?
             }
             calls => calls?,
         };
@@ -75,36 +71,39 @@ impl Gpu {
             By::Device(job) => (None, Some(job)),
             By::Cpu | By::Hybrid => (None, None),
         };
-        batch.put(place, Prepared { size: sizes[0], calls, hardware_job, jpeg_job });
-        Ok(Work { decode, augment: planning + start.elapsed(), decoded: worker.take_decoded() })
+        let prepared = Prepared { size: plans[0].size, calls, hardware_job, jpeg_job };
+        Ok((prepared, Work { decode, augment: start.elapsed(), decoded: self.worker.take_decoded() }))
     }
 
-    /// Runs recipes on the CPU but for their ends: operations of the caller's own have no kernel.
-    fn prepare_on_cpu(
-        &self,
-        worker: &mut Worker,
-        batch: &InFlight,
-        encoded: &Encoded,
-        sample: &Sample<'_>,
-        sizes: &[Size],
-    ) -> Result<(Prepared, Work)> {
-        let job = self.options.job(encoded.bytes(), sample.header);
-        let (recipes, ends): (Vec<_>, Vec<_>) = sample.recipes.iter().map(|ops| split_epilogue(ops)).unzip();
-        let room = |size: &Size| batch.arena.piece(packed_bytes(*size));
-        let mut pieces = sizes.iter().map(room).collect::<Result<Vec<_>>>()?;
-        let outs = sizes.iter().copied().zip(pieces.iter_mut().map(Allocation::bytes_mut));
-        let mut work = run_to_rgb(&mut worker.executor, &job, &recipes, outs, &self.rgb_tables)?;
+    /// The calls of each plan.
+    fn lower(&mut self, plans: &[Plan<'_>], source: &Source) -> Result<Vec<Vec<Call>>> {
+        let (Worker { staging, taps, .. }, mut spare) = (&mut *self.worker, source.spare);
+        let (arena, shared) = (&self.batch.arena, plans.len() > 1);
+        let lower = |plan: &Plan<'_>| {
+            let lowering = Lowering::new(arena, staging, taps, plan.order, source.image, shared, spare.take());
+            lowering.run(plan, Form::new(self.options, plan.size))
+        };
+        plans.iter().map(lower).collect()
+    }
+
+    /// Runs plans on the CPU but for their epilogues: some passes have no kernel.
+    fn on_cpu(&mut self, encoded: &Encoded, &Sample { header, plans, .. }: &Sample<'_>) -> Result<(Prepared, Work)> {
+        let Self { options, batch, .. } = *self;
+        let job = options.job(encoded.bytes(), header);
+        let room = |plan: &Plan<'_>| batch.arena.piece(packed_bytes(plan.size));
+        let mut pieces = plans.iter().map(room).collect::<Result<Vec<_>>>()?;
+        let outs = pieces.iter_mut().map(Allocation::bytes_mut);
+        let mut work = run_to_rgb(&mut self.worker.executor, &job, plans, outs)?;
         let start = Instant::now();
         let mut calls = Vec::with_capacity(pieces.len());
-        for ((&size, pixels), end) in sizes.iter().zip(&pieces).zip(ends) {
-            let epilogue = Epilogue::new(end, size)?;
+        for (&Plan { size, order, ref epilogue, .. }, pixels) in plans.iter().zip(&pieces) {
             let (address, pitch_bytes) = (pixels.address(), 3 * size.width);
             let image = DeviceImage { address, pitch_bytes, whole: size, part: Rect::full(size) };
-            let Worker { staging, taps, .. } = &mut *worker;
-            let lowering = Lowering::new(&batch.arena, staging, taps, self.options.pass_order, image, false, None);
-            calls.push(lowering.finish(&epilogue, self.form(size))?);
+            let Worker { staging, taps, .. } = &mut *self.worker;
+            let lowering = Lowering::new(&batch.arena, staging, taps, order, image, false, None);
+            calls.push(lowering.finish(epilogue, Form::new(options, size))?);
         }
         work.augment += start.elapsed();
-        Ok((Prepared { size: sizes[0], calls, hardware_job: None, jpeg_job: None }, work))
+        Ok((Prepared { size: plans[0].size, calls, hardware_job: None, jpeg_job: None }, work))
     }
 }

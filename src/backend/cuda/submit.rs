@@ -2,12 +2,11 @@
 #![allow(unsafe_code)]
 
 use super::arena::StagingWriter;
-use super::gpu::Gpu;
 use super::in_flight::InFlight;
-use super::kernel::{self, Call};
-use super::lock;
+use super::kernel::{self, Call, Kernels};
 use super::lower;
-use crate::backend::{Ablation, End, Finished, ViewForm};
+use super::streams::{Part, Streams};
+use crate::backend::{End, Finished, RunOptions, ViewForm};
 use crate::cuda::driver;
 use crate::cuda::{Buffer, CudaBuffer, Pool, labels_offset, with_labels};
 use crate::error::{Error, Result};
@@ -20,9 +19,36 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-impl Gpu {
-    fn times(&self, what: Ablation) -> usize {
-        if self.options.again == what { 2 } else { 1 }
+/// Memory of tensors, and the kernels that write it.
+pub(super) struct Outputs {
+    options: Arc<RunOptions>,
+    /// Of each view; one where each image has a size of its own.
+    views: Vec<Arc<Pool>>,
+    /// For targets that are numbers.
+    targets: Arc<Pool>,
+    kernels: Kernels,
+    streams: Arc<Streams>,
+}
+
+impl Outputs {
+    /// Tries whether a batch has room in the memory of device `ordinal`.
+    ///
+    /// # Errors
+    /// [`Error::OutOfDeviceMemory`] if there is no room.
+    pub(super) fn open(
+        options: &Arc<RunOptions>,
+        kernels: Kernels,
+        streams: &Arc<Streams>,
+        ordinal: u32,
+    ) -> Result<Self> {
+        let pool = |keep| Pool::new(&streams.context, ordinal, keep).map(Arc::new);
+        let views =
+            (0..options.views.len().max(1)).map(|_| pool(options.kept_tensors())).collect::<Result<Vec<_>>>()?;
+        for (pool, view) in views.iter().zip(&options.views) {
+            pool.give(pool.take(&streams.compute, options.room_bytes(view))?);
+        }
+        let targets = pool(options.batches_at_a_time())?;
+        Ok(Self { options: Arc::clone(options), views, targets, kernels, streams: Arc::clone(streams) })
     }
 
     /// Queues all that is left to be done for a batch.
@@ -31,44 +57,31 @@ impl Gpu {
     /// Returns at once; what it gives is complete when the device gets there.
     ///
     /// # Errors
-    /// [`Error::Device`]; the batch is given up.
-    pub(super) fn submit(&self, mut batch: InFlight, end: &End<'_>) -> Result<Finished> {
-        let mut take = || Ok((self.rooms(&mut batch, end)?, self.take_targets(end)?));
-        let (rooms, targets) = match take() {
-            Ok(taken) => taken,
-            Err(error) => {
-                self.abandon_batch(batch);
-                return Err(error);
-            }
-        };
-        match self.queue(&mut batch, &rooms, targets.as_ref(), end) {
-            Ok(()) => {
-                lock(&self.idle).batches.push_back(batch);
-                let of = |buffer, pool: &Arc<_>, bytes| Storage::Cuda(CudaBuffer::new(buffer, Arc::clone(pool), bytes));
-                let tensor = |room: Room<'_>| {
-                    let (images, len_bytes) = (room.images(), room.len_bytes());
-                    self.options.tensor(of(room.buffer, room.pool, len_bytes), room.size, images)
-                };
-                let target_bytes = end.targets.map_or(0, <[u8]>::len);
-                Ok(Finished {
-                    views: rooms.into_iter().map(tensor).collect(),
-                    targets: targets.map(|targets| of(targets, &self.targets, target_bytes)),
-                    mix: Duration::ZERO,
-                })
-            }
-            Err(error) => {
-                // Before the memory goes: some of what was queued may write it.
-                self.abandon_batch(batch);
-                drop((rooms, targets));
-                Err(error)
-            }
+    /// [`Error::Device`]; the batch is then to be abandoned.
+    pub(super) fn submit(&self, batch: &mut InFlight, end: &End<'_>) -> Result<Finished> {
+        let (rooms, targets) = (self.rooms(batch, end)?, self.take_targets(end)?);
+        if let Err(error) = self.queue(batch, &rooms, targets.as_ref(), end) {
+            // Before the memory goes: some of what was queued may write it. Where that fails, the context has.
+            let _ = self.streams.synchronize();
+            return Err(error);
         }
+        let of = |buffer, pool: &Arc<_>, bytes| Storage::Cuda(CudaBuffer::new(buffer, Arc::clone(pool), bytes));
+        let tensor = |room: Room<'_>| {
+            let (images, len_bytes) = (room.images(), room.len_bytes());
+            self.options.tensor(of(room.buffer, room.pool, len_bytes), room.size, images)
+        };
+        let target_bytes = end.targets.map_or(0, <[u8]>::len);
+        Ok(Finished {
+            views: rooms.into_iter().map(tensor).collect(),
+            targets: targets.map(|targets| of(targets, &self.targets, target_bytes)),
+            mix: Duration::ZERO,
+        })
     }
 
     /// Memory for the tensors of a batch: one for each view, or for each image that has a size of its own.
     fn rooms(&self, batch: &mut InFlight, end: &End<'_>) -> Result<Vec<Room<'_>>> {
         if !self.options.is_unequal() {
-            let views = self.outputs.iter().zip(&self.options.views);
+            let views = self.views.iter().zip(&self.options.views);
             let samples = 0..end.labels.len();
             let room = |(pool, view)| self.room(pool, self.options.room_bytes(view), *view, samples.clone());
             return views.map(room).collect();
@@ -76,7 +89,7 @@ impl Gpu {
         let room = |(i, place): (usize, &usize)| {
             let size = batch.samples_mut().get(*place).and_then(Option::as_ref).ok_or_else(missing)?.size;
             let bytes = with_labels(self.options.image_bytes(size), 1);
-            self.room(&self.outputs[0], bytes, ViewForm { size, times: 1 }, i..i + 1)
+            self.room(&self.views[0], bytes, ViewForm { size, times: 1 }, i..i + 1)
         };
         end.places.iter().enumerate().map(room).collect()
     }
@@ -88,19 +101,8 @@ impl Gpu {
         ViewForm { size, times }: ViewForm,
         samples: Range<usize>,
     ) -> Result<Room<'a>> {
-        let (buffer, image_bytes) = (pool.take(&self.compute, bytes)?, self.options.image_bytes(size));
+        let (buffer, image_bytes) = (pool.take(&self.streams.compute, bytes)?, self.options.image_bytes(size));
         Ok(Room { buffer, pool, size, image_bytes, samples, times })
-    }
-
-    /// Queues the copy of what the host has written for a batch since this was called last. Launches that are queued later
-    /// come behind it.
-    pub(super) fn upload(&self, batch: &InFlight) -> Result<()> {
-        let _upload = Span::enter(Activity::Upload);
-        // SAFETY: what was written is not written again; its memory is neither reset nor dropped before `done` has passed
-        // (`begin_batch`), or the streams have been waited for (`abandon_batch`).
-        unsafe { batch.arena.upload(&self.copy, self.times(Ablation::Transfer))? };
-        batch.uploaded.record(&self.copy)?;
-        self.compute.wait(&batch.uploaded)
     }
 
     /// Writes down how a batch of one view is mixed; where the descriptor will lie.
@@ -132,7 +134,7 @@ impl Gpu {
     }
 
     fn take_targets(&self, end: &End<'_>) -> Result<Option<Buffer>> {
-        end.targets.map(|targets| self.targets.take(&self.compute, targets.len())).transpose()
+        end.targets.map(|targets| self.targets.take(&self.streams.compute, targets.len())).transpose()
     }
 
     fn queue(&self, batch: &mut InFlight, rooms: &[Room<'_>], targets: Option<&Buffer>, end: &End<'_>) -> Result<()> {
@@ -171,46 +173,53 @@ impl Gpu {
         let staged_labels = staging.put(&batch.arena, labels)?;
         let staged_targets = end.targets.map(|targets| staging.put(&batch.arena, targets)).transpose()?;
 
-        self.upload(batch)?;
-        let _launch = Span::enter(Activity::Launch);
-        batch.decoding().iter().try_for_each(|event| self.compute.wait(event))?;
+        self.streams.upload(batch)?;
+        let (compute, _launch) = (&self.streams.compute, Span::enter(Activity::Launch));
+        batch.decoding().iter().try_for_each(|event| compute.wait(event))?;
         let on_hardware = batch.on_hardware > 0;
         if let Some(hardware) = batch.hardware_mut().as_ref().filter(|_| on_hardware) {
-            self.compute.wait(hardware.ended())?;
+            compute.wait(hardware.ended())?;
         }
-        buffers().flat_map(|buffer| &buffer.users).try_for_each(|user| self.compute.wait(user))?;
-        for group in std::iter::repeat_n(&groups, self.times(Ablation::Kernels)).flatten() {
+        buffers().flat_map(|buffer| &buffer.users).try_for_each(|user| compute.wait(user))?;
+        self.streams.queue(Part::Kernels, &|| {
             // SAFETY: descriptors and all that they point to lie in the arena, uploaded or decoded before, or in the
             // batch's buffer, whose earlier users the stream has been made to wait for.
-            unsafe { self.kernels.launch(group, self.table.address(), &self.compute)? };
-        }
+            groups.iter().try_for_each(|group| unsafe { self.kernels.launch(group, compute) })
+        })?;
         let last = places.len() - 1;
         for room in rooms.iter().filter(|_| padding > 0) {
             for (from, i) in room.addresses(last).flat_map(|last| (1..=padding).map(move |i| (last, i))) {
                 let to = from + (i * room.image_bytes) as u64;
                 // SAFETY: both lie in the view's buffer, an image or more apart.
-                unsafe { driver::copy(to, from, room.image_bytes, &self.compute)? };
+                unsafe { driver::copy(to, from, room.image_bytes, compute)? };
             }
         }
         for room in rooms {
             let to = room.buffer.address() + labels_offset(room.len_bytes()) as u64;
             let from = staged_labels + (room.samples.start * size_of::<u32>()) as u64;
             // SAFETY: the buffer has room for the labels of its samples, which are among those that were staged.
-            unsafe { driver::copy(to, from, room.samples.len() * size_of::<u32>(), &self.compute)? };
+            unsafe { driver::copy(to, from, room.samples.len() * size_of::<u32>(), compute)? };
         }
         for (size, staged) in staged_mixes {
             // SAFETY: what it reads beside the batch lies in the arena, uploaded before; the view's images are complete, as
             // many as there are labels.
-            unsafe { self.kernels.launch_mix(staged, labels.len(), size, &self.compute)? };
+            unsafe { self.kernels.launch_mix(staged, labels.len(), size, compute)? };
         }
         if let (Some(buffer), Some(targets), Some(staged)) = (targets, end.targets, staged_targets) {
-            buffer.users.iter().try_for_each(|user| self.compute.wait(user))?;
+            buffer.users.iter().try_for_each(|user| compute.wait(user))?;
             // SAFETY: the buffer has room for the targets of a full batch, and its earlier users are waited for.
-            unsafe { driver::copy(buffer.address(), staged, targets.len(), &self.compute)? };
-            buffer.ready.record(&self.compute)?;
+            unsafe { driver::copy(buffer.address(), staged, targets.len(), compute)? };
+            buffer.ready.record(compute)?;
         }
-        batch.done.record(&self.compute)?;
-        buffers().try_for_each(|buffer| buffer.ready.record(&self.compute))
+        batch.done.record(compute)?;
+        buffers().try_for_each(|buffer| buffer.ready.record(compute))
+    }
+}
+
+impl RunOptions {
+    /// Bytes of a buffer for a view of the largest batch.
+    fn room_bytes(&self, view: &ViewForm) -> usize {
+        with_labels(self.batch_images * view.times * self.image_bytes(view.size), self.batch_images)
     }
 }
 

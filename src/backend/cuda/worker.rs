@@ -1,21 +1,27 @@
-//! A worker thread's decoders and memory.
+//! A worker thread's decoders and memory, and what the CPU decodes with them for the device.
+#![allow(unsafe_code)]
 
-use super::arena::StagingWriter;
+use super::arena::{Allocation, Arena, StagingWriter};
+use super::lower::{DeviceImage, packed_bytes};
 use super::nvjpeg::WorkerDecoder;
 use crate::backend::Decoded;
 use crate::backend::cpu::executor::Executor;
-use crate::cuda::driver::Scoped;
-use crate::decode::Decoder;
+use crate::cuda::driver::{self, Scoped, Stream};
+use crate::decode::{Decoder, Format, Header, How, pnm_rows, probe};
 use crate::error::Result;
+use crate::memory;
 use crate::ops::filter::Taps;
-use crate::raster::Image;
+use crate::raster::{Image, Pixel, Rect};
+
+/// Images above this many pixels give their memory back after use: 16 Mpx, 64 MiB.
+const KEEP_PX: usize = 16 << 20;
 
 /// A worker thread's decoders and memory, kept over samples.
 pub(crate) struct Worker {
     /// For operations of the caller's own, which have no kernel.
     pub(super) executor: Executor,
-    pub(super) decoder: Decoder,
-    pub(super) image: Image,
+    decoder: Decoder,
+    image: Image,
     /// Of an image with an index of its rows: where they start.
     pub(super) row_starts: Vec<usize>,
     pub(super) taps: Taps,
@@ -51,5 +57,100 @@ impl Worker {
     /// Waits for what its decoder has queued.
     pub(super) fn synchronize(&self) -> Result<()> {
         self.nvjpeg.as_ref().map_or(Ok(()), |nvjpeg| nvjpeg.synchronize())
+    }
+
+    /// Decodes `part` on the CPU to a batch's staging memory.
+    pub(super) fn decode_to_staging(
+        &mut self,
+        how: How<'_>,
+        arena: &Arena,
+        bytes: &[u8],
+        header: &Header,
+        part: Rect,
+    ) -> Result<DeviceImage> {
+        let pixels = self.decode(how, bytes, header, part, |len| arena.piece(len))?;
+        Ok(DeviceImage { address: pixels.address(), pitch_bytes: 3 * part.width, whole: header.size, part })
+    }
+
+    /// Decodes on the CPU what another decoder has refused, to where that would have: the pixels of `part`.
+    ///
+    /// # Safety
+    /// `destination` has room for them, and nobody but work that is queued on `stream` uses it before this returns.
+    pub(super) unsafe fn decode_instead(
+        &mut self,
+        how: How<'_>,
+        bytes: &[u8],
+        part: Rect,
+        destination: u64,
+        stream: &Stream,
+    ) -> Result<()> {
+        let header = probe(bytes)?;
+        // Not of the batch's memory, of which the image has its share already.
+        let room = |len| memory::zeros::<u8>(len, "an image", memory::FEWER_IMAGES);
+        let pixels = self.decode(how, bytes, &header, part, room)?;
+        // SAFETY: the contract; the pixels live until the copy has been waited for.
+        unsafe { driver::upload(destination, pixels.as_ptr(), pixels.len(), stream)? };
+        stream.synchronize()
+    }
+
+    /// Decodes `part` on the CPU to memory that `room` gives: RGB bytes, row by row.
+    fn decode<M: Pixels>(
+        &mut self,
+        how: How<'_>,
+        bytes: &[u8],
+        header: &Header,
+        part: Rect,
+        room: impl FnOnce(usize) -> Result<M>,
+    ) -> Result<M> {
+        let len_bytes = packed_bytes(part.size());
+        let mut pixels;
+        if header.format == Format::Pnm && header.components == 3 {
+            let rows = pnm_rows(bytes, header, part)?;
+            pixels = room(len_bytes)?;
+            let places = pixels.bytes_mut().chunks_exact_mut(3 * part.width as usize);
+            places.zip(rows).for_each(|(to, row)| to.copy_from_slice(row));
+        } else {
+            self.decoded += self.decoder.decode_as(bytes, header, part, how, &mut self.image)?.into();
+            pixels = room(len_bytes)?;
+            pack(self.image.pixels(), pixels.bytes_mut());
+            self.image.shrink(KEEP_PX);
+        }
+        self.decoded.cpu += 1;
+        Ok(pixels)
+    }
+}
+
+/// Memory that pixels are decoded to.
+trait Pixels {
+    fn bytes_mut(&mut self) -> &mut [u8];
+}
+
+impl Pixels for Allocation {
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        Self::bytes_mut(self)
+    }
+}
+
+impl Pixels for Vec<u8> {
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        self
+    }
+}
+
+/// Pixels without their fourth byte.
+fn pack(pixels: &[Pixel], out: &mut [u8]) {
+    debug_assert_eq!(out.len(), 3 * pixels.len());
+    // Four pixels at a time: twelve bytes are three whole words.
+    let (fours, rest) = pixels.as_chunks::<4>();
+    let (words, _) = out.as_chunks_mut::<12>();
+    for (four, out) in fours.iter().zip(words) {
+        let [a, b, c, d] = four.map(u32::from_le_bytes);
+        let packed = [(a & 0xFF_FFFF) | b << 24, (b >> 8 & 0xFFFF) | c << 16, (c >> 16 & 0xFF) | d << 8];
+        for (out, word) in out.as_chunks_mut::<4>().0.iter_mut().zip(packed) {
+            *out = word.to_le_bytes();
+        }
+    }
+    for (pixel, out) in rest.iter().zip(out[12 * fours.len()..].as_chunks_mut::<3>().0) {
+        *out = [pixel[0], pixel[1], pixel[2]];
     }
 }

@@ -18,7 +18,7 @@ use super::run::StageSeconds;
 use super::spread::{Spread, turns};
 use super::subject::{Model, Subject, no_gpu};
 use super::train::{NO_STEP_S, Run, RunTimes, skipped};
-use crate::backend::Ablation;
+use crate::backend::cuda::measure::{self, open_twice};
 use crate::error::{Error, Result};
 use crate::ops::transform::Transform;
 use crate::ops::{CenterCrop, Op};
@@ -305,8 +305,8 @@ impl Measured {
             Part::Step => Err(ready(subject, settings, time, model)?),
             Part::NoAugmentation => Ok(alone(&builder(without_augmentation(size, &settings.ops)).build()?, time)?),
             Part::Pipeline => Ok(alone(&builder(all()).build()?, time)?),
-            Part::TransferTwice => Ok(alone(&builder(all()).again(Ablation::Transfer).build()?, time)?),
-            Part::KernelsTwice => Ok(alone(&builder(all()).again(Ablation::Kernels).build()?, time)?),
+            Part::TransferTwice => Ok(alone(&twice(builder(all()), measure::Part::Transfer)?, time)?),
+            Part::KernelsTwice => Ok(alone(&twice(builder(all()), measure::Part::Kernels)?, time)?),
             Part::Whole => {
                 let mut ignore = |_: &_| Ok(());
                 let mut run = Run::start(model.step.as_mut(), &mut ignore);
@@ -383,6 +383,11 @@ impl Measured {
 fn builder(subject: &Subject, settings: &Settings, ops: Vec<Transform>) -> Builder {
     let builder = subject.builder().batch_size(settings.batch_size).threads(settings.threads);
     ops.into_iter().fold(builder.strategy(settings.strategy), Builder::augment)
+}
+
+/// A pipeline whose GPU does a part of each batch's way twice.
+fn twice(builder: Builder, part: measure::Part) -> Result<Pipeline> {
+    builder.build_on(&|device, options, normalize| open_twice(part, device, options, normalize))
 }
 
 /// A center crop to the size of a pipeline's images, and its normalization.

@@ -1,6 +1,6 @@
 //! How fast decoders on a device are when nothing else is done, and what they take from a training step.
 
-use crate::backend::cuda::decode_only::{self, Beside, Decoders, beside_a_step, decode_only};
+use crate::backend::cuda::measure::decode_only::{self, Beside, Decoders, beside_a_step, decode_only};
 use crate::device::{DecodePath, Device};
 use crate::error::{Error, Result};
 use crate::raster::{Rect, Size};

@@ -7,7 +7,7 @@
 //! written, that are of another place or image, or of a wrong coefficient, are off by tens.
 
 use super::inputs::Inputs;
-use crate::backend::cuda::decode_whole::{Whole, WholeDecoder};
+use crate::backend::cuda::measure::decode_whole::{Whole, WholeDecoder};
 use crate::decode::{Decoder, Header, probe};
 use crate::device::{DecodePath, Device};
 use crate::error::{Error, Result};

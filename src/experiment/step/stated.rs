@@ -1,7 +1,7 @@
 //! Steps of stated length, which stand in for training where no trainer can run.
 
 use super::{Outcome, Step};
-use crate::backend::cuda::Spin;
+use crate::backend::cuda::measure::Spin;
 use crate::cuda::CudaBuffer;
 use crate::error::{Error, Result};
 use crate::experiment::published::{EPOCH_BATCH, EPOCH_IMAGES, seconds};

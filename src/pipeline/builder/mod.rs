@@ -6,7 +6,7 @@ use super::cache::ImageCache;
 use super::policy::{BadLimit, LastBatch, OnError, Policy};
 use super::view::View;
 use super::{Pipeline, PipelineGroup, UnequalPipeline};
-use crate::backend::{Ablation, RunOptions};
+use crate::backend::{self, RunOptions};
 use crate::device::{DecodePath, Device, StreamPriority};
 use crate::error::{Error, Result};
 use crate::mix::Mix;
@@ -14,7 +14,7 @@ use crate::ops::filter::PassOrder;
 use crate::ops::orientation::Orientation;
 use crate::ops::transform::{Transform, random_resized_crop, repeat};
 use crate::ops::{CenterCrop, Normalize, Resize, TransformFile};
-use crate::plan::Strategy;
+use crate::plan::{Planner, Strategy};
 use crate::preset::Preset;
 use crate::raster::{DEFAULT_MAX_PIXELS, Size};
 use crate::sampler::Partition;
@@ -23,8 +23,6 @@ use crate::source::Input;
 use crate::targets::TargetSpec;
 use crate::tensor::{DType, Layout};
 
-/// Batches being filled or ready unless the builder says otherwise: one ready, one being filled.
-const DEFAULT_PREFETCH: usize = 2;
 const DEFAULT_ENTRY_POINTS_BYTES: u64 = 512 << 20;
 
 /// Memory that a pipeline takes, known before it runs.
@@ -93,6 +91,7 @@ pub struct Builder {
     threads: Option<usize>,
     policy: Policy,
     orientation: Orientation,
+    planner: Planner,
     /// What the operations and the machine decide is settled by `build`.
     options: RunOptions,
 }
@@ -105,29 +104,6 @@ impl std::fmt::Debug for Builder {
 
 impl Builder {
     pub(super) fn new(input: Input) -> Self {
-        let options = RunOptions {
-            views: Vec::new(),
-            dtype: DType::F32,
-            layout: Layout::Nchw,
-            channels: 3,
-            strategy: Strategy::default(),
-            pass_order: PassOrder::default(),
-            decode: DecodePath::default(),
-            accept_truncated: false,
-            entry_points: None,
-            max_px: DEFAULT_MAX_PIXELS,
-            batch_size: 32,
-            batch_images: 0,
-            target_len: 0,
-            target_bytes: 0,
-            prefetch: DEFAULT_PREFETCH,
-            threads: 0,
-            device_memory_bytes: None,
-            pinned: true,
-            pin_batches: None,
-            stream_priority: StreamPriority::default(),
-            again: Ablation::Nothing,
-        };
         Self {
             input,
             ops: Vec::new(),
@@ -147,7 +123,8 @@ impl Builder {
             threads: None,
             policy: Policy::default(),
             orientation: Orientation::default(),
-            options,
+            planner: Planner { strategy: Strategy::default(), order: PassOrder::default(), max_px: DEFAULT_MAX_PIXELS },
+            options: RunOptions::default(),
         }
     }
 
@@ -282,14 +259,14 @@ impl Builder {
     /// How recipes are run; [`Strategy::Fused`] if not given.
     #[must_use]
     pub fn strategy(mut self, strategy: Strategy) -> Self {
-        self.options.strategy = strategy;
+        self.planner.strategy = strategy;
         self
     }
 
     /// Which pass of a resize comes first, where it shows; [`PassOrder::Pillow13`] if not given.
     #[must_use]
     pub fn pass_order(mut self, order: PassOrder) -> Self {
-        self.options.pass_order = order;
+        self.planner.order = order;
         self
     }
 
@@ -365,13 +342,6 @@ impl Builder {
         self
     }
 
-    /// What the device does twice, for experiments.
-    #[cfg(feature = "experiment")]
-    pub(crate) fn again(mut self, again: Ablation) -> Self {
-        self.options.again = again;
-        self
-    }
-
     /// Takes truncated JPEGs as they are, the missing part filled by the decoder, as Pillow does with
     /// `LOAD_TRUNCATED_IMAGES`. Otherwise they are bad samples.
     #[must_use]
@@ -383,7 +353,7 @@ impl Builder {
     /// Largest image accepted, in pixels, as stored and at any point of its recipe; 128 million if not given.
     #[must_use]
     pub fn max_pixels(mut self, pixels: u64) -> Self {
-        self.options.max_px = pixels;
+        self.planner.max_px = pixels;
         self
     }
 
@@ -530,7 +500,14 @@ impl Builder {
     /// [`ImageCache`] cannot be made or listed.
     pub fn build(self) -> Result<Pipeline> {
         let device = self.device;
-        Ok(self.build_each(&[device])?.swap_remove(0))
+        Ok(self.build_each(&[device], &backend::open)?.swap_remove(0))
+    }
+
+    /// The same on a back end that `open` sets up, for experiments.
+    #[cfg(feature = "experiment")]
+    pub(crate) fn build_on(self, open: &backend::Open<'_>) -> Result<Pipeline> {
+        let device = self.device;
+        Ok(self.build_each(&[device], open)?.swap_remove(0))
     }
 
     /// As [`build`](Self::build), for images that each keep the size that the operations give them: see
@@ -581,6 +558,6 @@ impl Builder {
             return Err(Error::parameter("build_group", "on_error", expected, "skip"));
         }
         self.even = true;
-        self.build_each(&devices).map(PipelineGroup::new)
+        self.build_each(&devices, &backend::open).map(PipelineGroup::new)
     }
 }

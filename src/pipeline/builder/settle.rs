@@ -1,7 +1,7 @@
 //! The checks that a description of a pipeline goes through before it runs, and what they settle.
 
 use super::{Builder, MemoryBound};
-use crate::backend::{self, ViewForm};
+use crate::backend::{Backend, Open, ViewForm};
 use crate::decode::EntryPoints;
 use crate::device::Device;
 use crate::error::{Error, Result};
@@ -14,7 +14,6 @@ use crate::pipeline::cache::{Cache, ImageCache};
 use crate::pipeline::inner::{Inner, all_positions};
 use crate::pipeline::policy::{BadLimit, LastBatch, OnError};
 use crate::pipeline::recipes::{Crops, Recipes};
-use crate::pipeline::schedule::Runs;
 use crate::sampler::{Even, Partition, Sampler};
 use crate::sampling::Chosen;
 use crate::simd;
@@ -37,7 +36,7 @@ const MAX_BATCH_BYTES: u64 = 1 << 36;
 
 impl Builder {
     /// A pipeline for each device, whose partitions are parts of the builder's.
-    pub(super) fn build_each(mut self, devices: &[Device]) -> Result<Vec<Pipeline>> {
+    pub(super) fn build_each(mut self, devices: &[Device], open: &Open<'_>) -> Result<Vec<Pipeline>> {
         simd::check()?;
         let partitions = self.partitions(devices.len())?;
         self.partition = partitions[0];
@@ -52,8 +51,9 @@ impl Builder {
             self.options.entry_points = Some(Arc::new(EntryPoints::new(self.entry_points_bytes)));
         }
         let options = Arc::new(self.options);
-        let recipes = Arc::new(Recipes::new(self.seed, views, self.orientation, &options));
-        let cache = self.cache.as_ref().map(|cache| Cache::open(cache, &recipes, is_stream)).transpose()?;
+        let recipes = Arc::new(Recipes::new(self.seed, views, self.orientation, self.planner));
+        let cached = |cache| Cache::open(cache, &recipes, options.accept_truncated, is_stream);
+        let cache = self.cache.as_ref().map(cached).transpose()?;
         let inner = Inner {
             fingerprint: OnceLock::new(),
             input: self.input,
@@ -70,9 +70,9 @@ impl Builder {
         };
         let pipeline = |(&device, &partition): (&Device, &Partition)| {
             let inner = Inner { sampler: inner.sampler.partition(partition), ..inner.clone() };
-            let backend: Arc<dyn Runs> = backend::open(device, &inner.options, normalize)?.into();
+            let backend = open(device, &inner.options, normalize)?;
             let memory = memory(&inner, self.cache.as_ref(), backend.device_bytes());
-            Ok(Pipeline { inner: Arc::new(inner), backend, memory, device })
+            Ok(Pipeline { inner: Arc::new(inner), backend: Arc::new(backend), memory, device })
         };
         devices.iter().zip(&partitions).map(pipeline).collect()
     }
@@ -122,7 +122,7 @@ impl Builder {
         within("threads", self.options.threads, 0, MAX_THREADS)?;
         within("prefetch", self.options.prefetch, 1, 1 << 20)?;
         within("batch_size", self.options.batch_size, 1, 1 << 20)?;
-        if self.options.max_px == 0 {
+        if self.planner.max_px == 0 {
             return Err(Error::parameter("pipeline", "max_pixels", "1 or more", 0));
         }
         self.policy.max_bad.map_or(Ok(()), BadLimit::check)?;
@@ -131,7 +131,7 @@ impl Builder {
         }
         if let Some(targets) = &self.targets {
             targets.check()?;
-            (self.options.target_len, self.options.target_bytes) = (targets.len(), targets.max_bytes());
+            self.options.target_bytes = targets.max_bytes();
         }
         let normalize = self.check_views(views)?;
         if self.unequal {
@@ -249,7 +249,8 @@ impl Builder {
         let images = if self.policy.last == LastBatch::Pad { batch_size } else { batch_size.min(positions) };
         options.batch_images = images as usize;
         // Of unequal images hardly one is of the largest size: they take memory as they come.
-        let sample_bytes = if options.is_unequal() { options.target_bytes } else { options.sample_bytes() };
+        let sample_bytes =
+            if options.is_unequal() { options.target_bytes } else { options.sample_bytes(self.planner.max_px) };
         let batch_bytes = images.saturating_mul(sample_bytes);
         if batch_bytes > MAX_BATCH_BYTES {
             return Err(Error::Limits {
@@ -265,8 +266,8 @@ impl Builder {
 
 /// The memory that a pipeline takes at most.
 fn memory(inner: &Inner, cache: Option<&ImageCache>, device_bytes: u64) -> MemoryBound {
-    let options = &inner.options;
-    let batch_bytes = (options.batch_images as u64).saturating_mul(options.sample_bytes());
+    let (options, max_px) = (&inner.options, inner.recipes.planner.max_px);
+    let batch_bytes = (options.batch_images as u64).saturating_mul(options.sample_bytes(max_px));
     // Without worker threads the consumer's does their work.
     let working = options.threads.max(1) as u64;
     // A kept image is made and read beside the others.
@@ -278,8 +279,7 @@ fn memory(inner: &Inner, cache: Option<&ImageCache>, device_bytes: u64) -> Memor
     MemoryBound {
         batches_bytes: batch_bytes.saturating_mul(options.batches_at_a_time() as u64),
         batch_bytes,
-        images_bytes: ((buffers * PIXEL_BYTES + COEFFICIENT_BYTES + kept_bytes) * working)
-            .saturating_mul(options.max_px),
+        images_bytes: ((buffers * PIXEL_BYTES + COEFFICIENT_BYTES + kept_bytes) * working).saturating_mul(max_px),
         encoded_bytes: MAX_ENCODED_BYTES * working + inner.input.memory_bytes(),
         order_bytes: match &inner.chosen {
             Some(chosen) => chosen.order_bytes(),

@@ -1,16 +1,8 @@
-//! A batch's images together: launches, and what becomes of images that they flag.
+//! What the decoder keeps with an in-flight batch.
 #![allow(unsafe_code)]
 
-use super::job::Job;
-use super::kernels::Step;
-use super::params::JpegImage;
-use crate::backend::Settled;
-use crate::backend::cuda::arena::StagingWriter;
-use crate::backend::cuda::gpu::Gpu;
-use crate::backend::cuda::in_flight::InFlight;
-use crate::backend::cuda::worker::Worker;
-use crate::cuda::driver::{self, Context, Event, HostMemory};
-use crate::decode::Reason;
+use super::kernels::{JpegKernels, Staged};
+use crate::cuda::driver::{self, Context, Event, HostMemory, Stream};
 use crate::error::Result;
 
 /// What the decoder needs of an in-flight batch.
@@ -24,7 +16,8 @@ pub(in crate::backend::cuda) struct Decoding {
 }
 
 impl Decoding {
-    fn new(context: &Context, images: usize) -> Result<Self> {
+    /// For batches of up to so many images.
+    pub(super) fn new(context: &Context, images: usize) -> Result<Self> {
         Ok(Self {
             // Pinned whatever the rest is: the host would wait for a copy to pageable memory in the call.
             status: HostMemory::new(context, images * size_of::<u32>(), true)?,
@@ -38,82 +31,30 @@ impl Decoding {
     pub(in crate::backend::cuda) fn took_ms(&self) -> Option<f32> {
         self.ended.since_ms(&self.began)
     }
-}
-
-impl Gpu {
-    /// Has the device decode what was left to it, and the CPU what the device flags.
-    ///
-    /// # Synchronization
-    /// Waits until the device knows which images it flags. Their pixels may come later, in the order of the stream that
-    /// kernels run on.
-    ///
-    /// # Errors
-    /// [`Error::Cuda`](crate::Error::Cuda) or another that ends the epoch, after which the batch is to be abandoned.
-    pub(in crate::backend::cuda) fn decode_on_device(
-        &self,
-        worker: &mut Worker,
-        batch: &mut InFlight,
-    ) -> Result<Settled> {
-        let mut jobs = Vec::new();
-        for (place, sample) in batch.samples_mut().iter_mut().enumerate() {
-            if let Some(job) = sample.as_mut().and_then(|sample| sample.jpeg_job.take()) {
-                jobs.push((place, job));
-            }
-        }
-        if jobs.is_empty() {
-            return Ok(Settled::default());
-        }
-        let status = self.queue_decoding(batch, &jobs)?;
-        // What this worker puts from now on is not in the copy that is under way.
-        worker.staging = StagingWriter::default();
-        batch.on_device = jobs.len();
-        let mut bad = Vec::new();
-        for ((place, job), status) in jobs.into_iter().zip(status) {
-            match Reason::of_status(status) {
-                None => worker.decoded.device += 1,
-                Some(reason) => {
-                    worker.decoded.left.add(reason);
-                    let Job { image, encoded, part } = &*job;
-                    // SAFETY: the pixels are the batch's and as many as the part has. All that the stream does before is
-                    // this decoder's, and its readers come behind.
-                    let decoded =
-                        unsafe { self.decode_instead(worker, encoded.bytes(), *part, image.pixels, &self.compute) };
-                    if let Err(error) = decoded {
-                        bad.push((place, error));
-                    }
-                }
-            }
-            self.keep_buffer(job.encoded.into_buffer());
-        }
-        Ok(Settled { bad, decoded: worker.take_decoded() })
-    }
 
     /// Queues the launches, and waits for the images' status.
-    fn queue_decoding(&self, batch: &mut InFlight, jobs: &[(usize, Box<Job>)]) -> Result<Vec<u32>> {
-        let mut staging = StagingWriter::default();
-        let words = staging.put(&batch.arena, &vec![0_u32; jobs.len()])?;
-        let images: Vec<JpegImage> =
-            jobs.iter().zip((words..).step_by(4)).map(|((_, job), status)| JpegImage { status, ..job.image }).collect();
-        let at = staging.put(&batch.arena, &images)?;
-        self.upload(batch)?;
-        let state = match batch.decoding_mut() {
-            Some(state) => state,
-            none => none.insert(Decoding::new(&self.context, self.options.batch_images)?),
-        };
-        let (kernels, compute) = (&self.kernels.jpeg, &self.compute);
-        state.began.record(compute)?;
-        // SAFETY: the images and all that they point to lie in the arena, whose staging memory the stream has been made to
-        // wait for, and which is used again only after the batch is done.
-        unsafe { kernels.launch(&Step::JUDGING, &images, at, compute)? };
-        let (status, len_bytes) = (state.status.start(), size_of::<u32>() * jobs.len());
+    ///
+    /// # Safety
+    /// The stream has been made to wait for the batch's staging memory, which is used again only after the batch is done.
+    /// The batch has no more images than this is for.
+    pub(super) unsafe fn queue(
+        &mut self,
+        images: &Staged,
+        kernels: &JpegKernels,
+        compute: &Stream,
+    ) -> Result<Vec<u32>> {
+        self.began.record(compute)?;
+        // SAFETY: the images and all that they point to lie in the batch's arena; the rest is the contract.
+        unsafe { images.judge(kernels, compute)? };
+        let (status, len_bytes) = (self.status.start(), size_of::<u32>() * images.len());
         // SAFETY: there is a word for each image of a full batch, and nobody touches them before the event.
-        unsafe { driver::download_later(status, words, len_bytes, compute)? };
-        state.judged.record(compute)?;
+        unsafe { driver::download_later(status, images.status(), len_bytes, compute)? };
+        self.judged.record(compute)?;
         // SAFETY: as above.
-        unsafe { kernels.launch(&Step::MAKING, &images, at, compute)? };
-        state.ended.record(compute)?;
-        state.judged.synchronize()?;
+        unsafe { images.make(kernels, compute)? };
+        self.ended.record(compute)?;
+        self.judged.synchronize()?;
         // SAFETY: written by the copy that was just waited for; pinned memory begins at a page.
-        Ok(unsafe { std::slice::from_raw_parts(status.cast::<u32>(), jobs.len()) }.to_vec())
+        Ok(unsafe { std::slice::from_raw_parts(status.cast::<u32>(), images.len()) }.to_vec())
     }
 }

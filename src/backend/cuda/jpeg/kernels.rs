@@ -3,9 +3,11 @@
 
 use super::lower::RUNS;
 use super::params::JpegImage;
+use crate::backend::cuda::arena::{Arena, StagingWriter};
 use crate::cuda::driver::{self, Function, Module, Stream};
 use crate::error::Result;
 use crate::ops::params::{DevicePointer, Launch};
+use std::sync::Arc;
 
 /// Most images of one launch: a grid's y and z are 16-bit numbers.
 pub(super) const MAX_IMAGES: usize = 65_535;
@@ -67,13 +69,18 @@ impl Step {
 
 /// The functions of a loaded image, each resolved once.
 #[derive(Debug)]
-pub(in crate::backend::cuda) struct JpegKernels(Vec<(Step, Function)>);
+pub(in crate::backend::cuda) struct JpegKernels {
+    functions: Vec<(Step, Function)>,
+    /// Keeps the functions valid.
+    _module: Arc<Module>,
+}
 
 impl JpegKernels {
-    /// Resolves the kernels of a module, which outlives this.
-    pub(in crate::backend::cuda) fn of(module: &Module) -> Result<Self> {
+    /// Resolves the kernels of a module.
+    pub(in crate::backend::cuda) fn new(module: &Arc<Module>) -> Result<Self> {
         let steps = Step::JUDGING.into_iter().chain(Step::MAKING);
-        steps.map(|step| Ok((step, module.function(step.name())?))).collect::<Result<_>>().map(Self)
+        let functions = steps.map(|step| Ok((step, module.function(step.name())?))).collect::<Result<_>>()?;
+        Ok(Self { functions, _module: Arc::clone(module) })
     }
 
     /// Queues steps for images, whose descriptors will lie at `at`.
@@ -81,14 +88,8 @@ impl JpegKernels {
     /// # Safety
     /// When the launches run, the images lie there, and all that they point to is theirs, as `Lowered` says, until they are
     /// done.
-    pub(super) unsafe fn launch(
-        &self,
-        steps: &[Step],
-        images: &[JpegImage],
-        at: DevicePointer,
-        stream: &Stream,
-    ) -> Result<()> {
-        for (step, function) in self.0.iter().filter(|(step, _)| steps.contains(step)) {
+    unsafe fn launch(&self, steps: &[Step], images: &[JpegImage], at: DevicePointer, stream: &Stream) -> Result<()> {
+        for (step, function) in self.functions.iter().filter(|(step, _)| steps.contains(step)) {
             for (chunk, begin) in images.chunks(MAX_IMAGES).zip((at..).step_by(MAX_IMAGES * size_of::<JpegImage>())) {
                 let Some((grid, block)) = step.grid(chunk) else { continue };
                 let launch = Launch { samples: begin, table: 0, count: chunk.len() as u32, reserved: 0 };
@@ -97,5 +98,61 @@ impl JpegKernels {
             }
         }
         Ok(())
+    }
+}
+
+/// Images that are to be decoded together, with their descriptors in staging memory.
+pub(in crate::backend::cuda) struct Staged {
+    images: Vec<JpegImage>,
+    /// Where the descriptors will lie.
+    at: DevicePointer,
+    /// Where the images' status will lie: a word for each, 0 until a kernel flags the image.
+    status: DevicePointer,
+}
+
+impl Staged {
+    /// Stages descriptors of images that have no status as yet.
+    pub(in crate::backend::cuda) fn new(
+        mut images: Vec<JpegImage>,
+        arena: &Arena,
+        staging: &mut StagingWriter,
+    ) -> Result<Self> {
+        let status = staging.put(arena, &vec![0_u32; images.len()])?;
+        for (image, status) in images.iter_mut().zip((status..).step_by(size_of::<u32>())) {
+            image.status = status;
+        }
+        let at = staging.put(arena, &images)?;
+        Ok(Self { images, at, status })
+    }
+
+    /// How many images there are.
+    pub(in crate::backend::cuda) fn len(&self) -> usize {
+        self.images.len()
+    }
+
+    /// Where the images' status will lie.
+    pub(in crate::backend::cuda) fn status(&self) -> DevicePointer {
+        self.status
+    }
+
+    /// Queues the steps that the images' status depends on.
+    ///
+    /// # Safety
+    /// When the launches run, the staging memory has arrived, and all that the images point to is theirs, as [`Lowered`]
+    /// says, until they are done.
+    ///
+    /// [`Lowered`]: super::lower::Lowered
+    pub(in crate::backend::cuda) unsafe fn judge(&self, kernels: &JpegKernels, stream: &Stream) -> Result<()> {
+        // SAFETY: the contract.
+        unsafe { kernels.launch(&Step::JUDGING, &self.images, self.at, stream) }
+    }
+
+    /// Queues the rest, behind [`judge`](Self::judge).
+    ///
+    /// # Safety
+    /// As of [`judge`](Self::judge).
+    pub(in crate::backend::cuda) unsafe fn make(&self, kernels: &JpegKernels, stream: &Stream) -> Result<()> {
+        // SAFETY: the contract.
+        unsafe { kernels.launch(&Step::MAKING, &self.images, self.at, stream) }
     }
 }

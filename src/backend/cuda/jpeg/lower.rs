@@ -3,7 +3,7 @@
 use super::params::{JpegCode, JpegComponent, JpegImage, JpegRun, JpegTables};
 use crate::backend::cuda::arena::{Arena, StagingWriter};
 use crate::backend::cuda::lower::packed_bytes;
-use crate::decode::{Baseline, Code, Color, Window};
+use crate::decode::{Baseline, Code, Color, Header, Window};
 use crate::error::Result;
 use crate::ops::params::DevicePointer;
 use crate::raster::Rect;
@@ -19,10 +19,13 @@ const MIN_SHARE_BITS: usize = 1024;
 const ALIGN_BYTES: usize = 128;
 
 /// An image as the kernels are handed it, but for addresses: its memory begins at 0.
-pub(super) struct Lowered {
+pub(in crate::backend::cuda) struct Lowered<'a> {
+    source: &'a Baseline,
     image: JpegImage,
+    /// The part of the encoded bytes that is needed.
+    pub(in crate::backend::cuda) data: &'a [u8],
     /// Bytes of its memory.
-    pub(super) len_bytes: usize,
+    pub(in crate::backend::cuda) len_bytes: usize,
     /// Where in it the pixels end. What comes then is used by its own kernels only.
     pub(super) pixels_end: usize,
 }
@@ -48,24 +51,22 @@ fn code(code: &Code) -> JpegCode {
     JpegCode { end: code.end, first: code.first, symbols: code.symbols }
 }
 
-/// The tables of an image.
-pub(super) fn tables(image: &Baseline) -> JpegTables {
-    let mut tables = JpegTables::zeroed();
-    for (c, component) in image.components.iter().enumerate() {
-        tables.codes[c] = [code(&component.dc), code(&component.ac)];
-        tables.quant[c] = component.quant;
-    }
-    tables
-}
-
-impl Lowered {
-    /// Lowers the rectangle `part`, of which `window` says what it needs.
-    pub(super) fn new(image: &Baseline, window: &Window, part: Rect) -> Self {
-        let mcu_blocks = image.mcu_blocks();
+impl<'a> Lowered<'a> {
+    /// Lowers the rectangle `part` of an image. `row_starts` is memory.
+    pub(in crate::backend::cuda) fn new(
+        source: &'a Baseline,
+        encoded: &'a [u8],
+        header: &Header,
+        part: Rect,
+        row_starts: &mut Vec<usize>,
+    ) -> Self {
+        let window = Window::new(source, encoded, header, part, row_starts);
+        let mcu_blocks = source.mcu_blocks();
         let (columns, rows) = (window.columns.len() as u32, window.rows.len() as u32);
-        let segment_blocks = image.restart_interval_mcus as usize * mcu_blocks;
+        let segment_blocks = source.restart_interval_mcus as usize * mcu_blocks;
         let segments = if segment_blocks == 0 { 1 } else { window.checked.len().div_ceil(segment_blocks) };
-        let data_bytes = window.data.len();
+        let data = &encoded[window.data.clone()];
+        let data_bytes = data.len();
 
         let mut pieces = Pieces(0);
         let pixels = pieces.take(packed_bytes(part.size()));
@@ -80,12 +81,12 @@ impl Lowered {
         let ac = pieces.take(size_of::<[i16; 64]>() * window.mcus() * mcu_blocks);
         let mut components = [JpegComponent::default(); 3];
         let mut first_block = 0;
-        for (lowered, component) in components.iter_mut().zip(&image.components) {
-            let (across, down) = image.pixels_a_sample(component);
+        for (lowered, component) in components.iter_mut().zip(&source.components) {
+            let (across, down) = source.pixels_a_sample(component);
             let row_samples = 8 * component.columns * columns;
             let (x, y) = (8 * component.columns * window.columns.start, 8 * component.rows * window.rows.start);
             let column_samples = 8 * component.rows * rows;
-            let whole = (image.size.width.div_ceil(across), image.size.height.div_ceil(down));
+            let whole = (source.size.width.div_ceil(across), source.size.height.div_ceil(down));
             // libjpeg interpolates pairs of pixels, beside each other only in more than two samples, and repeats the rest.
             let (wide, pairs) = (whole.0 > 2, matches!((across, down), (1 | 2, 1 | 2)));
             *lowered = JpegComponent {
@@ -114,7 +115,7 @@ impl Lowered {
             ac,
             pixels,
             components,
-            color: match image.color {
+            color: match source.color {
                 Color::Gray => 0,
                 Color::Ycc => 1,
                 Color::Rgb => 2,
@@ -124,8 +125,8 @@ impl Lowered {
             segment_blocks: segment_blocks as u32,
             first_restart: window.first_restart,
             mcu_blocks: mcu_blocks as u32,
-            block_components: (0..).zip(&image.block_components).map(|(i, &c)| (c as u32) << (2 * i)).sum(),
-            mcu_columns: image.mcu_columns,
+            block_components: (0..).zip(&source.block_components).map(|(i, &c)| (c as u32) << (2 * i)).sum(),
+            mcu_columns: source.mcu_columns,
             checked_begin: window.checked.start as u32,
             checked_end: window.checked.end as u32,
             column: window.columns.start,
@@ -138,21 +139,34 @@ impl Lowered {
             height: part.height,
             ..JpegImage::default()
         };
-        Self { image, len_bytes: pieces.0, pixels_end }
+        Self { source, image, data, len_bytes: pieces.0, pixels_end }
+    }
+
+    /// Bytes of staging memory that it takes.
+    pub(super) fn staged_bytes(&self) -> usize {
+        self.data.len() + size_of::<JpegTables>()
+    }
+
+    /// The tables of the image.
+    pub(super) fn tables(&self) -> JpegTables {
+        let mut tables = JpegTables::zeroed();
+        for (c, component) in self.source.components.iter().enumerate() {
+            tables.codes[c] = [code(&component.dc), code(&component.ac)];
+            tables.quant[c] = component.quant;
+        }
+        tables
     }
 
     /// The image with its memory at `memory`, and its data and its tables in staging memory.
-    pub(super) fn place(
+    pub(in crate::backend::cuda) fn place(
         &self,
         arena: &Arena,
         staging: &mut StagingWriter,
         memory: DevicePointer,
-        data: &[u8],
-        tables: &JpegTables,
     ) -> Result<JpegImage> {
-        let mut piece = arena.piece(data.len())?;
-        piece.bytes_mut().copy_from_slice(data);
-        let tables = staging.put(arena, std::slice::from_ref(tables))?;
+        let mut piece = arena.piece(self.data.len())?;
+        piece.bytes_mut().copy_from_slice(self.data);
+        let tables = staging.put(arena, &[self.tables()])?;
         Ok(self.at(memory, piece.address(), tables))
     }
 

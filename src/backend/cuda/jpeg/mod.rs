@@ -1,9 +1,8 @@
 //! The JPEG decoder of this crate, on the device. Its pixels are the CPU decoder's.
 //!
-//! `job` takes an image: headers are parsed, memory is found, and the data are put where the device will have them.
-//! `batch` queues the kernels (`kernels`) for all images of a batch, and has the CPU decode the images that they flag.
-//! `lower` makes descriptors (`params`). `alone` is for measuring. `decode::model` has the computation of each kernel
-//! as plain code.
+//! `decoder` takes an image: headers are parsed, memory is found, and the data are put where the device will have them.
+//! When the batch is complete, it queues the kernels (`kernels`, `batch`), and has the CPU decode the images that they
+//! flag. `lower` makes descriptors (`params`). `decode::model` has the computation of each kernel as plain code.
 //!
 //! The device never decides that an image is bad. Kernels flag everything unusual. The CPU decodes flagged images, and
 //! it alone says whether they are bad, so `device` and `exact` have the CPU's bytes and the CPU's bad samples. For this
@@ -13,18 +12,15 @@
 //! one piece for each image in the batch's arena, pixels first. When the pixels are done, the rest becomes memory for
 //! the recipe's stages, which follow on the same stream.
 
-#[cfg(feature = "experiment")]
-mod alone;
 mod batch;
-mod job;
+mod decoder;
 mod kernels;
 mod lower;
 mod params;
 #[cfg(all(test, target_os = "linux"))]
 mod tests;
 
-#[cfg(feature = "experiment")]
-pub(super) use alone::Alone;
 pub(super) use batch::Decoding;
-pub(super) use job::Job;
-pub(super) use kernels::JpegKernels;
+pub(super) use decoder::{DeviceDecoder, Job};
+pub(super) use kernels::{JpegKernels, Staged};
+pub(super) use lower::Lowered;

@@ -54,7 +54,7 @@ pub(super) struct JpegRun {
 /// An image, for all kernels.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
-pub(super) struct JpegImage {
+pub(in crate::backend::cuda) struct JpegImage {
     pub(super) data: DevicePointer,
     pub(super) bytes: DevicePointer,
     pub(super) bounds: DevicePointer,

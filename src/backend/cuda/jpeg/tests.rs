@@ -2,10 +2,10 @@
 #![allow(unsafe_code)]
 
 use super::kernels::Step;
-use super::lower::{Lowered, RUNS, tables};
+use super::lower::{Lowered, RUNS};
 use super::params::JpegImage;
 use crate::decode::model::{self, Steps};
-use crate::decode::{Baseline, Reason, Window, indexed, probe};
+use crate::decode::{Baseline, Reason, indexed, probe};
 use crate::encode::{JpegColor, JpegOptions, Sampling, encode_jpeg};
 use crate::ops::params::Launch;
 use crate::raster::{Image, Rect, Size};
@@ -38,12 +38,11 @@ impl Simulated {
         for (bytes, part) in jpegs {
             let header = probe(bytes).unwrap();
             let image = Baseline::new(bytes, &header).unwrap();
-            let window = Window::new(&image, bytes, &header, *part, &mut Vec::new());
-            let lowered = Lowered::new(&image, &window, *part);
+            let lowered = Lowered::new(&image, bytes, &header, *part, &mut Vec::new());
             let own = [
                 Memory::new(lowered.len_bytes, 0),
-                put(&bytes[window.data]),
-                put(bytemuck::bytes_of(&tables(&image))),
+                put(lowered.data),
+                put(bytemuck::bytes_of(&lowered.tables())),
                 put(&[0; 4]),
             ];
             let [at, data, tables, status] = [0, 1, 2, 3].map(|i: usize| own[i].address());

@@ -1,7 +1,7 @@
 //! A training step of a fixed amount of work on a device. Unlike a stretch of time, it takes longer beside other work.
 #![allow(unsafe_code)]
 
-use super::fatbin;
+use crate::backend::cuda::fatbin;
 use crate::cuda::driver::{self, Context, Event, Function, Module, Stream};
 use crate::device::StreamPriority;
 use crate::error::Result;

@@ -1,12 +1,11 @@
 //! Batches of images that the device decodes when nothing is done with their pixels: its speed alone.
 #![allow(unsafe_code)]
 
-use super::kernels::{JpegKernels, Step};
-use super::lower::{Lowered, tables};
-use super::params::JpegImage;
 use crate::backend::cuda::arena::{Arena, CHUNK_BYTES, StagingWriter};
+use crate::backend::cuda::jpeg::{JpegKernels, Lowered, Staged};
+use crate::backend::cuda::streams::once;
 use crate::cuda::driver::{self, Context, Event, Stream};
-use crate::decode::{Baseline, Window, probe};
+use crate::decode::{Baseline, probe};
 use crate::error::{Error, Result};
 use crate::raster::Rect;
 
@@ -15,7 +14,7 @@ const SPARED_BYTES: usize = 8 * CHUNK_BYTES;
 
 /// A batch that is used again and again. Its host work is a pipeline's: headers are parsed, data are copied to staging memory
 /// and sent.
-pub(in crate::backend::cuda) struct Alone {
+pub(super) struct Alone {
     arena: Arena,
     /// Where the images' status is.
     status: u64,
@@ -26,7 +25,7 @@ pub(in crate::backend::cuda) struct Alone {
 
 impl Alone {
     /// One that takes at most `limit_bytes` of the device's memory.
-    pub(in crate::backend::cuda) fn new(context: &Context, limit_bytes: usize) -> Result<Self> {
+    pub(super) fn new(context: &Context, limit_bytes: usize) -> Result<Self> {
         Ok(Self {
             arena: Arena::new(context, limit_bytes, true),
             status: 0,
@@ -37,13 +36,13 @@ impl Alone {
     }
 
     /// Waits for the last call's images; how many they were.
-    pub(in crate::backend::cuda) fn finish(&mut self) -> Result<usize> {
+    pub(super) fn finish(&mut self) -> Result<usize> {
         self.done.synchronize()?;
         Ok(std::mem::take(&mut self.images))
     }
 
     /// Waits for the last call's images; how many of them the device does not flag.
-    pub(in crate::backend::cuda) fn take_good(&mut self, stream: &Stream) -> Result<usize> {
+    pub(super) fn take_good(&mut self, stream: &Stream) -> Result<usize> {
         let mut words = vec![0; 4 * self.finish()?];
         // SAFETY: there is a word for each image, and nothing else uses them.
         unsafe { driver::download(&mut words, self.status, stream)? };
@@ -56,7 +55,7 @@ impl Alone {
     ///
     /// # Safety
     /// This is dropped only when the stream is done.
-    pub(in crate::backend::cuda) unsafe fn decode(
+    pub(super) unsafe fn decode(
         &mut self,
         kernels: &JpegKernels,
         images: &[(&[u8], Rect)],
@@ -66,34 +65,28 @@ impl Alone {
         // SAFETY: the last call's work has been waited for, and its pieces are gone.
         unsafe { self.arena.reset() };
         let mut staging = StagingWriter::default();
-        let mut lowered: Vec<JpegImage> = Vec::new();
+        let mut lowered = Vec::new();
         for (bytes, part) in images {
             let header = probe(bytes)?;
             let Ok(image) = Baseline::new(bytes, &header) else { continue };
-            let window = Window::new(&image, bytes, &header, *part, &mut self.row_starts);
-            let one = Lowered::new(&image, &window, *part);
-            let data = &bytes[window.data];
+            let one = Lowered::new(&image, bytes, &header, *part, &mut self.row_starts);
             let placed = self
                 .arena
-                .scratch_sparing(one.len_bytes, data.len() + SPARED_BYTES)
-                .and_then(|memory| one.place(&self.arena, &mut staging, memory, data, &tables(&image)));
+                .scratch_sparing(one.len_bytes, one.data.len() + SPARED_BYTES)
+                .and_then(|memory| one.place(&self.arena, &mut staging, memory));
             match placed {
                 Err(Error::OutOfDeviceMemory { .. }) if !lowered.is_empty() => break,
                 placed => lowered.push(placed?),
             }
         }
-        self.status = staging.put(&self.arena, &vec![0_u32; lowered.len()])?;
-        for (image, status) in lowered.iter_mut().zip((self.status..).step_by(4)) {
-            image.status = status;
-        }
-        let at = staging.put(&self.arena, &lowered)?;
-        self.images = lowered.len();
+        let staged = Staged::new(lowered, &self.arena, &mut staging)?;
+        (self.status, self.images) = (staged.status(), staged.len());
         // SAFETY: nothing of the arena is written any more, and it is reset when the event has been waited for.
-        unsafe { self.arena.upload(stream, 1)? };
+        unsafe { self.arena.upload(stream, once)? };
         // SAFETY: the images and all that they point to lie in the arena, which the same stream has filled before.
         unsafe {
-            kernels.launch(&Step::JUDGING, &lowered, at, stream)?;
-            kernels.launch(&Step::MAKING, &lowered, at, stream)?;
+            staged.judge(kernels, stream)?;
+            staged.make(kernels, stream)?;
         }
         self.done.record(stream)
     }

@@ -1,13 +1,14 @@
 //! Decoders that have nothing else to do: how many images they decode, and what they take from a training step beside them.
 #![allow(unsafe_code)]
 
-use super::arena::Arena;
-use super::fatbin;
-use super::jpeg::{Alone, JpegKernels};
-use super::lower::packed_bytes;
-use super::nvjpeg::{HardwareBatch, HardwareDecoder, HardwareJob, Nvjpeg, RING};
-use super::work::FixedWork;
+use super::alone::Alone;
+use super::fixed_work::FixedWork;
 use crate::backend::Encoded;
+use crate::backend::cuda::arena::Arena;
+use crate::backend::cuda::fatbin;
+use crate::backend::cuda::jpeg::JpegKernels;
+use crate::backend::cuda::lower::packed_bytes;
+use crate::backend::cuda::nvjpeg::{HardwareBatch, HardwareDecoder, HardwareJob, Nvjpeg, RING};
 use crate::cuda::driver::{self, Context, DeviceMemory, Module, Scoped, Stream};
 use crate::decode::probe;
 use crate::device::{DecodePath, StreamPriority};
@@ -165,8 +166,6 @@ struct OwnImages {
     /// Of the device's memory, for each of a worker's two batches.
     batch_bytes: usize,
     next: AtomicU64,
-    /// Keeps the kernels valid.
-    _module: Module,
 }
 
 /// Two batches for the hardware decoder, the memory of their bytes, and that which they are decoded to.
@@ -227,16 +226,11 @@ impl Run {
 
     /// The images that kernels decode and do not flag.
     fn images_for_own(&self, threads: usize) -> Result<Option<OwnImages>> {
-        let module = Module::load(&self.context, &fatbin::fatbin()?)?;
+        let module = Arc::new(Module::load(&self.context, &fatbin::fatbin()?)?);
         let (free, _) = driver::check("cuMemGetInfo", self.context.mem_get_info())?;
-        let kernels = JpegKernels::of(&module)?;
-        let mut own = OwnImages {
-            indices: Vec::new(),
-            kernels,
-            batch_bytes: free / 4 / threads,
-            next: AtomicU64::new(0),
-            _module: module,
-        };
+        let kernels = JpegKernels::new(&module)?;
+        let batch_bytes = free / 4 / threads;
+        let mut own = OwnImages { indices: Vec::new(), kernels, batch_bytes, next: AtomicU64::new(0) };
         let stream = Stream::new(&self.context, StreamPriority::default())?;
         let mut batch = Alone::new(&self.context, own.batch_bytes)?;
         for index in 0..self.images {

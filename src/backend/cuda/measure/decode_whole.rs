@@ -2,11 +2,11 @@
 //! write, shows.
 #![allow(unsafe_code)]
 
-use super::arena::Arena;
-use super::lower::packed_bytes;
-use super::nvjpeg::{HardwareBatch, HardwareJob, Nvjpeg, WorkerDecoder};
-use super::route::{Route, Router};
 use crate::backend::Encoded;
+use crate::backend::cuda::arena::Arena;
+use crate::backend::cuda::lower::packed_bytes;
+use crate::backend::cuda::nvjpeg::{HardwareBatch, HardwareJob, Nvjpeg, WorkerDecoder};
+use crate::backend::cuda::route::{Route, Router};
 use crate::cuda::driver::{self, Context, DeviceMemory, Scoped, Stream};
 use crate::decode::Header;
 use crate::device::{DecodePath, StreamPriority};

@@ -1,7 +1,7 @@
 //! A stretch of time on a device: what stands in for training there.
 #![allow(unsafe_code)]
 
-use super::fatbin;
+use crate::backend::cuda::fatbin;
 use crate::cuda::CudaBuffer;
 use crate::cuda::driver::{self, Context, Event, Function, Module, Stream};
 use crate::device::StreamPriority;

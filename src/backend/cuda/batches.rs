@@ -1,0 +1,94 @@
+//! The in-flight batches of a pipeline, which are used again and again.
+#![allow(unsafe_code)]
+
+use super::in_flight::InFlight;
+use super::lock;
+use crate::cuda::driver::Context;
+use crate::error::Result;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+/// The in-flight batches of a pipeline: each is used again once the device is done with it.
+pub(super) struct Batches {
+    context: Context,
+    /// Most device memory of one.
+    pub(super) limit_bytes: usize,
+    pinned: bool,
+    /// How many there may be.
+    most: usize,
+    idle: Mutex<Idle>,
+    /// The number of the batch that was begun last.
+    numbers: AtomicU64,
+}
+
+/// In-flight batches that no samples are being put into: the one submitted first is the first to be done.
+#[derive(Default)]
+struct Idle {
+    batches: VecDeque<InFlight>,
+    /// How many there are, idle or not.
+    made: usize,
+}
+
+impl Batches {
+    pub(super) fn new(context: &Context, limit_bytes: usize, pinned: bool, most: usize) -> Self {
+        let (idle, numbers) = (Mutex::default(), AtomicU64::new(0));
+        Self { context: Arc::clone(context), limit_bytes, pinned, most, idle, numbers }
+    }
+
+    /// Begins a batch of so many samples. `done` is told what the memory was used for, which the device is done with.
+    ///
+    /// # Synchronization
+    /// Waits until the device is done with the memory, which it is unless it is behind by all batches in flight.
+    pub(super) fn begin(&self, samples: usize, done: impl FnOnce(&mut InFlight) -> Result<()>) -> Result<InFlight> {
+        let idle = {
+            let mut idle = lock(&self.idle);
+            let more = idle.made < self.most;
+            let ready = idle.batches.front().is_some_and(|batch| !more || batch.done.is_done());
+            let batch = if ready { idle.batches.pop_front() } else { None };
+            idle.made += usize::from(batch.is_none());
+            batch
+        };
+        let begun = match idle {
+            Some(batch) => Ok(batch),
+            None => InFlight::new(&self.context, self.limit_bytes, self.pinned),
+        }
+        .and_then(|batch| self.recycle(batch, samples, done));
+        if begun.is_err() {
+            self.lose();
+        }
+        begun
+    }
+
+    /// Makes the memory of a batch ready for another.
+    fn recycle(
+        &self,
+        mut batch: InFlight,
+        samples: usize,
+        done: impl FnOnce(&mut InFlight) -> Result<()>,
+    ) -> Result<InFlight> {
+        batch.done.synchronize()?;
+        done(&mut batch)?;
+        // SAFETY: all of its work has just been waited for; allocations live no longer than the call that writes them,
+        // but for workers' staging memory, which is of an earlier number and so never written again.
+        unsafe { batch.arena.reset() };
+        batch.begin(1 + self.numbers.fetch_add(1, Relaxed), samples);
+        Ok(batch)
+    }
+
+    /// Takes back a batch that was submitted.
+    pub(super) fn give(&self, batch: InFlight) {
+        lock(&self.idle).batches.push_back(batch);
+    }
+
+    /// Takes back a batch that was not submitted and of which nothing is under way.
+    pub(super) fn give_up(&self, mut batch: InFlight) {
+        batch.begin(0, 0);
+        self.give(batch);
+    }
+
+    /// Makes room for another in the place of one that is lost.
+    pub(super) fn lose(&self) {
+        lock(&self.idle).made -= 1;
+    }
+}

@@ -1,0 +1,26 @@
+//! Buffers that encoded bytes are read into.
+
+use crate::backend::kept::Kept;
+
+/// Buffers above this are given back after use.
+const KEEP_BYTES: usize = 4 << 20;
+
+/// Buffers of samples that nothing reads any more, for the next samples.
+pub(super) struct Buffers(Kept<Vec<u8>>);
+
+impl Buffers {
+    /// Keeps at most so many.
+    pub(super) fn new(most: usize) -> Self {
+        Self(Kept::new(most))
+    }
+
+    pub(super) fn take(&self) -> Vec<u8> {
+        self.0.take().unwrap_or_default()
+    }
+
+    pub(super) fn give(&self, buffer: Vec<u8>) {
+        if (1..=KEEP_BYTES).contains(&buffer.capacity()) {
+            self.0.give(buffer);
+        }
+    }
+}

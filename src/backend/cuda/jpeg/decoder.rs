@@ -1,0 +1,161 @@
+//! The crate's own decoder as the back end sees it: it takes images, and decodes those of a batch together.
+#![allow(unsafe_code)]
+
+use super::batch::Decoding;
+use super::kernels::{JpegKernels, Staged};
+use super::lower::Lowered;
+use super::params::JpegImage;
+use crate::backend::cuda::arena::{CHUNK_BYTES, StagingWriter};
+use crate::backend::cuda::buffers::Buffers;
+use crate::backend::cuda::decode::{By, Source};
+use crate::backend::cuda::in_flight::InFlight;
+use crate::backend::cuda::lower::{DeviceImage, Spare, packed_bytes, stages_bytes};
+use crate::backend::cuda::streams::Streams;
+use crate::backend::cuda::worker::Worker;
+use crate::backend::{Encoded, RunOptions, Settled};
+use crate::decode::{Baseline, Header, Reason};
+use crate::error::{Error, Result};
+use crate::plan::{Plan, decoded_by};
+use crate::raster::Rect;
+use std::sync::Arc;
+
+/// An image whose data are in the batch's staging memory.
+pub(in crate::backend::cuda) struct Job {
+    pub(super) image: JpegImage,
+    /// For the CPU, if the device flags the image.
+    pub(in crate::backend::cuda) encoded: Encoded,
+    pub(super) part: Rect,
+}
+
+/// An image that the CPU is to decode, and device memory that was taken for it.
+pub(in crate::backend::cuda) type LeftToCpu = (Encoded, Option<Spare>);
+
+/// The decoder on one pipeline's device.
+pub(in crate::backend::cuda) struct DeviceDecoder {
+    options: Arc<RunOptions>,
+    kernels: JpegKernels,
+    streams: Arc<Streams>,
+}
+
+impl DeviceDecoder {
+    pub(in crate::backend::cuda) fn new(
+        options: &Arc<RunOptions>,
+        kernels: JpegKernels,
+        streams: &Arc<Streams>,
+    ) -> Self {
+        Self { options: Arc::clone(options), kernels, streams: Arc::clone(streams) }
+    }
+
+    /// Has the device decode the part of an image that its recipes need, or gives it back.
+    pub(in crate::backend::cuda) fn take(
+        &self,
+        worker: &mut Worker,
+        batch: &InFlight,
+        encoded: Encoded,
+        header: &Header,
+        plans: &[Plan<'_>],
+    ) -> Result<std::result::Result<Source, LeftToCpu>> {
+        let (bytes, part) = (encoded.bytes(), decoded_by(plans));
+        let found = if self.options.accept_truncated { Err(Reason::Tolerant) } else { Baseline::new(bytes, header) };
+        let image = match found {
+            Ok(image) => image,
+            Err(reason) => {
+                worker.decoded.left.add(reason);
+                return Ok(Err((encoded, None)));
+            }
+        };
+        let lowered = Lowered::new(&image, bytes, header, part, &mut worker.row_starts);
+        // What is left to the other samples, as if the CPU decoded them, and to this one's recipes.
+        let made_bytes: usize = plans.iter().map(|plan| packed_bytes(plan.decode.size())).sum();
+        let each_bytes = packed_bytes(part.size()) + made_bytes;
+        let writable_bytes = if plans.len() > 1 { 0 } else { packed_bytes(part.size()) };
+        let stages_bytes: usize = plans.iter().map(|plan| stages_bytes(plan, writable_bytes)).sum();
+        let own_bytes = stages_bytes + lowered.staged_bytes();
+        // Small tables: of each worker, and of the decoder's and the batch's end.
+        let tables_bytes = (self.options.threads + 2) * CHUNK_BYTES;
+        let left_bytes = batch.unprepared().saturating_mul(each_bytes) + own_bytes + tables_bytes;
+        let mut taken = None;
+        let placed = batch.arena.scratch_sparing(lowered.len_bytes, left_bytes).and_then(|memory| {
+            taken = Some((memory, lowered.len_bytes));
+            Ok((memory, lowered.place(&batch.arena, &mut worker.staging, memory)?))
+        });
+        match placed {
+            Ok((address, image)) => {
+                let decoded = DeviceImage { address, pitch_bytes: 3 * part.width, whole: header.size, part };
+                // By the time a stage writes there, the decoder is done with it.
+                let (own, len_bytes) = (lowered.pixels_end, lowered.len_bytes);
+                let spare = Some((address + own as u64, len_bytes - own));
+                Ok(Ok(Source { image: decoded, by: By::Device(Box::new(Job { image, encoded, part })), spare }))
+            }
+            Err(Error::OutOfDeviceMemory { .. }) => {
+                worker.decoded.left.add(Reason::Memory);
+                worker.decoded.for_memory += 1;
+                Ok(Err((encoded, taken)))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Has the device decode what was left to it, and the CPU what the device flags.
+    ///
+    /// # Synchronization
+    /// Waits until the device knows which images it flags. Their pixels may come later, in the order of the stream that
+    /// kernels run on.
+    ///
+    /// # Errors
+    /// [`Error::Cuda`](crate::Error::Cuda) or another that ends the epoch, after which the batch is to be abandoned.
+    pub(in crate::backend::cuda) fn settle(
+        &self,
+        worker: &mut Worker,
+        batch: &mut InFlight,
+        buffers: &Buffers,
+    ) -> Result<Settled> {
+        let mut jobs = Vec::new();
+        for (place, sample) in batch.samples_mut().iter_mut().enumerate() {
+            if let Some(job) = sample.as_mut().and_then(|sample| sample.jpeg_job.take()) {
+                jobs.push((place, job));
+            }
+        }
+        if jobs.is_empty() {
+            return Ok(Settled::default());
+        }
+        let status = self.queue(batch, &jobs)?;
+        // What this worker puts from now on is not in the copy that is under way.
+        worker.staging = StagingWriter::default();
+        batch.on_device = jobs.len();
+        let mut bad = Vec::new();
+        for ((place, job), status) in jobs.into_iter().zip(status) {
+            match Reason::of_status(status) {
+                None => worker.decoded.device += 1,
+                Some(reason) => {
+                    worker.decoded.left.add(reason);
+                    let Job { image, encoded, part } = &*job;
+                    let (how, bytes, to) = (self.options.how(), encoded.bytes(), image.pixels);
+                    // SAFETY: the pixels are the batch's and as many as the part has. All that the stream does before is
+                    // this decoder's, and its readers come behind.
+                    let decoded = unsafe { worker.decode_instead(how, bytes, *part, to, &self.streams.compute) };
+                    if let Err(error) = decoded {
+                        bad.push((place, error));
+                    }
+                }
+            }
+            buffers.give(job.encoded.into_buffer());
+        }
+        Ok(Settled { bad, decoded: worker.take_decoded() })
+    }
+
+    /// Queues the launches, and waits for the images' status.
+    fn queue(&self, batch: &mut InFlight, jobs: &[(usize, Box<Job>)]) -> Result<Vec<u32>> {
+        let mut staging = StagingWriter::default();
+        let images = jobs.iter().map(|(_, job)| job.image).collect();
+        let staged = Staged::new(images, &batch.arena, &mut staging)?;
+        self.streams.upload(batch)?;
+        let state = match batch.decoding_mut() {
+            Some(state) => state,
+            none => none.insert(Decoding::new(&self.streams.context, self.options.batch_images)?),
+        };
+        // SAFETY: the stream has been made to wait for the staging memory, which is used again only after the batch is done;
+        // a batch has at most so many images.
+        unsafe { state.queue(&staged, &self.kernels, &self.streams.compute) }
+    }
+}

@@ -1,0 +1,194 @@
+//! A tensor of the images of one call, without epochs: `apply` and `Preprocessor` run on this.
+
+use crate::backend::{self, AnyBackend, AnyBatch, AnyWorker, Backend, Encoded, End, RunOptions, Sample, ViewForm};
+use crate::decode::{Header, probe};
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::ops::Op;
+use crate::ops::normalize::Normalization;
+use crate::ops::orientation::{Orientation, oriented};
+use crate::plan::Planner;
+use crate::raster::{Size, check_pixels};
+use crate::tensor::Tensor;
+use crate::{memory, threads};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// What is done with every image.
+#[derive(Debug, Clone)]
+pub(crate) struct FixedRecipe {
+    pub(crate) ops: Vec<Op>,
+    pub(crate) orientation: Orientation,
+    pub(crate) planner: Planner,
+}
+
+impl FixedRecipe {
+    /// Reads the header of an encoded image and holds it against the limit.
+    pub(crate) fn header(&self, bytes: &[u8]) -> Result<Header> {
+        let header = probe(bytes)?;
+        check_pixels(header.size, self.planner.max_px)?;
+        Ok(header)
+    }
+
+    /// The operations for an image, orientation included.
+    pub(crate) fn of(&self, header: &Header) -> Vec<Op> {
+        let mut ops = oriented(header.orientation, self.orientation);
+        ops.extend_from_slice(&self.ops);
+        ops
+    }
+}
+
+/// Decodes, plans and runs the images of a call, on the caller's thread and as many more as are asked for. Several threads
+/// may call it at a time.
+pub(crate) struct Engine {
+    backend: AnyBackend,
+    options: Arc<RunOptions>,
+    recipe: FixedRecipe,
+}
+
+/// Why there is no tensor.
+pub(crate) struct Failure {
+    /// The number of the image that is at fault, if one is.
+    pub(crate) image: Option<usize>,
+    pub(crate) error: Error,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self { image: None, error }
+    }
+}
+
+impl Failure {
+    fn of(image: usize, error: Error) -> Self {
+        Self { image: Some(image), error }
+    }
+}
+
+/// Puts the encoded bytes of an image, by its number, into an empty buffer.
+type Read<'a> = dyn Fn(usize, &mut Vec<u8>) -> Result<()> + Sync + 'a;
+
+impl Engine {
+    /// Sets up a back end for up to `options.batch_images` images of a call, which all come out in `size`.
+    ///
+    /// # Errors
+    /// Those of [`backend::open`].
+    pub(crate) fn open(
+        device: Device,
+        mut options: RunOptions,
+        recipe: FixedRecipe,
+        (size, normalize): (Size, Normalization),
+    ) -> Result<Self> {
+        options.views = vec![ViewForm { size, times: 1 }];
+        let options = Arc::new(options);
+        Ok(Self { backend: backend::open(device, &options, normalize)?, options, recipe })
+    }
+
+    pub(crate) fn options(&self) -> &RunOptions {
+        &self.options
+    }
+
+    pub(crate) fn recipe(&self) -> &FixedRecipe {
+        &self.recipe
+    }
+
+    /// Makes a tensor of encoded images.
+    pub(crate) fn run(&self, images: &[&[u8]]) -> Result<Tensor, Failure> {
+        self.run_read(images.len(), &|i, buffer| {
+            memory::reserve(buffer, images[i].len(), "an encoded image", memory::FEWER_IMAGES)?;
+            buffer.extend_from_slice(images[i]);
+            Ok(())
+        })
+    }
+
+    /// Makes a tensor of so many images, which `read` gives.
+    pub(crate) fn run_read(&self, images: usize, read: &Read<'_>) -> Result<Tensor, Failure> {
+        let backend = &self.backend;
+        let mut batch = backend.begin(images)?;
+        let made = self.fill(&batch, images, read).and_then(|mut worker| {
+            let settled = backend.settle(&mut worker, &mut batch);
+            backend.give_worker(worker);
+            settled?.bad.into_iter().next().map_or(Ok(()), |(i, error)| Err(Failure::of(i, error)))
+        });
+        if let Err(failure) = made {
+            backend.abandon(batch);
+            return Err(failure);
+        }
+        let places: Vec<usize> = (0..images).collect();
+        let labels = vec![0; images];
+        let end = End { places: &places, padding: 0, labels: &labels, targets: None, mix: None };
+        let views = backend.finish(batch, &end)?.views;
+        let missing = || Error::Panic { message: "a batch has no view".to_owned() };
+        Ok(views.into_iter().next().ok_or_else(missing)?)
+    }
+
+    /// Runs all images into their places; the caller's worker. The failure is that of the first image that has one.
+    fn fill(&self, batch: &AnyBatch, images: usize, read: &Read<'_>) -> Result<AnyWorker, Failure> {
+        let backend = &self.backend;
+        let next = AtomicUsize::new(0);
+        let work = || -> Result<AnyWorker, Failure> {
+            let mut worker = backend.worker()?;
+            loop {
+                let i = next.fetch_add(1, Relaxed);
+                if i >= images {
+                    return Ok(worker);
+                }
+                let one = || self.one(&mut worker, batch, i, read);
+                match catch_unwind(AssertUnwindSafe(one)) {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => {
+                        // The images after it need not be made any more.
+                        next.fetch_max(images, Relaxed);
+                        backend.give_worker(worker);
+                        return Err(Failure::of(i, error));
+                    }
+                    // Whatever the worker was doing is half done.
+                    Err(panic) => return Err(Failure::of(i, Error::panic(panic.as_ref()))),
+                }
+            }
+        };
+        let more = self.options.threads.min(images).saturating_sub(1);
+        let (own, others) = std::thread::scope(|scope| {
+            let start = |i| threads::spawn_scoped(scope, format!("warpfeed-{i}"), work);
+            // Fewer threads than asked for are slower, not wrong.
+            let others: Vec<_> = (0..more).map_while(|i| start(i).ok()).collect();
+            let own = work();
+            let join = |other: std::thread::ScopedJoinHandle<'_, _>| {
+                other.join().unwrap_or_else(|panic| Err(Error::panic(panic.as_ref()).into()))
+            };
+            (own, others.into_iter().map(join).collect::<Vec<_>>())
+        });
+        let (mut first, mut workers) = (None::<Failure>, Vec::new());
+        for done in others.into_iter().chain([own]) {
+            match done {
+                Ok(worker) => workers.push(worker),
+                // Without an image at fault: as of the first one.
+                Err(failure) if first.as_ref().is_none_or(|first| failure.image < first.image) => first = Some(failure),
+                Err(_) => {}
+            }
+        }
+        let own = workers.pop();
+        workers.into_iter().for_each(|worker| backend.give_worker(worker));
+        match (own, first) {
+            (Some(own), None) => Ok(own),
+            (own, first) => {
+                own.into_iter().for_each(|worker| backend.give_worker(worker));
+                let lost = || Error::Panic { message: "no thread has made the batch".to_owned() }.into();
+                Err(first.unwrap_or_else(lost))
+            }
+        }
+    }
+
+    /// Runs one image into its place.
+    fn one(&self, worker: &mut AnyWorker, batch: &AnyBatch, i: usize, read: &Read<'_>) -> Result<()> {
+        let mut buffer = self.backend.buffer(worker);
+        buffer.clear();
+        read(i, &mut buffer)?;
+        let header = self.recipe.header(&buffer)?;
+        let ops = self.recipe.of(&header);
+        let plan = self.recipe.planner.plan_one(&ops, header.size)?;
+        let sample = Sample { place: i, header: &header, plans: &[plan], later: true };
+        self.backend.run(worker, batch, Encoded::owned(buffer), &sample).map(drop)
+    }
+}
