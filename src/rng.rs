@@ -12,8 +12,9 @@
 //! Numbers are made from the keystream by the methods below and by nothing else: the generator comes from a crate, the
 //! mapping does not, so that no release of any crate changes what a seed means. The tests pin both.
 
-use chacha20::ChaCha8Rng;
-use chacha20::rand_core::{Rng, SeedableRng};
+use rand::rngs::ChaCha8Rng;
+use rand::{Rng, SeedableRng, TryRng};
+use std::convert::Infallible;
 use std::ops::RangeInclusive;
 
 /// What a random number is for; draws for different purposes are independent.
@@ -74,8 +75,37 @@ pub(crate) struct Pick {
 }
 
 /// A stream of random numbers that depends on (seed, epoch, purpose, stream, region) only.
+///
+/// It implements the traits of `rand` 0.10, so a transform of your own can draw from the distributions of `rand` and of
+/// `rand_distr`. The methods here keep their values in later versions of warpfeed; distributions of other crates may change
+/// theirs with the version of that crate.
+///
+/// ```
+/// use rand::RngExt;
+/// use warpfeed::ops::SampleRng;
+///
+/// let mut rng = SampleRng::for_sample(42, 0, 7);
+/// let degrees = rng.random_range(-10.0..=10.0);
+/// assert!((-10.0..=10.0).contains(&degrees));
+/// ```
 pub struct SampleRng {
     words: ChaCha8Rng,
+}
+
+impl TryRng for SampleRng {
+    type Error = Infallible;
+
+    fn try_next_u32(&mut self) -> Result<u32, Infallible> {
+        self.words.try_next_u32()
+    }
+
+    fn try_next_u64(&mut self) -> Result<u64, Infallible> {
+        Ok(self.bits())
+    }
+
+    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Infallible> {
+        self.words.try_fill_bytes(bytes)
+    }
 }
 
 impl SampleRng {
