@@ -1,4 +1,4 @@
-//! What runs samples' plans and makes batches of them: on the CPU, or on a CUDA device.
+//! Back ends, which run samples' plans and make batches of them: on the CPU, or on a CUDA device.
 //!
 //! A back end is seen through [`Backend`] alone: a batch is begun, worker threads run samples into their places of it, and
 //! the thread that has run the last one finishes it. A sample comes with its plans ([`Plan`]), so a back end knows stages,
@@ -81,7 +81,7 @@ pub(crate) struct Finished {
 }
 
 /// Runs plans and makes batches.
-pub(crate) trait Backend: Send + Sync + Sized + 'static {
+pub(crate) trait Backend: Send + Sync {
     /// One thread's decoders and memory.
     type Worker: Send;
     /// A batch being filled, by several threads at once.
@@ -147,7 +147,7 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
 /// Mean and std of each channel.
 pub(crate) type Normalization = Option<([f32; 3], [f32; 3])>;
 
-/// Sets up a back end: [`open`], or another way to do so.
+/// A function that sets up a back end: [`open`], or an experiment's own.
 pub(crate) type Open<'a> = dyn Fn(Device, &Arc<RunOptions>, Normalization) -> Result<AnyBackend> + 'a;
 
 /// Sets up the back end for `device`.
