@@ -1,4 +1,4 @@
-//! A tensor of the images of one call, without epochs: `apply` and `Preprocessor` run on this.
+//! An engine for the images of one call, without epochs: `apply` and `Preprocessor` run on it.
 
 use crate::backend::{self, AnyBackend, AnyBatch, AnyWorker, Backend, Encoded, End, RunOptions, Sample, ViewForm};
 use crate::decode::{Header, probe};
@@ -15,7 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// What is done with every image.
+/// The recipe of every image: operations that draw nothing, and how they are planned.
 #[derive(Debug, Clone)]
 pub(crate) struct FixedRecipe {
     pub(crate) ops: Vec<Op>,
@@ -39,15 +39,15 @@ impl FixedRecipe {
     }
 }
 
-/// Decodes, plans and runs the images of a call, on the caller's thread and as many more as are asked for. Several threads
-/// may call it at a time.
+/// A back end for calls: it decodes, plans and runs the images of a call, on the caller's thread and as many more as are asked
+/// for. Several threads may call it at a time.
 pub(crate) struct Engine {
     backend: AnyBackend,
     options: Arc<RunOptions>,
     recipe: FixedRecipe,
 }
 
-/// Why there is no tensor.
+/// The reason why a call gives no tensor.
 pub(crate) struct Failure {
     /// The number of the image that is at fault, if one is.
     pub(crate) image: Option<usize>,
@@ -66,11 +66,11 @@ impl Failure {
     }
 }
 
-/// Puts the encoded bytes of an image, by its number, into an empty buffer.
+/// A function that puts the encoded bytes of an image, by its number, into an empty buffer.
 type Read<'a> = dyn Fn(usize, &mut Vec<u8>) -> Result<()> + Sync + 'a;
 
 impl Engine {
-    /// Sets up a back end for up to `options.batch_images` images of a call, which all come out in `size`.
+    /// An engine for calls of up to `options.batch_images` images, which all come out in `size`.
     ///
     /// # Errors
     /// Those of [`backend::open`].
@@ -163,7 +163,7 @@ impl Engine {
         for done in others.into_iter().chain([own]) {
             match done {
                 Ok(worker) => workers.push(worker),
-                // Without an image at fault: as of the first one.
+                // One that is no image's fault comes first.
                 Err(failure) if first.as_ref().is_none_or(|first| failure.image < first.image) => first = Some(failure),
                 Err(_) => {}
             }

@@ -1,5 +1,5 @@
-//! The back end of a device of whichever kind: the one that pipelines, `apply` and `Preprocessor` run on. Nobody else asks
-//! which kind it is.
+//! A back end of any kind. Pipelines, `apply` and `Preprocessor` run on it, and nobody outside of this folder asks which
+//! kind it is.
 
 use super::cpu::{self, Cpu};
 use super::cuda::{self, Gpu};
@@ -14,19 +14,19 @@ pub(crate) enum AnyBackend {
     Cuda(Box<Gpu>),
 }
 
-/// Its worker, of the same kind.
+/// A worker of [`AnyBackend`], of the same kind.
 pub(crate) enum AnyWorker {
     Cpu(Box<cpu::Worker>),
     Cuda(Box<cuda::Worker>),
 }
 
-/// Its batch, of the same kind.
+/// A batch of [`AnyBackend`], of the same kind.
 pub(crate) enum AnyBatch {
     Cpu(cpu::Batch),
     Cuda(Box<cuda::InFlight>),
 }
 
-/// A worker or a batch was made by another back end, which would be a defect of this crate.
+/// The error for a worker or a batch of another back end, which would be a defect of this crate.
 fn mixed_up() -> Error {
     Error::Panic { message: "a worker or a batch is of another back end".to_owned() }
 }

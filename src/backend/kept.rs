@@ -1,8 +1,8 @@
-//! What is used again: kept by one and taken by the next.
+//! A store of things that are used again: one thread gives them, and the next takes them.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Up to a number of things that nobody uses for the time being.
+/// Things that nobody uses for the time being, up to a number.
 #[derive(Debug)]
 pub(super) struct Kept<T> {
     most: usize,
@@ -10,17 +10,17 @@ pub(super) struct Kept<T> {
 }
 
 impl<T> Kept<T> {
-    /// Keeps at most so many.
+    /// A store for at most so many.
     pub(super) fn new(most: usize) -> Self {
         Self { most, things: Mutex::default() }
     }
 
-    /// One that was kept, if there is one.
+    /// A thing that was kept, if there is one.
     pub(super) fn take(&self) -> Option<T> {
         self.all().pop()
     }
 
-    /// Keeps one, unless there are as many.
+    /// Keeps a thing, or drops it if there are as many as may be.
     pub(super) fn give(&self, thing: T) {
         let mut things = self.all();
         if things.len() < self.most {
@@ -28,7 +28,7 @@ impl<T> Kept<T> {
         }
     }
 
-    /// All that are kept; nobody else takes or gives any meanwhile.
+    /// All things that are kept. Nobody else takes or gives any meanwhile.
     pub(super) fn all(&self) -> MutexGuard<'_, Vec<T>> {
         self.things.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! Back ends: they run samples' recipes and make batches of them, on the CPU or on a CUDA device.
+//! Back ends, which run samples' plans and make batches of them: on the CPU, or on a CUDA device.
 //!
 //! A back end knows stages. `plan` has settled everything else: strategy, which resize is last, mirrors, quarter turns,
 //! sizes and limits. A pipeline sees a back end through [`Backend`] alone: a batch is begun, worker threads run samples
@@ -83,7 +83,7 @@ pub(crate) struct Finished {
 }
 
 /// Runs plans and makes batches.
-pub(crate) trait Backend: Send + Sync + Sized + 'static {
+pub(crate) trait Backend: Send + Sync {
     /// One thread's decoders and memory.
     type Worker: Send;
     /// A batch being filled, by several threads at once.
@@ -146,7 +146,7 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
     fn abandon(&self, batch: Self::Batch);
 }
 
-/// Sets up a back end: [`open`], or another way to do so.
+/// A function that sets up a back end: [`open`], or an experiment's own.
 pub(crate) type Open<'a> = dyn Fn(Device, &Arc<RunOptions>, Normalization) -> Result<AnyBackend> + 'a;
 
 /// Sets up the back end for `device`.

@@ -1,4 +1,4 @@
-//! How samples become batches.
+//! Settings by which samples become batches.
 
 use crate::decode::{EntryPoints, How};
 use crate::device::{DecodePath, StreamPriority};
@@ -9,8 +9,8 @@ use std::sync::Arc;
 /// Batches being filled or ready unless a builder says otherwise: one ready, one being filled.
 const DEFAULT_PREFETCH: usize = 2;
 
-/// How samples become batches: what a builder has settled, for the pipeline and its back end. Whoever opens a back end says
-/// what differs from [`default`](Self::default).
+/// Settings by which samples become batches, for a pipeline and its back end. Whoever opens a back end names those that
+/// differ from [`default`](Self::default).
 #[derive(Debug, Clone)]
 pub(crate) struct RunOptions {
     /// The views that a batch has of each sample; none where each image has a size of its own and is a tensor by itself.

@@ -1,4 +1,4 @@
-//! What a back end counts: who decoded, and what it took.
+//! Counts of a back end: who decoded, and how long the work took.
 
 use crate::decode::{Knew, LeftToCpu};
 use std::ops::AddAssign;

@@ -189,7 +189,7 @@ impl Epilogue {
     }
 }
 
-/// Makes plans of recipes: how operations are run, and the limit that images are held to.
+/// Settings by which recipes become plans.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Planner {
     pub(crate) strategy: Strategy,

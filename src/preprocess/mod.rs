@@ -220,7 +220,7 @@ impl Preprocessor {
     }
 }
 
-/// A failure of a call; of one image it names the image.
+/// The error for a failure, which names the image that is at fault, if one is.
 fn failed(Failure { image, error }: Failure) -> Error {
     let Some(i) = image else { return error };
     Error::Sample { index: i as u64, name: format!("image {i} of the call"), source: Box::new(error) }

@@ -8,7 +8,7 @@ use crate::tensor::{DType, Layout};
 use half::{bf16, f16};
 use std::sync::LazyLock;
 
-/// Bytes as they are.
+/// The table that leaves bytes as they are.
 static BYTES: LazyLock<Tables> = LazyLock::new(|| Tables::new(DType::U8, None));
 
 /// What each byte value becomes, in the output's type.
@@ -47,7 +47,7 @@ pub(crate) struct Output<'a> {
     size: Size,
     tables: &'a Tables,
     order: Order,
-    /// Whether plans' epilogues are run too.
+    /// Whether a plan's epilogue is run too.
     epilogue: bool,
 }
 
@@ -72,7 +72,7 @@ impl<'a> Output<'a> {
         Self { bytes, size, tables, order, epilogue: true }
     }
 
-    /// RGB bytes, row by row, as they are before a plan's epilogue.
+    /// An output of RGB bytes, row by row, as they are before a plan's epilogue.
     pub(super) fn rgb(bytes: &'a mut [u8], size: Size) -> Self {
         Self { epilogue: false, ..Self::new(bytes, size, &BYTES, Layout::Nhwc, 3) }
     }

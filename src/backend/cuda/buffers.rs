@@ -2,14 +2,14 @@
 
 use crate::backend::kept::Kept;
 
-/// Buffers above this are given back after use.
+/// Buffers above this are freed after use.
 const KEEP_BYTES: usize = 4 << 20;
 
 /// Buffers of samples that nothing reads any more, for the next samples.
 pub(super) struct Buffers(Kept<Vec<u8>>);
 
 impl Buffers {
-    /// Keeps at most so many.
+    /// A store for at most so many.
     pub(super) fn new(most: usize) -> Self {
         Self(Kept::new(most))
     }

@@ -1,4 +1,5 @@
-//! Who decodes an image: nvJPEG on the worker's stream, a decoder on the device with the whole batch, or the CPU.
+//! The decoders of a pipeline: nvJPEG on the worker's stream, decoders on the device that take a batch together, and the
+//! CPU.
 
 use super::buffers::Buffers;
 use super::hardware;
@@ -116,7 +117,7 @@ impl Decoders {
         Ok(Source { image, by: By::Cpu, spare })
     }
 
-    /// Has the CPU decode the part that is needed of an image that nvJPEG has taken: its recipe found no more memory
+    /// Has the CPU decode the part that is needed of an image that nvJPEG has taken: its plans found no more memory
     /// beside the whole image, whose memory it then has.
     pub(super) fn decode_again(
         &self,
@@ -171,7 +172,7 @@ impl Decoders {
             return Ok(None);
         }
         // What is left to each of the other samples: as much as this one needs if the CPU decodes it, once for the part
-        // and once for what is made of it. And to this one's recipes: also what their stages take beside the whole image.
+        // and once for what is made of it. And to this one's plans: also what their stages take beside the whole image.
         let made_bytes: usize = plans.iter().map(|plan| packed_bytes(plan.decode.size())).sum();
         let each_bytes = packed_bytes(decoded_by(plans).size()) + made_bytes;
         let own_bytes = if plans.len() > 1 { 0 } else { packed_bytes(size) };

@@ -1,6 +1,6 @@
 //! The GPU back end: the device with what a pipeline needs of it.
 //!
-//! A sample is read, its recipe drawn and lowered to calls, and its tables and (if the CPU decodes) its pixels are written
+//! A sample is read and planned, its plans are lowered to calls, and its tables and (if the CPU decodes) its pixels are written
 //! to pinned memory by the worker thread that has taken it. The worker that finishes a batch sends all of that in one
 //! copy, queues the launches behind it and behind what nvJPEG decodes, and hands the batch over with an event. The host
 //! waits for the device only before it uses memory again.

@@ -1,4 +1,4 @@
-//! What a batch leaves to the device's hardware decoder, and what that refuses.
+//! The hardware decoder's share of a batch, and the CPU's where the hardware decoder refuses images.
 #![allow(unsafe_code)]
 
 use super::in_flight::InFlight;

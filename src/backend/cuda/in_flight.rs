@@ -11,7 +11,7 @@ use crate::raster::Size;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A sample whose recipes have become calls.
+/// A sample whose plans have become calls.
 pub(super) struct Prepared {
     /// Of the first of its images.
     pub(super) size: Size,

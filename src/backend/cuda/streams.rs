@@ -16,7 +16,7 @@ pub(crate) enum Part {
     Kernels,
 }
 
-/// Has a part queued: [`once`], but where an experiment measures what the part costs.
+/// A function that has a part queued: [`once`], but where an experiment measures what the part costs.
 pub(super) type Queue = fn(Part, &dyn Fn() -> Result<()>) -> Result<()>;
 
 /// Has a part queued.

@@ -1,4 +1,4 @@
-//! What the decoder keeps with an in-flight batch.
+//! The decoder's state for an in-flight batch.
 #![allow(unsafe_code)]
 
 use super::kernels::{JpegKernels, Staged};

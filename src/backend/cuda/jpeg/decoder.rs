@@ -46,7 +46,7 @@ impl DeviceDecoder {
         Self { options: Arc::clone(options), kernels, streams: Arc::clone(streams) }
     }
 
-    /// Has the device decode the part of an image that its recipes need, or gives it back.
+    /// Has the device decode the part of an image that its plans need, or gives the image back.
     pub(in crate::backend::cuda) fn take(
         &self,
         worker: &mut Worker,
@@ -65,7 +65,7 @@ impl DeviceDecoder {
             }
         };
         let lowered = Lowered::new(&image, bytes, header, part, &mut worker.row_starts);
-        // What is left to the other samples, as if the CPU decoded them, and to this one's recipes.
+        // What is left to the other samples, as if the CPU decoded them, and to this one's plans.
         let made_bytes: usize = plans.iter().map(|plan| packed_bytes(plan.decode.size())).sum();
         let each_bytes = packed_bytes(part.size()) + made_bytes;
         let writable_bytes = if plans.len() > 1 { 0 } else { packed_bytes(part.size()) };

@@ -22,5 +22,6 @@ mod tests;
 
 pub(super) use batch::Decoding;
 pub(super) use decoder::{DeviceDecoder, Job};
-pub(super) use kernels::{JpegKernels, Staged};
-pub(super) use lower::Lowered;
+pub(super) use kernels::JpegKernels;
+#[cfg(feature = "experiment")]
+pub(super) use {kernels::Staged, lower::Lowered};
