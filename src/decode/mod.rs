@@ -83,7 +83,7 @@ mod lossless_jpeg;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod model;
 #[cfg(any(test, fuzzing))]
-mod oddities;
+pub(crate) mod oddities;
 mod pnm;
 mod probe;
 mod reason;

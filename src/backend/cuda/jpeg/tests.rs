@@ -5,6 +5,7 @@ use super::kernels::Step;
 use super::lower::{Lowered, RUNS};
 use super::params::JpegImage;
 use crate::decode::model::{self, Steps};
+use crate::decode::oddities::{Choices, odd};
 use crate::decode::{Baseline, Reason, indexed, probe};
 use crate::encode::{JpegColor, JpegOptions, Sampling, encode_jpeg};
 use crate::ops::params::Launch;
@@ -246,9 +247,12 @@ fn damaged_data_are_flagged_or_decoded_alike() {
     for (i, bytes) in images.iter().enumerate() {
         let scan = probe(bytes).unwrap().scan_offset_bytes;
         let mut batch = Vec::new();
-        for round in 0..40 {
+        for round in 0..60 {
             let mut bytes = bytes.clone();
-            for _ in 0..round % 4 {
+            if round >= 40 {
+                bytes = odd(&bytes, &mut Choices::new(&rng.random::<[u8; 32]>()));
+            }
+            for _ in 0..round % 4 * u32::from(round < 40) {
                 let at = rng.random_range(scan..bytes.len() - 2);
                 match rng.random_range(0..8) {
                     0 => bytes[at] = 0xFF,
