@@ -1,8 +1,8 @@
-//! Who does which position of an epoch: worker threads fill batches, the consumer takes them in order.
+//! Distribution of an epoch's positions: worker threads fill batches, the consumer takes them in order.
 //!
-//! The unit of work is a sample, so that threads stay busy to the end of a batch. A worker takes the next position of
-//! the epoch under the lock, does all the work outside it, and writes its result to the sample's own place in the batch.
-//! At most `prefetch` batches are being filled or ready: a consumer that stalls stalls the workers.
+//! The unit of work is a sample, so that threads stay busy to the end of a batch. A worker takes the next position
+//! under the lock, works outside of it, and writes the result to the sample's own place in the batch. At most
+//! `prefetch` batches are being filled or ready: if the consumer stalls, the workers stall too.
 
 use super::assembly::{Begun, Filling, Made, Slot};
 use super::context::Context;
@@ -18,16 +18,16 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// A back end of whichever kind, as an epoch begins on it: the seam between the pipeline that is told nothing of kinds
-/// and the work that is compiled for each.
+/// A back end that epochs can be started on. The trait hides the back end's type from the rest of the pipeline; the
+/// work itself is compiled for each type.
 pub(super) trait Runs: Send + Sync {
-    /// Begins an epoch, whose threads wait in `room`.
+    /// Starts an epoch whose threads wait in `room`.
     fn begin_epoch(self: Arc<Self>, context: Context, room: &Arc<Room>) -> Arc<dyn Running>;
 
-    /// As of [`Backend::name`].
+    /// See [`Backend::name`].
     fn name(&self) -> &str;
 
-    /// As of [`Backend::device_bytes`].
+    /// See [`Backend::device_bytes`].
     fn device_bytes(&self) -> u64;
 }
 
@@ -40,27 +40,27 @@ impl From<AnyBackend> for Arc<dyn Runs> {
     }
 }
 
-/// The work on an epoch as its consumer sees it.
+/// A running epoch, as its consumer sees it.
 pub(super) trait Running: Send + Sync {
     fn context(&self) -> &Context;
 
     /// Waits for the next batch; `None` at the end of the epoch.
     fn take(self: Arc<Self>) -> Option<Taken>;
 
-    /// The part of one more thread.
+    /// Makes the part of one more thread.
     fn hand(self: Arc<Self>) -> Box<dyn Hand>;
 
-    /// Has the threads begin nothing more.
+    /// Makes the threads begin no more positions.
     fn stop(&self);
 
-    /// Waits for what threads are at work on, once it was stopped, and gives up batches that were begun and will not be
-    /// delivered.
+    /// After [`stop`](Self::stop): waits until no thread works on a position, and abandons batches that were begun and
+    /// will not be delivered.
     fn clear(&self);
 }
 
-/// A batch in its turn.
+/// The next batch of an epoch.
 pub(super) struct Taken {
-    /// The position behind it.
+    /// The position after its last one.
     pub(super) end: u64,
     pub(super) made: Result<Made>,
 }
@@ -80,16 +80,16 @@ impl<B: Backend> Runs for B {
     }
 }
 
-/// What the workers and the consumer share.
+/// State that the workers and the consumer share.
 struct Shared<B: Backend> {
     context: Context,
     backend: Arc<B>,
     state: Mutex<State<B>>,
-    /// Threads wait here for room.
+    /// Threads wait here when the queue is full.
     room: Arc<Room>,
-    /// The consumer waits here for its batch, and at last for threads that are at work.
+    /// The consumer waits here for its batch, and when it clears the epoch for threads that still work.
     ready: Condvar,
-    /// How many threads are.
+    /// Number of threads that work on a position.
     busy: AtomicUsize,
 }
 
@@ -100,11 +100,11 @@ struct State<B: Backend> {
     front: u64,
     /// Batches being filled, in order.
     batches: VecDeque<Filling<B>>,
-    /// Positions from here on are not begun: the end of the epoch, of a batch that failed, or 0 once stopped.
+    /// Upper bound of the positions that are begun: the end of the epoch, or of a batch that failed; 0 once stopped.
     limit: u64,
-    /// Where a stream has ended, once it has.
+    /// The position at which a stream has ended, once that is known.
     end: Option<u64>,
-    /// Why the epoch cannot go on, if it is no batch's fault.
+    /// The error that ends the epoch, if it belongs to no batch.
     failed: Option<Error>,
 }
 
@@ -117,41 +117,42 @@ impl<B: Backend> Default for State<B> {
 /// A position to work on.
 struct Task<B: Backend> {
     position: u64,
-    /// The sample there.
+    /// The sample at this position.
     pick: Pick,
     batch: Arc<Begun<B>>,
-    /// Its place in its batch.
+    /// The position's place in its batch.
     place: usize,
-    /// How many samples its batch has.
+    /// Number of samples in the batch.
     samples: usize,
 }
 
-/// What a thread finds when it looks for work.
+/// Result of a thread's search for work.
 enum Next<'a, B: Backend> {
     Task(Task<B>, Busy<'a, B>),
     Full,
     Done,
 }
 
-/// Counts a thread that is at work.
+/// Counts a working thread until it is dropped.
 struct Busy<'a, B: Backend>(&'a Shared<B>);
 
 impl<B: Backend> Drop for Busy<'_, B> {
     fn drop(&mut self) {
         if self.0.busy.fetch_sub(1, SeqCst) == 1 && self.0.context.stopped.load(SeqCst) {
-            // Who waits for it has the lock from looking to waiting.
+            // The thread that waits holds the lock between checking `busy` and waiting. Taking the lock here avoids a
+            // lost wakeup.
             drop(self.0.lock());
             self.0.ready.notify_all();
         }
     }
 }
 
-/// A thread's part in an epoch.
+/// A thread's part in an epoch ([`Hand`]).
 struct OneHand<B: Backend> {
     shared: Arc<Shared<B>>,
-    /// Its decoders and memory, once they are needed.
+    /// The back end's decoders and memory for this thread, made when first needed.
     own: Option<B::Worker>,
-    /// Whether there was no room the last time.
+    /// Whether the queue was full at the last step.
     full: bool,
     done: bool,
 }
@@ -206,7 +207,7 @@ impl<B: Backend> Running for Shared<B> {
     fn take(self: Arc<Self>) -> Option<Taken> {
         let options = &self.context.inner.options;
         if options.threads == 0 {
-            // Its panic is the epoch's error and not the caller's end.
+            // A panic here becomes an error of the epoch instead of unwinding into the caller.
             let _ = catch_unwind(AssertUnwindSafe(|| self.fill_front(&mut *Arc::clone(&self).hand())));
         }
         let batch_size = options.batch_size as u64;
@@ -264,7 +265,7 @@ impl<B: Backend> Shared<B> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the epoch with an error, behind the batches that are ready in their turn.
+    /// Ends the epoch with an error, after the batches that are ready.
     fn fail(&self, error: Error) {
         let mut state = self.lock();
         state.limit = 0;
@@ -274,7 +275,7 @@ impl<B: Backend> Shared<B> {
         self.ready.notify_all();
     }
 
-    /// Without worker threads: the consumer's own fills the batch at the front.
+    /// Fills the batch at the front on the consumer's thread, if there are no worker threads.
     fn fill_front(&self, hand: &mut dyn Hand) {
         // Positions are begun in order, so the batch at the front is the only one begun.
         while self.lock().batches.front().is_none_or(|front| front.made.is_none()) {
@@ -285,7 +286,7 @@ impl<B: Backend> Shared<B> {
         hand.end();
     }
 
-    /// Takes the next position, if there is room for it.
+    /// Takes the next position, unless the queue is full.
     fn next_task(&self) -> Next<'_, B> {
         let options = &self.context.inner.options;
         let batch_size = options.batch_size as u64;
@@ -316,7 +317,7 @@ impl<B: Backend> Shared<B> {
         Next::Task(task, Busy(self))
     }
 
-    /// Does the work on one position.
+    /// Works on one position.
     fn run(&self, task: Task<B>, worker: &mut Worker<'_, B>) {
         let Task { position, pick, batch, place, samples } = task;
         let result = catch_unwind(AssertUnwindSafe(|| {
@@ -334,29 +335,29 @@ impl<B: Backend> Shared<B> {
             }
         }));
         let result = result.unwrap_or_else(|panic| {
-            // Whatever it was doing is half done.
+            // The panic may have left the worker's state inconsistent.
             worker.reset();
             Slot::Failed(Box::new(self.context.sample_error(pick.index, Error::panic(panic.as_ref()))))
         });
-        // Who makes the batch needs it for itself.
+        // The thread that makes the batch takes it out of the `Arc`, so no other reference may be left.
         drop(batch);
         self.finish(position, result, worker);
     }
 
-    /// Marks a position as finished; if its batch was waiting for it alone, makes the batch.
+    /// Marks a position as finished. If it was the last of its batch, makes the batch.
     fn finish(&self, position: u64, result: Slot, worker: &mut Worker<'_, B>) {
         let batch_size = self.context.inner.options.batch_size as u64;
         let (number, place) = (position / batch_size, (position % batch_size) as usize);
         let mut state = self.lock();
-        // Nothing after a batch that fails will be delivered, nor after the end of a stream: no need to begin more. The
-        // rest of this batch is begun all the same, so that it can be made.
+        // Positions after a failed batch, or after the end of a stream, will not be delivered, so none of them is
+        // begun. The rest of this batch is begun all the same, so that it can be made.
         if matches!(result, Slot::Failed(_) | Slot::Unbegun | Slot::Ended) {
             state.limit = state.limit.min((number + 1) * batch_size);
         }
         if matches!(result, Slot::Ended) {
             state.end = Some(state.end.map_or(position, |end| end.min(position)));
         }
-        // A batch that is not made is not taken, so `front` has not passed it.
+        // The consumer takes a batch only when it is made, so `front` is still at or before this batch.
         let at = (number - state.front) as usize;
         let filling = &mut state.batches[at];
         filling.slots[place] = result;
@@ -407,7 +408,7 @@ mod tests {
         std::thread::spawn(move || sender.send(consumer.take().map(|taken| taken.made.err())));
         let worker = std::thread::spawn(move || {
             let _hand = Arc::clone(&shared).hand();
-            // It has taken the only position.
+            // The thread has taken the only position.
             let Next::Task(..) = shared.next_task() else { return };
             panic!("whatever may go wrong between two samples")
         });
