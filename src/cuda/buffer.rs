@@ -214,7 +214,8 @@ impl CudaBuffer {
     /// default stream. See [`on_stream`](Self::on_stream).
     ///
     /// # Safety
-    /// `stream` is a stream of this buffer's context, or a default stream, and lives until this buffer has been dropped.
+    /// `stream` is a stream of this buffer's context, or a default stream, and lives until this buffer has been
+    /// dropped.
     ///
     /// # Synchronization
     /// See [`on_stream`](Self::on_stream).
@@ -253,8 +254,8 @@ impl CudaBuffer {
     /// memory.
     ///
     /// # Safety
-    /// `to` is the address of [`len_bytes`](Self::len_bytes) bytes of this device's memory, which nothing else uses until
-    /// this returns.
+    /// `to` is the address of [`len_bytes`](Self::len_bytes) bytes of this device's memory, which nothing else uses
+    /// until this returns.
     ///
     /// # Synchronization
     /// The copy is complete when this returns.

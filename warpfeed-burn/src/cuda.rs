@@ -1,8 +1,8 @@
 //! From a CUDA device to burn's tensors on the same one, with one copy within it.
 //!
-//! burn takes no memory of others there, and only its own kernels can be queued on its streams. So warpfeed fills memory
-//! of burn's, and the host waits before and after: burn may hand out memory that kernels queued earlier still use, and
-//! its later kernels cannot be made to wait for another library's stream.
+//! burn takes no memory of others there, and only its own kernels can be queued on its streams. So warpfeed fills
+//! memory of burn's, and the host waits before and after: burn may hand out memory that kernels queued earlier still
+//! use, and its later kernels cannot be made to wait for another library's stream.
 #![allow(unsafe_code)]
 
 use burn::backend::fusion::{NoOp, custom::StreamId, get_client};
@@ -27,8 +27,8 @@ pub(crate) fn copy(tensor: &warpfeed::Tensor, device: &Device, dtype: DType) -> 
     let handle = client.empty(cuda.len_bytes());
     burn_std::future::block_on(client.sync()).map_err(refused)?;
     let memory = client.get_resource::<<CudaRuntime as Runtime>::Server>(handle.clone()).map_err(refused)?;
-    // SAFETY: as many bytes were asked for, in the device's primary context, and stay in place while `memory` lives. What
-    // used them before was waited for, and nobody else knows of them yet.
+    // SAFETY: as many bytes were asked for, in the device's primary context, and stay in place while `memory` lives.
+    // What used them before was waited for, and nobody else knows of them yet.
     unsafe {
         cuda.copy_to(memory.resource().ptr)?;
     }

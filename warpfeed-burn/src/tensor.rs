@@ -26,19 +26,19 @@ use warpfeed::{Error, Result};
 pub trait IntoBurn {
     /// Images as floats of the type that they have, f32, f16 or bf16, `[N, C, H, W]` or `[N, H, W, C]`.
     ///
-    /// To burn's flex nothing is copied, and the memory goes back to the pipeline when the last tensor that shares it is
-    /// dropped. To a CUDA device images are copied once from pinned memory
-    /// ([`Builder::pin_batches`](warpfeed::Builder::pin_batches)), and twice from other memory. From a CUDA device to burn's
-    /// CUDA on the same one they are copied once, within the device, with the feature `cuda`. From a device to another
-    /// they go through host memory.
+    /// To burn's flex nothing is copied, and the memory goes back to the pipeline when the last tensor that shares it
+    /// is dropped. To a CUDA device images are copied once from pinned memory
+    /// ([`Builder::pin_batches`](warpfeed::Builder::pin_batches)), and twice from other memory. From a CUDA device to
+    /// burn's CUDA on the same one they are copied once, within the device, with the feature `cuda`. From a device to
+    /// another they go through host memory.
     ///
     /// # Synchronization
     /// The tensor may be used, and the pipeline goes on, as soon as this returns. For the copy within a device it waits
     /// for what this thread has had burn queue there, and for the copy.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for u8: [`into_burn_int`](Self::into_burn_int) takes them. [`Error::Device`] if images on a
-    /// device cannot be copied from it.
+    /// [`Error::Unsupported`] for u8: [`into_burn_int`](Self::into_burn_int) takes them. [`Error::Device`] if images on
+    /// a device cannot be copied from it.
     fn into_burn(self, device: &Device) -> Result<Tensor<4>>;
 
     /// u8 images as whole numbers of 8 bits, on their way as [`into_burn`](Self::into_burn) says.
@@ -92,8 +92,8 @@ fn unsupported(dtype: warpfeed::DType, remedy: &str) -> Error {
 fn data(tensor: warpfeed::Tensor, dtype: DType) -> Result<TensorData> {
     let tensor = if tensor.as_bytes().is_ok() { tensor } else { tensor.to_host()? };
     let (shape, len_bytes) = (tensor.shape(), tensor.as_bytes()?.len());
-    // SAFETY: the controller's memory has `len_bytes` bytes, all initialized, and keeps them. It may be used and dropped on
-    // any thread, as `Bytes` is: see `Lent`.
+    // SAFETY: the controller's memory has `len_bytes` bytes, all initialized, and keeps them. It may be used and
+    // dropped on any thread, as `Bytes` is: see `Lent`.
     let bytes = unsafe { Bytes::from_controller(Box::new(Lent(tensor)), len_bytes) };
     Ok(TensorData::from_bytes(bytes, shape, dtype))
 }

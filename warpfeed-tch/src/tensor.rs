@@ -7,8 +7,8 @@ use warpfeed::{Batch, CudaBuffer, Error, Result, TargetTensor, TargetType};
 
 /// How warpfeed's batches become tch's tensors.
 ///
-/// A tensor owns the memory that the pipeline filled. It goes back to the pipeline when the last tensor that shares it is
-/// dropped, on whatever thread: views of it and what libtorch remembers for gradients among them.
+/// A tensor owns the memory that the pipeline filled. It goes back to the pipeline when the last tensor that shares it
+/// is dropped, on whatever thread: views of it and what libtorch remembers for gradients among them.
 ///
 /// ```
 /// use warpfeed::prelude::*;
@@ -30,13 +30,13 @@ pub trait IntoTch {
     /// The same as tensors of tch, where it lies: in host memory or on its CUDA device.
     ///
     /// # Synchronization
-    /// Returns at once. On a CUDA device libtorch works on the legacy default stream: work that is queued there after this
-    /// call finds the tensor complete, and the pipeline fills the memory again behind what is queued there when the last
-    /// tensor is dropped.
+    /// Returns at once. On a CUDA device libtorch works on the legacy default stream: work that is queued there after
+    /// this call finds the tensor complete, and the pipeline fills the memory again behind what is queued there when
+    /// the last tensor is dropped.
     ///
     /// # Errors
-    /// [`Error::Device`] if libtorch lacks the device or refuses the tensor; [`Error::Unsupported`] for whole numbers as
-    /// targets.
+    /// [`Error::Device`] if libtorch lacks the device or refuses the tensor; [`Error::Unsupported`] for whole numbers
+    /// as targets.
     fn into_tch(self) -> Result<Self::Tch>;
 }
 
