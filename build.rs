@@ -57,8 +57,8 @@ fn shims() {
 }
 
 /// Sets WARPFEED_COMMIT, which reports print, to the commit of the git checkout, with `-dirty` if the sources differ
-/// from it. Does nothing if the variable is set already or there is no checkout, as in a crate from crates.io. Only
-/// release builds do this: they are the ones that are measured, and other builds would be made again after each commit.
+/// from it. Does nothing if the variable is already set or there is no checkout, as in a crate from crates.io. Only
+/// release builds do this: measurements use them, and other builds would be rebuilt after each commit.
 fn commit() {
     println!("cargo::rerun-if-env-changed=WARPFEED_COMMIT");
     if env::var("PROFILE").as_deref() != Ok("release")
@@ -79,9 +79,8 @@ fn commit() {
     println!("cargo::rustc-env=WARPFEED_COMMIT={head}{}", if clean.is_ok() { "" } else { "-dirty" });
 }
 
-/// Makes `kernels.fatbin` in OUT_DIR from all of kernels/*.cu. Without nvcc the file is empty, and
-/// WARPFEED_WITHOUT_KERNELS says why. With it, WARPFEED_ARCHITECTURES says what the file is for and
-/// WARPFEED_CUDA_VERSION which nvcc made it.
+/// Makes `kernels.fatbin` in OUT_DIR from all of kernels/*.cu. WARPFEED_ARCHITECTURES names its architectures, and
+/// WARPFEED_CUDA_VERSION the version of nvcc. Without nvcc the file is empty, and WARPFEED_WITHOUT_KERNELS says why.
 fn kernels() -> Result<(), String> {
     println!("cargo::rerun-if-changed=kernels");
     for name in VARIABLES {
@@ -110,7 +109,7 @@ struct Nvcc {
     version: (u32, u32),
 }
 
-/// The first compiler that runs and is new enough, or why there is none.
+/// The first compiler that runs and is new enough, or the reason why there is none.
 fn find_nvcc() -> Result<Result<Nvcc, String>, String> {
     match set("WARPFEED_NVCC") {
         Some(value) if value == "off" => return Ok(Err("WARPFEED_NVCC=off".to_owned())),
@@ -144,8 +143,8 @@ fn find_nvcc() -> Result<Result<Nvcc, String>, String> {
     Ok(Err(if unfit.is_empty() { "no nvcc was found".to_owned() } else { unfit.join("; ") }))
 }
 
-/// Where nvcc may be, as far as the files exist. If NVCC is set, only there. Otherwise the toolkit that the environment
-/// names, PATH, the usual folder, the active Python environment, and the folder that scripts/setup makes.
+/// Places where nvcc may be, if the files exist. If NVCC is set, only that one. Otherwise the toolkit that the
+/// environment names, PATH, the usual folder, the active Python environment, and the folder that scripts/setup makes.
 fn candidates() -> Vec<PathBuf> {
     if let Some(nvcc) = set("NVCC") {
         return vec![nvcc.into()];
@@ -199,7 +198,7 @@ fn wanted_architectures() -> Result<Vec<u32>, String> {
 }
 
 impl Nvcc {
-    /// Compiles all kernels in one translation unit, so that one image has them all; returns what for.
+    /// Compiles all kernels in one translation unit, so that one image has them all. Returns the architectures.
     fn compile(&self, wanted: &[u32], out: &Path) -> Result<Vec<u32>, String> {
         let architectures = self.known_of(wanted)?;
         let sources = children(Path::new("kernels"), "");
@@ -211,20 +210,20 @@ impl Nvcc {
         fs::write(out.join("kernels.cu"), unit).map_err(|error| format!("kernels.cu: {error}"))?;
 
         let mut command = Command::new(&self.path);
-        // No contraction to fused multiply-adds, as on the CPU, so that the bytes are equal. The compilers for the
-        // architectures run side by side.
+        // No contraction to fused multiply-adds, like on the CPU, so that the bytes are equal. The compilers for the
+        // architectures run in parallel.
         command.args(["-fatbin", "--threads", "0", "-std=c++17", "-O3", "-fmad=false", "-Wno-deprecated-gpu-targets"]);
         // Only device code is made, so the host compiler may be newer than nvcc knows.
         command.arg("-allow-unsupported-compiler");
         for architecture in &architectures {
             command.arg(format!("-gencode=arch=compute_{architecture},code=sm_{architecture}"));
         }
-        // For other cards the driver compiles the PTX. It is that of the lowest architecture, since PTX runs on its own
+        // On other cards the driver compiles the PTX. It is made for the lowest architecture, since PTX runs on its own
         // architecture and all later ones, and nothing here gains from a higher one.
         if let Some(lowest) = architectures.first() {
             command.arg(format!("-gencode=arch=compute_{lowest},code=compute_{lowest}"));
         }
-        // This compression makes it a tenth of the size. Drivers know it from CUDA 12.4 on.
+        // This compression makes the file a tenth of the size. Drivers support it from CUDA 12.4 on.
         if self.version >= (13, 0) {
             command.arg("--compress-mode=size");
         }
@@ -244,8 +243,8 @@ impl Nvcc {
         Ok(architectures)
     }
 
-    /// The architectures to compile for. Of the default list those that this compiler does not know are left out. An
-    /// unknown one in WARPFEED_CUDA_ARCHS is an error.
+    /// The architectures to compile for. Architectures that this compiler does not know are left out of the default
+    /// list. In WARPFEED_CUDA_ARCHS they are an error.
     fn known_of(&self, wanted: &[u32]) -> Result<Vec<u32>, String> {
         let listed = run(Command::new(&self.path).arg("--list-gpu-code"))
             .map_err(|error| format!("{} --list-gpu-code: {error}", self.path.display()))?;
@@ -267,7 +266,7 @@ impl Nvcc {
     }
 }
 
-/// The output of a command, of both streams. The error says how it failed.
+/// A command's output on both streams. The error says how it failed.
 fn run(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|error| error.to_string())?;
     let text = [output.stderr, output.stdout].concat();
@@ -275,7 +274,7 @@ fn run(command: &mut Command) -> Result<String, String> {
     if output.status.success() { Ok(text) } else { Err(format!("{}\n{text}", output.status)) }
 }
 
-/// An environment variable that is set to something.
+/// An environment variable, if it is set and not empty.
 fn set(name: &str) -> Option<OsString> {
     env::var_os(name).filter(|value| !value.is_empty())
 }

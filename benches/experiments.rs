@@ -1,7 +1,8 @@
 //! The experiments of `warpfeed bench`, on images in memory: `cargo bench --bench experiments -- augment-load`.
 //!
-//! The command does the same over folders and writes reports; docs/experiments.md says what each of them asks. `peers`
-//! reports the file that `WARPFEED_PEERS` names, made by `benches/peers/run --out`; without it, it is left out.
+//! The command runs the same experiments over folders and writes reports; docs/experiments.md says what each of them
+//! asks. `peers` reports the file that `WARPFEED_PEERS` names, made by `benches/peers/run --out`; it is skipped if the
+//! variable is not set.
 
 mod common;
 

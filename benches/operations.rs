@@ -1,6 +1,8 @@
-//! Each operation on one thread, through `apply`: decoding is in every figure, and alone in the first (`[]`).
+//! Each operation on one thread, through `apply`. Every figure includes decoding; the first one (`[]`) is decoding
+//! alone.
 //!
-//! `sequential` decodes the whole image and makes every pixel of the result; `fused` only what is asked for.
+//! `sequential` decodes the whole image and computes every pixel of the result; `fused` computes only the needed
+//! pixels.
 
 mod common;
 
@@ -13,7 +15,7 @@ use warpfeed::{
     ops::Op,
 };
 
-/// Images a sample.
+/// Images per measurement.
 const IMAGES: usize = 8;
 
 struct Recipe(Vec<Op>);
@@ -24,7 +26,7 @@ impl fmt::Display for Recipe {
     }
 }
 
-/// None, and every example of an operation that fits all images.
+/// The empty recipe, and every example of an operation that fits all images.
 fn recipes() -> Vec<Recipe> {
     let sizes = images().iter().map(|bytes| probe(bytes).expect("an image").size);
     let smallest = |a: Size, b: Size| Size::new(a.width.min(b.width), a.height.min(b.height));

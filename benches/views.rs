@@ -12,7 +12,7 @@ fn main() {
     divan::main();
 }
 
-/// Two of 224 pixels, eight of 96.
+/// The views: two of 224 pixels, eight of 96.
 const VIEWS: [(u32, std::ops::RangeInclusive<f64>, u32); 2] = [(224, 0.4..=1.0, 2), (96, 0.05..=0.4, 8)];
 
 fn crop(side: u32, scale: std::ops::RangeInclusive<f64>) -> Transform {

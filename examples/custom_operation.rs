@@ -1,4 +1,4 @@
-//! Transforms of one's own: salt noise by code of its own, and a jigger made of the crate's operations.
+//! Custom transforms: salt noise in code of its own, and a jigger composed of the crate's operations.
 
 use warpfeed::{
     DType, Layout, Pipeline, Result,
@@ -9,7 +9,7 @@ use warpfeed::{
 
 /// Turns single pixels white.
 struct Salt {
-    /// Most grains, as a part of the pixels.
+    /// Most grains, as a share of the pixels.
     most: f64,
 }
 
@@ -18,7 +18,7 @@ impl CustomTransform for Salt {
         "salt"
     }
 
-    /// Everything random is drawn here, from `rng` alone; the closure that runs later only does what was drawn.
+    /// Draws all random numbers, from `rng` alone. The closure that runs later only applies them.
     fn draw(&self, rng: &mut SampleRng, size: Size) -> Result<Vec<Op>> {
         let grains = (size.area_px() as f64 * rng.uniform(0.0, self.most)) as u64;
         let places: Vec<u64> = (0..grains).map(|_| rng.below(size.area_px())).collect();
@@ -31,8 +31,8 @@ impl CustomTransform for Salt {
     }
 }
 
-/// Shifts by a few pixels and turns by a few degrees. Made of the crate's operations, so it is fused with its neighbors
-/// and its recipe can be written down.
+/// Shifts by a few pixels and turns by a few degrees. It consists of the crate's operations, so it is fused with its
+/// neighbors, and its recipe can be written as JSON.
 struct Jigger;
 
 impl CustomTransform for Jigger {

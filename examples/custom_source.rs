@@ -1,4 +1,4 @@
-//! Your own source: many images packed into one block of memory, as from one large file.
+//! A custom source: many images packed into one block of memory, as if from one large file.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -8,7 +8,7 @@ use warpfeed::{
     source::Source,
 };
 
-/// Encoded images one after the other, and where each lies.
+/// Encoded images one after the other, and their places.
 struct Packed {
     bytes: Vec<u8>,
     places: Vec<(Range<usize>, u32)>,
@@ -28,7 +28,7 @@ impl Source for Packed {
         self.places.len() as u64
     }
 
-    /// Borrowed from the block: `buffer` is for sources that must read into something.
+    /// The bytes are borrowed from the block. `buffer` is for sources that must read into memory.
     fn read<'a>(&'a self, index: u64, _buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
         let (place, _) = self.places.get(index as usize).ok_or_else(|| Error::Parameter {
             operation: "Packed::read",

@@ -1,4 +1,4 @@
-//! Your own training step, measured: which share of an epoch is training, and which is waiting for batches?
+//! Measures your own training step: how much of an epoch is training, and how much is waiting for batches?
 
 use std::time::{Duration, Instant};
 use warpfeed::experiment::step::{Outcome, Step};
@@ -9,7 +9,7 @@ use warpfeed::{
     source::EncodedImages,
 };
 
-/// Learns the mean of all values that it sees.
+/// Learns the mean of all pixel values.
 struct Mean(f64);
 
 impl Step for Mean {

@@ -1,4 +1,5 @@
-//! Batches for training: `quick_start [DIR]`. DIR is a folder of class folders; without it a few images are made.
+//! Batches for training: `quick_start [DIR]`. DIR is a folder of class folders. Without it the program makes a few
+//! images.
 
 use warpfeed::{
     DType, IMAGENET_MEAN, IMAGENET_STD, Layout, Pipeline, Result,

@@ -1,5 +1,5 @@
 //! Several processes share an epoch, as in training on several GPUs: `mpirun -n 4 target/release/examples/ranks`, or
-//! the same under torchrun or srun. Started alone, it is the only rank.
+//! the same under torchrun or srun. A process that is started alone is the only rank.
 
 use warpfeed::{Device, Pipeline, Rank, Result, image::Size, source::DecodedImages};
 
@@ -15,7 +15,7 @@ fn main() -> Result<()> {
         .batch_size(2)
         .shuffle(42)
         .partition(rank.partition())
-        // All ranks exchange gradients after each batch, so all must have as many.
+        // Ranks exchange gradients after each batch, so all of them need the same number of batches.
         .even(true)
         .threads(rank.threads())
         .random_resized_crop(64)

@@ -14,7 +14,7 @@ use warpfeed::{
 const SIDE_PX: u32 = 64;
 const EPOCHS: u64 = 8;
 
-/// Three convolutions, each of which halves the sides, and a linear layer over what is left of the image.
+/// Three convolutions, each of which halves the sides, and a linear layer over the remaining pixels.
 struct Cnn {
     convolutions: [Conv2d; 3],
     head: Linear,
@@ -39,7 +39,7 @@ impl Module for Cnn {
     }
 }
 
-/// One training step. Returns the loss, and how many images were classified right before the step.
+/// Runs one training step. Returns the loss, and the number of images that were classified correctly before the step.
 fn train(cnn: &Cnn, optimizer: &mut AdamW, images: &Tensor, labels: &Tensor) -> candle_core::Result<(f32, f32)> {
     let logits = cnn.forward(images)?;
     let loss = loss::cross_entropy(&logits, labels)?;

@@ -1,9 +1,10 @@
-//! A loop to copy: trains with MixUp and CutMix and validates, with candle, writes checkpoints, and goes on after an
-//! interruption: `train_resume RUN [BATCHES]`, with feature `candle`.
+//! A training loop to copy. It trains with MixUp and CutMix and validates, with candle, writes checkpoints, and
+//! continues after an interruption: `train_resume RUN [BATCHES]`, with feature `candle`.
 //!
-//! RUN is a folder for the checkpoint, and here also for the images, which the program makes. It trains on at most BATCHES
-//! batches, as if it were killed then; started again it goes on with the very next image, and ends with the same weights as
-//! if nothing had happened. After each epoch it says how fast it was, and whether the step waited for the pipeline.
+//! RUN is a folder for the checkpoint, and here also for the images, which the program makes. It trains on at most
+//! BATCHES batches, as if it were killed then. Started again, it continues with the very next image, and ends with the
+//! weights of an uninterrupted training. After each epoch it prints its speed, and whether the step waited for the
+//! pipeline.
 
 use candle_core::{D, DType as CandleType, Device, Tensor};
 use candle_nn::{Conv2d, Conv2dConfig, Linear, Module, Optimizer, SGD, VarBuilder, VarMap, conv2d, linear, ops};
@@ -17,10 +18,10 @@ use warpfeed::{EpochState, Error, Mix, Result, Stats, TargetSpec, Targets};
 
 const SIDE_PX: u32 = 32;
 const EPOCHS: u64 = 3;
-/// Batches from one checkpoint to the next.
+/// Number of batches from one checkpoint to the next.
 const CHECKPOINT: u64 = 4;
 
-/// Two convolutions, each of which halves the sides, and a linear layer over what is left of the image.
+/// Two convolutions, each of which halves the sides, and a linear layer over the remaining pixels.
 struct Network {
     convolutions: [Conv2d; 2],
     head: Linear,
@@ -45,20 +46,20 @@ impl Module for Network {
     }
 }
 
-/// What is written down beside the weights.
+/// Contents of the checkpoint file, beside the weights.
 #[derive(Serialize, Deserialize)]
 struct Checkpoint {
-    /// Where the epoch stands.
+    /// State of the epoch.
     state: EpochState,
-    /// The file of the weights.
+    /// File with the weights.
     weights: PathBuf,
-    /// Sum of the epoch's losses so far, and of how many batches.
+    /// Sum of the epoch's losses so far, and number of their batches.
     loss: f32,
     batches: u64,
 }
 
 impl Checkpoint {
-    /// The last one, if there is one.
+    /// Reads the last checkpoint, if there is one.
     fn read(run: &Path) -> Result<Option<Self>> {
         let path = run.join("checkpoint.json");
         match fs::read(&path) {
@@ -68,7 +69,8 @@ impl Checkpoint {
         }
     }
 
-    /// Writes the weights, then the file that names them: whoever is killed in between leaves the last checkpoint whole.
+    /// Writes the weights, then the file that names them. If the process is killed in between, the last checkpoint
+    /// stays whole.
     fn write(&self, run: &Path, weights: &VarMap) -> Result<()> {
         weights.save(run.join(&self.weights)).map_err(candle)?;
         let (path, new) = (run.join("checkpoint.json"), run.join("checkpoint.new"));
@@ -86,12 +88,12 @@ fn candle(error: candle_core::Error) -> Error {
     Error::Device { call: "train with candle".to_owned(), message: error.to_string() }
 }
 
-/// Cross entropy of what the network says and `[N, K]` shares of the classes.
+/// Cross entropy of the network's logits and the `[N, K]` shares of the classes.
 fn cross_entropy(logits: &Tensor, shares: &Tensor) -> candle_core::Result<Tensor> {
     (shares * ops::log_softmax(logits, D::Minus1)?)?.sum(D::Minus1)?.mean(0)?.neg()
 }
 
-/// Share of the validation images that are classified right.
+/// Share of the validation images that are classified correctly.
 fn validate(network: &Network, pipeline: &Pipeline, device: &Device) -> Result<f64> {
     let (mut right, mut seen) = (0.0, 0);
     for batch in pipeline.epoch(0) {
@@ -103,7 +105,7 @@ fn validate(network: &Network, pipeline: &Pipeline, device: &Device) -> Result<f
     Ok(right / seen as f64)
 }
 
-/// How fast an epoch was, and what was waited for.
+/// Speed of an epoch, share of the time that the step waited, and the slower side.
 fn speed(stats: &Stats, time: Duration) -> String {
     let waited = stats.consumer_wait.as_secs_f64() / time.as_secs_f64();
     let slower = if waited > 0.5 { "the pipeline" } else { "the step" };
@@ -145,11 +147,11 @@ fn main() -> Result<()> {
     let found = Checkpoint::read(&run)?;
     match &found {
         Some(found) => weights.load(run.join(&found.weights)).map_err(candle)?,
-        // candle draws the first weights anew in each process.
+        // candle draws other initial weights in each process, so the first process's are kept.
         None if first.exists() => weights.load(&first).map_err(candle)?,
         None => weights.save(&first).map_err(candle)?,
     }
-    // Without momentum, so that the weights are all there is to write down.
+    // Without momentum the weights are the optimizer's whole state.
     let mut optimizer = SGD::new(weights.all_vars(), 0.1).map_err(candle)?;
     let (start, mut sum, mut batches) = found.as_ref().map_or((0, 0.0, 0), |c| (c.state.epoch(), c.loss, c.batches));
     let mut resumed = found.map(|found| found.state);
@@ -176,7 +178,7 @@ fn main() -> Result<()> {
             };
             (sum, batches) = (sum + { step }().map_err(candle)?, batches + 1);
             if batches % CHECKPOINT == 0 {
-                // Two files take turns, so that the one that is named is never being written.
+                // Two files take turns, so that the file named by the checkpoint is never being written.
                 let turn = (number * 1_000 + batches) / CHECKPOINT % 2;
                 let weights_file = PathBuf::from(format!("weights-turn-{turn}.safetensors"));
                 Checkpoint { state, weights: weights_file, loss: sum, batches }.write(&run, &weights)?;

@@ -1,4 +1,4 @@
-//! What this machine has for warpfeed, what it lacks, and the remedy for each lack.
+//! Checks of this machine: what it has for warpfeed, what it lacks, and the remedy for each lack.
 
 mod check;
 mod gpu;
@@ -8,7 +8,7 @@ pub use check::Check;
 use crate::decode;
 use std::num::NonZero;
 
-/// Looks at everything that bears on speed or function.
+/// Checks everything that affects speed or function.
 ///
 /// ```
 /// let checks = warpfeed::doctor();

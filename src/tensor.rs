@@ -1,18 +1,18 @@
-//! Batches of numbers, and how they are handed over to trainers.
+//! Batches as tensors, and their hand-over to trainers.
 //!
 //! A tensor owns a batch's memory, and the memory knows its pool. So a batch can be given away without a copy, and its
 //! memory still comes back to the pipeline, even from DLPack's deleter on another thread. DLPack's layout and deleters
 //! are those of the crate dlpark, which were checked under Miri.
 //!
-//! candle on the CPU keeps the memory. Its CPU tensors are vectors of exactly the element's type: they cannot wrap
-//! other memory, and nobody is told when the last tensor is dropped. So the pipeline's buffers are such vectors, a
-//! cache line longer than needed, so that the batch can begin on a cache line. candle gets the vector, narrowed to the
+//! candle on the CPU takes the memory itself. Its CPU tensors are vectors of exactly the element's type: they cannot
+//! wrap other memory, and they tell nobody when the last tensor is dropped. So the pipeline's buffers are such vectors,
+//! longer than needed by a cache line so that the batch can begin on one. candle gets the vector, narrowed to the
 //! batch, and the pool makes a new one. A copy would cost more (docs/measurements.md).
 //!
-//! Pinning. The pool's vectors are page-locked in place, once each. Pinning takes in whole pages, so such a buffer
-//! begins on a page and shares its pages with nothing else (64 KiB, the largest page on aarch64). candle can still take
-//! the vector: the pin is undone first. Pinning each batch when it is handed over would cost more than the copy that it
-//! saves.
+//! Pinned memory: the pool's vectors are page-locked in place, once each. Page-locking affects whole pages, so such a
+//! buffer begins on a page and shares its pages with nothing else (64 KiB, the largest page on aarch64). candle can
+//! still take the vector: the pin is undone first. Pinning each batch when it is handed over would cost more than the
+//! copy that it saves.
 
 #[cfg(feature = "candle")]
 mod candle;
@@ -76,9 +76,9 @@ impl fmt::Display for DType {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Layout {
-    /// Channels as planes.
+    /// One plane for each channel.
     Nchw,
-    /// Channels interleaved.
+    /// The channels of a pixel side by side.
     Nhwc,
 }
 
@@ -101,17 +101,17 @@ impl Element for u8 {
     const DTYPE: DType = DType::U8;
 }
 
-/// Where a tensor's elements lie.
+/// The memory of a tensor's elements.
 #[derive(Debug)]
 pub(crate) enum Storage {
-    /// In host memory, from the buffer's beginning on.
+    /// Host memory. The elements begin at the start of the buffer.
     Host(HostBuffer),
     /// In device memory.
     Cuda(CudaBuffer),
 }
 
 impl Storage {
-    /// Its first `len_bytes` bytes in host memory, copied there only if they are on a device.
+    /// The first `len_bytes` bytes in host memory. They are copied only if they are on a device.
     pub(crate) fn into_host(self, dtype: DType, len_bytes: usize) -> Result<HostBuffer> {
         match self {
             Self::Host(buffer) => Ok(buffer),
@@ -124,7 +124,7 @@ impl Storage {
     }
 }
 
-/// The error for the elements of a tensor that is on a device.
+/// The error for reading a tensor on a device as if it were in host memory.
 fn on_device(device: Device) -> Error {
     Error::Unsupported {
         feature: format!("reading a tensor on {device} in place"),
@@ -132,9 +132,9 @@ fn on_device(device: Device) -> Error {
     }
 }
 
-/// A batch of images as numbers, contiguous, in host memory or on a device.
+/// A batch of images as numbers: contiguous, in host memory or on a device.
 ///
-/// Its memory goes back to the pipeline that it came from when it is dropped, wherever it went.
+/// When a tensor is dropped, its memory goes back to the pipeline that it came from.
 ///
 /// ```
 /// use warpfeed::prelude::*;
@@ -166,13 +166,13 @@ impl Tensor {
         tensor
     }
 
-    /// `[N, 3, H, W]` or `[N, H, W, 3]`, as the [`layout`](Self::layout) says.
+    /// The shape: `[N, 3, H, W]` or `[N, H, W, 3]`, depending on the [`layout`](Self::layout).
     #[must_use]
     pub fn shape(&self) -> [usize; 4] {
         self.shape
     }
 
-    /// For each dimension, how many elements lie between one place and the next.
+    /// For each dimension, the distance between neighbors, in elements.
     #[must_use]
     pub fn strides(&self) -> [usize; 4] {
         let [_, a, b, c] = self.shape;
@@ -191,7 +191,7 @@ impl Tensor {
         self.layout
     }
 
-    /// Where the elements lie: [`Device::Cpu`] is host memory.
+    /// The device that holds the elements. [`Device::Cpu`] is host memory.
     #[must_use]
     pub fn device(&self) -> Device {
         match self.storage {
@@ -200,13 +200,13 @@ impl Tensor {
         }
     }
 
-    /// Whether the elements lie in pinned memory of the host ([`Builder::pin_batches`](crate::Builder::pin_batches)).
+    /// Whether the elements are in pinned host memory ([`Builder::pin_batches`](crate::Builder::pin_batches)).
     #[must_use]
     pub fn is_pinned(&self) -> bool {
         matches!(&self.storage, Storage::Host(buffer) if buffer.is_pinned())
     }
 
-    /// The device memory that the elements lie in, if they do.
+    /// The device memory that holds the elements; `None` if they are in host memory.
     #[must_use]
     pub fn cuda(&self) -> Option<&CudaBuffer> {
         match &self.storage {
@@ -218,16 +218,16 @@ impl Tensor {
     /// Waits until the elements are complete. In host memory they always are.
     ///
     /// # Synchronization
-    /// What the tensor holds is complete when this returns. A trainer on the same device need not call it: its stream
-    /// waits for the batch ([`CudaBuffer::on_stream`]).
+    /// The elements are complete when this returns. A trainer on the same device need not call it: its stream waits for
+    /// the batch ([`CudaBuffer::on_stream`]).
     ///
     /// # Errors
-    /// [`Error::Device`] if the device fails at it.
+    /// [`Error::Device`] if the device fails.
     pub fn synchronize(&self) -> Result<()> {
         self.cuda().map_or(Ok(()), CudaBuffer::synchronize)
     }
 
-    /// All elements as bytes in the machine's byte order, first image first.
+    /// All elements as bytes in the machine's byte order. The first image comes first.
     ///
     /// # Errors
     /// [`Error::Unsupported`] if the tensor is on a device: [`to_host`](Self::to_host) copies it.
@@ -238,7 +238,7 @@ impl Tensor {
         }
     }
 
-    /// As [`as_bytes`](Self::as_bytes), to be changed in place.
+    /// All elements as bytes that can be changed in place. See [`as_bytes`](Self::as_bytes).
     ///
     /// # Errors
     /// [`Error::Unsupported`] if the tensor is on a device.
@@ -250,11 +250,11 @@ impl Tensor {
         }
     }
 
-    /// All elements, first image first.
+    /// All elements. The first image comes first.
     ///
     /// # Errors
-    /// [`Error::Parameter`] if `T` is not what the tensor holds; [`Error::Unsupported`] if the tensor is on a device:
-    /// [`to_host`](Self::to_host) copies it.
+    /// [`Error::Parameter`] if `T` is not the tensor's element type; [`Error::Unsupported`] if the tensor is on a
+    /// device: [`to_host`](Self::to_host) copies it.
     pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
         if T::DTYPE != self.dtype {
             return Err(Error::parameter("Tensor::as_slice", "T", format!("the tensor's {}", self.dtype), T::DTYPE));
@@ -276,10 +276,10 @@ impl Tensor {
         Ok(&self.as_bytes()?[i * bytes..][..bytes])
     }
 
-    /// A copy in host memory, complete when this returns.
+    /// Copies the tensor to host memory. The copy is complete when this returns.
     ///
     /// # Errors
-    /// [`Error::Device`] if a device fails to copy it; [`Error::OutOfMemory`] if there is no memory for the copy.
+    /// [`Error::Device`] if a device fails; [`Error::OutOfMemory`] if there is no memory for the copy.
     pub fn to_host(&self) -> Result<Self> {
         let mut copy = HostBuffer::new(self.dtype, self.len_bytes())?;
         match &self.storage {
@@ -289,15 +289,15 @@ impl Tensor {
         Ok(Self::new(Storage::Host(copy), self.shape, self.dtype, self.layout))
     }
 
-    /// The same in host memory, copied there only if it is on a device.
+    /// The tensor in host memory, copied only if it is on a device.
     pub(crate) fn into_host(self) -> Result<Self> {
         let Self { storage, shape, dtype, layout } = self;
         let len_bytes = shape.iter().product::<usize>() * dtype.size_bytes();
         Ok(Self::new(Storage::Host(storage.into_host(dtype, len_bytes)?), shape, dtype, layout))
     }
 
-    /// The elements, first image first, as a vector: that of a batch in host memory itself, without a copy to another one.
-    /// Its memory does not go back to the pipeline.
+    /// All elements as a vector. The first image comes first. A batch in host memory gives the vector that it is stored
+    /// in, without another allocation. The memory does not go back to the pipeline.
     ///
     /// ```
     /// # use warpfeed::prelude::*;
@@ -309,7 +309,8 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Parameter`] if `T` is not what the tensor holds; what [`to_host`](Self::to_host) gives if it is on a device.
+    /// [`Error::Parameter`] if `T` is not the tensor's element type; the errors of [`to_host`](Self::to_host) if the
+    /// tensor is on a device.
     pub fn into_vec<T: Element>(self) -> Result<Vec<T>> {
         if T::DTYPE != self.dtype {
             return Err(Error::parameter("Tensor::into_vec", "T", format!("the tensor's {}", self.dtype), T::DTYPE));

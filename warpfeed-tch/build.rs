@@ -1,4 +1,4 @@
-//! Links libtorch as tch does, finds it again at run time, and compiles the calls of it that tch lacks.
+//! Links libtorch like tch does, sets the path to find it at run time, and compiles the bindings that tch lacks.
 
 use std::env;
 use std::path::Path;
@@ -12,7 +12,7 @@ fn main() {
     let Some(lib) = env::var_os("DEP_TCH_LIBTORCH_LIB") else { return };
     let lib = Path::new(&lib);
     println!("cargo::rustc-link-arg=-Wl,-rpath={}", lib.display());
-    // Nothing calls CUDA's part of libtorch by name, so that the linker would leave it out.
+    // Nothing refers to CUDA's part of libtorch by name, so the linker would leave it out.
     if lib.join("libtorch_cuda.so").exists() {
         println!("cargo::rustc-link-arg=-Wl,--no-as-needed");
         println!("cargo::rustc-link-arg=-ltorch");

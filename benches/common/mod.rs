@@ -4,9 +4,9 @@ use std::sync::LazyLock;
 use warpfeed::experiment::synth;
 use warpfeed::image::{JpegOptions, encode_jpeg};
 
-/// Most images held in memory.
+/// Most images that are held in memory.
 const MOST: u64 = 200;
-/// Synthetic images, which take time to make.
+/// Number of synthetic images. Making them takes time.
 const MADE: u64 = 48;
 
 static IMAGES: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| match std::env::var_os("WARPFEED_PHOTOS") {

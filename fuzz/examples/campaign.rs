@@ -1,7 +1,7 @@
-//! Feeds mutated inputs to all targets, one after the other, and goes on where it stopped: see `fuzz/campaign`.
+//! Feeds mutated inputs to all targets, one after the other, and continues where it stopped: see `fuzz/campaign`.
 //!
-//! `campaign INPUTS SEED FOLDER` starts itself over and over: an input that ends the process, by a panic, a report of a
-//! sanitizer, or by taking too long, is noted and passed over. An input is a function of the seed and its number alone.
+//! `campaign INPUTS SEED FOLDER` starts itself over and over. An input that ends the process, by a panic, a sanitizer's
+//! report, or by taking too long, is recorded and skipped. An input depends only on the seed and its number.
 
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
@@ -20,16 +20,16 @@ use warpfeed::{
 };
 use warpfeed_fuzz::{CHOICES_BYTES, TARGETS};
 
-/// No input is larger.
+/// Largest size of an input.
 const MAX_BYTES: usize = 64 << 10;
 
-/// An input that takes longer hangs.
+/// An input that takes longer counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// With more than these something is so wrong that it is not worth going on.
+/// The campaign ends after this many findings: something is too wrong to go on.
 const MAX_FINDINGS: usize = 100;
 
-/// The share of the inputs that each target gets, in the order of [`TARGETS`].
+/// Shares of the inputs by target, in the order of [`TARGETS`].
 const SHARES: [u32; TARGETS.len()] = [30, 10, 12, 4, 4, 8, 7, 7, 5, 4, 4, 3, 3, 3, 2, 2, 2];
 
 fn main() -> ExitCode {
@@ -53,12 +53,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// Where the campaign stands: the number of the input that is being tried.
+/// Progress of the campaign: the number of the input that is being tried.
 fn stands_at(folder: &Path) -> u64 {
     fs::read_to_string(folder.join("at")).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
 }
 
-/// Has the inputs tried by another process, which may end.
+/// Has another process try the inputs, and starts it again when it ends.
 fn oversee(inputs: u64, seed: u64, folder: &Path) -> ExitCode {
     fs::create_dir_all(folder).expect("a folder for the state");
     let program = std::env::current_exe().expect("a path to this program");
@@ -100,7 +100,7 @@ fn note(file: &File, at: u64) {
 
 /// Tries inputs until all are done.
 fn work(inputs: u64, source: Inputs, folder: &Path) -> ExitCode {
-    // Parquet's library panics on some damage, which is caught: nothing is said of those.
+    // Parquet's library panics on some damage, which is caught. Such panics are not printed.
     let message = Arc::new(Mutex::new(String::new()));
     std::panic::set_hook(Box::new({
         let message = Arc::clone(&message);
@@ -141,9 +141,9 @@ fn work(inputs: u64, source: Inputs, folder: &Path) -> ExitCode {
 /// The inputs of a seed.
 struct Inputs {
     seed: u64,
-    /// The one target that gets all inputs.
+    /// The target that gets all inputs; `None`: all targets.
     only: Option<usize>,
-    /// Good inputs for each target.
+    /// Valid inputs for each target.
     good: [Vec<Vec<u8>>; TARGETS.len()],
 }
 
@@ -166,7 +166,7 @@ impl Inputs {
         Self { seed, only, good }
     }
 
-    /// The input of this number, and whose it is.
+    /// Makes the input of this number, and chooses its target.
     fn make(&self, at: u64) -> (usize, Vec<u8>) {
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed ^ at.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut share = rng.random_range(0..SHARES.iter().sum());
@@ -194,13 +194,13 @@ impl Inputs {
     }
 }
 
-/// Changes the input once. `other` is a good one, to take pieces from.
+/// Changes the input once. `other` is a valid input to take pieces from.
 fn mutate(input: &mut Vec<u8>, other: &[u8], rng: &mut ChaCha8Rng) {
     if input.is_empty() {
         input.extend_from_slice(other);
         return;
     }
-    // Headers are at the front, or, in Parquet, at the end.
+    // Headers are at the front, and in Parquet at the end, so these places are changed more often.
     let len = input.len();
     let at = match rng.random_range(0..4) {
         0 => rng.random_range(0..len.min(64)),
@@ -247,7 +247,7 @@ fn files(folder: &Path) -> Vec<Vec<u8>> {
     paths.iter().map(|path| fs::read(path).expect("a file that can be read")).collect()
 }
 
-/// Small images of all formats: the reference images of the tests, and all that the encoder writes.
+/// Small images of all formats: the tests' reference images, and one of each kind that the encoder writes.
 fn images() -> Vec<Vec<u8>> {
     let small = |bytes: &Vec<u8>| warpfeed::image::probe(bytes).is_ok_and(|header| header.size.area_px() <= 60 * 60);
     let mut images: Vec<Vec<u8>> = files(Path::new("../tests/reference/images")).into_iter().filter(small).collect();
@@ -276,7 +276,7 @@ fn images() -> Vec<Vec<u8>> {
     images
 }
 
-/// A state and recipes.
+/// A state and recipes as JSON.
 fn texts() -> Vec<Vec<u8>> {
     let jpeg = encode_jpeg(&Image::new(Size::new(20, 15)), &JpegOptions::default()).expect("a JPEG");
     let source = EncodedImages::new([(jpeg.clone(), 0), (jpeg, 1)]);

@@ -1,4 +1,4 @@
-//! An image through the device's JPEG decoder, on the simulated device that `cuda-sim/run` gives a program.
+//! Decodes an image with the device's JPEG decoder, on the simulated device that `cuda-sim/run` gives a program.
 
 use crate::MAX_AREA_PX;
 use std::borrow::Cow;
@@ -11,10 +11,10 @@ use warpfeed::{
     source::Source,
 };
 
-/// The side of what is cut out, in pixels. Nothing is resized, so no wrong pixel averages out.
+/// Side of the crop in pixels. Nothing is resized, so wrong pixels do not average out.
 const SIDE_PX: u32 = 72;
 
-/// Three images: the one that is tried, a good one, and the first once more, which is cut elsewhere.
+/// Three images: the input, a valid image, and the input once more, with another crop.
 #[derive(Clone)]
 struct Tried {
     bytes: Arc<Mutex<Vec<u8>>>,
@@ -44,7 +44,7 @@ impl Source for Tried {
     }
 }
 
-/// The same pipeline on the CPU and on the device, which are made once.
+/// The same pipeline on the CPU and on the device. Both are made once.
 struct Both {
     tried: Tried,
     cpu: Pipeline,
@@ -85,8 +85,8 @@ fn samples(pipeline: &Pipeline, epoch: u64) -> Vec<(Vec<u64>, Vec<u8>)> {
     batches.collect()
 }
 
-/// The device and the CPU give the same samples with the same pixels: what the kernels do not flag is what the CPU decodes,
-/// and nothing that an image holds spoils its neighbor.
+/// The device and the CPU give the same samples with the same pixels: images that the kernels do not flag have the
+/// pixels that the CPU decodes, and no image affects its neighbor.
 pub fn device(data: &[u8]) {
     thread_local!(static BOTH: OnceCell<Both> = const { OnceCell::new() });
     if !probe(data).is_ok_and(|header| header.size.area_px() <= MAX_AREA_PX) {
@@ -95,7 +95,7 @@ pub fn device(data: &[u8]) {
     BOTH.with(|both| {
         let both = both.get_or_init(Both::new);
         *both.tried.bytes.lock().unwrap_or_else(PoisonError::into_inner) = data.to_vec();
-        // Each epoch cuts at other places.
+        // Each epoch crops at other places.
         let epoch = data.len() as u64;
         assert!(samples(&both.device, epoch) == samples(&both.cpu, epoch), "the device differs from the CPU");
     });

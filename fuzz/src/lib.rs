@@ -1,4 +1,4 @@
-//! The targets: what is done with bytes that nobody vouches for. Each may refuse them, and may not panic.
+//! The fuzz targets: functions that process untrusted bytes. Each may refuse them, and must not panic.
 
 mod device;
 mod written;
@@ -20,10 +20,10 @@ use warpfeed::{
     },
 };
 
-/// What the bytes go to.
+/// A function that processes the bytes.
 pub type Target = fn(&[u8]);
 
-/// All targets by name. The names are those of the folders in `corpus/`, where there is one.
+/// All targets by name. If a target has a folder in `corpus/`, it has the same name.
 pub const TARGETS: [(&str, Target); 17] = [
     ("image", image),
     ("oddities", oddities),
@@ -44,10 +44,10 @@ pub const TARGETS: [(&str, Target); 17] = [
     ("transforms", transforms),
 ];
 
-/// No image larger than this is decoded: it would take time, and meet no other code.
+/// Largest image that is decoded. A larger one would take time and reach no other code.
 const MAX_AREA_PX: u64 = 1 << 16;
 
-/// The folder of this process, in memory where the system has that.
+/// The folder of this process, in memory if the system has such a file system.
 fn folder() -> PathBuf {
     thread_local!(static FOLDER: OnceCell<PathBuf> = const { OnceCell::new() });
     FOLDER.with(|folder| {
@@ -62,7 +62,7 @@ fn folder() -> PathBuf {
     })
 }
 
-/// Writes a file and gives its path.
+/// Writes a file and returns its path.
 fn file(name: &str, data: &[u8]) -> PathBuf {
     let path = folder().join(name);
     fs::write(&path, data).expect("the file can be written");
@@ -74,7 +74,7 @@ fn options() -> RecordOptions {
     RecordOptions { keep_index: false, ..RecordOptions::default() }
 }
 
-/// Reads every sample and its targets. What cannot be read must be the sample's fault.
+/// Reads every sample and its targets. Failures must be the sample's fault.
 fn read_all(source: &dyn Source) {
     let mut buffer = Vec::new();
     for index in 0..source.len().min(1000) {
@@ -85,7 +85,7 @@ fn read_all(source: &dyn Source) {
         source.name(index);
         for field in [None, Some("txt"), Some("json.box"), Some("npy"), Some("label"), Some("box")] {
             if let Err(error) = source.target(index, field) {
-                // No sample of such a source has the field.
+                // No sample of this source has the field.
                 assert!(error.is_bad_sample() || error.is_parameter(), "{error}");
             }
         }
@@ -93,10 +93,10 @@ fn read_all(source: &dyn Source) {
     source.fingerprint();
 }
 
-/// Each sample's bytes and label, or what is wrong with it.
+/// Bytes and label of each sample, or its error.
 type Samples = Vec<std::result::Result<(Vec<u8>, u32), String>>;
 
-/// What random access to the shard gives.
+/// The samples by random access to the shard.
 fn random_access(source: &dyn Source) -> Samples {
     let mut buffer = Vec::new();
     let read = |index| match source.read(index, &mut buffer) {
@@ -106,7 +106,7 @@ fn random_access(source: &dyn Source) -> Samples {
     (0..source.len()).map(read).collect()
 }
 
-/// What reading the shard from front to back gives, up to the error that ends it.
+/// The samples from reading the shard from front to back, up to the error that ends it.
 fn front_to_back(format: RecordFormat, path: PathBuf) -> Samples {
     let options = StreamOptions { records: options(), window: 1 };
     let stream = RecordStream::open(format, [path], options).expect("a shard");
@@ -122,8 +122,8 @@ fn front_to_back(format: RecordFormat, path: PathBuf) -> Samples {
     }
 }
 
-/// Opens the bytes as a shard and reads it both ways, which find the same samples and the same damage. Names of labels are
-/// left out, as a stream does not number them.
+/// Opens the bytes as a shard and reads it both ways. Both must find the same samples and the same damage. Labels that
+/// are names are left out, because a stream does not number them.
 fn shard(format: RecordFormat, data: &[u8]) {
     let path = file("shard", data);
     let streamed = front_to_back(format, path.clone());
@@ -137,12 +137,13 @@ fn shard(format: RecordFormat, data: &[u8]) {
     }
 }
 
-/// Whether all samples have labels, or none: a stream believes the first, random access the most.
+/// Whether all samples have labels, or none has. Otherwise the two ways differ: a stream follows the first sample,
+/// random access the majority.
 fn labels_agree(samples: &Samples) -> bool {
     !samples.iter().any(|sample| sample.as_ref().is_err_and(|error| error.contains("others have")))
 }
 
-/// Probes and decodes an image, strictly and not, whole and in part. The part must have the whole's pixels.
+/// Probes and decodes an image, strictly and leniently, whole and in part. The part must have the whole image's pixels.
 pub fn image(data: &[u8]) {
     thread_local!(static USED: RefCell<Decoder> = RefCell::new(Decoder::new().expect("there is memory")));
     let Ok(header) = probe(data) else { return };
@@ -174,8 +175,8 @@ pub fn image(data: &[u8]) {
     }
 }
 
-/// The first bytes decide which oddities are put into the data of the JPEG that follows them, and which parts are decoded: in
-/// all ways of the CPU and by the model of the device's decoder, in four epochs with a memory for entry points.
+/// The first bytes decide which oddities are put into the JPEG that follows, and which parts are decoded: in all ways
+/// of the CPU and by the model of the device's decoder, in four epochs with memory for entry points.
 pub fn oddities(data: &[u8]) {
     let Some((choices, jpeg)) = data.split_at_checked(CHOICES_BYTES) else { return };
     if probe(jpeg).is_ok_and(|header| header.size.area_px() <= MAX_AREA_PX) {
@@ -183,10 +184,10 @@ pub fn oddities(data: &[u8]) {
     }
 }
 
-/// Bytes of [`oddities`] before the JPEG.
+/// Number of bytes of [`oddities`] before the JPEG.
 pub const CHOICES_BYTES: usize = 64;
 
-/// What the model of the device's decoder makes of an image has the CPU's pixels, whole and in part.
+/// Images that the model of the device's decoder decodes must have the CPU's pixels, whole and in part.
 pub fn model(data: &[u8]) {
     let Ok(header) = probe(data) else { return };
     if header.size.area_px() > MAX_AREA_PX {
@@ -204,7 +205,7 @@ pub fn model(data: &[u8]) {
     }
 }
 
-/// Packs an image as baseline JPEG, as it is and shrunk, with restart markers and without, and decodes what was packed.
+/// Packs an image as baseline JPEG, as it is and shrunk, with and without restart markers, and decodes the result.
 pub fn baseline(data: &[u8]) {
     if probe(data).is_ok_and(|header| header.size.area_px() > MAX_AREA_PX) {
         return;
@@ -222,7 +223,8 @@ pub fn baseline(data: &[u8]) {
     }
 }
 
-/// The bytes as an archive, and with a right checksum in every block, since no fuzzer guesses it.
+/// Reads the bytes as an archive, as they are and with a correct checksum in every block, since no fuzzer guesses
+/// checksums.
 pub fn tar(data: &[u8]) {
     shard(RecordFormat::WebDataset, data);
     shard(RecordFormat::WebDataset, &sealed(data));
@@ -242,7 +244,7 @@ pub fn recordio(data: &[u8]) {
     shard(RecordFormat::RecordIo, data);
 }
 
-/// The bytes as a file, and as the example of one record with right checksums, since no fuzzer guesses them.
+/// Reads the bytes as a file, and as the example of one record with correct checksums, since no fuzzer guesses them.
 pub fn tfrecord(data: &[u8]) {
     shard(RecordFormat::TfRecord, data);
     let masked = |data: &[u8]| crc32c(data).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes();
@@ -257,7 +259,7 @@ fn crc32c(data: &[u8]) -> u32 {
     })
 }
 
-/// Images and labels, plain and compressed: the first byte says where they part.
+/// Reads images and labels, plain and compressed. The first byte says where the labels begin.
 pub fn idx(data: &[u8]) {
     let Some((&at, data)) = data.split_first() else { return };
     let (images, labels) = data.split_at(data.len() * usize::from(at) / 256);
@@ -273,7 +275,7 @@ pub fn idx(data: &[u8]) {
     }
 }
 
-/// The library that reads the format panics on some damage, which is caught and made an error.
+/// Reads the bytes as Parquet. The format's library panics on some damage, which is caught and turned into an error.
 pub fn parquet(data: &[u8]) {
     let path = file("rows.parquet", data);
     if let Ok(source) = ParquetFiles::open(&[path], &options()) {
@@ -281,7 +283,7 @@ pub fn parquet(data: &[u8]) {
     }
 }
 
-/// Shards of all formats read from front to back, through a pipeline.
+/// Reads shards of all formats from front to back, through a pipeline.
 pub fn stream(data: &[u8]) {
     let formats = [RecordFormat::WebDataset, RecordFormat::RecordIo, RecordFormat::TfRecord];
     for (format, data) in formats.into_iter().map(|format| (format, data.to_vec())).chain([(formats[0], sealed(data))])
@@ -296,7 +298,7 @@ pub fn stream(data: &[u8]) {
     }
 }
 
-/// A kept index, with the bytes as changes to it (place, value) and a right checksum.
+/// Reads an index whose bytes were changed (place, value), with a correct checksum.
 pub fn index(data: &[u8]) {
     let shard = file("indexed", include_bytes!("../corpus/tar/packed"));
     let options = RecordOptions::default();
@@ -324,7 +326,7 @@ pub fn list(data: &[u8]) {
     }
 }
 
-/// A written recipe, and where an epoch stood.
+/// Reads the bytes as a recipe and as an epoch's state.
 pub fn json(data: &[u8]) {
     thread_local!(static JPEG: Vec<u8> = {
         let image = Image::new(Size::new(20, 15));

@@ -1,4 +1,4 @@
-//! What people and programs write down beside images: targets, and transforms.
+//! Texts that people and programs write beside images: targets and transforms.
 
 use crate::{MAX_AREA_PX, file};
 use std::fs;
@@ -9,14 +9,15 @@ use warpfeed::{
     source::{EncodedImages, ImageFolder, Source},
 };
 
-/// What a pipeline may take for its batches.
+/// Limit of the memory for a pipeline's batches.
 const MAX_BATCHES_BYTES: u64 = 1 << 24;
 
 fn jpeg() -> Vec<u8> {
     encode_jpeg(&Image::new(Size::new(20, 15)), &JpegOptions::default()).expect("a JPEG")
 }
 
-/// The first line as a specification, the rest as a sample's target, which is of that form or makes the sample a bad one.
+/// Reads the first line as a description of targets and the rest as a sample's target. The target must have that form,
+/// or make the sample a bad one.
 pub fn targets(data: &[u8]) {
     let (spec, target) = data.split_at(data.iter().position(|&byte| byte == b'\n').unwrap_or(data.len()));
     let Ok(Ok(spec)) = std::str::from_utf8(spec).map(str::parse::<TargetSpec>) else { return };
@@ -38,7 +39,7 @@ pub fn targets(data: &[u8]) {
     assert_eq!(given + epoch.stats().bad, 1);
 }
 
-/// What lies beside the images of a folder: tables with columns, as CSV and as JSON lines.
+/// Reads tables beside the images of a folder, as CSV and as JSON lines.
 pub fn metadata(data: &[u8]) {
     let folder = file("a.jpg", b"").with_file_name("table");
     fs::create_dir_all(&folder).expect("a folder");
@@ -55,7 +56,7 @@ pub fn metadata(data: &[u8]) {
     }
 }
 
-/// A file of transforms, which a pipeline then draws and runs.
+/// Reads a file of transforms. A pipeline then draws and runs them.
 pub fn transforms(data: &[u8]) {
     let Ok(written) = TransformFile::read(file("transforms.json", data)) else { return };
     let source = EncodedImages::new([(jpeg(), 0), (jpeg(), 1)]);

@@ -1,4 +1,4 @@
-//! Batches in device memory: the buffers, who waits for whom, and the pool that they come from and go back to.
+//! Batches in device memory: buffers, the order of work on them, and their pool.
 #![allow(unsafe_code)]
 
 use super::driver::{self, Context, DeviceMemory, Event, Stream};
@@ -9,13 +9,13 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Memory of a tensor: its images, then their labels.
+/// Device memory of a tensor: the images, then their labels.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     memory: DeviceMemory,
-    /// The batch is complete.
+    /// Recorded when the batch is complete.
     pub(crate) ready: Event,
-    /// The streams that used it last have got so far; recorded when the last batch in it was dropped.
+    /// Events of the streams that used the buffer last, recorded when the last batch in it was dropped.
     pub(crate) users: Vec<Event>,
 }
 
@@ -28,39 +28,39 @@ impl Buffer {
         self.memory.len_bytes()
     }
 
-    /// Waits until nothing uses it any more.
+    /// Waits until nothing uses the buffer any more.
     fn settle(&self) -> Result<()> {
         let _entered = self.ready.enter()?;
         self.users.iter().try_for_each(Event::synchronize)?;
         self.ready.synchronize()
     }
 
-    /// Frees it, once it is idle.
+    /// Waits until the buffer is idle and frees it.
     fn free(self) {
-        // Where that fails, the context has, and its work with it.
+        // An error means that the context has failed, and its work has ended.
         let _ = self.settle();
     }
 }
 
-/// Where in a buffer the labels begin, behind so many bytes of images.
+/// Offset of the labels in a buffer whose images take `len_bytes` bytes.
 pub(crate) fn labels_offset(len_bytes: usize) -> usize {
     len_bytes.next_multiple_of(256)
 }
 
-/// Bytes of a buffer of so many bytes of images, and their labels.
+/// Size of a buffer for `len_bytes` bytes of images and `labels` labels.
 pub(crate) fn with_labels(len_bytes: usize, labels: usize) -> usize {
     labels_offset(len_bytes) + labels * size_of::<u32>()
 }
 
-/// Buffers, for reuse.
+/// A pool of buffers.
 #[derive(Debug)]
 pub(crate) struct Pool {
     context: Context,
     ordinal: u32,
-    /// For copies to the host.
+    /// Stream for copies to the host.
     reader: Stream,
     keep: usize,
-    /// The one that was given back first is taken first: its users are the likeliest to be done with it.
+    /// Free buffers. The one that was given back first is taken first: its users are most likely done with it.
     free: Mutex<VecDeque<Buffer>>,
 }
 
@@ -75,8 +75,8 @@ impl Pool {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A buffer of `len_bytes` or more for work that is queued on `stream`, the smallest that there is; its users may not be
-    /// done with it yet.
+    /// Takes the smallest buffer of at least `len_bytes` bytes, or a new one, for work queued on `stream`. Its users
+    /// may not be done with it yet.
     pub(crate) fn take(&self, stream: &Stream, len_bytes: usize) -> Result<Buffer> {
         let free = {
             let mut free = self.lock();
@@ -91,7 +91,7 @@ impl Pool {
         Ok(Buffer { memory, ready: Event::new(&self.context)?, users: Vec::new() })
     }
 
-    /// Keeps a buffer, or the largest ones if there are too many.
+    /// Keeps a buffer; if there are too many, frees the smallest.
     pub(crate) fn give(&self, buffer: Buffer) {
         let mut free = self.lock();
         free.push_back(buffer);
@@ -109,9 +109,9 @@ impl Drop for Pool {
     }
 }
 
-/// The legacy default stream, which waits for all streams that are not made to ignore it, and they for it.
+/// The legacy default stream. It and all streams without the non-blocking flag wait for one another.
 const LEGACY: sys::CUstream = std::ptr::without_provenance_mut(1);
-/// The default stream of the thread that says so, whichever that is.
+/// The default stream of the calling thread.
 const PER_THREAD: sys::CUstream = std::ptr::without_provenance_mut(2);
 
 /// A stream that was made to wait for a batch.
@@ -128,13 +128,13 @@ impl User {
         }
     }
 
-    /// The stream that has got as far as this one, named so that every thread means the same.
+    /// The stream, named so that it means the same on every thread and includes this stream's work.
     fn raw_on_any_thread(&self) -> sys::CUstream {
-        // A thread's default stream is one of those that the legacy one waits for.
+        // The legacy default stream waits for every thread's default stream.
         if self.raw() == PER_THREAD { LEGACY } else { self.raw() }
     }
 
-    /// How far it has got.
+    /// Records the work queued on the stream so far.
     fn reached(&self, context: &Context) -> Result<Event> {
         let event = Event::new(context)?;
         // SAFETY: the stream is alive: kept so, or by the contract of `on_raw_stream`.
@@ -143,10 +143,10 @@ impl User {
     }
 }
 
-/// The memory of a tensor on a CUDA device. Dropping it gives the memory back to the pipeline, which uses it again only
-/// after the work that was queued, until then, on the streams that were made to wait for it.
+/// The memory of a tensor on a CUDA device. Dropping it gives the memory back to the pipeline. The pipeline uses it
+/// again only after the work that was queued, until then, on the streams that were made to wait for the batch.
 pub struct CudaBuffer {
-    /// Taken out when it is dropped or given away.
+    /// `None` once dropped or given away.
     buffer: Option<Buffer>,
     pool: Arc<Pool>,
     len_bytes: usize,
@@ -165,12 +165,12 @@ impl fmt::Debug for CudaBuffer {
 }
 
 impl CudaBuffer {
-    /// A batch of `len_bytes` in a buffer whose `ready` has been recorded.
+    /// A batch of `len_bytes` bytes in a buffer whose `ready` has been recorded.
     pub(crate) fn new(buffer: Buffer, pool: Arc<Pool>, len_bytes: usize) -> Self {
         Self { buffer: Some(buffer), pool, len_bytes, users: Mutex::default() }
     }
 
-    /// Bytes of the batch's images.
+    /// Size of the batch's images in bytes.
     #[must_use]
     pub fn len_bytes(&self) -> usize {
         self.len_bytes
@@ -179,29 +179,29 @@ impl CudaBuffer {
     /// Waits until the batch is complete.
     ///
     /// # Errors
-    /// [`Error::Device`] if the device has failed at it.
+    /// [`Error::Device`] if the device has failed.
     pub fn synchronize(&self) -> Result<()> {
         let _entered = driver::enter(&self.pool.context)?;
         self.buffer()?.ready.synchronize()
     }
 
-    /// The number of the device.
+    /// Number of the device.
     #[must_use]
     pub fn ordinal(&self) -> u32 {
         self.pool.ordinal
     }
 
-    /// The context that the memory belongs to: the device's primary one.
+    /// The context that the memory belongs to: the device's primary context.
     #[must_use]
     pub fn context(&self) -> &Context {
         &self.pool.context
     }
 
-    /// Makes `stream` wait for the batch; the address of its first element, in device memory, a multiple of 256.
+    /// Makes `stream` wait for the batch. Returns the device address of the first element, a multiple of 256.
     ///
     /// # Synchronization
-    /// Returns at once. Work queued on `stream` after this call finds the batch complete. The memory is not used again
-    /// before the work that is queued there until this buffer is dropped.
+    /// Returns at once. Work queued on `stream` after this call finds the batch complete. The memory is reused only
+    /// after the work that is queued there until this buffer is dropped.
     ///
     /// # Errors
     /// [`Error::Device`] if the driver refuses, or if an earlier call on the device has failed.
@@ -210,16 +210,18 @@ impl CudaBuffer {
         unsafe { self.wait(User::Cudarc(Arc::clone(stream))) }
     }
 
-    /// The same for a stream by its handle: of another library, or null for the legacy default stream.
+    /// Makes a stream wait for the batch, given by its handle: a stream of another library, or null for the legacy
+    /// default stream. See [`on_stream`](Self::on_stream).
     ///
     /// # Safety
-    /// `stream` is a stream of this buffer's context, or a default stream, and lives until this buffer has been dropped.
+    /// `stream` is a stream of this buffer's context, or a default stream, and lives until this buffer has been
+    /// dropped.
     ///
     /// # Synchronization
-    /// As [`on_stream`](Self::on_stream).
+    /// See [`on_stream`](Self::on_stream).
     ///
     /// # Errors
-    /// As [`on_stream`](Self::on_stream).
+    /// The errors of [`on_stream`](Self::on_stream).
     pub unsafe fn on_raw_stream(&self, stream: sys::CUstream) -> Result<u64> {
         // SAFETY: the contract.
         unsafe { self.wait(User::Raw(stream)) }
@@ -239,8 +241,8 @@ impl CudaBuffer {
         Ok(buffer.address())
     }
 
-    /// The address of the batch's labels in device memory: as many 32-bit unsigned numbers as images. To be called
-    /// with a stream that [`on_stream`](Self::on_stream) has been called with.
+    /// The device address of the batch's labels: one 32-bit unsigned number per image. Use it only on a stream that
+    /// [`on_stream`](Self::on_stream) has been called with.
     ///
     /// # Errors
     /// [`Error::Device`] if the memory has been given away.
@@ -248,17 +250,18 @@ impl CudaBuffer {
         Ok(self.buffer()?.address() + labels_offset(self.len_bytes) as u64)
     }
 
-    /// Waits for the batch and copies its images to other memory of the device, for libraries that take none of others.
+    /// Waits for the batch and copies its images to other memory of the device, for libraries that cannot take over
+    /// memory.
     ///
     /// # Safety
-    /// `to` is the address of [`len_bytes`](Self::len_bytes) bytes of this device's memory, which nothing else uses until
-    /// this returns.
+    /// `to` is the address of [`len_bytes`](Self::len_bytes) bytes of this device's memory, which nothing else uses
+    /// until this returns.
     ///
     /// # Synchronization
     /// The copy is complete when this returns.
     ///
     /// # Errors
-    /// [`Error::Device`] if the device fails at it.
+    /// [`Error::Device`] if the device fails.
     pub unsafe fn copy_to(&self, to: u64) -> Result<()> {
         let _entered = driver::enter(&self.pool.context)?;
         let buffer = self.buffer()?;
@@ -278,7 +281,8 @@ impl CudaBuffer {
         unsafe { driver::download(to, buffer.address(), &self.pool.reader) }
     }
 
-    /// Gives the memory, which begins with the batch's images, to the owner of `stream`, who frees it there.
+    /// Gives the memory to the owner of `stream`, who frees it in the order of that stream. The memory begins with the
+    /// batch's images.
     #[cfg(feature = "candle-cuda")]
     pub(crate) fn give_away(mut self, stream: &Arc<CudaStream>) -> Result<u64> {
         self.on_stream(stream)?;
@@ -294,9 +298,9 @@ impl CudaBuffer {
         }
     }
 
-    /// The address for a consumer that will not be heard of again. The batch is complete for the streams that were made to
-    /// wait for it. If there were none, it is complete when this returns, and the consumer is taken to read it on the
-    /// legacy default stream, or on one that this waits for.
+    /// The address for a consumer that does not say on which stream it works. The batch is complete for the streams
+    /// that were made to wait for it. If there were none, it is complete when this returns, and the consumer must read
+    /// it on the legacy default stream, or on one that this stream waits for.
     #[cfg(feature = "dlpack")]
     pub(crate) fn lend(&mut self) -> Result<u64> {
         if self.users.get_mut().unwrap_or_else(PoisonError::into_inner).is_empty() {
@@ -306,7 +310,7 @@ impl CudaBuffer {
         Ok(self.buffer()?.address())
     }
 
-    /// The same for a consumer that waits for the batch by itself.
+    /// The address for a consumer that waits for the batch by itself. See [`lend`](Self::lend).
     #[cfg(feature = "dlpack")]
     pub(crate) fn lend_unordered(&mut self) -> Result<u64> {
         self.users.get_mut().unwrap_or_else(PoisonError::into_inner).push(User::Raw(LEGACY));
@@ -332,7 +336,7 @@ impl Drop for CudaBuffer {
                 buffer.users = events;
                 self.pool.give(buffer);
             }
-            // The context has failed, and its work with it.
+            // The context has failed, and its work has ended.
             Err(_) => drop(buffer),
         }
     }

@@ -1,8 +1,8 @@
-//! The driver's objects, each given back when it is dropped: streams, events, memory, and errors that keep the call's
-//! name.
+//! The driver's objects, each freed when it is dropped: streams, events and memory. Errors contain the name of the
+//! call.
 //!
-//! What cudarc's own safe layer tracks about memory is its last reader, which is not enough where one buffer has several
-//! (see the head of this folder); here the owners of memory order its users by events of their own.
+//! cudarc's own safe layer remembers only the last reader of memory, which is not enough for buffers with several (see
+//! the head of this folder). Here the owners of memory order its users by events of their own.
 #![allow(unsafe_code)]
 
 use crate::device::StreamPriority;
@@ -17,13 +17,13 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// The names that the CUDA driver goes by.
+/// Names of the CUDA driver's library.
 const DRIVER_NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
 
-/// A CUDA context that several owners share; the device's primary one.
+/// A CUDA context with several owners: the device's primary context.
 pub(crate) type Context = Arc<CudaContext>;
 
-/// Whether there is a driver to load. cudarc panics where there is none, so nothing of it may be called before.
+/// Whether there is a driver to load. cudarc panics without one, so check this before any call of it.
 pub(crate) fn driver_is_there() -> bool {
     DRIVER_NAMES.iter().any(|name| {
         // SAFETY: loading NVIDIA's driver library runs its initializers, which any program may run at any time, and
@@ -33,12 +33,12 @@ pub(crate) fn driver_is_there() -> bool {
     })
 }
 
-/// The primary contexts that this process has retained, by the number of their device: each once, and for good, as
-/// CUDA's runtime does. Giving one up with the last pipeline would have the driver destroy it and the next one wait for
-/// a new one.
+/// The primary contexts that this process has retained, with the number of their device. Each is retained once and
+/// kept, as CUDA's runtime does. If the last pipeline released its context, the driver would destroy it, and the next
+/// pipeline would wait for a new one.
 static CONTEXTS: Mutex<Vec<(u32, Context)>> = Mutex::new(Vec::new());
 
-/// How many devices the driver shows.
+/// Number of devices that the driver shows.
 pub(crate) fn device_count() -> Result<i32> {
     if !driver_is_there() {
         let message = format!(
@@ -52,7 +52,7 @@ pub(crate) fn device_count() -> Result<i32> {
     check("cuDeviceGetCount", result::device::get_count())
 }
 
-/// The primary context of device `ordinal`. What is current on this thread stays current.
+/// The primary context of device `ordinal`. The context that is current on this thread stays current.
 pub(crate) fn context(ordinal: u32) -> Result<Context> {
     let missing = |message| Error::Device { call: format!("open CUDA device {ordinal}"), message };
     let devices = device_count().map_err(|error| match error {
@@ -72,16 +72,16 @@ pub(crate) fn context(ordinal: u32) -> Result<Context> {
     check("cuCtxSetCurrent", restored).and(context)
 }
 
-/// The primary context of a device that is there; what is current on this thread afterwards is open.
+/// The primary context of a device that exists. Any context may be current on this thread afterwards.
 fn retained(ordinal: u32) -> Result<Context> {
     let mut contexts = CONTEXTS.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(at) = contexts.iter().position(|(of, _)| *of == ordinal) {
         let (_, known) = &contexts[at];
         match enter(known).map(|_entered| known.mem_get_info()) {
             Ok(Ok(_)) => return Ok(Arc::clone(known)),
-            // It has failed. The driver makes a new one once all have given this one up.
+            // The context has failed. The driver makes a new one once all owners have released it.
             Ok(Err(_)) => drop(contexts.swap_remove(at)),
-            // Somebody has reset the device, and with it all that was retained: there is nothing to give up.
+            // Somebody has reset the device, and so all retained contexts are gone: there is nothing to release.
             Err(_) => std::mem::forget(contexts.swap_remove(at)),
         }
     }
@@ -90,12 +90,12 @@ fn retained(ordinal: u32) -> Result<Context> {
     Ok(context)
 }
 
-/// A context is current on this thread until this is dropped; then the one before is again. A trainer's thread has a
-/// context of its own current, of another device maybe.
+/// Keeps a context current on this thread until it is dropped, then restores the one before. A trainer's thread may
+/// have its own context current, even one of another device.
 #[must_use]
 pub(crate) struct Entered {
     pushed: bool,
-    /// Contexts are current on threads: it stays on this one.
+    /// Not `Send`: a context is current on one thread.
     _thread: PhantomData<*const ()>,
 }
 
@@ -120,7 +120,7 @@ impl Drop for Entered {
     }
 }
 
-/// What wants its context current when it is dropped, as nvJPEG's objects do.
+/// A value whose context must be current when it is dropped, such as nvJPEG's objects.
 pub(crate) struct Scoped<T> {
     value: ManuallyDrop<T>,
     context: Context,
@@ -154,12 +154,12 @@ impl<T> Drop for Scoped<T> {
     }
 }
 
-/// Major and minor number of the device's compute capability.
+/// Major and minor number of a device's compute capability.
 pub(crate) fn capability(context: &Context) -> Result<(i32, i32)> {
     check("cuDeviceGetAttribute", context.compute_capability())
 }
 
-/// An error with the call's name and the driver's name and sentence for it.
+/// Turns the driver's error into one with the name of the call, and the driver's name and text for the error.
 pub(crate) fn check<T>(call: &str, result: std::result::Result<T, DriverError>) -> Result<T> {
     result.map_err(|error| {
         let text = |text: std::result::Result<&std::ffi::CStr, DriverError>| {
@@ -182,7 +182,7 @@ pub(crate) fn check<T>(call: &str, result: std::result::Result<T, DriverError>) 
     })
 }
 
-/// The address of `len_bytes` bytes that were asked for.
+/// Checks an allocation of `len_bytes` bytes and returns its address.
 fn allocated<T>(
     context: &Context,
     call: &str,
@@ -200,7 +200,7 @@ fn allocated<T>(
     check(call, address)
 }
 
-/// A stream of the context, which does not wait for the default stream.
+/// A stream of the context that does not wait for the default stream.
 #[derive(Debug)]
 pub(crate) struct Stream {
     raw: sys::CUstream,
@@ -234,7 +234,7 @@ impl Stream {
         self.raw
     }
 
-    /// Makes work queued here later wait for what the event has recorded.
+    /// Makes work that is queued here later wait for the event.
     pub(crate) fn wait(&self, event: &Event) -> Result<()> {
         // SAFETY: both are alive.
         unsafe { wait(self.raw, event) }
@@ -249,14 +249,14 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // A context that has failed may refuse; there is nothing to do about it here, nor in the drops below.
+        // A failed context may refuse. Nothing can be done about it here, nor in the drops below.
         let _entered = enter(&self.context);
         // SAFETY: the stream is alive and its owner is gone; work that is queued on it goes on to its end.
         let _ = unsafe { result::stream::destroy(self.raw) };
     }
 }
 
-/// Makes work queued later on `stream` wait for what the event has recorded.
+/// Makes work that is queued later on `stream` wait for the event.
 ///
 /// # Safety
 /// `stream` is a live stream, or one of the default streams.
@@ -266,7 +266,7 @@ pub(crate) unsafe fn wait(stream: sys::CUstream, event: &Event) -> Result<()> {
     check("cuStreamWaitEvent", unsafe { result::stream::wait_event(stream, event.raw, flags) })
 }
 
-/// A point in a stream's work. One that was never recorded counts as passed.
+/// A point in a stream's work. An event that was never recorded counts as passed.
 #[derive(Debug)]
 pub(crate) struct Event {
     raw: sys::CUevent,
@@ -283,7 +283,7 @@ impl Event {
         Self::create(context, sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)
     }
 
-    /// One whose time can be asked for.
+    /// An event that measures time.
     pub(crate) fn timed(context: &Context) -> Result<Self> {
         Self::create(context, sys::CUevent_flags::CU_EVENT_DEFAULT)
     }
@@ -291,7 +291,7 @@ impl Event {
     fn create(context: &Context, flags: sys::CUevent_flags) -> Result<Self> {
         let _entered = enter(context)?;
         let mut raw = std::ptr::null_mut();
-        // A thread that waits for the event sleeps: it has a core's worth of other work.
+        // A waiting thread sleeps instead of spinning: the core has other work.
         let flags = flags as u32 | sys::CUevent_flags::CU_EVENT_BLOCKING_SYNC as u32;
         // SAFETY: the event is written before the call returns.
         check("cuEventCreate", unsafe { sys::cuEventCreate(&raw mut raw, flags) }.result())?;
@@ -313,25 +313,25 @@ impl Event {
         check("cuEventRecord", unsafe { result::event::record(self.raw, stream) })
     }
 
-    /// Makes its context current on this thread.
+    /// Makes the event's context current on this thread.
     pub(crate) fn enter(&self) -> Result<Entered> {
         enter(&self.context)
     }
 
-    /// Waits until what it recorded is done.
+    /// Waits until the recorded work is done.
     pub(crate) fn synchronize(&self) -> Result<()> {
         // SAFETY: the event is alive.
         check("cuEventSynchronize", unsafe { result::event::synchronize(self.raw) })
     }
 
-    /// Whether what it recorded is done. Errors count as done: the next call meets them.
+    /// Whether the recorded work is done. Errors count as done: the next call reports them.
     pub(crate) fn is_done(&self) -> bool {
         // SAFETY: the event is alive.
         let state = unsafe { result::event::query(self.raw) };
         !matches!(state, Err(DriverError(sys::CUresult::CUDA_ERROR_NOT_READY)))
     }
 
-    /// Milliseconds from `start` to this, where both are timed, recorded and done.
+    /// Milliseconds from `start` to this event. Both must be timed, recorded and done.
     pub(crate) fn since_ms(&self, start: &Self) -> Option<f32> {
         let (elapsed_time, mut milliseconds) = (elapsed_time()?, 0.0);
         // SAFETY: both are alive, and there is room for the result.
@@ -342,7 +342,8 @@ impl Event {
 
 type ElapsedTime = unsafe extern "C" fn(*mut f32, sys::CUevent, sys::CUevent) -> sys::CUresult;
 
-/// `cuEventElapsedTime`, which every driver has. Bindings for CUDA 13 name only its successor, which older drivers lack.
+/// Finds `cuEventElapsedTime`, which every driver has. Bindings for CUDA 13 have only its successor, which older
+/// drivers lack.
 fn elapsed_time() -> Option<ElapsedTime> {
     static FOUND: OnceLock<Option<ElapsedTime>> = OnceLock::new();
     let find = |name: &&str| {
@@ -363,7 +364,7 @@ impl Drop for Event {
     }
 }
 
-/// Device memory. Its owner sees to it that nothing uses it any more when it is dropped.
+/// Device memory. When it is dropped, its owner must have made sure that nothing uses it any more.
 #[derive(Debug)]
 pub(crate) struct DeviceMemory {
     address: sys::CUdeviceptr,
@@ -372,10 +373,10 @@ pub(crate) struct DeviceMemory {
 }
 
 impl DeviceMemory {
-    /// `len_bytes` bytes, aligned to 256, that hold nothing in particular.
+    /// Allocates `len_bytes` bytes, aligned to 256, with undefined contents.
     ///
     /// # Synchronization
-    /// It may wait for the device; what it gives is idle.
+    /// This may wait for the device. The memory is idle when this returns.
     pub(crate) fn new(context: &Context, len_bytes: usize) -> Result<Self> {
         let _entered = enter(context)?;
         // SAFETY: what it holds is written before it is read.
@@ -383,8 +384,8 @@ impl DeviceMemory {
         Ok(Self { address, len_bytes, context: Arc::clone(context) })
     }
 
-    /// The same in the order of `stream`: for work that is queued there, or waits for it. Where the device can, it comes
-    /// from its default pool, which then keeps what is given back, so that this costs little.
+    /// Allocates in the order of `stream`, for work that is queued there or waits for it. The memory comes from the
+    /// device's default pool if the device has one. The pool keeps freed memory, so this is cheap.
     pub(crate) fn queued(stream: &Stream, len_bytes: usize) -> Result<Self> {
         let context = &stream.context;
         if !context.has_async_alloc() {
@@ -405,7 +406,7 @@ impl DeviceMemory {
         Ok(Self { address, len_bytes, context: Arc::clone(context) })
     }
 
-    /// Gives the memory to somebody who frees it.
+    /// Gives the memory to a caller who frees it.
     #[cfg(feature = "candle-cuda")]
     pub(crate) fn leak(self) -> u64 {
         let mut this = std::mem::ManuallyDrop::new(self);
@@ -431,13 +432,13 @@ impl Drop for DeviceMemory {
     }
 }
 
-/// Memory of the host that copies read: pinned, so that they read it while the host goes on, or pageable, from which the
-/// driver copies it to a buffer of its own first.
+/// Host memory that copies to a device read: pinned, so that the copy runs while the host goes on, or pageable, from
+/// which the driver first copies to a buffer of its own.
 #[derive(Debug)]
 pub(crate) struct HostMemory {
     start: NonNull<u8>,
     len_bytes: usize,
-    /// Of pinned memory, which the driver frees.
+    /// The context of pinned memory, which the driver frees; `None` if pageable.
     context: Option<Context>,
 }
 
@@ -447,7 +448,7 @@ unsafe impl Send for HostMemory {}
 unsafe impl Sync for HostMemory {}
 
 impl HostMemory {
-    /// `len_bytes` bytes of zeros. Not write-combined where pinned: the host may read it too.
+    /// Allocates `len_bytes` zero bytes. Pinned memory is not write-combined, since the host may read it too.
     pub(crate) fn new(context: &Context, len_bytes: usize, pinned: bool) -> Result<Self> {
         let len_bytes = len_bytes.max(1);
         if !pinned {
@@ -472,7 +473,7 @@ impl HostMemory {
         Ok(Self { start, len_bytes, context: Some(Arc::clone(context)) })
     }
 
-    /// Its first byte. Valid for reads and writes of `len_bytes` while this lives.
+    /// Address of the first byte, valid for reads and writes of `len_bytes` bytes while this lives.
     pub(crate) fn start(&self) -> *mut u8 {
         self.start.as_ptr()
     }
@@ -496,7 +497,7 @@ impl Drop for HostMemory {
     }
 }
 
-/// Memory of the host, pinned where it lies until this is dropped.
+/// Existing host memory that is pinned until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Pin {
     start: NonNull<u8>,
@@ -509,7 +510,7 @@ unsafe impl Send for Pin {}
 unsafe impl Sync for Pin {}
 
 impl Pin {
-    /// Pins memory for the copies of all contexts.
+    /// Pins memory for copies in all contexts.
     ///
     /// # Safety
     /// The memory is allocated until this is dropped, and begins and ends with a page.
@@ -537,7 +538,7 @@ impl Drop for Pin {
     }
 }
 
-/// A loaded image with kernels.
+/// A loaded module of kernels.
 #[derive(Debug)]
 pub(crate) struct Module {
     raw: sys::CUmodule,
@@ -562,7 +563,8 @@ impl Module {
     /// Loads a fat binary, a cubin, or PTX that ends in a zero byte.
     pub(crate) fn load(context: &Context, image: &[u8]) -> Result<Self> {
         let _entered = enter(context)?;
-        // The driver finds the length in the image: behind one that is cut off it would read on.
+        // The driver reads the length from the image itself. Zeros stop it from reading past the end of a truncated
+        // image.
         let mut padded = image.to_vec();
         padded.resize(image.len() + 4096, 0);
         // SAFETY: the image is the crate's own or one that the user has named, and zeros follow it.
@@ -570,7 +572,7 @@ impl Module {
         Ok(Self { raw, context: Arc::clone(context) })
     }
 
-    /// The kernel of this name. Valid while the module is.
+    /// Finds a kernel by name. It is valid while the module lives.
     pub(crate) fn function(&self, name: &str) -> Result<Function> {
         let c_name = CString::new(name).unwrap_or_default();
         // SAFETY: the module is alive.
@@ -604,7 +606,7 @@ pub(crate) unsafe fn launch<P>(
     let (grid, block) = ((grid_x, grid_y, grid_z), (block_x, block_y, block_z));
     // SAFETY: the driver copies the parameter before it returns; the rest is the contract.
     let launched = unsafe { result::launch_kernel(function.0, grid, block, 0, stream.raw, &mut parameters) };
-    // The name is made only where it is needed.
+    // The name is formatted only for an error.
     launched.or_else(|error| check(&format!("cuLaunchKernel({name})"), Err(error)))
 }
 

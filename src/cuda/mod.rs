@@ -1,18 +1,18 @@
-//! CUDA's driver, and batches in a device's memory, which tensors hold and the GPU back end fills.
+//! CUDA's driver, and the device memory of batches, which the GPU back end fills and tensors hold.
 //!
-//! Context. The caller's context stays current. The primary context is retained once a process, as by CUDA's runtime.
-//! Every entry pushes it and pops it, because a trainer's thread may have another device's context current. A context
-//! that has failed is given up, so that the driver can make a new one; a context that was reset is forgotten.
+//! Contexts. The caller's context stays current. The primary context is retained once per process, as CUDA's runtime
+//! does. Every entry pushes it and pops it, because a trainer's thread may have another device's context current. A
+//! context that has failed is released, so that the driver can make a new one. A context that was reset is forgotten.
 //!
 //! Memory. cudarc's slices remember only their last reader. If one buffer has two readers on different streams, a
-//! writer can then overtake the earlier one (a test of `cuda-sim/driver` shows it). So the owners of memory here order
-//! its users by events of their own.
+//! writer can overtake the reader that came first (a test of `cuda-sim/driver` shows it). So the owners of memory here
+//! order its users by events of their own.
 //!
-//! Drivers. The oldest supported driver is CUDA 12.0's. cudarc looks a function up when it is called, and panics if the
-//! driver lacks it. So only functions are called that have one name in all bindings from 12.0 on; `cuEventElapsedTime`,
-//! which has not, is looked up here. A test runs on a driver without newer symbols, with the oldest and the newest
-//! bindings. The command is bound to 12.0. The library is not: a program has only one cudarc, and burn's CUDA back end
-//! compiles with newer bindings only.
+//! Drivers. The oldest supported driver is that of CUDA 12.0. cudarc looks up a function when it is called, and panics
+//! if the driver lacks it. So only functions are called that have the same name in all bindings from 12.0 on.
+//! `cuEventElapsedTime` has not, and is looked up here. A test runs on a driver without newer symbols, with the oldest
+//! and the newest bindings. The command is built with the bindings for 12.0. The library leaves the choice to the
+//! program: a program has only one cudarc, and burn's CUDA back end compiles only with newer bindings.
 
 mod buffer;
 pub(crate) mod driver;

@@ -1,18 +1,18 @@
-//! What is said of one thing looked at.
+//! The result of one check.
 
 use serde::Serialize;
 
-/// One thing looked at.
+/// The result of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Check {
-    /// What was looked at.
+    /// Name of the check.
     pub name: &'static str,
-    /// What was found.
+    /// Finding, as text.
     pub found: String,
     /// Whether nothing is lacking.
     pub ok: bool,
-    /// What to do about it, where something is.
+    /// Remedy, if something is lacking.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! What a machine has for the GPU path, and the remedy for each lack. Whatever is missing, nothing here panics.
+//! Checks for the GPU path, with a remedy for each lack. Nothing here panics, whatever is missing.
 #![allow(unsafe_code)]
 
 use super::check::Check;
@@ -11,13 +11,13 @@ use nvjpeg::{Backend, Flags, Handle, Library};
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// The oldest driver that nvJPEG and kernels of a supported compiler load with, by its CUDA version.
+/// CUDA version of the oldest driver that can load nvJPEG and the kernels of a supported compiler.
 const OLDEST_CUDA: Version = (12, 0);
 
-/// Major and minor number of a CUDA version, or of a compute capability.
+/// Major and minor number of a CUDA version or a compute capability.
 type Version = (i32, i32);
 
-/// The GPU path's part of the report.
+/// The checks of the GPU path.
 pub(crate) fn checks() -> Vec<Check> {
     let mut checks = Vec::new();
     let (version, gpus) = match driver() {
@@ -44,7 +44,7 @@ pub(crate) fn checks() -> Vec<Check> {
     checks
 }
 
-/// The driver and the CUDA version that it is for.
+/// The driver and its CUDA version.
 fn driver() -> std::result::Result<(Check, Version), Check> {
     const NAME: &str = "NVIDIA driver";
     if !driver_is_there() {
@@ -85,7 +85,7 @@ fn devices(gpus: &Result<Vec<Card>>) -> Vec<Check> {
     }
 }
 
-/// How embedded kernels run on a card.
+/// How the embedded kernels run on a card.
 #[derive(Debug, PartialEq, Eq)]
 enum Fit {
     MachineCode,
@@ -94,7 +94,8 @@ enum Fit {
     No,
 }
 
-/// Machine code runs on its own major number and minor ones from its own on; PTX, of the lowest, on all from its own on.
+/// How kernels for `architectures` fit a card. Machine code runs on cards of the same major number with an equal or
+/// higher minor number. PTX, which is made for the lowest architecture, runs on that one and all later ones.
 fn fit(architectures: &[i32], (major, minor): Version) -> Fit {
     if architectures.iter().any(|number| number / 10 == major && number % 10 <= minor) {
         Fit::MachineCode
@@ -188,10 +189,10 @@ fn nvjpeg(driver: Option<Version>) -> (Check, Option<Library>) {
     }
 }
 
-/// The hardware decoders of device 0.
+/// Whether device 0 has hardware decoders.
 fn hardware(library: &Library) -> Check {
     const NAME: &str = "hardware decoder";
-    // Refused where there are none, and where nvJPEG has no libnvcuvid to reach them by.
+    // nvJPEG refuses this if there are no such decoders, and if it lacks libnvcuvid to reach them.
     let handle = Handle::new(library, Backend::Hardware, Flags::UPSAMPLING_WITH_INTERPOLATION);
     match (handle.and_then(|handle| handle.hardware_decoders()), nvjpeg::probe_nvcuvid()) {
         (Ok(found), _) if found.engines > 0 => {
@@ -202,7 +203,7 @@ fn hardware(library: &Library) -> Check {
             "unknown: this nvJPEG does not tell",
             Some("install the nvJPEG of CUDA 11.8 or later (pip install nvidia-nvjpeg)"),
         ),
-        // A100, A30, H100, H200, B200, Jetson Orin and the like have them.
+        // Cards with them: A100, A30, H100, H200, B200, Jetson Orin and similar ones.
         (_, Ok(())) => Check::new(NAME, "none on this card: CUDA cores decode", None),
         (_, Err(nvjpeg::Error::NotLoaded { remedy, .. })) => {
             Check::new(NAME, "none, as libnvcuvid.so.1 is missing: CUDA cores decode", Some(remedy))
@@ -211,8 +212,8 @@ fn hardware(library: &Library) -> Check {
     }
 }
 
-/// What bounds memory that the GPU copies from. NVIDIA's driver does not count it as locked, so `ulimit -l` is no limit
-/// to it; a container's memory limit is.
+/// The limit of memory that the GPU copies from. NVIDIA's driver does not count it as locked, so `ulimit -l` does not
+/// limit it; a container's memory limit does.
 fn pinned_memory() -> Check {
     const NAME: &str = "pinned memory";
     if Path::new("/dev/dxg").exists() {

@@ -1,8 +1,8 @@
-//! How long an epoch takes as augmentation grows, on the CPU and on the GPU, for training steps of several lengths.
+//! Measures how long an epoch takes as augmentation grows, on the CPU and on the GPU, for training steps of several
+//! lengths.
 //!
-//! After the comparison that Amazon and NVIDIA published for SageMaker and DALI
-//! ([`SAGEMAKER_DALI`]). Trial A augments on the CPU, trial B on the GPU; their operations are not the same work, so
-//! trial A's are also run on the GPU.
+//! This repeats the comparison that Amazon and NVIDIA published for SageMaker and DALI ([`SAGEMAKER_DALI`]). Trial A
+//! augments on the CPU, trial B on the GPU. Their operations differ, so trial A's also run on the GPU.
 
 mod plots;
 
@@ -21,21 +21,21 @@ use crate::plan::Strategy;
 use crate::preset::Preset;
 use serde_json::json;
 
-/// What to run.
+/// Settings of the experiment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
-    /// How often the flips and the rotation are repeated.
+    /// Loads: numbers of repetitions of the flips and the rotation.
     pub loads: Vec<u32>,
-    /// Images a batch.
+    /// Images in a batch.
     pub batch_size: usize,
-    /// Epochs of each run; the first is reported apart unless it is the only one.
+    /// Epochs of each run. The first is reported separately, unless it is the only one.
     pub epochs: u64,
-    /// Runs of each case, in turn with the others; medians count.
+    /// Runs of each case, in turn with the others. The median counts.
     pub rounds: u32,
-    /// How the CPU runs trial A.
+    /// Strategies by which the CPU runs trial A.
     pub strategies: Vec<Strategy>,
-    /// An automatic augmentation that is repeated as often in trials of its own, fused, behind a random resized crop and a
-    /// flip: a preset that has a [`suite`](Preset::suite).
+    /// A preset with an automatic augmentation ([`suite`](Preset::suite)). It gets trials of its own: a random resized
+    /// crop and a flip, then the augmentation, repeated as often as the load says, fused.
     pub suite: Option<Preset>,
 }
 
@@ -53,7 +53,7 @@ impl Default for Settings {
     }
 }
 
-/// One way to do the augmentation.
+/// One way to augment.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Arm {
     A(Strategy),
@@ -64,7 +64,7 @@ enum Arm {
 }
 
 impl Settings {
-    /// All ways to do it.
+    /// All ways to augment.
     fn arms(&self) -> Vec<Arm> {
         let own = self.strategies.iter().map(|&strategy| Arm::A(strategy)).chain([Arm::BGpu, Arm::AGpu]);
         own.chain(self.suite.into_iter().flat_map(|preset| [Arm::Suite(preset), Arm::SuiteGpu(preset)])).collect()
@@ -91,14 +91,14 @@ impl Arm {
     }
 }
 
-/// What one case gave.
+/// Results of one case.
 struct Case {
     model: usize,
     load: u32,
     arm: Arm,
-    /// Its rounds.
+    /// The case's rounds.
     runs: Vec<RunTimes>,
-    /// Theirs.
+    /// Utilization in each round.
     usage: Vec<Usage>,
 }
 
@@ -115,24 +115,24 @@ impl Case {
         self.spread(RunTimes::accelerator_use).map(|share| share.median)
     }
 
-    /// Percentiles of the waits of all rounds.
+    /// Percentiles of the waits in all rounds.
     fn waits(&self) -> Option<Percentiles> {
         percentiles(&self.runs.iter().flat_map(RunTimes::waits).collect::<Vec<_>>())
     }
 }
 
-/// How much shorter `new` is than `old`, in percent.
+/// Reduction from `old` to `new`, in percent.
 fn improvement(old: Option<f64>, new: Option<f64>) -> Option<f64> {
     Some(100.0 * (1.0 - new? / old?))
 }
 
-/// The same of what was measured; 0 where neither is shorter beyond doubt.
+/// Reduction from `old` to `new`, in percent, as measured; 0 if neither is shorter beyond doubt.
 fn saved(old: Option<Spread>, new: Option<Spread>) -> Option<f64> {
     let (old, new) = (old?, new?);
     if old.rounds > 1 && old.equals(&new) { Some(0.0) } else { improvement(Some(old.median), Some(new.median)) }
 }
 
-/// Runs every model with every load and arm. `progress` hears of each case.
+/// Runs every model with every load and way to augment. `progress` is called for each case.
 ///
 /// # Errors
 /// [`Error::Parameter`] for settings without a load or an epoch; errors of pipelines and steps.
@@ -231,7 +231,7 @@ pub fn augment_load(
     Ok(report)
 }
 
-/// Runs a case once more; with how many threads.
+/// Runs a case once more. Returns the number of worker threads.
 fn measure(subject: &Subject, settings: &Settings, model: &mut Model, case: &mut Case) -> Result<usize> {
     let builder = subject.builder().batch_size(settings.batch_size);
     let load = case.load;
@@ -256,7 +256,7 @@ fn measure(subject: &Subject, settings: &Settings, model: &mut Model, case: &mut
 
 type Seconds<'a> = &'a dyn Fn(usize, u32, Arm) -> Option<Spread>;
 
-/// Seconds per epoch side by side, the published ones beside them.
+/// Table of the seconds per epoch, beside the published ones.
 fn summary(settings: &Settings, models: &[Model], seconds: Seconds<'_>) -> Table {
     let arms = settings.arms();
     let (first, others) = (arms[0], &arms[1..]);
@@ -286,19 +286,19 @@ fn summary(settings: &Settings, models: &[Model], seconds: Seconds<'_>) -> Table
     table
 }
 
-/// What the times of a model are compared with: its first arm at the lowest load.
+/// Time that a model's times are compared with: its first way to augment at the lowest load.
 fn reference(settings: &Settings, model: usize, seconds: Seconds<'_>) -> Option<f64> {
     let low = settings.loads.iter().min()?;
     Some(seconds(model, *low, Arm::A(*settings.strategies.first()?))?.median)
 }
 
-/// A published time over that of trial A at the lowest load of `loads`.
+/// Ratio of a published time to trial A's published time at the lowest load of `loads`.
 fn published_growth(loads: &[u32], model: &str, load: u32, of: fn(&published::Epoch) -> f64) -> Option<f64> {
     let low = published::seconds(model, *loads.iter().min()?)?;
     Some(of(published::seconds(model, load)?) / low.trial_a_s)
 }
 
-/// The same times without a unit: ours and the published ones by one measure.
+/// Table of the times relative to the lowest load: measured and published ones by the same measure.
 fn growth(settings: &Settings, models: &[Model], seconds: Seconds<'_>) -> Table {
     let arms = settings.arms();
     let low = settings.loads.iter().min().copied().unwrap_or(0);
@@ -323,7 +323,7 @@ fn growth(settings: &Settings, models: &[Model], seconds: Seconds<'_>) -> Table 
     table
 }
 
-/// All that was published.
+/// Table of all published figures.
 fn published_table() -> Table {
     let title = "Published seconds per epoch, what trial B saves, and times trial A at load 1";
     let columns = ["model", "load", "A, s", "B, s", "B saves, %", "A, times", "B, times"];
@@ -345,7 +345,7 @@ fn published_table() -> Table {
     table
 }
 
-/// Every case with its times.
+/// Table of all cases with their times.
 fn details(models: &[Model], cases: &[Case]) -> Table {
     let mut table = Table::new(
         "cases",
@@ -423,7 +423,7 @@ fn answer(report: &mut Report, settings: &Settings, models: &[Model], cases: &[C
     }
 }
 
-/// By how much a time changes, in words.
+/// The change of a time as text.
 fn change(ratio: f64) -> String {
     match 100.0 * (ratio - 1.0) {
         100.0.. => format!("{ratio:.2} times as long"),

@@ -1,12 +1,12 @@
-//! What else the machine did while an experiment ran.
+//! The load of the machine by other programs while an experiment ran.
 
 use super::ticks::{Core, Ticks};
 use serde::Serialize;
 
-/// From this share of the processors on, other work makes figures worth a warning.
+/// Share of the processors from which on a report warns of other work.
 const WARNED: f64 = 0.05;
 
-/// What was not this process's work, over the whole of an experiment.
+/// Work that was not this process's own, over the whole experiment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Busy {
@@ -21,13 +21,13 @@ pub struct Busy {
 }
 
 impl Busy {
-    /// Share of the machine's processors that was not to be had, 0 to 1.
+    /// Share of the machine's processors that was not available, 0 to 1.
     #[must_use]
     pub fn share(&self) -> f64 {
         (self.other_cores / self.cores.max(1) as f64 + self.stolen).min(1.0)
     }
 
-    /// What to say about it above all figures; `None` of a quiet machine.
+    /// Warning to print above all figures; `None` if the machine was quiet.
     #[must_use]
     pub fn warning(&self) -> Option<String> {
         (self.share() >= WARNED).then(|| {
@@ -45,7 +45,7 @@ impl Busy {
     }
 }
 
-/// Watches the machine from its start until it is asked.
+/// Watches the machine from its creation on.
 #[derive(Debug, Clone)]
 pub(super) struct Watch(Ticks);
 
@@ -54,7 +54,7 @@ impl Watch {
         Self(Ticks::now())
     }
 
-    /// What there was since; `None` where the system does not say.
+    /// The load since then; `None` if the system does not say.
     pub(super) fn so_far(&self) -> Option<Busy> {
         between(&self.0, &Ticks::now())
     }
@@ -67,7 +67,7 @@ fn between(before: &Ticks, now: &Ticks) -> Option<Busy> {
     };
     let (busy, all, stolen) = (sum(|core| core.busy), sum(|core| core.all), sum(|core| core.stolen));
     let cores = now.cores.len();
-    // The ticks of one processor.
+    // Ticks of one processor.
     let one = (all + stolen) / cores as f64;
     (one > 0.0).then(|| {
         let own_cores = now.process.saturating_sub(before.process) as f64 / one;

@@ -1,50 +1,50 @@
-//! Two reports side by side: what was different about them, and which figures differ by more than their spread.
+//! Comparison of two reports: differences in their settings, and figures that differ by more than their spread.
 
 use super::spread::Spread;
 use crate::error::{Error, Result};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// The larger of the files that are read.
+/// Limit of the size of a report file in bytes.
 pub const MAX_REPORT_BYTES: u64 = 256 << 20;
 
-/// What two reports have to say of each other.
+/// Comparison of two reports.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Comparison {
-    /// The experiment that both are of.
+    /// Name of the experiment, which both share.
     pub experiment: String,
-    /// What they were measured on and told to do, where it differs.
+    /// Differences in machine, images and settings.
     pub differences: Vec<Difference>,
-    /// The figures that both have.
+    /// Figures in both reports.
     pub figures: Vec<Figure>,
-    /// Names of the figures that only one of them has.
+    /// Names of the figures in only one of the reports.
     pub only_in_one: Vec<String>,
 }
 
-/// Something about a report that is different in the other.
+/// A value that differs between the reports.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Difference {
-    /// What it is: a field of `environment`, `settings` or `data_set`.
+    /// Name of the value: a field of `environment`, `settings` or `data_set`.
     pub name: String,
-    /// In the first report; null if it has none.
+    /// Value in the first report; null if it has none.
     pub a: Value,
-    /// In the second.
+    /// Value in the second report.
     pub b: Value,
 }
 
-/// A figure of both reports.
+/// A figure in both reports.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Figure {
-    /// Of which case, and what of it.
+    /// Name of the case and of its figure.
     pub name: String,
-    /// In the first report.
+    /// Figure in the first report.
     pub a: Spread,
-    /// In the second.
+    /// Figure in the second report.
     pub b: Spread,
-    /// How much the second is larger, in percent of the first.
+    /// Change from the first to the second, in percent of the first.
     pub change_percent: f64,
     /// Whether they differ beyond doubt: [`Spread::is_below`].
     pub differs: bool,
@@ -53,7 +53,7 @@ pub struct Figure {
 /// Compares two reports that experiments wrote as JSON.
 ///
 /// # Errors
-/// [`Error::Parameter`] if a text is no report, or if they are of different experiments.
+/// [`Error::Parameter`] if a text is no report, or if the reports belong to different experiments.
 ///
 /// ```
 /// use warpfeed::experiment::compare::compare;
@@ -105,7 +105,7 @@ fn read(text: &str) -> Result<Value> {
     }
 }
 
-/// The fields in which two objects differ; what is always another, the time, is left out.
+/// Adds the fields in which two objects differ. The time is left out, since it always differs.
 fn different(part: &str, a: &Value, b: &Value, differences: &mut Vec<Difference>) {
     let none = Map::new();
     let [of_a, of_b] = [a, b].map(|value| value.as_object().unwrap_or(&none));
@@ -118,7 +118,7 @@ fn different(part: &str, a: &Value, b: &Value, differences: &mut Vec<Difference>
     }
 }
 
-/// All spreads within a value, each under the names that lead to it.
+/// Adds all spreads within a value, each with the names that lead to it.
 fn spreads(name: &str, value: &Value, found: &mut Vec<(String, Spread)>) {
     let within = |inner: &str| if name.is_empty() { inner.to_owned() } else { format!("{name}, {inner}") };
     match value {
@@ -133,7 +133,7 @@ fn spreads(name: &str, value: &Value, found: &mut Vec<(String, Spread)>) {
         }
         Value::Array(items) => {
             for item in items {
-                // What tells it from the others, whatever its place.
+                // An item is identified by its fields and not by its place in the list.
                 let case = item.as_object().map(case).unwrap_or_default();
                 let Some(fields) = item.as_object().filter(|_| !case.is_empty()) else { continue };
                 for (field, value) in fields {
@@ -151,7 +151,7 @@ fn spread(fields: &Map<String, Value>) -> Option<Spread> {
     Some(Spread { median: number("median")?, low: number("low")?, high: number("high")?, rounds })
 }
 
-/// What tells a case from others: its words and whole numbers, also those of its configuration.
+/// The part of a case that identifies it: its texts and whole numbers, including its configuration's.
 fn case(fields: &Map<String, Value>) -> String {
     let part = |(name, value): (&String, &Value)| match value {
         Value::String(text) => Some(text.clone()),
@@ -196,7 +196,7 @@ impl Comparison {
     }
 }
 
-/// Four digits.
+/// Formats a number with four digits.
 fn digits(value: f64) -> String {
     let decimals = 3 - (value.abs().max(1e-3).log10().floor() as i32).clamp(-3, 3);
     format!("{value:.*}", decimals as usize)

@@ -1,4 +1,4 @@
-//! Which configuration of a pipeline keeps a training step of given length busy, and which is the smallest that does.
+//! Finds the pipeline configurations that keep a training step of a given length busy, and the smallest of them.
 
 use super::environment::available_memory_bytes;
 use super::events::Event;
@@ -18,31 +18,32 @@ use serde::Serialize;
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-/// Bars of the plot: the best ones.
+/// Number of bars in the plot: the best configurations.
 const SHOWN: usize = 12;
 
-/// What to run.
+/// Settings of the experiment.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Numbers of worker threads.
     pub threads: Vec<usize>,
-    /// Batches ahead.
+    /// Numbers of prefetched batches.
     pub prefetch: Vec<usize>,
-    /// Whether the pipeline is kept from epoch to epoch, with its decoders and memory, or built anew for each.
+    /// Whether the pipeline, with its decoders and memory, is kept from epoch to epoch or built anew for each.
     pub persistent: Vec<bool>,
-    /// Whether what is copied to a GPU is staged in pinned memory ([`Builder::pinned`]); on the CPU nothing is.
+    /// Whether copies to a GPU are staged in pinned memory ([`Builder::pinned`]). Has no effect on the CPU.
     pub pinned: Vec<bool>,
-    /// Images a batch.
+    /// Images in a batch.
     pub batch_size: usize,
-    /// The operations, ending in one size.
+    /// The operations. They must end in one size.
     pub ops: Vec<Transform>,
-    /// How they are run.
+    /// Strategy by which they are run.
     pub strategy: Strategy,
     /// Time for each configuration and round.
     pub time: Duration,
-    /// How often each is measured, in turn with the others; medians count.
+    /// Measurements of each configuration, in turn with the others. The median counts.
     pub rounds: u32,
-    /// Whether the baseline is measured too: no worker thread, a batch at a time, and everything built anew for each epoch.
+    /// Whether the baseline is measured too: no worker thread, one batch at a time, everything built anew for each
+    /// epoch.
     pub baseline: bool,
 }
 
@@ -50,13 +51,13 @@ pub struct Settings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Configuration {
-    /// Worker threads.
+    /// Number of worker threads.
     pub threads: usize,
-    /// Batches ahead.
+    /// Number of prefetched batches.
     pub prefetch: usize,
     /// Whether the pipeline is kept from epoch to epoch.
     pub persistent: bool,
-    /// Whether what is copied to the GPU is staged in pinned memory; `None` on the CPU.
+    /// Whether copies to the GPU are staged in pinned memory; `None` on the CPU.
     pub pinned: Option<bool>,
 }
 
@@ -94,7 +95,7 @@ impl Configuration {
     }
 }
 
-/// What was found.
+/// Results of the experiment.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Found {
@@ -104,12 +105,12 @@ pub struct Found {
     pub best: Configuration,
     /// The smallest configuration that is not slower than the fastest beyond doubt.
     pub smallest: Configuration,
-    /// Images a second that the training step alone takes; `None` if it takes no time.
+    /// Images per second that the training step alone takes; `None` if it takes no time.
     pub step_images_per_s: Option<f64>,
 }
 
-/// Numbers of worker threads worth trying on so many processors, where each of `gpus` trainers keeps one to itself, or
-/// two if there are more than eight for each: 1, 2, 3, 4, 6, 8, 12, ... and what is left.
+/// Numbers of worker threads to try on `cores` processors: 1, 2, 3, 4, 6, 8, 12, ... and all available ones. Each of
+/// `gpus` trainers keeps one processor, or two if there are more than eight per trainer.
 ///
 /// ```
 /// use warpfeed::experiment::configurations::worker_counts;
@@ -130,11 +131,11 @@ pub fn worker_counts(cores: usize, gpus: usize) -> Vec<usize> {
     counts
 }
 
-/// What one configuration gave.
+/// Results of one configuration.
 struct Case {
     configuration: Configuration,
     rounds: Vec<Round>,
-    /// Of each round.
+    /// Utilization in each round.
     usage: Vec<Usage>,
 }
 
@@ -168,8 +169,8 @@ impl Case {
         self.spread(|round| round.run.accelerator_use().unwrap_or(0.0)).median
     }
 
-    /// Images a second that one core makes and that the step takes, and how many cores the step needs so as not to wait;
-    /// `None` for a step that takes no time.
+    /// Three figures: images per second that one core makes, images per second that the step takes, and the number of
+    /// cores that the step needs in order not to wait. `None` for a step that takes no time.
     fn cores_needed(&self) -> Option<(f64, f64, f64)> {
         let runs = || self.rounds.iter().map(|round| &round.run);
         let images = runs().map(RunTimes::images).sum::<u64>() as f64;
@@ -181,18 +182,18 @@ impl Case {
         is_step.then(|| (of_core, of_step, of_step / of_core))
     }
 
-    /// Waits of all rounds, the first of each epoch left out.
+    /// Waits of all rounds, without the first of each epoch.
     fn waits(&self) -> Vec<f64> {
         self.rounds.iter().flat_map(|round| round.run.waits()).collect()
     }
 }
 
-/// Measures every configuration against a model's training step. `on_event` hears everything, in order; `progress`
-/// hears of each configuration.
+/// Measures every configuration against a model's training step. `on_event` gets every event, in order; `progress` is
+/// called for each configuration.
 ///
 /// # Errors
-/// [`Error::Parameter`] for settings without a configuration, or with none that fits into memory; errors of pipelines
-/// and the step.
+/// [`Error::Parameter`] if the settings have no configuration, or none fits into memory; errors of pipelines and the
+/// step.
 pub fn configurations(
     subject: &Subject,
     settings: &Settings,
@@ -335,12 +336,12 @@ fn build(subject: &Subject, settings: &Settings, configuration: Configuration) -
     settings.ops.iter().cloned().fold(builder, Builder::augment).build()
 }
 
-/// What is measured.
+/// The configurations that are measured.
 struct Grid {
     configurations: Vec<Configuration>,
-    /// A word on those that do not fit into memory.
+    /// Note about configurations that do not fit into memory.
     too_large: Option<String>,
-    /// Where the operations run.
+    /// Name of the device that runs the operations.
     device: String,
 }
 
@@ -411,7 +412,7 @@ fn measure(
     Ok(Round { build_s, run })
 }
 
-/// How many times as many images a second a case makes as the baseline.
+/// Ratio of a case's images per second to the baseline's.
 fn times(case: &Case, baseline: &Case) -> f64 {
     case.images_per_s().median / baseline.images_per_s().median.max(f64::MIN_POSITIVE)
 }
@@ -469,7 +470,7 @@ fn ranking(cases: &[Case], baseline: Option<&Case>) -> Table {
     table
 }
 
-/// What tuning brings: ours, and what was published, by the same measure.
+/// Speed relative to the baseline, measured and published, by the same measure.
 fn times_the_baseline(smallest: &Case, best: &Case, baseline: &Case) -> Vec<(String, f64)> {
     let own = [("smallest as good", smallest), ("fastest", best)];
     let own = own.map(|(name, case)| (format!("{name}: {}", case.configuration.name()), times(case, baseline)));
@@ -507,7 +508,7 @@ fn plots(report: &mut Report, cases: &[Case], (smallest, best): (&Case, &Case), 
         let caption = "Times as fast as the baseline; published in orange";
         report.plot("times-the-baseline", caption, bars(caption, "x", &all));
     }
-    // Beside each other and over the same time: what was chosen, and the baseline.
+    // The chosen configuration and the baseline beside each other, over the same time.
     let first = |case: &Case| case.rounds.first().map_or_else(Vec::new, |round| round.run.stretches());
     let compared: Vec<&Case> = [Some(smallest), baseline].into_iter().flatten().collect();
     let until_s = compared.iter().flat_map(|case| first(case)).map(|stretch| stretch.end_s).fold(0.0, f64::max);

@@ -1,4 +1,5 @@
-//! How many cores the training of each GPU needs, and what would change that: load, packing, cache, decoding on the device.
+//! Measures how many cores the training on each GPU needs, and how load, packing, caching and decoding on the device
+//! change that.
 
 use super::configurations::{Settings, worker_counts};
 use super::environment::{available_memory_bytes, cores};
@@ -17,17 +18,17 @@ use crate::raster::{DEFAULT_MAX_PIXELS, check_pixels};
 use crate::source::{EncodedImages, Input, StreamStart};
 use serde_json::json;
 
-/// Images that are kept in memory to be packed and cached.
+/// Number of images that are kept in memory to be packed and cached.
 const KEPT_IMAGES: u64 = 256;
-/// No more bytes of them are kept.
+/// Limit of their size in bytes.
 const KEPT_BYTES: usize = 128 << 20;
-/// The loads of trial A that are measured.
+/// Loads of trial A that are measured.
 const LOADS: [u32; 3] = [1, 4, 12];
 
-/// How images are made.
+/// A way to make images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// As the settings say.
+    /// By the settings.
     Asked,
     Load(u32),
     Packed,
@@ -57,11 +58,12 @@ impl Way {
     }
 }
 
-/// Measures the ways in rounds and adds what they need to a report of [`configurations`](super::configurations). `of_step` is
-/// how many images a second the training step of one GPU takes; `None` if it takes no time.
+/// Measures all ways in rounds, and adds the cores that they need to a report of
+/// [`configurations`](super::configurations). `of_step`: images per second that one GPU's training step takes; `None`
+/// if it takes no time.
 ///
 /// # Errors
-/// Those of pipelines.
+/// The errors of pipelines.
 pub fn add(
     report: &mut Report,
     subject: &Subject,
@@ -84,7 +86,7 @@ pub fn add(
     }
     let rates: Vec<(Way, Spread)> =
         ways.into_iter().zip(&rates).filter_map(|(way, rates)| Some((way, Spread::of(rates)?))).collect();
-    // What is left where each GPU's trainer has its own.
+    // The cores that are left when each GPU's trainer has its own.
     let have = worker_counts(cores(), gpus).last().copied().unwrap_or(1) as f64;
     let mut table = table(&rates, of_step, gpus, have);
     table.blank.extend(no_gpu.map(|reason| format!("decoded by the GPU: {reason}.")));
@@ -142,7 +144,8 @@ fn kept(subject: &Subject) -> Result<Vec<(Vec<u8>, u32)>> {
     Ok(kept)
 }
 
-/// A JPEG with restart markers and an index of its rows; another image, or one that cannot have them, as it is.
+/// A JPEG with restart markers and an index of its rows. Other images, and JPEGs that cannot have them, stay as they
+/// are.
 fn packed(image: &[u8]) -> Vec<u8> {
     let small = probe(image).and_then(|header| check_pixels(header.size, DEFAULT_MAX_PIXELS));
     let packed = small.and_then(|()| to_baseline(image, true)).ok().and_then(|baseline| indexed(&baseline));
@@ -172,7 +175,7 @@ fn measure(way: Way, subject: &Subject, settings: &Settings, kept: &[(Vec<u8>, u
         Way::Cached => {
             let room = available_memory_bytes().unwrap_or(1 << 30) / 4;
             let pipeline = build(of(&in_memory(kept.to_vec())).cache(ImageCache::memory(room)))?;
-            // The first epoch fills it.
+            // The first epoch fills the cache.
             for batch in pipeline.epoch(0) {
                 batch?;
             }
@@ -189,7 +192,7 @@ fn run(pipeline: &Pipeline, settings: &Settings) -> Result<RunTimes> {
     Ok(run.finish())
 }
 
-/// Images a second that one core makes; `None` if there were no images.
+/// Images per second that one core makes; `None` if there were no images.
 fn of_a_core(run: &RunTimes) -> Option<f64> {
     let working = run.stages.read + run.stages.decode + run.stages.augment;
     (run.images() > 0 && working > 0.0).then(|| run.images() as f64 / working)
@@ -231,7 +234,7 @@ fn table(rates: &[(Way, Spread)], of_step: Option<f64>, gpus: usize, have: f64) 
     table
 }
 
-/// What is needed, and what would change it by more than the rounds differ.
+/// Sentence about the cores needed, and about the ways that change them by more than the rounds' spread.
 fn sentence(rates: &[(Way, Spread)], of_step: f64, have: f64) -> Option<String> {
     let (_, asked) = rates.iter().find(|(way, _)| *way == Way::Asked)?;
     let need = |rate: &Spread| of_step / rate.median;

@@ -1,4 +1,4 @@
-//! The machine, the build and the data set that figures come from. Every report names them.
+//! The machine, build and data set that figures belong to. Every report names them.
 
 use super::nvml::Nvml;
 use crate::backend::cuda::cards::{Card, cards, pci_addresses};
@@ -10,41 +10,41 @@ use std::fs::read_to_string;
 use std::num::NonZero;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Most images that are looked at for the summary of a data set.
+/// Most images that are read for the summary of a data set.
 const LOOKED_AT: u64 = 1_000;
-/// Of a stream fewer, since they may come over a network.
+/// Most images that are read for a stream, which may come over a network.
 const LOOKED_AT_OF_STREAM: u64 = 100;
 
 /// The machine and the build.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Environment {
-    /// When the report was begun, UTC.
+    /// Time when the report was begun, in UTC.
     pub date: String,
     /// Name of the processor.
     pub cpu: String,
-    /// Processors that this process may use.
+    /// Number of processors that this process may use.
     pub cores: usize,
     /// Memory of the machine, in bytes.
     pub memory_bytes: Option<u64>,
     /// Operating system and kernel.
     pub system: String,
-    /// Load average of the last minute when the report was begun: what else the machine was doing.
+    /// Load average of the last minute when the report was begun. It tells about other work on the machine.
     pub load_average_1min: Option<f64>,
     /// The GPUs, in the driver's order.
     pub gpus: Vec<Gpu>,
     /// Version of NVIDIA's driver.
     pub driver: Option<String>,
-    /// Why there is no GPU, if none is named.
+    /// Reason why no GPU is named, if none is.
     pub no_gpu: Option<String>,
     /// Version of warpfeed.
     pub warpfeed: String,
-    /// Commit that it was built from, where the build knew it: a release build in a git checkout does, or one with
-    /// `WARPFEED_COMMIT` in its environment.
+    /// Commit of the build, if it is known: release builds in a git checkout know it, and builds with `WARPFEED_COMMIT`
+    /// in their environment.
     pub commit: Option<String>,
     /// `release` or `debug`.
     pub build: &'static str,
-    /// The JPEG decoder, where it is known.
+    /// The JPEG decoder, if it is known.
     pub jpeg: Option<String>,
 }
 
@@ -52,11 +52,11 @@ pub struct Environment {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Gpu {
-    /// Its name, as the driver has it; a simulated one says so.
+    /// Name of the GPU by its driver. A simulated one says so.
     pub name: String,
-    /// Its memory, in bytes.
+    /// Memory of the GPU in bytes.
     pub memory_bytes: u64,
-    /// The clock of its multiprocessors when the report was begun, in MHz; `None` where the driver does not say.
+    /// Clock of its multiprocessors when the report was begun, in MHz; `None` if the driver does not say.
     pub clock_mhz: Option<u32>,
 }
 
@@ -68,7 +68,7 @@ impl Gpu {
 }
 
 impl Environment {
-    /// Looks at this machine.
+    /// Describes this machine.
     ///
     /// ```
     /// let here = warpfeed::experiment::environment::Environment::here();
@@ -109,14 +109,14 @@ impl Environment {
         }
     }
 
-    /// Which warpfeed it was.
+    /// Version and commit of warpfeed, as text.
     #[must_use]
     pub fn version(&self) -> String {
         let commit = self.commit.as_deref().unwrap_or("not known");
         format!("warpfeed {} ({} build, commit {commit})", self.warpfeed, self.build)
     }
 
-    /// Names and values, in words.
+    /// Names and values, as text.
     #[must_use]
     pub fn lines(&self) -> Vec<(&'static str, String)> {
         let gpus = || self.gpus.iter().map(Gpu::line).collect::<Vec<_>>().join(", ");
@@ -141,30 +141,30 @@ impl Environment {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct DataSet {
-    /// Its path or name.
+    /// Path or name of the data set.
     pub name: String,
-    /// Number of images; `None` of a stream.
+    /// Number of images; `None` for a stream.
     pub images: Option<u64>,
-    /// Images an epoch; `None` of a stream without a limit.
+    /// Number of images in an epoch; `None` for a stream without a limit.
     pub images_per_epoch: Option<u64>,
     /// Number of classes; 0 if the source does not name them.
     pub classes: usize,
-    /// How many images the means are of: spread evenly over a data set, or the first of a stream.
+    /// Number of images that were read for the means: spread evenly over a data set, or the first of a stream.
     pub looked_at: u64,
-    /// How many of those looked at could not be read.
+    /// Number of these images that could not be read.
     pub bad: u64,
-    /// Mean of the encoded images, in bytes.
+    /// Mean size of the encoded images in bytes.
     pub mean_bytes: f64,
-    /// Mean of the images, in pixels.
+    /// Mean size of the images in pixels.
     pub mean_px: f64,
 }
 
 impl DataSet {
-    /// Looks at up to 1,000 images of a data set, or at the first 100 of a stream, of which an epoch takes
-    /// `images_per_epoch`.
+    /// Reads up to 1,000 images of a data set, or the first 100 of a stream. `images_per_epoch`: number of images in an
+    /// epoch.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for a source without images; errors of the source that are not of one sample.
+    /// [`Error::Parameter`] for a source without images; errors of the source that do not belong to one sample.
     pub fn of(name: impl Into<String>, input: &Input, images_per_epoch: Option<u64>) -> Result<Self> {
         let mut sum = Sum::default();
         match input {
@@ -187,7 +187,7 @@ impl DataSet {
         })
     }
 
-    /// The summary in a line.
+    /// The summary as one line.
     #[must_use]
     pub fn line(&self) -> String {
         let classes = if self.classes == 0 { String::new() } else { format!(" in {} classes", self.classes) };
@@ -202,7 +202,7 @@ impl DataSet {
     }
 }
 
-/// What was seen of a source's images.
+/// Sums over the images that were read.
 #[derive(Default)]
 struct Sum {
     looked_at: u64,
@@ -247,12 +247,12 @@ impl Sum {
     }
 }
 
-/// Processors that this process may use.
+/// Number of processors that this process may use.
 pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-/// Memory that could be taken now, in bytes.
+/// Memory that is available now, in bytes.
 pub(crate) fn available_memory_bytes() -> Option<u64> {
     kib("/proc/meminfo", "MemAvailable")
 }
@@ -267,7 +267,7 @@ fn kib(path: &str, name: &str) -> Option<u64> {
     field(path, name)?.strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
-/// `2026-11-21 05:32 UTC`.
+/// Formats a time as `2026-11-21 05:32 UTC`.
 fn utc(time: SystemTime) -> String {
     let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let (mut day, minute) = (seconds / 86_400, seconds % 86_400 / 60);
@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn dates_are_those_of_the_calendar() {
-        // As GNU date -u says.
+        // Values from GNU `date -u`.
         for (seconds, want) in [
             (0, "1970-01-01 00:00 UTC"),
             (951_782_399, "2000-02-28 23:59 UTC"),

@@ -7,68 +7,68 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Something that happened. Times are seconds since the run began.
+/// An event of a run. Times are seconds since the run began.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Event {
     /// A run begins.
     RunStart {
-        /// Its name.
+        /// Name of the run.
         run: String,
-        /// What it was told to do.
+        /// Settings of the run.
         settings: Value,
     },
-    /// An epoch has its first batch.
+    /// The first batch of an epoch is there.
     SetUp {
-        /// Which epoch.
+        /// Number of the epoch.
         epoch: u64,
-        /// When the epoch was asked for.
+        /// Time at which the epoch was requested.
         start_s: f64,
         /// Seconds until the first batch was there.
         seconds: f64,
     },
     /// A batch went through the training step.
     Batch {
-        /// Which epoch.
+        /// Number of the epoch.
         epoch: u64,
-        /// Which batch of it, from 0.
+        /// Number of the batch in the epoch, from 0.
         batch: u64,
-        /// When it was asked for.
+        /// Time at which the batch was requested.
         start_s: f64,
-        /// Seconds until it was there; 0 for the first of an epoch, whose wait is the set-up.
+        /// Seconds until the batch was there; 0 for the first of an epoch, whose wait is the set-up.
         fetch_s: f64,
         /// Seconds of the training step.
         train_s: f64,
-        /// Images in it, padding not counted.
+        /// Number of images in the batch, without padding.
         images: u64,
     },
     /// An epoch is over.
     Epoch {
-        /// Which epoch.
+        /// Number of the epoch.
         epoch: u64,
-        /// When it was asked for.
+        /// Time at which the epoch was requested.
         start_s: f64,
-        /// Seconds that it took, set-up included.
+        /// Seconds that the epoch took, set-up included.
         seconds: f64,
-        /// Images in it, padding not counted.
+        /// Number of images in the epoch, without padding.
         images: u64,
-        /// Mean loss, if the step tells it.
+        /// Mean loss, if the step reports it.
         loss: Option<f64>,
-        /// Mean accuracy, 0 to 1, if the step tells it.
+        /// Mean accuracy, 0 to 1, if the step reports it.
         accuracy: Option<f64>,
     },
     /// A run is over.
     RunEnd {
-        /// Its name.
+        /// Name of the run.
         run: String,
-        /// Seconds that it took.
+        /// Seconds that the run took.
         seconds: f64,
     },
 }
 
-/// A file of events: one JSON object a line. Each line goes to the system in one piece, so that whoever reads the file
-/// meanwhile, or after the process was killed, finds whole lines.
+/// A file of events, one JSON object per line. Each line is written with one system call, so a reader finds only whole
+/// lines, even while the run goes on or after the process was killed.
 #[derive(Debug)]
 pub struct EventLog {
     file: File,
@@ -80,9 +80,10 @@ impl EventLog {
     /// Creates the file, or empties it.
     ///
     /// # Errors
-    /// [`Error::Io`] if it cannot be made.
+    /// [`Error::Io`] if the file cannot be created.
     pub fn create(path: &Path) -> Result<Self> {
-        // Truncated first, then opened for appending: if something else truncates the file meanwhile, no hole is left.
+        // The file is truncated first and then opened for appending: if another program truncates it meanwhile, no hole
+        // is left.
         File::create(path).map_err(Error::io("create", path))?;
         let file = File::options().append(true).open(path).map_err(Error::io("open", path))?;
         Ok(Self { file, path: path.to_owned(), line: Vec::new() })

@@ -1,10 +1,10 @@
-//! NVIDIA's management library, found at run time: how busy GPUs and their decoders are.
+//! NVIDIA's management library (NVML), loaded at run time: utilization of GPUs and their decoders.
 //!
-//! It numbers GPUs in an order of its own, and shows some that CUDA_VISIBLE_DEVICES hides. So CUDA's are looked up by
+//! NVML numbers GPUs in its own order, and shows GPUs that CUDA_VISIBLE_DEVICES hides. So CUDA's GPUs are found by
 //! their PCI addresses.
 //!
-//! Only a few calls of `nvml.h` are bound, by the `_v2` names that the header maps the plain ones to. A crate for the
-//! whole library would bring a second `libloading` and `thiserror`.
+//! Only a few functions of `nvml.h` are bound, by the `_v2` names that the header maps the plain ones to. A crate for
+//! the whole library would bring a second `libloading` and `thiserror`.
 
 use libloading::Library;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
@@ -15,9 +15,9 @@ const NAMES: [&str; 2] = ["libnvidia-ml.so.1", "libnvidia-ml.so"];
 const SUCCESS: c_int = 0;
 /// `NVML_CLOCK_SM`.
 const CLOCK_SM: c_int = 1;
-/// `NVML_PCIE_UTIL_RX_BYTES`: what the GPU receives.
+/// `NVML_PCIE_UTIL_RX_BYTES`: bytes that the GPU receives.
 const PCIE_RECEIVED: c_int = 1;
-/// More than any of the names that are asked for: `NVML_DEVICE_NAME_V2_BUFFER_SIZE` is 96.
+/// Longer than all names that are requested: `NVML_DEVICE_NAME_V2_BUFFER_SIZE` is 96.
 const NAME_BYTES: usize = 256;
 
 type Handle = *mut c_void;
@@ -56,7 +56,7 @@ pub(super) struct Nvml {
     pcie: Option<PcieThroughput>,
     decoder: Option<EngineUtilization>,
     jpeg: Option<EngineUtilization>,
-    /// CUDA's GPUs, in its order: `None` for one that NVML does not know.
+    /// CUDA's GPUs in CUDA's order; `None` for one that NVML does not know.
     devices: Vec<Option<Handle>>,
 }
 
@@ -64,21 +64,21 @@ pub(super) struct Nvml {
 #[allow(unsafe_code)]
 unsafe impl Send for Nvml {}
 
-/// How busy one GPU was in the library's last period (1/6 to 1 second), 0 to 1.
+/// Utilization of one GPU in NVML's last period (1/6 to 1 second), 0 to 1.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct GpuUse {
     pub(super) gpu: f32,
-    /// How much of its memory is taken, by whomever.
+    /// Share of its memory that is in use by any process.
     pub(super) memory: Option<f32>,
-    /// The video decoder.
+    /// Utilization of the video decoder.
     pub(super) decoder: Option<f32>,
-    /// The JPEG decoder.
+    /// Utilization of the JPEG decoder.
     pub(super) jpeg: Option<f32>,
 }
 
 #[allow(unsafe_code)]
 impl Nvml {
-    /// Finds and initializes the library for the GPUs at these PCI addresses, or says why not.
+    /// Loads and initializes NVML for the GPUs at these PCI addresses. The error says why that failed.
     pub(super) fn open(addresses: &[CString]) -> Result<Self, String> {
         let found = NAMES.iter().find_map(|name| {
             // SAFETY: loading NVIDIA's library runs its initializers, which any program may run at any time.
@@ -129,7 +129,7 @@ impl Nvml {
         }
     }
 
-    /// The clock of a GPU's multiprocessors now, in MHz; `None` if it does not say.
+    /// Current clock of a GPU's multiprocessors in MHz; `None` if NVML does not say.
     pub(super) fn clock_mhz(&self, device: usize) -> Option<u32> {
         let handle = (*self.devices.get(device)?)?;
         let mut mhz = 0;
@@ -141,7 +141,7 @@ impl Nvml {
         (status == SUCCESS).then_some(mhz)
     }
 
-    /// How busy a GPU is; `None` if it does not say.
+    /// Utilization of a GPU; `None` if NVML does not say.
     pub(super) fn usage(&self, device: usize) -> Option<GpuUse> {
         let handle = (*self.devices.get(device)?)?;
         let mut rates = Rates::default();
@@ -170,7 +170,7 @@ impl Nvml {
         (status == SUCCESS && memory.total > 0).then(|| memory.used as f32 / memory.total as f32)
     }
 
-    /// Megabytes a second that a GPU receives over its PCIe link; `None` if it does not say. The library counts for 20 ms
+    /// Megabytes per second that a GPU receives over its PCIe link; `None` if NVML does not say. NVML counts for 20 ms
     /// before it answers.
     pub(super) fn received_mb_per_s(&self, device: usize) -> Option<f32> {
         let handle = (*self.devices.get(device)?)?;
@@ -193,7 +193,7 @@ impl Drop for Nvml {
     }
 }
 
-/// The text that a call has written into a buffer.
+/// Text that a call writes into a buffer.
 fn text(call: impl FnOnce(*mut c_char, c_uint) -> c_int) -> Option<String> {
     let mut buffer = [0_u8; NAME_BYTES];
     if call(buffer.as_mut_ptr().cast(), NAME_BYTES as c_uint) != SUCCESS {
@@ -208,7 +208,7 @@ mod tests {
     use super::*;
     use std::process::Command;
 
-    /// Two GPUs, of which CUDA shows the second alone, or both in the other order.
+    /// A library with two GPUs. CUDA shows only the second one, or both in the other order.
     const LIBRARY: &str = r#"
         #include <string.h>
         static int devices[2] = {10, 20};

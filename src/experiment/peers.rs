@@ -1,4 +1,4 @@
-//! warpfeed beside DALI and torchvision: the report of what `benches/peers/run` measured.
+//! The report on warpfeed, DALI and torchvision from the measurements of `benches/peers/run`.
 
 use super::environment::Environment;
 use super::report::plot::{OWN, Series, grouped_bars};
@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// The contenders, by their names in the file and in words; first warpfeed's own.
+/// The loaders, by their names in the file and in the report. warpfeed's own come first.
 const CONTENDERS: [(&str, &str); 5] = [
     ("warpfeed", "warpfeed"),
     ("warpfeed-first", "warpfeed (first epoch)"),
@@ -16,15 +16,15 @@ const CONTENDERS: [(&str, &str); 5] = [
     ("torchvision", "torchvision"),
 ];
 
-/// How many of them are warpfeed's own.
+/// Number of warpfeed's own loaders.
 const OWN_CONTENDERS: usize = 2;
 
-/// The fields of the file that are read.
+/// The fields of the file that are used.
 #[derive(Deserialize)]
 struct Measured {
     machine: Machine,
     settings: Value,
-    /// By pipeline and contender.
+    /// Medians by pipeline and loader.
     medians: Map<String, Value>,
     equal_bytes: bool,
 }
@@ -43,7 +43,7 @@ struct Machine {
 /// Makes the report of a file that `benches/peers/run --out` wrote.
 ///
 /// # Errors
-/// [`Error::Parameter`] if that is not what the text is.
+/// [`Error::Parameter`] if the text is no such file.
 pub fn peers(json: &str) -> Result<Report> {
     let measured: Measured = serde_json::from_str(json)
         .map_err(|error| Error::parameter("peers", "file", "what benches/peers/run --out wrote", error))?;
@@ -78,7 +78,7 @@ pub fn peers(json: &str) -> Result<Report> {
         let rate = own.map_or_else(|| "no".to_owned(), |own| format!("{own:.0}"));
         report.answer.push(format!("{pipeline}: {rate} images/s, {}.", against.join(", ")));
     }
-    // Kept together where a line ends.
+    // No line break at the equals sign.
     let groups: Vec<String> = measured.medians.keys().map(|name| name.replace(" = ", "\u{a0}=\u{a0}")).collect();
     report.plot(
         "peers",
@@ -87,8 +87,9 @@ pub fn peers(json: &str) -> Result<Report> {
     );
     report.tables.push(table);
     report.notes = vec![
-        "warpfeed's figures are of the third epoch and those behind it, where it knows where in each image decoding can \
-         begin, and of the first one, where it does not; the others' epochs are all alike."
+        "In its first two epochs warpfeed records places in each JPEG where decoding can start. Its figures are those of \
+         the third epoch and later, and of the first epoch, which has no such places. The others run at the same speed in \
+         every epoch."
             .to_owned(),
         "Each contender's figure is the median of its rounds, measured in turn with the others. Which of them run a \
          pipeline is the script's choice: one that is missing there was not run."
@@ -113,7 +114,7 @@ pub fn peers(json: &str) -> Result<Report> {
     Ok(report)
 }
 
-/// The machine that the file was measured on, which need not be this one.
+/// The machine that was measured, which may be another than this one.
 fn environment(machine: &Machine) -> Environment {
     let version = |name: &str| machine.versions.get(name).and_then(Value::as_str).map(str::to_owned);
     Environment {

@@ -9,12 +9,12 @@ use crate::tensor::{DType, Layout};
 /// Pixels between the images of a sheet.
 const GAP_PX: u32 = 4;
 
-/// The first `columns` x `rows` images of an epoch as a contact sheet. The builder's operations are on 8-bit images, as those
-/// of [`Preset::pixel_transforms`](crate::Preset::pixel_transforms). Of several views all images of a sample come one after
-/// the other. Images that cannot be used are skipped.
+/// Makes a contact sheet of the first `columns` x `rows` images of an epoch. The builder's operations must work on
+/// 8-bit images, like those of [`Preset::pixel_transforms`](crate::Preset::pixel_transforms). With several views, all
+/// images of a sample come one after the other. Images that cannot be used are skipped.
 ///
 /// # Errors
-/// [`Error::Parameter`] for a sheet without images; what [`Builder::build`] refuses; [`Error::Decode`] with the first
+/// [`Error::Parameter`] for a sheet without images; the errors of [`Builder::build`]; [`Error::Decode`] with the first
 /// image's name if none can be used.
 ///
 /// ```

@@ -1,4 +1,4 @@
-//! Figures that others have published, which reports show beside their own, and where.
+//! Figures published by others, which reports show beside measured ones, with their sources.
 
 use serde::Serialize;
 
@@ -6,15 +6,15 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Publication {
-    /// Its title.
+    /// Title of the publication.
     pub title: &'static str,
-    /// Where it is.
+    /// Address of the publication.
     pub url: &'static str,
-    /// What its figures are of, and which of them are shown here.
+    /// Subject of its figures, and the figures that are shown here.
     pub about: &'static str,
 }
 
-/// What [`augment_load`](super::augment_load) repeats.
+/// The comparison that [`augment_load`](super::augment_load) repeats.
 pub const SAGEMAKER_DALI: Publication = Publication {
     title: "Accelerate computer vision training using GPU preprocessing with NVIDIA DALI on Amazon SageMaker",
     url: "https://aws.amazon.com/blogs/machine-learning/accelerate-computer-vision-training-using-gpu-preprocessing-with-nvidia-dali-on-amazon-sagemaker/",
@@ -38,7 +38,7 @@ pub const GLUON: Publication = Publication {
             is shown here.",
 };
 
-/// What [`configurations`](super::configurations) repeats.
+/// The tuning that [`configurations`](super::configurations) repeats.
 pub const LARGER_SCALE: Publication = Publication {
     title: "Training at larger scale, part 4: optimizing the pipeline: data",
     url: "https://coenvde.github.io/blogs/training-at-larger-scale/part4.html",
@@ -50,13 +50,13 @@ pub const LARGER_SCALE: Publication = Publication {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Epoch {
-    /// The model.
+    /// Name of the model.
     pub model: &'static str,
-    /// The load.
+    /// Number of repetitions of the operations.
     pub load: u32,
-    /// Trial A, on the CPU.
+    /// Seconds with trial A, on the CPU.
     pub trial_a_s: f64,
-    /// Trial B, on the GPU.
+    /// Seconds with trial B, on the GPU.
     pub trial_b_s: f64,
 }
 
@@ -64,7 +64,7 @@ const fn epoch(model: &'static str, load: u32, trial_a_s: f64, trial_b_s: f64) -
     Epoch { model, load, trial_a_s, trial_b_s }
 }
 
-/// Of [`SAGEMAKER_DALI`].
+/// The figures of [`SAGEMAKER_DALI`].
 pub const EPOCHS: [Epoch; 12] = [
     epoch("resnet18", 1, 41.67, 21.30),
     epoch("resnet18", 4, 49.95, 21.37),
@@ -80,12 +80,12 @@ pub const EPOCHS: [Epoch; 12] = [
     epoch("resnet152", 12, 173.18, 114.38),
 ];
 
-/// Images of an epoch of [`EPOCHS`].
+/// Number of images in an epoch of [`EPOCHS`].
 pub const EPOCH_IMAGES: u32 = 9_469;
-/// Images of a batch of [`EPOCHS`].
+/// Number of images in a batch of [`EPOCHS`].
 pub const EPOCH_BATCH: u32 = 32;
 
-/// How many times as fast as its baseline a pipeline became, by [`LARGER_SCALE`]: whose, and how many times.
+/// Pipelines tuned by [`LARGER_SCALE`], and how many times as fast as its baseline each became.
 pub const TIMES_THE_BASELINE: [(&str, f64); 2] = [("published, the author's", 35.0), ("published, Earthmover's", 15.0)];
 
 /// The published seconds per epoch of a model at a load; `None` if there are none.

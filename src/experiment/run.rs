@@ -18,19 +18,19 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// SHA-256 over samples in delivery order: each sample's label (`u32`, little endian), its target where targets were
-/// asked for (numbers little endian; bytes behind their number as `u64`), and output bytes, without padding. So it is the same for any number of threads, any prefetch, any batch size, and any format in which the same
-/// samples are stored.
+/// SHA-256 over samples in the order of delivery, without padding. It covers each sample's label (`u32`, little
+/// endian), its target if there are targets (numbers in little endian; bytes after their length as `u64`), and its
+/// output bytes. So it does not depend on threads, prefetch, batch size, or the format in which the samples are stored.
 #[derive(Debug, Clone, Default)]
 pub struct Digest {
     hash: Sha256,
 }
 
 impl Digest {
-    /// Takes up the samples of a batch.
+    /// Adds the samples of a batch.
     ///
     /// # Errors
-    /// [`Error::Device`] if the batch is on a device that fails to copy it.
+    /// [`Error::Device`] if the batch is on a device and cannot be copied.
     pub fn add(&mut self, batch: &Batch) -> Result<()> {
         let on_host = |view: &Tensor| match view.device() {
             Device::Cpu => Ok(None),
@@ -60,7 +60,7 @@ impl Digest {
         hexadecimal(&self.hash.finalize())
     }
 
-    /// The unfinished state of SHA-256, to be written to a file.
+    /// The unfinished state of SHA-256, for a file.
     fn unfinished(&self) -> String {
         hexadecimal(&self.hash.serialize())
     }
@@ -73,7 +73,7 @@ impl Digest {
     }
 }
 
-/// A batch's targets where they can be read.
+/// A batch's targets in host memory.
 enum HostTargets<'a> {
     Numbers(TargetTensor),
     Bytes(&'a TargetBytes),
@@ -87,7 +87,7 @@ impl<'a> HostTargets<'a> {
         })
     }
 
-    /// Takes up the target of image `i`.
+    /// Adds the target of image `i`.
     fn add(&self, i: usize, hash: &mut Sha256) -> Result<()> {
         match self {
             Self::Numbers(numbers) => {
@@ -125,9 +125,9 @@ pub struct StageSeconds {
     pub augment: f64,
     /// Mixing batches on the CPU.
     pub mix: f64,
-    /// The consumer waiting for batches.
+    /// The consumer's waits for batches.
     pub consumer_wait: f64,
-    /// Worker threads waiting for the consumer.
+    /// The worker threads' waits for the consumer.
     pub worker_wait: f64,
 }
 
@@ -144,26 +144,27 @@ impl From<Stats> for StageSeconds {
     }
 }
 
-/// How many images each decoder decoded.
+/// Number of images by decoder.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct DecodedImages {
-    /// The CPU.
+    /// Images decoded by the CPU.
     pub cpu: u64,
-    /// nvJPEG's hybrid decoder.
+    /// Images decoded by nvJPEG's hybrid decoder.
     pub hybrid: u64,
-    /// A GPU's hardware decoder.
+    /// Images decoded by a GPU's hardware decoder.
     pub hardware: u64,
-    /// The crate's own decoder on a GPU.
+    /// Images decoded by the crate's own decoder on a GPU.
     pub device: u64,
-    /// Of those that the CPU decoded: rows and columns outside of what was needed were left out, by the restart markers
+    /// Images among `cpu` for which rows and columns outside the needed part were skipped, using the restart markers
     /// that [`PackOptions::restarts`](crate::pack::PackOptions::restarts) writes.
     pub restarts: u64,
-    /// Of those that the CPU decoded: from entry points ([`Builder::entry_points`](crate::Builder::entry_points)).
+    /// Images among `cpu` that were decoded from entry points
+    /// ([`Builder::entry_points`](crate::Builder::entry_points)).
     pub entry_points: u64,
-    /// Of those by the CPU: the GPU had no memory for them as a whole.
+    /// Images among `cpu` for which the GPU had not enough memory as a whole.
     pub for_memory: u64,
-    /// Why the crate's own decoder on a GPU left images to the CPU.
+    /// Images that the crate's own decoder on a GPU left to the CPU, by reason.
     pub left_to_cpu: LeftToCpu,
 }
 
@@ -171,11 +172,11 @@ pub struct DecodedImages {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct TargetCounts {
-    /// Images with one.
+    /// Number of images with a target.
     pub images: u64,
-    /// Numbers of all of them; 0 where they are bytes.
+    /// Number of all numbers in them; 0 if targets are bytes.
     pub numbers: u64,
-    /// Their bytes.
+    /// Number of all bytes in them.
     pub bytes: u64,
 }
 
@@ -194,60 +195,61 @@ impl TargetCounts {
     }
 }
 
-/// What a run did and how fast.
+/// Results of a run, and its speed.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct RunReport {
-    /// Samples delivered, padding not counted.
+    /// Samples delivered, without padding.
     pub images: u64,
     /// Batches delivered.
     pub batches: u64,
     /// Epochs run.
     pub epochs: u64,
-    /// From the first request to the last batch.
+    /// Seconds from the first request to the last batch.
     pub seconds: f64,
     /// Images per second.
     pub images_per_s: f64,
-    /// From the start (of the command, where the caller says so) to the first batch; `None` if there was none.
+    /// Seconds from `started` to the first batch; `None` if there was none. The command starts the clock with the
+    /// process.
     pub first_batch_s: Option<f64>,
     /// Encoded bytes read.
     pub read_bytes: u64,
-    /// Worker threads.
+    /// Number of worker threads.
     pub threads: usize,
-    /// Batches being filled or ready ahead of the consumer.
+    /// Number of batches being filled or ready ahead of the consumer.
     pub prefetch: usize,
-    /// The device, in words.
+    /// Name of the device.
     pub device: String,
-    /// How recipes were run.
+    /// Strategy by which recipes were run.
     pub strategy: Strategy,
-    /// The largest amount of memory that the process has had resident, in bytes; `None` where the system does not say.
+    /// Peak resident memory of the process in bytes; `None` if the system does not say.
     pub peak_rss_bytes: Option<u64>,
-    /// Images that each decoder decoded.
+    /// Number of images by decoder.
     pub decoded: DecodedImages,
     /// Images that came decoded from the cache.
     pub cached: u64,
-    /// How full the cache of decoded images is at the end; `None` without one.
+    /// Contents of the image cache at the end; `None` without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheUsage>,
-    /// Targets delivered; `None` where none were asked for.
+    /// Targets delivered; `None` if none were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub targets: Option<TargetCounts>,
-    /// Where the time went.
+    /// Time in each stage.
     pub stages: StageSeconds,
-    /// Each epoch by itself: later ones may be faster, by what earlier ones have left in caches.
+    /// Speed of each epoch. Later epochs may be faster, because earlier ones have filled caches.
     pub each_epoch: Vec<EpochSpeed>,
     /// Number of samples that could not be used.
     pub bad_count: u64,
-    /// The first 1,000 of them of each epoch.
+    /// The first 1,000 samples of each epoch that could not be used.
     pub bad: Vec<BadSample>,
-    /// How far samples moved from their places in a stream, on average; `None` where none did.
+    /// Mean distance that samples moved from their places in a stream; `None` if none moved.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub moved_mean: Option<f64>,
-    /// How far the one moved that moved most.
+    /// The largest of these distances.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub moved_most: Option<u64>,
-    /// What earlier processes of the same run delivered. Everything else in this report, except the digest, is of this
-    /// process alone.
+    /// Samples and batches that earlier processes of the same run delivered. Everything else in this report, except the
+    /// digest, belongs to this process alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub earlier: Option<Earlier>,
     /// [`Digest`] of everything delivered, if asked for.
@@ -255,13 +257,13 @@ pub struct RunReport {
     pub digest: Option<String>,
 }
 
-/// How fast an epoch was.
+/// Speed of an epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct EpochSpeed {
-    /// Samples delivered, padding not counted.
+    /// Samples delivered, without padding.
     pub images: u64,
-    /// From the request for its first batch to its last.
+    /// Seconds from the request for its first batch to its last batch.
     pub seconds: f64,
     /// Images per second.
     pub images_per_s: f64,
@@ -277,36 +279,38 @@ impl EpochSpeed {
     }
 }
 
-/// What a run had delivered when it was interrupted.
+/// Samples and batches that a run had delivered when it was interrupted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Earlier {
-    /// Samples, padding not counted.
+    /// Samples, without padding.
     pub images: u64,
     /// Batches.
     pub batches: u64,
 }
 
-/// The state file of a run: how far the run is, written after every batch, and read to go on from there. A power loss
-/// undoes about a second of it at most; for that, `.NAME.synced` lies beside the file until the run is done.
+/// The state file of a run. It holds the run's progress: it is written after every batch, and read to continue the run.
+/// A power loss undoes at most about a second of the run. To this end a second file, `.NAME.synced`, lies beside it
+/// until the run is done.
 #[derive(Debug, Clone)]
 pub struct StateFile {
-    /// The file. It is made with the first batch. It stays at the end and then says that the run is complete.
+    /// Path of the file. The file is created with the first batch. At the end it stays, and then says that the run is
+    /// complete.
     pub path: PathBuf,
-    /// Other settings that must not change, compared as text with those that the run began with.
+    /// Other settings that must not change, as text. They are compared with those that the run began with.
     pub settings: String,
 }
 
-/// The version of the files that are written and read.
+/// Version of the files that are written and read.
 const STATE_VERSION: u32 = 1;
 
-/// No state is larger: that of a stream with a window of a million samples takes a tenth of it.
+/// Limit of a state's size. The state of a stream with a window of a million samples takes a tenth of it.
 const MAX_STATE_BYTES: u64 = 128 << 20;
 
-/// How much of a run a power loss may undo.
+/// Time between syncs, and so the part of a run that a power loss may undo.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What a state file holds.
+/// Contents of a state file.
 #[derive(Debug, Serialize, Deserialize)]
 struct RunState {
     version: u32,
@@ -329,7 +333,7 @@ impl StateFile {
         };
         let state: RunState = match serde_json::from_slice(&text) {
             Ok(state) => state,
-            // After a power loss the file itself may be empty or torn.
+            // After a power loss the file may be empty or torn.
             Err(error) => match read_if_there(&self.synced_path())?.and_then(|text| serde_json::from_slice(&text).ok())
             {
                 Some(state) => state,
@@ -345,7 +349,7 @@ impl StateFile {
         Ok(Some(state))
     }
 
-    /// Where the state is that survives a power loss, while the run goes on.
+    /// Path of the synced state, which survives a power loss, while the run goes on.
     fn synced_path(&self) -> PathBuf {
         let mut name = OsString::from(".");
         name.push(self.path.file_name().unwrap_or_default());
@@ -356,7 +360,7 @@ impl StateFile {
     fn writer(&self) -> Result<StateWriter<'_>> {
         let folder = atomic::folder_of(&self.path);
         let is_ours = |name: &str| [self.path.clone(), self.synced_path()].iter().any(|path| path.ends_with(name));
-        // A folder that is missing is what writing reports.
+        // If the folder is missing, writing the state will report it.
         if folder.is_dir() {
             atomic::remove_leftovers(folder, atomic::LEFTOVER_AGE, is_ours)?;
         }
@@ -364,8 +368,8 @@ impl StateFile {
     }
 }
 
-/// Writes states down: each in the file, which a killed process leaves as it is, and once a second one beside it that
-/// survives a power loss too. Waiting for the disk after every batch would cost more than the batches.
+/// Writes states: each one to the file, which is enough if the process is killed, and once a second also to a second
+/// file, which is synced and survives a power loss. A sync after every batch would cost more than the batches.
 struct StateWriter<'a> {
     file: &'a StateFile,
     synced: Option<Instant>,
@@ -399,7 +403,7 @@ impl StateWriter<'_> {
     }
 }
 
-/// The contents of a regular file; `None` if there is none.
+/// Contents of a regular file; `None` if there is none.
 fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>> {
     let file = match file::open_regular(path) {
         Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -410,20 +414,20 @@ fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>> {
     Ok(Some(text))
 }
 
-/// How far a run is, after a batch.
+/// Progress of a run after a batch.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Progress<'a> {
-    /// Images that the batch brought, padding not counted; at first those that earlier processes of the run delivered.
+    /// Images in this batch, without padding. In the first call: images that earlier processes of the run delivered.
     pub images: u64,
-    /// Of the epochs before.
+    /// Statistics of the epochs before this one.
     before: Stats,
     /// `None` before the first batch of this process.
     epoch: Option<&'a Epoch>,
 }
 
 impl Progress<'_> {
-    /// What this process has done so far and where the time went. It takes a look at every counter: now and then is enough.
+    /// Counts and times of this process so far. This reads every counter, so do not call it for every batch.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let mut stats = self.before;
@@ -434,8 +438,8 @@ impl Progress<'_> {
     }
 }
 
-/// Runs `epochs` of a pipeline to their ends. `started` is when [`RunReport::first_batch_s`] begins to count;
-/// `progress` hears of each batch.
+/// Runs `epochs` of a pipeline to their ends. `started`: the time from which [`RunReport::first_batch_s`] counts.
+/// `progress` is called for each batch.
 ///
 /// # Errors
 /// The first error that an epoch ends with.
@@ -464,13 +468,14 @@ pub fn run(
     run_epochs(pipeline, epochs, digest, None, started, progress)
 }
 
-/// As [`run`], but goes on from the state in `file` if an earlier process was interrupted, even by a signal, and keeps
-/// the file up to date. All processes together deliver what one undisturbed run delivers, with the same digest. If a
-/// process ends between delivering a batch and writing it down, the next one delivers that batch again.
+/// Like [`run`], but continues from the state in `file` if an earlier process was interrupted, even by a signal, and
+/// keeps the file up to date. All processes together deliver the same samples as one uninterrupted run, with the same
+/// digest. If a process ends after delivering a batch and before writing its state, the next one delivers that batch
+/// again.
 ///
 /// # Errors
-/// Those of [`run`]; [`Error::Parameter`] with what differs if the file is of another run; [`Error::Io`] if it cannot
-/// be read or written.
+/// The errors of [`run`]; [`Error::Parameter`], which names the differences, if the file belongs to another run;
+/// [`Error::Io`] if it cannot be read or written.
 ///
 /// ```
 /// use std::time::Instant;
@@ -516,7 +521,7 @@ fn run_epochs(
     let (mut bad, mut first_batch, mut each_epoch) = (Vec::new(), None, Vec::new());
     let mut targets: Option<TargetCounts> = None;
     let mut hash = digest.then(Digest::default);
-    // The one before the current, until the device is done with the last.
+    // The batch before the current one, kept until the device is done with it.
     let mut last: Option<Batch> = None;
     let begin = Instant::now();
     let found = file.map(StateFile::read).transpose()?.flatten();
@@ -568,7 +573,7 @@ fn run_epochs(
             progress(&Progress { images, before: stats, epoch: Some(&epoch) });
             last = Some(batch);
         }
-        // All images of the last batch may have been skipped.
+        // A last batch whose images were all skipped is not delivered, so its state is written here.
         save(epoch.state(), delivered, &hash)?;
         each_epoch.push(EpochSpeed::new(&epoch.stats(), epoch_begin.elapsed()));
         stats += epoch.stats();
@@ -618,7 +623,7 @@ fn run_epochs(
     })
 }
 
-/// The largest amount of memory that this process has had resident, in bytes, as the kernel counts it.
+/// Peak resident memory of this process in bytes, as the kernel counts it.
 #[must_use]
 pub fn peak_rss_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;

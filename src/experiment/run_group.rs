@@ -9,52 +9,53 @@ use std::ops::Range;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What a run on several devices did and how fast.
+/// Results of a run on several devices, and its speed.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct GroupReport {
-    /// Samples delivered to all devices, padding not counted.
+    /// Samples delivered to all devices, without padding.
     pub images: u64,
     /// Epochs run.
     pub epochs: u64,
-    /// From the first request to the last batch.
+    /// Seconds from the first request to the last batch.
     pub seconds: f64,
-    /// Images per second, of all devices together.
+    /// Images per second of all devices together.
     pub images_per_s: f64,
-    /// From the start (of the command, where the caller says so) to the first batch of any device; `None` if there was none.
+    /// Seconds from `started` to the first batch of any device; `None` if there was none. The command starts the clock
+    /// with the process.
     pub first_batch_s: Option<f64>,
-    /// Worker threads, which the devices share.
+    /// Number of worker threads, which the devices share.
     pub threads: usize,
-    /// Where the time went, of all devices.
+    /// Time in each stage, for all devices.
     pub stages: StageSeconds,
-    /// What each device had.
+    /// Results of each device.
     pub devices: Vec<DeviceReport>,
 }
 
-/// What one of several devices had.
+/// Results of one of several devices.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct DeviceReport {
-    /// The device, in words.
+    /// Name of the device.
     pub device: String,
-    /// Samples delivered to it, padding not counted.
+    /// Samples delivered to the device, without padding.
     pub images: u64,
-    /// Batches delivered to it.
+    /// Batches delivered to the device.
     pub batches: u64,
-    /// Its samples that could not be used.
+    /// Number of its samples that could not be used.
     pub bad_count: u64,
-    /// The first 1,000 of them of each epoch.
+    /// The first 1,000 of these samples in each epoch.
     pub bad: Vec<BadSample>,
-    /// [`Digest`] of what was delivered to it, if asked for.
+    /// [`Digest`] of the samples delivered to the device, if asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
 }
 
-/// Runs `epochs` of a group to their ends, each device's by a thread of its own. `started` is when
-/// [`GroupReport::first_batch_s`] begins to count; `progress` hears how many images each batch brought, from all threads.
+/// Runs `epochs` of a group to their ends, with one consumer thread per device. `started`: the time from which
+/// [`GroupReport::first_batch_s`] counts. `progress` gets the number of images of each batch, from all threads.
 ///
 /// # Errors
-/// The first error that the epoch of a device ends with, once the others have come to their ends.
+/// The first error of a device's epoch, after the other devices have finished theirs.
 ///
 /// ```
 /// use std::time::Instant;
@@ -89,7 +90,7 @@ pub fn run_group(
             let threads: Vec<_> = devices.map(take).collect();
             let ends =
                 threads.into_iter().map(|thread| thread?.join().unwrap_or_else(|panic| Err(Error::panic(&*panic))));
-            // Not before all have ended.
+            // All threads are joined before an error is returned.
             ends.collect::<Vec<Result<()>>>().into_iter().collect::<Result<()>>()
         })?;
     }
@@ -117,18 +118,18 @@ pub fn run_group(
     })
 }
 
-/// What a device was given so far.
+/// Results of a device so far.
 #[derive(Default)]
 struct Taken {
     stats: Stats,
     bad: Vec<BadSample>,
     hash: Option<Digest>,
-    /// When its first batch was complete.
+    /// Time at which its first batch was complete.
     first: Option<Duration>,
 }
 
 impl Taken {
-    /// Takes an epoch to its end.
+    /// Takes all batches of an epoch.
     fn take(&mut self, mut epoch: Epoch, started: Instant, progress: &(dyn Fn(u64) + Sync)) -> Result<()> {
         let mut last = None;
         for batch in epoch.by_ref() {

@@ -1,16 +1,16 @@
-//! A figure over several rounds: its median, and how far the rounds lie apart.
+//! Figures measured in several rounds: the median, and the spread of the rounds.
 //!
-//! Rounds take turns, each in a random order of its own, so that what else the machine does meets all cases.
+//! Cases take turns in every round, in a random order, so that disturbances affect all cases alike.
 
 use crate::sampler::Sampler;
 use serde::Serialize;
 
-/// Figures that differ by a smaller share are equal, however little their rounds differ: two measurements of the same
-/// thing differ by as much on a quiet machine.
+/// Figures count as equal if they differ by a smaller share, however small their spread: two measurements of the same
+/// thing differ by this much on a quiet machine.
 pub const EQUAL: f64 = 0.02;
 
-/// The median of a figure's rounds, and an interval that holds the true median with a probability of 95 % where there are
-/// at least six rounds; with fewer it goes from the smallest to the largest.
+/// The median of a figure's rounds, and an interval. With at least six rounds, the interval contains the true median
+/// with a probability of 95 %. With fewer it goes from the smallest to the largest figure.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Spread {
@@ -25,7 +25,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of the figures of all rounds; `None` of none.
+    /// The spread of the figures of all rounds; `None` if there are none.
     ///
     /// ```
     /// use warpfeed::experiment::spread::Spread;
@@ -46,32 +46,32 @@ impl Spread {
         Some(Self { median, low, high, rounds: sorted.len() })
     }
 
-    /// Whether the figure is smaller than another beyond doubt: their intervals do not touch, and their medians differ by
-    /// [`EQUAL`] or more. One round alone proves nothing.
+    /// Whether the figure is smaller than another beyond doubt: the intervals do not touch, and the medians differ by
+    /// [`EQUAL`] or more. False if either has only one round.
     #[must_use]
     pub fn is_below(&self, other: &Self) -> bool {
         self.rounds > 1 && other.rounds > 1 && self.high < other.low && self.median < (1.0 - EQUAL) * other.median
     }
 
-    /// Whether neither is smaller beyond doubt.
+    /// Whether neither figure is smaller beyond doubt.
     #[must_use]
     pub fn equals(&self, other: &Self) -> bool {
         !self.is_below(other) && !other.is_below(self)
     }
 
-    /// Half of the interval, as a share of the median.
+    /// Half the length of the interval, as a share of the median.
     #[must_use]
     pub fn share(&self) -> f64 {
         if self.median > 0.0 { (self.high - self.low) / (2.0 * self.median) } else { 0.0 }
     }
 }
 
-/// How many of the smallest and of the largest figures an interval for the median leaves out, with a probability of 95 %:
-/// the number of figures below the median is binomial with p = 1/2.
+/// Number of smallest, and of largest, figures that a 95 % interval for the median leaves out. The number of figures
+/// below the median is binomial with p = 1/2.
 fn left_out(rounds: usize) -> usize {
     let mut term = 0.5_f64.powi(rounds.min(1_000) as i32);
     let (mut below, mut count) = (term, 0);
-    // The chance that at most `count` figures lie below the median.
+    // Probability that at most `count` figures are below the median.
     while below <= 0.025 && count < rounds {
         count += 1;
         term *= (rounds - count + 1) as f64 / count as f64;
@@ -80,7 +80,7 @@ fn left_out(rounds: usize) -> usize {
     count.saturating_sub(1)
 }
 
-/// The cases of every round, in the order in which they are measured: all cases once a round, shuffled by the seed.
+/// The order of measurements: all cases once in every round, shuffled by the seed.
 pub(super) fn turns(cases: usize, rounds: u32, seed: u64) -> Vec<(u32, usize)> {
     let sampler = Sampler::shuffled(cases as u64, seed);
     let round = |round: u32| {

@@ -10,40 +10,40 @@ use crate::source::{EncodedImages, Input, Samples, Stream, StreamSample, StreamS
 use serde::Serialize;
 use std::time::Instant;
 
-/// So many images of a stream that can be read only once are kept, unless a limit is given.
+/// Number of images that are kept of a stream that can be read only once, unless a limit is given.
 const KEPT_IMAGES: u64 = 1_000;
-/// No more bytes of them are kept.
+/// Limit of their size in bytes.
 const KEPT_BYTES: u64 = 1 << 30;
 
-/// Images, and how pipelines over them are built.
+/// Images, and settings of the pipelines over them.
 #[derive(Clone)]
 pub struct Subject {
-    /// What the images are called in reports.
+    /// Name of the images in reports.
     pub name: String,
     /// The images: a data set, or a stream that can be read any number of times.
     pub input: Input,
-    /// Where they come from.
+    /// The place that the images come from.
     pub storage: Storage,
-    /// Images a second that a pipe gave; what is measured are the first of them, kept in memory.
+    /// Images per second that a pipe gave. The first of them are kept in memory, and these are measured.
     pub intake: Option<f64>,
-    /// Most images an epoch.
+    /// Most images in an epoch.
     pub limit: Option<u64>,
-    /// Worker threads; one for each processor if not given.
+    /// Number of worker threads. Default: one for each processor.
     pub threads: Option<usize>,
-    /// Seed of order and augmentations.
+    /// Seed of order and random transforms.
     pub seed: u64,
-    /// Where the operations run. `augment-load` ignores it: trial A runs on the CPU, trial B on the GPU.
+    /// Device that runs the operations. `augment-load` ignores it: trial A runs on the CPU, trial B on the GPU.
     pub device: Device,
-    /// Whose work a GPU does first.
+    /// Priority of the pipelines' streams on a GPU.
     pub stream_priority: StreamPriority,
 }
 
-/// Where images come from, which is what a pipeline waits for if it waits for bytes.
+/// The place that images come from. If a pipeline waits for bytes, it waits for this.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Storage {
-    /// Files of this machine.
+    /// Files on this machine.
     #[default]
     Disk,
     /// A server.
@@ -54,20 +54,20 @@ pub enum Storage {
 
 /// A model and its training step.
 pub struct Model {
-    /// A short name, for tables.
+    /// A short name for tables.
     pub name: String,
-    /// Its training step.
+    /// The model's training step.
     pub step: Box<dyn Step>,
 }
 
 impl Model {
-    /// No training: the pipeline alone.
+    /// A model without training: the pipeline runs alone.
     #[must_use]
     pub fn none() -> Self {
         Self { name: "none".to_owned(), step: Box::new(NoStep) }
     }
 
-    /// A description of its step.
+    /// Description of the training step.
     pub(super) fn about(&self) -> String {
         self.step.name()
     }
@@ -101,7 +101,7 @@ impl Subject {
         }
     }
 
-    /// A pipeline over the images, shuffled; those that cannot be used are skipped and counted.
+    /// A builder for a shuffled pipeline over the images. Images that cannot be used are skipped and counted.
     pub(super) fn builder(&self) -> Builder {
         let builder = Pipeline::builder(self.input.clone()).shuffle(self.seed).on_error(OnError::Skip);
         let builder = self.limit.into_iter().fold(builder, Builder::limit);
@@ -110,24 +110,25 @@ impl Subject {
             .fold(builder.device(self.device).stream_priority(self.stream_priority), Builder::threads)
     }
 
-    /// Images an epoch; `None` of a stream without a limit.
+    /// Number of images in an epoch; `None` for a stream without a limit.
     pub(super) fn len(&self) -> Option<u64> {
         self.input.samples().into_iter().chain(self.limit).min()
     }
 
-    /// A look at the images.
+    /// Reads some images and summarizes them.
     ///
     /// # Errors
-    /// Those of [`DataSet::of`].
+    /// The errors of [`DataSet::of`].
     pub fn data_set(&self) -> Result<DataSet> {
         DataSet::of(self.name.clone(), &self.input, self.len())
     }
 
-    /// At most `limit` images an epoch. Experiments read images again and again. So of a stream that can be read only once
-    /// ([`Stream::repeats`]) the first are kept in memory: as many as the limit says, or 1,000, if they fit into 1 GiB.
+    /// Limits the images to `limit` per epoch. Experiments read images again and again. So of a stream that can be read
+    /// only once ([`Stream::repeats`]) the first images are kept in memory: `limit` of them, or 1,000, as far as they
+    /// fit into 1 GiB.
     ///
     /// # Errors
-    /// Those of such a stream; [`Error::Parameter`] if it has no images.
+    /// Errors of reading such a stream; [`Error::Parameter`] if it has no images.
     pub fn limited(name: impl Into<String>, input: impl Into<Input>, limit: Option<u64>) -> Result<Self> {
         let subject = match input.into() {
             Input::Stream(stream) if !stream.repeats() => Self::keep(name, stream.as_ref(), limit)?,
@@ -155,7 +156,7 @@ impl Subject {
         Ok(Self { storage: Storage::Pipe, intake: Some(intake), ..Self::new(name, source) })
     }
 
-    /// An empty report about these images on this machine.
+    /// An empty report on these images and this machine.
     pub(super) fn report(&self, experiment: &'static str, question: &'static str) -> Result<Report> {
         let mut report = Report::new(experiment, question, Environment::here());
         report.data_set = Some(self.data_set()?);
@@ -182,7 +183,7 @@ pub(super) fn next(samples: &mut dyn Samples) -> Result<Option<StreamSample>> {
     }
 }
 
-/// Why there is nothing to run on a GPU; `None` if there is.
+/// The reason why nothing can run on a GPU; `None` if there is a GPU.
 pub(super) fn no_gpu() -> Option<String> {
     Device::Cuda(0).available().err().map(|error| match error {
         Error::Device { message, .. } => message,

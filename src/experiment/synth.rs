@@ -1,4 +1,4 @@
-//! Synthetic images that load a pipeline as photographs do.
+//! Synthetic images that load a pipeline like photographs.
 //!
 //! Blurry scenes with uneven light, rough and smooth places, a few objects with shadows, and sensor grain: encoded as
 //! JPEG with 4:2:0 sampling they take about 90 KB at quality 92 and 110 KB at quality 95. Photographs of this size on
@@ -24,18 +24,18 @@ use std::thread::ScopedJoinHandle;
 /// JPEG quality at which the files are as large as photographs.
 const QUALITY: u8 = 95;
 
-/// Changes whenever the images do.
+/// Must change whenever the images change.
 const VERSION: u32 = 1;
 
-/// The file by which a folder of synthetic images is known.
+/// The file that marks a folder of synthetic images.
 const MARKER: &str = ".warpfeed-synth";
 
-/// Sides of the square of random numbers that all noise is interpolated from.
+/// Side of the square grid of random numbers that all noise is interpolated from.
 const NOISE_SIDE: usize = 128;
 
 /// The synthetic image `index` of a data set of `classes` classes, showing class `class`.
 ///
-/// About 500 x 375 pixels (0.12 to 0.28 Mpx), lying or standing.
+/// The image has about 500 x 375 pixels (0.12 to 0.28 Mpx), in landscape or portrait format.
 ///
 /// ```
 /// use warpfeed::experiment::synth::image;
@@ -60,7 +60,8 @@ pub fn image(seed: u64, index: u64, class: u32, classes: u32) -> Image {
     scene.develop(look.grain, draw.at(4).bits() as u32)
 }
 
-/// Photographs on the web: most 500 pixels wide and 4:3, some 3:2 or nearly square, a third of them standing.
+/// Draws a size like those of photographs on the web: most are 500 pixels wide and 4:3, some 3:2 or nearly square, and
+/// a third are in portrait format.
 fn size(draw: &mut SampleRng) -> Size {
     let aspect = match draw.below(10) {
         0..6 => 4.0 / 3.0,
@@ -73,19 +74,19 @@ fn size(draw: &mut SampleRng) -> Size {
     if draw.chance(0.3) { size.transposed() } else { size }
 }
 
-/// What one image looks like.
+/// The look of one image.
 struct Look {
-    /// Two colors that the ground changes between.
+    /// The two colors of the ground.
     ground: [[f32; 3]; 2],
     object_hue: f64,
-    /// Which way the texture runs: its sine and cosine.
+    /// Direction of the texture: sine and cosine.
     direction: (f64, f64),
-    /// How deep the texture is, and how much weaker each finer octave is.
+    /// Depth of the texture, and the factor from each octave to the next finer one.
     texture: f32,
     roughness: f32,
-    /// Change of brightness from one side to the other, across and down.
+    /// Change of brightness across and down the image.
     light: [f32; 2],
-    /// In steps of 1/255.
+    /// Strength of the grain, in steps of 1/255.
     grain: f32,
     kind: u32,
 }
@@ -94,7 +95,7 @@ impl Look {
     fn new(class: u32, classes: u32, draw: &mut SampleRng) -> Self {
         let place = f64::from(class) / f64::from(classes.max(1));
         let hue = place + draw.uniform(-0.03, 0.03);
-        // Neighbors in hue run in quite different directions: steps of the golden section of half a turn.
+        // Classes of similar hue get quite different directions: steps of the golden section of half a turn.
         let angle = core::f64::consts::PI * (f64::from(class) * 0.618_033_988_75 + draw.uniform(-0.06, 0.06));
         let dark = hsv(hue, draw.uniform(0.35, 0.75), draw.uniform(0.25, 0.5));
         let bright = hsv(hue + draw.uniform(-0.08, 0.08), draw.uniform(0.15, 0.5), draw.uniform(0.6, 0.9));
@@ -111,7 +112,7 @@ impl Look {
     }
 }
 
-/// A color of hue, saturation and value, each 0 to 1 (the hue repeats).
+/// Red, green and blue of a color given by hue, saturation and value, each 0 to 1 (the hue wraps around).
 fn hsv(hue: f64, saturation: f64, value: f64) -> [f32; 3] {
     [5.0, 3.0, 1.0].map(|turn| {
         let sixth = turn + 6.0 * (hue - hue.floor());
@@ -128,7 +129,7 @@ struct Noise {
     smooth: [i32; 256],
 }
 
-/// A field of noise over an image: where it starts and how far one pixel goes, in 1/65536 of the grid.
+/// A field of noise over an image: its start, and the distance from pixel to pixel, in 1/65536 of the grid.
 struct Field {
     start: [i32; 2],
     right: [i32; 2],
@@ -136,11 +137,11 @@ struct Field {
 }
 
 impl Field {
-    /// Noise of this period along and across a direction.
+    /// Noise with these periods along and across a direction.
     fn new((sin, cos): (f64, f64), along_px: f64, across_px: f64, octave: i32) -> Self {
         let fixed = |v: f64| (v * 65536.0) as i32;
         Self {
-            // Octaves must not share grid points, or their sum shows them.
+            // Octaves must not share grid points: otherwise their sum would show the grid.
             start: [fixed(f64::from(octave) * 17.37), fixed(f64::from(octave) * 29.71)],
             right: [fixed(cos / along_px), fixed(-sin / across_px)],
             down: [fixed(sin / along_px), fixed(cos / across_px)],
@@ -180,13 +181,13 @@ impl Noise {
     }
 }
 
-/// `edge0` to `edge1` becomes 0 to 1, smoothly.
+/// Maps `edge0` to `edge1` to 0 to 1, smoothly.
 fn smoothstep(edge0: f32, edge1: f32, x: f32) -> f32 {
     let t = ((x - edge0) / (edge1 - edge0)).clamp(0.0, 1.0);
     t * t * (3.0 - 2.0 * t)
 }
 
-/// An image in the making: light as red, green and blue, 0 to about 1, and the depth of the texture of each pixel.
+/// An unfinished image: light as red, green and blue, 0 to about 1, and the depth of the texture for each pixel.
 struct Scene {
     size: Size,
     colors: Vec<[f32; 3]>,
@@ -208,7 +209,7 @@ impl Scene {
             octaves.push((Field::new(look.direction, period * 2.5, period, octave), amplitude));
             (period, amplitude) = (period * 0.53, amplitude * look.roughness);
         }
-        // Sums of independent octaves: their variances add up.
+        // Independent octaves are summed, so their variances add up.
         let power: f32 = octaves.iter().map(|(_, a)| a * a).sum();
         let texture = look.texture / power.sqrt();
         let (mut place, mut mask, mut rough) =
@@ -254,7 +255,7 @@ impl Scene {
                 let at = y as usize * width as usize + x as usize;
                 let shade = smoothstep(away * 1.5, -away * 1.5, object.distance(point, shadow));
                 let cover = smoothstep(object.soft, -object.soft, object.distance(point, object.center));
-                // Objects are lit from above, and rough in their own measure.
+                // Objects are lit from above, and each has its own roughness.
                 let turn = (object.center[1] - point[1] + (point[0] - object.center[0]) * light[0]) / object.radius;
                 let lit = (0.85 + 0.3 * turn) * (1.0 + object.texture * self.texture[at]).max(0.05);
                 for (value, color) in self.colors[at].iter_mut().zip(object.color) {
@@ -265,10 +266,10 @@ impl Scene {
         }
     }
 
-    /// Grain, a soft shoulder instead of burnt highlights, and eight bits.
+    /// Adds grain, compresses highlights softly, and rounds to eight bits.
     fn develop(&self, grain: f32, seed: u32) -> Image {
         let mut image = Image::new(self.size);
-        // Xorshift (Marsaglia 2003): a word a pixel, of which two bytes and two half bytes are used.
+        // Xorshift (Marsaglia 2003): one word per pixel, of which two bytes and two half bytes are used.
         let mut word = seed | 1;
         let step = grain / 255.0 / 104.5;
         for (pixel, color) in image.pixels_mut().iter_mut().zip(&self.colors) {
@@ -276,7 +277,7 @@ impl Scene {
             word ^= word >> 17;
             word ^= word << 5;
             let [a, b, c, d] = word.to_le_bytes().map(f32::from);
-            // The sum of two bytes has a standard deviation of 104.5; color noise is weaker.
+            // The sum of two bytes has a standard deviation of 104.5. Color noise is weaker.
             let all = a + b - 255.0;
             let own = [0.35 * (c - 127.5), -0.2 * (c + d - 255.0), 0.35 * (d - 127.5)];
             for channel in 0..3 {
@@ -289,16 +290,16 @@ impl Scene {
     }
 }
 
-/// Something that lies in the scene.
+/// An object in the scene.
 struct Object {
     kind: u32,
     center: [f32; 2],
     radius: f32,
-    /// Sine and cosine of its turn.
+    /// Sine and cosine of its rotation.
     turn: (f32, f32),
     color: [f32; 3],
     texture: f32,
-    /// Half the width of its edge in pixels.
+    /// Half the width of its soft edge in pixels.
     soft: f32,
 }
 
@@ -320,7 +321,8 @@ impl Object {
         }
     }
 
-    /// About how far `point` is outside the object's outline, in pixels, when its middle is at `center`.
+    /// Approximate distance of `point` from the object's outline in pixels, positive outside. `center`: the object's
+    /// center.
     fn distance(&self, point: [f32; 2], center: [f32; 2]) -> f32 {
         let (dx, dy) = (point[0] - center[0], point[1] - center[1]);
         let (sin, cos) = self.turn;
@@ -338,29 +340,29 @@ impl Object {
     }
 }
 
-/// What [`write_folder`] did.
+/// Result of [`write_folder`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Written {
-    /// Images made and written.
+    /// Number of images that were written.
     pub written: u64,
-    /// Images that were there already.
+    /// Number of images that existed already.
     pub kept: u64,
-    /// Bytes written.
+    /// Number of bytes written.
     pub bytes: u64,
 }
 
 /// Writes `count` synthetic images as a folder of class folders, `class_00/00000.jpg` and so on, on all cores.
 ///
-/// Image `i` shows class `i % classes`. `progress` is called from any thread with the number of images that are done.
-/// Each file is complete or not there, so after an interruption the same call goes on where it stopped: it keeps the
-/// images that are there.
+/// Image `i` shows class `i % classes`. `progress` is called from any thread with the number of finished images. Each
+/// file is written completely or not at all. So after an interruption the same call continues: it keeps the images that
+/// exist.
 ///
-/// The folder is made if it is missing. It must be empty, or come from an earlier call with the same classes and seed
-/// and no greater count. A file `.warpfeed-synth` in it says so.
+/// The folder is created if it is missing. It must be empty, or come from an earlier call with the same classes and
+/// seed and no greater count, which a file `.warpfeed-synth` in it records.
 ///
 /// # Errors
-/// [`Error::Parameter`] if `count` or `classes` is 0 or the folder holds anything else, [`Error::Io`] if it cannot be
-/// written, and [`Error::Panic`] if `progress` panics.
+/// [`Error::Parameter`] if `count` or `classes` is 0 or the folder has other contents; [`Error::Io`] if it cannot be
+/// written; [`Error::Panic`] if `progress` panics.
 ///
 /// ```
 /// use warpfeed::experiment::synth::write_folder;
@@ -422,7 +424,7 @@ pub fn write_folder(
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(usize::try_from(count).unwrap_or(1));
     let results: Vec<Result<Written>> = std::thread::scope(|scope| {
-        // This thread works too, alone where the system gives no other.
+        // This thread works too; it works alone if the system gives no other threads.
         let others: Vec<_> =
             (1..threads).map_while(|i| spawn_scoped(scope, format!("warpfeed-synth-{i}"), work).ok()).collect();
         let own = catch_unwind(AssertUnwindSafe(work));
@@ -435,7 +437,7 @@ pub fn write_folder(
     })
 }
 
-/// One thread's panic ends the work of all.
+/// Stops all threads if one of them panics.
 struct StopOnPanic<'a>(&'a AtomicBool);
 
 impl Drop for StopOnPanic<'_> {
@@ -451,7 +453,7 @@ fn class_folder(folder: &Path, class: u32, classes: u32) -> PathBuf {
     folder.join(format!("class_{class:0digits$}"))
 }
 
-/// Makes the folder this data set's own, or says why it cannot be.
+/// Marks the folder as this data set's, or says why that is impossible.
 fn claim(folder: &Path, count: u64, classes: u32, seed: u64) -> Result<()> {
     let marker = folder.join(MARKER);
     let stamp = |count: u64| format!("version {VERSION}\nclasses {classes}\nseed {seed}\ncount {count}\n");
@@ -487,7 +489,7 @@ mod tests {
     use sha2::{Digest, Sha256};
     use std::sync::Mutex;
 
-    /// Whoever changes the images must count up `VERSION`.
+    /// If the images change, `VERSION` must be increased.
     #[test]
     fn the_images_are_the_same_everywhere() {
         let mut hash = Sha256::new();
@@ -561,7 +563,7 @@ mod tests {
         calls.sort_unstable();
         assert_eq!(calls, [1, 2, 3, 4, 5]);
         assert_eq!((first.written, first.kept), (5, 0));
-        // An interrupted call is taken up again, and more can be asked for.
+        // An interrupted call is continued, and a larger count adds images.
         fs::remove_file(folder.join("class_01/00000.jpg")).unwrap();
         let second = write_folder(&folder, 6, 2, 7, |_| {}).unwrap();
         assert_eq!((second.written, second.kept), (2, 4));

@@ -1,4 +1,4 @@
-//! The system's counters of what its processors and disks did.
+//! The system's counters of processor and disk activity.
 
 use std::time::Instant;
 
@@ -7,9 +7,9 @@ use std::time::Instant;
 pub(super) struct Ticks {
     pub(super) at: Instant,
     pub(super) cores: Vec<Core>,
-    /// Of all threads of this process.
+    /// Ticks of all threads of this process.
     pub(super) process: u64,
-    /// Milliseconds that each disk was at work.
+    /// Milliseconds that each disk was active.
     pub(super) disks: Vec<u64>,
 }
 
@@ -17,24 +17,25 @@ pub(super) struct Ticks {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Core {
     pub(super) busy: u64,
-    /// Idle while something waited for a disk.
+    /// Ticks in which the core was idle while something waited for a disk.
     pub(super) waiting: u64,
-    /// Those that the hypervisor took not counted.
+    /// All ticks except those that the hypervisor took.
     pub(super) all: u64,
-    /// Those that the hypervisor took.
+    /// Ticks that the hypervisor took.
     pub(super) stolen: u64,
 }
 
-/// Shares of the time between two looks.
+/// Shares of the time between two readings.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Shares {
-    /// Of each core.
+    /// Share in which each core was busy.
     pub(super) cores: Vec<f32>,
-    /// Of the process, in cores.
+    /// Time of this process, in cores.
     pub(super) process: f32,
-    /// Of all cores' time that they were idle while something waited for a disk; `None` where the system does not say.
+    /// Share of all cores' time in which they were idle while something waited for a disk; `None` if the system does
+    /// not say.
     pub(super) io_wait: Option<f32>,
-    /// Of the disk that was at work longest; `None` where the system shows no disk.
+    /// Share in which the most active disk was active; `None` if the system shows no disk.
     pub(super) disk: Option<f32>,
 }
 
@@ -50,7 +51,7 @@ impl Ticks {
         }
     }
 
-    /// Shares of the time since an earlier look.
+    /// Shares of the time since an earlier reading.
     pub(super) fn since(&self, before: &Self) -> Shares {
         let share = |(now, before): (&Core, &Core)| {
             let (busy, all) = (now.busy.saturating_sub(before.busy), now.all.saturating_sub(before.all));
@@ -73,8 +74,8 @@ impl Ticks {
     }
 }
 
-/// Ticks of a line `cpuN user nice system idle iowait irq softirq steal guest guest_nice` of /proc/stat. Guests' time is
-/// in user and nice already.
+/// Parses a line `cpuN user nice system idle iowait irq softirq steal guest guest_nice` of /proc/stat. Guests' time is
+/// already included in user and nice.
 fn core(line: &str) -> Option<Core> {
     let (name, ticks) = line.split_once(' ')?;
     if !name.strip_prefix("cpu")?.starts_with(|c: char| c.is_ascii_digit()) {
@@ -86,14 +87,14 @@ fn core(line: &str) -> Option<Core> {
     Some(Core { busy, waiting: iowait, all: busy + idle + iowait, stolen: ticks.get(7).copied().unwrap_or(0) })
 }
 
-/// User and system ticks of /proc/self/stat; the name in parentheses may hold anything.
+/// User and system ticks of /proc/self/stat. The name in parentheses may contain anything.
 fn process(stat: &str) -> Option<u64> {
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
     Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
 }
 
-/// Milliseconds that a disk was at work, of a line of /proc/diskstats: number, minor number, name and 17 counters. Disks that
-/// never were are left out: most are no disks.
+/// Milliseconds that a disk was active, from a line of /proc/diskstats: number, minor number, name and 17 counters.
+/// Disks that were never active are left out: most of them are no disks.
 fn disk(line: &str) -> Option<u64> {
     line.split_whitespace().nth(12)?.parse().ok().filter(|&ms| ms > 0)
 }

@@ -1,4 +1,4 @@
-//! The loop that every experiment runs: fetch a batch, train on it, with the clock read in between.
+//! The training loop of all experiments: fetches a batch, trains on it, and reads the clock in between.
 
 use super::events::Event;
 use super::report::plot::Stretch;
@@ -9,40 +9,40 @@ use crate::pipeline::{Pipeline, Stats};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// Most batches of a run whose times are kept one by one; sums are over all.
+/// Most batches of a run whose times are kept one by one. Sums include all batches.
 const KEPT_BATCHES: usize = 100_000;
-/// Most batches in a timeline; more cannot be told apart.
+/// Most batches in a timeline; more could not be told apart.
 const SHOWN_BATCHES: usize = 400;
 
-/// A step that takes fewer seconds a batch counts as no step.
+/// A step that takes fewer seconds per batch counts as no step.
 pub(super) const NO_STEP_S: f64 = 20e-6;
 
-/// Lanes of a timeline of batches: [`RunTimes::stretches`].
+/// Lanes in a timeline of batches. See [`RunTimes::stretches`].
 pub(super) const LANES: [&str; 4] = ["set-up", "fetch", "train", "epoch"];
 
-/// Times of one epoch, in seconds; `seconds` is `setup_s + fetch_s + train_s` and the loop's own small cost.
+/// Times of one epoch in seconds. `seconds` is `setup_s + fetch_s + train_s` plus the loop's own small cost.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct EpochTimes {
-    /// Which epoch.
+    /// Number of the epoch.
     pub epoch: u64,
-    /// When it was asked for, since the run began.
+    /// Time of the request for the epoch, since the run began.
     pub start_s: f64,
-    /// From asking for the epoch until its end.
+    /// Seconds from the request for the epoch to its end.
     pub seconds: f64,
-    /// From asking for the epoch until its first batch.
+    /// Seconds from the request for the epoch to its first batch.
     pub setup_s: f64,
-    /// Waiting for all further batches.
+    /// Seconds of waiting for all further batches.
     pub fetch_s: f64,
-    /// In the training step.
+    /// Seconds in the training step.
     pub train_s: f64,
-    /// Images delivered, padding not counted.
+    /// Images delivered, without padding.
     pub images: u64,
     /// Batches delivered.
     pub batches: u64,
-    /// Mean loss over the batches, if the step tells it.
+    /// Mean loss over the batches, if the step reports it.
     pub loss: Option<f64>,
-    /// Mean accuracy over the batches, 0 to 1, if the step tells it.
+    /// Mean accuracy over the batches, 0 to 1, if the step reports it.
     pub accuracy: Option<f64>,
 }
 
@@ -50,17 +50,17 @@ pub struct EpochTimes {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct BatchTimes {
-    /// When it was asked for, since the run began.
+    /// Time of the request for the batch, since the run began.
     pub start_s: f64,
-    /// Whether it is the first of an epoch, so that `fetch_s` is the set-up.
+    /// Whether the batch is the first of an epoch; then `fetch_s` is the set-up.
     pub first: bool,
-    /// Until it was there.
+    /// Seconds until the batch was there.
     pub fetch_s: f64,
-    /// In the training step.
+    /// Seconds in the training step.
     pub train_s: f64,
 }
 
-/// A run under way: epochs of one pipeline, or of several, through one training step.
+/// A running measurement: epochs of one or several pipelines through one training step.
 pub struct Run<'a> {
     step: &'a mut dyn Step,
     on_event: &'a mut dyn FnMut(&Event) -> Result<()>,
@@ -70,25 +70,25 @@ pub struct Run<'a> {
     stats: Stats,
 }
 
-/// What a run did.
+/// Times of a run.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct RunTimes {
-    /// From the start of the run to its end.
+    /// Seconds from the start of the run to its end.
     pub seconds: f64,
-    /// Its epochs.
+    /// Times of its epochs.
     pub epochs: Vec<EpochTimes>,
-    /// Its first 100,000 batches.
+    /// Times of its first 100,000 batches.
     #[serde(skip)]
     pub batches: Vec<BatchTimes>,
-    /// Where the pipelines' time went.
+    /// Time in each stage of the pipelines.
     pub stages: StageSeconds,
     /// Samples that could not be used and were skipped.
     pub bad: u64,
 }
 
 impl<'a> Run<'a> {
-    /// Begins a run; its clock starts now. `on_event` hears of every batch and epoch.
+    /// Starts a run and its clock. `on_event` is called for every batch and epoch.
     #[must_use]
     pub fn start(step: &'a mut dyn Step, on_event: &'a mut dyn FnMut(&Event) -> Result<()>) -> Self {
         Self { step, on_event, begin: Instant::now(), epochs: Vec::new(), batches: Vec::new(), stats: Stats::default() }
@@ -97,7 +97,7 @@ impl<'a> Run<'a> {
     /// Runs one epoch, to its end or until `deadline` has passed.
     ///
     /// # Errors
-    /// Those of the pipeline, the step and `on_event`.
+    /// The errors of the pipeline, the step and `on_event`.
     pub fn epoch(&mut self, pipeline: &Pipeline, number: u64, deadline: Option<Instant>) -> Result<()> {
         self.step.begin_epoch(number)?;
         let begin = Instant::now();
@@ -118,12 +118,12 @@ impl<'a> Run<'a> {
         let mut epoch = pipeline.epoch(number);
         for batch in epoch.by_ref() {
             let batch = batch?;
-            // Until the device has finished making the batch, the time counts as waiting, not as training.
+            // While the device is still making the batch, the time counts as waiting, not as training.
             batch.images().synchronize()?;
             let there = Instant::now();
             let images = (batch.len() - batch.padding()) as u64;
             let result = self.step.train(batch)?;
-            // Work that the device still does belongs to this batch's step; the pipeline goes on meanwhile.
+            // Work that the device still does belongs to this batch's step. The pipeline continues meanwhile.
             self.step.finish()?;
             let trained = Instant::now();
             let (fetch_s, train_s) = ((there - asked).as_secs_f64(), (trained - there).as_secs_f64());
@@ -143,7 +143,7 @@ impl<'a> Run<'a> {
             times.train_s += train_s;
             times.images += images;
             times.batches += 1;
-            // Means so far.
+            // Running means.
             let mean = |mean: Option<f64>, value: Option<f64>| {
                 value.map(|value| mean.map_or(value, |mean| mean + (value - mean) / times.batches as f64))
             };
@@ -162,10 +162,10 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Runs epochs, 0 and on, until `time` has passed; at least one batch.
+    /// Runs epochs from number 0 on until `time` has passed, but at least one batch.
     ///
     /// # Errors
-    /// As of [`epoch`](Self::epoch).
+    /// The errors of [`epoch`](Self::epoch).
     pub fn for_time(&mut self, pipeline: &Pipeline, time: Duration) -> Result<()> {
         let deadline = Instant::now() + time;
         for number in 0.. {
@@ -178,7 +178,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Ends the run.
+    /// Ends the run and returns its times.
     #[must_use]
     pub fn finish(self) -> RunTimes {
         let seconds = self.begin.elapsed().as_secs_f64();
@@ -186,7 +186,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// The share of a pipeline's images that a step classifies rightly, without training on them; `None` if it does not say.
+/// Share of a pipeline's images that a step classifies correctly, without training on them; `None` if it does not say.
 pub(super) fn evaluate(step: &mut dyn Step, pipeline: &Pipeline) -> Result<Option<f64>> {
     let (mut right, mut images) = (0.0, 0);
     for batch in pipeline.epoch(0) {
@@ -199,7 +199,7 @@ pub(super) fn evaluate(step: &mut dyn Step, pipeline: &Pipeline) -> Result<Optio
     Ok((images > 0).then(|| right / images as f64))
 }
 
-/// How to say what the rounds of one thing gave.
+/// Note on how the figures of several rounds are summarized.
 pub(super) fn rounds_note(rounds: u32) -> String {
     match rounds {
         0 | 1 => "Everything was measured once, which says nothing of how sure the figures are (--rounds).".to_owned(),
@@ -210,40 +210,40 @@ pub(super) fn rounds_note(rounds: u32) -> String {
     }
 }
 
-/// What to say about samples that runs skipped, if there were any.
+/// Note on samples that runs skipped; `None` if there were none.
 pub(super) fn skipped<'a>(runs: impl Iterator<Item = &'a RunTimes>) -> Option<String> {
     let bad = runs.map(|run| run.bad).sum::<u64>();
     (bad > 0).then(|| format!("Images that could not be used were skipped {bad} times: warpfeed run names them."))
 }
 
 impl RunTimes {
-    /// Images delivered, padding not counted.
+    /// Images delivered, without padding.
     #[must_use]
     pub fn images(&self) -> u64 {
         self.epochs.iter().map(|epoch| epoch.images).sum()
     }
 
-    /// Images over the time of the epochs; `None` if there were none.
+    /// Images per second of the epochs' time; `None` if there were none.
     #[must_use]
     pub fn images_per_s(&self) -> Option<f64> {
         let seconds: f64 = self.epochs.iter().map(|epoch| epoch.seconds).sum();
         (self.images() > 0).then(|| self.images() as f64 / seconds)
     }
 
-    /// Share of the epochs' time that the training step ran, 0 to 1.
+    /// Share of the epochs' time that was spent in the training step, 0 to 1.
     #[must_use]
     pub fn accelerator_use(&self) -> Option<f64> {
         let seconds: f64 = self.epochs.iter().map(|epoch| epoch.seconds).sum();
         (seconds > 0.0).then(|| self.epochs.iter().map(|epoch| epoch.train_s).sum::<f64>() / seconds)
     }
 
-    /// Seconds that batches were waited for, the first of each epoch left out.
+    /// Seconds of waiting for each batch, without the first batch of each epoch.
     #[must_use]
     pub fn waits(&self) -> Vec<f64> {
         self.batches.iter().filter(|batch| !batch.first).map(|batch| batch.fetch_s).collect()
     }
 
-    /// The epochs after the first, which also warms caches up; the first if it is the only one.
+    /// The epochs after the first one, which also warms up caches. If there is only one epoch: that one.
     #[must_use]
     pub fn later(&self) -> &[EpochTimes] {
         if self.epochs.len() > 1 { &self.epochs[1..] } else { &self.epochs }
@@ -256,7 +256,7 @@ impl RunTimes {
         (!later.is_empty()).then(|| later.iter().map(|epoch| epoch.seconds).sum::<f64>() / later.len() as f64)
     }
 
-    /// Images a second over the same epochs.
+    /// Images per second in the [later](Self::later) epochs.
     #[must_use]
     pub fn later_images_per_s(&self) -> Option<f64> {
         let sum = |of: fn(&EpochTimes) -> f64| self.later().iter().map(of).sum::<f64>();
@@ -264,7 +264,7 @@ impl RunTimes {
         (images > 0.0).then(|| images / seconds)
     }
 
-    /// The first batches, and their epochs, as stretches of time in [`LANES`].
+    /// The first batches and their epochs as stretches of time in [`LANES`].
     pub(super) fn stretches(&self) -> Vec<Stretch> {
         let mut stretches = Vec::new();
         for batch in &self.batches[..self.batches.len().min(SHOWN_BATCHES)] {

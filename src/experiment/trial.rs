@@ -1,4 +1,4 @@
-//! The published trials' operations: the loads that `augment_load` compares.
+//! The operations of the published trials, which `augment_load` compares.
 
 use crate::ops::fill::Fill;
 use crate::ops::filter::Interpolation;
@@ -8,7 +8,7 @@ use crate::ops::transform::{
 use crate::ops::{CenterCrop, Hflip, Normalize, Rotate, Vflip};
 use crate::preset::{IMAGENET_MEAN, IMAGENET_STD, Preset};
 
-/// A published trial. Both end in 224 x 224 pixels, normalized with ImageNet's mean and standard deviation.
+/// A published trial. Both trials end in 224 x 224 pixels, normalized with ImageNet's mean and standard deviation.
 ///
 /// ```
 /// use warpfeed::experiment::trial::Trial;
@@ -21,21 +21,21 @@ use crate::preset::{IMAGENET_MEAN, IMAGENET_STD, Preset};
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trial {
-    /// The load of the CPU: `load` times [flips with probability 0.5 each, rotation by -5 to 5 degrees, nearest], then
+    /// The load on the CPU: `load` times [flips with probability 0.5 each, rotation by -5 to 5 degrees, nearest], then
     /// a random resized crop.
     A {
-        /// How many times.
+        /// Number of repetitions.
         load: u32,
     },
-    /// The load of the GPU: `load` times [both flips, rotation by 5 degrees, bilinear, the canvas grows and the edge is
-    /// repeated], then a random resized crop to 256 and a center crop.
+    /// The load on the GPU: `load` times [both flips, rotation by 5 degrees, bilinear, with a growing canvas and a
+    /// repeated edge], then a random resized crop to 256 and a center crop.
     B {
-        /// How many times.
+        /// Number of repetitions.
         load: u32,
     },
 }
 
-/// The operations of a preset, with the automatic augmentation that it may have `load` times in a row.
+/// The operations of a preset. If it has an automatic augmentation, that is repeated `load` times in a row.
 ///
 /// ```
 /// use warpfeed::{Preset, experiment::trial::loaded};
@@ -54,13 +54,13 @@ fn normalized(mut pixel_ops: Vec<Transform>) -> Vec<Transform> {
 }
 
 impl Trial {
-    /// Its operations.
+    /// The trial's operations.
     #[must_use]
     pub fn ops(self) -> Vec<Transform> {
         normalized(self.pixel_ops())
     }
 
-    /// Its operations on 8-bit images: all but normalization.
+    /// The trial's operations for 8-bit images: without normalization.
     #[must_use]
     pub fn pixel_ops(self) -> Vec<Transform> {
         match self {

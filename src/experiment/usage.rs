@@ -1,4 +1,4 @@
-//! How busy processors, disks and GPUs are, sampled by a thread of its own while something else runs.
+//! Utilization of processors, disks and GPUs, sampled by a thread of its own while an experiment runs.
 
 use super::nvml::{GpuUse, Nvml};
 use super::ticks::{Shares, Ticks};
@@ -8,34 +8,36 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Time between two samples at first.
+/// Initial time between two samples.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// Samples kept: at twice as many, neighbors are merged and the interval doubles.
+/// Number of samples kept: when twice as many are reached, neighbors are merged and the interval doubles.
 const SAMPLES: usize = 1_000;
 
-/// Utilization over time. Every row that is not empty has the same number of samples, each from 0 to 1 unless it says otherwise.
+/// Utilization over time. All rows that are not empty have the same number of samples, each from 0 to 1 unless stated
+/// otherwise.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Usage {
     /// Seconds between two samples.
     pub interval_s: f64,
-    /// One row a core, counting everything that the machine ran; no row if the system does not say.
+    /// One row per core, counting all processes of the machine; no row if the system does not say.
     pub cores: Vec<Vec<f32>>,
-    /// This process, in cores: from 0 to their number.
+    /// Utilization by this process, in cores: from 0 to their number.
     pub process: Vec<f32>,
-    /// Share of the processors' time that they were idle while something waited for a disk; empty if the system does not say.
+    /// Share of the processors' time in which they were idle while something waited for a disk; empty if the system
+    /// does not say.
     pub io_wait: Vec<f32>,
-    /// The disk that was at work longest; empty if the system shows none.
+    /// The most active disk; empty if the system shows none.
     pub disk: Vec<f32>,
-    /// One row a GPU.
+    /// One row per GPU.
     pub gpus: Vec<Vec<f32>>,
-    /// One row a GPU: how much of its memory is taken; no row where the driver does not say.
+    /// One row per GPU: share of its memory in use; no row if the driver does not say.
     pub gpu_memory: Vec<Vec<f32>>,
-    /// Megabytes a second that a GPU receives over PCIe, of several GPUs in turn; empty where the driver does not say.
+    /// Megabytes per second that a GPU receives over PCIe; several GPUs take turns. Empty if the driver does not say.
     pub pcie_mb_per_s: Vec<f32>,
-    /// One row a GPU: its video decoder; no row where the driver does not say.
+    /// One row per GPU: its video decoder; no row if the driver does not say.
     pub decoders: Vec<Vec<f32>>,
-    /// One row a GPU: its JPEG decoder; no row where the driver does not say.
+    /// One row per GPU: its JPEG decoder; no row if the driver does not say.
     pub jpeg_decoders: Vec<Vec<f32>>,
 }
 
@@ -57,7 +59,7 @@ pub struct Percentiles {
     pub max: f64,
 }
 
-/// Percentiles of values by nearest rank; `None` of none.
+/// Percentiles of values by nearest rank; `None` if there are no values.
 ///
 /// ```
 /// use warpfeed::experiment::usage::percentiles;
@@ -78,19 +80,19 @@ pub fn percentiles(values: &[f64]) -> Option<Percentiles> {
 }
 
 impl Usage {
-    /// Percentiles of the mean over all cores; `None` where nothing was sampled.
+    /// Percentiles of the mean over all cores; `None` if nothing was sampled.
     #[must_use]
     pub fn cpu(&self) -> Option<Percentiles> {
         percentiles(&means(&self.cores))
     }
 
-    /// Seconds that were sampled.
+    /// Length of the sampled time in seconds.
     #[must_use]
     pub fn seconds(&self) -> f64 {
         self.process.len() as f64 * self.interval_s
     }
 
-    /// Every row with its name, for a heat map.
+    /// All rows with their names, for a heat map.
     #[must_use]
     pub fn rows(&self) -> Vec<(String, &[f32])> {
         let mut all = Vec::new();
@@ -132,21 +134,21 @@ impl Usage {
     }
 }
 
-/// The mean over all rows at each time.
+/// Mean over all rows at each time.
 pub(super) fn means(rows: &[Vec<f32>]) -> Vec<f64> {
     let samples = rows.iter().map(Vec::len).min().unwrap_or(0);
     let mean = |i: usize| rows.iter().map(|row| f64::from(row[i])).sum::<f64>() / rows.len() as f64;
     (0..samples).map(mean).collect()
 }
 
-/// A thread that samples until it is stopped. Dropping it stops it too.
+/// A thread that samples until it is stopped or dropped.
 pub struct Sampling {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<Usage>>,
 }
 
 impl Sampling {
-    /// Begins to sample, every tenth of a second at first. Where no thread is to be had, nothing is sampled.
+    /// Starts sampling, at first every tenth of a second. If no thread can be started, nothing is sampled.
     ///
     /// ```
     /// let sampling = warpfeed::experiment::usage::Sampling::start();
@@ -185,7 +187,7 @@ impl Sampling {
         Self { stop: Some(stop), thread }
     }
 
-    /// Ends sampling; what was sampled.
+    /// Stops sampling and returns the samples.
     #[must_use]
     pub fn stop(mut self) -> Usage {
         self.join()

@@ -1,18 +1,18 @@
-//! The table of utilization: how busy what was, from the least to the most.
+//! The table of utilization, with percentiles from the minimum to the maximum.
 
 use super::report::{Cell, Table};
 use super::usage::{Percentiles, Usage, means, percentiles};
 use serde_json::{Map, Value, json};
 
-/// Something whose use is watched.
+/// Something whose utilization is sampled.
 struct Watched {
     name: &'static str,
     unit: &'static str,
-    /// What one of the samples is multiplied by, to have the unit.
+    /// Factor from a sample to the unit.
     factor: f64,
     decimals: usize,
     samples: fn(&Usage) -> Vec<f64>,
-    /// Why there may be no samples.
+    /// Reason why there may be no samples.
     missing: &'static str,
 }
 
@@ -39,7 +39,7 @@ const WATCHED: [Watched; 7] = [
     Watched { decimals: 1, ..share("I/O wait", |usage| single(&usage.io_wait), "the system has no /proc/stat") },
 ];
 
-/// What the rows are, for notes.
+/// Note that explains the rows.
 pub(super) const NOTE: &str = "Utilization: the mean over all cores, or GPUs, sampled every 0.1 s in all rounds. GPU memory is what \
     is taken of it, PCIe what a GPU receives; disk is the one that was at work longest; I/O wait is time that cores were idle \
     while something waited for a disk.";
@@ -49,13 +49,13 @@ fn single(samples: &[f32]) -> Vec<f64> {
 }
 
 impl Watched {
-    /// Percentiles over all runs; `None` where nothing was sampled.
+    /// Percentiles over all runs; `None` if nothing was sampled.
     fn percentiles(&self, runs: &[Usage]) -> Option<Percentiles> {
         percentiles(&runs.iter().flat_map(self.samples).collect::<Vec<_>>())
     }
 }
 
-/// Every case, by the cells that `columns` are the names of, with the utilization of its rounds.
+/// Table of the cases' utilization over their rounds. `columns` are the names of the cells that identify a case.
 pub(super) fn table<'a>(columns: &[&str], cases: impl IntoIterator<Item = (Vec<Cell>, &'a [Usage])>) -> Table {
     let figures = ["of", "unit", "min", "p50", "p90", "p95", "p99", "max"];
     let mut table = Table::new("utilization", "Utilization", &[columns, &figures].concat());
@@ -82,7 +82,7 @@ pub(super) fn table<'a>(columns: &[&str], cases: impl IntoIterator<Item = (Vec<C
     table
 }
 
-/// The same of one case, for JSON: percentiles by name, in their unit.
+/// Utilization of one case for JSON: percentiles by name, in their unit.
 pub(super) fn figures(runs: &[Usage]) -> Value {
     let of = |watched: &Watched| {
         let Percentiles { min, p50, p90, p95, p99, max } = watched.percentiles(runs)?;

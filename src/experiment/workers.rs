@@ -1,5 +1,5 @@
-//! Times epochs for several numbers of workers and several batch sizes: the grid of the published comparisons of
-//! `num_workers` ([`DEEPLIZARD`], [`GLUON`]), with its columns.
+//! Measures epochs for several numbers of workers and batch sizes: the grid of the published comparisons of
+//! `num_workers` ([`DEEPLIZARD`], [`GLUON`]), with their columns.
 
 use super::environment::available_memory_bytes;
 use super::published::{DEEPLIZARD, GLUON};
@@ -18,20 +18,20 @@ use crate::raster::Size;
 use crate::source::Input;
 use serde_json::json;
 
-/// What to run.
+/// Settings of the experiment.
 #[derive(Clone)]
 pub struct Settings {
-    /// Numbers of workers; with 0 the trainer's thread makes the batches.
+    /// Numbers of workers. With 0 the trainer's thread makes the batches.
     pub workers: Vec<usize>,
-    /// Images a batch.
+    /// Numbers of images in a batch.
     pub batch_sizes: Vec<usize>,
     /// Epochs of each run.
     pub epochs: u64,
-    /// Runs of each, in turn with the others; medians count.
+    /// Runs of each case, in turn with the others. The median counts.
     pub rounds: u32,
-    /// The operations, ending in one size.
+    /// The operations. They must end in one size.
     pub ops: Vec<Transform>,
-    /// Images that a trained network is evaluated on after each run, outside of its time; none if not given.
+    /// Images to evaluate a trained network on after each run, outside of the measured time. Default: none.
     pub evaluation: Option<Input>,
 }
 
@@ -39,11 +39,11 @@ pub struct Settings {
 struct Case {
     workers: usize,
     batch_size: usize,
-    /// Its rounds, or why it was not run.
+    /// The case's rounds, or the reason why it was not run.
     runs: Result<Vec<RunTimes>, String>,
-    /// Of each run.
+    /// Utilization in each run.
     usage: Vec<Usage>,
-    /// After each run, of a step that tells it.
+    /// Accuracy after each run, if the step reports it.
     accuracies: Vec<f64>,
 }
 
@@ -66,8 +66,8 @@ impl Case {
     }
 }
 
-/// Runs every number of workers with every batch size, each on a fresh model from `model`, as often as there are rounds.
-/// `progress` is called for each.
+/// Runs every number of workers with every batch size, each on a fresh model from `model`, for all rounds. `progress`
+/// is called for each run.
 ///
 /// # Errors
 /// [`Error::Parameter`] for settings without workers, batches or an epoch; errors of pipelines and steps.
@@ -99,7 +99,7 @@ pub fn workers(
             cases.push(Case { workers, batch_size, runs, usage: Vec::new(), accuracies: Vec::new() });
         }
     }
-    // A model that cannot be made is known before anything is measured.
+    // Made first, so that a model that cannot be made is reported before anything is measured.
     let first = model()?;
     let (step, learning_rate) = (first.about(), first.step.learning_rate());
     drop(first);
@@ -186,7 +186,7 @@ pub fn workers(
     Ok(report)
 }
 
-/// The images of `images` as a network is evaluated on them: of the size that it was trained on, without what is drawn.
+/// A pipeline over `images` for evaluation: in the size that the network was trained on, without random operations.
 fn evaluation(subject: &Subject, settings: &Settings, images: &Input) -> Result<Pipeline> {
     let build = |builder: Builder, ops: Vec<Transform>| ops.into_iter().fold(builder, Builder::augment).build();
     let size = build(subject.builder(), settings.ops.clone())?.image_size();
@@ -194,7 +194,7 @@ fn evaluation(subject: &Subject, settings: &Settings, images: &Input) -> Result<
         settings.ops.clone()
     } else {
         let normalize = settings.ops.iter().filter(|op| matches!(op, Transform::Explicit(Op::Normalize(_)))).cloned();
-        // As published for ImageNet: a margin of an eighth around what is looked at.
+        // As published for ImageNet: a margin of an eighth around the evaluated part.
         let Size { width, height } = size;
         let shorter_px = (width.max(height) * 8).div_ceil(7);
         let crop = [Resize::shorter_side(shorter_px).into(), CenterCrop::new(size).into()];
@@ -204,7 +204,7 @@ fn evaluation(subject: &Subject, settings: &Settings, images: &Input) -> Result<
     build(Pipeline::builder(images.clone()).on_error(OnError::Skip).batch_size(batch_size).device(subject.device), ops)
 }
 
-/// Why a pipeline is not run.
+/// Reason why a pipeline cannot be run; `None` if it can.
 fn cannot(pipeline: &Pipeline, batch_size: usize, images: Option<u64>) -> Option<String> {
     if let Some(images) = images.filter(|&images| batch_size as u64 > images) {
         return Some(format!("there are {images} images an epoch"));
@@ -214,7 +214,7 @@ fn cannot(pipeline: &Pipeline, batch_size: usize, images: Option<u64>) -> Option
         .then(|| format!("they take {:.1} GB of {:.1} GB free", needs as f64 / 1e9, free as f64 / 1e9))
 }
 
-/// The smallest number of workers that is not slower than the fastest beyond doubt.
+/// Sentence about the smallest number of workers that is not slower than the fastest beyond doubt.
 fn answer(batch_size: usize, cases: &[Case]) -> Option<String> {
     let ran = || {
         cases.iter().filter(move |case| case.batch_size == batch_size).filter_map(|c| Some((c.workers, c.seconds()?)))
@@ -232,7 +232,7 @@ fn answer(batch_size: usize, cases: &[Case]) -> Option<String> {
     Some(format!("Batches of {batch_size}: {workers}, {of_it}, and no other number is faster beyond doubt{without}."))
 }
 
-/// Seconds per epoch, a row a number of workers.
+/// Table of the seconds per epoch, one row per number of workers.
 fn summary(settings: &Settings, cases: &[Case]) -> Table {
     let of_batch = |batch_size: &usize| {
         [format!("batch {batch_size}, s"), format!("batch {batch_size}, +-%"), format!("batch {batch_size}, images/s")]
@@ -255,7 +255,7 @@ fn summary(settings: &Settings, cases: &[Case]) -> Table {
     table
 }
 
-/// What each case did beside its time.
+/// Table of each case's other figures.
 fn each(cases: &[Case], evaluated: bool) -> Table {
     let columns = ["workers", "batch size", "images/s", "accelerator use, %", "evaluation accuracy, %", "+-%"];
     let mut table = Table::new("cases", "Each case", &columns);
@@ -279,7 +279,7 @@ fn each(cases: &[Case], evaluated: bool) -> Table {
     table
 }
 
-/// The published grid's columns: a row an epoch.
+/// Table with the published grid's columns, one row per epoch.
 fn grid(learning_rate: Option<f64>, cases: &[Case]) -> Table {
     let mut table = Table::new(
         "grid",

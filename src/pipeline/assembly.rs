@@ -1,4 +1,4 @@
-//! Batches from samples: what became of each position, and the batch that is made of them.
+//! Assembly of batches: the result of each position, and the batch made from them.
 
 use super::policy::Losses;
 use crate::backend::AnyBatch;
@@ -9,18 +9,18 @@ use crate::targets::Row;
 use crate::tensor::{Targets, Tensor};
 use std::sync::{Arc, OnceLock};
 
-/// A batch of a back end, which the first worker to need it begins; `None` inside if that failed, which this worker's
-/// slot says.
+/// A batch of the back end. The first worker that needs it begins it. The inner `None` means that this failed; the slot
+/// of that worker has the error.
 pub(super) type Begun = OnceLock<Option<AnyBatch>>;
 
-/// A batch being filled, or ready.
+/// A batch that is being filled, or is ready.
 pub(super) struct Filling {
-    /// Where its samples go; taken by whoever makes the batch of them.
+    /// The back end's batch that samples are written to. The thread that makes the batch takes it.
     pub(super) storage: Option<Arc<Begun>>,
     pub(super) slots: Vec<Slot>,
-    /// How many positions it has.
+    /// Number of positions in the batch.
     pub(super) positions: usize,
-    /// How many of them are not finished.
+    /// Number of positions that are not finished.
     pub(super) remaining: usize,
     pub(super) made: Option<Result<Made>>,
 }
@@ -31,42 +31,42 @@ impl Filling {
         Self { storage: Some(Arc::default()), slots, positions, remaining: positions, made: None }
     }
 
-    /// The back end's batch, if it was begun and nobody is at work on it any more.
+    /// Takes the back end's batch, if it was begun and no thread works on it any more.
     pub(super) fn take_batch(&mut self) -> Option<AnyBatch> {
         Arc::into_inner(self.storage.take()?).and_then(OnceLock::into_inner).flatten()
     }
 }
 
-/// What became of one position of a batch.
+/// Result of one position of a batch.
 pub(super) enum Slot {
     Pending,
     Done {
         pick: Pick,
         label: u32,
-        /// If targets were asked for.
+        /// `None` if no targets were asked for.
         target: Option<Row>,
-        /// What was wrong with the sample whose place it takes.
+        /// The error of the bad sample that this one substitutes.
         instead_of: Option<Box<Error>>,
     },
     Skipped(Box<Error>),
-    /// The stream has ended before it.
+    /// The stream has ended before this position.
     Ended,
     Failed(Box<Error>),
-    /// The batch could not be begun, which another of its positions says.
+    /// The batch could not be begun; the slot of another position has the error.
     Unbegun,
 }
 
-/// What a batch's positions have become.
+/// A batch and its bad samples.
 pub(super) struct Made {
     /// `None` if every sample was skipped.
     pub(super) parts: Option<Parts>,
     pub(super) losses: Losses,
 }
 
-/// What a batch consists of.
+/// The parts of a batch.
 pub(super) struct Parts {
     pub(super) images: Tensor,
-    /// The views after the first; or the images after the first, where each has a size of its own.
+    /// The views after the first one. If images differ in size: the images after the first one.
     pub(super) others: Vec<Tensor>,
     pub(super) labels: Vec<u32>,
     pub(super) indices: Vec<u64>,
@@ -81,17 +81,17 @@ pub(super) struct Delivered {
     pub(super) places: Vec<usize>,
     pub(super) labels: Vec<u32>,
     pub(super) indices: Vec<u64>,
-    /// As many, if targets were asked for.
+    /// One per entry of `places`; empty if no targets were requested.
     pub(super) targets: Vec<Row>,
     pub(super) losses: Losses,
     /// Whether the stream ended in this batch.
     pub(super) ended: bool,
 }
 
-/// Sorts out what became of a batch's positions.
+/// Collects the results of a batch's positions.
 ///
 /// # Errors
-/// That of the first position that failed.
+/// The error of the first position that failed.
 pub(super) fn deliver(slots: Vec<Slot>) -> Result<Delivered> {
     let mut all = Delivered::default();
     for (place, slot) in slots.into_iter().enumerate() {

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::mix::Mixed;
 use crate::tensor::{Targets, Tensor};
 
-/// Images ready for a training step, with their labels. Dropping it gives its memory back to the pipeline.
+/// Images ready for a training step, with their labels. Dropping a batch gives its memory back to the pipeline.
 ///
 /// ```
 /// # use warpfeed::image::{Image, JpegOptions, encode_jpeg};
@@ -29,7 +29,7 @@ use crate::tensor::{Targets, Tensor};
 #[derive(Debug)]
 pub struct Batch {
     pub(super) images: Tensor,
-    /// The views after the first; or the images after the first, where each has a size of its own.
+    /// The views after the first one. If images differ in size: the images after the first one.
     pub(super) others: Vec<Tensor>,
     pub(super) labels: Vec<u32>,
     pub(super) indices: Vec<u64>,
@@ -45,38 +45,40 @@ impl Batch {
         Self { images, others, labels, indices, targets, mixed, padding, moment }
     }
 
-    /// The images: `[N, 3, H, W]` or `[N, H, W, 3]`, in the order of the epoch. With several views, the first.
+    /// The images, `[N, 3, H, W]` or `[N, H, W, 3]`, in the order of the epoch. With several views, the images of the
+    /// first view.
     #[must_use]
     pub fn images(&self) -> &Tensor {
         &self.images
     }
 
-    /// View number `i` ([`Builder::views`](crate::Builder::views)), from 0; `None` if there are fewer. A view that comes
-    /// `times` a sample has the first image of every sample, then the second of every sample: `[times x N, 3, H, W]`.
+    /// View number `i` ([`Builder::views`](crate::Builder::views)), from 0; `None` if there are fewer. A view that
+    /// comes `times` times has shape `[times x N, 3, H, W]`: the first image of every sample, then the second image of
+    /// every sample, and so on.
     #[must_use]
     pub fn view(&self, i: usize) -> Option<&Tensor> {
         if i == 0 { Some(&self.images) } else { self.others.get(i - 1) }
     }
 
-    /// The label of each sample, which is that of each of its images.
+    /// The label of each sample. It applies to all images of the sample.
     #[must_use]
     pub fn labels(&self) -> &[u32] {
         &self.labels
     }
 
-    /// The targets that were asked for ([`Builder::targets`](crate::Builder::targets)), padding included.
+    /// The targets, padding included; `None` without [`Builder::targets`](crate::Builder::targets).
     #[must_use]
     pub fn targets(&self) -> Option<&Targets> {
         self.targets.as_ref()
     }
 
-    /// What each image was mixed with, padding included; `None` without [`Builder::mix`](crate::Builder::mix).
+    /// The mixing partner of each image, padding included; `None` without [`Builder::mix`](crate::Builder::mix).
     #[must_use]
     pub fn mixed(&self) -> Option<&Mixed> {
         self.mixed.as_ref()
     }
 
-    /// The targets, to be given away before the images are.
+    /// Takes the targets out of the batch, so that the images can stay in it.
     #[must_use]
     pub fn take_targets(&mut self) -> Option<Targets> {
         self.targets.take()
@@ -94,20 +96,20 @@ impl Batch {
         self.labels.len()
     }
 
-    /// Whether it holds no image. A pipeline never gives such a batch.
+    /// Whether the batch has no image. A pipeline never delivers such a batch.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty()
     }
 
-    /// How many samples at the end are repetitions of the last one, there to fill the batch
+    /// Number of samples at the end that only repeat the last one to fill the batch
     /// ([`LastBatch::Pad`](crate::LastBatch::Pad)).
     #[must_use]
     pub fn padding(&self) -> usize {
         self.padding
     }
 
-    /// Where its epoch stands after this batch: what to write down once the step on it is done.
+    /// The state of the epoch after this batch. Save it once the training step on this batch is done.
     ///
     /// ```
     /// # use warpfeed::image::{Image, JpegOptions, encode_jpeg};
@@ -128,24 +130,24 @@ impl Batch {
         self.moment.state()
     }
 
-    /// The images alone, to be given away; with several views, the first. Their memory goes back to the pipeline when the
-    /// tensor is dropped.
+    /// Takes the images out of the batch; with several views, those of the first view. Their memory goes back to the
+    /// pipeline when the tensor is dropped.
     #[must_use]
     pub fn into_images(self) -> Tensor {
         self.images
     }
 
-    /// All views, to be given away, as of [`into_images`](Self::into_images).
+    /// Takes all views out of the batch. Their memory goes back to the pipeline when the tensors are dropped.
     #[must_use]
     pub fn into_views(self) -> Vec<Tensor> {
         std::iter::once(self.images).chain(self.others).collect()
     }
 
-    /// Images and labels (`[N]`, u32) as tensors of candle 0.11 on `device`, to candle's CPU without a copy: see
-    /// [`Tensor::into_candle`].
+    /// Turns images and labels (`[N]`, u32) into tensors of candle 0.11 on `device`. candle's CPU gets the images
+    /// without a copy: see [`Tensor::into_candle`].
     ///
     /// # Synchronization
-    /// As of [`Tensor::into_candle`].
+    /// See [`Tensor::into_candle`].
     ///
     /// # Errors
     /// [`Error::Device`](crate::Error::Device) if candle cannot copy them to `device`.
@@ -157,8 +159,8 @@ impl Batch {
         Ok((self.images.into_candle(device)?, labels))
     }
 
-    /// Images, labels and indices, to be given away. The images' memory goes back to the pipeline when the tensor is
-    /// dropped.
+    /// Takes images, labels and indices out of the batch. The images' memory goes back to the pipeline when the tensor
+    /// is dropped.
     #[must_use]
     pub fn into_parts(self) -> (Tensor, Vec<u32>, Vec<u64>) {
         (self.images, self.labels, self.indices)

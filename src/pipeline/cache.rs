@@ -1,9 +1,9 @@
-//! The image cache: decoded images, from one epoch to the next.
+//! The image cache: decoded images that are kept from one epoch to the next.
 //!
-//! Caches the result of decoding and of the leading deterministic operations: the image is decoded, turned as its EXIF
-//! tag says, and if the pipeline begins with a resize, resized. It is stored as a PNM file. So everything that follows
-//! treats it as one more encoded image, of which only the needed part is read. A pipeline delivers the same pixels with
-//! and without a cache.
+//! The cache holds the result of decoding and of the leading deterministic operations: the image is decoded, turned as
+//! its EXIF tag says, and resized if the pipeline begins with a resize. It is stored as a PNM file. So the rest of the
+//! pipeline treats it like any encoded image, of which only the needed part is read. A pipeline delivers the same
+//! pixels with and without a cache.
 
 use super::recipes::{Recipes, Stored};
 use super::stats::Counters;
@@ -25,21 +25,21 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
-/// The version of what is kept: part of every key.
+/// Version of the cached format, a part of every key.
 const VERSION: u32 = 1;
-/// What a cached image takes beside its pixels, for its entries in two tables, counted generously.
+/// Generous bound of the bytes that a cached image takes besides its pixels, for its entries in two tables.
 const ENTRY_BYTES: u64 = 256;
 
-/// Where decoded images are cached from one epoch to the next, and how many bytes of them.
+/// A cache of decoded images: its place and size.
 ///
-/// Caches the result of decoding and of the leading deterministic operations. If the pipeline begins with
-/// `resize_shorter(256)`, the resized image is cached; if it begins with a random operation, the whole decoded image.
-/// That is 3 bytes a pixel. Batches are the same as without a cache.
+/// It holds the result of decoding and of the leading deterministic operations, 3 bytes a pixel. If the pipeline begins
+/// with `resize_shorter(256)`, the resized image is cached; if it begins with a random operation, the whole decoded
+/// image. Batches are the same with and without a cache.
 ///
-/// Images are cached until there is no more room. None is removed for another, since in shuffled epochs each is as
-/// likely to come next. An image is found by the SHA-256 of its encoded bytes and of what was done to it, so a changed
-/// file or another operation never finds an old image. A source of random access is asked only once for an image that
-/// is cached: it must not change while the pipeline is in use.
+/// Images are cached until the cache is full. None is evicted, since in shuffled epochs each is equally likely to come
+/// next. An image is found by the SHA-256 of its encoded bytes and of the operations done to it, so a changed file or
+/// another operation never finds an old image. A source of random access is read only once for a cached image: it must
+/// not change while the pipeline is in use.
 ///
 /// ```
 /// use warpfeed::prelude::*;
@@ -61,53 +61,53 @@ const ENTRY_BYTES: u64 = 256;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageCache {
-    /// In memory if `None`.
+    /// `None`: in memory.
     folder: Option<PathBuf>,
     size_bytes: u64,
 }
 
 impl ImageCache {
-    /// A cache in memory, for as long as the pipeline lives.
+    /// A cache in memory that lives as long as the pipeline.
     #[must_use]
     pub fn memory(size_bytes: u64) -> Self {
         Self { folder: None, size_bytes }
     }
 
-    /// In a folder, which is made if it is missing and may be removed at any time. What earlier processes kept there
-    /// counts and is used. Processes that fill it at the same time do not count each other's new images. It takes up to
-    /// 100 bytes of memory a sample.
+    /// A cache in a folder, which is made if it is missing and may be removed at any time. Images from earlier
+    /// processes are used, and count towards its size. Processes that fill it at the same time do not count each
+    /// other's new images. It also takes up to 100 bytes of memory per sample.
     #[must_use]
     pub fn disk(folder: impl Into<PathBuf>, size_bytes: u64) -> Self {
         Self { folder: Some(folder.into()), size_bytes }
     }
 
-    /// Bytes of memory that it takes at most.
+    /// Most bytes of memory that the cache takes.
     pub(super) fn memory_bytes(&self) -> u64 {
         if self.folder.is_none() { self.size_bytes } else { 0 }
     }
 }
 
-/// How full an [`ImageCache`] is.
+/// Current contents of an [`ImageCache`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct CacheUsage {
-    /// Images in it.
+    /// Number of images in the cache.
     pub images: u64,
-    /// Bytes that they take.
+    /// Bytes of these images.
     pub bytes: u64,
-    /// Bytes that they may take.
+    /// Most bytes that the images may take.
     pub limit_bytes: u64,
-    /// Whether an image found no room.
+    /// Whether an image did not fit any more.
     pub full: bool,
-    /// Why no more images are written to its folder, if one could not be.
+    /// The error that stopped writing to the folder, if one did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
 }
 
-/// Start of the SHA-256 of an image's encoded bytes and of what is done to it.
+/// The first 16 bytes of the SHA-256 of an image's encoded bytes and of the operations done to it.
 type Key = [u8; 16];
 
-/// What is known of a sample whose image is cached.
+/// The key and stored properties of a sample whose image is cached.
 #[derive(Clone, Copy)]
 struct Known {
     key: Key,
@@ -124,8 +124,8 @@ pub(super) struct Cache {
     bytes: AtomicU64,
     full: AtomicBool,
     failed: OnceLock<String>,
-    /// Of samples whose images are kept, by index: the source need not be asked for them. A stream's samples have no
-    /// index of their own.
+    /// Samples whose images are cached, by index, so that the source need not be read for them. `None` for a stream,
+    /// whose samples have no fixed index.
     known: Option<Mutex<HashMap<u64, Known>>>,
 }
 
@@ -137,14 +137,14 @@ enum Store {
 /// An image from the cache.
 pub(super) struct Kept {
     pub(super) encoded: Encoded,
-    /// Of these bytes.
+    /// The header of `encoded`.
     pub(super) header: Header,
     pub(super) stored: Stored,
 }
 
 impl Cache {
-    /// Opens what `options` describe, for images that go through these recipes. `accept_truncated`: whether truncated
-    /// JPEGs are. `stream`: whether the source's samples have no fixed index.
+    /// Opens the cache that `options` describe, for images that go through these recipes. `stream`: whether the
+    /// source's samples have no fixed index.
     ///
     /// # Errors
     /// [`Error::Io`] if the folder can neither be made nor listed.
@@ -186,13 +186,13 @@ impl Cache {
         }
     }
 
-    /// Whether it is known that a sample's image was kept, so that it is hardly read.
+    /// Whether a sample's image is known to be cached, so that the source is hardly ever read for it.
     pub(super) fn is_known(&self, index: u64) -> bool {
         let known = self.known.as_ref();
         known.is_some_and(|known| known.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&index))
     }
 
-    /// The image of a sample of which is known that it was kept: the source need not be asked. `buffer` may be taken.
+    /// The image of a sample that is known to be cached; the source need not be read. May take `buffer`.
     pub(super) fn known(&self, counters: &Counters, index: u64, buffer: &mut Vec<u8>) -> Option<Kept> {
         let start = Instant::now();
         let known = *self.known.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner).get(&index)?;
@@ -201,10 +201,11 @@ impl Cache {
         Some(kept)
     }
 
-    /// The image of a sample that was read, decoded by `run` and kept now if it was not; `None` if there is no room for it.
+    /// The cached image of a sample that was read. If it is missing, `run` decodes it and it is cached now. `None` if
+    /// it does not fit.
     ///
     /// # Errors
-    /// Those of decoding it, and of the operations before it is kept.
+    /// Errors of decoding the image, and of the operations that come before caching.
     pub(super) fn image(
         &self,
         counters: &Counters,
@@ -213,7 +214,7 @@ impl Cache {
         header: &Header,
         run: impl FnOnce(&[Op], &mut [u8]) -> Result<Work>,
     ) -> Result<Option<Kept>> {
-        // Memory that is full has nothing of samples that are not known.
+        // A full cache in memory has only images of known samples.
         let all_known = matches!(self.store, Store::Memory(_)) && self.known.is_some();
         if all_known && self.full.load(Relaxed) {
             return Ok(None);
@@ -238,7 +239,7 @@ impl Cache {
         Ok(Some(kept))
     }
 
-    /// A cached image. A file that is not one, or is another one, counts as missing.
+    /// Finds a cached image. A file that is damaged or belongs to another image counts as missing.
     fn find(&self, known: Known, buffer: &mut Vec<u8>) -> Option<Kept> {
         let expected = len_bytes(self.recipes.cached_size(known.stored).ok()?);
         let encoded = match &self.store {
@@ -252,7 +253,7 @@ impl Cache {
         (encoded.bytes().len() as u64 == expected).then_some(Kept { encoded, header, stored: known.stored })
     }
 
-    /// Decodes an image as it is to be kept, if there is room for it.
+    /// Decodes an image into the form that is cached, if it fits.
     fn make(
         &self,
         counters: &Counters,
@@ -283,7 +284,7 @@ impl Cache {
         }
     }
 
-    /// Takes room for so many bytes, if there is as much.
+    /// Reserves `needed` bytes. False if there are not so many.
     fn reserve(&self, needed: u64) -> bool {
         let more = |bytes: u64| bytes.checked_add(needed).filter(|bytes| *bytes <= self.limit_bytes);
         let has_room = self.failed.get().is_none() && self.bytes.fetch_update(Relaxed, Relaxed, more).is_ok();
@@ -293,7 +294,7 @@ impl Cache {
         has_room
     }
 
-    /// Keeps an image for which room was taken.
+    /// Caches an image for which bytes were reserved.
     fn keep(&self, known: Known, image: Vec<u8>) -> Result<Kept> {
         let header = self.recipes.header(&image)?;
         let needed = image.len() as u64 + ENTRY_BYTES;
@@ -308,14 +309,14 @@ impl Cache {
                 let written = write(folder, &known.key, &image);
                 let is_new = written.as_ref().is_ok_and(|is_new| *is_new);
                 if let Err(error) = written {
-                    // The epoch goes on without it; the remedy is the user's.
+                    // The epoch goes on without caching; the user is told by [`CacheUsage::failed`].
                     let _ = self.failed.set(error.to_string());
                     self.full.store(true, Relaxed);
                 }
                 (Encoded::owned(image), is_new)
             }
         };
-        // Two threads may have made the same image.
+        // Two threads may have made the same image at the same time.
         if is_new {
             self.images.fetch_add(1, Relaxed);
         } else {
@@ -330,11 +331,11 @@ fn len_bytes(size: Size) -> u64 {
     pnm_header(size, 3).len() as u64 + 3 * size.area_px()
 }
 
-/// By which name an image is known.
+/// The key of an image.
 fn key(planner: &Planner, accept_truncated: bool, ops: &[Op], bytes: &[u8]) -> Key {
     let mut hash = Sha256::new();
     let what = (VERSION, ops, format!("{:?}", planner.order), accept_truncated);
-    // Composed arithmetic differs from the others', which agree.
+    // Only the composed strategy has arithmetic of its own.
     let composed = planner.strategy == Strategy::Composed;
     let text = serde_json::to_vec(&(what, composed)).unwrap_or_default();
     hash.update((text.len() as u64).to_le_bytes());
@@ -349,16 +350,16 @@ fn place(folder: &Path, key: &Key) -> PathBuf {
     folder.join(&name[..2]).join(name + ENDING)
 }
 
-/// The files are images that other programs show too; four bytes of checksum follow the pixels.
+/// The files are images that other programs show too: four bytes of checksum follow the pixels.
 const ENDING: &str = ".ppm";
 
-/// It covers the name, so that no image is taken for another.
+/// The checksum covers the key, so that no image is taken for another.
 fn checksum(key: &Key, image: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(key), image)
 }
 
-/// The image of `len_bytes` bytes that is kept under a key. A file of another length is not read, whatever it claims to
-/// be, nor is what is no regular file: a pipe would have its reader wait.
+/// Reads the image of `len_bytes` bytes with this key. Anything else is not read: files of another length, and pipes,
+/// which would make the reader wait.
 fn read(folder: &Path, key: &Key, len_bytes: u64, mut buffer: Vec<u8>) -> Option<Vec<u8>> {
     let (file, metadata) = file::open_with_metadata(&place(folder, key)).ok()?;
     let len = len_bytes.checked_add(4)?;
@@ -376,7 +377,7 @@ fn read(folder: &Path, key: &Key, len_bytes: u64, mut buffer: Vec<u8>) -> Option
     Some(buffer)
 }
 
-/// Whether there was none before.
+/// Writes an image. True if the folder did not have it before.
 fn write(folder: &Path, key: &Key, image: &[u8]) -> Result<bool> {
     let path = &place(folder, key);
     let is_new = !path.exists();
@@ -388,7 +389,7 @@ fn write(folder: &Path, key: &Key, image: &[u8]) -> Result<bool> {
     Ok(is_new)
 }
 
-/// How many images a folder has, and the bytes of all that is in it, half written files included.
+/// Number of images in a folder, and the bytes of all its files, half-written ones included.
 fn count(folder: &Path) -> io::Result<(u64, u64)> {
     let (mut images, mut bytes) = (0, 0);
     for part in fs::read_dir(folder)? {
@@ -396,11 +397,11 @@ fn count(folder: &Path) -> io::Result<(u64, u64)> {
         if !part.file_type()?.is_dir() {
             continue;
         }
-        // Where they cannot be removed they count.
+        // Leftovers that cannot be removed are counted.
         let _ = atomic::remove_leftovers(&part.path(), atomic::LEFTOVER_AGE, |name| name.ends_with(ENDING));
         for entry in fs::read_dir(part.path())? {
             let entry = entry?;
-            // What another process removes meanwhile is gone.
+            // Another process has removed this file.
             let Ok(metadata) = entry.metadata() else { continue };
             bytes += metadata.len() + ENTRY_BYTES;
             images += u64::from(entry.path().extension().is_some_and(|ending| ending == &ENDING[1..]));

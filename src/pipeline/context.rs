@@ -1,4 +1,4 @@
-//! What an epoch's work has to know, whichever back end does it.
+//! The data of one epoch that workers and consumer need, for either back end.
 
 use super::inner::Inner;
 use super::policy::BadSamples;
@@ -14,34 +14,35 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Positions from one that is worked on to one whose sample is announced to its source.
+/// How many positions ahead of the current one a sample is announced to its source.
 const ANNOUNCED: u64 = 64;
 
-/// An epoch: its samples and what is counted of them.
+/// An epoch: its samples and their statistics.
 pub(super) struct Context {
     pub(super) inner: Arc<Inner>,
-    /// Where this epoch's samples are read.
+    /// Reads this epoch's samples.
     pub(super) reader: Reader,
-    /// Set when the epoch is dropped: whoever waits for bytes gives up.
+    /// Set when the epoch is dropped, so that threads stop waiting for bytes.
     pub(super) stopped: Arc<AtomicBool>,
     pub(super) epoch: u64,
     order: Order,
-    /// What is at its positions, where it is not the sample of that number.
+    /// The sampler's samples by position; `None` if the order's numbers are the samples.
     picks: Option<Picks>,
-    /// Why there is no order.
+    /// The error if no order could be made.
     pub(super) refused: Option<Error>,
-    /// Where in the order it begins: position 0 everywhere else is this one.
+    /// The first position of the order that this epoch delivers. Positions in all other fields and methods count from
+    /// here.
     pub(super) first: u64,
-    /// Positions that are delivered: fewer than the order's if the last batch is dropped.
+    /// Number of positions that are delivered: fewer than the order has if the last batch is dropped.
     pub(super) positions: u64,
-    /// How many of them, at the end, are padding.
+    /// Number of padding positions among them, at the end.
     pub(super) padding: u64,
     pub(super) counters: Counters,
     pub(super) bad: BadSamples,
 }
 
 impl Context {
-    /// An epoch from position `first` of its order on, which in a stream is at `cursor`.
+    /// An epoch that starts at position `first` of its order. `cursor`: the place of that position in a stream.
     pub(super) fn new(inner: Arc<Inner>, epoch: u64, first: u64, cursor: Option<Vec<u8>>) -> Self {
         let order = inner.sampler.epoch(epoch);
         let (seed, shuffle) = (inner.recipes.seed, inner.shuffle);
@@ -64,19 +65,19 @@ impl Context {
         }
     }
 
-    /// Announces the first samples, before there is anybody who could read one.
+    /// Announces the first samples, before a worker asks for one.
     pub(super) fn announce_first(&self) {
-        // A panic of the caller's comes again with a sample's work.
+        // A panic in the caller's source comes again when the sample is read, and is reported there.
         let announce = || (0..ANNOUNCED).for_each(|position| self.announce(position));
         let _ = catch_unwind(AssertUnwindSafe(announce));
     }
 
-    /// Announces the sample that is as far ahead of `position` as samples are announced.
+    /// Announces the sample `ANNOUNCED` positions after `position`.
     pub(super) fn announce_ahead(&self, position: u64) {
         self.announce(position + ANNOUNCED);
     }
 
-    /// Says that the sample at a position will be read soon, unless the cache is known to have it.
+    /// Tells the source that the sample at a position will be read soon, unless the cache is known to have it.
     fn announce(&self, position: u64) {
         if position < self.positions
             && let Some(Pick { index, .. }) = self.pick(position)
@@ -86,15 +87,15 @@ impl Context {
         }
     }
 
-    /// The number of a batch among all ranks' batches of the epoch, counted in turn.
+    /// The number of a batch among the epoch's batches of all ranks, with ranks taken in turn.
     pub(super) fn batch_of_all_ranks(&self, number: u64) -> u64 {
         let partition = self.inner.sampler.own_partition();
         let own = self.first / self.inner.options.batch_size as u64 + number;
         own * u64::from(partition.world_size()) + u64::from(partition.rank())
     }
 
-    /// The encoded bytes of a sample, in `buffer` if the source does not lend its own, and its target, if targets were asked
-    /// for.
+    /// The encoded bytes of a sample, and its target if targets were asked for. `buffer` is used if the source does not
+    /// lend its own bytes.
     pub(super) fn read(&self, index: u64, buffer: Vec<u8>) -> Result<(Encoded, Option<Row>)> {
         let of_field = self.inner.targets.as_ref().and_then(|spec| Some((spec, spec.field.as_deref()?)));
         let Some((spec, field)) = of_field else {
@@ -105,7 +106,7 @@ impl Context {
         Ok((encoded, Some(spec.row(target)?)))
     }
 
-    /// The target of a sample that has been read, if targets were asked for.
+    /// The target of a sample that has been read; `None` if no targets were asked for.
     pub(super) fn target(&self, index: u64) -> Result<Option<Row>> {
         let Some(spec) = &self.inner.targets else { return Ok(None) };
         spec.row(self.reader.target(index, spec.field.as_deref())?).map(Some)
@@ -120,7 +121,7 @@ impl Context {
         Error::Sample { index, name: self.name(index), source: Box::new(error) }
     }
 
-    /// Whether the end is known beforehand: a stream's is not.
+    /// Whether the number of samples is known beforehand. A stream's is not.
     pub(super) fn is_finite(&self) -> bool {
         self.reader.feed().is_none()
     }
@@ -130,7 +131,7 @@ impl Context {
         if self.stopped.load(Relaxed) {
             return format!("sample {index}");
         }
-        // The source may be the caller's code: not even its panic may keep an error from being delivered.
+        // The source may be the caller's code. Its panic must not prevent the error from being delivered.
         catch_unwind(AssertUnwindSafe(|| self.reader.name(index).into_owned()))
             .unwrap_or_else(|_| "its name cannot be had".to_owned())
     }

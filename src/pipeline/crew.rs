@@ -1,4 +1,4 @@
-//! The threads that work on an epoch, or on the epochs of several devices.
+//! The worker threads of an epoch, or of the epochs of several devices.
 
 use super::schedule::Running;
 use crate::error::Error;
@@ -8,41 +8,41 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What became of a thread's turn at an epoch.
+/// Result of a thread's turn at an epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// It worked on a position.
+    /// The thread worked on a position.
     Worked,
-    /// There is no room before the consumer takes a batch.
+    /// The queue is full until the consumer takes a batch.
     Full,
-    /// There is nothing left to begin, now and for ever.
+    /// No position is left to begin, now or later.
     Done,
 }
 
-/// One thread's part in an epoch. Dropped before its end, as by a panic, it fails the epoch: a consumer would wait for ever
-/// for what the thread has left undone.
+/// One thread's part in an epoch. If it is dropped before its end, as after a panic, it fails the epoch: otherwise the
+/// consumer would wait forever for the position that the thread left undone.
 pub(super) trait Hand: Send {
-    /// Works on the next position, if there is one and room for it.
+    /// Works on the next position, if there is one and the queue is not full.
     fn step(&mut self) -> Step;
 
-    /// Counts time that the thread has waited for room, if there was none here.
+    /// Counts time that the thread has waited, if this epoch's queue was full.
     fn add_wait(&self, time: Duration);
 
-    /// Keeps what it has for the next epoch.
+    /// Keeps decoders and memory for the next epoch.
     fn end(&mut self);
 }
 
-/// Where threads wait for room in any of their epochs.
+/// A condition variable with a counter: threads wait on it when the queues of all their epochs are full.
 #[derive(Default)]
 pub(super) struct Room {
-    /// How often something has changed.
+    /// Number of changes so far.
     changes: AtomicU64,
     lock: Mutex<()>,
     changed: Condvar,
 }
 
 impl Room {
-    /// Has all threads look again.
+    /// Wakes all waiting threads.
     pub(super) fn change(&self) {
         let lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         self.changes.fetch_add(1, SeqCst);
@@ -54,7 +54,7 @@ impl Room {
         self.changes.load(SeqCst)
     }
 
-    /// Waits until there were more changes than `seen`.
+    /// Waits until there have been more changes than `seen`.
     fn wait(&self, seen: u64) {
         let mut lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         while self.changes() == seen {
@@ -63,21 +63,23 @@ impl Room {
     }
 }
 
-/// Threads, which are joined once the last of their epochs has let go of them.
+/// Worker threads. They are joined when the last of their epochs drops its reference.
 pub(super) struct Crew {
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Crew {
-    /// Up to `count` threads for these epochs, and why there is none where there should be some.
+    /// Starts up to `count` threads for these epochs. The error says why none could be started, if some were needed.
     pub(super) fn start(epochs: &[Arc<Running>], room: &Arc<Room>, count: usize) -> (Self, Option<Error>) {
         let mut threads = Vec::new();
         for i in 0..count {
-            // Hands come to be on their thread: one that is refused has none to fail an epoch.
+            // A thread makes its hands itself: dropping the hands of a thread that could not be started would fail the
+            // epochs.
             let (epochs, room) = (epochs.to_vec(), Arc::clone(room));
             match threads::spawn(format!("warpfeed-{i}"), move || work(epochs, &room, i)) {
                 Ok(thread) => threads.push(thread),
-                // Fewer threads than asked for are slower, not wrong; none at all is an error at the first batch.
+                // Fewer threads than requested make the epoch slower, not wrong. No thread at all is an error at the
+                // first batch.
                 Err(error) => {
                     let refused = threads.is_empty().then_some(error);
                     return (Self { threads }, refused);
@@ -87,7 +89,7 @@ impl Crew {
         (Self { threads }, None)
     }
 
-    /// How many threads there are.
+    /// Number of threads.
     pub(super) fn len(&self) -> usize {
         self.threads.len()
     }
@@ -96,13 +98,14 @@ impl Crew {
 impl Drop for Crew {
     fn drop(&mut self) {
         for thread in self.threads.drain(..) {
-            // Its panic has been turned into an error.
+            // A panic of the thread has already become an error of the epoch.
             let _ = thread.join();
         }
     }
 }
 
-/// A thread's life: it works on its epochs in turn, from number `first` on, passing over those that are full.
+/// Body of a worker thread: works on its epochs in turn, starting after epoch `first`, and skips those whose queue is
+/// full.
 fn work(epochs: Vec<Arc<Running>>, room: &Room, first: usize) {
     let mut hands: Vec<_> = epochs.into_iter().map(|epoch| epoch.hand()).collect();
     let mut turn = first;
@@ -121,7 +124,7 @@ fn work(epochs: Vec<Arc<Running>>, room: &Room, first: usize) {
     hands.iter_mut().for_each(|hand| hand.end());
 }
 
-/// Works on the next epoch that has something to do; full if there is none and one has room later.
+/// Works on the next epoch that has a position to begin. `Full`: no epoch has one now, but some will.
 fn in_turn(hands: &mut [Box<dyn Hand>], turn: &mut usize) -> Step {
     let mut all = Step::Done;
     for _ in 0..hands.len() {

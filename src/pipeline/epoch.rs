@@ -1,4 +1,4 @@
-//! The batches of one epoch, as their consumer sees them.
+//! The iterator over the batches of an epoch.
 
 use super::batch::Batch;
 use super::context::Context;
@@ -15,8 +15,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// An iterator over the batches of one epoch. Dropping it stops and joins its worker threads, which the epochs of several
-/// devices ([`PipelineGroup`](crate::PipelineGroup)) share: the last that is dropped joins them.
+/// An iterator over the batches of one epoch. Dropping it stops and joins its worker threads. The epochs of several
+/// devices ([`PipelineGroup`](crate::PipelineGroup)) share their threads; dropping the last of these epochs joins them.
 ///
 /// ```
 /// # use warpfeed::image::{Image, JpegOptions, encode_jpeg};
@@ -39,14 +39,14 @@ use std::time::Instant;
 /// ```
 pub struct Epoch {
     running: Arc<Running>,
-    /// `None` once it has ended.
+    /// `None` once the epoch has ended.
     crew: Option<Arc<Crew>>,
-    /// Why there is no thread where there should be some.
+    /// The error that left the epoch without a thread or an order.
     refused: Option<Error>,
-    /// What the consumer counts.
+    /// The consumer's part of the statistics.
     stats: Stats,
     tally: Tally,
-    /// Positions that the consumer has been given.
+    /// Number of positions that the consumer has been given.
     given: u64,
     finished: bool,
 }
@@ -57,18 +57,18 @@ impl std::fmt::Debug for Epoch {
     }
 }
 
-/// Where an epoch is to begin.
+/// Where an epoch starts.
 pub(super) struct Beginning<'a> {
     pub(super) inner: &'a Arc<Inner>,
     pub(super) backend: &'a Arc<AnyBackend>,
     pub(super) epoch: u64,
-    /// The position in its order, and in a stream the place there.
+    /// The first position in the order; for a stream, `cursor` is the place in it.
     pub(super) first: u64,
     pub(super) cursor: Option<Vec<u8>>,
 }
 
 impl Epoch {
-    /// Begins epochs, on which the same threads work.
+    /// Starts epochs that share their worker threads.
     pub(super) fn start_all(beginnings: Vec<Beginning<'_>>) -> Vec<Self> {
         let room = Arc::new(Room::default());
         let (mut threads, mut positions) = (0, 0_u64);
@@ -91,7 +91,7 @@ impl Epoch {
         for epoch in &mut epochs {
             epoch.stats.threads = crew.len() as u64;
             epoch.crew = Some(Arc::clone(&crew));
-            // Without threads no epoch has a batch.
+            // Without threads no epoch can make a batch.
             epoch.refused = epoch.refused.take().or_else(|| refused.as_ref().map(again));
         }
         epochs
@@ -101,31 +101,31 @@ impl Epoch {
         self.running.context()
     }
 
-    /// Which epoch this is.
+    /// Number of this epoch.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.context().epoch
     }
 
-    /// Number of samples this epoch delivers if none is skipped, padding not counted. One that was resumed has only what
-    /// was left. `None` for a stream, of which nobody knows.
+    /// Number of samples that this epoch delivers if none is skipped, without padding. A resumed epoch counts only the
+    /// remaining samples. `None` for a stream, whose length is not known beforehand.
     #[must_use]
     pub fn images(&self) -> Option<u64> {
         let context = self.context();
         context.is_finite().then(|| context.positions - context.padding)
     }
 
-    /// Number of batches this epoch delivers if none is skipped as a whole. One that was resumed has only what was left.
-    /// `None` for a stream.
+    /// Number of batches that this epoch delivers, if no whole batch is skipped. A resumed epoch counts only the
+    /// remaining batches. `None` for a stream.
     #[must_use]
     pub fn batches(&self) -> Option<u64> {
         let context = self.context();
         context.is_finite().then(|| context.positions.div_ceil(context.inner.options.batch_size as u64))
     }
 
-    /// Where it stands: after the batches that [`next`](Iterator::next) has given, whatever the threads have prepared
-    /// beyond them. A batch that ended in an error counts as not given. Within a `for` loop over the epoch, ask the
-    /// batch ([`Batch::state`]).
+    /// The state after the last batch that [`next`](Iterator::next) returned; batches that were only prefetched do not
+    /// count. A batch that ended in an error counts as not delivered. Inside a `for` loop over the epoch use
+    /// [`Batch::state`].
     #[must_use]
     pub fn state(&self) -> EpochState {
         self.moment().state()
@@ -138,7 +138,7 @@ impl Epoch {
         Moment { inner: Arc::clone(&context.inner), epoch: context.epoch, position, cursor }
     }
 
-    /// What has been done so far and where the time went.
+    /// Counts and times of the epoch so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let context = self.context();
@@ -151,8 +151,8 @@ impl Epoch {
         stats
     }
 
-    /// The samples that could not be used so far, by policy [`OnError::Skip`] or [`OnError::Substitute`]: the first 1,000
-    /// in the order of the source; [`Stats::bad`] counts all.
+    /// The samples so far that [`OnError::Skip`] or [`OnError::Substitute`] handled: the first 1,000, in the order of
+    /// the source. [`Stats::bad`] counts all of them.
     #[must_use]
     pub fn bad(&self) -> Vec<BadSample> {
         self.context().bad.list()
@@ -174,7 +174,7 @@ impl Epoch {
             let made = made?;
             self.tally.add(end.saturating_sub(self.given), made.losses)?;
             self.given = end;
-            // None: every sample of it was skipped.
+            // `None`: every sample of the batch was skipped.
             if let Some(parts) = made.parts {
                 self.stats.batches += 1;
                 self.stats.images += (parts.labels.len() - parts.padding) as u64;
@@ -192,7 +192,7 @@ impl Epoch {
     }
 }
 
-/// A refused thread's error, for each epoch that it leaves without any.
+/// Copies the error of a thread that could not be started, for each epoch that has no threads.
 fn again(error: &Error) -> Error {
     match error {
         Error::Thread { name, source } => {
@@ -217,12 +217,13 @@ impl Iterator for Epoch {
         next
     }
 
-    /// At most the batches that are left; none where all may be skipped or a stream may have ended.
+    /// Upper bound: the remaining batches. Lower bound: 1, or 0 if all samples may be skipped or a stream may have
+    /// ended.
     fn size_hint(&self) -> (usize, Option<usize>) {
         let (context, batch) = (self.context(), self.context().inner.options.batch_size as u64);
         let left = if self.finished { 0 } else { (context.positions.saturating_sub(self.given)).div_ceil(batch) };
         let certain = context.is_finite() && context.inner.policy.on_error != OnError::Skip;
-        // An error would be the last.
+        // An error would be the last item.
         (usize::from(certain && left > 0), usize::try_from(left).ok())
     }
 }

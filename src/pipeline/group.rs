@@ -5,12 +5,13 @@ use super::state::EpochState;
 use super::{MemoryBound, Pipeline};
 use crate::error::{Error, Result};
 
-/// Pipelines for several devices of one process: one source, one order, one image cache, and one set of worker threads. Each
-/// device has an epoch of its own, with samples that no other has and as many batches as every other, which can be given to
-/// a thread of its own. [`Builder::build_group`](crate::Builder::build_group) makes it.
+/// Pipelines for several devices of one process, with one source, one order, one image cache and one set of worker
+/// threads. Each device has its own epoch, which can be moved to a thread of its own. The epochs have different samples
+/// and the same number of batches. [`Builder::build_group`](crate::Builder::build_group) makes a group.
 ///
-/// Device i of n delivers what rank i of n delivers in a process of its own, to the byte; where the builder was given a
-/// partition r of w, what rank r * n + i of w * n delivers. A device that fails ends its own epoch. The others go on.
+/// Device i of n delivers exactly the bytes that rank i of n delivers in a process of its own. If the builder has
+/// partition r of w, device i delivers the bytes of rank r * n + i of w * n. If a device fails, only its own epoch
+/// ends.
 ///
 /// ```
 /// use warpfeed::image::{Image, JpegOptions, encode_jpeg};
@@ -33,27 +34,30 @@ pub struct PipelineGroup {
 }
 
 impl PipelineGroup {
-    /// One at least.
+    /// Makes a group of at least one pipeline.
     pub(super) fn new(pipelines: Vec<Pipeline>) -> Self {
         Self { pipelines }
     }
 
-    /// The pipeline of each device. An epoch that is asked of one of them has threads of its own.
+    /// The pipeline of each device. An epoch started from one of them has its own threads.
     #[must_use]
     pub fn pipelines(&self) -> &[Pipeline] {
         &self.pipelines
     }
 
-    /// An epoch for each device. They share the worker threads, which start now and end with the last of the epochs.
+    /// Starts an epoch for each device. They share the worker threads, which start now and end with the last of these
+    /// epochs.
     #[must_use]
     pub fn epochs(&self, epoch: u64) -> Vec<Epoch> {
         Epoch::start_all(self.pipelines.iter().map(|pipeline| pipeline.beginning(epoch)).collect())
     }
 
-    /// The rest of an epoch for each device, from a state of each, in the order of the devices: see [`Pipeline::resume`].
+    /// Continues an epoch on each device from its state. `states` are in the order of the devices. See
+    /// [`Pipeline::resume`].
     ///
     /// # Errors
-    /// [`Error::Parameter`] for another number of states, and for states of several epochs; those of [`Pipeline::resume`].
+    /// [`Error::Parameter`] if the number of states is not the number of devices, or if they belong to different
+    /// epochs; the errors of [`Pipeline::resume`].
     pub fn resume(&self, states: &[EpochState]) -> Result<Vec<Epoch>> {
         if states.len() != self.pipelines.len() {
             let expected = format!("{}, one for each device", self.pipelines.len());
@@ -67,7 +71,7 @@ impl PipelineGroup {
         Ok(Epoch::start_all(rests.collect::<Result<Vec<Beginning<'_>>>>()?))
     }
 
-    /// The memory that it takes at most: of each pipeline, but for what they share.
+    /// Upper bounds of the memory that all pipelines take together. Shared memory is counted once.
     #[must_use]
     pub fn memory(&self) -> MemoryBound {
         let mut all = self.pipelines[0].memory();

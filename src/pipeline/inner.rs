@@ -1,4 +1,4 @@
-//! What the builder has settled: all that an epoch needs beside the back end.
+//! The checked settings of a pipeline: everything but the back end that an epoch needs.
 
 use super::cache::Cache;
 use super::policy::{LastBatch, Policy};
@@ -13,33 +13,34 @@ use crate::targets::TargetSpec;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
-/// What the builder has settled. Of several devices each has its own, which share what is large.
+/// The checked settings of a pipeline. In a group each device has a copy; large parts are shared.
 #[derive(Clone)]
 pub(super) struct Inner {
     pub(super) input: Input,
-    /// Of the input, once it has been asked for.
+    /// Fingerprint of the input, computed when it is first needed.
     pub(super) fingerprint: OnceLock<u64>,
     /// Whether epochs are shuffled.
     pub(super) shuffle: bool,
-    /// Which positions of the epoch's order are delivered.
+    /// Decides which positions of the epoch's order are delivered.
     pub(super) sampler: Sampler,
-    /// Which samples are at these positions, where it is not each sample once.
+    /// Decides which samples are at these positions; `None` if each sample comes once.
     pub(super) chosen: Option<Arc<Chosen>>,
-    /// Most samples an epoch.
+    /// Most samples in an epoch.
     pub(super) limit: u64,
     pub(super) recipes: Arc<Recipes>,
     pub(super) options: Arc<RunOptions>,
-    /// What is delivered beside images and labels, if anything.
+    /// Description of the targets; `None` if batches have none.
     pub(super) targets: Option<TargetSpec>,
-    /// How batches are mixed, if they are.
+    /// How batches are mixed; `None` if they are not.
     pub(super) mix: Option<Mix>,
     pub(super) policy: Policy,
-    /// Decoded images that are kept, if any are to be.
+    /// The image cache, if there is one.
     pub(super) cache: Option<Arc<Cache>>,
 }
 
 impl Inner {
-    /// Where the samples of an epoch are read, from its position `first` on, which in a stream is at `cursor`.
+    /// Makes the reader of an epoch's samples from position `first` on. `cursor`: the place of that position in a
+    /// stream.
     pub(super) fn reader(&self, epoch: u64, first: u64, cursor: Option<Vec<u8>>, stopped: &Arc<AtomicBool>) -> Reader {
         match &self.input {
             Input::DataSet(source) => Reader::DataSet(Arc::clone(source)),
@@ -65,12 +66,12 @@ impl Inner {
         *self.fingerprint.get_or_init(|| self.input.fingerprint())
     }
 
-    /// Positions of an epoch's order, padding included, whatever becomes of a last batch that is not full.
+    /// Number of positions in an epoch's order, padding and an incomplete last batch included.
     pub(super) fn all_positions(&self) -> u64 {
         all_positions(&self.sampler, self.limit)
     }
 
-    /// Positions that an epoch delivers from its position `first` on.
+    /// Number of positions that an epoch delivers from position `first` on.
     pub(super) fn positions(&self, first: u64) -> u64 {
         let (rest, batch) = (self.all_positions().saturating_sub(first), self.options.batch_size as u64);
         match self.policy.last {
@@ -80,7 +81,7 @@ impl Inner {
     }
 }
 
-/// Positions of an epoch of so many samples at most, padding included.
+/// Number of positions in an epoch limited to `limit` samples, padding included.
 pub(super) fn all_positions(sampler: &Sampler, limit: u64) -> u64 {
     (sampler.len() + sampler.padding()).min(limit)
 }

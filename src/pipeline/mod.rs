@@ -2,10 +2,10 @@
 //!
 //! # Modules
 //!
-//! They depend on each other in one direction. `recipes` (what is drawn for a sample), `policy` and `stats` come first.
-//! `cache` uses them. Then come `inner` (what the builder settled), `context` (one epoch of it), `assembly` (what
-//! became of a batch's positions), `worker` (a thread's work on a sample), `schedule` (which thread does which
-//! position) and `epoch` (what the consumer sees). Only `schedule` gets the back end.
+//! Modules depend on each other in one direction. `recipes` (operations drawn for a sample), `policy` and `stats` come
+//! first. `cache` uses them. Then come `inner` (the settings that the builder checked), `context` (one epoch of them),
+//! `assembly` (the results for a batch's positions), `worker` (a thread's work on a sample), `schedule` (which thread
+//! does which position) and `epoch` (the consumer's view). Only `schedule` gets the back end.
 //!
 //! # Threads
 //!
@@ -31,18 +31,18 @@
 //! every batch must have fixed shares of several sources, the order therefore depends on the number of ranks: places
 //! are dealt out batch by batch, for the batches of all ranks together.
 //!
-//! How often a sample came before in the epoch is part of its draw key, and so are a view's number and repetition; each
-//! is 0 the first time. So a sample that comes once, in one view, draws what it draws in any other pipeline. A
-//! substitute for a bad sample is drawn in a domain of its own, from epoch, bad index and attempt.
+//! A sample's draw key contains how many times the sample came before in the epoch, and the number and repetition of
+//! the view. Each of these counters starts at 0. So a sample that comes once, in one view, draws the same in any other
+//! pipeline. A substitute for a bad sample is drawn in a domain of its own, from epoch, bad index and attempt.
 //!
 //! # Bad samples
 //!
 //! The one error enum is split by who is at fault. Policies decide about bad samples only. Wrong parameters, panics and
 //! faults of the machine (no memory, no file descriptors, a server that does not answer) always end the epoch. So do
-//! too many bad samples: more than `max_bad`, or by default the first 100 samples or all of them. With `Skip` a batch
-//! keeps its positions and is delivered shorter: if it were filled from the next batch, batches would depend on which
-//! images are bad. A batch with nothing left is not delivered. With `Substitute` up to 16 other samples are tried. The
-//! first 1,000 bad samples are kept with their errors; all are counted.
+//! too many bad samples: more than `max_bad`, or by default 100 of them before the first good sample, or an epoch of
+//! nothing else. With `Skip` a batch keeps its positions and is delivered shorter: if it were filled from the next
+//! batch, batches would depend on which images are bad. A batch with nothing left is not delivered. With `Substitute`
+//! up to 16 other samples are tried. The first 1,000 bad samples are kept with their errors; all are counted.
 //!
 //! # Memory
 //!
@@ -125,16 +125,17 @@ pub use view::{View, five_crop, ten_crop, view};
 
 /// A pipeline: built once, asked for epochs.
 ///
-/// Cheap to clone; clones share memory. A sample's pixels depend on the source, the operations, the seed, the epoch and
-/// the sample's index alone: not on threads, batch size, prefetch or partition. Where batches are mixed ([`Builder::mix`]), a
-/// sample's pixels depend on its batch, and so on batch size and partition as well; on threads and prefetch they never do.
+/// Cloning is cheap; clones share memory. A sample's pixels depend only on the source, the operations, the seed, the
+/// epoch and the sample's index, not on threads, batch size, prefetch or partition. With [`Builder::mix`] an image is
+/// mixed with others of its batch, so its pixels also depend on batch size and partition, but never on threads or
+/// prefetch.
 #[derive(Clone)]
 pub struct Pipeline {
     inner: Arc<Inner>,
-    /// What runs the recipes.
+    /// The back end that runs the recipes.
     backend: Arc<AnyBackend>,
     memory: MemoryBound,
-    /// As it was asked for.
+    /// The device as the builder was given it.
     device: Device,
 }
 
@@ -149,8 +150,8 @@ impl std::fmt::Debug for Pipeline {
 }
 
 impl Pipeline {
-    /// Begins the description of a pipeline that reads `input`: a [`Source`](crate::source::Source), a stream, or what
-    /// [`open`](crate::source::open) gives.
+    /// Starts a builder for a pipeline that reads `input`: a [`Source`](crate::source::Source), a stream, or the result
+    /// of [`open`](crate::source::open).
     ///
     /// ```no_run
     /// use warpfeed::prelude::*;
@@ -173,7 +174,8 @@ impl Pipeline {
         Builder::new(input.into())
     }
 
-    /// The batches of one epoch. Worker threads start now and end with the epoch, or when it is dropped.
+    /// Starts an epoch and returns an iterator over its batches. Worker threads start now and end with the epoch, or
+    /// when it is dropped.
     #[must_use]
     pub fn epoch(&self, epoch: u64) -> Epoch {
         Epoch::start_all(vec![self.beginning(epoch)]).swap_remove(0)
@@ -183,13 +185,13 @@ impl Pipeline {
         Beginning { inner: &self.inner, backend: &self.backend, epoch, first: 0, cursor: None }
     }
 
-    /// The rest of an epoch, from where [`Epoch::state`] was taken, to the very sample: what is delivered before and after
-    /// is together what one undisturbed epoch delivers. Another batch size goes on in other batches, and with
-    /// [`LastBatch::Drop`] another rest is dropped.
+    /// Continues an epoch where [`Epoch::state`] was taken. The samples delivered before and after are together exactly
+    /// those of one uninterrupted epoch. With another batch size the remaining samples come in batches of that size,
+    /// and with [`LastBatch::Drop`] another number of samples at the end is dropped.
     ///
     /// # Errors
-    /// [`Error::Parameter`] with what differs, if the state was taken of another source, seed, order or partition, or by a
-    /// version of this crate whose states mean something else.
+    /// [`Error::Parameter`], which names the differences, if the state belongs to another source, seed, order or
+    /// partition, or was written by an incompatible version of this crate.
     pub fn resume(&self, state: &EpochState) -> Result<Epoch> {
         Ok(Epoch::start_all(vec![self.rest(state)?]).swap_remove(0))
     }
@@ -200,7 +202,8 @@ impl Pipeline {
         Ok(Beginning { first, cursor, ..self.beginning(state.epoch()) })
     }
 
-    /// Samples an epoch, in this partition, padding not counted; `None` for a stream, of which nobody knows before its end.
+    /// Number of samples in an epoch of this partition, without padding. `None` for a stream, whose length is not known
+    /// beforehand.
     #[must_use]
     pub fn len(&self) -> Option<u64> {
         self.inner.input.samples().map(|_| self.inner.sampler.len().min(self.inner.limit))
@@ -212,7 +215,7 @@ impl Pipeline {
         self.len() == Some(0)
     }
 
-    /// Batches an epoch, if no sample is skipped; `None` for a stream.
+    /// Number of batches in an epoch, if no sample is skipped. `None` for a stream.
     #[must_use]
     pub fn batches(&self) -> Option<u64> {
         let batches = self.inner.positions(0).div_ceil(self.inner.options.batch_size as u64);
@@ -225,13 +228,13 @@ impl Pipeline {
         self.inner.input.classes()
     }
 
-    /// Width and height of every image of a batch; with several views, of the first.
+    /// Width and height of every image of a batch. With several views, the size of the first view.
     #[must_use]
     pub fn image_size(&self) -> Size {
         self.view_sizes()[0].0
     }
 
-    /// For each view the width and height of its images, and how many a batch has of each sample.
+    /// For each view, the size of its images and the number of images it has of each sample.
     #[must_use]
     pub fn view_sizes(&self) -> Vec<(Size, usize)> {
         self.inner.options.views.iter().map(|view| (view.size, view.times)).collect()
@@ -243,41 +246,42 @@ impl Pipeline {
         self.inner.options.threads
     }
 
-    /// Batches being filled or ready ahead of the consumer.
+    /// Number of batches that are being filled or ready ahead of the consumer.
     #[must_use]
     pub fn prefetch(&self) -> usize {
         self.inner.options.prefetch
     }
 
-    /// The device that recipes run on, in words.
+    /// Name of the device that runs the recipes, for people.
     #[must_use]
     pub fn device_name(&self) -> String {
         self.backend.name().to_owned()
     }
 
-    /// How recipes are run.
+    /// Strategy by which recipes are run ([`Builder::strategy`]).
     #[must_use]
     pub fn strategy(&self) -> Strategy {
         self.inner.recipes.planner.strategy
     }
 
-    /// How full its [`ImageCache`] is; `None` without one.
+    /// Current contents of the [`ImageCache`]; `None` without one.
     #[must_use]
     pub fn cache_usage(&self) -> Option<CacheUsage> {
         self.inner.cache.as_deref().map(Cache::usage)
     }
 
-    /// The memory it takes at most.
+    /// Upper bound of the memory that the pipeline takes.
     #[must_use]
     pub fn memory(&self) -> MemoryBound {
         self.memory
     }
 
-    /// A preprocessor with the operations, the type and layout, the batch size and the device of this pipeline, for images
-    /// that come one by one. Its transforms must draw nothing, as those of evaluation.
+    /// Makes a preprocessor with the operations, type, layout, batch size and device of this pipeline, for images that
+    /// come one by one. The transforms must be deterministic, as they are in evaluation.
     ///
     /// # Errors
-    /// [`Error::Parameter`] if they draw, or if there are several views; those of [`Preprocessor::new`].
+    /// [`Error::Parameter`] if a transform is random, or if there are several views; the errors of
+    /// [`Preprocessor::new`].
     ///
     /// ```
     /// use warpfeed::image::{Image, JpegOptions, encode_jpeg};
@@ -300,12 +304,12 @@ impl Pipeline {
         Preprocessor::like(transforms, options, recipes.planner, recipes.orientation, self.device)
     }
 
-    /// The explicit operations that sample `index` goes through in an epoch, the first time that it comes, orientation
-    /// included: what
-    /// `warpfeed apply --orientation ignore --ops` replays. With several views, those of the first image of the first.
+    /// The explicit operations, orientation included, that sample `index` goes through in an epoch the first time it
+    /// comes. `warpfeed apply --orientation ignore --ops` replays them. With several views, the operations of the first
+    /// view's first image.
     ///
     /// # Errors
-    /// Those of reading the sample and its header, and of drawing its recipe; [`Error::Unsupported`] for a stream.
+    /// Errors of reading the sample and its header, and of drawing its recipe; [`Error::Unsupported`] for a stream.
     ///
     /// ```
     /// use warpfeed::prelude::*;
@@ -331,10 +335,11 @@ impl Pipeline {
         self.recipes(epoch, index).map(|mut recipes| recipes.swap_remove(0))
     }
 
-    /// The same for each image that a batch has of the sample, view after view.
+    /// The explicit operations of every image that a batch has of the sample, view after view. See
+    /// [`recipe`](Self::recipe).
     ///
     /// # Errors
-    /// As of [`recipe`](Self::recipe).
+    /// The errors of [`recipe`](Self::recipe).
     pub fn recipes(&self, epoch: u64, index: u64) -> Result<Vec<Vec<Op>>> {
         let source = self.inner.input.clone().into_data_set()?;
         if index >= source.len() {

@@ -1,24 +1,24 @@
-//! What becomes of samples that cannot be used, how many of them an epoch may have, and what becomes of the last batch.
+//! Policies for samples that cannot be used, the limit on their number, and policies for the last batch.
 
 use crate::error::{Error, Result};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Most bad samples that are kept with their errors; all are counted.
+/// Number of bad samples that are kept with their errors. All are counted.
 const KEPT_BAD_SAMPLES: usize = 1_000;
-/// Samples tried in the place of a bad one before the epoch ends with an error.
+/// Number of samples tried in place of a bad one before the epoch ends with an error.
 pub(super) const SUBSTITUTES: u32 = 16;
-/// Samples that fail in the machine's reading one after the other before the machine is at fault.
+/// Number of consecutive samples that fail with an I/O error of the system before the machine is held to be at fault.
 pub(crate) const IO_FAILURES: u32 = 3;
-/// Bad samples at the start of an epoch, without a good one, that end it unless the builder says otherwise. A share is
-/// taken of as many at least.
+/// Without a limit from the builder, the epoch ends if it starts with this many bad samples. In a stream, a share is
+/// taken of at least this many samples.
 const ALL_BAD: u64 = 100;
 
-/// What to do with a sample that cannot be read or decoded, or is over a limit.
+/// Policy for a sample that cannot be read or decoded, or exceeds a limit.
 ///
-/// How many there may be says [`Builder::max_bad`](crate::Builder::max_bad). What every sample would meet is none's fault
-/// ([`Error::is_bad_sample`]) and ends the epoch in each case: a machine without memory, files that it cannot open, a
-/// server that does not answer. So does reading that fails with the system's I/O error for three samples in a row.
+/// [`Builder::max_bad`](crate::Builder::max_bad) limits the number of such samples. Failures that would hit every
+/// sample are not the sample's fault ([`Error::is_bad_sample`]) and always end the epoch: a machine without memory,
+/// files that it cannot open, a server that does not answer. So do I/O errors of the system for three samples in a row.
 ///
 /// ```
 /// use warpfeed::image::{Image, JpegOptions, encode_jpeg};
@@ -44,36 +44,36 @@ pub enum OnError {
     /// The batches before it are delivered, then its error, and the epoch ends.
     #[default]
     Fail,
-    /// It is left out, counted and reported ([`Epoch::bad`](crate::Epoch::bad)). Its batch is that much shorter, wherever in
-    /// the epoch it is and whatever [`LastBatch`](crate::LastBatch) says of the last one but for
-    /// [`Pad`](crate::LastBatch::Pad): which samples come together does not depend on which of them are bad. Where every
-    /// batch must have the same size, use [`Substitute`](Self::Substitute), or `Pad`.
+    /// The sample is skipped, counted and reported ([`Epoch::bad`](crate::Epoch::bad)). Its batch gets shorter,
+    /// anywhere in the epoch and with every [`LastBatch`](crate::LastBatch) but [`Pad`](crate::LastBatch::Pad). So
+    /// which samples share a batch does not depend on which samples are bad. If all batches must have the same size,
+    /// use [`Substitute`](Self::Substitute) or `Pad`.
     Skip,
-    /// Another sample, drawn from the same seed, takes its place; it is counted and reported.
+    /// Another sample, drawn from the same seed, takes its place. The bad sample is counted and reported.
     Substitute,
 }
 
-/// What to do with a last batch that is not full.
+/// Policy for a last batch that is not full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LastBatch {
-    /// It is delivered, shorter than the others.
+    /// The batch is delivered, shorter than the others.
     #[default]
     Keep,
-    /// It is left out. A batch that [`OnError::Skip`] has made shorter, anywhere in the epoch, is delivered all the same:
-    /// for batches of one size, bad samples must be substituted or batches padded.
+    /// The batch is dropped. A batch that [`OnError::Skip`] made shorter is still delivered, wherever it is in the
+    /// epoch. For batches of equal size, substitute bad samples or pad batches.
     Drop,
-    /// It is filled with repetitions of its last image ([`Batch::padding`](crate::Batch::padding) says how many). So is a
-    /// batch that [`OnError::Skip`] has made shorter.
+    /// The batch is filled with repetitions of its last image; [`Batch::padding`](crate::Batch::padding) counts them. A
+    /// batch that [`OnError::Skip`] made shorter is filled too.
     Pad,
 }
 
-/// How many samples of an epoch may be bad.
+/// Limit on the number of bad samples in an epoch.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum BadLimit {
-    /// So many.
+    /// An absolute number of samples.
     Count(u64),
-    /// This share of its samples, 0 to 1. Of a stream, whose length is not known, it is the share of the samples so far,
-    /// counted as 100 while they are fewer and more may follow.
+    /// A share of the epoch's samples, 0 to 1. The length of a stream is not known: while it runs, the share is taken
+    /// of the samples so far, or of 100 if there are fewer.
     Share(f64),
 }
 
@@ -88,7 +88,7 @@ impl BadLimit {
     }
 }
 
-/// What the pipeline itself does, whatever runs the recipes.
+/// The pipeline's policies, which do not depend on the back end.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Policy {
     pub(super) on_error: OnError,
@@ -100,19 +100,19 @@ pub(super) struct Policy {
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct BadSample {
-    /// Its path or name.
+    /// Path or name of the sample.
     pub path: String,
-    /// Its index in the source.
+    /// Index of the sample in the source.
     pub index: u64,
-    /// What was wrong with it.
+    /// The error, as text.
     pub error: String,
 }
 
-/// The bad samples of an epoch, as the workers meet them.
+/// The bad samples of an epoch, recorded by the workers.
 #[derive(Default)]
 pub(super) struct BadSamples {
     found: Mutex<(Vec<BadSample>, u64)>,
-    /// Samples in a row for which the machine's reading failed.
+    /// Number of consecutive samples that failed with an I/O error of the system.
     io_failures: AtomicU32,
 }
 
@@ -121,7 +121,7 @@ impl BadSamples {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Those that are kept, in the order of the source.
+    /// The bad samples that are kept, in the order of the source.
     pub(super) fn list(&self) -> Vec<BadSample> {
         let mut list = self.lock().0.clone();
         list.sort_by_key(|bad| bad.index);
@@ -132,26 +132,26 @@ impl BadSamples {
         self.lock().1
     }
 
-    /// A sample could be used.
+    /// Notes that a sample could be used.
     pub(super) fn good(&self) {
-        // Most often there is nothing to write, which threads would wait for each other to do.
+        // Usually there is nothing to write: skipping the store saves the threads from contending for the cache line.
         if self.io_failures.load(Relaxed) > 0 {
             self.io_failures.store(0, Relaxed);
         }
     }
 
-    /// A sample could not be used, and says by which error if the machine is at fault and not the sample: the system's
-    /// I/O error for several in a row.
+    /// Counts a sample that could not be used. True if the machine and not the sample is at fault: [`IO_FAILURES`]
+    /// samples in a row failed with an I/O error of the system.
     fn is_machines(&self, error: &Error) -> bool {
         let row = if error.is_io_failure() { self.io_failures.fetch_add(1, Relaxed) + 1 } else { 0 };
         self.io_failures.store(row, Relaxed);
         row >= IO_FAILURES
     }
 
-    /// Counts a bad sample, and gives its error back. `name` is asked for once.
+    /// Counts a bad sample, and gives its error back. `name` is called once.
     ///
     /// # Errors
-    /// What ends the epoch if it is not the sample that is bad.
+    /// The error that ends the epoch, if the machine and not the sample is at fault.
     pub(super) fn record(&self, index: u64, name: impl FnOnce() -> String, error: Error) -> Result<Error> {
         if self.is_machines(&error) {
             return Err(io_failure(Error::Sample { index, name: name(), source: Box::new(error) }));
@@ -166,7 +166,7 @@ impl BadSamples {
     }
 }
 
-/// The error for [`IO_FAILURES`] samples in a row, of which this is the last.
+/// The error for [`IO_FAILURES`] failed samples in a row. `error` is the last one's.
 pub(crate) fn io_failure(error: Error) -> Error {
     Error::TooManyBad {
         bad: IO_FAILURES.into(),
@@ -176,12 +176,12 @@ pub(crate) fn io_failure(error: Error) -> Error {
     }
 }
 
-/// What a batch's positions came to, as far as the limit is concerned.
+/// A batch's bad samples, counted for the limit.
 #[derive(Default)]
 pub(crate) struct Losses {
-    /// Samples that were bad, whatever came in their place.
+    /// Number of bad samples, whether or not they were substituted.
     pub(crate) bad: u64,
-    /// How many of them came before the first sample that could be used.
+    /// Number of them before the first sample that could be used.
     pub(crate) leading: u64,
     pub(crate) first: Option<Box<Error>>,
 }
@@ -193,13 +193,13 @@ impl Losses {
     }
 }
 
-/// Counts bad samples in the order of delivery and holds them against the limit: when an epoch ends for too many does
-/// not depend on threads.
+/// Counts bad samples in the order of delivery and compares them with the limit. So whether an epoch ends does not
+/// depend on threads.
 pub(crate) struct Tally {
     limit: Option<BadLimit>,
-    /// Samples of the epoch, if that is known.
+    /// Number of samples of the epoch, if it is known.
     total: Option<u64>,
-    /// Whether it began at its beginning, so that "all of it" has a meaning.
+    /// Whether the epoch started at its first sample. A resumed epoch cannot tell that all samples are bad.
     whole: bool,
     samples: u64,
     losses: Losses,
@@ -210,7 +210,7 @@ impl Tally {
         Self { limit, total, whole, samples: 0, losses: Losses::default() }
     }
 
-    /// Counts a batch of so many samples.
+    /// Counts a batch of `samples` samples.
     pub(crate) fn add(&mut self, samples: u64, losses: Losses) -> Result<()> {
         if self.losses.leading == self.samples {
             self.losses.leading += losses.leading;
@@ -225,7 +225,7 @@ impl Tally {
         self.fail_if(too_many)
     }
 
-    /// The epoch has no more samples.
+    /// Checks the limit at the end of the epoch.
     pub(crate) fn end(&mut self) -> Result<()> {
         let too_many = match self.limit {
             None => self.whole && self.samples > 0 && self.losses.leading == self.samples,

@@ -1,4 +1,4 @@
-//! The explicit operations of each sample: drawn from its transforms by seed, epoch and index.
+//! Recipes: the explicit operations of each sample, drawn from the transforms by seed, epoch and index.
 
 use crate::decode::{Header, probe};
 use crate::error::Result;
@@ -9,11 +9,11 @@ use crate::plan::{Planner, Strategy, is_multiplied};
 use crate::raster::{Size, check_pixels};
 use crate::rng::{Pick, SampleRng};
 
-/// What a recipe is drawn for: an image as it is stored.
+/// Properties of a stored image that its recipe depends on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stored {
     pub(super) size: Size,
-    /// Its orientation tag.
+    /// The orientation tag (EXIF).
     orientation: u8,
 }
 
@@ -26,25 +26,25 @@ impl From<&Header> for Stored {
 /// The transforms of a view.
 #[derive(Debug)]
 pub(super) struct Crops {
-    /// Of each of its images.
+    /// One list of transforms per image.
     pub(super) of: Vec<Vec<Transform>>,
-    /// How often these come, one behind the other.
+    /// How many times the list is repeated.
     pub(super) times: usize,
 }
 
 impl Crops {
-    /// The transforms of each of its images, all repetitions counted.
+    /// The transforms of every image of the view, repetitions included.
     pub(super) fn all(&self) -> impl Iterator<Item = &Vec<Transform>> {
         (0..self.times).flat_map(|_| &self.of)
     }
 }
 
-/// What the recipes of all samples are drawn from.
+/// The settings that recipes are drawn from.
 pub(super) struct Recipes {
     pub(super) seed: u64,
     /// The transforms of each view.
     pub(super) views: Vec<Crops>,
-    /// The operations that all views begin with and that draw nothing.
+    /// The deterministic operations that all views begin with.
     fixed: Vec<Op>,
     pub(super) orientation: Orientation,
     pub(super) planner: Planner,
@@ -68,14 +68,14 @@ impl Recipes {
         Self { seed, views, fixed, orientation, planner }
     }
 
-    /// Reads the header of an encoded image and holds it against the limits.
+    /// Reads the header of an encoded image and checks it against the limits.
     pub(super) fn header(&self, bytes: &[u8]) -> Result<Header> {
         let header = probe(bytes)?;
         check_pixels(header.size, self.planner.max_px)?;
         Ok(header)
     }
 
-    /// The explicit operations for each image that a batch has of a sample in an epoch, view after view.
+    /// Draws the operations of every image that a batch has of a sample, view after view.
     pub(super) fn draw(&self, epoch: u64, pick: Pick, stored: Stored) -> Result<Vec<Vec<Op>>> {
         let turned = oriented(stored.orientation, self.orientation);
         let size = turned.iter().try_fold(stored.size, |size, op| op.output_size(size))?;
@@ -91,7 +91,7 @@ impl Recipes {
         Ok(recipes)
     }
 
-    /// What is left of a sample's recipes when its image comes from the cache.
+    /// Draws the operations that remain for an image from the cache.
     pub(super) fn draw_for_cached(&self, epoch: u64, pick: Pick, stored: Stored) -> Result<Vec<Vec<Op>>> {
         let cached = self.cached_ops(stored).len();
         let mut recipes = self.draw(epoch, pick, stored)?;
@@ -99,18 +99,18 @@ impl Recipes {
         Ok(recipes)
     }
 
-    /// The leading operations that draw nothing: they are run before an image is cached.
+    /// The leading deterministic operations, which are run before an image is cached.
     pub(super) fn cached_ops(&self, stored: Stored) -> Vec<Op> {
         let mut ops = oriented(stored.orientation, self.orientation);
         ops.extend_from_slice(&self.fixed);
         if self.planner.strategy == Strategy::Composed {
-            // What is multiplied with later operations must stay with them.
+            // An operation that is multiplied with later ones must stay with them.
             let (mut size, mut cached) = (stored.size, 0);
             for (i, op) in ops.iter().enumerate() {
                 if !is_multiplied(op, size) {
                     cached = i + 1;
                 }
-                // An operation that does not fit ends what can be cached; drawing the recipe says so.
+                // An operation that does not fit ends the cached part. Drawing the recipe reports it.
                 let Ok(next) = op.output_size(size) else { break };
                 size = next;
             }
@@ -119,7 +119,7 @@ impl Recipes {
         ops
     }
 
-    /// The size of an image as it is cached.
+    /// The size of the cached image.
     pub(super) fn cached_size(&self, stored: Stored) -> Result<Size> {
         self.cached_ops(stored).iter().try_fold(stored.size, |size, op| {
             let size = op.output_size(size)?;

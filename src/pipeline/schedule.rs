@@ -1,8 +1,8 @@
-//! Who does which position of an epoch: worker threads fill batches, the consumer takes them in order.
+//! Distribution of an epoch's positions: worker threads fill batches, the consumer takes them in order.
 //!
-//! The unit of work is a sample, so that threads stay busy to the end of a batch. A worker takes the next position of
-//! the epoch under the lock, does all the work outside it, and writes its result to the sample's own place in the batch.
-//! At most `prefetch` batches are being filled or ready: a consumer that stalls stalls the workers.
+//! The unit of work is a sample, so that threads stay busy to the end of a batch. A worker takes the next position
+//! under the lock, works outside of it, and writes the result to the sample's own place in the batch. At most
+//! `prefetch` batches are being filled or ready: if the consumer stalls, the workers stall too.
 
 use super::assembly::{Begun, Filling, Made, Slot};
 use super::context::Context;
@@ -20,21 +20,21 @@ use std::time::Duration;
 
 /// A batch in its turn.
 pub(super) struct Taken {
-    /// The position behind it.
+    /// The position after its last one.
     pub(super) end: u64,
     pub(super) made: Result<Made>,
 }
 
-/// The work on an epoch: what its workers and its consumer share.
+/// State that the workers and the consumer share.
 pub(super) struct Running {
     context: Context,
     backend: Arc<AnyBackend>,
     state: Mutex<State>,
-    /// Threads wait here for room.
+    /// Threads wait here when the queue is full.
     room: Arc<Room>,
-    /// The consumer waits here for its batch, and at last for threads that are at work.
+    /// The consumer waits here for its batch, and when it clears the epoch for threads that still work.
     ready: Condvar,
-    /// How many threads are.
+    /// Number of threads that work on a position.
     busy: AtomicUsize,
 }
 
@@ -46,52 +46,53 @@ struct State {
     front: u64,
     /// Batches being filled, in order.
     batches: VecDeque<Filling>,
-    /// Positions from here on are not begun: the end of the epoch, of a batch that failed, or 0 once stopped.
+    /// Upper bound of the positions that are begun: the end of the epoch, or of a batch that failed; 0 once stopped.
     limit: u64,
-    /// Where a stream has ended, once it has.
+    /// The position at which a stream has ended, once that is known.
     end: Option<u64>,
-    /// Why the epoch cannot go on, if it is no batch's fault.
+    /// The error that ends the epoch, if it belongs to no batch.
     failed: Option<Error>,
 }
 
 /// A position to work on.
 struct Task {
     position: u64,
-    /// The sample there.
+    /// The sample at this position.
     pick: Pick,
     batch: Arc<Begun>,
-    /// Its place in its batch.
+    /// The position's place in its batch.
     place: usize,
-    /// How many samples its batch has.
+    /// Number of samples in the batch.
     samples: usize,
 }
 
-/// What a thread finds when it looks for work.
+/// Result of a thread's search for work.
 enum Next<'a> {
     Task(Task, Busy<'a>),
     Full,
     Done,
 }
 
-/// Counts a thread that is at work.
+/// Counts a working thread until it is dropped.
 struct Busy<'a>(&'a Running);
 
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
         if self.0.busy.fetch_sub(1, SeqCst) == 1 && self.0.context.stopped.load(SeqCst) {
-            // Who waits for it has the lock from looking to waiting.
+            // The thread that waits holds the lock between checking `busy` and waiting. Taking the lock here avoids a
+            // lost wakeup.
             drop(self.0.lock());
             self.0.ready.notify_all();
         }
     }
 }
 
-/// A thread's part in an epoch.
+/// A thread's part in an epoch ([`Hand`]).
 struct OneHand {
     shared: Arc<Running>,
-    /// Its decoders and memory, once they are needed.
+    /// The back end's decoders and memory for this thread, made when first needed.
     own: Option<AnyWorker>,
-    /// Whether there was no room the last time.
+    /// Whether the queue was full at the last step.
     full: bool,
     done: bool,
 }
@@ -155,7 +156,7 @@ impl Running {
     pub(super) fn take(self: &Arc<Self>) -> Option<Taken> {
         let options = &self.context.inner.options;
         if options.threads == 0 {
-            // Its panic is the epoch's error and not the caller's end.
+            // A panic here becomes an error of the epoch instead of unwinding into the caller.
             let _ = catch_unwind(AssertUnwindSafe(|| self.fill_front(&mut *Arc::clone(self).hand())));
         }
         let batch_size = options.batch_size as u64;
@@ -208,7 +209,7 @@ impl Running {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the epoch with an error, behind the batches that are ready in their turn.
+    /// Ends the epoch with an error, after the batches that are ready.
     fn fail(&self, error: Error) {
         let mut state = self.lock();
         state.limit = 0;
@@ -218,7 +219,7 @@ impl Running {
         self.ready.notify_all();
     }
 
-    /// Without worker threads: the consumer's own fills the batch at the front.
+    /// Fills the batch at the front on the consumer's thread, if there are no worker threads.
     fn fill_front(&self, hand: &mut dyn Hand) {
         // Positions are begun in order, so the batch at the front is the only one begun.
         while self.lock().batches.front().is_none_or(|front| front.made.is_none()) {
@@ -229,7 +230,7 @@ impl Running {
         hand.end();
     }
 
-    /// Takes the next position, if there is room for it.
+    /// Takes the next position, unless the queue is full.
     fn next_task(&self) -> Next<'_> {
         let options = &self.context.inner.options;
         let batch_size = options.batch_size as u64;
@@ -260,7 +261,7 @@ impl Running {
         Next::Task(task, Busy(self))
     }
 
-    /// Does the work on one position.
+    /// Works on one position.
     fn run(&self, task: Task, worker: &mut Worker<'_>) {
         let Task { position, pick, batch, place, samples } = task;
         let result = catch_unwind(AssertUnwindSafe(|| {
@@ -278,29 +279,29 @@ impl Running {
             }
         }));
         let result = result.unwrap_or_else(|panic| {
-            // Whatever it was doing is half done.
+            // The panic may have left the worker's state inconsistent.
             worker.reset();
             Slot::Failed(Box::new(self.context.sample_error(pick.index, Error::panic(panic.as_ref()))))
         });
-        // Who makes the batch needs it for itself.
+        // The thread that makes the batch takes it out of the `Arc`, so no other reference may be left.
         drop(batch);
         self.finish(position, result, worker);
     }
 
-    /// Marks a position as finished; if its batch was waiting for it alone, makes the batch.
+    /// Marks a position as finished. If it was the last of its batch, makes the batch.
     fn finish(&self, position: u64, result: Slot, worker: &mut Worker<'_>) {
         let batch_size = self.context.inner.options.batch_size as u64;
         let (number, place) = (position / batch_size, (position % batch_size) as usize);
         let mut state = self.lock();
-        // Nothing after a batch that fails will be delivered, nor after the end of a stream: no need to begin more. The
-        // rest of this batch is begun all the same, so that it can be made.
+        // Positions after a failed batch, or after the end of a stream, will not be delivered, so none of them is
+        // begun. The rest of this batch is begun all the same, so that it can be made.
         if matches!(result, Slot::Failed(_) | Slot::Unbegun | Slot::Ended) {
             state.limit = state.limit.min((number + 1) * batch_size);
         }
         if matches!(result, Slot::Ended) {
             state.end = Some(state.end.map_or(position, |end| end.min(position)));
         }
-        // A batch that is not made is not taken, so `front` has not passed it.
+        // The consumer takes a batch only when it is made, so `front` is still at or before this batch.
         let at = (number - state.front) as usize;
         let filling = &mut state.batches[at];
         filling.slots[place] = result;
@@ -351,7 +352,7 @@ mod tests {
         std::thread::spawn(move || sender.send(consumer.take().map(|taken| taken.made.err())));
         let worker = std::thread::spawn(move || {
             let _hand = Arc::clone(&shared).hand();
-            // It has taken the only position.
+            // The thread has taken the only position.
             let Next::Task(..) = shared.next_task() else { return };
             panic!("whatever may go wrong between two samples")
         });

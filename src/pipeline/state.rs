@@ -1,4 +1,4 @@
-//! Where an epoch stands, to go on from there in another process.
+//! The state of an epoch, with which another process continues it.
 
 use super::inner::Inner;
 use crate::error::{Error, Result};
@@ -9,14 +9,14 @@ use std::sync::Arc;
 /// The version of states that this crate writes and reads.
 const VERSION: u32 = 2;
 
-/// Where an epoch stands: taken of a batch ([`Batch::state`](crate::Batch::state)) or of the epoch
-/// ([`Epoch::state`](crate::Epoch::state)), gone on from by [`Pipeline::resume`](crate::Pipeline::resume), in another
-/// process, with other threads, prefetch or batch size.
+/// State of an epoch, from a batch ([`Batch::state`](crate::Batch::state)) or the epoch
+/// ([`Epoch::state`](crate::Epoch::state)). [`Pipeline::resume`](crate::Pipeline::resume) continues the epoch from it,
+/// possibly in another process and with other threads, prefetch or batch size.
 ///
-/// It holds what decides which samples come and what is drawn for them (seed, order, partition, source), which must be the
-/// same where it is resumed. The operations, the output and the policies are not in it: they are the caller's to keep.
-/// Written as JSON it has some 200 bytes. That of a shuffled stream also says where the samples of the window lie, about 22
-/// bytes each, so that these are read again and nothing else is.
+/// A state holds everything that decides which samples come and what is drawn for them: seed, order, partition and
+/// source. They must be the same when it is resumed. Operations, output and policies are not in it; the caller keeps
+/// them. Written as JSON a state has some 200 bytes. The state of a shuffled stream also holds the places of the
+/// window's samples, about 22 bytes each, so that only these samples are read again.
 ///
 /// ```
 /// # use warpfeed::prelude::*;
@@ -46,33 +46,34 @@ const VERSION: u32 = 2;
 pub struct EpochState {
     version: u32,
     epoch: u64,
-    /// Positions of the partition's order that the consumer has been given, skipped ones and padding included.
+    /// Number of the order's positions that the consumer has been given, skipped samples and padding included.
     position: u64,
     seed: u64,
     shuffled: bool,
-    /// Index and count.
+    /// Rank and world size.
     partition: (u32, u32),
     even: bool,
     samples: u64,
-    /// Which samples the epoch has, where it is not each of them once.
+    /// Description of the sampler; `None` if the epoch has each sample once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     sampler: Option<String>,
-    /// How batches are mixed, and their size, which then decides about the images.
+    /// How batches are mixed, and the batch size, which then decides about the pixels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     mix: Option<String>,
-    /// [`Source::fingerprint`](crate::source::Source::fingerprint), 16 hexadecimal digits: not every reader of JSON keeps 64 bits.
+    /// [`Source::fingerprint`](crate::source::Source::fingerprint) as 16 hexadecimal digits, since not every JSON
+    /// reader keeps 64 bits.
     source: String,
-    /// Of a stream, [`Samples::cursor`](crate::source::Samples::cursor) in hexadecimal.
+    /// For a stream: [`Samples::cursor`](crate::source::Samples::cursor) in hexadecimal.
     #[serde(rename = "place", default, skip_serializing_if = "Option::is_none")]
     cursor: Option<String>,
 }
 
-/// Where an epoch stood when a batch was given, of which a state can be made.
+/// The place of an epoch when a batch was delivered, from which a state can be made.
 pub(super) struct Moment {
     pub(super) inner: Arc<Inner>,
     pub(super) epoch: u64,
     pub(super) position: u64,
-    /// Where in its stream it was.
+    /// For a stream: the cursor of its samples.
     pub(super) cursor: Option<Vec<u8>>,
 }
 
@@ -99,7 +100,7 @@ impl EpochState {
             shuffled: inner.shuffle,
             partition: (partition.rank(), partition.world_size()),
             even: sampler.is_even(),
-            // A stream's are not known; states have always had this number for that.
+            // `u64::MAX` stands for a stream's unknown number of samples, as in all earlier states.
             samples: inner.input.samples().unwrap_or(u64::MAX),
             sampler: inner.chosen.as_ref().map(|chosen| chosen.name.clone()),
             mix: inner.mix.as_ref().map(|mix| format!("{mix} of {} images", inner.options.batch_size)),
@@ -108,19 +109,19 @@ impl EpochState {
         }
     }
 
-    /// Which epoch.
+    /// Number of the epoch.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// How many positions of the partition's order have been delivered, skipped samples included.
+    /// Number of positions of the partition's order that have been delivered, skipped samples included.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// Where in its stream it is.
+    /// The cursor of the stream's samples.
     pub(super) fn cursor(&self) -> Result<Option<Vec<u8>>> {
         let decode = |cursor: &String| {
             unhex(cursor).ok_or_else(|| Error::parameter("resume", "state", "with a cursor in hexadecimal", cursor))
@@ -128,7 +129,7 @@ impl EpochState {
         self.cursor.as_ref().map(decode).transpose()
     }
 
-    /// Holds the state against the pipeline that is to go on from it, whose epoch has `positions`.
+    /// Compares the state with the pipeline that is to resume it, whose epoch has `positions`.
     pub(super) fn check(&self, inner: &Inner, positions: u64) -> Result<()> {
         let refused = |expected: String, got: String| Err(Error::parameter("resume", "state", expected, got));
         if self.version != VERSION {
@@ -154,7 +155,7 @@ impl EpochState {
         Ok(())
     }
 
-    /// What must agree, in words.
+    /// The values that must agree, as text.
     fn words(&self) -> [String; 8] {
         let (rank, world_size) = self.partition;
         [
@@ -170,12 +171,12 @@ impl EpochState {
     }
 }
 
-/// Bytes as text.
+/// Bytes as hexadecimal digits.
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The bytes of what [`hex`] wrote.
+/// The bytes that [`hex`] wrote.
 fn unhex(text: &str) -> Option<Vec<u8>> {
     let digit = |digit: u8| char::from(digit).to_digit(16);
     let (pairs, rest) = text.as_bytes().as_chunks::<2>();

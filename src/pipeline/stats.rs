@@ -1,4 +1,4 @@
-//! What an epoch did and where its time went: counted, not sampled.
+//! Statistics of an epoch: counts and times, measured and not sampled.
 
 use crate::backend::Decoded;
 use crate::decode::LeftToCpu;
@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// What an epoch has done so far, and where its time went. Times of several threads add up.
+/// Counts and times of an epoch so far. Times of several threads are summed up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Samples delivered, padding not counted.
+    /// Samples delivered, without padding.
     pub images: u64,
     /// Batches delivered.
     pub batches: u64,
@@ -19,13 +19,13 @@ pub struct Stats {
     pub bad: u64,
     /// Encoded bytes read.
     pub read_bytes: u64,
-    /// Reading encoded bytes from the source.
+    /// Time of reading encoded bytes from the source.
     pub read: Duration,
-    /// Decoding, header included.
+    /// Time of decoding, header included.
     pub decode: Duration,
-    /// Drawing recipes and running them.
+    /// Time of drawing recipes and running them.
     pub augment: Duration,
-    /// Mixing batches on the CPU ([`Builder::mix`](crate::Builder::mix)); a GPU does it in its own time, which is not in it.
+    /// Time of mixing batches on the CPU ([`Builder::mix`](crate::Builder::mix)). Mixing on a GPU is not included.
     pub mix: Duration,
     /// Images that the CPU decoded.
     pub decoded_cpu: u64,
@@ -35,46 +35,46 @@ pub struct Stats {
     pub decoded_hardware: u64,
     /// Images that the crate's own decoder on the device decoded.
     pub decoded_device: u64,
-    /// Images that the CPU decoded because the device had no memory for them as a whole, which its decoders need. They are
-    /// among [`decoded_cpu`](Self::decoded_cpu).
+    /// Images that the CPU decoded because the device had not enough memory for whole images, which its decoders need.
+    /// They are included in [`decoded_cpu`](Self::decoded_cpu).
     pub decoded_for_memory: u64,
-    /// Images of which the CPU has left out rows and columns outside of what was needed, by the restart markers that
-    /// [`PackOptions::restarts`](crate::pack::PackOptions::restarts) writes. They are among
+    /// Images for which the CPU skipped rows and columns outside the needed part, using the restart markers that
+    /// [`PackOptions::restarts`](crate::pack::PackOptions::restarts) writes. They are included in
     /// [`decoded_cpu`](Self::decoded_cpu).
     pub decoded_restarts: u64,
-    /// Images that the CPU has decoded from entry points ([`Builder::entry_points`](crate::Builder::entry_points)). They are
-    /// among [`decoded_cpu`](Self::decoded_cpu).
+    /// Images that the CPU decoded from entry points ([`Builder::entry_points`](crate::Builder::entry_points)). They
+    /// are included in [`decoded_cpu`](Self::decoded_cpu).
     pub decoded_entry_points: u64,
-    /// Why the crate's own decoder on the device has left images to the CPU. They are among
+    /// Images that the crate's own decoder on the device left to the CPU, by reason. They are included in
     /// [`decoded_cpu`](Self::decoded_cpu), or bad.
     pub left_to_cpu: LeftToCpu,
     /// Images that came decoded from the cache.
     pub cached: u64,
-    /// How far the samples of a stream moved from their places in it, all together.
+    /// Sum of the distances, in positions, that the samples of a stream moved from their places in it.
     pub moved: u64,
-    /// How far the one moved that moved most.
+    /// The largest of these distances.
     pub moved_most: u64,
-    /// The consumer waiting for a batch.
+    /// Time that the consumer waited for a batch.
     pub consumer_wait: Duration,
-    /// Worker threads waiting for the consumer to take a batch.
+    /// Time that worker threads waited for the consumer to take a batch.
     pub worker_wait: Duration,
-    /// Worker threads whose times are added up.
+    /// Number of worker threads whose times are summed up.
     pub threads: u64,
 }
 
-/// Which side of a pipeline waits for the other.
+/// The side of a pipeline that makes the other one wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Bottleneck {
-    /// The consumer waits for batches: reading, decoding and augmenting take longer than the step. More threads, a cache or
-    /// a GPU's decoder help.
+    /// Batches come too slowly: reading, decoding and augmenting take longer than the training step. More threads, a
+    /// cache or a GPU's decoder help.
     Loader,
-    /// The worker threads wait for room: the step takes longer. The loader costs it nothing.
+    /// The training step takes longer, and worker threads wait for it. Loading costs no time.
     Step,
 }
 
 impl Stats {
-    /// What is waited for: the loader if the consumer has waited longer than a worker thread on average, else the step.
+    /// The loader if the consumer has waited longer than a worker thread on average, else the step.
     ///
     /// ```
     /// # use warpfeed::prelude::*;
@@ -121,7 +121,7 @@ impl std::ops::AddAssign for Stats {
     }
 }
 
-/// The counters that worker threads add to.
+/// Counters that the worker threads increase.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub(super) read_bytes: AtomicU64,
@@ -162,7 +162,7 @@ impl Counters {
         self.decoded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An image that was found in the cache, which took that long.
+    /// Counts an image from the cache, which took `time` to find.
     pub(super) fn add_cached(&self, time: Duration) {
         self.cached.fetch_add(1, Relaxed);
         add(&self.read, time);
@@ -172,7 +172,7 @@ impl Counters {
         add(&self.worker_wait, time);
     }
 
-    /// The workers' share of the statistics.
+    /// The statistics that the workers count.
     pub(super) fn snapshot(&self) -> Stats {
         let time = |counter: &AtomicU64| Duration::from_nanos(counter.load(Relaxed));
         let decoded = *self.decoded();

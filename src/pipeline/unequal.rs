@@ -1,4 +1,4 @@
-//! Pipelines whose images each have a size of their own, and their batches: lists of tensors.
+//! Pipelines and batches with images of different sizes: a batch is a list of tensors.
 
 use super::batch::Batch;
 use super::policy::BadSample;
@@ -9,11 +9,11 @@ use crate::error::Result;
 use crate::ops::Op;
 use crate::tensor::{Targets, Tensor};
 
-/// A pipeline whose images keep the size that the operations give each of them, as detection is trained and as
-/// evaluation at full size needs it: a batch is a list of tensors. Everything else is as in a [`Pipeline`].
+/// A pipeline whose images keep the sizes that the operations give them, for training detectors and for evaluation at
+/// full size. A batch is a list of tensors. In all else it is like a [`Pipeline`].
 ///
-/// Memory is taken as images come, and is used again. A batch takes what its images need;
-/// [`Builder::max_pixels`](crate::Builder::max_pixels) limits each of them.
+/// Memory is taken when images come, and is reused. A batch takes the memory of its images;
+/// [`Builder::max_pixels`](crate::Builder::max_pixels) limits the size of each.
 ///
 /// ```
 /// use warpfeed::image::{Image, JpegOptions, encode_jpeg};
@@ -44,29 +44,29 @@ impl UnequalPipeline {
         Self { pipeline }
     }
 
-    /// The batches of one epoch, as of [`Pipeline::epoch`].
+    /// Starts an epoch and returns an iterator over its batches. See [`Pipeline::epoch`].
     #[must_use]
     pub fn epoch(&self, epoch: u64) -> UnequalEpoch {
         UnequalEpoch { epoch: self.pipeline.epoch(epoch) }
     }
 
-    /// The rest of an epoch, as of [`Pipeline::resume`].
+    /// Continues an epoch from a state. See [`Pipeline::resume`].
     ///
     /// # Errors
-    /// As of [`Pipeline::resume`].
+    /// The errors of [`Pipeline::resume`].
     pub fn resume(&self, state: &EpochState) -> Result<UnequalEpoch> {
         Ok(UnequalEpoch { epoch: self.pipeline.resume(state)? })
     }
 
-    /// The explicit operations that a sample goes through, as of [`Pipeline::recipe`].
+    /// The explicit operations that a sample goes through. See [`Pipeline::recipe`].
     ///
     /// # Errors
-    /// As of [`Pipeline::recipe`].
+    /// The errors of [`Pipeline::recipe`].
     pub fn recipe(&self, epoch: u64, index: u64) -> Result<Vec<Op>> {
         self.pipeline.recipe(epoch, index)
     }
 
-    /// Samples an epoch, as of [`Pipeline::len`].
+    /// Number of samples in an epoch. See [`Pipeline::len`].
     #[must_use]
     pub fn len(&self) -> Option<u64> {
         self.pipeline.len()
@@ -78,7 +78,7 @@ impl UnequalPipeline {
         self.pipeline.is_empty()
     }
 
-    /// Batches an epoch, as of [`Pipeline::batches`].
+    /// Number of batches in an epoch. See [`Pipeline::batches`].
     #[must_use]
     pub fn batches(&self) -> Option<u64> {
         self.pipeline.batches()
@@ -90,39 +90,39 @@ impl UnequalPipeline {
         self.pipeline.classes()
     }
 
-    /// The device that recipes run on, in words.
+    /// Name of the device that runs the recipes, for people.
     #[must_use]
     pub fn device_name(&self) -> String {
         self.pipeline.device_name()
     }
 
-    /// The memory it takes at most.
+    /// Upper bound of the memory that the pipeline takes.
     #[must_use]
     pub fn memory(&self) -> MemoryBound {
         self.pipeline.memory()
     }
 }
 
-/// An iterator over the batches of one epoch of an [`UnequalPipeline`], as [`Epoch`] is over a pipeline's.
+/// An iterator over the batches of one epoch of an [`UnequalPipeline`], like [`Epoch`] for a [`Pipeline`].
 #[derive(Debug)]
 pub struct UnequalEpoch {
     epoch: Epoch,
 }
 
 impl UnequalEpoch {
-    /// Where it stands, as of [`Epoch::state`].
+    /// The state after the last batch. See [`Epoch::state`].
     #[must_use]
     pub fn state(&self) -> EpochState {
         self.epoch.state()
     }
 
-    /// What has been done so far and where the time went.
+    /// Counts and times of the epoch so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.epoch.stats()
     }
 
-    /// The samples that could not be used so far, as of [`Epoch::bad`].
+    /// The samples so far that could not be used. See [`Epoch::bad`].
     #[must_use]
     pub fn bad(&self) -> Vec<BadSample> {
         self.epoch.bad()
@@ -141,7 +141,7 @@ impl Iterator for UnequalEpoch {
     }
 }
 
-/// A batch whose images each have a size of their own. Dropping one gives its memory back to the pipeline.
+/// A batch whose images may differ in size. Dropping it gives its memory back to the pipeline.
 #[derive(Debug)]
 pub struct UnequalBatch {
     images: Vec<Tensor>,
@@ -161,8 +161,8 @@ impl From<Batch> for UnequalBatch {
 }
 
 impl UnequalBatch {
-    /// The images, in the order of the epoch: each `[1, 3, H, W]` or `[1, H, W, 3]`. On a device
-    /// [`CudaBuffer::labels_address`](crate::CudaBuffer::labels_address) is that of the image's own label.
+    /// The images, in the order of the epoch: each `[1, 3, H, W]` or `[1, H, W, 3]`. On a device,
+    /// [`CudaBuffer::labels_address`](crate::CudaBuffer::labels_address) is the address of the image's own label.
     #[must_use]
     pub fn images(&self) -> &[Tensor] {
         &self.images
@@ -180,13 +180,13 @@ impl UnequalBatch {
         &self.indices
     }
 
-    /// The targets that were asked for ([`Builder::targets`](crate::Builder::targets)).
+    /// The targets; `None` without [`Builder::targets`](crate::Builder::targets).
     #[must_use]
     pub fn targets(&self) -> Option<&Targets> {
         self.targets.as_ref()
     }
 
-    /// The targets, to be given away before the images are.
+    /// Takes the targets out of the batch, so that the images can stay in it.
     #[must_use]
     pub fn take_targets(&mut self) -> Option<Targets> {
         self.targets.take()
@@ -198,25 +198,25 @@ impl UnequalBatch {
         self.labels.len()
     }
 
-    /// Whether it holds no image. A pipeline never gives such a batch.
+    /// Whether the batch has no image. A pipeline never delivers such a batch.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty()
     }
 
-    /// How many images at the end repeat others, as [`Builder::even`](crate::Builder::even) asks for.
+    /// Number of images at the end that only repeat others, for [`Builder::even`](crate::Builder::even).
     #[must_use]
     pub fn padding(&self) -> usize {
         self.padding
     }
 
-    /// Where its epoch stands after this batch, as of [`Batch::state`].
+    /// The state of the epoch after this batch. See [`Batch::state`].
     #[must_use]
     pub fn state(&self) -> EpochState {
         self.moment.state()
     }
 
-    /// Images, labels and indices, to be given away.
+    /// Takes images, labels and indices out of the batch.
     #[must_use]
     pub fn into_parts(self) -> (Vec<Tensor>, Vec<u32>, Vec<u64>) {
         (self.images, self.labels, self.indices)

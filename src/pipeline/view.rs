@@ -5,26 +5,26 @@ use crate::error::{Error, Result};
 use crate::ops::{CenterCrop, Corner, CornerCrop, Hflip, transform::Transform, written::WrittenView};
 use crate::raster::Size;
 
-/// Most repetitions of a view.
+/// Upper limit of [`View::times`].
 const MAX_TIMES: u32 = 1_000;
 
-/// What a batch has of each sample: images that go through transforms of their own. [`view`] makes one, and
-/// [`Builder::views`](crate::Builder::views) takes them.
+/// One or more images of each sample, with transforms of their own. [`view`] makes a view, and
+/// [`Builder::views`](crate::Builder::views) adds views to a pipeline.
 #[derive(Debug, Clone)]
 pub struct View {
-    /// The transforms of each of its images.
+    /// The transforms of each image of the view.
     crops: Vec<Vec<Transform>>,
     times: u32,
 }
 
-/// A view of each image through these transforms.
+/// Makes a view with one image of each sample, by these transforms.
 #[must_use]
 pub fn view(transforms: impl IntoIterator<Item = Transform>) -> View {
     View { crops: vec![transforms.into_iter().collect()], times: 1 }
 }
 
-/// torchvision's `FiveCrop`: the corners, upper left, upper right, lower left, lower right, then the center. A `u32` is a
-/// square. An image that is smaller cannot be used.
+/// torchvision's `FiveCrop`: upper left, upper right, lower left and lower right corner, then the center. A `u32` means
+/// a square. A smaller image is a bad sample.
 ///
 /// ```
 /// use warpfeed::image::{Image, JpegOptions, encode_jpeg};
@@ -50,7 +50,7 @@ pub fn five_crop(size: impl Into<Size>) -> View {
     View { crops, times: 1 }
 }
 
-/// torchvision's `TenCrop`: [`five_crop`], then the same of the image mirrored left and right.
+/// torchvision's `TenCrop`: [`five_crop`], then the same five crops of the image flipped horizontally.
 #[must_use]
 pub fn ten_crop(size: impl Into<Size>) -> View {
     let mut view = five_crop(size);
@@ -67,14 +67,14 @@ impl From<WrittenView> for View {
 }
 
 impl View {
-    /// So many images of each sample, each with draws of its own; 1 if not given.
+    /// Sets the number of images of each sample, each with its own draws. Default: 1.
     #[must_use]
     pub fn times(mut self, times: u32) -> Self {
         self.times = times;
         self
     }
 
-    /// Its transforms between those that all views begin and end with.
+    /// The view's transforms with those of all views around them.
     pub(super) fn between(&self, first: &[Transform], last: &[Transform]) -> Result<Crops> {
         if !(1..=MAX_TIMES).contains(&self.times) {
             return Err(Error::parameter("view", "times", format!("1 to {MAX_TIMES}"), self.times));

@@ -1,5 +1,5 @@
-//! A thread's work: reading samples, drawing recipes and planning them, having the back end run the plans, what the policy
-//! says of samples that cannot be used, and the batch that its samples become.
+//! A thread's work on samples: it reads them, draws recipes, has the back end run them, applies the policies to samples
+//! that cannot be used, and makes batches.
 
 use super::assembly::{Delivered, Made, Parts, Slot, deliver};
 use super::cache::Kept;
@@ -20,31 +20,32 @@ use std::time::Instant;
 pub(super) struct Worker<'a> {
     context: &'a Context,
     backend: &'a AnyBackend,
-    /// Its decoders and memory, once they are needed, which it keeps from one position to the next.
+    /// The back end's decoders and memory for this thread, made when first needed and kept from one position to the
+    /// next.
     own: &'a mut Option<AnyWorker>,
 }
 
-/// Where a sample goes.
+/// The place that a sample is written to.
 #[derive(Clone, Copy)]
 pub(super) struct Destination<'a> {
     pub(super) batch: &'a AnyBatch,
     pub(super) place: usize,
-    /// Whether part of the work may be left to be done with the whole batch.
+    /// Whether part of the work may be left for the whole batch.
     pub(super) later: bool,
 }
 
 impl<'a> Worker<'a> {
-    /// A worker for the thread that calls.
+    /// A worker for the calling thread.
     pub(super) fn new(context: &'a Context, backend: &'a AnyBackend, own: &'a mut Option<AnyWorker>) -> Self {
         Self { context, backend, own }
     }
 
-    /// Forgets what a panic has left half done.
+    /// Drops state that a panic may have left inconsistent.
     pub(super) fn reset(&mut self) {
         *self.own = None;
     }
 
-    /// Its decoders and memory.
+    /// The back end's decoders and memory for this thread.
     pub(super) fn own(&mut self) -> Result<&mut AnyWorker> {
         Ok(match &mut *self.own {
             Some(own) => own,
@@ -52,7 +53,7 @@ impl<'a> Worker<'a> {
         })
     }
 
-    /// Works on one sample, or on what stands in for it.
+    /// Works on one sample, or on its substitute.
     pub(super) fn position(&mut self, pick: Pick, to: &Destination<'_>) -> Slot {
         match self.sample(pick, to) {
             Ok((label, target)) => {
@@ -64,7 +65,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Does with a sample that could not be used what the policy says.
+    /// Applies the policy to a sample that could not be used.
     pub(super) fn instead(&mut self, pick: Pick, error: Error, to: &Destination<'_>) -> Slot {
         let (context, index) = (self.context, pick.index);
         let policy = context.inner.policy.on_error;
@@ -97,7 +98,8 @@ impl<'a> Worker<'a> {
         Slot::Failed(Box::new(context.sample_error(index, error)))
     }
 
-    /// Reads one sample and has its plans run, down to its place in the batch; its label, and its target if there are any.
+    /// Reads one sample and runs its recipes; the results go to its place in the batch. Returns its label, and its
+    /// target if any.
     fn sample(&mut self, pick: Pick, to: &Destination<'_>) -> Result<(u32, Option<Row>)> {
         let (context, backend, index) = (self.context, self.backend, pick.index);
         let (counters, cache, recipes) = (&context.counters, context.inner.cache.as_ref(), &context.inner.recipes);
@@ -108,7 +110,7 @@ impl<'a> Worker<'a> {
             return self.kept(pick, kept, context.target(index)?, to);
         }
         let start = Instant::now();
-        // The target before anything is done for a sample that is not delivered without it.
+        // The target is read first: without it the sample is not delivered, and no work is wasted on it.
         let reading = Span::enter(Activity::Read);
         let (encoded, target) = context.read(index, buffer)?;
         drop(reading);
@@ -133,7 +135,7 @@ impl<'a> Worker<'a> {
         Ok((context.reader.label(index), target))
     }
 
-    /// Has the rest of a sample's recipes planned and run on its image from the cache.
+    /// Runs the remaining operations on an image from the cache.
     fn kept(
         &mut self,
         pick: Pick,
@@ -146,7 +148,7 @@ impl<'a> Worker<'a> {
         let drawn = recipes.draw_for_cached(context.epoch, pick, kept.stored)?;
         let plans = recipes.planner.plan(&drawn, kept.header.size)?;
         context.counters.add_augment(start.elapsed());
-        // It was decoded when it was kept.
+        // Not counted as decoded: that was done when the image was cached.
         self.run(to, kept.encoded, &kept.header, &plans)?;
         Ok((context.reader.label(pick.index), target))
     }
@@ -163,7 +165,7 @@ impl<'a> Worker<'a> {
         let work = match backend.run(own, batch, encoded, &Sample { place, header, plans, later }) {
             Ok(work) => work,
             Err(error) => {
-                // Why an image was left to the CPU counts, also if that found it bad.
+                // The reasons for leaving an image to the CPU are counted even if the CPU then found it bad.
                 let counts = backend.take_counts(own);
                 self.context.counters.add_decoded(counts);
                 return Err(error);
@@ -174,13 +176,13 @@ impl<'a> Worker<'a> {
         Ok(work.decoded)
     }
 
-    /// Makes batch number `number` of what the workers left.
+    /// Makes batch number `number` from the workers' results.
     pub(super) fn make(&mut self, number: u64, batch: Option<AnyBatch>, mut slots: Vec<Slot>) -> Result<Made> {
         let (context, backend, positions) = (self.context, self.backend, slots.len());
         let _batch = Span::of_batch(Activity::Batch, number);
         let inner = &context.inner;
         let Some(mut batch) = batch else {
-            // It could not be begun.
+            // The batch could not be begun.
             let losses = deliver(slots)?.losses;
             return Ok(Made { parts: None, losses });
         };
@@ -206,7 +208,7 @@ impl<'a> Worker<'a> {
                 targets.resize(inner.options.batch_size, last);
             }
         }
-        // Positions that even partitions have been filled up with are padding too.
+        // Positions that fill up even partitions count as padding too.
         let end = number * inner.options.batch_size as u64 + positions as u64;
         let unpadded = context.positions - context.padding;
         let images = filled - (end.saturating_sub(unpadded) as usize).min(filled);
@@ -233,7 +235,7 @@ impl<'a> Worker<'a> {
         Ok(Made { parts, losses })
     }
 
-    /// Has the back end do what it left for the whole batch. With samples that turn out bad is done what the policy says.
+    /// Has the back end do the work left for the whole batch, and applies the policy to samples that turn out bad.
     fn settle(&mut self, batch: &mut AnyBatch, slots: &mut [Slot]) -> Result<()> {
         let backend = self.backend;
         let settling = Span::enter(Activity::Settle);

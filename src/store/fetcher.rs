@@ -1,5 +1,5 @@
-//! The thread that fetches. It is a runtime of tokio's of its own, on which nobody blocks and which nobody waits for, so
-//! that callers may be inside of a runtime or outside of any.
+//! The thread that fetches. It is a tokio runtime of its own. Nobody blocks on it and nobody waits for it to end, so
+//! callers may be inside or outside of another runtime.
 
 use crate::error::{Error, Result};
 use std::io;
@@ -9,10 +9,10 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::AbortHandle;
 
-/// How often those who wait look whether they are to go on.
+/// Interval at which a waiting thread checks whether to give up.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Fetches in the background.
+/// Runs futures in the background.
 pub(crate) struct Fetcher {
     /// `None` once dropped.
     runtime: Option<Runtime>,
@@ -28,12 +28,12 @@ impl Fetcher {
         Ok(Self { runtime: Some(runtime) })
     }
 
-    /// Begins `work`.
+    /// Starts `work` in the background.
     pub fn fetch<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Answer<T> {
         let (give, result) = sync_channel(1);
         let task = self.runtime.as_ref().map(|runtime| {
             let task = runtime.spawn(async move {
-                // Who has given up waiting wants nothing.
+                // The receiver has given up waiting: nobody wants the result.
                 let _ = give.send(work.await);
             });
             task.abort_handle()
@@ -45,20 +45,20 @@ impl Fetcher {
 impl Drop for Fetcher {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
-            // What waits for its threads panics inside of another runtime.
+            // A shutdown that waits for its threads panics inside of another runtime.
             runtime.shutdown_background();
         }
     }
 }
 
-/// What is to come. Dropping it gives up the work.
+/// The result of work in the background. Dropping it aborts the work.
 pub(crate) struct Answer<T> {
     result: Receiver<T>,
     task: Option<AbortHandle>,
 }
 
 impl<T> Answer<T> {
-    /// Waits for it, unless `stopped` is set before.
+    /// Waits for the result, unless `stopped` is set first.
     pub fn wait(self, stopped: &AtomicBool) -> io::Result<T> {
         loop {
             match self.result.recv_timeout(LOOK) {

@@ -1,4 +1,4 @@
-//! The HTTP client under all stores: it logs in, follows redirects, and reads no more than it should.
+//! The HTTP client below all stores: it logs in, follows redirects, and limits the bytes that it reads.
 
 use object_store::client::{
     ClientConfigKey, ClientOptions, HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,
@@ -12,45 +12,45 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// All answers to a listing together, in bytes: some 300,000 shards of S3.
+/// Limit of all answers to one listing together, in bytes: some 300,000 shards of S3.
 pub(super) const MAX_LISTING_BYTES: u64 = 128 << 20;
 
-/// What an answer to a listing counts at least: so many answers of nothing are no listing either.
+/// Bytes that an answer to a listing counts at least, so that endless empty answers reach the limit too.
 const LISTING_ANSWER_BYTES: u64 = 64 << 10;
 
-/// An answer that is neither a listing nor a range of a shard: what a store's login gives.
+/// Limit of an answer that is neither a listing nor a range of a shard, such as a store's login.
 const MAX_OTHER_BYTES: u64 = 1 << 20;
 
-/// What is read of the explanation of an error.
+/// Limit of an error message's bytes.
 const MAX_EXPLANATION_BYTES: u64 = 4 << 10;
 
-/// Redirects that a request follows.
+/// Limit of the redirects of one request.
 const MAX_REDIRECTS: usize = 10;
 
-/// WebDAV's method that lists a folder.
+/// The WebDAV method that lists a folder.
 const LIST: &str = "PROPFIND";
 
-/// Makes the client of one store.
+/// Makes the HTTP client of one store.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Connector {
-    /// What is sent to whom.
+    /// Logins, by server.
     pub logins: Vec<Login>,
-    /// What every request to a URL has.
+    /// The query that is added to every URL.
     pub query: Option<Secret>,
-    /// Bytes of listings that have come.
+    /// Bytes of the current listing so far.
     pub listed_bytes: Arc<AtomicU64>,
 }
 
-/// A login of one server.
+/// The login of one server.
 #[derive(Debug, Clone)]
 pub(super) struct Login {
     server: url::Origin,
-    /// Marked as sensitive, so that nobody prints it.
+    /// The authorization header, marked as sensitive so that it is never printed.
     authorization: HeaderValue,
 }
 
 impl Login {
-    /// That of `user:password`, percent-encoded as in a URL, at the server of `url`.
+    /// A login of the server of `url` by `user:password`, percent-encoded as in a URL.
     pub fn basic(url: &Url, login: &str) -> Option<Self> {
         use base64::Engine;
         let login = base64::engine::general_purpose::STANDARD.encode(percent_decoded(login));
@@ -60,7 +60,7 @@ impl Login {
     }
 }
 
-/// The bytes that a percent-encoded part of a URL stands for.
+/// Decodes a percent-encoded part of a URL.
 fn percent_decoded(text: &str) -> Vec<u8> {
     let hex = |text: &str| text.get(1..3).and_then(|digits| u8::from_str_radix(digits, 16).ok());
     let (mut bytes, mut at) = (Vec::new(), 0);
@@ -72,7 +72,7 @@ fn percent_decoded(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// What is not to be printed.
+/// Text that must not be printed.
 #[derive(Clone)]
 pub(super) struct Secret(pub String);
 
@@ -92,16 +92,16 @@ impl HttpConnector for Connector {
     }
 }
 
-/// A client that follows no redirects, as what is sent along is decided here.
+/// A client that follows no redirects: [`Service`] does, since it decides which headers are sent along.
 fn client(options: &ClientOptions) -> reqwest::Result<Client> {
     let option = |key| options.get_config_value(&key);
     let is_set = |key| option(key).is_some_and(|value| value == "true");
     let after = |key| option(key).as_deref().and_then(duration);
     let mut builder = Client::builder()
         .redirect(reqwest::redirect::Policy::none())
-        // HTTP/2 would have all ranges share one connection, which is slower.
+        // With HTTP/2 all ranges would share one connection, which is slower.
         .http1_only()
-        // Lengths are those of what is stored.
+        // Lengths must be those of the stored bytes.
         .no_gzip()
         .no_brotli()
         .no_zstd()
@@ -125,7 +125,7 @@ fn client(options: &ClientOptions) -> reqwest::Result<Client> {
     builder.build()
 }
 
-/// A length of time as object_store writes it: `30s`, `1m 30s`, `500ms`.
+/// Reads a duration in object_store's notation: `30s`, `1m 30s`, `500ms`.
 fn duration(text: &str) -> Option<Duration> {
     text.split_whitespace().try_fold(Duration::ZERO, |sum, part| {
         let (number, unit) = part.split_at(part.find(|c: char| !c.is_ascii_digit())?);
@@ -141,7 +141,7 @@ fn duration(text: &str) -> Option<Duration> {
     })
 }
 
-/// What sends one store's requests.
+/// Sends the requests of one store.
 #[derive(Debug)]
 struct Service {
     client: Client,
@@ -172,7 +172,7 @@ impl Service {
         if let Some(login) = self.connector.logins.iter().find(|login| login.server == url.origin()) {
             headers.entry(reqwest::header::AUTHORIZATION).or_insert_with(|| login.authorization.clone());
         }
-        // What else there is changes something at the server, and has a body.
+        // All other methods change something at the server and have a body.
         let follows = method == Method::GET || method == Method::HEAD || method.as_str() == LIST;
         for _ in 0..=MAX_REDIRECTS {
             let mut request = Request::new(method.clone(), url.clone());
@@ -192,7 +192,7 @@ impl Service {
         Err(wrong("more redirects than any server needs"))
     }
 
-    /// Reads what came, as far as it may be long.
+    /// Reads an answer up to the limit for its request.
     async fn read(
         &self,
         method: &Method,
@@ -206,7 +206,7 @@ impl Service {
         let range_bytes = headers.get(RANGE).map(|range| range.to_str().ok().and_then(range_bytes).unwrap_or(0));
         let (most, what) = match range_bytes {
             _ if !status.is_success() => (MAX_EXPLANATION_BYTES, None),
-            // The whole shard, by a server that does not know ranges; object_store says so.
+            // A server that does not know ranges sends the whole shard. object_store reports it.
             Some(_) if status != StatusCode::PARTIAL_CONTENT => (0, None),
             Some(bytes) => (bytes, Some("more bytes than were asked for")),
             None if is_listing => {
@@ -243,7 +243,7 @@ impl Service {
     }
 }
 
-/// What a server says of an error, without the signature that it may repeat.
+/// A server's error message without the signature that it may repeat.
 fn without_query(explanation: &[u8], url: &Url) -> Vec<u8> {
     /// Shorter values are no signatures, and may be parts of words.
     const SIGNATURE_BYTES: usize = 8;
@@ -254,13 +254,13 @@ fn without_query(explanation: &[u8], url: &Url) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// How many bytes `bytes=100-199` asks for.
+/// The number of bytes that a range header such as `bytes=100-199` asks for.
 fn range_bytes(range: &str) -> Option<u64> {
     let (first, last) = range.strip_prefix("bytes=")?.split_once('-')?;
     last.parse::<u64>().ok()?.checked_sub(first.parse().ok()?)?.checked_add(1)
 }
 
-/// Where an answer sends its request.
+/// The URL of a redirect; `None` if the answer is none.
 fn redirect(response: &Response, url: &Url) -> Option<Url> {
     use StatusCode as S;
     let status = [S::MOVED_PERMANENTLY, S::FOUND, S::SEE_OTHER, S::TEMPORARY_REDIRECT, S::PERMANENT_REDIRECT];
@@ -268,8 +268,8 @@ fn redirect(response: &Response, url: &Url) -> Option<Url> {
     url.join(to.to_str().ok()?).ok()
 }
 
-/// What another server than the one that was meant may know: which part of what is wanted. Stores have headers of their
-/// own for credentials, so that those that have none are named here.
+/// Headers that another server may get after a redirect: the range and its conditions. This is a list of allowed
+/// headers, because stores have credential headers of their own.
 fn harmless(headers: HeaderMap) -> HeaderMap {
     use reqwest::header::{IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
     let harmless = [ACCEPT, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, RANGE, USER_AGENT];
@@ -281,7 +281,7 @@ fn harmless(headers: HeaderMap) -> HeaderMap {
         .collect()
 }
 
-/// An error that asking again does not help.
+/// An error that repeating the request does not help against.
 fn wrong(what: &'static str) -> HttpError {
     HttpError::new_boxed(HttpErrorKind::Unknown, what.into())
 }
@@ -296,7 +296,7 @@ fn failed(error: reqwest::Error) -> HttpError {
     HttpError::new_boxed(kind, without_url(error).into())
 }
 
-/// An error and its causes in words, without the URL, which may be signed.
+/// An error and its causes as text, without the URL, which may contain a signature.
 fn without_url(error: reqwest::Error) -> String {
     let error = error.without_url();
     let (mut text, mut cause) = (error.to_string(), std::error::Error::source(&error));
@@ -334,7 +334,7 @@ mod tests {
             query: Some(Secret("sig=secret".to_owned())),
             ..Connector::default()
         };
-        // What base64 makes of it is no secret kept either.
+        // The secret in base64 must not be printed either.
         let printed = format!("{connector:?}");
         assert!(!printed.contains("secret") && !printed.contains("bWU6"), "{printed}");
     }

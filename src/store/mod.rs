@@ -1,4 +1,4 @@
-//! Objects in stores (S3 and stores that speak its protocol, Google's, Azure's) and at web servers that know ranges.
+//! Objects in stores (S3 and compatible stores, Google's, Azure's) and at web servers that support ranges.
 //!
 //! Secrets. A URL is split once into login, location and query. Only the location is printed, hashed into fingerprints
 //! or used as a name. The HTTP client below object_store adds login and query, so object_store's errors never contain
@@ -8,7 +8,7 @@
 //! Bounds. Every answer is read in one place, up to the limit that its request allows. Listings share one budget of 128
 //! MiB and a million names.
 //!
-//! TLS is that of ring, because aws-lc takes minutes to build.
+//! TLS uses ring, because aws-lc takes minutes to build.
 
 mod fetcher;
 mod http;
@@ -35,24 +35,24 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use url::Url;
 
-/// How often something is asked for. Within each, the client itself repeats requests that get no answer or a 5xx.
+/// Number of attempts for a request. Within each, the client itself repeats requests that get no answer or a 5xx.
 const ATTEMPTS: u32 = 5;
 
-/// The first pause before something is asked for again; each is twice the one before.
+/// Pause before the second attempt. Each further pause is twice as long.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A bucket, a container, or a web server.
 #[derive(Clone)]
 pub(crate) struct Server {
     pub objects: Arc<dyn ObjectStore>,
-    /// Of stores, the interface by which an object is uploaded in parts.
+    /// Interface for uploading an object in parts; `None` for a web server.
     pub uploads: Option<Arc<dyn MultipartStore>>,
-    /// Bytes of listings that have come.
+    /// Bytes of the current listing so far.
     listed_bytes: Arc<AtomicU64>,
 }
 
 impl Server {
-    /// What is in a folder, its listing bounded like any other.
+    /// Lists a folder, up to the limit of all listings.
     pub async fn list(&self, folder: &ObjectPath) -> object_store::Result<ListResult> {
         self.listed_bytes.store(0, Relaxed);
         patiently(|| self.objects.list_with_delimiter(Some(folder))).await
@@ -62,16 +62,17 @@ impl Server {
 /// An object in its store.
 #[derive(Clone)]
 pub(crate) struct Object {
-    /// Its URL, as it may be printed.
+    /// The URL in its printable form, without secrets.
     pub url: String,
     pub server: Server,
     pub path: ObjectPath,
-    /// What of the URL's query tells it from others; `None` without a query.
+    /// The part of the URL's query that distinguishes objects; `None` without a query.
     pub variant: Option<String>,
 }
 
 impl Object {
-    /// The object at `url`, one of those that `address` stands for. Objects of one host or bucket share their server.
+    /// The object at `url`, which is one of the URLs that `address` stands for. Objects of one host or bucket share a
+    /// server.
     pub fn new(url: String, address: Address<'_>, servers: &mut HashMap<String, Server>) -> Result<Self> {
         let wrong = |expected: &str| refused(expected, &url);
         let schemes = "a URL that begins with http://, https://, s3://, gs:// or az://";
@@ -90,7 +91,7 @@ impl Object {
             query: address.query.map(|query| Secret(query.to_owned())),
             ..Connector::default()
         };
-        // A login or a signature is for a web server, whoever it is.
+        // A URL with a login or a signature is read from a plain web server, whatever its host.
         let (scheme, path) = if !connector.logins.is_empty() || connector.query.is_some() {
             let path = ObjectPath::from_url_path(parsed.path())
                 .map_err(|error| refused(schemes, &format!("{url}: {error}")))?;
@@ -109,29 +110,30 @@ impl Object {
         Ok(Self { url, server, path, variant })
     }
 
-    /// The object at `path`, whose name is in the folder that this one is.
+    /// The object at `path`, in the folder that this object stands for.
     pub fn inside(&self, path: ObjectPath) -> Self {
         let url = format!("{}/{}", self.url.trim_end_matches('/'), path.filename().unwrap_or_default());
         Self { url, path, ..self.clone() }
     }
 
-    /// What it is, as it is now.
+    /// The object's current size and tag.
     pub async fn head(&self) -> object_store::Result<ObjectMeta> {
         if self.variant.is_none() {
             return self.server.objects.head(&self.path).await;
         }
-        // What is signed is signed for reading alone.
+        // A signed URL may be signed for GET only, so the first byte is read instead.
         let options = GetOptions { range: Some((0..1).into()), ..GetOptions::default() };
         Ok(self.server.objects.get_opts(&self.path, options).await?.meta)
     }
 
-    /// A range of what it was when its head was asked for. [`object_store::Error::Precondition`] if it has changed.
+    /// Reads a range of the object as it was when `meta` was read. [`object_store::Error::Precondition`] if it has
+    /// changed.
     pub async fn range(&self, meta: &ObjectMeta, range: Range<u64>) -> object_store::Result<Vec<u8>> {
         patiently(|| async {
             let options = GetOptions { if_match: meta.e_tag.clone(), ..GetOptions::default() };
             let options = GetOptions { range: Some(range.clone().into()), ..options };
             let answer = self.server.objects.get_opts(&self.path, options).await?;
-            // Not every server heeds the condition.
+            // Not every server checks the condition.
             let tags = answer.meta.e_tag.as_ref().zip(meta.e_tag.as_ref());
             if tags.is_some_and(|(now, then)| now != then) || answer.meta.size != meta.size {
                 let path = self.path.to_string();
@@ -147,9 +149,10 @@ impl Object {
         .await
     }
 
-    /// All of a small object as it is now, up to `max_bytes`, and its head.
+    /// Reads a whole object, up to `max_bytes`, and its head. Starts again if the object changes meanwhile.
     pub async fn contents(&self, max_bytes: u64) -> object_store::Result<(Vec<u8>, ObjectMeta)> {
-        /// Few are longer. The answers to requests without a range are bounded.
+        /// Ranges are used because answers to requests without a range are limited to 1 MiB. Few objects need a second
+        /// range.
         const RANGE_BYTES: u64 = 8 << 20;
         let mut attempt = 1;
         'anew: loop {
@@ -158,7 +161,7 @@ impl Object {
             while (contents.len() as u64) < size {
                 let start = contents.len() as u64;
                 match self.range(&meta, start..size.min(start + RANGE_BYTES)).await {
-                    // It was written anew meanwhile.
+                    // The object was replaced meanwhile.
                     Err(object_store::Error::Precondition { .. }) if attempt < ATTEMPTS => {
                         attempt += 1;
                         continue 'anew;
@@ -171,9 +174,9 @@ impl Object {
     }
 }
 
-/// The server of a URL.
+/// Connects to the server of a URL.
 fn connect(scheme: ObjectStoreScheme, url: &Url, mut connector: Connector) -> object_store::Result<Server> {
-    // Whoever has chosen another provider already keeps it.
+    // Fails if the program has chosen another provider, which is then used.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let listed_bytes = Arc::clone(&connector.listed_bytes);
     let mut plain = url.scheme() == "http";
@@ -183,14 +186,14 @@ fn connect(scheme: ObjectStoreScheme, url: &Url, mut connector: Connector) -> ob
         let objects = Arc::new(host.with_http_connector(connector).build()?);
         return Ok(Server { objects, uploads: None, listed_bytes });
     }
-    // Credentials, endpoint and region are taken from where the stores' own programs have them.
+    // Credentials, endpoint and region come from the same environment variables that the stores' own programs use.
     let variables = std::env::vars_os().filter_map(|(name, value)| {
         let name = name.to_str()?.to_ascii_lowercase();
         let ours = ["aws_", "google_", "azure_"].iter().any(|start| name.starts_with(start));
         Some((name, value.to_str()?.to_owned())).filter(|_| ours)
     });
     let mut options: Vec<(String, String)> = variables.collect();
-    // Of a server that plays the store.
+    // An endpoint is another server that speaks the store's protocol.
     let is_endpoint = |name: &str| name.contains("endpoint") || name == "google_base_url";
     for (_, endpoint) in options.iter_mut().filter(|(name, _)| is_endpoint(name)) {
         plain |= endpoint.starts_with("http://");
@@ -226,9 +229,9 @@ fn connect(scheme: ObjectStoreScheme, url: &Url, mut connector: Connector) -> ob
     })
 }
 
-/// What of a query tells one object from another: all but what signs it, which is another each time.
+/// The part of a query that distinguishes objects: without signatures, which differ each time.
 fn unsigned(query: &str) -> String {
-    /// AWS's and Google's signatures of old, CloudFront's, and Azure's.
+    /// Parameters of AWS's and Google's old signatures, CloudFront's, and Azure's.
     const SIGNS: &str = "awsaccesskeyid googleaccessid signature expires policy key-pair-id hash-algorithm token \
                          sig se st sp sv sr spr sip ses si ss srt skoid sktid skt ske sks skv";
     let signs = |name: &str| {
@@ -243,7 +246,7 @@ fn refused(expected: &str, got: &str) -> Error {
     Error::parameter("open", "address", expected, got)
 }
 
-/// Asks again, after pauses, while what went wrong may pass.
+/// Repeats a request, after pauses, while its error may be temporary.
 pub(crate) async fn patiently<T, F>(ask: impl Fn() -> F) -> object_store::Result<T>
 where
     F: Future<Output = object_store::Result<T>>,
@@ -260,11 +263,11 @@ where
     }
 }
 
-/// What a store has answered, with a remedy.
+/// Turns a store's error into one with a remedy.
 pub(crate) fn told(error: object_store::Error) -> io::Error {
     use object_store::Error as E;
     let text = message_without_secrets(&error.to_string());
-    // What comes of listing is told by its text alone.
+    // Errors of listings contain the status only in their text.
     let says = |status: &[&str]| status.iter().any(|status| text.contains(status));
     let (kind, remedy) = match &error {
         E::PermissionDenied { .. } | E::Unauthenticated { .. } => (io::ErrorKind::PermissionDenied, DENIED),

@@ -7,23 +7,23 @@ use candle_core::{Device, WithDType};
 use half::{bf16, f16};
 
 impl Tensor {
-    /// The tensor as one of candle 0.11, of the same shape, on `device`.
+    /// Turns the tensor into one of candle 0.11, with the same shape, on `device`.
     ///
-    /// To candle's CPU nothing is copied: the vector that the pipeline filled becomes the candle tensor's storage. So it
+    /// candle's CPU gets it without a copy: the vector that the pipeline filled becomes the candle tensor's storage. It
     /// does not come back to the pipeline, which makes a new one for a later batch. A copy would cost the same page
-    /// faults, as its destination is a new vector too, and the copying.
+    /// faults, since its destination is a new vector too, and the copying on top.
     ///
-    /// Nor is anything copied from a CUDA device to candle's tensor on the same one, with feature `candle-cuda`: the
-    /// batch's memory becomes the candle tensor's, and the pipeline takes other memory from the device's pool.
+    /// With feature `candle-cuda`, candle's tensor on the same CUDA device takes the batch's memory without a copy, and
+    /// the pipeline takes other memory from the device's pool.
     ///
     /// Between devices the elements are copied, through host memory, and the batch's memory goes back to the pipeline.
     ///
     /// # Synchronization
-    /// The tensor given may be used, and its memory be filled again, as soon as this returns: a copy is ordered before
-    /// candle's later work on `device`. Without a copy candle's stream is made to wait for the batch.
+    /// The given tensor may be used, and its memory filled again, as soon as this returns: a copy is ordered before
+    /// candle's later work on `device`. Without a copy, candle's stream is made to wait for the batch.
     ///
     /// # Errors
-    /// [`Error::Device`] if candle cannot copy it to `device`.
+    /// [`Error::Device`] if candle cannot copy the tensor to `device`.
     ///
     /// ```
     /// # use warpfeed::prelude::*;
@@ -77,20 +77,20 @@ impl Tensor {
     }
 }
 
-/// The vector as a tensor of one dimension, without a copy.
+/// Turns the vector into a one-dimensional tensor without a copy.
 fn adopt<T: WithDType>(vector: Vec<T>) -> candle_core::Result<candle_core::Tensor> {
     let len = vector.len();
     candle_core::Tensor::from_vec(vector, len, &Device::Cpu)
 }
 
-/// What candle says of a failed call.
+/// The error for a failed call of candle.
 pub(crate) fn failed(call: &str, error: &candle_core::Error) -> Error {
     Error::Device { call: call.to_owned(), message: error.to_string() }
 }
 
 #[cfg(feature = "candle-cuda")]
 mod cuda {
-    //! Without a copy on a CUDA device.
+    //! Hand-over without a copy on a CUDA device.
     #![allow(unsafe_code)]
 
     use crate::cuda::CudaBuffer;
@@ -101,12 +101,12 @@ mod cuda {
     use candle_core::{CudaDevice, CudaStorage, Storage, Tensor};
     use half::{bf16, f16};
 
-    /// Whether candle's device is the one that the buffer lies on.
+    /// Whether the buffer is on candle's device.
     pub(super) fn is_same(buffer: &CudaBuffer, device: &CudaDevice) -> bool {
         device.cuda_stream().context().ordinal() == buffer.ordinal() as usize
     }
 
-    /// A candle tensor in the buffer's memory.
+    /// Makes a candle tensor of the buffer's memory.
     pub(super) fn adopt(buffer: CudaBuffer, shape: [usize; 4], dtype: DType, device: &CudaDevice) -> Result<Tensor> {
         match dtype {
             DType::F32 => adopt_as::<f32>(buffer, shape, device),

@@ -1,4 +1,4 @@
-//! Hand-over by DLPack, which tensors of other libraries and languages are made from.
+//! Hand-over by DLPack, from which other libraries and languages make tensors.
 
 use super::{DType, Storage, Tensor};
 use crate::cuda::CudaBuffer;
@@ -9,24 +9,26 @@ use dlpark::metadata::Fixed;
 use dlpark::{Managed, ManagedTensorBase};
 
 impl Tensor {
-    /// The tensor as a managed DLPack tensor over the same memory, writable, which goes back to the pipeline when the
-    /// consumer calls the deleter, on whatever thread. Its form is `dlpark::versioned::Dlpack` (DLPack 1) or
-    /// `dlpark::legacy::Dlpack` (before 1.0), of dlpark 0.10.
+    /// Turns the tensor into a managed DLPack tensor over the same memory, which is writable. The memory goes back to
+    /// the pipeline when the consumer calls the deleter, on any thread. `M` is `dlpark::versioned::Dlpack` (DLPack 1)
+    /// or `dlpark::legacy::Dlpack` (before 1.0), of dlpark 0.10.
     ///
-    /// A library that takes managed tensors by address is given `Managed::into_raw()`. For Python put that address into
+    /// Give `Managed::into_raw()` to a library that takes managed tensors by address. For Python put that address into
     /// a capsule named `dltensor_versioned` or `dltensor`, as dlpark's feature `pyo3` does: `numpy.from_dlpack`,
     /// `torch.from_dlpack` and `jax.dlpack.from_dlpack` take an object whose `__dlpack__` returns the capsule and whose
     /// `__dlpack_device__` returns `(1, 0)`. NumPy has no bf16. The elements begin on a cache line.
     ///
     /// # Synchronization
-    /// The tensor is complete when this returns, except for the streams that
-    /// [`CudaBuffer::on_stream`](crate::CudaBuffer::on_stream) was called with: work queued on those finds it complete,
-    /// and then this does not wait. The deleter gives device memory back behind the work that is queued by then on these
-    /// streams; if there are none, on the legacy default stream and all that it waits for. A consumer that reads it on
-    /// another stream names that stream ([`into_dlpack_on`](Self::into_dlpack_on)), or is done before it calls the deleter.
+    /// If [`CudaBuffer::on_stream`](crate::CudaBuffer::on_stream) was called with some streams, this returns at once,
+    /// and work queued on those streams finds the tensor complete. Otherwise the tensor is complete when this returns.
+    ///
+    /// The deleter gives device memory back once the work queued by then on these streams is done; if there are none,
+    /// the work on the legacy default stream and on all streams that it waits for. A consumer that reads the tensor on
+    /// another stream names that stream ([`into_dlpack_on`](Self::into_dlpack_on)), or finishes before it calls the
+    /// deleter.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if DLPack cannot express the shape; [`Error::Device`] if a device fails at the batch.
+    /// [`Error::Unsupported`] if DLPack cannot express the shape; [`Error::Device`] if the device fails.
     ///
     /// ```
     /// # use warpfeed::prelude::*;
@@ -42,21 +44,22 @@ impl Tensor {
         self.managed(CudaBuffer::lend)
     }
 
-    /// The same for a consumer that names the stream which it will read a tensor on a CUDA device on: the argument
-    /// `stream` of Python's `__dlpack__`. 1 is the legacy default stream, as is `None`, 2 the calling thread's default
-    /// stream, and numbers above 2 are handles. With -1 the consumer waits for the tensor by itself.
+    /// Makes a managed DLPack tensor for a consumer that names the stream on which it will read a tensor on a CUDA
+    /// device. `stream` is the argument of Python's `__dlpack__`: 1 or `None` for the legacy default stream, 2 for the
+    /// calling thread's default stream, a number above 2 for a stream's handle. With -1 the consumer waits for the
+    /// tensor by itself. See [`into_dlpack`](Self::into_dlpack).
     ///
     /// # Safety
-    /// A handle is that of a stream of the tensor's device, which lives until the consumer calls the deleter.
+    /// A handle must belong to a stream of the tensor's device that lives until the consumer calls the deleter.
     ///
     /// # Synchronization
-    /// Returns at once. Work queued on the stream after this call finds the tensor complete. The deleter gives the memory
-    /// back behind the work that is queued there by then; with -1 behind that of the legacy default stream and all that
-    /// it waits for.
+    /// Returns at once. Work queued on the stream after this call finds the tensor complete. The deleter gives the
+    /// memory back once the work queued there by then is done; with -1, the work on the legacy default stream and on
+    /// all streams that it waits for.
     ///
     /// # Errors
-    /// Those of [`into_dlpack`](Self::into_dlpack); [`Error::Parameter`] for another number, or any for a tensor in host
-    /// memory.
+    /// The errors of [`into_dlpack`](Self::into_dlpack); [`Error::Parameter`] for any other number, and for every
+    /// number if the tensor is in host memory.
     #[allow(unsafe_code)]
     pub unsafe fn into_dlpack_on<M: ManagedTensorBase>(self, stream: Option<isize>) -> Result<Managed<M>> {
         let wrong = |expected| {
@@ -76,7 +79,7 @@ impl Tensor {
         self.managed(|buffer| unsafe { buffer.on_raw_stream(handle as sys::CUstream) })
     }
 
-    /// The managed tensor, whose memory on a device has the address that `lend` gives.
+    /// Makes the managed tensor. `lend` returns the address of device memory.
     fn managed<M: ManagedTensorBase>(self, lend: impl FnOnce(&mut CudaBuffer) -> Result<u64>) -> Result<Managed<M>> {
         let strides = self.strides();
         let dtype = match self.dtype {
@@ -89,8 +92,8 @@ impl Tensor {
     }
 }
 
-/// The managed tensor of contiguous elements, as many as the shape has, at the beginning of `storage`. Its memory on a
-/// device has the address that `lend` gives.
+/// Makes a managed tensor of the contiguous elements at the beginning of `storage`. `lend` returns the address of
+/// device memory.
 pub(crate) fn managed<M: ManagedTensorBase, const N: usize>(
     storage: Storage,
     dtype: DLDataType,

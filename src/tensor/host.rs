@@ -1,4 +1,4 @@
-//! Host memory of batches, and the pool that it comes from and goes back to.
+//! Host memory of batches, and the pool that it is taken from.
 
 use super::{DType, Element};
 use crate::cuda::driver::{Context, Pin};
@@ -9,20 +9,20 @@ use half::{bf16, f16};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Elements in host memory that begin on a cache line. Dropped, it goes back to the pool that it came from.
+/// Elements in host memory that begin on a cache line. When dropped, the buffer goes back to its pool.
 pub(crate) struct HostBuffer {
-    /// Of all its pages, for copies to a CUDA device. It goes before the elements do.
+    /// The pin of all its pages, for copies to a CUDA device. It must be dropped before the elements.
     pin: Option<Pin>,
     elements: Elements,
-    /// Where the first whole cache line, or page, begins.
+    /// Start of the first whole cache line, or page, in the elements.
     start_bytes: usize,
     len_bytes: usize,
     home: Option<Arc<Pool>>,
 }
 
-/// Vectors of the very type, so that a trainer whose tensors are vectors can take them as they are. Not of cache lines:
-/// memory aligned to more than 16 bytes does not come zeroed from the system, page by page as it is first touched, but
-/// is zeroed by hand.
+/// Vectors of the element's type, so that a trainer whose tensors are vectors can take them as they are. The type is
+/// not a cache line: the system gives zeroed pages only for memory aligned to at most 16 bytes; memory with a larger
+/// alignment would be zeroed by hand.
 pub(super) enum Elements {
     F32(Vec<f32>),
     F16(Vec<f16>),
@@ -31,20 +31,20 @@ pub(super) enum Elements {
 }
 
 impl HostBuffer {
-    /// `len_bytes` zero bytes, a whole number of elements.
+    /// A buffer of `len_bytes` zero bytes, which must be a whole number of elements.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if the memory is refused.
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if the memory cannot be had.
     pub(crate) fn new(dtype: DType, len_bytes: usize) -> Result<Self> {
         const LINE_BYTES: usize = 64;
         Self::aligned(dtype, len_bytes, LINE_BYTES)
     }
 
-    /// The same, pinned.
+    /// A pinned buffer of `len_bytes` zero bytes.
     fn pinned(dtype: DType, len_bytes: usize, context: &Context) -> Result<Self> {
-        // Of the largest pages that Linux has beside a GPU, those of aarch64.
+        // The largest page size of Linux on a machine with a GPU (aarch64).
         const PAGE_BYTES: usize = 65_536;
-        // Pinning takes in the pages at both ends, so they are nobody else's.
+        // Pinning affects the whole first and last page, so the buffer takes whole pages.
         let pages_bytes = len_bytes.max(1).checked_next_multiple_of(PAGE_BYTES).unwrap_or(usize::MAX);
         let mut buffer = Self::aligned(dtype, pages_bytes, PAGE_BYTES)?;
         // SAFETY: whole pages of a vector, which stays where it is until the pin is gone: `pin` is dropped before
@@ -70,7 +70,7 @@ impl HostBuffer {
         Ok(Self { pin: None, elements, start_bytes, len_bytes, home: None })
     }
 
-    /// Whether it is pinned.
+    /// Whether the buffer is pinned.
     pub(crate) fn is_pinned(&self) -> bool {
         self.pin.is_some()
     }
@@ -83,13 +83,13 @@ impl HostBuffer {
         &mut self.elements.as_bytes_mut()[self.start_bytes..][..self.len_bytes]
     }
 
-    /// Its first `len` elements, which are of type `T`, as a vector. It never goes back to its pool.
+    /// The buffer's first `len` elements, of type `T`, as a vector. The memory does not go back to the pool.
     pub(super) fn into_vec<T: Element>(mut self, len: usize) -> Vec<T> {
         fn cut<A: Pod, T: Pod>(mut elements: Vec<A>, start_bytes: usize, len: usize) -> Vec<T> {
             let start = start_bytes / size_of::<A>();
             elements.copy_within(start..start + len, 0);
             elements.truncate(len);
-            // Of one type, or else copied: the types are of one size.
+            // The cast succeeds if both types are the same. Otherwise the elements, of equal size, are copied.
             bytemuck::allocation::try_cast_vec(elements)
                 .unwrap_or_else(|(_, elements)| bytemuck::allocation::pod_collect_to_vec(&elements))
         }
@@ -102,7 +102,7 @@ impl HostBuffer {
         }
     }
 
-    /// Gives the vector away, so that it never goes back to its pool, and where in it the buffer begins, in bytes.
+    /// Takes the vector, and the byte at which the buffer begins in it. The memory does not go back to the pool.
     #[cfg(feature = "candle")]
     pub(super) fn into_elements(mut self) -> (Elements, usize) {
         (self.home, self.pin) = (None, None);
@@ -148,32 +148,32 @@ impl Elements {
     }
 }
 
-/// Buffers for reuse: fresh memory costs the operating system a page fault every 4 KiB.
+/// A pool of buffers. Reuse saves page faults, which fresh memory costs every 4 KiB.
 #[derive(Debug)]
 pub(crate) struct Pool {
     free: Mutex<Vec<HostBuffer>>,
     dtype: DType,
     keep: usize,
-    /// What its buffers are pinned in, if they are.
+    /// The context to pin buffers in; `None` for pageable buffers.
     pin: Option<Context>,
 }
 
 impl Pool {
-    /// A pool that keeps at most `keep` buffers, the largest.
+    /// A pool that keeps at most `keep` buffers: the largest ones.
     pub(crate) fn new(dtype: DType, keep: usize) -> Self {
         Self { free: Mutex::default(), dtype, keep, pin: None }
     }
 
-    /// The same with pinned buffers, if there is a context to pin them in.
+    /// A pool of pinned buffers, if there is a context to pin them in.
     pub(crate) fn pinned(self, context: Option<&Context>) -> Self {
         Self { pin: context.map(Arc::clone), ..self }
     }
 
-    /// A buffer of `len_bytes` or more that comes back by itself: the smallest that there is. What it held before is still
-    /// in it.
+    /// Takes the smallest buffer of at least `len_bytes` bytes, or a new one. It still has its old contents, and goes
+    /// back to the pool when it is dropped.
     ///
     /// # Errors
-    /// As of [`HostBuffer::new`].
+    /// The errors of [`HostBuffer::new`].
     pub(crate) fn take(self: &Arc<Self>, len_bytes: usize) -> Result<HostBuffer> {
         let free = {
             let mut free = self.lock();
@@ -190,12 +190,12 @@ impl Pool {
         Ok(buffer)
     }
 
-    /// Takes a buffer back. It must not know its pool, which would otherwise own itself.
+    /// Takes a buffer back. Its `home` must be `None`, or the pool would own itself.
     fn give(&self, buffer: HostBuffer) {
         let mut free = self.lock();
         free.push(buffer);
         let smallest = free.iter().enumerate().min_by_key(|(_, buffer)| buffer.len_bytes).map(|(i, _)| i);
-        // Freed once others may use the pool again.
+        // Freed after the lock is released.
         let _one_too_many = smallest.filter(|_| free.len() > self.keep).map(|i| free.swap_remove(i));
         drop(free);
     }

@@ -8,10 +8,10 @@ use std::path::Path;
 /// Writes a tensor of `u8`, `f32` or `f16` as an `.npy` file in C order. A batch of one image is written without its
 /// first dimension, as `[H, W, 3]` or `[3, H, W]`.
 ///
-/// The file is complete or not there.
+/// The file is written completely or not at all.
 ///
 /// # Errors
-/// [`Error::Unsupported`] for `bf16`, which the format does not know; [`Error::Io`] if the file cannot be written.
+/// [`Error::Unsupported`] for `bf16`, which the format lacks; [`Error::Io`] if the file cannot be written.
 ///
 /// ```
 /// use warpfeed::prelude::*;

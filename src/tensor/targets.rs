@@ -25,9 +25,9 @@ use bytemuck::Pod;
 /// ```
 #[derive(Debug)]
 pub enum Targets {
-    /// As many numbers for each image, on the device of the images.
+    /// The same number of values for each image, on the images' device.
     Numbers(TargetTensor),
-    /// Bytes, in host memory.
+    /// Bytes of any length for each image, in host memory.
     Bytes(TargetBytes),
 }
 
@@ -36,13 +36,13 @@ pub enum Targets {
 pub enum TargetType {
     /// 32-bit floating point.
     F32,
-    /// 32-bit whole numbers, the numbers of classes.
+    /// 32-bit unsigned integers, such as class numbers.
     U32,
 }
 
 /// A Rust type that a target's numbers can be read as.
 pub trait TargetElement: Pod {
-    /// The matching type.
+    /// The matching [`TargetType`].
     const TYPE: TargetType;
 }
 
@@ -53,8 +53,8 @@ impl TargetElement for u32 {
     const TYPE: TargetType = TargetType::U32;
 }
 
-/// Numbers `[N, K]`, contiguous, in host memory or on a device. Its memory goes back to the pipeline that it came from when
-/// it is dropped.
+/// Numbers of shape `[N, K]`: contiguous, in host memory or on a device. When dropped, the memory goes back to the
+/// pipeline that it came from.
 #[derive(Debug)]
 pub struct TargetTensor {
     storage: Storage,
@@ -63,7 +63,7 @@ pub struct TargetTensor {
 }
 
 impl TargetTensor {
-    /// `[N, K]`: K numbers for each of N images.
+    /// The shape `[N, K]`: K numbers for each of N images.
     #[must_use]
     pub fn shape(&self) -> [usize; 2] {
         self.shape
@@ -75,13 +75,13 @@ impl TargetTensor {
         self.element
     }
 
-    /// Where the numbers lie: [`Device::Cpu`] is host memory.
+    /// The device that holds the numbers. [`Device::Cpu`] is host memory.
     #[must_use]
     pub fn device(&self) -> Device {
         self.cuda().map_or(Device::Cpu, |buffer| Device::Cuda(buffer.ordinal()))
     }
 
-    /// The device memory that the numbers lie in, if they do.
+    /// The device memory that holds the numbers; `None` if they are in host memory.
     #[must_use]
     pub fn cuda(&self) -> Option<&CudaBuffer> {
         match &self.storage {
@@ -101,10 +101,10 @@ impl TargetTensor {
         }
     }
 
-    /// All numbers, those of the first image first.
+    /// All numbers. The first image's come first.
     ///
     /// # Errors
-    /// [`Error::Parameter`] if `T` is not what the tensor holds; [`Error::Unsupported`] if it is on a device:
+    /// [`Error::Parameter`] if `T` is not the tensor's type; [`Error::Unsupported`] if the tensor is on a device:
     /// [`to_host`](Self::to_host) copies it.
     pub fn as_slice<T: TargetElement>(&self) -> Result<&[T]> {
         if T::TYPE != self.element {
@@ -114,10 +114,10 @@ impl TargetTensor {
         Ok(bytemuck::cast_slice(self.as_bytes()?))
     }
 
-    /// A copy in host memory, complete when this returns.
+    /// Copies the tensor to host memory. The copy is complete when this returns.
     ///
     /// # Errors
-    /// [`Error::Device`] if a device fails to copy it; [`Error::OutOfMemory`] if there is no memory for the copy.
+    /// [`Error::Device`] if a device fails; [`Error::OutOfMemory`] if there is no memory for the copy.
     pub fn to_host(&self) -> Result<Self> {
         let mut copy = HostBuffer::new(DType::F32, self.len_bytes())?;
         match &self.storage {
@@ -127,14 +127,14 @@ impl TargetTensor {
         Ok(Self { storage: Storage::Host(copy), ..*self })
     }
 
-    /// The tensor as a managed DLPack tensor of two dimensions over the same memory, as
-    /// [`Tensor::into_dlpack`](crate::Tensor::into_dlpack) gives it.
+    /// Turns the tensor into a managed DLPack tensor of two dimensions over the same memory. See
+    /// [`Tensor::into_dlpack`](crate::Tensor::into_dlpack).
     ///
     /// # Synchronization
-    /// As of [`Tensor::into_dlpack`](crate::Tensor::into_dlpack).
+    /// See [`Tensor::into_dlpack`](crate::Tensor::into_dlpack).
     ///
     /// # Errors
-    /// As of [`Tensor::into_dlpack`](crate::Tensor::into_dlpack).
+    /// The errors of [`Tensor::into_dlpack`](crate::Tensor::into_dlpack).
     #[cfg(feature = "dlpack")]
     pub fn into_dlpack<M: dlpark::ManagedTensorBase>(self) -> Result<dlpark::Managed<M>> {
         let dtype = match self.element {
@@ -144,13 +144,13 @@ impl TargetTensor {
         super::dlpack::managed(self.storage, dtype, self.shape, [self.shape[1], 1], CudaBuffer::lend)
     }
 
-    /// The tensor as one of candle 0.11 on `device`. It is copied, through host memory where it is on a device.
+    /// Copies the tensor to one of candle 0.11 on `device`, through host memory if it is on a device.
     ///
     /// # Synchronization
-    /// The tensor given may be used as soon as this returns.
+    /// The given tensor may be used as soon as this returns.
     ///
     /// # Errors
-    /// [`Error::Device`] if candle cannot copy it to `device`.
+    /// [`Error::Device`] if candle cannot copy the tensor to `device`.
     #[cfg(feature = "candle")]
     pub fn into_candle(self, device: &candle_core::Device) -> Result<candle_core::Tensor> {
         let host = if self.cuda().is_some() { self.to_host()? } else { self };
@@ -175,13 +175,14 @@ pub struct TargetBytes {
 }
 
 impl TargetBytes {
-    /// The bytes of all images, one behind the other.
+    /// The bytes of all images, one after the other.
     #[must_use]
     pub fn values(&self) -> &[u8] {
         &self.values
     }
 
-    /// Where each image's bytes begin in [`values`](Self::values), and where the last one's end: one more than images.
+    /// The offset of each image's bytes in [`values`](Self::values), and the end of the last: one entry more than
+    /// images.
     #[must_use]
     pub fn offsets(&self) -> &[u64] {
         &self.offsets
@@ -203,7 +204,7 @@ pub(crate) enum Rows {
 }
 
 impl Rows {
-    /// Those of the samples of a batch.
+    /// The targets of a batch's samples.
     pub(crate) fn new(spec: &TargetSpec, rows: Vec<Row>) -> Self {
         match spec.form {
             Form::Class { .. } => {
@@ -231,14 +232,14 @@ impl Rows {
         }
     }
 
-    /// Mixes numbers that are f32 as the images are mixed.
+    /// Mixes f32 targets by the weights of the mixed images.
     pub(crate) fn mix(&mut self, plan: &MixPlan) {
         if let Self::Floats(rows) = self {
             plan.mix_rows(rows);
         }
     }
 
-    /// The numbers as bytes, which the back end takes to where the images are.
+    /// The numbers as bytes, which the back end copies to the images' device. `None` for bytes.
     pub(crate) fn shared(&self) -> Option<&[u8]> {
         match self {
             Self::Classes(classes) => Some(bytemuck::cast_slice(classes)),
@@ -247,7 +248,7 @@ impl Rows {
         }
     }
 
-    /// The batch's targets, of which the back end has made `storage`.
+    /// Makes the batch's targets. `storage`: the back end's copy of [`shared`](Self::shared).
     pub(crate) fn finish(self, storage: Option<Storage>, images: usize) -> Option<Targets> {
         let (element, len) = match self {
             Self::Bytes(bytes) => return Some(Targets::Bytes(bytes)),

@@ -1,8 +1,9 @@
-//! From a CUDA device to burn's tensors on the same one, with one copy within it.
+//! Copies from a CUDA device to burn's tensors on the same device.
 //!
-//! burn takes no memory of others there, and only its own kernels can be queued on its streams. So warpfeed fills memory
-//! of burn's, and the host waits before and after: burn may hand out memory that kernels queued earlier still use, and
-//! its later kernels cannot be made to wait for another library's stream.
+//! burn cannot take over another library's device memory, and only its own kernels can be queued on its streams. So
+//! warpfeed fills memory of burn's, and the host waits before and after. Before: kernels that were queued earlier may
+//! still use the memory that burn hands out. After: burn's later kernels cannot be made to wait for another library's
+//! stream.
 #![allow(unsafe_code)]
 
 use burn::backend::fusion::{NoOp, custom::StreamId, get_client};
@@ -14,8 +15,8 @@ use burn_cubecl::{CubeBackend, CubeDevice, tensor::CubeTensor};
 use cubecl_runtime::runtime::Runtime;
 use warpfeed::{Error, Result};
 
-/// A copy of the tensor in memory of burn's, which is of every kind that `dtype` allows. `None` if `device` is not the
-/// CUDA device that the tensor lies on.
+/// Copies the tensor to memory of burn's, in any type that `dtype` allows. `None` if `device` is not the CUDA device
+/// that holds the tensor.
 pub(crate) fn copy(tensor: &warpfeed::Tensor, device: &Device, dtype: DType) -> Result<Option<FloatTensor<Cube>>> {
     let (Some(cuda), DispatchDevice::Cube(device)) = (tensor.cuda(), device.as_dispatch().clone().inner()) else {
         return Ok(None);
@@ -27,15 +28,15 @@ pub(crate) fn copy(tensor: &warpfeed::Tensor, device: &Device, dtype: DType) -> 
     let handle = client.empty(cuda.len_bytes());
     burn_std::future::block_on(client.sync()).map_err(refused)?;
     let memory = client.get_resource::<<CudaRuntime as Runtime>::Server>(handle.clone()).map_err(refused)?;
-    // SAFETY: as many bytes were asked for, in the device's primary context, and stay in place while `memory` lives. What
-    // used them before was waited for, and nobody else knows of them yet.
+    // SAFETY: as many bytes were asked for, in the device's primary context, and stay in place while `memory` lives.
+    // What used them before was waited for, and nobody else knows of them yet.
     unsafe {
         cuda.copy_to(memory.resource().ptr)?;
     }
     drop(memory);
     let shape = Shape::from(tensor.shape());
     let copy = CubeTensor::new_contiguous(client, device.clone(), shape.clone(), handle, dtype);
-    // Made known to what fuses burn's operations, as burn does it with a tensor of its own.
+    // Registers the tensor with burn's fusion, as burn does with its own tensors.
     let fusion = get_client::<CubeBackend>(&device);
     let init = InitOperationIr::create(shape, dtype, || fusion.register_tensor_handle(copy.into()));
     Ok(fusion.register(StreamId::current(), OperationIr::Init(init), NoOp::<CubeBackend>::new()).pop())

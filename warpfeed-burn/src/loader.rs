@@ -10,25 +10,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use warpfeed::source::{Compose, Source};
 use warpfeed::{Batch, Builder, Epoch, Error, Pipeline, Result, TargetType, Targets};
 
-/// A batch as a model of burn is trained on it, without its padding ([`LastBatch::Pad`](warpfeed::LastBatch::Pad)).
+/// A batch in the form that burn's models train on, without its padding ([`LastBatch::Pad`](warpfeed::LastBatch::Pad)).
 #[derive(Debug, Clone)]
 pub struct ImageBatch {
-    /// `[N, C, H, W]`, or as the pipeline's output is; with several views, the first.
+    /// The images, `[N, C, H, W]` or in the pipeline's layout. With several views, the images of the first view.
     pub images: Tensor<4>,
-    /// The views after the first.
+    /// The views after the first one.
     pub views: Vec<Tensor<4>>,
     /// The classes, `[N]`.
     pub labels: Tensor<1, Int>,
-    /// What the images are trained towards beside their class, `[N, K]`, where the pipeline delivers targets
-    /// ([`Builder::targets`](warpfeed::Builder::targets)).
+    /// The targets, `[N, K]`, if the pipeline delivers them ([`Builder::targets`](warpfeed::Builder::targets)).
     pub targets: Option<Tensor<2>>,
 }
 
 impl ImageBatch {
-    /// A batch of a pipeline on `device`.
+    /// Turns a pipeline's batch into tensors on `device`.
     ///
     /// # Errors
-    /// Those of [`IntoBurn::into_burn`], and [`Error::Unsupported`] for targets that are not floats of one length.
+    /// The errors of [`IntoBurn::into_burn`]; [`Error::Unsupported`] for targets that are not floats of one length.
     pub fn new(mut batch: Batch, device: &Device) -> Result<Self> {
         let (all, count) = (batch.len(), batch.len() - batch.padding());
         let labels: Vec<i64> = batch.labels()[..count].iter().map(|&label| label.into()).collect();
@@ -36,7 +35,8 @@ impl ImageBatch {
         let targets = batch.take_targets().map(|targets| dense(&targets, count, device)).transpose()?;
         let mut views = Vec::new();
         for view in batch.into_views() {
-            // So many images of each sample, those that are the first of their samples first.
+            // A view has `times` images of each sample: first the first image of every sample, then the second ones,
+            // and so on.
             let (shape, times) = (view.shape(), view.shape()[0] / all);
             let view = view.into_burn(device)?;
             views.push(if count == all { view } else { without_padding(view, shape, [times, all, count]) });
@@ -46,7 +46,7 @@ impl ImageBatch {
     }
 }
 
-/// The first `count` of `all` samples, of which there are `times` images each.
+/// Keeps the first `count` of `all` samples, in a view with `times` images of each sample.
 fn without_padding(view: Tensor<4>, [_, a, b, c]: [usize; 4], [times, all, count]: [usize; 3]) -> Tensor<4> {
     view.reshape([times, all, a, b * c]).narrow(1, 0, count).reshape([times * count, a, b, c])
 }
@@ -70,12 +70,12 @@ type Configure = dyn Fn(Builder) -> Builder + Send + Sync;
 /// A pipeline as the data loader of burn's learner.
 ///
 /// Each call of [`iter`](DataLoader::iter) runs the next epoch, so every pass over the data is shuffled and augmented
-/// anew, as the pipeline's seed says. A bad image ends the pass with an error, or is left out, as the pipeline's
-/// [`OnError`](warpfeed::OnError) says; burn stops at an error. Progress counts images.
+/// anew, by the pipeline's seed. A bad image ends the pass with an error or is skipped, depending on the pipeline's
+/// [`OnError`](warpfeed::OnError). burn stops at an error. Progress counts images.
 ///
-/// For several devices burn takes the loader apart with `slice`. A part has the samples of that range of the source, which
-/// are shuffled and augmented among themselves by a pipeline of its own; threads and limit of the builder are those of each
-/// part. A part without samples gives an error when it is iterated.
+/// For several devices burn splits the loader with `slice`. A part has a range of the source's samples, and a pipeline
+/// of its own that shuffles and augments them. The builder's threads and limit apply to each part. A part without
+/// samples gives an error when it is iterated.
 ///
 /// ```
 /// use burn::{data::dataloader::DataLoader, tensor::Device};
@@ -96,18 +96,19 @@ type Configure = dyn Fn(Builder) -> Builder + Send + Sync;
 pub struct Loader {
     source: Arc<dyn Source>,
     configure: Arc<Configure>,
-    /// Or why there is none: a part without samples, which [`DataLoader::slice`] cannot refuse.
+    /// The pipeline. The error is that of a part without samples, which [`DataLoader::slice`] cannot report.
     pipeline: Arc<Result<Pipeline>>,
     device: Device,
-    /// The next.
+    /// Number of the next epoch.
     epoch: AtomicU64,
 }
 
 impl Loader {
-    /// A loader over `source`, of the pipeline that `configure` makes of a new builder, with batches on `device`.
+    /// Makes a loader over `source`. `configure` gets a new builder and returns that of the pipeline. Batches are on
+    /// `device`.
     ///
     /// # Errors
-    /// Those of [`Builder::build`].
+    /// The errors of [`Builder::build`].
     pub fn new(
         source: impl Source + 'static,
         device: &Device,
@@ -118,13 +119,13 @@ impl Loader {
         Ok(Self { source, configure: Arc::new(configure), pipeline, device, epoch: AtomicU64::new(0) })
     }
 
-    /// Begins at another epoch than 0, for training that goes on.
+    /// Starts at this epoch instead of 0, to continue a training.
     #[must_use]
     pub fn starting_at(self, epoch: u64) -> Self {
         Self { epoch: epoch.into(), ..self }
     }
 
-    /// The same loader from its next epoch on.
+    /// A copy of the loader that starts at its next epoch.
     fn part(&self) -> Self {
         Self {
             source: Arc::clone(&self.source),
@@ -161,7 +162,7 @@ impl DataLoader<ImageBatch> for Loader {
     }
 
     fn slice(&self, start: usize, end: usize) -> Arc<dyn DataLoader<ImageBatch>> {
-        // Of a partition, or with a limit, there are fewer items than samples.
+        // With a partition or a limit there are fewer items than samples.
         let (items, samples) = (self.num_items().max(1) as u128, self.source.len());
         let at = |item: usize| ((item as u128 * u128::from(samples) / items) as u64).min(samples);
         let (source, pipeline) = match Arc::clone(&self.source).subset(at(start)..at(end).max(at(start))) {
@@ -175,7 +176,7 @@ impl DataLoader<ImageBatch> for Loader {
     }
 }
 
-/// The batches of one epoch.
+/// Iterator over the batches of one epoch.
 struct Batches<'a> {
     epoch: Option<Epoch>,
     failed: Option<String>,

@@ -1,4 +1,4 @@
-//! Tensors of warpfeed as tensors of burn.
+//! Conversion of warpfeed's tensors to burn's.
 #![allow(unsafe_code)]
 
 #[cfg(feature = "cuda")]
@@ -8,7 +8,7 @@ use burn_std::{AccessError, AccessPolicy, AllocationController, AllocationProper
 use std::mem::MaybeUninit;
 use warpfeed::{Error, Result};
 
-/// How warpfeed's tensors become burn's.
+/// Converts warpfeed's tensors to burn's.
 ///
 /// ```
 /// use burn::tensor::Device;
@@ -24,30 +24,30 @@ use warpfeed::{Error, Result};
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
 pub trait IntoBurn {
-    /// Images as floats of the type that they have, f32, f16 or bf16, `[N, C, H, W]` or `[N, H, W, C]`.
+    /// Converts images to floats of their own type, f32, f16 or bf16, as `[N, C, H, W]` or `[N, H, W, C]`.
     ///
-    /// To burn's flex nothing is copied, and the memory goes back to the pipeline when the last tensor that shares it is
-    /// dropped. To a CUDA device images are copied once from pinned memory
-    /// ([`Builder::pin_batches`](warpfeed::Builder::pin_batches)), and twice from other memory. From a CUDA device to burn's
-    /// CUDA on the same one they are copied once, within the device, with the feature `cuda`. From a device to another
-    /// they go through host memory.
+    /// burn's flex backend uses the memory without a copy, and the memory goes back to the pipeline when the last
+    /// tensor that shares it is dropped. To a CUDA device, images are copied once from pinned memory
+    /// ([`Builder::pin_batches`](warpfeed::Builder::pin_batches)), and twice from other memory. From a CUDA device to
+    /// burn's CUDA backend on the same device they are copied once, within the device, with the feature `cuda`. Between
+    /// different devices they are copied through host memory.
     ///
     /// # Synchronization
-    /// The tensor may be used, and the pipeline goes on, as soon as this returns. For the copy within a device it waits
-    /// for what this thread has had burn queue there, and for the copy.
+    /// The tensor may be used, and the pipeline continues, as soon as this returns. For a copy within a device, this
+    /// waits for the work that burn has queued there for this thread, and for the copy.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for u8: [`into_burn_int`](Self::into_burn_int) takes them. [`Error::Device`] if images on a
-    /// device cannot be copied from it.
+    /// [`Error::Unsupported`] for u8: use [`into_burn_int`](Self::into_burn_int). [`Error::Device`] if images cannot be
+    /// copied from their device.
     fn into_burn(self, device: &Device) -> Result<Tensor<4>>;
 
-    /// u8 images as whole numbers of 8 bits, on their way as [`into_burn`](Self::into_burn) says.
+    /// Converts u8 images to 8-bit integers. Memory is handled as in [`into_burn`](Self::into_burn).
     ///
     /// # Synchronization
-    /// As [`into_burn`](Self::into_burn).
+    /// See [`into_burn`](Self::into_burn).
     ///
     /// # Errors
-    /// As [`into_burn`](Self::into_burn), and for floats [`Error::Unsupported`].
+    /// The errors of [`into_burn`](Self::into_burn), with [`Error::Unsupported`] for floats instead of u8.
     fn into_burn_int(self, device: &Device) -> Result<Tensor<4, Int>>;
 }
 
@@ -88,17 +88,17 @@ fn unsupported(dtype: warpfeed::DType, remedy: &str) -> Error {
     Error::Unsupported { feature: format!("{dtype} images as burn's tensor of this kind"), remedy: remedy.to_owned() }
 }
 
-/// What burn makes a tensor of: the memory itself, or of a tensor on a device a copy in host memory.
+/// Data for burn's tensor: the memory itself, or a copy in host memory of a tensor on a device.
 fn data(tensor: warpfeed::Tensor, dtype: DType) -> Result<TensorData> {
     let tensor = if tensor.as_bytes().is_ok() { tensor } else { tensor.to_host()? };
     let (shape, len_bytes) = (tensor.shape(), tensor.as_bytes()?.len());
-    // SAFETY: the controller's memory has `len_bytes` bytes, all initialized, and keeps them. It may be used and dropped on
-    // any thread, as `Bytes` is: see `Lent`.
+    // SAFETY: the controller's memory has `len_bytes` bytes, all initialized, and keeps them. It may be used and
+    // dropped on any thread, as `Bytes` is: see `Lent`.
     let bytes = unsafe { Bytes::from_controller(Box::new(Lent(tensor)), len_bytes) };
     Ok(TensorData::from_bytes(bytes, shape, dtype))
 }
 
-/// A tensor in host memory, lent to burn. Dropped, it gives its memory back to the pipeline.
+/// A tensor in host memory, lent to burn. When dropped, it gives its memory back to the pipeline.
 struct Lent(warpfeed::Tensor);
 
 const _: () = {
@@ -113,7 +113,7 @@ impl AllocationController for Lent {
     }
 
     fn property(&self) -> AllocationProperty {
-        // What is pinned a CUDA device reads where it lies.
+        // A CUDA device reads pinned memory directly.
         if self.0.is_pinned() { AllocationProperty::Pinned } else { AllocationProperty::Other }
     }
 

@@ -8,7 +8,7 @@ unsafe extern "C" {
     fn warpfeed_tch_autocast(cuda: c_int, on: c_int) -> c_int;
 }
 
-/// Mixed precision on this thread, until it is dropped.
+/// Switches mixed precision on for this thread until it is dropped.
 pub(crate) struct Autocast {
     cuda: bool,
 }

@@ -1,7 +1,6 @@
-//! Gives warpfeed's batches to libtorch through tch: [`IntoTch`].
+//! Hands warpfeed's batches to libtorch through tch: [`IntoTch`].
 //!
-//! With the feature `train` also ResNets trained on them with libtorch: `TchStep` is a training step for warpfeed's
-//! experiments.
+//! The feature `train` adds `TchStep`, a training step for warpfeed's experiments that trains ResNets with libtorch.
 
 #[cfg(feature = "train")]
 mod autocast;

@@ -26,7 +26,7 @@ enum Command {
     Train(Train),
 }
 
-/// Which images, and how networks are trained.
+/// Options for images and training.
 #[derive(Args)]
 struct Common {
     /// Folder of class folders, list, IDX file or shards.
@@ -34,19 +34,19 @@ struct Common {
     /// End each epoch after K images.
     #[arg(long, value_name = "K")]
     limit: Option<u64>,
-    /// Images a batch.
+    /// Images in a batch.
     #[arg(long, value_name = "B", default_value_t = 32)]
     batch_size: usize,
     /// Worker threads [default: one for each processor]
     #[arg(long, value_name = "T")]
     threads: Option<usize>,
-    /// Seed of order, augmentations and weights.
+    /// Seed of order, random transforms and weights.
     #[arg(long, value_name = "S", default_value_t = 42)]
     seed: u32,
-    /// Where libtorch trains: auto, cpu, cuda:I. Where libtorch has CUDA, auto is cuda:0.
+    /// Device that libtorch trains on: auto, cpu, cuda:I. auto is cuda:0 if libtorch has CUDA.
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     device: Device,
-    /// In what numbers is trained.
+    /// Number format of training.
     #[arg(long, value_enum, default_value_t)]
     precision: Precision,
     /// Learning rate of the first epoch.
@@ -69,7 +69,7 @@ impl Common {
         }
     }
 
-    /// The network as new; ImageNet's number of classes where the images do not say.
+    /// Makes the network, untrained. If the images name no classes, it has ImageNet's number of them.
     fn step(&self, network: Network, subject: &Subject) -> Result<TchStep> {
         let classes = match subject.input.classes().len() {
             0 => 1_000,
@@ -86,29 +86,29 @@ enum StrategyName {
     Sequential,
 }
 
-/// Seconds per epoch as augmentation grows, on the CPU and on the GPU, for several networks
+/// Measure seconds per epoch as augmentation grows, on the CPU and on the GPU, for several networks
 ///
-/// `warpfeed bench augment-load` with real training.
+/// This is `warpfeed bench augment-load` with real training.
 #[derive(Args)]
 struct AugmentLoad {
     #[command(flatten)]
     common: Common,
-    /// Loads: how often the flips and the rotation are repeated.
+    /// Loads: numbers of repetitions of the flips and the rotation.
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [1, 4, 8, 12], value_parser = clap::value_parser!(u32).range(0..=1000))]
     loads: Vec<u32>,
-    /// Networks.
+    /// Networks to train.
     #[arg(long, value_name = "NAME,...", value_enum, value_delimiter = ',', default_values_t = [Network::Resnet18, Network::Resnet50, Network::Resnet152])]
     models: Vec<Network>,
-    /// How the CPU runs trial A.
+    /// Strategies by which the CPU runs trial A.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [StrategyName::Sequential, StrategyName::Fused])]
     strategies: Vec<StrategyName>,
-    /// An automatic augmentation to repeat beside the trials: auto-augment, rand-augment, trivial-augment or aug-mix.
+    /// Add trials of this automatic augmentation: auto-augment, rand-augment, trivial-augment or aug-mix.
     #[arg(long, value_name = "NAME")]
     preset: Option<Preset>,
-    /// Epochs of each run; the first is reported apart.
+    /// Epochs of each run; the first is reported separately.
     #[arg(long, value_name = "E", default_value_t = 2)]
     epochs: u64,
-    /// How often each case is run, in turn with the others; medians count.
+    /// Runs of each case, in turn with the others; the median counts.
     #[arg(long, value_name = "R", default_value_t = 3)]
     rounds: u32,
     /// Write report.html, report.json, CSV and SVG files into this folder.
@@ -145,21 +145,21 @@ impl AugmentLoad {
     }
 }
 
-/// Train a network, and say loss and accuracy of each epoch
+/// Train a network, and print loss and accuracy of each epoch
 #[derive(Args)]
 struct Train {
     #[command(flatten)]
     common: Common,
-    /// The network.
+    /// Network to train.
     #[arg(long, value_enum, default_value = "resnet18")]
     model: Network,
-    /// Epochs.
+    /// Number of epochs.
     #[arg(long, value_name = "E", default_value_t = 10)]
     epochs: u64,
-    /// Sides of the images, in pixels.
+    /// Side of the images in pixels.
     #[arg(long, value_name = "PX", default_value_t = 224)]
     size: u32,
-    /// Where the pipeline decodes and augments: auto, cpu, cuda:I.
+    /// Device that the pipeline decodes and augments on: auto, cpu, cuda:I.
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     pipeline_device: Device,
 }

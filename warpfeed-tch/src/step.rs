@@ -11,7 +11,7 @@ use tch::vision::resnet;
 use warpfeed::experiment::step::{Outcome, Sgd, Step};
 use warpfeed::{Batch, DType, Error, Layout, Result};
 
-/// The networks, as torchvision has them (v1.5: the stride in the 3 x 3 convolution).
+/// torchvision's ResNets (v1.5: the stride is in the 3 x 3 convolution).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Network {
     /// 18 layers.
@@ -23,7 +23,7 @@ pub enum Network {
 }
 
 impl Network {
-    /// Its name, as the experiments print it.
+    /// Name of the network in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -34,26 +34,26 @@ impl Network {
     }
 }
 
-/// In what numbers is computed. Weights are f32.
+/// Number format of computation. Weights are always f32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum Precision {
-    /// All in f32.
+    /// All computation in f32.
     #[default]
     F32,
     /// libtorch's autocast: convolutions and products in bfloat16.
     Autocast,
 }
 
-/// libtorch draws weights from one generator for the whole process: one network at a time.
+/// Held while a network is made: libtorch draws weights from one generator for the whole process.
 static DRAWING: Mutex<()> = Mutex::new(());
 
 /// Trains a ResNet from random weights: cross-entropy, stochastic gradient descent with momentum.
 ///
-/// Batches may be of any type and layout and lie anywhere; bytes are trained on as `v / 255`, padding is left out. A batch
-/// on the network's device is used where it lies; others are copied there.
+/// Batches may have any type and layout, and may be on any device. Bytes are trained on as `v / 255`, and padding is
+/// left out. A batch on the network's device is used without a copy; others are copied there.
 ///
 /// # Synchronization
-/// What [`train`](Step::train) tells of a batch is known when it is trained on: it waits for the device.
+/// [`train`](Step::train) waits for the device, since it returns the loss and accuracy of the batch.
 pub struct TchStep {
     network: Network,
     precision: Precision,
@@ -66,11 +66,11 @@ pub struct TchStep {
 }
 
 impl TchStep {
-    /// A network for labels 0 to `classes` - 1, its weights drawn from `seed`, on a device of libtorch's.
+    /// Makes a network for labels 0 to `classes` - 1 on a device of libtorch's. Its weights are drawn from `seed`.
     ///
     /// # Errors
     /// [`Error::Parameter`] if `classes` is not 1 to 100,000; [`Error::Device`] if libtorch has no such device, or no
-    /// memory left there.
+    /// memory left on it.
     pub fn new(
         network: Network,
         precision: Precision,
@@ -120,7 +120,7 @@ impl TchStep {
             Precision::Autocast => Some(Autocast::begin(self.device.is_cuda())?),
         };
         let logits = self.module.forward_t(&images, true);
-        // Gradients are of the type that their values were computed in.
+        // Gradients have the type that their values were computed in.
         drop(mixed);
         let loss = logits.cross_entropy_for_logits(&labels);
         let right = logits.accuracy_for_logits(&labels);
@@ -143,7 +143,7 @@ impl Step for TchStep {
     }
 
     fn train(&mut self, batch: Batch) -> Result<Outcome> {
-        // On a GPU a label beyond them would end the whole context.
+        // On a GPU a label that is too large would destroy the whole context.
         if let Some(label) = batch.labels().iter().find(|label| **label >= self.classes) {
             return Err(parameter("labels", format!("below {}", self.classes), label));
         }
@@ -175,7 +175,7 @@ fn parameter(parameter: &'static str, expected: impl ToString, got: impl ToStrin
     Error::Parameter { operation: "TchStep", parameter, expected: expected.to_string(), got: got.to_string() }
 }
 
-/// tch's networks and optimizers panic with libtorch's errors, a lack of memory among them.
+/// tch's networks and optimizers panic with libtorch's errors, for example if memory is lacking.
 fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic: Box<dyn Any + Send>| {
         let said = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());

@@ -1,14 +1,14 @@
-//! Batches as tensors of libtorch, without a copy.
+//! Conversion of batches to libtorch's tensors, without a copy.
 #![allow(unsafe_code)]
 
 use dlpark::ffi::DLManagedTensor;
 use dlpark::legacy::Dlpack;
 use warpfeed::{Batch, CudaBuffer, Error, Result, TargetTensor, TargetType};
 
-/// How warpfeed's batches become tch's tensors.
+/// Converts warpfeed's batches to tch's tensors.
 ///
-/// A tensor owns the memory that the pipeline filled. It goes back to the pipeline when the last tensor that shares it is
-/// dropped, on whatever thread: views of it and what libtorch remembers for gradients among them.
+/// A tensor owns the memory that the pipeline filled. The memory goes back to the pipeline when the last tensor that
+/// shares it is dropped, on any thread. Views of it, and tensors that libtorch keeps for gradients, share it too.
 ///
 /// ```
 /// use warpfeed::prelude::*;
@@ -24,23 +24,23 @@ use warpfeed::{Batch, CudaBuffer, Error, Result, TargetTensor, TargetType};
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
 pub trait IntoTch {
-    /// What it becomes.
+    /// The resulting type.
     type Tch;
 
-    /// The same as tensors of tch, where it lies: in host memory or on its CUDA device.
+    /// Converts to tensors of tch over the same memory, in host memory or on a CUDA device.
     ///
     /// # Synchronization
-    /// Returns at once. On a CUDA device libtorch works on the legacy default stream: work that is queued there after this
-    /// call finds the tensor complete, and the pipeline fills the memory again behind what is queued there when the last
-    /// tensor is dropped.
+    /// Returns at once. On a CUDA device libtorch works on the legacy default stream. Work that is queued there after
+    /// this call finds the tensor complete. When the last tensor is dropped, the pipeline reuses the memory after the
+    /// work that is queued there by then.
     ///
     /// # Errors
-    /// [`Error::Device`] if libtorch lacks the device or refuses the tensor; [`Error::Unsupported`] for whole numbers as
+    /// [`Error::Device`] if libtorch lacks the device or refuses the tensor; [`Error::Unsupported`] for integers as
     /// targets.
     fn into_tch(self) -> Result<Self::Tch>;
 }
 
-/// Images, `[N, C, H, W]` or `[N, H, W, C]`, of the type that they have.
+/// Images, `[N, C, H, W]` or `[N, H, W, C]`, in their own type.
 impl IntoTch for warpfeed::Tensor {
     type Tch = tch::Tensor;
 
@@ -51,7 +51,7 @@ impl IntoTch for warpfeed::Tensor {
     }
 }
 
-/// Floats, `[N, K]`.
+/// Float targets, `[N, K]`.
 impl IntoTch for TargetTensor {
     type Tch = tch::Tensor;
 
@@ -71,7 +71,8 @@ impl IntoTch for TargetTensor {
     }
 }
 
-/// Images and labels (`[N]`, of 64 bits), without the batch's padding; with several views, the first.
+/// Images and labels (`[N]`, 64-bit integers), without the batch's padding. With several views, the images of the first
+/// view.
 impl IntoTch for Batch {
     type Tch = (tch::Tensor, tch::Tensor);
 
@@ -89,7 +90,7 @@ impl IntoTch for Batch {
     }
 }
 
-/// A copy of the labels, which lie behind the images as 32-bit numbers.
+/// Copies the labels, which follow the images in device memory as 32-bit numbers.
 fn labels_on_device(cuda: &CudaBuffer, count: usize) -> Result<tch::Tensor> {
     has_device(cuda)?;
     // SAFETY: null is the legacy default stream, which is always there.
@@ -102,7 +103,7 @@ fn labels_on_device(cuda: &CudaBuffer, count: usize) -> Result<tch::Tensor> {
     labels.and_then(|labels| labels.f_to_kind(tch::Kind::Int64)).map_err(|error| failed("copy labels", error))
 }
 
-/// Whether libtorch can use the device that a batch lies on.
+/// Checks that libtorch can use the device that holds a batch.
 fn has_device(cuda: &CudaBuffer) -> Result<()> {
     if i64::from(cuda.ordinal()) < tch::Cuda::device_count() {
         return Ok(());
@@ -115,11 +116,11 @@ fn has_device(cuda: &CudaBuffer) -> Result<()> {
 }
 
 unsafe extern "C" {
-    /// Null if libtorch refuses it.
+    /// Returns null if libtorch refuses the tensor.
     fn warpfeed_tch_from_dlpack(managed: *mut DLManagedTensor) -> *mut torch_sys::C_tensor;
 }
 
-/// The tensor that owns what DLPack's managed tensor owns.
+/// Makes a libtorch tensor that takes over DLPack's managed tensor.
 fn adopt(managed: Dlpack) -> Result<tch::Tensor> {
     // SAFETY: well formed, and libtorch's from here on, which calls the deleter once.
     let tensor = unsafe { warpfeed_tch_from_dlpack(managed.into_raw()) };
@@ -131,7 +132,7 @@ fn adopt(managed: Dlpack) -> Result<tch::Tensor> {
     Ok(unsafe { tch::Tensor::from_ptr(tensor) })
 }
 
-/// An error of libtorch's; its message goes on for pages of C++ frames.
+/// Turns libtorch's error into ours, without its pages of C++ frames.
 #[allow(clippy::needless_pass_by_value)]
 pub(crate) fn failed(call: &str, error: tch::TchError) -> Error {
     let text = error.to_string();

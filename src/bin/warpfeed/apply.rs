@@ -13,7 +13,7 @@ use warpfeed::{
 
 /// Put one image through explicit operations
 ///
-/// The operations are a JSON list, as in [{"op": "rotate", "degrees": 5}, {"op": "center_crop", "width": 224,
+/// The operations are a JSON list such as [{"op": "rotate", "degrees": 5}, {"op": "center_crop", "width": 224,
 /// "height": 224}].
 #[derive(Args)]
 pub struct Apply {
@@ -22,23 +22,22 @@ pub struct Apply {
     /// File with the operations; - for standard input.
     #[arg(long, value_name = "FILE")]
     ops: PathBuf,
-    /// Where the result goes: .png, or .npy (u8 [H, W, 3]; f32 [3, H, W] after normalize).
+    /// Output file: .png, or .npy (u8 [H, W, 3]; f32 [3, H, W] after normalize).
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
     /// How operations are run.
     #[arg(long, value_enum, default_value_t)]
     strategy: StrategyName,
-    /// EXIF orientation.
+    /// What to do with EXIF orientation.
     #[arg(long, value_enum, default_value_t)]
     orientation: OrientationName,
-    /// Decode a truncated JPEG as far as it goes, instead of refusing it.
+    /// Decode a truncated JPEG as far as possible instead of refusing it.
     #[arg(long)]
     accept_truncated: bool,
-    /// Where operations run: auto, cpu, cuda, cuda:I.
+    /// Device for the operations: auto, cpu, cuda, cuda:I.
     #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
     device: Device,
-    /// What decodes for a GPU: auto (nvJPEG), fastest (all decoders, by measured speed), cpu, hybrid (nvJPEG), hardware (the
-    /// GPU's hardware decoder).
+    /// JPEG decoder for a GPU: auto (nvJPEG), fastest (all, by measured speed), cpu, hybrid (nvJPEG), hardware.
     #[arg(long, value_name = "PATH", default_value = "cpu", value_parser = decode_path)]
     decode: DecodePath,
 }

@@ -19,7 +19,7 @@ use warpfeed::{
     source::ImageFolder,
 };
 
-/// Images of fewer pixels are trained on at their own size.
+/// Smaller images are trained on at their own size.
 const SMALL_PX: f64 = 64.0 * 64.0;
 
 /// Run an experiment and report it
@@ -52,29 +52,31 @@ impl Bench {
     }
 }
 
-/// Seconds per epoch as augmentation grows, on the CPU and on the GPU, for several models
+/// Measure seconds per epoch as augmentation grows, on the CPU and on the GPU, for several models
 ///
-/// Trial A augments on the CPU (N times flips and a rotation, random resized crop), trial B on the GPU. Both are run as
-/// published, and trial A's operations also on the GPU. What cannot run here is left blank.
+/// Trial A augments on the CPU: N times flips and a rotation, then a random resized crop. Trial B augments on the GPU.
+/// Both run as published; trial A's operations also run on the GPU. Cases that cannot run here are left blank.
 #[derive(Args)]
 struct AugmentLoad {
     #[command(flatten)]
     subject: SubjectOptions,
-    /// Loads: how often the flips and the rotation are repeated.
+    /// Loads: numbers of repetitions of the flips and the rotation.
     #[arg(long, value_name = "N", value_delimiter = ',', num_args = 1.., default_values_t = [1, 4, 8, 12], value_parser = clap::value_parser!(u32).range(0..=1000))]
     loads: Vec<u32>,
-    /// Models: none (the pipeline alone), resnet18, resnet50, resnet152 (steps as published on a V100), milliseconds, or, with
-    /// feature candle, candle-resnet18, candle-resnet50 and candle-cnn, which train: on a GPU with the feature candle-cuda, else on
-    /// the CPU.
+    /// Models: none, resnet18, resnet50, resnet152, milliseconds, or candle-resnet18, candle-resnet50, candle-cnn.
+    ///
+    /// none is the pipeline alone. The ResNets are steps of the length published for a V100. candle's networks need the
+    /// feature candle. They train on a GPU with the feature candle-cuda, else on the CPU.
     #[arg(long, value_name = "NAME", value_delimiter = ',', num_args = 1.., default_values = ["none", "resnet18", "resnet50", "resnet152"])]
     models: Vec<String>,
     #[command(flatten)]
     step: ModelOptions,
-    /// How the CPU runs trial A.
+    /// Strategies by which the CPU runs trial A.
     #[arg(long, value_enum, value_delimiter = ',', num_args = 1.., default_values_t = [StrategyName::Sequential, StrategyName::Fused])]
     strategies: Vec<StrategyName>,
-    /// Trials of an automatic augmentation, repeated as often, beside the published ones: auto-augment, rand-augment,
-    /// trivial-augment or aug-mix.
+    /// Add trials of this automatic augmentation: auto-augment, rand-augment, trivial-augment or aug-mix.
+    ///
+    /// It is repeated as often as the operations of the published trials.
     #[arg(long, value_name = "NAME", value_parser = preset)]
     preset: Option<Preset>,
     /// Images in a batch.
@@ -83,7 +85,7 @@ struct AugmentLoad {
     /// Epochs of each run; the first is reported separately.
     #[arg(long, value_name = "E", default_value_t = 2)]
     epochs: u64,
-    /// How often each case is run, in turn with the others; medians count.
+    /// Runs of each case, in turn with the others; the median counts.
     #[arg(long, value_name = "R", default_value_t = 3)]
     rounds: u32,
     /// Worker threads [default: one for each processor]
@@ -114,7 +116,7 @@ impl AugmentLoad {
     }
 }
 
-/// Seconds per epoch for so many workers and batches so large
+/// Measure seconds per epoch by number of workers and batch size
 ///
 /// With 0 workers the trainer's thread makes the batches.
 #[derive(Args)]
@@ -132,17 +134,17 @@ struct Workers {
     /// Epochs of each run.
     #[arg(long, value_name = "E", default_value_t = 2)]
     epochs: u64,
-    /// How often each is run, in turn with the others; medians count.
+    /// Runs of each case, in turn with the others; the median counts.
     #[arg(long, value_name = "R", default_value_t = 3)]
     rounds: u32,
-    /// Sides of the images in pixels; no augmentation then [default: small images at their size, others by --preset]
+    /// Resize images to S x S pixels, without augmentation [default: small images at their size, others by --preset]
     #[arg(long, value_name = "S")]
     size: Option<u32>,
     #[command(flatten)]
     preset: PresetOptions,
     #[command(flatten)]
     step: StepOptions,
-    /// Images that a trained network is evaluated on after each run: a source as SOURCE, with the same classes.
+    /// Images to evaluate a trained network on after each run: a source with the same classes as SOURCE.
     #[arg(long, value_name = "SOURCE")]
     eval: Option<PathBuf>,
     #[command(flatten)]
@@ -175,14 +177,14 @@ impl Workers {
     }
 }
 
-/// Images of this size, normalized, without augmentation.
+/// Transforms that resize to `side` and normalize, without augmentation.
 fn plain(side: u32) -> Vec<Transform> {
     vec![Resize::new(side.into()).into(), Normalize::new(IMAGENET_MEAN, IMAGENET_STD).into()]
 }
 
-/// Rank configurations of the pipeline against a training step
+/// Measure configurations of the pipeline against a training step and rank them
 ///
-/// With --out every batch is logged as a JSON line to events.jsonl while it runs.
+/// With --out every batch is logged to events.jsonl while the experiment runs, one JSON line each.
 #[derive(Args)]
 struct Configurations {
     #[command(flatten)]
@@ -215,28 +217,28 @@ impl Configurations {
     }
 }
 
-/// warpfeed beside DALI and torchvision, on the same images and operations
+/// Compare warpfeed with DALI and torchvision, on the same images and operations
 ///
-/// Runs benches/peers/run of warpfeed's repository, which needs Python and installs several gigabytes into an environment
-/// beside it; or reports what it wrote earlier.
+/// Runs benches/peers/run of warpfeed's repository, or reports the results of an earlier run. The script needs Python,
+/// and installs several gigabytes into an environment beside itself.
 #[derive(Args)]
 struct Peers {
     /// Folder of class folders with JPEGs.
     #[arg(required_unless_present = "from")]
     dir: Option<PathBuf>,
-    /// Report this file, which benches/peers/run --out wrote.
+    /// Report this file, written by benches/peers/run --out.
     #[arg(long, value_name = "FILE.json", conflicts_with = "dir")]
     from: Option<PathBuf>,
-    /// The script.
+    /// The script to run.
     #[arg(long, value_name = "FILE", default_value = "benches/peers/run")]
     script: PathBuf,
-    /// A Python that has the peers installed [default: an environment that the script makes]
+    /// A Python with the peers installed [default: an environment that the script makes]
     #[arg(long, value_name = "FILE")]
     python: Option<PathBuf>,
-    /// Worker threads of each contender.
+    /// Worker threads of each loader.
     #[arg(long, value_name = "T", default_value_t = 2)]
     threads: usize,
-    /// How often each row is measured; medians count.
+    /// Measurements of each row; the median counts.
     #[arg(long, value_name = "R", default_value_t = 3)]
     rounds: u32,
     #[command(flatten)]
@@ -245,13 +247,13 @@ struct Peers {
 
 impl Peers {
     fn run(self) -> Result<()> {
-        // The script tells its progress itself.
+        // The script prints its own progress.
         self.report.begin()?.end();
         let report = match (&self.from, &self.dir) {
             (Some(file), _) => peers(&read(file)?)?,
             (None, dir) => {
                 let dir = dir.as_deref().unwrap_or(Path::new("."));
-                // First of all, so that a folder without images is known before anything is installed.
+                // Checked first, so that a folder without images is reported before anything is installed.
                 let data_set = Subject::new(dir.display().to_string(), ImageFolder::open(dir)?).data_set()?;
                 let mut report = peers(&self.measure(dir)?)?;
                 report.data_set = Some(data_set);
@@ -261,7 +263,7 @@ impl Peers {
         self.report.finish(report)
     }
 
-    /// Runs the script; what it wrote.
+    /// Runs the script and returns its results.
     fn measure(&self, dir: &Path) -> Result<String> {
         let failed = |source| Error::Io { action: "run", path: self.script.clone(), source };
         let own = std::env::current_exe().map_err(failed)?;
@@ -272,7 +274,7 @@ impl Peers {
         if let Some(python) = &self.python {
             command.arg("--python").arg(python);
         }
-        // Its table is the report's; its progress is on standard error.
+        // The script's table would repeat the report. Its progress goes to standard error.
         let status = command.stdout(std::process::Stdio::null()).status().map_err(|error| {
             let message = format!("{error}: give --script, the benches/peers/run of warpfeed's repository");
             failed(std::io::Error::new(error.kind(), message))
@@ -281,7 +283,7 @@ impl Peers {
             return Err(failed(std::io::Error::other(format!("it ended with {status}; what it said is above"))));
         }
         let json = read(&out);
-        // It was only on its way here.
+        // The file was temporary.
         let _ = std::fs::remove_file(&out);
         json
     }

@@ -1,4 +1,4 @@
-//! `warpfeed check-gpu`: whether a device gives what it should.
+//! `warpfeed check-gpu`: checks that a device computes correctly.
 
 use super::output::{print, print_json, say};
 use super::values::device;
@@ -19,29 +19,33 @@ use warpfeed::{
 
 /// Compare a GPU's bytes with the CPU's, operation by operation, and nvJPEG's images with the CPU's
 ///
-/// Ends with 1 if a kernel gives other bytes than the CPU, or if one of nvJPEG's decoders gives wrong pixels, leaves pixels
-/// unwritten, refuses more than a tenth of the images that are for it, or takes what the CPU refuses.
+/// The exit code is 1 if a kernel's bytes differ from the CPU's, or if one of nvJPEG's decoders makes wrong pixels,
+/// leaves pixels unwritten, refuses more than a tenth of the images meant for it, or accepts an image that the CPU
+/// refuses.
 #[derive(Args)]
 pub struct CheckGpu {
-    /// Folder of class folders (or a list file) of photographs to decode beside those that are made for the check.
+    /// Folder of class folders (or list file) of photographs to decode besides the images made for the check.
     images: Option<PathBuf>,
-    /// The device.
+    /// Device to check.
     #[arg(long, value_name = "DEVICE", default_value = "cuda", value_parser = device)]
     device: Device,
-    /// Compare no more than this many photographs.
+    /// Compare at most this many photographs.
     #[arg(long, value_name = "N", default_value_t = 200)]
     limit: u64,
-    /// Threads that decode when decoders are measured.
+    /// Number of decoding threads when decoders are measured.
     #[arg(long, value_name = "T", default_value_t = 16)]
     threads: usize,
     /// Milliseconds to measure each decoder for, alone and beside a training step.
     #[arg(long, value_name = "MS", default_value_t = 2000)]
     bound_ms: u64,
-    /// What is done: each kernel on a small batch; every operation in every way; the decoders; how fast they decode
-    /// the photographs when nothing else is done; how much of the device they take from a training step beside them.
+    /// Parts of the check to run.
+    ///
+    /// kernels: each kernel on a small batch. operations: every operation in every way. decoders: the pixels of all
+    /// decoders. bounds: how fast they decode the photographs when nothing else runs. sharing: how much of the device
+    /// they take from a training step beside them.
     #[arg(long, value_enum, value_name = "PART,...", value_delimiter = ',', default_values_t = PARTS)]
     parts: Vec<Part>,
-    /// One JSON object instead of text.
+    /// Print one JSON object instead of text.
     #[arg(long)]
     json: bool,
 }
@@ -57,7 +61,7 @@ enum Part {
 
 const PARTS: [Part; 5] = [Part::Kernels, Part::Operations, Part::Decoders, Part::Bounds, Part::Sharing];
 
-/// The decoders that are measured, with what they decode: nvJPEG reads whole images whatever is asked for.
+/// The decoders that are measured, and the area that they decode. nvJPEG always reads whole images.
 const MEASURED: [(&str, DecodePath, Area); 5] = [
     ("device", DecodePath::Device, Area::Whole),
     ("device, crops", DecodePath::Device, Area::Crop),
@@ -66,7 +70,7 @@ const MEASURED: [(&str, DecodePath, Area); 5] = [
     ("hybrid and hardware", DecodePath::Auto, Area::Whole),
 ];
 
-/// All that was found; what was not asked for is empty.
+/// Results of all parts; a part that did not run is empty.
 #[derive(Default, Serialize)]
 struct Found {
     kernels: Option<Equality>,
@@ -76,7 +80,7 @@ struct Found {
     sharing: Vec<Sharing>,
 }
 
-/// How fast decoders are alone.
+/// Speed of a decoder that runs alone.
 #[derive(Serialize)]
 struct Bound {
     decode: &'static str,
@@ -84,7 +88,7 @@ struct Bound {
     error: Option<String>,
 }
 
-/// What decoders take from a training step.
+/// Slowdown of a training step beside a decoder.
 #[derive(Serialize)]
 struct Sharing {
     decode: &'static str,
@@ -143,7 +147,7 @@ impl CheckGpu {
 }
 
 impl Found {
-    /// What a device must not do, a line each.
+    /// Everything that a correct device must not do, one line each.
     fn wrong(&self) -> Vec<String> {
         let batches = [("kernels", &self.kernels), ("operations", &self.operations)];
         let batches = batches.into_iter().filter_map(|(what, found)| Some((what, found.as_ref()?)));

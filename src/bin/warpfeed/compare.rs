@@ -8,16 +8,16 @@ use std::path::{Path, PathBuf};
 use warpfeed::experiment::compare::{MAX_REPORT_BYTES, compare};
 use warpfeed::{Error, Result};
 
-/// Compare two reports of one experiment: what differs about them, and which figures differ beyond doubt
+/// Compare two reports of one experiment: settings that differ, and figures whose difference is beyond doubt
 #[derive(Args)]
 pub struct Compare {
-    /// The report.json of a folder that --out named.
+    /// report.json of a folder written by --out.
     #[arg(value_name = "A.json")]
     a: PathBuf,
-    /// Another of the same experiment.
+    /// report.json of another run of the same experiment.
     #[arg(value_name = "B.json")]
     b: PathBuf,
-    /// One JSON object instead of text.
+    /// Print one JSON object instead of text.
     #[arg(long)]
     json: bool,
 }

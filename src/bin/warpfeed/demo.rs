@@ -1,4 +1,4 @@
-//! `warpfeed demo`: the main job, on images of its own or a folder.
+//! `warpfeed demo`: the standard pipeline and the augmentation load, on a folder or on generated images.
 
 use super::output::{bytes, escape, print, print_json, progress};
 use super::values::device;
@@ -11,31 +11,31 @@ use warpfeed::experiment::trial::Trial;
 use warpfeed::experiment::{preview, synth};
 use warpfeed::{Builder, Device, Error, OnError, Pipeline, Preset, Result, ops::Transform};
 
-/// Images made where no folder is given.
+/// Number of images that are generated if no folder is given.
 const MADE: u64 = 200;
-/// Their classes.
+/// Number of their classes.
 const CLASSES: u32 = 10;
-/// Images that each pipeline runs over, in as many epochs as that takes.
+/// Number of images that each pipeline delivers, over as many epochs as needed.
 const IMAGES: u64 = 600;
 /// The augmentation loads of the published comparison.
 const LOADS: [u32; 4] = [1, 4, 8, 12];
 const SEED: u64 = 42;
 
-/// Run the standard training pipeline and the augmentation load 1, 4, 8, 12, and show what they make
+/// Run the standard training pipeline and the augmentation load 1, 4, 8, 12, and show their images
 #[derive(Args)]
 pub struct Demo {
-    /// Folder of class folders, list file, or shards [default: images made for this, kept in your cache folder]
+    /// Folder of class folders, list file, or shards [default: generated images, kept in your cache folder]
     dir: Option<PathBuf>,
-    /// Where the contact sheet goes [default: in your cache folder]
+    /// File for the contact sheet [default: in your cache folder]
     #[arg(short, long, value_name = "SHEET.png")]
     output: Option<PathBuf>,
     /// Worker threads [default: one for each processor]
     #[arg(long, value_name = "T")]
     threads: Option<usize>,
-    /// Where augmentations run: auto, cpu, cuda, cuda:I.
+    /// Device for augmentations: auto, cpu, cuda, cuda:I.
     #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
     device: Device,
-    /// One JSON object instead of a table.
+    /// Print one JSON object instead of a table.
     #[arg(long)]
     json: bool,
 }
@@ -81,7 +81,7 @@ impl Demo {
         ))
     }
 
-    /// The folder given, or one of made images, kept for the next time.
+    /// The given folder, or one of generated images, which is kept for the next time.
     fn images(&self) -> Result<PathBuf> {
         if let Some(dir) = &self.dir {
             return Ok(dir.clone());
@@ -111,8 +111,8 @@ impl Demo {
     }
 }
 
-/// Where the demo keeps its files: a folder of this user's alone, for in the system's temporary folder users get in each
-/// other's way.
+/// The folder for the demo's files. It belongs to this user alone: in the system's temporary folder users would
+/// overwrite each other's files.
 fn own_folder() -> Result<PathBuf> {
     let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
@@ -128,7 +128,7 @@ fn own_folder() -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// The reports side by side. Shares are of the worker threads' time.
+/// The reports as a table. Shares are of the worker threads' time.
 fn table(rows: &[Row]) -> String {
     let mut text = format!(
         "{:18} {:>10} {:>12} {:>11} {:>6} {:>7} {:>8} {:>7} {:>12}\n",

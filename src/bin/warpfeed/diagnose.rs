@@ -1,4 +1,4 @@
-//! `warpfeed bench diagnose`: what holds a training up.
+//! `warpfeed bench diagnose`: finds the bottleneck of a training.
 
 use super::experiment::{DeviceOptions, ReportOptions, SubjectOptions};
 use super::models::StepOptions;
@@ -11,8 +11,8 @@ use warpfeed::experiment::diagnose::{Settings, diagnose};
 
 /// Find the bottleneck: disk, decoding, augmentation, threads or the training step
 ///
-/// Measures reading alone, reading and decoding, the pipeline without augmentation, the pipeline, the training step alone
-/// and the whole, and says what to change.
+/// Measures reading alone, reading and decoding, the pipeline without augmentation, the pipeline, the training step
+/// alone, and everything together. Then says what to change.
 #[derive(Args)]
 pub struct Diagnose {
     #[command(flatten)]
@@ -32,10 +32,10 @@ pub struct Diagnose {
     threads: Option<usize>,
     #[command(flatten)]
     step: StepOptions,
-    /// Seconds that each part is measured for, all rounds together.
+    /// Seconds for each part, over all rounds.
     #[arg(long, value_name = "S", default_value = "3", value_parser = seconds)]
     seconds: Duration,
-    /// How often each part is measured, in turn with the others; medians count.
+    /// Measurements of each part, in turn with the others; the median counts.
     #[arg(long, value_name = "R", default_value_t = 3)]
     rounds: u32,
     #[command(flatten)]

@@ -1,13 +1,13 @@
-//! `warpfeed doctor`: what this machine has and lacks.
+//! `warpfeed doctor`: checks this machine.
 
 use super::output::{print, print_json};
 use clap::Args;
 use warpfeed::Result;
 
-/// Say what this machine has for warpfeed, what it lacks, and the remedy
+/// Check this machine: what it has for warpfeed, what it lacks, and the remedy
 #[derive(Args)]
 pub struct Doctor {
-    /// One JSON object instead of text.
+    /// Print one JSON object instead of text.
     #[arg(long)]
     json: bool,
 }

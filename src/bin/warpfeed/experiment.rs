@@ -1,4 +1,4 @@
-//! What experiments are told on the command line: which images, where, which configurations, and where the report goes.
+//! Options that experiments share: images, device, configurations, and the report's folder.
 
 use super::options::{PresetOptions, StrategyName, StreamPriorityName};
 use super::output::{Progress, print, print_json, say};
@@ -16,7 +16,7 @@ use warpfeed::experiment::subject::{Storage, Subject};
 use warpfeed::source::{Input, without_secrets};
 use warpfeed::{Device, Error, Result};
 
-/// Which images.
+/// Options for the images.
 #[derive(Args)]
 pub struct SubjectOptions {
     #[command(flatten)]
@@ -24,15 +24,15 @@ pub struct SubjectOptions {
     /// End each epoch after K images.
     #[arg(long, value_name = "K")]
     limit: Option<u64>,
-    /// Seed of order and augmentations.
+    /// Seed of order and random transforms.
     #[arg(long, value_name = "S", default_value_t = 42)]
     seed: u64,
 }
 
-/// Where the operations run.
+/// Options for the device.
 #[derive(Args)]
 pub struct DeviceOptions {
-    /// Where augmentations run: auto, cpu, cuda, cuda:I.
+    /// Device for augmentations: auto, cpu, cuda, cuda:I.
     #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
     device: Device,
     /// Priority of the pipeline's streams on a GPU.
@@ -41,16 +41,16 @@ pub struct DeviceOptions {
 }
 
 impl DeviceOptions {
-    /// The images, on this device.
+    /// The images, to be processed on this device.
     pub fn on(&self, subject: &SubjectOptions) -> Result<Subject> {
-        // The device first: whoever asks for one that is not there learns it before a large folder is listed.
+        // Checked first: a missing device is reported before a large folder is listed.
         self.device.available()?;
         Ok(Subject { device: self.device, stream_priority: self.stream_priority.into(), ..subject.subject()? })
     }
 }
 
 impl SubjectOptions {
-    /// Other images, read as these are.
+    /// Opens other images with the same options.
     pub fn other(&self, spec: &Path) -> Result<Input> {
         self.source.other(spec)
     }
@@ -62,19 +62,19 @@ impl SubjectOptions {
     }
 }
 
-/// Where the report goes.
+/// Options for the report.
 #[derive(Args)]
 pub struct ReportOptions {
     /// Write report.html, report.json, CSV and SVG files into this folder.
     #[arg(long, value_name = "FOLDER")]
     pub out: Option<PathBuf>,
-    /// One JSON object instead of text.
+    /// Print one JSON object instead of text.
     #[arg(long)]
     pub json: bool,
 }
 
 impl ReportOptions {
-    /// Whoever names a folder that cannot be written learns it before anything is measured.
+    /// Creates the folder, so that one that cannot be written is reported before anything is measured.
     pub fn begin(&self) -> Result<Progress> {
         if let Some(folder) = &self.out {
             std::fs::create_dir_all(folder).map_err(io("create", folder))?;
@@ -84,7 +84,7 @@ impl ReportOptions {
         Ok(Progress::start())
     }
 
-    /// Prints the report, then writes it: a disk that is full by then takes no figures away.
+    /// Prints the report before writing it, so that a full disk loses no figures.
     pub fn finish(&self, mut report: Report) -> Result<()> {
         report.command = Some(command());
         if self.json {
@@ -118,16 +118,16 @@ fn io<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(std::io::Error) -
     move |source| Error::Io { action, path: path.to_owned(), source }
 }
 
-/// What configurations are tried.
+/// Options for the configurations to measure.
 #[derive(Args)]
 pub struct GridOptions {
-    /// Numbers of worker threads [default: 1, 2, 3, 4, 6, 8, ... and all processors but those of the trainers]
+    /// Numbers of worker threads [default: 1, 2, 3, 4, 6, 8, ... and all processors but the trainers']
     #[arg(long, value_name = "T", value_delimiter = ',', num_args = 1..)]
     threads: Vec<usize>,
-    /// Numbers of batches to prefetch.
+    /// Numbers of prefetched batches.
     #[arg(long, value_name = "P", value_delimiter = ',', num_args = 1.., default_values_t = [1, 2, 4])]
     prefetch: Vec<usize>,
-    /// GPUs that train; each takes a core or two for its trainer [default: those of this machine]
+    /// GPUs that train; each takes a core or two for its trainer [default: the GPUs of this machine]
     #[arg(long, value_name = "G")]
     gpus: Option<usize>,
     /// Images in a batch.
@@ -141,13 +141,13 @@ pub struct GridOptions {
     /// Seconds for each configuration and round.
     #[arg(long, value_name = "S", default_value = "2", value_parser = seconds)]
     seconds: Duration,
-    /// How often each configuration is measured, in turn with the others; medians count.
+    /// Measurements of each configuration, in turn with the others; the median counts.
     #[arg(long, value_name = "R", default_value_t = 3)]
     rounds: u32,
 }
 
 impl GridOptions {
-    /// GPUs that train.
+    /// Number of GPUs that train.
     pub fn gpus(&self) -> usize {
         self.gpus.unwrap_or_else(|| Environment::here().gpus.len())
     }
@@ -173,7 +173,7 @@ impl GridOptions {
     }
 }
 
-/// A name for a temporary file that nobody else can have.
+/// A name for a temporary file that no other process chooses.
 pub fn unused_name() -> String {
     format!("warpfeed-{:016x}.tmp", RandomState::new().build_hasher().finish())
 }

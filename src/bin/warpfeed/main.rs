@@ -83,12 +83,12 @@ fn run(command: Command, started: Instant) -> Result<ExitCode> {
     .map(|()| ExitCode::SUCCESS)
 }
 
-/// Shows what was asked for instead of a command, such as --help, or what is wrong with the arguments.
+/// Prints clap's output: text that was asked for, such as --help, or an error in the arguments.
 fn not_run(instead: clap::Error) -> Result<ExitCode> {
     if !instead.use_stderr() {
         return output::written(instead.print()).map(|()| ExitCode::SUCCESS);
     }
-    // Without color: the arguments in it may be names of files.
+    // Without color: `say` escapes control characters, since arguments may be names of files.
     instead.render().to_string().trim_end().lines().for_each(output::say);
     if instead.kind() == ErrorKind::UnknownArgument
         && let Some(ContextValue::String(option)) = instead.get(ContextKind::InvalidArg)
@@ -101,7 +101,7 @@ fn not_run(instead: clap::Error) -> Result<ExitCode> {
     Ok(ExitCode::from(2))
 }
 
-/// The feature that has an option which this build has not.
+/// The feature that an unknown option needs, if it is not part of this build.
 fn missing_feature(option: &str) -> Option<&'static str> {
     match option {
         "--shard-cache" | "--shard-cache-size" => (!cfg!(feature = "cloud")).then_some("cloud"),

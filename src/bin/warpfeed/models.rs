@@ -1,4 +1,4 @@
-//! The training steps that experiments run against, by name.
+//! Training steps of the experiments, by name.
 
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -7,28 +7,28 @@ use warpfeed::experiment::step::{Pace, StatedStep, published, read_lengths};
 use warpfeed::experiment::subject::{Model, Subject};
 use warpfeed::{Error, Result};
 
-/// Seed of the weights.
+/// Seed of the network's weights.
 #[cfg(feature = "candle")]
 const SEED: u64 = 42;
 
 #[derive(Clone, Copy, Default, ValueEnum)]
 enum PaceName {
-    /// A kernel of that length runs on the GPU that the batches are on; for batches on the CPU, as sleep.
+    /// Run a kernel of that length on the batches' GPU; sleep for batches on the CPU.
     #[default]
     Device,
-    /// The thread sleeps, as it does while a GPU computes.
+    /// Sleep, like a thread that waits for a GPU.
     Sleep,
-    /// The thread computes, as it does where training runs on the CPU.
+    /// Compute, like training on the CPU.
     Spin,
 }
 
-/// How models' training steps are had.
+/// Options for the models' training steps.
 #[derive(Args)]
 pub struct ModelOptions {
-    /// TOML file with more steps and their milliseconds, as in resnet50 = 12.5.
+    /// TOML file with more steps and their milliseconds, such as resnet50 = 12.5.
     #[arg(long, value_name = "FILE.toml")]
     steps: Option<PathBuf>,
-    /// How steps of a stated length spend their time.
+    /// How a step of a given length spends its time.
     #[arg(long, value_enum, default_value_t)]
     pace: PaceName,
     /// Channels of the first stage of candle's networks [64 as published; fewer train faster]
@@ -43,7 +43,7 @@ pub struct ModelOptions {
 
 #[cfg(feature = "candle")]
 impl ModelOptions {
-    /// A network that candle trains.
+    /// Makes a network that candle trains.
     fn candle(&self, name: &str, network: &str, subject: &Subject) -> Result<Model> {
         use warpfeed::experiment::step::{Architecture, CandleStep, Sgd};
         let network = match network {
@@ -58,7 +58,7 @@ impl ModelOptions {
     }
 }
 
-/// Where candle trains: on the GPU that the images are made on, or the first, if this is built for it, else on the CPU.
+/// The device that candle trains on: the images' GPU or the first one, if this build has candle-cuda; else the CPU.
 #[cfg(feature = "candle")]
 fn candle_device(subject: &Subject) -> Result<candle_core::Device> {
     let device = match subject.device {
@@ -76,14 +76,14 @@ fn candle_device(subject: &Subject) -> Result<candle_core::Device> {
     }
 }
 
-/// How many classes images have; ImageNet's number where they do not say.
+/// Number of classes of the images. If the source names none: ImageNet's 1,000.
 #[cfg(feature = "candle")]
 fn classes(subject: &Subject) -> usize {
     Some(subject.input.classes().len()).filter(|&classes| classes > 0).unwrap_or(1_000)
 }
 
 impl ModelOptions {
-    /// A model by name, for these images.
+    /// Makes a model by its name, for these images.
     pub fn model(&self, name: &str, subject: &Subject) -> Result<Model> {
         if let Some(network) = name.strip_prefix("candle-") {
             #[cfg(feature = "candle")]
@@ -128,12 +128,14 @@ fn unknown(name: &str) -> Error {
     }
 }
 
-/// Which training step.
+/// Options for the training step.
 #[derive(Args)]
 pub struct StepOptions {
-    /// The training step: none; resnet18, resnet50 or resnet152 (with the time published for a V100); milliseconds; or, with
-    /// feature candle, candle-resnet18, candle-resnet50 or candle-cnn (two convolutions, for images as small as MNIST's), which
-    /// train: on a GPU with the feature candle-cuda, else on the CPU.
+    /// Training step: none, resnet18, resnet50, resnet152, milliseconds, or a network of candle.
+    ///
+    /// candle's networks are candle-resnet18, candle-resnet50 and candle-cnn. The ResNets are steps of the length
+    /// published for a V100. candle's networks need the feature candle; candle-cnn has two convolutions, for images as
+    /// small as MNIST's. They train on a GPU with the feature candle-cuda, else on the CPU.
     #[arg(long, value_name = "STEP", default_value = "none")]
     step: String,
     #[command(flatten)]
@@ -141,7 +143,7 @@ pub struct StepOptions {
 }
 
 impl StepOptions {
-    /// The model of the option, as new.
+    /// Makes the chosen model, untrained.
     pub fn chosen(&self, subject: &Subject) -> Result<Model> {
         self.models.model(&self.step, subject)
     }

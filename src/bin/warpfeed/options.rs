@@ -1,4 +1,4 @@
-//! Options that several commands share, and what they mean to the library.
+//! Options that several commands share, and their values in the library.
 
 use super::source::SourceArgs;
 use super::values::{RankName, bad_limit, decode_path, device, mix, rank, size, targets};
@@ -13,7 +13,7 @@ use warpfeed::{
     ops::{Transform, TransformFile},
 };
 
-/// The word that stands for a choice on the command line.
+/// The name of an option's value on the command line.
 fn word(choice: &impl ValueEnum) -> String {
     choice.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
@@ -53,27 +53,27 @@ impl ValueEnum for PresetName {
     }
 }
 
-/// Which operations.
+/// Options for the operations.
 #[derive(Args)]
 pub struct PresetOptions {
-    /// The pipeline. Of a published recipe run and preview also mix images and repeat samples as it does.
+    /// Pipeline. With a published recipe, run and preview also mix images and repeat samples.
     #[arg(long, value_enum, default_value_t)]
     preset: PresetName,
-    /// How many times trial-a and trial-b rotate and flip, and how many times an automatic augmentation comes.
+    /// Repetitions: of the flips and the rotation in trial-a and trial-b, or of an automatic augmentation.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=1000))]
     load: u32,
-    /// The pipeline as a JSON list of transforms and operations, instead of a preset: docs/operations.md.
+    /// Pipeline from a file: a JSON list of transforms and operations (docs/operations.md), instead of a preset.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["preset", "load"])]
     transforms: Option<PathBuf>,
 }
 
 impl PresetOptions {
-    /// The operations of one view.
+    /// The transforms, which must have only one view.
     pub fn ops(&self) -> Result<Vec<Transform>> {
         self.file()?.into_transforms()
     }
 
-    /// All transforms, and views.
+    /// All transforms and views.
     fn file(&self) -> Result<TransformFile> {
         Ok(match (&self.transforms, self.preset) {
             (Some(file), _) => TransformFile::read(file)?,
@@ -84,7 +84,7 @@ impl PresetOptions {
         })
     }
 
-    /// The same on 8-bit images: without normalization, and without what a published recipe does after it.
+    /// Transforms and views for 8-bit images: without normalization and the operations after it in a published recipe.
     pub fn pixels(&self) -> Result<TransformFile> {
         Ok(match self.published() {
             Some(preset) => preset.pixel_transforms(),
@@ -92,7 +92,7 @@ impl PresetOptions {
         })
     }
 
-    /// The published recipe that is asked for.
+    /// The preset, if it is a published recipe.
     fn published(&self) -> Option<Preset> {
         match self.preset {
             PresetName::Own(preset) if self.transforms.is_none() && preset.link().is_some() => Some(preset),
@@ -100,29 +100,29 @@ impl PresetOptions {
         }
     }
 
-    /// How it mixes images.
+    /// How the preset mixes images.
     fn mix(&self) -> Option<Mix> {
         self.published().and_then(Preset::mix)
     }
 
-    /// Adds what a published recipe has beside transforms.
+    /// Adds a published recipe's mixing and repetitions.
     pub fn add_mixing(&self, builder: Builder) -> Builder {
         let builder = self.mix().into_iter().fold(builder, Builder::mix);
         let times = self.published().map_or(1, Preset::repetitions);
         if times > 1 { builder.sampler(Sampling::repeated(times)) } else { builder }
     }
 
-    /// The targets of a source's classes that go with how it mixes.
+    /// The targets that the preset's mixing needs, for a source with these classes.
     fn targets(&self, classes: &[String]) -> Option<TargetSpec> {
         self.published().filter(|_| !classes.is_empty())?.targets(classes.len() as u32)
     }
 
-    /// Adds the transforms, and views, for batches of this type.
+    /// Adds the transforms and views for batches of this type.
     fn add_to(&self, builder: Builder, dtype: DType) -> Result<Builder> {
         Ok(builder.transforms(if dtype == DType::U8 { self.pixels()? } else { self.file()? }))
     }
 
-    /// Which they are, in words that differ where they do.
+    /// The transforms as text, which differs if they differ.
     fn settings(&self) -> Result<String> {
         if self.transforms.is_none() {
             return Ok(format!("preset {}, load {}", word(&self.preset), self.load));
@@ -137,12 +137,12 @@ impl PresetOptions {
 
 #[derive(Clone, Copy, Default, ValueEnum)]
 pub enum StrategyName {
-    /// Neighboring operations in one pass, and only the pixels that the output needs; the same bytes as sequential.
+    /// Neighboring operations in one pass, only for the pixels that the output needs; the same bytes as sequential.
     #[default]
     Fused,
     /// One pass for each operation.
     Sequential,
-    /// One bilinear sampling for all rotations and flips: a different, sharper result.
+    /// One bilinear sampling for all rotations and flips; sharper than the other strategies' result.
     Composed,
 }
 
@@ -156,13 +156,13 @@ impl From<StrategyName> for Strategy {
     }
 }
 
-/// Whose work a GPU does first.
+/// Priority of the pipeline's streams.
 #[derive(Clone, Copy, Default, ValueEnum)]
 pub enum StreamPriorityName {
-    /// The training step's, if its stream has a higher priority.
+    /// The training step goes first, if its stream has a higher priority.
     #[default]
     Low,
-    /// The pipeline's.
+    /// The pipeline goes first.
     High,
 }
 
@@ -180,7 +180,7 @@ pub enum OrientationName {
     /// Turn images as their EXIF tag says.
     #[default]
     Apply,
-    /// Take images as they are stored.
+    /// Leave images as they are stored.
     Ignore,
 }
 
@@ -221,7 +221,7 @@ enum OnErrorName {
     Substitute,
 }
 
-/// How a pipeline runs.
+/// Options for running a pipeline.
 #[derive(Args)]
 pub struct PipelineOptions {
     #[command(flatten)]
@@ -235,37 +235,42 @@ pub struct PipelineOptions {
     /// Worker threads [default: one for each processor]
     #[arg(long, value_name = "T")]
     threads: Option<usize>,
-    /// Batches to prefetch: those being filled or ready ahead of the consumer [default: 2]
+    /// Batches that are filled or ready ahead of the consumer [default: 2]
     #[arg(long, value_name = "P")]
     prefetch: Option<usize>,
-    /// Seed of order and augmentations.
+    /// Seed of order and random transforms.
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
-    /// Read the partition of rank R of W: positions R, R + W, R + 2W, ... of each epoch's order. The rank also uses the
-    /// GPU of its number on its machine, and leaves the other ranks there their processors. auto takes the rank from
-    /// torchrun, Open MPI, PMI or Slurm; without them it is 0/1.
+    /// Read the part of rank R of W, positions R, R + W, R + 2W, ... of each epoch's order; or auto.
+    ///
+    /// auto takes the rank from torchrun, Open MPI, PMI or Slurm; without one of them it is 0/1. Of its machine, the
+    /// rank uses the GPU with its local number, and leaves the other ranks their processors.
     #[arg(long, value_name = "R/W", value_parser = rank)]
     rank: Option<RankName>,
-    /// Give every rank the same number of batches: a rank with one image fewer repeats one, as padding. With --last drop,
-    /// ranks drop what the others lack.
+    /// Give every rank the same number of batches: a rank with one image fewer repeats one, as padding.
+    ///
+    /// With --last drop, the other ranks drop an image instead.
     #[arg(long)]
     even: bool,
     /// End each epoch after K images.
     #[arg(long, value_name = "K")]
     limit: Option<u64>,
-    /// Deliver targets beside the labels: class=K, multi-hot=K, float=N, soft=K, soft=K/SMOOTHING or bytes, and behind a
-    /// colon the field that they are in, as in multi-hot=80:json.tags [default: none, or soft ones of the source's classes
-    /// where a published recipe mixes]
+    /// Deliver targets: class=K, multi-hot=K, float=N, soft=K, soft=K/SMOOTHING or bytes.
+    ///
+    /// A colon and the name of their field may follow, as in multi-hot=80:json.tags. Default: none; with a published
+    /// recipe that mixes, soft targets of the source's classes.
     #[arg(long, value_name = "SPEC", value_parser = targets)]
     targets: Option<TargetSpec>,
-    /// Mix the images of each batch: torchvision=A/B or timm=A/B, the alphas of MixUp and CutMix, and behind commas mode=pair
-    /// or elem, probability=P, switch=P, minmax=A/B, uncorrected [default: as a published recipe does, else not mixed]
+    /// Mix the images of each batch: torchvision=A/B or timm=A/B with the alphas of MixUp and CutMix.
+    ///
+    /// Options may follow after commas: mode=pair or elem, probability=P, switch=P, minmax=A/B, uncorrected. Default:
+    /// as a published recipe does, else no mixing.
     #[arg(long, value_name = "SPEC", value_parser = mix)]
     mix: Option<Mix>,
-    /// Keep the source's order.
+    /// Deliver images in the source's order.
     #[arg(long)]
     no_shuffle: bool,
-    /// Type of the output [u8 is not normalized]
+    /// Element type of the output [u8 is not normalized]
     #[arg(long, value_enum, default_value = "f32")]
     dtype: DTypeName,
     /// Layout of the output.
@@ -277,40 +282,41 @@ pub struct PipelineOptions {
     /// What to do with an image that cannot be used.
     #[arg(long, value_enum, default_value = "fail")]
     on_error: OnErrorName,
-    /// Fail if more images of an epoch than this cannot be used: a number or, as in 1%, a share [default: fail if the
-    /// first 100, or all, cannot]
+    /// Fail if more images of an epoch cannot be used: a number, or a share such as 1% [default: the first 100, or all]
     #[arg(long, value_name = "N|P%", value_parser = bad_limit)]
     max_bad: Option<BadLimit>,
-    /// EXIF orientation.
+    /// What to do with EXIF orientation.
     #[arg(long, value_enum, default_value_t)]
     orientation: OrientationName,
-    /// Decode truncated JPEGs as far as they go, instead of refusing them.
+    /// Decode truncated JPEGs as far as possible instead of refusing them.
     #[arg(long)]
     accept_truncated: bool,
-    /// Image cache: keep up to SIZE of decoded images in memory from one epoch to the next: 500MB, 4GB, 2GiB.
+    /// Cache up to SIZE of decoded images in memory from one epoch to the next: 500MB, 4GB, 2GiB.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     image_cache: Option<u64>,
-    /// Keep the image cache in this folder, from one run to the next.
+    /// Keep the image cache in this folder, also from one run to the next.
     #[arg(long, value_name = "FOLDER", requires = "image_cache")]
     image_cache_dir: Option<PathBuf>,
-    /// Memory for entry points, which are kept from the first epoch on and make decoding faster: 512MiB, 2GB; 0 for none
-    /// [default: 512MiB].
+    /// Memory for entry points, which make later epochs faster: 512MiB, 2GB; 0 for none [default: 512MiB]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     entry_points: Option<u64>,
-    /// Resize the shorter side to PX pixels before anything else; with --image-cache only once for each image.
+    /// Resize the shorter side to PX pixels before anything else; with --image-cache only once per image.
     #[arg(long, value_name = "PX")]
     resize_first: Option<u32>,
-    /// Where augmentations run: auto, cpu, cuda, cuda:I.
+    /// Device for augmentations: auto, cpu, cuda, cuda:I.
     #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
     device: Device,
-    /// What decodes for a GPU: auto (nvJPEG, exact without it), exact (GPU and CPU, the CPU's bytes), device (GPU, the CPU's
-    /// bytes), cpu, hybrid (nvJPEG), hardware (the GPU's hardware decoder), fastest (nvJPEG and CPU, by measured speed).
+    /// JPEG decoder for a GPU: auto, exact, device, cpu, hybrid, hardware or fastest.
+    ///
+    /// auto is nvJPEG, and exact without nvJPEG. exact shares the work between GPU and CPU, and device decodes on the
+    /// GPU; both, like cpu, make the CPU's bytes. hybrid and hardware are nvJPEG's decoders, the latter on the GPU's
+    /// hardware. fastest shares the work between nvJPEG and CPU, by measured speed.
     #[arg(long, value_name = "PATH", default_value = "auto", value_parser = decode_path)]
     decode: DecodePath,
-    /// Limit of a GPU's memory for in-flight batches, in bytes [default: half of what is free]
+    /// Limit of GPU memory for in-flight batches, in bytes [default: half of the free memory]
     #[arg(long, value_name = "BYTES")]
     device_memory: Option<u64>,
-    /// Use pageable staging memory for copies to a GPU, where pinned memory is scarce.
+    /// Use pageable staging memory for copies to a GPU; for machines where pinned memory is scarce.
     #[arg(long)]
     pageable: bool,
     /// Priority of the pipeline's streams on a GPU.
@@ -323,14 +329,14 @@ impl PipelineOptions {
         self.builder(source)?.build()
     }
 
-    /// The description of the pipeline, with the source open.
+    /// Opens the source and makes the pipeline's builder.
     pub fn builder(&self, source: &SourceArgs) -> Result<Builder> {
         let rank = self.rank()?;
         let device = match (self.device, rank) {
             (Device::Auto, Some(rank)) if rank.device().available().is_ok() => rank.device(),
             (device, _) => device,
         };
-        // The device and the transforms first: whoever asks for what is not there learns it before a large folder is listed.
+        // Checked first: a missing device or wrong transforms are reported before a large folder is listed.
         device.available()?;
         if let Some(file) = &self.preset.transforms {
             TransformFile::read(file)?;
@@ -391,7 +397,7 @@ impl PipelineOptions {
         self.mix.clone().or_else(|| self.preset.mix())
     }
 
-    /// What is done with batches of a published recipe that mixes, over a source of these classes; nothing of others.
+    /// Describes how a published recipe mixes batches over a source of these classes; `None` if it does not.
     pub fn mixing(&self, classes: &[String]) -> Option<String> {
         let preset = self.preset.published()?;
         let (mix, times) = (self.mix().filter(|_| preset.mix().is_some())?, preset.repetitions());
@@ -417,7 +423,7 @@ impl PipelineOptions {
         self.rank.map(RankName::rank).transpose()
     }
 
-    /// The name that a file has where each rank needs one of its own.
+    /// The file's name for this rank, if each rank needs a file of its own.
     pub fn own_file(&self, path: PathBuf) -> Result<PathBuf> {
         let Some(rank) = self.rank()?.filter(|rank| rank.world_size() > 1) else { return Ok(path) };
         let mut name = path.into_os_string();
@@ -425,7 +431,8 @@ impl PipelineOptions {
         Ok(name.into())
     }
 
-    /// What decides about the output beside the source and what [`EpochState`](warpfeed::EpochState) holds, in words.
+    /// Text of all settings that decide about the output, except the source and the contents of
+    /// [`EpochState`](warpfeed::EpochState).
     pub fn settings(&self) -> Result<String> {
         let mut settings = format!(
             "{}, dtype {}, layout {}, orientation {}, last {}, on-error {}",

@@ -1,7 +1,7 @@
-//! What people and programs see: results on standard output, messages and progress on standard error, exit codes.
+//! Output: results on standard output, messages and progress on standard error, exit codes.
 //!
-//! Names of files come from anywhere, and a terminal obeys control characters: all that is written here has them
-//! escaped, as JSON does.
+//! Names of files may contain control characters, which a terminal obeys. Everything that is written here has them
+//! escaped, as in JSON.
 
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use serde::Serialize;
@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use warpfeed::{Error, Result};
 
-/// The exit code that an error ends the command with.
+/// The exit code for an error.
 pub fn exit_code(error: &Error) -> ExitCode {
     ExitCode::from(if error.is_device() {
         3
@@ -23,7 +23,7 @@ pub fn exit_code(error: &Error) -> ExitCode {
     })
 }
 
-/// Escapes control characters, line breaks too: for names within a text.
+/// Escapes control characters, including line breaks, for names within a text.
 pub fn escape(name: impl fmt::Display) -> String {
     let mut escaped = String::new();
     for character in name.to_string().chars() {
@@ -38,14 +38,14 @@ pub fn escape(name: impl fmt::Display) -> String {
     escaped
 }
 
-/// Writes text to standard output. A reader that has gone (`| head`) is no error.
+/// Writes text to standard output. A reader that has closed the pipe (`| head`) is no error.
 pub fn print(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
     let lines: Vec<String> = text.split('\n').map(escape).collect();
     written(out.write_all(lines.join("\n").as_bytes()).and_then(|()| out.flush()))
 }
 
-/// What became of writing to standard output.
+/// Turns the result of writing to standard output into ours.
 pub fn written(result: io::Result<()>) -> Result<()> {
     match result {
         Err(source) if source.kind() != io::ErrorKind::BrokenPipe => {
@@ -55,7 +55,7 @@ pub fn written(result: io::Result<()>) -> Result<()> {
     }
 }
 
-/// Writes a line to standard error. Where that cannot be written there is nobody to tell.
+/// Writes a line to standard error. If that fails there is nobody to tell.
 pub fn say(line: impl fmt::Display) {
     let _ = writeln!(io::stderr(), "{}", escape(line));
 }
@@ -70,14 +70,14 @@ pub fn print_json(value: &impl Serialize) -> Result<()> {
     print(&format!("{text}\n"))
 }
 
-/// A progress bar on standard error, where that is a terminal; elsewhere nothing shows.
+/// A progress bar on standard error. Nothing is shown if that is no terminal.
 pub fn progress(total: impl Into<Option<u64>>, what: &str) -> ProgressBar {
     let bar = bar(total.into(), "{msg:24} {wide_bar} {pos}/{len} images {rate:>8} {eta:>4}");
     bar.set_message(what.to_owned());
     bar
 }
 
-/// The same for a run, with room for a line of what it does.
+/// A progress bar for a run, with a line about its current work.
 pub fn live(total: Option<u64>) -> ProgressBar {
     bar(total, "{pos}/{len} images {rate:>8} {eta:>4}  {wide_msg}")
 }
@@ -86,11 +86,11 @@ fn bar(total: Option<u64>, template: &str) -> ProgressBar {
     if !io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    // Nobody knows how long a stream is.
+    // The length of a stream is not known.
     let bar = total.map_or_else(ProgressBar::no_length, ProgressBar::new);
     if let Ok(style) = ProgressStyle::with_template(template) {
         let rate = |state: &ProgressState, out: &mut dyn fmt::Write| {
-            // A rate that cannot be shown is left out.
+            // An error only leaves the rate out.
             let _ = write!(out, "{:.0}/s", state.per_sec());
         };
         bar.set_style(style.with_key("rate", rate));
@@ -98,8 +98,8 @@ fn bar(total: Option<u64>, template: &str) -> ProgressBar {
     bar
 }
 
-/// What an experiment has done so far, line by line on standard error; on a terminal also how long it has been at what it
-/// does now.
+/// Progress of an experiment: finished parts line by line on standard error, and on a terminal the time that the
+/// current part has taken.
 pub struct Progress(ProgressBar);
 
 impl Progress {
@@ -111,7 +111,7 @@ impl Progress {
         if let Ok(style) = ProgressStyle::with_template("{elapsed} at the next") {
             bar.set_style(style);
         }
-        // Seldom, so as not to disturb what is measured.
+        // Once a second, so as not to disturb the measurement.
         bar.enable_steady_tick(Duration::from_secs(1));
         Self(bar)
     }
@@ -126,7 +126,7 @@ impl Progress {
     }
 }
 
-/// Bytes for people.
+/// Formats a number of bytes for people.
 pub fn bytes(bytes: u64) -> String {
     match bytes {
         0..1_000 => format!("{bytes} B"),

@@ -30,31 +30,31 @@ pub struct Pack {
     job: Option<Job>,
     #[command(flatten)]
     fields: FieldArgs,
-    /// Instead of packing, read the shards in FOLDER, or at an address, again and compare them with the lengths and checksums
-    /// in its pack.json.
+    /// Read packed shards in FOLDER, or at an address, and compare them with the checksums in its pack.json.
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["Job", "FieldArgs"])]
     verify: Option<PathBuf>,
-    /// One JSON object instead of text.
+    /// Print one JSON object instead of text.
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Args)]
 struct Job {
-    /// Folder of class folders, list file (path, tab, label), IDX file, shards, also remote ones, or a pattern of shards.
+    /// Folder of class folders, list file (path, tab, label), IDX file, local or remote shards, or a pattern of shards.
     #[arg(value_name = "SOURCE")]
     source: PathBuf,
-    /// The folder for the shards, which are named after it, or its address at a store: s3://, gs://, az://. An interrupted
-    /// run goes on when it is started again.
+    /// Folder for the shards, which are named after it, or its address at a store: s3://, gs://, az://.
+    ///
+    /// An interrupted run continues when it is started again.
     #[arg(short, long, value_name = "FOLDER")]
     output: PathBuf,
-    /// The format of the shards.
+    /// Format of the shards.
     #[arg(long, value_enum, value_name = "FORMAT")]
     format: ShardFormat,
-    /// The source's format, where its name does not tell: folder, list, webdataset, recordio, tfrecord, idx, parquet.
+    /// Format of the source if its name does not tell: folder, list, webdataset, recordio, tfrecord, idx, parquet.
     #[arg(long, value_name = "FORMAT", value_parser = format)]
     from: Option<SourceFormat>,
-    /// The largest size of a shard, with kB, MB, GB, or in bytes.
+    /// Largest size of a shard in bytes, or with kB, MB, GB.
     #[arg(long, value_name = "SIZE", default_value = "128MB", value_parser = size)]
     shard_size: u64,
     /// Shrink images whose longer side has more pixels, and encode them as JPEG.
@@ -63,25 +63,27 @@ struct Job {
     /// Quality of the JPEGs that are encoded.
     #[arg(long, value_name = "Q", default_value_t = 90, value_parser = clap::value_parser!(u8).range(1..=100))]
     quality: u8,
-    /// Pack the field FIELD of the source too, under its name: json.tags, npy, label (RecordIO's array).
+    /// Also pack the field FIELD of the source, under its name: json.tags, npy, label (RecordIO's array).
     #[arg(long, value_name = "FIELD")]
     target: Option<String>,
-    /// Make progressive JPEGs baseline, without loss, and those in CMYK YCbCr, by encoding them again.
+    /// Make progressive JPEGs baseline, without loss, and JPEGs in CMYK YCbCr, by encoding them again.
     #[arg(long)]
     baseline: bool,
-    /// Put a restart marker behind each row of blocks of JPEGs, and an index of the rows, without loss: random crops are
-    /// decoded faster. Progressive JPEGs become baseline.
+    /// Make random crops decode faster: add restart markers and an index of block rows to JPEGs, without loss.
+    ///
+    /// A marker follows each row of blocks. Progressive JPEGs become baseline.
     #[arg(long)]
     restarts: bool,
-    /// Fail if more samples than this cannot be used: a number or, as in 1%, a share [default: fail if the first 100, or
-    /// all, cannot]
+    /// Fail if more samples cannot be used: a number, or a share such as 1% [default: the first 100, or all]
     #[arg(long, value_name = "N|P%", value_parser = bad_limit)]
     max_bad: Option<BadLimit>,
     /// Worker threads [default: one for each processor]
     #[arg(long, value_name = "T")]
     workers: Option<usize>,
-    /// Pack together with other processes that have the same arguments but their own rank R of W; auto takes it from
-    /// torchrun, mpirun or srun. Shards have a fixed number of images then, and do not depend on the number of processes.
+    /// Pack together with other processes, as rank R of W; auto takes the rank from torchrun, mpirun or srun.
+    ///
+    /// All processes get the same other arguments. Shards then have a fixed number of images, and do not depend on the
+    /// number of processes.
     #[arg(long, value_name = "R/W", value_parser = rank)]
     rank: Option<RankName>,
 }
@@ -132,7 +134,7 @@ impl Job {
     }
 }
 
-/// Prints what is found; shards that are damaged or missing are an error.
+/// Prints the comparison. Shards that are damaged or missing are an error.
 fn verify_folder(folder: &Path, json: bool) -> Result<()> {
     let bar = progress(u64::MAX, "verifying");
     let report = verify(folder, &mut |done| bar.set_position(done));
@@ -163,7 +165,7 @@ fn verify_folder(folder: &Path, json: bool) -> Result<()> {
     }
 }
 
-/// A report for people.
+/// The report as text.
 fn text(report: &PackReport, started: Instant) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.

@@ -1,4 +1,4 @@
-//! `warpfeed preview`: a contact sheet of what a pipeline makes.
+//! `warpfeed preview`: a contact sheet of a pipeline's images.
 
 use super::options::PresetOptions;
 use super::output::{escape, print};
@@ -9,23 +9,23 @@ use warpfeed::{Pipeline, Result, experiment};
 
 /// Write a contact sheet of augmented images
 ///
-/// Of a pipeline of several views each image is shown in all of them. What a published recipe mixes is mixed along a row.
+/// With several views each image is shown in all of them. Images that a published recipe mixes are mixed along a row.
 #[derive(Args)]
 pub struct Preview {
     #[command(flatten)]
     source: SourceArgs,
-    /// Where the sheet goes.
+    /// File for the sheet.
     #[arg(short, long, value_name = "SHEET.png")]
     output: PathBuf,
     #[command(flatten)]
     preset: PresetOptions,
-    /// Seed of order and augmentations.
+    /// Seed of order and random transforms.
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
-    /// Which epoch.
+    /// Number of the epoch.
     #[arg(long, value_name = "E", default_value_t = 0)]
     epoch: u64,
-    /// Images side by side.
+    /// Images in a row.
     #[arg(long, value_name = "C", default_value_t = 6)]
     columns: u32,
     /// Rows of images.
@@ -35,7 +35,7 @@ pub struct Preview {
 
 impl Preview {
     pub fn run(self) -> Result<()> {
-        // The transforms first: whoever has written them wrongly learns it before a large folder is listed.
+        // Checked first: an error in the transforms is reported before a large folder is listed.
         let transforms = self.preset.pixels()?;
         let builder = self.preset.add_mixing(Pipeline::builder(self.source.open()?)).shuffle(self.seed);
         let builder = builder.transforms(transforms);

@@ -8,16 +8,16 @@ use warpfeed::Result;
 
 /// Print the explicit operations that a sample goes through, as JSON
 ///
-/// They are those of warpfeed run with the same options. What it prints is what warpfeed apply --ops takes, with
-/// --orientation ignore: an orientation tag is among the operations. With several views it is a list of such lists.
+/// They are the operations of warpfeed run with the same options. warpfeed apply --ops takes them, with --orientation
+/// ignore: the EXIF orientation is already among the operations. With several views the output is a list of such lists.
 #[derive(Args)]
 pub struct Recipe {
     #[command(flatten)]
     source: SourceArgs,
-    /// The sample's index in the source.
+    /// Index of the sample in the source.
     #[arg(long, value_name = "I")]
     index: u64,
-    /// Which epoch.
+    /// Number of the epoch.
     #[arg(long, value_name = "E", default_value_t = 0)]
     epoch: u64,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `warpfeed run`: whole epochs over a source, measured.
+//! `warpfeed run`: runs and measures whole epochs over a source.
 
 use super::options::PipelineOptions;
 use super::output::{bytes, escape, live, print, print_json, say};
@@ -12,7 +12,7 @@ use warpfeed::experiment::run::{Progress, RunReport, StateFile, run, run_with_st
 use warpfeed::experiment::run_group::{GroupReport, run_group};
 use warpfeed::{Device, Pipeline, Result, Stats};
 
-/// The live line is written anew this often. A look at the counters takes microseconds.
+/// Interval at which the live line is written. Reading the counters takes microseconds.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// Run a pipeline over a source of images and measure it
@@ -22,22 +22,25 @@ pub struct Run {
     source: SourceArgs,
     #[command(flatten)]
     pipeline: PipelineOptions,
-    /// Feed several GPUs at once, each its part of every epoch: 0,1 or cuda:0,cuda:1. They share the threads and the cache,
-    /// and each has what a process of its own would have with --rank and --even.
+    /// Feed several GPUs at once, each its part of every epoch: 0,1 or cuda:0,cuda:1.
+    ///
+    /// They share the threads and the cache. Each GPU gets what it would get in a process of its own with --rank and
+    /// --even.
     #[arg(long, value_name = "I,J", value_delimiter = ',', value_parser = one_device,
         conflicts_with_all = ["device", "state"])]
     devices: Vec<Device>,
-    /// How many epochs.
+    /// Number of epochs.
     #[arg(long, value_name = "E", default_value_t = 1)]
     epochs: u64,
-    /// Write down in FILE after every batch how far the run is. If FILE is there already, from a run that was ended, go
-    /// on from there. With --rank, each of several processes has a file of its own, FILE.RANK.
+    /// Save the state of the run in FILE after every batch, and continue from FILE if it exists.
+    ///
+    /// With --rank each process has its own file, FILE.RANK.
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
-    /// Print the SHA-256 of every sample's label, target if there are any, and output.
+    /// Print the SHA-256 over every sample's label, target (if any) and output.
     #[arg(long)]
     digest: bool,
-    /// One JSON object instead of text.
+    /// Print one JSON object instead of text.
     #[arg(long)]
     json: bool,
 }
@@ -82,17 +85,17 @@ impl Run {
     }
 }
 
-/// Where the time goes, what holds the run up, and images that cannot be used: beside the progress bar.
+/// The line beside the progress bar: shares of time, the bottleneck, and the number of images that cannot be used.
 fn line(stats: &Stats) -> String {
     let stages = [("read", stats.read), ("decode", stats.decode), ("augment", stats.augment)];
     let working: Duration = stages.iter().map(|stage| stage.1).sum();
     let share = |part: Duration, of: Duration| 100.0 * part.as_secs_f64() / of.as_secs_f64().max(f64::MIN_POSITIVE);
     let shares = stages.map(|(name, time)| format!("{name} {:.0} %", share(time, working))).join(", ");
     let longest = stages.iter().max_by_key(|stage| stage.1).map_or("", |stage| stage.0);
-    // Workers that wait for room are not what holds the run up: on a GPU that is the device.
+    // If workers wait for the queue, they are not the bottleneck. On a GPU the device is.
     let bottleneck = if stats.worker_wait > working { "what takes the batches" } else { longest };
     let bad = if stats.bad == 0 { String::new() } else { format!("{} not usable, ", stats.bad) };
-    // A narrow terminal shows the beginning.
+    // A narrow terminal shows only the beginning.
     format!("{bad}slowest: {bottleneck}; {shares}")
 }
 
@@ -110,7 +113,7 @@ impl Run {
     }
 }
 
-/// A report on several devices for people.
+/// The report on several devices, as text.
 fn group_text(report: &GroupReport) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.
@@ -133,7 +136,7 @@ fn group_text(report: &GroupReport) -> String {
     text
 }
 
-/// A report for people.
+/// The report as text.
 fn text(report: &RunReport) -> String {
     let mut text = String::new();
     let stages = &report.stages;
@@ -236,7 +239,7 @@ fn text(report: &RunReport) -> String {
     text
 }
 
-/// How many images each decoder decoded. On the CPU there is no other than its own.
+/// The number of images by decoder. On the CPU there is only one decoder.
 fn decoders(report: &RunReport) -> String {
     let decoded = report.decoded;
     let cpu = format!("the CPU {}", decoded.cpu);

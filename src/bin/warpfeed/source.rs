@@ -1,4 +1,4 @@
-//! Where a command's images come from.
+//! Options for a command's images.
 
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -11,27 +11,29 @@ pub fn format(text: &str) -> std::result::Result<SourceFormat, String> {
     text.parse().map_err(|error: warpfeed::Error| error.to_string())
 }
 
-/// Which part of a data set, and which parts of its records, count.
+/// Options for the split of a data set and the fields of its records.
 #[derive(Args)]
 pub struct FieldArgs {
-    /// Which split of a folder that holds several: train, val, test, or as the data set calls it.
+    /// Split of a folder with several: train, val, test, or the data set's own name.
     #[arg(long, value_name = "NAME")]
     split: Option<String>,
-    /// Which part of a record is the image: an extension in WebDataset, a feature in TFRecord, a column in Parquet.
+    /// Field with the image: an extension in WebDataset, a feature in TFRecord, a column in Parquet.
     #[arg(long, value_name = "NAME")]
     image_field: Option<String>,
-    /// Which part of a record is the label: an extension, json.FIELD, or folder (of the image in the archive), in WebDataset;
-    /// a feature in TFRecord; a column in Parquet.
+    /// Field with the label: an extension, json.FIELD or folder in WebDataset, else a feature or column.
+    ///
+    /// folder is the image's folder in the archive. Features are TFRecord's, columns Parquet's.
     #[arg(long, value_name = "NAME")]
     label_field: Option<String>,
-    /// File with the names of the classes, one on each line, label 0 first, for labels that are names. Shards that are
-    /// read from front to back need it; for others the default is all names, sorted.
+    /// File with the names of the classes, one per line, label 0 first, for labels that are names.
+    ///
+    /// Needed for shards that are read from front to back. Default for others: all names, sorted.
     #[arg(long, value_name = "FILE")]
     classes: Option<PathBuf>,
 }
 
 impl FieldArgs {
-    /// Opens a source that is to be read in any order.
+    /// Opens a source for access in any order.
     pub fn open(&self, spec: &Path, format: Option<SourceFormat>) -> Result<Input> {
         let (split, records) = (self.split.clone(), self.records()?);
         OpenOptions { format, split, records, random_access: is_remote(spec), ..OpenOptions::default() }.open(spec)
@@ -53,31 +55,34 @@ fn is_remote(spec: &Path) -> bool {
     spec.to_str().is_some_and(|spec| spec.contains("://"))
 }
 
-/// The images.
+/// Options for the images.
 #[derive(Args)]
 pub struct SourceArgs {
-    /// Folder of class folders, list file (path, tab, label), IDX file, or shards: .tar, .rec, .tfrecord, .parquet, a
-    /// folder of them, or a pattern like train-{000..146}.tar or '*.tar'.
+    /// Folder of class folders, list file (path, tab, label), IDX file, or shards (.tar, .rec, .tfrecord, .parquet).
+    ///
+    /// Several shards are a folder of them, or a pattern like train-{000..146}.tar or '*.tar'.
     #[arg(value_name = "SOURCE")]
     spec: PathBuf,
-    /// The source's format, where its name does not tell: folder, list, webdataset, recordio, tfrecord, idx, parquet,
-    /// cifar10, cifar100.
+    /// Format of the source if its name does not tell.
+    ///
+    /// Formats: folder, list, webdataset, recordio, tfrecord, idx, parquet, cifar10, cifar100.
     #[arg(long, value_name = "FORMAT", value_parser = format)]
     format: Option<SourceFormat>,
     #[command(flatten)]
     fields: FieldArgs,
-    /// Read shards from front to back and shuffle in a window of W images [default for pipes, standard input (-) and
-    /// remote shards: 1000]
+    /// Read shards from front to back and shuffle in a window of W images.
+    ///
+    /// Default for pipes, standard input (-) and remote shards: 1000.
     #[arg(long, value_name = "W")]
     window: Option<usize>,
-    /// Read remote shards in any order, each image with a request of its own. An index of them is made first.
+    /// Read remote shards in any order, with one request per image; an index is made first.
     #[arg(long, conflicts_with = "window")]
     random_access: bool,
-    /// Shard cache: keep what is fetched from remote shards in this folder.
+    /// Cache the bytes of remote shards in this folder.
     #[cfg(feature = "cloud")]
     #[arg(long, value_name = "FOLDER", requires = "shard_cache_size")]
     shard_cache: Option<PathBuf>,
-    /// The size of the shard cache: 500MB, 20GB, 2GiB.
+    /// Size of the shard cache: 500MB, 20GB, 2GiB.
     #[cfg(feature = "cloud")]
     #[arg(long, value_name = "SIZE", requires = "shard_cache", value_parser = super::values::size)]
     shard_cache_size: Option<u64>,
@@ -88,7 +93,7 @@ impl SourceArgs {
         self.other(&self.spec)
     }
 
-    /// Another source, by the same options.
+    /// Opens another source with the same options.
     pub fn other(&self, spec: &Path) -> Result<Input> {
         let options = OpenOptions {
             format: self.format,
@@ -106,12 +111,12 @@ impl SourceArgs {
         options.open(spec)
     }
 
-    /// Whether its images come from a server.
+    /// Whether the images come from a server.
     pub fn is_remote(&self) -> bool {
         is_remote(&self.spec)
     }
 
-    /// What reports call it.
+    /// Name of the source in reports.
     pub fn name(&self) -> String {
         let name = self.spec.to_string_lossy();
         warpfeed::source::without_secrets(&name).into_owned()

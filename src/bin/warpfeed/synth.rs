@@ -1,4 +1,4 @@
-//! `warpfeed synth`: a folder of made images.
+//! `warpfeed synth`: makes a folder of synthetic images.
 
 use super::output::{escape, print, progress};
 use clap::Args;
@@ -9,12 +9,12 @@ use warpfeed::experiment::synth;
 /// Make a folder of class folders with synthetic JPEGs that decode like photographs
 #[derive(Args)]
 pub struct Synth {
-    /// The folder to make. A folder that exists must be empty or made by this command.
+    /// Folder to make. An existing folder must be empty, or made by this command.
     dir: PathBuf,
-    /// How many images.
+    /// Number of images.
     #[arg(long, value_name = "N")]
     count: u64,
-    /// How many classes.
+    /// Number of classes.
     #[arg(long, value_name = "K", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     classes: u32,
     /// Seed of the images.

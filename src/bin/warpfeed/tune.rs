@@ -1,4 +1,4 @@
-//! `warpfeed tune`: the smallest configuration that is as fast as any other.
+//! `warpfeed tune`: finds the smallest configuration that is not slower than any other.
 
 use super::experiment::{DeviceOptions, GridOptions, ReportOptions, SubjectOptions};
 use super::models::StepOptions;
@@ -7,11 +7,11 @@ use warpfeed::Result;
 use warpfeed::experiment::configurations::configurations;
 use warpfeed::experiment::cores;
 
-/// Find the smallest numbers of threads and prefetched batches that are not slower than the fastest beyond doubt
+/// Find the fewest threads and prefetched batches that are not slower, beyond doubt, than the fastest
 ///
-/// Prints them as options of the command and as calls of the builder, and how many cores each GPU's training step needs: as
-/// asked, with other loads, with packed or cached images, and decoded by the GPU. A core or two for each GPU are left to the
-/// trainer.
+/// Prints them as options of the command and as calls of the builder. Also prints how many cores each GPU's training
+/// step needs: as asked, with other loads, with packed or cached images, and with decoding on the GPU. A core or two
+/// per GPU are left to the trainer.
 #[derive(Args)]
 pub struct Tune {
     #[command(flatten)]

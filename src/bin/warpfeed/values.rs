@@ -1,24 +1,24 @@
-//! Values on the command line: sizes, times, devices, limits.
+//! Parsers for values on the command line: sizes, times, devices, limits.
 
 use std::time::Duration;
 use warpfeed::{BadLimit, DecodePath, Device, Mix, Preset, Rank, TargetSpec};
 
-/// Reads a device: `auto`, `cpu`, `cuda`, `cuda:I`.
+/// Parses a device: `auto`, `cpu`, `cuda`, `cuda:I`.
 pub fn device(text: &str) -> std::result::Result<Device, String> {
     text.parse().map_err(|error: warpfeed::Error| error.to_string())
 }
 
-/// Reads the name of a preset.
+/// Parses the name of a preset.
 pub fn preset(text: &str) -> std::result::Result<Preset, String> {
     text.parse().map_err(|error: warpfeed::Error| error.to_string())
 }
 
-/// Reads one of several devices: the number of a GPU, or a device.
+/// Parses one of several devices: the number of a GPU, or a device.
 pub fn one_device(text: &str) -> std::result::Result<Device, String> {
     text.parse().map_or_else(|_| device(text), |ordinal| Ok(Device::Cuda(ordinal)))
 }
 
-/// Reads a size in bytes: `128MB`, `1GB`, `2GiB`, `500kB` or a number of bytes.
+/// Parses a size in bytes: `128MB`, `1GB`, `2GiB`, `500kB` or a number of bytes.
 pub fn size(text: &str) -> std::result::Result<u64, String> {
     const UNITS: [(&str, u64); 8] = [
         ("kB", 1_000),
@@ -37,7 +37,7 @@ pub fn size(text: &str) -> std::result::Result<u64, String> {
     UNITS.into_iter().find_map(parse).ok_or_else(|| format!("a size such as 128MB, not {text}"))
 }
 
-/// Reads a limit on bad samples: a number, or a share as in `1%`.
+/// Parses a limit on bad samples: a number, or a share such as `1%`.
 pub fn bad_limit(text: &str) -> std::result::Result<BadLimit, String> {
     let limit = match text.strip_suffix('%') {
         Some(percent) => percent
@@ -50,28 +50,28 @@ pub fn bad_limit(text: &str) -> std::result::Result<BadLimit, String> {
     limit.ok_or_else(|| format!("a number, or a share from 0% to 100%, not {text}"))
 }
 
-/// Reads a decode path: `auto`, `exact`, `device`, `fastest`, `cpu`, `hybrid`, `hardware`.
+/// Parses a decode path: `auto`, `exact`, `device`, `fastest`, `cpu`, `hybrid`, `hardware`.
 pub fn decode_path(text: &str) -> std::result::Result<DecodePath, String> {
     text.parse().map_err(|error: warpfeed::Error| error.to_string())
 }
 
-/// Reads a form of targets, and their field.
+/// Parses a description of targets and their field.
 pub fn targets(text: &str) -> std::result::Result<TargetSpec, String> {
     text.parse().map_err(|error: warpfeed::Error| error.to_string())
 }
 
-/// Reads how batches are mixed.
+/// Parses a description of mixing.
 pub fn mix(text: &str) -> std::result::Result<Mix, String> {
     text.parse().map_err(|error: warpfeed::Error| error.to_string())
 }
 
-/// Reads a time in seconds.
+/// Parses a time in seconds.
 pub fn seconds(text: &str) -> std::result::Result<Duration, String> {
     let time = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     time.filter(|time| !time.is_zero()).ok_or_else(|| "expected seconds, more than 0, such as 2.5".to_owned())
 }
 
-/// Which process of several.
+/// The rank on the command line.
 #[derive(Clone, Copy)]
 pub enum RankName {
     Auto,
@@ -79,7 +79,7 @@ pub enum RankName {
 }
 
 impl RankName {
-    /// The rank, which a launcher may tell.
+    /// The rank. For `auto`, the launcher's.
     pub fn rank(self) -> warpfeed::Result<Rank> {
         match self {
             Self::Auto => Ok(Rank::from_environment()?.unwrap_or_default()),
@@ -88,7 +88,7 @@ impl RankName {
     }
 }
 
-/// Reads a rank: `auto`, `R/W`.
+/// Parses a rank: `auto` or `R/W`.
 pub fn rank(text: &str) -> Result<RankName, String> {
     match text {
         "auto" => Ok(RankName::Auto),

@@ -1,4 +1,4 @@
-//! The plots of augment-load. Those of one kind have equal scales, so that they can be compared, unless one dwarfs another.
+//! The plots of augment-load. Plots of one kind have equal scales for comparison, unless one would dwarf another.
 
 use super::{Arm, Case, Seconds, Settings, improvement, published_growth, reference, saved};
 use crate::experiment::published;
@@ -9,7 +9,7 @@ use crate::experiment::subject::Model;
 use crate::experiment::train::{LANES, RunTimes};
 use crate::experiment::usage::Usage;
 
-/// The loads that figures were published for.
+/// Loads with published figures.
 const PUBLISHED_LOADS: [u32; 4] = [1, 4, 8, 12];
 
 pub(super) fn add(report: &mut Report, settings: &Settings, models: &[Model], cases: &[Case], seconds: Seconds<'_>) {
@@ -26,11 +26,11 @@ pub(super) fn add(report: &mut Report, settings: &Settings, models: &[Model], ca
     compared(report, settings, models, cases);
 }
 
-/// A model whose epochs take more than so many times as long as another's does not share the other's scale, on which
-/// nothing would be seen of the other.
+/// If a model's epochs take more than this many times as long as another's, the two get different scales. On a common
+/// one, the smaller figures could not be seen.
 const DWARFS: f64 = 8.0;
 
-/// Seconds per epoch: above the table.
+/// Plot of the seconds per epoch, above the table.
 fn times(report: &mut Report, settings: &Settings, models: &[Model], arms: &[Arm], seconds: Seconds<'_>) {
     let groups: Vec<String> = settings.loads.iter().map(u32::to_string).collect();
     let of = |number: usize| -> Vec<Series> {
@@ -41,7 +41,7 @@ fn times(report: &mut Report, settings: &Settings, models: &[Model], arms: &[Arm
         arms.iter().map(series).collect()
     };
     let all: Vec<Vec<Series>> = (0..models.len()).map(of).collect();
-    // The pipeline alone is another thing than a training.
+    // The pipeline alone is not comparable with a training.
     let trained = all.iter().zip(models).filter(|(_, model)| model.name != "none");
     let highs: Vec<f64> = trained.map(|(series, _)| extent(series).1).collect();
     for (series, model) in all.iter().zip(models) {
@@ -53,12 +53,12 @@ fn times(report: &mut Report, settings: &Settings, models: &[Model], arms: &[Arm
     report.leading_plots = models.len();
 }
 
-/// The highest of those that `own` is no dwarf beside.
+/// The largest of the highs that would not dwarf `own`.
 fn comparable(highs: &[f64], own: f64) -> f64 {
     highs.iter().copied().filter(|&high| high <= DWARFS * own).fold(own, f64::max)
 }
 
-/// How the times grow, ours and the published ones by one measure and on one scale.
+/// Plot of the growth of times, measured and published ones by the same measure and on the same scale.
 fn growth(report: &mut Report, settings: &Settings, models: &[Model], arms: &[Arm], seconds: Seconds<'_>) {
     let xs = |loads: &[u32]| loads.iter().map(|&load| f64::from(load)).collect::<Vec<f64>>();
     let mut plots: Vec<(String, String, Vec<f64>, Vec<Series>)> = Vec::new();
@@ -105,7 +105,7 @@ fn growth(report: &mut Report, settings: &Settings, models: &[Model], arms: &[Ar
     }
 }
 
-/// What is saved against the first arm, the published saving among it.
+/// Plot of the reduction against the first way to augment, with the published reduction.
 fn improvements(
     report: &mut Report,
     settings: &Settings,
@@ -136,7 +136,7 @@ fn improvements(
     }
 }
 
-/// The case that is compared, over time: ResNet-18, or the first model that trains, at the highest load.
+/// Plots over time of the compared case: ResNet-18, or the first model that trains, at the highest load.
 fn compared(report: &mut Report, settings: &Settings, models: &[Model], cases: &[Case]) {
     let high = settings.loads.iter().max().copied().unwrap_or(0);
     let named = models.iter().position(|model| model.name == "resnet18");
@@ -148,14 +148,14 @@ fn compared(report: &mut Report, settings: &Settings, models: &[Model], cases: &
     for case in &of_it {
         let name = format!("{}, load {high}, {}", models[case.model].name, case.arm.name());
         let file = format!("{}-{}", file_name(&models[case.model].name), case.arm.file());
-        // A run shorter than the time between two samples has none.
+        // A run shorter than the time between two samples has no samples.
         if let Some(usage) = case.usage.last().filter(|usage| usage.rows().iter().any(|(_, values)| !values.is_empty()))
         {
             let svg = heat_map(&format!("Utilization: {name}"), &usage.rows(), usage.interval_s, sampled_s);
             report.plot(format!("utilization-{file}"), format!("Every core and GPU over time: {name}"), svg);
         }
         let stretches = case.runs.last().map_or_else(Vec::new, RunTimes::stretches);
-        // More batches than a timeline shows end before the run does.
+        // A timeline shows a limited number of batches, and may end before the run does.
         let shown_s = stretches.iter().map(|stretch| stretch.end_s).fold(0.0, f64::max);
         let whole = case.runs.last().is_some_and(|run| shown_s > 0.9 * run.seconds);
         let svg = timeline(&format!("Batches: {name}"), &LANES, &stretches, if whole { run_s } else { 0.0 });
@@ -163,12 +163,12 @@ fn compared(report: &mut Report, settings: &Settings, models: &[Model], cases: &
     }
 }
 
-/// What a model is called in titles.
+/// Name of a model in titles.
 fn title(model: &Model) -> &str {
     if model.name == "none" { "pipeline alone" } else { &model.name }
 }
 
-/// A name fit for a file.
+/// Turns a name into a file name.
 fn file_name(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c.to_ascii_lowercase() } else { '-' }).collect()
 }

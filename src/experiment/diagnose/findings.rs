@@ -1,21 +1,21 @@
-//! The verdict: what the bottleneck is, what would be gained without it, and what to change.
+//! The verdict: the bottleneck, the gain without it, and the remedy.
 
 use super::{Bottleneck, PerImage, Rates};
 use crate::experiment::report::{Cell, Table};
 use crate::experiment::subject::Storage;
 use serde::Serialize;
 
-/// A trainer that computes for at least this share of its time is itself the bottleneck.
+/// Share of its time from which on a computing trainer is itself the bottleneck.
 const BUSY: f64 = 0.9;
-/// If workers wait for bytes for at least this share of their time, the storage is the bottleneck.
+/// Share of the workers' time from which on waiting for bytes makes the storage the bottleneck.
 const BLOCKED: f64 = 0.5;
-/// If other work takes at least this share of the processors, it is the bottleneck of what computes.
+/// Share of the processors from which on other work is the bottleneck of computing stages.
 const TAKEN: f64 = 0.25;
-/// If a pipeline takes longer by at least this share with one part done twice, that part is the bottleneck.
+/// Share by which a pipeline takes longer with one part done twice, from which on that part is the bottleneck.
 const LONGER: f64 = 0.7;
-/// Below this many pixels, the cost of opening and starting to decode an image outweighs that of its pixels.
+/// Number of pixels below which the cost of opening and starting to decode an image outweighs that of its pixels.
 const TINY_PX: f64 = 64.0 * 64.0;
-/// Encoded images of fewer bytes should be packed into shards.
+/// Number of bytes below which encoded images should be packed into shards.
 const SMALL_BYTES: f64 = 16e3;
 
 /// All measurements that the verdict is derived from.
@@ -23,9 +23,9 @@ const SMALL_BYTES: f64 = 16e3;
 pub(super) struct Findings {
     pub(super) rates: Rates,
     pub(super) per_image: PerImage,
-    /// Share of reading that is waiting for bytes, not computing, 0 to 1.
+    /// Share of reading in which threads wait for bytes and do not compute, 0 to 1.
     pub(super) blocked: f64,
-    /// Share of the whole's time in the training step.
+    /// Share of the whole training's time in the training step.
     pub(super) accelerator_use: f64,
     pub(super) threads: usize,
     pub(super) cores: usize,
@@ -37,12 +37,12 @@ pub(super) struct Findings {
 }
 
 impl Findings {
-    /// The rate that the workers could reach if an image took so many seconds of one of them, or that of the step.
+    /// Rate of the workers if an image took `seconds` of one worker, limited by the step's rate.
     fn capped(&self, seconds: f64) -> f64 {
         (self.threads as f64 / seconds.max(1e-9)).min(self.rates.step)
     }
 
-    /// By what share of its time the pipeline takes longer at such a rate.
+    /// Share by which the pipeline takes longer at `rate`.
     fn longer(&self, rate: f64) -> f64 {
         if rate.is_finite() && rate > 0.0 { self.rates.pipeline / rate - 1.0 } else { 0.0 }
     }
@@ -76,7 +76,7 @@ impl Findings {
         }
     }
 
-    /// Images per second if a bottleneck were not there; `None` if that is not bounded by anything measured.
+    /// Images per second without this bottleneck; `None` if no measurement limits it.
     pub(super) fn without(&self, bottleneck: Bottleneck) -> Option<f64> {
         let PerImage { read, decode, augment } = self.per_image;
         let all = read + decode + augment;
@@ -84,13 +84,13 @@ impl Findings {
             Bottleneck::Step => self.rates.pipeline,
             Bottleneck::Disk | Bottleneck::Network => self.capped(read * (1.0 - self.blocked) + decode + augment),
             Bottleneck::Pipe => self.rates.whole,
-            // Had the workers the processors to themselves.
+            // The workers' rate if they had the processors to themselves.
             Bottleneck::OtherWork => self.capped(all * (1.0 - self.taken)),
             Bottleneck::Threads => (self.rates.pipeline * self.cores as f64 / self.threads as f64).min(self.rates.step),
             Bottleneck::PerImage => self.capped(augment),
             Bottleneck::Decode => self.capped(read + augment),
             Bottleneck::Augmentation => self.capped(read + decode),
-            // What the workers could do.
+            // The workers' rate.
             Bottleneck::Transfer | Bottleneck::Kernels => self.capped(all),
         };
         (rate.is_finite() && self.rates.whole > 0.0).then_some(rate)
@@ -216,7 +216,7 @@ impl Findings {
         format!("What to change: {change}.")
     }
 
-    /// What a worker spends its time on, in seconds an image.
+    /// A worker's time by stage, in seconds per image.
     pub(super) fn of_worker(&self) -> [(&'static str, f64); 4] {
         let PerImage { read, decode, augment } = self.per_image;
         let (waiting, reading) = (read * self.blocked, read * (1.0 - self.blocked));
@@ -238,7 +238,7 @@ impl Findings {
 mod tests {
     use super::*;
 
-    /// Photographs on a quiet machine.
+    /// Findings for photographs on a quiet machine.
     fn of(per_image: PerImage) -> Findings {
         Findings {
             rates: Rates { pipeline: 1_000.0, whole: 900.0, step: 5e3, ..Rates::default() },
@@ -282,7 +282,7 @@ mod tests {
         assert_eq!(slow_step.bottleneck(), Bottleneck::Step);
     }
 
-    /// Workers that wait for the device seem to wait for nothing of their own.
+    /// Workers that wait for the device show no wait of their own.
     #[test]
     fn what_takes_longer_when_done_twice_is_the_bottleneck() {
         let found = |transfer_twice, kernels_twice, accelerator_use| {
@@ -299,7 +299,7 @@ mod tests {
         assert_eq!(found(510.0, 550.0, 0.95).0, Bottleneck::Step);
         assert_eq!(found(900.0, 850.0, 0.5).0, Bottleneck::Decode);
         assert_eq!(found(f64::INFINITY, f64::INFINITY, 0.5).0, Bottleneck::Decode);
-        // Nothing was delivered: nothing is known.
+        // Nothing was delivered, so these two parts count as unknown.
         assert_eq!(found(0.0, 0.0, 0.5).0, Bottleneck::Decode);
     }
 }

@@ -31,27 +31,28 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::time::{Duration, Instant};
 
-/// What to run.
+/// Settings of the experiment.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Images a batch.
+    /// Images in a batch.
     pub batch_size: usize,
-    /// Worker threads. If there are fewer than `cores`, the first remedy is more of them.
+    /// Number of worker threads. If there are fewer than `cores`, the first remedy is more of them.
     pub threads: usize,
-    /// Processors that workers may have.
+    /// Number of processors that workers may use.
     pub cores: usize,
-    /// The operations, ending in one size.
+    /// The operations. They must end in one size.
     pub ops: Vec<Transform>,
-    /// How they are run.
+    /// Strategy by which they are run.
     pub strategy: Strategy,
-    /// Time for each part, all rounds together.
+    /// Time for each part, over all rounds.
     pub time: Duration,
-    /// How often each part is measured, in turn with the others; medians count.
+    /// Measurements of each part, in turn with the others. The median counts.
     pub rounds: u32,
 }
 
 impl Settings {
-    /// These operations with a worker thread for each processor, batches of 32, and three rounds of a second a part.
+    /// Settings for these operations: a worker thread for each processor, batches of 32, and three rounds of a second
+    /// per part.
     #[must_use]
     pub fn new(ops: impl IntoIterator<Item = Transform>) -> Self {
         let (cores, ops, time) = (cores(), ops.into_iter().collect(), Duration::from_secs(3));
@@ -59,7 +60,7 @@ impl Settings {
     }
 }
 
-/// What a training waits for.
+/// The part of a training that limits its speed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -72,9 +73,9 @@ pub enum Bottleneck {
     Pipe,
     /// Other work on this machine.
     OtherWork,
-    /// Fewer worker threads than processors.
+    /// Too few worker threads: fewer than processors.
     Threads,
-    /// What each image costs whatever its size: opening a file, beginning to decode.
+    /// Costs of an image that do not depend on its size: opening a file, starting to decode.
     PerImage,
     /// Decoding.
     Decode,
@@ -92,29 +93,29 @@ pub enum Bottleneck {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Rates {
-    /// Reading alone.
+    /// Rate of reading alone.
     pub read: f64,
-    /// Reading and decoding whole images.
+    /// Rate of reading and decoding whole images.
     pub read_decode: f64,
-    /// The pipeline with a center crop in the place of its operations, without a training step.
+    /// Rate of the pipeline with a center crop instead of its operations, without a training step.
     pub no_augmentation: f64,
-    /// The pipeline without a training step.
+    /// Rate of the pipeline without a training step.
     pub pipeline: f64,
-    /// The same with each batch copied to the GPU twice; infinite on the CPU.
+    /// Rate of the pipeline if each batch is copied to the GPU twice; infinite on the CPU.
     pub transfer_twice: f64,
-    /// The same with the GPU's kernels run twice; infinite on the CPU.
+    /// Rate of the pipeline if the GPU's kernels run twice; infinite on the CPU.
     pub kernels_twice: f64,
-    /// The training step alone, with every batch ready; infinite if it does nothing.
+    /// Rate of the training step alone, with every batch ready; infinite if it does nothing.
     pub step: f64,
-    /// The whole: pipeline and training step.
+    /// Rate of pipeline and training step together.
     pub whole: f64,
 }
 
-/// Where a worker's time goes for one image, in seconds.
+/// A worker's time for one image in seconds, by stage.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct PerImage {
-    /// Reading, waiting included.
+    /// Reading, waits included.
     pub read: f64,
     /// Decoding.
     pub decode: f64,
@@ -122,19 +123,19 @@ pub struct PerImage {
     pub augment: f64,
 }
 
-/// What was found.
+/// Results of the experiment.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Diagnosis {
     /// The report.
     pub report: Report,
-    /// What the training waits for.
+    /// The bottleneck.
     pub bottleneck: Bottleneck,
-    /// How many times as fast the next bottleneck would allow it to be; `None` if nothing else is near.
+    /// Possible speed-up without the bottleneck, up to the next one; `None` if nothing else is near.
     pub gain: Option<f64>,
 }
 
-/// Measures the parts in rounds, in turn, and says what the bottleneck is. `progress` hears of each part.
+/// Measures the parts in rounds, in turn, and finds the bottleneck. `progress` is called for each part.
 ///
 /// # Errors
 /// [`Error::Parameter`] for a subject without usable images; errors of pipelines and the step.
@@ -148,10 +149,10 @@ pub fn diagnose(
     let on_gpu = subject.device.resolve()?.is_some();
     let (mean_px, mean_bytes) = report.data_set.as_ref().map_or((0.0, 0.0), |data| (data.mean_px, data.mean_bytes));
     let threads = settings.threads.max(1);
-    // Settings that a pipeline refuses are refused before anything is measured.
+    // Built first, so that settings that a pipeline refuses are reported before anything is measured.
     let whole = builder(subject, settings, settings.ops.clone()).build()?;
     let (device, size, prefetch) = (whole.device_name(), whole.image_size(), whole.prefetch());
-    // Its memory on the device is free again for those that are measured.
+    // Frees its memory on the device for the measured pipelines.
     drop(whole);
     let parts: Vec<Part> = Part::ALL.into_iter().filter(|part| on_gpu || !part.is_of_gpu()).collect();
     let rounds = settings.rounds.max(1);
@@ -226,7 +227,7 @@ pub fn diagnose(
     Ok(Diagnosis { report, bottleneck, gain })
 }
 
-/// What is measured by itself.
+/// A part that is measured by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     Read,
@@ -269,20 +270,20 @@ impl Part {
     }
 }
 
-/// What all rounds gave.
+/// Results of all rounds.
 #[derive(Default)]
 struct Measured {
-    /// Images a second, of every round of every part.
+    /// Images per second in every round of every part.
     rates: Vec<(Part, f64)>,
     reading: Reading,
-    /// The rounds of those that are pipelines.
+    /// Rounds of the parts that are pipelines.
     runs: Vec<(Part, RunTimes)>,
-    /// Of the whole's rounds.
+    /// The training step's share of the time, in each round of the whole.
     accelerator_use: Vec<f64>,
 }
 
 impl Measured {
-    /// Measures a part once more: images a second, infinite for a step that does nothing.
+    /// Measures a part once more. Returns images per second, infinite for a step that does nothing.
     fn add(
         &mut self,
         part: Part,
@@ -335,7 +336,7 @@ impl Measured {
         Spread::of(&rates).filter(|spread| spread.median.is_finite())
     }
 
-    /// Medians. A pipe gives no more images a second than it gave those that were kept.
+    /// Medians. The rate of reading from a pipe is limited to `intake`, the rate at which it delivered the kept images.
     fn rates(&self, intake: Option<f64>) -> Rates {
         let of = |part| self.spread(part).map_or(f64::INFINITY, |spread| spread.median);
         Rates {
@@ -350,7 +351,7 @@ impl Measured {
         }
     }
 
-    /// Images a second of each part, beside the median of the whole.
+    /// Table of the images per second of each part, compared with the median of the whole.
     fn table(&self, rates: &Rates) -> Table {
         let columns = ["part", "images/s", "from", "to", "of the whole, times"];
         let mut table = Table::new("parts", "How fast each part would be alone", &columns);
@@ -367,7 +368,7 @@ impl Measured {
         table
     }
 
-    /// Where the time of the pipeline's workers went, over all rounds.
+    /// Time of the pipeline's workers per image and stage, over all rounds.
     fn per_image(&self) -> PerImage {
         let runs = || self.runs.iter().filter(|(part, _)| *part == Part::Pipeline).map(|(_, run)| run);
         let images = runs().map(RunTimes::images).sum::<u64>().max(1) as f64;
@@ -397,7 +398,7 @@ fn without_augmentation(size: Size, ops: &[Transform]) -> Vec<Transform> {
     std::iter::once(crop.into()).chain(normalize.cloned()).collect()
 }
 
-/// A pipeline without a training step.
+/// Runs a pipeline without a training step.
 fn alone(pipeline: &Pipeline, time: Duration) -> Result<RunTimes> {
     let (mut none, mut ignore) = (Model::none(), |_: &_| Ok(()));
     let mut run = Run::start(none.step.as_mut(), &mut ignore);
@@ -405,8 +406,8 @@ fn alone(pipeline: &Pipeline, time: Duration) -> Result<RunTimes> {
     Ok(run.finish())
 }
 
-/// Images per second of the training step alone, with every batch ready and nothing else at work; infinite if it does
-/// nothing. The step keeps the batches it is given, so each is made while the clock is stopped.
+/// Images per second of the training step alone, with every batch ready and no other work; infinite if it does nothing.
+/// The step keeps the batches that it gets, so each batch is made while the clock is stopped.
 fn ready(subject: &Subject, settings: &Settings, time: Duration, model: &mut Model) -> Result<f64> {
     let builder = builder(subject, settings, settings.ops.clone()).threads(0).prefetch(1);
     let (mut step, mut images) = (Duration::ZERO, 0);

@@ -12,21 +12,21 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What threads did that read, and decoded if told to.
+/// Time and images of threads that read, and possibly decode.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Reading {
     images: u64,
-    /// From the start of the first to the end of the last.
+    /// Time from the start of the first thread to the end of the last.
     wall: Duration,
-    /// The threads' time in `read`, together.
+    /// Time of all threads in `read`, summed up.
     reading: Duration,
-    /// The part of `reading` in which they were neither computing nor ready to compute; all of it if the system does
-    /// not say.
+    /// The part of `reading` in which threads were neither computing nor ready to compute. If the system does not say:
+    /// all of it.
     blocked: Duration,
 }
 
 impl Reading {
-    /// Does what reads, and counts its time.
+    /// Runs `read` and adds its time.
     fn timed<T>(&mut self, read: impl FnOnce() -> T) -> T {
         let (from, start) = (scheduled(), Instant::now());
         let result = read();
@@ -57,11 +57,11 @@ impl AddAssign for Reading {
     }
 }
 
-/// Encoded images, one after the other, round and round, for any number of threads.
+/// An endless supply of encoded images for any number of threads.
 enum Images<'a> {
-    /// In an epoch's order.
+    /// A data set, in an epoch's order.
     DataSet { source: &'a dyn Source, order: Order, next: AtomicU64 },
-    /// As they come; who has the lock waits for the next.
+    /// A stream, in its own order. The thread with the lock waits for the next sample.
     Stream { stream: &'a dyn Stream, samples: Mutex<Box<dyn Samples>> },
 }
 
@@ -79,8 +79,7 @@ impl<'a> Images<'a> {
         })
     }
 
-    /// Reads the next one; `None` if there is none at all. The time that it takes, and how much of it is waiting, is added
-    /// to `sum`.
+    /// Reads the next image; `None` if there are no images at all. Adds the time, and the wait within it, to `sum`.
     fn read<'b>(&'b self, buffer: &'b mut Vec<u8>, sum: &mut Reading) -> Option<Result<&'b [u8]>> {
         match self {
             Self::DataSet { source, order, next } => {
@@ -109,8 +108,8 @@ impl<'a> Images<'a> {
     }
 }
 
-/// Reads images, round and round, on `threads` threads, and decodes them as a whole if told to. Those that cannot be used
-/// are skipped.
+/// Reads images for `time` on `threads` threads, again and again, and decodes them as a whole if `decode` is set.
+/// Images that cannot be used are skipped.
 pub(super) fn read(subject: &Subject, threads: usize, time: Duration, decode: bool) -> Result<Reading> {
     let (images, stop) = (Images::of(subject)?, AtomicBool::new(false));
     let begin = Instant::now();
@@ -131,7 +130,7 @@ pub(super) fn read(subject: &Subject, threads: usize, time: Duration, decode: bo
                 Err(error) if error.is_bad_sample() => {}
                 Err(error) => return Err(error),
             }
-            // At most once through the order: a source of only bad images must not keep this going forever.
+            // At most one pass through the order: a source with only bad images must not keep the threads here forever.
             if begin.elapsed() >= time || stop.load(Relaxed) {
                 break;
             }
@@ -151,7 +150,7 @@ pub(super) fn read(subject: &Subject, threads: usize, time: Duration, decode: bo
     Ok(sum)
 }
 
-/// Time that this thread has computed or been ready to compute, if the system says.
+/// Time that this thread has computed or was ready to compute, if the system says.
 fn scheduled() -> Option<Duration> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     let mut fields = text.split_whitespace().map(|field| field.parse::<u64>().ok());

@@ -1,4 +1,4 @@
-//! How fast decoders on a device are when nothing else is done, and what they take from a training step.
+//! Speed of a device's decoders when nothing else runs, and their share of the device beside a training step.
 
 use crate::backend::cuda::measure::decode_only::{self, Beside, Decoders, beside_a_step, decode_only};
 use crate::device::{DecodePath, Device};
@@ -8,18 +8,18 @@ use crate::source::{EncodedImages, Source};
 use serde::Serialize;
 use std::time::Duration;
 
-/// The share of each side that [`Area::Crop`] has: 42 % of the area is what a random resized crop cuts out on average.
+/// Share of each side that [`Area::Crop`] keeps. A random resized crop keeps 42 % of the area on average.
 const CROP_SIDE: f64 = 0.65;
 
-/// What is decoded of each image.
+/// The part of each image that is decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Area {
-    /// All of it.
+    /// The whole image.
     Whole,
-    /// The middle 42 %, as much as a random resized crop cuts out on average. Of the device's decoders only
-    /// [`DecodePath::Device`] can leave out the rest.
+    /// The middle 42 %, as much as a random resized crop keeps on average. Of the device's decoders only
+    /// [`DecodePath::Device`] can skip the rest.
     Crop,
 }
 
@@ -38,14 +38,16 @@ fn middle(size: Size) -> Rect {
     Rect { x: (size.width - width) / 2, y: (size.height - height) / 2, width, height }
 }
 
-/// How many images a second a decoder on the device decodes when nothing else is done: what bounds a pipeline that leaves
-/// decoding to it. `decode` is [`DecodePath::Device`] or [`DecodePath::Hybrid`], on `threads` threads,
-/// [`DecodePath::Hardware`], or [`DecodePath::Auto`] for nvJPEG's both at the same time. The first `limit` images are read
-/// before the clock starts, and decoded again and again for `duration`.
+/// Images per second that a decoder on the device decodes when nothing else runs: the upper bound of a pipeline that
+/// decodes with it.
+///
+/// `decode` is [`DecodePath::Device`] or [`DecodePath::Hybrid`] on `threads` threads, [`DecodePath::Hardware`], or
+/// [`DecodePath::Auto`] for both of nvJPEG's decoders at the same time. The first `limit` images are read before the
+/// clock starts, and are decoded again and again for `duration`.
 ///
 /// # Errors
-/// [`Error::Device`] if `device` is no GPU or has no such decoder, or fails; [`Error::Parameter`] if the decoder cannot
-/// decode a part; what reading an image fails with.
+/// [`Error::Device`] if `device` is no GPU, lacks this decoder, or fails; [`Error::Parameter`] if the decoder cannot
+/// decode a part of an image; errors of reading an image.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -71,27 +73,27 @@ pub fn decoding_bound(
     decode_only(ordinal, decoders, duration)
 }
 
-/// A training step of about 5 ms, alone and beside a decoder.
+/// Times of a training step of about 5 ms, alone and beside a decoder.
 #[derive(Debug, Clone, Copy, Serialize)]
 #[non_exhaustive]
 pub struct StepBeside {
-    /// How many images a second were decoded beside the steps.
+    /// Images per second that were decoded beside the steps.
     pub images_per_s: f64,
-    /// The median length of the steps that ran alone, in milliseconds.
+    /// Median length of a step that runs alone, in milliseconds.
     pub alone_ms: f64,
-    /// The same beside the decoder.
+    /// Median length of a step beside the decoder, in milliseconds.
     pub beside_ms: f64,
-    /// The share of the multiprocessors that the decoder took from the step, from 0 to 1: by as much less work was done in
-    /// the same time.
+    /// Share of the multiprocessors that the decoder took from the step, 0 to 1: the reduction of the step's work per
+    /// time.
     pub share: f64,
 }
 
-/// How much a decoder on the device takes from a training step that runs at the same time, on a stream of its own. The step is
-/// arithmetic on all multiprocessors, of an amount that takes about 5 ms alone; it runs again and again for `duration`,
-/// once without the decoder and once beside it. The other parameters are those of [`decoding_bound`].
+/// Measures how much a decoder on the device slows down a training step that runs at the same time on a stream of its
+/// own. The step is a fixed amount of arithmetic on all multiprocessors, about 5 ms alone. It runs again and again for
+/// `duration`, once without the decoder and once beside it. See [`decoding_bound`] for the other parameters.
 ///
 /// # Errors
-/// As of [`decoding_bound`].
+/// The errors of [`decoding_bound`].
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -119,7 +121,7 @@ pub fn step_beside_decoding(
     Ok(StepBeside { images_per_s, alone_ms, beside_ms, share })
 }
 
-/// The device's number, and what is to be done there.
+/// The number of the device, and the decoders to run there.
 fn decoders(
     operation: &'static str,
     device: Device,

@@ -1,10 +1,11 @@
-//! Decoders on a device against the CPU's.
+//! Comparison of a device's decoders with the CPU's.
 //!
-//! The crate's own has the CPU's bytes. Of nvJPEG's that cannot be asked: no two decoders need agree on a pixel: they round their transforms differently and interpolate color in ways of their
-//! own, so beside an edge of color single values differ by 50 and more. Such errors average out. So two means decide, an
-//! image's and that of a block of 8 x 8 pixels. libjpeg's own alternatives, colors of the nearest sample and its coarse
-//! transform, together and against its default, stay within 2.6 and 8.7 on 200 photographs. Blocks that were not
-//! written, that are of another place or image, or of a wrong coefficient, are off by tens.
+//! The crate's own decoder must have the CPU's bytes. nvJPEG's decoders need not: no two JPEG decoders agree on every
+//! pixel, because they round their transforms and interpolate color in different ways. Beside an edge of color single
+//! values differ by 50 and more. Such errors average out. So two means decide: that of an image and that of a block of
+//! 8 x 8 pixels. libjpeg's own alternatives (colors of the nearest sample, the coarse transform, and both), compared
+//! with its default, stay within 2.6 and 8.7 on 200 photographs. Blocks that were not written, belong to another place
+//! or image, or have a wrong coefficient are off by tens.
 
 use super::inputs::Inputs;
 use crate::backend::cuda::measure::decode_whole::{Whole, WholeDecoder};
@@ -18,81 +19,81 @@ use crate::tensor::{DType, Layout};
 use serde::Serialize;
 use std::sync::Arc;
 
-/// Most that an image may differ on average from what the CPU decodes, of 255.
+/// Limit of an image's mean difference from the CPU's, of 255.
 const IMAGE_LIMIT: f64 = 4.0;
-/// Most that the mean of a block of 8 x 8 pixels may differ in a channel, of 255.
+/// Limit of the difference of the mean of a block of 8 x 8 pixels in a channel, of 255.
 const BLOCK_LIMIT: f64 = 12.0;
-/// The share of the images with a suitable header that a decoder must decode itself. What it refuses goes to the CPU: a
-/// few strange files cost nothing, more make the decoder useless.
+/// Share of the images with a suitable header that a decoder must decode itself. The CPU decodes the images that it
+/// refuses: a few strange files cost nothing, more make the decoder useless.
 const LEAST_SHARE: f64 = 0.9;
 /// The side of a block in pixels.
 const BLOCK_PX: usize = 8;
-/// Images that are decoded together.
+/// Number of images that are decoded together.
 const TOGETHER: usize = 8;
-/// What memory holds before it is decoded into, one after the other: no decoder gives both.
+/// Values that fill the memory before each of two decodings. No image has both everywhere, so unwritten pixels show.
 const POISONS: [u8; 2] = [0x00, 0xFF];
-/// The first faults are listed, all are counted.
+/// Number of faults that are listed. All are counted.
 const LISTED: usize = 20;
-/// The side of the middle that pipelines cut out, in pixels.
+/// Side of the center crops in the pipelines, in pixels.
 const MIDDLE_PX: u32 = 224;
 
-/// What a decoder on a device made of images.
+/// Results of a decoder on a device.
 #[derive(Debug, Clone, Default, Serialize)]
 #[non_exhaustive]
 pub struct Decoding {
-    /// The decoder.
+    /// Name of the decoder.
     pub decode: String,
-    /// Why nothing was decoded: the device has no such decoder, or nvJPEG is missing. That is no fault.
+    /// Reason why nothing was decoded: the device has no such decoder, or nvJPEG is missing. That is no fault.
     pub absent: Option<String>,
-    /// Images that are for this decoder by their headers, and that the CPU decodes.
+    /// Number of images that the CPU decodes and whose headers suit this decoder.
     pub images: u64,
-    /// How many of them it decoded; it refused the others.
+    /// Number of these images that it decoded. It refused the others.
     pub decoded: u64,
-    /// How many values differ from the CPU's by 0, 1, 2, ... 7, and by 8 or more of 255.
+    /// Number of values that differ from the CPU's by 0, 1, 2, ... 7, and by 8 or more, of 255.
     pub histogram: [u64; 9],
-    /// The largest difference of a value, of 255.
+    /// Largest difference of a value, of 255.
     pub max: u8,
-    /// The mean difference of all values, of 255.
+    /// Mean difference of all values, of 255.
     pub mean: f64,
-    /// The largest mean difference of an image, of 255.
+    /// Largest mean difference of an image, of 255.
     pub worst_image: f64,
-    /// The largest difference of the mean of 8 x 8 pixels in a channel, of 255.
+    /// Largest difference of the mean of 8 x 8 pixels in a channel, of 255.
     pub worst_block: f64,
-    /// Who decoded in a pipeline that was to leave decoding to this decoder.
+    /// Number of images by decoder, in a pipeline that asked for this one.
     pub pipeline: DecodedBy,
-    /// How many faults were found: an image beyond a limit, one not written or not written the same twice, too many
-    /// refused, other samples than on the CPU, a failed call.
+    /// Number of faults: images beyond a limit, images that were not written or not written the same twice, too many
+    /// refusals, other samples than on the CPU, failed calls.
     pub fault_count: u64,
-    /// The first 20 of them, in words.
+    /// The first 20 faults, as text.
     pub faults: Vec<String>,
     #[serde(skip)]
     sum: u64,
 }
 
-/// How many images each decoder decoded.
+/// Number of images by decoder.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct DecodedBy {
-    /// The CPU.
+    /// Images decoded by the CPU.
     pub cpu: u64,
-    /// The crate's own decoder on the device.
+    /// Images decoded by the crate's own decoder on the device.
     pub device: u64,
-    /// nvJPEG's hybrid decoder.
+    /// Images decoded by nvJPEG's hybrid decoder.
     pub hybrid: u64,
-    /// The device's hardware decoder.
+    /// Images decoded by the device's hardware decoder.
     pub hardware: u64,
 }
 
-/// Has a decoder on the device decode images, and compares them with the CPU's: the first `limit` of `images`, and some that
-/// are made here, of each usual kind, cut off, and of several scans.
+/// Decodes images with a decoder on a device and compares them with the CPU's: the first `limit` of `images`, and
+/// generated ones of each usual kind, truncated ones, and ones with several scans.
 ///
-/// By nvJPEG each is decoded as a whole twice, into memory of two different fillings, so that what is not written shows. Then
-/// a pipeline decodes the middles of all of them, in batches, which must hold the samples that they hold on the CPU, and of
-/// the crate's own decoder the CPU's bytes.
+/// nvJPEG decodes each image as a whole twice, into memory with two different fillings, so that unwritten pixels show.
+/// Then a pipeline decodes the middles of all images in batches. They must have the same samples as on the CPU, and
+/// with the crate's own decoder also the CPU's bytes.
 ///
 /// # Errors
-/// [`Error::Device`] if `device` is no GPU or is not there, [`Error::Parameter`] if `decode` is not
-/// [`DecodePath::Device`], [`DecodePath::Hybrid`] or [`DecodePath::Hardware`]. What fails later is a fault.
+/// [`Error::Device`] if `device` is no GPU or is missing; [`Error::Parameter`] if `decode` is not
+/// [`DecodePath::Device`], [`DecodePath::Hybrid`] or [`DecodePath::Hardware`]. Later failures count as faults.
 ///
 /// ```no_run
 /// use warpfeed::{DecodePath, Device, experiment::gpu_check::decoding};
@@ -141,7 +142,7 @@ pub fn decoding(device: Device, decode: DecodePath, images: Option<&Arc<dyn Sour
         (found.images, found.decoded) = (by_it + found.pipeline.cpu, by_it);
     }
     for (what, count) in [("alone", found.decoded), ("in a pipeline", by_it)] {
-        // Of its own images the crate's decoder takes those that are baseline.
+        // The crate's decoder takes only the baseline ones of the generated images.
         if !is_own && (count as f64) < LEAST_SHARE * found.images as f64 {
             found.fault(format!("{what} it decoded {count} of {} images that are for it", found.images));
         }
@@ -165,13 +166,13 @@ impl Decoding {
         }
     }
 
-    /// Decodes images as a whole, and compares them.
+    /// Decodes whole images and compares them.
     fn whole_images(&mut self, decoder: &mut WholeDecoder, source: &dyn Source, limit: u64) -> Result<()> {
         let mut cpu = Decoder::new()?;
         let (mut images, mut expected, mut buffer) = (Vec::new(), Vec::new(), Vec::new());
         let count = source.len().min(limit);
         for index in 0..count {
-            // What is wrong with an image is the data set's fault, and the pipeline's to find.
+            // Damaged images are not this decoder's fault. The pipeline below reports them.
             let on_cpu = source.read(index, &mut buffer).and_then(|bytes| on_cpu(&mut cpu, bytes));
             if let Some((header, pixels)) = on_cpu.ok().filter(|(header, _)| decoder.takes(header)) {
                 let bytes = source.read(index, &mut buffer)?;
@@ -234,7 +235,7 @@ impl Decoding {
         }
     }
 
-    /// Has pipelines decode the middles of images, on both devices, and compares their batches.
+    /// Decodes the middles of images with pipelines on both devices and compares their batches.
     fn middles(
         &mut self,
         device: Device,
@@ -296,7 +297,7 @@ impl std::ops::AddAssign for DecodedBy {
     }
 }
 
-/// An image's header and the RGB bytes that the CPU decodes.
+/// An image's header, and its RGB bytes as the CPU decodes them.
 fn on_cpu(decoder: &mut Decoder, bytes: &[u8]) -> Result<(Header, Vec<u8>)> {
     let header = probe(bytes)?;
     let mut image = Image::default();
@@ -304,8 +305,8 @@ fn on_cpu(decoder: &mut Decoder, bytes: &[u8]) -> Result<(Header, Vec<u8>)> {
     Ok((header, image.to_rgb()))
 }
 
-/// By how much the means of two images' blocks differ in a channel at most, and where that block is. The last blocks of rows
-/// and columns reach back over the ones before, so that all are whole.
+/// The largest difference of two images' block means in a channel, and the place of that block. The last blocks of rows
+/// and columns overlap the ones before, so that all blocks are whole.
 fn worst_block(expected: &[u8], got: &[u8], size: Size) -> (f64, usize, usize) {
     let (width, height) = (size.width as usize, size.height as usize);
     let starts = |side: usize| (0..side).step_by(BLOCK_PX).map(move |at| at.min(side.saturating_sub(BLOCK_PX)));
@@ -353,7 +354,7 @@ mod tests {
         assert_eq!(worst_block(&[7, 8, 9], &[7, 6, 9], Size::new(1, 1)), (2.0, 0, 0));
     }
 
-    /// Noise about the right value averages out, what is off throughout does not.
+    /// Noise around the right value averages out; a constant offset does not.
     #[test]
     fn limits_are_those_of_means() {
         let size = Size::new(64, 64);

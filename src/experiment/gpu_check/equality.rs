@@ -1,4 +1,4 @@
-//! Every kernel against the CPU: the same recipes on both, byte for byte.
+//! Comparison of every kernel with the CPU: the same recipes on both, byte for byte.
 
 use crate::experiment::trial::Trial;
 use crate::{
@@ -20,34 +20,35 @@ use crate::{
 use serde::Serialize;
 use std::sync::Arc;
 
-/// Sides of the images of a batch: single pixels, single rows and columns, and sides beside powers of two and beyond a
+/// Sizes of the images in a batch: single pixels, single rows and columns, and sides next to powers of two and beyond a
 /// tile.
 const SIZES: [(u32, u32); 8] = [(1, 1), (1, 7), (9, 1), (2, 3), (33, 65), (64, 64), (127, 31), (301, 211)];
 
-/// The first so many of these are small.
+/// Number of small sizes at the start of [`SIZES`].
 const SMALL: usize = 7;
 
-/// An odd size that all images of a batch end with.
+/// An odd size that all images of a batch end in.
 const OUTPUT: Size = Size { width: 37, height: 29 };
 
 const STRATEGIES: [Strategy; 3] = [Strategy::Sequential, Strategy::Fused, Strategy::Composed];
 const DTYPES: [DType; 4] = [DType::U8, DType::F32, DType::F16, DType::Bf16];
 const LAYOUTS: [Layout; 2] = [Layout::Nchw, Layout::Nhwc];
 
-/// Which cases gave other bytes.
+/// Cases whose bytes differ.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct Equality {
-    /// Batches that were made on both sides.
+    /// Number of batches that were made on both sides.
     pub cases: usize,
-    /// Those that differ, each with how.
+    /// The cases that differ, each with its difference.
     pub different: Vec<String>,
 }
 
-/// Runs each kernel on a small batch, and compares its bytes with the CPU's. `progress` hears each case's name. It is for a first look, and for tools that slow a device down a hundredfold.
+/// Runs each kernel on a small batch, and compares its bytes with the CPU's. `progress` gets each case's name. This is
+/// for a first check, and for tools that slow a device down a hundredfold.
 ///
 /// # Errors
-/// [`Error::Device`](crate::Error::Device) if `device` is not there or fails.
+/// [`Error::Device`](crate::Error::Device) if `device` is missing or fails.
 ///
 /// ```no_run
 /// use warpfeed::{Device, experiment::gpu_check::kernels};
@@ -60,12 +61,12 @@ pub fn kernels(device: Device, progress: &mut dyn FnMut(&str)) -> Result<Equalit
     equality(device, for_each_kernel(), &SIZES[..SMALL], progress)
 }
 
-/// Runs every operation in each strategy, batches of each type and layout, and whole pipelines, and compares their bytes
-/// with the CPU's. The CPU decodes on both sides, and in some cases the crate's own decoder on the device. `progress` hears
-/// each case's name.
+/// Runs every operation in each strategy, batches of each type and layout, and whole pipelines, and compares their
+/// bytes with the CPU's. The CPU decodes on both sides; in some cases the crate's own decoder on the device does.
+/// `progress` gets each case's name.
 ///
 /// # Errors
-/// [`Error::Device`](crate::Error::Device) if `device` is not there or fails.
+/// [`Error::Device`](crate::Error::Device) if `device` is missing or fails.
 ///
 /// ```no_run
 /// use warpfeed::{Device, experiment::gpu_check::operations};
@@ -84,7 +85,7 @@ fn equality(
     sizes: &[(u32, u32)],
     progress: &mut dyn FnMut(&str),
 ) -> Result<Equality> {
-    // Making it anew for each pipeline would take longer than all cases.
+    // Making the images anew for each pipeline would take longer than all cases.
     let images = Arc::new(EncodedImages::new(images(sizes)?));
     let mut found = Equality { cases: cases.len(), different: Vec::new() };
     for case in cases {
@@ -122,7 +123,7 @@ impl Case {
         self.ops.iter().cloned().fold(builder, Builder::augment).build()
     }
 
-    /// A recipe that ends in an operation which makes all images the same size.
+    /// A recipe that ends in an operation which gives all images the same size.
     fn recipe(ops: &[Op], last: &Op, strategy: Strategy) -> Self {
         let name = ops.iter().chain([last]).map(written).collect::<Vec<_>>().join(", ");
         let name = format!("{name}, {strategy:?}");
@@ -130,13 +131,13 @@ impl Case {
         Self { name, ops, strategy, dtype: DType::U8, layout: Layout::Nhwc, decode: DecodePath::Cpu, mix: None }
     }
 
-    /// What is particular to a type and layout: how batches are written.
+    /// A case for a type and layout: for the kernels that write batches.
     fn format(dtype: DType, layout: Layout, strategy: Strategy) -> Self {
         let mut ops = vec![random_horizontal_flip(0.5), random_resized_crop(31)];
         if dtype != DType::U8 {
             let erase = Erase::new(Rect { x: 3, y: 5, width: 11, height: 7 }).value([0.5, -1.0, 2.0]);
             let noise = Erase::new(Rect { x: 8, y: 2, width: 16, height: 20 }).noise(1.0, 7);
-            // What comes after noise covers it.
+            // The operations after the noise cover it.
             let last = Erase::new(Rect { x: 10, y: 9, width: 3, height: 30 - 9 }).value([-0.5, 1.0, 0.0]);
             ops.push(Normalize::new(IMAGENET_MEAN, IMAGENET_STD).into());
             ops.extend([erase, noise, last].map(Transform::from));
@@ -145,13 +146,13 @@ impl Case {
         Self { name, ops, strategy, dtype, layout, decode: DecodePath::Cpu, mix: None }
     }
 
-    /// What is particular to mixing, in batches of a type and layout: shares and rectangles of each image's own.
+    /// A case for mixing in batches of a type and layout, with shares and rectangles of each image's own.
     fn mixed(dtype: DType, layout: Layout) -> Self {
         let mix = Some(Mix::timm(0.8, 1.0).mode(MixMode::Element));
         Self { name: format!("mixed, {dtype:?}, {layout:?}"), mix, ..Self::format(dtype, layout, Strategy::Fused) }
     }
 
-    /// What is particular to a decoder with the CPU's bytes: whole images, and what is left of them in a crop.
+    /// Cases for a decoder with the CPU's bytes: whole images, and the needed part of them for a crop.
     fn decoded(decode: DecodePath, strategy: Strategy) -> [Self; 2] {
         [vec![Resize::new(OUTPUT).into()], vec![random_horizontal_flip(0.5), random_resized_crop(31)]].map(|ops| {
             let name = format!("decoded by {decode:?}, {} operations, {strategy:?}", ops.len());
@@ -161,7 +162,7 @@ impl Case {
 }
 
 /// A case for each kernel: every operation by a pass of its own, and batches of every type and layout by both kernels
-/// that write them, the one that only writes and the one that turns and resizes too.
+/// that write them, the one that only writes and the one that also turns and resizes.
 fn for_each_kernel() -> Vec<Case> {
     let resize = Resize::new(OUTPUT).into();
     let mut cases: Vec<Case> = recipes().iter().map(|ops| Case::recipe(ops, &resize, Strategy::Sequential)).collect();
@@ -175,7 +176,7 @@ fn for_each_kernel() -> Vec<Case> {
     cases
 }
 
-/// A case for each operation and way to run it, for each type and layout, and for whole pipelines.
+/// A case for each operation and each way to run it, for each type and layout, and for whole pipelines.
 fn for_each_way() -> Vec<Case> {
     let (whole, center) = (Op::from(Resize::new(OUTPUT)), Op::from(CenterCrop::new(OUTPUT)));
     let mut cases = Vec::new();
@@ -210,13 +211,13 @@ fn for_each_way() -> Vec<Case> {
     cases
 }
 
-/// Recipes of one operation, each in the forms that different code serves, and some that only several together make.
+/// Recipes of one operation in all forms with code of their own, and some recipes of several operations.
 fn recipes() -> Vec<Vec<Op>> {
     let size = Size::new(64, 48);
     let fits_all = |op: &Op| SIZES.iter().all(|&(width, height)| op.output_size(Size::new(width, height)).is_ok());
-    // Normalization is tried in each type and layout.
+    // Normalization is tested in each type and layout.
     let examples = Op::examples(size).into_iter().filter(|op| !matches!(op, Op::Normalize(_)));
-    // A rectangle that must lie inside the image is tried on images large enough.
+    // A rectangle that must lie inside the image is tested on images that are large enough.
     let alone = examples.map(|op| if fits_all(&op) { vec![op] } else { vec![Resize::new(size).into(), op] });
     let turned = || Rotate::new(-4.7).fill(Fill::Color([7, 130, 255])).into();
     // Coordinates of 32,768 and more are computed in doubles.
@@ -225,16 +226,16 @@ fn recipes() -> Vec<Vec<Op>> {
     alone.chain(together).collect()
 }
 
-/// An operation as it is written down.
+/// An operation as JSON.
 fn written(op: &Op) -> String {
     serde_json::to_string(op).unwrap_or_else(|_| op.name().to_owned())
 }
 
-/// Images of noise, so that no misplaced pixel goes unnoticed, in JPEGs of several kinds.
+/// Images of noise, in which every misplaced pixel shows, as JPEGs of several kinds.
 fn images(sizes: &[(u32, u32)]) -> Result<Vec<(Vec<u8>, u32)>> {
     let mut state = 1_u64;
     let mut noise = || {
-        // Knuth's generator (MMIX); the upper bits are the good ones.
+        // Knuth's generator (MMIX). Its upper bits are the good ones.
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 56) as u8
     };
@@ -248,7 +249,7 @@ fn images(sizes: &[(u32, u32)]) -> Result<Vec<(Vec<u8>, u32)>> {
     images.collect()
 }
 
-/// Where an epoch of two pipelines differs first, in words.
+/// The first difference between an epoch of two pipelines, as text.
 fn difference(expected: &Pipeline, got: &Pipeline) -> Result<Option<String>> {
     for (expected, got) in expected.epoch(0).zip(got.epoch(0)) {
         let (expected, got) = (expected?, got?);

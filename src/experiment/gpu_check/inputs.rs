@@ -1,4 +1,4 @@
-//! Images that decoders are checked on: one of each kind that training sets have, and those that decoders trip over.
+//! Images that decoders are checked on: one of each kind in training sets, and kinds that are difficult for decoders.
 
 use crate::encode::{JpegColor, JpegOptions, Sampling, encode_jpeg};
 use crate::error::Result;
@@ -7,11 +7,11 @@ use crate::raster::{Image, Pixel, Size};
 use crate::source::Source;
 use std::borrow::Cow;
 
-/// Images in memory, each with a name that says what it is.
+/// Images in memory, each named after its kind.
 pub(super) struct Inputs(Vec<(&'static str, Vec<u8>)>);
 
 impl Inputs {
-    /// Kinds that nvJPEG's hybrid decoder takes; the hardware decoder takes those that are not progressive.
+    /// Kinds that nvJPEG's hybrid decoder takes. The hardware decoder takes those that are not progressive.
     pub(super) fn usual() -> Result<Self> {
         let of = |sampling| JpegOptions { sampling, ..JpegOptions::default() };
         let kinds = [
@@ -27,7 +27,7 @@ impl Inputs {
         made.collect::<Result<_>>().map(Self)
     }
 
-    /// Files that are cut off, of several scans or in inks, between usual ones.
+    /// Files that are truncated, have several scans, or are in inks, between usual ones.
     pub(super) fn awkward() -> Result<Self> {
         let Self(usual) = Self::usual()?;
         let cut = |bytes: &[u8]| bytes[..bytes.len() / 2].to_vec();
@@ -61,13 +61,13 @@ impl Source for Inputs {
     }
 }
 
-/// An image much like a photograph: decoders may differ on noise by as much as they like.
+/// An image similar to a photograph. Noise would not do: on it decoders may differ arbitrarily.
 fn scene(index: u64) -> Image {
     synth::image(1, index, index as u32 % 4, 4)
 }
 
-/// A baseline JPEG whose luma and color differences come in three scans, as some cameras and old programs write them: put
-/// together from three gray JPEGs, whose data are those of such a scan.
+/// A baseline JPEG with luma and color differences in three scans, as some cameras and old programs write them. It is
+/// assembled from three gray JPEGs, whose data are those of such a scan.
 fn one_scan_each(image: &Image) -> Result<Vec<u8>> {
     let Size { width, height } = image.size();
     let half = |a: u8, b: u8| (128 + (i32::from(a) - i32::from(b)) / 2) as u8;
@@ -88,7 +88,7 @@ fn one_scan_each(image: &Image) -> Result<Vec<u8>> {
             let segment = at..at + 2 + len;
             at = segment.end;
             match marker {
-                // The quantization table serves all three, each scan has Huffman tables of its own.
+                // All three scans share the quantization table; each scan has its own Huffman tables.
                 0xDB if component == 1 => out.extend(&jpeg[segment]),
                 0xC4 => out.extend(&jpeg[segment]),
                 0xC0 if component == 1 => {
@@ -102,7 +102,7 @@ fn one_scan_each(image: &Image) -> Result<Vec<u8>> {
             }
         }
         out.extend([0xFF, 0xDA, 0, 8, 1, component, 0, 0, 63, 0]);
-        // To the end-of-image marker.
+        // Everything up to the end-of-image marker.
         out.extend(&jpeg[at..jpeg.len() - 2]);
     }
     out.extend([0xFF, 0xD9]);
@@ -126,7 +126,7 @@ mod tests {
         }
     }
 
-    /// The color differences of a gray image are those of no color.
+    /// The color differences of a gray image must be those of no color.
     #[test]
     fn three_scans_hold_the_image() {
         let mut image = scene(3);

@@ -26,7 +26,7 @@ dl{display:flex;flex-wrap:wrap;gap:.1rem 1.2rem;font-size:.85rem}\
 dt{display:inline;color:#555555}dd{display:inline;margin:0 0 0 .35rem}\
 .warning{background:#fff4e0;border-left:.3rem solid #b05a00;padding:.6rem 1rem;margin:.6rem 0}";
 
-/// The page.
+/// The whole HTML page.
 pub(super) fn page(report: &Report) -> String {
     let command = if report.experiment == "tune" { "warpfeed" } else { "warpfeed bench" };
     let title = escape(&format!("{command} {}", report.experiment));
@@ -66,7 +66,7 @@ fn plots(plots: &[Plot]) -> String {
 }
 
 fn table(table: &Table) -> String {
-    // A column without a figure is aligned like the numeric ones.
+    // A column without figures is aligned like numeric ones.
     let is_number = |column: usize| !table.rows.iter().any(|row| matches!(row[column], Cell::Text(_)));
     let class = |column| if is_number(column) { " class=\"n\"" } else { "" };
     let shown = table.shown();

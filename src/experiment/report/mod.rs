@@ -1,7 +1,7 @@
 //! The report of an experiment: the answer, tables and plots, for the terminal and as files.
 
-// A page gives the answer, then the plots that show it, then the table. The reason for blank cells stands right below
-// the table.
+// A page has the answer first, then the plots that show it, then the table. The reason for blank cells follows directly
+// below the table.
 
 mod html;
 pub mod plot;
@@ -20,39 +20,39 @@ use std::path::Path;
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct Report {
-    /// The experiment's name, as on the command line.
+    /// Name of the experiment, as on the command line.
     pub experiment: &'static str,
-    /// What it asks.
+    /// Question that the experiment answers.
     pub question: &'static str,
-    /// What takes trust from the figures: above all else.
+    /// Warnings that put the figures in doubt, shown above everything else.
     pub warnings: Vec<String>,
     /// The answer, in sentences with figures.
     pub answer: Vec<String>,
-    /// The command line that it was begun with, without secrets; `None` where a program called the library.
+    /// Command line of the experiment, without secrets; `None` if a program called the library.
     pub command: Option<String>,
     /// The machine and the build.
     pub environment: Environment,
-    /// The images it ran on.
+    /// The images that it ran on.
     pub data_set: Option<DataSet>,
-    /// What it was told to do, and with what: each value by its name.
+    /// Settings of the experiment, by name.
     pub settings: Value,
-    /// What the machine did meanwhile; `None` where the system does not say.
+    /// Other activity of the machine meanwhile; `None` if the system does not say.
     pub busy: Option<Busy>,
-    /// Its figures, as tables.
+    /// The figures as tables.
     pub tables: Vec<Table>,
-    /// Notes: how figures were measured, and why others are missing.
+    /// Notes on how figures were measured, and why others are missing.
     pub notes: Vec<String>,
-    /// What was published of the same question, and where.
+    /// Publications on the same question.
     pub publications: Vec<Publication>,
-    /// All figures as the experiment has them.
+    /// All figures as the experiment measured them.
     pub figures: Value,
-    /// Its plots, which go into files of their own.
+    /// The plots, which go into files of their own.
     #[serde(skip)]
     pub plots: Vec<Plot>,
-    /// How many of the plots, from the first on, show the answer: the page has them above the first table.
+    /// Number of plots at the start that show the answer. The page has them above the first table.
     #[serde(skip)]
     pub leading_plots: usize,
-    /// The machine, since the report was begun.
+    /// Watches the machine's activity since the report was begun.
     #[serde(skip)]
     watch: Watch,
 }
@@ -61,17 +61,17 @@ pub struct Report {
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct Table {
-    /// Name of its CSV file, without the ending.
+    /// Name of the CSV file, without the extension.
     pub name: &'static str,
-    /// What it shows.
+    /// Title of the table.
     pub title: String,
     /// Names of the columns, with units.
     pub columns: Vec<String>,
     /// The rows, each as long as `columns`.
     pub rows: Vec<Vec<Cell>>,
-    /// Which cells are blank, and why.
+    /// Explanations of blank cells.
     pub blank: Vec<String>,
-    /// Whether the text for terminals leaves it out, because it is too wide.
+    /// Whether the table is too wide for terminals and appears only in files.
     #[serde(skip)]
     pub in_files_only: bool,
 }
@@ -80,9 +80,9 @@ pub struct Table {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Plot {
-    /// Name of its file, without the ending.
+    /// Name of the file, without the extension.
     pub name: String,
-    /// What it shows.
+    /// Caption of the plot.
     pub caption: String,
     /// The SVG.
     pub svg: String,
@@ -91,9 +91,9 @@ pub struct Plot {
 /// One cell of a table.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cell {
-    /// Words.
+    /// Text.
     Text(String),
-    /// A number and the decimals that it is shown with.
+    /// A number, and the number of decimals to show.
     Number(f64, usize),
     /// Not run, or not known.
     Blank,
@@ -106,7 +106,7 @@ impl Cell {
         value.into().filter(|value| value.is_finite()).map_or(Self::Blank, |value| Self::Number(value, decimals))
     }
 
-    /// The cell for people; blank is empty.
+    /// The cell as text; a blank cell is empty.
     #[must_use]
     pub fn text(&self) -> String {
         match self {
@@ -147,7 +147,7 @@ impl Table {
         let quoted = |field: String| {
             if field.contains([',', '"', '\n', '\r']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field }
         };
-        // Numbers in full, not as they are shown.
+        // CSV has all digits of a number.
         let field = |cell: &Cell| match cell {
             Cell::Number(value, _) => value.to_string(),
             cell => quoted(cell.text()),
@@ -157,13 +157,13 @@ impl Table {
         std::iter::once(header).chain(rows).map(|line| line + "\r\n").collect()
     }
 
-    /// The columns that have a figure; all of a table without rows.
+    /// The columns that have a figure. For a table without rows: all columns.
     fn shown(&self) -> Vec<usize> {
         let is_blank = |column: usize| self.rows.iter().all(|row| row[column] == Cell::Blank);
         (0..self.columns.len()).filter(|&column| self.rows.is_empty() || !is_blank(column)).collect()
     }
 
-    /// The table for a terminal, without the columns that have no figure.
+    /// The table for a terminal, without columns that have no figure.
     #[must_use]
     pub fn text(&self) -> String {
         let cells: Vec<Vec<String>> = self.rows.iter().map(|row| row.iter().map(Cell::text).collect()).collect();
@@ -208,13 +208,13 @@ impl Report {
         }
     }
 
-    /// All is measured: what else the machine did is known.
+    /// Notes the machine's activity; called when all is measured.
     pub(super) fn measured(&mut self) {
         self.busy = self.watch.so_far();
         self.warnings.extend(self.busy.as_ref().and_then(Busy::warning));
     }
 
-    /// What was measured, on what and with what, in names and values: under the title.
+    /// Names and values below the title: the command, the images and the settings.
     fn subject_lines(&self) -> Vec<(String, String)> {
         let line = |name: &str, value: String| (name.to_owned(), value);
         let mut lines: Vec<_> = self.command.iter().map(|command| line("Command", command.clone())).collect();
@@ -228,7 +228,7 @@ impl Report {
         self.plots.push(Plot { name: name.into(), caption: caption.into(), svg });
     }
 
-    /// The report for a terminal: warnings, what was measured, tables, notes, then the answer.
+    /// The report for a terminal: warnings, subject, tables, notes, then the answer.
     #[must_use]
     pub fn text(&self) -> String {
         let environment = &self.environment;
@@ -260,8 +260,8 @@ impl Report {
         value
     }
 
-    /// Writes `report.html`, `report.json`, a CSV file for each table and an SVG file for each plot into a folder,
-    /// which is made if it is missing. Files of those names are replaced, each as a whole.
+    /// Writes `report.html`, `report.json`, a CSV file for each table and an SVG file for each plot into a folder. The
+    /// folder is created if it is missing. Existing files of these names are replaced, each as a whole.
     ///
     /// # Errors
     /// [`Error::Io`] if the folder or a file cannot be written.
@@ -280,7 +280,7 @@ impl Report {
     }
 }
 
-/// The name of a setting for people: `batch_size` is `Batch size`.
+/// The name of a setting for people: `batch_size` becomes `Batch size`.
 fn in_words(name: &str) -> String {
     let words = name.replace('_', " ");
     let mut letters = words.chars();
@@ -297,7 +297,7 @@ fn value_in_words(value: &Value) -> Option<String> {
             (!words.is_empty()).then(|| words.join(", "))
         }
         Value::Object(fields) => {
-            // What an object is comes first, without the name of the field.
+            // An object's own name comes first, without the name of the field.
             let names = ["name", "op", "transform"];
             let first = fields.iter().filter(|(name, _)| names.contains(&name.as_str()));
             let others = fields.iter().filter(|(name, _)| !names.contains(&name.as_str()));
@@ -308,7 +308,7 @@ fn value_in_words(value: &Value) -> Option<String> {
                 first.filter_map(|(_, value)| value_in_words(value)).chain(others.filter_map(other)).collect();
             (!words.is_empty()).then(|| words.join(" "))
         }
-        // In as many digits as single precision needs: settings are hardly more precise.
+        // As many digits as single precision needs: settings are hardly more precise.
         Value::Number(number) if number.is_f64() => number.as_f64().map(|number| (number as f32).to_string()),
         value => Some(value.to_string()),
     }
@@ -376,7 +376,7 @@ mod tests {
         let page = std::fs::read_to_string(out.join("report.html")).unwrap();
         assert!(page.contains("1 &lt; 2 &amp; &lt;script&gt;") && !page.contains("<script"));
         let links = page.matches("http").count() - page.matches("xmlns=\"http://www.w3.org/2000/svg\"").count();
-        // The link is for readers: a page loads nothing.
+        // The only address is a link for readers; the page loads nothing.
         let link = format!("<a href=\"{}\">", report.publications[0].url);
         assert_eq!((links, page.matches(&link).count(), page.matches("src=").count()), (1, 1, 0));
         assert!(page.contains("viewport") && page.contains("<td class=\"n\">–</td>"), "{page}");

@@ -21,15 +21,15 @@ pub enum Architecture {
     TwoConvolutions,
 }
 
-/// A network that is trained.
+/// A network to be trained.
 pub(super) trait Network {
-    /// `[N, 3, H, W]` to logits `[N, classes]`. In training, normalizations use the batch's own mean and variance, later those
-    /// that they have seen.
+    /// Maps `[N, 3, H, W]` to logits `[N, classes]`. In training, normalizations use the batch's own mean and variance;
+    /// in evaluation, those collected in training.
     fn forward(&self, images: &Tensor, train: bool) -> candle_core::Result<Tensor>;
 }
 
 impl Architecture {
-    /// Of a ResNet.
+    /// Number of blocks in each stage of a ResNet.
     pub(super) fn blocks(self) -> [usize; 4] {
         if self == Self::ResNet50 { [3, 4, 6, 3] } else { [2, 2, 2, 2] }
     }
@@ -39,11 +39,12 @@ impl Architecture {
     }
 }
 
-/// Trains a network from random weights with candle, straight from the batches: cross-entropy, stochastic gradient
+/// Trains a network from random weights with candle, directly on the batches, by cross-entropy and stochastic gradient
 /// descent.
 ///
-/// Batches may be of any type and layout; they are trained on as f32, bytes as `v / 255`. Images for a ResNet are square, their
-/// side a multiple of 32. Padding is left out. On candle's CPU an f32 NCHW batch is used where the pipeline put it.
+/// Batches may have any type and layout. They are trained on as f32, bytes as `v / 255`. Images for a ResNet must be
+/// square, with a side that is a multiple of 32. Padding is left out. On candle's CPU an f32 NCHW batch is used without
+/// a copy.
 pub struct CandleStep {
     name: String,
     network: Box<dyn Network>,
@@ -59,8 +60,8 @@ impl std::fmt::Debug for CandleStep {
 }
 
 impl CandleStep {
-    /// A `model`, of which a ResNet's first stage has `width` channels (64 as published; fewer for CPUs), for labels 0 to
-    /// `classes` - 1, its weights drawn from `seed`, on a device of candle's.
+    /// Makes a `model` for labels 0 to `classes` - 1 on a device of candle's. `width`: number of channels in a ResNet's
+    /// first stage (64 as published; fewer for CPUs). `seed`: seed of its weights.
     ///
     /// # Errors
     /// [`Error::Parameter`] if `width` or `classes` is not 1 to 4,096; [`Error::Device`] if candle cannot make the
@@ -92,7 +93,7 @@ impl CandleStep {
         Ok(Self { name, network, descent: Descent::new(sgd, vars), classes, device: device.clone() })
     }
 
-    /// A batch's images as `[N, 3, H, W]` of f32, and its labels, without padding.
+    /// A batch's images as f32 `[N, 3, H, W]`, and its labels, without padding.
     fn tensors(&self, batch: Batch) -> Result<(Tensor, Tensor)> {
         let count = batch.len() - batch.padding();
         if let Some(label) = batch.labels().iter().find(|label| **label as usize >= self.classes) {
@@ -118,7 +119,7 @@ impl CandleStep {
     }
 }
 
-/// The share of the logits whose greatest is the label's.
+/// Share of the logits whose maximum is at the label.
 fn accuracy(logits: &Tensor, labels: &Tensor) -> candle_core::Result<f64> {
     let right = logits.argmax(D::Minus1)?.eq(labels)?.to_dtype(candle_core::DType::F32)?.mean_all()?;
     Ok(right.to_scalar::<f32>()?.into())
@@ -158,7 +159,7 @@ mod tests {
     use crate::pipeline::{LastBatch, Pipeline};
     use crate::source::EncodedImages;
 
-    /// Mean loss and accuracy of each epoch, on `count` images of three classes and this side, in batches of 16.
+    /// Mean loss and accuracy of each epoch, on `count` images of three classes with this side, in batches of 16.
     fn learn(model: Architecture, count: u32, side: u32, epochs: u64, format: (DType, Layout)) -> Vec<(f64, f64)> {
         let jpeg = |i: u32| encode_jpeg(&image(3, i.into(), i % 3, 3), &JpegOptions::default()).unwrap();
         let builder = Pipeline::builder(EncodedImages::new((0..count).map(|i| (jpeg(i), i % 3))));
@@ -179,8 +180,8 @@ mod tests {
         means
     }
 
-    /// The last quarter of the epochs against the first, in loss and accuracy. Single epochs are noisy: batches are
-    /// small.
+    /// Compares the last quarter of the epochs with the first, in loss and accuracy. Single epochs are noisy, because
+    /// batches are small.
     fn assert_learns(model: Architecture, side: u32, epochs: u64) {
         let means = learn(model, 48, side, epochs, (DType::F32, Layout::Nchw));
         let quarter = means.len().div_ceil(4);
@@ -191,7 +192,7 @@ mod tests {
         assert!(mean(last, |epoch| epoch.1) > 0.65, "{means:?}, of which chance is 0.33");
     }
 
-    /// What was learned shows in images that were not trained on.
+    /// The network also classifies images that it was not trained on.
     #[test]
     fn two_convolutions_learn_and_are_evaluated() {
         let jpeg = |i: u32| encode_jpeg(&image(3, i.into(), i % 3, 3), &JpegOptions::default()).unwrap();
@@ -230,7 +231,8 @@ mod tests {
         assert_learns(Architecture::ResNet50, 32, 24);
     }
 
-    /// Padding, type and layout of a batch change results only by rounding. There are 18 images, 2 in the second batch.
+    /// Padding, type and layout of a batch change results only by rounding. There are 18 images, 2 of them in the
+    /// second batch.
     #[test]
     fn batches_of_any_format_are_the_same_to_it() {
         let want = learn(Architecture::ResNet18, 18, 64, 1, (DType::F32, Layout::Nchw))[0].0;

@@ -1,10 +1,10 @@
-//! Stochastic gradient descent with momentum; candle's own has none.
+//! Stochastic gradient descent with momentum, which candle's own optimizer lacks.
 
 use super::Sgd;
 use candle_core::backprop::GradStore;
 use candle_core::{Result, Tensor, Var};
 
-/// Weights, and how fast each moves.
+/// Weights and their velocities.
 pub(super) struct Descent {
     settings: Sgd,
     pub(super) learning_rate: f64,
@@ -25,8 +25,8 @@ impl Descent {
         let Sgd { momentum, weight_decay, .. } = self.settings;
         for (var, velocity) in &mut self.vars {
             let Some(gradient) = gradients.get(var) else { continue };
-            // Detached: what is computed here must not remember how, or memory would grow with every step. A weight's
-            // gradient remembers the values that it was multiplied with.
+            // Values are detached: if they kept their history, memory would grow with every step. A weight's gradient
+            // keeps the values that it was multiplied with.
             let (weight, gradient) = (var.as_detached_tensor(), gradient.detach());
             let mut change = (gradient + (&weight * weight_decay)?)?;
             if let Some(velocity) = velocity {
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
     use candle_core::Device;
 
-    /// The same numbers as `torch.optim.SGD([w], lr=0.1, momentum=0.9, weight_decay=0.01)` for the loss w * w.
+    /// The numbers of `torch.optim.SGD([w], lr=0.1, momentum=0.9, weight_decay=0.01)` for the loss w * w.
     #[test]
     fn it_descends_as_by_definition() {
         let w = Var::from_vec(vec![1.0_f64, -2.0], 2, &Device::Cpu).unwrap();

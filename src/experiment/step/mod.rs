@@ -34,7 +34,7 @@ pub use candle::{Architecture, CandleStep};
 pub use sgd::Sgd;
 pub use stated::{Pace, StatedStep, published, read_lengths};
 
-/// A training step, which takes the batches.
+/// A training step, which takes batches.
 ///
 /// ```
 /// use warpfeed::experiment::step::{Outcome, Step};
@@ -68,20 +68,20 @@ pub use stated::{Pace, StatedStep, published, read_lengths};
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
 pub trait Step {
-    /// What it is, as reports print it: the model, and on what it runs.
+    /// Name of the step in reports: the model and the device that it runs on.
     fn name(&self) -> String;
 
     /// Trains on one batch. On a device it may return before the work is done.
     ///
     /// # Errors
-    /// Whatever keeps it from training; it ends the run.
+    /// Any failure to train. It ends the run.
     fn train(&mut self, batch: Batch) -> Result<Outcome>;
 
-    /// The share of a batch's images that are classified rightly, 0 to 1, without training on them; `None` if the step does
-    /// not say.
+    /// Share of a batch's images that are classified correctly, 0 to 1, without training on them; `None` if the step
+    /// does not say.
     ///
     /// # Errors
-    /// Whatever keeps it from that; it ends the run.
+    /// Any failure to evaluate. It ends the run.
     fn evaluate(&mut self, batch: Batch) -> Result<Option<f64>> {
         drop(batch);
         Ok(None)
@@ -90,17 +90,17 @@ pub trait Step {
     /// Called before the first batch of each epoch, for schedules.
     ///
     /// # Errors
-    /// Whatever keeps it from training; it ends the run.
+    /// Any failure to prepare the epoch. It ends the run.
     fn begin_epoch(&mut self, epoch: u64) -> Result<()> {
         let _ = epoch;
         Ok(())
     }
 
-    /// Waits until everything given to [`train`](Self::train) is done. Called after the last batch of each epoch,
-    /// before the clock is read.
+    /// Waits until all work given to [`train`](Self::train) is done. Called after the last batch of each epoch, before
+    /// the clock is read.
     ///
     /// # Errors
-    /// What went wrong on a device since it was last asked.
+    /// Errors on a device since the last call.
     fn finish(&mut self) -> Result<()> {
         Ok(())
     }
@@ -114,8 +114,8 @@ pub trait Step {
 /// What a step reports about a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Outcome {
-    /// The mean loss of its images.
+    /// Mean loss of the batch's images.
     pub loss: Option<f64>,
-    /// The share of its images that were classified rightly, 0 to 1, before this step's change.
+    /// Share of the images that were classified correctly, 0 to 1, before this step changed the weights.
     pub accuracy: Option<f64>,
 }

@@ -1,4 +1,4 @@
-//! ResNet in candle, trainable: torchvision's ResNet-18 and ResNet-50 (v1.5), of any width.
+//! ResNet in candle for training: torchvision's ResNet-18 and ResNet-50 (v1.5), of any width.
 
 use super::Architecture;
 use super::candle::Network;
@@ -6,18 +6,18 @@ use super::weights::Weights;
 use candle_core::{Device, Result, Tensor, Var};
 use candle_nn::{BatchNorm, ModuleT};
 
-/// Channels that a bottleneck's last convolution has more than its others.
+/// Ratio of a bottleneck's output channels to its inner channels.
 const EXPANSION: usize = 4;
 
 pub(super) struct ResNet {
     stem: ConvNorm,
     blocks: Vec<Block>,
-    /// `[classes, features]`, and a bias of `[classes]`.
+    /// A weight `[classes, features]` and a bias `[classes]`.
     head: [Tensor; 2],
 }
 
 impl ResNet {
-    /// The model, and its weights to be trained, which are drawn from `seed`.
+    /// Makes the model, and its trainable weights, drawn from `seed`.
     pub(super) fn new(
         model: Architecture,
         width: usize,
@@ -36,7 +36,7 @@ impl ResNet {
                 blocks.push(block);
             }
         }
-        // As torchvision draws them: uniform, up to one over the root of the features.
+        // torchvision's distribution: uniform, up to one over the root of the number of features.
         let bound = (channels as f64).powf(-0.5);
         let head = [weights.uniform(&[classes, channels], bound)?, weights.uniform(&[classes], bound)?];
         Ok((Self { stem, blocks, head }, weights.vars))
@@ -54,12 +54,12 @@ impl Network for ResNet {
     }
 }
 
-/// Two convolutions of 3 x 3, or three of 1 x 1, 3 x 3 and 1 x 1, around which the input is added.
+/// Two convolutions of 3 x 3, or three of 1 x 1, 3 x 3 and 1 x 1, with a shortcut that adds the input.
 struct Block {
     convolutions: Vec<ConvNorm>,
-    /// Where the input has another shape than the output.
+    /// Adapts the input if its shape differs from the output's.
     shortcut: Option<ConvNorm>,
-    /// Of the output.
+    /// Number of output channels.
     channels: usize,
 }
 
@@ -94,7 +94,7 @@ impl Block {
     }
 }
 
-/// A convolution without bias that keeps the sides but for its stride, and batch normalization.
+/// A convolution without bias that keeps the image's size except for its stride, then batch normalization.
 struct ConvNorm {
     weight: Tensor,
     stride: usize,
@@ -103,7 +103,7 @@ struct ConvNorm {
 
 impl ConvNorm {
     fn new(weights: &mut Weights, from: usize, to: usize, side: usize, stride: usize) -> Result<Self> {
-        // He et al. 2015: variance 2 / (outputs that an input reaches), here of a uniform distribution.
+        // He et al. 2015: variance 2 / (outputs that an input reaches), here for a uniform distribution.
         let bound = (6.0 / (to * side * side) as f64).sqrt();
         let weight = weights.uniform(&[to, from, side, side], bound)?;
         let [mean, variance] = [0_f32, 1.0].map(|value| Tensor::full(value, to, &weights.device));
@@ -117,16 +117,17 @@ impl ConvNorm {
     }
 }
 
-/// The greatest of each 3 x 3, every second row and column, of values that are not negative.
+/// Maximum of each 3 x 3 neighborhood, with stride 2, for values that are not negative.
 ///
-/// candle has no gradient for overlapping pooling. So this is made of operations that have one: the maximum of three
-/// neighbors, keeping every second, first down, then across. The outside is zeros, because no value is less.
+/// candle has no gradient for overlapping pooling. So the pooling is made of operations that have one: the maximum of
+/// three neighbors, keeping every second, first down, then across. The outside counts as zero, because no value is
+/// smaller.
 fn max_pool_3_2(x: &Tensor) -> Result<Tensor> {
     let mut x = x.clone();
     for dim in [2, 3] {
         let half = x.dim(dim)?.div_ceil(2);
         let padded = x.pad_with_zeros(dim, 1, 2)?;
-        // Positions `offset`, `offset + 2`, ...
+        // Keeps positions `offset`, `offset + 2`, ...
         let every_second = |offset: usize| {
             let mut shape = x.dims().to_vec();
             shape[dim] = half;
@@ -161,7 +162,7 @@ mod tests {
             let want = padded.max_pool2d_with_stride(3, 2).unwrap();
             let flat = |tensor: &Tensor| tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap();
             assert_eq!((pooled.dims(), flat(&pooled)), (want.dims(), flat(&want)), "{height} x {width}");
-            // No value is there twice in an image: each output's gradient goes to one input.
+            // No value occurs twice in an image, so each output's gradient goes to one input.
             let gradients = pooled.sum_all().unwrap().backward().unwrap();
             let mut counts = vec![0.0; x.elem_count()];
             let values = flat(x.as_tensor());
@@ -186,7 +187,7 @@ mod tests {
         }
     }
 
-    /// Along the gradient the loss rises by the gradient's length for each unit of way.
+    /// Along the gradient, the loss rises by the gradient's length per unit of distance.
     #[test]
     fn gradients_are_those_of_the_loss() {
         let images = (ramp(&[4, 3, 64, 64]).as_tensor() / 49_152.0).unwrap();

@@ -1,27 +1,28 @@
-//! How stochastic gradient descent is set, as PyTorch defines it.
+//! Settings of stochastic gradient descent, as PyTorch defines them.
 
 /// Stochastic gradient descent: `v = momentum * v + gradient + weight_decay * w`, `w -= rate * v`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sgd {
-    /// The learning rate of epoch 0.
+    /// Learning rate of epoch 0.
     pub learning_rate: f64,
-    /// How much of the last change goes on, 0 to 1.
+    /// Share of the last change that is kept, 0 to 1.
     pub momentum: f64,
-    /// The share of a weight that is added to its gradient.
+    /// Share of a weight that is added to its gradient.
     pub weight_decay: f64,
-    /// After how many epochs, each time, the learning rate is divided by ten; never if 0.
+    /// Number of epochs after which the learning rate is divided by ten, again and again; 0: never.
     pub drop_every_epochs: u64,
 }
 
 impl Default for Sgd {
-    /// torchvision's reference for ResNets at batch 32 a GPU: rate 0.1, momentum 0.9, decay 1e-4, drops every 30 epochs.
+    /// torchvision's reference for ResNets with batches of 32 per GPU: rate 0.1, momentum 0.9, decay 1e-4, drops every
+    /// 30 epochs.
     fn default() -> Self {
         Self { learning_rate: 0.1, momentum: 0.9, weight_decay: 1e-4, drop_every_epochs: 30 }
     }
 }
 
 impl Sgd {
-    /// The learning rate of an epoch.
+    /// Learning rate of an epoch.
     ///
     /// ```
     /// # use warpfeed::experiment::step::Sgd;

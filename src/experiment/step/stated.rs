@@ -1,4 +1,4 @@
-//! Steps of stated length, which stand in for training where no trainer can run.
+//! Steps of a given length, which stand in for training where no trainer can run.
 
 use super::{Outcome, Step};
 use crate::backend::cuda::measure::Spin;
@@ -10,24 +10,24 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The end of a step is spun and not slept, because the system may sleep this much too long.
+/// Time at the end of a step that is spun and not slept, because the system may sleep this much too long.
 const SLEEP_MARGIN: Duration = Duration::from_micros(200);
 
-/// How a stated step passes its time.
+/// How a step of a given length spends its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Pace {
-    /// A kernel of that length runs on the GPU that the batch is on, on a stream that waits for the batch. It takes one
-    /// thread of the GPU and leaves the others to the pipeline, which training would not. A batch in host memory: as
-    /// `Sleep`.
+    /// Runs a kernel of that length on the batch's GPU, on a stream that waits for the batch. The kernel occupies one
+    /// thread of the GPU and leaves the others to the pipeline, which real training would not. For a batch in host
+    /// memory this is the same as `Sleep`.
     #[default]
     Device,
-    /// The thread sleeps, as it does while a device computes, and leaves its core to the pipeline.
+    /// Sleeps, like a thread that waits for a device, and leaves its core to the pipeline.
     Sleep,
-    /// The thread computes, as it does where training runs on the CPU: one core less for the pipeline.
+    /// Computes, like training on the CPU, so the pipeline has one core less.
     Spin,
 }
 
-/// A step that does nothing for a given length of time.
+/// A step that does nothing for a given time.
 ///
 /// ```
 /// # use std::time::{Duration, Instant};
@@ -49,10 +49,10 @@ pub enum Pace {
 pub struct StatedStep {
     name: String,
     length: Duration,
-    /// The batch size that the length is for; any if `None`.
+    /// Batch size that the length belongs to; `None`: the length holds for all sizes.
     images: Option<u32>,
     pace: Pace,
-    /// On the GPU of the last batch, if that was on one.
+    /// The kernel on the GPU of the last batch, if it was on one.
     spin: Option<Spin>,
 }
 
@@ -68,10 +68,10 @@ impl StatedStep {
         Ok(Self { name: name.into(), length, images: None, pace, spin: None })
     }
 
-    /// A [`published`] step: its length is that of 32 images, and in proportion for batches of other sizes.
+    /// A [`published`] step. Its length is that of 32 images, and proportional for batches of other sizes.
     ///
     /// # Errors
-    /// [`Error::Parameter`] if nothing was published for `model`.
+    /// [`Error::Parameter`] if there is no published figure for `model`.
     pub fn published(model: &str, pace: Pace) -> Result<Self> {
         let length = published(model).ok_or_else(|| {
             Error::parameter("StatedStep::published", "model", "resnet18, resnet50 or resnet152", format!("{model:?}"))
@@ -80,7 +80,7 @@ impl StatedStep {
         Ok(Self { name, length, images: Some(EPOCH_BATCH), pace, spin: None })
     }
 
-    /// How long a batch of so many images takes.
+    /// Time that a batch of this many images takes.
     #[must_use]
     pub fn length(&self, images: usize) -> Duration {
         match self.images {
@@ -89,7 +89,7 @@ impl StatedStep {
         }
     }
 
-    /// Passes time on the device of a batch.
+    /// The kernel that spends time on the batch's device.
     fn spin_beside(&mut self, batch: &CudaBuffer) -> Result<&mut Spin> {
         let spin = match self.spin.take() {
             Some(spin) if spin.ordinal() == batch.ordinal() => spin,
@@ -124,7 +124,7 @@ impl Step for StatedStep {
         while start.elapsed() < length {
             std::hint::spin_loop();
         }
-        // The memory of the images is in use until the step ends.
+        // The images' memory stays in use until the step ends.
         drop(batch);
         Ok(Outcome::default())
     }
@@ -134,23 +134,23 @@ impl Step for StatedStep {
     }
 }
 
-/// How long a training step of `resnet18`, `resnet50` or `resnet152` took for 32 images on a V100, as far as published
+/// Length of a training step of `resnet18`, `resnet50` or `resnet152` with 32 images on a V100, as far as published
 /// figures tell: 72, 159 and 405 ms.
 ///
-/// They are the seconds per epoch of the published augment-load experiment with augmentation on the GPU (trial B) at
-/// the lowest load, over the 295.9 batches of Imagenette's 9,469 images. At that load the epoch was bound by the GPU,
-/// and stayed within 5 % up to load 12. So these are upper bounds: all that an epoch did beside training is in them
-/// too.
+/// These are the seconds per epoch of the published augment-load experiment with augmentation on the GPU (trial B) at
+/// the lowest load, divided by the 295.9 batches of Imagenette's 9,469 images. At that load the epoch was limited by
+/// the GPU, and stayed within 5 % up to load 12. So these are upper bounds: they include everything that an epoch did
+/// beside training.
 #[must_use]
 pub fn published(model: &str) -> Option<Duration> {
     let seconds = seconds(model, 1)?.trial_b_s;
     Some(Duration::from_secs_f64(seconds * f64::from(EPOCH_BATCH) / f64::from(EPOCH_IMAGES)))
 }
 
-/// Reads lengths of steps from a TOML file of names and milliseconds a batch: `"my model" = 12.5`.
+/// Reads lengths of steps from a TOML file of names and milliseconds per batch: `"my model" = 12.5`.
 ///
 /// # Errors
-/// [`Error::Io`] if the file cannot be read; [`Error::Parameter`] if it is not such a file, or a length is not more
+/// [`Error::Io`] if the file cannot be read; [`Error::Parameter`] if it is no such file, or a length is not greater
 /// than zero.
 pub fn read_lengths(path: impl AsRef<Path>) -> Result<BTreeMap<String, Duration>> {
     let path = path.as_ref();

@@ -1,5 +1,5 @@
-//! A small network for small images, as posts on data loading train it on MNIST: 20 and 50 convolutions of 5 x 5, each with
-//! a pooling of 2 x 2, and linear layers of 128 and of the classes.
+//! A small network for small images, like those that posts on data loading train on MNIST: 20 and 50 convolutions of 5
+//! x 5, each followed by 2 x 2 pooling, and linear layers of 128 outputs and of one output per class.
 
 use super::candle::Network;
 use super::weights::Weights;
@@ -8,24 +8,24 @@ use candle_core::{Device, Result, Tensor, Var, bail};
 const CHANNELS: [usize; 2] = [20, 50];
 const KERNEL_PX: usize = 5;
 const HIDDEN: usize = 128;
-/// What two convolutions and poolings leave of the sides of the smallest images.
+/// Side that remains of the smallest images after two convolutions and poolings.
 const LEFT_PX: usize = 4;
-/// Of MNIST.
+/// Side of MNIST's images.
 const SMALLEST_PX: usize = 28;
 
 pub(super) struct TwoConvolutions {
-    /// `[to, from, side, side]`, and a bias of `[to]`: the two convolutions and the first linear layer, which is a convolution
-    /// over all that is left of the smallest images. Of larger ones its results are averaged.
+    /// Weights `[to, from, side, side]` and biases `[to]` of the two convolutions and the first linear layer. That
+    /// layer is a convolution over all that remains of the smallest images; for larger images its results are averaged.
     convolutions: [[Tensor; 2]; 3],
-    /// `[classes, features]`, and a bias of `[classes]`.
+    /// A weight `[classes, features]` and a bias `[classes]`.
     head: [Tensor; 2],
 }
 
 impl TwoConvolutions {
-    /// The network, and its weights to be trained, which are drawn from `seed`.
+    /// Makes the network, and its trainable weights, drawn from `seed`.
     pub(super) fn new(classes: usize, seed: u64, device: &Device) -> Result<(Self, Vec<Var>)> {
         let mut weights = Weights::new(seed, device);
-        // He et al. 2015, of a uniform distribution.
+        // He et al. 2015, for a uniform distribution.
         let mut convolution = |from: usize, to: usize, side: usize| -> Result<[Tensor; 2]> {
             let bound = (6.0 / (from * side * side) as f64).sqrt();
             Ok([weights.uniform(&[to, from, side, side], bound)?, weights.constant(to, 0.0)?])
@@ -52,7 +52,7 @@ impl Network for TwoConvolutions {
         for (number, [weight, bias]) in self.convolutions.iter().enumerate() {
             x = x.conv2d(weight, 0, 1, 1, 1)?.broadcast_add(&bias.reshape((1, (), 1, 1))?)?.relu()?;
             if number < CHANNELS.len() {
-                // An odd side has a last row or column that no pooling takes.
+                // The pooling ignores the last row or column of an odd size.
                 let (_, _, height, width) = x.dims4()?;
                 x = x.narrow(2, 0, height / 2 * 2)?.narrow(3, 0, width / 2 * 2)?.max_pool2d(2)?;
             }

@@ -1,9 +1,9 @@
-//! The weights of networks that candle trains.
+//! Weights of networks that candle trains.
 
 use crate::rng::{Domain, SampleRng};
 use candle_core::{Device, Result, Tensor, Var};
 
-/// Makes weights and keeps those that are to be trained.
+/// Draws weights and keeps the trainable ones.
 pub(super) struct Weights {
     draw: SampleRng,
     pub(super) device: Device,

@@ -1,4 +1,4 @@
-//! The description of a pipeline.
+//! The builder of a pipeline.
 
 mod settle;
 
@@ -25,34 +25,35 @@ use crate::tensor::{DType, Layout};
 
 const DEFAULT_ENTRY_POINTS_BYTES: u64 = 512 << 20;
 
-/// Memory that a pipeline takes, known before it runs.
+/// Upper bounds of the memory that a pipeline takes, known before it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryBound {
-    /// Bytes of batches being filled or ready, and of one held by the consumer. Each further batch that the consumer
-    /// keeps is one more [`batch_bytes`](Self::batch_bytes).
+    /// Bytes of the batches being filled or ready, and of one batch held by the consumer. Each further batch that the
+    /// consumer keeps adds [`batch_bytes`](Self::batch_bytes).
     pub batches_bytes: u64,
-    /// Bytes of one batch, with its targets; of unequal images the most that they could have.
+    /// Bytes of one batch, with its targets. If images differ in size: the most that they could have.
     pub batch_bytes: u64,
-    /// Most bytes of images, over all threads: two buffers of the largest accepted image each, three with several views, and
-    /// the coefficients of a progressive one. Photographs of ordinary size take a small part of it, and what a larger one took is given
-    /// back after it.
+    /// Most bytes of images, over all threads: per thread two buffers of the largest accepted image (three with several
+    /// views) and the coefficients of a progressive image. Photographs of ordinary size take a small part of that.
+    /// Memory for a larger image is released after it.
     pub images_bytes: u64,
-    /// Most encoded bytes, over all threads: one file of the largest accepted size each; and what a stream holds, or
-    /// a source that fetches ahead.
+    /// Most encoded bytes, over all threads: per thread one file of the largest accepted size. To this comes the data
+    /// that a stream, or a source that fetches ahead, holds.
     pub encoded_bytes: u64,
-    /// Bytes of the order of an epoch while it is shuffled.
+    /// Bytes of an epoch's shuffled order.
     pub order_bytes: u64,
-    /// Most bytes of images that an [`ImageCache`](crate::ImageCache) in memory keeps.
+    /// Most bytes of images in an [`ImageCache`](crate::ImageCache) in memory.
     pub cache_bytes: u64,
     /// Most bytes of entry points ([`Builder::entry_points`]).
     pub entry_points_bytes: u64,
-    /// Bytes of a GPU's memory for batches that are being filled or under way there, and as many of host memory at most,
-    /// pinned unless told otherwise ([`Builder::pinned`]); 0 on the CPU. What nvJPEG allocates for itself is not in it. On a
-    /// GPU the batches themselves ([`batches_bytes`](Self::batches_bytes)) lie in its memory.
+    /// Bytes of GPU memory for batches that are being filled or processed there; 0 on the CPU. At most as many bytes of
+    /// host memory are used too, pinned unless [`Builder::pinned`] says otherwise. Memory that nvJPEG allocates for
+    /// itself is not included. On a GPU the batches themselves ([`batches_bytes`](Self::batches_bytes)) also lie in GPU
+    /// memory.
     pub device_bytes: u64,
 }
 
-/// Describes a pipeline; [`build`](Self::build) checks everything and makes it.
+/// A builder of pipelines. [`build`](Self::build) checks all settings and makes the pipeline.
 ///
 /// ```
 /// use warpfeed::prelude::*;
@@ -72,7 +73,7 @@ pub struct MemoryBound {
 pub struct Builder {
     input: Input,
     ops: Vec<Transform>,
-    /// How many of the operations come before the views' own, and the views.
+    /// The number of operations that were added before the views, and the views.
     views: Option<(usize, Vec<View>)>,
     /// Whether images keep the sizes that the operations give them.
     unequal: bool,
@@ -87,12 +88,12 @@ pub struct Builder {
     device: Device,
     cache: Option<ImageCache>,
     entry_points_bytes: u64,
-    /// As many as there are processors if not given.
+    /// Default: the number of processors.
     threads: Option<usize>,
     policy: Policy,
     orientation: Orientation,
     planner: Planner,
-    /// What the operations and the machine decide is settled by `build`.
+    /// Options of the run. `build` settles those that depend on the operations and the machine.
     options: RunOptions,
 }
 
@@ -128,14 +129,14 @@ impl Builder {
         }
     }
 
-    /// Images a batch; 32 if not given.
+    /// Sets the number of images in a batch. Default: 32.
     #[must_use]
     pub fn batch_size(mut self, images: usize) -> Self {
         self.options.batch_size = images;
         self
     }
 
-    /// Shuffles every epoch anew, by this seed, which also becomes the seed of the augmentations.
+    /// Shuffles every epoch anew with this seed, which also becomes the seed of the random transforms.
     #[must_use]
     pub fn shuffle(mut self, seed: u64) -> Self {
         self.shuffle = true;
@@ -143,24 +144,24 @@ impl Builder {
         self
     }
 
-    /// The seed of the augmentations, without shuffling; 0 if not given.
+    /// Sets the seed of the random transforms, without shuffling. Default: 0.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// Delivers one partition of the epoch's order only: positions r, r + w, r + 2w, ... for rank r of w.
+    /// Delivers only one partition of the epoch's order: positions r, r + w, r + 2w, ... for rank r of w.
     #[must_use]
     pub fn partition(mut self, partition: Partition) -> Self {
         self.partition = partition;
         self
     }
 
-    /// Whether all partitions give the same number of batches, which trainers that exchange gradients after every batch need;
-    /// not if not given. Where a partition has one sample fewer than others, it repeats one from the start of the order, which
-    /// [`Batch::padding`](crate::Batch::padding) counts; with [`LastBatch::Drop`] the sample more is dropped.
-    /// It does not go with [`OnError::Skip`], by which a whole batch may be missing.
+    /// Gives all partitions the same number of batches, which trainers need that exchange gradients after every batch.
+    /// A partition with one sample fewer than others repeats a sample from the start of the order;
+    /// [`Batch::padding`](crate::Batch::padding) counts it. With [`LastBatch::Drop`] the larger partitions drop a
+    /// sample instead. This cannot be combined with [`OnError::Skip`], which can remove whole batches. Default: false.
     #[must_use]
     pub fn even(mut self, even: bool) -> Self {
         self.even = even;
@@ -174,62 +175,64 @@ impl Builder {
         self
     }
 
-    /// Delivers samples more than once an epoch, or not all of them; each once if not given. A stream has no such order.
+    /// Delivers some samples more than once in an epoch, or not at all. Default: each sample once. Cannot be used with
+    /// a stream.
     #[must_use]
     pub fn sampler(mut self, sampling: Sampling) -> Self {
         self.sampling = Some(sampling);
         self
     }
 
-    /// Delivers targets beside images and labels ([`Batch::targets`](crate::Batch::targets)); none if not given. A sample whose
-    /// target is missing or is not what was asked for is a bad sample.
+    /// Delivers targets beside images and labels ([`Batch::targets`](crate::Batch::targets)). A sample whose target is
+    /// missing, or has another form than `targets` describes, is a bad sample. Default: no targets.
     #[must_use]
     pub fn targets(mut self, targets: TargetSpec) -> Self {
         self.targets = Some(targets);
         self
     }
 
-    /// Mixes the images of each batch, after everything else, and targets that are f32; not if not given. What an image
-    /// becomes then depends on the batch that it is in, and so on batch size and partition; an epoch is resumed with the same
-    /// batch size alone. A batch that is shorter, or padded, is mixed as it is.
+    /// Mixes the images of each batch, after all other operations, and their targets if these are f32. An image then
+    /// depends on the other samples of its batch, and so on batch size and partition, and an epoch can only be resumed
+    /// with the same batch size. A batch that is shorter, or padded, is mixed as it is. Default: no mixing.
     #[must_use]
     pub fn mix(mut self, mix: Mix) -> Self {
         self.mix = Some(mix);
         self
     }
 
-    /// What to do with a last batch that is not full; kept if not given.
+    /// Sets what happens to a last batch that is not full. Default: [`LastBatch::Keep`].
     #[must_use]
     pub fn last_batch(mut self, last: LastBatch) -> Self {
         self.policy.last = last;
         self
     }
 
-    /// Worker threads; one for each processor that this process may use if not given. With 0 the thread that asks for a
-    /// batch makes it, and none is made ahead: [`Stats::consumer_wait`](crate::Stats::consumer_wait) is then all of the
-    /// work.
+    /// Sets the number of worker threads. With 0 the thread that asks for a batch makes it, no batch is prefetched, and
+    /// [`Stats::consumer_wait`](crate::Stats::consumer_wait) is the time of all work. Default: the number of processors
+    /// that this process may use.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads);
         self
     }
 
-    /// Batches being filled or ready ahead of the consumer; 2 if not given.
+    /// Sets the number of batches that are being filled or ready ahead of the consumer. Default: 2.
     #[must_use]
     pub fn prefetch(mut self, batches: usize) -> Self {
         self.options.prefetch = batches;
         self
     }
 
-    /// What to do with a sample that cannot be used; [`OnError::Fail`] if not given.
+    /// Sets what happens to a sample that cannot be used. Default: [`OnError::Fail`].
     #[must_use]
     pub fn on_error(mut self, policy: OnError) -> Self {
         self.policy.on_error = policy;
         self
     }
 
-    /// How many samples may be bad before the epoch ends with [`Error::TooManyBad`]. If not given, it ends where the first
-    /// 100 samples or all of them are bad and none was substituted: an unmounted disk must not train on nothing.
+    /// Limits the number of bad samples; beyond it the epoch ends with [`Error::TooManyBad`]. Default: the epoch ends
+    /// if its first 100 samples are bad, or all of them, and none was substituted. So nobody trains on the empty folder
+    /// of an unmounted disk.
     ///
     /// ```
     /// # use warpfeed::prelude::*;
@@ -249,93 +252,99 @@ impl Builder {
         self
     }
 
-    /// What to do with EXIF orientation; applied if not given.
+    /// Sets what is done with EXIF orientation. Default: it is applied.
     #[must_use]
     pub fn orientation(mut self, orientation: Orientation) -> Self {
         self.orientation = orientation;
         self
     }
 
-    /// How recipes are run; [`Strategy::Fused`] if not given.
+    /// Sets how recipes are run. Default: [`Strategy::Fused`].
     #[must_use]
     pub fn strategy(mut self, strategy: Strategy) -> Self {
         self.planner.strategy = strategy;
         self
     }
 
-    /// Which pass of a resize comes first, where it shows; [`PassOrder::Pillow13`] if not given.
+    /// Sets which pass of a resize comes first; where results differ by it, it decides the pixels. Default:
+    /// [`PassOrder::Pillow13`].
     #[must_use]
     pub fn pass_order(mut self, order: PassOrder) -> Self {
         self.planner.order = order;
         self
     }
 
-    /// Where recipes are run; [`Device::Auto`] if not given.
+    /// Sets the device that runs the recipes. Default: [`Device::Auto`].
     #[must_use]
     pub fn device(mut self, device: Device) -> Self {
         self.device = device;
         self
     }
 
-    /// Who decodes JPEGs where recipes run on a GPU; [`DecodePath::Auto`] if not given.
+    /// Sets the JPEG decoder for recipes that run on a GPU. Default: [`DecodePath::Auto`].
     #[must_use]
     pub fn decode(mut self, path: DecodePath) -> Self {
         self.options.decode = path;
         self
     }
 
-    /// Most memory of a GPU, in bytes, for the batches that are being filled or under way on it; half of what is free
-    /// when the pipeline is built if not given. The device's decoders need memory for whole images: where a batch's share
-    /// does not have it, the CPU decodes, and only the part of the image that is needed goes to the device
-    /// ([`Stats::decoded_for_memory`](crate::Stats::decoded_for_memory)). Where that has no room either, the epoch ends with
-    /// [`Error::OutOfDeviceMemory`].
+    /// Limits the GPU memory, in bytes, of the batches that are being filled or processed there. Default: half of the
+    /// memory that is free when the pipeline is built.
+    ///
+    /// The device's decoders need memory for whole images. If a batch's share does not suffice, the CPU decodes, and
+    /// only the needed part of the image is copied to the device
+    /// ([`Stats::decoded_for_memory`](crate::Stats::decoded_for_memory)). If even that does not fit, the epoch ends
+    /// with [`Error::OutOfDeviceMemory`].
     #[must_use]
     pub fn device_memory(mut self, bytes: u64) -> Self {
         self.options.device_memory_bytes = Some(bytes);
         self
     }
 
-    /// Keeps decoded images from one epoch to the next; none if not given. The CPU decodes them, whatever
-    /// [`decode`](Self::decode) says.
+    /// Caches decoded images from one epoch to the next. The CPU decodes these images, whatever
+    /// [`decode`](Self::decode) says. Default: no cache.
     #[must_use]
     pub fn cache(mut self, cache: ImageCache) -> Self {
         self.cache = Some(cache);
         self
     }
 
-    /// Most memory that entry points take; 512 MiB if not given, none with 0. From the first time that the CPU decodes a
-    /// baseline JPEG the pipeline keeps where in its data an MCU begins, about every 128 pixels: a hundredth of the encoded
-    /// bytes. In later epochs it passes over what a crop does not need, and with AVX-512 decodes 32 stretches of the image
-    /// at a time. Batches are the same as without.
+    /// Limits the memory of entry points; 0 turns them off. Default: 512 MiB.
     ///
-    /// Those of the first images are kept, as long as there is room. An image is found by checksums of its encoded bytes,
-    /// so a file that has changed is decoded as a new one.
+    /// When the CPU decodes a baseline JPEG for the first time, the pipeline records about every 128 pixels where in
+    /// the data an MCU begins. These entry points take a hundredth of the encoded bytes. In later epochs the decoder
+    /// uses them to skip data that a crop does not need, and with AVX-512 to decode 32 stretches of an image at a time.
+    /// Batches are the same with and without entry points.
+    ///
+    /// Once the memory is full, the entry points of further images are not kept. Images are recognized by checksums of
+    /// their encoded bytes, so a changed file is decoded as a new one.
     #[must_use]
     pub fn entry_points(mut self, bytes: u64) -> Self {
         self.entry_points_bytes = bytes;
         self
     }
 
-    /// Whether what is copied to a GPU is staged in pinned memory, from which it is copied while the host goes on; true if
-    /// not given. Pinned memory is lost to all other programs, and some machines have little of it to give: what is
-    /// pageable the driver first copies to a buffer of its own, and the thread that ends a batch waits for that. nvJPEG's
-    /// own buffers are pinned anyhow.
+    /// Sets whether data for a GPU is staged in pinned memory, from which it is copied while the host goes on. Pinned
+    /// memory is lost to all other programs, and some machines have little of it. From pageable memory the driver first
+    /// copies to a buffer of its own, and the thread that finishes a batch waits for that copy. nvJPEG's own buffers
+    /// are always pinned. Default: true.
     #[must_use]
     pub fn pinned(mut self, pinned: bool) -> Self {
         self.options.pinned = pinned;
         self
     }
 
-    /// Pins the batches that the CPU makes, for a trainer that copies them to the CUDA device `ordinal`: they are copied
-    /// straight from where they lie, while the host goes on. Batches that a GPU makes are in its own memory anyhow.
-    /// [`build`](Self::build) fails where there is no such device.
+    /// Pins the batches that the CPU makes, for a trainer that copies them to the CUDA device `ordinal`. The copy then
+    /// needs no intermediate buffer and runs while the host goes on. Has no effect on batches that a GPU makes.
+    /// [`build`](Self::build) fails if there is no such device.
     #[must_use]
     pub fn pin_batches(mut self, ordinal: u32) -> Self {
         self.options.pin_batches = Some(ordinal);
         self
     }
 
-    /// Whose work a GPU does first where both have some; the trainer's if not given, if its stream has a higher priority.
+    /// Sets the priority of the pipeline's CUDA streams. Default: low, so that a trainer on a high-priority stream goes
+    /// first.
     #[must_use]
     pub fn stream_priority(mut self, priority: StreamPriority) -> Self {
         self.options.stream_priority = priority;
@@ -350,27 +359,27 @@ impl Builder {
         self
     }
 
-    /// Largest image accepted, in pixels, as stored and at any point of its recipe; 128 million if not given.
+    /// Limits the size of an image in pixels, as stored and after every operation of its recipe. Default: 128 million.
     #[must_use]
     pub fn max_pixels(mut self, pixels: u64) -> Self {
         self.planner.max_px = pixels;
         self
     }
 
-    /// Adds an operation: a random one, one with fixed parameters ([`Op`](crate::ops::Op)), or a combination.
+    /// Adds an operation: a random transform, one with fixed parameters ([`Op`](crate::ops::Op)), or a combination.
     #[must_use]
     pub fn augment(mut self, op: impl Into<Transform>) -> Self {
         self.ops.push(op.into());
         self
     }
 
-    /// Adds `ops`, `n` times over with fresh draws each time: the augmentation load.
+    /// Adds `ops` `n` times, with fresh draws each time: the augmentation load.
     #[must_use]
     pub fn repeat(self, n: u32, ops: impl IntoIterator<Item = Transform>) -> Self {
         self.augment(repeat(n, ops))
     }
 
-    /// Adds torchvision's `RandomResizedCrop(size)` with its defaults. A `u32` is a square.
+    /// Adds torchvision's `RandomResizedCrop(size)` with its defaults. A `u32` means a square.
     #[must_use]
     pub fn random_resized_crop(self, size: impl Into<Size>) -> Self {
         self.augment(random_resized_crop(size))
@@ -382,13 +391,13 @@ impl Builder {
         self.augment(Resize::new(size))
     }
 
-    /// Adds a bilinear resize of the shorter side, aspect kept.
+    /// Adds a bilinear resize of the shorter side; the aspect ratio stays.
     #[must_use]
     pub fn resize_shorter(self, side: u32) -> Self {
         self.augment(Resize::shorter_side(side))
     }
 
-    /// Adds the cut of the center. A `u32` is a square.
+    /// Adds a center crop. A `u32` means a square.
     #[must_use]
     pub fn center_crop(self, size: impl Into<Size>) -> Self {
         self.augment(CenterCrop::new(size))
@@ -400,9 +409,10 @@ impl Builder {
         self.augment(Normalize::new(mean, std))
     }
 
-    /// Adds the transforms of a preset, and its views. Of one that mixes, or that repeats samples, it also sets
-    /// [`mix`](Self::mix) and [`sampler`](Self::sampler), and [`targets`](Self::targets) where none were asked for and the
-    /// source names its classes. Where it does not, ask for [`Preset::targets`].
+    /// Adds the transforms and views of a preset. If the preset mixes images it also sets [`mix`](Self::mix), and if it
+    /// repeats samples [`sampler`](Self::sampler). In these cases it sets [`targets`](Self::targets) too, unless
+    /// targets were asked for before or the source names no classes; if it names none, call `targets` with
+    /// [`Preset::targets`].
     #[must_use]
     pub fn preset(mut self, preset: Preset) -> Self {
         let classes = self.input.classes().len() as u32;
@@ -416,10 +426,10 @@ impl Builder {
         self.transforms(preset.transforms())
     }
 
-    /// Delivers these views of every sample ([`Batch::view`](crate::Batch::view)), each with its own transforms and size, from
-    /// one read and one decoding. Operations that are added before this come first in all views, those added after it last.
-    /// The first image of the first view has the draws of a pipeline of that view alone. A sample that cannot be used is left
-    /// out, or substituted, in all views. All views have one normalization.
+    /// Delivers these views of every sample ([`Batch::view`](crate::Batch::view)), each with its own transforms and
+    /// size, from one read and one decoding. Operations added before this call come first in all views, operations
+    /// added after it come last. The first image of the first view has the draws of a pipeline with that view alone. A
+    /// sample that cannot be used is skipped, or substituted, in all views. All views share one normalization.
     ///
     /// ```
     /// use warpfeed::image::{Image, JpegOptions, encode_jpeg};
@@ -447,10 +457,10 @@ impl Builder {
         self
     }
 
-    /// Channels of the batches: 3 (red, green, blue) if not given, or 1. One is Pillow's `L` of the image that all operations
-    /// but normalizing and what follows it have been through; a gray image keeps its values. It is normalized with one mean
-    /// and one std, which are to be given three times, and of the values of [`erasing`](crate::ops::RandomErasing) behind
-    /// that the first counts.
+    /// Sets the number of channels of the batches: 3 (red, green, blue) or 1. With 1 the image is converted to Pillow's
+    /// `L` just before normalization; gray images keep their values. Mean and std must then have one value, given three
+    /// times, and of the values of [`erasing`](crate::ops::RandomErasing) after normalization the first is used.
+    /// Default: 3.
     ///
     /// ```
     /// use warpfeed::image::{Image, JpegOptions, encode_jpeg};
@@ -471,7 +481,7 @@ impl Builder {
         self
     }
 
-    /// Adds the transforms, and views, of a file.
+    /// Adds the transforms and views of a file.
     #[must_use]
     pub fn transforms(mut self, file: TransformFile) -> Self {
         let TransformFile { first, views, last } = file;
@@ -483,7 +493,7 @@ impl Builder {
         self
     }
 
-    /// Type and layout of the batches; `f32` and NCHW if not given.
+    /// Sets type and layout of the batches. Default: `f32` and NCHW.
     #[must_use]
     pub fn output(mut self, dtype: DType, layout: Layout) -> Self {
         self.options.dtype = dtype;
@@ -491,13 +501,13 @@ impl Builder {
         self
     }
 
-    /// Checks everything, takes the memory of the first batch, and makes the pipeline.
+    /// Checks all settings, takes the memory of the first batch, and makes the pipeline.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for a parameter that is out of range or does not fit the others, or a source without samples;
-    /// [`Error::Limits`] for a batch over the largest size; [`Error::OutOfMemory`] or [`Error::OutOfDeviceMemory`] if there
-    /// is no memory for a batch; [`Error::Device`] if the device asked for is not there; [`Error::Io`] if the folder of a
-    /// [`ImageCache`] cannot be made or listed.
+    /// [`Error::Parameter`] for a parameter that is out of range or contradicts others, or a source without samples;
+    /// [`Error::Limits`] for a batch over the largest size; [`Error::OutOfMemory`] or [`Error::OutOfDeviceMemory`] if
+    /// there is no memory for a batch; [`Error::Device`] if the requested device is missing; [`Error::Io`] if the
+    /// folder of an [`ImageCache`] cannot be made or listed.
     pub fn build(self) -> Result<Pipeline> {
         let device = self.device;
         Ok(self.build_each(&[device], &backend::open)?.swap_remove(0))
@@ -510,24 +520,24 @@ impl Builder {
         Ok(self.build_each(&[device], open)?.swap_remove(0))
     }
 
-    /// As [`build`](Self::build), for images that each keep the size that the operations give them: see
-    /// [`UnequalPipeline`].
+    /// Makes a pipeline whose images keep the sizes that the operations give them: see [`UnequalPipeline`]. Otherwise
+    /// like [`build`](Self::build).
     ///
     /// # Errors
-    /// Those of [`build`](Self::build), but operations need not end in one size; [`Error::Parameter`] with several views, with
-    /// [`mix`](Self::mix), and with [`LastBatch::Pad`].
+    /// The errors of [`build`](Self::build), except that operations need not end in one size; [`Error::Parameter`] with
+    /// several views, with [`mix`](Self::mix), and with [`LastBatch::Pad`].
     pub fn build_unequal(mut self) -> Result<UnequalPipeline> {
         self.unequal = true;
         self.build().map(UnequalPipeline::new)
     }
 
-    /// As [`build`](Self::build), a pipeline for each of these devices: see [`PipelineGroup`]. They have the worker threads
-    /// together, and each the memory of a device that [`device_memory`](Self::device_memory) gives. Each delivers as many
-    /// batches as the others, as with [`even`](Self::even). [`device`](Self::device) says nothing here.
+    /// Makes a pipeline for each of these devices: see [`PipelineGroup`]. They share the worker threads.
+    /// [`device_memory`](Self::device_memory) applies to each device by itself. All deliver the same number of batches,
+    /// as with [`even`](Self::even). [`device`](Self::device) is ignored. Otherwise like [`build`](Self::build).
     ///
     /// # Errors
-    /// Those of [`build`](Self::build); [`Error::Parameter`] for no device, for a GPU that is named twice, for
-    /// [`Device::Auto`] and with [`OnError::Skip`]; [`Error::Unsupported`] over a stream.
+    /// The errors of [`build`](Self::build); [`Error::Parameter`] for an empty list, a GPU that is named twice,
+    /// [`Device::Auto`], and [`OnError::Skip`]; [`Error::Unsupported`] over a stream.
     pub fn build_group(mut self, devices: impl IntoIterator<Item = Device>) -> Result<PipelineGroup> {
         let devices: Vec<Device> = devices.into_iter().collect();
         let named_twice = |&(i, device): &(usize, &Device)| *device != Device::Cpu && devices[..i].contains(device);

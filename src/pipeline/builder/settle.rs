@@ -1,4 +1,4 @@
-//! The checks that a description of a pipeline goes through before it runs, and what they settle.
+//! Checks of a builder's settings, and the values that follow from them.
 
 use super::{Builder, MemoryBound};
 use crate::backend::{Backend, Open, ViewForm};
@@ -23,19 +23,19 @@ use crate::threads::MAX_THREADS;
 use std::num::NonZero;
 use std::sync::{Arc, OnceLock};
 
-/// Most operations a sample: repetitions in repetitions multiply, and a worker that draws them cannot be stopped.
+/// Most operations in a sample's recipes. Nested repetitions multiply, and a worker that draws them cannot be stopped.
 const MAX_OPERATIONS: u64 = 100_000;
-/// Memory of a decoded pixel.
+/// Bytes of a decoded pixel.
 const PIXEL_BYTES: u64 = 4;
-/// Memory of a pixel in the cache.
+/// Bytes of a pixel in the cache.
 const KEPT_PIXEL_BYTES: u64 = 3;
-/// Memory of a pixel's coefficients in a progressive image: four components, 16 bits each, at most.
+/// Bytes of a pixel's coefficients in a progressive image: at most four components of 16 bits each.
 const COEFFICIENT_BYTES: u64 = 8;
 /// Largest batch in bytes.
 const MAX_BATCH_BYTES: u64 = 1 << 36;
 
 impl Builder {
-    /// A pipeline for each device, whose partitions are parts of the builder's.
+    /// Makes a pipeline for each device. Each gets a part of the builder's partition.
     pub(super) fn build_each(mut self, devices: &[Device], open: &Open<'_>) -> Result<Vec<Pipeline>> {
         simd::check()?;
         let partitions = self.partitions(devices.len())?;
@@ -77,7 +77,7 @@ impl Builder {
         devices.iter().zip(&partitions).map(pipeline).collect()
     }
 
-    /// The partition of each of so many devices.
+    /// Splits the builder's partition into one for each device.
     fn partitions(&self, devices: usize) -> Result<Vec<Partition>> {
         let (rank, world_size) = (self.partition.rank(), self.partition.world_size());
         let too_many = || Error::parameter("pipeline", "devices", "fewer than 2^32 of all ranks", devices);
@@ -86,7 +86,7 @@ impl Builder {
         (0..devices).map(|i| Partition::new(rank * devices + i, all)).collect()
     }
 
-    /// The transforms of each view: those of the builder, with its own among them.
+    /// The transforms of each view: its own, between the builder's first and last ones.
     fn settle_views(&mut self) -> Result<Vec<Crops>> {
         let ops = std::mem::take(&mut self.ops);
         let mut all = match self.views.take() {
@@ -109,7 +109,7 @@ impl Builder {
         Ok(all)
     }
 
-    /// Checks the parameters that stand for themselves, and the operations together.
+    /// Checks each parameter by itself, and the operations together.
     fn settle_options(&mut self, views: &[Crops]) -> Result<Normalization> {
         let processors = || std::thread::available_parallelism().map_or(1, NonZero::get);
         let within = |parameter, value: usize, least: usize, most: usize| {
@@ -154,7 +154,7 @@ impl Builder {
         Ok(normalize)
     }
 
-    /// Checks what goes with images that each have a size of their own.
+    /// Checks the settings that a batch with images of different sizes cannot have.
     fn check_unequal(&self, views: &[Crops]) -> Result<()> {
         let refused = |parameter, expected: &str, got| Err(Error::parameter("build_unequal", parameter, expected, got));
         if views.iter().flat_map(Crops::all).count() != 1 {
@@ -169,7 +169,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Which samples an epoch has, where it is not each of them once.
+    /// The sampler's choice of samples; `None` if an epoch has each sample once.
     fn chosen(&self) -> Result<Option<Chosen>> {
         let Some(sampling) = &self.sampling else { return Ok(None) };
         match &self.input {
@@ -181,7 +181,7 @@ impl Builder {
         }
     }
 
-    /// Checks the operations of all views together, and settles the views' sizes; the normalization, which they share.
+    /// Checks the operations of all views and sets the views' sizes. Returns the normalization, which all views share.
     fn check_views(&mut self, views: &[Crops]) -> Result<Normalization> {
         let mut shared = None;
         for view in views {
@@ -209,9 +209,9 @@ impl Builder {
         Ok(shared.flatten())
     }
 
-    /// The order of an epoch's positions, of which there are so many if that is not as many as samples.
+    /// The order of an epoch. `positions`: its length, if a sampler decides it.
     fn order(&self, is_stream: bool, positions: Option<u64>) -> Result<Sampler> {
-        // A stream has positions until it ends, and shuffles by itself.
+        // A stream's order has no end, and the stream shuffles by itself.
         let len = positions.or(self.input.samples()).unwrap_or(u64::MAX);
         let on_error = self.policy.on_error;
         if len == 0 {
@@ -224,7 +224,7 @@ impl Builder {
                 remedy: "a stream's samples are known when they come: use a source of random access".to_owned(),
             });
         }
-        // What was chosen has been shuffled.
+        // A sampler shuffles its choice itself.
         let shuffled = self.shuffle && !is_stream && positions.is_none();
         let sampler = if shuffled { Sampler::shuffled(len, self.seed) } else { Sampler::sequential(len) };
         let sampler = sampler.partition(self.partition);
@@ -238,7 +238,7 @@ impl Builder {
         }
     }
 
-    /// Settles how many images a batch has at most, in an epoch of so many positions.
+    /// Sets the most images of a batch, in an epoch with `positions` positions.
     fn settle_batch(&mut self, positions: u64, is_stream: bool) -> Result<()> {
         let options = &mut self.options;
         let batch_size = options.batch_size as u64;
@@ -248,7 +248,7 @@ impl Builder {
         }
         let images = if self.policy.last == LastBatch::Pad { batch_size } else { batch_size.min(positions) };
         options.batch_images = images as usize;
-        // Of unequal images hardly one is of the largest size: they take memory as they come.
+        // Images of different sizes take memory when they come: hardly any has the largest size.
         let sample_bytes =
             if options.is_unequal() { options.target_bytes } else { options.sample_bytes(self.planner.max_px) };
         let batch_bytes = images.saturating_mul(sample_bytes);
@@ -264,15 +264,15 @@ impl Builder {
     }
 }
 
-/// The memory that a pipeline takes at most.
+/// Upper bounds of the memory that a pipeline takes.
 fn memory(inner: &Inner, cache: Option<&ImageCache>, device_bytes: u64) -> MemoryBound {
     let (options, max_px) = (&inner.options, inner.recipes.planner.max_px);
     let batch_bytes = (options.batch_images as u64).saturating_mul(options.sample_bytes(max_px));
-    // Without worker threads the consumer's does their work.
+    // Without worker threads the consumer's thread does their work.
     let working = options.threads.max(1) as u64;
-    // A kept image is made and read beside the others.
+    // The image for the cache is made and read beside the other buffers.
     let kept_bytes = if cache.is_some() { KEPT_PIXEL_BYTES } else { 0 };
-    // Several images are made of one that stays as it is.
+    // With several images of a sample, the decoded image must stay as it is while each of them is made.
     let buffers = if options.images_of_a_sample() > 1 { 3 } else { 2 };
     let len = inner.input.samples().unwrap_or(u64::MAX);
     let index_bytes = if u32::try_from(len).is_ok() { 4 } else { 8 };

@@ -1,4 +1,4 @@
-//! What plots are drawn with: shapes, text whose width is estimated, scales and legends.
+//! Elements of plots: shapes, text of estimated width, scales and legends.
 
 use super::{Range, Series};
 use std::fmt::Write;
@@ -11,35 +11,35 @@ pub(super) const COLORS: [&str; 5] = ["#0060b0", "#d55e00", "#00a078", "#8a1a55"
 pub(super) const TEXT: &str = "#1a1a1a";
 pub(super) const AXIS: &str = "#555555";
 pub(super) const GRID: &str = "#dddddd";
-/// Sizes of text. On a phone of 360 pixels the smaller one is shown at 9.
+/// Text sizes. On a phone of 360 pixels the smaller one appears as 9.
 pub(super) const NORMAL: f64 = 13.0;
 pub(super) const SMALL: f64 = 12.0;
-/// Width of a character as a share of the size of the text, for the wider fonts.
+/// Width of a character relative to the text size, for the wider fonts.
 pub(super) const ADVANCE: f64 = 0.61;
 
-/// Text fit for HTML and SVG.
+/// Escapes text for HTML and SVG.
 #[must_use]
 pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// About the width of text.
+/// Approximate width of a text.
 pub(super) fn width(text: &str, size: f64) -> f64 {
     ADVANCE * size * text.chars().count() as f64
 }
 
-/// The widest of texts.
+/// Width of the widest text.
 pub(super) fn widest<'a>(texts: impl IntoIterator<Item = &'a str>, size: f64) -> f64 {
     texts.into_iter().map(|text| width(text, size)).fold(0.0, f64::max)
 }
 
-/// Text, cut off where the width ends.
+/// Cuts text off at a width.
 pub(super) fn cut_off(text: &str, size: f64, most: f64) -> String {
     let room = (most / (ADVANCE * size)) as usize;
     if text.chars().count() <= room { text.to_owned() } else { text.chars().take(room - 1).chain(['…']).collect() }
 }
 
-/// Text broken at spaces and behind the hyphens of words into lines that fit a width.
+/// Breaks text into lines of a given width, at spaces and after the hyphens of words.
 pub(super) fn wrapped(text: &str, size: f64, most: f64) -> Vec<String> {
     let mut before = ' ';
     let breaks = |c: char| {
@@ -57,7 +57,7 @@ pub(super) fn wrapped(text: &str, size: f64, most: f64) -> Vec<String> {
     lines
 }
 
-/// A drawing under way, from the top to the bottom.
+/// A drawing in progress, from top to bottom.
 pub(super) struct Drawing {
     title: String,
     pub(super) body: String,
@@ -90,7 +90,7 @@ impl Drawing {
         );
     }
 
-    /// The value on top of a bar: upright if it is too wide, left out if that is too wide as well.
+    /// Writes the value above a bar: upright if it is too wide, and not at all if it is too wide even then.
     pub(super) fn on_bar(&mut self, middle: f64, y: f64, width: f64, upright: bool, value: &str) {
         if !upright {
             self.text(middle, y, "middle", SMALL, value);
@@ -111,7 +111,7 @@ impl Drawing {
         );
     }
 
-    /// Many rectangles of one color and height: left, top and width of each.
+    /// Draws many rectangles of one color and height. Each has left, top and width.
     pub(super) fn rects(&mut self, height: f64, fill: &str, rects: &[(f64, f64, f64)]) {
         let mut path = String::new();
         for (x, y, width) in rects {
@@ -130,7 +130,7 @@ impl Drawing {
         );
     }
 
-    /// How sure a value is: a line from end to end with a short one across each.
+    /// Draws an error bar: a line with a short line across each end.
     pub(super) fn error_bar(&mut self, from: (f64, f64), to: (f64, f64)) {
         const HALF: f64 = 3.0;
         let upright = from.0 == to.0;
@@ -141,7 +141,7 @@ impl Drawing {
         }
     }
 
-    /// A mark of series `number`: a circle, square, diamond or triangle.
+    /// Draws the mark of series `number`: a circle, square, diamond or triangle.
     pub(super) fn mark(&mut self, x: f64, y: f64, number: usize) {
         let path = match number % 4 {
             0 => format!("M{:.1} {y:.1}a4 4 0 1 0 8 0a4 4 0 1 0 -8 0", x - 4.0),
@@ -152,7 +152,7 @@ impl Drawing {
         let _ = write!(self.body, "<path d=\"{path}\" fill=\"{}\"/>", color(number));
     }
 
-    /// The legend of colors or marks, in as many lines as it takes; left out for a single series.
+    /// Draws the legend of colors or marks in as many lines as needed. A single series has no legend.
     pub(super) fn legend(&mut self, series: &[Series], marks: bool) {
         if series.len() < 2 {
             return;
@@ -174,7 +174,8 @@ impl Drawing {
         self.top += 24.0;
     }
 
-    /// Horizontal lines with their values from `low` to `high`. Returns the place of a value and where the lines begin.
+    /// Draws horizontal lines with values from `low` to `high`. Returns the vertical place of a value, and the lines'
+    /// left end.
     pub(super) fn scale(&mut self, low: f64, high: f64, unit: &str) -> (impl Fn(f64) -> f64 + use<>, f64) {
         let (step, top) = (step(high - low), self.top + 6.0);
         let y = move |value: f64| top + HEIGHT * (1.0 - (value - low) / (high - low));
@@ -193,7 +194,7 @@ impl Drawing {
         (y, left)
     }
 
-    /// Names below the middles of places, and below them what they are names of.
+    /// Writes names below the middles of places, and a common title below them.
     pub(super) fn places(&mut self, names: impl Iterator<Item = (f64, String)>, place_width: f64, of: &str) {
         let mut lines = 0;
         for (middle, name) in names {
@@ -210,7 +211,7 @@ impl Drawing {
         }
     }
 
-    /// The start, the middle and the end of a time.
+    /// Writes start, middle and end of a time axis.
     pub(super) fn times(&mut self, left: f64, seconds: f64) {
         for (share, anchor) in [(0.0, "start"), (0.5, "middle"), (1.0, "end")] {
             let x = left + (WIDTH - left - RIGHT) * share;
@@ -219,7 +220,7 @@ impl Drawing {
         self.top += 20.0;
     }
 
-    /// Finishes the SVG; `words` are its figures in words.
+    /// Finishes the SVG. `words` are its figures as text.
     pub(super) fn finish(self, words: &str) -> String {
         let (height, body, title, words) = (self.top + 6.0, self.body, escape(&self.title), escape(words));
         format!(
@@ -235,7 +236,7 @@ pub(super) fn color(number: usize) -> &'static str {
     COLORS[number % COLORS.len()]
 }
 
-/// A round step that divides a range into about five.
+/// A round step that divides a range into about five parts.
 pub(super) fn step(range: f64) -> f64 {
     let raw = (range / 5.0).max(1e-9);
     let magnitude = 10_f64.powf(raw.log10().floor());
@@ -243,7 +244,7 @@ pub(super) fn step(range: f64) -> f64 {
     factor * magnitude
 }
 
-/// The round range around values and 0.
+/// A round range that includes the values and 0.
 pub(super) fn range(values: impl Iterator<Item = f64>) -> Range {
     let (low, high) = values.fold((0.0_f64, 0.0_f64), |(low, high), value| (low.min(value), high.max(value)));
     let high = if high - low <= 0.0 { 1.0 } else { high };
@@ -251,7 +252,7 @@ pub(super) fn range(values: impl Iterator<Item = f64>) -> Range {
     ((low / step).floor() * step, (high / step).ceil() * step)
 }
 
-/// A number in three digits or a few more.
+/// A number with three digits, or a few more.
 pub(super) fn short(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),

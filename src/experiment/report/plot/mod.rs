@@ -18,28 +18,28 @@ pub use drawing::escape;
 use drawing::{Drawing, RIGHT, SMALL, WIDTH, color, cut_off, range, short, widest, width};
 pub use time::{Stretch, heat_map, histogram, timeline};
 
-/// A bar more than this many times as long as the next is cut.
+/// A bar that is more than this many times as long as the next one is cut.
 const CUT: f64 = 4.0;
 
-/// Named values: one for each group or place, `None` where there is none.
+/// Named values, one for each group or place; `None` if there is no value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
-    /// What the legend says.
+    /// Name in the legend.
     pub name: String,
     /// The values.
     pub values: Vec<Option<f64>>,
-    /// How sure each value is, from where to where: an error bar. As long as `values`, or empty.
+    /// Error bar of each value, from low to high. As long as `values`, or empty.
     pub intervals: Vec<Option<(f64, f64)>>,
 }
 
 impl Series {
-    /// Values without error bars.
+    /// A series without error bars.
     #[must_use]
     pub fn new(name: impl Into<String>, values: Vec<Option<f64>>) -> Self {
         Self { name: name.into(), values, intervals: Vec::new() }
     }
 
-    /// Medians, with error bars.
+    /// A series of medians with error bars.
     #[must_use]
     pub fn spread(name: impl Into<String>, values: &[Option<Spread>]) -> Self {
         let of = |value: &Option<Spread>| value.map(|value| (value.low, value.high));
@@ -52,13 +52,13 @@ impl Series {
     }
 }
 
-/// From where to where a scale goes at least. Plots beside each other that are to be compared share one.
+/// Range that a scale includes at least. Plots that are to be compared share one.
 pub type Range = (f64, f64);
 
-/// A scale of the plot's own.
+/// Default range: the scale depends on the plot's own values.
 pub const OWN: Range = (0.0, 0.0);
 
-/// The range of all values of series, their error bars and 0.
+/// The range of all values of series, their error bars, and 0.
 #[must_use]
 pub fn extent(series: &[Series]) -> Range {
     let ends = series.iter().flat_map(|series| series.intervals.iter().flatten().flat_map(|&(from, to)| [from, to]));
@@ -66,20 +66,20 @@ pub fn extent(series: &[Series]) -> Range {
     values.chain(ends).fold(OWN, |(low, high), value| (low.min(value), high.max(value)))
 }
 
-/// A bar with a name of its own.
+/// A bar with its own name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bar {
-    /// What stands before it.
+    /// Name in front of the bar.
     pub name: String,
-    /// Its length, 0 or more.
+    /// Length of the bar, 0 or more.
     pub value: f64,
-    /// How sure it is, from where to where: an error bar.
+    /// Error bar, from low to high.
     pub interval: Option<(f64, f64)>,
-    /// Whether it stands out.
+    /// Whether the bar is highlighted.
     pub marked: bool,
 }
 
-/// Series with their values at named places, in words.
+/// The values of series at named places, as text.
 fn in_words(places: &[String], of: &str, series: &[Series], unit: &str) -> String {
     let of = if of.is_empty() { String::new() } else { format!("{of} ") };
     let one = |series: &Series| {
@@ -92,8 +92,8 @@ fn in_words(places: &[String], of: &str, series: &[Series], unit: &str) -> Strin
     series.iter().map(one).collect::<Vec<_>>().join(" ")
 }
 
-/// Bars in groups, one of each series, with their values on top. Where there is no value there is no bar. `of` says
-/// what the groups' names are.
+/// A plot of bars in groups, one bar per series, with values on top. A missing value has no bar. `of`: title of the
+/// groups' names.
 #[must_use]
 pub fn grouped_bars(
     title: &str,
@@ -108,7 +108,7 @@ pub fn grouped_bars(
     let values = || series.iter().flat_map(|series| series.values.iter().flatten().copied());
     let labels: Vec<String> = values().map(short).collect();
     let longest = widest(labels.iter().map(String::as_str), SMALL);
-    // The scale's own labels take about a tenth.
+    // The scale's own labels take about a tenth of the width.
     let about = (WIDTH * 0.88 - RIGHT) / groups.len().max(1) as f64 * 0.84 / series.len().max(1) as f64;
     let upright = longest > about;
     drawing.top += if upright { longest } else { 12.0 };
@@ -137,14 +137,15 @@ pub fn grouped_bars(
     drawing.finish(&in_words(groups, of, series, unit))
 }
 
-/// Horizontal bars with names before and values behind them. A bar that would dwarf all others is cut and says so.
+/// A plot of horizontal bars, with names before and values after them. A bar that would dwarf all others is cut, and
+/// says so.
 #[must_use]
 pub fn bars(title: &str, unit: &str, bars: &[Bar]) -> String {
     const ROW: f64 = 24.0;
     let mut drawing = Drawing::new(title);
     let mut values: Vec<f64> = bars.iter().map(|bar| bar.value).collect();
     values.sort_by(f64::total_cmp);
-    // From the second largest on: at least one is as long as the scale.
+    // The scale ends at the second largest value or later, so at least one bar is drawn in full.
     let limit = match values[..] {
         [.., second, largest] if second > 0.0 && largest > CUT * second => second * 1.2,
         [.., largest] => largest,
@@ -178,7 +179,7 @@ pub fn bars(title: &str, unit: &str, bars: &[Bar]) -> String {
     drawing.finish(&words.collect::<Vec<_>>().join(" "))
 }
 
-/// A line for each series over the places of `xs`, with marks. A gap where there is no value.
+/// A plot with a line for each series over the places `xs`, with marks. A missing value leaves a gap.
 #[must_use]
 pub fn lines(title: &str, unit: &str, of: &str, xs: &[f64], series: &[Series], at_least: Range) -> String {
     let mut drawing = Drawing::new(title);
@@ -205,7 +206,7 @@ pub fn lines(title: &str, unit: &str, of: &str, xs: &[f64], series: &[Series], a
             drawing.mark(x, y, number);
         }
     }
-    // Where names would overlap, the later ones are left out.
+    // If names would overlap, the later ones are left out.
     let mut named: Vec<f64> = Vec::new();
     for &place in xs {
         let needs = width(&place.to_string(), SMALL) + 4.0;
@@ -231,7 +232,7 @@ mod tests {
         Bar { name: name.to_owned(), value, interval: None, marked: false }
     }
 
-    /// The attribute's numbers, of every element of a kind.
+    /// An attribute's numbers, of every element of a kind.
     fn numbers(svg: &str, element: &str, attribute: &str) -> Vec<f64> {
         let start = format!("<{element} ");
         let elements = svg.split(&start[..]).skip(1);
@@ -258,7 +259,7 @@ mod tests {
         let groups = ["1".to_owned(), "12".to_owned()];
         let both = [series("a", &[Some(10.0), Some(5.0)]), series("b", &[None, Some(2.5)])];
         let svg = grouped_bars("t", "s", "load", &groups, &both, OWN);
-        // After the background and the legend's.
+        // The first rectangles are the background and the legend.
         assert_eq!(numbers(&svg, "rect", "height")[3..], [HEIGHT, HEIGHT / 2.0, HEIGHT / 4.0]);
         assert!(svg.contains("<desc>a: load 1: 10.0 s; load 12: 5.00 s. b: load 1: none; load 12: 2.50 s.</desc>"));
     }
@@ -291,7 +292,7 @@ mod tests {
         let narrow = width("trivial-", SMALL);
         assert_eq!(wrapped("trivial-augment", SMALL, narrow), ["trivial-", "augment"]);
         assert_eq!(wrapped("trial-a, N\u{a0}=\u{a0}12", SMALL, narrow), ["trial-a,", "N\u{a0}=\u{a0}12"]);
-        // No hyphen: a sign.
+        // This is a sign and not a hyphen.
         assert_eq!(wrapped("-5 +-%", SMALL, width("+-", SMALL)), ["-5", "+-%"]);
         assert_eq!(wrapped("rand-augment", SMALL, 999.0), ["rand-augment"]);
     }
@@ -354,7 +355,7 @@ mod tests {
         assert!(heat_map("<&>", &[("x".into(), &[])], 0.1, 0.0).contains("&lt;&amp;&gt;"));
     }
 
-    /// The longest names and values stay within the plot.
+    /// The longest names and values must stay within the plot.
     #[test]
     fn all_text_is_inside() {
         let groups: Vec<String> = (0..6).map(|i| format!("a group with a long name {i}")).collect();
@@ -396,7 +397,7 @@ mod tests {
         matrix.map(|row| row.iter().zip(vector).map(|(a, b)| a * b).sum())
     }
 
-    /// As WCAG 2.2 defines it.
+    /// Contrast as WCAG 2.2 defines it.
     fn contrast(a: &str, b: &str) -> f64 {
         let [a, b] = [a, b].map(|color| times([[0.2126, 0.7152, 0.0722]; 3], linear(color))[0] + 0.05);
         a.max(b) / a.min(b)
@@ -410,8 +411,8 @@ mod tests {
         [116.0 * y - 16.0, 500.0 * (x - y), 200.0 * (y - z)]
     }
 
-    /// Contrasts as WCAG 2.2 asks for, and the colors' distances in CIELAB as the color-blind see them, simulated with
-    /// the matrices of Machado, Oliveira and Fernandes (2009) at full severity.
+    /// Contrasts must satisfy WCAG 2.2. Distances of colors are computed in CIELAB as color-blind people see them,
+    /// simulated with the matrices of Machado, Oliveira and Fernandes (2009) at full severity.
     #[test]
     fn colors_stand_out_and_are_told_apart_with_any_color_vision() {
         for color in COLORS {

@@ -1,4 +1,4 @@
-//! Plots of what happened over time: heat maps, timelines and histograms of waits.
+//! Plots over time: heat maps, timelines and histograms of waits.
 
 use super::drawing::{Drawing, GRID, NORMAL, RIGHT, SMALL, WIDTH, color, range, short, widest, width};
 use std::fmt::Write;
@@ -6,16 +6,16 @@ use std::fmt::Write;
 /// A stretch of time in a lane of a timeline.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Stretch {
-    /// Which lane.
+    /// Number of the lane.
     pub lane: usize,
-    /// Seconds at its start.
+    /// Start in seconds.
     pub start_s: f64,
-    /// Seconds at its end.
+    /// End in seconds.
     pub end_s: f64,
 }
 
-/// Rows of values from 0 to 1 over time, as colors from light to dark. The time goes to `until_s`, or to the last sample if
-/// that is later: plots beside each other share it.
+/// A heat map of rows of values from 0 to 1 over time, from light to dark. The time axis ends at `until_s`, or at the
+/// last sample if that is later; plots beside each other share it.
 #[must_use]
 pub fn heat_map(title: &str, rows: &[(String, &[f32])], interval_s: f64, until_s: f64) -> String {
     const MOST_CELLS: usize = 6_000;
@@ -26,7 +26,7 @@ pub fn heat_map(title: &str, rows: &[(String, &[f32])], interval_s: f64, until_s
     let left = widest(rows.iter().map(|(name, _)| &**name), SMALL) + 10.0;
     let sampled = rows.iter().map(|(_, values)| values.len()).max().unwrap_or(0);
     let samples = sampled.max((until_s / interval_s.max(f64::MIN_POSITIVE)).round() as usize);
-    // With more samples than columns, neighbors share a column.
+    // If there are more samples than columns, neighbors share a column.
     let columns = (MOST_CELLS / rows.len().max(1)).clamp(60, MOST_COLUMNS);
     let chunk = samples.div_ceil(columns).max(1);
     let column_width = (WIDTH - left - RIGHT) / samples.div_ceil(chunk).max(1) as f64;
@@ -34,7 +34,7 @@ pub fn heat_map(title: &str, rows: &[(String, &[f32])], interval_s: f64, until_s
     let mut words = String::from("Means:");
     for (i, (name, values)) in rows.iter().enumerate() {
         let top = drawing.top + i as f64 * row_height;
-        // All rows are named only if there is room.
+        // All rows are named only if there is enough space.
         if row_height >= 13.0 || i.is_multiple_of((14.0 / row_height).ceil() as usize) {
             drawing.text(left - 6.0, top + row_height / 2.0 + 4.0, "end", SMALL, name);
         }
@@ -43,7 +43,7 @@ pub fn heat_map(title: &str, rows: &[(String, &[f32])], interval_s: f64, until_s
         for (column, chunk) in values.chunks(chunk).enumerate() {
             let level = (mean(chunk).clamp(0.0, 1.0) * SHADES as f64).round() as usize;
             match shaded[level].last_mut() {
-                // A column of the same shade as its neighbor widens it.
+                // A column with the shade of its neighbor widens the neighbor.
                 Some((_, _, wide)) if level == before => *wide += column_width,
                 _ => shaded[level].push((left + column as f64 * column_width, top, column_width + 0.3)),
             }
@@ -67,15 +67,15 @@ pub fn heat_map(title: &str, rows: &[(String, &[f32])], interval_s: f64, until_s
     drawing.finish(words.trim_end_matches([',', ':']))
 }
 
-/// From nearly white to dark blue, darkening evenly, so that it can be read without color too.
+/// A shade from nearly white to dark blue. It darkens evenly, so that it can be read without color.
 fn shade(value: f64) -> String {
     let value = value.clamp(0.0, 1.0);
     let mix = |light: f64, dark: f64| (light + (dark - light) * value).round() as u8;
     format!("#{:02x}{:02x}{:02x}", mix(238.0, 8.0), mix(243.0, 48.0), mix(248.0, 107.0))
 }
 
-/// Stretches of time in named lanes, from 0 to `until_s`, or to the last end if that is later; below a lane's name the sum of
-/// its stretches.
+/// A timeline of named lanes, from 0 to `until_s`, or to the last end if that is later. Below the name of a lane is the
+/// sum of its stretches.
 #[must_use]
 pub fn timeline(title: &str, lanes: &[&str], stretches: &[Stretch], until_s: f64) -> String {
     const LANE: f64 = 36.0;
@@ -92,7 +92,7 @@ pub fn timeline(title: &str, lanes: &[&str], stretches: &[Stretch], until_s: f64
         drawing.line((left, top + LANE - 2.0), (WIDTH - RIGHT, top + LANE - 2.0), GRID, 1.0);
         let rects = stretches.iter().filter(|stretch| stretch.lane == i).map(|stretch| {
             let (from, to) = (x(stretch.start_s), x(stretch.end_s));
-            // A gap between neighbors, unless that would leave nothing.
+            // Leaves a gap between neighbors, unless nothing would remain.
             (from, top + 5.0, if to - from > 3.0 { to - from - 0.8 } else { (to - from).max(0.4) })
         });
         drawing.rects(LANE - 11.0, color(i), &rects.collect::<Vec<_>>());
@@ -103,7 +103,7 @@ pub fn timeline(title: &str, lanes: &[&str], stretches: &[Stretch], until_s: f64
     drawing.finish(&format!("Sums: {}.", words.collect::<Vec<_>>().join(", ")))
 }
 
-/// A histogram of waits in seconds, in classes that double from 0.1 ms.
+/// A histogram of waits in seconds, in classes that double from 0.1 ms on.
 #[must_use]
 pub fn histogram(title: &str, seconds: &[f64]) -> String {
     const CLASSES: usize = 16;
@@ -117,7 +117,7 @@ pub fn histogram(title: &str, seconds: &[f64]) -> String {
     let longest = width(&counts.iter().max().copied().unwrap_or(0).to_string(), SMALL);
     let upright = longest > WIDTH * 0.88 / (last + 1) as f64;
     drawing.top += if upright { longest } else { 12.0 };
-    // From 5 on the scale's steps are whole batches.
+    // With 5 or more the scale's steps are whole batches.
     let (low, high) = range(counts.iter().map(|&count| f64::from(count)).chain([5.0]));
     let (y, left) = drawing.scale(low, high, "");
     let class_width = (WIDTH - left - RIGHT) / (last + 1) as f64;
@@ -132,7 +132,8 @@ pub fn histogram(title: &str, seconds: &[f64]) -> String {
             let _ = write!(words, " {} {} ms: {count}.", bounds.0, ends(bounds.1));
         }
     }
-    // Both ends, and the bounds between the classes; every other one where there are many. The last class has no end.
+    // Labels both ends and the bounds between the classes; if there are many classes, every other bound. The last class
+    // has no end.
     let right = WIDTH - RIGHT;
     let end = if last + 1 < CLASSES { ends(last) } else { "longer".to_owned() };
     drawing.text(left, drawing.top + 16.0, "middle", SMALL, "0");
