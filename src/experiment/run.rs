@@ -13,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io::{self, Read, Write as _};
+use std::io::{self, Write as _};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -321,7 +321,8 @@ struct RunState {
 impl StateFile {
     /// The state that an earlier process left; `None` if there is no file.
     fn read(&self) -> Result<Option<RunState>> {
-        let Some(text) = read_if_there(&self.path)? else { return Ok(None) };
+        let read = |path: &Path| file::if_there(file::read_limited(path, MAX_STATE_BYTES));
+        let Some(text) = read(&self.path)? else { return Ok(None) };
         let refused = |expected: String, got: String| {
             let got =
                 format!("{got} in {}: go on with the same, or remove the file to begin anew", self.path.display());
@@ -330,8 +331,7 @@ impl StateFile {
         let state: RunState = match serde_json::from_slice(&text) {
             Ok(state) => state,
             // After a power loss the file itself may be empty or torn.
-            Err(error) => match read_if_there(&self.synced_path())?.and_then(|text| serde_json::from_slice(&text).ok())
-            {
+            Err(error) => match read(&self.synced_path())?.and_then(|text| serde_json::from_slice(&text).ok()) {
                 Some(state) => state,
                 None => return refused("a file that an earlier run wrote".to_owned(), error.to_string()),
             },
@@ -397,17 +397,6 @@ impl StateWriter<'_> {
             _ => Ok(()),
         }
     }
-}
-
-/// The contents of a regular file; `None` if there is none.
-fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>> {
-    let file = match file::open_regular(path) {
-        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(None),
-        opened => opened?,
-    };
-    let mut text = Vec::new();
-    file.take(MAX_STATE_BYTES).read_to_end(&mut text).map_err(Error::io("read", path))?;
-    Ok(Some(text))
 }
 
 /// How far a run is, after a batch.

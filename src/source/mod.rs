@@ -23,6 +23,7 @@ mod splits;
 pub(crate) mod stream;
 mod window;
 
+pub use crate::file::{read_limited, read_text_limited, read_up_to};
 pub use address::without_secrets;
 pub use cifar::CifarFiles;
 pub use compose::{Compose, Concat, Described, MapLabels, Subset, split_shards};

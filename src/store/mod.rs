@@ -6,6 +6,7 @@ mod http;
 pub(crate) use fetcher::{Answer, Fetcher};
 
 use crate::error::{Error, Result};
+use crate::file::too_long;
 use crate::source::address::{Address, message_without_secrets};
 use http::{Connector, Login, Secret};
 use object_store::aws::AmazonS3Builder;
@@ -137,14 +138,17 @@ impl Object {
         .await
     }
 
-    /// All of a small object as it is now, up to `max_bytes`, and its head.
+    /// All of a small object as it is now, of at most `max_bytes`, and its head.
     pub async fn contents(&self, max_bytes: u64) -> object_store::Result<(Vec<u8>, ObjectMeta)> {
         /// Few are longer. The answers to requests without a range are bounded.
         const RANGE_BYTES: u64 = 8 << 20;
         let mut attempt = 1;
         'anew: loop {
             let meta = patiently(|| self.head()).await?;
-            let (size, mut contents) = (meta.size.min(max_bytes), Vec::new());
+            if meta.size > max_bytes {
+                return Err(object_store::Error::Generic { store: "size", source: too_long(max_bytes).into() });
+            }
+            let (size, mut contents) = (meta.size, Vec::new());
             while (contents.len() as u64) < size {
                 let start = contents.len() as u64;
                 match self.range(&meta, start..size.min(start + RANGE_BYTES)).await {
