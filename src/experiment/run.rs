@@ -68,7 +68,9 @@ impl Digest {
     fn from_unfinished(text: &str) -> Option<Self> {
         let byte = |i| u8::from_str_radix(text.get(i..i + 2)?, 16).ok();
         let bytes = (0..text.len()).step_by(2).map(byte).collect::<Option<Vec<u8>>>()?;
-        let hash = Sha256::deserialize(&bytes.as_slice().try_into().ok()?).ok()?;
+        // The number of blocks of 64 bytes follows SHA-256's eight words. With more the number of bits would overflow.
+        let blocks = u64::from_le_bytes(*bytes.get(32..)?.first_chunk()?);
+        let hash = Sha256::deserialize(&bytes.as_slice().try_into().ok()?).ok().filter(|_| blocks < 1 << 54)?;
         Some(Self { hash })
     }
 }
@@ -514,7 +516,7 @@ fn run_epochs(
     if let (Some(hash), Some(found)) = (&mut hash, &found) {
         let unfinished = found.digest.as_deref().and_then(Digest::from_unfinished);
         *hash = unfinished.ok_or_else(|| {
-            let got = "one without it: leave the digest out, or remove the file to begin anew";
+            let got = "one without it or with a damaged one: leave the digest out, or remove the file to begin anew";
             Error::parameter("run", "state", "of a run with a digest", got)
         })?;
     }
@@ -552,7 +554,9 @@ fn run_epochs(
                 hash.add(&batch)?;
             }
             let images = (batch.len() - batch.padding()) as u64;
-            delivered = Earlier { images: delivered.images + images, batches: delivered.batches + 1 };
+            // The file may have any numbers.
+            delivered.images = delivered.images.saturating_add(images);
+            delivered.batches = delivered.batches.saturating_add(1);
             save(epoch.state(), delivered, &hash)?;
             progress(&Progress { images, before: stats, epoch: Some(&epoch) });
             last = Some(batch);

@@ -113,7 +113,8 @@ impl Pipeline {
     ///
     /// # Errors
     /// [`Error::Parameter`] with what differs, if the state was taken of another source, seed, order or partition, or by a
-    /// version of this crate whose states mean something else.
+    /// version of this crate whose states mean something else, if it is damaged, or if its position is beyond the end of
+    /// the epoch. Where a stream is read again from the start, its end shows with the first batch.
     pub fn resume(&self, state: &EpochState) -> Result<Epoch> {
         Ok(Epoch::start_all(vec![self.rest(state)?]).swap_remove(0))
     }
