@@ -1,16 +1,103 @@
-//! Opening files that must be regular ones, and how many may be open.
+//! Opening files that must be regular ones, reading whole files up to a limit, and how many may be open.
 
 use crate::error::{Error, Result};
 use std::fs::{self, File, Metadata};
-use std::io;
+use std::io::{self, Read};
 use std::path::Path;
 
-/// Opens a regular file to read it. Anything else is an error at once: a pipe without a writer would be waited for.
-pub(crate) fn open_regular(path: &Path) -> Result<File> {
-    open_with_metadata(path).map(|(file, _)| file)
+/// Reads a whole file of at most `max_bytes`. Of a longer file nothing is read. What is no regular file is refused at
+/// once: a pipe without a writer would be waited for, and a device may never end.
+///
+/// ```
+/// use warpfeed::source::read_limited;
+///
+/// let folder = tempfile::tempdir().unwrap();
+/// let path = folder.path().join("image.jpg");
+/// std::fs::write(&path, [0xff, 0xd8]).unwrap();
+/// assert_eq!(read_limited(&path, 2)?, [0xff, 0xd8]);
+/// assert!(read_limited(&path, 1).unwrap_err().to_string().contains("more than 1 byte"));
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+///
+/// # Errors
+/// [`Error::Io`] if the file cannot be read, is longer, or is no regular file.
+pub fn read_limited(path: impl AsRef<Path>, max_bytes: u64) -> Result<Vec<u8>> {
+    let path = path.as_ref();
+    read(path, max_bytes).map_err(Error::io("read", path))
 }
 
-/// The same, with what the system says about the file.
+/// Reads a text file as [`read_limited`] reads any file.
+///
+/// ```
+/// use warpfeed::source::read_text_limited;
+///
+/// let folder = tempfile::tempdir().unwrap();
+/// let path = folder.path().join("classes.txt");
+/// std::fs::write(&path, "cat\ndog\n").unwrap();
+/// assert_eq!(read_text_limited(&path, 1 << 20)?.lines().collect::<Vec<_>>(), ["cat", "dog"]);
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+///
+/// # Errors
+/// Those of [`read_limited`]; [`Error::Io`] too if the file is not UTF-8.
+pub fn read_text_limited(path: impl AsRef<Path>, max_bytes: u64) -> Result<String> {
+    let path = path.as_ref();
+    String::from_utf8(read_limited(path, max_bytes)?).map_err(|error| {
+        let message = format!("it is not text in UTF-8: {}", error.utf8_error());
+        Error::io("read", path)(io::Error::new(io::ErrorKind::InvalidData, message))
+    })
+}
+
+/// Reads all that comes from a reader, at most `max_bytes`.
+///
+/// ```
+/// use warpfeed::source::read_up_to;
+///
+/// assert_eq!(read_up_to(&b"12345"[..], 5).unwrap(), b"12345");
+/// assert!(read_up_to(std::io::repeat(0), 1 << 10).is_err());
+/// ```
+///
+/// # Errors
+/// Those of the reader, and [`InvalidData`](io::ErrorKind::InvalidData) if more comes.
+pub fn read_up_to(reader: impl Read, max_bytes: u64) -> io::Result<Vec<u8>> {
+    fill(reader, Vec::new(), max_bytes)
+}
+
+/// As [`read_limited`], for those who have an error of their own.
+pub(crate) fn read(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
+    let (file, metadata) = open(path)?;
+    if metadata.len() > max_bytes {
+        return Err(too_long(max_bytes));
+    }
+    let mut bytes = Vec::new();
+    // One byte more, so that the end shows without another buffer.
+    bytes.try_reserve_exact(metadata.len() as usize + 1)?;
+    fill(file, bytes, max_bytes)
+}
+
+fn fill(reader: impl Read, mut bytes: Vec<u8>, max_bytes: u64) -> io::Result<Vec<u8>> {
+    reader.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > max_bytes { Err(too_long(max_bytes)) } else { Ok(bytes) }
+}
+
+/// Error for what is longer than may be read.
+pub(crate) fn too_long(max_bytes: u64) -> io::Error {
+    let plural = if max_bytes == 1 { "" } else { "s" };
+    let limit = format!("it has more than {max_bytes} byte{plural}, the most that is read of such a file");
+    let message = format!("{limit}: check that it is the right one");
+    io::Error::new(io::ErrorKind::InvalidData, message)
+}
+
+/// What was read of a file; `None` if there is none.
+pub(crate) fn if_there<T>(read: Result<T>) -> Result<Option<T>> {
+    match read {
+        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
+        read => read.map(Some),
+    }
+}
+
+/// Opens a regular file to read it, with what the system says about it. Anything else is an error at once: a pipe
+/// without a writer would be waited for.
 pub(crate) fn open_with_metadata(path: &Path) -> Result<(File, Metadata)> {
     open(path).map_err(Error::io("open", path))
 }
@@ -72,18 +159,13 @@ fn soft_limit(limits: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Read;
 
     #[test]
     fn regular_files_open_and_links_to_them() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         fs::write(&path, "contents").unwrap();
-        let read = |path: &Path| {
-            let mut text = String::new();
-            open_regular(path).unwrap().read_to_string(&mut text).unwrap();
-            text
-        };
+        let read = |path: &Path| read_text_limited(path, 8).unwrap();
         assert_eq!(read(&path), "contents");
         #[cfg(unix)]
         {
@@ -96,10 +178,34 @@ mod tests {
     #[test]
     fn folders_and_missing_files_are_named() {
         let folder = tempfile::tempdir().unwrap();
-        let error = open_regular(folder.path()).unwrap_err().to_string();
+        let error = read_limited(folder.path(), 9).unwrap_err().to_string();
         assert!(error.contains("not a regular file") && error.contains(folder.path().to_str().unwrap()), "{error}");
-        let error = open_regular(&folder.path().join("missing")).unwrap_err();
-        assert!(matches!(&error, Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound), "{error}");
+        let missing = read_limited(folder.path().join("missing"), 9);
+        assert!(matches!(&missing, Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound));
+        assert!(if_there(missing).unwrap().is_none() && if_there(read_limited(folder.path(), 9)).is_err());
+    }
+
+    #[test]
+    fn what_is_too_long_is_refused_and_not_cut_off() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, "12345678").unwrap();
+        assert_eq!(read_limited(&path, 8).unwrap(), b"12345678");
+        let error = read_limited(&path, 7).unwrap_err().to_string();
+        assert!(error.contains(path.to_str().unwrap()) && error.contains("more than 7 bytes"), "{error}");
+        assert_eq!(read_up_to(&b"12345678"[..], 8).unwrap(), b"12345678");
+        assert!(read_up_to(io::repeat(0), 1 << 20).unwrap_err().to_string().contains("more than 1048576 bytes"));
+        // More than any memory has: it is not read.
+        File::create(&path).unwrap().set_len(1 << 42).unwrap();
+        assert!(read_limited(&path, 1 << 20).is_err());
+        fs::write(&path, [0xff]).unwrap();
+        assert!(read_text_limited(&path, 8).unwrap_err().to_string().contains("not text in UTF-8"));
+        // The system says of these that they are empty.
+        #[cfg(target_os = "linux")]
+        {
+            assert!(read_text_limited("/proc/self/status", 1 << 20).unwrap().starts_with("Name:"));
+            assert!(read_limited("/proc/self/status", 10).unwrap_err().to_string().contains("more than 10 bytes"));
+        }
     }
 
     #[test]
@@ -123,7 +229,7 @@ mod tests {
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         let _socket = std::os::unix::net::UnixListener::bind(&socket).unwrap();
         for path in [pipe.as_path(), &socket, Path::new("/dev/zero")] {
-            let error = open_regular(path).unwrap_err().to_string();
+            let error = read_limited(path, 9).unwrap_err().to_string();
             assert!(error.contains("not a regular file") && error.contains(path.to_str().unwrap()), "{error}");
         }
     }

@@ -931,6 +931,47 @@ fn strange_files_in_an_image_cache_are_passed_over() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn files_of_no_end_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let [huge, pipe, ops, out] = ["huge", "pipe", "ops", "out.png"].map(|name| folder.path().join(name));
+    fs::File::create(&huge).unwrap().set_len(3_000_000_000).unwrap();
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    fs::write(&ops, "[]").unwrap();
+    let (ops, out, image) = (path(&ops), path(&out), &format!("{}/class-0/00.jpg", images()));
+    // Less than the file has.
+    let limit = "ulimit -v 2500000";
+    for (strange, says) in
+        [(path(&huge), "it has more than "), (path(&pipe), "not a regular file"), ("/dev/zero", "not a regular file")]
+    {
+        for args in [
+            &["apply", strange, "--ops", ops, "-o", out][..],
+            &["apply", image, "--ops", strange, "-o", out],
+            &["run", images(), "--classes", strange],
+            &["run", images(), "--transforms", strange],
+            &["run", images(), "--state", strange],
+            &["compare", strange, ops],
+            &["bench", "peers", "--from", strange],
+            &["bench", "augment-load", images(), "--steps", strange, "--models", "own"],
+        ] {
+            let output = after(limit, args);
+            let message = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(1), "{args:?}: {message}");
+            assert!(message.contains(says) && message.contains(strange), "{args:?}: {message}");
+        }
+    }
+    let endless = Stdio::from(fs::File::open("/dev/zero").unwrap());
+    let output = command(&["apply", image, "--ops", "-", "-o", out]).stdin(endless).output().unwrap();
+    let message = text(&output.stderr);
+    assert!(output.status.code() == Some(1) && message.contains("standard input: it has more than"), "{message}");
+    let marked = folder.path().join("synth");
+    fs::create_dir(&marked).unwrap();
+    std::os::unix::fs::symlink(&huge, marked.join(".warpfeed-synth")).unwrap();
+    let output = after(limit, &["synth", path(&marked), "--count", "4", "--classes", "2"]);
+    assert!(text(&output.stderr).contains("it has more than 4096 bytes"), "{output:?}");
+}
+
+#[test]
 fn a_variable_that_stands_alone_is_some_other_programs() {
     let mut command = command(&["run", images(), "--rank", "auto", "--json"]);
     for name in ["WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"] {

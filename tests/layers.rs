@@ -37,13 +37,13 @@ const MODULES: &[(&str, &str)] = &[
     ("targets", "error npy"),
     ("sampler", "error rng"),
     ("rank", "device error sampler"),
-    ("store", "address error"),
+    ("store", "address error file"),
     ("source", "address atomic decode error file memory raster rng sampler store targets"),
     ("sampling", "error rng sampler source"),
     // Where batches are made.
     ("cuda", "device error memory"),
     ("tensor", "cuda device error memory mix npy targets"),
-    ("backend", "cuda decode device error memory mix ops plan raster simd source targets tensor threads trace"),
+    ("backend", "cuda decode device error file memory mix ops plan raster simd source targets tensor threads trace"),
     // What a program builds and calls.
     ("engine", "backend decode device error memory ops plan raster tensor threads"),
     ("apply", "backend device engine error ops plan raster tensor"),

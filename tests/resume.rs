@@ -244,6 +244,56 @@ mod command {
     }
 
     #[test]
+    fn damaged_files_cause_no_panic() {
+        use warpfeed::experiment::run::{StateFile, run_with_state};
+        let folder = tempfile::tempdir().unwrap();
+        let pipeline = super::small(super::source(7)).threads(0).batch_size(2).build().unwrap();
+        let file = StateFile { path: folder.path().join("state.json"), settings: "small".to_owned() };
+        let synced = folder.path().join(".state.json.synced");
+        let mut states = Vec::new();
+        let run = |file: &StateFile, seen: &mut dyn FnMut()| {
+            run_with_state(&pipeline, 0..2, true, file, Instant::now(), &mut |_progress| seen())
+        };
+        run(&file, &mut || states.push(fs::read(&file.path).unwrap())).unwrap();
+        let mut random = Random(7);
+        let mut refused = 0;
+        for i in 0..300 {
+            let mut text = states[i % states.len()].clone();
+            let mut json: Value = serde_json::from_slice(&text).unwrap();
+            match random.within(0, 3) {
+                0 => {
+                    json["delivered"]["images"] = (u64::MAX - u64::from(random.within(0, 3))).into();
+                    text = json.to_string().into_bytes();
+                }
+                1 => {
+                    // The unfinished digest.
+                    let mut digest = json["digest"].as_str().unwrap().as_bytes().to_vec();
+                    let at = random.next() as usize % digest.len();
+                    digest[at] = b"0123456789abcdefg"[random.within(0, 16) as usize];
+                    json["digest"] = String::from_utf8(digest).unwrap().into();
+                    text = json.to_string().into_bytes();
+                }
+                _ => {
+                    let at = random.next() as usize % text.len();
+                    text[at] ^= 1 << random.within(0, 7);
+                }
+            }
+            fs::write(&file.path, &text).unwrap();
+            let _ = fs::remove_file(&synced);
+            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(&file, &mut || ())));
+            let text = String::from_utf8_lossy(&text);
+            match outcome.unwrap_or_else(|_| panic!("{text}")) {
+                Ok(_) => {}
+                Err(error) => {
+                    assert!(error.is_parameter(), "{error}: {text}");
+                    refused += 1;
+                }
+            }
+        }
+        assert!(refused > 80, "{refused}");
+    }
+
+    #[test]
     fn a_file_of_another_run_is_refused_and_left_alone() {
         let folder = images();
         let state = folder.path().join("state.json");

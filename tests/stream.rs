@@ -4,6 +4,7 @@ mod common;
 
 use common::{Delivered, delivered, samples};
 use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use warpfeed::pack::{PackOptions, pack};
 use warpfeed::{
@@ -252,9 +253,9 @@ fn a_state_of_another_stream_is_refused() {
         json["place"] = place.into();
         serde_json::from_value::<EpochState>(json).unwrap()
     };
-    assert!(pipeline(8).resume(&edited("!")).unwrap_err().is_parameter());
-    for place in ["", "000000", "080880"] {
-        assert!(pipeline(8).resume(&edited(place)).unwrap().next().unwrap().is_err(), "{place:?}");
+    for place in ["!", "", "000000", "080880"] {
+        let error = pipeline(8).resume(&edited(place)).unwrap_err();
+        assert!(error.is_parameter() && error.to_string().contains("damaged or edited"), "{place:?}: {error}");
     }
     // Shards that have changed are not gone on with.
     for path in shards(&out) {
@@ -263,6 +264,231 @@ fn a_state_of_another_stream_is_refused() {
     }
     let error = pipeline(8).resume(&state).unwrap().next().unwrap().unwrap_err().to_string();
     assert!(error.contains(".rec broke off at byte 0: it is not what it was when the epoch began"), "{error}");
+}
+
+/// Four shards of four small images each.
+fn small_shards(folder: &Path, format: RecordFormat) -> Vec<PathBuf> {
+    let shard = |number: u64| {
+        let samples = (4 * number..4 * number + 4).map(|i| (common::jpeg(24, 20, i), i as u32 % 7));
+        let out = folder.join(format!("{number}"));
+        pack(&EncodedImages::new(samples), &out, &PackOptions::new(format), &mut |_| {}).unwrap().shards.remove(0)
+    };
+    (0..4).map(shard).collect()
+}
+
+/// Numbers of a cursor: seven bits a byte, the lowest first; all but the last byte have the upper bit.
+fn numbers(mut cursor: &[u8]) -> Vec<u64> {
+    let mut numbers = Vec::new();
+    while let Some(end) = cursor.iter().position(|byte| byte & 0x80 == 0) {
+        let (number, rest) = cursor.split_at(end + 1);
+        numbers.push(number.iter().rev().fold(0, |sum, byte| sum << 7 | u64::from(byte & 0x7f)));
+        cursor = rest;
+    }
+    numbers
+}
+
+fn cursor(numbers: &[u64]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for &number in numbers {
+        let mut rest = number;
+        while rest >= 0x80 {
+            bytes.push(rest as u8 | 0x80);
+            rest >>= 7;
+        }
+        bytes.push(rest as u8);
+    }
+    bytes
+}
+
+/// A number near another, or at the end of some range.
+fn other_number(random: &mut common::Random, number: u64) -> u64 {
+    let power = 1_u64 << random.within(0, 63);
+    match random.within(0, 7) {
+        0 => number.wrapping_add(1),
+        1 => number.wrapping_sub(1),
+        2 => number ^ power,
+        3 => power,
+        4 => u64::MAX - power,
+        5 => u64::MAX,
+        6 => 0,
+        _ => random.within(0, 40).into(),
+    }
+}
+
+fn other_bytes(random: &mut common::Random, bytes: &mut Vec<u8>) {
+    let at = random.next() as usize % bytes.len();
+    match random.within(0, 3) {
+        0 => bytes[at] ^= 1 << random.within(0, 7),
+        1 => bytes[at] = random.next() as u8,
+        2 => drop(bytes.remove(at)),
+        _ => bytes.insert(at, random.next() as u8),
+    }
+}
+
+/// The inputs of which states are damaged below: in order, shuffled, and a mix.
+fn damaged_inputs(format: RecordFormat, paths: &[PathBuf]) -> [(bool, Input); 3] {
+    let stream = |paths: &[PathBuf], window| {
+        let options = StreamOptions { window, ..StreamOptions::default() };
+        Input::from(RecordStream::open(format, paths.to_vec(), options).unwrap())
+    };
+    let parts = [(stream(&paths[..3], 3), 2), (stream(&paths[3..], 3), 1)];
+    let mix = StreamMix::by_count(parts, AtEnd::Repeat, 9).unwrap();
+    [(false, stream(paths, 1)), (true, stream(paths, 5)), (true, mix.into())]
+}
+
+#[test]
+fn damaged_cursors_are_refused_and_cause_no_panic() {
+    let mut random = common::Random(26);
+    let (mut refused, mut failed, mut whole) = (0, 0, 0);
+    for format in [RecordFormat::WebDataset, RecordFormat::RecordIo, RecordFormat::TfRecord] {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = small_shards(folder.path(), format);
+        for ((shuffle, input), rank) in damaged_inputs(format, &paths).into_iter().zip(["0/1", "0/1", "0/1"]).chain(
+            // With fewer shards than ranks.
+            damaged_inputs(format, &paths).into_iter().zip(["3/7", "3/7", "1/2"]),
+        ) {
+            let stream = input.into_stream().unwrap();
+            let mut start = StreamStart::whole(1);
+            (start.partition, start.shuffle) = (rank.parse().unwrap(), shuffle.then_some(5));
+            let mut samples = stream.begin(&start).unwrap();
+            let mut cursors = Vec::new();
+            while samples.next().unwrap().is_some() {
+                cursors.push(samples.cursor().unwrap());
+            }
+            for i in 0..2_000 {
+                let mut bytes = cursors[i % cursors.len()].clone();
+                if i % 3 == 0 {
+                    other_bytes(&mut random, &mut bytes);
+                } else {
+                    let mut numbers = numbers(&bytes);
+                    let at = random.next() as usize % numbers.len();
+                    numbers[at] = other_number(&mut random, numbers[at]);
+                    bytes = cursor(&numbers);
+                }
+                start.cursor = Some(bytes.clone());
+                let drained = catch_unwind(AssertUnwindSafe(|| {
+                    let mut samples = stream.begin(&start)?;
+                    for _ in 0..1_000 {
+                        match samples.next() {
+                            Ok(None) => break,
+                            Err(error) if !error.is_bad_sample() => return Err(error),
+                            _ => {}
+                        }
+                        samples.cursor();
+                    }
+                    Ok(())
+                }));
+                match drained.unwrap_or_else(|_| panic!("{format:?}, {shuffle}, {rank}: {bytes:x?}")) {
+                    Err(error) if error.is_parameter() => refused += 1,
+                    Err(error) => {
+                        assert!(matches!(error, Error::Stream { .. }), "{error}");
+                        failed += 1;
+                    }
+                    Ok(()) => whole += 1,
+                }
+            }
+        }
+    }
+    assert!(
+        refused > 14_000 && failed > 1_000 && whole > 300,
+        "{refused} refused, {failed} failed, {whole} gone on with"
+    );
+}
+
+/// The number of the shard that a sample of the window is in, of a state whose checksum is right.
+#[test]
+fn a_shard_that_is_not_there_is_a_damaged_cursor() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = small_shards(folder.path(), RecordFormat::WebDataset);
+    let [_, (_, shuffled), _] = damaged_inputs(RecordFormat::WebDataset, &paths);
+    let stream = shuffled.into_stream().unwrap();
+    let mut start = StreamStart::whole(1);
+    start.shuffle = Some(5);
+    let mut samples = stream.begin(&start).unwrap();
+    samples.next().unwrap();
+    let mut numbers = numbers(&samples.cursor().unwrap());
+    // How many came in, how many stand in the window, and of the first of these the number, the shard, start and length.
+    assert_eq!((numbers[0], numbers[1], numbers[3]), (5, 4, 0));
+    for shard in [4, 1_000_000, u64::from(u32::MAX)] {
+        numbers[3] = shard;
+        start.cursor = Some(cursor(&numbers));
+        let outcome = stream.begin(&start).and_then(|mut samples| samples.next());
+        assert!(outcome.unwrap_err().to_string().contains("cursor must be one that such a stream has given"));
+    }
+}
+
+/// A stream of five samples that has no cursor.
+struct Plain(Vec<u8>);
+
+impl Stream for Plain {
+    fn begin(&self, _start: &StreamStart) -> warpfeed::Result<Box<dyn warpfeed::source::Samples>> {
+        Ok(Box::new(PlainSamples(vec![self.0.clone(); 5])))
+    }
+}
+
+struct PlainSamples(Vec<Vec<u8>>);
+
+impl warpfeed::source::Samples for PlainSamples {
+    fn next(&mut self) -> warpfeed::Result<Option<warpfeed::source::StreamSample>> {
+        let sample = |bytes| warpfeed::source::StreamSample { bytes, label: 0, name: "one".to_owned(), target: None };
+        Ok(self.0.pop().map(sample))
+    }
+}
+
+#[test]
+fn damaged_states_are_refused_and_cause_no_panic() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = small_shards(folder.path(), RecordFormat::TfRecord);
+    let class = folder.path().join("images/cat");
+    fs::create_dir_all(&class).unwrap();
+    (0..16).for_each(|i| fs::write(class.join(format!("{i}.jpg")), common::jpeg(24, 20, i)).unwrap());
+    let [ordered, shuffled, mixed] = damaged_inputs(RecordFormat::TfRecord, &paths);
+    let sets = [&class, &paths[0]].map(|path| (true, open(path).unwrap()));
+    let plain = (false, Input::stream(Plain(common::jpeg(24, 20, 1))));
+    let mut random = common::Random(3);
+    for (kind, (shuffle, input)) in sets.into_iter().chain([plain, ordered, shuffled, mixed]).enumerate() {
+        let is_data_set = matches!(input, Input::DataSet(_));
+        let builder = in_order(input).threads(0).batch_size(3);
+        let pipeline = if shuffle { builder.shuffle(5) } else { builder }.build().unwrap();
+        // What the pipeline says to a state: whatever it is, no panic.
+        let outcome = |state: &EpochState| match pipeline.resume(state) {
+            Ok(mut epoch) => epoch.next().transpose().map(|batch| batch.map(|batch| batch.len())),
+            Err(error) => Err(error),
+        };
+        let mut epoch = pipeline.epoch(2);
+        epoch.next().unwrap().unwrap();
+        let state = epoch.state();
+        assert!(outcome(&state).unwrap().is_some());
+        let json = serde_json::to_value(&state).unwrap();
+        for position in [1_000_000, 1 << 63, u64::MAX] {
+            let mut json = json.clone();
+            json["position"] = position.into();
+            let error = outcome(&serde_json::from_value(json).unwrap()).unwrap_err();
+            assert!(error.is_parameter() && error.to_string().contains(&position.to_string()), "{kind}: {error}");
+        }
+        for i in 0..3_000 {
+            let text = if i % 3 == 0 {
+                let mut bytes = json.to_string().into_bytes();
+                other_bytes(&mut random, &mut bytes);
+                bytes
+            } else {
+                let mut json = json.clone();
+                let fields = ["version", "epoch", "position", "seed", "samples", "partition"];
+                let field = &mut json[fields[random.next() as usize % fields.len()]];
+                let number = if field.is_array() { &mut field[random.within(0, 1) as usize] } else { field };
+                *number = other_number(&mut random, number.as_u64().unwrap()).into();
+                json.to_string().into_bytes()
+            };
+            let Ok(damaged) = serde_json::from_slice::<EpochState>(&text) else { continue };
+            let text = String::from_utf8_lossy(&text);
+            let got = catch_unwind(AssertUnwindSafe(|| outcome(&damaged)));
+            let got = got.unwrap_or_else(|_| panic!("{kind}: {text}"));
+            assert!(!matches!(got, Err(Error::Panic { .. })), "{kind}: {text}: {got:?}");
+            // A data set has its samples at every position of every epoch.
+            let may_go_on = is_data_set || kind == 2;
+            assert!(damaged == state || got.is_err() || may_go_on, "{kind}: {text}");
+        }
+    }
 }
 
 #[test]

@@ -13,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io::{self, Read, Write as _};
+use std::io::{self, Write as _};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -68,7 +68,9 @@ impl Digest {
     fn from_unfinished(text: &str) -> Option<Self> {
         let byte = |i| u8::from_str_radix(text.get(i..i + 2)?, 16).ok();
         let bytes = (0..text.len()).step_by(2).map(byte).collect::<Option<Vec<u8>>>()?;
-        let hash = Sha256::deserialize(&bytes.as_slice().try_into().ok()?).ok()?;
+        // The number of blocks of 64 bytes follows SHA-256's eight words. With more the number of bits would overflow.
+        let blocks = u64::from_le_bytes(*bytes.get(32..)?.first_chunk()?);
+        let hash = Sha256::deserialize(&bytes.as_slice().try_into().ok()?).ok().filter(|_| blocks < 1 << 54)?;
         Some(Self { hash })
     }
 }
@@ -325,7 +327,8 @@ struct RunState {
 impl StateFile {
     /// The state that an earlier process left; `None` if there is no file.
     fn read(&self) -> Result<Option<RunState>> {
-        let Some(text) = read_if_there(&self.path)? else { return Ok(None) };
+        let read = |path: &Path| file::if_there(file::read_limited(path, MAX_STATE_BYTES));
+        let Some(text) = read(&self.path)? else { return Ok(None) };
         let refused = |expected: String, got: String| {
             let got =
                 format!("{got} in {}: go on with the same, or remove the file to begin anew", self.path.display());
@@ -334,8 +337,7 @@ impl StateFile {
         let state: RunState = match serde_json::from_slice(&text) {
             Ok(state) => state,
             // After a power loss the file may be empty or torn.
-            Err(error) => match read_if_there(&self.synced_path())?.and_then(|text| serde_json::from_slice(&text).ok())
-            {
+            Err(error) => match read(&self.synced_path())?.and_then(|text| serde_json::from_slice(&text).ok()) {
                 Some(state) => state,
                 None => return refused("a file that an earlier run wrote".to_owned(), error.to_string()),
             },
@@ -401,17 +403,6 @@ impl StateWriter<'_> {
             _ => Ok(()),
         }
     }
-}
-
-/// Contents of a regular file; `None` if there is none.
-fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>> {
-    let file = match file::open_regular(path) {
-        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(None),
-        opened => opened?,
-    };
-    let mut text = Vec::new();
-    file.take(MAX_STATE_BYTES).read_to_end(&mut text).map_err(Error::io("read", path))?;
-    Ok(Some(text))
 }
 
 /// Progress of a run after a batch.
@@ -530,7 +521,7 @@ fn run_epochs(
     if let (Some(hash), Some(found)) = (&mut hash, &found) {
         let unfinished = found.digest.as_deref().and_then(Digest::from_unfinished);
         *hash = unfinished.ok_or_else(|| {
-            let got = "one without it: leave the digest out, or remove the file to begin anew";
+            let got = "one without it or with a damaged one: leave the digest out, or remove the file to begin anew";
             Error::parameter("run", "state", "of a run with a digest", got)
         })?;
     }
@@ -568,7 +559,9 @@ fn run_epochs(
                 hash.add(&batch)?;
             }
             let images = (batch.len() - batch.padding()) as u64;
-            delivered = Earlier { images: delivered.images + images, batches: delivered.batches + 1 };
+            // The file may have any numbers.
+            delivered.images = delivered.images.saturating_add(images);
+            delivered.batches = delivered.batches.saturating_add(1);
             save(epoch.state(), delivered, &hash)?;
             progress(&Progress { images, before: stats, epoch: Some(&epoch) });
             last = Some(batch);

@@ -8,12 +8,12 @@
 //! The same image comes out on every machine: integers, additions, multiplications, divisions and square roots of
 //! single floats (which IEEE 754 fixes), and sine and cosine from the `libm` crate.
 
-use crate::atomic;
 use crate::encode::{JpegOptions, encode_jpeg};
 use crate::error::{Error, Result};
 use crate::raster::{Image, Size};
 use crate::rng::{Domain, SampleRng};
 use crate::threads::spawn_scoped;
+use crate::{atomic, file};
 use std::fs;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -29,6 +29,9 @@ const VERSION: u32 = 1;
 
 /// The file that marks a folder of synthetic images.
 const MARKER: &str = ".warpfeed-synth";
+
+/// Largest such file, in bytes.
+const MAX_MARKER_BYTES: u64 = 1 << 12;
 
 /// Side of the square grid of random numbers that all noise is interpolated from.
 const NOISE_SIDE: usize = 128;
@@ -459,8 +462,8 @@ fn claim(folder: &Path, count: u64, classes: u32, seed: u64) -> Result<()> {
     let stamp = |count: u64| format!("version {VERSION}\nclasses {classes}\nseed {seed}\ncount {count}\n");
     let refuse = |expected: &str, got: String| Err(Error::parameter("synth", "folder", expected, got));
     fs::create_dir_all(folder).map_err(Error::io("make the folder", folder))?;
-    match fs::read_to_string(&marker) {
-        Ok(found) => {
+    match file::if_there(file::read_text_limited(&marker, MAX_MARKER_BYTES))? {
+        Some(found) => {
             let before = found.lines().last().and_then(|line| line.strip_prefix("count ")?.parse::<u64>().ok());
             let expected = "empty, or hold synthetic images of the same version, classes and seed and no more of them";
             if !before.is_some_and(|before| before <= count && found == stamp(before)) {
@@ -468,7 +471,7 @@ fn claim(folder: &Path, count: u64, classes: u32, seed: u64) -> Result<()> {
                 return refuse(expected, format!("{} with {}", folder.display(), found.join(", ")));
             }
         }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+        None => {
             let mut entries = fs::read_dir(folder).map_err(Error::io("list", folder))?;
             if let Some(entry) = entries.next() {
                 let entry = entry.map_err(Error::io("list", folder))?;
@@ -477,7 +480,6 @@ fn claim(folder: &Path, count: u64, classes: u32, seed: u64) -> Result<()> {
                 return refuse("empty or one that this command made", got);
             }
         }
-        Err(error) => return Err(Error::io("read", marker)(error)),
     }
     atomic::write(&marker, |file| file.write_all(stamp(count).as_bytes()))
 }

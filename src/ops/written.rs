@@ -7,7 +7,6 @@ use crate::file;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
-use std::io::Read;
 use std::path::Path;
 
 /// Largest file of transforms, in bytes.
@@ -98,8 +97,7 @@ impl TransformFile {
     /// [`Error::Io`] if it cannot be read; [`Error::Parameter`] with the file, the item, the field and what is allowed.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let mut text = String::new();
-        file::open_regular(path)?.take(MAX_FILE_BYTES).read_to_string(&mut text).map_err(Error::io("read", path))?;
+        let text = file::read_text_limited(path, MAX_FILE_BYTES)?;
         let wrong = |what: String| {
             let expected = "a JSON list of transforms and operations (see docs/operations.md)";
             Error::parameter("transforms", "FILE", expected, format!("{}: {what}", path.display()))

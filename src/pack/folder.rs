@@ -51,11 +51,8 @@ impl Place for Folder {
     }
 
     fn open(&self, file: &str) -> Result<Option<(u64, Box<dyn Read>)>> {
-        match file::open_with_metadata(&self.path(file)) {
-            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-            Ok((file, metadata)) => Ok(Some((metadata.len(), Box::new(file)))),
-        }
+        let opened = file::if_there(file::open_with_metadata(&self.path(file)))?;
+        Ok(opened.map(|(file, metadata)| (metadata.len(), Box::new(file) as Box<dyn Read>)))
     }
 
     fn write(&self, file: &str, contents: Contents) -> Result<()> {

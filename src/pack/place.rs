@@ -7,6 +7,7 @@ use super::manifest::{Manifest, PackedFile, PackedShard};
 use super::store::Store;
 use crate::address::Address;
 use crate::error::{Error, Result};
+use crate::file::read_up_to;
 use crate::source::packed::{Found, MANIFEST, MAX_BYTES};
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -93,10 +94,8 @@ pub(super) trait Place: Sync {
 
     /// The contents of a file, up to the length that a manifest may have; `None` if there is none.
     fn read(&self, file: &str) -> Result<Option<Vec<u8>>> {
-        let Some((len_bytes, bytes)) = self.open(file)? else { return Ok(None) };
-        let mut contents = Vec::with_capacity(len_bytes.min(MAX_BYTES) as usize);
-        bytes.take(MAX_BYTES).read_to_end(&mut contents).map_err(Error::io("read", self.path(file)))?;
-        Ok(Some(contents))
+        let Some((_, bytes)) = self.open(file)? else { return Ok(None) };
+        read_up_to(bytes, MAX_BYTES).map(Some).map_err(Error::io("read", self.path(file)))
     }
 
     /// The contents of small files.

@@ -191,7 +191,8 @@ impl Pipeline {
     ///
     /// # Errors
     /// [`Error::Parameter`], which names the differences, if the state belongs to another source, seed, order or
-    /// partition, or was written by an incompatible version of this crate.
+    /// partition, was written by an incompatible version of this crate, is damaged, or has a position after the end of the
+    /// epoch. If a stream is read again from the start, the first batch reports that its end comes before the position.
     pub fn resume(&self, state: &EpochState) -> Result<Epoch> {
         Ok(Epoch::start_all(vec![self.rest(state)?]).swap_remove(0))
     }

@@ -9,6 +9,9 @@ use std::sync::Arc;
 /// The version of states that this crate writes and reads.
 const VERSION: u32 = 2;
 
+/// Largest position of a stream, whose end is not known beforehand.
+const MAX_POSITION: u64 = 1 << 62;
+
 /// State of an epoch, from a batch ([`Batch::state`](crate::Batch::state)) or the epoch
 /// ([`Epoch::state`](crate::Epoch::state)). [`Pipeline::resume`](crate::Pipeline::resume) continues the epoch from it,
 /// possibly in another process and with other threads, prefetch or batch size.
@@ -66,6 +69,9 @@ pub struct EpochState {
     /// For a stream: [`Samples::cursor`](crate::source::Samples::cursor) in hexadecimal.
     #[serde(rename = "place", default, skip_serializing_if = "Option::is_none")]
     cursor: Option<String>,
+    /// CRC-32C of epoch, position and place, 8 hexadecimal digits: a place belongs to one position.
+    #[serde(rename = "place_crc32c", default, skip_serializing_if = "Option::is_none")]
+    crc: Option<String>,
 }
 
 /// The place of an epoch when a batch was delivered, from which a state can be made.
@@ -91,7 +97,7 @@ impl fmt::Debug for Moment {
 
 impl EpochState {
     fn new(inner: &Inner, epoch: u64, position: u64, cursor: Option<&[u8]>) -> Self {
-        let (sampler, partition) = (&inner.sampler, inner.sampler.own_partition());
+        let (sampler, partition, cursor) = (&inner.sampler, inner.sampler.own_partition(), cursor.map(hex));
         Self {
             version: VERSION,
             epoch,
@@ -105,7 +111,8 @@ impl EpochState {
             sampler: inner.chosen.as_ref().map(|chosen| chosen.name.clone()),
             mix: inner.mix.as_ref().map(|mix| format!("{mix} of {} images", inner.options.batch_size)),
             source: format!("{:016x}", inner.fingerprint()),
-            cursor: cursor.map(hex),
+            crc: cursor.as_deref().map(|cursor| crc(epoch, position, cursor)),
+            cursor,
         }
     }
 
@@ -146,11 +153,15 @@ impl EpochState {
         if !expected.is_empty() {
             return refused(format!("one of this pipeline ({})", expected.join(", ")), got.join(", "));
         }
-        if self.position > positions {
-            return refused(
-                format!("at a position up to {positions}, the end of the epoch"),
-                self.position.to_string(),
-            );
+        let end = positions.min(MAX_POSITION);
+        if self.position > end {
+            return refused(format!("at a position up to {end}, the end of the epoch"), self.position.to_string());
+        }
+        if self.crc != self.cursor.as_deref().map(|cursor| crc(self.epoch, self.position, cursor)) {
+            let expected =
+                "one whose place in the stream belongs to its position (take an earlier state, or begin anew)";
+            let got = format!("position {} of epoch {}, damaged or edited", self.position, self.epoch);
+            return refused(expected.to_owned(), got);
         }
         Ok(())
     }
@@ -169,6 +180,11 @@ impl EpochState {
             if self.even { "even partitions" } else { "partitions as they are" }.to_owned(),
         ]
     }
+}
+
+/// Checksum that ties a cursor to its position.
+fn crc(epoch: u64, position: u64, cursor: &str) -> String {
+    format!("{:08x}", crc32c::crc32c(format!("{epoch} {position} {cursor}").as_bytes()))
 }
 
 /// Bytes as hexadecimal digits.

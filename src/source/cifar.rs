@@ -5,12 +5,11 @@ use super::window::read_exact_at;
 use super::{Source, no_fields, no_such_sample};
 use crate::decode::pnm_header;
 use crate::error::{Error, Result};
-use crate::file::open_with_metadata;
+use crate::file::{if_there, open_with_metadata, read_text_limited};
 use crate::raster::Size;
 use crate::targets::Target;
 use std::borrow::Cow;
-use std::fs::{self, File};
-use std::io::ErrorKind;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 const SIDE: u32 = 32;
@@ -19,6 +18,9 @@ const IMAGE_BYTES: usize = (SIDE * SIDE) as usize * CHANNELS as usize;
 
 /// The field of targets that CIFAR-100 has beside its label: the superclass.
 const COARSE: &str = "coarse";
+
+/// Largest file of class names, in bytes.
+const MAX_NAMES_BYTES: u64 = 1 << 16;
 
 /// Which of the two it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -153,11 +155,7 @@ impl CifarFiles {
 /// The names of the classes, from the file beside `file`; none where it is missing.
 fn classes(kind: Kind, file: &Path) -> Result<Vec<String>> {
     let path = file.with_file_name(kind.names());
-    let text = match fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(Error::io("read", &path)(error)),
-    };
+    let Some(text) = if_there(read_text_limited(&path, MAX_NAMES_BYTES))? else { return Ok(Vec::new()) };
     let names: Vec<String> = text.lines().map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
     if names.len() != usize::from(kind.classes()) {
         let message = format!("{}: {} names, and {} classes", path.display(), names.len(), kind.classes());
@@ -214,6 +212,7 @@ impl Source for CifarFiles {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     /// A record whose pixel `i` of channel `c` is `i + 85 c`.
     fn record(labels: &[u8]) -> Vec<u8> {
@@ -268,5 +267,14 @@ mod tests {
         let (folder, paths) = written(&[("test_batch.bin", record(&[3]))]);
         fs::write(folder.path().join("batches.meta.txt"), "airplane\n").unwrap();
         assert!(CifarFiles::cifar10(&paths).unwrap_err().to_string().contains("1 names"));
+        fs::File::create(folder.path().join("batches.meta.txt")).unwrap().set_len(1 << 40).unwrap();
+        assert!(CifarFiles::cifar10(&paths).unwrap_err().to_string().contains("more than 65536 bytes"));
+        #[cfg(unix)]
+        {
+            let pipe = folder.path().join("batches.meta.txt");
+            fs::remove_file(&pipe).unwrap();
+            assert!(std::process::Command::new("mkfifo").arg(pipe).status().unwrap().success());
+            assert!(CifarFiles::cifar10(&paths).unwrap_err().to_string().contains("not a regular file"));
+        }
     }
 }

@@ -1,12 +1,12 @@
 //! ImageNet's validation images of 2012, whose labels are in its development kit: one number for each image, by the order
 //! of the images' names, and a MATLAB file that says which class a number means.
 
+use super::Source;
 use super::compose::{Compose, Described, MapLabels};
 use super::records::tar;
-use super::{Source, read_file_within};
 use crate::error::{Error, Result};
+use crate::file::{read_limited, read_up_to};
 use flate2::read::{GzDecoder, ZlibDecoder};
-use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -47,23 +47,17 @@ pub(super) fn validation(images: Arc<dyn Source>, devkit: &Path) -> Result<MapLa
 
 /// The files with the labels and the classes.
 fn read(devkit: &Path) -> Result<[Vec<u8>; 2]> {
-    let mut files = [Vec::new(), Vec::new()];
     if devkit.is_dir() {
-        for (name, file) in [LABELS, CLASSES].into_iter().zip(&mut files) {
-            read_file_within(&devkit.join(name), file, MAX_BYTES)?;
-        }
-        return Ok(files);
+        let read = |name| read_limited(devkit.join(name), MAX_BYTES);
+        return Ok([read(LABELS)?, read(CLASSES)?]);
     }
-    let mut packed = Vec::new();
-    read_file_within(devkit, &mut packed, MAX_BYTES)?;
-    let mut archive = Vec::new();
-    GzDecoder::new(&packed[..]).take(MAX_BYTES).read_to_end(&mut archive).map_err(Error::io("unpack", devkit))?;
-    for (name, file) in [LABELS, CLASSES].into_iter().zip(&mut files) {
-        let found = tar::member(&archive, name);
+    let packed = read_limited(devkit, MAX_BYTES)?;
+    let archive = read_up_to(GzDecoder::new(&packed[..]), MAX_BYTES).map_err(Error::io("unpack", devkit))?;
+    let member = |name| {
         let missing = || Error::decode("ImageNet", format!("{}: there is no {name} in it", devkit.display()));
-        *file = found.ok_or_else(missing)?.to_vec();
-    }
-    Ok(files)
+        tar::member(&archive, name).map(<[u8]>::to_vec).ok_or_else(missing)
+    };
+    Ok([member(LABELS)?, member(CLASSES)?])
 }
 
 /// The identifiers of the classes by their numbers, from 1 on: the fields `ILSVRC2012_ID` and `WNID` of the structs `synsets`
@@ -71,10 +65,10 @@ fn read(devkit: &Path) -> Result<[Vec<u8>; 2]> {
 fn classes_of(file: &[u8]) -> Result<Vec<String>, String> {
     let mut content = file.get(128..).filter(|_| &file[126..128] == b"IM").ok_or("it is no MATLAB 5 file")?;
     let (mut kind, mut synsets) = element(&mut content).ok_or(TORN)?;
-    let mut unpacked = Vec::new();
+    let unpacked;
     if kind == COMPRESSED {
-        let read = ZlibDecoder::new(synsets).take(MAX_BYTES).read_to_end(&mut unpacked);
-        read.map_err(|error| format!("it cannot be unpacked: {error}"))?;
+        unpacked = read_up_to(ZlibDecoder::new(synsets), MAX_BYTES)
+            .map_err(|error| format!("it cannot be unpacked: {error}"))?;
         (kind, synsets) = element(&mut &unpacked[..]).ok_or(TORN)?;
     }
     let mut fields = if kind == MATRIX { structs(synsets) } else { None }.ok_or("it does not begin with structs")?;

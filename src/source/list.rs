@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::file::open_with_metadata;
 use crate::targets::Target;
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
@@ -93,6 +94,11 @@ impl ListFile {
             if let (1, false, Some(names)) = (number, cut_off, line.strip_prefix(COLUMNS)) {
                 let names = String::from_utf8_lossy(names);
                 list.columns = names.split('\t').map(|name| name.trim().to_owned()).collect();
+                let mut before = HashSet::new();
+                if let Some(name) = list.columns.iter().find(|name| !name.is_empty() && !before.insert(*name)) {
+                    let got = format!("the column {name} twice in {} line 1", path.display());
+                    return Err(Error::parameter("ListFile::open", "each column", "one of another name", got));
+                }
             }
             if line.trim_ascii().is_empty() || line[0] == b'#' {
                 continue;
@@ -289,6 +295,8 @@ mod tests {
             (b"\t5\n", 1),
             (b"a\0b.jpg\t5\n", 1),
             (b"\xff\xd8\xff\xe0\0\x10JFIF\0", 1),
+            (b"#path\tlabel\ttext\ttext\na.jpg\t1\tx\ty\n", 1),
+            (b"#path\tlabel\ttext\na.jpg\t1\tx\ty\n", 2),
             (&long, 2),
         ] {
             let (_folder, list) = open(text);

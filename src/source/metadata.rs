@@ -1,11 +1,13 @@
 //! What lies beside images in `metadata.csv` and `metadata.jsonl`, as Hugging Face's imagefolder has it.
 
-use super::read_file_within;
 use super::records::tar::json_field;
 use crate::error::{Error, Result};
+use crate::file::{if_there, read_limited};
 use crate::targets::Target;
-use std::collections::HashMap;
-use std::io;
+use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -30,18 +32,23 @@ struct File {
     columns: Option<Vec<Vec<u8>>>,
 }
 
+fn refuse<T>(expected: &str, got: String) -> Result<T> {
+    Err(Error::parameter("targets", "metadata", expected, got))
+}
+
 impl Metadata {
     /// Reads the files in `folders`, as far as there are.
     pub fn read(folders: impl IntoIterator<Item = PathBuf>) -> Result<Self> {
         let mut this = Self::default();
         for folder in folders {
-            for name in ["metadata.csv", "metadata.jsonl"] {
-                let path = folder.join(name);
-                let mut text = Vec::new();
-                match read_file_within(&path, &mut text, MAX_BYTES) {
-                    Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
-                    Err(error) => return Err(error),
-                    Ok(_) => this.add(&folder, path, text)?,
+            let [csv, json] = ["metadata.csv", "metadata.jsonl"].map(|name| folder.join(name));
+            if csv.exists() && json.exists() {
+                let got = format!("{} and {}: remove or rename one of them", csv.display(), json.display());
+                return refuse("one file in each folder", got);
+            }
+            for path in [csv, json] {
+                if let Some(text) = if_there(read_limited(&path, MAX_BYTES))? {
+                    this.add(&folder, path, text)?;
                 }
             }
         }
@@ -49,42 +56,26 @@ impl Metadata {
     }
 
     fn add(&mut self, folder: &Path, path: PathBuf, text: Vec<u8>) -> Result<()> {
-        let refuse = |at: usize, got: &str| {
-            let line = 1 + text[..at].iter().filter(|&&byte| byte == b'\n').count();
-            let expected = format!("with the column {FILE_NAME} and a path in each row");
-            Err(Error::parameter("targets", "metadata", expected, format!("{got} in {} line {line}", path.display())))
-        };
         let number = self.files.len();
-        let mut at = if text.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
-        let columns = if path.extension().is_some_and(|ending| ending == "csv") {
-            let header = record(&text, at);
-            let names = fields(&text[header.clone()]);
-            at = header.end;
-            if !names.iter().any(|name| name == FILE_NAME.as_bytes()) {
-                return refuse(header.start, "no such column");
-            }
-            Some(names)
-        } else {
-            None
-        };
-        while at < text.len() {
-            let row = match columns {
-                Some(_) => record(&text, at),
-                None => at..text[at..].iter().position(|&byte| byte == b'\n').map_or(text.len(), |end| at + end + 1),
-            };
+        let (file, mut at) = File::new(path, text)?;
+        self.files.push(file);
+        let file = &self.files[number];
+        while at < file.text.len() {
+            let row = file.row(at)?;
             at = row.end;
-            if text[row.clone()].trim_ascii().is_empty() {
+            if file.text[row.clone()].trim_ascii().is_empty() {
                 continue;
             }
-            match field(columns.as_deref(), &text[row.clone()], FILE_NAME) {
-                Ok(Some(Target::Bytes(name))) if !name.is_empty() => {
-                    self.rows.insert(folder.join(super::path_from_bytes(&name)), (number, row));
+            match self.rows.entry(folder.join(super::path_from_bytes(&file.image(&row)?))) {
+                Entry::Vacant(entry) => drop(entry.insert((number, row))),
+                Entry::Occupied(entry) => {
+                    let (other, before) = entry.get();
+                    let first = self.files[*other].line(before.start);
+                    let got = format!("a second row of {} after that in {first}", entry.key().display());
+                    return file.refuse(row.start, "one row for each image", &got);
                 }
-                Ok(_) => return refuse(row.start, "none"),
-                Err(message) => return refuse(row.start, &message),
             }
         }
-        self.files.push(File { path, text, columns });
         Ok(())
     }
 
@@ -102,6 +93,96 @@ impl Metadata {
     }
 }
 
+impl File {
+    /// The file with this text, and the byte at which its first row begins.
+    fn new(path: PathBuf, text: Vec<u8>) -> Result<(Self, usize)> {
+        let start = if text.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
+        let is_csv = path.extension().is_some_and(|ending| ending == "csv");
+        let mut this = Self { path, text, columns: is_csv.then(Vec::new) };
+        if !is_csv {
+            return Ok((this, start));
+        }
+        let header = this.row(start)?;
+        let names = fields(&this.text[header.clone()]);
+        // A column without a name cannot be asked for.
+        let mut before = HashSet::new();
+        if let Some(name) = names.iter().find(|name| !name.is_empty() && !before.insert(*name)) {
+            let got = format!("the column {} twice", String::from_utf8_lossy(name));
+            return this.refuse(start, "columns with different names", &got);
+        }
+        if !names.iter().any(|name| name == FILE_NAME.as_bytes()) {
+            return this.refuse(start, WITH_PATHS, "no such column");
+        }
+        this.columns = Some(names);
+        Ok((this, header.end))
+    }
+
+    /// The file's path and the number of the line that has byte `at`.
+    fn line(&self, at: usize) -> String {
+        let number = 1 + self.text[..at].iter().filter(|&&byte| byte == b'\n').count();
+        format!("{} line {number}", self.path.display())
+    }
+
+    fn refuse<T>(&self, at: usize, expected: &str, got: &str) -> Result<T> {
+        refuse(expected, format!("{got} in {}", self.line(at)))
+    }
+
+    /// The range of the row that begins at byte `at`.
+    fn row(&self, at: usize) -> Result<Range<usize>> {
+        if self.columns.is_none() {
+            let end = self.text[at..].iter().position(|&byte| byte == b'\n');
+            return Ok(at..end.map_or(self.text.len(), |end| at + end + 1));
+        }
+        match record(&self.text, at) {
+            Some(row) => Ok(row),
+            None => self.refuse(at, "quotation marks in pairs", "one without a partner, in the row that begins"),
+        }
+    }
+
+    /// The path of a row's image.
+    fn image(&self, row: &Range<usize>) -> Result<Vec<u8>> {
+        let bytes = &self.text[row.clone()];
+        let wrong = match &self.columns {
+            None => serde_json::Deserializer::from_slice(bytes).deserialize_map(Names).err().map(|e| e.to_string()),
+            Some(columns) => {
+                let (own, cells) = (columns.len(), fields(bytes).len());
+                (own != cells).then(|| format!("{cells} cells where the first line has {own}"))
+            }
+        };
+        match wrong.map_or_else(|| field(self.columns.as_deref(), bytes, FILE_NAME), Err) {
+            Ok(Some(Target::Bytes(name))) if !name.is_empty() => Ok(name),
+            Ok(_) => self.refuse(row.start, WITH_PATHS, "none"),
+            Err(message) => self.refuse(row.start, ROWS, &message),
+        }
+    }
+}
+
+/// Requirements on rows, for messages.
+const WITH_PATHS: &str = "with the column file_name and a path in each row";
+const ROWS: &str = "rows of one cell for each column, texts with commas in quotation marks, or of one JSON object";
+
+/// Visitor of a JSON object that refuses a name that comes twice: a reader would take one of the two values.
+struct Names;
+
+impl<'de> Visitor<'de> for Names {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<(), A::Error> {
+        let mut names = HashSet::new();
+        while let Some((name, IgnoredAny)) = object.next_entry::<String, _>()? {
+            if names.contains(&name) {
+                return Err(A::Error::custom(format_args!("the field {name} twice")));
+            }
+            names.insert(name);
+        }
+        Ok(())
+    }
+}
+
 /// What a row has in a column.
 fn field(columns: Option<&[Vec<u8>]>, row: &[u8], name: &str) -> Result<Option<Target>, String> {
     let Some(columns) = columns else { return json_field(row, name) };
@@ -110,17 +191,18 @@ fn field(columns: Option<&[Vec<u8>]>, row: &[u8], name: &str) -> Result<Option<T
     Ok((at < values.len()).then(|| Target::Bytes(values.swap_remove(at))))
 }
 
-/// Where the CSV record lies that begins at `start`: up to the line end that is not between quotation marks.
-fn record(text: &[u8], start: usize) -> Range<usize> {
+/// The range of the CSV record that begins at `start`: up to the line end that is not between quotation marks. `None` if
+/// a quotation mark has no partner.
+fn record(text: &[u8], start: usize) -> Option<Range<usize>> {
     let mut quoted = false;
     for (at, byte) in text.iter().enumerate().skip(start) {
         match byte {
             b'"' => quoted = !quoted,
-            b'\n' if !quoted => return start..at + 1,
+            b'\n' if !quoted => return Some(start..at + 1),
             _ => {}
         }
     }
-    start..text.len()
+    (!quoted).then_some(start..text.len())
 }
 
 /// The fields of a CSV record (RFC 4180): separated by commas, between quotation marks or not, which stand twice for one.
@@ -156,9 +238,9 @@ mod tests {
     #[test]
     fn csv_is_read_as_rfc_4180_has_it() {
         let text = b"a,\"b,\"\"c\"\"\nd\",\r\nx,y,z";
-        let first = record(text, 0);
+        let first = record(text, 0).unwrap();
         assert_eq!(fields(&text[first.clone()]), [&b"a"[..], b"b,\"c\"\nd", b""]);
-        assert_eq!(fields(&text[record(text, first.end)]), [b"x", b"y", b"z"]);
+        assert_eq!(fields(&text[record(text, first.end).unwrap()]), [b"x", b"y", b"z"]);
     }
 
     #[test]
@@ -177,6 +259,62 @@ mod tests {
         assert_eq!((target(inner.join("3.jpg"), "text"), target(inner.join("4.jpg"), "text")), (None, None));
     }
 
+    /// What reading such a file says.
+    fn refused(name: &str, text: &str) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join(name), text).unwrap();
+        let error = Metadata::read([folder.path().to_owned()]).unwrap_err();
+        assert!(error.is_parameter() && error.to_string().contains(folder.path().to_str().unwrap()), "{error}");
+        error.to_string()
+    }
+
+    #[test]
+    fn rows_that_do_not_fit_the_header_are_refused_with_file_and_line() {
+        // The comma of a text that stands without quotation marks moves what follows by a column.
+        for (row, cells) in [("2.jpg,a cat, asleep,7", 4), ("2.jpg,a cat", 2), ("2.jpg,a cat,7,", 4)] {
+            let message = refused("metadata.csv", &format!("file_name,text,class\n1.jpg,dog,3\n{row}\n3.jpg,fox,1\n"));
+            let says = format!("{cells} cells where the first line has 3 in ");
+            assert!(message.contains(&says) && message.ends_with("metadata.csv line 3"), "{message}");
+        }
+        // It would take all that follows into one cell.
+        let message = refused("metadata.csv", "file_name,text\n1.jpg,\"12\" tall\n2.jpg,5\" tall\n3.jpg,six\n");
+        assert!(message.contains("quotation marks in pairs") && message.ends_with("metadata.csv line 3"), "{message}");
+    }
+
+    #[test]
+    fn what_comes_twice_is_refused_with_file_and_lines() {
+        for (name, text, says, line) in [
+            ("metadata.csv", "file_name,text\n1.jpg,a\n2.jpg,b\n./1.jpg,c\n", "metadata.csv line 2 in ", 4),
+            (
+                "metadata.jsonl",
+                "{\"file_name\": \"1.jpg\"}\n{\"file_name\": \"1.jpg\"}\n",
+                "metadata.jsonl line 1 in ",
+                2,
+            ),
+            ("metadata.csv", "file_name,text,text\n1.jpg,a,b\n", "the column text twice", 1),
+            ("metadata.csv", "file_name,file_name\n1.jpg,a\n", "the column file_name twice", 1),
+            ("metadata.jsonl", "\n{\"file_name\": \"1.jpg\", \"text\": 1, \"text\": 2}\n", "the field text twice", 2),
+        ] {
+            let message = refused(name, text);
+            assert!(message.contains(says) && message.ends_with(&format!("{name} line {line}")), "{message}");
+        }
+        // Two files may be about one image too.
+        let folder = tempfile::tempdir().unwrap();
+        let inner = folder.path().join("cat");
+        std::fs::create_dir(&inner).unwrap();
+        std::fs::write(folder.path().join("metadata.csv"), "file_name,text\n1.jpg,one\ncat/2.jpg,two\n").unwrap();
+        std::fs::write(inner.join("metadata.csv"), "file_name,text\n2.jpg,zwei\n").unwrap();
+        let error = Metadata::read([folder.path().to_owned(), inner.clone()]).unwrap_err().to_string();
+        assert!(error.contains("metadata.csv line 3 in ") && error.ends_with("cat/metadata.csv line 2"), "{error}");
+        // Columns without a name, as spreadsheets write them, are nobody's.
+        std::fs::write(inner.join("metadata.csv"), "file_name,,\n3.jpg,,\n").unwrap();
+        Metadata::read([folder.path().to_owned(), inner.clone()]).unwrap();
+        // Both kinds side by side: neither is taken for the other.
+        std::fs::write(inner.join("metadata.jsonl"), "").unwrap();
+        let error = Metadata::read([folder.path().to_owned(), inner]).unwrap_err().to_string();
+        assert!(error.contains("cat/metadata.csv and ") && error.contains("cat/metadata.jsonl: remove"), "{error}");
+    }
+
     #[test]
     fn rows_without_a_path_are_refused_with_file_and_line() {
         for (name, text) in [
@@ -185,10 +323,8 @@ mod tests {
             ("metadata.jsonl", "{\"file_name\": \"1.jpg\"}\n\n{\"text\": 3}\n"),
             ("metadata.jsonl", "{\"file_name\": \n"),
         ] {
-            let folder = tempfile::tempdir().unwrap();
-            std::fs::write(folder.path().join(name), text).unwrap();
-            let error = Metadata::read([folder.path().to_owned()]).unwrap_err();
-            assert!(error.is_parameter() && error.to_string().contains(&format!("{name} line ")), "{error}");
+            let message = refused(name, text);
+            assert!(message.contains(&format!("{name} line ")), "{message}");
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::file;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::ffi::OsStr;
-use std::io::{self, Read};
+use std::io;
 use std::path::Path;
 
 /// The manifest's name.
@@ -24,14 +24,8 @@ pub(crate) enum Found<T> {
 
 impl<T: DeserializeOwned> Found<T> {
     pub(crate) fn in_folder(folder: &Path) -> Result<Self> {
-        let path = folder.join(MANIFEST);
-        let file = match file::open_regular(&path) {
-            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(Self::Nothing),
-            opened => opened?,
-        };
-        let mut text = Vec::new();
-        file.take(MAX_BYTES).read_to_end(&mut text).map_err(Error::io("read", &path))?;
-        Ok(Self::of(&text))
+        let text = file::if_there(file::read_limited(folder.join(MANIFEST), MAX_BYTES))?;
+        Ok(text.map_or(Self::Nothing, |text| Self::of(&text)))
     }
 
     /// What the text of a manifest says.

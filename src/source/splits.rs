@@ -3,15 +3,19 @@
 use super::SourceFormat;
 use super::folder::class_folders;
 use crate::error::{Error, Result};
+use crate::file::{if_there, read_text_limited};
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// The usual splits, each with the names that it goes by.
 const USUAL: [&[&str]; 3] = [&["train", "training"], &["val", "valid", "validation", "dev"], &["test", "testing"]];
 
 /// The folder, and the start of the archive, that ImageNet's labels of 2012 come in.
 const DEVKIT: &str = "ILSVRC2012_devkit_t12";
+
+/// Largest `refs/main`, in bytes: a revision's name.
+const MAX_REF_BYTES: u64 = 1 << 10;
 
 /// A split of a data set.
 #[derive(Debug, PartialEq)]
@@ -133,8 +137,16 @@ fn snapshot(listing: &Listing) -> Result<Option<PathBuf>> {
         return Ok(None);
     }
     let snapshots = listing.folder.join("snapshots");
-    if let Ok(revision) = fs::read_to_string(listing.folder.join("refs/main")) {
-        let revision = snapshots.join(revision.trim());
+    let main = listing.folder.join("refs/main");
+    if let Some(revision) = if_there(read_text_limited(&main, MAX_REF_BYTES))? {
+        let revision = revision.trim();
+        // Whoever supplies the cache must not choose another folder of this machine.
+        if Path::new(revision).components().ne([Component::Normal(revision.as_ref())]) {
+            let expected = "a cache whose refs/main holds the name of a folder in snapshots, and no path: give the folder \
+                            of a revision";
+            return Err(Error::parameter("open", "source", expected, format!("{revision:?} in {}", main.display())));
+        }
+        let revision = snapshots.join(revision);
         if revision.is_dir() {
             return Ok(Some(revision));
         }
@@ -297,6 +309,28 @@ mod tests {
         fs::remove_file(root.path().join("datasets/refs/main")).unwrap();
         let error = find(&root.path().join("datasets"), Some("test")).unwrap_err().to_string();
         assert!(error.contains("2 revisions"), "{error}");
+    }
+
+    #[test]
+    fn a_revision_is_a_folder_of_the_cache() {
+        let root = tree(&["cache/refs/main", "cache/snapshots/4be2/cat/1.jpg", "other/dog/1.jpg"]);
+        let (cache, main) = (root.path().join("cache"), root.path().join("cache/refs/main"));
+        let absolute = root.path().join("other").display().to_string();
+        for path in ["../../other", "../../..", "..", ".", "", "4be2/cat", "4be2/..", "./4be2", &absolute] {
+            fs::write(&main, format!("{path}\n")).unwrap();
+            let error = find(&cache, None).unwrap_err();
+            assert!(error.is_parameter() && error.to_string().contains(main.to_str().unwrap()), "{path:?}: {error}");
+        }
+        fs::write(&main, "4be2\n").unwrap();
+        assert_eq!(find(&cache, None).unwrap().unwrap().files, [cache.join("snapshots/4be2")]);
+        fs::write(&main, "4be2".repeat(1000)).unwrap();
+        assert!(find(&cache, None).unwrap_err().to_string().contains("more than 1024 bytes"));
+        #[cfg(unix)]
+        {
+            fs::remove_file(&main).unwrap();
+            assert!(std::process::Command::new("mkfifo").arg(&main).status().unwrap().success());
+            assert!(find(&cache, None).unwrap_err().to_string().contains("not a regular file"));
+        }
     }
 
     #[test]

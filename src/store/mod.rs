@@ -17,6 +17,7 @@ pub(crate) use fetcher::{Answer, Fetcher};
 
 use crate::address::{Address, message_without_secrets};
 use crate::error::{Error, Result};
+use crate::file::too_long;
 use http::{Connector, Login, Secret};
 use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
@@ -157,7 +158,10 @@ impl Object {
         let mut attempt = 1;
         'anew: loop {
             let meta = patiently(|| self.head()).await?;
-            let (size, mut contents) = (meta.size.min(max_bytes), Vec::new());
+            if meta.size > max_bytes {
+                return Err(object_store::Error::Generic { store: "size", source: too_long(max_bytes).into() });
+            }
+            let (size, mut contents) = (meta.size, Vec::new());
             while (contents.len() as u64) < size {
                 let start = contents.len() as u64;
                 match self.range(&meta, start..size.min(start + RANGE_BYTES)).await {

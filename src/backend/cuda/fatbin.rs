@@ -1,10 +1,9 @@
 //! The compiled kernels: one fat binary of all of kernels/*.cu, which build.rs makes and this embeds.
 
 use crate::error::{Error, Result};
+use crate::file;
 use std::borrow::Cow;
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::Read;
 use std::path::PathBuf;
 
 /// Names a file to load instead of what is embedded: a fat binary, or a cubin for the device.
@@ -58,14 +57,9 @@ fn choose(path: Option<PathBuf>, embedded: &'static [u8]) -> Result<Cow<'static,
             lack => Err(error(format!("warpfeed was built without them ({}): {REMEDY}", lack.unwrap_or("none")))),
         };
     };
-    let mut bytes = Vec::new();
-    let read = File::open(&path).and_then(|file| file.take(LIMIT_BYTES + 1).read_to_end(&mut bytes));
-    let named = || format!("{}, which {PATH_VARIABLE} names,", path.display());
-    read.map_err(|reason| error(format!("{} cannot be read: {reason}", named())))?;
-    if bytes.len() as u64 > LIMIT_BYTES {
-        return Err(error(format!("{} has more than {LIMIT_BYTES} bytes: it is no image of kernels/*.cu", named())));
-    }
-    Ok(Cow::Owned(bytes))
+    file::read(&path, LIMIT_BYTES)
+        .map(Cow::Owned)
+        .map_err(|reason| error(format!("{}, which {PATH_VARIABLE} names, cannot be read: {reason}", path.display())))
 }
 
 #[cfg(test)]
@@ -98,7 +92,7 @@ mod tests {
         assert!(refused(&file).contains(PATH_VARIABLE));
         std::fs::write(&file, b"named").unwrap();
         assert_eq!(*choose(Some(file.clone()), b"embedded").unwrap(), *b"named");
-        File::create(&file).unwrap().set_len(LIMIT_BYTES + 1).unwrap(); // sparse
+        std::fs::File::create(&file).unwrap().set_len(LIMIT_BYTES + 1).unwrap(); // sparse
         assert!(refused(&file).contains("67108864"));
         assert_eq!(*choose(None, b"embedded").unwrap(), *b"embedded");
     }

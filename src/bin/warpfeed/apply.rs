@@ -3,13 +3,16 @@
 use super::options::{OrientationName, StrategyName};
 use super::values::{decode_path, device};
 use clap::Args;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use warpfeed::{
     ApplyOptions, DType, DecodePath, Device, Error, Result,
     image::{Image, Size},
     ops::Op,
+    source::{MAX_ENCODED_BYTES, read_limited, read_up_to},
 };
+
+/// Largest list of operations, in bytes.
+const MAX_OPS_BYTES: u64 = 1 << 24;
 
 /// Put one image through explicit operations
 ///
@@ -52,11 +55,7 @@ impl Apply {
         };
         self.device.available()?;
         let ops = read_ops(&self.ops)?;
-        let bytes = std::fs::read(&self.image).map_err(|source| Error::Io {
-            action: "read",
-            path: self.image.clone(),
-            source,
-        })?;
+        let bytes = read_limited(&self.image, MAX_ENCODED_BYTES)?;
         let options = ApplyOptions {
             strategy: self.strategy.into(),
             orientation: self.orientation.into(),
@@ -82,14 +81,17 @@ impl Apply {
 }
 
 fn read_ops(path: &Path) -> Result<Vec<Op>> {
-    let io = |source| Error::Io { action: "read", path: path.to_owned(), source };
-    let mut text = String::new();
-    if path == Path::new("-") {
-        std::io::stdin().lock().read_to_string(&mut text).map_err(io)?;
+    let text = if path == Path::new("-") {
+        read_up_to(std::io::stdin().lock(), MAX_OPS_BYTES).map_err(|source| Error::Io {
+            action: "read",
+            path: "standard input".into(),
+            source,
+        })?
     } else {
-        text = std::fs::read_to_string(path).map_err(io)?;
-    }
-    serde_json::from_str(&text).map_err(|error| wrong_use("--ops", "a JSON list of operations", &error.to_string()))
+        read_limited(path, MAX_OPS_BYTES)?
+    };
+    let wrong = |error| wrong_use("--ops", "a JSON list of operations", &format!("{}: {error}", path.display()));
+    serde_json::from_slice(&text).map_err(|error: serde_json::Error| wrong(error))
 }
 
 fn wrong_use(parameter: &'static str, expected: &str, got: &str) -> Error {

@@ -8,6 +8,7 @@ use super::values::preset;
 use clap::{Args, Subcommand};
 use std::path::{Path, PathBuf};
 use warpfeed::experiment::augment_load::{self, augment_load};
+use warpfeed::experiment::compare::MAX_REPORT_BYTES;
 use warpfeed::experiment::configurations::configurations;
 use warpfeed::experiment::events::EventLog;
 use warpfeed::experiment::peers::peers;
@@ -16,7 +17,7 @@ use warpfeed::experiment::workers::{self, workers};
 use warpfeed::{
     Error, IMAGENET_MEAN, IMAGENET_STD, Preset, Result,
     ops::{Normalize, Resize, Transform},
-    source::ImageFolder,
+    source::{ImageFolder, read_text_limited},
 };
 
 /// Smaller images are trained on at their own size.
@@ -250,7 +251,7 @@ impl Peers {
         // The script prints its own progress.
         self.report.begin()?.end();
         let report = match (&self.from, &self.dir) {
-            (Some(file), _) => peers(&read(file)?)?,
+            (Some(file), _) => peers(&read_text_limited(file, MAX_REPORT_BYTES)?)?,
             (None, dir) => {
                 let dir = dir.as_deref().unwrap_or(Path::new("."));
                 // Checked first, so that a folder without images is reported before anything is installed.
@@ -282,13 +283,9 @@ impl Peers {
         if !status.success() {
             return Err(failed(std::io::Error::other(format!("it ended with {status}; what it said is above"))));
         }
-        let json = read(&out);
+        let json = read_text_limited(&out, MAX_REPORT_BYTES);
         // The file was temporary.
         let _ = std::fs::remove_file(&out);
         json
     }
-}
-
-fn read(path: &Path) -> Result<String> {
-    std::fs::read_to_string(path).map_err(|source| Error::Io { action: "read", path: path.to_owned(), source })
 }

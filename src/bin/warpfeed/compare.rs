@@ -2,11 +2,9 @@
 
 use super::output::{print, print_json};
 use clap::Args;
-use std::fs::File;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use warpfeed::experiment::compare::{MAX_REPORT_BYTES, compare};
-use warpfeed::{Error, Result};
+use warpfeed::{Result, source::read_text_limited};
 
 /// Compare two reports of one experiment: settings that differ, and figures whose difference is beyond doubt
 #[derive(Args)]
@@ -24,14 +22,8 @@ pub struct Compare {
 
 impl Compare {
     pub fn run(self) -> Result<()> {
-        let found = compare(&read(&self.a)?, &read(&self.b)?)?;
+        let [a, b] = [&self.a, &self.b].map(|path| read_text_limited(path, MAX_REPORT_BYTES));
+        let found = compare(&a?, &b?)?;
         if self.json { print_json(&found) } else { print(&found.text()) }
     }
-}
-
-fn read(path: &Path) -> Result<String> {
-    let mut text = String::new();
-    let read = File::open(path).and_then(|file| file.take(MAX_REPORT_BYTES).read_to_string(&mut text));
-    read.map_err(|source| Error::Io { action: "read", path: path.to_owned(), source })?;
-    Ok(text)
 }

@@ -3,9 +3,12 @@
 use clap::Args;
 use std::path::{Path, PathBuf};
 use warpfeed::{
-    Error, Result,
-    source::{Input, OpenOptions, RecordOptions, SourceFormat},
+    Result,
+    source::{Input, OpenOptions, RecordOptions, SourceFormat, read_text_limited},
 };
+
+/// Largest file of class names, in bytes.
+const MAX_CLASSES_BYTES: u64 = 1 << 26;
 
 pub fn format(text: &str) -> std::result::Result<SourceFormat, String> {
     text.parse().map_err(|error: warpfeed::Error| error.to_string())
@@ -41,10 +44,7 @@ impl FieldArgs {
 
     fn records(&self) -> Result<RecordOptions> {
         let (image, label) = (self.image_field.clone(), self.label_field.clone());
-        let read = |path: &PathBuf| {
-            let unreadable = |source| Error::Io { action: "read", path: path.clone(), source };
-            std::fs::read_to_string(path).map_err(unreadable)
-        };
+        let read = |path: &PathBuf| read_text_limited(path, MAX_CLASSES_BYTES);
         let classes = self.classes.as_ref().map(read).transpose()?.unwrap_or_default();
         let classes = classes.lines().map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
         Ok(RecordOptions { image, label, classes, ..RecordOptions::default() })

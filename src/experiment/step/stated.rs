@@ -5,6 +5,7 @@ use crate::backend::cuda::measure::Spin;
 use crate::cuda::CudaBuffer;
 use crate::error::{Error, Result};
 use crate::experiment::published::{EPOCH_BATCH, EPOCH_IMAGES, seconds};
+use crate::file::read_text_limited;
 use crate::pipeline::Batch;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,6 +13,9 @@ use std::time::{Duration, Instant};
 
 /// Time at the end of a step that is spun and not slept, because the system may sleep this much too long.
 const SLEEP_MARGIN: Duration = Duration::from_micros(200);
+
+/// Largest file of lengths, in bytes.
+const MAX_LENGTHS_BYTES: u64 = 1 << 20;
 
 /// How a step of a given length spends its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -154,7 +158,7 @@ pub fn published(model: &str) -> Option<Duration> {
 /// than zero.
 pub fn read_lengths(path: impl AsRef<Path>) -> Result<BTreeMap<String, Duration>> {
     let path = path.as_ref();
-    let text = std::fs::read_to_string(path).map_err(Error::io("read", path))?;
+    let text = read_text_limited(path, MAX_LENGTHS_BYTES)?;
     let wrong = |got: String| {
         let expected = "a TOML file of names and milliseconds, more than zero: resnet50 = 12.5";
         Error::parameter("step", "file", expected, format!("{}: {got}", path.display()))

@@ -2,8 +2,9 @@
 
 use crate::atomic;
 use crate::error::{Error, Result};
+use crate::file::read_up_to;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
@@ -43,12 +44,11 @@ impl Cache {
     }
 
     pub fn get(&self, key: &str, len_bytes: u64) -> Option<Vec<u8>> {
-        let mut file = fs::File::options().read(true).append(true).open(self.path(key)).ok()?;
+        let file = fs::File::options().read(true).append(true).open(self.path(key)).ok()?;
         if file.metadata().ok()?.len() != len_bytes + 4 {
             return None;
         }
-        let mut bytes = Vec::with_capacity(len_bytes as usize + 4);
-        file.read_to_end(&mut bytes).ok()?;
+        let mut bytes = read_up_to(&file, len_bytes + 4).ok()?;
         let crc = u32::from_le_bytes(*bytes.last_chunk()?);
         bytes.truncate(len_bytes as usize);
         // What was used lately goes last.

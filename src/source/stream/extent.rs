@@ -1,7 +1,7 @@
 //! Where samples lie in a stream, by which it goes on in another process without reading what it has given.
 
 use super::StreamSample;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Where a sample lies in a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +58,28 @@ pub(super) fn take(bytes: &mut &[u8]) -> Option<u64> {
         }
     }
     None
+}
+
+/// Largest count or offset in a cursor: sums of two do not overflow.
+const MAX_COUNT: u64 = 1 << 62;
+
+/// Reads a count or an offset.
+pub(super) fn take_count(bytes: &mut &[u8]) -> Option<u64> {
+    take(bytes).filter(|&count| count <= MAX_COUNT)
+}
+
+/// Reads a yes or no.
+pub(super) fn take_flag(bytes: &mut &[u8]) -> Option<bool> {
+    match take(bytes)? {
+        0 => Some(false),
+        1 => Some(true),
+        _ => None,
+    }
+}
+
+/// Error for a cursor that no such stream has given.
+pub(super) fn damaged() -> Error {
+    Error::parameter("stream", "cursor", "one that such a stream has given, of the same epoch", "a damaged one")
 }
 
 #[cfg(test)]

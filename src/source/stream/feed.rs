@@ -101,6 +101,11 @@ fn broken(message: impl ToString) -> Error {
     Error::Stream { shard: "the stream".to_owned(), offset: 0, message: message.to_string() }
 }
 
+/// Error for a state whose position no epoch of the stream has.
+fn beyond(end: u64, position: u64) -> Error {
+    Error::parameter("resume", "state", format!("at a position up to {end}, the end of the stream"), position)
+}
+
 impl State {
     /// Ends the turn of the worker that pulled. The next is whoever waits for the earliest sample that has not come; all
     /// are told where none comes any more.
@@ -230,7 +235,12 @@ impl Feed {
                 state.samples = samples;
             }
             Ok(None) => {
-                state.end = Some(if at == 0 { Ending::Empty } else { Ending::Done });
+                state.end = Some(match at {
+                    0 => Ending::Empty,
+                    // It was read again from the start, and is shorter than it was.
+                    end if end < self.first => Ending::Failed(beyond(end, self.first)),
+                    _ => Ending::Done,
+                });
                 if state.cursors.back().is_none_or(|(kept, _)| *kept < at) {
                     self.keep_cursor(state, samples.as_deref());
                 }

@@ -1,6 +1,6 @@
 //! Several streams as one.
 
-use super::extent::{put, take};
+use super::extent::{damaged, put, take, take_count, take_flag};
 use super::{Samples, Stream, StreamSample, StreamStart};
 use crate::error::{Error, Result};
 use crate::rng::{Domain, SampleRng};
@@ -122,7 +122,7 @@ impl Stream for StreamMix {
         if let Some(mut cursor) = start.cursor.as_deref()
             && mixed.go_on(&mut cursor).is_none()
         {
-            return Err(Error::parameter("stream", "cursor", "one that such a mix has given", "another"));
+            return Err(damaged());
         }
         Ok(Box::new(mixed))
     }
@@ -267,15 +267,16 @@ impl Mixed {
 
     /// Goes to a cursor. `None` if that is damaged.
     fn go_on(&mut self, cursor: &mut &[u8]) -> Option<()> {
-        (self.drawn, self.given) = (take(cursor)?, take(cursor)?);
+        (self.drawn, self.given) = (take_count(cursor)?, take_count(cursor)?);
         self.draw.skip(self.drawn);
-        self.ended = take(cursor)? == 1;
+        self.ended = take_flag(cursor)?;
         for left in &mut self.left {
-            *left = take(cursor)?.try_into().ok()?;
+            // Before it is read it is the stream's whole count.
+            *left = take(cursor).filter(|&now| now <= u64::from(*left))?.try_into().ok()?;
         }
         for part in &mut self.streams {
-            (part.passes, part.given) = (take(cursor)?, take(cursor)?);
-            if take(cursor)? == 1 {
+            (part.passes, part.given) = (take_count(cursor)?, take_count(cursor)?);
+            if take_flag(cursor)? {
                 let len = take(cursor)?.try_into().ok()?;
                 let (own, rest) = cursor.split_at_checked(len)?;
                 (part.cursor, *cursor) = (Some(own.to_vec()), rest);

@@ -1,6 +1,6 @@
 //! Shards of records read from front to back.
 
-use super::extent::{Extent, InOrder, Located, put, take};
+use super::extent::{Extent, InOrder, Located, damaged as damaged_cursor, put, take, take_count};
 use super::shards::{Files, Shard, Shards, StandardInput};
 use super::shuffle::{Shuffled, Strided, Unshuffled, WINDOW_BYTES};
 use super::{Samples, Stream, StreamSample, StreamStart};
@@ -166,8 +166,7 @@ impl Stream for RecordStream {
             samples = Box::new(Strided { samples, part: start.partition, at: 0 });
         }
         let cursor = start.cursor.as_deref();
-        let damaged = || Error::parameter("stream", "cursor", "one that such a stream has given", "another");
-        let goes_on = |outcome: Option<Option<()>>| if outcome == Some(None) { Err(damaged()) } else { Ok(()) };
+        let goes_on = |outcome: Option<Option<()>>| if outcome == Some(None) { Err(damaged_cursor()) } else { Ok(()) };
         if let (Some(seed), 2..) = (start.shuffle, self.inner.options.window) {
             let (window, rank) = (self.inner.options.window, start.partition.rank());
             let mut shuffled = Shuffled::new(samples, window, seed, start.epoch, rank);
@@ -375,6 +374,10 @@ impl InOrder for Records {
     }
 
     fn reread(&mut self, extents: &[Extent]) -> Result<Vec<Result<StreamSample>>> {
+        // The cursor has the version of each shard that it has samples of.
+        if extents.iter().any(|extent| !self.versions.contains_key(&extent.turn)) {
+            return Err(damaged_cursor());
+        }
         let mut runs: VecDeque<Vec<usize>> = VecDeque::new();
         let mut order: Vec<usize> = (0..extents.len()).collect();
         order.sort_unstable_by_key(|&i| (extents[i].turn, extents[i].start));
@@ -448,14 +451,16 @@ impl InOrder for Records {
     }
 
     fn go_on(&mut self, cursor: &mut &[u8]) -> Option<()> {
-        let turns = self.order.len() as u64;
+        // Pipes give no cursors.
+        let turns = Some(self.order.len() as u64).filter(|_| self.seekable)?;
         self.turn = take(cursor).filter(|&turn| turn <= turns)?.try_into().ok()?;
-        self.from = take(cursor)?;
+        self.from = take_count(cursor)?;
         // Where it goes on elsewhere than at the beginning, samples were before.
         self.any = (self.turn, self.from) != (0, 0);
         self.labeled = match take(cursor)? {
             2 => None,
-            labeled => Some(labeled == 1),
+            labeled @ 0..=1 => Some(labeled == 1),
+            _ => return None,
         };
         for _ in 0..take(cursor)? {
             let turn = take(cursor).filter(|&turn| turn < turns)?.try_into().ok()?;

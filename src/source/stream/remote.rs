@@ -8,6 +8,7 @@ use super::cache::{Cache, ShardCache};
 use super::shards::{Shard, Shards};
 use crate::address::{Address, message_without_secrets};
 use crate::error::{Error, Result};
+use crate::file::read_up_to;
 use crate::source::packed::{Found, MANIFEST, MAX_BYTES, Packed};
 use crate::source::records::{self, AHEAD_BYTES};
 use crate::source::spec::{self, MAX_NAMES};
@@ -86,10 +87,10 @@ impl Remote {
     pub fn packed(&self) -> Result<Option<Packed>> {
         let Some(manifest) = &self.packed else { return Ok(None) };
         let (folder, _) = manifest.url.rsplit_once('/').unwrap_or_default();
-        let mut text = Vec::new();
-        if let Some((_, bytes)) = open(manifest, &self.fetcher)? {
-            bytes.take(MAX_BYTES).read_to_end(&mut text).map_err(|error| broken(&manifest.url, 0, &error))?;
-        }
+        let text = match open(manifest, &self.fetcher)? {
+            Some((_, bytes)) => read_up_to(bytes, MAX_BYTES).map_err(|error| broken(&manifest.url, 0, &error))?,
+            None => Vec::new(),
+        };
         let packed = Found::<Packed>::of(&text).whole(folder.as_ref())?;
         if !packed.as_ref().is_some_and(|packed| packed.complete) {
             let got = format!("{folder}, which is not: run it again");

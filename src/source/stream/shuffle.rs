@@ -1,6 +1,6 @@
 //! What changes the order of a stream, or leaves out what is another rank's.
 
-use super::extent::{Extent, InOrder, Located, put, take};
+use super::extent::{Extent, InOrder, Located, put, take, take_count};
 use super::{Samples, StreamSample};
 use crate::error::Result;
 use crate::rng::{Domain, SampleRng};
@@ -59,14 +59,15 @@ impl Shuffled {
 
     /// Goes to a cursor, before the first sample. `None` if that is damaged.
     pub fn go_on(&mut self, cursor: &mut &[u8]) -> Option<()> {
-        self.came_in = take(cursor)?;
-        let held = take(cursor)?;
+        self.came_in = take_count(cursor)?;
+        // A window that has given a sample is not full.
+        let held = take_count(cursor).filter(|&held| held < self.window as u64)?;
         // Nothing came out that was not drawn: two words of the keystream each.
         self.draw.skip(self.came_in.checked_sub(held)?);
         for _ in 0..held {
-            let origin = self.came_in.checked_sub(take(cursor)?)?;
-            let (turn, start) = (take(cursor)?.try_into().ok()?, take(cursor)?);
-            self.stood.push((origin, Extent { turn, start, end: start.checked_add(take(cursor)?)? }));
+            let origin = self.came_in.checked_sub(take_count(cursor)?)?;
+            let (turn, start) = (take(cursor)?.try_into().ok()?, take_count(cursor)?);
+            self.stood.push((origin, Extent { turn, start, end: start + take_count(cursor)? }));
         }
         self.samples.go_on(cursor)
     }
@@ -161,7 +162,7 @@ impl InOrder for Strided {
     }
 
     fn go_on(&mut self, cursor: &mut &[u8]) -> Option<()> {
-        self.at = take(cursor)?;
+        self.at = take_count(cursor)?;
         self.samples.go_on(cursor)
     }
 }
