@@ -647,6 +647,76 @@ fn image_folder(folder: &Path, count: u64) -> String {
     folder.join("images").to_str().unwrap().to_owned()
 }
 
+/// A library of this text in C, to be preloaded.
+#[cfg(all(target_os = "linux", feature = "cli"))]
+fn library(folder: &Path, text: &str) -> std::path::PathBuf {
+    let (source, library) = (folder.join("library.c"), folder.join("library.so"));
+    fs::write(&source, text).unwrap();
+    let compiled =
+        std::process::Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
+    assert!(compiled.unwrap().success());
+    library
+}
+
+/// Root may write to a folder that nobody may write to, so a library refuses what a disk that is mounted read-only refuses.
+#[test]
+#[cfg(all(target_os = "linux", feature = "cli"))]
+fn what_is_complete_may_be_on_a_read_only_disk() {
+    const READ_ONLY: &str = r#"
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+static int refused(const char *path) {
+    const char *disk = getenv("READ_ONLY");
+    if (strncmp(path, disk, strlen(disk)) != 0) return 0;
+    errno = EROFS;
+    return 1;
+}
+int open64(const char *path, int flags, ...) {
+    va_list rest;
+    va_start(rest, flags);
+    int mode = va_arg(rest, int);
+    va_end(rest);
+    if (flags & (O_WRONLY | O_RDWR | O_CREAT) && refused(path)) return -1;
+    return syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+}
+int mkdir(const char *path, mode_t mode) {
+    return refused(path) ? -1 : syscall(SYS_mkdirat, AT_FDCWD, path, mode);
+}
+int unlink(const char *path) { return refused(path) ? -1 : syscall(SYS_unlinkat, AT_FDCWD, path, 0); }
+int rename(const char *from, const char *to) {
+    return refused(to) ? -1 : syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+"#;
+    let folder = tempfile::tempdir().unwrap();
+    let (images, library) = (image_folder(folder.path(), 20), library(folder.path(), READ_ONLY));
+    for rank in [&[][..], &["--rank", "0/1"], &["--rank", "1/3"]] {
+        let out = folder.path().join(format!("{}/train", rank.concat().replace('/', "of")));
+        let args = ["pack", &images, "-o", out.to_str().unwrap(), "--format", "tfrecord", "--json"];
+        let args = [&args[..], rank].concat();
+        assert!(under(":", &args).status.success());
+        let whole = files(&out);
+        let read_only = format!("export LD_PRELOAD={} READ_ONLY={}", library.display(), out.display());
+        let output = under(&read_only, &args);
+        assert!(output.status.success(), "{rank:?}: {}", String::from_utf8_lossy(&output.stderr));
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!((&report["images"], &report["resumed_images"]), (&20.into(), &20.into()));
+        assert_eq!(files(&out), whole);
+        // What is not complete cannot be made so.
+        fs::remove_file(out.join("train-00000-of-00001.tfrecord")).unwrap();
+        let output = under(&read_only, &args);
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(1) && text.contains("Read-only file system"), "{rank:?}: {text}");
+        assert!(text.contains(out.to_str().unwrap()), "{text}");
+    }
+}
+
 #[test]
 #[cfg(all(target_os = "linux", feature = "cli"))]
 fn too_few_file_descriptors_or_threads_are_clear_errors() {
@@ -721,10 +791,7 @@ int rename(const char *from, const char *to) {
     let temporary = tempfile::tempdir().unwrap();
     let folder = fs::canonicalize(temporary.path()).unwrap();
     let images = image_folder(&folder, 20);
-    let (spy, library, log) = (folder.join("spy.c"), folder.join("spy.so"), folder.join("log"));
-    fs::write(&spy, SPY).unwrap();
-    let compiled = std::process::Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&spy).status();
-    assert!(compiled.unwrap().success());
+    let (library, log) = (library(&folder, SPY), folder.join("log"));
     let spied = |args: &[&str]| {
         let _ = fs::remove_file(&log);
         let spy = format!("export LD_PRELOAD={} SPY_LOG={}", library.display(), log.display());

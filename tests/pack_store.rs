@@ -231,6 +231,20 @@ fn errors_name_the_address_and_the_remedy() {
     assert_eq!(packed(run)["images"], 40);
 }
 
+#[test]
+fn what_is_complete_may_be_where_nothing_may_be_written() {
+    let (folder, server) = (tempfile::tempdir().unwrap(), Server::start());
+    let source = images(folder.path());
+    for (url, rank) in [("s3://bucket/alone", &[][..]), ("s3://bucket/together", &["--rank", "1/3"])] {
+        let start = || pack(&server.address, &source, url, &[&["--format", "webdataset"], rank].concat());
+        packed(start());
+        server.state().forbidden = Some("PUT ");
+        let again = packed(start());
+        assert_eq!((&again["images"], &again["resumed_images"]), (&40.into(), &40.into()));
+        server.state().forbidden = None;
+    }
+}
+
 /// Killed while parts of its shards are on their way, and started again.
 #[test]
 fn killed_runs_leave_nothing_but_whole_shards_and_go_on() {
