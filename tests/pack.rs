@@ -5,6 +5,7 @@ mod common;
 use common::{delivered, image, jpeg, small};
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::Arc;
 use warpfeed::pack::{PackOptions, PackReport, pack, verify};
@@ -451,6 +452,54 @@ fn verifying_finds_what_is_not_as_it_was_packed() {
     assert!(error.is_parameter() && error.to_string().contains("without pack.json"), "{error}");
 }
 
+/// Its counts cannot be compared with the shards, so it has a checksum of itself.
+#[test]
+fn every_flipped_bit_of_the_manifest_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("train");
+    // With a bad sample, and by two runs.
+    let mut images = contents(&large());
+    images[7].0.clear();
+    let source = EncodedImages::new(images).with_classes((0..10).map(|i| format!("class {i}")));
+    let tar = options(RecordFormat::WebDataset);
+    pack(&Breaks(source.clone(), 25), &out, &tar, &mut |_| {}).unwrap_err();
+    assert!(verify(&out, &mut |_| {}).unwrap().manifest_verified);
+    assert!(pack(&source, &out, &tar, &mut |_| {}).unwrap().resumed_images > 0);
+    let (whole, manifest) = (files(&out), out.join("pack.json"));
+    let report = verify(&out, &mut |_| {}).unwrap();
+    assert!(report.damaged.is_empty() && report.complete && report.manifest_verified, "{report:?}");
+    let text = &whole["pack.json"];
+    // Written in place: file systems sync a file that is truncated and written anew.
+    let mut file = fs::File::options().write(true).open(&manifest).unwrap();
+    let mut put = |at: usize, byte: u8| {
+        file.seek(SeekFrom::Start(at as u64)).unwrap();
+        file.write_all(&[byte]).unwrap();
+    };
+    for bit in 0..8 * text.len() {
+        let (at, byte) = (bit / 8, text[bit / 8]);
+        put(at, byte ^ 1 << (bit % 8));
+        let error = verify(&out, &mut |_| {}).unwrap_err().to_string();
+        assert!(error.contains(manifest.to_str().unwrap()) && error.contains("damaged ("), "bit {bit}: {error}");
+        put(at, byte);
+    }
+    let text = String::from_utf8(text.clone()).unwrap();
+    fs::write(&manifest, text.replace(r#""quality": 90"#, r#""quality": 80"#)).unwrap();
+    assert!(open(&out).is_err());
+    let report = pack(&source, &out, &tar, &mut |_| {}).unwrap();
+    assert!(report.damaged_manifest.unwrap().contains("checksum"));
+    assert_eq!(files(&out), whole);
+    // An earlier version wrote none.
+    fs::write(&manifest, format!("{}\n}}\n", text.rsplit_once(",\n").unwrap().0)).unwrap();
+    assert_eq!(data_set(&out).len(), 39);
+    assert_eq!(pack(&source, &out, &tar, &mut |_| {}).unwrap().resumed_images, 39);
+    let report = verify(&out, &mut |_| {}).unwrap();
+    assert!(report.damaged.is_empty() && !report.manifest_verified, "{report:?}");
+    // The checksum comes with what is written next.
+    fs::remove_file(out.join("train-000001.tar")).unwrap();
+    pack(&source, &out, &tar, &mut |_| {}).unwrap();
+    assert_eq!(files(&out), whole);
+}
+
 #[test]
 fn a_damaged_manifest_is_named_and_everything_packed_anew() {
     let folder = tempfile::tempdir().unwrap();
@@ -742,7 +791,12 @@ fn too_few_file_descriptors_or_threads_are_clear_errors() {
     assert!(!text.contains("were there already") && !text.contains("left out"), "{text}");
     // What is complete is reported to whoever may not write there.
     let output = under(":", &["pack", "--verify", out.to_str().unwrap()]);
-    assert!(output.status.success(), "{output:?}");
+    assert!(output.status.success() && !String::from_utf8_lossy(&output.stdout).contains("checksum"), "{output:?}");
+    let manifest = fs::read_to_string(out.join("pack.json")).unwrap();
+    fs::write(out.join("pack.json"), format!("{}\n}}\n", manifest.rsplit_once(",\n").unwrap().0)).unwrap();
+    let output = under(":", &["pack", "--verify", out.to_str().unwrap()]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && text.contains("pack.json has no checksum of itself"), "{text}");
     fs::write(out.join("train-000000.tar"), "").unwrap();
     let output = under(":", &["pack", "--json", "--verify", out.to_str().unwrap()]);
     let text = String::from_utf8(output.stderr).unwrap();
@@ -855,7 +909,8 @@ fn shards_do_not_depend_on_the_number_of_processes() {
         let want = together(&large(), &alone, format, 1).remove(0);
         assert!(want.shards.len() >= 4 && want.images == 40 && want.resumed_images == 0, "{want:?}");
         assert_eq!(contents(&data_set(&alone)), contents(&large()));
-        assert!(verify(&alone, &mut |_| {}).unwrap().damaged.is_empty());
+        let verified = verify(&alone, &mut |_| {}).unwrap();
+        assert!(verified.damaged.is_empty() && verified.manifest_verified);
         for count in [2, 5] {
             let out = folder.path().join(format!("{format:?}/{count}/train"));
             let reports = together(&large(), &out, format, count);

@@ -139,7 +139,8 @@ fn stores_are_sources_and_are_verified() {
         command.args(["pack", "--verify", url, "--json"]);
         command
     };
-    assert_eq!(packed(verify())["images"], 40);
+    let verified = packed(verify());
+    assert_eq!((&verified["images"], &verified["manifest_verified"]), (&40.into(), &true.into()));
     let mut shard = server.files("train")["train-000001.tar"].clone();
     let middle = shard.len() / 2;
     shard[middle] ^= 1;
