@@ -171,6 +171,18 @@ fn large_shards_go_up_in_parts() {
 }
 
 #[test]
+fn an_upload_that_fails_is_given_up() {
+    let (folder, server) = (tempfile::tempdir().unwrap(), Server::start());
+    let source = raw_images(folder.path());
+    server.state().forbidden = Some("?partNumber=2");
+    let text =
+        error(pack(&server.address, &source, "s3://bucket/train", &["--format", "webdataset", "--shard-size", "50MB"]));
+    assert!(text.contains("cannot write s3://bucket/train/train-000000.tar") && !text.contains("panicked"), "{text}");
+    assert_eq!(server.files("train").keys().collect::<Vec<_>>(), ["pack.json"]);
+    assert_eq!(server.state().uploads.len(), 0);
+}
+
+#[test]
 fn a_server_in_bad_moods_gets_the_same() {
     let (folder, server) = (tempfile::tempdir().unwrap(), Server::start());
     let (source, local) = (images(folder.path()), folder.path().join("train"));
