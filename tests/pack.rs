@@ -5,6 +5,7 @@ mod common;
 use common::{delivered, image, jpeg, small};
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::Arc;
 use warpfeed::pack::{PackOptions, PackReport, pack, verify};
@@ -451,6 +452,54 @@ fn verifying_finds_what_is_not_as_it_was_packed() {
     assert!(error.is_parameter() && error.to_string().contains("without pack.json"), "{error}");
 }
 
+/// Its counts cannot be compared with the shards, so it has a checksum of itself.
+#[test]
+fn every_flipped_bit_of_the_manifest_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("train");
+    // With a bad sample, and by two runs.
+    let mut images = contents(&large());
+    images[7].0.clear();
+    let source = EncodedImages::new(images).with_classes((0..10).map(|i| format!("class {i}")));
+    let tar = options(RecordFormat::WebDataset);
+    pack(&Breaks(source.clone(), 25), &out, &tar, &mut |_| {}).unwrap_err();
+    assert!(verify(&out, &mut |_| {}).unwrap().manifest_verified);
+    assert!(pack(&source, &out, &tar, &mut |_| {}).unwrap().resumed_images > 0);
+    let (whole, manifest) = (files(&out), out.join("pack.json"));
+    let report = verify(&out, &mut |_| {}).unwrap();
+    assert!(report.damaged.is_empty() && report.complete && report.manifest_verified, "{report:?}");
+    let text = &whole["pack.json"];
+    // Written in place: file systems sync a file that is truncated and written anew.
+    let mut file = fs::File::options().write(true).open(&manifest).unwrap();
+    let mut put = |at: usize, byte: u8| {
+        file.seek(SeekFrom::Start(at as u64)).unwrap();
+        file.write_all(&[byte]).unwrap();
+    };
+    for bit in 0..8 * text.len() {
+        let (at, byte) = (bit / 8, text[bit / 8]);
+        put(at, byte ^ 1 << (bit % 8));
+        let error = verify(&out, &mut |_| {}).unwrap_err().to_string();
+        assert!(error.contains(manifest.to_str().unwrap()) && error.contains("damaged ("), "bit {bit}: {error}");
+        put(at, byte);
+    }
+    let text = String::from_utf8(text.clone()).unwrap();
+    fs::write(&manifest, text.replace(r#""quality": 90"#, r#""quality": 80"#)).unwrap();
+    assert!(open(&out).is_err());
+    let report = pack(&source, &out, &tar, &mut |_| {}).unwrap();
+    assert!(report.damaged_manifest.unwrap().contains("checksum"));
+    assert_eq!(files(&out), whole);
+    // An earlier version wrote none.
+    fs::write(&manifest, format!("{}\n}}\n", text.rsplit_once(",\n").unwrap().0)).unwrap();
+    assert_eq!(data_set(&out).len(), 39);
+    assert_eq!(pack(&source, &out, &tar, &mut |_| {}).unwrap().resumed_images, 39);
+    let report = verify(&out, &mut |_| {}).unwrap();
+    assert!(report.damaged.is_empty() && !report.manifest_verified, "{report:?}");
+    // The checksum comes with what is written next.
+    fs::remove_file(out.join("train-000001.tar")).unwrap();
+    pack(&source, &out, &tar, &mut |_| {}).unwrap();
+    assert_eq!(files(&out), whole);
+}
+
 #[test]
 fn a_damaged_manifest_is_named_and_everything_packed_anew() {
     let folder = tempfile::tempdir().unwrap();
@@ -647,6 +696,76 @@ fn image_folder(folder: &Path, count: u64) -> String {
     folder.join("images").to_str().unwrap().to_owned()
 }
 
+/// A library of this text in C, to be preloaded.
+#[cfg(all(target_os = "linux", feature = "cli"))]
+fn library(folder: &Path, text: &str) -> std::path::PathBuf {
+    let (source, library) = (folder.join("library.c"), folder.join("library.so"));
+    fs::write(&source, text).unwrap();
+    let compiled =
+        std::process::Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
+    assert!(compiled.unwrap().success());
+    library
+}
+
+/// Root may write to a folder that nobody may write to, so a library refuses what a disk that is mounted read-only refuses.
+#[test]
+#[cfg(all(target_os = "linux", feature = "cli"))]
+fn what_is_complete_may_be_on_a_read_only_disk() {
+    const READ_ONLY: &str = r#"
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+static int refused(const char *path) {
+    const char *disk = getenv("READ_ONLY");
+    if (strncmp(path, disk, strlen(disk)) != 0) return 0;
+    errno = EROFS;
+    return 1;
+}
+int open64(const char *path, int flags, ...) {
+    va_list rest;
+    va_start(rest, flags);
+    int mode = va_arg(rest, int);
+    va_end(rest);
+    if (flags & (O_WRONLY | O_RDWR | O_CREAT) && refused(path)) return -1;
+    return syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+}
+int mkdir(const char *path, mode_t mode) {
+    return refused(path) ? -1 : syscall(SYS_mkdirat, AT_FDCWD, path, mode);
+}
+int unlink(const char *path) { return refused(path) ? -1 : syscall(SYS_unlinkat, AT_FDCWD, path, 0); }
+int rename(const char *from, const char *to) {
+    return refused(to) ? -1 : syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+"#;
+    let folder = tempfile::tempdir().unwrap();
+    let (images, library) = (image_folder(folder.path(), 20), library(folder.path(), READ_ONLY));
+    for rank in [&[][..], &["--rank", "0/1"], &["--rank", "1/3"]] {
+        let out = folder.path().join(format!("{}/train", rank.concat().replace('/', "of")));
+        let args = ["pack", &images, "-o", out.to_str().unwrap(), "--format", "tfrecord", "--json"];
+        let args = [&args[..], rank].concat();
+        assert!(under(":", &args).status.success());
+        let whole = files(&out);
+        let read_only = format!("export LD_PRELOAD={} READ_ONLY={}", library.display(), out.display());
+        let output = under(&read_only, &args);
+        assert!(output.status.success(), "{rank:?}: {}", String::from_utf8_lossy(&output.stderr));
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!((&report["images"], &report["resumed_images"]), (&20.into(), &20.into()));
+        assert_eq!(files(&out), whole);
+        // What is not complete cannot be made so.
+        fs::remove_file(out.join("train-00000-of-00001.tfrecord")).unwrap();
+        let output = under(&read_only, &args);
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(1) && text.contains("Read-only file system"), "{rank:?}: {text}");
+        assert!(text.contains(out.to_str().unwrap()), "{text}");
+    }
+}
+
 #[test]
 #[cfg(all(target_os = "linux", feature = "cli"))]
 fn too_few_file_descriptors_or_threads_are_clear_errors() {
@@ -672,7 +791,12 @@ fn too_few_file_descriptors_or_threads_are_clear_errors() {
     assert!(!text.contains("were there already") && !text.contains("left out"), "{text}");
     // What is complete is reported to whoever may not write there.
     let output = under(":", &["pack", "--verify", out.to_str().unwrap()]);
-    assert!(output.status.success(), "{output:?}");
+    assert!(output.status.success() && !String::from_utf8_lossy(&output.stdout).contains("checksum"), "{output:?}");
+    let manifest = fs::read_to_string(out.join("pack.json")).unwrap();
+    fs::write(out.join("pack.json"), format!("{}\n}}\n", manifest.rsplit_once(",\n").unwrap().0)).unwrap();
+    let output = under(":", &["pack", "--verify", out.to_str().unwrap()]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && text.contains("pack.json has no checksum of itself"), "{text}");
     fs::write(out.join("train-000000.tar"), "").unwrap();
     let output = under(":", &["pack", "--json", "--verify", out.to_str().unwrap()]);
     let text = String::from_utf8(output.stderr).unwrap();
@@ -721,10 +845,7 @@ int rename(const char *from, const char *to) {
     let temporary = tempfile::tempdir().unwrap();
     let folder = fs::canonicalize(temporary.path()).unwrap();
     let images = image_folder(&folder, 20);
-    let (spy, library, log) = (folder.join("spy.c"), folder.join("spy.so"), folder.join("log"));
-    fs::write(&spy, SPY).unwrap();
-    let compiled = std::process::Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&spy).status();
-    assert!(compiled.unwrap().success());
+    let (library, log) = (library(&folder, SPY), folder.join("log"));
     let spied = |args: &[&str]| {
         let _ = fs::remove_file(&log);
         let spy = format!("export LD_PRELOAD={} SPY_LOG={}", library.display(), log.display());
@@ -788,7 +909,8 @@ fn shards_do_not_depend_on_the_number_of_processes() {
         let want = together(&large(), &alone, format, 1).remove(0);
         assert!(want.shards.len() >= 4 && want.images == 40 && want.resumed_images == 0, "{want:?}");
         assert_eq!(contents(&data_set(&alone)), contents(&large()));
-        assert!(verify(&alone, &mut |_| {}).unwrap().damaged.is_empty());
+        let verified = verify(&alone, &mut |_| {}).unwrap();
+        assert!(verified.damaged.is_empty() && verified.manifest_verified);
         for count in [2, 5] {
             let out = folder.path().join(format!("{format:?}/{count}/train"));
             let reports = together(&large(), &out, format, count);

@@ -139,7 +139,8 @@ fn stores_are_sources_and_are_verified() {
         command.args(["pack", "--verify", url, "--json"]);
         command
     };
-    assert_eq!(packed(verify())["images"], 40);
+    let verified = packed(verify());
+    assert_eq!((&verified["images"], &verified["manifest_verified"]), (&40.into(), &true.into()));
     let mut shard = server.files("train")["train-000001.tar"].clone();
     let middle = shard.len() / 2;
     shard[middle] ^= 1;
@@ -167,6 +168,18 @@ fn large_shards_go_up_in_parts() {
     let parts = state.requests.iter().filter(|line| line.contains("partNumber=")).count();
     assert_eq!((parts, state.uploads.len()), (3, 0), "21 MB in parts of 8 MiB");
     assert!((2..=4).contains(&state.most_open), "{} at once", state.most_open);
+}
+
+#[test]
+fn an_upload_that_fails_is_given_up() {
+    let (folder, server) = (tempfile::tempdir().unwrap(), Server::start());
+    let source = raw_images(folder.path());
+    server.state().forbidden = Some("?partNumber=2");
+    let text =
+        error(pack(&server.address, &source, "s3://bucket/train", &["--format", "webdataset", "--shard-size", "50MB"]));
+    assert!(text.contains("cannot write s3://bucket/train/train-000000.tar") && !text.contains("panicked"), "{text}");
+    assert_eq!(server.files("train").keys().collect::<Vec<_>>(), ["pack.json"]);
+    assert_eq!(server.state().uploads.len(), 0);
 }
 
 #[test]
@@ -229,6 +242,20 @@ fn errors_name_the_address_and_the_remedy() {
     let mut run = warpfeed(&server.address);
     run.args(["run", "s3://bucket/train/", "--json"]);
     assert_eq!(packed(run)["images"], 40);
+}
+
+#[test]
+fn what_is_complete_may_be_where_nothing_may_be_written() {
+    let (folder, server) = (tempfile::tempdir().unwrap(), Server::start());
+    let source = images(folder.path());
+    for (url, rank) in [("s3://bucket/alone", &[][..]), ("s3://bucket/together", &["--rank", "1/3"])] {
+        let start = || pack(&server.address, &source, url, &[&["--format", "webdataset"], rank].concat());
+        packed(start());
+        server.state().forbidden = Some("PUT ");
+        let again = packed(start());
+        assert_eq!((&again["images"], &again["resumed_images"]), (&40.into(), &40.into()));
+        server.state().forbidden = None;
+    }
 }
 
 /// Killed while parts of its shards are on their way, and started again.

@@ -5,7 +5,7 @@ use super::prepare::{Done, Sample};
 use super::{MAX_BAD_KEPT, PackOptions};
 use crate::error::{Error, Result};
 use crate::pipeline::BadSample;
-use crate::source::packed::MANIFEST;
+use crate::source::packed::{MANIFEST, last_lines};
 use crate::source::{RecordFormat, Source};
 use serde::{Deserialize, Serialize};
 
@@ -169,8 +169,11 @@ impl Manifest {
 
     pub(super) fn write(&self, place: &dyn Place) -> Result<()> {
         place.write(MANIFEST, &mut |file| {
-            serde_json::to_writer_pretty(&mut *file, self)?;
-            file.write_all(b"\n")
+            let mut text = serde_json::to_vec_pretty(self)?;
+            // The checksum comes before the bracket at the end.
+            text.truncate(text.len().saturating_sub("\n}".len()));
+            file.write_all(&text)?;
+            file.write_all(last_lines(&text).as_bytes())
         })
     }
 

@@ -9,7 +9,8 @@
 // names it. `pack.json` is written after each shard, with a checksum of each, and makes an incomplete folder refuse to
 // open. Resuming then trusts names and lengths. `pack --verify` reads the contents: CRC-32C costs an eighth of SHA-256
 // with SHA instructions, and finds the errors of disks and copies. A damaged `pack.json` has no checksums to trust, so
-// `pack` starts anew, and removes only files of its own naming scheme.
+// `pack` starts anew, and removes only files of its own naming scheme. `pack.json` ends with the CRC-32C of its own text,
+// because its counts cannot be compared with anything else. One without a checksum, from an earlier version, is read too.
 //
 // One run at a time packs into a folder. It holds an flock, which the system releases however the process ends. Names
 // of temporary files are random, because in containers every process may have the number 1.
@@ -225,18 +226,12 @@ pub fn pack(
     let expected = "a folder whose name is text and does not start with a dot";
     let name = place.name().filter(|name| !name.starts_with('.'));
     let name = name.ok_or_else(|| Error::parameter("pack", "out", expected, out.display()))?;
-    if let Some(rank) = options.rank {
-        return together::pack(source, place, &name, options, rank, progress);
-    }
     let fresh = Manifest::new(source, SavedOptions::new(options));
-    // What is finished needs no claim, so it may be on a disk that cannot be written to.
-    if let Found::Whole(manifest) = place.manifest()?
-        && manifest.complete
-        && manifest.differs(&fresh).is_none()
-        && whole_shards(&manifest, &place.list("")?, &name, options.format) == manifest.shards.len()
-    {
-        let resumed_images = manifest.shards.iter().map(|shard| shard.images).sum();
-        return Ok(report(manifest, place, resumed_images, None));
+    if let Some(report) = finished(place, &name, options, &fresh)? {
+        return Ok(report);
+    }
+    if let Some(rank) = options.rank {
+        return together::pack(source, place, &name, options, fresh, rank, progress);
     }
     place.make("")?;
     let claim = place.claim_all(&fresh.job())?;
@@ -255,6 +250,25 @@ pub fn pack(
         finish(place, &name, options.format, &mut manifest)?;
     }
     Ok(report(manifest, place, resumed_images, damaged_manifest))
+}
+
+/// The report of what is complete already. That takes no claim, so it may be on a disk that cannot be written to.
+fn finished(place: &dyn Place, name: &str, options: &PackOptions, fresh: &Manifest) -> Result<Option<PackReport>> {
+    let Found::Whole(manifest) = place.manifest()? else { return Ok(None) };
+    // The number of samples in a shard is a result, but that there is one is an option.
+    let mut fresh = fresh.clone();
+    fresh.shard_samples = manifest.shard_samples;
+    if !manifest.complete
+        || manifest.shard_samples.is_some() != options.rank.is_some()
+        || manifest.differs(&fresh).is_some()
+        || whole_shards(&manifest, &place.list("")?, name, options.format) < manifest.shards.len()
+    {
+        return Ok(None);
+    }
+    // The last process may have been killed before it did so.
+    place.clear_job();
+    let resumed_images = manifest.shards.iter().map(|shard| shard.images).sum();
+    Ok(Some(report(manifest, place, resumed_images, None)))
 }
 
 fn report(manifest: Manifest, place: &dyn Place, resumed_images: u64, damaged_manifest: Option<String>) -> PackReport {

@@ -4,7 +4,7 @@
 //! each shard that is being made and a record of each that is made, until the last process to finish puts the records
 //! into the manifest. The claim of a process that has ended, however it has ended, is free, and another makes the shard.
 
-use super::manifest::{Manifest, PackedShard, SavedOptions};
+use super::manifest::{Manifest, PackedShard};
 use super::place::{Claim, Claimed, JOB, Place, Work};
 use super::prepare::Preparer;
 use super::queue::Queue;
@@ -50,11 +50,11 @@ pub(super) fn pack(
     place: &dyn Place,
     name: &str,
     options: &PackOptions,
+    fresh: Manifest,
     rank: Rank,
     progress: &mut dyn FnMut(u64),
 ) -> Result<PackReport> {
     place.make(JOB)?;
-    let fresh = Manifest::new(source, SavedOptions::new(options));
     let (mut manifest, damaged_manifest) = plan(source, place, name, options, fresh)?;
     let shard_samples = manifest.shard_samples.unwrap_or(u64::MAX);
     let shards = source.len().div_ceil(shard_samples) as usize;

@@ -14,11 +14,26 @@ pub(crate) const MANIFEST: &str = "pack.json";
 /// No manifest is larger: a million shards take a tenth of it.
 pub(crate) const MAX_BYTES: u64 = 1 << 30;
 
+/// The last lines of a manifest: the checksum (CRC-32C) of the text before them.
+pub(crate) fn last_lines(text: &[u8]) -> String {
+    format!(",\n  \"crc32c\": \"{:08x}\"\n}}\n", crc32c::crc32c(text))
+}
+
+/// Whether the last lines of a manifest fit the text before them. `None` for a manifest that an earlier version wrote: it has
+/// no checksum, and ends with its list of shards.
+pub(crate) fn is_sound(manifest: &[u8]) -> Option<bool> {
+    if manifest.ends_with(b"]\n}\n") {
+        return None;
+    }
+    let (text, last) = manifest.split_at(manifest.len().saturating_sub(last_lines(b"").len()));
+    Some(last == last_lines(text).as_bytes())
+}
+
 /// What stands where a folder has its manifest.
 pub(crate) enum Found<T> {
     Nothing,
     Whole(T),
-    /// Why it cannot be understood: it is empty, torn, or of another version.
+    /// Why it cannot be understood: it is empty, torn, changed, or of another version.
     Damaged(String),
 }
 
@@ -31,6 +46,9 @@ impl<T: DeserializeOwned> Found<T> {
     /// What the text of a manifest says.
     pub(crate) fn of(text: &[u8]) -> Self {
         match serde_json::from_slice(text) {
+            Ok(_) if is_sound(text) == Some(false) => {
+                Self::Damaged("it is damaged (its checksum is not that of its text)".to_owned())
+            }
             Ok(manifest) => Self::Whole(manifest),
             Err(_) if text.is_empty() => Self::Damaged("it is empty".to_owned()),
             Err(error) => Self::Damaged(format!("it is damaged ({error})")),

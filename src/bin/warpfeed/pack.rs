@@ -144,6 +144,10 @@ fn verify_folder(folder: &Path, json: bool) -> Result<()> {
         print_json(&report)?;
     } else {
         let mut text = format!("{} images in {} shards, {}\n", report.images, report.shards, bytes(report.bytes));
+        if !report.manifest_verified {
+            text +=
+                "pack.json has no checksum of itself, as an earlier version wrote it: only the shards were verified\n";
+        }
         for file in &report.damaged {
             let _ = writeln!(text, "damaged: {}: {}", escape(file.path.display()), escape(&file.error));
         }

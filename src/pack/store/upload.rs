@@ -157,8 +157,10 @@ impl Drop for Upload<'_> {
         self.coming.clear();
         if let Some((begun, note)) = self.begun.take() {
             // The first error is the one to report; what is left is given up by the next process.
-            let given_up = tokio::time::timeout(PATIENCE, abort(self.store, begun, note));
-            let _ = self.store.fetcher.fetch(given_up).wait(&AtomicBool::new(false));
+            let given_up = abort(self.store, begun, note);
+            // The clock is that of the fetcher's thread.
+            let in_time = async move { tokio::time::timeout(PATIENCE, given_up).await };
+            let _ = self.store.fetcher.fetch(in_time).wait(&AtomicBool::new(false));
         }
     }
 }
