@@ -165,7 +165,8 @@ pub(crate) fn check_ops(ops: &[Transform]) -> Result<(Option<Size>, Normalizatio
 
 /// The size in which every image ends.
 ///
-/// # Errors [`Error::Parameter`] in the name of `what` if there is no such size.
+/// # Errors
+/// [`Error::Parameter`] in the name of `what` if there is no such size.
 pub(crate) fn one_size(what: &'static str, size: Option<Size>) -> Result<Size> {
     size.ok_or_else(|| {
         Error::parameter(

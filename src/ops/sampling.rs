@@ -430,8 +430,8 @@ mod avx2 {
 
     /// Makes the pixels `range` of a segment.
     ///
-    /// Unless `CLAMP` is set, the points of all of `range` are at least 0 and below the stored width - 1 and height -
-    /// 1. The stored width and height are at least 2.
+    /// Unless `CLAMP` is set, the points of all of `range` are at least 0, and less than the stored width and height
+    /// minus 1. The stored width and height are at least 2.
     #[target_feature(enable = "avx2,fma")]
     unsafe fn make<const EDGE: bool, const CLAMP: bool>(
         line: &Line<'_>,
@@ -516,7 +516,8 @@ mod avx2 {
 
     /// The eight pixels at the indices plus `offset`, and their eight neighbors to the right.
     ///
-    /// # Safety Each index plus `offset`, and each index plus `offset` plus 1, is that of a pixel.
+    /// # Safety
+    /// Each index plus `offset`, and each index plus `offset` plus 1, is that of a pixel.
     #[target_feature(enable = "avx2")]
     unsafe fn load(pixels: &[Pixel], index: __m256i, offset: usize) -> [__m256i; 2] {
         let index: [u32; 8] = bytemuck::cast(index);

@@ -138,8 +138,9 @@ impl From<TimmAugment> for Written {
 impl TimmAugment {
     /// Reads timm's text. Defaults: ImageNet's mean color outside the image; bilinear or bicubic, drawn.
     ///
-    /// # Errors [`Error::Parameter`] with the section that is unknown, comes twice or has a senseless value. timm
-    /// itself silently ignores sections without a number.
+    /// # Errors
+    /// [`Error::Parameter`] with the section that is unknown, comes twice or has a senseless value. timm itself
+    /// silently ignores sections without a number.
     pub fn parse(text: &str) -> Result<Self> {
         let mut sections = Sections::of(text)?;
         let suite = match sections.name {

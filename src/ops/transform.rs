@@ -333,8 +333,9 @@ pub(crate) struct Drawing<'a> {
 
 /// Draws the recipe of one sample: the explicit operations of `transforms` for an image of size `size`.
 ///
-/// # Errors [`Error::Parameter`] if an explicit rectangle does not fit the image, [`Error::Limits`] if the image grows
-/// too large.
+/// # Errors
+/// [`Error::Parameter`] if an explicit rectangle does not fit the image, [`Error::Limits`] if the image grows too
+/// large.
 pub(crate) fn draw_recipe(transforms: &[Transform], rng: &mut SampleRng, size: Size) -> Result<Vec<Op>> {
     let mut drawing = Drawing { rng, region: 0, size, recipe: Vec::with_capacity(transforms.len() + 8) };
     transforms.iter().try_for_each(|transform| drawing.add(transform))?;

@@ -94,8 +94,9 @@ struct Views {
 impl TransformFile {
     /// Reads a file and checks all transforms.
     ///
-    /// # Errors [`Error::Io`] if the file cannot be read; [`Error::Parameter`] with the file, the item, the field and
-    /// the allowed values.
+    /// # Errors
+    /// [`Error::Io`] if the file cannot be read; [`Error::Parameter`] with the file, the item, the field and the
+    /// allowed values.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let mut text = String::new();
@@ -163,7 +164,8 @@ impl TransformFile {
 
     /// All transforms, if there are no views.
     ///
-    /// # Errors [`Error::Unsupported`] if there are views.
+    /// # Errors
+    /// [`Error::Unsupported`] if there are views.
     pub fn into_transforms(self) -> Result<Vec<Transform>> {
         match self.views {
             None => Ok(self.first),
