@@ -1,8 +1,8 @@
-// autocontrast: makes what each byte of a channel becomes of histogram.cu's counts; table.cu applies it.
+// autocontrast: makes a table for each channel from histogram.cu's counts; table.cu applies it.
 //
-// Inputs: HistogramSample an image (params.cuh): the counts are read, the table is written.
-// Grid: a block of 32 x 8 threads an image, a byte of each channel a thread. In doubles, as its reference: 768 values an
-// image.
+// Inputs: one HistogramSample per image (params.cuh). The kernel reads the counts and writes the table.
+// Grid: a block of 32 x 8 threads per image, one byte of each channel per thread. It computes in doubles, like its
+// reference: 768 values per image.
 // Reference: src/ops/autocontrast.rs; byte for byte.
 
 #include "grid.cuh"

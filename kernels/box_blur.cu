@@ -1,8 +1,8 @@
-// box_blur: one box blur along rows or columns; three of each are Pillow's Gaussian blur.
+// box_blur: one box blur along rows or columns; three of each make Pillow's Gaussian blur.
 //
-// Inputs: BoxBlurSample an image (params.cuh): weights have 24 fractional bits. Beyond what is stored its outermost pixels
-// go on.
-// Grid: one pixel a thread, as grid.cuh has it.
+// Inputs: one BoxBlurSample per image (params.cuh). Weights have 24 fractional bits. Beyond the stored part, its
+// outermost pixels are repeated.
+// Grid: one pixel per thread (grid.cuh).
 // Reference: src/ops/pillow_gaussian_blur.rs; byte for byte.
 
 #include "grid.cuh"

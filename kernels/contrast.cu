@@ -1,8 +1,8 @@
-// contrast: blends with the mean luma of the complete image. luma_sum adds the luma up: integers, so that the order of
-// additions does not matter. contrast_table makes what each byte becomes, which table.cu then applies.
+// contrast: blends with the mean luma of the complete image. luma_sum adds up the luma in integers, so the order of
+// additions does not matter. contrast_table makes the table of bytes, which table.cu then applies.
 //
-// Inputs: ContrastSample an image (params.cuh), which is read only.
-// Grid: luma_sum: one pixel a thread, as grid.cuh has it. contrast_table: a block of 32 x 8 threads an image, a byte a
+// Inputs: one ContrastSample per image (params.cuh), which is only read.
+// Grid: luma_sum: one pixel per thread (grid.cuh). contrast_table: a block of 32 x 8 threads per image, one byte per
 // thread.
 // Reference: src/ops/contrast.rs; byte for byte.
 
@@ -10,7 +10,7 @@
 
 namespace warpfeed {
 
-// A block adds up in shared memory: 256 lumas, one atomic addition.
+// A block adds up 256 lumas in shared memory, so it needs a single atomic addition.
 __device__ inline void luma_sum(const Launch& launch) {
     __shared__ uint32_t sums[kPixelThreads];
     const Place<ContrastSample> here(launch);
@@ -37,8 +37,8 @@ __device__ inline void contrast_table(const Launch& launch) {
     }
     const ContrastSample& sample = static_cast<const ContrastSample*>(launch.samples)[blockIdx.z];
     const uint32_t byte = threadIdx.y * blockDim.x + threadIdx.x;
-    // The mean, halves rounded up. The reference's doubles round to the same: a mean and a half that is no whole number
-    // is at least 2^-33 from the next.
+    // The mean, halves rounded up. The reference's doubles round to the same number, because a mean plus a half that is
+    // no whole number is at least 2^-33 from the next whole number.
     const uint64_t pixels = static_cast<uint64_t>(sample.width) * sample.height;
     const uint64_t mean = (2 * *sample.luma_sum + pixels) / (2 * pixels);
     sample.table[byte] = static_cast<uint8_t>(blend(static_cast<uint32_t>(mean), byte, sample.factor));

@@ -1,14 +1,15 @@
-// crop: a rectangle of an image; beyond the image a color, its edge or its mirror image.
+// crop: a rectangle of an image. Pixels beyond the image are a color, the image's edge or its mirror image.
 //
-// Inputs: CropSample an image (params.cuh).
-// Grid: one pixel a thread, as grid.cuh has it.
+// Inputs: one CropSample per image (params.cuh).
+// Grid: one pixel per thread (grid.cuh).
 // Reference: src/ops/crop.rs, src/ops/pad.rs; byte for byte.
 
 #include "grid.cuh"
 
 namespace warpfeed {
 
-// Position `at` of a line of `len`, mirrored at both ends as often as it takes, the outermost repeated.
+// Position `at` of a line of `len` pixels, mirrored at both ends as often as necessary; the outermost pixels are
+// repeated.
 __device__ inline int32_t mirrored(int32_t at, int32_t len) {
     at %= 2 * len;
     at = at < 0 ? at + 2 * len : at;

@@ -1,7 +1,7 @@
-// dilate: the largest value of a square of pixels, for each channel: rows, then columns.
+// dilate: the largest value in a square of pixels, for each channel: rows first, then columns.
 //
-// Inputs: RankSample an image (params.cuh), one for each launch.
-// Grid: one pixel a thread, as grid.cuh has it.
+// Inputs: one RankSample per image and launch (params.cuh).
+// Grid: one pixel per thread (grid.cuh).
 // Reference: src/ops/rank.rs; byte for byte.
 
 #include "rank.cuh"

@@ -1,8 +1,9 @@
-// elastic: every pixel moved by a displacement of its own, in three launches: noise, its blur along rows, and the blur along
-// columns with the sampling.
+// elastic: moves every pixel by a displacement of its own, in three launches: noise, its blur along rows, and its blur
+// along columns together with the sampling.
 //
-// Inputs: ElasticSample an image (params.cuh), which is complete. Sums of single precision are added up in the CPU's order.
-// Grid: one pixel a thread, as grid.cuh has it.
+// Inputs: one ElasticSample per image (params.cuh), which is complete. Single-precision sums are added up in the CPU's
+// order.
+// Grid: one pixel per thread (grid.cuh).
 // Reference: src/ops/elastic.rs; byte for byte.
 
 #include "grid.cuh"
@@ -10,7 +11,7 @@
 
 namespace warpfeed {
 
-// A thread's pixel of the whole image, if it has it.
+// Whether the whole image has the thread's pixel.
 __device__ inline bool has_place(const Place<ElasticSample>& here) {
     return here.sample && here.inside(here.sample->source.whole_width, here.sample->source.whole_height);
 }
@@ -19,7 +20,7 @@ __device__ inline size_t pair_of(const ElasticSample& sample, int32_t x, int32_t
     return static_cast<size_t>(y) * sample.source.whole_width + static_cast<size_t>(x);
 }
 
-// -1 to 1.
+// A number of -1 to 1.
 __host__ __device__ inline float uniform_share(uint32_t word) {
     return static_cast<float>(word >> 8) * (1.0f / (1 << 23)) - 1.0f;
 }
@@ -32,7 +33,7 @@ __device__ inline void elastic_noise(const Launch& launch) {
     }
 }
 
-// The weighted sum of what `at` gives for the offsets of the blur.
+// The weighted sum of `at(offset)` over the blur's offsets.
 template <typename At>
 __device__ inline Pair blurred(const ElasticSample& sample, At at) {
     const int32_t radius = static_cast<int32_t>(sample.radius);

@@ -1,7 +1,7 @@
 // erase: overwrites a rectangle.
 //
-// Inputs: EraseSample an image (params.cuh), changed in place. Pixels are those of the rectangle.
-// Grid: one pixel a thread, as grid.cuh has it.
+// Inputs: one EraseSample per image (params.cuh), changed in place. The grid covers the rectangle.
+// Grid: one pixel per thread (grid.cuh).
 // Reference: src/ops/erase.rs; byte for byte.
 
 #include "grid.cuh"

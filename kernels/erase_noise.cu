@@ -1,8 +1,8 @@
 // erase_noise: overwrites a rectangle with normal noise, in an image of bytes or in the batch.
 //
-// Inputs: EraseNoiseSample an image (params.cuh), changed in place. Pixels are those of the rectangle.
+// Inputs: one EraseNoiseSample per image (params.cuh), changed in place. The grid covers the rectangle.
 // Output: elements of the type, NCHW or NHWC.
-// Grid: one pixel a thread, as grid.cuh has it.
+// Grid: one pixel per thread (grid.cuh).
 // Reference: src/ops/erase.rs, src/backend/cpu/output.rs; byte for byte.
 
 #include "grid.cuh"
@@ -21,7 +21,7 @@ __device__ inline void erase_noise(const Launch& launch) {
     const Output& output = sample.output;
     const uint32_t x = sample.x + here.x, y = sample.y + here.y;
     const Words words = words_of(sample.key, sample.first_x + x, sample.first_y + y);
-    // Where planes have no stride, there is one.
+    // Without a plane stride there is a single plane.
     const int channels = kLayout == Layout::nchw && output.plane_stride == 0 ? 1 : 3;
     auto* const row = static_cast<typename Number::Bits*>(output.elements) + static_cast<size_t>(y) * output.row_stride;
 #pragma unroll
@@ -29,7 +29,7 @@ __device__ inline void erase_noise(const Launch& launch) {
         if (c >= channels) {
             return;
         }
-        // Without a deviation it is a color.
+        // Without a deviation the rectangle has one color.
         const float value =
             sample.std > 0.0f ? sample.value[c] + sample.std * normal(words.of[c], sample.normals) : sample.value[c];
         auto* const element = kLayout == Layout::nchw ? row + c * output.plane_stride + x : row + size_t{3} * x + c;

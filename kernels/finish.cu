@@ -1,9 +1,10 @@
-// finish: the end of the sequential strategy: normalization, cast, layout and erasures.
+// finish: the last step of the sequential strategy: normalization, cast, layout and erasures.
 //
-// Inputs: FinishSample an image (params.cuh): complete, interleaved RGB bytes with a row pitch, of the output's size.
+// Inputs: one FinishSample per image (params.cuh): a complete image of the output's size, interleaved RGB bytes with a
+// row pitch.
 // Output: elements of the type, NCHW or NHWC.
-// Grid: 256 threads a block; blockIdx.x is the tile of 32 x 16 output pixels, as many as the largest sample has,
-// blockIdx.y the sample. Two output pixels a thread.
+// Grid: 256 threads per block, two output pixels per thread. blockIdx.x is the tile of 32 x 16 output pixels, with as
+// many tiles as the largest sample has; blockIdx.y is the sample.
 // Reference: src/backend/cpu/output.rs; byte for byte.
 
 #include "store.cuh"

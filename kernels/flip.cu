@@ -1,7 +1,7 @@
-// flip: mirrors and quarter turns: any exact map of whole coordinates.
+// flip: mirrors and quarter turns, as any exact map of whole coordinates.
 //
-// Inputs: FlipSample an image (params.cuh).
-// Grid: one pixel a thread, as grid.cuh has it.
+// Inputs: one FlipSample per image (params.cuh).
+// Grid: one pixel per thread (grid.cuh).
 // Reference: src/ops/turn.rs; byte for byte.
 
 #include "grid.cuh"

@@ -1,30 +1,32 @@
 // fused: a coordinate chain, a separable antialiased resize, the last view, a table of values, normalization, cast and
-// layout, in one launch for a batch of unequal images.
+// layout, in one launch for a batch of images of different sizes.
 //
-// Inputs: FusedSample an image (params.cuh). Interleaved RGB bytes with a row pitch, a stored rectangle of a whole;
-// weights made by the host, in doubles, once a sample: a few kilobytes, and equal to the CPU's by being the same.
-// Output: elements of the type, NCHW or NHWC. Without a resize it writes a view out; as u8 NHWC that is also how
-// intermediate images are made.
-// Grid: 256 threads a block; blockIdx.x is the tile of 32 x 16 output pixels, as many as the largest sample has,
-// blockIdx.y the sample. Two output pixels a thread.
+// Inputs: one FusedSample per image (params.cuh). An image is interleaved RGB bytes with a row pitch, a stored
+// rectangle of a whole. The host makes the weights once per sample, in doubles. They take a few kilobytes, and the CPU
+// uses the same ones.
+// Output: elements of the type, NCHW or NHWC. Without a resize the kernel writes a view out; intermediate images are
+// made in this way, as u8 NHWC.
+// Grid: 256 threads per block, two output pixels per thread. blockIdx.x is the tile of 32 x 16 output pixels, with as
+// many tiles as the largest sample has; blockIdx.y is the sample.
 // Reference: src/backend/cpu/gather.rs, src/backend/cpu/resample.rs, src/backend/cpu/output.rs; byte for byte.
 //
-// What a tile needs of the view is gathered into shared memory in pieces of at most 2048 pixels and summed up as it
-// comes, so the number of weights an output has is not limited. Usually one piece has it all: its rows are as long as the
-// tile needs. The first pass' result has 8 bits, as Pillow's. Weights and steps are copied to shared memory as far as
-// there is room, which common ones have.
+// The view's pixels that a tile needs are gathered into shared memory in pieces of at most 2048 pixels, and added up
+// piece by piece, so the number of weights of an output is not limited. Usually one piece holds all of them, with rows
+// as long as the tile needs. The first pass' result has 8 bits, like Pillow's. Weights and steps are copied to shared
+// memory as far as there is room, which is enough for common ones.
 
 #include "store.cuh"
 
 namespace warpfeed {
 
 constexpr int kPiece = 2048;
-// Horizontal first: the most rows of a piece, which warps take in pairs. Pieces of so many columns have half as many.
+// Horizontal first: the largest number of rows in a piece, which warps take in pairs. Pieces with kPieceWidth columns
+// have half as many.
 constexpr int kPieceRows = 32;
 constexpr int kPieceWidth = 2 * kPiece / kPieceRows;
-// Vertical first: the most columns.
+// Vertical first: the largest number of columns.
 constexpr int kPieceColumns = 32;
-// Most weights of an output, and steps, that are copied.
+// Largest numbers of weights of an output, and of steps, that are copied.
 constexpr int kWeights = 12;
 constexpr int kSteps = 8;
 constexpr int kWarps = kThreads / 32;
@@ -34,7 +36,7 @@ static_assert(kMadePixels <= kPiece, "what is made takes a piece's place");
 struct FusedMemory {
     uint32_t piece[kPiece];
     uint32_t between[kPieceRows * kTileWidth];
-    int32_t column_weights[kWeights * kTileWidth];  // the first of each output, then the second
+    int32_t column_weights[kWeights * kTileWidth];  // first weights of all outputs, then second weights
     int32_t row_weights[kWeights * kTileHeight];
     Step steps[kSteps];
     View view;
@@ -46,19 +48,20 @@ struct Range {
     __device__ int32_t length() const { return end - begin; }
 };
 
-// The input pixels that the outputs `a` to `b`, in either order, are made of.
+// The input pixels of the outputs from `a` to `b`, which may come in either order.
 __device__ inline Range reach(const Axis& axis, int32_t a, int32_t b) {
     return {taps_of(axis, smaller(a, b)).start, taps_of(axis, larger(a, b)).end};
 }
 
-// The weights of one output: in shared memory `kStride` apart, or where the host put them.
+// The weights of one output: in shared memory with distance `kStride`, or where the host put them.
 template <int kStride>
 struct Weights {
     Taps taps;
-    const int32_t* copied;  // none: too many
+    const int32_t* copied;  // null if there are too many
 };
 
-// Copies the weights of `kOutputs` outputs, if there is room, and says so. `result` has the output at each place.
+// Copies the weights of `kOutputs` outputs if there is room, and returns whether it did. `result` maps a place to its
+// output.
 template <int kOutputs, typename Result>
 __device__ inline bool copy_weights(const Axis& axis, Result result, int32_t* to) {
     if (axis.most > kWeights) {
@@ -72,7 +75,7 @@ __device__ inline bool copy_weights(const Axis& axis, Result result, int32_t* to
     return true;
 }
 
-// Gathers the view's pixels of `columns` and `rows` into `piece`, row after row.
+// Gathers the view's pixels in `columns` and `rows` into `piece`, row by row.
 __device__ inline void gather(const View& view, const Step* steps, Range columns, Range rows, uint32_t* piece) {
     const uint32_t width = columns.length(), total = width * rows.length();
     const uint32_t rows_on = kThreads / width, columns_on = kThreads % width;
@@ -90,7 +93,7 @@ __device__ inline void gather(const View& view, const Step* steps, Range columns
     }
 }
 
-// Calls `add(i, weight)` for each tap within `range`, with its place in that.
+// Calls `add(i, weight)` for each tap within `range`, where `i` is its place in the range.
 template <int kStride, typename Add>
 __device__ inline void each_tap(const Weights<kStride>& weights, Range range, Add add) {
     const Taps& taps = weights.taps;
@@ -108,13 +111,14 @@ __device__ inline void each_tap(const Weights<kStride>& weights, Range range, Ad
     }
 }
 
-// Adds the pixels of the taps within `range`: `pixels` is that of the range's beginning, the next is `step` further.
+// Adds the pixels of the taps within `range`. `pixels` is the first pixel of the range; the next pixel is `step`
+// further.
 template <int kStride>
 __device__ inline void add(Sums& sums, const Weights<kStride>& weights, Range range, const uint32_t* pixels, int step) {
     each_tap(weights, range, [&](int32_t i, int32_t weight) { sums.add(pixels[i * step], weight); });
 }
 
-// The same of two rows, the second `other` pixels further.
+// Does the same for two rows, the second `other` pixels further.
 template <int kStride>
 __device__ inline void add_both(Sums (&sums)[2], const Weights<kStride>& weights, Range range, const uint32_t* pixels,
                                 int other) {
@@ -124,7 +128,7 @@ __device__ inline void add_both(Sums (&sums)[2], const Weights<kStride>& weights
     });
 }
 
-// Replaces the bytes of a made tile by what a table has for them. Fills have been through it.
+// Replaces the bytes of a made tile by their values in a table. Fills have already gone through it.
 __device__ inline void apply_table(const uint8_t* __restrict__ table, uint32_t* made) {
 #pragma unroll 1
     for (int i = static_cast<int>(threadIdx.x); i < kMadePixels; i += kThreads) {
@@ -152,9 +156,9 @@ __device__ inline void fused(const Launch& launch) {
 
     const Tile tile = tile_of(output, blockIdx.x);
     const int x = static_cast<int>(threadIdx.x) % kTileWidth, y = static_cast<int>(threadIdx.x) / kTileWidth;
-    // The other output pixel of this thread is so many rows further.
+    // The thread's other output pixel is this number of rows further.
     constexpr int kOther = kTileHeight / 2;
-    // Threads beyond the tile do its last column and row again.
+    // Threads beyond the tile repeat its last column and row.
     const auto result_x = [&](uint32_t x) {
         return sample.mirror_x * static_cast<int32_t>(tile.x + smaller(x, tile.width - 1)) + sample.x0;
     };
@@ -190,7 +194,7 @@ __device__ inline void fused(const Launch& launch) {
             }
             __syncthreads();
         };
-        // Fetched where they are used: kept, they would take registers that there are not.
+        // Fetched where they are used, because there are not enough registers to keep them.
         const auto across = [&] {
             return Weights<kTileWidth>{taps_of(sample.columns, result_x(x)),
                                        columns_copied ? memory.column_weights + x : nullptr};
@@ -236,7 +240,7 @@ __device__ inline void fused(const Launch& launch) {
                 for (int32_t row = rows.begin; row < rows.end; row += kHeight) {
                     const Range piece_rows = {row, smaller(row + kHeight, rows.end)};
                     gather_piece(piece_columns, piece_rows);
-                    // Threads beyond the piece read what there is.
+                    // Threads beyond the piece read whatever is there.
                     add(first[0], down(y), piece_rows, piece + x, width);
                     add(first[1], down(y + kOther), piece_rows, piece + x, width);
                 }

@@ -1,8 +1,8 @@
-// gaussian_blur: rows, then columns, in integers, with reflected edges.
+// gaussian_blur: rows first, then columns, in integers, with reflected edges.
 //
-// Inputs: BlurSample an image (params.cuh): weights made by the host; the first launch writes `between`.
-// Blocks of the first launch cover source.height rows of target.width.
-// Grid: one pixel a thread, as grid.cuh has it.
+// Inputs: one BlurSample per image (params.cuh). The host makes the weights; the first launch writes `between`. Blocks
+// of the first launch cover source.height rows of target.width pixels.
+// Grid: one pixel per thread (grid.cuh).
 // Reference: src/ops/gaussian_blur.rs; byte for byte.
 
 #include "grid.cuh"

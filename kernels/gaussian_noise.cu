@@ -1,7 +1,7 @@
 // gaussian_noise: adds normal noise to every channel of every pixel.
 //
-// Inputs: NoiseSample an image (params.cuh), changed in place.
-// Grid: one pixel a thread, as grid.cuh has it.
+// Inputs: one NoiseSample per image (params.cuh), changed in place.
+// Grid: one pixel per thread (grid.cuh).
 // Reference: src/ops/gaussian_noise.rs; byte for byte.
 
 #include "grid.cuh"

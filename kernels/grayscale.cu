@@ -1,7 +1,7 @@
 // grayscale: luma in all three channels.
 //
-// Inputs: ColorSample an image (params.cuh), changed in place.
-// Grid: one pixel a thread, as grid.cuh has it.
+// Inputs: one ColorSample per image (params.cuh), changed in place.
+// Grid: one pixel per thread (grid.cuh).
 // Reference: src/ops/grayscale.rs; byte for byte.
 
 #include "grid.cuh"

@@ -1,5 +1,5 @@
-// The grid of kernels that make one pixel a thread: blocks of 32 x 8 threads; blockIdx.x and .y are the place in the
-// largest image of the batch, blockIdx.z the sample.
+// The grid of kernels with one pixel per thread: blocks of 32 x 8 threads. blockIdx.x and .y are the place in the
+// largest image of the batch, blockIdx.z is the sample.
 #pragma once
 
 #include "pixel.cuh"
@@ -8,7 +8,7 @@ namespace warpfeed {
 
 constexpr int kPixelThreads = 32 * 8;
 
-// A thread's pixel, if the image has it.
+// A thread's pixel. `sample` is null if the batch has no such sample.
 template <typename Sample>
 struct Place {
     const Sample* sample = nullptr;
@@ -21,11 +21,11 @@ struct Place {
         }
     }
 
-    // Whether there is such a pixel in an image of this size.
+    // Whether an image of this size has the pixel.
     __device__ bool inside(uint32_t width, uint32_t height) const { return x < width && y < height; }
 };
 
-// Writes what `make` gives for each pixel of a target: `make(sample, x, y)`, of the complete result.
+// Writes `make(sample, x, y)` for each pixel of a target. The place is that in the complete result.
 template <typename Sample, typename Make>
 __device__ inline void each_target_pixel(const Launch& launch, Make make) {
     const Place<Sample> here(launch);
@@ -38,7 +38,7 @@ __device__ inline void each_target_pixel(const Launch& launch, Make make) {
     store(target.pixels + place(target.pitch_bytes, here.x, here.y), pixel);
 }
 
-// Replaces each pixel of an image by what `make(sample, pixel)` gives.
+// Replaces each pixel of an image by `make(sample, pixel)`.
 template <typename Make>
 __device__ inline void each_color(const Launch& launch, Make make) {
     const Place<ColorSample> here(launch);

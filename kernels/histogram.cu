@@ -1,8 +1,9 @@
-// histogram: how many pixels of an image have each value of each channel.
+// histogram: counts the pixels of an image with each value, for each channel.
 //
-// Inputs: HistogramSample an image (params.cuh), which is read only.
-// Grid: as grid.cuh has it, for a 16th of the rows: a thread counts 16 pixels of a column, a block in shared memory.
-// Reference: src/ops/histogram.rs; integers, so that the order of additions does not matter.
+// Inputs: one HistogramSample per image (params.cuh), which is only read.
+// Grid: that of grid.cuh for a 16th of the rows. A thread counts 16 pixels of a column, a block counts in shared
+// memory.
+// Reference: src/ops/histogram.rs. Counts are integers, so the order of additions does not matter.
 
 #include "grid.cuh"
 

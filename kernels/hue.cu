@@ -1,7 +1,7 @@
-// hue: turns the hue, by way of 8-bit HSV.
+// hue: shifts the hue, in 8-bit HSV.
 //
-// Inputs: ColorSample an image (params.cuh), changed in place.
-// Grid: one pixel a thread, as grid.cuh has it.
+// Inputs: one ColorSample per image (params.cuh), changed in place.
+// Grid: one pixel per thread (grid.cuh).
 // Reference: src/ops/hue.rs; byte for byte.
 
 #include "grid.cuh"

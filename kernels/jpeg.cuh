@@ -1,7 +1,8 @@
-// What the kernels of the JPEG decoder share: from one symbol of the data to the next, and sums over a block's threads.
+// Code that the kernels of the JPEG decoder share: the walk from one symbol of the data to the next, and sums over a
+// block's threads.
 //
-// A kernel never judges an image. What is odd is noted in its status, and the CPU's decoder, which alone says whether it is
-// bad, decodes it again. src/decode/model/ is these kernels as plain code.
+// A kernel never decides that an image is bad. It sets the image's status if anything is odd. Then the CPU's decoder
+// decodes the image again and alone decides whether it is bad. src/decode/model/ has the same kernels as plain code.
 #pragma once
 
 #include "jpeg_params.cuh"
@@ -10,15 +11,15 @@
 namespace warpfeed::jpeg {
 
 constexpr uint32_t kThreads = 256;
-// Threads that share an image without restarts.
+// Number of threads that share an image without restarts.
 constexpr uint32_t kRuns = 256;
 
-// What the status says: the names in src/decode/baseline.rs.
+// Values of the status; src/decode/reason.rs has their names.
 constexpr uint32_t kDamaged = 1;
 constexpr uint32_t kTruncated = 2;
 constexpr uint32_t kUnsynchronized = 4;
 
-// Image number `index` of a launch, if there are so many.
+// Image number `index` of a launch; null if there are fewer images.
 __device__ inline const JpegImage* image_of(const Launch& launch, uint32_t index) {
     return index < launch.count ? static_cast<const JpegImage*>(launch.samples) + index : nullptr;
 }
@@ -27,16 +28,16 @@ __device__ inline uint32_t window_blocks(const JpegImage& image) {
     return image.columns * image.rows * image.mcu_blocks;
 }
 
-// Bits of the data that one look-up sees.
+// Number of bits that one look-up uses.
 constexpr uint32_t kLookBits = 10;
 
-// What the next bits begin with, for the codes of up to three components: a code's length in the high byte, its symbol
-// in the low one. 0 if the code is longer, or does not exist.
+// Entries for each value of the next bits, for the codes of up to three components: the code's length in the high byte,
+// its symbol in the low one. 0 if the code is longer or does not exist.
 struct Codes {
     uint16_t look[3][2][1 << kLookBits];
 };
 
-// The same for codes of these lengths, without a table.
+// The same entry, for codes of these lengths, without a table.
 __device__ inline uint32_t search(const JpegCode& code, uint32_t bits, uint32_t shortest, uint32_t longest) {
 #pragma unroll 1
     for (uint32_t length = shortest; length <= longest; length++) {
@@ -48,7 +49,7 @@ __device__ inline uint32_t search(const JpegCode& code, uint32_t bits, uint32_t 
     return 0;
 }
 
-// Fills the tables of an image, in a block of `kBlock` threads, which then wait for each other.
+// Fills an image's tables with a block of `kBlock` threads, which then wait for each other.
 template <uint32_t kBlock>
 __device__ inline void make_codes(const JpegImage& image, Codes& codes) {
     const uint32_t components = image.color == JpegColor::gray ? 1 : 3;
@@ -61,11 +62,11 @@ __device__ inline void make_codes(const JpegImage& image, Codes& codes) {
     __syncthreads();
 }
 
-// Where a thread stands in the data.
+// A thread's place in the data.
 struct State {
     uint32_t bit;
     uint32_t block;  // of the MCU
-    uint32_t index;  // of the coefficient that comes next, in zigzag order; 0 is the DC coefficient
+    uint32_t index;  // of the next coefficient, in zigzag order; 0 is the DC coefficient
 
     __device__ uint32_t place() const { return block << 8 | index; }
 
@@ -76,15 +77,15 @@ __device__ inline State state_of(const JpegRun& run) {
     return {run.bit, run.place >> 8, run.place & 255};
 }
 
-// What a symbol means.
+// The meaning of a symbol.
 struct Symbol {
-    uint32_t index;   // the coefficient's, in zigzag order
-    int32_t value;    // 0 where there is nothing to write; of a DC coefficient a difference
-    bool ends_block;  // whether it was the block's last
-    bool is_bad;      // whether there is no such code
+    uint32_t index;   // of the coefficient, in zigzag order
+    int32_t value;    // 0 if there is nothing to write; a difference for a DC coefficient
+    bool ends_block;  // whether the symbol is the block's last
+    bool is_bad;      // whether the code does not exist
 };
 
-// What one needs to go from symbol to symbol.
+// The data and tables for going from symbol to symbol.
 struct Walk {
     const uint32_t* words;
     const JpegTables* tables;
@@ -99,14 +100,14 @@ struct Walk {
           mcu_blocks(image.mcu_blocks),
           codes(&codes) {}
 
-    // The 32 bits from a place on. A code and its value have at most 31.
+    // The 32 bits from a place on. A code and its value have at most 31 bits.
     __device__ uint32_t bits(uint32_t at) const {
         const uint32_t* two = global(words) + at / 32;
         const uint64_t both = static_cast<uint64_t>(two[0]) << 32 | two[1];
         return static_cast<uint32_t>(both << (at % 32) >> 32);
     }
 
-    // Reads a symbol and goes on behind it.
+    // Reads a symbol and moves to the next one.
     __device__ Symbol step(State& state) const {
         const uint32_t component = block_components >> (2 * state.block) & 3;
         const uint32_t ac = state.index > 0 ? 1 : 0;
@@ -115,7 +116,7 @@ struct Walk {
         if (found == 0) {
             found = search(global(tables)->codes[component][ac], next, kLookBits + 1, 16);
         }
-        // No such code: libjpeg takes 17 bits and ends the block.
+        // The code does not exist: libjpeg takes 17 bits and ends the block.
         const uint32_t length = found == 0 ? 17 : found >> 8;
         const uint32_t run = found >> 4 & 15, size = found & 15;
         // A value that starts with 0 is negative.
@@ -129,7 +130,7 @@ struct Walk {
         } else if (size == 0 && run != 15) {
             state.index = 64;
         } else {
-            // Behind the last one: damaged data, of which libjpeg makes the last one.
+            // After the last coefficient: the data are damaged, and libjpeg writes the last coefficient.
             symbol.index = smaller(state.index + run, 63u);
             state.index += run + 1;
         }
@@ -142,7 +143,7 @@ struct Walk {
     }
 };
 
-// Threads that are summed up by one of them.
+// Number of threads whose values one of them adds up.
 constexpr uint32_t kGroup = 16;
 
 struct ScanMemory {
@@ -150,12 +151,12 @@ struct ScanMemory {
     uint64_t groups[kThreads / kGroup];
 };
 
-// In a block of `kThreads`: what `add` makes of the values of all threads before this one, in their order, and of all. A
-// value of 0 changes nothing.
+// Combines the values of a block of `kThreads` threads by `add`. Returns the result for all threads before this one, in
+// their order, and sets `all` to the result for all threads. A value of 0 has no effect.
 template <typename Add>
 __device__ inline uint64_t scan(ScanMemory& memory, uint64_t own, uint64_t& all, Add add) {
     const uint32_t thread = threadIdx.x, group = thread / kGroup;
-    // What the last call has left may still be read.
+    // Other threads may still read the results of the last call.
     __syncthreads();
     memory.threads[thread] = own;
     __syncthreads();

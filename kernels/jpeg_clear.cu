@@ -1,8 +1,8 @@
-// jpeg_clear: zeros for all coefficients of the window, of which the data have only others.
+// jpeg_clear: sets all coefficients of the window to zero, because the data contain only the others.
 //
 // Writes: the coefficients of the window's blocks.
-// Grid: blocks of 256 threads; blockIdx.x times 32 is the first block of coefficients, blockIdx.y the image. 16 bytes a
-// thread.
+// Grid: blocks of 256 threads, 16 bytes per thread. blockIdx.x times 32 is the first block of coefficients, blockIdx.y
+// the image.
 // Reference: src/decode/model/coefficients.rs.
 
 #include "jpeg.cuh"

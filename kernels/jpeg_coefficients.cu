@@ -1,8 +1,8 @@
-// jpeg_coefficients: Huffman codes to coefficients. Those of AC are kept where the window needs them, the differences of DC
-// of all blocks that are checked.
+// jpeg_coefficients: decodes Huffman codes to coefficients. AC coefficients are kept where the window needs them, DC
+// differences of all blocks that are checked.
 //
-// Reads: the data, the codes, where runs start. Writes: what is not 0. The status says what is bad.
-// Grid: blocks of 64 threads, a run each; blockIdx.x is the place among an image's runs, blockIdx.y the image.
+// Reads: the data, the codes, the starts of runs. Writes: coefficients other than 0, and faults to the status.
+// Grid: blocks of 64 threads, one run per thread. blockIdx.x is the place among an image's runs, blockIdx.y the image.
 // Reference: src/decode/model/coefficients.rs.
 
 #include "jpeg.cuh"
@@ -11,7 +11,7 @@ namespace warpfeed::jpeg {
 
 constexpr uint32_t kCoefficientThreads = 64;
 
-// Where the k-th coefficient of a block stands, row by row.
+// Place of the k-th coefficient in its block, row by row.
 struct Zigzag {
     uint8_t places[64];
 };
@@ -28,7 +28,7 @@ struct Part {
     uint32_t end_bit;       // the thread stops at the first symbol from here on
     uint32_t data_end_bit;  // no symbol reaches beyond
     uint32_t end_block;     // the thread stops at this block
-    bool is_last;           // whether it has to get there
+    bool is_last;           // whether the thread has to get there
 };
 
 __device__ inline Part part_of(const JpegImage& image, uint32_t run) {
@@ -41,7 +41,7 @@ __device__ inline Part part_of(const JpegImage& image, uint32_t run) {
     const JpegRun start = global(image.runs)[run];
     const uint32_t data_end = 8 * bounds[1];
     const bool is_last = run + 1 == kRuns;
-    // No share begins before the one before it ends, so the next start is where this one ends.
+    // No share begins before the previous one ends, so this one ends where the next one starts.
     return {start, is_last ? data_end : smaller(global(image.runs)[run + 1].bit, data_end), data_end, image.checked_end,
             is_last};
 }
@@ -73,7 +73,7 @@ __device__ inline void coefficients(const Launch& launch) {
     State state = state_of(part.start);
     uint32_t block = part.start.block;
     uint32_t row = block / mcu_blocks / mcu_columns, column = block / mcu_blocks % mcu_columns;
-    // The coefficients of the current block, if they are kept.
+    // The place for the current block's coefficients; null if they are not kept.
     const auto kept = [&]() -> int16_t* {
         const uint32_t x = column - first_column, y = row - first_row;
         const size_t place = static_cast<size_t>(y * columns + x) * mcu_blocks + state.block;

@@ -1,21 +1,22 @@
-// jpeg_dc: DC coefficients, sums of differences over the blocks of a component from the last restart on, modulo 2^16.
+// jpeg_dc: DC coefficients, as sums of the differences over a component's blocks since the last restart, modulo 2^16.
 //
 // Reads and writes: the DC coefficients of the blocks that are checked, in place.
-// Grid: a block of 256 threads an image (blockIdx.x), each with as many MCUs.
+// Grid: a block of 256 threads per image (blockIdx.x). All threads have equally many MCUs.
 // Reference: src/decode/model/dc.rs.
 
 #include "jpeg.cuh"
 
 namespace warpfeed::jpeg {
 
-// The sums of three components, 16 bits each; above them whether there was a restart, before which nothing counts.
+// The sums of three components, 16 bits each. The bit above them says that there was a restart: sums before it do not
+// count.
 constexpr uint64_t kRestart = uint64_t{1} << 48;
 
 __device__ inline uint64_t add_sums(uint64_t a, uint64_t b) {
     if (b >= kRestart) {
         return b;
     }
-    // Without the carry from one field to the next.
+    // Without carry from one field to the next.
     constexpr uint64_t kLow = 0x00007fff7fff7fff, kHigh = 0x0000800080008000;
     return (((a & kLow) + (b & kLow)) ^ ((a ^ b) & kHigh)) | (a & kRestart);
 }
@@ -32,7 +33,7 @@ __device__ inline void dc(const Launch& launch) {
     const uint32_t restart_mcus = image.segment_blocks > 0 ? image.segment_blocks / mcu_blocks : mcus;
     const uint32_t each = (mcus + kThreads - 1) / kThreads;
     const uint32_t begin = smaller(each * threadIdx.x, mcus), end = smaller(begin + each, mcus);
-    // Goes over this thread's blocks with what was summed up before: `take(block, sum)`.
+    // Goes over this thread's blocks, starting with the sums of all blocks before: `take(block, sum)`.
     const auto sum_up = [&](uint64_t sums, auto take) {
         uint16_t* block = global(image.dc) + static_cast<size_t>(begin) * mcu_blocks;
 #pragma unroll 1

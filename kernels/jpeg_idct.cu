@@ -1,9 +1,9 @@
-// jpeg_idct: from coefficients to samples. The arithmetic is libjpeg's accurate integer transform as its assembler for x86
-// has it, for absurd coefficients too.
+// jpeg_idct: converts coefficients to samples. The arithmetic is libjpeg's accurate integer transform as in its
+// assembler for x86, for absurd coefficients too.
 //
 // Reads: the window's coefficients, quantization steps. Writes: each component's samples of the window.
-// Grid: blocks of 256 threads, 8 a block of coefficients: a column each, then a row. blockIdx.x times 32 is the first block
-// of the window, blockIdx.y the image.
+// Grid: blocks of 256 threads. 8 threads transform a block of coefficients: each one column, then one row. blockIdx.x
+// times 32 is the first block of the window, blockIdx.y the image.
 // Reference: src/decode/model/idct.rs.
 
 #include "jpeg.cuh"
@@ -11,7 +11,8 @@
 namespace warpfeed::jpeg {
 
 constexpr uint32_t kThreadBlocks = kThreads / 8;
-// From one block to the next in shared memory: columns and rows of the blocks of a warp meet few banks twice.
+// Distance from one block to the next in shared memory. With it, the columns and rows of a warp's blocks have few bank
+// conflicts.
 constexpr uint32_t kBlockStride = 72;
 
 struct IdctMemory {
@@ -23,14 +24,14 @@ __device__ inline int16_t wrapped(int32_t value) {
     return static_cast<int16_t>(static_cast<uint16_t>(value));
 }
 
-// The value over 2^shift, rounded, as 16 bits that saturate.
+// The value divided by 2^shift, rounded, saturated to 16 bits.
 template <int kShift>
 __device__ inline int16_t descaled(int32_t value) {
     return static_cast<int16_t>(clamp((value + (1 << (kShift - 1))) >> kShift, -32768, 32767));
 }
 
-// Eight values: the factorization of Loeffler, Ligtenberg and Moschytz with libjpeg's 13-bit constants. Sums of two inputs
-// wrap at 16 bits; those of products fit 32.
+// Transforms eight values, by the factorization of Loeffler, Ligtenberg and Moschytz with libjpeg's 13-bit constants.
+// Sums of two inputs wrap at 16 bits; sums of products fit 32.
 template <int kShift>
 __device__ inline void transform(int16_t (&values)[8]) {
     const int32_t in1 = values[1], in2 = values[2], in3 = values[3], in5 = values[5], in6 = values[6], in7 = values[7];
@@ -58,7 +59,7 @@ __device__ inline void idct(const Launch& launch) {
     }
     const JpegImage& image = *found;
     __shared__ IdctMemory memory;
-    // Threads beyond the last block do that again.
+    // Threads beyond the last block repeat it.
     const uint32_t at = threadIdx.x / 8, line = threadIdx.x % 8;
     const uint32_t number = smaller(blockIdx.x * kThreadBlocks + at, window_blocks(image) - 1);
     const uint32_t mcu = number / image.mcu_blocks, block = number % image.mcu_blocks;
@@ -79,7 +80,7 @@ __device__ inline void idct(const Launch& launch) {
                                        image.mcu_blocks + block;
             value = static_cast<int16_t>(global(image.dc)[in_scan - image.checked_begin]);
         }
-        // The low 16 bits of the product, unsigned since two of 65,535 are more than an int has.
+        // The low 16 bits of the product. It is unsigned, because 65,535 times 65,535 does not fit an int.
         values[i] = wrapped(static_cast<int32_t>(static_cast<uint32_t>(value) * quant[8 * i]));
     }
     memory.has_ac[threadIdx.x] = has_ac ? 1 : 0;
@@ -91,7 +92,8 @@ __device__ inline void idct(const Launch& launch) {
     }
 #pragma unroll
     for (uint32_t i = 0; i < 8; i++) {
-        // The assembler's shortcut for blocks with a first row only wraps where the whole way saturates.
+        // For blocks with only a first row the assembler takes a shortcut, which wraps where the full transform
+        // saturates.
         lines[8 * i + line] = any_ac ? values[i] : wrapped(values[0] * 4);
     }
     __syncthreads();

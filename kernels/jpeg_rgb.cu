@@ -1,37 +1,38 @@
-// jpeg_rgb: upsampling and color, into the rectangle of interleaved RGB that other kernels read. libjpeg interpolates chroma
-// ("fancy upsampling") at pairs of pixels, and repeats it elsewhere.
+// jpeg_rgb: upsampling and color conversion into the rectangle of interleaved RGB that other kernels read. libjpeg
+// interpolates chroma ("fancy upsampling") for pairs of pixels, and repeats it in all other cases.
 //
 // Reads: each component's samples of the window. Writes: the rectangle.
-// Grid: four pixels a thread, in blocks of 32 x 8; blockIdx.z is the image. The four lie around a corner that has even
-// coordinates in the whole image: interpolated or not, they are made of the same four samples of each component.
+// Grid: four pixels per thread, in blocks of 32 x 8; blockIdx.z is the image. The four pixels are those around a corner
+// with even coordinates in the whole image. With or without interpolation, they depend on the same four samples of each
+// component.
 // Reference: src/decode/model/rgb.rs.
 //
-// Coordinates are those of the whole image: rows and columns beyond its last sample repeat that, and what MCUs hold behind it
-// is never seen.
+// Coordinates are those of the whole image. Rows and columns beyond its last sample repeat this sample; the rest of the
+// MCUs is never used.
 
 #include "jpeg.cuh"
 
 namespace warpfeed::jpeg {
 
-// x / by, of x below 2^16 and by from 1 to 4.
+// x / by, for x below 2^16 and by from 1 to 4.
 __device__ inline uint32_t quotient(uint32_t x, uint32_t by) {
     return by == 1 ? x : x * (by == 2 ? 65536u : by == 3 ? 43691u : 32768u) >> 17;
 }
 
-// A component's values for two pixels beside each other, 16 bits each, the left one in the low half.
+// A component's values for two pixels side by side, 16 bits each, the left one in the low half.
 struct Pair {
     uint32_t values;
 
     __device__ uint32_t of(uint32_t pixel) const { return values >> (16 * pixel) & 0xff; }
 };
 
-// The same for four pixels.
+// A component's values for four pixels.
 struct Quad {
     Pair rows[2];
 };
 
-// A component's values for the pixels around the corner that (x, y), which are even, has in common with the pixels to the
-// left of it and above. All of them look to the same four samples.
+// A component's values for the four pixels around the corner at (x, y), the upper left corner of pixel (x, y). x and y
+// are even. All four pixels depend on the same four samples.
 __device__ inline Quad quad(const JpegComponent& plane, uint32_t x, uint32_t y) {
     const auto column = [&](uint32_t x) {
         return smaller(larger(quotient(x, plane.across), plane.x), plane.last_x) - plane.x;
@@ -46,7 +47,7 @@ __device__ inline Quad quad(const JpegComponent& plane, uint32_t x, uint32_t y) 
     const uint32_t top = above[left] | static_cast<uint32_t>(above[right]) << 16;
     const uint32_t bottom = below[left] | static_cast<uint32_t>(below[right]) << 16;
 
-    // Three parts of the nearer sample and one of the other, or the nearer one alone.
+    // Three parts of the nearer sample and one part of the other, or the nearer one alone.
     const uint32_t down = plane.blends_down, across = plane.blends_across;
     const uint32_t bias = across ? (down ? 0x00080007 : 0x00010002) : 0, shift = 2 * (across + down);
     const auto blended = [&](uint32_t near, uint32_t far, uint32_t rounding) {
@@ -90,7 +91,7 @@ __device__ inline void rgb(const Launch& launch) {
 #pragma unroll
     for (uint32_t i = 0; i < 4; i++) {
         const uint32_t at = i % 2, row = i / 2;
-        // Before the rectangle these are huge.
+        // For pixels before the rectangle these numbers are huge.
         const uint32_t column = x - 1 + at - left, line = y - 1 + row - top;
         if (column < width && line < height) {
             const uint32_t a = first.rows[row].of(at), b = second.rows[row].of(at), c = third.rows[row].of(at);

@@ -1,19 +1,19 @@
-// jpeg_sync: where threads start in the data of an image without restarts. Nobody knows where in them a code begins, but a
-// decoder that starts anywhere soon falls into step with the right one.
+// jpeg_sync: finds the places at which threads start in the data of an image without restarts. It is unknown where in
+// the data a code begins, but a decoder that starts anywhere soon synchronizes with the right one.
 //
-// Reads: the data, the codes. Writes: 256 runs, the last ones of which may be empty.
-// Grid: a block of 256 threads an image (blockIdx.x). Images with restarts need none of this.
+// Reads: the data, the codes. Writes: 256 runs; the last ones may be empty.
+// Grid: a block of 256 threads per image (blockIdx.x). Images with restarts do not need this kernel.
 // Reference: src/decode/model/synchronize.rs, which describes the rounds.
 
 #include "jpeg.cuh"
 
 namespace warpfeed::jpeg {
 
-// How often a thread notes its state.
+// Number of bits after which a thread records its state.
 constexpr uint32_t kCheckBits = 256;
-// Smaller shares take more rounds, and small images need no more threads.
+// Smallest share of a thread. Smaller shares would take more rounds, and small images need no more threads.
 constexpr uint32_t kMinShareBits = 1024;
-// An image that takes more rounds is left to the CPU.
+// Largest number of rounds. An image that takes more is left to the CPU.
 constexpr uint32_t kMaxRounds = 64;
 
 __device__ inline uint32_t share_bits(uint32_t data_bits) {
@@ -24,17 +24,17 @@ __device__ inline uint32_t share_bits(uint32_t data_bits) {
 struct SyncMemory {
     Codes codes;
     JpegRun ends[kThreads];
-    uint32_t wrong_in;  // the last round, from 1 on, that has found a thread to have started at a wrong place
+    uint32_t wrong_in;  // the last round, starting with 1, that found a thread with a wrong start
     ScanMemory scan;
 };
 
 // A thread's share of the data.
 struct Share {
     uint32_t begin, end;  // in bits
-    JpegRun* checks;      // the first state at or behind each multiple of `kCheckBits`, and the blocks ended before
-    JpegRun last;         // the same at the end
+    JpegRun* checks;      // first states at or after multiples of `kCheckBits`, and numbers of blocks before
+    JpegRun last;         // state at the end, and number of blocks before
 
-    // Decodes from `state` on. Not for the first time: until a state is met that was noted before.
+    // Decodes from `state` on. After the first round, only until it meets a state that was recorded before.
     __device__ void decode(const Walk& walk, State state, bool first) {
         uint32_t blocks = 0, more = 0;
         bool met = false;
@@ -46,7 +46,7 @@ struct Share {
                 blocks += walk.step(state).ends_block ? 1 : 0;
             }
             if (!first && !met && state.is(*check)) {
-                // From here on it is as before, but for the number of blocks.
+                // From here on, everything is as before, except the number of blocks.
                 met = true;
                 more = blocks - check->block;
             }
@@ -75,7 +75,7 @@ __device__ inline void synchronize(const Launch& launch) {
 
     const Walk walk(image, memory.codes);
     const uint32_t data_bits = 8 * image.bounds[1], share = share_bits(data_bits);
-    // `thread * share` may be more than 32 bits have, if the data are long.
+    // `thread * share` may not fit 32 bits if the data are long.
     const uint32_t begin = thread < (data_bits + share - 1) / share ? thread * share : data_bits;
     const uint32_t end = begin + smaller(share, data_bits - begin);
     Share own = {begin, end, global(image.checks) + thread, {}};
@@ -88,7 +88,7 @@ __device__ inline void synchronize(const Launch& launch) {
             memory.ends[thread] = own.last;
         }
         __syncthreads();
-        // A share without data has no codes, and starts where it starts.
+        // A share without data has no codes, so its start is never wrong.
         const JpegRun before = thread > 0 && own.begin < own.end ? memory.ends[thread - 1] : start;
         wrong = before.bit != start.bit || before.place != start.place;
         start = before;
@@ -114,7 +114,7 @@ __device__ inline void synchronize(const Launch& launch) {
 
 }  // namespace warpfeed::jpeg
 
-// Without the second number the compiler saves registers until it spills, on sm_80.
+// Without the second number, the compiler uses so few registers for sm_80 that it spills.
 extern "C" __global__ void __launch_bounds__(256, 4) jpeg_sync(const warpfeed::Launch launch) {
     warpfeed::jpeg::synchronize(launch);
 }

@@ -1,11 +1,11 @@
-// jpeg_unstuff: the data of a scan without stuffed zeros and markers, and where its segments start.
+// jpeg_unstuff: copies the data of a scan without stuffed zeros and markers, and records the starts of its segments.
 //
-// Reads: the entropy-coded data as they are in the file, up to the first marker that is no restart marker.
-// Grid: a block of 256 threads an image (blockIdx.x), which takes 4096 bytes at a time, 16 a thread.
+// Reads: the entropy-coded data of the file, up to the first marker that is not a restart marker.
+// Grid: a block of 256 threads per image (blockIdx.x). The block takes 4096 bytes at a time, 16 per thread.
 // Reference: src/decode/model/unstuff.rs.
 //
-// A byte's fate depends on the byte before it alone. So the threads count what they keep, add up what those before them
-// keep, and then write.
+// Whether a byte is kept depends only on the byte before it. So each thread counts the bytes that it keeps, adds up the
+// counts of all threads before it, and then writes.
 
 #include "jpeg.cuh"
 
@@ -17,7 +17,7 @@ struct alignas(16) SixteenBytes {
     uint32_t words[kThreadBytes / 4];
 };
 
-// What is kept so far, in one number for `scan`: bytes, restart markers, and whether the data have ended.
+// Counts for `scan` in one number: kept bytes, restart markers, and whether the data have ended.
 constexpr uint64_t kOneByte = 1;
 constexpr uint64_t kOneMarker = uint64_t{1} << 20;
 constexpr uint64_t kOneEnd = uint64_t{1} << 40;
@@ -36,8 +36,8 @@ struct Piece {
     uint32_t length;
     uint32_t before;
 
-    // Goes over them up to the end of the data: `keep(byte)`, `mark(byte)` for a restart marker, `fill()` for a fill byte,
-    // which is a 0xFF that another one follows. Whether they end here.
+    // Goes over the bytes up to the end of the data, and returns whether the data end here. Calls `keep(byte)`,
+    // `mark(byte)` for a restart marker, and `fill()` for a fill byte, which is a 0xFF before another 0xFF.
     template <typename Keep, typename Mark, typename Fill>
     __device__ bool each(bool restarts, Keep keep, Mark mark, Fill fill) const {
         uint32_t last = before;
@@ -127,7 +127,7 @@ __device__ inline void unstuff(const Launch& launch) {
         length += bytes_in(all);
         markers += markers_in(all);
     }
-    // Segments that are missing are empty. Zeros behind the data, so that a look-up may read on.
+    // Missing segments are empty. Zeros follow the data, so that a look-up may read beyond the end.
     if (threadIdx.x == 0) {
         bounds[0] = 0;
     }

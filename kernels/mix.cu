@@ -1,7 +1,8 @@
-// mix: the weighted sum of images. mix_add adds one to the sums; mix_cut makes an image of them, blended with the first.
+// mix: the weighted sum of images. mix_add adds an image to the sums; mix_cut makes an image from the sums, blended
+// with the first image.
 //
-// Inputs: MixSample an image (params.cuh); the sums are in single precision, each product and each sum rounded.
-// Grid: one pixel a thread, as grid.cuh has it.
+// Inputs: one MixSample per image (params.cuh). Sums are in single precision; each product and each sum is rounded.
+// Grid: one pixel per thread (grid.cuh).
 // Reference: src/ops/mix.rs; byte for byte.
 
 #include "grid.cuh"

@@ -1,8 +1,9 @@
 // mixup: MixUp and CutMix, in the batch itself.
 //
-// Inputs: one MixupBatch, and a MixupSample for each image of it (params.cuh). Elements of the type, NCHW or NHWC, are changed in
-// place: a thread goes through all images at its element's place, so that each is read and written once.
-// Grid: 256 threads a block, one element of an image a thread.
+// Inputs: one MixupBatch, and one MixupSample per image of it (params.cuh). Elements of the type, NCHW or NHWC, are
+// changed in place. A thread goes through all images at its element's place, so that each element is read and written
+// once.
+// Grid: 256 threads per block, one element of an image per thread.
 // Reference: src/backend/cpu/mix.rs; byte for byte.
 
 #include "mixup.cuh"
@@ -16,7 +17,7 @@ __device__ inline void mixup(const Launch& launch) {
     using Bits = typename Number::Bits;
     const MixupBatch& batch = *static_cast<const MixupBatch*>(launch.samples);
     const uint64_t pixels = uint64_t{batch.width} * batch.height;
-    const uint64_t image = batch.channels * pixels;  // elements
+    const uint64_t image = batch.channels * pixels;  // number of elements
     const uint64_t element = uint64_t{blockIdx.x} * kMixupThreads + threadIdx.x;
     if (element >= image) {
         return;

@@ -5,7 +5,7 @@
 
 namespace warpfeed {
 
-// An element at pixel (x, y) of an image, mixed with that of its partner.
+// An element at pixel (x, y) of an image, mixed with its partner's element.
 template <typename Number>
 __host__ __device__ inline typename Number::Bits mixed(const MixupSample& sample, uint32_t x, uint32_t y,
                                                        typename Number::Bits own, typename Number::Bits partner) {

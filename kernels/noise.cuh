@@ -1,4 +1,4 @@
-// Random numbers of single pixels: the words of Philox4x32-10, and normal deviates by a table that the host makes.
+// Random numbers of single pixels: the words of Philox4x32-10, and normal deviates from a table that the host makes.
 // Reference: src/ops/noise.rs.
 #pragma once
 
@@ -32,7 +32,7 @@ __host__ __device__ inline Words words_of(uint64_t key, uint32_t x, uint32_t y) 
     return {{words[0], words[1], words[2], words[3]}};
 }
 
-// How many bits above the highest one of `value`, which is not 0, are 0.
+// Number of zero bits above the highest set bit of `value`, which is not 0.
 __host__ __device__ inline int leading_zeros(uint32_t value) {
 #ifdef __CUDA_ARCH__
     return __clz(static_cast<int>(value));

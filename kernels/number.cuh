@@ -1,5 +1,5 @@
-// The types of a batch's elements: their values as f32, and f32 rounded to them, to nearest even. f16 and bf16 are converted
-// by their bits, since headers of the toolkit are not there on the host.
+// Types of a batch's elements: conversion to f32, and from f32 with rounding to nearest even. f16 and bf16 are
+// converted by their bits, because the host does not have the toolkit's headers.
 #pragma once
 
 #include <cstring>
@@ -47,7 +47,7 @@ struct F16 {
         if (size >= 0x477ff000) {  // 65520, which rounds to infinity
             return static_cast<Bits>(sign | 0x7c00);
         }
-        if (size < 0x38800000) {  // 2^-14: the sum with 0.5 is rounded to multiples of 2^-24
+        if (size < 0x38800000) {  // 2^-14: adding 0.5 rounds to multiples of 2^-24
             return static_cast<Bits>(sign | (bits_as<uint32_t>(bits_as<float>(size) + 0.5f) - 0x3f000000));
         }
         const uint32_t even = size >> 13 & 1;
@@ -59,7 +59,7 @@ struct U8 {
     using Bits = Bits8;
     __host__ __device__ static float value(Bits bits) { return bits; }
     __host__ __device__ static Bits rounded(float value) {
-        // The sum with 2^23 is rounded to a whole number.
+        // Adding 2^23 rounds to a whole number.
         return static_cast<Bits>(bits_as<uint32_t>(value + 8388608.0f));
     }
 };

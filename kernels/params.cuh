@@ -1,5 +1,5 @@
-// What the host hands to kernels: one `Launch` a kernel, which points to an array of one sample descriptor an image.
-// src/ops/params.rs has the same structs; sizes and offsets are asserted on both sides.
+// Parameters of kernels: one `Launch` per kernel, which points to an array with one sample descriptor per image.
+// src/ops/params.rs has the same structs; both sides assert sizes and offsets.
 //
 // Images are interleaved RGB, 3 bytes a pixel, with a row pitch in bytes. An image may be a stored rectangle of a
 // larger whole. Strides are in elements, offsets and sizes in pixels. All pointers are to device memory.
@@ -13,8 +13,8 @@ namespace warpfeed {
 // The parameter of every kernel.
 struct Launch {
     const void* samples;  // descriptors of the kernel's type
-    const void* table;    // fused, finish: 3 x 256 elements of the output's type, what each byte of a channel becomes
-    uint32_t count;       // samples, of mixup those of its one batch; spin: microseconds, work: repetitions
+    const void* table;    // fused, finish: 3 x 256 elements of the output's type, one for each byte of each channel
+    uint32_t count;       // number of samples (mixup: of its single batch; spin: microseconds; work: repetitions)
     uint32_t reserved;
 };
 
@@ -35,8 +35,9 @@ struct Target {
     uint32_t reserved;
 };
 
-// A step of a coordinate chain: `x' = (a0 x + a1 y + a2) >> 16`, `y' = (a3 x + a4 y + a5) >> 16`, sums wrap; outside
-// `width` x `height` it shows `fill` (red in the lowest byte, and kIsFill). Loaded in three vectors of 16 bytes.
+// A step of a coordinate chain: `x' = (a0 x + a1 y + a2) >> 16`, `y' = (a3 x + a4 y + a5) >> 16`, where sums wrap. If
+// the result is outside `width` x `height`, the pixel is `fill` (red in the lowest byte, and kIsFill). Loaded in three
+// vectors of 16 bytes.
 constexpr uint32_t kIsFill = 1 << 24;
 
 struct alignas(16) Step {
@@ -46,24 +47,25 @@ struct alignas(16) Step {
     uint32_t reserved[3];
 };
 
-// A resize along one axis: for the outputs from `first` onwards, the first input pixel and the weights with 22
-// fractional bits, which begin at `weights[offsets[i]]`. No `starts`: this axis is not resized. No `weights`: nearest.
+// A resize along one axis: for each output from `first` on, the first input pixel and the weights, which have 22
+// fractional bits and begin at `weights[offsets[i]]`. If `starts` is null, this axis is not resized. If `weights` is
+// null, the filter is nearest.
 struct Axis {
     const int32_t* starts;
     const int32_t* offsets;
     const int32_t* weights;
     int32_t first;
-    uint32_t most;  // most weights that an output has
+    uint32_t most;  // largest number of weights of an output
 };
 
-// A rectangle overwritten after normalization with bits of the output's type.
+// A rectangle that is overwritten after normalization, with bits of the output's type.
 struct Erasure {
     uint32_t left, top, right, bottom;
     uint32_t value[3];
     uint32_t reserved;
 };
 
-// A sample's place in the batch. `plane_stride` counts in NCHW only.
+// A sample's place in the batch. `plane_stride` is used for NCHW only.
 struct Output {
     void* elements;
     const Erasure* erasures;
@@ -73,13 +75,13 @@ struct Output {
     uint32_t erasure_count;
 };
 
-// fused: output pixel (x, y) is pixel (mirror_x x + x0, mirror_y y + y0) of the resized view; the view's pixel comes
-// through the steps, then the exact map `exact` (xx, xy, x0, yx, yy, y0), from the image.
+// fused: output pixel (x, y) is pixel (mirror_x x + x0, mirror_y y + y0) of the resized view. The view's pixel comes
+// from the image through the steps, then the exact map `exact` (xx, xy, x0, yx, yy, y0).
 struct FusedSample {
     Source source;
     Output output;
     const Step* steps;
-    const uint8_t* table;  // 256 bytes that made pixels go through, all but the steps' fills; none: they stay
+    const uint8_t* table;  // 256 bytes, applied to all pixels except the steps' fills; null for none
     Axis columns, rows;
     int32_t exact[6];
     int32_t mirror_x, x0, mirror_y, y0;
@@ -92,7 +94,7 @@ struct FinishSample {
     Output output;
 };
 
-// flip and quarter turns: result (x, y) comes from (xx x + xy y + x0, yx x + yy y + y0) of the whole.
+// flip: mirrors and quarter turns. Result pixel (x, y) is pixel (xx x + xy y + x0, yx x + yy y + y0) of the whole.
 struct FlipSample {
     Source source;
     Target target;
@@ -104,23 +106,23 @@ struct CropSample {
     Target target;
     int32_t x, y;
     uint32_t fill;
-    uint32_t outside;  // what shows outside the image: 0 the fill, 1 the edge, or one of those below
+    uint32_t outside;  // pixels outside the image: 0 for the fill, 1 for the edge, or one of the constants below
 };
 
-// The image mirrored at the middle of its outermost pixels, and at its edge.
+// Outside is the image mirrored at the middle of its outermost pixels, or mirrored at its edge.
 constexpr uint32_t kReflect = 2, kSymmetric = 3;
 
-// The doubt of a sample whose coordinates fixed point cannot hold.
+// The doubt of a sample whose coordinates do not fit fixed point.
 constexpr uint32_t kAllInDoubt = ~uint32_t{0};
 
 struct RotateSample {
     Source source;
     Target target;
-    double matrix[6];  // output to input, from pixel centers
-    int64_t fixed[6];  // the same in fixed point: 16 fractional bits (rotate_nearest) or 44
+    double matrix[6];  // map from output to input, for pixel centers
+    int64_t fixed[6];  // the matrix in fixed point, with 16 (rotate_nearest) or 44 fractional bits
     uint32_t fill;
-    uint32_t edge;   // not 0: the edge instead of the fill
-    uint32_t doubt;  // what fixed point with 44 bits is off by at most, in 2^-32 pixels (nearest) or 2^-16 of a value
+    uint32_t edge;   // if not 0, the edge is used instead of the fill
+    uint32_t doubt;  // largest error of fixed point with 44 bits, in 2^-32 pixels (nearest) or 2^-16 of a value
     uint32_t reserved;
 };
 
@@ -134,12 +136,12 @@ struct BlurSample {
     Source source;
     Target target;
     uint32_t* between;        // source.height rows of 3 * target.width sums with 16 fractional bits
-    const uint32_t* weights;  // of distances 0 to kernel / 2, 24 fractional bits
+    const uint32_t* weights;  // for distances 0 to kernel / 2, with 24 fractional bits
     uint32_t kernel;
     uint32_t reserved;
 };
 
-// dilate, erode: one axis a launch.
+// dilate, erode: one axis per launch.
 struct RankSample {
     Source source;
     Target target;
@@ -147,52 +149,52 @@ struct RankSample {
     uint32_t reserved;
 };
 
-// table: in place, each byte becomes what the table has for it.
+// table: replaces each byte in place by its value in the table.
 struct TableSample {
     uint8_t* pixels;
-    const uint8_t* table;  // 256 bytes, or 768
+    const uint8_t* table;  // 256 bytes, or 768 for a table per channel
     uint32_t pitch_bytes;
     uint32_t width, height;
-    uint32_t stride_bytes;  // from a channel's table to the next one's; 0: one table for all
+    uint32_t stride_bytes;  // distance from a channel's table to the next one's; 0 if all channels share a table
 };
 
-// histogram: the image is read. equalize_table, autocontrast_table: the table is made.
+// histogram reads the image. equalize_table and autocontrast_table make the table.
 struct HistogramSample {
     const uint8_t* pixels;
-    uint32_t* counts;  // 3 x 256: 0 before, how many pixels have each byte after histogram_u8_nhwc
-    uint8_t* table;    // 3 x 256: what each byte of a channel becomes
+    uint32_t* counts;  // 3 x 256 numbers: 0 at first, pixels with each byte after histogram_u8_nhwc
+    uint8_t* table;    // 3 x 256 bytes: the new value of each byte of a channel
     uint32_t pitch_bytes;
     uint32_t width, height;
     uint32_t reserved;
 };
 
-// mix_add: the image is added to the sums. mix_cut: an image is made of the sums and blended with the first one.
+// mix_add adds the image to the sums. mix_cut makes an image from the sums and blends it with the first image.
 struct MixSample {
     const uint8_t* image;
     uint8_t* made;
     float* sums;  // height rows of 3 * width
     uint32_t image_pitch_bytes, made_pitch_bytes;
     uint32_t width, height;
-    float weight;    // of the image among the sums; of the sums against the image
-    uint32_t first;  // not 0: the sums begin
+    float weight;    // mix_add: the image's weight; mix_cut: the blend of the first image and the sums
+    uint32_t first;  // if not 0, the sums start from zero
 };
 
 struct PerspectiveSample {
     Source source;
     Target target;
-    int64_t coefficients[9];  // of both coordinates and their divisor, for twice a pixel's place and 1, 40 fractional bits
+    int64_t coefficients[9];  // both coordinates and their divisor, for twice a pixel's place and 1; 40 fractional bits
     uint32_t fill;
-    uint32_t bilinear;  // 0: nearest
+    uint32_t bilinear;  // 0 for nearest
 };
 
 // box_blur: along one axis.
 struct BoxBlurSample {
     Source source;
     Target target;
-    uint32_t radius;      // pixels on either side of the middle that count in full
-    uint32_t weight;      // their weight, 24 fractional bits
-    uint32_t far_weight;  // that of the two next to them
-    uint32_t down;        // 0: along rows
+    uint32_t radius;      // pixels on either side of the middle that have full weight
+    uint32_t weight;      // weight of these pixels, with 24 fractional bits
+    uint32_t far_weight;  // weight of the two pixels next to them
+    uint32_t down;        // 0 for a blur along rows
 };
 
 struct SharpnessSample {
@@ -202,11 +204,11 @@ struct SharpnessSample {
     uint32_t reserved;
 };
 
-// contrast: the image is read, the table is made.
+// contrast: reads the image, makes the table.
 struct ContrastSample {
     const uint8_t* pixels;
-    unsigned long long* luma_sum;  // 0 before, the sum of all pixels' luma after luma_sum_u8_nhwc
-    uint8_t* table;                // 256 bytes: what each byte becomes, after contrast_table_u8
+    unsigned long long* luma_sum;  // 0 at first, the sum of all pixels' luma after luma_sum_u8_nhwc
+    uint8_t* table;                // 256 bytes: the new value of each byte, after contrast_table_u8
     uint32_t pitch_bytes;
     uint32_t width, height;
     float factor;
@@ -219,10 +221,10 @@ struct ColorSample {
     uint32_t width, height;
     float factor;
     uint32_t hue_shift;  // 0 to 255
-    uint32_t order;      // which channel becomes each, 2 bits for one, red in the lowest
+    uint32_t order;      // source channel of each channel, 2 bits each, red in the lowest
 };
 
-// erase: in place, the rectangle lies inside what is stored.
+// erase: in place. The rectangle lies inside the stored part.
 struct EraseSample {
     uint8_t* pixels;
     uint32_t pitch_bytes;
@@ -230,19 +232,19 @@ struct EraseSample {
     uint32_t value;
 };
 
-// erase_noise: in place, an image of bytes or an image in the batch. The rectangle lies inside what is stored.
+// erase_noise: in place, on an image of bytes or an image in the batch. The rectangle lies inside the stored part.
 struct EraseNoiseSample {
     uint32_t x, y, width, height;
-    const int32_t* normals;  // the deviates of noise.rs
+    const int32_t* normals;  // table of deviates in noise.rs
     uint64_t key;
     float std;
-    uint32_t first_x;  // the column of the first pixel stored
-    Output output;     // sizes and erasures do not count
+    uint32_t first_x;  // column of the first stored pixel
+    Output output;     // sizes and erasures in it are ignored
     float value[3];
-    uint32_t first_y;  // its row
+    uint32_t first_y;  // row of the first stored pixel
 };
 
-// Numbers of a pixel for both axes.
+// Two numbers of a pixel, one for each axis.
 struct Pair {
     float x, y;
 };
@@ -251,38 +253,39 @@ struct Pair {
 struct ElasticSample {
     Source source;
     Target target;
-    Pair* noise;           // of each pixel of the whole
-    Pair* between;         // the same, blurred along rows
-    const float* weights;  // the blur's, the outermost first
+    Pair* noise;           // for each pixel of the whole image
+    Pair* between;         // the noise, blurred along rows
+    const float* weights;  // the blur's weights, starting with the outermost
     uint64_t key;
     uint32_t radius;
     float scale_x, scale_y;  // pixels that noise of 1 moves by
     uint32_t fill;
-    uint32_t bilinear;  // 0: nearest
+    uint32_t bilinear;  // 0 for nearest
     uint32_t reserved;
 };
 
 // gaussian_noise: in place.
 struct NoiseSample {
     uint8_t* pixels;
-    const int32_t* normals;  // the deviates of noise.rs
+    const int32_t* normals;  // table of deviates in noise.rs
     uint64_t key;
     uint32_t pitch_bytes;
     uint32_t width, height;
-    uint32_t first_x, first_y;  // the place of the first pixel stored
-    float mean, sigma;          // of bytes
-    uint32_t clip;              // 0: sums wrap around
+    uint32_t first_x, first_y;  // place of the first stored pixel
+    float mean, sigma;          // for bytes
+    uint32_t clip;              // if 0, sums wrap around
 };
 
-// mixup: one image's part.
+// mixup: the part of one image.
 struct MixupSample {
-    float share, rest;                  // weights of an element and of its partner's, where `blend`
-    uint32_t left, top, right, bottom;  // otherwise the partner's elements inside are pasted
+    float share, rest;                  // weights of an element and its partner's, if `blend` is not 0
+    uint32_t left, top, right, bottom;  // otherwise the rectangle that is pasted from the partner
     uint32_t blend;
     uint32_t reserved;
 };
 
-// mixup: the batch. Partners: the image before, the first one's the last; or, where `flip`, the batch from back to front.
+// mixup: the batch. If `flip` is not 0, partners are the batch in reverse order. Otherwise the partner is the image
+// before; the first image's partner is the last.
 struct MixupBatch {
     void* elements;
     const MixupSample* samples;

@@ -1,8 +1,8 @@
-// perspective: an image seen as a plane from another place; by the nearest pixel, from the four around a point, or from the
-// sixteen.
+// perspective: an image as a plane, seen from another place. Sampling takes the nearest pixel, or the four or sixteen
+// pixels around a point.
 //
-// Inputs: PerspectiveSample an image (params.cuh): coefficients with 40 fractional bits.
-// Grid: one pixel a thread, as grid.cuh has it. Two divisions of 64 bits a coordinate.
+// Inputs: one PerspectiveSample per image (params.cuh). Coefficients have 40 fractional bits.
+// Grid: one pixel per thread (grid.cuh). Each coordinate takes two 64-bit divisions.
 // Reference: src/ops/perspective.rs; byte for byte.
 
 #include "grid.cuh"
@@ -12,7 +12,7 @@ namespace warpfeed {
 
 constexpr int kPointBits16 = 16;
 
-// A coordinate with 16 fractional bits, or less than 0 if it is outside a side. The divisor is above 0.
+// A coordinate with 16 fractional bits; negative if it is outside the side. The divisor is above 0.
 __host__ __device__ inline int64_t divided(int64_t dividend, int64_t divisor, uint32_t side) {
     int64_t whole = dividend / divisor, rest = dividend % divisor;
     if (rest < 0) {
@@ -22,7 +22,7 @@ __host__ __device__ inline int64_t divided(int64_t dividend, int64_t divisor, ui
     return whole >= 0 && whole < side ? (whole << kPointBits16) | ((rest << kPointBits16) / divisor) : -1;
 }
 
-// Where a pixel of the result comes from, if that is inside the image.
+// The point of the image that a pixel of the result shows, if it is inside.
 struct PerspectivePoint {
     int64_t x, y;
     bool inside;
@@ -79,7 +79,7 @@ __device__ inline uint32_t perspective_bicubic(const PerspectiveSample& sample, 
     const int64_t one = 1 << kPointBits16;
     const int64_t less_x = from.x - one / 2, less_y = from.y - one / 2;
     const int32_t left = static_cast<int32_t>(less_x >> kPointBits16) - 1, top = static_cast<int32_t>(less_y >> kPointBits16) - 1;
-    // With 24 fractional bits, as `cubic` takes them.
+    // With 24 fractional bits, as `cubic` expects them.
     const int64_t right_share = (less_x & (one - 1)) << 8, lower_share = (less_y & (one - 1)) << 8;
     uint32_t pixel = 0;
 #pragma unroll 1

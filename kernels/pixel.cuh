@@ -1,5 +1,5 @@
-// Arithmetic of single pixels: runs the same on the device and on the host. Compiled without contraction of
-// floating-point operations (-fmad=false), so that every result is that of src/ops/.
+// Arithmetic of single pixels, which is the same on the device and on the host. It is compiled without contraction of
+// floating-point operations (-fmad=false), so that every result equals that of src/ops/.
 //
 // A pixel in registers or shared memory is 32 bits, red in the lowest byte.
 #pragma once
@@ -37,8 +37,8 @@ __host__ __device__ inline uint32_t channel(uint32_t pixel, int channel) {
     return pixel >> (8 * channel) & 0xff;
 }
 
-// The same pointer, which is to device memory. The compiler cannot know that of one read from a descriptor where a kernel
-// has shared memory too, and would make accesses that find out.
+// The same pointer, marked as one to device memory. If a kernel has shared memory too, the compiler cannot know that of
+// a pointer from a descriptor, and would test it at each access.
 template <typename T>
 __host__ __device__ inline T* global(T* pointer) {
 #ifdef __CUDA_ARCH__
@@ -58,19 +58,19 @@ __host__ __device__ inline void store(uint8_t* __restrict__ to, uint32_t pixel) 
     to[2] = static_cast<uint8_t>(pixel >> 16);
 }
 
-// The place of pixel (x, y) of what is stored.
+// The place of pixel (x, y) of the stored part, in bytes.
 __host__ __device__ inline size_t place(uint32_t pitch_bytes, int32_t x, int32_t y) {
     return static_cast<size_t>(y) * pitch_bytes + static_cast<size_t>(x) * 3;
 }
 
-// The pixel of the whole at (x, y), which is stored.
+// The pixel of the whole at (x, y), which must be stored.
 __host__ __device__ inline uint32_t at(const Source& source, int32_t x, int32_t y) {
     const int32_t column = x - static_cast<int32_t>(source.x);
     const int32_t row = y - static_cast<int32_t>(source.y);
     return load(source.pixels + place(source.pitch_bytes, column, row));
 }
 
-// The column of what is stored for column `x` of the whole, or the nearest one; and the row for row `y`.
+// The stored column for column `x` of the whole, or the nearest one; and the same for row `y`.
 __host__ __device__ inline int32_t stored_column(const Source& source, int32_t x) {
     return clamp(x - static_cast<int32_t>(source.x), 0, static_cast<int32_t>(source.width) - 1);
 }
@@ -79,20 +79,20 @@ __host__ __device__ inline int32_t stored_row(const Source& source, int32_t y) {
     return clamp(y - static_cast<int32_t>(source.y), 0, static_cast<int32_t>(source.height) - 1);
 }
 
-// The pixel of the whole at (x, y), or the nearest one that is stored.
+// The pixel of the whole at (x, y), or the nearest stored pixel.
 __host__ __device__ inline uint32_t at_edge(const Source& source, int32_t x, int32_t y) {
     return load(source.pixels + place(source.pitch_bytes, stored_column(source, x), stored_row(source, y)));
 }
 
-// `a x + b y + c`, the sum wrapping, without its 16 fractional bits.
+// `a x + b y + c`, where the sum wraps, without its 16 fractional bits.
 __host__ __device__ inline int32_t along(int32_t a, int32_t b, int32_t c, int32_t x, int32_t y) {
     const uint32_t sum = static_cast<uint32_t>(a) * static_cast<uint32_t>(x) +
                          static_cast<uint32_t>(b) * static_cast<uint32_t>(y) + static_cast<uint32_t>(c);
     return static_cast<int32_t>(sum) >> 16;
 }
 
-// Where the pixels of a view lie: that of (x, y) behind the steps is at `first + x right + y down` of `pixels`, in bytes.
-// Rows have less than 2^31.
+// Places of a view's pixels. Pixel (x, y) after the steps is at `first + x right + y down` of `pixels`, in bytes. Rows
+// have less than 2^31 bytes.
 struct View {
     const uint8_t* pixels;
     int64_t first;
@@ -109,7 +109,8 @@ __host__ __device__ inline View view_of(const FusedSample& sample) {
             3 * exact[1] + pitch_bytes * exact[4], sample.step_count};
 }
 
-// The pixel at (x, y) of a view: walks its coordinates back, a step at a time. Reference: src/backend/cpu/gather.rs.
+// The pixel at (x, y) of a view, found by following its coordinates back, step by step. Reference:
+// src/backend/cpu/gather.rs.
 __host__ __device__ inline uint32_t seen(const View& view, const Step* steps, int32_t x, int32_t y) {
     for (uint32_t i = 0; i < view.step_count; i++) {
         const Step step = steps[i];
@@ -124,10 +125,10 @@ __host__ __device__ inline uint32_t seen(const View& view, const Step* steps, in
     return load(view.pixels + (view.first + static_cast<int64_t>(x) * view.right + static_cast<int64_t>(y) * view.down));
 }
 
-// What one output of a resized axis is made of. Reference: src/ops/filter.rs.
+// The input pixels of one output of a resized axis, and their weights. Reference: src/ops/filter.rs.
 struct Taps {
     int32_t start, end;      // input pixels
-    const int32_t* weights;  // from `start` on; none where the axis is not resized
+    const int32_t* weights;  // from `start` on; null if the axis is not resized
 
     __host__ __device__ int32_t weight(int32_t tap) const {
         return weights ? global(weights)[tap - start] : 1 << kWeightBits;
@@ -147,7 +148,7 @@ __host__ __device__ inline Taps taps_of(const Axis& axis, int32_t output) {
     return {start, start + global(axis.offsets)[i + 1] - begin, axis.weights + begin};
 }
 
-// Sums of weighted pixels, a channel each.
+// Sums of weighted pixels, one per channel.
 struct Sums {
     int32_t of[3] = {kHalf, kHalf, kHalf};
 
@@ -157,7 +158,7 @@ struct Sums {
         of[2] += static_cast<int32_t>(pixel >> 16 & 0xff) * weight;
     }
 
-    // Fractions dropped, cut to 0..=255.
+    // The pixel of the sums: fractions dropped, limited to 0..=255.
     __host__ __device__ uint32_t pixel() const {
         return pack(static_cast<uint32_t>(clamp(of[0] >> kWeightBits, 0, 255)),
                     static_cast<uint32_t>(clamp(of[1] >> kWeightBits, 0, 255)),
@@ -165,7 +166,7 @@ struct Sums {
     }
 };
 
-// Cut to 0..=255, the fraction dropped; 0 if it is not a number.
+// `value` limited to 0..=255, with the fraction dropped; 0 for NaN.
 __host__ __device__ inline int32_t truncate(float value) {
     value = value > 0.0f ? value : 0.0f;
     return static_cast<int32_t>(value < 255.0f ? value : 255.0f);
@@ -182,29 +183,31 @@ __host__ __device__ inline uint32_t blend(uint32_t from, uint32_t to, float fact
     return static_cast<uint32_t>(truncate(static_cast<float>(from) + factor * static_cast<float>(difference)));
 }
 
-// Every channel blended with one value.
+// Blends every channel with one value.
 __host__ __device__ inline uint32_t blend_pixel(uint32_t from, uint32_t pixel, float factor) {
     return pack(blend(from, channel(pixel, 0), factor), blend(from, channel(pixel, 1), factor),
                 blend(from, channel(pixel, 2), factor));
 }
 
-// 255 times a share of 1, the fraction dropped. The product is rounded; the sign of what `fmaf` leaves of it is exact.
+// 255 times a share of 1, with the fraction dropped. The product is rounded; the sign of the remainder by `fmaf` is
+// exact.
 __host__ __device__ inline uint32_t byte_of(float share) {
     const float whole = static_cast<float>(static_cast<int32_t>(share * 255.0f));
     return static_cast<uint32_t>(fmaf(share, 255.0f, -whole) < 0.0f ? whole - 1.0f : whole);
 }
 
-// The pixel with its hue turned, by way of 8-bit HSV. Reference: src/ops/hue.rs, which computes in doubles.
+// The pixel with its hue shifted, in 8-bit HSV. Reference: src/ops/hue.rs, which computes in doubles.
 //
 // To HSV: the reference adds two shares of the chroma to an even sixth of the circle and rounds the exact sum to single
-// precision. One of the shares is 1, as one of the two other channels is the smallest, so one addition to a whole number
-// rounds as it does. What it then divides and scales in doubles gives the same byte here for each of the 196,000
-// combinations of sixth, chroma and share. Saturation is the whole part of 255 chroma / max for all 33,000 pairs.
+// precision. One of the shares is 1, because one of the two other channels is the smallest, so one addition to a whole
+// number rounds in the same way. The reference then divides and scales in doubles; here the bytes are the same for each
+// of the 196,000 combinations of sixth, chroma and share. Saturation is the whole part of 255 chroma / max for all
+// 33,000 pairs.
 //
-// Back: the three values are v (1 - s t) + 1/2 without the fraction, with s in 255ths and t in 85ths. That is an odd number
-// of 43,350ths, never a whole one, so whole numbers decide as the reference does, whose shares are rounded.
+// Back: the three values are v (1 - s t) + 1/2 without the fraction, with s in 255ths and t in 85ths. That is an odd
+// number of 43,350ths, never a whole number, so whole numbers decide like the reference, whose shares are rounded.
 //
-// A test compares all combinations of sixth, chroma and share, and all of hue, saturation and value.
+// A test compares all combinations of sixth, chroma and share, and all combinations of hue, saturation and value.
 __host__ __device__ inline uint32_t turn_hue(uint32_t pixel, uint32_t shift) {
     const int32_t red = channel(pixel, 0), green = channel(pixel, 1), blue = channel(pixel, 2);
     const int32_t max = larger(larger(red, green), blue), min = smaller(smaller(red, green), blue);
@@ -217,7 +220,7 @@ __host__ __device__ inline uint32_t turn_hue(uint32_t pixel, uint32_t shift) {
         sixth = 2.0f, plus = max - red, minus = max - blue;
     }
     const bool all_minus = minus == chroma;
-    // Gray has no hue, and any will do.
+    // Gray has no hue, so any hue will do.
     const float share = static_cast<float>(all_minus ? plus : minus) / static_cast<float>(larger(chroma, 1));
     const float turns = (all_minus ? sixth - 1.0f + share : sixth + 1.0f - share) / 6.0f;
     const uint32_t hue = (byte_of(turns < 0.0f ? turns + 1.0f : turns) + shift) & 0xff;
@@ -239,7 +242,8 @@ __host__ __device__ inline uint32_t turn_hue(uint32_t pixel, uint32_t shift) {
     }
 }
 
-// Position `at` of a line of `len`, reflected at both ends as often as it takes. Reference: src/ops/gaussian_blur.rs.
+// Position `at` of a line of `len` pixels, reflected at both ends as often as necessary. Reference:
+// src/ops/gaussian_blur.rs.
 __host__ __device__ inline int32_t reflect(int32_t at, int32_t len) {
     const int32_t last = len - 1;
     if (at >= 0 && at <= last) {

@@ -1,4 +1,4 @@
-// The largest or smallest value of a window of pixels, for each channel: dilation and erosion, one axis a launch.
+// Dilation and erosion: the largest or smallest value in a window of pixels, for each channel, one axis per launch.
 #pragma once
 
 #include "grid.cuh"
@@ -16,7 +16,7 @@ __device__ inline uint32_t pick(uint32_t a, uint32_t b) {
     return result;
 }
 
-// The pick of a window along one axis, of that only what the image has.
+// The largest or smallest value in a window along one axis, limited to the image.
 template <bool kLargest, bool kRows>
 __device__ inline uint32_t rank(const RankSample& sample, int32_t x, int32_t y) {
     const Source& source = sample.source;

@@ -1,8 +1,8 @@
-// resize: one axis a launch, any filter; pixels have 8 bits between the two.
+// resize: one axis per launch, with any filter. Pixels have 8 bits between the launches.
 //
-// Inputs: ResizeSample an image (params.cuh): weights made by the host.
-// The host leaves out the axis that does not change, and orders the two by Pillow's rule.
-// Grid: one pixel a thread, as grid.cuh has it.
+// Inputs: one ResizeSample per image (params.cuh). The host makes the weights, leaves out an axis that does not change,
+// and orders the axes by Pillow's rule.
+// Grid: one pixel per thread (grid.cuh).
 // Reference: src/ops/resize.rs; byte for byte.
 
 #include "grid.cuh"

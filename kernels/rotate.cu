@@ -1,9 +1,9 @@
-// rotate: turning by any angle, and any other affine map: nearest, bilinear and bicubic. Bilinear is composed sampling too.
+// rotate: rotation by any angle, and any other affine map: nearest, bilinear and bicubic. The composed strategy uses
+// bilinear too.
 //
-// Inputs: RotateSample an image (params.cuh): the matrix in doubles and in fixed point.
-// rotate_nearest has 16.16 fixed point, as its reference. rotate_nearest_double is for images whose coordinates do not
-// fit that.
-// Grid: one pixel a thread, as grid.cuh has it.
+// Inputs: one RotateSample per image (params.cuh): the matrix in doubles and in fixed point. rotate_nearest has 16.16
+// fixed point, like its reference. rotate_nearest_double is for images whose coordinates do not fit 16.16 fixed point.
+// Grid: one pixel per thread (grid.cuh).
 // Reference: src/ops/sampling.rs; byte for byte.
 
 #include "grid.cuh"
@@ -14,7 +14,7 @@ namespace warpfeed {
 __device__ inline uint32_t nearest(const RotateSample& sample, int32_t x, int32_t y) {
     const Source& source = sample.source;
     const auto along = [&](const int64_t* a) {
-        // 64 bits: with the edge as fill, points far outside count.
+        // 64 bits, because points far outside count if the fill is the edge.
         const int64_t first = static_cast<int32_t>(a[0]), second = static_cast<int32_t>(a[1]);
         return (first * x + second * y + a[2]) >> 16;
     };

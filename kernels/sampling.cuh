@@ -1,42 +1,42 @@
-// Sampling at a point of an image, for rotations and other affine maps. Reference: src/ops/sampling.rs, which computes in
-// doubles.
+// Sampling at a point of an image, for rotations and other affine maps. Reference: src/ops/sampling.rs, which computes
+// in doubles.
 //
-// Doubles are slow on most cards, so whole numbers guess each pixel and say whether the guess is sure. Those in doubt, of
-// noise one in ten thousand, are made in doubles.
+// Doubles are slow on most cards, so whole numbers guess each pixel and tell whether the guess is sure. Pixels in
+// doubt, one in ten thousand with noise, are computed in doubles.
 #pragma once
 
 #include "pixel.cuh"
 
 namespace warpfeed {
 
-// Fractional bits of a coordinate in fixed point. src/ops/points.rs has what it is off by.
+// Fractional bits of a coordinate in fixed point. src/ops/points.rs derives its error.
 constexpr int kPointBits = 44;
 
-// What fixed point makes of a pixel. One that is not sure may be wrong.
+// A pixel computed in fixed point. It may be wrong if it is not sure.
 struct Guess {
     uint32_t pixel;
     bool sure;
 };
 
-// A coordinate of the point that pixel (x, y) of the result comes from: `fixed` has its three coefficients.
+// A coordinate of the point that pixel (x, y) of the result shows. `fixed` has its three coefficients.
 __host__ __device__ inline uint64_t coordinate(const int64_t* fixed, uint32_t x, uint32_t y) {
     return static_cast<uint64_t>(fixed[0]) * x + static_cast<uint64_t>(fixed[1]) * y + static_cast<uint64_t>(fixed[2]);
 }
 
-// Whether `value`, a number with `kBits` fractional bits, is within `distance` of a whole one.
+// Whether `value`, a number with `kBits` fractional bits, is within `distance` of a whole number.
 template <int kBits>
 __host__ __device__ inline bool near_whole(uint32_t value, uint32_t distance) {
     return ((value + distance) & ((uint64_t{1} << kBits) - 1)) < 2 * distance;
 }
 
-// The pixel whose area holds the point, for coordinates beyond 16.16 fixed point.
+// The pixel whose area contains the point, for coordinates beyond 16.16 fixed point.
 __host__ __device__ inline Guess guess_nearest(const RotateSample& sample, uint32_t column, uint32_t row) {
     if (sample.doubt == kAllInDoubt) {
         return {0, false};
     }
     const Source& source = sample.source;
     const uint64_t x = coordinate(sample.fixed, column, row), y = coordinate(sample.fixed + 3, column, row);
-    // A whole coordinate is a border between pixels, of which two are those of the image.
+    // A whole coordinate is a border between pixels. Two of these borders are those of the image.
     constexpr int kDropped = kPointBits - 32;
     const bool sure = !near_whole<32>(static_cast<uint32_t>(x >> kDropped), sample.doubt) &&
                       !near_whole<32>(static_cast<uint32_t>(y >> kDropped), sample.doubt);
@@ -54,7 +54,7 @@ __host__ __device__ inline int32_t bounded_floor(double value) {
     return value < whole ? whole - 1 : whole;
 }
 
-// The same in doubles: the reference adds up rows, then columns.
+// The same pixel in doubles. The reference adds up rows, then columns.
 __host__ __device__ inline uint32_t nearest_in_doubles(const RotateSample& sample, uint32_t column, uint32_t row) {
     const Source& source = sample.source;
     const double* m = sample.matrix;
@@ -71,23 +71,24 @@ __host__ __device__ inline uint32_t nearest_in_doubles(const RotateSample& sampl
     return inside || sample.edge ? at_edge(source, bounded_floor(x), bounded_floor(y)) : sample.fill;
 }
 
-// The pixel around a point, from the four around it. Coordinates are those of the point less half a pixel, so the four
-// are the one at their whole part and those to its right and below.
+// The pixel at a point, from the four pixels around it. Coordinates are those of the point less half a pixel, so the
+// four pixels are the one at their whole part and its neighbors to the right and below.
 //
-// The fraction is cut to 24 bits. With that a coordinate is off by less than 2^-24 pixels, 1.6 of 2^-25 to be exact
-// (src/ops/points.rs), in either direction. Bilinear interpolation is continuous and changes by at most 255 a pixel along
-// each axis, so a value is off by at most 2 x 255 x 1.6 x 2^-25, less than 2^-15, be it that the point went to the
-// next pixel. All else is exact. A byte is in doubt if its value is within `doubt`, 2 x 2^-16, of a whole number.
+// The fraction is cut to 24 bits. With this cut, a coordinate is off by less than 2^-24 pixels, to be exact by 1.6 x
+// 2^-25 (src/ops/points.rs), in either direction. Bilinear interpolation is continuous and changes by at most 255 per
+// pixel along each axis. So a value is off by at most 2 x 255 x 1.6 x 2^-25, less than 2^-15, even if the point has
+// moved into the next pixel. Everything else is exact. A byte is in doubt if its value is within `doubt`, 2 x 2^-16, of
+// a whole number.
 //
-// Four equal bytes give exactly that byte, so they are not in doubt, unless a coordinate is within `doubt`, 2 x 2^-24, of
-// a whole one: then the true point may lie between other pixels.
+// Four equal bytes give exactly this byte, so they are not in doubt, unless a coordinate is within `doubt`, 2 x 2^-24,
+// of a whole number: then the true point may be between other pixels.
 __host__ __device__ inline Guess guess_bilinear(const RotateSample& sample, uint32_t column, uint32_t row) {
     if (sample.doubt == kAllInDoubt) {
         return {0, false};
     }
     const Source& source = sample.source;
     const uint64_t x = coordinate(sample.fixed, column, row), y = coordinate(sample.fixed + 3, column, row);
-    // With 12 fractional bits. Points so close to the border of the image are in doubt.
+    // The coordinates have 12 fractional bits. Points this close to the border of the image are in doubt.
     const uint32_t near_x = static_cast<uint32_t>(x >> 32), near_y = static_cast<uint32_t>(y >> 32);
     bool sure = true;
     if (!sample.edge) {
@@ -107,7 +108,7 @@ __host__ __device__ inline Guess guess_bilinear(const RotateSample& sample, uint
     const int32_t columns[2] = {3 * stored_column(source, left), 3 * stored_column(source, left + 1)};
     const uint8_t* upper = source.pixels + place(source.pitch_bytes, 0, stored_row(source, top));
     const uint8_t* lower = source.pixels + place(source.pitch_bytes, 0, stored_row(source, top + 1));
-    // With the edge as fill, values are rounded to nearest, else truncated. They have 48 fractional bits.
+    // If the fill is the edge, values are rounded to nearest, otherwise truncated. They have 48 fractional bits.
     const uint64_t bias = (static_cast<uint64_t>(sample.doubt) << 32) + (sample.edge ? uint64_t{1} << 47 : 0);
     uint32_t pixel = 0;
 #pragma unroll
@@ -124,7 +125,7 @@ __host__ __device__ inline Guess guess_bilinear(const RotateSample& sample, uint
     return {pixel, sure};
 }
 
-// The same in doubles.
+// The same pixel in doubles.
 __host__ __device__ inline uint32_t bilinear_in_doubles(const RotateSample& sample, uint32_t column, uint32_t row) {
     const Source& source = sample.source;
     const double* m = sample.matrix;
@@ -138,7 +139,7 @@ __host__ __device__ inline uint32_t bilinear_in_doubles(const RotateSample& samp
     const double rounding = sample.edge ? 0.5 : 0.0;
     x -= 0.5;
     y -= 0.5;
-    // Floor by hand: far points are kept within 32 bits, which changes nothing that is seen.
+    // Floor, with far points kept within 32 bits, which does not change the result.
     const double bound = 1 << 30;
     const double bounded_x = clamp(x, -bound, bound), bounded_y = clamp(y, -bound, bound);
     int32_t left = static_cast<int32_t>(bounded_x), top = static_cast<int32_t>(bounded_y);
@@ -158,20 +159,21 @@ __host__ __device__ inline uint32_t bilinear_in_doubles(const RotateSample& samp
     return result;
 }
 
-// The cubic through the middle two of four values, with the slopes that a = -1 gives it: the values have 24 fractional bits,
-// and so has the place between them.
+// The cubic through the middle two of four values, with the slopes of a = -1. The values and the place between them
+// have 24 fractional bits.
 __host__ __device__ inline int64_t cubic(const int64_t (&v)[4], int64_t at) {
     const int64_t second = v[2] - v[0], third = 2 * (v[0] - v[1]) + v[2] - v[3], fourth = v[1] - v[0] - v[2] + v[3];
     const int64_t slope = second + (((third + (fourth * at >> 24)) * at) >> 24);
     return v[1] + (slope * at >> 24);
 }
 
-// The pixel around a point, from the sixteen around it. Coordinates are those of `guess_bilinear`, off by 1.6 x 2^-25 pixels.
+// The pixel at a point, from the sixteen pixels around it. Coordinates are those of `guess_bilinear`, off by 1.6 x
+// 2^-25 pixels.
 //
-// Cubic convolution is continuous. A value changes by at most 383 a pixel along an axis, times 1.5 for the weights along the
-// other, so it is off by at most 2 x 575 x 1.6 x 2^-25; whole numbers cut off less than 2^-21. Together that is less than
-// 2^-14. A byte is in doubt if its value is within `doubt`, 8 x 2^-16, of a whole number; sixteen equal bytes are not, unless
-// the point may lie between other pixels.
+// Cubic convolution is continuous. A value changes by at most 383 per pixel along an axis, times 1.5 for the weights
+// along the other axis, so it is off by at most 2 x 575 x 1.6 x 2^-25. Cutting off in whole numbers adds less than
+// 2^-21. The sum is less than 2^-14. A byte is in doubt if its value is within `doubt`, 8 x 2^-16, of a whole number.
+// Sixteen equal bytes are not in doubt, unless the point may be between other pixels.
 __host__ __device__ inline Guess guess_bicubic(const RotateSample& sample, uint32_t column, uint32_t row) {
     if (sample.doubt == kAllInDoubt) {
         return {0, false};
@@ -222,7 +224,7 @@ __host__ __device__ inline double cubic_in_doubles(const double (&v)[4], double 
     return v[1] + at * (second + at * (third + at * fourth));
 }
 
-// The same in doubles.
+// The same pixel in doubles.
 __host__ __device__ inline uint32_t bicubic_in_doubles(const RotateSample& sample, uint32_t column, uint32_t row) {
     const Source& source = sample.source;
     const double* m = sample.matrix;

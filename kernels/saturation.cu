@@ -1,7 +1,7 @@
 // saturation: blends each pixel with its luma.
 //
-// Inputs: ColorSample an image (params.cuh), changed in place.
-// Grid: one pixel a thread, as grid.cuh has it.
+// Inputs: one ColorSample per image (params.cuh), changed in place.
+// Grid: one pixel per thread (grid.cuh).
 // Reference: src/ops/saturation.rs; byte for byte.
 
 #include "grid.cuh"

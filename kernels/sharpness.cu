@@ -1,7 +1,7 @@
-// sharpness: blends each pixel with a smoothed one; those at the image's edge stay.
+// sharpness: blends each pixel with a smoothed version. Pixels at the image's edge do not change.
 //
-// Inputs: SharpnessSample an image (params.cuh).
-// Grid: one pixel a thread, as grid.cuh has it.
+// Inputs: one SharpnessSample per image (params.cuh).
+// Grid: one pixel per thread (grid.cuh).
 // Reference: src/ops/sharpness.rs; byte for byte.
 
 #include "grid.cuh"

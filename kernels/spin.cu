@@ -1,6 +1,6 @@
-// spin: passes time, as a training step of stated length does.
+// spin: lets time pass, like a training step of a given duration.
 //
-// Inputs: none; launch.count is how many microseconds.
+// Inputs: none; launch.count is the number of microseconds.
 // Grid: one thread, which leaves the device to the pipeline's kernels.
 // Reference: the device's clock; nothing is read or written.
 
@@ -8,7 +8,7 @@
 
 namespace warpfeed {
 
-// The device's clock. It moves in steps of a microsecond or so, by device.
+// The device's clock. It advances in steps of about a microsecond, depending on the device.
 __device__ inline uint64_t clock_ns() {
 #ifdef __CUDACC__
     uint64_t ns;

@@ -1,5 +1,5 @@
-// The last step: a tile of 8-bit pixels in shared memory to a sample's place in the batch, normalized and cast by
-// table, in the batch's layout, 16 bytes a store where alignment allows. Reference: src/backend/cpu/output.rs.
+// The last step: writes a tile of 8-bit pixels from shared memory to a sample's place in the batch, normalized and cast
+// by a table, in the batch's layout. Each store has 16 bytes if alignment allows. Reference: src/backend/cpu/output.rs.
 #pragma once
 
 #include "pixel.cuh"
@@ -10,14 +10,14 @@ constexpr int kThreads = 256;
 constexpr int kTileWidth = 32;
 constexpr int kTileHeight = 16;
 constexpr int kTilePixels = kTileWidth * kTileHeight;
-// A made tile's rows in shared memory are a word longer, so that a warp that reads several of them finds each word in a bank
-// of its own.
+// Row stride of a made tile in shared memory, in words. It is padded by one word, so that a warp that reads several
+// rows has no bank conflicts.
 constexpr int kMadeStride = kTileWidth + 1;
 constexpr int kMadePixels = kMadeStride * kTileHeight;
 
 enum class Layout { nchw, nhwc };
 
-// The bits of f32, of f16 and bf16, of u8.
+// The bits of an element: 32 for f32, 16 for f16 and bf16, 8 for u8.
 using Bits32 = uint32_t;
 using Bits16 = uint16_t;
 using Bits8 = uint8_t;
@@ -41,10 +41,10 @@ __host__ __device__ inline Tile tile_of(const Output& output, uint32_t i) {
     return {x, y, smaller<uint32_t>(kTileWidth, output.width - x), smaller<uint32_t>(kTileHeight, output.height - y)};
 }
 
-// What a byte of a channel becomes.
+// The element for a byte of a channel.
 template <typename T>
 __host__ __device__ inline T element(const T* __restrict__ table, int c, uint32_t byte) {
-    // Bytes stay bytes.
+    // Bytes stay as they are.
     if constexpr (sizeof(T) == 1) {
         return static_cast<T>(byte);
     } else {
@@ -52,7 +52,7 @@ __host__ __device__ inline T element(const T* __restrict__ table, int c, uint32_
     }
 }
 
-// What the last erasure of (x, y) has for a channel; `made` where there is none.
+// The value of the last erasure of (x, y) for a channel; `made` if there is none.
 template <typename T>
 __host__ __device__ inline T erased(const Output& output, uint32_t x, uint32_t y, int c, T made) {
 #pragma unroll 1
@@ -65,14 +65,14 @@ __host__ __device__ inline T erased(const Output& output, uint32_t x, uint32_t y
     return made;
 }
 
-// Elements stored at once.
+// Elements that are stored at once.
 template <typename T>
 struct alignas(16) Group {
     static constexpr int kLength = 16 / sizeof(T);
     T elements[kLength];
 };
 
-// Stores them in one access, which the compiler may take apart if left to itself.
+// Stores a group in one access, which the compiler might split otherwise.
 template <typename T>
 __host__ __device__ inline void store(T* to, const Group<T>& group) {
 #ifdef __CUDA_ARCH__
@@ -86,13 +86,13 @@ __host__ __device__ inline void store(T* to, const Group<T>& group) {
 #endif
 }
 
-// Writes a tile, `pixels[y * kMadeStride + x]`, with all threads of the block. Where planes have no stride it is the first
+// Writes a tile, `pixels[y * kMadeStride + x]`, with all threads of the block. Without a plane stride, writes the first
 // channel alone.
 template <typename T, Layout kLayout>
 __device__ inline void store_tile(const Output& output, const void* launch_table, const Tile& tile,
                                   const uint32_t* pixels) {
     constexpr int kLength = Group<T>::kLength;
-    // A run: the elements of one row of the tile that lie one after the other.
+    // A run is the consecutive elements of one row of the tile.
     constexpr int kRun = kLayout == Layout::nchw ? kTileWidth : 3 * kTileWidth;
     constexpr int kGroups = kRun / kLength;
     static_assert(kRun % kLength == 0, "groups do not cross rows");

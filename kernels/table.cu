@@ -1,8 +1,9 @@
-// table: each byte becomes what a table of 256 has for it, one for all channels or one each. Brightness, invert, posterize
-// and solarize are such tables; contrast, equalize and autocontrast make theirs of the image.
+// table: replaces each byte by its value in a table of 256, either one table for all channels or one per channel.
+// Brightness, invert, posterize and solarize are such tables; contrast, equalize and autocontrast make theirs from the
+// image.
 //
-// Inputs: TableSample an image (params.cuh), changed in place.
-// Grid: one pixel a thread, as grid.cuh has it.
+// Inputs: one TableSample per image (params.cuh), changed in place.
+// Grid: one pixel per thread (grid.cuh).
 // Reference: src/ops/table.rs; byte for byte.
 
 #include "grid.cuh"

@@ -1,7 +1,8 @@
-// work: a fixed amount of arithmetic, as a training step is. It takes longer while other kernels share the multiprocessors.
+// work: a fixed amount of arithmetic, like a training step. It takes longer while other kernels share the
+// multiprocessors.
 //
-// Inputs: none; launch.count is how often each thread repeats.
-// Grid: blocks of 256 threads; their number is the step's length.
+// Inputs: none; launch.count is the number of repetitions in each thread.
+// Grid: blocks of 256 threads. Their number determines the length of the step.
 // Reference: none; nothing is read or written.
 
 #include "params.cuh"
@@ -13,7 +14,7 @@ __device__ inline void work(const Launch& launch) {
     for (uint32_t i = 0; i < launch.count; i++) {
         value = value * 1664525 + 1013904223;
     }
-    // No samples are given. Without this the compiler would leave the loop out.
+    // No samples are given, but without this the compiler would remove the loop.
     if (launch.samples) {
         *static_cast<uint32_t*>(const_cast<void*>(launch.samples)) = value;
     }

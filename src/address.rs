@@ -1,30 +1,30 @@
-//! The parts of a URL that nobody may read: the login before its host, and its query, which may be signed.
+//! The secret parts of a URL: the login before its host, and its query, which may be signed.
 
 use std::borrow::Cow;
 
-/// A URL in parts.
+/// The parts of a URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Address<'a> {
     pub scheme: &'a str,
-    /// `user:password`, as it is written.
+    /// `user:password`, as written in the URL.
     pub login: Option<&'a str>,
-    /// Host and path: what names the object.
+    /// Host and path, which name the object.
     pub location: &'a str,
     pub query: Option<&'a str>,
 }
 
 impl<'a> Address<'a> {
-    /// `None` if `url` is none.
+    /// The parts of `url`; `None` if it is no URL.
     pub fn parse(url: &'a str) -> Option<Self> {
         let (scheme, rest) = url.split_once("://")?;
-        // Elsewhere `?` stands for any character of a name.
+        // Without `=`, the `?` is a wildcard for any character of a name.
         let query = rest.find('?').filter(|at| rest[*at..].contains('='));
         let (named, query) = query.map_or((rest, None), |at| (&rest[..at], Some(&rest[at + 1..])));
         let host = named.split(['/', '#']).next().unwrap_or_default();
         let login_len = match host.rfind('@') {
-            // Azure's addresses begin with container@account.
+            // Azure's addresses begin with `container@account`.
             Some(at) if host[..at].contains(':') || !is_azure(scheme) => Some(at),
-            // A password with characters that end a host: no host has such a port.
+            // The password contains characters that end a host: the part after the colon is no valid port.
             None if host
                 .rsplit_once(':')
                 .is_some_and(|(_, port)| !port.bytes().all(|b| b"0123456789{}.,]".contains(&b))) =>
@@ -37,7 +37,7 @@ impl<'a> Address<'a> {
         Some(Self { scheme, login, location, query })
     }
 
-    /// The URL as it may be printed and written down.
+    /// The URL without its secret parts.
     pub fn public(&self) -> String {
         format!("{}://{}", self.scheme, self.location)
     }
@@ -47,7 +47,7 @@ fn is_azure(scheme: &str) -> bool {
     ["az", "adl", "azure", "abfs", "abfss"].contains(&scheme)
 }
 
-/// The name of a source as it may be printed and written down: of a URL without a login (`user:password@`) and without its
+/// The name of a source without secrets, for printing and storing. A URL loses its login (`user:password@`) and its
 /// query, which may be signed.
 ///
 /// ```
@@ -64,7 +64,7 @@ pub fn without_secrets(spec: &str) -> Cow<'_, str> {
     }
 }
 
-/// A message without what is secret in the URLs that it contains.
+/// A message without the secret parts of the URLs in it.
 #[cfg(feature = "cloud")]
 pub(crate) fn message_without_secrets(message: &str) -> String {
     let ends = |byte: char| byte.is_whitespace() || "\"'`<>".contains(byte);
@@ -76,7 +76,7 @@ pub(crate) fn message_without_secrets(message: &str) -> String {
                 .next_back()
                 .filter(|(_, last)| ends(*last))
                 .map_or((word, ""), |(at, _)| word.split_at(at));
-            // What stands right before a URL goes with its scheme.
+            // Characters right before a URL are taken as part of its scheme.
             format!("{}{end}", without_secrets(url))
         })
         .collect()

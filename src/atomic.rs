@@ -7,19 +7,19 @@ use std::io::{self, BufWriter, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Temporary files that nothing was written to for so long belong to no running process.
+/// A temporary file that has not been written to for this long belongs to no running process.
 pub(crate) const LEFTOVER_AGE: Duration = Duration::from_secs(3600);
 
-/// Writes `path` through a temporary file beside it, which takes its name once it is complete. A failed or killed
-/// write leaves what was there before; a killed one may leave `.NAME.RANDOM.tmp` too ([`remove_leftovers`]). A power
+/// Writes `path` through a temporary file beside it, which is renamed once it is complete. A failed or killed write
+/// leaves the previous file as it was; a killed one may also leave `.NAME.RANDOM.tmp` ([`remove_leftovers`]). A power
 /// loss may leave the file empty: [`write_synced`] is for files that must survive one.
 ///
-/// It replaces whatever is there, also a pipe that nobody reads: [`write_output`] is for files that the user names.
+/// It replaces whatever is at `path`, even a pipe. [`write_output`] is for files that the user names.
 pub(crate) fn write(path: &Path, contents: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> Result<()> {
     write_then(path, contents, |_| Ok(()), |_| Ok(()))
 }
 
-/// Writes `path` as [`write`] does, unless it is no regular file: a device or a pipe is written to directly.
+/// Writes `path` like [`write`]. If `path` is a device or a pipe, writes to it directly.
 pub(crate) fn write_output(path: &Path, contents: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> Result<()> {
     if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
         let opened = File::options().write(true).open(path);
@@ -28,12 +28,12 @@ pub(crate) fn write_output(path: &Path, contents: impl FnOnce(&mut BufWriter<Fil
     write(path, contents)
 }
 
-/// Writes `path` as [`write`] does. When it returns, the file and its name also survive a power loss.
+/// Writes `path` like [`write`]. When it returns, the file and its name also survive a power loss.
 pub(crate) fn write_synced(path: &Path, contents: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> Result<()> {
     write_then(path, contents, File::sync_all, |path| sync_folder(folder_of(path)))
 }
 
-/// `before` and `after` are called before and after the file takes its name.
+/// Calls `before` and `after` before and after the file is renamed.
 fn write_then(
     path: &Path,
     contents: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
@@ -60,7 +60,7 @@ fn fill(file: File, contents: impl FnOnce(&mut BufWriter<File>) -> io::Result<()
     writer.into_inner().map_err(io::IntoInnerError::into_error)
 }
 
-/// The name is random: processes of different containers or machines may have the same number.
+/// The name is random, because processes of different containers or machines may have the same process number.
 fn temporary_name(path: &Path) -> PathBuf {
     let mut name = std::ffi::OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
@@ -68,19 +68,19 @@ fn temporary_name(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// The file that a temporary file with this name was to become.
+/// The name that a temporary file was to get.
 fn intended_name(temporary: &str) -> Option<&str> {
     let (name, random) = temporary.strip_prefix('.')?.strip_suffix(".tmp")?.rsplit_once('.')?;
     (random.len() == 16 && random.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(name)
 }
 
-/// Removes the temporary files that killed writes have left in `folder`: of the files that `is_ours` knows by their
-/// names, those that nothing was written to for `age`.
+/// Removes the temporary files that killed writes have left in `folder`: those whose intended name `is_ours` accepts,
+/// and that have not been written to for `age`.
 pub(crate) fn remove_leftovers(folder: &Path, age: Duration, is_ours: impl Fn(&str) -> bool) -> Result<()> {
     let is_leftover = |entry: &DirEntry| {
         entry.file_name().to_str().and_then(intended_name).is_some_and(&is_ours)
             && entry.metadata().and_then(|metadata| metadata.modified()).is_ok_and(|time| {
-                // A time in the future, by a server's clock, is not old.
+                // A time in the future, which a server's clock may give, is not old.
                 time.elapsed().is_ok_and(|elapsed| elapsed >= age)
             })
     };
@@ -115,7 +115,7 @@ pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// The folder that `path` is in.
+/// The folder that contains `path`.
 pub(crate) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
@@ -158,7 +158,7 @@ mod tests {
         let path = folder.path().join("state.json");
         let mut left = [&path, &path, &folder.path().join("other")].map(|path| temporary_name(path));
         assert_ne!(left[0], left[1]);
-        // No temporary file of this module, whatever it is.
+        // This name does not have the form of this module's temporary files.
         left[1].set_file_name(".state.json.12-0.tmp");
         for path in &left {
             fs::write(path, "left over").unwrap();
@@ -190,7 +190,7 @@ mod tests {
         use std::os::unix::fs::FileTypeExt;
         write_output(Path::new("/dev/null"), |file| file.write_all(b"x")).unwrap();
         assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
-        // A pipe in the place of a file of ours is replaced: nobody reads it.
+        // A pipe at the path of an internal file is replaced.
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());

@@ -1,18 +1,18 @@
-//! Where recipes run.
+//! The device that runs recipes, the priority of its streams, and the decoder of JPEGs.
 
 use crate::error::{Error, Result};
 use std::fmt;
 use std::str::FromStr;
 
-/// Where the operations run.
+/// The device that runs the operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Device {
-    /// On the first GPU if there is one that can be used, otherwise on the CPU.
+    /// The first GPU that can be used; without one, the CPU.
     #[default]
     Auto,
-    /// On the CPU.
+    /// The CPU.
     Cpu,
-    /// On the CUDA device with this number.
+    /// The CUDA device with this number.
     Cuda(u32),
 }
 
@@ -48,42 +48,43 @@ impl FromStr for Device {
     }
 }
 
-/// Whose work a GPU does first: a pipeline's, or a trainer's.
+/// Priority of the pipeline's CUDA streams compared with the trainer's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum StreamPriority {
-    /// The pipeline's streams have the lowest priority, which is also that of a stream made without one. A trainer whose
-    /// stream has a higher one (`cuStreamCreateWithPriority`) is not held up by the next batches.
+    /// The lowest priority, which is also CUDA's default. A trainer on a stream with a higher priority
+    /// (`cuStreamCreateWithPriority`) goes first and is not held up by the next batches.
     #[default]
     Low,
-    /// The pipeline's streams have the highest priority: for a trainer that would wait for batches otherwise.
+    /// The highest priority, for a trainer that would otherwise wait for batches.
     High,
 }
 
-/// Who decodes JPEGs if recipes run on a GPU. An image that a decoder does not take, or fails on, goes to another
-/// decoder; other formats than JPEG go to the CPU. The crate's own decoder on the device makes the CPU decoder's pixels, and
-/// nvJPEG's differ a little.
+/// The decoder of JPEGs if recipes run on a GPU.
+///
+/// If a decoder does not support an image or fails on it, another decoder takes the image. The CPU decodes all other
+/// formats. The crate's own decoder on the device makes the same pixels as the CPU decoder; nvJPEG's pixels differ a
+/// little.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DecodePath {
-    /// nvJPEG decodes what it can, the hardware decoder first, on data-center cards. An image's header alone decides, so a
-    /// run repeats itself on the same card. Where there is no nvJPEG, this is [`Exact`](Self::Exact).
+    /// nvJPEG decodes what it supports, and uses the hardware decoder of data-center cards first. An image's header
+    /// alone decides, so runs on the same card are equal. Without nvJPEG, this is [`Exact`](Self::Exact).
     #[default]
     Auto,
-    /// Each image goes where it will be done first, by the speeds of all decoders measured so far. The choice for an
-    /// image, and with it its pixels, may differ from run to run. Where there is no nvJPEG, this is
-    /// [`Exact`](Self::Exact).
+    /// Each image goes to the decoder that will finish it first, by the speeds measured so far. An image's decoder, and
+    /// with it its pixels, may differ from run to run. Without nvJPEG, this is [`Exact`](Self::Exact).
     Fastest,
-    /// The crate's own decoder on the device and the CPU share the work, by their measured speeds. The bytes are those of
-    /// [`Device::Cpu`] whoever decodes.
+    /// The crate's own decoder on the device and the CPU share the work, by their measured speeds. The bytes are those
+    /// of [`Device::Cpu`], whichever decodes.
     Exact,
-    /// The crate's own decoder on the device decodes all that it takes: baseline images, gray, RGB, and with usual
-    /// sampling. The bytes are those of [`Device::Cpu`].
+    /// The crate's own decoder on the device decodes all images that it supports: baseline images that are gray, RGB,
+    /// or YCbCr with usual sampling. The bytes are those of [`Device::Cpu`].
     Device,
-    /// The CPU decodes, and only the part that is needed. The bytes are those of [`Device::Cpu`].
+    /// The CPU decodes, and decodes only the part that is needed. The bytes are those of [`Device::Cpu`].
     Cpu,
-    /// nvJPEG decodes: Huffman codes on the CPU, the rest on the device.
+    /// nvJPEG decodes Huffman codes on the CPU, and does the rest on the device.
     Hybrid,
-    /// nvJPEG decodes on the device's hardware decoder, which data-center cards since the A100 have. The hybrid decoder
-    /// takes what it does not.
+    /// nvJPEG decodes on the device's hardware decoder, which data-center cards have since the A100. The hybrid decoder
+    /// takes images that the hardware decoder does not support.
     Hardware,
 }
 

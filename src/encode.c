@@ -1,6 +1,6 @@
 /*
- * Encodes rows of red, green, blue, unused to a JPEG file in memory with libjpeg, and writes the coefficients of JPEG
- * files anew, as baseline. See decode/jpeg.c on errors.
+ * Encodes rows of pixels (red, green, blue, an unused byte) as a JPEG file in memory with libjpeg, and converts JPEG
+ * files to baseline with the same coefficients. decode/jpeg.c describes how errors are handled.
  */
 
 #include <setjmp.h>
@@ -44,7 +44,7 @@ typedef struct {
   size_t capacity_bytes;
   size_t len_bytes;
   uint8_t *row;
-  int status; /* what to return after a jump */
+  int status; /* returned after a jump */
   char message[JMSG_LENGTH_MAX];
 } encoder;
 
@@ -81,7 +81,7 @@ static void destination_end(j_compress_ptr cinfo) {
   self->len_bytes = self->capacity_bytes - self->destination.free_in_buffer;
 }
 
-/* Red, green, blue to inverted inks: black as far as it goes, the colors relative to what light is left. */
+/* Converts red, green, blue to inverted inks: as much black as possible, and colors relative to the remaining light. */
 static void rgb_to_inks(const uint8_t *in, uint8_t *out, uint32_t width) {
   for (uint32_t i = 0; i < width; i++, in += 4, out += 4) {
     uint32_t light = in[0] > in[1] ? in[0] : in[1];
@@ -107,7 +107,7 @@ static void encode(encoder *self, const wf_encode_job *job) {
   cinfo->image_height = job->height;
   cinfo->input_components = 4;
   cinfo->in_color_space = inks ? JCS_CMYK : JCS_EXT_RGBX;
-  /* Without this, mozjpeg spends its time on smaller files: trellis quantisation, scan search, other tables. */
+  /* Otherwise mozjpeg spends time on making files smaller: trellis quantization, scan search, other tables. */
   jpeg_c_set_int_param(cinfo, JINT_COMPRESS_PROFILE, JCP_FASTEST);
   jpeg_set_defaults(cinfo);
   switch (job->color) {
@@ -142,7 +142,7 @@ static void encode(encoder *self, const wf_encode_job *job) {
   jpeg_finish_compress(cinfo);
 }
 
-/* Nothing of this frame is changed after setjmp, so nothing is lost by the jump. */
+/* No variable of this frame changes after setjmp, so the jump loses nothing. */
 static int encode_or_fail(encoder *self, const wf_encode_job *job) {
   self->cinfo.err = jpeg_std_error(&self->errors);
   self->errors.error_exit = on_error;
@@ -154,7 +154,7 @@ static int encode_or_fail(encoder *self, const wf_encode_job *job) {
   return WF_OK;
 }
 
-/* Hands what was written over to *out, or the message to the caller. */
+/* Hands the written bytes over to *out, or the message to the caller. */
 static void hand_over(encoder *self, int status, uint8_t **out, size_t *out_len_bytes, char *message,
                       size_t message_bytes) {
   if (status == WF_OK) {
@@ -166,7 +166,7 @@ static void hand_over(encoder *self, int status, uint8_t **out, size_t *out_len_
   }
 }
 
-/* WF_OK, with *out to be freed; or another status, WF_FAILED with a message. */
+/* Returns WF_OK, and the caller frees *out; or another status, WF_FAILED with a message. */
 int wf_jpeg_encode(const wf_encode_job *job, uint8_t **out, size_t *out_len_bytes, char *message, size_t message_bytes) {
   int status = WF_NO_MEMORY;
   encoder *self = calloc(1, sizeof *self);
@@ -194,7 +194,7 @@ typedef struct {
   struct jpeg_progress_mgr progress;
 } transcoder;
 
-/* Warnings that mean missing or wrong coefficients end it, as those of a strict decode do. */
+/* Warnings about missing or wrong coefficients end the conversion, as they end a strict decode. */
 static void on_warning(j_common_ptr cinfo, int level) {
   if (level >= 0)
     return;
@@ -223,8 +223,8 @@ static int starts_with(jpeg_saved_marker_ptr m, const char *start, unsigned int 
   return m->data_length >= len && !memcmp(m->data, start, len);
 }
 
-/* All segments but those that libjpeg writes itself, and an index of rows that are no longer there: EXIF, color
- * profiles, comments. */
+/* Copies all segments, such as EXIF, color profiles and comments. Skips those that libjpeg writes itself, and a row
+ * index, whose rows are no longer there. */
 static void copy_segments(transcoder *self) {
   j_compress_ptr out = &self->out.cinfo;
   for (jpeg_saved_marker_ptr m = self->in.marker_list; m; m = m->next) {
@@ -261,7 +261,7 @@ static void transcode(transcoder *self, const uint8_t *bytes, size_t len_bytes, 
   out->optimize_coding = TRUE;
   if (restarts) {
     out->restart_in_rows = 1;
-    /* The sampling factors of a single component mean nothing but how many rows are decoded at a time. */
+    /* The sampling factors of a single component only set the number of rows that are decoded at a time. */
     if (out->num_components == 1)
       out->comp_info[0].h_samp_factor = out->comp_info[0].v_samp_factor = 1;
   }
@@ -287,8 +287,8 @@ static int transcode_or_fail(transcoder *self, const uint8_t *bytes, size_t len_
   return WF_OK;
 }
 
-/* Writes the coefficients of a JPEG as a baseline one, with a restart marker behind each row of MCUs if that is asked
- * for. As wf_jpeg_encode. */
+/* Converts a JPEG to a baseline one with the same coefficients. If `restarts` is set, a restart marker follows each row
+ * of MCUs. Returns like wf_jpeg_encode. */
 int wf_jpeg_to_baseline(const uint8_t *bytes, size_t len_bytes, int restarts, uint8_t **out, size_t *out_len_bytes,
                         char *message, size_t message_bytes) {
   transcoder *self = calloc(1, sizeof *self);

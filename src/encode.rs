@@ -7,7 +7,7 @@ use crate::raster::Image;
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr;
 
-/// Which components a JPEG stores.
+/// The components that a JPEG stores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum JpegColor {
@@ -24,8 +24,8 @@ pub enum JpegColor {
     Rgb,
 }
 
-/// Chroma subsampling: how many pixels share one sample of the color differences (of CMYK: of all components but the
-/// first and the fourth).
+/// Chroma subsampling: the number of pixels that share one sample of the color differences (in CMYK: of all components
+/// except the first and the fourth).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sampling {
     /// Pixels in a row, 1 to 4.
@@ -35,32 +35,32 @@ pub struct Sampling {
 }
 
 impl Sampling {
-    /// 4:4:4, every pixel its own.
+    /// 4:4:4: every pixel has its own sample.
     pub const S444: Self = Self { horizontal: 1, vertical: 1 };
-    /// 4:2:2, pairs side by side.
+    /// 4:2:2: two pixels side by side share a sample.
     pub const S422: Self = Self { horizontal: 2, vertical: 1 };
-    /// 4:2:0, squares of two by two.
+    /// 4:2:0: two by two pixels share a sample.
     pub const S420: Self = Self { horizontal: 2, vertical: 2 };
-    /// 4:4:0, pairs one above the other.
+    /// 4:4:0: two pixels one above the other share a sample.
     pub const S440: Self = Self { horizontal: 1, vertical: 2 };
-    /// 4:1:1, four side by side.
+    /// 4:1:1: four pixels side by side share a sample.
     pub const S411: Self = Self { horizontal: 4, vertical: 1 };
 }
 
-/// How an image is written as a JPEG.
+/// Options of a JPEG file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JpegOptions {
-    /// Quality as libjpeg counts it, 1 to 100.
+    /// Quality in libjpeg's scale, 1 to 100.
     pub quality: u8,
     /// Chroma subsampling.
     pub sampling: Sampling,
     /// Whether the JPEG is progressive.
     pub progressive: bool,
-    /// Rows of MCUs between restart markers; 0 for none.
+    /// Number of rows of MCUs between restart markers; 0 for no restart markers.
     pub restart_interval_rows: u16,
-    /// Which components are stored.
+    /// The components that are stored.
     pub color: JpegColor,
-    /// The EXIF orientation tag to write, if any; any value, though only 1 to 8 have a meaning.
+    /// The EXIF orientation tag to write, if any. Any value is allowed, but only 1 to 8 have a meaning.
     pub orientation: Option<u16>,
 }
 
@@ -118,11 +118,11 @@ unsafe extern "C" {
     fn wf_jpeg_encoded_free(bytes: *mut u8);
 }
 
-/// Encodes an image, or the stored part of one, as a JPEG file.
+/// Encodes an image as a JPEG file. If only a part of the image is stored, encodes this part.
 ///
 /// # Errors
-/// [`Error::Parameter`] if an option is out of range, or the image empty or over 65,500 pixels a side; [`Error::Io`] if
-/// there is no memory for it.
+/// [`Error::Parameter`] if an option is out of range, or if the image is empty or over 65,500 pixels a side;
+/// [`Error::OutOfMemory`] if there is too little memory.
 ///
 /// # Examples
 /// ```
@@ -170,8 +170,8 @@ pub fn encode_jpeg(image: &Image, options: &JpegOptions) -> Result<Vec<u8>> {
         exif_len_bytes: exif.as_ref().map_or(0, |exif| exif.len()),
     };
     let (mut bytes, mut len_bytes, mut message) = (ptr::null_mut(), 0, [0 as c_char; 256]);
-    // SAFETY: `pixels` holds width * height pixels of four bytes, `exif` its length; both outlive the call, which only
-    // reads them. The out pointers are valid, and the message buffer has the length given.
+    // SAFETY: `pixels` holds width * height pixels of four bytes, and `exif` its length in bytes; both outlive the
+    // call, which only reads them. The out pointers are valid, and the message buffer has the given length.
     let status = unsafe {
         wf_jpeg_encode(&raw const job, &raw mut bytes, &raw mut len_bytes, message.as_mut_ptr(), message.len())
     };
@@ -183,7 +183,7 @@ pub fn encode_jpeg(image: &Image, options: &JpegOptions) -> Result<Vec<u8>> {
     }
 }
 
-/// Copies what the shim has written and frees it.
+/// Copies the bytes that the shim has written, and frees them.
 ///
 /// # Safety
 /// `bytes` points to `len_bytes` initialized bytes that the shim has handed over, which nothing else uses.
@@ -200,18 +200,18 @@ unsafe fn taken(bytes: *mut u8, len_bytes: usize) -> Result<Vec<u8>> {
     reserved.map(|()| copy).map_err(|_| memory::refused::<u8>(ENCODER, len_bytes, memory::FEWER_IMAGES))
 }
 
-/// The shim's message, which is empty at first, or ended by a zero.
+/// The shim's message. It is empty at first and ends in a zero.
 fn text(message: &[c_char; 256]) -> String {
-    // SAFETY: the shim leaves a zero in the buffer, which is full of them at first.
+    // SAFETY: the buffer consists of zeros at first, and the shim leaves at least one.
     unsafe { CStr::from_ptr(message.as_ptr()) }.to_string_lossy().into_owned()
 }
 
-/// A JPEG as a baseline one: the same coefficients, and all segments; with `restarts` a restart marker stands behind each
-/// row of MCUs. The caller has checked its size, since all coefficients are in memory at once.
+/// Converts a JPEG to a baseline one with the same coefficients and all segments. With `restarts`, a restart marker
+/// follows each row of MCUs. The caller has checked the image's size, because all coefficients are in memory at once.
 pub(crate) fn to_baseline(jpeg: &[u8], restarts: bool) -> Result<Vec<u8>> {
     let (mut bytes, mut len_bytes, mut message) = (ptr::null_mut(), 0, [0 as c_char; 256]);
-    // SAFETY: `jpeg` outlives the call, which reads no byte behind its length. The out pointers are valid, and the
-    // message buffer has the length given.
+    // SAFETY: `jpeg` outlives the call, which reads no byte after its end. The out pointers are valid, and the message
+    // buffer has the given length.
     let status = unsafe {
         wf_jpeg_to_baseline(
             jpeg.as_ptr(),
@@ -231,7 +231,7 @@ pub(crate) fn to_baseline(jpeg: &[u8], restarts: bool) -> Result<Vec<u8>> {
     }
 }
 
-/// An APP1 segment's content with one entry: the orientation.
+/// The content of an APP1 segment with one entry, the orientation.
 fn exif(orientation: u16) -> [u8; 32] {
     let mut exif = *b"Exif\0\0MM\0\x2a\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\0\0\0\0\0\0\0";
     exif[24..26].copy_from_slice(&orientation.to_be_bytes());

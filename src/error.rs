@@ -1,4 +1,4 @@
-//! What can go wrong, split by who is at fault.
+//! Errors of this crate, one variant for each kind of fault.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,15 +6,15 @@ use std::path::PathBuf;
 /// The result of every fallible call of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong, by who is at fault.
+/// An error, by who is at fault.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system refused to read or write. Where the machine is at fault and not the file, the text ends in
-    /// what to do.
+    /// The operating system refused to read or write. If the machine is at fault and not the file, the text ends in a
+    /// remedy.
     #[error("cannot {action} {}: {source}{}", path.display(), MachineFault::of(source).map_or("", MachineFault::remedy))]
     Io {
-        /// What was tried: `"read"`, `"open"`, `"write"`, ...
+        /// The action that failed: `"read"`, `"open"`, `"write"`, ...
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
@@ -26,15 +26,15 @@ pub enum Error {
     Decode {
         /// The format as far as it was recognized: `"JPEG"`, `"PNG"`, `"WebP"`, `"image"`.
         format: &'static str,
-        /// What the decoder met.
+        /// The decoder's message.
         message: String,
     },
-    /// A sample's target is missing, or is not what was asked for ([`TargetSpec`](crate::TargetSpec)).
+    /// A sample's target is missing, or does not fit the [`TargetSpec`](crate::TargetSpec).
     #[error("target {field}: {message}")]
     Target {
-        /// The field that it is in; `label` for the label.
+        /// The target's field; `label` for the label.
         field: String,
-        /// What is wrong with it.
+        /// The fault of the target.
         message: String,
     },
     /// A parameter given by the caller is out of range or does not fit the others.
@@ -44,82 +44,82 @@ pub enum Error {
         operation: &'static str,
         /// The parameter's name.
         parameter: &'static str,
-        /// What is allowed.
+        /// The values that are allowed.
         expected: String,
-        /// What came.
+        /// The value that was given.
         got: String,
     },
     /// An image or file is larger than the configured limit.
     #[error("{what} of {got} is over the limit of {limit}: {remedy}")]
     Limits {
-        /// What is too large, with its unit.
+        /// The quantity that is too large, with its unit.
         what: &'static str,
-        /// Its size.
+        /// The quantity's value.
         got: u64,
         /// The limit in force.
         limit: u64,
         /// How to raise the limit.
         remedy: &'static str,
     },
-    /// The system has no memory for what was to be done.
+    /// The system has too little memory.
     #[error("cannot allocate {bytes} bytes for {what}: {remedy}")]
     OutOfMemory {
-        /// What the memory was for.
+        /// The purpose of the memory.
         what: &'static str,
-        /// How much was asked for.
+        /// Number of bytes that were asked for.
         bytes: u64,
-        /// How to need less, or get more.
+        /// How to need less memory, or get more.
         remedy: &'static str,
     },
-    /// The device has no memory for a batch, or not as much as it may take.
+    /// The device has too little memory for a batch, or the batch would exceed its share.
     #[error("{needed_bytes} bytes of device memory are needed for {what}, {available_bytes} are available: {remedy}")]
     OutOfDeviceMemory {
-        /// What the memory was for.
+        /// The purpose of the memory.
         what: &'static str,
-        /// How much was asked for.
+        /// Number of bytes that were asked for.
         needed_bytes: u64,
-        /// How much there is, of the device's or of the batch's share.
+        /// Number of bytes that are left, on the device or of the batch's share.
         available_bytes: u64,
-        /// How to need less, or get more.
+        /// How to need less memory, or get more.
         remedy: &'static str,
     },
-    /// So many samples cannot be used that the data set or the machine is at fault and not they
+    /// Too many samples cannot be used: the data set or the machine is at fault, not the samples
     /// ([`Builder::max_bad`](crate::Builder::max_bad)).
     #[error("{bad} of {samples} samples cannot be used: {remedy}; the first is {first}")]
     TooManyBad {
-        /// Samples that cannot be used.
+        /// Number of samples that cannot be used.
         bad: u64,
-        /// Samples that were tried.
+        /// Number of samples that were tried.
         samples: u64,
-        /// What to look at.
+        /// The cause to look for.
         remedy: &'static str,
-        /// What was wrong with the first.
+        /// The error of the first sample that could not be used.
         first: Box<Error>,
     },
-    /// No other sample can take the place of one that cannot be used.
+    /// A sample cannot be used, and no other sample can take its place.
     #[error("{source}; {}: check the data set", no_substitute(*tried))]
     NoSubstitute {
-        /// How many others were tried: none where the source has no other.
+        /// Number of other samples that were tried; 0 if the source has no other.
         tried: u32,
-        /// What was wrong with the sample itself.
+        /// The error of the sample itself.
         source: Box<Error>,
     },
     /// A valid request that this build or back end cannot serve.
     #[error("{feature} is not supported: {remedy}")]
     Unsupported {
-        /// What was asked for.
+        /// The feature that was asked for.
         feature: String,
         /// What to do instead.
         remedy: String,
     },
-    /// A stream broke off and could not be taken up again.
+    /// A stream broke off and could not be resumed.
     #[error("{shard} broke off at byte {offset}: {message}")]
     Stream {
         /// The shard's path or address.
         shard: String,
-        /// How many bytes of it had been read.
+        /// Number of bytes of the shard that had been read.
         offset: u64,
-        /// What went wrong.
+        /// The cause.
         message: String,
     },
     /// The device, its driver or its libraries are missing or have failed.
@@ -127,7 +127,7 @@ pub enum Error {
     Device {
         /// The call or step that failed.
         call: String,
-        /// What was found, what was looked for, and the remedy.
+        /// What was found, what was expected, and the remedy.
         message: String,
     },
     /// A call to the CUDA driver failed.
@@ -135,14 +135,14 @@ pub enum Error {
     Cuda {
         /// The driver's status.
         code: u32,
-        /// The status in words: `"CUDA_ERROR_INVALID_VALUE"`, ...
+        /// The status's name: `"CUDA_ERROR_INVALID_VALUE"`, ...
         name: String,
         /// The call.
         call: String,
-        /// The driver's sentence for it, and the remedy where there is one.
+        /// The driver's sentence for the status, and the remedy where there is one.
         message: String,
     },
-    /// The system refused a thread.
+    /// The system refused to start a thread.
     #[error("cannot start thread {name}: {source}: allow more (ulimit -u, or the container's limit), or ask for fewer")]
     Thread {
         /// The thread's name.
@@ -163,17 +163,18 @@ pub enum Error {
         index: u64,
         /// The sample's path or name.
         name: String,
-        /// What went wrong with it.
+        /// The error on this sample.
         source: Box<Error>,
     },
 }
 
 impl Error {
-    /// Whether one sample's data are at fault: it cannot be read, decoded, is over a limit, or its target is wrong. Such samples are what
-    /// [`OnError`](crate::OnError) decides about.
+    /// Whether one sample's data are at fault: the sample cannot be read or decoded, is over a limit, or has a wrong
+    /// target. [`OnError`](crate::OnError) decides what happens with such samples.
     ///
-    /// A file that is missing, may not be read, or ends too early is its sample's fault. Too many open files, no memory,
-    /// a full disk or a server that does not answer are the machine's: every sample would meet them.
+    /// A file that is missing, may not be read, or ends too early is the sample's fault. Too many open files, too
+    /// little memory, a full disk or a server that does not answer are the machine's fault, because every sample would
+    /// meet them.
     #[must_use]
     pub fn is_bad_sample(&self) -> bool {
         match self {
@@ -204,8 +205,8 @@ impl Error {
         }
     }
 
-    /// Whether the system reports that a device failed at reading: one such sample is bad, several in a row are a
-    /// disk's or a network's fault.
+    /// Whether the system reports a read failure of a device. One such sample is a bad sample; several in a row are the
+    /// fault of a disk or a network.
     pub(crate) fn is_io_failure(&self) -> bool {
         match self {
             Self::Sample { source, .. } => source.is_io_failure(),
@@ -228,7 +229,7 @@ impl Error {
         move |source| Self::Io { action, path, source }
     }
 
-    /// What a caught panic said.
+    /// An error with the message of a caught panic.
     pub(crate) fn panic(panic: &(dyn std::any::Any + Send)) -> Self {
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let message = text.or_else(|| panic.downcast_ref::<String>().cloned());
@@ -247,7 +248,7 @@ fn no_substitute(tried: u32) -> String {
     }
 }
 
-/// What the operating system answers for the machine, whichever file it was asked for.
+/// Faults that the operating system reports for the machine, whichever file it was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MachineFault {
     OpenFiles,
@@ -258,7 +259,7 @@ pub(crate) enum MachineFault {
     Device,
 }
 
-/// Errors without an [`io::ErrorKind`], the same numbers on all Unix systems.
+/// Numbers of errors that have no [`io::ErrorKind`]. They are the same on all Unix systems.
 const EIO: i32 = 5;
 const ENXIO: i32 = 6;
 const ENODEV: i32 = 19;
@@ -266,7 +267,7 @@ const ENFILE: i32 = 23;
 const EMFILE: i32 = 24;
 
 impl MachineFault {
-    /// The machine's fault, if it is one.
+    /// The machine's fault that an error reports; `None` if the file is at fault.
     pub(crate) fn of(error: &io::Error) -> Option<Self> {
         use io::ErrorKind as Kind;
         Some(match error.kind() {
@@ -290,7 +291,7 @@ impl MachineFault {
         })
     }
 
-    /// What to do, to follow the system's words.
+    /// The remedy, as the end of a message.
     fn remedy(self) -> &'static str {
         match self {
             Self::OpenFiles => "; allow more open files (ulimit -n), or use fewer threads",

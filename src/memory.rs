@@ -1,21 +1,21 @@
-//! Memory that may be refused: a `Vec` that grows by itself ends the process where there is none.
+//! Allocation that can fail with an error. A `Vec` that grows by itself ends the process if there is no memory.
 
 use crate::error::{Error, Result};
 use bytemuck::Zeroable;
 
-/// What to do where a batch's memory is refused.
+/// Remedy if a batch's memory is refused.
 pub(crate) const SMALLER_BATCHES: &str =
     "use a smaller batch_size or prefetch, fewer threads, or allow more memory (ulimit -v, or the container's limit)";
-/// What to do where the memory of an image, decoded or encoded, is refused.
+/// Remedy if the memory of a decoded or encoded image is refused.
 pub(crate) const FEWER_IMAGES: &str =
     "use fewer threads or a lower max_pixels, or allow the process more memory (ulimit -v, or the container's limit)";
 
-/// Memory of `what` that was refused.
+/// The error for refused memory of `what`.
 pub(crate) fn refused<T>(what: &'static str, len: usize, remedy: &'static str) -> Error {
     Error::OutOfMemory { what, bytes: (len as u64).saturating_mul(size_of::<T>() as u64), remedy }
 }
 
-/// `len` zeros, which come from the system page by page as they are first touched.
+/// `len` zeros. The system provides their pages when they are first touched.
 ///
 /// # Errors
 /// [`Error::OutOfMemory`] if the memory is refused.
@@ -23,8 +23,8 @@ pub(crate) fn zeros<T: Zeroable>(len: usize, what: &'static str, remedy: &'stati
     bytemuck::allocation::try_zeroed_vec(len).map_err(|()| refused::<T>(what, len, remedy))
 }
 
-/// Sees to it that `buffer` can grow to `len` elements without more memory. What it holds is lost where it must move:
-/// a buffer that is used again is about to be overwritten.
+/// Reserves room in `buffer` for `len` elements. If the memory must be moved, the content is lost: callers overwrite it
+/// anyway.
 ///
 /// # Errors
 /// [`Error::OutOfMemory`] if the memory is refused.
@@ -36,7 +36,7 @@ pub(crate) fn reserve<T>(buffer: &mut Vec<T>, len: usize, what: &'static str, re
     Ok(())
 }
 
-/// Lengthens `buffer` to `len` zeros behind what it holds.
+/// Extends `buffer` to `len` bytes with zeros.
 ///
 /// # Errors
 /// [`Error::OutOfMemory`] if the memory is refused.
@@ -51,7 +51,7 @@ pub(crate) fn lengthen(buffer: &mut Vec<u8>, len: usize, what: &'static str, rem
 mod tests {
     use super::*;
 
-    /// More than any address space has.
+    /// More than any address space.
     const ABSURD: usize = 1 << 60;
 
     #[test]

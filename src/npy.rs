@@ -1,4 +1,4 @@
-//! NumPy's `.npy` file format for arrays: written in version 1.0, read in any.
+//! NumPy's `.npy` file format for arrays. Files are written in version 1.0 and read in any version.
 //!
 //! <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>
 
@@ -8,17 +8,17 @@ use half::f16;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// What a file begins with.
+/// The first bytes of a file.
 pub(crate) const MAGIC: &[u8] = b"\x93NUMPY";
 
-/// Writes an array in C order; `data` writes its elements. The file is complete or not there.
+/// Writes an array in C order. `data` writes its elements. The file appears only when it is complete.
 pub(crate) fn write(
     path: &Path,
     descr: &str,
     shape: &[usize],
     data: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<()> {
-    // Python's notation. A tuple of one number needs the comma behind it; longer ones allow it.
+    // Python's notation: a tuple of one number needs a comma after it, and longer tuples allow one.
     let sides: String = shape.iter().map(|side| format!("{side},")).collect();
     let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({sides}), }}");
     // Magic, version, length and header together fill a multiple of 64 bytes and end in a line feed.
@@ -35,8 +35,8 @@ pub(crate) fn write(
     })
 }
 
-/// The numbers of a file, in C order, whatever their shape: of integers, floating-point numbers or truth values in the byte
-/// order of most machines.
+/// The numbers of a file in C order, whatever their shape. They may be integers, floating-point numbers or truth
+/// values, little-endian.
 pub(crate) fn numbers(file: &[u8]) -> Result<Vec<f64>, String> {
     let damaged = || "it is a damaged .npy file".to_owned();
     let (version, rest) = file.strip_prefix(MAGIC).and_then(<[u8]>::split_first_chunk::<2>).ok_or_else(damaged)?;

@@ -39,13 +39,13 @@ impl Default for Rank {
 struct Launcher {
     name: &'static str,
     rank: &'static str,
-    /// The first variable that is set counts.
+    /// Variables for the number of ranks. The first one that is set counts.
     count: &'static [&'static str],
     local_rank: &'static str,
     local_count: LocalCount,
 }
 
-/// How a launcher says how many processes run on this machine.
+/// The way in which a launcher tells the number of processes on this machine.
 enum LocalCount {
     /// A variable that holds the number.
     Of(&'static str),
@@ -132,7 +132,7 @@ impl Rank {
         };
         for launcher in LAUNCHERS {
             let count = launcher.count.iter().find(|&&name| get(name).is_some());
-            // Both, or it was another program that set the one, to whatever that means.
+            // A launcher sets both variables. If only one is set, another program set it, with another meaning.
             let (Some(&count_name), true) = (count, get(launcher.rank).is_some()) else { continue };
             let (index, count) = (number(launcher.rank)?.unwrap_or(0), number(count_name)?.unwrap_or(0));
             let unfit = |error: Error| {
@@ -252,7 +252,7 @@ mod tests {
         for (variables, index, local) in [(TORCHRUN, 5, 1), (OPEN_MPI, 6, 2), (PMI, 7, 3), (SLURM, 4, 0)] {
             let want = Rank::new(index, 8).unwrap().on_machine(local, 4).unwrap();
             assert_eq!(rank(variables).unwrap(), Some(want), "{variables:?}");
-            // The machine is not always told.
+            // Some launchers do not tell the machine.
             let alone = Rank::new(index, 8).unwrap();
             assert_eq!(rank(&variables[..2]).unwrap(), Some(alone), "{variables:?}");
             assert_eq!(rank(&variables[..1]).unwrap(), None, "half of it is some other program's variable");

@@ -4,16 +4,16 @@ use crate::error::{Error, Result};
 use crate::memory;
 use std::fmt;
 
-/// One pixel: red, green, blue, and a fourth byte without meaning, which keeps pixels aligned. Decoder and arithmetic
-/// are faster that way.
+/// One pixel: red, green, blue, and a fourth byte without meaning. The fourth byte keeps pixels aligned, which makes
+/// decoding and arithmetic faster.
 pub type Pixel = [u8; 4];
 
 /// A width and a height in pixels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Size {
-    /// Pixels in a row.
+    /// Number of pixels in a row.
     pub width: u32,
-    /// Rows.
+    /// Number of rows.
     pub height: u32,
 }
 
@@ -30,7 +30,7 @@ impl Size {
         self.width as u64 * self.height as u64
     }
 
-    /// The same size with width and height exchanged.
+    /// This size with width and height exchanged.
     #[must_use]
     pub const fn transposed(self) -> Self {
         Self { width: self.height, height: self.width }
@@ -42,7 +42,7 @@ impl Size {
 }
 
 impl From<u32> for Size {
-    /// A square.
+    /// The size of a square with this side.
     fn from(side: u32) -> Self {
         Self::new(side, side)
     }
@@ -54,7 +54,7 @@ impl fmt::Display for Size {
     }
 }
 
-/// Largest image accepted unless options say otherwise.
+/// Default limit of an image's pixels.
 pub(crate) const DEFAULT_MAX_PIXELS: u64 = 128_000_000;
 
 /// Refuses an image with more pixels than the limit.
@@ -70,16 +70,16 @@ pub(crate) fn check_pixels(size: Size, max_px: u64) -> Result<()> {
     })
 }
 
-/// A rectangle of whole pixels, origin top left, within an image.
+/// A rectangle of whole pixels inside an image, with its origin at the top left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rect {
     /// First column.
     pub x: u32,
     /// First row.
     pub y: u32,
-    /// Columns.
+    /// Number of columns.
     pub width: u32,
-    /// Rows.
+    /// Number of rows.
     pub height: u32,
 }
 
@@ -90,19 +90,19 @@ impl Rect {
         Self { x: 0, y: 0, width: size.width, height: size.height }
     }
 
-    /// Its width and height.
+    /// The rectangle's width and height.
     #[must_use]
     pub const fn size(self) -> Size {
         Size { width: self.width, height: self.height }
     }
 
-    /// One past its last column.
+    /// The column after the rectangle's last column.
     #[must_use]
     pub const fn right(self) -> u32 {
         self.x + self.width
     }
 
-    /// One past its last row.
+    /// The row after the rectangle's last row.
     #[must_use]
     pub const fn bottom(self) -> u32 {
         self.y + self.height
@@ -124,7 +124,7 @@ impl Rect {
 pub struct Image {
     whole: Size,
     part: Rect,
-    /// The stored pixels. Behind them may be memory that a larger image used before.
+    /// The stored pixels. The memory after them may hold pixels of a larger image that used it before.
     pixels: Vec<Pixel>,
 }
 
@@ -135,7 +135,7 @@ impl Default for Image {
 }
 
 impl Image {
-    /// A black image.
+    /// A black image of this size.
     #[must_use]
     pub fn new(size: Size) -> Self {
         let mut image = Self::default();
@@ -160,7 +160,7 @@ impl Image {
         Ok(Self { whole: size, part: Rect::full(size), pixels })
     }
 
-    /// Interleaved RGB bytes, row by row, three bytes a pixel.
+    /// The stored pixels as interleaved RGB bytes, row by row, three bytes a pixel.
     #[must_use]
     pub fn to_rgb(&self) -> Vec<u8> {
         self.pixels().iter().flat_map(|p| [p[0], p[1], p[2]]).collect()
@@ -237,7 +237,7 @@ impl Image {
         }
     }
 
-    /// Takes the memory that a reset to `size` needs. What the pixels hold is lost.
+    /// Allocates the memory that a reset to `size` needs. The pixels' content is lost.
     pub(crate) fn reserve(&mut self, size: Size) -> Result<()> {
         let len = usize::try_from(size.area_px()).unwrap_or(usize::MAX);
         memory::reserve(&mut self.pixels, len, "an image", memory::FEWER_IMAGES)?;
@@ -246,7 +246,7 @@ impl Image {
         Ok(())
     }
 
-    /// Frees the memory if it is more than `keep_px` pixels, so that it is not kept forever after one giant image.
+    /// Frees the memory if it is more than `keep_px` pixels, so that one giant image does not hold memory forever.
     pub(crate) fn shrink(&mut self, keep_px: usize) {
         if self.pixels.capacity() > keep_px {
             self.pixels = Vec::new();

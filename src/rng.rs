@@ -1,30 +1,41 @@
-//! Random numbers: the one place where they come from, stable for ever.
+//! Random numbers. All of them come from here, and they are the same in every version.
 //!
-//! A [`SampleRng`] is the keystream of ChaCha with 8 rounds (64-bit block counter, 64-bit nonce, as in Bernstein's paper):
-//! - key (32 bytes): seed, epoch, [`Domain`] tag, each 8 bytes little endian, then the 8 bytes `warpfeed`. The last four of the
-//!   epoch are combined by exclusive or with how often the sample came before in the epoch; of `warpfeed` the last four
-//!   with a view's number, the first four with that of its repetition (little endian, from 0: a sample that comes once,
-//!   in one view alone, changes nothing);
-//! - nonce: the stream, which is the sample's index (0 where a draw belongs to no sample);
-//! - block counter: `region << 32`, where the region is the operation's position in the pipeline, so that every
-//!   operation has 2^32 blocks of its own and one more draw in one operation moves nothing in the others.
+//! A [`SampleRng`] is the keystream of ChaCha with 8 rounds (64-bit block counter, 64-bit nonce, as in Bernstein's
+//! paper).
 //!
-//! Numbers are made from the keystream by the methods below and by nothing else: the generator comes from a crate, the
-//! mapping does not, so that no release of any crate changes what a seed means. The tests pin both.
+//! The key has 32 bytes, and all numbers in it are little endian:
+//!
+//! | bytes | content |
+//! | --- | --- |
+//! | 0-7 | seed |
+//! | 8-11 | epoch, lower half |
+//! | 12-15 | epoch, upper half, XOR the number of the sample's earlier occurrences in this epoch |
+//! | 16-23 | [`Domain`] tag |
+//! | 24-27 | `warp` XOR repetition of the view |
+//! | 28-31 | `feed` XOR number of the view |
+//!
+//! All counters start at 0, so a sample that comes once and in a single view has the plain key.
+//!
+//! The nonce is the stream, which is the sample's index (0 for a draw that belongs to no sample). The block counter
+//! starts at `region << 32`, where the region is the operation's position in the pipeline. So every operation has 2^32
+//! blocks of its own, and one more draw in one operation does not change the numbers of the others.
+//!
+//! The generator comes from a crate, but only the methods below make numbers from the keystream, so that no release of
+//! any crate changes the meaning of a seed. The tests pin both.
 
 use rand::rngs::ChaCha8Rng;
 use rand::{Rng, SeedableRng, TryRng};
 use std::convert::Infallible;
 use std::ops::RangeInclusive;
 
-/// What a random number is for; draws for different purposes are independent.
+/// The purpose of a random number. Draws for different purposes are independent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Domain {
     /// The order of an epoch.
     Order,
-    /// Which sample stands in for a bad one.
+    /// The choice of a substitute for a bad sample.
     Substitute,
-    /// The numbers of a sample's operations.
+    /// The numbers of a sample's transforms.
     Recipe,
     /// Synthetic images.
     #[cfg(feature = "experiment")]
@@ -34,15 +45,15 @@ pub(crate) enum Domain {
     Weights,
     /// The order of a stream's shards.
     Shards,
-    /// Which sample leaves a stream's window.
+    /// The choice of the sample that leaves a stream's window.
     Window,
-    /// Which samples are held out, or chosen.
+    /// The choice of the samples of a split.
     Split,
-    /// Which samples an epoch has, where that is drawn by weight.
+    /// The samples of an epoch, if they are drawn.
     Sampling,
-    /// How a batch's images are mixed.
+    /// The mixing of a batch's images.
     Mix,
-    /// Which of several streams the next sample is of.
+    /// The choice of the stream that the next sample comes from.
     Streams,
 }
 
@@ -66,11 +77,11 @@ impl Domain {
     }
 }
 
-/// A sample in its turn.
+/// One occurrence of a sample in an epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pick {
     pub(crate) index: u64,
-    /// How often it came before in the epoch.
+    /// Number of earlier occurrences in the epoch.
     pub(crate) repetition: u32,
 }
 
@@ -109,7 +120,8 @@ impl TryRng for SampleRng {
 }
 
 impl SampleRng {
-    /// The numbers of a sample's transforms in an epoch: those that a pipeline with this seed hands to its first one.
+    /// The random numbers of a sample's transforms in an epoch: those that a pipeline with this seed passes to its
+    /// first transform.
     ///
     /// ```
     /// use warpfeed::ops::SampleRng;
@@ -123,13 +135,13 @@ impl SampleRng {
         Self::new(seed, epoch, Domain::Recipe, index)
     }
 
-    /// The numbers of a sample's transforms in an epoch, for a view and its repetition.
+    /// The random numbers of a sample's transforms in an epoch, for one repetition of a view.
     pub(crate) fn for_view(seed: u64, epoch: u64, pick: Pick, view: u32, repetition: u32) -> Self {
         let epoch = epoch ^ u64::from(pick.repetition) << 32;
         Self::keyed(seed, epoch, Domain::Recipe, pick.index, u64::from(view) << 32 | u64::from(repetition))
     }
 
-    /// The draws of `stream` (a sample's index) in `epoch`, at region 0.
+    /// The random numbers of `stream` (a sample's index) in `epoch`, starting with region 0.
     pub(crate) fn new(seed: u64, epoch: u64, domain: Domain, stream: u64) -> Self {
         Self::keyed(seed, epoch, domain, stream, 0)
     }
@@ -145,14 +157,14 @@ impl SampleRng {
         Self { words }
     }
 
-    /// Goes to the start of a region of the stream, from wherever it is.
+    /// Goes to the start of a region of the stream, from any place.
     pub(crate) fn at(&mut self, region: u32) -> &mut Self {
-        // 2^32 blocks of 2^4 words a region.
+        // A region has 2^32 blocks of 2^4 words.
         self.words.set_word_pos(u128::from(region) << 36);
         self
     }
 
-    /// Passes over the next `numbers` numbers.
+    /// Skips the next `numbers` numbers.
     pub(crate) fn skip(&mut self, numbers: u64) {
         self.words.set_word_pos(self.words.get_word_pos() + 2 * u128::from(numbers));
     }
@@ -181,7 +193,7 @@ impl SampleRng {
         ((u128::from(self.bits()) * u128::from(n)) >> 64) as u64
     }
 
-    /// A whole number of the range, each as likely as the others.
+    /// A whole number in the range, all equally likely.
     pub(crate) fn within(&mut self, range: &RangeInclusive<u32>) -> u32 {
         range.start() + self.below(u64::from(range.end() - range.start()) + 1) as u32
     }
@@ -191,13 +203,13 @@ impl SampleRng {
         self.unit() < p
     }
 
-    /// A normal deviate of mean 0 and standard deviation 1, from two numbers (Box and Muller).
+    /// A draw from the normal distribution with mean 0 and standard deviation 1, from two numbers (Box and Muller).
     pub(crate) fn normal(&mut self) -> f64 {
         let (above_0, turn) = (1.0 - self.unit(), self.unit());
         (-2.0 * libm::log(above_0)).sqrt() * libm::cos(std::f64::consts::TAU * turn)
     }
 
-    /// A deviate of the gamma distribution with this shape, above 0, and scale 1 (Marsaglia and Tsang).
+    /// A draw from the gamma distribution with this shape, which is above 0, and scale 1 (Marsaglia and Tsang).
     fn gamma(&mut self, shape: f64) -> f64 {
         if shape < 1.0 {
             let power = libm::pow(1.0 - self.unit(), 1.0 / shape);
@@ -215,20 +227,20 @@ impl SampleRng {
         }
     }
 
-    /// `n` numbers of sum 1 from Dirichlet's distribution with all parameters `alpha`, above 0.
+    /// `n` numbers with sum 1 from Dirichlet's distribution. All its parameters are `alpha`, which is above 0.
     pub(crate) fn dirichlet(&mut self, alpha: f64, n: usize) -> Vec<f64> {
         let mut parts: Vec<_> = (0..n).map(|_| self.gamma(alpha)).collect();
         let sum: f64 = parts.iter().sum();
         if sum > 0.0 {
             parts.iter_mut().for_each(|part| *part /= sum);
         } else if let Some(part) = parts.first_mut() {
-            // So small a parameter that all are too small for a double.
+            // With a very small parameter, all numbers may be too small for a double.
             *part = 1.0;
         }
         parts
     }
 
-    /// Fisher and Yates: from the last item to the second, each changes places with item `below(its position + 1)`.
+    /// Fisher-Yates shuffle: each item from the last to the second changes places with item `below(its position + 1)`.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             let other = self.below(last as u64 + 1) as usize;
@@ -291,8 +303,8 @@ mod tests {
         assert_eq!(SampleRng::new(1, 2, Domain::Order, 3).at(0).bits(), first);
     }
 
-    /// Computed by a program of its own in another language, from the description at the head of this file.
-    /// These numbers are a promise: a seed means the same in every version. Never change them.
+    /// A separate program in another language computed these numbers from the description at the head of this file.
+    /// They are a promise: a seed means the same in every version. Never change them.
     #[test]
     fn golden_values() {
         let mut draw = SampleRng::new(42, 0, Domain::Recipe, 0);
@@ -346,13 +358,13 @@ mod tests {
             sum += unit;
             counts[draw.below(10) as usize] += 1;
         }
-        // Six standard deviations: 0.0913 % of the mean and 95 of a count.
+        // The bounds are six standard deviations: 0.0913 % of the mean and 95 of a count.
         assert!((sum / 1e5 - 0.5).abs() < 0.0055, "mean {}", sum / 1e5);
         assert!(counts.iter().all(|&c| c.abs_diff(10_000) < 570), "{counts:?}");
         assert!((0..1000).all(|_| !draw.chance(0.0)) && (0..1000).all(|_| draw.chance(1.0)));
     }
 
-    /// Means and variances are those of the distributions, within six standard deviations of 20,000 draws.
+    /// Means and variances are those of the distributions, within six standard deviations, for 20,000 draws.
     #[test]
     fn deviates_are_distributed_as_they_say() {
         const DRAWS: f64 = 20_000.0;
@@ -369,7 +381,7 @@ mod tests {
             let off = 6.0 * (shape / DRAWS).sqrt();
             assert!((mean - shape).abs() < off && (variance / shape - 1.0).abs() < 0.25, "{shape}: {mean} {variance}");
         }
-        // Beta(a, a): variance 1 / (4 (2 a + 1)).
+        // Beta(a, a) has the variance 1 / (4 (2 a + 1)).
         for alpha in [0.2, 1.0, 3.0_f64] {
             let (mean, variance) = moments(&mut |draw| draw.dirichlet(alpha, 2)[1]);
             let want = 0.25 / (2.0 * alpha + 1.0);
@@ -388,7 +400,7 @@ mod tests {
             *counts.entry(items).or_insert(0_u32) += 1;
         }
         assert_eq!(counts.len(), 24);
-        // Six standard deviations of a count of 1,000.
+        // The bound is six standard deviations of a count of 1,000.
         assert!(counts.values().all(|c| c.abs_diff(1000) < 186), "{counts:?}");
     }
 }

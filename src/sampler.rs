@@ -38,13 +38,13 @@ impl Partition {
         self.rank
     }
 
-    /// How many ranks share the epoch.
+    /// Number of ranks that share the epoch.
     #[must_use]
     pub const fn world_size(self) -> u32 {
         self.world_size
     }
 
-    /// How many of `len` samples this partition holds. The partitions of an epoch differ by one sample at most.
+    /// Number of this partition's samples, of `len`. The partitions of an epoch differ by at most one sample.
     #[must_use]
     pub const fn share(self, len: u64) -> u64 {
         let (rank, world_size) = (self.rank as u64, self.world_size as u64);

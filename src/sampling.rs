@@ -1,4 +1,4 @@
-//! Orders of an epoch in which samples come more than once, or not at all.
+//! Orders of an epoch in which samples may come several times or not at all.
 
 mod shares;
 
@@ -12,18 +12,19 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// Repeated augmentation delivers a multiple of so many positions, as timm and torchvision's references have it.
+/// Repeated augmentation rounds the number of positions to a multiple of this number, as timm and torchvision's
+/// references do.
 const REPEATED_ROUND: u64 = 256;
 
-/// Most positions of an epoch, and most samples, of such an order.
+/// Largest number of positions of an epoch, and of samples, with such an order.
 const MOST: u64 = u32::MAX as u64;
 
-/// Which samples an epoch delivers, and how often, where that is not each of them once ([`Builder::sampler`]).
+/// The samples of an epoch and their order, if that is not each sample once ([`Builder::sampler`]).
 ///
-/// The order depends on the seed, the epoch and the number of samples alone. Ranks take positions of that one order as of
-/// any other ([`Sampler`]). A sample that comes again in an epoch is transformed anew: how often it came before is part of
-/// what its numbers are drawn from, and the first time it draws what it draws in any order. An epoch takes 24 bytes of
-/// memory for each sample and each position at most.
+/// The order depends on the seed, the epoch and the number of samples alone. Ranks take positions of this one order, as
+/// with any other ([`Sampler`]). A sample that comes again in an epoch is transformed anew: the number of its earlier
+/// occurrences in the epoch is part of its random key. Its first occurrence draws the same numbers as in any other
+/// order. An epoch takes at most 24 bytes of memory per sample and per position.
 ///
 /// [`Builder::sampler`]: crate::Builder::sampler
 ///
@@ -53,7 +54,7 @@ enum Kind {
     Own(Arc<dyn EpochOrder>),
 }
 
-/// An order of one's own.
+/// An order of your own.
 ///
 /// ```
 /// use warpfeed::{EpochOrder, Sampling};
@@ -77,13 +78,13 @@ enum Kind {
 /// # let _ = sampling;
 /// ```
 pub trait EpochOrder: Send + Sync {
-    /// What tells it from others: a state of another order is refused.
+    /// The order's identity. A state that was saved with another name is refused.
     fn name(&self) -> String;
 
-    /// How many positions each epoch over so many samples has.
+    /// Number of positions of each epoch over `samples` samples.
     fn positions(&self, samples: u64) -> u64;
 
-    /// The indices of the samples in order, as many as there are positions, each below `samples`. The same in every process
+    /// The indices of the samples in order, one per position, each below `samples`. They must be equal in every process
     /// for the same seed and epoch.
     fn order(&self, samples: u64, seed: u64, epoch: u64) -> Vec<u64>;
 }
@@ -93,47 +94,48 @@ impl Sampling {
         Self { kind, positions: None }
     }
 
-    /// Each sample `times` times in a row, as timm's `RepeatAugSampler` and torchvision's `RASampler` have it: ranks next to
-    /// each other get the same image transformed differently. An epoch has no more positions than there are samples,
-    /// rounded down to a multiple of 256 where there are as many, so that it sees a part of the samples.
+    /// Each sample `times` times in a row, as in timm's `RepeatAugSampler` and torchvision's `RASampler`: neighboring
+    /// ranks get the same image with different transforms. An epoch has as many positions as there are samples, rounded
+    /// down to a multiple of 256 if there are at least 256 samples. So an epoch delivers a part of the samples.
     #[must_use]
     pub fn repeated(times: u32) -> Self {
         Self::new(Kind::Repeated(times))
     }
 
-    /// Samples drawn by weight, one for each sample, as torch's `WeightedRandomSampler` draws them: as many as there are
-    /// samples, or with [`positions`](Self::positions) another number. Without replacement no sample comes twice, and those
-    /// with weight 0 never come.
+    /// Samples drawn by weight, with one weight per sample, as by torch's `WeightedRandomSampler`. An epoch has as many
+    /// draws as samples, or [`positions`](Self::positions) draws. Samples with weight 0 never come, and without
+    /// replacement no sample comes twice.
     #[must_use]
     pub fn weighted(weights: impl IntoIterator<Item = f64>, replacement: bool) -> Self {
         Self::new(Kind::Weighted { weights: weights.into_iter().collect(), replacement })
     }
 
-    /// Samples drawn, with replacement, so that each label is as likely as every other, and within a label each sample.
+    /// Samples drawn with replacement, so that each label is equally likely, and within a label each sample.
     #[must_use]
     pub fn class_balanced() -> Self {
         Self::new(Kind::ClassBalanced)
     }
 
-    /// The same number of samples of each part in every batch, of parts of so many samples one behind the other.
+    /// A fixed number of samples of each part in every batch. The parts follow each other in the source and have `lens`
+    /// samples.
     fn shares(lens: &[u64], counts: Vec<u32>) -> Self {
         Self::new(Kind::Shares(Arc::new(Shares::new(lens, counts))))
     }
 
-    /// An order of one's own.
+    /// An order of your own.
     #[must_use]
     pub fn own(order: impl EpochOrder + 'static) -> Self {
         Self::new(Kind::Own(Arc::new(order)))
     }
 
-    /// Positions of an epoch, over all ranks. It changes nothing in an order of one's own.
+    /// Number of positions of an epoch, over all ranks. It has no effect on an order of your own.
     #[must_use]
     pub fn positions(mut self, positions: u64) -> Self {
         self.positions = Some(positions);
         self
     }
 
-    /// Checks it against the source, the ranks and the batches that it is for.
+    /// Checks the sampling against the source, the ranks and the batch size.
     pub(crate) fn prepare(&self, source: &dyn Source, partition: Partition, batch_size: usize) -> Result<Chosen> {
         let samples = source.len();
         let refuse =
@@ -216,22 +218,22 @@ impl Picks {
     }
 }
 
-/// A sampling, settled for a source.
+/// A sampling that is prepared for a source.
 pub(crate) struct Chosen {
-    /// What tells it from others.
+    /// The sampling's identity, for states.
     pub(crate) name: String,
     table: Table,
     samples: u64,
-    /// Of an epoch, over all ranks.
+    /// Number of positions of an epoch, over all ranks.
     pub(crate) positions: u64,
 }
 
 enum Table {
     Repeated(u32),
-    /// For each sample the sum of all weights up to its own.
+    /// The sum of all weights up to and including each sample's.
     Cumulative(Vec<f64>),
     Weights(Arc<[f64]>),
-    /// And how many ranks there are.
+    /// The shares and the number of ranks.
     Shares(Arc<Shares>, u32),
     Own(Arc<dyn EpochOrder>),
 }
@@ -247,7 +249,7 @@ impl Table {
 }
 
 impl Chosen {
-    /// Most bytes of memory that an epoch's order takes.
+    /// Upper bound of the memory of an epoch's order, in bytes.
     pub(crate) fn order_bytes(&self) -> u64 {
         24 * (self.samples + self.positions)
     }
@@ -260,10 +262,10 @@ impl Chosen {
         }
     }
 
-    /// What is at the positions of `order`, which counts those of the whole epoch.
+    /// The samples at the positions of `order`. These positions are positions of the whole epoch.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for an order of the caller's that is not what it promised; [`Error::Panic`] if it panics.
+    /// [`Error::Parameter`] if the caller's own order breaks its promise; [`Error::Panic`] if it panics.
     pub(crate) fn picks(&self, seed: u64, shuffle: bool, epoch: u64, order: &Order) -> Result<Picks> {
         let whole = match &self.table {
             &Table::Repeated(times) => self.repeated(times, seed, shuffle, epoch),
@@ -301,17 +303,18 @@ impl Chosen {
         repeated.take(self.positions as usize).collect()
     }
 
-    /// Each position draws a number in [0, sum of weights), and the sample in whose weight it falls.
+    /// Each position draws a number in [0, sum of weights) and takes the sample whose interval contains it.
     fn with_replacement(&self, sums: &[f64], seed: u64, epoch: u64) -> Vec<u32> {
         let mut draw = SampleRng::new(seed, epoch, Domain::Sampling, 0);
         let sum = sums.last().copied().unwrap_or(0.0);
-        // Rounding may make the number the sum itself.
+        // By rounding, the number may equal the sum.
         let last = sums.partition_point(|&below| below < sum);
         let at = |number: f64| sums.partition_point(|&below| below <= number).min(last) as u32;
         (0..self.positions).map(|_| at(draw.unit() * sum)).collect()
     }
 
-    /// Each sample draws when it comes, at a rate that is its weight; the first ones are taken in this order.
+    /// Each sample draws a waiting time, exponentially distributed with its weight as rate. The samples with the
+    /// shortest times are taken, in this order.
     fn without_replacement(&self, weights: &[f64], seed: u64, epoch: u64) -> Vec<u32> {
         let mut draw = SampleRng::new(seed, epoch, Domain::Sampling, 0);
         let times = weights.iter().map(|weight| -libm::log(1.0 - draw.unit()) / weight);
@@ -347,7 +350,7 @@ mod tests {
         whole(sampling, samples, epoch).into_iter().map(|(index, _)| index).collect()
     }
 
-    /// These orders are a promise. The weighted ones were computed by a Python program of its own from the descriptions in this
+    /// These orders are a promise. A separate Python program computed the weighted ones from the descriptions in this
     /// file and in rng.rs; the repeated one is the shuffled order of the sampler's golden test.
     #[test]
     fn golden_orders() {
@@ -365,7 +368,7 @@ mod tests {
     fn what_comes_again_draws_anew_and_the_first_time_as_ever() {
         let bits = |repetition| SampleRng::for_view(42, 0, Pick { index: 7, repetition }, 0, 0).bits();
         assert_eq!(bits(0), SampleRng::for_sample(42, 0, 7).bits());
-        // By the same program.
+        // The same program computed these.
         assert_eq!([bits(0), bits(2)], [0xfc3c_aba7_41ea_fd6a, 0x0ad6_c5ef_34cd_8707]);
         assert_eq!(whole(&Sampling::weighted([1.0], true).positions(3), 1, 0), [(0, 0), (0, 1), (0, 2)]);
     }
@@ -380,7 +383,8 @@ mod tests {
         assert_eq!(indices(&Sampling::repeated(3).positions(3000), 1000, 4).len(), 3000);
     }
 
-    /// Pearson's statistic against shares of the total, whose degrees of freedom are one fewer.
+    /// Pearson's statistic for counts and their expected shares of the total. It has one degree of freedom less than
+    /// there are shares.
     fn chi_square(counts: &[u32], shares: &[f64]) -> f64 {
         let total: u32 = counts.iter().sum();
         let one = |(count, share): (&u32, &f64)| {
@@ -396,14 +400,14 @@ mod tests {
         counts
     }
 
-    /// The limits are exceeded by one seed in a thousand; the seed is fixed.
+    /// One seed in a thousand exceeds the limits; the seed is fixed.
     #[test]
     fn weighted_draws_follow_their_weights() {
         let shares = [0.1, 0.2, 0.3, 0.4];
         let drawn = indices(&Sampling::weighted(shares.map(|share| share * 7.0), true).positions(40_000), 4, 0);
         assert!(chi_square(&counts(drawn, 4), &shares) < 16.27);
 
-        // Without replacement: which comes first, and which second after sample 3 was first.
+        // Without replacement: the frequencies of the first sample, and of the second sample after sample 3.
         let without = Sampling::weighted(shares, false);
         let orders: Vec<Vec<u32>> = (0..4_000).map(|epoch| indices(&without, 4, epoch)).collect();
         assert!(orders.iter().all(|order| counts(order.iter().copied(), 4) == [1; 4]));
@@ -417,7 +421,7 @@ mod tests {
         let drawn = indices(&Sampling::class_balanced().positions(40_000), 100, 0);
         let share = |index: usize| if index.is_multiple_of(10) { 0.5 / 10.0 } else { 0.5 / 90.0 };
         let shares: Vec<f64> = (0..100).map(share).collect();
-        // 99 degrees of freedom.
+        // The statistic has 99 degrees of freedom.
         assert!(chi_square(&counts(drawn, 100), &shares) < 148.3);
     }
 

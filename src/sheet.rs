@@ -7,13 +7,13 @@ use std::path::Path;
 
 const BACKGROUND: [u8; 4] = [236, 236, 236, 255];
 
-/// Largest sheet; a larger one is a mistake and nothing to look at.
+/// Largest number of pixels of a sheet. A larger sheet would be a mistake.
 const MAX_SHEET_PX: u64 = 1 << 28;
 
-/// Puts many images into one, row by row in the order given, on a light background.
+/// Arranges images in one image, row by row in the given order, on a light background.
 ///
-/// All cells have the largest width and the largest height among the images. Each image lies in the middle of its cell,
-/// and `gap_px` pixels of background are around each cell. The last row may be partly empty.
+/// All cells have the largest width and the largest height among the images. Each image is in the middle of its cell,
+/// and each cell is surrounded by `gap_px` pixels of background. The last row may be partly empty.
 ///
 /// # Errors
 /// [`Error::Parameter`] if there is no image or no column, or the sheet would have more than 2^28 pixels.
@@ -60,7 +60,7 @@ pub fn contact_sheet(images: &[Image], columns: u32, gap_px: u32) -> Result<Imag
     Ok(sheet)
 }
 
-/// Writes an image as an RGB PNG file. The file is complete or not there.
+/// Writes an image as an RGB PNG file. The file appears only when it is complete.
 ///
 /// # Errors
 /// [`Error::Parameter`] if the image has no pixels, [`Error::Io`] if the file cannot be written.
@@ -133,7 +133,7 @@ mod tests {
                 "...........",
             ]
         );
-        // No more columns than images.
+        // A sheet has no more columns than images.
         assert_eq!(contact_sheet(&[plain(4, 2, red)], u32::MAX, 0).unwrap().size(), Size::new(4, 2));
     }
 
@@ -165,7 +165,7 @@ mod tests {
         let (size, pixels) = read_png(&path);
         assert_eq!((size, pixels), ((7, 5), rgb));
 
-        // Of a part of an image, the stored pixels are written.
+        // If only a part of an image is stored, this part is written.
         let mut part = Image::default();
         part.reset_part(Size::new(100, 100), Rect { x: 10, y: 20, width: 3, height: 2 });
         write_png(&part, &path).unwrap();

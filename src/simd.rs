@@ -1,5 +1,5 @@
-//! Which vector instructions may be used, loops that are compiled for them, and casts of floats without the checks that keep
-//! compilers from vectorizing.
+//! Vector instructions: the level that may be used, loops compiled for it, and casts of floats without the checks that
+//! keep compilers from vectorizing.
 
 #![allow(unsafe_code)]
 
@@ -20,7 +20,7 @@ pub(crate) fn wide<R>(body: impl FnOnce() -> R) -> R {
     body()
 }
 
-/// As [`wide`], but compiled for AVX-512 too: for what all pipelines spend much of their time in.
+/// Like [`wide`], but compiled for AVX-512 too. It is for code in which all pipelines spend much of their time.
 #[inline(always)]
 pub(crate) fn widest<R>(body: impl FnOnce() -> R) -> R {
     #[cfg(target_arch = "x86_64")]
@@ -31,21 +31,21 @@ pub(crate) fn widest<R>(body: impl FnOnce() -> R) -> R {
     wide(body)
 }
 
-/// What vector code may use, from the least to the most.
+/// A set of vector instructions, from the smallest to the largest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Level {
-    /// What every processor of its architecture has.
+    /// The instructions that every processor of the architecture has.
     Plain,
-    /// AVX2, FMA and F16C: every processor with AVX2 has all three.
+    /// AVX2, FMA and F16C. Every processor with AVX2 has all three.
     Avx2,
-    /// AVX-512 with the byte shuffles (VBMI) and the dot products (VNNI) that came with Intel's Ice Lake and AMD's Zen 4.
+    /// AVX-512 with byte shuffles (VBMI) and dot products (VNNI), from Intel's Ice Lake and AMD's Zen 4 on.
     Avx512,
 }
 
-/// The variable of the environment that sets a limit, so that results and times can be compared.
+/// The environment variable that limits the level, so that results and times can be compared.
 const VARIABLE: &str = "WARPFEED_SIMD";
 
-/// The limit that the user has set; `None` without one.
+/// The limit that the user has set; `None` if there is no limit.
 fn limit() -> Result<Option<Level>> {
     let Some(text) = std::env::var_os(VARIABLE).filter(|text| !text.is_empty()) else { return Ok(None) };
     match text.to_str() {
@@ -59,7 +59,7 @@ fn limit() -> Result<Option<Level>> {
     }
 }
 
-/// Refuses a limit that is none.
+/// Refuses an invalid limit.
 ///
 /// # Errors
 /// [`Error::Parameter`] if `WARPFEED_SIMD` is not `none`, `avx2` or `avx512`.
@@ -67,7 +67,7 @@ pub(crate) fn check() -> Result<()> {
     limit().map(drop)
 }
 
-/// The most that the processor has and the user allows. It stays what it is at the first call.
+/// The highest level that the processor has and the user allows. It is decided at the first call.
 #[inline]
 pub(crate) fn level() -> Level {
     static LEVEL: OnceLock<Level> = OnceLock::new();
@@ -111,17 +111,17 @@ fn wide_avx2<R>(body: impl FnOnce() -> R) -> R {
     body()
 }
 
-/// `value` cut to 0..=255, its fraction dropped; 0 if it is not a number.
+/// `value` limited to 0..=255, with the fraction dropped; 0 for NaN.
 #[inline(always)]
 pub(crate) fn truncate_f32(value: f32) -> i32 {
-    // Comparisons written so that each is one instruction and the first turns NaN into 0.
+    // Each of these comparisons compiles to one instruction, and the first turns NaN into 0.
     let value = if value > 0.0 { value } else { 0.0 };
     let value = if value < 255.0 { value } else { 255.0 };
     // SAFETY: between 0 and 255 and not NaN, by the two lines above.
     unsafe { value.to_int_unchecked() }
 }
 
-/// `value` cut to 0..=255, its fraction dropped; 0 if it is not a number.
+/// `value` limited to 0..=255, with the fraction dropped; 0 for NaN.
 #[inline(always)]
 pub(crate) fn truncate_f64(value: f64) -> i32 {
     let value = if value > 0.0 { value } else { 0.0 };

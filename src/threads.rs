@@ -1,13 +1,13 @@
-//! Threads that start or give an error: `std::thread::spawn` and `Scope::spawn` panic where the system refuses one.
+//! Threads that return an error if they cannot start. `std::thread::spawn` and `Scope::spawn` panic instead.
 
 use crate::error::{Error, Result};
 use std::io;
 use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
 
-/// Most worker threads of a pipeline, a preprocessor or packing.
+/// Largest number of worker threads of a pipeline, a preprocessor or packing.
 pub(crate) const MAX_THREADS: usize = 1_024;
 
-/// Starts a thread of this name.
+/// Starts a thread with this name.
 ///
 /// # Errors
 /// [`Error::Thread`] if the system refuses it.
@@ -18,10 +18,10 @@ pub(crate) fn spawn<T: Send + 'static>(
     start(name.into(), |builder| builder.spawn(work))
 }
 
-/// Starts a thread of this name that ends before `scope` does.
+/// Starts a thread with this name that ends before `scope` does.
 ///
 /// # Errors
-/// As of [`spawn`].
+/// [`Error::Thread`] if the system refuses it.
 pub(crate) fn spawn_scoped<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     name: impl Into<String>,

@@ -1,4 +1,4 @@
-//! What profilers are told: spans of `tracing` (feature `tracing`), and ranges of NVTX where Nsight listens.
+//! Spans for profilers: those of `tracing` (feature `tracing`), and NVTX ranges if Nsight listens.
 #![allow(unsafe_code)]
 
 use libloading::Library;
@@ -7,14 +7,15 @@ use std::marker::PhantomData;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-/// Names that NVTX's library goes by, of CUDA 13 and before.
+/// File names of NVTX's library, of CUDA 13 and of earlier versions.
 const NVTX_NAMES: [&str; 2] = ["libnvtx3interop.so.1", "libnvToolsExt.so.1"];
-/// Where NVTX finds the profiler that listens: it does nothing unless this is set, as Nsight does for what it starts.
+/// Variable with the path of the listening profiler. NVTX does nothing unless it is set; Nsight sets it for programs
+/// that it starts.
 const NVTX_LISTENER: &str = "NVTX_INJECTION64_PATH";
 
 macro_rules! activities {
     ($($(#[$doc:meta])* $activity:ident = $name:literal,)*) => {
-        /// What a thread is at work on.
+        /// The work of a thread during a span.
         #[derive(Debug, Clone, Copy)]
         pub(crate) enum Activity {
             $($(#[$doc])* $activity,)*
@@ -45,49 +46,49 @@ const fn c_name(name: &str) -> &CStr {
 }
 
 activities! {
-    /// A sample, by its batch and its index: what follows, down to `Lower`, is inside.
+    /// The work on a sample, named by its batch and its index. The activities below, down to `Lower`, are inside it.
     Sample = "sample",
     Read = "read",
-    /// By this thread, or handing it to a decoder of the device.
+    /// Decoding by this thread, or handing the image to a decoder of the device.
     Decode = "decode",
-    /// On the CPU.
+    /// Running operations on the CPU.
     Augment = "augment",
-    /// Writing down what the device's kernels have to do for a sample.
+    /// Writing the descriptors of the device's kernels for a sample.
     Lower = "lower",
-    /// The end of a batch, by its number: `Settle`, `Upload` and `Launch` are inside.
+    /// The end of a batch, named by its number. `Settle`, `Upload` and `Launch` are inside it.
     Batch = "batch",
-    /// Decoding what was left for the whole batch.
+    /// Decoding the images that were left for the whole batch.
     Settle = "settle",
     /// Queueing the copy to the device.
     Upload = "upload",
     /// Queueing the kernels.
     Launch = "launch",
-    /// The consumer waiting for a batch, by its number.
+    /// The consumer's wait for a batch, named by its number.
     HandOver = "hand_over",
 }
 
-/// A span that ends when it is dropped, on the thread that began it.
+/// A span. It ends when it is dropped, on the thread that began it.
 pub(crate) struct Span {
     #[cfg(feature = "tracing")]
     _entered: tracing::span::EnteredSpan,
-    /// Whose range it is.
+    /// The library that the range was begun with.
     nvtx: Option<&'static Nvtx>,
-    /// Ranges are a thread's own.
+    /// A range belongs to one thread.
     _thread: PhantomData<*const ()>,
 }
 
 impl Span {
-    /// Inside of a sample's or a batch's.
+    /// A span inside a sample's or a batch's span.
     pub(crate) fn enter(activity: Activity) -> Self {
         Self::begin(activity, None, None)
     }
 
-    /// Of batch number `batch` of the epoch, counted from where that began.
+    /// A span of batch number `batch`, counted from the start of the epoch.
     pub(crate) fn of_batch(activity: Activity, batch: u64) -> Self {
         Self::begin(activity, Some(batch), None)
     }
 
-    /// Of the sample with an index, and its batch.
+    /// The span of the sample with this index, and of its batch.
     pub(crate) fn of_sample(batch: u64, sample: u64) -> Self {
         Self::begin(Activity::Sample, Some(batch), Some(sample))
     }
@@ -109,13 +110,13 @@ impl Span {
 impl Drop for Span {
     fn drop(&mut self) {
         if let Some(nvtx) = self.nvtx {
-            // SAFETY: the function is NVTX's, which the library that is kept loaded has.
+            // SAFETY: the function belongs to NVTX's library, which stays loaded.
             unsafe { (nvtx.pop)() };
         }
     }
 }
 
-/// NVTX's library, where it is and a profiler listens.
+/// NVTX's library, if it is installed and a profiler listens.
 struct Nvtx {
     push: unsafe extern "C" fn(*const c_char) -> c_int,
     pop: unsafe extern "C" fn() -> c_int,
@@ -135,14 +136,15 @@ fn nvtx() -> Option<&'static Nvtx> {
 
 impl Nvtx {
     fn load(path: PathBuf) -> Option<Self> {
-        // SAFETY: the initializers of NVIDIA's library have no conditions, nor have those of one that the user names.
+        // SAFETY: the initializers of NVIDIA's library have no preconditions, and neither have those of a library that
+        // the user names.
         let library = unsafe { Library::new(path) }.ok()?;
         // SAFETY: NVTX declares the functions with these types.
         let (push, pop) = unsafe { (*library.get(b"nvtxRangePushA\0").ok()?, *library.get(b"nvtxRangePop\0").ok()?) };
         Some(Self { push, pop, _library: library })
     }
 
-    /// Begins a range of the calling thread.
+    /// Begins a range on the calling thread.
     fn push(&self, activity: Activity, batch: Option<u64>, sample: Option<u64>) {
         let name = activity.name();
         let text = name.to_string_lossy();

@@ -1,7 +1,8 @@
-//! What a device decoder takes of a JPEG: its headers, lowered to geometry and tables.
+//! Input of device decoders: a JPEG's headers, lowered to geometry and tables.
 //!
-//! A device never judges an image. Whatever is odd goes to the CPU's decoder, which alone says whether it is bad. So the
-//! headers here are read as libjpeg reads them, and wherever that might be doubted, the image is flagged.
+//! A device never decides that an image is bad. An image that is unusual in any way goes to the CPU's decoder, which
+//! alone decides that. So headers are read here as libjpeg reads them, and an image is flagged if its headers might be
+//! read in another way.
 
 use super::huffman::{Code, Definition, definitions};
 use super::probe::{be16, next_marker};
@@ -10,7 +11,7 @@ use super::{Format, Header, has_end};
 use crate::raster::Size;
 use std::cmp::Ordering;
 
-/// What the components of a pixel mean.
+/// Meaning of a pixel's components.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Color {
     Gray,
@@ -20,7 +21,7 @@ pub(crate) enum Color {
 
 /// One component of an image.
 pub(crate) struct Component {
-    /// Columns and rows of blocks in an MCU.
+    /// Number of columns of blocks in an MCU.
     pub columns: u32,
     pub rows: u32,
     /// Quantization steps, row by row.
@@ -34,21 +35,22 @@ pub(crate) struct Baseline {
     pub size: Size,
     pub color: Color,
     pub components: Vec<Component>,
-    /// Of each block of an MCU, in the order of the data: its component.
+    /// Component of each block of an MCU, in the order of the data.
     pub block_components: Vec<usize>,
-    /// An MCU's size in pixels.
+    /// Size of an MCU in pixels.
     pub mcu: Size,
-    /// MCUs in a row.
+    /// Number of MCUs in a row.
     pub mcu_columns: u32,
     pub mcu_rows: u32,
-    /// Rows of MCUs that libjpeg decodes at a time: more than one only where a single component has a sampling factor.
+    /// Number of rows of MCUs that libjpeg decodes at a time. It is above 1 only for a single component with a vertical
+    /// sampling factor.
     pub mcu_rows_at_once: u32,
-    /// 0 without restarts.
+    /// Restart interval in MCUs; 0 without restarts.
     pub restart_interval_mcus: u32,
     pub scan_offset_bytes: usize,
 }
 
-/// Where the k-th coefficient of a block stands, row by row.
+/// Place of the k-th coefficient in its block, row by row.
 #[rustfmt::skip]
 pub(crate) const ZIGZAG: [u8; 64] = [
      0,  1,  8, 16,  9,  2,  3, 10, 17, 24, 32, 25, 18, 11,  4,  5,
@@ -57,26 +59,26 @@ pub(crate) const ZIGZAG: [u8; 64] = [
     58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63,
 ];
 
-/// As libjpeg's limits.
+/// libjpeg's limits.
 const MAX_SIDE_PX: u32 = 65_500;
 const MAX_BLOCKS: usize = 10;
 
-/// So that 32 bits count those of the data.
+/// Largest size of a file, so that 32 bits can count the bits of its data.
 const MAX_BYTES: usize = 1 << 28;
 
-/// The segments before the scan, as far as they decide about pixels.
+/// The segments before the scan, as far as they affect pixels.
 struct Segments<'a> {
     quant: [Option<[u16; 64]>; 4],
     dc: [Option<Definition<'a>>; 4],
     ac: [Option<Definition<'a>>; 4],
-    /// Of each component: its name, and the number of its quantization table.
+    /// Each component's name, and the number of its quantization table.
     components: Vec<(u8, usize)>,
-    /// Of each component: the numbers of its Huffman tables.
+    /// Numbers of each component's Huffman tables.
     scan: Vec<(usize, usize)>,
 }
 
 impl Baseline {
-    /// Lowers the headers of an image. `header` is what [`probe`](super::probe()) gave for these `bytes`.
+    /// Lowers the headers of an image. `header` is the result of [`probe`](super::probe()) for these `bytes`.
     pub(crate) fn new(bytes: &[u8], header: &Header) -> Result<Self, Reason> {
         match header.process {
             _ if header.format != Format::Jpeg => return Err(Reason::Format),
@@ -101,7 +103,7 @@ impl Baseline {
         if factors.iter().any(|&(h, v)| !(1..=4).contains(&h) || !(1..=4).contains(&v)) {
             return Err(Reason::Sampling);
         }
-        // Of a single component an MCU is one block, whatever its factors are.
+        // If there is a single component, an MCU is one block, whatever its sampling factors are.
         let (in_mcu, mcu_rows_at_once) = match factors {
             [(_, v)] => ((1, 1), u32::from(*v)),
             [luma, (1, 1), (1, 1)] => (*luma, 1),
@@ -140,19 +142,19 @@ impl Baseline {
         })
     }
 
-    /// Blocks in an MCU.
+    /// Number of blocks in an MCU.
     pub(crate) fn mcu_blocks(&self) -> usize {
         self.block_components.len()
     }
 
-    /// How many pixels, to the right and downwards, a sample of a component stands for.
+    /// Number of pixels that a sample of a component covers, to the right and downwards.
     pub(crate) fn pixels_a_sample(&self, component: &Component) -> (u32, u32) {
         (self.components[0].columns / component.columns, self.components[0].rows / component.rows)
     }
 }
 
 impl<'a> Segments<'a> {
-    /// Walks the segments that [`probe`](super::probe()) has walked.
+    /// Reads the segments that [`probe`](super::probe()) has read.
     fn read(bytes: &'a [u8], header: &Header) -> Result<Self, Reason> {
         let mut this = Self {
             quant: [None; 4],
@@ -180,7 +182,7 @@ impl<'a> Segments<'a> {
                 0xDB => this.define_quant(segment).ok_or(Reason::Tables)?,
                 0xDA => this.choose(segment)?,
                 0xDD if segment.len() == 2 => {}
-                // Shorter ones mean nothing to libjpeg, and might to others.
+                // Shorter segments mean nothing to libjpeg, but might mean something to other decoders.
                 0xE0 if segment.starts_with(b"JFIF\0") && segment.len() < 14 => return Err(Reason::Header),
                 0xEE if segment.starts_with(b"Adobe") && segment.len() < 12 => return Err(Reason::Header),
                 0xE0..=0xEF | 0xFE => {}
@@ -195,7 +197,7 @@ impl<'a> Segments<'a> {
             let definition = definition.ok_or(Reason::Tables)?;
             let (class, number) = (definition.place >> 4, usize::from(definition.place & 15));
             let tables = match class {
-                // libjpeg refuses such tables even where nothing uses them.
+                // libjpeg refuses such tables even if nothing uses them.
                 _ if definition.symbols.len() > 256 => return Err(Reason::Tables),
                 0 => &mut self.dc,
                 1 => &mut self.ac,
@@ -235,7 +237,7 @@ impl<'a> Segments<'a> {
             }
             self.scan.push((usize::from(entry[1] >> 4), usize::from(entry[1] & 15)));
         }
-        // All 64 coefficients, with all of their bits.
+        // The scan must have all 64 coefficients, with all of their bits.
         if parameters == [0, 63, 0] { Ok(()) } else { Err(Reason::Header) }
     }
 

@@ -1,20 +1,21 @@
-//! Entry points: where decoding of a baseline JPEG can begin, in the middle of its data.
+//! Entry points: places in the middle of a baseline JPEG's data at which decoding can begin.
 //!
-//! Codes have different lengths, and a DC coefficient is the difference to the one before, so whoever wants a part of an
-//! image has to walk through all codes in front of it. An entry point is what has been found out on the way: at which bit
-//! an MCU begins, and each component's last DC coefficient there. A pipeline keeps them from the first time it decodes an
-//! image, one about every 128 pixels. From then on it passes over what a crop does not need, and decodes several stretches
-//! at a time ([`lanes`](super::lanes)). They take about a hundredth of the encoded image's bytes.
+//! Codes have different lengths, and a DC coefficient is the difference to the one before. So a decoder that wants a
+//! part of an image has to walk through all codes before that part. An entry point stores the result of this walk: the
+//! bit at which an MCU begins, and each component's last DC coefficient there. A pipeline stores entry points when it
+//! first decodes an image, one about every 128 pixels. Later it skips the parts that a crop does not need, and decodes
+//! several stretches at a time ([`lanes`](super::lanes)). Entry points take about a hundredth of the encoded image's
+//! bytes.
 //!
-//! An image is known by a hash of all its bytes, so a file that was changed or damaged since is decoded as one that nothing
-//! is known of. What is passed over has been decoded before, and no damage goes unnoticed that was noticed without entry
-//! points. The hash is HighwayHash under a key that each process draws: whoever supplies images can't make two that share
-//! entry points, which would change an image's pixels in silence. Checksums do not do: they are linear, so bytes can be
-//! chosen that give any of them.
+//! The identity of an image is a hash of all its bytes, so a file that was changed or damaged since then is decoded as
+//! an unknown image. Skipped parts have been decoded before, so damage that is noticed without entry points is also
+//! noticed with them. The hash is HighwayHash with a key that each process draws. So whoever supplies images cannot
+//! make two images that share entry points, which would silently change an image's pixels. A checksum is not enough:
+//! checksums are linear, so one can choose bytes that give any checksum.
 //!
-//! Entry points are learned only from data in which each byte means something. JPEG allows others: fill bytes (0xFF) in
-//! front of a stuffed 0xFF or of a marker, and bytes that are left over in front of a restart marker. Such images are
-//! decoded from the front in every epoch ([`oddities`](super::oddities) makes some).
+//! Entry points are learned only from data in which every byte has a meaning. JPEG allows others: fill bytes (0xFF)
+//! before a stuffed 0xFF or before a marker, and unused bytes before a restart marker. Such images are decoded from the
+//! front in every epoch ([`oddities`](super::oddities) makes some).
 
 use super::Header;
 use crate::raster::{Rect, Size};
@@ -23,37 +24,38 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Pixels from one entry point to the next, if MCUs divide them.
+/// Number of pixels from one entry point to the next, if the MCU's width divides it.
 const STEP_PX: u32 = 128;
-/// Entry points below which there is nothing to gain by them.
+/// Number of entry points below which they do not pay.
 const MIN_POINTS: usize = 8;
-/// What an image's entry points take beside themselves, counted generously.
+/// Memory of an image's entry in addition to its points, as a generous estimate.
 const OVERHEAD_BYTES: u64 = 96;
-/// So that 32 bits count those of the data.
+/// Largest size of a file, so that 32 bits can count the bits of its data.
 pub(super) const MAX_BYTES: usize = 1 << 28;
 
 /// `wf_entry_point` in `jpeg.c`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct EntryPoint {
-    /// Of the next MCU's first bit: 8 times its byte's offset in the file, and its place in that byte, 0 for the highest.
+    /// Place of the next MCU's first bit: 8 times the offset of its byte in the file, plus its place in that byte,
+    /// where 0 is the highest bit.
     pub bit: u32,
-    /// Of each component: its last DC coefficient.
+    /// Last DC coefficient of each component.
     pub dc: [i16; 4],
 }
 
 impl EntryPoint {
-    /// The offset of the byte that the first bit is in.
+    /// Offset of the byte that contains the first bit.
     #[cfg(target_arch = "x86_64")]
     pub(super) fn byte(self) -> usize {
         (self.bit / 8) as usize
     }
 }
 
-/// Where MCUs and entry points lie in an image.
+/// Layout of an image's MCUs and entry points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Grid {
-    /// An MCU's size in pixels.
+    /// Size of an MCU in pixels.
     pub mcu: Size,
     pub columns: u32,
     pub rows: u32,
@@ -61,7 +63,7 @@ pub(super) struct Grid {
 }
 
 impl Grid {
-    /// `None` if the image can't have entry points.
+    /// The grid of an image. `None` if the image cannot have entry points.
     pub(super) fn new(header: &Header) -> Option<Self> {
         if !matches!(header.process, 0xC0 | 0xC1) {
             return None;
@@ -70,7 +72,7 @@ impl Grid {
         let factors = header.sampling.get(..components)?;
         let h = factors.iter().map(|&(h, _)| h).max()?;
         let v = factors.iter().map(|&(_, v)| v).max()?;
-        // Of a single component with a sampling factor an MCU is less than what libjpeg decodes at a time.
+        // libjpeg decodes more than one MCU at a time for a single component with a sampling factor.
         if h == 0 || v == 0 || (components == 1 && (h, v) != (1, 1)) {
             return None;
         }
@@ -79,44 +81,45 @@ impl Grid {
         Some(Self { mcu, columns, rows, components })
     }
 
-    /// MCUs from one entry point to the next, where they are learned.
+    /// Number of MCUs from one learned entry point to the next.
     pub(super) fn step(&self) -> u32 {
         (STEP_PX / self.mcu.width).max(1)
     }
 
-    /// Points that are learned, at most.
+    /// Largest number of points that are learned.
     pub(super) fn most_points(&self) -> usize {
         self.rows as usize * self.columns.div_ceil(self.step()) as usize + 1
     }
 
-    /// Whether a whole row or column of MCUs may be passed over for this rectangle. The row and the column beside it are
-    /// needed to interpolate chroma.
+    /// Whether this rectangle allows skipping a whole row or column of MCUs. The neighboring row and column are needed
+    /// to interpolate chroma.
     pub(super) fn has_rest(&self, part: Rect) -> bool {
         let Size { width, height } = self.mcu;
         part.y > height || part.x > width || part.right() + width < self.columns * width
     }
 
-    /// One past the last row of MCUs that libjpeg decodes for this rectangle. Interpolation looks at a row of samples below.
+    /// The row after the last row of MCUs that libjpeg decodes for this rectangle. Interpolation needs one row of
+    /// samples below.
     pub(super) fn rows_needed(&self, part: Rect) -> u32 {
         let margin = if self.mcu.height > 8 { self.mcu.height / 8 } else { 0 };
         (part.bottom() + margin).div_ceil(self.mcu.height).min(self.rows)
     }
 }
 
-/// Entry points of an image, row by row of MCUs, and one behind the last.
+/// Entry points of an image, row by row of MCUs, and one after the last MCU.
 #[derive(Debug, Default)]
 pub(super) struct Entries {
     pub points: Vec<EntryPoint>,
-    /// MCUs from one to the next; the first of each row is one.
+    /// Number of MCUs from one entry point to the next. Each row begins with an entry point.
     pub step: u32,
-    /// In a row.
+    /// Number of entry points in a row.
     pub a_row: u32,
-    /// Whole rows that lie before the last point.
+    /// Number of whole rows before the last point.
     pub rows: u32,
 }
 
 impl Entries {
-    /// Forgets all; those of an image with so many columns of MCUs are to follow.
+    /// Removes all points, and prepares for an image with `columns` columns of MCUs.
     pub(super) fn reset(&mut self, columns: u32, step: u32) {
         self.points.clear();
         self.step = step;
@@ -124,22 +127,22 @@ impl Entries {
         self.rows = 0;
     }
 
-    /// Counts the rows, once all points are there.
+    /// Counts the rows once all points are stored.
     pub(super) fn settle(&mut self) {
         self.rows = (self.points.len().saturating_sub(1) / self.a_row.max(1) as usize) as u32;
     }
 }
 
-/// The hash that an image is known by.
+/// The hash that identifies an image.
 ///
-/// For 110 kB it takes 9 us on a Zen 5; CRC-32C takes 4, BLAKE3 19 and SHA-256 60.
+/// For 110 kB it takes 9 us on a Zen 5. CRC-32C takes 4 us, BLAKE3 19 and SHA-256 60.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Key([u64; 2]);
 
 impl Key {
-    /// `None` if entry points of the image are not to be kept.
+    /// The key of an image. `None` if the image's entry points are not stored.
     pub(super) fn new(bytes: &[u8], header: &Header, grid: &Grid) -> Option<Self> {
-        // Data with restarts in the middle of a row would have to be cut there.
+        // If restarts come in the middle of a row, the data would have to be cut there.
         let interval = u32::from(header.restart_interval_mcus);
         if bytes.len() > MAX_BYTES || interval % grid.columns != 0 || grid.most_points() < MIN_POINTS {
             return None;
@@ -148,7 +151,8 @@ impl Key {
     }
 }
 
-/// The process's secret for [`Key`]: four outputs of SipHash, whose key std takes from the operating system's random numbers.
+/// The process's secret for [`Key`]: four outputs of SipHash, whose key std draws from the operating system's random
+/// numbers.
 fn process_key() -> highway::Key {
     static KEY: OnceLock<[u64; 4]> = OnceLock::new();
     let drawn = || {
@@ -160,19 +164,19 @@ fn process_key() -> highway::Key {
 
 /// Entry points of many images, for all threads of a pipeline.
 ///
-/// They are kept until there is no more room. None are removed for others, since in shuffled epochs each image is as likely
-/// to come next.
+/// Entry points are stored until there is no more room. None are ever evicted, because in shuffled epochs every image
+/// is equally likely to come next.
 pub(crate) struct EntryPoints {
     limit_bytes: u64,
     kept: Mutex<Kept>,
 }
 
-/// What there is about an image in [`EntryPoints`].
+/// Information about an image in [`EntryPoints`].
 pub(super) struct Memory {
-    /// Whether it has been seen before.
+    /// Whether the image has been seen before.
     pub is_known: bool,
-    /// Whether more points may be learned: there is room for all that the image can have, and they have not all been asked for
-    /// in vain.
+    /// Whether more points may be learned: there is room for all points that the image can have, and an attempt to
+    /// learn all of them has not been made yet.
     pub can_learn: bool,
 }
 
@@ -185,9 +189,9 @@ struct Kept {
 /// An image's entry points.
 #[derive(Default, Clone)]
 struct Known {
-    /// Two words of each point's bit, and one of each component's DC coefficient.
+    /// Two words for each point's bit, and one for each component's DC coefficient.
     words: Arc<[u16]>,
-    /// Whether there are no more than these: all were to be learned.
+    /// Whether there are no more points: an attempt to learn all of them has been made.
     is_final: bool,
 }
 
@@ -206,7 +210,7 @@ impl EntryPoints {
         self.limit_bytes
     }
 
-    /// Finds those of an image.
+    /// Finds the entry points of an image.
     pub(super) fn get(&self, key: &Key, grid: &Grid, entries: &mut Entries) -> Memory {
         entries.reset(grid.columns, grid.step());
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -224,8 +228,8 @@ impl EntryPoints {
         Memory { is_known: true, can_learn: has_room && !is_final }
     }
 
-    /// Keeps those of an image, if there is room and no more are known. Without any, that it has been seen. `is_final` says
-    /// that no more can be learned.
+    /// Stores the entry points of an image, if there is room and no more are stored already. If `points` is empty,
+    /// stores that the image has been seen. `is_final` says that no more points can be learned.
     pub(super) fn put(&self, key: Key, grid: &Grid, points: &[EntryPoint], is_final: bool) {
         let words: Arc<[u16]> = points
             .iter()
@@ -240,7 +244,7 @@ impl EntryPoints {
         let (least, before) = known.map_or((0, 0), |words| (words.len(), bytes(words)));
         let after = kept.bytes - before + bytes(&words);
         if words.len() < least {
-            // One that is learned by two threads at a time.
+            // Two threads have learned the same image at the same time.
             kept.images.entry(key).and_modify(|known| known.is_final |= is_final);
         } else if after <= self.limit_bytes {
             kept.bytes = after;
@@ -259,7 +263,7 @@ mod tests {
     use rand::rngs::ChaCha8Rng;
     use rand::{RngExt, SeedableRng};
 
-    /// Some of it smooth and some of it noise, so that codes of all lengths come.
+    /// Partly smooth and partly noise, so that codes of all lengths occur.
     fn image(size: Size, rng: &mut ChaCha8Rng) -> Image {
         let mut image = Image::new(size);
         for y in 0..size.height {
@@ -288,7 +292,7 @@ mod tests {
         Ok((out.pixels().to_vec(), knew))
     }
 
-    /// With lanes, where the processor has them, and without.
+    /// Decoders with lanes, if the processor supports them, and without.
     fn decoders() -> [JpegDecoder; 2] {
         let mut one_by_one = JpegDecoder::new().unwrap();
         one_by_one.without_lanes();
@@ -310,7 +314,7 @@ mod tests {
                     let sampling = Sampling { horizontal, vertical };
                     let options =
                         JpegOptions { quality, sampling, color, restart_interval_rows, ..JpegOptions::default() };
-                    // Four inks at the coarsest samplings are more blocks than an MCU may have.
+                    // Four inks with the coarsest samplings have more blocks than an MCU may have.
                     let Ok(jpeg) = encode_jpeg(&source, &options) else { continue };
                     let memory = EntryPoints::new(1 << 20);
                     for round in 0..5 {
@@ -331,7 +335,7 @@ mod tests {
         assert!(known > 1200, "{known}");
     }
 
-    /// What is wrong with an image is found as if it had never been seen; what was wrong is not remembered.
+    /// Faults of an image are found as if the image had never been seen, and a faulty image is not stored.
     #[test]
     fn damage_is_found_as_without_a_memory() {
         let mut rng = ChaCha8Rng::seed_from_u64(2);
@@ -365,8 +369,8 @@ mod tests {
         assert!(refused > 50 && taken > 800, "{refused} {taken}");
     }
 
-    /// Points that belong to other data, which only equal checksums could bring about, lead nowhere outside of memory; and
-    /// lanes notice where a stretch ends.
+    /// Points of other data, which only equal hashes could bring about, lead nowhere outside of memory, and lanes
+    /// notice where a stretch ends.
     #[test]
     fn wrong_points_are_noticed_or_harmless() {
         let mut rng = ChaCha8Rng::seed_from_u64(3);
@@ -380,7 +384,7 @@ mod tests {
         let memory = EntryPoints::new(1 << 20);
         let how = How { accept_truncated: false, entry_points: Some(&memory) };
         let (want, _) = decoded(&mut lanes, &jpeg, full, How::default()).unwrap();
-        // Without lanes nothing is learned where all is needed.
+        // Without lanes, nothing is learned if the whole image is needed.
         decoded(&mut lanes, &jpeg, Rect { width: 200, ..full }, how).unwrap();
         let mut entries = Entries::default();
         memory.get(&key, &grid, &mut entries);
@@ -402,11 +406,11 @@ mod tests {
                 let part = random_part(&mut rng, size);
                 drop(decoded(decoder, &jpeg, part, how));
             }
-            // They may have been replaced.
+            // The points may have been replaced.
             memory.put(key, &grid, &points, true);
             let (got, knew) = decoded(&mut lanes, &jpeg, full, how).unwrap();
             if lanes.has_lanes() && points != entries.points {
-                // By chance a code may end where the next one begins.
+                // By chance, a code may end where the next one begins.
                 if knew == Knew::Nothing {
                     noticed += 1;
                     assert!(got == want, "round {round}");
@@ -440,7 +444,7 @@ mod tests {
         assert!(kept.images.len() == 2 && kept.bytes <= memory.limit_bytes, "{}", kept.bytes);
     }
 
-    /// The second time that an image is decoded further than it was known, all of it is learned.
+    /// When an image is decoded further than it is known for the second time, all of its points are learned.
     #[test]
     fn twice_is_enough_to_know_an_image() {
         let mut rng = ChaCha8Rng::seed_from_u64(5);
@@ -460,7 +464,7 @@ mod tests {
         }
     }
 
-    /// An image's own index serves until its entry points are known, or where there is no room for them.
+    /// An image's own index is used until its entry points are known, or if there is no room for them.
     #[test]
     fn an_index_serves_the_first_time() {
         let mut rng = ChaCha8Rng::seed_from_u64(6);

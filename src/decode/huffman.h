@@ -1,17 +1,17 @@
 /*
- * A faster entropy decoder for baseline JPEG, put in the place of libjpeg's.
+ * A faster entropy decoder for baseline JPEG, which replaces libjpeg's.
  *
- * More than two thirds of libjpeg's time on photographs of good quality goes into Huffman decoding. This one differs in
- * that a table entry gives the length of code and coefficient bits together, so that the next look-up need not wait for
- * the coefficient; that bits are taken eight bytes at a time; and that blocks of which nothing is needed (rows above a
- * rectangle, columns beside it) are only walked through. Where the caller knows entry points, rows above are not touched,
- * nor what stands beside the rectangle.
+ * With photographs of good quality, libjpeg spends more than two thirds of its time on Huffman decoding. This decoder
+ * differs in three ways. A table entry gives the length of code and coefficient bits together, so that the next look-up
+ * need not wait for the coefficient. Bits are read eight bytes at a time. Blocks that are not needed (rows above a
+ * rectangle, columns beside it) are only walked through. If the caller knows entry points, rows above the rectangle and
+ * data beside it are not read at all.
  *
- * What comes out is the same for damaged data too: zero bits behind the end of a segment, a zero for a code that does not
- * exist, blocks left empty after the data have ended. Unlike libjpeg's fast path it warns of every bad code, and leaves
- * no rests of a first attempt in the block where a marker interrupts the data. That path also takes a fill byte in front of
- * a stuffed 0xFF (FF FF 00) for a marker, and leaves such rests in data that are otherwise good. Pillow has these pixels, so
- * libjpeg decodes images with such bytes.
+ * The results are equal for damaged data too: zero bits follow the end of a segment, a code that does not exist gives a
+ * zero, and blocks after the end of the data stay empty. Unlike libjpeg's fast path, this decoder warns of every bad
+ * code, and leaves no remains of a first attempt in the block where a marker interrupts the data. libjpeg's fast path
+ * also takes a fill byte before a stuffed 0xFF (FF FF 00) for a marker, and leaves such remains in data that are
+ * otherwise good. Pillow has these pixels, so libjpeg decodes images with such bytes.
  */
 
 #ifndef WF_HUFFMAN_H
@@ -24,27 +24,28 @@
 #include <jpeglib.h> /* with JPEG_INTERNALS defined */
 #include <jerror.h>
 
-/* Wider tables cost more cache than they save, and five entries must fit in what one FILL is sure to give. */
+/* Wider tables would cost more cache than they save, and five entries must fit in the bits that one FILL guarantees. */
 enum { LOOK_BITS = 11, LOOKS_A_FILL = 5 };
 _Static_assert(LOOKS_A_FILL * LOOK_BITS <= 56, "a fill must last for all look-ups before the next");
 
 /*
- * What the next LOOK_BITS bits mean. From the low end:
+ * A table entry: the meaning of the next LOOK_BITS bits. From the low end:
  *   6 bits   length of the code and of the coefficient's own bits together
  *   1 bit    unused
- *   1 bit    LOOK_MORE: this is not all
- *   8 bits   how far the coefficient's index moves on: zeros before it, and 1; END_OF_BLOCK for the end of the block
- *   16 bits  the coefficient; with LOOK_MORE its length in bits, or 0 if the code itself is longer, or does not exist
+ *   1 bit    LOOK_MORE: the entry is incomplete
+ *   8 bits   advance of the coefficient's index: zeros before it, plus 1; END_OF_BLOCK for the end of the block
+ *   16 bits  the coefficient; with LOOK_MORE its length in bits, or 0 if the code itself is longer or does not exist
  */
 enum { LOOK_MORE = 0x80, END_OF_BLOCK = 64 };
 
 typedef struct {
   uint32_t look[1 << LOOK_BITS];
-  /* For blocks that are only passed over: as many AC codes as fit, taken at once. As above, but in place of the
-   * coefficient how far the index moves on before the last of them, which is there only if the block goes on to it. */
+  /* Entries for blocks that are only walked through: as many AC codes as fit, taken at once. They are like those above,
+   * but have in the coefficient's place the index's advance before the last code, which counts only if the block
+   * reaches it. */
   uint32_t pass[1 << LOOK_BITS];
-  int32_t code_end[17];     /* of each length: one past its last code; 0 if there is none */
-  int32_t first_symbol[17]; /* of each length: index of its first code's symbol, less that code */
+  int32_t code_end[17];     /* for each length: one past its last code; 0 if there is none */
+  int32_t first_symbol[17]; /* for each length: index of its first code's symbol, less that code */
   uint8_t symbols[256];
   uint8_t counts[17];
   int is_ac;
@@ -53,26 +54,26 @@ typedef struct {
 typedef struct huffman_decoder {
   void (*keep)(j_decompress_ptr cinfo, struct huffman_decoder *self, JBLOCKROW *blocks);
   void (*pass)(j_decompress_ptr cinfo, struct huffman_decoder *self, JBLOCKROW *unused);
-  uint64_t bits; /* left-aligned; zeros behind the valid ones */
+  uint64_t bits; /* left-aligned, with zeros after the valid ones */
   int valid;     /* number of valid bits */
   uint32_t restarts_to_go;
-  JDIMENSION column; /* of the next MCU */
+  JDIMENSION column; /* column of the next MCU */
   const JOCTET *bytes; /* the whole file */
   size_t len_bytes;
-  wf_entries known;   /* no points if they are not known */
-  wf_entries learned; /* no points if they are not to be learned, or can't be */
-  uint32_t learned_points; /* how many there are by now */
+  wf_entries known;   /* no points if none are known */
+  wf_entries learned; /* no points if none are to be learned, or none can be */
+  uint32_t learned_points; /* number of points learned so far */
   JDIMENSION next_learned; /* column of the next point to learn */
-  int unprepared; /* rows were needed of which no entry points are known */
-  int odd;        /* the data so far hold bytes that mean nothing: fill bytes, or rests in front of a restart marker */
-  int filled;     /* fill bytes were in front of a stuffed 0xFF: libjpeg's own decoder is to be asked */
+  int unprepared; /* rows without known entry points were needed */
+  int odd;        /* the data so far contain meaningless bytes: fill bytes, or unused ones before a restart marker */
+  int filled;     /* fill bytes came before a stuffed 0xFF: libjpeg's own decoder must decode the image */
   int32_t dc[MAX_COMPS_IN_SCAN];
   int block_component[D_MAX_BLOCKS_IN_MCU];
   const huffman_table *block_dc[D_MAX_BLOCKS_IN_MCU], *block_ac[D_MAX_BLOCKS_IN_MCU];
   huffman_table dc_tables[NUM_HUFF_TBLS], ac_tables[NUM_HUFF_TBLS];
 } huffman_decoder;
 
-/* Where the k-th coefficient of a block goes. Behind the 63rd: damaged data, and the end of a block. */
+/* Place of the k-th coefficient of a block. Places after the 63rd are for damaged data and for the end of a block. */
 static const uint8_t zigzag[63 + END_OF_BLOCK] = {
   0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13, 6,
   7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46,
@@ -87,7 +88,7 @@ static inline __attribute__((always_inline)) int32_t coefficient(uint32_t bits, 
   return (int32_t)bits + (int32_t)(((bits >> (size - 1)) - 1) & (1 - (1u << size)));
 }
 
-/* How far a symbol moves the index on. Of a DC coefficient nothing is asked. */
+/* The number by which a symbol advances the index. It does not matter for a DC coefficient. */
 static inline uint32_t symbol_advance(const huffman_table *table, uint32_t symbol) {
   if (!table->is_ac || ((symbol & 15) == 0 && symbol != 0xF0))
     return END_OF_BLOCK;
@@ -152,7 +153,7 @@ static void huffman_table_make(huffman_table *table, const JHUFF_TBL *from, int 
     huffman_table_make_pass(table);
 }
 
-/* The whole entry where the table's is not all. A code that does not exist is 17 bits long and means 0. */
+/* The complete entry if the table's is incomplete. A code that does not exist is 17 bits long and means 0. */
 static __attribute__((noinline)) uint32_t huffman_look_further(j_decompress_ptr cinfo, const huffman_table *table,
                                                                uint32_t entry, uint64_t bits) {
   uint32_t size = entry >> 16, total = entry & 63;
@@ -187,7 +188,7 @@ static void huffman_out_of_data(j_decompress_ptr cinfo, huffman_decoder *self) {
   }
 }
 
-/* Takes bytes one by one, up to the next marker. */
+/* Reads bytes one by one, up to the next marker. */
 static __attribute__((noinline)) void huffman_fill_slowly(j_decompress_ptr cinfo, huffman_decoder *self) {
   struct jpeg_source_mgr *src = cinfo->src;
   if (self->valid < 0)
@@ -233,7 +234,7 @@ static inline __attribute__((always_inline)) int has_ff(uint64_t word) {
   return ((~word - low) & word & high) != 0;
 }
 
-/* At least 56 bits, or all that there are: enough for LOOKS_A_FILL entries that are all of their coefficient. */
+/* Fills up to at least 56 bits, or with all bits left: enough for LOOKS_A_FILL complete entries. */
 #define FILL                                                                                                           \
   do {                                                                                                                 \
     uint64_t word_;                                                                                                    \
@@ -259,7 +260,7 @@ static inline __attribute__((always_inline)) int has_ff(uint64_t word) {
   do {                                                                                                                 \
     bits = self->bits, valid = self->valid;                                                                            \
     next = src->next_input_byte;                                                                                       \
-    /* Where eight bytes can be taken at once; nowhere once a marker has been met. */                                  \
+    /* Last place to read eight bytes at once; none once a marker has been met. */                                     \
     last = cinfo->unread_marker == 0 && src->bytes_in_buffer >= 8 ? next + src->bytes_in_buffer - 8 : NULL;            \
   } while (0)
 
@@ -305,7 +306,7 @@ static inline __attribute__((always_inline)) void huffman_mcu(j_decompress_ptr c
         }
         TAKE;
         k += entry >> 8 & 0xFF;
-        /* The end of the block writes a zero where nothing has been written yet: cheaper than to ask. */
+        /* The end of the block writes a zero where nothing has been written yet: cheaper than a test. */
         if (keep)
           block[zigzag[k]] = (JCOEF)(entry >> 16);
         if (k >= DCTSIZE2 - 1)
@@ -332,7 +333,7 @@ static void huffman_mcu_pass(j_decompress_ptr cinfo, huffman_decoder *self, JBLO
 }
 
 #if defined(__x86_64__)
-/* Shifts by a variable amount are one instruction instead of three there. */
+/* With BMI2, shifts by a variable amount are one instruction instead of three. */
 __attribute__((target("bmi,bmi2"))) static void huffman_mcu_keep_bmi2(j_decompress_ptr cinfo, huffman_decoder *self,
                                                                       JBLOCKROW *blocks) {
   huffman_mcu(cinfo, self, blocks, 1);
@@ -344,7 +345,7 @@ __attribute__((target("bmi,bmi2"))) static void huffman_mcu_pass_bmi2(j_decompre
 }
 #endif
 
-/* A restart marker is due. FALSE: no more bytes. */
+/* A restart marker is due. Returns FALSE if there are no more bytes. */
 static boolean huffman_restart(j_decompress_ptr cinfo, huffman_decoder *self) {
   self->odd |= self->valid >= 8;
   cinfo->marker->discarded_bytes += (unsigned int)self->valid / 8;
@@ -359,13 +360,13 @@ static boolean huffman_restart(j_decompress_ptr cinfo, huffman_decoder *self) {
   return TRUE;
 }
 
-/* Whether they are of an image of as many columns. */
+/* Whether the entry points are those of an image with as many columns. */
 static int huffman_entries_fit(j_decompress_ptr cinfo, const wf_entries *entries) {
   return entries->points && entries->step > 0 &&
          entries->a_row == (cinfo->MCUs_per_row + entries->step - 1) / entries->step;
 }
 
-/* Goes to an entry point: the MCU behind it is due. */
+/* Goes to an entry point. The MCU after it is due. */
 static int huffman_enter(j_decompress_ptr cinfo, huffman_decoder *self, const wf_entry_point *point) {
   size_t at = point->bit >> 3;
   uint32_t taken = point->bit & 7;
@@ -388,22 +389,22 @@ static int huffman_enter(j_decompress_ptr cinfo, huffman_decoder *self, const wf
 }
 
 /*
- * Notes down where the next MCU begins. Entry points are only for data in which each byte means something: bytes are
- * counted backwards here, and data between two points are taken without a look at markers. Other data are legal, and
- * rare: they are decoded from the front, always.
+ * Records where the next MCU begins. Entry points are only for data in which each byte has a meaning, because bytes are
+ * counted backwards here, and data between two points are read without looking for markers. Other data are legal but
+ * rare, and are always decoded from the front.
  */
 static void huffman_learn(j_decompress_ptr cinfo, huffman_decoder *self) {
   const JOCTET *first = self->bytes, *end = first + self->len_bytes, *at = cinfo->src->next_input_byte;
   if (self->learned_points > (size_t)self->learned.rows * self->learned.a_row)
     goto cannot; /* there is no room */
   if (cinfo->entropy->insufficient_data || self->valid < 0 || at < first + 2 || at > end)
-    goto cannot; /* what came after the end is no part of the file */
+    goto cannot; /* the bytes after the end are no part of the file */
   if (self->odd)
     goto cannot;
   if (cinfo->unread_marker != 0)
     at -= 2;
   else if (self->valid == 0 && at > first + 2 && at[-3] == 0xFF && at[-2] == 0xFF)
-    goto cannot; /* libjpeg has read a marker with a fill byte in front */
+    goto cannot; /* libjpeg has read a marker after a fill byte */
   for (int back = (self->valid + 7) / 8; back > 0; back--) {
     if (at < first + 2)
       goto cannot;
@@ -425,7 +426,7 @@ cannot:
   self->learned.points = NULL;
 }
 
-/* An MCU of a row whose entry points are known. */
+/* Decodes an MCU of a row whose entry points are known. */
 static int huffman_known_mcu(j_decompress_ptr cinfo, huffman_decoder *self, JBLOCKROW *blocks, JDIMENSION column) {
   JDIMENSION row = cinfo->input_iMCU_row, first = cinfo->master->first_iMCU_col;
   JDIMENSION entry = first / self->known.step;
@@ -440,8 +441,8 @@ static int huffman_known_mcu(j_decompress_ptr cinfo, huffman_decoder *self, JBLO
   return TRUE;
 }
 
-/* One MCU. Without blocks, or outside of the columns that are wanted, it is only passed over. FALSE: there are no more
- * bytes, or no entry point for it. */
+/* Decodes one MCU. Without blocks, or outside of the wanted columns, only walks through it. Returns FALSE if there are
+ * no more bytes, or no entry point for it. */
 static boolean huffman_decode_mcu(j_decompress_ptr cinfo, huffman_decoder *self, JBLOCKROW *blocks) {
   JDIMENSION column = self->column;
   self->column = column + 1 < cinfo->MCUs_per_row ? column + 1 : 0;
@@ -468,7 +469,7 @@ static boolean huffman_decode_mcu(j_decompress_ptr cinfo, huffman_decoder *self,
   return TRUE;
 }
 
-/* Call when libjpeg has started the one scan of a baseline image, and so checked its tables. */
+/* Call this when libjpeg has started the single scan of a baseline image, and so has checked its tables. */
 static void huffman_start(j_decompress_ptr cinfo, huffman_decoder *self) {
   int dc_made = 0, ac_made = 0;
   self->keep = huffman_mcu_keep;

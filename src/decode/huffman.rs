@@ -3,16 +3,16 @@
 /// A code of at most 256 symbols, each of 1 to 16 bits.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Code {
-    /// Of each length in bits: one past its last code; 0 if it has none.
+    /// For each length in bits: one past its last code; 0 if there is no code of this length.
     pub(crate) end: [u32; 17],
-    /// Of each length: the index of its first code's symbol, less that code.
+    /// For each length in bits: the index of its first code's symbol, less that code.
     pub(crate) first: [i32; 17],
     pub(crate) symbols: [u8; 256],
 }
 
 impl Code {
-    /// `counts` says how many codes there are of each length from 1 bit on. `None` if a length has no room for them: no
-    /// code is all ones.
+    /// A code with `counts` codes of each length, from 1 bit on. `None` if a length has no room for its codes. A code
+    /// of all ones is not allowed.
     pub(super) fn new(counts: &[u8; 16], symbols: &[u8]) -> Option<Self> {
         let mut this = Self { end: [0; 17], first: [0; 17], symbols: [0; 256] };
         this.symbols.get_mut(..symbols.len())?.copy_from_slice(symbols);
@@ -30,7 +30,7 @@ impl Code {
         Some(this)
     }
 
-    /// The length of the code that the left-aligned `bits` begin with, and its symbol; `None` if there is no such code.
+    /// The length and the symbol of the code at the start of the left-aligned `bits`. `None` if there is no such code.
     pub(super) fn symbol(&self, bits: u64) -> Option<(u32, u8)> {
         let len = (1..=16).find(|&len| bits >> (64 - len) < u64::from(self.end[len]))?;
         let code = (bits >> (64 - len)) as i32;
@@ -38,16 +38,16 @@ impl Code {
     }
 }
 
-/// A table as a file's segment defines it.
+/// A table in a file's segment.
 pub(super) struct Definition<'a> {
     /// Class (0 for DC, 1 for AC) in the high four bits, number in the low ones.
     pub place: u8,
-    /// How many codes there are of each length.
+    /// Number of codes of each length.
     pub counts: &'a [u8; 16],
     pub symbols: &'a [u8],
 }
 
-/// The tables of a segment; `None` as the last item if the segment ends inside of one.
+/// The tables of a segment. The last item is `None` if the segment ends inside a table.
 pub(super) fn definitions(mut segment: &[u8]) -> impl Iterator<Item = Option<Definition<'_>>> {
     std::iter::from_fn(move || {
         let (&place, rest) = segment.split_first()?;

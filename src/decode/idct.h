@@ -1,11 +1,11 @@
 /*
- * The inverse DCT of blocks with absurd coefficients, as damaged and crafted files have them.
+ * The inverse DCT of blocks with absurd coefficients, which damaged and crafted files have.
  *
- * libjpeg has several versions of it. They agree as long as every step fits 16 bits and the results lie between -512
- * and 511, which those of all photographs do. Outside of that range each goes its own way: the assembler for x86
- * saturates, the C version looks results up in a table that repeats itself, the one for ARM drops high bits. Pillow's
- * wheels for x86 have the assembler, so its arithmetic is the one that is wanted everywhere. Where libjpeg runs another
- * version, blocks that may leave the common range come here.
+ * libjpeg has several versions of the inverse DCT. They agree as long as every step fits 16 bits and the results are
+ * between -512 and 511, as in all photographs. Outside of this common range they differ: the assembler for x86
+ * saturates, the C version looks results up in a table that repeats itself, and the version for ARM drops high bits.
+ * Pillow's wheels for x86 have the assembler, so we want its arithmetic everywhere. Where libjpeg runs another version,
+ * blocks that may leave the common range are transformed here.
  */
 
 #ifndef WF_IDCT_H
@@ -25,8 +25,8 @@
 #endif
 
 /*
- * Whether no step can leave the common range. What the first pass gives is at most 5.6 times the sum of the
- * coefficients' magnitudes, and a pixel at most 0.241 times: 11,200 and 482 for a sum of 2,000.
+ * Whether no step can leave the common range. Results of the first pass are at most 5.6 times the sum of the
+ * coefficients' magnitudes, and pixels at most 0.241 times: 11,200 and 482 for a sum of 2,000.
  */
 static int idct_is_tame(const JCOEF *block, const ISLOW_MULT_TYPE *quant) {
   uint32_t any = 0, sum = 0;
@@ -35,7 +35,7 @@ static int idct_is_tame(const JCOEF *block, const ISLOW_MULT_TYPE *quant) {
     any |= magnitude;
     sum += magnitude;
   }
-  /* Without the first the sum might have wrapped. */
+  /* Without the first test the sum might have wrapped. */
   return any < 2048 && sum <= 2000;
 }
 
@@ -44,15 +44,16 @@ static int16_t idct_wrap(int32_t value) {
   return (int16_t)(low < 0x8000 ? low : low - 0x10000);
 }
 
-/* The value over 2^shift, rounded, as 16 bits that saturate. */
+/* The value divided by 2^shift, rounded, saturated to 16 bits. */
 static int16_t idct_descale(int32_t value, int shift) {
   int32_t rounded = (value + (1 << (shift - 1))) >> shift;
   return (int16_t)(rounded < INT16_MIN ? INT16_MIN : rounded > INT16_MAX ? INT16_MAX : rounded);
 }
 
 /*
- * Eight values, `step` apart: the factorization of Loeffler, Ligtenberg and Moschytz with libjpeg's 13-bit constants.
- * Sums of two inputs wrap at 16 bits. The largest sum of products is 2.12e9, so 32 bits hold them all.
+ * Transforms eight values, `step` apart, by the factorization of Loeffler, Ligtenberg and Moschytz with libjpeg's
+ * 13-bit constants. Sums of two inputs wrap at 16 bits. The largest sum of products is 2.12e9, so 32 bits hold them
+ * all.
  */
 static void idct_line(const int16_t *in, int16_t *out, size_t step, int shift) {
   const int32_t in1 = in[step], in2 = in[2 * step], in3 = in[3 * step];
@@ -77,7 +78,7 @@ static void idct_line(const int16_t *in, int16_t *out, size_t step, int shift) {
   }
 }
 
-/* A block with the assembler's arithmetic, its eight rows to `rows`, from `column` on. */
+/* Transforms a block with the assembler's arithmetic. Its eight rows go to `rows`, from `column` on. */
 static void idct_saturating(const JCOEF *block, const ISLOW_MULT_TYPE *quant, JSAMPARRAY rows, JDIMENSION column) {
   int16_t values[DCTSIZE2], lines[DCTSIZE2];
   int first_row_alone = 1;
@@ -85,7 +86,7 @@ static void idct_saturating(const JCOEF *block, const ISLOW_MULT_TYPE *quant, JS
     values[i] = idct_wrap((int32_t)((uint32_t)block[i] * (uint32_t)quant[i]));
     first_row_alone &= i < DCTSIZE || block[i] == 0;
   }
-  /* The assembler's shortcut for such blocks wraps where the whole way saturates. */
+  /* For such blocks the assembler takes a shortcut, which wraps where the full transform saturates. */
   if (first_row_alone)
     for (size_t i = 0; i < DCTSIZE2; i++)
       lines[i] = idct_wrap(values[i % DCTSIZE] * 4);

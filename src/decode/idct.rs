@@ -1,18 +1,19 @@
 //! The inverse DCT of four blocks at a time, with AVX-512.
 //!
-//! The factorization of Loeffler, Ligtenberg and Moschytz with libjpeg's 13-bit constants, in the arithmetic of its
-//! assembler for x86, which is Pillow's, absurd coefficients included (`idct.h` has it as plain code): sums of two inputs
-//! wrap at 16 bits, what a pass gives saturates. Each vector holds the same row, or column, of four blocks side by side.
+//! The factorization of Loeffler, Ligtenberg and Moschytz with libjpeg's 13-bit constants, in the arithmetic of
+//! libjpeg's assembler for x86, which Pillow uses. This includes absurd coefficients; `idct.h` has the same as plain
+//! code. Sums of two inputs wrap at 16 bits, and the results of a pass saturate. Each vector holds the same row, or
+//! column, of four blocks side by side.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
 
-/// Coefficients where they belong, row by row.
+/// Coefficients at their places, row by row.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 pub(super) struct Block(pub(super) [i16; 64]);
 
-/// The quantization steps of a component, a row of eight for each of four blocks.
+/// The quantization steps of a component: each vector has a row of eight steps, repeated for four blocks.
 pub(super) struct Steps([__m512i; 8]);
 
 impl Steps {
@@ -27,7 +28,7 @@ impl Steps {
     }
 }
 
-/// Turns four blocks into samples: row by row, 32 side by side.
+/// Converts four blocks to samples: row by row, 32 side by side.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq")]
 pub(super) fn four_blocks(blocks: [&Block; 4], steps: &Steps) -> [__m256i; 8] {
     let rows = load(blocks);
@@ -37,7 +38,8 @@ pub(super) fn four_blocks(blocks: [&Block; 4], steps: &Steps) -> [__m256i; 8] {
     }
     let mut lines = pass::<11>(values);
 
-    // Of blocks with nothing below the first row the assembler takes a shortcut, which wraps where the whole way saturates.
+    // For blocks with nothing below the first row, the assembler takes a shortcut, which wraps where the full transform
+    // saturates.
     let below = rows[2..].iter().fold(rows[1], |any, &row| _mm512_or_si512(any, row));
     let halves = _mm512_testn_epi64_mask(below, below);
     let alone = halves & (halves >> 1) & 0x55;
@@ -51,7 +53,7 @@ pub(super) fn four_blocks(blocks: [&Block; 4], steps: &Steps) -> [__m256i; 8] {
     bytes(pass::<18>(transposed(lines)))
 }
 
-/// Each row of all four.
+/// Each row of all four blocks.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn load(blocks: [&Block; 4]) -> [__m512i; 8] {
@@ -70,24 +72,25 @@ fn load(blocks: [&Block; 4]) -> [__m512i; 8] {
     rows
 }
 
-/// Two numbers of 16 bits, over and over.
+/// Two numbers of 16 bits, repeated.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn pair(first: i16, second: i16) -> __m512i {
     _mm512_set1_epi32((second as i32) << 16 | i32::from(first as u16))
 }
 
-/// The transform along one axis: of eight vectors, divided by 2^`SHIFT`.
+/// The transform of eight vectors along one axis, divided by 2^`SHIFT`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn pass<const SHIFT: u32>(v: [__m512i; 8]) -> [__m512i; 8] {
     let zero = _mm512_setzero_si512();
     let (sum04, difference04) = (_mm512_add_epi16(v[0], v[4]), _mm512_sub_epi16(v[0], v[4]));
     let (sum37, sum15) = (_mm512_add_epi16(v[3], v[7]), _mm512_add_epi16(v[1], v[5]));
-    // Products are sums of two, of 32 bits: of the lower half of each block's columns, then of the upper one.
+    // Products are sums of two with 32 bits: first those of the lower half of each block's columns, then those of the
+    // upper half.
     let half = |sum04, difference04, pair26, sums, pair17, pair35| {
         let round = _mm512_set1_epi32(1 << (SHIFT - 1));
-        // From the upper 16 bits, times 2^13.
+        // The value is in the upper 16 bits; shifting by 3 gives the value times 2^13.
         let sum = _mm512_add_epi32(_mm512_srai_epi32::<3>(sum04), round);
         let difference = _mm512_add_epi32(_mm512_srai_epi32::<3>(difference04), round);
         let low = _mm512_madd_epi16(pair26, pair(10703, 4433));
@@ -136,7 +139,7 @@ fn pass<const SHIFT: u32>(v: [__m512i; 8]) -> [__m512i; 8] {
     out
 }
 
-/// Each block's rows as columns.
+/// Transposes each block.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn transposed(v: [__m512i; 8]) -> [__m512i; 8] {
@@ -152,11 +155,11 @@ fn transposed(v: [__m512i; 8]) -> [__m512i; 8] {
     [c0, c1, c2, c3, c4, c5, c6, c7]
 }
 
-/// Columns of 16 bits, saturated to bytes around 128, as the rows of all four.
+/// Converts columns of 16 bits to bytes around 128, saturated, as the rows of all four blocks.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn bytes(columns: [__m512i; 8]) -> [__m256i; 8] {
-    // Two columns after one another become pairs.
+    // Makes pairs of neighboring columns.
     let pairs = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15));
     let two = |a, b| {
         let packed = _mm512_xor_si512(_mm512_packs_epi16(a, b), _mm512_set1_epi8(-128));
@@ -189,7 +192,7 @@ mod tests {
     use rand::rngs::ChaCha8Rng;
     use rand::{RngExt, SeedableRng};
 
-    /// Four blocks as the plain code and this one transform them.
+    /// Four blocks, transformed by the plain code and by this one.
     fn both(blocks: &[Block; 4], quant: &[u16; 64]) -> [[[u8; 32]; 8]; 2] {
         let (mut want, mut got) = ([[0; 32]; 8], [[0; 32]; 8]);
         for (i, block) in blocks.iter().enumerate() {
@@ -200,7 +203,7 @@ mod tests {
         // SAFETY: the caller has asked for the features.
         let rows = unsafe { four_blocks(blocks.each_ref(), &Steps::new(quant)) };
         for (to, row) in got.iter_mut().zip(rows) {
-            // SAFETY: there are 32 bytes.
+            // SAFETY: there is room for 32 bytes.
             unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), row) };
         }
         [want, got]
@@ -213,7 +216,7 @@ mod tests {
         }
         let mut rng = ChaCha8Rng::seed_from_u64(1);
         for round in 0..20_000 {
-            // From those of photographs to absurd ones.
+            // From the coefficients of photographs to absurd ones.
             let (most, largest_step) = [(30, 40), (300, 20), (2048, 255), (i16::MAX, u16::MAX)][round % 4];
             let quant = std::array::from_fn(|_| rng.random_range(1..=largest_step));
             let blocks = std::array::from_fn(|_| {

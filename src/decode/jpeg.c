@@ -1,8 +1,9 @@
 /*
  * Decodes a rectangle of a JPEG image with libjpeg to rows of four bytes a pixel: red, green, blue, 255.
  *
- * libjpeg reports errors by a callback that must not return. It is left with longjmp here, so that no Rust frame is
- * ever unwound or jumped over: each entry point sets its own jump target and all frames in between are C.
+ * libjpeg reports errors by a callback that must not return. The callback here ends in a longjmp. No Rust frame is ever
+ * unwound or jumped over, because each function called from Rust sets its own jump target and all frames in between are
+ * C.
  */
 
 #include <setjmp.h>
@@ -17,19 +18,19 @@
 #include <jpeglib.h>
 #include <jerror.h>
 
-/* Where decoding can begin. The Rust side has the same layout. */
+/* A place where decoding can begin. The Rust side has the same layout. */
 typedef struct {
-  uint32_t bit;  /* of the next MCU's first: 8 times the byte's offset in the file, and how many bits of it are taken */
-  int16_t dc[4]; /* of each component: the last DC coefficient */
+  uint32_t bit;  /* the next MCU's first bit: 8 times its byte's offset in the file, plus its place in that byte */
+  int16_t dc[4]; /* each component's last DC coefficient */
 } wf_entry_point;
 
-/* Entry points of an image, row by row of MCUs, every `step` MCUs from the first of a row on. */
+/* Entry points of an image, row by row of MCUs, every `step` MCUs, starting with the first of a row. */
 typedef struct {
   wf_entry_point *points;
   uint32_t rows, step, a_row;
 } wf_entries;
 
-/* Decodes a row of MCUs, from entry points to samples. FALSE if it can't. */
+/* Decodes a row of MCUs, from entry points to samples. Returns FALSE if it cannot. */
 typedef int32_t (*wf_decode_row)(void *context, uint32_t row, uint32_t first_column, uint32_t columns,
                                  JSAMPIMAGE planes);
 
@@ -41,15 +42,15 @@ typedef int32_t (*wf_decode_row)(void *context, uint32_t row, uint32_t first_col
 #define OWN_HUFFMAN 0
 #endif
 
-/* What a call came to. The Rust side has the same numbers. */
+/* A call's status. The Rust side has the same numbers. */
 enum {
   WF_OK = 0,
   WF_FAILED = 1,      /* libjpeg gave up; its message is kept */
   WF_MISSING = 2,     /* strict mode: pixels are missing or wrong; libjpeg's warning is kept */
   WF_HEADER = 3,      /* the header ends early or is not the one that was probed */
   WF_NO_MEMORY = 4,
-  WF_UNPREPARED = 5,  /* entry points were given, and not all that is needed can be decoded from them */
-  WF_FILLED = 6       /* the data hold fill bytes that only libjpeg's own entropy decoder (`plain`) reads as it does */
+  WF_UNPREPARED = 5,  /* entry points were given, but do not suffice for the needed part */
+  WF_FILLED = 6       /* the data contain fill bytes, so libjpeg's own entropy decoder (`plain`) must read them */
 };
 
 enum {
@@ -61,17 +62,17 @@ enum {
 typedef struct {
   const uint8_t *bytes;
   size_t len_bytes;
-  wf_entries known;                   /* where decoding can begin; no points if that is not known */
-  wf_entries learned;                 /* room for all of the image's and one more; no points if none are asked for */
-  wf_decode_row decode_row;           /* decodes from the known ones; or null */
+  wf_entries known;                   /* known entry points; no points if none are known */
+  wf_entries learned;                 /* room for all of the image's points, and one more; no points if not wanted */
+  wf_decode_row decode_row;           /* decodes from the known entry points; or null */
   void *row_context;
   uint32_t image_width, image_height; /* as probed; the stream must agree */
   uint32_t x, y, width, height;       /* the rectangle, inside the image */
-  int32_t strict;                     /* pixels missing are an error */
+  int32_t strict;                     /* missing pixels are an error */
   int32_t to_end;                     /* decode all entropy-coded data, so that missing ones are noticed */
   int32_t learn_all;                  /* go on to the last entry point */
-  int32_t plain;                      /* libjpeg's own entropy decoder */
-  int32_t portable;                   /* libjpeg's inverse DCT in C: what its assembler is tested against */
+  int32_t plain;                      /* use libjpeg's own entropy decoder */
+  int32_t portable;                   /* use libjpeg's inverse DCT in C, against which its assembler is tested */
   uint8_t *out;                       /* height rows of width pixels of four bytes */
   size_t stride_bytes;
 } wf_job;
@@ -83,13 +84,13 @@ typedef struct {
   struct jpeg_progress_mgr progress;
   jmp_buf failed;
   const wf_job *job;
-  int status;         /* what to return after a jump */
+  int status;         /* returned after a jump */
   int strict;
-  int ran_dry;        /* how often libjpeg asked for bytes behind the end */
+  int ran_dry;        /* number of times that libjpeg asked for bytes after the end */
   int started;        /* the header has been read and the rows below are being made */
-  int complete;       /* the rectangle is, and what follows is no part of it */
+  int complete;       /* the rectangle is complete; the rest is no part of it */
   uint32_t rows_done; /* rows of the rectangle that are complete */
-  inverse_DCT_method_ptr idct; /* libjpeg's, for blocks within the common range */
+  inverse_DCT_method_ptr idct; /* libjpeg's inverse DCT, for blocks within the common range */
   char message[JMSG_LENGTH_MAX];
 #if OWN_HUFFMAN
   huffman_decoder huffman;
@@ -117,7 +118,7 @@ static void on_error(j_common_ptr cinfo) {
   fail(self, cinfo->err->msg_code == JERR_OUT_OF_MEMORY ? WF_NO_MEMORY : WF_FAILED);
 }
 
-/* Level -1 is a warning: corrupt data that libjpeg can go on from. */
+/* Level -1 is a warning: the data are corrupt, but libjpeg can go on. */
 static void on_message(j_common_ptr cinfo, int level) {
   wf_decoder *self = cinfo->client_data;
   if (level >= 0)
@@ -132,7 +133,7 @@ static void on_message(j_common_ptr cinfo, int level) {
       fail(self, WF_MISSING);
     }
     break;
-  default: /* stray bytes between segments, odd JFIF or Adobe markers: the pixels are all there */
+  default: /* stray bytes between segments, odd JFIF or Adobe markers: no pixel is missing */
     break;
   }
 }
@@ -150,7 +151,7 @@ static void on_progress(j_common_ptr cinfo) {
 static void source_start(j_decompress_ptr cinfo) {}
 static void source_end(j_decompress_ptr cinfo) {}
 
-/* Behind the last byte comes one end-of-image marker, on which libjpeg ends the image; then nothing: it suspends. */
+/* After the last byte, supplies one end-of-image marker, which ends the image; then nothing, and libjpeg suspends. */
 static boolean source_fill(j_decompress_ptr cinfo) {
   static const JOCTET end_of_image[2] = { 0xFF, JPEG_EOI };
   wf_decoder *self = cinfo->client_data;
@@ -201,15 +202,15 @@ const char *wf_jpeg_decoder_message(const wf_decoder *self) { return self->messa
 
 /* ---- pixels ---- */
 
-/* 255 - (a * b / 255, rounded), not below 0 once b's complement is taken off: Pillow's arithmetic. */
+/* Pillow's arithmetic: 255 - (a * b / 255, rounded), not below 0 after b's complement is subtracted. */
 static inline uint8_t ink(uint32_t stored, uint32_t light) {
   uint32_t product = (255 - stored) * light + 128;
   uint32_t taken = ((product >> 8) + product) >> 8;
   return (uint8_t)(light > taken ? light - taken : 0);
 }
 
-/* Four inks to red, green, blue, 255, in place. The inks are stored inverted, as Adobe's programs do and Pillow
- * assumes of every JPEG: 255 is no ink. */
+/* Converts four inks to red, green, blue, 255, in place. The inks are stored inverted, with 255 for no ink, as Adobe's
+ * programs do and as Pillow assumes for every JPEG. */
 void wf_jpeg_inks_to_rgb(uint8_t *row, uint32_t width) {
   for (uint32_t i = 0; i < width; i++, row += 4) {
     uint32_t light = row[3];
@@ -220,15 +221,15 @@ void wf_jpeg_inks_to_rgb(uint8_t *row, uint32_t width) {
   }
 }
 
-/* Which columns and rows to make so that those of the rectangle equal a full decode's. */
+/* The columns and rows to decode, so that those of the rectangle equal a full decode's. */
 typedef struct {
-  JDIMENSION left, width; /* columns libjpeg hands out: left is moved to an MCU's edge */
+  JDIMENSION left, width; /* columns that libjpeg returns; left is moved to an MCU's edge */
   JDIMENSION top;         /* rows to skip */
 } window;
 
 /*
- * Progressive images whose AC coefficients are incomplete are smoothed by libjpeg from the blocks around, over two
- * blocks' distance, with special cases at the edges of what it decodes.
+ * Whether libjpeg smooths the image. It smooths progressive images with incomplete AC coefficients, over a distance of
+ * two blocks, with special cases at the edges of the decoded part.
  */
 static int is_smoothed(j_decompress_ptr cinfo) {
   if (!cinfo->progressive_mode || !cinfo->coef_bits)
@@ -246,9 +247,9 @@ static window choose_window(j_decompress_ptr cinfo, const wf_job *job) {
     w.top = 0;
     return w;
   }
-  /* Interpolated chroma looks one chroma sample to either side, and treats the last sample of the decoded columns as
-   * the image's edge. One pixel more on the left reaches the sample before; on the right, whole MCUs keep libjpeg's
-   * choice of upsampling routine what it is for the full width. */
+  /* Interpolation needs one chroma sample on either side, and treats the last sample of the decoded columns as the
+   * image's edge. One more pixel on the left reaches the sample before. On the right, whole MCUs make libjpeg choose
+   * the same upsampling routine as for the full width. */
   JDIMENSION mcu = (JDIMENSION)(cinfo->max_h_samp_factor * DCTSIZE);
   JDIMENSION margin = cinfo->max_h_samp_factor > 1 ? 1 : 0;
   JDIMENSION left = job->x > margin ? job->x - margin : 0;
@@ -257,7 +258,7 @@ static window choose_window(j_decompress_ptr cinfo, const wf_job *job) {
   right += (mcu - right % mcu) % mcu;
   if (right > cinfo->output_width)
     right = cinfo->output_width;
-  /* A window of a single chroma sample makes libjpeg choose again, and differently. */
+  /* For a window of a single chroma sample, libjpeg would choose another routine. */
   if (right - left <= (JDIMENSION)cinfo->max_h_samp_factor && left > 0)
     left -= mcu;
   w.left = left;
@@ -278,7 +279,7 @@ static boolean decode_mcu(j_decompress_ptr cinfo, JBLOCKROW *blocks) {
 #endif
 
 #if OWN_HUFFMAN
-/* In the place of libjpeg's way from an MCU's codes to samples, where all is known that is needed. */
+/* Replaces libjpeg's conversion of an MCU's codes to samples, if all needed entry points are known. */
 static int decode_row(j_decompress_ptr cinfo, JSAMPIMAGE planes) {
   wf_decoder *self = cinfo->client_data;
   JDIMENSION first = cinfo->master->first_iMCU_col, columns = cinfo->master->last_iMCU_col - first + 1;
@@ -302,7 +303,7 @@ static void idct_checked(j_decompress_ptr cinfo, jpeg_component_info *component,
     idct_saturating(block, quant, rows, column);
 }
 
-/* Has absurd blocks decoded as the assembler for x86 decodes them. Where libjpeg runs that, nothing is to be done. */
+/* Makes absurd blocks decode as in the assembler for x86. Does nothing where libjpeg runs this assembler. */
 static void choose_idct(j_decompress_ptr cinfo, int portable) {
   wf_decoder *self = cinfo->client_data;
   for (int component = 0; component < cinfo->num_components; component++) {
@@ -319,8 +320,8 @@ static void choose_idct(j_decompress_ptr cinfo, int portable) {
 static int decode(wf_decoder *self, const wf_job *job) {
   j_decompress_ptr cinfo = &self->cinfo;
 
-  /* libjpeg keeps quantisation and Huffman tables from one image to the next, and an image may come without its
-   * own: only a new object makes the result depend on nothing but the bytes. It costs a microsecond. */
+  /* libjpeg keeps quantization and Huffman tables from one image to the next, and an image may lack its own. Only
+   * with a new object does the result depend on the bytes alone. It costs a microsecond. */
   jpeg_create_decompress(cinfo);
   cinfo->src = &self->source;
   cinfo->progress = &self->progress;
@@ -400,9 +401,9 @@ static int decode(wf_decoder *self, const wf_job *job) {
   }
 
   if ((job->to_end || job->learn_all) && cinfo->output_scanline < cinfo->output_height) {
-    /* Damage down there is not looked for only because points are to be learned. */
+    /* Learning points is no reason to report damage below the rectangle. */
     self->complete = !job->to_end;
-    /* Skipping up to the last row decodes what is skipped; skipping that too would not. */
+    /* Skipping up to the last row decodes the skipped rows; skipping the last row too would not. */
     jpeg_skip_scanlines(cinfo, cinfo->output_height - cinfo->output_scanline - 1);
     jpeg_read_scanlines(cinfo, scratch, 1);
   }
@@ -438,7 +439,7 @@ int wf_jpeg_decode(wf_decoder *self, const wf_job *job) {
   jpeg_destroy_decompress(&self->cinfo);
 
   if (!job->strict && self->started && (status == WF_FAILED || status == WF_MISSING)) {
-    /* As Pillow with LOAD_TRUNCATED_IMAGES: what was not reached is black. */
+    /* As in Pillow with LOAD_TRUNCATED_IMAGES, rows that were not reached are black. */
     for (uint32_t row = self->rows_done; row < job->height; row++) {
       uint8_t *out = job->out + row * job->stride_bytes;
       for (uint32_t i = 0; i < job->width; i++, out += 4) {
@@ -451,7 +452,7 @@ int wf_jpeg_decode(wf_decoder *self, const wf_job *job) {
   return status;
 }
 
-/* How many entry points of the last image have been learned: none of one that is not as it should be. */
+/* The number of entry points learned from the last image; 0 if its data were not as they should be. */
 uint32_t wf_jpeg_learned(const wf_decoder *self) {
 #if OWN_HUFFMAN
   if (self->huffman.learned.points && self->errors.num_warnings == 0)

@@ -57,29 +57,29 @@ impl Points {
     const NONE: Self = Self { points: ptr::null_mut(), rows: 0, step: 1, a_row: 0 };
 }
 
-/// Whether `jpeg.c` has its own entropy decoder, which takes entry points and finds them.
+/// Whether `jpeg.c` has its own entropy decoder, which uses and finds entry points.
 const OWN_HUFFMAN: bool = cfg!(not(target_env = "msvc"));
 
-/// How an image is decoded.
+/// Options of decoding.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct How<'a> {
-    /// Damaged and truncated images are taken as they are.
+    /// Whether damaged and truncated images are accepted.
     pub(crate) accept_truncated: bool,
-    /// Where entry points are kept from one time to the next.
+    /// Store for entry points.
     pub(crate) entry_points: Option<&'a EntryPoints>,
 }
 
-/// What was known of an image before it was decoded.
+/// Knowledge about an image before it was decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Knew {
     Nothing,
-    /// Where its rows are, from its own index.
+    /// The places of its rows, from its own index.
     Rows,
-    /// Its entry points, which have been learned.
+    /// Its learned entry points.
     EntryPoints,
 }
 
-/// What is to be decoded.
+/// A decoding task.
 struct Task<'a> {
     bytes: &'a [u8],
     header: &'a Header,
@@ -90,11 +90,11 @@ struct Task<'a> {
     plain: bool,
 }
 
-/// What is done about entry points.
+/// Handling of entry points in one decode.
 #[derive(Clone, Copy)]
 enum Found {
     Nothing,
-    /// Some are to be learned; `all` of them if it is the second time.
+    /// Entry points are to be learned. `all` of them are learned if it is the second time.
     New {
         key: Key,
         grid: Grid,
@@ -121,34 +121,34 @@ unsafe extern "C" {
 
 /// Whether libjpeg was built with its assembler routines; without them it is several times slower.
 pub(crate) fn simd() -> bool {
-    // SAFETY: takes nothing, reads nothing.
+    // SAFETY: it takes nothing and reads nothing.
     unsafe { wf_jpeg_simd() != 0 }
 }
 
-/// libjpeg's state, for one thread at a time.
+/// libjpeg's state. One thread uses it at a time.
 pub(super) struct JpegDecoder {
     handle: NonNull<Handle>,
-    /// Those of the last image that had any.
+    /// Entry points of the last image that had any.
     known: Entries,
     learned: Vec<EntryPoint>,
     #[cfg(target_arch = "x86_64")]
     lanes: Option<Lanes>,
-    /// Whether libjpeg's own entropy decoder is used for all images: ours is tested against it.
+    /// Whether libjpeg's own entropy decoder is used for all images. Ours is tested against it.
     plain: bool,
-    /// Whether libjpeg's inverse DCT in C is used, which its assembler is tested against.
+    /// Whether libjpeg's inverse DCT in C is used. Its assembler is tested against it.
     portable: bool,
 }
 
 /// Decoders that must agree.
 #[cfg(any(test, fuzzing))]
 pub(super) struct Ways {
-    /// One MCU after the other.
+    /// Decodes one MCU after another.
     pub(super) one_by_one: JpegDecoder,
-    /// With vectors, where the processor has them.
+    /// Uses vectors, if the processor supports them.
     pub(super) lanes: JpegDecoder,
-    /// libjpeg's own entropy decoder.
+    /// Uses libjpeg's own entropy decoder.
     pub(super) libjpeg: JpegDecoder,
-    /// libjpeg's inverse DCT in C.
+    /// Uses libjpeg's inverse DCT in C.
     pub(super) portable: JpegDecoder,
 }
 
@@ -164,7 +164,7 @@ impl Drop for JpegDecoder {
 
 impl JpegDecoder {
     pub(super) fn new() -> Result<Self> {
-        // SAFETY: takes nothing; a null pointer means that there was no memory.
+        // SAFETY: it takes nothing; a null pointer means that there was no memory.
         let handle = NonNull::new(unsafe { wf_jpeg_decoder_new() });
         let handle = handle.ok_or_else(|| memory::refused::<Job>("a JPEG decoder", 1, memory::FEWER_IMAGES))?;
         Ok(Self {
@@ -178,8 +178,8 @@ impl JpegDecoder {
         })
     }
 
-    /// Decodes `part`, which lies inside the image, into `out`, and learns the image's entry points if there is a memory for
-    /// them; what it knew of the image.
+    /// Decodes `part`, which lies inside the image, into `out`. Learns the image's entry points if there is a store for
+    /// them. Returns what was known about the image.
     pub(super) fn decode(
         &mut self,
         bytes: &[u8],
@@ -203,7 +203,7 @@ impl JpegDecoder {
         };
         let mut status = self.call(&task, &found, out);
         if status == UNPREPARED {
-            // They belong to other data after all: the right ones are learned.
+            // The entry points belong to other data after all. The right ones are learned.
             let key = how.entry_points.and(grid).and_then(|grid| Some((Key::new(bytes, header, &grid)?, grid)));
             found = key.map_or(Found::Nothing, |(key, grid)| self.learn(key, &grid, true));
             knew = Knew::Nothing;
@@ -230,7 +230,7 @@ impl JpegDecoder {
                 }
                 return Ok(knew);
             }
-            // libjpeg does not say how much it asked for: coefficients take two bytes a sample.
+            // libjpeg does not report how much memory it asked for. Coefficients take two bytes a sample.
             NO_MEMORY => {
                 let coefficients = 2 * header.components as usize * header.size.area_px() as usize;
                 return Err(memory::refused::<u8>("a JPEG decoder", coefficients, memory::FEWER_IMAGES));
@@ -243,10 +243,10 @@ impl JpegDecoder {
         Err(Error::decode("JPEG", message(status, &text, bytes.len(), has_end)))
     }
 
-    /// Looks for the image's entry points, in itself and in memory.
+    /// Looks for the image's entry points, in the image itself and in the store.
     fn find(&mut self, task: &Task<'_>, grid: &Grid, memory: Option<&EntryPoints>) -> Found {
         let Task { bytes, header, part, .. } = *task;
-        // Where all is needed and nothing can be done at a time, there is nothing to gain.
+        // If the whole image is needed and there are no lanes, entry points do not help.
         if !grid.has_rest(part) && !self.has_lanes() {
             return Found::Nothing;
         }
@@ -257,7 +257,7 @@ impl JpegDecoder {
         if kept.is_some() && self.known.rows >= grid.rows_needed(part) {
             return Found::Known(Knew::EntryPoints);
         }
-        // An index will do the first time: that may be the only one.
+        // An index is enough the first time, because an image may be decoded only once.
         let is_new = kept.as_ref().is_none_or(|(.., kept)| !kept.is_known);
         let can_learn = kept.as_ref().is_some_and(|(.., kept)| kept.can_learn);
         if (is_new || !can_learn) && restarts::entries(bytes, header, grid, &mut self.known) {
@@ -270,14 +270,14 @@ impl JpegDecoder {
         self.learn(key, grid, !is_new)
     }
 
-    /// Makes room for entry points that are to be learned.
+    /// Makes room for entry points to be learned.
     fn learn(&mut self, key: Key, grid: &Grid, all: bool) -> Found {
         self.learned.clear();
         self.learned.resize(grid.most_points(), EntryPoint::default());
         Found::New { key, grid: *grid, all }
     }
 
-    /// All ways of decoding, which must agree.
+    /// All ways of decoding. They must agree.
     #[cfg(any(test, fuzzing))]
     pub(super) fn ways() -> Result<Ways> {
         let [mut one_by_one, lanes, mut libjpeg, mut portable] =
@@ -289,7 +289,7 @@ impl JpegDecoder {
         Ok(Ways { one_by_one, lanes, libjpeg, portable })
     }
 
-    /// Has it do without AVX-512, which it is tested against.
+    /// Switches off AVX-512, which is tested against the decoder without it.
     #[cfg(any(test, fuzzing))]
     pub(super) fn without_lanes(&mut self) {
         #[cfg(target_arch = "x86_64")]
@@ -352,11 +352,11 @@ impl JpegDecoder {
             out: pixels.as_mut_ptr().cast(),
             stride_bytes: part.width as usize * 4,
         };
-        // SAFETY: the handle is ours alone (`&mut self`). All that the job points to outlives the call. The shim reads no
-        // byte behind `len_bytes`, no points but those of `known`'s rows, and writes no more than `learned` has rows for, and
-        // one: it takes neither if its own columns are others. It writes `height` rows of `4 * width`
-        // bytes, `stride_bytes` apart, which is what `pixels` holds; it refuses a stream whose size is not the one given,
-        // inside which the caller checked `part`.
+        // SAFETY: the handle is ours alone (`&mut self`). All that the job points to outlives the call. The shim reads
+        // no byte after `len_bytes` and no points other than those of `known`'s rows. It writes at most as many points
+        // as `learned` has room for in its rows, and one more. It uses neither if its own columns differ. It writes
+        // `height` rows of `4 * width` bytes, `stride_bytes` apart, for which `pixels` has room. It refuses a stream
+        // whose size differs from the given one, inside which the caller checked `part`.
         unsafe { wf_jpeg_decode(self.handle.as_ptr(), &raw const job) }
     }
 }
@@ -373,7 +373,7 @@ fn message(status: c_int, text: &str, len_bytes: usize, has_end: bool) -> String
     }
 }
 
-/// Refuses what libjpeg as built here cannot decode, with what to do about it.
+/// Refuses images that libjpeg as built here cannot decode, and names the remedy.
 fn supported(header: &Header) -> Result<()> {
     let kind = match header.process {
         0xC0..=0xC2 if header.precision_bits == 8 => None,
@@ -394,8 +394,8 @@ fn supported(header: &Header) -> Result<()> {
     }
 }
 
-/// Whether an end-of-image marker stands behind the start of the first scan. In whole files it is at the very end.
-/// Entropy-coded data hold no such pair of bytes: a 0xFF there is followed by 0.
+/// Whether an end-of-image marker follows the start of the first scan. In whole files it is at the very end.
+/// Entropy-coded data contain no such pair of bytes, because 0xFF is followed by 0 there.
 pub(crate) fn has_end(bytes: &[u8], scan_offset_bytes: usize) -> bool {
     let data = bytes.get(scan_offset_bytes..).unwrap_or_default();
     data.windows(2).rev().any(|pair| pair == [0xFF, 0xD9])
@@ -435,9 +435,9 @@ mod tests {
         })
     }
 
-    /// Whether a marker stands in the middle of the data. libjpeg's fast path then decodes zero bits, notices, starts
-    /// again from the same place, and leaves what it wrote at first where the second attempt writes nothing. That is
-    /// the one case in which ours differs.
+    /// Whether a marker is in the middle of the data. In this case libjpeg's fast path decodes zero bits, notices, and
+    /// starts again from the same place. Where the second attempt writes nothing, the results of the first remain. This
+    /// is the only case in which our decoder differs.
     fn has_stray_marker(data: &[u8]) -> bool {
         data.windows(2).any(|pair| pair[0] == 0xFF && !matches!(pair[1], 0 | 0xD9))
     }
@@ -463,7 +463,7 @@ mod tests {
                         let scan = probe(&bytes).unwrap().scan_offset_bytes;
                         for round in 0..60 {
                             let mut bytes = bytes.clone();
-                            // Round 0 is undamaged; some damage the tables, most the data.
+                            // Round 0 is undamaged. Some rounds damage the tables, most damage the data.
                             for _ in 0..round.min(3) {
                                 let from = if round % 10 == 9 { 2 } else { scan };
                                 let at = rng.random_range(from..bytes.len());
@@ -481,7 +481,8 @@ mod tests {
                                 assert!(want.pixels() == got.pixels(), "{options:?}, round {round}");
                                 decoded += 1;
                             }
-                            // Of bad codes libjpeg's fast path says nothing: ours may refuse more, never less.
+                            // libjpeg's fast path does not warn of bad codes, so ours may refuse more images, but never
+                            // fewer.
                             let [want, got] = both(&mut plain, &mut fast, &bytes, false);
                             refused += u32::from(got.is_none());
                             if let Some(got) = got {
@@ -495,7 +496,7 @@ mod tests {
         assert!(decoded > 2000 && refused > 500, "{decoded} decoded, {refused} refused");
     }
 
-    /// Pillow has the assembler's arithmetic, and so has every build: those without it, and those for ARM.
+    /// All builds have the assembler's arithmetic, like Pillow: also those without assembler and those for ARM.
     #[test]
     fn absurd_coefficients_decode_alike_with_and_without_the_assembler() {
         let mut portable = JpegDecoder::new().unwrap();

@@ -1,11 +1,13 @@
 //! Entropy decoding of 32 stretches of an image at a time, with AVX-512.
 //!
-//! What a decoder waits for is the length of one code before it can look up the next, and for branches that nobody can
-//! foresee: the end of a block, a long code. With entry points there are many places to begin at, so each lane walks through
-//! a stretch of its own, and all take the same instructions: a look-up is a gather from the data and one from the tables,
-//! the end of a block is a blend. Only codes of more than [`LOOK_BITS`] bits are found one by one.
+//! A decoder spends its time waiting: for the length of one code before it can look up the next, and for branches that
+//! cannot be predicted, such as the end of a block or a long code. Entry points give many places to begin at. So each
+//! lane walks through a stretch of its own, and all lanes execute the same instructions: a look-up is one gather from
+//! the data and one from the tables, and the end of a block is a blend. Only codes of more than [`LOOK_BITS`] bits are
+//! looked up one by one.
 //!
-//! Where a stretch ends is where the next one begins, or the entry points belong to other data: then nothing of it is used.
+//! Each stretch must end where the next one begins. Otherwise the entry points belong to other data, and no result is
+//! used.
 #![allow(unsafe_code)]
 
 use super::Header;
@@ -19,45 +21,49 @@ use std::ffi::c_void;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Vectors of sixteen lanes, whose instructions take turns: while one waits for its gathers the other goes on.
+/// Number of vectors of sixteen lanes. Their instructions alternate: while one vector waits for its gathers, the other
+/// goes on.
 const GROUPS: usize = 2;
 const LANES: usize = 16 * GROUPS;
-/// Tables of 4 kB each, of which four or six are in use, stay in the first level of cache beside the data.
+/// Bits of a look-up. Tables then have 4 kB each, and the four or six tables in use stay in the first level of cache
+/// beside the data.
 const LOOK_BITS: u32 = 11;
-/// Blocks that are decoded before any are used, unless a row of MCUs has more: 1 MiB of them.
+/// Number of blocks that are decoded before any are used, unless a row of MCUs has more. They take 1 MiB.
 const BAND_BLOCKS: usize = 1 << 13;
-/// So many of which one after the other takes as long.
+/// Number of stretches below which decoding one after the other is as fast.
 const MIN_STRETCHES: u32 = 8;
-/// Bytes of a block's data, at most: codes, coefficients and stuffing. More is no such data.
+/// Upper bound of a block's data in bytes: codes, coefficients and stuffing. Longer data cannot be a block.
 const MAX_BLOCK_BYTES: usize = 64 * 8;
-/// Bytes behind the data that may be read, and behind what is written while the data are made.
+/// Number of bytes that may be read after the data, and that may be written after the data while they are prepared.
 const PAD_BYTES: usize = 64;
-/// How far the end of a block moves the index on, and what a DC coefficient moves it on by, from [`BEFORE_DC`] to 0.
+/// Number by which the end of a block advances the index. A DC coefficient advances it by the same number, from
+/// [`BEFORE_DC`] to 0.
 const END_OF_BLOCK: u16 = 64;
 const BEFORE_DC: i32 = -64;
 
-/// The data between two entry points, or the start of them.
+/// The data between two entry points, or the first part of them.
 #[derive(Debug, Clone, Copy)]
 struct Stretch {
-    /// Where its data start, in bits, in memory without stuffed bytes.
+    /// Bit at which the stretch's data start, in memory without stuffed bytes.
     bit: u32,
-    /// Where its last MCU must end, at most: padding is up to seven bits less. None of a stretch that is not needed to its
-    /// end.
+    /// Upper bound of the bit at which the last MCU ends; it may end up to seven bits earlier, because of padding.
+    /// `None` if the stretch is not decoded to its end.
     end_bit: Option<u32>,
     len_bytes: u32,
-    /// Its blocks' place.
+    /// Place of the stretch's first block. `end` is one past the last block.
     start: u32,
     end: u32,
     dc: [i16; 4],
 }
 
-/// The memory that decoding with lanes needs, kept over images.
+/// Memory for decoding with lanes, which is reused for the next image.
 #[derive(Default)]
 pub(super) struct Lanes {
-    /// Of the last image: of each component its DC and its AC code, and a table of [`LOOK_BITS`] for each.
+    /// The DC code and the AC code of each component of the last image. `tables` has a table of [`LOOK_BITS`] for each
+    /// code.
     codes: Vec<Code>,
     tables: Vec<u16>,
-    /// Of each block of an MCU: its component.
+    /// Component of each block of an MCU.
     components: Vec<usize>,
     planes: Vec<Plane>,
     /// Entropy-coded data, without stuffed bytes.
@@ -68,11 +74,11 @@ pub(super) struct Lanes {
 
 /// A component's samples.
 struct Plane {
-    /// Columns and rows of blocks in an MCU, and how many blocks of an MCU are other components' before.
+    /// Columns and rows of blocks in an MCU, and the number of blocks of other components before them in the MCU.
     columns: usize,
     rows: usize,
     before: usize,
-    /// Of the image, in blocks.
+    /// Size of the component's plane, in blocks.
     width: usize,
     height: usize,
     quant: [u16; 64],
@@ -84,17 +90,17 @@ pub(super) struct LanesJob<'a> {
     bytes: &'a [u8],
     entries: &'a Entries,
     columns: u32,
-    /// One past the last row of MCUs that is expected to be asked for.
+    /// The row after the last row of MCUs that is expected to be needed.
     end_row: u32,
-    /// The rows whose blocks there are.
+    /// The rows whose blocks are decoded.
     band: Range<u32>,
 }
 
 /// `wf_decode_row` in `jpeg.c`.
 ///
 /// # Safety
-/// `context` must be a [`LanesJob`] that nobody else uses. `planes` must point to the rows of samples of each component, of
-/// which each has room for the image's blocks from the first column on.
+/// `context` must be a [`LanesJob`] that nobody else uses. `planes` must point to the rows of samples of each
+/// component. Each row must have room for the image's blocks from the first column on.
 pub(super) unsafe extern "C" fn decode_row(
     context: *mut c_void,
     row: u32,
@@ -117,13 +123,13 @@ pub(super) unsafe extern "C" fn decode_row(
 }
 
 impl Lanes {
-    /// `None` where the processor does not have what it takes.
+    /// Memory for lanes. `None` if the processor lacks the instructions.
     pub(super) fn new() -> Option<Self> {
         let can = crate::simd::has_avx512() && std::is_x86_feature_detected!("avx512vbmi2");
         can.then(Self::default)
     }
 
-    /// Makes the tables for an image. `None` if it is none that can be decoded here.
+    /// Makes the tables for an image. `None` if lanes cannot decode the image.
     fn make_tables(&mut self, bytes: &[u8], header: &Header) -> Option<()> {
         let image = Baseline::new(bytes, header).ok()?;
         let mut before = 0;
@@ -152,19 +158,20 @@ impl Lanes {
     }
 }
 
-/// How far a symbol moves the index on.
+/// The number by which a symbol advances the index.
 fn advance(symbol: u8, is_ac: bool) -> u16 {
     if !is_ac || (symbol & 15 == 0 && symbol != 0xF0) { END_OF_BLOCK } else { u16::from(symbol >> 4) + 1 }
 }
 
-/// What bits that begin with a code mean. From the low end: 5 bits for the length of code and coefficient together, 4 for
-/// the coefficient's, 7 for how far the index moves on.
+/// The table entry for bits that begin with a code. From the low end: 5 bits for the length of code and coefficient
+/// together, 4 for the coefficient's length, 7 for the number by which the index advances.
 fn entry(len: u32, symbol: u8, is_ac: bool) -> u16 {
     let size = u16::from(symbol & 15);
     (len as u16 + size) | size << 5 | advance(symbol, is_ac) << 9
 }
 
-/// 0 where the code is longer, or the four bytes that a lane takes may not hold it and its coefficient.
+/// Fills a table. An entry is 0 if the code is longer than the look-up, or if the four bytes that a lane reads may not
+/// hold the code and its coefficient.
 fn make_table(code: &Code, is_ac: bool, table: &mut [u16]) {
     table.fill(0);
     let mut next = 0;
@@ -186,7 +193,7 @@ fn make_table(code: &Code, is_ac: bool, table: &mut [u16]) {
 }
 
 impl<'a> LanesJob<'a> {
-    /// `None` if it is no image that can be decoded here, or a part with so few entry points that it is not worth it.
+    /// Prepares an image. `None` if lanes cannot decode it, or if the part has too few entry points to pay.
     pub(super) fn begin(
         lanes: &'a mut Lanes,
         bytes: &'a [u8],
@@ -202,7 +209,8 @@ impl<'a> LanesJob<'a> {
         Some(Self { lanes, bytes, entries, columns: grid.columns, end_row: grid.rows_needed(part), band: 0..0 })
     }
 
-    /// Decodes the blocks of rows of MCUs from `row` on; how many rows. `None` if they cannot be decoded from the entry points.
+    /// Decodes the blocks of several rows of MCUs, starting with `row`. Returns the number of rows. `None` if they
+    /// cannot be decoded from the entry points.
     fn decode(&mut self, row: u32, first_column: u32, columns: u32) -> Option<u32> {
         let Self { lanes, bytes, entries, .. } = self;
         let Entries { points, step, a_row, rows } = *entries;
@@ -210,7 +218,7 @@ impl<'a> LanesJob<'a> {
             return None;
         }
         let in_mcu = lanes.components.len();
-        // Decoded from an entry point on, which may stand in front.
+        // Decoding starts at an entry point, which may come before the first column.
         let from = first_column / step;
         let stride = (first_column - from * step + columns) as usize * in_mcu;
         let rows = self.end_row.max(row + 1).min(*rows) - row;
@@ -245,7 +253,7 @@ impl<'a> LanesJob<'a> {
         let len = rows as usize * stride;
         lanes.blocks.clear();
         lanes.blocks.try_reserve(len + 1).ok()?;
-        // One more for lanes that have nothing to do.
+        // One more block, for lanes that have nothing to do.
         lanes.blocks.resize(len + 1, Block([0; 64]));
         lanes.stretches.sort_unstable_by_key(|stretch| std::cmp::Reverse(stretch.len_bytes));
         // SAFETY: the processor has the features, or there would be no lanes.
@@ -254,11 +262,11 @@ impl<'a> LanesJob<'a> {
         Some(rows)
     }
 
-    /// Makes the samples of a row of MCUs, whose blocks there are.
+    /// Makes the samples of a row of MCUs whose blocks are decoded.
     ///
     /// # Safety
-    /// `planes` must point to the rows of samples of each component, of which each has room for the image's blocks from the
-    /// first column on.
+    /// `planes` must point to the rows of samples of each component. Each row must have room for the image's blocks
+    /// from the first column on.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     unsafe fn transform(&self, row: u32, first_column: u32, columns: u32, planes: *const *const *mut u8) {
         let Self { lanes: Lanes { planes: all, blocks, components, .. }, entries, band, .. } = self;
@@ -269,7 +277,7 @@ impl<'a> LanesJob<'a> {
             [lead * in_mcu..columns as usize * in_mcu + lead * in_mcu];
         for (number, plane) in all.iter().enumerate() {
             let steps = Steps::new(&plane.quant);
-            // What fills up the last MCU is no part of the image.
+            // The padding of the last MCU is no part of the image.
             let width = (columns as usize * plane.columns).min(plane.width - first_column as usize * plane.columns);
             for y in 0..plane.rows.min(plane.height - row as usize * plane.rows) {
                 for x in (0..width).step_by(4) {
@@ -281,7 +289,7 @@ impl<'a> LanesJob<'a> {
                     let samples = four_blocks(four, &steps);
                     let mask = u32::MAX >> (32 - 8 * (width - x).min(4));
                     for (line, samples) in samples.into_iter().enumerate() {
-                        // SAFETY: as promised by the caller; no more blocks are written than there is room for.
+                        // SAFETY: as promised by the caller. No more blocks are written than there is room for.
                         unsafe {
                             let to = (*(*planes.add(number)).add(8 * y + line)).add(8 * x);
                             _mm256_mask_storeu_epi8(to.cast(), mask, samples);
@@ -293,7 +301,7 @@ impl<'a> LanesJob<'a> {
     }
 }
 
-/// Appends the data between two entry points, without stuffed bytes; in bits, where they end.
+/// Appends the data between two entry points, without stuffed bytes. Returns the bit at which they end.
 fn append(bytes: &[u8], point: EntryPoint, next: EntryPoint, max_len: usize, data: &mut Vec<u8>) -> Option<u32> {
     let mut end = next.byte();
     let taken = next.bit % 8;
@@ -309,17 +317,17 @@ fn append(bytes: &[u8], point: EntryPoint, next: EntryPoint, max_len: usize, dat
     u32::try_from(8 * data.len()).ok()?.checked_sub((8 - taken) % 8)
 }
 
-/// Appends bytes without the zeros that stand behind each 0xFF.
+/// Appends bytes, without the zero after each 0xFF.
 ///
 /// # Safety
-/// There must be room for [`PAD_BYTES`] more than there are bytes.
+/// `to` must have room for all of `from` and [`PAD_BYTES`] more.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi2,popcnt")]
 unsafe fn unstuff(from: &[u8], to: &mut Vec<u8>) {
     let mut len = to.len();
     let mut after_ff = 0;
     for chunk in from.chunks(64) {
         let valid = u64::MAX >> (64 - chunk.len());
-        // SAFETY: only bytes of the chunk are read; what is written has room, as the caller promises.
+        // SAFETY: only bytes of the chunk are read; there is room for the written bytes, as the caller promises.
         unsafe {
             let vector = _mm512_maskz_loadu_epi8(valid, chunk.as_ptr().cast());
             let ff = _mm512_cmpeq_epi8_mask(vector, _mm512_set1_epi8(-1));
@@ -330,11 +338,11 @@ unsafe fn unstuff(from: &[u8], to: &mut Vec<u8>) {
             len += keep.count_ones() as usize;
         }
     }
-    // SAFETY: so many have been written.
+    // SAFETY: `len` bytes have been written.
     unsafe { to.set_len(len) };
 }
 
-/// A number of each lane.
+/// One number per lane.
 #[repr(align(64))]
 struct PerLane<T>([T; LANES]);
 
@@ -342,14 +350,14 @@ impl<T> PerLane<T> {
     #[target_feature(enable = "avx512f")]
     fn vector(&self, group: usize) -> __m512i {
         const { assert!(size_of::<T>() == 4) };
-        // SAFETY: there are 16 in each group, which are 64 bytes.
+        // SAFETY: each group has 16 numbers, which are 64 bytes.
         unsafe { _mm512_load_si512(self.0[16 * group..][..16].as_ptr().cast()) }
     }
 
     #[target_feature(enable = "avx512f")]
     fn set(&mut self, group: usize, vector: __m512i) {
         const { assert!(size_of::<T>() == 4) };
-        // SAFETY: there are 16 in each group, which are 64 bytes.
+        // SAFETY: each group has 16 numbers, which are 64 bytes.
         unsafe { _mm512_store_si512(self.0[16 * group..][..16].as_mut_ptr().cast(), vector) };
     }
 
@@ -370,25 +378,25 @@ impl<T> PerLane<T> {
     }
 }
 
-/// What each lane is at.
+/// State of all lanes.
 struct State {
-    /// Its stretch.
+    /// Index of the lane's stretch.
     stretch: [usize; LANES],
-    /// Where its next code begins.
+    /// Bit at which the lane's next code begins.
     bit: PerLane<u32>,
-    /// Of the coefficient before, in its block.
+    /// Index in its block of the lane's last coefficient.
     index: PerLane<i32>,
-    /// Its block's in its MCU.
+    /// Number of the lane's block in its MCU.
     number: PerLane<u32>,
-    /// Where the table of the next code begins.
+    /// Start of the table for the lane's next code.
     table: PerLane<u32>,
-    /// Its block's place, and one past the stretch's last.
+    /// Place of the lane's block. `end` is one past the stretch's last block.
     block: PerLane<u32>,
     end: PerLane<u32>,
 }
 
 impl Lanes {
-    /// Decodes the stretches; `None` if one of them is not what it should be.
+    /// Decodes the stretches. `None` if one of them does not end as it should.
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
     fn run(&mut self) -> Option<()> {
         let blocks_in_mcu = self.components.len();
@@ -437,12 +445,12 @@ impl Lanes {
                 let mut ended = 0;
                 for g in 0..GROUPS {
                     let byte = _mm512_min_epu32(_mm512_srli_epi32(bit[g], 3), limit);
-                    // SAFETY: no byte is read behind the limit and seven bytes more, which are there.
+                    // SAFETY: a lane reads at most seven bytes after the limit, and these exist.
                     let word = unsafe { _mm512_i32gather_epi32::<1>(byte, data.cast()) };
                     let word = _mm512_shuffle_epi8(word, swap);
                     let mut word = _mm512_sllv_epi32(word, _mm512_and_si512(bit[g], _mm512_set1_epi32(7)));
                     let look = _mm512_add_epi32(table[g], _mm512_srli_epi32(word, 32 - LOOK_BITS));
-                    // SAFETY: each table has so many entries, and the last one more.
+                    // SAFETY: each table has this many entries, and the last table one more.
                     let mut entries = unsafe { _mm512_i32gather_epi32::<2>(look, tables.cast()) };
                     let long = _mm512_mask_testn_epi32_mask(live[g], entries, _mm512_set1_epi32(31));
                     if long != 0 {
@@ -471,7 +479,7 @@ impl Lanes {
 
                     let was_dc = _mm512_cmplt_epi32_mask(index[g], zero);
                     index[g] = _mm512_add_epi32(index[g], moves);
-                    // Of lanes without a stretch the index may be anything.
+                    // In lanes without a stretch, the index may be anything.
                     let place = _mm512_permutex2var_epi8(low_places, index[g], high_places);
                     let first = _mm512_slli_epi32(block[g], 6);
                     addresses.set(g, _mm512_or_si512(first, _mm512_and_si512(place, last_place)));
@@ -487,8 +495,9 @@ impl Lanes {
                     ended |= _mm512_mask_cmpeq_epi32_mask(moved, block[g], end[g]);
                 }
                 for lane in 0..LANES {
-                    // SAFETY: a lane's block is one of those that there are, and no place is behind the 63rd. The rest is
-                    // read from arrays: each element of a vector would have to be taken through the unit that all need.
+                    // SAFETY: a lane's block is one of the existing blocks, and no place is after the 63rd. The rest is
+                    // read from arrays, because taking single elements out of a vector would use the unit that
+                    // everything else needs.
                     unsafe {
                         let address = (&raw const addresses.0[lane]).read_volatile();
                         let value = (&raw const values.0[lane]).cast::<i16>().read_volatile();
@@ -507,8 +516,8 @@ impl Lanes {
         }
     }
 
-    /// Gives lanes that are at the end of their stretch the next ones; the lanes that have one. `None` if a stretch does not
-    /// end where it should.
+    /// Gives new stretches to the lanes that are at the end of theirs. Returns the lanes that have a stretch. `None` if
+    /// a stretch does not end where it should.
     fn assign(&self, state: &mut State, todo: &mut usize, nowhere: u32) -> Option<u32> {
         let mut live = 0;
         for lane in 0..LANES {
@@ -528,7 +537,7 @@ impl Lanes {
                 live |= 1 << lane;
                 state.bit.0[lane] = stretch.bit;
                 (state.block.0[lane], state.end.0[lane]) = (stretch.start, stretch.end);
-                // Each starts with the first block of an MCU, which is the first component's.
+                // A stretch starts with the first block of an MCU, which belongs to the first component.
                 (state.number.0[lane], state.index.0[lane], state.table.0[lane]) = (0, BEFORE_DC, 0);
             } else {
                 (state.block.0[lane], state.end.0[lane]) = (nowhere, nowhere);
@@ -537,8 +546,8 @@ impl Lanes {
         Some(live)
     }
 
-    /// The entry of a code that its table does not have, and the 32 bits that begin with it. `None` if there is no such
-    /// code.
+    /// The entry of a code that its table does not have, and the 32 bits that begin with this code. `None` if there is
+    /// no such code.
     #[cold]
     fn look_further(&self, bit: u32, base: u32) -> Option<(u16, u32)> {
         let number = (base >> LOOK_BITS) as usize;
@@ -548,7 +557,7 @@ impl Lanes {
         Some((entry(len, symbol, number % 2 == 1), (bits >> 32) as u32))
     }
 
-    /// Turns the DC coefficients from differences into what they are.
+    /// Converts the DC coefficients from differences to values.
     fn sum_dc(&mut self) {
         for stretch in &self.stretches {
             let mut dc = stretch.dc.map(i32::from);

@@ -9,9 +9,9 @@ use std::io::Cursor;
 
 /// Decodes the whole image and keeps `part` of it.
 ///
-/// Colors as Pillow's `convert("RGB")` gives them: transparency is dropped, not blended; palettes are looked up; gray
-/// goes to all three channels. Of 16-bit samples the high byte is kept, which is what Pillow does for color; its own
-/// conversion of 16-bit gray clips every value above 255 to white, which nobody wants.
+/// Colors are those of Pillow's `convert("RGB")`: transparency is dropped and not blended, palettes are looked up, and
+/// gray is copied to all three channels. Of 16-bit samples the high byte is kept, as Pillow does for color. Pillow's
+/// conversion of 16-bit gray differs: it makes every value above 255 white, which nobody wants.
 pub(super) fn decode(bytes: &[u8], header: &Header, part: Rect, out: &mut Image) -> Result<()> {
     match header.format {
         Format::Png => png(bytes, header, part, out),
@@ -21,18 +21,19 @@ pub(super) fn decode(bytes: &[u8], header: &Header, part: Rect, out: &mut Image)
 
 fn png(bytes: &[u8], header: &Header, part: Rect, out: &mut Image) -> Result<()> {
     let failed = |error: png::DecodingError| Error::decode("PNG", error.to_string());
-    // Eight bytes a pixel at most, once in the decoder and once as its result, and what ancillary chunks may take.
+    // The limit allows eight bytes a pixel, once in the decoder and once for its result, and memory for ancillary
+    // chunks.
     let limit_bytes = header.size.area_px().saturating_mul(16).saturating_add(16 << 20);
     let limits = png::Limits { bytes: usize::try_from(limit_bytes).unwrap_or(usize::MAX) };
     let mut decoder = png::Decoder::new_with_limits(Cursor::new(bytes), limits);
-    // Palettes are looked up, and gray of 1, 2 and 4 bits becomes 8.
+    // Looks up palettes, and expands gray of 1, 2 and 4 bits to 8.
     decoder.set_transformations(Transformations::EXPAND);
     let mut reader = decoder.read_info().map_err(failed)?;
     check_size("PNG", reader.info().size(), header)?;
     let mut samples = buffer("a PNG decoder", reader.output_buffer_size())?;
     reader.next_frame(&mut samples).map_err(failed)?;
     out.reset_part(header.size, part);
-    // Of 16 bits the first byte is the high one.
+    // The first byte of 16 bits is the high one.
     match reader.output_color_type() {
         (ColorType::Grayscale, BitDepth::Eight) => cut(&samples, out, |&[v]| [v, v, v, 255]),
         (ColorType::Grayscale, BitDepth::Sixteen) => cut(&samples, out, |&[v, _]| [v, v, v, 255]),
@@ -53,8 +54,8 @@ fn webp(bytes: &[u8], header: &Header, part: Rect, out: &mut Image) -> Result<()
     let mut decoder = image_webp::WebPDecoder::new(Cursor::new(bytes)).map_err(failed)?;
     check_size("WebP", decoder.dimensions(), header)?;
     let mut samples = buffer("a WebP decoder", decoder.output_buffer_size())?;
-    // The decoder's own buffers, of at most eight bytes a pixel, end the process if they cannot be had: asked for here
-    // first, that is an error.
+    // The decoder's own buffers, of at most eight bytes a pixel, would end the process if there is no memory. Asking
+    // for this memory first makes that an error.
     drop(buffer("a WebP decoder", usize::try_from(header.size.area_px().saturating_mul(8)).ok())?);
     decoder.read_image(&mut samples).map_err(failed)?;
     out.reset_part(header.size, part);
@@ -85,7 +86,7 @@ fn buffer(what: &'static str, len_bytes: Option<usize>) -> Result<Vec<u8>> {
     memory::zeros(len_bytes.unwrap_or(usize::MAX), what, memory::FEWER_IMAGES)
 }
 
-/// Copies the part that `out` is of the whole image in `samples`, `N` bytes a pixel.
+/// Copies `out`'s part of the whole image in `samples`, which have `N` bytes a pixel.
 fn cut<const N: usize>(samples: &[u8], out: &mut Image, pixel: impl Fn(&[u8; N]) -> Pixel) {
     let (whole, part) = (out.whole(), out.part());
     let (pixels, _) = samples.as_chunks::<N>();
@@ -106,7 +107,7 @@ mod tests {
         raster::Size,
     };
 
-    /// A PNG of 5 x 3 pixels, whose rows are filled up with zero bits.
+    /// A PNG of 5 x 3 pixels, whose rows are padded with zero bits.
     fn encoded(color: ColorType, depth: BitDepth, data: &[u8], transparent: bool) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut encoder = png::Encoder::new(&mut bytes, 5, 3);

@@ -1,5 +1,5 @@
-//! Lossless JPEG of 8 bits a sample (ITU T.81, process 14), which libjpeg as built here does not know. The pixels are
-//! those that libjpeg-turbo 3, and so Pillow, makes of it.
+//! Lossless JPEG with 8 bits a sample (ITU T.81, process 14), which libjpeg as built here does not support. The pixels
+//! are those of libjpeg-turbo 3, and so Pillow's.
 
 use super::Header;
 use super::huffman::{Code, Definition, definitions};
@@ -9,14 +9,14 @@ use crate::error::{Error, Result};
 use crate::memory;
 use crate::raster::{Image, Rect, Size};
 
-/// What stands for the first sample's neighbor, and for all that is missing: half of the range.
+/// The value of the first sample's neighbor and of all missing samples: half of the range.
 const GRAY: u8 = 128;
 
 /// Decodes the whole image and keeps `part` of it.
 pub(super) fn decode(bytes: &[u8], header: &Header, part: Rect, accept_truncated: bool, out: &mut Image) -> Result<()> {
     let components = read(bytes, header.size, accept_truncated)?;
     out.reset_part(header.size, part);
-    // Pillow, too, shows nothing where a whole component is missing.
+    // Pillow too shows nothing if a whole component is missing.
     let complete = components.iter().all(|component| component.read);
     for y in 0..part.height {
         let row = out.row_mut(y);
@@ -41,15 +41,15 @@ pub(super) fn decode(bytes: &[u8], header: &Header, part: Rect, accept_truncated
 
 struct Component {
     id: u8,
-    /// Columns and rows of samples in an MCU of several components.
+    /// Columns and rows of samples in an MCU, if there are several components.
     factors: (usize, usize),
-    /// Pixels that a sample stands for, to the right and downwards.
+    /// Number of pixels that a sample covers, to the right and downwards.
     columns_a_sample: usize,
     rows_a_sample: usize,
     /// Width and height in samples.
     size: (usize, usize),
     samples: Vec<u8>,
-    /// Whether its scan has been read.
+    /// Whether the component's scan has been read.
     read: bool,
 }
 
@@ -99,7 +99,7 @@ fn bad(message: &str) -> Error {
     Error::decode("JPEG", message)
 }
 
-/// The frame header's components. `probe` has checked its length, and that no side is empty.
+/// The frame header's components. `probe` has checked the header's length, and that no side is empty.
 fn frame(segment: &[u8], size: Size) -> Result<Vec<Component>> {
     let factors = |entry: &[u8]| (usize::from(entry[1] >> 4), usize::from(entry[1] & 15));
     let (entries, _) = segment[6..].as_chunks::<3>();
@@ -134,7 +134,7 @@ fn zeros<T: bytemuck::Zeroable>(len: usize) -> Result<Vec<T>> {
     memory::zeros(len, "a lossless JPEG decoder", memory::FEWER_IMAGES)
 }
 
-/// `None` if a table is not one. Tables for AC coefficients may be there, and mean nothing here.
+/// Reads Huffman tables. `None` if a table is invalid. Tables for AC coefficients may occur, but have no meaning here.
 fn define_tables(segment: &[u8], tables: &mut [Option<Code>; 4]) -> Option<()> {
     for definition in definitions(segment) {
         let Definition { place, counts, symbols } = definition?;
@@ -151,10 +151,10 @@ fn define_tables(segment: &[u8], tables: &mut [Option<Code>; 4]) -> Option<()> {
 }
 
 struct Scan<'a> {
-    /// In their order, each with its table. Of a single component an MCU is one sample.
+    /// Components in their order, each with its table. If there is a single component, an MCU is one sample.
     components: Vec<(&'a mut Component, (usize, usize), &'a Code)>,
     predictor: u8,
-    /// How many low bits are cut off.
+    /// Number of low bits that are cut off.
     shift: u8,
     restart_interval: usize,
 }
@@ -175,7 +175,7 @@ impl<'a> Scan<'a> {
         }
         let mut chosen = Vec::new();
         for component in components {
-            // As libjpeg: components come in the frame's order.
+            // As in libjpeg, components come in the frame's order.
             if let Some(entry) = entries.chunks_exact(2).find(|entry| entry[0] == component.id) {
                 let table = tables.get(usize::from(entry[1] >> 4)).and_then(Option::as_ref);
                 let factors = if count == 1 { (1, 1) } else { component.factors };
@@ -188,7 +188,7 @@ impl<'a> Scan<'a> {
         Ok(Self { components: chosen, predictor, shift, restart_interval })
     }
 
-    /// Reads the scan's data, and says how many bytes they are.
+    /// Reads the scan's data and returns the number of its bytes.
     fn decode(mut self, data: &[u8], size: Size, accept_truncated: bool) -> Result<usize> {
         let (columns, rows) = match &self.components[..] {
             [(component, ..)] => component.size,
@@ -203,7 +203,7 @@ impl<'a> Scan<'a> {
         }
         let restart_rows = self.restart_interval / columns;
         let mut bits = Bits { data, at: 0, bits: 0, valid: 0, short: false, wrong: false };
-        // Of each component: the differences of a row of MCUs, and the last row of samples, before the shift.
+        // For each component: the differences of a row of MCUs, and the last row of samples, before the shift.
         let mut differences: Vec<Vec<i32>> = Vec::new();
         let mut above: Vec<Vec<u16>> = Vec::new();
         for (component, (h, v), _) in &self.components {
@@ -250,8 +250,8 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// Replaces the row above by the next one: predictions and differences, modulo 2^16. Without a predictor the row is the
-/// first one, which knows only its left neighbors.
+/// Replaces the row above by the next row: predictions plus differences, modulo 2^16. `predictor` is `None` in the
+/// first row, which has only left neighbors.
 fn undo(differences: &[i32], above: &mut [u16], predictor: Option<u8>, shift: u8) {
     let mut left = match predictor {
         None => i32::from(GRAY >> shift),
@@ -276,16 +276,16 @@ fn undo(differences: &[i32], above: &mut [u16], predictor: Option<u8>, shift: u8
     }
 }
 
-/// Entropy-coded data, bit by bit. Behind a marker and behind the end come zeros.
+/// Entropy-coded data, read bit by bit. Zeros follow a marker and the end.
 struct Bits<'a> {
     data: &'a [u8],
     at: usize,
-    /// Left-aligned; zeros behind the valid ones.
+    /// Left-aligned bits, with zeros after the valid ones.
     bits: u64,
     valid: u32,
-    /// Whether bits were asked for that are not there.
+    /// Whether more bits were asked for than there are.
     short: bool,
-    /// Whether there was a code that does not exist.
+    /// Whether a code did not exist.
     wrong: bool,
 }
 
@@ -315,7 +315,8 @@ impl Bits<'_> {
         taken
     }
 
-    /// One difference: a code for its length in bits, then those. A code that does not exist has 17 bits and means 0.
+    /// Reads one difference: a code for its length in bits, then these bits. A code that does not exist has 17 bits and
+    /// means 0.
     fn difference(&mut self, table: &Code) -> i32 {
         if self.valid < 33 {
             self.fill();
@@ -336,7 +337,7 @@ impl Bits<'_> {
         }
     }
 
-    /// Passes the marker between two segments. Where it is another one than is due, all that follows is missing.
+    /// Skips the marker between two segments. If it is not the marker that is due, all data after it are missing.
     fn restart(&mut self, count: usize) {
         (self.bits, self.valid) = (0, 0);
         match next_marker(self.data, self.at) {

@@ -22,9 +22,9 @@
 //! Huffman decoding was 75 % of the time, so `huffman.h` replaces libjpeg's decoder for baseline images. One look-up
 //! gives the length of code and coefficient together. Blocks beside or above the rectangle are only walked through,
 //! several codes at a time. Damaged data give what libjpeg gives, with one exception: where a marker interrupts the
-//! data, libjpeg's fast path leaves remains of a first attempt. It also leaves them where a fill byte precedes a stuffed
-//! 0xFF (`FF FF 00`), in data that are otherwise good. Pillow has these pixels, so libjpeg decodes such images here too.
-//! Tests compare the two decoders on damaged bytes. Compilers other than GCC and Clang use libjpeg's decoder.
+//! data, libjpeg's fast path leaves remains of a first attempt. It also leaves them where a fill byte precedes a
+//! stuffed 0xFF (`FF FF 00`), in data that are otherwise good. Pillow has these pixels, so libjpeg decodes such images
+//! here too. Tests compare the two decoders on damaged bytes. Compilers other than GCC and Clang use libjpeg's decoder.
 //! docs/measurements.md says what bounds it, and what was tried.
 //!
 //! # Entry points
@@ -43,10 +43,10 @@
 //! bytes of the lane's data, and one entry of a table. Coefficients are cut out by shifts, and ends of blocks are
 //! blends, so no lane waits for a branch of another. The longest stretches go first, and a lane that comes to its end
 //! takes the next. Two vectors take turns, because each waits for its gathers. The end of a stretch must be the
-//! beginning of the next; otherwise the image is decoded from its start. This check
-//! finds wrong points that a defect might bring about; the hash keeps them away. The blocks of a row then lie side by side, so `idct` transforms four of them at a
-//! time, to the bytes of libjpeg's assembler. libjpeg upsamples and converts the samples as always. Without AVX-512,
-//! stretches are decoded one by one through libjpeg, from the entry point before the crop.
+//! beginning of the next; otherwise the image is decoded from its start. This check finds wrong points that a defect
+//! might bring about; the hash keeps them away. The blocks of a row then lie side by side, so `idct` transforms four of
+//! them at a time, to the bytes of libjpeg's assembler. libjpeg upsamples and converts the samples as always. Without
+//! AVX-512, stretches are decoded one by one through libjpeg, from the entry point before the crop.
 //!
 //! # Which part is decoded
 //!
@@ -56,18 +56,18 @@
 //!
 //! `pack --restarts` puts a restart marker after each row of MCUs, and an index of the rows into a segment of the image
 //! itself, so the index survives repacking and copying (`restarts`). Its checksum covers the tables and the data, and
-//! is compared before anything is skipped, and its places are compared with all markers in the data. If it matches, every skipped row is one that `pack` has decoded, so no
-//! damage goes unnoticed that was noticed before. If not, the image is decoded like any other. `pack` copies
-//! coefficients and compares the pixels before and after, because libjpeg smooths progressive images that lack
-//! coefficients.
+//! is compared before anything is skipped, and its places are compared with all markers in the data. If both match,
+//! every skipped row is one that `pack` has decoded, so no damage goes unnoticed that would be noticed without the
+//! index. Otherwise the image is decoded like any other. `pack` copies coefficients and compares the pixels before and
+//! after, because libjpeg smooths progressive images that lack coefficients.
 //!
 //! # Which images are bad
 //!
 //! libjpeg only warns of truncation. Warnings that mean missing or wrong pixels are errors here. If a file has no
 //! end-of-image marker, decoding goes on to its last row, so that a missing end is found wherever the rectangle lies;
-//! whole files do not pay for that. If a file has its end marker, damage below the rectangle is not looked for. With
-//! `accept_truncated` the pixels that are there are used, as by Pillow with `LOAD_TRUNCATED_IMAGES`. Headers are
-//! checked against the pixel limit before memory is taken, and progressive images of more than 500 scans are refused.
+//! whole files do not pay for that. If a file has its end marker, damage below the rectangle is not searched for. With
+//! `accept_truncated` the existing pixels are used, as by Pillow with `LOAD_TRUNCATED_IMAGES`. Headers are checked
+//! against the pixel limit before memory is allocated, and progressive images of more than 500 scans are refused.
 
 mod baseline;
 mod entry_points;
@@ -113,13 +113,13 @@ pub enum Format {
     Jpeg,
     /// PNG.
     Png,
-    /// WebP, lossy or lossless; of an animation, the first image.
+    /// WebP, lossy or lossless. An animation gives its first image.
     WebP,
     /// PNM, binary, with one or three channels of 8 bits: .pgm and .ppm.
     Pnm,
 }
 
-/// What an image's header says.
+/// The content of an image's header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Header {
@@ -131,25 +131,25 @@ pub struct Header {
     pub orientation: u8,
     /// Whether a JPEG comes in scans of rising quality. `false` for other formats.
     pub progressive: bool,
-    /// Color components a pixel, alpha included; 3 for a palette.
+    /// Number of color components of a pixel, alpha included; 3 for a palette.
     pub components: u8,
-    /// Bits a sample, or of a palette's index.
+    /// Number of bits of a sample or of a palette's index.
     pub precision_bits: u8,
-    /// A JPEG's horizontal and vertical sampling factors, one pair a component; (0, 0) where there is none.
+    /// Horizontal and vertical sampling factors of a JPEG's components; (0, 0) for components that do not exist.
     pub sampling: [(u8, u8); 4],
-    /// A JPEG's restart interval in MCUs, 0 without restarts.
+    /// Restart interval of a JPEG in MCUs; 0 without restarts.
     pub restart_interval_mcus: u16,
-    /// Whether a JPEG of three components says that they are red, green and blue, and not luma and chroma.
+    /// Whether a JPEG of three components is marked as red, green and blue instead of luma and chroma.
     pub(crate) rgb: bool,
     /// Second byte of a JPEG's frame marker.
     pub(crate) process: u8,
-    /// Where the data of a JPEG's first scan start, or the pixels of a PNM.
+    /// Offset of the data of a JPEG's first scan, or of a PNM's pixels.
     pub(crate) scan_offset_bytes: usize,
-    /// Where the index of a JPEG's rows stands, behind its signature.
+    /// Place of a JPEG's row index, after its signature.
     pub(crate) row_index: Option<Range<usize>>,
 }
 
-/// Decodes images, one after the other; one for each thread.
+/// A decoder of images, one at a time. Each thread has its own.
 ///
 /// # Examples
 /// ```
@@ -169,28 +169,27 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder.
+    /// A new decoder.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] if there is no memory for it; [`Error::Parameter`] if the environment's `WARPFEED_SIMD` is not
-    /// `none`, `avx2` or `avx512`.
+    /// [`Error::OutOfMemory`] if there is too little memory; [`Error::Parameter`] if the environment variable
+    /// `WARPFEED_SIMD` is not `none`, `avx2` or `avx512`.
     pub fn new() -> Result<Self> {
         crate::simd::check()?;
         Ok(Self { jpeg: jpeg::JpegDecoder::new()? })
     }
 
-    /// Decodes the rectangle `part` of an image into `out`: the pixels that a full decode has there, at less cost.
-    /// `header` is what [`probe`] gave for these `bytes`; its orientation is not applied. What the pixels of `out` hold
-    /// after an error is unspecified.
+    /// Decodes the rectangle `part` of an image into `out`. The pixels are those of a full decode, at less cost.
+    /// `header` is the result of [`probe`] for these `bytes`; its orientation is not applied. After an error, the
+    /// content of `out`'s pixels is unspecified.
     ///
-    /// Missing or damaged data are an error also where they lie outside of `part`, if the file lacks its end. With
-    /// `accept_truncated` a JPEG is taken as Pillow takes it with `ImageFile.LOAD_TRUNCATED_IMAGES`: what is missing is
-    /// gray, or black where decoding could not go on.
+    /// If the file lacks its end, missing or damaged data are an error even outside of `part`. With `accept_truncated`
+    /// a JPEG is decoded as Pillow does with `ImageFile.LOAD_TRUNCATED_IMAGES`: missing parts are gray, or black if
+    /// decoding could not go on.
     ///
     /// # Errors
-    /// [`Error::Decode`] if the image is damaged, truncated, or of a kind that is not supported;
-    /// [`Error::OutOfMemory`] if there is no memory for its pixels; [`Error::Parameter`] if `part` is empty or not inside
-    /// the image.
+    /// [`Error::Decode`] if the image is damaged, truncated, or of a kind that is not supported; [`Error::OutOfMemory`]
+    /// if there is too little memory for its pixels; [`Error::Parameter`] if `part` is empty or not inside the image.
     pub fn decode(
         &mut self,
         bytes: &[u8],
@@ -202,7 +201,7 @@ impl Decoder {
         self.decode_as(bytes, header, part, How { accept_truncated, ..How::default() }, out).map(drop)
     }
 
-    /// As [`decode`](Self::decode); what was known of the image.
+    /// Like [`decode`](Self::decode). Returns what was known about the image.
     pub(crate) fn decode_as(
         &mut self,
         bytes: &[u8],
@@ -219,7 +218,7 @@ impl Decoder {
                 format!("{} at ({}, {})", part.size(), part.x, part.y),
             ));
         }
-        // Here, because the decoders' own growing would end the process where there is no memory.
+        // The memory is allocated here, because the decoders' own allocation would end the process if there is none.
         out.reserve(part.size())?;
         match header.format {
             Format::Jpeg => self.jpeg.decode(bytes, header, part, how, out),
@@ -229,15 +228,15 @@ impl Decoder {
     }
 }
 
-/// Decodes parts of a JPEG in all ways that there are, with entry points and without; panics if their pixels differ. The bytes
-/// of `choices` decide which parts, and which oddities are put into the data first. For the fuzz targets.
+/// Decodes parts of a JPEG in all possible ways, with and without entry points, and panics if their pixels differ. The
+/// bytes of `choices` select the parts, and the oddities that are put into the data first. For the fuzz targets.
 #[cfg(fuzzing)]
 pub fn decode_oddly(jpeg: &[u8], choices: &[u8]) {
     let mut choices = oddities::Choices::new(choices);
     oddities::decode_in_all_ways(&oddities::odd(jpeg, &mut choices), &mut choices);
 }
 
-/// The device's JPEG decoder as plain code; `None` if it leaves the image to the CPU. For the fuzz targets.
+/// The device's JPEG decoder as plain code. `None` if it leaves the image to the CPU. For the fuzz targets.
 #[cfg(fuzzing)]
 pub fn device_model(bytes: &[u8], header: &Header, part: Rect) -> Option<Image> {
     model::decode(bytes, header, part).ok().map(|steps| steps.image)

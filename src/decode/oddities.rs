@@ -1,4 +1,5 @@
-//! JPEG data that are legal and rare, or damaged, for tests and fuzz targets: each way of decoding must make the same of them.
+//! JPEG data that are legal but rare, or damaged, for tests and fuzz targets. All ways of decoding must give the same
+//! pixels for them.
 
 use super::entry_points::EntryPoints;
 use super::jpeg::{How, JpegDecoder, Ways};
@@ -6,7 +7,7 @@ use super::{model, probe};
 use crate::raster::{Image, Pixel, Rect};
 use std::cell::RefCell;
 
-/// Numbers that bytes decide: a generator for tests, and for a fuzzer one that it can steer.
+/// Numbers that bytes determine: a random generator for tests, and one that a fuzzer can steer.
 pub(crate) struct Choices<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -29,7 +30,7 @@ impl<'a> Choices<'a> {
     fn part(&mut self, image: Rect) -> Rect {
         let (x, y) = (self.below(image.width as usize) as u32, self.below(image.height as usize) as u32);
         if self.below(2) == 0 {
-            // So large that decoding with vectors pays.
+            // Large enough for decoding with vectors to pay.
             return Rect { x: x / 8, y: y / 8, width: image.width - x / 8, height: image.height - y / 8 };
         }
         let width = 1 + self.below((image.width - x) as usize) as u32;
@@ -44,7 +45,7 @@ pub(crate) fn odd(jpeg: &[u8], choices: &mut Choices<'_>) -> Vec<u8> {
     let Ok(header) = probe(&jpeg) else { return jpeg };
     let start = header.scan_offset_bytes.min(jpeg.len());
     for _ in 0..choices.below(5) {
-        // One of the places where the data have a 0xFF before such a byte.
+        // One of the places where the data have 0xFF followed by a wanted byte.
         let pairs = |jpeg: &[u8], is_wanted: fn(u8) -> bool| -> Vec<usize> {
             let pairs = jpeg[start..].windows(2).enumerate();
             pairs.filter(|(_, pair)| pair[0] == 0xFF && is_wanted(pair[1])).map(|(at, _)| start + at).collect()
@@ -61,11 +62,11 @@ pub(crate) fn odd(jpeg: &[u8], choices: &mut Choices<'_>) -> Vec<u8> {
         match kind {
             // Fill bytes before a stuffed 0xFF or a marker.
             0..=2 => drop(jpeg.splice(at..at, vec![0xFF; 1 + choices.below(4)])),
-            // Bytes that nothing needs before a marker: few of them, which the decoder has taken already, or many.
+            // Unused bytes before a marker: a few, which the decoder has read already, or many.
             3 => drop(jpeg.splice(at..at, vec![byte.min(0xFE); 1 + choices.below(12)])),
-            // Other bits than ones fill up the last byte.
+            // The padding of the last byte has bits other than ones.
             4 => jpeg[at - 1] ^= byte & 7,
-            // Another marker.
+            // Replaces or inserts a marker.
             5 => jpeg[at + 1] = 0xD0 + byte % 10,
             6 => drop(jpeg.splice(at..at, [0xFF, 0xD0 + byte % 10])),
             7 => jpeg.extend([0xFF, 0xD9, byte]),
@@ -76,9 +77,9 @@ pub(crate) fn odd(jpeg: &[u8], choices: &mut Choices<'_>) -> Vec<u8> {
     jpeg
 }
 
-/// Decodes four parts of an image, one an epoch, in each way that there is, and panics if one of them gives other pixels than
-/// decoding from the front: with and without vectors and a memory for entry points, with libjpeg's own entropy decoder, with
-/// its inverse DCT in C, and with the model of the device's decoder.
+/// Decodes four parts of an image, one per epoch, in each possible way, and panics if one of them gives other pixels
+/// than decoding from the front. The ways are: with and without vectors and a store for entry points, with libjpeg's
+/// own entropy decoder, with its inverse DCT in C, and with the model of the device's decoder.
 pub(crate) fn decode_in_all_ways(jpeg: &[u8], choices: &mut Choices<'_>) {
     thread_local!(static WAYS: RefCell<Ways> = RefCell::new(JpegDecoder::ways().expect("there is memory")));
     let Ok(header) = probe(jpeg) else { return };
@@ -111,7 +112,7 @@ pub(crate) fn decode_in_all_ways(jpeg: &[u8], choices: &mut Choices<'_>) {
             }
             if epoch == 1 {
                 compare("inverse DCT in C", decode(portable, part, from_the_front).as_deref().map_err(String::clone));
-                // libjpeg's own entropy decoder warns of less, and leaves other remains where data are damaged.
+                // libjpeg's own entropy decoder warns of fewer faults, and leaves other pixels where data are damaged.
                 if !accept_truncated && want.is_ok() {
                     compare("libjpeg", decode(libjpeg, part, from_the_front).as_deref().map_err(String::clone));
                 }

@@ -1,17 +1,17 @@
-//! PNM images, gray (P5, .pgm) or color (P6, .ppm): a header in words, then the pixels as they are.
+//! PNM images, gray (P5, .pgm) or color (P6, .ppm): a header of words, then the uncompressed pixels.
 
 use super::{Format, Header};
 use crate::error::{Error, Result};
 use crate::raster::{Image, Pixel, Rect, Size};
 
-/// Width, height, channels (1 or 3) and where the pixels start. `None`: the bytes end inside the header.
+/// Width and height, number of channels (1 or 3), and offset of the pixels. `None` if the bytes end inside the header.
 pub(super) fn header(bytes: &[u8]) -> Option<Result<(Size, u8, usize)>> {
     let bad = |message: &str| Some(Err(Error::decode("PNM", message)));
     let components = if bytes.get(1)? == &b'5' { 1 } else { 3 };
     let mut at = 2;
     let mut numbers = [0_u32; 3];
     for number in &mut numbers {
-        // Blanks, and comments to the end of their line.
+        // Skips blanks, and comments to the end of their line.
         while let byte @ (b'#' | b' ' | b'\t'..=b'\r') = *bytes.get(at)? {
             at += if byte == b'#' { bytes[at..].iter().position(|&byte| byte == b'\n')? } else { 1 };
         }
@@ -22,7 +22,7 @@ pub(super) fn header(bytes: &[u8]) -> Option<Result<(Size, u8, usize)>> {
         }
         at += digits;
     }
-    // One blank, and the pixels.
+    // One blank precedes the pixels.
     if !bytes.get(at)?.is_ascii_whitespace() {
         return bad("the header is damaged: no blank follows it");
     }
@@ -33,7 +33,7 @@ pub(super) fn header(bytes: &[u8]) -> Option<Result<(Size, u8, usize)>> {
     }
 }
 
-/// The header of an image with 1 or 3 channels, which its pixels follow.
+/// The header of an image with 1 or 3 channels, which the pixels follow.
 pub(crate) fn written(size: Size, channels: u8) -> String {
     format!("P{}\n{} {}\n255\n", if channels == 1 { 5 } else { 6 }, size.width, size.height)
 }
@@ -51,7 +51,7 @@ pub(crate) fn rows<'a>(bytes: &'a [u8], header: &Header, part: Rect) -> Result<i
     Ok(rows.map(move |row| &row[part.x as usize * channels..part.right() as usize * channels]))
 }
 
-/// Copies `part` out of the pixels.
+/// Copies `part` of the pixels.
 pub(super) fn decode(bytes: &[u8], header: &Header, part: Rect, out: &mut Image) -> Result<()> {
     let rows = rows(bytes, header, part)?;
     out.reset_part(header.size, part);
@@ -64,7 +64,7 @@ pub(super) fn decode(bytes: &[u8], header: &Header, part: Rect, out: &mut Image)
     Ok(())
 }
 
-/// Spreads as many RGB pixels as `to` has: four at a time, as three words that become four.
+/// Expands RGB pixels to the pixels `to`, four at a time: three words become four.
 fn unpack(rgb: &[u8], to: &mut [Pixel]) {
     let (fours, rest) = to.as_chunks_mut::<4>();
     let (twelves, _) = rgb.as_chunks::<12>();
@@ -109,7 +109,7 @@ mod tests {
         {
             assert!(probe(bad.as_bytes()).is_err(), "{bad}");
         }
-        // As large as it says, which the limits decide about; it holds nothing, which decoding finds.
+        // The size is what the header says, and limits decide about it. Decoding finds that there are no pixels.
         let header = probe(b"P6 4294967295 4294967295 255\n").unwrap();
         let part = Rect { x: 0, y: 0, width: 1, height: 1 };
         let decoded = Decoder::new().unwrap().decode(

@@ -4,7 +4,7 @@ use super::{Format, Header, pnm};
 use crate::error::{Error, Result};
 use crate::raster::Size;
 
-/// The marker of an index of rows, and what it begins with (`restarts.rs`).
+/// The marker of an index of rows, and its signature (`restarts.rs`).
 pub(super) const INDEX_MARKER: u8 = 0xE9;
 pub(super) const INDEX_SIGNATURE: &[u8] = b"warpfeed\0\0";
 
@@ -62,7 +62,7 @@ fn le24(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from(b[0]) | u32::from(b[1]) << 8 | u32::from(b[2]) << 16)
 }
 
-/// The orientation in a TIFF structure, 1 if there is none or an absurd one.
+/// The orientation in a TIFF structure; 1 if it is missing or absurd.
 fn orientation(tiff: &[u8]) -> u8 {
     let tiff = tiff.strip_prefix(b"Exif\0\0").unwrap_or(tiff);
     match orientation_tag(tiff) {
@@ -106,8 +106,8 @@ fn header(format: Format, width: u32, height: u32) -> Header {
     }
 }
 
-/// The next marker, and where what follows it starts. As in libjpeg, whatever stands before a marker is passed over, and
-/// 0xFF may be repeated.
+/// The next marker, and the offset of the byte after it. As in libjpeg, bytes before a marker are skipped, and 0xFF may
+/// be repeated.
 pub(super) fn next_marker(bytes: &[u8], mut at: usize) -> Option<(u8, usize)> {
     while *bytes.get(at)? != 0xFF {
         at += 1;
@@ -118,14 +118,15 @@ pub(super) fn next_marker(bytes: &[u8], mut at: usize) -> Option<(u8, usize)> {
     Some((bytes[at], at + 1))
 }
 
-/// Walks the marker segments up to the first scan. `None`: the bytes end before it.
+/// Reads the marker segments up to the first scan. `None` if the bytes end before it.
 fn jpeg(bytes: &[u8]) -> Option<Result<Header>> {
     let bad = |message: &str| Some(Err(Error::decode("JPEG", message)));
     let mut found: Option<Header> = None;
     let mut exif = None;
     let mut restart_interval_mcus = 0;
     let mut row_index = None;
-    // Whether there is a JFIF segment, and what Adobe's says: libjpeg goes by them before it looks at the names.
+    // Whether there is a JFIF segment, and the transform in Adobe's segment. libjpeg uses them before the components'
+    // names.
     let (mut jfif, mut adobe_transform) = (false, None);
     let mut at = 2;
     loop {
@@ -193,7 +194,7 @@ fn jpeg(bytes: &[u8]) -> Option<Result<Header>> {
     }
 }
 
-/// Reads IHDR, then passes from chunk to chunk for an eXIf, as far as the bytes go.
+/// Reads IHDR, then looks for an eXIf chunk, as far as the bytes go.
 fn png(bytes: &[u8]) -> Option<Result<Header>> {
     if bytes.get(12..16)? != b"IHDR" {
         return Some(Err(Error::decode("PNG", "the first chunk is not the header")));
@@ -235,7 +236,7 @@ fn pnm(bytes: &[u8]) -> Option<Result<Header>> {
     }))
 }
 
-/// Reads the size from whichever of the three kinds of first chunk there is; then passes on to an EXIF chunk.
+/// Reads the size from the first chunk, which is one of three kinds, then looks for an EXIF chunk.
 fn webp(bytes: &[u8]) -> Option<Result<Header>> {
     let bad = |message: &str| Some(Err(Error::decode("WebP", message)));
     let name: &[u8] = bytes.get(12..16)?;
@@ -272,7 +273,7 @@ fn webp(bytes: &[u8]) -> Option<Result<Header>> {
                     break;
                 }
                 (_, None) => break,
-                // Chunks of odd length are followed by a byte of padding.
+                // A byte of padding follows chunks of odd length.
                 _ => at = end.saturating_add(len as usize & 1).min(bytes.len()),
             }
         }

@@ -1,58 +1,58 @@
-//! Why images are left to the CPU's decoder.
+//! Reasons for leaving an image to the CPU's decoder.
 
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use std::ops::AddAssign;
 
 macro_rules! reasons {
     ($($(#[$doc:meta])* $variant:ident $name:literal,)*) => {
-        /// Why an image is left to the CPU's decoder, where a device's would be asked.
+        /// Reason for leaving an image to the CPU's decoder when a device's decoder is in use.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub(crate) enum Reason {
             $($(#[$doc])* $variant,)*
         }
 
-        /// Their names, in order.
+        /// Names of the reasons, in order.
         const NAMES: &[&str] = &[$($name),*];
     };
 }
 
 reasons! {
-    /// It is no JPEG.
+    /// The image is no JPEG.
     Format "no JPEG",
-    /// Progressive coding.
+    /// The coding is progressive.
     Progressive "progressive",
-    /// Lossless, arithmetic or hierarchical coding.
+    /// The coding is lossless, arithmetic or hierarchical.
     Process "not Huffman-coded baseline",
-    /// Other than 8 bits a sample.
+    /// Samples do not have 8 bits.
     Precision "not 8 bits a sample",
-    /// Other than one or three components: CMYK.
+    /// The number of components is neither one nor three, as in CMYK.
     Components "neither gray nor three colors",
-    /// Sampling factors other than those of luma at one chroma sample an MCU.
+    /// The sampling factors are others than those of luma with one chroma sample per MCU.
     Sampling "sampling factors",
     /// The components come in several scans.
     SeveralScans "several scans",
-    /// More pixels a side than libjpeg takes, or more data than a bit position counts.
+    /// A side has more pixels than libjpeg allows, or the data are longer than a bit position can count.
     TooLarge "too large",
-    /// A header segment that is odd, or that might be read in two ways.
+    /// A header segment is odd, or could be read in two ways.
     Header "odd header",
-    /// A quantization or Huffman table that is missing or impossible.
+    /// A quantization or Huffman table is missing or impossible.
     Tables "odd tables",
     /// The file has no end-of-image marker.
     NoEnd "no end marker",
-    /// A code that does not exist, a marker out of turn, or a fill byte.
+    /// The data contain a code that does not exist, an unexpected marker, or a fill byte.
     Damaged "damaged or odd data",
     /// The data end before the MCUs that are needed.
     Truncated "truncated",
     /// The threads took too many rounds to find where their codes begin.
     Unsynchronized "not synchronized",
-    /// The device had no memory for it.
+    /// The device had too little memory for the image.
     Memory "device memory",
-    /// Truncated images are accepted, of which libjpeg makes what it can.
+    /// Truncated images are accepted, and libjpeg decides about their pixels.
     Tolerant "truncated images are accepted",
 }
 
 impl Reason {
-    /// What the kernels say of an image (kernels/jpeg.cuh); `None` if nothing is odd.
+    /// The reason that the kernels report for an image (kernels/jpeg.cuh); `None` if they found nothing odd.
     pub(crate) fn of_status(status: u32) -> Option<Self> {
         match status {
             0 => None,
@@ -63,7 +63,7 @@ impl Reason {
     }
 }
 
-/// How many images the CPU decoded although the device's decoder was asked, by the reason.
+/// Number of images that the CPU decoded although a device's decoder was in use, by reason.
 ///
 /// ```
 /// # use warpfeed::LeftToCpu;
@@ -74,12 +74,12 @@ impl Reason {
 pub struct LeftToCpu([u64; NAMES.len()]);
 
 impl LeftToCpu {
-    /// The reasons, by name, each with the number of its images.
+    /// The names of the reasons, each with its number of images.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         NAMES.iter().copied().zip(self.0).filter(|(_, images)| *images > 0)
     }
 
-    /// How many images there are of all reasons.
+    /// Number of images of all reasons.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
@@ -96,7 +96,7 @@ impl AddAssign for LeftToCpu {
     }
 }
 
-/// A map from names to numbers.
+/// Serializes as a map from names to numbers.
 impl Serialize for LeftToCpu {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;

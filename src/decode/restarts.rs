@@ -1,6 +1,6 @@
-//! JPEGs with an index of their rows: `pack --restarts` has put a restart marker behind each row of MCUs, decoded the
-//! whole image, and written down where the rows are. A decoder can then pass over rows above a rectangle, and what stands
-//! to the right of it, without walking through their codes.
+//! JPEGs with an index of their rows. `pack --restarts` puts a restart marker after each row of MCUs, decodes the whole
+//! image, and stores the places of the rows. A decoder can then skip rows above a rectangle, and data to the right of
+//! it, without walking through their codes.
 //!
 //! The index is a segment (APP9) before the tables, which other programs ignore:
 //!
@@ -10,15 +10,17 @@
 //! | 4 | CRC-32C, big endian, of all that follows, up to the end-of-image marker and with it |
 //! | 1 to 4 for each row | bytes of its data, with the marker behind them: 7 bits each, the lowest first, the highest bit set where more follow |
 //!
-//! The checksum is taken before anything is passed over. So the index cannot go stale, wherever the image is copied to: in
-//! an image that is damaged, or that some program has written anew, it does not fit, and the image is decoded as if it had
-//! none. What is passed over is what `pack` has decoded, byte for byte, and no damage goes unnoticed that was noticed
-//! without the index. It takes 5 us for 110 kB, a hundredth of the decoder's time.
+//! The checksum is verified before anything is skipped. So the index cannot become stale, wherever the image is copied
+//! to: if the image is damaged or another program has rewritten it, the checksum does not match, and the image is
+//! decoded as if it had no index. Skipped data are byte for byte the data that `pack` has decoded, so damage that is
+//! noticed without the index is also noticed with it. The checksum takes 5 us for 110 kB, a hundredth of the decoder's
+//! time.
 //!
-//! Whoever supplies an image can also give it an index with a right checksum. So the index is not believed about places: all
-//! markers in the data are looked up, each row must end with the one that is due, and there may be no other and no fill byte.
-//! A decoder that starts at the first row meets the same markers, so it begins each row at the same byte. A false index can
-//! therefore change no pixel. It can hide damage in rows that are passed over, of its own image only.
+//! Whoever supplies an image can also give it an index with a right checksum. So the index is not trusted about places:
+//! the decoder looks for all markers in the data, each row must end with the marker that is due, and there may be no
+//! other marker and no fill byte. A decoder that starts at the first row meets the same markers, so it begins each row
+//! at the same byte. A false index can therefore change no pixel. It can only hide damage in skipped rows of its own
+//! image.
 
 use super::Header;
 use super::entry_points::{Entries, EntryPoint, Grid, MAX_BYTES};
@@ -33,18 +35,19 @@ fn rows(header: &Header) -> Option<usize> {
     (u32::from(header.restart_interval_mcus) == grid.columns).then_some(grid.rows as usize)
 }
 
-/// The marker behind a row.
+/// The marker after a row.
 fn end_of_row(row: usize, rows: usize) -> [u8; 2] {
     [0xFF, if row + 1 == rows { 0xD9 } else { 0xD0 + (row % 8) as u8 }]
 }
 
-/// Finds where each row's data start, from the index. `false` if there is none, or none that fits the bytes.
+/// Finds the start of each row's data in the index. Returns false if there is no index, or if it does not match the
+/// bytes.
 pub(super) fn row_starts(bytes: &[u8], header: &Header, starts: &mut Vec<usize>) -> bool {
     starts.clear();
     read(bytes, header, |start| starts.push(start)).is_some()
 }
 
-/// The rows' starts as entry points. `false` if there is no index, or none that fits the bytes.
+/// The starts of the rows as entry points. Returns false if there is no index, or if it does not match the bytes.
 pub(super) fn entries(bytes: &[u8], header: &Header, grid: &Grid, entries: &mut Entries) -> bool {
     entries.reset(grid.columns, grid.columns);
     if header.row_index.is_none() || bytes.len() > MAX_BYTES {
@@ -52,13 +55,14 @@ pub(super) fn entries(bytes: &[u8], header: &Header, grid: &Grid, entries: &mut 
     }
     let points = &mut entries.points;
     let end = read(bytes, header, |start| points.push(EntryPoint { bit: 8 * start as u32, dc: [0; 4] }));
-    // In front of the end-of-image marker.
+    // This point is before the end-of-image marker.
     points.extend(end.map(|end| EntryPoint { bit: 8 * (end - 2) as u32, dc: [0; 4] }));
     entries.settle();
     end.is_some()
 }
 
-/// Calls `found` with where each row's data start; where the last one's marker ends.
+/// Calls `found` with the start of each row's data. Returns the end of the last row's marker. `None` if there is no
+/// index, or if it does not match the bytes.
 fn read(bytes: &[u8], header: &Header, mut found: impl FnMut(usize)) -> Option<usize> {
     let Range { start, end } = header.row_index.clone()?;
     let rows = rows(header)?;
@@ -84,7 +88,7 @@ fn read(bytes: &[u8], header: &Header, mut found: impl FnMut(usize)) -> Option<u
     (is_whole && crc32c::crc32c(&bytes[start + CRC_BYTES..at]) == u32::from_be_bytes(*crc)).then_some(at)
 }
 
-/// The places in entropy-coded data of each 0xFF that no zero follows: markers, and fill bytes in front of them.
+/// The place of each 0xFF in entropy-coded data that is not followed by a zero: markers, and fill bytes before them.
 struct Markers<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -111,13 +115,13 @@ impl Iterator for Markers<'_> {
     }
 }
 
-/// Whether a JPEG has an index that fits.
+/// Whether a JPEG has an index that matches.
 pub(crate) fn is_indexed(bytes: &[u8], header: &Header) -> bool {
     row_starts(bytes, header, &mut Vec::new())
 }
 
-/// Puts an index into a whole JPEG with a restart marker behind each row of MCUs. `None` if it is something else. The caller
-/// has decoded it.
+/// Puts an index into a whole JPEG with a restart marker after each row of MCUs. `None` for any other image. The caller
+/// has decoded the image.
 pub(crate) fn indexed(jpeg: &[u8]) -> Option<Vec<u8>> {
     let header = probe(jpeg).ok()?;
     let rows = rows(&header)?;
@@ -137,7 +141,7 @@ pub(crate) fn indexed(jpeg: &[u8]) -> Option<Vec<u8>> {
         }
         lengths.push(len as u8);
     }
-    // Behind what describes the image: programs look for that at the start.
+    // The index follows the segments that describe the image, because programs look for those at the start.
     let mut before = 2;
     while let Some((0xE0..=0xEF | 0xFE, start)) = next_marker(jpeg, before) {
         before = start + usize::from(be16(jpeg, start)?);
@@ -172,12 +176,12 @@ mod tests {
         image
     }
 
-    /// With restart markers and an index.
+    /// The JPEG with restart markers and an index.
     fn with_index(jpeg: &[u8]) -> Vec<u8> {
         indexed(&to_baseline(jpeg, true).unwrap()).unwrap()
     }
 
-    /// The same bytes, but for the index's signature.
+    /// The same bytes, with a changed signature of the index.
     fn without_index(jpeg: &[u8]) -> Vec<u8> {
         let mut jpeg = jpeg.to_vec();
         if let Some(at) = jpeg.windows(INDEX_SIGNATURE.len()).position(|bytes| bytes == INDEX_SIGNATURE) {
@@ -186,7 +190,7 @@ mod tests {
         jpeg
     }
 
-    /// The pixels, and whether the index was of use.
+    /// The pixels, and whether the index was used.
     fn decode(jpeg: &[u8], part: Rect, tolerant: bool) -> Result<(Vec<crate::raster::Pixel>, bool), String> {
         let mut out = Image::default();
         let header = probe(jpeg).map_err(|error| error.to_string())?;
@@ -216,7 +220,7 @@ mod tests {
                     let sampling = Sampling { horizontal, vertical };
                     for progressive in [false, true] {
                         let options = JpegOptions { sampling, progressive, color, ..JpegOptions::default() };
-                        // Four inks at the coarsest samplings are more blocks than an MCU may have.
+                        // Four inks with the coarsest samplings have more blocks than an MCU may have.
                         let Ok(plain) = encode_jpeg(&source, &options) else { continue };
                         let marked = with_index(&plain);
                         assert!(is_indexed(&marked, &probe(&marked).unwrap()));
@@ -238,7 +242,7 @@ mod tests {
         assert!(skipped > 200, "{skipped}");
     }
 
-    /// Codes outside of what a rectangle needs are not looked at, which is what the index is for.
+    /// Codes outside of the needed part are not read: this is the purpose of the index.
     #[test]
     fn what_lies_above_and_to_the_right_is_not_touched() {
         let mut rng = ChaCha8Rng::seed_from_u64(2);
@@ -250,7 +254,7 @@ mod tests {
         assert_eq!(starts.len(), 8);
         let part = Rect { x: 0, y: 64, width: 40, height: 16 };
         let (want, _) = decode(&jpeg, part, false).unwrap();
-        // No codes at all in the rows above, and none in the last third of those that are needed.
+        // The rows above have no codes at all, and the last third of the needed rows has none.
         for (row, start) in starts.windows(2).enumerate().map(|(row, bounds)| (row, bounds[0]..bounds[1] - 2)) {
             let needed = if (3..6).contains(&row) { 2 * start.len() / 3 } else { 0 };
             jpeg[start.start + needed..start.end].fill(0xFE);
@@ -262,7 +266,7 @@ mod tests {
         decode(&without_index(&jpeg), part, false).unwrap_err();
     }
 
-    /// Damage makes the index unfit: what comes out is what comes out without one.
+    /// Damage makes the index unfit, and the result is that without an index.
     #[test]
     fn damage_is_found_as_without_an_index() {
         let mut rng = ChaCha8Rng::seed_from_u64(3);
@@ -302,11 +306,11 @@ mod tests {
                 }
             }
         }
-        // Of two bytes more behind the end, and of a byte that was replaced by itself, nothing is to be noticed.
+        // Two more bytes after the end, and a byte that was replaced by itself, cannot be noticed.
         assert!(refused > 500 && decoded > 2000 && (100..1500).contains(&skipped), "{refused} {decoded} {skipped}");
     }
 
-    /// Programs that keep segments they do not know, and write the data anew, leave an index that does not fit.
+    /// Some programs keep unknown segments and rewrite the data. The index that they leave does not match.
     #[test]
     fn an_index_of_other_data_is_not_believed() {
         let mut rng = ChaCha8Rng::seed_from_u64(4);
@@ -323,7 +327,7 @@ mod tests {
         assert!(header.row_index.is_some() && !is_indexed(&stale, &header));
         let part = Rect { x: 3, y: 50, width: 9, height: 9 };
         assert_eq!(decode(&stale, part, false), decode(&other, part, false));
-        // Written anew by warpfeed itself, it has its own, once.
+        // An image that warpfeed rewrites has one index, its own.
         let again = with_index(&stale);
         assert_eq!(again.windows(INDEX_SIGNATURE.len()).filter(|bytes| *bytes == INDEX_SIGNATURE).count(), 1);
         assert!(is_indexed(&again, &probe(&again).unwrap()));
@@ -339,7 +343,7 @@ mod tests {
         assert!(indexed(&good).is_some());
         assert!(indexed(&encoded(rows(0))).is_none() && indexed(&encoded(rows(2))).is_none());
         assert!(indexed(&encoded(JpegOptions { progressive: true, ..rows(1) })).is_none());
-        // With a sampling factor, of which libjpeg decodes two rows at a time.
+        // With this sampling factor, libjpeg decodes two rows at a time.
         assert!(indexed(&encoded(JpegOptions { color: JpegColor::Gray, ..rows(1) })).is_none());
         assert!(indexed(&good[..good.len() - 2]).is_none());
         let marker = good.windows(2).position(|pair| pair == [0xFF, 0xD1]).unwrap();

@@ -1,4 +1,4 @@
-//! What a device reads of an image to decode a rectangle of it.
+//! The part of an image that a device reads to decode a rectangle.
 
 use super::Header;
 use super::baseline::Baseline;
@@ -10,21 +10,22 @@ use std::ops::Range;
 /// The part of an image that a rectangle needs.
 #[derive(Debug)]
 pub(crate) struct Window {
-    /// The MCUs of which samples are needed.
+    /// The MCUs whose samples are needed.
     pub columns: Range<u32>,
     pub rows: Range<u32>,
-    /// The blocks of the scan whose codes must be good: all that the CPU may decode.
+    /// The blocks of the scan whose codes must be good: all blocks that the CPU may decode.
     pub checked: Range<usize>,
-    /// The entropy-coded data that hold them, in the file. Without an index of rows they go on to its end.
+    /// The entropy-coded data of these blocks, as a range of the file. Without an index of rows they extend to the end
+    /// of the data.
     pub data: Range<usize>,
     /// The number of the first restart marker in the data.
     pub first_restart: u32,
 }
 
 impl Window {
-    /// What `part`, which lies inside the image, needs. `starts` is memory for an index of rows.
+    /// The window for `part`, which lies inside the image. `starts` is memory for an index of rows.
     pub(crate) fn new(image: &Baseline, bytes: &[u8], header: &Header, part: Rect, starts: &mut Vec<usize>) -> Self {
-        // Interpolated chroma looks one chroma sample to either side, which one pixel reaches.
+        // Interpolation needs one chroma sample on either side; a margin of one pixel reaches it.
         let margins = image.components.iter().map(|component| image.pixels_a_sample(component));
         let (mut right, mut below) = (0, 0);
         for (columns, rows) in margins {
@@ -51,7 +52,7 @@ impl Window {
         Self { columns, rows, checked, data, first_restart }
     }
 
-    /// MCUs in the window.
+    /// Number of MCUs in the window.
     pub(crate) fn mcus(&self) -> usize {
         self.columns.len() * self.rows.len()
     }

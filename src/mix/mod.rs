@@ -13,13 +13,15 @@ use crate::error::{Error, Result};
 use std::fmt;
 use std::str::FromStr;
 
-/// MixUp and CutMix of whole batches ([`Builder::mix`](crate::Builder::mix)), as torchvision or as timm has them.
+/// MixUp and CutMix of whole batches ([`Builder::mix`](crate::Builder::mix)), as in torchvision or timm.
 ///
-/// MixUp blends each image with its partner, CutMix pastes a rectangle of the partner into it. Targets that are f32
-/// ([`TargetSpec`](crate::TargetSpec)) are blended by the same share; [`Batch::mixed`](crate::Batch::mixed) has the shares
-/// and the partners' labels for losses of one's own. Written as text, as the command reads it:
-/// `torchvision=0.2/1`, `timm=0.8/1,mode=pair,probability=0.5,switch=0.3,minmax=0.2/0.8,uncorrected`. The numbers behind the
-/// name are the alphas of MixUp and CutMix, 0 for neither.
+/// MixUp blends each image with its partner, and CutMix pastes a rectangle of the partner into it. Targets that are f32
+/// ([`TargetSpec`](crate::TargetSpec)) are blended by the same share. For losses of your own,
+/// [`Batch::mixed`](crate::Batch::mixed) has the shares and the partners' labels.
+///
+/// The written form, as the command reads it, is `torchvision=0.2/1` or
+/// `timm=0.8/1,mode=pair,probability=0.5,switch=0.3,minmax=0.2/0.8,uncorrected`. The numbers after the name are the
+/// alphas of MixUp and CutMix; 0 switches one off.
 ///
 /// ```
 /// use warpfeed::prelude::*;
@@ -51,22 +53,22 @@ pub struct Mix {
     minmax: Option<(f64, f64)>,
 }
 
-/// Whose way of mixing.
+/// The library whose way of mixing is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Style {
     Torchvision,
     Timm,
 }
 
-/// What is drawn anew: timm's modes.
+/// Granularity of shares and rectangles: timm's modes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MixMode {
-    /// One share, and one rectangle, for the batch.
+    /// One share and one rectangle for the batch.
     #[default]
     Batch,
-    /// One for each pair of partners.
+    /// One share and one rectangle for each pair of partners.
     Pair,
-    /// One for each image.
+    /// One share and one rectangle for each image.
     Element,
 }
 
@@ -88,52 +90,53 @@ impl Mix {
         }
     }
 
-    /// torchvision's `MixUp(alpha)` and `CutMix(alpha)`, one of them by chance where both alphas are over 0: each image's
-    /// partner is the one before it, the first one's the last. One share is drawn for the batch; CutMix's is what
-    /// the rectangle leaves of the image, clipped as it is.
+    /// torchvision's `MixUp(alpha)` and `CutMix(alpha)`. If both alphas are over 0, one of them is drawn for each
+    /// batch. Each image's partner is the image before it; the first image's partner is the last. One share is drawn
+    /// for the batch. With CutMix, the share is corrected to the part of the image that the clipped rectangle leaves.
     #[must_use]
     pub fn torchvision(mixup_alpha: f64, cutmix_alpha: f64) -> Self {
         Self::new(Style::Torchvision, mixup_alpha, cutmix_alpha)
     }
 
-    /// timm's `Mixup(mixup_alpha, cutmix_alpha)`: the partners are the batch from back to front. An odd batch's image in the
-    /// middle is its own partner, where timm refuses the batch. Label smoothing is that of the targets
+    /// timm's `Mixup(mixup_alpha, cutmix_alpha)`: partners are the batch in reverse order. In an odd batch, which timm
+    /// refuses, the middle image is its own partner. The targets define the label smoothing
     /// ([`TargetSpec::smoothing`](crate::TargetSpec::smoothing)).
     #[must_use]
     pub fn timm(mixup_alpha: f64, cutmix_alpha: f64) -> Self {
         Self::new(Style::Timm, mixup_alpha, cutmix_alpha)
     }
 
-    /// With which probability a batch, a pair or an image is mixed at all; 1 if not given.
+    /// Probability that a batch, a pair or an image is mixed. Default: 1.
     #[must_use]
     pub fn probability(mut self, probability: f64) -> Self {
         self.probability = probability;
         self
     }
 
-    /// With which probability it is CutMix and not MixUp, where both alphas are over 0; 0.5 if not given.
+    /// Probability of CutMix instead of MixUp, if both alphas are over 0. Default: 0.5.
     #[must_use]
     pub fn switch_probability(mut self, probability: f64) -> Self {
         self.switch_probability = probability;
         self
     }
 
-    /// What is drawn anew, of [`timm`](Self::timm); the batch if not given.
+    /// Granularity of shares and rectangles, for [`timm`](Self::timm). Default: the batch.
     #[must_use]
     pub fn mode(mut self, mode: MixMode) -> Self {
         self.mode = mode;
         self
     }
 
-    /// Whether CutMix's share is what the rectangle leaves of the image, of [`timm`](Self::timm); true if not given.
+    /// Whether CutMix's share is corrected to the part of the image that the rectangle leaves, for
+    /// [`timm`](Self::timm). Default: true.
     #[must_use]
     pub fn corrected(mut self, corrected: bool) -> Self {
         self.corrected = corrected;
         self
     }
 
-    /// The least and the largest share of width and of height that CutMix's rectangle has, of [`timm`](Self::timm): drawn
-    /// evenly, in the place of CutMix's alpha, which is then 1.
+    /// The range of the rectangle's width and height in CutMix, as parts of the image's sides, for
+    /// [`timm`](Self::timm). Both are uniform in the range. This replaces CutMix's alpha, which becomes 1.
     #[must_use]
     pub fn cutmix_minmax(mut self, least: f64, largest: f64) -> Self {
         (self.minmax, self.cutmix_alpha) = (Some((least, largest)), 1.0);
@@ -192,8 +195,9 @@ impl fmt::Display for Mix {
 impl FromStr for Mix {
     type Err = Error;
 
-    /// Reads `torchvision=MIXUP/CUTMIX` or `timm=MIXUP/CUTMIX`, the alphas, and with commas between them `mode=batch`,
-    /// `pair` or `elem`, `probability=P`, `switch=P`, `minmax=A/B`, `uncorrected`.
+    /// Reads `torchvision=MIXUP/CUTMIX` or `timm=MIXUP/CUTMIX`, where MIXUP and CUTMIX are the alphas. Options follow,
+    /// separated by commas: `mode=batch`, `mode=pair` or `mode=elem`, `probability=P`, `switch=P`, `minmax=A/B`,
+    /// `uncorrected`.
     fn from_str(text: &str) -> Result<Self> {
         let two = |text: &str| {
             let (first, second) = text.split_once('/')?;
@@ -229,7 +233,7 @@ impl FromStr for Mix {
     }
 }
 
-/// What the images of a batch were mixed with.
+/// Partners and shares of the images of a mixed batch.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mixed {
     partners: Vec<usize>,
@@ -250,7 +254,7 @@ impl Mixed {
         &self.labels
     }
 
-    /// How much of each image is its own, 0 to 1: lambda. The rest is the partner's. 1 where it was not mixed.
+    /// Share of each image that is its own, 0 to 1: lambda. The rest is the partner's. 1 if the image was not mixed.
     #[must_use]
     pub fn shares(&self) -> &[f32] {
         &self.shares

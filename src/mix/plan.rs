@@ -1,27 +1,28 @@
-//! How a batch is mixed: drawn on the host, executed by the back end.
+//! The plan of a mixed batch, which is drawn on the host and executed by the back end.
 //!
-//! The arithmetic of an element is `own * share + partner * rest`, each product and the sum rounded to f32 (no fused
-//! multiply-add), where `share` is lambda and `rest` 1 - lambda, both rounded from f64: what torchvision's `mul_` and `add_`
-//! compute. f16 and bf16 elements are widened, and the result rounded to nearest even; so are bytes.
+//! The arithmetic of an element is `own * share + partner * rest`. `share` is lambda and `rest` is 1 - lambda, both
+//! rounded from f64 to f32. Each product and the sum are rounded to f32, without fused multiply-add, as torchvision's
+//! `mul_` and `add_` do. f16 and bf16 elements are converted to f32, and the result is rounded to nearest even; so are
+//! bytes.
 
 use super::{Mix, MixMode, Mixed, Style};
 use crate::raster::{Rect, Size};
 use crate::rng::{Domain, SampleRng};
 
-/// What becomes of one image.
+/// The change of one image.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Mixing {
     Nothing,
-    /// All of it is blended.
+    /// The whole image is blended.
     Blend,
-    /// The partner's part is pasted.
+    /// This rectangle of the partner is pasted.
     Paste(Rect),
 }
 
 /// One image's part of a plan.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct MixedImage {
-    /// Lambda: how much is the image's own.
+    /// Lambda: share of the image that is its own.
     pub(crate) lambda: f64,
     pub(crate) mixing: Mixing,
 }
@@ -29,22 +30,22 @@ pub(crate) struct MixedImage {
 impl MixedImage {
     const WHOLE: Self = Self { lambda: 1.0, mixing: Mixing::Nothing };
 
-    /// The weights of the image's own elements and of its partner's.
+    /// The weights of the image's elements and of its partner's elements.
     pub(crate) fn weights(self) -> [f32; 2] {
         [self.lambda as f32, (1.0 - self.lambda) as f32]
     }
 }
 
-/// How a batch is mixed.
+/// The plan of a mixed batch.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct MixPlan {
-    /// Whether partners are the batch from back to front, and not the image before each.
+    /// Whether partners are the batch in reverse order. Otherwise an image's partner is the image before it.
     pub(crate) flip: bool,
     pub(crate) images: Vec<MixedImage>,
 }
 
 impl MixPlan {
-    /// The place of an image's partner.
+    /// The place of an image's partner in the batch.
     fn partner(&self, i: usize) -> usize {
         let images = self.images.len();
         if self.flip { images - 1 - i } else { (i + images - 1) % images }
@@ -55,7 +56,7 @@ impl MixPlan {
         self.images.iter().any(|image| image.mixing != Mixing::Nothing)
     }
 
-    /// What the batch's consumer is told.
+    /// The record for the batch's consumer.
     pub(crate) fn mixed(&self, labels: &[u32]) -> Mixed {
         let partners: Vec<usize> = (0..labels.len()).map(|i| self.partner(i)).collect();
         Mixed {
@@ -65,7 +66,7 @@ impl MixPlan {
         }
     }
 
-    /// Mixes the rows of targets, as many numbers for each image.
+    /// Mixes the rows of targets. All images have equally many numbers.
     pub(crate) fn mix_rows(&self, rows: &mut [f32]) {
         let (own, len) = (rows.to_vec(), rows.len() / self.images.len().max(1));
         for (i, image) in self.images.iter().enumerate().filter(|(_, image)| image.lambda != 1.0) {
@@ -79,7 +80,8 @@ impl MixPlan {
 }
 
 impl Mix {
-    /// How a batch of so many images of `size` is mixed: drawn by seed, epoch and the number of the batch among all ranks'.
+    /// Draws the plan of a batch of `images` images of `size`, from the seed, the epoch and the batch's number among
+    /// the batches of all ranks.
     pub(crate) fn plan(&self, (seed, epoch, number): (u64, u64, u64), images: usize, size: Size) -> MixPlan {
         let mut draw = SampleRng::new(seed, epoch, Domain::Mix, number);
         let flip = self.style == Style::Timm;
@@ -106,7 +108,7 @@ impl Mix {
             (true, true) => draw.chance(self.switch_probability),
             (_, cutmix) => cutmix,
         };
-        // As torch's and, but for whole batches, timm's are.
+        // torch's shares are f32, and so are timm's, except for whole batches.
         let lambda = f64::from(beta(draw, if cutmix { self.cutmix_alpha } else { self.mixup_alpha }) as f32);
         if lambda == 1.0 {
             return MixedImage::WHOLE;
@@ -143,14 +145,14 @@ impl Mix {
     }
 }
 
-/// What a rectangle leaves of an image.
+/// The part of an image that a rectangle leaves.
 fn own_share(rect: Rect, size: Size) -> f64 {
     let cut = f64::from(rect.width) * f64::from(rect.height);
     1.0 - cut / size.area_px() as f64
 }
 
-/// A rectangle of this width and height around a point, cut off at the image's sides. Of an odd side the larger half is
-/// behind the point.
+/// A rectangle of this width and height around a point, clipped to the image. If a side is odd, its larger half comes
+/// after the point.
 fn clipped((x, y): (u32, u32), (width, height): (u32, u32), size: Size) -> Rect {
     let (left, top) = (x.saturating_sub(width / 2), y.saturating_sub(height / 2));
     let (right, bottom) = ((x + width.div_ceil(2)).min(size.width), (y + height.div_ceil(2)).min(size.height));
@@ -171,15 +173,15 @@ fn timm_box(lambda: f64, center: (u32, u32), size: Size) -> Rect {
     clipped(center, (cut(size.width), cut(size.height)), size)
 }
 
-/// A number of the Beta distribution with both parameters `alpha`: the share that the first of two Gamma numbers has of
-/// their sum.
+/// A draw from the Beta distribution with both parameters `alpha`: the share of the first of two Gamma draws in their
+/// sum.
 fn beta(draw: &mut SampleRng, alpha: f64) -> f64 {
     let (first, second) = (log_gamma(draw, alpha), log_gamma(draw, alpha));
     1.0 / (1.0 + libm::exp(second - first))
 }
 
-/// The logarithm of a number of the Gamma distribution, by Marsaglia and Tsang ("A simple method for generating gamma
-/// variables", 2000): numbers for small alphas would be 0 themselves.
+/// The logarithm of a draw from the Gamma distribution, by Marsaglia and Tsang ("A simple method for generating gamma
+/// variables", 2000). For small alphas the draw itself would round to 0.
 fn log_gamma(draw: &mut SampleRng, alpha: f64) -> f64 {
     let log_unit = |draw: &mut SampleRng| libm::log(1.0 - draw.unit());
     if alpha < 1.0 {
@@ -197,7 +199,7 @@ fn log_gamma(draw: &mut SampleRng, alpha: f64) -> f64 {
     }
 }
 
-/// A number of the normal distribution, by Box and Muller.
+/// A draw from the normal distribution, by Box and Muller.
 fn normal(draw: &mut SampleRng) -> f64 {
     let radius = (-2.0 * libm::log(1.0 - draw.unit())).sqrt();
     radius * libm::cos(core::f64::consts::TAU * draw.unit())
@@ -214,7 +216,7 @@ mod tests {
         Mixing::Paste(Rect { x: left, y: top, width: right - left, height: bottom - top })
     }
 
-    /// Rectangles and shares are those of torchvision and timm for the same draws (tests/reference/mix.py).
+    /// Rectangles and shares equal those of torchvision and timm for the same draws (tests/reference/mix.py).
     #[test]
     fn rectangles_are_torchvisions_and_timms() {
         let mut compared = [0, 0];
@@ -240,7 +242,7 @@ mod tests {
         assert!(compared[0] >= 4 && compared[1] >= 8, "{compared:?}");
     }
 
-    /// These draws are a promise, as all are, and another program in another language computed them. Never change them.
+    /// These draws are a promise, like all draws; another program in another language computed them. Never change them.
     #[test]
     fn golden_mixes() {
         let mix = Mix::torchvision(0.2, 1.0);
@@ -274,12 +276,12 @@ mod tests {
             assert!(numbers.iter().all(|number| (0.0..=1.0).contains(number)));
             let mean = numbers.iter().sum::<f64>() / f64::from(COUNT);
             let variance = numbers.iter().map(|number| (number - mean).powi(2)).sum::<f64>() / f64::from(COUNT);
-            // Of Beta(a, a): 1 / (4 (2 a + 1)). Four standard errors.
+            // The variance of Beta(a, a) is 1 / (4 (2 a + 1)). The bound is four standard errors.
             let want = 1.0 / (4.0 * (2.0 * alpha + 1.0));
             assert!((mean - 0.5).abs() < 4.0 * (want / f64::from(COUNT)).sqrt(), "{alpha}: mean {mean}");
             assert!((variance / want - 1.0).abs() < 0.05, "{alpha}: variance {variance}, not {want}");
         }
-        // Below a thousandth both Gamma numbers would be 0.
+        // For alphas below a thousandth, both Gamma draws would round to 0.
         let mut draw = SampleRng::new(5, 0, Domain::Mix, 0);
         assert!((0..1000).all(|_| (0.0..=1.0).contains(&beta(&mut draw, 1e-3))));
     }
@@ -302,7 +304,7 @@ mod tests {
         let corrected = plan(Mix::timm(0.0, 1.0), 1).images[0];
         assert_eq!(uncorrected.mixing, corrected.mixing);
         assert!(uncorrected.lambda != corrected.lambda);
-        // One pixel: nothing that a rectangle could be.
+        // A batch of single pixels, into which no smaller rectangle fits.
         for images in [1, 2, 3] {
             for mix in [Mix::torchvision(0.0, 1.0), Mix::timm(0.0, 1.0), Mix::timm(0.0, 1.0).cutmix_minmax(0.0, 1.0)] {
                 let plan = mix.plan((1, 2, 3), images, Size::new(1, 1));

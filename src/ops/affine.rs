@@ -1,4 +1,4 @@
-//! Turning, scaling, shearing and moving in one.
+//! Rotation, scaling, shear and translation in one operation.
 
 use super::check::{point, range};
 use super::crop;
@@ -14,12 +14,13 @@ use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 
-/// Most degrees of a shear, where a side is 57 times as long as it was.
+/// Largest shear in degrees; it makes a side 57 times as long.
 const MAX_SHEAR_DEGREES: f64 = 89.0;
-/// Most that sides become longer or shorter by.
+/// Largest factor by which sides become longer or shorter.
 const MAX_SCALE: f64 = 1000.0;
 
-/// Shears, turns and scales about a point, then moves, on the same canvas: torchvision's `F.affine` of a PIL image.
+/// Shears, rotates and scales about a point, then translates, on the same canvas: torchvision's `F.affine` of a PIL
+/// image.
 ///
 /// ```
 /// use warpfeed::ops::{Affine, Op};
@@ -35,23 +36,24 @@ pub struct Affine {
     /// Clockwise angle, any finite value.
     #[serde(default)]
     pub degrees: f64,
-    /// Pixels to the right and down.
+    /// Move to the right and down, in pixels.
     #[serde(default)]
     pub translate: [i32; 2],
-    /// How much longer sides become.
+    /// Factor by which sides become longer.
     #[serde(default = "one")]
     pub scale: f64,
     /// Angles in degrees by which columns lean and rows fall, -89 to 89.
     #[serde(default)]
     pub shear: [f64; 2],
-    /// [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or [`Bicubic`](Interpolation::Bicubic).
+    /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or
+    /// [`Bicubic`](Interpolation::Bicubic).
     #[serde(default = "Interpolation::nearest")]
     pub interpolation: Interpolation,
-    /// What shows outside the image: red, green, blue.
+    /// Color outside the image: red, green, blue.
     #[serde(default)]
     pub fill: [u8; 3],
-    /// The point that turning, scaling and shearing leave where it is, in pixels from the left and the top; the image's
-    /// center if not given.
+    /// The point that rotation, scaling and shear leave where it is, in pixels from the left and the top. Default: the
+    /// image's center.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub center: Option<[f64; 2]>,
 }
@@ -60,11 +62,11 @@ const fn one() -> f64 {
     1.0
 }
 
-/// What it does to an image.
+/// The effect on an image.
 enum Map {
-    /// Moves it by whole pixels.
+    /// The image moves by whole pixels.
     Move([i32; 2]),
-    /// Samples it at the points of this matrix.
+    /// The image is sampled at the points of this matrix.
     Sample([f64; 6]),
 }
 
@@ -77,7 +79,7 @@ impl Default for Affine {
 impl Affine {
     pub(super) const KERNELS: &'static [Kernel] = sampling::KERNELS;
 
-    /// One that changes nothing yet: by the nearest pixel, black outside.
+    /// An operation that changes nothing yet; nearest pixel, black outside.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -98,14 +100,14 @@ impl Affine {
         self
     }
 
-    /// Pixels to the right and down.
+    /// Move to the right and down, in pixels.
     #[must_use]
     pub const fn translate(mut self, pixels: [i32; 2]) -> Self {
         self.translate = pixels;
         self
     }
 
-    /// How much longer sides become.
+    /// Factor by which sides become longer.
     #[must_use]
     pub const fn scale(mut self, scale: f64) -> Self {
         self.scale = scale;
@@ -119,21 +121,22 @@ impl Affine {
         self
     }
 
-    /// [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or [`Bicubic`](Interpolation::Bicubic).
+    /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or
+    /// [`Bicubic`](Interpolation::Bicubic).
     #[must_use]
     pub const fn interpolation(mut self, interpolation: Interpolation) -> Self {
         self.interpolation = interpolation;
         self
     }
 
-    /// What shows outside the image: red, green, blue.
+    /// Color outside the image: red, green, blue.
     #[must_use]
     pub const fn fill(mut self, fill: [u8; 3]) -> Self {
         self.fill = fill;
         self
     }
 
-    /// The point that turning, scaling and shearing leave where it is, in pixels from the left and the top.
+    /// The point that rotation, scaling and shear leave where it is, in pixels from the left and the top.
     #[must_use]
     pub const fn center(mut self, center: [f64; 2]) -> Self {
         self.center = Some(center);
@@ -154,7 +157,7 @@ impl Affine {
         ]
     }
 
-    /// Where the pixels of an image of size `input` come from: the inverse of what it does, as torchvision computes it.
+    /// The map from the result to an image of size `input`: the inverse of the operation, as torchvision computes it.
     fn map(&self, input: Size) -> Map {
         let [cx, cy] = self.center.unwrap_or([f64::from(input.width) * 0.5, f64::from(input.height) * 0.5]);
         let [tx, ty] = self.translate.map(f64::from);
@@ -240,7 +243,7 @@ impl Operation for Affine {
     }
 }
 
-/// Turns, moves, scales and shears by random amounts: torchvision's `RandomAffine`.
+/// Rotates, translates, scales and shears by random amounts: torchvision's `RandomAffine`.
 ///
 /// ```
 /// use warpfeed::ops::{RandomAffine, Transform};
@@ -278,7 +281,7 @@ const fn only_0() -> RangeInclusive<f64> {
 }
 
 impl RandomAffine {
-    /// Clockwise by an angle in `degrees`, by the nearest pixel, black outside.
+    /// A clockwise rotation by an angle in `degrees`; nearest pixel, black outside.
     #[must_use]
     pub const fn new(degrees: RangeInclusive<f64>) -> Self {
         Self {
@@ -293,14 +296,14 @@ impl RandomAffine {
         }
     }
 
-    /// Most that it moves to either side, as parts of the image's width and height, 0 to 1.
+    /// Largest move in either direction, as parts of the image's width and height, 0 to 1.
     #[must_use]
     pub const fn translate(mut self, parts: [f64; 2]) -> Self {
         self.translate = parts;
         self
     }
 
-    /// How much longer sides become.
+    /// Factors by which sides become longer.
     #[must_use]
     pub const fn scale(mut self, scale: RangeInclusive<f64>) -> Self {
         self.scale = scale;
@@ -314,22 +317,22 @@ impl RandomAffine {
         self
     }
 
-    /// [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or [`Bicubic`](Interpolation::Bicubic), or
-    /// two of which one is drawn.
+    /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or
+    /// [`Bicubic`](Interpolation::Bicubic), or two filters, of which one is drawn.
     #[must_use]
     pub fn interpolation(mut self, interpolation: impl Into<Interpolations>) -> Self {
         self.interpolation = interpolation.into();
         self
     }
 
-    /// What shows outside the image: red, green, blue.
+    /// Color outside the image: red, green, blue.
     #[must_use]
     pub const fn fill(mut self, fill: [u8; 3]) -> Self {
         self.fill = fill;
         self
     }
 
-    /// The point that turning, scaling and shearing leave where it is, in pixels from the left and the top.
+    /// The point that rotation, scaling and shear leave where it is, in pixels from the left and the top.
     #[must_use]
     pub const fn center(mut self, center: [f64; 2]) -> Self {
         self.center = Some(center);

@@ -1,4 +1,4 @@
-//! Sampling by a matrix.
+//! Sampling through an affine matrix.
 
 use super::check::finite_within;
 use super::fill::Fill;
@@ -10,14 +10,15 @@ use crate::error::Result;
 use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
 
-/// Most pixels that a step of one pixel comes to.
+/// Largest distance in the image that one pixel of the result comes to.
 const MAX_STEP_PX: f64 = 1e3;
-/// Farthest that the upper left corner is moved.
+/// Largest move of the upper left corner.
 const MAX_MOVE_PX: f64 = 1e8;
 const IDENTITY: [f64; 6] = [1.0, 0.0, 0.0, 0.0, 1.0, 0.0];
 
 /// Takes the pixel at (x, y) from (a x + b y + c, d x + e y + f), on the same canvas: Pillow's `Image.transform` with
-/// `AFFINE`. It moves by parts of a pixel too, and by no rounding of angles: timm's shears and moves.
+/// `AFFINE`. The matrix can also move by parts of a pixel, and no angle is rounded; timm's shears and translations need
+/// both.
 ///
 /// ```
 /// use warpfeed::ops::{AffineMatrix, Op};
@@ -33,10 +34,11 @@ pub struct AffineMatrix {
     /// a, b, c, d, e, f: the steps a, b, d, e within -1,000 to 1,000, the moves c, f within -100,000,000 to 100,000,000
     /// pixels. Coordinates count from the upper left corner; a pixel's center is at its index plus 0.5.
     pub matrix: [f64; 6],
-    /// [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or [`Bicubic`](Interpolation::Bicubic).
+    /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or
+    /// [`Bicubic`](Interpolation::Bicubic).
     #[serde(default = "Interpolation::nearest")]
     pub interpolation: Interpolation,
-    /// What shows outside the image: red, green, blue.
+    /// Color outside the image: red, green, blue.
     #[serde(default)]
     pub fill: [u8; 3],
 }
@@ -44,20 +46,21 @@ pub struct AffineMatrix {
 impl AffineMatrix {
     pub(super) const KERNELS: &'static [Kernel] = sampling::KERNELS;
 
-    /// By the nearest pixel, black outside.
+    /// Sampling through `matrix`; nearest pixel, black outside.
     #[must_use]
     pub const fn new(matrix: [f64; 6]) -> Self {
         Self { matrix, interpolation: Interpolation::Nearest, fill: [0; 3] }
     }
 
-    /// [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or [`Bicubic`](Interpolation::Bicubic).
+    /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or
+    /// [`Bicubic`](Interpolation::Bicubic).
     #[must_use]
     pub const fn interpolation(mut self, interpolation: Interpolation) -> Self {
         self.interpolation = interpolation;
         self
     }
 
-    /// What shows outside the image: red, green, blue.
+    /// Color outside the image: red, green, blue.
     #[must_use]
     pub const fn fill(mut self, fill: [u8; 3]) -> Self {
         self.fill = fill;

@@ -1,4 +1,4 @@
-//! AugMix: an image mixed with what chains of operations make of it.
+//! AugMix: an image mixed with the results of several chains of operations.
 
 use super::check::ABOVE_0;
 use super::filter::Interpolation;
@@ -9,11 +9,11 @@ use crate::error::{Error, Result};
 use crate::raster::Size;
 use serde::{Deserialize, Serialize};
 
-/// Most chains, and most operations of one.
+/// Largest number of chains, and of operations in a chain.
 const MOST: u32 = 100;
 
-/// The image and several chains of operations, mixed by random weights: torchvision's `AugMix`, with operations as on PIL
-/// images. (torchvision runs them on tensors, whose bytes differ a little.)
+/// The image and several chains of operations, mixed by random weights: torchvision's `AugMix`, with operations as on
+/// PIL images. (torchvision runs them on tensors, whose bytes differ a little.)
 ///
 /// ```
 /// use warpfeed::ops::{AugMix, Transform};
@@ -41,7 +41,8 @@ impl Default for AugMix {
 }
 
 impl AugMix {
-    /// Severity 3 of 10, 3 chains of 1 to 3 operations of all kinds, weights by 1.0, bilinear, black outside.
+    /// AugMix's defaults: severity 3 of 10, 3 chains of 1 to 3 operations of all kinds, alpha 1.0, bilinear, black
+    /// outside.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -55,7 +56,7 @@ impl AugMix {
         }
     }
 
-    /// How strong operations are: up to this bin of 10.
+    /// Strength of the operations: the largest bin of magnitudes that is drawn, of 10.
     #[must_use]
     pub const fn severity(mut self, severity: u32) -> Self {
         self.severity = severity;
@@ -69,14 +70,14 @@ impl AugMix {
         self
     }
 
-    /// Operations of every chain; 1 to 3, drawn for each, if not given.
+    /// Number of operations in every chain. Default: 1 to 3, drawn for each chain.
     #[must_use]
     pub const fn depth(mut self, ops: u32) -> Self {
         self.depth = Some(ops);
         self
     }
 
-    /// Parameter of the distributions that weights are drawn from: Dirichlet's.
+    /// Parameter of the Dirichlet distributions that weights are drawn from.
     #[must_use]
     pub const fn alpha(mut self, alpha: f64) -> Self {
         self.alpha = alpha;
@@ -90,14 +91,15 @@ impl AugMix {
         self
     }
 
-    /// [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or [`Bicubic`](Interpolation::Bicubic).
+    /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or
+    /// [`Bicubic`](Interpolation::Bicubic).
     #[must_use]
     pub const fn interpolation(mut self, interpolation: Interpolation) -> Self {
         self.interpolation = interpolation;
         self
     }
 
-    /// What shows outside the image: red, green, blue.
+    /// Color outside the image: red, green, blue.
     #[must_use]
     pub const fn fill(mut self, fill: [u8; 3]) -> Self {
         self.fill = fill;
@@ -121,7 +123,7 @@ impl AugMix {
     }
 }
 
-/// In torchvision's order.
+/// Kinds of operations, in torchvision's order.
 const KINDS: [Kind; 13] = [
     Kind::ShearX,
     Kind::ShearY,

@@ -1,4 +1,4 @@
-//! AutoAugment: pairs of operations that were found by search, by data set.
+//! AutoAugment: pairs of operations that a search found for a data set.
 
 use super::filter::Interpolation;
 use super::magnitude::Kind::{
@@ -25,8 +25,8 @@ pub enum AutoAugmentPolicy {
     Svhn,
 }
 
-/// One of a policy's 25 pairs of operations, each of the pair with its probability: torchvision's `AutoAugment` on PIL
-/// images.
+/// One of a policy's 25 pairs of operations, drawn for each sample. Each operation of the pair has its own probability:
+/// torchvision's `AutoAugment` on PIL images.
 ///
 /// ```
 /// use warpfeed::ops::{AutoAugment, AutoAugmentPolicy, Transform};
@@ -45,20 +45,21 @@ pub struct AutoAugment {
 }
 
 impl AutoAugment {
-    /// A policy, by the nearest pixel, black outside.
+    /// A policy; nearest pixel, black outside.
     #[must_use]
     pub const fn new(policy: AutoAugmentPolicy) -> Self {
         Self { policy, interpolation: Interpolation::Nearest, fill: [0; 3] }
     }
 
-    /// [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or [`Bicubic`](Interpolation::Bicubic).
+    /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or
+    /// [`Bicubic`](Interpolation::Bicubic).
     #[must_use]
     pub const fn interpolation(mut self, interpolation: Interpolation) -> Self {
         self.interpolation = interpolation;
         self
     }
 
-    /// What shows outside the image: red, green, blue.
+    /// Color outside the image: red, green, blue.
     #[must_use]
     pub const fn fill(mut self, fill: [u8; 3]) -> Self {
         self.fill = fill;
@@ -87,7 +88,7 @@ impl Random for AutoAugment {
         let pairs = self.policy.pairs();
         let (rng, _) = drawing.start();
         let chosen = rng.below(pairs.len() as u64) as usize;
-        // Both of a pair are drawn, so that leaving one out moves nothing in the other.
+        // The numbers of both operations are drawn, so that leaving one out does not change the other.
         let draws = [(); 2].map(|()| (rng.unit(), rng.below(2) == 0));
         for ((kind, p, bin), (unit, negative)) in pairs[chosen].into_iter().zip(draws) {
             if unit <= p {
@@ -102,14 +103,14 @@ impl Random for AutoAugment {
     }
 }
 
-/// Those of RandAugment, in ten bins.
+/// RandAugment's magnitudes, in ten bins.
 pub(super) const MAGNITUDES: Magnitudes = rand_augment::magnitudes(10);
 
-/// An operation's kind, its probability, and the bin of its magnitude, which is 0 for kinds without.
+/// An operation's kind, its probability, and the bin of its magnitude. The bin is 0 for kinds without a magnitude.
 type Step = (Kind, f64, u32);
 
 impl AutoAugmentPolicy {
-    /// Its pairs.
+    /// The policy's pairs.
     pub(super) const fn pairs(self) -> [[Step; 2]; 25] {
         match self {
             Self::ImageNet => IMAGENET,

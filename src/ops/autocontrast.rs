@@ -10,8 +10,8 @@ use crate::raster::{Rect, Size};
 use crate::simd::truncate_f64;
 use serde::{Deserialize, Serialize};
 
-/// Stretches the values of each channel from its smallest and largest to 0 and 255: torchvision's `F.autocontrast` of a PIL
-/// image.
+/// Stretches the values of each channel from its smallest and largest to 0 and 255: torchvision's `F.autocontrast` of a
+/// PIL image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Autocontrast;
@@ -56,7 +56,7 @@ impl Operation for Autocontrast {
     }
 }
 
-/// As Pillow's `ImageOps.autocontrast`, in doubles: a channel with one value stays as it is.
+/// The table of Pillow's `ImageOps.autocontrast`, in doubles. A channel with a single value stays as it is.
 fn stretched(counts: &Counts) -> [u8; 256] {
     let low = counts.iter().position(|count| *count > 0).unwrap_or(0);
     let high = counts.iter().rposition(|count| *count > 0).unwrap_or(0);
@@ -76,7 +76,7 @@ pub struct RandomAutocontrast {
 }
 
 impl RandomAutocontrast {
-    /// With probability `p`.
+    /// A transform that acts with probability `p`.
     #[must_use]
     pub const fn new(p: f64) -> Self {
         Self { p }

@@ -1,4 +1,4 @@
-//! Blending with black.
+//! Brightness: blending with black.
 
 use super::blend::blend;
 use super::check::factor;
@@ -21,7 +21,7 @@ pub struct Brightness {
 impl Brightness {
     pub(super) const KERNELS: &'static [Kernel] = table::KERNELS;
 
-    /// `factor` times as bright.
+    /// A blend that makes images `factor` times as bright.
     #[must_use]
     pub const fn new(factor: f64) -> Self {
         Self { factor }

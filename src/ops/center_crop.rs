@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
 
-/// Cuts out the center; what is missing on any side is black, as in torchvision.
+/// Cuts out the center. Sides that are missing are black, as in torchvision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -22,7 +22,7 @@ pub struct CenterCrop {
 impl CenterCrop {
     pub(super) const KERNELS: &'static [Kernel] = Crop::KERNELS;
 
-    /// The rectangle of this size in the middle. A `u32` as size is a square.
+    /// A rectangle of this size in the middle. A `u32` as size is a square.
     #[must_use]
     pub fn new(size: impl Into<Size>) -> Self {
         let Size { width, height } = size.into();
@@ -37,7 +37,8 @@ impl CenterCrop {
         Size::new(self.width, self.height)
     }
 
-    /// Its top left corner as torchvision's `center_crop` has it, negative where the image is smaller and is padded.
+    /// The top left corner, as torchvision's `center_crop` computes it. It is negative where the image is smaller and
+    /// is padded.
     fn place(&self, input: Size) -> (i32, i32) {
         // Padded first: (wanted - side) / 2 before, (wanted - side + 1) / 2 after. Then cropped about the center of the
         // padded image, ties to even.

@@ -1,4 +1,4 @@
-//! Checks of parameters that operations and transforms have in common, and of operations together.
+//! Checks of parameters that several operations and transforms share, and checks of lists of operations.
 
 use super::noise::KEYS;
 use super::normalize::Normalization;
@@ -11,10 +11,10 @@ use std::ops::RangeInclusive;
 pub(crate) const MAX_SIDE_PX: u32 = 65_535;
 /// Largest side of a kernel in pixels.
 pub(crate) const MAX_KERNEL_PX: u32 = 255;
-/// The smallest value above 0: an area or aspect of 0 has no logarithm and no pixels.
+/// Lower bound of values that must be above 0: an area or aspect of 0 has no logarithm and no pixels.
 pub(crate) const ABOVE_0: f64 = 1e-6;
 
-/// A side of an image.
+/// Checks a side of an image.
 pub(crate) fn side(name: &'static str, parameter: &'static str, value: u32) -> Result<()> {
     if value == 0 || value > MAX_SIDE_PX {
         return Err(Error::parameter(name, parameter, format!("1 to {MAX_SIDE_PX} pixels"), value));
@@ -22,13 +22,13 @@ pub(crate) fn side(name: &'static str, parameter: &'static str, value: u32) -> R
     Ok(())
 }
 
-/// A width and a height.
+/// Checks a width and a height.
 pub(crate) fn sides(name: &'static str, width: u32, height: u32) -> Result<()> {
     side(name, "width", width)?;
     side(name, "height", height)
 }
 
-/// The side of a square of pixels.
+/// Checks the side of a square of pixels.
 pub(crate) fn kernel(name: &'static str, value: u32) -> Result<()> {
     if value == 0 || value > MAX_KERNEL_PX {
         return Err(Error::parameter(name, "kernel", format!("1 to {MAX_KERNEL_PX} pixels"), value));
@@ -36,7 +36,7 @@ pub(crate) fn kernel(name: &'static str, value: u32) -> Result<()> {
     Ok(())
 }
 
-/// A factor of a blend.
+/// Checks a factor of a blend.
 pub(crate) fn factor(name: &'static str, value: f64) -> Result<()> {
     if !(value.is_finite() && value >= 0.0) {
         return Err(Error::parameter(name, "factor", "a finite number, 0 or more", value));
@@ -44,7 +44,7 @@ pub(crate) fn factor(name: &'static str, value: f64) -> Result<()> {
     Ok(())
 }
 
-/// Three numbers.
+/// Checks that three numbers are finite.
 pub(crate) fn finite(name: &'static str, parameter: &'static str, values: [f32; 3]) -> Result<()> {
     if values.iter().any(|v| !v.is_finite()) {
         return Err(Error::parameter(name, parameter, "three finite numbers", format!("{values:?}")));
@@ -52,7 +52,7 @@ pub(crate) fn finite(name: &'static str, parameter: &'static str, values: [f32; 
     Ok(())
 }
 
-/// A standard deviation.
+/// Checks a standard deviation.
 pub(crate) fn deviation(name: &'static str, parameter: &'static str, value: f32) -> Result<()> {
     if !(value.is_finite() && value >= 0.0) {
         return Err(Error::parameter(name, parameter, "a finite number, 0 or more", value));
@@ -60,7 +60,7 @@ pub(crate) fn deviation(name: &'static str, parameter: &'static str, value: f32)
     Ok(())
 }
 
-/// What noise comes from.
+/// Checks a key of noise.
 pub(crate) fn noise_key(name: &'static str, key: u64) -> Result<()> {
     if key >= KEYS {
         return Err(Error::parameter(name, "key", "a whole number below 2^53", key));
@@ -68,17 +68,17 @@ pub(crate) fn noise_key(name: &'static str, key: u64) -> Result<()> {
     Ok(())
 }
 
-/// A point near an image, in pixels.
+/// Checks a point on or near an image, in pixels.
 pub(crate) fn point(name: &'static str, parameter: &'static str, point: [f64; 2]) -> Result<()> {
     let limit = f64::from(MAX_SIDE_PX);
-    // What is not a number is not within.
+    // NaN fails this test.
     if point.iter().all(|v| (-limit..=limit).contains(v)) {
         return Ok(());
     }
     Err(Error::parameter(name, parameter, format!("two numbers within {limit} pixels"), format!("{point:?}")))
 }
 
-/// Numbers within -`limit` to `limit`.
+/// Checks that numbers are within -`limit` to `limit`.
 pub(crate) fn finite_within(name: &'static str, parameter: &'static str, values: &[f64], limit: f64) -> Result<()> {
     if values.iter().all(|v| (-limit..=limit).contains(v)) {
         return Ok(());
@@ -86,7 +86,7 @@ pub(crate) fn finite_within(name: &'static str, parameter: &'static str, values:
     Err(Error::parameter(name, parameter, format!("numbers within -{limit} to {limit}"), format!("{values:?}")))
 }
 
-/// A rectangle that must lie inside the image.
+/// Checks a rectangle that must lie inside the image.
 pub(crate) fn inside(name: &'static str, rect: Rect, image: Size) -> Result<()> {
     if rect.fits(image) {
         return Ok(());
@@ -96,7 +96,7 @@ pub(crate) fn inside(name: &'static str, rect: Rect, image: Size) -> Result<()> 
     Err(Error::parameter(name, "rectangle", format!("inside the image of {image}"), got))
 }
 
-/// A probability.
+/// Checks a probability.
 pub(crate) fn probability(name: &'static str, p: f64) -> Result<()> {
     match p {
         0.0..=1.0 => Ok(()),
@@ -104,7 +104,7 @@ pub(crate) fn probability(name: &'static str, p: f64) -> Result<()> {
     }
 }
 
-/// A range of numbers within `low` to `high`.
+/// Checks a range of numbers within `low` to `high`.
 pub(crate) fn range(
     name: &'static str,
     parameter: &'static str,
@@ -124,7 +124,7 @@ pub(crate) fn range(
     Err(Error::parameter(name, parameter, format!("a rising range{bounds}"), format!("{start}..={end}")))
 }
 
-/// A range of sides of a square of pixels.
+/// Checks a range of sides of a square of pixels.
 pub(crate) fn kernels(name: &'static str, range: &RangeInclusive<u32>) -> Result<()> {
     if *range.start() >= 1 && range.start() <= range.end() && *range.end() <= MAX_KERNEL_PX {
         return Ok(());
@@ -133,7 +133,8 @@ pub(crate) fn kernels(name: &'static str, range: &RangeInclusive<u32>) -> Result
     Err(Error::parameter(name, "kernel", expected, format!("{range:?}")))
 }
 
-/// Checks the operations one by one and together; the size that they end in, if it is one, and the normalization.
+/// Checks operations one by one and together. Returns the size in which every image ends, if there is one, and the
+/// normalization.
 pub(crate) fn check_ops(ops: &[Transform]) -> Result<(Option<Size>, Normalization)> {
     ops.iter().try_for_each(Transform::validate)?;
     let mut normalize = None;
@@ -162,10 +163,10 @@ pub(crate) fn check_ops(ops: &[Transform]) -> Result<(Option<Size>, Normalizatio
     Ok((size, normalize))
 }
 
-/// The size that operations end in.
+/// The size in which every image ends.
 ///
 /// # Errors
-/// [`Error::Parameter`] if they have none, for what is said to be made of them.
+/// [`Error::Parameter`] in the name of `what` if there is no such size.
 pub(crate) fn one_size(what: &'static str, size: Option<Size>) -> Result<Size> {
     size.ok_or_else(|| {
         Error::parameter(

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 
 /// Brightness, contrast, saturation and hue by random factors in random order: torchvision's `ColorJitter`. A range of
-/// `1..=1` (hue: `0..=0`) leaves that one out, and so does a range that is not given.
+/// `1..=1` (hue: `0..=0`), which is the default, leaves that change out.
 ///
 /// ```
 /// use warpfeed::ops::{ColorJitter, Transform};
@@ -36,7 +36,7 @@ impl Default for ColorJitter {
 }
 
 impl ColorJitter {
-    /// One that changes nothing yet.
+    /// A jitter that changes nothing yet.
     #[must_use]
     pub const fn new() -> Self {
         Self { brightness: 1.0..=1.0, contrast: 1.0..=1.0, saturation: 1.0..=1.0, hue: 0.0..=0.0 }
@@ -89,7 +89,7 @@ impl Random for ColorJitter {
 
     fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
         let (rng, _) = drawing.start();
-        // All four are drawn, so that leaving one out moves nothing in the others.
+        // All four numbers are drawn, so that leaving one change out does not alter the others.
         let mut factor = |range: &RangeInclusive<f64>, unchanged: f64| {
             let factor = rng.uniform(*range.start(), *range.end());
             (*range != (unchanged..=unchanged)).then_some(factor)

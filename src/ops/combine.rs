@@ -7,11 +7,11 @@ use super::{Op, SampleRng, SizeEffect};
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-/// Most repetitions of one [`Repeat`].
+/// Largest number of repetitions of one [`Repeat`].
 const MAX_REPEAT: u32 = 1_000;
 
-/// One of several transforms, each as likely as the others unless [`weights`](Self::weights) says otherwise: torchvision's
-/// `RandomChoice`.
+/// One of several transforms: torchvision's `RandomChoice`. All are equally likely unless [`weights`](Self::weights)
+/// says otherwise.
 ///
 /// ```
 /// use warpfeed::ops::{OneOf, Transform, random_grayscale, random_horizontal_flip};
@@ -29,7 +29,7 @@ pub struct OneOf {
     weights: Vec<f64>,
 }
 
-/// Several transforms, all of them, in random order: torchvision's `RandomOrder`.
+/// All of several transforms, in random order: torchvision's `RandomOrder`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RandomOrder {
@@ -37,7 +37,7 @@ pub struct RandomOrder {
     transforms: Vec<Transform>,
 }
 
-/// All of several transforms in order with a probability, else none: torchvision's `RandomApply`.
+/// All of several transforms in order, with a probability; otherwise none: torchvision's `RandomApply`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Maybe {
@@ -46,7 +46,7 @@ pub struct Maybe {
     transforms: Vec<Transform>,
 }
 
-/// Transforms in order, several times over, each time with fresh draws: the augmentation load.
+/// Transforms in order, several times, each time with fresh draws. `--load` of the command uses it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Repeat {
@@ -56,20 +56,20 @@ pub struct Repeat {
 }
 
 impl OneOf {
-    /// One of these.
+    /// A choice of one of these transforms.
     #[must_use]
     pub fn new(transforms: impl IntoIterator<Item = Transform>) -> Self {
         Self { transforms: transforms.into_iter().collect(), weights: Vec::new() }
     }
 
-    /// How likely each is, compared with the others: as many numbers as transforms, 0 or more.
+    /// Relative probabilities, one per transform, 0 or more.
     #[must_use]
     pub fn weights(mut self, weights: impl IntoIterator<Item = f64>) -> Self {
         self.weights = weights.into_iter().collect();
         self
     }
 
-    /// Which of them is drawn. Equal chances and weights take one number each.
+    /// The index of the transform that is drawn. With equal chances and with weights, the draw takes one number.
     fn choose(&self, rng: &mut SampleRng) -> usize {
         if self.weights.is_empty() {
             return rng.below(self.transforms.len() as u64) as usize;
@@ -79,13 +79,13 @@ impl OneOf {
             left -= weight;
             left < 0.0
         });
-        // What rounding leaves over belongs to the last that can be chosen.
+        // Rounding may leave a rest; it belongs to the last transform that can be chosen.
         chosen.or_else(|| self.weights.iter().rposition(|weight| *weight > 0.0)).unwrap_or(0)
     }
 }
 
 impl RandomOrder {
-    /// All of these.
+    /// All of these transforms, in random order.
     #[must_use]
     pub fn new(transforms: impl IntoIterator<Item = Transform>) -> Self {
         Self { transforms: transforms.into_iter().collect() }
@@ -93,7 +93,7 @@ impl RandomOrder {
 }
 
 impl Maybe {
-    /// All of these with probability `p`.
+    /// All of these transforms, with probability `p`.
     #[must_use]
     pub fn new(p: f64, transforms: impl IntoIterator<Item = Transform>) -> Self {
         Self { p, transforms: transforms.into_iter().collect() }
@@ -101,7 +101,7 @@ impl Maybe {
 }
 
 impl Repeat {
-    /// These, `n` times over.
+    /// These transforms, `n` times.
     #[must_use]
     pub fn new(n: u32, transforms: impl IntoIterator<Item = Transform>) -> Self {
         Self { n, transforms: transforms.into_iter().collect() }
@@ -116,7 +116,7 @@ impl SizeEffect {
         }
     }
 
-    /// What transforms in a row do.
+    /// The effect of several transforms, one after the other.
     fn of_all(transforms: &[Transform]) -> Self {
         transforms.iter().fold(Self::Keeps, |effect, transform| effect.then(transform.size_effect()))
     }
@@ -196,12 +196,12 @@ impl Random for RandomOrder {
         match (changes.next(), changes.next()) {
             (None, _) => SizeEffect::Keeps,
             (Some(only), None) => only,
-            // Which of them comes last is drawn.
+            // The last of these transforms is drawn.
             _ => SizeEffect::Varies,
         }
     }
 
-    /// Each keeps its regions, wherever it comes.
+    /// Each transform keeps its regions, wherever it comes in the order.
     fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
         let mut region = 1_u32;
         let mut order: Vec<_> = self

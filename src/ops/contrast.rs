@@ -1,4 +1,4 @@
-//! Blending with the image's mean luma.
+//! Contrast: blending with the image's mean luma.
 
 use super::blend::blend;
 use super::check::factor;
@@ -25,7 +25,7 @@ impl Contrast {
     pub(super) const KERNELS: &'static [Kernel] =
         &[Kernel::pixels("luma_sum_u8_nhwc"), Kernel::pixels("contrast_table_u8")];
 
-    /// Parts of the image: 0 is gray, 1 unchanged.
+    /// A blend with the image's mean gray: factor 0 is gray, 1 unchanged.
     #[must_use]
     pub const fn new(factor: f64) -> Self {
         Self { factor }
@@ -68,7 +68,7 @@ impl Operation for Contrast {
         const LUMA_SUM: KernelId = KernelId::of("luma_sum_u8_nhwc");
         const CONTRAST_TABLE: KernelId = KernelId::of("contrast_table_u8");
         let Source { pixels, pitch_bytes, width, height, .. } = on.source();
-        // The upload brings the zero that the sum begins with.
+        // The upload also sets the sum to zero.
         let luma_sum = on.put(&[0; size_of::<u64>()])?;
         let table = on.scratch(256)?;
         let factor = self.factor as f32;
@@ -83,7 +83,7 @@ impl Operation for Contrast {
 
 /// The mean of the pixels' luma, halves rounded up.
 pub(crate) fn mean_luma(pixels: &[Pixel]) -> u8 {
-    // Sums of blocks fit 32 bits, which vectorise; blocks are added up in 64.
+    // Sums of blocks fit 32 bits, which makes vector code possible; the blocks are added up in 64 bits.
     const BLOCK: usize = 1 << 16;
     let sum: u64 = wide(
         #[inline(always)]

@@ -21,7 +21,8 @@ pub enum Corner {
     LowerRight,
 }
 
-/// Cuts out a corner, which draws nothing: where it lies depends on the image. An image that is smaller is refused.
+/// Cuts out a corner. The transform draws nothing; it exists because the corner's place depends on the image's size.
+/// Images smaller than the rectangle are an error.
 ///
 /// ```
 /// use warpfeed::ops::{Corner, CornerCrop, Transform};

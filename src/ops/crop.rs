@@ -23,7 +23,7 @@ pub struct Crop {
     pub width: u32,
     /// Rows.
     pub height: u32,
-    /// What shows outside the image.
+    /// Fill outside the image.
     #[serde(default)]
     pub fill: Fill,
 }
@@ -38,7 +38,7 @@ impl Crop {
         Self { x, y, width, height, fill: Fill::BLACK }
     }
 
-    /// What shows outside the image.
+    /// Fill outside the image.
     #[must_use]
     pub const fn fill(mut self, fill: Fill) -> Self {
         self.fill = fill;
@@ -92,8 +92,8 @@ impl Operation for Crop {
     }
 }
 
-/// Pads every side, then cuts out a rectangle at a uniform place. Where the padded image is smaller than the rectangle,
-/// what is missing is added on both sides (torchvision's `pad_if_needed`).
+/// Pads every side, then cuts out a rectangle at a uniform place. A padded image smaller than the rectangle is padded
+/// further, on both sides (torchvision's `pad_if_needed`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RandomCrop {
@@ -106,20 +106,20 @@ pub struct RandomCrop {
 }
 
 impl RandomCrop {
-    /// A rectangle of this size, black outside the image. A `u32` as size is a square.
+    /// A crop of this size; no padding, black outside the image. A `u32` as size is a square.
     #[must_use]
     pub fn new(size: impl Into<Size>) -> Self {
         Self { size: size.into(), padding: 0, fill: Fill::BLACK }
     }
 
-    /// Pixels added on every side; 0 if not given.
+    /// Pixels added on every side. Default: 0.
     #[must_use]
     pub const fn padding(mut self, padding: u32) -> Self {
         self.padding = padding;
         self
     }
 
-    /// What shows outside the image.
+    /// Fill outside the image.
     #[must_use]
     pub const fn fill(mut self, fill: Fill) -> Self {
         self.fill = fill;
@@ -164,7 +164,7 @@ impl Random for RandomCrop {
     }
 }
 
-/// Queues the kernel.
+/// Queues the kernel that cuts out the rectangle of `size` at (`x`, `y`).
 pub(super) fn launch(on: &mut dyn Launcher, x: i32, y: i32, size: Size, fill: Fill) -> Result<()> {
     const CROP: KernelId = KernelId::of("crop_u8_nhwc");
     let source = on.source();
@@ -174,13 +174,14 @@ pub(super) fn launch(on: &mut dyn Launcher, x: i32, y: i32, size: Size, fill: Fi
     Ok(())
 }
 
-/// The rectangle of `size` whose top left corner is pixel (`x`, `y`) of a complete image.
+/// Cuts out the rectangle of `size` whose top left corner is pixel (`x`, `y`) of a complete image.
 pub(crate) fn crop(input: &Image, x: i32, y: i32, size: Size, fill: Fill, out: &mut Image) {
     debug_assert_eq!(input.part(), Rect::full(input.whole()));
     out.reset(size);
     let (width, height) = (i64::from(input.size().width), i64::from(input.size().height));
     let (x, y) = (i64::from(x), i64::from(y));
-    // Of each row: `left` pixels from outside, then `inside` pixels starting at column `start`, then outside again.
+    // Each row has `left` pixels from outside, then `inside` pixels starting at column `start`, then pixels from
+    // outside again.
     let left = (-x).clamp(0, i64::from(size.width)) as usize;
     let start = x.clamp(0, width) as usize;
     let inside = ((x + i64::from(size.width)).clamp(0, width) as usize).saturating_sub(start);

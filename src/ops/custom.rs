@@ -1,4 +1,4 @@
-//! Operations of the caller's own.
+//! Operations of the caller.
 
 use super::kernel::Launcher;
 use super::transform::Transform;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 type Apply = dyn Fn(&mut Image) + Send + Sync;
 type OutputSize = dyn Fn(Size) -> Size + Send + Sync;
 
-/// An operation of the caller's own, its random draws already made. Runs on the CPU and cannot be written down.
+/// The caller's own operation, with its random numbers already drawn. It runs on the CPU and has no written form.
 ///
 /// ```
 /// use warpfeed::{ops::{Custom, Op}, image::{Image, Size}};
@@ -34,18 +34,19 @@ type OutputSize = dyn Fn(Size) -> Size + Send + Sync;
 pub struct Custom {
     name: &'static str,
     apply: Arc<Apply>,
-    /// The image's size stays as it is if there is none.
+    /// The function for the result's size. `None` if the operation keeps the size.
     output_size: Option<Arc<OutputSize>>,
 }
 
 impl Custom {
-    /// An operation that changes the pixels of a complete image and keeps its size. `name` is for messages.
+    /// An operation that changes the pixels of a complete image and keeps its size. Messages use `name`.
     #[must_use]
     pub fn new(name: &'static str, apply: impl Fn(&mut Image) + Send + Sync + 'static) -> Self {
         Self { name, apply: Arc::new(apply), output_size: None }
     }
 
-    /// The size of the result for an image of a given size, where it is another. It must be what the operation makes.
+    /// Sets the function that computes the result's size from the image's size. It must return the size that the
+    /// operation really makes.
     #[must_use]
     pub fn output_size(mut self, size: impl Fn(Size) -> Size + Send + Sync + 'static) -> Self {
         self.output_size = Some(Arc::new(size));

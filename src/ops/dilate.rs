@@ -8,7 +8,7 @@ use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 
-/// The largest value of a square of pixels, for each channel: OpenCV's `dilate`.
+/// Replaces each value by the largest value in a square around it, for each channel: OpenCV's `dilate`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -21,7 +21,7 @@ impl Dilate {
     pub(super) const KERNELS: &'static [Kernel] =
         &[Kernel::pixels("dilate_rows_u8_nhwc"), Kernel::pixels("dilate_columns_u8_nhwc")];
 
-    /// By a square of this side in pixels.
+    /// Dilation by a square with this side in pixels.
     #[must_use]
     pub const fn new(kernel: u32) -> Self {
         Self { kernel }
@@ -64,7 +64,7 @@ impl Operation for Dilate {
     }
 }
 
-/// Dilation by a square, its side uniform in a range.
+/// Dilation by a square whose side is uniform in a range.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RandomDilation {
@@ -73,7 +73,7 @@ pub struct RandomDilation {
 }
 
 impl RandomDilation {
-    /// By a square of a side in `kernel` pixels.
+    /// Dilation by a square whose side is uniform in `kernel` pixels.
     #[must_use]
     pub const fn new(kernel: RangeInclusive<u32>) -> Self {
         Self { kernel }

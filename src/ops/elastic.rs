@@ -1,4 +1,4 @@
-//! Every pixel moved a little, its neighbors much alike.
+//! Elastic deformation: each pixel moves a little, and neighboring pixels move alike.
 
 use super::check::noise_key;
 use super::fill::packed;
@@ -14,36 +14,36 @@ use crate::raster::{Image, Pixel, Rect, Size};
 use crate::simd::wide;
 use serde::{Deserialize, Serialize};
 
-/// Largest alpha: displacements stay whole numbers of 32 bits.
+/// Largest alpha, so that displacements fit whole numbers of 32 bits.
 const MAX_ALPHA: f64 = 10_000.0;
-/// Largest sigma, of a blur over 249 pixels.
+/// Largest sigma; its blur has a kernel of 249 pixels.
 const MAX_SIGMA: f64 = 31.0;
-/// Pixels whose noise is made at once.
+/// Number of pixels whose noise is made at once.
 const BLOCK: usize = 16;
 
-/// Moves each pixel by a displacement of its own, as water seems to: torchvision's v2 `F.elastic` with the displacements of its
-/// `ElasticTransform`, which takes PIL images through tensors.
+/// Moves each pixel by a displacement of its own, so that the image looks as if seen through moving water. This is
+/// torchvision's v2 `F.elastic` with the displacements of its `ElasticTransform`, which converts PIL images to tensors.
 ///
-/// Displacements are noise, uniform in -1 to 1, blurred by a Gaussian of `sigma` pixels, times half of `alpha`, in pixels.
-/// The noise is that of the key and the pixel's place. For the same noise bytes are within 1 of torchvision's: its sums of
-/// single precision have no fixed order.
+/// A displacement in pixels is noise, uniform in -1 to 1, blurred by a Gaussian of `sigma` pixels, times half of
+/// `alpha`. The noise depends on the key and the pixel's place alone. For equal noise, bytes are within 1 of
+/// torchvision's, whose sums in single precision have no fixed order.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Elastic {
-    /// Twice the pixels that noise of 1 moves by along rows and columns, 0 to 10,000.
+    /// Two times the displacement in pixels that noise of 1 causes, along rows and columns, 0 to 10,000.
     #[serde(default = "usual_alpha")]
     pub alpha: [f64; 2],
     /// Standard deviation of the blur in pixels, 0 to 31.
     #[serde(default = "usual_sigma")]
     pub sigma: f64,
-    /// [`Bilinear`](Interpolation::Bilinear) or [`Nearest`](Interpolation::Nearest).
+    /// The filter: [`Bilinear`](Interpolation::Bilinear) or [`Nearest`](Interpolation::Nearest).
     #[serde(default)]
     pub interpolation: Interpolation,
-    /// What shows outside the image: red, green, blue.
+    /// Color outside the image: red, green, blue.
     #[serde(default)]
     pub fill: [u8; 3],
-    /// What the noise comes from: below 2^53.
+    /// Key of the noise, below 2^53.
     #[serde(default)]
     pub key: u64,
 }
@@ -56,21 +56,21 @@ const fn usual_sigma() -> f64 {
     5.0
 }
 
-/// Numbers of a pixel for both axes: noise, then displacements in pixels.
+/// Two numbers of a pixel, one for each axis: first the noise, then the displacement in pixels.
 type Pair = [f32; 2];
 
 impl Elastic {
     pub(super) const KERNELS: &'static [Kernel] =
         &[Kernel::pixels("elastic_noise_f32"), Kernel::pixels("elastic_rows_f32"), Kernel::pixels("elastic_u8_nhwc")];
 
-    /// torchvision's alpha of 50 and sigma of 5, bilinear, black outside; `key` says which noise, below 2^53.
+    /// torchvision's defaults: alpha 50, sigma 5, bilinear, black outside. `key` selects the noise and is below 2^53.
     #[must_use]
     pub const fn new(key: u64) -> Self {
         let (alpha, sigma) = (usual_alpha(), usual_sigma());
         Self { alpha, sigma, interpolation: Interpolation::Bilinear, fill: [0; 3], key }
     }
 
-    /// Twice the pixels that noise of 1 moves by along rows and columns.
+    /// Two times the displacement in pixels that noise of 1 causes, along rows and columns.
     #[must_use]
     pub const fn alpha(mut self, alpha: [f64; 2]) -> Self {
         self.alpha = alpha;
@@ -84,14 +84,14 @@ impl Elastic {
         self
     }
 
-    /// [`Bilinear`](Interpolation::Bilinear) or [`Nearest`](Interpolation::Nearest).
+    /// The filter: [`Bilinear`](Interpolation::Bilinear) or [`Nearest`](Interpolation::Nearest).
     #[must_use]
     pub const fn interpolation(mut self, interpolation: Interpolation) -> Self {
         self.interpolation = interpolation;
         self
     }
 
-    /// What shows outside the image: red, green, blue.
+    /// Color outside the image: red, green, blue.
     #[must_use]
     pub const fn fill(mut self, fill: [u8; 3]) -> Self {
         self.fill = fill;
@@ -107,7 +107,7 @@ impl Elastic {
         ]
     }
 
-    /// The blur's weights, the outermost first.
+    /// The blur's weights, starting with the outermost.
     fn weights(&self) -> Vec<f32> {
         if self.sigma == 0.0 {
             return vec![1.0];
@@ -118,7 +118,7 @@ impl Elastic {
         (-radius..=radius).map(|at| (density(at) / sum) as f32).collect()
     }
 
-    /// Pixels that blurred noise of 1 moves by: torchvision counts in halves of the image's sides, and divides by these.
+    /// Pixels that blurred noise of 1 moves by. torchvision counts in halves of the image's sides and divides by them.
     fn scale(&self) -> Pair {
         self.alpha.map(|alpha| (0.5 * alpha) as f32)
     }
@@ -142,7 +142,7 @@ impl Elastic {
     }
 }
 
-/// Noise of -1 to 1.
+/// Makes noise of -1 to 1.
 #[inline(always)]
 fn uniform(key: u64, width: usize, to: &mut [Pair]) {
     for (y, row) in (0..).zip(to.chunks_exact_mut(width)) {
@@ -154,7 +154,8 @@ fn uniform(key: u64, width: usize, to: &mut [Pair]) {
     }
 }
 
-/// Position `at`, which may be before the first, of a line of `len`, reflected at its ends as often as it takes.
+/// Position `at` of a line of `len` pixels. A position outside is reflected at the line's ends, several times if
+/// necessary.
 fn reflected(at: isize, len: usize) -> usize {
     let last = len as isize - 1;
     if last == 0 {
@@ -277,7 +278,7 @@ impl Operation for Elastic {
     }
 }
 
-/// The pixel at a place, none outside the image.
+/// The pixel at a place; `None` outside the image.
 #[inline(always)]
 fn pixel(image: &Image, [x, y]: [i32; 2]) -> Option<Pixel> {
     let size = image.size();
@@ -290,8 +291,8 @@ fn nearest(image: &Image, at: [i32; 2], moved: Pair, [red, green, blue]: [u8; 3]
     pixel(image, place).unwrap_or([red, green, blue, 255])
 }
 
-/// The four pixels around a point by their shares. As torchvision has it, what lies outside is black and a share of the whole is
-/// the fill: `(sum - fill) * inside + fill`.
+/// The weighted sum of the four pixels around a point. As in torchvision, pixels outside count as black, and then the
+/// fill is mixed in by the weight of the pixels inside: `(sum - fill) * inside + fill`.
 fn mixed(image: &Image, at: [i32; 2], moved: Pair, fill: [f32; 3]) -> Pixel {
     let whole = moved.map(f32::floor);
     let [right, lower] = [moved[0] - whole[0], moved[1] - whole[1]];
@@ -309,7 +310,7 @@ fn mixed(image: &Image, at: [i32; 2], moved: Pair, fill: [f32; 3]) -> Pixel {
     [byte(0), byte(1), byte(2), 255]
 }
 
-/// Moves pixels by fresh noise: torchvision's v2 `ElasticTransform`, with one sigma for both axes.
+/// Moves pixels by fresh noise: torchvision's v2 `ElasticTransform`, with the same sigma for both axes.
 ///
 /// ```
 /// use warpfeed::ops::{RandomElastic, Transform};
@@ -337,14 +338,14 @@ impl Default for RandomElastic {
 }
 
 impl RandomElastic {
-    /// torchvision's alpha of 50 and sigma of 5, bilinear, black outside.
+    /// torchvision's defaults: alpha 50, sigma 5, bilinear, black outside.
     #[must_use]
     pub const fn new() -> Self {
         let (alpha, sigma) = (usual_alpha(), usual_sigma());
         Self { alpha, sigma, interpolation: Interpolation::Bilinear, fill: [0; 3] }
     }
 
-    /// Twice the pixels that noise of 1 moves by along rows and columns.
+    /// Two times the displacement in pixels that noise of 1 causes, along rows and columns.
     #[must_use]
     pub const fn alpha(mut self, alpha: [f64; 2]) -> Self {
         self.alpha = alpha;
@@ -358,14 +359,14 @@ impl RandomElastic {
         self
     }
 
-    /// [`Bilinear`](Interpolation::Bilinear) or [`Nearest`](Interpolation::Nearest).
+    /// The filter: [`Bilinear`](Interpolation::Bilinear) or [`Nearest`](Interpolation::Nearest).
     #[must_use]
     pub const fn interpolation(mut self, interpolation: Interpolation) -> Self {
         self.interpolation = interpolation;
         self
     }
 
-    /// What shows outside the image: red, green, blue.
+    /// Color outside the image: red, green, blue.
     #[must_use]
     pub const fn fill(mut self, fill: [u8; 3]) -> Self {
         self.fill = fill;

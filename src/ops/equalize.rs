@@ -54,7 +54,7 @@ impl Operation for Equalize {
     }
 }
 
-/// As Pillow's `ImageOps.equalize`: of a channel with few pixels or one value, nothing changes.
+/// The table of Pillow's `ImageOps.equalize`. A channel with few pixels or a single value stays as it is.
 fn equalized(counts: &Counts) -> [u8; 256] {
     let total: u32 = counts.iter().sum();
     let last = counts.iter().rev().find(|count| **count > 0).copied().unwrap_or(0);
@@ -78,7 +78,7 @@ pub struct RandomEqualize {
 }
 
 impl RandomEqualize {
-    /// With probability `p`.
+    /// A transform that acts with probability `p`.
     #[must_use]
     pub const fn new(p: f64) -> Self {
         Self { p }

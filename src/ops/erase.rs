@@ -1,4 +1,4 @@
-//! Overwriting a rectangle, with one color or with noise.
+//! Erasing: overwriting a rectangle with one color or with noise.
 
 use super::check::{ABOVE_0, deviation, finite, inside, noise_key, probability, range, sides};
 use super::fill::{opaque, packed};
@@ -13,10 +13,10 @@ use crate::rng::SampleRng;
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 
-/// Overwrites a rectangle. May follow [`Normalize`](crate::ops::Normalize), where torchvision and timm erase.
+/// Overwrites a rectangle. May follow [`Normalize`](crate::ops::Normalize), as in torchvision and timm.
 ///
-/// With a standard deviation above 0 each element becomes `value + std * n`, rounded to the output's type, for a normal
-/// deviate `n` of its own: that of the key, the pixel's place in the image and the channel.
+/// With a standard deviation above 0 each element becomes `value + std * n`, rounded to the output's type. The normal
+/// deviate `n` depends on the key, the pixel's place in the image and the channel.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -32,10 +32,10 @@ pub struct Erase {
     /// Red, green, blue: 0 to 255 before [`Normalize`](crate::ops::Normalize), in normalized units after it.
     #[serde(default)]
     pub value: [f32; 3],
-    /// Standard deviation of the noise around the value, in its units; 0 for none.
+    /// Standard deviation of the noise around the value, in the value's units. 0 means no noise.
     #[serde(default, skip_serializing_if = "is_0")]
     pub std: f32,
-    /// What the noise comes from: below 2^53.
+    /// Key of the noise, below 2^53.
     #[serde(default, skip_serializing_if = "is_none")]
     pub key: u64,
 }
@@ -52,7 +52,7 @@ impl Erase {
     pub(super) const KERNELS: &'static [Kernel] =
         &[Kernel::pixels("erase_u8_nhwc"), Kernel::pixels("erase_noise_u8_nhwc")];
 
-    /// The rectangle `rect`, with 0.
+    /// An operation that overwrites the rectangle `rect` with 0.
     #[must_use]
     pub const fn new(rect: Rect) -> Self {
         let Rect { x, y, width, height } = rect;
@@ -66,7 +66,8 @@ impl Erase {
         self
     }
 
-    /// Normal noise around the value, with this standard deviation, in its units; `key` says which, below 2^53.
+    /// Normal noise around the value, with the standard deviation `std` in the value's units. `key` selects the noise
+    /// and is below 2^53.
     #[must_use]
     pub const fn noise(mut self, std: f32, key: u64) -> Self {
         (self.std, self.key) = (std, key);
@@ -79,12 +80,12 @@ impl Erase {
         vec![plain, plain.noise(60.0, 0x0012_3456_789a_bcde)]
     }
 
-    /// The rectangle.
+    /// The rectangle that is overwritten.
     pub(crate) fn rect(&self) -> Rect {
         Rect { x: self.x, y: self.y, width: self.width, height: self.height }
     }
 
-    /// Where it lies in a stored part of an image; `None` if that has nothing of it.
+    /// The rectangle's place in a stored part of an image; `None` if they have no pixel in common.
     fn within(&self, part: Rect) -> Option<Rect> {
         let area = self.rect();
         let (left, right) = (area.x.max(part.x), area.right().min(part.right()));
@@ -93,14 +94,14 @@ impl Erase {
         (left < right && top < bottom).then(place)
     }
 
-    /// What a pixel becomes that has these deviates.
+    /// The values of a pixel with these deviates.
     #[inline(always)]
     pub(crate) fn noisy(&self, deviates: [f32; 3]) -> [f32; 3] {
         std::array::from_fn(|channel| self.value[channel] + self.std * deviates[channel])
     }
 
-    /// What the kernel of noise is handed: the rectangle's place in what is stored, the first pixel of that, and where
-    /// the elements lie.
+    /// The noise kernel's descriptor: the rectangle's place in the stored part, the place of that part's first pixel,
+    /// and the address of the elements.
     pub(crate) fn noise_sample(
         &self,
         normals: DevicePointer,
@@ -113,7 +114,7 @@ impl Erase {
         EraseNoiseSample { x, y, width, height, normals, key, std, first_x, output, value, first_y }
     }
 
-    /// Red, green, blue, rounded to the nearest integer, halves away from 0, and cut to 0 to 255.
+    /// Red, green, blue, rounded to the nearest integer, halves away from 0, and limited to 0 to 255.
     fn color(&self) -> [u8; 3] {
         self.value.map(|v| v.round() as u8)
     }
@@ -179,7 +180,7 @@ impl Operation for Erase {
     }
 }
 
-/// Where the noise of [`RandomErasing`] comes from.
+/// Granularity of the noise of [`RandomErasing`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErasingNoise {
@@ -189,11 +190,12 @@ pub enum ErasingNoise {
     PerPixel,
 }
 
-/// Overwrites random rectangles with a probability: torchvision's and timm's `RandomErasing`. Where ten attempts find no
+/// Overwrites random rectangles with a probability: torchvision's and timm's `RandomErasing`. If ten attempts find no
 /// rectangle smaller than the image, nothing is erased.
 ///
-/// Both erase after normalization, where noise has a standard deviation of 1. timm's rectangles share the area of one. Its
-/// splits, which leave the clean part of a batch alone, are views here: those that erase have this transform.
+/// Both libraries erase after normalization, where noise has a standard deviation of 1. Several rectangles share the
+/// area of one, as in timm. timm's splits leave the clean part of a batch alone; here a view without this transform
+/// does that.
 ///
 /// ```
 /// use warpfeed::ops::{ErasingNoise, RandomErasing, Transform};
@@ -221,7 +223,7 @@ pub struct RandomErasing {
     count: RangeInclusive<u32>,
 }
 
-/// Most rectangles of one image.
+/// Largest number of rectangles in an image.
 const MAX_COUNT: u32 = 100;
 
 const fn one() -> f32 {
@@ -233,7 +235,7 @@ const fn once() -> RangeInclusive<u32> {
 }
 
 impl RandomErasing {
-    /// With probability `p`, 2 to 33 % of the area at an aspect of 0.3 to 3.3, with 0.
+    /// Erasing with probability `p`: 2 to 33 % of the area, at an aspect of 0.3 to 3.3, with 0.
     #[must_use]
     pub const fn new(p: f64) -> Self {
         let (scale, ratio) = (Self::usual_scale(), Self::usual_ratio());
@@ -278,21 +280,21 @@ impl RandomErasing {
         self
     }
 
-    /// Standard deviation of the noise, in the value's units; 1 if not given.
+    /// Standard deviation of the noise, in the value's units. Default: 1.
     #[must_use]
     pub const fn std(mut self, std: f32) -> Self {
         self.std = std;
         self
     }
 
-    /// How many rectangles, each number as likely as the others, which share the area.
+    /// Number of rectangles, uniform in the range. They share the area.
     #[must_use]
     pub const fn count(mut self, count: RangeInclusive<u32>) -> Self {
         self.count = count;
         self
     }
 
-    /// Overwrites a rectangle as it says.
+    /// The operation that overwrites `rect`.
     fn erase(&self, rect: Rect, rng: &mut SampleRng) -> Erase {
         let plain = Erase::new(rect).value(self.value);
         match self.noise {
@@ -330,7 +332,7 @@ impl Random for RandomErasing {
         if !rng.chance(self.p) {
             return Ok(());
         }
-        // A number that is no range takes none of the stream's.
+        // A fixed number takes no random number.
         let fixed = self.count.start() == self.count.end();
         let count = if fixed { *self.count.start() } else { rng.within(&self.count) };
         let part = f64::from(count);

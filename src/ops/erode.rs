@@ -8,7 +8,7 @@ use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 
-/// The smallest value of a square of pixels, for each channel: OpenCV's `erode`.
+/// Replaces each value by the smallest value in a square around it, for each channel: OpenCV's `erode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -21,7 +21,7 @@ impl Erode {
     pub(super) const KERNELS: &'static [Kernel] =
         &[Kernel::pixels("erode_rows_u8_nhwc"), Kernel::pixels("erode_columns_u8_nhwc")];
 
-    /// By a square of this side in pixels.
+    /// Erosion by a square with this side in pixels.
     #[must_use]
     pub const fn new(kernel: u32) -> Self {
         Self { kernel }
@@ -64,7 +64,7 @@ impl Operation for Erode {
     }
 }
 
-/// Erosion by a square, its side uniform in a range.
+/// Erosion by a square whose side is uniform in a range.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RandomErosion {
@@ -73,7 +73,7 @@ pub struct RandomErosion {
 }
 
 impl RandomErosion {
-    /// By a square of a side in `kernel` pixels.
+    /// Erosion by a square whose side is uniform in `kernel` pixels.
     #[must_use]
     pub const fn new(kernel: RangeInclusive<u32>) -> Self {
         Self { kernel }

@@ -1,9 +1,9 @@
-//! What shows outside an image.
+//! Pixels outside an image.
 
 use crate::raster::Pixel;
 use serde::{Deserialize, Serialize};
 
-/// What a pixel from outside the image looks like.
+/// The appearance of pixels outside the image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged, expecting = "fill must be [r, g, b] with values 0 to 255, or \"edge\"")]
 pub enum Fill {
@@ -22,12 +22,12 @@ pub enum Edge {
 }
 
 impl Fill {
-    /// Black.
+    /// The color black.
     pub const BLACK: Self = Self::Color([0, 0, 0]);
     /// The nearest pixel of the image's edge.
     pub const EDGE: Self = Self::Edge(Edge::Edge);
 
-    /// The color as kernels take it, red in the lowest byte, and not 0 if it is the edge instead.
+    /// The color as kernels take it, with red in the lowest byte, and a flag that is not 0 for the edge.
     pub(crate) fn packed(self) -> (u32, u32) {
         match self {
             Self::Color(color) => (packed(color), 0),
@@ -47,7 +47,7 @@ pub(crate) fn opaque([red, green, blue]: [u8; 3]) -> Pixel {
     [red, green, blue, 255]
 }
 
-/// A color as kernels take it, red in the lowest byte.
+/// A color as kernels take it, with red in the lowest byte.
 pub(crate) fn packed([red, green, blue]: [u8; 3]) -> u32 {
     u32::from_le_bytes([red, green, blue, 0])
 }

@@ -1,11 +1,11 @@
-//! Filter weights of a resize along one axis, as Pillow computes them (`Resample.c`): doubles, normalized, then 22-bit
-//! fixed point. Device-neutral: both back ends read them from here.
+//! Filter weights of a resize along one axis, as Pillow computes them (`Resample.c`): in doubles, normalized, then
+//! converted to 22-bit fixed point. Both back ends use them.
 
 use crate::raster::Size;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// How pixels between pixels are made.
+/// Filter that computes values between pixels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Interpolation {
@@ -21,7 +21,7 @@ pub enum Interpolation {
 }
 
 impl Interpolation {
-    /// Nearest: what operations that sample through a map take unless told otherwise.
+    /// The default of operations that sample through a map.
     pub(crate) const fn nearest() -> Self {
         Self::Nearest
     }
@@ -30,18 +30,18 @@ impl Interpolation {
 /// Fractional bits of a weight.
 pub(crate) const WEIGHT_BITS: u32 = 22;
 
-/// Bits of a weight's lower part, where it is cut in two for multiplications of 16-bit numbers with a sign.
+/// Bits of a weight's lower part. Vector code cuts a weight in two, because it multiplies signed 16-bit numbers.
 #[cfg(target_arch = "x86_64")]
 pub(crate) const LOW_BITS: u32 = 15;
 
-/// Which input pixels each output pixel is made of, and with which weights.
+/// The input pixels of each output pixel, and their weights.
 #[derive(Debug, Default)]
 pub(crate) struct Taps {
     /// First input pixel of each output pixel.
     pub(crate) starts: Vec<u32>,
-    /// Where each output pixel's weights begin; one more at the end.
+    /// Index of each output pixel's first weight, and the number of all weights at the end.
     offsets: Vec<u32>,
-    /// Weights of all output pixels, one after the other.
+    /// Weights of all output pixels, in order.
     weights: Vec<i32>,
 }
 
@@ -52,7 +52,7 @@ impl Taps {
         (self.starts[i] as usize, &self.weights[self.offsets[i] as usize..self.offsets[i + 1] as usize])
     }
 
-    /// First input pixels, where weights begin, and weights, as they lie in memory.
+    /// First input pixels, indices of first weights, and weights, as in memory.
     pub(crate) fn tables(&self) -> (&[u32], &[u32], &[i32]) {
         (&self.starts, &self.offsets, &self.weights)
     }
@@ -67,15 +67,15 @@ impl Taps {
         self.offsets.windows(2).map(|pair| (pair[1] - pair[0]) as usize).max().unwrap_or(0)
     }
 
-    /// All outputs of a resize from `input` to `output` pixels.
+    /// The weights of all output pixels of a resize from `input` to `output` pixels.
     pub(crate) fn new(input: u32, output: u32, interpolation: Interpolation) -> Self {
         let mut taps = Self::default();
         taps.compute(input, output, 0..output, interpolation);
         taps
     }
 
-    /// Fills in the outputs `window` of a resize from `input` to `output` pixels. For [`Interpolation::Nearest`] each
-    /// has one weight, of 1.
+    /// Computes the weights of the output pixels `window` of a resize from `input` to `output` pixels. For
+    /// [`Interpolation::Nearest`] each output pixel has a single weight, of 1.
     pub(crate) fn compute(&mut self, input: u32, output: u32, window: Range<u32>, interpolation: Interpolation) {
         self.starts.clear();
         self.weights.clear();
@@ -105,7 +105,7 @@ impl Taps {
             let one = f64::from(1 << WEIGHT_BITS);
             self.weights.extend(taps.iter().map(|tap| {
                 let weight = if sum == 0.0 { *tap } else { tap / sum };
-                // Half away from zero, by adding a half and cutting off.
+                // Rounds halves away from zero: adds or subtracts a half and drops the fraction.
                 (if weight < 0.0 { -0.5 + weight * one } else { 0.5 + weight * one }) as i32
             }));
             self.starts.push(range.start);
@@ -114,7 +114,7 @@ impl Taps {
     }
 }
 
-/// The input pixels that the outputs `window` of a resize from `input` to `output` pixels are made of.
+/// The input pixels from which a resize from `input` to `output` pixels makes the output pixels `window`.
 pub(crate) fn reach(input: u32, output: u32, window: Range<u32>, interpolation: Interpolation) -> Range<u32> {
     if input == output {
         return window;
@@ -128,15 +128,15 @@ pub(crate) fn reach(input: u32, output: u32, window: Range<u32>, interpolation: 
     }
 }
 
-/// Which pass of a resize comes first. Values are rounded to bytes between the passes, so it shows: by 1 of 255 in some
-/// bytes.
+/// Order of a resize's passes. Values are rounded to bytes between the passes, so the order changes some bytes by 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PassOrder {
-    /// As Pillow since version 13: columns first where they shrink by more than twice what rows shrink by, else rows.
+    /// Order of Pillow since version 13: columns first if they shrink by more than twice what rows shrink by, else rows
+    /// first.
     #[default]
     Pillow13,
-    /// Rows first, always: as Pillow up to version 12, which published accuracies were reached with.
+    /// Rows always first: order of Pillow up to version 12, with which published accuracies were reached.
     HorizontalFirst,
 }
 
@@ -176,7 +176,7 @@ impl Filter {
 
     fn range(&self, i: u32) -> Range<u32> {
         let center = self.center(i);
-        // `as` cuts off and takes what is below 0 to 0.
+        // `as` drops the fraction and makes negative numbers 0.
         let start = (center - self.support + 0.5) as u32;
         let end = ((center + self.support + 0.5) as u32).min(self.input);
         start..end
@@ -211,7 +211,7 @@ fn lanczos(x: f64) -> f64 {
     if (-3.0..3.0).contains(&x) { sinc(x) * sinc(x / 3.0) } else { 0.0 }
 }
 
-/// Source pixels of a nearest resize. Pillow adds the scale up, pixel by pixel, with what that rounds.
+/// Source pixels of a nearest resize. Like Pillow, it adds up the scale pixel by pixel, including the rounding.
 fn nearest(input: u32, output: u32, window: Range<u32>) -> impl Iterator<Item = u32> {
     let scale = f64::from(input) / f64::from(output);
     let mut at = scale * 0.5;

@@ -1,13 +1,13 @@
 //! Gaussian blur with reflected edges, in integers.
 //!
 //! torchvision computes `F.gaussian_blur` in single precision, in an order that its convolution library chooses, and
-//! rounds to nearest, ties to even. Here the arithmetic is exact but for three roundings, so that it is the same
-//! everywhere and nearly always gives what the real numbers would:
+//! rounds to nearest, ties to even. The arithmetic here is exact except for three roundings. So it gives the same bytes
+//! on every machine, and nearly always the bytes that real numbers would give:
 //!
 //! 1. Weights `exp(-(i / sigma)^2 / 2)`, divided by their sum, in double precision, rounded to 24 fractional bits. The
-//!    center takes what is missing to exactly `2^24`, so that a flat image stays as it is.
+//!    center weight makes the sum exactly `2^24`, so that a flat image stays as it is.
 //! 2. Rows first: a 32-bit sum of bytes times weights, rounded to 16 fractional bits, halves up.
-//! 3. Then columns: a 64-bit sum of those times weights, rounded to integers, ties to even.
+//! 3. Columns next: a 64-bit sum of these sums times weights, rounded to integers, ties to even.
 
 use super::check::{ABOVE_0, MAX_KERNEL_PX, range};
 use super::kernel::{Kernel, KernelId, Launcher};
@@ -35,7 +35,7 @@ impl GaussianBlur {
     pub(super) const KERNELS: &'static [Kernel] =
         &[Kernel::pixels("gaussian_blur_rows_u8_nhwc"), Kernel::pixels("gaussian_blur_columns_u8_nhwc")];
 
-    /// By a kernel of this side and standard deviation, both in pixels.
+    /// A blur with a kernel of this side and this standard deviation, both in pixels.
     #[must_use]
     pub const fn new(kernel: u32, sigma: f64) -> Self {
         Self { kernel, sigma }
@@ -93,7 +93,7 @@ impl Operation for GaussianBlur {
     }
 }
 
-/// Gaussian blur with a standard deviation uniform in a range.
+/// Gaussian blur whose standard deviation is uniform in a range.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RandomGaussianBlur {
@@ -103,7 +103,7 @@ pub struct RandomGaussianBlur {
 }
 
 impl RandomGaussianBlur {
-    /// By a kernel of this side, odd, and a standard deviation in `sigma`, both in pixels.
+    /// A blur with a kernel of this side, which is odd, and a standard deviation uniform in `sigma`, both in pixels.
     #[must_use]
     pub const fn new(kernel: u32, sigma: RangeInclusive<f64>) -> Self {
         Self { kernel, sigma }
@@ -133,7 +133,7 @@ impl Random for RandomGaussianBlur {
 
 /// Fractional bits of a weight.
 const WEIGHT_BITS: u32 = 24;
-/// Fractional bits of what the first pass leaves.
+/// Fractional bits of the first pass's sums.
 const BETWEEN_BITS: u32 = 16;
 
 /// The weights at distances 0, 1, ... `kernel / 2` from the center.
@@ -151,7 +151,8 @@ fn weights(kernel: u32, sigma: f64) -> Vec<u32> {
     weights
 }
 
-/// Position `at` of a line of `len`, reflected at both ends as often as it takes, the ends not repeated.
+/// Position `at` of a line of `len` pixels, reflected at both ends as often as necessary. The ends themselves are not
+/// repeated.
 fn reflect(at: i64, len: u32) -> u32 {
     let last = i64::from(len) - 1;
     if last == 0 {
@@ -161,8 +162,8 @@ fn reflect(at: i64, len: u32) -> u32 {
     at.min(2 * last - at) as u32
 }
 
-/// Makes the rectangle `part` of the blurred image. `input` holds it and `kernel / 2` pixels around it, as far as the
-/// whole has them.
+/// Makes the rectangle `part` of the blurred image. `input` holds this rectangle and `kernel / 2` pixels around it, as
+/// far as the whole image has them.
 fn gaussian_blur(input: &Image, kernel: u32, sigma: f64, part: Rect, out: &mut Image) {
     let (whole, stored) = (input.whole(), input.part());
     debug_assert!(part.fits(whole));
@@ -170,12 +171,12 @@ fn gaussian_blur(input: &Image, kernel: u32, sigma: f64, part: Rect, out: &mut I
     let weights = weights(kernel, sigma);
     let radius = i64::from(kernel / 2);
     let width = part.width as usize;
-    // For each column of a row with its margins, the stored column that it shows.
+    // The stored column for each column of a row with its margins.
     let columns: Vec<u32> = (-radius..i64::from(part.width) + radius)
         .map(|x| reflect(i64::from(part.x) + x, whole.width) - stored.x)
         .collect();
     let mut margined: Vec<Pixel> = vec![[0; 4]; columns.len() + STEP / 4];
-    // The blurred rows around the current one: row y lies in slot y % kernel.
+    // The blurred rows around the current one; row y lies in slot y % kernel.
     let stride = (width * 4).next_multiple_of(STEP);
     let mut ring = vec![0u32; stride * kernel as usize];
     let slot = |y: u32| (y % kernel) as usize * stride;
@@ -208,10 +209,11 @@ fn gaussian_blur(input: &Image, kernel: u32, sigma: f64, part: Rect, out: &mut I
     }
 }
 
-/// Bytes made at once: their sums stay in registers.
+/// Number of bytes made at once, so that their sums stay in registers.
 const STEP: usize = 16;
 
-/// The first pass: from a row with margins to sums of 16 fractional bits. `from` goes on for a step beyond its margins.
+/// The first pass: makes sums with 16 fractional bits from a row with margins. `from` extends one step beyond the
+/// margins.
 #[inline(always)]
 fn blur_row(from: &[u8], weights: &[u32], between: &mut [u32]) {
     let radius = (weights.len() - 1) * 4;
@@ -228,14 +230,14 @@ fn blur_row(from: &[u8], weights: &[u32], between: &mut [u32]) {
                 sums[i] += (u32::from(before[i]) + u32::from(after[i])) * weight;
             }
         }
-        // At most 255 * 2^24: half a unit more still fits.
+        // The sum is at most 255 * 2^24, so adding half a unit does not overflow.
         for i in 0..STEP {
             step[i] = (sums[i] + (1 << (WEIGHT_BITS - BETWEEN_BITS - 1))) >> (WEIGHT_BITS - BETWEEN_BITS);
         }
     }
 }
 
-/// The second pass: from the rows above and below at each distance, as they begin in the ring, to bytes.
+/// The second pass: makes bytes from the rows above and below at each distance. `rows` has their places in the ring.
 #[inline(always)]
 fn blur_column(ring: &[u32], rows: &[[usize; 2]], weights: &[u32], to: &mut [u8]) {
     for (step, at) in to.chunks_mut(STEP).zip((0..).step_by(STEP)) {
@@ -253,7 +255,8 @@ fn blur_column(ring: &[u32], rows: &[[usize; 2]], weights: &[u32], to: &mut [u8]
         const BITS: u32 = WEIGHT_BITS + BETWEEN_BITS;
         let mut made = [0; STEP];
         for i in 0..STEP {
-            // Ties to even: half a unit less the least bit, unless the integer part is odd.
+            // Rounds ties to even: adds half a unit less the lowest bit, and the lowest bit again if the integer part
+            // is odd.
             made[i] = ((sums[i] + (1 << (BITS - 1)) - 1 + ((sums[i] >> BITS) & 1)) >> BITS) as u8;
         }
         step.copy_from_slice(&made[..step.len()]);

@@ -9,11 +9,11 @@ use crate::error::{Error, Result};
 use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
 
-/// Largest mean, to either side, and standard deviation: sums stay within 16 bits, as torchvision's.
+/// Largest absolute mean, and largest standard deviation. Up to this, sums fit 16 bits, as in torchvision.
 const MOST: f64 = 10.0;
 
-/// Adds normal noise to each channel of each pixel: torchvision's v2 `F.gaussian_noise` of 8-bit images, which drops the
-/// noise's fraction. The deviates are those of the key, the pixel's place and the channel.
+/// Adds normal noise to each channel of each pixel: torchvision's v2 `F.gaussian_noise` of 8-bit images, which drops
+/// the noise's fraction. A deviate depends on the key, the pixel's place and the channel alone.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -21,13 +21,13 @@ pub struct GaussianNoise {
     /// Mean of the noise, for values of 0 to 1; from -10 to 10.
     #[serde(default)]
     pub mean: f64,
-    /// Its standard deviation, for values of 0 to 1; 0 to 10.
+    /// Standard deviation of the noise, for values of 0 to 1; from 0 to 10.
     #[serde(default = "usual_sigma")]
     pub sigma: f64,
-    /// Whether sums are cut to 0 to 255; else they wrap around, as torchvision's do.
+    /// Whether sums are limited to 0 to 255. Otherwise they wrap around, as in torchvision.
     #[serde(default = "clips")]
     pub clip: bool,
-    /// What the noise comes from: below 2^53.
+    /// Key of the noise, below 2^53.
     #[serde(default)]
     pub key: u64,
 }
@@ -43,7 +43,8 @@ const fn clips() -> bool {
 impl GaussianNoise {
     pub(super) const KERNELS: &'static [Kernel] = &[Kernel::pixels("gaussian_noise_u8_nhwc")];
 
-    /// Of this standard deviation for values of 0 to 1, with mean 0, cut to 0 to 255; `key` says which, below 2^53.
+    /// Noise with this standard deviation for values of 0 to 1, and mean 0; sums are limited to 0 to 255. `key` selects
+    /// the noise and is below 2^53.
     #[must_use]
     pub const fn new(sigma: f64, key: u64) -> Self {
         Self { mean: 0.0, sigma, clip: true, key }
@@ -56,7 +57,7 @@ impl GaussianNoise {
         self
     }
 
-    /// Whether sums are cut to 0 to 255; else they wrap around.
+    /// Whether sums are limited to 0 to 255. Otherwise they wrap around.
     #[must_use]
     pub const fn clip(mut self, clip: bool) -> Self {
         self.clip = clip;
@@ -67,7 +68,7 @@ impl GaussianNoise {
         vec![Self::new(0.1, 0x0012_3456_789a_bcde), Self::new(0.7, 5).mean(-0.2).clip(false)]
     }
 
-    /// Mean and standard deviation of bytes.
+    /// Mean and standard deviation for bytes.
     fn of_bytes(&self) -> [f32; 2] {
         [self.mean, self.sigma].map(|value| (value * 255.0) as f32)
     }
@@ -158,7 +159,7 @@ pub struct RandomGaussianNoise {
 }
 
 impl RandomGaussianNoise {
-    /// Of this standard deviation for values of 0 to 1, with mean 0, cut to 0 to 255.
+    /// Noise with this standard deviation for values of 0 to 1, and mean 0; sums are limited to 0 to 255.
     #[must_use]
     pub const fn new(sigma: f64) -> Self {
         Self { mean: 0.0, sigma, clip: true }
@@ -171,7 +172,7 @@ impl RandomGaussianNoise {
         self
     }
 
-    /// Whether sums are cut to 0 to 255; else they wrap around.
+    /// Whether sums are limited to 0 to 255. Otherwise they wrap around.
     #[must_use]
     pub const fn clip(mut self, clip: bool) -> Self {
         self.clip = clip;

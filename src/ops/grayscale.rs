@@ -58,7 +58,7 @@ impl Operation for Grayscale {
     }
 }
 
-/// Gray with a probability.
+/// Grayscale with a probability.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RandomGrayscale {
@@ -66,7 +66,7 @@ pub struct RandomGrayscale {
 }
 
 impl RandomGrayscale {
-    /// With probability `p`, 0 to 1.
+    /// A transform that acts with probability `p`, 0 to 1.
     #[must_use]
     pub const fn new(p: f64) -> Self {
         Self { p }
@@ -109,7 +109,7 @@ fn to_gray(image: &mut Image) {
     );
 }
 
-/// ITU-R 601 luma as Pillow's `convert("L")` has it: 16 fractional bits, rounded to nearest.
+/// ITU-R 601 luma as in Pillow's `convert("L")`: 16 fractional bits, rounded to nearest.
 #[inline(always)]
 pub(crate) fn luma([red, green, blue, _]: Pixel) -> u8 {
     ((u32::from(red) * 19595 + u32::from(green) * 38470 + u32::from(blue) * 7471 + 0x8000) >> 16) as u8

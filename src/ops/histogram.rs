@@ -1,4 +1,4 @@
-//! Operations that make a table for each channel from how often the complete image has each value.
+//! Operations that compute a table for each channel from the complete image's histogram.
 
 use super::CpuPass;
 use super::kernel::{Kernel, KernelId, Launcher};
@@ -7,15 +7,15 @@ use super::table;
 use crate::error::Result;
 use crate::raster::{Pixel, Rect, Size};
 
-/// The kernel that counts.
+/// The kernel that counts values.
 pub(super) const COUNT: Kernel = Kernel::pixels("histogram_u8_nhwc");
-/// Rows that a thread of it counts.
+/// Number of rows that one thread of this kernel counts.
 const ROWS_A_THREAD: u32 = 16;
 
-/// How many pixels have each value of a channel.
+/// Histogram of a channel: the number of pixels with each value.
 pub(super) type Counts = [u32; 256];
 
-/// Makes the image anew by the table that `table` makes of each channel's counts.
+/// Applies to each channel the table that `table` makes from the channel's counts.
 pub(super) fn pass(pass: &mut CpuPass<'_>, table: impl Fn(&Counts) -> [u8; 256]) {
     debug_assert_eq!(pass.image.part(), Rect::full(pass.image.whole()), "values are those of the complete image");
     let tables = count(pass.image.pixels()).map(|counts| table(&counts));
@@ -28,7 +28,7 @@ pub(super) fn pass(pass: &mut CpuPass<'_>, table: impl Fn(&Counts) -> [u8; 256])
 
 /// The counts of red, green and blue.
 fn count(pixels: &[Pixel]) -> [Counts; 3] {
-    // Neighbors are often equal, and counting in two places spares the wait for the first sum.
+    // Neighboring pixels are often equal. Counting in two arrays in turn avoids waiting for the previous addition.
     let mut counts = [[[0; 256]; 3]; 2];
     let mut add = |place: usize, pixel: &Pixel| {
         for (counts, value) in counts[place].iter_mut().zip(pixel) {
@@ -45,12 +45,12 @@ fn count(pixels: &[Pixel]) -> [Counts; 3] {
     std::array::from_fn(|channel| std::array::from_fn(|value| first[channel][value] + second[channel][value]))
 }
 
-/// Queues the kernels: those that count, make the table, and apply it.
+/// Queues the kernels that count, make the tables, and apply them.
 pub(super) fn launch(on: &mut dyn Launcher, make_table: KernelId) -> Result<()> {
     const HISTOGRAM: KernelId = KernelId::of(COUNT.name);
     const TABLE_BYTES: u32 = 256;
     let Source { pixels, pitch_bytes, width, height, .. } = on.source();
-    // The upload brings the zeros that the counts begin with.
+    // The upload also sets the counts to zero.
     let counts = on.put(&[0; 3 * size_of::<Counts>()])?;
     let table = on.scratch(3 * TABLE_BYTES as usize)?;
     let sample = HistogramSample { pixels, counts, table, pitch_bytes, width, height, reserved: 0 };

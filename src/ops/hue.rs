@@ -1,7 +1,7 @@
-//! Turning the hue, by way of Pillow's 8-bit HSV.
+//! Shifting the hue, in Pillow's 8-bit HSV.
 //!
-//! The types of every intermediate value follow Pillow's C code, `float` or `double`, because hues are dropped to 8 bits
-//! twice and a value off by one there is seen. Where the order of operations differs from Pillow's it is because the
+//! Every intermediate value has the type that it has in Pillow's C code, `float` or `double`: hues are rounded to 8
+//! bits twice, and a difference of one there is visible. The order of operations differs from Pillow's only where the
 //! intermediate results are exact either way. Tested on all 2^24 colors.
 
 use super::kernel::{Kernel, KernelId, Launcher};
@@ -12,7 +12,7 @@ use crate::raster::{Image, Pixel, Rect, Size};
 use crate::simd::{truncate_f64, wide};
 use serde::{Deserialize, Serialize};
 
-/// Turns the hue.
+/// Shifts the hue.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -24,7 +24,7 @@ pub struct Hue {
 impl Hue {
     pub(super) const KERNELS: &'static [Kernel] = &[Kernel::pixels("hue_u8_nhwc")];
 
-    /// By this part of a full turn, -0.5 to 0.5.
+    /// A shift by this part of a full turn, -0.5 to 0.5.
     #[must_use]
     pub const fn new(factor: f64) -> Self {
         Self { factor }
@@ -34,7 +34,8 @@ impl Hue {
         vec![Self::new(0.23), Self::new(-0.4)]
     }
 
-    /// Steps of 8 bits, as torchvision has it: np.int32(factor * 255).astype(np.uint8), added with wrap-around.
+    /// The shift in steps of an 8-bit hue, as torchvision computes it: np.int32(factor * 255).astype(np.uint8), added
+    /// with wrap-around.
     fn shift(&self) -> u8 {
         (self.factor * 255.0) as i32 as u8
     }
@@ -78,7 +79,7 @@ impl Operation for Hue {
     }
 }
 
-/// Turns the hue of each pixel.
+/// Shifts the hue of each pixel.
 fn turn_all(image: &mut Image, shift: u8) {
     let sectors = Sectors::new(shift);
     let pixels = image.pixels_mut();
@@ -88,11 +89,11 @@ fn turn_all(image: &mut Image, shift: u8) {
     );
 }
 
-/// For each hue of the image, where in the color circle it lies after turning.
+/// Place in the color circle of each 8-bit hue after the shift.
 struct Sectors {
-    /// Which sixth of the circle, 0 to 5.
+    /// Sixth of the circle, 0 to 5.
     sector: [i32; 256],
-    /// How far into that sixth, 0 to 1.
+    /// Position in that sixth, 0 to 1.
     fraction: [f32; 256],
 }
 
@@ -106,7 +107,7 @@ impl Sectors {
     }
 }
 
-/// Pixels a step: a few vectors' worth, so that each stage below is a loop without branches.
+/// Number of pixels in a step: enough for a few vectors, so that each stage below is a loop without branches.
 const STEP: usize = 32;
 
 #[inline(always)]
@@ -145,7 +146,7 @@ fn to_hsv([red, green, blue, _]: Pixel) -> (i32, i32, i32) {
     let (red, green, blue) = (i32::from(red), i32::from(green), i32::from(blue));
     let max = red.max(green).max(blue);
     let min = red.min(green).min(blue);
-    // A gray pixel has hue and saturation 0, whatever comes of it: any divisor but 0 will do.
+    // A gray pixel has hue and saturation 0 in any case, so any divisor other than 0 will do.
     let chroma = max - min;
     let divisor = chroma.max(1) as f32;
     let (sixth, plus, minus) = if red == max {
@@ -157,7 +158,7 @@ fn to_hsv([red, green, blue, _]: Pixel) -> (i32, i32, i32) {
     };
     let (plus, minus) = (plus as f32 / divisor, minus as f32 / divisor);
     let hue = (sixth + f64::from(plus) - f64::from(minus)) as f32;
-    // fmod(hue / 6 + 1, 1), for a sum between 0 and 2.
+    // fmod(hue / 6 + 1, 1): the sum is between 0 and 2.
     let turns = f64::from(hue) / 6.0 + 1.0;
     let turns = (if turns >= 1.0 { turns - 1.0 } else { turns }) as f32;
     let saturation = chroma as f32 / max.max(1) as f32;
@@ -168,12 +169,13 @@ fn to_hsv([red, green, blue, _]: Pixel) -> (i32, i32, i32) {
 #[inline(always)]
 fn to_rgb(sector: i32, fraction: f32, saturation: i32, value: i32) -> Pixel {
     let saturation = (f64::from(saturation) / 255.0) as f32;
-    // Nearest integer, halves up: a sum, for values this small and far from the one double just below a half.
+    // The nearest integer, halves up, by adding a half. These values are small and never the double just below a half,
+    // so the sum is right.
     let scaled = |share: f64| truncate_f64(f64::from(value) * (1.0 - share) + 0.5);
     let low = scaled(f64::from(saturation));
     let falling = scaled(f64::from(saturation * fraction));
     let rising = scaled(f64::from(saturation) * (1.0 - f64::from(fraction)));
-    // Saturation 0 makes all three equal to the value.
+    // With saturation 0, all three equal the value.
     let pick = |full: [i32; 2], falling_in: i32, rising_in: i32| {
         let rest = if sector == rising_in { rising } else { low };
         let rest = if sector == falling_in { falling } else { rest };

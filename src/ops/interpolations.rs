@@ -1,12 +1,12 @@
-//! The filters that a random transform may take.
+//! Filters of random transforms.
 
 use super::filter::Interpolation;
 use crate::error::Result;
 use crate::rng::SampleRng;
 use serde::{Deserialize, Serialize};
 
-/// The filter of a random transform: always the same, or one of two, drawn for each sample. timm's `random` is one of
-/// bilinear and bicubic. Written down it is a name, or a list of two.
+/// The filter of a random transform: always the same one, or one of two, drawn for each sample. timm's `random` draws
+/// bilinear or bicubic. The written form is a name, or a list of two names.
 ///
 /// ```
 /// use warpfeed::ops::{Interpolation, RandomResizedCrop, Transform};
@@ -18,9 +18,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged, expecting = "interpolation must be nearest, bilinear, bicubic or lanczos, or a list of two of them")]
 pub enum Interpolations {
-    /// Always this one.
+    /// Always this filter.
     Always(Interpolation),
-    /// One of these, each as likely as the other.
+    /// One of these filters, both equally likely.
     Either([Interpolation; 2]),
 }
 
@@ -29,7 +29,7 @@ impl Interpolations {
         Self::Always(Interpolation::Nearest)
     }
 
-    /// Which one it is. Where there is one alone, nothing is drawn.
+    /// Draws the filter. A single filter takes no random number.
     pub(super) fn draw(self, rng: &mut SampleRng) -> Interpolation {
         match self {
             Self::Always(interpolation) => interpolation,
@@ -37,7 +37,7 @@ impl Interpolations {
         }
     }
 
-    /// Checks each of them.
+    /// Checks each filter.
     pub(super) fn validate(self, check: impl Fn(Interpolation) -> Result<()>) -> Result<()> {
         match self {
             Self::Always(interpolation) => check(interpolation),

@@ -1,4 +1,4 @@
-//! Each value from 255.
+//! Inverting each value.
 
 use super::check::probability;
 use super::kernel::{Kernel, Launcher};
@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
 
-/// Each value from 255: torchvision's `F.invert`.
+/// Replaces each value v by 255 - v: torchvision's `F.invert`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Invert;
@@ -57,7 +57,7 @@ impl Operation for Invert {
     }
 }
 
-/// Inverts: torchvision's `RandomInvert`, with a probability.
+/// Inverts with a probability: torchvision's `RandomInvert`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RandomInvert {
@@ -65,7 +65,7 @@ pub struct RandomInvert {
 }
 
 impl RandomInvert {
-    /// With probability `p`, 0 to 1.
+    /// A transform that acts with probability `p`, 0 to 1.
     #[must_use]
     pub const fn new(p: f64) -> Self {
         Self { p }

@@ -10,20 +10,20 @@ use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 
-/// Encodes as JPEG, 4:2:0, and decodes again: what Pillow makes of it, and torchvision's `JPEG` of a PIL image. Runs on the
-/// CPU, for GPUs too.
+/// Encodes as JPEG, 4:2:0, and decodes again, with Pillow's bytes: torchvision's `JPEG` of a PIL image. Runs on the
+/// CPU, also for recipes on a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Jpeg {
-    /// 1 to 100.
+    /// Quality of the JPEG, 1 to 100.
     pub quality: u8,
 }
 
 impl Jpeg {
     pub(super) const KERNELS: &'static [Kernel] = &[];
 
-    /// With a quality of 1 to 100.
+    /// An operation with this quality, 1 to 100.
     #[must_use]
     pub const fn new(quality: u8) -> Self {
         Self { quality }
@@ -77,7 +77,7 @@ impl Operation for Jpeg {
     }
 }
 
-/// Encodes as JPEG of a random quality, and decodes again: torchvision's v2 `JPEG`.
+/// Encodes as JPEG with a random quality, and decodes again: torchvision's v2 `JPEG`.
 ///
 /// ```
 /// use warpfeed::ops::{RandomJpeg, Transform};
@@ -93,7 +93,7 @@ pub struct RandomJpeg {
 }
 
 impl RandomJpeg {
-    /// Of a quality in the range, each as likely as the others.
+    /// A quality uniform in the range.
     #[must_use]
     pub const fn new(quality: RangeInclusive<u8>) -> Self {
         Self { quality }

@@ -1,7 +1,8 @@
-//! What operations know of GPUs: the names and grids of their kernels, and how they are called.
+//! Kernels of operations: names, grids and calls.
 //!
-//! An operation fills in its kernel's descriptor ([`params`](super::params)) through a [`Launcher`], which the back end
-//! implements. The back end finds all kernels in [`REGISTRY`] and names no operation.
+//! This is all that operations know of GPUs. An operation fills in its kernel's descriptor ([`params`](super::params))
+//! through a [`Launcher`], which the back end implements. The back end finds all kernels in [`REGISTRY`] and names no
+//! operation.
 #![allow(unsafe_code)]
 
 use super::filter::{Interpolation, PassOrder};
@@ -16,31 +17,31 @@ use crate::raster::{Rect, Size};
 use bytemuck::NoUninit;
 use std::ops::Range;
 
-/// A kernel: the row that an operation's file has for it.
+/// A kernel, as an operation's file lists it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Kernel {
-    /// The function in kernels/*.cu.
+    /// Name of the function in kernels/*.cu.
     pub(crate) name: &'static str,
     pub(crate) grid: Grid,
 }
 
-/// How a kernel's grid covers an image.
+/// Grid by which a kernel covers an image.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Grid {
-    /// A pixel a thread, in blocks of 32 x 8.
+    /// One pixel per thread, in blocks of 32 x 8.
     Pixels,
-    /// Tiles of 32 x 16 pixels, a block of 256 threads each.
+    /// Tiles of 32 x 16 pixels, with a block of 256 threads each.
     Tiles,
 }
 
 impl Kernel {
-    /// A kernel that makes a pixel a thread.
+    /// A kernel with one pixel per thread.
     pub(crate) const fn pixels(name: &'static str) -> Self {
         Self { name, grid: Grid::Pixels }
     }
 }
 
-/// The kernels of all operations. One that operations share is in it once for each.
+/// The kernels of all operations. A kernel that several operations share is listed once for each.
 pub(crate) const REGISTRY: [Kernel; count()] = {
     let mut registry = [super::KERNELS[0][0]; count()];
     let (mut list, mut next) = (0, 0);
@@ -70,7 +71,7 @@ const fn count() -> usize {
 pub(crate) struct KernelId(pub(crate) usize);
 
 impl KernelId {
-    /// The kernel of this name. What is not in the registry does not compile.
+    /// The kernel of this name. A name that is not in the registry does not compile.
     pub(crate) const fn of(name: &str) -> Self {
         let mut i = 0;
         while i < REGISTRY.len() {
@@ -97,42 +98,43 @@ const fn equal(a: &[u8], b: &[u8]) -> bool {
     true
 }
 
-/// Makes the calls of one image, one after the other.
+/// Makes the kernel calls of one image, in order.
 pub(crate) trait Launcher {
     /// The current image.
     fn source(&self) -> Source;
 
-    /// Makes a fresh image of the part `part` of a whole the current one.
+    /// Makes a new image, the part `part` of a whole of this size, the current one.
     fn target(&mut self, whole: Size, part: Rect) -> Result<Target>;
 
-    /// Makes an image that was current before the current one again. Nothing takes its memory from then on, but what works in
-    /// place changes it.
+    /// Makes an earlier image the current one again. Its memory is not reused from then on, but operations that work in
+    /// place still change it.
     fn go_back(&mut self, image: Source);
 
-    /// Brings a table to the device, at an address that is a multiple of 16.
+    /// Uploads a table to the device, at an address that is a multiple of 16.
     fn put(&mut self, table: &[u8]) -> Result<DevicePointer>;
 
-    /// Memory on the device that holds anything.
+    /// Uninitialized memory on the device.
     fn scratch(&mut self, len_bytes: usize) -> Result<DevicePointer>;
 
-    /// The weights of the outputs `window` of a resize along an axis.
+    /// The weights of the output pixels `window` of a resize along an axis.
     fn axis(&mut self, input: u32, output: u32, window: Range<u32>, interpolation: Interpolation) -> Result<Axis>;
 
-    /// Which pass of a resize comes first.
+    /// Order of a resize's passes.
     fn order(&self) -> PassOrder;
 
-    /// Adds a call. `extent`: the pixels that the kernel makes or changes.
+    /// Adds a call. `extent` is the size in pixels of the area that the kernel makes or changes.
     fn add(&mut self, kernel: KernelId, descriptor: Descriptor, extent: Size);
 }
 
 impl dyn Launcher + '_ {
-    /// The size of the complete image of which the current one is stored, or a part of it.
+    /// The size of the complete image. The current image may be a part of it.
     pub(crate) fn whole(&self) -> Size {
         let source = self.source();
         Size::new(source.whole_width, source.whole_height)
     }
 
-    /// Adds a call of a kernel that is handed `sample`. `extent`: the pixels that it makes or changes.
+    /// Adds a call of a kernel with the descriptor `sample`. `extent` is the size in pixels of the area that the kernel
+    /// makes or changes.
     pub(crate) fn call(&mut self, kernel: KernelId, sample: &impl NoUninit, extent: Size) {
         self.add(kernel, Descriptor::new(sample), extent);
     }
@@ -168,7 +170,7 @@ impl Descriptor {
 macro_rules! descriptors {
     ($($type:ty,)*) => {
         $(
-            // SAFETY: plain numbers without padding, which params.rs asserts by the structs' sizes.
+            // SAFETY: plain numbers without padding; params.rs asserts that by the structs' sizes.
             unsafe impl NoUninit for $type {}
         )*
     };

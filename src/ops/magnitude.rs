@@ -1,6 +1,7 @@
-//! What automatic augmentations draw from: operations of a kind, as strong as a bin of its magnitudes says.
+//! Operations of automatic augmentations, by their kind and the bin of their magnitude.
 //!
-//! Kinds, magnitudes and their meaning are torchvision's, on PIL images. `tests/reference/auto-augment.json` has its tables.
+//! Kinds, magnitudes and their meaning are torchvision's, on PIL images. `tests/reference/auto-augment.json` has
+//! torchvision's tables.
 
 use super::affine::Affine;
 use super::fill::Fill;
@@ -12,7 +13,7 @@ use super::{
 use crate::error::{Error, Result};
 use crate::raster::Size;
 
-/// Most bins of magnitudes.
+/// Largest number of bins of magnitudes.
 const MAX_BINS: u32 = 1000;
 
 /// A kind of operation.
@@ -36,7 +37,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Those of RandAugment and TrivialAugment, in torchvision's order.
+    /// The kinds of RandAugment and TrivialAugment, in torchvision's order.
     pub(super) const ALL: [Self; 14] = [
         Self::Identity,
         Self::ShearX,
@@ -58,28 +59,28 @@ impl Kind {
 /// The magnitudes of every kind.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Magnitudes {
-    /// Number of bins, from the weakest on.
+    /// Number of bins, in order of strength.
     pub(super) bins: u32,
     /// Tangent of the strongest shear.
     pub(super) shear: f64,
-    /// The farthest move in pixels, along a side of so many.
+    /// The farthest move in pixels, for a given side in pixels.
     pub(super) translate: fn(f64) -> f64,
     /// Degrees of the strongest rotation.
     pub(super) rotate: f64,
-    /// How far factors of brightness and the like are from 1.
+    /// Largest distance from 1 of the factors of brightness, color, contrast and sharpness.
     pub(super) enhance: f64,
-    /// The most bits that posterize keeps, and how many fewer the strongest does.
+    /// The most bits that posterize keeps, and the number of bits that the strongest bin keeps less.
     pub(super) posterize: (f32, f64),
 }
 
-/// How pixels between pixels are made, and what shows outside.
+/// The filter of operations that sample, and the color outside the image.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Style {
     pub(super) interpolation: Interpolation,
     pub(super) fill: [u8; 3],
 }
 
-/// Bin `i` of `n` from `start` to `end`, as `torch.linspace` has it in single precision.
+/// Bin `i` of `n` from `start` to `end`, as `torch.linspace` computes it in single precision.
 fn linspace(start: f32, end: f32, i: u32, n: u32) -> f64 {
     let step = (end - start) / (n - 1) as f32;
     let value = if i < n / 2 { step.mul_add(i as f32, start) } else { (-step).mul_add((n - 1 - i) as f32, end) };
@@ -114,8 +115,8 @@ impl Magnitudes {
         }
     }
 
-    /// Adds an operation of a kind to a recipe, as strong as `bin` says, in the other direction if `negative` and the kind
-    /// has one. Identity adds none.
+    /// Adds an operation of a kind to a recipe, with the magnitude of `bin`. If `negative` and the kind has a
+    /// direction, it is the opposite one. Identity adds no operation.
     pub(super) fn push(
         &self,
         drawing: &mut Drawing<'_>,
@@ -126,7 +127,7 @@ impl Magnitudes {
         self.op(kind, bin, negative, size, style).map_or(Ok(()), |op| drawing.push(op))
     }
 
-    /// The same as an operation.
+    /// The operation of a kind, with the magnitude of `bin`. `None` for identity.
     pub(super) fn op(&self, kind: Kind, bin: u32, negative: bool, size: Size, style: Style) -> Option<Op> {
         let strength = self.of(kind, bin, size);
         let signed = if negative { -strength } else { strength };
@@ -159,7 +160,7 @@ mod tests {
     use crate::ops::{aug_mix, auto_augment, rand_augment, trivial_augment};
     use serde_json::Value;
 
-    /// torchvision's own tables, as `tests/reference/make_tables.py` wrote them down.
+    /// torchvision's own tables come from `tests/reference/make_tables.py`.
     #[test]
     fn magnitudes_are_those_of_torchvision() {
         let tables: Value = serde_json::from_str(include_str!("../../tests/reference/auto-augment.json")).unwrap();

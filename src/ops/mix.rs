@@ -1,4 +1,4 @@
-//! The weighted sum of what several chains of operations make of an image.
+//! The weighted sum of an image and of the results of several chains of operations.
 
 use super::blend::blend;
 use super::kernel::{Kernel, KernelId, Launcher};
@@ -12,12 +12,12 @@ use crate::raster::{Image, Rect, Size};
 use crate::simd::{truncate_f32, wide};
 use serde::{Deserialize, Serialize};
 
-/// Most chains of one sum.
+/// Largest number of chains of one sum.
 const MAX_CHAINS: usize = 100;
 
-/// The image and what chains of operations make of it, each times a weight, added up in order in single precision, cut to
-/// 0 to 255, fractions dropped: how torchvision's `AugMix` mixes. timm's mixes the chains alone, with a weight of 0 for the
-/// image, and then blends ([`blend`](Self::blend)).
+/// The weighted sum of the image and of the results of chains of operations. It is added up in order in single
+/// precision and limited to 0 to 255, and fractions are dropped, as in torchvision's `AugMix`. timm's AugMix mixes only
+/// the chains, with a weight of 0 for the image, and then blends the sum with the image ([`blend`](Self::blend)).
 ///
 /// ```
 /// use warpfeed::ops::{Chain, Hflip, Mix, Op};
@@ -30,11 +30,11 @@ const MAX_CHAINS: usize = 100;
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Mix {
-    /// Of the image itself, 0 to 1.
+    /// Weight of the image itself, 0 to 1.
     pub weight: f32,
-    /// What is added to it.
+    /// Chains whose results are added.
     pub chains: Vec<Chain>,
-    /// How far the result is from the image, 0, to the sum, 1: Pillow's `Image.blend`.
+    /// Blend of the image and the sum, as by Pillow's `Image.blend`: 0 is the image, 1 the sum.
     #[serde(default = "whole", skip_serializing_if = "is_whole")]
     pub blend: f32,
 }
@@ -52,20 +52,20 @@ fn is_whole(blend: &f32) -> bool {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Chain {
-    /// 0 to 1.
+    /// Weight of the result, 0 to 1.
     pub weight: f32,
-    /// In order.
+    /// Operations, in order.
     pub ops: Vec<Op>,
 }
 
 impl Chain {
-    /// These operations, with a weight of 0 to 1.
+    /// A chain of these operations, with a weight of 0 to 1.
     #[must_use]
     pub fn new(weight: f32, ops: impl IntoIterator<Item = Op>) -> Self {
         Self { weight, ops: ops.into_iter().collect() }
     }
 
-    /// An error unless the operations keep an image's size.
+    /// Fails if the operations change the image's size.
     fn check_size(&self, size: Size) -> Result<()> {
         let after = self.ops.iter().try_fold(size, |size, op| op.output_size(size))?;
         if after == size {
@@ -79,20 +79,20 @@ impl Mix {
     pub(super) const KERNELS: &'static [Kernel] =
         &[Kernel::pixels("mix_add_u8_nhwc"), Kernel::pixels("mix_cut_u8_nhwc")];
 
-    /// The image alone, with a weight of 0 to 1.
+    /// A sum of the image alone, with a weight of 0 to 1.
     #[must_use]
     pub const fn new(weight: f32) -> Self {
         Self { weight, chains: Vec::new(), blend: whole() }
     }
 
-    /// And one more chain.
+    /// Adds a chain.
     #[must_use]
     pub fn chain(mut self, chain: Chain) -> Self {
         self.chains.push(chain);
         self
     }
 
-    /// How far the result is from the image, 0, to the sum, 1.
+    /// Blend of the image and the sum: 0 is the image, 1 the sum.
     #[must_use]
     pub const fn blend(mut self, blend: f32) -> Self {
         self.blend = blend;
@@ -200,7 +200,7 @@ impl Operation for Mix {
         for chain in &self.chains {
             on.go_back(original);
             if !chain.ops.is_empty() {
-                // Some operations work in place, on a copy here.
+                // Some operations work in place, so they get a copy.
                 crop::launch(on, 0, 0, size, Fill::BLACK)?;
                 let mut whole = size;
                 for op in &chain.ops {

@@ -20,8 +20,8 @@
 // `-ffp-contract=off`, and logarithms, exponentials and sines come from `libm`, because the libraries of operating
 // systems round them differently.
 //
-// Drawing. All random numbers of a sample are drawn before any operation runs (`crate::rng`). Each transform has its own
-// region of the sample's random stream, so one more draw in one transform moves nothing in the others. Branches of
+// Drawing. All random numbers of a sample are drawn before any operation runs (`crate::rng`). Each transform has its
+// own region of the sample's random stream, so one more draw in one transform moves nothing in the others. Branches of
 // `one_of` and `maybe` keep their regions whether they are taken or not. `random_order` also keeps each transform's
 // region; only the order in which the transforms run changes.
 //
@@ -153,9 +153,9 @@ use std::fmt;
 use table::Table;
 use turn::Turn;
 
-/// What every operation says of itself. Nothing has a default, so that nothing can be forgotten.
+/// Interface of every operation. It has no defaults, so that nothing can be forgotten.
 pub(crate) trait Operation: fmt::Debug {
-    /// The name as written in a recipe.
+    /// The operation's name in the written form.
     fn name(&self) -> &'static str;
 
     /// Checks every parameter that can be checked without an image.
@@ -164,88 +164,88 @@ pub(crate) trait Operation: fmt::Debug {
     /// The size of the result for an image of size `input`. The parameters are valid.
     fn output_size(&self, input: Size) -> Result<Size>;
 
-    /// What it does to the size of any image.
+    /// The effect on the size of any image.
     fn size_effect(&self) -> SizeEffect;
 
-    /// What a plan makes of it, on an image of size `input`.
+    /// The operation's form in a plan, on an image of size `input`.
     fn primitive(&self, input: Size) -> Primitive;
 
-    /// Runs it on the CPU.
+    /// Runs the operation on the CPU.
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()>;
 
-    /// Queues its kernels for the part `part` of its result.
+    /// Queues the operation's kernels for the part `part` of its result.
     fn launch(&self, on: &mut dyn Launcher, part: Rect) -> Result<()>;
 }
 
-/// What an operation is to a plan.
+/// An operation's form in a plan.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Primitive {
-    /// It changes nothing.
+    /// The operation changes nothing.
     Identity,
-    /// It moves pixels and changes none.
+    /// The operation moves pixels and changes none.
     Turn(Turn),
-    /// It cuts out the rectangle of its result's size at (`x`, `y`), beyond the image filled with `fill`.
+    /// The operation cuts out a rectangle of its result's size at (`x`, `y`). Pixels outside the image are `fill`.
     Crop {
         /// First column, may be negative.
         x: i32,
         /// First row, may be negative.
         y: i32,
-        /// What shows outside the image.
+        /// Pixels outside the image.
         fill: Fill,
     },
-    /// It samples through an affine map.
+    /// The operation samples through an affine map.
     Affine(Sampling),
-    /// It resizes a rectangle of the image to its result's size.
+    /// The operation resizes a rectangle of the image to its result's size.
     Resample {
         /// The rectangle.
         window: Rect,
         /// The filter.
         interpolation: Interpolation,
     },
-    /// It makes each byte anew from that byte alone.
+    /// The operation replaces each byte by a value that depends on that byte alone.
     Table(Table),
-    /// It needs a pass of its own.
+    /// The operation needs a pass of its own.
     Pass(Reach),
 }
 
-/// Which part of an image a pass reads to make a part of its result.
+/// The part of an image that a pass reads to make a part of its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// The same part and so many pixels around it, as far as the image has them.
+    /// The same part and this number of pixels around it, as far as the image has them.
     Around(u32),
-    /// The complete image, for what its values are as a whole, and it makes a complete result. Each pixel stays at its
-    /// place.
+    /// The complete image, because the pass needs statistics of its values. The pass makes a complete result, and each
+    /// pixel stays at its place.
     Values,
-    /// The complete image, and it makes a complete result.
+    /// The complete image. The pass makes a complete result.
     Whole,
 }
 
-/// What an operation or a transform does to the size of any image.
+/// The effect of an operation or a transform on the size of any image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SizeEffect {
-    /// Keeps it.
+    /// The size stays the same.
     Keeps,
-    /// Makes it this one.
+    /// The size becomes this one.
     Becomes(Size),
-    /// Depends on the image or on the draw.
+    /// The new size depends on the image or on random numbers.
     Varies,
 }
 
-/// What a pass on the CPU works on.
+/// A pass on the CPU.
 pub(crate) struct CpuPass<'a> {
-    /// What the pass reads, by its [`Reach`]; afterwards its result.
+    /// The pass's input, by its [`Reach`]; afterwards its result.
     pub(crate) image: &'a mut Image,
     /// Memory for the result of a pass that cannot work in place.
     pub(crate) spare: &'a mut Image,
-    /// The part of the result to be made.
+    /// The part of the result that the pass makes.
     pub(crate) part: Rect,
-    /// Which pass of a resize comes first.
+    /// Order of a resize's passes.
     pub(crate) order: PassOrder,
 }
 
 impl CpuPass<'_> {
-    /// Makes the result, of which `size` pixels are stored, out of place: `make` reads the image and resets and fills the
-    /// result.
+    /// Makes the result out of place, with `size` stored pixels. `make` reads the image, resets the result and fills
+    /// it.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] if there is no memory for the result.
@@ -261,10 +261,11 @@ macro_rules! operations {
     ($($(#[$doc:meta])* $module:ident: $name:ident,)*) => {
         $(pub use $module::$name;)*
 
-        /// One operation with explicit parameters, as written in a recipe (`{"op": "rotate", "degrees": 5, ...}`).
+        /// An operation with explicit parameters. Its written form in a recipe is `{"op": "rotate", "degrees": 5,
+        /// ...}`.
         ///
-        /// Applied to an image of RGB pixels with 8 bits a channel. [`Normalize`] turns it into `f32` and may be followed
-        /// by [`Erase`] only. Each operation is a type of its own, which becomes an `Op` by `into()`:
+        /// An operation works on an image of RGB pixels with 8 bits a channel. [`Normalize`] converts the image to
+        /// `f32`; only [`Erase`] may follow it. Each operation is a type of its own, and `into()` makes an `Op` of it:
         ///
         /// ```
         /// use warpfeed::ops::{Fill, Hflip, Op, Rotate};
@@ -279,7 +280,7 @@ macro_rules! operations {
         #[non_exhaustive]
         pub enum Op {
             $($(#[$doc])* $name($name),)*
-            /// Code of the caller's own. Runs on the CPU; cannot be written down.
+            /// The caller's own code. It runs on the CPU and has no written form.
             #[serde(skip)]
             Custom(Custom),
         }
@@ -306,8 +307,8 @@ macro_rules! operations {
                 }
             }
 
-            /// Operations of every kind for an image of size `size`, with parameters that serve different code: for
-            /// tests and benches. [`Custom`](Self::Custom) is not among them.
+            /// Operations of every kind for an image of size `size`, with parameters that reach different code paths,
+            /// for tests and benches. [`Custom`](Self::Custom) is not among them.
             ///
             /// ```
             /// use warpfeed::{ops::Op, image::Size};
@@ -333,11 +334,11 @@ operations! {
     hflip: Hflip,
     /// Mirrors top and bottom.
     vflip: Vflip,
-    /// Turns about the center.
+    /// Rotates about the center.
     rotate: Rotate,
-    /// Turns, scales, shears and moves.
+    /// Rotates, scales, shears and translates.
     affine: Affine,
-    /// Samples by a matrix.
+    /// Samples through an affine matrix.
     affine_matrix: AffineMatrix,
     /// Resizes the whole image.
     resize: Resize,
@@ -349,9 +350,9 @@ operations! {
     resized_crop: ResizedCrop,
     /// Gaussian blur.
     gaussian_blur: GaussianBlur,
-    /// The largest value of a square of pixels, for each channel.
+    /// Replaces each value by the largest in a square around it.
     dilate: Dilate,
-    /// The smallest value of a square of pixels, for each channel.
+    /// Replaces each value by the smallest in a square around it.
     erode: Erode,
     /// Blends with black.
     brightness: Brightness,
@@ -359,15 +360,15 @@ operations! {
     contrast: Contrast,
     /// Blends with the image's gray version.
     saturation: Saturation,
-    /// Turns the hue.
+    /// Shifts the hue.
     hue: Hue,
-    /// Luma in all three channels.
+    /// Replaces each pixel by its luma.
     grayscale: Grayscale,
     /// Puts the channels in another order.
     permute_channels: PermuteChannels,
     /// Adds normal noise.
     gaussian_noise: GaussianNoise,
-    /// Each value from 255.
+    /// Replaces each value v by 255 - v.
     invert: Invert,
     /// Keeps the upper bits of each value.
     posterize: Posterize,
@@ -379,7 +380,7 @@ operations! {
     autocontrast: Autocontrast,
     /// Blends with a smoothed version.
     sharpness: Sharpness,
-    /// Adds up what chains of operations make of the image.
+    /// Adds up the image and the results of chains of operations.
     mix: Mix,
     /// Adds rows and columns on each side.
     pad: Pad,
@@ -389,18 +390,18 @@ operations! {
     elastic: Elastic,
     /// Pillow's Gaussian blur.
     pillow_gaussian_blur: PillowGaussianBlur,
-    /// Adds to dark values.
+    /// Adds a number to dark values.
     solarize_add: SolarizeAdd,
     /// Encodes as JPEG and decodes again.
     jpeg: Jpeg,
     /// Overwrites a rectangle.
     erase: Erase,
-    /// To `f32`, normalized.
+    /// Converts to `f32` and normalizes.
     normalize: Normalize,
 }
 
 impl Op {
-    /// The operation's name as written in a recipe.
+    /// The operation's name in the written form.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.operation().name()
@@ -433,34 +434,34 @@ impl Op {
         Ok(output)
     }
 
-    /// What it does to the size of any image.
+    /// The effect on the size of any image.
     pub(crate) fn size_effect(&self) -> SizeEffect {
         self.operation().size_effect()
     }
 
-    /// What a plan makes of it, on an image of size `input`.
+    /// The operation's form in a plan, on an image of size `input`.
     pub(crate) fn primitive(&self, input: Size) -> Primitive {
         self.operation().primitive(input)
     }
 
-    /// Runs it on the CPU.
+    /// Runs the operation on the CPU.
     pub(crate) fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
         self.operation().pass(pass)
     }
 
-    /// Queues its kernels for the part `part` of its result.
+    /// Queues the operation's kernels for the part `part` of its result.
     pub(crate) fn launch(&self, on: &mut dyn Launcher, part: Rect) -> Result<()> {
         self.operation().launch(on, part)
     }
 
-    /// Applies it to a complete image, which becomes the result. `spare` is memory.
+    /// Applies the operation to a complete image, which becomes the result. `spare` is scratch memory.
     pub(crate) fn apply(&self, order: PassOrder, image: &mut Image, spare: &mut Image) -> Result<()> {
         debug_assert_eq!(image.part(), Rect::full(image.whole()), "apply takes complete images");
         let part = Rect::full(self.output_size(image.size())?);
         self.pass(&mut CpuPass { image, spare, part, order })
     }
 
-    /// Whether only the CPU can run it.
+    /// Whether the operation runs on the CPU only.
     pub(crate) fn needs_cpu(&self) -> bool {
         match self {
             Self::Custom(_) | Self::Jpeg(_) => true,

@@ -1,38 +1,40 @@
-//! Random numbers of single pixels: equal on the CPU and on the device, whatever part of an image is made, in any order.
+//! Random numbers of single pixels. They are equal on the CPU and on the device, whichever part of an image is made, in
+//! any order.
 //!
-//! The words of a pixel are Philox4x32-10 (Salmon and others, "Parallel random numbers: as easy as 1, 2, 3", 2011) with the
-//! operation's key and, as counter, the pixel's column and row. A channel takes a word.
+//! A pixel's random words come from Philox4x32-10 (Salmon and others, "Parallel random numbers: as easy as 1, 2, 3",
+//! 2011). Its key is the operation's key, its counter the pixel's column and row. Each channel uses one word.
 //!
-//! A word becomes a normal deviate by the inverse of the distribution: its highest bit is the sign, the others are a
-//! probability between 0 and 1/2, in steps of 2^-32 from 2^-33 on. The table has the deviate at 32 places of each octave of
-//! probabilities and is linear in between, all in whole numbers, so nothing depends on a processor's logarithms. A deviate is
-//! within 1e-4 of the exact one, and at most 6.34. `kernels/noise.cuh` does the same.
+//! A word becomes a normal deviate by the inverse of the distribution: its highest bit is the sign, and the other bits
+//! are a probability between 2^-33 and 1/2, in steps of 2^-32. A table has the deviate at 32 places of each octave of
+//! probabilities, and values in between are interpolated linearly. All of this is in whole numbers, so nothing depends
+//! on a processor's logarithms. A deviate is within 1e-4 of the exact one, and at most 6.34. `kernels/noise.cuh` does
+//! the same.
 
 use std::sync::LazyLock;
 
 /// Fractional bits of a deviate in the table.
 const BITS: u32 = 20;
-/// Places in an octave, as a power of two.
+/// Number of places in an octave, as a power of two.
 const PLACE_BITS: u32 = 5;
-/// Places of all octaves, and the end of the last.
+/// Number of places in all octaves, plus one for the end of the last octave.
 const PLACES: usize = (32 << PLACE_BITS) + 1;
-/// Keys are whole numbers below this: programs that read recipes may keep numbers as doubles.
+/// Upper bound of keys. Programs that read recipes may store numbers as doubles, which are exact below it.
 pub(super) const KEYS: u64 = 1 << 53;
-/// Pixels whose words are made at once.
+/// Number of pixels whose words are made at once.
 const BLOCK: usize = 16;
 
-/// The deviates, rising probabilities one after the other.
+/// The deviates in order of rising probability.
 static NORMALS: LazyLock<[i32; PLACES]> = LazyLock::new(|| {
     std::array::from_fn(|place| {
         let (octave, part) = (place >> PLACE_BITS, place % (1 << PLACE_BITS));
-        // The first octave's lowest probability is 2^-33, the last ends at 1/2.
+        // The first octave starts at the probability 2^-33, and the last one ends at 1/2.
         let mantissa = 1.0 + part as f64 / f64::from(1 << PLACE_BITS);
         (quantile(mantissa * 2f64.powi(octave as i32 - 33)) * f64::from(1 << BITS)).round() as i32
     })
 });
 
-/// The deviate that a normal one exceeds with this probability, at most 1/2, by Newton's method. It comes closer from below
-/// with each step.
+/// The value that a normal deviate exceeds with this probability, which is at most 1/2, by Newton's method. Each step
+/// comes closer from below.
 fn quantile(probability: f64) -> f64 {
     let mut x = 0.0;
     for _ in 0..64 {
@@ -48,7 +50,8 @@ pub(crate) fn normals() -> &'static [u8] {
     bytemuck::cast_slice(&*NORMALS)
 }
 
-/// The words of `N` pixels of row `y`, from column `x` on: the first of each, then the second, and so on.
+/// The words of `N` pixels of row `y`, starting at column `x`: the first word of each pixel, then the second, and so
+/// on.
 #[inline(always)]
 pub(super) fn words<const N: usize>(key: u64, x: u32, y: u32) -> [[u32; N]; 4] {
     let mut words = [std::array::from_fn(|i| x.wrapping_add(i as u32)), [y; N], [0; N], [0; N]];
@@ -79,7 +82,7 @@ fn normal(word: u32, table: &[i32; PLACES]) -> f32 {
     if word >> 31 == 0 { value } else { -value }
 }
 
-/// Calls `each` with the place and the three normal deviates of `len` pixels of row `y`, from column `x` on.
+/// Calls `each` with the index and the three normal deviates of `len` pixels of row `y`, starting at column `x`.
 pub(crate) fn normal_row(key: u64, x: u32, y: u32, len: u32, mut each: impl FnMut(usize, [f32; 3])) {
     let table = &*NORMALS;
     for start in (0..len as usize).step_by(BLOCK) {
@@ -96,11 +99,11 @@ pub(crate) fn normal_row(key: u64, x: u32, y: u32, len: u32, mut each: impl FnMu
 mod tests {
     use super::*;
 
-    /// The known answers that come with the authors' library, of which the counter's last two words are 0.
+    /// The known answers that come with the authors' library. In these, the last two words of the counter are 0.
     #[test]
     fn words_are_those_of_philox() {
         assert_eq!(words::<1>(0, 0, 0).map(|word| word[0]), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
-        // A block's words are those of its pixels.
+        // Words made in a block equal the words of single pixels.
         let block = words::<BLOCK>(0x0123_4567_89ab_cdef, 40, 7);
         for i in 0..BLOCK {
             let one = words::<1>(0x0123_4567_89ab_cdef, 40 + i as u32, 7);
@@ -113,7 +116,7 @@ mod tests {
         let mut word = 1_u32;
         for _ in 0..20_000 {
             word = word.wrapping_mul(747_796_405).wrapping_add(2_891_336_453);
-            // Far ones come seldom by themselves.
+            // Large deviates are rare, so they are made on purpose.
             for word in [word, word >> (word % 31), !(word >> (word % 31))] {
                 let exact = quantile((f64::from(word & 0x7fff_ffff) + 0.5) * 2f64.powi(-32));
                 let exact = if word >> 31 == 0 { exact } else { -exact };
@@ -123,7 +126,8 @@ mod tests {
         assert!((f64::from(normal(0, &NORMALS)) - 6.338).abs() < 1e-3, "{}", normal(0, &NORMALS));
     }
 
-    /// Chi-square over 64 equally likely ranges, moments up to the fourth, and what neighbors and channels share.
+    /// Tests chi-square over 64 equally likely ranges, moments up to the fourth, and the correlation of neighbors and
+    /// channels.
     #[test]
     fn deviates_of_pixels_are_normal_and_independent() {
         const SIDE: u32 = 400;
@@ -146,9 +150,9 @@ mod tests {
             });
         }
         let sum: f64 = counts.iter().map(|count| (count - COUNT / 64.0).powi(2) / (COUNT / 64.0)).sum();
-        // One in a million is above 127, of 63 degrees of freedom.
+        // With 63 degrees of freedom, one in a million is above 127.
         assert!(sum < 127.0, "{sum}");
-        // Six standard deviations: those of x, x^2, x^3 and x^4 are 1, sqrt 2, sqrt 15 and sqrt 96.
+        // The bound is six standard deviations; those of x, x^2, x^3 and x^4 are 1, sqrt 2, sqrt 15 and sqrt 96.
         for (moment, (want, deviation)) in moments.iter().zip([(0.0, 1.0), (1.0, 2.0), (0.0, 15.0), (3.0, 96.0_f64)]) {
             assert!((moment / COUNT - want).abs() < 6.0 * (deviation / COUNT).sqrt(), "{moments:?}");
         }

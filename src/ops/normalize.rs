@@ -1,4 +1,4 @@
-//! Normalization: the end of a recipe, done by a plan's epilogue.
+//! Normalization: the end of a recipe, which a plan's epilogue does.
 
 use super::kernel::{Kernel, Launcher};
 use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
@@ -6,28 +6,28 @@ use crate::error::{Error, Result};
 use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
 
-/// Largest mean and std: what is larger is meant for values of 0 to 255.
+/// Largest mean and std. Larger values are meant for pixels of 0 to 255.
 const MAX_MEAN: f32 = 3.0;
 const MAX_STD: f32 = 10.0;
 
 /// Mean and std of each channel.
 pub(crate) type Normalization = Option<([f32; 3], [f32; 3])>;
 
-/// To `f32`: `(v / 255 - mean) / std` for each channel. Only [`Erase`](crate::ops::Erase) may follow it.
+/// Converts to `f32`: `(v / 255 - mean) / std` for each channel. Only [`Erase`](crate::ops::Erase) may follow it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Normalize {
-    /// Mean of red, green, blue, of values in 0 to 1; from -3 to 3.
+    /// Mean of red, green, blue, for values of 0 to 1; from -3 to 3.
     pub mean: [f32; 3],
-    /// Standard deviation of red, green, blue, of values in 0 to 1; above 0, up to 10.
+    /// Standard deviation of red, green, blue, for values of 0 to 1; above 0, up to 10.
     pub std: [f32; 3],
 }
 
 impl Normalize {
     pub(super) const KERNELS: &'static [Kernel] = &[];
 
-    /// By this mean and standard deviation of red, green, blue, of values in 0 to 1.
+    /// Normalization by this mean and standard deviation of red, green, blue, for values of 0 to 1.
     #[must_use]
     pub const fn new(mean: [f32; 3], std: [f32; 3]) -> Self {
         Self { mean, std }

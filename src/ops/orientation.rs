@@ -2,17 +2,17 @@
 
 use super::{Hflip, Op, Rotate, Vflip};
 
-/// What to do with an image's EXIF orientation tag.
+/// Handling of an image's EXIF orientation tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Orientation {
-    /// The image is turned as the tag says, before anything else.
+    /// The image is turned as the tag says, before any other operation.
     #[default]
     Apply,
-    /// The image is taken as it is stored.
+    /// The tag is ignored.
     Ignore,
 }
 
-/// The operations that an orientation tag asks for, if it is to be applied.
+/// The operations that an orientation tag asks for; none if it is ignored.
 pub(crate) fn oriented(tag: u8, orientation: Orientation) -> Vec<Op> {
     match orientation {
         Orientation::Apply => orientation_ops(tag),

@@ -31,15 +31,15 @@ pub struct Pad {
     pub right: u32,
     /// Rows after the last.
     pub bottom: u32,
-    /// What they show.
+    /// Content of the new rows and columns.
     #[serde(default)]
     pub mode: PadMode,
-    /// Red, green, blue of [`PadMode::Constant`].
+    /// Color for [`PadMode::Constant`]: red, green, blue.
     #[serde(default)]
     pub fill: [u8; 3],
 }
 
-/// What rows and columns beyond an image show.
+/// Content of rows and columns beyond an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -49,35 +49,35 @@ pub enum PadMode {
     Constant,
     /// The nearest pixel of the edge.
     Edge,
-    /// The image mirrored at the middle of its outermost pixels, which are not repeated.
+    /// The image, mirrored at the middle of its outermost pixels, which are not repeated.
     Reflect,
-    /// The image mirrored at its edge.
+    /// The image, mirrored at its edge.
     Symmetric,
 }
 
 impl Pad {
     pub(super) const KERNELS: &'static [Kernel] = &[Kernel::pixels("crop_u8_nhwc")];
 
-    /// So many black pixels on every side.
+    /// Padding with `pixels` black pixels on every side.
     #[must_use]
     pub const fn new(pixels: u32) -> Self {
         Self::sides([pixels; 4])
     }
 
-    /// Black pixels on the left, at the top, on the right and at the bottom.
+    /// Padding with black pixels on the left, at the top, on the right and at the bottom.
     #[must_use]
     pub const fn sides([left, top, right, bottom]: [u32; 4]) -> Self {
         Self { left, top, right, bottom, mode: PadMode::Constant, fill: [0; 3] }
     }
 
-    /// What the new pixels show.
+    /// Content of the new pixels.
     #[must_use]
     pub const fn mode(mut self, mode: PadMode) -> Self {
         self.mode = mode;
         self
     }
 
-    /// Red, green, blue of the new pixels.
+    /// Color of the new pixels: red, green, blue.
     #[must_use]
     pub const fn fill(mut self, color: [u8; 3]) -> Self {
         self.fill = color;
@@ -94,7 +94,7 @@ impl Pad {
         ]
     }
 
-    /// It as a crop beyond the image; `None` if it mirrors.
+    /// The padding as a crop that reaches beyond the image; `None` if it mirrors.
     fn crop(&self, size: Size) -> Option<Crop> {
         let fill = match self.mode {
             PadMode::Constant => Fill::Color(self.fill),
@@ -108,7 +108,7 @@ impl Pad {
         Size::new(self.left + width + self.right, self.top + height + self.bottom)
     }
 
-    /// Which of `len` pixels each of the padded line's shows.
+    /// For each pixel of the padded line, the index of the pixel that it shows, of `len`.
     fn sources(&self, before: u32, len: u32, after: u32) -> Vec<usize> {
         let len = i64::from(len);
         let source = |at: i64| match self.mode {
@@ -116,7 +116,7 @@ impl Pad {
                 let at = at.rem_euclid(2 * len);
                 at.min(2 * len - 1 - at)
             }
-            // One pixel alone is its own mirror image.
+            // A single pixel is its own mirror image.
             _ if len == 1 => 0,
             _ => {
                 let at = at.rem_euclid(2 * len - 2);

@@ -1,7 +1,8 @@
-//! What kernels are handed: kernels/params.cuh in Rust. Sizes and offsets are asserted on both sides.
+//! Parameters of kernels: kernels/params.cuh in Rust. Both sides assert sizes and offsets.
 //!
 //! Pointers are device addresses. Images are interleaved RGB, 3 bytes a pixel, with a row pitch in bytes; an image may
-//! be a stored rectangle of a larger whole. Strides are in elements, offsets and sizes in pixels. No struct has padding.
+//! be a stored rectangle of a larger whole. Strides are in elements, offsets and sizes in pixels. No struct has
+//! padding.
 
 use std::mem::offset_of;
 
@@ -12,16 +13,16 @@ pub(crate) type DevicePointer = u64;
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct Launch {
-    /// Descriptors of the kernel's type.
+    /// Descriptors of the kernel's type, one per sample.
     pub(crate) samples: DevicePointer,
-    /// fused, finish: 3 x 256 elements of the output's type, what each byte of a channel becomes.
+    /// fused, finish: 3 x 256 elements of the output's type, the value of each byte in each channel.
     pub(crate) table: DevicePointer,
-    /// Number of samples, of mixup those of its one batch; spin: microseconds.
+    /// Number of samples (mixup: of its single batch; spin: number of microseconds).
     pub(crate) count: u32,
     pub(crate) reserved: u32,
 }
 
-/// An image to read: a rectangle of a whole.
+/// An image to read: a rectangle of a whole image.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct Source {
@@ -56,7 +57,7 @@ pub(crate) struct Step {
     pub(crate) a: [i32; 6],
     pub(crate) width: u32,
     pub(crate) height: u32,
-    /// Red in the lowest byte, and a bit above blue that says it is a fill.
+    /// Color with red in the lowest byte, and a bit above blue that marks it as a fill.
     pub(crate) fill: u32,
     pub(crate) reserved: [u32; 3],
 }
@@ -65,18 +66,18 @@ pub(crate) struct Step {
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct Axis {
-    /// First input pixel of each output from `first` onwards; 0: not resized.
+    /// First input pixel of each output pixel from `first` on; 0 if this axis is not resized.
     pub(crate) starts: DevicePointer,
-    /// Where each output's weights begin; one more at the end.
+    /// Index of each output pixel's first weight, and the number of all weights at the end.
     pub(crate) offsets: DevicePointer,
-    /// 22 fractional bits; 0: nearest.
+    /// Weights with 22 fractional bits; 0 for nearest.
     pub(crate) weights: DevicePointer,
     pub(crate) first: i32,
-    /// Most weights that an output has.
+    /// Largest number of weights of an output pixel.
     pub(crate) most: u32,
 }
 
-/// A rectangle overwritten after normalization.
+/// A rectangle that is overwritten after normalization.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct Erasure {
@@ -84,7 +85,7 @@ pub(crate) struct Erasure {
     pub(crate) top: u32,
     pub(crate) right: u32,
     pub(crate) bottom: u32,
-    /// Bits of the output's type.
+    /// Color as bits of the output's type.
     pub(crate) value: [u32; 3],
     pub(crate) reserved: u32,
 }
@@ -95,7 +96,7 @@ pub(crate) struct Erasure {
 pub(crate) struct Output {
     pub(crate) elements: DevicePointer,
     pub(crate) erasures: DevicePointer,
-    /// NCHW only.
+    /// Used for NCHW only.
     pub(crate) plane_stride: u64,
     pub(crate) row_stride: u32,
     pub(crate) width: u32,
@@ -110,7 +111,7 @@ pub(crate) struct FusedSample {
     pub(crate) source: Source,
     pub(crate) output: Output,
     pub(crate) steps: DevicePointer,
-    /// 256 bytes that made pixels go through, all but the steps' fills; 0: none.
+    /// Table of 256 bytes, applied to all pixels except the steps' fills; 0 for none.
     pub(crate) table: DevicePointer,
     pub(crate) columns: Axis,
     pub(crate) rows: Axis,
@@ -151,7 +152,7 @@ pub(crate) struct CropSample {
     pub(crate) x: i32,
     pub(crate) y: i32,
     pub(crate) fill: u32,
-    /// What shows outside the image: 0 the fill, 1 the edge, or one of those below.
+    /// Pixels outside the image: 0 for the fill, 1 for the edge, or one of the constants below.
     pub(crate) outside: u32,
 }
 
@@ -168,19 +169,19 @@ impl CropSample {
 pub(crate) struct RotateSample {
     pub(crate) source: Source,
     pub(crate) target: Target,
-    /// Output to input, from pixel centers.
+    /// Map from output to input, for pixel centers.
     pub(crate) matrix: [f64; 6],
-    /// The same in fixed point: 16 fractional bits (rotate_nearest) or 44.
+    /// The matrix in fixed point, with 16 (rotate_nearest) or 44 fractional bits.
     pub(crate) fixed: [i64; 6],
     pub(crate) fill: u32,
-    /// Not 0: the edge instead of the fill.
+    /// If not 0, the edge is used instead of the fill.
     pub(crate) edge: u32,
-    /// What fixed point with 44 bits is off by at most, in 2^-32 pixels (nearest) or 2^-16 of a value.
+    /// Largest error of fixed point with 44 bits, in 2^-32 pixels (nearest) or 2^-16 of a value.
     pub(crate) doubt: u32,
     pub(crate) reserved: u32,
 }
 
-/// The doubt of a sample whose coordinates fixed point cannot hold.
+/// The doubt of a sample whose coordinates do not fit fixed point.
 pub(crate) const ALL_IN_DOUBT: u32 = u32::MAX;
 
 /// resize_horizontal, resize_vertical.
@@ -200,7 +201,7 @@ pub(crate) struct BlurSample {
     pub(crate) target: Target,
     /// `source.height` rows of `3 * target.width` sums of 32 bits.
     pub(crate) between: DevicePointer,
-    /// Of distances 0 to `kernel / 2`, 24 fractional bits.
+    /// Weights for distances 0 to `kernel / 2`, with 24 fractional bits.
     pub(crate) weights: DevicePointer,
     pub(crate) kernel: u32,
     pub(crate) reserved: u32,
@@ -216,26 +217,26 @@ pub(crate) struct RankSample {
     pub(crate) reserved: u32,
 }
 
-/// table: in place, each byte becomes what the table has for it.
+/// table: replaces each byte in place by its value in the table.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct TableSample {
     pub(crate) pixels: DevicePointer,
-    /// 256 bytes, or 768.
+    /// 256 bytes, or 768 for a table per channel.
     pub(crate) table: DevicePointer,
     pub(crate) pitch_bytes: u32,
     pub(crate) width: u32,
     pub(crate) height: u32,
-    /// From a channel's table to the next one's; 0: one table for all.
+    /// Distance from a channel's table to the next one's; 0 if all channels share a table.
     pub(crate) stride_bytes: u32,
 }
 
-/// histogram: the image is read. equalize_table, autocontrast_table: the table is made.
+/// histogram reads the image. equalize_table and autocontrast_table make the table.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct HistogramSample {
     pub(crate) pixels: DevicePointer,
-    /// 3 x 256 counts of 32 bits, 0 before histogram.
+    /// 3 x 256 counts of 32 bits, which are 0 before histogram.
     pub(crate) counts: DevicePointer,
     /// 3 x 256 bytes.
     pub(crate) table: DevicePointer,
@@ -245,20 +246,20 @@ pub(crate) struct HistogramSample {
     pub(crate) reserved: u32,
 }
 
-/// mix_add: the image is read, sums are added to. mix_cut: the image is made of the sums.
+/// mix_add reads the image and adds to the sums. mix_cut makes the image from the sums.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct MixSample {
     pub(crate) image: DevicePointer,
     pub(crate) made: DevicePointer,
-    /// `height` rows of `3 * width` numbers of single precision.
+    /// `height` rows of `3 * width` numbers in single precision.
     pub(crate) sums: DevicePointer,
     pub(crate) image_pitch_bytes: u32,
     pub(crate) made_pitch_bytes: u32,
     pub(crate) width: u32,
     pub(crate) height: u32,
     pub(crate) weight: f32,
-    /// Not 0: the sums begin.
+    /// If not 0, the sums start from zero.
     pub(crate) first: u32,
 }
 
@@ -268,10 +269,11 @@ pub(crate) struct MixSample {
 pub(crate) struct PerspectiveSample {
     pub(crate) source: Source,
     pub(crate) target: Target,
-    /// Of both coordinates and their divisor, for twice a pixel's place and 1, with 40 fractional bits.
+    /// Coefficients of both coordinates and of their divisor, for twice a pixel's place and for 1, with 40 fractional
+    /// bits.
     pub(crate) coefficients: [i64; 9],
     pub(crate) fill: u32,
-    /// 0: nearest.
+    /// 0 for nearest.
     pub(crate) bilinear: u32,
 }
 
@@ -281,13 +283,13 @@ pub(crate) struct PerspectiveSample {
 pub(crate) struct BoxBlurSample {
     pub(crate) source: Source,
     pub(crate) target: Target,
-    /// Pixels on either side of the middle that count in full.
+    /// Number of pixels on either side of the middle that have full weight.
     pub(crate) radius: u32,
-    /// Their weight, 24 fractional bits.
+    /// Weight of these pixels, with 24 fractional bits.
     pub(crate) weight: u32,
-    /// That of the two next to them.
+    /// Weight of the two pixels next to them.
     pub(crate) far_weight: u32,
-    /// 0: along rows.
+    /// 0 for a blur along rows.
     pub(crate) down: u32,
 }
 
@@ -301,12 +303,12 @@ pub(crate) struct SharpnessSample {
     pub(crate) reserved: u32,
 }
 
-/// contrast: the image is read, the table is made.
+/// contrast: reads the image, makes the table.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct ContrastSample {
     pub(crate) pixels: DevicePointer,
-    /// 64 bits, 0 before luma_sum.
+    /// 64 bits, which are 0 before luma_sum.
     pub(crate) luma_sum: DevicePointer,
     /// 256 bytes, made by contrast_table.
     pub(crate) table: DevicePointer,
@@ -326,12 +328,12 @@ pub(crate) struct ColorSample {
     pub(crate) height: u32,
     pub(crate) factor: f32,
     pub(crate) hue_shift: u32,
-    /// Which channel becomes each, 2 bits for one, red in the lowest.
+    /// Source channel of each channel, 2 bits each, red in the lowest.
     pub(crate) order: u32,
 }
 
 impl ColorSample {
-    /// An image to be changed in place.
+    /// The descriptor of an image that is changed in place.
     pub(crate) fn of(image: &Source) -> Self {
         let Source { pixels, pitch_bytes, width, height, .. } = *image;
         Self { pixels, pitch_bytes, width, height, ..Self::default() }
@@ -344,11 +346,11 @@ impl ColorSample {
 pub(crate) struct ElasticSample {
     pub(crate) source: Source,
     pub(crate) target: Target,
-    /// Two numbers of single precision for each pixel of the whole.
+    /// Two numbers in single precision for each pixel of the whole image.
     pub(crate) noise: DevicePointer,
-    /// The same, blurred along rows.
+    /// The noise, blurred along rows.
     pub(crate) between: DevicePointer,
-    /// The blur's, the outermost first.
+    /// The blur's weights, starting with the outermost.
     pub(crate) weights: DevicePointer,
     pub(crate) key: u64,
     pub(crate) radius: u32,
@@ -356,7 +358,7 @@ pub(crate) struct ElasticSample {
     pub(crate) scale_x: f32,
     pub(crate) scale_y: f32,
     pub(crate) fill: u32,
-    /// 0: nearest.
+    /// 0 for nearest.
     pub(crate) bilinear: u32,
     pub(crate) reserved: u32,
 }
@@ -366,30 +368,30 @@ pub(crate) struct ElasticSample {
 #[repr(C)]
 pub(crate) struct NoiseSample {
     pub(crate) pixels: DevicePointer,
-    /// The deviates of noise.rs.
+    /// The table of deviates in noise.rs.
     pub(crate) normals: DevicePointer,
     pub(crate) key: u64,
     pub(crate) pitch_bytes: u32,
     pub(crate) width: u32,
     pub(crate) height: u32,
-    /// The place of the first pixel stored.
+    /// Place of the first stored pixel.
     pub(crate) first_x: u32,
     pub(crate) first_y: u32,
-    /// Of bytes.
+    /// Mean and standard deviation for bytes.
     pub(crate) mean: f32,
     pub(crate) sigma: f32,
-    /// 0: sums wrap around.
+    /// If 0, sums wrap around.
     pub(crate) clip: u32,
 }
 
-/// mixup: one image's part.
+/// mixup: the part of one image.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct MixupSample {
-    /// Weights of an element and of its partner's, where `blend` is not 0.
+    /// Weights of an element and of its partner's element, if `blend` is not 0.
     pub(crate) share: f32,
     pub(crate) rest: f32,
-    /// Otherwise the partner's elements inside are pasted.
+    /// If `blend` is 0, the partner's elements inside this rectangle are pasted.
     pub(crate) left: u32,
     pub(crate) top: u32,
     pub(crate) right: u32,
@@ -406,12 +408,12 @@ pub(crate) struct MixupBatch {
     pub(crate) samples: DevicePointer,
     pub(crate) width: u32,
     pub(crate) height: u32,
-    /// Not 0: partners are the batch from back to front; otherwise the image before each.
+    /// If not 0, an image's partner is its counterpart in the reversed batch; otherwise it is the image before.
     pub(crate) flip: u32,
     pub(crate) channels: u32,
 }
 
-/// erase: in place, the rectangle lies inside what is stored.
+/// erase: in place. The rectangle lies inside the stored part.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct EraseSample {
@@ -421,11 +423,11 @@ pub(crate) struct EraseSample {
     pub(crate) y: u32,
     pub(crate) width: u32,
     pub(crate) height: u32,
-    /// Red in the lowest byte.
+    /// Color with red in the lowest byte.
     pub(crate) value: u32,
 }
 
-/// erase_noise: in place, an image of bytes or an image in the batch. The rectangle lies inside what is stored.
+/// erase_noise: in place, on an image of bytes or an image in the batch. The rectangle lies inside the stored part.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct EraseNoiseSample {
@@ -433,16 +435,16 @@ pub(crate) struct EraseNoiseSample {
     pub(crate) y: u32,
     pub(crate) width: u32,
     pub(crate) height: u32,
-    /// The deviates of noise.rs.
+    /// The table of deviates in noise.rs.
     pub(crate) normals: DevicePointer,
     pub(crate) key: u64,
     pub(crate) std: f32,
-    /// The column of the first pixel stored.
+    /// Column of the first stored pixel.
     pub(crate) first_x: u32,
-    /// Sizes and erasures do not count.
+    /// Sizes and erasures in it are ignored.
     pub(crate) output: Output,
     pub(crate) value: [f32; 3],
-    /// The row of the first pixel stored.
+    /// Row of the first stored pixel.
     pub(crate) first_y: u32,
 }
 

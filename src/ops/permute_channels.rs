@@ -89,7 +89,7 @@ impl Operation for PermuteChannels {
 pub struct RandomChannelPermutation {}
 
 impl RandomChannelPermutation {
-    /// Each order as likely as the others.
+    /// A permutation in which each order is equally likely.
     #[must_use]
     pub const fn new() -> Self {
         Self {}

@@ -1,4 +1,4 @@
-//! Seeing an image as a plane from another place.
+//! Perspective: the image as a plane in space, seen from another place.
 
 use super::check::{point, probability};
 use super::fill::{opaque, packed};
@@ -12,55 +12,58 @@ use crate::error::{Error, Result};
 use crate::raster::{Image, Pixel, Rect, Size};
 use serde::{Deserialize, Serialize};
 
-/// Moves four points of an image to four others, and all else with them as a plane in space: torchvision's `F.perspective` of
-/// a PIL image.
+/// Moves four points of an image to four others, and all pixels with them as on a plane in space: torchvision's
+/// `F.perspective` of a PIL image.
 ///
-/// Points are found in whole numbers, for CPU and GPU alike: within 2^-16 pixels of where Pillow, which computes in doubles,
-/// has them. By the nearest pixel about one in 10,000 is its neighbor; bilinear values differ by 1 now and then.
+/// Points are computed in whole numbers, on CPU and GPU alike. They are within 2^-16 pixels of Pillow's points, which
+/// are doubles. With the nearest pixel, about one pixel in 10,000 is its neighbor; bilinear values sometimes differ by
+/// 1.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Perspective {
-    /// Four points, `[x, y]` in pixels, no three on a line.
+    /// Four points of the image, `[x, y]` in pixels, no three on a line.
     pub startpoints: [[f64; 2]; 4],
-    /// Where they go.
+    /// The places to which these points move.
     pub endpoints: [[f64; 2]; 4],
-    /// [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or [`Bicubic`](Interpolation::Bicubic).
+    /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or
+    /// [`Bicubic`](Interpolation::Bicubic).
     #[serde(default)]
     pub interpolation: Interpolation,
-    /// What shows outside the image: red, green, blue.
+    /// Color outside the image: red, green, blue.
     #[serde(default)]
     pub fill: [u8; 3],
 }
 
 /// Fractional bits of the map's coefficients.
 const BITS: u32 = 40;
-/// Fractional bits of a point, and half a pixel.
+/// Fractional bits of a point.
 const POINT_BITS: u32 = 16;
 const HALF: i64 = 1 << (POINT_BITS - 1);
 
-/// From pixel (x, y) of the result to the image: both coordinates and what they are divided by, each
-/// `a (2 x + 1) + b (2 y + 1) + c`.
+/// The map from pixel (x, y) of the result to the image: both coordinates and their divisor. Each of the three is `a (2
+/// x + 1) + b (2 y + 1) + c`.
 type Coefficients = [i64; 9];
 
 impl Perspective {
     pub(super) const KERNELS: &'static [Kernel] =
         &[Kernel::pixels("perspective_u8_nhwc"), Kernel::pixels("perspective_bicubic_u8_nhwc")];
 
-    /// Moves `startpoints` to `endpoints`, bilinear, black outside.
+    /// A map that moves `startpoints` to `endpoints`; bilinear, black outside.
     #[must_use]
     pub const fn new(startpoints: [[f64; 2]; 4], endpoints: [[f64; 2]; 4]) -> Self {
         Self { startpoints, endpoints, interpolation: Interpolation::Bilinear, fill: [0; 3] }
     }
 
-    /// [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or [`Bicubic`](Interpolation::Bicubic).
+    /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or
+    /// [`Bicubic`](Interpolation::Bicubic).
     #[must_use]
     pub const fn interpolation(mut self, interpolation: Interpolation) -> Self {
         self.interpolation = interpolation;
         self
     }
 
-    /// What shows outside the image: red, green, blue.
+    /// Color outside the image: red, green, blue.
     #[must_use]
     pub const fn fill(mut self, fill: [u8; 3]) -> Self {
         self.fill = fill;
@@ -77,26 +80,26 @@ impl Perspective {
             .into()
     }
 
-    /// The map for an image of size `size`; an error where it has none that 64 bits hold.
+    /// The map for an image of size `size`. Fails if there is none, or if it does not fit 64 bits.
     fn coefficients(&self, size: Size) -> Result<Coefficients> {
         let refuse = || {
             let expected = "four points, no three of them on a line, and four that they go to in the same way";
             Error::parameter("perspective", "points", expected, format!("{:?}", (self.startpoints, self.endpoints)))
         };
-        // Solved in doubles and rounded to single precision, as torchvision does.
+        // Like torchvision, solves in doubles and rounds the solution to single precision.
         let solved = solve(&self.startpoints, &self.endpoints).ok_or_else(refuse)?.map(|v| f64::from(v as f32));
         let [a, b, c, d, e, f, g, h] = solved;
         let scale = (1_u64 << BITS) as f64;
         let fixed = [0.5 * a, 0.5 * b, c, 0.5 * d, 0.5 * e, f, 0.5 * g, 0.5 * h, 1.0].map(|v| (v * scale).round());
         let sides = [2.0 * f64::from(size.width), 2.0 * f64::from(size.height), 1.0];
         let most = |row: usize| (0..3).map(|i| fixed[3 * row + i].abs() * sides[i]).sum::<f64>();
-        // A remainder has 16 bits more.
+        // The divisor needs 16 bits more, because remainders are multiplied by 2^16.
         let fits = most(0) < 2f64.powi(62) && most(1) < 2f64.powi(62) && most(2) < 2f64.powi(46);
         if fits { Ok(fixed.map(|v| v as i64)) } else { Err(refuse()) }
     }
 }
 
-/// The eight coefficients of the map from `end` to `start`: Gauss' elimination with the largest pivots.
+/// The eight coefficients of the map from `end` to `start`, by Gaussian elimination with the largest pivots.
 fn solve(start: &[[f64; 2]; 4], end: &[[f64; 2]; 4]) -> Option<[f64; 8]> {
     let mut rows = [[0.0; 9]; 8];
     for (i, (&[x, y], &[u, v])) in end.iter().zip(start).enumerate() {
@@ -179,7 +182,7 @@ impl Operation for Perspective {
     }
 }
 
-/// Where pixel (x, y) of the result comes from, if that is inside an image of size `size`.
+/// The point of the image that pixel (x, y) of the result shows. `None` if it is outside an image of size `size`.
 fn point_of(coefficients: &Coefficients, x: u32, y: u32, size: Size) -> Option<[i64; 2]> {
     let (x, y) = (2 * i64::from(x) + 1, 2 * i64::from(y) + 1);
     let along = |row: usize| coefficients[row] * x + coefficients[row + 1] * y + coefficients[row + 2];
@@ -188,7 +191,7 @@ fn point_of(coefficients: &Coefficients, x: u32, y: u32, size: Size) -> Option<[
         return None;
     }
     let coordinate = |row: usize, side: u32| {
-        // A divisor above 0 makes the remainder's sign that of a fraction.
+        // A positive divisor makes the remainder a positive fraction.
         let (dividend, divisor) = if divisor < 0 { (-along(row), -divisor) } else { (along(row), divisor) };
         let whole = dividend.div_euclid(divisor);
         let fraction = (dividend.rem_euclid(divisor) << POINT_BITS) / divisor;
@@ -197,7 +200,7 @@ fn point_of(coefficients: &Coefficients, x: u32, y: u32, size: Size) -> Option<[
     Some([coordinate(0, size.width)?, coordinate(3, size.height)?])
 }
 
-/// The four pixels around a point by their shares, fractions dropped.
+/// The weighted sum of the four pixels around a point, fractions dropped.
 fn mixed(image: &Image, at: [i64; 2]) -> Pixel {
     let [x, y] = at.map(|v| v - HALF);
     let size = image.size();
@@ -214,10 +217,10 @@ fn mixed(image: &Image, at: [i64; 2]) -> Pixel {
     })
 }
 
-/// Fractional bits of values between pixels, and of shares, of the cubic.
+/// Fractional bits of the cubic's weights and intermediate values.
 const CUBIC_BITS: u32 = 24;
 
-/// The cubic through the middle two of four values, with the slopes that a = -1 gives it, as Pillow has it.
+/// The cubic through the middle two of four values, with the slopes of a = -1, as in Pillow.
 fn cubic(v: [i64; 4], at: i64) -> i64 {
     let (second, fourth) = (v[2] - v[0], v[1] - v[0] - v[2] + v[3]);
     let third = 2 * (v[0] - v[1]) + v[2] - v[3];
@@ -225,7 +228,7 @@ fn cubic(v: [i64; 4], at: i64) -> i64 {
     v[1] + ((slope * at) >> CUBIC_BITS)
 }
 
-/// The sixteen pixels around a point by cubic convolution, fractions dropped.
+/// Cubic convolution of the sixteen pixels around a point, fractions dropped.
 fn bicubic(image: &Image, at: [i64; 2]) -> Pixel {
     let [x, y] = at.map(|v| v - HALF);
     let size = image.size();
@@ -242,8 +245,8 @@ fn bicubic(image: &Image, at: [i64; 2]) -> Pixel {
     })
 }
 
-/// Moves the corners inwards by random amounts, with a probability: torchvision's `RandomPerspective`. An image of one row or
-/// column, and corners on a line, stay as they are.
+/// Moves the corners inwards by random amounts, with a probability: torchvision's `RandomPerspective`. Images with a
+/// single row or column stay as they are, and so do images whose corners would move onto a line.
 ///
 /// ```
 /// use warpfeed::ops::{RandomPerspective, Transform};
@@ -263,21 +266,22 @@ pub struct RandomPerspective {
 }
 
 impl RandomPerspective {
-    /// By up to `distortion` of half the sides, 0 to 1, with probability `p`; bilinear, black outside.
+    /// A transform that acts with probability `p` and moves corners by up to `distortion` of half the sides, 0 to 1;
+    /// bilinear, black outside.
     #[must_use]
     pub const fn new(distortion: f64, p: f64) -> Self {
         Self { distortion, p, interpolation: Interpolations::Always(Interpolation::Bilinear), fill: [0; 3] }
     }
 
-    /// [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or [`Bicubic`](Interpolation::Bicubic), or
-    /// two of which one is drawn.
+    /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or
+    /// [`Bicubic`](Interpolation::Bicubic), or two filters, of which one is drawn.
     #[must_use]
     pub fn interpolation(mut self, interpolation: impl Into<Interpolations>) -> Self {
         self.interpolation = interpolation.into();
         self
     }
 
-    /// What shows outside the image: red, green, blue.
+    /// Color outside the image: red, green, blue.
     #[must_use]
     pub const fn fill(mut self, fill: [u8; 3]) -> Self {
         self.fill = fill;

@@ -1,4 +1,4 @@
-//! Colors distorted as for training detectors.
+//! Photometric distortion, as in the training of detectors.
 
 use super::check::{probability, range};
 use super::transform::{Drawing, Random};
@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 
 /// Brightness, contrast, saturation, hue and the channels' order, each changed with a probability: torchvision's v2
-/// `RandomPhotometricDistort`, SSD's. Contrast comes after brightness or, as likely, after hue.
+/// `RandomPhotometricDistort`, which comes from SSD. Contrast is changed after brightness or after hue, both equally
+/// likely.
 ///
 /// ```
 /// use warpfeed::ops::{RandomPhotometricDistort, Transform};
@@ -37,8 +38,8 @@ impl Default for RandomPhotometricDistort {
 }
 
 impl RandomPhotometricDistort {
-    /// Each with probability `p`, in torchvision's ranges: brightness by 0.875 to 1.125, contrast and saturation by 0.5 to
-    /// 1.5, hue by -0.05 to 0.05.
+    /// Each change with probability `p`, in torchvision's ranges: brightness by 0.875 to 1.125, contrast and saturation
+    /// by 0.5 to 1.5, hue by -0.05 to 0.05.
     #[must_use]
     pub const fn new(p: f64) -> Self {
         Self { brightness: 0.875..=1.125, contrast: 0.5..=1.5, saturation: 0.5..=1.5, hue: -0.05..=0.05, p }
@@ -92,7 +93,7 @@ impl Random for RandomPhotometricDistort {
 
     fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
         let (rng, _) = drawing.start();
-        // Everything is drawn, so that what does not happen moves nothing in the others.
+        // All numbers are drawn, so that a change that is left out does not alter the others.
         let mut factor = |range: &RangeInclusive<f64>| {
             let happens = rng.chance(self.p);
             let factor = rng.uniform(*range.start(), *range.end());

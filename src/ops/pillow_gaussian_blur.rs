@@ -1,4 +1,4 @@
-//! Pillow's Gaussian blur: three box blurs.
+//! Pillow's Gaussian blur, which is three box blurs.
 
 use super::check::range;
 use super::kernel::{Kernel, KernelId, Launcher};
@@ -13,11 +13,11 @@ use std::ops::RangeInclusive;
 
 /// Largest radius in pixels.
 const MAX_RADIUS_PX: f64 = 255.0;
-/// Box blurs along each axis.
+/// Number of box blurs along each axis.
 const PASSES: u32 = 3;
 
-/// Pillow's `ImageFilter.GaussianBlur`, as DINO, BYOL and timm use it: along each axis three box blurs that come close to a
-/// Gaussian one. [`GaussianBlur`](crate::ops::GaussianBlur) is torchvision's, with other values.
+/// Pillow's `ImageFilter.GaussianBlur`, as DINO, BYOL and timm use it: three box blurs along each axis, which
+/// approximate a Gaussian. [`GaussianBlur`](crate::ops::GaussianBlur) is torchvision's and gives other values.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -29,7 +29,7 @@ pub struct PillowGaussianBlur {
 impl PillowGaussianBlur {
     pub(super) const KERNELS: &'static [Kernel] = &[Kernel::pixels("box_blur_u8_nhwc")];
 
-    /// With a standard deviation of so many pixels.
+    /// A blur with this standard deviation in pixels.
     #[must_use]
     pub const fn new(radius: f64) -> Self {
         Self { radius }
@@ -39,9 +39,9 @@ impl PillowGaussianBlur {
         vec![Self::new(0.4), Self::new(1.7), Self::new(9.3)]
     }
 
-    /// The box of each pass; `None` where it is a single pixel.
+    /// The box of each pass; `None` if the box is a single pixel.
     fn window(&self) -> Option<Window> {
-        // In C's single precision, but for one square root.
+        // In single precision like Pillow's C code, except for one square root.
         let variance = self.radius as f32 * self.radius as f32 / PASSES as f32;
         let length = (12.0 * f64::from(variance) + 1.0).sqrt() as f32;
         let whole = ((f64::from(length) - 1.0) / 2.0).floor() as f32;
@@ -51,14 +51,15 @@ impl PillowGaussianBlur {
     }
 }
 
-/// A box as long as a whole number of pixels and a share of one more on either side, in 24 fractional bits.
+/// A box blur's window: a whole number of pixels and a part of one more pixel on either side. Weights have 24
+/// fractional bits.
 #[derive(Debug, Clone, Copy)]
 struct Window {
-    /// Pixels on either side of the middle that count in full.
+    /// Number of pixels on either side of the middle that have full weight.
     radius: u32,
-    /// Weight of those.
+    /// Weight of these pixels and of the middle.
     weight: u32,
-    /// Weight of the two next to them.
+    /// Weight of the two pixels next to them.
     far_weight: u32,
 }
 
@@ -70,7 +71,7 @@ impl Window {
         Self { radius, weight, far_weight: (ONE - (2 * radius + 1) * weight) / 2 }
     }
 
-    /// The pixel of a sum of those that count in full and the sum of the two next to them.
+    /// The blurred pixel, from the sum of the pixels with full weight and the sum of the two pixels next to them.
     #[inline(always)]
     fn value(self, sum: u32, far: u32) -> u8 {
         ((sum * self.weight + far * self.far_weight + (1 << 23)) >> 24) as u8
@@ -107,8 +108,9 @@ impl Operation for PillowGaussianBlur {
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
         let Some(window) = self.window() else { return Ok(()) };
         let (stored, part) = (pass.image.part(), pass.part);
-        // What is stored may end where the image does not: pixels there come out wrong, further in with each pass, and are
-        // as far from the part as all passes together reach.
+        // The stored part may end where the image does not. Pixels at such an end come out wrong, and each pass carries
+        // the error further in. But the stored part is larger than `part` by the reach of all passes, so `part` is
+        // right.
         blur(pass.image, window);
         if part == stored {
             return Ok(());
@@ -138,7 +140,7 @@ impl Operation for PillowGaussianBlur {
     }
 }
 
-/// Blurs what is stored of an image: rows three times, then columns.
+/// Blurs the stored part of an image: rows three times, then columns three times.
 fn blur(image: &mut Image, window: Window) {
     let (width, height) = (image.size().width as usize, image.size().height as usize);
     let mut line = vec![[0; 4]; width.max(height)];
@@ -159,11 +161,11 @@ fn blur(image: &mut Image, window: Window) {
     }
 }
 
-/// Blurs a row. Beyond its ends its first and last pixel go on.
+/// Blurs a row. Beyond its ends, its first and last pixel are repeated.
 fn blur_row(from: &[Pixel], window: Window, to: &mut [Pixel]) {
     let (radius, last) = (window.radius as usize, from.len() - 1);
     let at = |place: usize| from[place.saturating_sub(radius + 1).min(last)].map(u32::from);
-    // Places are those of the row, `radius + 1` further on. The window of the pixel before the first:
+    // `at(place)` is the pixel `radius + 1` before `place`. The sums start as those of the window of pixel -1.
     let mut sums = [0; 4];
     for place in 0..=2 * radius {
         sums = add(sums, at(place));
@@ -180,7 +182,7 @@ fn add(a: [u32; 4], b: [u32; 4]) -> [u32; 4] {
     std::array::from_fn(|i| a[i] + b[i])
 }
 
-/// Blurs all columns of rows of `width` pixels, a row at a time.
+/// Blurs all columns of an image with rows of `width` pixels, row by row.
 #[inline(always)]
 fn blur_columns(from: &[Pixel], width: usize, window: Window, to: &mut [Pixel]) {
     let (radius, last) = (window.radius as usize, from.len() / width - 1);
@@ -202,7 +204,7 @@ fn blur_columns(from: &[Pixel], width: usize, window: Window, to: &mut [Pixel]) 
     }
 }
 
-/// Pillow's Gaussian blur with a radius uniform in a range: DINO's and BYOL's.
+/// Pillow's Gaussian blur with a radius uniform in a range, as in DINO and BYOL.
 ///
 /// ```
 /// use warpfeed::ops::{RandomPillowGaussianBlur, Transform};
@@ -218,7 +220,7 @@ pub struct RandomPillowGaussianBlur {
 }
 
 impl RandomPillowGaussianBlur {
-    /// With a standard deviation in `radius`, in pixels.
+    /// A blur whose standard deviation is uniform in `radius`, in pixels.
     #[must_use]
     pub const fn new(radius: RangeInclusive<f64>) -> Self {
         Self { radius }

@@ -1,17 +1,17 @@
-//! Where points of an image lie after its operations: for boxes and keypoints.
+//! Maps of points through a recipe, for boxes and keypoints.
 
 use super::{Op, Primitive, Reach};
 use crate::error::{Error, Result};
 use crate::raster::Size;
 
-/// Where the points of an image lie after a list of operations.
+/// The map from points of an image to their places after a list of operations.
 ///
-/// Coordinates are in pixels from the upper left corner of the image, as those of torchvision's bounding boxes: the first
-/// pixel reaches from 0 to 1, and its center is at 0.5. Add 0.5 to a pixel's index to name its center, and subtract 0.5
-/// for torchvision's keypoints, whose flips count from center to center (`W - 1 - x`). Points outside the image, and those
-/// that a crop leaves outside, keep their coordinates there.
+/// Coordinates are in pixels from the upper left corner of the image, as in torchvision's bounding boxes: the first
+/// pixel reaches from 0 to 1, and its center is at 0.5. Add 0.5 to a pixel's index to get its center. Subtract 0.5 for
+/// torchvision's keypoints, whose flips count from center to center (`W - 1 - x`). Points outside the image or outside
+/// a crop keep their coordinates there.
 ///
-/// Sampling rounds: a nearest rotation shows a pixel up to half a pixel away from where this says.
+/// Sampling rounds: a nearest rotation shows a pixel up to half a pixel away from its place in this map.
 ///
 /// ```
 /// use warpfeed::image::{Rect, Size};
@@ -26,18 +26,19 @@ use crate::raster::Size;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PointMap {
-    /// `(x, y)` goes to `(m0 x + m1 y + m2, m3 x + m4 y + m5)`.
+    /// Maps `(x, y)` to `(m0 x + m1 y + m2, m3 x + m4 y + m5)`.
     matrix: [f64; 6],
     size: Size,
 }
 
 impl PointMap {
-    /// The map of `ops`, a recipe as [`Pipeline::recipe`](crate::Pipeline::recipe) gives it, on an image of size `input`, as
-    /// it is stored where the recipe has the orientation.
+    /// The map of `ops` on an image of size `input`. `ops` is a recipe as [`Pipeline::recipe`](crate::Pipeline::recipe)
+    /// returns it. If the recipe contains the EXIF orientation, `input` is the size of the stored image, before it is
+    /// turned.
     ///
     /// # Errors
-    /// [`Error::Parameter`] and [`Error::Limits`] for an operation that is wrong or does not fit; [`Error::Unsupported`] for
-    /// one that moves pixels in a way of its own, such as [`Op::Custom`].
+    /// [`Error::Parameter`] and [`Error::Limits`] for an operation that is wrong or does not fit;
+    /// [`Error::Unsupported`] for one whose motion is no affine map, such as [`Op::Custom`].
     pub fn new(ops: &[Op], input: Size) -> Result<Self> {
         let mut map = Self { matrix: [1.0, 0.0, 0.0, 0.0, 1.0, 0.0], size: input };
         for op in ops {
@@ -54,13 +55,13 @@ impl PointMap {
         self.size
     }
 
-    /// Where the point `[x, y]` lies afterwards.
+    /// The place of the point `[x, y]` afterwards.
     #[must_use]
     pub fn point(&self, point: [f64; 2]) -> [f64; 2] {
         apply(self.matrix, point)
     }
 
-    /// The box `[left, top, right, bottom]` around where the corners of such a box lie afterwards. It may reach outside the
+    /// The bounding box of the corners of the box `[left, top, right, bottom]` afterwards. It may reach outside the
     /// image.
     #[must_use]
     pub fn boxed(&self, [left, top, right, bottom]: [f64; 4]) -> [f64; 4] {
@@ -74,7 +75,7 @@ impl PointMap {
         [left, top, right, bottom]
     }
 
-    /// Puts another map behind it.
+    /// Appends another map.
     fn then(&mut self, next: [f64; 6]) {
         let ([a, b, c, d, e, f], n) = (self.matrix, next);
         let linear = |x: f64, y: f64| [n[0] * x + n[1] * y, n[3] * x + n[4] * y];
@@ -109,7 +110,7 @@ fn step(op: &Op, input: Size, output: Size) -> Result<[f64; 6]> {
     })
 }
 
-/// The map back; none if the map flattens the image.
+/// The inverse map. `None` if the map flattens the image.
 fn inverse([a, b, c, d, e, f]: [f64; 6]) -> Option<[f64; 6]> {
     let determinant = a * e - b * d;
     let [xx, xy, yx, yy] = [e, -b, -d, a].map(|value| value / determinant);
@@ -125,10 +126,10 @@ mod tests {
     use crate::raster::{Image, Rect};
 
     const SIZE: Size = Size::new(61, 47);
-    /// Pixels from a dot's center to its edges.
+    /// Distance from a dot's center to its edges, in pixels.
     const REACH_PX: u32 = 3;
 
-    /// What `ops` make of a gray image, with a bright dot around a pixel if one is given.
+    /// The result of `ops` on a gray image, with a bright dot around a pixel if one is given.
     fn made(ops: &[Op], dot: Option<[u32; 2]>) -> Image {
         let mut image = Image::new(SIZE);
         image.pixels_mut().fill([60, 60, 60, 255]);
@@ -141,12 +142,12 @@ mod tests {
         image
     }
 
-    /// The center of what a dot has changed, if it is still to be seen.
+    /// The center of the pixels that a dot has changed. `None` if the dot is no longer visible.
     fn seen(ops: &[Op], dot: [u32; 2]) -> Option<[f64; 2]> {
         let (with, without) = (made(ops, Some(dot)), made(ops, None));
         let change = |a: &[u8; 4], b: &[u8; 4]| (0..3).map(|c| f64::from(a[c].abs_diff(b[c]))).sum::<f64>();
         let changes: Vec<f64> = with.pixels().iter().zip(without.pixels()).map(|(a, b)| change(a, b)).collect();
-        // What the dot changes elsewhere, as of the mean, is less.
+        // Changes far from the dot, such as those by the mean, are smaller.
         let least = 0.5 * changes.iter().fold(0.0, |most: f64, &change| most.max(change));
         let (mut sum, mut center) = (0.0, [0.0; 2]);
         for (i, change) in changes.into_iter().enumerate().filter(|(_, change)| *change > least) {
@@ -158,11 +159,11 @@ mod tests {
         (sum > 0.0).then(|| center.map(|value| value / sum))
     }
 
-    /// Compares where dots are seen with where the map says. How many were.
+    /// Compares the places of dots with the map, and returns the number of comparisons.
     fn check(ops: &[Op]) -> usize {
         let map = PointMap::new(ops, SIZE).unwrap();
         let mut compared = 0;
-        // A blur near an edge moves the center of what is left.
+        // A blur near an edge shifts the center of the visible part.
         let blurred: u32 =
             ops.iter().map(|op| if let Primitive::Pass(Reach::Around(px)) = op.primitive(SIZE) { px } else { 0 }).sum();
         for dot in [[9, 8], [50, 9], [30, 23], [12, 37], [40, 30], [51, 38]] {
@@ -170,7 +171,7 @@ mod tests {
             let [x, y] = dot.map(|value| f64::from(value) + 0.5);
             let [left, top, right, bottom] = map.boxed([x - around, y - around, x + around, y + around]);
             let Size { width, height } = map.size();
-            // Of a dot at the edge only a part is to be seen.
+            // A dot at the edge is only partly visible.
             if left < 0.0 || top < 0.0 || right > f64::from(width) || bottom > f64::from(height) {
                 continue;
             }
@@ -187,7 +188,7 @@ mod tests {
     fn a_bright_dot_ends_where_the_map_says() {
         let mut compared = 0;
         for op in Op::examples(SIZE) {
-            // Only operations that move pixels in a way of their own cannot be followed.
+            // Only operations with a motion of their own have no map.
             if PointMap::new(std::slice::from_ref(&op), SIZE).is_ok() && !matches!(op, Op::Normalize(_)) {
                 compared += check(&[op]);
             }

@@ -1,4 +1,4 @@
-//! Keeping the upper bits of each value.
+//! Posterization: keeping only the upper bits of each value.
 
 use super::check::probability;
 use super::kernel::{Kernel, Launcher};
@@ -14,14 +14,14 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Posterize {
-    /// How many bits are kept, 0 to 8.
+    /// Number of bits that are kept, 0 to 8.
     pub bits: u8,
 }
 
 impl Posterize {
     pub(super) const KERNELS: &'static [Kernel] = table::KERNELS;
 
-    /// Keeps so many bits, 0 to 8.
+    /// An operation that keeps `bits` bits, 0 to 8.
     #[must_use]
     pub const fn new(bits: u8) -> Self {
         Self { bits }
@@ -80,7 +80,7 @@ pub struct RandomPosterize {
 }
 
 impl RandomPosterize {
-    /// Keeps so many bits, 0 to 8, with probability `p`.
+    /// A transform that keeps `bits` bits, 0 to 8, with probability `p`.
     #[must_use]
     pub const fn new(bits: u8, p: f64) -> Self {
         Self { bits, p }

@@ -1,4 +1,4 @@
-//! RandAugment: some operations of any kind, all as strong.
+//! RandAugment: several operations of random kinds, all with the same magnitude.
 
 use super::filter::Interpolation;
 use super::magnitude::{Kind, Magnitudes, Style, validate_bins};
@@ -7,10 +7,10 @@ use super::{SizeEffect, sampling};
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-/// Most operations in a row.
+/// Largest number of operations in a row.
 const MAX_OPS: u32 = 100;
 
-/// Several operations of 14 kinds, each as likely as the others, all of one magnitude: torchvision's `RandAugment` on PIL
+/// Several operations of 14 equally likely kinds, all with the same magnitude: torchvision's `RandAugment` on PIL
 /// images.
 ///
 /// ```
@@ -37,20 +37,20 @@ impl Default for RandAugment {
 }
 
 impl RandAugment {
-    /// Two operations of magnitude 9, of 31, by the nearest pixel, black outside.
+    /// torchvision's defaults: two operations of magnitude 9 of 31, nearest pixel, black outside.
     #[must_use]
     pub const fn new() -> Self {
         Self { ops: 2, magnitude: 9, bins: 31, interpolation: Interpolation::Nearest, fill: [0; 3] }
     }
 
-    /// How many operations.
+    /// Number of operations.
     #[must_use]
     pub const fn ops(mut self, ops: u32) -> Self {
         self.ops = ops;
         self
     }
 
-    /// How strong they are: a bin, from 0 on.
+    /// Magnitude of all operations: a bin, starting at 0.
     #[must_use]
     pub const fn magnitude(mut self, magnitude: u32) -> Self {
         self.magnitude = magnitude;
@@ -64,14 +64,15 @@ impl RandAugment {
         self
     }
 
-    /// [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or [`Bicubic`](Interpolation::Bicubic).
+    /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or
+    /// [`Bicubic`](Interpolation::Bicubic).
     #[must_use]
     pub const fn interpolation(mut self, interpolation: Interpolation) -> Self {
         self.interpolation = interpolation;
         self
     }
 
-    /// What shows outside the image: red, green, blue.
+    /// Color outside the image: red, green, blue.
     #[must_use]
     pub const fn fill(mut self, fill: [u8; 3]) -> Self {
         self.fill = fill;
@@ -83,7 +84,7 @@ impl RandAugment {
     }
 }
 
-/// In so many bins.
+/// The magnitudes of RandAugment, divided into `bins` bins.
 pub(super) const fn magnitudes(bins: u32) -> Magnitudes {
     Magnitudes {
         bins,

@@ -1,7 +1,7 @@
-//! Dilation and erosion: the largest or smallest value of a square of pixels, for each channel.
+//! Dilation and erosion: the largest or smallest value in a square of pixels, for each channel.
 //!
-//! As OpenCV's `dilate` and `erode` with a kernel of ones and its default anchor and border: output pixel x sees
-//! `x - kernel / 2 .. x - kernel / 2 + kernel`, of that only what the image has.
+//! Equal to OpenCV's `dilate` and `erode` with a kernel of ones and the default anchor and border: output pixel x sees
+//! the pixels `x - kernel / 2 .. x - kernel / 2 + kernel` that lie inside the image.
 
 use super::kernel::{KernelId, Launcher};
 use super::params::RankSample;
@@ -27,10 +27,10 @@ fn pick<const LARGEST: bool>(a: u8, b: u8) -> u8 {
     if LARGEST { a.max(b) } else { a.min(b) }
 }
 
-/// Makes the rectangle `part` of the dilated image, or of the eroded one. `input` holds the pixels that it sees.
+/// Makes the rectangle `part` of the dilated or eroded image. `input` holds all pixels that this needs.
 ///
-/// Rows first, then columns. Windows are doubled: the result for windows of 2n is that for two windows of n side by side,
-/// and for n..2n that for two which overlap, so the cost grows with the kernel's logarithm.
+/// Rows are filtered first, then columns. Windows are doubled: a window of 2n values is two adjacent windows of n
+/// values, and a window of n to 2n values is two overlapping ones. So the cost grows with the logarithm of the kernel.
 pub(super) fn filter<const LARGEST: bool>(input: &Image, kernel: u32, part: Rect, out: &mut Image) {
     let (whole, stored) = (input.whole(), input.part());
     debug_assert!(part.fits(whole));
@@ -40,7 +40,7 @@ pub(super) fn filter<const LARGEST: bool>(input: &Image, kernel: u32, part: Rect
     let (width, height) = (part.width as usize, part.height as usize);
     let stride = width * 4;
 
-    // The rows seen, each already filtered along itself; what the image does not have stays neutral.
+    // The rows that `part` needs, each already filtered along itself. Places outside the image stay neutral.
     let (left, top) = (i64::from(part.x) - anchor, i64::from(part.y) - anchor);
     let mut rows = vec![neutral; (height + kernel - 1) * stride];
     let mut line = vec![neutral; (width + kernel - 1) * 4];
@@ -71,8 +71,8 @@ pub(super) fn filter<const LARGEST: bool>(input: &Image, kernel: u32, part: Rect
     out.pixels_mut().as_flattened_mut().copy_from_slice(&rows[..height * stride]);
 }
 
-/// Replaces each value by that of the window of `kernel` values that begins with it and goes on in steps of `step`.
-/// The last `kernel - 1` steps, which have no whole window, are left unspecified.
+/// Replaces each value by the result of a window of `kernel` values, which begins with this value and continues in
+/// steps of `step`. The last `kernel - 1` steps have no whole window; their values are unspecified afterwards.
 #[inline(always)]
 fn windows<const LARGEST: bool>(values: &mut [u8], kernel: usize, step: usize) {
     let mut done = 1;
@@ -83,13 +83,13 @@ fn windows<const LARGEST: bool>(values: &mut [u8], kernel: usize, step: usize) {
     }
 }
 
-/// Replaces each value by the pick of it and the one `distance` further.
+/// Replaces each value by the larger or smaller of itself and the value `distance` further on.
 #[inline(always)]
 fn merge<const LARGEST: bool>(values: &mut [u8], distance: usize) {
     const STEP: usize = 64;
     let len = values.len() - distance;
     let mut at = 0;
-    // A value is read before it is overwritten, as long as a step is loaded before any of it is stored.
+    // Each value is read before it is overwritten, because a step is loaded before any part of it is stored.
     while at + STEP <= len {
         let mut made = [0; STEP];
         let (here, further) = (&values[at..at + STEP], &values[at + distance..at + distance + STEP]);

@@ -4,7 +4,7 @@ use crate::raster::{Rect, Size};
 use crate::rng::SampleRng;
 use std::ops::RangeInclusive;
 
-/// Attempts at a rectangle before the fallback, as in torchvision.
+/// Number of attempts at a rectangle before the fallback, as in torchvision.
 const ATTEMPTS: u32 = 10;
 
 /// Rounds as Python's `round`: ties to even.
@@ -44,7 +44,7 @@ pub(super) fn resized_crop(
     } else {
         (w, h)
     };
-    // A sliver of an image: the nearest allowed aspect may round to nothing or reach outside.
+    // In a very narrow image, the side for the nearest allowed aspect may round to 0 or exceed the image.
     let (width, height) = (width.clamp(1, w), height.clamp(1, h));
     let (x, y) = (((w - width) / 2) as u32, ((h - height) / 2) as u32);
     Rect { x, y, width: width as u32, height: height as u32 }

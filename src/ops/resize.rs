@@ -11,23 +11,25 @@ use crate::raster::{Image, Pixel, Rect, Size};
 use crate::simd::wide;
 use serde::{Deserialize, Serialize};
 
-/// To which size an image is resized.
+/// The size of a resized image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResizeTo {
-    /// This width and height, whatever the aspect.
+    /// Exactly this width and height, whatever the aspect.
     Exact(Size),
-    /// The shorter side becomes this many pixels; the longer `int(size * longer / shorter)`, as torchvision has it.
+    /// The shorter side becomes this many pixels, and the longer side `int(size * longer / shorter)`, as in
+    /// torchvision.
     ShorterSide(u32),
-    /// The same, unless the longer side came to more than `max_size` pixels: then it becomes these, and the shorter side
-    /// follows. torchvision's `max_size`, which is larger than `size`.
+    /// The shorter side becomes `size` pixels, as with [`ShorterSide`](Self::ShorterSide). If that made the longer side
+    /// longer than `max_size` pixels, the longer side becomes `max_size` and the shorter side follows. torchvision's
+    /// `max_size`, which is larger than `size`.
     ShorterSideWithin {
         /// The shorter side in pixels.
         size: u32,
-        /// Most pixels of the longer side.
+        /// Largest number of pixels of the longer side.
         max_size: u32,
     },
-    /// The longer side becomes this many pixels; the shorter `int(size * shorter / longer)`, but not 0. torchvision's
-    /// `max_size` without a size.
+    /// The longer side becomes this many pixels, and the shorter side `int(size * shorter / longer)`, but at least 1:
+    /// torchvision's `max_size` without a size.
     LongerSide(u32),
 }
 
@@ -50,7 +52,7 @@ pub struct Resize {
     pub interpolation: Interpolation,
 }
 
-/// [`Resize`] as it is written down.
+/// The written form of [`Resize`].
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -113,8 +115,8 @@ impl Resize {
         Self { to: ResizeTo::ShorterSide(side), interpolation: Interpolation::Bilinear }
     }
 
-    /// A bilinear resize of the shorter side, aspect kept, unless the longer came to more than `max_size` pixels: then of
-    /// that to these. `max_size` is larger than `side`.
+    /// A bilinear resize of the shorter side to `side` pixels, aspect kept. If that made the longer side longer than
+    /// `max_size` pixels, the longer side becomes `max_size`. `max_size` is larger than `side`.
     #[must_use]
     pub const fn shorter_side_within(side: u32, max_size: u32) -> Self {
         Self { to: ResizeTo::ShorterSideWithin { size: side, max_size }, interpolation: Interpolation::Bilinear }
@@ -169,7 +171,7 @@ impl Operation for Resize {
 
     fn output_size(&self, input: Size) -> Result<Size> {
         let (short, long) = (input.width.min(input.height), input.width.max(input.height));
-        // Python: int(a * b / c), the division in double precision.
+        // Python: int(a * b / c), with the division in double precision.
         let share = |a: u32, b: u32, c: u32| ((f64::from(a) * f64::from(b)) / f64::from(c)) as u32;
         let (short, long) = match self.to {
             ResizeTo::Exact(size) => return Ok(size),
@@ -207,7 +209,8 @@ impl Operation for Resize {
     }
 }
 
-/// Queues the kernels that resize the rectangle `window` of the current image, which is complete: a pass an axis.
+/// Queues the kernels that resize the rectangle `window` of the current image, one pass per axis. The current image is
+/// complete.
 pub(super) fn launch(on: &mut dyn Launcher, window: Rect, size: Size, interpolation: Interpolation) -> Result<()> {
     const HORIZONTAL: KernelId = KernelId::of("resize_horizontal_u8_nhwc");
     const VERTICAL: KernelId = KernelId::of("resize_vertical_u8_nhwc");
@@ -238,10 +241,10 @@ pub(super) fn launch(on: &mut dyn Launcher, window: Rect, size: Size, interpolat
     Ok(())
 }
 
-/// Resizes the rectangle `window` of what a pass reads.
+/// Resizes the rectangle `window` of a pass's image.
 pub(super) fn pass(pass: &mut CpuPass<'_>, window: Rect, size: Size, interpolation: Interpolation) -> Result<()> {
     let order = pass.order;
-    // Of two passes the first makes an image of its own.
+    // If there are two passes, the first makes an image of its own.
     let mut between = Image::default();
     let first = if order.vertical_first(window.size(), size) {
         Size::new(window.width, size.height)
@@ -254,8 +257,8 @@ pub(super) fn pass(pass: &mut CpuPass<'_>, window: Rect, size: Size, interpolati
     pass.replace(size, |input, out| resized_crop(input, window, size, interpolation, order, &mut between, out))
 }
 
-/// Resizes the rectangle `window` of a complete image as if it were an image of its own. `between` is memory for what the
-/// first of two passes makes.
+/// Resizes the rectangle `window` of a complete image as if it were an image of its own. `between` is memory for the
+/// result of the first of two passes.
 pub(crate) fn resized_crop(
     input: &Image,
     window: Rect,
@@ -291,7 +294,7 @@ pub(crate) fn resized_crop(
     }
 }
 
-/// Nearest neighbor.
+/// Resizes by the nearest pixel.
 fn repeat(input: &Image, window: Rect, size: Size, out: &mut Image) {
     out.reset(size);
     let columns = Taps::new(window.width, size.width, Interpolation::Nearest);
@@ -346,12 +349,12 @@ fn vertical(input: &Image, window: Rect, rows: &Taps, out: &mut Image) {
     }
 }
 
-/// Half a unit of a sum's last place: sums are rounded to the nearest.
+/// Half a unit of a sum's last place, which rounds sums to the nearest.
 const HALF: i32 = 1 << (WEIGHT_BITS - 1);
-/// Bytes made at once: their sums stay in registers.
+/// Number of bytes made at once, so that their sums stay in registers.
 const STEP: usize = 32;
 
-/// Makes one row out of as many rows as there are weights, each as long as `to`.
+/// Makes one row, of the length of `to`, as the weighted sum of several rows. There is one row per weight.
 #[inline(always)]
 pub(crate) fn vertical_row<'a>(row: impl Fn(usize) -> &'a [Pixel], weights: &[i32], to: &mut [Pixel]) {
     let (steps, rest) = to.as_flattened_mut().as_chunks_mut::<STEP>();
@@ -377,7 +380,7 @@ pub(crate) fn vertical_row<'a>(row: impl Fn(usize) -> &'a [Pixel], weights: &[i3
     }
 }
 
-/// A sum, its fraction dropped, cut to 0..=255.
+/// The byte of a sum: its fraction dropped, limited to 0..=255.
 #[inline(always)]
 pub(crate) fn to_byte(sum: i32) -> u8 {
     (sum >> WEIGHT_BITS).clamp(0, 255) as u8

@@ -1,4 +1,4 @@
-//! Cutting out a rectangle and resizing it as an image of its own.
+//! Cutting out a rectangle and resizing it as if it were an image of its own.
 
 use super::check::{ABOVE_0, inside, range, side, sides};
 use super::filter::Interpolation;
@@ -11,7 +11,7 @@ use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 
-/// Cuts out a rectangle inside the image, then resizes it as an image of its own.
+/// Cuts out a rectangle inside the image, then resizes it as if it were an image of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -36,7 +36,7 @@ pub struct ResizedCrop {
 impl ResizedCrop {
     pub(super) const KERNELS: &'static [Kernel] = Resize::KERNELS;
 
-    /// The rectangle `rect`, resized to `size`, bilinear. A `u32` as size is a square.
+    /// An operation that cuts out `rect` and resizes it to `size`, bilinear. A `u32` as size is a square.
     #[must_use]
     pub fn new(rect: Rect, size: impl Into<Size>) -> Self {
         let Rect { x, y, width, height } = rect;
@@ -124,7 +124,8 @@ pub struct RandomResizedCrop {
 }
 
 impl RandomResizedCrop {
-    /// 8 to 100 % of the area at an aspect of 3/4 to 4/3, resized to `size`, bilinear. A `u32` as size is a square.
+    /// A crop of 8 to 100 % of the area at an aspect of 3/4 to 4/3, resized to `size`, bilinear. A `u32` as size is a
+    /// square.
     #[must_use]
     pub fn new(size: impl Into<Size>) -> Self {
         let (scale, ratio) = (Self::usual_scale(), Self::usual_ratio());
@@ -139,14 +140,14 @@ impl RandomResizedCrop {
         3.0 / 4.0..=4.0 / 3.0
     }
 
-    /// Part of the image's area, uniform in the range, within 0 to 1.
+    /// Part of the image's area, uniform in the range. The range lies within 0 to 1.
     #[must_use]
     pub const fn scale(mut self, scale: RangeInclusive<f64>) -> Self {
         self.scale = scale;
         self
     }
 
-    /// Width over height, log-uniform in the range.
+    /// Aspect (width / height), log-uniform in the range.
     #[must_use]
     pub const fn ratio(mut self, ratio: RangeInclusive<f64>) -> Self {
         self.ratio = ratio;

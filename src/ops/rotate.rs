@@ -1,4 +1,4 @@
-//! Turning about the center or another point, by any angle.
+//! Rotation about the center or another point, by any angle.
 
 use super::check::{point, range};
 use super::fill::Fill;
@@ -14,10 +14,10 @@ use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 
-/// Turns counter-clockwise, about the image's center unless another is given.
+/// Rotates counter-clockwise, about the image's center unless another point is given.
 ///
-/// With a color as fill: Pillow's arithmetic, and with `expand` Pillow's canvas. With [`Fill::EDGE`]: DALI's
-/// `fn.rotate`, canvas and all.
+/// If the fill is a color, this is Pillow's rotation, with Pillow's canvas for `expand`. If the fill is [`Fill::EDGE`],
+/// this is DALI's `fn.rotate`, with DALI's canvas.
 ///
 /// ```
 /// use warpfeed::{ops::{Interpolation, Op, Rotate}, image::Size};
@@ -32,18 +32,18 @@ use std::ops::RangeInclusive;
 pub struct Rotate {
     /// Counter-clockwise angle, any finite value.
     pub degrees: f64,
-    /// [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or, with a color as fill,
+    /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or, with a color as fill,
     /// [`Bicubic`](Interpolation::Bicubic).
     #[serde(default = "Interpolation::nearest")]
     pub interpolation: Interpolation,
-    /// Whether the canvas grows to hold every corner.
+    /// Whether the canvas grows to hold all corners.
     #[serde(default)]
     pub expand: bool,
-    /// What shows outside the image.
+    /// Fill outside the image.
     #[serde(default)]
     pub fill: Fill,
-    /// The point that stays where it is, in pixels from the left and the top; the image's center if not given. Only with
-    /// a color as fill.
+    /// The point that stays where it is, in pixels from the left and the top; allowed only if the fill is a color.
+    /// Default: the image's center.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub center: Option<[f64; 2]>,
 }
@@ -51,13 +51,13 @@ pub struct Rotate {
 impl Rotate {
     pub(super) const KERNELS: &'static [Kernel] = sampling::KERNELS;
 
-    /// A rotation by the nearest pixel on the same canvas, black outside.
+    /// A rotation on the same canvas; nearest pixel, black outside.
     #[must_use]
     pub const fn new(degrees: f64) -> Self {
         Self { degrees, interpolation: Interpolation::Nearest, expand: false, fill: Fill::BLACK, center: None }
     }
 
-    /// [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or, with a color as fill,
+    /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or, with a color as fill,
     /// [`Bicubic`](Interpolation::Bicubic).
     #[must_use]
     pub const fn interpolation(mut self, interpolation: Interpolation) -> Self {
@@ -65,14 +65,14 @@ impl Rotate {
         self
     }
 
-    /// Whether the canvas grows to hold every corner.
+    /// Whether the canvas grows to hold all corners.
     #[must_use]
     pub const fn expand(mut self, expand: bool) -> Self {
         self.expand = expand;
         self
     }
 
-    /// What shows outside the image.
+    /// Fill outside the image.
     #[must_use]
     pub const fn fill(mut self, fill: Fill) -> Self {
         self.fill = fill;
@@ -173,7 +173,7 @@ impl Operation for Rotate {
     }
 }
 
-/// Rotates about the center by an angle uniform in a range.
+/// Rotates about the center by an angle that is uniform in a range.
 ///
 /// ```
 /// use warpfeed::ops::{Fill, Interpolation, RandomRotation, Transform};
@@ -198,28 +198,28 @@ pub struct RandomRotation {
 }
 
 impl RandomRotation {
-    /// Counter-clockwise by an angle in `degrees`, by the nearest pixel, on the same canvas, black outside.
+    /// A counter-clockwise rotation by an angle in `degrees`, on the same canvas; nearest pixel, black outside.
     #[must_use]
     pub const fn new(degrees: RangeInclusive<f64>) -> Self {
         Self { degrees, interpolation: Interpolations::nearest(), expand: false, fill: Fill::BLACK, center: None }
     }
 
-    /// [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or, with a color as fill,
-    /// [`Bicubic`](Interpolation::Bicubic); or two of which one is drawn.
+    /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or, with a color as fill,
+    /// [`Bicubic`](Interpolation::Bicubic); or two filters, of which one is drawn.
     #[must_use]
     pub fn interpolation(mut self, interpolation: impl Into<Interpolations>) -> Self {
         self.interpolation = interpolation.into();
         self
     }
 
-    /// Whether the canvas grows to hold every corner.
+    /// Whether the canvas grows to hold all corners.
     #[must_use]
     pub const fn expand(mut self, expand: bool) -> Self {
         self.expand = expand;
         self
     }
 
-    /// What shows outside the image.
+    /// Fill outside the image.
     #[must_use]
     pub const fn fill(mut self, fill: Fill) -> Self {
         self.fill = fill;

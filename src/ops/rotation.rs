@@ -1,21 +1,21 @@
-//! The geometry of a rotation: its matrix, its canvas, and which angles are mere transpositions.
+//! The geometry of a rotation: its matrix, its canvas, and the angles that only transpose or mirror.
 //!
-//! With a color as fill this is Pillow's `Image.rotate`; with [`Fill::EDGE`] DALI's `fn.rotate`.
+//! If the fill is a color, this is Pillow's `Image.rotate`; if it is [`Fill::EDGE`], DALI's `fn.rotate`.
 
 use super::fill::Fill;
 use super::turn::Turn;
 use crate::raster::Size;
 
-/// What a rotation by a given angle does to an image of a given size.
+/// The effect of a rotation by a given angle on an image of a given size.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Rotation {
-    /// Nothing.
+    /// The image does not change.
     None,
-    /// By a multiple of 90 degrees, exactly.
+    /// An exact turn by a multiple of 90 degrees.
     Turn(Turn),
-    /// Any other: output pixel center (x + 0.5, y + 0.5) comes from `(m0 x + m1 y + m2, m3 x + m4 y + m5)`.
+    /// Any other rotation: output pixel center (x + 0.5, y + 0.5) comes from `(m0 x + m1 y + m2, m3 x + m4 y + m5)`.
     Free {
-        /// Output to input, row by row.
+        /// Map from output to input, row by row.
         matrix: [f64; 6],
         /// Size of the output.
         canvas: Size,
@@ -23,9 +23,10 @@ pub(crate) enum Rotation {
 }
 
 impl Rotation {
-    /// The rotation of an image of size `input` by `degrees` counter-clockwise, about `center` if it is not the image's.
+    /// The rotation of an image of size `input` by `degrees` counter-clockwise, about `center`. Default: the image's
+    /// center.
     ///
-    /// With a center that is given, Pillow samples at every angle, be it a multiple of 90 degrees.
+    /// If a center is given, Pillow samples at every angle, even at multiples of 90 degrees.
     pub(crate) fn new(input: Size, degrees: f64, expand: bool, fill: Fill, center: Option<[f64; 2]>) -> Self {
         let angle = degrees.rem_euclid(360.0);
         let square = input.width == input.height;
@@ -86,8 +87,8 @@ impl Rotation {
     }
 }
 
-/// DALI's canvas: the bounding box less a tolerance, with the parity of the side that each axis comes from, so that the
-/// center stays on the pixel grid.
+/// DALI's canvas: the bounding box less a tolerance. Each side has the parity of the input side that it comes from, so
+/// that the center stays on the pixel grid.
 fn dali_canvas(input: Size, cos: f64, sin: f64) -> Size {
     const TOLERANCE_PX: f64 = 0.01;
     let (cos, sin) = (cos.abs(), sin.abs());
@@ -100,14 +101,14 @@ fn dali_canvas(input: Size, cos: f64, sin: f64) -> Size {
     Size::new(side(cos * w + sin * h, like_x), side(sin * w + cos * h, like_y))
 }
 
-/// Python's `round(value, 15)`: the nearest decimal of 15 places, then the nearest double to that.
+/// Python's `round(value, 15)`: the nearest decimal of 15 places, then the nearest double to that decimal.
 fn round_15(value: f64) -> f64 {
-    // Formatting rounds the exact binary value, ties to even, and parsing is exact; it cannot fail.
+    // Formatting rounds the exact binary value, ties to even. Parsing is exact and cannot fail.
     format!("{value:.15}").parse().unwrap_or(value)
 }
 
-/// The matrix in 16.16 fixed point as Pillow's nearest sampling uses it. `None` where Pillow adds up doubles instead: a
-/// mere scaling, or a coordinate of the canvas' corners that would not fit.
+/// The matrix in 16.16 fixed point, as Pillow's nearest sampling uses it. `None` where Pillow adds up doubles instead:
+/// if the matrix only scales, or if a coordinate of the canvas' corners would not fit.
 pub(crate) fn fixed_point(matrix: [f64; 6], canvas: Size) -> Option<[i32; 6]> {
     let m = matrix;
     if m[1] == 0.0 && m[3] == 0.0 {

@@ -1,8 +1,8 @@
-//! Sampling through an affine map, as rotations do.
+//! Sampling through an affine map, as rotations do it.
 //!
-//! With a color as fill this is Pillow's affine transform: 16.16 fixed point for nearest, double precision for
-//! bilinear and bicubic, which drop the fraction of their result. With [`Fill::EDGE`] the nearest pixel of the edge continues the
-//! image for ever and bilinear rounds its result to nearest, as DALI's `fn.rotate`.
+//! If the fill is a color, this is Pillow's affine transform: nearest uses 16.16 fixed point; bilinear and bicubic use
+//! double precision and drop the fraction of their result. If the fill is [`Fill::EDGE`], this is DALI's `fn.rotate`:
+//! the nearest pixel of the edge continues the image without end, and bilinear rounds its result to nearest.
 
 use super::fill::{Fill, opaque};
 use super::filter::Interpolation;
@@ -15,7 +15,7 @@ use crate::raster::{Image, Pixel, Rect, Size};
 use crate::simd::{truncate_f64, wide};
 use std::ops::Range;
 
-/// The kernels of all interpolations.
+/// The kernels of all filters.
 pub(crate) const KERNELS: &[Kernel] = &[
     Kernel::pixels("rotate_nearest_u8_nhwc"),
     Kernel::pixels("rotate_nearest_double_u8_nhwc"),
@@ -23,7 +23,7 @@ pub(crate) const KERNELS: &[Kernel] = &[
     Kernel::pixels("rotate_bicubic_u8_nhwc"),
 ];
 
-/// Checks that an interpolation can sample at a point.
+/// Checks that sampling at points supports a filter.
 pub(crate) fn validate(name: &'static str, interpolation: Interpolation) -> Result<()> {
     match interpolation {
         Interpolation::Nearest | Interpolation::Bilinear | Interpolation::Bicubic => Ok(()),
@@ -33,19 +33,20 @@ pub(crate) fn validate(name: &'static str, interpolation: Interpolation) -> Resu
     }
 }
 
-/// An affine map from pixel centers of a canvas to those of the image, and how the image is sampled there.
+/// An affine map from pixel centers of a canvas to points of the image, and the way in which the image is sampled
+/// there.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Sampling {
-    /// Row by row.
+    /// The matrix, row by row.
     pub(crate) matrix: [f64; 6],
     /// Nearest, bilinear or, with a color as fill, bicubic.
     pub(crate) interpolation: Interpolation,
-    /// What shows outside the image.
+    /// Fill outside the image.
     pub(crate) fill: Fill,
 }
 
 impl Sampling {
-    /// Makes the rectangle `part` of the canvas. `input` holds what [`reach`](Self::reach) names.
+    /// Makes the rectangle `part` of the canvas. `input` holds the rectangle that [`reach`](Self::reach) returns.
     pub(crate) fn make(&self, input: &Image, canvas: Size, part: Rect, out: &mut Image) {
         match self.interpolation {
             Interpolation::Nearest => nearest(input, self.matrix, canvas, self.fill, part, out),
@@ -77,7 +78,7 @@ impl Sampling {
         Ok(())
     }
 
-    /// The pixels that sampling of `part` can read from an image of size `input`. Never empty.
+    /// The pixels of an image of size `input` that sampling `part` may read. Never empty.
     pub(crate) fn reach(&self, part: Rect, input: Size) -> Rect {
         let m = &self.matrix;
         let xs = [f64::from(part.x) + 0.5, f64::from(part.right()) - 0.5];
@@ -86,7 +87,7 @@ impl Sampling {
             let corners = [(0, 0), (0, 1), (1, 0), (1, 1)].map(|(i, j): (usize, usize)| a * xs[i] + b * ys[j] + c);
             let low = corners.into_iter().fold(f64::INFINITY, f64::min);
             let high = corners.into_iter().fold(f64::NEG_INFINITY, f64::max);
-            // A pixel more than the neighbors read on either side, against rounding.
+            // One pixel more on either side than the neighbors that are read, against rounding.
             let last = f64::from(side) - 1.0;
             let low = (low.floor() - 2.0).clamp(0.0, last) as u32;
             let high = (high.floor() + 2.0).clamp(0.0, last) as u32;
@@ -98,9 +99,9 @@ impl Sampling {
     }
 }
 
-/// Makes the rectangle `part` of the canvas, each pixel the one whose area holds its point.
+/// Makes the rectangle `part` of the canvas. Each pixel is the one whose area contains its point.
 ///
-/// `input` may be a part of its whole that holds what [`Sampling::reach`] names.
+/// `input` may be a part of its whole that holds the rectangle of [`Sampling::reach`].
 fn nearest(input: &Image, matrix: [f64; 6], canvas: Size, fill: Fill, part: Rect, out: &mut Image) {
     out.reset_part(canvas, part);
     let Some(fixed) = fixed_point(matrix, canvas) else {
@@ -138,7 +139,7 @@ fn nearest(input: &Image, matrix: [f64; 6], canvas: Size, fill: Fill, part: Rect
     }
 }
 
-/// The steps `i` of `0..len` with `start + i step` inside `0..size`, all with `BITS` fractional bits.
+/// The range of `i` in `0..len` for which `start + i step` is inside `0..size`, all with `BITS` fractional bits.
 pub(crate) fn inside<const BITS: u32>(start: i64, step: i64, size: u32, len: usize) -> Range<usize> {
     let end = i64::from(size) << BITS;
     let len = len as i64;
@@ -148,19 +149,19 @@ pub(crate) fn inside<const BITS: u32>(start: i64, step: i64, size: u32, len: usi
         0 if (0..end).contains(&start) => (0, len),
         0 => (0, 0),
         1.. => (reaches(start, step, 0), reaches(start, step, end)),
-        // Mirrored: -start + i (-step) > -end, and <= 0.
+        // Mirrored: -start + i (-step) > -end and <= 0.
         _ => (reaches(-start, -step, 1 - end), reaches(-start, -step, 1)),
     };
     from as usize..to.max(from) as usize
 }
 
-/// What both hold: if nothing, an empty range within `b`.
+/// The intersection of two ranges. If it is empty, an empty range within `b`.
 fn intersection(a: Range<usize>, b: Range<usize>) -> Range<usize> {
     let start = a.start.clamp(b.start, b.end);
     start..a.end.clamp(start, b.end)
 }
 
-/// The pixel of the whole at (`x`, `y`), or the nearest one that is stored.
+/// The pixel of the whole at (`x`, `y`), or the nearest stored pixel.
 #[inline(always)]
 fn at_edge(input: &Image, x: i64, y: i64) -> Pixel {
     let stored = input.part();
@@ -169,7 +170,7 @@ fn at_edge(input: &Image, x: i64, y: i64) -> Pixel {
     input.pixels()[y * stored.width as usize + x]
 }
 
-/// What Pillow does where coordinates do not fit its fixed point: it adds up doubles.
+/// Pillow's nearest sampling where coordinates do not fit its fixed point: it adds up doubles.
 fn nearest_double(input: &Image, matrix: [f64; 6], fill: Fill, part: Rect, out: &mut Image) {
     let m = matrix;
     let (width, height) = (f64::from(input.whole().width), f64::from(input.whole().height));
@@ -195,9 +196,9 @@ fn nearest_double(input: &Image, matrix: [f64; 6], fill: Fill, part: Rect, out: 
     }
 }
 
-/// Makes the rectangle `part` of the canvas, each pixel from the four around its point.
+/// Makes the rectangle `part` of the canvas, each pixel from the four pixels around its point.
 ///
-/// `input` may be a part of its whole that holds what [`Sampling::reach`] names.
+/// `input` may be a part of its whole that holds the rectangle of [`Sampling::reach`].
 fn bilinear(input: &Image, matrix: [f64; 6], canvas: Size, fill: Fill, part: Rect, out: &mut Image) {
     out.reset_part(canvas, part);
     #[cfg(target_arch = "x86_64")]
@@ -207,7 +208,7 @@ fn bilinear(input: &Image, matrix: [f64; 6], canvas: Size, fill: Fill, part: Rec
     bilinear_plain(input, matrix, fill, part, out);
 }
 
-/// [`bilinear`], pixel by pixel.
+/// The specification of [`bilinear`], pixel by pixel.
 pub(super) fn bilinear_plain(input: &Image, matrix: [f64; 6], fill: Fill, part: Rect, out: &mut Image) {
     for y in 0..part.height {
         let line = Line::new(input, matrix, fill, part.y + y);
@@ -217,9 +218,9 @@ pub(super) fn bilinear_plain(input: &Image, matrix: [f64; 6], fill: Fill, part: 
     }
 }
 
-/// Makes the rectangle `part` of the canvas, each pixel from the sixteen around its point.
+/// Makes the rectangle `part` of the canvas, each pixel from the sixteen pixels around its point.
 ///
-/// `input` may be a part of its whole that holds what [`Sampling::reach`] names.
+/// `input` may be a part of its whole that holds the rectangle of [`Sampling::reach`].
 fn bicubic(input: &Image, matrix: [f64; 6], canvas: Size, fill: Fill, part: Rect, out: &mut Image) {
     out.reset_part(canvas, part);
     wide(
@@ -235,23 +236,24 @@ fn bicubic(input: &Image, matrix: [f64; 6], canvas: Size, fill: Fill, part: Rect
     );
 }
 
-/// The cubic through the middle two of four values at `d` between them, with the slopes that a = -1 gives it.
+/// The cubic through the middle two of four values at `at` between them, with the slopes of a = -1.
 #[inline(always)]
 fn cubic([a, b, c, d]: [f64; 4], at: f64) -> f64 {
     let (second, third, fourth) = (c - a, 2.0 * (a - b) + c - d, b - a - c + d);
     b + at * (second + at * (third + at * fourth))
 }
 
-/// What the pixels of one row of the canvas have in common.
+/// Values that the pixels of one row of the canvas share.
 struct Line<'a> {
     pixels: &'a [Pixel],
     stored: Rect,
     width: f64,
     height: f64,
     fill: Fill,
-    /// Change of the point for a step to the right.
+    /// Change of the point for one step to the right.
     step: [f64; 2],
-    /// The row's share of the point, and the constant. Two summands, because the sum of all three is rounded twice.
+    /// The row's part of the point, and the constant part. They are two summands, because the sum of all three parts is
+    /// rounded twice.
     row: [f64; 2],
     origin: [f64; 2],
 }
@@ -271,7 +273,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// The point that pixel `x` comes from.
+    /// The point of pixel `x`.
     #[inline(always)]
     fn point(&self, x: u32) -> (f64, f64) {
         let x = f64::from(x) + 0.5;
@@ -279,8 +281,8 @@ impl<'a> Line<'a> {
         (point(0), point(1))
     }
 
-    /// `N` columns or rows of what is stored, from `first` on. Clamping to what is stored is clamping to the whole, since
-    /// what is stored holds all that is read.
+    /// The stored columns or rows `first..first + N`, clamped. Clamping to the stored part equals clamping to the
+    /// whole, because the stored part holds all pixels that are read.
     #[inline(always)]
     fn clamped<const N: usize>(first: i32, start: u32, len: u32) -> [usize; N] {
         std::array::from_fn(|i| (first + i as i32 - start as i32).clamp(0, len as i32 - 1) as usize)
@@ -331,12 +333,12 @@ impl<'a> Line<'a> {
     }
 }
 
-/// [`bilinear`] with AVX2, eight pixels at once.
+/// [`bilinear`] with AVX2, eight pixels at a time.
 ///
-/// Points are 32.32 fixed point and values single precision, so a value may be off by a little, and its byte by one if
-/// it lies that close to where bytes change. Those pixels, about one in a thousand, are made again by
-/// [`Line::bilinear`]; all others are equal without. This rests on bilinear interpolation being continuous: a point off
-/// by a little, be it into the next pixel, gives a value off by a little.
+/// Points are 32.32 fixed point and values single precision, so a value may be slightly off, and its byte may differ if
+/// the value is close to a place where bytes change. [`Line::bilinear`] makes these pixels again, about one in a
+/// thousand; all others are equal. This relies on bilinear interpolation being continuous: a point that is slightly
+/// off, even across the border of a pixel, gives a value that is slightly off.
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
     #![allow(unsafe_code)]
@@ -349,16 +351,18 @@ mod avx2 {
 
     /// Fractional bits of a point.
     const BITS: u32 = 32;
-    /// Pixels for which a point is carried on by addition, before it is computed anew.
+    /// Number of pixels whose points are computed by addition before a point is computed anew.
     const SEGMENT: usize = 512;
-    /// Bound of what a value can be off by. In units of 1e-5: points 3 for 512 steps off by 2^-33 and 3 for fractions
-    /// cut to 24 bits, on both axes, at 255 a pixel; arithmetic 0.8 for each of four roundings. Twice that and more.
+    /// Bound of a value's error. In units of 1e-5: points 3, for 512 steps off by 2^-33; fractions 3, for cutting to 24
+    /// bits, on both axes, at 255 a pixel; arithmetic 0.8 for each of four roundings. The bound is more than twice the
+    /// sum.
     const DOUBT: f32 = 1.0 / 4096.0;
 
-    /// Does it and says so, or leaves it where the processor has no AVX2 or the image is too small or large.
+    /// Makes the rectangle and returns true. Returns false if the processor has no AVX2, or if the image is too small
+    /// or too large.
     pub(super) fn bilinear(input: &Image, matrix: [f64; 6], fill: Fill, part: Rect, out: &mut Image) -> bool {
         let stored = input.part();
-        // Indices of pixels are 32-bit lanes, and pixels have neighbors to the right and below.
+        // Indices of pixels are 32-bit lanes, and each pixel needs neighbors to the right and below.
         if !has_avx2() || input.pixels().len() > i32::MAX as usize || stored.width < 2 || stored.height < 2 {
             return false;
         }
@@ -383,7 +387,7 @@ mod avx2 {
         });
         let step = line.step.map(fixed);
         let len = out.len();
-        // Where the point lies between the centers of four stored pixels.
+        // The pixels whose point lies between the centers of four stored pixels.
         let between = intersection(
             inside::<BITS>(start[0], step[0], stored.width - 1, len),
             inside::<BITS>(start[1], step[1], stored.height - 1, len),
@@ -391,7 +395,7 @@ mod avx2 {
         let points = Points { start, step };
         match line.fill {
             Fill::Color(color) => {
-                // Where the point is inside the image or within a pixel of it.
+                // The pixels whose point is inside the image or within a pixel of it.
                 let margin = |axis: usize, origin: u32, size: f64| {
                     let start = start[axis] + ((i64::from(origin) + 2) << BITS);
                     inside::<BITS>(start, step[axis], size as u32 + 4, len)
@@ -403,11 +407,11 @@ mod avx2 {
                 for x in (near.start..between.start).chain(between.end..near.end) {
                     out[x] = line.bilinear(first + x as u32);
                 }
-                // SAFETY: the processor has AVX2, and `between` holds.
+                // SAFETY: the processor has AVX2, and all points of `between` lie between stored pixels.
                 unsafe { make::<false, false>(line, points, first, between, out) };
             }
             Fill::Edge(_) => {
-                // SAFETY: the processor has AVX2, and where `between` does not hold, points are clamped.
+                // SAFETY: the processor has AVX2, and outside `between` points are clamped.
                 unsafe {
                     make::<true, true>(line, points, first, 0..between.start, out);
                     make::<true, true>(line, points, first, between.end..len, out);
@@ -417,7 +421,7 @@ mod avx2 {
         }
     }
 
-    /// The point of each pixel of a segment, less half a pixel and the origin of what is stored.
+    /// The points of a segment's pixels, less half a pixel and less the origin of the stored part.
     #[derive(Clone, Copy)]
     struct Points {
         start: [i64; 2],
@@ -426,9 +430,8 @@ mod avx2 {
 
     /// Makes the pixels `range` of a segment.
     ///
-    /// # Safety
-    /// Unless `CLAMP`, the points of all of `range` lie at 0 or more and below the stored width - 1 and height - 1. The
-    /// stored width and height are 2 or more.
+    /// Unless `CLAMP` is set, the points of all of `range` are at least 0, and less than the stored width and height
+    /// minus 1. The stored width and height are at least 2.
     #[target_feature(enable = "avx2,fma")]
     unsafe fn make<const EDGE: bool, const CLAMP: bool>(
         line: &Line<'_>,
@@ -441,7 +444,7 @@ mod avx2 {
         let ends = [line.stored.width, line.stored.height].map(|v| ((i64::from(v) - 1) << BITS) - 1);
         let stride = line.stored.width as usize;
         let strides = _mm256_set1_epi32(stride as i32);
-        // In an order that makes shuffles of two vectors of four come out in the pixels' order.
+        // In this order, shuffles of two vectors of four come out in the order of the pixels.
         let vectors = |axis: usize, order: [i64; 4]| {
             let at = |i: i64| points.start[axis] + (start as i64 + i) * points.step[axis];
             _mm256_setr_epi64x(at(order[0]), at(order[1]), at(order[2]), at(order[3]))
@@ -455,7 +458,8 @@ mod avx2 {
             let mut fraction = [_mm256_setzero_ps(); 2];
             for axis in 0..2 {
                 let [low, high] = at[axis].map(|v| {
-                    // The last step may reach beyond the range: clamped, its pixels can be loaded and are dropped.
+                    // The last step may reach beyond the range. Clamped, its extra pixels can be loaded, and they are
+                    // dropped.
                     let v = if CLAMP || len < 8 { clamp(v, ends[axis]) } else { v };
                     _mm256_castsi256_ps(v)
                 });
@@ -467,8 +471,8 @@ mod avx2 {
                 at[axis] = at[axis].map(|v| _mm256_add_epi64(v, eight[axis]));
             }
             let index = _mm256_add_epi32(_mm256_mullo_epi32(whole_part[1], strides), whole_part[0]);
-            // SAFETY: each index is that of a stored pixel neither in the last column nor in the last row, by the
-            // caller's promise or because points are clamped.
+            // SAFETY: each index is that of a stored pixel that is neither in the last column nor in the last row, by
+            // the caller's promise or because points are clamped.
             let [top, bottom] = unsafe { [load(line.pixels, index, 0), load(line.pixels, index, stride)] };
             let (made, mut doubt) = mix::<EDGE>(top, bottom, fraction);
             if !EDGE {
@@ -491,9 +495,9 @@ mod avx2 {
         }
     }
 
-    /// A bit for each of the eight points so close to a pixel's center, by the fractions of its coordinates, that it may
-    /// in truth lie beyond it, between other pixels. That matters where a value is just below a whole number, which drops
-    /// to the one before: four equal bytes here say nothing about the bytes there.
+    /// A bit for each of the eight points that is so close to a pixel's center, by the fractions of its coordinates,
+    /// that its exact place may be beyond the center, between other pixels. That matters if a value is just below a
+    /// whole number, because the fraction is dropped: four equal bytes here say nothing about the bytes there.
     #[target_feature(enable = "avx2")]
     fn unsure_of_pixel(fraction: [__m256i; 2]) -> u32 {
         const CLOSE: i32 = 1 << 12;
@@ -502,7 +506,7 @@ mod avx2 {
         _mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(high, _mm256_setzero_si256()))) as u32
     }
 
-    /// Each of the four lanes between 0 and `end`.
+    /// Limits each of the four lanes to 0 to `end`.
     #[target_feature(enable = "avx2")]
     fn clamp(v: __m256i, end: i64) -> __m256i {
         let end = _mm256_set1_epi64x(end);
@@ -510,10 +514,10 @@ mod avx2 {
         _mm256_andnot_si256(_mm256_cmpgt_epi64(_mm256_setzero_si256(), v), v)
     }
 
-    /// The eight pixels at the indices plus `offset`, and the eight to the right of those.
+    /// The eight pixels at the indices plus `offset`, and their eight neighbors to the right.
     ///
     /// # Safety
-    /// Each index plus `offset`, and one more, is that of a pixel.
+    /// Each index plus `offset`, and each index plus `offset` plus 1, is that of a pixel.
     #[target_feature(enable = "avx2")]
     unsafe fn load(pixels: &[Pixel], index: __m256i, offset: usize) -> [__m256i; 2] {
         let index: [u32; 8] = bytemuck::cast(index);
@@ -524,7 +528,7 @@ mod avx2 {
             unsafe { pixels.as_ptr().add(at).cast::<f64>() }
         };
         let four = |i: [usize; 4]| {
-            // SAFETY: each pointer is to two pixels, 8 bytes, which need no alignment here.
+            // SAFETY: each pointer points to two pixels, 8 bytes, which need no alignment here.
             let [low, high] =
                 unsafe { [[i[0], i[1]], [i[2], i[3]]].map(|i| _mm_loadh_pd(_mm_load_sd(pair(i[0])), pair(i[1]))) };
             _mm256_castpd_ps(_mm256_insertf128_pd::<1>(_mm256_castpd128_pd256(low), high))
@@ -535,7 +539,8 @@ mod avx2 {
         [_mm256_castps_si256(left), _mm256_castps_si256(right)]
     }
 
-    /// Eight pixels from their neighbors on the left and right, above and below; and a bit for each that is in doubt.
+    /// Eight pixels from their neighbors on the left and right, above and below, and a bit for each pixel that is in
+    /// doubt.
     #[target_feature(enable = "avx2,fma")]
     fn mix<const EDGE: bool>(top: [__m256i; 2], bottom: [__m256i; 2], [dx, dy]: [__m256; 2]) -> (__m256i, u32) {
         let byte = _mm256_set1_epi32(255);
@@ -564,7 +569,7 @@ mod avx2 {
         channel!(0);
         channel!(8);
         channel!(16);
-        // No doubt about four equal bytes: every difference is 0.
+        // Four equal bytes leave no doubt: every difference is 0.
         let differ = |a: __m256i, b: __m256i| _mm256_xor_si256(a, b);
         let uneven = _mm256_or_si256(differ(top[0], top[1]), differ(bottom[0], bottom[1]));
         let uneven = _mm256_or_si256(uneven, differ(top[0], bottom[0]));

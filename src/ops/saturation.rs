@@ -1,4 +1,4 @@
-//! Blending with the image's gray version.
+//! Saturation: blending with the image's gray version.
 
 use super::blend::blend;
 use super::check::factor;
@@ -23,7 +23,7 @@ pub struct Saturation {
 impl Saturation {
     pub(super) const KERNELS: &'static [Kernel] = &[Kernel::pixels("saturation_u8_nhwc")];
 
-    /// Parts of the image: 0 is gray, 1 unchanged.
+    /// A blend with the image's gray version: factor 0 is gray, 1 unchanged.
     #[must_use]
     pub const fn new(factor: f64) -> Self {
         Self { factor }

@@ -1,4 +1,4 @@
-//! Blending with a smoothed version.
+//! Sharpness: blending with a smoothed version.
 
 use super::blend::blend;
 use super::check::{factor, probability};
@@ -11,7 +11,8 @@ use crate::raster::{Image, Rect, Size};
 use crate::simd::wide;
 use serde::{Deserialize, Serialize};
 
-/// Blends with a smoothed version: torchvision's `F.adjust_sharpness` of a PIL image. Pixels at the image's edge stay.
+/// Blends with a smoothed version: torchvision's `F.adjust_sharpness` of a PIL image. Pixels at the image's edge do not
+/// change.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -23,7 +24,7 @@ pub struct Sharpness {
 impl Sharpness {
     pub(super) const KERNELS: &'static [Kernel] = &[Kernel::pixels("sharpness_u8_nhwc")];
 
-    /// Parts of the image: 0 is smooth, 1 unchanged.
+    /// A blend with a smoothed version: factor 0 is smooth, 1 unchanged.
     #[must_use]
     pub const fn new(factor: f64) -> Self {
         Self { factor }
@@ -70,12 +71,12 @@ impl Operation for Sharpness {
     }
 }
 
-/// Makes the rectangle `part` of the result. `input` holds the pixels around it.
+/// Makes the rectangle `part` of the result. `input` also holds the pixels around it.
 fn sharpen(input: &Image, factor: f32, part: Rect, out: &mut Image) {
     let (whole, stored) = (input.whole(), input.part());
     out.reset_part(whole, part);
     let (left, width) = ((part.x - stored.x) as usize, part.width as usize);
-    // The columns of the part that are not the image's first or last.
+    // The columns of the part, without the image's first and last column.
     let inner =
         usize::from(part.x == 0)..width - usize::from(part.right() == whole.width && width > usize::from(part.x == 0));
     for y in 0..part.height {
@@ -86,7 +87,7 @@ fn sharpen(input: &Image, factor: f32, part: Rect, out: &mut Image) {
         if part.y + y == 0 || part.y + y + 1 == whole.height || inner.is_empty() {
             continue;
         }
-        // A pixel more on either side: these columns have neighbors.
+        // One pixel more on either side, because these columns have neighbors.
         let around = left + inner.start - 1..left + inner.end + 1;
         let [above, here, below] = [row - 1, row, row + 1].map(|y| input.row(y)[around.clone()].as_flattened());
         wide(
@@ -96,10 +97,10 @@ fn sharpen(input: &Image, factor: f32, part: Rect, out: &mut Image) {
     }
 }
 
-/// Makes the values `to`; the rows begin a pixel earlier and end a pixel later.
+/// Makes the values `to`. The rows begin one pixel earlier and end one pixel later.
 ///
-/// Pillow's `SMOOTH` in whole numbers: the middle counts five times, all are divided by 13, and the nearest is taken, of
-/// which there is one, as 13 is odd.
+/// This is Pillow's `SMOOTH` in whole numbers: the middle counts five times, and the sum is divided by 13 and rounded
+/// to nearest. As 13 is odd, there are no ties.
 #[inline(always)]
 fn sharpen_row([above, here, below]: [&[u8]; 3], factor: f32, to: &mut [u8]) {
     const PIXEL: usize = 4;
@@ -122,7 +123,7 @@ pub struct RandomSharpness {
 }
 
 impl RandomSharpness {
-    /// Blends with a smoothed version by `factor`, with probability `p`.
+    /// A blend with a smoothed version by `factor`, with probability `p`.
     #[must_use]
     pub const fn new(factor: f64, p: f64) -> Self {
         Self { factor, p }

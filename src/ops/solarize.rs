@@ -1,4 +1,4 @@
-//! Inverting bright values.
+//! Solarization: inverting bright values.
 
 use super::check::probability;
 use super::kernel::{Kernel, Launcher};
@@ -14,14 +14,14 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Solarize {
-    /// The smallest value that is inverted, 0 to 255, may be fractional.
+    /// The smallest value that is inverted, 0 to 255. It may be fractional.
     pub threshold: f64,
 }
 
 impl Solarize {
     pub(super) const KERNELS: &'static [Kernel] = table::KERNELS;
 
-    /// Inverts each value that is `threshold` or more, 0 to 255.
+    /// An operation that inverts each value from `threshold` on, 0 to 255.
     #[must_use]
     pub const fn new(threshold: f64) -> Self {
         Self { threshold }
@@ -79,7 +79,7 @@ pub struct RandomSolarize {
 }
 
 impl RandomSolarize {
-    /// Inverts each value that is `threshold` or more, with probability `p`.
+    /// A transform that inverts each value from `threshold` on, with probability `p`.
     #[must_use]
     pub const fn new(threshold: f64, p: f64) -> Self {
         Self { threshold, p }

@@ -7,14 +7,14 @@ use crate::error::Result;
 use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
 
-/// Adds a number to each value below a threshold, 255 at most: timm's `solarize_add`.
+/// Adds a number to each value below a threshold; the sum is at most 255: timm's `solarize_add`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct SolarizeAdd {
-    /// What is added.
+    /// Number that is added.
     pub add: u8,
-    /// The smallest value that stays.
+    /// The smallest value that does not change.
     #[serde(default = "middle")]
     pub threshold: u8,
 }
@@ -26,13 +26,13 @@ const fn middle() -> u8 {
 impl SolarizeAdd {
     pub(super) const KERNELS: &'static [Kernel] = table::KERNELS;
 
-    /// Adds `add` to each value below 128.
+    /// An operation that adds `add` to each value below 128.
     #[must_use]
     pub const fn new(add: u8) -> Self {
         Self { add, threshold: middle() }
     }
 
-    /// The smallest value that stays.
+    /// The smallest value that does not change.
     #[must_use]
     pub const fn threshold(mut self, threshold: u8) -> Self {
         self.threshold = threshold;

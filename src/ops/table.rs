@@ -1,4 +1,4 @@
-//! Operations that make each byte of an image anew from that byte alone: a table of 256 values is all they are.
+//! Operations that replace each byte by a value that depends on that byte alone: tables of 256 values.
 #![allow(unsafe_code)]
 
 use super::CpuPass;
@@ -7,10 +7,10 @@ use super::params::{DevicePointer, Source, TableSample};
 use crate::error::Result;
 use crate::raster::Size;
 
-/// The one kernel that applies them all.
+/// The kernel that applies all tables.
 pub(crate) const KERNELS: &[Kernel] = &[Kernel::pixels("table_u8_nhwc")];
 
-/// What each byte becomes.
+/// A table with the new value of each byte.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Table([u8; 256]);
 
@@ -19,29 +19,29 @@ impl Table {
         Self(std::array::from_fn(|byte| value(byte as u8)))
     }
 
-    /// The table that does what this one does, then what `next` does.
+    /// The table that applies this table, then `next`.
     pub(crate) fn then(&self, next: &Self) -> Self {
         Self(self.0.map(|byte| next.0[usize::from(byte)]))
     }
 
-    /// Applies it on the CPU, to whatever part of an image is there.
+    /// Applies the table on the CPU, to whichever part of an image is stored.
     pub(super) fn pass(&self, pass: &mut CpuPass<'_>) {
         self.apply(pass.image.pixels_mut().as_flattened_mut());
     }
 
-    /// What each byte becomes.
+    /// The new values of all bytes.
     pub(crate) fn bytes(&self) -> &[u8; 256] {
         &self.0
     }
 
-    /// Queues its kernel.
+    /// Queues the table's kernel.
     pub(crate) fn launch(&self, on: &mut dyn Launcher) -> Result<()> {
         let table = on.put(&self.0)?;
         launch(on, table, 0);
         Ok(())
     }
 
-    /// Replaces each byte by what the table has for it.
+    /// Replaces each byte by its value in the table.
     pub(crate) fn apply(&self, bytes: &mut [u8]) {
         #[cfg(target_arch = "x86_64")]
         if crate::simd::has_avx512() {
@@ -63,7 +63,7 @@ impl Table {
     }
 }
 
-/// Queues the kernel for a table of 256 bytes on the device, or for one of each channel, `stride_bytes` apart.
+/// Queues the kernel for a table of 256 bytes on the device, or for one table per channel, `stride_bytes` apart.
 pub(super) fn launch(on: &mut dyn Launcher, table: DevicePointer, stride_bytes: u32) {
     const TABLE: KernelId = KernelId::of("table_u8_nhwc");
     let Source { pixels, pitch_bytes, width, height, .. } = on.source();
@@ -75,8 +75,8 @@ pub(super) fn launch(on: &mut dyn Launcher, table: DevicePointer, stride_bytes: 
 mod avx2 {
     use std::arch::x86_64::*;
 
-    /// The table is 16 rows of 16 bytes, which a shuffle looks 32 bytes up in. A shuffle gives 0 where an index has its
-    /// highest bit: so has each byte, made an index of a row, that belongs to another.
+    /// The table is 16 rows of 16 bytes; a shuffle looks up 32 bytes in a row. A shuffle gives 0 for an index whose
+    /// highest bit is set. So for each row, the bytes that belong to another row get an index with the highest bit set.
     #[target_feature(enable = "avx2")]
     pub(super) fn apply(table: &[u8; 256], blocks: &mut [[u8; 32]]) {
         let (rows, _) = table.as_chunks::<16>();
@@ -88,7 +88,8 @@ mod avx2 {
             let bytes: __m256i = bytemuck::cast(*block);
             let mut made = _mm256_setzero_si256();
             for (row, first) in lookup.iter().zip((0..=255_u8).step_by(16)) {
-                // 0 to 15 for the bytes of this row, more for all others; then 0x70 to 0x7f, and 0x80 or more.
+                // The place is 0 to 15 for the bytes of this row, and more for all others. After the addition it is
+                // 0x70 to 0x7f, and 0x80 or more.
                 let place = _mm256_xor_si256(bytes, _mm256_set1_epi8(first as i8));
                 let index = _mm256_adds_epu8(place, _mm256_set1_epi8(0x70));
                 made = _mm256_or_si256(made, _mm256_shuffle_epi8(*row, index));
@@ -102,7 +103,7 @@ mod avx2 {
 mod avx512 {
     use std::arch::x86_64::*;
 
-    /// The table is two halves of two vectors each, which a shuffle looks 64 bytes up in by their low seven bits.
+    /// The table is two halves of two vectors each. A shuffle looks up 64 bytes in a half by their low seven bits.
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
     pub(super) fn apply(table: &[u8; 256], blocks: &mut [[u8; 64]]) {
         // SAFETY: 64 bytes each; loads and stores need no alignment.
@@ -132,7 +133,7 @@ mod tests {
             table.apply(&mut fast);
             table.apply_plain(&mut plain);
             assert_eq!(fast, plain);
-            // Where AVX-512 is, `apply` has not come here.
+            // On processors with AVX-512, `apply` does not test this code.
             #[cfg(target_arch = "x86_64")]
             if crate::simd::has_avx2() {
                 let mut fast = bytes;

@@ -1,4 +1,5 @@
-//! Tests across operations: properties that need no reference, parts against wholes, fast code against plain.
+//! Tests across operations: properties that need no reference, parts compared with wholes, fast code compared with
+//! plain code.
 
 mod distribution;
 
@@ -8,7 +9,7 @@ use super::*;
 use crate::raster::Pixel;
 use sha2::{Digest, Sha256};
 
-/// Odd sizes, single rows and columns, and sizes around those that loops step by.
+/// Odd sizes, single rows and columns, and sizes around the steps of loops.
 const SIZES: [Size; 12] = [
     Size::new(1, 1),
     Size::new(2, 1),
@@ -24,7 +25,7 @@ const SIZES: [Size; 12] = [
     Size::new(600, 19),
 ];
 
-/// Gradients, noise, flat areas and saturated bytes. `tests/reference/arrays.py` makes the same.
+/// Gradients, noise, flat areas and saturated bytes; `tests/reference/arrays.py` makes the same image.
 fn image(size: Size, seed: u32) -> Image {
     let mut image = Image::new(size);
     let mut state = seed.wrapping_mul(2654435761).wrapping_add(1) | 1;
@@ -48,7 +49,7 @@ fn image(size: Size, seed: u32) -> Image {
 
 fn applied(op: impl Into<Op>, input: &Image) -> Image {
     let op = op.into();
-    // Memory that was used before: nothing of it may show.
+    // The memory was used before, and none of its content may show.
     let (mut made, mut spare) = (input.clone(), image(Size::new(13, 77), 99));
     op.apply(PassOrder::Pillow13, &mut made, &mut spare).unwrap();
     assert_eq!(made.size(), op.output_size(input.size()).unwrap());
@@ -84,7 +85,7 @@ fn parts(size: Size) -> Vec<Rect> {
     parts
 }
 
-/// Red, green and blue: the fourth byte carries nothing.
+/// Compares red, green and blue; the fourth byte has no meaning.
 #[track_caller]
 fn assert_equal(got: &Image, want: &Image, context: impl std::fmt::Debug) {
     assert_eq!((got.whole(), got.part()), (want.whole(), want.part()), "{context:?}");
@@ -189,7 +190,7 @@ fn flat_images_stay_flat() {
     }
 }
 
-/// Passes that can be restricted to a part make of it what they make of the whole.
+/// A pass that makes only a part makes the same pixels as the pass that makes the whole.
 #[test]
 fn parts_equal_the_whole() {
     for size in SIZES {
@@ -245,7 +246,7 @@ fn parts_of_rotations_equal_the_whole() {
 
 #[test]
 fn fast_rotation_equals_plain() {
-    // Steps of a degree and angles at which points lie on pixels' centers or just beside them.
+    // Steps of a degree, and angles at which points lie on pixel centers or just beside them.
     let angles = (0..360).map(f64::from).chain(
         (0..8).flat_map(|i| [-1e-5, -1e-7, -1e-9, -1e-12, 1e-12, 1e-9, 1e-7, 1e-5].map(|d| f64::from(i) * 45.0 + d)),
     );
@@ -323,7 +324,7 @@ fn what_cannot_be_applied_is_refused() {
     assert_eq!(made.size(), Size::new(1, 1));
 }
 
-/// The name in the list is the one in the file, and what is written is read again; what is not known is refused.
+/// The name in the list is the name in the file, a written form is read again, and unknown fields are refused.
 #[test]
 fn operations_are_written_down_by_their_names() {
     for op in Op::examples(Size::new(40, 30)) {
@@ -334,7 +335,7 @@ fn operations_are_written_down_by_their_names() {
         unknown["more"] = 1.into();
         assert!(serde_json::from_value::<Op>(unknown).is_err(), "{op:?}");
     }
-    // Defaults that recipes in files rest on.
+    // Recipes in files rely on these defaults.
     let read = |text: &str| serde_json::from_str::<Op>(text).unwrap();
     assert_eq!(read(r#"{"op": "rotate", "degrees": 5}"#), Rotate::new(5.0).into());
     assert_eq!(read(r#"{"op": "resize", "size": 9}"#), Resize::shorter_side(9).into());
@@ -347,7 +348,7 @@ fn operations_are_written_down_by_their_names() {
     assert_eq!(read(r#"{"op": "erase", "x": 1, "y": 2, "width": 3, "height": 4}"#), erase.into());
 }
 
-/// As torchvision has it for all 256 values.
+/// Tables equal torchvision's for all 256 values.
 #[test]
 fn tables_are_those_of_torchvision() {
     let mut input = Image::new(Size::new(256, 1));
@@ -366,7 +367,7 @@ fn tables_are_those_of_torchvision() {
     }
 }
 
-/// Compares with what Pillow, torchvision and OpenCV gave, as `tests/reference/arrays.py` wrote it down.
+/// Compares with results of Pillow, torchvision and OpenCV, written by `tests/reference/arrays.py`.
 #[test]
 fn results_are_those_of_pillow() {
     #[derive(serde::Deserialize)]
@@ -390,13 +391,13 @@ fn results_are_those_of_pillow() {
     }
 }
 
-/// Every operation has a case made by another program: here, or among those of `tests/reference.rs`.
+/// Every operation has a case made by another program, here or in `tests/reference.rs`.
 #[test]
 fn every_operation_has_a_reference() {
     let cases =
         concat!(include_str!("../../tests/reference/arrays.jsonl"), include_str!("../../tests/reference/cases.jsonl"));
     for op in Op::examples(Size::new(40, 30)) {
-        // Erasing is overwriting; no other program says how.
+        // Erasing only overwrites pixels, so there is no program to compare with.
         let name = format!("\"op\": \"{}\"", op.name());
         assert!(op.name() == "erase" || cases.contains(&name), "{}", op.name());
     }

@@ -1,4 +1,4 @@
-//! timm's augmentations, by the text that its training script takes.
+//! timm's augmentations, described by the text that its training script takes.
 
 use super::check::ABOVE_0;
 use super::filter::Interpolation;
@@ -15,21 +15,21 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 const NAME: &str = "timm_augment";
-/// Most operations, chains and operations of a chain.
+/// Largest number of operations, of chains, and of operations in a chain.
 const MOST: u32 = 100;
 /// The highest level.
 const MAX_LEVEL: u32 = 1000;
-/// ImageNet's mean color, which timm fills with.
+/// ImageNet's mean color, which timm uses as fill.
 const IMAGENET_COLOR: [u8; 3] = [124, 116, 104];
-/// Most that a move comes to, as a part of the image's side.
+/// Largest move, as a part of the image's side.
 const TRANSLATE: f64 = 0.45;
-/// The same of AugMix, as timm's factory of transforms has it.
+/// Largest move of AugMix, from timm's factory of transforms.
 const AUG_MIX_TRANSLATE: f64 = 0.3;
 
-/// RandAugment, AutoAugment, AugMix and 3-Augment as timm has them, by the text of its `--aa`, such as
+/// timm's RandAugment, AutoAugment, AugMix and 3-Augment, described by the text of timm's `--aa`, such as
 /// `rand-m9-mstd0.5-inc1`.
 ///
-/// The name comes first, and sections behind dashes in any order:
+/// The name comes first. Sections follow in any order, separated by dashes. Defaults are in brackets:
 ///
 /// | name | sections |
 /// | --- | --- |
@@ -37,9 +37,9 @@ const AUG_MIX_TRANSLATE: f64 = 0.3;
 /// | `augmix`: chains of operations, mixed | `m` level (3), `w` chains (3), `d` operations of a chain (1 to 3, drawn), `a` the parameter of the weights (1), `mstd` as above (uniform from 0) |
 /// | `v0`, `v0r`, `original`, `originalr`, `3a`: a policy's pairs | `mstd` as above |
 ///
-/// Levels, kinds, signs and probabilities are timm's. What shows outside is [`fill`](Self::fill), where timm takes the color
-/// of the mean; the operations that sample are bilinear or bicubic, drawn for each, unless
-/// [`interpolation`](Self::interpolation) says which.
+/// Levels, kinds, signs and probabilities are timm's. Outside the image is [`fill`](Self::fill), where timm takes the
+/// color of the mean. Operations that sample are bilinear or bicubic, drawn for each operation, unless
+/// [`interpolation`](Self::interpolation) says otherwise.
 ///
 /// ```
 /// use warpfeed::ops::{Interpolation, TimmAugment, Transform};
@@ -61,7 +61,7 @@ pub struct TimmAugment {
     translate: Option<f64>,
 }
 
-/// What is drawn from.
+/// The augmentation that the text describes.
 #[derive(Debug, Clone, PartialEq)]
 enum Suite {
     Rand { level: u32, ops: u32, p: f64, kinds: Kinds },
@@ -69,19 +69,19 @@ enum Suite {
     Policy(Policy),
 }
 
-/// Which kinds there are.
+/// The kinds of operations that are drawn from.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Kinds {
-    /// Each as likely as the others, any number of times.
+    /// All kinds are equally likely and may come several times.
     Even(&'static [Kind]),
-    /// By weight, each once at most.
+    /// Kinds are drawn by weight and come at most once.
     Weighted(&'static [(Kind, f64)]),
 }
 
-/// How far a level is from what it should be.
+/// Distribution of an operation's level.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Noise {
-    /// Its standard deviation; infinite for a level that is uniform from 0.
+    /// Standard deviation of the level. Infinite for a level that is uniform from 0.
     std: f64,
     highest: f64,
 }
@@ -99,7 +99,7 @@ impl Noise {
     }
 }
 
-/// As it is written down.
+/// The written form.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -116,7 +116,7 @@ const fn imagenet_color() -> [u8; 3] {
     IMAGENET_COLOR
 }
 
-/// timm's `random`.
+/// timm's filter `random`.
 const fn random_interpolation() -> Interpolations {
     Interpolations::Either([Interpolation::Bilinear, Interpolation::Bicubic])
 }
@@ -136,11 +136,11 @@ impl From<TimmAugment> for Written {
 }
 
 impl TimmAugment {
-    /// Reads timm's text. Outside the image ImageNet's mean color shows, and bilinear or bicubic is drawn.
+    /// Reads timm's text. Defaults: ImageNet's mean color outside the image; bilinear or bicubic, drawn.
     ///
     /// # Errors
-    /// [`Error::Parameter`] with the section that is not known, comes twice or has a senseless value. timm itself leaves
-    /// sections without a number out in silence.
+    /// [`Error::Parameter`] with the section that is unknown, comes twice or has a senseless value. timm itself
+    /// silently ignores sections without a number.
     pub fn parse(text: &str) -> Result<Self> {
         let mut sections = Sections::of(text)?;
         let suite = match sections.name {
@@ -176,23 +176,24 @@ impl TimmAugment {
         Ok(Self { config, suite, noise, fill: IMAGENET_COLOR, interpolation: random_interpolation(), translate: None })
     }
 
-    /// What shows outside the image: red, green, blue. timm has `round(255 * mean)`.
+    /// Color outside the image: red, green, blue. timm uses `round(255 * mean)`.
     #[must_use]
     pub const fn fill(mut self, fill: [u8; 3]) -> Self {
         self.fill = fill;
         self
     }
 
-    /// [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or [`Bicubic`](Interpolation::Bicubic), or
-    /// two of them, of which one is drawn for each operation; bilinear or bicubic if not given.
+    /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or
+    /// [`Bicubic`](Interpolation::Bicubic), or two of them, of which one is drawn for each operation; bilinear or
+    /// bicubic if not given.
     #[must_use]
     pub fn interpolation(mut self, interpolation: impl Into<Interpolations>) -> Self {
         self.interpolation = interpolation.into();
         self
     }
 
-    /// Most that a move comes to at level 10, as a part of the image's side: timm's `translate_pct`. If not given, 0.3 in
-    /// `augmix`, else 0.45.
+    /// Largest move at level 10, as a part of the image's side: timm's `translate_pct`. Default: 0.3 in `augmix`,
+    /// otherwise 0.45.
     #[must_use]
     pub const fn translate(mut self, part: f64) -> Self {
         self.translate = Some(part);
@@ -204,7 +205,7 @@ impl TimmAugment {
         Style { fill: self.fill, translate: self.translate.unwrap_or(usual) }
     }
 
-    /// The operation of a step; none where it is left out. Everything is drawn, whatever is made of it.
+    /// The operation of a step; `None` if it is left out. All numbers are drawn in any case.
     fn step(&self, (kind, p, level): (Kind, f64, f64), rng: &mut SampleRng, size: Size) -> Option<Op> {
         let taken = rng.chance(p);
         let level = self.noise.level(level, rng);
@@ -244,7 +245,7 @@ fn even(kinds: &[Kind], count: u32, rng: &mut SampleRng) -> Vec<Kind> {
     (0..count).map(|_| kinds[rng.below(kinds.len() as u64) as usize]).collect()
 }
 
-/// One after the other, each by its weight among those that are left.
+/// Draws kinds in turn, each by its weight among those that are left.
 fn weighted(kinds: &[(Kind, f64)], count: u32, rng: &mut SampleRng) -> Vec<Kind> {
     let mut left = kinds.to_vec();
     let draw = |_| {
@@ -254,7 +255,7 @@ fn weighted(kinds: &[(Kind, f64)], count: u32, rng: &mut SampleRng) -> Vec<Kind>
             rest -= weight;
             rest < 0.0
         });
-        // Rounding may leave the number at the end of all weights.
+        // By rounding, the number may lie at the end of all weights.
         left.remove(chosen.unwrap_or(left.len() - 1)).0
     };
     (0..count).map(draw).collect()
@@ -322,7 +323,7 @@ impl Random for TimmAugment {
 struct Sections<'a> {
     text: &'a str,
     name: &'a str,
-    /// Each in whole, and what stands before its number.
+    /// Each section: the whole of it, and the letters before its number.
     left: Vec<(&'a str, &'a str)>,
 }
 
@@ -332,7 +333,7 @@ impl<'a> Sections<'a> {
         let name = words.next().unwrap_or_default();
         let mut sections = Self { text, name, left: Vec::new() };
         for section in words {
-            // A set of kinds has a name, all others have a number.
+            // The section of a set of kinds has a name; all others have a number.
             let end =
                 if section.starts_with('t') { 1 } else { section.find(|c: char| c.is_ascii_digit()).unwrap_or(0) };
             let key = &section[..end];
@@ -399,7 +400,7 @@ impl<'a> Sections<'a> {
         Ok(Suite::Rand { level, ops, p, kinds })
     }
 
-    /// An error if a section was not read.
+    /// Fails if a section was not read.
     fn end(&self) -> Result<()> {
         let Some((section, _)) = self.left.first() else { return Ok(()) };
         Err(self.wrong(section, format!("sections that {:?} has", self.name)))

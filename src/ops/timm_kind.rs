@@ -1,7 +1,7 @@
-//! Kinds of operations that timm's augmentations draw from, and what a level makes of each.
+//! Kinds of operations that timm's augmentations draw from, and the effect of a level on each kind.
 //!
-//! Levels go from 0 to 10, or beyond where it is asked for. Names, levels and their meaning are those of timm's
-//! `auto_augment.py`; `tests/reference/timm.json` has its own tables.
+//! Levels are 0 to 10, or more if the text asks for it. Names, levels and their meaning are those of timm's
+//! `auto_augment.py`; `tests/reference/timm.json` has timm's own tables.
 
 use super::{
     AffineMatrix, Autocontrast, Brightness, Contrast, Equalize, Fill, Interpolation, Invert, Op, PillowGaussianBlur,
@@ -9,8 +9,8 @@ use super::{
 };
 use crate::raster::Size;
 
-/// A kind of operation. Of those that come twice, the increasing ones change an image more the higher the level is; the
-/// others have their own scale, from the first implementations of AutoAugment.
+/// A kind of operation. Some kinds exist twice: the increasing one changes an image more with a higher level; the other
+/// has its own scale, from the first implementations of AutoAugment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     AutoContrast,
@@ -40,30 +40,30 @@ pub(super) enum Kind {
     GaussianBlurRand,
 }
 
-/// What is drawn for an operation, whatever its kind has need of.
+/// The numbers drawn for an operation, whether its kind uses them or not.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Draws {
-    /// 0 to 10, or more.
+    /// Level, 0 to 10 or more.
     pub(super) level: f64,
-    /// In the other direction, where the kind has one.
+    /// Whether the opposite direction is taken, for kinds that have a direction.
     pub(super) negative: bool,
     /// Bilinear or bicubic.
     pub(super) interpolation: Interpolation,
-    /// 0 to 1: where in its range a parameter is.
+    /// Place of a parameter in its range, 0 to 1.
     pub(super) unit: f64,
 }
 
-/// What holds of all operations of an augmentation.
+/// Settings that all operations of an augmentation share.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Style {
-    /// What shows outside the image.
+    /// Fill outside the image.
     pub(super) fill: [u8; 3],
-    /// Most that a move comes to at level 10, as a part of the image's side.
+    /// Largest move at level 10, as a part of the image's side.
     pub(super) translate: f64,
 }
 
 impl Kind {
-    /// The operation for an image of size `size`; none where the level leaves the image as it is.
+    /// The operation for an image of size `size`. `None` if the level leaves the image as it is.
     pub(super) fn op(self, draws: Draws, size: Size, style: Style) -> Option<Op> {
         let Draws { negative, interpolation, unit, .. } = draws;
         let share = draws.level / 10.0;
@@ -111,12 +111,12 @@ impl Kind {
     }
 }
 
-/// `share` of the way from `least` to `most`, no farther.
+/// The value at `share` of the way from `least` to `most`, limited to this range.
 fn between(least: f64, most: f64, share: f64) -> f64 {
     (least + (most - least) * share).clamp(least, most)
 }
 
-/// Keeps so many bits. None is black, as with the versions of Pillow that took 0 bits.
+/// Keeps `bits` bits. With 0 bits the image is black, as in the versions of Pillow that allowed 0 bits.
 fn posterize(bits: i64) -> Option<Op> {
     (bits < 8).then(|| Posterize::new(bits.max(0) as u8).into())
 }
@@ -161,7 +161,7 @@ pub(super) mod tests {
         GaussianBlurRand,
     ];
 
-    /// timm's own tables, as `tests/reference/timm_tables.py` wrote them down.
+    /// timm's own tables come from `tests/reference/timm_tables.py`.
     pub(in crate::ops) fn tables() -> Value {
         serde_json::from_str(include_str!("../../tests/reference/timm.json")).unwrap()
     }
@@ -173,7 +173,7 @@ pub(super) mod tests {
     const SIZE: Size = Size::new(331, 200);
     const UNIT: f64 = 0.3;
 
-    /// The number of an operation that depends on the level.
+    /// The parameter of an operation that depends on the level.
     fn number(op: &Op) -> f64 {
         match op {
             Op::Rotate(op) => op.degrees,
@@ -195,7 +195,7 @@ pub(super) mod tests {
         }
     }
 
-    /// What timm's operation makes of its argument.
+    /// The parameter that timm's operation makes from its argument.
     fn wanted(kind: Kind, argument: f64) -> Option<f64> {
         match kind {
             Posterize | PosterizeIncreasing | PosterizeOriginal => (argument < 8.0).then_some(argument.max(0.0)),

@@ -1,4 +1,4 @@
-//! timm's sets of kinds, and its policies: pairs of operations that were found by search.
+//! timm's sets of kinds, and its policies: pairs of operations that a search found.
 
 use super::timm_kind::Kind::{
     self, AutoContrast, Brightness, BrightnessIncreasing, Color, ColorIncreasing, Contrast, ContrastIncreasing,
@@ -10,10 +10,10 @@ use super::timm_kind::Kind::{
 /// An operation's kind, its probability and its level.
 pub(super) type Step = (Kind, f64, f64);
 
-/// A policy: of its rows one is drawn.
+/// A policy. One of its rows is drawn for each sample.
 pub(super) type Policy = &'static [&'static [Step]];
 
-/// ImageNet's policy as EfficientNet was trained with it, by the scale of its posterizing.
+/// ImageNet's policy with which EfficientNet was trained. The argument selects the scale of posterizing.
 #[rustfmt::skip]
 macro_rules! v0 {
     ($posterize:ident) => {
@@ -47,7 +47,7 @@ macro_rules! v0 {
     };
 }
 
-/// ImageNet's policy as AutoAugment's paper has it.
+/// ImageNet's policy in AutoAugment's paper.
 #[rustfmt::skip]
 macro_rules! original {
     ($posterize:ident) => {
@@ -95,7 +95,7 @@ pub(super) const RAND_INCREASING: &[Kind] = &[
 
 pub(super) const RAND_3A: &[Kind] = &[SolarizeIncreasing, Desaturate, GaussianBlur];
 
-/// Kinds and how likely each is against the others.
+/// Kinds and their relative probabilities.
 #[rustfmt::skip]
 pub(super) const WEIGHTED_3A: &[(Kind, f64)] = &[
     (SolarizeIncreasing, 6.0), (Desaturate, 6.0), (GaussianBlur, 6.0), (Rotate, 3.0), (ShearX, 2.0), (ShearY, 2.0),

@@ -1,7 +1,7 @@
 //! Random transforms: distributions from which the explicit operations of a sample's recipe are drawn.
 //!
-//! A transform lies in the file of its operation; the list `transforms!` below makes [`Transform`] of them. Combinations of
-//! transforms lie in [`combine`](super::combine).
+//! A transform is in the file of its operation; the list `transforms!` below makes [`Transform`] from them.
+//! Combinations of transforms are in [`combine`](super::combine).
 
 use super::{Op, SizeEffect};
 use crate::error::{Error, Result};
@@ -45,33 +45,33 @@ pub use super::timm_augment::TimmAugment;
 pub use super::trivial_augment::TrivialAugment;
 pub use super::vflip::RandomVerticalFlip;
 
-/// What every transform says of itself.
+/// Interface of every transform.
 pub(crate) trait Random {
-    /// The name as it is written down.
+    /// The transform's name in the written form.
     fn name(&self) -> &'static str;
 
     /// Checks every parameter.
     fn validate(&self) -> Result<()>;
 
-    /// What it does to the size of any image.
+    /// The effect on the size of any image.
     fn size_effect(&self) -> SizeEffect;
 
-    /// Draws its operations.
+    /// Draws the transform's operations.
     fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()>;
 
-    /// How many regions of the random stream it takes, whatever is drawn: a draw never moves another's numbers. One,
-    /// unless it is a combination.
+    /// Number of regions of the random stream that the transform takes, whatever is drawn, so that a draw never changes
+    /// another transform's numbers. It is 1 unless the transform is a combination.
     fn regions(&self) -> u32 {
         1
     }
 
-    /// Most steps that drawing it takes, however it is nested.
+    /// Upper bound of the steps that drawing takes, however the transform is nested.
     fn most_steps(&self) -> u64 {
         1
     }
 }
 
-/// A transform of the caller's own: draws explicit operations, among them possibly [`Op::Custom`].
+/// The caller's own transform. It draws explicit operations, which may include [`Op::Custom`].
 ///
 /// ```
 /// use warpfeed::prelude::*;
@@ -101,11 +101,10 @@ pub trait CustomTransform: Send + Sync {
     /// Draws the operations for an image of size `size`. All randomness must come from `rng`, so that a sample's pixels
     /// do not depend on threads, batches or the machine.
     ///
-    /// # Errors
-    /// What goes wrong ends the epoch as an error on this sample.
+    /// An error ends the epoch as an error on this sample.
     fn draw(&self, rng: &mut SampleRng, size: Size) -> Result<Vec<Op>>;
 
-    /// What its operations do to the image's size, which is checked on every draw; they keep it if not given.
+    /// The effect of the operations on the image's size. It is checked on every draw. Default: the size stays the same.
     fn size_effect(&self) -> SizeEffect {
         SizeEffect::Keeps
     }
@@ -113,10 +112,10 @@ pub trait CustomTransform: Send + Sync {
 
 macro_rules! transforms {
     ($($name:ident,)*) => {
-        /// An operation whose parameters are drawn for each sample, or a combination of such.
+        /// A random transform: an operation whose parameters are drawn for each sample, or a combination of transforms.
         ///
-        /// Each is a type of its own, which becomes a `Transform` by `into()`. The functions beside it
-        /// ([`random_horizontal_flip`] and so on) make the usual ones:
+        /// Each transform is a type of its own, and `into()` makes a `Transform` of it. Functions such as
+        /// [`random_horizontal_flip`] make the usual ones:
         ///
         /// ```
         /// use warpfeed::ops::{RandomInvert, RandomResizedCrop};
@@ -133,8 +132,8 @@ macro_rules! transforms {
         /// # Ok::<(), warpfeed::Error>(())
         /// ```
         ///
-        /// Written down it is `{"transform": "random_rotation", "degrees": [-5, 5], ...}`, or an operation as [`Op`] has
-        /// it; one of the caller's own cannot be.
+        /// The written form is `{"transform": "random_rotation", "degrees": [-5, 5], ...}`, or an operation in the
+        /// written form of [`Op`]. The caller's own transforms have no written form.
         #[derive(Clone, Serialize)]
         #[serde(tag = "transform", rename_all = "snake_case")]
         #[non_exhaustive]
@@ -143,15 +142,15 @@ macro_rules! transforms {
                 #[doc = concat!("[`", stringify!($name), "`].")]
                 $name($name),
             )*
-            /// The caller's own.
+            /// The caller's own transform.
             #[serde(skip)]
             Custom(Arc<dyn CustomTransform>),
-            /// Always this operation, with these numbers.
+            /// An explicit operation, the same for every sample.
             #[serde(untagged)]
             Explicit(Op),
         }
 
-        /// Those that have a name, as they are written down.
+        /// The written form of transforms that have a name.
         #[derive(Deserialize)]
         #[serde(tag = "transform", rename_all = "snake_case")]
         pub(super) enum Tagged {
@@ -257,17 +256,17 @@ impl Transform {
         self.random().validate()
     }
 
-    /// What it does to the size of any image.
+    /// The effect on the size of any image.
     pub(crate) fn size_effect(&self) -> SizeEffect {
         self.random().size_effect()
     }
 
-    /// Most steps that drawing it takes, however it is nested.
+    /// Upper bound of the steps that drawing takes, however the transform is nested.
     pub(crate) fn most_steps(&self) -> u64 {
         self.random().most_steps()
     }
 
-    /// How many regions of the random stream it takes.
+    /// Number of regions of the random stream that the transform takes.
     pub(super) fn regions(&self) -> u32 {
         self.random().regions()
     }
@@ -308,7 +307,7 @@ impl Random for Arc<dyn CustomTransform> {
         let name = (**self).name();
         let (rng, before) = drawing.start();
         for op in (**self).draw(rng, before)? {
-            // The batch's type is settled when the pipeline is built, and by the pipeline's own normalize.
+            // The pipeline's own normalize decides the batch's type when the pipeline is built.
             if matches!(op, Op::Normalize(_)) {
                 let expected = "only 8-bit operations: normalize belongs to the pipeline";
                 return Err(Error::parameter(name, "operations", expected, op.name()));
@@ -324,7 +323,7 @@ impl Random for Arc<dyn CustomTransform> {
     }
 }
 
-/// A recipe under construction: draws operations and follows the image's size through them.
+/// A recipe under construction. It draws operations and tracks the image's size through them.
 pub(crate) struct Drawing<'a> {
     rng: &'a mut SampleRng,
     region: u32,
@@ -332,10 +331,11 @@ pub(crate) struct Drawing<'a> {
     recipe: Vec<Op>,
 }
 
-/// Draws the recipe of one sample: the explicit operations that `transforms` come to for an image of size `size`.
+/// Draws the recipe of one sample: the explicit operations of `transforms` for an image of size `size`.
 ///
 /// # Errors
-/// [`Error::Parameter`] where an explicit rectangle does not fit the image, [`Error::Limits`] where it grows too large.
+/// [`Error::Parameter`] if an explicit rectangle does not fit the image, [`Error::Limits`] if the image grows too
+/// large.
 pub(crate) fn draw_recipe(transforms: &[Transform], rng: &mut SampleRng, size: Size) -> Result<Vec<Op>> {
     let mut drawing = Drawing { rng, region: 0, size, recipe: Vec::with_capacity(transforms.len() + 8) };
     transforms.iter().try_for_each(|transform| drawing.add(transform))?;
@@ -343,8 +343,8 @@ pub(crate) fn draw_recipe(transforms: &[Transform], rng: &mut SampleRng, size: S
 }
 
 impl Drawing<'_> {
-    /// The numbers of the current region, from its first one on, and the image's size so far. What draws nothing does not
-    /// ask for them: going to a region is a block of the cipher.
+    /// The random numbers of the current region, starting with the first, and the image's size so far. Transforms that
+    /// draw nothing do not call this, because going to a region costs a block of the cipher.
     pub(super) fn start(&mut self) -> (&mut SampleRng, Size) {
         (self.rng.at(self.region), self.size)
     }
@@ -362,7 +362,7 @@ impl Drawing<'_> {
         Ok(())
     }
 
-    /// Draws a transform, and goes to the region after all of its own.
+    /// Draws a transform, and goes to the region after the transform's last.
     pub(super) fn add(&mut self, transform: &Transform) -> Result<()> {
         let after = self.region.saturating_add(transform.regions());
         transform.random().draw(self)?;
@@ -370,7 +370,7 @@ impl Drawing<'_> {
         Ok(())
     }
 
-    /// Draws a transform whose regions begin so many after the current one, which stays.
+    /// Draws a transform whose regions begin `regions` after the current one. The current region stays.
     pub(super) fn add_after(&mut self, regions: u32, transform: &Transform) -> Result<()> {
         let here = self.region;
         self.region = here.saturating_add(regions);
@@ -379,7 +379,7 @@ impl Drawing<'_> {
         Ok(())
     }
 
-    /// Leaves out so many regions.
+    /// Skips `regions` regions.
     pub(super) fn skip(&mut self, regions: u32) {
         self.region = self.region.saturating_add(regions);
     }
@@ -397,14 +397,14 @@ pub fn random_vertical_flip(p: f64) -> Transform {
     RandomVerticalFlip::new(p).into()
 }
 
-/// Rotates about the center by an angle uniform in `degrees`, nearest pixel, same canvas, black outside.
+/// Rotates about the center by an angle uniform in `degrees`: nearest pixel, same canvas, black outside.
 #[must_use]
 pub fn random_rotation(degrees: RangeInclusive<f64>) -> Transform {
     RandomRotation::new(degrees).into()
 }
 
-/// Pads every side with `padding` black pixels, then cuts out a rectangle of this size at a uniform place. A `u32` as size
-/// is a square.
+/// Pads every side with `padding` black pixels, then cuts out a rectangle of this size at a uniform place. A `u32` as
+/// size is a square.
 #[must_use]
 pub fn random_crop(size: impl Into<Size>, padding: u32) -> Transform {
     RandomCrop::new(size).padding(padding).into()
@@ -417,8 +417,8 @@ pub fn random_resized_crop(size: impl Into<Size>) -> Transform {
     RandomResizedCrop::new(size).into()
 }
 
-/// torchvision's `ColorJitter(brightness, contrast, saturation, hue)`: factors from `max(0, 1 - v)` to `1 + v`, hue from
-/// `-hue` to `hue`.
+/// torchvision's `ColorJitter(brightness, contrast, saturation, hue)`: factors from `max(0, 1 - v)` to `1 + v`, hue
+/// from `-hue` to `hue`.
 #[must_use]
 pub fn color_jitter(brightness: f64, contrast: f64, saturation: f64, hue: f64) -> Transform {
     let around_1 = |v: f64| (1.0 - v).max(0.0)..=1.0 + v;
@@ -426,37 +426,38 @@ pub fn color_jitter(brightness: f64, contrast: f64, saturation: f64, hue: f64) -
     jitter.saturation(around_1(saturation)).hue(-hue..=hue).into()
 }
 
-/// Gray with probability `p`.
+/// Converts to gray with probability `p`.
 #[must_use]
 pub fn random_grayscale(p: f64) -> Transform {
     RandomGrayscale::new(p).into()
 }
 
-/// Gaussian blur with a `kernel` of so many pixels and a standard deviation uniform in `sigma` pixels.
+/// Gaussian blur with a kernel of `kernel` pixels and a standard deviation uniform in `sigma` pixels.
 #[must_use]
 pub fn gaussian_blur(kernel: u32, sigma: RangeInclusive<f64>) -> Transform {
     RandomGaussianBlur::new(kernel, sigma).into()
 }
 
-/// Dilation by a square of a side uniform in `kernel` pixels.
+/// Dilation by a square whose side is uniform in `kernel` pixels.
 #[must_use]
 pub fn random_dilation(kernel: RangeInclusive<u32>) -> Transform {
     RandomDilation::new(kernel).into()
 }
 
-/// Erosion by a square of a side uniform in `kernel` pixels.
+/// Erosion by a square whose side is uniform in `kernel` pixels.
 #[must_use]
 pub fn random_erosion(kernel: RangeInclusive<u32>) -> Transform {
     RandomErosion::new(kernel).into()
 }
 
-/// Overwrites 2 to 33 % of the area, at an aspect of 0.3 to 3.3, with 0, with probability `p`.
+/// Overwrites a rectangle with 0, with probability `p`: 2 to 33 % of the area, at an aspect of 0.3 to 3.3.
 #[must_use]
 pub fn random_erasing(p: f64) -> Transform {
     RandomErasing::new(p).into()
 }
 
-/// Gray, inverted from 128 on, or blurred, each as likely as the others: 3-Augment of DeiT III, before its color jitter.
+/// Gray, solarized from 128 on, or blurred, all equally likely: 3-Augment of DeiT III, which is followed by a color
+/// jitter.
 #[must_use]
 pub fn three_augment() -> Transform {
     one_of([
@@ -466,7 +467,7 @@ pub fn three_augment() -> Transform {
     ])
 }
 
-/// One of `transforms`, each as likely as the others. [`OneOf::weights`] makes some likelier.
+/// One of `transforms`, all equally likely. [`OneOf::weights`] changes the probabilities.
 #[must_use]
 pub fn one_of(transforms: impl IntoIterator<Item = Transform>) -> Transform {
     OneOf::new(transforms).into()
@@ -478,19 +479,19 @@ pub fn random_order(transforms: impl IntoIterator<Item = Transform>) -> Transfor
     RandomOrder::new(transforms).into()
 }
 
-/// All of `transforms` with probability `p`, else none: torchvision's `RandomApply`.
+/// All of `transforms` with probability `p`, otherwise none: torchvision's `RandomApply`.
 #[must_use]
 pub fn maybe(p: f64, transforms: impl IntoIterator<Item = Transform>) -> Transform {
     Maybe::new(p, transforms).into()
 }
 
-/// `transforms` in order, `n` times over, each time with fresh draws.
+/// `transforms` in order, `n` times, each time with fresh draws.
 #[must_use]
 pub fn repeat(n: u32, transforms: impl IntoIterator<Item = Transform>) -> Transform {
     Repeat::new(n, transforms).into()
 }
 
-/// A range as it is written down: `[low, high]`.
+/// The written form of a range: `[low, high]`.
 pub(super) mod range {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
     use std::ops::RangeInclusive;
@@ -508,7 +509,7 @@ pub(super) mod range {
     }
 }
 
-/// A size as it is written down: `[width, height]`.
+/// The written form of a size: `[width, height]`.
 pub(super) mod size {
     use crate::raster::Size;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};

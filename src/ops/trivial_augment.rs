@@ -1,4 +1,4 @@
-//! TrivialAugment: one operation of any kind, however strong.
+//! TrivialAugment: one operation of a random kind with a random magnitude.
 
 use super::filter::Interpolation;
 use super::magnitude::{Kind, Magnitudes, Style, validate_bins};
@@ -7,8 +7,7 @@ use super::{SizeEffect, sampling};
 use crate::error::Result;
 use serde::{Deserialize, Serialize};
 
-/// One operation of 14 kinds and of a magnitude, each as likely as the others: torchvision's `TrivialAugmentWide` on PIL
-/// images.
+/// One operation of 14 equally likely kinds, with a random magnitude: torchvision's `TrivialAugmentWide` on PIL images.
 ///
 /// ```
 /// use warpfeed::ops::{Transform, TrivialAugment};
@@ -31,7 +30,7 @@ impl Default for TrivialAugment {
 }
 
 impl TrivialAugment {
-    /// With magnitudes in 31 bins, by the nearest pixel, black outside.
+    /// torchvision's defaults: 31 bins of magnitudes, nearest pixel, black outside.
     #[must_use]
     pub const fn new() -> Self {
         Self { bins: 31, interpolation: Interpolation::Nearest, fill: [0; 3] }
@@ -44,14 +43,15 @@ impl TrivialAugment {
         self
     }
 
-    /// [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or [`Bicubic`](Interpolation::Bicubic).
+    /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or
+    /// [`Bicubic`](Interpolation::Bicubic).
     #[must_use]
     pub const fn interpolation(mut self, interpolation: Interpolation) -> Self {
         self.interpolation = interpolation;
         self
     }
 
-    /// What shows outside the image: red, green, blue.
+    /// Color outside the image: red, green, blue.
     #[must_use]
     pub const fn fill(mut self, fill: [u8; 3]) -> Self {
         self.fill = fill;
@@ -63,7 +63,7 @@ impl TrivialAugment {
     }
 }
 
-/// In so many bins.
+/// The magnitudes of TrivialAugment, divided into `bins` bins.
 pub(super) const fn magnitudes(bins: u32) -> Magnitudes {
     Magnitudes { bins, shear: 0.99, translate: |_| 32.0, rotate: 135.0, enhance: 0.99, posterize: (8.0, 6.0) }
 }

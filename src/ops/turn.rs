@@ -1,4 +1,4 @@
-//! Mirrors and quarter turns: pixels move, none changes.
+//! Mirrors and quarter turns: pixels move and none changes.
 
 use super::CpuPass;
 use super::kernel::{Kernel, KernelId, Launcher};
@@ -6,8 +6,8 @@ use super::params::FlipSample;
 use crate::error::Result;
 use crate::raster::{Image, Rect, Size};
 
-/// An exact map of whole coordinates: mirrors, transpositions, translations.
-/// `(x, y)` comes from `(xx x + xy y + x0, yx x + yy y + y0)`.
+/// An exact map of whole coordinates: a mirror, transposition or translation. Pixel `(x, y)` comes from `(xx x + xy y +
+/// x0, yx x + yy y + y0)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Exact {
     pub(crate) xx: i32,
@@ -42,7 +42,7 @@ impl Exact {
         }
     }
 
-    /// The rectangle that a non-empty rectangle of output comes from.
+    /// The rectangle of the input that a non-empty rectangle of the output comes from.
     pub(crate) fn rect(self, part: Rect) -> Rect {
         let (ax, ay) = self.apply(part.x as i32, part.y as i32);
         let (bx, by) = self.apply(part.right() as i32 - 1, part.bottom() as i32 - 1);
@@ -50,7 +50,7 @@ impl Exact {
         Rect { x: x as u32, y: y as u32, width: ax.abs_diff(bx) + 1, height: ay.abs_diff(by) + 1 }
     }
 
-    /// The same map of pixel centers, which lie half a pixel right of and below their coordinates.
+    /// This map for pixel centers, which lie half a pixel to the right of and below their coordinates.
     pub(crate) fn matrix(self) -> [f64; 6] {
         let center = |x: i32, y: i32, c: i32| f64::from(c) + 0.5 * f64::from(1 - x - y);
         let Self { xx, xy, x0, yx, yy, y0 } = self;
@@ -58,32 +58,32 @@ impl Exact {
         [f64::from(xx), f64::from(xy), x, f64::from(yx), f64::from(yy), y]
     }
 
-    /// The numbers as kernels take them.
+    /// The map as kernels take it.
     pub(crate) fn packed(self) -> [i32; 6] {
         [self.xx, self.xy, self.x0, self.yx, self.yy, self.y0]
     }
 }
 
-/// A mirror or a turn by quarters, counter-clockwise.
+/// A mirror, or a counter-clockwise turn by quarters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Turn {
     /// Mirrors left and right.
     Hflip,
     /// Mirrors top and bottom.
     Vflip,
-    /// By 90 degrees.
+    /// Turns by 90 degrees.
     Quarter,
-    /// By 180 degrees.
+    /// Turns by 180 degrees.
     Half,
-    /// By 270 degrees.
+    /// Turns by 270 degrees.
     ThreeQuarters,
 }
 
 impl Turn {
-    /// The one kernel that makes them all.
+    /// The kernel of all mirrors and turns.
     pub(crate) const KERNELS: &'static [Kernel] = &[Kernel::pixels("flip_u8_nhwc")];
 
-    /// Where a pixel of the result comes from in an image of size `input`.
+    /// The map from a pixel of the result to the pixel of an image of size `input` that it shows.
     pub(crate) fn map(self, input: Size) -> Exact {
         let (right, bottom) = (input.width as i32 - 1, input.height as i32 - 1);
         let [xx, xy, x0, yx, yy, y0] = match self {
@@ -104,7 +104,7 @@ impl Turn {
         }
     }
 
-    /// Does it on the CPU.
+    /// Mirrors or turns on the CPU.
     pub(super) fn pass(self, pass: &mut CpuPass<'_>) -> Result<()> {
         let size = self.output_size(pass.image.size());
         match self {
@@ -117,7 +117,7 @@ impl Turn {
         Ok(())
     }
 
-    /// Queues its kernel.
+    /// Queues the kernel.
     pub(super) fn launch(self, on: &mut dyn Launcher) -> Result<()> {
         const FLIP: KernelId = KernelId::of("flip_u8_nhwc");
         let (source, input) = (on.source(), on.whole());

@@ -60,7 +60,7 @@ pub struct RandomVerticalFlip {
 }
 
 impl RandomVerticalFlip {
-    /// With probability `p`, 0 to 1.
+    /// A transform that acts with probability `p`, 0 to 1.
     #[must_use]
     pub const fn new(p: f64) -> Self {
         Self { p }

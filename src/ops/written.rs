@@ -1,4 +1,4 @@
-//! Transforms as they are written down, in JSON: read with errors that say where and what.
+//! The written form of transforms in JSON. Errors name the place and the cause.
 
 use super::Op;
 use super::transform::{Tagged, Transform};
@@ -29,7 +29,7 @@ impl<'de> Deserialize<'de> for Transform {
     }
 }
 
-/// Reads a list; an error says which item is meant.
+/// Reads a list. Errors name the item.
 pub(super) fn list<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Transform>, D::Error> {
     let items = Vec::<Value>::deserialize(from)?;
     let count = items.len();
@@ -40,11 +40,11 @@ pub(super) fn list<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Transform>,
     items.into_iter().enumerate().map(read).collect()
 }
 
-/// A pipeline's transforms as a file has them.
+/// A pipeline's transforms, as read from a file.
 ///
-/// The file is a JSON list of transforms as [`Transform`] is written down, of which any may be an operation. One item may be
-/// `{"views": [{"transforms": [...], "times": 2}, ...]}`: several views of each image, as
-/// [`Builder::views`](crate::Builder::views) has them. [`Builder::transforms`](crate::Builder::transforms) takes what was read.
+/// The file is a JSON list of transforms in the written form of [`Transform`]; each may also be an operation. One item
+/// may be `{"views": [{"transforms": [...], "times": 2}, ...]}`: several views of each image, as in
+/// [`Builder::views`](crate::Builder::views). [`Builder::transforms`](crate::Builder::transforms) takes the result.
 ///
 /// ```
 /// use warpfeed::ops::TransformFile;
@@ -61,15 +61,15 @@ pub(super) fn list<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Transform>,
 /// ```
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct TransformFile {
-    /// Before the views.
+    /// Transforms before the views.
     pub(crate) first: Vec<Transform>,
-    /// Each with how often it comes; none without the item.
+    /// The views, each with its number of repetitions. `None` if the file has no such item.
     pub(crate) views: Option<Vec<WrittenView>>,
-    /// After them.
+    /// Transforms after the views.
     pub(crate) last: Vec<Transform>,
 }
 
-/// A view as it is written down.
+/// The written form of a view.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WrittenView {
@@ -83,7 +83,7 @@ const fn once() -> u32 {
     1
 }
 
-/// The item of a file that has the views.
+/// The item of a file that holds the views.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Views {
@@ -91,10 +91,11 @@ struct Views {
 }
 
 impl TransformFile {
-    /// Reads a file. All its transforms are valid.
+    /// Reads a file and checks all transforms.
     ///
     /// # Errors
-    /// [`Error::Io`] if it cannot be read; [`Error::Parameter`] with the file, the item, the field and what is allowed.
+    /// [`Error::Io`] if the file cannot be read; [`Error::Parameter`] with the file, the item, the field and the
+    /// allowed values.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let text = file::read_text_limited(path, MAX_FILE_BYTES)?;
@@ -110,7 +111,7 @@ impl TransformFile {
         Ok(all)
     }
 
-    /// Adds an item; what is wrong with it.
+    /// Adds an item. The error says what is wrong with the item.
     fn add(&mut self, item: Value) -> Result<(), String> {
         let valid = |transforms: &[Transform]| {
             transforms.iter().try_for_each(Transform::validate).map_err(|error| error.to_string())
@@ -131,14 +132,14 @@ impl TransformFile {
         Ok(())
     }
 
-    /// Leaves normalization out: for bytes, which are not normalized.
+    /// Removes normalization, for pipelines whose batches are bytes.
     #[must_use]
     pub fn without_normalize(mut self) -> Self {
         self.lists().for_each(|transforms| transforms.retain(|transform| !is_normalize(transform)));
         self
     }
 
-    /// Leaves out normalization and what follows it in the same list.
+    /// Removes normalization and everything after it in the same list.
     pub(crate) fn before_normalize(mut self) -> Self {
         for transforms in self.lists() {
             transforms.truncate(transforms.iter().position(is_normalize).unwrap_or(transforms.len()));
@@ -151,7 +152,7 @@ impl TransformFile {
         views.chain([&mut self.first, &mut self.last])
     }
 
-    /// The transforms of the first view, or all of them where there are no views.
+    /// The transforms of the first view. If there are no views, all transforms.
     #[must_use]
     pub fn into_first_view(self) -> Vec<Transform> {
         let view = self.views.into_iter().flatten().next();
@@ -159,10 +160,10 @@ impl TransformFile {
         [self.first, own, self.last].concat()
     }
 
-    /// The transforms, where there are no views.
+    /// All transforms, if there are no views.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if there are.
+    /// [`Error::Unsupported`] if there are views.
     pub fn into_transforms(self) -> Result<Vec<Transform>> {
         match self.views {
             None => Ok(self.first),

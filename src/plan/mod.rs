@@ -55,40 +55,40 @@ use crate::ops::{Erase, Op, Primitive, Reach, check};
 use crate::raster::{Rect, Size, check_pixels};
 use view::View;
 
-/// How a recipe is run. One meaning, three ways.
+/// The way in which a recipe is run. The three strategies give a recipe the same meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Strategy {
-    /// One pass an operation, every intermediate image made: the specification of the others, and the honest load for
-    /// a comparison with loaders that work so.
+    /// One pass per operation; every intermediate image is made. This is the specification of the other strategies, and
+    /// the right load for a comparison with loaders that work this way.
     Sequential,
-    /// Geometric operations in a row become one gather, of which only what the output needs is computed and decoded.
-    /// The bytes are those of [`Sequential`](Self::Sequential).
+    /// Consecutive geometric operations become one gather, and only the part that the output needs is decoded and
+    /// computed. The bytes are those of [`Sequential`](Self::Sequential).
     #[default]
     Fused,
-    /// Flips, crops and rotations in a row are multiplied into one affine map and the image is sampled once,
-    /// bilinearly: sharper than sampling it for each rotation, and a different result. Its cost does not grow with the
-    /// number of rotations: on the CPU it is half of [`Fused`](Self::Fused)'s for four bilinear ones, and no less for up
-    /// to a dozen nearest ones.
+    /// Consecutive flips, crops and rotations are multiplied into one affine map, and the image is sampled once,
+    /// bilinearly. The result is sharper than with sampling for each rotation, and different. The cost does not grow
+    /// with the number of rotations: on the CPU it is half of [`Fused`](Self::Fused)'s for four bilinear rotations, and
+    /// no less for up to a dozen nearest ones.
     Composed,
 }
 
-/// What a stage does with the view it reads.
+/// A stage's work on the view that it reads.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Work<'a> {
     /// Writes the view out, for a stage that reads pixels of an image.
     Gather,
-    /// Makes each byte of the image anew; the view is plain.
+    /// Replaces each byte of the image by its value in a table; the view is plain.
     Table(Box<Table>),
     /// Resizes.
     Resample(Resampling),
     /// Samples through an affine map; the view is plain.
     Affine(Sampling),
-    /// One pass of an operation, on the part that it can be restricted to; the view is plain.
+    /// Runs one pass of an operation, on the part that the pass can be restricted to; the view is plain.
     Pass(&'a Op, Reach),
 }
 
-/// A resize, settled.
+/// A resize with all its parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Resampling {
     pub(crate) size: Size,
@@ -97,49 +97,49 @@ pub(crate) struct Resampling {
     pub(crate) vertical_first: bool,
 }
 
-/// One stage of a sample's plan: reads an image, makes the next.
+/// One stage of a sample's plan. It reads an image and makes the next one.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Stage<'a> {
-    /// How it sees the image it reads.
+    /// View of the image that the stage reads.
     pub(crate) view: View,
-    /// What it does.
+    /// The stage's work.
     pub(crate) work: Work<'a>,
-    /// Size of its complete result.
+    /// Size of the stage's complete result.
     pub(crate) size: Size,
-    /// The part of its result that is needed.
+    /// The part of the stage's result that is needed.
     pub(crate) part: Rect,
 }
 
-/// How the output is made of the last stage's image.
+/// The step from the last stage's image to the output.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Last {
     /// The image is the output.
     Plain,
-    /// The output is a view of it.
+    /// The output is a view of the image.
     View(View),
-    /// It is resized on its way out.
+    /// The image is resized while the output is written.
     Resample {
-        /// How the resize sees the image.
+        /// View of the image that the resize reads.
         view: View,
         resampling: Resampling,
         /// The part of the resize's result that is needed.
         part: Rect,
         columns: Mirror,
         rows: Mirror,
-        /// What the bytes of the resize's result become.
+        /// Table for the bytes of the resize's result.
         table: Option<Box<Table>>,
     },
 }
 
-/// A row's or column's place in the output comes from `sign * place + start` of a resize's result.
+/// Row or column `place` of the output is row or column `sign * place + start` of a resize's result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Mirror {
-    /// 1, or -1 where it is mirrored.
+    /// 1, or -1 if the output is mirrored.
     pub(crate) sign: i32,
     pub(crate) start: i32,
 }
 
-/// What is to be done for one sample: decode a part, run the stages, write the output in its type.
+/// The plan of one sample: decode a part, run the stages, write the output in its type.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Plan<'a> {
     /// The part of the stored image to decode.
@@ -149,31 +149,31 @@ pub(crate) struct Plan<'a> {
     /// Size of the output.
     pub(crate) size: Size,
     pub(crate) epilogue: Epilogue,
-    /// Which pass of a resize comes first, for passes that resize.
+    /// Order of a resize's passes.
     pub(crate) order: PassOrder,
     /// Whether a pass can be run on the CPU alone: code of the caller's own has no kernel.
     pub(crate) needs_cpu: bool,
 }
 
-/// What happens to the 8-bit result on its way out.
+/// Changes of the 8-bit result while the output is written.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Epilogue {
     /// Mean and standard deviation of each channel.
     pub(crate) normalize: Option<([f32; 3], [f32; 3])>,
-    /// What is overwritten after it, in this order.
+    /// Rectangles that are overwritten after normalization, in this order.
     pub(crate) erasures: Vec<Erase>,
 }
 
-/// Splits a recipe into operations on 8-bit images and those of the epilogue, from `normalize` on.
+/// Splits a recipe into operations on 8-bit images and operations of the epilogue, which begin with `normalize`.
 fn split_epilogue(ops: &[Op]) -> (&[Op], &[Op]) {
     ops.split_at(ops.iter().position(|op| matches!(op, Op::Normalize(_))).unwrap_or(ops.len()))
 }
 
 impl Epilogue {
-    /// The epilogue that operations from `normalize` on come to, for an output of this size.
+    /// The epilogue of operations that begin with `normalize`, for an output of this size.
     ///
     /// # Errors
-    /// [`Error::Parameter`] if anything but `erase` follows `normalize`, or a rectangle lies outside.
+    /// [`Error::Parameter`] if anything but `erase` follows `normalize`, or if a rectangle lies outside the output.
     fn new(ops: &[Op], size: Size) -> Result<Self> {
         let mut epilogue = Self::default();
         for op in ops {
@@ -251,7 +251,7 @@ impl Planner {
     }
 }
 
-/// The smallest rectangle that holds those that the plans, of one image, decode.
+/// The smallest rectangle that contains the decoded rectangles of all plans of an image.
 pub(crate) fn decoded_by(plans: &[Plan<'_>]) -> Rect {
     let around = |a: Rect, b: Rect| {
         let (x, y) = (a.x.min(b.x), a.y.min(b.y));
@@ -261,8 +261,8 @@ pub(crate) fn decoded_by(plans: &[Plan<'_>]) -> Rect {
 }
 
 impl Plan<'_> {
-    /// Has it leave the decoded image as it is: where it would work in place, it begins with a copy of the part that it
-    /// needs.
+    /// Makes the plan leave the decoded image as it is. If it would work in place, it now begins with a copy of the
+    /// part that it needs.
     fn keep_decoded(&mut self, size: Size) {
         let in_place = match (self.stages.first(), &self.last) {
             (Some(Stage { work: Work::Pass(..) | Work::Table(_), .. }), _) => true,
@@ -276,7 +276,8 @@ impl Plan<'_> {
     }
 }
 
-/// How the output is made: a resize that comes last gives its rows straight to the output, mirrored as the view says.
+/// The step to the output. If the last stage is a resize, it writes its rows directly to the output, mirrored as the
+/// view says.
 fn last(seen: View, stages: &mut Vec<Stage<'_>>) -> Last {
     if seen == View::plain(seen.input) && !matches!(stages.last(), Some(Stage { work: Work::Resample(_), .. })) {
         return Last::Plain;
@@ -294,7 +295,7 @@ fn last(seen: View, stages: &mut Vec<Stage<'_>>) -> Last {
 }
 
 impl Stage<'_> {
-    /// The part of its view that it reads.
+    /// The part of the view that the stage reads.
     fn reads(&self) -> Rect {
         let (part, view) = (self.part, self.view.size);
         match self.work {
@@ -324,17 +325,17 @@ impl Stage<'_> {
     }
 }
 
-/// Affine maps being multiplied, of the composed strategy.
+/// Affine maps that the composed strategy has multiplied so far.
 struct Affine {
     matrix: [f64; 6],
     fill: Fill,
 }
 
 struct Lowering<'a> {
-    /// The image so far, as seen from where the next operation stands.
+    /// The image so far, as the next operation sees it.
     view: View,
     stages: Vec<Stage<'a>>,
-    /// In the composed strategy, what is not yet in a stage: maps on top of the view.
+    /// Composed strategy: affine maps that follow the view and are not in a stage yet.
     affine: Option<Affine>,
     /// Size of the image so far.
     size: Size,
@@ -342,22 +343,22 @@ struct Lowering<'a> {
 }
 
 impl<'a> Lowering<'a> {
-    /// Ends the view with a stage; the next operations see its result.
+    /// Ends the view with a stage. The next operations see the stage's result.
     fn stage(&mut self, work: Work<'a>, size: Size) {
         let view = std::mem::replace(&mut self.view, View::plain(size));
         self.stages.push(Stage { view, work, size, part: Rect::full(size) });
     }
 
-    /// The same for a stage that reads an image, not a view.
+    /// Like [`stage`](Self::stage), for a stage that reads an image and not a view.
     fn stage_on_plain(&mut self, work: Work<'a>, size: Size) {
         self.write_out();
         self.stage(work, size);
     }
 
-    /// Makes an image of what is seen, unless it is one.
+    /// Writes the view out as an image, unless it is the image itself.
     fn write_out(&mut self) {
         let (size, table) = (self.view.size, self.view.table.take());
-        // A corner of the image is not the image, though its coordinates are the same.
+        // A view of the image's corner has the image's coordinates, but it is not the whole image.
         if self.view != View::plain(self.view.input) {
             self.view.table = table;
             self.stage(Work::Gather, size);
@@ -366,7 +367,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// Adds an operation, which the image has the size of afterwards.
+    /// Adds an operation. `self.size` is already the size after it.
     fn add(&mut self, op: &'a Op, primitive: Primitive) {
         let done = match primitive {
             Primitive::Identity => true,
@@ -389,7 +390,7 @@ impl<'a> Lowering<'a> {
                 true
             }
         };
-        // What a view cannot express is a pass on the complete image.
+        // An operation that a view cannot express becomes a pass on the complete image.
         if !done {
             self.stage_on_plain(Work::Pass(op, Reach::Whole), self.size);
         }
@@ -399,7 +400,7 @@ impl<'a> Lowering<'a> {
         if self.view.table.is_some() && self.size != window.size() {
             self.write_out();
         }
-        // The window lies inside the image, where any view can be cut.
+        // The window lies inside the image, so any view can be cut there.
         self.view.crop(window.x as i32, window.y as i32, window.size(), [0; 3]);
         if self.size != window.size() {
             let vertical_first = self.order.vertical_first(window.size(), self.size);
@@ -410,7 +411,7 @@ impl<'a> Lowering<'a> {
     fn crop(&mut self, x: i32, y: i32, fill: Fill) -> bool {
         match fill {
             Fill::Color(color) => self.view.crop(x, y, self.size, color),
-            // Without anything outside, the fill does not matter.
+            // The crop lies inside the image, so the fill does not matter.
             Fill::Edge(_) => fits(x, y, self.size, self.view.size) && self.view.crop(x, y, self.size, [0; 3]),
         }
     }
@@ -430,7 +431,8 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// The same in the composed strategy, where `input` is the size before it: multiplies what is an affine map.
+    /// Adds an operation in the composed strategy: multiplies it if it is an affine map. `input` is the size before the
+    /// operation.
     fn compose(&mut self, op: &'a Op, primitive: Primitive, input: Size) {
         let map = match primitive {
             Primitive::Identity => return,
@@ -455,7 +457,7 @@ impl<'a> Lowering<'a> {
                 affine.fill = fill.unwrap_or(affine.fill);
             }
             (None, Some((matrix, Some(fill)))) => self.affine = Some(Affine { matrix, fill }),
-            // Until something is to be sampled, exact maps stay exact.
+            // Exact maps stay exact until an operation samples.
             _ => {
                 self.end_affine(input);
                 self.add(op, primitive);
@@ -463,7 +465,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// Ends the affine map with a stage that samples through it, of this size.
+    /// Ends the affine map with a stage that samples through it. The result has this size.
     fn end_affine(&mut self, size: Size) {
         if let Some(Affine { matrix, fill }) = self.affine.take() {
             let sampling = Sampling { matrix, interpolation: Interpolation::Bilinear, fill };
@@ -477,7 +479,7 @@ fn fits(x: i32, y: i32, size: Size, image: Size) -> bool {
     x >= 0 && y >= 0 && Rect { x: x as u32, y: y as u32, width: size.width, height: size.height }.fits(image)
 }
 
-/// Whether an operation may be multiplied with those around it by [`Strategy::Composed`], on an image of size `input`.
+/// Whether [`Strategy::Composed`] may multiply an operation with its neighbors, on an image of size `input`.
 pub(crate) fn is_multiplied(op: &Op, input: Size) -> bool {
     match op.primitive(input) {
         Primitive::Identity | Primitive::Turn(_) | Primitive::Crop { .. } | Primitive::Affine(_) => true,
@@ -529,7 +531,7 @@ mod tests {
     fn only_what_is_read_is_decoded() {
         let blur: [Op; 2] = [GaussianBlur::new(5, 1.0).into(), CenterCrop::new(10).into()];
         assert_eq!(planned(&blur, Strategy::Fused).decode, Rect { x: 43, y: 33, width: 14, height: 14 });
-        // The mean is that of the complete image.
+        // The mean needs the complete image.
         let contrast: [Op; 2] = [Contrast::new(0.5).into(), CenterCrop::new(10).into()];
         assert_eq!(planned(&contrast, Strategy::Fused).decode, Rect::full(Size::new(100, 80)));
     }
@@ -545,12 +547,12 @@ mod tests {
         let mut bytes = [0, 100, 255];
         table.apply(&mut bytes);
         assert_eq!(bytes, [192, 128, 0]);
-        // What a step shows outside goes through the tables after it alone.
+        // A step's fill goes only through the tables after the step.
         let step = Op::from(Crop::new(-1, 0, Size::new(100, 80)).fill(Fill::Color([255; 3])));
         let ops = [posterize.clone(), step, invert.clone()];
         let Last::View(view) = planned(&ops, Strategy::Fused).last else { panic!("no view") };
         assert_eq!((view.steps[0].fill, view.table.is_some()), ([0; 3], true));
-        // A resize reads bytes that are made.
+        // The table is applied before a resize reads the bytes.
         let ops = [invert, posterize, resize];
         assert!(matches!(planned(&ops, Strategy::Fused).stages[..], [Stage { work: Work::Table(_), .. }]));
     }

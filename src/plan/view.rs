@@ -4,23 +4,23 @@ use crate::ops::table::Table;
 use crate::ops::turn::{Exact, Turn};
 use crate::raster::{Rect, Size};
 
-/// Sides above this do not fit 16.16 fixed point; such images go through passes on the complete image.
+/// Largest side that fits 16.16 fixed point. Larger images go through passes on the complete image.
 const MAX_FIXED_SIDE_PX: u32 = 32_767;
 
-/// One step of a coordinate chain: `x' = (a0 x + a1 y + a2) >> 16`, `y' = (a3 x + a4 y + a5) >> 16`; a result outside
-/// `bounds` shows `fill`.
+/// One step of a coordinate chain: `x' = (a0 x + a1 y + a2) >> 16`, `y' = (a3 x + a4 y + a5) >> 16`. If the result is
+/// outside `bounds`, the pixel is `fill`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Step {
-    /// 16.16 fixed point; sums wrap, their true values fit.
+    /// Coefficients in 16.16 fixed point. Sums may wrap, because the final values fit.
     pub(crate) a: [i32; 6],
     /// Size of the image that the step reads.
     pub(crate) bounds: Size,
-    /// Color of what lies outside.
+    /// Color of points outside the bounds.
     pub(crate) fill: [u8; 3],
 }
 
 impl Step {
-    /// The step preceded (on the way from the output) by an exact map.
+    /// This step, applied to the result of an exact map (on the way from the output to the image).
     fn after(self, inner: Exact) -> Self {
         let fold = |a0: i32, a1: i32, a2: i32| {
             [
@@ -34,7 +34,8 @@ impl Step {
         Self { a: [a0, a1, a2, a3, a4, a5], ..self }
     }
 
-    /// Inclusive bounds of what a box of output coordinates maps to, clipped to the image; `None` if nothing does.
+    /// Inclusive bounds of the places that a box of output coordinates maps to, clipped to the image. `None` if all of
+    /// them are outside.
     fn reach(&self, [x0, y0, x1, y1]: [i64; 4]) -> Option<[i64; 4]> {
         let a = self.a.map(i64::from);
         // The box's corners give the extremes: the map is linear and the shift monotone.
@@ -56,13 +57,13 @@ impl Step {
 pub(crate) struct View {
     /// Size of the image.
     pub(crate) input: Size,
-    /// Size of what is seen of it.
+    /// Size of the view.
     pub(crate) size: Size,
-    /// In walking order: the step nearest the output first.
+    /// Steps in the order in which coordinates go through them: the step nearest the output first.
     pub(crate) steps: Vec<Step>,
-    /// From the last step's coordinates to the image's.
+    /// Map from the last step's coordinates to the image's.
     pub(crate) exact: Exact,
-    /// What the bytes of the image become; the steps' fills have been through it already.
+    /// Table for the bytes of the image. The steps' fills have gone through it already.
     pub(crate) table: Option<Box<Table>>,
 }
 
@@ -72,7 +73,7 @@ impl View {
         Self { input: size, size, steps: Vec::new(), exact: Exact::IDENTITY, table: None }
     }
 
-    /// Makes each byte of what is seen anew, fills included.
+    /// Applies a table to all bytes of the view, fills included.
     pub(super) fn table(&mut self, table: &Table) {
         self.steps.iter_mut().for_each(|step| table.apply(&mut step.fill));
         self.table = Some(Box::new(match &self.table {
@@ -81,7 +82,7 @@ impl View {
         }));
     }
 
-    /// Puts an exact map before everything else (it is the operation done last).
+    /// Adds an exact map at the output's end of the chain: it belongs to the latest operation.
     fn exact(&mut self, map: Exact, size: Size) {
         match self.steps.first_mut() {
             Some(step) => *step = step.after(map),
@@ -90,18 +91,18 @@ impl View {
         self.size = size;
     }
 
-    /// Puts a step before everything else.
+    /// Adds a step at the output's end of the chain.
     pub(super) fn step(&mut self, a: [i32; 6], fill: [u8; 3], size: Size) {
         self.steps.insert(0, Step { a, bounds: self.size, fill });
         self.size = size;
     }
 
-    /// Mirrors or turns what is seen.
+    /// Mirrors or turns the view.
     pub(super) fn turn(&mut self, turn: Turn) {
         self.exact(turn.map(self.size), turn.output_size(self.size));
     }
 
-    /// Cuts out a rectangle that may reach outside. `false` if this chain cannot express it.
+    /// Cuts out a rectangle that may reach outside. Returns false if this chain cannot express it.
     pub(super) fn crop(&mut self, x: i32, y: i32, size: Size, fill: [u8; 3]) -> bool {
         let inside = x >= 0
             && y >= 0
@@ -122,32 +123,36 @@ impl View {
         self.size.width <= MAX_FIXED_SIDE_PX && self.size.height <= MAX_FIXED_SIDE_PX
     }
 
-    /// Whether every row of the view is a run of a row of the image, as it is.
+    /// Whether every row of the view is an unchanged run of a row of the image.
     pub(crate) fn is_plain_rows(&self) -> bool {
         self.steps.is_empty() && self.exact.xx == 1 && self.exact.yy == 1
     }
 
-    /// The part of the image that `part` of the view shows. Where it shows nothing but fill: one pixel.
+    /// The part of the image that `part` of the view shows; one pixel if it shows nothing but fill.
     ///
-    /// Two bounds, of which the tighter counts on each side: step by step, a box of whatever box came before, clipped to
-    /// the step's image; and the corners followed through all steps together, which does not grow with every turn.
+    /// There are two bounds, and the tighter one counts on each side. The first goes step by step: the box of the
+    /// previous box, clipped to the step's image. The second follows the corners through all steps and does not grow
+    /// with every turn.
     pub(super) fn reach(&self, part: Rect) -> Rect {
         const NOTHING: Rect = Rect { x: 0, y: 0, width: 1, height: 1 };
         let mut boxed =
             [i64::from(part.x), i64::from(part.y), i64::from(part.right()) - 1, i64::from(part.bottom()) - 1];
         let [left, top, right, bottom] = boxed.map(|v| v as f64);
         let mut corners = [(left, top), (right, top), (left, bottom), (right, bottom)];
-        // How far a pixel lies from where the steps without rounding take it, and a pixel for all else.
+        // Largest distance between a pixel and the place to which the steps would take it without rounding. It starts
+        // at one pixel, for all else.
         let mut margin = 1.0;
         for step in &self.steps {
             match step.reach(boxed) {
                 Some(next) => boxed = next,
                 None => return NOTHING,
             }
-            // The step rounds down: on average by half a pixel, by half a pixel more or less.
+            // The step rounds down, which moves a point by half a pixel on average; the deviation from that is at most
+            // half a pixel.
             let a = step.a.map(|a| f64::from(a) / 65536.0);
             corners = corners.map(|(x, y)| (a[0] * x + a[1] * y + a[2] - 0.5, a[3] * x + a[4] * y + a[5] - 0.5));
-            // What earlier steps have rounded off is stretched, and half a diagonal comes to it at most.
+            // The step stretches the deviation of earlier steps, and its own rounding adds at most half a pixel's
+            // diagonal.
             margin = margin * stretch([a[0], a[1], a[3], a[4]]) + 1.01 * std::f64::consts::FRAC_1_SQRT_2;
         }
         if !self.steps.is_empty() {
@@ -168,7 +173,7 @@ impl View {
     }
 }
 
-/// How much longer a linear map makes a vector at most: 1 for rotations.
+/// Largest factor by which a linear map makes a vector longer; 1 for rotations.
 fn stretch([a, b, c, d]: [f64; 4]) -> f64 {
     let (squares, determinant) = (a * a + b * b + c * c + d * d, a * d - b * c);
     let longest = (squares * squares - 4.0 * determinant * determinant).max(0.0).sqrt();

@@ -1,9 +1,9 @@
-//! The usual pipelines by name, and the published recipes that models were trained with and are evaluated with.
+//! Usual pipelines by name, and published recipes that models were trained with and are evaluated with.
 //!
-//! A published recipe has everything that concerns the data pipeline, and a link to its source. Its transforms are
-//! compared with those that torchvision's and timm's factories make, both in our written form. They are written and
-//! read again first, so that defaults count. The number of classes is that of the source's names. If there are no
-//! names, no targets are made up; `Batch::mixed` has the shares.
+//! A published recipe has everything that concerns the data pipeline, and a link to its source. Tests compare its
+//! transforms with those that torchvision's and timm's factories make. Both are first written down and read again, so
+//! that a default equals the same value written out. Targets have as many classes as the source has names. Without
+//! names there are no targets, and only `Batch::mixed` has the shares.
 
 mod published;
 
@@ -17,18 +17,19 @@ use crate::targets::TargetSpec;
 use std::fmt;
 use std::str::FromStr;
 
-/// Means of red, green, blue over ImageNet, of values in 0 to 1.
+/// Means of red, green and blue over ImageNet, for values of 0 to 1.
 pub const IMAGENET_MEAN: [f32; 3] = [0.485, 0.456, 0.406];
-/// Standard deviations of red, green, blue over ImageNet, of values in 0 to 1.
+/// Standard deviations of red, green and blue over ImageNet, for values of 0 to 1.
 pub const IMAGENET_STD: [f32; 3] = [0.229, 0.224, 0.225];
 
 macro_rules! presets {
     ($($(#[$doc:meta])* $variant:ident = $name:literal, $link:expr, $about:literal;)*) => {
-        /// A usual pipeline, or one that published models were trained and are evaluated with.
+        /// A usual pipeline, or one that published models were trained with and are evaluated with.
         ///
-        /// The usual ones end in 224 x 224 pixels, normalized with ImageNet's mean and standard deviation. The published ones
-        /// have all that a data pipeline has of a recipe: transforms and views, mixing, and how often a sample comes in a row;
-        /// [`link`](Self::link) is where they are from. Numbers of their evaluation are those of the variant with `Eval`.
+        /// The usual pipelines end in 224 x 224 pixels, normalized with ImageNet's mean and standard deviation. A
+        /// published pipeline has all parts of its recipe that concern data: transforms, views, mixing, and how often
+        /// each sample is repeated. [`link`](Self::link) names its source. The variant with `Eval` is the one for
+        /// published accuracies.
         ///
         /// ```
         /// use warpfeed::{Pipeline, Preset, source::EncodedImages, image::Size};
@@ -49,10 +50,10 @@ macro_rules! presets {
         }
 
         impl Preset {
-            /// All of them.
+            /// All presets.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
-            /// Its name, as the command reads it.
+            /// The preset's name, as the command reads it.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -60,7 +61,7 @@ macro_rules! presets {
                 }
             }
 
-            /// What it does, in a line.
+            /// A description in one line.
             #[must_use]
             pub const fn about(self) -> &'static str {
                 match self {
@@ -68,7 +69,7 @@ macro_rules! presets {
                 }
             }
 
-            /// Where a published recipe is from; none of the others.
+            /// The source of a published recipe. `None` for the usual pipelines.
             #[must_use]
             pub const fn link(self) -> Option<&'static str> {
                 match self {
@@ -90,66 +91,69 @@ const DINO: Option<&str> = Some("https://github.com/facebookresearch/dino/blob/m
 const SIMCLR: Option<&str> = Some("https://arxiv.org/abs/2002.05709");
 
 presets! {
-    /// For training: random resized crop, horizontal flip with probability 0.5.
+    /// Training: random resized crop, horizontal flip with probability 0.5.
     Train = "train", None, "Random resized crop 224, random horizontal flip, normalize";
-    /// As [`Train`](Self::Train), then [`AutoAugment`] for ImageNet.
+    /// Like [`Train`](Self::Train), followed by [`AutoAugment`] for ImageNet.
     AutoAugment = "auto-augment", None, "As train, with AutoAugment for ImageNet before normalize";
-    /// As [`Train`](Self::Train), then [`RandAugment`].
+    /// Like [`Train`](Self::Train), followed by [`RandAugment`].
     RandAugment = "rand-augment", None, "As train, with RandAugment (2 operations of magnitude 9) before normalize";
-    /// As [`Train`](Self::Train), then [`TrivialAugment`].
+    /// Like [`Train`](Self::Train), followed by [`TrivialAugment`].
     TrivialAugment = "trivial-augment", None, "As train, with TrivialAugment before normalize";
-    /// As [`Train`](Self::Train), then [`AugMix`].
+    /// Like [`Train`](Self::Train), followed by [`AugMix`].
     AugMix = "aug-mix", None, "As train, with AugMix before normalize";
-    /// For evaluation: shorter side 256, center crop.
+    /// Evaluation: shorter side 256, center crop.
     Eval = "eval", None, "Shorter side to 256, center crop 224, normalize";
-    /// torchvision's first weights of ResNet-50: as [`Train`](Self::Train).
+    /// Training of torchvision's first weights of ResNet-50: the same as [`Train`](Self::Train).
     ResNet50V1 = "resnet50-v1", TORCHVISION_V1, "Training of torchvision's ResNet-50, V1 weights";
-    /// As [`Eval`](Self::Eval).
+    /// Evaluation of these weights: the same as [`Eval`](Self::Eval).
     ResNet50V1Eval = "resnet50-v1-eval", TORCHVISION_V1, "Evaluation of the same";
-    /// torchvision's second weights of ResNet-50: random resized crop 176, flip, TrivialAugment, erasing; MixUp or CutMix;
-    /// each image four times.
+    /// Training of torchvision's second weights of ResNet-50: random resized crop 176, flip, TrivialAugment, erasing;
+    /// MixUp or CutMix; each image four times.
     ResNet50V2 = "resnet50-v2", TORCHVISION_V2, "Training of torchvision's ResNet-50, V2 weights";
-    /// Shorter side 232, center crop 224.
+    /// Evaluation of these weights: shorter side 232, center crop 224.
     ResNet50V2Eval = "resnet50-v2-eval", TORCHVISION_V2, "Evaluation of the same";
-    /// DeiT: random resized crop 224, flip, timm's `rand-m9-mstd0.5-inc1`, erasing with noise; MixUp or CutMix; each image
-    /// three times.
+    /// Training of DeiT: random resized crop 224, flip, timm's `rand-m9-mstd0.5-inc1`, erasing with noise; MixUp or
+    /// CutMix; each image three times.
     DeiT = "deit", DEIT, "Training of DeiT";
-    /// Shorter side 256, bicubic, center crop 224.
+    /// Evaluation of DeiT: shorter side 256, bicubic, center crop 224.
     DeiTEval = "deit-eval", DEIT, "Evaluation of DeiT";
-    /// DeiT III at 224 pixels: random resized crop, flip, 3-Augment, color jitter; MixUp or CutMix; each image three times.
-    DeiT3 = "deit3", DEIT3, "Training of DeiT III (ViT-S at 224)";
-    /// Shorter side 224, bicubic, center crop 224.
-    DeiT3Eval = "deit3-eval", DEIT3, "Evaluation of DeiT III";
-    /// ConvNeXt: as [`DeiT`](Self::DeiT), each image once.
-    ConvNeXt = "convnext", CONVNEXT, "Training of ConvNeXt";
-    /// Shorter side 256, bicubic, center crop 224.
-    ConvNeXtEval = "convnext-eval", CONVNEXT, "Evaluation of ConvNeXt";
-    /// ResNet strikes back, procedure A1: random resized crop 224, flip, timm's `rand-m7-mstd0.5-inc1`; MixUp or CutMix; each
+    /// Training of DeiT III at 224 pixels: random resized crop, flip, 3-Augment, color jitter; MixUp or CutMix; each
     /// image three times.
+    DeiT3 = "deit3", DEIT3, "Training of DeiT III (ViT-S at 224)";
+    /// Evaluation of DeiT III: shorter side 224, bicubic, center crop 224.
+    DeiT3Eval = "deit3-eval", DEIT3, "Evaluation of DeiT III";
+    /// Training of ConvNeXt: like [`DeiT`](Self::DeiT), but each image once.
+    ConvNeXt = "convnext", CONVNEXT, "Training of ConvNeXt";
+    /// Evaluation of ConvNeXt: shorter side 256, bicubic, center crop 224.
+    ConvNeXtEval = "convnext-eval", CONVNEXT, "Evaluation of ConvNeXt";
+    /// Training of ResNet strikes back, procedure A1: random resized crop 224, flip, timm's `rand-m7-mstd0.5-inc1`;
+    /// MixUp or CutMix; each image three times.
     ResNet50A1 = "resnet50-a1", STRIKES_BACK, "Training of ResNet-50 by ResNet strikes back, A1";
-    /// Shorter side 235, bicubic, center crop 224.
+    /// Evaluation of A1: shorter side 235, bicubic, center crop 224.
     ResNet50A1Eval = "resnet50-a1-eval", STRIKES_BACK, "Evaluation of the same";
-    /// ResNet strikes back, procedure A2: as [`ResNet50A1`](Self::ResNet50A1) with less MixUp and no smoothing.
+    /// Training of ResNet strikes back, procedure A2: like [`ResNet50A1`](Self::ResNet50A1), with less MixUp and no
+    /// smoothing.
     ResNet50A2 = "resnet50-a2", STRIKES_BACK, "Training of ResNet-50 by ResNet strikes back, A2";
-    /// As [`ResNet50A1Eval`](Self::ResNet50A1Eval).
+    /// Evaluation of A2: the same as [`ResNet50A1Eval`](Self::ResNet50A1Eval).
     ResNet50A2Eval = "resnet50-a2-eval", STRIKES_BACK, "Evaluation of the same";
-    /// ResNet strikes back, procedure A3: random resized crop 160, flip, timm's `rand-m6-mstd0.5-inc1`; MixUp or CutMix.
+    /// Training of ResNet strikes back, procedure A3: random resized crop 160, flip, timm's `rand-m6-mstd0.5-inc1`;
+    /// MixUp or CutMix.
     ResNet50A3 = "resnet50-a3", STRIKES_BACK, "Training of ResNet-50 by ResNet strikes back, A3";
-    /// As [`ResNet50A1Eval`](Self::ResNet50A1Eval).
+    /// Evaluation of A3: the same as [`ResNet50A1Eval`](Self::ResNet50A1Eval).
     ResNet50A3Eval = "resnet50-a3-eval", STRIKES_BACK, "Evaluation of the same";
-    /// DINO, with the defaults of its code: two views of 224 pixels, the second with other blur and with solarizing, and
-    /// eight of 96.
+    /// Training of DINO with the defaults of its code: two views of 224 pixels and eight of 96. The second view of 224
+    /// pixels has another blur and is sometimes solarized.
     Dino = "dino", DINO, "Training of DINO: two global views and eight local ones";
-    /// Shorter side 256, bicubic, center crop 224.
+    /// Evaluation of DINO: shorter side 256, bicubic, center crop 224.
     DinoEval = "dino-eval", DINO, "Evaluation of DINO";
-    /// SimCLR: two views of 224 pixels, with strong color jitter, gray and blur; values of 0 to 1.
+    /// Training of SimCLR: two views of 224 pixels with strong color jitter, gray and blur; values of 0 to 1.
     SimClr = "simclr", SIMCLR, "Training of SimCLR: two views";
-    /// Shorter side 256, bicubic, center crop 224, values of 0 to 1.
+    /// Evaluation of SimCLR: shorter side 256, bicubic, center crop 224; values of 0 to 1.
     SimClrEval = "simclr-eval", SIMCLR, "Evaluation of SimCLR";
 }
 
 impl Preset {
-    /// Its transforms, and its views where it has several.
+    /// The preset's transforms, and its views if it has several.
     #[must_use]
     pub fn transforms(self) -> TransformFile {
         let bilinear = Interpolation::Bilinear;
@@ -175,25 +179,26 @@ impl Preset {
         ops.into()
     }
 
-    /// The same on 8-bit images: what comes before normalization.
+    /// The preset's transforms and views on 8-bit images: those before normalization.
     #[must_use]
     pub fn pixel_transforms(self) -> TransformFile {
         self.transforms().before_normalize()
     }
 
-    /// Its operations; of several views those of the first.
+    /// The preset's transforms. If it has several views, the transforms of the first.
     #[must_use]
     pub fn ops(self) -> Vec<Transform> {
         self.transforms().into_first_view()
     }
 
-    /// Its operations on 8-bit images: those before normalization.
+    /// The preset's transforms on 8-bit images: those before normalization. If it has several views, the transforms of
+    /// the first.
     #[must_use]
     pub fn pixel_ops(self) -> Vec<Transform> {
         self.pixel_transforms().into_first_view()
     }
 
-    /// The automatic augmentation that it has more than [`Train`](Self::Train).
+    /// The automatic augmentation that the preset has in addition to [`Train`](Self::Train).
     #[must_use]
     pub fn suite(self) -> Option<Transform> {
         match self {
@@ -205,7 +210,7 @@ impl Preset {
         }
     }
 
-    /// How it mixes the images of a batch.
+    /// The mixing of a batch's images.
     #[must_use]
     pub fn mix(self) -> Option<Mix> {
         match self {
@@ -217,7 +222,8 @@ impl Preset {
         }
     }
 
-    /// The targets of so many classes that go with its mixing: a probability for each, with its label smoothing.
+    /// Targets of `classes` classes, with a probability for each class and the recipe's label smoothing. `None` if the
+    /// recipe does not mix images.
     #[must_use]
     pub fn targets(self, classes: u32) -> Option<TargetSpec> {
         let smoothing = match self {
@@ -227,8 +233,8 @@ impl Preset {
         self.mix().map(|_| TargetSpec::soft(classes).smoothing(smoothing))
     }
 
-    /// How often each sample comes in a row: what [`Sampling::repeated`](crate::Sampling::repeated) is to be given where it
-    /// is more than once.
+    /// Number of times that each sample comes in a row. If it is more than 1, pass it to
+    /// [`Sampling::repeated`](crate::Sampling::repeated).
     #[must_use]
     pub const fn repetitions(self) -> u32 {
         match self {
@@ -261,7 +267,7 @@ fn normalize() -> Transform {
     Normalize::new(IMAGENET_MEAN, IMAGENET_STD).into()
 }
 
-/// The operations of [`Preset::Train`], and one more before normalization.
+/// The transforms of [`Preset::Train`], with one more before normalization.
 fn train_with(augment: Option<Transform>) -> Vec<Transform> {
     let geometry = [random_resized_crop(224), random_horizontal_flip(0.5)];
     geometry.into_iter().chain(augment).chain([normalize()]).collect()
@@ -275,7 +281,7 @@ mod tests {
     use crate::source::EncodedImages;
     use serde_json::Value;
 
-    /// Whether two written forms are equal but for the last digits of numbers.
+    /// Whether two written forms are equal, except for the last digits of numbers.
     fn equal(a: &Value, b: &Value) -> bool {
         match (a, b) {
             (Value::Object(a), Value::Object(b)) => {
@@ -287,19 +293,19 @@ mod tests {
         }
     }
 
-    /// The factories' transforms, as `tests/reference/presets.py` wrote them down.
+    /// The factories' transforms come from `tests/reference/presets.py`.
     #[test]
     fn published_presets_are_what_the_factories_make() {
         let file: Value = serde_json::from_str(include_str!("../../tests/reference/presets.json")).unwrap();
         let factories = file["presets"].as_object().unwrap();
         for (name, made) in factories {
-            // Read and written again, what is not given has its usual value.
+            // Reading and writing again fills in defaults.
             let want: Vec<Transform> = serde_json::from_value(made.clone()).unwrap();
             let (want, got) = (serde_json::to_value(want).unwrap(), name.parse::<Preset>().unwrap().ops());
             let got = serde_json::to_value(got).unwrap();
             assert!(equal(&got, &want), "{name}:\n{got}\n{want}");
         }
-        // DINO's transforms are in no package.
+        // No package has DINO's transforms.
         let published = Preset::ALL.iter().filter(|preset| preset.link().is_some());
         let missing: Vec<_> = published.filter(|preset| !factories.contains_key(preset.name())).collect();
         assert_eq!(missing, [&Preset::Dino]);

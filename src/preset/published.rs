@@ -1,5 +1,5 @@
-//! The transforms of published recipes. `tests/reference/presets.json` has what torchvision's and timm's own factories make
-//! of the same settings.
+//! The transforms of published recipes. `tests/reference/presets.json` has the transforms that torchvision's and timm's
+//! own factories make for the same settings.
 
 use super::normalize;
 use crate::ops::transform::{
@@ -12,7 +12,7 @@ use crate::ops::{
     RandomSolarize, Resize, TimmAugment, TransformFile, TrivialAugment,
 };
 
-/// Shorter side, center crop 224.
+/// Resizes the shorter side, then cuts out the center, 224 pixels wide and high.
 pub(super) fn eval(shorter_side: u32, interpolation: Interpolation) -> Vec<Transform> {
     let resize = Resize::shorter_side(shorter_side).interpolation(interpolation);
     vec![resize.into(), CenterCrop::new(224).into(), normalize()]
@@ -33,8 +33,8 @@ fn bicubic_crop(side: u32) -> RandomResizedCrop {
     RandomResizedCrop::new(side).interpolation(Interpolation::Bicubic)
 }
 
-/// timm's augmentation of this text, as ResNet strikes back has it. The paper does not say how images are resized: bicubic, as
-/// in the configurations of mmpretrain that reproduce it.
+/// timm's augmentation `config`, as ResNet strikes back uses it. The paper does not say how images are resized; we take
+/// bicubic, as mmpretrain's configurations that reproduce it do.
 pub(super) fn timm(side: u32, config: &str) -> Vec<Transform> {
     let augment = TimmAugment::parse(config).expect("the texts in this crate are right");
     vec![
@@ -45,7 +45,7 @@ pub(super) fn timm(side: u32, config: &str) -> Vec<Transform> {
     ]
 }
 
-/// Also ConvNeXt's.
+/// DeiT's and ConvNeXt's transforms.
 pub(super) fn deit() -> Vec<Transform> {
     let mut ops = timm(224, "rand-m9-mstd0.5-inc1");
     let erasing = RandomErasing::new(0.25).scale(0.02..=1.0 / 3.0).ratio(0.3..=1.0 / 0.3);
@@ -81,7 +81,7 @@ pub(super) fn dino() -> TransformFile {
     TransformFile { views: Some(views), last: vec![normalize()], ..TransformFile::default() }
 }
 
-/// Values of 0 to 1, as SimCLR's networks take them.
+/// Normalization to values of 0 to 1, as SimCLR's networks take them.
 fn values() -> Transform {
     Normalize::new([0.0; 3], [1.0; 3]).into()
 }

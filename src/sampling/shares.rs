@@ -1,4 +1,4 @@
-//! Batches that have a fixed number of samples of each part of a data set.
+//! Batches with a fixed number of samples from each part of a data set.
 
 use super::{MOST, Sampling};
 use crate::error::{Error, Result};
@@ -7,17 +7,18 @@ use crate::sampler::Sampler;
 use crate::source::Concat;
 
 impl Concat {
-    /// The order for batches that have `counts` samples of each source, in the order of the sources, as 24 of the first and 8
-    /// of the second in each batch of 32: for [`Builder::sampler`](crate::Builder::sampler) of a pipeline over this source,
-    /// whose batch size must be their sum. Where the pipeline shuffles, so are the places in a batch.
+    /// An order for batches that have `counts` samples of each source, in the order of the sources; for example, 24 of
+    /// the first and 8 of the second in each batch of 32. Give it to [`Builder::sampler`](crate::Builder::sampler) of a
+    /// pipeline over this source. The batch size must be the sum of the counts. If the pipeline shuffles, the places in
+    /// a batch are shuffled too.
     ///
-    /// A source gives its samples in its order, or shuffled, and then again. An epoch has as many batches as the source
-    /// needs that lasts longest, on each rank as many, unless [`positions`](Sampling::positions) says otherwise: a multiple
-    /// of the batch size for each rank. What takes the place of a bad sample ([`OnError::Substitute`](crate::OnError)) is of
-    /// the same source.
+    /// Each source delivers its samples in order, or shuffled, and then starts again. Default length of an epoch: as
+    /// many batches as the source that lasts longest needs, equally many on each rank.
+    /// [`positions`](Sampling::positions) sets another length, which must be a multiple of the batch size for each
+    /// rank. The substitute for a bad sample ([`OnError::Substitute`](crate::OnError)) comes from the same source.
     ///
     /// # Errors
-    /// [`Error::Parameter`] unless there are as many counts as sources, each 1 or more, and no source is empty.
+    /// [`Error::Parameter`] unless there is one count per source, each count is at least 1, and no source is empty.
     ///
     /// ```
     /// use warpfeed::image::{Image, JpegOptions, encode_jpeg};
@@ -51,16 +52,16 @@ impl Concat {
     }
 }
 
-/// How many samples of each part a batch has.
+/// Number of samples of each part in a batch.
 pub(super) struct Shares {
-    /// The index behind each part's last sample.
+    /// The index after each part's last sample.
     ends: Vec<u64>,
-    /// Samples of each part in a batch.
+    /// Number of samples of each part in a batch.
     counts: Vec<u32>,
 }
 
 impl Shares {
-    /// As many parts as counts, none of either empty.
+    /// There are as many parts as counts; no part and no count is empty.
     pub fn new(lens: &[u64], counts: Vec<u32>) -> Self {
         let ends = lens.iter().scan(0_u64, |end, len| {
             *end = end.saturating_add(*len);
@@ -77,13 +78,13 @@ impl Shares {
         self.counts.iter().copied().map(u64::from).sum()
     }
 
-    /// The first index of a part, and how many samples it has.
+    /// The first index of a part, and the number of its samples.
     fn part(&self, part: usize) -> (u64, u64) {
         let start = if part == 0 { 0 } else { self.ends[part - 1] };
         (start, self.ends[part] - start)
     }
 
-    /// Positions of an epoch: whole batches, as many for each rank.
+    /// Number of positions of an epoch: whole batches, equally many for each rank.
     pub fn positions(&self, samples: u64, ranks: u32, batch_size: usize, asked: Option<u64>) -> Result<u64> {
         let refuse =
             |parameter, expected: String, got: String| Err(Error::parameter("sampler", parameter, expected, got));
@@ -106,8 +107,8 @@ impl Shares {
         Ok(positions)
     }
 
-    /// The samples at all ranks' positions. Rank r of w has the positions r, r + w, ..., of which a batch's worth in a row
-    /// has the shares.
+    /// The samples at all ranks' positions. Rank r of w has the positions r, r + w, and so on; each batch of them has
+    /// the shares.
     pub fn order(&self, positions: u64, ranks: u32, seed: u64, shuffle: bool, epoch: u64) -> Vec<u32> {
         let mut turns: Vec<Turns> = (0..self.counts.len()).map(|part| Turns::new(self.part(part), part)).collect();
         let (batch, ranks) = (self.batch(), u64::from(ranks));
@@ -122,7 +123,7 @@ impl Shares {
         order
     }
 
-    /// Which part the sample at each place of a batch is of.
+    /// The part that each place of a batch takes its sample from.
     fn places(&self, number: u64, seed: u64, shuffle: bool, epoch: u64) -> Vec<usize> {
         let of_part = |(part, &count): (usize, &u32)| std::iter::repeat_n(part, count as usize);
         let mut parts: Vec<usize> = self.counts.iter().enumerate().flat_map(of_part).collect();
@@ -140,14 +141,14 @@ impl Shares {
     }
 }
 
-/// The samples of a part, over and over.
+/// The samples of a part, in repeated passes.
 struct Turns {
     start: u64,
     len: u64,
     part: u64,
-    /// How many were taken.
+    /// Number of samples taken so far.
     taken: u64,
-    /// The order of the pass that is under way, where it is shuffled.
+    /// The order of the current pass, if it is shuffled.
     pass: Vec<u32>,
 }
 
@@ -164,7 +165,7 @@ impl Turns {
         }
         if at == 0 {
             self.pass = (self.start..self.start + self.len).map(|index| index as u32).collect();
-            // Region 0 has the places in batches.
+            // Region 0 is for the places in batches.
             SampleRng::new(seed, epoch, Domain::Sampling, pass << 32 | self.part).at(1).shuffle(&mut self.pass);
         }
         self.pass[at as usize]
@@ -194,7 +195,8 @@ mod tests {
                     let own: Vec<u32> = all.iter().copied().skip(rank).step_by(ranks as usize).collect();
                     assert!(own.chunks(4).all(|batch| batch.iter().filter(|&&index| index < 10).count() == 3));
                 }
-                // The larger part comes once at least, no sample a second time before all came once.
+                // Every sample of the larger part comes at least once, and none comes a second time before all came
+                // once.
                 let mut larger: Vec<u32> = all.iter().copied().filter(|&index| index < 10).take(10).collect();
                 larger.sort_unstable();
                 assert_eq!(larger, (0..10).collect::<Vec<_>>());
@@ -204,7 +206,7 @@ mod tests {
         assert!(order(1, true, 0) != order(1, true, 1));
     }
 
-    /// This order is a promise, computed by a Python program of its own. Never change it.
+    /// This order is a promise; a separate Python program computed it. Never change it.
     #[test]
     fn golden_order() {
         assert_eq!(order(1, true, 0), GOLDEN);

@@ -1,4 +1,4 @@
-//! Targets of samples beside their class: as sources have them, and as a pipeline asks for them.
+//! Targets of samples other than their class: their form in sources and in batches.
 //!
 //! A source returns a target as it is stored. The specification makes a row of it before the image is decoded, so a bad
 //! target costs no decoding, and the policy for bad samples decides about it. The rows of a batch are one buffer on the
@@ -15,10 +15,10 @@ pub(crate) use spec::{Form, Row};
 
 use crate::error::Error;
 
-/// The longest target of a sample, in bytes as they are stored: 1 MiB.
+/// Largest size of a sample's stored target: 1 MiB.
 pub const MAX_TARGET_BYTES: u64 = 1 << 20;
 
-/// What a sample is trained towards, as its source has it. [`TargetSpec`] says what becomes of it in a batch.
+/// A sample's training target, as stored in its source. [`TargetSpec`] defines its form in a batch.
 ///
 /// ```
 /// use warpfeed::Target;
@@ -29,19 +29,19 @@ pub const MAX_TARGET_BYTES: u64 = 1 << 20;
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub enum Target {
-    /// A class's number: the label.
+    /// The number of a class: the label.
     Class(u32),
     /// Whole numbers.
     Integers(Vec<i64>),
     /// Numbers.
     Floats(Vec<f32>),
-    /// Bytes as they are stored: a text, JSON, an `.npy` file. Where numbers are asked for, they are read from it: from an
-    /// `.npy` file, from JSON that begins with `[`, or from a text with blanks or commas between them.
+    /// Bytes as they are stored: a text, JSON, or an `.npy` file. If numbers are asked for, they are parsed from an
+    /// `.npy` file, from JSON that begins with `[`, or from a text with blanks or commas between the numbers.
     Bytes(Vec<u8>),
 }
 
 impl Target {
-    /// Bytes that it takes in memory.
+    /// Size in memory, in bytes.
     pub(crate) fn len_bytes(&self) -> u64 {
         match self {
             Self::Class(_) => 4,
@@ -62,7 +62,7 @@ pub(crate) fn wrong(field: Option<&str>, message: impl Into<String>) -> Error {
     Error::Target { field: field.unwrap_or("label").to_owned(), message: message.into() }
 }
 
-/// What is wrong with a target that is too long.
+/// The message about a target that is too long.
 pub(crate) fn too_long(len_bytes: u64) -> String {
     format!("its {len_bytes} bytes are over the limit of {MAX_TARGET_BYTES}")
 }

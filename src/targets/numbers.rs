@@ -1,16 +1,17 @@
-//! The numbers in a target, however they are stored.
+//! Conversion of targets to numbers, whichever form they are stored in.
 
 use super::Target;
 use crate::npy;
 use serde_json::Value;
 
 impl Target {
-    /// Its numbers, rounded to f32.
+    /// The target's numbers, rounded to f32.
     pub(crate) fn f32s(&self) -> Result<Vec<f32>, String> {
         Ok(self.numbers()?.into_iter().map(|number| number as f32).collect())
     }
 
-    /// It as JSON from which the same can be read again: numbers, and bytes that are JSON, as they are; other bytes as a text.
+    /// The target as JSON from which the same target can be read again. Numbers, and bytes that are JSON, stay as they
+    /// are; other bytes become a text.
     pub(crate) fn to_json(&self) -> Value {
         match self {
             Self::Class(label) => Value::from(*label),
@@ -24,7 +25,7 @@ impl Target {
         }
     }
 
-    /// Its numbers, all finite.
+    /// The target's numbers, which must all be finite.
     pub(super) fn numbers(&self) -> Result<Vec<f64>, String> {
         let numbers = match self {
             Self::Class(label) => vec![f64::from(*label)],
@@ -40,7 +41,7 @@ impl Target {
     }
 }
 
-/// The numbers of a text: a JSON array, of arrays perhaps, or numbers with blanks or commas between them.
+/// The numbers of a text: a JSON array, which may contain arrays, or numbers with blanks or commas between them.
 fn from_text(text: &[u8]) -> Result<Vec<f64>, String> {
     let shown = || String::from_utf8_lossy(&text[..text.len().min(40)]).into_owned();
     if text.trim_ascii_start().starts_with(b"[") {

@@ -1,21 +1,21 @@
-//! What is asked for as a batch's targets, and a sample's part of them.
+//! The specification of a batch's targets, and a sample's row of them.
 
 use super::{MAX_TARGET_BYTES, Target, too_long, wrong};
 use crate::error::{Error, Result};
 use std::fmt;
 use std::str::FromStr;
 
-/// Most numbers that a sample's target has in a batch.
+/// Largest number of numbers in a sample's target.
 const MAX_NUMBERS: u32 = 1 << 20;
 
-/// How far the sum of a soft target may be from 1.
+/// Largest difference between the sum of a soft target and 1.
 const SOFT_TOLERANCE: f64 = 1e-3;
 
-/// Which targets a pipeline delivers with its images ([`Builder::targets`](crate::Builder::targets)): their form, and the
-/// field of the source that they are in.
+/// The targets that a pipeline delivers with its images ([`Builder::targets`](crate::Builder::targets)): their form,
+/// and their field in the source.
 ///
-/// Written as text, as the command reads it: `class=10`, `multi-hot=80:json.tags`, `float=4:npy`, `soft=1000/0.1`,
-/// `bytes:txt`. What stands behind the colon is the field. docs/targets.md says which fields each format has.
+/// The written form, as the command reads it, is `class=10`, `multi-hot=80:json.tags`, `float=4:npy`, `soft=1000/0.1`
+/// or `bytes:txt`. The part after the colon is the field. docs/targets.md lists the fields of each format.
 ///
 /// ```
 /// use warpfeed::TargetSpec;
@@ -31,7 +31,7 @@ pub struct TargetSpec {
     pub(crate) form: Form,
 }
 
-/// What becomes of a target in a batch.
+/// The form of a target in a batch.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Form {
     Class { classes: u32 },
@@ -46,48 +46,48 @@ impl TargetSpec {
         Self { field: None, form }
     }
 
-    /// A class's number below `classes`: `[N, 1]`, u32.
+    /// The number of a class, below `classes`: `[N, 1]`, u32.
     #[must_use]
     pub fn class(classes: u32) -> Self {
         Self::new(Form::Class { classes })
     }
 
-    /// Numbers of classes below `classes`, any number of them: `[N, classes]`, f32, 1 for each class that there is and 0
-    /// for the others.
+    /// Any number of class numbers, each below `classes`: `[N, classes]`, f32. A class in the target is 1, all others
+    /// are 0.
     #[must_use]
     pub fn multi_hot(classes: u32) -> Self {
         Self::new(Form::MultiHot { classes })
     }
 
-    /// So many numbers: `[N, len]`, f32.
+    /// A fixed number of numbers: `[N, len]`, f32.
     #[must_use]
     pub fn floats(len: u32) -> Self {
         Self::new(Form::Floats { len })
     }
 
-    /// A probability for each class: `[N, classes]`, f32. A source that has the number of one class gives 1 for it and 0 for
-    /// the others, smoothed by [`smoothing`](Self::smoothing). Numbers for all classes are taken as they are; they are not
-    /// negative, and their sum is within 0.001 of 1.
+    /// A probability for each class: `[N, classes]`, f32. If the source stores a class number, this class has
+    /// probability 1 and the others 0, smoothed by [`smoothing`](Self::smoothing). If the source stores numbers for all
+    /// classes, they are used as they are; they must not be negative, and their sum must be within 0.001 of 1.
     #[must_use]
     pub fn soft(classes: u32) -> Self {
         Self::new(Form::Soft { classes, smoothing: 0.0 })
     }
 
-    /// Bytes as they are stored, of any length up to 1 MiB.
+    /// Bytes as stored, of any length up to 1 MiB.
     #[must_use]
     pub fn bytes() -> Self {
         Self::new(Form::Bytes)
     }
 
-    /// The field of the source that the target is in; the label if not given.
+    /// The target's field in the source. Default: the label.
     #[must_use]
     pub fn field(mut self, name: impl Into<String>) -> Self {
         self.field = Some(name.into());
         self
     }
 
-    /// Label smoothing of [`soft`](Self::soft) targets, as timm has it: `smoothing / classes` for each class, and
-    /// `1 - smoothing` more for the one that it is. It changes nothing in other forms.
+    /// Label smoothing of [`soft`](Self::soft) targets, as in timm: each class gets `smoothing / classes`, and the
+    /// sample's class gets `1 - smoothing` in addition. It has no effect on other forms.
     #[must_use]
     pub fn smoothing(mut self, smoothing: f64) -> Self {
         if let Form::Soft { smoothing: own, .. } = &mut self.form {
@@ -96,7 +96,7 @@ impl TargetSpec {
         self
     }
 
-    /// Numbers of a sample; 0 for bytes.
+    /// Number of numbers per sample; 0 for bytes.
     pub(crate) fn len(&self) -> usize {
         match self.form {
             Form::Class { .. } => 1,
@@ -106,7 +106,7 @@ impl TargetSpec {
         }
     }
 
-    /// Most bytes of a sample's target in a batch.
+    /// Upper bound of the size of a sample's target in a batch, in bytes.
     pub(crate) fn max_bytes(&self) -> u64 {
         if self.form == Form::Bytes { MAX_TARGET_BYTES } else { 4 * self.len() as u64 }
     }
@@ -133,10 +133,10 @@ impl TargetSpec {
         }
     }
 
-    /// A sample's part of a batch's targets.
+    /// A sample's row of a batch's targets.
     ///
     /// # Errors
-    /// [`Error::Target`] if the target is not of this form.
+    /// [`Error::Target`] if the target does not have this form.
     pub(crate) fn row(&self, target: Target) -> Result<Row> {
         self.make(target).map_err(|message| wrong(self.field.as_deref(), message))
     }
@@ -210,7 +210,8 @@ impl fmt::Display for TargetSpec {
 impl FromStr for TargetSpec {
     type Err = Error;
 
-    /// Reads `class=K`, `multi-hot=K`, `float=N`, `soft=K`, `soft=K/SMOOTHING` or `bytes`, and behind a colon the field.
+    /// Reads `class=K`, `multi-hot=K`, `float=N`, `soft=K`, `soft=K/SMOOTHING` or `bytes`, optionally followed by a
+    /// colon and the field.
     fn from_str(text: &str) -> Result<Self> {
         let (form, field) = text.split_once(':').map_or((text, None), |(form, field)| (form, Some(field.to_owned())));
         let parse = || {
@@ -235,7 +236,7 @@ impl FromStr for TargetSpec {
     }
 }
 
-/// A sample's part of a batch's targets.
+/// A sample's row of a batch's targets.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Row {
     Class(u32),

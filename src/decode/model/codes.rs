@@ -1,15 +1,15 @@
-//! What a block of threads makes first: of each code a table for its short ones, which its threads share.
+//! The tables that a block of threads makes first and shares: one for the short codes of each Huffman code.
 
 use super::Baseline;
 use crate::decode::huffman::Code;
 
-/// Bits of the data that one look-up sees. The tables of three components take 12 kB of a block's shared memory.
+/// Number of bits that one look-up uses. The tables of three components take 12 kB of a block's shared memory.
 const LOOK_BITS: u32 = 10;
 
 /// A Huffman code: a table for short codes, and a search for the others.
 struct Table<'a> {
-    /// What the next bits begin with: the code's length in the high byte, its symbol in the low one. 0 if the code is
-    /// longer, or does not exist.
+    /// Entry for each value of the next bits: the code's length in the high byte, its symbol in the low one. 0 if the
+    /// code is longer or does not exist.
     look: [u16; 1 << LOOK_BITS],
     code: &'a Code,
 }
@@ -29,7 +29,7 @@ impl<'a> Table<'a> {
 /// An image with the tables of its codes.
 pub(super) struct Codes<'a> {
     pub image: &'a Baseline,
-    /// Of each component: for DC coefficients, for the others.
+    /// Each component's two tables: for DC coefficients and for AC coefficients.
     tables: Vec<[Table<'a>; 2]>,
 }
 
@@ -39,7 +39,7 @@ impl<'a> Codes<'a> {
         Self { image, tables: tables.collect() }
     }
 
-    /// The length of the code that the left-aligned `bits` begin with, and its symbol; `None` if there is no such code.
+    /// The length and the symbol of the code at the start of the left-aligned `bits`. `None` if there is no such code.
     pub fn symbol(&self, component: usize, is_dc: bool, bits: u64) -> Option<(u32, u8)> {
         let table = &self.tables[component][usize::from(!is_dc)];
         match table.look[(bits >> (64 - LOOK_BITS)) as usize] {

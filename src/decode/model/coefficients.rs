@@ -1,5 +1,5 @@
-//! Step 3: a thread a run decodes coefficients. Those of AC are kept where the rectangle needs them, the differences of
-//! DC of all blocks. What is bad among the codes that the CPU may decode flags the image.
+//! Step 3: each thread decodes the coefficients of a run. AC coefficients are kept where the rectangle needs them, DC
+//! differences of all blocks. A bad code among those that the CPU may decode flags the image.
 
 use super::codes::Codes;
 use super::synchronize::Run;
@@ -7,9 +7,9 @@ use super::unstuff::Scan;
 use super::{Baseline, Reason, Window};
 use crate::decode::baseline::ZIGZAG;
 
-/// What the scan's codes stand for.
+/// The values of the scan's codes.
 pub(crate) struct Coefficients {
-    /// Of each block that is checked: the difference of its DC coefficient; the next step sums them up.
+    /// DC difference of each block that is checked. The next step sums them up.
     pub differences: Vec<u16>,
     /// The blocks of the window's MCUs, row by row, without their DC coefficients.
     pub ac: Vec<[i16; 64]>,
@@ -51,7 +51,7 @@ pub(super) fn coefficients(
     if ended < window.checked.len() { Err(Reason::Truncated) } else { Ok(found) }
 }
 
-/// The window's number of an MCU of the scan; `None` for one outside.
+/// The index in the window of an MCU of the scan; `None` for an MCU outside.
 fn place(window: &Window, image: &Baseline, mcu: usize) -> Option<usize> {
     let (row, column) = ((mcu / image.mcu_columns as usize) as u32, (mcu % image.mcu_columns as usize) as u32);
     (window.rows.contains(&row) && window.columns.contains(&column))

@@ -1,5 +1,5 @@
-//! Step 4: DC coefficients, sums of differences over the blocks of a component from the last restart on. They are modulo
-//! 2^16, as libjpeg stores them.
+//! Step 4: DC coefficients, as sums of the differences over a component's blocks since the last restart. They are
+//! modulo 2^16, as libjpeg stores them.
 
 use super::Baseline;
 

@@ -1,14 +1,14 @@
-//! Step 5: from coefficients to samples. The arithmetic is that of `idct.h`: libjpeg's accurate integer transform as its
-//! assembler for x86 has it, for absurd coefficients too.
+//! Step 5: conversion of coefficients to samples. The arithmetic is that of `idct.h`: libjpeg's accurate integer
+//! transform as in its assembler for x86, for absurd coefficients too.
 
 use super::{Baseline, Window};
 
 /// The samples of a component in the window.
 pub(crate) struct Plane {
-    /// The first column and row that is there.
+    /// The first column and row of the window.
     pub x: u32,
     pub y: u32,
-    /// Samples in a row.
+    /// Number of samples in a row.
     pub width: usize,
     pub samples: Vec<u8>,
 }
@@ -55,7 +55,7 @@ pub(in crate::decode) fn inverse(coefficients: &[i16; 64], quant: &[u16; 64]) ->
     }
     let mut lines = [0; 64];
     if coefficients[8..].iter().all(|&coefficient| coefficient == 0) {
-        // The assembler's shortcut for such blocks wraps where the whole way saturates.
+        // For such blocks the assembler takes a shortcut, which wraps where the full transform saturates.
         lines.chunks_exact_mut(8).for_each(|line| {
             line.iter_mut().zip(&values).for_each(|(to, value): (&mut i16, &i16)| *to = value.wrapping_mul(4));
         });
@@ -72,8 +72,8 @@ pub(in crate::decode) fn inverse(coefficients: &[i16; 64], quant: &[u16; 64]) ->
     samples
 }
 
-/// Eight values: the factorization of Loeffler, Ligtenberg and Moschytz with libjpeg's 13-bit constants. Sums of two
-/// inputs wrap at 16 bits; those of products fit 32.
+/// Transforms eight values, by the factorization of Loeffler, Ligtenberg and Moschytz with libjpeg's 13-bit constants.
+/// Sums of two inputs wrap at 16 bits; sums of products fit 32.
 fn transform(input: [i16; 8], shift: u32) -> [i16; 8] {
     let [in0, in1, in2, in3, in4, in5, in6, in7] = input;
     let wide = i32::from;
@@ -92,7 +92,7 @@ fn transform(input: [i16; 8], shift: u32) -> [i16; 8] {
         wide(in1) * -7373 - wide(in7) * 4927 + z3,
     ];
 
-    // The value over 2^shift, rounded, as 16 bits that saturate.
+    // The value divided by 2^shift, rounded, saturated to 16 bits.
     let descale = |value: i32| ((value + (1 << (shift - 1))) >> shift).clamp(i16::MIN.into(), i16::MAX.into()) as i16;
     let mut out = [0; 8];
     for i in 0..4 {

@@ -7,7 +7,7 @@
 //!
 //! The model gives the CPU decoder's pixels, or flags the image with a [`Reason`], and then the CPU decodes it. So a
 //! step never repairs anything. It flags whatever might make the CPU's decoder, which is strict here, refuse the image
-//! or go another way.
+//! or decode it in another way.
 //!
 //! The model checks for damage down to one row of MCUs below the rectangle, which covers everything that the CPU
 //! decodes. If the image has a row index, the model reads only the rows that are needed. Without restart markers,
@@ -36,19 +36,19 @@ use idct::Plane;
 use synchronize::Run;
 use unstuff::{Scan, unstuff};
 
-/// What the steps make of an image.
+/// The results of the steps.
 pub(crate) struct Steps {
     pub scan: Scan,
     pub runs: Vec<Run>,
     pub coefficients: Coefficients,
-    /// Of each block that is checked.
+    /// DC coefficient of each block that is checked.
     pub dc: Vec<u16>,
-    /// A component each.
+    /// Samples of each component.
     pub planes: Vec<Plane>,
     pub image: Image,
 }
 
-/// Decodes the rectangle `part`, which lies inside the image. `header` is what [`probe`](super::probe()) gave.
+/// Decodes the rectangle `part`, which lies inside the image. `header` is the result of [`probe`](super::probe()).
 pub(crate) fn decode(bytes: &[u8], header: &Header, part: Rect) -> Result<Steps, Reason> {
     let image = Baseline::new(bytes, header)?;
     let window = Window::new(&image, bytes, header, part, &mut Vec::new());

@@ -1,6 +1,6 @@
-//! Step 6: upsampling and color, into the rectangle. libjpeg interpolates chroma ("fancy upsampling") at pairs of pixels,
-//! and repeats it elsewhere. Coordinates are those of the whole image: rows and columns beyond its last sample repeat
-//! that, and what MCUs hold behind it is never seen.
+//! Step 6: upsampling and color conversion, for the rectangle. libjpeg interpolates chroma ("fancy upsampling") for
+//! pairs of pixels, and repeats it in all other cases. Coordinates are those of the whole image. Rows and columns
+//! beyond the last sample repeat this sample; the rest of the MCUs is never used.
 
 use super::Baseline;
 use super::idct::Plane;
@@ -40,12 +40,12 @@ fn ycc(y: u8, cb: u8, cr: u8) -> [u8; 4] {
     [clamped(91881 * cr), clamped(-22554 * cb - 46802 * cr), clamped(116_130 * cb), 255]
 }
 
-/// A component, by pixels.
+/// A component, addressed by pixels.
 struct Channel<'a> {
     plane: &'a Plane,
-    /// How many pixels, to the right and downwards, a sample stands for.
+    /// Number of pixels that a sample covers, to the right and downwards.
     pixels: (u32, u32),
-    /// The last column and row of samples that is no padding.
+    /// The last column and row of samples that are not padding.
     last: (u32, u32),
 }
 
@@ -57,7 +57,7 @@ impl Channel<'_> {
 
     fn pixel(&self, x: u32, y: u32) -> u8 {
         let (column, row) = (x / self.pixels.0, y / self.pixels.1);
-        // Of a pair of pixels, each looks to its own side.
+        // Each pixel of a pair uses the neighbor on its own side.
         let (odd_column, odd_row) = (x % 2, y % 2);
         let beside = if odd_column == 0 { column.saturating_sub(1) } else { column + 1 };
         let over = if odd_row == 0 { row.saturating_sub(1) } else { row + 1 };

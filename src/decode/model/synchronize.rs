@@ -1,10 +1,11 @@
-//! Step 2: where threads start. With restart markers each segment is a run. Without them nobody knows where in the data a
-//! code begins, but a decoder that starts anywhere soon falls into step with the right one.
+//! Step 2: the places at which threads start. With restart markers, each segment is a run. Without them it is unknown
+//! where in the data a code begins, but a decoder that starts anywhere soon synchronizes with the right one.
 //!
-//! One block of threads works on an image. Each thread decodes its share from a guess, the start of an MCU, and notes its
-//! state every [`CHECK_BITS`]. Then come rounds: a thread that did not start where the one before it has ended decodes
-//! again from there, until it meets a state that it has noted. When nothing changes any more, all starts are right: the
-//! first is, and each right one makes the next right. That holds for damaged data too.
+//! One block of threads works on an image. Each thread decodes its share from a guessed start of an MCU, and records
+//! its state every [`CHECK_BITS`]. Then come rounds: a thread that did not start where the one before it has ended
+//! decodes again from there, until it meets a state that it has recorded. When nothing changes any more, all starts are
+//! right, because the first start is right, and each right start makes the next one right. This holds for damaged data
+//! too.
 //!
 //! The method is Weißenberger and Schmidt's (arXiv 2111.09219).
 
@@ -14,32 +15,32 @@ use super::walk::State;
 use super::{Baseline, Reason};
 use std::ops::Range;
 
-/// Threads that share an image.
+/// Number of threads that share an image.
 const THREADS: usize = 256;
 
-/// How often a thread notes its state.
+/// Number of bits after which a thread records its state.
 const CHECK_BITS: usize = 256;
 
-/// Smaller shares take more rounds, and small images need no more threads.
+/// Smallest share of a thread. Smaller shares would take more rounds, and small images need no more threads.
 const MIN_SHARE_BITS: usize = 1024;
 
-/// An image that takes more rounds is left to the CPU.
+/// Largest number of rounds. An image that takes more is left to the CPU.
 const MAX_ROUNDS: usize = 64;
 
-/// What one thread decodes to coefficients.
+/// The part of the data that one thread decodes to coefficients.
 pub(crate) struct Run {
     pub start: State,
     /// The thread stops at the first symbol from here on.
     pub end_bit: usize,
-    /// Where the data end: no symbol reaches beyond.
+    /// The end of the data. No symbol reaches beyond it.
     pub data_end_bit: usize,
-    /// The block's number in the scan.
+    /// Number of the first block in the scan.
     pub block: usize,
     /// The thread stops at this block.
     pub end_block: usize,
 }
 
-/// The segments between restart markers, as far as they hold the blocks `checked`; the first one begins with these.
+/// The segments between restart markers that contain the blocks `checked`. The first segment begins with these blocks.
 pub(super) fn at_restarts(image: &Baseline, scan: &Scan, checked: &Range<usize>) -> Vec<Run> {
     let blocks = image.restart_interval_mcus as usize * image.mcu_blocks();
     let runs = scan.bounds.windows(2).zip(checked.clone().step_by(blocks));
@@ -58,12 +59,13 @@ struct Share {
     start: State,
     first_bit: usize,
     end_bit: usize,
-    /// The first state at or behind each multiple of [`CHECK_BITS`], and the blocks ended before; the last one is at the end.
+    /// The first state at or after each multiple of [`CHECK_BITS`], and the number of blocks that ended before it. The
+    /// last state is at the end.
     checks: Vec<(State, usize)>,
 }
 
 impl Share {
-    /// Decodes from `start` on, until a state is met that was noted before.
+    /// Decodes from `start` until it meets a state that was recorded before.
     fn decode(&mut self, codes: &Codes<'_>, scan: &Scan, start: State) {
         self.start = start;
         let (mut state, mut blocks) = (start, 0);
@@ -74,7 +76,7 @@ impl Share {
             }
             let (met, before) = self.checks[check];
             if met == state {
-                // From here on it is as before, but for the number of blocks.
+                // From here on, everything is as before, except the number of blocks.
                 self.checks[check..].iter_mut().for_each(|noted| noted.1 = noted.1 + blocks - before);
                 return;
             }
@@ -103,7 +105,7 @@ pub(super) fn synchronize(codes: &Codes<'_>, scan: &Scan, end_block: usize) -> R
         })
         .collect();
     for round in 0.. {
-        // What was found in the last round; the threads work side by side.
+        // The results of the last round; the threads work in parallel.
         let ends: Vec<State> = shares.iter().map(|share| share.end().0).collect();
         let wrong = shares.iter_mut().skip(1).zip(ends).filter(|(share, end)| share.start != *end);
         let decoded = wrong.map(|(share, end)| share.decode(codes, scan, end)).count();

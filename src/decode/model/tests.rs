@@ -1,4 +1,4 @@
-//! The model against the CPU's decoder.
+//! Tests that compare the model with the CPU's decoder.
 
 use super::*;
 use crate::decode::indexed;
@@ -49,7 +49,7 @@ fn on_cpu(bytes: &[u8], part: Rect) -> crate::Result<Image> {
     Ok(out)
 }
 
-/// The model's pixels, which are the CPU's, or its reason.
+/// The model's pixels, which must be the CPU's, or the reason why it decodes nothing.
 fn checked(bytes: &[u8], part: Rect, what: &dyn std::fmt::Debug) -> Result<Image, Reason> {
     let got = decode(bytes, &probe(bytes).unwrap(), part)?.image;
     let want = on_cpu(bytes, part).unwrap_or_else(|error| panic!("{what:?}, {part:?}: not flagged, and {error}"));
@@ -77,7 +77,7 @@ fn every_sampling_size_and_quality() {
                     let parts = (0..3).map(|_| random_part(&mut rng, source.size()));
                     for part in parts.chain([Rect::full(source.size())]) {
                         let reason = checked(&bytes, part, &(&options, source.size())).err();
-                        // Without restarts, and with one code for all components, the phase is never found.
+                        // Without restarts, and with one code for all components, the phase cannot be found.
                         let may_fail = color == JpegColor::Rgb && restart_interval_rows == 0;
                         let is_expected = reason.is_none_or(|reason| may_fail && reason == Reason::Unsynchronized);
                         assert!(is_expected, "{options:?}, {}: {reason:?}", source.size());
@@ -88,7 +88,7 @@ fn every_sampling_size_and_quality() {
     }
 }
 
-/// Puts 16-bit quantization tables in the place of those of 8 bits, their steps `times` as large.
+/// Replaces 8-bit quantization tables by 16-bit ones with steps `times` as large.
 fn with_long_tables(bytes: &[u8], times: u16) -> Vec<u8> {
     let mut out = Vec::new();
     let mut rest = bytes;
@@ -115,7 +115,7 @@ fn tables_of_16_bits() {
     }
 }
 
-/// Without restarts, with more data than one thread's share.
+/// Images without restarts, with more data than one thread's share.
 #[test]
 fn threads_fall_into_step() {
     let mut rng = ChaCha8Rng::seed_from_u64(3);
@@ -127,7 +127,7 @@ fn threads_fall_into_step() {
             checked(&bytes, part, &(sampling, quality)).unwrap();
         }
     }
-    // One code for all components: a thread never finds the phase by itself.
+    // With one code for all components, a thread cannot find the phase by itself.
     let source = image(Size::new(500, 375), &mut rng);
     let bytes = encode_jpeg(&source, &JpegOptions { color: JpegColor::Rgb, ..options((1, 1)) }).unwrap();
     assert_eq!(checked(&bytes, Rect::full(source.size()), &"RGB").err(), Some(Reason::Unsynchronized));
@@ -191,7 +191,7 @@ fn only_the_rows_that_are_needed_are_read_where_there_is_an_index() {
         for part in (0..20).map(|_| random_part(&mut rng, source.size())) {
             checked(&bytes, part, &sampling).unwrap();
         }
-        // Without good codes in the first row, and with a checksum that says that this is right.
+        // The first row has no good codes, and the checksum fits these bytes.
         let header = probe(&bytes).unwrap();
         let mut starts = Vec::new();
         assert!(row_starts(&bytes, &header, &mut starts));
@@ -206,7 +206,7 @@ fn only_the_rows_that_are_needed_are_read_where_there_is_an_index() {
     }
 }
 
-/// Damage in the row of MCUs below the rectangle, which the CPU decodes where chroma is interpolated.
+/// Damage in the row of MCUs below the rectangle. The CPU decodes this row if chroma is interpolated.
 #[test]
 fn damage_just_below_is_flagged() {
     let mut rng = ChaCha8Rng::seed_from_u64(5);
@@ -218,7 +218,7 @@ fn damage_just_below_is_flagged() {
     for (row, is_flagged) in [(0_u8, true), (1, true), (2, true), (4, false)] {
         let mut bytes = bytes.clone();
         let start = marker(row);
-        // Ends the row's data early.
+        // This ends the row's data early.
         bytes.drain(start - 20..start);
         assert_eq!(checked(&bytes, part, &row).is_err(), is_flagged, "row {row}");
     }
@@ -255,11 +255,11 @@ fn what_is_no_plain_baseline_image_is_flagged() {
     assert_eq!(changed(&[(frame + 4, 12)]), Some(Reason::Precision));
     assert_eq!(changed(&[(frame + 5, 0xFF), (frame + 6, 0xFE)]), Some(Reason::TooLarge));
     for factors in [0x12, 0x05, 0x00, 0x33] {
-        // Of luma: more blocks than an MCU may have, none, too many; of chroma: other than one.
+        // Luma: more blocks than an MCU may have, none, too many. Chroma: other factors than one.
         assert_eq!(changed(&[(frame + 11, factors), (frame + 14, 0x12)]), Some(Reason::Sampling));
     }
     assert_eq!(changed(&[(frame + 11, 0x33)]), Some(Reason::Sampling));
-    // A component's name, coefficients, their bits, its tables.
+    // Changes of a component's name, the coefficients, their bits, and the tables.
     assert_eq!(changed(&[(scan + 5, 77)]), Some(Reason::Header));
     assert_eq!(changed(&[(scan + 12, 62)]), Some(Reason::Header));
     assert_eq!(changed(&[(scan + 13, 1)]), Some(Reason::Header));
@@ -268,7 +268,7 @@ fn what_is_no_plain_baseline_image_is_flagged() {
     assert_eq!(changed(&[(codes + 5, 3)]), Some(Reason::Tables));
     assert_eq!(changed(&[(quant + 1, 0xFE)]), Some(Reason::Tables));
     assert_eq!(changed(&[(quant + 1, 0xBF)]), Some(Reason::Header));
-    // A scan of one component.
+    // A scan with one component.
     let mut scans = good.clone();
     scans.splice(scan + 2..scan + 14, [0, 8, 1, 1, 0, 0, 63, 0]);
     assert_eq!(reason(&scans), Some(Reason::SeveralScans));
@@ -282,7 +282,7 @@ fn what_is_no_plain_baseline_image_is_flagged() {
     );
 }
 
-/// None of the project's own baseline images is left to the CPU, whatever made it.
+/// No baseline image of the project is left to the CPU, whichever program made it.
 #[test]
 fn reference_images_are_not_flagged() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/reference/images");
@@ -301,7 +301,7 @@ fn photographs_are_not_flagged() {
     assert!(decoded > 100, "{decoded}");
 }
 
-/// All JPEG files in a folder and the folders in it.
+/// All JPEG files in a folder and its subfolders.
 fn jpegs(folder: &Path) -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
@@ -309,8 +309,8 @@ fn jpegs(folder: &Path) -> Vec<PathBuf> {
     files.filter(|path| path.extension().is_some_and(|ending| ending == "jpg" || ending == "JPEG")).collect()
 }
 
-/// Decodes files, whole and in part; how many were not flagged. Those whose name is in `expected` must not be, unless they
-/// are progressive.
+/// Decodes files, whole and in part. Returns the number of files that were not flagged. Files whose names are in
+/// `expected` must not be flagged, unless they are progressive.
 fn decode_all(paths: &[PathBuf], expected: impl Fn(&str) -> bool) -> usize {
     let mut rng = ChaCha8Rng::seed_from_u64(7);
     let mut decoded = 0;

@@ -1,26 +1,26 @@
-//! From one symbol of the data to the next, which the second and the third step share.
+//! The walk from one symbol of the data to the next, which the second and the third step share.
 
 use super::codes::Codes;
 use super::unstuff::Scan;
 
-/// Where a thread stands.
+/// A thread's place in the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct State {
-    /// Of the next symbol, in the scan's data.
+    /// Bit of the next symbol, in the scan's data.
     pub bit: usize,
-    /// The block in its MCU.
+    /// Index of the block in its MCU.
     pub block: usize,
-    /// The coefficient that comes next, in zigzag order; 0 is the DC coefficient.
+    /// Index of the next coefficient, in zigzag order; 0 is the DC coefficient.
     pub index: usize,
 }
 
-/// What a symbol means.
+/// The meaning of a symbol.
 pub(super) struct Symbol {
-    /// A coefficient's place in zigzag order, and the value that is in the data: of a DC coefficient a difference.
+    /// A coefficient's place in zigzag order and its value in the data, which is a difference for a DC coefficient.
     pub coefficient: Option<(usize, i16)>,
-    /// Whether it was the block's last.
+    /// Whether the symbol is the block's last.
     pub ends_block: bool,
-    /// Whether there is no such code. libjpeg takes 17 bits and ends the block.
+    /// Whether the code does not exist. libjpeg takes 17 bits and ends the block.
     pub is_bad: bool,
 }
 
@@ -30,7 +30,7 @@ impl State {
         Self { bit, block: 0, index: 0 }
     }
 
-    /// Reads a symbol and goes on behind it.
+    /// Reads a symbol and moves to the next one.
     pub(super) fn step(&mut self, codes: &Codes<'_>, scan: &Scan) -> Symbol {
         let bits = scan.bits(self.bit);
         let found = codes.symbol(codes.image.block_components[self.block], self.index == 0, bits);
@@ -46,7 +46,7 @@ impl State {
             coefficient = None;
             self.index = 64;
         } else {
-            // Behind the last one: damaged data, of which libjpeg makes the last one.
+            // After the last coefficient: the data are damaged, and libjpeg writes the last coefficient.
             coefficient = Some(((self.index + run).min(63), value));
             self.index += run + 1;
         }

@@ -1,4 +1,4 @@
-//! Tests of what transforms draw: how often, and independently of each other.
+//! Tests of the distributions that transforms draw from: frequencies and independence.
 
 use crate::ops::transform::draw_recipe;
 use crate::ops::*;
@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 
 const SIZE: Size = Size::new(200, 150);
 
-/// The recipes of so many samples.
+/// The recipes of `samples` samples.
 fn drawn(transforms: impl Into<Vec<Transform>>, samples: u64) -> Vec<Vec<Op>> {
     let transforms = transforms.into();
     transforms.iter().for_each(|transform| transform.validate().unwrap());
     (0..samples).map(|i| draw_recipe(&transforms, &mut SampleRng::for_sample(3, 0, i), SIZE).unwrap()).collect()
 }
 
-/// Pearson's statistic must be below the value that one in a million exceeds, by Wilson and Hilferty.
+/// Fails if Pearson's statistic exceeds the value that one in a million exceeds, by Wilson and Hilferty.
 #[track_caller]
 fn chi_square(counts: &[f64], expected: &[f64]) {
     let total = counts.iter().sum::<f64>() / expected.iter().sum::<f64>();
@@ -24,7 +24,7 @@ fn chi_square(counts: &[f64], expected: &[f64]) {
     assert!(counts.len() == expected.len() && sum < limit, "{sum} of at most {limit}: {counts:?}");
 }
 
-/// How often each outcome comes, in the outcomes' order.
+/// The outcomes in order, and the number of times that each one comes.
 fn counts<K: Ord>(outcomes: impl IntoIterator<Item = K>) -> (Vec<K>, Vec<f64>) {
     let mut counts = BTreeMap::new();
     outcomes.into_iter().for_each(|outcome| *counts.entry(outcome).or_insert(0.0) += 1.0);
@@ -57,13 +57,13 @@ fn all_orders_come_alike_and_move_no_draw() {
     let (orders, times) = counts(recipes.iter().map(|ops| names(&ops[..3])));
     assert_eq!(orders.len(), 6);
     chi_square(&times, &[1.0; 6]);
-    // Each draws in regions of its own, which are those that it has in `maybe`.
+    // Each transform draws in its own regions, which are those that it has in `maybe`.
     let in_order = drawn([maybe(1.0, turns()), tail], 6_000);
     for (got, want) in recipes.into_iter().zip(in_order) {
         assert_eq!(got[3], want[3]);
         assert!(want.iter().all(|op| got.contains(op)), "{got:?} {want:?}");
     }
-    // Which of two sizes comes last is drawn.
+    // The last of two sizes is drawn.
     let effect = |transforms: [Transform; 2]| random_order(transforms).size_effect();
     assert_eq!(effect([Hflip.into(), CenterCrop::new(9).into()]), SizeEffect::Becomes(Size::new(9, 9)));
     assert_eq!(effect([Vflip.into(), Hflip.into()]), SizeEffect::Keeps);
@@ -110,7 +110,7 @@ fn erased(transform: RandomErasing, samples: u64) -> Vec<Vec<Erase>> {
     drawn([transform.into()], samples).into_iter().map(|ops| ops.into_iter().map(erase).collect()).collect()
 }
 
-/// timm's: as many rectangles as drawn share the area, each with a color of its own.
+/// As in timm, the rectangles share the area, whatever their number, and each has a color of its own.
 #[test]
 fn rectangles_that_are_erased_share_the_area() {
     const SAMPLES: u64 = 3_000;
@@ -126,7 +126,7 @@ fn rectangles_that_are_erased_share_the_area() {
             assert!((0.85 * 0.02..1.15 * 0.3).contains(&(share * erased.len() as f64)), "{erased:?}");
             assert_eq!(erase.std, 0.0);
             for value in erase.value.map(f64::from) {
-                // The lower bounds of eight equally likely ranges.
+                // The bounds between eight equally likely ranges.
                 let bounds = [-1.150_35, -0.674_49, -0.318_64, 0.0, 0.318_64, 0.674_49, 1.150_35];
                 bins[bounds.partition_point(|bound| *bound < value)] += 1.0;
                 (sum[0], sum[1]) = (sum[0] + value, sum[1] + value * value);
@@ -136,7 +136,7 @@ fn rectangles_that_are_erased_share_the_area() {
     chi_square(&bins, &[1.0; 8]);
     let count: f64 = bins.iter().sum();
     assert!((sum[0] / count).abs() < 6.0 / count.sqrt() && (sum[1] / count - 1.0).abs() < 6.0 * (2.0 / count).sqrt());
-    // Noise and numbers move no rectangle.
+    // Noise and the number of rectangles do not move a rectangle.
     let plain = erased(timm.clone(), 200);
     let noisy = erased(timm.noise(ErasingNoise::PerPixel).std(0.5), 200);
     for (plain, noisy) in plain.iter().flatten().zip(noisy.iter().flatten()) {
@@ -169,7 +169,8 @@ fn all_orders_of_channels_come_alike() {
     chi_square(&times, &[1.0; 6]);
 }
 
-/// Each of five with its probability, contrast at two places, factors evenly in their ranges.
+/// Each of five changes comes with its probability, contrast comes at two places, and factors are uniform in their
+/// ranges.
 #[test]
 fn colors_are_distorted_as_often_as_torchvision_does() {
     const SAMPLES: u64 = 8_000;
@@ -193,7 +194,7 @@ fn colors_are_distorted_as_often_as_torchvision_does() {
         _ => None,
     });
     chi_square(&counts(bins).1, &[1.0; 10]);
-    // What does not happen moves nothing of the others.
+    // A change that is left out does not alter the others.
     let always = drawn([RandomPhotometricDistort::new(1.0).into()], 200);
     for (some, all) in recipes.iter().zip(always) {
         assert!(some.iter().all(|op| all.contains(op)), "{some:?} {all:?}");
@@ -210,7 +211,7 @@ fn each_sample_has_noise_of_its_own() {
         });
         let (keys, times) = counts(keys);
         assert!(times.iter().all(|times| *times == 1.0));
-        // Even over all keys.
+        // Keys are uniform.
         chi_square(&counts(keys.into_iter().map(|key| key >> 49)).1, &[1.0; 16]);
     }
 }
