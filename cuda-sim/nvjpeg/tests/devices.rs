@@ -1,4 +1,5 @@
-//! Two simulated devices in one process: each has memory, a context and errors of its own, and no device holds up another.
+//! Two simulated devices in one process: each has memory, a context and errors of its own, and no device holds up
+//! another.
 
 #![cfg(target_os = "linux")]
 

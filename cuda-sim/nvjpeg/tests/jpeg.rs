@@ -1,5 +1,5 @@
-//! The crate's own JPEG decoder on the simulated device: its bytes are the CPU's, whatever the order of the device's work
-//! and whatever fails.
+//! The crate's own JPEG decoder on the simulated device: its bytes are the CPU's, whatever the order of the device's
+//! work and whatever fails.
 //!
 //! `CUDA_SIM_SEEDS` says how many seeds are tried.
 

@@ -1,6 +1,7 @@
-//! The GPU path on the oldest driver that it supports, of CUDA 12.0: bindings for a newer one panic at a function that the
-//! driver lacks. A process has one driver, so this is a test of its own. With the workspace's features its bindings are
-//! the command's, of CUDA 12.0; with `--package cuda-sim-nvjpeg` alone they are the newest, as the library has them.
+//! The GPU path on the oldest driver that it supports, of CUDA 12.0: bindings for a newer one panic at a function that
+//! the driver lacks. A process has one driver, so this is a test of its own. With the workspace's features its bindings
+//! are the command's, of CUDA 12.0; with `--package cuda-sim-nvjpeg` alone they are the newest, as the library has
+//! them.
 
 #![cfg(target_os = "linux")]
 

@@ -100,8 +100,8 @@ impl Copied {
         let images = tensor.cuda().unwrap();
         let (len_bytes, from) = (images.len_bytes(), images.on_stream(stream).unwrap());
         let labels_from = images.labels_address().unwrap();
-        // SAFETY: allocated on the stream that uses it; the ranges are the tensor's, which `stream` waits for, and which is
-        // not used again before what is queued there.
+        // SAFETY: allocated on the stream that uses it; the ranges are the tensor's, which `stream` waits for, and
+        // which is not used again before what is queued there.
         let address = unsafe {
             let address = result::malloc_async(stream.cu_stream(), len_bytes + 4 * labels).unwrap();
             result::memcpy_dtod_async(address, from, len_bytes, stream.cu_stream()).unwrap();
@@ -282,7 +282,8 @@ fn nothing_becomes_current_on_the_trainers_thread() {
     }
 }
 
-/// The process retains the primary context once; after a failure, and after somebody has reset the device, it is another.
+/// The process retains the primary context once; after a failure, and after somebody has reset the device, it is
+/// another.
 #[test]
 fn a_context_is_retained_once_and_a_failed_one_given_up() {
     let (sim, source) = (start(), images());
@@ -530,7 +531,8 @@ fn large_images_are_decoded_by_the_gpu_alone() {
     assert_eq!((stats.decoded_hybrid, hybrid, gpu_hybrid), (7, 6, 1));
 }
 
-/// Once memory for the largest batch is there, neither the pipeline nor nvJPEG takes more: that would make the device wait.
+/// Once memory for the largest batch is there, neither the pipeline nor nvJPEG takes more: that would make the device
+/// wait.
 #[test]
 fn nothing_is_allocated_in_the_steady_state() {
     let sim = start();
