@@ -201,8 +201,8 @@ pub fn load_from_environment() -> Result<()> {
         return Ok(());
     };
     let c_path = CString::new(path.as_encoded_bytes()).map_err(|_| Code::INVALID_VALUE)?;
-    // Programs load drivers for themselves alone. After this call, kernels find cuda_sim_check and similar functions
-    // too. SAFETY: a C string; nothing is loaded that is not already.
+    // Programs load drivers for themselves alone. After this call, kernels find the driver's functions too.
+    // SAFETY: a C string; nothing is loaded that is not already.
     unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL | libc::RTLD_NOLOAD) };
     // SAFETY: a C string, and the library is one made to be loaded into this process; it is never unloaded.
     let library = unsafe { libc::dlopen(c_path.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
