@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 /// that a program's own cost can be measured.
 pub static NOOP: LazyLock<bool> = LazyLock::new(|| is_on("CUDA_SIM_NOOP"));
 
-/// What to do at process exit with objects that are still alive.
+/// Treatment of objects that are still alive when the process ends.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Leaks {
     Ignore,

@@ -212,7 +212,7 @@ pub struct State {
     pub config: Config,
     pub random: Random,
     pub fail_random: Random,
-    /// Of 256 calls, the number after which queued work progresses without being asked to. Drawn from the seed.
+    /// Number of calls, of 256, after which queued work progresses without being asked to. Drawn from the seed.
     pub eagerness: u64,
     pub initialized: bool,
     pub context_references: u64,
