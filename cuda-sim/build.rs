@@ -1,4 +1,4 @@
-//! Compiles kernels/*.cu for the host, in one translation unit, with a registry of what they declare `__global__`, and
+//! Compiles kernels/*.cu for the host in one translation unit, with a registry of the `__global__` functions, and with
 //! a call before each access to memory.
 
 use std::fmt::Write as _;
@@ -35,16 +35,16 @@ const size_t kernel_count = sizeof(kernels) / sizeof(kernels[0]);
     );
     fs::write(out.join("registry.inc"), registry).expect("OUT_DIR can be written");
 
-    // Threads are switched by longjmp from one stack to another, which the fortified one takes for an error.
+    // Threads are switched by longjmp from one stack to another, which the fortified longjmp takes for an error.
     compiler(&out).file("cpp/sim.cpp").flag("-U_FORTIFY_SOURCE").compile("cuda_sim");
     let mut kernels = compiler(&out);
-    // As nvcc's -fmad=false; `#pragma unroll` is for the device's compiler.
+    // Equal to nvcc's -fmad=false. `#pragma unroll` is for the device's compiler.
     kernels.file("cpp/kernels.cpp").flag("-ffp-contract=off").flag("-Wno-unknown-pragmas");
     println!("cargo:rustc-check-cfg=cfg(accesses_are_seen)");
     if kernels.get_compiler().is_like_gnu() {
         println!("cargo:rustc-cfg=accesses_are_seen");
-        // The kernel's AddressSanitizer leaves it to others what its calls do. They come before each access, in place of
-        // code that looks into shadow memory, and nothing is put between variables.
+        // With the kernel's AddressSanitizer, the program defines the functions that it calls. The calls come before
+        // each access, instead of code that reads shadow memory, and nothing is put between variables.
         kernels.flag("-fsanitize=kernel-address");
         for parameter in ["instrumentation-with-call-threshold", "stack", "globals"] {
             kernels.flag(format!("--param=asan-{parameter}=0"));
@@ -56,7 +56,7 @@ const size_t kernel_count = sizeof(kernels) / sizeof(kernels[0]);
 fn compiler(out: &Path) -> cc::Build {
     let mut build = cc::Build::new();
     build.cpp(true).std("c++17").include(out).opt_level(2).warnings(true).warnings_into_errors(true).flag("-Wall");
-    // For instance -fsanitize=undefined.
+    // Example: -fsanitize=undefined.
     for flag in env::var("CUDA_SIM_CXXFLAGS").unwrap_or_default().split_whitespace() {
         build.flag(flag);
     }

@@ -58,7 +58,7 @@ pub enum Error {
         got: u64,
         /// The limit in force.
         limit: u64,
-        /// How to raise the limit.
+        /// The way to raise the limit.
         remedy: &'static str,
     },
     /// The system has too little memory.
@@ -68,7 +68,7 @@ pub enum Error {
         what: &'static str,
         /// Number of bytes that were asked for.
         bytes: u64,
-        /// How to need less memory, or get more.
+        /// The way to need less memory, or get more.
         remedy: &'static str,
     },
     /// The device has too little memory for a batch, or the batch would exceed its share.
@@ -80,7 +80,7 @@ pub enum Error {
         needed_bytes: u64,
         /// Number of bytes that are left, on the device or of the batch's share.
         available_bytes: u64,
-        /// How to need less memory, or get more.
+        /// The way to need less memory, or get more.
         remedy: &'static str,
     },
     /// Too many samples cannot be used: the data set or the machine is at fault, not the samples
@@ -109,7 +109,7 @@ pub enum Error {
     Unsupported {
         /// The feature that was asked for.
         feature: String,
-        /// What to do instead.
+        /// The alternative.
         remedy: String,
     },
     /// A stream broke off and could not be resumed.

@@ -113,7 +113,7 @@ pub struct Sampler {
     even: Option<Even>,
 }
 
-/// How all partitions of an epoch are made equally long.
+/// The way in which all partitions of an epoch become equally long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Even {
     /// A partition with one sample fewer than others gets a sample from the start of the order at its end, as padding

@@ -1,6 +1,6 @@
-// What CUDA C++ has and C++ has not, for kernels that are compiled for the host. A block's threads take turns on one
-// thread of the system, which is switched from one to the next at each __syncthreads; so `__shared__` is a static of
-// that thread.
+// Features of CUDA C++ that C++ lacks, for kernels that are compiled for the host. The threads of a block take turns on
+// one system thread, which switches from one to the next at each __syncthreads. So `__shared__` is a static variable of
+// that system thread.
 #pragma once
 
 #include <cstddef>
@@ -18,12 +18,12 @@ struct Coordinates {
     uint32_t x, y, z;
 };
 
-// Where the current thread is in its grid.
+// The current thread's place in its grid.
 struct Here {
     Coordinates thread, block, block_size, grid_size;
 };
 
-// No `thread_local`, for which another file would call a function.
+// Not `thread_local`, because another file would need a function call to access it.
 extern __thread Here here;
 
 // Waits for the other threads of the block.

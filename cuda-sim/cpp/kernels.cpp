@@ -1,5 +1,5 @@
-// The kernels, as registry.inc includes them. This file alone is compiled with a call before each access to memory, which
-// sim.cpp answers.
+// The kernels, as included by registry.inc. Only this file is compiled with a call before each access to memory.
+// sim.cpp defines the called functions.
 
 #include "cuda.h"
 #include "kernel.h"

@@ -1,8 +1,8 @@
-// Runs kernels on the host: a block's threads are fibers, each with a stack of its own, and go on from one
-// __syncthreads to the next, in an order that changes from phase to phase, so that a missing one is noticed. That some
-// threads of a block wait and others have ended is refused. Each access of a kernel to memory is checked where somebody
-// says what memory there is; one to shared memory also for what other threads do there in the same phase, so a missing
-// __syncthreads is noticed whatever the order.
+// Runs kernels on the host. The threads of a block are fibers, each with its own stack. They run from one __syncthreads
+// to the next in an order that changes from phase to phase, so that a missing __syncthreads is noticed. A launch is
+// refused if some threads of a block wait and others have ended. If the caller says what memory there is, each access
+// of a kernel is checked. Accesses to shared memory are also compared with those of other threads in the same phase, so
+// a missing __syncthreads is noticed in any order.
 
 #include <algorithm>
 #include <csetjmp>
@@ -28,30 +28,30 @@ __thread Here here;
 
 namespace {
 
-// What a kernel may touch, asked of whoever has the memory. Null: everything.
+// The memory that a kernel may access, from the functions of its owner. Null allows everything.
 struct Memory {
-    // The range, its end excluded, that holds an address. False if there is none.
+    // Finds the range that contains an address; the end is excluded. Returns false if there is none.
     bool (*range)(uintptr_t address, uintptr_t* start, uintptr_t* end) = nullptr;
-    // Is told of an access that is refused: `what` says who did what.
+    // Receives an access that is refused. `what` says who did what.
     void (*illegal)(uintptr_t address, size_t bytes, const char* what) = nullptr;
 };
 Memory memory;
 
-// What the warps of a launch do to memory. A warp's access is one of the compiler's for the host, which is one of the
-// device's for bytes and numbers.
+// Counts of the memory accesses of a launch's warps. An access is what the compiler for the host makes of it, which
+// equals the device's access for bytes and numbers.
 struct Counts {
-    uint64_t accesses, sectors;                   // to device memory; sectors of 32 bytes
-    uint64_t shared_accesses, shared_wavefronts;  // a wavefront takes one word of each of the 32 banks
+    uint64_t accesses, sectors;                   // to device memory; sectors have 32 bytes
+    uint64_t shared_accesses, shared_wavefronts;  // a wavefront reads one word of each of the 32 banks
 };
 Counts* counts = nullptr;
 
-// A thread's access, by the place in the code.
+// A thread's access, with its place in the code.
 struct Access {
     uintptr_t place, address;
     size_t bytes;
 };
 
-// What an access to shared memory takes: the most words that the lanes want of one bank.
+// The wavefronts of an access to shared memory: the largest number of words that the lanes need from one bank.
 uint64_t wavefronts(const std::vector<Access>& lanes) {
     std::vector<uintptr_t> words;
     for (const Access& lane : lanes) {
@@ -87,8 +87,8 @@ struct Range {
     }
 };
 
-// Constants, and this thread's statics, which are shared memory: what the library or program that has the kernels was
-// loaded to.
+// Constants, and this thread's statics, which are shared memory: the memory into which the library or program with the
+// kernels was loaded.
 struct Own {
     std::vector<Range> ranges;
     Range shared;
@@ -120,7 +120,7 @@ Own own_memory() {
     return own;
 }
 
-// What has been done to a byte of shared memory: in which phase, and by which thread or by several.
+// The accesses to a byte of shared memory: in which phase, and by which thread or by several.
 struct Byte {
     uint32_t stored = 0, loaded = 0;
     uint16_t storer = 0, loader = 0;
@@ -129,26 +129,27 @@ constexpr uint16_t kSeveral = 0xffff;
 
 constexpr size_t kStackBytes = 64 << 10;
 constexpr uint32_t kMaxThreads = 1024;
-// More ranges than a kernel uses at a time.
+// Larger than the number of ranges that a kernel uses at a time.
 constexpr size_t kKnown = 8;
 
 enum class State { ready, waiting, ended, faulted };
 
-// What becomes of a launch; `cuda_sim_launch` returns it.
+// The result of a launch; `cuda_sim_launch` returns it.
 enum Status { done = 0, refused = 1, diverged = 2, faulted = 3 };
 
 struct Machine;
 thread_local Machine* machine = nullptr;
-// The one whose accesses are checked. No `thread_local`: to find those takes longer than the check.
+// The machine whose accesses are checked. Not `thread_local`, because finding such a variable takes longer than the
+// check.
 Machine* checked = nullptr;
 
-// One thread of a block. It runs kernel after kernel and never returns.
+// One thread of a block. It runs one kernel after another and never returns.
 struct Fiber {
     jmp_buf jump;
     State state = State::ended;
     void* stack = nullptr;
     bool started = false;
-    // Since the last __syncthreads, where they are counted.
+    // Accesses since the last __syncthreads, if they are counted.
     std::vector<Access> accesses;
 };
 
@@ -159,13 +160,13 @@ struct Machine {
     const Kernel* kernel = nullptr;
     warpfeed::Launch launch = {};
     bool running = false;
-    // Ranges found lately, of which a kernel uses few at a time.
+    // Recently found ranges. A kernel uses few at a time.
     Range known[kKnown];
     Own own = own_memory();
     std::vector<Byte> shared = std::vector<Byte>(own.shared.end - own.shared.start);
-    // From one __syncthreads to the next; counted over all launches.
+    // Number of the phase between two __syncthreads, counted over all launches.
     uint32_t phase = 0;
-    // The current thread's in its block.
+    // Number of the current thread in its block.
     uint16_t number = 0;
 
     ~Machine() {
@@ -193,7 +194,7 @@ struct Machine {
         }
     }
 
-    // From a fiber back to the scheduler.
+    // Switches from a fiber back to the scheduler.
     void leave(State state) {
         current->state = state;
         if (_setjmp(current->jump) == 0) {
@@ -201,7 +202,7 @@ struct Machine {
         }
     }
 
-    // From the scheduler into a fiber, until it leaves.
+    // Switches from the scheduler to a fiber, until the fiber leaves.
     void enter(Fiber& fiber) {
         current = &fiber;
         if (_setjmp(scheduler) != 0) {
@@ -226,8 +227,8 @@ struct Machine {
         return Range{stack, stack + kStackBytes}.holds(address, 1);
     }
 
-    // Why the current thread may not touch these bytes of shared memory; null if it may. Several threads may store, as
-    // they do to set a mark. Of accesses at places in a variable that the compiler knows it tells nothing.
+    // The reason why the current thread may not access these bytes of shared memory; null if it may. Several threads
+    // may store, as they do to set a mark. The compiler does not report accesses at places of a variable that it knows.
     const char* race(uintptr_t address, size_t bytes, bool is_store) {
         Byte* const first = &shared[address - own.shared.start];
         for (Byte* byte = first; byte < first + bytes; byte++) {
@@ -248,14 +249,14 @@ struct Machine {
         return nullptr;
     }
 
-    // Whether a kernel may touch this.
+    // Whether a kernel may access these bytes.
     bool allowed(uintptr_t address, size_t bytes) {
         if (known[0].holds(address, bytes) || on_stack(address)) {
             return true;
         }
         for (size_t i = 1; i < kKnown; i++) {
             if (known[i].holds(address, bytes)) {
-                // What is used most comes to the front.
+                // Ranges that are used often move to the front.
                 std::swap(known[i], known[i - 1]);
                 return true;
             }
@@ -270,13 +271,13 @@ struct Machine {
             !(memory.range(address, &found.start, &found.end) && found.holds(address, bytes))) {
             return false;
         }
-        // The one at the back is used least.
+        // The last range is used least.
         known[kKnown - 1] = found;
         return true;
     }
 
-    // Counts what the threads have done since the last __syncthreads. Those of a warp do together what they do at the same
-    // place in the code for the same time.
+    // Counts the accesses since the last __syncthreads. The threads of a warp do together what they do at the same
+    // place in the code for the same number of times.
     void count_phase(uint32_t threads) {
         for (uint32_t first = 0; first < threads; first += 32) {
             std::map<std::tuple<uintptr_t, uint32_t>, std::vector<Access>> together;
@@ -299,7 +300,7 @@ struct Machine {
         }
     }
 
-    // The stacks of threads that have not ended are given up.
+    // Gives up the stacks of threads that have not ended.
     Status abandon(Status status) {
         for (auto& fiber : fibers) {
             fiber->started = false;
@@ -307,7 +308,7 @@ struct Machine {
         return status;
     }
 
-    // Runs a block, until all threads have ended, one has touched what it may not, or some wait for others that have
+    // Runs a block until all threads have ended, one has made a forbidden access, or some wait for others that have
     // ended.
     Status block(uint32_t threads, uint32_t seed) {
         for (uint32_t i = 0; i < threads; i++) {
@@ -340,7 +341,7 @@ struct Machine {
     }
 };
 
-// Says where a kernel touched memory that is not there; then the fault takes its course.
+// Reports where a kernel accessed memory that does not exist. Then the fault takes its course.
 void report_fault(int signal) {
     if (machine && machine->running) {
         char text[160];
@@ -348,13 +349,13 @@ void report_fault(int signal) {
             text, sizeof(text), "cuda-sim: %s: illegal access by thread (%u, %u) of block (%u, %u, %u)\n",
             machine->kernel->name, here.thread.x, here.thread.y, here.block.x, here.block.y, here.block.z);
         if (write(STDERR_FILENO, text, static_cast<size_t>(len)) < 0) {
-            // There is nowhere to say it.
+            // The message cannot be written anywhere.
         }
     }
     ::signal(signal, SIG_DFL);
 }
 
-// Before each access of a kernel. One that is refused is not made: the thread never returns.
+// Called before each access of a kernel. A refused access is not made: the thread never returns.
 void check(uintptr_t address, size_t bytes, bool is_store, const void* place) {
     if (counts && !machine->on_stack(address)) {
         machine->current->accesses.push_back({reinterpret_cast<uintptr_t>(place), address, bytes});
@@ -399,7 +400,7 @@ void sleep_ns(uint32_t ns) {
 
 }  // namespace cuda_sim
 
-// The compiler's calls.
+// The functions that the compiler calls.
 #define CUDA_SIM_ACCESS(bytes)                                       \
     extern "C" void __asan_load##bytes##_noabort(uintptr_t address) { \
         cuda_sim::check(address, bytes, false, __builtin_return_address(0));                    \
@@ -425,13 +426,13 @@ void __asan_storeN_noabort(uintptr_t address, size_t bytes) {
 
 void __asan_handle_no_return() {}
 
-// Has each access of kernels checked, before the first launch. Launches then run one at a time.
+// Makes each access of kernels be checked; to be called before the first launch. Launches then run one at a time.
 void cuda_sim_check_with(
     bool (*range)(uintptr_t, uintptr_t*, uintptr_t*), void (*illegal)(uintptr_t, size_t, const char*)) {
     cuda_sim::memory = {range, illegal};
 }
 
-// Has what launches do to memory added to `counts`, from now on; null: no longer. Launches then run one at a time.
+// Adds the memory accesses of launches to `counts` from now on; null ends this. Launches then run one at a time.
 void cuda_sim_count(cuda_sim::Counts* counts) {
     cuda_sim::counts = counts;
 }
@@ -444,8 +445,8 @@ const char* cuda_sim_kernel_name(size_t i) {
     return cuda_sim::kernels[i].name;
 }
 
-// Runs a kernel to its end. 0, or 1: no such grid or memory, 2: not all threads of a block reach a __syncthreads, 3: an
-// access was refused.
+// Runs a kernel to its end. Returns 0; or 1 for a grid or memory that is not possible; 2 if not all threads of a block
+// reach a __syncthreads; 3 if an access was refused.
 int cuda_sim_launch(size_t kernel, const uint32_t* grid, const uint32_t* block, const warpfeed::Launch* launch) {
     using namespace cuda_sim;
     static thread_local Machine own;
@@ -460,7 +461,7 @@ int cuda_sim_launch(size_t kernel, const uint32_t* grid, const uint32_t* block, 
     checked = memory.range ? &own : nullptr;
     own.kernel = &kernels[kernel];
     own.launch = *launch;
-    // What was there may be gone.
+    // The memory of earlier launches may be gone.
     for (Range& range : own.known) {
         range = {};
     }
@@ -482,8 +483,8 @@ int cuda_sim_launch(size_t kernel, const uint32_t* grid, const uint32_t* block, 
     return done;
 }
 
-// Whole pages for `bytes` bytes between two that no one may touch: beyond them a kernel ends with a fault. The end of
-// the pages is returned, or null.
+// Maps whole pages for `bytes` bytes between two pages that must not be accessed: beyond them a kernel ends with a
+// fault. Returns the end of the pages, or null.
 unsigned char* cuda_sim_map(size_t bytes) {
     const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE)), usable = (bytes + page - 1) / page * page;
     void* all = mmap(nullptr, usable + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -498,7 +499,7 @@ unsigned char* cuda_sim_map(size_t bytes) {
     return first + usable;
 }
 
-// Gives them back; `end` and `bytes` as above.
+// Unmaps the pages. `end` and `bytes` are those of cuda_sim_map.
 void cuda_sim_unmap(unsigned char* end, size_t bytes) {
     const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE)), usable = (bytes + page - 1) / page * page;
     munmap(end - usable - page, usable + 2 * page);

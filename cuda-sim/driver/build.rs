@@ -1,5 +1,5 @@
-//! Gives the shared object the soname of the CUDA driver, so that once it is loaded, from whatever path, it is what
-//! `dlopen("libcuda.so.1")` returns.
+//! Gives the shared object the soname of the CUDA driver. Once it is loaded from any path, `dlopen("libcuda.so.1")`
+//! returns it.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

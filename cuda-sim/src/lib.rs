@@ -1,5 +1,5 @@
-//! A simulated CUDA device over host memory, for warpfeed's tests: its kernels, compiled for the host. Nothing here says
-//! anything about speed.
+//! A simulated CUDA device for warpfeed's tests: its kernels, compiled for the host, over host memory. Times here do
+//! not say anything about speed on a device.
 
 #![allow(unsafe_code)]
 
@@ -20,40 +20,40 @@ unsafe extern "C" {
 /// The parameter of every kernel (`Launch` in kernels/params.cuh), as bytes.
 pub const LAUNCH_BYTES: usize = 24;
 
-/// Finds the range of memory, its end excluded, that holds an address. False if there is none.
+/// Finds the range of memory that contains an address; the end is excluded. Returns false if there is none.
 pub type Range = extern "C" fn(address: usize, start: *mut usize, end: *mut usize) -> bool;
 
-/// Is told of an access that is refused: its address and bytes, and who did what, as a C string.
+/// Receives a refused access: its address and bytes, and a C string that says who did what.
 pub type Illegal = extern "C" fn(address: usize, bytes: usize, what: *const c_char);
 
-/// Has each access of kernels to memory checked before it is made, from now on. One that is refused ends the launch.
+/// Makes each memory access of kernels be checked before it is made, from now on. A refused access ends the launch.
 ///
 /// # Safety
-/// No kernel is running, and from now on never two at a time.
+/// No kernel is running, and from now on two kernels never run at the same time.
 pub unsafe fn check_with(range: Range, illegal: Illegal) {
-    // SAFETY: the caller's promise; functions stay where they are.
+    // SAFETY: the caller's promise. Functions stay where they are.
     unsafe { cuda_sim_check_with(range, illegal) };
 }
 
-/// What the warps of a launch do to memory. A warp's access is one of the compiler's for the host, which is one of the
-/// device's for bytes and numbers.
+/// Counts of the memory accesses of a launch's warps. An access is what the compiler for the host makes of it, which
+/// equals the device's access for bytes and numbers.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Accesses of warps to device memory.
     pub accesses: u64,
-    /// Sectors of 32 bytes that these touch, each access for itself.
+    /// Sectors of 32 bytes in these accesses, counted separately for each access.
     pub sectors: u64,
     /// Accesses of warps to shared memory.
     pub shared_accesses: u64,
-    /// Wavefronts that these take: the words of one bank follow each other.
+    /// Wavefronts of these accesses: several words of one bank need several wavefronts.
     pub shared_wavefronts: u64,
 }
 
-/// Why a launch failed.
+/// The reason why a launch failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LaunchError {
-    /// A grid or block that no device takes, or no memory for the threads' stacks.
+    /// The grid or block is not possible on a device, or there is no memory for the threads' stacks.
     Configuration = 1,
     /// Some threads of a block wait in `__syncthreads` for others that have ended.
     Divergence = 2,
@@ -78,32 +78,32 @@ impl std::error::Error for LaunchError {}
 pub struct Kernel(usize);
 
 impl Kernel {
-    /// All of them, in the order of their sources.
+    /// All kernels, in the order of their sources.
     pub fn all() -> impl Iterator<Item = Self> {
         // SAFETY: takes nothing and reads a constant.
         (0..unsafe { cuda_sim_kernel_count() }).map(Self)
     }
 
-    /// The one of this name.
+    /// The kernel with this name.
     #[must_use]
     pub fn find(name: &str) -> Option<Self> {
         Self::all().find(|kernel| kernel.name() == name)
     }
 
-    /// Its name.
+    /// The kernel's name.
     #[must_use]
     pub fn name(self) -> &'static str {
         // SAFETY: the index is below the count, and names are constants that end in 0.
         unsafe { CStr::from_ptr(cuda_sim_kernel_name(self.0)) }.to_str().unwrap_or_default()
     }
 
-    /// Runs it to its end.
+    /// Runs the kernel to its end.
     ///
     /// # Errors
     /// [`LaunchError`].
     ///
     /// # Safety
-    /// `launch` must hold what kernels/params.cuh asks for, and all that it points to must be there.
+    /// `launch` must hold the parameters of kernels/params.cuh, and everything that it points to must exist.
     pub unsafe fn launch(
         self,
         grid: [u32; 3],
@@ -123,13 +123,13 @@ impl Kernel {
         }
     }
 
-    /// Runs it to its end and counts what it does to memory.
+    /// Runs the kernel to its end and counts its memory accesses.
     ///
     /// # Errors
     /// [`LaunchError`].
     ///
     /// # Safety
-    /// As for [`launch`](Self::launch), and no other kernel is running, except in this function.
+    /// The conditions of [`launch`](Self::launch). Moreover, no other kernel is running, except in this function.
     pub unsafe fn counted(
         self,
         grid: [u32; 3],
@@ -139,7 +139,7 @@ impl Kernel {
         static ONE: Mutex<()> = Mutex::new(());
         let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
         let mut counts = Counts::default();
-        // SAFETY: the counts are there until they are taken back, and no kernel runs meanwhile but this one.
+        // SAFETY: the counts exist until they are taken back, and only this kernel runs meanwhile.
         let result = unsafe {
             cuda_sim_count(&raw mut counts);
             let result = self.launch(grid, block, launch);
@@ -150,17 +150,17 @@ impl Kernel {
     }
 }
 
-/// What fresh memory, and what lies between a piece's bytes and its pages' ends, holds.
+/// Content of fresh memory, and of the bytes between a piece and the ends of its pages.
 const POISON: u8 = 0xa5;
 
-/// A piece of device memory. It ends less than 16 bytes before a page that must not be touched, so a kernel that reads
-/// or writes beyond it ends with a fault; what was written around it within its pages is noticed when it goes.
+/// A piece of device memory. It ends less than 16 bytes before a page that must not be accessed, so a kernel that reads
+/// or writes beyond it ends with a fault. Writes around it within its pages are noticed when it is dropped.
 #[derive(Debug)]
 pub struct Memory {
     end: *mut u8,
-    /// Bytes of the pages that were asked for.
+    /// Number of bytes requested for the pages.
     mapped: usize,
-    /// Its first byte, so many before the pages' end.
+    /// Distance of the first byte from the pages' end.
     start: usize,
     len: usize,
 }
@@ -179,7 +179,7 @@ impl Memory {
         // SAFETY: takes any number.
         let end = unsafe { cuda_sim_map(mapped) };
         assert!(!end.is_null(), "no memory for {len} bytes");
-        // The end is a multiple of 16, being one of the page's size.
+        // The end is a multiple of 16, because it is a multiple of the page size.
         let start = len + (misaligned.wrapping_neg().wrapping_sub(len)) % 16;
         let mut memory = Self { end, mapped, start, len };
         memory.bytes_mut().fill(POISON);
@@ -192,27 +192,27 @@ impl Memory {
         memory
     }
 
-    /// Where the rest of the memory before and after the bytes begins, and its length.
+    /// Start and length of the rest of the memory before the piece and after it.
     fn around(&self) -> ((*mut u8, usize), (*mut u8, usize)) {
         let before = self.mapped - self.start;
         let after = self.start - self.len;
         ((self.end.wrapping_sub(self.mapped), before), (self.end.wrapping_sub(after), after))
     }
 
-    /// Where it is.
+    /// The address of the piece.
     #[must_use]
     pub fn address(&self) -> u64 {
         self.end.wrapping_sub(self.start) as u64
     }
 
-    /// What it holds.
+    /// The content of the piece.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: `start` and `len` lie within the pages, and all of it was written by `new`.
         unsafe { std::slice::from_raw_parts(self.end.sub(self.start), self.len) }
     }
 
-    /// What it holds.
+    /// The content of the piece.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as above; fresh pages hold zeros.
         unsafe { std::slice::from_raw_parts_mut(self.end.sub(self.start), self.len) }

@@ -1,7 +1,7 @@
-//! What the kernels do to memory, as kernels/README.md has it: counted where addresses are known.
+//! The memory accesses of kernels in kernels/README.md, counted where addresses are known.
 //!
-//! The counts are those of a warp's accesses: sectors of 32 bytes in device memory, and wavefronts in shared memory. They say
-//! nothing about caches. `scripts/kernels table` prints the table with them.
+//! Counts are those of a warp's accesses: sectors of 32 bytes in device memory, and wavefronts in shared memory. They
+//! do not include caches. `scripts/kernels table` prints the table with them.
 
 #![allow(unsafe_code)]
 
@@ -18,9 +18,9 @@ use params::{
 
 /// The side of results, which are square, and of most images.
 const SIDE: u32 = 224;
-/// The part of an image that is resized to that: 1.34 and 1.12 pixels for one.
+/// The part of an image that is resized to this side, by factors of 1.34 and 1.12.
 const VIEW: (u32, u32) = (300, 250);
-/// Those of the kernels of a size that have one: blur, dilation, erosion.
+/// Size of a kernel's window, for blur, dilation and erosion.
 const KERNEL: u32 = 5;
 
 /// Device memory that lives as long as the test.
@@ -52,7 +52,7 @@ fn target(width: u32, height: u32) -> Target {
     Target { pixels, pitch_bytes, width, height, ..Target::default() }
 }
 
-/// The places of a bilinear resize's weights, which are all equal here.
+/// The places of a bilinear resize's weights. The weights are all equal here.
 fn axis(input: u32, output: u32) -> Axis {
     let scale = f64::from(input) / f64::from(output);
     let (mut starts, mut offsets, mut most) = (Vec::new(), vec![0], 0);
@@ -107,7 +107,7 @@ fn rotated(bits: i32) -> RotateSample {
     }
 }
 
-/// A launch of one sample.
+/// Counts a launch of one sample.
 fn count<S: Copy>(kernel: &str, sample: S) -> Counts {
     let table = put(&vec![0_u32; 3 * 256]);
     let parameter = Launch { samples: put(&[sample]), table, count: 1, reserved: 0 };
@@ -118,14 +118,14 @@ fn count<S: Copy>(kernel: &str, sample: S) -> Counts {
     } else if kernel.ends_with("_table_u8") {
         ([1, 1, 1], [32, 8, 1])
     } else {
-        // As large as the view for what reads it.
+        // The grid is as large as the view for kernels that read it.
         ([VIEW.0.div_ceil(32), VIEW.1.div_ceil(8), 1], [32, 8, 1])
     };
     // SAFETY: all that the launch points to is there, and no other launch runs.
     unsafe { Kernel::find(kernel).unwrap().counted(grid, block, &parameter) }.unwrap()
 }
 
-/// What each kernel does for one image, in the table's order.
+/// The counts of each kernel for one image, in the table's order.
 fn all() -> Vec<(&'static str, Counts)> {
     let (input, out) = (image(SIDE, SIDE), target(SIDE, SIDE));
     let Source { pixels, pitch_bytes, width, height, .. } = input;
@@ -245,7 +245,7 @@ fn all() -> Vec<(&'static str, Counts)> {
     ]
 }
 
-/// Other versions of the compiler load descriptors otherwise, so numbers may differ by a tenth.
+/// Other versions of the compiler load descriptors in other ways, so numbers may differ by a tenth.
 #[test]
 #[cfg_attr(not(accesses_are_seen), ignore = "needs GCC, which calls the simulation before each access")]
 fn the_readme_has_the_counts() {
@@ -268,8 +268,8 @@ fn the_readme_has_the_counts() {
     assert!(wrong.is_empty(), "`scripts/kernels table` makes the table anew: {wrong:#?}");
 }
 
-/// Writing a tile of f16 in NCHW from shared memory: 48 wavefronts, one for each access of a warp, and the 16 of finish
-/// that put it there. Rows that begin in the same bank would take 384.
+/// Writing a tile of f16 in NCHW from shared memory takes 48 wavefronts, one for each access of a warp, and 16 for
+/// finish, which stored the tile. Rows that begin in the same bank would take 384.
 #[test]
 #[cfg_attr(not(accesses_are_seen), ignore = "needs GCC, which calls the simulation before each access")]
 fn a_warp_finds_the_words_of_a_tile_in_different_banks() {

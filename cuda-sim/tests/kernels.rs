@@ -1,5 +1,5 @@
-//! The kernels as they were found in kernels/*.cu. What they compute is compared with the CPU path through warpfeed's own
-//! pipeline (tests/gpu.rs, tests/reference.rs, nvjpeg/tests/pipeline.rs).
+//! Tests that all kernels of kernels/*.cu are found. Their results are compared with the CPU path through warpfeed's
+//! own pipeline (tests/gpu.rs, tests/reference.rs, nvjpeg/tests/pipeline.rs).
 
 use cuda_sim::Kernel;
 

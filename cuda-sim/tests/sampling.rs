@@ -1,4 +1,5 @@
-//! What the kernels of rotations guess in whole numbers is what they make in doubles, and few pixels need doubles.
+//! Tests that sure guesses of the rotation kernels in whole numbers equal their results in doubles, and that few pixels
+//! need doubles.
 
 #![allow(unsafe_code)]
 
@@ -24,7 +25,7 @@ const NEAREST: &str = "rotate_nearest_double_u8_nhwc";
 const BILINEAR: &str = "rotate_bilinear_u8_nhwc";
 const BICUBIC: &str = "rotate_bicubic_u8_nhwc";
 
-/// In no image.
+/// A color that is in no image.
 const FILL: [u8; 3] = [1, 2, 3];
 
 /// The bytes of values without padding.
@@ -39,7 +40,7 @@ fn upload(bytes: &[u8]) -> Memory {
     memory
 }
 
-/// Noise, gradients, and areas of one color; even numbers.
+/// Noise, gradients, and areas of one color. All values are even.
 fn pixels(size: Size) -> Vec<u8> {
     let mut state = 1 + size.width * 31 + size.height;
     let mut pixels = Vec::new();
@@ -57,7 +58,7 @@ fn pixels(size: Size) -> Vec<u8> {
     pixels
 }
 
-/// An image, and a map from its canvas, which is as large.
+/// An image, and a map from a canvas of the same size.
 struct Case {
     size: Size,
     matrix: [f64; 6],
@@ -81,7 +82,7 @@ impl Case {
         }
     }
 
-    /// What the kernel makes, with `matrix` for what is in doubt.
+    /// The kernel's result, with `matrix` for pixels in doubt.
     fn launch(&self, kernel: &str, matrix: [f64; 6], Points { fixed, doubt }: Points) -> Vec<u8> {
         let Size { width, height } = self.size;
         let pitch_bytes = 3 * width;
@@ -114,7 +115,7 @@ impl Case {
         output.bytes().to_vec()
     }
 
-    /// Compares with doubles alone; the number of pixels in doubt.
+    /// Compares with doubles alone. Returns the number of pixels in doubt.
     #[track_caller]
     fn in_doubt(&self, kernel: &str) -> usize {
         let points = self.points(kernel);
@@ -123,7 +124,7 @@ impl Case {
         let want = self.launch(kernel, self.matrix, Points { fixed: [0; 6], doubt: ALL_IN_DOUBT });
         let differ = got.iter().zip(&want).filter(|(got, want)| got != want).count();
         assert_eq!(differ, 0, "{kernel}: {:?} {:?} edge {}", self.size, self.matrix, self.edge);
-        // Where only pixels in doubt look, nothing is but the fill.
+        // If only pixels in doubt use the matrix, the others can only be the fill.
         if self.edge {
             return 0;
         }
@@ -148,7 +149,7 @@ fn guesses_are_what_doubles_give() {
                 for (edge, scale) in [(false, 1.0), (true, [1.0, 0.37, 7.9][i % 3])] {
                     Case::rotated(Size { width, height }, *degrees, scale, edge).in_doubt(kernel);
                 }
-                // With a color as fill only.
+                // Only with a color as fill.
                 Case::rotated(Size { width, height }, *degrees, [1.0, 0.37, 7.9][i % 3], false).in_doubt(BICUBIC);
             }
         }
@@ -162,15 +163,15 @@ fn few_pixels_are_in_doubt() {
     for degrees in [-30.0, -4.7, 0.9, 17.3, 44.0, 123.4] {
         let of = |kernel| Case::rotated(size, degrees, 1.0, false).in_doubt(kernel);
         let (bilinear, bicubic, nearest) = (of(BILINEAR), of(BICUBIC), of(NEAREST));
-        // 3 channels x 2 sides x 2^-15 in bilinear's noise and gradients, fewer elsewhere.
+        // About 3 channels x 2 sides x 2^-15 in bilinear's noise and gradients, fewer elsewhere.
         assert!(bilinear > 0 && bilinear < total / 4_000, "{degrees}: {bilinear}");
-        // What is in doubt is four times as wide, and areas of one color overshoot at their edges.
+        // Bicubic's doubt is four times as wide, and areas of one color overshoot at their edges.
         assert!(bicubic > 0 && bicubic < total / 150, "{degrees}: {bicubic}");
         assert!(nearest < total / 100_000, "{degrees}: {nearest}");
     }
 }
 
-/// Halving puts every second value of smooth areas on a whole number, and rotations by quarter turns put points there.
+/// Halving puts every second value of smooth areas on a whole number, and quarter turns put points there.
 #[test]
 fn exact_maps_leave_nothing_in_doubt() {
     let size = Size { width: 301, height: 200 };
@@ -184,7 +185,7 @@ fn exact_maps_leave_nothing_in_doubt() {
             let case = Case { size, matrix, edge };
             assert_eq!(case.points(NEAREST).doubt, 0);
             assert_eq!(case.in_doubt(NEAREST), 0);
-            // Points on the image's border are looked at again.
+            // Points on the image's border are in doubt.
             assert!(case.in_doubt(BILINEAR) <= 2 * (301 + 200), "{matrix:?}");
         }
     }

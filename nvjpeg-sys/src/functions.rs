@@ -1,10 +1,10 @@
-//! nvJPEG's functions as pointers, looked up at run time.
+//! nvJPEG's functions as pointers that are looked up at run time.
 
 use crate::bindings::functions as types;
 
 macro_rules! functions {
     (required { $($required:ident,)* } optional { $($optional:ident: $since:literal,)* }) => {
-        /// nvJPEG's functions, by the names of nvjpeg.h. Those that not every version has are `Option`s.
+        /// nvJPEG's functions, by the names of nvjpeg.h. Functions that some versions lack are `Option`s.
         #[derive(Clone, Copy)]
         #[allow(non_snake_case)]
         #[non_exhaustive]
@@ -21,19 +21,18 @@ macro_rules! functions {
             /// The functions that every nvJPEG since CUDA 11.0 has.
             pub const REQUIRED: &[&str] = &[$(stringify!($required),)*];
 
-            /// The others, each with the first version of CUDA known to have it.
+            /// The other functions, each with the first version of CUDA that is known to have it.
             pub const OPTIONAL: &[(&str, &str)] = &[$((stringify!($optional), $since),)*];
 
-            /// Looks up all functions in a library that has been loaded. They may be called for as long as it stays
-            /// loaded.
+            /// Looks up all functions in a loaded library. They may be called as long as the library stays loaded.
             ///
             /// # Safety
             ///
-            /// Functions that the library exports under these names must be nvJPEG's.
+            /// The functions that the library exports under these names must be nvJPEG's.
             ///
             /// # Errors
             ///
-            /// The names of the required functions that the library lacks: it is no nvJPEG of CUDA 11 or later.
+            /// The names of the required functions that the library lacks. It is then no nvJPEG of CUDA 11 or later.
             pub unsafe fn resolve(library: &libloading::Library) -> Result<Self, Vec<&'static str>> {
                 // SAFETY: the types are those that nvjpeg.h declares for these names, which the caller vouches for.
                 $(let $required = unsafe { library.get::<types::$required>(stringify!($required)) };)*

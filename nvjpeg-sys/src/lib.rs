@@ -1,10 +1,10 @@
-//! Raw bindings to NVIDIA's JPEG decoder for GPUs, nvJPEG, and its functions as pointers looked up at run time.
+//! Raw bindings to nvJPEG, NVIDIA's JPEG decoder for GPUs. Functions are pointers that are looked up at run time.
 //!
-//! Nothing is linked: a program that uses this crate builds and starts where there is no nvJPEG, no CUDA toolkit and no
-//! driver. The crate `warpfeed-nvjpeg` finds the library and has a safe layer over decoding.
+//! Nothing is linked: a program that uses this crate builds and starts without nvJPEG, CUDA toolkit and driver. The
+//! crate `warpfeed-nvjpeg` finds the library and adds a safe layer for decoding.
 //!
 //! - [`bindings`]: the types, constants and function types of nvjpeg.h, made by bindgen.
-//! - [`Functions`]: the functions of a library that has been loaded.
+//! - [`Functions`]: the functions of a loaded library.
 //!
 //! ```no_run
 //! use nvjpeg_sys::{Functions, bindings, libloading};

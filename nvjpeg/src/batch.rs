@@ -11,28 +11,28 @@ use crate::handle::{Handle, call, call_optional};
 use crate::info::Subsampling;
 use crate::params::{DecodeParams, OutputFormat};
 
-/// The largest batch that can be asked for.
+/// Largest size of a batch.
 pub const MAX_BATCH_SIZE: usize = c_int::MAX as usize;
 
-/// What is needed to decode batches, one after the other. The handle's back end decodes them.
+/// State for decoding batches, one after another, with the handle's back end.
 #[derive(Debug)]
 pub struct BatchState {
     raw: nvjpegJpegState_t,
     handle: Handle,
     batch_size: usize,
-    // Used again for each batch.
+    // These vectors are reused for each batch.
     data: Vec<*const u8>,
     lengths_bytes: Vec<usize>,
     images: Vec<nvjpegImage_t>,
     params: Vec<nvjpegDecodeParams_t>,
 }
 
-// SAFETY: nvJPEG's documentation asks for one for each thread, not for one thread for each. The addresses in the vectors
-// are read only during the call that put them there.
+// SAFETY: nvJPEG's documentation asks for one state per thread at a time, and does not bind a state to a thread. The
+// addresses in the vectors are read only during the call that put them there.
 unsafe impl Send for BatchState {}
 
 impl BatchState {
-    /// A state for batches of no size yet.
+    /// A new state, which must be [initialized](Self::initialize) before it decodes.
     ///
     /// # Synchronization
     ///
@@ -57,7 +57,8 @@ impl BatchState {
         })
     }
 
-    /// Makes it ready for batches of one size; also after a batch that failed. The hardware decoders want one thread.
+    /// Prepares for batches of one size. Also call this after a batch that failed. For hardware decoders, use one
+    /// thread.
     ///
     /// # Safety
     ///
@@ -94,7 +95,7 @@ impl BatchState {
         Ok(())
     }
 
-    /// Allocates for batches of images up to a size, so that decoding need not.
+    /// Allocates memory for batches of images up to a size, so that decoding need not allocate.
     ///
     /// # Safety
     ///
@@ -136,7 +137,7 @@ impl BatchState {
         }
     }
 
-    /// Reads Huffman and quantisation tables for abbreviated images, which lack them: `jpeg` is a stream of tables.
+    /// Reads Huffman and quantization tables for abbreviated images, which lack them. `jpeg` is a stream of tables.
     ///
     /// # Synchronization
     ///
@@ -155,32 +156,33 @@ impl BatchState {
         }
     }
 
-    /// Decodes a batch: as many images and destinations as [`initialize`](Self::initialize) was told, each with
-    /// parameters of its own where they are given (part, scale, orientation; the output format is the batch's).
+    /// Decodes a batch. There are as many images and destinations as [`initialize`](Self::initialize) was told.
+    /// Parameters, if given, are one per image (part, scale, orientation; the batch defines the output format).
     ///
     /// # Safety
     ///
     /// - `stream` is a live stream of the handle's device, or null.
-    /// - Each plane of a destination that the output format has is device memory of at least its rows times its pitch,
-    ///   the pitch at least a row, and it stays allocated until the work is done; no two destinations overlap.
+    /// - Each plane that the output format has is device memory of at least its rows times its pitch in each
+    ///   destination. The pitch is at least a row. The memory stays allocated until the work is done, and no two
+    ///   destinations overlap.
     /// - Nothing else uses the destinations before the work is done. With
-    ///   [`Backend::Hardware`](crate::Backend::Hardware) they must be idle already when this is called, known by an
-    ///   event or by synchronizing: the hardware decoder of Hopper does not keep the order of the stream, so memory that was
-    ///   merely freed on `stream` is not enough.
-    /// - Until the work is done, which the caller learns by an event or by synchronizing, the images' bytes and the
-    ///   parameters are neither changed nor dropped, and the state is not used again or dropped.
-    /// - The handle's back end takes images in the host's memory: not those whose names end in `Device`.
+    ///   [`Backend::Hardware`](crate::Backend::Hardware) they must already be idle when this is called, as known from
+    ///   an event or from synchronizing: the hardware decoder of Hopper does not keep the order of the stream, so
+    ///   memory that was only freed on `stream` is not idle.
+    /// - Until the work is done, as known from an event or from synchronizing, the images' bytes and the parameters are
+    ///   neither changed nor dropped, and the state is neither used again nor dropped.
+    /// - The handle's back end takes images in host memory, so its name does not end in `Device`.
     ///
     /// # Synchronization
     ///
-    /// Nothing is complete on return: the destinations are written on `stream`, and may be read by work queued there
-    /// afterwards. It may wait for the device to allocate.
+    /// Nothing is complete on return. The destinations are written on `stream`, and work that is queued there
+    /// afterwards may read them. The call may wait for the device to allocate.
     ///
     /// # Errors
     ///
-    /// [`Error::Parameter`] for numbers that do not agree or objects of another handle; [`Error::MissingFunction`] for
-    /// parameters before CUDA 11.6; [`Error::Status`] if any image fails, without saying which: `initialize` again,
-    /// and decode them singly to find out.
+    /// [`Error::Parameter`] for numbers that do not agree or for objects of another handle; [`Error::MissingFunction`]
+    /// for parameters before CUDA 11.6; [`Error::Status`] if any image fails. nvJPEG does not say which image: call
+    /// `initialize` again, and decode the images one by one to find out.
     pub unsafe fn decode(
         &mut self,
         jpegs: &[&[u8]],
@@ -213,8 +215,8 @@ impl BatchState {
         if let Some(params) = params {
             replace(&mut self.params, params.iter().map(|params| params.as_raw()));
             let params = self.params.as_mut_ptr();
-            // SAFETY: handle, state and parameters are valid and of one handle; the arrays have as many elements as the
-            // state was initialized for, and stay until the next batch; the rest is the contract.
+            // SAFETY: handle, state and parameters are valid and of one handle. The arrays have as many elements as the
+            // state was initialized for, and stay until the next batch. The rest is the contract.
             unsafe {
                 call_optional!(library, nvjpegDecodeBatchedEx(handle, self.raw, data, lengths, images, params, stream))
             }
@@ -227,7 +229,7 @@ impl BatchState {
 
 impl Drop for BatchState {
     fn drop(&mut self) {
-        // SAFETY: the state is valid and owned here; that no work uses it any more is in the contract of `decode`.
+        // SAFETY: the state is valid and owned here. The contract of `decode` says that no work uses it any more.
         self.handle.note_drop(unsafe { call!(self.handle.functions(), nvjpegJpegStateDestroy(self.raw)) });
     }
 }
@@ -237,7 +239,7 @@ fn replace<T>(vector: &mut Vec<T>, items: impl Iterator<Item = T>) {
     vector.extend(items);
 }
 
-/// A number as nvJPEG takes it.
+/// A number in nvJPEG's type.
 fn positive(call: &'static str, parameter: &'static str, number: usize) -> Result<c_int> {
     match c_int::try_from(number) {
         Ok(number @ 1..) => Ok(number),

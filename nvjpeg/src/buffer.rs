@@ -1,4 +1,4 @@
-//! Memory that a decoder state works in.
+//! Buffers that a decoder state works in.
 
 use std::ptr;
 
@@ -19,16 +19,16 @@ macro_rules! buffer {
         pub struct $name {
             raw: $raw,
             handle: Handle,
-            /// nvJPEG was given the address.
+            /// Kept, because nvJPEG has its address.
             _allocator: Option<Box<$allocator>>,
         }
 
-        // SAFETY: nvJPEG's documentation asks for one for each thread that decodes, not for one thread for each; an
-        // allocator's context is for every thread by the contract of `with_allocator`.
+        // SAFETY: nvJPEG's documentation asks for one buffer per decoding thread at a time, and does not bind a buffer
+        // to a thread. The contract of `with_allocator` says that an allocator's context may be used by every thread.
         unsafe impl Send for $name {}
 
         impl $name {
-            /// An empty buffer, which grows as images need it, with memory from CUDA itself.
+            /// An empty buffer, which grows as images need it. CUDA provides the memory.
             ///
             /// # Synchronization
             ///
@@ -46,11 +46,11 @@ macro_rules! buffer {
                 Ok(Self { raw, handle: handle.clone(), _allocator: None })
             }
 
-            /// An empty buffer with memory from the caller.
+            /// An empty buffer whose memory the caller provides.
             ///
             /// # Safety
             ///
-            /// That of [`Handle::with_allocators`], until the buffer is dropped.
+            /// The conditions of [`Handle::with_allocators`], until the buffer is dropped.
             ///
             /// # Synchronization
             ///
@@ -76,16 +76,17 @@ macro_rules! buffer {
                 Ok(Self { raw, handle: handle.clone(), _allocator: Some(kept) })
             }
 
-            /// Makes it hold at least so many bytes, so that decoding need not allocate.
+            /// Reserves at least `size_bytes` bytes, so that decoding need not allocate.
             ///
             /// # Safety
             ///
-            /// `stream` must be a live stream of the handle's device, or null, and no work that uses this buffer may be
-            /// under way on another stream.
+            /// `stream` must be a live stream of the handle's device, or null. No work on another stream may be using
+            /// this buffer.
             ///
             /// # Synchronization
             ///
-            /// The old memory is given back in the order of `stream`; the new is for work queued there afterwards.
+            /// The old memory is freed in the order of `stream`. The new memory is for work that is queued there
+            /// afterwards.
             ///
             /// # Errors
             ///
@@ -107,7 +108,7 @@ macro_rules! buffer {
 
         impl Drop for $name {
             fn drop(&mut self) {
-                // SAFETY: the buffer is valid and owned here; a state that it is attached to owns it, and is destroyed
+                // SAFETY: the buffer is valid and owned here. A state that it is attached to owns it and is destroyed
                 // before it.
                 self.handle.note_drop(unsafe { call!(self.handle.functions(), $destroy(self.raw)) });
             }
@@ -116,7 +117,7 @@ macro_rules! buffer {
 }
 
 buffer! {
-    /// Pinned memory of the host, which the host phase writes and the transfer reads.
+    /// Pinned host memory, which the host phase writes and the transfer reads.
     PinnedBuffer, nvjpegBufferPinned_t, nvjpegPinnedAllocatorV2_t, pinned, nvjpegBufferPinnedCreate,
     nvjpegBufferPinnedCreateV2, nvjpegBufferPinnedResize, nvjpegBufferPinnedDestroy
 }

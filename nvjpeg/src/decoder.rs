@@ -11,25 +11,26 @@ use crate::handle::{Backend, Handle, call};
 use crate::params::DecodeParams;
 use crate::stream::{Header, Jpeg};
 
-/// Device memory that an image is decoded to: up to four planes, by address and row pitch.
+/// Device memory for a decoded image: up to four planes, each with its address and row pitch.
 #[derive(Debug, Clone, Copy)]
 #[repr(transparent)]
 pub struct Image(pub(crate) nvjpegImage_t);
 
-// SAFETY: addresses of the device, which this crate never reads through; to use them is what the unsafe functions that
-// take an image have contracts for.
+// SAFETY: these are addresses on the device, which this crate never reads through. The contracts of the unsafe
+// functions that take an image cover their use.
 unsafe impl Send for Image {}
 // SAFETY: as above.
 unsafe impl Sync for Image {}
 
 impl Image {
-    /// One plane, for the interleaved formats: rows of 3 bytes a pixel.
+    /// One plane for the interleaved formats, with rows of 3 bytes a pixel.
     #[must_use]
     pub fn interleaved(address: *mut u8, pitch_bytes: usize) -> Self {
         Self::planes(&[(address, pitch_bytes)])
     }
 
-    /// Up to four planes, each an address and the bytes from one row to the next; those beyond the fourth are ignored.
+    /// Up to four planes, each with its address and the number of bytes from one row to the next. Planes beyond the
+    /// fourth are ignored.
     #[must_use]
     pub fn planes(planes: &[(*mut u8, usize)]) -> Self {
         const N: usize = NVJPEG_MAX_COMPONENT as usize;
@@ -41,7 +42,8 @@ impl Image {
     }
 }
 
-/// A way of decoding single images; it holds nothing of them, and all workers may share it. Clones are of the same one.
+/// A decoder of single images. It holds nothing of an image, and all workers may share it. Clones refer to the same
+/// decoder.
 #[derive(Debug, Clone)]
 pub struct Decoder {
     inner: Arc<Inner>,
@@ -53,14 +55,14 @@ struct Inner {
     handle: Handle,
 }
 
-// SAFETY: nvJPEG's documentation keeps what belongs to a decode in the state, and does not count the decoder among the
-// objects that each thread needs one of its own of.
+// SAFETY: by nvJPEG's documentation, everything that belongs to a decode is in the state, and the decoder is not among
+// the objects that each thread needs its own of.
 unsafe impl Send for Inner {}
 // SAFETY: as above.
 unsafe impl Sync for Inner {}
 
 impl Decoder {
-    /// A decoder of the kind.
+    /// A decoder with this back end.
     ///
     /// # Synchronization
     ///
@@ -68,7 +70,7 @@ impl Decoder {
     ///
     /// # Errors
     ///
-    /// [`Error::Status`]: the device or the library lacks the back end.
+    /// [`Error::Status`] if the device or the library lacks the back end.
     pub fn new(handle: &Handle, backend: Backend) -> Result<Self> {
         handle.report_drop_error()?;
         let mut raw = ptr::null_mut();
@@ -77,11 +79,11 @@ impl Decoder {
         Ok(Self { inner: Arc::new(Inner { raw, handle: handle.clone() }) })
     }
 
-    /// Whether it decodes this image in this way.
+    /// Whether the decoder supports this image with these parameters.
     ///
     /// # Synchronization
     ///
-    /// The host's work alone, complete on return.
+    /// Runs on the host only, complete on return.
     ///
     /// # Errors
     ///
@@ -98,7 +100,7 @@ impl Decoder {
                 nvjpegDecoderJpegSupported(self.inner.raw, jpeg.as_raw(), params.as_raw(), &raw mut unsupported)
             )?;
         }
-        // As nvjpeg.h has it, 0 stands for yes.
+        // 0 means yes, as nvjpeg.h says.
         Ok(unsupported == 0)
     }
 
@@ -109,23 +111,23 @@ impl Decoder {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // SAFETY: the decoder is valid; states hold a clone of it, so they are destroyed.
+        // SAFETY: the decoder is valid. States hold a clone of it, so they are destroyed already.
         self.handle.note_drop(unsafe { call!(self.handle.functions(), nvjpegDecoderDestroy(self.raw)) });
     }
 }
 
-/// What one worker needs to decode images one after the other, in three phases: on the host, the transfer, and on the
-/// device. It wants a pinned and a device buffer first.
+/// State of one worker for decoding images one after another, in three phases: on the host, the transfer, and on the
+/// device. It needs a pinned buffer and a device buffer first.
 #[derive(Debug)]
 pub struct DecoderState {
     raw: nvjpegJpegState_t,
-    // Dropped after the state is destroyed, and in this order: the state refers to the buffers and the decoder.
+    // Dropped after the state is destroyed, in this order, because the state refers to the buffers and the decoder.
     pinned: Option<PinnedBuffer>,
     device: Option<DeviceBuffer>,
     decoder: Decoder,
 }
 
-// SAFETY: nvJPEG's documentation asks for one for each thread, not for one thread for each.
+// SAFETY: nvJPEG's documentation asks for one state per thread at a time, and does not bind a state to a thread.
 unsafe impl Send for DecoderState {}
 
 impl DecoderState {
@@ -149,17 +151,17 @@ impl DecoderState {
         Ok(Self { raw, pinned: None, device: None, decoder: decoder.clone() })
     }
 
-    /// Gives it a pinned buffer, and returns the one that it had. With two of them in turn, the next host phase may
-    /// write one while the transfer still reads the other.
+    /// Attaches a pinned buffer, and returns the previous one. With two buffers in turn, the next host phase can write
+    /// one while the transfer still reads the other.
     ///
     /// # Synchronization
     ///
-    /// Does not wait. A buffer that comes back may still be read by a transfer: see
+    /// Does not wait. A transfer may still be reading the returned buffer: see
     /// [`transfer_to_device`](Self::transfer_to_device).
     ///
     /// # Errors
     ///
-    /// [`Error::Parameter`] for a buffer of another handle, or [`Error::Status`]; the old one then stays.
+    /// [`Error::Parameter`] for a buffer of another handle, or [`Error::Status`]. The previous buffer then stays.
     pub fn attach_pinned(&mut self, buffer: PinnedBuffer) -> Result<Option<PinnedBuffer>> {
         let handle = self.decoder.handle();
         handle.require_same(buffer.handle(), "nvjpegStateAttachPinnedBuffer", "buffer")?;
@@ -168,15 +170,15 @@ impl DecoderState {
         Ok(self.pinned.replace(buffer))
     }
 
-    /// Gives it a device buffer, and returns the one that it had.
+    /// Attaches a device buffer, and returns the previous one.
     ///
     /// # Synchronization
     ///
-    /// Does not wait. A buffer that comes back may still be in use: see [`decode_device`](Self::decode_device).
+    /// Does not wait. The returned buffer may still be in use: see [`decode_device`](Self::decode_device).
     ///
     /// # Errors
     ///
-    /// [`Error::Parameter`] for a buffer of another handle, or [`Error::Status`]; the old one then stays.
+    /// [`Error::Parameter`] for a buffer of another handle, or [`Error::Status`]. The previous buffer then stays.
     pub fn attach_device(&mut self, buffer: DeviceBuffer) -> Result<Option<DeviceBuffer>> {
         let handle = self.decoder.handle();
         handle.require_same(buffer.handle(), "nvjpegStateAttachDeviceBuffer", "buffer")?;
@@ -185,30 +187,30 @@ impl DecoderState {
         Ok(self.device.replace(buffer))
     }
 
-    /// Takes the buffers out, to attach them to a state of another decoder. This one decodes no more until it is given
-    /// others.
+    /// Takes the buffers out, so that they can be attached to a state of another decoder. This state decodes nothing
+    /// until it has buffers again.
     pub fn detach(&mut self) -> (Option<PinnedBuffer>, Option<DeviceBuffer>) {
         (self.pinned.take(), self.device.take())
     }
 
-    /// The first phase, into the pinned buffer: all of the Huffman decoding with [`Backend::Hybrid`].
+    /// The first phase, which writes the pinned buffer. With [`Backend::Hybrid`] it does all Huffman decoding.
     ///
     /// # Synchronization
     ///
-    /// The host's work alone, complete on return. It does not wait for the transfer of an earlier image.
+    /// Runs on the host only, complete on return. It does not wait for the transfer of an earlier image.
     ///
     /// # Errors
     ///
     /// [`Error::Parameter`] without buffers or for objects of another handle; [`Error::Status`] for images that are
-    /// damaged or that the decoder does not take.
+    /// damaged or that the decoder does not support.
     pub fn decode_host(&mut self, params: &DecodeParams, jpeg: &Jpeg<'_>) -> Result<()> {
         const CALL: &str = "nvjpegDecodeJpegHost";
         let handle = self.decoder.handle();
         self.require_buffers(CALL)?;
         handle.require_same(params.handle(), CALL, "params")?;
         handle.require_same(jpeg.handle(), CALL, "jpeg")?;
-        // SAFETY: all objects are valid and of one handle, and the buffers are attached. That no transfer reads the
-        // pinned buffer is in the contract of `transfer_to_device`.
+        // SAFETY: all objects are valid and of one handle, and the buffers are attached. The contract of
+        // `transfer_to_device` says that no transfer reads the pinned buffer.
         unsafe {
             call!(
                 handle.functions(),
@@ -221,12 +223,12 @@ impl DecoderState {
     ///
     /// # Safety
     ///
-    /// - The last call on this state was a [`decode_host`](Self::decode_host) that succeeded, of this `jpeg`, and the
-    ///   parameters given to it have been neither changed nor dropped.
-    /// - `stream` is a live stream of the handle's device, or null. The device buffer is in no use by work that `stream`
-    ///   does not wait for.
-    /// - Until the copy has been done, which the caller learns by an event or by synchronizing, the pinned buffer is
-    ///   neither written by another host phase nor dropped, and the image's bytes and the state are not dropped.
+    /// - The last call on this state was a successful [`decode_host`](Self::decode_host) of this `jpeg`, and its
+    ///   parameters have been neither changed nor dropped since.
+    /// - `stream` is a live stream of the handle's device, or null. No work uses the device buffer, except work that
+    ///   `stream` waits for.
+    /// - Until the copy is done, as known from an event or from synchronizing, no other host phase writes the pinned
+    ///   buffer, and the pinned buffer, the image's bytes and the state are not dropped.
     ///
     /// # Synchronization
     ///
@@ -259,19 +261,20 @@ impl DecoderState {
     ///
     /// # Safety
     ///
-    /// - The last call on this state was a [`transfer_to_device`](Self::transfer_to_device) that succeeded, on the same
-    ///   `stream`, and the parameters given to [`decode_host`](Self::decode_host) have been neither changed nor dropped.
-    /// - Each plane of `destination` that the output format has is device memory of at least its rows times its pitch,
-    ///   the pitch at least a row, and it stays allocated until the work is done.
-    /// - Nothing else uses the destination before the work is done. With [`Backend::Hardware`] it must be idle already
-    ///   when this is called, known by an event or by synchronizing: the hardware decoder of Hopper does not keep the order of the
-    ///   stream.
+    /// - The last call on this state was a successful [`transfer_to_device`](Self::transfer_to_device) on the same
+    ///   `stream`, and the parameters of [`decode_host`](Self::decode_host) have been neither changed nor dropped
+    ///   since.
+    /// - Each plane of `destination` that the output format has is device memory of at least its rows times its pitch.
+    ///   The pitch is at least a row. The memory stays allocated until the work is done.
+    /// - Nothing else uses the destination before the work is done. With [`Backend::Hardware`] it must already be idle
+    ///   when this is called, as known from an event or from synchronizing: the hardware decoder of Hopper does not
+    ///   keep the order of the stream.
     /// - Until the work is done the state is not used again, and neither it nor its buffers are dropped.
     ///
     /// # Synchronization
     ///
-    /// Nothing is complete on return: `destination` is written on `stream`, and may be read by work queued there
-    /// afterwards.
+    /// Nothing is complete on return. `destination` is written on `stream`, and work that is queued there afterwards
+    /// may read it.
     ///
     /// # Errors
     ///
@@ -279,7 +282,7 @@ impl DecoderState {
     pub unsafe fn decode_device(&mut self, destination: &Image, stream: cudaStream_t) -> Result<()> {
         let handle = self.decoder.handle();
         self.require_buffers("nvjpegDecodeJpegDevice")?;
-        // nvJPEG takes it mutable.
+        // nvJPEG takes a mutable image.
         let mut image = destination.0;
         // SAFETY: all objects are valid and of one handle, and the buffers are attached; the rest is the contract.
         unsafe {
@@ -304,7 +307,7 @@ impl DecoderState {
 impl Drop for DecoderState {
     fn drop(&mut self) {
         let handle = self.decoder.handle();
-        // SAFETY: the state is valid and owned here; that no work uses it any more is in the contract of the phases.
+        // SAFETY: the state is valid and owned here. The contracts of the phases say that no work uses it any more.
         handle.note_drop(unsafe { call!(handle.functions(), nvjpegJpegStateDestroy(self.raw)) });
     }
 }

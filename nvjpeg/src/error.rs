@@ -1,4 +1,4 @@
-//! What can go wrong: the library is not there, lacks a function, or answers with a status.
+//! Errors: the library is not there, lacks a function, or returns a status other than success.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,18 +8,18 @@ use nvjpeg_sys::bindings::nvjpegStatus_t;
 /// The result of every fallible call of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong, by who is at fault.
+/// An error, by who is at fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A shared library is nowhere to be found, or is there and cannot be loaded.
+    /// A shared library was not found, or was found and cannot be loaded.
     #[error("{library} cannot be loaded; {remedy}. Looked for:{}", Attempts(attempts))]
     NotLoaded {
         /// The library: `"nvJPEG"` or `"libnvcuvid"`.
         library: &'static str,
-        /// What was tried, in order.
+        /// The attempts, in order.
         attempts: Vec<Attempt>,
-        /// What to do about it.
+        /// The remedy.
         remedy: &'static str,
     },
     /// The library lacks functions that every nvJPEG since CUDA 11.0 has.
@@ -27,7 +27,7 @@ pub enum Error {
     MissingFunctions {
         /// The file that was loaded.
         library: PathBuf,
-        /// The functions that it lacks.
+        /// The missing functions.
         functions: Vec<&'static str>,
     },
     /// The library lacks one function, which other versions have.
@@ -40,12 +40,12 @@ pub enum Error {
         /// The first CUDA version that is known to have it.
         since: &'static str,
     },
-    /// A call answered with a status other than success.
+    /// A call returned a status other than success.
     #[error("{call}: {} ({}): {}", status.name(), status.code(), status.meaning())]
     Status {
         /// The function of nvJPEG.
         call: &'static str,
-        /// What it answered.
+        /// The status.
         status: Status,
     },
     /// A parameter is out of range or does not fit the others. nvJPEG was not called.
@@ -55,15 +55,15 @@ pub enum Error {
         call: &'static str,
         /// The parameter's name.
         parameter: &'static str,
-        /// What is allowed.
+        /// The values that are allowed.
         expected: String,
-        /// What came.
+        /// The value that was given.
         got: String,
     },
 }
 
 impl Error {
-    /// The status, if nvJPEG answered with one.
+    /// The status that nvJPEG returned, if any.
     #[must_use]
     pub fn status(&self) -> Option<Status> {
         match self {
@@ -72,8 +72,8 @@ impl Error {
         }
     }
 
-    /// Whether this image is at fault, or is of a kind that nvJPEG does not take: another image, or another decoder
-    /// for this one, may do.
+    /// Whether this image is at fault, or is of a kind that nvJPEG does not support. Another image may work, and so may
+    /// another decoder for this image.
     #[must_use]
     pub fn is_image(&self) -> bool {
         self.status().is_some_and(Status::is_image)
@@ -89,12 +89,12 @@ impl Error {
     }
 }
 
-/// One place that was looked at for a library.
+/// An attempt to load a library.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attempt {
-    /// The file, or the bare name given to the system's loader.
+    /// The file, or the name given to the system's loader.
     pub path: PathBuf,
-    /// Why it was not loaded, in the loader's words.
+    /// The reason why it was not loaded, in the loader's words.
     pub reason: String,
 }
 
@@ -106,7 +106,7 @@ impl fmt::Display for Attempts<'_> {
     }
 }
 
-/// What an nvJPEG call answered when it did not succeed.
+/// The status of an nvJPEG call that did not succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Status {
@@ -130,12 +130,12 @@ pub enum Status {
     ImplementationNotSupported,
     /// `NVJPEG_STATUS_INCOMPLETE_BITSTREAM`
     IncompleteBitstream,
-    /// A status that this crate does not know, from a later nvJPEG.
+    /// A status of a later nvJPEG, which this crate does not know.
     Unknown(u32),
 }
 
 impl Status {
-    /// The status of a raw one; none if that is success.
+    /// The status for nvJPEG's number; `None` for success.
     #[must_use]
     pub fn from_raw(raw: nvjpegStatus_t) -> Option<Self> {
         Some(match raw {
@@ -154,7 +154,7 @@ impl Status {
         })
     }
 
-    /// nvJPEG's number for it.
+    /// nvJPEG's number for the status.
     #[must_use]
     pub fn code(self) -> u32 {
         let raw = match self {
@@ -173,7 +173,7 @@ impl Status {
         raw.0
     }
 
-    /// nvJPEG's name for it.
+    /// nvJPEG's name for the status.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -191,7 +191,7 @@ impl Status {
         }
     }
 
-    /// What it means, and what to do about it.
+    /// The meaning of the status, and the remedy.
     #[must_use]
     pub fn meaning(self) -> &'static str {
         match self {
@@ -224,14 +224,14 @@ impl Status {
         }
     }
 
-    /// Whether the image is at fault, or is of a kind that the back end does not take.
+    /// Whether the image is at fault, or is of a kind that the back end does not support.
     #[must_use]
     pub fn is_image(self) -> bool {
         matches!(self, Self::BadJpeg | Self::JpegNotSupported | Self::IncompleteBitstream)
     }
 }
 
-/// An error unless the status is success.
+/// Fails unless the status is success.
 pub(crate) fn check(call: &'static str, raw: nvjpegStatus_t) -> Result<()> {
     Status::from_raw(raw).map_or(Ok(()), |status| Err(Error::Status { call, status }))
 }

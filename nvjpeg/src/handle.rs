@@ -1,4 +1,4 @@
-//! The library handle, which everything else is made from.
+//! The library handle, from which all other objects are made.
 
 use std::ffi::{c_int, c_void};
 use std::ops::BitOr;
@@ -14,14 +14,14 @@ use crate::error::{Error, Result, check};
 use crate::info::{ComponentSize, ImageInfo, Subsampling};
 use crate::library::Library;
 
-/// Calls a function of nvJPEG and turns its status into a `Result`: for use in an unsafe block.
+/// Calls a function of nvJPEG and converts its status to a `Result`. For use in an unsafe block.
 macro_rules! call {
     ($functions:expr, $name:ident($($argument:expr),* $(,)?)) => {
         $crate::error::check(stringify!($name), ($functions.$name)($($argument),*))
     };
 }
 
-/// The same for a function that not every version has.
+/// Like `call!`, for a function that some versions lack.
 macro_rules! call_optional {
     ($library:expr, $name:ident($($argument:expr),* $(,)?)) => {
         match $library.functions().$name {
@@ -33,23 +33,23 @@ macro_rules! call_optional {
 
 pub(crate) use {call, call_optional};
 
-/// Where an image is decoded.
+/// The back end that decodes images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Backend {
     /// nvJPEG's choice.
     Default,
-    /// Huffman decoding on the CPU, the rest on the device.
+    /// Decodes Huffman codes on the CPU, and the rest on the device.
     Hybrid,
-    /// Huffman decoding on the device too, for baseline images; in batches only from 51 images on.
+    /// Decodes Huffman codes on the device too, for baseline images; in batches only from 51 images on.
     GpuHybrid,
-    /// The device's hardware decoder: baseline, a single scan.
+    /// The device's hardware decoder: baseline images with a single scan.
     Hardware,
     /// Like `GpuHybrid`, with the compressed images in device memory.
     GpuHybridDevice,
     /// Like `Hardware`, with the compressed images in device memory.
     HardwareDevice,
-    /// Lossless JPEG.
+    /// Decodes lossless JPEG.
     Lossless,
 }
 
@@ -67,7 +67,7 @@ impl Backend {
     }
 }
 
-/// How a handle behaves; combined with `|`.
+/// Options of a handle, combined with `|`.
 ///
 /// ```
 /// use nvjpeg::Flags;
@@ -78,22 +78,22 @@ impl Backend {
 pub struct Flags(u32);
 
 impl Flags {
-    /// None.
+    /// No option.
     pub const NONE: Self = Self(bindings::NVJPEG_FLAGS_DEFAULT);
     /// The hardware decoders do not overlap images, and take less memory.
     pub const HARDWARE_NO_PIPELINE: Self = Self(bindings::NVJPEG_FLAGS_HW_DECODE_NO_PIPELINE);
-    /// Memory comes from the device's pools (cudaMallocAsync), in the order of the stream.
+    /// Memory comes from the device's pools (cudaMallocAsync), allocated in the order of the stream.
     pub const MEMORY_POOLS: Self = Self(bindings::NVJPEG_FLAGS_ENABLE_MEMORY_POOLS);
     /// Images that violate the standard are refused.
     pub const BITSTREAM_STRICT: Self = Self(bindings::NVJPEG_FLAGS_BITSTREAM_STRICT);
-    /// Less memory, decoding in parts. CUDA 12.0.
+    /// Decodes in parts, with less memory. CUDA 12.0.
     pub const REDUCED_MEMORY: Self = Self(bindings::NVJPEG_FLAGS_REDUCED_MEMORY_DECODE);
-    /// Less memory, decoding in parts without copying. CUDA 12.0.
+    /// Decodes in parts without copying, with less memory. CUDA 12.0.
     pub const REDUCED_MEMORY_ZERO_COPY: Self = Self(bindings::NVJPEG_FLAGS_REDUCED_MEMORY_DECODE_ZERO_COPY);
-    /// Chroma is interpolated, which is what libjpeg does, not repeated. CUDA 12.1.
+    /// Interpolates chroma, as libjpeg does, instead of repeating it. CUDA 12.1.
     pub const UPSAMPLING_WITH_INTERPOLATION: Self = Self(bindings::NVJPEG_FLAGS_UPSAMPLING_WITH_INTERPOLATION);
 
-    /// nvJPEG's number for it.
+    /// nvJPEG's number for these options.
     #[must_use]
     pub const fn bits(self) -> u32 {
         self.0
@@ -108,10 +108,10 @@ impl BitOr for Flags {
     }
 }
 
-/// Memory from elsewhere: two functions and what is passed to them.
+/// The caller's allocator: two functions, and the context that is passed to them.
 ///
-/// nvJPEG calls them from every thread that decodes, with the stream on whose work the memory depends: memory given
-/// back may still be in use by what was queued on it before.
+/// nvJPEG calls them from every thread that decodes, with the stream whose work uses the memory. When memory is freed,
+/// work queued on this stream earlier may still use it.
 #[derive(Debug, Clone, Copy)]
 pub struct Allocator {
     /// `allocate(context, out, size_bytes, stream)`: writes the address to `out` and returns 0, or returns another
@@ -119,7 +119,7 @@ pub struct Allocator {
     pub allocate: unsafe extern "C" fn(*mut c_void, *mut *mut c_void, usize, cudaStream_t) -> c_int,
     /// `free(context, address, size_bytes, stream)`: returns 0, or another number if it failed. It must not unwind.
     pub free: unsafe extern "C" fn(*mut c_void, *mut c_void, usize, cudaStream_t) -> c_int,
-    /// The first argument of both.
+    /// The first argument of both functions.
     pub context: *mut c_void,
 }
 
@@ -137,26 +137,26 @@ impl Allocator {
     }
 }
 
-/// Where a handle takes memory from.
+/// The allocators of a handle.
 #[derive(Debug, Clone, Copy)]
 pub struct Allocators {
     /// Device memory.
     pub device: Allocator,
-    /// Pinned memory of the host.
+    /// Pinned host memory.
     pub pinned: Allocator,
 }
 
-/// The device's hardware decoders.
+/// Number of the device's hardware decoders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HardwareDecoders {
-    /// How many there are, by NVIDIA's name: 0 without hardware decoding.
+    /// Number of engines, in NVIDIA's words; 0 without hardware decoding.
     pub engines: u32,
-    /// How many images each decodes at a time.
+    /// Number of images that each engine decodes at a time.
     pub cores_per_engine: u32,
 }
 
-/// nvJPEG on one device: the object from which all others are made. Clones are of the same handle, which is destroyed
-/// when the last of them, and of what was made from it, is dropped.
+/// nvJPEG on one device: the object from which all others are made. Clones refer to the same handle. It is destroyed
+/// when the last clone and all objects made from it are dropped.
 #[derive(Debug, Clone)]
 pub struct Handle {
     inner: Arc<Inner>,
@@ -166,21 +166,21 @@ pub struct Handle {
 struct Inner {
     raw: nvjpegHandle_t,
     library: Library,
-    /// What destroying an object of this handle first failed with.
+    /// The first error of destroying an object of this handle.
     drop_error: Mutex<Option<Error>>,
-    /// nvJPEG was given the addresses.
+    /// Kept, because nvJPEG has their addresses.
     _allocators: Option<Box<(nvjpegDevAllocatorV2_t, nvjpegPinnedAllocatorV2_t)>>,
 }
 
-// SAFETY: nvJPEG's documentation ("Thread Safety") names the objects that each thread needs one of its own of, and the
-// handle is not among them; the allocators' contexts are for every thread by the contract of `with_allocators`. It is
-// bound to no thread, only to the context current there.
+// SAFETY: nvJPEG's documentation ("Thread Safety") lists the objects that each thread needs its own of, and the handle
+// is not among them. The contract of `with_allocators` says that the allocators' contexts may be used by every thread.
+// The handle is not bound to a thread, only to the CUDA context that is current there.
 unsafe impl Send for Inner {}
 // SAFETY: as above.
 unsafe impl Sync for Inner {}
 
 impl Handle {
-    /// A handle on the device that is current on this thread, with memory from CUDA itself.
+    /// A handle on the device that is current on this thread. CUDA provides its memory.
     ///
     /// # Synchronization
     ///
@@ -188,9 +188,9 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// [`Error::Status`] with [`ExecutionFailed`](crate::Status::ExecutionFailed) where there is no driver or device,
-    /// [`ImplementationNotSupported`](crate::Status::ImplementationNotSupported) or
-    /// [`ArchMismatch`](crate::Status::ArchMismatch) where the device lacks the back end.
+    /// [`Error::Status`] with [`ExecutionFailed`](crate::Status::ExecutionFailed) if there is no driver or device, and
+    /// with [`ImplementationNotSupported`](crate::Status::ImplementationNotSupported) or
+    /// [`ArchMismatch`](crate::Status::ArchMismatch) if the device lacks the back end.
     ///
     /// ```
     /// use nvjpeg::{Backend, Flags, Handle, Library, Status};
@@ -204,7 +204,7 @@ impl Handle {
     /// ```
     pub fn new(library: &Library, backend: Backend, flags: Flags) -> Result<Self> {
         let mut raw = ptr::null_mut();
-        // SAFETY: null allocators stand for CUDA's; `raw` is written to before the call returns.
+        // SAFETY: null allocators mean CUDA's; `raw` is written to before the call returns.
         unsafe {
             call!(
                 library.functions(),
@@ -214,14 +214,14 @@ impl Handle {
         Ok(Self::from_raw(raw, library, None))
     }
 
-    /// A handle whose memory, and that of the states made from it, comes from the caller. Buffers have allocators of
-    /// their own.
+    /// A handle whose memory, and the memory of states made from it, comes from the caller. Buffers have their own
+    /// allocators.
     ///
     /// # Safety
     ///
-    /// Until the handle and everything made from it is destroyed, the functions must be callable with their contexts
-    /// from every thread at once, and what they return must be memory of the size asked for, aligned to 256 bytes, of
-    /// the device or pinned, that nothing else uses before it is freed.
+    /// Until the handle and everything made from it are destroyed, the functions must be callable with their contexts
+    /// from every thread at once. The memory that they return must have the requested size, be aligned to 256 bytes, be
+    /// of the right kind (device or pinned), and not be used by anything else before it is freed.
     ///
     /// # Synchronization
     ///
@@ -229,7 +229,7 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// Those of [`Handle::new`]; [`Error::MissingFunction`] before CUDA 11.7.
+    /// The errors of [`Handle::new`]; [`Error::MissingFunction`] before CUDA 11.7.
     pub unsafe fn with_allocators(
         library: &Library,
         backend: Backend,
@@ -239,8 +239,8 @@ impl Handle {
         let mut raw = ptr::null_mut();
         let mut kept = Box::new((allocators.device.device(), allocators.pinned.pinned()));
         let (device, pinned) = (&raw mut kept.0, &raw mut kept.1);
-        // SAFETY: the allocators are as nvJPEG wants them by this function's contract, and at an address that stays the
-        // same until the handle is destroyed; `raw` is written to before the call returns.
+        // SAFETY: by this function's contract the allocators are as nvJPEG needs them. Their address stays the same
+        // until the handle is destroyed. `raw` is written to before the call returns.
         unsafe {
             call_optional!(library, nvjpegCreateExV2(backend.raw(), device, pinned, flags.bits(), &raw mut raw))?;
         }
@@ -256,19 +256,19 @@ impl Handle {
         Self { inner: Arc::new(Inner { raw, library, drop_error, _allocators: allocators }) }
     }
 
-    /// The library that it is of.
+    /// The handle's library.
     #[must_use]
     pub fn library(&self) -> &Library {
         &self.inner.library
     }
 
-    /// For calls that the safe layer lacks; valid while this handle is.
+    /// The raw handle, for calls that the safe layer lacks. It is valid as long as this handle is.
     #[must_use]
     pub fn as_raw(&self) -> nvjpegHandle_t {
         self.inner.raw
     }
 
-    /// The device's hardware decoders. A back end other than [`Backend::Hardware`] may answer that there are none.
+    /// The device's hardware decoders. A back end other than [`Backend::Hardware`] may report that there are none.
     ///
     /// # Errors
     ///
@@ -283,21 +283,21 @@ impl Handle {
         Ok(found)
     }
 
-    /// What an image's header says, in one call and on any thread; see [`JpegStream`](crate::JpegStream) for more.
+    /// Reads an image's header in one call, on any thread. [`JpegStream`](crate::JpegStream) reads more.
     ///
     /// # Synchronization
     ///
-    /// The host's work alone, complete on return.
+    /// Runs on the host only, complete on return.
     ///
     /// # Errors
     ///
-    /// [`Error::Status`]: a damaged header, or a kind of JPEG that nvJPEG does not know.
+    /// [`Error::Status`] for a damaged header, or for a kind of JPEG that nvJPEG does not know.
     pub fn image_info(&self, jpeg: &[u8]) -> Result<ImageInfo> {
         const N: usize = bindings::NVJPEG_MAX_COMPONENT as usize;
         let (mut count, mut widths, mut heights) = (0, [0; N], [0; N]);
         let mut subsampling = bindings::nvjpegChromaSubsampling_t::NVJPEG_CSS_UNKNOWN;
-        // SAFETY: `jpeg` is readable for its length, and the arrays have the length that nvJPEG writes to, all for the
-        // length of the call; the handle is valid.
+        // SAFETY: during the call, `jpeg` is readable for its length, and the arrays have the length that nvJPEG writes
+        // to. The handle is valid.
         unsafe {
             call!(
                 self.functions(),
@@ -320,7 +320,7 @@ impl Handle {
         Ok(ImageInfo::new(components, count, Subsampling::from_raw(subsampling)))
     }
 
-    /// What destroying an object of this handle first failed with since this was last asked.
+    /// The first error of destroying an object of this handle since the last call of this function.
     #[must_use]
     pub fn take_drop_error(&self) -> Option<Error> {
         self.inner.drop_error.lock().unwrap_or_else(PoisonError::into_inner).take()
@@ -330,7 +330,7 @@ impl Handle {
         self.library().functions()
     }
 
-    /// An error unless an object given to `call` was made from this very handle: nvJPEG does not check that.
+    /// Fails unless an object given to `call` was made from this handle. nvJPEG does not check that.
     pub(crate) fn require_same(&self, other: &Self, call: &'static str, parameter: &'static str) -> Result<()> {
         if Arc::ptr_eq(&self.inner, &other.inner) {
             return Ok(());
@@ -338,12 +338,12 @@ impl Handle {
         Err(Error::parameter(call, parameter, "made from the same handle", "one of another handle"))
     }
 
-    /// An error if an earlier destruction failed: to be called where objects are made.
+    /// Fails if an earlier destruction failed. Functions that make objects call this.
     pub(crate) fn report_drop_error(&self) -> Result<()> {
         self.take_drop_error().map_or(Ok(()), Err)
     }
 
-    /// Keeps what a destruction failed with, if it is the first.
+    /// Keeps the error of a destruction, if it is the first.
     pub(crate) fn note_drop(&self, result: Result<()>) {
         if let Err(error) = result {
             self.inner.drop_error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
@@ -353,9 +353,9 @@ impl Handle {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // SAFETY: what was made from this handle holds a clone of it, so it is all destroyed.
+        // SAFETY: objects made from this handle hold a clone of it, so all of them are destroyed.
         let status = unsafe { (self.library.functions().nvjpegDestroy)(self.raw) };
-        // Nobody is left to tell.
+        // Nobody is left to receive the error.
         let _ = check("nvjpegDestroy", status);
     }
 }

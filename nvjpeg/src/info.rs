@@ -1,28 +1,28 @@
-//! What an image's header can say.
+//! Information in an image's header.
 
 use nvjpeg_sys::bindings::{NVJPEG_MAX_COMPONENT, nvjpegChromaSubsampling_t, nvjpegExifOrientation_t};
 
-/// How much smaller the chroma planes are than the luma plane.
+/// Size of the chroma planes compared with the luma plane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Subsampling {
-    /// 4:4:4, equal size.
+    /// 4:4:4: equal size.
     S444,
-    /// 4:2:2, half the width.
+    /// 4:2:2: half the width.
     S422,
-    /// 4:2:0, half the width and height.
+    /// 4:2:0: half the width and height.
     S420,
-    /// 4:4:0, half the height.
+    /// 4:4:0: half the height.
     S440,
-    /// 4:1:1, a quarter of the width.
+    /// 4:1:1: a quarter of the width.
     S411,
-    /// 4:1:0, a quarter of the width and half the height.
+    /// 4:1:0: a quarter of the width and half the height.
     S410,
-    /// 4:1:0, the other way round.
+    /// 4:1:0 with width and height exchanged.
     S410V,
     /// No chroma.
     Gray,
-    /// Another, or another number of components than one or three.
+    /// Another subsampling, or another number of components than one or three.
     Unknown,
 }
 
@@ -68,31 +68,31 @@ pub enum Encoding {
     Progressive,
     /// SOF3: lossless, Huffman.
     Lossless,
-    /// Another.
+    /// Another coding.
     Unknown,
 }
 
-/// How an image is to be turned to be upright, as in EXIF.
+/// The turn that brings an image upright, as in EXIF.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Orientation {
-    /// The image does not say.
+    /// The image has no orientation.
     Unknown,
-    /// Not at all.
+    /// The image is upright.
     Normal,
-    /// Left for right.
+    /// Mirror left and right.
     FlipHorizontal,
-    /// Half a turn.
+    /// Turn by half.
     Rotate180,
-    /// Top for bottom.
+    /// Mirror top and bottom.
     FlipVertical,
-    /// Rows for columns.
+    /// Exchange rows and columns.
     Transpose,
-    /// A quarter turn.
+    /// Turn by a quarter.
     Rotate90,
-    /// Rows for columns and half a turn.
+    /// Exchange rows and columns, then turn by half.
     Transverse,
-    /// Three quarters of a turn.
+    /// Turn by three quarters.
     Rotate270,
 }
 
@@ -127,20 +127,20 @@ impl Orientation {
 /// The size of one component's plane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct ComponentSize {
-    /// Columns.
+    /// Number of columns.
     pub width_px: u32,
-    /// Rows.
+    /// Number of rows.
     pub height_px: u32,
 }
 
 /// Sizes and subsampling of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ImageInfo {
-    /// Columns of the whole image.
+    /// Number of columns of the whole image.
     pub width_px: u32,
-    /// Rows of the whole image.
+    /// Number of rows of the whole image.
     pub height_px: u32,
-    /// How much smaller the chroma planes are.
+    /// Size of the chroma planes compared with the luma plane.
     pub subsampling: Subsampling,
     components: [ComponentSize; NVJPEG_MAX_COMPONENT as usize],
     count: usize,
@@ -156,7 +156,7 @@ impl ImageInfo {
         Self { width_px, height_px, subsampling, components, count }
     }
 
-    /// The planes' sizes, at most four.
+    /// The sizes of the planes, at most four.
     #[must_use]
     pub fn components(&self) -> &[ComponentSize] {
         &self.components[..self.count]

@@ -1,12 +1,12 @@
 //! NVIDIA's JPEG decoder for GPUs, nvJPEG, loaded at run time.
 //!
-//! A program that uses this crate builds and starts where there is no nvJPEG, no CUDA toolkit and no driver;
-//! [`Library::load`] finds the library when it is wanted, and says where it looked when it is not there.
+//! A program that uses this crate builds and starts without nvJPEG, CUDA toolkit and driver. [`Library::load`] finds
+//! the library when it is needed. If it is missing, the error lists the places that were tried.
 //!
-//! - [`Library`]: the library, found and loaded, and its functions.
+//! - [`Library`]: the loaded library and its functions.
 //! - [`Handle`], [`JpegStream`], [`DecodeParams`], [`Decoder`], [`DecoderState`], [`BatchState`], [`PinnedBuffer`] and
-//!   [`DeviceBuffer`]: nvJPEG's objects, each destroyed when it is dropped, after what was made from it.
-//! - [`sys`]: the raw bindings, for what the safe layer has no call for.
+//!   [`DeviceBuffer`]: nvJPEG's objects. Each is destroyed when it is dropped, after the objects made from it.
+//! - [`sys`]: the raw bindings, for functions that the safe layer lacks.
 //!
 //! ```no_run
 //! use nvjpeg::{
@@ -43,16 +43,16 @@
 //!
 //! # Threads
 //!
-//! As NVIDIA documents it, streams, states and buffers belong to one thread at a time ([`Send`], not [`Sync`]); the
-//! handle and the decoder hold nothing of a decode and are shared by all ([`Sync`]), and so are parameters once they are
-//! set. The device is that of the CUDA context which is current on the calling thread; let it be the same one in every
-//! call on a handle and on what was made from it, drops included.
+//! By NVIDIA's documentation, streams, states and buffers belong to one thread at a time ([`Send`], not [`Sync`]). The
+//! handle and the decoder hold nothing of a decode, so all threads share them ([`Sync`]); the same is true of
+//! parameters once they are set. The device is that of the CUDA context which is current on the calling thread. It must
+//! be the same in every call on a handle and on objects made from it, drops included.
 //!
 //! # Drops
 //!
-//! Dropping never panics. If nvJPEG refuses to destroy an object, the first such status is kept and is the answer to the
-//! next creation on the same handle, or of [`Handle::take_drop_error`]; for the handle itself nobody is left to ask, and
-//! it is ignored.
+//! Dropping never panics. If nvJPEG refuses to destroy an object, the first such status is kept. The next creation on
+//! the same handle returns it, or [`Handle::take_drop_error`]. If destroying the handle itself fails, the status is
+//! ignored, because nobody is left to ask.
 
 mod batch;
 mod buffer;

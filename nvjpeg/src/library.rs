@@ -1,4 +1,4 @@
-//! Finding nvJPEG at run time, and its functions by name.
+//! Loading nvJPEG at run time, and looking up its functions by name.
 
 use std::collections::HashSet;
 use std::env;
@@ -12,28 +12,28 @@ use nvjpeg_sys::bindings::libraryPropertyType_t;
 
 use crate::error::{Attempt, Error, Result, check};
 
-/// The environment variable that names the library, or the folder that it is in. Nothing else is tried when it is set.
+/// The environment variable with the path of the library or of its folder. If it is set, no other place is tried.
 pub const PATH_VARIABLE: &str = "WARPFEED_NVJPEG";
 
-/// What the library is called, the latest first: the number is CUDA's major version.
+/// File names of the library, the latest first. The number is CUDA's major version.
 #[cfg(not(windows))]
 const NAMES: [&str; 4] = ["libnvjpeg.so.13", "libnvjpeg.so.12", "libnvjpeg.so.11", "libnvjpeg.so"];
 #[cfg(windows)]
 const NAMES: [&str; 3] = ["nvjpeg64_13.dll", "nvjpeg64_12.dll", "nvjpeg64_11.dll"];
 
-/// Any of them, in messages.
+/// A pattern for all these names, for messages.
 const ANY: &str = if cfg!(windows) { "nvjpeg64_*.dll" } else { "libnvjpeg.so*" };
 
-/// The folder of CUDA's packages for this processor, below the toolkit's `targets`.
+/// The folder for this processor in CUDA's packages, below the toolkit's `targets`.
 const TARGET: &str = if cfg!(target_arch = "aarch64") { "sbsa-linux" } else { "x86_64-linux" };
 
-/// Environments in the working folder: the usual one, and the one that warpfeed's scripts/setup makes.
+/// Python environments in the working folder: the usual one, and the one that warpfeed's scripts/setup makes.
 const LOCAL: [&str; 2] = [".venv", ".cuda"];
 
 const REMEDY: &str = "install the CUDA toolkit, or run `pip install nvidia-nvjpeg` in the active Python environment, \
                       or set WARPFEED_NVJPEG to the path of libnvjpeg.so.13";
 
-/// A version: of nvJPEG, or of the CUDA runtime that it was built with.
+/// A version of nvJPEG, or of the CUDA runtime that it was built with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version {
     /// The first number.
@@ -50,7 +50,7 @@ impl std::fmt::Display for Version {
     }
 }
 
-/// nvJPEG, loaded; it stays so until the process ends. Clones are of the same library.
+/// The loaded nvJPEG. It stays loaded until the process ends. Clones refer to the same library.
 #[derive(Debug, Clone)]
 pub struct Library {
     inner: Arc<Inner>,
@@ -63,16 +63,16 @@ struct Inner {
 }
 
 impl Library {
-    /// Finds and loads nvJPEG: what `$WARPFEED_NVJPEG` names, and nothing else if it is set; or else the first in the
-    /// loader's path, the usual CUDA folders, and the active Python environment (`$VIRTUAL_ENV`, `$CONDA_PREFIX`,
-    /// `./.venv`, `./.cuda`).
+    /// Finds and loads nvJPEG. If `$WARPFEED_NVJPEG` is set, it is the only place that is tried. Otherwise these are
+    /// tried in order: the loader's path, the usual CUDA folders, and the active Python environment (`$VIRTUAL_ENV`,
+    /// `$CONDA_PREFIX`, `./.venv`, `./.cuda`).
     ///
-    /// No driver and no device are needed for this.
+    /// This needs no driver and no device.
     ///
     /// # Errors
     ///
-    /// [`Error::NotLoaded`] says where it was looked for and what to do; [`Error::MissingFunctions`] if all that was found
-    /// is no nvJPEG of CUDA 11 or later.
+    /// [`Error::NotLoaded`] with the places that were tried and the remedy; [`Error::MissingFunctions`] if every
+    /// library that was found is no nvJPEG of CUDA 11 or later.
     ///
     /// ```
     /// match nvjpeg::Library::load() {
@@ -102,17 +102,18 @@ impl Library {
     fn load_first(candidates: Vec<PathBuf>) -> Result<Self> {
         let (mut attempts, mut unfit) = (Vec::new(), None);
         for path in candidates {
-            // Says it shorter than the loader, for the many places where there is nothing. A bare name is the loader's.
+            // This reason is shorter than the loader's, for the many places without a library. The loader itself looks
+            // up bare names.
             if path.components().count() > 1 && !path.is_file() {
                 attempts.push(Attempt { path, reason: "no such file".to_owned() });
                 continue;
             }
-            // SAFETY: nvJPEG's initializers have no conditions. That the file is nvJPEG is for whoever installed it
-            // under that name, or named it, to see to, as with any library that the system's loader finds.
+            // SAFETY: nvJPEG's initializers have no preconditions. Whoever installed the file under this name, or gave
+            // its path, must see to it that it is nvJPEG, as with any library that the system's loader finds.
             match unsafe { libloading::Library::new(&path) } {
                 Ok(library) => match Self::resolve(library, path) {
                     Ok(library) => return Ok(library),
-                    // One too old must not stand before a good one elsewhere.
+                    // A library that is too old must not hide a good one elsewhere.
                     Err(error) => unfit = unfit.or(Some(error)),
                 },
                 Err(error) => {
@@ -126,11 +127,11 @@ impl Library {
     }
 
     fn resolve(library: libloading::Library, path: PathBuf) -> Result<Self> {
-        // SAFETY: the library is nvJPEG as argued where it is loaded; no other exports these names.
+        // SAFETY: the library is nvJPEG, as argued where it is loaded. No other library exports these names.
         match unsafe { Functions::resolve(&library) } {
             Ok(functions) => {
-                // Never unloaded: the CUDA runtime inside it has threads and exit handlers of its own. So the functions
-                // stay valid, whoever copies them.
+                // It is never unloaded, because the CUDA runtime inside it has its own threads and exit handlers. So
+                // the functions stay valid, whoever copies them.
                 std::mem::forget(library);
                 Ok(Self { inner: Arc::new(Inner { functions, path }) })
             }
@@ -138,7 +139,7 @@ impl Library {
         }
     }
 
-    /// The file that was loaded, or the name under which the system's loader found it.
+    /// The file that was loaded, or the name under which the system's loader found the library.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.inner.path
@@ -162,7 +163,7 @@ impl Library {
         })
     }
 
-    /// The version of the CUDA runtime that nvJPEG carries within it. No device is needed.
+    /// The version of the CUDA runtime inside nvJPEG. No device is needed.
     ///
     /// # Errors
     ///
@@ -174,7 +175,7 @@ impl Library {
         })
     }
 
-    /// What a missing optional function is reported as.
+    /// The error for a missing optional function.
     pub(crate) fn missing(&self, function: &'static str) -> Error {
         let since = Functions::OPTIONAL.iter().find(|(name, _)| *name == function).map_or("a later version", |f| f.1);
         Error::MissingFunction { library: self.path().to_owned(), function, since }
@@ -193,8 +194,8 @@ fn version(get: impl Fn(libraryPropertyType_t, *mut c_int) -> Result<()>) -> Res
     })
 }
 
-/// Whether `libnvcuvid.so.1` can be loaded. nvJPEG needs it for the hardware decoders, and where it is missing it
-/// silently has none: containers lack it when they are started without the `video` capability.
+/// Checks that `libnvcuvid.so.1` can be loaded. nvJPEG needs it for the hardware decoders, and silently has none
+/// without it. Containers lack it if they are started without the `video` capability.
 ///
 /// # Errors
 ///
@@ -207,7 +208,7 @@ fn version(get: impl Fn(libraryPropertyType_t, *mut c_int) -> Result<()>) -> Res
 /// ```
 pub fn probe_nvcuvid() -> Result<()> {
     let name = if cfg!(windows) { "nvcuvid.dll" } else { "libnvcuvid.so.1" };
-    // SAFETY: the driver's library has no conditions on being loaded; nvJPEG loads it in the same way.
+    // SAFETY: loading the driver's library has no preconditions; nvJPEG loads it in the same way.
     let loaded = unsafe { libloading::Library::new(name) };
     loaded.map(drop).map_err(|error| Error::NotLoaded {
         library: "libnvcuvid",
@@ -217,7 +218,7 @@ pub fn probe_nvcuvid() -> Result<()> {
     })
 }
 
-/// The loader's own words: libloading keeps them in the source.
+/// The loader's own words, which libloading keeps in the error's source.
 fn in_full(error: &libloading::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
@@ -235,7 +236,7 @@ fn candidates(variable: &dyn Fn(&str) -> Option<OsString>, local: &Path) -> Vec<
         }
     }
     for environment in ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(set).chain(LOCAL.map(PathBuf::from)) {
-        // Conda's own packages are in its lib, PyPI's below site-packages.
+        // Conda's packages are in its lib, PyPI's below site-packages.
         paths.extend(in_folder(&environment.join("lib")));
         let wheels = wheel_folders(&environment);
         if wheels.is_empty() {
@@ -248,7 +249,7 @@ fn candidates(variable: &dyn Fn(&str) -> Option<OsString>, local: &Path) -> Vec<
     paths
 }
 
-/// The libraries in a folder; where there is none a path that says so when it is tried.
+/// The libraries in a folder. If there are none, a path whose failure names the folder.
 fn in_folder(folder: &Path) -> Vec<PathBuf> {
     let mut found: Vec<_> = NAMES.iter().map(|name| folder.join(name)).filter(|path| path.is_file()).collect();
     if found.is_empty() {
@@ -257,7 +258,7 @@ fn in_folder(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// `cuda` and then `cuda-13.1`, `cuda-12.8`, ... in a folder: the latest first.
+/// `cuda`, then `cuda-13.1`, `cuda-12.8`, ... in a folder, the latest first.
 fn toolkits(local: &Path) -> Vec<PathBuf> {
     let mut found = children(local, |name| name.starts_with("cuda-"));
     found.sort_by_key(|path| std::cmp::Reverse(numbers(path)));
@@ -272,7 +273,8 @@ fn numbers(path: &Path) -> Vec<u32> {
     name.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse().ok()).collect()
 }
 
-/// Where the wheels nvidia-nvjpeg (`nvidia/cu13/lib`) and nvidia-nvjpeg-cu12 (`nvidia/nvjpeg/lib`) put it.
+/// The folders into which the wheels nvidia-nvjpeg (`nvidia/cu13/lib`) and nvidia-nvjpeg-cu12 (`nvidia/nvjpeg/lib`) put
+/// the library.
 fn wheel_folders(environment: &Path) -> Vec<PathBuf> {
     children(&environment.join("lib"), |name| name.starts_with("python3"))
         .into_iter()
@@ -282,7 +284,8 @@ fn wheel_folders(environment: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The entries of a folder whose names satisfy a condition, in the order of their names; none if it cannot be read.
+/// The entries of a folder whose names satisfy a condition, in the order of their names. None if the folder cannot be
+/// read.
 fn children(folder: &Path, wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(folder) else {
         return Vec::new();

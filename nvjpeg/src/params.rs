@@ -1,4 +1,4 @@
-//! What an image is decoded to.
+//! Parameters of a decoded image: format, part, scale, orientation.
 
 use std::ptr;
 
@@ -12,27 +12,27 @@ use crate::info::Orientation;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OutputFormat {
-    /// The components as they are, a plane each.
+    /// The stored components, one plane each.
     Unchanged,
-    /// Y, Cb and Cr, a plane each, chroma subsampled as it is.
+    /// Y, Cb and Cr, one plane each, with the stored chroma subsampling.
     Yuv,
     /// Luma alone, in the first plane.
     Y,
-    /// Red, green and blue, a plane each.
+    /// Red, green and blue, one plane each.
     Rgb,
-    /// Blue, green and red, a plane each.
+    /// Blue, green and red, one plane each.
     Bgr,
-    /// Red, green, blue by turns in the first plane.
+    /// Red, green, blue, interleaved in the first plane.
     RgbInterleaved,
-    /// Blue, green, red by turns in the first plane.
+    /// Blue, green, red, interleaved in the first plane.
     BgrInterleaved,
-    /// The components as they are by turns in the first plane, 16 bits each. CUDA 12.3.
+    /// The stored components, interleaved in the first plane, 16 bits each. CUDA 12.3.
     UnchangedInterleavedU16,
-    /// A plane of Y and one of Cb and Cr by turns, at half the width and height. CUDA 12.3.
+    /// One plane of Y, and one plane of interleaved Cb and Cr at half the width and height. CUDA 12.3.
     Nv12,
-    /// Y, Cb, Y, Cr by turns in the first plane. CUDA 12.3.
+    /// Y, Cb, Y, Cr, interleaved in the first plane. CUDA 12.3.
     Yuy2,
-    /// The components as they are by turns in the first plane. CUDA 13.
+    /// The stored components, interleaved in the first plane. CUDA 13.
     UnchangedInterleaved,
 }
 
@@ -54,17 +54,17 @@ impl OutputFormat {
     }
 }
 
-/// By how much the hardware decoders shrink an image.
+/// Factor by which the hardware decoders shrink an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Scale {
-    /// Not at all.
+    /// No shrinking.
     Full,
-    /// To half its width and height.
+    /// Half the width and height.
     Half,
-    /// To a quarter of its width and height.
+    /// A quarter of the width and height.
     Quarter,
-    /// To an eighth of its width and height.
+    /// An eighth of the width and height.
     Eighth,
 }
 
@@ -75,23 +75,23 @@ pub struct Roi {
     pub left_px: u32,
     /// The first row.
     pub top_px: u32,
-    /// How many columns.
+    /// Number of columns.
     pub width_px: u32,
-    /// How many rows.
+    /// Number of rows.
     pub height_px: u32,
 }
 
-/// What an image is decoded to: format, part, scale, orientation.
+/// Parameters of a decoded image: format, part, scale, orientation.
 #[derive(Debug)]
 pub struct DecodeParams {
     raw: nvjpegDecodeParams_t,
     handle: Handle,
 }
 
-// SAFETY: a record of settings in the host's memory, bound to no thread.
+// SAFETY: a record of settings in host memory, bound to no thread.
 unsafe impl Send for DecodeParams {}
-// SAFETY: all that changes it takes `&mut self`; decoding reads it, and nvJPEG's documentation does not count it among
-// the objects that each thread needs one of its own of.
+// SAFETY: all methods that change it take `&mut self`. Decoding only reads it, and it is not among the objects that
+// each thread needs its own of by nvJPEG's documentation.
 unsafe impl Sync for DecodeParams {}
 
 impl DecodeParams {
@@ -99,7 +99,7 @@ impl DecodeParams {
     ///
     /// # Synchronization
     ///
-    /// This and all that sets something is the host's work alone, complete on return.
+    /// This and all setters run on the host only, complete on return.
     ///
     /// # Errors
     ///
@@ -112,22 +112,23 @@ impl DecodeParams {
         Ok(Self { raw, handle: handle.clone() })
     }
 
-    /// The layout of the output. Batches take that of [`BatchState::initialize`](crate::BatchState::initialize).
+    /// The layout of the output. Batches use the layout given to
+    /// [`BatchState::initialize`](crate::BatchState::initialize).
     ///
     /// # Errors
     ///
-    /// [`Error::Status`], for a format that this nvJPEG does not know.
+    /// [`Error::Status`] for a format that this nvJPEG does not know.
     pub fn set_output_format(&mut self, format: OutputFormat) -> Result<()> {
         // SAFETY: the parameters are valid.
         unsafe { call!(self.handle.functions(), nvjpegDecodeParamsSetOutputFormat(self.raw, format.raw())) }
     }
 
-    /// The part of the image to decode; `None` for the whole.
+    /// The part of the image to decode; `None` for the whole image.
     ///
     /// # Errors
     ///
-    /// [`Error::Parameter`] for an empty part or numbers above `i32::MAX`, or [`Error::Status`]. Whether it lies within
-    /// the image is seen when decoding.
+    /// [`Error::Parameter`] for an empty part or numbers above `i32::MAX`, or [`Error::Status`]. Whether the part lies
+    /// inside the image is checked when decoding.
     pub fn set_roi(&mut self, roi: Option<Roi>) -> Result<()> {
         let [left, top, width, height] = match roi {
             None => [0, 0, -1, -1],
@@ -144,7 +145,7 @@ impl DecodeParams {
         unsafe { call!(self.handle.functions(), nvjpegDecodeParamsSetROI(self.raw, left, top, width, height)) }
     }
 
-    /// Whether CMYK images may be decoded, naively (without their color profile), to RGB.
+    /// Whether CMYK images may be decoded to RGB. The conversion ignores their color profile.
     ///
     /// # Errors
     ///
@@ -154,7 +155,7 @@ impl DecodeParams {
         unsafe { call!(self.handle.functions(), nvjpegDecodeParamsSetAllowCMYK(self.raw, allow.into())) }
     }
 
-    /// By how much to shrink: the hardware decoders alone can.
+    /// The factor by which to shrink. Only the hardware decoders can shrink.
     ///
     /// # Errors
     ///
@@ -170,7 +171,7 @@ impl DecodeParams {
         unsafe { call_optional!(self.handle.library(), nvjpegDecodeParamsSetScaleFactor(self.raw, factor)) }
     }
 
-    /// How the image is to be turned.
+    /// The turn that is applied to the image.
     ///
     /// # Errors
     ///
@@ -192,8 +193,8 @@ impl DecodeParams {
 
 impl Drop for DecodeParams {
     fn drop(&mut self) {
-        // SAFETY: the parameters are valid and owned here; that no decode under way uses them is in the contract of the
-        // functions that start one.
+        // SAFETY: the parameters are valid and owned here. The contracts of the functions that start a decode say that
+        // no decode is using them.
         self.handle.note_drop(unsafe { call!(self.handle.functions(), nvjpegDecodeParamsDestroy(self.raw)) });
     }
 }

@@ -1,4 +1,4 @@
-//! Parsing images, and asking about them.
+//! Parsed images, and information about them.
 
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -13,22 +13,22 @@ use crate::handle::{Handle, call, call_optional};
 use crate::info::{ComponentSize, Encoding, ImageInfo, Orientation, Subsampling};
 use crate::params::DecodeParams;
 
-/// Parses images, one after the other; its memory is used again for each. One for every worker.
+/// A parser of images, one after another. Its memory is reused for each image. Each worker has its own.
 #[derive(Debug)]
 pub struct JpegStream {
     raw: nvjpegJpegStream_t,
     handle: Handle,
 }
 
-// SAFETY: nvJPEG's documentation asks for one for each thread, not for one thread for each.
+// SAFETY: nvJPEG's documentation asks for one stream per thread at a time, and does not bind a stream to a thread.
 unsafe impl Send for JpegStream {}
 
 impl JpegStream {
-    /// One that has parsed nothing yet.
+    /// A parser that has parsed nothing yet.
     ///
     /// # Synchronization
     ///
-    /// This and parsing are the host's work alone, complete on return.
+    /// This and parsing run on the host only, complete on return.
     ///
     /// # Errors
     ///
@@ -41,15 +41,16 @@ impl JpegStream {
         Ok(Self { raw, handle: handle.clone() })
     }
 
-    /// Parses an image for decoding. The compressed data are not copied, metadata are not kept.
+    /// Parses an image for decoding. The compressed data are not copied, and metadata are not kept.
     ///
     /// # Errors
     ///
-    /// [`Error::Status`](crate::Error::Status): damaged, truncated, or a kind of JPEG that nvJPEG does not know.
+    /// [`Error::Status`](crate::Error::Status) for an image that is damaged or truncated, or a kind of JPEG that nvJPEG
+    /// does not know.
     pub fn parse<'a>(&'a mut self, jpeg: &'a [u8]) -> Result<Jpeg<'a>> {
         let (save_metadata, save_stream) = (0, 0);
-        // SAFETY: handle and stream are valid; `jpeg` is readable for its length, and as long as the result lives,
-        // which is as long as nvJPEG may refer to it.
+        // SAFETY: handle and stream are valid. `jpeg` is readable for its length as long as the result lives, and so as
+        // long as nvJPEG may refer to it.
         unsafe {
             call!(
                 self.handle.functions(),
@@ -66,12 +67,12 @@ impl JpegStream {
         Ok(Jpeg { header: Header { stream: self, data: PhantomData } })
     }
 
-    /// Parses an image's header alone: quicker, and enough to choose a decoder.
+    /// Parses only an image's header. This is faster, and enough to choose a decoder.
     ///
     /// # Errors
     ///
-    /// [`Error::MissingFunction`](crate::Error::MissingFunction), or [`Error::Status`](crate::Error::Status): damaged,
-    /// truncated, or a kind of JPEG that nvJPEG does not know.
+    /// [`Error::MissingFunction`](crate::Error::MissingFunction), or [`Error::Status`](crate::Error::Status) for a
+    /// header that is damaged or truncated, or a kind of JPEG that nvJPEG does not know.
     pub fn parse_header<'a>(&'a mut self, jpeg: &'a [u8]) -> Result<Header<'a>> {
         // SAFETY: as in `parse`.
         unsafe {
@@ -86,7 +87,7 @@ impl JpegStream {
 
 impl Drop for JpegStream {
     fn drop(&mut self) {
-        // SAFETY: the stream is valid and owned here; what was parsed borrows it.
+        // SAFETY: the stream is valid and owned here; parsed images borrow it.
         self.handle.note_drop(unsafe { call!(self.handle.functions(), nvjpegJpegStreamDestroy(self.raw)) });
     }
 }
@@ -98,7 +99,7 @@ pub struct Header<'a> {
     data: PhantomData<&'a [u8]>,
 }
 
-/// An image that is parsed for decoding. It has all that a [`Header`] has.
+/// An image that is parsed for decoding. It also has everything that a [`Header`] has.
 #[derive(Debug)]
 pub struct Jpeg<'a> {
     header: Header<'a>,
@@ -133,7 +134,7 @@ impl Header<'_> {
         let mut kept = 0;
         for (index, component) in (0..count).zip(&mut components) {
             let (width, height) = (&raw mut component.width_px, &raw mut component.height_px);
-            // SAFETY: as above, and there are more than `index` components.
+            // SAFETY: as above; `index` is below the number of components.
             unsafe {
                 call!(functions, nvjpegJpegStreamGetComponentDimensions(self.as_raw(), index, width, height))?;
             }
@@ -164,7 +165,7 @@ impl Header<'_> {
         })
     }
 
-    /// Bits a sample.
+    /// Number of bits of a sample.
     ///
     /// # Errors
     ///
@@ -180,7 +181,7 @@ impl Header<'_> {
         Ok(bits)
     }
 
-    /// How the image is to be turned, as its EXIF data say.
+    /// The turn that brings the image upright, from its EXIF data.
     ///
     /// # Errors
     ///
@@ -197,12 +198,12 @@ impl Header<'_> {
         Ok(found.unwrap_or(Orientation::Unknown))
     }
 
-    /// Whether the handle's back end takes this image in a batch; with parameters, in this way. Ask a whole
-    /// [`Jpeg`]: a header alone does not show that an image has several scans, or that it is damaged.
+    /// Whether the handle's back end supports this image in a batch, with these parameters if given. Ask a whole
+    /// [`Jpeg`]: a header alone does not show that an image has several scans or is damaged.
     ///
     /// # Synchronization
     ///
-    /// The host's work alone, complete on return.
+    /// Runs on the host only, complete on return.
     ///
     /// # Errors
     ///
@@ -228,7 +229,7 @@ impl Header<'_> {
                 call_optional!(library, nvjpegDecodeBatchedSupported(handle.as_raw(), self.as_raw(), out))?;
             }
         }
-        // As nvjpeg.h has it, 0 stands for yes.
+        // 0 means yes, as nvjpeg.h says.
         Ok(unsupported == 0)
     }
 

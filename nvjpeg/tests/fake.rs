@@ -1,4 +1,4 @@
-//! The loader and the safe layer against a stand-in for nvJPEG, which the tests compile from fake.c.
+//! Tests of the loader and the safe layer with a stand-in for nvJPEG, which the tests compile from fake.c.
 #![cfg(unix)]
 
 use std::env;
@@ -14,10 +14,10 @@ use nvjpeg::{
     Subsampling,
 };
 
-/// An image as the stand-in knows them: 5 x 3, three components, all bytes 42.
+/// An image in the stand-in's format: 5 x 3, three components, all bytes 42.
 const IMAGE: &[u8] = &[b'J', 5, 3, 3, 42];
 
-/// A stand-in of its own, so that tests do not see each other's events.
+/// A stand-in for one test, so that tests do not see each other's events.
 struct Fake {
     folder: tempfile::TempDir,
     library: Library,
@@ -53,7 +53,7 @@ impl Fake {
     }
 
     fn log(&self) -> Vec<String> {
-        // SAFETY: fake.c declares it so, and its string is never freed.
+        // SAFETY: fake.c declares the function with this type, and its string is never freed.
         let text = unsafe {
             let log = self.exports.get::<unsafe extern "C" fn() -> *const c_char>("fake_log").unwrap();
             CStr::from_ptr(log())
@@ -61,10 +61,10 @@ impl Fake {
         text.to_str().unwrap().lines().map(str::to_owned).collect()
     }
 
-    /// The next call of a function fails.
+    /// Makes the next call of a function fail.
     fn fail(&self, function: &str, status: c_int) {
         let name = CString::new(function).unwrap();
-        // SAFETY: fake.c declares it so.
+        // SAFETY: fake.c declares the function with this type.
         unsafe {
             self.exports.get::<unsafe extern "C" fn(*const c_char, c_int)>("fake_fail").unwrap()(name.as_ptr(), status);
         }
@@ -120,7 +120,7 @@ fn a_later_place_is_used_when_the_library_of_an_earlier_one_is_too_old() {
     let (_, old) = place("old", &["-DWITHOUT_DECODER"]);
     let (good, conda) = place("good", &[]);
     let output = load_in_a_child(&[("VIRTUAL_ENV", old.as_path()), ("CONDA_PREFIX", conda.as_path())]);
-    // A machine that has nvJPEG finds that one first.
+    // On a machine with nvJPEG, that one is found first.
     let installed = output.contains("/usr/local/cuda") || output.contains("loaded libnvjpeg.so");
     assert!(installed || output.contains(&format!("loaded {} 12.3.4", good.display())), "{output}");
 }
@@ -221,12 +221,12 @@ fn headers_are_read_in_one_call_and_in_steps() {
     assert_eq!(header.encoding().unwrap(), Encoding::Progressive);
     assert_eq!(header.orientation().unwrap(), Orientation::Rotate90);
 
-    // More components than there is room for.
+    // The image has more components than there is room for.
     let five = stream.parse(&[b'J', 5, 3, 5, 0]).unwrap().info().unwrap();
     assert_eq!((five.components().len(), five.subsampling), (4, Subsampling::Unknown));
     assert_eq!(handle.image_info(&[b'J', 5, 3, 200, 0]).unwrap().components().len(), 4);
 
-    // An image decodes after rubbish.
+    // A good image decodes after rubbish.
     for rubbish in [&b""[..], b"J", b"rubbish"] {
         assert_eq!(handle.image_info(rubbish).unwrap_err().status(), Some(Status::BadJpeg));
         assert!(stream.parse(rubbish).unwrap_err().is_image());
@@ -390,7 +390,7 @@ fn workers_share_a_handle_and_a_decoder() {
     });
 }
 
-/// What `child_that_loads` prints in a process of its own with these variables.
+/// The output of `child_that_loads` in a process of its own with these variables.
 fn load_in_a_child(variables: &[(&str, &Path)]) -> String {
     let output = Command::new(env::current_exe().unwrap())
         .args(["child_that_loads", "--exact", "--ignored", "--nocapture"])

@@ -1,4 +1,4 @@
-//! Against NVIDIA's library, which needs no device to be loaded.
+//! Tests with NVIDIA's library, which can be loaded without a device.
 
 use nvjpeg::{Backend, Flags, Functions, Handle, Library, Status, sys::bindings};
 
@@ -14,7 +14,7 @@ fn every_function_of_the_header_is_found() {
     assert_eq!(version.major, bindings::NVJPEG_VER_MAJOR);
     assert_eq!(library.cuda_runtime_version().unwrap().major, version.major);
     assert!(library.functions().nvjpegBufferPinnedResize.is_some());
-    // SAFETY: nvJPEG is loaded already; the symbols are only looked at.
+    // SAFETY: nvJPEG is loaded already; the symbols are not called.
     unsafe {
         let raw = libloading::Library::new(library.path()).unwrap();
         for name in Functions::REQUIRED.iter().chain(Functions::OPTIONAL.iter().map(|(name, _)| name)) {
@@ -23,7 +23,7 @@ fn every_function_of_the_header_is_found() {
     }
 }
 
-/// Without a driver nvJPEG refuses to make a handle, for each back end, with the same status, and survives it.
+/// Without a driver, nvJPEG refuses to make a handle for each back end, always with the same status, and keeps working.
 #[test]
 #[ignore = "needs nvJPEG; the gate runs it: WARPFEED_NVJPEG=... cargo test -p warpfeed-nvjpeg --test real -- --ignored"]
 fn without_a_driver_a_handle_is_a_clean_error() {

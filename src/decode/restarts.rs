@@ -4,11 +4,11 @@
 //!
 //! The index is a segment (APP9) before the tables, which other programs ignore:
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! | --- | --- |
-//! | 10 | `warpfeed` and two zeros, the second of which is the version |
-//! | 4 | CRC-32C, big endian, of all that follows, up to the end-of-image marker and with it |
-//! | 1 to 4 for each row | bytes of its data, with the marker behind them: 7 bits each, the lowest first, the highest bit set where more follow |
+//! | 10 | `warpfeed` and two zeros; the second zero is the version |
+//! | 4 | CRC-32C, big endian, of all following bytes, up to and including the end-of-image marker |
+//! | 1 to 4 for each row | number of the row's bytes, including the marker after them: 7 bits per byte, the lowest first; the highest bit is set if more bytes follow |
 //!
 //! The checksum is verified before anything is skipped. So the index cannot become stale, wherever the image is copied
 //! to: if the image is damaged or another program has rewritten it, the checksum does not match, and the image is

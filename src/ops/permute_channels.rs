@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct PermuteChannels {
-    /// Which channel becomes red, green and blue: 0, 1 and 2 in any order.
+    /// Source channels of red, green and blue: 0, 1 and 2 in any order.
     pub order: [u8; 3],
 }
 

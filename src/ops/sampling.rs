@@ -430,6 +430,7 @@ mod avx2 {
 
     /// Makes the pixels `range` of a segment.
     ///
+    /// # Safety
     /// Unless `CLAMP` is set, the points of all of `range` are at least 0, and less than the stored width and height
     /// minus 1. The stored width and height are at least 2.
     #[target_feature(enable = "avx2,fma")]

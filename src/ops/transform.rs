@@ -101,6 +101,7 @@ pub trait CustomTransform: Send + Sync {
     /// Draws the operations for an image of size `size`. All randomness must come from `rng`, so that a sample's pixels
     /// do not depend on threads, batches or the machine.
     ///
+    /// # Errors
     /// An error ends the epoch as an error on this sample.
     fn draw(&self, rng: &mut SampleRng, size: Size) -> Result<Vec<Op>>;
 

@@ -1,5 +1,5 @@
-//! What CUDA_SIM_KERNELS names: a shared object with kernels for the simulated driver, which resolves the functions of
-//! the driver that it uses when it is loaded.
+//! An example for CUDA_SIM_KERNELS: a shared object with kernels for the simulated driver. When it is loaded, its
+//! references to the driver's functions are resolved.
 
 #![cfg(target_os = "linux")]
 
@@ -31,7 +31,7 @@ extern "C" fn store_seven(_grid: *const u32, _block: *const u32, _shared_bytes: 
 /// Called once by the driver as it loads the first module.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuda_sim_kernels(register: extern "C" fn(*const c_char, Launch)) {
-    // Where the sizes of the parameters are known the driver need not guess.
+    // With known sizes of the parameters, the driver need not guess.
     cuda_sim_register_kernel_sized(c"store".as_ptr(), store, 2, [8usize, 4].as_ptr());
     register(c"store_seven".as_ptr(), store_seven);
 }

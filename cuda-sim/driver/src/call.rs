@@ -1,4 +1,4 @@
-//! What every call of the driver API goes through, and the scheduler, which runs queued operations inside of calls.
+//! The common part of all calls of the driver API, and the scheduler, which runs queued operations during calls.
 
 use crate::config::{Config, DEVICES, MOST_DEVICES, NOOP};
 use crate::error::{self, Code, Result};
@@ -11,7 +11,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Of each device. One lock for all: never do two kernels run at a time.
+/// The state of each device. There is one lock for all, so two kernels never run at the same time.
 static STATE: LazyLock<Mutex<Vec<State>>> = LazyLock::new(|| {
     let config = Config::from_environment();
     let device = |device| {
@@ -24,7 +24,7 @@ static STATE: LazyLock<Mutex<Vec<State>>> = LazyLock::new(|| {
 static RETURNED: Condvar = Condvar::new();
 
 thread_local! {
-    /// This thread is running a host function, in which CUDA forbids its calls.
+    /// Whether this thread is running a host function, in which CUDA forbids calls.
     static IN_HOST_FUNCTION: Cell<bool> = const { Cell::new(false) };
     /// The stack of contexts, by handle.
     pub static CONTEXTS: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
@@ -32,12 +32,12 @@ thread_local! {
     static OWN_STREAM: Cell<[(u64, u64); MOST_DEVICES]> = const { Cell::new([(0, 0); MOST_DEVICES]) };
 }
 
-/// An argument through which a call returns something: null, or memory for a T, which is the API's contract.
+/// An argument through which a call returns something. By the API's contract it is null or points to memory for a T.
 #[repr(transparent)]
 pub struct Out<T>(*mut T);
 
 impl<T> Out<T> {
-    /// An argument whose type depends on what was asked for: the caller matches it to the API.
+    /// An argument whose type depends on the request. The caller chooses the type that the API defines.
     pub fn untyped(pointer: *mut std::ffi::c_void) -> Self {
         Out(pointer.cast())
     }
@@ -57,15 +57,15 @@ impl<T> Out<T> {
     }
 }
 
-/// What a call needs to be in place.
+/// The preconditions of a call.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Needs {
     Nothing,
     Init,
     /// A current context that has not failed.
     Context,
-    /// A current context. If it has failed the call still does its work, so that what the host gives back counts as
-    /// given back, and then returns the failure.
+    /// A current context. If it has failed, the call still does its work, so that objects count as released, and then
+    /// returns the failure.
     Release,
 }
 
@@ -97,9 +97,9 @@ pub fn call(name: &'static str, needs: Needs, body: impl FnOnce(&mut Session) ->
 
 /// The state of a device, locked for one call.
 pub struct Session {
-    /// Always there, except inside of a wait.
+    /// Always present, except during a wait.
     guard: Option<MutexGuard<'static, Vec<State>>>,
-    /// That of the current context, until the call names another.
+    /// The device of the current context, until the call selects another.
     device: usize,
     pub call: &'static str,
 }
@@ -123,7 +123,7 @@ impl Session {
     }
 
     fn over(guard: MutexGuard<'static, Vec<State>>, call: &'static str) -> Self {
-        // As the process ends, the thread's own may be gone.
+        // When the process ends, thread-local variables may be gone.
         let current = CONTEXTS.try_with(|stack| stack.borrow().last().copied()).ok().flatten();
         let device = current.and_then(device_of).filter(|&device| device < guard.len()).unwrap_or(0);
         let mut session = Session { guard: Some(guard), device, call };
@@ -131,20 +131,20 @@ impl Session {
         session
     }
 
-    /// Has the rest of the call be about another device, which there is.
+    /// Makes another device, which must exist, that of the rest of the call.
     pub fn switch(&mut self, device: usize) {
         self.device = device;
         enter(device);
     }
 
-    /// Has the rest of the call be about the device of this number.
+    /// Makes the device with this number that of the rest of the call.
     pub fn of(&mut self, device: c_int) -> Result<()> {
         let found = usize::try_from(device).ok().filter(|&device| device < *DEVICES);
         self.switch(found.ok_or(Code::INVALID_DEVICE)?);
         Ok(())
     }
 
-    /// Has the rest of the call be about the device of this context, which must be alive.
+    /// Makes the device of this context, which must be alive, that of the rest of the call.
     pub fn of_context(&mut self, context: u64) -> Result<()> {
         let device = device_of(context).filter(|&device| device < *DEVICES).ok_or(Code::INVALID_CONTEXT)?;
         self.switch(device);
@@ -152,7 +152,7 @@ impl Session {
         if known { Ok(()) } else { Err(Code::INVALID_CONTEXT) }
     }
 
-    /// For the end of the process, when another thread may hold the lock for ever.
+    /// Opens a session at the end of the process, when another thread may hold the lock forever.
     pub fn try_open(call: &'static str) -> Option<Self> {
         Some(Self::over(STATE.try_lock().ok()?, call))
     }
@@ -174,7 +174,7 @@ impl Session {
         if needs == Needs::Context { self.healthy() } else { Ok(()) }
     }
 
-    /// The device works on while the host is between calls: on what is queued, some way, or not at all.
+    /// The device works while the host is between calls: on all of the queued work, on some of it, or not at all.
     fn progress(&mut self) {
         if *NOOP {
             return;
@@ -191,7 +191,7 @@ impl Session {
         self.sticky.map_or(Ok(()), Err)
     }
 
-    /// The stream that a handle names, for this thread.
+    /// The stream that a handle refers to on this thread.
     pub fn stream(&mut self, handle: u64) -> Result<u64> {
         match handle {
             0 | LEGACY => Ok(LEGACY),
@@ -202,7 +202,8 @@ impl Session {
                 if of == context {
                     return Ok(own);
                 }
-                // Below the handles given out, so that it is not taken for a stream that somebody made.
+                // The number is below all handles given out, so that it cannot be taken for a stream that somebody
+                // made.
                 self.next_handle += 1;
                 let own = 0x1000 + self.next_handle;
                 let stream = self.new_stream(Kind::Blocking, 0, 0);
@@ -216,7 +217,7 @@ impl Session {
         }
     }
 
-    /// Queues an operation on the stream that a handle names.
+    /// Queues an operation on the stream that a handle refers to.
     pub fn submit(&mut self, handle: u64, work: Work) -> Result<Point> {
         self.submit_after(handle, work, Vec::new(), None)
     }
@@ -234,7 +235,7 @@ impl Session {
         if *NOOP { self.complete(stream, operation) } else { self.enqueue(stream, operation) }
     }
 
-    /// Without queues: keeps the books of an operation, and runs what the host waits for.
+    /// Without queues: updates the counts for an operation, and runs work that the host waits for.
     fn complete(&mut self, stream: u64, operation: Operation) -> Result<Point> {
         match operation.work {
             Work::Allocate { .. } | Work::Free { .. } | Work::Record { .. } => self.run(operation),
@@ -258,14 +259,14 @@ impl Session {
         !stream.busy && stream.queue.front().is_some_and(|operation| self.blocked_by(operation).is_none())
     }
 
-    /// Runs one operation of any stream that can run one; false if none can.
+    /// Runs one operation of any stream that can run. Returns false if there is none.
     fn step_any(&mut self) -> bool {
         let runnable: Vec<u64> = self.streams.keys().copied().filter(|&id| self.is_runnable(id)).collect();
         if runnable.is_empty() {
             return false;
         }
-        // Mostly the stream with the highest weight, so that some streams run far ahead of others, as evenly drawn
-        // steps seldom let them.
+        // Mostly chooses the stream with the highest weight, so that some streams run far ahead of others. Evenly drawn
+        // steps would rarely do that.
         let chosen = if self.random.chance(64) {
             runnable[self.random.below(runnable.len())]
         } else {
@@ -281,8 +282,7 @@ impl Session {
         true
     }
 
-    /// Runs one operation that the stream's next one needs, or that one itself; false if a host function is what it
-    /// waits for.
+    /// Runs the stream's next operation, or one that it needs. Returns false if it waits for a host function.
     fn step_toward(&mut self, mut stream: u64) -> bool {
         while let Some(next) = self.streams.get(&stream) {
             if next.busy {
@@ -290,7 +290,7 @@ impl Session {
             }
             let Some(operation) = next.queue.front() else { return false };
             match self.blocked_by(operation) {
-                // Points are only taken of work queued earlier, so this ends.
+                // Points refer only to work that was queued earlier, so this ends.
                 Some((other, _)) => stream = other,
                 None => {
                     self.run_next(stream);
@@ -301,7 +301,8 @@ impl Session {
         false
     }
 
-    /// Runs operations until all points are reached: only what must, or others as well, as the dice fall.
+    /// Runs operations until all points are reached. A random choice decides whether only the needed ones run, or
+    /// others as well.
     pub fn wait_for(&mut self, points: &[Point]) -> Result<()> {
         let only_needed = self.random.coin();
         while let Some(&(stream, _)) = points.iter().find(|&&point| !self.reached(point)) {
@@ -314,7 +315,7 @@ impl Session {
         self.healthy()
     }
 
-    /// One step towards a point, most times, so that a caller who polls gets there.
+    /// Often makes one step towards a point, so that a caller who polls gets there.
     pub fn poll(&mut self, point: Point) -> Result<()> {
         if !self.reached(point) && self.random.coin() {
             self.step_toward(point.0);
@@ -355,9 +356,9 @@ impl Session {
         self.finish(stream);
     }
 
-    /// A host function runs on a thread of its own and without the lock, as it does in CUDA: it may wait for a lock
-    /// that the thread inside of this call holds. Mostly it returns at once, and waiting a little keeps the order of
-    /// things the same from run to run.
+    /// A host function runs on a thread of its own and without the lock, as in CUDA: it may wait for a lock that the
+    /// thread in this call holds. It usually returns at once. Waiting a little keeps the order of events the same from
+    /// run to run.
     fn run_host_function(&mut self, stream: u64, function: extern "C" fn(*mut std::ffi::c_void), data: usize) {
         let Some(running) = self.streams.get_mut(&stream) else { return };
         running.busy = true;
@@ -407,7 +408,7 @@ impl Session {
             let seed = self.config.fail_seed;
             self.fail(code, format!("{call}: injected {} (CUDA_SIM_FAIL_SEED={seed})", error::name(code.0)));
         }
-        // In a failed context only the books are kept.
+        // In a failed context only the counts are updated.
         let healthy = self.sticky.is_none();
         match operation.work {
             Work::Wait | Work::Host { .. } => {}
@@ -430,9 +431,9 @@ impl Session {
                 if self.require_live(call, to) && self.require_live(call, from) {
                     self.clock_ns += bytes as u64;
                     self.take_time(bytes);
-                    // SAFETY: both ranges were checked against their blocks when the call was made, and that the
-                    // blocks are there just now; pageable memory is the caller's, who waits for this. They may
-                    // overlap.
+                    // SAFETY: both ranges were checked against their blocks when the call was made, and the blocks were
+                    // checked to exist just now. Pageable memory belongs to the caller, who waits for this. The ranges
+                    // may overlap.
                     unsafe { std::ptr::copy(from.address() as *const u8, to.address() as *mut u8, bytes) };
                 }
             }
@@ -481,7 +482,7 @@ impl Session {
         }
     }
 
-    /// What a copy takes over a slow link.
+    /// Takes the time of a copy over a slow link.
     fn take_time(&self, bytes: usize) {
         if self.config.copy_bytes_per_s > 0 {
             std::thread::sleep(Duration::from_secs_f64(bytes as f64 / self.config.copy_bytes_per_s as f64));

@@ -5,11 +5,11 @@ use std::ffi::c_int;
 use std::str::FromStr;
 use std::sync::LazyLock;
 
-/// Kernels, copies and fills do nothing, and all is complete at once: what is left is the cost of the calls, for looking
-/// at a program's own.
+/// Whether kernels, copies and fills do nothing and all work completes at once. Only the cost of the calls is left, so
+/// that a program's own cost can be measured.
 pub static NOOP: LazyLock<bool> = LazyLock::new(|| is_on("CUDA_SIM_NOOP"));
 
-/// What to do at process exit with objects that are still alive.
+/// Treatment of objects that are still alive when the process ends.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Leaks {
     Ignore,
@@ -21,11 +21,11 @@ pub enum Leaks {
 pub struct Config {
     pub seed: u64,
     pub fail_seed: u64,
-    /// Probability in [0, 1] that a call which can fail is made to.
+    /// Probability in [0, 1] that a call which can fail does fail.
     pub fail_rate: f64,
-    /// Of each device.
+    /// Memory of each device.
     pub memory_bytes: usize,
-    /// How fast copies are at most; as fast as memory if 0.
+    /// Largest speed of copies; 0 for the speed of memory.
     pub copy_bytes_per_s: u64,
     /// Major and minor number of the compute capability.
     pub capability: (c_int, c_int),
@@ -33,10 +33,10 @@ pub struct Config {
     pub leaks: Leaks,
 }
 
-/// Most devices that there may be.
+/// Largest number of devices.
 pub const MOST_DEVICES: usize = 8;
 
-/// How many devices there are: CUDA_SIM_DEVICES, 1 if not given.
+/// Number of devices: CUDA_SIM_DEVICES. Default: 1.
 pub static DEVICES: LazyLock<usize> = LazyLock::new(|| match number("CUDA_SIM_DEVICES") {
     None => 1,
     Some(devices @ 1..=MOST_DEVICES) => devices,
@@ -49,7 +49,7 @@ impl Config {
         let fail_rate = number::<f64>("CUDA_SIM_FAIL_RATE");
         Config {
             seed: number("CUDA_SIM_SEED").unwrap_or(0),
-            // Either variable alone turns failures on.
+            // Each of the two variables alone turns failures on.
             fail_rate: fail_rate.unwrap_or(if fail_seed.is_some() { 0.01 } else { 0.0 }),
             fail_seed: fail_seed.unwrap_or(0),
             memory_bytes: number("CUDA_SIM_MEMORY_BYTES").unwrap_or(1 << 30),
@@ -75,7 +75,7 @@ fn number<T: FromStr>(name: &str) -> Option<T> {
     Some(text.parse().unwrap_or_else(|_| refuse(name, &text, "a number")))
 }
 
-/// A setting that is ignored would make a test pass that tests nothing, so the process ends.
+/// Ends the process. If a wrong setting were ignored, a test would pass without testing anything.
 fn refuse(name: &str, value: &str, wanted: &str) -> ! {
     eprintln!("cuda-sim: {name}={value}: expected {wanted}");
     std::process::exit(2);

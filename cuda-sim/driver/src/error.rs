@@ -1,4 +1,4 @@
-//! Status codes, with CUDA's numbers and names and sentences of our own.
+//! Status codes, with CUDA's numbers and names and our own sentences.
 
 use crate::call::Out;
 use std::ffi::{CStr, c_char};

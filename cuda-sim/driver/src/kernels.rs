@@ -1,4 +1,4 @@
-//! The kernels that may be launched: host functions under the names of the device functions they stand for.
+//! The kernels that may be launched: host functions with the names of the device functions that they replace.
 
 use crate::error::{Code, Result};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -6,11 +6,11 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-/// Runs a whole launch: `grid` and `block` point at three numbers each, `params` at a pointer for each parameter.
+/// Runs a whole launch. `grid` and `block` point to three numbers each, `params` to one pointer per parameter.
 pub type Launch = extern "C" fn(grid: *const u32, block: *const u32, shared_bytes: u32, params: *const *mut c_void);
 
-/// The same for many kernels behind one function: `data` is as it was registered. Returns 0, or a number that says why
-/// the kernel failed.
+/// Like `Launch`, for many kernels with one function. `data` is the pointer from registration. Returns 0, or a number
+/// that says why the kernel failed.
 pub type LaunchWith = extern "C" fn(
     data: *mut c_void,
     grid: *const u32,
@@ -28,7 +28,7 @@ enum Function {
 struct Kernel {
     name: String,
     function: Function,
-    /// Sizes of the parameters in bytes, where they were given.
+    /// Sizes of the parameters in bytes, if they were given.
     sizes: Option<Vec<usize>>,
 }
 
@@ -38,10 +38,10 @@ fn kernels() -> MutexGuard<'static, Vec<Kernel>> {
     KERNELS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Parameters of one launch, copied when the call was made, each 16-byte aligned.
+/// Parameters of one launch, copied during the call, each aligned to 16 bytes.
 pub struct Arguments(Vec<Vec<u128>>);
 
-/// Parameters looked for when their number is not known, and the bytes taken of each: the most that CUDA passes.
+/// Number of parameters that are tried if it is unknown, and number of bytes copied of each: the most that CUDA passes.
 const UNKNOWN_COUNT: usize = 16;
 const UNKNOWN_BYTES: usize = 4096;
 
@@ -63,8 +63,8 @@ pub fn capture(kernel: usize, params: *const *mut c_void) -> Result<Arguments> {
     let mut copies = Vec::new();
     for (i, &size) in sizes.iter().enumerate() {
         let mut copy = vec![0u128; size.div_ceil(16)];
-        // SAFETY: by the contract of cuLaunchKernel there is a pointer for each parameter of the kernel, and behind
-        // it the parameter, whose size whoever registered the kernel vouches for.
+        // SAFETY: by the contract of cuLaunchKernel there is a pointer for each parameter of the kernel, and it points
+        // to the parameter. The code that registered the kernel is responsible for its size.
         unsafe {
             let from = *params.add(i);
             if from.is_null() {
@@ -77,9 +77,9 @@ pub fn capture(kernel: usize, params: *const *mut c_void) -> Result<Arguments> {
     Ok(Arguments(copies))
 }
 
-/// The driver learns a kernel's parameters from its image; here nothing may be known of them. They must be copied
-/// before the launch returns all the same, so as much is taken as can be read where they could be. What is read
-/// beyond them is never looked at. Reading through the kernel reports memory that is not there, instead of faulting.
+/// The driver learns a kernel's parameters from its image; here they may be unknown. They must still be copied before
+/// the launch returns, so everything that can be read where they could be is copied. Bytes beyond them are never used.
+/// Reading through the operating system's kernel reports missing memory instead of faulting.
 fn capture_unknown(params: *const *mut c_void) -> Arguments {
     static OWN: LazyLock<Option<File>> = LazyLock::new(|| File::open("/proc/self/mem").ok());
     let Some(own) = OWN.as_ref() else {
@@ -105,7 +105,7 @@ fn capture_unknown(params: *const *mut c_void) -> Arguments {
             break;
         }
         let taken = match usize::from_ne_bytes(pointer) {
-            // Addresses of the upper half are not a process's.
+            // A process has no addresses in the upper half.
             address if address as isize > 0 => read(address, &mut bytes),
             _ => 0,
         };
@@ -119,7 +119,7 @@ fn capture_unknown(params: *const *mut c_void) -> Arguments {
     Arguments(copies)
 }
 
-/// Runs a launch, and returns the kernel's name and its status, 0 where all went well.
+/// Runs a launch. Returns the kernel's name and its status, which is 0 on success.
 pub fn run(
     kernel: usize,
     grid: [u32; 3],
@@ -148,7 +148,7 @@ fn register(name: *const c_char, function: Function, sizes: Option<Vec<usize>>) 
     let name = unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
     let mut kernels = kernels();
     let kernel = Kernel { name, function, sizes };
-    // Functions are known by their place, so a kernel registered again keeps it.
+    // Functions are identified by their index, so a kernel that is registered again keeps it.
     match kernels.iter_mut().find(|known| known.name == kernel.name) {
         Some(known) => *known = kernel,
         None => kernels.push(kernel),
@@ -168,7 +168,8 @@ pub extern "C" fn cuda_sim_register_kernel(name: *const c_char, launch: Launch) 
     register(name, Function::Own(launch), None);
 }
 
-/// As above, for a kernel with `count` parameters of these sizes in bytes: exact, and cheaper to launch.
+/// Like `cuda_sim_register_kernel`, for a kernel with `count` parameters of these sizes in bytes. This is exact, and
+/// cheaper to launch.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuda_sim_register_kernel_sized(
     name: *const c_char,
@@ -179,8 +180,8 @@ pub extern "C" fn cuda_sim_register_kernel_sized(
     register(name, Function::Own(launch), given_sizes(count, sizes));
 }
 
-/// As above, for kernels behind one function, told apart by `data`. A status other than 0 fails the context with
-/// CUDA_ERROR_LAUNCH_FAILED.
+/// Registers one of several kernels that share a function, with `data` to tell them apart. A status other than 0 fails
+/// the context with CUDA_ERROR_LAUNCH_FAILED.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuda_sim_register_kernel_with(
     name: *const c_char,
@@ -192,7 +193,7 @@ pub extern "C" fn cuda_sim_register_kernel_with(
     register(name, Function::Shared(launch, data as usize), given_sizes(count, sizes));
 }
 
-/// Loads the shared object named by CUDA_SIM_KERNELS, once, and has it register its kernels.
+/// Loads the shared object of CUDA_SIM_KERNELS once, and makes it register its kernels.
 pub fn load_from_environment() -> Result<()> {
     static LOADED: Mutex<bool> = Mutex::new(false);
     let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -200,7 +201,7 @@ pub fn load_from_environment() -> Result<()> {
         return Ok(());
     };
     let c_path = CString::new(path.as_encoded_bytes()).map_err(|_| Code::INVALID_VALUE)?;
-    // Programs load drivers for themselves alone. Kernels find cuda_sim_check and the like once it is there for all.
+    // Programs load drivers for themselves alone. After this call, kernels find the driver's functions too.
     // SAFETY: a C string; nothing is loaded that is not already.
     unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL | libc::RTLD_NOLOAD) };
     // SAFETY: a C string, and the library is one made to be loaded into this process; it is never unloaded.

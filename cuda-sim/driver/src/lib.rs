@@ -1,10 +1,10 @@
-//! A simulated CUDA driver: the part of the driver API that a data loader needs, over host memory, as a shared
-//! object whose soname is `libcuda.so.1`. For tests only; cuda-sim/README.md says what it does and does not do.
+//! A simulated CUDA driver for tests: the part of the driver API that a data loader needs, over host memory. It is a
+//! shared object with the soname `libcuda.so.1`. cuda-sim/README.md describes its features and limits.
 //!
-//! The functions are called through C, by programs that believe they talk to a driver, so their contract is the CUDA
-//! driver API's: pointers are null or point at what the API says they do, for as long as it says.
+//! Programs call the functions through C and believe that they talk to a driver. So their contract is that of the CUDA
+//! driver API: pointers are null or point to what the API says, for as long as it says.
 
-// Elsewhere programs look for the driver under another name, and the workspace must build all the same.
+// Other systems have another name for the driver, but the workspace must build there too.
 #![cfg(target_os = "linux")]
 
 #[macro_use]

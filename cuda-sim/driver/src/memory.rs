@@ -1,12 +1,12 @@
-//! Device memory: for each device one reserved range of host addresses with an allocator of its own, and the table of what
-//! in it may be touched. Also the table of pinned host memory, which belongs to the device whose context made it.
+//! Device memory: each device has a reserved range of host addresses with its own allocator, and a table of the memory
+//! that may be accessed. Pinned host memory has a table too; it belongs to the device whose context made it.
 //!
-//! Two views are kept. The *host's* view changes when a call is made: an address may be used in calls from the
-//! allocating call to the freeing one. The *device's* view changes when the queued operation runs: before a
-//! stream-ordered allocation has run, and after a free has, the memory is not there.
+//! There are two views. The *host's* view changes when a call is made: calls may use an address from the allocating
+//! call to the freeing one. The *device's* view changes when the queued operation runs: the memory does not exist
+//! before a stream-ordered allocation has run, and after a free has.
 //!
-//! It has a lock apart from the scheduler's, always taken after it, because kernels ask `cuda_sim_check` while the
-//! scheduler runs them.
+//! This memory has its own lock, which is always taken after the scheduler's, because kernels call `cuda_sim_check`
+//! while the scheduler runs them.
 
 use crate::config::{MOST_DEVICES, NOOP};
 use crate::random::Random;
@@ -16,44 +16,44 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What memory holds before anything is written to it.
+/// Content of memory before the first write.
 const FRESH: u8 = 0xCB;
-/// What memory holds once it is freed.
+/// Content of memory after it is freed.
 const FREED: u8 = 0xDF;
-/// What hardware leaves that writes ahead of its stream's order.
+/// Content left by hardware that writes ahead of its stream's order.
 const SCRIBBLE: u8 = 0x5C;
-/// What lies behind each allocation.
+/// Content of the bytes after each allocation.
 const FENCE: u8 = 0xFE;
 const FENCE_BYTES: usize = 512;
-/// As CUDA's allocator aligns.
+/// Alignment of CUDA's allocator.
 const ALIGN: usize = 512;
 const PAGE: usize = 4096;
 
 static MEMORY: Mutex<[Memory; MOST_DEVICES]> = Mutex::new([const { Memory::new() }; MOST_DEVICES]);
-/// Counts changes of the device's view, for the caches of `check`.
+/// Counts changes of the device's view, so that caches of `check` notice them.
 static GENERATION: AtomicU64 = AtomicU64::new(1);
-/// The check that failed first since it was last asked.
+/// The first check that failed since this was last read.
 static REFUSED: Mutex<Option<String>> = Mutex::new(None);
 
-/// The memory of the device that this thread is at work on.
+/// The memory of the device that this thread works on.
 pub fn memory() -> OfDevice {
     OfDevice { all: MEMORY.lock().unwrap_or_else(PoisonError::into_inner), device: DEVICE.get() }
 }
 
-/// Has this thread work on a device from now on.
+/// Makes this thread work on a device from now on.
 pub fn enter(device: usize) {
     DEVICE.set(device);
     LAST.set((0, 0, 0));
 }
 
-/// A device's memory, while that of all is locked.
+/// A device's memory, while the memory of all devices is locked.
 pub struct OfDevice {
     all: MutexGuard<'static, [Memory; MOST_DEVICES]>,
     device: usize,
 }
 
 impl OfDevice {
-    /// Whether an address is in some device's range, whatever lies there.
+    /// Whether an address is in any device's range, allocated or not.
     pub fn is_device_address(&self, address: usize) -> bool {
         self.all.iter().any(|memory| (memory.arena_base..memory.arena_base + memory.arena_bytes).contains(&address))
     }
@@ -75,13 +75,13 @@ impl DerefMut for OfDevice {
 struct Allocation {
     base: usize,
     size: usize,
-    /// With the fence, and rounded up.
+    /// Size with the fence, rounded up.
     span: usize,
-    /// On the device: the allocation has run, the free has not.
+    /// Whether the device has the memory: the allocation has run, and the free has not.
     live: bool,
-    /// The stream whose queue holds its free, while the span can still be taken over in that stream's order.
+    /// The stream whose queue holds the free, as long as an allocation in that stream's order can take over the span.
     freeing_on: Option<u64>,
-    /// The span went to a later allocation of the same stream, so its free does not give it back.
+    /// Whether the span went to a later allocation of the same stream, so that the free does not release it.
     taken_over: bool,
 }
 
@@ -89,7 +89,7 @@ pub struct HostBlock {
     pub size: usize,
     pub id: u64,
     pub flags: u32,
-    /// Allocated here, rather than registered by its owner.
+    /// Whether the memory was allocated here, and not registered by its owner.
     pub owned: bool,
 }
 
@@ -101,14 +101,14 @@ pub struct Memory {
     peak_bytes: usize,
     next_id: u64,
     allocations: BTreeMap<u64, Allocation>,
-    /// Base address to allocation, as the host sees it.
+    /// Allocations by base address, as the host sees them.
     usable: BTreeMap<usize, u64>,
-    /// Base address to allocation, as the device sees it.
+    /// Allocations by base address, as the device sees them.
     live: BTreeMap<usize, u64>,
     /// Free spans by address.
     free: BTreeMap<usize, usize>,
     cursor: usize,
-    /// Address ranges freed lately, for messages.
+    /// Recently freed address ranges, for messages.
     freed: VecDeque<(usize, usize)>,
     host: BTreeMap<usize, HostBlock>,
     /// Pinned memory freed while operations were queued, which may still read it.
@@ -135,9 +135,9 @@ impl Memory {
         }
     }
 
-    /// Forgets everything. The queues must be empty.
+    /// Resets everything. The queues must be empty.
     pub fn reset(&mut self, capacity_bytes: usize) {
-        // Room for fences and for holes between allocations; pages not touched cost nothing.
+        // Room for fences and for gaps between allocations. Untouched pages cost nothing.
         let arena_bytes = capacity_bytes.saturating_mul(4).next_multiple_of(PAGE);
         if arena_bytes > self.arena_bytes {
             self.map(arena_bytes);
@@ -186,18 +186,18 @@ impl Memory {
         self.peak_bytes
     }
 
-    /// Allocations that the host has not freed, and their bytes.
+    /// Number of allocations that the host has not freed, and their bytes.
     pub fn usable(&self) -> (usize, usize) {
         (self.usable.len(), self.usable.values().map(|id| self.allocations[id].size).sum())
     }
 
-    /// Pinned blocks that the host has not freed or unregistered.
+    /// Number of pinned blocks that the host has not freed or unregistered.
     pub fn host_blocks(&self) -> usize {
         self.host.len()
     }
 
-    /// Finds addresses for an allocation, which is not on the device until `activate`. In the order of `stream`, a
-    /// span whose free is queued there may be taken over.
+    /// Finds addresses for an allocation, which the device has only after `activate`. In the order of `stream`, it may
+    /// take over a span whose free is queued there.
     pub fn reserve(&mut self, size: usize, stream: Option<u64>, random: &mut Random) -> Option<(u64, u64)> {
         let charge = size.checked_next_multiple_of(ALIGN)?;
         let need = charge.checked_add(FENCE_BYTES)?;
@@ -231,7 +231,8 @@ impl Memory {
         Some((id, base as u64))
     }
 
-    /// The lowest free span, so that addresses come back soon, or one further on, so that stale ones stay stale.
+    /// Takes the lowest free span, so that addresses are soon reused, or one further on, so that stale addresses stay
+    /// stale.
     fn take_span(&mut self, need: usize, random: &mut Random) -> Option<usize> {
         let from = if random.coin() { 0 } else { self.cursor };
         let fits = |&(_, &bytes): &(&usize, &usize)| bytes >= need;
@@ -258,7 +259,7 @@ impl Memory {
         self.free.insert(base, bytes);
     }
 
-    /// The allocation runs on the device: its memory is there, poisoned.
+    /// The allocation runs on the device: its memory now exists, filled with a pattern.
     pub fn activate(&mut self, id: u64) {
         if let Some(allocation) = self.allocations.get_mut(&id) {
             allocation.live = true;
@@ -272,7 +273,7 @@ impl Memory {
         }
     }
 
-    /// The host gives an allocation up; on the device it is there until `release`.
+    /// The host frees an allocation. The device has it until `release`.
     pub fn retire(&mut self, address: u64, stream: Option<u64>) -> Result<u64, String> {
         let Some(id) = self.usable.remove(&(address as usize)) else {
             return Err(format!("{} is not the start of an allocation{}", hex(address), self.history(address, 1)));
@@ -312,7 +313,7 @@ impl Memory {
         }
     }
 
-    /// The allocation that holds the range, as the host sees it.
+    /// The allocation that contains the range, as the host sees it.
     pub fn find(&self, address: u64, bytes: usize) -> Result<u64, String> {
         if let Some((&base, id)) = self.usable.range(..=address as usize).next_back() {
             let size = self.allocations[id].size;
@@ -330,7 +331,7 @@ impl Memory {
         Err(format!("{bytes} bytes at {} are not device memory{}", hex(address), self.history(address, bytes)))
     }
 
-    /// Whether an allocation found by `find` is on the device now.
+    /// Checks that the device has an allocation that `find` returned.
     pub fn require_live(&self, id: u64) -> Result<(), String> {
         match self.allocations.get(&id) {
             Some(allocation) if allocation.live => Ok(()),
@@ -339,7 +340,7 @@ impl Memory {
         }
     }
 
-    /// Base address and size of the allocation that holds an address.
+    /// Base address and size of the allocation that contains an address.
     pub fn extent(&self, address: u64) -> Option<(u64, usize)> {
         let id = self.find(address, 1).ok()?;
         let allocation = self.allocations.get(&id)?;
@@ -363,7 +364,7 @@ impl Memory {
         Some(base)
     }
 
-    /// Registers memory of the host's; false where some of it is registered.
+    /// Registers host memory. Returns false if a part of it is registered already.
     pub fn register_host(&mut self, base: usize, size: usize, flags: u32) -> bool {
         let end = base.saturating_add(size);
         if self.host.range(..end).next_back().is_some_and(|(&other, block)| other + block.size > base) {
@@ -380,7 +381,7 @@ impl Memory {
         GENERATION.fetch_add(1, Ordering::Release);
     }
 
-    /// Takes a block that starts at `base` out of the table, if it is of the kind meant.
+    /// Removes the block that starts at `base` from the table, if it is of this kind.
     pub fn remove_host(&mut self, base: usize, owned: bool) -> bool {
         if self.host.get(&base).is_none_or(|block| block.owned != owned) {
             return false;
@@ -395,7 +396,7 @@ impl Memory {
         true
     }
 
-    /// Gives freed pinned memory back to the system, once no queued operation can read it.
+    /// Frees pinned memory once no queued operation can read it.
     pub fn drain_quarantine(&mut self) {
         for (base, size) in self.quarantine.drain(..) {
             if let Ok(layout) = std::alloc::Layout::from_size_align(size, PAGE) {
@@ -405,13 +406,13 @@ impl Memory {
         }
     }
 
-    /// The pinned block that an address lies in.
+    /// The pinned block that contains an address.
     pub fn host_block(&self, address: usize) -> Option<(usize, &HostBlock)> {
         let (&base, block) = self.host.range(..=address).next_back()?;
         (address - base < block.size).then_some((base, block))
     }
 
-    /// The range, live on the device or pinned, that holds an address: what a kernel may touch.
+    /// The range that contains an address and that a kernel may access: live on the device, or pinned.
     pub fn reachable(&self, address: usize) -> Option<(usize, usize)> {
         if let Some((&base, id)) = self.live.range(..=address).next_back() {
             let size = self.allocations[id].size;
@@ -422,7 +423,7 @@ impl Memory {
         self.host_block(address).map(|(base, block)| (base, base + block.size))
     }
 
-    /// Where a range that a kernel may not touch lies: beside the nearest allocation that is on the device.
+    /// A description of a range that a kernel may not access, by the nearest allocation on the device.
     fn place(&self, address: usize, bytes: usize) -> String {
         let size_of = |id: &u64| self.allocations.get(id).map_or(0, |allocation| allocation.size);
         let before = self.live.range(..=address).next_back().map(|(&base, id)| (base, size_of(id)));
@@ -450,7 +451,7 @@ fn hex(address: u64) -> String {
     format!("{address:#x}")
 }
 
-/// Spoils a range that is there.
+/// Overwrites an existing range with rubbish.
 pub fn scribble(base: usize, bytes: usize) {
     fill(base, SCRIBBLE, bytes);
 }
@@ -461,20 +462,20 @@ fn fill(base: usize, byte: u8, bytes: usize) {
     unsafe { std::ptr::write_bytes(base as *mut u8, byte, bytes) };
 }
 
-/// How far behind the end the last wrong byte of a fence lies, counted from 1.
+/// Distance from the end of an allocation to the last wrong byte of its fence, counted from 1.
 fn fence_damage(base: usize, bytes: usize) -> Option<usize> {
     // SAFETY: a fence is inside the arena; a byte is copied out, no reference is made.
     (0..bytes).rev().find(|&i| unsafe { ((base + i) as *const u8).read_volatile() } != FENCE).map(|i| i + 1)
 }
 
 thread_local! {
-    /// The device that this thread is at work on.
+    /// The device that this thread works on.
     static DEVICE: Cell<usize> = const { Cell::new(0) };
-    /// Generation, start and end of the range that this thread last found.
+    /// Generation, start and end of the range that this thread found last.
     static LAST: Cell<(u64, usize, usize)> = const { Cell::new((0, 0, 0)) };
 }
 
-/// Whether a kernel may touch the range now. A failure is remembered for the kernel's launch to report.
+/// Whether a kernel may access the range now. A failure is recorded, so that the kernel's launch reports it.
 pub fn check(address: usize, bytes: usize) -> bool {
     if bytes == 0 {
         return true;
@@ -497,13 +498,13 @@ pub fn check(address: usize, bytes: usize) -> bool {
     within
 }
 
-/// Remembers an access that may not be, if it is the first.
+/// Records a forbidden access, if it is the first.
 pub fn refuse(address: usize, bytes: usize, what: &str) {
     let place = memory().place(address, bytes);
     refused().get_or_insert_with(|| format!("{what} at {place}"));
 }
 
-/// What check failed first since the last call of this.
+/// The first failure of `check` since the last call of this function.
 pub fn take_refusal() -> Option<String> {
     refused().take()
 }

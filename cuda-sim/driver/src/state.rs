@@ -1,4 +1,4 @@
-//! What the driver knows of a device: its context, streams, events, modules and functions, and the fault that failed it.
+//! The driver's state of a device: its context, streams, events, modules and functions, and the fault that failed it.
 
 use crate::config::{Config, Leaks};
 use crate::error::{self, Code, Result};
@@ -8,58 +8,58 @@ use crate::random::Random;
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::c_void;
 
-/// The handle of the legacy default stream, and what the null stream stands for.
+/// The handle of the legacy default stream. The null stream means this one too.
 pub const LEGACY: u64 = 1;
-/// The handle by which each thread names its own default stream.
+/// The handle with which each thread refers to its own default stream.
 pub const PER_THREAD: u64 = 2;
 
-/// Where the handles of contexts begin, and where in one its device is.
+/// The first handle of contexts, and the place of the device in a handle.
 const CONTEXT: u64 = 0xC000_0000;
 const DEVICE_SHIFT: u32 = 24;
 
-/// The device that a context is of, if it is a context's handle.
+/// The device of a context; `None` if this is no context's handle.
 pub fn device_of(context: u64) -> Option<usize> {
     usize::try_from(context.checked_sub(CONTEXT)? >> DEVICE_SHIFT).ok()
 }
 
-/// Failures remembered.
+/// Number of failures that are recorded.
 const MESSAGES: usize = 64;
 
 #[derive(Clone, Copy, PartialEq)]
 pub enum Kind {
-    /// The one default stream: waits for all blocking streams, and they for it.
+    /// The single default stream. It waits for all blocking streams, and they wait for it.
     Legacy,
     Blocking,
     NonBlocking,
 }
 
-/// "So many operations of this stream are done."
+/// A stream and a number: the point at which this many operations of the stream are done.
 pub type Point = (u64, u64);
 
 /// An operation in a stream's queue.
 pub struct Operation {
     pub call: &'static str,
-    /// Points of other streams to be reached first.
+    /// Points of other streams that must be reached first.
     pub after: Vec<Point>,
     pub work: Work,
-    /// The failure that was drawn for it.
+    /// The failure drawn for this operation.
     pub injected: Option<Code>,
 }
 
 pub enum Work {
-    /// Only the wait for the points.
+    /// Only waits for the points.
     Wait,
     Record {
         event: u64,
         recording: u64,
     },
-    /// Both ends are read and written when it runs.
+    /// Reads and writes both ends when it runs.
     Copy {
         to: Place,
         from: Place,
         bytes: usize,
     },
-    /// The source was pageable, so its bytes were taken when the call was made.
+    /// A copy whose source was pageable, so its bytes were copied when the call was made.
     CopyStaged {
         to: Place,
         bytes: Vec<u8>,
@@ -95,7 +95,7 @@ pub enum Work {
     },
 }
 
-/// Does another library's work, or, told false, gives up what it has for it. Called once, with what it was queued with.
+/// Does another library's work, or gives it up if `run` is false. Called once, with the data it was queued with.
 pub type External = extern "C" fn(data: *mut c_void, run: bool);
 
 /// An end of a copy.
@@ -109,7 +109,7 @@ pub enum Place {
         address: usize,
         id: u64,
     },
-    /// Only where the call itself waits until the operation has run.
+    /// Used only if the call itself waits until the operation has run.
     Pageable {
         address: usize,
     },
@@ -123,7 +123,7 @@ impl Place {
         }
     }
 
-    /// Whether the memory is still, and already, there when the operation runs.
+    /// Checks that the memory exists when the operation runs.
     pub fn require_live(self) -> std::result::Result<(), String> {
         match self {
             Place::Device { id, .. } => memory().require_live(id),
@@ -140,23 +140,23 @@ pub struct Stream {
     pub kind: Kind,
     pub flags: u32,
     pub priority: i32,
-    /// The scheduler's preference, drawn at random.
+    /// The scheduler's random preference.
     pub weight: u64,
     pub queue: VecDeque<Operation>,
     pub enqueued: u64,
     pub done: u64,
-    /// A host function of this stream is running.
+    /// Whether a host function of this stream is running.
     pub busy: bool,
-    /// Destroyed by the host; it goes when its queue is empty.
+    /// Whether the host has destroyed it. It is removed when its queue is empty.
     pub destroyed: bool,
 }
 
 #[derive(Default)]
 pub struct Event {
     pub timed: bool,
-    /// Who waits for it sleeps.
+    /// Whether threads that wait for it sleep.
     pub blocking: bool,
-    /// The point that the last record stands for; none if it was never recorded.
+    /// The point of the last record; `None` if it was never recorded.
     pub point: Option<Point>,
     pub recording: u64,
     /// Simulated time at which that recording ran.
@@ -174,51 +174,50 @@ pub struct Function {
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub struct Report {
-    /// Device allocations that were not freed, and their bytes.
+    /// Device allocations that were not freed.
     pub allocations: u64,
     pub allocation_bytes: u64,
     /// Pinned blocks that were not freed or unregistered.
     pub host_allocations: u64,
-    /// Streams made and not destroyed.
+    /// Streams that were not destroyed.
     pub streams: u64,
     pub events: u64,
     pub modules: u64,
     /// References to the primary context.
     pub contexts: u64,
-    /// Objects of all these kinds that were alive when the context was destroyed under them.
+    /// Objects of all these kinds that were alive when the context was destroyed.
     pub lost: u64,
-    /// Operations queued and not run.
+    /// Operations that were queued and have not run.
     pub pending: u64,
     pub operations_run: u64,
     pub kernels_run: u64,
     pub injected_failures: u64,
-    /// Accesses outside of what was allocated at the time.
+    /// Accesses outside of the memory that was allocated at the time.
     pub illegal_accesses: u64,
-    /// Device memory in use at most.
+    /// Largest amount of device memory in use.
     pub peak_bytes: u64,
-    /// Calls that allocated device memory or pinned memory, which make a device wait.
+    /// Calls that allocated device memory or pinned memory, and so make a device wait.
     pub allocation_calls: u64,
-    /// Waits for events that keep a core busy: those made without CU_EVENT_BLOCKING_SYNC.
+    /// Waits for events that keep a core busy: waits for events made without CU_EVENT_BLOCKING_SYNC.
     pub spinning_waits: u64,
-    /// Memory that work of other libraries reads on the host and that is not pinned: the thread which queues the work
-    /// copies it, and waits.
+    /// Pageable host memory that other libraries' work reads. The thread that queues the work copies it, and waits.
     pub pageable_inputs: u64,
-    /// Streams made and not destroyed that go before others: of a priority above the lowest.
+    /// Streams that were not destroyed and have a priority above the lowest.
     pub urgent_streams: u64,
 }
 
 pub struct State {
-    /// Which device it is of.
+    /// The device's number.
     pub device: usize,
     pub config: Config,
     pub random: Random,
     pub fail_random: Random,
-    /// After how many of 256 calls queued work progresses unasked. Drawn from the seed.
+    /// Number of calls, of 256, after which queued work progresses without being asked to. Drawn from the seed.
     pub eagerness: u64,
     pub initialized: bool,
     pub context_references: u64,
     pub context_flags: u32,
-    /// Counts contexts made, so that handles of destroyed ones and of earlier runs are known for what they are.
+    /// Number of contexts made so far, by which handles of destroyed contexts and of earlier runs are recognized.
     pub incarnation: u64,
     pub next_handle: u64,
     pub streams: BTreeMap<u64, Stream>,
@@ -229,7 +228,7 @@ pub struct State {
     pub limits: BTreeMap<u32, usize>,
     pub clock_ns: u64,
     pub sticky: Option<Code>,
-    /// What failed, first to last, as far as MESSAGES goes.
+    /// Failures in order, at most MESSAGES.
     pub messages: Vec<String>,
     pub counts: Report,
 }
@@ -262,11 +261,12 @@ impl State {
         state
     }
 
-    /// Back to the state before cuInit, with the settings in `config`.
+    /// Returns to the state before cuInit, with the settings in `config`.
     pub fn restart(&mut self) {
         self.random = Random::new(self.config.seed);
         self.fail_random = Random::new(self.config.fail_seed ^ 0xFA11_FA11_FA11_FA11);
-        // Some seeds run nothing before they must, some nearly all at once: both find mistakes the other does not.
+        // Some seeds run nothing before they must, some run nearly everything at once. Each finds mistakes that the
+        // other does not.
         self.eagerness = [0, 0, 8, 64, 160, 256][self.random.below(6)];
         self.initialized = false;
         self.context_references = 0;
@@ -275,7 +275,7 @@ impl State {
         self.clear_context();
     }
 
-    /// Drops all that belongs to the context.
+    /// Drops everything that belongs to the context.
     pub fn clear_context(&mut self) {
         self.streams.clear();
         self.events.clear();
@@ -297,7 +297,7 @@ impl State {
         CONTEXT + ((self.device as u64) << DEVICE_SHIFT) + self.incarnation * 16
     }
 
-    /// Handles look like pointers, and none is ever used twice.
+    /// A new handle. Handles look like pointers, and none is used twice.
     pub fn new_handle(&mut self) -> u64 {
         self.next_handle += 1;
         0x1_0000_0000 + ((self.device as u64) << 40) + self.next_handle * 16
@@ -318,11 +318,11 @@ impl State {
     }
 
     pub fn reached(&self, point: Point) -> bool {
-        // A stream that is gone had run everything.
+        // A stream that is gone has run everything.
         self.streams.get(&point.0).is_none_or(|stream| stream.done >= point.1)
     }
 
-    /// Puts an operation at the end of a stream's queue and returns the point at which it is done.
+    /// Appends an operation to a stream's queue. Returns the point at which it is done.
     pub fn enqueue(&mut self, stream: u64, mut operation: Operation) -> Result<Point> {
         let kind = self.streams.get(&stream).ok_or(Code::INVALID_HANDLE)?.kind;
         match kind {
@@ -341,7 +341,7 @@ impl State {
         Ok((stream_id, stream.enqueued))
     }
 
-    /// Fails the context, as CUDA does: every later call returns the code, until the context is destroyed.
+    /// Fails the context as CUDA does: every later call returns the code until the context is destroyed.
     pub fn fail(&mut self, code: Code, message: String) {
         self.log(&format!("{} {message}", error::name(code.0)));
         if self.sticky.is_none() {
@@ -378,7 +378,7 @@ impl State {
         true
     }
 
-    /// Fails the call at once and leaves the context as it is.
+    /// Fails the call at once, and leaves the context as it is.
     pub fn injected(&mut self, call: &str, code: Code) -> Code {
         let message =
             format!("{call}: injected {} (CUDA_SIM_FAIL_SEED={})", error::name(code.0), self.config.fail_seed);
@@ -408,7 +408,7 @@ impl State {
         self.streams.iter().filter(|(id, stream)| **id >= 0x1_0000_0000 && !stream.destroyed).count() as u64
     }
 
-    /// Says what is still alive as the process ends; the exit status where that fails the process.
+    /// Reports the objects that are alive when the process ends. Returns the exit status if they fail the process.
     pub fn at_exit(&self) -> Option<i32> {
         let report = self.report();
         let live = report.allocations + report.host_allocations + report.streams + report.events + report.modules;

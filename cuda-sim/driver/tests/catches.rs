@@ -1,4 +1,4 @@
-//! That the simulation catches what it is for: each mistake shows for some seed, and a right program never fails.
+//! Tests that the simulation catches mistakes: each mistake shows for some seed, and a right program never fails.
 
 #![cfg(target_os = "linux")]
 
@@ -8,7 +8,8 @@ use common::{Mistake, Pinned, Sim, code, device_address, expected, kernel, launc
 use cudarc::driver::sys::CUresult;
 use cudarc::driver::{CudaContext, CudaSlice, DriverError, result};
 
-/// How many of 100 seeds give wrong bytes. None gives an error: all memory touched is there, only the order is wrong.
+/// The number of 100 seeds that give wrong bytes. None gives an error, because all accessed memory exists; only the
+/// order is wrong.
 fn caught(sim: &Sim, mistake: Mistake) -> usize {
     let wrong = |&seed: &u64| {
         sim.reset(seed);
@@ -76,7 +77,7 @@ fn a_copy_to_freed_memory_fails_the_context() {
     let message = sim.message();
     assert!(message.contains("cuMemcpyHtoDAsync_v2") && message.contains("it was freed"), "{message}");
     assert!(message.contains("CUDA_SIM_SEED=0"), "{message}");
-    // As in CUDA, everything fails from then on, until the context is gone.
+    // As in CUDA, every call fails from then on, until the context is gone.
     assert_eq!(code(stream.synchronize()), CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
     drop((stream, context));
     let context = CudaContext::new(0).unwrap();
@@ -131,7 +132,7 @@ fn a_synchronous_upload_from_pageable_memory_is_not_done_when_it_returns() {
         if wait {
             context.default_stream().synchronize().unwrap();
         }
-        // A stream that does not block with the default one, as all that cudarc makes.
+        // A stream that does not block with the default one, like all streams that cudarc makes.
         other.clone_dtoh(&data).unwrap() == [5; 32]
     };
     let mut stale = 0;
@@ -144,8 +145,8 @@ fn a_synchronous_upload_from_pageable_memory_is_not_done_when_it_returns() {
     assert!(stale > 0);
 }
 
-/// A hole in cudarc 0.19.10: a slice keeps an event for its last reader only, so of two streams that read it a writer
-/// waits for one.
+/// A hole in cudarc 0.19.10: a slice keeps an event for its last reader only. If two streams read it, a writer waits
+/// for only one of them.
 #[test]
 fn a_reader_that_cudarc_forgets_is_caught() {
     let sim = Sim::start();
@@ -297,9 +298,10 @@ fn leaks_are_counted() {
     let report = sim.report();
     assert_eq!((report.allocations - before.allocations, report.allocation_bytes), (1, 1000));
     assert_eq!((report.host_allocations, report.streams, report.contexts), (1, 1, 1));
-    // The two events of the slice, and the one.
+    // The two events of the slice, and the single one.
     assert_eq!(report.events - before.events, 3);
-    // What a context takes with it is still counted. The forgotten objects hold it, so it is released by hand.
+    // Objects that go with the context are still counted. The forgotten objects hold the context, so it is released by
+    // hand.
     drop(stream);
     // SAFETY: nothing is used after it.
     unsafe { result::primary_ctx::release(0) }.unwrap();
@@ -350,7 +352,7 @@ fn injected_failures_come_out_as_errors_and_leave_nothing_behind() {
             Err(error) => {
                 let message = sim.message();
                 let name = error.error_name().unwrap().to_str().unwrap();
-                // Others may have failed since, as the program went down.
+                // Other calls may have failed since, as the program ended.
                 let first = message.lines().next().unwrap_or_default();
                 assert!(first.starts_with("cu") && first.contains(name), "seed {seed}: {error}, {message}");
                 assert!(first.contains(&format!("CUDA_SIM_FAIL_SEED={seed}")), "{message}");

@@ -1,5 +1,5 @@
-//! That the simulation accuses nobody wrongly: programs made at random, ordered by cudarc's own events, give what the
-//! same steps give one after another, whatever the schedule.
+//! Tests that the simulation makes no false accusations: random programs, ordered by cudarc's own events, give the
+//! results of the same steps one after another, in any schedule.
 
 #![cfg(target_os = "linux")]
 
@@ -11,7 +11,7 @@ use cudarc::driver::{CudaContext, CudaSlice, PushKernelArg};
 const BYTES: usize = 24;
 const BUFFERS: usize = 4;
 
-/// Numbers for the program, apart from the schedule's.
+/// Random numbers for the program, independent of the schedule's.
 struct Numbers(u64);
 
 impl Numbers {
@@ -36,8 +36,8 @@ fn random_programs_give_what_their_steps_give_in_order() {
         let mut model: Vec<[u8; BYTES]> = (0..BUFFERS).map(|i| [i as u8; BYTES]).collect();
         for step in 0..80 {
             let stream = &streams[numbers.below(streams.len())];
-            // A CudaSlice has one event for its last reader: where two streams read, a writer waits for one of them
-            // only. With readers on any stream this test finds that. So all reading is on one.
+            // A CudaSlice has one event for its last reader. If two streams read it, a writer waits for only one of
+            // them, and with readers on any stream this test finds that. So all reading is on one stream.
             let reader = &streams[0];
             let (to, from) = (numbers.below(BUFFERS), numbers.below(BUFFERS));
             match numbers.below(8) {
@@ -47,7 +47,7 @@ fn random_programs_give_what_their_steps_give_in_order() {
                 }
                 1 if to != from => {
                     let (source, copy) = (model[from], reader.clone_dtod(&buffers[from]).unwrap());
-                    // The old buffer is freed on its own stream, after what uses it.
+                    // The old buffer is freed on its own stream, after the work that uses it.
                     buffers[to] = copy;
                     model[to] = source;
                 }

@@ -1,4 +1,4 @@
-//! The simulated driver as cudarc sees it.
+//! Tests of the simulated driver through cudarc.
 
 #![cfg(target_os = "linux")]
 
@@ -10,7 +10,7 @@ use cudarc::driver::{CudaContext, CudaSlice, LaunchConfig, PushKernelArg, result
 use cudarc::nvrtc::Ptx;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// All that cudarc 0.19.10 calls for CUDA 12.0. It panics at a symbol that is missing.
+/// All functions that cudarc 0.19.10 calls for CUDA 12.0. It panics if a symbol is missing.
 const CALLED_BY_CUDARC: &str = "cuCtxCreate_v3 cuCtxDestroy_v2 cuCtxGetCacheConfig cuCtxGetCurrent cuCtxGetLimit
     cuCtxGetStreamPriorityRange cuCtxSetCacheConfig cuCtxSetCurrent cuCtxSetLimit cuCtxSynchronize
     cuDestroyExternalMemory cuDeviceGet cuDeviceGetAttribute cuDeviceGetCount cuDeviceGetDefaultMemPool
@@ -89,7 +89,7 @@ fn events_order_streams() {
         let context = CudaContext::new(0).unwrap();
         let (first, second) = (context.new_stream().unwrap(), context.fork_pair());
         let data = first.clone_htod(&[seed as u8; 32]).unwrap();
-        // cudarc's own events make the second wait for the first.
+        // cudarc's own events make the second stream wait for the first.
         assert_eq!(second.clone_dtoh(&data).unwrap(), [seed as u8; 32], "seed {seed}");
         let timed = Some(CUevent_flags::CU_EVENT_DEFAULT);
         let start = first.record_event(timed).unwrap();
@@ -236,7 +236,7 @@ fn limits_of_the_device_are_kept() {
     assert_eq!(code(kernel(&context, "no_such_kernel")), CUresult::CUDA_ERROR_NOT_FOUND);
     stream.synchronize().unwrap();
 
-    // Memory runs out, and comes back.
+    // Memory runs out, and is freed again.
     // SAFETY: the memory is not read.
     let half: CudaSlice<u8> = unsafe { stream.alloc(40 << 20) }.unwrap();
     // SAFETY: as above.
@@ -290,7 +290,7 @@ fn kernels_come_from_a_shared_object() {
     assert!(output.status.success() && text.contains("on simulated device"), "{output:?}");
 }
 
-/// Does not load the driver: cudarc finds it as `run` sets things up.
+/// This test does not load the driver: cudarc finds the one that `run` sets up.
 #[test]
 #[ignore = "needs CUDA_SIM_KERNELS and the script run; kernels_come_from_a_shared_object runs it"]
 fn store_and_load() {

@@ -1,7 +1,7 @@
-//! warpfeed's kernels, compiled for the host, as what `CUDA_SIM_KERNELS` names: the simulated driver loads this with the
-//! first module and has it register them. Each access of theirs to memory is checked by the driver.
+//! warpfeed's kernels, compiled for the host, as a library for `CUDA_SIM_KERNELS`. The simulated driver loads it with
+//! the first module and makes it register the kernels. The driver checks each of their memory accesses.
 
-// Where there is no simulated driver the workspace must build all the same.
+// Where there is no simulated driver, the workspace must build all the same.
 #![cfg(target_os = "linux")]
 
 use cuda_sim::{Kernel, LAUNCH_BYTES, LaunchError};
@@ -9,7 +9,7 @@ use std::ffi::{CString, c_char, c_int, c_void};
 
 type LaunchWith = extern "C" fn(*mut c_void, *const u32, *const u32, u32, *const *mut c_void) -> c_int;
 
-// The driver's own.
+// Functions of the driver.
 unsafe extern "C" {
     fn cuda_sim_register_kernel_with(
         name: *const c_char,
@@ -37,16 +37,16 @@ extern "C" fn launch(
     _shared_bytes: u32,
     params: *const *mut c_void,
 ) -> c_int {
-    // SAFETY: `kernel` is what it was registered with; grid and block have three numbers and there is the one parameter,
-    // of the size given, all by the driver's contract. What a launch points to that is not there is refused when a kernel
-    // touches it.
+    // SAFETY: by the driver's contract, `kernel` is the registered pointer, grid and block have three numbers, and
+    // there is one parameter of the given size. If a launch points to memory that does not exist, the access is refused
+    // when a kernel makes it.
     let result = unsafe {
         let kernel = &*kernel.cast::<Kernel>();
         let launch = (*params).cast::<[u8; LAUNCH_BYTES]>().read();
         kernel.launch(grid.cast::<[u32; 3]>().read(), block.cast::<[u32; 3]>().read(), &launch)
     };
     match result {
-        // The driver was told of the access.
+        // The driver already knows of the access.
         Ok(()) | Err(LaunchError::IllegalAccess) => 0,
         Err(error) => {
             eprintln!("cuda-sim: {error}");

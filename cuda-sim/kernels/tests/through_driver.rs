@@ -1,4 +1,4 @@
-//! The real kernels on the simulated driver's memory: right results, and accesses that may not be.
+//! Tests of the real kernels on the simulated driver's memory: right results, and forbidden accesses.
 
 #![cfg(target_os = "linux")]
 
@@ -63,8 +63,8 @@ fn launch(
 const WIDTH: u32 = 70;
 const HEIGHT: u32 = 50;
 
-/// An image, and what is needed to halve it with an average into an NCHW batch of one: pieces in shared memory,
-/// weights, a table.
+/// An image, and everything for halving it with an average into an NCHW batch of one: pieces in shared memory, weights,
+/// a table.
 struct Halving {
     pixels: Vec<u8>,
     starts: Vec<i32>,
@@ -165,7 +165,7 @@ fn a_kernel_gives_through_the_driver_what_it_gives_directly() {
     let want = halving.directly();
     for seed in 0..20 {
         sim.reset(seed);
-        // On a thread of its own every other time, where shared memory is elsewhere.
+        // Every other seed runs on a thread of its own, whose shared memory is elsewhere.
         let got = match seed % 2 {
             0 => halving.through_driver(),
             _ => std::thread::scope(|scope| scope.spawn(|| halving.through_driver()).join().unwrap()),
@@ -174,7 +174,7 @@ fn a_kernel_gives_through_the_driver_what_it_gives_directly() {
     }
 }
 
-/// Grays an image of 8 x 4 pixels, of which there are so many bytes; freed before, if asked for.
+/// Converts an image of 8 x 4 pixels to gray. The image has `stored_bytes` bytes, and is freed before if `freed`.
 fn gray(stored_bytes: usize, freed: bool) -> Result<Vec<u8>, DriverError> {
     let stream = CudaContext::new(0)?.new_stream()?;
     let pixels = stream.clone_htod(&vec![9u8; stored_bytes])?;
@@ -223,13 +223,14 @@ fn an_access_to_freed_memory_is_refused_and_named() {
     }
 }
 
-/// Twice the threads that the kernel is for: those beyond use the memory of others, between the same barriers.
+/// A launch with twice the threads that the kernel is for. The extra threads use the memory of others, between the same
+/// barriers.
 #[test]
 fn threads_that_do_not_wait_for_each_other_are_refused_and_named() {
     let sim = start();
     let run = |threads: u32| -> Result<Vec<u8>, DriverError> {
         let stream = CudaContext::new(0)?.new_stream()?;
-        // A `JpegImage` without MCUs, of one block each.
+        // A `JpegImage` without MCUs, with one block in each MCU.
         let mut image = [0u8; 320];
         image[268] = 1;
         let images = stream.clone_htod(&image)?;
@@ -270,7 +271,7 @@ fn run_gives_a_program_the_driver_and_the_kernels() {
     assert!(output.status.success() && text.contains("on simulated device"), "{output:?}");
 }
 
-/// Loads nothing by itself.
+/// This test does not load the driver by itself.
 #[test]
 #[ignore = "needs the script run; run_gives_a_program_the_driver_and_the_kernels runs it"]
 fn as_run_sets_it_up() {

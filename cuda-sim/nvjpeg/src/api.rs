@@ -23,21 +23,21 @@ const INVALID: nvjpegStatus_t = nvjpegStatus_t::NVJPEG_STATUS_INVALID_PARAMETER;
 const NOT_HERE: nvjpegStatus_t = nvjpegStatus_t::NVJPEG_STATUS_IMPLEMENTATION_NOT_SUPPORTED;
 const HARDWARE: nvjpegBackend_t = nvjpegBackend_t::NVJPEG_BACKEND_HARDWARE;
 
-/// Nothing is decoded and nothing queued.
+/// Whether nothing is decoded and nothing queued.
 static NOOP: LazyLock<bool> =
     LazyLock::new(|| std::env::var_os("CUDA_SIM_NOOP").is_some_and(|value| !value.is_empty() && value != "0"));
 
-/// The hardware's JPEG engines.
+/// Number of the hardware's JPEG engines.
 static ENGINES: LazyLock<c_uint> = LazyLock::new(|| match std::env::var("CUDA_SIM_NVJPEG_ENGINES") {
     Ok(text) if !text.is_empty() => text.parse().unwrap_or_else(|_| {
-        // As the driver has it: a setting that is ignored would make a test pass that tests nothing.
+        // Like the driver: if a wrong setting were ignored, a test would pass without testing anything.
         eprintln!("cuda-sim: CUDA_SIM_NVJPEG_ENGINES={text}: expected a number");
         std::process::exit(2);
     }),
     _ => 7,
 });
 
-/// How many images each back end has decoded, by its number.
+/// Number of images that each back end has decoded, by its number.
 static DECODED: [AtomicU64; 8] = [const { AtomicU64::new(0) }; 8];
 
 fn count(backend: nvjpegBackend_t, images: usize) {
@@ -46,13 +46,13 @@ fn count(backend: nvjpegBackend_t, images: usize) {
     }
 }
 
-/// How many images the back end of this number has decoded since the process began.
+/// Number of images that the back end of this number has decoded since the process began.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuda_sim_nvjpeg_decoded(backend: c_uint) -> u64 {
     DECODED.get(backend as usize).map_or(0, |count| count.load(Ordering::Relaxed))
 }
 
-/// Defines exported functions, of the types that nvJPEG gives them; the name is there as a C string.
+/// Defines exported functions with nvJPEG's types. The name is available as a C string.
 macro_rules! api {
     ($(fn $name:ident($call:ident $(, $argument:ident: $type:ty)* $(,)?) $body:block)*) => {$(
         #[unsafe(no_mangle)]
@@ -71,17 +71,17 @@ macro_rules! api {
     )*};
 }
 
-/// A call under way.
+/// A call in progress.
 #[derive(Clone, Copy)]
 struct Call(&'static CStr);
 
 impl Call {
-    /// Fails if it is drawn, as a call that makes something.
+    /// Fails if a failure is drawn, like a call that makes an object.
     fn may_lack_memory(self) -> Result<()> {
         driver()?.may_fail(self.0, nvjpegStatus_t::NVJPEG_STATUS_ALLOCATOR_FAILURE, c"NVJPEG_STATUS_ALLOCATOR_FAILURE")
     }
 
-    /// Fails if it is drawn, as a call that decodes.
+    /// Fails if a failure is drawn, like a call that decodes.
     fn may_fail(self) -> Result<()> {
         driver()?.may_fail(self.0, nvjpegStatus_t::NVJPEG_STATUS_EXECUTION_FAILED, c"NVJPEG_STATUS_EXECUTION_FAILED")
     }
@@ -90,7 +90,7 @@ impl Call {
         driver().map_or_else(|status| status, |driver| driver.misuse(self.0, what))
     }
 
-    /// Refuses to go on while queued work uses something.
+    /// Fails if queued work uses something.
     fn require_idle(self, flight: &InFlight, what: &str) -> Result<()> {
         if flight.is_under_way() {
             Err(self.misuse(&format!("{what} is in use by work that has not run")))
@@ -136,7 +136,7 @@ fn require_backend(backend: nvjpegBackend_t) -> Result<()> {
     }
 }
 
-/// A source's image, for a call that decodes it in a batch or alone.
+/// Decodes a source's image, for a call that decodes it in a batch or alone.
 fn decoded(
     source: Source,
     backend: nvjpegBackend_t,
@@ -155,7 +155,7 @@ fn to(image: *const nvjpegImage_t, layout: ImageLayout, backend: nvjpegBackend_t
     Destination::new(image, layout, backend == HARDWARE).ok_or(INVALID)
 }
 
-/// Decodes images that belong to one call.
+/// Queues the decoding of images that belong to one call.
 fn submit(call: Call, state: &State, images: Vec<Decoded>, stream: cudaStream_t) -> Result<()> {
     call.enqueue(stream, Work::Decode { images, tokens: vec![state.flight.begin()] })
 }
@@ -205,7 +205,8 @@ fn decode_batch(
     submit(call, state, images, stream)
 }
 
-/// Held by the thread that queues a batch on the hardware. What two threads queue there at once is not told apart.
+/// Held by the thread that queues a batch on the hardware. Batches that two threads queue at the same time are not told
+/// apart.
 struct Turn<'a>(&'a Handle);
 
 impl<'a> Turn<'a> {
@@ -223,7 +224,7 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// Memory for so many images of this size, which grows as it must.
+/// Reserves memory for this number of images of this size. It grows as necessary.
 fn reserve_scratch(state: &State, images: usize, row_bytes: usize, height: usize) -> Result<()> {
     let handle = &state.handle;
     let mut inner = lock(&state.inner);
@@ -233,7 +234,7 @@ fn reserve_scratch(state: &State, images: usize, row_bytes: usize, height: usize
     scratch.iter().try_for_each(|buffer| buffer.reserve(bytes, std::ptr::null_mut()).map(drop))
 }
 
-/// In a failed context each says that it failed, and is freed.
+/// Frees all buffers. In a failed context each reports the failure and is freed.
 fn free_all(buffers: &[Buffer]) -> Result<()> {
     buffers.iter().map(Buffer::free).fold(Ok(()), Result::and)
 }
@@ -262,7 +263,7 @@ fn parsed(stream: nvjpegJpegStream_t) -> Result<Source> {
     lock(&STREAMS.get(stream)?.source).clone().ok_or(nvjpegStatus_t::NVJPEG_STATUS_NOT_INITIALIZED)
 }
 
-/// A source to decode, for which its header alone is not enough.
+/// A source to decode. Its header alone is not enough.
 fn parsed_whole(stream: nvjpegJpegStream_t) -> Result<Source> {
     if STREAMS.get(stream)?.header_only.load(Ordering::Relaxed) {
         return Err(nvjpegStatus_t::NVJPEG_STATUS_NOT_INITIALIZED);
@@ -306,7 +307,7 @@ fn new_state(handle: Arc<Handle>, decoder: Option<Arc<Decoder>>) -> State {
     State { handle, decoder, inner: Default::default(), flight: InFlight::default() }
 }
 
-/// The state of a decoder, as the phases want it.
+/// The state of a decoder, with the objects that the phases need.
 fn decoder_state(
     call: Call,
     decoder: nvjpegJpegDecoder_t,
@@ -375,7 +376,7 @@ fn device_phase(
     call.enqueue(stream, Work::Finish { from, bytes, destination, tokens })
 }
 
-/// Whether a back end of a handle takes what a stream has parsed. Of a header alone it cannot tell how many scans follow.
+/// Whether a back end of a handle supports a parsed image. A header alone does not show how many scans follow.
 fn is_supported(
     call: Call,
     handle: &Arc<Handle>,
@@ -392,7 +393,7 @@ fn is_supported(
 }
 
 fn version(property: libraryPropertyType, out: *mut c_int) -> Result<()> {
-    // 13.0.0, whatever it is of.
+    // 13.0.0, for each property.
     match property.0 {
         0 => set(out, 13),
         1 | 2 => set(out, 0),

@@ -1,4 +1,4 @@
-//! Memory that nvJPEG takes, from CUDA or from allocators that it is given.
+//! Memory that nvJPEG allocates, from CUDA or from the caller's allocators.
 
 use crate::driver::driver;
 use crate::jpeg::Result;
@@ -10,7 +10,7 @@ use nvjpeg_sys::bindings::{
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex};
 
-/// Where memory comes from.
+/// The source of memory.
 #[derive(Clone, Copy)]
 pub enum Allocator {
     Cuda { device: bool },
@@ -20,7 +20,7 @@ pub enum Allocator {
     PinnedOnStream(nvjpegPinnedAllocatorV2_t),
 }
 
-// SAFETY: functions for every thread, with a context for every thread, by nvJPEG's contract.
+// SAFETY: by nvJPEG's contract, every thread may use the functions with the context.
 unsafe impl Send for Allocator {}
 // SAFETY: as above.
 unsafe impl Sync for Allocator {}
@@ -90,12 +90,12 @@ fn succeeded(code: Option<i32>) -> Result<()> {
 
 /// Memory that grows as images need it.
 pub struct Buffer {
-    /// So that a handle is known to be in use.
+    /// Kept, so that the handle is known to be in use.
     pub _handle: Arc<Handle>,
     allocator: Allocator,
     /// Address and bytes.
     memory: Mutex<(usize, usize)>,
-    /// Operations that read it or write it.
+    /// Operations that read or write the memory.
     pub flight: InFlight,
 }
 
@@ -104,12 +104,12 @@ impl Buffer {
         Self { _handle: handle, allocator, memory: Mutex::default(), flight: InFlight::default() }
     }
 
-    /// Address and bytes; 0 and 0 if it has none.
+    /// Address and bytes; 0 and 0 without memory.
     pub fn memory(&self) -> (usize, usize) {
         *lock(&self.memory)
     }
 
-    /// Has at least so many bytes, whose address is returned. What it had is given back.
+    /// Makes the memory at least `bytes` bytes large and returns its address. Frees the previous memory.
     pub fn reserve(&self, bytes: usize, stream: cudaStream_t) -> Result<usize> {
         let mut memory = lock(&self.memory);
         if bytes > memory.1 {
@@ -123,7 +123,7 @@ impl Buffer {
         Ok(memory.0)
     }
 
-    /// Gives its memory back.
+    /// Frees the memory.
     pub fn free(&self) -> Result<()> {
         let (address, bytes) = std::mem::take(&mut *lock(&self.memory));
         if bytes == 0 { Ok(()) } else { self.allocator.free(address, bytes, std::ptr::null_mut()) }

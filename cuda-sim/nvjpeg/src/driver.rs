@@ -1,4 +1,4 @@
-//! The simulated driver, in which all happens that touches device memory.
+//! The simulated driver, which makes all accesses to device memory.
 
 use crate::jpeg::Result;
 use crate::work::{Touch, Work};
@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 type Function = extern "C" fn(*mut c_void, bool);
 
-/// The driver's functions that are used here.
+/// The functions of the driver that are used here.
 pub struct Driver {
     enqueue: extern "C" fn(*const c_char, cudaStream_t, Function, *mut c_void, *const Touch, usize) -> u32,
     draw_failure: extern "C" fn(*const c_char, *const c_char) -> bool,
@@ -21,15 +21,15 @@ pub struct Driver {
     attribute: extern "C" fn(*mut c_int, c_int, c_int) -> u32,
 }
 
-/// The driver, if it is the simulated one.
+/// The driver; an error if it is not the simulated one.
 pub fn driver() -> Result<&'static Driver> {
     static DRIVER: OnceLock<Option<Driver>> = OnceLock::new();
     DRIVER.get_or_init(load).as_ref().ok_or(Status::NVJPEG_STATUS_EXECUTION_FAILED)
 }
 
 fn load() -> Option<Driver> {
-    // SAFETY: a driver's initializers have no conditions; what has these functions is the simulated one, which gives them
-    // these types, and stays loaded.
+    // SAFETY: a driver's initializers have no preconditions. A library with these functions is the simulated driver,
+    // which gives them these types and stays loaded.
     unsafe {
         let library = Library::open(Some("libcuda.so.1"), RTLD_NOW).ok()?;
         let driver = Driver {
@@ -66,19 +66,19 @@ impl Driver {
         (self.attribute)(&raw mut major, COMPUTE_CAPABILITY_MAJOR, 0) == 0 && major == 12
     }
 
-    /// Fails the call if it is drawn.
+    /// Fails the call if a failure is drawn.
     pub fn may_fail(&self, name: &'static CStr, status: Status, status_name: &'static CStr) -> Result<()> {
         if (self.draw_failure)(name.as_ptr(), status_name.as_ptr()) { Err(status) } else { Ok(()) }
     }
 
-    /// Fails the context for a use that nvJPEG does not allow.
+    /// Fails the context because of a use that nvJPEG does not allow.
     pub fn misuse(&self, name: &'static CStr, what: &str) -> Status {
         let what = CString::new(what).unwrap_or_default();
         (self.misuse)(name.as_ptr(), what.as_ptr());
         Status::NVJPEG_STATUS_EXECUTION_FAILED
     }
 
-    /// Device memory, or pinned.
+    /// Allocates device memory or pinned memory.
     pub fn allocate(&self, device: bool, bytes: usize) -> Result<usize> {
         let mut address = std::ptr::null_mut();
         let code = if device {
@@ -97,7 +97,7 @@ impl Driver {
 
 /// Does queued work, or gives it up.
 extern "C" fn run(work: *mut c_void, run: bool) {
-    // SAFETY: made by `enqueue`, and handed back once.
+    // SAFETY: `enqueue` made it, and it comes back once.
     let work = unsafe { Box::from_raw(work.cast::<Work>()) };
     if run {
         work.run();

@@ -1,13 +1,13 @@
-//! What a broken nvJPEG does, for programs that must notice: `CUDA_SIM_NVJPEG`.
+//! Faults of a broken nvJPEG that programs must notice: `CUDA_SIM_NVJPEG`.
 
 use crate::jpeg::ImageLayout;
 use std::sync::LazyLock;
 
-/// What is wrong with every decoder, and reported by none.
+/// A fault of every decoder, which none of them reports.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Fault {
     None,
-    /// Every third image or so has one block of wrong pixels.
+    /// About every third image has one block of wrong pixels.
     Wrong,
     /// Nothing is written.
     Nothing,
@@ -21,16 +21,17 @@ pub static FAULT: LazyLock<Fault> = LazyLock::new(|| match std::env::var("CUDA_S
     Ok("nothing") => Fault::Nothing,
     Ok("refuse") => Fault::Refuse,
     Ok(other) => {
-        // As the driver has it: a setting that is ignored would make a test pass that tests nothing.
+        // Like the driver: if a wrong setting were ignored, a test would pass without testing anything.
         eprintln!("cuda-sim: CUDA_SIM_NVJPEG={other}: expected wrong, nothing or refuse");
         std::process::exit(2);
     }
 });
 
-/// How far the values of a wrong block are off.
+/// Error of the values in a wrong block.
 const OFF: u8 = 40;
 
-/// Spoils a block of 8 x 8 pixels, or what there is of it, in some images; which ones and where, `number` decides.
+/// Makes a block of 8 x 8 pixels wrong, as far as it lies in the image, in some images. `number` determines the images
+/// and the place.
 pub fn spoil_a_block(layout: ImageLayout, number: u64, pixels: &mut [u8]) {
     if !number.is_multiple_of(3) {
         return;

@@ -1,4 +1,4 @@
-//! Compressed images: what their headers say, which back end takes them, and decoding them.
+//! Compressed images: their headers, the back ends that support them, and decoding.
 
 use crate::fault::{FAULT, Fault, spoil_a_block};
 use nvjpeg_sys::bindings::{
@@ -16,10 +16,10 @@ const BAD: Status = Status::NVJPEG_STATUS_BAD_JPEG;
 const UNSUPPORTED: Status = Status::NVJPEG_STATUS_JPEG_NOT_SUPPORTED;
 const NOT_HERE: Status = Status::NVJPEG_STATUS_IMPLEMENTATION_NOT_SUPPORTED;
 
-/// The longest side that the hardware takes, in pixels.
+/// The longest side that the hardware supports, in pixels.
 const MAX_HARDWARE_SIDE: u32 = 16_000;
 
-/// A compressed image, where its owner has it or copied.
+/// A compressed image, in its owner's memory or copied.
 #[derive(Clone)]
 pub struct Source {
     bytes: Bytes,
@@ -45,7 +45,7 @@ impl Source {
         Ok(Self { bytes, info })
     }
 
-    /// Where its owner has it.
+    /// Address and length in the owner's memory.
     pub fn borrowed(&self) -> Option<(usize, usize)> {
         match self.bytes {
             Bytes::Borrowed { address, len } => Some((address, len)),
@@ -62,14 +62,14 @@ impl Source {
     }
 }
 
-/// A number that tells changed bytes.
+/// A number that changes when the bytes change.
 pub fn checksum(source: &Source) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(source.bytes());
     hasher.finish()
 }
 
-/// What a header says.
+/// The content of a header.
 pub struct Info {
     pub header: Header,
     /// Second byte of the frame's marker.
@@ -124,7 +124,7 @@ impl Info {
         Some(Size::new(side(self.size().width, h, across), side(self.size().height, v, down)))
     }
 
-    /// Whether a back end takes it; by its header alone, whatever scans follow.
+    /// Whether a back end supports the image. With `header_only`, the scans that follow do not count.
     pub fn is_taken_by(&self, backend: Backend, header_only: bool) -> bool {
         let css = self.subsampling();
         let color = matches!(self.header.components, 1 | 3) && css != Subsampling::NVJPEG_CSS_UNKNOWN;
@@ -146,7 +146,7 @@ impl Info {
     }
 }
 
-/// The frame's marker, and how many components the first scan has.
+/// The frame's marker, and the number of components of the first scan.
 fn markers(bytes: &[u8]) -> Option<(u8, u8)> {
     let (mut at, mut process) = (2, 0);
     loop {
@@ -168,11 +168,11 @@ fn markers(bytes: &[u8]) -> Option<(u8, u8)> {
     }
 }
 
-/// What an image is decoded to.
+/// Parameters of a decoded image.
 #[derive(Clone, Copy)]
 pub struct Parameters {
     pub format: Format,
-    /// Left, top, width, height; the whole image where the sizes are negative.
+    /// Left, top, width, height. Negative sizes mean the whole image.
     pub roi: [i32; 4],
     pub scale: Scale,
     pub orientation: Orientation,
@@ -203,7 +203,7 @@ impl Parameters {
     }
 }
 
-/// How decoded pixels lie: planes one after the other, rows without gaps.
+/// Layout of decoded pixels: planes one after the other, rows without gaps.
 #[derive(Clone, Copy)]
 pub struct ImageLayout {
     size: Size,
@@ -263,7 +263,7 @@ pub fn decode(source: &Source, backend: Backend, parameters: &Parameters) -> Res
         }
         let (decoder, image) = decoder.as_mut().ok_or(Status::NVJPEG_STATUS_INTERNAL_ERROR)?;
         let bytes = source.bytes();
-        // Of an image that is cut off, what is there is decoded, without a word.
+        // As much as there is of a truncated image is decoded, without a message.
         let cut_off = !bytes.windows(2).rev().any(|pair| pair == [0xFF, 0xD9]);
         decoder.decode(bytes, &info.header, part, cut_off, image).map_err(|_| BAD)?;
         let layout = ImageLayout { size: Size::new(part.width, part.height), format: parameters.format };

@@ -1,12 +1,12 @@
-//! A simulated nvJPEG over the simulated CUDA driver, as a shared object whose soname is `libnvjpeg.so.13`: images are
-//! decoded by warpfeed's own decoder, in operations on streams. For tests only; cuda-sim/README.md says what it does and
-//! does not do.
+//! A simulated nvJPEG over the simulated CUDA driver, for tests. It is a shared object with the soname
+//! `libnvjpeg.so.13`. warpfeed's own decoder decodes images, in operations on streams. cuda-sim/README.md describes its
+//! features and limits.
 //!
-//! The functions are called through C, by programs that believe they talk to nvJPEG, so their contract is nvJPEG's:
-//! pointers are null or point at what its manual says they do, for as long as it says. Objects are numbers in tables,
-//! so those that are gone are known to be.
+//! Programs call the functions through C and believe that they talk to nvJPEG. So their contract is nvJPEG's: pointers
+//! are null or point to what its manual says, for as long as it says. Objects are numbers in tables, so objects that
+//! are gone are recognized.
 
-// Elsewhere there is no simulated driver, and the workspace must build all the same.
+// Other systems have no simulated driver, but the workspace must build there too.
 #![cfg(target_os = "linux")]
 
 mod api;

@@ -1,4 +1,4 @@
-//! nvJPEG's objects by their handles, which are numbers: none is used twice.
+//! nvJPEG's objects by their handles, which are numbers. None is used twice.
 
 use crate::buffer::{Allocator, Buffer};
 use crate::jpeg::{Parameters, Result, Source};
@@ -49,11 +49,11 @@ pub static PARAMETERS: Table<DecodeParams> = Table::new();
 pub static PINNED: Table<Buffer> = Table::new();
 pub static DEVICE: Table<Buffer> = Table::new();
 
-/// Operations that use an object and have not run.
+/// Operations that use an object and have not run yet.
 #[derive(Default)]
 pub struct InFlight(Mutex<Vec<Arc<AtomicBool>>>);
 
-/// Held by an operation; when it is dropped the operation is done.
+/// Token of an operation. When it is dropped, the operation is done.
 pub struct Token(Arc<AtomicBool>);
 
 impl InFlight {
@@ -78,7 +78,7 @@ impl Drop for Token {
 
 pub struct Handle {
     pub backend: nvjpegBackend_t,
-    /// A thread is in a call that decodes a batch.
+    /// Whether a thread is in a call that decodes a batch.
     pub busy: AtomicBool,
     pub device: Allocator,
     pub pinned: Allocator,
@@ -89,12 +89,12 @@ pub struct Decoder {
     pub backend: nvjpegBackend_t,
 }
 
-/// Of a decoder, or, without one, for batches and images decoded in one call.
+/// State of a decoder; without one, state for batches and for images decoded in one call.
 pub struct State {
     pub handle: Arc<Handle>,
     pub decoder: Option<Arc<Decoder>>,
     pub inner: Mutex<StateInner>,
-    /// Device phases and batches.
+    /// Device phases and batches that use the state.
     pub flight: InFlight,
 }
 
@@ -106,11 +106,11 @@ pub struct StateInner {
     pub image: Option<Phase>,
     pub batch_size: usize,
     pub format: Option<nvjpegOutputFormat_t>,
-    /// What batches work in, on the device and pinned.
+    /// Memory for batches, on the device and pinned.
     pub scratch: Option<[Buffer; 2]>,
 }
 
-/// An image that the host phase has done.
+/// An image after the host phase.
 #[derive(Clone)]
 pub struct Phase {
     pub source: Source,
@@ -123,12 +123,12 @@ pub struct Phase {
 pub struct JpegStream {
     pub handle: Arc<Handle>,
     pub source: Mutex<Option<Source>>,
-    /// Only its header was parsed.
+    /// Whether only the header was parsed.
     pub header_only: AtomicBool,
 }
 
 pub struct DecodeParams {
-    /// So that a handle is known to be in use.
+    /// Kept, so that the handle is known to be in use.
     pub _handle: Arc<Handle>,
     pub values: Mutex<Parameters>,
 }

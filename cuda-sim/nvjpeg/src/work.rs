@@ -1,17 +1,17 @@
-//! What is queued on streams.
+//! Work that is queued on streams.
 
 use crate::fault::{FAULT, Fault};
 use crate::jpeg::{ImageLayout, Source, checksum};
 use crate::object::Token;
 use nvjpeg_sys::bindings::nvjpegImage_t;
 
-/// Memory that an operation touches: the driver's `Touch`.
+/// Memory that an operation accesses: the driver's `Touch`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Touch {
     address: usize,
     bytes: usize,
-    /// It is spoiled during the call.
+    /// Whether it is spoiled during the call.
     ahead: bool,
 }
 
@@ -19,12 +19,12 @@ pub struct Touch {
 pub struct Destination {
     planes: Vec<(usize, usize)>,
     layout: ImageLayout,
-    /// The back end writes ahead of the stream's order.
+    /// Whether the back end writes ahead of the stream's order.
     ahead: bool,
 }
 
 impl Destination {
-    /// `None` if a plane is missing or its rows overlap.
+    /// The destination of an image. `None` if a plane is missing or its rows overlap.
     pub fn new(image: &nvjpegImage_t, layout: ImageLayout, ahead: bool) -> Option<Self> {
         let planes: Vec<_> = (0..layout.planes()).map(|i| (image.channel[i] as usize, image.pitch[i])).collect();
         let fits = planes.iter().all(|&(address, pitch)| address != 0 && pitch >= layout.row_bytes());
@@ -40,7 +40,7 @@ impl Destination {
     }
 
     /// # Safety
-    /// The planes may be written now, and all of an image of the layout may be read at `from`.
+    /// The planes may be written now, and a whole image of the layout may be read at `from`.
     unsafe fn write(&self, from: *const u8) {
         if *FAULT == Fault::Nothing {
             return;
@@ -49,14 +49,14 @@ impl Destination {
         for (plane, &(address, pitch)) in self.planes.iter().enumerate() {
             for row in 0..rows {
                 let at = (plane * rows + row) * row_bytes;
-                // SAFETY: rows lie within what the caller vouches for, as `touches` counts it.
+                // SAFETY: the rows lie within the memory that the caller promises, as `touches` counts it.
                 unsafe { std::ptr::copy(from.add(at), (address + row * pitch) as *mut u8, row_bytes) };
             }
         }
     }
 }
 
-/// An image decoded when the call was made, and what to compare to know that its bytes stayed as they were.
+/// An image that was decoded when the call was made, and the data by which a change of its bytes is noticed.
 pub struct Decoded {
     pub source: Source,
     pub checksum: u64,
@@ -73,18 +73,18 @@ impl Decoded {
         self.destination.layout.rows()
     }
 
-    /// Never writes it, as was reported of RTX 50 cards.
+    /// Never writes the image, as was reported of RTX 50 cards.
     pub fn forget(&mut self) {
         self.destination.planes.clear();
     }
 }
 
 pub enum Work {
-    /// From a pinned buffer to a device buffer.
+    /// Copies from a pinned buffer to a device buffer.
     Transfer { source: Source, checksum: u64, from: usize, to: usize, bytes: usize, tokens: Vec<Token> },
-    /// From a device buffer to the destination.
+    /// Copies from a device buffer to the destination.
     Finish { from: usize, bytes: usize, destination: Destination, tokens: Vec<Token> },
-    /// The whole way, of a batch.
+    /// Does everything for a batch.
     Decode { images: Vec<Decoded>, tokens: Vec<Token> },
 }
 
@@ -110,11 +110,11 @@ impl Work {
         }
     }
 
-    /// Does it. The driver has checked all that `touches` names.
+    /// Does the work. The driver has checked all ranges of `touches`.
     pub fn run(self) {
         match self {
             Self::Transfer { source, checksum: expected, from, to, bytes, tokens } => {
-                // SAFETY: both buffers have so many bytes, which the driver has checked to be there, and nobody else
+                // SAFETY: both buffers have this many bytes, which the driver has checked to exist, and nothing else
                 // runs.
                 unsafe { std::ptr::copy(from as *const u8, to as *mut u8, bytes) };
                 if checksum(&source) != expected {
@@ -142,7 +142,7 @@ impl Work {
     }
 }
 
-/// What comes of compressed bytes that changed before they were read: another image.
+/// Makes another image of it, for compressed bytes that changed before they were read.
 fn spoil(pixels: &mut [u8]) {
     pixels.iter_mut().for_each(|byte| *byte ^= 0x5A);
 }

@@ -1,4 +1,4 @@
-//! What `warpfeed check-gpu` does first: a case for each kernel, in one context.
+//! Tests the first step of `warpfeed check-gpu`: a case for each kernel, in one context.
 
 #![cfg(target_os = "linux")]
 
@@ -24,7 +24,7 @@ fn ran() -> MutexGuard<'static, BTreeSet<&'static str>> {
     RAN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs the kernel whose place among all `data` is, and remembers that it ran.
+/// Runs the kernel with the index `data`, and remembers that it ran.
 extern "C" fn remember(
     data: *mut c_void,
     grid: *const u32,
@@ -61,10 +61,10 @@ fn every_kernel_runs_in_one_context() {
     let mut contexts = Vec::new();
     let found = kernels(Device::Cuda(0), &mut |_case| contexts.push(sim.report().contexts)).unwrap();
     assert!(found.cases > 40 && found.different.is_empty(), "{:?}", found.different);
-    // The first case's is every other's, and stays for what follows.
+    // The context of the first case is that of every other case, and stays afterwards.
     assert!(contexts[0] == 0 && contexts[1..].iter().all(|count| *count == 1), "{contexts:?}");
     assert_eq!((sim.report().alive(), sim.report().contexts), (0, 1));
     let idle: Vec<_> = Kernel::all().map(Kernel::name).filter(|name| !ran().contains(name)).collect();
-    // They stand in for training.
+    // These kernels stand in for training.
     assert_eq!(idle, ["spin", "work"]);
 }

@@ -1,4 +1,5 @@
-//! Two simulated devices in one process: each has memory, a context and errors of its own, and no device holds up another.
+//! Tests of two simulated devices in one process: each has its own memory, context and errors, and no device holds up
+//! the other.
 
 #![cfg(target_os = "linux")]
 
@@ -58,7 +59,7 @@ fn group(count: u32, seed: u64, devices: [Device; 2]) -> Result<PipelineGroup> {
         .build_group(devices)
 }
 
-/// What an epoch delivers, taken by a thread of its own: the indices and bytes of each batch, or the error.
+/// The batches of an epoch, taken by a thread of their own: the indices and bytes of each batch, or the error.
 fn taken(epoch: Epoch) -> Receiver<Result<Batches>> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
@@ -66,7 +67,7 @@ fn taken(epoch: Epoch) -> Receiver<Result<Batches>> {
             let batch = batch?;
             Ok((batch.indices().to_vec(), batch.images().to_host()?.as_bytes()?.to_vec()))
         };
-        // Who has given up waiting wants nothing.
+        // The receiver may have stopped waiting.
         let _ = sender.send(epoch.map(batch).collect());
     });
     receiver
@@ -125,7 +126,7 @@ fn a_device_that_breaks_ends_its_own_epoch() {
                 }
             }
             drop(gpus);
-            // The driver makes a new context for whoever comes next.
+            // The driver makes a new context for the next user.
             let again: Vec<_> = group(41, seed, GPUS).unwrap().epochs(0).into_iter().map(taken).collect();
             again.iter().for_each(|epoch| assert_eq!(end(epoch).unwrap().len(), 7));
         }

@@ -1,7 +1,7 @@
-//! The crate's own JPEG decoder on the simulated device: its bytes are the CPU's, whatever the order of the device's work
-//! and whatever fails.
+//! Tests of the crate's own JPEG decoder on the simulated device: its bytes are the CPU's, in any order of the device's
+//! work and with any failure.
 //!
-//! `CUDA_SIM_SEEDS` says how many seeds are tried.
+//! `CUDA_SIM_SEEDS` is the number of seeds that are tried.
 
 #![cfg(target_os = "linux")]
 
@@ -31,7 +31,8 @@ fn encoded(i: u32, options: &JpegOptions) -> Vec<u8> {
     encode_jpeg(&image, options).unwrap()
 }
 
-/// Every sampling, gray and RGB ones, with and without restarts; what is the CPU's; damaged ones, of which some decode.
+/// Images of every sampling, gray and RGB, with and without restarts; images that only the CPU decodes; damaged images,
+/// some of which decode.
 fn images() -> EncodedImages {
     let samplings = [(1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (4, 2), (1, 4), (2, 4), (3, 1)];
     let mut images = Vec::new();
@@ -49,7 +50,7 @@ fn images() -> EncodedImages {
         let restart_interval_rows = (i % 2) as u16;
         let mut bytes = encoded(i, &JpegOptions { restart_interval_rows, ..usual.clone() });
         let at = bytes.len() - 60 * (i as usize - 12);
-        // Codes of all ones do not exist; a byte that is another usually makes other pixels.
+        // Codes of all ones do not exist. A changed byte usually gives other pixels.
         bytes[at..at + 2].copy_from_slice(if i < 15 { &[0xFF, 0] } else { &[0x35, 0x53] });
         if i == 14 {
             bytes.splice(at..at, [0xFF, 0].repeat(20));
@@ -61,7 +62,7 @@ fn images() -> EncodedImages {
     EncodedImages::new(images.into_iter().zip(0..))
 }
 
-/// What a seed stands for beside the order of the device's work.
+/// The pipeline of a seed, which also decides the order of the device's work.
 fn pipeline(source: &EncodedImages, seed: u64, device: Device) -> Result<Pipeline> {
     Pipeline::builder(source.clone())
         .shuffle(seed)
@@ -131,10 +132,10 @@ fn whatever_fails_is_an_error_that_names_its_call() {
     assert!(failed > seeds() / 10, "{failed} failed");
 }
 
-/// What kernels flag images for.
+/// Reasons for which kernels flag images.
 const FLAGS: [&str; 3] = ["damaged or odd data", "truncated", "not synchronized"];
 
-/// An epoch on the device, whose bytes are the CPU's.
+/// Checks that an epoch on the device has the CPU's bytes.
 fn decoded(source: &EncodedImages, build: impl Fn(Builder) -> Builder) -> Stats {
     let run = |device| {
         let builder = Pipeline::builder(source.clone()).batch_size(4).threads(2).device(device);
@@ -159,7 +160,7 @@ fn who_decodes_is_counted_and_why() {
     let of = |name| left.iter().find(|(reason, _)| *reason == name).map_or(0, |(_, images)| *images);
     assert_eq!([of("progressive"), of("neither gray nor three colors"), of("no end marker")], [1, 1, 1], "{left:?}");
     assert!(of("damaged or odd data") >= 1, "{left:?}");
-    // Each image is decoded once, by the CPU if it was left to it; what is bad is nobody's.
+    // Each image is decoded once, by the CPU if it was left to the CPU. Bad images are not decoded.
     assert_eq!(stats.decoded_device + stats.left_to_cpu.total(), 18);
     assert_eq!(stats.decoded_device + stats.decoded_cpu + stats.bad, 18);
     assert!(stats.decoded_device >= 11, "{stats:?}");
@@ -173,7 +174,7 @@ fn who_decodes_is_counted_and_why() {
     assert!(stats.decoded_device > 0 && stats.decoded_cpu > stats.left_to_cpu.total() - stats.bad, "{stats:?}");
 }
 
-/// The images above, damaged in headers and data: as in the fuzz target `device`, for which there is more time.
+/// The images above, with damage in headers and data, as in the fuzz target `device`, which has more time.
 fn damaged(rng: &mut ChaCha8Rng) -> Vec<Vec<u8>> {
     let good = images();
     let mut damaged = Vec::new();
@@ -205,7 +206,7 @@ fn damaged_images_have_the_cpus_bytes_or_are_bad_on_both() {
     let _sim = start();
     let images = damaged(&mut ChaCha8Rng::seed_from_u64(1));
     let source = EncodedImages::new(images.into_iter().zip(0..));
-    // Cut out and not resized, so that no wrong pixel averages out.
+    // Crops without resizing, so that no wrong pixel is averaged out.
     let build = |b: Builder| b.augment(random_crop(Size::new(48, 40), 0)).max_pixels(1 << 14).on_error(OnError::Skip);
     let stats = decoded(&source, |b| build(b).decode(DecodePath::Device));
     let flagged: u64 = stats.left_to_cpu.iter().filter(|(why, _)| FLAGS.contains(why)).map(|(_, images)| images).sum();
@@ -233,7 +234,7 @@ fn images_that_have_no_room_are_the_cpus() {
     };
     let stats = run(32 << 20);
     assert_eq!((stats.decoded_device, stats.decoded_for_memory), (24, 0));
-    // Two batches in flight, of four images each: of each some.
+    // Two batches are in flight, with four images each, and each has some of the memory.
     let stats = run(640 << 10);
     assert!(stats.decoded_for_memory > 0 && stats.decoded_device > 0, "{stats:?}");
     assert_eq!(stats.left_to_cpu.iter().collect::<Vec<_>>(), [("device memory", stats.decoded_for_memory)]);
@@ -254,7 +255,7 @@ fn nothing_is_allocated_in_the_steady_state() {
     assert_eq!(epoch(), first);
 }
 
-/// All JPEG files in a folder and the folders in it.
+/// All JPEG files in a folder and its subfolders.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
@@ -262,7 +263,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     files.filter(|path| path.extension().is_some_and(|ending| ending == "jpg" || ending == "JPEG")).collect()
 }
 
-/// Has the device decode files, whole or in part: an image that is baseline and not damaged is never left to the CPU.
+/// Decodes files on the device, whole or in part, and checks that no undamaged baseline image is left to the CPU.
 fn all_by_the_device(paths: &[PathBuf], is_odd: impl Fn(&str) -> bool, crops: &[bool]) -> u64 {
     let images: Vec<_> = paths.iter().map(|path| (path, fs::read(path).unwrap())).collect();
     let is_for_device = |(path, bytes): &&(&PathBuf, Vec<u8>)| {

@@ -1,6 +1,7 @@
-//! The GPU path on the oldest driver that it supports, of CUDA 12.0: bindings for a newer one panic at a function that the
-//! driver lacks. A process has one driver, so this is a test of its own. With the workspace's features its bindings are
-//! the command's, of CUDA 12.0; with `--package cuda-sim-nvjpeg` alone they are the newest, as the library has them.
+//! Tests the GPU path on the oldest supported driver, of CUDA 12.0: bindings for a newer driver panic at a function
+//! that the driver lacks. A process has one driver, so this is a test of its own. With the workspace's features its
+//! bindings are the command's, of CUDA 12.0; with `--package cuda-sim-nvjpeg` alone they are the newest, which the
+//! library has.
 
 #![cfg(target_os = "linux")]
 
@@ -12,7 +13,7 @@ use warpfeed::{
     source::EncodedImages,
 };
 
-/// What the simulated driver exports that came after CUDA 12.0.
+/// Exports of the simulated driver that are newer than CUDA 12.0.
 const NEWER: [&str; 7] = [
     "cuCtxCreate_v4",
     "cuCtxSetFlags",
@@ -33,7 +34,7 @@ fn folder() -> PathBuf {
 fn without(names: &[&str]) -> Library {
     let mut bytes = std::fs::read(folder().join("libcuda_sim_driver.so")).unwrap();
     for name in names {
-        // As the table of exported names has it.
+        // The form of a name in the table of exports.
         let entry = [b"\0", name.as_bytes(), b"\0"].concat();
         let places: Vec<_> = bytes.windows(entry.len()).enumerate().filter(|(_, found)| *found == entry).collect();
         let places: Vec<_> = places.into_iter().map(|(at, _)| at).collect();
@@ -49,7 +50,7 @@ fn without(names: &[&str]) -> Library {
 #[test]
 fn a_driver_for_cuda_12_0_is_enough() {
     let driver = without(&NEWER);
-    // SAFETY: only whether it is there is asked.
+    // SAFETY: the function is only looked up, not called.
     let is_there = |name: &str| unsafe { driver.get::<extern "C" fn()>(name.as_bytes()) }.is_ok();
     assert!(is_there("cuEventElapsedTime") && !NEWER.iter().any(|name| is_there(name)));
     for (name, value) in [
@@ -77,7 +78,7 @@ fn a_driver_for_cuda_12_0_is_enough() {
     for path in [DecodePath::Auto, DecodePath::Hardware] {
         assert!(batches(Device::Cuda(0), path) == want, "{path:?}");
     }
-    // There is no NVML: the driver names the device, in every report.
+    // There is no NVML, so the driver names the device in every report.
     assert!(warpfeed::doctor().iter().any(|check| check.found.contains("simulated device")));
     let here = warpfeed::experiment::environment::Environment::here();
     let names: Vec<&str> = here.gpus.iter().map(|gpu| &gpu.name[..]).collect();

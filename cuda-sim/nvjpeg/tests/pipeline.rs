@@ -1,7 +1,7 @@
-//! warpfeed's pipeline on the simulated device: whatever the order of the device's work and whatever fails, no wrong
-//! byte, no deadlock, no leak, no panic, and each failure an error that names its call.
+//! Tests of warpfeed's pipeline on the simulated device. In any order of the device's work and with any failure, there
+//! is no wrong byte, no deadlock, no leak and no panic, and each failure is an error that names its call.
 //!
-//! `CUDA_SIM_SEEDS` says how many seeds are tried.
+//! `CUDA_SIM_SEEDS` is the number of seeds that are tried.
 
 #![cfg(target_os = "linux")]
 
@@ -27,7 +27,7 @@ use warpfeed::{
 
 const IMAGES: u32 = 13;
 
-/// Baseline images, progressive and gray ones, one that no GPU takes.
+/// Baseline images, progressive and gray ones, and one that no GPU supports.
 fn images() -> EncodedImages {
     EncodedImages::new((0..IMAGES).map(|i| {
         let mut image = Image::new(Size::new(17 + i, 31 - i));
@@ -44,7 +44,7 @@ fn images() -> EncodedImages {
     }))
 }
 
-/// What a seed stands for beside the order of the device's work.
+/// The pipeline of a seed, which also decides the order of the device's work.
 fn pipeline(source: &EncodedImages, seed: u64, device: Device) -> Result<Pipeline> {
     let paths = [DecodePath::Auto, DecodePath::Hardware, DecodePath::Hybrid, DecodePath::Fastest, DecodePath::Cpu];
     let strategies = [Strategy::Fused, Strategy::Fused, Strategy::Sequential];
@@ -75,7 +75,7 @@ fn no_order_of_the_devices_work_gives_a_wrong_byte() {
         sim.reset(seed);
         let pipeline = pipeline(&source, seed, Device::Cuda(0)).unwrap();
         let got = batches(&pipeline, seed).unwrap_or_else(|error| panic!("seed {seed}: {error}\n{}", sim.message()));
-        // What a second epoch finds is what the first has left.
+        // The second epoch finds the state that the first has left.
         let again = batches(&pipeline, seed + 1).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         assert!(got == expected(&source, seed), "seed {seed}");
         assert!(again == got, "seed {seed}, second time");
@@ -100,8 +100,8 @@ impl Copied {
         let images = tensor.cuda().unwrap();
         let (len_bytes, from) = (images.len_bytes(), images.on_stream(stream).unwrap());
         let labels_from = images.labels_address().unwrap();
-        // SAFETY: allocated on the stream that uses it; the ranges are the tensor's, which `stream` waits for, and which is
-        // not used again before what is queued there.
+        // SAFETY: allocated on the stream that uses it; the ranges are the tensor's, which `stream` waits for, and
+        // which is not used again before what is queued there.
         let address = unsafe {
             let address = result::malloc_async(stream.cu_stream(), len_bytes + 4 * labels).unwrap();
             result::memcpy_dtod_async(address, from, len_bytes, stream.cu_stream()).unwrap();
@@ -114,7 +114,7 @@ impl Copied {
 
     fn read(self, stream: &CudaStream) -> (Vec<u8>, Vec<u32>) {
         let mut images = vec![0; self.len_bytes + 4 * self.labels];
-        // SAFETY: the copy is that long; freed once, behind its reading.
+        // SAFETY: the copy has this length; it is freed once, after it is read.
         unsafe {
             result::memcpy_dtoh_async(&mut images, self.address, stream.cu_stream()).unwrap();
             result::free_async(self.address, stream.cu_stream()).unwrap();
@@ -125,7 +125,7 @@ impl Copied {
     }
 }
 
-/// A trainer: queues its reading of each batch on a stream of its own, drops the batch at once, and never waits.
+/// A trainer that queues its reading of each batch on its own stream, drops the batch at once, and never waits.
 #[test]
 fn a_consumers_stream_is_waited_for() {
     let (sim, source) = (start(), images());
@@ -156,7 +156,7 @@ fn a_consumers_stream_is_waited_for() {
     }
 }
 
-/// The same of images that each have memory of their own, which is used again for images of other sizes.
+/// The same test for images with memory of their own, which is reused for images of other sizes.
 #[test]
 fn a_consumers_stream_is_waited_for_by_unequal_images() {
     let (sim, source) = (start(), images());
@@ -193,14 +193,14 @@ fn whatever_fails_is_an_error_that_names_its_call() {
     for seed in 0..seeds() {
         sim.reset_with_failures(seed, [0.003, 0.01, 0.05][seed as usize % 3]);
         let result = pipeline(&source, seed, Device::Cuda(0)).and_then(|pipeline| {
-            // Leaving in the middle is a way out too.
+            // Stopping in the middle is allowed too.
             if seed % 7 == 6 {
                 drop(pipeline.epoch(0).next().transpose()?);
             }
             batches(&pipeline, seed)
         });
         match result {
-            // nvJPEG failing loses nothing.
+            // A failure of nvJPEG loses nothing.
             Ok(got) => assert!(got == expected(&source, seed), "seed {seed}: {}", sim.message()),
             Err(error) => {
                 failed += 1;
@@ -230,7 +230,7 @@ fn whatever_fails_is_an_error_that_names_its_call() {
         injected += u64::from(report.injected_failures > 0);
         assert_eq!((report.alive(), report.contexts), (0, 1), "seed {seed}: {report:?}\n{}", sim.message());
         assert_eq!(report.illegal_accesses, 0, "seed {seed}: {}", sim.message());
-        // As the next pipeline of the same process would find it.
+        // The state that the next pipeline of the same process would find.
         sim.reset(seed);
         assert!(batches(&pipeline(&source, seed, Device::Cuda(0)).unwrap(), seed).is_ok(), "seed {seed}, afterwards");
     }
@@ -249,7 +249,7 @@ fn current_context() -> sys::CUcontext {
     current
 }
 
-/// The trainer's thread may have the context of another device current, on which its own calls then go on.
+/// The trainer's thread may have the context of another device current, and its own calls continue on that device.
 #[test]
 fn nothing_becomes_current_on_the_trainers_thread() {
     let (sim, source) = (start(), images());
@@ -258,7 +258,7 @@ fn nothing_becomes_current_on_the_trainers_thread() {
         Device::Cuda(0).available().unwrap();
         let is_as_before = |what: &str| assert!(current_context().is_null(), "seed {seed}: {what}");
         is_as_before("available");
-        // Without threads, this one does the work of all.
+        // Without threads, this thread does the work of all.
         let pipeline = pipeline(&source, 3 * seed, Device::Cuda(0)).unwrap();
         is_as_before("build");
         let stream = stream_of_another_thread();
@@ -282,7 +282,8 @@ fn nothing_becomes_current_on_the_trainers_thread() {
     }
 }
 
-/// The process retains the primary context once; after a failure, and after somebody has reset the device, it is another.
+/// The process retains the primary context once. After a failure, and after somebody has reset the device, it is
+/// another context.
 #[test]
 fn a_context_is_retained_once_and_a_failed_one_given_up() {
     let (sim, source) = (start(), images());
@@ -306,14 +307,14 @@ fn a_context_is_retained_once_and_a_failed_one_given_up() {
     assert_eq!(sim.report().contexts, 1);
 }
 
-/// How a consumer that speaks DLPack has a batch's memory.
+/// Gives a batch's memory to a consumer that uses DLPack.
 fn lend(batch: Batch, stream: Option<isize>, named: bool) -> Dlpack {
     let images = batch.into_images();
     // SAFETY: the streams of the test outlive all batches.
     if named { unsafe { images.into_dlpack_on(stream).unwrap() } } else { images.into_dlpack().unwrap() }
 }
 
-/// As torch does: reads each batch on a stream of its own, and calls the deleter when the work is queued.
+/// A consumer like torch: it reads each batch on its own stream, and calls the deleter when the work is queued.
 #[test]
 fn a_batch_lent_by_dlpack_is_not_used_again_before_it_has_been_read() {
     let (sim, source) = (start(), images());
@@ -323,8 +324,8 @@ fn a_batch_lent_by_dlpack_is_not_used_again_before_it_has_been_read() {
         let context = CudaContext::new(0).unwrap();
         let own = context.new_stream().unwrap();
         let own = own.cu_stream();
-        // What the consumer says, and the stream that it reads on: the legacy default stream, the thread's own, a
-        // stream by its handle.
+        // The stream that the consumer names, and the stream that it reads on: the legacy default stream, the thread's
+        // own stream, or a stream by its handle.
         let (stream, named, reads_on) = [
             (None, false, null_mut()),
             (None, true, null_mut()),
@@ -338,7 +339,7 @@ fn a_batch_lent_by_dlpack_is_not_used_again_before_it_has_been_read() {
             let batch = batch.unwrap();
             let (indices, len_bytes) = (batch.indices().to_vec(), batch.images().cuda().unwrap().len_bytes());
             if stream == Some(-1) {
-                // It waits by itself.
+                // The consumer waits by itself.
                 batch.images().synchronize().unwrap();
             }
             let lent = lend(batch, stream, named);
@@ -358,7 +359,7 @@ fn a_batch_lent_by_dlpack_is_not_used_again_before_it_has_been_read() {
         let cpu = self::pipeline(&source, seed, Device::Cpu).unwrap();
         for ((indices, copy, len_bytes), want) in copies.into_iter().zip(cpu.epoch(0).map(Result::unwrap)) {
             let mut got = vec![0; len_bytes];
-            // SAFETY: the copy is that long; freed once, behind its reading.
+            // SAFETY: the copy has this length; it is freed once, after it is read.
             unsafe {
                 result::memcpy_dtoh_async(&mut got, copy, reads_on).unwrap();
                 result::free_async(copy, reads_on).unwrap();
@@ -375,7 +376,7 @@ fn a_batch_lent_by_dlpack_is_not_used_again_before_it_has_been_read() {
     assert!(refused.err().unwrap().is_parameter());
 }
 
-/// An image of three scans of one component each, all baseline.
+/// An image with three scans of one component each, all baseline.
 fn several_scans(seed: u32) -> Vec<u8> {
     let gray = |i: u32| {
         let mut image = Image::new(Size::new(40, 24));
@@ -408,12 +409,12 @@ fn several_scans(seed: u32) -> Vec<u8> {
     all
 }
 
-/// One batch of these images, on this path, resized: what decoded it.
+/// Runs one batch of these images on this path, resized, and returns the counts of decoders.
 fn one_batch(images: &[Vec<u8>], decode: DecodePath) -> Stats {
     one_batch_of(images, decode, |builder| builder.resize(Size::new(9, 7)))
 }
 
-/// The same, with these operations.
+/// Runs one batch of these images on this path with these operations.
 fn one_batch_of(images: &[Vec<u8>], decode: DecodePath, ops: impl Fn(Builder) -> Builder) -> Stats {
     let source = EncodedImages::new(images.iter().cloned().zip(0..));
     let builder = || ops(Pipeline::builder(source.clone()).batch_size(images.len()).threads(0).on_error(OnError::Skip));
@@ -434,7 +435,7 @@ fn plain(seed: u32) -> Vec<u8> {
     encode_jpeg(&image, &JpegOptions::default()).unwrap()
 }
 
-/// A header does not show how many scans follow: the hardware decoder is asked, with the image parsed as a whole.
+/// A header does not show how many scans follow. So the hardware decoder is asked with the whole image parsed.
 #[test]
 fn an_image_of_several_scans_costs_its_batch_nothing() {
     let sim = start();
@@ -444,7 +445,7 @@ fn an_image_of_several_scans_costs_its_batch_nothing() {
     assert_eq!(sim.message(), "");
 }
 
-/// What the hardware decoder refuses late is found by halves; the others stay its own.
+/// Images that the hardware decoder refuses late are found by halving the batch. It still decodes the others.
 #[test]
 fn a_damaged_image_costs_its_batch_little() {
     let _sim = start();
@@ -457,7 +458,7 @@ fn a_damaged_image_costs_its_batch_little() {
     assert_eq!([stats.decoded_hardware, stats.decoded_hybrid, stats.decoded_cpu, stats.bad], [11, 0, 0, 2]);
 }
 
-/// nvJPEG decodes what there is of an image that is cut off. Whether it is good enough is for the CPU to say.
+/// nvJPEG decodes as much as there is of a truncated image. The CPU decides whether that is good enough.
 #[test]
 fn an_image_without_its_end_is_the_cpus() {
     let _sim = start();
@@ -471,7 +472,7 @@ fn an_image_without_its_end_is_the_cpus() {
     }
 }
 
-/// On cards that no data center has, nvJPEG's batches on the hardware decoder are not to be trusted.
+/// On cards that are not for data centers, nvJPEG's batches on the hardware decoder cannot be trusted.
 #[test]
 fn the_hardware_decoder_is_left_alone_on_cards_for_players() {
     let sim = start();
@@ -483,7 +484,7 @@ fn the_hardware_decoder_is_left_alone_on_cards_for_players() {
     }
 }
 
-/// Batches that are finished together are queued one behind the other.
+/// Batches that are finished together are queued one after the other.
 #[test]
 fn batches_take_turns_on_the_hardware_decoder() {
     let sim = start();
@@ -496,7 +497,7 @@ fn batches_take_turns_on_the_hardware_decoder() {
     }
 }
 
-/// The driver copies pageable memory in the call, on the one thread that queues the batch.
+/// The driver copies pageable memory during the call, on the single thread that queues the batch.
 #[test]
 fn the_hardware_decoder_reads_pinned_memory() {
     let sim = start();
@@ -505,7 +506,7 @@ fn the_hardware_decoder_reads_pinned_memory() {
     assert_eq!((stats.decoded_hardware, sim.report().pageable_inputs), (6, 0));
 }
 
-/// Above a megapixel the device decodes Huffman codes too, if the image is not progressive.
+/// Above a megapixel the device also decodes Huffman codes, unless the image is progressive.
 #[test]
 fn large_images_are_decoded_by_the_gpu_alone() {
     let _sim = start();
@@ -522,7 +523,7 @@ fn large_images_are_decoded_by_the_gpu_alone() {
         image.pixels_mut().iter_mut().zip(0_u32..).for_each(|(pixel, i)| *pixel = [(i / 1100) as u8, i as u8, 7, 255]);
         encode_jpeg(&image, &JpegOptions { progressive, ..JpegOptions::default() }).unwrap()
     };
-    // The worker's buffers go from one decoder to the other and back.
+    // The worker's buffers move from one decoder to the other and back.
     let images = [plain(1), plain(2), plain(3), large(false), large(true), plain(4), plain(5)];
     let before = counts();
     let stats = one_batch_of(&images, DecodePath::Hybrid, |builder| builder.center_crop(8).device_memory(36 << 20));
@@ -530,7 +531,8 @@ fn large_images_are_decoded_by_the_gpu_alone() {
     assert_eq!((stats.decoded_hybrid, hybrid, gpu_hybrid), (7, 6, 1));
 }
 
-/// Once memory for the largest batch is there, neither the pipeline nor nvJPEG takes more: that would make the device wait.
+/// Once there is memory for the largest batch, neither the pipeline nor nvJPEG allocates more, because that would make
+/// the device wait.
 #[test]
 fn nothing_is_allocated_in_the_steady_state() {
     let sim = start();
@@ -539,7 +541,7 @@ fn nothing_is_allocated_in_the_steady_state() {
         image.pixels_mut().iter_mut().zip(0_u32..).for_each(|(pixel, i)| *pixel = [(5 * i) as u8, i as u8, 7, 255]);
         encode_jpeg(&image, &JpegOptions::default()).unwrap()
     };
-    // The first is the smallest, and of half the pixels of the largest.
+    // The first image is the smallest, with half the pixels of the largest.
     let source = EncodedImages::new((0..24).map(|i| (image(30 + i / 2), i)));
     for path in [DecodePath::Hybrid, DecodePath::Hardware] {
         sim.reset(2);
@@ -549,7 +551,7 @@ fn nothing_is_allocated_in_the_steady_state() {
             assert!(pipeline.epoch(0).all(|batch| batch.is_ok()));
             sim.report().allocation_calls
         };
-        // Small images, until all batches that there may be at a time have come up.
+        // Delivers small images until every batch that may exist at the same time has been used.
         for _ in 0..8 {
             pipeline.epoch(0).take(3).for_each(|batch| drop(batch.unwrap()));
         }
@@ -558,7 +560,7 @@ fn nothing_is_allocated_in_the_steady_state() {
     }
 }
 
-/// A trainer's stream can only go first if the pipeline's are of a lower priority.
+/// A trainer's stream can only go first if the pipeline's streams have a lower priority.
 #[test]
 fn the_pipelines_streams_have_the_priority_that_was_chosen() {
     let (sim, source) = (start(), images());
@@ -570,11 +572,11 @@ fn the_pipelines_streams_have_the_priority_that_was_chosen() {
         sim.report().urgent_streams
     };
     assert_eq!((urgent(None), urgent(Some(StreamPriority::Low))), (0, 0));
-    // Kernels, copies, each thread's decoder, the hardware decoder.
+    // The streams of kernels, copies, each thread's decoder, and the hardware decoder.
     assert_eq!(urgent(Some(StreamPriority::High)), 4);
 }
 
-/// The buffer that was given back first is used first, since its readers are the likeliest to be done.
+/// The buffer that was returned first is reused first, because its readers are most likely done.
 #[test]
 fn buffers_are_used_again_in_turn() {
     let (_sim, source) = (start(), images());
@@ -590,15 +592,15 @@ fn buffers_are_used_again_in_turn() {
     assert_eq!(again, first);
 }
 
-/// A slow link to the device is found to be what holds a pipeline up.
+/// Finds that a slow link to the device limits a pipeline.
 #[test]
 fn a_slow_link_is_found() {
     let sim = start();
-    // So slow that a busy machine's share of a batch is small beside it.
+    // Slow enough that a busy machine hardly changes a batch's time.
     sim.slow_copies(400_000);
     let mut settings = diagnose::Settings::new([random_horizontal_flip(0.5), random_resized_crop(64)]);
     (settings.threads, settings.cores, settings.batch_size) = (2, 2, 1);
-    // One round, so that the batches that are made ahead are few of all.
+    // One round, so that few of all batches are made ahead.
     (settings.time, settings.rounds) = (Duration::from_secs(3), 1);
     let subject = Subject { device: Device::Cuda(0), ..Subject::new("made", images()) };
     let found = diagnose(&subject, &settings, &mut Model::none(), &mut |_| ()).unwrap();

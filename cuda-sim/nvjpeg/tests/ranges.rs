@@ -1,5 +1,5 @@
-//! What Nsight is shown: NVTX's ranges around the work on samples and batches. Whether a profiler listens is found out
-//! once, so this is a test of its own.
+//! Tests what Nsight shows: NVTX ranges around the work on samples and batches. A process finds out only once whether a
+//! profiler listens, so this is a test of its own.
 
 #![cfg(target_os = "linux")]
 

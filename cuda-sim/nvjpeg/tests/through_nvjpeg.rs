@@ -1,4 +1,4 @@
-//! The simulated nvJPEG through the safe layer over it: the bytes of warpfeed's decoder, and mistakes that show.
+//! Tests of the simulated nvJPEG through the safe layer: it gives the bytes of warpfeed's decoder, and mistakes show.
 
 #![cfg(target_os = "linux")]
 
@@ -52,7 +52,8 @@ fn jpeg(size: Size, options: &JpegOptions) -> Vec<u8> {
     encode_jpeg(&image, options).unwrap()
 }
 
-/// Images of all kinds that the hardware decoder takes and, if asked for, of those that only hybrid decoding takes.
+/// Images of all kinds that the hardware decoder supports and, if `progressive`, of those that only hybrid decoding
+/// supports.
 fn images(progressive: bool) -> Vec<Vec<u8>> {
     let mut images = Vec::new();
     for (i, sampling) in [Sampling::S444, Sampling::S422, Sampling::S420, Sampling::S440].into_iter().enumerate() {
@@ -70,7 +71,7 @@ fn size(jpeg: &[u8]) -> Size {
     probe(jpeg).unwrap().size
 }
 
-/// What warpfeed's decoder makes of a part, as RGB.
+/// A part of an image, decoded by warpfeed's decoder, as RGB.
 fn expected(jpeg: &[u8], part: Rect) -> Vec<u8> {
     let (header, mut image) = (probe(jpeg).unwrap(), warpfeed::image::Image::default());
     warpfeed::image::Decoder::new().unwrap().decode(jpeg, &header, part, false, &mut image).unwrap();
@@ -99,7 +100,7 @@ fn image(memory: &CudaSlice<u8>, width: u32) -> Image {
     Image::interleaved(memory.device_ptr(memory.stream()).0 as *mut u8, 3 * width as usize)
 }
 
-/// A stream that blocks none, without the waits that cudarc would add.
+/// A stream that does not block with the default one, without the waits that cudarc would add.
 fn stream() -> Result<Arc<CudaStream>> {
     let context = CudaContext::new(0)?;
     // SAFETY: the tests order their streams, or are about not doing so.
@@ -129,7 +130,7 @@ impl Worker {
     fn decode(&mut self, bytes: &[u8], to: &CudaSlice<u8>, width: u32, stream: &CudaStream) -> nvjpeg::Result<()> {
         let jpeg = self.parser.parse(bytes)?;
         self.state.decode_host(&self.params, &jpeg)?;
-        // SAFETY: the tests keep all of it until they have synchronised, unless they are about not doing so.
+        // SAFETY: the tests keep everything until they have synchronized, unless they test what happens otherwise.
         unsafe {
             self.state.transfer_to_device(&jpeg, raw(stream))?;
             self.state.decode_device(&image(to, width), raw(stream))
@@ -137,7 +138,7 @@ impl Worker {
     }
 }
 
-/// Decodes images one after the other; of each the whole, then a part.
+/// Decodes images one after another: each whole, then in part.
 fn one_by_one(images: &[Vec<u8>], backend: Backend) -> Result<()> {
     let stream = stream()?;
     let mut worker = Worker::new(backend)?;
@@ -148,7 +149,7 @@ fn one_by_one(images: &[Vec<u8>], backend: Backend) -> Result<()> {
             let roi = Roi { left_px: part.x, top_px: part.y, width_px: part.width, height_px: part.height };
             worker.params.set_roi((part != whole).then_some(roi))?;
             let memory = stream.alloc_zeros::<u8>(3 * (part.width * part.height) as usize)?;
-            // The hardware does not wait for it.
+            // The hardware does not wait for the stream.
             stream.synchronize()?;
             worker.decode(jpeg, &memory, part.width, &stream)?;
             assert!(stream.clone_dtoh(&memory)? == expected(jpeg, part), "{part:?} of {whole:?}");
@@ -158,7 +159,7 @@ fn one_by_one(images: &[Vec<u8>], backend: Backend) -> Result<()> {
     Ok(())
 }
 
-/// Decodes images in one batch; `before_sync` is called with their compressed bytes while they are decoded.
+/// Decodes images in one batch. `before_sync` receives their compressed bytes while they are decoded.
 fn batch(jpegs: &mut [Vec<u8>], backend: Backend, before_sync: impl FnOnce(&mut [Vec<u8>])) -> Result<Vec<Vec<u8>>> {
     let stream = stream()?;
     let mut state = BatchState::new(&handle(backend)?)?;
@@ -212,7 +213,7 @@ fn planes_have_the_bytes_of_interleaved_images() {
     let planes = [0, 200, 400].map(|offset| (first.wrapping_add(offset), 20));
     let parsed = worker.parser.parse(&jpeg).unwrap();
     worker.state.decode_host(&worker.params, &parsed).unwrap();
-    // SAFETY: all of it is kept until the stream is synchronised, by the copy.
+    // SAFETY: everything is kept until the copy synchronizes the stream.
     unsafe {
         worker.state.transfer_to_device(&parsed, raw(&stream)).unwrap();
         worker.state.decode_device(&Image::planes(&planes), raw(&stream)).unwrap();
@@ -267,7 +268,7 @@ fn damaged_images_are_refused() {
     assert_eq!(status(&bytes[..40]), Some(Status::BadJpeg));
     let damaged = [&bytes[..bytes.len() - 40], &[0xFF, 0xD9]].concat();
     assert_eq!(status(&damaged), Some(Status::BadJpeg));
-    // One that is cut off decodes, as far as it goes; a good one decodes afterwards.
+    // A truncated image decodes as far as it goes, and a good one decodes afterwards.
     worker.decode(&bytes[..bytes.len() - 40], &memory, 40, &stream).unwrap();
     stream.synchronize().unwrap();
     worker.decode(&bytes, &memory, 40, &stream).unwrap();
@@ -276,7 +277,7 @@ fn damaged_images_are_refused() {
     assert_eq!(sim.message(), "");
 }
 
-/// For how many of 100 seeds a mistake shows.
+/// The number of 100 seeds for which a mistake shows.
 fn caught(sim: &Sim, shows: impl Fn() -> bool) -> usize {
     let seeds = (0..100).filter(|&seed| {
         sim.reset(seed);
@@ -295,7 +296,7 @@ fn compressed_bytes_changed_too_early_show() {
     for backend in [Backend::Hardware, Backend::Hybrid] {
         assert!(caught(&sim, || batch(&mut images(false), backend, spoil).unwrap() != want) > 0, "{backend:?}");
     }
-    // Of single images too, between the phases and the end.
+    // Single images too, between the phases and the end.
     let wrong = || {
         let stream = stream().unwrap();
         let mut bytes = images(false).remove(0);
@@ -310,7 +311,7 @@ fn compressed_bytes_changed_too_early_show() {
     assert!(caught(&sim, wrong) > 0);
 }
 
-/// Decodes two images with one state, and what happens between them.
+/// Decodes two images with one state, and calls `between` after the first.
 fn two(between: impl Fn(&CudaStream, &mut Worker) -> Option<PinnedBuffer>) -> Result<()> {
     let stream = stream()?;
     let mut worker = Worker::new(Backend::Hybrid)?;
@@ -372,8 +373,8 @@ fn what_is_destroyed_while_work_uses_it_is_reported() {
     assert!(caught(&sim, reported) > 0);
 }
 
-/// An image's memory is read by a copy, and an image decoded to it, in the order of a stream alone. Whether the copy
-/// saw what was there before.
+/// A copy reads an image's memory, and then an image is decoded to it, in the order of a stream alone. Returns whether
+/// the copy saw the old content.
 fn recycled_in_stream_order(backend: Backend) -> bool {
     let stream = stream().unwrap();
     let bytes = [jpeg(Size::new(30, 10), &JpegOptions::default())];

@@ -1,11 +1,11 @@
-//! The simulated driver, loaded before anything looks for one. For tests of the members that work with it.
+//! The simulated driver, loaded before anything looks for one. For tests of workspace members that use it.
 
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use std::ffi::{CStr, c_char, c_int};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// As `cuda_sim_report` fills it.
+/// The counts that `cuda_sim_report` returns.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug, PartialEq)]
 pub struct Report {
@@ -35,14 +35,14 @@ impl Report {
     }
 }
 
-/// Where cargo has put the libraries: beside the test, or, uplifted, a folder above.
+/// The folder with cargo's libraries: that of the test, or the one above if they are uplifted.
 pub fn folder() -> PathBuf {
     let exe = std::env::current_exe().unwrap();
     let found = exe.ancestors().skip(1).take(2).find(|folder| folder.join("libcuda_sim_driver.so").exists());
     found.map(Path::to_owned).expect("cargo builds the libraries before the test")
 }
 
-/// One of them, for all.
+/// Opens one of these libraries and makes its symbols global.
 pub fn open(name: &str) -> Library {
     // SAFETY: the libraries are those of this workspace, whose initializers have no conditions.
     unsafe { Library::open(Some(folder().join(name)), RTLD_NOW | RTLD_GLOBAL) }.unwrap()
@@ -65,7 +65,7 @@ fn text(write: extern "C" fn(*mut c_char, usize) -> usize) -> String {
     CStr::from_bytes_until_nul(&bytes).unwrap().to_str().unwrap().to_owned()
 }
 
-/// The simulation, for one test at a time.
+/// The simulation. One test at a time holds it.
 pub struct Sim(&'static Driver, #[allow(dead_code, reason = "held")] MutexGuard<'static, ()>);
 
 impl Sim {
@@ -137,12 +137,12 @@ impl Sim {
         assert!((self.0.break_device)(device), "there is no device {device}");
     }
 
-    /// What has failed, a line each.
+    /// All failures, one per line.
     pub fn message(&self) -> String {
         text(self.0.message)
     }
 
-    /// The ranges that a profiler has heard of, a line each: `sample 3 of batch 0/read`.
+    /// All ranges that a profiler has heard of, one per line: `sample 3 of batch 0/read`.
     #[allow(dead_code, reason = "not every test needs it")]
     pub fn ranges(&self) -> String {
         text(self.0.ranges)

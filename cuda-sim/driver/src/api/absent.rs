@@ -1,5 +1,5 @@
-//! What a loader may ask for and the simulation does not have. An error is better than a missing symbol, at which
-//! bindings that load at run time panic.
+//! Functions that a loader may ask for and the simulation does not have. They return errors, because bindings that load
+//! at run time panic at a missing symbol.
 
 use crate::error::Code;
 use std::ffi::{c_int, c_uint, c_void};

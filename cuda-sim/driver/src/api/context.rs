@@ -1,10 +1,10 @@
-//! The primary context of each device, the only one there is.
+//! The primary context of each device. There are no others.
 
 use crate::call::{CONTEXTS, Out, Session};
 use crate::error::Code;
 use std::ffi::{c_int, c_uint};
 
-/// Runs what is queued, counts what is left, and drops it all.
+/// Runs the queued work, counts the objects that are left, and drops all of them.
 pub fn destroy(sim: &mut Session) {
     // In a failed context the operations pass without effect.
     let _ = sim.wait_for_all();

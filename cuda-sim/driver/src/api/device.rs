@@ -1,4 +1,4 @@
-//! Initialization and the devices, which are all alike.
+//! Initialization and the devices, which are all equal.
 
 use crate::call::{Out, Session};
 use crate::config::DEVICES;
@@ -8,7 +8,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint};
 const NAME: &CStr = c"simulated device";
 /// CUDA 13.0.
 const DRIVER_VERSION: c_int = 13_000;
-/// As an H100 has, until `cuda_sim_capability` says otherwise.
+/// Compute capability of an H100, until `cuda_sim_capability` sets another.
 pub const COMPUTE_CAPABILITY: (c_int, c_int) = (9, 0);
 pub const MULTIPROCESSORS: c_int = 132;
 pub const MAX_THREADS_PER_BLOCK: u32 = 1024;
@@ -19,7 +19,7 @@ pub const THREADS_PER_MULTIPROCESSOR: u32 = 2048;
 pub const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
 pub const MAX_BLOCK: [u32; 3] = [1024, 1024, 64];
 
-/// An attribute by its number in cuda.h. Those not named are 0, which is "no" where it is a question.
+/// An attribute by its number in cuda.h. Other attributes are 0, which means no if the attribute is a question.
 fn attribute(number: c_int, capability: (c_int, c_int)) -> c_int {
     match number {
         1 => MAX_THREADS_PER_BLOCK as c_int,
@@ -57,7 +57,7 @@ fn attribute(number: c_int, capability: (c_int, c_int)) -> c_int {
     }
 }
 
-/// Has what is alive reported as the process ends.
+/// Reports the objects that are still alive when the process ends.
 extern "C" fn at_exit() {
     let status = Session::try_open("exit").and_then(|mut session| {
         let each = (0..*DEVICES).map(|device| {

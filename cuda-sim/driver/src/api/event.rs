@@ -51,7 +51,7 @@ api! {
         out.set(handle)
     }
     Release fn cuEventDestroy_v2(sim, handle: u64) {
-        // Waits that were queued hold the point themselves.
+        // Queued waits hold the point themselves.
         sim.events.remove(&handle).map(drop).ok_or(Code::INVALID_HANDLE)
     }
     Context fn cuEventRecord(sim, handle: u64, stream: u64) {

@@ -8,7 +8,7 @@ use crate::memory::memory;
 use crate::state::{Place, Point, Work};
 use std::ffi::{c_int, c_uchar, c_uint, c_ushort, c_void};
 
-/// Reserves addresses, after waiting for queued frees where there is no room without.
+/// Reserves addresses. If there is no room, waits for queued frees first.
 fn reserve(sim: &mut Session, bytes: usize, stream: Option<u64>) -> Result<(u64, u64)> {
     sim.counts.allocation_calls += 1;
     if sim.draw_failure() {
@@ -37,7 +37,7 @@ fn allocate_async(sim: &mut Session, bytes: usize, handle: u64) -> Result<u64> {
     Ok(address)
 }
 
-/// Frees of what is no allocation are the caller's mistake, and leave the context whole as they do in CUDA.
+/// Freeing something that is no allocation is the caller's mistake. As in CUDA, it leaves the context whole.
 fn retire(sim: &mut Session, address: u64, stream: Option<u64>) -> Result<u64> {
     let retired = memory().retire(address, stream);
     retired.map_err(|what| {
@@ -49,7 +49,7 @@ fn retire(sim: &mut Session, address: u64, stream: Option<u64>) -> Result<u64> {
     })
 }
 
-/// Where an address of either kind is.
+/// The place of an address of either kind.
 pub fn any_place(sim: &mut Session, address: usize, bytes: usize) -> Result<Place> {
     let of_device = memory().is_device_address(address);
     if of_device { device_place(sim, address as u64, bytes) } else { host_place(sim, address, bytes) }
@@ -85,7 +85,7 @@ fn host_place(sim: &mut Session, address: usize, bytes: usize) -> Result<Place> 
     Ok(Place::Pinned { address, id: block.id })
 }
 
-/// What a failed copy looks like: refused at once, or a fault found while it ran.
+/// Draws how a copy fails: it is refused at once, or a fault is found while it runs.
 fn draw_copy_failure(sim: &mut Session) -> Result<Option<Code>> {
     if !sim.draw_failure() {
         return Ok(None);
@@ -110,8 +110,8 @@ fn to_device(sim: &mut Session, to: u64, from: *const c_void, bytes: usize, stre
     let from = host_place(sim, from as usize, bytes)?;
     let injected = draw_copy_failure(sim)?;
     let work = match from {
-        // CUDA copies pageable memory to a buffer of its own before it returns, and only that: the copy to the device
-        // may come later, of the synchronous call too.
+        // CUDA copies pageable memory to its own buffer before it returns. The copy to the device may come later, even
+        // for the synchronous call.
         Place::Pageable { address } => {
             if wait {
                 let point = (id, sim.streams[&id].enqueued);
@@ -138,11 +138,11 @@ fn to_host(sim: &mut Session, to: *mut c_void, from: u64, bytes: usize, stream: 
     let to = host_place(sim, to as usize, bytes)?;
     let injected = draw_copy_failure(sim)?;
     let point = submit(sim, stream, Work::Copy { to, from, bytes }, injected)?;
-    // CUDA returns only when the copy is done where the memory is pageable.
+    // With pageable memory, CUDA returns only when the copy is done.
     if wait || matches!(to, Place::Pageable { .. }) { sim.wait_for(&[point]) } else { Ok(()) }
 }
 
-/// The host does not wait for copies within the device, of the synchronous call either.
+/// The host does not wait for copies within the device, not even in the synchronous call.
 fn within_device(sim: &mut Session, to: u64, from: u64, bytes: usize, stream: u64) -> Result<()> {
     sim.stream(stream)?;
     if bytes == 0 || *NOOP {
@@ -154,7 +154,7 @@ fn within_device(sim: &mut Session, to: u64, from: u64, bytes: usize, stream: u6
     submit(sim, stream, Work::Copy { to, from, bytes }, injected).map(drop)
 }
 
-/// As copies within the device, of the synchronous call too.
+/// Like copies within the device, also in the synchronous call.
 fn fill(sim: &mut Session, to: u64, value: u32, width: usize, count: usize, stream: u64) -> Result<()> {
     sim.stream(stream)?;
     if count == 0 || *NOOP {
@@ -224,7 +224,7 @@ api! {
             return Ok(());
         }
         let id = retire(sim, address, None)?;
-        // As drivers do, though the manual does not promise it.
+        // Drivers wait here, although the manual does not promise it.
         let waited = sim.wait_for_all();
         let released = memory().release(id);
         if let Err(damage) = released {

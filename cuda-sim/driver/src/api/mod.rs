@@ -1,6 +1,6 @@
 //! The exported functions, by the chapters of CUDA's manual.
 
-/// Defines exported functions: what each needs to be in place, its name, a name for the session, its arguments.
+/// Defines exported functions, each with its preconditions, its name, a name for the session, and its arguments.
 macro_rules! api {
     ($($needs:ident fn $name:ident($session:ident $(, $argument:ident: $type:ty)* $(,)?) $body:block)*) => {$(
         #[unsafe(no_mangle)]

@@ -1,4 +1,4 @@
-//! Modules and functions. Of an image only the kind is looked at: names are resolved among the registered kernels.
+//! Modules and functions. Only the kind of an image is checked: names are resolved among the registered kernels.
 
 use super::device::{
     MAX_THREADS_PER_BLOCK, MULTIPROCESSORS, SHARED_BYTES_PER_BLOCK, SHARED_BYTES_PER_BLOCK_OPTIN,
@@ -10,15 +10,15 @@ use crate::kernels;
 use crate::state::Function;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
-/// How images begin: one that stands for the registered kernels (cuda-sim/kernels.image), a fat binary, the wrapper that
-/// nvcc embeds one with, and a cubin or other ELF file.
+/// First bytes of images: one that stands for the registered kernels (cuda-sim/kernels.image), a fat binary, the
+/// wrapper in which nvcc embeds one, and a cubin or other ELF file.
 const KINDS: [&[u8]; 4] = [b"cuda-sim kernels\n", &[0x50, 0xed, 0x55, 0xba], &[0xb1, 0x43, 0x62, 0x46], b"\x7fELF"];
 
-/// Whether an image is of a kind that drivers load: one of these, or PTX, a text that says its version before anything
-/// but comments.
+/// Whether drivers load images of this kind: one of `KINDS`, or PTX, a text that gives its version before anything but
+/// comments.
 fn known_kind(image: *const c_void) -> bool {
-    // SAFETY: by the API's contract the image is readable up to its end, which nothing here goes beyond: texts end in 0,
-    // at which reading stops, and of others no more is read than is like a kind that is longer.
+    // SAFETY: by the API's contract the image is readable up to its end, and nothing here reads beyond it. Texts end in
+    // 0, where reading stops. Of other images, no more is read than is equal to the start of a longer kind.
     let byte = |i: usize| unsafe { image.cast::<u8>().add(i).read() };
     if KINDS.iter().any(|kind| (0..kind.len()).all(|i| byte(i) == kind[i])) {
         return true;
@@ -63,7 +63,7 @@ pub fn function(sim: &Session, handle: u64) -> Result<Function> {
 
 const MAX_DYNAMIC_SHARED_SIZE_BYTES: c_int = 8;
 
-/// Blocks of one multiprocessor: as many as its threads and shared memory allow.
+/// Number of blocks on one multiprocessor, as limited by its threads and shared memory.
 fn blocks_per_multiprocessor(threads: c_int, shared_bytes: usize) -> Result<c_int> {
     if threads < 1 {
         return Err(Code::INVALID_VALUE);

@@ -1,12 +1,12 @@
-//! The two functions of NVTX that begin and end ranges, and what a profiler would have heard through them. They stand in
-//! for NVTX's own library, which is another one than the driver.
+//! The two functions of NVTX that begin and end ranges, and a record of the ranges. They stand in for NVTX's library,
+//! which is not the driver.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::{Mutex, PoisonError};
 
-/// Each range that there was, once, as its text behind those of the ranges that it was in, `/` between them.
+/// All ranges so far, once each: the texts of the ranges around it and its own, joined by `/`.
 static RANGES: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 thread_local! {
@@ -14,7 +14,7 @@ thread_local! {
     static OPEN: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Begins a range; how many there were around it, or -1 for no text.
+/// Begins a range. Returns the number of ranges around it, or -1 without a text.
 #[unsafe(no_mangle)]
 pub extern "C" fn nvtxRangePushA(text: *const c_char) -> c_int {
     if text.is_null() {
@@ -29,14 +29,13 @@ pub extern "C" fn nvtxRangePushA(text: *const c_char) -> c_int {
     })
 }
 
-/// Ends the range that was begun last; how many are left, or -1 if there was none.
+/// Ends the range that was begun last. Returns the number of ranges that are left, or -1 if there was none.
 #[unsafe(no_mangle)]
 pub extern "C" fn nvtxRangePop() -> c_int {
     OPEN.with_borrow_mut(|open| open.pop().map_or(-1, |_| open.len() as c_int))
 }
 
-/// Writes the ranges that there were, a line each, sorted, as [`cuda_sim_message`](super::sim::cuda_sim_message) writes what
-/// has failed.
+/// Writes all ranges so far, one per line, sorted, in the way of [`cuda_sim_message`](super::sim::cuda_sim_message).
 #[unsafe(no_mangle)]
 pub extern "C" fn cuda_sim_ranges(out: *mut c_char, bytes: usize) -> usize {
     let ranges = RANGES.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! Stream-ordered memory pools. There is one store of memory; pools are names for it that keep their attributes.
+//! Stream-ordered memory pools. All pools share one store of memory and differ in their attributes only.
 
 use crate::call::Out;
 use crate::error::Code;

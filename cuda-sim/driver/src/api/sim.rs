@@ -10,15 +10,15 @@ use crate::memory::{check, memory, refuse, scribble, take_refusal};
 use crate::state::{External, Place, Report, Work};
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-/// Whether device code may touch `bytes` bytes at `address` now: device memory that is allocated, or pinned memory.
-/// A kernel that asks and is told no fails its launch with CUDA_ERROR_ILLEGAL_ADDRESS, and should return.
+/// Whether device code may access `bytes` bytes at `address` now: allocated device memory, or pinned memory. If not,
+/// the kernel's launch fails with CUDA_ERROR_ILLEGAL_ADDRESS, and the kernel should return.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuda_sim_check(address: *const u8, bytes: usize) -> bool {
     check(address as usize, bytes)
 }
 
-/// Finds the range that holds an address and that device code may touch, its end excluded. False, and nothing is written,
-/// if there is none. It holds until the kernel that asks has ended.
+/// Finds the range that contains an address and that device code may access; the end is excluded. Returns false and
+/// writes nothing if there is none. The range is valid until the kernel that asks has ended.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuda_sim_range(address: usize, start: Out<usize>, end: Out<usize>) -> bool {
     let found = memory().reachable(address);
@@ -34,26 +34,26 @@ pub extern "C" fn cuda_sim_illegal(address: usize, bytes: usize, what: *const c_
     refuse(address, bytes, &what.to_string_lossy());
 }
 
-/// Memory that another library's operation touches.
+/// Memory that another library's operation accesses.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Touch {
-    /// Device memory, pinned memory, or any other memory of the host's, which is not checked.
+    /// Address of device memory, pinned memory, or other host memory, which is not checked.
     address: usize,
     bytes: usize,
-    /// It is spoiled during the call, ahead of what is queued, as some hardware does.
+    /// Whether the memory is spoiled during the call, ahead of queued work, as some hardware does.
     ahead: bool,
 }
 
-/// What a library calls itself in messages: a C string that stays.
+/// A library's name in messages: a C string that is never freed.
 fn static_name(name: *const c_char) -> &'static str {
     // SAFETY: the caller's contract.
     unsafe { CStr::from_ptr(name) }.to_str().unwrap_or("?")
 }
 
-/// Queues an operation of another library on a stream: `function` runs with `data` when it is its turn, and then touches
-/// the ranges given, which are checked now and when it runs. It must call no function of the driver. It is called once,
-/// or never if this returns an error. `name` stays for ever.
+/// Queues an operation of another library on a stream. When its turn comes, `function` runs with `data` and then
+/// accesses the given ranges, which are checked now and when it runs. It must not call the driver. It is called once,
+/// or never if this returns an error. `name` is never freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuda_sim_enqueue(
     name: *const c_char,
@@ -82,7 +82,7 @@ pub extern "C" fn cuda_sim_enqueue(
     })
 }
 
-/// Whether a failure is drawn for another library's call, which then returns what `status` names.
+/// Whether a failure is drawn for another library's call. The call then returns the status named `status`.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuda_sim_draw_failure(name: *const c_char, status: *const c_char) -> bool {
     let mut sim = Session::open(static_name(name));
@@ -96,8 +96,8 @@ pub extern "C" fn cuda_sim_draw_failure(name: *const c_char, status: *const c_ch
     drawn
 }
 
-/// Fails the context for a use of another library that it does not allow. `what` is a C string. In a failed context
-/// nothing can be waited for, so what is queued is no mistake there.
+/// Fails the context because another library was used in a forbidden way. `what` is a C string. In a failed context one
+/// cannot wait for work, so queued work is no mistake there.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuda_sim_misuse(name: *const c_char, what: *const c_char) {
     let mut sim = Session::open(static_name(name));
@@ -111,8 +111,8 @@ pub extern "C" fn cuda_sim_misuse(name: *const c_char, what: *const c_char) {
     sim.illegal(call, &what);
 }
 
-/// Starts again as a fresh process would, on all devices, with these settings; a rate of 0 injects no failures, and 0 bytes of memory
-/// leaves its size. Registered kernels stay. Handles from before are invalid.
+/// Restarts all devices as in a fresh process, with these settings. A rate of 0 injects no failures, and 0 bytes of
+/// memory keep its size. Registered kernels stay. Handles from before become invalid.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuda_sim_reset(seed: u64, fail_seed: u64, fail_rate: f64, memory_bytes: usize) {
     let mut sim = Session::open("cuda_sim_reset");
@@ -132,7 +132,8 @@ pub extern "C" fn cuda_sim_reset(seed: u64, fail_seed: u64, fail_rate: f64, memo
     take_refusal();
 }
 
-/// Fails the context of a device, as memory that can no longer be corrected does. False if there is no such device.
+/// Fails the context of a device, like a memory error that cannot be corrected. Returns false if there is no such
+/// device.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuda_sim_break(device: c_int) -> bool {
     let mut sim = Session::open("cuda_sim_break");
@@ -143,33 +144,35 @@ pub extern "C" fn cuda_sim_break(device: c_int) -> bool {
     found
 }
 
-/// Has copies take as long as at this rate, until the next reset; 0: as fast as memory.
+/// Limits the speed of copies until the next reset. 0 means the speed of memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuda_sim_slow_copies(bytes_per_s: u64) {
     Session::open("cuda_sim_slow_copies").config.copy_bytes_per_s = bytes_per_s;
 }
 
-/// Makes the device one of this compute capability, until the next reset.
+/// Sets the device's compute capability until the next reset.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuda_sim_capability(major: c_int, minor: c_int) {
     Session::open("cuda_sim_capability").config.capability = (major, minor);
 }
 
-/// Counts of what is alive and of what has happened, on the device of the current context or else device 0, since the start or the last reset.
+/// Counts of living objects and of past events since the start or the last reset. The device is that of the current
+/// context, or device 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuda_sim_report(out: Out<Report>) {
     out.set_if_given(Session::open("cuda_sim_report").report());
 }
 
-/// The same of a device, whichever context is current. False, and nothing is written, if there is no such device.
+/// The same counts for a device, whichever context is current. Returns false and writes nothing if there is no such
+/// device.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuda_sim_report_of(device: c_int, out: Out<Report>) -> bool {
     let mut sim = Session::open("cuda_sim_report_of");
     sim.of(device).and_then(|()| out.set(sim.report())).is_ok()
 }
 
-/// Writes what has failed on any device since the start or the last reset, a line each with the call's name and the seed, first to
-/// last, as a C string cut to fit `bytes` bytes. Returns its whole length: 0 if nothing has failed.
+/// Writes all failures on any device since the start or the last reset, one per line in order, with the call's name and
+/// the seed, as a C string cut to `bytes` bytes. Returns the length of the whole text: 0 if nothing has failed.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuda_sim_message(out: *mut c_char, bytes: usize) -> usize {
     let mut sim = Session::open("cuda_sim_message");
@@ -181,7 +184,7 @@ pub extern "C" fn cuda_sim_message(out: *mut c_char, bytes: usize) -> usize {
     write_text(&messages.join("\n"), out, bytes)
 }
 
-/// Writes a text as a C string, cut to fit `bytes` bytes; its whole length.
+/// Writes a text as a C string, cut to `bytes` bytes. Returns the length of the whole text.
 pub(super) fn write_text(text: &str, out: *mut c_char, bytes: usize) -> usize {
     let text = text.as_bytes();
     if !out.is_null() && bytes > 0 {

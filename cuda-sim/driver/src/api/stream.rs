@@ -36,7 +36,7 @@ api! {
         }
         let id = sim.stream(handle)?;
         let stream = sim.streams.get_mut(&id).ok_or(Code::INVALID_HANDLE)?;
-        // Returns at once; what is queued still runs.
+        // Returns at once. Queued work still runs.
         stream.destroyed = true;
         if stream.queue.is_empty() && !stream.busy {
             sim.streams.remove(&id);
@@ -60,7 +60,7 @@ api! {
     Context fn cuStreamWaitEvent(sim, handle: u64, event: u64, _flags: c_uint) {
         let point = sim.events.get(&event).ok_or(Code::INVALID_HANDLE)?.point;
         sim.stream(handle)?;
-        // An event that was never recorded is no wait.
+        // An event that was never recorded causes no wait.
         if let Some(point) = point {
             sim.submit_after(handle, Work::Wait, vec![point], None)?;
         }

@@ -12,7 +12,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// As `cuda_sim_report` fills it.
+/// The counts that `cuda_sim_report` returns.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug, PartialEq)]
 pub struct Report {
@@ -42,7 +42,7 @@ impl Report {
     }
 }
 
-/// Stands for the kernels registered here.
+/// An image that stands for the kernels registered here.
 pub const IMAGE: &[u8] = b"cuda-sim kernels\n";
 
 type LaunchWith = extern "C" fn(*mut c_void, *const u32, *const u32, u32, *const *mut c_void) -> c_int;
@@ -56,7 +56,7 @@ struct Driver {
     check: extern "C" fn(*const u8, usize) -> bool,
 }
 
-/// The built library lies beside the test's executable, or, for an uplifted one, a folder above.
+/// The built library is beside the test's executable, or one folder above if it is uplifted.
 pub fn library_path() -> PathBuf {
     let exe = std::env::current_exe().unwrap();
     exe.ancestors()
@@ -102,7 +102,7 @@ pub fn has_symbol(name: &str) -> bool {
     unsafe { driver().library.get::<*const c_void>(name.as_bytes()).is_ok() }
 }
 
-/// `add_one(unsigned char *data, size_t bytes)`, which asks before it touches memory, as kernels built for the host do.
+/// `add_one(unsigned char *data, size_t bytes)`, which asks before it accesses memory, like kernels built for the host.
 extern "C" fn add_one(_grid: *const u32, _block: *const u32, _shared_bytes: u32, params: *const *mut c_void) {
     // SAFETY: the launch passes these two parameters.
     let (data, bytes) = unsafe { ((*params).cast::<*mut u8>().read(), (*params.add(1)).cast::<usize>().read()) };
@@ -124,7 +124,7 @@ extern "C" fn write_unguarded(_grid: *const u32, _block: *const u32, _shared_byt
     }
 }
 
-/// Returns what it was registered with.
+/// Returns the status that it was registered with.
 extern "C" fn status(
     data: *mut c_void,
     _grid: *const u32,
@@ -135,7 +135,7 @@ extern "C" fn status(
     data.addr() as c_int
 }
 
-/// The simulation, for one test at a time.
+/// The simulation. One test at a time holds it.
 pub struct Sim(#[allow(dead_code, reason = "held")] MutexGuard<'static, ()>);
 
 impl Sim {
@@ -163,7 +163,7 @@ impl Sim {
         report
     }
 
-    /// What has failed, a line each.
+    /// All failures, one per line.
     pub fn message(&self) -> String {
         let mut bytes = [0u8; 8192];
         (driver().message)(bytes.as_mut_ptr().cast(), bytes.len());
@@ -171,7 +171,7 @@ impl Sim {
     }
 }
 
-/// Code of an error, for comparing.
+/// The code of an error, for comparisons.
 pub fn code<T: std::fmt::Debug>(result: Result<T, DriverError>) -> CUresult {
     result.expect_err("an error was expected").0
 }
@@ -189,7 +189,7 @@ pub fn launch(stream: &CudaStream, function: &CudaFunction, data: u64, bytes: us
     unsafe { stream.launch_builder(function).arg(&data).arg(&bytes).launch(one_block()) }.map(drop)
 }
 
-/// Pinned memory that nothing watches over, as a loader's staging buffers are.
+/// Pinned memory that nothing guards, like a loader's staging buffers.
 pub struct Pinned {
     pub address: *mut u8,
     pub bytes: usize,
@@ -248,8 +248,8 @@ pub enum Mistake {
 pub const BATCHES: u8 = 5;
 const BATCH_BYTES: usize = 64;
 
-/// A loader in small: batches go up on one stream, through a kernel on a second, and down on a third, by way of two
-/// device buffers and two staging buffers. Returns what came down.
+/// A small loader: batches are uploaded on one stream, go through a kernel on a second, and are downloaded on a third,
+/// through two device buffers and two staging buffers. Returns the downloaded batches.
 pub fn loader(mistake: Mistake) -> Result<Vec<Vec<u8>>, DriverError> {
     let context = CudaContext::new(0)?;
     // SAFETY: the program's own events order the streams, unless it is to be wrong.
@@ -262,7 +262,7 @@ pub fn loader(mistake: Mistake) -> Result<Vec<Vec<u8>>, DriverError> {
         let device: CudaSlice<u8> = unsafe { up.alloc(BATCH_BYTES) }?;
         slots.push((device, Pinned::new(BATCH_BYTES)?, None::<(CudaEvent, CudaEvent)>));
     }
-    // From here on the buffers are there for every stream.
+    // From here on, every stream may use the buffers.
     up.synchronize()?;
     let results: Vec<Pinned> = (0..BATCHES).map(|_| Pinned::new(BATCH_BYTES)).collect::<Result<_, _>>()?;
     let flags = Some(CUevent_flags::CU_EVENT_DISABLE_TIMING);
@@ -300,12 +300,12 @@ pub fn loader(mistake: Mistake) -> Result<Vec<Vec<u8>>, DriverError> {
         }
         Ok(results.iter().map(Pinned::bytes).collect())
     })();
-    // Nothing may be freed under the queue's hands, of a program that failed either.
+    // Nothing may be freed while the queue uses it, not even if the program failed.
     let drained = context.synchronize();
     outcome.and_then(|bytes| drained.map(|()| bytes))
 }
 
-/// What `loader` returns when it is right.
+/// The result of a right `loader`.
 pub fn expected() -> Vec<Vec<u8>> {
     (0..BATCHES).map(|batch| vec![batch * 10 + 1; BATCH_BYTES]).collect()
 }

@@ -1,10 +1,10 @@
-//! What tests of warpfeed's pipeline on the simulated device share.
+//! Code that tests of warpfeed's pipeline on the simulated device share.
 
 use crate::sim::{Sim, folder};
 use std::path::Path;
 use warpfeed::{Batch, Pipeline, Result};
 
-/// How many seeds are tried.
+/// Number of seeds that are tried.
 pub fn seeds() -> u64 {
     std::env::var("CUDA_SIM_SEEDS").map_or(100, |seeds| seeds.parse().expect("CUDA_SIM_SEEDS is a number"))
 }
@@ -24,10 +24,10 @@ pub fn start() -> Sim {
     sim
 }
 
-/// Of each batch: the indices of its samples, and its bytes.
+/// The indices of each batch's samples, and its bytes.
 pub type Batches = Vec<(Vec<u64>, Vec<u8>)>;
 
-/// An epoch's batches, read late or early, given back in this order or another, as the seed says.
+/// An epoch's batches, read late or early and released in this order or another, as the seed decides.
 pub fn batches(pipeline: &Pipeline, seed: u64) -> Result<Batches> {
     let mut read = Vec::new();
     let mut held = Vec::new();
