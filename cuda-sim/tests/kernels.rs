@@ -1,5 +1,5 @@
 //! The kernels as they were found in kernels/*.cu. What they compute is compared with the CPU path through warpfeed's own
-//! pipeline (tests/gpu.rs, tests/reference.rs, nvjpeg/tests/pipeline.rs).
+//! pipeline (tests/integration/gpu.rs, tests/integration/reference.rs, nvjpeg/tests/pipeline.rs).
 
 use cuda_sim::Kernel;
 

@@ -1,8 +1,6 @@
 //! Several devices of one process: what ranks in processes deliver, whatever becomes of one of them.
 
-mod common;
-
-use common::{Delivered, WithBad, delivered, samples, small, source};
+use crate::common::{Delivered, WithBad, delivered, samples, small, source};
 use std::thread;
 use warpfeed::source::{Input, OpenOptions};
 use warpfeed::{

@@ -1,8 +1,6 @@
 //! An epoch goes on where it stood: in another pipeline, with other threads, to the very next sample.
 
-mod common;
-
-use common::{Delivered, WithBad, samples, small, source};
+use crate::common::{self, Delivered, WithBad, samples, small, source};
 use warpfeed::{Batch, Builder, Epoch, EpochState, LastBatch, OnError, Partition, Result, image::Size};
 
 /// A state as it comes back from a file.
@@ -162,7 +160,7 @@ fn what_does_not_fit_is_refused_with_what_differs() {
 /// `warpfeed run --state`, killed and started again.
 #[cfg(feature = "cli")]
 mod command {
-    use super::common::{Random, image};
+    use crate::common::{Random, image};
     use serde_json::Value;
     use std::fs;
     use std::path::Path;
@@ -238,7 +236,7 @@ mod command {
     }
 
     #[test]
-    #[ignore = "fifty kills take a minute: cargo test --test resume -- --ignored"]
+    #[ignore = "fifty kills take a minute: cargo test --test integration resume:: -- --ignored"]
     fn a_run_killed_fifty_times_goes_on() {
         killed(50, "300", "skip");
     }

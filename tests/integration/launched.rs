@@ -2,9 +2,7 @@
 
 #![cfg(all(feature = "cli", feature = "cloud", target_os = "linux"))]
 
-mod common;
-
-use common::jpeg;
+use crate::common::{self, jpeg};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;

@@ -1,9 +1,7 @@
 //! Remote shards: what files give, from front to back and in any order, in good and bad moods of the server.
 #![cfg(feature = "cloud")]
 
-mod common;
-
-use common::{Delivered, delivered, samples, source};
+use crate::common::{self, Delivered, delivered, samples, source};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};

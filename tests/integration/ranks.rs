@@ -1,8 +1,6 @@
 //! Several processes share an epoch: every sample in one of them, and as many batches in each where that is asked for.
 
-mod common;
-
-use common::{samples, small, source};
+use crate::common::{self, samples, small, source};
 use std::collections::BTreeMap;
 use warpfeed::{LastBatch, OnError, Partition, Pipeline};
 

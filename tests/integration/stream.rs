@@ -1,8 +1,6 @@
 //! Shards read from front to back, from files and pipes: what random access gives, nothing lost, nothing twice.
 
-mod common;
-
-use common::{Delivered, delivered, samples};
+use crate::common::{self, Delivered, delivered, samples};
 use std::fs;
 use std::path::{Path, PathBuf};
 use warpfeed::pack::{PackOptions, pack};

@@ -2,12 +2,8 @@
 
 #![cfg(all(feature = "cli", feature = "cloud", target_os = "linux"))]
 
-mod common;
-#[path = "common/s3.rs"]
-mod s3;
-
-use common::jpeg;
-use s3::Server;
+use crate::common::{self, jpeg};
+use crate::s3::Server;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
