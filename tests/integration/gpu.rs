@@ -2,7 +2,7 @@
 //! `cuda-sim/run cargo test --test integration gpu:: -- --ignored`.
 
 use crate::common::recipes::recipe;
-use crate::common::{self, Delivered, Random, WithBad, jpeg, small, source};
+use crate::common::{self, Delivered, Random, WithBad, delivered, jpeg, samples, small, source};
 use crate::common::{unequal, views};
 use cudarc::driver::{CudaContext, result, sys};
 use serde_json::{Value, json};
@@ -22,21 +22,6 @@ use warpfeed::{
 };
 
 const GPU: Device = Device::Cuda(0);
-
-fn samples(batch: &Batch) -> Vec<Delivered> {
-    let images = batch.images().to_host().unwrap();
-    (0..batch.len() - batch.padding())
-        .map(|i| Delivered {
-            index: batch.indices()[i],
-            label: batch.labels()[i],
-            bytes: images.image_bytes(i).unwrap().to_vec(),
-        })
-        .collect()
-}
-
-fn delivered(pipeline: &Pipeline, epoch: u64) -> Vec<Delivered> {
-    pipeline.epoch(epoch).flat_map(|batch| samples(&batch.unwrap())).collect()
-}
 
 /// What `builder` makes on the CPU, and on the GPU with images decoded by the CPU.
 fn both(builder: impl Fn() -> Builder) -> [Vec<Delivered>; 2] {

@@ -645,11 +645,7 @@ fn a_killed_run_goes_on_over_http() {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     };
-    let report = |mut command: Command| -> serde_json::Value {
-        let output = command.output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        serde_json::from_slice(&output.stdout).unwrap()
-    };
+    let report = |mut command: Command| common::report(&command.output().unwrap());
     let local = out.to_str().unwrap();
     for (remote, near) in [(&["--window", "20"][..], &["--window", "20"][..]), (&["--random-access"], &[])] {
         let undisturbed = report(run(local, near));

@@ -160,7 +160,7 @@ fn what_does_not_fit_is_refused_with_what_differs() {
 /// `warpfeed run --state`, killed and started again.
 #[cfg(feature = "cli")]
 mod command {
-    use crate::common::{Random, image};
+    use crate::common::{Random, image, report};
     use serde_json::Value;
     use std::fs;
     use std::path::Path;
@@ -187,11 +187,6 @@ mod command {
         command.arg("run").arg(folder).args(["--json", "--digest", "--batch-size", "3"]).args(options);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
-    }
-
-    fn report(output: &Output) -> Value {
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        serde_json::from_slice(&output.stdout).unwrap()
     }
 
     /// Kills the run `kills` times at random moments after it got on; its digest is that of an undisturbed one.
