@@ -7,7 +7,7 @@ use crate::s3::Server;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// The command, whose store is at `endpoint`.

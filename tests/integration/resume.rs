@@ -161,10 +161,9 @@ fn what_does_not_fit_is_refused_with_what_differs() {
 #[cfg(feature = "cli")]
 mod command {
     use crate::common::{Random, image, report};
-    use serde_json::Value;
     use std::fs;
     use std::path::Path;
-    use std::process::{Command, Output, Stdio};
+    use std::process::{Command, Stdio};
     use std::time::{Duration, Instant};
     use warpfeed::image::{JpegOptions, encode_jpeg};
 
