@@ -1,5 +1,5 @@
 //! Tests that all kernels of kernels/*.cu are found. Their results are compared with the CPU path through warpfeed's
-//! own pipeline (tests/gpu.rs, tests/reference.rs, nvjpeg/tests/pipeline.rs).
+//! own pipeline (tests/integration/gpu.rs, tests/integration/reference.rs, nvjpeg/tests/integration/pipeline.rs).
 
 use cuda_sim::Kernel;
 

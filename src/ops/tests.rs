@@ -391,7 +391,7 @@ fn results_are_those_of_pillow() {
     }
 }
 
-/// Every operation has a case made by another program, here or in `tests/reference.rs`.
+/// Every operation has a case made by another program, here or in `tests/integration/reference.rs`.
 #[test]
 fn every_operation_has_a_reference() {
     let cases =

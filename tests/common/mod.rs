@@ -89,11 +89,12 @@ pub struct Delivered {
 
 /// The samples of a batch, padding left out.
 pub fn samples(batch: &warpfeed::Batch) -> Vec<Delivered> {
+    let images = batch.images().to_host().unwrap();
     (0..batch.len() - batch.padding())
         .map(|i| Delivered {
             index: batch.indices()[i],
             label: batch.labels()[i],
-            bytes: batch.images().image_bytes(i).unwrap().to_vec(),
+            bytes: images.image_bytes(i).unwrap().to_vec(),
         })
         .collect()
 }
@@ -101,6 +102,18 @@ pub fn samples(batch: &warpfeed::Batch) -> Vec<Delivered> {
 /// Every sample of an epoch, in order.
 pub fn delivered(pipeline: &warpfeed::Pipeline, epoch: u64) -> Vec<Delivered> {
     pipeline.epoch(epoch).flat_map(|batch| samples(&batch.unwrap())).collect()
+}
+
+/// The JSON that a command printed, which must have succeeded.
+pub fn report(output: &std::process::Output) -> serde_json::Value {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// The files of a folder, by their names.
+pub fn files(folder: &std::path::Path) -> std::collections::BTreeMap<String, Vec<u8>> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+    entries.map(|entry| (entry.file_name().into_string().unwrap(), std::fs::read(entry.path()).unwrap())).collect()
 }
 
 /// A source whose samples at some positions cannot be decoded.

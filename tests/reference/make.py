@@ -4,7 +4,7 @@
     python tests/reference/make.py
 
 Needs Pillow 13, torch, torchvision, numpy and opencv-python-headless; a GPU is of no use. The JPEGs in images/ come
-from `cargo test --test decode -- --ignored make_reference_images`; the PNG and WebP files are made here if missing.
+from `cargo test --test integration -- --ignored make_reference_images`; the PNG and WebP files are made here if missing.
 
 cases.jsonl has one case a line:
   image        file name in images/

@@ -6,9 +6,9 @@
 With --drawn it takes the recipes that were drawn last time.
 
 Needs Pillow 13, torchvision, numpy and, for timm's, timm; a GPU is of no use. FOLDER has data/photos/. The recipes are
-those of a random resized crop, a flip, and an automatic augmentation (tests/suites.rs draws them): 1,000 of torchvision's
-RandAugment, TrivialAugment, AutoAugment and AugMix together, or 1,000 of each of seven of timm's. AugMix's chains run on
-PIL images here; torchvision itself runs them on tensors, whose bytes differ.
+those of a random resized crop, a flip, and an automatic augmentation (tests/integration/suites.rs draws them): 1,000 of
+torchvision's RandAugment, TrivialAugment, AutoAugment and AugMix together, or 1,000 of each of seven of timm's. AugMix's
+chains run on PIL images here; torchvision itself runs them on tensors, whose bytes differ.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from torchvision.transforms import InterpolationMode
 from torchvision.transforms import functional as F
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-CARGO = ["cargo", "test", "--workspace", "--features", "warpfeed/full", "--locked", "--test", "suites", "--"]
+CARGO = ["cargo", "test", "--workspace", "--features", "warpfeed/full", "--locked", "--test", "integration", "--"]
 FACTORS = ("brightness", "contrast", "saturation", "sharpness")
 FILTERS = {"nearest": Image.NEAREST, "bilinear": Image.BILINEAR, "bicubic": Image.BICUBIC}
 WHOSE = "timm" if "timm" in sys.argv else "torchvision"
@@ -101,7 +101,7 @@ def applied(image, ops):
 
 def main():
     if "--drawn" not in sys.argv:
-        subprocess.run([*CARGO, "--ignored", "--exact", f"recipes_for_{WHOSE}"], cwd=ROOT, check=True)
+        subprocess.run([*CARGO, "--ignored", "--exact", f"suites::recipes_for_{WHOSE}"], cwd=ROOT, check=True)
     drawn = "timm-recipes.jsonl" if WHOSE == "timm" else "recipes.jsonl"
     lines = (ROOT / "target/tmp" / drawn).read_text().splitlines()
     wrong, ops = 0, 0

@@ -1,9 +1,7 @@
 //! What is kept from one epoch to the next changes no batch: decoded images, and entry points.
 
-mod common;
-
-use common::recipes::recipe;
-use common::{Delivered, Random, WithBad, delivered, jpeg, small, source};
+use crate::common::recipes::recipe;
+use crate::common::{self, Delivered, Random, WithBad, delivered, jpeg, small, source};
 use std::fs;
 use std::path::{Path, PathBuf};
 use warpfeed::experiment::trial::Trial;

@@ -2,8 +2,7 @@
 
 #![cfg(feature = "cli")]
 
-mod common;
-
+use crate::common;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::Write;

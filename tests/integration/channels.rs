@@ -1,8 +1,6 @@
 //! Batches of one channel are Pillow's L of the image, on every path.
 
-mod common;
-
-use common::source;
+use crate::common::source;
 use warpfeed::{
     Batch, Builder, DType, Device, LastBatch, Layout, Pipeline, Strategy, five_crop,
     image::Size,
@@ -54,7 +52,7 @@ fn one_channel_is_the_luma() {
 }
 
 #[test]
-#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test channels -- --ignored"]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration channels:: -- --ignored"]
 fn one_channel_on_a_device() {
     on(Device::Cuda(0));
 }

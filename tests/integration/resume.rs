@@ -1,8 +1,6 @@
 //! An epoch goes on where it stood: in another pipeline, with other threads, to the very next sample.
 
-mod common;
-
-use common::{Delivered, WithBad, samples, small, source};
+use crate::common::{self, Delivered, WithBad, samples, small, source};
 use warpfeed::{Batch, Builder, Epoch, EpochState, LastBatch, OnError, Partition, Result, image::Size};
 
 /// A state as it comes back from a file.
@@ -162,11 +160,10 @@ fn what_does_not_fit_is_refused_with_what_differs() {
 /// `warpfeed run --state`, killed and started again.
 #[cfg(feature = "cli")]
 mod command {
-    use super::common::{Random, image};
-    use serde_json::Value;
+    use crate::common::{Random, image, report};
     use std::fs;
     use std::path::Path;
-    use std::process::{Command, Output, Stdio};
+    use std::process::{Command, Stdio};
     use std::time::{Duration, Instant};
     use warpfeed::image::{JpegOptions, encode_jpeg};
 
@@ -189,11 +186,6 @@ mod command {
         command.arg("run").arg(folder).args(["--json", "--digest", "--batch-size", "3"]).args(options);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
-    }
-
-    fn report(output: &Output) -> Value {
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        serde_json::from_slice(&output.stdout).unwrap()
     }
 
     /// Kills the run `kills` times at random moments after it got on; its digest is that of an undisturbed one.
@@ -238,7 +230,7 @@ mod command {
     }
 
     #[test]
-    #[ignore = "fifty kills take a minute: cargo test --test resume -- --ignored"]
+    #[ignore = "fifty kills take a minute: cargo test --test integration resume:: -- --ignored"]
     fn a_run_killed_fifty_times_goes_on() {
         killed(50, "300", "skip");
     }
@@ -259,7 +251,7 @@ mod command {
         let mut refused = 0;
         for i in 0..300 {
             let mut text = states[i % states.len()].clone();
-            let mut json: Value = serde_json::from_slice(&text).unwrap();
+            let mut json: serde_json::Value = serde_json::from_slice(&text).unwrap();
             match random.within(0, 3) {
                 0 => {
                     json["delivered"]["images"] = (u64::MAX - u64::from(random.within(0, 3))).into();

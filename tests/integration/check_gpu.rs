@@ -1,9 +1,8 @@
 //! `warpfeed check-gpu` and scripts/gpu-check-run on the simulated device, whose nvJPEG can be broken:
-//! `cuda-sim/run cargo test --test check_gpu -- --ignored`.
+//! `cuda-sim/run cargo test --test integration check_gpu:: -- --ignored`.
 #![cfg(all(feature = "cli", unix))]
 
-mod common;
-
+use crate::common;
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -26,7 +25,7 @@ fn faults(decoder: &Value) -> Vec<&str> {
 }
 
 #[test]
-#[ignore = "needs the simulated device: cuda-sim/run cargo test --test check_gpu -- --ignored"]
+#[ignore = "needs the simulated device: cuda-sim/run cargo test --test integration check_gpu:: -- --ignored"]
 fn whole_decoders_are_told_from_broken_ones() {
     let (code, found, said) = check("");
     assert_eq!((code, &*said), (Some(0), ""), "{found}");
@@ -130,7 +129,7 @@ impl Bundle {
 const SUMMARY: &str = "echo '========= ERROR SUMMARY:";
 
 #[test]
-#[ignore = "needs the simulated device: cuda-sim/run cargo test --test check_gpu -- --ignored"]
+#[ignore = "needs the simulated device: cuda-sim/run cargo test --test integration check_gpu:: -- --ignored"]
 fn what_compute_sanitizer_finds_counts_and_so_does_its_hanging() {
     let bundle = Bundle::new();
     let cases = [
@@ -163,7 +162,7 @@ fn what_compute_sanitizer_finds_counts_and_so_does_its_hanging() {
 }
 
 #[test]
-#[ignore = "needs the simulated device: cuda-sim/run cargo test --test check_gpu -- --ignored"]
+#[ignore = "needs the simulated device: cuda-sim/run cargo test --test integration check_gpu:: -- --ignored"]
 fn every_stage_is_gone_through_and_written() {
     let bundle = Bundle::new();
     bundle.bring_dali();

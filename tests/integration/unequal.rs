@@ -1,9 +1,7 @@
 //! Batches of images that each keep the size that their operations give them.
 
-mod common;
-
-use common::unequal::{builder, delivered, images};
-use common::{WithBad, source};
+use crate::common::unequal::{builder, delivered, images};
+use crate::common::{WithBad, source};
 use std::collections::BTreeSet;
 use warpfeed::{
     ApplyOptions, Builder, DType, Error, ImageCache, LastBatch, Layout, Mix, OnError, Orientation, Partition, Pipeline,

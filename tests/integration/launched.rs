@@ -2,9 +2,7 @@
 
 #![cfg(all(feature = "cli", feature = "cloud", target_os = "linux"))]
 
-mod common;
-
-use common::jpeg;
+use crate::common::{self, files, jpeg};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -40,11 +38,6 @@ exec "$0" "$@""#;
     let text = String::from_utf8(output.stdout).unwrap();
     let reports = text.matches(r#""images": 60"#).count();
     assert!(if killed_after.is_some() { reports >= 3 } else { reports == 4 }, "{text}");
-}
-
-fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
-    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    entries.map(|path| (path.file_name().unwrap().to_str().unwrap().to_owned(), fs::read(path).unwrap())).collect()
 }
 
 /// What one process makes.

@@ -134,7 +134,7 @@ fn ranks() {
 }
 
 #[test]
-#[ignore = "needs mpirun (Debian's openmpi-bin): cargo test --test examples -- --ignored"]
+#[ignore = "needs mpirun (Debian's openmpi-bin): cargo test --test integration examples:: -- --ignored"]
 fn ranks_under_open_mpi_are_disjoint_complete_and_repeatable() {
     let this = std::env::current_exe().unwrap();
     let profile = this.ancestors().nth(2).unwrap();

@@ -1,8 +1,6 @@
 //! Packing: the same images in every form, whatever interrupts it.
 
-mod common;
-
-use common::{delivered, image, jpeg, small};
+use crate::common::{self, delivered, image, jpeg, small};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Seek, SeekFrom, Write};

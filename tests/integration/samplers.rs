@@ -1,8 +1,6 @@
 //! Samples that come more than once an epoch, or not at all: in pipelines.
 
-mod common;
-
-use common::{Delivered, WithBad, delivered, small, source};
+use crate::common::{self, Delivered, WithBad, delivered, small, source};
 use std::collections::BTreeMap;
 use warpfeed::source::{Compose, Concat, Input, OpenOptions};
 use warpfeed::{Builder, Device, ImageCache, OnError, Partition, Pipeline, Sampling};

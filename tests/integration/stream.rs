@@ -1,8 +1,6 @@
 //! Shards read from front to back, from files and pipes: what random access gives, nothing lost, nothing twice.
 
-mod common;
-
-use common::{Delivered, delivered, samples};
+use crate::common::{self, Delivered, delivered, samples};
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -625,9 +623,7 @@ fn the_command_reads_standard_input() {
         command.output().unwrap()
     };
     let digest = |args: &[&str], input| {
-        let output = run(args, input);
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let report = common::report(&run(args, input));
         assert_eq!(report["images"], 50);
         report["digest"].as_str().unwrap().to_owned()
     };

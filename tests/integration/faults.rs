@@ -3,8 +3,7 @@
 
 #![cfg(all(feature = "cli", target_os = "linux", target_env = "gnu"))]
 
-mod common;
-
+use crate::common;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;

@@ -1,8 +1,6 @@
 //! The pipeline as a whole: what it delivers, what it refuses, and how it ends.
 
-mod common;
-
-use common::{Delivered, Random, WithBad, delivered, jpeg, samples, small, source};
+use crate::common::{self, Delivered, Random, WithBad, delivered, jpeg, samples, small, source};
 use half::{bf16, f16};
 use std::borrow::Cow;
 use std::collections::BTreeSet;

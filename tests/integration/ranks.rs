@@ -1,8 +1,6 @@
 //! Several processes share an epoch: every sample in one of them, and as many batches in each where that is asked for.
 
-mod common;
-
-use common::{samples, small, source};
+use crate::common::{self, samples, small, source};
 use std::collections::BTreeMap;
 use warpfeed::{LastBatch, OnError, Partition, Pipeline};
 
@@ -91,9 +89,7 @@ fn the_command_takes_its_rank_from_the_launcher() {
     let folder = tempfile::tempdir().unwrap();
     warpfeed::experiment::synth::write_folder(folder.path(), 9, 2, 1, |_| {}).unwrap();
     let digest = |variables: &[(&str, &str)], options: &[&str]| {
-        let output = run(folder.path(), variables, options);
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let report = common::report(&run(folder.path(), variables, options));
         (report["digest"].as_str().unwrap().to_owned(), report["threads"].as_u64().unwrap())
     };
     let torchrun = [("RANK", "1"), ("WORLD_SIZE", "2"), ("LOCAL_RANK", "0"), ("LOCAL_WORLD_SIZE", "1")];

@@ -1,8 +1,6 @@
 //! MixUp and CutMix in pipelines. What they make of given shares is compared in src/backend/cpu/mix.rs.
 
-mod common;
-
-use common::{small, source};
+use crate::common::{self, small, source};
 use warpfeed::{
     Batch, Builder, DType, Device, LastBatch, Layout, Mix, OnError, Partition, Pipeline, TargetSpec, Targets,
 };

@@ -1,9 +1,7 @@
 //! The fused strategy gives the bytes of the sequential one, whatever the recipe.
 
-mod common;
-
-use common::recipes::{inside, recipe};
-use common::{Random, jpeg};
+use crate::common::recipes::{inside, recipe};
+use crate::common::{self, Random, jpeg};
 use warpfeed::experiment::trial::Trial;
 use warpfeed::{
     ApplyOptions, DType, Error, Orientation, Preset, Strategy, apply,

@@ -1,8 +1,6 @@
 //! Shards of records: whole, damaged, and lying.
 
-mod common;
-
-use common::Random;
+use crate::common::{self, Random};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -570,7 +568,8 @@ fn pipes_where_files_should_be_are_errors_and_no_waits() {
 fn more_shards_than_may_be_open_are_read() {
     // In a process of its own, which may open 40 files.
     if std::env::var_os("WARPFEED_TEST_FEW_FILES").is_none() {
-        let test = "ulimit -n 40 && exec \"$0\" --exact more_shards_than_may_be_open_are_read --test-threads 1";
+        let test =
+            "ulimit -n 40 && exec \"$0\" --exact records::more_shards_than_may_be_open_are_read --test-threads 1";
         let mut command = std::process::Command::new("sh");
         command.args(["-c", test]).arg(std::env::current_exe().unwrap()).env("WARPFEED_TEST_FEW_FILES", "1");
         let output = command.output().unwrap();

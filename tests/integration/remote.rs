@@ -1,9 +1,7 @@
 //! Remote shards: what files give, from front to back and in any order, in good and bad moods of the server.
 #![cfg(feature = "cloud")]
 
-mod common;
-
-use common::{Delivered, delivered, samples, source};
+use crate::common::{self, Delivered, delivered, samples, source};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -647,11 +645,7 @@ fn a_killed_run_goes_on_over_http() {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     };
-    let report = |mut command: Command| -> serde_json::Value {
-        let output = command.output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        serde_json::from_slice(&output.stdout).unwrap()
-    };
+    let report = |mut command: Command| common::report(&command.output().unwrap());
     let local = out.to_str().unwrap();
     for (remote, near) in [(&["--window", "20"][..], &["--window", "20"][..]), (&["--random-access"], &[])] {
         let undisturbed = report(run(local, near));

@@ -1,9 +1,7 @@
 //! Several views of each image are what pipelines of one view would deliver, whatever the batches, and however they run.
 
-mod common;
-
-use common::views::{builder, delivered, samples, views};
-use common::{WithBad, source};
+use crate::common::views::{builder, delivered, samples, views};
+use crate::common::{self, WithBad, source};
 use warpfeed::{
     ApplyOptions, Builder, DType, Error, IMAGENET_MEAN, IMAGENET_STD, ImageCache, LastBatch, Layout, OnError,
     Orientation, Partition, Pipeline, Strategy, View, apply, five_crop,

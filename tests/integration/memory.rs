@@ -2,8 +2,7 @@
 
 #![cfg(all(feature = "cli", target_os = "linux"))]
 
-mod common;
-
+use crate::common;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

@@ -1,7 +1,7 @@
 //! Results of Pillow, torchvision, OpenCV and DALI, to be equalled.
 //!
 //! On the CPU, or on the device that `WARPFEED_TEST_DEVICE` names, as in
-//! `cuda-sim/run env WARPFEED_TEST_DEVICE=cuda cargo test --test reference`.
+//! `cuda-sim/run env WARPFEED_TEST_DEVICE=cuda cargo test --test integration reference::`.
 //!
 //! `tests/reference` holds cases on images of the project's own. `scripts/test` also runs
 //! those in the folder that `WARPFEED_SHARED` names (`reference/` and `data/photos/`).

@@ -1,8 +1,6 @@
 //! Targets from every source, in every order, and what becomes of bad ones.
 
-mod common;
-
-use common::{jpeg, small, source};
+use crate::common::{jpeg, small, source};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs;

@@ -2,17 +2,12 @@
 
 #![cfg(all(feature = "cli", feature = "cloud", target_os = "linux"))]
 
-mod common;
-#[path = "common/s3.rs"]
-mod s3;
-
-use common::jpeg;
-use s3::Server;
+use crate::common::{self, files, jpeg, report};
+use crate::s3::Server;
 use serde_json::Value;
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// The command, whose store is at `endpoint`.
@@ -37,13 +32,8 @@ fn pack(endpoint: &str, source: &str, out: &str, options: &[&str]) -> Command {
     command
 }
 
-fn report(output: Output) -> Value {
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).unwrap()
-}
-
 fn packed(mut command: Command) -> Value {
-    report(command.output().unwrap())
+    report(&command.output().unwrap())
 }
 
 fn error(mut command: Command) -> String {
@@ -76,12 +66,6 @@ fn raw_images(folder: &Path) -> String {
         .unwrap();
     }
     folder.join("raw").to_str().unwrap().to_owned()
-}
-
-/// The files in a folder.
-fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
-    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    entries.map(|path| (path.file_name().unwrap().to_str().unwrap().to_owned(), fs::read(path).unwrap())).collect()
 }
 
 #[test]

@@ -1,8 +1,6 @@
 //! Automatic augmentations: what they draw, and how often.
 
-mod common;
-
-use common::jpeg;
+use crate::common::jpeg;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -114,7 +112,7 @@ fn trivial_augment_draws_all_kinds_and_magnitudes_alike() {
 #[test]
 fn auto_augment_draws_kinds_as_often_as_its_policy_says() {
     const DRAWS: u64 = 10_000;
-    let tables: serde_json::Value = serde_json::from_str(include_str!("reference/auto-augment.json")).unwrap();
+    let tables: serde_json::Value = serde_json::from_str(include_str!("../reference/auto-augment.json")).unwrap();
     use AutoAugmentPolicy::{Cifar10, ImageNet, Svhn};
     for (name, policy) in [("imagenet", ImageNet), ("cifar10", Cifar10), ("svhn", Svhn)] {
         let mut expected = BTreeMap::<&str, f64>::new();
@@ -202,7 +200,7 @@ fn same_distribution(got: &BTreeMap<String, f64>, want: &BTreeMap<String, f64>) 
 /// Against what timm drew from the same texts (`tests/reference/timm_tables.py`).
 #[test]
 fn timm_augment_draws_what_timm_draws() {
-    let tables: serde_json::Value = serde_json::from_str(include_str!("reference/timm.json")).unwrap();
+    let tables: serde_json::Value = serde_json::from_str(include_str!("../reference/timm.json")).unwrap();
     let images = tables["images"].as_u64().unwrap();
     for (text, want) in tables["draws"].as_object().unwrap() {
         let mut got = BTreeMap::<&str, BTreeMap<String, f64>>::new();

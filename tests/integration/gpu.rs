@@ -1,11 +1,9 @@
 //! The GPU path gives what the CPU path gives. These tests need a device, real or simulated:
-//! `cuda-sim/run cargo test --test gpu -- --ignored`.
+//! `cuda-sim/run cargo test --test integration gpu:: -- --ignored`.
 
-mod common;
-
-use common::recipes::recipe;
-use common::{Delivered, Random, WithBad, jpeg, small, source};
-use common::{unequal, views};
+use crate::common::recipes::recipe;
+use crate::common::{self, Delivered, Random, WithBad, delivered, jpeg, samples, small, source};
+use crate::common::{unequal, views};
 use cudarc::driver::{CudaContext, result, sys};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -25,21 +23,6 @@ use warpfeed::{
 
 const GPU: Device = Device::Cuda(0);
 
-fn samples(batch: &Batch) -> Vec<Delivered> {
-    let images = batch.images().to_host().unwrap();
-    (0..batch.len() - batch.padding())
-        .map(|i| Delivered {
-            index: batch.indices()[i],
-            label: batch.labels()[i],
-            bytes: images.image_bytes(i).unwrap().to_vec(),
-        })
-        .collect()
-}
-
-fn delivered(pipeline: &Pipeline, epoch: u64) -> Vec<Delivered> {
-    pipeline.epoch(epoch).flat_map(|batch| samples(&batch.unwrap())).collect()
-}
-
 /// What `builder` makes on the CPU, and on the GPU with images decoded by the CPU.
 fn both(builder: impl Fn() -> Builder) -> [Vec<Delivered>; 2] {
     let gpu = || builder().device(GPU).decode(DecodePath::Cpu);
@@ -47,7 +30,7 @@ fn both(builder: impl Fn() -> Builder) -> [Vec<Delivered>; 2] {
 }
 
 #[test]
-#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
 fn types_layouts_and_strategies_equal_the_cpu() {
     let images = source(17);
     for strategy in [Strategy::Fused, Strategy::Sequential, Strategy::Composed] {
@@ -70,7 +53,7 @@ fn types_layouts_and_strategies_equal_the_cpu() {
 }
 
 #[test]
-#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
 fn presets_equal_the_cpu() {
     let images = EncodedImages::new((0..6).map(|i| (jpeg(140 + 9 * i, 120 + 7 * i, i.into()), i)));
     for (name, ops) in [
@@ -96,7 +79,7 @@ fn presets_equal_the_cpu() {
 
 /// Every operation, on images of odd sizes, some of one pixel.
 #[test]
-#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
 fn random_recipes_equal_the_cpu() {
     let mut random = Random(19);
     for case in 0..400 {
@@ -117,7 +100,7 @@ fn random_recipes_equal_the_cpu() {
 
 /// What ordinary images and parameters do not reach.
 #[test]
-#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
 fn rare_paths_equal_the_cpu() {
     let (odd, long) = (Size::new(250, 131), Size::new(33_000, 3));
     let cases = [
@@ -157,7 +140,7 @@ fn rare_paths_equal_the_cpu() {
 /// Kernels turn hues without the doubles of the CPU: every combination of its sixth of the circle, chroma and share, and
 /// every one of hue, saturation and value.
 #[test]
-#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
 fn every_hue_equals_the_cpu() {
     let compare = |colors: &[[u32; 3]], factor: f64| {
         let header = format!("P6 256 {} 255\n", colors.len() / 256);
@@ -189,7 +172,7 @@ fn every_hue_equals_the_cpu() {
 
 /// Kernels guess in whole numbers what the CPU computes in doubles.
 #[test]
-#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
 fn rotations_equal_the_cpu() {
     let sizes = [(1, 1), (1, 9), (40, 2), (8000, 7), (3, 8000), (640, 480), (2, 2), (257, 129)];
     let angles = (0..40).map(|i| -180.0 + 9.1 * f64::from(i)).chain([1e-9, 45.0, 90.000_000_1, 179.999, -1e-6]);
@@ -233,7 +216,7 @@ fn kinds() -> EncodedImages {
 }
 
 #[test]
-#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
 fn every_kind_of_image_gets_through_on_every_path() {
     let want = delivered(&small(kinds()).device(Device::Cpu).build().unwrap(), 0);
     for path in [
@@ -278,7 +261,7 @@ fn every_kind_of_image_gets_through_on_every_path() {
 }
 
 #[test]
-#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
 fn kept_images_are_those_of_the_cpu() {
     let folder = tempfile::tempdir().unwrap();
     // The second holds some only.
@@ -305,7 +288,7 @@ fn kept_images_are_those_of_the_cpu() {
 }
 
 #[test]
-#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
 fn bad_images_are_dealt_with_as_the_policy_says() {
     let bad = || WithBad { good: source(23), bad: vec![0, 3, 4, 5, 6, 7, 14, 22] };
     for path in [DecodePath::Cpu, DecodePath::Hybrid, DecodePath::Hardware] {
@@ -333,7 +316,7 @@ fn bad_images_are_dealt_with_as_the_policy_says() {
 }
 
 #[test]
-#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
 fn padding_repeats_the_last_image() {
     let pipeline = small(source(7)).last_batch(LastBatch::Pad).device(GPU).decode(DecodePath::Cpu).build().unwrap();
     let batches: Vec<_> = pipeline.epoch(0).map(Result::unwrap).collect();
@@ -345,7 +328,7 @@ fn padding_repeats_the_last_image() {
 }
 
 #[test]
-#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
 fn threads_batches_and_prefetch_do_not_matter() {
     let want = delivered(&small(source(31)).device(Device::Cpu).build().unwrap(), 4);
     for (threads, batch_size, prefetch) in [(0, 5, 1), (1, 1, 1), (3, 4, 3), (4, 40, 2)] {
@@ -362,7 +345,7 @@ fn threads_batches_and_prefetch_do_not_matter() {
 }
 
 #[test]
-#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
 fn batches_outlive_their_pipeline() {
     let pipeline = small(source(12)).device(GPU).decode(DecodePath::Cpu).build().unwrap();
     let hash = |pipeline: &Pipeline| -> Vec<[u8; 32]> {
@@ -378,7 +361,7 @@ fn batches_outlive_their_pipeline() {
 
 /// A stated step is a kernel behind the batch, which does not keep the host; the batch's memory comes round again.
 #[test]
-#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
 fn a_stated_step_passes_its_time_on_the_device() {
     let length = Duration::from_millis(20);
     let pipeline = small(source(17)).device(GPU).prefetch(1).build().unwrap();
@@ -403,7 +386,7 @@ fn a_stated_step_passes_its_time_on_the_device() {
 }
 
 #[test]
-#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
 fn pageable_memory_gives_the_same_and_is_a_configuration() {
     let builder = || small(source(17)).device(GPU).decode(DecodePath::Cpu);
     let [pinned, pageable] = [true, false].map(|pinned| delivered(&builder().pinned(pinned).build().unwrap(), 1));
@@ -450,7 +433,7 @@ fn check_views(builder: impl Fn() -> Builder) {
 }
 
 #[test]
-#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
 fn views_equal_the_cpu() {
     for strategy in [Strategy::Fused, Strategy::Sequential, Strategy::Composed] {
         check_views(|| views::builder(source(13)).strategy(strategy));
@@ -473,7 +456,7 @@ fn views_equal_the_cpu() {
 }
 
 #[test]
-#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
 fn unequal_images_equal_the_cpu() {
     let check = |builder: &dyn Fn() -> Builder| {
         let want = unequal::delivered(builder().device(Device::Cpu).build_unequal().unwrap().epoch(1));
@@ -497,7 +480,7 @@ fn unequal_images_equal_the_cpu() {
 }
 
 #[test]
-#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
 fn operations_of_the_caller_run_on_the_cpu() {
     let invert = |image: &mut warpfeed::image::Image| {
         image.pixels_mut().iter_mut().flatten().for_each(|byte| *byte = !*byte);
@@ -508,7 +491,7 @@ fn operations_of_the_caller_run_on_the_cpu() {
 }
 
 #[test]
-#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
 fn images_that_find_no_device_memory_as_a_whole_are_decoded_by_the_cpu() {
     // 300 x 250 pixels as a whole, of which a small part is needed.
     let images = || EncodedImages::new((0..24).map(|i| (jpeg(300, 250, i), i as u32)));
@@ -540,7 +523,7 @@ fn images_that_find_no_device_memory_as_a_whole_are_decoded_by_the_cpu() {
 
 /// A recipe that needs more memory than is left beside a whole image: that is foreseen, or found out.
 #[test]
-#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
 fn a_recipe_that_finds_no_memory_beside_a_whole_image_has_the_part_decoded_by_the_cpu() {
     let images = EncodedImages::new([(jpeg(300, 250, 1), 0)]);
     // A small part, made large, of which all is needed for its mean: a stage of 188 kB, beside an image of 225 kB as a
@@ -565,7 +548,7 @@ fn a_recipe_that_finds_no_memory_beside_a_whole_image_has_the_part_decoded_by_th
 }
 
 #[test]
-#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
 fn a_batch_that_needs_more_memory_than_it_may_is_an_error() {
     let builder = || small(source(9)).device(GPU).decode(DecodePath::Cpu);
     // No policy skips images because of it, and no decoder is at an advantage.
@@ -587,7 +570,7 @@ fn a_batch_that_needs_more_memory_than_it_may_is_an_error() {
 }
 
 #[test]
-#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
 fn a_device_that_is_not_there_is_refused() {
     let error = small(source(1)).device(Device::Cuda(99)).build().unwrap_err();
     assert!(error.is_device() && error.to_string().contains("numbered from 0"), "{error}");
@@ -615,7 +598,7 @@ fn mixed_batches(pipeline: &Pipeline) -> Vec<(Vec<u8>, Vec<u8>, Vec<f32>)> {
 }
 
 #[test]
-#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
 fn targets_lie_beside_the_images_and_equal_the_cpus() {
     let floats = (0..23).map(|i| Target::Floats(vec![i as f32, 0.5 / (i + 1) as f32]));
     let images = source(23).with_targets("box", floats).unwrap();
@@ -643,7 +626,7 @@ fn targets_lie_beside_the_images_and_equal_the_cpus() {
 }
 
 #[test]
-#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
 fn mixed_batches_equal_the_cpus() {
     let images = source(17);
     for mix in ["torchvision=0.4/1", "timm=0.8/1,mode=pair", "timm=0.8/1,mode=elem,probability=0.8", "timm=0.8/0"] {
@@ -674,7 +657,7 @@ fn is_registered(address: *const u8) -> bool {
 }
 
 #[test]
-#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
 fn batches_of_the_cpu_are_pinned_if_asked_for_as_long_as_they_are_the_pipelines() {
     let context = CudaContext::new(0).unwrap();
     context.bind_to_thread().unwrap();
@@ -700,7 +683,7 @@ fn batches_of_the_cpu_are_pinned_if_asked_for_as_long_as_they_are_the_pipelines(
 }
 
 #[test]
-#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test gpu -- --ignored"]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
 #[allow(unsafe_code)]
 fn a_batch_is_copied_to_other_memory_of_its_device() {
     let context = CudaContext::new(0).unwrap();

@@ -1,8 +1,6 @@
 //! Several devices of one process: what ranks in processes deliver, whatever becomes of one of them.
 
-mod common;
-
-use common::{Delivered, WithBad, delivered, samples, small, source};
+use crate::common::{Delivered, WithBad, delivered, samples, small, source};
 use std::thread;
 use warpfeed::source::{Input, OpenOptions};
 use warpfeed::{
@@ -175,11 +173,7 @@ fn the_command_feeds_several_devices() {
         command.arg("run").arg(folder.path().join("a")).args(["--json", "--digest", "--epochs", "2"]);
         command.args(arguments).output().unwrap()
     };
-    let report = |arguments: &[&str]| -> serde_json::Value {
-        let output = run(arguments);
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        serde_json::from_slice(&output.stdout).unwrap()
-    };
+    let report = |arguments: &[&str]| crate::common::report(&run(arguments));
     let both = report(&["--devices", "cpu,cpu"]);
     assert_eq!(both["images"], 18);
     for rank in 0..2 {

@@ -1,0 +1,41 @@
+//! The tests of the library and of the command: one program with a module for each subject, as each program more takes
+//! seconds to link. `cargo test --test integration pipeline::` runs the tests of one module.
+//!
+//! Two programs stay apart because their tests need a process of their own: `experiments` measures what its process uses,
+//! and `trace` sets the process's subscriber.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod cache;
+mod channels;
+mod check_gpu;
+mod command;
+mod decode;
+mod examples;
+mod faults;
+mod gpu;
+mod group;
+mod handover;
+mod launched;
+mod layers;
+mod memory;
+mod mix;
+mod pack;
+mod pack_store;
+mod pipeline;
+mod ranks;
+mod records;
+mod reference;
+mod remote;
+mod resume;
+#[cfg(all(feature = "cli", feature = "cloud", target_os = "linux"))]
+mod s3;
+mod samplers;
+mod setup;
+mod strategies;
+mod stream;
+mod suites;
+mod targets;
+mod unequal;
+mod views;
